@@ -4,7 +4,8 @@
 # same batch, and PyTorch's DistributedDataParallel and FSDP2 over gloo with as many processes; in turn, process by process.
 #
 #   CASES="gpt-small"   (bench/cases.sh)    RANKS=2    ROUNDS=2    STEPS=4    WARMUP=1 first steps left out
-#   SIDES="one copies shards ddp fsdp2"   which, also: optim tp       MPI=openmpi|mpich   the ranks' library
+#   SIDES="one copies shards ddp fsdp2"   which, also: optim, tp, pp (stages of a pipeline, 8 micro-batches or BATCH)
+#   MPI=openmpi|mpich   the ranks' library
 #   COMPILE=1  PyTorch compiled     PYTHON=  with torch      TRAINMARK=./trainmark
 #   RECORDS=F  keep the raw records in F.CASE; what is there is not run again, so a measurement that was cut off goes on
 #   DIM LAYERS HEADS KV_HEADS FFN VOCAB BATCH SEQ   other dimensions (BATCH: of all ranks)
@@ -35,8 +36,12 @@ for case in ${CASES:-gpt-small}; do
             optim) own="$own ${degree}_shard_strategy optim" name="trainmark, ZeRO-1" ;;
             shards) name="trainmark, fully sharded" ;;
             tp) batch=$whole own="$own --parallelism.tensor_parallel_degree $ranks" name="trainmark, tensor parallel" ;;
+            pp)
+                micro=$((whole < 8 ? whole : 8)) batch=$((whole / micro)) name="trainmark, pipeline of $ranks, $micro micro-batches"
+                own="$own --parallelism.pipeline_parallel_degree $ranks --training.grad_accumulation $micro"
+                ;;
             ddp | fsdp2) name="PyTorch $side" ;;
-            *) echo "unknown side '$side'; one of: one copies optim shards tp ddp fsdp2" >&2; exit 2 ;;
+            *) echo "unknown side '$side'; one of: one copies optim shards tp pp ddp fsdp2" >&2; exit 2 ;;
             esac
             case_arguments
             rm -rf "$work/out"

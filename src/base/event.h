@@ -63,6 +63,7 @@ typedef struct {
     /* The lowest formats that products of linears, attention and gradients on their way are computed in, under MLPerf's
      * names: "fp32", "bfloat16", "mxfp4". NULL: not known. */
     const char *precision_linear, *precision_attention, *precision_communication;
+    int64_t     tensor_ranks, pipeline_ranks, context_ranks, expert_ranks; /* of each axis of the mesh; 0: 1 */
 } tm_recipe;
 
 typedef struct {

@@ -32,7 +32,7 @@ typedef struct {
     double            deadline_s;   /* --deadline, 0: the usual one */
     const char       *scaling;      /* --scaling 1,2,4 */
     const char       *scaling_mode; /* --scaling-mode */
-    bool              json, dry_run, evaluate, allow_unknown;
+    bool              json, dry_run, evaluate, allow_unknown, schedule;
     bool              axes;    /* set by a command that runs: lists where single values belong are axes of a sweep */
     const char       *subject; /* MODEL or FILE.yaml, NULL when none */
     tm_hf_description folder;  /* what tm_cli_model_folder describes; form NULL: there is none */

@@ -26,6 +26,16 @@ static bytes_per_parameter per_parameter(const tm_step *step)
     return sum;
 }
 
+/* FLOPs of a micro-batch on this rank: its programs' forward and backward. */
+static double of_micro_batch(const tm_step *step)
+{
+    double flops = 0;
+    if (step->first) return step->first->cost.flops;
+    for (size_t i = 0; i < step->training.n; i++)
+        if (step->training.work[i].micro_batch == 0) flops += step->training.work[i].program->cost.flops;
+    return flops;
+}
+
 static void summary(const tm_run_options *o, const tm_step *step, const char *device, const char *without, tm_text *out)
 {
     char parameters[40], bytes[32], live[32];
@@ -36,9 +46,10 @@ static void summary(const tm_run_options *o, const tm_step *step, const char *de
         (long long)o->step.micro_batch, (long long)o->step.seq, (long long)o->step.accumulation,
         o->step.precision->name, (long long)step->options.loss_chunk);
     tm_text_printf(out, "device      %s\n", device);
-    double tokens = (double)(o->step.micro_batch * o->step.seq), executed = step->first->cost.flops;
+    double own = (double)(o->step.micro_batch * o->step.seq) / tm_layout_size(&o->step.layout, 1U << TM_AXIS_CP);
+    double executed = of_micro_batch(step);
     tm_text_printf(out, "executed    %.6g GFLOP per micro-batch, %.6g per token\n", executed * 1e-9,
-                   executed * 1e-9 / tokens);
+                   executed * 1e-9 / own);
     for (int i = 0; i < TM_FLOPS_COUNT; i++)
         tm_text_printf(out, "  %-12s %10.6g GFLOP per token\n", tm_flops_convention_name((tm_flops_convention)i),
                        tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq) * 1e-9);
@@ -207,7 +218,10 @@ static tm_status explain(const tm_config *config, const tm_cli_options *cli, tm_
         explain_ranks(step, out);
         if (run.step.adapters.rank > 0) adapters(step, out);
         if (step->options.n_groups > 1 || run.step.adapters.rank > 0) parameters(step, out);
-        tm_plan_print(step->plan, &chooser, out);
+        if (cli->schedule)
+            explain_schedule(step, out);
+        else
+            tm_plan_print(step->plan, &chooser, out);
     }
     tm_step_destroy(step);
     tm_device_close(device);
@@ -226,7 +240,13 @@ static tm_status print(tm_cli_line *line, tm_error *err)
     return st;
 }
 
-static const tm_option rows[] = { TM_OPTION_JSON(tm_cli_options), TM_CLI_CONFIGURATION_ROWS };
+static const tm_option rows[] = {
+    { "schedule", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, schedule),
+      .help =
+          "print the order of a step in the place of its instructions: of a pipeline as a grid, with its idle time" },
+    TM_OPTION_JSON(tm_cli_options),
+    TM_CLI_CONFIGURATION_ROWS,
+};
 
 const tm_cli_command tm_command_explain = {
     .name = "explain",

@@ -110,6 +110,12 @@ void explain_ranks(const tm_step *step, tm_text *out)
     if (tm_mesh_ranks(&layout->mesh) == 1) return;
     tm_text_printf(out, "ranks       %s: this is rank %d of %d, which share %s\n", tm_mesh_text(mesh, &layout->mesh),
                    layout->rank, tm_mesh_ranks(&layout->mesh), shared_text(step));
+    for (int c = 0; c < step->model.parallel.chunks; c++) {
+        const tm_stage *stage = &step->model.parallel.chunk[c];
+        tm_text_printf(out, "  stage %-3d %s%d blocks from %d on%s; %d micro-batches at a time\n", stage->number,
+                       stage->begins ? "embedding, " : "", stage->end - stage->first, stage->first,
+                       stage->ends ? ", head" : "", step->graph->slots);
+    }
     explain_experts(step, out);
     for (size_t p = 0; p < step->plan->n_programs; p++) {
         const tm_program *program = &step->plan->programs[p];
@@ -150,39 +156,74 @@ void explain_ranks_json(const tm_step *step, tm_json *json)
 
 /* --- the plans of all ranks --------------------------------------------------------------------------------------- */
 
-/* A rank's plan depends on its place among those that share: all others of that place have the same. */
-tm_status explain_each_rank(const tm_step_options *options, const tm_chooser *chooser, rank_plans *out, tm_error *err)
+/* Those of one part of the pipeline. */
+static tm_status add_part(tm_step_options *o, int part, const tm_chooser *chooser, rank_plans *out, tm_error *err)
 {
-    tm_step_options o = *options;
-    int             shares = tm_layout_size(&o.layout, TM_AXES_FSDP), at[TM_AXES];
-    *out = (rank_plans){ 0 };
+    int shares = tm_layout_size(&o->layout, TM_AXES_FSDP), at[TM_AXES];
     for (int place = 0; place < shares; place++) {
         tm_step *step;
         memset(at, 0, sizeof at);
-        at[TM_AXIS_SHARD] = place / o.layout.mesh.degree[TM_AXIS_CP];
-        at[TM_AXIS_CP] = place % o.layout.mesh.degree[TM_AXIS_CP];
-        o.layout.rank = tm_mesh_rank(&o.layout.mesh, at);
-        TM_TRY(tm_step_create(&o, chooser, &step, err));
+        at[TM_AXIS_PP] = part;
+        at[TM_AXIS_SHARD] = place / o->layout.mesh.degree[TM_AXIS_CP];
+        at[TM_AXIS_CP] = place % o->layout.mesh.degree[TM_AXIS_CP];
+        o->layout.rank = tm_mesh_rank(&o->layout.mesh, at);
+        TM_TRY(tm_step_create(o, chooser, &step, err));
         size_t bytes = step->plan->arena_bytes;
         tm_step_destroy(step);
-        bool same = out->n > 0 && out->rows[out->n - 1].bytes == bytes;
-        if (!same && out->n < MOST_RANK_PLANS) out->rows[out->n++] = (rank_plan){ place, place, bytes };
-        out->rows[out->n - 1].last = place;
-        if (bytes > out->rows[out->n - 1].bytes) out->rows[out->n - 1].bytes = bytes; /* of the rest */
+        const rank_plan *before = out->n > 0 ? &out->rows[out->n - 1] : NULL;
+        bool             same = before && before->bytes == bytes && before->part == part;
+        if (!same && out->n < MOST_RANK_PLANS) out->rows[out->n++] = (rank_plan){ place, place, part, bytes };
+        rank_plan *row = &out->rows[out->n - 1];
+        if (place > row->last) row->last = place;
+        if (bytes > row->bytes) row->bytes = bytes; /* of the rest */
     }
+    return TM_OK;
+}
+
+/* A rank's plan depends on its part of the pipeline and its place among those that share: all others have the same. */
+tm_status explain_each_rank(const tm_step_options *options, const tm_chooser *chooser, rank_plans *out, tm_error *err)
+{
+    tm_step_options o = *options;
+    int             parts = tm_layout_size(&o.layout, 1U << TM_AXIS_PP);
+    *out = (rank_plans){ 0 };
+    for (int part = 0; part < parts; part++) TM_TRY(add_part(&o, part, chooser, out, err));
     return TM_OK;
 }
 
 void explain_plans(const rank_plans *plans, const tm_mesh *mesh, tm_text *out)
 {
     char text[160], bytes[32];
+    bool piped = mesh->degree[TM_AXIS_PP] > 1;
     if (tm_mesh_ranks(mesh) == 1) return;
     tm_text_printf(out, "# ranks: %d, %s\n", tm_mesh_ranks(mesh), tm_mesh_text(text, mesh));
     for (size_t i = 0; i < plans->n; i++) {
         const rank_plan *row = &plans->rows[i];
         char             places[48];
         snprintf(places, sizeof places, row->first == row->last ? "%d" : "%d-%d", row->first, row->last);
-        tm_text_printf(out, "#   place %s among those that share: %s\n", places,
+        if (piped) tm_text_printf(out, "#   part %d of the pipeline,", row->part);
+        tm_text_printf(out, "%splace %s among those that share: %s\n", piped ? " " : "#   ", places,
                        tm_format_bytes(bytes, (double)row->bytes));
     }
+}
+
+/* --- the order of a step ------------------------------------------------------------------------------------------ */
+
+void explain_schedule(const tm_step *step, tm_text *out)
+{
+    enum { COLUMNS = 120 };
+    const tm_layout *layout = &step->options.layout;
+    tm_pipeline p = { layout->order, tm_layout_size(layout, 1U << TM_AXIS_PP), layout->chunks > 0 ? layout->chunks : 1,
+                      step->options.accumulation };
+    if (p.ranks > 1) {
+        tm_pipeline_print(&p, COLUMNS, out);
+        return;
+    }
+    tm_text_add(out, "schedule    ");
+    for (size_t i = 0; i < step->training.n; i++) {
+        const tm_work *work = &step->training.work[i];
+        tm_text_add(out, i ? ", " : "");
+        if (work->count > 1) tm_text_printf(out, "%lld x ", (long long)work->count);
+        tm_text_add(out, work->program->name);
+    }
+    tm_text_add(out, "\n");
 }

@@ -11,11 +11,14 @@
 void explain_ranks(const tm_step *step, tm_text *out);
 void explain_ranks_json(const tm_step *step, tm_json *json);
 
-/* The bytes that ranks plan: a row for each run of places among those that share with the same; more runs than there
- * are rows are the last one, with the most that any of them needs. */
+/* In which order a step runs its programs; of a pipeline that of all ranks. */
+void explain_schedule(const tm_step *step, tm_text *out);
+
+/* The bytes that ranks plan: a row for each run of places among those that share with the same, of each part of a
+ * pipeline; more runs than there are rows are the last one, with the most that any of them needs. */
 enum { MOST_RANK_PLANS = 16 };
 typedef struct {
-    int    first, last;
+    int    first, last, part;
     size_t bytes;
 } rank_plan;
 typedef struct {

@@ -193,6 +193,7 @@ static void print_plan_json(const job *j, const fit *f, tm_text *out)
     for (size_t i = 0; f->ranks.n > 1 && i < f->ranks.n; i++) {
         if (i == 0) tm_json_open(&json, "ranks", '[');
         tm_json_open(&json, NULL, '{');
+        tm_json_i64(&json, "pipeline_part", f->ranks.rows[i].part);
         tm_json_i64(&json, "first_place", f->ranks.rows[i].first);
         tm_json_i64(&json, "last_place", f->ranks.rows[i].last);
         tm_json_i64(&json, "plan_bytes", (int64_t)f->ranks.rows[i].bytes);
@@ -214,9 +215,9 @@ static void print_plan_json(const job *j, const fit *f, tm_text *out)
 /* The plan of rank 0 is there. */
 static tm_status each_rank(const job *j, const tm_step *step, const tm_chooser *chooser, rank_plans *out, tm_error *err)
 {
-    if (tm_layout_size(&j->options.step.layout, TM_AXES_FSDP) > 1)
+    if (tm_layout_size(&j->options.step.layout, TM_AXES_FSDP | 1U << TM_AXIS_PP) > 1)
         return explain_each_rank(&j->options.step, chooser, out, err);
-    *out = (rank_plans){ .rows = { { 0, 0, step->plan->arena_bytes } }, .n = 1 };
+    *out = (rank_plans){ .rows = { { .bytes = step->plan->arena_bytes } }, .n = 1 };
     return TM_OK;
 }
 

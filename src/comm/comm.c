@@ -155,6 +155,7 @@ tm_status tm_comm_split(tm_comm *comm, int color, int key, const char *name, tm_
 
 static void free_world(tm_comm_world *world)
 {
+    tm_comm_close_outbox(world);
     for (int i = 0; i < world->n_windows; i++) tm_comm_window_close(world->window[i]);
     world->ports.engine->close(world->ports.own, world->failed);
     pthread_mutex_destroy(&world->lock);
@@ -245,7 +246,7 @@ static void check(const tm_comm *comm, const tm_collective *call)
     TM_ASSERT(!reduces || (call->format != TM_COMM_BYTES && (int)call->op >= 0 && call->op <= TM_COMM_MIN));
     TM_ASSERT(call->count <= (size_t)INT64_MAX / bytes / (size_t)comm->size);
     if (pair || call->kind == TM_COMM_BROADCAST) TM_ASSERT(call->peer >= 0 && call->peer < comm->size);
-    if (pair) TM_ASSERT(call->peer != comm->rank);
+    if (pair) TM_ASSERT(call->peer != comm->rank && (call->channel == 0 || call->channel == 1));
     if (call->kind == TM_COMM_ALL_TO_ALL)
         TM_ASSERT(!call->send_counts == !call->receive_counts);
     else

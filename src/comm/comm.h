@@ -50,8 +50,10 @@ typedef struct {
     /* All-to-all: elements of the pieces for and from each rank (size of them, one after the other in memory); NULL:
      * `count` each. They may differ by rank and may be 0; what rank a sends to b is what b receives from a. */
     const size_t *send_counts, *receive_counts;
-    const char   *what; /* for messages: "gradients of layer 3" */
-    int64_t       step; /* for messages; -1: none */
+    int  channel; /* of messages to one rank: those of one channel (0, 1) arrive in the order in which they were sent */
+    bool posted;  /* of a send: a copy goes on its way; the call does not wait for the receiver */
+    const char *what; /* for messages: "gradients of layer 3" */
+    int64_t     step; /* for messages; -1: none */
 } tm_collective;
 
 TM_MUST_USE tm_status tm_comm_run(tm_comm *comm, const tm_collective *call, tm_error *err);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 enum { PIECE = 1 << 28 }; /* bytes of a message at most */
+_Static_assert(4 * TM_COMM_GROUPS <= TM_COMM_TAGS, "a tag for collectives, and one for each channel of messages");
 
 typedef struct {
     tm_comm             *comm;
@@ -305,7 +306,10 @@ static tm_status run_receive(far_call *f)
 
 tm_status tm_comm_run_pair(tm_comm *comm, const tm_collective *call, tm_error *err)
 {
-    far_call  f = begin(comm, call, 2 * comm->slot + 1, err);
+    int      tag = 2 * comm->slot + 1 + 2 * TM_COMM_GROUPS * call->channel;
+    far_call f = begin(comm, call, tag, err);
+    if (call->kind == TM_COMM_SEND && call->posted && call->count * f.element <= PIECE)
+        return tm_comm_post_message(comm, &f.notice, call, tag, err);
     tm_status st = call->kind == TM_COMM_SEND ? run_send(&f) : run_receive(&f);
     give_up(&f);
     return st;

@@ -75,6 +75,8 @@ typedef struct {
     _Atomic bool  open;
 } tm_comm_window;
 
+typedef struct tm_comm_outbox tm_comm_outbox;
+
 /* One rank's world. */
 typedef struct {
     tm_comm_ports ports;
@@ -92,6 +94,7 @@ typedef struct {
     _Atomic bool    failed;
     tm_error        error;
     int             groups; /* that are open, the world among them */
+    tm_comm_outbox *outbox; /* post.c: messages that nobody waits for; NULL: there was none */
 } tm_comm_world;
 
 /* A message under way. */
@@ -154,6 +157,13 @@ TM_MUST_USE tm_status tm_comm_run_near(tm_comm *comm, const tm_collective *call,
 TM_MUST_USE tm_status tm_comm_run_far(tm_comm *comm, const tm_collective *call, tm_error *err);
 /* Messages to one rank, on the same host or another. */
 TM_MUST_USE tm_status tm_comm_run_pair(tm_comm *comm, const tm_collective *call, tm_error *err);
+
+/* A copy of the message goes on its way, with its notice in front; before a world is closed, what is on its way
+ * arrives.
+ */
+TM_MUST_USE tm_status tm_comm_post_message(tm_comm *comm, const tm_comm_notice *notice, const tm_collective *call,
+                                           int tag, tm_error *err);
+void                  tm_comm_close_outbox(tm_comm_world *world);
 
 void tm_comm_window_close(tm_comm_window *window);
 

@@ -91,6 +91,8 @@ typedef struct {
     tm_space          space;  /* of a view: its base's */
     const tm_shared  *shared; /* NULL: all of it is here */
     const tm_cut     *cut;    /* parameters, and their gradients and moments; NULL: not cut */
+    bool twin;     /* parameters, and their moments: another stage of a pipeline has the same, and it is that one
+                    * that counts (norms, checkpoints, checksums) */
     unsigned sums; /* parameters: axes of the mesh over whose ranks the gradient is a sum still to be taken, beside
                     * those that have other tokens (a norm between matrices that are divided, by rows) */
 } tm_tensor;

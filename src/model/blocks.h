@@ -17,8 +17,8 @@ typedef struct tm_block_weights {
 
 /* The fields of a language, and its loss: cross entropy of hidden state x head against the targets. */
 extern const char *const tm_language_fields[];
-void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
-                      bool accumulate);
+tm_tensor_id tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
+                              int64_t chunk, bool accumulate);
 
 /* Emits an op with up to four inputs (absent ones TM_NONE) and returns its first output. */
 tm_tensor_id tm_emit(tm_graph *graph, tm_op_id op, const void *attr, size_t attr_bytes, tm_tensor_id a, tm_tensor_id b,
@@ -42,6 +42,22 @@ tm_piece tm_init_piece(const tm_model_shape *shape, tm_init_place place, int lay
  * [sinks (H)]. */
 tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, int layer, tm_tensor_id qkv, tm_tensor_id sinks);
 
+/* --- context.c: of a rank that has a part of each sequence --- */
+
+/* The places in their sequences of this rank's rows, (rows) int32: a constant. */
+tm_tensor_id tm_context_places(tm_graph *graph, const tm_model *model, int64_t rows);
+/* Attention of this rank's queries to the keys of whole sequences. qkv (N, H dim_qk + J (dim_qk + dim_v)): of this
+ * rank's rows; [sinks (H)]. attr: its seq_q, seq_k and q_offset do not count. */
+tm_tensor_id tm_context_attend(tm_graph *graph, const tm_model *model, const tm_attention_attr *attr, tm_tensor_id qkv,
+                               tm_tensor_id sinks);
+/* The same with queries, and keys and values, apart. */
+tm_tensor_id tm_context_attend_parts(tm_graph *graph, const tm_model *model, const tm_attention_attr *attr,
+                                     tm_tensor_id q, tm_tensor_id kv, tm_tensor_id sinks);
+/* Every token of a sample sees every other one: a rank has one run of the tokens of each sample, one after the other.
+ * attr: seq_q, seq_k are those of this rank. */
+tm_tensor_id tm_context_attend_all(tm_graph *graph, const tm_model *model, const tm_attention_attr *attr,
+                                   tm_tensor_id qkv, int64_t samples);
+
 /* Elements of a head that are rotated, D. */
 int64_t      tm_rope_dim(const tm_model_shape *shape);
 tm_tensor_id tm_declare_rope(tm_graph *graph, const char *name, const tm_model_shape *shape,
@@ -54,6 +70,13 @@ int tm_ffn_products(const tm_model_shape *shape, tm_model_product *out);
 
 /* up (N, 2F) -> (N, F): SwiGLU, or that of gpt-oss. */
 tm_tensor_id tm_activation(tm_graph *graph, const tm_model_shape *shape, tm_tensor_id up);
+
+/* The table of tokens, where this rank has what begins the model, or what ends it and the head is the table, too. */
+void tm_declare_table(tm_graph *graph, const char *name, tm_model *out);
+/* What the blocks of a stage begin with: the table's rows of the tokens, or what was received. */
+tm_tensor_id tm_emit_begin(tm_graph *graph, const tm_model *model, const char *module, tm_tensor_id tokens);
+/* Arrays of tensors that a block has, all TM_NONE. */
+void *tm_take_none(tm_graph *graph, size_t bytes);
 
 /* Declares a parameter of one piece whose name is the parameter's. */
 tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_place place, int layer, tm_shape of,

@@ -63,11 +63,14 @@ static void declare_block(tm_graph *graph, const tm_model_shape *s, const tm_par
 static void declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_model *out)
 {
     tm_shape table = tm_shape_2(s->vocab_size, s->dim);
-    out->embedding = tm_declare(graph, s, TM_INIT_EMBEDDING, -1, table, "tok_embeddings.weight");
-    block_weights *blocks = out->own = tm_arena_take(graph->arena, (size_t)s->n_layers * sizeof *blocks);
-    for (int layer = 0; layer < s->n_layers; layer++) declare_block(graph, s, &out->parallel, layer, &blocks[layer]);
-    out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "norm.weight");
-    out->head = s->tied ? out->embedding : tm_declare(graph, s, TM_INIT_HEAD, -1, table, "output.weight");
+    tm_declare_table(graph, "tok_embeddings.weight", out);
+    block_weights *blocks = out->own = tm_take_none(graph, (size_t)s->n_layers * sizeof *blocks);
+    for (int layer = 0; layer < s->n_layers; layer++)
+        if (tm_parallel_has(&out->parallel, layer)) declare_block(graph, s, &out->parallel, layer, &blocks[layer]);
+    if (tm_parallel_ends(&out->parallel)) {
+        out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "norm.weight");
+        out->head = s->tied ? out->embedding : tm_declare(graph, s, TM_INIT_HEAD, -1, table, "output.weight");
+    }
     tm_moe_declare_model(graph, s, out);
     out->rope_table = tm_declare_rope(graph, "rope_table", s, seq);
 }
@@ -118,7 +121,14 @@ static tm_tensor_id attend(tm_graph *graph, const tm_model *model, const block_w
     tm_tensor_id kv = tm_emit(graph, TM_OP_linear, NULL, 0, own, w->kv_b_w, TM_NONE, TM_NONE);
     tm_tensor_id from[TM_MAX_IN] = { kv, pe }, keys[TM_MAX_OUT] = { TM_NONE, TM_NONE };
     tm_graph_add(graph, TM_OP_latent_keys, &latent, sizeof latent, from, keys, 0);
-    tm_tensor_id o = tm_emit(graph, TM_OP_attention, &attr, sizeof attr, q, keys[0], keys[1], model->first_key);
+    tm_tensor_id o;
+    if (tm_divided(model->parallel.context)) {
+        tm_join_attr parts = { .first = attr.heads * attr.dim_qk, .second = attr.heads * attr.dim_v };
+        kv = tm_emit(graph, TM_OP_join, &parts, sizeof parts, keys[0], keys[1], TM_NONE, TM_NONE);
+        o = tm_context_attend_parts(graph, model, &attr, q, kv, TM_NONE);
+    } else {
+        o = tm_emit(graph, TM_OP_attention, &attr, sizeof attr, q, keys[0], keys[1], model->first_key);
+    }
     return tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, TM_NONE, x);
 }
 
@@ -140,13 +150,10 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
 
 static tm_tensor_id hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens)
 {
-    tm_norm_attr      norm = { .eps = model->shape->norm_eps };
-    tm_embedding_attr embedding = { .seq = model->seq };
-    graph->layer = -1;
-    graph->module = "tok_embeddings";
-    tm_tensor_id x =
-        tm_emit(graph, TM_OP_embedding, &embedding, sizeof embedding, tokens, model->embedding, TM_NONE, TM_NONE);
-    for (int layer = 0; layer < model->shape->n_layers; layer++) x = block(graph, model, layer, x);
+    tm_norm_attr norm = { .eps = model->shape->norm_eps };
+    tm_tensor_id x = tm_emit_begin(graph, model, "tok_embeddings", tokens);
+    for (int layer = model->stage.first; layer < model->stage.end; layer++) x = block(graph, model, layer, x);
+    if (!model->stage.ends) return x;
     graph->layer = -1;
     graph->module = "norm";
     return tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, model->norm_w, TM_NONE, TM_NONE);

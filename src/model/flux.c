@@ -134,12 +134,20 @@ static void declare_embedder(tm_graph *graph, const tm_model_shape *s, const cha
     w[1] = declare_layer(graph, -1, begin, s->dim, s->dim, "%s.out_layer", name);
 }
 
+/* The tokens that a rank has: `text` of them are text, the image's begin with number `first`. */
+typedef struct {
+    tm_model_shape shape;
+    int64_t        text, first;
+} rope_tokens;
+
 /* Element i of the table (text + image tokens, D): cos in the first D/2 columns, sin in the others. */
 static double rope_value(const void *context, int64_t i)
 {
-    const tm_model_shape *s = context;
-    int64_t               half = s->head_dim / 2, token = i / s->head_dim - s->flux.text_len, column = i % s->head_dim;
+    const rope_tokens    *tokens = context;
+    const tm_model_shape *s = &tokens->shape;
+    int64_t               half = s->head_dim / 2, token = i / s->head_dim - tokens->text, column = i % s->head_dim;
     int64_t               pair = column % half, axis = 0;
+    if (token >= 0) token += tokens->first;
     while (pair >= s->flux.axes[axis] / 2) pair -= s->flux.axes[axis++] / 2;
     int64_t position = token < 0 || axis == 0 ? 0 : axis == 1 ? token / s->flux.columns : token % s->flux.columns;
     double  angle = (double)position * pow(s->rope_theta, -2.0 * (double)pair / (double)s->flux.axes[axis]);
@@ -168,7 +176,11 @@ static void flux_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, 
         declare_parts(graph, -1, BEGIN_ZERO, 2 * s->dim, s->dim, "final_layer.adaLN_modulation.1", halves, 2);
     w->final = declare_layer(graph, -1, BEGIN_ZERO, x->channels, s->dim, "final_layer.linear");
     /* a part of a model is planned with fewer tokens: those that come first */
-    out->rope_table = tm_graph_constant(graph, "rope_table", tm_shape_2(seq, s->head_dim), rope_value, s, sizeof *s);
+    tm_division own = out->parallel.context;
+    int64_t     ranks = own.ranks > 1 ? own.ranks : 1;
+    rope_tokens tokens = { *s, x->text_len / ranks, own.rank * (x->rows * x->columns / ranks) };
+    out->rope_table = tm_graph_constant(graph, "rope_table", tm_shape_2(seq / ranks, s->head_dim), rope_value, &tokens,
+                                        sizeof tokens);
 }
 
 /* --- forward --------------------------------------------------------------------------------------------------------
@@ -179,7 +191,7 @@ typedef struct {
     const tm_model       *model;
     const tm_model_shape *s;
     const flux_weights   *w;
-    int64_t               samples, text, image; /* B; tokens of a sample */
+    int64_t               samples, text, image; /* B; tokens of a sample that are here */
     tm_tensor_id          silu_vec;             /* (B, C) */
 } builder;
 
@@ -237,6 +249,8 @@ static tm_tensor_id attend(const builder *b, tm_tensor_id qkv)
                                .scale = 1 / sqrt((double)s->head_dim) };
     tm_tensor_id      part[3];
     qkv = tm_emit(b->graph, TM_OP_rope, &rope, sizeof rope, qkv, b->model->rope_table, TM_NONE, TM_NONE);
+    if (tm_divided(b->model->parallel.context))
+        return tm_context_attend_all(b->graph, b->model, &attr, qkv, b->samples);
     for (int k = 0; k < 3; k++)
         part[k] = tm_graph_view(b->graph, tm_arena_format(b->graph->arena, "%s%s", b->graph->module, qkv_parts[k]), qkv,
                                 k * s->dim, s->dim);
@@ -361,16 +375,17 @@ static tm_tensor_id condition(const builder *b, const tm_inputs *inputs)
     return unary(b, TM_OP_silu, vec);
 }
 
-static void flux_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
-                      int64_t chunk_, bool accumulate)
+static tm_tensor_id flux_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
+                              int64_t chunk_, bool accumulate)
 {
     const tm_model_shape *s = model->shape;
+    int64_t               ranks = tm_divided(model->parallel.context) ? model->parallel.context.ranks : 1;
     builder               b = { .graph = graph,
                                 .model = model,
                                 .s = s,
                                 .w = model->own,
-                                .text = s->flux.text_len,
-                                .image = s->flux.rows * s->flux.columns };
+                                .text = s->flux.text_len / ranks,
+                                .image = s->flux.rows * s->flux.columns / ranks };
     (void)chunk_;
     b.samples = tm_graph_at(graph, tm_inputs_find(inputs, "time"))->shape.n[0];
     graph->layer = -1;
@@ -394,6 +409,7 @@ static void flux_loss(tm_graph *graph, const tm_model *model, const tm_inputs *i
     in[1] = tm_inputs_find(inputs, "velocity");
     out[0] = loss;
     tm_graph_add(graph, TM_OP_square_error, NULL, 0, in, out, accumulate ? 1u : 0);
+    return TM_NONE;
 }
 
 /* --- the family -----------------------------------------------------------------------------------------------------

@@ -46,11 +46,15 @@ void tm_gpt_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_mo
 {
     (void)seq;
     tm_shape table = tm_shape_2(s->vocab_size, s->dim), vector = tm_shape_1(s->dim);
-    out->embedding = tm_declare_rows(graph, out, TM_INIT_EMBEDDING, -1, table, "wte.weight");
-    out->positions = tm_declare(graph, s, TM_INIT_POSITION, -1, tm_shape_2(s->max_seq_len, s->dim), "wpe.weight");
-    tm_of_heads(graph, out, out->positions); /* each rank adds those of its rows */
-    tm_block_weights *blocks = out->own = tm_arena_take(graph->arena, (size_t)s->n_layers * sizeof *blocks);
-    for (int layer = 0; layer < s->n_layers; layer++) declare_block(graph, out, layer, &blocks[layer]);
+    tm_declare_table(graph, "wte.weight", out);
+    if (tm_parallel_begins(&out->parallel)) {
+        out->positions = tm_declare(graph, s, TM_INIT_POSITION, -1, tm_shape_2(s->max_seq_len, s->dim), "wpe.weight");
+        tm_of_heads(graph, out, out->positions); /* each rank adds those of its rows */
+    }
+    tm_block_weights *blocks = out->own = tm_take_none(graph, (size_t)s->n_layers * sizeof *blocks);
+    for (int layer = 0; layer < s->n_layers; layer++)
+        if (tm_parallel_has(&out->parallel, layer)) declare_block(graph, out, layer, &blocks[layer]);
+    if (!tm_parallel_ends(&out->parallel)) return;
     out->norm_w = tm_between(graph, out, tm_declare(graph, s, TM_INIT_ONE, -1, vector, "ln_f.weight"));
     out->norm_b = tm_between(graph, out, tm_declare(graph, s, TM_INIT_ZERO, -1, vector, "ln_f.bias"));
     out->head = s->tied ? out->embedding : tm_declare_rows(graph, out, TM_INIT_HEAD, -1, table, "lm_head.weight");
@@ -79,10 +83,9 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
 tm_tensor_id tm_gpt_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens)
 {
     tm_norm_attr norm = { .eps = model->shape->norm_eps };
-    graph->layer = -1;
-    graph->module = "wte";
-    tm_tensor_id x = tm_embed(graph, model, tokens);
-    for (int layer = 0; layer < model->shape->n_layers; layer++) x = block(graph, model, layer, x);
+    tm_tensor_id x = tm_emit_begin(graph, model, "wte", tokens);
+    for (int layer = model->stage.first; layer < model->stage.end; layer++) x = block(graph, model, layer, x);
+    if (!model->stage.ends) return x;
     graph->layer = -1;
     graph->module = "ln_f";
     return tm_enter(graph, model,

@@ -64,7 +64,8 @@ tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, int layer, tm_ten
 {
     tm_attention_attr attr = attention_of(model, layer);
     int64_t           q = attr.heads * attr.dim_qk, k = attr.kv_heads * attr.dim_qk, v = attr.kv_heads * attr.dim_v;
-    tm_tensor_id      in[TM_MAX_IN] = { TM_NONE, TM_NONE, TM_NONE, model->first_key, sinks },
+    if (tm_divided(model->parallel.context)) return tm_context_attend(graph, model, &attr, qkv, sinks);
+    tm_tensor_id in[TM_MAX_IN] = { TM_NONE, TM_NONE, TM_NONE, model->first_key, sinks },
                  out[TM_MAX_OUT] = { TM_NONE, TM_NONE };
     in[0] = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.q", graph->module), qkv, 0, q);
     in[1] = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.k", graph->module), qkv, q, k);
@@ -105,12 +106,33 @@ tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_pl
     return tm_graph_parameter(graph, name, of, &piece, 1);
 }
 
+void tm_declare_table(tm_graph *graph, const char *name, tm_model *out)
+{
+    const tm_model_shape *s = out->shape;
+    if (!tm_parallel_begins(&out->parallel) && !(s->tied && tm_parallel_ends(&out->parallel))) return;
+    out->embedding = tm_declare_rows(graph, out, TM_INIT_EMBEDDING, -1, tm_shape_2(s->vocab_size, s->dim), "%s", name);
+}
+
+tm_tensor_id tm_emit_begin(tm_graph *graph, const tm_model *model, const char *module, tm_tensor_id tokens)
+{
+    graph->layer = -1;
+    graph->module = module;
+    return model->stage.begins ? tm_embed(graph, model, tokens) : model->received;
+}
+
+void *tm_take_none(tm_graph *graph, size_t bytes)
+{
+    return memset(tm_arena_take(graph->arena, bytes), 0xff, bytes); /* TM_NONE has all bits set */
+}
+
 void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, const tm_parallel *parallel,
                       tm_model *out)
 {
     *out = (tm_model){ .shape = shape,
                        .seq = seq,
                        .parallel = parallel ? *parallel : (tm_parallel){ .rows = false },
+                       .stage = { 0, (int)shape->n_layers, true, true, 0 },
+                       .received = TM_NONE,
                        .embedding = TM_NONE,
                        .positions = TM_NONE,
                        .norm_w = TM_NONE,
@@ -167,13 +189,14 @@ const char *const *tm_model_optional_fields(const tm_model_shape *shape)
     return tm_family_of(shape)->fields == tm_language_fields ? documents : none;
 }
 
-void tm_model_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
-                   bool accumulate)
+tm_tensor_id tm_model_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
+                           int64_t chunk, bool accumulate)
 {
     graph->phase = TM_PHASE_FORWARD;
-    tm_family_of(model->shape)->loss(graph, model, inputs, loss, chunk, accumulate);
+    tm_tensor_id passed = tm_family_of(model->shape)->loss(graph, model, inputs, loss, chunk, accumulate);
     graph->layer = -1;
     graph->module = "";
+    return passed;
 }
 
 void tm_model_update(tm_graph *graph, const tm_model *model)
@@ -237,13 +260,17 @@ static void preference_loss(tm_graph *graph, const tm_model *model, const tm_inp
     tm_graph_add(graph, TM_OP_preference_loss, &pairs, sizeof pairs, pair_in, out, accumulate ? 3u : 0);
 }
 
-void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
-                      bool accumulate)
+tm_tensor_id tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
+                              int64_t chunk, bool accumulate)
 {
     tm_model packed = *model;
     packed.places = tm_inputs_find(inputs, "positions");
     packed.first_key = tm_inputs_find(inputs, "first_key");
+    if (packed.places == TM_NONE && tm_divided(model->parallel.context))
+        packed.places =
+            tm_context_places(graph, model, tm_graph_at(graph, tm_inputs_find(inputs, "tokens"))->shape.n[0]);
     tm_tensor_id hidden = tm_model_hidden(graph, &packed, tm_inputs_find(inputs, "tokens"));
+    if (!model->stage.ends) return hidden;
     tm_loss_attr attr = { .chunk = chunk };
     tm_tensor_id in[TM_MAX_IN] = { hidden, model->head, tm_inputs_find(inputs, "targets"), TM_NONE, TM_NONE };
     tm_tensor_id out[TM_MAX_OUT] = { loss, TM_NONE, model->row_losses };
@@ -252,15 +279,16 @@ void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *i
     tm_graph_at(graph, model->head)->head = true;
     if (model->preferred != TM_NONE) {
         preference_loss(graph, &packed, inputs, hidden, loss, chunk, accumulate);
-        return;
+        return TM_NONE;
     }
     if (tm_divided(model->parallel.tensor)) {
         tm_vocabulary_loss(graph, model, hidden, in[2], loss, chunk, accumulate);
-        return;
+        return TM_NONE;
     }
     if (model->whole_logits) {
         add_whole_loss(graph, in, out, accumulate);
-        return;
+        return TM_NONE;
     }
     tm_graph_add(graph, TM_OP_linear_cross_entropy, &attr, sizeof attr, in, out, accumulate ? 1u : 0);
+    return TM_NONE;
 }

@@ -26,6 +26,9 @@ typedef struct {
     tm_tensor_id expert_counts; /* (mixtures, E) SCALAR: rows that each expert had in the step; TM_NONE: no experts */
     tm_tensor_id balance_loss;  /* () SCALAR: scaled like the loss, with gradients of its own; TM_NONE: has none */
     tm_account   account;       /* set before tm_model_loss */
+    tm_stage     stage; /* which blocks tm_model_hidden and tm_model_loss append, with what lies around them: set before
+                         * them; all, unless this rank has parts of a pipeline */
+    tm_tensor_id received; /* (N, C): what the stage before passed on; TM_NONE: the stage begins the model */
     bool whole_logits; /* the output layer's products are nodes of their own, with the logits of all rows: set before
                         * tm_model_loss; else the loss makes them, a chunk of rows at a time */
     tm_tensor_id row_losses; /* (N) float64: the loss of each row of a language is written there; TM_NONE: nowhere. Set
@@ -55,7 +58,8 @@ TM_MUST_USE tm_status tm_model_check_tensor(const tm_model_shape *shape, int ran
 /* From now on for sequences of `seq` tokens, in segments to come. Not for a model whose shape decides the length. */
 void tm_model_resize(tm_graph *graph, tm_model *model, int64_t seq);
 
-/* Appends the blocks: tokens (N) -> final normed hidden state (N, C). */
+/* Appends the blocks of model->stage: tokens (N), or what was received, -> final normed hidden state (N, C), or what
+ * the stage passes on. */
 tm_tensor_id tm_model_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
 
 /* The inputs of a program by the names of their fields. */
@@ -74,9 +78,9 @@ const char *const *tm_model_optional_fields(const tm_model_shape *shape);
 
 /* Appends hidden state and loss: adds the loss, summed over what counts in the fields, to `loss` (); of a language the
  * cross entropy over targets (N), or the loss of pairs, logits in chunks of `chunk` rows. `accumulate`: loss +=
- * (further micro-batches). */
-void tm_model_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
-                   bool accumulate);
+ * (further micro-batches). Returns what a stage that is not the last passes on, in the loss's place; else TM_NONE. */
+tm_tensor_id tm_model_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
+                           int64_t chunk, bool accumulate);
 
 /* Appends what a step changes beside its trained parameters, before they are: the bias that balances experts. */
 void tm_model_update(tm_graph *graph, const tm_model *model);

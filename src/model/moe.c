@@ -265,7 +265,12 @@ static void account(tm_graph *graph, const tm_model *model, int layer, const rou
                                                      model->expert_counts, mixture) };
     tm_graph_add(graph, TM_OP_expert_counts, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ r->offsets }, counts, adds);
     if (model->balance_loss == TM_NONE) return;
-    tm_graph_add(graph, TM_OP_balance_loss, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ r->scores, r->ids },
+    tm_tensor_id ids = r->ids; /* a balance is that of whole sequences */
+    if (tm_divided(model->parallel.context)) {
+        ids = tm_emit_gather(graph, model->parallel.context, "experts", ids);
+        if (attr.seq > 0) attr.chunk = tm_chunk_length(model->parallel.context, model->seq);
+    }
+    tm_graph_add(graph, TM_OP_balance_loss, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ r->scores, ids },
                  (tm_tensor_id[TM_MAX_OUT]){ model->balance_loss }, adds || mixture > 0);
 }
 
@@ -355,7 +360,7 @@ void tm_moe_update(tm_graph *graph, const tm_model *model, const tm_moe_weights 
     for (int layer = 0; layer < model->shape->n_layers; layer++) {
         const tm_moe_weights *w =
             (const tm_moe_weights *)(const void *)((const char *)weights + (size_t)layer * stride);
-        if (!tm_moe_in_layer(model->shape, layer)) continue;
+        if (!tm_moe_in_layer(model->shape, layer) || w->bias == TM_NONE) continue;
         graph->layer = layer;
         graph->module = tm_arena_format(graph->arena, "layers.%d.moe.expert_bias", layer);
         tm_tensor_id counts =

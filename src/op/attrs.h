@@ -167,6 +167,13 @@ typedef struct {
 } tm_join_attr;            /* and split */
 
 typedef struct {
+    int64_t samples; /* B */
+    int64_t ranks;   /* R */
+    int64_t chunks;  /* of a sequence that a rank has: 1, chunk r; 2, also chunk 2R - 1 - r */
+    int64_t inverse; /* 0: from the order of ranks to that of tokens; 1: back */
+} tm_sequence_attr;  /* sequence_order */
+
+typedef struct {
     int64_t dim; /* D */
 } tm_time_attr;
 
@@ -210,7 +217,21 @@ typedef struct {
     int64_t seq; /* T: rows that are balanced together; 0: all */
     int64_t top_k;
     double  alpha;
+    int64_t chunk; /* > 0: so many rows of a sequence lie together, then as many of the next one, and so on, again and
+                    * again; 0: the T rows of a sequence do */
 } tm_balance_attr;
+
+/* Where the rows of sequence b lie in a tensor: `runs` times `rows` rows, the first of run r is (r B + b) rows. */
+typedef struct {
+    int64_t sequences, rows, runs; /* B */
+} tm_balance_rows;
+/* Of a tensor of n rows; `counted`: rows of all sequences. */
+static inline tm_balance_rows tm_balance_rows_of(const tm_balance_attr *attr, int64_t n, int64_t counted)
+{
+    int64_t sequences = attr->seq > 0 ? counted / attr->seq : 1;
+    int64_t rows = attr->chunk > 0 ? attr->chunk : n / sequences;
+    return (tm_balance_rows){ sequences, rows, n / (sequences * rows) };
+}
 
 typedef struct {
     int64_t space; /* tm_space: where x of `fetch`, y of `store` lies */
@@ -227,6 +248,14 @@ typedef struct {
     int64_t first;       /* class that is the first one here */
     int64_t rank, ranks; /* of the group that divides the vocabulary */
 } tm_vocabulary_attr;    /* vocabulary_parts, vocabulary_loss and its gradient */
+
+typedef struct {
+    int64_t axes, ranks; /* as above */
+    int64_t peer;        /* rank of the group that gets it, or that it comes from */
+    int64_t channel;  /* 0, 1: messages of one channel between two ranks arrive in the order in which they are sent */
+    int64_t times;    /* so many times in a step: for messages */
+    char    what[64]; /* for messages: "activations of stage 1" */
+} tm_message_attr;    /* send, receive */
 
 enum { TM_MAX_EXCHANGE = 1024 }; /* ranks of a group */
 typedef struct {

@@ -6,8 +6,10 @@
  *   ds_te = z alpha f_e                                            (through P alone; z: the scale of the loss)
  *
  * T rows are a sequence; T = N: one balance for the batch. The sum counts a sequence T times, as the cross entropy
- * counts its T rows: scaled by 1 / targets, both are means.
- * scores (N, E), ids (N, k) int32 -> loss ()
+ * counts its T rows: scaled by 1 / targets, both are means. Ranks may have sequences in parts: ids (M, k) are then
+ * those of all rows, M a multiple of N; f_e is that of whole sequences, P_e is summed over the rows that are here, so
+ * that the losses of the ranks add up. Rows of a sequence then lie in chunks (tm_balance_rows_of). scores (N, E), ids
+ * (N or M, k) int32 -> loss ()
  */
 #include "base/status.h"
 #include "graph/gradient.h"
@@ -16,19 +18,15 @@
 
 #include <string.h>
 
-/* The rows of a sequence: all of them when attr->seq is 0. */
-static int64_t rows_of_sequence(const tm_balance_attr *attr, int64_t rows)
-{
-    return attr->seq > 0 ? attr->seq : rows;
-}
-
 static const char *balance_check(tm_shape ids, const tm_balance_attr *attr, int64_t rows)
 {
-    if (attr->top_k < 1 || !tm_shape_is_matrix(ids, rows, attr->top_k))
+    if (attr->top_k < 1 || ids.rank != 2 || ids.n[1] != attr->top_k || ids.n[0] < rows || ids.n[0] % rows != 0)
         return "the ids must have the shape (rows, top_k)";
-    if (attr->seq < 0 || rows % rows_of_sequence(attr, rows) != 0)
+    if (attr->seq < 0 || (attr->seq > 0 && ids.n[0] % attr->seq != 0))
         return "the rows must be a multiple of the sequence length";
-    return NULL;
+    if (attr->chunk == 0) return attr->seq > 0 && ids.n[0] != rows ? "all rows of a sequence must be here" : NULL;
+    if (attr->chunk < 0 || attr->seq == 0) return "chunks are those of sequences";
+    return rows % (ids.n[0] / attr->seq * attr->chunk) != 0 ? "the rows must be as many chunks of each sequence" : NULL;
 }
 
 static const char *balance_loss_infer(const tm_shape *in, const void *attr, tm_shape *out)
@@ -40,28 +38,35 @@ static const char *balance_loss_infer(const tm_shape *in, const void *attr, tm_s
     return tm_shape_fit(&out[0], (tm_shape){ .rank = 0 }, "the loss must be a scalar");
 }
 
-/* Pairs of each expert among `rows` rows. */
-static void count_pairs(const int32_t *ids, int64_t pairs, int64_t experts, double *count)
+/* alpha f_e of sequence b. */
+static void shares_of(const tm_call *call, int64_t b, double *share)
 {
-    for (int64_t e = 0; e < experts; e++) count[e] = 0;
-    for (int64_t i = 0; i < pairs; i++) {
-        TM_ASSERT(ids[i] >= 0 && ids[i] < experts);
-        count[ids[i]]++;
+    const tm_balance_attr *attr = call->attr;
+    int64_t                experts = call->in[0].shape.n[1], k = attr->top_k, counted = call->in[1].shape.n[0];
+    tm_balance_rows        of = tm_balance_rows_of(attr, counted, counted);
+    for (int64_t e = 0; e < experts; e++) share[e] = 0;
+    for (int64_t r = 0; r < of.runs; r++) {
+        const int32_t *ids = (const int32_t *)call->in[1].data + (r * of.sequences + b) * of.rows * k;
+        for (int64_t i = 0; i < of.rows * k; i++) {
+            TM_ASSERT(ids[i] >= 0 && ids[i] < experts);
+            share[ids[i]]++;
+        }
     }
+    for (int64_t e = 0; e < experts; e++)
+        share[e] = attr->alpha * share[e] * (double)experts / (double)(of.runs * of.rows * k);
 }
 
 static void balance_loss_reference(const tm_call *call)
 {
-    const tm_balance_attr *attr = call->attr;
-    int64_t                rows = call->in[0].shape.n[0], experts = call->in[0].shape.n[1], k = attr->top_k;
-    int64_t                length = rows_of_sequence(attr, rows);
-    const double          *s = call->in[0].data;
-    double                *loss = tm_call_sums(call, 0), count[TM_MAX_EXPERTS];
-    for (int64_t from = 0; from < rows; from += length) {
-        count_pairs((const int32_t *)call->in[1].data + from * k, length * k, experts, count);
-        for (int64_t t = from; t < from + length; t++)
-            for (int64_t e = 0; e < experts; e++)
-                *loss += attr->alpha * count[e] * (double)experts / (double)(length * k) * s[t * experts + e];
+    int64_t         experts = call->in[0].shape.n[1];
+    tm_balance_rows here = tm_balance_rows_of(call->attr, call->in[0].shape.n[0], call->in[1].shape.n[0]);
+    double         *loss = tm_call_sums(call, 0), share[TM_MAX_EXPERTS];
+    for (int64_t b = 0; b < here.sequences; b++) {
+        shares_of(call, b, share);
+        for (int64_t r = 0; r < here.runs; r++) {
+            const double *s = (const double *)call->in[0].data + (r * here.sequences + b) * here.rows * experts;
+            for (int64_t i = 0; i < here.rows * experts; i++) *loss += share[i % experts] * s[i];
+        }
     }
 }
 
@@ -80,16 +85,18 @@ static tm_cost balance_cost(const tm_call *call)
 }
 
 static const struct {
-    int64_t rows, experts, top_k, seq;
-} cases[] = { { 1, 2, 1, 1 }, { 12, 8, 3, 12 }, { 12, 7, 2, 4 }, { 30, 33, 6, 0 }, { 130, 16, 4, 65 } };
+    int64_t rows, experts, top_k, seq, chunk, times; /* times: rows that are counted, in those that are here */
+} cases[] = { { 1, 2, 1, 1, 0, 1 },   { 12, 8, 3, 12, 0, 1 }, { 12, 7, 2, 4, 0, 1 },
+              { 30, 33, 6, 0, 0, 1 }, { 5, 9, 2, 0, 0, 3 },   { 12, 5, 2, 12, 3, 2 },
+              { 8, 17, 3, 8, 1, 4 },  { 12, 4, 1, 6, 3, 1 },  { 130, 16, 4, 65, 0, 1 } };
 
 static bool balance_loss_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
-    tm_balance_attr attr = { .seq = cases[k].seq, .top_k = cases[k].top_k, .alpha = 0.25 };
+    tm_balance_attr attr = { .seq = cases[k].seq, .top_k = cases[k].top_k, .alpha = 0.25, .chunk = cases[k].chunk };
     tm_example_begin(example, &attr, sizeof attr);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(cases[k].rows, cases[k].experts), 0.2, 0.1);
-    tm_example_int(example, 1, tm_shape_2(cases[k].rows, cases[k].top_k), cases[k].experts);
+    tm_example_int(example, 1, tm_shape_2(cases[k].times * cases[k].rows, cases[k].top_k), cases[k].experts);
     return true;
 }
 
@@ -107,9 +114,9 @@ const tm_op tm_op_balance_loss = {
     .vector = 2,
     .example = balance_loss_example,
     .rounding = tm_rounding_f64,
-    .in_name = { "scores (N, E)", "ids (N, k)" },
+    .in_name = { "scores (N, E)", "ids (N or more, k)" },
     .out_name = { "loss ()" },
-    .attributes = "seq, top_k, alpha",
+    .attributes = "seq, top_k, alpha, chunk",
 };
 
 /* in: scores (N, E): its shape alone is of use, ids (N, k), scalars (8); out: dscores (N, E) */
@@ -125,16 +132,15 @@ static const char *balance_loss_grad_infer(const tm_shape *in, const void *attr,
 
 static void balance_loss_grad_reference(const tm_call *call)
 {
-    const tm_balance_attr *attr = call->attr;
-    int64_t                rows = call->in[0].shape.n[0], experts = call->in[0].shape.n[1], k = attr->top_k;
-    int64_t                length = rows_of_sequence(attr, rows);
-    double                 scale = ((const double *)call->in[2].data)[TM_SCALAR_LOSS_SCALE], count[TM_MAX_EXPERTS];
-    double                *ds = call->out[0].data;
-    for (int64_t from = 0; from < rows; from += length) {
-        count_pairs((const int32_t *)call->in[1].data + from * k, length * k, experts, count);
-        for (int64_t t = from; t < from + length; t++)
-            for (int64_t e = 0; e < experts; e++)
-                ds[t * experts + e] = scale * attr->alpha * count[e] * (double)experts / (double)(length * k);
+    int64_t         experts = call->in[0].shape.n[1];
+    tm_balance_rows here = tm_balance_rows_of(call->attr, call->in[0].shape.n[0], call->in[1].shape.n[0]);
+    double          scale = ((const double *)call->in[2].data)[TM_SCALAR_LOSS_SCALE], share[TM_MAX_EXPERTS];
+    for (int64_t b = 0; b < here.sequences; b++) {
+        shares_of(call, b, share);
+        for (int64_t r = 0; r < here.runs; r++) {
+            double *ds = (double *)call->out[0].data + (r * here.sequences + b) * here.rows * experts;
+            for (int64_t i = 0; i < here.rows * experts; i++) ds[i] = scale * share[i % experts];
+        }
     }
 }
 
@@ -157,7 +163,7 @@ const tm_op tm_op_balance_loss_grad = {
     .cost = balance_cost,
     .vector = 1,
     .example = balance_loss_grad_example,
-    .in_name = { "scores (N, E)", "ids (N, k)", "scalars (8)" },
+    .in_name = { "scores (N, E)", "ids (N or more, k)", "scalars (8)" },
     .out_name = { "dscores (N, E)" },
-    .attributes = "seq, top_k, alpha",
+    .attributes = "seq, top_k, alpha, chunk",
 };

@@ -145,13 +145,17 @@ static bool is_logged(int row, const tm_run_started *run)
     return true;
 }
 
-/* A run is on one device. */
-static void put_parallelism(mllog_sink *self)
+static int64_t one_at_least(int64_t ranks)
 {
-    PUT(self, "tensor_parallelism", tm_mllog_i64(1));
-    PUT(self, "pipeline_parallelism", tm_mllog_i64(1));
-    PUT(self, "context_parallelism", tm_mllog_i64(1));
-    PUT(self, "expert_parallelism", tm_mllog_i64(1));
+    return ranks > 1 ? ranks : 1;
+}
+
+static void put_parallelism(mllog_sink *self, const tm_recipe *recipe)
+{
+    PUT(self, "tensor_parallelism", tm_mllog_i64(one_at_least(recipe->tensor_ranks)));
+    PUT(self, "pipeline_parallelism", tm_mllog_i64(one_at_least(recipe->pipeline_ranks)));
+    PUT(self, "context_parallelism", tm_mllog_i64(one_at_least(recipe->context_ranks)));
+    PUT(self, "expert_parallelism", tm_mllog_i64(one_at_least(recipe->expert_ranks)));
     if (self->options.config_filename) PUT(self, "config_filename", tm_mllog_text(self->options.config_filename));
 }
 
@@ -201,7 +205,7 @@ static void on_start(mllog_sink *self, const tm_run_started *run)
     put_submission(self);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (is_logged((int)i, run)) PUT(self, rows[i].key, value_at(rows[i].kind, (const char *)run + rows[i].at));
-    put_parallelism(self);
+    put_parallelism(self, &run->recipe);
     if (self->fd >= 0) foresee(self);
     PUT(self, "init_stop", tm_mllog_null());
     PUT(self, "run_start", tm_mllog_null());

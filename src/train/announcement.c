@@ -58,6 +58,10 @@ static tm_recipe recipe_of(const run *r)
         .precision_linear = linear_format(&o->step),
         .precision_attention = format_name(o->step.precision->compute),
         .precision_communication = format_name(o->step.precision->gradient), /* as ranks add them up */
+        .tensor_ranks = tm_layout_size(&o->step.layout, 1U << TM_AXIS_TP),
+        .pipeline_ranks = tm_layout_size(&o->step.layout, 1U << TM_AXIS_PP),
+        .context_ranks = tm_layout_size(&o->step.layout, 1U << TM_AXIS_CP),
+        .expert_ranks = tm_layout_size(&o->step.layout, 1U << TM_AXIS_EP),
     };
 }
 

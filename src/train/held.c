@@ -60,7 +60,8 @@ static void list_part(held *h, tm_shape shape, int64_t begin, int64_t count, tm_
                                    .at = tm_address_add(tm_plan_address(to->step->plan, to->memory, h->in), at),
                                    .bytes = bytes,
                                    .part = part,
-                                   .elsewhere = !tm_layout_first_copy(&to->step->options.layout, h->copies) };
+                                   .elsewhere =
+                                       h->whole->twin || !tm_layout_first_copy(&to->step->options.layout, h->copies) };
     for (int k = 0; k < shape.rank; k++) row->n[k] = shape.n[k];
 }
 

@@ -7,6 +7,8 @@
 #include "config/config.h"
 #include "graph/passes/units.h"
 #include "model/parallel.h"
+#include "model/shape.h"
+#include "train/pipeline.h"
 
 typedef struct {
     tm_mesh    mesh; /* all 0: one rank */
@@ -16,6 +18,11 @@ typedef struct {
     bool       reshard;    /* TM_SHARE_ALL: weights are let go after the forward pass of a unit */
     int        prefetch;
     bool       narrow; /* float32 gradients are added to those of other ranks as bfloat16 */
+    /* Of a pipeline: the order of a step, stages of each rank (0: one), and as how many blocks what lies before and
+     * behind them counts. */
+    tm_pipeline_order order;
+    int               chunks;
+    int64_t           first_less, last_less;
     /* One rank that sums as `parts` data ranks do: the gradients of so many equal runs of micro-batches are summed
      * apart, then added in order. 0, 1: all micro-batches are one sum. */
     int64_t parts;
@@ -24,6 +31,10 @@ typedef struct {
 
 /* As parallelism.* say, of rank 0. TM_INVALID, TM_UNSUPPORTED: with the keys and the way out. */
 TM_MUST_USE tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err);
+
+/* What they say of a pipeline of that model. */
+TM_MUST_USE tm_status tm_layout_read_pipeline(const tm_config *config, const tm_model_shape *shape, tm_layout *out,
+                                              tm_error *err);
 
 static inline int tm_layout_size(const tm_layout *layout, unsigned axes)
 {

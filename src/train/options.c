@@ -108,6 +108,22 @@ static void keep(tm_status *st, tm_error *err, tm_status its, tm_error *own)
     if (tm_also_of(err, its, own) != TM_OK) *st = its;
 }
 
+/* A pipeline works on smaller micro-batches, and more of them, where that is asked for. */
+static tm_status read_pipeline(const tm_config *config, tm_step_options *step, tm_error *err)
+{
+    const char *const key = "parallelism.pipeline_parallel_microbatch_size";
+    TM_TRY(tm_layout_read_pipeline(config, &step->shape, &step->layout, err));
+    if (tm_layout_size(&step->layout, 1U << TM_AXIS_PP) == 1 || !tm_config_text(config, key)) return TM_OK;
+    int64_t each = tm_config_i64(config, key);
+    if (step->micro_batch % each != 0)
+        return tm_fail(err, TM_INVALID, "%s %lld (%s) does not divide training.local_batch_size %lld; %lld would do",
+                       key, (long long)each, tm_config_place(config, key), (long long)step->micro_batch,
+                       (long long)step->micro_batch);
+    step->accumulation *= step->micro_batch / each;
+    step->micro_batch = each;
+    return TM_OK;
+}
+
 static tm_status check_rows(const char *batch_key, int64_t batch, const char *seq_key, int64_t seq, const char *also,
                             tm_error *err)
 {
@@ -139,6 +155,7 @@ static tm_status read_shaped(const tm_config *config, tm_step_options *step, tm_
     tm_status st = TM_OK;
     keep(&st, err, train_quantize_read(config, step->shape.n_layers, &step->quantize, &own), &own);
     keep(&st, err, read_length(config, step, &own), &own);
+    keep(&st, err, read_pipeline(config, step, &own), &own);
     return st;
 }
 

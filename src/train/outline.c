@@ -95,9 +95,9 @@ static size_t programs_of(const tm_step *step, int32_t *indices, size_t *instruc
 
 void step_outline_make(const tm_step *step, tm_arena *arena, step_outline *out)
 {
-    int32_t indices[TM_MAX_WORK];
-    size_t  all, n = programs_of(step, indices, &all);
-    size_t  stretch = all / OUTLINE_POINTS + 1;
+    int32_t *indices = tm_arena_take(arena, step->plan->n_programs * sizeof *indices);
+    size_t   all, n = programs_of(step, indices, &all);
+    size_t   stretch = all / OUTLINE_POINTS + 1;
     *out = (step_outline){ 0 };
     for (size_t i = 0; i < step->training.n; i++) {
         const tm_work *work = &step->training.work[i];

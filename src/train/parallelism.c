@@ -30,9 +30,7 @@ tm_status tm_train_mesh(const tm_config *config, tm_mesh *out, tm_error *err)
     tm_mesh mesh = tm_mesh_one();
     bool    plans = tm_config_plans(config);
     for (int i = 0; i < DEGREES; i++) {
-        bool built = degrees[i].axis == TM_AXIS_REPLICATE || degrees[i].axis == TM_AXIS_SHARD ||
-                     degrees[i].axis == TM_AXIS_TP || degrees[i].axis == TM_AXIS_EP;
-        if (!degrees[i].key[0] || (!built && !plans)) continue; /* a run is refused by the name of what is not built */
+        if (!degrees[i].key[0]) continue;
         mesh.degree[degrees[i].axis] = (int)tm_config_i64(config, degrees[i].key);
         bool multiplies = degrees[i].axis != TM_AXIS_EP && mesh.degree[degrees[i].axis] > 0;
         if (multiplies && product < 1 << 20) product *= mesh.degree[degrees[i].axis];
@@ -57,6 +55,12 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
                         .parts = tm_config_i64(config, "training.separate_sums"),
                         .expert_capacity = tm_config_f64(config, "parallelism.expert_parallel_capacity") };
     TM_TRY(tm_train_mesh(config, &out->mesh, err));
+    const char *rotate = "parallelism.context_parallel_rotate_method";
+    if (tm_layout_size(out, 1U << TM_AXIS_CP) > 1 && strcmp(tm_config_text(config, rotate), "allgather") != 0)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "%s %s (%s) is not built: keys and values are gathered, not passed from rank to rank; leave it "
+                       "out or set it to allgather",
+                       rotate, tm_config_text(config, rotate), tm_config_place(config, rotate));
     if (tm_config_bool(config, "parallelism.exact") &&
         tm_layout_size(out, TM_AXES_WORLD) > tm_layout_size(out, 1U << TM_AXIS_REPLICATE))
         return tm_fail(err, TM_UNSUPPORTED,
@@ -70,6 +74,70 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
                        "training.mixed_precision_reduce (%s) to float32",
                        tm_config_place(config, "parallelism.exact"),
                        tm_config_place(config, "training.mixed_precision_reduce"));
+    return TM_OK;
+}
+
+/* Shards of stages have their weights gathered, and reduce their gradients once. */
+static tm_status check_shards_of_stages(const tm_config *config, const tm_layout *layout, tm_error *err)
+{
+    const char *const        reshard = "parallelism.fsdp_reshard_after_forward",
+                      *const strategy = "parallelism.data_parallel_shard_strategy";
+    if (tm_layout_size(layout, TM_AXES_FSDP) == 1) return TM_OK;
+    if (strcmp(tm_config_text(config, reshard), "always") == 0)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "%s always (%s) is not built for the stages of a pipeline, which have their weights gathered "
+                       "for the whole step; set it to default or never",
+                       reshard, tm_config_place(config, reshard));
+    if (layout->sharing == TM_SHARE_GRADIENTS)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "%s optim_grads (%s) is not built for the stages of a pipeline, whose gradients are reduced at "
+                       "the end of a step; set it to optim",
+                       strategy, tm_config_place(config, strategy));
+    return TM_OK;
+}
+
+/* As many blocks as the head's product is worth, by weights that a token is multiplied with; fewer, where the last
+ * stage would have less than none. Looking up what lies before the blocks takes no time. */
+static int64_t head_in_blocks(const tm_model_shape *shape, int64_t stages, int64_t first_less)
+{
+    int64_t head = shape->vocab_size * shape->dim, layers = shape->n_layers;
+    int64_t blocks = tm_model_parameters_active(shape) - (shape->tied ? 1 : 2) * head;
+    int64_t less = blocks > 0 ? (head * layers + blocks / 2) / blocks : 0;
+    while (less > 0 && (layers + first_less + less) / stages < less) less--;
+    return less;
+}
+
+static void read_weights(const tm_config *config, const tm_model_shape *shape, int64_t stages, tm_layout *out)
+{
+    const char *const        first = "parallelism.pipeline_parallel_first_stage_less_layers",
+                      *const last = "parallelism.pipeline_parallel_last_stage_less_layers";
+    out->first_less = tm_config_text(config, first) ? tm_config_i64(config, first) : 0;
+    out->last_less =
+        tm_config_text(config, last) ? tm_config_i64(config, last) : head_in_blocks(shape, stages, out->first_less);
+}
+
+tm_status tm_layout_read_pipeline(const tm_config *config, const tm_model_shape *shape, tm_layout *out, tm_error *err)
+{
+    const char *const        schedule = "parallelism.pipeline_parallel_schedule",
+                      *const per_stage = "parallelism.pipeline_parallel_layers_per_stage";
+    int64_t                  ranks = tm_layout_size(out, 1U << TM_AXIS_PP);
+    if (ranks == 1) return TM_OK;
+    TM_TRY(check_shards_of_stages(config, out, err));
+    TM_TRY(tm_pipeline_find(tm_config_text(config, schedule), tm_config_place(config, schedule), &out->order, err));
+    out->chunks = out->order == TM_PIPELINE_GPIPE || out->order == TM_PIPELINE_1F1B ? 1 : 2;
+    read_weights(config, shape, ranks * out->chunks, out);
+    if (!tm_config_text(config, per_stage)) return TM_OK;
+    int64_t each = tm_config_i64(config, per_stage), all = shape->n_layers + out->first_less + out->last_less;
+    int64_t stages = (all + each - 1) / each;
+    if (stages % ranks != 0 || stages / ranks > TM_MAX_CHUNKS)
+        return tm_fail(err, TM_INVALID,
+                       "%s %lld (%s) makes %lld stages of %lld blocks (embedding and head counted), which %lld ranks "
+                       "cannot have %d or fewer each of; %lld makes %lld",
+                       per_stage, (long long)each, tm_config_place(config, per_stage), (long long)stages,
+                       (long long)all, (long long)ranks, TM_MAX_CHUNKS, (long long)((all + ranks - 1) / ranks),
+                       (long long)ranks);
+    out->chunks = (int)(stages / ranks);
+    read_weights(config, shape, stages, out);
     return TM_OK;
 }
 

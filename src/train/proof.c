@@ -194,6 +194,7 @@ tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err)
     const char           *dead = NULL;
     tm_status             st = tm_trainer_hashes(r->trainer, now, err);
     *weights_hash = tm_trainer_weights_sum(r->trainer, now);
+    if (st == TM_OK) st = tm_trainer_sum_stages(r->trainer, weights_hash, err);
     bool computes = tm_device_describe(r->device)->computes;
     if (st == TM_OK && r->finite && r->done > 0 && computes && r->before) {
         check_times(r);

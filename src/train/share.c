@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/share.h"
 
+#include "train/stages.h"
+
 #include <string.h>
 
 static int shards(const tm_step *step)
@@ -42,7 +44,7 @@ bool share_updates(const tm_step *step)
 bool share_overlaps(const tm_step *step)
 {
     const tm_layout *layout = &step->options.layout;
-    return !shared(step) && tm_layout_sum_ranks(layout) > 1 && step->options.accumulation > 1;
+    return !shared(step) && tm_layout_sum_ranks(layout) > 1 && step->options.accumulation > 1 && !stages_cut(step);
 }
 
 /* --- what cannot be divided --------------------------------------------------------------------------------------- */
@@ -69,9 +71,10 @@ static tm_status check_shards(const tm_step *step, tm_error *err)
         what = "data.source preference", way = "a second look at whole weights; train it in copies";
     if (!what) return TM_OK;
     return tm_fail(err, TM_UNSUPPORTED,
-                   "%s is not built for shards (parallelism.data_parallel_shard_degree %d): it means %s "
-                   "(parallelism.data_parallel_replicate_degree)",
-                   what, shards(step), way);
+                   "%s is not built for shards (parallelism.data_parallel_shard_degree %d x "
+                   "parallelism.context_parallel_degree %d): it means %s (parallelism.data_parallel_replicate_degree)",
+                   what, tm_layout_size(&o->layout, 1U << TM_AXIS_SHARD), tm_layout_size(&o->layout, 1U << TM_AXIS_CP),
+                   way);
 }
 
 tm_status share_check_tensor(const tm_step *step, tm_error *err)
@@ -79,7 +82,8 @@ tm_status share_check_tensor(const tm_step *step, tm_error *err)
     const tm_step_options *o = &step->options;
     const tm_layout       *layout = &o->layout;
     int                    ranks = tm_layout_size(layout, 1U << TM_AXIS_TP);
-    int64_t                rows = o->micro_batch * o->seq, validation = o->validation_batch * o->validation_seq;
+    int64_t                context = tm_layout_size(layout, 1U << TM_AXIS_CP), rows = o->micro_batch * o->seq / context;
+    int64_t                validation = o->validation_batch * o->validation_seq / context;
     const char            *what = NULL, *way = NULL;
     if (ranks == 1) return TM_OK;
     TM_TRY(tm_model_check_tensor(&o->shape, ranks, err));
@@ -104,7 +108,8 @@ tm_status share_check_tensor(const tm_step *step, tm_error *err)
     if (!layout->whole_rows && (rows % ranks || validation % ranks || (o->sample && o->seq % ranks)))
         return tm_fail(err, TM_INVALID,
                        "parallelism.tensor_parallel_degree %d does not divide the tokens of a micro-batch "
-                       "(training.local_batch_size x training.seq_len, %lld; of validation %lld); change them, or set "
+                       "(training.local_batch_size x training.seq_len / parallelism.context_parallel_degree, %lld; of "
+                       "validation %lld); change them, or set "
                        "parallelism.enable_sequence_parallel false",
                        ranks, (long long)rows, (long long)validation);
     return TM_OK;
@@ -177,20 +182,27 @@ static tm_unit_group group_of(const tm_step *step, unsigned axes, unsigned other
 void share_begin(tm_step *step)
 {
     const tm_layout *layout = &step->options.layout;
+    if (stages_cut(step)) {
+        pack_counts(step);
+        stages_clear_counts(step);
+    }
     if (!sums(step)) return;
-    step->units = (tm_units){ .sharing = shared(step) ? layout->sharing : TM_SHARE_COPIES,
+    tm_sharing sharing = shared(step) ? layout->sharing : TM_SHARE_COPIES;
+    if (shared(step) && stages_cut(step))
+        sharing = TM_SHARE_OPTIMIZER; /* weights stay gathered, gradients are reduced once */
+    step->units = (tm_units){ .sharing = sharing,
                               .mesh = layout->mesh,
                               .group = group_of(step, TM_AXES_FSDP, 1U << TM_AXIS_REPLICATE),
                               .experts = group_of(step, 1U << TM_AXIS_EFSDP, 1U << TM_AXIS_REPLICATE),
                               .reshard = layout->reshard,
                               .prefetch = layout->prefetch };
-    pack_counts(step);
+    if (!stages_cut(step)) pack_counts(step);
     tm_units_find(step->graph, step->graph->segments[0], &step->units);
     tm_units_place(step->graph, &step->units);
     rewrite(step, "first", false);
     rewrite(step, "further", true);
     rewrite(step, "last", true);
-    if (step->units.sharing != TM_SHARE_COPIES || parts(step) > 1) return;
+    if (step->units.sharing != TM_SHARE_COPIES || parts(step) > 1 || stages_cut(step)) return;
     tm_segment *current = step->graph->segment;
     for (size_t s = 0; s < step->graph->n_segments; s++)
         if (strcmp(step->graph->segments[s]->name, share_overlaps(step) ? "last" : "first") == 0) {
@@ -264,9 +276,11 @@ void share_reduce(tm_step *step)
         add_part(step, step->part_counts, step->counts, true);
         return;
     }
+    stages_exchange(step);
     for (size_t u = step->units.n_units; u-- > 0;) reduce_unit(step, &step->units.units[u]);
     graph->layer = -1;
     all_reduce(step, TM_AXES_LOSS, step->counts);
+    stages_count(step);
 }
 
 static void add_part_segment(tm_step *step, const char *name, bool add)
@@ -350,7 +364,8 @@ static unsigned add_class(squares *s, size_t n, bool experts, bool cut)
     for (size_t i = 0; !share_updates(s->step) && i < n; i++) {
         const tm_tensor *tensor = &graph->tensors[i];
         unsigned         own = tensor->cut ? tensor->cut->axes : 0;
-        if (tensor->gradient == TM_NONE || tm_units_experts(own) != experts || (own != 0) != cut) continue;
+        if (tensor->gradient == TM_NONE || tensor->twin) continue;
+        if (tm_units_experts(own) != experts || (own != 0) != cut) continue;
         TM_ASSERT(axes == 0 || axes == own);
         axes = own;
         add_squares(s, tensor->layer, tensor->gradient);

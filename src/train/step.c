@@ -3,7 +3,10 @@
 
 #include "base/text.h"
 #include "graph/gradient.h"
+#include "train/context.h"
 #include "train/share.h"
+#include "train/stages.h"
+#include "train/step_schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +18,13 @@ int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab)
     int64_t fits = limit_bytes / (vocab * 4) / unit * unit;
     if (fits < unit) fits = unit;
     return fits < rows ? fits : rows;
+}
+
+/* Of a micro-batch, on this rank. */
+static int64_t rows_of(const tm_step *step)
+{
+    const tm_step_options *o = &step->options;
+    return o->micro_batch * o->seq / tm_layout_size(&o->layout, 1U << TM_AXIS_CP);
 }
 
 static tm_inputs named(const tm_step *step, const tm_tensor_id *tensors)
@@ -52,6 +62,7 @@ typedef struct {
     bool         records;    /* what the next steps need of this one: scales, counters */
     bool         offloads;
     bool         plain; /* no products in low precision */
+    int          chunk; /* stage of this rank */
 } training_program;
 
 /* Do gradients outlive a micro-batch, added to whole by whole? */
@@ -65,13 +76,19 @@ static bool sums_several(const tm_step *step)
 static tm_status add_program(tm_step *step, const tm_chooser *chooser, const training_program *p, tm_error *err)
 {
     tm_graph *graph = step->graph;
+    tm_model  model = p->model;
+    bool      adds = p->accumulate || stages_cut(step); /* counts of stages begin with zeros */
     tm_graph_segment(graph, p->name);
     tm_inputs inputs = inputs_of(step);
-    tm_model_loss(graph, &p->model, &inputs, p->loss, step->options.loss_chunk, p->accumulate);
+    stages_receive(step, &model, rows_of(step), false);
+    tm_tensor_id passed = tm_model_loss(graph, &model, &inputs, p->loss, step->options.loss_chunk, adds);
     tm_adapt_pass(graph, step->first_row);
-    tm_tensor_id balance = p->model.balance_loss;
+    tm_tensor_id balance = model.balance_loss, given = TM_NONE;
     tm_seed      seeds[] = { { p->loss, step->scalars }, { balance, step->scalars } };
-    tm_gradient_pass(graph, p->accumulate, seeds, balance == TM_NONE ? 1 : 2, NULL, NULL, 0);
+    if (passed != TM_NONE) seeds[0] = stages_turn(step, &model, passed);
+    tm_gradient_pass(graph, p->accumulate, seeds, balance == TM_NONE ? 1 : 2, &model.received, &given,
+                     model.received != TM_NONE);
+    if (given != TM_NONE) stages_return(step, &model, given);
     tm_lookup_pass(graph, sums_several(step), p->accumulate);
     tm_chunks_pass(graph, p->accumulate);
     tm_recompute_pass(graph, &step->options.recompute);
@@ -80,6 +97,7 @@ static tm_status add_program(tm_step *step, const tm_chooser *chooser, const tra
     tm_precision_pass(graph);
     tm_uncast_pass(graph, chooser);
     if (p->offloads) tm_offload_pass(graph, &step->options.offload);
+    if (stages_cut(step)) stages_split(step, !p->accumulate, p->chunk);
     return TM_OK;
 }
 
@@ -96,6 +114,23 @@ static tm_status add_training_segment(tm_step *step, const tm_chooser *chooser, 
     return add_program(step, chooser, &p, err);
 }
 
+/* The programs of the stages that this rank has. */
+static tm_status add_stage_segments(tm_step *step, const tm_chooser *chooser, bool accumulate, tm_error *err)
+{
+    for (int c = 0; c < step->model.parallel.chunks; c++) {
+        training_program p = { .name = stages_program(step, "forward", !accumulate, c),
+                               .model = step->model,
+                               .loss = step->loss,
+                               .accumulate = accumulate,
+                               .records = true,
+                               .chunk = c };
+        p.model.account = TM_ACCOUNT_ADD;
+        p.model.stage = step->model.parallel.chunk[c];
+        TM_TRY(add_program(step, chooser, &p, err));
+    }
+    return TM_OK;
+}
+
 static void add_updates(tm_step *step, size_t n)
 {
     tm_graph              *graph = step->graph;
@@ -108,7 +143,9 @@ static void add_updates(tm_step *step, size_t n)
                                 .gradient = graph->tensors[i].gradient,
                                 .scalars = step->group_scalars[group],
                                 .clip = step->clip };
+        size_t       from = graph->n_tensors;
         tm_optimizer_add(graph, o->optimizer, &o->groups[group].hyper, update);
+        for (size_t k = from; k < graph->n_tensors; k++) graph->tensors[k].twin = graph->tensors[i].twin;
     }
 }
 
@@ -125,6 +162,7 @@ static void add_update_segment(tm_step *step)
     tm_tensor_id square_sum = tm_graph_tensor(graph, "gradient_square_sum", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     share_square_sum(step, n, square_sum);
     graph->layer = -1;
+    stages_square_sum(step, square_sum);
     tm_tensor_id norm_in[TM_MAX_IN] = { square_sum, step->scalars }, norm_out[TM_MAX_OUT] = { step->clip };
     tm_graph_add(graph, TM_OP_clip, NULL, 0, norm_in, norm_out, 0);
     graph->module = "optimizer";
@@ -146,18 +184,56 @@ static tm_tensor_id losses_of(const tm_graph *graph)
     return TM_NONE;
 }
 
+/* The loss of an evaluation is that of whole sequences. */
+static void sum_over_chunks(tm_step *step)
+{
+    unsigned axes = 1U << TM_AXIS_CP;
+    int      ranks = tm_layout_size(&step->options.layout, axes);
+    if (ranks == 1) return;
+    step->graph->module = "evaluation";
+    tm_units_call(step->graph, TM_OP_all_reduce, axes, ranks, "loss of an evaluation", step->evaluation_loss,
+                  step->evaluation_loss, false);
+    step->graph->module = "";
+}
+
+/* The forward pass of each stage of this rank; the last one gives all ranks the loss. */
+static tm_status add_held_out_segments(tm_step *step, const tm_chooser *chooser, const char *name, tm_model model,
+                                       const tm_tensor_id *tensors, int64_t rows, tm_error *err)
+{
+    const tm_step_options *o = &step->options;
+    const int              chunks = model.parallel.chunks;
+    tm_inputs              inputs = named(step, tensors);
+    for (int c = 0; c < chunks; c++) {
+        model.stage = model.parallel.chunk[c];
+        model.received = TM_NONE;
+        tm_graph_segment(step->graph, stages_program(step, name, false, c));
+        stages_receive(step, &model, rows, true);
+        tm_tensor_id passed = tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss,
+                                            o->loss_chunk < rows ? o->loss_chunk : rows, false);
+        if (passed != TM_NONE)
+            stages_pass(step, &model, passed, true);
+        else
+            sum_over_chunks(step);
+        if (c + 1 == chunks) stages_evaluated(step, tm_parallel_ends(&model.parallel));
+        TM_TRY(forward_only(step, chooser, TM_NONE, err));
+    }
+    return TM_OK;
+}
+
 static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, const char *name,
                                       tm_tensor_id first_row, tm_error *err)
 {
     tm_model  model = step->model;
     tm_inputs inputs = inputs_of(step);
     bool      told = first_row == step->first_row; /* this is the forward pass of training: certificates look at it */
+    if (stages_cut(step)) return add_held_out_segments(step, chooser, name, model, step->inputs, rows_of(step), err);
     tm_graph_segment(step->graph, name);
     if (told) model.account = TM_ACCOUNT_FRESH; /* a step begins anew */
     if (told && step->targets != TM_NONE && !model.whole_logits && model.preferred == TM_NONE)
         model.row_losses = step->row_losses = tm_graph_tensor_as(
             step->graph, "row_losses", TM_ROLE_STATISTIC, tm_graph_at(step->graph, step->targets)->shape, TM_F64);
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
+    sum_over_chunks(step);
     if (first_row == TM_NONE) step->losses = losses_of(step->graph);
     if (told && model.preferred != TM_NONE) step->row_losses = losses_of(step->graph);
     return forward_only(step, chooser, first_row, err);
@@ -169,20 +245,25 @@ static tm_status add_validate_segment(tm_step *step, const tm_chooser *chooser, 
     const tm_step_options *o = &step->options;
     tm_model               model = step->model;
     tm_inputs              inputs = named(step, step->validation_inputs);
-    int64_t                rows = o->validation_batch * o->validation_seq;
+    int64_t rows = o->validation_batch * o->validation_seq / tm_layout_size(&o->layout, 1U << TM_AXIS_CP);
     tm_model_resize(step->graph, &model, o->validation_seq);
+    if (stages_cut(step))
+        return add_held_out_segments(step, chooser, "validate", model, step->validation_inputs, rows, err);
     tm_graph_segment(step->graph, "validate");
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, o->loss_chunk < rows ? o->loss_chunk : rows,
                   false);
+    sum_over_chunks(step);
     step->validation_losses = losses_of(step->graph);
     return forward_only(step, chooser, TM_NONE, err);
 }
 
 static tm_status add_sample_segment(tm_step *step, const tm_chooser *chooser, tm_error *err)
 {
+    tm_model whole = step->model;
+    whole.parallel.context = (tm_division){ 0 }; /* every rank has all of the one sequence */
     step->sample_tokens = tm_graph_tensor(step->graph, "sample_tokens", TM_ROLE_INPUT, tm_shape_1(step->options.seq));
     tm_graph_segment(step->graph, "sample");
-    step->sample_hidden = tm_model_hidden(step->graph, &step->model, step->sample_tokens);
+    step->sample_hidden = tm_model_hidden(step->graph, &whole, step->sample_tokens);
     return forward_only(step, chooser, TM_NONE, err);
 }
 
@@ -345,8 +426,10 @@ static tm_status declare(tm_step *step, tm_error *err)
     step->clip = tm_graph_tensor(graph, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
     TM_TRY(share_check_tensor(step, err));
     tm_parallel parallel = tm_layout_parallel(&step->options.layout);
+    TM_TRY(stages_find(&step->options, &parallel, err));
     TM_TRY(tm_moe_divides(&step->options.shape, &parallel, err));
     tm_model_declare(graph, &step->options.shape, step->options.seq, &parallel, &step->model);
+    stages_declare(step);
     step->model.whole_logits = step->options.quantize.head.name != NULL;
     TM_TRY(declare_preference(step, err));
     step->first_row = TM_NONE;
@@ -370,10 +453,12 @@ static tm_status lacks_field(const tm_step_options *o, const char *name, tm_erro
 }
 
 /* The values of all samples of a batch along the first axis. */
-static tm_tensor_id input_of(tm_graph *graph, const char *name, const tm_field *field, int64_t batch)
+static tm_tensor_id input_of(tm_graph *graph, const tm_step_options *o, const char *name, const tm_field *field,
+                             int64_t batch, int64_t seq)
 {
     tm_shape shape = field->shape;
     if (shape.rank == 0) shape = tm_shape_1(1);
+    if (context_cuts(o, field, seq)) shape.n[0] /= tm_layout_size(&o->layout, 1U << TM_AXIS_CP);
     shape.n[0] *= batch;
     return tm_graph_tensor_as(graph, name, TM_ROLE_INPUT, shape, field->dtype);
 }
@@ -385,10 +470,11 @@ static bool declare_input(tm_step *step, const char *name)
     int                    f = 0;
     while (f < o->n_fields && strcmp(name, o->fields[f].name) != 0) f++;
     if (f == o->n_fields) return false;
-    step->inputs[f] = input_of(step->graph, name, &o->fields[f], o->micro_batch);
+    step->inputs[f] = input_of(step->graph, o, name, &o->fields[f], o->micro_batch, o->seq);
     if (o->validation_batch > 0)
-        step->validation_inputs[f] = input_of(step->graph, tm_arena_format(step->graph->arena, "validation.%s", name),
-                                              &o->validation_fields[f], o->validation_batch);
+        step->validation_inputs[f] =
+            input_of(step->graph, o, tm_arena_format(step->graph->arena, "validation.%s", name),
+                     &o->validation_fields[f], o->validation_batch, o->validation_seq);
     return true;
 }
 
@@ -412,13 +498,22 @@ static tm_status declare_inputs(tm_step *step, tm_error *err)
     return TM_OK;
 }
 
-static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error *err)
+static tm_status add_micro_batch_segments(tm_step *step, const tm_chooser *chooser, tm_error *err)
 {
-    TM_TRY(add_training_segment(step, chooser, "first", false, err));
     const int64_t parts = step->options.layout.parts;
+    if (stages_cut(step)) {
+        TM_TRY(add_stage_segments(step, chooser, false, err));
+        return step->options.accumulation > 1 ? add_stage_segments(step, chooser, true, err) : TM_OK;
+    }
+    TM_TRY(add_training_segment(step, chooser, "first", false, err));
     if (step->options.accumulation > (parts > 1 ? parts : 1) + share_overlaps(step))
         TM_TRY(add_training_segment(step, chooser, "further", true, err));
-    if (share_overlaps(step)) TM_TRY(add_training_segment(step, chooser, "last", true, err));
+    return share_overlaps(step) ? add_training_segment(step, chooser, "last", true, err) : TM_OK;
+}
+
+static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error *err)
+{
+    TM_TRY(add_micro_batch_segments(step, chooser, err));
     TM_TRY(share_check(step, err));
     share_begin(step);
     share_parts(step);
@@ -445,48 +540,6 @@ static tm_status check_adapters(const tm_graph *graph, tm_error *err)
     return TM_OK;
 }
 
-static void add_work(tm_step_schedule *to, const tm_program *program, int64_t micro_batch, int64_t count)
-{
-    TM_ASSERT(program && to->n < TM_MAX_WORK);
-    to->work[to->n++] = (tm_work){ .program = program, .micro_batch = micro_batch, .count = count };
-}
-
-static void schedule(tm_step *step)
-{
-    const tm_plan *plan = step->plan;
-    int64_t        n = step->options.accumulation;
-    step->first = tm_plan_program(plan, "first");
-    step->further = tm_plan_program(plan, "further");
-    step->update = tm_plan_program(plan, "update");
-    step->evaluate = tm_plan_program(plan, "evaluate");
-    step->forward = step->first_row == TM_NONE ? step->evaluate : tm_plan_program(plan, "forward");
-    step->sample = tm_plan_program(plan, "sample");
-    step->look = tm_plan_program(plan, "microscope");
-    int64_t parts = step->options.layout.parts > 1 ? step->options.layout.parts : 1, each = n / parts;
-    for (int64_t part = 0; part < parts; part++) {
-        add_work(&step->training, step->first, part * each, 1);
-        const tm_program *last = tm_plan_program(plan, "last");
-        int64_t           further = each - 1 - (last != NULL);
-        if (further > 0) add_work(&step->training, step->further, part * each + 1, further);
-        if (last) add_work(&step->training, last, part * each + each - 1, 1);
-        if (part + 1 < parts)
-            add_work(&step->training, tm_plan_program(plan, part ? "part.further" : "part.first"),
-                     TM_BEHIND_MICRO_BATCH, 1);
-    }
-    add_work(&step->training, step->update, TM_NO_MICRO_BATCH, 1);
-    add_work(&step->evaluation, step->evaluate, 0, 1);
-    if (step->options.validation_batch > 0) add_work(&step->validation, tm_plan_program(plan, "validate"), 0, 1);
-    if (step->sample) add_work(&step->sampling, step->sample, TM_NO_MICRO_BATCH, 1);
-}
-
-double tm_schedule_flops(const tm_step_schedule *schedule)
-{
-    double flops = 0;
-    for (size_t i = 0; i < schedule->n; i++)
-        flops += (double)schedule->work[i].count * schedule->work[i].program->cost.flops;
-    return flops;
-}
-
 /* As many rows at a time as tm_step_loss_chunk says, in half the place where the kernel can do with it. */
 static int64_t default_chunk(const tm_step_options *o, int64_t rows, const tm_chooser *chooser)
 {
@@ -507,7 +560,8 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     step->microscope.record = step->reference_loss = step->row_losses = TM_NONE;
     step->losses = step->validation_losses = TM_NONE;
     step->counts = step->part_counts = TM_NONE;
-    int64_t rows = options->micro_batch * options->seq;
+    step->handed = step->handed_gradient = TM_NONE;
+    int64_t rows = rows_of(step);
     if (step->options.loss_chunk <= 0) step->options.loss_chunk = default_chunk(options, rows, chooser);
     if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;
     TM_ASSERT(options->validation_batch == 0 || options->n_fields > 0);
@@ -517,20 +571,22 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
             (tm_group){ .place = "", .lr_scale = 1, .hyper = options->hyper, .format = TM_DTYPE_COUNT };
         step->options.n_groups = 1;
     }
-    tm_status st = declare_inputs(step, err);
+    tm_status st = context_check(options, err);
+    if (st == TM_OK) st = declare_inputs(step, err);
     if (st == TM_OK) st = declare(step, err);
     step->group_of = tm_arena_take(graph->arena, graph->n_tensors * sizeof *step->group_of);
     if (st == TM_OK) st = tm_groups_assign(graph, step->options.groups, step->options.n_groups, step->group_of, err);
     if (st == TM_OK) st = add_segments(step, chooser, err);
     if (st == TM_OK) st = check_adapters(graph, err);
     if (st == TM_OK) share_end(step);
+    if (st == TM_OK) stages_slots(step);
     if (st == TM_OK && options->layout.narrow) tm_narrow_pass(graph);
     if (st == TM_OK) st = tm_plan_create(graph, chooser, &step->plan, err);
     if (st != TM_OK) {
         tm_step_destroy(step);
         return st;
     }
-    schedule(step);
+    step_schedule(step);
     *out = step;
     return TM_OK;
 }

@@ -13,6 +13,9 @@
  *              put the sums of a part of the micro-batches away (only of one rank that sums as several do)
  *   sample     forward of one sequence up to the head, for generation (only when asked for)
  *
+ * Stages of a pipeline have other programs in the place of first and further (train/stages.h), and one for each stage
+ * in the place of evaluate and validate.
+ *
  * A step is its schedule: first, (accumulation - 1) x further, update. Nothing here touches memory: `explain` and
  * `--dry-run` use the same steps as a run.
  */
@@ -33,7 +36,7 @@
 typedef struct {
     tm_model_shape      shape;
     const tm_precision *precision;
-    int64_t             micro_batch, seq;      /* B, T: rows of a program are N = B T */
+    int64_t             micro_batch, seq;      /* B, T: rows of a program are N = B T, or this rank's part of them */
     int64_t             accumulation;          /* micro-batches of a step, >= 1 */
     tm_field            fields[TM_MAX_FIELDS]; /* that the source of data gives */
     int                 n_fields;              /* 0: tokens and targets (T), int32 */
@@ -58,16 +61,16 @@ typedef struct {
 } tm_step_options;
 
 /* Programs in the order in which they run: one piece of work is a program and the micro-batches that it works on. */
-enum { TM_NO_MICRO_BATCH = -1, TM_BEHIND_MICRO_BATCH = -2, TM_MAX_PARTS = 64, TM_MAX_WORK = 3 * TM_MAX_PARTS + 2 };
+enum { TM_NO_MICRO_BATCH = -1, TM_BEHIND_MICRO_BATCH = -2, TM_MAX_PARTS = 64 };
 typedef struct {
     const tm_program *program;
     int64_t           micro_batch, count; /* the first one, and how many one after the other; TM_NO_MICRO_BATCH: once;
                                            * TM_BEHIND_MICRO_BATCH: once, with those before it */
-    int slot;                             /* which copy of its transient memory it works in: there is one, 0 */
+    int slot; /* where it has what the programs of a micro-batch leave each other; 0 but in pipelines */
 } tm_work;
 typedef struct {
-    tm_work work[TM_MAX_WORK];
-    size_t  n;
+    tm_work *work; /* (n), in the memory of the step */
+    size_t   n, capacity;
 } tm_step_schedule;
 
 typedef struct {
@@ -85,19 +88,20 @@ typedef struct {
     tm_tensor_id
          group_scalars[TM_MAX_GROUPS]; /* rows of one matrix (groups, TM_SCALAR_COUNT); the first is `scalars` */
     int *group_of;                     /* (parameters, by tensor) its group */
-    tm_tensor_id      first_row;       /* () float64: see tm_adapt_pass; TM_NONE: nothing is dropped */
-    tm_tensor_id      clip;            /* (2) float64: gradient norm, coefficient */
-    tm_tensor_id      sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
-    tm_quantized      quantized;                    /* what the pass for products in low precision made */
-    tm_microscope     microscope;                   /* what "microscope" compares */
-    tm_tensor_id      reference_loss; /* () float64, of the other format; TM_NONE: there is no such program */
-    tm_units          units;          /* of parameters, of several ranks; else none */
-    tm_tensor_id      counts;         /* float64: `loss` and what else is counted, where ranks or parts sum it */
-    tm_tensor_id     *part_gradients; /* (units) of the parts before; NULL: there are no parts */
-    tm_tensor_id      part_counts;
-    tm_plan          *plan;
-    tm_step_schedule  training, evaluation, validation, sampling; /* validation, sampling: empty unless asked for */
-    const tm_program *first, *further, *update, *evaluate, *forward;
+    tm_tensor_id  first_row;           /* () float64: see tm_adapt_pass; TM_NONE: nothing is dropped */
+    tm_tensor_id  clip;                /* (2) float64: gradient norm, coefficient */
+    tm_tensor_id  sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
+    tm_quantized  quantized;                    /* what the pass for products in low precision made */
+    tm_microscope microscope;                   /* what "microscope" compares */
+    tm_tensor_id  reference_loss;               /* () float64, of the other format; TM_NONE: there is no such program */
+    tm_units      units;                        /* of parameters, of several ranks; else none */
+    tm_tensor_id  counts;         /* float64: `loss` and what else is counted, where ranks or parts sum it */
+    tm_tensor_id *part_gradients; /* (units) of the parts before; NULL: there are no parts */
+    tm_tensor_id  part_counts;
+    tm_tensor_id  handed, handed_gradient; /* from a stage of this rank to the next one, which it has, too, and back */
+    tm_plan      *plan;
+    tm_step_schedule  training, evaluation, validation, sampling;    /* validation, sampling: empty unless asked for */
+    const tm_program *first, *further, *update, *evaluate, *forward; /* of stages: only update */
     const tm_program *sample, *look; /* further, sample, look ("microscope"): NULL when absent */
 } tm_step;
 
@@ -112,6 +116,8 @@ TM_MUST_USE tm_status tm_step_create(const tm_step_options *options, const tm_ch
                                      tm_error *err);
 void                  tm_step_destroy(tm_step *step);
 
+/* Makes room for one more; in the order in which a step runs them. */
+tm_work *tm_schedule_add(tm_step *step, tm_step_schedule *to);
 /* FLOPs of all programs of a schedule, as the plan counts them. */
 double tm_schedule_flops(const tm_step_schedule *schedule);
 

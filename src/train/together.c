@@ -128,16 +128,18 @@ static told tell(const run *r, int64_t warmup)
     return own;
 }
 
-/* A rank is slow if its own work takes longer than that of the others by more than this share. */
+/* A rank is slow if its own work takes longer than that of the others by more than this share: of the others of its
+ * part of a pipeline, for parts are not alike. */
 static const double slow_share = 0.08;
 
-static void judge(tm_rank_told *ranks, int n)
+static void judge(const tm_mesh *mesh, tm_rank_told *ranks, int n)
 {
     double *others = tm_alloc((size_t)n * sizeof *others);
     for (int r = 0; r < n; r++) {
         int64_t count = 0;
         for (int k = 0; k < n; k++)
-            if (k != r) others[count++] = ranks[k].busy_seconds;
+            if (k != r && tm_mesh_at(mesh, k, TM_AXIS_PP) == tm_mesh_at(mesh, r, TM_AXIS_PP))
+                others[count++] = ranks[k].busy_seconds;
         ranks[r].behind = ranks[r].busy_seconds / median(others, count) - 1;
         ranks[r].slow = ranks[r].behind > slow_share;
     }
@@ -165,7 +167,7 @@ tm_status run_compare_ranks(const run *r, tm_rank_told *out, size_t *n, tm_error
                                       .target_tokens = all[k].targets,
                                       .used_bytes = all[k].used_bytes };
     free(all);
-    judge(out, (int)*n);
+    judge(&r->options->ranks->mesh, out, (int)*n);
     return st;
 }
 

@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "train/context.h"
 #include "train/init.h"
 #include "graph/value.h"
 #include "train/held.h"
@@ -262,12 +263,21 @@ tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate,
 static tm_status feed_into(tm_trainer *trainer, const tm_tensor_id *inputs, const tm_micro_batch *batch, int64_t index,
                            tm_error *err)
 {
-    const tm_step *step = trainer->step;
-    for (int f = 0; f < step->options.n_fields; f++) {
+    const tm_step_options *o = &trainer->step->options;
+    const bool             held_out = inputs == trainer->step->validation_inputs;
+    const tm_field        *fields = held_out ? o->validation_fields : o->fields;
+    const int64_t          samples = held_out ? o->validation_batch : o->micro_batch;
+    const int              parts = tm_layout_size(&o->layout, 1U << TM_AXIS_CP);
+    for (int f = 0; f < o->n_fields; f++) {
         if (inputs[f] == TM_NONE) continue;
-        size_t      bytes = step->plan->places[inputs[f]].bytes;
-        const char *from = (const char *)batch->field[f] + (size_t)index * bytes;
-        TM_TRY(tm_device_write(trainer->device, address_at(trainer, inputs[f], 0, bytes), from, bytes, err));
+        size_t      bytes = trainer->step->plan->places[inputs[f]].bytes;
+        tm_address  to = address_at(trainer, inputs[f], 0, bytes);
+        bool        cut = context_cuts(o, &fields[f], held_out ? o->validation_seq : o->seq);
+        const char *from = (const char *)batch->field[f] + (size_t)index * bytes * (size_t)(cut ? parts : 1);
+        if (cut)
+            TM_TRY(context_feed(trainer->device, o, to, bytes, samples, from, err));
+        else
+            TM_TRY(tm_device_write(trainer->device, to, from, bytes, err));
     }
     return TM_OK;
 }
@@ -290,6 +300,7 @@ tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_mic
                                 tm_error *err)
 {
     const tm_step_schedule *schedule = &trainer->step->training;
+    TM_ASSERT(trainer->step->first); /* stages work on several micro-batches at a time */
     TM_TRY(feed(trainer, batch, 0, err));
     TM_TRY(number_rows(trainer, index, err));
     for (size_t i = 0; i < schedule->n; i++) {
@@ -563,8 +574,24 @@ uint64_t tm_trainer_weights_sum(const tm_trainer *trainer, const uint64_t *hashe
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < trainer->step->graph->n_tensors; i++)
-        if (trainer->step->graph->tensors[i].role == TM_ROLE_PARAMETER) sum += hashes[i];
+        if (trainer->step->graph->tensors[i].role == TM_ROLE_PARAMETER && !trainer->step->graph->tensors[i].twin)
+            sum += hashes[i];
     return sum;
+}
+
+tm_status tm_trainer_sum_stages(const tm_trainer *trainer, uint64_t *sum, tm_error *err)
+{
+    tm_comm      *stages = tm_device_group(trainer->device, 1U << TM_AXIS_PP);
+    uint64_t      own = *sum;
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
+                           .op = TM_COMM_SUM,
+                           .format = TM_COMM_INT64,
+                           .send = &own,
+                           .receive = sum,
+                           .count = 1,
+                           .what = "checksums of stages",
+                           .step = -1 };
+    return stages ? tm_comm_run(stages, &call, err) : TM_OK;
 }
 
 tm_status tm_trainer_base_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err)
@@ -584,6 +611,7 @@ tm_status tm_trainer_weights_hash(const tm_trainer *trainer, uint64_t *out, tm_e
     uint64_t *hashes = tm_alloc((trainer->step->graph->n_tensors + 1) * sizeof *hashes);
     tm_status st = tm_trainer_hashes(trainer, hashes, err);
     if (st == TM_OK) *out = tm_trainer_weights_sum(trainer, hashes);
+    if (st == TM_OK) st = tm_trainer_sum_stages(trainer, out, err);
     free(hashes);
     return st;
 }

@@ -104,6 +104,8 @@ const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t
 /* The same in two steps: hashes[id] of each weight (others are left alone); their sum. */
 TM_MUST_USE tm_status tm_trainer_hashes(const tm_trainer *trainer, uint64_t *hashes, tm_error *err);
 uint64_t              tm_trainer_weights_sum(const tm_trainer *trainer, const uint64_t *hashes);
+/* Of the parts of this sum that the stages of a pipeline have, the sum of all: every rank calls it. */
+TM_MUST_USE tm_status tm_trainer_sum_stages(const tm_trainer *trainer, uint64_t *sum, tm_error *err);
 /* The same of the frozen weights that adapters stand beside. */
 TM_MUST_USE tm_status tm_trainer_base_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err);
 TM_MUST_USE tm_status tm_trainer_weights_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err);

@@ -39,4 +39,14 @@ failed_with 4 "shards without ranks" "start 8 ranks \(--ranks\)"
 trainmark explain tiny-llama --parallelism.ranks 2 --optimizer.name Muon
 failed_with 4 "an optimizer that needs whole tensors" "Muon is not built for shards"
 
+trainmark explain tiny-llama --parallelism.context_parallel_degree 4
+check "sequences in parts are explained" has "$out" "^ranks       cp 4: this is rank 0 of 4, which share weights, gradients"
+check "keys are gathered, and their gradients reduced" has "$out" "^  first     reduce_scatter +10 calls"
+trainmark run tiny-llama --dry-run --parallelism.context_parallel_degree 4 --parallelism.data_parallel_shard_degree 2
+check "ranks of both kinds" has "$out" "^# ranks: 8, dp_shard 2 x cp 4"
+trainmark explain tiny-llama --parallelism.context_parallel_degree 3 --training.seq_len 64
+failed_with 4 "a length that does not divide" "6 equal chunks.*set it to 60 or 66"
+trainmark explain tiny-llama --parallelism.context_parallel_degree 2 --parallelism.context_parallel_rotate_method alltoall
+failed_with 4 "keys that go from rank to rank" "context_parallel_rotate_method alltoall .*not built"
+
 finish

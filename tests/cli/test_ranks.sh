@@ -76,6 +76,16 @@ ended_within() { # ended_within SECONDS PID: sets $code
 }
 no_folder() { ! ls -d "$shared"/trainmark-ranks-* >/dev/null 2>&1; }
 
+# The last and the held-out loss of two runs, to five digits.
+same_losses()
+{
+    for run in "$1" "$2"; do
+        tr -d '\n' <"$run/result.json" | grep -o '"loss": *{[^}]*}' | grep -Eo '"(last|validation)": *[0-9.e+-]+' |
+            awk '{ printf "%s %.5g\n", $1, $2 }' >"$run.losses"
+    done
+    [ -s "$1.losses" ] && cmp -s "$1.losses" "$2.losses"
+}
+
 # The weights of one rank that sums two parts of each step apart.
 trainmark run $tiny --training.steps 4 --training.global_batch_size 8 --training.separate_sums 2 --out alone
 weights=$(grep -o '"weights_hash": *"[^"]*"' alone/result.json)
@@ -141,6 +151,10 @@ for mpi in openmpi mpich; do
     trainmark run --mpi $mpi --ranks 2 $tiny --training.steps 1 --model.vocab_size 65536 --out "large-$mpi"
     check "$mpi: what is shared is part of the arena" \
         [ "$(sed -n 's/^ *"outside_arena_bytes": *\(-*[0-9]*\).*/\1/p' "large-$mpi/result.json")" -gt 0 ]
+    trainmark run --mpi $mpi --ranks 2 $tiny --training.steps 4 --training.global_batch_size 8 \
+        --parallelism.context_parallel_degree 2 --out "parts-$mpi"
+    check "$mpi: two ranks share sequences" [ "$code" -eq 0 ]
+    check "$mpi: with the losses of one rank" same_losses alone "parts-$mpi"
 done
 
 # --- beginning again ----------------------------------------------------------------------------------------------------

@@ -388,6 +388,52 @@ static void loss_of_two_pairs(void **state)
     EXPECT(loss, log(1 + exp(1.5)) + log(1 + exp(0.5)));
 }
 
+/* Two sequences of eight tokens (1 .. 8, 11 .. 18), two ranks: of the first 1, 2 and 7, 8; 3, 4 and 5, 6 of the second.
+ */
+static void chunks_come_in_the_order_of_tokens(void **state)
+{
+    (void)state;
+    double           y[16], x[16];
+    tm_sequence_attr attr = { .samples = 2, .ranks = 2, .chunks = 2 };
+    tm_call          call = call_of(&tm_op_sequence_order, &attr);
+    call.in[0] = tm_view_f64(tm_shape_2(16, 1), (double[]){ 1, 2, 11, 12, 7, 8, 17, 18, 3, 4, 13, 14, 5, 6, 15, 16 });
+    call.out[0] = tm_view_f64(tm_shape_2(16, 1), y);
+    call.op->reference(&call);
+    EXPECT(y, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15, 16, 17, 18);
+    attr.inverse = 1;
+    call.in[0] = call.out[0];
+    call.out[0] = tm_view_f64(tm_shape_2(16, 1), x);
+    call.op->reference(&call);
+    EXPECT(x, 1, 2, 11, 12, 7, 8, 17, 18, 3, 4, 13, 14, 5, 6, 15, 16);
+    attr.chunks = 1; /* 1 .. 8, 11 .. 18 in halves */
+    call.in[0] = tm_view_f64(tm_shape_2(16, 1), (double[]){ 1, 2, 3, 4, 11, 12, 13, 14, 5, 6, 7, 8, 15, 16, 17, 18 });
+    call.out[0] = tm_view_f64(tm_shape_2(16, 1), y);
+    attr.inverse = 0;
+    call.op->reference(&call);
+    EXPECT(y, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15, 16, 17, 18);
+}
+
+/* Of three pairs two go to expert 0, one of them is here. */
+static void balance_of_more_rows_than_are_here(void **state)
+{
+    (void)state;
+    double          loss[1], ds[2];
+    tm_balance_attr attr = { .top_k = 1, .alpha = 0.5 };
+    tm_call         call = call_of(&tm_op_balance_loss, &attr);
+    call.in[0] = tm_view_f64(tm_shape_2(1, 2), (double[]){ 0.75, 0.25 });
+    call.in[1] = (tm_view){ .dtype = TM_I32, .shape = tm_shape_2(3, 1), .data = (int32_t[]){ 0, 1, 0 } };
+    call.out[0] = tm_view_f64((tm_shape){ .rank = 0 }, loss);
+    call.op->reference(&call);
+    EXPECT(loss, 0.5 * (4.0 / 3 * 0.75 + 2.0 / 3 * 0.25)); /* f = 2 x 2/3, 2 x 1/3 */
+    tm_call grad = call_of(&tm_op_balance_loss_grad, &attr);
+    grad.in[0] = call.in[0];
+    grad.in[1] = call.in[1];
+    grad.in[2] = tm_view_f64(tm_shape_1(TM_SCALAR_COUNT), (double[TM_SCALAR_COUNT]){ [TM_SCALAR_LOSS_SCALE] = 3 });
+    grad.out[0] = tm_view_f64(tm_shape_2(1, 2), ds);
+    grad.op->reference(&grad);
+    EXPECT(ds, 2, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -405,6 +451,8 @@ int main(void)
         cmocka_unit_test(keys_have_their_own_norm_weights),
         cmocka_unit_test(fill_has_its_value),
         cmocka_unit_test(loss_of_two_pairs),
+        cmocka_unit_test(chunks_come_in_the_order_of_tokens),
+        cmocka_unit_test(balance_of_more_rows_than_are_here),
     };
     return cmocka_run_group_tests_name("op/values", tests, NULL, NULL);
 }

@@ -29,6 +29,7 @@ typedef struct job {
     int             replicate, shard, steps;
     int             context; /* ranks that share each sequence; 0: 1 */
     int             tensor;  /* ranks that divide the matrices; 0: 1 */
+    int             stages;  /* parts of a pipeline; 0: none */
     int             experts; /* ranks that divide the experts; 0: 1 */
     const char     *device;  /* NULL: "cpu" */
     double          rate, max_norm;
@@ -48,7 +49,8 @@ typedef struct job {
 
 static inline int ranks_of(const job *j)
 {
-    return j->replicate * j->shard * (j->context ? j->context : 1) * (j->tensor ? j->tensor : 1);
+    return j->replicate * j->shard * (j->context ? j->context : 1) * (j->tensor ? j->tensor : 1) *
+           (j->stages ? j->stages : 1);
 }
 
 /* Field f of micro-batch m of step t, numbered over all ranks. Free it. */
@@ -111,6 +113,26 @@ static inline int64_t count_targets(const tm_step_options *o, int64_t t, int64_t
     return targets;
 }
 
+/* All micro-batches of a step one after the other, which stages of a pipeline need. */
+static inline tm_micro_batch join_batches(const tm_step_options *o, void *field[][TM_MAX_FIELDS])
+{
+    tm_micro_batch all = { 0 };
+    size_t         bytes = (size_t)(o->micro_batch * o->seq) * sizeof(int32_t);
+    for (int f = 0; f < 2; f++) {
+        char *values = malloc(bytes * (size_t)o->accumulation);
+        for (int64_t m = 0; m < o->accumulation; m++) memcpy(values + (size_t)m * bytes, field[m][f], bytes);
+        all.field[f] = values;
+    }
+    return all;
+}
+
+static inline void train_stages(tm_trainer *trainer, void *field[][TM_MAX_FIELDS])
+{
+    tm_micro_batch all = join_batches(&tm_trainer_step_of(trainer)->options, field);
+    CHECK_OK(tm_trainer_gradients(trainer, &all, NULL, err));
+    for (int f = 0; f < 2; f++) free((void *)all.field[f]);
+}
+
 static inline void train(job *j, tm_trainer *trainer, int64_t first, int64_t all, int rank)
 {
     const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
@@ -124,8 +146,9 @@ static inline void train(job *j, tm_trainer *trainer, int64_t first, int64_t all
             make_batch(o, t, first + m, field[m]);
             for (int f = 0; f < TM_MAX_FIELDS; f++)
                 micro.field[f] = f < (o->n_fields > 2 ? o->n_fields : 2) ? field[m][f] : NULL;
-            CHECK_OK(tm_trainer_accumulate(trainer, m, &micro, NULL, err));
+            if (j->stages == 0) CHECK_OK(tm_trainer_accumulate(trainer, m, &micro, NULL, err));
         }
+        if (j->stages > 0) train_stages(trainer, field);
         CHECK_OK(tm_trainer_update(trainer, &result, NULL, err));
         for (int64_t m = 0; m < o->accumulation; m++) free_batch(o, field[m]);
         if (rank == 0) j->loss[t - 1] = result.loss, j->norm[t - 1] = result.grad_norm;
@@ -219,6 +242,7 @@ static inline void rank_body(tm_comm *comm, void *context)
         o.layout.mesh.degree[TM_AXIS_SHARD] = j->shard;
         o.layout.mesh.degree[TM_AXIS_CP] = j->context ? j->context : 1;
         o.layout.mesh.degree[TM_AXIS_TP] = j->tensor ? j->tensor : 1;
+        o.layout.mesh.degree[TM_AXIS_PP] = j->stages ? j->stages : 1;
         o.layout.mesh.degree[TM_AXIS_EP] = j->experts ? j->experts : 1;
         CHECK_OK(tm_mesh_fill(&o.layout.mesh, tm_comm_size(comm), err));
         o.layout.rank = rank;

@@ -66,6 +66,25 @@ static void keys_say_the_layout(void **state)
                      2);
 }
 
+static void sequences_are_shared_by_key(void **state)
+{
+    (void)state;
+    tm_layout two = options_of("--parallelism.ranks 4 --context_parallel_size 2", false).step.layout;
+    assert_int_equal(two.mesh.degree[TM_AXIS_CP], 2);
+    assert_int_equal(two.mesh.degree[TM_AXIS_SHARD], 2);
+    tm_run_options o = options_of("--parallelism.ranks 4 --parallelism.context_parallel_degree 2 "
+                                  "--training.local_batch_size 1",
+                                  false);
+    assert_int_equal(o.source.samples, 2 * o.steps); /* two ranks read the same ones */
+    refused("--parallelism.ranks 2 --parallelism.context_parallel_degree 3", "cp 3 multiply to 3");
+    refused("--parallelism.ranks 2 --parallelism.context_parallel_degree 2 "
+            "--parallelism.context_parallel_rotate_method alltoall",
+            "context_parallel_rotate_method alltoall");
+    refused("--parallelism.context_parallel_rotate_method alltoall", "parallelism.context_parallel_degree");
+    refused("--parallelism.ranks 2 --parallelism.context_parallel_degree 2 --parallelism.exact true",
+            "parallelism.context_parallel_degree 1");
+}
+
 /* A plan has as many ranks as the degrees multiply to, unless it says how many; also where a degree is not built. */
 static void plans_need_no_number_of_ranks(void **state)
 {
@@ -111,6 +130,39 @@ static void experts_are_divided_among_those_that_share(void **state)
     plan = options_of(MIXTURE "--parallelism.expert_parallel_degree 4 --parallelism.tensor_parallel_degree 2", true)
                .step.layout;
     assert_int_equal(tm_mesh_ranks(&plan.mesh), 4);
+}
+
+/* Which stages a rank has, in which order they work, on which micro-batches. */
+static void pipelines_are_read(void **state)
+{
+    (void)state;
+#define DEEP "--model.n_layers 8 --parallelism.pipeline_parallel_degree 4 "
+#define EVEN                                                                                                           \
+    DEEP "--parallelism.ranks 4 --parallelism.pipeline_parallel_first_stage_less_layers 0 "                            \
+         "--parallelism.pipeline_parallel_last_stage_less_layers 0 "
+    tm_run_options o = options_of(DEEP "--parallelism.ranks 4 --training.local_batch_size 6 "
+                                       "--training.grad_accumulation 2 "
+                                       "--parallelism.pipeline_parallel_microbatch_size 3",
+                                  false);
+    assert_int_equal(o.step.micro_batch, 3);
+    assert_int_equal(o.step.accumulation, 4);
+    assert_int_equal(o.step.layout.chunks, 1);
+    assert_int_equal(o.step.layout.order, TM_PIPELINE_1F1B);
+    tm_layout two = options_of(EVEN "--parallelism.pipeline_parallel_schedule interleaved1f1b "
+                                    "--parallelism.pipeline_parallel_layers_per_stage 1",
+                               false)
+                        .step.layout;
+    assert_int_equal(two.order, TM_PIPELINE_INTERLEAVED);
+    assert_int_equal(two.chunks, 2);
+    assert_int_equal(two.first_less + two.last_less, 0);
+    two = options_of(EVEN "--parallelism.pipeline_parallel_schedule ZBVZeroBubble", false).step.layout;
+    assert_int_equal(two.chunks, 2);
+    refused(EVEN "--parallelism.pipeline_parallel_layers_per_stage 3", "makes 3 stages of 8 blocks");
+    refused(EVEN "--parallelism.pipeline_parallel_schedule DualPipeV", "'DualPipeV' is not built; these are: GPipe");
+    refused(EVEN "--training.local_batch_size 4 --parallelism.pipeline_parallel_microbatch_size 3",
+            "does not divide training.local_batch_size 4");
+    refused(DEEP "--parallelism.ranks 8 --parallelism.fsdp_reshard_after_forward always", "weights gathered");
+    refused(DEEP "--parallelism.ranks 8 --parallelism.data_parallel_shard_strategy optim_grads", "set it to optim");
 }
 
 static void batches_are_those_of_all_ranks(void **state)
@@ -172,8 +224,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_say_the_layout),
+        cmocka_unit_test(sequences_are_shared_by_key),
         cmocka_unit_test(plans_need_no_number_of_ranks),
         cmocka_unit_test(experts_are_divided_among_those_that_share),
+        cmocka_unit_test(pipelines_are_read),
         cmocka_unit_test(batches_are_those_of_all_ranks),
         cmocka_unit_test(tokens_are_divided_beside_matrices),
         cmocka_unit_test(exact_is_for_copies),

@@ -19,7 +19,8 @@ enum { STEPS = 6, BATCH = 4, MAX_RANKS = 4, DEADLINE = 120, NEVER = -1 };
 typedef struct {
     tm_sink        sink;
     tm_run_options options;
-    int            shard; /* ranks that share weights; the others hold copies */
+    int            shard;   /* ranks that share weights; the others hold copies */
+    int            context; /* ranks that share each sequence; 0: 1 */
     tm_sharing     sharing;
     int64_t        stop_after[MAX_RANKS];
     void (*spoil)(tm_run_options *o, int rank);
@@ -124,10 +125,12 @@ static void run_rank(tm_comm *comm, void *context)
     tm_device     *device;
     tm_source     *source;
     stopper        stops = { .sink = { .handle = count }, .after = j->stop_after[rank] };
-    o.step.accumulation = BATCH / ranks;
+    int            parts = j->context ? j->context : 1;
+    o.step.accumulation = BATCH * parts / ranks;
     if (comm) {
         o.step.layout.mesh = tm_mesh_one();
-        o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = ranks / j->shard;
+        o.step.layout.mesh.degree[TM_AXIS_CP] = parts;
+        o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = ranks / j->shard / parts;
         o.step.layout.mesh.degree[TM_AXIS_SHARD] = j->shard;
         o.step.layout.rank = rank;
         o.step.layout.sharing = j->sharing;
@@ -200,6 +203,36 @@ static void ranks_train_what_one_does(void **state)
                 assert_true(j.told[r].busy_seconds > 0 && j.told[r].busy_seconds < j.told[r].step_seconds);
                 assert_int_equal(j.told[r].target_tokens, STEPS * BATCH * 16 / ranks);
             }
+        }
+}
+
+/* Ranks that share sequences: a step, an evaluation and a token count as those of one rank. */
+static void parts_of_sequences_are_one_run(void **state)
+{
+    (void)state;
+    job alone = new_job(NULL);
+    run_on(&alone, 0, TM_OK);
+    for (int ranks = 2; ranks <= MAX_RANKS; ranks *= 2)
+        for (int context = 2; context <= ranks; context *= 2) {
+            char *folder = test_tree_make();
+            job   j = new_job(folder), again = new_job(folder);
+            j.context = context;
+            j.shard = ranks == 4 && context == 2 ? 2 : 1;
+            j.stop_after[0] = 3;
+            run_on(&j, ranks, TM_INTERRUPTED);
+            again.options.checkpoint_behind = true;
+            run_on(&again, 2, TM_OK); /* goes on in copies */
+            same_steps(&again, &alone, 4);
+            j = new_job(NULL);
+            j.context = context;
+            run_on(&j, ranks, TM_OK);
+            same_steps(&j, &alone, 1);
+            assert_int_equal(j.devices, ranks);
+            assert_int_equal(j.batch_tokens, BATCH * 16 / ranks);
+            assert_int_equal(j.tokens[1], BATCH * 16 / ranks);
+            assert_int_equal(j.evaluated, alone.evaluated);
+            for (int r = 0; r < ranks; r++) assert_int_equal(j.told[r].data_rank, r / context);
+            test_tree_remove(folder);
         }
 }
 
@@ -348,6 +381,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_train_what_one_does),
+        cmocka_unit_test(parts_of_sequences_are_one_run),
         cmocka_unit_test(evaluations_have_the_bits_of_one_rank),
         cmocka_unit_test(stopped_by_one_and_resumed_on_others),
         cmocka_unit_test(ranks_of_another_run_are_named),

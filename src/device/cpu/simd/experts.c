@@ -355,33 +355,39 @@ static TM_PLANNED const char *combine_weights_refuse(const tm_call *call)
 
 /* ---- balance_loss: the shares of a sequence are counted, the sum is formed in float64 ---- */
 
-static TM_PLANNED int64_t sequence_of(const tm_call *call)
+/* Where the rows of sequences lie that have scores here. */
+static tm_balance_rows rows_here(const tm_call *call)
 {
-    const tm_balance_attr *attr = call->attr;
-    return attr->seq > 0 ? attr->seq : call->in[0].shape.n[0];
+    return tm_balance_rows_of(call->attr, tm_view_rows(&call->in[0]), tm_view_rows(&call->in[1]));
 }
-/* alpha f_e of the sequence that begins at row `from`. */
-static void shares_of(const tm_call *call, int64_t from, double *share)
+/* alpha f_e of sequence b. */
+static void shares_of(const tm_call *call, int64_t b, double *share)
 {
     const tm_balance_attr *attr = call->attr;
-    int64_t                experts = tm_view_columns(&call->in[0]), pairs = sequence_of(call) * attr->top_k;
-    const int32_t         *ids = (const int32_t *)call->in[1].data + from * attr->top_k;
+    int64_t                experts = tm_view_columns(&call->in[0]), counted = tm_view_rows(&call->in[1]);
+    tm_balance_rows        of = tm_balance_rows_of(attr, counted, counted);
+    int64_t                pairs = of.rows * attr->top_k;
     for (int64_t e = 0; e < experts; e++) share[e] = 0;
-    for (int64_t i = 0; i < pairs; i++) {
-        TM_ASSERT(ids[i] >= 0 && ids[i] < experts);
-        share[ids[i]]++;
+    for (int64_t r = 0; r < of.runs; r++) {
+        const int32_t *ids = (const int32_t *)call->in[1].data + (r * of.sequences + b) * pairs;
+        for (int64_t i = 0; i < pairs; i++) {
+            TM_ASSERT(ids[i] >= 0 && ids[i] < experts);
+            share[ids[i]]++;
+        }
     }
-    for (int64_t e = 0; e < experts; e++) share[e] = attr->alpha * share[e] * (double)experts / (double)pairs;
+    for (int64_t e = 0; e < experts; e++)
+        share[e] = attr->alpha * share[e] * (double)experts / (double)(of.runs * pairs);
 }
 static void balance_loss_run(const tm_call *call)
 {
-    int64_t rows = tm_view_rows(&call->in[0]), experts = tm_view_columns(&call->in[0]), length = sequence_of(call);
-    double  share[TM_MAX_EXPERTS], *loss = call->out[0].data, sum = call->accumulate & 1u ? *loss : 0;
-    float   s[ROW];
-    for (int64_t from = 0; from < rows; from += length) {
-        shares_of(call, from, share);
-        for (int64_t t = from; t < from + length; t++) {
-            row_load(&call->in[0], t, experts, s);
+    int64_t         experts = tm_view_columns(&call->in[0]);
+    tm_balance_rows here = rows_here(call);
+    double          share[TM_MAX_EXPERTS], *loss = call->out[0].data, sum = call->accumulate & 1u ? *loss : 0;
+    float           s[ROW];
+    for (int64_t b = 0; b < here.sequences; b++) {
+        shares_of(call, b, share);
+        for (int64_t i = 0; i < here.runs * here.rows; i++) {
+            row_load(&call->in[0], (i / here.rows * here.sequences + b) * here.rows + i % here.rows, experts, s);
             for (int64_t e = 0; e < experts; e++) sum += share[e] * (double)s[e];
         }
     }
@@ -397,20 +403,21 @@ static TM_PLANNED const char *balance_loss_refuse(const tm_call *call)
 /* Sequences begin .. end - 1. */
 static void balance_grad_sequences(const tm_call *call, int64_t begin, int64_t end)
 {
-    int64_t experts = tm_view_columns(&call->in[0]), length = sequence_of(call);
-    double  share[TM_MAX_EXPERTS], scale = ((const double *)call->in[2].data)[TM_SCALAR_LOSS_SCALE];
-    float   ds[ROW];
+    int64_t         experts = tm_view_columns(&call->in[0]);
+    tm_balance_rows here = rows_here(call);
+    double          share[TM_MAX_EXPERTS], scale = ((const double *)call->in[2].data)[TM_SCALAR_LOSS_SCALE];
+    float           ds[ROW];
     for (int64_t b = begin; b < end; b++) {
-        shares_of(call, b * length, share);
+        shares_of(call, b, share);
         for (int64_t e = 0; e < experts; e++) ds[e] = (float)(scale * share[e]);
         row_pad(ds, experts, 0.f);
-        for (int64_t t = b * length; t < (b + 1) * length; t++) row_store(&call->out[0], t, experts, ds);
+        for (int64_t i = 0; i < here.runs * here.rows; i++)
+            row_store(&call->out[0], (i / here.rows * here.sequences + b) * here.rows + i % here.rows, experts, ds);
     }
 }
 static void balance_grad_run(const tm_call *call)
 {
-    tm_parallel(call, balance_grad_sequences, tm_view_rows(&call->in[0]) / sequence_of(call), 1,
-                tm_view_elements(&call->in[0]));
+    tm_parallel(call, balance_grad_sequences, rows_here(call).sequences, 1, tm_view_elements(&call->in[0]));
 }
 static TM_PLANNED const char *balance_grad_refuse(const tm_call *call)
 {

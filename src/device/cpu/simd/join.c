@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/cpu/simd/join.c - join and split: runs of memory, copied; time_embedding. */
+/* device/cpu/simd/join.c - join, split and sequence_order: runs of memory, copied; time_embedding. */
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
 #include "graph/value.h"
@@ -65,6 +65,30 @@ static TM_PLANNED const char *split_refuse(const tm_call *call)
     return why;
 }
 
+/* Chunks [begin, end) of y. */
+static void order_chunks(const tm_call *call, int64_t begin, int64_t end)
+{
+    const tm_sequence_attr *attr = call->attr;
+    int64_t                 R = attr->ranks, B = attr->samples, n = attr->chunks * R;
+    size_t bytes = (size_t)(tm_view_elements(&call->in[0]) / (n * B)) * tm_dtype_bytes(call->in[0].dtype);
+    for (int64_t at = begin; at < end; at++) {
+        int64_t k = at % n, by_rank = ((k < R ? k : 2 * R - 1 - k) * attr->chunks + (k >= R)) * B + at / n;
+        int64_t from = attr->inverse ? at : by_rank, to = attr->inverse ? by_rank : at;
+        memcpy((char *)call->out[0].data + (size_t)to * bytes, (const char *)call->in[0].data + (size_t)from * bytes,
+               bytes);
+    }
+}
+static void order_run(const tm_call *call)
+{
+    const tm_sequence_attr *attr = call->attr;
+    tm_parallel(call, order_chunks, attr->chunks * attr->ranks * attr->samples, 1, tm_view_elements(&call->in[0]));
+}
+static TM_PLANNED const char *order_refuse(const tm_call *call)
+{
+    const char *why = tm_refuse_format(&call->in[0]);
+    return why ? why : tm_refuse_mixed(&call->in[0], &call->out[0]);
+}
+
 /* A few hundred values a sample: the C library's functions, in float64. */
 static void time_embedding_run(const tm_call *call)
 {
@@ -88,6 +112,7 @@ static TM_PLANNED const char *time_embedding_refuse(const tm_call *call)
 const tm_kernel TM_K(tm_cpu_join)[] = {
     TM_KERNEL(join, "join/", join_refuse, NULL, join_run),
     TM_KERNEL(split, "split/", split_refuse, NULL, split_run),
+    TM_KERNEL(sequence_order, "sequence_order/", order_refuse, NULL, order_run),
     TM_KERNEL(time_embedding, "time_embedding/", time_embedding_refuse, NULL, time_embedding_run),
     { .run = NULL },
 };

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/pipeline.h - pipelines as data: which run of blocks is on which rank, and in which order each rank works on the
+ * micro-batches of its stages. Pure functions.
+ *
+ * A model is cut into *stages*, one after the other. Each of p ranks has v of them, its *chunks*, in the order of the
+ * model. Stage s lies on rank s mod p (a loop); in a V of 2 p stages, stage 2 p - 1 - s lies where stage s does.
+ *
+ * A schedule is a list of actions of each rank: forward or backward of a micro-batch of a chunk. Zero-bubble schedules
+ * part the backward: first the gradients of the inputs, which the stage before waits for, later those of the weights
+ * (Qi et al. 2023). GPipe: Huang et al. 2019; 1F1B: Harlap et al. 2018; interleaved: Narayanan et al. 2021.
+ *
+ * With f, i, w the times of a chunk's forward, input and weight gradients, all micro-batches and chunks alike, no time
+ * for messages, a rank is idle for
+ *     GPipe, 1F1B, Interleaved1F1B          (p - 1) (f + i + w)
+ *     InterleavedZeroBubble, ZBVZeroBubble  (p - 1) (f + i - w)
+ * from the beginning of the first to the end of the last action of all ranks (docs/parallelism.md).
+ */
+#ifndef TM_TRAIN_PIPELINE_H
+#define TM_TRAIN_PIPELINE_H
+
+#include "base/status.h"
+#include "base/text.h"
+#include "model/parallel.h"
+
+/* X(id, name, another name or "", stages of a rank: at least, at most; 0: any number) */
+#define TM_PIPELINE_ROWS(X)                                                                                            \
+    X(GPIPE, "GPipe", "gpipe", 1, 1)                                                                                   \
+    X(1F1B, "1F1B", "1f1b", 1, 1)                                                                                      \
+    X(INTERLEAVED, "Interleaved1F1B", "1f1b-interleaved", 2, TM_MAX_CHUNKS)                                            \
+    X(INTERLEAVED_ZERO, "InterleavedZeroBubble", "zero-bubble", 1, TM_MAX_CHUNKS)                                      \
+    X(ZBV, "ZBVZeroBubble", "zbv-formatted", 2, 2)
+typedef enum {
+#define X(id, name, other, least, most) TM_PIPELINE_##id,
+    TM_PIPELINE_ROWS(X)
+#undef X
+        TM_PIPELINE_COUNT
+} tm_pipeline_order;
+
+typedef struct {
+    tm_pipeline_order order;
+    int               ranks, chunks; /* p, v */
+    int64_t           micro_batches; /* m */
+} tm_pipeline;
+
+typedef enum { TM_DO_FORWARD, TM_DO_BACKWARD, TM_DO_INPUT, TM_DO_WEIGHT } tm_pipeline_kind;
+typedef struct {
+    tm_pipeline_kind kind;
+    int              chunk;
+    int64_t          micro_batch;
+} tm_pipeline_action;
+
+const char *tm_pipeline_name(tm_pipeline_order order);
+/* By any of its names, whatever the case of the letters. TM_UNSUPPORTED with those that are built. `place`: of the key.
+ */
+TM_MUST_USE tm_status tm_pipeline_find(const char *name, const char *place, tm_pipeline_order *out, tm_error *err);
+/* Whether the order can be that of so many ranks, chunks and micro-batches; TM_INVALID with what would do. */
+TM_MUST_USE tm_status tm_pipeline_check(const tm_pipeline *pipeline, tm_error *err);
+/* Is the backward of a micro-batch parted into input and weight gradients? */
+bool tm_pipeline_parts(tm_pipeline_order order);
+
+/* The stage that is chunk `chunk` of a rank; and where a stage lies. */
+int tm_pipeline_stage(const tm_pipeline *pipeline, int rank, int chunk);
+int tm_pipeline_rank(const tm_pipeline *pipeline, int stage);
+
+/* The actions of a rank in their order; free them. *n: how many. */
+tm_pipeline_action *tm_pipeline_actions(const tm_pipeline *pipeline, int rank, size_t *n);
+
+/* Cuts `layers` blocks into `stages`: what lies before them counts as first_less blocks, what lies behind as last_less;
+ * stages have equal numbers of those, the first ones one more. TM_INVALID: too many stages. out[stages]. */
+TM_MUST_USE tm_status tm_pipeline_cut(int64_t layers, int stages, int64_t first_less, int64_t last_less, tm_stage *out,
+                                      tm_error *err);
+
+/* --- simulation --------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    double forward, input, weight; /* of a chunk; a whole backward takes both */
+} tm_pipeline_costs;
+typedef struct {
+    double              end;        /* of the last action of all ranks; NAN: some wait for ever */
+    double              idle;       /* of a rank: end - its own work */
+    double             *begin[256]; /* by rank and action; NULL behind the last rank */
+    tm_pipeline_action *actions[256];
+    size_t              n[256];
+    int64_t             live[256]; /* the most micro-batches of chunks that a rank keeps at a time */
+} tm_pipeline_times;
+
+/* As if nothing took time but the actions, each begun as soon as its rank is free and what it needs is there. At most
+ * 256 ranks. Ended with tm_pipeline_times_fini. */
+void tm_pipeline_simulate(const tm_pipeline *pipeline, const tm_pipeline_costs *costs, tm_pipeline_times *out);
+void tm_pipeline_times_fini(tm_pipeline_times *times);
+
+/* A grid: a row for each rank, a column for each unit of time; f = i = w = 1. F3: forward of micro-batch 3 of the first
+ * chunk (of others their number behind a dot), B backward, I input gradients, W weight gradients. Wide ones are cut off
+ * behind `columns` characters. */
+void tm_pipeline_print(const tm_pipeline *pipeline, int columns, tm_text *out);
+
+#endif

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/stages.h"
+
+#include "base/arena.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FORWARD_CHANNEL, BACKWARD_CHANNEL };
+static const unsigned pipeline_axes = 1U << TM_AXIS_PP;
+
+static int rank_of(const tm_step_options *o)
+{
+    return tm_mesh_group_rank(&o->layout.mesh, o->layout.rank, pipeline_axes);
+}
+
+tm_pipeline stages_pipeline(const tm_step_options *o)
+{
+    return (tm_pipeline){ .order = o->layout.order,
+                          .ranks = tm_layout_size(&o->layout, pipeline_axes),
+                          .chunks = o->layout.chunks > 0 ? o->layout.chunks : 1,
+                          .micro_batches = o->accumulation };
+}
+
+/* --- what there is ------------------------------------------------------------------------------------------------ */
+
+static tm_status check(const tm_step_options *o, tm_error *err)
+{
+    const char *what = o->shape.tied && o->layout.order == TM_PIPELINE_ZBV
+                           ? "a tied head (model.tied) with the schedule ZBVZeroBubble"
+                       : o->shape.tied && tm_layout_size(&o->layout, TM_AXES_FSDP) > 1
+                           ? "a tied head (model.tied) with parallelism.data_parallel_shard_degree"
+                       : tm_model_images(&o->shape)                       ? "the family flux (model.family)"
+                       : o->preference.beta > 0                           ? "data.source preference"
+                       : o->compared                                      ? "debug.microscope"
+                       : o->sample                                        ? "generated text (data.sample_tokens)"
+                       : o->adapters.rank > 0                             ? "lora.rank"
+                       : o->layout.parts > 1                              ? "training.separate_sums"
+                       : o->offload.activations || o->offload.optimizer   ? "training.offload"
+                       : tm_layout_size(&o->layout, 1U << TM_AXIS_CP) > 1 ? "parallelism.context_parallel_degree"
+                       : tm_layout_size(&o->layout, 1U << TM_AXIS_EP) > 1 ? "parallelism.expert_parallel_degree"
+                       : o->quantize.on                                   ? "quantize.recipe"
+                       : o->n_groups > 1                                  ? "optimizer.groups"
+                                                                          : NULL;
+    if (!what) return TM_OK;
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "%s is not built for the stages of a pipeline (parallelism.pipeline_parallel_degree %d); leave it "
+                   "out, or take copies or shards of the whole model",
+                   what, tm_layout_size(&o->layout, pipeline_axes));
+}
+
+tm_status stages_find(const tm_step_options *o, tm_parallel *parallel, tm_error *err)
+{
+    tm_pipeline p = stages_pipeline(o);
+    int         stages = p.ranks * p.chunks;
+    if (p.ranks == 1) return TM_OK;
+    TM_TRY(check(o, err));
+    TM_TRY(tm_pipeline_check(&p, err));
+    tm_stage *all = tm_alloc((size_t)stages * sizeof *all);
+    tm_status st = tm_pipeline_cut(o->shape.n_layers, stages, o->layout.first_less, o->layout.last_less, all, err);
+    parallel->chunks = p.chunks;
+    for (int c = 0; c < p.chunks && st == TM_OK; c++) parallel->chunk[c] = all[tm_pipeline_stage(&p, rank_of(o), c)];
+    free(all);
+    return st;
+}
+
+static double zero(const void *context, int64_t i)
+{
+    (void)context, (void)i;
+    return 0;
+}
+
+static tm_tensor_id zeros(tm_graph *graph, const char *name, int64_t n)
+{
+    tm_tensor_id id = tm_graph_constant(graph, name, tm_shape_1(n), zero, NULL, 0);
+    tm_graph_at(graph, id)->dtype = TM_F64;
+    return id;
+}
+
+/* The last stage's copy of a table that the first one has. */
+void stages_declare(tm_step *step)
+{
+    const tm_model *m = &step->model;
+    if (m->head != TM_NONE && m->head == m->embedding && !tm_parallel_begins(&m->parallel))
+        tm_graph_at(step->graph, m->head)->twin = true;
+}
+
+const char *stages_program(const tm_step *step, const char *what, bool first, int chunk)
+{
+    const char *name = first ? tm_arena_format(step->graph->arena, "%s.first", what) : what;
+    if (step->model.parallel.chunks == 1) return name;
+    return tm_arena_format(step->graph->arena, "%s.%d", name, chunk + 1);
+}
+
+/* --- messages ----------------------------------------------------------------------------------------------------- */
+
+/* Sends x, or receives what is given. */
+static void message(tm_step *step, bool sends, int peer, int channel, int64_t times, const char *what, tm_tensor_id x)
+{
+    tm_graph       *graph = step->graph;
+    tm_message_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.axes = pipeline_axes;
+    attr.ranks = tm_layout_size(&step->options.layout, pipeline_axes);
+    attr.peer = peer;
+    attr.channel = channel;
+    attr.times = times;
+    snprintf(attr.what, sizeof attr.what, "%s", what);
+    tm_tensor_id in[TM_MAX_IN] = { sends ? x : TM_NONE }, out[TM_MAX_OUT] = { sends ? TM_NONE : x };
+    graph->layer = -1;
+    graph->module = tm_arena_text(graph->arena, what);
+    tm_graph_add(graph, sends ? TM_OP_send : TM_OP_receive, &attr, sizeof attr, in, out, 0);
+    graph->module = "";
+}
+
+/* Of stage `of`, to or from the rank of stage `stage`. */
+static void stage_message(tm_step *step, bool sends, int of, int stage, bool gradient, bool held_out, tm_tensor_id x)
+{
+    tm_pipeline p = stages_pipeline(&step->options);
+    char        what[64];
+    snprintf(what, sizeof what, "%s of stage %d",
+             gradient   ? "gradients"
+             : held_out ? "held-out activations"
+                        : "activations",
+             of);
+    message(step, sends, tm_pipeline_rank(&p, stage), gradient ? BACKWARD_CHANNEL : FORWARD_CHANNEL,
+            held_out ? 1 : p.micro_batches, what, x);
+}
+
+/* Is that stage on this rank? (In the bottom of a V two that follow each other are.) */
+static bool is_own(const tm_step *step, int stage)
+{
+    tm_pipeline p = stages_pipeline(&step->options);
+    return tm_pipeline_rank(&p, stage) == rank_of(&step->options);
+}
+
+void stages_receive(tm_step *step, tm_model *model, int64_t rows, bool held_out)
+{
+    tm_graph *graph = step->graph;
+    if (!stages_cut(step) || model->stage.begins) return;
+    if (is_own(step, model->stage.number - 1)) {
+        model->received = step->handed;
+        return;
+    }
+    if (model->parallel.rows && tm_divided(model->parallel.tensor)) rows /= model->parallel.tensor.ranks;
+    graph->phase = TM_PHASE_FORWARD;
+    graph->layer = -1;
+    model->received = tm_graph_tensor(graph, "received", TM_ROLE_ACTIVATION, tm_shape_2(rows, model->shape->dim));
+    stage_message(step, false, model->stage.number - 1, model->stage.number - 1, false, held_out, model->received);
+}
+
+void stages_pass(tm_step *step, const tm_model *model, tm_tensor_id passed, bool held_out)
+{
+    step->graph->phase = TM_PHASE_FORWARD;
+    if (is_own(step, model->stage.number + 1))
+        step->handed = passed;
+    else
+        stage_message(step, true, model->stage.number, model->stage.number + 1, false, held_out, passed);
+}
+
+tm_seed stages_turn(tm_step *step, const tm_model *model, tm_tensor_id passed)
+{
+    tm_graph *graph = step->graph;
+    stages_pass(step, model, passed, false);
+    tm_tensor like = *tm_graph_at(graph, passed);
+    graph->phase = TM_PHASE_BACKWARD;
+    tm_tensor_id given = tm_graph_tensor_as(graph, "received.grad", like.role, like.shape, like.dtype);
+    if (is_own(step, model->stage.number + 1))
+        step->handed_gradient = given;
+    else
+        stage_message(step, false, model->stage.number + 1, model->stage.number + 1, true, false, given);
+    return (tm_seed){ passed, given };
+}
+
+void stages_return(tm_step *step, const tm_model *model, tm_tensor_id gradient)
+{
+    tm_graph *graph = step->graph;
+    TM_ASSERT(tm_graph_at(graph, gradient)->dtype == tm_graph_at(graph, model->received)->dtype);
+    graph->phase = TM_PHASE_BACKWARD;
+    if (is_own(step, model->stage.number - 1)) {
+        tm_tensor_id in[TM_MAX_IN] = { gradient }, out[TM_MAX_OUT] = { step->handed_gradient };
+        tm_graph_add(graph, TM_OP_cast, NULL, 0, in, out, 0);
+    } else {
+        stage_message(step, true, model->stage.number, model->stage.number - 1, true, false, gradient);
+    }
+    graph->phase = TM_PHASE_FORWARD;
+}
+
+/* --- programs ----------------------------------------------------------------------------------------------------- */
+
+/* Which nodes of the backward pass, from `from` on, the gradient of the stage's input depends on. */
+static void find_input_nodes(const tm_step *step, const tm_segment *segment, size_t from, bool *needed)
+{
+    const tm_graph *graph = step->graph;
+    bool           *wanted = tm_alloc(graph->n_tensors * sizeof *wanted);
+    memset(wanted, 0, graph->n_tensors * sizeof *wanted);
+    if (step->handed_gradient != TM_NONE) wanted[step->handed_gradient] = true;
+    for (size_t x = segment->n_nodes; x-- > from;) {
+        const tm_node *node = &segment->nodes[x];
+        bool           lookup = node->op == TM_OP_embedding_grad; /* the first stage: what its look-up gets */
+        needed[x] = node->op == TM_OP_send || node->op == TM_OP_receive;
+        for (int k = 0; k < TM_MAX_OUT; k++)
+            needed[x] = needed[x] || (node->out[k] != TM_NONE && wanted[tm_graph_base(graph, node->out[k])]);
+        for (int i = 0; i < TM_MAX_IN && (needed[x] || lookup); i++)
+            if (node->in[i] != TM_NONE && !tm_role_persistent(tm_graph_at(graph, node->in[i])->role))
+                wanted[tm_graph_base(graph, node->in[i])] = true;
+    }
+    free(wanted);
+}
+
+/* The nodes of the segment that are marked with `part` become the current segment. */
+static void take_part(tm_graph *graph, const tm_segment *all, const char *part, char which, const char *name)
+{
+    tm_segment *made = tm_graph_segment(graph, name);
+    for (size_t x = 0; x < all->n_nodes; x++) {
+        if (part[x] != which) continue;
+        made->nodes = tm_grow(made->nodes, &made->capacity, made->n_nodes, sizeof *made->nodes);
+        made->nodes[made->n_nodes++] = all->nodes[x];
+    }
+}
+
+void stages_split(tm_step *step, bool first, int chunk)
+{
+    tm_graph   *graph = step->graph;
+    tm_segment *segment = graph->segment, all = *segment;
+    bool        parts = tm_pipeline_parts(step->options.layout.order);
+    size_t      turn = 0, kept = 0;
+    while (turn < all.n_nodes && all.nodes[turn].phase == TM_PHASE_FORWARD) turn++;
+    bool *input = tm_alloc((all.n_nodes + 1) * sizeof *input);
+    char *part = tm_alloc(all.n_nodes + 1);
+    memset(input, 0, (all.n_nodes + 1) * sizeof *input);
+    if (parts) find_input_nodes(step, &all, turn, input);
+    for (size_t x = 0; x < all.n_nodes; x++) part[x] = x < turn ? 'f' : !parts ? 'b' : input[x] ? 'i' : 'w';
+    all.nodes = tm_alloc((all.n_nodes + 1) * sizeof *all.nodes);
+    memcpy(all.nodes, segment->nodes, all.n_nodes * sizeof *all.nodes);
+    for (size_t x = 0; x < all.n_nodes; x++)
+        if (part[x] == 'f') segment->nodes[kept++] = all.nodes[x];
+    segment->n_nodes = kept;
+    if (parts) {
+        take_part(graph, &all, part, 'i', stages_program(step, "input", first, chunk));
+        take_part(graph, &all, part, 'w', stages_program(step, "weight", first, chunk));
+    } else {
+        take_part(graph, &all, part, 'b', stages_program(step, "backward", first, chunk));
+    }
+    free(all.nodes);
+    free(part);
+    free(input);
+}
+
+/* --- sums --------------------------------------------------------------------------------------------------------- */
+
+static void sum_over_stages(tm_step *step, tm_tensor_id what)
+{
+    tm_units_call(step->graph, TM_OP_all_reduce, pipeline_axes, tm_layout_size(&step->options.layout, pipeline_axes),
+                  tm_graph_at(step->graph, what)->name, what, what, false);
+}
+
+/* Zeros in a tensor of float64. */
+static void clear(tm_step *step, tm_tensor_id what)
+{
+    tm_graph    *graph = step->graph;
+    const char  *name = tm_graph_at(graph, what)->name;
+    tm_shape     shape = tm_graph_at(graph, what)->shape;
+    tm_tensor_id from = zeros(graph, tm_arena_format(graph->arena, "%s.zero", name), tm_shape_elements(shape));
+    tm_tensor_id to = shape.rank == 1 ? what : tm_graph_run(graph, name, what, 0, tm_shape_1(1));
+    tm_units_call(graph, TM_OP_reduce_scatter, 0, 1, "zeros", from, to, false);
+}
+
+void stages_evaluated(tm_step *step, bool has)
+{
+    step->graph->phase = TM_PHASE_FORWARD;
+    step->graph->module = "stages";
+    if (!has) clear(step, step->evaluation_loss);
+    sum_over_stages(step, step->evaluation_loss);
+    step->graph->module = "";
+}
+
+/* In front of all that the first program of a step does. */
+void stages_clear_counts(tm_step *step)
+{
+    tm_graph   *graph = step->graph;
+    tm_segment *current = graph->segment, *first = graph->segments[0];
+    size_t      before = first->n_nodes;
+    graph->segment = first;
+    graph->phase = TM_PHASE_FORWARD;
+    graph->layer = -1;
+    graph->module = "counts";
+    clear(step, step->counts);
+    tm_node node = first->nodes[before];
+    memmove(first->nodes + 1, first->nodes, before * sizeof *first->nodes);
+    first->nodes[0] = node;
+    graph->segment = current;
+    graph->module = "";
+}
+
+void stages_exchange(tm_step *step)
+{
+    tm_graph *graph = step->graph;
+    tm_model *m = &step->model;
+    int       last = tm_layout_size(&step->options.layout, pipeline_axes) - 1;
+    bool      begins = tm_parallel_begins(&m->parallel);
+    if (!stages_cut(step)) return;
+    if (!m->shape->tied || (!begins && !tm_parallel_ends(&m->parallel))) return;
+    tm_tensor_id own = tm_graph_at(graph, m->embedding)->gradient;
+    if (own == TM_NONE) return;
+    tm_tensor    like = *tm_graph_at(graph, own);
+    tm_tensor_id other =
+        tm_graph_tensor_as(graph, "gradients of the other stage", TM_ROLE_PARTIAL, like.shape, like.dtype);
+    graph->phase = TM_PHASE_UPDATE;
+    message(step, true, begins ? last : 0, BACKWARD_CHANNEL, 1, "gradients of the table", own);
+    message(step, false, begins ? last : 0, BACKWARD_CHANNEL, 1, "gradients of the table", other);
+    tm_tensor_id in[TM_MAX_IN] = { begins ? own : other, begins ? other : own }, out[TM_MAX_OUT] = { own };
+    graph->module = "stages";
+    tm_graph_add(graph, TM_OP_add, NULL, 0, in, out, 0);
+    graph->module = "";
+}
+
+void stages_count(tm_step *step)
+{
+    if (stages_cut(step)) sum_over_stages(step, step->counts);
+}
+
+void stages_square_sum(tm_step *step, tm_tensor_id square_sum)
+{
+    if (stages_cut(step)) sum_over_stages(step, square_sum);
+}
+
+/* --- the list of a step ------------------------------------------------------------------------------------------- */
+
+static const char *const kinds[] = {
+    [TM_DO_FORWARD] = "forward", [TM_DO_BACKWARD] = "backward", [TM_DO_INPUT] = "input", [TM_DO_WEIGHT] = "weight"
+};
+
+static int32_t program_of(const tm_step *step, const tm_pipeline_action *a)
+{
+    const char *name = stages_program(step, kinds[a->kind], a->micro_batch == 0, a->chunk);
+    size_t      s = 0;
+    while (s < step->graph->n_segments && strcmp(step->graph->segments[s]->name, name) != 0) s++;
+    TM_ASSERT(s < step->graph->n_segments);
+    return (int32_t)s;
+}
+
+/* What this rank runs, with slots; free it. */
+static tm_execution *list_executions(const tm_step *step, size_t *n, int *slots)
+{
+    tm_pipeline         p = stages_pipeline(&step->options);
+    tm_pipeline_action *actions = tm_pipeline_actions(&p, rank_of(&step->options), n);
+    tm_execution       *list = tm_alloc((*n + 1) * sizeof *list);
+    for (size_t k = 0; k < *n; k++)
+        list[k] = (tm_execution){ .program = program_of(step, &actions[k]),
+                                  .micro_batch =
+                                      (int32_t)((p.order == TM_PIPELINE_ZBV ? 0 : actions[k].chunk) * p.micro_batches +
+                                                actions[k].micro_batch) };
+    *slots = tm_execution_slots(list, *n);
+    free(actions);
+    return list;
+}
+
+/* In a V both stages of a micro-batch are in one slot, and the programs in an order in which what one of them leaves
+ * for a later one is never in another's way: forward 1, 2, input 2, 1, weight 2, 1 (weights may come earlier). */
+static void order_v(tm_graph *graph, int64_t micro_batches)
+{
+    static const size_t wanted[] = { 0, 3, 4, 1, 5, 2 };
+    enum { EACH = sizeof wanted / sizeof wanted[0] };
+    for (size_t from = 0; from < (size_t)(micro_batches > 1 ? 2 : 1) * EACH; from += EACH) {
+        tm_segment *were[EACH];
+        memcpy(were, graph->segments + from, sizeof were);
+        for (size_t k = 0; k < EACH; k++) graph->segments[from + k] = were[wanted[k]];
+    }
+}
+
+void stages_slots(tm_step *step)
+{
+    size_t n;
+    if (!stages_cut(step)) return;
+    if (step->options.layout.order == TM_PIPELINE_ZBV) order_v(step->graph, step->options.accumulation);
+    free(list_executions(step, &n, &step->graph->slots));
+}
+
+void stages_schedule(tm_step *step)
+{
+    size_t        n;
+    int           slots;
+    tm_execution *list = list_executions(step, &n, &slots);
+    for (size_t k = 0; k < n; k++) {
+        tm_work *work = tm_schedule_add(step, &step->training);
+        *work = (tm_work){ .program = tm_plan_execution(step->plan, &list[k]),
+                           .micro_batch = list[k].micro_batch % step->options.accumulation,
+                           .count = 1,
+                           .slot = list[k].slot };
+    }
+    free(list);
+}

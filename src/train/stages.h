@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/stages.h - private to the room: what pipeline parallel training adds to a step's programs. Orders and cuts are
+ * in train/pipeline.h.
+ *
+ * A rank has for each of its stages the programs
+ *
+ *   forward.first,  backward.first    of the first micro-batch: gradients are overwritten
+ *   forward,        backward          of the others: gradients are added to
+ *
+ * (with a number behind a dot where there are several stages; in orders that part the backward, `input` and `weight` in
+ * the place of `backward`). What a forward leaves for its backward lies in a slot. A forward begins with receiving what
+ * the stage before sent, and ends with sending; a backward likewise, the other way. No send waits for its receiver, so
+ * no order of valid schedules can block.
+ *
+ * Counts (loss, rows of experts) begin a step with zeros on every rank, and are summed over the stages before the
+ * update; so is the square of the gradient norm. A table that the first stage looks up and the last one multiplies with
+ * is on both: they exchange their gradients.
+ */
+#ifndef TM_TRAIN_STAGES_H
+#define TM_TRAIN_STAGES_H
+
+#include "graph/gradient.h"
+#include "train/pipeline.h"
+#include "train/step.h"
+
+/* Is the model cut into stages? What follows is for such steps only. */
+static inline bool stages_cut(const tm_step *step)
+{
+    return tm_layout_size(&step->options.layout, 1U << TM_AXIS_PP) > 1;
+}
+tm_pipeline stages_pipeline(const tm_step_options *options);
+
+/* What cannot be cut, by name; else fills in which parts this rank has. */
+TM_MUST_USE tm_status stages_find(const tm_step_options *options, tm_parallel *parallel, tm_error *err);
+/* Behind tm_model_declare: what the programs need besides. */
+void stages_declare(tm_step *step);
+
+/* The name of a program of chunk `chunk`. */
+const char *stages_program(const tm_step *step, const char *what, bool first, int chunk);
+
+/* Begins the current segment: the model's `received` is there. `held_out`: of an evaluation; `rows`: of the program. */
+void stages_receive(tm_step *step, tm_model *model, int64_t rows, bool held_out);
+/* Sends what the stage passes on. */
+void stages_pass(tm_step *step, const tm_model *model, tm_tensor_id passed, bool held_out);
+/* The same, and receives its gradient: the seed of the backward pass. */
+tm_seed stages_turn(tm_step *step, const tm_model *model, tm_tensor_id passed);
+/* Sends the gradient of what was received. */
+void stages_return(tm_step *step, const tm_model *model, tm_tensor_id gradient);
+/* The current segment, all passes done, becomes the programs of forward and backward. */
+void stages_split(tm_step *step, bool first, int chunk);
+/* Ends the last evaluating segment of this rank: all ranks have the loss. `has`: this one computes it. */
+void stages_evaluated(tm_step *step, bool has);
+
+/* The programs of micro-batches are there, and what they count is one tensor: it begins with zeros. */
+void stages_clear_counts(tm_step *step);
+/* In front of the update, before gradients are summed over copies; behind that; the square of the norm. */
+void stages_exchange(tm_step *step);
+void stages_count(tm_step *step);
+void stages_square_sum(tm_step *step, tm_tensor_id square_sum);
+
+/* All programs are there: how many slots they need. They are planned: what a step runs before the update. */
+void stages_slots(tm_step *step);
+void stages_schedule(tm_step *step);
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Orders of pipelines: complete, possible, as idle as theory says, with as many micro-batches alive. */
+#include "train/pipeline.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+/* clang-format on */
+
+static const tm_pipeline_costs alike = { 1, 1, 1 }, uneven = { 1, 1.5, 0.5 }, large = { 2, 2, 1 };
+
+static bool possible(const tm_pipeline *p)
+{
+    tm_error err = { 0 };
+    return tm_pipeline_check(p, &err) == TM_OK;
+}
+
+static double theory(const tm_pipeline *p, const tm_pipeline_costs *c)
+{
+    return (p->ranks - 1) * (c->forward + c->input + (tm_pipeline_parts(p->order) ? -c->weight : c->weight));
+}
+
+/* Calls `look` for many pipelines. */
+static void sweep(void (*look)(const tm_pipeline *p))
+{
+    for (int order = 0; order < TM_PIPELINE_COUNT; order++)
+        for (int ranks = 1; ranks <= 8; ranks++)
+            for (int chunks = 1; chunks <= 4; chunks++)
+                for (int64_t m = 1; m <= 24; m++) {
+                    tm_pipeline p = { (tm_pipeline_order)order, ranks, chunks, m };
+                    if (possible(&p)) look(&p);
+                }
+}
+
+/* Every micro-batch of every chunk once forward and once backward, weights behind inputs behind forwards, each chunk's
+ * micro-batches in ascending order; nobody waits for ever. */
+static void look_at_completeness(const tm_pipeline *p)
+{
+    tm_pipeline_times t;
+    tm_pipeline_simulate(p, &alike, &t);
+    if (isnan(t.end))
+        fail_msg("%s, %d ranks x %d, %d micro-batches: some wait for ever", tm_pipeline_name(p->order), p->ranks,
+                 p->chunks, (int)p->micro_batches);
+    for (int r = 0; r < p->ranks; r++) {
+        int64_t done[4][TM_MAX_CHUNKS] = { 0 };
+        for (size_t k = 0; k < t.n[r]; k++) {
+            const tm_pipeline_action *a = &t.actions[r][k];
+            assert_in_range(a->chunk, 0, p->chunks - 1);
+            assert_int_equal(a->micro_batch, done[a->kind][a->chunk]++);
+            if (a->kind != TM_DO_FORWARD) assert_true(done[TM_DO_FORWARD][a->chunk] > a->micro_batch);
+            if (a->kind == TM_DO_WEIGHT) assert_true(done[TM_DO_INPUT][a->chunk] > a->micro_batch);
+        }
+        for (int c = 0; c < p->chunks; c++) {
+            assert_int_equal(done[TM_DO_FORWARD][c], p->micro_batches);
+            assert_int_equal(done[TM_DO_BACKWARD][c] + done[TM_DO_INPUT][c], p->micro_batches);
+            assert_int_equal(done[TM_DO_WEIGHT][c], tm_pipeline_parts(p->order) ? p->micro_batches : 0);
+        }
+    }
+    tm_pipeline_times_fini(&t);
+}
+
+static void orders_are_complete(void **state)
+{
+    (void)state;
+    sweep(look_at_completeness);
+}
+
+static int looked;
+
+static void look_at_idle_time(const tm_pipeline *p)
+{
+    const tm_pipeline_costs *const costs[] = { &alike, &uneven, &large };
+    bool                           v = p->order == TM_PIPELINE_ZBV;
+    if (p->micro_batches < (v ? 2 * p->ranks - 1 : p->ranks)) return; /* there is no steady state */
+    for (int c = 0; c < (v ? 1 : 3); c++) {
+        tm_pipeline_times t;
+        tm_pipeline_simulate(p, costs[c], &t);
+        if (!(fabs(t.idle - theory(p, costs[c])) < 1e-9))
+            fail_msg("%s, %d ranks x %d, %d micro-batches: idle %g, theory %g", tm_pipeline_name(p->order), p->ranks,
+                     p->chunks, (int)p->micro_batches, t.idle, theory(p, costs[c]));
+        tm_pipeline_times_fini(&t);
+        looked++;
+    }
+}
+
+static void idle_times_are_those_of_theory(void **state)
+{
+    (void)state;
+    looked = 0;
+    sweep(look_at_idle_time);
+    assert_true(looked > 1000);
+}
+
+/* An order that is no good has another idle time: 1F1B with its input gradients late. */
+static void a_worse_order_is_told(void **state)
+{
+    (void)state;
+    tm_pipeline_times one, gpipe, zero;
+    tm_pipeline       p = { TM_PIPELINE_1F1B, 4, 1, 8 }, g = { TM_PIPELINE_GPIPE, 4, 1, 8 },
+                z = { TM_PIPELINE_INTERLEAVED_ZERO, 4, 1, 8 };
+    tm_pipeline_simulate(&p, &alike, &one);
+    tm_pipeline_simulate(&g, &alike, &gpipe);
+    tm_pipeline_simulate(&z, &alike, &zero);
+    assert_true(one.idle == gpipe.idle && one.idle == 9);
+    assert_true(zero.idle == 3);
+    tm_pipeline_times_fini(&one);
+    tm_pipeline_times_fini(&gpipe);
+    tm_pipeline_times_fini(&zero);
+}
+
+static void as_many_micro_batches_live_as_stated(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= 8; ranks *= 2)
+        for (int64_t m = ranks; m <= 16; m++) {
+            tm_pipeline_times t;
+            tm_pipeline       gpipe = { TM_PIPELINE_GPIPE, ranks, 1, m }, one = { TM_PIPELINE_1F1B, ranks, 1, m };
+            tm_pipeline_simulate(&gpipe, &alike, &t);
+            for (int r = 0; r < ranks; r++) assert_int_equal(t.live[r], m);
+            tm_pipeline_times_fini(&t);
+            tm_pipeline_simulate(&one, &alike, &t);
+            for (int r = 0; r < ranks; r++) assert_int_equal(t.live[r], ranks - r);
+            tm_pipeline_times_fini(&t);
+        }
+    tm_pipeline_times t;
+    tm_pipeline       v = { TM_PIPELINE_ZBV, 4, 2, 16 };
+    tm_pipeline_simulate(&v, &alike, &t);
+    for (int r = 0; r < 4; r++) assert_true(t.live[r] <= 2 * 4);
+    tm_pipeline_times_fini(&t);
+}
+
+/* Every stage is on one rank. */
+static void look_at_places(const tm_pipeline *p)
+{
+    for (int r = 0; r < p->ranks; r++)
+        for (int c = 0; c < p->chunks; c++) {
+            assert_int_equal(tm_pipeline_rank(p, tm_pipeline_stage(p, r, c)), r);
+            if (c > 0) assert_true(tm_pipeline_stage(p, r, c) > tm_pipeline_stage(p, r, c - 1));
+        }
+}
+
+static void stages_lie_on_one_rank(void **state)
+{
+    (void)state;
+    sweep(look_at_places);
+    tm_pipeline v = { TM_PIPELINE_ZBV, 4, 2, 8 };
+    assert_int_equal(tm_pipeline_stage(&v, 3, 1), 4);
+    assert_int_equal(tm_pipeline_stage(&v, 0, 1), 7);
+}
+
+static void check_cut(int64_t layers, int stages, int64_t first, int64_t last, const int *wanted)
+{
+    tm_stage out[16];
+    tm_error err = { 0 };
+    int      at = 0;
+    assert_int_equal(tm_pipeline_cut(layers, stages, first, last, out, &err), TM_OK);
+    for (int s = 0; s < stages; s++) {
+        assert_int_equal(out[s].first, at);
+        assert_int_equal(out[s].end - out[s].first, wanted[s]);
+        assert_true(out[s].begins == (s == 0) && out[s].ends == (s == stages - 1) && out[s].number == s);
+        at = out[s].end;
+    }
+    assert_int_equal(at, layers);
+}
+
+/* By hand, from the rule. */
+static void models_are_cut_evenly(void **state)
+{
+    (void)state;
+    tm_stage out[16];
+    tm_error err = { 0 };
+    check_cut(32, 4, 1, 1, (const int[]){ 8, 9, 8, 7 });
+    check_cut(32, 4, 0, 0, (const int[]){ 8, 8, 8, 8 });
+    check_cut(12, 2, 1, 1, (const int[]){ 6, 6 });
+    check_cut(6, 4, 1, 1, (const int[]){ 1, 2, 2, 1 });
+    check_cut(2, 2, 1, 1, (const int[]){ 1, 1 });
+    check_cut(4, 4, 1, 1, (const int[]){ 1, 2, 1, 0 });
+    assert_int_equal(tm_pipeline_cut(2, 8, 1, 1, out, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "2 blocks cannot be cut into 8 stages"));
+}
+
+static void names_are_those_of_others(void **state)
+{
+    (void)state;
+    tm_pipeline_order order;
+    tm_error          err = { 0 };
+    assert_int_equal(tm_pipeline_find("interleaved1f1b", "here", &order, &err), TM_OK);
+    assert_int_equal(order, TM_PIPELINE_INTERLEAVED);
+    assert_int_equal(tm_pipeline_find("zbv-formatted", "here", &order, &err), TM_OK);
+    assert_int_equal(order, TM_PIPELINE_ZBV);
+    assert_int_equal(tm_pipeline_find("DualPipeV", "here", &order, &err), TM_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "'DualPipeV' is not built; these are: GPipe, 1F1B"));
+}
+
+static void pipelines_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    tm_error    err = { 0 };
+    tm_pipeline chunks = { TM_PIPELINE_1F1B, 4, 2, 8 }, one = { TM_PIPELINE_INTERLEAVED, 4, 1, 8 },
+                odd = { TM_PIPELINE_INTERLEAVED, 2, 2, 7 };
+    assert_int_equal(tm_pipeline_check(&chunks, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "1F1B has 1 stages on each rank, found 2"));
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_pipeline_check(&one, &err), TM_INVALID);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_pipeline_check(&odd, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "a multiple of 3 micro-batches on 2 ranks, found 7"));
+}
+
+static void the_grid_is_printed(void **state)
+{
+    (void)state;
+    tm_text     text = { 0 };
+    tm_pipeline p = { TM_PIPELINE_1F1B, 2, 1, 3 };
+    tm_pipeline_print(&p, 120, &text);
+    assert_non_null(strstr(text.data, "1F1B: 2 ranks x 1 stage, 3 micro-batches; idle 25.0 % of a step\n"));
+    assert_non_null(strstr(text.data, "  rank 0 F1 F2       B1    F3 B2       B3\n"));
+    assert_non_null(strstr(text.data, "  rank 1    F1 B1    F2 B2    F3 B3\n"));
+    tm_text_fini(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(orders_are_complete),       cmocka_unit_test(idle_times_are_those_of_theory),
+        cmocka_unit_test(a_worse_order_is_told),     cmocka_unit_test(as_many_micro_batches_live_as_stated),
+        cmocka_unit_test(stages_lie_on_one_rank),    cmocka_unit_test(models_are_cut_evenly),
+        cmocka_unit_test(names_are_those_of_others), cmocka_unit_test(pipelines_that_cannot_be_are_refused),
+        cmocka_unit_test(the_grid_is_printed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
