@@ -80,23 +80,23 @@ static void data_parallel_layouts_of_megatron(void **state)
     static const struct {
         const char *lines, *shards, *copies, *strategy;
     } cases[] = {
-        { "", "1", "-1", "optim_grads_params" },
-        { "      use_distributed_optimizer: false\n", "1", "-1", "optim_grads_params" },
+        { "", "1", "-1", "optim" },
+        { "      use_distributed_optimizer: false\n", "1", "-1", "optim" },
         { "      use_distributed_optimizer: true\n", "-1", "1", "optim" },
         { "      use_torch_fsdp2: true\n", "-1", "1", "optim_grads_params" },
         { "      use_torch_fsdp2: true\n      use_distributed_optimizer: false\n", "-1", "1", "optim_grads_params" },
         { "      use_torch_fsdp2: true\n      data_parallel_replicate_degree: 2\n", "-1", "2", "optim_grads_params" },
-        { "      data_parallel_replicate_degree: 2\n", "1", "-1", "optim_grads_params" },
-        { "      use_megatron_fsdp: true\n", "1", "-1", "optim_grads_params" },
+        { "      data_parallel_replicate_degree: 2\n", "1", "-1", "optim" },
+        { "      use_megatron_fsdp: true\n", "1", "-1", "optim" },
         { "      use_megatron_fsdp: true\n      data_parallel_sharding_strategy: optim_grads\n", "-1", "1",
           "optim_grads" },
         { "      use_custom_fsdp: true\n      data_parallel_sharding_strategy: optim_grads_params\n"
           "      use_distributed_optimizer: true\n",
           "-1", "1", "optim_grads_params" },
-        { "      data_parallel_sharding_strategy: optim_grads\n", "1", "-1", "optim_grads_params" },
+        { "      data_parallel_sharding_strategy: optim_grads\n", "1", "-1", "optim" },
         { "      expert_model_parallel_size: 4\n", "-1", "1", "optim" }, /* ranks of one copy divide experts */
         { "      expert_model_parallel_size: 4\n      use_megatron_fsdp: true\n", "-1", "1", "optim" },
-        { "      expert_model_parallel_size: 1\n", "1", "-1", "optim_grads_params" },
+        { "      expert_model_parallel_size: 1\n", "1", "-1", "optim" },
         { "      num_distributed_optimizer_instances: 1\n      use_distributed_optimizer: true\n", "-1", "1", "optim" },
     };
     static const char *const refused[][2] = {
