@@ -80,23 +80,23 @@ static void data_parallel_layouts_of_megatron(void **state)
     static const struct {
         const char *lines, *shards, *copies, *strategy;
     } cases[] = {
-        { "", "1", "-1", "optim_grads_params" },
-        { "      use_distributed_optimizer: false\n", "1", "-1", "optim_grads_params" },
+        { "", "1", "-1", "optim" },
+        { "      use_distributed_optimizer: false\n", "1", "-1", "optim" },
         { "      use_distributed_optimizer: true\n", "-1", "1", "optim" },
         { "      use_torch_fsdp2: true\n", "-1", "1", "optim_grads_params" },
         { "      use_torch_fsdp2: true\n      use_distributed_optimizer: false\n", "-1", "1", "optim_grads_params" },
         { "      use_torch_fsdp2: true\n      data_parallel_replicate_degree: 2\n", "-1", "2", "optim_grads_params" },
-        { "      data_parallel_replicate_degree: 2\n", "1", "-1", "optim_grads_params" },
-        { "      use_megatron_fsdp: true\n", "1", "-1", "optim_grads_params" },
+        { "      data_parallel_replicate_degree: 2\n", "1", "-1", "optim" },
+        { "      use_megatron_fsdp: true\n", "1", "-1", "optim" },
         { "      use_megatron_fsdp: true\n      data_parallel_sharding_strategy: optim_grads\n", "-1", "1",
           "optim_grads" },
         { "      use_custom_fsdp: true\n      data_parallel_sharding_strategy: optim_grads_params\n"
           "      use_distributed_optimizer: true\n",
           "-1", "1", "optim_grads_params" },
-        { "      data_parallel_sharding_strategy: optim_grads\n", "1", "-1", "optim_grads_params" },
+        { "      data_parallel_sharding_strategy: optim_grads\n", "1", "-1", "optim" },
         { "      expert_model_parallel_size: 4\n", "-1", "1", "optim" }, /* ranks of one copy divide experts */
         { "      expert_model_parallel_size: 4\n      use_megatron_fsdp: true\n", "-1", "1", "optim" },
-        { "      expert_model_parallel_size: 1\n", "1", "-1", "optim_grads_params" },
+        { "      expert_model_parallel_size: 1\n", "1", "-1", "optim" },
         { "      num_distributed_optimizer_instances: 1\n      use_distributed_optimizer: true\n", "-1", "1", "optim" },
     };
     static const char *const refused[][2] = {
@@ -140,6 +140,38 @@ static void sequence_parallel_of_megatron(void **state)
     }
 }
 
+/* Several stages of a rank take turns: by the blocks of a stage, or by the number of stages. */
+static void pipelines_of_megatron(void **state)
+{
+    static const struct {
+        const char *lines, *blocks, *schedule, *first, *last;
+    } cases[] = {
+        { "", NULL, "1F1B", "0", "0" },
+        { "      num_layers_per_virtual_pipeline_stage: 4\n", "4", "Interleaved1F1B", "0", "0" },
+        { "      num_virtual_stages_per_pipeline_rank: 2\n", "8", "Interleaved1F1B", "0", "0" },
+        { "      num_virtual_stages_per_pipeline_rank: 1\n", NULL, "1F1B", "0", "0" },
+        { "      account_for_embedding_in_pipeline_split: true\n      account_for_loss_in_pipeline_split: true\n", NULL,
+          "1F1B", "1", "1" },
+    };
+    test_foreign *f = *state;
+    char          text[1024];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text,
+                 MEGATRON "      micro_batch_size: 1\n      global_batch_size: 8\n"
+                          "      pipeline_model_parallel_size: 2\n%s",
+                 cases[i].lines);
+        if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), true, 0, NULL) != TM_OK)
+            fail_msg("%s", f->err.text);
+        test_foreign_has(f, "parallelism.pipeline_parallel_layers_per_stage", cases[i].blocks);
+        test_foreign_has(f, "parallelism.pipeline_parallel_schedule", cases[i].schedule);
+        test_foreign_has(f, "parallelism.pipeline_parallel_first_stage_less_layers", cases[i].first);
+        test_foreign_has(f, "parallelism.pipeline_parallel_last_stage_less_layers", cases[i].last);
+    }
+    static const char uneven[] = MEGATRON "      pipeline_model_parallel_size: 2\n"
+                                          "      num_virtual_stages_per_pipeline_rank: 3\n";
+    test_foreign_refuse(f, test_foreign_put(f, "x.yaml", uneven), "stages that differ in the number of their blocks");
+}
+
 static void weights_are_let_go_as_in_torchtune(void **state)
 {
     test_foreign *f = *state;
@@ -159,10 +191,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(every_row_is_sound),
-        TEST(data_parallel_layouts_of_megatron),
-        TEST(sequence_parallel_of_megatron),
-        TEST(weights_are_let_go_as_in_torchtune),
+        TEST(every_row_is_sound),    TEST(data_parallel_layouts_of_megatron),  TEST(sequence_parallel_of_megatron),
+        TEST(pipelines_of_megatron), TEST(weights_are_let_go_as_in_torchtune),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

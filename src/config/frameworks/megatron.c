@@ -28,11 +28,22 @@
 #define LOADS(key, words) UNBUILT(key, "null|false", words, .with = "load")
 #define TENSOR .with = "tensor_model_parallel_size"
 #define PIPELINE .with = "pipeline_model_parallel_size"
-/* Data parallel layouts: the model in copies, or one copy that all ranks share, by strategy. */
-#define COPIES "parallelism.data_parallel_shard_degree=1;parallelism.data_parallel_replicate_degree=-1"
-#define SHARES                                                                                                         \
-    "parallelism.data_parallel_shard_degree=-1;parallelism.data_parallel_replicate_degree=1;"                          \
-    "parallelism.data_parallel_shard_strategy="
+/* Stages of a pipeline: several of a rank take turns; the first and the last may have a block less. */
+#define INTERLEAVED "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
+#define STAGES_OF_A_RANK(key)                                                                                          \
+    MAPPED(key, "1 stage:|*:parallelism.pipeline_parallel_layers_per_stage=*;" INTERLEAVED, PIPELINE,                  \
+           .convert = tm_megatron_stage_blocks, .words = "stages that differ in the number of their blocks")
+#define LESS(key, which)                                                                                               \
+    MAPPED(key,                                                                                                        \
+           "true:parallelism.pipeline_parallel_" which "_stage_less_layers=1|"                                         \
+           "false:parallelism.pipeline_parallel_" which "_stage_less_layers=0",                                        \
+           PIPELINE, .fallback = "false")
+/* Data parallel layouts: the model in copies, or one copy that all ranks share, by strategy. Copies whose sequences are
+ * divided share the optimizer's state only. */
+#define STRATEGY "parallelism.data_parallel_shard_strategy="
+#define COPIES                                                                                                         \
+    "parallelism.data_parallel_shard_degree=1;parallelism.data_parallel_replicate_degree=-1;" STRATEGY "optim"
+#define SHARES "parallelism.data_parallel_shard_degree=-1;parallelism.data_parallel_replicate_degree=1;" STRATEGY
 #define FLUX_MODEL "model.family=flux;data.source=gaussians;data.flow_protocol=mlperf"
 #define DIFFUSION .with = "model_type=diffusion_model/flux/flux_schnell/flux_dev"
 #define NOT_DIFFUSION .with = "!model_type=diffusion_model/flux/flux_schnell/flux_dev"

@@ -292,6 +292,18 @@ const char *tm_megatron_muon_parts(const tm_config *config, const char *value)
     return number_of(config, "tensor_model_parallel_size", 1) == 1 ? "whole" : value;
 }
 
+/* Stages of a rank as blocks of a stage; 1 stage: as it is anyway. */
+const char *tm_megatron_stage_blocks(const tm_config *config, const char *value)
+{
+    const tm_entry *ours = tm_entry_find(config, "model.n_layers");
+    const char     *text = ours ? tm_entry_value(ours)->text : NULL;
+    int64_t         layers = number_of(config, "num_layers", text ? strtoll(text, NULL, 10) : 0);
+    int64_t         each = strtoll(value, NULL, 10), ranks = number_of(config, "pipeline_model_parallel_size", 1);
+    if (each == 1) return "1 stage";
+    if (each < 1 || each > layers || ranks > layers || layers % (ranks * each) != 0) return NULL;
+    return tm_arena_format(config->arena, "%lld", (long long)(layers / (ranks * each)));
+}
+
 /* --- data parallel layouts: one of the keys decides --------------------------------------------------------------- */
 
 static bool is_true(const tm_config *config, const char *name)

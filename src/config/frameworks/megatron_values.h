@@ -27,6 +27,7 @@ const char *tm_megatron_stage(const tm_config *config, const char *value);
 const char *tm_megatron_rows_format(const tm_config *config, const char *value);
 const char *tm_megatron_rows_encoder(const tm_config *config, const char *value);
 const char *tm_megatron_muon_parts(const tm_config *config, const char *value);
+const char *tm_megatron_stage_blocks(const tm_config *config, const char *value);
 const char *tm_megatron_distributed(const tm_config *config, const char *value);
 const char *tm_megatron_fsdp2(const tm_config *config, const char *value);
 const char *tm_megatron_sharding(const tm_config *config, const char *value);

@@ -9,6 +9,8 @@
 
 #define SAME(key) MAPPED(key, key)
 #define PIPELINE .with = "parallelism.pipeline_parallel_degree"
+#define STAGES(key) MAPPED(key, key, PIPELINE)
+#define STAGES_OR_1(key) MAPPED(key, key, PIPELINE, .fallback = "1")
 #define FLOAT8 .with = "model.converters=quantize.linear.float8"
 #define WIDTH "a width from which its program computes that of the FFN; give model.ffn_dim, too"
 #define MX .with = "model.converters=quantize.linear.mx"
@@ -181,6 +183,12 @@ static const tm_foreign_key keys[] = {
     SPEED("parallelism.context_parallel_rotate_method", "communication of several devices"),
     SPEED("parallelism.context_parallel_load_balancer", "communication of several devices"),
     SPEED("parallelism.expert_parallel_comm_backend", "communication of several devices"),
+    STAGES("parallelism.pipeline_parallel_schedule"),
+    STAGES("parallelism.pipeline_parallel_layers_per_stage"),
+    STAGES_OR_1("parallelism.pipeline_parallel_microbatch_size"),
+    STAGES_OR_1("parallelism.pipeline_parallel_first_stage_less_layers"),
+    STAGES_OR_1("parallelism.pipeline_parallel_last_stage_less_layers"),
+    UNBUILT("parallelism.pipeline_parallel_schedule_csv", "null|", "the order of a step in a file", PIPELINE),
     UNBUILT("parallelism.pipeline_parallel_*", "", "pipeline parallelism", PIPELINE),
     UNBUILT("parallelism.module_fqns_per_model_part", "null|", "pipeline parallelism", PIPELINE),
     /* checkpoint */
