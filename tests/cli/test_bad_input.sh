@@ -132,7 +132,7 @@ failed_with 4 "blocks that do not fit" "recipe mxfp4 does not fit" "summed over 
 tiny_run --quantize.recipe fp8_rowwise --quantize.filter_fqns attention.wk
 failed_with 4 "a part of a fused product" "is one product of 3 linear layers, and only 2 of them"
 tiny_run --parallelism.tensor_parallel_degree 2
-failed_with 4 "tensor parallelism" "multiply to 2, and there are 1 ranks"
+failed_with 4 "tensor parallelism" "start 2 ranks, or change one"
 tiny_run --optimizer.name Adam
 failed_with 4 "another optimizer" "'optimizer.name' = 'Adam'" "not built yet; set it to AdamW"
 tiny_run --optimizer.momentum 0.9

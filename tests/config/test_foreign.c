@@ -174,7 +174,6 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
         { "train_iters: many", "'training.steps' (x.yaml:12 (train_iters)) must be an integer, found 'many'", false },
         { "train_itersz: 5", "unknown key 'train_itersz' (x.yaml:12); did you mean 'train_iters'?", false },
         { "recompute_activations: true\n      recompute_granularity: full", "give one of the two", false },
-        { "tensor_model_parallel_size: 8", "tensor parallelism is not built yet", true },
         { "lora: 5", "'lora' (x.yaml:12) is a section of keys", false },
         { "yaml_cfg: other.yaml", "arguments in a file of their own", true },
         { "perform_initialization: false", "weights without initial values; set it to true", true },

@@ -94,6 +94,9 @@ static void data_parallel_layouts_of_megatron(void **state)
           "      use_distributed_optimizer: true\n",
           "-1", "1", "optim_grads_params" },
         { "      data_parallel_sharding_strategy: optim_grads\n", "1", "-1", "optim_grads_params" },
+        { "      expert_model_parallel_size: 4\n", "-1", "1", "optim" }, /* ranks of one copy divide experts */
+        { "      expert_model_parallel_size: 4\n      use_megatron_fsdp: true\n", "-1", "1", "optim" },
+        { "      expert_model_parallel_size: 1\n", "1", "-1", "optim_grads_params" },
         { "      num_distributed_optimizer_instances: 1\n      use_distributed_optimizer: true\n", "-1", "1", "optim" },
     };
     static const char *const refused[][2] = {
@@ -120,6 +123,23 @@ static void data_parallel_layouts_of_megatron(void **state)
     }
 }
 
+/* Tokens are divided between the matrices where their program does so: there it is no default. */
+static void sequence_parallel_of_megatron(void **state)
+{
+    static const char *const cases[][2] = { { "", "false" },
+                                            { "      sequence_parallel: 1\n", "true" },
+                                            { "      sequence_parallel: false\n", "false" } };
+    test_foreign            *f = *state;
+    char                     text[1024];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, MEGATRON "      tensor_model_parallel_size: 2\n%s", cases[i][0]);
+        if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), true, 0, NULL) != TM_OK)
+            fail_msg("%s", f->err.text);
+        test_foreign_has(f, "parallelism.tensor_parallel_degree", "2");
+        test_foreign_has(f, "parallelism.enable_sequence_parallel", cases[i][1]);
+    }
+}
+
 static void weights_are_let_go_as_in_torchtune(void **state)
 {
     test_foreign *f = *state;
@@ -141,6 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(every_row_is_sound),
         TEST(data_parallel_layouts_of_megatron),
+        TEST(sequence_parallel_of_megatron),
         TEST(weights_are_let_go_as_in_torchtune),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -288,6 +288,9 @@ static const row elsewhere[] = {
     { "parallelism.expert_parallel_degree", "tests/train/test_layout.c", "parallelism.expert_parallel_degree" },
     { "parallelism.expert_parallel_capacity", "tests/train/test_layout.c", "parallelism.expert_parallel_capacity" },
     { "parallelism.exact", "tests/train/test_layout.c", "parallelism.exact" },
+    { "parallelism.tensor_parallel_degree", "tests/train/test_layout.c", "parallelism.tensor_parallel_degree" },
+    { "parallelism.enable_sequence_parallel", "tests/train/test_tensor_ranks.c",
+      "parallelism.enable_sequence_parallel" },
     { "parallelism.fsdp_reshard_after_forward", "tests/train/test_layout.c", "parallelism.fsdp_reshard_after_forward" },
     { "use_distributed_optimizer", "tests/train/test_layout.c", "use_distributed_optimizer" },
 };

@@ -305,11 +305,20 @@ static bool has_fsdp(const tm_config *config)
     return is_true(config, "use_megatron_fsdp") || is_true(config, "use_custom_fsdp");
 }
 
+/* Ranks that divide experts are those of one copy, here: copies become the layout that is next to them. */
+static bool divides_experts(const tm_config *config)
+{
+    const tm_entry *ours = tm_entry_find(config, "parallelism.expert_parallel_degree"); /* of a variable, an option */
+    const char     *text = ours ? tm_entry_value(ours)->text : NULL;
+    return number_of(config, "expert_model_parallel_size", 1) > 1 || (text && strtoll(text, NULL, 10) > 1);
+}
+
 const char *tm_megatron_distributed(const tm_config *config, const char *value)
 {
-    bool torch = is_true(config, "use_torch_fsdp2");
-    if (torch && is_true(config, "use_distributed_optimizer")) return NULL;
-    return torch || has_fsdp(config) ? "elsewhere" : value;
+    bool torch = is_true(config, "use_torch_fsdp2"), distributed = is_true(config, "use_distributed_optimizer");
+    if (torch && distributed) return NULL;
+    if (torch || has_fsdp(config)) return "elsewhere";
+    return !distributed && divides_experts(config) ? "experts" : value;
 }
 
 /* Copies are of another key, if it is given. */
@@ -322,5 +331,6 @@ const char *tm_megatron_fsdp2(const tm_config *config, const char *value)
 /* Counts with Megatron's own FSDP only. */
 const char *tm_megatron_sharding(const tm_config *config, const char *value)
 {
-    return has_fsdp(config) ? value : "elsewhere";
+    if (!has_fsdp(config)) return "elsewhere";
+    return strcmp(value, "no_shard") == 0 && divides_experts(config) ? "experts" : value;
 }

@@ -175,7 +175,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("parallelism.expert_parallel_degree", "parallelism.expert_parallel_degree"),
     SAME("parallelism.fsdp_reshard_after_forward"),
     SPEED("parallelism.enable_async_tensor_parallel", "communication of several devices"),
-    SPEED("parallelism.enable_sequence_parallel", "communication of several devices"),
+    SAME("parallelism.enable_sequence_parallel"),
     SPEED("parallelism.enable_compiled_autograd", "how the backward pass is computed"),
     SPEED("parallelism.disable_loss_parallel", "communication of several devices"),
     SPEED("parallelism.context_parallel_rotate_method", "communication of several devices"),
