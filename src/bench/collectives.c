@@ -21,7 +21,7 @@ static const tm_key options[] = {
       .help = "seconds that a rank may keep the others waiting; 0: 300" },
     { .name = "calls", .kind = TM_KEY_TEXT, .fallback = "all",
       .help = "calls that are measured, separated by commas: copy, all-reduce, all-gather, reduce-scatter, all-to-all, "
-              "broadcast, p2p; or all" },
+              "all-to-all-v (with counts that differ by rank), broadcast, p2p; or all" },
     { .name = "min-bytes", .kind = TM_KEY_I64, .fallback = "1024", .lo = 8, .hi = 1e12, .help = "smallest message" },
     { .name = "max-bytes", .kind = TM_KEY_I64, .fallback = "16777216", .lo = 8, .hi = 1e12, .help = "largest message" },
     { .name = "factor", .kind = TM_KEY_I64, .fallback = "8", .lo = 2, .hi = 1e6, .help = "from one size to the next" },
@@ -44,16 +44,18 @@ enum { COPY = TM_COMM_RECEIVE + 1, P2P = TM_COMM_SEND };
 typedef struct {
     const char *name;
     int         kind;
+    bool        uneven; /* all-to-all: with counts of its own for each rank */
 } call_row;
 
 static const call_row rows[] = {
-    { "copy", COPY },
-    { "all-reduce", TM_COMM_ALL_REDUCE },
-    { "all-gather", TM_COMM_ALL_GATHER },
-    { "reduce-scatter", TM_COMM_REDUCE_SCATTER },
-    { "all-to-all", TM_COMM_ALL_TO_ALL },
-    { "broadcast", TM_COMM_BROADCAST },
-    { "p2p", P2P },
+    { "copy", COPY, false },
+    { "all-reduce", TM_COMM_ALL_REDUCE, false },
+    { "all-gather", TM_COMM_ALL_GATHER, false },
+    { "reduce-scatter", TM_COMM_REDUCE_SCATTER, false },
+    { "all-to-all", TM_COMM_ALL_TO_ALL, false },
+    { "all-to-all-v", TM_COMM_ALL_TO_ALL, true },
+    { "broadcast", TM_COMM_BROADCAST, false },
+    { "p2p", P2P, false },
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
@@ -66,6 +68,7 @@ typedef struct {
     size_t          element;
     char           *send, *receive, *spare; /* spare: of this rank alone, for copies */
     const call_row *row;
+    size_t         *counts;        /* (size) elements for and from each rank, of all-to-all-v */
     size_t          bytes;         /* of the message, as nccl-tests counts */
     int             judged, below; /* rows that were held against a copy */
     tm_status       st;            /* of the calls of a sample */
@@ -81,6 +84,14 @@ static size_t count_of(const work *w)
                  w->row->kind == TM_COMM_ALL_TO_ALL;
     size_t count = w->bytes / w->element / (parts ? (size_t)w->size : 1);
     return count > 0 ? count : 1;
+}
+
+/* Elements from rank a to rank b of an all-to-all: as many for each, or between none and twice as many, in all the same
+ * (but for fractions). */
+static size_t piece_of(const work *w, int a, int b)
+{
+    size_t count = count_of(w);
+    return w->row->uneven && w->size > 1 ? 2 * count * (size_t)((a + b) % w->size) / (size_t)(w->size - 1) : count;
 }
 
 static double bus_factor(const work *w)
@@ -118,6 +129,7 @@ static void fill(work *w)
     size_t count = count_of(w), n = w->row->kind == TM_COMM_REDUCE_SCATTER || w->row->kind == TM_COMM_ALL_TO_ALL
                                         ? count * (size_t)w->size
                                         : count;
+    for (int r = 0; r < w->size; r++) w->counts[r] = piece_of(w, w->rank, r);
     for (size_t i = 0; i < n; i++) tm_value_set(w->send, w->dtype, (int64_t)i, value(w->rank, i));
     memset(w->receive, 0,
            count * w->element *
@@ -128,6 +140,18 @@ static bool holds(const work *w, size_t at, double want)
 {
     double have = tm_value_get(w->receive, w->dtype, (int64_t)at);
     return !(have < want) && !(have > want);
+}
+
+/* Of an all-to-all: elements that are not what their rank sent. */
+static size_t wrong_pieces(const work *w)
+{
+    size_t at = 0, wrong = 0;
+    for (int r = 0; r < w->size; r++) {
+        size_t first = 0, n = piece_of(w, r, w->rank);
+        for (int b = 0; b < w->rank; b++) first += piece_of(w, r, b);
+        for (size_t i = 0; i < n; i++) wrong += !holds(w, at++, value(r, first + i));
+    }
+    return wrong;
 }
 
 /* Does what was received follow from what all ranks sent? */
@@ -141,9 +165,9 @@ static bool right(const work *w)
         for (int r = 0; r < w->size; r++) sum += value(r, i + (w->row->kind == TM_COMM_REDUCE_SCATTER ? first : 0));
         wrong += !holds(w, i, sum);
     }
-    for (int r = 0; r < w->size && (w->row->kind == TM_COMM_ALL_GATHER || w->row->kind == TM_COMM_ALL_TO_ALL); r++)
-        for (size_t i = 0; i < count; i++)
-            wrong += !holds(w, (size_t)r * count + i, value(r, i + (w->row->kind == TM_COMM_ALL_TO_ALL ? first : 0)));
+    if (w->row->kind == TM_COMM_ALL_TO_ALL) wrong += wrong_pieces(w);
+    for (int r = 0; r < w->size && w->row->kind == TM_COMM_ALL_GATHER; r++)
+        for (size_t i = 0; i < count; i++) wrong += !holds(w, (size_t)r * count + i, value(r, i));
     for (size_t i = 0; i < count && (w->row->kind == TM_COMM_BROADCAST || w->row->kind == P2P || w->row->kind == COPY);
          i++)
         wrong += !holds(w, i,
@@ -168,6 +192,7 @@ static void one_call(work *w)
                            .what = w->row->name,
                            .step = -1 };
     if (w->st != TM_OK) return;
+    if (w->row->uneven) call.send_counts = call.receive_counts = w->counts;
     if (w->row->kind == COPY) {
         memcpy(w->receive, w->send, count_of(w) * w->element);
         return;
@@ -357,7 +382,7 @@ static tm_status check_list(const char *list, tm_error *err)
         if (!known)
             return tm_fail(err, TM_USAGE,
                            "--calls: '%.*s' is no call; there are: copy, all-reduce, all-gather, reduce-scatter, "
-                           "all-to-all, broadcast, p2p, all",
+                           "all-to-all, all-to-all-v, broadcast, p2p, all",
                            (int)length, at);
         at += length + (at[length] == ',');
     }
@@ -408,6 +433,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
         return tm_fail(err, TM_NOMEM, "no memory for two buffers of %zu bytes", room);
     memset(memory, 0, 2 * room);
     w.spare = tm_alloc(room);
+    w.counts = tm_alloc((size_t)w.size * sizeof *w.counts);
     w.send = memory;
     w.receive = w.send + room;
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
@@ -418,6 +444,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
                       "link: %d of %d calls of 64 KiB or more took no longer than 1.11 times as long as every rank "
                       "copying the bytes that the call reads and writes, in turn with it",
                       w.judged - w.below, w.judged);
+    free(w.counts);
     free(w.spare);
     if (shared)
         tm_comm_free(w.world, memory);

@@ -53,6 +53,7 @@ static bool call_group(member *own, const tm_collective *what)
 static const char *counts_refuse(const tm_call *call)
 {
     bool whole = call->in[0].dtype == TM_I32 && call->out[0].dtype == TM_I32 && call->out[1].dtype == TM_I32;
+    if (attr_of(call)->rows > INT32_MAX) return "more than 2^31 - 1 rows";
     return whole ? NULL : "needs int32 offsets, counts and places";
 }
 
