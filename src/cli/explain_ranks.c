@@ -127,6 +127,29 @@ void explain_ranks(const tm_step *step, tm_text *out)
     }
 }
 
+/* Of this step: all ranks, as many stages each. */
+static tm_pipeline pipeline_of(const tm_step *step)
+{
+    const tm_layout *layout = &step->options.layout;
+    return (tm_pipeline){ layout->order, tm_layout_size(layout, 1U << TM_AXIS_PP),
+                          layout->chunks > 0 ? layout->chunks : 1, step->options.accumulation };
+}
+
+static void json_pipeline(const tm_step *step, tm_json *json)
+{
+    tm_pipeline       p = pipeline_of(step);
+    tm_pipeline_times times;
+    tm_pipeline_simulate(&p, &(tm_pipeline_costs){ 1, 1, 1 }, &times);
+    tm_json_open(json, "pipeline", '{');
+    tm_json_string(json, "schedule", tm_pipeline_name(p.order));
+    tm_json_i64(json, "stages_per_rank", p.chunks);
+    tm_json_i64(json, "micro_batches", p.micro_batches);
+    tm_json_i64(json, "slots", step->graph->slots);
+    tm_json_f64(json, "idle_share", times.idle / times.end); /* stages alike, f = i = w */
+    tm_json_close(json, '}');
+    tm_pipeline_times_fini(&times);
+}
+
 void explain_ranks_json(const tm_step *step, tm_json *json)
 {
     const tm_layout *layout = &step->options.layout;
@@ -137,6 +160,7 @@ void explain_ranks_json(const tm_step *step, tm_json *json)
     tm_json_i64(json, "rank", layout->rank);
     for (int a = 0; a < TM_AXES; a++) tm_json_i64(json, tm_axis_name((tm_axis)a), layout->mesh.degree[a]);
     tm_json_string(json, "shared", shared_text(step));
+    if (layout->mesh.degree[TM_AXIS_PP] > 1) json_pipeline(step, json);
     tm_json_close(json, '}');
     explain_experts_json(step, json);
     tm_json_open(json, "communication", '[');
@@ -211,9 +235,7 @@ void explain_plans(const rank_plans *plans, const tm_mesh *mesh, tm_text *out)
 void explain_schedule(const tm_step *step, tm_text *out)
 {
     enum { COLUMNS = 120 };
-    const tm_layout *layout = &step->options.layout;
-    tm_pipeline p = { layout->order, tm_layout_size(layout, 1U << TM_AXIS_PP), layout->chunks > 0 ? layout->chunks : 1,
-                      step->options.accumulation };
+    tm_pipeline p = pipeline_of(step);
     if (p.ranks > 1) {
         tm_pipeline_print(&p, COLUMNS, out);
         return;

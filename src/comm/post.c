@@ -102,10 +102,12 @@ tm_status tm_comm_post_message(tm_comm *comm, const tm_comm_notice *notice, cons
     pthread_mutex_lock(&box->lock);
     const char *why = box->failure[0] ? box->failure : NULL;
     if (!why) why = ports->engine->send(ports->own, p->to, tag, &p->notice, sizeof p->notice, &p->request[0]);
-    if (!why) why = ports->engine->send(ports->own, p->to, tag, p->data, bytes, &p->request[1]);
+    bool begun = !why;
+    if (begun) why = ports->engine->send(ports->own, p->to, tag, p->data, bytes, &p->request[1]);
     char text[300] = "";
     if (why) snprintf(text, sizeof text, "%.290s", why);
     while (*last) last = &(*last)->next;
+    if (why && begun) ports->engine->cancel(ports->own, &p->request[0]);
     if (why)
         free(p);
     else

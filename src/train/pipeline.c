@@ -55,6 +55,9 @@ tm_status tm_pipeline_check(const tm_pipeline *p, tm_error *err)
     const char *name = tm_pipeline_name(p->order);
     int         least = orders[p->order].least, most = orders[p->order].most;
     TM_ASSERT(p->ranks >= 1 && p->chunks >= 1 && p->micro_batches >= 1);
+    if (p->ranks > TM_PIPELINE_RANKS)
+        return tm_fail(err, TM_INVALID, "parallelism.pipeline_parallel_degree is %d; there may be %d", p->ranks,
+                       TM_PIPELINE_RANKS);
     if (p->chunks < least || p->chunks > most)
         return tm_fail(err, TM_INVALID,
                        "parallelism.pipeline_parallel_schedule %s has %s%d stages on each rank, found %d; change "
@@ -255,12 +258,12 @@ static int64_t count_live(const tm_pipeline_action *actions, size_t n)
 
 void tm_pipeline_simulate(const tm_pipeline *p, const tm_pipeline_costs *costs, tm_pipeline_times *out)
 {
-    size_t cells = (size_t)(p->ranks * p->chunks) * (size_t)p->micro_batches * PARTS, next[256] = { 0 };
+    size_t cells = (size_t)(p->ranks * p->chunks) * (size_t)p->micro_batches * PARTS, next[TM_PIPELINE_RANKS] = { 0 };
     clocks c = { p, tm_alloc(cells * sizeof(double)) };
-    double now[256] = { 0 };
+    double now[TM_PIPELINE_RANKS] = { 0 };
     bool   moved = true, all = true;
     *out = (tm_pipeline_times){ 0 };
-    TM_ASSERT(p->ranks <= 256);
+    TM_ASSERT(p->ranks <= TM_PIPELINE_RANKS);
     for (size_t k = 0; k < cells; k++) c.ended[k] = (double)NAN;
     for (int r = 0; r < p->ranks; r++) {
         out->actions[r] = tm_pipeline_actions(p, r, &out->n[r]);
@@ -289,7 +292,7 @@ void tm_pipeline_simulate(const tm_pipeline *p, const tm_pipeline_costs *costs, 
 
 void tm_pipeline_times_fini(tm_pipeline_times *times)
 {
-    for (int r = 0; r < 256; r++) {
+    for (int r = 0; r < TM_PIPELINE_RANKS; r++) {
         free(times->begin[r]);
         free(times->actions[r]);
     }

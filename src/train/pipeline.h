@@ -36,6 +36,7 @@ typedef enum {
         TM_PIPELINE_COUNT
 } tm_pipeline_order;
 
+enum { TM_PIPELINE_RANKS = 256 }; /* of a pipeline, at most */
 typedef struct {
     tm_pipeline_order order;
     int               ranks, chunks; /* p, v */
@@ -76,16 +77,16 @@ typedef struct {
     double forward, input, weight; /* of a chunk; a whole backward takes both */
 } tm_pipeline_costs;
 typedef struct {
-    double              end;        /* of the last action of all ranks; NAN: some wait for ever */
-    double              idle;       /* of a rank: end - its own work */
-    double             *begin[256]; /* by rank and action; NULL behind the last rank */
-    tm_pipeline_action *actions[256];
-    size_t              n[256];
-    int64_t             live[256]; /* the most micro-batches of chunks that a rank keeps at a time */
+    double              end;                      /* of the last action of all ranks; NAN: some wait for ever */
+    double              idle;                     /* of a rank: end - its own work */
+    double             *begin[TM_PIPELINE_RANKS]; /* by rank and action; NULL behind the last rank */
+    tm_pipeline_action *actions[TM_PIPELINE_RANKS];
+    size_t              n[TM_PIPELINE_RANKS];
+    int64_t             live[TM_PIPELINE_RANKS]; /* the most micro-batches of chunks that a rank keeps at a time */
 } tm_pipeline_times;
 
-/* As if nothing took time but the actions, each begun as soon as its rank is free and what it needs is there. At most
- * 256 ranks. Ended with tm_pipeline_times_fini. */
+/* As if nothing took time but the actions, each begun as soon as its rank is free and what it needs is there. Ended
+ * with tm_pipeline_times_fini. */
 void tm_pipeline_simulate(const tm_pipeline *pipeline, const tm_pipeline_costs *costs, tm_pipeline_times *out);
 void tm_pipeline_times_fini(tm_pipeline_times *times);
 
