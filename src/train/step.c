@@ -90,7 +90,7 @@ static tm_status add_program(tm_step *step, const tm_chooser *chooser, const tra
                      model.received != TM_NONE);
     if (given != TM_NONE) stages_return(step, &model, given);
     tm_lookup_pass(graph, sums_several(step), p->accumulate);
-    tm_chunks_pass(graph, p->accumulate);
+    tm_chunks_pass(graph, adds);
     tm_recompute_pass(graph, &step->options.recompute);
     if (!p->plain)
         TM_TRY(tm_quantize_pass(graph, &step->options.quantize, &step->quantized, p->records, p->accumulate, err));
