@@ -2,60 +2,57 @@
 #include "base/log.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/plain.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LEVELS = TM_LOG_ERROR + 1 };
 
 static tm_log_level lowest_level = TM_LOG_INFO;
-static FILE        *files[LEVELS]; /* NULL: there is no folder */
+static int          files[LEVELS] = { -1, -1, -1, -1 }; /* -1: there is no folder */
 
 void tm_log_set_level(tm_log_level lowest)
 {
     lowest_level = lowest;
 }
 
-bool tm_log_open_folder(const char *folder)
+tm_status tm_log_open_folder(const char *folder, tm_error *err)
 {
     static const char *const names[LEVELS] = { "debug", "info", "warning", "error" };
     tm_log_close_folder();
     for (int i = 0; i < LEVELS; i++) {
         tm_text path = { 0 };
         tm_text_printf(&path, "%s/%s", folder, names[i]);
-        files[i] = fopen(path.data, "ae");
+        tm_status st = tm_file_open_append(path.data, &files[i], err);
         tm_text_fini(&path);
-        if (files[i]) continue;
-        int why = errno;
+        if (st == TM_OK) continue;
+        files[i] = -1;
         tm_log_close_folder();
-        errno = why;
-        return false;
+        return st;
     }
-    return true;
+    return TM_OK;
 }
 
 void tm_log_close_folder(void)
 {
     for (int i = 0; i < LEVELS; i++) {
-        if (files[i]) fclose(files[i]);
-        files[i] = NULL;
+        if (files[i] >= 0) close(files[i]);
+        files[i] = -1;
     }
 }
 
 void tm_log_record(tm_log_level level, const char *text)
 {
     char now[32];
-    if (!files[level]) return;
+    if (files[level] < 0) return;
     tm_wall_text(now);
     for (size_t n; *text; text += n + (text[n] == '\n')) {
         n = strcspn(text, "\n");
-        for (int i = 0; i <= (int)level && n > 0; i++) {
-            fprintf(files[i], "%s %.*s\n", now, (int)n, text);
-            fflush(files[i]);
-        }
+        for (int i = 0; i <= (int)level && n > 0; i++) dprintf(files[i], "%s %.*s\n", now, (int)n, text);
     }
 }
 

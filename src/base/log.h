@@ -4,6 +4,8 @@
 #ifndef TM_BASE_LOG_H
 #define TM_BASE_LOG_H
 
+#include "base/status.h"
+
 #include <stdbool.h>
 
 typedef enum { TM_LOG_DEBUG, TM_LOG_INFO, TM_LOG_WARN, TM_LOG_ERROR } tm_log_level;
@@ -15,10 +17,10 @@ void tm_log(tm_log_level level, const char *format, ...) __attribute__((format(p
 #define tm_warn(...) tm_log(TM_LOG_WARN, __VA_ARGS__)
 
 /* From now on every message, whatever the lowest level is, is also appended to the files debug, info, warning and error
- * of a folder that is there: behind the time, in the file of its level and in those below. False: they cannot be opened
- * (errno). Threads may log meanwhile, but not while this is called. */
-bool tm_log_open_folder(const char *folder);
-void tm_log_close_folder(void);
+ * of a folder that is there: behind the time, in the file of its level and in those below. TM_IO. Threads may log
+ * meanwhile, but not while this is called. */
+TM_MUST_USE tm_status tm_log_open_folder(const char *folder, tm_error *err);
+void                  tm_log_close_folder(void);
 /* A text of several lines for these files only. */
 void tm_log_record(tm_log_level level, const char *text);
 

@@ -2,9 +2,12 @@
 /* What `explain` and `--dry-run` say of several ranks: who shares what, what goes over the wire, and beside what. */
 #include "cli/explain_ranks.h"
 
+#include "base/arena.h"
+#include "base/hash.h"
 #include "base/plain.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- collectives of a program ------------------------------------------------------------------------------------- */
@@ -59,8 +62,10 @@ static const char *shared_text(const tm_step *step)
 /* The first exchange of rows among ranks that divide experts; NULL: there is none. */
 static const tm_call *first_exchange(const tm_step *step)
 {
-    for (size_t x = 0; x < step->first->count; x++)
-        if (step->first->instructions[x].call.op == &tm_op_send_rows) return &step->first->instructions[x].call;
+    for (size_t p = 0; p < step->plan->n_programs; p++)
+        for (size_t x = 0; x < step->plan->programs[p].count; x++)
+            if (step->plan->programs[p].instructions[x].call.op == &tm_op_send_rows)
+                return &step->plan->programs[p].instructions[x].call;
     return NULL;
 }
 
@@ -180,28 +185,71 @@ void explain_ranks_json(const tm_step *step, tm_json *json)
 
 /* --- the plans of all ranks --------------------------------------------------------------------------------------- */
 
-/* Those of one part of the pipeline. */
+/* What a plan depends on of the rank's place among those that share: which parts of which members are its own. */
+static uint64_t own_parts(const tm_step *step, int rank)
+{
+    tm_hasher *hasher = tm_hasher_create();
+    for (size_t u = 0; u < step->units.n_units; u++) {
+        tm_unit unit = step->units.units[u];
+        if (unit.group.ranks > 1) unit.group.rank = tm_mesh_group_rank(&step->units.mesh, rank, unit.group.axes);
+        for (size_t m = 0; m < unit.n_members; m++) {
+            const tm_tensor *parameter = tm_graph_at(step->graph, unit.members[m].parameter);
+            int64_t          begin, end;
+            if (!tm_units_own(&unit, &unit.members[m], &begin, &end)) continue;
+            int64_t part[] = { (int64_t)u, parameter->sums, parameter->cut ? parameter->cut->axes : 0, end - begin };
+            tm_hasher_add(hasher, part, sizeof part);
+        }
+    }
+    uint64_t value = tm_hasher_value(hasher);
+    tm_hasher_destroy(hasher);
+    return value;
+}
+
+static int rank_at(const tm_step_options *o, int part, int place)
+{
+    int at[TM_AXES] = { 0 };
+    at[TM_AXIS_PP] = part;
+    at[TM_AXIS_SHARD] = place / o->layout.mesh.degree[TM_AXIS_CP];
+    at[TM_AXIS_CP] = place % o->layout.mesh.degree[TM_AXIS_CP];
+    return tm_mesh_rank(&o->layout.mesh, at);
+}
+
+static void add_place(rank_plans *out, int part, int place, size_t bytes)
+{
+    const rank_plan *before = out->n > 0 ? &out->rows[out->n - 1] : NULL;
+    bool             same = before && before->bytes == bytes && before->part == part;
+    if (!same && out->n < MOST_RANK_PLANS) out->rows[out->n++] = (rank_plan){ place, place, part, bytes };
+    rank_plan *row = &out->rows[out->n - 1];
+    if (place > row->last) row->last = place;
+    if (bytes > row->bytes) row->bytes = bytes; /* of the rest */
+}
+
+/* Those of one part of the pipeline: places that are alike are planned once. */
 static tm_status add_part(tm_step_options *o, int part, const tm_chooser *chooser, rank_plans *out, tm_error *err)
 {
-    int shares = tm_layout_size(&o->layout, TM_AXES_FSDP), at[TM_AXES];
-    for (int place = 0; place < shares; place++) {
-        tm_step *step;
-        memset(at, 0, sizeof at);
-        at[TM_AXIS_PP] = part;
-        at[TM_AXIS_SHARD] = place / o->layout.mesh.degree[TM_AXIS_CP];
-        at[TM_AXIS_CP] = place % o->layout.mesh.degree[TM_AXIS_CP];
-        o->layout.rank = tm_mesh_rank(&o->layout.mesh, at);
-        TM_TRY(tm_step_create(o, chooser, &step, err));
-        size_t bytes = step->plan->arena_bytes;
-        tm_step_destroy(step);
-        const rank_plan *before = out->n > 0 ? &out->rows[out->n - 1] : NULL;
-        bool             same = before && before->bytes == bytes && before->part == part;
-        if (!same && out->n < MOST_RANK_PLANS) out->rows[out->n++] = (rank_plan){ place, place, part, bytes };
-        rank_plan *row = &out->rows[out->n - 1];
-        if (place > row->last) row->last = place;
-        if (bytes > row->bytes) row->bytes = bytes; /* of the rest */
+    int       shares = tm_layout_size(&o->layout, TM_AXES_FSDP), known = 0;
+    uint64_t *kind = tm_alloc((size_t)shares * sizeof *kind);   /* of each place */
+    int      *first = tm_alloc((size_t)shares * sizeof *first); /* of each kind, a place */
+    size_t   *bytes = tm_alloc((size_t)shares * sizeof *bytes);
+    tm_status st = TM_OK;
+    for (int place = 0; place < shares && st == TM_OK; place++) {
+        int k = 0;
+        while (k < known && kind[first[k]] != kind[place]) k++;
+        if (k == known) {
+            tm_step *step;
+            o->layout.rank = rank_at(o, part, place);
+            st = tm_step_create(o, chooser, &step, err);
+            if (st != TM_OK) break;
+            for (int p = 0; p < shares && place == 0; p++) kind[p] = own_parts(step, rank_at(o, part, p));
+            first[known] = place;
+            bytes[known++] = step->plan->arena_bytes;
+            for (k = 0; kind[first[k]] != kind[place];) k++;
+            tm_step_destroy(step);
+        }
+        add_place(out, part, place, bytes[k]);
     }
-    return TM_OK;
+    free(kind), free(first), free(bytes);
+    return st;
 }
 
 /* A rank's plan depends on its part of the pipeline and its place among those that share: all others have the same. */

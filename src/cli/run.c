@@ -464,9 +464,7 @@ static tm_status open_logs(const job *j, tm_error *err)
     if (!name || name[0] != '/') tm_text_printf(&path, "%s/", j->folder.data);
     tm_text_printf(&path, "%s%s/rank-%d", name ? name : "logs/", name ? "" : module, rank);
     tm_status st = tm_folder_make(path.data, err);
-    if (st == TM_OK && !tm_log_open_folder(path.data))
-        st = tm_fail(err, TM_IO, "cannot write messages into '%s': %s; give another log.folder", path.data,
-                     strerror(errno));
+    if (st == TM_OK) st = tm_log_open_folder(path.data, err);
     if (st == TM_OK) {
         path.length = 0;
         tm_text_printf(&path, "rank %d of %d, process %ld: trainmark run %s", rank, ranks, (long)getpid(),

@@ -13,6 +13,7 @@ src/base/process.c: /dev/null
 src/bench/startup.c: /dev/null
 src/cli/ranks.c: /dev/null
 src/cli/check_measure.c: fdopen of a pipe
+src/comm/memory.c: /proc/PID/fd of another rank: its nameless memory, which is there
 src/data/tokenize_output.c: fdopen of what base/file.c opened
 src/data/output.c: fdopen of a draft of base/file.c
 src/record/console.c: fdopen of what base/file.c opened

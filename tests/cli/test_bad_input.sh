@@ -320,7 +320,7 @@ limited()
 
 limited 1 --training.steps 40 --out limit1
 failed_with 1 "file-size limit: settings" "cannot write 'limit1/config.yaml.*File too large"
-limited 16 --training.steps 40 --out limit2
+limited 20 --training.steps 80 --out limit2
 failed_with 1 "file-size limit: records" "cannot write to 'limit2/metrics.jsonl': File too large"
 check_not "no torn line is in metrics.jsonl" grep -qv '^{.*}$' limit2/metrics.jsonl
 limited 64 --training.steps 40 --checkpoint.enable true --checkpoint.interval 5 --out limit3
