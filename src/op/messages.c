@@ -27,8 +27,8 @@ static const char *receive_infer(const tm_shape *in, const void *attr, tm_shape 
     const tm_message_attr *a = attr;
     (void)in;
     if (a->ranks < 1 || a->peer < 0 || a->peer >= a->ranks) return "a message comes from a rank of the group";
-    if (!tm_shape_present(out[0])) return "what is received must be given";
-    return out[0].rank == 2 ? NULL : "y must have two axes (rows, columns)";
+    if (a->rows < 1 || a->columns < 1) return "a message has rows and columns";
+    return tm_shape_fit(&out[0], tm_shape_2(a->rows, a->columns), "y must have the rows and columns of the message");
 }
 
 static void send_reference(const tm_call *call)
@@ -56,22 +56,23 @@ static tm_cost message_cost(const tm_call *call)
     return cost;
 }
 
-static bool example_of(int k, tm_shape *shape, tm_example *example)
+static bool example_of(int k, bool receives, tm_shape *shape, tm_example *example)
 {
     static const tm_shape cases[] = { { 2, { 1, 1 } }, { 2, { 3, 7 } }, { 2, { 1, 1000 } }, { 2, { 10, 13 } } };
     tm_message_attr       attr;
     memset(&attr, 0, sizeof attr);
     attr.ranks = attr.times = 1;
     if (k >= TM_COUNT_OF(cases)) return false;
-    tm_example_begin(example, &attr, sizeof attr);
     *shape = cases[k];
+    if (receives) attr.rows = shape->n[0], attr.columns = shape->n[1];
+    tm_example_begin(example, &attr, sizeof attr);
     return true;
 }
 
 static bool send_example(int k, tm_example *example)
 {
     tm_shape shape;
-    if (!example_of(k, &shape, example)) return false;
+    if (!example_of(k, false, &shape, example)) return false;
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, shape, 0, 1);
     example->out[0] = shape;
     return true;
@@ -80,7 +81,7 @@ static bool send_example(int k, tm_example *example)
 static bool receive_example(int k, tm_example *example)
 {
     tm_shape shape;
-    if (!example_of(k, &shape, example)) return false;
+    if (!example_of(k, true, &shape, example)) return false;
     example->out[0] = shape;
     return true;
 }
@@ -119,5 +120,5 @@ const tm_op tm_op_receive = {
     .example = receive_example,
     .rounding = tm_rounding_f64,
     .out_name = { "y (N, C)" },
-    .attributes = "axes, ranks, peer, channel, times, what",
+    .attributes = "axes, ranks, peer, channel, rows, columns, times, what",
 };

@@ -65,8 +65,7 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
         tm_layout_size(out, TM_AXES_WORLD) > tm_layout_size(out, 1U << TM_AXIS_REPLICATE))
         return tm_fail(err, TM_UNSUPPORTED,
                        "parallelism.exact (%s) is for copies of the model: ranks that divide it add in another order "
-                       "than one rank; set parallelism.data_parallel_shard_degree 1 and "
-                       "parallelism.data_parallel_replicate_degree -1",
+                       "than one rank; set parallelism.data_parallel_replicate_degree -1 and the other degrees 1",
                        tm_config_place(config, "parallelism.exact"));
     if (tm_config_bool(config, "parallelism.exact") && out->narrow)
         return tm_fail(err, TM_UNSUPPORTED,

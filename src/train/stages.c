@@ -106,6 +106,8 @@ static void message(tm_step *step, bool sends, int peer, int channel, int64_t ti
     attr.peer = peer;
     attr.channel = channel;
     attr.times = times;
+    tm_shape shape = tm_graph_at(graph, x)->shape;
+    if (!sends) attr.rows = shape.n[0], attr.columns = shape.n[1];
     snprintf(attr.what, sizeof attr.what, "%s", what);
     tm_tensor_id in[TM_MAX_IN] = { sends ? x : TM_NONE }, out[TM_MAX_OUT] = { sends ? TM_NONE : x };
     graph->layer = -1;

@@ -280,7 +280,7 @@ static void binary_bytes_come_back(void **state)
 static void missing_and_empty_paths(void **state)
 {
     (void)state;
-    expect_refusal(in_root("nothing"), 4, 0, "cannot reach", "must be a file or a directory");
+    expect_refusal(in_root("nothing"), 4, 0, "cannot reach", "wanted a file or a directory of text");
     expect_refusal(root, 4, 0, "no text in", "give data.path a file or directory of text");
     write_text("empty", "");
     expect_refusal(root, 4, 0, "1 empty files", "give data.path");
@@ -290,7 +290,7 @@ static void missing_and_empty_paths(void **state)
     write_text("small", "0123456789012345678901234567890123456789");
     expect_refusal(root, 16, 0.1, "too little to validate on, wanted at least 17 tokens",
                    "raise data.validation_fraction");
-    expect_refusal(in_root("small/under"), 4, 0, "cannot reach", "must be a file or a directory");
+    expect_refusal(in_root("small/under"), 4, 0, "cannot reach", "wanted a file or a directory of text");
 }
 
 /* The alarm ends the test program if an open waits for the other end of the fifo. */

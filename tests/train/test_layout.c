@@ -82,7 +82,7 @@ static void sequences_are_shared_by_key(void **state)
             "context_parallel_rotate_method alltoall");
     refused("--parallelism.context_parallel_rotate_method alltoall", "parallelism.context_parallel_degree");
     refused("--parallelism.ranks 2 --parallelism.context_parallel_degree 2 --parallelism.exact true",
-            "parallelism.context_parallel_degree 1");
+            "parallelism.exact");
 }
 
 /* A plan has as many ranks as the degrees multiply to, unless it says how many; also where a degree is not built. */
