@@ -2,20 +2,17 @@
 /* cli/run.c - `trainmark run`: configuration in, the run with its outputs, the exit code. */
 #include "train/run.h"
 
-#include "base/clock.h"
-#include "base/cpu.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/plain.h"
 #include "cli/cli.h"
-#include "cli/explain_ranks.h"
 #include "cli/ranks.h"
+#include "cli/run_job.h"
 #include "cli/scaling.h"
 #include "cli/sweep.h"
 #include "hf/adapter.h"
-#include "hf/folder.h"
 #include "record/outputs.h"
 #include "train/turn.h"
 #include "system/environment.h"
@@ -58,33 +55,14 @@ static const tm_option rows[] = {
     TM_CLI_CONFIGURATION_ROWS,
 };
 
-/* Everything of one `run` that has to be given back. */
-typedef struct {
-    tm_cli_options *cli;
-    tm_config      *config;
-    tm_run_options  options;
-    tm_device      *device;
-    tm_source      *source;
-    tm_environment *environment;
-    tm_checks       checks; /* of the host, some milliseconds' worth */
-    tm_text         folder, checkpoints, command;
-    tm_safetensors *weights; /* of the folder that describes the model */
-    tm_hf_adapter   adapter; /* of lora.adapter_path */
-    bool            quiet;
-    int             turn_fd; /* 0: takes no turns */
-    tm_folder_lock  lock;    /* of the run directory */
-    tm_comm        *world;   /* of several ranks; NULL: alone */
-    tm_ranks        ranks;   /* that train together, with a world */
-} job;
-
 /* Of several ranks the first has the records, the console and the folder. */
-static bool is_first(const job *j)
+static bool is_first(const run_job *j)
 {
     return !j->world || tm_comm_rank(j->world) == 0;
 }
 
 /* --out, else the experiment's workspace/group/user/name, else output/NAME of the experiment or the model. */
-static void name_folder(job *j)
+static void name_folder(run_job *j)
 {
     const char *workspace = tm_config_text(j->config, "workspace"), *experiment = tm_config_text(j->config, "exp_name");
     const char *group = tm_config_text(j->config, "work_group"), *user = tm_config_text(j->config, "user_name");
@@ -98,7 +76,7 @@ static void name_folder(job *j)
 
 /* A model that names no vocabulary of its own grows to what the data needs; any other is told. Data that is not here
  * does not stop a plan. */
-static tm_status fit_vocabulary(job *j, tm_error *err)
+static tm_status fit_vocabulary(run_job *j, tm_error *err)
 {
     int64_t   need, have = j->options.step.shape.vocab_size;
     tm_error  absent = { 0 };
@@ -118,7 +96,7 @@ static tm_status fit_vocabulary(job *j, tm_error *err)
     return TM_OK;
 }
 
-static tm_status open_data(job *j, tm_error *err)
+static tm_status open_data(run_job *j, tm_error *err)
 {
     int64_t before = j->options.step.shape.vocab_size, now;
     TM_TRY(fit_vocabulary(j, err));
@@ -130,132 +108,8 @@ static tm_status open_data(job *j, tm_error *err)
     return TM_OK;
 }
 
-/* What opening the data would take; data that is not here does not stop a plan. */
-static void print_data(const job *j, tm_text *out)
-{
-    tm_text  text = { 0 };
-    tm_error own = { 0 };
-    if (tm_source_outline(&j->options.source, &text, &own) != TM_OK)
-        tm_text_printf(out, "# data: not read: %s\n", own.text);
-    else if (text.length)
-        tm_text_printf(out, "# data: %s", text.data);
-    tm_text_fini(&text);
-}
-
-/* What a dry run finds out: what it needs on its device, and what there is. */
-typedef struct {
-    const tm_plan *plan;      /* of rank 0 */
-    int64_t        available; /* bytes; 0: not known */
-    const char    *whose;     /* memory that is */
-    rank_plans     ranks;
-} fit;
-
-static bool fits(const fit *f)
-{
-    for (size_t i = 0; i < f->ranks.n; i++)
-        if (f->available > 0 && f->ranks.rows[i].bytes > (size_t)f->available) return false;
-    return true;
-}
-
-static void print_plan_text(const job *j, const fit *f, tm_text *out)
-{
-    char bytes[32];
-    tm_config_print_yaml(j->config, out, true);
-    tm_text_printf(out, "\n# model: %s, %lld parameters\n# memory plan: %s\n", j->options.model_name,
-                   (long long)tm_model_parameters(&j->options.step.shape),
-                   tm_format_bytes(bytes, (double)f->plan->arena_bytes));
-    for (size_t i = 0; i < f->plan->n_classes; i++)
-        tm_text_printf(out, "#   %-12s %12s\n", f->plan->by_class[i].name,
-                       tm_format_bytes(bytes, (double)f->plan->by_class[i].value));
-    tm_plan_print_spaces(f->plan, "# ", out);
-    explain_plans(&f->ranks, &j->options.step.layout.mesh, out);
-    if (fits(f) && !j->cli->memory_bytes)
-        tm_text_add(out, "# fits into the memory of this machine\n"); /* how much is free differs from run to run */
-    else
-        tm_text_printf(out, "# %s %s of %s\n", fits(f) ? "fits into the" : "does not fit into the",
-                       tm_format_bytes(bytes, (double)f->available), f->whose);
-    print_data(j, out);
-    tm_cli_add_lines(out, "# planned without: ", tm_config_unbuilt(j->config));
-    tm_text_printf(out, "# run directory: %s\n# nothing was trained: --dry-run\n", j->folder.data);
-}
-
-static void print_plan_json(const job *j, const fit *f, tm_text *out)
-{
-    tm_json json = { .out = out, .indent = true };
-    tm_json_open(&json, NULL, '{');
-    tm_json_string(&json, "model", j->options.model_name);
-    tm_json_i64(&json, "parameters", tm_model_parameters(&j->options.step.shape));
-    tm_json_open(&json, "memory", '{');
-    tm_json_i64(&json, "plan_bytes", (int64_t)f->plan->arena_bytes);
-    for (size_t i = 0; i < f->plan->n_classes; i++)
-        tm_json_i64(&json, f->plan->by_class[i].name, (int64_t)f->plan->by_class[i].value);
-    tm_json_close(&json, '}');
-    for (size_t i = 0; f->ranks.n > 1 && i < f->ranks.n; i++) {
-        if (i == 0) tm_json_open(&json, "ranks", '[');
-        tm_json_open(&json, NULL, '{');
-        tm_json_i64(&json, "pipeline_part", f->ranks.rows[i].part);
-        tm_json_i64(&json, "first_place", f->ranks.rows[i].first);
-        tm_json_i64(&json, "last_place", f->ranks.rows[i].last);
-        tm_json_i64(&json, "plan_bytes", (int64_t)f->ranks.rows[i].bytes);
-        tm_json_close(&json, '}');
-        if (i + 1 == f->ranks.n) tm_json_close(&json, ']');
-    }
-    if (f->available > 0) tm_json_i64(&json, "available_bytes", f->available);
-    tm_json_bool(&json, "fits", fits(f));
-    tm_cli_json_lines(&json, "planned_without", tm_config_unbuilt(j->config));
-    tm_cli_json_lines(&json, "accepted", tm_config_accepted(j->config));
-    tm_json_string(&json, "run_directory", j->folder.data);
-    tm_json_open(&json, "configuration", '{');
-    tm_config_print_json(j->config, &json);
-    tm_json_close(&json, '}');
-    tm_json_close(&json, '}');
-    tm_text_add(out, "\n");
-}
-
-/* The plan of rank 0 is there. */
-static tm_status each_rank(const job *j, const tm_step *step, const tm_chooser *chooser, rank_plans *out, tm_error *err)
-{
-    if (tm_layout_size(&j->options.step.layout, TM_AXES_FSDP | 1U << TM_AXIS_PP) > 1)
-        return explain_each_rank(&j->options.step, chooser, out, err);
-    *out = (rank_plans){ .rows = { { .bytes = step->plan->arena_bytes } }, .n = 1 };
-    return TM_OK;
-}
-
-static tm_status print_plan(job *j, tm_error *err)
-{
-    tm_text    out = { 0 };
-    char       need[32], have[32];
-    tm_chooser chooser = tm_device_chooser(j->device);
-    tm_step   *step;
-    TM_TRY(tm_step_create(&j->options.step, &chooser, &step, err));
-    fit f = { step->plan, j->cli->memory_bytes, "--memory", .ranks = { .n = 0 } };
-    if (!j->cli->memory_bytes)
-        f = (fit){ step->plan, tm_memory_available_bytes(""), "this machine", .ranks = { .n = 0 } };
-    tm_status st = each_rank(j, step, &chooser, &f.ranks, err);
-    if (st != TM_OK) {
-        tm_step_destroy(step);
-        return st;
-    }
-    if (j->cli->json)
-        print_plan_json(j, &f, &out);
-    else
-        print_plan_text(j, &f, &out);
-    tm_secret_mask(&out);
-    st = tm_cli_print(&out, err);
-    tm_text_fini(&out);
-    if (st == TM_OK && !fits(&f))
-        st = tm_fail(
-            err, TM_NOMEM, "the plan needs %s and %s are available (%s); %s; --memory SIZE plans for another device",
-            tm_format_bytes(need, (double)step->plan->arena_bytes), tm_format_bytes(have, (double)f.available), f.whose,
-            step->plan->persistent_bytes > (size_t)f.available
-                ? "weights, gradients and the optimizer's state alone need more: take a smaller model"
-                : "lower training.local_batch_size or training.seq_len");
-    tm_step_destroy(step);
-    return st;
-}
-
 /* Another program gives this one its turns (train/turn.h). */
-static tm_status join_turns(job *j, tm_error *err)
+static tm_status join_turns(run_job *j, tm_error *err)
 {
     static const char *const endless[][2] = { { "training.steps", "1000000" },
                                               { "training.stop_at_target", "false" },
@@ -274,69 +128,8 @@ static tm_status join_turns(job *j, tm_error *err)
     return TM_OK;
 }
 
-/* The first weights are those of a folder. */
-static tm_status load_weights(void *context, struct tm_trainer *trainer, tm_error *err)
-{
-    job         *j = context;
-    tm_hf_memory memory = tm_hf_trainer_memory(trainer, j->cli->folder.form);
-    tm_hf_report report;
-    char         size[32];
-    int64_t      begin = tm_now_ns();
-    TM_TRY(tm_hf_load(&memory, j->weights, j->options.threads, &report, err));
-    if (j->adapter.folder) {
-        tm_hf_report own;
-        TM_TRY(tm_hf_adapter_load(&memory, &j->adapter, j->options.threads, &own, err));
-        tm_note("loaded %zu tensors of the adapter '%s'", own.tensors, j->adapter.folder);
-    }
-    tm_note("loaded %zu tensors (%s, %s) of '%s' in %.1f s%s", report.tensors,
-            tm_format_bytes(size, (double)report.bytes), report.formats, tm_cli_model_folder(j->config),
-            (double)(tm_now_ns() - begin) * 1e-9, report.ignored ? "; unused tensors were skipped" : "");
-    return TM_OK;
-}
-
-static tm_status open_weights(job *j, tm_error *err)
-{
-    const char *folder = tm_cli_model_folder(j->config), *training = j->cli->folder.training;
-    if (!folder) return TM_OK;
-    if (training[0] && !tm_config_text(j->config, "model.dropout"))
-        return tm_fail(
-            err, TM_UNSUPPORTED,
-            "'%s/config.json' trains with %s, which is not built; give --model.dropout 0 to train without it", folder,
-            training);
-    TM_TRY(tm_hf_folder_weights(folder, &j->weights, err));
-    if (!j->weights) {
-        tm_note("'%s' holds no weights: the initial ones follow from debug.seed", folder);
-        return TM_OK;
-    }
-    j->options.load_weights = load_weights;
-    j->options.load_context = j;
-    return TM_OK;
-}
-
-/* The adapters that a run begins with are those of the run: rank, factor and modules. */
-static tm_status open_adapter(job *j, tm_error *err)
-{
-    const char        *path = tm_config_text(j->config, "lora.adapter_path");
-    const tm_adapters *own = &j->options.step.adapters, *given = &j->adapter.adapters;
-    if (!path) return TM_OK;
-    if (own->rank == 0 || !j->weights)
-        return tm_fail(err, TM_INVALID, "lora.adapter_path (%s) needs %s",
-                       tm_config_place(j->config, "lora.adapter_path"),
-                       own->rank == 0 ? "lora.rank" : "a model with weights: model.hf_assets_path");
-    TM_TRY(tm_hf_adapter_open(path, &j->adapter, err));
-    double apart = tm_adapters_scale(own) - tm_adapters_scale(given);
-    if (own->dora != given->dora)
-        return tm_fail(err, TM_INVALID, "'%s' is %s adapter, and lora.dora is %s; set lora.dora to %s", path,
-                       given->dora ? "a DoRA" : "no DoRA", own->dora ? "true" : "false",
-                       given->dora ? "true" : "false");
-    if (own->rank == given->rank && !(apart < 0) && !(apart > 0)) return TM_OK;
-    return tm_fail(err, TM_INVALID,
-                   "'%s' has rank %lld and alpha %g, lora.rank is %lld and lora.alpha %g; give the same", path,
-                   (long long)given->rank, given->alpha, (long long)own->rank, own->alpha);
-}
-
 /* This rank's place among those that train together. */
-static tm_status join_ranks(job *j, tm_error *err)
+static tm_status join_ranks(run_job *j, tm_error *err)
 {
     if (!j->world) return TM_OK;
     j->options.step.layout.rank = tm_comm_rank(j->world);
@@ -346,14 +139,14 @@ static tm_status join_ranks(job *j, tm_error *err)
     return TM_OK;
 }
 
-static tm_status prepare(job *j, tm_error *err)
+static tm_status prepare(run_job *j, tm_error *err)
 {
     if (j->cli->perf_csv && is_first(j)) TM_TRY(tm_file_check_writable(j->cli->perf_csv, "--perf-csv", err));
     TM_TRY(join_turns(j, err));
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     j->options.turn_fd = j->turn_fd;
-    TM_TRY(open_weights(j, err));
-    TM_TRY(open_adapter(j, err));
+    TM_TRY(run_open_weights(j, err));
+    TM_TRY(run_open_adapter(j, err));
     TM_TRY(tm_cli_open_device(j->cli, &j->options, j->cli->dry_run, &j->device, err));
     TM_TRY(join_ranks(j, err));
     name_folder(j);
@@ -367,7 +160,7 @@ static tm_status check_host(tm_checks *checks, tm_error *err)
     return tm_checks_run(&options, checks, err);
 }
 
-static void name_checkpoints(job *j)
+static void name_checkpoints(run_job *j)
 {
     const char *name = tm_config_text(j->config, "checkpoint.folder");
     if (name[0] != '/') tm_text_printf(&j->checkpoints, "%s/", j->folder.data);
@@ -376,7 +169,7 @@ static void name_checkpoints(job *j)
 }
 
 /* Is there the result of a run that came to its end? One that begins removes the one before. */
-static bool has_result(const job *j)
+static bool has_result(const run_job *j)
 {
     tm_text path = { 0 };
     tm_text_printf(&path, "%s/result.json", j->folder.data);
@@ -386,7 +179,7 @@ static bool has_result(const job *j)
 }
 
 /* All ranks begin together, once the first has its folder, and know whether there is anything to do. */
-static tm_status agree_to_begin(job *j, tm_error *err)
+static tm_status agree_to_begin(run_job *j, tm_error *err)
 {
     int64_t       concluded = is_first(j) && has_result(j);
     tm_collective tell = { .kind = TM_COMM_BROADCAST,
@@ -403,7 +196,7 @@ static tm_status agree_to_begin(job *j, tm_error *err)
 }
 
 /* With its outputs open and closed. *began: did it ever start? */
-static tm_status run(job *j, bool *began, tm_error *err)
+static tm_status run(run_job *j, bool *began, tm_error *err)
 {
     tm_outputs       *outputs;
     tm_output_options wanted = { .folder = j->folder.data,
@@ -442,7 +235,7 @@ static void set_timeout(double seconds)
 }
 
 /* --json: what result.json says. */
-static tm_status print_result(const job *j, tm_error *err)
+static tm_status print_result(const run_job *j, tm_error *err)
 {
     enum { LIMIT = 1 << 28 };
     tm_text path = { 0 }, text = { 0 };
@@ -455,7 +248,7 @@ static tm_status print_result(const job *j, tm_error *err)
 }
 
 /* Files for the messages of this rank: log.folder, or where experiments have them. */
-static tm_status open_logs(const job *j, tm_error *err)
+static tm_status open_logs(const run_job *j, tm_error *err)
 {
     const char *name = tm_config_text(j->config, "log.folder"), *module = tm_config_module(j->config);
     int         rank = j->world ? tm_comm_rank(j->world) : 0, ranks = j->world ? tm_comm_size(j->world) : 1;
@@ -484,7 +277,7 @@ static void close_logs(tm_status st, const tm_error *err)
 }
 
 /* A rank that is not the first: the same training, nothing told. */
-static tm_status train_beside(job *j, tm_error *err)
+static tm_status train_beside(run_job *j, tm_error *err)
 {
     tm_event_bus nobody = { 0 };
     name_checkpoints(j);
@@ -494,7 +287,7 @@ static tm_status train_beside(job *j, tm_error *err)
     return tm_run(&j->options, j->device, j->source, &nobody, &tm_cli_stop, err);
 }
 
-static tm_status train(job *j, tm_error *err)
+static tm_status train(run_job *j, tm_error *err)
 {
     if (!is_first(j)) return train_beside(j, err);
     bool folder_was_there = tm_file_exists(j->folder.data), began = false;
@@ -528,7 +321,7 @@ static tm_status train(job *j, tm_error *err)
 }
 
 /* --evaluate: no step, no run directory. */
-static tm_status evaluate(job *j, tm_error *err)
+static tm_status evaluate(run_job *j, tm_error *err)
 {
     tm_run_evaluation found;
     tm_text           out = { 0 };
@@ -555,7 +348,7 @@ static tm_status evaluate(job *j, tm_error *err)
 }
 
 /* What --evaluate cannot be given with. */
-static tm_status check_evaluate(const job *j, tm_error *err)
+static tm_status check_evaluate(const run_job *j, tm_error *err)
 {
     size_t      n_axes;
     const char *other = j->cli->dry_run    ? "--dry-run"
@@ -584,7 +377,7 @@ static void set_log_level(const tm_config *config)
         if (strcmp(tm_config_text(config, "log.level"), levels[i]) == 0) tm_log_set_level((tm_log_level)i);
 }
 
-static void release(job *j)
+static void release(run_job *j)
 {
     tm_source_close(j->source);
     tm_safetensors_close(j->weights);
@@ -601,7 +394,7 @@ static void release(job *j)
 }
 
 /* The arguments behind `run`, for the records: secrets masked. */
-static void name_command(job *j, int argc, char **argv)
+static void name_command(run_job *j, int argc, char **argv)
 {
     tm_text words = { 0 };
     for (int i = 1; i < argc; i++) tm_text_add_n(&words, argv[i], strlen(argv[i]) + 1);
@@ -638,7 +431,7 @@ static char **words_without(const char *const *names, tm_arena *arena, int argc,
 static const char *const own_options[] = { "--out", "-o", "--scaling", "--scaling-mode", NULL };
 
 /* Lists where single values belong: several runs; or a batch size to be found, with which this run goes on. */
-static tm_status sweep_or_find(job *j, const tm_cli_line *line, int64_t *batch, tm_error *err)
+static tm_status sweep_or_find(run_job *j, const tm_cli_line *line, int64_t *batch, tm_error *err)
 {
     tm_sweep_options sweep = { .config = j->config, .dry_run = j->cli->dry_run, .memory_bytes = j->cli->memory_bytes };
     sweep.argv = words_without(own_options, line->arena, line->argc, line->argv, &sweep.argc);
@@ -649,7 +442,7 @@ static tm_status sweep_or_find(job *j, const tm_cli_line *line, int64_t *batch, 
 }
 
 /* The same command with the batch that was found. */
-static tm_status configure_with(job *j, const tm_cli_line *line, int64_t batch, tm_error *err)
+static tm_status configure_with(run_job *j, const tm_cli_line *line, int64_t batch, tm_error *err)
 {
     tm_cli_line again = *line;
     char      **words = tm_arena_take(line->arena, (size_t)(line->argc + 2) * sizeof *words);
@@ -668,7 +461,7 @@ static tm_status configure_with(job *j, const tm_cli_line *line, int64_t batch, 
     return st;
 }
 
-static tm_status run_or_sweep(job *j, const tm_cli_line *line, tm_error *err)
+static tm_status run_or_sweep(run_job *j, const tm_cli_line *line, tm_error *err)
 {
     size_t  n_axes;
     int64_t batch = 0;
@@ -678,11 +471,11 @@ static tm_status run_or_sweep(job *j, const tm_cli_line *line, tm_error *err)
     if (batch > 0) TM_TRY(configure_with(j, line, batch, err));
     TM_TRY(prepare(j, err));
     if (j->cli->evaluate) return evaluate(j, err);
-    return j->cli->dry_run ? print_plan(j, err) : train(j, err);
+    return j->cli->dry_run ? run_print_plan(j, err) : train(j, err);
 }
 
 /* --scaling: the same experiment on several numbers of ranks. */
-static tm_status scale(job *j, const tm_cli_line *line, tm_error *err)
+static tm_status scale(run_job *j, const tm_cli_line *line, tm_error *err)
 {
     tm_scaling_options options = { .run = { .config = j->config },
                                    .sizes = j->cli->scaling,
@@ -708,7 +501,7 @@ static tm_status scale(job *j, const tm_cli_line *line, tm_error *err)
 }
 
 /* The world of several ranks: this process starts them (*started: it has, and the status is theirs), or is one. */
-static tm_status open_world(job *j, const tm_cli_line *line, bool *started, tm_error *err)
+static tm_status open_world(run_job *j, const tm_cli_line *line, bool *started, tm_error *err)
 {
     int64_t ranks = tm_config_i64(j->config, "parallelism.ranks");
     size_t  n_axes;
@@ -736,7 +529,7 @@ static tm_status open_world(job *j, const tm_cli_line *line, bool *started, tm_e
 
 static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
 {
-    job j = { .cli = line->options };
+    run_job j = { .cli = line->options };
     j.cli->axes = true;
     tm_status st = tm_cli_configure(line, "tiny-llama", false, &j.config, err);
     name_command(&j, line->argc, line->argv);
