@@ -195,9 +195,11 @@ void tm_config_clear_layer(tm_config *config, tm_layer layer)
 
 const tm_value *tm_entry_value(const tm_entry *entry)
 {
+    const tm_value *least = &entry->layers[LAYER_DEFAULT];
     for (int layer = LAYER_COUNT - 1; layer > LAYER_DEFAULT; layer--)
-        if (entry->layers[layer].present) return &entry->layers[layer];
-    return &entry->layers[LAYER_DEFAULT];
+        if (entry->layers[layer].present) /* null is the default, also where a rule makes it */
+            return entry->layers[layer].text || !least->text ? &entry->layers[layer] : least;
+    return least;
 }
 
 const char *tm_place(const char *origin)

@@ -220,6 +220,16 @@ static void exact_is_for_copies(void **state)
     assert_int_equal(copies.mesh.degree[TM_AXIS_REPLICATE], 2);
 }
 
+/* A key whose default a rule makes of others. */
+static void null_is_the_default(void **state)
+{
+    (void)state;
+    tm_run_options o = options_of("--training.grad_accumulation null --training.global_batch_size 8 "
+                                  "--training.local_batch_size 2",
+                                  false);
+    assert_int_equal(o.step.accumulation, 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +241,7 @@ int main(void)
         cmocka_unit_test(batches_are_those_of_all_ranks),
         cmocka_unit_test(tokens_are_divided_beside_matrices),
         cmocka_unit_test(exact_is_for_copies),
+        cmocka_unit_test(null_is_the_default),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
