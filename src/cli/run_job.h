@@ -9,7 +9,6 @@
 #include "hf/folder.h"
 #include "system/check.h"
 #include "system/environment.h"
-#include "train/ranks.h"
 #include "train/run.h"
 
 /* Everything of one `run` that has to be given back. */
