@@ -26,6 +26,10 @@ check "a dry run for 256 ranks" [ "$code" -eq 0 ]
 check "names the mesh" has "$out" "^# ranks: 256, dp_replicate 16 x dp_shard 16"
 check "and the bytes of each place" has "$out" "^#   place .*15 among those that share: "
 
+trainmark run tiny-llama --dry-run --parallelism.ranks 7 --memory 1TiB
+check "places whose parts are alike" has "$out" "^#   place 0-5 among those that share: 213.17 MiB"
+check "and the last one, which has less" has "$out" "^#   place 6 among those that share: 213.16 MiB"
+
 trainmark explain deepseek_v3_16B --parallelism.ranks 8 --parallelism.expert_parallel_degree 8 \
     --training.local_batch_size 8 --training.dtype bfloat16
 check "experts of a rank" has "$out" "^experts     8 of 64 on each rank; an all-to-all moves 768.0+ MiB, 7/8 of it to other ranks"

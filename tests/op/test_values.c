@@ -434,6 +434,22 @@ static void balance_of_more_rows_than_are_here(void **state)
     EXPECT(ds, 2, 1);
 }
 
+/* Rank 0 has by far the largest logit, which is the target's: exponentials against that of another rank overflow. */
+static void loss_of_a_vocabulary_in_parts(void **state)
+{
+    (void)state;
+    double                   loss = 0;
+    const tm_vocabulary_attr attr = { .ranks = 2 };
+    int32_t                  target = 0;
+    tm_call                  call = call_of(&tm_op_vocabulary_loss, &attr);
+    call.in[0] = tm_view_f64(tm_shape_2(1, 1), (double[]){ 1 });
+    call.in[1] = (tm_view){ .dtype = TM_I32, .shape = tm_shape_1(1), .data = &target };
+    call.in[2] = tm_view_f64(tm_shape_2(6, 1), (double[]){ 1000, 2, 1000, 0, 3, 0 });
+    call.out[0] = tm_view_f64((tm_shape){ .rank = 0 }, &loss);
+    call.op->reference(&call);
+    assert_true(fabs(loss - log(2)) < 1e-12);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +460,7 @@ int main(void)
         cmocka_unit_test(rotations_by_position),
         cmocka_unit_test(elementwise),
         cmocka_unit_test(loss_of_three_rows),
+        cmocka_unit_test(loss_of_a_vocabulary_in_parts),
         cmocka_unit_test(loss_does_not_see_a_shift_of_the_logits),
         cmocka_unit_test(untrained_loss_is_ln_of_the_vocabulary),
         cmocka_unit_test(loss_does_not_depend_on_the_chunk),
