@@ -35,7 +35,6 @@ typedef struct {
     const void             *context;  /* of the device, for kernels that prepare */
     int                     agrees;   /* has the bits of this other suite; -1: of none */
     bool                    pairs;    /* takes bfloat16 factors only */
-    bool                    narrows;  /* and rounds what it made of them to bfloat16 before it multiplies again */
 } suite;
 
 static int list_suites(suite out[SUITES])
@@ -46,7 +45,7 @@ static int list_suites(suite out[SUITES])
         { .name = "avx2", .fast = true, .agrees = -1 },
         { .name = "avx512", .fast = true, .agrees = 2 },
         { .name = "avx512_bf16", .fast = true, .agrees = 3, .pairs = true },
-        { .name = "amx", .fast = true, .agrees = -1, .pairs = true, .narrows = true },
+        { .name = "amx", .fast = true, .agrees = -1, .pairs = true },
     };
     int n = 0;
     for (int i = 0; i < SUITES; i++) {
@@ -331,11 +330,12 @@ static void trial_run(trial *t, unsigned accumulate, int threads, int alias)
         if (t->out[k].memory && !operand_guarded(&t->out[k])) complain(t, "wrote beside output", k);
 }
 
-/* How much further off a value may be whose factors were rounded to bfloat16 on the way: as its inputs moved by 2^-9
- * instead of 2 units would move it. Of few probes some say too little: the mean of all elements stands beside. */
+/* How much further off a value may be whose factors were rounded to bfloat16 on the way, as losses in slices (two_rows)
+ * round the gradient of the logits before they multiply again: as its inputs moved by 2^-9 instead of 2 units would
+ * move it. Of few probes some say too little: the mean of all elements stands beside. */
 static double narrowing(const trial *t, int k)
 {
-    if (!t->suite->narrows || !t->j->rounding[k].narrow) return 0;
+    if (!t->kernel->two_rows || !t->j->rounding[k].narrow) return 0;
     double  mean = 0;
     int64_t n = t->out[k].count;
     for (int64_t i = 0; i < n; i++) mean += t->j->spread[k][i] / (double)n;
@@ -507,7 +507,7 @@ static void check_example(const tm_op *op, const tm_example *example, int number
         int most = !to_bf16 ? 1 : suites[s].families ? n : usual; /* the reference refuses nothing, not even nonsense */
         for (int i = 0; (kernel = kernel_of(&suites[s], tm_op_id_of(op), i)); i++)
             if (check_kernel(&j, &suites[s], kernel, variants, most, usual, &shelves[s], others) == 0 &&
-                (to_bf16 || !suites[s].pairs))
+                (to_bf16 || !(suites[s].pairs || kernel->two_rows))) /* those take bfloat16 only */
                 fail_msg("%s takes no format of example %d", kernel->name, number);
     }
     for (int s = 0; s < SUITES; s++)

@@ -8,7 +8,7 @@
 #
 # What is recorded is not to be changed by work that claims to leave training as it is. Where numbers are meant to change,
 # or a configuration is new:
-#     TM_RECORD=1 TRAINMARK=build/release/trainmark tests/golden/test_bits.sh; git diff tests/golden/bits.txt
+#     TM_RECORD=1 TRAINMARK=$PWD/build/release/trainmark tests/golden/test_bits.sh; git diff tests/golden/bits.txt
 # on a machine with AVX-512 writes all records anew, and says in the commit why they changed.
 # The C library's logf, log, cos and sin are in the numbers: recorded with glibc.
 # shellcheck disable=SC1091,SC2046,SC2086,SC2154

@@ -42,7 +42,6 @@ typedef struct {
     const void *residual; /* (M, N) */
     int64_t     ld_residual;
     tm_dtype    residual_dtype;
-    bool        narrow; /* float32 operands may be rounded to bfloat16 on the way, to nearest even (amx does) */
     bool  narrow_b; /* a B of another format becomes bfloat16 on the way where A is bfloat16 (kernels of pairs do) */
     int   threads;
     void *workspace; /* tm_gemm_workspace_<isa> bytes, any alignment */

@@ -94,8 +94,7 @@ typedef struct {
 /* Products of other operands are left to the kernels of avx512. */
 static TM_PLANNED bool is_own(const tm_gemm *g)
 {
-    bool narrow = TILES && g->narrow;
-    return (narrow || g->a.dtype == TM_BF16) && (narrow || g->narrow_b || g->b.dtype == TM_BF16);
+    return g->a.dtype == TM_BF16 && (g->narrow_b || g->b.dtype == TM_BF16);
 }
 #endif
 

@@ -10,7 +10,7 @@
  * the ascending chain that gemm_micro.h computes from widened operands, bit for bit (with denormals flushed there,
  * too).
  *
- * float32 operands are rounded to bfloat16 on the way where the product allows it (tm_gemm.narrow).
+ * A float32 B is rounded to bfloat16 on the way where the product allows it (tm_gemm.narrow_b).
  */
 #ifndef TM_DEVICE_CPU_GEMM_PAIRS_H
 #define TM_DEVICE_CPU_GEMM_PAIRS_H
