@@ -23,6 +23,8 @@ bench/ab.h
 bench/bench.h
 bench/published.h
 comm/comm.h
+comm/gpu.h
+comm/nccl.h
 comm/mesh.h
 config/config.h
 config/yaml.h
