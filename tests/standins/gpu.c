@@ -23,9 +23,10 @@
 
 enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, NOT_READY = 600, LATE_NS = 100000 };
 
-static const size_t span = (size_t)1 << 32, page = 4096;
-static char        *base; /* what callers get: not to be touched; `span` behind it what is there */
-static size_t       used;
+static const size_t    span = (size_t)1 << 32, page = 4096;
+static char           *base; /* what callers get: not to be touched; `span` behind it what is there */
+static size_t          used;
+static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* --- faults ---------------------------------------------------------------------------------- */
 
@@ -137,10 +138,14 @@ API NAME(cuStreamQuery, hipStreamQuery)(void *stream)
     return idle ? OK : NOT_READY;
 }
 
+/* What goes to the GPU at once goes through this one, and other queues do not heed it. */
+static void *_Atomic default_queue;
+
 API NAME(cuStreamSynchronize, hipStreamSynchronize)(void *stream);
 API NAME(cuStreamSynchronize, hipStreamSynchronize)(void *stream)
 {
-    while (stream && NAME(cuStreamQuery, hipStreamQuery)(stream) == NOT_READY)
+    if (!stream && !default_queue) return OK;
+    while (NAME(cuStreamQuery, hipStreamQuery)(stream ? stream : default_queue) == NOT_READY)
         nanosleep(&(struct timespec){ .tv_nsec = LATE_NS }, NULL);
     return OK;
 }
@@ -200,16 +205,21 @@ API NAME(cuMemAlloc_v2, hipMalloc)(void **out, size_t bytes)
     int    code = fault("cuMemAlloc_v2");
     size_t whole = (bytes + page - 1) / page * page;
     if (code) return code;
+    pthread_mutex_lock(&memory_lock);
     if (!base) {
         base = mmap(NULL, 2 * span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base == MAP_FAILED) abort();
     }
-    if (used + whole > span) return NO_MEMORY;
-    mprotect(base + span + used, whole, PROT_READ | PROT_WRITE);
-    memset(base + span + used, 0xff, whole); /* NaN */
-    *out = base + used;
-    used += whole;
-    return OK;
+    if (used + whole <= span) {
+        mprotect(base + span + used, whole, PROT_READ | PROT_WRITE);
+        memset(base + span + used, 0xff, whole); /* NaN */
+        *out = base + used;
+        used += whole;
+    } else {
+        code = NO_MEMORY;
+    }
+    pthread_mutex_unlock(&memory_lock);
+    return code;
 }
 
 API NAME(cuMemFree_v2, hipFree)(void *memory);
@@ -218,12 +228,39 @@ API NAME(cuMemFree_v2, hipFree)(void *memory)
     return standin_real(memory, 1) ? OK : INVALID;
 }
 
+typedef struct {
+    void       *to;
+    const void *from;
+    size_t      bytes;
+    void       *staged;
+} copying;
+
+static void copy(void *of)
+{
+    copying *c = of;
+    memcpy(c->to, c->from, c->bytes);
+    free(c->staged);
+    free(c);
+}
+
+/* Returns when the source may be changed; what was written is there later. */
 API NAME(cuMemcpyHtoD_v2, hipMemcpyHtoD)(void *to, const void *from, size_t bytes);
 API NAME(cuMemcpyHtoD_v2, hipMemcpyHtoD)(void *to, const void *from, size_t bytes)
 {
-    void *real = standin_real(to, bytes);
+    void    *real = standin_real(to, bytes);
+    copying *c = malloc(sizeof *c);
     if (!real) return INVALID;
-    memcpy(real, from, bytes);
+    pthread_mutex_lock(&memory_lock);
+    if (!default_queue) {
+        void *made = NULL;
+        (void)NAME(cuStreamCreate, hipStreamCreateWithFlags)(&made, 1);
+        default_queue = made;
+    }
+    pthread_mutex_unlock(&memory_lock);
+    *c = (copying){ real, NULL, bytes, malloc(bytes) };
+    memcpy(c->staged, from, bytes);
+    c->from = c->staged;
+    standin_enqueue(default_queue, copy, c);
     return fault("cuMemcpyHtoD_v2");
 }
 
@@ -237,24 +274,11 @@ API NAME(cuMemcpyDtoH_v2, hipMemcpyDtoH)(void *to, const void *from, size_t byte
     return fault("cuMemcpyDtoH_v2");
 }
 
-typedef struct {
-    void       *to;
-    const void *from;
-    size_t      bytes;
-} copying;
-
-static void copy(void *of)
-{
-    copying *c = of;
-    memcpy(c->to, c->from, c->bytes);
-    free(c);
-}
-
 API NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void *to, const void *from, size_t bytes, void *stream);
 API NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void *to, const void *from, size_t bytes, void *stream)
 {
     copying *c = malloc(sizeof *c);
-    *c = (copying){ standin_real(to, bytes), standin_real(from, bytes), bytes };
+    *c = (copying){ standin_real(to, bytes), standin_real(from, bytes), bytes, NULL };
     if (!c->to || !c->from) return INVALID;
     standin_enqueue(stream, copy, c);
     return fault("cuMemcpyDtoDAsync_v2");
