@@ -57,7 +57,7 @@ static void note_facts(tm_bench *bench, const tm_carrier *c)
     const tm_nccl_facts *nccl = tm_nccl_facts_of(c->nccl);
     const tm_gpu_facts  *gpu = tm_gpu_facts_of(c->gpu);
     tm_bench_note(bench, "%s %s, loaded from %s%s", nccl->name, nccl->version, nccl->library,
-                  nccl->blocking ? " (an old version: a call that hangs is not ended by --deadline)" : "");
+                  nccl->blocking ? "" : " (NCCL_COMM_BLOCKING=0: its calls do not wait)");
     tm_bench_note(bench, "%s %d.%d, loaded from %s; rank 0 is on GPU %d of %d: %s, %.1f GiB, %s", gpu->runtime,
                   gpu->version / 1000, gpu->version % 1000 / 10, gpu->library, gpu->index, gpu->count, gpu->name,
                   (double)gpu->memory / (1 << 30), gpu->bus);
@@ -82,7 +82,8 @@ tm_status tm_carrier_open_gpu(tm_bench *bench, size_t room, tm_carrier *out, tm_
     *out = (tm_carrier){ .world = bench->world,
                          .buffers = "device",
                          .on_gpu = true,
-                         .least_s = 1e-3, /* the events count in steps of half a microsecond */
+                         .least_s = 1e-3,          /* the events count in steps of half a microsecond */
+                         .least_judged = 32 << 20, /* a copy of less takes as long as it takes to begin one */
                          .call = call_gpu,
                          .copy = copy_gpu,
                          .begin = begin_gpu,

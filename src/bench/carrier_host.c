@@ -64,6 +64,7 @@ tm_status tm_carrier_open_host(const tm_bench *bench, size_t room, tm_carrier *o
                          .buffers = buffers,
                          .shared = strcmp(buffers, "shared") == 0,
                          .least_s = (double)tm_clock_tick_ns() * TM_LEAST_TICKS * 1e-9,
+                         .least_judged = 64 << 10,
                          .call = call_host,
                          .copy = copy_host,
                          .begin = begin_host,

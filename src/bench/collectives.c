@@ -339,15 +339,14 @@ static void begin_row(const work *w)
     tm_table_text(table, "buffers", w->carrier.buffers);
 }
 
-/* A call among ranks of one host should take no longer than copying as many bytes; below LEAST the steps count. What
+/* A call among ranks of one host should take no longer than copying as many bytes; of small ones the steps count. What
  * links GPUs is slower than their memory. */
 static void judge_link(work *w, double share)
 {
-    enum { LEAST = 65536 };
     static const double enough = 0.9;
     if (isnan(share)) return;
     tm_table_f64(w->bench->table, "link_pct", 100 * share);
-    if (w->bytes < LEAST || (w->carrier.on_gpu && w->size > 1)) return;
+    if (w->bytes < w->carrier.least_judged || (w->carrier.on_gpu && w->size > 1)) return;
     w->judged++;
     w->below += share < enough;
     tm_table_text(w->bench->table, "link", share < enough ? "below a copy" : "as fast as a copy");
@@ -438,9 +437,9 @@ static void note_link(const work *w)
 {
     if (w->judged > 0)
         tm_bench_note(w->bench,
-                      "link: %d of %d calls of 64 KiB or more took no longer than 1.11 times as long as every rank "
+                      "link: %d of %d calls of %zu KiB or more took no longer than 1.11 times as long as every rank "
                       "copying the bytes that the call reads and writes, in turn with it",
-                      w->judged - w->below, w->judged);
+                      w->judged - w->below, w->judged, w->carrier.least_judged >> 10);
     else if (w->carrier.on_gpu && w->size > 1)
         tm_bench_note(w->bench, "link_pct: of a copy from one place of a GPU's memory to another; what links GPUs is "
                                 "slower, so there is no verdict");

@@ -7,7 +7,9 @@
 #include "comm/group.h"
 #include "comm/library.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +86,12 @@ struct tm_nccl {
     bool           failed;
     tm_error       error;
     tm_comm_notice last; /* what was called last */
+
+    pthread_t       watcher; /* ends the job when a call of the library does not return */
+    bool            watches;
+    _Atomic bool    ends;
+    _Atomic int64_t since_ns; /* when the call began that has not returned; 0: there is none */
+    const char     *within;   /* which */
 };
 
 /* --- failures -------------------------------------------------------------------------------- */
@@ -130,18 +138,24 @@ static bool wait_turn(const tm_nccl *n, patience *p)
 
 /* Nobody can tell by a GPU that waits for which rank it does. Ranks that still are there come to a roll call, and its
  * error names the one that does not. */
+static void tell_lateness(const tm_nccl *n, const char *where, tm_error *out)
+{
+    char                what[256];
+    tm_error            missing = { 0 };
+    const tm_gpu_facts *gpu = tm_gpu_facts_of(n->gpu);
+    tm_collective       roll_call = { .kind = TM_COMM_BARRIER, .what = "roll call after a GPU's deadline", .step = -1 };
+    if (tm_comm_run(n->world, &roll_call, &missing) == TM_OK)
+        (void)tm_fail(&missing, TM_DEVICE, "all ranks are there: look at what links the GPUs (NCCL_DEBUG=INFO)");
+    (void)tm_fail(out, TM_DEVICE, "rank %d has waited %g s %s %s on GPU %d (%s); %s", tm_comm_rank(n->world),
+                  n->deadline_s, where, tm_comm_notice_text(&n->last, what), gpu->index, gpu->bus, missing.text);
+}
+
 static tm_status too_late(tm_nccl *n, const char *where, tm_error *err)
 {
-    char          what[256];
-    tm_error      why = { 0 }, missing = { 0 };
-    tm_collective roll_call = { .kind = TM_COMM_BARRIER, .what = "roll call after a GPU's deadline", .step = -1 };
+    tm_error why = { 0 };
     if (n->comm) n->call.CommAbort(n->comm);
     n->comm = NULL;
-    tm_status st = tm_comm_run(n->world, &roll_call, &missing);
-    (void)tm_fail(
-        &why, TM_DEVICE, "rank %d has waited %g s %s %s on GPU %d (%s); %s", tm_comm_rank(n->world), n->deadline_s,
-        where, tm_comm_notice_text(&n->last, what), tm_gpu_facts_of(n->gpu)->index, tm_gpu_facts_of(n->gpu)->bus,
-        st != TM_OK ? missing.text : "all ranks are there: look at the links between the GPUs (NCCL_DEBUG=INFO)");
+    tell_lateness(n, where, &why);
     return give_up(n, TM_DEVICE, &why, err);
 }
 
@@ -149,12 +163,48 @@ static tm_status too_late(tm_nccl *n, const char *where, tm_error *err)
 static tm_status settle(tm_nccl *n, const char *call, int code, tm_error *err)
 {
     patience p = { 0 };
+    n->since_ns = 0;
     while (code == IN_PROGRESS && n->comm) {
         int asked = n->call.CommGetAsyncError(n->comm, &code);
         if (asked != SUCCESS) return call_failed(n, "ncclCommGetAsyncError", asked, err);
         if (code == IN_PROGRESS && !wait_turn(n, &p)) return too_late(n, "for the begin of", err);
     }
     return code == SUCCESS ? TM_OK : call_failed(n, call, code, err);
+}
+
+static void enter(tm_nccl *n, const char *call)
+{
+    n->within = call;
+    n->since_ns = tm_now_ns();
+}
+
+/* One of the calls, as a statement that ends the function if it fails. */
+#define MUST(n, name, ...)                                                                                             \
+    do {                                                                                                               \
+        enter((n), "nccl" #name);                                                                                      \
+        TM_TRY(settle((n), "nccl" #name, (n)->call.name(__VA_ARGS__), err));                                           \
+    } while (0)
+
+/* The library blocks while it makes connections. It can be told not to, but then it starts a thread for every call,
+ * which takes 70 us instead of some 5. So somebody else looks at the clock: what hangs cannot be helped, but it is
+ * told, and ends. */
+static void *watch(void *of)
+{
+    enum { LOOK_NS = 20000000 };
+    tm_nccl *n = of;
+    while (!n->ends) {
+        int64_t since = n->since_ns;
+        if (since > 0 && (double)(tm_now_ns() - since) * 1e-9 > n->deadline_s) {
+            tm_error why = { 0 };
+            char     where[64];
+            snprintf(where, sizeof where, "within %.50s,", n->within);
+            tell_lateness(n, where, &why);
+            tm_comm_abort(n->world, tm_status_exit_code(TM_DEVICE), why.text);
+            break; /* ranks that are threads stay */
+        }
+        nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
+    }
+    return NULL;
 }
 
 /* --- the library ----------------------------------------------------------------------------- */
@@ -337,15 +387,19 @@ static tm_status share_id(tm_nccl *n, unique_id *id, tm_error *err)
 
 static tm_status connect_all(tm_nccl *n, tm_error *err)
 {
-    unique_id id;
-    int       size = tm_comm_size(n->world), rank = tm_comm_rank(n->world);
-    config    options = { sizeof options, 0xcafebeef, HAS_CONFIG, 0, -2147483647 - 1 };
+    unique_id   id;
+    int         size = tm_comm_size(n->world), rank = tm_comm_rank(n->world);
+    config      options = { sizeof options, 0xcafebeef, HAS_CONFIG, 1, -2147483647 - 1 };
+    const char *wish = getenv("NCCL_COMM_BLOCKING"); /* the library's own variable */
     TM_TRY(share_id(n, &id, err));
     n->last.step = -1;
     snprintf(n->last.what, sizeof n->last.what, "communicator of %d GPUs", size);
-    n->facts.blocking = !n->call.CommInitRankConfig || n->version < HAS_CONFIG;
-    if (n->facts.blocking) return settle(n, "ncclCommInitRank", n->call.CommInitRank(&n->comm, size, id, rank), err);
-    return settle(n, "ncclCommInitRankConfig", n->call.CommInitRankConfig(&n->comm, size, id, rank, &options), err);
+    bool old = !n->call.CommInitRankConfig || n->version < HAS_CONFIG;
+    n->facts.blocking = old || !wish || strcmp(wish, "0") != 0;
+    options.blocking = n->facts.blocking;
+    if (old) MUST(n, CommInitRank, &n->comm, size, id, rank);
+    if (!old) MUST(n, CommInitRankConfig, &n->comm, size, id, rank, &options);
+    return TM_OK;
 }
 
 tm_status tm_nccl_open(tm_comm *world, const char *library, double deadline_seconds, tm_nccl **out, tm_error *err)
@@ -355,6 +409,7 @@ tm_status tm_nccl_open(tm_comm *world, const char *library, double deadline_seco
     n->deadline_s = deadline_seconds > 0 ? deadline_seconds : 300;
     *out = NULL;
     tm_status st = meet(n, library, err);
+    n->watches = st == TM_OK && pthread_create(&n->watcher, NULL, watch, n) == 0;
     if (st == TM_OK) st = connect_all(n, err);
     if (st == TM_OK)
         *out = n;
@@ -367,9 +422,14 @@ void tm_nccl_close(tm_nccl *n)
 {
     tm_error ignored = { 0 };
     if (!n) return;
+    enter(n, "ncclCommFinalize");
     if (n->comm && !n->failed && n->call.CommFinalize)
         (void)settle(n, "ncclCommFinalize", n->call.CommFinalize(n->comm), &ignored);
+    enter(n, "ncclCommDestroy");
     if (n->comm) n->call.CommDestroy(n->comm);
+    n->since_ns = 0;
+    n->ends = true;
+    if (n->watches) pthread_join(n->watcher, NULL);
     tm_gpu_close(n->gpu);
     free(n);
 }
@@ -385,9 +445,6 @@ tm_gpu *tm_nccl_gpu(tm_nccl *n)
 }
 
 /* --- calls ----------------------------------------------------------------------------------- */
-
-/* One of the calls, as a statement that ends the function if it fails. */
-#define MUST(n, name, ...) TM_TRY(settle((n), "nccl" #name, (n)->call.name(__VA_ARGS__), err))
 
 /* As messages to and from every rank, all under way at once. */
 static tm_status all_to_all(tm_nccl *n, const tm_collective *call, tm_error *err)
@@ -406,6 +463,7 @@ static tm_status all_to_all(tm_nccl *n, const tm_collective *call, tm_error *err
         to += out * bytes;
         from += in * bytes;
     }
+    enter(n, "ncclGroupEnd");
     return settle(n, "ncclGroupEnd", n->call.GroupEnd(), err);
 }
 

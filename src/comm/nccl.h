@@ -5,7 +5,8 @@
  * GPU. A call is put into the GPU's queue and returns at once; tm_nccl_wait waits for the queue. The order in which the
  * library adds is its own: unlike on processors, bits may depend on the library, the number of GPUs and the size.
  *
- * Every wait has the world's deadline. After a failure the library's communicator is given up (ncclCommAbort), and
+ * Every wait has the deadline; a call of the library that does not return within it ends the job (tm_comm_abort), with
+ * the name of the rank that it waits for. After a failure the library's communicator is given up (ncclCommAbort), and
  * every later call returns the same error. One thread calls it: the one that has opened it.
  */
 #ifndef TM_COMM_NCCL_H
@@ -20,7 +21,7 @@ typedef struct {
     const char *name;    /* "nccl", "rccl" */
     const char *library; /* the file that was loaded, links followed */
     char        version[24];
-    bool        blocking; /* its calls wait by themselves: a version without ncclCommInitRankConfig */
+    bool        blocking; /* its calls wait by themselves, as usual; NCCL_COMM_BLOCKING=0: they do not */
 } tm_nccl_facts;
 
 /* A GPU for each rank of the world, which all call it: the library from `library` (a file), else from the environment

@@ -54,10 +54,11 @@ check "one GPU: all other rows are right" [ "$(grep -c '"correct": *true' "$out"
 check "one GPU: a message takes two" has "$out" "a message takes two ranks"
 check "the library's file and version" has "$out" "nccl 2\.28\.9, loaded from $standins/nccl\.so"
 check "the runtime's file and the GPU" has "$out" "CUDA 12\.4, loaded from $standins/cuda\.so; rank 0 is on GPU 0 of 1: a stand-in"
-check "a copy is the yardstick" has "$out" '"link": *"(as fast as a copy|below a copy)"'
 check "the engine's name" has "$out" '"engine": *"nccl"'
 check "where the data lie" has "$out" '"buffers": *"device"'
 
+STANDIN_GPUS=1 trainmark $gpus --calls all-reduce --min-bytes 33554432 --max-bytes 33554432
+check "a copy is the yardstick" has "$out" 'link: [01] of 1 calls of 32768 KiB or more took no longer'
 TRAINMARK_NCCL="$standins/rccl.so" TRAINMARK_GPU_RUNTIME="$standins/hip.so" STANDIN_GPUS=1 trainmark $gpus --calls all-reduce
 check "RCCL on HIP" [ "$code" -eq 0 ]
 check "RCCL: named" has "$out" "rccl 2\.28\.9, loaded from .*HIP 12\.4, loaded from|rccl 2\.28\.9, loaded from"
@@ -111,7 +112,11 @@ check "two nodes of two" ended "0 0 0 0"
 check "two nodes: told" has "$out" '"hosts": *2'
 TRAINMARK_NCCL="$standins/nccl-old.so" start 2 $gpus --calls all-reduce,p2p
 check "an old version, which blocks" ended "0 0"
-check "an old version: told" has "$out" "nccl 2\.7\.8, .*a call that hangs is not ended"
+check "an old version: told" has "$out" "nccl 2\.7\.8, loaded from"
+NCCL_COMM_BLOCKING=0 start 2 $gpus --calls all-reduce,all-to-all --json
+check "calls that do not block" ended "0 0"
+check "calls that do not block: told" has "$out" "NCCL_COMM_BLOCKING=0: its calls do not wait"
+check "calls that do not block: right" [ "$(grep -c '"correct": *true' "$out")" -eq 4 ]
 TRAINMARK_NCCL="$standins/nccl-old.so" start 2 $gpus --calls all-reduce --format bfloat16
 check "an old version without bfloat16" ended "4 4"
 check "an old version without bfloat16: told" has "$err" "is version 2\.7\.8: bfloat16 came with 2\.10"
@@ -142,6 +147,11 @@ check "an error behind the call: who and what" has "$err" "rank 0: what was unde
 STANDIN_HANG=1@7= start 2 $gpus --calls all-reduce --deadline 1
 check "a GPU that hangs" [ "$codes" = "1 1" ]
 check "a GPU that hangs: all ranks are there" has "$err" "has waited 1 s for the end of all-reduce .*all ranks are there"
+STANDIN_STUCK=1@7= start 2 $gpus --calls all-reduce --deadline 1
+check "a call that does not return" [ "$codes" = "1 1" ]
+check "a call that does not return: which" has "$err" "rank 1 has waited 1 s within ncclAllReduce, all-reduce"
+STANDIN_STUCK=0@7= TRAINMARK_NCCL="$standins/nccl-old.so" start 2 $gpus --calls all-gather --deadline 1
+check "nor one of an old version" has "$err" "rank 0 has waited 1 s within ncclAllGather, all-gather"
 STANDIN_KILL=1@7= start 2 $gpus --calls all-reduce --deadline 1
 check "a rank that is killed" [ "$codes" = "1 137" ]
 check "a rank that is killed: which" has "$err" "rank 1 of group world is late"

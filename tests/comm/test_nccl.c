@@ -183,6 +183,9 @@ static void calls(void **state)
     run_world(1, NULL, 20, false, all_calls_of, NULL);
     run_world(2, NULL, 20, false, all_calls_of, NULL);
     run_world(4, NULL, 20, false, all_calls_of, NULL);
+    setenv("NCCL_COMM_BLOCKING", "0", 1);
+    run_world(2, NULL, 20, false, all_calls_of, NULL);
+    unsetenv("NCCL_COMM_BLOCKING");
 }
 
 /* --- facts and times ----------------------------------------------------------------------------- */
@@ -195,7 +198,7 @@ static void facts_of(tm_comm *world, void *context)
     const tm_nccl_facts *nccl = tm_nccl_facts_of(c.nccl);
     const tm_gpu_facts  *gpu = tm_gpu_facts_of(c.gpu);
     double               seconds = 0;
-    CHECK(strcmp(nccl->name, "nccl") == 0 && strcmp(nccl->version, "2.28.9") == 0 && !nccl->blocking);
+    CHECK(strcmp(nccl->name, "nccl") == 0 && strcmp(nccl->version, "2.28.9") == 0 && nccl->blocking);
     CHECK(strstr(nccl->library, "/standins/nccl.so") && strstr(gpu->library, "/standins/cuda.so"));
     CHECK(gpu->index == c.rank && gpu->count == 4 && strcmp(gpu->runtime, "CUDA") == 0);
     /* 50 copies, each at least 0.1 ms late, lie between the two marks; none before the first counts. */
@@ -275,6 +278,10 @@ static void failures(void **state)
             "was told to");
     failure("STANDIN_ASYNC", "0@2=6", TM_DEVICE,
             "rank 0: what was under way (all-reduce (sum) of 10 float32 'sums', step 2)", "rank 0 has closed it");
+    setenv("NCCL_COMM_BLOCKING", "0", 1);
+    failure("STANDIN_ASYNC", "0@3=6", TM_DEVICE, "rank 0: ncclAllReduce (all-reduce (sum) of 10",
+            "rank 0 has closed it");
+    unsetenv("NCCL_COMM_BLOCKING");
     failure("STANDIN_HANG", "1@4", TM_DEVICE, "rank 0 has waited 0.5 s for the end of all-reduce",
             "rank 1 has waited 0.5 s for the end of all-reduce");
     failure("STANDIN_GPU_FAIL", "cuStreamQuery@9=700", TM_DEVICE, NULL, NULL);

@@ -5,9 +5,9 @@
  * CODE: the version (22809). OLD: one without configurations, messages of errors and a finalization; ANCIENT: without
  * messages between ranks, too. In the environment, RANK@N for the N-th call of data of a rank (the first is 1):
  * STANDIN_RETURN=R@N=CODE: the call returns CODE. STANDIN_ASYNC=R@N=CODE: it never ends, and CODE is the asynchronous
- * error. STANDIN_HANG=R@N: it never ends. STANDIN_KILL=R@N: the process is killed. STANDIN_WRONG=R@N: from then on
- * an element of each result is wrong. STANDIN_VERSION_OF=R=CODE: of one rank. STANDIN_INIT=R=CODE: of making the
- * communicator.
+ * error. STANDIN_HANG=R@N: it never ends. STANDIN_STUCK=R@N: it does not even return. STANDIN_KILL=R@N: the process is
+ * killed. STANDIN_WRONG=R@N: from then on an element of each result is wrong. STANDIN_VERSION_OF=R=CODE: of one rank.
+ * STANDIN_INIT=R=CODE: of making the communicator.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -311,6 +311,7 @@ static int submit(communicator *c, task *t, void *stream)
     if (c->magic != MAGIC || c->aborted) abort(); /* used after its end */
     if (meant("STANDIN_KILL", c->rank, call, &code)) raise(SIGKILL);
     if (meant("STANDIN_RETURN", c->rank, call, &code)) return code;
+    while (meant("STANDIN_STUCK", c->rank, call, &code)) pause();
     t->comm = c;
     t->wrong = meant_since("STANDIN_WRONG", c->rank, call);
     t->hangs = meant("STANDIN_HANG", c->rank, call, &code);
