@@ -105,6 +105,7 @@ results/result.h
 results/store.h
 results/verify.h
 system/check.h
+system/check_hosts.h
 system/check_report.h
 system/check_tune.h
 system/environment.h
