@@ -57,6 +57,8 @@ MODULES  := $(foreach mpi,openmpi mpich,$(if $(MPICC_$(mpi)),$(BUILD)/trainmark-
 LIB_OBJ  := $(filter-out $(BUILD)/src/cli/main.o,$(OBJ))
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c'))
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
+# Libraries that stand in for those of GPUs: of two makers, and old ones.
+STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nccl.so rccl.so nccl-old.so nccl-ancient.so)
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
 TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*' ! -path 'tests/long/*'))
 LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
@@ -123,6 +125,15 @@ $(BUILD)/%.o: %.c
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(LIBRARY)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 $(BUILD)/tests/comm/test_processes: $(MODULES)
+$(BUILD)/tests/comm/test_nccl: $(STANDINS)
+$(STANDINS):
+	@mkdir -p $(@D)
+	$(CC) -g -O1 -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden $(STANDIN) -o $@ $< -pthread -ldl
+$(BUILD)/tests/standins/cuda.so $(BUILD)/tests/standins/hip.so: tests/standins/gpu.c
+$(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c
+$(BUILD)/tests/standins/hip.so: STANDIN := -DHIP
+$(BUILD)/tests/standins/nccl-old.so: STANDIN := -DOLD -DCODE=2708
+$(BUILD)/tests/standins/nccl-ancient.so: STANDIN := -DOLD -DANCIENT -DCODE=2402
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libtrainmark.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(SUPPORT) $(BUILD)/libtrainmark.a
@@ -167,7 +178,7 @@ test: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) trainmark build-tests
 	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark tests/run.sh $(filter-out $(MEASURING),$(TEST_SCRIPTS) $(TESTS)) -- $(MEASURING)
 
-build-tests: $(TESTS) $(MODULES)
+build-tests: $(TESTS) $(MODULES) $(STANDINS)
 
 # What takes minutes: a copy of the sources gets one more of everything, is built and used.
 test-long: setup

@@ -23,6 +23,8 @@ bench/ab.h
 bench/bench.h
 bench/published.h
 comm/comm.h
+comm/gpu.h
+comm/nccl.h
 comm/mesh.h
 config/config.h
 config/yaml.h
@@ -103,6 +105,7 @@ results/result.h
 results/store.h
 results/verify.h
 system/check.h
+system/check_hosts.h
 system/check_report.h
 system/check_tune.h
 system/environment.h

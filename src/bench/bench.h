@@ -38,6 +38,7 @@ typedef struct {
     const tm_key *options; /* of this workload; besides those of all */
     size_t        n_options;
     bool          ranks; /* runs on several ranks: the options `ranks` and `mpi` say how they are started */
+    int (*ranks_here)(const tm_config *config); /* as many where neither option nor launcher says it */
 
     /* Fills bench->table. TM_INTERRUPTED with the rows so far when stopped. */
     tm_status (*run)(tm_bench *bench, tm_error *err);

@@ -2,9 +2,8 @@
 /* bench/collectives.c - collective calls among ranks: algorithm and bus bandwidth over a sweep of sizes
  * (docs/bench-collectives.md). */
 #include "base/arena.h"
-#include "base/clock.h"
-#include "bench/bench.h"
-#include "comm/comm.h"
+#include "bench/carrier.h"
+#include "comm/gpu.h"
 #include "graph/value.h"
 
 #include <math.h>
@@ -15,7 +14,8 @@
 /* clang-format off */
 static const tm_key options[] = {
     { .name = "ranks", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 256,
-      .help = "processes, started on this machine under MPI; 0: those that mpirun or srun has started, else 2" },
+      .help = "processes, started on this machine under MPI; 0: those that mpirun, srun or torchrun has started, else 2 "
+              "(--engine nccl: one for each GPU)" },
     { .name = "mpi", .kind = TM_KEY_CHOICE, .choices = "openmpi|mpich", .help = "MPI that ranks uses; null: whichever is there" },
     { .name = "deadline", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
       .help = "seconds that a rank may keep the others waiting; 0: 300" },
@@ -27,6 +27,11 @@ static const tm_key options[] = {
     { .name = "factor", .kind = TM_KEY_I64, .fallback = "8", .lo = 2, .hi = 1e6, .help = "from one size to the next" },
     { .name = "format", .kind = TM_KEY_CHOICE, .fallback = "float32", .choices = "float32|bfloat16|float64",
       .help = "of the elements" },
+    { .name = "engine", .kind = TM_KEY_CHOICE, .fallback = "host", .choices = "host|nccl",
+      .help = "host: the memory of processes; nccl: that of GPUs, by NCCL or RCCL, one rank for each GPU" },
+    { .name = "library", .kind = TM_KEY_TEXT,
+      .help = "with --engine nccl: the library's file; null: TRAINMARK_NCCL, else libnccl.so.2 or librccl.so.1 where they "
+              "are installed" },
     { .name = "buffers", .kind = TM_KEY_CHOICE, .fallback = "shared", .choices = "shared|private",
       .help = "shared: memory that the ranks of a host reach without copies, as training has it; private: any" },
 };
@@ -66,7 +71,7 @@ typedef struct {
     tm_comm_format  format;
     tm_dtype        dtype;
     size_t          element;
-    char           *send, *receive, *spare; /* spare: of this rank alone, for copies */
+    tm_carrier      carrier;
     const call_row *row;
     size_t         *counts;        /* (size) elements for and from each rank, of all-to-all-v */
     size_t          bytes;         /* of the message, as nccl-tests counts */
@@ -110,35 +115,50 @@ static double bus_factor(const work *w)
 }
 
 /* Bytes whose copying by every rank at once moves as much through memory as the call does (docs/ranks.md): what one
- * rank reads and writes, halved. 0: the ranks have no memory in common. */
+ * rank reads and writes, halved. 0: the ranks have no memory in common (GPUs: each in its own, which is faster than
+ * what links them). */
 static size_t link_bytes(const work *w)
 {
     size_t p = (size_t)w->size, n = w->bytes;
-    if (w->row->kind == COPY || tm_comm_place_of(w->world, w->rank).hosts > 1) return 0;
+    bool   apart = !w->carrier.on_gpu && tm_comm_place_of(w->world, w->rank).hosts > 1;
+    if (w->row->kind == COPY || apart) return 0;
     return w->row->kind == TM_COMM_REDUCE_SCATTER ? (n + n / p) / 2 : n;
 }
 
-/* Small whole numbers: every format holds them and the sums of 16 ranks exactly. */
-static double value(int rank, size_t i)
+/* Small whole numbers: every format holds them and their sums exactly (bfloat16: to 256, of which 32 ranks need 224 and
+ * more have zeros and ones). */
+static double value(const work *w, int rank, size_t i)
 {
+    enum { MANY = 32, MOST = 256 };
+    if (w->size > MANY) return rank < MOST ? (double)(((size_t)rank + i) % 2) : 0;
     return (double)((rank + 1) % 4 + (int)(i % 5));
+}
+
+static size_t sent(const work *w)
+{
+    bool all = w->row->kind == TM_COMM_REDUCE_SCATTER || w->row->kind == TM_COMM_ALL_TO_ALL;
+    return count_of(w) * (all ? (size_t)w->size : 1);
+}
+
+static size_t received(const work *w)
+{
+    bool all = w->row->kind == TM_COMM_ALL_GATHER || w->row->kind == TM_COMM_ALL_TO_ALL;
+    return count_of(w) * (all ? (size_t)w->size : 1);
 }
 
 static void fill(work *w)
 {
-    size_t count = count_of(w), n = w->row->kind == TM_COMM_REDUCE_SCATTER || w->row->kind == TM_COMM_ALL_TO_ALL
-                                        ? count * (size_t)w->size
-                                        : count;
+    tm_carrier *c = &w->carrier;
+    size_t      n = sent(w), e = w->element;
     for (int r = 0; r < w->size; r++) w->counts[r] = piece_of(w, w->rank, r);
-    for (size_t i = 0; i < n; i++) tm_value_set(w->send, w->dtype, (int64_t)i, value(w->rank, i));
-    memset(w->receive, 0,
-           count * w->element *
-               (w->row->kind == TM_COMM_ALL_GATHER || w->row->kind == TM_COMM_ALL_TO_ALL ? (size_t)w->size : 1));
+    for (size_t i = 0; i < n; i++) tm_value_set(c->host_send, w->dtype, (int64_t)i, value(w, w->rank, i));
+    memset(c->host_receive, 0, received(w) * e);
+    if (w->st == TM_OK) w->st = c->put(c, n * e, received(w) * e, w->err);
 }
 
 static bool holds(const work *w, size_t at, double want)
 {
-    double have = tm_value_get(w->receive, w->dtype, (int64_t)at);
+    double have = tm_value_get(w->carrier.host_receive, w->dtype, (int64_t)at);
     return !(have < want) && !(have > want);
 }
 
@@ -149,7 +169,7 @@ static size_t wrong_pieces(const work *w)
     for (int r = 0; r < w->size; r++) {
         size_t first = 0, n = piece_of(w, r, w->rank);
         for (int b = 0; b < w->rank; b++) first += piece_of(w, r, b);
-        for (size_t i = 0; i < n; i++) wrong += !holds(w, at++, value(r, first + i));
+        for (size_t i = 0; i < n; i++) wrong += !holds(w, at++, value(w, r, first + i));
     }
     return wrong;
 }
@@ -162,16 +182,17 @@ static bool right(const work *w)
     if (w->row->kind == P2P && (w->rank % 2 == 0)) return true;
     for (size_t i = 0; i < count && reduces; i++) {
         double sum = 0;
-        for (int r = 0; r < w->size; r++) sum += value(r, i + (w->row->kind == TM_COMM_REDUCE_SCATTER ? first : 0));
+        for (int r = 0; r < w->size; r++) sum += value(w, r, i + (w->row->kind == TM_COMM_REDUCE_SCATTER ? first : 0));
         wrong += !holds(w, i, sum);
     }
     if (w->row->kind == TM_COMM_ALL_TO_ALL) wrong += wrong_pieces(w);
     for (int r = 0; r < w->size && w->row->kind == TM_COMM_ALL_GATHER; r++)
-        for (size_t i = 0; i < count; i++) wrong += !holds(w, (size_t)r * count + i, value(r, i));
+        for (size_t i = 0; i < count; i++) wrong += !holds(w, (size_t)r * count + i, value(w, r, i));
     for (size_t i = 0; i < count && (w->row->kind == TM_COMM_BROADCAST || w->row->kind == P2P || w->row->kind == COPY);
          i++)
         wrong += !holds(w, i,
-                        value(w->row->kind == TM_COMM_BROADCAST ? 0
+                        value(w,
+                              w->row->kind == TM_COMM_BROADCAST ? 0
                               : w->row->kind == P2P             ? w->rank - 1
                                                                 : w->rank,
                               i));
@@ -186,15 +207,15 @@ static void one_call(work *w)
     bool          sends = w->rank % 2 == 0;
     tm_collective call = { .kind = (tm_comm_kind)w->row->kind,
                            .format = w->format,
-                           .send = w->send,
-                           .receive = w->receive,
+                           .send = w->carrier.send,
+                           .receive = w->carrier.receive,
                            .count = count_of(w),
                            .what = w->row->name,
                            .step = -1 };
     if (w->st != TM_OK) return;
     if (w->row->uneven) call.send_counts = call.receive_counts = w->counts;
     if (w->row->kind == COPY) {
-        memcpy(w->receive, w->send, count_of(w) * w->element);
+        w->st = w->carrier.copy(&w->carrier, w->carrier.receive, w->carrier.send, count_of(w) * w->element, w->err);
         return;
     }
     if (w->row->kind == P2P) {
@@ -202,24 +223,24 @@ static void one_call(work *w)
         call.kind = sends ? TM_COMM_SEND : TM_COMM_RECEIVE;
         call.peer = sends ? w->rank + 1 : w->rank - 1;
     }
-    w->st = tm_comm_run(w->world, &call, w->err);
+    w->st = w->carrier.call(&w->carrier, &call, w->err);
 }
 
 static void one_copy(work *w)
 {
-    memcpy(w->spare, w->send, link_bytes(w));
-    __asm__ volatile("" : : "r"(w->spare) : "memory"); /* nobody reads it, and it is made all the same */
+    tm_carrier *c = &w->carrier;
+    if (w->st == TM_OK) w->st = c->copy(c, c->spare, c->send, link_bytes(w), w->err);
 }
 
 /* The slowest rank's seconds of `loops` calls that all begin together. */
 static double timed_calls(work *w, void (*one)(work *), int64_t loops)
 {
     tm_collective meet = { .kind = TM_COMM_BARRIER, .what = "begin", .step = -1 };
-    double        longest = 0;
+    double        longest = 0, took = 0;
     if (w->st == TM_OK) w->st = tm_comm_run(w->world, &meet, w->err);
-    int64_t begin = tm_now_ns();
+    if (w->st == TM_OK) w->st = w->carrier.begin(&w->carrier, w->err);
     for (int64_t i = 0; i < loops; i++) one(w);
-    double        took = (double)(tm_now_ns() - begin) * 1e-9;
+    if (w->st == TM_OK) w->st = w->carrier.end(&w->carrier, &took, w->err);
     tm_collective slowest = { .kind = TM_COMM_ALL_REDUCE,
                               .op = TM_COMM_MAX,
                               .format = TM_COMM_FLOAT64,
@@ -255,7 +276,7 @@ static void take_samples(work *w, tm_measurement *m, tm_sampling *sampling, tm_s
 {
     const tm_timing *t = &w->bench->timing;
     double           spent = timed_calls(w, one_call, 1), least = spent, wanted = t->warmup_ms * 1e-3;
-    double           shortest = (double)tm_clock_tick_ns() * TM_LEAST_TICKS * 1e-9;
+    double           shortest = w->carrier.least_s;
     m->calls = 1;
     while (decided(w, spent < wanted || m->calls < 3)) {
         double took = timed_calls(w, one_call, 1);
@@ -289,6 +310,8 @@ static tm_sampling *make_sampling(const tm_timing *t)
 
 static bool all_right(work *w)
 {
+    tm_carrier *c = &w->carrier;
+    if (w->st == TM_OK) w->st = c->get(c, received(w) * w->element, w->err);
     int64_t       own = right(w), all = 0;
     tm_collective least = { .kind = TM_COMM_ALL_REDUCE,
                             .op = TM_COMM_MIN,
@@ -307,23 +330,23 @@ static void begin_row(const work *w)
     tm_table *table = w->bench->table;
     tm_table_row(table);
     tm_table_text(table, "host", w->bench->host);
-    tm_table_text(table, "engine", tm_comm_engine_name(w->world));
+    tm_table_text(table, "engine", w->carrier.engine);
     tm_table_text(table, "call", w->row->name);
     tm_table_i64(table, "ranks", w->size);
     tm_table_i64(table, "hosts", tm_comm_place_of(w->world, w->rank).hosts);
     tm_table_i64(table, "bytes", (int64_t)w->bytes);
     tm_table_text(table, "format", tm_config_text(w->bench->options, "format"));
-    tm_table_text(table, "buffers", tm_config_text(w->bench->options, "buffers"));
+    tm_table_text(table, "buffers", w->carrier.buffers);
 }
 
-/* A call among ranks of one host should take no longer than copying as many bytes; below LEAST the steps count. */
+/* A call among ranks of one host should take no longer than copying as many bytes; of small ones the steps count. What
+ * links GPUs is slower than their memory. */
 static void judge_link(work *w, double share)
 {
-    enum { LEAST = 65536 };
     static const double enough = 0.9;
     if (isnan(share)) return;
     tm_table_f64(w->bench->table, "link_pct", 100 * share);
-    if (w->bytes < LEAST) return;
+    if (w->bytes < w->carrier.least_judged || (w->carrier.on_gpu && w->size > 1)) return;
     w->judged++;
     w->below += share < enough;
     tm_table_text(w->bench->table, "link", share < enough ? "below a copy" : "as fast as a copy");
@@ -334,6 +357,10 @@ static tm_status measure(work *w)
     tm_bench      *bench = w->bench;
     tm_measurement m = { .verdict = TM_VERDICT_NOT_JUDGED, .reason = "" };
     begin_row(w);
+    if (w->row->kind == P2P && w->size < 2) {
+        tm_table_text(bench->table, "skipped", "a message takes two ranks");
+        return TM_OK;
+    }
     if (!decided(w, tm_bench_left(bench) > 0)) {
         if (w->st == TM_OK) tm_table_text(bench->table, "skipped", "the budget ended before a sample (--budget)");
         return w->st;
@@ -406,51 +433,67 @@ static tm_status sweep(work *w, const char *list, size_t least, size_t most, siz
     return TM_OK;
 }
 
-static tm_status run(tm_bench *bench, tm_error *err)
+static void note_link(const work *w)
 {
-    const char *format = tm_config_text(bench->options, "format"), *list = tm_config_text(bench->options, "calls");
+    if (w->judged > 0)
+        tm_bench_note(w->bench,
+                      "link: %d of %d calls of %zu KiB or more took no longer than 1.11 times as long as every rank "
+                      "copying the bytes that the call reads and writes, in turn with it",
+                      w->judged - w->below, w->judged, w->carrier.least_judged >> 10);
+    else if (w->carrier.on_gpu && w->size > 1)
+        tm_bench_note(w->bench, "link_pct: of a copy from one place of a GPU's memory to another; what links GPUs is "
+                                "slower, so there is no verdict");
+}
+
+static tm_status run_calls(work *w, tm_error *err)
+{
+    tm_bench   *bench = w->bench;
+    const char *list = tm_config_text(bench->options, "calls");
     size_t      least = (size_t)tm_config_i64(bench->options, "min-bytes");
     size_t      most = (size_t)tm_config_i64(bench->options, "max-bytes");
-    bool        shared = strcmp(tm_config_text(bench->options, "buffers"), "shared") == 0;
+    size_t      room = (most + 16 * (size_t)w->size + 4095) / 4096 * 4096;
+    bool        gpu = strcmp(tm_config_text(bench->options, "engine"), "nccl") == 0;
     TM_TRY(check_list(list, err));
     if (least > most) return tm_fail(err, TM_USAGE, "--min-bytes (%zu) is more than --max-bytes (%zu)", least, most);
-    if (!bench->world || tm_comm_size(bench->world) < 2)
+    if (!gpu && tm_config_text(bench->options, "library"))
+        return tm_fail(err, TM_USAGE, "--library names a file for --engine nccl; the engine is host");
+    if (w->size < 2 && !gpu)
         return tm_fail(err, TM_INVALID,
                        "collective calls take two ranks: `trainmark bench collectives --ranks 2`, or mpirun");
-    work w = { .bench = bench, .world = bench->world, .err = err };
-    w.rank = tm_comm_rank(w.world);
-    w.size = tm_comm_size(w.world);
+    TM_TRY(gpu ? tm_carrier_open_gpu(bench, room, &w->carrier, err)
+               : tm_carrier_open_host(bench, room, &w->carrier, err));
+    w->counts = tm_alloc((size_t)w->size * sizeof *w->counts);
+    tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
+    tm_bench_columns(bench->table);
+    tm_status st = sweep(w, list, least, most, (size_t)tm_config_i64(bench->options, "factor"));
+    note_link(w);
+    free(w->counts);
+    w->carrier.close(&w->carrier);
+    return st;
+}
+
+static tm_status run(tm_bench *bench, tm_error *err)
+{
+    const char *format = tm_config_text(bench->options, "format");
+    work        w = { .bench = bench, .world = bench->world, .size = 1, .err = err };
+    if (w.world) {
+        w.rank = tm_comm_rank(w.world);
+        w.size = tm_comm_size(w.world);
+    }
     w.format = strcmp(format, "bfloat16") == 0  ? TM_COMM_BFLOAT16
                : strcmp(format, "float64") == 0 ? TM_COMM_FLOAT64
                                                 : TM_COMM_FLOAT32;
     w.dtype = w.format == TM_COMM_BFLOAT16 ? TM_BF16 : w.format == TM_COMM_FLOAT64 ? TM_F64 : TM_F32;
     w.element = w.format == TM_COMM_BFLOAT16 ? 2 : w.format == TM_COMM_FLOAT64 ? 8 : 4;
-    size_t room = (most + 16 * (size_t)w.size + 4095) / 4096 * 4096;
-    void  *memory = NULL;
-    if (shared)
-        TM_TRY(tm_comm_alloc(w.world, 2 * room, &memory, err));
-    else if (!(memory = aligned_alloc(4096, 2 * room)))
-        return tm_fail(err, TM_NOMEM, "no memory for two buffers of %zu bytes", room);
-    memset(memory, 0, 2 * room);
-    w.spare = tm_alloc(room);
-    w.counts = tm_alloc((size_t)w.size * sizeof *w.counts);
-    w.send = memory;
-    w.receive = w.send + room;
-    tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
-    tm_bench_columns(bench->table);
-    tm_status st = sweep(&w, list, least, most, (size_t)tm_config_i64(bench->options, "factor"));
-    if (w.judged > 0)
-        tm_bench_note(bench,
-                      "link: %d of %d calls of 64 KiB or more took no longer than 1.11 times as long as every rank "
-                      "copying the bytes that the call reads and writes, in turn with it",
-                      w.judged - w.below, w.judged);
-    free(w.counts);
-    free(w.spare);
-    if (shared)
-        tm_comm_free(w.world, memory);
-    else
-        free(memory);
-    return st;
+    return run_calls(&w, err);
+}
+
+/* A rank for each GPU. */
+static int ranks_here(const tm_config *config)
+{
+    if (strcmp(tm_config_text(config, "engine"), "nccl") != 0) return 2;
+    int gpus = tm_gpu_count();
+    return gpus > 0 ? gpus : 1;
 }
 
 const tm_workload tm_workload_collectives = {
@@ -459,5 +502,6 @@ const tm_workload tm_workload_collectives = {
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .ranks = true,
+    .ranks_here = ranks_here,
     .run = run,
 };

@@ -73,7 +73,8 @@ static tm_status run(const tm_workload *workload, tm_config *config, const tm_cl
     TM_TRY(tm_config_finish(config, err));
     if (!workload->ranks) return measure(workload, config, NULL, err);
     int64_t      ranks = tm_config_i64(config, "ranks"), launched = tm_comm_launched().ranks;
-    tm_cli_start start = { .ranks = ranks > 0 ? ranks : 2, .mpi = tm_config_text(config, "mpi") };
+    int64_t      few = ranks > 0 || launched > 1 ? ranks : workload->ranks_here(config);
+    tm_cli_start start = { .ranks = few, .mpi = tm_config_text(config, "mpi") };
     tm_status    st = tm_cli_start_ranks(&start, line, &started, err);
     if (st != TM_OK || started) return st;
     st = tm_cli_open_ranks(ranks > 0 ? ranks : launched, tm_config_f64(config, "deadline"), &world, err);

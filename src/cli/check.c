@@ -108,6 +108,46 @@ static const tm_key keys[] = {
       .lo = 0,
       .hi = 1e9,
       .help = "with --perf: GB/s that a copy in memory must reach" },
+    { .name = "all-ranks",
+      .kind = TM_KEY_BOOL,
+      .fallback = "false",
+      .help =
+          "check and measure every host of the ranks that --ranks, mpirun, srun or torchrun starts, and compare them" },
+    { .name = "ranks",
+      .kind = TM_KEY_I64,
+      .fallback = "0",
+      .lo = 0,
+      .hi = 256,
+      .help = "with --all-ranks: processes, started on this machine under MPI" },
+    { .name = "mpi", .kind = TM_KEY_CHOICE, .choices = "openmpi|mpich", .help = "MPI that --ranks uses; null: any" },
+    { .name = "deadline",
+      .kind = TM_KEY_F64,
+      .fallback = "0",
+      .lo = 0,
+      .hi = 1e6,
+      .help = "with --all-ranks: seconds that a rank may keep the others waiting; 0: 300" },
+    { .name = "measure-sec",
+      .kind = TM_KEY_F64,
+      .fallback = "5",
+      .lo = 0,
+      .hi = 600,
+      .help = "with --all-ranks: seconds for each measurement (memory, product, disk, link); 0: none" },
+    { .name = "disk-path",
+      .kind = TM_KEY_TEXT,
+      .fallback = ".",
+      .help = "with --all-ranks: directory of the disk that is measured; none: no disk" },
+    { .name = "outside-pct",
+      .kind = TM_KEY_F64,
+      .fallback = "10",
+      .lo = 0,
+      .hi = 100,
+      .help = "with --all-ranks: percent below the median of the other hosts from which a speed is outside" },
+    { .name = "clock-limit-ms",
+      .kind = TM_KEY_F64,
+      .fallback = "1000",
+      .lo = 0,
+      .hi = 1e9,
+      .help = "with --all-ranks: milliseconds that clocks may be apart" },
     { .name = "tune-host",
       .kind = TM_KEY_BOOL,
       .fallback = "false",
@@ -342,6 +382,17 @@ static tm_status check_once(const tm_config *config, performance *p, tm_arena *a
     return st;
 }
 
+/* Of one host among several: no printing, no measuring. */
+static tm_status check_this_host(const tm_config *config, tm_arena *arena, tm_checks *checks, tm_error *err)
+{
+    tm_check_options options = read_options(config);
+    tm_check_host    host = tm_check_host_read(options.sysroot, !options.skip_klog, arena);
+    const char      *folder = tm_config_text(config, "dump-path");
+    options.host = &host;
+    TM_TRY(tm_checks_run(&options, checks, err));
+    return folder ? tm_checks_dump(checks, folder, err) : TM_OK;
+}
+
 static tm_status check_tuned(const tm_config *config, performance *p, tm_arena *arena, tm_error *err)
 {
     tm_tuning      *tuning;
@@ -386,12 +437,16 @@ static tm_status check_host(const tm_config *config, tm_error *err)
 /* Options that mean nothing without another one are refused: they would look as if they had done something. */
 static tm_status check_options(const tm_config *config, bool has_command, tm_error *err)
 {
-    static const char *const needs[][2] = { { "thresholds", "perf" },
-                                            { "write-thresholds", "perf" },
-                                            { "gemm-tflops-min", "perf" },
-                                            { "hbm-gbs-min", "perf" },
-                                            { "expected-nodes", "aggregate" } };
+    static const char *const needs[][2] = { { "thresholds", "perf" },          { "write-thresholds", "perf" },
+                                            { "gemm-tflops-min", "perf" },     { "hbm-gbs-min", "perf" },
+                                            { "expected-nodes", "aggregate" }, { "mpi", "all-ranks" } };
+    static const char *const alone[] = { "perf", "aggregate", "tune-host", "restore-host", "list" };
     tm_table_format          format;
+    for (size_t i = 0; i < sizeof alone / sizeof alone[0] && tm_config_bool(config, "all-ranks"); i++) {
+        const char *other = tm_config_text(config, alone[i]);
+        if (other && strcmp(other, "false") != 0)
+            return tm_fail(err, TM_USAGE, "--all-ranks cannot be given with --%s; leave one out", alone[i]);
+    }
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++) {
         const char *other = tm_config_text(config, needs[i][1]);
         if (tm_config_text(config, needs[i][0]) && (!other || strcmp(other, "false") == 0))
@@ -414,9 +469,10 @@ static tm_status restore(const char *sysroot, tm_error *err)
     return st;
 }
 
-static tm_status run(tm_config *config, int argc, char **argv, tm_error *err)
+static tm_status run(tm_config *config, const tm_cli_line *line, tm_error *err)
 {
-    int words = 0;
+    int    words = 0, argc = line->n_words;
+    char **argv = line->words;
     while (words < argc && strcmp(argv[words], "--") != 0) words++;
     char **command = words + 1 < argc ? argv + words + 1 : NULL;
     if (words < argc && !command) return tm_fail(err, TM_USAGE, "no command after '--'");
@@ -426,6 +482,8 @@ static tm_status run(tm_config *config, int argc, char **argv, tm_error *err)
     const char *folder = tm_config_text(config, "aggregate"), *sysroot = tm_config_text(config, "sysroot");
     if (tm_config_bool(config, "list")) return print_list(config, err);
     if (folder) return aggregate(folder, tm_config_text(config, "expected-nodes"), err);
+    if (tm_config_bool(config, "all-ranks"))
+        return check_hosts(&(check_hosts_options){ config, line, check_this_host }, err);
     if (*sysroot && !tm_root_exists(sysroot, "/"))
         return tm_fail(err, TM_INVALID,
                        "--sysroot '%s' is not a directory that can be read; wanted: a copy of /proc, /sys and /etc",
@@ -446,7 +504,7 @@ static tm_status check_command(tm_cli_line *line, tm_error *err)
 {
     tm_config *config = keys_of(line->command);
     tm_status  st = tm_cli_take_common(line, err);
-    if (st == TM_OK) st = run(config, line->n_words, line->words, err);
+    if (st == TM_OK) st = run(config, line, err);
     tm_config_destroy(config);
     return st;
 }
@@ -459,8 +517,9 @@ const tm_cli_command tm_command_check = {
         "Checks what makes this machine slow or its measurements noisy: kernel settings, processors, memory, bus, "
         "kernel log, GPUs, network. Prints PASS, WARN, FAIL, INFO or SKIP, what was found and expected, where, and "
         "the remedy. The checks: docs/check.md.\n\n"
-        "  trainmark check --tune-host -- COMMAND ...    runs COMMAND with the host tuned, then restores it\n\n"
-        "Exit code 5 if a check fails. Nothing is changed without --tune-host.",
+        "  trainmark check --tune-host -- COMMAND ...    runs COMMAND with the host tuned, then restores it\n"
+        "  mpirun -N 1 trainmark check --all-ranks       checks, measures and compares all hosts\n\n"
+        "Exit code 5 if a check fails, or a host is not like the others. Nothing is changed without --tune-host.",
     .keys = keys_of,
     .reads = true,
     .run = check_command,

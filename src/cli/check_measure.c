@@ -63,21 +63,29 @@ static tm_status no_figure(const tm_table *table, const char *what, tm_error *er
     return tm_fail(err, TM_NUMBERS, "no figure for %s: %s", what, why);
 }
 
-static tm_status measure_gemm(FILE *to, double seconds, tm_error *err)
+tm_status check_gemm(double seconds, double *gflops, tm_error *err)
 {
     char  budget[32];
     char *arguments[] = { "--M=1024",     "--N=1024",       "--K=1024",     "--dtype=float32",
                           "--cache=warm", "--warmup-ms=20", "--rep-ms=200", budget };
-    snprintf(budget, sizeof budget, "--budget=%g", PART * seconds);
+    snprintf(budget, sizeof budget, "--budget=%g", seconds);
     tm_table *table = tm_table_create("gemm");
     tm_status st = run_workload("gemm", arguments, sizeof arguments / sizeof arguments[0], table, err);
     double    best = 0;
     for (size_t row = 0; st == TM_OK && row < tm_table_n_rows(table); row++)
         best = fmax(best, cell_f64(table, row, "tflops"));
     if (st == TM_OK && !(best > 0)) st = no_figure(table, "gemm", err);
-    if (st == TM_OK) tell(to, "gemm.gflops_per_sec", best * 1000);
+    *gflops = best * 1000;
     tm_table_destroy(table);
     return st;
+}
+
+static tm_status measure_gemm(FILE *to, double seconds, tm_error *err)
+{
+    double gflops;
+    TM_TRY(check_gemm(PART * seconds, &gflops, err));
+    tell(to, "gemm.gflops_per_sec", gflops);
+    return TM_OK;
 }
 
 /* Three arrays of four times the last-level cache, but 32 to 128 MiB each: it must not take long. Ordinary and

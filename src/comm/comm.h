@@ -61,7 +61,7 @@ TM_MUST_USE tm_status tm_comm_run(tm_comm *comm, const tm_collective *call, tm_e
 int         tm_comm_rank(const tm_comm *comm);
 int         tm_comm_size(const tm_comm *comm);
 const char *tm_comm_name(const tm_comm *comm);        /* "world", or as it was split off */
-const char *tm_comm_engine_name(const tm_comm *comm); /* "threads", "openmpi", "mpich" */
+const char *tm_comm_engine_name(const tm_comm *comm); /* "threads", "openmpi", "mpich", "tcp" */
 
 /* Where a rank of the group runs. `local_rank` of `local_size` among the ranks of its host, of the world. */
 typedef struct {
@@ -95,13 +95,14 @@ void                  tm_comm_free(tm_comm *world, void *memory); /* before the 
 
 /* What a world is made of. */
 typedef struct {
-    const char *engine;           /* "self", "openmpi", "mpich"; NULL: what this process was launched by */
+    const char *engine;           /* "self", "openmpi", "mpich", "tcp"; NULL: what this process was launched by */
     double      deadline_seconds; /* of each wait; 0: 300 */
 } tm_comm_options;
 
 /* What this process was launched by. */
 typedef struct {
-    const char *engine;   /* of its world: "self", "openmpi", "mpich"; NULL: its launcher starts ranks, but no MPI */
+    const char
+        *engine; /* of its world: "self", "openmpi", "mpich", "tcp"; NULL: its launcher starts ranks, but no MPI */
     const char *launcher; /* in words */
     int         rank, ranks;
 } tm_comm_launch;

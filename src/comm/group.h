@@ -167,6 +167,16 @@ void                  tm_comm_close_outbox(tm_comm_world *world);
 
 void tm_comm_window_close(tm_comm_window *window);
 
+/* A file of a rank that lies in memory only, and what others of its host have to know of it. */
+typedef struct {
+    int64_t  pid, fd, why; /* why: errno if there is no file; fd: to be closed by who has made it */
+    uint64_t device, inode, bytes;
+} tm_comm_file;
+
+tm_comm_file tm_comm_file_make(size_t bytes); /* 0: none */
+/* Maps another rank's. Returns 0 or the errno. */
+int tm_comm_file_map(const tm_comm_file *its, void **where);
+
 /* All-to-all with counts: comm->matrix[a * size + b] becomes the elements from a to b. */
 TM_MUST_USE tm_status tm_comm_counts(tm_comm *comm, const tm_collective *call, tm_error *err);
 

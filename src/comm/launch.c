@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comm/launch.c - what this process was launched by, and the world that follows from it. */
 #include "comm/group.h"
+#include "comm/tcp.h"
 
 #include "base/arena.h"
 #include "base/file.h"
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int number(const char *variable, int none)
+int tm_comm_number(const char *variable, int none)
 {
     const char *text = getenv(variable);
     char       *end;
@@ -21,20 +22,21 @@ static int number(const char *variable, int none)
 }
 
 /* In this order: inside an allocation of Slurm its variables are there without a process being a rank, and mpirun's
- * come on top of srun's. */
+ * come on top of srun's, as torchrun's do where srun has started one on each node. */
 tm_comm_launch tm_comm_launched(void)
 {
     static const struct {
         const char *engine, *rank, *size, *besides, *launcher;
     } rows[] = {
+        { "tcp", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "torchrun" },
         { "openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL, "mpirun of Open MPI" },
         { "openmpi", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "PMIX_RANK", "srun --mpi=pmix" },
         { "mpich", "PMI_RANK", "PMI_SIZE", NULL, "mpiexec of MPICH, or srun --mpi=pmi2" },
         { NULL, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "srun without an MPI" },
-        { NULL, "RANK", "WORLD_SIZE", "LOCAL_RANK", "torchrun or its like" },
+        { "tcp", "RANK", "WORLD_SIZE", "LOCAL_RANK", "torchrun or its like" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        int rank = number(rows[i].rank, -1), size = number(rows[i].size, -1);
+        int rank = tm_comm_number(rows[i].rank, -1), size = tm_comm_number(rows[i].size, -1);
         if (rank < 0 || size < 1 || (rows[i].besides && !getenv(rows[i].besides))) continue;
         if (size > 1) return (tm_comm_launch){ rows[i].engine, rows[i].launcher, rank, size };
     }
@@ -80,7 +82,7 @@ static tm_status load(const char *engine, tm_comm_ports *ports, tm_error *err)
 {
     char path[PATH_MAX];
     if (strcmp(engine, "openmpi") != 0 && strcmp(engine, "mpich") != 0)
-        return tm_fail(err, TM_INVALID, "'%s' is no engine for ranks; there are: self, openmpi, mpich", engine);
+        return tm_fail(err, TM_INVALID, "'%s' is no engine for ranks; there are: self, openmpi, mpich, tcp", engine);
     if (!find_module(engine, path))
         return tm_fail(
             err, TM_INVALID,
@@ -146,6 +148,11 @@ tm_status tm_comm_open(const tm_comm_options *options, tm_comm **world, tm_error
         if (launch.ranks == 1) return tm_comm_open_threads(1, deadline, world, err);
         return tm_fail(err, TM_INVALID, "this is rank %d of %d, launched by %s: not a world of its own", launch.rank,
                        launch.ranks, launch.launcher);
+    }
+    if (strcmp(engine, "tcp") == 0) {
+        const char *why = tm_comm_tcp_open(deadline > 0 ? deadline : 300, &ports);
+        bool        told = getenv("MASTER_ADDR") && getenv("MASTER_PORT");
+        return why ? tm_fail(err, told ? TM_IO : TM_INVALID, "%s", why) : open_loaded(&ports, deadline, world, err);
     }
     TM_TRY(load(engine, &ports, err));
     TM_TRY(check_size(&launch, &ports, err));

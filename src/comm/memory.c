@@ -22,12 +22,6 @@
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, WORLD_SLOT = 0 };
 
-/* What ranks tell each other of their files. */
-typedef struct {
-    int64_t  pid, fd, why; /* why: errno if there is no file */
-    uint64_t device, inode, bytes;
-} offer;
-
 static void *take(size_t bytes)
 {
     return memset(tm_alloc(bytes), 0, bytes);
@@ -51,11 +45,10 @@ static size_t lay_out(tm_comm_window *window, const tm_comm_range *ranges, int n
     return end;
 }
 
-/* Makes this rank's file and says what the others have to know of it. */
-static offer make_file(size_t bytes)
+tm_comm_file tm_comm_file_make(size_t bytes)
 {
-    struct stat facts;
-    offer       own = { .pid = getpid(), .fd = -1, .bytes = bytes };
+    struct stat  facts;
+    tm_comm_file own = { .pid = getpid(), .fd = -1, .bytes = bytes };
     if (bytes == 0) return own;
     int fd = memfd_create("trainmark", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0 || fstat(fd, &facts) != 0) {
@@ -81,26 +74,34 @@ static void *map_aligned(int fd, size_t bytes)
     return mmap(begin, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
 }
 
-/* Maps another rank's file. Returns 0 or the errno. That number may be another process's where ranks do not see each
- * other's processes: then it is another file. */
-static int map_file(const offer *its, tm_comm_window *window, int local)
+int tm_comm_file_map(const tm_comm_file *its, void **where)
 {
     char        path[64];
     struct stat facts;
+    *where = NULL;
+    if (its->why) return (int)its->why;
     if (its->bytes == 0) return 0;
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)its->pid, (long long)its->fd);
     int fd = open(path, O_RDWR | O_CLOEXEC), why = 0;
     if (fd < 0) return errno;
     if (fstat(fd, &facts) != 0) why = errno;
+    /* Where ranks do not see each other's processes, that number may be another one's: then it is another file. */
     if (!why && (facts.st_dev != its->device || facts.st_ino != its->inode)) why = ESRCH;
     void *memory = why ? MAP_FAILED : map_aligned(fd, its->bytes);
     if (!why && memory == MAP_FAILED) why = errno;
     close(fd);
     if (why) return why;
     madvise(memory, its->bytes, MADV_HUGEPAGE);
-    window->where[local] = memory;
-    window->mapped[local] = its->bytes;
+    *where = memory;
     return 0;
+}
+
+/* Returns 0 or the errno. */
+static int map_file(const tm_comm_file *its, tm_comm_window *window, int local)
+{
+    int why = tm_comm_file_map(its, &window->where[local]);
+    if (!why && its->bytes > 0) window->mapped[local] = its->bytes;
+    return why;
 }
 
 /* This rank's ranges become the file. Returns 0 or the errno. */
@@ -155,7 +156,7 @@ static tm_status agree(tm_comm *comm, int64_t why, tm_error *err)
     return st;
 }
 
-static tm_status open_files(tm_comm *comm, const offer *all, tm_comm_window *window, tm_error *err)
+static tm_status open_files(tm_comm *comm, const tm_comm_file *all, tm_comm_window *window, tm_error *err)
 {
     const tm_comm_world *world = comm->world;
     int                  me = world->ports.rank, why = 0;
@@ -187,11 +188,11 @@ tm_status tm_comm_share(tm_comm *comm, const tm_comm_range *ranges, int n, int *
     tm_comm_world  *world = comm->world;
     tm_comm_window *window = take(sizeof *window);
     size_t          bytes = lay_out(window, ranges, n);
-    offer           own = make_file(world->local_size > 1 ? bytes : 0);
+    tm_comm_file    own = tm_comm_file_make(world->local_size > 1 ? bytes : 0);
     int             why = 0;
     TM_ASSERT(comm->slot == WORLD_SLOT);
-    offer    *all = take((size_t)comm->size * sizeof *all);
-    tm_status st = gather(comm, &own, sizeof own, all, err);
+    tm_comm_file *all = take((size_t)comm->size * sizeof *all);
+    tm_status     st = gather(comm, &own, sizeof own, all, err);
     if (st == TM_OK) st = open_files(comm, all, window, err);
     if (st == TM_OK && world->local_size > 1) why = place(window, (int)own.fd);
     if (own.fd >= 0) close((int)own.fd);

@@ -3,7 +3,7 @@
  * together, who holds up the others. */
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/program.h"
 #include "base/text.h"
 #include "train/agree.h"
 #include "train/run_state.h"
@@ -17,18 +17,6 @@
 
 enum { PROGRAM, CONFIGURATION, DATA, WHATS };
 static const char *const what_differs[WHATS] = { "the program", "the configuration", "the data" };
-
-static uint64_t hash_program(void)
-{
-    char       part[65536];
-    FILE      *file = fopen("/proc/self/exe", "re");
-    tm_hasher *hasher = tm_hasher_create();
-    for (size_t n; file && (n = fread(part, 1, sizeof part, file)) > 0;) tm_hasher_add(hasher, part, n);
-    uint64_t hash = tm_hasher_value(hasher);
-    if (file) fclose(file);
-    tm_hasher_destroy(hasher);
-    return hash;
-}
 
 /* Ranks that do not have what most have (the first of equals), as "rank 1" or "ranks 1, 3". */
 static void list_others(const uint64_t *all, int ranks, int what, tm_text *out)
@@ -53,7 +41,7 @@ static void list_others(const uint64_t *all, int ranks, int what, tm_text *out)
 tm_status run_check_same(const run *r, tm_error *err)
 {
     const int      ranks = run_ranks(r->options);
-    const uint64_t own[WHATS] = { hash_program(), r->options->config_hash, tm_source_describe(r->source)->content };
+    const uint64_t own[WHATS] = { tm_program_hash(), r->options->config_hash, tm_source_describe(r->source)->content };
     tm_text        text = { 0 };
     if (!run_world(r)) return TM_OK;
     uint64_t *all = tm_alloc((size_t)ranks * sizeof own);

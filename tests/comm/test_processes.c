@@ -352,12 +352,14 @@ static void launchers(void **state)
         { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "PMIX_RANK=1" }, "openmpi", 1, 2 },
         { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_ID=0" }, NULL, 1, 2 },
         { { "SLURM_PROCID=0", "SLURM_NTASKS=2" }, "self", 0, 1 }, /* the shell of an allocation */
-        { { "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3" }, NULL, 3, 8 },
+        { { "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3" }, "tcp", 3, 8 },
+        { { "SLURM_PROCID=1", "RANK=9", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=7" }, "tcp", 9, 16 }, /* srun torchrun */
         { { "PMI_RANK=0", "PMI_SIZE=1" }, "self", 0, 1 },
     };
     static const char *const names[] = {
-        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",  "PMI_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
-        "SLURM_STEP_ID",        "SLURM_NTASKS",         "PMIX_RANK", "RANK",     "WORLD_SIZE",   "LOCAL_RANK"
+        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",           "PMI_SIZE",  "SLURM_PROCID",
+        "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID",        "SLURM_NTASKS",       "PMIX_RANK", "RANK",
+        "WORLD_SIZE",           "LOCAL_RANK",           "TORCHELASTIC_RUN_ID"
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

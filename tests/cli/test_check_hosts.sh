@@ -1,0 +1,118 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `trainmark check --all-ranks`: hosts of a world beside each other. The rules: tests/system/test_check_hosts.c.
+# shellcheck disable=SC1091,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+unset TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE GROUP_RANK NCCL_SOCKET_IFNAME
+export OMP_WAIT_POLICY=passive
+quick="check --all-ranks --measure-sec 0 --only governor,os,kernel"
+port=$((20000 + $$ % 20000))
+
+# What a rank of a launcher runs, and with it which program: start N: program.R, or the one that is tested, with $words and
+# with what is in words.R. Each rank is a node of its own.
+start()
+{
+    port=$((port + 2))
+    : >"$err"
+    for rank in $(seq $(($1 - 1)) -1 0); do
+        program=$TRAINMARK
+        [ -f "program.$rank" ] && program=./program.$rank
+        ( export RANK="$rank" WORLD_SIZE="$1" LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port GROUP_RANK="$rank"
+          exec timeout -k 5 "$seconds" $program $words $(cat "words.$rank" 2>/dev/null) >"out.$rank" 2>>"$err" </dev/null ) &
+        echo $! >"pid.$rank"
+    done
+    codes=
+    for rank in $(seq 0 $(($1 - 1))); do
+        wait "$(cat "pid.$rank")"
+        codes="$codes $?"
+    done
+    codes=${codes# }
+    cp out.0 "$out"
+    rm -f out.* pid.*
+}
+ended() { [ "$codes" = "$1" ] || { echo "# exit codes: $codes"; false; }; }
+
+words="$quick --json"
+start 3
+check "three alike hosts" ended "0 0 0"
+check "a row for each" [ "$(grep -c '"verdict": *"PASS"' "$out")" -eq 3 ]
+check "with the program" has "$out" '"program": *"[0-9a-f]{16}"'
+check "the threads, the memory, the clock" [ "$(grep -cE '"(threads|memory_gib|clock_ms)": *-?[0-9]' "$out")" -eq 9 ]
+check "hosts of one name are told apart" has "$out" '"host": *"[^"]*#3"'
+
+cp "$TRAINMARK" program.1
+echo >>program.1
+start 3
+check "another program" ended "5 5 5"
+check "another program: where" has "$out" "FAIL [^ ]*#2: program is [0-9a-f]{16}, elsewhere it is [0-9a-f]{16}"
+check "another program: one rank says so" [ "$(grep -c '1 of 3 hosts fail: [^ ]*#2 (program)' "$err")" -eq 1 ]
+rm program.1
+
+mkdir -p m/etc m/proc/sys/kernel m/sys/devices/system/cpu/cpu0/cpufreq
+echo 'PRETTY_NAME="Another System 7"' >m/etc/os-release
+echo "--sysroot m" >words.2
+start 3
+check "another system: a warning" ended "0 0 0"
+check "another system: where" has "$out" "WARN [^ ]*#3: os is '.*Another System 7.*', elsewhere it is"
+mkdir -p m/dev
+printf '%s\n' '100000.00 1.0' >m/proc/uptime
+printf '%s\n' '3,9,99990000000,-;NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus' >m/dev/kmsg
+words="check --all-ranks --measure-sec 0 --only klog --report-file-name hosts.csv --dump-path reports"
+start 2
+words="$words --skip-dmesg" # of this machine, whatever its log says; the one below --sysroot has it in words.2
+check "without the one that fails" ended "0 0"
+echo "--sysroot m --skip-dmesg false" >words.1
+rm words.2
+start 2
+check "a check fails on one host" ended "5 5"
+check "a check fails: where and what" has "$out" "FAIL [^ ]*#2: klog: .*Xid"
+check "a file has the table" [ "$(grep -c ',FAIL,\|,PASS,' hosts.csv)" -eq 2 ]
+check "each host leaves its report" [ "$(find reports/smoke -name '*.json' | wc -l)" -ge 1 ]
+rm words.1
+
+if command -v taskset >/dev/null && [ "$(nproc)" -ge 2 ]; then
+    cat >program.1 <<END
+#!/bin/sh
+exec taskset -c 0 "$TRAINMARK" "\$@"
+END
+    chmod +x program.1
+    words=$quick
+    start 2
+    check "fewer processors" ended "5 5"
+    check "fewer processors: where" has "$out" "FAIL [^ ]*#2: threads is 1, elsewhere it is [0-9]+"
+    rm program.1
+else
+    skip "a host with fewer processors" "taskset or a second processor is not here"
+fi
+
+words="check --all-ranks --only governor --outside-pct 100 --measure-sec 4 --json"
+seconds=120
+start 2
+check "measured" ended "0 0"
+for column in memory_gbps product_gflops disk_mbps link_gbps; do
+    check "measured: $column" [ "$(grep -cE "\"$column\": *[0-9.]+" "$out")" -eq 2 ]
+done
+
+trainmark $quick
+check "alone: one host" [ "$code" -eq 0 ]
+trainmark check --all-ranks --aggregate .
+failed_with 2 "with another way to compare" "--all-ranks cannot be given with --aggregate"
+trainmark check --mpi openmpi
+failed_with 2 "an MPI without ranks" "--mpi needs --all-ranks"
+
+if [ -f "$(dirname "$(readlink -f "$TRAINMARK")")/trainmark-openmpi.so" ] && command -v mpirun.openmpi >/dev/null; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+    trainmark $quick --ranks 2
+    check "two ranks of an MPI on one host" [ "$code" -eq 0 ]
+    check "two ranks: one row" has "$out" "ranks +2|\| +2 \|"
+    cp "$TRAINMARK" other
+    cp "$(dirname "$(readlink -f "$TRAINMARK")")/trainmark-openmpi.so" .
+    echo >>other
+    timeout -k 5 "$seconds" mpirun.openmpi --bind-to none -n 1 "$TRAINMARK" $quick : -n 2 ./other $quick >"$out" 2>"$err" </dev/null
+    code=$?
+    check "mpirun of two programs" [ "$code" -eq 5 ]
+    check "mpirun of two programs: which rank" has "$out" "\(rank 0\): program is"
+else
+    skip "hosts of an MPI" "mpirun.openmpi or trainmark-openmpi.so is not here (openmpi-bin libopenmpi-dev)"
+fi
+finish

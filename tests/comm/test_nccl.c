@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collective calls on GPUs, over libraries that stand in for CUDA's driver and NCCL (tests/standins): every kind of
+ * call against plain loops, waits that are needed, and what happens when a call fails, hangs or finds other ranks than
+ * it should. Ranks are threads here; as processes: tests/cli/test_gpu_ranks.sh.
+ */
+#include "comm/nccl.h"
+
+#include "base/clock.h"
+#include "world.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { N = 40000, MOST = 4, ROOM = N * 8 * MOST };
+
+/* A rank's GPU, and what lies on it. */
+typedef struct {
+    tm_comm *world;
+    tm_nccl *nccl;
+    tm_gpu  *gpu;
+    int      rank, size;
+    char    *send, *receive, *host;
+} card;
+
+static void open_card(card *c, tm_comm *world)
+{
+    void *memory[2];
+    *c = (card){ .world = world, .rank = tm_comm_rank(world), .size = tm_comm_size(world), .host = malloc(ROOM) };
+    CHECK(c->host);
+    CHECK_OK(tm_nccl_open(world, NULL, 20, &c->nccl, err));
+    c->gpu = tm_nccl_gpu(c->nccl);
+    for (int i = 0; i < 2; i++) CHECK_OK(tm_gpu_alloc(c->gpu, ROOM, &memory[i], err));
+    c->send = memory[0];
+    c->receive = memory[1];
+}
+
+static void close_card(card *c)
+{
+    tm_nccl_close(c->nccl);
+    free(c->host);
+}
+
+/* --- calls --------------------------------------------------------------------------------------- */
+
+static const size_t bytes_of[] = {
+    [TM_COMM_BYTES] = 1, [TM_COMM_INT64] = 8, [TM_COMM_FLOAT64] = 8, [TM_COMM_FLOAT32] = 4, [TM_COMM_BFLOAT16] = 2
+};
+
+/* Whole numbers that every format holds, and their sums. */
+static int number(int rank, size_t i)
+{
+    return (int)((i * 7 + (size_t)rank * 3) % 23) + (rank == 1);
+}
+
+static void put(tm_comm_format format, char *out, size_t i, int value)
+{
+    float    f = (float)value;
+    double   d = value;
+    int64_t  n = value;
+    uint32_t word;
+    memcpy(&word, &f, sizeof word);
+    uint16_t    half = (uint16_t)(word >> 16);
+    const void *from[] = { [TM_COMM_BYTES] = &n,
+                           [TM_COMM_INT64] = &n,
+                           [TM_COMM_FLOAT64] = &d,
+                           [TM_COMM_FLOAT32] = &f,
+                           [TM_COMM_BFLOAT16] = &half };
+    memcpy(out + i * bytes_of[format], from[format], bytes_of[format]);
+}
+
+/* Runs it on what `send` elements hold, and fetches `receive` elements. */
+static void run_call(card *c, const tm_collective *like, size_t send, size_t receive)
+{
+    tm_collective call = *like;
+    size_t        e = bytes_of[call.format];
+    for (size_t i = 0; i < send; i++) put(call.format, c->host, i, number(c->rank, i));
+    CHECK_OK(tm_gpu_write(c->gpu, c->send, c->host, send * e, err));
+    call.send = c->send;
+    call.receive = c->receive;
+    call.what = "test";
+    call.step = 7;
+    CHECK_OK(tm_nccl_run(c->nccl, &call, err));
+    CHECK_OK(tm_nccl_wait(c->nccl, err));
+    memset(c->host, 0x77, receive * e);
+    CHECK_OK(tm_gpu_read(c->gpu, c->host, c->receive, receive * e, err));
+}
+
+static void expect_at(const card *c, tm_comm_format format, size_t i, int value)
+{
+    char want[8] = { 0 };
+    put(format, want, 0, value);
+    if (memcmp(c->host + i * bytes_of[format], want, bytes_of[format]) == 0) return;
+    fprintf(stderr, "rank %d, format %d: element %zu is not %d\n", c->rank, format, i, value);
+    abort();
+}
+
+static int reduced(const card *c, tm_comm_op op, size_t i)
+{
+    int all = number(0, i);
+    for (int r = 1; r < c->size; r++) {
+        int x = number(r, i);
+        all = op == TM_COMM_SUM ? all + x : (op == TM_COMM_MAX) == (x > all) ? x : all;
+    }
+    return all;
+}
+
+static void reductions(card *c, tm_comm_format format)
+{
+    size_t p = (size_t)c->size, n = N / p;
+    for (int op = TM_COMM_SUM; op <= TM_COMM_MIN; op++) {
+        run_call(c, &(tm_collective){ .kind = TM_COMM_ALL_REDUCE, .op = (tm_comm_op)op, .format = format, .count = N },
+                 N, N);
+        for (size_t i = 0; i < N; i++) expect_at(c, format, i, reduced(c, (tm_comm_op)op, i));
+    }
+    run_call(c, &(tm_collective){ .kind = TM_COMM_REDUCE_SCATTER, .format = format, .count = n }, n * p, n);
+    for (size_t i = 0; i < n; i++) expect_at(c, format, i, reduced(c, TM_COMM_SUM, i + (size_t)c->rank * n));
+}
+
+static void copies(card *c, tm_comm_format format)
+{
+    size_t p = (size_t)c->size;
+    run_call(c, &(tm_collective){ .kind = TM_COMM_ALL_GATHER, .format = format, .count = N }, N, N * p);
+    for (size_t i = 0; i < N * p; i++) expect_at(c, format, i, number((int)(i / N), i % N));
+    for (int root = 0; root < c->size; root++) {
+        run_call(c, &(tm_collective){ .kind = TM_COMM_BROADCAST, .format = format, .count = N, .peer = root }, N, N);
+        for (size_t i = 0; i < N; i++) expect_at(c, format, i, number(root, i));
+    }
+    run_call(c, &(tm_collective){ .kind = TM_COMM_ALL_TO_ALL, .format = format, .count = N }, N * p, N * p);
+    for (size_t i = 0; i < N * p; i++) expect_at(c, format, i, number((int)(i / N), i % N + (size_t)c->rank * N));
+}
+
+/* a sends b as many elements as `piece` says, which is none for some. */
+static size_t piece(int a, int b)
+{
+    return (size_t)((a * 2 + b) % 3) * 777;
+}
+
+static void pieces(card *c, tm_comm_format format)
+{
+    size_t out[MOST], in[MOST], send = 0, receive = 0, at = 0;
+    for (int r = 0; r < c->size; r++) {
+        send += out[r] = piece(c->rank, r);
+        receive += in[r] = piece(r, c->rank);
+    }
+    run_call(c,
+             &(tm_collective){ .kind = TM_COMM_ALL_TO_ALL, .format = format, .send_counts = out, .receive_counts = in },
+             send, receive);
+    for (int r = 0; r < c->size; r++) {
+        size_t first = 0;
+        for (int b = 0; b < c->rank; b++) first += piece(r, b);
+        for (size_t i = 0; i < in[r]; i++) expect_at(c, format, at++, number(r, first + i));
+    }
+}
+
+static void messages(card *c, tm_comm_format format)
+{
+    if (c->rank == 1)
+        run_call(c, &(tm_collective){ .kind = TM_COMM_SEND, .format = format, .count = N, .peer = 0 }, N, 0);
+    if (c->rank != 0 || c->size == 1) return;
+    run_call(c, &(tm_collective){ .kind = TM_COMM_RECEIVE, .format = format, .count = N, .peer = 1 }, 0, N);
+    for (size_t i = 0; i < N; i++) expect_at(c, format, i, number(1, i));
+}
+
+static void all_calls_of(tm_comm *world, void *context)
+{
+    card c;
+    (void)context;
+    open_card(&c, world);
+    for (int format = TM_COMM_BYTES; format <= TM_COMM_BFLOAT16; format++) {
+        if (format != TM_COMM_BYTES) reductions(&c, (tm_comm_format)format);
+        copies(&c, (tm_comm_format)format);
+        pieces(&c, (tm_comm_format)format);
+        messages(&c, (tm_comm_format)format);
+    }
+    close_card(&c);
+}
+
+static void calls(void **state)
+{
+    (void)state;
+    run_world(1, NULL, 20, false, all_calls_of, NULL);
+    run_world(2, NULL, 20, false, all_calls_of, NULL);
+    run_world(4, NULL, 20, false, all_calls_of, NULL);
+    setenv("NCCL_COMM_BLOCKING", "0", 1);
+    run_world(2, NULL, 20, false, all_calls_of, NULL);
+    unsetenv("NCCL_COMM_BLOCKING");
+}
+
+/* --- facts and times ----------------------------------------------------------------------------- */
+
+static void facts_of(tm_comm *world, void *context)
+{
+    card c;
+    (void)context;
+    open_card(&c, world);
+    const tm_nccl_facts *nccl = tm_nccl_facts_of(c.nccl);
+    const tm_gpu_facts  *gpu = tm_gpu_facts_of(c.gpu);
+    double               seconds = 0;
+    CHECK(strcmp(nccl->name, "nccl") == 0 && strcmp(nccl->version, "2.28.9") == 0 && nccl->blocking);
+    CHECK(strstr(nccl->library, "/standins/nccl.so") && strstr(gpu->library, "/standins/cuda.so"));
+    CHECK(gpu->index == c.rank && gpu->count == 4 && strcmp(gpu->runtime, "CUDA") == 0);
+    /* 50 copies, each at least 0.1 ms late, lie between the two marks; none before the first counts. */
+    for (int i = 0; i < 200; i++) CHECK_OK(tm_gpu_copy(c.gpu, c.receive, c.send, 64, err));
+    CHECK_OK(tm_gpu_mark(c.gpu, 0, err));
+    for (int i = 0; i < 50; i++) CHECK_OK(tm_gpu_copy(c.gpu, c.receive, c.send, 64, err));
+    CHECK_OK(tm_gpu_mark(c.gpu, 1, err));
+    int64_t begin = tm_now_ns();
+    CHECK_OK(tm_nccl_wait(c.nccl, err));
+    CHECK_OK(tm_gpu_marked(c.gpu, &seconds, err));
+    CHECK(seconds > 0.005 && seconds < (double)(tm_now_ns() - begin) * 1e-9);
+    close_card(&c);
+}
+
+static void facts(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 20, false, facts_of, NULL);
+    assert_int_equal(tm_gpu_count(), 4);
+}
+
+/* --- failures ------------------------------------------------------------------------------------ */
+
+static struct {
+    const char *words[2]; /* of rank 0, of rank 1 */
+    tm_status   status;
+} wanted;
+
+static void failing(tm_comm *world, void *context)
+{
+    tm_nccl      *n;
+    void         *memory;
+    tm_error      first = { 0 }, again = { 0 };
+    int           rank = tm_comm_rank(world);
+    tm_collective call = {
+        .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_FLOAT32, .count = 10, .what = "sums", .step = 2
+    };
+    (void)context;
+    tm_status st = tm_nccl_open(world, NULL, 0.5, &n, &first);
+    for (int i = 0; i < 5 && st == TM_OK; i++) {
+        CHECK(tm_gpu_alloc(tm_nccl_gpu(n), 40, &memory, &first) == TM_OK);
+        call.send = call.receive = memory;
+        st = tm_nccl_run(n, &call, &first);
+        if (st == TM_OK) st = tm_nccl_wait(n, &first);
+    }
+    if (st != wanted.status || (wanted.words[rank] && !strstr(first.text, wanted.words[rank]))) {
+        fprintf(stderr, "rank %d: status %d: %s; wanted: %d: %s\n", rank, (int)st, first.text, (int)wanted.status,
+                wanted.words[rank]);
+        abort();
+    }
+    if (!n) return;
+    /* It stays failed, with the same words. */
+    CHECK(tm_nccl_run(n, &call, &again) == st && strcmp(again.text, first.text) == 0);
+    again = (tm_error){ 0 };
+    CHECK(tm_nccl_wait(n, &again) == st && strcmp(again.text, first.text) == 0);
+    tm_nccl_close(n);
+}
+
+static void failure(const char *variable, const char *value, tm_status status, const char *of_0, const char *of_1)
+{
+    const char *before = getenv(variable);
+    char        kept[PATH_MAX] = "";
+    if (before) snprintf(kept, sizeof kept, "%s", before);
+    setenv(variable, value, 1);
+    wanted.words[0] = of_0;
+    wanted.words[1] = of_1;
+    wanted.status = status;
+    run_world(2, NULL, 5, false, failing, NULL);
+    before ? setenv(variable, kept, 1) : unsetenv(variable);
+}
+
+static void failures(void **state)
+{
+    (void)state;
+    failure("STANDIN_RETURN", "1@3=5", TM_DEVICE, "rank 1 has closed it",
+            "rank 1: ncclAllReduce (all-reduce (sum) of 10 float32 'sums', step 2): invalid usage (5); the stand-in "
+            "was told to");
+    failure("STANDIN_ASYNC", "0@2=6", TM_DEVICE,
+            "rank 0: what was under way (all-reduce (sum) of 10 float32 'sums', step 2)", "rank 0 has closed it");
+    setenv("NCCL_COMM_BLOCKING", "0", 1);
+    failure("STANDIN_ASYNC", "0@3=6", TM_DEVICE, "rank 0: ncclAllReduce (all-reduce (sum) of 10",
+            "rank 0 has closed it");
+    unsetenv("NCCL_COMM_BLOCKING");
+    failure("STANDIN_HANG", "1@4", TM_DEVICE, "rank 0 has waited 0.5 s for the end of all-reduce",
+            "rank 1 has waited 0.5 s for the end of all-reduce");
+    failure("STANDIN_GPU_FAIL", "cuStreamQuery@9=700", TM_DEVICE, NULL, NULL);
+}
+
+static void refusals(void **state)
+{
+    char path[PATH_MAX];
+    (void)state;
+    failure("STANDIN_GPUS", "1", TM_INVALID, "ranks 0 and 1 on ",
+            "would use the same GPU (0000:10:00.0): 2 ranks there");
+    failure("STANDIN_GPUS", "0", TM_INVALID, "rank 0 on ", "shows no GPU to this process");
+    snprintf(path, sizeof path, "%.*s-ancient.so", (int)(strlen(getenv("TRAINMARK_NCCL")) - 3),
+             getenv("TRAINMARK_NCCL"));
+    failure("TRAINMARK_NCCL", path, TM_UNSUPPORTED, "(version 2.4.2) has no ncclSend", "rank 0 on ");
+    failure("TRAINMARK_NCCL", "/nowhere/libnccl.so.2", TM_INVALID, "NCCL cannot be loaded", "/nowhere/libnccl.so.2");
+    failure("TRAINMARK_GPU_RUNTIME", "/nowhere/libcuda.so.1", TM_INVALID, "no runtime of a GPU",
+            "install NVIDIA's driver");
+}
+
+/* The stand-ins lie beside the folder of this program. */
+static void find_standins(void)
+{
+    char    folder[PATH_MAX], path[PATH_MAX + 32];
+    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    assert_true(n > 0);
+    folder[n] = '\0';
+    for (int i = 0; i < 2; i++) *strrchr(folder, '/') = '\0';
+    snprintf(path, sizeof path, "%s/standins/nccl.so", folder);
+    setenv("TRAINMARK_NCCL", path, 1);
+    snprintf(path, sizeof path, "%s/standins/cuda.so", folder);
+    setenv("TRAINMARK_GPU_RUNTIME", path, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls),
+        cmocka_unit_test(facts),
+        cmocka_unit_test(failures),
+        cmocka_unit_test(refusals),
+    };
+    find_standins();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that meet at an address: the same calls and the same bits as everywhere, on one node and on several; strangers
+ * at the door, ranks that do not fit, are late or go.
+ */
+#include "calls.h"
+
+#include "base/clock.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST = 8 };
+
+/* A port that was free a moment ago. */
+static int free_port(void)
+{
+    struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t          n = sizeof a;
+    int                fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, n), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &n), 0);
+    close(fd);
+    return ntohs(a.sin_port);
+}
+
+static void set(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+}
+
+typedef struct {
+    int         ranks, port;
+    const int  *node; /* of each rank; NULL: one */
+    double      deadline;
+    const char *job;
+    void (*body)(tm_comm *world);
+} launch_of;
+
+static _Noreturn void be_rank(const launch_of *l, int rank, int out)
+{
+    tm_comm *world;
+    tm_error err = { 0 };
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    if (l->job) setenv("TORCHELASTIC_RUN_ID", l->job, 1);
+    set("MASTER_PORT", l->port), set("RANK", rank), set("WORLD_SIZE", l->ranks), set("LOCAL_RANK", 0);
+    set("GROUP_RANK", l->node ? l->node[rank] : 0);
+    dup2(out, 2);
+    tm_status st = tm_comm_open(&(tm_comm_options){ .deadline_seconds = l->deadline }, &world, &err);
+    if (st == TM_OK) {
+        CHECK(strcmp(tm_comm_engine_name(world), "tcp") == 0);
+        l->body(world);
+        tm_comm_close(world);
+    } else {
+        dprintf(2, "rank %d: %s\n", rank, err.text);
+    }
+    _exit(tm_status_exit_code(st));
+}
+
+static pid_t start(const launch_of *l, int rank, int out)
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) be_rank(l, rank, out);
+    return child;
+}
+
+/* All that was said; codes of the ranks, 128 + signal. */
+static char said[16384];
+
+static void finish(const pid_t *child, int n, const int fds[2], int *code)
+{
+    close(fds[1]);
+    size_t length = 0;
+    for (ssize_t got; (got = read(fds[0], said + length, sizeof said - 1 - length)) > 0;) length += (size_t)got;
+    said[length] = '\0';
+    close(fds[0]);
+    for (int r = 0; r < n; r++) {
+        int status = 0;
+        while (waitpid(child[r], &status, 0) < 0 && errno == EINTR) {
+        }
+        code[r] = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+}
+
+static void run_all(const launch_of *l, int *code)
+{
+    int   fds[2];
+    pid_t child[MOST];
+    assert_int_equal(pipe(fds), 0);
+    for (int r = l->ranks - 1; r >= 0; r--) child[r] = start(l, r, fds[1]);
+    finish(child, l->ranks, fds, code);
+}
+
+static void expect(const char *words)
+{
+    if (!strstr(said, words)) fail_msg("'%s' is not in: %s", words, said);
+}
+
+/* --- calls --------------------------------------------------------------------------------------- */
+
+static void calls_and_messages(tm_comm *world)
+{
+    static const size_t counts[] = { 0, 5, 2000, 40001 };
+    enum { N = 300000 };
+    int      rank = tm_comm_rank(world), size = tm_comm_size(world);
+    sizes    s = { counts, sizeof counts / sizeof counts[0] };
+    int64_t *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
+    CHECK(x && y);
+    all_calls(world, &s);
+    /* Everybody sends to everybody at once, posted, large behind small; they are asked for in the other order. */
+    for (int to = 0; to < size; to++) {
+        if (to == rank) continue;
+        for (int i = 0; i < N; i++) x[i] = rank * 1000 + to + i;
+        for (int channel = 0; channel < 2; channel++) {
+            tm_collective call = { .kind = TM_COMM_SEND,
+                                   .format = TM_COMM_INT64,
+                                   .send = x,
+                                   .count = channel ? N : 3,
+                                   .peer = to,
+                                   .channel = channel,
+                                   .posted = true,
+                                   .what = "post",
+                                   .step = channel };
+            CHECK_OK(tm_comm_run(world, &call, err));
+        }
+    }
+    for (int from = size - 1; from >= 0; from--) {
+        if (from == rank) continue;
+        for (int channel = 1; channel >= 0; channel--) {
+            size_t        n = channel ? N : 3;
+            tm_collective call = { .kind = TM_COMM_RECEIVE,
+                                   .format = TM_COMM_INT64,
+                                   .receive = y,
+                                   .count = n,
+                                   .peer = from,
+                                   .channel = channel,
+                                   .what = "post",
+                                   .step = channel };
+            CHECK_OK(tm_comm_run(world, &call, err));
+            for (size_t i = 0; i < n; i++) CHECK(y[i] == from * 1000 + rank + (int64_t)i);
+        }
+    }
+    free(x);
+    free(y);
+}
+
+static void same_calls(void **state)
+{
+    static const int nodes[][4] = { { 0, 0, 0, 0 }, { 0, 0, 1, 1 }, { 0, 1, 2, 1 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
+        int       code[MOST];
+        launch_of l = { .ranks = 4, .port = free_port(), .node = nodes[i], .deadline = 60, .body = calls_and_messages };
+        run_all(&l, code);
+        for (int r = 0; r < l.ranks; r++)
+            if (code[r] != 0) fail_msg("nodes %zu: rank %d ends with %d: %s", i, r, code[r], said);
+    }
+}
+
+static void tell_place(tm_comm *world)
+{
+    tm_comm_place place = tm_comm_place_of(world, tm_comm_rank(world));
+    dprintf(2, "rank %d: %d of %d on %d of %d\n", tm_comm_rank(world), place.local_rank, place.local_size, place.host,
+            place.hosts);
+}
+
+static void places(void **state)
+{
+    static const int node[] = { 1, 0, 1 };
+    int              code[MOST];
+    launch_of        l = { .ranks = 3, .port = free_port(), .node = node, .deadline = 20, .body = tell_place };
+    (void)state;
+    run_all(&l, code);
+    expect("rank 0: 0 of 2 on 0 of 2\n");
+    expect("rank 1: 0 of 1 on 1 of 2\n");
+    expect("rank 2: 1 of 2 on 0 of 2\n");
+}
+
+/* --- who comes ----------------------------------------------------------------------------------- */
+
+static int knock(int port, const void *data, size_t bytes)
+{
+    struct sockaddr_in a = { .sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    for (int i = 0; i < 200; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0) {
+            assert_int_equal(send(fd, data, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
+            return fd;
+        }
+        close(fd);
+        nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+    }
+    fail_msg("nobody listens at port %d", port);
+    return -1;
+}
+
+static void strangers(void **state)
+{
+    static const char request[] =
+        "GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: somebody who looks at every port there is\r\n"
+        "Accept: */*\r\nConnection: close, and some more words\r\n\r\n";
+    int       fds[2], code[MOST];
+    pid_t     child[2];
+    launch_of l = { .ranks = 2, .port = free_port(), .deadline = 20, .body = tell_place };
+    (void)state;
+    assert_int_equal(pipe(fds), 0);
+    child[0] = start(&l, 0, fds[1]);
+    int loud = knock(l.port, request, sizeof request), gone = knock(l.port, request, 4);
+    close(gone);
+    child[1] = start(&l, 1, fds[1]);
+    finish(child, 2, fds, code);
+    close(loud);
+    if (code[0] != 0 || code[1] != 0) fail_msg("exit codes %d and %d: %s", code[0], code[1], said);
+}
+
+/* Ranks of other worlds are told, and the first rank goes on waiting for its own. */
+static void ranks_that_do_not_fit(void **state)
+{
+    int       fds[2], code[MOST];
+    pid_t     child[5];
+    int       port = free_port();
+    launch_of own = { .ranks = 3, .port = port, .deadline = 3, .job = "a", .body = tell_place }, larger = own,
+              other = own;
+    (void)state;
+    larger.ranks = 4;
+    other.job = "b";
+    assert_int_equal(pipe(fds), 0);
+    child[0] = start(&own, 0, fds[1]);
+    child[1] = start(&own, 1, fds[1]);
+    nanosleep(&(struct timespec){ .tv_nsec = 500000000 }, NULL);
+    child[2] = start(&larger, 2, fds[1]);
+    child[3] = start(&other, 2, fds[1]);
+    child[4] = start(&own, 1, fds[1]);
+    finish(child, 5, fds, code);
+    for (int i = 0; i < 5; i++) assert_int_not_equal(code[i], 0);
+    expect("does not take rank 2 of 4: its WORLD_SIZE is another");
+    expect("does not take rank 2 of 3: its TORCHELASTIC_RUN_ID is another");
+    expect("does not take rank 1 of 3: there is one of this RANK already");
+    expect("rank 0: rank 2 of 3 did not come to rank 0");
+    expect("rank 1: rank 2 of 3 did not come to rank 0");
+}
+
+static void end_early(tm_comm *world)
+{
+    float    x = 1, y = 0;
+    tm_error err = { 0 };
+    if (tm_comm_rank(world) == 1) raise(SIGKILL);
+    tm_collective sum = { .kind = TM_COMM_ALL_REDUCE,
+                          .format = TM_COMM_FLOAT32,
+                          .send = &x,
+                          .receive = &y,
+                          .count = 1,
+                          .what = "sums",
+                          .step = 3 };
+    tm_status     st = tm_comm_run(world, &sum, &err);
+    if (st != TM_OK) tm_comm_abort(world, tm_status_exit_code(st), err.text);
+}
+
+/* Of another node: at once. */
+static void a_rank_dies(void **state)
+{
+    static const int node[] = { 0, 1, 0 };
+    int              code[MOST];
+    launch_of        l = { .ranks = 3, .port = free_port(), .node = node, .deadline = 20, .body = end_early };
+    int64_t          begin = tm_now_ns();
+    (void)state;
+    run_all(&l, code);
+    assert_int_equal(code[1], 128 + SIGKILL);
+    assert_int_equal(code[0], 1);
+    assert_int_equal(code[2], 1);
+    expect("rank 1 on ");
+    expect(" has gone: its connection is closed");
+    assert_true(tm_now_ns() - begin < 10000000000);
+}
+
+static void give_up(tm_comm *world)
+{
+    if (tm_comm_rank(world) == 0) tm_comm_abort(world, 4, "the disk is full");
+    end_early(world);
+}
+
+static void a_rank_gives_up(void **state)
+{
+    static const int node[] = { 0, 0, 0 };
+    int              code[MOST];
+    launch_of        l = { .ranks = 3, .port = free_port(), .node = node, .deadline = 5, .body = give_up };
+    (void)state;
+    run_all(&l, code);
+    assert_int_equal(code[0], 4);
+    expect("trainmark: rank 0: the disk is full\n");
+    assert_int_equal(code[2], 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_calls),  cmocka_unit_test(places),          cmocka_unit_test(strangers),
+        cmocka_unit_test(a_rank_dies), cmocka_unit_test(a_rank_gives_up), cmocka_unit_test(ranks_that_do_not_fit),
+    };
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
