@@ -337,7 +337,7 @@ static void add_run(squares *s, const tm_unit *unit, const tm_unit_run *run)
     int64_t   own = unit->group.rank * unit->share, end = own + unit->share;
     int64_t   from = run->first > own ? run->first : own, to = run->first + run->count;
     if (to > end) to = end;
-    if (from >= to) return;
+    if (from >= to || run->twin) return;
     bool         all = to - from == tm_shape_elements(tm_graph_at(graph, unit->gradients)->shape);
     const char  *name = tm_arena_format(graph->arena, "share of %s", tm_graph_at(graph, unit->gradients)->name);
     tm_tensor_id part =
