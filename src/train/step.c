@@ -86,12 +86,13 @@ static tm_status add_program(tm_step *step, const tm_chooser *chooser, const tra
     tm_tensor_id balance = model.balance_loss, given = TM_NONE;
     tm_seed      seeds[] = { { p->loss, step->scalars }, { balance, step->scalars } };
     if (passed != TM_NONE) seeds[0] = stages_turn(step, &model, passed);
-    tm_gradient_pass(graph, p->accumulate, seeds, balance == TM_NONE ? 1 : 2, &model.received, &given,
-                     model.received != TM_NONE);
+    tm_gradient_pass(graph, p->accumulate, seeds, balance != TM_NONE && tm_moe_takes_balance(&model.parallel) ? 2 : 1,
+                     &model.received, &given, model.received != TM_NONE);
     if (given != TM_NONE) stages_return(step, &model, given);
     tm_lookup_pass(graph, sums_several(step), p->accumulate);
     tm_chunks_pass(graph, adds);
     tm_recompute_pass(graph, &step->options.recompute);
+    tm_ring_pass(graph);
     if (!p->plain)
         TM_TRY(tm_quantize_pass(graph, &step->options.quantize, &step->quantized, p->records, p->accumulate, err));
     tm_precision_pass(graph);
