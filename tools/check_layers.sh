@@ -89,6 +89,7 @@ op/muon.h
 op/op.h
 op/ops.def
 op/quantize.h
+op/ring.h
 record/keys.h
 record/look.h
 record/outputs.h

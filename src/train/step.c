@@ -46,6 +46,7 @@ static tm_inputs inputs_of(const tm_step *step)
 static tm_status forward_only(tm_step *step, const tm_chooser *chooser, tm_tensor_id first_row, tm_error *err)
 {
     tm_adapt_pass(step->graph, first_row);
+    tm_ring_pass(step->graph);
     TM_TRY(tm_quantize_pass(step->graph, &step->options.quantize, &step->quantized, false, false, err));
     tm_precision_pass(step->graph);
     tm_uncast_pass(step->graph, chooser);
