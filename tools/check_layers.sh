@@ -91,6 +91,7 @@ op/muon.h
 op/op.h
 op/ops.def
 op/quantize.h
+op/ring.h
 record/keys.h
 record/look.h
 record/outputs.h

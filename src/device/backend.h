@@ -110,6 +110,7 @@ const tm_kernel *tm_reference_kernel(tm_op_id op, bool converted);
 extern const tm_kernel tm_host_collectives[];
 extern const tm_kernel tm_host_messages[];
 extern const tm_kernel tm_host_exchange[]; /* device/exchange.c, likewise */
+extern const tm_kernel tm_host_ring[];     /* device/ring.c, likewise */
 /* The group of the device that a collective calls; NULL: of one. TM_INVALID: it has joined none of that size. */
 TM_MUST_USE tm_status tm_host_group(const tm_device *device, const char *op, const tm_group_attr *attr, tm_comm **out,
                                     tm_error *err);

@@ -175,9 +175,10 @@ tm_status tm_hf_layout_create(const tm_graph *graph, const tm_model_shape *shape
 
 /* --- parts of a model --------------------------------------------------------------------------------------------- */
 
-static tm_tensor_id find_named(const tm_graph *graph, const tm_tensor *like)
+/* The next one behind `after` (TM_NONE: the first): what ranks divide may be several parts here. */
+static tm_tensor_id find_named(const tm_graph *graph, const tm_tensor *like, tm_tensor_id after)
 {
-    for (size_t i = 0; i < graph->n_tensors; i++)
+    for (size_t i = (size_t)(after + 1); i < graph->n_tensors; i++)
         if (graph->tensors[i].role == like->role && strcmp(graph->tensors[i].name, like->name) == 0)
             return (tm_tensor_id)i;
     return TM_NONE;
@@ -205,15 +206,16 @@ static void localise(tm_arena *arena, const tm_graph *whole, const tm_graph *gra
     for (size_t k = 0; k < entry->n_slices; k++) {
         tm_hf_slice      s = entry->slices[k];
         const tm_tensor *of = tm_graph_at(whole, s.parameter);
-        s.parameter = find_named(graph, of);
-        if (s.parameter == TM_NONE) continue;
-        const tm_tensor *here = tm_graph_at(graph, s.parameter);
-        const tm_piece   all = { .rows = tm_shape_elements(here->shape) / tm_piece_row(here->shape) };
-        int              pieces = here->n_pieces > 0 ? here->n_pieces : 1;
-        for (int p = 0; p < pieces; p++) {
-            if (!cut_slice(here, here->n_pieces > 0 ? &here->pieces[p] : &all, &s, &one)) continue;
-            slices = tm_grow(slices, &capacity, n, sizeof *slices);
-            slices[n++] = one;
+        s.parameter = TM_NONE;
+        while ((s.parameter = find_named(graph, of, s.parameter)) != TM_NONE) {
+            const tm_tensor *here = tm_graph_at(graph, s.parameter);
+            const tm_piece   all = { .rows = tm_shape_elements(here->shape) / tm_piece_row(here->shape) };
+            int              pieces = here->n_pieces > 0 ? here->n_pieces : 1;
+            for (int p = 0; p < pieces; p++) {
+                if (!cut_slice(here, here->n_pieces > 0 ? &here->pieces[p] : &all, &s, &one)) continue;
+                slices = tm_grow(slices, &capacity, n, sizeof *slices);
+                slices[n++] = one;
+            }
         }
     }
     entry->slices = tm_arena_take(arena, (n + 1) * sizeof *slices);

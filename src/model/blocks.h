@@ -127,11 +127,18 @@ tm_tensor_id tm_enter(tm_graph *graph, const tm_model *model, tm_tensor_id x);
 /* The product behind them, of which it has some columns: residual + x w^T + bias, this rank's rows of it. */
 tm_tensor_id tm_linear_out(tm_graph *graph, const tm_model *model, tm_tensor_id x, tm_tensor_id w, tm_tensor_id bias,
                            tm_tensor_id residual);
+/* The same of a term of a sum over the ranks that is there already: residual + the sum + bias. Only where ranks divide
+ * matrices. */
+tm_tensor_id tm_leave(tm_graph *graph, const tm_model *model, tm_tensor_id term, tm_tensor_id bias,
+                      tm_tensor_id residual);
 /* The rows of tokens in the model's table, and of their positions, if it has a table of these: this rank's rows. */
 tm_tensor_id tm_embed(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
 /* The cross entropy with a head of which a rank has some rows, in chunks of rows: hidden (N, C) of all tokens. */
 void tm_vocabulary_loss(tm_graph *graph, const tm_model *model, tm_tensor_id hidden, tm_tensor_id targets,
                         tm_tensor_id loss, int64_t chunk, bool accumulate);
+
+/* Refuses: what `key` says is not a multiple of the ranks. */
+tm_status tm_tensor_does_not_divide(const char *key, int64_t value, int ranks, tm_error *err);
 
 void         tm_llama_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out);
 tm_tensor_id tm_llama_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);

@@ -4,7 +4,8 @@
  *
  * All but attention goes by rows. For attention the keys and values of all ranks are gathered and put into the order of
  * the tokens; the queries of a chunk stand at the chunk's place among them, so each of the two chunks is a call of its
- * own. What flows back to keys and values is summed into the rank that has them (the transpose of gathering).
+ * own. What flows back to keys and values is summed into the rank that has them (the transpose of gathering). Or they
+ * go from rank to rank (op/ring_attention.c), so that no rank has them all.
  */
 #include "model/blocks.h"
 
@@ -91,9 +92,22 @@ tm_tensor_id tm_context_attend(tm_graph *graph, const tm_model *model, const tm_
     return tm_context_attend_parts(graph, model, whole, apart[0], apart[1], sinks);
 }
 
+/* Without gathering them. */
+static tm_tensor_id attend_in_a_ring(tm_graph *graph, const tm_model *model, const tm_attention_attr *whole,
+                                     tm_tensor_id q, tm_tensor_id kv, tm_tensor_id sinks)
+{
+    tm_division  context = model->parallel.context;
+    tm_ring_attr attr = { .axes = context.axes, .ranks = context.ranks, .rank = context.rank, .attention = *whole };
+    attr.attention.seq_q = attr.attention.seq_k = tm_chunk_length(context, model->seq);
+    tm_tensor_id in[TM_MAX_IN] = { q, kv, model->first_key, sinks }, out[TM_MAX_OUT] = { TM_NONE, TM_NONE };
+    tm_graph_add(graph, TM_OP_ring_attention, &attr, sizeof attr, in, out, 0);
+    return out[0];
+}
+
 tm_tensor_id tm_context_attend_parts(tm_graph *graph, const tm_model *model, const tm_attention_attr *whole,
                                      tm_tensor_id q, tm_tensor_id kv, tm_tensor_id sinks)
 {
+    if (model->parallel.ring) return attend_in_a_ring(graph, model, whole, q, kv, sinks);
     tm_division  context = model->parallel.context;
     int64_t      length = tm_chunk_length(context, model->seq), rows = tm_graph_at(graph, q)->shape.n[0] / TM_CHUNKS;
     tm_join_attr halves = { .samples = 1, .first = rows, .second = rows };

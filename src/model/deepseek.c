@@ -19,45 +19,54 @@ typedef struct {
     tm_moe_weights moe;
 } block_weights;
 
-static void declare_attention(tm_graph *graph, const tm_model_shape *s, int layer, block_weights *w)
+static void declare_attention(tm_graph *graph, const tm_model *model, int layer, block_weights *w)
 {
-    const tm_mla_shape *m = &s->mla;
-    int64_t             q = s->n_heads * (m->nope + m->rope);
-#define DECLARE(place, shape, name)                                                                                    \
-    tm_declare(graph, s, place, layer, shape, "layers.%d.attention." name ".weight", layer)
+    const tm_model_shape *s = model->shape;
+    const tm_mla_shape   *m = &s->mla;
+    int64_t               q = s->n_heads * (m->nope + m->rope);
+#define WHOLE(place, shape, name)                                                                                      \
+    tm_between(graph, model, tm_declare(graph, s, place, layer, shape, "layers.%d.attention." name ".weight", layer))
+#define ROWS(shape, name)                                                                                              \
+    tm_declare_rows(graph, model, TM_INIT_IN, layer, shape, "layers.%d.attention." name ".weight", layer)
     if (m->q_rank > 0) {
-        w->q_a_w = DECLARE(TM_INIT_IN, tm_shape_2(m->q_rank, s->dim), "wq_a");
-        w->q_norm_w = DECLARE(TM_INIT_ONE, tm_shape_1(m->q_rank), "q_norm");
-        w->q_w = DECLARE(TM_INIT_IN, tm_shape_2(q, m->q_rank), "wq_b");
+        w->q_a_w = WHOLE(TM_INIT_IN, tm_shape_2(m->q_rank, s->dim), "wq_a");
+        w->q_norm_w = WHOLE(TM_INIT_ONE, tm_shape_1(m->q_rank), "q_norm");
+        w->q_w = ROWS(tm_shape_2(q, m->q_rank), "wq_b");
     } else {
-        w->q_w = DECLARE(TM_INIT_IN, tm_shape_2(q, s->dim), "wq");
+        w->q_w = ROWS(tm_shape_2(q, s->dim), "wq");
     }
-    w->kv_a_w = DECLARE(TM_INIT_IN, tm_shape_2(m->kv_rank + m->rope, s->dim), "wkv_a");
-    w->kv_norm_w = DECLARE(TM_INIT_ONE, tm_shape_1(m->kv_rank), "kv_norm");
-    w->kv_b_w = DECLARE(TM_INIT_IN, tm_shape_2(s->n_heads * (m->nope + m->v), m->kv_rank), "wkv_b");
-    w->out_w = DECLARE(TM_INIT_OUT, tm_shape_2(s->dim, s->n_heads * m->v), "wo");
-#undef DECLARE
+    w->kv_a_w = WHOLE(TM_INIT_IN, tm_shape_2(m->kv_rank + m->rope, s->dim), "wkv_a");
+    w->kv_norm_w = WHOLE(TM_INIT_ONE, tm_shape_1(m->kv_rank), "kv_norm");
+    w->kv_b_w = ROWS(tm_shape_2(s->n_heads * (m->nope + m->v), m->kv_rank), "wkv_b");
+    w->out_w = tm_declare_columns(graph, model, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->n_heads * m->v),
+                                  "layers.%d.attention.wo.weight", layer);
+#undef WHOLE
+#undef ROWS
 }
 
-static void declare_block(tm_graph *graph, const tm_model_shape *s, const tm_parallel *parallel, int layer,
-                          block_weights *w)
+static void declare_block(tm_graph *graph, const tm_model *model, int layer, block_weights *w)
 {
+    const tm_model_shape *s = model->shape;
+#define NORM(name)                                                                                                     \
+    tm_between(graph, model, tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d." name, layer))
     *w = (block_weights){ .q_a_w = TM_NONE, .q_norm_w = TM_NONE, .up_w = TM_NONE, .down_w = TM_NONE };
-    w->norm1_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.attention_norm.weight", layer);
-    declare_attention(graph, s, layer, w);
-    w->norm2_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.ffn_norm.weight", layer);
+    w->norm1_w = NORM("attention_norm.weight");
+    declare_attention(graph, model, layer, w);
+    w->norm2_w = NORM("ffn_norm.weight");
+#undef NORM
     if (tm_moe_in_layer(s, layer)) {
-        tm_moe_declare(graph, s, layer, parallel, &w->moe);
+        tm_moe_declare(graph, model, layer, &w->moe);
         return;
     }
-    tm_piece    pieces[2] = { tm_init_piece(s, TM_INIT_GATE, layer, 0, s->ffn_dim),
-                              tm_init_piece(s, TM_INIT_UP, layer, s->ffn_dim, s->ffn_dim) };
-    const char *full = tm_arena_format(graph->arena, "layers.%d.feed_forward.w13.weight", layer);
-    pieces[0].name = tm_arena_format(graph->arena, "layers.%d.feed_forward.w1.weight", layer);
-    pieces[1].name = tm_arena_format(graph->arena, "layers.%d.feed_forward.w3.weight", layer);
-    w->up_w = tm_graph_parameter(graph, full, tm_shape_2(2 * s->ffn_dim, s->dim), pieces, 2);
-    w->down_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->ffn_dim),
-                           "layers.%d.feed_forward.w2.weight", layer);
+    tm_arena     *arena = graph->arena;
+    const tm_part parts[] = {
+        { tm_arena_format(arena, "layers.%d.feed_forward.w1.weight", layer), s->ffn_dim, TM_INIT_GATE, 0 },
+        { tm_arena_format(arena, "layers.%d.feed_forward.w3.weight", layer), s->ffn_dim, TM_INIT_UP, 0 }
+    };
+    const char *full = tm_arena_format(arena, "layers.%d.feed_forward.w13.weight", layer);
+    w->up_w = tm_declare_fused(graph, model, layer, full, s->dim, parts, 2, true);
+    w->down_w = tm_declare_columns(graph, model, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->ffn_dim),
+                                   "layers.%d.feed_forward.w2.weight", layer);
 }
 
 static void declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_model *out)
@@ -66,10 +75,10 @@ static void declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_mo
     tm_declare_table(graph, "tok_embeddings.weight", out);
     block_weights *blocks = out->own = tm_take_none(graph, (size_t)s->n_layers * sizeof *blocks);
     for (int layer = 0; layer < s->n_layers; layer++)
-        if (tm_parallel_has(&out->parallel, layer)) declare_block(graph, s, &out->parallel, layer, &blocks[layer]);
+        if (tm_parallel_has(&out->parallel, layer)) declare_block(graph, out, layer, &blocks[layer]);
     if (tm_parallel_ends(&out->parallel)) {
-        out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "norm.weight");
-        out->head = s->tied ? out->embedding : tm_declare(graph, s, TM_INIT_HEAD, -1, table, "output.weight");
+        out->norm_w = tm_between(graph, out, tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "norm.weight"));
+        out->head = s->tied ? out->embedding : tm_declare_rows(graph, out, TM_INIT_HEAD, -1, table, "output.weight");
     }
     tm_moe_declare_model(graph, s, out);
     out->rope_table = tm_declare_rope(graph, "rope_table", s, seq);
@@ -88,7 +97,8 @@ static tm_tensor_id rotate(tm_graph *graph, const tm_model *model, tm_tensor_id 
     return tm_emit(graph, TM_OP_rope, &rope, sizeof rope, x, model->rope_table, model->places, TM_NONE);
 }
 
-/* a (N, C), normed; x (N, C) -> x with what the heads see added. */
+/* a (N, C), normed; x (N, C) -> x with what the heads see added. Ranks that divide matrices have some of the heads; the
+ * latents are those of a rank's own rows, and are gathered rather than a. */
 static tm_tensor_id attend(tm_graph *graph, const tm_model *model, const block_weights *w, tm_tensor_id a,
                            tm_tensor_id x)
 {
@@ -96,11 +106,12 @@ static tm_tensor_id attend(tm_graph *graph, const tm_model *model, const block_w
     const tm_mla_shape   *m = &s->mla;
     tm_norm_attr          norm = { .eps = s->norm_eps };
     tm_head_norm_attr     latent_norm = { .eps = s->norm_eps, .heads = 1, .head_dim = m->kv_rank };
-    tm_latent_attr        latent = { .heads = s->n_heads, .dim_nope = m->nope, .dim_rope = m->rope, .dim_v = m->v };
+    int64_t               heads = tm_local_heads(model);
+    tm_latent_attr        latent = { .heads = heads, .dim_nope = m->nope, .dim_rope = m->rope, .dim_v = m->v };
     tm_attention_attr     attr = { .seq_q = model->seq,
                                    .seq_k = model->seq,
-                                   .heads = s->n_heads,
-                                   .kv_heads = s->n_heads,
+                                   .heads = heads,
+                                   .kv_heads = heads,
                                    .dim_qk = m->nope + m->rope,
                                    .dim_v = m->v,
                                    .scale = tm_attention_scale(s),
@@ -110,11 +121,11 @@ static tm_tensor_id attend(tm_graph *graph, const tm_model *model, const block_w
         q = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->q_a_w, TM_NONE, TM_NONE);
         q = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, q, w->q_norm_w, TM_NONE, TM_NONE);
     }
-    q = tm_emit(graph, TM_OP_linear, NULL, 0, q, w->q_w, TM_NONE, TM_NONE);
-    q = rotate(graph, model, q, s->n_heads, m->nope, m->nope + m->rope);
+    q = tm_emit(graph, TM_OP_linear, NULL, 0, tm_enter(graph, model, q), w->q_w, TM_NONE, TM_NONE);
+    q = rotate(graph, model, q, heads, m->nope, m->nope + m->rope);
     tm_tensor_id c = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->kv_a_w, TM_NONE, TM_NONE);
     c = tm_emit(graph, TM_OP_head_norm, &latent_norm, sizeof latent_norm, c, w->kv_norm_w, TM_NONE, TM_NONE);
-    c = rotate(graph, model, c, 1, m->kv_rank, 0);
+    c = rotate(graph, model, tm_enter(graph, model, c), 1, m->kv_rank, 0);
     tm_tensor_id own = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.c", graph->module), c, 0, m->kv_rank);
     tm_tensor_id pe =
         tm_graph_view(graph, tm_arena_format(graph->arena, "%s.pe", graph->module), c, m->kv_rank, m->rope);
@@ -129,7 +140,7 @@ static tm_tensor_id attend(tm_graph *graph, const tm_model *model, const block_w
     } else {
         o = tm_emit(graph, TM_OP_attention, &attr, sizeof attr, q, keys[0], keys[1], model->first_key);
     }
-    return tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, TM_NONE, x);
+    return tm_linear_out(graph, model, o, w->out_w, TM_NONE, x);
 }
 
 static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_tensor_id x)
@@ -144,8 +155,9 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     graph->module = tm_arena_format(graph->arena, "layers.%d.feed_forward", layer);
     tm_tensor_id b = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, w->norm2_w, TM_NONE, TM_NONE);
     if (tm_moe_in_layer(s, layer)) return tm_moe_emit(graph, model, layer, &w->moe, b, x);
+    b = tm_enter(graph, model, b);
     tm_tensor_id up = tm_emit(graph, TM_OP_linear, NULL, 0, b, w->up_w, TM_NONE, TM_NONE);
-    return tm_emit(graph, TM_OP_linear, NULL, 0, tm_activation(graph, s, up), w->down_w, TM_NONE, x);
+    return tm_linear_out(graph, model, tm_activation(graph, s, up), w->down_w, TM_NONE, x);
 }
 
 static tm_tensor_id hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens)
@@ -156,7 +168,8 @@ static tm_tensor_id hidden(tm_graph *graph, const tm_model *model, tm_tensor_id 
     if (!model->stage.ends) return x;
     graph->layer = -1;
     graph->module = "norm";
-    return tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, model->norm_w, TM_NONE, TM_NONE);
+    return tm_enter(graph, model,
+                    tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, model->norm_w, TM_NONE, TM_NONE));
 }
 
 static void update(tm_graph *graph, const tm_model *model)
@@ -322,5 +335,6 @@ const tm_family tm_family_deepseek = {
     .loss = tm_language_loss,
     .update = update,
     .products = products,
+    .divides = true,
     .hf = hf_forms,
 };

@@ -75,7 +75,7 @@ static void declare_block(tm_graph *graph, const tm_model *model, int layer, tm_
     w->norm2_w = BETWEEN(TM_INIT_ONE, "ffn_norm.weight");
     if (tm_moe_in_layer(s, layer)) {
         w->up_w = w->down_w = TM_NONE;
-        tm_moe_declare(graph, s, layer, &model->parallel, &w->moe);
+        tm_moe_declare(graph, model, layer, &w->moe);
         return;
     }
     w->up_w = fused(graph, model, layer, "feed_forward.w13.weight", s->dim, gate_up, 2, true);

@@ -145,6 +145,7 @@ void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq,
                        .preferred = TM_NONE,
                        .places = TM_NONE,
                        .first_key = TM_NONE };
+    if (tm_model_images(shape)) out->parallel.rows = false; /* tokens are whole everywhere */
     tm_family_of(shape)->declare(graph, shape, seq, out);
     graph->layer = -1;
     graph->module = "";

@@ -52,8 +52,12 @@ void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq,
 TM_MUST_USE tm_status tm_moe_divides(const tm_model_shape *shape, const tm_parallel *parallel, tm_error *err);
 /* What is planned for the rows that ranks send to each other's experts, `rows` of each rank. */
 tm_exchange_attr tm_moe_exchange(const tm_model_shape *shape, const tm_parallel *parallel, int64_t rows);
-/* Can the matrices of the model be divided among so many ranks? TM_INVALID, TM_UNSUPPORTED: with the keys. */
-TM_MUST_USE tm_status tm_model_check_tensor(const tm_model_shape *shape, int ranks, tm_error *err);
+/* Can the matrices of the model be divided among parallel->tensor? TM_INVALID, TM_UNSUPPORTED: with the keys. */
+TM_MUST_USE tm_status tm_model_check_tensor(const tm_model_shape *shape, const tm_parallel *parallel, tm_error *err);
+/* Do ranks that divide matrices have rows of their own in mixtures? Then what these count is summed over them. Else all
+ * have the same balance loss, whose gradient one of them takes: does this one? */
+bool tm_moe_own_rows(const tm_parallel *parallel);
+bool tm_moe_takes_balance(const tm_parallel *parallel);
 
 /* From now on for sequences of `seq` tokens, in segments to come. Not for a model whose shape decides the length. */
 void tm_model_resize(tm_graph *graph, tm_model *model, int64_t seq);

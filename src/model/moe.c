@@ -116,6 +116,35 @@ tm_status tm_moe_divides(const tm_model_shape *s, const tm_parallel *parallel, t
         ranks, (long long)experts, below, other);
 }
 
+tm_status tm_moe_check_tensor(const tm_model_shape *s, const tm_parallel *parallel, tm_error *err)
+{
+    int     ranks = parallel->tensor.ranks;
+    int64_t width = s->moe.shared * s->moe.ffn_dim;
+    if (s->moe.experts == 0) return TM_OK;
+    if (tm_divided(parallel->experts) && !parallel->rows)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "divided experts (parallelism.expert_parallel_degree %d) beside "
+                       "parallelism.tensor_parallel_degree %d are built for ranks that have other tokens each; set "
+                       "parallelism.enable_sequence_parallel true",
+                       parallel->experts.ranks, ranks);
+    if (!tm_divided(parallel->experts) && s->moe.ffn_dim % ranks)
+        return tm_tensor_does_not_divide("model.moe_ffn_dim", s->moe.ffn_dim, ranks, err);
+    if (width % ranks)
+        return tm_tensor_does_not_divide("the width of the shared experts (model.moe_ffn_dim x model.n_shared_experts)",
+                                         width, ranks, err);
+    return TM_OK;
+}
+
+bool tm_moe_own_rows(const tm_parallel *parallel)
+{
+    return tm_divided(parallel->tensor) && tm_divided(parallel->experts);
+}
+
+bool tm_moe_takes_balance(const tm_parallel *parallel)
+{
+    return !tm_divided(parallel->tensor) || tm_moe_own_rows(parallel) || parallel->tensor.rank == 0;
+}
+
 /* ---- parameters ---- */
 
 /* The experts of this rank: how many there are, and the first one's number. */
@@ -126,75 +155,105 @@ static int experts_of(const tm_model_shape *s, const tm_division *division, int 
     return each;
 }
 
-typedef struct {
-    tm_graph             *graph;
-    const tm_model_shape *shape;
-    const tm_division    *division; /* of the experts */
-    int                   layer;
-} declarer;
-
-/* "layers.3.moe.experts.7.w1.weight" and so on: `parts` pieces of `rows` rows for each expert. columns 0: a vector. */
-static tm_tensor_id declare_experts(const declarer *d, const char *name, const char *const *parts,
-                                    const tm_init_place *places, int n, int64_t rows, int64_t columns)
+/* The ranks that have a part of each expert: those that divide matrices, unless they have other experts each. */
+static tm_division matrices_of(const tm_parallel *parallel)
 {
-    tm_graph *graph = d->graph;
-    int       all = (int)d->shape->moe.experts, first, experts = experts_of(d->shape, d->division, &first);
-    tm_piece *pieces = tm_arena_take(graph->arena, (size_t)(experts * n) * sizeof *pieces);
-    for (int i = 0; i < experts * n; i++) {
-        pieces[i] = tm_init_piece(d->shape, places[i % n], d->layer, i * rows, rows);
-        pieces[i].begin = (first * n + i) * rows;
+    return tm_divided(parallel->experts) ? (tm_division){ 0 } : parallel->tensor;
+}
+
+/* What ranks have a part of, of each expert: nothing, some rows of each piece, some columns. */
+typedef enum { CUT_NOT, CUT_ROWS, CUT_COLUMNS } expert_cut;
+
+/* A tensor of all experts: `n` pieces of `rows` rows for each. columns 0: a vector. */
+typedef struct {
+    const char          *name;
+    const char *const   *parts;
+    const tm_init_place *places;
+    int                  n;
+    int64_t              rows, columns;
+    expert_cut           cut;
+} expert_tensor;
+
+/* "layers.3.moe.experts.7.w1.weight" and so on. */
+static tm_tensor_id declare_experts(tm_graph *graph, const tm_model *model, int layer, const expert_tensor *t)
+{
+    const tm_parallel *parallel = &model->parallel;
+    tm_division        own = parallel->experts, of = t->cut == CUT_NOT ? (tm_division){ 0 } : matrices_of(parallel);
+    tm_division        by_rows = t->cut == CUT_ROWS ? of : (tm_division){ 0 };
+    int                all = (int)model->shape->moe.experts, first, experts = experts_of(model->shape, &own, &first);
+    int64_t            row, column, rows = tm_divide(by_rows, t->rows, &row);
+    int64_t            columns = tm_divide(t->cut == CUT_COLUMNS ? of : (tm_division){ 0 }, t->columns, &column);
+    tm_piece          *pieces = tm_arena_take(graph->arena, (size_t)(experts * t->n) * sizeof *pieces);
+    for (int i = 0; i < experts * t->n; i++) {
+        pieces[i] = tm_init_piece(model->shape, t->places[i % t->n], layer, i * rows, rows);
+        pieces[i].begin = (first * t->n + i) * t->rows + row;
+        pieces[i].first = row;
+        pieces[i].whole = tm_divided(by_rows) ? t->rows : 0;
         pieces[i].name =
-            tm_arena_format(graph->arena, "layers.%d.moe.experts.%d.%s", d->layer, first + i / n, parts[i % n]);
+            tm_arena_format(graph->arena, "layers.%d.moe.experts.%d.%s", layer, first + i / t->n, t->parts[i % t->n]);
     }
-    const char *full = tm_arena_format(graph->arena, "layers.%d.moe.experts.%s", d->layer, name);
-    tm_shape    shape = columns ? tm_shape_3(experts, n * rows, columns) : tm_shape_1(experts * n * rows);
-    graph->layer = d->layer;
-    tm_tensor_id id = tm_graph_parameter(graph, full, shape, pieces, experts * n);
-    tm_cut       cut = { .axes = d->division->axes, .rank = d->division->rank, .ranks = d->division->ranks };
-    cut.whole = columns ? tm_shape_3(all, n * rows, columns) : tm_shape_1(all * n * rows);
-    if (tm_divided(*d->division)) tm_graph_cut(graph, id, &cut);
+    const char *full = tm_arena_format(graph->arena, "layers.%d.moe.experts.%s", layer, t->name);
+    tm_shape    shape = columns ? tm_shape_3(experts, t->n * rows, columns) : tm_shape_1(experts * t->n * rows);
+    graph->layer = layer;
+    tm_tensor_id id = tm_graph_parameter(graph, full, shape, pieces, experts * t->n);
+    if (tm_divided(own)) of = own;
+    tm_cut cut = { .axes = of.axes, .rank = of.rank, .ranks = of.ranks, .column = column };
+    cut.whole = columns ? tm_shape_3(all, t->n * t->rows, t->columns) : tm_shape_1(all * t->n * t->rows);
+    if (tm_divided(of)) tm_graph_cut(graph, id, &cut);
     return id;
 }
 
-static tm_tensor_id declare_shared(tm_graph *graph, const tm_model_shape *s, int layer, int64_t width)
-{
-    tm_piece    pieces[2] = { tm_init_piece(s, TM_INIT_GATE, layer, 0, width),
-                              tm_init_piece(s, TM_INIT_UP, layer, width, width) };
-    const char *full = tm_arena_format(graph->arena, "layers.%d.moe.shared_experts.w13.weight", layer);
-    pieces[0].name = tm_arena_format(graph->arena, "layers.%d.moe.shared_experts.w1.weight", layer);
-    pieces[1].name = tm_arena_format(graph->arena, "layers.%d.moe.shared_experts.w3.weight", layer);
-    graph->layer = layer;
-    return tm_graph_parameter(graph, full, tm_shape_2(2 * width, s->dim), pieces, 2);
-}
-
-void tm_moe_declare(tm_graph *graph, const tm_model_shape *s, int layer, const tm_parallel *parallel, tm_moe_weights *w)
+static void declare_routed(tm_graph *graph, const tm_model *model, int layer, tm_moe_weights *w)
 {
     static const char *const up[] = { "w1.weight", "w3.weight" }, *const up_b[] = { "w1.bias", "w3.bias" };
     static const char *const down[] = { "w2.weight" }, *const down_b[] = { "w2.bias" };
     static const tm_init_place in[] = { TM_INIT_GATE, TM_INIT_UP }, out[] = { TM_INIT_OUT };
     static const tm_init_place zero[] = { TM_INIT_ZERO, TM_INIT_ZERO };
-    const tm_moe_shape        *m = &s->moe;
+    const tm_model_shape      *s = model->shape;
+    int64_t                    F = s->moe.ffn_dim, C = s->dim;
+    const expert_tensor        up_w = { "w13.weight", up, in, 2, F, C, CUT_ROWS };
+    const expert_tensor        up_bias = { "w13.bias", up_b, zero, 2, F, 0, CUT_ROWS };
+    const expert_tensor        down_w = { "w2.weight", down, out, 1, C, F, CUT_COLUMNS };
+    const expert_tensor        down_bias = { "w2.bias", down_b, zero, 1, C, 0, CUT_NOT };
     bool                       all = s->bias == TM_BIAS_ALL;
-    const declarer             d = { graph, s, &parallel->experts, layer };
+    w->up_w = declare_experts(graph, model, layer, &up_w);
+    if (all) w->up_b = declare_experts(graph, model, layer, &up_bias);
+    w->down_w = declare_experts(graph, model, layer, &down_w);
+    if (!all) return;
+    w->down_b = declare_experts(graph, model, layer, &down_bias);
+    if (tm_divided(matrices_of(&model->parallel))) tm_of_heads(graph, model, w->down_b); /* each rank: a part of it */
+}
+
+static void declare_shared(tm_graph *graph, const tm_model *model, int layer, int64_t width, tm_moe_weights *w)
+{
+    tm_arena     *arena = graph->arena;
+    const char   *full = tm_arena_format(arena, "layers.%d.moe.shared_experts.w13.weight", layer);
+    const tm_part parts[] = {
+        { tm_arena_format(arena, "layers.%d.moe.shared_experts.w1.weight", layer), width, TM_INIT_GATE, 0 },
+        { tm_arena_format(arena, "layers.%d.moe.shared_experts.w3.weight", layer), width, TM_INIT_UP, 0 }
+    };
+    w->shared_up_w = tm_declare_fused(graph, model, layer, full, model->shape->dim, parts, 2, true);
+    w->shared_down_w = tm_declare_columns(graph, model, TM_INIT_OUT, layer, tm_shape_2(model->shape->dim, width),
+                                          "layers.%d.moe.shared_experts.w2.weight", layer);
+}
+
+void tm_moe_declare(tm_graph *graph, const tm_model *model, int layer, tm_moe_weights *w)
+{
+    const tm_model_shape *s = model->shape;
+    const tm_moe_shape   *m = &s->moe;
     *w = (tm_moe_weights){ TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE };
-    w->router_w = tm_declare(graph, s, TM_INIT_UP, layer, tm_shape_2(m->experts, s->dim),
-                             "layers.%d.moe.router.gate.weight", layer);
+    w->router_w = tm_of_heads(graph, model,
+                              tm_declare(graph, s, TM_INIT_UP, layer, tm_shape_2(m->experts, s->dim),
+                                         "layers.%d.moe.router.gate.weight", layer));
     tm_graph_at(graph, w->router_w)->as_stored = true;
-    if (all) {
-        w->router_b =
-            tm_declare(graph, s, TM_INIT_ZERO, layer, tm_shape_1(m->experts), "layers.%d.moe.router.gate.bias", layer);
+    if (s->bias == TM_BIAS_ALL) {
+        w->router_b = tm_of_heads(
+            graph, model,
+            tm_declare(graph, s, TM_INIT_ZERO, layer, tm_shape_1(m->experts), "layers.%d.moe.router.gate.bias", layer));
         tm_graph_at(graph, w->router_b)->as_stored = true;
     }
-    w->up_w = declare_experts(&d, "w13.weight", up, in, 2, m->ffn_dim, s->dim);
-    if (all) w->up_b = declare_experts(&d, "w13.bias", up_b, zero, 2, m->ffn_dim, 0);
-    w->down_w = declare_experts(&d, "w2.weight", down, out, 1, s->dim, m->ffn_dim);
-    if (all) w->down_b = declare_experts(&d, "w2.bias", down_b, zero, 1, s->dim, 0);
-    if (m->shared > 0) {
-        int64_t width = m->shared * m->ffn_dim;
-        w->shared_up_w = declare_shared(graph, s, layer, width);
-        w->shared_down_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, width),
-                                      "layers.%d.moe.shared_experts.w2.weight", layer);
-    }
+    declare_routed(graph, model, layer, w);
+    if (m->shared > 0) declare_shared(graph, model, layer, m->shared * m->ffn_dim, w);
     if (m->biased)
         w->bias = tm_graph_tensor(graph, tm_arena_format(graph->arena, "layers.%d.moe.expert_bias", layer),
                                   TM_ROLE_STATE, tm_shape_1(m->experts));
@@ -253,6 +312,22 @@ static routes route(tm_graph *graph, const tm_model *model, const tm_moe_weights
     return (routes){ chosen[0], chosen[1], chosen[2], places[0], places[1], places[2] };
 }
 
+/* A balance is that of whole sequences: the choices of all of their rows. */
+static tm_tensor_id balanced_ids(tm_graph *graph, const tm_model *model, tm_tensor_id ids, tm_balance_attr *attr)
+{
+    const tm_parallel *p = &model->parallel;
+    int64_t            rows = tm_graph_at(graph, ids)->shape.n[0];
+    bool               context = tm_divided(p->context);
+    if (tm_moe_own_rows(p)) {
+        if (attr->seq > 0 && rows % attr->seq == 0 && !context) return ids;
+        ids = tm_emit_gather(graph, p->tensor, "experts of rows", ids);
+        if (attr->seq > 0) attr->chunk = rows; /* of one sequence (tm_moe_check_tensor) */
+    } else if (context && attr->seq > 0) {
+        attr->chunk = tm_chunk_length(p->context, model->seq);
+    }
+    return context ? tm_emit_gather(graph, p->context, "experts", ids) : ids;
+}
+
 /* Counts the rows of each expert; adds the balance loss. */
 static void account(tm_graph *graph, const tm_model *model, int layer, const routes *r)
 {
@@ -265,11 +340,7 @@ static void account(tm_graph *graph, const tm_model *model, int layer, const rou
                                                      model->expert_counts, mixture) };
     tm_graph_add(graph, TM_OP_expert_counts, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ r->offsets }, counts, adds);
     if (model->balance_loss == TM_NONE) return;
-    tm_tensor_id ids = r->ids; /* a balance is that of whole sequences */
-    if (tm_divided(model->parallel.context)) {
-        ids = tm_emit_gather(graph, model->parallel.context, "experts", ids);
-        if (attr.seq > 0) attr.chunk = tm_chunk_length(model->parallel.context, model->seq);
-    }
+    tm_tensor_id ids = balanced_ids(graph, model, r->ids, &attr);
     tm_graph_add(graph, TM_OP_balance_loss, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ r->scores, ids },
                  (tm_tensor_id[TM_MAX_OUT]){ model->balance_loss }, adds || mixture > 0);
 }
@@ -280,9 +351,13 @@ static tm_tensor_id expert_ffn(tm_graph *graph, const tm_model *model, const tm_
                                tm_tensor_id offsets, const tm_grouped_attr *attr)
 {
     size_t       bytes = attr ? sizeof *attr : 0;
+    tm_fill_attr share = { .value = 1.0 / model->parallel.tensor.ranks };
+    tm_tensor_id down_b = w->down_b;
+    if (down_b != TM_NONE && tm_divided(matrices_of(&model->parallel))) /* the terms of a sum have it together */
+        down_b = tm_emit(graph, TM_OP_scale, &share, sizeof share, down_b, TM_NONE, TM_NONE, TM_NONE);
     tm_tensor_id up = tm_emit(graph, TM_OP_grouped_linear, attr, bytes, rows, w->up_w, offsets, w->up_b);
     return tm_emit(graph, TM_OP_grouped_linear, attr, bytes, tm_activation(graph, model->shape, up), w->down_w, offsets,
-                   w->down_b);
+                   down_b);
 }
 
 tm_exchange_attr tm_moe_exchange(const tm_model_shape *s, const tm_parallel *parallel, int64_t rows)
@@ -335,8 +410,11 @@ tm_tensor_id tm_moe_emit(tm_graph *graph, const tm_model *model, int layer, cons
                          tm_tensor_id x)
 {
     tm_slots_attr slots = { .top_k = model->shape->moe.top_k };
-    routes        r = route(graph, model, w, b);
-    tm_tensor_id  y;
+    bool          term = tm_divided(matrices_of(&model->parallel)); /* what is computed here is one of a sum */
+    tm_tensor_id  all = term || w->shared_up_w != TM_NONE ? tm_enter(graph, model, b) : b, y,
+                 addend = term ? TM_NONE : x;
+    if (term) b = all;
+    routes r = route(graph, model, w, b);
     account(graph, model, layer, &r);
     if (tm_divided(model->parallel.experts)) {
         y = exchange(graph, model, w, &r, b, &slots);
@@ -345,12 +423,14 @@ tm_tensor_id tm_moe_emit(tm_graph *graph, const tm_model *model, int layer, cons
         y = expert_ffn(graph, model, w, rows, r.offsets, NULL);
     }
     if (w->shared_up_w != TM_NONE) {
-        tm_tensor_id up = tm_emit(graph, TM_OP_linear, NULL, 0, b, w->shared_up_w, TM_NONE, TM_NONE);
-        x = tm_emit(graph, TM_OP_linear, NULL, 0, tm_activation(graph, model->shape, up), w->shared_down_w, TM_NONE, x);
+        tm_tensor_id up = tm_emit(graph, TM_OP_linear, NULL, 0, all, w->shared_up_w, TM_NONE, TM_NONE);
+        tm_tensor_id h = tm_activation(graph, model->shape, up);
+        addend = term ? tm_emit(graph, TM_OP_linear, NULL, 0, h, w->shared_down_w, TM_NONE, TM_NONE)
+                      : tm_linear_out(graph, model, h, w->shared_down_w, TM_NONE, x);
     }
-    tm_tensor_id in[TM_MAX_IN] = { y, r.order, r.inverse, r.weights, x }, out[TM_MAX_OUT] = { TM_NONE };
+    tm_tensor_id in[TM_MAX_IN] = { y, r.order, r.inverse, r.weights, addend }, out[TM_MAX_OUT] = { TM_NONE };
     tm_graph_add(graph, TM_OP_combine, &slots, sizeof slots, in, out, 0);
-    return out[0];
+    return term ? tm_leave(graph, model, out[0], TM_NONE, x) : out[0];
 }
 
 void tm_moe_update(tm_graph *graph, const tm_model *model, const tm_moe_weights *weights, size_t stride)

@@ -7,6 +7,11 @@
  * Names of parameters are torchtitan's, every expert's its own: "layers.3.moe.experts.7.w1.weight". The experts' w1 and
  * w3 are rows of one tensor (E, 2 F, C). Where experts are divided among ranks (tm_parallel.experts) a rank has E / R
  * of them; rows are sent to them and back (op/exchange.c), all else is computed for the rank's own rows.
+ *
+ * Where ranks divide matrices (tm_parallel.tensor) they all route the tokens of all of them, and each has some of the F
+ * of every expert: what it computes is one term of a sum over the ranks, and so is its gradient of the router. Where
+ * they divide experts, too, a mixture stands between the matrices: each rank has its own rows and whole experts; only
+ * the shared experts are divided.
  */
 #ifndef TM_MODEL_MOE_H
 #define TM_MODEL_MOE_H
@@ -25,14 +30,16 @@ TM_MUST_USE tm_status tm_moe_read(const tm_config *config, tm_model_shape *shape
 /* Why a shape is not one whose every block has experts, chosen by softmax alone: for tm_hf_form.lacks. NULL: it is. */
 const char *tm_moe_lacks_plain(const tm_model_shape *shape);
 
+/* Can a mixture be divided like this among parallel->tensor? */
+TM_MUST_USE tm_status tm_moe_check_tensor(const tm_model_shape *shape, const tm_parallel *parallel, tm_error *err);
+
 /* Is the FFN of this block a mixture? */
 bool tm_moe_in_layer(const tm_model_shape *shape, int layer);
 /* Does the parameter hold what each expert has of its own? */
 bool tm_moe_has_experts(const tm_tensor *parameter);
 /* What all blocks share: the counts and the balance loss of `out`. Does nothing for a model without experts. */
 void tm_moe_declare_model(tm_graph *graph, const tm_model_shape *shape, tm_model *out);
-void tm_moe_declare(tm_graph *graph, const tm_model_shape *shape, int layer, const tm_parallel *parallel,
-                    tm_moe_weights *out);
+void tm_moe_declare(tm_graph *graph, const tm_model *model, int layer, tm_moe_weights *out);
 /* b (N, C), normed; x (N, C): the residual stream -> x with the mixture added. Also counts what model->account says. */
 tm_tensor_id tm_moe_emit(tm_graph *graph, const tm_model *model, int layer, const tm_moe_weights *w, tm_tensor_id b,
                          tm_tensor_id x);

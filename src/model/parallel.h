@@ -51,6 +51,7 @@ typedef struct {
     bool        rows;
     tm_division context;    /* the tokens of each sequence: a rank's fields have the first chunks of all sequences, then
                              * the second ones (tm_chunk_of); of images one run of the tokens of each sample */
+    bool        ring;       /* keys and values go from rank to rank; else all ranks gather them */
     tm_division experts;    /* of each mixture */
     double expert_capacity; /* rows that a rank's experts take at a time, as a multiple of its own rows x experts of a
                              * row; more are sent in further rounds. 0: all that can come */

@@ -182,13 +182,19 @@ static tm_tensor_id leave(tm_graph *graph, const tm_model *model, tm_tensor_id x
     return p->rows ? tm_emit_scatter(graph, p->tensor, "sum", x) : tm_emit_sum(graph, p->tensor, "sum", x);
 }
 
+tm_tensor_id tm_leave(tm_graph *graph, const tm_model *model, tm_tensor_id term, tm_tensor_id bias,
+                      tm_tensor_id residual)
+{
+    tm_tensor_id y = leave(graph, model, term);
+    return bias == TM_NONE ? tm_emit(graph, TM_OP_add, NULL, 0, residual, y, TM_NONE, TM_NONE)
+                           : tm_emit(graph, TM_OP_add_bias, NULL, 0, residual, y, bias, TM_NONE);
+}
+
 tm_tensor_id tm_linear_out(tm_graph *graph, const tm_model *model, tm_tensor_id x, tm_tensor_id w, tm_tensor_id bias,
                            tm_tensor_id residual)
 {
     if (!tm_divided(model->parallel.tensor)) return tm_emit(graph, TM_OP_linear, NULL, 0, x, w, bias, residual);
-    tm_tensor_id y = leave(graph, model, tm_emit(graph, TM_OP_linear, NULL, 0, x, w, TM_NONE, TM_NONE));
-    return bias == TM_NONE ? tm_emit(graph, TM_OP_add, NULL, 0, residual, y, TM_NONE, TM_NONE)
-                           : tm_emit(graph, TM_OP_add_bias, NULL, 0, residual, y, bias, TM_NONE);
+    return tm_leave(graph, model, tm_emit(graph, TM_OP_linear, NULL, 0, x, w, TM_NONE, TM_NONE), bias, residual);
 }
 
 tm_tensor_id tm_embed(tm_graph *graph, const tm_model *model, tm_tensor_id tokens)
@@ -267,7 +273,7 @@ void tm_vocabulary_loss(tm_graph *graph, const tm_model *model, tm_tensor_id hid
 
 /* --- what can be divided ------------------------------------------------------------------------------------------ */
 
-static tm_status does_not_divide(const char *key, int64_t value, int ranks, tm_error *err)
+tm_status tm_tensor_does_not_divide(const char *key, int64_t value, int ranks, tm_error *err)
 {
     return tm_fail(
         err, TM_INVALID,
@@ -276,24 +282,20 @@ static tm_status does_not_divide(const char *key, int64_t value, int ranks, tm_e
         ranks, key, (long long)value);
 }
 
-tm_status tm_model_check_tensor(const tm_model_shape *s, int ranks, tm_error *err)
+tm_status tm_model_check_tensor(const tm_model_shape *s, const tm_parallel *parallel, tm_error *err)
 {
+    int  ranks = parallel->tensor.ranks;
+    bool dense = s->moe.experts == 0 || s->moe.dense_layers > 0;
     if (ranks <= 1) return TM_OK;
     if (!tm_family_of(s)->divides)
         return tm_fail(err, TM_UNSUPPORTED,
                        "tensor parallelism (parallelism.tensor_parallel_degree %d) is not built for the %s family; set "
                        "it to 1",
                        ranks, tm_model_family_name(s));
-    if (s->moe.experts > 0)
-        return tm_fail(
-            err, TM_UNSUPPORTED,
-            "tensor parallelism (parallelism.tensor_parallel_degree %d) is not built for models with experts "
-            "(model.n_experts); set it to 1",
-            ranks);
-    if (s->n_heads % ranks) return does_not_divide("model.n_heads", s->n_heads, ranks, err);
-    if (s->n_kv_heads % ranks) return does_not_divide("model.n_kv_heads", s->n_kv_heads, ranks, err);
-    if (s->ffn_dim % ranks) return does_not_divide("model.ffn_dim", s->ffn_dim, ranks, err);
-    if ((s->vocab_size + ranks - 1) / ranks * (ranks - 1) >= s->vocab_size)
-        return does_not_divide("model.vocab_size", s->vocab_size, ranks, err);
-    return TM_OK;
+    if (s->n_heads % ranks) return tm_tensor_does_not_divide("model.n_heads", s->n_heads, ranks, err);
+    if (s->n_kv_heads % ranks) return tm_tensor_does_not_divide("model.n_kv_heads", s->n_kv_heads, ranks, err);
+    if (dense && s->ffn_dim % ranks) return tm_tensor_does_not_divide("model.ffn_dim", s->ffn_dim, ranks, err);
+    if (!tm_model_images(s) && (s->vocab_size + ranks - 1) / ranks * (ranks - 1) >= s->vocab_size)
+        return tm_tensor_does_not_divide("model.vocab_size", s->vocab_size, ranks, err);
+    return tm_moe_check_tensor(s, parallel, err);
 }

@@ -9,9 +9,9 @@
  *   dsink_h = - sum_i exp(sink_h - lse_i) delta_i          (a sink is a logit without a value; gpt-oss, OpenAI 2025)
  *
  * Query i of a sequence stands at position p = q_offset + i, key j at position j. It sees key j when j < seq_k, and
- * j <= p (causal), and j > p - window (window), and j >= first_key[i] (documents of a packed sequence): rows that it
- * does not see may hold anything. A query that sees no key has o = 0 and lse = sink, or -infinity without sinks. Query
- * head h reads key/value head h / (H / J).
+ * j <= p (causal), and j > p - window (window), and j >= first_key[i] - key0 (documents of a packed sequence): rows
+ * that it does not see may hold anything. A query that sees no key has o = 0 and lse = sink, or -infinity without
+ * sinks. Query head h reads key/value head h / (H / J).
  *
  * q (B seq_q, H dim_qk), k (B seq_k, J dim_qk), v (B seq_k, J dim_v), [first_key (B seq_q) int32], [sinks (H)]
  *   -> o (B seq_q, H dim_v), lse (B, H, seq_q)
@@ -106,7 +106,7 @@ static place place_of(const tm_view *in, const tm_attention_attr *attr, int64_t 
                     .row0 = b * attr->seq_k,
                     .k_at = j * attr->dim_qk,
                     .v_at = j * attr->dim_v,
-                    .first = first_key(attr, p, documents ? documents[query] : 0),
+                    .first = first_key(attr, p, documents ? documents[query] - attr->key0 : 0),
                     .end = end_of_keys(attr, p),
                     .statistic = (b * attr->heads + h) * attr->seq_q + i };
 }
@@ -262,6 +262,7 @@ static const struct {
       true },                                                                           /* all of it together */
     { 1, { CROSS(40, 600, 550, 1, 1, 12, 20), .scale = 0.3, .causal = 1 }, 551, true }, /* past a block of keys */
     { 2, { CROSS(8, 8, 3, 2, 1, 192, 128), .scale = 0.07, .causal = 0 }, 8, true },
+    { 2, { CROSS(40, 40, 40, 2, 1, 8, 8), .scale = 0.35, .causal = 1, .key0 = 20 }, 60, false }, /* a later chunk's */
 #undef CROSS
 };
 
@@ -310,7 +311,7 @@ const tm_op tm_op_attention = {
     .in_name = { "q (B seq_q, H dim_qk)", "k (B seq_k, J dim_qk)", "v (B seq_k, J dim_v)", "[first_key (B seq_q)]",
                  "[sinks (H)]" },
     .out_name = { "o (B seq_q, H dim_v)", "lse (B, H, seq_q)" },
-    .attributes = "seq_q, seq_k, q_offset, heads, kv_heads, dim_qk, dim_v, scale, causal, window",
+    .attributes = "seq_q, seq_k, q_offset, heads, kv_heads, dim_qk, dim_v, scale, causal, window, key0",
 };
 
 /* in: do, q, k, v, o, lse, [first_key], [sinks]; out: dq, dk, dv, each like its own; [dsinks (H), by the caller] */
@@ -414,5 +415,5 @@ const tm_op tm_op_attention_grad = {
     .in_name = { "do (B seq_q, H dim_v)", "q (B seq_q, H dim_qk)", "k (B seq_k, J dim_qk)", "v (B seq_k, J dim_v)",
                  "o (B seq_q, H dim_v)", "lse (B, H, seq_q)", "[first_key (B seq_q)]", "[sinks (H)]" },
     .out_name = { "dq (B seq_q, H dim_qk)", "dk (B seq_k, J dim_qk)", "dv (B seq_k, J dim_v)", "[dsinks (H)]" },
-    .attributes = "seq_q, seq_k, q_offset, heads, kv_heads, dim_qk, dim_v, scale, causal, window",
+    .attributes = "seq_q, seq_k, q_offset, heads, kv_heads, dim_qk, dim_v, scale, causal, window, key0",
 };

@@ -54,6 +54,7 @@ typedef struct {
     double  scale;           /* of the scores; dim_qk^-0.5 */
     int64_t causal;          /* 1: a query at position p sees key j when j <= p; 0: all */
     int64_t window;          /* > 0, causal only: and when p - window < j; 0: no such limit */
+    int64_t key0;            /* the number of the first key here, as first_key counts: keys may be part of a sequence */
 } tm_attention_attr;
 
 typedef enum { TM_ROPE_HALF, TM_ROPE_INTERLEAVED } tm_rope_layout; /* pairs (i, i + D/2) or (2i, 2i + 1) */
@@ -266,6 +267,12 @@ typedef struct {
     int64_t       rows;          /* M: that a rank receives in a round at most */
     int64_t       pairs;         /* P: of each rank's own */
 } tm_exchange_attr;              /* exchange_counts, send_rows, return_rows */
+
+typedef struct {
+    int64_t           axes, ranks; /* as above */
+    int64_t           rank;        /* this one's number in the group */
+    tm_attention_attr attention;   /* of a chunk's queries and a chunk's keys; q_offset and key0 do not count */
+} tm_ring_attr;                    /* ring_attention and its gradient */
 
 /* Targets with this value do not count. */
 enum { TM_IGNORED_TARGET = -100 };

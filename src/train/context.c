@@ -37,6 +37,11 @@ tm_status context_check(const tm_step_options *o, tm_error *err)
                        "data.source preference is not built for ranks that share sequences: its loss is that of whole "
                        "ones; set parallelism.context_parallel_degree to 1");
     if (tm_model_images(&o->shape)) {
+        if (o->layout.ring)
+            return tm_fail(
+                err, TM_UNSUPPORTED,
+                "parallelism.context_parallel_rotate_method alltoall is not built for images (model.family), "
+                "whose tokens all see each other; set it to allgather");
         TM_TRY(check_length(o, o->shape.flux.text_len, "model.text_len", err));
         return check_length(o, o->shape.flux.rows * o->shape.flux.columns, "the number of tokens of model.image_size",
                             err);

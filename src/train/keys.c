@@ -418,8 +418,8 @@ static const tm_key keys[] = {
       .help = "with tensor parallelism the vocabulary of the loss is always divided" },
     { .name = "parallelism.context_parallel_rotate_method", .kind = TM_KEY_CHOICE, .fallback = "allgather",
       .choices = "allgather|alltoall", .when = "parallelism.context_parallel_degree!=1",
-      .help = "how ranks that share sequences get each other's keys and values; alltoall (from rank to rank) is not "
-              "built" },
+      .help = "how ranks that share sequences get each other's keys and values: gathered, or alltoall: passed on from "
+              "rank to rank (ring attention), which takes less memory" },
     { .name = "parallelism.fsdp_reshard_after_forward", .kind = TM_KEY_CHOICE, .fallback = "default",
       .choices = "default|always|never",
       .help = "shared weights are let go after the forward pass and gathered again for the backward pass; default: "

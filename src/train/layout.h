@@ -27,6 +27,7 @@ typedef struct {
      * apart, then added in order. 0, 1: all micro-batches are one sum. */
     int64_t parts;
     double  expert_capacity; /* tm_parallel.expert_capacity */
+    bool    ring;            /* tm_parallel.ring */
 } tm_layout;
 
 /* As parallelism.* say, of rank 0. TM_INVALID, TM_UNSUPPORTED: with the keys and the way out. */

@@ -45,6 +45,7 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
 {
     const char *shared = tm_config_text(config, "parallelism.data_parallel_shard_strategy");
     const char *reshard = tm_config_text(config, "parallelism.fsdp_reshard_after_forward");
+    const char *rotate = tm_config_text(config, "parallelism.context_parallel_rotate_method");
     *out = (tm_layout){ .sharing = strcmp(shared, "optim") == 0         ? TM_SHARE_OPTIMIZER
                                    : strcmp(shared, "optim_grads") == 0 ? TM_SHARE_GRADIENTS
                                                                         : TM_SHARE_ALL,
@@ -53,14 +54,9 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
                         .prefetch = 1,
                         .narrow = strcmp(tm_config_text(config, "training.mixed_precision_reduce"), "bfloat16") == 0,
                         .parts = tm_config_i64(config, "training.separate_sums"),
-                        .expert_capacity = tm_config_f64(config, "parallelism.expert_parallel_capacity") };
+                        .expert_capacity = tm_config_f64(config, "parallelism.expert_parallel_capacity"),
+                        .ring = strcmp(rotate, "alltoall") == 0 };
     TM_TRY(tm_train_mesh(config, &out->mesh, err));
-    const char *rotate = "parallelism.context_parallel_rotate_method";
-    if (tm_layout_size(out, 1U << TM_AXIS_CP) > 1 && strcmp(tm_config_text(config, rotate), "allgather") != 0)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "%s %s (%s) is not built: keys and values are gathered, not passed from rank to rank; leave it "
-                       "out or set it to allgather",
-                       rotate, tm_config_text(config, rotate), tm_config_place(config, rotate));
     if (tm_config_bool(config, "parallelism.exact") &&
         tm_layout_size(out, TM_AXES_WORLD) > tm_layout_size(out, 1U << TM_AXIS_REPLICATE))
         return tm_fail(err, TM_UNSUPPORTED,
@@ -152,6 +148,7 @@ tm_parallel tm_layout_parallel(const tm_layout *layout)
     return (tm_parallel){ .tensor = division(layout, TM_AXIS_TP),
                           .rows = tm_layout_size(layout, 1U << TM_AXIS_TP) > 1 && !layout->whole_rows,
                           .context = division(layout, TM_AXIS_CP),
+                          .ring = layout->ring,
                           .experts = division(layout, TM_AXIS_EP),
                           .expert_capacity = layout->expert_capacity,
                           .stages = division(layout, TM_AXIS_PP) };

@@ -86,7 +86,8 @@ tm_status share_check_tensor(const tm_step *step, tm_error *err)
     int64_t                validation = o->validation_batch * o->validation_seq / context;
     const char            *what = NULL, *way = NULL;
     if (ranks == 1) return TM_OK;
-    TM_TRY(tm_model_check_tensor(&o->shape, ranks, err));
+    tm_parallel parallel = tm_layout_parallel(layout);
+    TM_TRY(tm_model_check_tensor(&o->shape, &parallel, err));
     if (!o->optimizer->elementwise)
         what = o->optimizer->name, way = "an update needs whole tensors; take AdamW or SGD";
     else if (o->hyper.stochastic)
@@ -105,7 +106,16 @@ tm_status share_check_tensor(const tm_step *step, tm_error *err)
         return tm_fail(err, TM_UNSUPPORTED,
                        "%s is not built for tensor parallelism (parallelism.tensor_parallel_degree %d): %s", what,
                        ranks, way);
-    if (!layout->whole_rows && (rows % ranks || validation % ranks || (o->sample && o->seq % ranks)))
+    if (tm_moe_own_rows(&parallel) && o->shape.moe.aux_loss > 0 && o->shape.moe.aux_per_sequence &&
+        o->micro_batch > 1 && (context > 1 || o->micro_batch % ranks))
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "a balance of experts per sequence (model.moe_aux_loss_per_sequence) is not built for ranks that "
+            "have parts of %lld sequences (parallelism.tensor_parallel_degree %d beside divided experts); "
+            "set training.local_batch_size to 1, or the key to false",
+            (long long)o->micro_batch, ranks);
+    if (!layout->whole_rows && !tm_model_images(&o->shape) &&
+        (rows % ranks || validation % ranks || (o->sample && o->seq % ranks)))
         return tm_fail(err, TM_INVALID,
                        "parallelism.tensor_parallel_degree %d does not divide the tokens of a micro-batch "
                        "(training.local_batch_size x training.seq_len / parallelism.context_parallel_degree, %lld; of "
@@ -264,6 +274,15 @@ static void add_part(tm_step *step, tm_tensor_id from, tm_tensor_id to, bool add
     tm_units_call(step->graph, TM_OP_reduce_scatter, 0, 1, "separate sums", from, to, add);
 }
 
+/* All ranks that divide matrices have the same loss; what they count of rows of their own stands behind it. */
+static void sum_own_rows(tm_step *step)
+{
+    int64_t counted = tm_shape_elements(tm_graph_at(step->graph, step->counts)->shape) - 1;
+    if (!tm_moe_own_rows(&step->model.parallel) || counted == 0) return;
+    all_reduce(step, 1U << TM_AXIS_TP,
+               tm_graph_run(step->graph, "counts of rows", step->counts, 1, tm_shape_1(counted)));
+}
+
 void share_reduce(tm_step *step)
 {
     tm_graph *graph = step->graph;
@@ -279,6 +298,7 @@ void share_reduce(tm_step *step)
     stages_exchange(step);
     for (size_t u = step->units.n_units; u-- > 0;) reduce_unit(step, &step->units.units[u]);
     graph->layer = -1;
+    sum_own_rows(step);
     all_reduce(step, TM_AXES_LOSS, step->counts);
     stages_count(step);
 }
@@ -337,7 +357,7 @@ static void add_run(squares *s, const tm_unit *unit, const tm_unit_run *run)
     int64_t   own = unit->group.rank * unit->share, end = own + unit->share;
     int64_t   from = run->first > own ? run->first : own, to = run->first + run->count;
     if (to > end) to = end;
-    if (from >= to) return;
+    if (from >= to || run->twin) return;
     bool         all = to - from == tm_shape_elements(tm_graph_at(graph, unit->gradients)->shape);
     const char  *name = tm_arena_format(graph->arena, "share of %s", tm_graph_at(graph, unit->gradients)->name);
     tm_tensor_id part =

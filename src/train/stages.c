@@ -29,20 +29,16 @@ static tm_status check(const tm_step_options *o, tm_error *err)
 {
     const char *what = o->shape.tied && o->layout.order == TM_PIPELINE_ZBV
                            ? "a tied head (model.tied) with the schedule ZBVZeroBubble"
-                       : o->shape.tied && tm_layout_size(&o->layout, TM_AXES_FSDP) > 1
-                           ? "a tied head (model.tied) with parallelism.data_parallel_shard_degree"
-                       : tm_model_images(&o->shape)                       ? "the family flux (model.family)"
-                       : o->preference.beta > 0                           ? "data.source preference"
-                       : o->compared                                      ? "debug.microscope"
-                       : o->sample                                        ? "generated text (data.sample_tokens)"
-                       : o->adapters.rank > 0                             ? "lora.rank"
-                       : o->layout.parts > 1                              ? "training.separate_sums"
-                       : o->offload.activations || o->offload.optimizer   ? "training.offload"
-                       : tm_layout_size(&o->layout, 1U << TM_AXIS_CP) > 1 ? "parallelism.context_parallel_degree"
-                       : tm_layout_size(&o->layout, 1U << TM_AXIS_EP) > 1 ? "parallelism.expert_parallel_degree"
-                       : o->quantize.on                                   ? "quantize.recipe"
-                       : o->n_groups > 1                                  ? "optimizer.groups"
-                                                                          : NULL;
+                       : tm_model_images(&o->shape)                     ? "the family flux (model.family)"
+                       : o->preference.beta > 0                         ? "data.source preference"
+                       : o->compared                                    ? "debug.microscope"
+                       : o->sample                                      ? "generated text (data.sample_tokens)"
+                       : o->adapters.rank > 0                           ? "lora.rank"
+                       : o->layout.parts > 1                            ? "training.separate_sums"
+                       : o->offload.activations || o->offload.optimizer ? "training.offload"
+                       : o->quantize.on                                 ? "quantize.recipe"
+                       : o->n_groups > 1                                ? "optimizer.groups"
+                                                                        : NULL;
     if (!what) return TM_OK;
     return tm_fail(err, TM_UNSUPPORTED,
                    "%s is not built for the stages of a pipeline (parallelism.pipeline_parallel_degree %d); leave it "

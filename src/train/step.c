@@ -46,6 +46,7 @@ static tm_inputs inputs_of(const tm_step *step)
 static tm_status forward_only(tm_step *step, const tm_chooser *chooser, tm_tensor_id first_row, tm_error *err)
 {
     tm_adapt_pass(step->graph, first_row);
+    tm_ring_pass(step->graph);
     TM_TRY(tm_quantize_pass(step->graph, &step->options.quantize, &step->quantized, false, false, err));
     tm_precision_pass(step->graph);
     tm_uncast_pass(step->graph, chooser);
@@ -86,12 +87,13 @@ static tm_status add_program(tm_step *step, const tm_chooser *chooser, const tra
     tm_tensor_id balance = model.balance_loss, given = TM_NONE;
     tm_seed      seeds[] = { { p->loss, step->scalars }, { balance, step->scalars } };
     if (passed != TM_NONE) seeds[0] = stages_turn(step, &model, passed);
-    tm_gradient_pass(graph, p->accumulate, seeds, balance == TM_NONE ? 1 : 2, &model.received, &given,
-                     model.received != TM_NONE);
+    tm_gradient_pass(graph, p->accumulate, seeds, balance != TM_NONE && tm_moe_takes_balance(&model.parallel) ? 2 : 1,
+                     &model.received, &given, model.received != TM_NONE);
     if (given != TM_NONE) stages_return(step, &model, given);
     tm_lookup_pass(graph, sums_several(step), p->accumulate);
     tm_chunks_pass(graph, adds);
     tm_recompute_pass(graph, &step->options.recompute);
+    tm_ring_pass(graph);
     if (!p->plain)
         TM_TRY(tm_quantize_pass(graph, &step->options.quantize, &step->quantized, p->records, p->accumulate, err));
     tm_precision_pass(graph);

@@ -3,7 +3,6 @@
 
 #include "base/arena.h"
 #include "base/cpu.h"
-#include "base/hash.h"
 #include "base/random.h"
 #include "train/context.h"
 #include "train/init.h"
@@ -14,8 +13,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { CHUNK_BYTES = 1 << 20 };
 
 struct tm_trainer {
     tm_device            *device;
@@ -473,48 +470,9 @@ const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t
     return trainer->tensors;
 }
 
-static tm_status hash_tensor(const tm_trainer *trainer, tm_tensor_id id, void *buffer, tm_hasher *hasher, tm_error *err)
+tm_device *tm_trainer_device(const tm_trainer *trainer)
 {
-    tm_hasher_restart(hasher);
-    const tm_tensor *tensor = tm_graph_at(trainer->step->graph, id);
-    for (size_t done = 0, bytes = tm_tensor_bytes(tensor->shape, tensor->dtype); done < bytes;) {
-        size_t n = bytes - done < CHUNK_BYTES ? bytes - done : CHUNK_BYTES;
-        TM_TRY(tm_trainer_read(trainer, id, done, buffer, n, err));
-        tm_hasher_add(hasher, buffer, n);
-        done += n;
-    }
-    return TM_OK;
-}
-
-/* Rows [first, first + rows) of the whole of a cut tensor into `to`: every rank of the group gives what it has of them.
- * `part`: room for what is here. */
-static tm_status gather_rows(const tm_trainer *trainer, tm_tensor_id id, int64_t first, int64_t rows, char *part,
-                             int64_t *to, tm_error *err)
-{
-    const tm_tensor *t = tm_graph_at(trainer->step->graph, id);
-    size_t           size = tm_dtype_bytes(t->dtype), here = (size_t)tm_piece_row(t->shape) * size;
-    size_t           all = (size_t)tm_piece_row(t->cut->whole) * size, words = ((size_t)rows * all + 7) / 8;
-    memset(to, 0, words * sizeof *to);
-    for (int p = 0; p < t->n_pieces; p++) {
-        const tm_piece *piece = &t->pieces[p];
-        int64_t         from = piece->begin > first ? piece->begin : first, end = piece->begin + piece->rows;
-        if (end > first + rows) end = first + rows;
-        if (from >= end) continue;
-        size_t local = (size_t)(piece->row + from - piece->begin) * here;
-        TM_TRY(tm_trainer_read(trainer, id, local, part, (size_t)(end - from) * here, err));
-        for (int64_t r = from; r < end; r++)
-            memcpy((char *)to + (size_t)(r - first) * all + (size_t)t->cut->column * size,
-                   part + (size_t)(r - from) * here, here);
-    }
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE, /* no byte comes from two ranks: the others' are 0 */
-                           .op = TM_COMM_SUM,
-                           .format = TM_COMM_INT64,
-                           .send = to,
-                           .receive = to,
-                           .count = words,
-                           .what = t->name,
-                           .step = -1 };
-    return tm_comm_run(tm_device_group(trainer->device, t->cut->axes), &call, err);
+    return trainer->device;
 }
 
 tm_status tm_trainer_sum(const tm_trainer *trainer, unsigned axes, double *values, size_t n, tm_error *err)
@@ -529,89 +487,4 @@ tm_status tm_trainer_sum(const tm_trainer *trainer, unsigned axes, double *value
                            .what = "values of a rank",
                            .step = -1 };
     return comm ? tm_comm_run(comm, &call, err) : TM_OK;
-}
-
-/* As the whole tensor has them. */
-static tm_status hash_cut(const tm_trainer *trainer, tm_tensor_id id, tm_hasher *hasher, tm_error *err)
-{
-    const tm_tensor *t = tm_graph_at(trainer->step->graph, id);
-    int64_t          columns = tm_piece_row(t->cut->whole), all = tm_shape_elements(t->cut->whole) / columns;
-    size_t           row = (size_t)columns * tm_dtype_bytes(t->dtype);
-    int64_t          most = row < CHUNK_BYTES ? (int64_t)(CHUNK_BYTES / row) : 1;
-    char            *part = tm_alloc((size_t)most * row);
-    int64_t         *rows = tm_alloc(((size_t)most * row + 7) / 8 * sizeof *rows);
-    tm_status        st = TM_OK;
-    tm_hasher_restart(hasher);
-    for (int64_t first = 0; first < all && st == TM_OK; first += most) {
-        int64_t n = all - first < most ? all - first : most;
-        st = gather_rows(trainer, id, first, n, part, rows, err);
-        if (st == TM_OK) tm_hasher_add(hasher, rows, (size_t)n * row);
-    }
-    free(rows);
-    free(part);
-    return st;
-}
-
-tm_status tm_trainer_hashes(const tm_trainer *trainer, uint64_t *hashes, tm_error *err)
-{
-    tm_hasher *hasher = tm_hasher_create();
-    void      *buffer = tm_alloc(CHUNK_BYTES);
-    tm_status  st = TM_OK;
-    for (size_t i = 0; i < trainer->step->graph->n_tensors && st == TM_OK; i++) {
-        const tm_tensor *tensor = &trainer->step->graph->tensors[i];
-        if (tensor->role != TM_ROLE_PARAMETER) continue;
-        st = tensor->cut ? hash_cut(trainer, (tm_tensor_id)i, hasher, err)
-                         : hash_tensor(trainer, (tm_tensor_id)i, buffer, hasher, err);
-        const uint64_t both[2] = { tm_hash(tensor->name, strlen(tensor->name)), tm_hasher_value(hasher) };
-        hashes[i] = tm_hash(both, sizeof both);
-    }
-    free(buffer);
-    tm_hasher_destroy(hasher);
-    return st;
-}
-
-uint64_t tm_trainer_weights_sum(const tm_trainer *trainer, const uint64_t *hashes)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < trainer->step->graph->n_tensors; i++)
-        if (trainer->step->graph->tensors[i].role == TM_ROLE_PARAMETER && !trainer->step->graph->tensors[i].twin)
-            sum += hashes[i];
-    return sum;
-}
-
-tm_status tm_trainer_sum_stages(const tm_trainer *trainer, uint64_t *sum, tm_error *err)
-{
-    tm_comm      *stages = tm_device_group(trainer->device, 1U << TM_AXIS_PP);
-    uint64_t      own = *sum;
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .op = TM_COMM_SUM,
-                           .format = TM_COMM_INT64,
-                           .send = &own,
-                           .receive = sum,
-                           .count = 1,
-                           .what = "checksums of stages",
-                           .step = -1 };
-    return stages ? tm_comm_run(stages, &call, err) : TM_OK;
-}
-
-tm_status tm_trainer_base_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err)
-{
-    size_t    n = trainer->step->graph->n_tensors;
-    uint64_t *hashes = tm_alloc((n + 1) * sizeof *hashes);
-    tm_status st = tm_trainer_hashes(trainer, hashes, err);
-    *out = 0;
-    for (size_t i = 0; i < n && st == TM_OK; i++)
-        if (tm_held_base(trainer->step, &trainer->step->graph->tensors[i])) *out += hashes[i];
-    free(hashes);
-    return st;
-}
-
-tm_status tm_trainer_weights_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err)
-{
-    uint64_t *hashes = tm_alloc((trainer->step->graph->n_tensors + 1) * sizeof *hashes);
-    tm_status st = tm_trainer_hashes(trainer, hashes, err);
-    if (st == TM_OK) *out = tm_trainer_weights_sum(trainer, hashes);
-    if (st == TM_OK) st = tm_trainer_sum_stages(trainer, out, err);
-    free(hashes);
-    return st;
 }

@@ -35,9 +35,10 @@ TM_MUST_USE tm_status tm_trainer_open(tm_device *device, const tm_step_options *
                                       tm_trainer **out, tm_error *err);
 void                  tm_trainer_close(tm_trainer *trainer);
 
-/* The step that runs and its arena: both belong to the trainer. */
+/* The step that runs, its arena, where it runs: the first two belong to the trainer. */
 const tm_step *tm_trainer_step_of(const tm_trainer *trainer);
 tm_address     tm_trainer_arena(const tm_trainer *trainer);
+tm_device     *tm_trainer_device(const tm_trainer *trainer);
 /* Copies `bytes` bytes from byte `offset` of a tensor on; done when they return. A transient tensor holds what it did
  * at the end of its program until the next program. */
 TM_MUST_USE tm_status tm_trainer_read(const tm_trainer *trainer, tm_tensor_id id, size_t offset, void *to, size_t bytes,

@@ -5,6 +5,7 @@
 #define TM_TESTS_RANKS_FIXTURE_H
 
 #include "base/random.h"
+#include "support/folder.h"
 #include "support/golden.h"
 #include "support/training.h"
 #include "train/ranks.h"
@@ -41,10 +42,11 @@ typedef struct job {
     const tm_backend_of_test *backend;                        /* how the device is opened; NULL: by its name */
     void                     *taken;                          /* what `look` makes of it */
     /* found */
-    double   loss[MOST_STEPS], norm[MOST_STEPS];
-    double   losses[MOST_RANKS], evaluation[MOST_RANKS]; /* of the last step, and of the same batch behind it */
-    uint64_t weights[MOST_RANKS];
-    size_t   arena[MOST_RANKS], states[MOST_RANKS]; /* bytes: of the plan; of weights, gradients and moments */
+    double         loss[MOST_STEPS], norm[MOST_STEPS];
+    double         losses[MOST_RANKS], evaluation[MOST_RANKS]; /* of the last step, and of the same batch behind it */
+    uint64_t       weights[MOST_RANKS];
+    tm_step_result result;                                /* of the last step, on rank 0 */
+    size_t         arena[MOST_RANKS], states[MOST_RANKS]; /* bytes: of the plan; of weights, gradients and moments */
 } job;
 
 static inline int ranks_of(const job *j)
@@ -118,7 +120,7 @@ static inline tm_micro_batch join_batches(const tm_step_options *o, void *field[
 {
     tm_micro_batch all = { 0 };
     size_t         bytes = (size_t)(o->micro_batch * o->seq) * sizeof(int32_t);
-    for (int f = 0; f < 2; f++) {
+    for (int f = 0; f < (o->n_fields > 2 ? o->n_fields : 2); f++) {
         char *values = malloc(bytes * (size_t)o->accumulation);
         for (int64_t m = 0; m < o->accumulation; m++) memcpy(values + (size_t)m * bytes, field[m][f], bytes);
         all.field[f] = values;
@@ -130,7 +132,7 @@ static inline void train_stages(tm_trainer *trainer, void *field[][TM_MAX_FIELDS
 {
     tm_micro_batch all = join_batches(&tm_trainer_step_of(trainer)->options, field);
     CHECK_OK(tm_trainer_gradients(trainer, &all, NULL, err));
-    for (int f = 0; f < 2; f++) free((void *)all.field[f]);
+    for (int f = 0; f < TM_MAX_FIELDS; f++) free((void *)all.field[f]);
 }
 
 static inline void train(job *j, tm_trainer *trainer, int64_t first, int64_t all, int rank)
@@ -151,7 +153,7 @@ static inline void train(job *j, tm_trainer *trainer, int64_t first, int64_t all
         if (j->stages > 0) train_stages(trainer, field);
         CHECK_OK(tm_trainer_update(trainer, &result, NULL, err));
         for (int64_t m = 0; m < o->accumulation; m++) free_batch(o, field[m]);
-        if (rank == 0) j->loss[t - 1] = result.loss, j->norm[t - 1] = result.grad_norm;
+        if (rank == 0) j->loss[t - 1] = result.loss, j->norm[t - 1] = result.grad_norm, j->result = result;
     }
     void          *field[TM_MAX_FIELDS];
     tm_micro_batch micro = { 0 };
@@ -318,6 +320,71 @@ static inline double apart(const job *a, const job *b)
     return most;
 }
 
+/* --- weights in double precision ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    double *values;
+    size_t  n;
+} weights;
+
+static inline void take_weights(job *j, const tm_trainer *trainer)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    weights        *w = j->taken;
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        int64_t n = tm_shape_elements(graph->tensors[i].shape);
+        if (graph->tensors[i].role != TM_ROLE_PARAMETER) continue;
+        w->values = realloc(w->values, (w->n + (size_t)n) * sizeof *w->values);
+        CHECK_OK(tm_trainer_read(trainer, (tm_tensor_id)i, 0, w->values + w->n, (size_t)n * sizeof(double), err));
+        w->n += (size_t)n;
+    }
+}
+
+/* Ranks differ from one rank by the order of sums only: after a step of SGD in float64 their weights, which one rank
+ * reads from what they saved, are as far apart as gradients are (of images: after some steps). `whole`: the ranks that
+ * read different samples. */
+static inline void check_sgd_step(job j, int whole, const char *what)
+{
+    char   *folder = test_tree_make();
+    weights alone = { 0 }, divided = { 0 };
+    double  worst = 0, size = 0;
+    j.o.precision = &tm_precision_f64;
+    j.o.optimizer = &tm_optimizer_sgd;
+    j.device = "reference", j.rate = 1, j.max_norm = 0, j.steps = 1;
+    if (tm_model_images(&j.o.shape)) j.rate = 1e-2, j.steps = 4; /* what begins as zeros learns first */
+    job one = { .o = j.o, .replicate = 1, .shard = 1, .device = j.device, .steps = j.steps, .whole = whole };
+    one.rate = j.rate;
+    job read = one;
+    one.look = take_weights, one.taken = &alone;
+    rank_body(NULL, &one);
+    j.save = folder;
+    run_job(&j);
+    read.begin = j.steps, read.load = folder, read.look = take_weights, read.taken = &divided;
+    rank_body(NULL, &read);
+    assert_true(alone.n == divided.n && alone.n > 0);
+    for (size_t i = 0; i < alone.n; i++) {
+        worst = fmax(worst, fabs(alone.values[i] - divided.values[i]));
+        size = fmax(size, fabs(alone.values[i]));
+    }
+    print_message("# %s: weights %.2g apart, of %.2g; norm %.15g, %.15g\n", what, worst, size, j.norm[0], one.norm[0]);
+    if (!(worst <= 1e-12 && size > 0.1)) fail_msg("%s: gradients are %g apart", what, worst);
+    if (!(fabs(j.norm[0] - one.norm[0]) <= 1e-12 * one.norm[0])) fail_msg("%s: norms differ", what);
+    free(alone.values);
+    free(divided.values);
+    test_tree_remove(folder);
+}
+
+/* --- models ------------------------------------------------------------------------------------------------------- */
+
+static inline tm_step_options with_documents(tm_step_options o)
+{
+    static const char *const names[] = { "tokens", "targets", "positions", "first_key" };
+    for (int f = 0; f < 4; f++)
+        o.fields[f] = (tm_field){ .name = names[f], .dtype = TM_I32, .shape = tm_shape_1(o.seq) };
+    o.n_fields = 4;
+    return o;
+}
+
 enum { MODELS = 4 };
 static inline tm_step_options model_options(int k)
 {
@@ -336,6 +403,48 @@ static inline tm_step_options model_options(int k)
                                       .bias_rate = 0.01 };
     if (k == 3) o.optimizer = &tm_optimizer_adamw, o.hyper = test_llama_options().hyper;
     if (k != 3) o.shape.dim = 32, o.shape.ffn_dim = 64, o.shape.head_dim = 16, o.micro_batch = 1, o.seq = 16;
+    return o;
+}
+
+/* With lengths that divide. */
+static inline tm_step_options shareable(int k)
+{
+    tm_step_options o = model_options(k);
+    if (k < 3) return o;
+    o.shape.flux.text_len = 4, o.shape.flux.columns = 4;
+    o.seq = 12;
+    o.fields[0].shape.n[0] = o.fields[1].shape.n[0] = 8;
+    o.fields[3].shape.n[0] = 4;
+    return o;
+}
+
+#define TINY_MIXTURE                                                                                                   \
+    "--model.dim=32 --model.n_heads=2 --model.vocab_size=96 --model.max_seq_len=64 --training.seq_len=16 "
+
+enum { MIXTRAL, DEEPSEEK, GPT_OSS, QWEN, MIXTURES };
+/* A balance loss and a bias that balances; shared experts, dense layers, groups and sigmoid scores; biases of experts;
+ * more experts of a token than a rank has. */
+static inline tm_step_options mixture_options(int kind)
+{
+    tm_step_options o = model_options(2);
+    if (kind == DEEPSEEK)
+        o.shape = test_shape_preset("deepseek_v3",
+                                    TINY_MIXTURE "--model.n_layers=3 --model.ffn_dim=64 --model.kv_lora_rank=16 "
+                                                 "--model.q_lora_rank=16 --model.qk_nope_head_dim=8 "
+                                                 "--model.qk_rope_head_dim=8 --model.v_head_dim=8 --model.n_experts=8 "
+                                                 "--model.n_experts_per_token=2 --model.moe_ffn_dim=16 "
+                                                 "--model.n_dense_layers=1 --model.n_expert_groups=4 "
+                                                 "--model.n_limited_groups=2");
+    if (kind == GPT_OSS)
+        o.shape =
+            test_shape_preset("gpt_oss_20B", TINY_MIXTURE "--model.n_layers=2 --model.n_kv_heads=1 --model.head_dim=16 "
+                                                          "--model.ffn_dim=32 --model.moe_ffn_dim=32 "
+                                                          "--model.n_experts=4 --model.n_experts_per_token=2");
+    if (kind == QWEN)
+        o.shape = test_shape_preset("qwen3_30B-A3B",
+                                    TINY_MIXTURE "--model.n_layers=2 --model.n_kv_heads=1 --model.head_dim=16 "
+                                                 "--model.ffn_dim=32 --model.moe_ffn_dim=16 "
+                                                 "--model.n_experts=8 --model.n_experts_per_token=3");
     return o;
 }
 

@@ -2,7 +2,6 @@
 /* Ranks that share each sequence: they follow one rank that has all of it, have its gradients in float64, and no token
  * reaches what stands before it. */
 #include "ranks_fixture.h"
-#include "support/folder.h"
 #include "train/run.h"
 
 /* `context` ranks share a sequence. */
@@ -26,18 +25,6 @@ static void check_follows(const job *j, const job *alone, const char *what)
         fail_msg("%s, cp %d: evaluation %.9g, wanted %.9g", what, j->context, j->evaluation[0], alone->evaluation[0]);
 }
 
-/* With lengths that divide. */
-static tm_step_options shareable(int k)
-{
-    tm_step_options o = model_options(k);
-    if (k < 3) return o;
-    o.shape.flux.text_len = 4, o.shape.flux.columns = 4;
-    o.seq = 12;
-    o.fields[0].shape.n[0] = o.fields[1].shape.n[0] = 8;
-    o.fields[3].shape.n[0] = 4;
-    return o;
-}
-
 /* Two sequences in each micro-batch: chunks of one are not neighbours of each other. */
 static tm_step_options two_sequences(int k)
 {
@@ -46,15 +33,24 @@ static tm_step_options two_sequences(int k)
     return o;
 }
 
-static const char *const models[] = { "llama", "gpt", "mixture", "flux" };
+static const char *const models[] = { "llama",           "gpt",           "mixture",          "flux",
+                                      "llama in a ring", "gpt in a ring", "mixture in a ring" };
+
+/* The models with gathered keys, then those of languages with keys that go round. */
+static tm_step_options one_way(int k)
+{
+    tm_step_options o = two_sequences(k % MODELS);
+    o.layout.ring = k >= MODELS;
+    return o;
+}
 
 static void parts_follow_one_rank(void **state)
 {
     (void)state;
-    for (int k = 0; k < MODELS; k++)
+    for (int k = 0; k < MODELS + 3; k++)
         for (int context = 2; context <= 4; context += 2) {
             int             steps = context == 2 ? MOST_STEPS : 8;
-            tm_step_options o = two_sequences(k);
+            tm_step_options o = one_way(k);
             o.layout.reshard = true;
             o.layout.prefetch = 1;
             job alone = run_alone(o, 1, 1, steps);
@@ -73,11 +69,13 @@ static void layouts_compose(void **state)
         tm_sharing sharing;
     } beside[] = { { 1, 1, TM_SHARE_COPIES },    { 2, 1, TM_SHARE_COPIES }, { 2, 1, TM_SHARE_ALL },
                    { 1, 2, TM_SHARE_OPTIMIZER }, { 1, 2, TM_SHARE_ALL },    { 1, 2, TM_SHARE_GRADIENTS } };
-    for (int k = 0; k < MODELS; k++)
+    for (int k = 0; k < MODELS + 3; k++)
         for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++) {
-            tm_step_options o = shareable(k);
+            tm_step_options o = shareable(k % MODELS);
             int             ranks = beside[i].replicate * beside[i].shard;
             o.accumulation = 2;
+            o.layout.ring = k >= MODELS;
+            if (i % 2 && k % MODELS < 3) o = with_documents(o);
             o.recompute = (tm_recompute){ .cheap = i % 2 == 0, .every_n = i == 1 };
             job alone = run_alone(o, ranks, 1, 3);
             job j = run_context(o, beside[i].replicate, beside[i].shard, 2, beside[i].sharing, 3);
@@ -91,7 +89,7 @@ static void heads_and_sequences_are_divided(void **state)
     (void)state;
     for (int k = 0; k < 2; k++)
         for (int whole_rows = 0; whole_rows < 2; whole_rows++) {
-            tm_step_options o = two_sequences(k);
+            tm_step_options o = one_way(k + (whole_rows ? MODELS : 0));
             o.shape.n_kv_heads = 2;
             job alone = run_alone(o, 1, 1, 4);
             job j = { .o = o, .replicate = 1, .shard = 1, .context = 2, .tensor = 2, .steps = 4, .rate = 2e-3 };
@@ -106,27 +104,20 @@ static void heads_and_sequences_are_divided(void **state)
 static void the_same_bits_every_time(void **state)
 {
     (void)state;
-    tm_step_options o = two_sequences(2);
-    job             once = run_context(o, 1, 1, 4, TM_SHARE_ALL, 3), twice = run_context(o, 1, 1, 4, TM_SHARE_ALL, 3);
-    assert_true(once.weights[0] == twice.weights[0] && once.losses[0] == twice.losses[0]);
-    o = two_sequences(0);
-    o.precision = &tm_precision_bf16;
-    once = run_context(o, 1, 1, 2, TM_SHARE_ALL, 5), twice = run_context(o, 1, 1, 2, TM_SHARE_ALL, 5);
-    job alone = run_alone(o, 1, 1, 5);
-    assert_true(once.weights[0] == twice.weights[0]);
-    assert_true(apart(&once, &alone) < 5e-3);
+    for (int ring = 0; ring < 2; ring++) {
+        tm_step_options o = one_way(2 + ring * MODELS);
+        job once = run_context(o, 1, 1, 4, TM_SHARE_ALL, 3), twice = run_context(o, 1, 1, 4, TM_SHARE_ALL, 3);
+        assert_true(once.weights[0] == twice.weights[0] && once.losses[0] == twice.losses[0]);
+        o = one_way(ring * MODELS);
+        o.precision = &tm_precision_bf16;
+        once = run_context(o, 1, 1, 2, TM_SHARE_ALL, 5), twice = run_context(o, 1, 1, 2, TM_SHARE_ALL, 5);
+        job alone = run_alone(o, 1, 1, 5);
+        assert_true(once.weights[0] == twice.weights[0]);
+        assert_true(apart(&once, &alone) < 5e-3);
+    }
 }
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
-
-static tm_step_options with_documents(tm_step_options o)
-{
-    static const char *const names[] = { "tokens", "targets", "positions", "first_key" };
-    for (int f = 0; f < 4; f++)
-        o.fields[f] = (tm_field){ .name = names[f], .dtype = TM_I32, .shape = tm_shape_1(o.seq) };
-    o.n_fields = 4;
-    return o;
-}
 
 /* The gradients of all parameters, one after the other. */
 typedef struct {
@@ -170,7 +161,9 @@ static void check_gradients(const char *what, tm_step_options o)
 {
     gradients whole, parts;
     job       alone = gradients_of(o, 1, &whole);
-    for (int context = 2; context <= 4; context += 2) {
+    for (int way = 0; way < (tm_model_images(&o.shape) ? 2 : 4); way++) {
+        int context = way % 2 ? 4 : 2;
+        o.layout.ring = way >= 2;
         job    j = gradients_of(o, context, &parts);
         double apart = 0, size = 0;
         assert_int_equal(parts.n, whole.n);
@@ -179,7 +172,7 @@ static void check_gradients(const char *what, tm_step_options o)
             size = fmax(size, fabs(whole.values[i]));
         }
         if (!(size > 1e-4 && apart <= 1e-12 * size))
-            fail_msg("%s, cp %d: gradients are %g apart, of %g", what, context, apart, size);
+            fail_msg("%s, cp %d, ring %d: gradients are %g apart, of %g", what, context, way / 2, apart, size);
         if (!(fabs(j.loss[0] - alone.loss[0]) <= 1e-13 * alone.loss[0]))
             fail_msg("%s, cp %d: loss %.17g, wanted %.17g", what, context, j.loss[0], alone.loss[0]);
         free(parts.values);
@@ -268,8 +261,10 @@ static void look_at_losses(tm_comm *comm, void *context)
 static void no_token_reaches_what_stands_before_it(void **state)
 {
     (void)state;
-    for (int k = 0; k < 3; k++) {
+    for (int way = 0; way < 6; way++) {
+        int  k = way % 3;
         seen before = { .o = model_options(k), .changed = -1 };
+        before.o.layout.ring = way >= 3;
         before.o.seq = SEQ;
         before.o.micro_batch = 2;
         if (k == 2) before.o.shape.window = 9;
@@ -330,6 +325,52 @@ static void work_is_shared_alike(void **state)
     tm_device_close(device);
 }
 
+/* Rounds of keys and values forward, of these and their gradients backward, one more to their owner; no rank has more
+ * of them than two ranks' at a time, whatever the number of ranks, and all have as many pairs. */
+static void keys_go_round(void **state)
+{
+    (void)state;
+    enum { RANKS = 8 };
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    double     pairs[RANKS] = { 0 };
+    size_t     arena[2] = { 0 };
+    for (int ring = 0; ring < 2; ring++)
+        for (int rank = 0; rank < RANKS; rank++) {
+            const unsigned  cp = 1U << TM_AXIS_CP;
+            tm_step_options o = one_way(ring * MODELS);
+            o.seq = 512, o.micro_batch = 1;
+            o.shape.max_seq_len = 512;
+            o.shape.n_kv_heads = o.shape.n_heads;
+            o.layout.mesh = tm_mesh_one();
+            o.layout.mesh.degree[TM_AXIS_CP] = RANKS, o.layout.rank = rank;
+            tm_step          *step = test_step_plan(&o, &chooser);
+            const tm_program *p = step->first;
+            int64_t           rows = o.seq / RANKS, most = 0, columns = 2 * o.shape.n_kv_heads * o.shape.head_dim;
+            for (size_t x = 0; x < p->count && ring; x++) {
+                const tm_call *call = &p->instructions[x].call;
+                if (call->op == &tm_op_attention || call->op == &tm_op_attention_grad)
+                    pairs[rank] += p->instructions[x].cost.flops;
+                for (int k = 0; k < TM_MAX_IN + TM_MAX_OUT; k++) {
+                    const tm_view *view = k < TM_MAX_IN ? &call->in[k] : &call->out[k - TM_MAX_IN];
+                    bool           keys = view->shape.rank == 2 && view->shape.n[1] == columns;
+                    if (keys && view->shape.n[0] > most) most = view->shape.n[0];
+                }
+            }
+            if (ring) {
+                assert_int_equal(most, rows);
+                assert_true(pairs[rank] == pairs[0] && pairs[0] > 0);
+                assert_int_equal(count_calls(step, "first", &tm_op_pass_on, cp), (3 * RANKS - 2) * o.shape.n_layers);
+                assert_int_equal(count_calls(step, "evaluate", &tm_op_pass_on, cp), (RANKS - 1) * o.shape.n_layers);
+                assert_int_equal(count_calls(step, "first", &tm_op_all_gather, cp), 0);
+            }
+            if (step->plan->arena_bytes > arena[ring]) arena[ring] = step->plan->arena_bytes;
+            tm_step_destroy(step);
+        }
+    if (arena[1] >= arena[0]) fail_msg("a ring takes %zu bytes, gathered keys %zu", arena[1], arena[0]);
+    tm_device_close(device);
+}
+
 /* One layout saves, another goes on. */
 static void any_layout_goes_on(void **state)
 {
@@ -348,6 +389,7 @@ static void any_layout_goes_on(void **state)
         goes_on.shard = layouts[b].shard, goes_on.context = layouts[b].context;
         goes_on.o.accumulation = 2 / goes_on.shard, goes_on.rate = 2e-3, goes_on.max_norm = 1;
         saved.o.layout.sharing = goes_on.o.layout.sharing = TM_SHARE_ALL;
+        goes_on.o.layout.ring = true;
         run_job(&saved);
         run_job(&goes_on);
         for (int t = 3; t < 5; t++)
@@ -385,6 +427,9 @@ static void what_cannot_be_shared_is_refused(void **state)
     o = model_options(0);
     o.compared = &tm_precision_f32;
     refused(o, TM_UNSUPPORTED, "debug.microscope is not built for shards");
+    o = two_sequences(3);
+    o.layout.ring = true;
+    refused(o, TM_UNSUPPORTED, "context_parallel_rotate_method alltoall is not built for images");
     o = with_documents(model_options(0));
     memcpy(o.validation_fields, o.fields, sizeof o.fields);
     o.validation_batch = 1, o.validation_seq = 12;
@@ -403,6 +448,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gradients_are_those_of_whole_sequences),
         cmocka_unit_test(no_token_reaches_what_stands_before_it),
         cmocka_unit_test(work_is_shared_alike),
+        cmocka_unit_test(keys_go_round),
         cmocka_unit_test(any_layout_goes_on),
         cmocka_unit_test(what_cannot_be_shared_is_refused),
     };

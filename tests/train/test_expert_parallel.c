@@ -2,34 +2,12 @@
 /* Experts that are divided among ranks: rows are sent to them and back, whoever gets how many; ranks follow one rank
  * with all samples, have the same bits every time, hold their experts and no others. */
 #include "ranks_fixture.h"
-#include "support/folder.h"
 
-#define TINY "--model.dim=32 --model.n_heads=2 --model.vocab_size=96 --model.max_seq_len=64 --training.seq_len=16 "
+static const char *const names[MIXTURES] = { "mixtral", "deepseek", "gpt_oss", "qwen3_moe" };
 
-enum { MIXTRAL, DEEPSEEK, GPT_OSS, QWEN, KINDS };
-static const char *const names[KINDS] = { "mixtral", "deepseek", "gpt_oss", "qwen3_moe" };
-
-/* A balance loss and a bias that balances; shared experts, dense layers, groups and sigmoid scores; biases of experts;
- * more experts of a token than a rank has. */
 static tm_step_options options_of(int kind)
 {
-    tm_step_options o = model_options(2);
-    if (kind == DEEPSEEK)
-        o.shape =
-            test_shape_preset("deepseek_v3", TINY "--model.n_layers=3 --model.ffn_dim=64 --model.kv_lora_rank=16 "
-                                                  "--model.q_lora_rank=16 --model.qk_nope_head_dim=8 "
-                                                  "--model.qk_rope_head_dim=8 --model.v_head_dim=8 --model.n_experts=8 "
-                                                  "--model.n_experts_per_token=2 --model.moe_ffn_dim=16 "
-                                                  "--model.n_dense_layers=1 --model.n_expert_groups=4 "
-                                                  "--model.n_limited_groups=2");
-    if (kind == GPT_OSS)
-        o.shape = test_shape_preset("gpt_oss_20B", TINY "--model.n_layers=2 --model.n_kv_heads=1 --model.head_dim=16 "
-                                                        "--model.ffn_dim=32 --model.moe_ffn_dim=32 "
-                                                        "--model.n_experts=4 --model.n_experts_per_token=2");
-    if (kind == QWEN)
-        o.shape = test_shape_preset("qwen3_30B-A3B", TINY "--model.n_layers=2 --model.n_kv_heads=1 --model.head_dim=16 "
-                                                          "--model.ffn_dim=32 --model.moe_ffn_dim=16 "
-                                                          "--model.n_experts=8 --model.n_experts_per_token=3");
+    tm_step_options o = mixture_options(kind);
     o.layout.sharing = TM_SHARE_ALL;
     o.layout.reshard = true;
     o.layout.prefetch = 1;
@@ -75,7 +53,7 @@ static void ranks_follow_one_rank(void **state)
                                        { 1, 4, 2, TM_SHARE_OPTIMIZER, 1 }, { 1, 4, 2, TM_SHARE_GRADIENTS, 1 },
                                        { 2, 2, 2, TM_SHARE_COPIES, 1 } };
     (void)state;
-    for (int kind = 0; kind < KINDS; kind++)
+    for (int kind = 0; kind < MIXTURES; kind++)
         for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++) {
             divided d = layouts[l];
             int     steps = l < 2 && kind <= DEEPSEEK ? MOST_STEPS : 5;
@@ -91,7 +69,7 @@ static void ranks_follow_one_rank(void **state)
 static void gradients_are_those_of_one_rank(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < KINDS; kind++) {
+    for (int kind = 0; kind < MIXTURES; kind++) {
         tm_step_options o = options_of(kind);
         divided         d = { 1, 4, 2, TM_SHARE_ALL, 0.75 };
         o.precision = &tm_precision_f64;

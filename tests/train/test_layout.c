@@ -77,9 +77,11 @@ static void sequences_are_shared_by_key(void **state)
                                   false);
     assert_int_equal(o.source.samples, 2 * o.steps); /* two ranks read the same ones */
     refused("--parallelism.ranks 2 --parallelism.context_parallel_degree 3", "cp 3 multiply to 3");
-    refused("--parallelism.ranks 2 --parallelism.context_parallel_degree 2 "
-            "--parallelism.context_parallel_rotate_method alltoall",
-            "context_parallel_rotate_method alltoall");
+    assert_false(two.ring);
+    assert_true(options_of("--parallelism.ranks 2 --parallelism.context_parallel_degree 2 "
+                           "--parallelism.context_parallel_rotate_method alltoall",
+                           false)
+                    .step.layout.ring);
     refused("--parallelism.context_parallel_rotate_method alltoall", "parallelism.context_parallel_degree");
     refused("--parallelism.ranks 2 --parallelism.context_parallel_degree 2 --parallelism.exact true",
             "parallelism.exact");

@@ -2,7 +2,6 @@
 /* Ranks that divide the matrices of a model (tensor parallel): they follow one rank with the same samples, alone and
  * beside copies and shards; have the same bits every time; hold their part; and go on from each other's checkpoints. */
 #include "ranks_fixture.h"
-#include "support/folder.h"
 #include "support/full_config.h"
 #include "train/generate.h"
 
@@ -129,54 +128,16 @@ static void all_begin_with_the_same_weights(void **state)
     }
 }
 
-/* In double precision ranks differ by the order of sums only: after a step of SGD the weights are as far apart as
- * gradients are. */
-typedef struct {
-    double *values;
-    size_t  n;
-} weights;
-
-static void take_weights(job *j, const tm_trainer *trainer)
-{
-    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
-    weights        *w = j->taken;
-    for (size_t i = 0; i < graph->n_tensors; i++) {
-        int64_t n = tm_shape_elements(graph->tensors[i].shape);
-        if (graph->tensors[i].role != TM_ROLE_PARAMETER) continue;
-        w->values = realloc(w->values, (w->n + (size_t)n) * sizeof *w->values);
-        CHECK_OK(tm_trainer_read(trainer, (tm_tensor_id)i, 0, w->values + w->n, (size_t)n * sizeof(double), err));
-        w->n += (size_t)n;
-    }
-}
-
 static void gradients_agree_in_double_precision(void **state)
 {
     (void)state;
     for (int kind = 0; kind < KINDS; kind++)
         for (int whole = 0; whole < 2; whole++) {
-            char   *folder = test_tree_make();
-            weights alone = { 0 }, divided = { 0 };
-            job     j = start(kind, 2, 1, 1, 1), one, read;
-            j.o.precision = &tm_precision_f64;
-            j.o.optimizer = &tm_optimizer_sgd;
+            char what[40];
+            job  j = start(kind, 2, 1, 1, 1);
             j.o.layout.whole_rows = whole;
-            j.device = "reference", j.rate = 1, j.max_norm = 0;
-            one = read = j;
-            one.tensor = 1, one.look = take_weights, one.taken = &alone;
-            rank_body(NULL, &one);
-            j.save = folder;
-            run_job(&j);
-            read.tensor = 1, read.begin = 1, read.load = folder, read.look = take_weights, read.taken = &divided;
-            rank_body(NULL, &read);
-            assert_true(alone.n == divided.n && alone.n > 0);
-            double worst = 0;
-            for (size_t i = 0; i < alone.n; i++) worst = fmax(worst, fabs(alone.values[i] - divided.values[i]));
-            print_message("# kind %d: weights %.2g apart, norm %.15g, %.15g\n", kind, worst, j.norm[0], one.norm[0]);
-            if (!(worst <= 1e-12)) fail_msg("kind %d: gradients are %g apart", kind, worst);
-            if (!(fabs(j.norm[0] - one.norm[0]) <= 1e-12 * one.norm[0])) fail_msg("kind %d: norms differ", kind);
-            free(alone.values);
-            free(divided.values);
-            test_tree_remove(folder);
+            snprintf(what, sizeof what, "kind %d, %s rows", kind, whole ? "whole" : "divided");
+            check_sgd_step(j, 1, what);
         }
 }
 
@@ -332,8 +293,6 @@ static void what_cannot_be_divided_is_refused(void **state)
     o = options_of_kind(0);
     o.compared = &tm_precision_f32;
     refused(o, 2, TM_UNSUPPORTED, "debug.microscope");
-    refused(model_options(2), 1 + 1, TM_UNSUPPORTED, "models with experts");
-    refused(model_options(3), 2, TM_UNSUPPORTED, "not built for the flux family");
 }
 
 int main(int argc, char **argv)

@@ -180,7 +180,7 @@ static const tm_foreign_key keys[] = {
     SAME("parallelism.enable_sequence_parallel"),
     SPEED("parallelism.enable_compiled_autograd", "how the backward pass is computed"),
     SPEED("parallelism.disable_loss_parallel", "communication of several devices"),
-    SPEED("parallelism.context_parallel_rotate_method", "communication of several devices"),
+    SAME("parallelism.context_parallel_rotate_method"),
     SPEED("parallelism.context_parallel_load_balancer", "communication of several devices"),
     SPEED("parallelism.expert_parallel_comm_backend", "communication of several devices"),
     STAGES("parallelism.pipeline_parallel_schedule"),

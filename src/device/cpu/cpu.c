@@ -20,7 +20,7 @@ typedef struct {
 #define TM_CPU_TABLE(family) tm_cpu_##family##_base,
 static const tm_kernel *const base_families[] = {
 #include "device/cpu/kernel_tables.def"
-    tm_cpu_copies, tm_host_collectives, tm_host_exchange, tm_host_messages, NULL
+    tm_cpu_copies, tm_host_collectives, tm_host_exchange, tm_host_messages, tm_host_ring, NULL
 };
 #undef TM_CPU_TABLE
 #if defined(__x86_64__)

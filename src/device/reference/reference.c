@@ -96,7 +96,7 @@ static const tm_kernel *choose_reference(const tm_device *device, const tm_call 
 {
     (void)device;
     (void)refusals;
-    const tm_kernel *const tables[] = { tm_host_collectives, tm_host_exchange };
+    const tm_kernel *const tables[] = { tm_host_collectives, tm_host_exchange, tm_host_messages, tm_host_ring };
     for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
         for (const tm_kernel *kernel = tables[t]; kernel->run; kernel++)
             if (kernel->op == tm_op_id_of(call->op) && ((const tm_group_attr *)call->attr)->ranks > 1) return kernel;

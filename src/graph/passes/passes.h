@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), adapt, gradient, lookup,
- * chunks, recompute, quantize (graph/passes/quantize.h), precision, offload; then graph/plan.h places the buffers. A
- * builder knows none of them. */
+ * chunks, recompute, ring, quantize (graph/passes/quantize.h), precision, offload; then graph/plan.h places the
+ * buffers. A builder knows none of them. */
 #ifndef TM_GRAPH_PASSES_H
 #define TM_GRAPH_PASSES_H
 
@@ -41,6 +41,9 @@ void tm_chunks_pass(tm_graph *graph, bool accumulate);
 
 /* Copies forward nodes in front of their first use in the backward pass; backward nodes then read the copies. */
 void tm_recompute_pass(tm_graph *graph, const tm_recompute *policy);
+
+/* Makes attention of chunks and messages of ring_attention and its gradient. */
+void tm_ring_pass(tm_graph *graph);
 
 /* Inserts casts of parameters to the compute format in front of their first use in a layer's forward and again in its
  * backward, so that copies live for a layer only. Parameters that are stored in the compute format need none, nor do

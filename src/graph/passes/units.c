@@ -59,7 +59,7 @@ static tm_unit *unit_for(tm_graph *graph, tm_units *units, const tm_tensor *para
 
 static bool same_run(const tm_tensor *a, const tm_tensor *b)
 {
-    return a->sums == b->sums && cut_axes(a) == cut_axes(b);
+    return a->sums == b->sums && cut_axes(a) == cut_axes(b) && a->twin == b->twin;
 }
 
 /* Members in runs: a member goes behind the last of its kind. Most units are one run. */
@@ -75,7 +75,7 @@ static void order_members(tm_graph *graph, tm_unit *unit)
         const tm_tensor *kind = tm_graph_at(graph, unit->members[m].parameter);
         if (taken[m]) continue;
         tm_unit_run *run = &unit->runs[unit->n_runs++];
-        *run = (tm_unit_run){ .sums = kind->sums, .cut = cut_axes(kind), .first = first };
+        *run = (tm_unit_run){ .sums = kind->sums, .cut = cut_axes(kind), .first = first, .twin = kind->twin };
         for (size_t k = m; k < unit->n_members; k++) {
             if (taken[k] || !same_run(kind, tm_graph_at(graph, unit->members[k].parameter))) continue;
             taken[k] = true;

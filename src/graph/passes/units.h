@@ -40,6 +40,7 @@ typedef struct {
 typedef struct {
     unsigned sums, cut;
     int64_t  first, count; /* elements of the unit */
+    bool     twin;         /* tm_tensor.twin: counts elsewhere */
 } tm_unit_run;
 
 typedef struct {

@@ -53,6 +53,7 @@ typedef struct {
     int64_t   offset;         /* position of the first query */
     int64_t   window;         /* keys that a query sees, its own and those before it; huge: all */
     const int32_t *first_key; /* (B, queries), or NULL */
+    int64_t        key0;      /* what its numbers begin with here */
     float          scale;
     tm_dtype       dtype;
 } attention_sizes;
@@ -88,6 +89,7 @@ TM_INLINE TM_PLANNED attention_sizes sizes_of(const tm_attention_attr *attr, con
     s.offset = attr->q_offset;
     s.window = attr->window > 0 ? attr->window : INT64_MAX / 4;
     s.first_key = first_key->data;
+    s.key0 = attr->key0;
     s.scale = (float)attr->scale;
     s.dtype = qkv[0].dtype;
     return s;
@@ -103,7 +105,7 @@ typedef struct {
 TM_INLINE int64_t first_key_of(const attention_sizes *s, int64_t sequence, int64_t query)
 {
     int64_t first = tm_max(0, s->offset + query - s->window + 1);
-    return s->first_key ? tm_max(first, s->first_key[sequence * s->seq_q + query]) : first;
+    return s->first_key ? tm_max(first, s->first_key[sequence * s->seq_q + query] - s->key0) : first;
 }
 
 /* Without `begin` and `end`. */
