@@ -127,12 +127,24 @@ tm_status share_check(const tm_step *step, tm_error *err)
         return tm_fail(err, TM_UNSUPPORTED,
                        "training.separate_sums is for gradients in float32, found bfloat16 (training.regime pure): "
                        "ranks add them in float32 and round once");
+    if (parts(step) > 1 && step->quantized.history != TM_NONE)
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "training.separate_sums is not built with scales of earlier steps (the delayed recipes of "
+            "quantize.recipe), which would go by the last part of a step; take a recipe with current scales");
     if (!sums(step)) return TM_OK;
-    if (step->quantized.history != TM_NONE)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "scales of earlier steps (the delayed recipes of quantize.recipe) are not built for several "
-                       "ranks, which would have scales of their own; take a recipe with current scales");
     return shards(step) > 1 || expert_shards(step) > 1 ? check_shards(step, err) : TM_OK;
+}
+
+void share_scales(const tm_layout *layout, int64_t accumulation, tm_quantize *quantize)
+{
+    int ranks = tm_layout_sum_ranks(layout);
+    if (ranks == 1) return;
+    int64_t rank = tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_LOSS);
+    quantize->axes = TM_AXES_LOSS;
+    quantize->ranks = ranks;
+    quantize->passes_before = rank * accumulation;
+    quantize->passes_behind = (ranks - 1 - rank) * accumulation;
 }
 
 /* --- places ------------------------------------------------------------------------------------------------------- */
