@@ -53,18 +53,14 @@ static tm_status check_shards(const tm_step *step, tm_error *err)
 {
     const tm_step_options *o = &step->options;
     const char            *what = NULL, *way = NULL;
-    bool                   frozen = false;
-    for (int g = 0; g < o->n_groups; g++) frozen = frozen || o->groups[g].frozen;
     if (!o->optimizer->elementwise)
         what = o->optimizer->name, way = "an update that needs whole tensors; take AdamW or SGD";
     else if (o->hyper.stochastic)
         what = "optimizer.bf16_stochastic_round", way = "random bits by place in a whole tensor; set it to false";
     else if (o->offload.optimizer || o->offload.activations)
         what = "training.offload", way = "memory of its own; set it to none";
-    else if (o->adapters.rank > 0)
-        what = "lora.rank", way = "few weights that are trained; train them in copies";
-    else if (frozen)
-        what = "a frozen parameter group", way = "weights without gradients; train it in copies";
+    else if (o->adapters.rank > 0 && o->adapters.dropout > 0 && tm_layout_size(&o->layout, 1U << TM_AXIS_CP) > 1)
+        what = "lora.dropout", way = "random numbers by row of whole sequences; set it to 0, or the latter to 1";
     else if (o->compared)
         what = "debug.microscope", way = "whole gradients; set it to 0";
     else if (o->preference.beta > 0)
@@ -256,7 +252,8 @@ static void all_reduce(tm_step *step, unsigned axes, tm_tensor_id what)
 
 static void reduce_unit(tm_step *step, const tm_unit *unit)
 {
-    tm_graph    *graph = step->graph;
+    tm_graph *graph = step->graph;
+    if (!tm_units_trained(unit)) return;
     const char  *name = tm_graph_at(graph, unit->gradients)->name;
     tm_tensor_id own = unit->gradients;
     graph->layer = unit->layer < INT32_MAX ? unit->layer : -1;
@@ -366,7 +363,7 @@ static unsigned add_class(squares *s, size_t n, bool experts, bool cut)
     unsigned        axes = 0;
     for (size_t u = 0; share_updates(s->step) && u < s->step->units.n_units; u++) {
         const tm_unit *unit = &s->step->units.units[u];
-        for (size_t i = 0; i < unit->n_runs; i++) {
+        for (size_t i = 0; i < unit->n_runs && tm_units_trained(unit); i++) {
             if (tm_units_experts(unit->runs[i].cut) != experts || (unit->runs[i].cut != 0) != cut) continue;
             TM_ASSERT(axes == 0 || axes == unit->runs[i].cut);
             axes = unit->runs[i].cut;
@@ -471,7 +468,7 @@ void share_update(tm_step *step)
     tm_graph *graph = step->graph;
     for (size_t u = 0; u < step->units.n_units; u++) {
         const tm_unit *unit = &step->units.units[u];
-        for (size_t m = 0; m < unit->n_members; m++)
+        for (size_t m = 0; m < unit->n_members && tm_units_trained(unit); m++)
             if (unit->sharing == TM_SHARE_COPIES)
                 update_whole(step, &unit->members[m]);
             else
