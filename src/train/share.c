@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/share.h"
 
+#include "train/deal.h"
 #include "train/stages.h"
 
 #include <string.h>
@@ -53,12 +54,13 @@ static tm_status check_shards(const tm_step *step, tm_error *err)
 {
     const tm_step_options *o = &step->options;
     const char            *what = NULL, *way = NULL;
-    if (!o->optimizer->elementwise)
-        what = o->optimizer->name, way = "an update that needs whole tensors; take AdamW or SGD";
-    else if (o->hyper.stochastic)
-        what = "optimizer.bf16_stochastic_round", way = "random bits by place in a whole tensor; set it to false";
-    else if (o->offload.optimizer || o->offload.activations)
+    if (o->offload.optimizer || o->offload.activations)
         what = "training.offload", way = "memory of its own; set it to none";
+    else if (deal_wanted(o) && stages_cut(step))
+        what = o->optimizer->elementwise
+                   ? "optimizer.bf16_stochastic_round in stages of a pipeline"
+                   : tm_arena_format(step->graph->arena, "%s in stages of a pipeline", o->optimizer->name),
+        way = "tensors that are dealt out whole; take AdamW or SGD without it";
     else if (o->adapters.rank > 0 && o->adapters.dropout > 0 && tm_layout_size(&o->layout, 1U << TM_AXIS_CP) > 1)
         what = "lora.dropout", way = "random numbers by row of whole sequences; set it to 0, or the latter to 1";
     else if (o->compared)
@@ -206,6 +208,7 @@ void share_begin(tm_step *step)
                               .prefetch = layout->prefetch };
     if (!stages_cut(step)) pack_counts(step);
     tm_units_find(step->graph, step->graph->segments[0], &step->units);
+    if (deal_wanted(&step->options)) deal_out(&step->units);
     tm_units_place(step->graph, &step->units);
     rewrite(step, "first", false);
     rewrite(step, "further", true);
@@ -259,7 +262,9 @@ static void reduce_unit(tm_step *step, const tm_unit *unit)
     graph->layer = unit->layer < INT32_MAX ? unit->layer : -1;
     if (unit->sharing < TM_SHARE_GRADIENTS && !unit->reduced)
         tm_units_sum(graph, &step->units, unit, unit->gradients, unit->gradients_first);
-    if (unit->sharing == TM_SHARE_OPTIMIZER) {
+    if (unit->sharing == TM_SHARE_OPTIMIZER && deal_is(unit)) {
+        all_reduce(step, unit->group.axes, unit->gradients); /* whole for whoever updates */
+    } else if (unit->sharing == TM_SHARE_OPTIMIZER) {
         own = own_share(step, unit, unit->gradients, unit->gradients_first);
         tm_units_call(graph, TM_OP_reduce_scatter, unit->group.axes, unit->group.ranks, name, unit->gradients, own,
                       false);
@@ -468,6 +473,10 @@ void share_update(tm_step *step)
     tm_graph *graph = step->graph;
     for (size_t u = 0; u < step->units.n_units; u++) {
         const tm_unit *unit = &step->units.units[u];
+        if (deal_is(unit)) {
+            deal_update(step, unit);
+            continue;
+        }
         for (size_t m = 0; m < unit->n_members && tm_units_trained(unit); m++)
             if (unit->sharing == TM_SHARE_COPIES)
                 update_whole(step, &unit->members[m]);
