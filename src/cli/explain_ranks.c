@@ -191,11 +191,17 @@ static uint64_t own_parts(const tm_step *step, int rank)
     tm_hasher *hasher = tm_hasher_create();
     for (size_t u = 0; u < step->units.n_units; u++) {
         tm_unit unit = step->units.units[u];
+        if (!tm_units_trained(&unit)) continue; /* what is gathered is a share of any place */
         if (unit.group.ranks > 1) unit.group.rank = tm_mesh_group_rank(&step->units.mesh, rank, unit.group.axes);
         for (size_t m = 0; m < unit.n_members; m++) {
             const tm_tensor *parameter = tm_graph_at(step->graph, unit.members[m].parameter);
             int64_t          begin, end;
-            if (!tm_units_own(&unit, &unit.members[m], &begin, &end)) continue;
+            if (unit.members[m].owner >= 0) { /* all of it, or nothing */
+                begin = 0;
+                end = unit.members[m].owner == unit.group.rank ? unit.members[m].count : 0;
+            } else if (!tm_units_own(&unit, &unit.members[m], &begin, &end)) {
+                continue;
+            }
             int64_t part[] = { (int64_t)u, parameter->sums, parameter->cut ? parameter->cut->axes : 0, end - begin };
             tm_hasher_add(hasher, part, sizeof part);
         }

@@ -102,14 +102,20 @@ tm_status tm_repeat_program(tm_arena *arena, char **out, tm_error *err)
     return TM_OK;
 }
 
+static char *ranks_word(const tm_repeat *r, const char *name, tm_arena *arena)
+{
+    return tm_arena_format(arena, "%s=%lld", name, (long long)r->ranks);
+}
+
 static tm_status start(const tm_repeat *r, const char *model, int64_t seed, const char *folder, const char *log,
                        tm_arena *arena, tm_process **out, tm_error *err)
 {
-    char **argv = tm_arena_take(arena, (size_t)(r->n + 12) * sizeof *argv);
+    char **argv = tm_arena_take(arena, (size_t)(r->n + 13) * sizeof *argv);
     int    n = 0;
     TM_TRY(tm_repeat_program(arena, &argv[n++], err));
     argv[n++] = tm_arena_text(arena, "run");
     for (int i = 0; i < r->n; i++) argv[n++] = r->words[i];
+    if (r->ranks > 1) argv[n++] = ranks_word(r, "--ranks", arena);
     if (model) argv[n++] = tm_arena_format(arena, "--model.hf_assets_path=%s", model);
     argv[n++] = tm_arena_format(arena, "--debug.seed=%lld", (long long)seed);
     argv[n++] = tm_arena_text(arena, "--mlperf.enable=true");
@@ -190,10 +196,11 @@ static tm_status train(const tm_repeat *r, const char *model, int64_t run, const
 
 tm_status tm_repeat_plan(const tm_repeat *r, tm_arena *arena, tm_error *err)
 {
-    char **argv = tm_arena_take(arena, (size_t)(r->n + 5) * sizeof *argv);
+    char **argv = tm_arena_take(arena, (size_t)(r->n + 6) * sizeof *argv);
     int    n = 0;
     argv[n++] = tm_arena_text(arena, "run");
     for (int i = 0; i < r->n; i++) argv[n++] = r->words[i];
+    if (r->ranks > 1) argv[n++] = ranks_word(r, "--parallelism.ranks", arena);
     argv[n++] = tm_arena_text(arena, "--mlperf.enable=true");
     argv[n++] = tm_arena_text(arena, "--dry-run");
     if (r->json) argv[n++] = tm_arena_text(arena, "--json");
@@ -209,6 +216,7 @@ static tm_status claim(const tm_repeat *r, tm_arena *arena, tm_error *err)
     tm_text     words = { 0 }, there = { 0 };
     const char *path = tm_arena_format(arena, "%s/runs/command.txt", r->folder);
     for (int i = 0; i < r->n; i++) tm_text_printf(&words, "%s\n", r->words[i]);
+    if (r->ranks > 1) tm_text_printf(&words, "%s\n", ranks_word(r, "--ranks", arena));
     TM_TRY(tm_folder_make(r->folder, err));
     tm_status st = tm_folder_make(tm_arena_format(arena, "%s/runs", r->folder), err);
     if (st == TM_OK && !tm_file_exists(path)) {

@@ -23,6 +23,7 @@ typedef struct {
     const char *output;         /* --output F, or NULL */
     bool        json;           /* results as JSON; what is said on the way goes to standard error */
     bool        dry_run;
+    int64_t     ranks; /* of each run */
 
     bool       seeded; /* seeds are seed, seed + 1, ...; else from the system's entropy */
     tm_ruleset ruleset;
@@ -47,6 +48,15 @@ typedef struct {
           TM_OPTION_I64,   offsetof(tm_repeat, seed),                                                                  \
           .value = "S",    .lo = 0,                                                                                    \
           .hi = INT32_MAX, .help = "seeds S, S + 1, ... (or the variable SEED) instead of the system's entropy" },     \
+        { "ranks",                                                                                                     \
+          0,                                                                                                           \
+          TM_OPTION_I64,                                                                                               \
+          offsetof(tm_repeat, ranks),                                                                                  \
+          .value = "N",                                                                                                \
+          .fallback = "1",                                                                                             \
+          .lo = 1,                                                                                                     \
+          .hi = 256,                                                                                                   \
+          .help = "processes of each run, started under MPI (docs/ranks.md)" },                                        \
         { "dry-run", 0, TM_OPTION_FLAG, offsetof(tm_repeat, dry_run),                                                  \
           .help = "print the plan of a run and what is not built yet, then stop" },                                    \
         TM_MLPERF_RULESET(tm_repeat), TM_OPTION_JSON(tm_repeat)

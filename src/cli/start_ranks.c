@@ -232,8 +232,6 @@ static tm_status conclude(const supervisor *s, int status, tm_error *err)
     for (int r = 0; r < s->ranks; r++) ended += sign(s, "done", r) >= 0;
     if (ended == s->ranks) return status_of((int)sign(s, "done", 0));
     if (s->asked > 1) return TM_INTERRUPTED;
-    /* The first that stops as it was asked to ends with 130, and a launcher may end the others for that. */
-    if (s->asked > 0 && ended > 0 && status_of(code) == TM_INTERRUPTED) return TM_INTERRUPTED;
     for (int r = 0; r < s->ranks; r++)
         if (sign(s, "pid", r) < 0 && code != 0 && code < 128 && status_of(code) != TM_INTERNAL)
             return status_of(code); /* refused before it began, and said so */

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "device/backend.h"
+#include "graph/blocks.h"
 #include "graph/value.h"
 #include "op/attrs.h"
 
@@ -25,12 +26,19 @@ static int64_t ranks_of(const tm_call *call)
     return ((const tm_group_attr *)call->attr)->ranks;
 }
 
+/* So that the bytes of several ranks, one after the other, are those of their elements. */
+static bool whole_bytes(const tm_view *x)
+{
+    int64_t n = tm_shape_elements(x->shape);
+    return tm_dtype_blocked(x->dtype) ? n % TM_NF4_GROUP == 0 : n * tm_dtype_bits(x->dtype) % 8 == 0;
+}
+
 static const char *collective_refuse(const tm_call *call)
 {
     tm_dtype dtype = call->in[0].dtype;
     if (dtype != call->out[0].dtype) return "a collective keeps the format";
     if (call->op == &tm_op_all_gather)
-        return tm_dtype_bits(dtype) % 8 == 0 && !call->accumulate ? NULL : "needs a format of whole bytes";
+        return whole_bytes(&call->in[0]) && !call->accumulate ? NULL : "needs whole bytes of each rank";
     if (dtype != TM_F32 && dtype != TM_BF16 && dtype != TM_F64) return "sums float32, bfloat16 and float64";
     if (call->accumulate && call->op == &tm_op_all_reduce) return "does not add to what is there";
     return NULL;
@@ -144,7 +152,7 @@ static void collective_run(const tm_call *call)
         tm_collective what = { .kind = call->op == &tm_op_all_reduce       ? TM_COMM_ALL_REDUCE
                                        : call->op == &tm_op_reduce_scatter ? TM_COMM_REDUCE_SCATTER
                                                                            : TM_COMM_ALL_GATHER,
-                               .op = TM_COMM_SUM,
+                               .op = attr->largest ? TM_COMM_MAX : TM_COMM_SUM,
                                .format = format_of(call),
                                .count = count_of(call),
                                .what = attr->what,

@@ -417,7 +417,7 @@ tm_place tm_plan_place(const tm_plan *plan, tm_tensor_id id)
     const tm_tensor *tensor = tm_graph_at(plan->graph, id);
     tm_place         place = plan->places[tm_graph_base(plan->graph, id)];
     if (tensor->base == TM_NONE) return place;
-    place.offset += (size_t)(tensor->offset * tm_dtype_bits(tensor->dtype) / 8);
+    place.offset += tm_tensor_bytes(tm_shape_1(tensor->offset), tensor->dtype);
     place.bytes = tm_tensor_bytes(tensor->shape, tensor->dtype);
     return place;
 }

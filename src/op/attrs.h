@@ -242,7 +242,8 @@ typedef struct {
     int64_t axes;     /* of the mesh (comm/mesh.h), a set: the group */
     int64_t ranks;    /* R, its size; 1: nothing is sent */
     char    what[64]; /* for messages: "gradients of layer 3" */
-    int64_t narrow;   /* sums of float32: 1: every rank's part is rounded to bfloat16, and so is the sum of these */
+    int32_t narrow;   /* sums of float32: 1: every rank's part is rounded to bfloat16, and so is the sum of these */
+    int32_t largest;  /* all_reduce: 1: the largest value of the ranks, not their sum */
 } tm_group_attr;      /* all_reduce, reduce_scatter, all_gather, share */
 
 typedef struct {

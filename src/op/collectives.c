@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op/collectives.c - what the ranks of a group do together. `axes` names the group (comm/mesh.h), `ranks` its size R.
  *
- *   all_reduce      y = the sum of x over the ranks
+ *   all_reduce      y = the sum of x over the ranks; with `largest`: the largest of them, element by element
  *   reduce_scatter  y = rows r n .. (r + 1) n - 1 of the sum of x (R n, ...) over the ranks, on rank r
  *   all_gather      y (R n, ...): x (n, ...) of every rank, one after the other
  *   share           y = x, of which every rank computes something else: the gradient of x is their sum
@@ -156,7 +156,7 @@ const tm_op tm_op_share = {
 
 const tm_op tm_op_all_reduce = {
     .name = "all_reduce",
-    .formula = "y = sum of x over the ranks",
+    .formula = "y = sum of x over the ranks, or the largest of them",
     .group = "communication",
     .stream = TM_ON_COMMUNICATION,
     .n_in = 1,
@@ -172,7 +172,7 @@ const tm_op tm_op_all_reduce = {
     .rounding = tm_rounding_f64,
     .in_name = { "x (...)" },
     .out_name = { "y (...)" },
-    .attributes = "axes, ranks, what, narrow",
+    .attributes = "axes, ranks, what, narrow, largest",
 };
 
 const tm_op tm_op_reduce_scatter = {

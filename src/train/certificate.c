@@ -9,6 +9,7 @@
 #include "op/attrs.h"
 #include "train/motion.h"
 #include "train/probe.h"
+#include "train/share.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -33,6 +34,10 @@ typedef struct {
     tm_probe probe;
     bool     probed;
     double  *rows, *others; /* losses of the rows of a micro-batch, and with the tokens of the probe */
+    int      ranks;         /* that have other samples */
+    int      rank;          /* this one's number among them */
+    double   sum_ranks;     /* and those that share them */
+    double   targets;       /* of all of them */
 } certifier;
 
 /* How far elements are moved at random at most, in units of their tensor's size; by how much steps become shorter. */
@@ -79,6 +84,24 @@ static tm_status put_back(tm_trainer *trainer, char **kept, tm_status st, tm_err
     return st;
 }
 
+/* --- several ranks ------------------------------------------------------------------------------------------------ */
+
+/* All ranks find the same and go on alike: what they do together would never end otherwise. Sums over those that have
+ * other samples, or also over those that share them. */
+static tm_status join(const certifier *c, unsigned axes, double *values, size_t n, tm_error *err)
+{
+    return tm_trainer_sum(c->trainer, axes, values, n, err);
+}
+
+/* Is it so on any rank? */
+static tm_status join_any(const certifier *c, bool *any, tm_error *err)
+{
+    double flag = *any ? 1 : 0;
+    TM_TRY(join(c, TM_AXES_LOSS, &flag, 1, err));
+    *any = flag > 0;
+    return TM_OK;
+}
+
 /* --- losses ------------------------------------------------------------------------------------------------------- */
 
 /* Rows of each expert in the programs that have just run, and what the model adds to the loss. */
@@ -102,7 +125,9 @@ static tm_status measure_gradients(certifier *c, tm_error *err)
     TM_TRY(tm_trainer_read(c->trainer, c->step->loss, 0, &sum, sizeof sum, err));
     TM_TRY(read_balance(c, &balance, err));
     TM_TRY(read_counts(c, c->counts, err));
-    c->loss = (sum + balance) / (double)c->batch->target_tokens;
+    sum += balance;
+    TM_TRY(join(c, TM_AXES_LOSS, &sum, 1, err));
+    c->loss = sum / c->targets;
     return tm_motion_measure(&c->motion, err);
 }
 
@@ -127,11 +152,11 @@ static tm_status run_probe(certifier *c, tm_error *err)
     return TM_OK;
 }
 
-/* With the weights as they are: of all micro-batches. *jumped: a token has other experts than it had for the gradients
- * (two that swap theirs are not seen). */
+/* With the weights as they are: of all micro-batches of all ranks. *jumped: a token has other experts than it had for
+ * the gradients (two that swap theirs are not seen). */
 static tm_status loss_now(certifier *c, double *loss, bool *jumped, tm_error *err)
 {
-    double total = 0, sum, balance, *counts = tm_alloc((c->n_counts + 1) * sizeof *counts);
+    double total = 0, balances = 0, sum, balance, *counts = tm_alloc((c->n_counts + 1) * sizeof *counts);
     memset(c->now, 0, c->n_counts * sizeof *c->now);
     tm_status st = TM_OK;
     for (int64_t m = 0; m < c->micro_batches && st == TM_OK; m++) {
@@ -139,13 +164,17 @@ static tm_status loss_now(certifier *c, double *loss, bool *jumped, tm_error *er
         if (st == TM_OK) st = read_balance(c, &balance, err);
         if (st == TM_OK) st = read_counts(c, counts, err);
         if (st != TM_OK) break;
-        total += sum + balance;
+        total += sum; /* of whole sequences, whoever shares them; the balance is that of this rank's rows */
+        balances += balance;
         for (size_t i = 0; i < c->n_counts; i++) c->now[i] += counts[i];
         if (m == 0 && c->probe.possible && !c->probed) st = read_rows(c, c->rows, err);
     }
     free(counts);
-    *loss = total / (double)c->batch->target_tokens;
     *jumped = *jumped || (c->n_counts > 0 && memcmp(c->now, c->counts, c->n_counts * sizeof *c->now) != 0);
+    if (st == TM_OK) st = join(c, TM_AXES_BATCH, &total, 1, err);
+    if (st == TM_OK) st = join(c, TM_AXES_LOSS, &balances, 1, err);
+    if (st == TM_OK) st = join_any(c, jumped, err);
+    *loss = (total + balances) / c->targets;
     return st;
 }
 
@@ -167,7 +196,7 @@ static bool holds(const comparison *x)
 static double band_of(const certifier *c, size_t first, size_t last, double middle, double *reach)
 {
     const tm_step_options *o = &c->step->options;
-    double                 squares = 0, rows = (double)c->batch->target_tokens, blocks = (double)o->shape.n_layers;
+    double                 squares = 0, rows = c->targets, blocks = (double)o->shape.n_layers;
     if (c->coarse) rows = fmin(rows, 128); /* what weights round is the same in all rows, and no mean takes it away */
     for (size_t i = first; i < last; i++) {
         const tm_motion_group *g = &c->motion.groups[i];
@@ -195,9 +224,13 @@ static tm_status compare(certifier *c, size_t first, size_t last, comparison *ou
     TM_TRY(move(c, first, last, -1, &down, err));
     TM_TRY(loss_now(c, &minus, &jumped, err));
     TM_TRY(move(c, first, last, 0, NULL, err));
-    *out =
-        (comparison){ .expected = up - down, .measured = plus - minus, .middle = (plus + minus) / 2, .jumped = jumped };
-    out->band = band_of(c, first, last, out->middle, &out->reach);
+    *out = (comparison){ .measured = plus - minus, .middle = (plus + minus) / 2, .jumped = jumped };
+    double said[3] = { up - down }; /* by the gradients of each rank, which are the same, or should be */
+    said[1] = band_of(c, first, last, out->middle, &said[2]);
+    TM_TRY(join(c, TM_AXES_LOSS, said, 3, err));
+    out->expected = said[0] / c->sum_ranks;
+    out->band = said[1] / c->sum_ranks;
+    out->reach = said[2] / c->sum_ranks;
     return TM_OK;
 }
 
@@ -325,6 +358,7 @@ static tm_status check_alone(certifier *c, const tm_micro_batch *empty, tm_certi
     certifier own = *c;
     own.batch = empty;
     own.micro_batches = 1;
+    own.motion.reduced = !share_overlaps(c->step); /* by the first program of several: not yet */
     TM_TRY(tm_trainer_accumulate(c->trainer, 0, empty, NULL, err));
     TM_TRY(measure_gradients(&own, err));
     own.scale = fabs(own.loss);
@@ -357,41 +391,85 @@ static tm_status check_balance(certifier *c, tm_certificate *out, tm_error *err)
     return TM_OK;
 }
 
+/* What a rank says of its probe; the first one that found a leak is told. */
+typedef struct {
+    double leak, before, after; /* the row, from 1; 0: none */
+    double context, looks;      /* are there rows that must see what was replaced; do any */
+} probe_found;
+enum { PROBE_VALUES = sizeof(probe_found) / sizeof(double) };
+
+static tm_status find_leak(const certifier *c, probe_found *out, tm_error *err)
+{
+    probe_found *all = tm_alloc((size_t)c->ranks * sizeof *all), *own = &all[c->rank];
+    int64_t      leak = tm_probe_leak(&c->probe, c->rows, c->others);
+    memset(all, 0, (size_t)c->ranks * sizeof *all);
+    if (leak >= 0) *own = (probe_found){ .leak = (double)leak + 1, .before = c->rows[leak], .after = c->others[leak] };
+    own->context = c->probe.context ? 1 : 0;
+    own->looks = tm_probe_looks(&c->probe, c->rows, c->others) ? 1 : 0;
+    tm_status st = join(c, TM_AXES_BATCH, (double *)all, (size_t)c->ranks * PROBE_VALUES, err);
+    *out = (probe_found){ 0 };
+    for (int r = c->ranks - 1; r >= 0; r--) {
+        probe_found sum = { .context = out->context + all[r].context, .looks = out->looks + all[r].looks };
+        if (all[r].leak > 0) sum.leak = all[r].leak, sum.before = all[r].before, sum.after = all[r].after;
+        if (!(all[r].leak > 0)) sum.leak = out->leak, sum.before = out->before, sum.after = out->after;
+        *out = sum;
+    }
+    free(all);
+    return st;
+}
+
 /* What the losses of moved weights depend on. */
-static void judge_probe(const certifier *c, tm_certificate *out)
+static tm_status judge_probe(const certifier *c, tm_certificate *out, tm_error *err)
 {
     const tm_step_options *o = &c->step->options;
+    probe_found            found;
     out->rows = o->micro_batch > 1;
-    if (!c->probed) return;
-    bool    silent = out->reason[0] && out->done;
-    int64_t leak = tm_probe_leak(&c->probe, c->rows, c->others);
+    if (!c->probed) return TM_OK;
+    bool silent = out->reason[0] && out->done;
+    TM_TRY(find_leak(c, &found, err));
+    int64_t leak = (int64_t)found.leak - 1;
     out->looked_ahead = true;
     out->causal = leak < 0;
-    out->context = !c->probe.context || tm_probe_looks(&c->probe, c->rows, c->others);
+    out->context = !(found.context > 0) || found.looks > 0;
     if (!out->causal && !silent)
         snprintf(out->reason, sizeof out->reason,
                  "tokens that the model must not see change the loss of target %lld of row %lld, from %.9g to %.9g: "
                  "later tokens%s leak",
-                 (long long)(leak % o->seq), (long long)(leak / o->seq), c->rows[leak], c->others[leak],
+                 (long long)(leak % o->seq), (long long)(leak / o->seq), found.before, found.after,
                  out->rows ? " or other rows" : "");
     else if (!out->context && !silent)
         snprintf(out->reason, sizeof out->reason,
                  "no token changes the loss of any target behind it: the model uses no context");
+    return TM_OK;
 }
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
+
+/* Ranks that have parts of the model, for which no direction is made. */
+static bool divides(const tm_layout *layout, tm_certificate *out)
+{
+    static const struct {
+        tm_axis     axis;
+        const char *what;
+    } parts[] = { { TM_AXIS_PP, "stages of a pipeline" },
+                  { TM_AXIS_TP, "matrices (tensor parallel)" },
+                  { TM_AXIS_EP, "experts" } };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (tm_layout_size(layout, 1U << parts[i].axis) > 1)
+            snprintf(out->reason, sizeof out->reason,
+                     "ranks divide the model: what one has of the gradients is that of its %s", parts[i].what);
+    return out->reason[0] != '\0';
+}
 
 /* No memory for the copies, or nothing that computes: said, not failed. */
 static bool possible(const certifier *c, tm_certificate *out)
 {
     bool   balance = c->step->model.balance_loss != TM_NONE && !c->coarse;
-    double need = tm_motion_bytes(&c->motion) * (balance ? 2 : 1), have = (double)tm_memory_available_bytes("");
+    int    ranks = tm_layout_size(&c->step->options.layout, TM_AXES_WORLD); /* maybe all on this host */
+    double need = tm_motion_bytes(&c->motion) * (balance ? 2 : 1) * ranks;
+    double have = (double)tm_memory_available_bytes("");
     if (c->motion.n_members == 0)
         snprintf(out->reason, sizeof out->reason, "nothing is trained");
-    else if (tm_layout_size(&c->step->options.layout, TM_AXES_WORLD) > 1)
-        snprintf(
-            out->reason, sizeof out->reason,
-            "several ranks train together: the gradients of one are those of a part of the batch, or of the model");
     else if (c->step->options.quantize.on)
         snprintf(out->reason, sizeof out->reason,
                  "factors are quantized: gradients are straight-through estimates, not derivatives of the loss");
@@ -399,7 +477,7 @@ static bool possible(const certifier *c, tm_certificate *out)
         snprintf(
             out->reason, sizeof out->reason,
             "DoRA takes the lengths that it divides by for constants: its gradients are not derivatives of the loss");
-    else if (c->batch->target_tokens < 1)
+    else if (!(c->targets > 0))
         snprintf(out->reason, sizeof out->reason, "the first step has no targets");
     else if (have > 0 && need > 0.5 * have)
         snprintf(out->reason, sizeof out->reason, "copies of the weights would take %.1f GB", need * 1e-9);
@@ -424,7 +502,26 @@ static tm_status certify(certifier *c, tm_certificate *out, tm_error *err)
         snprintf(out->reason, sizeof out->reason, "%.120s is trained, but nothing computes its gradient",
                  c->motion.lost);
     }
-    judge_probe(c, out);
+    return judge_probe(c, out, err);
+}
+
+/* Ranks that cannot, cannot together. */
+static tm_status all_possible(const certifier *c, tm_certificate *out, bool *all, tm_error *err)
+{
+    bool not = !possible(c, out);
+    TM_TRY(join_any(c, &not, err));
+    if (not &&!out->reason[0]) snprintf(out->reason, sizeof out->reason, "another rank lacks memory for copies");
+    *all = !not ;
+    return TM_OK;
+}
+
+/* The probe is of whole sequences, on every rank that has other samples. */
+static tm_status choose_probe(certifier *c, tm_error *err)
+{
+    bool cut = tm_layout_size(&c->step->options.layout, 1U << TM_AXIS_CP) > 1;
+    bool not = !c->probe.possible || c->step->row_losses == TM_NONE || cut;
+    TM_TRY(join_any(c, &not, err));
+    c->probe.possible = !not ;
     return TM_OK;
 }
 
@@ -443,13 +540,26 @@ static void take_room(certifier *c)
     c->others = tm_alloc((size_t)(c->probe.rows + 1) * sizeof *c->others);
 }
 
+/* Of the step, on all ranks. */
+static tm_status all_targets(const tm_trainer *trainer, const tm_micro_batch *batch, double *out, tm_error *err)
+{
+    *out = (double)batch->target_tokens;
+    return tm_trainer_sum(trainer, TM_AXES_BATCH, out, 1, err);
+}
+
 tm_status tm_certify(tm_trainer *trainer, const tm_micro_batch *batch, uint64_t seed, tm_certificate *result,
                      tm_error *err)
 {
     certifier c = { .trainer = trainer, .step = tm_trainer_step_of(trainer), .batch = batch, .seed = seed };
     char    **kept = NULL;
+    bool      all = false;
     *result = (tm_certificate){ 0 };
+    if (divides(&c.step->options.layout, result)) return TM_OK;
     c.micro_batches = c.step->options.accumulation;
+    c.ranks = tm_layout_data_ranks(&c.step->options.layout);
+    c.rank = tm_layout_data_rank(&c.step->options.layout);
+    c.sum_ranks = tm_layout_sum_ranks(&c.step->options.layout);
+    TM_TRY(all_targets(trainer, batch, &c.targets, err));
     c.unit = unit_of(c.step->options.precision->compute);
     c.coarse = c.unit > 0x1p-20;
     tm_status st =
@@ -457,9 +567,10 @@ tm_status tm_certify(tm_trainer *trainer, const tm_micro_batch *batch, uint64_t 
     int64_t begin = tm_now_ns();
     tm_motion_open(trainer, &c.motion);
     tm_probe_make(&c.step->options, batch, seed, &c.probe);
-    c.probe.possible = c.probe.possible && c.step->row_losses != TM_NONE;
     take_room(&c);
-    if (st == TM_OK && possible(&c, result)) st = certify(&c, result, err);
+    if (st == TM_OK) st = choose_probe(&c, err);
+    if (st == TM_OK) st = all_possible(&c, result, &all, err);
+    if (st == TM_OK && all) st = certify(&c, result, err);
     st = put_back(trainer, kept, st, err);
     tm_motion_fini(&c.motion);
     tm_probe_fini(&c.probe);
@@ -474,10 +585,14 @@ tm_status tm_certify(tm_trainer *trainer, const tm_micro_batch *batch, uint64_t 
 tm_status tm_certify_anew(tm_trainer *trainer, const tm_micro_batch *batch, uint64_t seed, tm_certificate *result,
                           tm_error *err)
 {
-    char    **kept = NULL;
-    int64_t   begin = tm_now_ns();
+    char  **kept = NULL;
+    int64_t begin = tm_now_ns();
+    double  targets = 0;
+    *result = (tm_certificate){ 0 };
+    if (divides(&tm_trainer_step_of(trainer)->options.layout, result)) return TM_OK;
+    TM_TRY(all_targets(trainer, batch, &targets, err));
     tm_status st = keep(trainer, backward_roles, &kept, err);
-    if (st == TM_OK) st = tm_trainer_begin(trainer, 1, 0, 0, batch->target_tokens, err);
+    if (st == TM_OK) st = tm_trainer_begin(trainer, 1, 0, 0, (int64_t)targets, err);
     if (st == TM_OK) st = tm_trainer_gradients(trainer, batch, NULL, err);
     if (st == TM_OK) st = tm_certify(trainer, batch, seed, result, err);
     st = put_back(trainer, kept, st, err);

@@ -8,6 +8,9 @@
  * that a target must not see, of its row and of others, are replaced: its loss keeps its bits context      tokens that
  * it must see are replaced: the loss of some target changes
  *
+ * Of several ranks each moves what it has of the weights, along the same direction; losses, gradients and what the
+ * probes find are of all of them. All ranks make the same calls.
+ *
  * Weights, gradients and state are put back to the bit. Two forward passes of the step and one of its first
  * micro-batch; only a failure is bisected to name the group. Where tokens choose experts, up to five directions are
  * tried, and a loss that balances them is looked at alone, too. */
@@ -17,8 +20,8 @@
 #include "base/event.h"
 #include "train/trainer.h"
 
-/* Behind tm_trainer_gradients and before tm_trainer_update, which comes to the same bits as without. `batch`: of the
- * step. result->done is false where nothing could be said, reason says why. TM_DEVICE, TM_NOMEM. */
+/* Behind tm_trainer_gradients and before tm_trainer_update, which comes to the same bits as without. `batch`: this
+ * rank's of the step. result->done is false where nothing could be said, reason says why. TM_DEVICE, TM_NOMEM. */
 TM_MUST_USE tm_status tm_certify(tm_trainer *trainer, const tm_micro_batch *batch, uint64_t seed,
                                  tm_certificate *result, tm_error *err);
 

@@ -19,6 +19,23 @@ int64_t tm_held_run(const tm_shared *shared, int rank, int64_t first, int64_t n,
     return (end < first + n ? end : first + n) - *from;
 }
 
+/* Bytes up to an element, which may lie in front of the first one. */
+static int64_t bytes_to(int64_t element, tm_dtype dtype)
+{
+    int64_t bytes = (int64_t)tm_tensor_bytes(tm_shape_1(element < 0 ? -element : element), dtype);
+    return element < 0 ? -bytes : bytes;
+}
+
+int64_t tm_held_bytes(const tm_shared *shared, tm_dtype dtype, int rank, int64_t first, int64_t n, int64_t *from,
+                      int64_t *at)
+{
+    int64_t begin = bytes_to(rank * shared->share - shared->first, dtype);
+    int64_t end = begin + bytes_to(shared->share, dtype);
+    *from = first > begin ? first : begin;
+    *at = *from - begin;
+    return (end < first + n ? end : first + n) - *from;
+}
+
 bool tm_held_base(const tm_step *step, const tm_tensor *tensor)
 {
     return tensor->role == TM_ROLE_PARAMETER && !tensor->trained && step->options.adapters.rank > 0;
@@ -146,7 +163,7 @@ static void list_tensor(list *to, tm_tensor_id id)
         h.count = tm_held_run(shared, shared->rank, 0, all, &begin, &at);
         h.begin = begin;
         h.in = shared->flat;
-        h.offset = (size_t)at * tm_dtype_bytes(tensor->dtype);
+        h.offset = tm_tensor_bytes(tm_shape_1(at), tensor->dtype);
         h.copies = copies_of(tensor, shared->axes);
         if (h.count <= 0) return;
     }

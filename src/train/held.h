@@ -11,6 +11,10 @@
  * flat tensor. Returns how many there are, at most n. */
 int64_t tm_held_run(const tm_shared *shared, int rank, int64_t first, int64_t n, int64_t *from, int64_t *at);
 
+/* The same in bytes. Formats of blocks are cut between groups only, so that all of theirs count. */
+int64_t tm_held_bytes(const tm_shared *shared, tm_dtype dtype, int rank, int64_t first, int64_t n, int64_t *from,
+                      int64_t *at);
+
 /* A weight of the model that adapters stand beside. */
 bool tm_held_base(const tm_step *step, const tm_tensor *tensor);
 

@@ -184,8 +184,14 @@ static void blocked_values(void *context, int64_t first, int64_t n, float *out)
 static tm_status blocked_write(void *context, size_t offset, const void *bytes, size_t n, tm_error *err)
 {
     const blocked_run *run = context;
-    TM_TRY(tm_device_write(run->filler->device, tm_address_add(run->filler->to, run->at + offset), bytes, n, err));
-    return tm_device_wait(run->filler->device, err);
+    const filler      *f = run->filler;
+    /* of the tensor: those that are here, and of these the ones that came */
+    size_t begin = tm_blocked_bytes(f->dtype, f->begin), end = tm_blocked_bytes(f->dtype, f->end);
+    size_t first = run->at + offset, from = first > begin ? first : begin, to = first + n < end ? first + n : end;
+    if (from >= to) return TM_OK;
+    TM_TRY(tm_device_write(f->device, tm_address_add(f->to, from - begin), (const char *)bytes + (from - first),
+                           to - from, err));
+    return tm_device_wait(f->device, err);
 }
 
 static tm_status fill_blocked(filler *f, const tm_tensor *tensor, tm_error *err)
@@ -195,7 +201,7 @@ static tm_status fill_blocked(filler *f, const tm_tensor *tensor, tm_error *err)
         int64_t     end = tm_nf4_run_end(tensor, begin);
         blocked_run run = { f, tensor, begin, tm_blocked_bytes(tensor->dtype, begin) };
         tm_nf4_io   io = { blocked_values, blocked_write, &run, f->threads };
-        TM_TRY(tm_blocked_store(tensor->dtype, &io, end - begin, err));
+        if (begin < f->end && end > f->begin) TM_TRY(tm_blocked_store(tensor->dtype, &io, end - begin, err));
         begin = end;
     }
     return TM_OK;
@@ -223,7 +229,7 @@ static bool find_place(const tm_plan *plan, const tm_arenas *memory, tm_tensor_i
         return true;
     }
     int64_t own = shared->rank * shared->share - shared->first; /* the share's first element, counted in the tensor */
-    size_t  skipped = own < 0 ? (size_t)-own * tm_dtype_bytes(tensor->dtype) : 0;
+    size_t  skipped = own < 0 ? tm_tensor_bytes(tm_shape_1(-own), tensor->dtype) : 0;
     if (own > 0) f->begin = own;
     if (own + shared->share < f->end) f->end = own + shared->share;
     f->to = tm_address_add(tm_plan_address(plan, memory, shared->flat), skipped);

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/random.h"
 #include "graph/value.h"
+#include "train/held.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -52,14 +53,33 @@ static int group_of(tm_motion *motion, const char *tensor)
     return (int)motion->n_groups++;
 }
 
-/* The format of the copy that the products of this parameter take, its own if there is none. */
+/* The format of the copy that the products of this parameter take, its own if there is none. What stands for a shared
+ * parameter where it is gathered has its name. */
 static tm_dtype format_used(const tm_graph *graph, tm_tensor_id id)
 {
     const tm_segment *segment = graph->segments[0];
-    for (size_t i = 0; i < segment->n_nodes; i++)
-        if (segment->nodes[i].op == TM_OP_cast && segment->nodes[i].in[0] == id)
-            return tm_graph_at(graph, segment->nodes[i].out[0])->dtype;
+    const char       *name = tm_graph_at(graph, id)->name;
+    for (size_t i = 0; i < segment->n_nodes; i++) {
+        const tm_node *node = &segment->nodes[i];
+        if (node->op == TM_OP_cast && strcmp(tm_graph_at(graph, node->in[0])->name, name) == 0)
+            return tm_graph_at(graph, node->out[0])->dtype;
+    }
     return tm_graph_at(graph, id)->dtype;
+}
+
+/* Which sums over ranks the gradient of a parameter lacks before the update (train/share.c), and in which format its
+ * weights travel. */
+static void find_unit(const tm_step *step, tm_motion_member *m)
+{
+    for (size_t u = 0; u < step->units.n_units; u++) {
+        const tm_unit *unit = &step->units.units[u];
+        for (size_t k = 0; k < unit->n_members; k++) {
+            if (unit->members[k].parameter != m->id) continue;
+            m->apart = unit->group.data | (unit->sharing == TM_SHARE_OPTIMIZER ? unit->group.axes : 0);
+            m->late = unit->reduced ? m->apart : 0;
+            if (unit->gathered != unit->dtype) m->used = unit->gathered;
+        }
+    }
 }
 
 void tm_motion_open(tm_trainer *trainer, tm_motion *out)
@@ -77,10 +97,13 @@ void tm_motion_open(tm_trainer *trainer, tm_motion *out)
                                                              .dtype = t->dtype,
                                                              .used = format_used(graph, (tm_tensor_id)i),
                                                              .n = tm_shape_elements(t->shape) };
+        find_unit(step, &out->members[out->n_members - 1]);
     }
     for (int k = 0; k < 2; k++) out->piece[k] = tm_alloc(PIECE * sizeof(double));
     out->moved = tm_alloc(PIECE * sizeof(double));
     out->gradient = tm_alloc(PIECE * sizeof *out->gradient);
+    out->kept = tm_alloc(PIECE * sizeof *out->kept);
+    out->reduced = true;
 }
 
 void tm_motion_fini(tm_motion *motion)
@@ -89,20 +112,49 @@ void tm_motion_fini(tm_motion *motion)
     for (int k = 0; k < 2; k++) free(motion->piece[k]);
     free(motion->moved);
     free(motion->gradient);
+    free(motion->kept);
     free(motion->members);
     free(motion->groups);
 }
 
-static size_t bytes_of(const tm_motion *motion, tm_tensor_id id)
+/* Elements [first, first + n) of a tensor: the first one that is here, returned in *from, and how many. They lie in
+ * tensor *in from element *at on. */
+static int64_t here(const tm_motion *motion, tm_tensor_id id, int64_t first, int64_t n, int64_t *from, tm_tensor_id *in,
+                    int64_t *at)
 {
     const tm_tensor *tensor = tm_graph_at(motion->step->graph, id);
-    return tm_tensor_bytes(tensor->shape, tensor->dtype);
+    *from = *at = first;
+    *in = id;
+    if (!tm_graph_elsewhere(tensor)) return n;
+    *in = tensor->shared->flat;
+    int64_t count = tm_held_run(tensor->shared, tensor->shared->rank, first, n, from, at);
+    return count > 0 ? count : 0;
+}
+
+/* Axes of the mesh whose ranks have parts of a tensor. */
+static unsigned parts_of(const tm_motion *motion, tm_tensor_id id)
+{
+    const tm_tensor *tensor = tm_graph_at(motion->step->graph, id);
+    return tm_graph_elsewhere(tensor) ? tensor->shared->axes : 0;
+}
+
+/* All that is here of a member's weights. */
+static int64_t own_of(const tm_motion *motion, const tm_motion_member *m, int64_t *from, tm_tensor_id *in, int64_t *at)
+{
+    return here(motion, m->id, 0, m->n, from, in, at);
+}
+
+static size_t own_bytes(const tm_motion *motion, const tm_motion_member *m)
+{
+    int64_t      from, at;
+    tm_tensor_id in;
+    return tm_tensor_bytes(tm_shape_1(own_of(motion, m, &from, &in, &at)), m->dtype);
 }
 
 double tm_motion_bytes(const tm_motion *motion)
 {
     double bytes = 0;
-    for (size_t k = 0; k < motion->n_members; k++) bytes += (double)bytes_of(motion, motion->members[k].id);
+    for (size_t k = 0; k < motion->n_members; k++) bytes += (double)own_bytes(motion, &motion->members[k]);
     return bytes;
 }
 
@@ -110,10 +162,23 @@ tm_status tm_motion_keep(tm_motion *motion, tm_error *err)
 {
     for (size_t k = 0; k < motion->n_members; k++) {
         tm_motion_member *m = &motion->members[k];
-        m->values = tm_alloc(bytes_of(motion, m->id) + 1);
-        TM_TRY(tm_trainer_read(motion->trainer, m->id, 0, m->values, bytes_of(motion, m->id), err));
+        const size_t      bytes = own_bytes(motion, m);
+        int64_t           from, at;
+        tm_tensor_id      in;
+        m->values = tm_alloc(bytes + 1);
+        if (own_of(motion, m, &from, &in, &at) == 0) continue;
+        TM_TRY(tm_trainer_read(motion->trainer, in, tm_tensor_bytes(tm_shape_1(at), m->dtype), m->values, bytes, err));
     }
     return TM_OK;
+}
+
+static tm_status put_back(tm_motion *motion, const tm_motion_member *m, tm_error *err)
+{
+    int64_t      from, at;
+    tm_tensor_id in;
+    if (own_of(motion, m, &from, &in, &at) == 0) return TM_OK;
+    return tm_trainer_write(motion->trainer, in, tm_tensor_bytes(tm_shape_1(at), m->dtype), m->values,
+                            own_bytes(motion, m), err);
 }
 
 /* --- numbers ------------------------------------------------------------------------------------------------------ */
@@ -140,23 +205,43 @@ static double as_bf16(double x)
     return (double)tm_bf16_value(tm_bf16_round((float)x));
 }
 
+/* Elements [first, first + n) of a member's weights as they were into motion->kept. */
+static tm_status read_kept(tm_motion *motion, const tm_motion_member *m, int64_t first, int64_t n, tm_error *err)
+{
+    int64_t      own, at, from, unused;
+    tm_tensor_id in;
+    own_of(motion, m, &own, &in, &unused);
+    int64_t count = here(motion, m->id, first, n, &from, &in, &at);
+    for (int64_t i = 0; i < n; i++) motion->kept[i] = 0;
+    get_values(m->values, m->dtype, from - own, count, motion->kept + (from - first));
+    return tm_trainer_sum(motion->trainer, parts_of(motion, m->id), motion->kept, (size_t)n, err);
+}
+
+/* Adds what is here of elements [first, first + n) of a gradient to motion->gradient. */
+static tm_status add_here(tm_motion *motion, tm_tensor_id id, int64_t first, int64_t n, tm_error *err)
+{
+    const tm_dtype dtype = tm_graph_at(motion->step->graph, id)->dtype;
+    int64_t        from, at;
+    tm_tensor_id   in;
+    int64_t        count = here(motion, id, first, n, &from, &in, &at);
+    if (count == 0) return TM_OK;
+    TM_TRY(tm_trainer_read(motion->trainer, in, tm_tensor_bytes(tm_shape_1(at), dtype), motion->piece[0],
+                           tm_tensor_bytes(tm_shape_1(count), dtype), err));
+    get_values(motion->piece[0], dtype, 0, count, (double *)motion->piece[1]);
+    for (int64_t i = 0; i < count; i++) motion->gradient[from - first + i] += ((double *)motion->piece[1])[i];
+    return TM_OK;
+}
+
 /* Elements [first, first + n) of a tensor's gradient into motion->gradient: its two parts, where a table is looked up
- * and a factor, too. */
+ * and a factor, too; of all ranks. */
 static tm_status read_gradient(tm_motion *motion, const tm_motion_member *m, int64_t first, int64_t n, tm_error *err)
 {
     const tm_tensor *t = tm_graph_at(motion->step->graph, m->id);
-    const tm_dtype   dtype = tm_graph_at(motion->step->graph, t->gradient)->dtype;
-    const size_t     element = tm_dtype_bytes(dtype);
-    char           **piece = motion->piece;
-    TM_TRY(tm_trainer_read(motion->trainer, t->gradient, (size_t)first * element, piece[0], (size_t)n * element, err));
-    if (t->lookup_gradient != TM_NONE) {
-        TM_TRY(tm_trainer_read(motion->trainer, t->lookup_gradient, (size_t)first * element, piece[1],
-                               (size_t)n * element, err));
-        for (int64_t i = 0; i < n; i++)
-            tm_value_set(piece[0], dtype, i, tm_value_get(piece[0], dtype, i) + tm_value_get(piece[1], dtype, i));
-    }
-    get_values(piece[0], dtype, 0, n, motion->gradient);
-    return TM_OK;
+    const unsigned   apart = motion->reduced ? m->apart & ~m->late : m->apart;
+    for (int64_t i = 0; i < n; i++) motion->gradient[i] = 0;
+    TM_TRY(add_here(motion, t->gradient, first, n, err));
+    if (t->lookup_gradient != TM_NONE) TM_TRY(add_here(motion, t->lookup_gradient, first, n, err));
+    return tm_trainer_sum(motion->trainer, apart | parts_of(motion, t->gradient), motion->gradient, (size_t)n, err);
 }
 
 /* sum a_i b_i, added up in LANES. */
@@ -176,14 +261,11 @@ static tm_status measure_member(tm_motion *motion, tm_motion_member *m, tm_error
     double           values = 0, gradient = 0;
     for (int64_t at = 0; at < m->n; at += PIECE) {
         int64_t n = m->n - at < PIECE ? m->n - at : PIECE;
-        double  w[BLOCK];
         TM_TRY(read_gradient(motion, m, at, n, err));
+        TM_TRY(read_kept(motion, m, at, n, err));
         gradient += product_of(motion->gradient, motion->gradient, n);
-        for (int64_t block = 0; block < n; block += BLOCK) {
-            int64_t count = n - block < BLOCK ? n - block : BLOCK;
-            get_values(m->values, m->dtype, at + block, count, w);
-            values += product_of(w, w, count);
-        }
+        for (int64_t block = 0; block < n; block += BLOCK)
+            values += product_of(motion->kept + block, motion->kept + block, n - block < BLOCK ? n - block : BLOCK);
     }
     m->rms = sqrt(values / (double)m->n);
     if (!(m->rms > 0)) m->rms = 0.02; /* all zeros, as biases begin: the size of usual weights */
@@ -223,7 +305,7 @@ static double move_piece(const tm_motion *motion, const tm_motion_member *m, int
         const int64_t  count = n - block < BLOCK ? n - block : BLOCK;
         const double  *g = motion->gradient + block;
         const uint64_t bits = tm_random_u64(seed, stream, (uint64_t)(first + block) / BLOCK);
-        get_values(m->values, m->dtype, first + block, count, w);
+        memcpy(w, motion->kept + block, (size_t)count * sizeof *w);
         for (int64_t i = 0; i < count; i++) moved[i] = w[i] + along * g[i] + (bits >> i & 1 ? apart : -apart);
         set_values(motion->moved, m->dtype, block, count, moved);
         get_values(motion->moved, m->dtype, block, count, moved);
@@ -241,6 +323,7 @@ static tm_status move_member(tm_motion *motion, const tm_motion_member *m, doubl
     for (int64_t at = 0; at < m->n; at += PIECE) {
         int64_t n = m->n - at < PIECE ? m->n - at : PIECE;
         TM_TRY(read_gradient(motion, m, at, n, err));
+        TM_TRY(read_kept(motion, m, at, n, err));
         *change += move_piece(motion, m, at, n, side, seed);
         TM_TRY(tm_trainer_write(motion->trainer, m->id, (size_t)at * element, motion->moved, (size_t)n * element, err));
     }
@@ -256,7 +339,7 @@ tm_status tm_motion_move(tm_motion *motion, size_t first, size_t last, double si
         if (side > 0 || side < 0)
             TM_TRY(move_member(motion, m, side, seed, change, err));
         else
-            TM_TRY(tm_trainer_write(motion->trainer, m->id, 0, m->values, bytes_of(motion, m->id), err));
+            TM_TRY(put_back(motion, m, err));
     }
     return TM_OK;
 }

@@ -2,7 +2,9 @@
 /* train/motion.h - the trained tensors of a step in groups, moved along a direction and put back, and by how much its
  * gradients say that the loss changes. Private to the room: certificates are made of it (docs/certificate.md).
  *
- * Gradients are read from the device where they lie, piece by piece; weights have a copy. */
+ * Gradients are read from the device where they lie, piece by piece; weights have a copy. Of several ranks each has a
+ * copy of what it holds, and pieces of weights and gradients are put together as they are needed: gradients before an
+ * update may still be sums over the ranks to be taken. All ranks make the same calls and get the same numbers. */
 #ifndef TM_TRAIN_MOTION_H
 #define TM_TRAIN_MOTION_H
 
@@ -14,8 +16,10 @@ typedef struct {
     int          group;
     tm_dtype     dtype, used; /* `used`: the format that products take it in */
     int64_t      n;
-    char        *values;
-    double       rms; /* root mean square of the values */
+    char        *values; /* those that are here */
+    double       rms;    /* root mean square of the values */
+    unsigned     apart;  /* axes of the mesh over whose ranks the gradient is a sum that is not taken yet */
+    unsigned     late;   /* those of them over which the last program of micro-batches takes it */
 } tm_motion_member;
 
 typedef struct {
@@ -34,7 +38,8 @@ typedef struct {
     size_t            n_members, n_groups, members_capacity, groups_capacity;
     const char       *lost; /* a parameter that is to be trained and has no gradient; NULL: none */
     char             *piece[2], *moved;
-    double           *gradient; /* of a piece */
+    double           *gradient, *kept; /* of a piece; its values as they were */
+    bool              reduced;         /* the last program of micro-batches has run */
 } tm_motion;
 
 /* Name of the group that a tensor belongs to, from its own: "layers.3.attention.wo.weight" -> "layers.3 attention";
@@ -44,7 +49,7 @@ void tm_motion_group_of(const char *tensor, char out[96]);
 /* Lists tensors and groups; takes no copies yet. */
 void   tm_motion_open(tm_trainer *trainer, tm_motion *out);
 void   tm_motion_fini(tm_motion *motion);
-double tm_motion_bytes(const tm_motion *motion); /* of the copies of all weights */
+double tm_motion_bytes(const tm_motion *motion); /* of the copies of all weights that are here */
 /* Takes the copies. Here and below: TM_DEVICE. */
 TM_MUST_USE tm_status tm_motion_keep(tm_motion *motion, tm_error *err);
 /* norm, size and spread of the groups, of the gradients as they are now. */

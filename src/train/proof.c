@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "graph/value.h"
+#include "train/agree.h"
 #include "train/certificate.h"
 #include "train/curve.h"
 
@@ -17,13 +18,14 @@
 
 /* --- before, and in the first step -------------------------------------------------------------------------------- */
 
-/* The samples of a step. */
+/* This rank's samples of a step. */
 static tm_status read_batch(const run *r, int64_t first_sample, void *memory[TM_MAX_FIELDS], tm_micro_batch *out,
                             tm_error *err)
 {
     const tm_step_options *o = &r->options->step;
     int32_t               *scratch = tm_alloc((size_t)(o->seq + 1) * sizeof *scratch);
-    const int64_t          rows = run_global_batch(r->options);
+    const int64_t          rows = o->micro_batch * o->accumulation;
+    const int64_t          first = first_sample + rows * tm_layout_data_rank(&o->layout);
     tm_status              st = TM_OK;
     for (int f = 0; f < o->n_fields; f++)
         memory[f] = tm_alloc((size_t)rows * tm_tensor_bytes(o->fields[f].shape, o->fields[f].dtype));
@@ -33,7 +35,7 @@ static tm_status read_batch(const run *r, int64_t first_sample, void *memory[TM_
         int64_t weight = 0;
         for (int f = 0; f < o->n_fields; f++)
             at[f] = (char *)memory[f] + (size_t)row * tm_tensor_bytes(o->fields[f].shape, o->fields[f].dtype);
-        st = tm_source_row(r->source, TM_SPLIT_TRAIN, first_sample + row, scratch, at, &weight, err);
+        st = tm_source_row(r->source, TM_SPLIT_TRAIN, first + row, scratch, at, &weight, err);
         out->target_tokens += weight;
     }
     for (int f = 0; f < o->n_fields; f++) out->field[f] = memory[f];
@@ -41,11 +43,9 @@ static tm_status read_batch(const run *r, int64_t first_sample, void *memory[TM_
     return st;
 }
 
-/* The losses and gradients that it compares are those of one rank. */
 static bool possible(const run *r)
 {
-    return !r->options->turn_fd && !run_world(r) && r->options->step.n_fields > 0 &&
-           tm_device_describe(r->device)->computes;
+    return !r->options->turn_fd && r->options->step.n_fields > 0 && tm_device_describe(r->device)->computes;
 }
 
 /* Runs that nobody judges need none. */
@@ -178,12 +178,21 @@ static tm_status certify_again(run *r, tm_error *err)
     tm_certificate *c = &r->certificate_after;
     void           *memory[TM_MAX_FIELDS] = { 0 };
     tm_micro_batch  batch;
-    if (!r->options->certify_after || !possible(r) || r->unreal[0]) return TM_OK;
+    if (!r->options->certify_after || !possible(r)) return TM_OK;
     tm_status st = read_batch(r, r->first_sample + r->done * run_global_batch(r->options), memory, &batch, err);
     if (st == TM_OK) st = tm_certify_anew(r->trainer, &batch, r->options->seed, c, err);
     for (int f = 0; f < TM_MAX_FIELDS; f++) free(memory[f]);
     if (st == TM_OK && fails(c)) snprintf(r->unreal, sizeof r->unreal, "after the last step: %.900s", c->reason);
     return st;
+}
+
+/* What ranks go on with together they all do or none. */
+static tm_status any_rank(const run *r, bool *yes, tm_error *err)
+{
+    int64_t any = *yes;
+    TM_TRY(agree_max(run_world(r), "what the steps were", &any, 1, err));
+    *yes = any > 0;
+    return TM_OK;
 }
 
 tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err)
@@ -201,12 +210,16 @@ tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err)
         if (!r->unreal[0]) check_curve(r);
         st = check_samples(r, err);
         if (!r->unreal[0]) check_moved(r, now);
-        if (st == TM_OK && !r->unreal[0] && c->done && r->last_norm > 0) {
+        bool unreal = r->unreal[0] != '\0';
+        if (st == TM_OK) st = any_rank(r, &unreal, err);
+        if (st == TM_OK && !unreal && c->done && r->last_norm > 0) {
             st = find_dead(r, &dead, err);
             if (dead) snprintf(r->unreal, sizeof r->unreal, "no gradient reaches %.120s", dead);
         }
         if (fails(c)) snprintf(r->unreal, sizeof r->unreal, "%s", c->reason);
-        if (st == TM_OK) st = certify_again(r, err);
+        unreal = r->unreal[0] != '\0';
+        if (st == TM_OK) st = any_rank(r, &unreal, err);
+        if (st == TM_OK && !unreal) st = certify_again(r, err);
     }
     free(now);
     return st;

@@ -57,7 +57,7 @@ typedef struct {
     tm_turn  *turn;     /* NULL: the machine is this run's alone */
     tm_looked looked;
     tm_quantized_factor *factors; /* (rows of step.quantized), and the record that they are read from */
-    void                *factor_record;
+    double              *factor_record;
 
     const volatile sig_atomic_t *stop_evaluation; /* becoming nonzero ends it; NULL: nothing does */
 } run;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/share.h"
 
+#include "train/deal.h"
 #include "train/stages.h"
 
 #include <string.h>
@@ -53,18 +54,15 @@ static tm_status check_shards(const tm_step *step, tm_error *err)
 {
     const tm_step_options *o = &step->options;
     const char            *what = NULL, *way = NULL;
-    bool                   frozen = false;
-    for (int g = 0; g < o->n_groups; g++) frozen = frozen || o->groups[g].frozen;
-    if (!o->optimizer->elementwise)
-        what = o->optimizer->name, way = "an update that needs whole tensors; take AdamW or SGD";
-    else if (o->hyper.stochastic)
-        what = "optimizer.bf16_stochastic_round", way = "random bits by place in a whole tensor; set it to false";
-    else if (o->offload.optimizer || o->offload.activations)
+    if (o->offload.optimizer || o->offload.activations)
         what = "training.offload", way = "memory of its own; set it to none";
-    else if (o->adapters.rank > 0)
-        what = "lora.rank", way = "few weights that are trained; train them in copies";
-    else if (frozen)
-        what = "a frozen parameter group", way = "weights without gradients; train it in copies";
+    else if (deal_wanted(o) && stages_cut(step))
+        what = o->optimizer->elementwise
+                   ? "optimizer.bf16_stochastic_round in stages of a pipeline"
+                   : tm_arena_format(step->graph->arena, "%s in stages of a pipeline", o->optimizer->name),
+        way = "tensors that are dealt out whole; take AdamW or SGD without it";
+    else if (o->adapters.rank > 0 && o->adapters.dropout > 0 && tm_layout_size(&o->layout, 1U << TM_AXIS_CP) > 1)
+        what = "lora.dropout", way = "random numbers by row of whole sequences; set it to 0, or the latter to 1";
     else if (o->compared)
         what = "debug.microscope", way = "whole gradients; set it to 0";
     else if (o->preference.beta > 0)
@@ -137,12 +135,24 @@ tm_status share_check(const tm_step *step, tm_error *err)
         return tm_fail(err, TM_UNSUPPORTED,
                        "training.separate_sums is for gradients in float32, found bfloat16 (training.regime pure): "
                        "ranks add them in float32 and round once");
+    if (parts(step) > 1 && step->quantized.history != TM_NONE)
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "training.separate_sums is not built with scales of earlier steps (the delayed recipes of "
+            "quantize.recipe), which would go by the last part of a step; take a recipe with current scales");
     if (!sums(step)) return TM_OK;
-    if (step->quantized.history != TM_NONE)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "scales of earlier steps (the delayed recipes of quantize.recipe) are not built for several "
-                       "ranks, which would have scales of their own; take a recipe with current scales");
     return shards(step) > 1 || expert_shards(step) > 1 ? check_shards(step, err) : TM_OK;
+}
+
+void share_scales(const tm_layout *layout, int64_t accumulation, tm_quantize *quantize)
+{
+    int ranks = tm_layout_sum_ranks(layout);
+    if (ranks == 1) return;
+    int64_t rank = tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_LOSS);
+    quantize->axes = TM_AXES_LOSS;
+    quantize->ranks = ranks;
+    quantize->passes_before = rank * accumulation;
+    quantize->passes_behind = (ranks - 1 - rank) * accumulation;
 }
 
 /* --- places ------------------------------------------------------------------------------------------------------- */
@@ -208,6 +218,7 @@ void share_begin(tm_step *step)
                               .prefetch = layout->prefetch };
     if (!stages_cut(step)) pack_counts(step);
     tm_units_find(step->graph, step->graph->segments[0], &step->units);
+    if (deal_wanted(&step->options)) deal_out(&step->units);
     tm_units_place(step->graph, &step->units);
     rewrite(step, "first", false);
     rewrite(step, "further", true);
@@ -254,13 +265,16 @@ static void all_reduce(tm_step *step, unsigned axes, tm_tensor_id what)
 
 static void reduce_unit(tm_step *step, const tm_unit *unit)
 {
-    tm_graph    *graph = step->graph;
+    tm_graph *graph = step->graph;
+    if (!tm_units_trained(unit)) return;
     const char  *name = tm_graph_at(graph, unit->gradients)->name;
     tm_tensor_id own = unit->gradients;
     graph->layer = unit->layer < INT32_MAX ? unit->layer : -1;
     if (unit->sharing < TM_SHARE_GRADIENTS && !unit->reduced)
         tm_units_sum(graph, &step->units, unit, unit->gradients, unit->gradients_first);
-    if (unit->sharing == TM_SHARE_OPTIMIZER) {
+    if (unit->sharing == TM_SHARE_OPTIMIZER && deal_is(unit)) {
+        all_reduce(step, unit->group.axes, unit->gradients); /* whole for whoever updates */
+    } else if (unit->sharing == TM_SHARE_OPTIMIZER) {
         own = own_share(step, unit, unit->gradients, unit->gradients_first);
         tm_units_call(graph, TM_OP_reduce_scatter, unit->group.axes, unit->group.ranks, name, unit->gradients, own,
                       false);
@@ -374,7 +388,7 @@ static unsigned add_class(squares *s, size_t n, bool experts, bool cut)
     unsigned        axes = 0;
     for (size_t u = 0; share_updates(s->step) && u < s->step->units.n_units; u++) {
         const tm_unit *unit = &s->step->units.units[u];
-        for (size_t i = 0; i < unit->n_runs; i++) {
+        for (size_t i = 0; i < unit->n_runs && tm_units_trained(unit); i++) {
             if (tm_units_experts(unit->runs[i].cut) != experts || (unit->runs[i].cut != 0) != cut) continue;
             TM_ASSERT(axes == 0 || axes == unit->runs[i].cut);
             axes = unit->runs[i].cut;
@@ -479,7 +493,11 @@ void share_update(tm_step *step)
     tm_graph *graph = step->graph;
     for (size_t u = 0; u < step->units.n_units; u++) {
         const tm_unit *unit = &step->units.units[u];
-        for (size_t m = 0; m < unit->n_members; m++)
+        if (deal_is(unit)) {
+            deal_update(step, unit);
+            continue;
+        }
+        for (size_t m = 0; m < unit->n_members && tm_units_trained(unit); m++)
             if (unit->sharing == TM_SHARE_COPIES)
                 update_whole(step, &unit->members[m]);
             else

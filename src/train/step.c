@@ -557,6 +557,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
 {
     tm_step *step = tm_alloc(sizeof *step);
     step->options = *options;
+    share_scales(&options->layout, options->accumulation, &step->options.quantize);
     step->quantized =
         (tm_quantized){ .ticks = TM_NONE, .record = TM_NONE, .history = TM_NONE, .largest = TM_NONE, .scale = TM_NONE };
     step->microscope.record = step->reference_loss = step->row_losses = TM_NONE;

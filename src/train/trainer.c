@@ -67,25 +67,23 @@ static tm_status read_shared(const tm_trainer *trainer, tm_tensor_id id, size_t 
     const tm_tensor *tensor = tm_graph_at(trainer->step->graph, id);
     const tm_shared *shared = tensor->shared;
     tm_comm         *comm = tm_device_group(trainer->device, shared->axes);
-    size_t           size = tm_dtype_bytes(tensor->dtype);
-    int64_t          first = (int64_t)(offset / size), n = (int64_t)(bytes / size), from, at;
-    TM_ASSERT(offset % size == 0 && bytes % size == 0 && comm);
+    int64_t          from, at;
+    TM_ASSERT(comm);
     for (int rank = 0; rank < shared->ranks; rank++) {
-        int64_t count = tm_held_run(shared, rank, first, n, &from, &at);
+        int64_t count = tm_held_bytes(shared, tensor->dtype, rank, (int64_t)offset, (int64_t)bytes, &from, &at);
         if (count <= 0) continue;
-        char         *part = to + (size_t)(from - first) * size;
-        size_t        part_bytes = (size_t)count * size;
+        char         *part = to + ((size_t)from - offset);
         tm_collective call = { .kind = TM_COMM_BROADCAST,
                                .format = TM_COMM_BYTES,
                                .send = part,
                                .receive = part,
-                               .count = part_bytes,
+                               .count = (size_t)count,
                                .peer = rank,
                                .what = tensor->name,
                                .step = -1 };
         if (rank == shared->rank)
-            TM_TRY(read_now(trainer->device, address_at(trainer, shared->flat, (size_t)at * size, part_bytes), part,
-                            part_bytes, err));
+            TM_TRY(read_now(trainer->device, address_at(trainer, shared->flat, (size_t)at, (size_t)count), part,
+                            (size_t)count, err));
         TM_TRY(tm_comm_run(comm, &call, err));
     }
     return TM_OK;
@@ -96,14 +94,11 @@ static tm_status write_shared(tm_trainer *trainer, tm_tensor_id id, size_t offse
 {
     const tm_tensor *tensor = tm_graph_at(trainer->step->graph, id);
     const tm_shared *shared = tensor->shared;
-    size_t           size = tm_dtype_bytes(tensor->dtype);
-    int64_t          first = (int64_t)(offset / size), n = (int64_t)(bytes / size), from, at;
-    TM_ASSERT(offset % size == 0 && bytes % size == 0);
-    int64_t count = tm_held_run(shared, shared->rank, first, n, &from, &at);
+    int64_t          from, at;
+    int64_t count = tm_held_bytes(shared, tensor->dtype, shared->rank, (int64_t)offset, (int64_t)bytes, &from, &at);
     if (count <= 0) return TM_OK;
-    size_t part = (size_t)count * size;
-    return write_now(trainer->device, address_at(trainer, shared->flat, (size_t)at * size, part),
-                     values + (size_t)(from - first) * size, part, err);
+    return write_now(trainer->device, address_at(trainer, shared->flat, (size_t)at, (size_t)count),
+                     values + ((size_t)from - offset), (size_t)count, err);
 }
 
 static bool elsewhere(const tm_trainer *trainer, tm_tensor_id id)

@@ -40,8 +40,20 @@ trainmark run tiny-llama --dry-run --parallelism.ranks 3 --parallelism.data_para
 failed_with 4 "a wrong product" "dp_replicate 2 multiply to 2.*start 2 or 4 ranks"
 trainmark run tiny-llama --parallelism.data_parallel_shard_degree 8
 failed_with 4 "shards without ranks" "start 8 ranks \(--ranks\)"
-trainmark explain tiny-llama --parallelism.ranks 2 --optimizer.name Muon
-failed_with 4 "an optimizer that needs whole tensors" "Muon is not built for shards"
+trainmark explain tiny-llama --parallelism.ranks 4 --optimizer.name Muon
+check "tensors dealt out whole: gradients and weights are gathered" has "$out" "^  update +all_gather +12 calls"
+check "and weights summed into the parts" has "$out" "^  update +reduce_scatter +6 calls"
+trainmark explain tiny-llama --parallelism.ranks 4 --training.offload optimizer
+failed_with 4 "memory of its own" "training.offload is not built for shards"
+
+trainmark explain tiny-llama --parallelism.ranks 4 --training.dtype bfloat16
+check "weights travel in bfloat16" has "$out" "^  first     all_gather +10 calls, "
+gathered=$(sed -n 's/^  first     all_gather *10 calls, *\([0-9.]*\) MiB.*/\1/p' "$out")
+trainmark explain tiny-llama --parallelism.ranks 4
+whole=$(sed -n 's/^  first     all_gather *10 calls, *\([0-9.]*\) MiB.*/\1/p' "$out")
+check "half the bytes" awk "BEGIN { exit !($gathered * 2 - $whole < 0.011 && $whole - $gathered * 2 < 0.011) }"
+trainmark explain tiny-llama --parallelism.ranks 4 --lora.rank 4 --lora.base_format nf4 --training.dtype bfloat16
+check "adapters beside a base in parts" has "$out" "^ranks       dp_shard 4: this is rank 0 of 4, which share weights, gradients"
 
 trainmark explain tiny-llama --parallelism.context_parallel_degree 4
 check "sequences in parts are explained" has "$out" "^ranks       cp 4: this is rank 0 of 4, which share weights, gradients"

@@ -89,6 +89,19 @@ rm tuned/result_1.txt
 # shellcheck disable=SC2086
 trainmark mlperf run "$lora" --out tuned --runs 2 --seed 7 $tune
 check "the base model is not made again" has "$out" "^base model: there already"
+# Its runs in parts: the frozen base and what is trained are shared by two ranks.
+if command -v mpirun >/dev/null 2>&1; then
+    # shellcheck disable=SC2086
+    trainmark mlperf run "$lora" --out shared --runs 1 --seed 7 $tune --ranks 2 --training.local_batch_size 4
+    check "runs of two ranks: exit code 5" [ "$code" -eq 5 ]
+    check "two ranks leave one log" grep -q '"status": "aborted"' shared/result_0.txt
+    check "with the batch of both" grep -q '"key": "global_batch_size", "value": 8,' shared/result_0.txt
+    # shellcheck disable=SC2086
+    trainmark mlperf run "$lora" --out shared --runs 1 --seed 7 $tune --training.local_batch_size 4
+    failed_with 4 "runs of another number of ranks" "holds runs of another command"
+else
+    skip "runs of two ranks" "needs an MPI"
+fi
 echo 'training.steps: none' >base.yaml
 # shellcheck disable=SC2086
 trainmark mlperf run "$lora" --out broken --runs 1 $tune

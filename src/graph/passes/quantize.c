@@ -440,7 +440,8 @@ static void rewrite(pass *p)
     segment->nodes = NULL;
     segment->n_nodes = segment->capacity = 0;
     graph->phase = TM_PHASE_FORWARD;
-    if (p->record) add_tick(graph, p->made, (tm_tick_attr){ .passes = 1 });
+    if (p->record)
+        add_tick(graph, p->made, (tm_tick_attr){ .passes = 1 + (p->accumulate ? 0 : p->policy->passes_before) });
     for (size_t x = 0; x < source.n_nodes; x++) {
         tm_node node = source.nodes[x];
         product of;
@@ -472,11 +473,44 @@ tm_status tm_quantize_pass(tm_graph *graph, const tm_quantize *policy, tm_quanti
     return st;
 }
 
+static double zero_of(const void *context, int64_t i)
+{
+    (void)context, (void)i;
+    return 0;
+}
+
+/* Appends y = a + 0; y may be a view. */
+static void copy_column(tm_graph *graph, tm_tensor_id a, tm_tensor_id zeros, tm_tensor_id y)
+{
+    tm_graph_add(graph, TM_OP_add, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ a, zeros }, (tm_tensor_id[TM_MAX_OUT]){ y }, 0);
+}
+
+/* The largest magnitudes of a step are those of all ranks. */
+static void join_largest(tm_graph *graph, const tm_quantize *policy, const tm_quantized *made)
+{
+    tm_shape      column = tm_shape_2((int64_t)made->n_rows, 1);
+    tm_dtype      dtype = tm_graph_at(graph, made->record)->dtype;
+    tm_group_attr attr = { .axes = policy->axes, .ranks = policy->ranks, .what = "largest magnitudes", .largest = 1 };
+    if (policy->ranks < 2) return;
+    graph->module = "quantize";
+    graph->layer = -1;
+    tm_tensor_id zeros = tm_graph_constant(graph, "quantize.zeros", column, zero_of, NULL, 0);
+    tm_tensor_id amax = tm_graph_tensor_as(graph, "quantize.amax", TM_ROLE_STATISTIC, column, dtype);
+    tm_tensor_id of = tm_graph_view(graph, "quantize.record.amax", made->record, 0, 1);
+    tm_graph_at(graph, zeros)->dtype = dtype;
+    tm_graph_at(graph, of)->role = TM_ROLE_STATISTIC; /* checkpoints hold the record */
+    copy_column(graph, of, zeros, amax);
+    tm_graph_add(graph, TM_OP_all_reduce, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ amax },
+                 (tm_tensor_id[TM_MAX_OUT]){ amax }, 0);
+    copy_column(graph, amax, zeros, of);
+}
+
 void tm_quantize_update(tm_graph *graph, const tm_quantize *policy, tm_quantized *made)
 {
     if (!policy->on || made->record == TM_NONE) return;
-    add_tick(graph, made, (tm_tick_attr){ .steps = 1 });
+    add_tick(graph, made, (tm_tick_attr){ .steps = 1, .passes = policy->passes_behind });
     if (made->scale == TM_NONE) return;
+    join_largest(graph, policy, made);
     tm_scale_history_attr attr = { .switch_step = policy->switch_step,
                                    .before = uses_in(policy, false, true),
                                    .recent = policy->recent,

@@ -60,6 +60,12 @@ typedef struct {
     int64_t            margin;
     bool               frozen; /* a planted defect: scales stay what the first step made them */
     uint64_t           seed;   /* of stochastic rounding */
+    /* Several ranks: those along these axes of the mesh have other tokens (0: there are none), and delayed scales go by
+     * what is largest on any of them, as TransformerEngine reduces it over its amax_reduction_group. Random numbers go
+     * by the micro-batches of all of them: so many does a step have on ranks before this one, and behind it. */
+    unsigned axes;
+    int      ranks;
+    int64_t  passes_before, passes_behind;
 } tm_quantize;
 
 /* The recipe of a kind, before or from switch_step on; NULL: it is not quantized. */

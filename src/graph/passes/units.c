@@ -2,13 +2,30 @@
 #include "graph/passes/units.h"
 
 #include "base/text.h"
+#include "graph/blocks.h"
 #include "op/attrs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGNED = 16 }; /* elements that a share is a multiple of */
+/* Elements that a share is a multiple of; that a parameter begins at. */
+static int64_t share_step(tm_dtype dtype)
+{
+    return tm_dtype_blocked(dtype) ? TM_NF4_GROUP : 16;
+}
+
+static int64_t round_up(int64_t n, int64_t step)
+{
+    return (n + step - 1) / step * step;
+}
+
+/* Elements of a unit that a parameter takes. */
+static int64_t room_of(const tm_unit *unit, int64_t count)
+{
+    bool parts = tm_dtype_bits(unit->dtype) % 8 != 0 || tm_dtype_blocked(unit->dtype); /* of bytes, of groups */
+    return parts ? round_up(count, share_step(unit->dtype)) : count;
+}
 
 /* --- which parameters make a unit --------------------------------------------------------------------------------- */
 
@@ -28,16 +45,60 @@ static unsigned cut_axes(const tm_tensor *parameter)
     return parameter->cut ? parameter->cut->axes : 0;
 }
 
-static tm_unit *unit_for(tm_graph *graph, tm_units *units, const tm_tensor *parameter, bool early)
+static const tm_unit_group *group_for(const tm_units *units, const tm_tensor *parameter)
 {
-    const tm_unit_group *group = tm_units_experts(cut_axes(parameter)) ? &units->experts : &units->group;
-    tm_dtype             gradient = tm_graph_at(graph, parameter->gradient)->dtype;
+    return tm_units_experts(cut_axes(parameter)) ? &units->experts : &units->group;
+}
+
+static bool belongs(const tm_units *units, const tm_tensor *tensor)
+{
+    if (tensor->role != TM_ROLE_PARAMETER) return false;
+    bool shared = units->sharing == TM_SHARE_ALL && group_for(units, tensor)->ranks > 1;
+    return tensor->gradient != TM_NONE || (shared && !tensor->trained);
+}
+
+tm_dtype tm_units_rounds(const tm_graph *graph, const tm_node *node, int i)
+{
+    const tm_tensor *y = node->out[0] == TM_NONE ? NULL : tm_graph_at(graph, node->out[0]);
+    if (node->rounded >> i & 1U) return graph->precision->compute;
+    if (node->op == TM_OP_cast && y->role == TM_ROLE_WEIGHT_COPY) return y->dtype;
+    if (node->op == TM_OP_embedding && i == 1 && node->in[2] == TM_NONE) return y->dtype; /* rows as they are */
+    return TM_DTYPE_COUNT;
+}
+
+/* The formats in which the weights of units travel, by parameter: that of the computation where all that is there of
+ * them begins with a rounding to it. */
+static tm_dtype *find_gathered(const tm_graph *graph, const tm_units *units)
+{
+    tm_dtype  compute = graph->precision->compute;
+    tm_dtype *gathered = tm_alloc(graph->n_tensors * sizeof *gathered);
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        tm_dtype held = graph->tensors[i].dtype;
+        bool     less = units->sharing == TM_SHARE_ALL && held == TM_F32 && compute == TM_BF16;
+        gathered[i] = less ? compute : held;
+    }
+    for (size_t s = 0; s < graph->n_segments; s++)
+        for (size_t x = 0; x < graph->segments[s]->n_nodes; x++)
+            for (int i = 0; i < TM_MAX_IN; i++) {
+                const tm_node *node = &graph->segments[s]->nodes[x];
+                if (node->in[i] == TM_NONE || tm_units_rounds(graph, node, i) == compute) continue;
+                tm_tensor_id id = tm_graph_base(graph, node->in[i]);
+                gathered[id] = graph->tensors[id].dtype;
+            }
+    return gathered;
+}
+
+static tm_unit *unit_for(tm_graph *graph, tm_units *units, const tm_tensor *parameter, bool early, tm_dtype gathered)
+{
+    const tm_unit_group *group = group_for(units, parameter);
+    bool                 trained = parameter->gradient != TM_NONE;
+    tm_dtype             gradient = trained ? tm_graph_at(graph, parameter->gradient)->dtype : TM_DTYPE_COUNT;
     int                  layer = parameter->layer >= 0 ? parameter->layer : early ? -1 : INT32_MAX;
     size_t               at = 0;
     for (size_t u = 0; u < units->n_units; u++) {
         tm_unit *unit = &units->units[u];
         if (unit->layer == layer && unit->dtype == parameter->dtype && unit->gradient_dtype == gradient &&
-            unit->group.axes == group->axes && unit->group.data == group->data)
+            unit->gathered == gathered && unit->group.axes == group->axes && unit->group.data == group->data)
             return unit;
         if (unit->layer <= layer) at = u + 1;
     }
@@ -45,9 +106,12 @@ static tm_unit *unit_for(tm_graph *graph, tm_units *units, const tm_tensor *para
     memmove(units->units + at + 1, units->units + at, (units->n_units - at) * sizeof *units->units);
     units->n_units++;
     tm_unit *unit = &units->units[at];
-    *unit = (tm_unit){
-        .layer = layer, .dtype = parameter->dtype, .gradient_dtype = gradient, .weights = TM_NONE, .gradients = TM_NONE
-    };
+    *unit = (tm_unit){ .layer = layer,
+                       .dtype = parameter->dtype,
+                       .gradient_dtype = gradient,
+                       .gathered = gathered,
+                       .weights = TM_NONE,
+                       .gradients = TM_NONE };
     unit->group = *group;
     unit->sharing = group->ranks > 1 ? units->sharing : TM_SHARE_COPIES;
     unit->name = layer < 0            ? "the embedding"
@@ -81,7 +145,7 @@ static void order_members(tm_graph *graph, tm_unit *unit)
             taken[k] = true;
             ordered[n] = unit->members[k];
             ordered[n].first = first;
-            first += ordered[n++].count;
+            first += room_of(unit, ordered[n++].count);
         }
         run->count = first - run->first;
     }
@@ -90,28 +154,32 @@ static void order_members(tm_graph *graph, tm_unit *unit)
     free(taken);
 }
 
+static void measure_unit(tm_graph *graph, tm_unit *unit)
+{
+    int64_t ranks = unit->group.ranks;
+    order_members(graph, unit);
+    unit->share = round_up((unit->used + ranks - 1) / ranks, share_step(unit->dtype));
+    unit->elements = unit->share * ranks;
+    tm_unit_run *last = &unit->runs[unit->n_runs - 1];
+    last->count = unit->elements - last->first;
+}
+
 void tm_units_find(tm_graph *graph, const tm_segment *of, tm_units *units)
 {
-    bool *early = find_early(graph, of);
+    bool     *early = find_early(graph, of);
+    tm_dtype *gathered = find_gathered(graph, units);
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *tensor = &graph->tensors[i];
-        if (tensor->role != TM_ROLE_PARAMETER || tensor->gradient == TM_NONE) continue;
-        tm_unit *unit = unit_for(graph, units, tensor, early[i]);
+        if (!belongs(units, tensor)) continue;
+        tm_unit *unit = unit_for(graph, units, tensor, early[i], gathered[i]);
         int64_t  count = tm_shape_elements(tensor->shape);
         unit->members = tm_grow(unit->members, &unit->capacity, unit->n_members, sizeof *unit->members);
-        unit->members[unit->n_members++] = (tm_unit_member){ (tm_tensor_id)i, tensor->gradient, unit->used, count };
-        unit->used += count;
+        unit->members[unit->n_members++] = (tm_unit_member){ (tm_tensor_id)i, tensor->gradient, unit->used, count, -1 };
+        unit->used += room_of(unit, count);
     }
-    for (size_t u = 0; u < units->n_units; u++) {
-        tm_unit *unit = &units->units[u];
-        int64_t  ranks = unit->group.ranks, each = (unit->used + ranks - 1) / ranks;
-        order_members(graph, unit);
-        unit->share = (each + ALIGNED - 1) / ALIGNED * ALIGNED;
-        unit->elements = unit->share * ranks;
-        tm_unit_run *last = &unit->runs[unit->n_runs - 1];
-        last->count = unit->elements - last->first;
-    }
+    for (size_t u = 0; u < units->n_units; u++) measure_unit(graph, &units->units[u]);
     free(early);
+    free(gathered);
 }
 
 void tm_units_fini(tm_units *units)
@@ -207,10 +275,10 @@ void tm_units_place(tm_graph *graph, tm_units *units)
     for (size_t u = 0; u < units->n_units; u++) {
         tm_unit *unit = &units->units[u];
         int64_t  own = unit->group.rank * unit->share;
-        if (unit->sharing >= TM_SHARE_GRADIENTS) {
+        if (tm_units_trained(unit) && unit->sharing >= TM_SHARE_GRADIENTS) {
             unit->gradients = share_unit(graph, unit, true);
             unit->gradients_first = own;
-        } else {
+        } else if (tm_units_trained(unit)) {
             unit->gradients = flat_of(graph, unit, true, false);
         }
         if (unit->sharing == TM_SHARE_ALL) {
@@ -247,304 +315,4 @@ void tm_units_sum(tm_graph *graph, const tm_units *units, const tm_unit *unit, t
         tm_tensor_id part = tm_graph_run(graph, name, whole, run->first - first, tm_shape_1(run->count));
         tm_units_call(graph, TM_OP_all_reduce, run->sums, ranks, name, part, part, false);
     }
-}
-
-/* --- segments ----------------------------------------------------------------------------------------------------- */
-
-/* Where a tensor lies in a unit. */
-typedef struct {
-    int32_t unit, member; /* -1: in none */
-} spot;
-
-/* A time during which the weights of a unit are there. */
-typedef struct {
-    int32_t      unit;
-    size_t       first, last; /* nodes that use them */
-    tm_tensor_id whole;
-} stay;
-
-/* The gradients of a unit in the segment. */
-typedef struct {
-    size_t       first, last; /* nodes that write or read them */
-    bool         any;
-    tm_tensor_id whole;
-    bool        *written; /* (members) */
-} sums;
-
-typedef struct {
-    tm_graph       *graph;
-    const tm_units *units;
-    spot           *weights, *gradients; /* (n_tensors at the beginning) */
-    size_t          n;
-    stay           *stays;
-    size_t          n_stays, stays_capacity;
-    int32_t        *current; /* (units) the stay that holds its weights now */
-    sums           *sums;    /* (units) */
-    bool            add;
-} rewriter;
-
-static spot spot_of(const rewriter *r, const spot *spots, tm_tensor_id id)
-{
-    if (id == TM_NONE) return (spot){ -1, -1 };
-    id = tm_graph_base(r->graph, id);
-    return (size_t)id < r->n ? spots[id] : (spot){ -1, -1 };
-}
-
-static void note_spots(rewriter *r)
-{
-    for (size_t i = 0; i < r->n; i++) r->weights[i] = r->gradients[i] = (spot){ -1, -1 };
-    for (size_t u = 0; u < r->units->n_units; u++)
-        for (size_t m = 0; m < r->units->units[u].n_members; m++) {
-            const tm_unit_member *member = &r->units->units[u].members[m];
-            spot                  at = { (int32_t)u, (int32_t)m };
-            if (r->units->units[u].sharing < TM_SHARE_GRADIENTS) continue;
-            if (r->units->units[u].sharing == TM_SHARE_ALL) r->weights[member->parameter] = at;
-            r->gradients[member->gradient] = at;
-        }
-}
-
-/* A unit that was used before goes on if no other was used meanwhile; without resharding in any case. */
-static void note_use(rewriter *r, int32_t unit, size_t x, int32_t *latest)
-{
-    int32_t at = r->current[unit];
-    bool    goes_on = at >= 0 && (!r->units->reshard || *latest == unit);
-    if (!goes_on) {
-        r->stays = tm_grow(r->stays, &r->stays_capacity, r->n_stays, sizeof *r->stays);
-        r->current[unit] = at = (int32_t)r->n_stays;
-        r->stays[r->n_stays++] = (stay){ .unit = unit, .first = x, .whole = TM_NONE };
-    }
-    r->stays[at].last = x;
-    *latest = unit;
-}
-
-static void note_sum(rewriter *r, spot at, size_t x, bool writes)
-{
-    sums *s = &r->sums[at.unit];
-    if (!s->any) s->first = x;
-    s->any = true;
-    s->last = x;
-    if (writes) s->written[at.member] = true;
-}
-
-static void look_through(rewriter *r, const tm_segment *segment)
-{
-    int32_t latest = -1;
-    for (size_t x = 0; x < segment->n_nodes; x++) {
-        const tm_node *node = &segment->nodes[x];
-        for (int i = 0; i < TM_MAX_IN; i++) {
-            spot w = spot_of(r, r->weights, node->in[i]), g = spot_of(r, r->gradients, node->in[i]);
-            if (w.unit >= 0) note_use(r, w.unit, x, &latest);
-            if (g.unit >= 0) note_sum(r, g, x, false);
-        }
-        for (int k = 0; k < TM_MAX_OUT; k++) {
-            spot g = spot_of(r, r->gradients, node->out[k]);
-            if (g.unit >= 0) note_sum(r, g, x, true);
-        }
-    }
-}
-
-/* What stands for a tensor of a unit in the whole unit `flat`. */
-static tm_tensor_id stand_in(tm_graph *graph, tm_tensor_id id, const tm_unit_member *member, tm_tensor_id flat)
-{
-    tm_tensor    of = *tm_graph_at(graph, id);
-    int64_t      first = member->first + (of.base == TM_NONE ? 0 : of.offset);
-    tm_tensor    base = *tm_graph_at(graph, flat);
-    tm_tensor_id made = tm_graph_tensor_as(graph, of.name, base.role, of.shape, of.dtype);
-    tm_tensor   *view = tm_graph_at(graph, made);
-    view->layer = of.layer;
-    view->base = flat;
-    view->offset = first;
-    view->ld = of.ld;
-    return made;
-}
-
-static void gather(rewriter *r, stay *s, const tm_node *user)
-{
-    tm_graph      *graph = r->graph;
-    const tm_unit *unit = &r->units->units[s->unit];
-    graph->phase = user->phase;
-    graph->layer = user->layer;
-    graph->module = tm_arena_format(graph->arena, "weights of %s", unit->name);
-    s->whole = tm_graph_tensor_as(graph, graph->module, TM_ROLE_WEIGHT_COPY, tm_shape_1(unit->elements), unit->dtype);
-    tm_units_call(graph, TM_OP_all_gather, unit->group.axes, unit->group.ranks, graph->module, unit->weights, s->whole,
-                  false);
-}
-
-/* Zeros in elements [from, to) of the sums of a unit. */
-static void clear(tm_graph *graph, tm_tensor_id whole, int64_t from, int64_t to)
-{
-    tm_fill_attr zero = { .value = 0 };
-    if (from >= to) return;
-    tm_tensor_id in[TM_MAX_IN] = { TM_NONE };
-    tm_tensor_id out[TM_MAX_OUT] = { tm_graph_run(graph, "rest", whole, from, tm_shape_2(1, to - from)) };
-    tm_graph_add(graph, TM_OP_fill, &zero, sizeof zero, in, out, 0);
-}
-
-static void reduce(rewriter *r, const tm_unit *unit, const sums *s, const tm_node *user)
-{
-    tm_graph *graph = r->graph;
-    graph->phase = user->phase;
-    graph->layer = user->layer;
-    graph->module = tm_arena_format(graph->arena, "gradients of %s", unit->name);
-    for (size_t m = 0; m < unit->n_members; m++)
-        if (!s->written[m])
-            clear(graph, s->whole, unit->members[m].first, unit->members[m].first + unit->members[m].count);
-    clear(graph, s->whole, unit->used, unit->elements);
-    tm_units_sum(graph, r->units, unit, s->whole, 0);
-    tm_units_call(graph, TM_OP_reduce_scatter, unit->group.axes, unit->group.ranks, graph->module, s->whole,
-                  unit->gradients, r->add);
-}
-
-/* The first thing that a program does with a gradient replaces what is there: it is a sum of this program alone. */
-static void begin_sum(tm_graph *graph, tm_node *node, int k, tm_tensor_id gradient)
-{
-    if (node->op == TM_OP_add && node->in[0] == gradient) { /* sum = sum + value */
-        node->op = TM_OP_cast;
-        node->in[0] = node->in[1];
-        node->in[1] = TM_NONE;
-    }
-    for (int i = 0; i < TM_MAX_IN; i++)
-        TM_ASSERT(node->in[i] == TM_NONE || tm_graph_base(graph, node->in[i]) != gradient);
-    node->accumulate &= ~(1U << k);
-}
-
-static tm_node rewritten(rewriter *r, tm_node node, bool **begun)
-{
-    for (int k = 0; k < TM_MAX_OUT; k++) {
-        spot g = spot_of(r, r->gradients, node.out[k]);
-        if (g.unit < 0 || begun[g.unit][g.member]) continue;
-        begun[g.unit][g.member] = true;
-        begin_sum(r->graph, &node, k, r->units->units[g.unit].members[g.member].gradient);
-    }
-    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
-        tm_tensor_id *id = i < TM_MAX_IN ? &node.in[i] : &node.out[i - TM_MAX_IN];
-        spot          w = spot_of(r, r->weights, *id), g = spot_of(r, r->gradients, *id);
-        if (w.unit >= 0)
-            *id =
-                stand_in(r->graph, *id, &r->units->units[w.unit].members[w.member], r->stays[r->current[w.unit]].whole);
-        else if (g.unit >= 0)
-            *id = stand_in(r->graph, *id, &r->units->units[g.unit].members[g.member], r->sums[g.unit].whole);
-    }
-    return node;
-}
-
-static void begin_sums(rewriter *r, const tm_segment *old, size_t x)
-{
-    for (size_t u = 0; u < r->units->n_units; u++) {
-        const tm_unit *unit = &r->units->units[u];
-        if (!r->sums[u].any || r->sums[u].first != x) continue;
-        r->graph->layer = old->nodes[x].layer;
-        r->sums[u].whole = tm_graph_tensor_as(r->graph, tm_arena_format(r->graph->arena, "gradients of %s", unit->name),
-                                              TM_ROLE_PARTIAL, tm_shape_1(unit->elements), unit->gradient_dtype);
-    }
-}
-
-static void append(tm_segment *segment, const tm_node *node)
-{
-    segment->nodes = tm_grow(segment->nodes, &segment->capacity, segment->n_nodes, sizeof *segment->nodes);
-    segment->nodes[segment->n_nodes++] = *node;
-}
-
-/* The nodes of `old` into the current segment, with collectives between them. */
-static void write_anew(rewriter *r, const tm_segment *old, bool **begun)
-{
-    tm_graph *graph = r->graph;
-    size_t    gathered = 0, entered = 0;
-    for (size_t x = 0; x < old->n_nodes; x++) {
-        while (entered < r->n_stays && r->stays[entered].first <= x) { /* those ahead of the ones in use */
-            size_t until = entered + 1 + (size_t)r->units->prefetch;
-            for (; gathered < until && gathered < r->n_stays; gathered++)
-                gather(r, &r->stays[gathered], &old->nodes[r->stays[gathered].first]);
-            r->current[r->stays[entered].unit] = (int32_t)entered;
-            entered++;
-        }
-        begin_sums(r, old, x);
-        tm_node node = rewritten(r, old->nodes[x], begun);
-        append(graph->segment, &node);
-        for (size_t u = 0; u < r->units->n_units; u++)
-            if (r->sums[u].any && r->sums[u].last == x) reduce(r, &r->units->units[u], &r->sums[u], &old->nodes[x]);
-    }
-}
-
-void tm_units_pass(tm_graph *graph, const tm_units *units, bool add)
-{
-    if (units->sharing < TM_SHARE_GRADIENTS) return;
-    size_t     n = graph->n_tensors;
-    tm_arena  *scratch = tm_arena_create();
-    tm_segment old = *graph->segment;
-    rewriter   r = { .graph = graph, .units = units, .n = n, .add = add };
-    r.weights = tm_arena_take(scratch, n * sizeof *r.weights);
-    r.gradients = tm_arena_take(scratch, n * sizeof *r.gradients);
-    r.current = tm_arena_take(scratch, units->n_units * sizeof *r.current);
-    r.sums = tm_arena_take(scratch, units->n_units * sizeof *r.sums);
-    bool **begun = tm_arena_take(scratch, units->n_units * sizeof *begun);
-    for (size_t u = 0; u < units->n_units; u++) {
-        r.current[u] = -1;
-        r.sums[u].written = tm_arena_take(scratch, units->units[u].n_members * sizeof(bool));
-        begun[u] = tm_arena_take(scratch, units->units[u].n_members * sizeof(bool));
-    }
-    note_spots(&r);
-    look_through(&r, &old);
-    graph->segment->nodes = NULL;
-    graph->segment->n_nodes = graph->segment->capacity = 0;
-    tm_phase    phase = graph->phase;
-    int         layer = graph->layer;
-    const char *module = graph->module;
-    write_anew(&r, &old, begun);
-    graph->phase = phase;
-    graph->layer = layer;
-    graph->module = module;
-    free(old.nodes);
-    free(r.stays);
-    tm_arena_destroy(scratch);
-}
-
-/* --- copies ------------------------------------------------------------------------------------------------------- */
-
-/* The last node of the segment that writes a gradient of the unit; -1: it is not to be reduced there. */
-static ptrdiff_t last_write(const tm_graph *graph, const tm_segment *segment, const tm_unit *unit)
-{
-    ptrdiff_t last = -1;
-    for (size_t m = 0; m < unit->n_members; m++) {
-        if (tm_graph_at(graph, unit->members[m].parameter)->lookup_gradient != TM_NONE) return -1;
-        for (size_t x = 0; x < segment->n_nodes; x++)
-            for (int k = 0; k < TM_MAX_OUT; k++) {
-                tm_tensor_id out = segment->nodes[x].out[k];
-                bool         own = out != TM_NONE && tm_graph_base(graph, out) == unit->members[m].gradient;
-                if (own && (ptrdiff_t)x > last) last = (ptrdiff_t)x;
-            }
-    }
-    return last;
-}
-
-void tm_units_reduce(tm_graph *graph, tm_units *units)
-{
-    tm_segment old = *graph->segment;
-    ptrdiff_t *last = tm_alloc((units->n_units + 1) * sizeof *last);
-    for (size_t u = 0; u < units->n_units; u++) {
-        last[u] = tm_units_size(units, units->units[u].group.data) > 1 ? last_write(graph, &old, &units->units[u]) : -1;
-        units->units[u].reduced = last[u] >= 0;
-    }
-    graph->segment->nodes = NULL;
-    graph->segment->n_nodes = graph->segment->capacity = 0;
-    for (size_t x = 0; x < old.n_nodes; x++) {
-        append(graph->segment, &old.nodes[x]);
-        for (size_t u = 0; u < units->n_units; u++) {
-            if (last[u] != (ptrdiff_t)x) continue;
-            const char *what = tm_arena_format(graph->arena, "gradients of %s", units->units[u].name);
-            tm_phase    phase = graph->phase;
-            graph->phase = old.nodes[x].phase;
-            graph->layer = old.nodes[x].layer;
-            graph->module = what;
-            tm_units_sum(graph, units, &units->units[u], units->units[u].gradients, 0);
-            tm_units_call(graph, TM_OP_all_reduce, units->units[u].group.data,
-                          tm_units_size(units, units->units[u].group.data), what, units->units[u].gradients,
-                          units->units[u].gradients, false);
-            graph->phase = phase;
-            graph->layer = -1;
-            graph->module = "";
-        }
-    }
-    free(old.nodes);
-    free(last);
 }

@@ -4,14 +4,20 @@
  * A unit is what torchtitan's fully_shard wraps: the parameters before the blocks, each block, those behind them, one
  * after the other in one flat tensor whose length divides by the ranks (filled up with zeros), `share` elements for
  * each. A unit has one format and one group that shares it; parameters of other formats make further units of the
- * layer, and so do experts that are divided among ranks (expert parallel), which fewer ranks have in common.
+ * layer, and so do experts that are divided among ranks (expert parallel), which fewer ranks have in common, and
+ * weights that are not trained, which have no gradients. Formats of blocks (graph/blocks.h) are cut between groups of
+ * blocks only.
  *
  * Who has what (tm_sharing):
  *   copies     weights and gradients whole on every rank; the gradients of a unit are one all-reduce
  *   optimizer  the same, but a rank updates its share of a unit only: the gradients are reduced into it, the weights
  *              gathered from all ranks after the update (ZeRO-1; Rajbhandari et al. 2020)
  *   gradients  gradients are whole for a moment only: reduced into the share after the backward pass of the unit
- * (ZeRO-2) all        weights, too: gathered in front of the uses of a unit and let go behind them (ZeRO-3, FSDP)
+ * (ZeRO-2) all        weights, too: gathered in front of the uses of a unit and let go behind them (ZeRO-3, FSDP);
+ *              weights that are not trained are in units here only, elsewhere every rank has them whole
+ *
+ * What is held in float32 and used in the compute format only is gathered in that: each rank casts its share first (the
+ * parameters of a unit whose uses differ are two units). The same bits move on as if they were cast behind.
  *
  * All passes run on finished segments, in front of the plan: what builders and other passes see is whole.
  */
@@ -26,6 +32,8 @@ typedef enum { TM_SHARE_COPIES, TM_SHARE_OPTIMIZER, TM_SHARE_GRADIENTS, TM_SHARE
 typedef struct {
     tm_tensor_id parameter, gradient;
     int64_t      first, count; /* elements of the unit */
+    int owner; /* rank of the group that updates all of it, where tensors are dealt out whole (train/deal.h); -1:
+                * each rank its part */
 } tm_unit_member;
 
 /* The ranks that train a parameter together. */
@@ -48,7 +56,8 @@ typedef struct {
     int             layer;
     tm_sharing      sharing; /* copies where the group is one rank */
     tm_unit_group   group;
-    tm_dtype        dtype, gradient_dtype;
+    tm_dtype        dtype, gradient_dtype; /* gradient_dtype TM_DTYPE_COUNT: not trained */
+    tm_dtype        gathered;              /* `all`: the format in which weights travel */
     tm_unit_member *members;
     size_t          n_members, capacity;
     tm_unit_run    *runs; /* of all members, in their order */
@@ -56,7 +65,7 @@ typedef struct {
     int64_t         used, elements; /* of the members; filled up */
     int64_t         share;          /* elements of a rank */
     /* Flat tensors, and the element of the unit that is the first in them. weights: TM_NONE where only gradients are in
-     * units. */
+     * units; gradients: TM_NONE where nothing is trained. */
     tm_tensor_id weights, gradients;
     int64_t      weights_first, gradients_first;
     bool         reduced; /* copies: its gradients are reduced in the last program of micro-batches */
@@ -72,7 +81,8 @@ typedef struct {
     size_t        n_units, capacity;
 } tm_units;
 
-/* Puts all parameters that have a gradient into units; `of`: the segment that tells what comes before the blocks. The
+/* Puts all parameters that have a gradient into units, and with `all` those that are not trained; `of`: the segment
+ * that tells what comes before the blocks. The segments that are there tell in which formats parameters are used. The
  * caller has filled in the members before `units` of *units, and ends it with tm_units_fini. */
 void tm_units_find(tm_graph *graph, const tm_segment *of, tm_units *units);
 void tm_units_fini(tm_units *units);
@@ -92,6 +102,14 @@ void tm_units_reduce(tm_graph *graph, tm_units *units);
 
 /* Elements [*begin, *end) of a member, counted in it, that lie in this rank's share; false: none. */
 bool tm_units_own(const tm_unit *unit, const tm_unit_member *member, int64_t *begin, int64_t *end);
+/* Is the unit trained? */
+static inline bool tm_units_trained(const tm_unit *unit)
+{
+    return unit->gradient_dtype != TM_DTYPE_COUNT;
+}
+/* The format that a parameter which is read as input `i` of the node is rounded to before anything else is done with
+ * it; as it is held: TM_DTYPE_COUNT. */
+tm_dtype tm_units_rounds(const tm_graph *graph, const tm_node *node, int i);
 /* Is the unit of experts that are divided? */
 static inline bool tm_units_experts(unsigned cut)
 {
@@ -105,6 +123,9 @@ static inline int tm_units_size(const tm_units *units, unsigned axes)
 /* Appends the sums that members of a unit need beside those over ranks with other tokens; `whole`: their gradients, the
  * unit's elements from number `first` on. */
 void tm_units_sum(tm_graph *graph, const tm_units *units, const tm_unit *unit, tm_tensor_id whole, int64_t first);
+
+/* Puts zeros into elements [from, to) of a whole unit. */
+void tm_units_clear(tm_graph *graph, tm_tensor_id whole, int64_t from, int64_t to);
 
 /* Appends a collective to the current segment; `to` may be TM_NONE, or `from` itself. Returns its result. */
 tm_tensor_id tm_units_call(tm_graph *graph, tm_op_id op, unsigned axes, int ranks, const char *what, tm_tensor_id from,

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The certificate of the gradients of several ranks: it holds for honest training, and all find the same; it leaves no
+ * trace; one rank with wrong gradients is enough to fail it. */
+#include "ranks_fixture.h"
+#include "train/certificate.h"
+
+typedef struct {
+    tm_certificate found[MOST_RANKS];
+    bool           spoil; /* rank 1 doubles what it has of the gradients of a layer */
+} certified;
+
+static void spoil(tm_trainer *trainer)
+{
+    const tm_step *step = tm_trainer_step_of(trainer);
+    for (size_t u = 0; u < step->units.n_units; u++) {
+        tm_tensor_id id = step->units.units[u].gradients;
+        if (step->units.units[u].layer != 0 || id == TM_NONE) continue;
+        double *values = test_values_read(trainer, id);
+        for (int64_t i = 0; i < tm_shape_elements(tm_graph_at(step->graph, id)->shape); i++) values[i] *= 2;
+        test_values_write(trainer, id, values);
+        free(values);
+    }
+}
+
+/* In a step of its own; every rank does it. */
+static void certify(const job *j, tm_trainer *trainer)
+{
+    const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
+    certified             *to = j->taken;
+    int                    rank = o->layout.mesh.degree[0] == 0 ? 0 : o->layout.rank;
+    int64_t                first = tm_layout_data_rank(&o->layout) * o->accumulation;
+    tm_micro_batch         all = { 0 };
+    void                  *field[16][TM_MAX_FIELDS] = { { NULL } };
+    CHECK(o->accumulation <= 16);
+    for (int64_t m = 0; m < o->accumulation; m++) all.target_tokens += make_batch(o, 1, first + m, field[m]);
+    tm_micro_batch joined = join_batches(o, field);
+    joined.target_tokens = all.target_tokens;
+    if (to->spoil) {
+        int64_t micro_batches = tm_layout_data_ranks(&o->layout) * o->accumulation;
+        CHECK_OK(tm_trainer_begin(trainer, 1, 0, 0, count_targets(o, 1, micro_batches), err));
+        CHECK_OK(tm_trainer_gradients(trainer, &joined, NULL, err));
+        if (rank == 1) spoil(trainer);
+        CHECK_OK(tm_certify(trainer, &joined, 11, &to->found[rank], err));
+    } else {
+        CHECK_OK(tm_certify_anew(trainer, &joined, 11, &to->found[rank], err));
+    }
+    for (int64_t m = 0; m < o->accumulation; m++) free_batch(o, field[m]);
+    for (int f = 0; f < 2; f++) free((void *)joined.field[f]);
+}
+
+static const struct {
+    int        replicate, shard, context;
+    tm_sharing sharing;
+} layouts[] = { { 2, 1, 1, TM_SHARE_COPIES }, { 1, 2, 1, TM_SHARE_OPTIMIZER }, { 1, 3, 1, TM_SHARE_GRADIENTS },
+                { 1, 4, 1, TM_SHARE_ALL },    { 2, 2, 1, TM_SHARE_ALL },       { 2, 2, 1, TM_SHARE_OPTIMIZER },
+                { 2, 1, 2, TM_SHARE_ALL } };
+enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+static job run_certified(tm_step_options o, int l, certified *to)
+{
+    job j = ranks_job(o, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, 2);
+    j.context = layouts[l].context;
+    j.o.layout.reshard = true;
+    j.taken = to;
+    if (to) j.change = certify;
+    run_job(&j);
+    return j;
+}
+
+/* Llama, GPT (a table that is looked up and a factor, too), a mixture whose loss balances experts. */
+static void honest_ranks_hold(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++)
+        for (int accumulation = 1; accumulation <= 2; accumulation++)
+            for (int l = 0; l < LAYOUTS; l++) {
+                certified       to = { .spoil = false };
+                tm_step_options o = model_options(k);
+                o.accumulation = accumulation;
+                job looked = run_certified(o, l, &to), plain = run_certified(o, l, NULL);
+                for (int r = 0; r < ranks_of(&looked); r++) {
+                    const tm_certificate *c = &to.found[r];
+                    bool                  whole = layouts[l].context == 1;
+                    if (!c->done || !c->gradients || c->looked_ahead != whole || (whole && !(c->causal && c->context)))
+                        fail_msg("model %d, %d micro-batches, layout %d, rank %d: done %d, gradients %d, causal %d: %s",
+                                 k, accumulation, l, r, c->done, c->gradients, c->causal, c->reason);
+                    assert_true(fabs(c->measured) > 0);
+                    assert_true(c->expected == to.found[0].expected && c->measured == to.found[0].measured);
+                }
+                assert_true(looked.loss[1] == plain.loss[1] && looked.weights[0] == plain.weights[0]);
+            }
+}
+
+static void bfloat16_ranks_hold(void **state)
+{
+    (void)state;
+    for (int l = 0; l < LAYOUTS; l++) {
+        certified       to = { .spoil = false };
+        tm_step_options o = model_options(0);
+        o.precision = &tm_precision_bf16;
+        run_certified(o, l, &to);
+        if (!to.found[0].done || !to.found[0].gradients) fail_msg("layout %d: %s", l, to.found[0].reason);
+    }
+}
+
+static void one_rank_with_wrong_gradients_is_seen(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++)
+        for (int l = 0; l < LAYOUTS; l++) {
+            certified to = { .spoil = true };
+            job       j = run_certified(model_options(k), l, &to);
+            for (int r = 0; r < ranks_of(&j); r++) {
+                assert_true(to.found[r].done);
+                if (to.found[r].gradients) fail_msg("model %d, layout %d: rank %d sees nothing", k, l, r);
+                if (!strstr(to.found[r].reason, k == 0 ? "the gradient of layers.0 " : "the gradient of h.0 "))
+                    fail_msg("model %d, layout %d, rank %d: %s", k, l, r, to.found[r].reason);
+            }
+        }
+}
+
+static void ranks_that_divide_the_model_say_so(void **state)
+{
+    (void)state;
+    certified to = { .spoil = false };
+    job       j = ranks_job(model_options(0), 1, 1, TM_SHARE_ALL, 1);
+    j.o.shape.n_kv_heads = j.o.shape.n_heads;
+    j.tensor = 2;
+    j.taken = &to;
+    j.change = certify;
+    run_job(&j);
+    assert_true(!to.found[0].done);
+    assert_non_null(strstr(to.found[0].reason, "tensor parallel"));
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(honest_ranks_hold),
+        cmocka_unit_test(bfloat16_ranks_hold),
+        cmocka_unit_test(one_rank_with_wrong_gradients_is_seen),
+        cmocka_unit_test(ranks_that_divide_the_model_say_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
