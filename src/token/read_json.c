@@ -105,6 +105,34 @@ static tm_status read_vocab(tm_reading *r, json_t *vocab)
     return st;
 }
 
+/* The number that `tokenizers` reads where the file has the shortest decimal of `exact`: its digits, rounded to a
+ * double, times or divided by a power of ten, rounded again (serde_json). A unit in the last place away from the
+ * nearest double here and there, it decides between pieces whose scores add up to the same. */
+static double score_as_read(double exact)
+{
+    char text[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*e", digits - 1, exact);
+        if (strtod(text, NULL) == exact) break;
+    }
+    char    *mark = strchr(text, 'e');
+    int      exponent = (int)strtol(mark + 1, NULL, 10);
+    uint64_t digits = 0;
+    while (mark[-1] == '0') mark--;
+    for (const char *c = text; c < mark; c++)
+        if (*c >= '0' && *c <= '9') digits = 10 * digits + (uint64_t)(*c - '0');
+    const char *point = strchr(text, '.');
+    exponent -= point && point < mark ? (int)(mark - point) - 1 : 0;
+    double value = (double)digits;
+    if (exponent < -308) {
+        value /= 1e308;
+        exponent += 308;
+    }
+    snprintf(text, sizeof text, "1e%d", abs(exponent));
+    value = exponent < 0 ? value / strtod(text, NULL) : value * strtod(text, NULL);
+    return exact < 0 ? -value : value;
+}
+
 static tm_status read_scored_vocab(tm_reading *r, json_t *vocab)
 {
     tm_tokenizer *t = r->tokenizer;
@@ -118,7 +146,7 @@ static tm_status read_scored_vocab(tm_reading *r, json_t *vocab)
         if (!json_is_string(text) || !json_is_number(score) || json_array_size(pair) != 2)
             return tm_fail(r->err, TM_FORMAT, "'%s': model.vocab[%zu] is not [\"token\", score]", r->name, i);
         TM_TRY(add_model_token(r, json_string_value(text), json_string_length(text), (int64_t)i, &scratch));
-        t->model.scores[i] = json_number_value(score);
+        t->model.scores[i] = json_is_real(score) ? score_as_read(json_real_value(score)) : json_number_value(score);
         if (t->model.scores[i] < least || i == 0) least = t->model.scores[i];
     }
     t->model.unk_score = least - 10;

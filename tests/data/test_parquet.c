@@ -93,10 +93,72 @@ static void what_is_refused_is_named(void **state)
     }
 }
 
+/* Ends and lengths that lie. */
+static void a_wrong_frame_is_named(void **state)
+{
+    static const struct {
+        size_t      keep; /* 0: all */
+        int         at;   /* below 0: from the end */
+        const char *bytes, *words;
+    } cases[] = {
+        { 8, 0, "PAR1", "no PAR1 at both ends" },
+        { 0, 0, "PAR2", "no PAR1 at both ends" },
+        { 0, -4, "PARE", "no PAR1 at both ends" }, /* an encrypted footer */
+        { 0, -8, "\xff\xff\xff\xff", "its footer is longer than it" },
+        { 0, -8, "\x00\x00\x00\x00", "its footer is truncated" },
+    };
+    (void)state;
+    tm_text whole = read_whole("none-1.parquet");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_error err = { 0 };
+        size_t   n = cases[i].keep ? cases[i].keep : whole.length;
+        uint8_t *bytes = tm_alloc(whole.length);
+        memcpy(bytes, whole.data, n);
+        memcpy(bytes + (cases[i].at < 0 ? (int)n + cases[i].at : cases[i].at), cases[i].bytes, 4);
+        assert_int_equal(read_all(bytes, n, "text", &err), TM_FORMAT);
+        if (!strstr(err.text, cases[i].words) || !strstr(err.text, "'x.parquet'")) fail_msg("%zu: %s", i, err.text);
+        free(bytes);
+    }
+    tm_text_fini(&whole);
+}
+
+/* What a changed byte must have been told as, at one place or another. */
+static struct {
+    const char *words;
+    int         seen;
+} kinds[] = {
+    { "no PAR1 at both ends", 0 },
+    { "its footer is longer than it", 0 },
+    { "its footer is truncated", 0 },
+    { "no schema", 0 },
+    { "a wrong schema", 0 },
+    { "codec", 0 },
+    { "page type", 0 },
+    { "encoding", 0 },
+    { "has no column 'text'", 0 },
+    { "holds no texts", 0 },
+    { "a page is truncated", 0 },
+    { "a page cannot be unpacked", 0 },
+    { "a page has wrong numbers", 0 },
+    { "a page has wrong lengths", 0 },
+    { "a dictionary is truncated", 0 },
+    { "a dictionary with too many texts", 0 },
+    { "a page without its dictionary", 0 },
+    { "levels are truncated", 0 },
+    { "a level is too high", 0 },
+    { "a string is truncated", 0 },
+};
+
+static void note_kind(const tm_error *err)
+{
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        kinds[k].seen += strstr(err->text, kinds[k].words) != NULL;
+}
+
 /* Cut anywhere, or with a byte changed in the footer or a page header: an error with the file's name, or all texts. */
 static void damage_is_an_error(void **state)
 {
-    static const char *const files[] = { "none-1.parquet", "zstd-2.parquet", "delta.parquet" };
+    static const char *const files[] = { "none-1.parquet", "zstd-2.parquet", "delta.parquet", "none-2.parquet" };
     (void)state;
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
         tm_text whole = read_whole(files[f]);
@@ -115,11 +177,14 @@ static void damage_is_an_error(void **state)
             tm_status st = read_all(changed, whole.length, "text", &err);
             errors += st != TM_OK;
             assert_true(st == TM_OK || strstr(err.text, "x.parquet"));
+            note_kind(&err);
             free(changed);
         }
         assert_true(errors > 200);
         tm_text_fini(&whole);
     }
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        if (kinds[k].seen == 0) fail_msg("never told: %s", kinds[k].words);
 }
 
 int main(void)
@@ -127,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_of_every_form),
         cmocka_unit_test(what_is_refused_is_named),
+        cmocka_unit_test(a_wrong_frame_is_named),
         cmocka_unit_test(damage_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -294,6 +294,24 @@ static void test_all_options(void **state)
         problem_free(&p);
     }
 }
+/* One row by weights as they are stored: depths with and without whole steps, and the last columns. */
+static void test_one_row(void **state)
+{
+    static const int64_t columns[] = { 1, 15, 16, 17, 64, 65, 200 }, depths[] = { 16, 32, 512, 544, 1040, 1030, 1536 };
+    engine               engines[MAX_ENGINES];
+    int                  n_engines = list_engines(engines);
+    uint64_t             number = 1000;
+    (void)state;
+    for (size_t i = 0; i < 7; i++)
+        for (size_t q = 0; q < 7; q++)
+            for (int times = 0; times < 12; times++) {
+                setup s = setup_number(number++, 1, columns[i], depths[q]);
+                s.ta = false, s.tb = true;
+                problem p = problem_make(s);
+                for (int e = 0; e < n_engines; e++) check_problem(&p, &engines[e], 1 + (int)(number % 3), 1);
+                problem_free(&p);
+            }
+}
 /* Products that need several blocks of C and several stages of K, in both loop orders, with and without a strip. */
 static void test_blocked(void **state)
 {
@@ -507,6 +525,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ugly_shapes),
         cmocka_unit_test(test_all_options),
+        cmocka_unit_test(test_one_row),
         cmocka_unit_test(test_blocked),
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_threads_same_bits),

@@ -5,6 +5,7 @@
  * step packs what it needs of A and B, unless the step before left it there, and computes one block of C for one stage;
  * its tiles are handed out dynamically. None of this is visible in the result: every element of C gets its block
  * sums in ascending order, whoever adds them.
+ * A product with one row reads weights as they are stored (gemm_row.h).
  * A product with few rows (or few columns) reads its large operand once: there is nothing to share, and every thread
  * packs what it multiplies, a few panels of one block of K at a time, which stay in its cache.
  * A bfloat16 C is summed in float32 scratch: in a strip, one block of C large, with the stages as the innermost loop;
@@ -20,6 +21,7 @@
 #else
 #include "device/cpu/simd/gemm_pack.h"
 #endif
+#include "device/cpu/simd/gemm_row.h"
 
 #include <omp.h>
 
@@ -53,6 +55,7 @@ enum {
     TILE_GAP = 16,        /* floats between rows of sums: an odd number of cache lines */
     MOST_TILES = 16,      /* threads with a tile of their own: 3.7 MiB, or 7.4 */
     PACK_GROUP = 4,       /* panels packed by one task */
+    ROW_COLUMNS = 64,     /* of a task of a product with one row */
     FEW = 288,            /* most rows (or columns) of other products that pack as they go */
     FEW_FLOATS = 1 << 21, /* of that operand, packed: 8 MiB */
     SMALL_FLOPS = 1000000 /* below: one thread, about 10 us of work */
@@ -464,6 +467,22 @@ static void pass_all(const tm_gemm *g, const passing *p, float *workspace, int t
     }
 }
 
+static void run_row(const tm_gemm *g, int threads)
+{
+    bool finish = g->c_dtype == TM_BF16 || g->bias || g->residual;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
+    for (int64_t first = 0; first < g->n; first += ROW_COLUMNS)
+        for (int64_t column = first; column < tm_min(g->n, first + ROW_COLUMNS); column += 16) {
+            int64_t n = tm_min(16, g->n - column);
+            float   sums[16];
+            row_sums(g, column, sums);
+            if (finish)
+                finish_row(g, sums, 0, column, n);
+            else
+                memcpy((float *)g->c + column, sums, (size_t)n * sizeof *sums);
+        }
+}
+
 static void check(const tm_gemm *g)
 {
     TM_ASSERT(g->m >= 0 && g->n >= 0 && g->k >= 0 && g->threads >= 1);
@@ -488,8 +507,12 @@ void TM_K(tm_gemm_run)(const tm_gemm *gemm)
 #endif
     if (gemm->m == 0 || gemm->n == 0) return;
     check(gemm);
-    float  *workspace = (float *)(((uintptr_t)gemm->workspace + 63) / 64 * 64);
-    int     threads = 2. * (double)gemm->m * (double)gemm->n * (double)gemm->k < SMALL_FLOPS ? 1 : gemm->threads;
+    float *workspace = (float *)(((uintptr_t)gemm->workspace + 63) / 64 * 64);
+    int    threads = 2. * (double)gemm->m * (double)gemm->n * (double)gemm->k < SMALL_FLOPS ? 1 : gemm->threads;
+    if (row_fits(gemm)) {
+        run_row(gemm, threads);
+        return;
+    }
     passing few = passing_make(gemm);
     if (few.use) {
         pass_all(gemm, &few, workspace, threads);

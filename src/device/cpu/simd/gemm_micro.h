@@ -13,6 +13,8 @@
 
 #if defined(__AVX512F__)
 enum { MR = 14, NR = 32, NV = NR / 16 };
+typedef __m512 micro_lanes;
+#define MICRO_MADD(a, b, c) _mm512_fmadd_ps(_mm512_set1_ps(a), b, c)
 static void micro(int64_t k, const float *restrict a, const float *restrict b, float *restrict c, int64_t ldc, bool add,
                   const float *ahead, int64_t ahead_step)
 {
@@ -43,6 +45,8 @@ static void micro(int64_t k, const float *restrict a, const float *restrict b, f
 }
 #elif defined(__AVX2__)
 enum { MR = 6, NR = 16, NV = NR / 8 };
+typedef __m256 micro_lanes;
+#define MICRO_MADD(a, b, c) _mm256_fmadd_ps(_mm256_set1_ps(a), b, c)
 static void micro(int64_t k, const float *restrict a, const float *restrict b, float *restrict c, int64_t ldc, bool add,
                   const float *ahead, int64_t ahead_step)
 {
@@ -73,6 +77,8 @@ static void micro(int64_t k, const float *restrict a, const float *restrict b, f
 #else
 enum { MR = 4, NR = 8, NV = NR / 4 };
 typedef float v4 __attribute__((vector_size(16)));
+typedef v4    micro_lanes;
+#define MICRO_MADD(a, b, c) ((a) * (b) + (c))
 static void micro(int64_t k, const float *restrict a, const float *restrict b, float *restrict c, int64_t ldc, bool add,
                   const float *ahead, int64_t ahead_step)
 {
@@ -101,12 +107,34 @@ static void micro(int64_t k, const float *restrict a, const float *restrict b, f
 }
 #endif
 
+/* The first `rows` rows of a tile: a product with a row or a few shall wait for reading B, not for sums of nothing. */
+TM_INLINE void micro_rows(const int rows, int64_t k, const float *restrict a, const float *restrict b,
+                          float *restrict tile)
+{
+    micro_lanes r[MR][NV];
+    TM_UNROLL for (int i = 0; i < rows; i++) TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] = (micro_lanes){ 0 };
+    for (; k > 0; k--, a += MR, b += NR) TM_UNROLL for (int v = 0; v < NV; v++)
+        {
+            micro_lanes bv;
+            memcpy(&bv, b + v * (NR / NV), sizeof bv);
+            TM_UNROLL for (int i = 0; i < rows; i++) r[i][v] = MICRO_MADD(a[i], bv, r[i][v]);
+        }
+    TM_UNROLL for (int i = 0; i < rows; i++) TM_UNROLL for (int v = 0; v < NV; v++)
+        memcpy(tile + i * NR + v * (NR / NV), &r[i][v], sizeof r[i][v]);
+}
+
 /* The same for the first m rows and n columns of a tile at the edge of C. */
 static void micro_edge(int64_t k, const float *a, const float *b, float *c, int64_t ldc, bool add, int64_t m, int64_t n)
 {
     float tile[MR * NR];
-    memset(tile, 0, sizeof tile);
-    micro(k, a, b, tile, NR, false, a, 0);
+    if (m == 1) {
+        micro_rows(1, k, a, b, tile);
+    } else if (m <= 4) {
+        micro_rows(4, k, a, b, tile);
+    } else {
+        memset(tile, 0, sizeof tile);
+        micro(k, a, b, tile, NR, false, a, 0);
+    }
     for (int64_t r = 0; r < m; r++) {
         float       *row = c + r * ldc;
         const float *sum = tile + r * NR;
@@ -116,5 +144,7 @@ static void micro_edge(int64_t k, const float *a, const float *b, float *c, int6
             for (int64_t s = 0; s < n; s++) row[s] = sum[s];
     }
 }
+
+#undef MICRO_MADD
 
 #endif

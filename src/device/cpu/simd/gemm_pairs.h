@@ -167,11 +167,32 @@ static void micro(int64_t k, const float *restrict a, const float *restrict b, f
     }
 }
 
+/* As micro_rows of gemm_micro.h. */
+TM_INLINE void micro_rows(const int rows, int64_t k, const float *restrict a, const float *restrict b,
+                          float *restrict tile)
+{
+    __m512 r[MR][NV];
+    TM_UNROLL for (int i = 0; i < rows; i++) TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] = _mm512_setzero_ps();
+    for (; k > 0; k--, a += MR, b += NR) TM_UNROLL for (int v = 0; v < NV; v++)
+        {
+            __m512bh bv = (__m512bh)_mm512_loadu_ps(b + 16 * v);
+            TM_UNROLL for (int i = 0; i < rows; i++) r[i][v] =
+                _mm512_dpbf16_ps(r[i][v], (__m512bh)_mm512_set1_ps(a[i]), bv);
+        }
+    TM_UNROLL for (int i = 0; i < rows; i++) TM_UNROLL for (int v = 0; v < NV; v++)
+        _mm512_storeu_ps(tile + i * NR + 16 * v, r[i][v]);
+}
+
 /* The same for the first m rows and n columns of a tile at the edge of C. */
 static void micro_edge(int64_t k, const float *a, const float *b, float *c, int64_t ldc, bool add, int64_t m, int64_t n)
 {
     float tile[MR * NR];
-    micro(k, a, b, tile, NR, false, a, 0);
+    if (m == 1)
+        micro_rows(1, k, a, b, tile);
+    else if (m <= 4)
+        micro_rows(4, k, a, b, tile);
+    else
+        micro(k, a, b, tile, NR, false, a, 0);
     for (int64_t r = 0; r < m; r++)
         for (int64_t s = 0; s < n; s++) c[r * ldc + s] = add ? tile[r * NR + s] + c[r * ldc + s] : tile[r * NR + s];
 }
