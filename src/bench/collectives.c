@@ -14,9 +14,10 @@
 /* clang-format off */
 static const tm_key options[] = {
     { .name = "ranks", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 256,
-      .help = "processes, started on this machine under MPI; 0: those that mpirun, srun or torchrun has started, else 2 "
-              "(--engine nccl: one for each GPU)" },
-    { .name = "mpi", .kind = TM_KEY_CHOICE, .choices = "openmpi|mpich", .help = "MPI that ranks uses; null: whichever is there" },
+      .help = "processes, started on this machine under MPI; 0: those that mpirun, srun or torchrun has started, else "
+              "2 (--engine nccl: one for each GPU)" },
+    { .name = "mpi", .kind = TM_KEY_CHOICE, .choices = "openmpi|mpich",
+      .help = "MPI that ranks uses; null: whichever is there" },
     { .name = "deadline", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
       .help = "seconds that a rank may keep the others waiting; 0: 300" },
     { .name = "calls", .kind = TM_KEY_TEXT, .fallback = "all",
@@ -30,8 +31,8 @@ static const tm_key options[] = {
     { .name = "engine", .kind = TM_KEY_CHOICE, .fallback = "host", .choices = "host|nccl",
       .help = "host: the memory of processes; nccl: that of GPUs, by NCCL or RCCL, one rank for each GPU" },
     { .name = "library", .kind = TM_KEY_TEXT,
-      .help = "with --engine nccl: the library's file; null: TRAINMARK_NCCL, else libnccl.so.2 or librccl.so.1 where they "
-              "are installed" },
+      .help = "with --engine nccl: the library's file; null: TRAINMARK_NCCL, else libnccl.so.2 or librccl.so.1 where "
+              "they are installed" },
     { .name = "buffers", .kind = TM_KEY_CHOICE, .fallback = "shared", .choices = "shared|private",
       .help = "shared: memory that the ranks of a host reach without copies, as training has it; private: any" },
 };
@@ -457,7 +458,7 @@ static tm_status run_calls(work *w, tm_error *err)
     if (least > most) return tm_fail(err, TM_USAGE, "--min-bytes (%zu) is more than --max-bytes (%zu)", least, most);
     if (!gpu && tm_config_text(bench->options, "library"))
         return tm_fail(err, TM_USAGE, "--library names a file for --engine nccl; the engine is host");
-    if (w->size < 2 && !gpu)
+    if (!w->world || (w->size < 2 && !gpu))
         return tm_fail(err, TM_INVALID,
                        "collective calls take two ranks: `trainmark bench collectives --ranks 2`, or mpirun");
     TM_TRY(gpu ? tm_carrier_open_gpu(bench, room, &w->carrier, err)

@@ -437,9 +437,13 @@ static tm_status check_host(const tm_config *config, tm_error *err)
 /* Options that mean nothing without another one are refused: they would look as if they had done something. */
 static tm_status check_options(const tm_config *config, bool has_command, tm_error *err)
 {
-    static const char *const needs[][2] = { { "thresholds", "perf" },          { "write-thresholds", "perf" },
-                                            { "gemm-tflops-min", "perf" },     { "hbm-gbs-min", "perf" },
-                                            { "expected-nodes", "aggregate" }, { "mpi", "all-ranks" } };
+    static const char *const needs[][2] = { { "thresholds", "perf" },
+                                            { "write-thresholds", "perf" },
+                                            { "gemm-tflops-min", "perf" },
+                                            { "hbm-gbs-min", "perf" },
+                                            { "expected-nodes", "aggregate" } };
+    static const char *const several[] = { "ranks",     "mpi",         "deadline",      "measure-sec",
+                                           "disk-path", "outside-pct", "clock-limit-ms" };
     static const char *const alone[] = { "perf", "aggregate", "tune-host", "restore-host", "list" };
     tm_table_format          format;
     for (size_t i = 0; i < sizeof alone / sizeof alone[0] && tm_config_bool(config, "all-ranks"); i++) {
@@ -447,6 +451,9 @@ static tm_status check_options(const tm_config *config, bool has_command, tm_err
         if (other && strcmp(other, "false") != 0)
             return tm_fail(err, TM_USAGE, "--all-ranks cannot be given with --%s; leave one out", alone[i]);
     }
+    for (size_t i = 0; i < sizeof several / sizeof several[0] && !tm_config_bool(config, "all-ranks"); i++)
+        if (tm_config_is_changed(config, several[i]))
+            return tm_fail(err, TM_USAGE, "--%s needs --all-ranks", several[i]);
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++) {
         const char *other = tm_config_text(config, needs[i][1]);
         if (tm_config_text(config, needs[i][0]) && (!other || strcmp(other, "false") == 0))

@@ -160,6 +160,7 @@ static tm_status check_all(station *s, const check_hosts_options *o, tm_error *e
     if (st == TM_OK) st = measure(s, err);
     if (st == TM_OK) st = tm_hosts_compare(s->world, &s->card, s->first ? &checks : NULL, &limits, &hosts, err);
     if (st == TM_OK && s->rank == 0) st = give_out(s, hosts, err);
+    if (st == TM_OK && tm_cli_stop) st = tm_fail(err, TM_INTERRUPTED, "stopped by a signal");
     if (st == TM_OK) st = tm_hosts_verdict(hosts, err);
     tm_hosts_destroy(hosts);
     tm_checks_fini(&checks);

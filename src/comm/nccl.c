@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "comm/group.h"
 #include "comm/library.h"
+#include "comm/tcp.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -87,11 +88,11 @@ struct tm_nccl {
     tm_error       error;
     tm_comm_notice last; /* what was called last */
 
-    pthread_t       watcher; /* ends the job when a call of the library does not return */
-    bool            watches;
-    _Atomic bool    ends;
-    _Atomic int64_t since_ns; /* when the call began that has not returned; 0: there is none */
-    const char     *within;   /* which */
+    pthread_t           watcher; /* ends the job when a call of the library does not return */
+    bool                watches;
+    _Atomic bool        ends;
+    _Atomic int64_t     since_ns; /* when the call began that has not returned; 0: there is none */
+    const char *_Atomic within;   /* which */
 };
 
 /* --- failures -------------------------------------------------------------------------------- */
@@ -348,7 +349,9 @@ static tm_status meet(tm_nccl *n, const char *library, tm_error *err)
                              .what = "GPUs and libraries",
                              .step = -1 };
     memset(&own, 0, sizeof own);
-    own.status = open_here(n, library, tm_comm_place_of(world, tm_comm_rank(world)).local_rank, &why);
+    int local = tm_comm_place_of(world, tm_comm_rank(world)).local_rank;
+    if (strcmp(tm_comm_engine_name(world), "tcp") == 0) local = tm_comm_number("LOCAL_RANK", local);
+    own.status = open_here(n, library, local, &why);
     own.version = n->version;
     snprintf(own.text, sizeof own.text, "%.1000s", why.text);
     snprintf(own.kind, sizeof own.kind, "%s", n->facts.name);

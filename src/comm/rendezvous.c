@@ -295,7 +295,8 @@ static int knock(const meeting *m, const struct sockaddr_storage *a, uint32_t le
     int              fd = connect_to(a, length);
     *answer = 0;
     if (fd < 0) return -1;
-    if (transfer(fd, &card, sizeof card, true, STRANGER_S) && transfer(fd, answer, sizeof *answer, false, LATER_S))
+    /* Who listens may have others to listen to first; who knocks twice would be there twice. */
+    if (transfer(fd, &card, sizeof card, true, STRANGER_S) && transfer(fd, answer, sizeof *answer, false, left(m) + 1))
         return fd;
     close(fd);
     return -1;

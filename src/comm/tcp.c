@@ -248,7 +248,7 @@ static const char *tcp_receive(void *own, int from, int tag, void *data, size_t 
     library *l = own;
     peer    *p = &l->peer[from];
     wanted  *w = take(sizeof *w), **at = &p->wanted;
-    parcel  *there = p->parcels;
+    parcel  *there;
     *w = (wanted){ .tag = (uint64_t)tag, .bytes = bytes, .data = data, .from = from };
     pthread_mutex_lock(&l->lock);
     there = p->parcels;

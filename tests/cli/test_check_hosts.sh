@@ -99,6 +99,8 @@ trainmark check --all-ranks --aggregate .
 failed_with 2 "with another way to compare" "--all-ranks cannot be given with --aggregate"
 trainmark check --mpi openmpi
 failed_with 2 "an MPI without ranks" "--mpi needs --all-ranks"
+trainmark check --only governor --outside-pct 5
+failed_with 2 "a rule without hosts" "--outside-pct needs --all-ranks"
 
 if [ -f "$(dirname "$(readlink -f "$TRAINMARK")")/trainmark-openmpi.so" ] && command -v mpirun.openmpi >/dev/null; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1

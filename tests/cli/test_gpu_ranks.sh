@@ -90,6 +90,9 @@ trainmark $gpus --ranks 1 --buffers private
 failed_with 2 "buffers of processes" "--buffers says where processes have their memory"
 trainmark bench collectives --ranks 1 --library "$standins/nccl.so"
 failed_with 2 "a library without its engine" "--library names a file for --engine nccl"
+printf '%s\n' '- collectives: {engine: nccl}' >jobs.yaml
+trainmark bench jobs jobs.yaml
+failed_with 4 "in a list of jobs" "collective calls take two ranks"
 STANDIN_GPU_FAIL=cuMemAlloc_v2@1=2 trainmark $gpus --ranks 1
 failed_with 4 "no memory on the GPU" "GPU 0 \(a stand-in, 4\.0 GiB\) has no memory for"
 STANDIN_GPU_FAIL=cuStreamQuery@20=700 trainmark $gpus --ranks 1
@@ -134,6 +137,10 @@ STANDIN_WRONG=1@1 start 2 $gpus --calls all-reduce --max-bytes 1024
 check "a wrong result" ended "3 3"
 check "a wrong result: told" has "$err" "all-reduce of 1024 bytes: a rank did not receive what the others sent"
 check "a wrong result: in the table" has "$out" "all-reduce .*(no|false)"
+
+# Each rank in a container of its own, with a GPU of its own: all are number 0 there.
+STANDIN_GPUS=1 PER_NODE=1 start 2 $gpus --calls all-reduce
+check "each node its only GPU" ended "0 0"
 
 # --- when something goes wrong ------------------------------------------------------------------------------------------
 
