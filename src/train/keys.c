@@ -393,7 +393,9 @@ static const tm_key keys[] = {
       .help = "rows that the experts of a rank take at a time, as a multiple of the even share; more come in further "
               "rounds, none are dropped. 0: room for all rows that can come" },
     { .name = "parallelism.expert_tensor_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1,
-      .hi = 1 << 20, UNBUILT("expert tensor parallelism"), .help = "ranks that divide the matrices of an expert" },
+      .hi = 1 << 20, UNBUILT("expert tensor parallelism"),
+      .help = "ranks that divide the matrices of an expert where ranks divide the experts, too; without "
+              "expert_parallel_degree those of tensor_parallel_degree do" },
     { .name = "parallelism.pipeline_parallel_schedule", .kind = TM_KEY_TEXT, .fallback = "1F1B", .when = PIPELINED,
       .help = "order of a step: GPipe, 1F1B, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble (docs/parallelism.md)" },
     { .name = "parallelism.pipeline_parallel_schedule_csv", .kind = TM_KEY_TEXT,

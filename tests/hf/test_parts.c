@@ -22,7 +22,26 @@ static const char *const folders[] = {
     "\"rms_norm_eps\": 1e-05, \"max_position_embeddings\": 64, \"torch_dtype\": \"float32\"}",
     "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], \"vocab_size\": 32, \"n_embd\": 16, "
     "\"n_layer\": 2, \"n_head\": 2, \"n_positions\": 8, \"activation_function\": \"gelu_new\"}",
+    "{\"model_type\": \"mixtral\", \"architectures\": [\"MixtralForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": "
+    "32, "
+    "\"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+    "\"num_local_experts\": 4, \"num_experts_per_tok\": 2, \"rms_norm_eps\": 1e-05, \"max_position_embeddings\": 64, "
+    "\"rope_theta\": 1e6, \"sliding_window\": null, \"tie_word_embeddings\": false}",
+    "{\"model_type\": \"gpt_oss\", \"architectures\": [\"GptOssForCausalLM\"], \"vocab_size\": 64, "
+    "\"hidden_size\": 32, \"intermediate_size\": 16, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+    "\"num_key_value_heads\": 2, \"head_dim\": 8, \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "
+    "\"sliding_window\": 4, \"rms_norm_eps\": 1e-05, \"rope_theta\": 150000, \"rope_scaling\": {\"rope_type\": "
+    "\"yarn\", \"factor\": 32.0, \"original_max_position_embeddings\": 16, \"beta_fast\": 32.0, \"beta_slow\": 1.0, "
+    "\"truncate\": false}, \"layer_types\": [\"sliding_attention\", \"full_attention\"], \"swiglu_limit\": 7.0}",
+    "{\"model_type\": \"deepseek_v2\", \"architectures\": [\"DeepseekV2ForCausalLM\"], \"vocab_size\": 64, "
+    "\"hidden_size\": 32, \"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, "
+    "\"num_key_value_heads\": 2, \"kv_lora_rank\": 16, \"q_lora_rank\": 8, \"qk_nope_head_dim\": 8, "
+    "\"qk_rope_head_dim\": 4, \"v_head_dim\": 8, \"n_routed_experts\": 8, \"num_experts_per_tok\": 3, "
+    "\"moe_intermediate_size\": 12, \"n_shared_experts\": 2, \"first_k_dense_replace\": 1, \"norm_topk_prob\": "
+    "false, \"routed_scaling_factor\": 1.0, \"topk_method\": \"greedy\", \"scoring_func\": \"softmax\", "
+    "\"n_group\": 1, \"topk_group\": 1, \"rms_norm_eps\": 1e-06, \"rope_theta\": 10000}",
 };
+enum { MIXTURES = 2 }; /* the first of them */
 
 typedef struct {
     tm_graph *graph;
@@ -41,7 +60,8 @@ static tm_status write_part(const tm_hf_memory *memory, tm_tensor_id id, size_t 
     return TM_OK;
 }
 
-static part load(const char *path, int rank, int ranks)
+/* `experts`: ranks divide these, too. */
+static part load(const char *path, int rank, int ranks, bool experts)
 {
     part              p = { .graph = tm_graph_create(&tm_precision_f32) };
     tm_config        *config = test_full_config();
@@ -52,6 +72,7 @@ static part load(const char *path, int rank, int ranks)
     tm_hf_report      report;
     tm_error          err = { 0 };
     tm_parallel       parallel = { .tensor = { .axes = 1, .rank = rank, .ranks = ranks }, .rows = true };
+    if (experts) parallel.experts = (tm_division){ .axes = 2, .rank = rank, .ranks = ranks };
     assert_int_equal(tm_hf_folder_shape(path, config, &description, &shape, &err), TM_OK);
     assert_int_equal(tm_hf_folder_weights(path, &weights, &err), TM_OK);
     tm_model_declare(p.graph, &shape, 8, &parallel, &model);
@@ -113,9 +134,9 @@ static void ranks_load_their_parts(void **state)
     for (size_t f = 0; f < sizeof folders / sizeof folders[0]; f++) {
         char *path = test_tree_make();
         test_hf_write(path, folders[f], NULL);
-        part whole = load(path, 0, 1);
-        for (int rank = 0; rank < 2; rank++) {
-            part p = load(path, rank, 2);
+        part whole = load(path, 0, 1, false);
+        for (int k = 0; k < (f < MIXTURES ? 2 : 4); k++) {
+            part p = load(path, k % 2, 2, k >= 2);
             assert_int_equal(compare(&p, &whole), p.written);
             assert_true(p.written < 3 * whole.written / 4);
             unload(&p);
