@@ -133,6 +133,7 @@ check "two versions: which" has "$err" "rank 0 has nccl 2\.28\.9, rank 1 on .* h
 STANDIN_INIT=1=2 start 2 $gpus --deadline 1
 check_not "no communicator" ended "0 0"
 check "no communicator: who and what" has "$err" "rank 1: ncclCommInitRankConfig .*unhandled system error \(2\)"
+rm -f /dev/shm/trainmark-standin-* # of the rank that waited for it
 STANDIN_WRONG=1@1 start 2 $gpus --calls all-reduce --max-bytes 1024
 check "a wrong result" ended "3 3"
 check "a wrong result: told" has "$err" "all-reduce of 1024 bytes: a rank did not receive what the others sent"
