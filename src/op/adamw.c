@@ -99,5 +99,5 @@ const tm_op tm_op_adamw = {
     .example = adamw_example,
     .in_name = { "p (...)", "g (...)", "m (...)", "v (...)", "scalars (8)", "clip (2)", "[c (...)]" },
     .out_name = { "p (...)", "m (...)", "v (...)", "[c (...)]" },
-    .attributes = "beta1, beta2, eps, weight_decay, rounding",
+    .attributes = "beta1, beta2, eps, weight_decay, rounding, first",
 };

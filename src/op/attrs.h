@@ -109,6 +109,7 @@ typedef int64_t tm_rounding_stream;
 typedef struct {
     double             beta1, beta2, eps, weight_decay;
     tm_rounding_stream rounding;
+    int64_t            first; /* of a part of a tensor: the element that is the first one here */
 } tm_adamw_attr;
 
 enum { TM_DYNAMIC_BLOCK = 256 };                                                 /* elements under one scale */
@@ -123,6 +124,7 @@ typedef struct {
     double             momentum, weight_decay; /* momentum 0: no buffer */
     int64_t            nesterov;
     tm_rounding_stream rounding;
+    int64_t            first; /* as above */
 } tm_sgd_attr;
 
 typedef struct {

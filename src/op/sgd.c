@@ -85,5 +85,5 @@ const tm_op tm_op_sgd = {
     .example = sgd_example,
     .in_name = { "p (...)", "g (...)", "[b (...)]", "scalars (8)", "clip (2)" },
     .out_name = { "p (...)", "[b (...)]" },
-    .attributes = "momentum, weight_decay, nesterov, rounding",
+    .attributes = "momentum, weight_decay, nesterov, rounding, first",
 };

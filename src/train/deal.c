@@ -7,9 +7,7 @@
 
 bool deal_wanted(const tm_step_options *options)
 {
-    bool stochastic = options->hyper.stochastic;
-    for (int g = 0; g < options->n_groups; g++) stochastic = stochastic || options->groups[g].hyper.stochastic;
-    return stochastic || !options->optimizer->elementwise;
+    return !options->optimizer->elementwise;
 }
 
 bool deal_is(const tm_unit *unit)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/deal.h - private to the room: updates that need whole tensors (Muon, Adafactor, AdamW8bit; random rounding,
- * which goes by place in a tensor), where ranks share weights. Each tensor has one rank that updates it and alone has
- * its moments: tensors are dealt out, the largest first, to the rank that has the least so far. Of a unit
+/* train/deal.h - private to the room: updates that need whole tensors (Muon, Adafactor, AdamW8bit), where ranks share
+ * weights. Each tensor has one rank that updates it and alone has its moments: tensors are dealt out, the largest
+ * first, to the rank that has the least so far. Of a unit
  *
  *   gradients   are gathered on all ranks                                       (ZeRO-1: reduced there)
  *   weights     are gathered, too                                               (ZeRO-1, ZeRO-2: they are whole)

@@ -48,6 +48,7 @@ typedef struct {
     tm_tensor_id scalars;               /* (TM_SCALAR_COUNT) of the parameter's group */
     tm_tensor_id clip;                  /* (2) */
     int64_t      rounding;              /* of op/attrs.h: 0, or the parameter's stream; tm_optimizer_add fills it in */
+    int64_t      first;                 /* of a part of a parameter: the element that is the first one here */
 } tm_update;
 
 typedef struct {

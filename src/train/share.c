@@ -57,10 +57,11 @@ static tm_status check_shards(const tm_step *step, tm_error *err)
     if (o->offload.optimizer || o->offload.activations)
         what = "training.offload", way = "memory of its own; set it to none";
     else if (deal_wanted(o) && stages_cut(step))
-        what = o->optimizer->elementwise
-                   ? "optimizer.bf16_stochastic_round in stages of a pipeline"
-                   : tm_arena_format(step->graph->arena, "%s in stages of a pipeline", o->optimizer->name),
-        way = "tensors that are dealt out whole; take AdamW or SGD without it";
+        what = tm_arena_format(step->graph->arena, "%s in stages of a pipeline", o->optimizer->name),
+        way = "an update of whole tensors; take AdamW or SGD";
+    else if (deal_wanted(o) && tm_layout_size(&o->layout, 1U << TM_AXIS_EP) > 1)
+        what = tm_arena_format(step->graph->arena, "%s of divided experts", o->optimizer->name),
+        way = "an update of whole tensors; take AdamW or SGD, or set parallelism.expert_parallel_degree to 1";
     else if (o->adapters.rank > 0 && o->adapters.dropout > 0 && tm_layout_size(&o->layout, 1U << TM_AXIS_CP) > 1)
         what = "lora.dropout", way = "random numbers by row of whole sequences; set it to 0, or the latter to 1";
     else if (o->compared)
@@ -469,9 +470,11 @@ static void update_member(tm_step *step, const tm_unit *unit, const tm_unit_memb
     const char  *name = tm_graph_at(graph, member->gradient)->name;
     tm_tensor_id gradient = tm_graph_run(graph, name, unit->gradients, first - unit->gradients_first, part);
     tm_tensor_id weights = tm_graph_run(graph, whole.name, unit->weights, first - unit->weights_first, part);
-    tm_update    update = {
-           .parameter = weights, .gradient = gradient, .scalars = step->group_scalars[group], .clip = step->clip
-    };
+    tm_update    update = { .parameter = weights,
+                            .gradient = gradient,
+                            .scalars = step->group_scalars[group],
+                            .clip = step->clip,
+                            .first = begin };
     tm_graph_at(graph, weights)->layer = whole.layer;
     tm_optimizer_add(graph, o->optimizer, &hyper, update);
     mark_states(graph, n, member, begin, unit->group.axes);

@@ -21,8 +21,8 @@ static double chosen(float value, tm_dtype dtype, int64_t stream, double step, i
 {
     if (dtype != TM_BF16 || stream == 0) return rounded(value, dtype);
     uint64_t key = tm_random_u64((uint64_t)step, (uint64_t)stream, 0);
-    uint32_t word = mixed(mixed((uint32_t)i ^ (uint32_t)key) + mixed((uint32_t)(key >> 32) + which * 0x9e3779b9u)),
-             bits;
+    uint32_t salt = (uint32_t)(key >> 32) + (uint32_t)((uint64_t)i >> 32) + which * 0x9e3779b9u;
+    uint32_t word = mixed(mixed((uint32_t)i ^ (uint32_t)key) + mixed(salt)), bits;
     memcpy(&bits, &value, sizeof bits);
     return (double)tm_bf16_value((uint16_t)((bits + (word >> shift & 0xffffu)) >> 16));
 }
@@ -50,9 +50,10 @@ static void adamw_judge(const job *j, const char *isa)
         step_f32(j, i, &pf, &mf, &vf);
         tm_dtype format = j->out[0].dtype, moments = j->out[1].dtype;
         int64_t  stream = ((const tm_adamw_attr *)j->call.attr)->rounding;
-        double   step = in_at(j, 4, TM_SCALAR_ROUNDING), p = chosen(pf, format, stream, step, i, 0, 0);
-        if (out_at(j, 0, i) != p || out_at(j, 1, i) != chosen(mf, moments, stream, step, i, 0, 16) ||
-            out_at(j, 2, i) != chosen(vf, moments, stream, step, i, 1, 0))
+        int64_t  at = ((const tm_adamw_attr *)j->call.attr)->first + i;
+        double   step = in_at(j, 4, TM_SCALAR_ROUNDING), p = chosen(pf, format, stream, step, at, 0, 0);
+        if (out_at(j, 0, i) != p || out_at(j, 1, i) != chosen(mf, moments, stream, step, at, 0, 16) ||
+            out_at(j, 2, i) != chosen(vf, moments, stream, step, at, 1, 0))
             fail_msg("%s: element %lld has other bits than a plain loop", isa, (long long)i);
         if (j->out[3].present && out_at(j, 3, i) != rounded(pf - (float)p, format))
             fail_msg("%s: the rest of element %lld is not what rounding took", isa, (long long)i);
@@ -81,10 +82,12 @@ static void adamw(tm_dtype format, tm_dtype moments)
     static const int64_t       sizes[] = { 1, 17, 40001 };
     static const tm_adamw_attr attrs[] = { { .beta1 = .9, .beta2 = .95, .eps = 1e-8, .weight_decay = .1 },
                                            { .beta1 = .9, .beta2 = .999, .eps = 1e-5 },
-                                           { .beta1 = .9, .beta2 = .95, .eps = 1e-8, .rounding = 77 } };
+                                           { .beta1 = .9, .beta2 = .95, .eps = 1e-8, .rounding = 77 },
+                                           /* of a part whose index passes the low half of it between two lanes */
+                                           { .beta1 = .9, .rounding = 77, .eps = 1e-8, .first = (1LL << 32) - 23 } };
     for (int s = 0; s < COUNT(sizes); s++)
-        for (int k = 0; k < 6; k++) {
-            job j = adamw_job(sizes[s], format, moments, &attrs[k % 3], k & 1 ? 3 : 100, k & 2);
+        for (int k = 0; k < 8; k++) {
+            job j = adamw_job(sizes[s], format, moments, &attrs[k % 4], k & 1 ? 3 : 100, k & 2);
             job_check(&j, tables, COUNT(tables), adamw_judge);
         }
 }
@@ -177,6 +180,7 @@ static void sgd_judge(const job *j, const char *isa)
 {
     const tm_sgd_attr *a = j->call.attr;
     float              rate = (float)in_at(j, 3, TM_SCALAR_LEARNING_RATE), momentum = (float)a->momentum;
+    double             step = in_at(j, 3, TM_SCALAR_ROUNDING);
     for (int64_t i = 0; i < tm_shape_elements(j->in[0].shape); i++) {
         float p = (float)in_at(j, 0, i), g = (float)in_at(j, 1, i) * (float)in_at(j, 4, 1), move;
         g = g + (float)a->weight_decay * p;
@@ -184,10 +188,10 @@ static void sgd_judge(const job *j, const char *isa)
         if (a->momentum > 0) {
             float b = momentum * (float)in_at(j, 2, i) + g;
             move = a->nesterov ? g + momentum * b : b;
-            if (out_at(j, 1, i) != rounded(b, j->out[1].dtype))
+            if (out_at(j, 1, i) != chosen(b, j->out[1].dtype, a->rounding, step, a->first + i, 0, 16))
                 fail_msg("%s: buffer %lld has other bits than a plain loop", isa, (long long)i);
         }
-        if (out_at(j, 0, i) != rounded(p - rate * move, j->out[0].dtype))
+        if (out_at(j, 0, i) != chosen(p - rate * move, j->out[0].dtype, a->rounding, step, a->first + i, 0, 0))
             fail_msg("%s: element %lld has other bits than a plain loop", isa, (long long)i);
     }
 }
@@ -197,14 +201,16 @@ static void test_sgd(void **state)
     static const int64_t     sizes[] = { 1, 7, 16, 17, 65, 16384, 40001 };
     static const tm_sgd_attr attrs[] = { { .momentum = .9, .weight_decay = .1 },
                                          { .momentum = .8, .nesterov = 1 },
-                                         { .momentum = 0, .weight_decay = .01 } };
+                                         { .momentum = 0, .weight_decay = .01 },
+                                         { .momentum = .9, .rounding = 5, .first = 1001 } };
     for (int s = 0; s < COUNT(sizes); s++)
-        for (int k = 0; k < 6; k++) {
-            const tm_sgd_attr *attr = &attrs[k % 3];
-            tm_dtype           format = k < 3 ? TM_F32 : TM_BF16;
+        for (int k = 0; k < 8; k++) {
+            const tm_sgd_attr *attr = &attrs[k % 4];
+            tm_dtype           format = k < 4 ? TM_F32 : TM_BF16;
             job                j = job_new(TM_OP_sgd, attr);
             for (int i = 0; i < (attr->momentum > 0 ? 3 : 2); i++) job_in(&j, i, format, tm_shape_1(sizes[s]), 0., 1.);
             job_in(&j, 3, TM_F64, tm_shape_1(TM_SCALAR_COUNT), 0.1, .01);
+            tm_value_set(j.in[3].initial, TM_F64, TM_SCALAR_ROUNDING, 0x1p52 + 12345);
             job_in(&j, 4, TM_F64, tm_shape_1(2), .5, .1);
             job_out(&j, 0, format, tm_shape_1(sizes[s]));
             if (attr->momentum > 0) job_out(&j, 1, format, tm_shape_1(sizes[s]));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Updates that need whole tensors, among ranks that share weights: tensors are dealt out, and the bits are those of
- * ranks that each update everything; every moment is on one rank. */
+ * ranks that each update everything; every moment is on one rank. Parts that are rounded by chance, or whose rounding
+ * is kept, have these bits, too. */
 #include "ranks_fixture.h"
 #include "support/folder.h"
 
@@ -8,16 +9,18 @@
 
 static const tm_sharing sharings[] = { TM_SHARE_OPTIMIZER, TM_SHARE_GRADIENTS, TM_SHARE_ALL };
 
-enum { MUON, MEGATRON, ADAFACTOR, ADAM8, ADAM8_BNB, STOCHASTIC, STOCHASTIC_MUON, KAHAN, KINDS };
-static const char *const names[] = { "Muon",         "Megatron's Muon", "Adafactor",      "AdamW8bit",
-                                     "bitsandbytes", "AdamW by chance", "Muon by chance", "AdamW with Kahan" };
+enum { MUON, MEGATRON, ADAFACTOR, ADAM8, ADAM8_BNB, STOCHASTIC, STOCHASTIC_MUON, KAHAN, SGD_STOCHASTIC, KINDS };
+static const char *const names[] = { "Muon",           "Megatron's Muon",  "Adafactor",
+                                     "AdamW8bit",      "bitsandbytes",     "AdamW by chance",
+                                     "Muon by chance", "AdamW with Kahan", "SGD by chance" };
 
 static tm_step_options with_update(int kind, int model)
 {
     static const tm_optimizer *const optimizers[] = { &tm_optimizer_muon,      &tm_optimizer_muon,
                                                       &tm_optimizer_adafactor, &tm_optimizer_adamw8bit,
                                                       &tm_optimizer_adamw8bit, &tm_optimizer_adamw,
-                                                      &tm_optimizer_muon,      &tm_optimizer_adamw };
+                                                      &tm_optimizer_muon,      &tm_optimizer_adamw,
+                                                      &tm_optimizer_sgd };
     tm_step_options                  o = model_options(model);
     o.shape.dim = 64, o.shape.ffn_dim = 96, o.shape.head_dim = 32; /* moments of 8 bits begin at 4096 elements */
     o.layout.reshard = true;
@@ -36,7 +39,7 @@ static tm_step_options with_update(int kind, int model)
     if (kind == MEGATRON) o.hyper.definition = TM_DEFINED_MEGATRON;
     if (kind == MUON) o.hyper.definition = TM_DEFINED_TORCH;
     if (kind == ADAM8_BNB) o.hyper.definition = TM_DEFINED_BITSANDBYTES;
-    if (kind == STOCHASTIC || kind == STOCHASTIC_MUON) o.hyper.stochastic = true;
+    if (kind == STOCHASTIC || kind == STOCHASTIC_MUON || kind == SGD_STOCHASTIC) o.hyper.stochastic = true;
     if (kind == KAHAN) o.hyper.kahan = true;
     if (kind >= STOCHASTIC) o.precision = &tm_precision_bf16_pure;
     return o;
@@ -118,6 +121,7 @@ static void moments_are_dealt_out(void **state)
     enum { RANKS = 3 };
     (void)state;
     for (int kind = 0; kind < KAHAN; kind++) {
+        if (kind == STOCHASTIC) continue; /* AdamW updates parts, whatever it rounds to */
         tm_step_options o = with_update(kind, 0);
         tm_device      *device = test_device_open("cpu", 1);
         tm_chooser      chooser = tm_device_chooser(device);
@@ -194,6 +198,30 @@ static void any_layout_goes_on_from_any_other(void **state)
     }
 }
 
+static void refused(tm_step_options o, tm_axis axis, const char *says)
+{
+    tm_error   err = { 0 };
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    tm_step   *step = NULL;
+    o.layout.mesh = tm_mesh_one();
+    o.layout.mesh.degree[TM_AXIS_SHARD] = 2;
+    o.layout.mesh.degree[axis] = 2;
+    o.layout.sharing = TM_SHARE_ALL;
+    o.accumulation = 2;
+    assert_int_equal(tm_mesh_fill(&o.layout.mesh, axis == TM_AXIS_EP ? 2 : 4, &err), TM_OK);
+    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_UNSUPPORTED);
+    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
+    tm_device_close(device);
+}
+
+static void whole_tensors_of_parts_of_the_model_are_refused(void **state)
+{
+    (void)state;
+    refused(with_update(MUON, 2), TM_AXIS_EP, "Muon of divided experts");
+    refused(with_update(ADAFACTOR, 0), TM_AXIS_PP, "Adafactor in stages of a pipeline");
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -203,6 +231,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(shards_follow_one_rank),
         cmocka_unit_test(moments_are_dealt_out),
         cmocka_unit_test(any_layout_goes_on_from_any_other),
+        cmocka_unit_test(whole_tensors_of_parts_of_the_model_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,12 +15,15 @@ static int states(const tm_hyper *hyper, tm_shape parameter, tm_optimizer_state 
 
 static void emit(tm_graph *graph, const tm_hyper *h, const tm_update *u)
 {
-    tm_adamw_attr attr = {
-        .beta1 = h->beta1, .beta2 = h->beta2, .eps = h->eps, .weight_decay = h->weight_decay, .rounding = u->rounding
-    };
-    tm_tensor_id in[TM_MAX_IN] = { u->parameter, u->gradient, u->states[0], u->states[1],
-                                   u->scalars,   u->clip,     u->states[2] };
-    tm_tensor_id out[TM_MAX_OUT] = { u->parameter, u->states[0], u->states[1], u->states[2] };
+    tm_adamw_attr attr = { .beta1 = h->beta1,
+                           .beta2 = h->beta2,
+                           .eps = h->eps,
+                           .weight_decay = h->weight_decay,
+                           .rounding = u->rounding,
+                           .first = u->first };
+    tm_tensor_id  in[TM_MAX_IN] = { u->parameter, u->gradient, u->states[0], u->states[1],
+                                    u->scalars,   u->clip,     u->states[2] };
+    tm_tensor_id  out[TM_MAX_OUT] = { u->parameter, u->states[0], u->states[1], u->states[2] };
     tm_graph_add(graph, TM_OP_adamw, &attr, sizeof attr, in, out, 0);
 }
 

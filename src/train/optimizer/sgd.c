@@ -12,9 +12,11 @@ static int states(const tm_hyper *hyper, tm_shape parameter, tm_optimizer_state 
 
 static void emit(tm_graph *graph, const tm_hyper *h, const tm_update *u)
 {
-    tm_sgd_attr attr = {
-        .momentum = h->momentum, .weight_decay = h->weight_decay, .nesterov = h->nesterov, .rounding = u->rounding
-    };
+    tm_sgd_attr  attr = { .momentum = h->momentum,
+                          .weight_decay = h->weight_decay,
+                          .nesterov = h->nesterov,
+                          .rounding = u->rounding,
+                          .first = u->first };
     tm_tensor_id in[TM_MAX_IN] = { u->parameter, u->gradient, u->states[0], u->scalars, u->clip };
     tm_tensor_id out[TM_MAX_OUT] = { u->parameter, u->states[0] };
     tm_graph_add(graph, TM_OP_sgd, &attr, sizeof attr, in, out, 0);

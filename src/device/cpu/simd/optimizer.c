@@ -61,10 +61,11 @@ TM_INLINE void adamw_lanes(const tm_call *call, tm_dtype format, tm_dtype moment
     p = v16_sub(p, v16_div(v16_mul(s->step, m), denominator));
     if (s->chance.on) {
         uint32_t first[TM_LANES], second[TM_LANES];
-        tm_chance_lanes(&s->chance, 0, i, first);
+        int64_t  at = ((const tm_adamw_attr *)call->attr)->first + i;
+        tm_chance_lanes(&s->chance, 0, at, first);
         tm_put_by_chance(call->out[0].data, format, i, p, n, first, 0);
         tm_put_by_chance(call->out[1].data, moments, i, m, n, first, 16);
-        tm_chance_lanes(&s->chance, 1, i, second);
+        tm_chance_lanes(&s->chance, 1, at, second);
         tm_put_by_chance(call->out[2].data, moments, i, v, n, second, 0);
         return;
     }
@@ -118,7 +119,7 @@ TM_INLINE void sgd_lanes(const tm_call *call, tm_dtype format, const sgd_scalars
     g = v16_add(g, v16_mul(s->decay, p));
     v16      move = g;
     uint32_t words[TM_LANES] = { 0 };
-    if (s->chance.on) tm_chance_lanes(&s->chance, 0, i, words);
+    if (s->chance.on) tm_chance_lanes(&s->chance, 0, attr->first + i, words);
     if (call->in[2].data) {
         v16 b = v16_add(v16_mul(s->momentum, v16_get(call->in[2].data, format, i, n)), g);
         if (s->chance.on)

@@ -40,8 +40,12 @@ TM_INLINE uint32_t tm_mix32(uint32_t x)
 /* Random words of elements i .. i + 15; `which`: independent ones of the same elements. */
 TM_INLINE void tm_chance_lanes(const tm_chance *chance, uint32_t which, int64_t i, uint32_t out[TM_LANES])
 {
-    uint32_t far = tm_mix32((uint32_t)((uint64_t)i >> 32) + chance->high + which * 0x9e3779b9u);
-    for (uint32_t l = 0; l < TM_LANES; l++) out[l] = tm_mix32(tm_mix32(((uint32_t)i + l) ^ chance->low) + far);
+    uint32_t high = (uint32_t)((uint64_t)i >> 32), salt = chance->high + which * 0x9e3779b9u;
+    uint32_t far = tm_mix32(high + salt), beyond = tm_mix32(high + 1 + salt);
+    uint32_t low = (uint32_t)i,
+             left = UINT32_MAX - low; /* lanes behind the first one before the low half begins anew */
+    for (uint32_t l = 0; l < TM_LANES; l++)
+        out[l] = tm_mix32(tm_mix32((low + l) ^ chance->low) + (l > left ? beyond : far));
 }
 
 /* v16_put, by chance where the format is bfloat16; `words` of tm_chance_lanes, shifted down by `shift`. Infinity and
