@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { N = 40000, MOST = 4, ROOM = N * 8 * MOST };
@@ -220,6 +221,37 @@ static void facts(void **state)
     assert_int_equal(tm_gpu_count(), 4);
 }
 
+/* The deadline is one of calls, not of ranks that have nothing to call. */
+static void idle_of(tm_comm *world, void *context)
+{
+    tm_nccl      *n;
+    void         *memory;
+    tm_collective meet = { .kind = TM_COMM_BARRIER, .what = "afterwards", .step = -1 };
+    (void)context;
+    CHECK_OK(tm_nccl_open(world, NULL, 0.5, &n, err));
+    CHECK_OK(tm_gpu_alloc(tm_nccl_gpu(n), 40, &memory, err));
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
+                           .format = TM_COMM_FLOAT32,
+                           .send = memory,
+                           .receive = memory,
+                           .count = 10,
+                           .what = "sums",
+                           .step = 0 };
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(tm_nccl_run(n, &call, err));
+        CHECK_OK(tm_nccl_wait(n, err));
+        nanosleep(&(struct timespec){ .tv_nsec = 900000000 }, NULL);
+        CHECK_OK(tm_comm_run(world, &meet, err));
+    }
+    tm_nccl_close(n);
+}
+
+static void idle(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 20, false, idle_of, NULL);
+}
+
 /* --- failures ------------------------------------------------------------------------------------ */
 
 static struct {
@@ -319,10 +351,8 @@ static void find_standins(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls),
-        cmocka_unit_test(facts),
-        cmocka_unit_test(failures),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(calls),    cmocka_unit_test(facts),    cmocka_unit_test(idle),
+        cmocka_unit_test(failures), cmocka_unit_test(refusals),
     };
     find_standins();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -120,6 +120,16 @@ static void other_program(int rank, tm_hosts_card *card)
     if (rank == 4) snprintf(card->text[TM_HOSTS_PROGRAM], TM_HOSTS_TEXT, "deadbeef");
 }
 
+static void first_program(int rank, tm_hosts_card *card)
+{
+    if (rank == 0) snprintf(card->text[TM_HOSTS_PROGRAM], TM_HOSTS_TEXT, "deadbeef");
+}
+
+static void second_program(int rank, tm_hosts_card *card)
+{
+    if (rank == 5) snprintf(card->text[TM_HOSTS_PROGRAM], TM_HOSTS_TEXT, "deadbeef");
+}
+
 static void no_kernels(int rank, tm_hosts_card *card)
 {
     if (rank >= 4) card->text[TM_HOSTS_KERNELS][0] = '\0';
@@ -139,6 +149,13 @@ static void texts(void **state)
                   .fails = 1,
                   .n_notes = 2,
                   .says = { "-2 (rank 4): program is deadbeef, elsewhere it is 00c0ffee" } });
+    play(6, six,
+         (scene){ .change = first_program,
+                  .fails = 1,
+                  .n_notes = 2,
+                  .says = { ": program is deadbeef, elsewhere it is 00c0ffee" } });
+    play(6, pairs,
+         (scene){ .change = second_program, .fails = 1, .n_notes = 2, .says = { "-2 (rank 5): program is deadbeef" } });
     play(6, pairs, (scene){ .change = no_kernels, .fails = 1, .n_notes = 2, .says = { "-2: kernels is unknown" } });
 }
 
