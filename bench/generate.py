@@ -2,18 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens per second of `trainmark generate` beside `generate` of transformers, the same model directory, in turns.
 
-    bench/generate.py [--shape 1b] [--dtype bfloat16] [--prompt 32] [--tokens 32] [--threads 2] [--turns 5] [--static]
+    bench/generate.py [--shape 1b] [--dtype bfloat16] [--prompt 32] [--tokens 32] [--threads 2] [--turns 5] [--static] [--cpu-time]
 
 Writes a Llama directory with random weights (no end token), then per turn: trainmark, transformers; greedy, keys and values cached.
 A rate is that of tokens after the first one: for transformers (N tokens' time - 1 token's time) / (N - 1). Prints the
 middle and range of both, the bytes of weights that each token reads times the rate, and the triad and dot of `trainmark bench
-stream` before and after. --static: transformers with a static cache, its step compiled by torch.compile.
+stream` before and after. --static: transformers with a static cache, its step compiled by torch.compile. --cpu-time, where other programs run: processor
+time of all threads instead of the clock, of both sides (N tokens' - 1 token's) / (N - 1).
 """
 import argparse
 import csv
 import json
 import os
 import pathlib
+import resource
 import statistics
 import subprocess
 import tempfile
@@ -47,6 +49,24 @@ def middle(name, rates, bytes_):
     return m
 
 
+def generated(n, folder, ids, args):
+    """Processor time and what `trainmark generate` prints."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    out = subprocess.run([args.trainmark, "generate", folder, "--prompt-ids", str(ids), "--max-tokens", str(n), "--dtype", args.dtype,
+                          "--threads", str(args.threads), "--json"], capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, json.loads(out.stdout)
+
+
+def mine(n, folder, ids, args):
+    """Tokens per second and the tokens."""
+    whole, result = generated(n, folder, ids, args)
+    if not args.cpu_time:
+        return result["tokens_per_second"], result["tokens"]
+    one, _ = generated(1, folder, ids, args)
+    return (n - 1) / (whole - one), result["tokens"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=SHAPES, default="1b")
@@ -56,6 +76,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--static", action="store_true")
+    parser.add_argument("--cpu-time", action="store_true")
     parser.add_argument("--trainmark", default="./trainmark")
     args = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
@@ -77,10 +98,11 @@ def main():
 
     def theirs(n):
         ids = torch.tensor([prompt])
-        before = time.perf_counter()
+        clock = time.process_time if args.cpu_time else time.perf_counter
+        before = clock()
         with torch.inference_mode():
             out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=n, min_new_tokens=n, **options)
-        return time.perf_counter() - before, out[0, args.prompt:].tolist()
+        return clock() - before, out[0, args.prompt:].tolist()
 
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
@@ -90,18 +112,15 @@ def main():
         theirs(args.tokens)
         before = stream(args.trainmark, folder, args.threads)
         for _ in range(args.turns):
-            out = subprocess.run([args.trainmark, "generate", folder, "--prompt-ids", str(ids), "--max-tokens", str(args.tokens),
-                                  "--dtype", args.dtype, "--threads", str(args.threads), "--json"],
-                                 capture_output=True, text=True, check=True)
-            result = json.loads(out.stdout)
-            ours.append(result["tokens_per_second"])
+            ours.append(mine(args.tokens, folder, ids, args))
             one, _ = theirs(1)
             whole, tokens = theirs(args.tokens)
             peers.append((args.tokens - 1) / (whole - one))
-            same = next((i for i, (a, b) in enumerate(zip(result["tokens"], tokens)) if a != b), args.tokens)
+            same = next((i for i, (a, b) in enumerate(zip(ours[-1][1], tokens)) if a != b), args.tokens)
         after = stream(args.trainmark, folder, args.threads)
     print(f"{args.shape} {args.dtype}: {weights / 1e6:,.1f} MB of weights, {args.prompt} + {args.tokens} tokens, "
           f"{args.threads} threads, {args.turns} turns; the first {same} tokens are the same")
+    ours = [rate for rate, _ in ours]
     a, b = middle("trainmark", ours, weights), middle("transformers", peers, weights)
     ratios = sorted(x / y for x, y in zip(ours, peers))
     print(f"GB/s of bench stream, before and after: {before}; {after}")

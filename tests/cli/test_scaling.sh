@@ -19,7 +19,7 @@ failed_with 2 "a size and a list of sizes" "--scaling cannot be given with --ran
 trainmark run $tiny --scaling 1,2 --dry-run
 failed_with 2 "a plan" "--scaling cannot be given with --dry-run"
 RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 trainmark run $tiny --scaling 1,2
-failed_with 4 "under a launcher that starts no MPI" "WORLD_SIZE"
+failed_with 4 "under a launcher that starts no MPI" "without torchrun or its like"
 
 # --- one size takes no MPI; one that cannot be is said -------------------------------------------------------------------
 
