@@ -151,7 +151,7 @@ tm_status tm_comm_open(const tm_comm_options *options, tm_comm **world, tm_error
     }
     if (strcmp(engine, "tcp") == 0) {
         const char *why = tm_comm_tcp_open(deadline > 0 ? deadline : 300, &ports);
-        bool        told = getenv("MASTER_ADDR") && getenv("MASTER_PORT");
+        bool        told = getenv("MASTER_ADDR") && getenv("MASTER_PORT") && launch.rank < launch.ranks;
         return why ? tm_fail(err, told ? TM_IO : TM_INVALID, "%s", why) : open_loaded(&ports, deadline, world, err);
     }
     TM_TRY(load(engine, &ports, err));

@@ -33,8 +33,6 @@ static const struct {
     { "NNODES", "launch.nnodes" },
     { "NODE_RANK", "launch.node_rank" },
     { "GPUS_PER_NODE", "launch.gpus_per_node" },
-    { "MASTER_ADDR", "launch.master_addr" },
-    { "MASTER_PORT", "launch.master_port" },
     { "RANK", "launch.rank" },
     { "WORLD_SIZE", "launch.world_size" },
     { "LOCAL_RANK", "launch.local_rank" },

@@ -180,6 +180,9 @@ check "no such address" has "$err" "MASTER_ADDR 'no\.such\.host\.invalid' is no 
 RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 trainmark $gpus
 failed_with 4 "no address" "this is rank 0 of 2, launched by torchrun.*MASTER_ADDR.*--ranks 2"
 
+RANK=5 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29000 trainmark $gpus
+failed_with 4 "no rank of the world" "RANK is 5, WORLD_SIZE is 2"
+
 # torchrun's own store listens at MASTER_PORT: the next one is ours.
 export TORCHELASTIC_RUN_ID=job TORCHELASTIC_USE_AGENT_STORE=True
 start 2 $gpus --calls all-reduce
