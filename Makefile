@@ -124,8 +124,9 @@ $(BUILD)/%.o: %.c
 	$(CC) $(CFLAGS) -c -o $@ $<
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(LIBRARY)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
-$(BUILD)/tests/comm/test_processes: $(MODULES)
-$(BUILD)/tests/comm/test_nccl: $(STANDINS)
+# Order only: they are loaded, not linked.
+$(BUILD)/tests/comm/test_processes: | $(MODULES)
+$(BUILD)/tests/comm/test_nccl: | $(STANDINS)
 $(STANDINS):
 	@mkdir -p $(@D)
 	$(CC) -g -O1 -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden $(STANDIN) -o $@ $< -pthread -ldl
