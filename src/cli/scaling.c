@@ -118,7 +118,7 @@ static double loss_difference(const tm_result *a, const tm_result *b)
     double                most = (double)NAN;
     for (size_t i = 0; i < n && i < m && i < JUDGED; i++) {
         double apart = fabs(y[i].loss - x[i].loss) / fabs(x[i].loss);
-        if (!isfinite(apart)) return INFINITY;
+        if (!isfinite(apart)) return HUGE_VAL;
         if (isnan(most) || apart > most) most = apart;
     }
     return most;

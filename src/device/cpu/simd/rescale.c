@@ -36,10 +36,10 @@ TM_INLINE void scale_b(const tm_call *call, tm_dtype format, int64_t begin, int6
 }
 TM_PART(scale_b, in[2])
 
-TM_INLINE double sum_of(eight_doubles x)
+TM_INLINE double sum_of(const eight_doubles *x)
 {
     double lane[8];
-    memcpy(lane, &x, sizeof lane);
+    memcpy(lane, x, sizeof lane);
     for (int half = 4; half > 0; half /= 2)
         for (int k = 0; k < half; k++) lane[k] += lane[k + half];
     return lane[0];
@@ -69,7 +69,7 @@ TM_INLINE void norms(const tm_call *call, tm_dtype w, tm_dtype a, int64_t row, i
         }
     }
     for (int i = 0; i < count; i++)
-        v16_put(call->out[0].data, call->out[0].dtype, row + i, v16_set1((float)sqrt(sum_of(sums[i]))), 1);
+        v16_put(call->out[0].data, call->out[0].dtype, row + i, v16_set1((float)sqrt(sum_of(&sums[i]))), 1);
 }
 
 TM_INLINE void norm_rows(const tm_call *call, tm_dtype w, tm_dtype a, int64_t begin, int64_t end)
