@@ -291,6 +291,22 @@ static inline void run_job(job *j)
     }
 }
 
+/* Steps [begin, steps) of a layout, four micro-batches in all, from the checkpoint `load` if there is one, and then
+ * saved to `save`. */
+static inline job run_part(tm_step_options o, int replicate, int shard, tm_sharing sharing, int begin, int steps,
+                           const char *load, const char *save)
+{
+    job j = { .o = o, .replicate = replicate, .shard = shard };
+    j.o.accumulation = 4 / (replicate * shard);
+    j.o.layout.sharing = sharing;
+    j.rate = 2e-3, j.max_norm = 1, j.begin = begin, j.steps = steps, j.load = load, j.save = save;
+    if (replicate * shard == 1)
+        rank_body(NULL, &j);
+    else
+        run_job(&j);
+    return j;
+}
+
 /* `replicate` x `shard` ranks. */
 static inline job run_ranks(tm_step_options o, int replicate, int shard, tm_sharing sharing, int steps)
 {
@@ -446,6 +462,20 @@ static inline tm_step_options mixture_options(int kind)
                                                  "--model.ffn_dim=32 --model.moe_ffn_dim=16 "
                                                  "--model.n_experts=8 --model.n_experts_per_token=3");
     return o;
+}
+
+/* So many ranks cannot divide the matrices of this model. */
+static inline void tensor_refused(tm_step_options o, int ranks, tm_status wanted, const char *says)
+{
+    tm_error   err = { 0 };
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    tm_step   *step = NULL;
+    o.layout.mesh = tm_mesh_one();
+    o.layout.mesh.degree[TM_AXIS_TP] = ranks;
+    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), wanted);
+    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
+    tm_device_close(device);
 }
 
 #endif

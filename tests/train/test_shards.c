@@ -174,15 +174,8 @@ static job run_layout(int which, int begin, int steps, const char *load, const c
         tm_sharing sharing;
     } all[] = { { 1, 1, TM_SHARE_COPIES },    { 2, 1, TM_SHARE_COPIES }, { 1, 2, TM_SHARE_OPTIMIZER },
                 { 2, 2, TM_SHARE_GRADIENTS }, { 1, 4, TM_SHARE_ALL },    { 2, 2, TM_SHARE_ALL } };
-    job j = { .o = model_options(2), .replicate = all[which].replicate, .shard = all[which].shard };
-    j.o.accumulation = 4 / (j.replicate * j.shard);
-    j.o.layout.sharing = all[which].sharing;
-    j.rate = 2e-3, j.max_norm = 1, j.begin = begin, j.steps = steps, j.load = load, j.save = save;
-    if (j.replicate * j.shard == 1)
-        rank_body(NULL, &j);
-    else
-        run_world(j.replicate * j.shard, NULL, 60, false, rank_body, &j);
-    return j;
+    return run_part(model_options(2), all[which].replicate, all[which].shard, all[which].sharing, begin, steps, load,
+                    save);
 }
 
 /* What one layout saved every other one loads, bit for bit, and goes on with as one rank would. */

@@ -166,15 +166,8 @@ static job run_layout(int kind, int which, int begin, int steps, const char *loa
                 { 1, 2, TM_SHARE_GRADIENTS },
                 { 1, 4, TM_SHARE_ALL },
                 { 2, 2, TM_SHARE_ALL } };
-    job j = { .o = adapted(kind), .replicate = all[which].replicate, .shard = all[which].shard };
-    j.o.accumulation = 4 / (j.replicate * j.shard);
-    j.o.layout.sharing = all[which].sharing;
-    j.rate = 2e-3, j.max_norm = 1, j.begin = begin, j.steps = steps, j.load = load, j.save = save;
-    if (j.replicate * j.shard == 1)
-        rank_body(NULL, &j);
-    else
-        run_world(j.replicate * j.shard, NULL, 60, false, rank_body, &j);
-    return j;
+    return run_part(adapted(kind), all[which].replicate, all[which].shard, all[which].sharing, begin, steps, load,
+                    save);
 }
 
 /* A checkpoint has the adapters and their moments, in pieces, and fits every other layout. */

@@ -135,26 +135,13 @@ static void files_are_read_in_parts(void **state)
     tm_device_close(device);
 }
 
-static void refused(tm_step_options o, int ranks, tm_status wanted, const char *says)
-{
-    tm_error   err = { 0 };
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    tm_step   *step = NULL;
-    o.layout.mesh = tm_mesh_one();
-    o.layout.mesh.degree[TM_AXIS_TP] = ranks;
-    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), wanted);
-    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
-    tm_device_close(device);
-}
-
 static void what_does_not_divide_is_refused(void **state)
 {
     (void)state;
     tm_step_options o = options_of();
-    refused(o, 3, TM_INVALID, "does not divide model.n_heads");
+    tensor_refused(o, 3, TM_INVALID, "does not divide model.n_heads");
     o.shape.ffn_dim += 1;
-    refused(o, 2, TM_INVALID, "does not divide model.ffn_dim");
+    tensor_refused(o, 2, TM_INVALID, "does not divide model.ffn_dim");
 }
 
 int main(int argc, char **argv)

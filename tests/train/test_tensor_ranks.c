@@ -260,39 +260,26 @@ static void ranks_write_what_one_rank_writes(void **state)
     test_tree_remove(path);
 }
 
-static void refused(tm_step_options o, int ranks, tm_status wanted, const char *says)
-{
-    tm_error   err = { 0 };
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    tm_step   *step = NULL;
-    o.layout.mesh = tm_mesh_one();
-    o.layout.mesh.degree[TM_AXIS_TP] = ranks;
-    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), wanted);
-    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
-    tm_device_close(device);
-}
-
 static void what_cannot_be_divided_is_refused(void **state)
 {
     (void)state;
     tm_step_options o = options_of_kind(0);
-    refused(o, 3, TM_INVALID, "parallelism.tensor_parallel_degree 3 does not divide model.n_heads, which is 8");
-    refused(o, 8, TM_INVALID, "model.n_kv_heads, which is 4");
+    tensor_refused(o, 3, TM_INVALID, "parallelism.tensor_parallel_degree 3 does not divide model.n_heads, which is 8");
+    tensor_refused(o, 8, TM_INVALID, "model.n_kv_heads, which is 4");
     o.shape.ffn_dim = 65;
-    refused(o, 2, TM_INVALID, "model.ffn_dim, which is 65");
+    tensor_refused(o, 2, TM_INVALID, "model.ffn_dim, which is 65");
     o = options_of_kind(0);
     o.seq = 15;
-    refused(o, 2, TM_INVALID, "parallelism.enable_sequence_parallel false");
+    tensor_refused(o, 2, TM_INVALID, "parallelism.enable_sequence_parallel false");
     o = options_of_kind(0);
     o.optimizer = &tm_optimizer_muon;
-    refused(o, 2, TM_UNSUPPORTED, "Muon is not built for tensor parallelism");
+    tensor_refused(o, 2, TM_UNSUPPORTED, "Muon is not built for tensor parallelism");
     o = options_of_kind(0);
     o.hyper.stochastic = true;
-    refused(o, 2, TM_UNSUPPORTED, "optimizer.bf16_stochastic_round");
+    tensor_refused(o, 2, TM_UNSUPPORTED, "optimizer.bf16_stochastic_round");
     o = options_of_kind(0);
     o.compared = &tm_precision_f32;
-    refused(o, 2, TM_UNSUPPORTED, "debug.microscope");
+    tensor_refused(o, 2, TM_UNSUPPORTED, "debug.microscope");
 }
 
 int main(int argc, char **argv)
