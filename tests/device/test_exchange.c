@@ -139,15 +139,16 @@ static void exchange_body(tm_comm *comm, void *context)
     for (int s = 0; s < j->ranks; s++)
         for (int e = 0; e < experts; e++)
             CHECK(((int32_t *)counts.data)[s * experts + e] == rows_below(j, s, e + 1) - rows_below(j, s, e));
-    for (attr.round = 0; attr.round < attr.rounds; attr.round++) {
-        tm_view before = z[attr.round % 2 ^ 1], *after = &z[attr.round % 2];
+    for (int64_t turn = 0; turn < 2 * attr.rounds; turn++) { /* all rounds, and once more on top */
+        tm_view before = z[turn % 2 ^ 1], *after = &z[turn % 2];
+        attr.round = turn % attr.rounds;
         if (after->shape.rank < 0) *after = matrix(j->dtype, PAIRS, CHANNELS);
         run(device, TM_OP_send_rows, &attr, x, counts, none, y, none);
         check_received(j, rank, &attr, y, (int32_t *)places.data + attr.round * (EACH + 1));
         run(device, TM_OP_return_rows, &attr, y, counts, before, *after, none);
     }
-    for (int i = 0; i < PAIRS; i++) /* what was sent has come back, in all rounds together */
-        for (int c = 0; c < CHANNELS; c++) CHECK(at(z[(attr.rounds - 1) % 2], i, c) == value(rank, i, c));
+    for (int i = 0; i < PAIRS; i++) /* what was sent has come back twice, in all rounds together */
+        for (int c = 0; c < CHANNELS; c++) CHECK(at(z[1], i, c) == 2 * value(rank, i, c));
     tm_view all[] = { offsets, counts, places, x, y, z[0], z[1] };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].shape.rank > 0) free(all[i].data);
