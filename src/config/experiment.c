@@ -245,8 +245,8 @@ tm_status tm_load_experiment(tm_loader *l)
 {
     experiment e = { 0 };
     choose_module(l, &e);
-    l->config->module =
-        tm_arena_format(l->arena, "%.*s", (int)strcspn(strchr(e.module, '.') + 1, "."), strchr(e.module, '.') + 1);
+    l->config->module = tm_arena_format(l->config->arena, "%.*s", (int)strcspn(strchr(e.module, '.') + 1, "."),
+                                        strchr(e.module, '.') + 1);
     e.framework = of_module(l, &e, "framework");
     e.config = of_module(l, &e, "config");
     e.model = of_module(l, &e, "model");

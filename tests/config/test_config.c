@@ -267,6 +267,7 @@ static void a_file_beside_the_experiment_wins(void **state)
     test_file_write(f->folder, "pre_trainer.yaml", "training.max_norm: 5\n");
     load(f, "x.yaml", example);
     finish(f);
+    assert_string_equal(tm_config_module(f->config), "pre_trainer");
     assert_int_equal(tm_config_i64(f->config, "model.n_layers"), 2);         /* base.yaml */
     assert_int_equal(tm_config_i64(f->config, "model.dim"), 4096);           /* llama3 8B, by name and flavor */
     assert_int_equal(tm_config_i64(f->config, "training.steps"), 50);        /* overrides */

@@ -159,7 +159,10 @@ static inline void train(job *j, tm_trainer *trainer, int64_t first, int64_t all
     tm_micro_batch micro = { 0 };
     make_batch(o, 1, 0, field);
     for (int f = 0; f < (o->n_fields > 2 ? o->n_fields : 2); f++) micro.field[f] = field[f];
+    double again;
     CHECK_OK(tm_trainer_evaluate(trainer, &micro, &j->evaluation[rank], err));
+    CHECK_OK(tm_trainer_evaluate(trainer, &micro, &again, err));
+    CHECK(again == j->evaluation[rank]);
     free_batch(o, field);
     j->losses[rank] = result.loss;
     CHECK_OK(tm_trainer_weights_hash(trainer, &j->weights[rank], err));

@@ -114,6 +114,22 @@ static void a_worse_order_is_told(void **state)
     tm_pipeline_times_fini(&zero);
 }
 
+/* Stages in turn: as many forwards before the first backward as in Megatron-LM, two for each rank behind this one, so
+ * that what comes back has a step of another rank's time to travel. */
+static void ranks_begin_with_as_many_forwards_as_published(void **state)
+{
+    (void)state;
+    tm_pipeline_times t;
+    tm_pipeline       p = { TM_PIPELINE_INTERLEAVED, 4, 2, 8 };
+    tm_pipeline_simulate(&p, &alike, &t);
+    for (int r = 0; r < 4; r++) {
+        size_t first = 0;
+        while (t.actions[r][first].kind == TM_DO_FORWARD) first++;
+        assert_int_equal(first, 4 + 2 * (3 - r) + 1);
+    }
+    tm_pipeline_times_fini(&t);
+}
+
 static void as_many_micro_batches_live_as_stated(void **state)
 {
     (void)state;
@@ -228,10 +244,15 @@ static void the_grid_is_printed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders_are_complete),       cmocka_unit_test(idle_times_are_those_of_theory),
-        cmocka_unit_test(a_worse_order_is_told),     cmocka_unit_test(as_many_micro_batches_live_as_stated),
-        cmocka_unit_test(stages_lie_on_one_rank),    cmocka_unit_test(models_are_cut_evenly),
-        cmocka_unit_test(names_are_those_of_others), cmocka_unit_test(pipelines_that_cannot_be_are_refused),
+        cmocka_unit_test(ranks_begin_with_as_many_forwards_as_published),
+        cmocka_unit_test(orders_are_complete),
+        cmocka_unit_test(idle_times_are_those_of_theory),
+        cmocka_unit_test(a_worse_order_is_told),
+        cmocka_unit_test(as_many_micro_batches_live_as_stated),
+        cmocka_unit_test(stages_lie_on_one_rank),
+        cmocka_unit_test(models_are_cut_evenly),
+        cmocka_unit_test(names_are_those_of_others),
+        cmocka_unit_test(pipelines_that_cannot_be_are_refused),
         cmocka_unit_test(the_grid_is_printed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

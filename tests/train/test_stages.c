@@ -223,6 +223,30 @@ static void plans_have_the_parts_of_their_stage(void **state)
     tm_device_close(device);
 }
 
+/* Orders without idle time leave the gradients of weights for later: half of the products of a backward pass. */
+static void weights_have_their_own_programs(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_chooser      chooser = tm_device_chooser(device);
+    layout          l = { 0, 4, 1, TM_PIPELINE_INTERLEAVED_ZERO, 8, 1, 1 };
+    tm_step_options o = options_of(&l);
+    tm_error        err = { 0 };
+    tm_step        *step;
+    double          input = 0, weight = 0;
+    assert_int_equal(plan(&o, &chooser, 4, 1, &step, &err), TM_OK);
+    for (size_t w = 0; w < step->training.n; w++) {
+        const tm_program *program = step->training.work[w].program;
+        for (size_t x = 0; x < program->count; x++) {
+            if (strstr(program->name, "input")) input += program->instructions[x].cost.flops;
+            if (strstr(program->name, "weight")) weight += program->instructions[x].cost.flops;
+        }
+    }
+    assert_true(weight > 0.5 * input && weight < input); /* attention has no weights */
+    tm_step_destroy(step);
+    tm_device_close(device);
+}
+
 /* The stage after that one is never there. */
 static void absent_body(tm_comm *comm, void *context)
 {
@@ -294,7 +318,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(stages_have_the_bits_of_one_rank), cmocka_unit_test(stages_follow_one_rank),
         cmocka_unit_test(stages_have_copies_and_shards),    cmocka_unit_test(stages_have_divided_matrices),
         cmocka_unit_test(checkpoints_fit_other_layouts),    cmocka_unit_test(plans_have_the_parts_of_their_stage),
-        cmocka_unit_test(a_stage_that_is_late_is_named),    cmocka_unit_test(what_cannot_be_cut_is_refused),
+        cmocka_unit_test(weights_have_their_own_programs),  cmocka_unit_test(a_stage_that_is_late_is_named),
+        cmocka_unit_test(what_cannot_be_cut_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
