@@ -34,10 +34,11 @@ typedef struct {
     int         ranks;
     tm_scratch  folder;
     pid_t       launcher;
-    int         asked;  /* signals so far */
-    int64_t     due_ns; /* when patience ends; 0: not yet */
-    const char *reason; /* why it will */
-    int         first;  /* rank that was gone without a word while all others still were there; -1: not known */
+    int         asked;   /* signals so far */
+    int64_t     due_ns;  /* when patience ends; 0: not yet */
+    const char *reason;  /* why it will */
+    int         first;   /* rank that was gone without a word while all others still were there; -1: not known */
+    int         stopped; /* rank that stands still (SIGSTOP) while another has ended; -1: none */
     sigset_t    before;
 } supervisor;
 
@@ -67,6 +68,26 @@ static bool one_is_gone(supervisor *s)
         s->first = gone++ == 0 ? r : -1;
     }
     return gone > 0;
+}
+
+/* The rank that somebody has stopped while another has come to its end: its launcher waits for it for ever, and nobody
+ * is left whose deadline would tell. -1: none. */
+static int find_stopped(const supervisor *s)
+{
+    int stopped = -1, done = 0;
+    for (int r = 0; r < s->ranks; r++) {
+        char path[64], line[512];
+        long pid = sign(s, "pid", r);
+        if (sign(s, "done", r) >= 0) {
+            done++;
+            continue;
+        }
+        snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+        if (pid <= 0 || !tm_file_read_line(path, line, sizeof line)) continue;
+        const char *state = strrchr(line, ')');
+        if (state && state[1] == ' ' && (state[2] == 'T' || state[2] == 't')) stopped = r;
+    }
+    return done > 0 ? stopped : -1;
 }
 
 static void kill_all(const supervisor *s)
@@ -201,6 +222,8 @@ static int look_after(supervisor *s, const sigset_t *set)
         if (waitpid(s->launcher, &status, WNOHANG) == s->launcher) break;
         if (number == SIGINT || number == SIGTERM || number == SIGHUP) on_signal(s);
         if (!gone && (gone = one_is_gone(s))) set_due(s, grace_s, "the launcher did not end after a rank had");
+        if (!s->due_ns && s->stopped < 0 && (s->stopped = find_stopped(s)) >= 0)
+            set_due(s, grace_s, "one was stopped when another had ended");
         if (s->due_ns && !killed && tm_now_ns() > s->due_ns) {
             fprintf(stderr, "trainmark: killing the ranks: %s\n", s->reason);
             kill_all(s);
@@ -235,6 +258,9 @@ static tm_status conclude(const supervisor *s, int status, tm_error *err)
     for (int r = 0; r < s->ranks; r++)
         if (sign(s, "pid", r) < 0 && code != 0 && code < 128 && status_of(code) != TM_INTERNAL)
             return status_of(code); /* refused before it began, and said so */
+    if (s->stopped >= 0)
+        return tm_fail(err, TM_INTERNAL, "rank %d (process %ld) was stopped when others had ended, and was ended",
+                       s->stopped, sign(s, "pid", s->stopped));
     if (s->first >= 0)
         return tm_fail(err, TM_INTERNAL, "rank %d (process %ld) ended without a word; the others were ended after it",
                        s->first, sign(s, "pid", s->first));
@@ -265,7 +291,7 @@ static tm_status supervise(supervisor *s, char **argv, tm_error *err)
 /* From the beginning to the end of a launcher; signs are those of this time. */
 static tm_status attempt(supervisor *s, const char *launcher, const tm_cli_line *line, bool *started, tm_error *err)
 {
-    s->first = -1;
+    s->first = s->stopped = -1;
     s->due_ns = 0;
     TM_TRY(tm_scratch_make_in(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", "trainmark-ranks", &s->folder, err));
     char **argv = command_line(s, launcher, line);
