@@ -38,7 +38,7 @@ typedef struct {
     int64_t     due_ns;  /* when patience ends; 0: not yet */
     const char *reason;  /* why it will */
     int         first;   /* rank that was gone without a word while all others still were there; -1: not known */
-    int         stopped; /* rank that stands still (SIGSTOP) while another has ended; -1: none */
+    int         stopped; /* rank that somebody has stopped (SIGSTOP), and nobody let go on; -1: none */
     sigset_t    before;
 } supervisor;
 
@@ -70,24 +70,34 @@ static bool one_is_gone(supervisor *s)
     return gone > 0;
 }
 
-/* The rank that somebody has stopped while another has come to its end: its launcher waits for it for ever, and nobody
- * is left whose deadline would tell. -1: none. */
-static int find_stopped(const supervisor *s)
+/* 'R', 'S', 'T' (stopped) and so on, or 0. */
+static char state_of(long pid)
 {
-    int stopped = -1, done = 0;
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    if (pid <= 0 || !tm_file_read_line(path, line, sizeof line)) return 0;
+    const char *state = strrchr(line, ')');
+    return state && state[1] == ' ' ? state[2] : 0;
+}
+
+/* Keeps who is stopped, also after its end. True: another rank has ended already, so the launcher waits for this one
+ * for ever, and nobody is left whose deadline would tell. */
+static bool stopped_behind(supervisor *s)
+{
+    int done = 0;
     for (int r = 0; r < s->ranks; r++) {
-        char path[64], line[512];
-        long pid = sign(s, "pid", r);
         if (sign(s, "done", r) >= 0) {
             done++;
+            if (s->stopped == r) s->stopped = -1;
             continue;
         }
-        snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-        if (pid <= 0 || !tm_file_read_line(path, line, sizeof line)) continue;
-        const char *state = strrchr(line, ')');
-        if (state && state[1] == ' ' && (state[2] == 'T' || state[2] == 't')) stopped = r;
+        char state = state_of(sign(s, "pid", r));
+        if (state == 'T' || state == 't')
+            s->stopped = r;
+        else if (s->stopped == r && state && state != 'Z' && state != 'X')
+            s->stopped = -1;
     }
-    return done > 0 ? stopped : -1;
+    return done > 0 && s->stopped >= 0;
 }
 
 static void kill_all(const supervisor *s)
@@ -222,8 +232,7 @@ static int look_after(supervisor *s, const sigset_t *set)
         if (waitpid(s->launcher, &status, WNOHANG) == s->launcher) break;
         if (number == SIGINT || number == SIGTERM || number == SIGHUP) on_signal(s);
         if (!gone && (gone = one_is_gone(s))) set_due(s, grace_s, "the launcher did not end after a rank had");
-        if (!s->due_ns && s->stopped < 0 && (s->stopped = find_stopped(s)) >= 0)
-            set_due(s, grace_s, "one was stopped when another had ended");
+        if (stopped_behind(s) && !s->due_ns) set_due(s, grace_s, "one was stopped when another had ended");
         if (s->due_ns && !killed && tm_now_ns() > s->due_ns) {
             fprintf(stderr, "trainmark: killing the ranks: %s\n", s->reason);
             kill_all(s);
@@ -259,7 +268,7 @@ static tm_status conclude(const supervisor *s, int status, tm_error *err)
         if (sign(s, "pid", r) < 0 && code != 0 && code < 128 && status_of(code) != TM_INTERNAL)
             return status_of(code); /* refused before it began, and said so */
     if (s->stopped >= 0)
-        return tm_fail(err, TM_INTERNAL, "rank %d (process %ld) was stopped when others had ended, and was ended",
+        return tm_fail(err, TM_INTERNAL, "rank %d (process %ld) was stopped while others waited, and was ended",
                        s->stopped, sign(s, "pid", s->stopped));
     if (s->first >= 0)
         return tm_fail(err, TM_INTERNAL, "rank %d (process %ld) ended without a word; the others were ended after it",

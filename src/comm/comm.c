@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DEADLINE_S = 300, WORLD_SLOT = 0 };
+enum { WORLD_SLOT = 0 };
 
 _Static_assert(sizeof(size_t) == sizeof(int64_t), "counts travel as int64");
 
@@ -63,7 +63,7 @@ tm_comm *tm_comm_world_open(const tm_comm_ports *ports, void *const *desk, doubl
     int            size = ports->size, *member = take((size_t)size * sizeof *member);
     world->ports = *ports;
     world->local = take((size_t)size * sizeof *world->local);
-    world->deadline_s = deadline_seconds > 0 ? deadline_seconds : DEADLINE_S;
+    world->deadline_s = deadline_seconds > 0 ? deadline_seconds : TM_COMM_DEADLINE_S;
     int *seen = take((size_t)size * sizeof *seen);
     for (int r = 0; r < size; r++) {
         member[r] = r;
@@ -157,7 +157,13 @@ static void free_world(tm_comm_world *world)
 {
     tm_comm_close_outbox(world);
     for (int i = 0; i < world->n_windows; i++) tm_comm_window_close(world->window[i]);
-    world->ports.engine->close(world->ports.own, world->failed);
+    const tm_comm_engine *engine = world->ports.engine;
+    bool                  waits = engine->end_s > 0 && !world->failed;
+    tm_comm_guard        *guard =
+        waits ? tm_comm_guard_begin(world->ports.rank, world->deadline_s + engine->end_s, "the end of all ranks")
+                     : NULL;
+    engine->close(world->ports.own, world->failed);
+    tm_comm_guard_end(guard);
     pthread_mutex_destroy(&world->lock);
     free(world->local);
     free(world);

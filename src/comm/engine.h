@@ -22,7 +22,8 @@ enum { TM_COMM_HOST_NAME = 64, TM_COMM_TAGS = 256 };
 /* Ranks are those of the world. Tags: 0 .. TM_COMM_TAGS - 1. Messages with the same ranks and tag arrive in the order
  * in which they were sent. Calls may come from several threads. */
 typedef struct {
-    const char *name; /* "openmpi" */
+    const char *name;  /* "openmpi" */
+    double      end_s; /* `close` waits for the other ranks, and for so long beyond their deadline; 0: for nobody */
 
     /* Shared memory of the ranks of this host: `bytes` (by each as it wants) of zeros for this one, aligned to a page;
      * where[l]: the l-th of the host, in this process. Every rank of the world calls it, in the same order. It exists

@@ -187,7 +187,15 @@ void tm_comm_reduce(tm_comm_op op, tm_comm_format format, const void *const *in,
  * done, the places do not begin with a cache line or do not end with one, or this processor cannot. */
 bool tm_comm_add_past(const float *const *in, int n, float *const *out, int n_out, size_t count);
 
+/* Calls of a library that wait for other ranks without an end, between begin and end: after so many seconds, this
+ * process says that `what` (which stays there) took too long, and ends with exit code 1. NULL: there is no thread to
+ * watch it. */
+typedef struct tm_comm_guard tm_comm_guard;
+tm_comm_guard               *tm_comm_guard_begin(int rank, double seconds, const char *what);
+void                         tm_comm_guard_end(tm_comm_guard *guard);
+
 /* A started engine becomes a world, which owns it. desk: of the ranks of this host, zeros, by local rank. */
+enum { TM_COMM_DEADLINE_S = 300 }; /* unless told */
 tm_comm *tm_comm_world_open(const tm_comm_ports *ports, void *const *desk, double deadline_seconds);
 /* tm_comm_open_threads with ranks on several hosts that do not reach each other's memory: host[r] of each rank, 0, 1,
  * ... in the order of their first ranks. NULL: all on one. For tests. */

@@ -102,6 +102,8 @@ static tm_status load(const char *engine, tm_comm_ports *ports, tm_error *err)
 
 /* --- worlds ---------------------------------------------------------------------------------- */
 
+enum { START_S = 5 }; /* that ranks need longer than the others: engines with deadlines of their own say more */
+
 static tm_status open_loaded(const tm_comm_ports *ports, double deadline_seconds, tm_comm **world, tm_error *err)
 {
     void      **desk = tm_alloc((size_t)ports->size * sizeof *desk);
@@ -132,11 +134,25 @@ static tm_status check_size(const tm_comm_launch *launch, const tm_comm_ports *p
         ports->engine->name, launch->ranks);
 }
 
+static tm_status open_several(const tm_comm_launch *launch, const char *engine, double deadline, tm_comm **world,
+                              tm_error *err)
+{
+    tm_comm_ports ports;
+    if (strcmp(engine, "tcp") == 0) {
+        const char *why = tm_comm_tcp_open(deadline, &ports);
+        bool        told = getenv("MASTER_ADDR") && getenv("MASTER_PORT") && launch->rank < launch->ranks;
+        return why ? tm_fail(err, told ? TM_IO : TM_INVALID, "%s", why) : open_loaded(&ports, deadline, world, err);
+    }
+    TM_TRY(load(engine, &ports, err));
+    TM_TRY(check_size(launch, &ports, err));
+    return open_loaded(&ports, deadline, world, err);
+}
+
 tm_status tm_comm_open(const tm_comm_options *options, tm_comm **world, tm_error *err)
 {
     tm_comm_launch launch = tm_comm_launched();
-    tm_comm_ports  ports;
-    double         deadline = options ? options->deadline_seconds : 0;
+    bool           told = options && options->deadline_seconds > 0;
+    double         deadline = told ? options->deadline_seconds : TM_COMM_DEADLINE_S;
     const char    *engine = options && options->engine ? options->engine : launch.engine;
     *world = NULL;
     if (!engine)
@@ -149,12 +165,8 @@ tm_status tm_comm_open(const tm_comm_options *options, tm_comm **world, tm_error
         return tm_fail(err, TM_INVALID, "this is rank %d of %d, launched by %s: not a world of its own", launch.rank,
                        launch.ranks, launch.launcher);
     }
-    if (strcmp(engine, "tcp") == 0) {
-        const char *why = tm_comm_tcp_open(deadline > 0 ? deadline : 300, &ports);
-        bool        told = getenv("MASTER_ADDR") && getenv("MASTER_PORT") && launch.rank < launch.ranks;
-        return why ? tm_fail(err, told ? TM_IO : TM_INVALID, "%s", why) : open_loaded(&ports, deadline, world, err);
-    }
-    TM_TRY(load(engine, &ports, err));
-    TM_TRY(check_size(&launch, &ports, err));
-    return open_loaded(&ports, deadline, world, err);
+    tm_comm_guard *guard = tm_comm_guard_begin(launch.rank, deadline + START_S, "the start of all ranks");
+    tm_status      st = open_several(&launch, engine, deadline, world, err);
+    tm_comm_guard_end(guard);
+    return st;
 }

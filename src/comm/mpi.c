@@ -194,7 +194,7 @@ static void *finalize(void *nothing)
  * that does not wait any longer ends with its own exit code. */
 static void end_library(bool several_hosts)
 {
-    enum { LOOKS = 1000, LOOK_NS = 10000000, LAST = 100 };
+    enum { LOOKS = 500, LOOK_NS = 10000000, LAST = 100 };
     pthread_t thread;
     /* One rank's last answers to another go out only while it is in a call that is not yet the end. */
     for (int i = 0, flag; i < LAST && several_hosts; i++) {
@@ -238,12 +238,15 @@ static void mpi_close(void *own, bool world_failed)
 
 #ifdef OPEN_MPI
 #define NAME "openmpi"
+#define END_S 5
 #else
 #define NAME "mpich"
+#define END_S 7 /* more than end_library */
 #endif
 
 static const tm_comm_engine mpi = {
     .name = NAME,
+    .end_s = END_S,
     .share = mpi_share,
     .send = mpi_send,
     .receive = mpi_receive,

@@ -112,6 +112,14 @@ for mpi in openmpi mpich; do
     check "$mpi: no process is left of it" nobody_left
     check "$mpi: nor a file" no_folder
 
+    "$TRAINMARK" run --mpi $mpi --ranks 2 --deadline 1.5 $tiny --training.steps 1000000 >"$out" 2>"$err" </dev/null &
+    main=$!
+    wait_for_ranks 2
+    kill -STOP "$(echo $pids | cut -d' ' -f2)"
+    ended_within 15 $main
+    failed_with 1 "$mpi: a rank is stopped" "rank 1 "
+    check "$mpi: it is not left either" nobody_left
+
     "$TRAINMARK" bench collectives --mpi $mpi --ranks 2 --duration 30 >"$out" 2>"$err" </dev/null &
     main=$!
     check "$mpi: two ranks begin" wait_for_ranks 2
