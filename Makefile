@@ -186,10 +186,11 @@ test-long: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) trainmark
 	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark TM_TEST_SECONDS=1200 tests/run.sh $(LONG_SCRIPTS)
 
-# The same tests under AddressSanitizer and UndefinedBehaviorSanitizer.
+# The same tests under AddressSanitizer and UndefinedBehaviorSanitizer; of the scripts, what they start.
 asan:
 	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=asan build-tests build/asan/trainmark
-	@TRAINMARK=$(CURDIR)/build/asan/trainmark TM_TEST_SECONDS=900 tests/run.sh $(TEST_SRC:%.c=build/asan/%)
+	@TRAINMARK=$(CURDIR)/build/asan/trainmark TM_TEST_SECONDS=900 TM_TEST_FINDINGS=1 \
+	    tests/run.sh $(TEST_SRC:%.c=build/asan/%) $(filter tests/cli/%,$(TEST_SCRIPTS))
 
 # Threads of our own (the loader, the committer of records, tokenizers) under ThreadSanitizer. It knows nothing of OpenMP's
 # waits: devices have one thread.

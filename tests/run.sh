@@ -11,11 +11,13 @@
 # With TM_TEST_UNTIL (seconds since 1970) no program runs after that time: those that did not start or end are named and
 # counted, and are no failures.
 #
-# With TM_TEST_FINDINGS=1 (under sanitizers) only what a sanitizer says is a failure: times, sizes and results are judged where
-# the program is as it is used. What failed otherwise is named and counted as left out.
+# With TM_TEST_FINDINGS=1 (under sanitizers) only what a sanitizer says is a failure, also where the test passed and of what a
+# script starts: times, sizes and results are judged where the program is as it is used. What failed otherwise is named and
+# counted as left out.
 set -u
 
 seconds=${TM_TEST_SECONDS:-240}
+asan=${ASAN_OPTIONS:-} ubsan=${UBSAN_OPTIONS:-}
 # Threads that wait sleep: on a busy machine spinning ones make the tests several times slower. No result depends on it.
 export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
 
@@ -40,8 +42,19 @@ run()
     fi
     mine=$(mktemp -d "$1/XXXXXX") || exit 1
     from=$(now_ms)
+    told=
+    if [ -n "${TM_TEST_FINDINGS:-}" ]; then
+        leaks=1
+        [ "$program" = "${program%.sh}" ] || leaks=0 # a command that gives up leaves what it has to the system
+        ASAN_OPTIONS="${asan:+$asan:}detect_leaks=$leaks:log_path=$mine/finding"
+        UBSAN_OPTIONS="${ubsan:+$ubsan:}print_stacktrace=1:log_path=$mine/finding"
+        export ASAN_OPTIONS UBSAN_OPTIONS
+    fi
     CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 "$((rest < seconds ? rest : seconds))" "$program" >"$mine/out" 2>&1 </dev/null
     status=$?
+    for finding in "$mine"/finding.*; do
+        [ ! -f "$finding" ] || { cat "$finding" >>"$mine/out" && told=yes; }
+    done
     if [ "$rest" -lt "$seconds" ] && { [ $status -eq 124 ] || [ $status -eq 137 ]; }; then
         leave_out "$1" "$name, no time to end"
         return
@@ -66,6 +79,8 @@ run()
         why="executed no test"
     elif [ $((pass + fail + skip)) -ne "$plan" ]; then
         why="planned $plan tests, executed $((pass + fail + skip))"
+    elif [ -n "$told" ] && [ "$fail" -eq 0 ]; then
+        why="a sanitizer has found something"
     elif [ $status -ne 0 ] && [ "$fail" -eq 0 ]; then
         why="exit status $status"
     fi

@@ -71,7 +71,13 @@ find tests -name 'test_*.[cs]*' ! -path 'tests/house/*' ! -path 'tests/tools/*' 
         build/coverage/seconds "$build/green.all" - >"$build/seconds"
 
 : >"$records.results"
+# Of random ones, those that tests of TOGETHER seconds did not notice are judged many at once; none: each alone.
+TOGETHER=${TOGETHER:-20}
+export TOGETHER
+[ "$TOGETHER" != none ] || unset TOGETHER
+rm -rf "$build/open"
 seq "$(wc -l <"$records")" | xargs -P "$jobs" -I '{}' tools/mutants/judge.sh "$records" '{}' || die "a mutant could not be judged"
+tools/mutants/together.sh "$records" "$jobs" || die "what was laid aside could not be judged"
 cp "$records.results" "$build/results"
 awk -f tools/mutants/report.awk "$build/results"
 status=$?

@@ -159,4 +159,42 @@ check "a random run ends" test $? -eq 0
 check "lines that no test reaches are known" has build/coverage/by-source/src%base%clamp.c \
     '^tests/base/test_clamp [0-9.]+ [0-9]+ \+.* 3 4 .*- .*9'
 check "all are judged" test "$(awk '$1 == "all" { print $2 + $6 + $7 + $8 }' "$out")" -eq 6
+
+# --- many at once -------------------------------------------------------------------------------------------------------
+
+# One test reaches both functions and accepts everything; a later one looks at the results of the first.
+mkdir src/pair tests/pair
+printf 'int left(int x)\n{\n    return 2 * x + 3;\n}\n' >src/pair/left.c
+printf 'int right(int x)\n{\n    return 5 * x + 3;\n}\n' >src/pair/right.c
+cat >tests/pair/test_both.c <<'END'
+#include <stdio.h>
+int left(int x);
+int right(int x);
+int main(void)
+{
+    puts("1..1\nok 1 - both");
+    return left(3) + right(3) == -12345;
+}
+END
+cat >tests/pair/test_first.c <<'END'
+#include <stdio.h>
+#include <time.h>
+int left(int x);
+int right(int x);
+int main(void)
+{
+    int good = left(3) == 9 && right(3) != -12345;
+    nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
+    puts(good ? "1..1\nok 1 - first" : "1..1\nnot ok 1 - first");
+    return !good;
+}
+END
+GRACE=1 JOBS=2 TOGETHER=0 MAP=new RANDOM_MUTANTS=8 SEED=3 tools/mutants.sh src/pair >"$out" 2>"$err"
+check "those that the first test did not notice are laid aside" has "$out" '^not yet +left.c:3 +1 tests, 1 left'
+check "two files are judged at once" has "$out" '^together: [2-8] mutants in [1-7] groups'
+check "a later test kills" has "$out" '^killed +left.c:3 +pair/test_first'
+check "the other one survives both" has "$out" '^SURVIVED +right.c:3 +2 tests'
+check_not "and is not taken for the first" grep -q '^killed *right' "$out"
+check_not "nor the other way round" grep -q '^SURVIVED *left' "$out"
+check "all of them are judged" test "$(awk '$1 == "all" { print $2 + $6 + $7 + $8 }' "$out")" -eq 8
 finish

@@ -6,8 +6,8 @@
 #
 # Nothing is linked again: test programs load libmutant.so before libtrainmark.so. The one that lies beside them is empty; the
 # mutant's own is found by LD_LIBRARY_PATH and stands before the library for every name that it has.
-# dash and bash know -nt and ulimit.
-# shellcheck disable=SC3013,SC3045
+# dash and bash know -nt.
+# shellcheck disable=SC2154,SC3013
 set -u
 
 build=build/mutants
@@ -96,32 +96,7 @@ fi
 # shellcheck disable=SC2086
 ${CC:-cc} -shared -fopenmp -o "$work/libmutant.so" $mutated || exit 2
 
-# run LIBRARIES TEST LIMIT: its exit status; 124: longer than so many seconds.
-run()
-{
-    program=$build/$2
-    [ -f "$2.sh" ] && program=$2.sh
-    ( # the shell above would tell of each abort
-        exec 2>/dev/null
-        ulimit -c 0
-        ulimit -v 12000000
-        ulimit -f 4000000
-        LD_LIBRARY_PATH=$1 TMPDIR=$PWD/$work/tmp TRAINMARK=$PWD/$build/trainmark OMP_WAIT_POLICY=passive CMOCKA_TEST_ABORT=1 \
-            timeout -k 5 "$3" "$program" >"$work/log" 2>&1 </dev/null || exit $?
-    )
-}
-
-# limit_of TEST: ten times the seconds that it takes without a mutant, and GRACE (20). Fails if it is red without one.
-limit_of()
-{
-    green=$build/green/$(echo "$1" | tr / %)
-    if [ ! -f "$green" ] || [ "$build/libtrainmark.so" -nt "$green" ]; then
-        from=$(date +%s%3N)
-        run "" "$1" 1800 || { sleep 1; run "" "$1" 1800; } || return 1 # once may be the day's fault
-        echo $(($(date +%s%3N) - from)) >"$work/green" && mv "$work/green" "$green"
-    fi
-    awk -v grace="${GRACE:-20}" '{ printf "%d", $1 / 100 + grace }' "$green"
-}
+. tools/mutants/tests.sh
 
 sum=$(cksum "$file" | cut -d ' ' -f 1)
 rows=$map/by-source/$(echo "$file" | tr / %)
@@ -129,18 +104,27 @@ rows=$map/by-source/$(echo "$file" | tr / %)
 # shellcheck disable=SC2086
 awk -v file="$file" -v line="$number" -v sum="$sum" -v list="$list" -v only="$only" -f tools/mutants/select.awk \
     "$map/red" "$build/kills" "$build/seconds" $rows >"$work/tests"
-tried=0 known=0 unreached=
-while read -r test _; do
+tried=0 known=0 unreached='' spent=0
+while read -r test seconds; do
     if [ "$test" = none ]; then unreached=", no test reaches the line"; continue; fi
     known=$((known + 1))
+    if [ -n "${TOGETHER:-}" ] && [ "$list" = random ] && [ "$spent" -gt "$TOGETHER" ]; then
+        open=$build/open/$2
+        mkdir -p "$open"
+        # shellcheck disable=SC2086
+        cp $mutated "$open/"
+        awk -v test="$test" '$1 == test { on = 1 } on' "$work/tests" >"$open/tests"
+        printf '%s\t%s\t%s\t%s\t%s\n' "${file#src/}" "$name" "$file:$number" "$old" "$new" >"$open/row"
+        echo "$tried" >"$open/tried"
+        printf '%-12s %-44s %s\n' "not yet" "$name" "$tried tests, $(wc -l <"$open/tests") left"
+        exit 0
+    fi
     limit=$(limit_of "$test") || { echo "mutants: $test fails without a mutant, too" >&2; continue; }
     tried=$((tried + 1))
+    spent=$((spent + ${seconds%.*} + 1))
     run "$PWD/$work" "$test" "$limit" && continue
     status=$?
-    # Its fault, or the day's? Who takes long and was green before is believed.
-    if [ "$limit" -lt 50 ] || [ $status -eq 124 ] || [ $status -eq 137 ]; then
-        run "" "$test" "$limit" || { echo "mutants: $test fails without a mutant, too" >&2; continue; }
-    fi
+    if fault_of_test "$test" "$limit" $status; then echo "mutants: $test fails without a mutant, too" >&2; continue; fi
     echo "$file $test" >>"$build/kills"
     [ "$note" = - ] || verdict note-wrong "${test#tests/}"
     case $status in
