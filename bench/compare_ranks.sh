@@ -4,7 +4,8 @@
 # same batch, and PyTorch's DistributedDataParallel and FSDP2 over gloo with as many processes; in turn, process by process.
 #
 #   CASES="gpt-small"   (bench/cases.sh)    RANKS=2    ROUNDS=2    STEPS=4    WARMUP=1 first steps left out
-#   SIDES="one copies shards ddp fsdp2"   which, also: optim, tp, pp (stages of a pipeline, 8 micro-batches or BATCH)
+#   SIDES="one copies shards ddp fsdp2"   which, also: optim, tp, pp (stages of a pipeline, 8 micro-batches or BATCH), one-micro (one
+#         rank with the same micro-batches), pp-SCHEDULE (pp-InterleavedZeroBubble); PER_STAGE: blocks of a stage
 #   MPI=openmpi|mpich   the ranks' library
 #   COMPILE=1  PyTorch compiled     PYTHON=  with torch      TRAINMARK=./trainmark
 #   RECORDS=F  keep the raw records in F.CASE; what is there is not run again, so a measurement that was cut off goes on
@@ -36,12 +37,20 @@ for case in ${CASES:-gpt-small}; do
             optim) own="$own ${degree}_shard_strategy optim" name="trainmark, ZeRO-1" ;;
             shards) name="trainmark, fully sharded" ;;
             tp) batch=$whole own="$own --parallelism.tensor_parallel_degree $ranks" name="trainmark, tensor parallel" ;;
-            pp)
-                micro=$((whole < 8 ? whole : 8)) batch=$((whole / micro)) name="trainmark, pipeline of $ranks, $micro micro-batches"
+            one-micro)
+                micro=$((whole < 8 ? whole : 8)) batch=$((whole / micro)) threads=$ranks name="trainmark, 1 rank, $micro micro-batches"
+                own="--training.grad_accumulation $micro"
+                ;;
+            pp | pp-*)
+                schedule=${side#pp} schedule=${schedule#-}
+                micro=$((whole < 8 ? whole : 8)) batch=$((whole / micro))
+                name="trainmark, pipeline of $ranks${schedule:+ ($schedule)}, $micro micro-batches"
                 own="$own --parallelism.pipeline_parallel_degree $ranks --training.grad_accumulation $micro"
+                own="$own ${schedule:+--parallelism.pipeline_parallel_schedule $schedule}"
+                own="$own ${PER_STAGE:+--parallelism.pipeline_parallel_layers_per_stage $PER_STAGE}"
                 ;;
             ddp | fsdp2) name="PyTorch $side" ;;
-            *) echo "unknown side '$side'; one of: one copies optim shards tp pp ddp fsdp2" >&2; exit 2 ;;
+            *) echo "unknown side '$side'; one of: one one-micro copies optim shards tp pp pp-SCHEDULE ddp fsdp2" >&2; exit 2 ;;
             esac
             case_arguments
             rm -rf "$work/out"

@@ -189,7 +189,7 @@ int main(void)
     return !good;
 }
 END
-GRACE=1 JOBS=2 TOGETHER=0 MAP=new RANDOM_MUTANTS=8 SEED=3 tools/mutants.sh src/pair >"$out" 2>"$err"
+GRACE=1 JOBS=2 TOGETHER=1 MAP=new RANDOM_MUTANTS=8 SEED=3 tools/mutants.sh src/pair >"$out" 2>"$err"
 check "those that the first test did not notice are laid aside" has "$out" '^not yet +left.c:3 +1 tests, 1 left'
 check "two files are judged at once" has "$out" '^together: [2-8] mutants in [1-7] groups'
 check "a later test kills" has "$out" '^killed +left.c:3 +pair/test_first'

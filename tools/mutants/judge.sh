@@ -22,8 +22,9 @@ old=$(field 8) new=$(field 9)
 [ "$(sed -n "${number}p" "$file")" = "$old" ] || { echo "mutants: $file has changed since" >&2; exit 2; }
 work=$build/work/$(basename "$records").$2
 rm -rf "$work"
-mkdir -p "$work/tmp"
-trap 'rm -rf "$work"' EXIT
+mkdir -p "$work"
+tmp=''
+trap 'rm -rf "$work" "${tmp:-$work}"' EXIT
 
 verdict() # what, tests
 {
@@ -47,7 +48,7 @@ compile()
     [ -n "$line" ] || { echo "mutants: make has no command for $1" >&2; exit 2; }
     source='-x c -'
     [ $# -lt 3 ] || source="-iquote $3 ${line##* }"
-    eval "${line%% -c -o *} -g0 -w -Werror=int-conversion -Werror=incompatible-pointer-types -Werror=implicit-function-declaration" \
+    eval "${line%% -c -o *} -g0 -Werror=int-conversion -Werror=incompatible-pointer-types -Werror=implicit-function-declaration" \
         "-c -o $2 $source" 2>>"$work/errors"
 }
 
@@ -108,6 +109,7 @@ tried=0 known=0 unreached='' spent=0
 while read -r test seconds; do
     if [ "$test" = none ]; then unreached=", no test reaches the line"; continue; fi
     known=$((known + 1))
+    spent=$((spent + ${seconds%.*} + 1))
     if [ -n "${TOGETHER:-}" ] && [ "$list" = random ] && [ "$spent" -gt "$TOGETHER" ]; then
         open=$build/open/$2
         mkdir -p "$open"
@@ -121,7 +123,6 @@ while read -r test seconds; do
     fi
     limit=$(limit_of "$test") || { echo "mutants: $test fails without a mutant, too" >&2; continue; }
     tried=$((tried + 1))
-    spent=$((spent + ${seconds%.*} + 1))
     run "$PWD/$work" "$test" "$limit" && continue
     status=$?
     if fault_of_test "$test" "$limit" $status; then echo "mutants: $test fails without a mutant, too" >&2; continue; fi

@@ -3,6 +3,9 @@
 # dash and bash know ulimit.
 # shellcheck shell=sh disable=SC2154,SC3045
 
+# Where tests write: in memory, as many wait for the disk.
+if [ -w /dev/shm ]; then tmp=/dev/shm/mutants.$$; else tmp=$PWD/$work/tmp; fi
+
 # Memory that a test program does not give back is an error, as in `make asan`.
 leaks=$(${CC:-cc} -print-file-name=liblsan.so)
 [ -f "$leaks" ] || leaks=
@@ -14,12 +17,13 @@ run()
     [ -f "$2.sh" ] && program=$2.sh
     # Scripts start commands, which leave what they have to the system; some tests do, too.
     if [ -f "$2.sh" ] || [ -f "$build/leaky/$(echo "$2" | tr / %)" ]; then preload=; fi
+    mkdir -p "$tmp"
     ( # the shell above would tell of each abort
         exec 2>/dev/null
         ulimit -c 0
-        ulimit -d 12000000
-        ulimit -f 4000000
-        LD_LIBRARY_PATH=$1 TMPDIR=$PWD/$work/tmp TRAINMARK=$PWD/$build/trainmark OMP_WAIT_POLICY=passive CMOCKA_TEST_ABORT=1 \
+        ulimit -S -d 12000000
+        ulimit -S -f 4000000
+        LD_LIBRARY_PATH=$1 TMPDIR=$tmp TRAINMARK=$PWD/$build/trainmark OMP_WAIT_POLICY=passive CMOCKA_TEST_ABORT=1 \
             timeout -k 5 "$3" env ${preload:+LD_PRELOAD="$preload"} "$program" >"$work/log" 2>&1 </dev/null || exit $?
     )
 }

@@ -56,8 +56,9 @@ if [ "$1" = --one ]; then
     group=$3 test=$4
     work=$build/work/$(basename "$2").$group.$(echo "$test" | tr / %)
     rm -rf "$work"
-    mkdir -p "$work/tmp"
-    trap 'rm -rf "$work"' EXIT
+    mkdir -p "$work"
+    tmp=''
+    trap 'rm -rf "$work" "${tmp:-$work}"' EXIT
     . tools/mutants/tests.sh
     alive=''
     for number in $(cat "$open/group.$group"); do
@@ -86,8 +87,8 @@ for folder in "$open"/[0-9]*; do
 done
 echo "together: $(find "$open" -name row | wc -l) mutants in $(find "$open" -name 'group.*' | wc -l) groups"
 for group in "$open"/group.*; do
-    # Those that most of them wait for first, as long ones at the end would run alone.
-    for number in $(cat "$group"); do cut -d ' ' -f 1,2 "$open/$number/tests"; done | sort | uniq -c | sort -k3,3nr -k1,1nr |
+    # Quick ones first: a long one that notices some runs once for each halving.
+    for number in $(cat "$group"); do cut -d ' ' -f 1,2 "$open/$number/tests"; done | sort | uniq -c | sort -k3,3n -k1,1nr |
         awk -v group="${group##*.}" '{ print group, $2 }'
 done >"$open/turns"
 xargs -P "$jobs" -L 1 "$0" --one "$records" <"$open/turns" || exit 2
