@@ -71,6 +71,21 @@ static void lists_are_read(void **state)
     expect_ids((const uint8_t *)"[]", 2, values, 0);
 }
 
+static void a_header_has_up_to_1023_bytes(void **state)
+{
+    uint8_t file[2048];
+    char    header[1025];
+    (void)state;
+    memset(header, ' ', 1024);
+    memcpy(header, "{'descr': '<i4', 'shape': (6,)}", 31);
+    header[1023] = '\0';
+    expect_ids(file, numpy(file, 1, header, 4, values, 6), values, 6);
+    header[1023] = ' ';
+    header[1024] = '\0';
+    expect_refused(file, numpy(file, 1, header, 4, values, 6), TM_FORMAT,
+                   "'x': the numpy header has 1024 bytes, too many");
+}
+
 static void what_is_no_list_is_refused(void **state)
 {
     static const struct {
@@ -136,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_are_read),
+        cmocka_unit_test(a_header_has_up_to_1023_bytes),
         cmocka_unit_test(what_is_no_list_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
