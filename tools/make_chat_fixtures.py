@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What transformers renders with chat templates: tests/token/chat.json; and the ids that it makes of conversations:
-tests/token/chat/NAME (a folder with a small tokenizer, those of tests/token/fixtures with special tokens added), ids.json.
+"""What transformers renders with chat templates: tests/token/chat.json, and with those of tests/token/operations.json; the
+ids that it makes of conversations: tests/token/chat/NAME (a folder with a small tokenizer, those of tests/token/fixtures with
+special tokens added), ids.json.
 
     tools/make_chat_fixtures.py [CONVERSATIONS]      for each template; 25 without
 
@@ -9,6 +10,7 @@ Needs transformers and jinja2. The templates are written for this file, after th
 they use every tag, filter, test and method that those models' own templates use. A case is the variables and the text, or
 the message of raise_exception.
 """
+import datetime
 import json
 import os
 import random
@@ -380,6 +382,21 @@ def main(count):
         f.write("\n")
 
 
+def operations():
+    """tests/token/operations.json: variables, and pairs of a template and its text; the texts are made again"""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "token", "operations.json")
+    with open(path) as f:
+        all = json.load(f)
+
+    def now(format):
+        return datetime.datetime.fromtimestamp(1700000000, datetime.timezone.utc).strftime(format)
+
+    for case in all["cases"]:
+        case[1] = _compile_jinja_template(case[0]).render(**all["variables"], strftime_now=now)
+    with open(path, "w") as f:
+        json.dump(all, f, ensure_ascii=False, indent=1)
+        f.write("\n")
+
 
 TOKENIZERS = {
     "llama2": ("llama2.json", []),
@@ -442,4 +459,5 @@ def main_ids(count):
 
 
 main(int(sys.argv[1]) if len(sys.argv) > 1 else 25)
+operations()
 main_ids(int(sys.argv[1]) if len(sys.argv) > 1 else 20)

@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-static void add_with_blanks(const char *text, size_t n, tm_text *out)
+static void add_with_blanks(const char *text, size_t n, const char *blank, tm_text *out)
 {
     const size_t mark = strlen(TM_META);
     while (n > 0) {
         const char *next = memmem(text, n, TM_META, mark);
         size_t      before = next ? (size_t)(next - text) : n;
         tm_text_add_n(out, text, before);
-        if (next) tm_text_add(out, " ");
+        if (next) tm_text_add(out, blank);
         text += before + (next ? mark : 0);
         n -= before + (next ? mark : 0);
     }
@@ -27,7 +27,7 @@ static void add_token(const tm_tokenizer *t, const tm_token *token, bool first, 
     size_t before = out->length;
     if (ends) n -= suffix;
     if (t->decode.meta && !token->is_byte)
-        add_with_blanks(plain, n, out);
+        add_with_blanks(plain, n, first && t->decode.drop_marks ? "" : " ", out);
     else
         tm_text_add_n(out, plain, n);
     if (ends) tm_text_add(out, " ");

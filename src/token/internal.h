@@ -145,6 +145,7 @@ struct tm_tokenizer {
         int         strip;       /* blanks to take off the front */
         bool        strip_token; /* one, off the first token */
         bool        strip_all;   /* ... off each token, until there is text */
+        bool        drop_marks;  /* the first token's U+2581 become nothing */
         const char *suffix;      /* end_of_word_suffix becomes a blank */
         bool        between;     /* no decoder: a blank between tokens */
     } decode;

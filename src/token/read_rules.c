@@ -281,7 +281,7 @@ static tm_status read_decoder(tm_reading *r, json_t *rule)
                                 : "") != 0)
             return tm_json_refuse(r, "decoder Metaspace with another replacement than", TM_META);
         t->decode.meta = true;
-        t->decode.strip_token = prepend != TM_NEVER;
+        t->decode.drop_marks = prepend != TM_NEVER;
     } else if (is_type(rule, "Replace")) {
         const char *find = "", *text = "";
         size_t      n, m;

@@ -177,6 +177,13 @@ static tm_status compile(translation *t, tm_regex *regex)
         return tm_fail(t->err, TM_FORMAT, "%s: cannot read the regular expression '%.*s': %s", t->where,
                        t->n > 200 ? 200 : (int)t->n, t->pattern, (const char *)reason);
     }
+    uint32_t empty = 0;
+    pcre2_pattern_info(regex->code, PCRE2_INFO_MATCHEMPTY, &empty);
+    if (empty) {
+        pcre2_code_free(regex->code);
+        return tm_fail(t->err, TM_UNSUPPORTED, "%s: the regular expression '%.*s' matches an empty text", t->where,
+                       t->n > 200 ? 200 : (int)t->n, t->pattern);
+    }
     pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE); /* without it the interpreter gives the same matches */
     return TM_OK;
 }
@@ -239,23 +246,21 @@ void tm_regex_match_free(tm_regex_match *match)
 tm_status tm_regex_next(const tm_regex *regex, tm_regex_match *match, const char *text, size_t n, size_t at,
                         size_t *from, size_t *to, tm_error *err)
 {
-    while (at < n) {
-        int found = pcre2_match(regex->code, (PCRE2_SPTR)text, n, at, PCRE2_NO_UTF_CHECK, match->data, match->context);
-        if (found == PCRE2_ERROR_NOMATCH) break;
-        if (found < 0) {
-            PCRE2_UCHAR reason[160];
-            pcre2_get_error_message(found, reason, sizeof reason);
-            return tm_fail(err, TM_INVALID,
-                           "the tokenizer's regular expression '%.200s' gave up on a text of %zu bytes: %s",
-                           regex->pattern, n, (const char *)reason);
-        }
-        const PCRE2_SIZE *span = pcre2_get_ovector_pointer(match->data);
-        *from = span[0];
-        *to = span[1];
-        if (*to > *from) return TM_OK;
-        at = span[0] + 1; /* an empty match: try one character further */
-        while (at < n && ((unsigned char)text[at] & 0xC0) == 0x80) at++;
-    }
+    int found = at < n
+                    ? pcre2_match(regex->code, (PCRE2_SPTR)text, n, at, PCRE2_NO_UTF_CHECK, match->data, match->context)
+                    : PCRE2_ERROR_NOMATCH;
     *from = *to = n;
+    if (found == PCRE2_ERROR_NOMATCH) return TM_OK;
+    if (found < 0) {
+        PCRE2_UCHAR reason[160];
+        pcre2_get_error_message(found, reason, sizeof reason);
+        return tm_fail(err, TM_INVALID,
+                       "the tokenizer's regular expression '%.200s' gave up on a text of %zu bytes: %s", regex->pattern,
+                       n, (const char *)reason);
+    }
+    const PCRE2_SIZE *span = pcre2_get_ovector_pointer(match->data);
+    *from = span[0];
+    *to = span[1];
+    TM_ASSERT(*to > *from); /* else it would not have been compiled */
     return TM_OK;
 }

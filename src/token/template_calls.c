@@ -87,11 +87,12 @@ tm_v tm_render_binary(tm_render *r, int which, const tm_v *a, const tm_v *b)
         return all;
     }
     if (which == O_MUL && a->kind == TM_V_STRING && b->kind == TM_V_INT) {
-        tm_v all = tm_v_string(r, "", 0);
-        if (b->integer > 0 && a->length && b->integer > (int64_t)(1 << 20) / (int64_t)a->length)
+        size_t times = b->integer > 0 && a->length ? (size_t)b->integer : 0;
+        if (a->length && times > (1 << 20) / a->length)
             return tm_render_fail(r, TM_INVALID, "a string becomes too long");
-        for (int64_t i = 0; i < b->integer; i++) all = tm_v_concatenated(r, &all, a);
-        return all;
+        char *text = tm_arena_take(r->arena, times * a->length + 1);
+        for (size_t i = 0; i < times; i++) memcpy(text + i * a->length, a->text, a->length);
+        return (tm_v){ .kind = TM_V_STRING, .text = text, .length = times * a->length };
     }
     bool numbers = (a->kind == TM_V_INT || a->kind == TM_V_FLOAT || a->kind == TM_V_BOOL) &&
                    (b->kind == TM_V_INT || b->kind == TM_V_FLOAT || b->kind == TM_V_BOOL);

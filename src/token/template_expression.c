@@ -300,13 +300,12 @@ tm_x *tm_tmpl_expression(tm_tmpl_parser *p)
 }
 
 /* A tuple without brackets, as behind "set x =" and "in". */
-tm_x *tm_tmpl_tuple(tm_tmpl_parser *p)
+tm_x *tm_tmpl_tuple(tm_tmpl_parser *p, tm_x *one(tm_tmpl_parser *p))
 {
-    tm_x *x = tm_tmpl_expression(p);
+    tm_x *x = one(p);
     if (!tm_tmpl_is(p, ",")) return x;
     tm_x *all = tm_tmpl_node(p, TM_X_LIST, NULL, NULL);
     tm_tmpl_add(p, all, NULL, x);
-    while (!p->failed && tm_tmpl_take(p, ",") && p->token.kind != TM_TMPL_END)
-        tm_tmpl_add(p, all, NULL, tm_tmpl_expression(p));
+    while (!p->failed && tm_tmpl_take(p, ",") && p->token.kind != TM_TMPL_END) tm_tmpl_add(p, all, NULL, one(p));
     return all;
 }

@@ -101,8 +101,8 @@ static tm_v map(tm_render *r, const tm_v *v, const tm_v_arguments *a)
     const tm_v *member = tm_v_argument(a, 99, "attribute"), *name = tm_v_argument(a, 0, NULL);
     tm_v        all = tm_v_items(r, v), out = tm_v_list(r);
     int         which = name && name->kind == TM_V_STRING ? tm_template_filter(name->text) : -1;
-    if (!member && which < 0)
-        return tm_render_fail(r, TM_UNSUPPORTED, "'map' takes attribute=, or the name of a filter");
+    if (member ? member->kind != TM_V_STRING : which < 0)
+        return tm_render_fail(r, TM_UNSUPPORTED, "'map' takes attribute='name', or the name of a filter");
     tm_v_arguments rest = { .value = a->value + 1, .n = a->n > 1 ? a->n - 1 : 0 };
     for (size_t i = 0; i < all.box->n && !r->failed; i++)
         tm_v_append(r, &out,
@@ -146,10 +146,11 @@ static tm_v sorted(tm_render *r, const tm_v *v, bool unique)
 static tm_v sorted_map(tm_render *r, const tm_v *v)
 {
     tm_v keys = tm_v_parts(r, TM_PARTS_KEYS, v), order = sorted(r, &keys, false), out = tm_v_list(r);
-    for (size_t i = 0; i < order.box->n && !r->failed; i++) {
+    for (size_t i = 0; !r->failed && i < order.box->n; i++) {
         tm_v pair = tm_v_list(r);
         tm_v_append(r, &pair, order.box->item[i]);
-        tm_v_append(r, &pair, *tm_v_get(v, order.box->item[i].text, order.box->item[i].length));
+        for (size_t k = 0; k < v->box->n; k += 2) /* keys need not be texts */
+            if (tm_v_equal(&v->box->item[k], &order.box->item[i])) tm_v_append(r, &pair, v->box->item[k + 1]);
         tm_v_append(r, &out, pair);
     }
     return out;

@@ -27,7 +27,7 @@ static tm_s *if_statement(tm_tmpl_parser *p)
     static const char *const ends[] = { "elif", "else", "endif", NULL }, *const last[] = { "endif", NULL };
     const char *ended = NULL;
     tm_s       *s = statement(p, TM_S_IF);
-    s->a = tm_tmpl_tuple(p);
+    s->a = tm_tmpl_tuple(p, tm_tmpl_expression);
     end_of_tag(p);
     s->body = block(p, ends, &ended);
     if (p->failed || !ended) return s;
@@ -66,7 +66,7 @@ static tm_s *for_statement(tm_tmpl_parser *p)
     tm_s       *s = statement(p, TM_S_FOR);
     names(p, s);
     tm_tmpl_want(p, "in");
-    s->a = tm_tmpl_or(p); /* "if" behind it is the loop's own */
+    s->a = tm_tmpl_tuple(p, tm_tmpl_or); /* "if" behind it is the loop's own */
     if (tm_tmpl_take(p, "if")) s->b = tm_tmpl_expression(p);
     if (tm_tmpl_is(p, "recursive")) return tm_tmpl_fail(p, TM_UNSUPPORTED, "recursive loops are not built");
     end_of_tag(p);
@@ -89,7 +89,7 @@ static tm_s *set_statement(tm_tmpl_parser *p)
     names(p, s);
     if (s->n_names == 1 && tm_tmpl_take(p, ".")) s->member = tm_tmpl_want_name(p);
     if (tm_tmpl_take(p, "=")) {
-        s->a = tm_tmpl_tuple(p);
+        s->a = tm_tmpl_tuple(p, tm_tmpl_expression);
         end_of_tag(p);
         return s;
     }
@@ -239,7 +239,7 @@ static tm_s *block(tm_tmpl_parser *p, const char *const *ends, const char **ende
         tm_tmpl_advance(p);
         if (kind == '{') {
             s = statement(p, TM_S_OUTPUT);
-            s->a = tm_tmpl_tuple(p);
+            s->a = tm_tmpl_tuple(p, tm_tmpl_expression);
             end_of_tag(p);
         } else {
             s = tag(p, ends, ended);

@@ -137,7 +137,8 @@ bool tm_v_equal(const tm_v *a, const tm_v *b)
     if (a->kind != b->kind) return false;
     if (a->kind == TM_V_STRING) return a->length == b->length && memcmp(a->text, b->text, a->length) == 0;
     if (a->kind == TM_V_NONE || a->kind == TM_V_UNDEFINED) return true;
-    if (a->kind != TM_V_LIST && a->kind != TM_V_DICT) return a->box == b->box && a->macro == b->macro;
+    if (a->kind != TM_V_LIST && a->kind != TM_V_DICT) /* functions, namespaces: the same one */
+        return a->box == b->box && a->macro == b->macro && a->self == b->self && a->integer == b->integer;
     if (a->box->n != b->box->n) return false;
     for (size_t i = 0; a->kind == TM_V_LIST && i < a->box->n; i++)
         if (!tm_v_equal(&a->box->item[i], &b->box->item[i])) return false;
@@ -173,7 +174,10 @@ tm_v tm_v_items(tm_render *r, const tm_v *v)
         for (size_t i = 0; i < v->box->n; i += 2) tm_v_append(r, &all, v->box->item[i]);
         return all;
     }
-    if (v->kind != TM_V_STRING) return tm_render_fail(r, TM_INVALID, "only lists, maps and texts can be gone through");
+    if (v->kind != TM_V_STRING) {
+        tm_render_fail(r, TM_INVALID, "only lists, maps and texts can be gone through");
+        return all; /* empty: callers go through it all the same */
+    }
     for (size_t i = 0; i < v->length;) {
         size_t n = tm_utf8_length((const unsigned char *)v->text + i);
         n = n ? n : 1;

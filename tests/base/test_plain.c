@@ -112,6 +112,46 @@ static void spreadsheets_compute_nothing(void **state)
     }
 }
 
+/* Cells between '|', of records between newlines; "+n" where a record has n cells more than there is room for. */
+static void records_are_split(void **state)
+{
+    static const char *const all[][2] = {
+        { "", "" },
+        { "a", "a\n" },
+        { "a,b\n", "a|b\n" },
+        { "a,b\r\nc\n", "a|b\nc\n" },
+        { ",", "|\n" },
+        { "a,", "a|\n" },
+        { "a,\nb", "a|\nb\n" },
+        { ",a,,b", "|a|+1\n" },
+        { "1,2,3", "1|2|3\n" },
+        { "1,2,3,4,5\n6", "1|2|3+2\n6\n" },
+        { "1,2,3,", "1|2|3+1\n" },
+        { "\"a,b\",\"c\nd\"\n", "a,b|c\nd\n" },
+        { "\"a\"\"b\",\"\"", "a\"b|\n" },
+        { "\"open", "open\n" },
+        { "\"a\"x,b\nc", "a\nc\n" },
+        { "'=1+1,'x,'-2,'", "=1+1|'x|-2+1\n" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const char *cursor = all[i][0];
+        tm_text     storage = { 0 }, out = { 0 };
+        size_t      offsets[3], n;
+        tm_text_add(&out, "");
+        while ((n = tm_csv_read(&cursor, &storage, offsets, 3)) > 0) {
+            for (size_t k = 0; k < n && k < 3; k++)
+                tm_text_printf(&out, "%s%s", k ? "|" : "", storage.data + offsets[k]);
+            if (n > 3) tm_text_printf(&out, "+%zu", n - 3);
+            tm_text_add(&out, "\n");
+        }
+        if (strcmp(out.data, all[i][1]) != 0) fail_msg("'%s': '%s', wanted '%s'", all[i][0], out.data, all[i][1]);
+        assert_int_equal(*cursor, '\0');
+        tm_text_fini(&out);
+        tm_text_fini(&storage);
+    }
+}
+
 static void json_holds_no_control_character(void **state)
 {
     (void)state;
@@ -192,13 +232,10 @@ static void command_lines_and_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(terminals_obey_nothing),
-        cmocka_unit_test(the_log_is_a_sink),
-        cmocka_unit_test(spreadsheets_compute_nothing),
-        cmocka_unit_test(json_holds_no_control_character),
-        cmocka_unit_test(names_of_secrets),
-        cmocka_unit_test(values_that_look_like_secrets),
-        cmocka_unit_test(command_lines_and_texts),
+        cmocka_unit_test(terminals_obey_nothing),          cmocka_unit_test(the_log_is_a_sink),
+        cmocka_unit_test(spreadsheets_compute_nothing),    cmocka_unit_test(records_are_split),
+        cmocka_unit_test(json_holds_no_control_character), cmocka_unit_test(names_of_secrets),
+        cmocka_unit_test(values_that_look_like_secrets),   cmocka_unit_test(command_lines_and_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Token ids in a file: JSON and numpy, every version and width, and each damage with its whole message. */
+#include "data/token_list.h"
+
+#include "base/arena.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* A numpy file of a version, with this header and these values in `width` bytes each. */
+static size_t numpy(uint8_t *out, int version, const char *header, int width, const int64_t *values, size_t n)
+{
+    size_t length = strlen(header), at = 0;
+    memcpy(out, "\x93NUMPY", 6);
+    out[6] = (uint8_t)version;
+    out[7] = 0;
+    out[8] = (uint8_t)length;
+    out[9] = (uint8_t)(length >> 8);
+    out[10] = out[11] = 0;
+    at = version == 1 ? 10 : 12;
+    memcpy(out + at, header, length);
+    at += length;
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < width; k++) out[at++] = (uint8_t)((uint64_t)values[i] >> 8 * k);
+    return at;
+}
+
+static void expect_ids(const uint8_t *bytes, size_t size, const int64_t *wanted, int64_t n)
+{
+    int32_t *ids = NULL;
+    int64_t  got = -1;
+    tm_error err = { 0 };
+    if (tm_token_list_parse("x", bytes, size, 70000, &ids, &got, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(got, n);
+    for (int64_t i = 0; i < n; i++) assert_int_equal(ids[i], wanted[i]);
+    free(ids);
+}
+
+static void expect_refused(const uint8_t *bytes, size_t size, tm_status status, const char *message)
+{
+    int32_t  *ids = NULL;
+    int64_t   got = -1;
+    tm_error  err = { 0 };
+    tm_status st = tm_token_list_parse("x", bytes, size, 70000, &ids, &got, &err);
+    if (strcmp(err.text, message) != 0) fail_msg("'%s', wanted '%s'", err.text, message);
+    assert_int_equal(st, status);
+    assert_null(ids);
+}
+
+static const int64_t values[] = { 0, 255, 256, 65536, 69999, 7 };
+
+static void lists_are_read(void **state)
+{
+    static const char one[] = "{'descr': '<i4', 'fortran_order': False, 'shape': (6,), }       \n";
+    static const char row[] = "{'descr': '<i8', 'fortran_order': False, 'shape': (1, 6), }     \n";
+    uint8_t           file[512];
+    (void)state;
+    for (int version = 1; version <= 3; version++) {
+        expect_ids(file, numpy(file, version, one, 4, values, 6), values, 6);
+        expect_ids(file, numpy(file, version, row, 8, values, 6), values, 6);
+    }
+    expect_ids(file, numpy(file, 1, "{'descr': '<i4', 'shape': (0,)}", 4, values, 0), values, 0);
+    expect_ids((const uint8_t *)" [0, 255, 256, 65536, 69999,\n7] ", 32, values, 6);
+    expect_ids((const uint8_t *)"[]", 2, values, 0);
+}
+
+static void a_header_has_up_to_1023_bytes(void **state)
+{
+    uint8_t file[2048];
+    char    header[1025];
+    (void)state;
+    memset(header, ' ', 1024);
+    memcpy(header, "{'descr': '<i4', 'shape': (6,)}", 31);
+    header[1023] = '\0';
+    expect_ids(file, numpy(file, 1, header, 4, values, 6), values, 6);
+    header[1023] = ' ';
+    header[1024] = '\0';
+    expect_refused(file, numpy(file, 1, header, 4, values, 6), TM_FORMAT,
+                   "'x': the numpy header has 1024 bytes, too many");
+}
+
+static void what_is_no_list_is_refused(void **state)
+{
+    static const struct {
+        int         version, width;
+        const char *header, *message;
+    } damaged[] = {
+        { 0, 4, "{}", "'x': a numpy file of an unknown version" },
+        { 4, 4, "{}", "'x': a numpy file of an unknown version" },
+        { 1, 4, "{}", "'x': the elements are not int32 or int64: '{}'" },
+        { 1, 4, "{'descr': '<i2', 'shape': (6,)}",
+          "'x': the elements are not int32 or int64: '{'descr': '<i2', 'shape': (6,)}'" },
+        { 1, 4, "{'descr': '<i44', 'shape': (6,)}",
+          "'x': the elements are not int32 or int64: '{'descr': '<i44', 'shape': (6,)}'" },
+        { 1, 4, "{'descr': '>i4', 'shape': (6,)}",
+          "'x': the elements are not int32 or int64: '{'descr': '>i4', 'shape': (6,)}'" },
+        { 1, 4, "{'descr': '<i4', 'shape': (2, 3)}", "'x' has 2 rows of tokens, wanted one" },
+        { 1, 4, "{'descr': '<i4'}", "'x': the shape in '{'descr': '<i4'}' does not fit 24 bytes of data" },
+        { 1, 4, "{'descr': '<i4', 'shape': ()}",
+          "'x': the shape in '{'descr': '<i4', 'shape': ()}' does not fit 24 bytes of data" },
+        { 1, 4, "{'descr': '<i4', 'shape': (5,)}",
+          "'x': the shape in '{'descr': '<i4', 'shape': (5,)}' does not fit 24 bytes of data" },
+        { 1, 4, "{'descr': '<i4', 'shape': (7,)}",
+          "'x': the shape in '{'descr': '<i4', 'shape': (7,)}' does not fit 24 bytes of data" },
+        { 1, 4, "{'descr': '<i4', 'shape': (-6,)}",
+          "'x': the shape in '{'descr': '<i4', 'shape': (-6,)}' does not fit 24 bytes of data" },
+        { 1, 4, "{'descr': '<i8', 'shape': (6,)}",
+          "'x': the shape in '{'descr': '<i8', 'shape': (6,)}' does not fit 24 bytes of data" },
+    };
+    static const int64_t beyond[] = { 1, 70000 }, below[] = { -1 };
+    uint8_t              file[2048];
+    size_t               n;
+    (void)state;
+    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
+        n = numpy(file, damaged[i].version, damaged[i].header, damaged[i].width, values, 6);
+        expect_refused(file, n, TM_FORMAT, damaged[i].message);
+    }
+    expect_refused(file, numpy(file, 1, "{'descr': '<i4', 'shape': (2,)}", 4, beyond, 2), TM_INVALID,
+                   "'x': token 1 is 70000, the model has the ids 0 to 69999");
+    expect_refused(file, numpy(file, 1, "{'descr': '<i4', 'shape': (1,)}", 4, below, 1), TM_INVALID,
+                   "'x': token 0 is -1, the model has the ids 0 to 69999");
+    expect_refused(file, numpy(file, 2, "{'descr': '<i8', 'shape': (1,)}", 8, below, 1), TM_INVALID,
+                   "'x': token 0 is -1, the model has the ids 0 to 69999");
+    n = numpy(file, 1, "{'descr': '<i4', 'shape': (1,)}", 4, values, 1);
+    expect_refused(file, 20, TM_FORMAT, "'x': the numpy header has 31 bytes, too many");
+    file[9] = 4;
+    expect_refused(file, 2048, TM_FORMAT, "'x': the numpy header has 1055 bytes, too many");
+    file[6] = 2;
+    expect_refused(file, 11, TM_FORMAT, "'x': a numpy file of an unknown version");
+    numpy(file, 3, "{'descr': '<i4', 'shape': (1,)}", 4, values, 1);
+    file[10] = 1;
+    expect_refused(file, n, TM_FORMAT, "'x': the numpy header has 65567 bytes, too many");
+    file[10] = 0, file[11] = 1;
+    expect_refused(file, n, TM_FORMAT, "'x': the numpy header has 16777247 bytes, too many");
+    expect_refused((const uint8_t *)"", 0, TM_FORMAT,
+                   "'x' is neither a JSON array of token ids nor a numpy array: it is empty");
+    expect_refused((const uint8_t *)"{}", 2, TM_FORMAT, "'x' is not a JSON array of token ids: [1, 2, 3]");
+    expect_refused((const uint8_t *)"[1, 1.5]", 8, TM_FORMAT, "'x': element 1 is not a whole number");
+    expect_refused((const uint8_t *)"[1, 2, 70000]", 13, TM_INVALID,
+                   "'x': token 2 is 70000, the model has the ids 0 to 69999");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lists_are_read),
+        cmocka_unit_test(a_header_has_up_to_1023_bytes),
+        cmocka_unit_test(what_is_no_list_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Packed files: gzip and zstd, streams one after another, read in small pieces, cut at every byte; and rows from them.
+ */
+#include "support/folder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "data/rows.h"
+#include "data/unpack.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+#include <zstd.h>
+
+static const char first[] = "{\"a\": 1}\n{\"a\": 2}\n", second[] = "\n{\"a\": 4}";
+
+static size_t pack(bool zstd, const char *text, uint8_t *out, size_t room)
+{
+    if (zstd) return ZSTD_compress(out, room, text, strlen(text), 3);
+    z_stream z = { 0 };
+    assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    z.next_in = (Bytef *)(uintptr_t)text;
+    z.avail_in = (uInt)strlen(text);
+    z.next_out = out;
+    z.avail_out = (uInt)room;
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    deflateEnd(&z);
+    return room - z.avail_out;
+}
+
+/* Two streams in one file; its path. */
+static const char *packed(bool zstd, uint8_t *bytes, size_t *n, size_t *of_first)
+{
+    const char *path = test_in_folder(zstd ? "rows.jsonl.zst" : "rows.jsonl.gz");
+    tm_error    err = { 0 };
+    *of_first = pack(zstd, first, bytes, 512);
+    *n = *of_first + pack(zstd, second, bytes + *of_first, 512);
+    if (tm_file_write(path, bytes, *n, &err) != TM_OK) fail_msg("%s", err.text);
+    return path;
+}
+
+/* Reads all in pieces of `piece`; the text so far is in `out`. */
+static tm_status read_all(const char *path, size_t piece, char *out, int64_t *place, tm_error *err)
+{
+    tm_unpack *u = NULL;
+    size_t     n = 0, got = 1;
+    tm_status  st = tm_unpack_open(path, &u, err);
+    while (st == TM_OK && got > 0) {
+        st = tm_unpack_read(u, out + n, piece, &got, err);
+        if (st == TM_OK) n += got;
+        assert_true(n < 400 && got <= piece);
+    }
+    out[n] = '\0';
+    *place = u ? tm_unpack_place(u) : -1;
+    tm_unpack_close(u);
+    return st;
+}
+
+static void streams_one_after_another_are_one_text(void **state)
+{
+    static const size_t pieces[] = { 1, 3, 7, 100, 2000000000 };
+    uint8_t             bytes[1024];
+    char                text[500], whole[100];
+    int64_t             place;
+    size_t              n, of_first;
+    tm_error            err = { 0 };
+    (void)state;
+    snprintf(whole, sizeof whole, "%s%s", first, second);
+    for (int zstd = 0; zstd < 2; zstd++) {
+        const char *path = packed(zstd, bytes, &n, &of_first);
+        for (size_t i = 0; i < 5; i++) {
+            if (read_all(path, pieces[i], text, &place, &err) != TM_OK) fail_msg("%s", err.text);
+            assert_string_equal(text, whole);
+            assert_int_equal(place, n);
+        }
+    }
+    const char *plain = test_in_folder("plain");
+    assert_int_equal(tm_file_write(plain, whole, strlen(whole), &err), TM_OK);
+    assert_int_equal(read_all(plain, 5, text, &place, &err), TM_OK);
+    assert_string_equal(text, whole);
+    assert_int_equal(place, strlen(whole));
+}
+
+static void what_is_cut_or_damaged_is_seen(void **state)
+{
+    uint8_t bytes[1024];
+    char    text[500], wanted[400];
+    int64_t place;
+    size_t  n, of_first;
+    (void)state;
+    for (int zstd = 0; zstd < 2; zstd++) {
+        const char *path = packed(zstd, bytes, &n, &of_first);
+        for (size_t cut = 1; cut < n; cut++) {
+            tm_error err = { 0 };
+            assert_int_equal(tm_file_write(path, bytes, cut, &err), TM_OK);
+            tm_status st = read_all(path, 5, text, &place, &err);
+            if (cut == of_first) { /* a whole stream */
+                assert_int_equal(st, TM_OK);
+                assert_string_equal(text, first);
+                continue;
+            }
+            snprintf(wanted, sizeof wanted, "'%s', near byte %zu: it ends in the middle; it is damaged or truncated",
+                     path, cut);
+            assert_int_equal(st, TM_FORMAT);
+            assert_string_equal(err.text, wanted);
+        }
+        tm_error err = { 0 };
+        assert_int_equal(tm_file_write(path, "plain text", 10, &err), TM_OK);
+        snprintf(wanted, sizeof wanted, "'%s', near byte 10: %s; it is damaged or truncated", path,
+                 zstd ? "Unknown frame descriptor" : "incorrect header check");
+        assert_int_equal(read_all(path, 5, text, &place, &err), TM_FORMAT);
+        assert_string_equal(err.text, wanted);
+    }
+    tm_error err = { 0 };
+    snprintf(wanted, sizeof wanted, "'%s' is not a regular file", test_folder());
+    assert_int_equal(read_all(test_folder(), 5, text, &place, &err), TM_INVALID);
+    assert_string_equal(err.text, wanted);
+    err = (tm_error){ 0 };
+    const char *none = test_in_folder("none");
+    snprintf(wanted, sizeof wanted, "cannot open '%s': No such file or directory", none);
+    assert_int_equal(read_all(none, 5, text, &place, &err), TM_INVALID);
+    assert_string_equal(err.text, wanted);
+}
+
+static void expect_rows(tm_rows *rows, const char *name, const int *wanted, const int *numbers, size_t n)
+{
+    json_t  *row = NULL;
+    tm_error err = { 0 };
+    char     place[300];
+    for (size_t i = 0; i < n; i++) {
+        if (tm_rows_next(rows, &row, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_non_null(row);
+        assert_int_equal(json_integer_value(json_object_get(row, "a")), wanted[i]);
+        snprintf(place, sizeof place, "'%s', line %d", name, numbers[i]);
+        assert_string_equal(tm_rows_place(rows), place);
+        assert_int_equal(tm_rows_number(rows), numbers[i]);
+        json_decref(row);
+        row = NULL;
+    }
+    assert_int_equal(tm_rows_next(rows, &row, &err), TM_OK);
+    assert_null(row);
+    tm_rows_close(rows);
+}
+
+static void rows_come_out_of_packed_files_and_memory(void **state)
+{
+    static const int   values[] = { 1, 2, 4 }, numbers[] = { 1, 2, 4 };
+    static const char *wanted[] = { "a" };
+    uint8_t            bytes[1024];
+    size_t             n, of_first;
+    tm_error           err = { 0 };
+    tm_rows           *rows;
+    json_t            *row = NULL;
+    char               whole[100], message[300];
+    (void)state;
+    for (int zstd = 0; zstd < 2; zstd++) {
+        const char *path = packed(zstd, bytes, &n, &of_first);
+        if (tm_rows_open(path, wanted, 1, &rows, &err) != TM_OK) fail_msg("%s", err.text);
+        expect_rows(rows, path, values, numbers, 3);
+    }
+    snprintf(whole, sizeof whole, "\xEF\xBB\xBF \t%s%s", first, second);
+    if (tm_rows_parse("memory", (const uint8_t *)whole, strlen(whole), wanted, 1, &rows, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    expect_rows(rows, "memory", values, numbers, 3);
+    assert_int_equal(tm_rows_parse("memory", (const uint8_t *)"PAR1", 4, wanted, 1, &rows, &err), TM_FORMAT);
+    const char *inside = test_in_folder("odd.jsonl.gz");
+    n = pack(false, "PAR1PAR1", bytes, sizeof bytes);
+    assert_int_equal(tm_file_write(inside, bytes, n, &err), TM_OK);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_rows_open(inside, wanted, 1, &rows, &err), TM_OK);
+    assert_int_equal(tm_rows_next(rows, &row, &err), TM_UNSUPPORTED);
+    tm_rows_close(rows);
+    snprintf(message, sizeof message, "'%s' is parquet that was packed once more; unpack it", inside);
+    assert_string_equal(err.text, message);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(streams_one_after_another_are_one_text),
+        cmocka_unit_test(what_is_cut_or_damaged_is_seen),
+        cmocka_unit_test(rows_come_out_of_packed_files_and_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+}

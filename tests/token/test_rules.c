@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every normalizer, pre-tokenizer, post-processor, decoder and kind of added token with one small vocabulary, whose
+ * merges go over every cut: ids and texts are those of the tokenizers library (tests/token/rules.json, made by
+ * tools/make_token_rules.py). What is not read is refused with its whole message. */
+#include "base/arena.h"
+#include "token/token.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+static json_t *rules;
+
+static int set_up(void **state)
+{
+    json_error_t problem;
+    (void)state;
+    rules = json_load_file("tests/token/rules.json", 0, &problem);
+    if (!rules) print_error("%s\n", problem.text);
+    return rules ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    json_decref(rules);
+    return 0;
+}
+
+/* The tokenizer with these members in place of its own; those of "model" are put into the model. */
+static tm_status changed(json_t *change, tm_tokenizer **out, tm_error *err)
+{
+    json_t     *whole = json_deep_copy(json_object_get(rules, "tokenizer")), *value;
+    const char *key;
+    json_object_foreach(change, key, value)
+    {
+        if (strcmp(key, "model") == 0)
+            assert_int_equal(json_object_update(json_object_get(whole, "model"), value), 0);
+        else
+            assert_int_equal(json_object_set(whole, key, value), 0);
+    }
+    char     *text = json_dumps(whole, JSON_COMPACT);
+    tm_status st = tm_tokenizer_parse("t.json", text, strlen(text), NULL, out, err);
+    free(text);
+    json_decref(whole);
+    return st;
+}
+
+static bool same_ids(const char *name, const char *text, const tm_ids *ids, json_t *wanted)
+{
+    bool same = ids->count == json_array_size(wanted);
+    for (size_t i = 0; same && i < ids->count; i++)
+        same = ids->data[i] == json_integer_value(json_array_get(wanted, i));
+    if (same) return true;
+    char *all = json_dumps(wanted, JSON_COMPACT);
+    print_error("%s: '%s':", name, text);
+    for (size_t i = 0; i < ids->count; i++) print_error(" %d", ids->data[i]);
+    print_error(", wanted %s\n", all);
+    free(all);
+    return false;
+}
+
+static size_t check_text(const char *name, const tm_tokenizer *t, tm_encoder *encoder, json_t *one)
+{
+    const char *text = json_string_value(json_array_get(one, 0)), *back = json_string_value(json_array_get(one, 3));
+    size_t      n = json_string_length(json_array_get(one, 0)), wrong = 0;
+    tm_ids      ids = { 0 };
+    tm_error    err = { 0 };
+    tm_text     out = { 0 };
+    if (tm_encoder_encode(encoder, text, n, 0, &ids, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    wrong += !same_ids(name, text, &ids, json_array_get(one, 2));
+    ids.count = 0;
+    if (tm_encoder_encode(encoder, text, n, TM_ENCODE_SPECIAL, &ids, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    wrong += !same_ids(name, text, &ids, json_array_get(one, 1));
+    tm_tokenizer_decode(t, ids.data, ids.count, false, &out);
+    if (back && strcmp(out.data, back) != 0) {
+        print_error("%s: '%s' decoded to '%s', wanted '%s'\n", name, text, out.data, back);
+        wrong++;
+    }
+    tm_text_fini(&out);
+    free(ids.data);
+    return wrong;
+}
+
+static void ids_are_those_of_the_library(void **state)
+{
+    json_t *one, *text;
+    size_t  i, k, wrong = 0;
+    (void)state;
+    json_array_foreach(json_object_get(rules, "variants"), i, one)
+    {
+        const char   *name = json_string_value(json_array_get(one, 0));
+        tm_tokenizer *t = NULL;
+        tm_error      err = { 0 };
+        if (changed(json_array_get(one, 1), &t, &err) != TM_OK) {
+            print_error("%s: %s\n", name, err.text);
+            wrong++;
+            continue;
+        }
+        tm_encoder *encoder = tm_encoder_create(t);
+        json_array_foreach(json_array_get(one, 2), k, text) wrong += check_text(name, t, encoder, text);
+        tm_encoder_destroy(encoder);
+        tm_tokenizer_close(t);
+    }
+    assert_true(i >= 60);
+    assert_int_equal(wrong, 0);
+}
+
+/* The members of a tokenizer, and the message. */
+static void what_is_not_read_is_refused(void **state)
+{
+#define NORMAL "{\"normalizer\":"
+#define WORDS "{\"pre_tokenizer\":"
+#define AROUND "{\"post_processor\":"
+#define BACK "{\"decoder\":"
+    static const char *const all[][2] = {
+        { NORMAL "{\"type\":\"BertNormalizer\"}}", "'t.json': normalizer 'BertNormalizer' is not supported" },
+        { NORMAL "{}}", "'t.json': normalizer '?' is not supported" },
+        { NORMAL "{\"type\":\"NFC\",\"more\":1}}", "'t.json': key 'more' of normalizer is not known" },
+        { NORMAL "{\"type\":\"Strip\",\"more\":1}}", "'t.json': key 'more' of normalizer is not known" },
+        { NORMAL "{\"type\":\"Prepend\"}}", "'t.json': normalizer Prepend without a text 'prepend'" },
+        { NORMAL "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"x\"}}",
+          "'t.json': normalizer Replace with an empty pattern is not supported" },
+        { NORMAL "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"\"},\"content\":\"x\"}}",
+          "'t.json': normalizer Replace with an empty pattern is not supported" },
+        { NORMAL "{\"type\":\"Replace\",\"pattern\":{},\"content\":\"x\"}}",
+          "'t.json': normalizer Replace without a text 'String'" },
+        { NORMAL "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a*\"},\"content\":\"x\"}}",
+          "t.json: the regular expression 'a*' matches an empty text" },
+        { NORMAL "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(a\"},\"content\":\"x\"}}",
+          "t.json: cannot read the regular expression '(a': missing closing parenthesis" },
+        { NORMAL "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"}}}",
+          "'t.json': normalizer Replace without a text 'content'" },
+        { NORMAL "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Sequence\",\"normalizers\":[]}]}}",
+          "'t.json': normalizer in a Sequence 'Sequence' is not supported" },
+        { NORMAL "{\"type\":\"Sequence\",\"normalizers\":[],\"more\":1}}",
+          "'t.json': key 'more' of normalizer Sequence is not known" },
+        { NORMAL "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"!\"}}",
+          "'t.json': precompiled_charsmap is not base64" },
+        { WORDS "{\"type\":\"Punctuation\"}}", "'t.json': pre_tokenizer 'Punctuation' is not supported" },
+        { WORDS "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Sequence\"}]}}",
+          "'t.json': pre_tokenizer in a Sequence 'Sequence' is not supported" },
+        { WORDS "{\"type\":\"Digits\",\"more\":1}}", "'t.json': key 'more' of pre_tokenizer Digits is not known" },
+        { WORDS "{\"type\":\"WhitespaceSplit\",\"more\":1}}",
+          "'t.json': key 'more' of pre_tokenizer WhitespaceSplit is not known" },
+        { WORDS "{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Other\"}}",
+          "'t.json': pre_tokenizer Split with behavior 'Other' is not supported" },
+        { WORDS "{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"}}}",
+          "'t.json': pre_tokenizer Split with behavior '?' is not supported" },
+        { WORDS "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\b\"},\"behavior\":\"Isolated\"}}",
+          "t.json: '\\b' in the regular expression '\\b' is not supported" },
+        { WORDS "{\"type\":\"Metaspace\",\"replacement\":\"\"}}",
+          "'t.json': pre_tokenizer Metaspace with replacement '' is not supported" },
+        { WORDS "{\"type\":\"Metaspace\"}}", "'t.json': pre_tokenizer Metaspace without a text 'replacement'" },
+        { WORDS "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}}",
+          "'t.json': pre_tokenizer Metaspace with prepend_scheme 'last' is not supported" },
+        { WORDS "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"WhitespaceSplit\"}]}}",
+          "'t.json': pre_tokenizer after ByteLevel 'WhitespaceSplit' is not supported" },
+        { AROUND "{\"type\":\"Other\"}}", "'t.json': post_processor 'Other' is not supported" },
+        { AROUND "{\"type\":\"TemplateProcessing\"}}", "'t.json': post_processor without 'single'" },
+        { AROUND "{\"type\":\"TemplateProcessing\",\"single\":[]}}",
+          "'t.json': post_processor without the text 'single' is not supported" },
+        { AROUND "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{}},{\"Sequence\":{}}]}}",
+          "'t.json': post_processor with the text twice 'single' is not supported" },
+        { AROUND
+          "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<q>\"}},{\"Sequence\":{}}]}}",
+          "'t.json': post_processor names token '<q>', but not its ids" },
+        { AROUND "{\"type\":\"TemplateProcessing\",\"single\":[{}]}}",
+          "'t.json': post_processor names token '?', but not its ids" },
+        { AROUND "{\"type\":\"BertProcessing\"}}", "'t.json': post_processor with a token that has no id" },
+        { AROUND "{\"type\":\"BertProcessing\",\"cls\":[\"a\",-1]}}",
+          "'t.json': post_processor with a token that has no id" },
+        { AROUND "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"Sequence\"}]}}",
+          "'t.json': post_processor in a Sequence 'Sequence' is not supported" },
+        { AROUND
+          "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"BertProcessing\",\"cls\":[\"a\",1],\"sep\":[\"b\",2]},"
+          "{\"type\":\"BertProcessing\",\"cls\":[\"a\",1],\"sep\":[\"b\",2]}]}}",
+          "'t.json': post_processor in a Sequence 'BertProcessing' is not supported" },
+        { BACK "{\"type\":\"WordPiece\"}}", "'t.json': decoder 'WordPiece' is not supported" },
+        { BACK "{\"type\":\"Metaspace\",\"replacement\":\"_\"}}",
+          "'t.json': decoder Metaspace with another replacement than '▁' is not supported" },
+        { BACK "{\"type\":\"Metaspace\"}}",
+          "'t.json': decoder Metaspace with another replacement than '▁' is not supported" },
+        { BACK "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\" \"}}",
+          "'t.json': decoder Replace of 'a' is not supported" },
+        { BACK "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\u2581\"},\"content\":\"_\"}}",
+          "'t.json': decoder Replace of '▁' is not supported" },
+        { BACK "{\"type\":\"Strip\",\"content\":\"_\",\"start\":1,\"stop\":0}}",
+          "'t.json': decoder Strip other than of blanks in front '_' is not supported" },
+        { BACK "{\"type\":\"Strip\",\"content\":\" \",\"start\":1001,\"stop\":0}}",
+          "'t.json': decoder Strip other than of blanks in front ' ' is not supported" },
+        { BACK "{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}}",
+          "'t.json': decoder Strip other than of blanks in front ' ' is not supported" },
+        { BACK "{\"type\":\"Strip\",\"content\":\" \",\"start\":0,\"stop\":1}}",
+          "'t.json': decoder Strip other than of blanks in front ' ' is not supported" },
+        { BACK "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":\"CTC\"}]}}",
+          "'t.json': decoder 'CTC' is not supported" },
+        { "{\"model\":{\"dropout\":0.5}}", "'t.json': model 'dropout' is not supported" },
+        { "{\"model\":{\"more\":1}}", "'t.json': key 'more' of model is not known" },
+        { "{\"model\":{\"type\":\"WordLevel\"}}", "'t.json': model 'WordLevel' is not supported" },
+        { "{\"model\":{\"unk_token\":\"<q>\"}}", "'t.json': model.unk_token '<q>' is not in the vocabulary" },
+        { "{\"model\":{\"merges\":null}}", "'t.json': model.merges is not an array" },
+        { "{\"model\":{\"merges\":[[\"a\",\"qq\"]]}}",
+          "'t.json': model.merges[0], 'a' and 'qq': the second is not in the vocabulary" },
+        { "{\"model\":{\"merges\":[[\"qq\",\"a\"]]}}",
+          "'t.json': model.merges[0], 'qq' and 'a': the first is not in the vocabulary" },
+        { "{\"model\":{\"merges\":[[\"B\",\"B\"]]}}",
+          "'t.json': model.merges[0], 'B' and 'B': what they join to is not in the vocabulary" },
+        { "{\"model\":{\"continuing_subword_prefix\":\"##\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\"}}",
+          "'t.json': byte-level model with 'continuing_subword_prefix' is not supported" },
+        { "{\"added_tokens\":1}", "'t.json': added_tokens is not an array" },
+        { "{\"added_tokens\":[{\"id\":1}]}", "'t.json': an added token without id or content" },
+        { "{\"added_tokens\":[{\"content\":\"x\"}]}", "'t.json': an added token without id or content" },
+        { "{\"added_tokens\":[{\"id\":1,\"content\":\"x\",\"more\":1}]}",
+          "'t.json': key 'more' of added_tokens is not known" },
+        { "{\"added_tokens\":[{\"id\":7,\"content\":\"<s>\"}]}",
+          "'t.json': token '<s>' has id 1 in the vocabulary and 7 in added_tokens" },
+    };
+    size_t wrong = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        json_error_t  problem;
+        json_t       *change = json_loads(all[i][0], 0, &problem);
+        tm_tokenizer *t = NULL;
+        tm_error      err = { 0 };
+        if (!change) fail_msg("%s: %s", all[i][0], problem.text);
+        tm_status st = changed(change, &t, &err);
+        if (st == TM_OK || strcmp(err.text, all[i][1]) != 0) {
+            print_error("%s\n  %s\n", all[i][0], st == TM_OK ? "is read" : err.text);
+            wrong++;
+        }
+        assert_true(st == TM_OK || st == TM_FORMAT || st == TM_UNSUPPORTED);
+        tm_tokenizer_close(t);
+        json_decref(change);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids_are_those_of_the_library),
+        cmocka_unit_test(what_is_not_read_is_refused),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chat templates: every operator, filter, method, test and statement, with the whole text that Jinja renders, and every
+ * refusal with its whole message (tests/token/operations.json, made by tools/make_chat_fixtures.py); limits. */
+#include "token/template.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static json_t *operations(void)
+{
+    json_error_t problem;
+    json_t      *root = json_load_file("tests/token/operations.json", 0, &problem);
+    if (!root) fail_msg("%s", problem.text);
+    assert_int_equal(setenv("TZ", "UTC", 1), 0);
+    return root;
+}
+
+static tm_status render(const char *source, const json_t *variables, tm_text *out, tm_error *err)
+{
+    tm_template *t = NULL;
+    tm_status    st = tm_template_parse("t", source, strlen(source), &t, err);
+    if (st != TM_OK) assert_null(t);
+    if (st == TM_OK) st = tm_template_render(t, variables, 1700000000, out, NULL, err);
+    tm_template_free(t);
+    return st;
+}
+
+static void what_jinja_renders(void **state)
+{
+    json_t *root = operations(), *one;
+    size_t  i, wrong = 0;
+    (void)state;
+    json_array_foreach(json_object_get(root, "cases"), i, one)
+    {
+        const char *source = json_string_value(json_array_get(one, 0)),
+                   *text = json_string_value(json_array_get(one, 1));
+        tm_error  err = { 0 };
+        tm_text   out = { 0 };
+        tm_status st = render(source, json_object_get(root, "variables"), &out, &err);
+        if (st != TM_OK || strcmp(out.data, text) != 0) {
+            wrong++;
+            print_error("%s\n  gives  %s\n  Jinja: %s\n", source, st == TM_OK ? out.data : err.text, text);
+        }
+        tm_text_fini(&out);
+    }
+    assert_true(i >= 75);
+    json_decref(root);
+    assert_int_equal(wrong, 0);
+}
+
+static void what_is_refused_says_why(void **state)
+{
+    json_t *root = operations(), *one;
+    size_t  i, wrong = 0;
+    (void)state;
+    json_array_foreach(json_object_get(root, "refused"), i, one)
+    {
+        const char *source = json_string_value(json_array_get(one, 0)),
+                   *text = json_string_value(json_array_get(one, 2));
+        tm_error  err = { 0 };
+        tm_text   out = { 0 };
+        tm_status st = render(source, json_object_get(root, "variables"), &out, &err);
+        if ((json_int_t)st != json_integer_value(json_array_get(one, 1)) || strcmp(err.text, text) != 0) {
+            wrong++;
+            print_error("%s\n  gives  %d %s\n  not    %s\n", source, (int)st, st == TM_OK ? out.data : err.text, text);
+        }
+        tm_text_fini(&out);
+    }
+    assert_true(i >= 180);
+    json_decref(root);
+    assert_int_equal(wrong, 0);
+}
+
+/* `opens` n times, `middle`, `closes` n times. */
+static void nested(const char *begin, const char *opens, const char *middle, const char *closes, const char *end, int n,
+                   const char *wanted)
+{
+    tm_text  source = { 0 }, out = { 0 };
+    tm_error err = { 0 };
+    json_t  *none = json_object();
+    tm_text_add(&source, begin);
+    for (int i = 0; i < n; i++) tm_text_add(&source, opens);
+    tm_text_add(&source, middle);
+    for (int i = 0; i < n; i++) tm_text_add(&source, closes);
+    tm_text_add(&source, end);
+    tm_status st = render(source.data, none, &out, &err);
+    if (strcmp(st == TM_OK ? out.data : err.text, wanted) != 0)
+        fail_msg("%s %d times: %s, not %s", opens, n, st == TM_OK ? out.data : err.text, wanted);
+    json_decref(none);
+    tm_text_fini(&source);
+    tm_text_fini(&out);
+}
+
+static void depth_has_a_limit(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *begin, *opens, *middle, *closes, *end;
+        int         most;
+        const char *text;
+    } kinds[] = {
+        { "", "{% if 1 %}", "x", "{% endif %}", "", 97, "x" },
+        { "", "{% for i in [1] %}", "x", "{% endfor %}", "", 95, "x" },
+        { "{{ ", "(", "1", ")", " }}", 32, "1" },
+        { "{{ ", "[", "1", "]", "|length }}", 32, "1" },
+        { "{{ ", "{1: ", "2", "}", "|length }}", 32, "1" },
+        { "{{ ", "not ", "1", "", " }}", 97, "False" },
+        { "{{ ", "- ", "1", "", " }}", 97, "-1" },
+        { "{{ ", "1 if 0 else ", "2", "", " }}", 97, "2" },
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (int more = 0; more < 2; more++)
+            nested(kinds[i].begin, kinds[i].opens, kinds[i].middle, kinds[i].closes, kinds[i].end, kinds[i].most + more,
+                   more ? "t, line 1: expressions are nested more than 100 deep" : kinds[i].text);
+    nested("", "{% generation %}", "x", "{% endgeneration %}", "", 100, "x");
+    nested("", "{% generation %}", "x", "{% endgeneration %}", "", 101,
+           "t, line 1: blocks are nested more than 100 deep");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_jinja_renders),
+        cmocka_unit_test(what_is_refused_says_why),
+        cmocka_unit_test(depth_has_a_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
