@@ -72,11 +72,6 @@ void tm_checkpoint_view_close(tm_checkpoint_view *view)
     free(view);
 }
 
-int64_t tm_checkpoint_view_step(const tm_checkpoint_view *view)
-{
-    return view->index.state.step;
-}
-
 tm_status tm_checkpoint_view_find(tm_checkpoint_view *view, const char *name, int *dtype, size_t *bytes, tm_error *err)
 {
     const tm_checkpoint_record *r = record_of(view, name);

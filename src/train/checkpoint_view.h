@@ -16,7 +16,6 @@ typedef struct tm_checkpoint_view tm_checkpoint_view;
 TM_MUST_USE tm_status tm_checkpoint_view_open(const char *folder, int64_t step, tm_checkpoint_view **out,
                                               tm_error *err);
 void                  tm_checkpoint_view_close(tm_checkpoint_view *view); /* NULL is fine */
-int64_t               tm_checkpoint_view_step(const tm_checkpoint_view *view);
 
 /* The number format (tm_dtype) and the bytes of a tensor, whose checksum is compared on the way. TM_INVALID: not there;
  * TM_FORMAT: damaged. */

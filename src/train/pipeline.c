@@ -95,7 +95,7 @@ tm_status tm_pipeline_cut(int64_t layers, int stages, int64_t first_less, int64_
     TM_ASSERT(stages >= 1 && layers >= 1);
     for (int s = 0; s < stages; s++) {
         int64_t own = each + (s < more) - (s == 0 ? first_less : 0) - (s == stages - 1 ? last_less : 0);
-        if (own < 0 || each == 0)
+        if (own < 0 || (each == 0 && own == 0))
             return tm_fail(err, TM_INVALID,
                            "%lld blocks cannot be cut into %d stages of a pipeline, the embedding counted as %lld and "
                            "the head as %lld blocks (parallelism.pipeline_parallel_first_stage_less_layers, "

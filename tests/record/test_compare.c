@@ -53,8 +53,28 @@ static void published_figures_stand_beside(void **state)
     }
 }
 
+/* Where the figures cannot be written, the run is told so. */
+static void a_full_output_is_reported(void **state)
+{
+    (void)state;
+    tm_sink           *sink;
+    tm_error           err = { 0 };
+    tm_compare_options options = { .path = "reference", .model = "llama3.1_8B", .out = fopen("/dev/full", "w") };
+    tm_event           start = fake_started();
+    start.run_started.model = "llama3.1_8B";
+    if (!options.out) skip();
+    assert_int_equal(tm_compare_sink_open(&options, &sink, &err), TM_OK);
+    fake_emit(sink, start);
+    fake_emit(sink, fake_step(1));
+    fake_emit(sink, fake_ended(1, TM_VERDICT_VALID, ""));
+    assert_int_equal(tm_sink_close(sink, &err), TM_IO);
+    assert_string_equal(err.text, "cannot write the comparison: No space left on device");
+    fclose(options.out);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(published_figures_stand_beside) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(published_figures_stand_beside),
+                                        cmocka_unit_test(a_full_output_is_reported) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

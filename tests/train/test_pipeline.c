@@ -197,8 +197,23 @@ static void models_are_cut_evenly(void **state)
     check_cut(6, 4, 1, 1, (const int[]){ 1, 2, 2, 1 });
     check_cut(2, 2, 1, 1, (const int[]){ 1, 1 });
     check_cut(4, 4, 1, 1, (const int[]){ 1, 2, 1, 0 });
-    assert_int_equal(tm_pipeline_cut(2, 8, 1, 1, out, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "2 blocks cannot be cut into 8 stages"));
+    /* The stage that has none is told: the first with the embedding alone, or the third. */
+    for (int less = 0; less < 2; less++) {
+        char wanted[400];
+        err = (tm_error){ 0 };
+        assert_int_equal(tm_pipeline_cut(2, 8, less, less, out, &err), TM_INVALID);
+        snprintf(
+            wanted, sizeof wanted,
+            "2 blocks cannot be cut into 8 stages of a pipeline, the embedding counted as %d and the head as %d blocks "
+            "(parallelism.pipeline_parallel_first_stage_less_layers, _last_stage_less_layers): stage %d would have 0; "
+            "take fewer stages (parallelism.pipeline_parallel_degree) or count them less",
+            less, less, less ? 0 : 2);
+        assert_string_equal(err.text, wanted);
+    }
+    assert_int_equal(tm_pipeline_cut(8, 8, 0, 0, out, &err), TM_OK);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_pipeline_cut(9, 8, 3, 0, out, &err), TM_INVALID); /* 2 less 3 */
+    assert_non_null(strstr(err.text, "stage 0 would have -1;"));
 }
 
 static void names_are_those_of_others(void **state)
@@ -219,7 +234,12 @@ static void pipelines_that_cannot_be_are_refused(void **state)
     (void)state;
     tm_error    err = { 0 };
     tm_pipeline chunks = { TM_PIPELINE_1F1B, 4, 2, 8 }, one = { TM_PIPELINE_INTERLEAVED, 4, 1, 8 },
-                odd = { TM_PIPELINE_INTERLEAVED, 2, 2, 7 };
+                odd = { TM_PIPELINE_INTERLEAVED, 2, 2, 7 }, most = { TM_PIPELINE_1F1B, TM_PIPELINE_RANKS, 1, 1 };
+    assert_int_equal(tm_pipeline_check(&most, &err), TM_OK);
+    most.ranks++;
+    assert_int_equal(tm_pipeline_check(&most, &err), TM_INVALID);
+    assert_string_equal(err.text, "parallelism.pipeline_parallel_degree is 257; there may be 256");
+    err = (tm_error){ 0 };
     assert_int_equal(tm_pipeline_check(&chunks, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "1F1B has 1 stages on each rank, found 2"));
     err = (tm_error){ 0 };
@@ -237,6 +257,13 @@ static void the_grid_is_printed(void **state)
     tm_pipeline_print(&p, 120, &text);
     assert_non_null(strstr(text.data, "1F1B: 2 ranks x 1 stage, 3 micro-batches; idle 25.0 % of a step\n"));
     assert_non_null(strstr(text.data, "  rank 0 F1 F2       B1    F3 B2       B3\n"));
+    assert_non_null(strstr(text.data, "  rank 1    F1 B1    F2 B2    F3 B3\n"));
+    text.length = 0;
+    tm_pipeline_print(&p, 44, &text); /* just wide enough */
+    assert_non_null(strstr(text.data, "  rank 0 F1 F2       B1    F3 B2       B3\n"));
+    text.length = 0;
+    tm_pipeline_print(&p, 43, &text);
+    if (!strstr(text.data, "  rank 0 F1 F2       B1    F3 B2     ...\n")) fail_msg("%s", text.data);
     assert_non_null(strstr(text.data, "  rank 1    F1 B1    F2 B2    F3 B3\n"));
     tm_text_fini(&text);
 }

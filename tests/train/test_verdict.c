@@ -172,6 +172,25 @@ static void text_must_beat_its_single_tokens(void **state)
     expect(&e, TM_VERDICT_INVALID, "nothing was learned");
 }
 
+/* Images have no tokens to predict one by one: the loss of predicting nothing takes their place. */
+static void images_must_beat_no_prediction(void **state)
+{
+    double losses[LOSSES];
+    char   reason[TM_REASON_BYTES];
+    (void)state;
+    tm_evidence e = evidence_of("text", losses, 5, 2.5);
+    e.images = true;
+    e.unigram_entropy = 2;
+    e.validation = 1.9375;
+    assert_int_equal(tm_verdict_of(&e, reason), TM_VERDICT_VALID);
+    assert_string_equal(reason, "held-out loss 1.9375, without any prediction 2.0000");
+    e.validation = 2;
+    assert_int_equal(tm_verdict_of(&e, reason), TM_VERDICT_INVALID);
+    assert_string_equal(reason, "held-out loss 2.0000, without any prediction 2.0000: nothing was learned");
+    e.unigram_entropy = nothing;
+    expect(&e, TM_VERDICT_NOT_JUDGED, "no data is held out to compare with");
+}
+
 static void uneven_step_times_are_noisy(void **state)
 {
     static const char *const sources[] = { "synthetic", "mock", "text" };
@@ -414,6 +433,7 @@ int main(void)
         cmocka_unit_test(no_progress_is_invalid),
         cmocka_unit_test(mock_data_teach_ln_v_only),
         cmocka_unit_test(text_must_beat_its_single_tokens),
+        cmocka_unit_test(images_must_beat_no_prediction),
         cmocka_unit_test(uneven_step_times_are_noisy),
         cmocka_unit_test(the_machine_must_have_been_there),
         cmocka_unit_test(reasons_have_room),

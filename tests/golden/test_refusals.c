@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run refuses, to the letter: keys that contradict each other, that a model cannot have, that are not built.
+ * tests/golden/refusals.txt has a line of keys and, below it, indented, what is said of them; or `planned`, where they
+ * are the nearest that is let pass. TM_RECORD=1 build/release/tests/golden/test_refusals writes what is said anew. */
+#include "support/full_config.h"
+#include "support/training.h"
+
+#include "base/file.h"
+#include "train/run.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const records = "tests/golden/refusals.txt";
+
+/* With the status in front; a blank line within it would end the record. */
+static void say(const tm_error *err, tm_text *out)
+{
+    tm_text_printf(out, "%d: ", (int)err->status);
+    for (const char *c = err->text; *c; c++) tm_text_add_n(out, *c == '\n' ? "\n    " : c, *c == '\n' ? 5 : 1);
+}
+
+static void look_at(const char *words, tm_text *out)
+{
+    tm_config     *config = test_full_config();
+    tm_run_options options;
+    tm_error       err = { 0 };
+    tm_device     *device = NULL;
+    tm_step       *step = NULL;
+    char           copy[2000], *argv[64];
+    int            argc = 0;
+    snprintf(copy, sizeof copy, "%s", words);
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    tm_status st = tm_config_apply_preset(config, argv[0], &err);
+    if (st == TM_OK) st = tm_config_apply_arguments(config, argc - 1, argv + 1, &err);
+    if (st == TM_OK) st = tm_config_finish(config, &err);
+    if (st == TM_OK) st = tm_run_options_read(config, &options, &err);
+    if (st == TM_OK) st = tm_device_open_planning("cpu", 1, &device, &err);
+    tm_chooser chooser = { 0 };
+    if (device) chooser = tm_device_chooser(device);
+    if (st == TM_OK) st = tm_step_create(&options.step, &chooser, &step, &err);
+    assert_int_equal(err.status, st);
+    if (st == TM_OK)
+        tm_text_add(out, "planned");
+    else
+        say(&err, out);
+    tm_step_destroy(step);
+    tm_device_close(device);
+    tm_config_destroy(config);
+}
+
+static void refusals_are_as_recorded(void **state)
+{
+    (void)state;
+    tm_text  text = { 0 }, record = { 0 };
+    tm_error err = { 0 };
+    int      wrong = 0, n = 0;
+    if (tm_file_read(records, 1 << 20, &text, &err) != TM_OK) fail_msg("%s", err.text);
+    for (char *line = text.data, *end; *line; line = end) {
+        end = line + strcspn(line, "\n");
+        if (*end) *end++ = '\0';
+        if (*line == '#' || !*line) {
+            tm_text_printf(&record, "%s\n", line);
+            continue;
+        }
+        tm_text said = { 0 }, wanted = { 0 };
+        tm_text_add(&wanted, "");
+        while (strncmp(end, "    ", 4) == 0) {
+            size_t length = strcspn(end, "\n");
+            tm_text_printf(&wanted, "%s%.*s", wanted.length ? "\n    " : "", (int)length - 4, end + 4);
+            end += length + (end[length] == '\n');
+        }
+        look_at(line, &said);
+        tm_text_printf(&record, "%s\n    %s\n", line, said.data);
+        if (strcmp(said.data, wanted.data) != 0) {
+            print_message("%s\nsaid '%s', recorded '%s'\n", line, said.data, wanted.data);
+            wrong++;
+        }
+        n++;
+        tm_text_fini(&said);
+        tm_text_fini(&wanted);
+    }
+    assert_true(n > 60);
+    if (getenv("TM_RECORD")) {
+        FILE *file = fopen(records, "w");
+        assert_non_null(file);
+        fputs(record.data, file);
+        fclose(file);
+    } else if (wrong) {
+        fail_msg("%d of %d are told otherwise than recorded", wrong, n);
+    }
+    tm_text_fini(&text);
+    tm_text_fini(&record);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(refusals_are_as_recorded) };
+    (void)argc;
+    test_threads_sleep(argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

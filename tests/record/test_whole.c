@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All that the outputs say of two made-up runs, to the letter: one in which no two figures are alike and nothing is
+ * left out, and one of which little is known. tests/golden/whole-*.txt were read line by line against the events below.
+ */
+#include "support/folder.h"
+#include "support/fake_run.h"
+
+#include "record/record.h"
+#include "stats/sampling.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const certificate_reason = "the loss moves otherwise";
+
+static const tm_sample_summary rich_speed = {
+    .n = 1234,
+    .warmup = 3,
+    .outliers = 5,
+    .steady = { .reached = true, .drift = 1.25, .drift_lo = -0.75, .drift_hi = 2.5, .shift = 3.5, .shift_at = 6 },
+    .effective_n = 77,
+    .median = 0.0625,
+    .p5 = 1.5,
+    .p95 = 123.4,
+    .variation = 0.034,
+    .rate = 2048,
+    .rate_lo = 999.5,
+    .rate_hi = 2222,
+    .half_width = 0.011,
+    .median_rate = 4096,
+    .median_rate_lo = 4000,
+    .median_rate_hi = 4196,
+};
+
+static tm_event rich_start(void)
+{
+    static const tm_line_work   work[] = { { "forward", 1e9, 2e6 }, { "backward", 3e9, 5e6 } };
+    static const int64_t        points[2][3] = { { 11, 12, 13 }, { 21, 22, 23 } };
+    static const tm_class_bytes along[] = { { "weights", points[0] }, { "activations", points[1] } };
+    static const tm_named_f64   flops[] = { { "6 N", 6e9 }, { "all", 999 }, { "more", 7e15 } };
+    tm_event                    event = fake_started();
+    tm_run_started             *start = &event.run_started;
+    start->kernels = "avx9";
+    start->sums = "by fives";
+    start->devices = 3;
+    start->threads = 1;
+    start->seed = UINT64_MAX - 1;
+    start->steps = 40;
+    start->first_step = 31;
+    start->flops_per_token = flops;
+    start->n_flops_per_token = 3;
+    start->peak_flops = 4e13;
+    start->work = work;
+    start->n_work = 2;
+    start->memory_along = along;
+    start->n_memory_along = 2;
+    start->n_points = 3;
+    return event;
+}
+
+static tm_event rich_step(int64_t step)
+{
+    static tm_named_f64 phases[2], measures[2];
+    phases[0] = (tm_named_f64){ "data", 0.125 };
+    phases[1] = (tm_named_f64){ "forward", 0.25 * (double)(step - 30) };
+    measures[0] = (tm_named_f64){ "reward", 0.5 };
+    measures[1] = (tm_named_f64){ "margin", -0.25 };
+    return (tm_event){ .kind = TM_EVENT_STEP_DONE,
+                       .step_done = { .step = step,
+                                      .loss = step == 33 ? (double)NAN : 8.0 / (double)(step - 30),
+                                      .grad_norm = 0.75,
+                                      .learning_rate = 3e-4,
+                                      .tokens = 1000 + 500 * (step - 30),
+                                      .seconds = 0.5 * (double)(step - 30),
+                                      .phases = phases,
+                                      .n_phases = 2,
+                                      .measures = measures,
+                                      .n_measures = 2,
+                                      .used_bytes = 5000000000 + step,
+                                      .resident_bytes = 7000000 + step } };
+}
+
+static tm_event rich_end(void)
+{
+    static const double       seconds[] = { 0.5, 1, 1.5, 2 };
+    static const tm_named_f64 measures[] = { { "reward", 0.625 }, { "margin", -0.375 } };
+    static const tm_named_f64 facts[] = { { "steal_percent", 0.25 }, { "throttled_percent", (double)NAN } };
+    static const tm_rank_told ranks[] = {
+        { 0, 0, "first", 1.5, 1.25, 0.25, (double)NAN, false, 100, 200 },
+        { 1, 0, "second", 1.75, 1.375, 0.375, 0.375, true, 101, 201 },
+        { 2, 1, "third", 1.625, 0.5, 1.125, 0.125, false, 102, 202 },
+    };
+    tm_event      event = { .kind = TM_EVENT_RUN_ENDED };
+    tm_run_ended *end = &event.run_ended;
+    *end =
+        (tm_run_ended){ .verdict = TM_VERDICT_NOISY,
+                        .reason = "the speed is known to 9 % only; run longer, or on a machine that does nothing else",
+                        .stopped = "--timeout",
+                        .steps = 4,
+                        .speed = &rich_speed,
+                        .loss_first = 8,
+                        .loss_last = 2,
+                        .loss_validation = 2.5,
+                        .loss_floor = 1.75,
+                        .bits_per_byte = 0.875,
+                        .measures = measures,
+                        .n_measures = 2,
+                        .planned_bytes = 6000,
+                        .used_bytes = 5034,
+                        .outside_arena_bytes = 300,
+                        .disk_bytes = 40,
+                        .weights_hash = 0x0123456789abcdef,
+                        .step_seconds = seconds,
+                        .first_step_seconds = 12.5,
+                        .seconds = 345.6,
+                        .sample = "once upon a time\nthere was",
+                        .ranks = ranks,
+                        .n_ranks = 3,
+                        .machine = { TM_VERDICT_INVALID, "others computed, too", 11.5, 23, 4, facts, 2 },
+                        .curve = { 4, true } };
+    end->certificate = (tm_certificate){ .done = true,
+                                         .groups = 5,
+                                         .expected = 0.015625,
+                                         .measured = 0.0156875,
+                                         .band = 2e-5,
+                                         .gradients = true,
+                                         .looked_ahead = true,
+                                         .rows = true,
+                                         .causal = true,
+                                         .context = true,
+                                         .seconds = 0.75 };
+    end->certificate_after = (tm_certificate){ .done = true, .groups = 6, .seconds = 0.375 };
+    strcpy(end->certificate_after.reason, certificate_reason);
+    return event;
+}
+
+static void rich_run(tm_sink *sink)
+{
+    fake_emit(sink, rich_start());
+    for (int64_t step = 31; step <= 34; step++) {
+        fake_emit(sink, rich_step(step));
+        if (step == 32) {
+            tm_event     look = fake_look(32), evaluation = fake_evaluation(32);
+            tm_named_f64 measures[] = { { "reward", 0.5625 } };
+            evaluation.evaluation.bits_per_byte = 0.96875;
+            evaluation.evaluation.measures = measures;
+            evaluation.evaluation.n_measures = 1;
+            fake_emit(sink, look);
+            look.look.step = 33;
+            look.look.first = NULL;
+            fake_emit(sink, look);
+            fake_emit(sink, fake_quantized(32));
+            fake_emit(sink, (tm_event){ .kind = TM_EVENT_EVALUATION_STARTED, .evaluation_started = { 32, 64 } });
+            fake_emit(sink, evaluation);
+            fake_emit(sink, fake_checkpoint(32));
+        }
+    }
+    fake_emit(sink, rich_end());
+}
+
+/* Images, one rank, no peak, nothing summed up; invalid. */
+static void poor_run(tm_sink *sink)
+{
+    static const double seconds[] = { 0.5, 1 };
+    tm_event            start = fake_started(), end = { .kind = TM_EVENT_RUN_ENDED };
+    double              none = (double)NAN;
+    tm_sample_summary   speed = { .n = 2,
+                                  .warmup = 0,
+                                  .median = 0.75,
+                                  .p5 = 1,
+                                  .p95 = 100,
+                                  .variation = 0.5,
+                                  .rate = 10,
+                                  .rate_lo = none,
+                                  .rate_hi = none,
+                                  .half_width = none,
+                                  .effective_n = 2,
+                                  .median_rate = 512,
+                                  .median_rate_lo = 256,
+                                  .median_rate_hi = 1024,
+                                  .steady = { .drift = none, .drift_lo = none, .drift_hi = none, .shift = 9 } };
+    start.run_started.peak_flops = 0;
+    start.run_started.threads = 1;
+    fake_emit(sink, start);
+    fake_emit(sink, rich_step(31));
+    end.run_ended = (tm_run_ended){ .verdict = TM_VERDICT_INVALID,
+                                    .reason = "nothing was learned",
+                                    .stopped = "a signal",
+                                    .interrupted = true,
+                                    .steps = 2,
+                                    .speed = &speed,
+                                    .image_tokens = 256,
+                                    .loss_first = none,
+                                    .loss_last = 0.5,
+                                    .loss_validation = none,
+                                    .loss_floor = 0.25,
+                                    .bits_per_byte = none,
+                                    .planned_bytes = 1 << 20,
+                                    .used_bytes = 1 << 20,
+                                    .step_seconds = seconds,
+                                    .first_step_seconds = none,
+                                    .seconds = none,
+                                    .machine = { .processors = 0 },
+                                    .curve = { 7, false } };
+    strcpy(end.run_ended.certificate.reason, "nothing is trained");
+    fake_emit(sink, end);
+}
+
+typedef void (*a_run)(tm_sink *sink);
+
+/* `text` is what the file of that name says; the time of day is left out. */
+static void is_golden(const char *name, tm_text *text)
+{
+    static const char *const masked[] = { "\"finished\": \"", "\n  \"digest\": \"" }; /* that is of the time, too */
+    char                     path[64];
+    snprintf(path, sizeof path, "tests/golden/%s", name);
+    for (int i = 0; i < 2; i++) {
+        char *at = strstr(text->data, masked[i]);
+        if (at) at += strlen(masked[i]), memset(at, '#', strcspn(at, "\""));
+    }
+    tm_text golden = fake_read(path);
+    assert_string_equal(text->data, golden.data);
+    tm_text_fini(&golden);
+    tm_text_fini(text);
+}
+
+static tm_text console_of(a_run run, tm_console_options options)
+{
+    tm_sink *sink = NULL;
+    tm_error err = { 0 };
+    tm_text  text = { 0 };
+    char    *data = NULL;
+    size_t   bytes = 0;
+    options.out = open_memstream(&data, &bytes);
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    run(sink);
+    fake_close(sink);
+    fclose(options.out);
+    tm_text_add(&text, data);
+    free(data);
+    return text;
+}
+
+static void the_console_says_all(void **state)
+{
+    (void)state;
+    tm_text text = console_of(rich_run, (tm_console_options){ .log_freq = 2, .colour = true });
+    is_golden("whole-console.txt", &text);
+    text = console_of(poor_run, (tm_console_options){ .log_freq = 1 });
+    is_golden("whole-console-poor.txt", &text);
+}
+
+/* Figures of all steps since the last line, and of all from the third on; a loss that is no number is counted. */
+static void megatron_lines_add_up(void **state)
+{
+    (void)state;
+    tm_text text = console_of(
+        rich_run, (tm_console_options){ .log_freq = 34, .style = TM_LOG_STYLE_MEGATRON, .sequences_per_step = 6 });
+    const char              *line = text.data;
+    static const char *const wanted[] = {
+        " iteration       31/      40 | consumed samples:          186 | elapsed time per iteration (ms): 500.0/500.0 "
+        "| "
+        "throughput per GPU (TFLOP/s/GPU): 18.0/18.0 | tokens per GPU (tokens/s/GPU): 3000.0/3000.0 | "
+        "learning rate: 3.000000E-04 | global batch size:     6 | lm loss: 8.000000E+00 | loss scale: 1.0 | "
+        "grad norm: 0.750 | number of skipped iterations: 0 | number of nan iterations: 0 |\n",
+        " iteration       34/      40 | consumed samples:          204 | elapsed time per iteration (ms): "
+        "1500.0/1750.0 | throughput per GPU (TFLOP/s/GPU): 10.0/9.43 | tokens per GPU (tokens/s/GPU): 1666.7/1571.4 | "
+        "learning rate: 3.000000E-04 | global batch size:     6 | lm loss: 2.000000E+00 | loss scale: 1.0 | "
+        "grad norm: 0.750 | number of skipped iterations: 0 | number of nan iterations: 1 |\n",
+    };
+    for (int i = 0; i < 2; i++) {
+        line = strchr(strstr(line, "\n ["), ']') + 1; /* behind the time of day */
+        if (strncmp(line, wanted[i], strlen(wanted[i])) != 0) fail_msg("wanted '%s' in '%.600s'", wanted[i], line);
+    }
+    assert_null(strstr(line, "\n ["));
+    tm_text_fini(&text);
+}
+
+static void result_json_says_all(void **state)
+{
+    (void)state;
+    static const a_run runs[] = { rich_run, poor_run };
+    for (int i = 0; i < 2; i++) {
+        tm_error          err = { 0 };
+        tm_sink          *sink = NULL;
+        FILE             *metrics = fopen(test_in_folder("m"), "w");
+        tm_result_options options = { .path = test_in_folder("result.json"),
+                                      .configuration_hash = i ? NULL : "00ff00ff00ff00ff",
+                                      .metrics = i ? NULL : test_in_folder("m") };
+        fputs("{}\n", metrics);
+        fclose(metrics);
+        assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
+        runs[i](sink);
+        fake_close(sink);
+        tm_text text = fake_read(options.path);
+        is_golden(i ? "whole-result-poor.txt" : "whole-result.txt", &text);
+    }
+}
+
+static void metrics_say_all(void **state)
+{
+    (void)state;
+    tm_error           err = { 0 };
+    tm_sink           *sink = NULL;
+    tm_metrics_options options = { test_in_folder("metrics.jsonl"), NULL };
+    assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
+    rich_run(sink);
+    fake_close(sink);
+    tm_text text = fake_read(options.path);
+    is_golden("whole-metrics.txt", &text);
+}
+
+/* Every cell has its own word; what a run does not know is empty. */
+static void perf_csv_says_all(void **state)
+{
+    (void)state;
+    static const char *const wanted[] = {
+        "entry_llama-small,5,2,2,float32,pipe,args,tags,,,,,commit,machine,deployed,launched,arch,12288,"
+        "tokens_per_second,,SUCCESS,,345.6,synthetic,kind,,,build,\n",
+        "entry_llama-small,0,2,0,float32,pipe,args,tags,,,,,commit,machine,deployed,launched,arch,,"
+        "tokens_per_second,,FAILURE,,,synthetic,kind,,,build,\n"
+    };
+    for (int i = 0; i < 2; i++) {
+        tm_error        err = { 0 };
+        tm_sink        *sink = NULL;
+        tm_event        start = rich_start();
+        tm_perf_options options = { .path = test_in_folder("perf.csv"),
+                                    .entry = "entry",
+                                    .pipeline = "pipe",
+                                    .args = "args",
+                                    .tags = "tags",
+                                    .git_commit = "commit",
+                                    .machine_name = "machine",
+                                    .deployment_type = "deployed",
+                                    .launcher = "launched",
+                                    .architecture = "arch",
+                                    .data_provider_type = "kind",
+                                    .build_number = "build",
+                                    .nodes = 2 };
+        assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_OK);
+        if (i) {
+            poor_run(sink);
+        } else {
+            start.run_started.gpus = 5;
+            fake_emit(sink, start);
+            fake_emit(sink, rich_end());
+        }
+        fake_close(sink);
+        tm_text text = fake_read(options.path);
+        assert_string_equal(strchr(text.data, '\n') + 1, wanted[i]);
+        tm_text_fini(&text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_console_says_all), cmocka_unit_test(megatron_lines_add_up),
+        cmocka_unit_test(result_json_says_all), cmocka_unit_test(metrics_say_all),
+        cmocka_unit_test(perf_csv_says_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+}
