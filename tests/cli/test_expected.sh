@@ -132,4 +132,15 @@ echo '[0, 2147483648]' >ids
 trainmark tokenizer decode --tokenizer "$fixtures/gpt2.json" ids
 failed_with 4 "one more is none" "id 2147483648 at byte 4 is too large$"
 
+# --- help -----------------------------------------------------------------------------------------------------------------
+
+trainmark --help
+expected help.txt
+for command in "data tokenize" "mlperf reference" "check"; do
+    trainmark $command --help
+    expected "help_$(echo $command | tr ' ' _).txt"
+done
+trainmark help data
+expected help_data.txt
+
 finish
