@@ -5,6 +5,20 @@
 # shellcheck disable=SC1091,SC2034,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
+# refused CODE MESSAGE WORD...: the message is all that is said.
+refused()
+{
+    refused_code=$1
+    refused_message=$2
+    shift 2
+    trainmark "$@"
+    if [ "$code" -eq "$refused_code" ] && [ "$(cat "$err")" = "trainmark: $refused_message" ]; then
+        pass "refused: $*"
+    else
+        fail "refused: $*" "exit code $code, wanted $refused_code" "wanted: $refused_message"
+    fi
+}
+
 # --- plans on the reference device, whose kernels are the same everywhere -------------------------------------------------
 
 plan="--model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 --training.seq_len 32
@@ -111,6 +125,25 @@ check "no step yet" [ "$(cat "$out")" = "no step yet" ]
 trainmark watch nowhere --once
 failed_with 4 "no run to watch" "there is no directory 'nowhere'; name a run directory"
 
+# --- what a model says ----------------------------------------------------------------------------------------------------
+
+echo '[5]' >single.json
+refused 4 "invalid configuration or input: 'single.json' has 1 tokens; two are the least: an input and a target" \
+    numerics folder --tokens single.json
+echo '[5, 9, 2]' >few.json
+refused 2 "wrong usage: --device null computes nothing" numerics folder --tokens few.json --device null
+refused 2 "wrong usage: 'folder' is a model of a language: give --tokens FILE" numerics folder --inputs single.json
+refused 2 "wrong usage: --dtype float64 is not computed on --device cpu; --device reference computes in float64" \
+    numerics folder --tokens few.json --dtype float64
+echo '[]' >none.json
+refused 4 "invalid configuration or input: 'none.json' has 0 tokens; a prompt has one at least" \
+    generate folder --prompt-ids none.json
+echo '[3, 1, 4]' >prompt.json
+trainmark generate folder --prompt-ids prompt.json --max_tokens 1
+filter='/^continues/s/[0-9][0-9]*/N/g; s/read at [0-9.]*/read at N/'
+expected generate_one.txt
+filter=
+
 # --- texts and tokens -----------------------------------------------------------------------------------------------------
 
 fixtures=$root/tests/token/fixtures
@@ -131,6 +164,31 @@ check "the largest id is one, and none of this vocabulary" [ "$code" -eq 0 ]
 echo '[0, 2147483648]' >ids
 trainmark tokenizer decode --tokenizer "$fixtures/gpt2.json" ids
 failed_with 4 "one more is none" "id 2147483648 at byte 4 is too large$"
+
+# --- figures --------------------------------------------------------------------------------------------------------------
+
+number=0
+for words in "5000 tokens/s --model llama3.1_8B --tokens 15T --devices 8 --peak 1300" \
+    "5000 tokens/s --model llama3.1_8B --json --all --devices 8 --peak 1300 --tokens 300B" \
+    "400 --from titan --model llama3.1_8B --seq 4096 --window 512" "2s/step --model llama2_70B --batch 8 --devices 4" \
+    "900 TFLOP/s --from lora --model llama2_70B --lora-parameters 45000000 --json" "0.5 samples/s --model flux_12b" \
+    "--published --model llama3.1_70B --hardware MI300X" "--published --model qwen3_32B --json"; do
+    number=$((number + 1))
+    trainmark convert $words
+    expected "convert_$number.txt"
+done
+model="--model llama3.1_8B"
+refused 2 "wrong usage: 'x' is not a figure; wanted a number above 0 and its unit" convert x $model
+refused 2 "wrong usage: '0' is not a figure; wanted a number above 0 and its unit" convert 0 tokens/s $model
+refused 2 "wrong usage: '1e999' is not a figure; wanted a number above 0 and its unit" convert 1e999 tokens/s $model
+refused 2 "wrong usage: two units, 'tokens/s' and 's/step'; leave one out" convert 5tokens/s s/step $model
+refused 2 "wrong usage: 5 of what? tokens/s, samples/s, s/step, or TFLOP/s with --from" convert 5 $model
+refused 2 "wrong usage: convert what? a VALUE and its UNIT, or --published; see \`trainmark convert --help\`" convert $model
+refused 2 "wrong usage: convert what? a VALUE and its UNIT, or --published; see \`trainmark convert --help\`" \
+    convert 5 tokens/s --published $model
+refused 2 "wrong usage: --tokens '15X' is not a number of tokens; wanted 15T, 300B or 1e12" convert 5 tokens/s --tokens 15X $model
+refused 4 "invalid configuration or input: no published speed of 'tiny-llama'; \`trainmark reference\` lists all figures" \
+    convert --published --model tiny-llama
 
 # --- help -----------------------------------------------------------------------------------------------------------------
 
