@@ -11,6 +11,7 @@
 #include "train/sample.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,10 +70,12 @@ static tm_status read_prompt(job *j, tm_error *err)
     if (j->most > room) j->most = room;
     if (j->n_prompt < 1 || j->most < 1) {
         free(prompt);
-        return tm_fail(err, TM_INVALID,
-                       "'%s' has %lld tokens; a prompt has one at least, and fewer than the model's %lld "
-                       "positions",
-                       what, (long long)j->n_prompt, (long long)tm_model_max_length(s));
+        char most[80] = "";
+        if (tm_model_max_length(s) < INT64_MAX)
+            snprintf(most, sizeof most, ", and fewer than the model's %lld positions",
+                     (long long)tm_model_max_length(s));
+        return tm_fail(err, TM_INVALID, "'%s' has %lld tokens; a prompt has one at least%s", what,
+                       (long long)j->n_prompt, most);
     }
     j->ids = tm_realloc(prompt, (size_t)(j->n_prompt + j->most) * sizeof *prompt);
     j->n = j->n_prompt;

@@ -101,7 +101,8 @@ static tm_status read_ids(const tm_text *input, tm_ids *ids, tm_error *err)
         char     *end;
         long long id = strtoll(p, &end, 10);
         if (id > INT32_MAX)
-            return tm_fail(err, TM_INVALID, "id %.20s at byte %zu is too large", p, (size_t)(p - input->data));
+            return tm_fail(err, TM_INVALID, "id %.*s at byte %zu is too large", (int)(end - p < 20 ? end - p : 20), p,
+                           (size_t)(p - input->data));
         if (ids->count == ids->capacity) ids->data = tm_grow(ids->data, &ids->capacity, ids->count, sizeof *ids->data);
         ids->data[ids->count++] = (int32_t)id;
         p = end;

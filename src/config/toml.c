@@ -77,10 +77,11 @@ static tm_status new_node(reader *r, tm_yaml_kind kind, tm_yaml **out)
     return TM_OK;
 }
 
+/* In the line where the value begins. */
 static void append(reader *r, tm_yaml *node, const char *name, tm_yaml *value)
 {
     tm_yaml_item *item = tm_arena_take(r->arena, sizeof *item), **last = &node->first;
-    *item = (tm_yaml_item){ .key = name, .line = r->line, .value = value };
+    *item = (tm_yaml_item){ .key = name, .line = value->line, .value = value };
     while (*last) last = &(*last)->next;
     *last = item;
     node->count++;

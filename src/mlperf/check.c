@@ -240,11 +240,6 @@ static void conclude(checker *c, const rule *row, const tally *t)
     case RULE_AT_LEAST_ONE:
         if (t->count == 0) say(c, row->key, NULL, "Required AT_LEAST_ONE occurrence of '%s' but found 0", row->key);
         break;
-    case RULE_AT_LEAST:
-        if (t->count < row->n)
-            say(c, row->key, NULL, "Required AT_LEAST(%d) occurrence of '%s' but found %lld", row->n, row->key,
-                (long long)t->count);
-        break;
     case RULE_AT_LEAST_ONE_OR:
         if (t->count == 0 && tally_of(c, row->other)->count == 0)
             say(c, row->key, NULL, "Required AT_LEAST_ONE occurrence of '%s' or '%s'", row->key, row->other)->fixed =

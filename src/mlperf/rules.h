@@ -9,7 +9,6 @@ typedef enum {
     RULE_OPTIONAL,
     RULE_EXACTLY_ONE, /* more are a warning if all values are equal */
     RULE_AT_LEAST_ONE,
-    RULE_AT_LEAST,        /* n */
     RULE_AT_LEAST_ONE_OR, /* or one of `other` */
 } rule_requirement;
 
@@ -63,7 +62,6 @@ enum { RULE_TESTS = 5 };
 typedef struct {
     const char      *key;
     rule_requirement required;
-    int              n;     /* RULE_AT_LEAST */
     const char      *other; /* RULE_AT_LEAST_ONE_OR; a key of the same set */
     rule_test        checks[RULE_TESTS + 1];
     rule_test        once; /* at least one line has to pass it; TEST_NONE: no such condition */

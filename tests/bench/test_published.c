@@ -165,6 +165,30 @@ static void values_of_many_devices_are_divided(void **state)
     tm_published_destroy(reference);
 }
 
+/* What was not measured says so, in whichever column. */
+static void tags(void **state)
+{
+    (void)state;
+    for (int place = 0; place < 3; place++) {
+        tm_published *reference = built_in();
+        tm_table     *here = tm_table_create("gpt");
+        if (place == 0) tm_table_column(here, "tag", 0);
+        tm_table_column(here, "case", 0);
+        tm_table_column(here, "tflops_6n", 0);
+        if (place == 1) tm_table_column(here, "tag", 0);
+        tm_table_row(here);
+        tm_table_text(here, "case", "small");
+        tm_table_f64(here, "tflops_6n", 1);
+        if (place < 2) tm_table_text(here, "tag", "predicted");
+        tm_table *table = tm_published_compare(reference, here);
+        assert_int_equal(tm_table_n_rows(table), 1);
+        assert_string_equal(text(table, 0, "tag"), place < 2 ? "predicted" : "measured");
+        tm_table_destroy(table);
+        tm_table_destroy(here);
+        tm_published_destroy(reference);
+    }
+}
+
 #define HEADER "workload,row,device,devices,scope,dtype,batch,seq,column,value,unit,convention,source,date,note\n"
 
 static void wrong_files_are_refused(void **state)
@@ -202,6 +226,7 @@ int main(void)
         cmocka_unit_test(the_suite_counts_6n),
         cmocka_unit_test(only_like_is_compared),
         cmocka_unit_test(values_of_many_devices_are_divided),
+        cmocka_unit_test(tags),
         cmocka_unit_test(wrong_files_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

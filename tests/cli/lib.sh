@@ -108,6 +108,20 @@ failed_with()
     fi
 }
 
+# expected FILE [CODE]: standard output, through the filter $filter (sed), is tests/cli/expected/FILE, and the exit code CODE
+# (0). After a change that is meant, EXPECTED=write in front of the test writes the files anew: read what git says of them.
+filter=
+expected()
+{
+    sed -e "$filter" "$out" >.found
+    [ "${EXPECTED:-}" != write ] || cp .found "$root/tests/cli/expected/$1"
+    if [ "$code" -eq "${2:-0}" ] && diff "$root/tests/cli/expected/$1" .found >.apart 2>&1; then
+        pass "$1"
+    else
+        fail "$1" "exit code $code" "$(head -n 20 .apart 2>/dev/null)"
+    fi
+}
+
 finish()
 {
     echo "1..$tests"

@@ -111,6 +111,8 @@ check "the host is as before" [ "$(cat $balancing $governor | tr '\n' ' ')" = "1
 check_not "the record is gone" [ -e m/run/trainmark-tuned.json ]
 trainmark check --sysroot m --tune-host -- sh -c 'exit 3'
 failed_with 5 "a command that fails" "'sh' failed with exit code 3"
+trainmark check --sysroot m --tune-host -- sh -c 'kill -9 $$'
+failed_with 5 "a command that is killed" "'sh' was ended by signal 9$"
 trainmark check --sysroot m --tune-host -- ./nothing
 failed_with 4 "no such command" "cannot run './nothing': No such file"
 check "each time it is put back" [ "$(cat $balancing)" = 1 ]

@@ -122,4 +122,46 @@ failed_with 2 "a reference without a file" "missing --output FILE"
 trainmark mlperf reference "$config" --out ref --output ref.json --runs 4 $short
 failed_with 5 "a reference of runs that missed the target" "did not reach the target; every run of a reference must reach the target"
 check "writes no record" [ ! -e ref.json ]
+
+# The same runs, had they reached the target: after 32, 48, 64 and 80 samples.
+sed -i 's/"status": "aborted"/"status": "success"/; /eval_accuracy/s/"value": [0-9.]*/"value": 0.5/' ref/result_?.txt
+for run in 1 2 3; do sed -i "s/\"samples_count\": 32/\"samples_count\": $((32 + run * 16))/" "ref/result_$run.txt"; done
+# shellcheck disable=SC2086
+trainmark mlperf reference "$config" --out ref --output ref.json --runs 4 $short
+check "a reference of runs that reached it" [ "$code" -eq 0 ]
+check "in numbers" [ "$(tail -n 2 "$out")" = "reference of trainmark_tiny, batch 16, 4 runs: mean 56.0 samples, deviation 17.88854381999832, fewest that pass 29.702014923095703, greatest speedup 1.8853939756274076
+written: ref.json" ]
+check "the record" [ "$(sed "s/$(date -u +%Y-%m-%d)/today/" ref.json)" = '{
+  "trainmark_tiny_ref_16": {
+    "Benchmark": "trainmark_tiny",
+    "Creator": "trainmark mlperf reference",
+    "When": "today",
+    "BS": 16,
+    "Hyperparams": {
+      "opt_base_learning_rate": 0.003,
+      "opt_learning_rate_warmup_steps": 20,
+      "gradient_accumulation_steps": 1
+    },
+    "samples to converge": [
+      32,
+      48,
+      64,
+      80
+    ]
+  }
+}' ]
+# shellcheck disable=SC2086
+trainmark mlperf reference "$config" --out ref --output again.json --runs 4 $short --json
+check "as JSON: the record" cmp -s "$out" ref.json
+check "which is written, too" cmp -s again.json ref.json
+trainmark mlperf rcp ref --reference ref.json
+check "runs pass the test with themselves" has "$out" "^RCP found, RCP test PASSED$"
+# shellcheck disable=SC2086
+trainmark mlperf reference "$config" --out ref --output never.json --runs 3 $short
+failed_with 2 "too few runs" "'--runs' is 3: a reference needs at least 4, and twice those of a result are usual$"
+sed -i '/"global_batch_size"/s/"value": 16/"value": 17/' ref/result_2.txt
+# shellcheck disable=SC2086
+trainmark mlperf reference "$config" --out ref --output never.json --runs 4 $short
+failed_with 4 "runs of two batches" "result_2.txt: another batch size than in result_0.txt$"
+check "no record is left" [ ! -e never.json ]
 finish

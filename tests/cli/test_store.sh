@@ -35,6 +35,13 @@ trainmark results show 1
 check "show prints what was written" cmp -s "$out" a/result.json
 trainmark results show '#1' --document metrics
 check "and the records of the steps" cmp -s "$out" a/metrics.jsonl
+trainmark results show 1 --document metrics --json
+awk 'BEGIN { printf "[" } { printf "%s\n  %s", (NR > 1 ? "," : ""), $0 } END { print "\n]" }' a/metrics.jsonl >metrics.json
+check "as one array" cmp -s "$out" metrics.json
+trainmark results show 1 --document configuration --json
+failed_with 2 "which a configuration is not" "config.yaml is YAML; .--document result. has the configuration as JSON$"
+TRAINMARK_STORE=none trainmark results
+failed_with 4 "a store that is switched off" "the store is switched off .none.; name a file with --store or TRAINMARK_STORE$"
 trainmark results show 9
 failed_with 4 "a number that is not there" "there is no result '9'"
 trainmark results show 3 --document metrics
@@ -82,6 +89,9 @@ trainmark compare 1
 failed_with 2 "compare with what" "with what\?"
 trainmark compare 1 --baseline
 failed_with 4 "no earlier result" "no earlier result of this configuration"
+trainmark run $tiny --training.steps 60 --out again
+trainmark compare again --baseline --max-slowdown 1000
+check "the result before of the same configuration, by itself" [ "$code" -eq 0 ]
 trainmark results import a >/dev/null
 trainmark compare last --baseline 1
 check "as fast as itself" [ "$code" -eq 0 ]

@@ -62,6 +62,13 @@ ENVIRONMENT(launched, "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29500", "RANK=1", "WO
 ENVIRONMENT(half_launched, "RANK=0", "WORLD_SIZE=2")
 ENVIRONMENT(rank_too_high, "MASTER_ADDR=node1", "MASTER_PORT=29500", "RANK=2", "WORLD_SIZE=2")
 ENVIRONMENT(port_no_number, "MASTER_ADDR=node1", "MASTER_PORT=tcp", "RANK=0", "WORLD_SIZE=2")
+#define TWO "MASTER_ADDR=node1", "RANK=1", "WORLD_SIZE=2"
+ENVIRONMENT(last_port, TWO, "MASTER_PORT=65535", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "NNODES=1", "NODE_RANK=0")
+ENVIRONMENT(port_too_high, TWO, "MASTER_PORT=65536")
+ENVIRONMENT(port_zero, TWO, "MASTER_PORT=0")
+ENVIRONMENT(more_here_than_all, TWO, "MASTER_PORT=1", "LOCAL_WORLD_SIZE=3")
+ENVIRONMENT(local_too_high, TWO, "MASTER_PORT=1", "LOCAL_RANK=2", "LOCAL_WORLD_SIZE=2")
+ENVIRONMENT(node_too_high, TWO, "MASTER_PORT=1", "NNODES=2", "NODE_RANK=2")
 ENVIRONMENT(over_eth0, "NCCL_SOCKET_IFNAME=eth0", "MASTER_ADDR=10.0.0.9")
 ENVIRONMENT(over_eth9, "NCCL_SOCKET_IFNAME==eth9")
 ENVIRONMENT(over_docker, "NCCL_SOCKET_IFNAME=docker")
@@ -340,6 +347,16 @@ static const fixture fixtures[] = {
       "group 1 DMA-FQ",
       0,
       { "/sys/kernel/iommu_groups/0/type=identity\n", "/sys/kernel/iommu_groups/1/type=DMA-FQ\n" } },
+    { "iommu",
+      TM_CHECK_SKIP,
+      "/sys/kernel/iommu_groups/0/type cannot be read (kernels before 5.11)",
+      0,
+      { "/sys/kernel/iommu_groups/0/", "/sys/kernel/iommu_groups/1/" } },
+    { "iommu",
+      TM_CHECK_PASS,
+      "identity in all 1 groups",
+      0,
+      { "/sys/kernel/iommu_groups/0/type=identity\n", "/sys/kernel/iommu_groups/1/" } },
     { "iommu", TM_CHECK_SKIP, "", 0, { 0 } },
     { "acs",
       TM_CHECK_PASS,
@@ -545,6 +562,12 @@ static const fixture fixtures[] = {
     { "dist_env", TM_CHECK_FAIL, "missing: MASTER_ADDR, MASTER_PORT", half_launched, { 0 } },
     { "dist_env", TM_CHECK_FAIL, "RANK 2 is not below", rank_too_high, { 0 } },
     { "dist_env", TM_CHECK_FAIL, "MASTER_PORT is 'tcp'", port_no_number, { 0 } },
+    { "dist_env", TM_CHECK_PASS, "rank 1 of 2, node1:65535", last_port, { 0 } },
+    { "dist_env", TM_CHECK_FAIL, "MASTER_PORT is '65536', not a number of 1 to 65535", port_too_high, { 0 } },
+    { "dist_env", TM_CHECK_FAIL, "MASTER_PORT is '0', not a number of 1 to 65535", port_zero, { 0 } },
+    { "dist_env", TM_CHECK_FAIL, "LOCAL_WORLD_SIZE 3 is above WORLD_SIZE 2", more_here_than_all, { 0 } },
+    { "dist_env", TM_CHECK_FAIL, "LOCAL_RANK 2 is not below LOCAL_WORLD_SIZE 2", local_too_high, { 0 } },
+    { "dist_env", TM_CHECK_FAIL, "NODE_RANK 2 is not below NNODES 2", node_too_high, { 0 } },
     { "dist_env", TM_CHECK_SKIP, "single process", 0, { 0 } },
     { "perf_gemm", TM_CHECK_PASS, "gflops_per_sec 250", gemm_good, { 0 } },
     { "perf_gemm", TM_CHECK_FAIL, "gemm.gflops_per_sec is 250, wanted at least 600", gemm_slow, { 0 } },

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that find nobody, or somebody else, where the environment says: what each says of it, word for word. */
+#include "comm/tcp.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+static char host[TM_COMM_HOST_NAME], words[1024];
+
+static void set(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+}
+
+static int clean(void **state)
+{
+    static const char *const all[] = { "RANK",
+                                       "WORLD_SIZE",
+                                       "MASTER_ADDR",
+                                       "MASTER_PORT",
+                                       "LOCAL_WORLD_SIZE",
+                                       "GROUP_RANK",
+                                       "TORCHELASTIC_RUN_ID",
+                                       "TORCHELASTIC_USE_AGENT_STORE" };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) unsetenv(all[i]);
+    return gethostname(host, sizeof host - 1);
+}
+
+/* A socket of this machine, which listens; *port: where. */
+static int door(int *port)
+{
+    struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t          n = sizeof a;
+    int                fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, n), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &n), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    *port = ntohs(a.sin_port);
+    return fd;
+}
+
+static int free_port(void)
+{
+    int port;
+    close(door(&port));
+    return port;
+}
+
+/* This rank of that world meets nobody, and says why. */
+static void says(int rank, int size, const char *address, int port, double deadline, const char *why)
+{
+    tm_comm_tcp_mesh mesh;
+    set("RANK", rank), set("WORLD_SIZE", size), set("MASTER_PORT", port);
+    setenv("MASTER_ADDR", address, 1);
+    const char *said = tm_comm_tcp_meet(deadline, &mesh);
+    assert_non_null(said);
+    assert_string_equal(said, why);
+}
+
+static const char *text(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words, sizeof words, format, arguments);
+    va_end(arguments);
+    return words;
+}
+
+/* --- what the environment says ------------------------------------------------------------------ */
+
+static void places_that_are_none(void **state)
+{
+    static const char none[] =
+        "this is rank 1 of 2, launched by torchrun or its like, but MASTER_ADDR and MASTER_PORT do not "
+        "say where ranks meet; set them, or use --ranks 2, mpirun, or srun --mpi=pmix";
+    tm_comm_tcp_mesh mesh;
+    (void)state;
+    assert_string_equal(tm_comm_tcp_meet(1, &mesh), "RANK is -1, WORLD_SIZE is -1: no rank of a world");
+    says(2, 2, "127.0.0.1", 29500, 1, "RANK is 2, WORLD_SIZE is 2: no rank of a world");
+    says(1, 2, "", 29500, 1, none);
+    says(1, 2, "127.0.0.1", 0, 1, none);
+    says(1, 2, "127.0.0.1", 65535, 1, none);
+    setenv("MASTER_PORT", "29500x", 1);
+    assert_string_equal(tm_comm_tcp_meet(1, &mesh), none);
+    set("MASTER_PORT", 29500);
+    unsetenv("MASTER_ADDR");
+    assert_string_equal(tm_comm_tcp_meet(1, &mesh), none);
+}
+
+static void numbers_of_the_environment(void **state)
+{
+    static const struct {
+        const char *text;
+        int         value;
+    } rows[] = { { "0", 0 },         { "16777215", 16777215 },
+                 { "16777216", -7 }, { "-1", -7 },
+                 { "", -7 },         { "3x", -7 },
+                 { "12", 12 },       { "1.0", -7 },
+                 { "1e3", -7 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        setenv("GROUP_RANK", rows[i].text, 1);
+        assert_int_equal(tm_comm_number("GROUP_RANK", -7), rows[i].value);
+    }
+    unsetenv("GROUP_RANK");
+    assert_int_equal(tm_comm_number("GROUP_RANK", 5), 5);
+}
+
+/* --- the first rank ------------------------------------------------------------------------------- */
+
+static void the_first_waits_in_vain(void **state)
+{
+    int port = free_port();
+    (void)state;
+    says(0, 2, "127.0.0.1", port, 0.05,
+         text("rank 1 of 2 did not come to rank 0 on %s (port %d) within 0.05 s", host, port));
+    says(0, 3, "127.0.0.1", port, 0.05,
+         text("ranks 1, 2 of 3 did not come to rank 0 on %s (port %d) within 0.05 s", host, port));
+    says(
+        0, 17, "127.0.0.1", port, 0.05,
+        text("ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 of 17 did not come to rank 0 on %s (port %d) "
+             "within 0.05 s",
+             host, port));
+    says(
+        0, 18, "127.0.0.1", port, 0.05,
+        text(
+            "ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and others of 18 did not come to rank 0 on %s "
+            "(port %d) within 0.05 s",
+            host, port));
+    /* Behind one address of many machines, or on another machine's name: at all addresses. */
+    set("LOCAL_WORLD_SIZE", 1);
+    says(0, 2, "127.0.0.1", port, 0.05,
+         text("rank 1 of 2 did not come to rank 0 on %s (port %d) within 0.05 s", host, port));
+    says(0, 2, "192.0.2.1", port, 0.05,
+         text("rank 1 of 2 did not come to rank 0 on %s (port %d) within 0.05 s", host, port));
+    /* The launcher has the port itself. */
+    setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1);
+    says(0, 2, "127.0.0.1", port, 0.05,
+         text("rank 1 of 2 did not come to rank 0 on %s (port %d) within 0.05 s", host, port));
+    setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+    says(0, 2, "127.0.0.1", port - 1, 0.05,
+         text("rank 1 of 2 did not come to rank 0 on %s (port %d) within 0.05 s", host, port));
+}
+
+static void a_port_that_is_taken(void **state)
+{
+    int port, fd = door(&port);
+    (void)state;
+    says(0, 2, "127.0.0.1", port, 1,
+         text("rank 0 cannot listen at MASTER_ADDR 127.0.0.1, port %d: Address already in use", port));
+    close(fd);
+}
+
+/* --- the others ----------------------------------------------------------------------------------- */
+
+static void nobody_is_there(void **state)
+{
+    int port = free_port();
+    (void)state;
+    says(1, 2, "127.0.0.1", port, 0.1,
+         text("rank 0 was not at MASTER_ADDR 127.0.0.1, port %d, within 0.1 s: Connection refused", port));
+}
+
+/* Somebody who listens, takes what is said, and answers this; closes then, unless it waits. */
+typedef struct {
+    int     fd, knocks;
+    bool    answers, closes;
+    int32_t answer, more;
+    size_t  heard;
+} somebody;
+
+static void *be_somebody(void *argument)
+{
+    somebody        *s = argument;
+    tm_comm_tcp_card card;
+    int              open[4] = { -1, -1, -1, -1 };
+    for (int i = 0; i < s->knocks; i++) {
+        open[i] = accept(s->fd, NULL, NULL);
+        ssize_t n = i == 0 ? 0 : recv(open[i], &card, sizeof card, MSG_WAITALL); /* the first only learns its address */
+        if (n > 0) s->heard += (size_t)n;
+        if (n > 0 && s->answers) (void)!write(open[i], &s->answer, sizeof s->answer);
+        if (n > 0 && s->more) (void)!write(open[i], &s->more, sizeof s->more);
+        if (n > 0 && s->closes) close(open[i]), open[i] = -1;
+    }
+    char left[8];
+    for (int i = 0; i < 4; i++)
+        if (open[i] >= 0) (void)!read(open[i], left, 1), close(open[i]);
+    return NULL;
+}
+
+static void says_to(somebody *s, double deadline, const char *why)
+{
+    pthread_t thread;
+    int       port;
+    s->fd = door(&port);
+    assert_int_equal(pthread_create(&thread, NULL, be_somebody, s), 0);
+    char full[512], number[16];
+    snprintf(number, sizeof number, "%d", port);
+    const char *at = strstr(why, "PORT");
+    snprintf(full, sizeof full, "%.*s%s%s", at ? (int)(at - why) : (int)strlen(why), why, at ? number : "",
+             at ? at + 4 : "");
+    says(1, 3, "127.0.0.1", port, deadline, full);
+    pthread_join(thread, NULL);
+    close(s->fd);
+    assert_int_equal(s->heard, sizeof(tm_comm_tcp_card));
+}
+
+static void somebody_else_is_there(void **state)
+{
+    (void)state;
+    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 99 }, 3,
+            "rank 0 at 127.0.0.1, port PORT does not take rank 1 of 3: it is no rank of this program");
+    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 2 }, 3,
+            "rank 0 at 127.0.0.1, port PORT does not take rank 1 of 3: its WORLD_SIZE is another");
+    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 3 }, 3,
+            "rank 0 at 127.0.0.1, port PORT does not take rank 1 of 3: its TORCHELASTIC_RUN_ID is another");
+    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 4 }, 3,
+            "rank 0 at 127.0.0.1, port PORT does not take rank 1 of 3: there is one of this RANK already");
+    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 1, .closes = true }, 3,
+            "rank 0 at 127.0.0.1, port PORT, has gone before all ranks had come");
+    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 1, .more = 1, .closes = true }, 3,
+            "rank 0 at 127.0.0.1, port PORT, has gone before all ranks had come");
+}
+
+/* It takes what is said, and stays silent. */
+static void silence(void **state)
+{
+    (void)state;
+    says_to(&(somebody){ .knocks = 2 }, 0.05,
+            "rank 0 at MASTER_ADDR 127.0.0.1, port PORT, did not answer within 0.05 s");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(places_that_are_none, clean),
+        cmocka_unit_test_setup(numbers_of_the_environment, clean),
+        cmocka_unit_test_setup(the_first_waits_in_vain, clean),
+        cmocka_unit_test_setup(a_port_that_is_taken, clean),
+        cmocka_unit_test_setup(nobody_is_there, clean),
+        cmocka_unit_test_setup(somebody_else_is_there, clean),
+        cmocka_unit_test_setup(silence, clean),
+    };
+    return cmocka_run_group_tests_name("comm/rendezvous", tests, NULL, NULL);
+}
