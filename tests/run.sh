@@ -21,6 +21,9 @@ asan=${ASAN_OPTIONS:-} ubsan=${UBSAN_OPTIONS:-}
 # Threads that wait sleep: on a busy machine spinning ones make the tests several times slower. No result depends on it.
 export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
 
+# What a sanitizer says; that of leaks last.
+findings="ERROR: (Address|Thread)Sanitizer|WARNING: ThreadSanitizer|: runtime error: |ERROR: LeakSanitizer"
+
 now_ms() { date +%s%3N; }
 
 # leave_out FOLDER NAME
@@ -53,7 +56,9 @@ run()
     CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 "$((rest < seconds ? rest : seconds))" "$program" >"$mine/out" 2>&1 </dev/null
     status=$?
     for finding in "$mine"/finding.*; do
-        [ ! -f "$finding" ] || { cat "$finding" >>"$mine/out" && told=yes; }
+        [ -f "$finding" ] || continue
+        cat "$finding" >>"$mine/out"
+        ! grep -qE "$findings" "$finding" || told=yes
     done
     if [ "$rest" -lt "$seconds" ] && { [ $status -eq 124 ] || [ $status -eq 137 ]; }; then
         leave_out "$1" "$name, no time to end"
@@ -89,9 +94,9 @@ run()
     verdict=ok
     if [ "$fail" -gt 0 ] && [ -n "${TM_TEST_FINDINGS:-}" ]; then
         # A test that has failed leaves behind what it had.
-        leaks='|ERROR: LeakSanitizer'
-        grep -q '^not ok' "$mine/out" && leaks=
-        if ! grep -qE "ERROR: (Address|Thread)Sanitizer|WARNING: ThreadSanitizer|: runtime error: $leaks" "$mine/out"; then
+        counts=$findings
+        ! grep -q '^not ok' "$mine/out" || counts=${findings%%|ERROR: LeakSanitizer}
+        if ! grep -qE "$counts" "$mine/out"; then
             leave_out "$1" "$name, failed without a finding${why:+: $why}"
             return
         fi
