@@ -212,12 +212,16 @@ static inline void tell(tm_text *out, const trial *what, const char *measured, c
         tm_text_add(out, "note: ");
         if (strncmp(note, "peak by the data sheet", 22) == 0)
             tm_text_add(out, "peak by the data sheet"); /* the machine's */
+        else if (strncmp(note, "link: ", 6) == 0)
+            tm_text_printf(out, "link: #%s", note + 6 + strspn(note + 6, "0123456789")); /* how many were fast enough */
         else if (hide)
             add_masked(out, note);
         else
             tm_text_add(out, note);
         tm_text_add(out, "\n");
     }
+    for (char *at = t.err.text; (at = strstr(at, "trainmark-startup-")); at += 18)
+        memset(at + 18, '#', strcspn(at + 18, "/")); /* a folder of that run */
     tm_text_printf(out, "-> %s%s%s\n", tm_status_text(t.status), *t.err.text ? ": " : "", t.err.text);
     tried_fini(&t);
 }
