@@ -171,7 +171,8 @@ static inline void check_intervals(const tm_table *table, size_t row)
         double rate = number_at(table, row, rates[i]), least = number_at(table, row, lo),
                most = number_at(table, row, hi);
         if (isnan(least) || isnan(most)) continue;
-        assert_true(least <= rate * (1 + 1e-12) && most >= rate * (1 - 1e-12) && least < most);
+        if (!(least <= rate * (1 + 1e-12) && most >= rate * (1 - 1e-12) && least < most))
+            fail_msg("row %zu: %s %.17g, from %.17g to %.17g", row, rates[i], rate, least, most);
     }
     double low = number_at(table, row, "p5_ms"), high = number_at(table, row, "p95_ms");
     double median = number_at(table, row, "median_ms");

@@ -204,7 +204,7 @@ static void slices_have_rows(void **state)
         assert_int_equal((int)number_at(table, row, "layers"), (int)row + 1);
         assert_true(fabs(number_at(table, row, "tokens_per_second") * number_at(table, row, "step_ms") - 24e3) < 1e-6);
         assert_true(fabs(number_at(table, row, "step_ms") / number_at(table, row, "median_ms") - 1) < 1e-9);
-        assert_true(row == 3 || fabs(number_at(table, row, "residual_pct")) < 1000);
+        assert_true(isfinite(number_at(table, row, "residual_pct")) == (row < 3));
         check_intervals(table, row);
     }
     assert_string_equal(tm_table_cell(table, 4, 2)->text, "prediction");
@@ -215,8 +215,36 @@ static void slices_have_rows(void **state)
     assert_int_equal(sscanf(note, "tiny.yaml: predicted step = %lf ms + %lf ms x 4 layers", &a, &b), 2);
     assert_true(fabs(a + 4 * b - predicted) < 2e-3 * (fabs(a) + 4 * fabs(b)));
     assert_true(fabs(100 * (predicted / whole - 1) - number_at(table, 4, "error_pct")) < 1e-6);
-    if (t.invalid.status == TM_OK) check_intervals(table, 4);
+    double least = number_at(table, 4, "tokens_per_second_lo"), most = number_at(table, 4, "tokens_per_second_hi");
+    double half = number_at(table, 4, "half_width_pct") / 100;
+    if (t.invalid.status == TM_OK) {
+        check_intervals(table, 4);
+        assert_true(fabs(least * predicted * (1 + half) - 24e3) < 1e-3);
+        /* An interval that reaches a time of nothing: a rate without an upper end. */
+        if (half < 0.999) assert_true(fabs(most * predicted * (1 - half) - 24e3) < 1e-3);
+        if (half > 1.001) assert_true(isnan(most));
+    }
     tried_fini(&t);
+    assert_int_equal(chdir(old), 0);
+}
+
+/* A budget that is over after the probe ends the measurement after its first step. */
+static void a_budget_that_is_over_ends_it(void **state)
+{
+    (void)state;
+    char old[4096];
+    assert_non_null(getcwd(old, sizeof old));
+    write_model();
+    assert_int_equal(chdir(test_folder()), 0);
+    for (int i = 1; i <= 8; i++) {
+        int64_t begin = tm_now_ns();
+        tried   t = try_workload(
+              &(trial){ tm_workload_find("gpt"), "cpu", "sizes=tiny.yaml layers=4 budget=1", i * 5e-4, NULL, false });
+        assert_int_equal(t.status, TM_OK);
+        assert_int_equal(tm_table_n_rows(t.table), 1);
+        assert_true((double)(tm_now_ns() - begin) * 1e-9 < 5);
+        tried_fini(&t);
+    }
     assert_int_equal(chdir(old), 0);
 }
 
@@ -296,6 +324,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(tables_say_all),
         cmocka_unit_test(starts_are_measured),
         cmocka_unit_test(slices_have_rows),
+        cmocka_unit_test(a_budget_that_is_over_ends_it),
     };
     if (argc > 1 && strcmp(argv[1], "run") == 0) return play_run(argc, argv);
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
