@@ -107,13 +107,27 @@ static void call_backward(void *context, int64_t turn)
     run_set(w, BACKWARD, turn % w->sets);
 }
 
-static void describe_calls(work *w)
+/* TM_UNSUPPORTED with the reason of the first kernel. */
+static tm_status choose_kernel(work *w, const tm_call *call, const tm_kernel **out, tm_error *err)
 {
     tm_chooser chooser = tm_device_chooser(w->bench->device);
-    int64_t    rows = w->batch * w->attr.seq_q, width = (w->attr.heads + 2 * w->attr.kv_heads) * w->attr.dim_qk;
-    tm_view    qkv = { w->dtype, tm_shape_2(rows, width), NULL, 0 };
-    tm_view    o = { w->dtype, tm_shape_2(rows, w->attr.heads * w->attr.dim_qk), NULL, 0 };
-    tm_view    lse = { w->lse_dtype, tm_shape_3(w->batch, w->attr.heads, w->attr.seq_q), NULL, 0 };
+    tm_text    refusals = { 0 };
+    *out = chooser.choose(chooser.context, call, &refusals);
+    if (refusals.length > 0) refusals.data[strcspn(refusals.data, "\n")] = '\0'; /* the first that says why */
+    tm_status st = *out ? TM_OK
+                        : tm_fail(err, TM_UNSUPPORTED, "no fast kernel for op '%s' with heads of %lld elements: %s",
+                                  call->op->name, (long long)w->attr.dim_qk,
+                                  refusals.length ? refusals.data : "the device has none");
+    tm_text_fini(&refusals);
+    return st;
+}
+
+static tm_status describe_calls(work *w, tm_error *err)
+{
+    int64_t rows = w->batch * w->attr.seq_q, width = (w->attr.heads + 2 * w->attr.kv_heads) * w->attr.dim_qk;
+    tm_view qkv = { w->dtype, tm_shape_2(rows, width), NULL, 0 };
+    tm_view o = { w->dtype, tm_shape_2(rows, w->attr.heads * w->attr.dim_qk), NULL, 0 };
+    tm_view lse = { w->lse_dtype, tm_shape_3(w->batch, w->attr.heads, w->attr.seq_q), NULL, 0 };
     w->qkv = qkv;
     w->call[FORWARD] = (tm_call){ .op = &tm_op_attention, .out = { o, lse } };
     w->call[BACKWARD] = (tm_call){ .op = &tm_op_attention_grad, .in = { o, [4] = o, lse } };
@@ -126,11 +140,12 @@ static void describe_calls(work *w)
         call->threads = w->bench->threads;
         for (int k = d == FORWARD ? 3 : 6; k < TM_MAX_IN; k++) call->in[k].shape.rank = -1;
         for (int k = d == FORWARD ? 2 : 3; k < TM_MAX_OUT; k++) call->out[k].shape.rank = -1;
-        w->kernel[d] = chooser.choose(chooser.context, call, NULL);
+        TM_TRY(choose_kernel(w, call, &w->kernel[d], err));
         call->workspace_bytes = w->kernel[d]->workspace ? w->kernel[d]->workspace(call) : 0;
         if (call->workspace_bytes > w->workspace_bytes) w->workspace_bytes = call->workspace_bytes;
         w->executed[d] = call->op->cost(call).flops;
     }
+    return TM_OK;
 }
 
 /* forward 2 B Sq Skv A (dqk + dv), half of it if causal; with a window Skv is the window, not halved; backward 2.5
@@ -151,7 +166,7 @@ static size_t padded(int64_t elements, tm_dtype dtype)
     return ((size_t)elements * tm_dtype_bytes(dtype) + 4095) / 4096 * 4096;
 }
 
-static void plan(work *w)
+static tm_status plan(work *w, tm_error *err)
 {
     int64_t rows = w->batch * w->attr.seq_q;
     bool    cold = strcmp(tm_config_text(w->bench->options, "cache"), "cold") == 0;
@@ -160,9 +175,10 @@ static void plan(work *w)
     w->lse_bytes = padded(rows * w->attr.heads, w->lse_dtype);
     w->set_bytes = 2 * (w->qkv_bytes + w->o_bytes) + w->lse_bytes;
     w->sets = cold ? tm_rotation((int64_t)w->set_bytes) : 1;
-    describe_calls(w);
+    TM_TRY(describe_calls(w, err));
     count_by_convention(w);
     w->bytes = (size_t)w->sets * w->set_bytes + w->workspace_bytes;
+    return TM_OK;
 }
 
 /* Queries, keys, values and output gradients standard normal, the same in all sets; results full of NaN. */
@@ -322,7 +338,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
     char   want[32], have[32];
     TM_TRY(read_options(&w, err));
     TM_TRY(check_size(&w, err));
-    plan(&w);
+    TM_TRY(plan(&w, err));
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
     const tm_ceilings *ceilings;
     TM_TRY(tm_bench_ceilings(bench, &ceilings, err));

@@ -175,7 +175,8 @@ static tm_status put_steps(size *z, const tm_sampling *sampling, const tm_validi
 static tm_status measure_whole(size *z, tm_error *err)
 {
     tm_live_part       *live;
-    tm_sampling_options limits = { .half_width = 0.01, .max_seconds = seconds_until(z->end_ns), .min_samples = 10 };
+    double              left = seconds_until(z->end_ns); /* 0 would be no limit */
+    tm_sampling_options limits = { .half_width = 0.01, .max_seconds = fmax(left, 1e-3), .min_samples = 10 };
     TM_TRY(tm_part_open(&z->whole, z->of->bench->device, &live, err));
     tm_sampling       *sampling = tm_sampling_create(&limits);
     tm_validity_report report;
@@ -241,7 +242,9 @@ static tm_status put_prediction(const size *z, const tm_slices *s, double measur
                          1e3 * line->b);
         return TM_OK;
     }
-    return put_rate(z, &z->whole, tokens / line->value, tokens / line->interval.hi, tokens / line->interval.lo, err);
+    /* Where the time may be nil the rate has no upper end. */
+    double most = line->interval.lo > 0 ? tokens / line->interval.lo : nan;
+    return put_rate(z, &z->whole, tokens / line->value, tokens / line->interval.hi, most, err);
 }
 
 static tm_status put_slices(const size *z, const tm_slices *s, tm_error *err)

@@ -278,13 +278,13 @@ static tm_status make_arguments(work *w, char *words, char threads[24], tm_error
                                   threads,
                                   "--out",
                                   w->out };
+    const size_t      own = sizeof fixed / sizeof fixed[0];
     size_t            n = 0;
-    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
-        w->argv[n++] = (char *)(size_t)fixed[i]; /* never written to */
+    for (size_t i = 0; i < own; i++) w->argv[n++] = (char *)(size_t)fixed[i]; /* never written to */
     snprintf(threads, 24, "%d", w->bench->threads);
     for (char *rest = words, *word; (word = strsep(&rest, " "));) {
         if (!*word) continue;
-        if (n == MOST) return tm_fail(err, TM_USAGE, "--arguments has more than %d words", (int)MOST - 12);
+        if (n == MOST) return tm_fail(err, TM_USAGE, "--arguments has more than %d words", (int)(MOST - own));
         w->argv[n++] = word;
     }
     w->argv[n] = NULL;

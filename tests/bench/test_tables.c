@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the workloads offer and what their tables say, to the letter: tests/golden/whole-bench.txt. Numbers that a clock
+ * made stand as "#"; what one of them says of another (FLOP of a call, bytes of a row) is told.
+ */
+#include "bench/tables.h"
+
+static const char *const of_all = "median_ms p5_ms p95_ms cv half_width_pct n warmup outliers loops calls_before";
+
+static void options_and_columns(tm_text *out)
+{
+    size_t                    n;
+    const tm_workload *const *workloads = tm_workloads(&n);
+    for (size_t i = 0; i < n; i++) {
+        tm_config *config = tm_bench_configure(workloads[i], "help");
+        tm_text_printf(out, "== %s: %s%s\n", workloads[i]->name, workloads[i]->summary,
+                       workloads[i]->ranks ? " (ranks)" : "");
+        /* What all have stands once. */
+        for (size_t k = i ? tm_config_n_keys(config) - workloads[i]->n_options : 0; k < tm_config_n_keys(config); k++) {
+            const tm_key *key = tm_config_key_at(config, k);
+            tm_text_printf(out, "%s%s: ", key->name, key->quiet ? " (quiet)" : "");
+            tm_config_describe_key(key, out);
+            tm_text_add(out, "\n");
+        }
+        tm_config_destroy(config);
+    }
+    assert_ptr_equal(tm_workload_find("stream"), workloads[3]);
+    assert_null(tm_workload_find("strea"));
+}
+
+/* A table of no row tells its columns. */
+static void columns(tm_text *out, const char *name, const char *device, const char *arguments)
+{
+    tried t = try_workload(&(trial){ tm_workload_find(name), device, arguments, 0, NULL, false });
+    tm_text_printf(out, "%s ", name);
+    tell_columns(out, t.table);
+    tried_fini(&t);
+}
+
+static void stream_tables(tm_text *out)
+{
+    static const char *const arguments[] = { "elements=41 repetitions=1", "elements=48 repetitions=3" };
+    char                     measured[256];
+    snprintf(measured, sizeof measured, "%s best_mbps median_mbps", of_all);
+    for (int i = 0; i < 2; i++)
+        tell(out, &(trial){ tm_workload_find("stream"), "cpu", arguments[i], 0, NULL, false }, measured,
+             "median_mbps*median_ms n+warmup loops/loops", "arrays of");
+    tell(out, &(trial){ tm_workload_find("stream"), "cpu", "elements=8", 1e-9, NULL, false }, measured, "",
+         "arrays of");
+    tell(out, &(trial){ tm_workload_find("stream"), "cpu", "elements=8", 0, NULL, true }, measured, "", "arrays of");
+}
+
+static void gemm_tables(tm_text *out)
+{
+    static const struct {
+        const char *device, *arguments;
+        double      seconds;
+        bool        stopped;
+    } cases[] = {
+        { "cpu", "shapes=33x47x65,5x32x16:tn cache=both", 0, false },
+        { "cpu", "M=6 N=7 K=8 trans_b=true dtype=bf16 cache=warm seed=5", 0, false },
+        { "cpu", "M=6 N=7 K=8 trans_a=true dtype=bf16 c-dtype=fp32 cache=cold", 0, false },
+        { "cpu", "M=9 N=3 K=2 c-dtype=bf16 cache=cold", 0, false },
+        { "cpu", "model=tiny-llama seq=16 batch=2 cache=warm", 0, false },
+        { "cpu", "model=tiny-llama scale=16 cache=warm", 0, false },
+        { "cpu", "shapes=llama70b cache=both", 1e-3, false },
+        { "cpu", "shapes=8192x3x40,20x30x41:tt,7x8x9:nt scale=3 cache=warm", 0, false },
+        { "cpu", "M=4194304 N=4194304 K=4194304", 0, false },
+        { "cpu", "M=4 cache=warm", 0, true },
+        { "cpu", "M=4 shapes=1x2x3", 0, false },
+        { "cpu", "K=4 model=tiny-llama", 0, false },
+        { "cpu", "model=tiny-llama shapes=1x2x3", 0, false },
+        { "cpu", "batch=4", 0, false },
+        { "cpu", "seq=4", 0, false },
+        { "cpu", "model=tiny-lama", 0, false },
+        { "cpu", "shapes=1x2", 0, false },
+        { "cpu", "shapes=0x2x3", 0, false },
+        { "cpu", "library=mkl libraries=true", 0, false },
+        { "cpu", "library=atlas", 0, false },
+        { "null", "M=4 N=4 K=4", 0, false },
+        { "reference", "M=4 N=5 K=6 cache=warm", 0, false },
+    };
+    char measured[256];
+    snprintf(measured, sizeof measured, "%s avg_time_ms tflops bandwidth_gbps peak_pct", of_all);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        tell(out,
+             &(trial){ tm_workload_find("gemm"), cases[i].device, cases[i].arguments, cases[i].seconds, NULL,
+                       cases[i].stopped },
+             measured, "tflops*avg_time_ms bandwidth_gbps*avg_time_ms peak_pct/tflops n+warmup", "");
+}
+
+static void attention_tables(tm_text *out)
+{
+    static const struct {
+        const char *device, *arguments;
+        double      seconds;
+    } cases[] = {
+        { "cpu", "batch=2 seq=33 heads=4 kv_heads=2 head_dim=8", 0 },
+        { "cpu", "seq=24 heads=3 head_dim=16 causal=false cache=warm", 0 },
+        { "cpu", "seq=40 heads=2 head_dim=8 window=7 cache=warm dtype=bf16", 0 },
+        { "cpu", "seq=40 heads=2 head_dim=8 window=40 cache=warm seed=9", 0 },
+        { "cpu", "seq=40 heads=2 head_dim=8 window=39 cache=warm", 0 },
+        { "cpu", "model=tiny-llama cache=warm", 0 },
+        { "cpu", "model=tiny-llama cache=warm seq=8 heads=4 kv_heads=1 head_dim=4", 0 },
+        { "reference", "seq=9 heads=2 head_dim=4 cache=warm dtype=bf16", 0 },
+        { "null", "seq=9 heads=2 head_dim=4 cache=warm", 0 },
+        { "cpu", "seq=16777216 heads=512 head_dim=256", 0 },
+        { "cpu", "seq=16777216 heads=513 head_dim=256", 0 },
+        { "cpu", "seq=4 heads=1 head_dim=257", 0 },
+        { "cpu", "batch=1024 seq=1048576 heads=2 kv_heads=1 head_dim=1025", 0 },
+        { "cpu", "seq=1024 heads=2 head_dim=64 cache=warm", 1e-12 },
+        { "cpu", "causal=false window=4", 0 },
+        { "cpu", "heads=6 kv_heads=4", 0 },
+        { "cpu", "model=none-such", 0 },
+    };
+    char measured[512];
+    snprintf(measured, sizeof measured,
+             "%s fwd_tflops fwd_time bwd_tflops bwd_time fwd_tflops_executed bwd_tflops_executed fwd_median "
+             "fwd_half_width_pct bwd_median bwd_half_width_pct n",
+             of_all);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        tell(out,
+             &(trial){ tm_workload_find("attention"), cases[i].device, cases[i].arguments, cases[i].seconds, NULL,
+                       false },
+             measured,
+             "fwd_tflops*fwd_time bwd_tflops*bwd_time fwd_tflops_executed*fwd_time bwd_tflops_executed*bwd_time", "");
+}
+
+static void mlp_tables(tm_text *out)
+{
+    static const struct {
+        const char *device, *arguments;
+        double      seconds;
+        bool        stopped;
+    } cases[] = {
+        { "cpu", "dims=12-20-7 batch=6 iterations=4 warmup=2", 0, false },
+        { "cpu", "dims=12-20-7-3 batch=6 iterations=12 warmup=0 activation=gelu bias=false lr=0.01", 0, false },
+        { "cpu", "dims=5-4 batch=3 iterations=2 optimizer=none dtype=bf16 seed=4", 0, false },
+        { "cpu", "dims=5-4 batch=3 iterations=10 warmup=0 lr=1", 0, false },
+        { "cpu", "dims=5-4 batch=3 iterations=10 lr=0", 0, false },
+        { "reference", "dims=5-4 batch=3 iterations=2 dtype=bf16", 0, false },
+        { "null", "dims=5-4 batch=3 iterations=2", 0, false },
+        { "cpu", "dims=5-4 batch=3 iterations=2", 0, true },
+        { "cpu", "dims=16777216-16777216 batch=1", 0, false },
+        { "cpu", "dims=5", 0, false },
+        { "cpu", "dims=5-", 0, false },
+        { "cpu", "dims=-5-4", 0, false },
+        { "cpu", "dims=5x4", 0, false },
+        { "cpu", "dims=0-4", 0, false },
+        { "cpu", "dims=1-16777217", 0, false },
+        { "cpu", "dims=1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1", 0, false },
+    };
+    char measured[512];
+    snprintf(measured, sizeof measured,
+             "%s samples_per_second samples_per_second_lo samples_per_second_hi step_ms fwd_ms bwd_ms loss_ms "
+             "update_ms tflops_6n tflops_executed",
+             of_all);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        tell(out,
+             &(trial){ tm_workload_find("mlp"), cases[i].device, cases[i].arguments, cases[i].seconds, NULL,
+                       cases[i].stopped },
+             measured,
+             "samples_per_second*step_ms tflops_6n/samples_per_second tflops_executed/samples_per_second n+warmup "
+             "calls_before",
+             "");
+}
+
+static void tables_say_all(void **state)
+{
+    (void)state;
+    tm_text out = { 0 };
+    options_and_columns(&out);
+    columns(&out, "stream", "cpu", "elements=8 repetitions=1");
+    columns(&out, "gemm", "cpu", "M=2 N=2 K=2");
+    columns(&out, "attention", "cpu", "seq=2 heads=1 head_dim=4");
+    columns(&out, "mlp", "cpu", "dims=2-2 iterations=1 batch=1");
+    stream_tables(&out);
+    gemm_tables(&out);
+    attention_tables(&out);
+    mlp_tables(&out);
+    whole_is("tests/golden/whole-bench.txt", &out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables_say_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

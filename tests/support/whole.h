@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/support/whole.h - texts that are compared as a whole with a recorded file. */
+#ifndef TM_TESTS_WHOLE_H
+#define TM_TESTS_WHOLE_H
+
+#include "base/text.h"
+
+/* Fails where `text` is not what the file holds, and shows the first line that differs. With TM_RECORD set the file is
+ * written instead: read the difference, line by line, before it is kept. Frees the text. */
+void whole_is(const char *path, tm_text *text);
+
+#endif
