@@ -32,12 +32,14 @@ static const tm_stored_tensor *find(const tm_hf_adapter *adapter, const tm_hf_fo
 {
     tm_text      name = { 0 };
     expert_place place;
-    tm_text_add(&name, "base_model.model.");
+    const char  *module = NULL;
     if (expert_of(entry, &place)) {
-        if (!adapter->experts[place.down]) return NULL;
-        bool        inner = !place.down && adapter->experts[1];
-        const char *module = tm_hf_experts_module(adapter->arena, entry->name, inner);
+        bool inner = !place.down && adapter->experts[1];
+        if (adapter->experts[place.down]) module = tm_hf_experts_module(adapter->arena, entry->name, inner);
         if (!module) return NULL;
+    }
+    tm_text_add(&name, "base_model.model.");
+    if (module) {
         tm_hf_written_name(form, module, &name);
     } else {
         tm_hf_written_name(form, entry->name, &name);

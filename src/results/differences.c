@@ -85,9 +85,9 @@ static int weight_of(const char *member)
     int    weight = 0;
     for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++) {
         size_t n = strlen(weights[i].prefix);
-        bool   whole =
-            member[n > 0 ? n - 1 : 0] == '/' || weights[i].prefix[n - 1] == '.' || !member[n] || member[n] == '/';
-        if (n < longest || strncmp(member, weights[i].prefix, n) != 0 || !whole) continue;
+        if (n < longest || strncmp(member, weights[i].prefix, n) != 0) continue;
+        char last = weights[i].prefix[n - 1];
+        if (last != '/' && last != '.' && member[n] && member[n] != '/') continue;
         longest = n;
         weight = weights[i].weight;
     }
