@@ -236,6 +236,56 @@ static void last_level_caches_are_added_up(void **state)
     assert_int_equal(tm_cpu_last_level_bytes(root), 56 << 20);
 }
 
+static int topology(int cpu, const char *fact)
+{
+    char path[128], line[32];
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, fact);
+    return tm_file_read_line(path, line, sizeof line) ? atoi(line) : 0;
+}
+
+/* Processors of this program: by package, then by core, then by number. */
+static int processors_in_order(const cpu_set_t *mask, int order[CPU_SETSIZE])
+{
+    int n = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, mask)) continue;
+        int at = n++;
+        for (; at > 0; at--) {
+            int before = order[at - 1], p = topology(before, "physical_package_id"), c = topology(before, "core_id");
+            if (p < topology(cpu, "physical_package_id")) break;
+            if (p == topology(cpu, "physical_package_id") && c <= topology(cpu, "core_id")) break;
+            order[at] = before;
+        }
+        order[at] = cpu;
+    }
+    return n;
+}
+
+/* Every process of a host has processors beside each other, and each processor one process, as far as there are enough.
+ */
+static void processes_share_the_processors(void **state)
+{
+    (void)state;
+    cpu_set_t was, now;
+    int       order[CPU_SETSIZE];
+    assert_int_equal(sched_getaffinity(0, sizeof was, &was), 0);
+    int      n = processors_in_order(&was, order);
+    uint64_t hash = tm_cpu_affinity_hash();
+    assert_true(hash != 0);
+    for (int count = 1; count <= n + 3; count++)
+        for (int index = 0; index < count; index++) {
+            int first = n < count ? index % n : n * index / count,
+                end = n < count ? first + 1 : n * (index + 1) / count;
+            assert_int_equal(tm_cpu_take_share(index, count), end - first);
+            assert_int_equal(sched_getaffinity(0, sizeof now, &now), 0);
+            assert_int_equal(CPU_COUNT(&now), end - first);
+            for (int i = first; i < end; i++) assert_true(CPU_ISSET(order[i], &now));
+            assert_int_equal(tm_cpu_affinity_hash() == hash, end - first == n);
+            assert_int_equal(sched_setaffinity(0, sizeof was, &was), 0);
+        }
+    assert_true(tm_cpu_affinity_hash() == hash);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +296,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(load_of_a_tree, make_root, remove_root),
         cmocka_unit_test_setup_teardown(last_level_caches_are_added_up, make_root, remove_root),
         cmocka_unit_test(threads_follow_the_affinity),
+        cmocka_unit_test(processes_share_the_processors),
         cmocka_unit_test(isa_agrees_with_the_kernel),
         cmocka_unit_test(resident_memory_grows_with_use),
         cmocka_unit_test(denormals_are_flushed),

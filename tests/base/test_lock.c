@@ -13,6 +13,7 @@
 #include "base/lock.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <stdio.h>
@@ -93,6 +94,47 @@ static void on_a_network_the_name_counts_too(void **state)
     tm_folder_lock_release(&lock);
 }
 
+/* On a file system with locks there is nothing to say. */
+static void locks_are_taken_without_a_word(void **state)
+{
+    (void)state;
+    tm_folder_lock lock;
+    tm_error       err = { 0 };
+    tm_text        owner = { 0 };
+    char           wanted[64];
+    fflush(stderr);
+    int kept = dup(STDERR_FILENO), file = open(test_in_folder("said"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+    dup2(file, STDERR_FILENO);
+    tm_status st = tm_folder_lock_take_as(test_folder(), "box", false, &lock, &err);
+    fflush(stderr);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    assert_int_equal(st, TM_OK);
+    assert_int_equal(lseek(file, 0, SEEK_END), 0);
+    close(file);
+    snprintf(wanted, sizeof wanted, "process %ld on host box since 20", (long)getpid());
+    assert_int_equal(tm_file_read(test_in_folder("run.lock"), 1000, &owner, &err), TM_OK);
+    assert_memory_equal(owner.data, wanted, strlen(wanted));
+    assert_int_equal(owner.length, strlen(wanted) + strlen("26-11-23T07:48:49Z\n"));
+    tm_text_fini(&owner);
+    tm_folder_lock_release(&lock);
+    char folder[4096 + 7];
+    memset(folder, 'x', sizeof folder);
+    folder[sizeof folder - 1] = '\0';
+    assert_int_equal(tm_folder_lock_take_as(folder, "box", false, &lock, &err), TM_IO);
+    expect_text(&err, "cannot lock 'xxx");
+    err = (tm_error){ 0 };
+    char longer[4096 + 8];
+    memset(longer, 'x', sizeof longer);
+    longer[sizeof longer - 1] = '\0';
+    assert_int_equal(tm_folder_lock_take_as(longer, "box", false, &lock, &err), TM_INVALID);
+    expect_text(&err, "path is too long: 'xxx");
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_folder_lock_take_as("/nowhere/at/all", "box", false, &lock, &err), TM_IO);
+    assert_string_equal(err.text, "cannot lock '/nowhere/at/all' (run.lock): No such file or directory; name another "
+                                  "directory with --out");
+}
+
 static void a_folder_that_is_removed_is_noticed(void **state)
 {
     (void)state;
@@ -160,6 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_folder_has_one_owner, test_folder_teardown),
         cmocka_unit_test_teardown(on_a_network_the_name_counts_too, test_folder_teardown),
+        cmocka_unit_test_teardown(locks_are_taken_without_a_word, test_folder_teardown),
         cmocka_unit_test_teardown(a_folder_that_is_removed_is_noticed, test_folder_teardown),
         cmocka_unit_test_teardown(what_the_dead_left_is_removed, test_folder_teardown),
     };

@@ -350,6 +350,23 @@ static void files_reached_twice_count_once(void **state)
     tm_source_close(source);
 }
 
+/* More files than a first table of the seen ones has room for: each is found again. */
+static void many_files_reached_twice_count_once(void **state)
+{
+    (void)state;
+    char name[40], target[40], text[8];
+    for (int i = 0; i < 300; i++) {
+        snprintf(name, sizeof name, "f%03d", i);
+        snprintf(text, sizeof text, "%06d", i);
+        write_text(name, text);
+        snprintf(target, sizeof target, "z%03d", i);
+        link_to(name, target);
+    }
+    tm_source *source = open_text(root, 7, 0);
+    assert_int_equal(tm_source_describe(source)->train_samples, 299); /* 2,100 tokens */
+    tm_source_close(source);
+}
+
 static void unreadable_things_are_refused(void **state)
 {
     (void)state;
@@ -415,6 +432,7 @@ int main(void)
         IN_FOLDER(fifos_sockets_and_devices_are_refused_without_waiting),
         IN_FOLDER(links_that_loop_or_dangle_are_refused),
         IN_FOLDER(files_reached_twice_count_once),
+        IN_FOLDER(many_files_reached_twice_count_once),
         IN_FOLDER(unreadable_things_are_refused),
         IN_FOLDER(depth_is_limited),
     };

@@ -283,6 +283,105 @@ static void validation_comes_in_the_order_of_the_file(void **state)
     tm_source_close(source);
 }
 
+/* The document of a token of the published example: its first token. */
+static int32_t document_of(int32_t token)
+{
+    static const int32_t first[] = { 0, 5, 8, 15, 19 };
+    int                  d = 4;
+    while (first[d] > token) d--;
+    return first[d];
+}
+
+/* A row of tokens x and targets behind it, where documents are kept apart. */
+static void expect_documents(const tm_source *source, tm_split split, int64_t index, const int32_t wanted[5])
+{
+    int32_t  scratch[5], x[4], y[4], positions[4], first_key[4], begin = 0;
+    int64_t  weight = -1, counts = 4;
+    tm_error err = { 0 };
+    if (tm_source_row(source, split, index, scratch, (void *[]){ x, y, positions, first_key }, &weight, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    assert_memory_equal(x, wanted, sizeof x);
+    for (int t = 0; t < 4; t++) {
+        if (t > 0 && document_of(wanted[t]) != document_of(wanted[t - 1])) begin = t;
+        bool last = document_of(wanted[t]) != document_of(wanted[t + 1]);
+        counts -= last;
+        assert_int_equal(positions[t], t - begin);
+        assert_int_equal(first_key[t], begin);
+        assert_int_equal(y[t], last ? TM_IGNORED_TARGET : wanted[t + 1]);
+    }
+    assert_int_equal(weight, counts);
+}
+
+static void documents_of_indexed_data_are_kept_apart(void **state)
+{
+    (void)state;
+    const int32_t train[8][5] = { { 19, 20, 21, 22, 23 }, { 10, 11, 12, 13, 14 }, { 6, 7, 8, 9, 10 },
+                                  { 2, 3, 4, 5, 6 },      { 14, 15, 16, 17, 18 }, { 23, 24, 0, 1, 2 },
+                                  { 18, 8, 9, 10, 11 },   { 18, 15, 16, 17, 18 } };
+    write_indexed("set", false);
+    write_indexed("held", true);
+    tm_source_options o = indexed_options("set");
+    o.validation_path = test_in_folder("held");
+    o.separate = true;
+    tm_source *source = open_source(&o);
+    for (int i = 0; i < 7; i++) expect_documents(source, TM_SPLIT_TRAIN, i, train[i]); /* the last repeats one */
+    for (int32_t w = 0; w < 6; w++) {
+        const int32_t row[5] = { 4 * w, 4 * w + 1, 4 * w + 2, 4 * w + 3, 4 * w + 4 };
+        expect_documents(source, TM_SPLIT_VALIDATION, w, row);
+    }
+    /* 20 targets that count, a byte each, and what zstd puts around them */
+    double bytes = tm_source_compressed(source) * 20 / (8 * log(2));
+    assert_true(fabs(bytes - rint(bytes)) < 1e-9 && bytes > 20 && bytes <= 36);
+    tm_source_close(source);
+}
+
+static void indexed_data_is_outlined(void **state)
+{
+    (void)state;
+    tm_text  text = { 0 };
+    tm_error err = { 0 };
+    char     wanted[600];
+    write_indexed("set", false);
+    write_indexed("held", true);
+    tm_source_options o = indexed_options("set");
+    snprintf(wanted, sizeof wanted,
+             "'%s': 8 samples take 2 epochs of 5 documents; their order takes 192 B of memory: documents 40 B, samples "
+             "104 B, shuffle 48 B\n",
+             o.path);
+    assert_int_equal(tm_source_outline(&o, &text, &err), TM_OK);
+    assert_string_equal(text.data, wanted);
+    tm_text_fini(&text);
+    o.seed = (uint64_t)UINT32_MAX + 1;
+    assert_int_equal(tm_source_outline(&o, &text, &err), TM_INVALID);
+    assert_string_equal(err.text,
+                        "debug.seed is 4294967296, the order of data.source megatron takes at most 4294967295");
+    o = indexed_options("set");
+    o.path = "";
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_source_outline(&o, &text, &err), TM_INVALID);
+    assert_string_equal(err.text, "data.source megatron needs the name of PREFIX.bin and PREFIX.idx; set data.path to "
+                                  "PREFIX");
+    /* held-out data must have one sample */
+    const int32_t     one = 1;
+    tm_indexed_writer writer;
+    tm_source        *source;
+    for (int n = 4; n <= 5; n++) {
+        err = (tm_error){ 0 };
+        o = indexed_options("set");
+        o.validation_path = test_in_folder("short");
+        assert_int_equal(tm_indexed_begin(o.validation_path, false, &writer, &err), TM_OK);
+        for (int i = 0; i < n; i++) tm_indexed_add(&writer, &one, 1);
+        tm_indexed_end_document(&writer);
+        assert_int_equal(tm_indexed_finish(&writer, &err), TM_OK);
+        if (n == 5) tm_source_close(open_source(&o));
+        if (n == 5) continue;
+        snprintf(wanted, sizeof wanted, "'%s' has 4 tokens, a sample takes 5 (training.seq_len + 1)",
+                 o.validation_path);
+        assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
+        assert_string_equal(err.text, wanted);
+    }
+}
+
 static void indexed_data_that_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -387,6 +486,8 @@ int main(void)
         cmocka_unit_test(a_file_shortened_in_a_run_is_noticed),
         cmocka_unit_test(samples_come_in_the_published_order),
         cmocka_unit_test(validation_comes_in_the_order_of_the_file),
+        cmocka_unit_test(documents_of_indexed_data_are_kept_apart),
+        cmocka_unit_test(indexed_data_is_outlined),
         cmocka_unit_test(indexed_data_that_does_not_fit_is_refused),
         cmocka_unit_test(a_set_knows_its_vocabulary),
         cmocka_unit_test(an_outline_reads_headers_only),

@@ -176,6 +176,55 @@ static void linears_are_not_experts(void **state)
     tm_device_close(device);
 }
 
+static void refused_as(const tm_chooser *chooser, const tm_step_options *o, const char *says)
+{
+    tm_step *step;
+    tm_error err = { 0 };
+    assert_int_equal(tm_step_create(o, chooser, &step, &err), TM_UNSUPPORTED);
+    assert_string_equal(err.text, says);
+}
+
+/* Whatever leaves all of them: a run without a quantized product has no recipe's name. */
+static void a_recipe_that_would_quantize_nothing_is_refused(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_chooser      chooser = tm_device_chooser(device);
+    tm_step_options o = options_with("fp8_tensorwise", NULL, 0);
+    o.quantize.skip_small = true;
+    refused_as(
+        &chooser, &o,
+        "recipe fp8_tensorwise would quantize no linear layer of a block of this model (it leaves 14 as too small "
+        "(auto_filter_small_kn)); leave the recipe out (quantize.recipe), or change what it leaves");
+    o.quantize.left_out[0] = "feed_forward", o.quantize.n_left_out = 1, o.quantize.first_layer = 1;
+    refused_as(
+        &chooser, &o,
+        "recipe fp8_tensorwise would quantize no linear layer of a block of this model (it leaves 3 by their names "
+        "(quantize.filter_fqns, quantize.fqns), 7 by their layers (first_last_layers_bf16), 4 as too small "
+        "(auto_filter_small_kn)); leave the recipe out (quantize.recipe), or change what it leaves");
+    o.quantize.left_out[0] = "attention", o.quantize.first_layer = 0, o.quantize.skip_small = false;
+    o.shape.ffn_dim = 92;
+    refused_as(
+        &chooser, &o,
+        "recipe fp8_tensorwise would quantize no linear layer of a block of this model (it leaves 8 by their names "
+        "(quantize.filter_fqns, quantize.fqns), 6 with inputs or outputs that are no multiples of 16); leave the "
+        "recipe out (quantize.recipe), or change what it leaves");
+    o = expert_options("mxfp8"); /* each kind by itself */
+    o.quantize.head = o.quantize.recipe[0] = o.quantize.experts;
+    o.quantize.left_out[0] = "experts", o.quantize.n_left_out = 1;
+    refused_as(
+        &chooser, &o,
+        "recipe mxfp8 would quantize no expert of this model (it leaves 48 by their names (quantize.filter_fqns, "
+        "quantize.fqns)); leave the recipe out (quantize.experts_recipe), or change what it leaves");
+    o.quantize.left_out[0] = "output";
+    refused_as(
+        &chooser, &o,
+        "recipe mxfp8 would quantize no output head of this model (it leaves 1 by their names "
+        "(quantize.filter_fqns, quantize.fqns)); leave the recipe out (quantize.output_recipe), or change what it "
+        "leaves");
+    tm_device_close(device);
+}
+
 /* Each expert has rows of its own: 2 of w1 and w3, 1 of what both share, x. */
 static void experts_and_the_head_have_recipes(void **state)
 {
@@ -465,6 +514,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_recipe_trains_with_the_same_bits_for_any_threads),
         cmocka_unit_test(every_recipe_trains_experts_and_the_head),
         cmocka_unit_test(linears_are_not_experts),
+        cmocka_unit_test(a_recipe_that_would_quantize_nothing_is_refused),
         cmocka_unit_test(experts_and_the_head_have_recipes),
         cmocka_unit_test(products_of_experts_are_scalar_loops),
         cmocka_unit_test(the_pass_takes_the_linears_that_it_is_told),

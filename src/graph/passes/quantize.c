@@ -7,12 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Why a linear is left as it is. */
+enum { BY_NAME, BY_LAYER, TOO_SMALL, BY_SIZE, REASONS };
+
 typedef struct {
     tm_graph          *graph;
     const tm_quantize *policy;
     tm_quantized      *made;
     tm_tensor_id      *weight_of; /* (tensors) the parameter of which this is the gradient, or TM_NONE */
     bool               record, accumulate;
+    int                left[TM_QUANTIZE_KINDS][REASONS]; /* linears */
 } pass;
 
 /* --- which linears ------------------------------------------------------------------------------------------------ */
@@ -89,8 +93,8 @@ static tm_status check_sizes(const tm_quantize_recipe *recipe, tm_quantize_kind 
     return TM_OK;
 }
 
-/* Is the linear with this weight quantized? */
-static tm_status decide(const pass *p, tm_tensor_id id, bool *yes, tm_error *err)
+/* Is the linear with this weight quantized? left: counts the linears in it that are not. */
+static tm_status decide(const pass *p, tm_tensor_id id, bool *yes, int left[REASONS], tm_error *err)
 {
     const tm_tensor          *weight = tm_graph_at(p->graph, id);
     const tm_quantize        *policy = p->policy;
@@ -98,15 +102,25 @@ static tm_status decide(const pass *p, tm_tensor_id id, bool *yes, tm_error *err
     const tm_quantize_recipe *recipe = tm_quantize_recipe_of(policy, kind, false);
     int                       taken = 0, n = weight->n_pieces > 0 ? weight->n_pieces : 1;
     *yes = false;
-    if (!is_linear(weight) || !recipe || is_left_layer(policy, weight->layer)) return TM_OK;
+    if (!is_linear(weight) || !recipe) return TM_OK;
+    if (is_left_layer(policy, weight->layer)) {
+        left[BY_LAYER] += n;
+        return TM_OK;
+    }
     for (int i = 0; i < n; i++) {
         const char *name = linear_name(p->graph, weight->n_pieces > 0 ? weight->pieces[i].name : weight->name);
         int64_t     outputs = weight->n_pieces > 0 ? weight->pieces[i].rows : weight->shape.n[weight->shape.rank - 2];
         int64_t     inputs = weight->shape.n[weight->shape.rank - 1];
         bool        fits, small = policy->skip_small && is_small(recipe, inputs, outputs);
-        if (!named(policy, kind, name) || (small && kind != TM_QUANTIZE_EXPERTS)) continue;
-        TM_TRY(check_sizes(recipe, kind, name, inputs, outputs, &fits, err));
-        taken += fits;
+        int why = !named(policy, kind, name) ? BY_NAME : small && kind != TM_QUANTIZE_EXPERTS ? TOO_SMALL : BY_SIZE;
+        if (why == BY_SIZE) {
+            TM_TRY(check_sizes(recipe, kind, name, inputs, outputs, &fits, err));
+            if (fits) {
+                taken++;
+                continue;
+            }
+        }
+        left[why]++;
     }
     if (taken > 0 && taken < n)
         return tm_fail(
@@ -339,6 +353,39 @@ static tm_status check_words(const pass *p, tm_error *err)
     return TM_OK;
 }
 
+/* A run that bears a recipe's name quantizes by it, or is refused. */
+static tm_status check_kind(const pass *p, tm_quantize_kind kind, tm_error *err)
+{
+    static const char *const  keys[] = { "quantize.recipe", "quantize.experts_recipe", "quantize.output_recipe" };
+    static const char *const  whose[] = { "linear layer of a block", "expert", "output head" };
+    static const char *const  why[] = { "by their names (quantize.filter_fqns, quantize.fqns)",
+                                        "by their layers (first_last_layers_bf16)",
+                                        "as too small (auto_filter_small_kn)",
+                                        "with inputs or outputs that are no multiples of" };
+    const tm_quantize_recipe *recipe = tm_quantize_recipe_of(p->policy, kind, false);
+    tm_text                   text = { 0 };
+    for (size_t i = 0; i < p->made->n_rows; i++)
+        if (p->made->rows[i].kind == kind) return TM_OK;
+    for (int i = 0; i < REASONS; i++)
+        if (p->left[kind][i] > 0) tm_text_printf(&text, "%s%d %s", text.data ? ", " : "", p->left[kind][i], why[i]);
+    if (p->left[kind][BY_SIZE] > 0) tm_text_printf(&text, " %lld", (long long)recipe->multiple);
+    tm_status st = tm_fail(err, TM_UNSUPPORTED,
+                           "recipe %s would quantize no %s of this model (%s%s); leave the recipe out (%s), or change "
+                           "what it leaves",
+                           recipe->name, whose[kind], text.data ? "it leaves " : "there is none",
+                           text.data ? text.data : "", keys[kind]);
+    tm_text_fini(&text);
+    return st;
+}
+
+static tm_status check_rows(const pass *p, tm_error *err)
+{
+    for (int k = 0; k < TM_QUANTIZE_KINDS; k++)
+        if (tm_quantize_recipe_of(p->policy, (tm_quantize_kind)k, false))
+            TM_TRY(check_kind(p, (tm_quantize_kind)k, err));
+    return TM_OK;
+}
+
 /* Rows of both factors of a product, unless they are there; the fit of each. */
 static tm_status list_product(const pass *p, const tm_node *node, const product *of, tm_error *err)
 {
@@ -364,12 +411,15 @@ static tm_status list_rows(pass *p, tm_error *err)
         const tm_node *node = &segment->nodes[x];
         product        of;
         bool           yes;
+        int            uncounted[REASONS] = { 0 };
         if (!product_of(p, node, &of)) continue;
-        TM_TRY(decide(p, of.weight, &yes, err));
-        if (of.factor[0] == TM_FACTOR_X && !node->recomputed && first)
-            *(yes ? &p->made->n_linears : &p->made->n_left) += 1;
+        bool             counted = of.factor[0] == TM_FACTOR_X && !node->recomputed && first;
+        tm_quantize_kind kind = kind_of(tm_graph_at(p->graph, of.weight));
+        TM_TRY(decide(p, of.weight, &yes, counted ? p->left[kind] : uncounted, err));
+        if (counted) *(yes ? &p->made->n_linears : &p->made->n_left) += 1;
         if (yes) TM_TRY(list_product(p, node, &of, err));
     }
+    if (first) TM_TRY(check_rows(p, err));
     if (first) make_tables(p);
     return TM_OK;
 }

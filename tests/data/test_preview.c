@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `data preview` prints, whole: JSON and text, rows that are cut, pairs, rows to begin with, refusals. */
+#include "support/folder.h"
+
+#include "base/file.h"
+#include "data/preview.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char rows[] = "{\"prompt\": \"ab\", \"completion\": \"c\\u0001\"}\n"
+                           "{\"prompt\": \"x\", \"completion\": \"yz\"}\n"
+                           "{\"prompt\": \"p\", \"completion\": \"q\"}\n";
+static const char pairs[] = "{\"prompt\": \"a\", \"chosen\": \"bcde\", \"rejected\": \"f\"}\n";
+
+static tm_preview_options options_of(const char *text, tm_sft_format format)
+{
+    static char path[300];
+    tm_error    err = { 0 };
+    snprintf(path, sizeof path, "%s", test_in_folder("rows.jsonl"));
+    assert_int_equal(tm_file_write(path, text, strlen(text), &err), TM_OK);
+    return (tm_preview_options){ .path = path, .sft = { .format = format }, .first = 1, .n = 2 };
+}
+
+/* `wanted` with the path in the place of %s, as often as there is one. */
+static void expect(const tm_preview_options *o, const char *wanted)
+{
+    tm_text  out = { 0 }, all = { 0 };
+    tm_error err = { 0 };
+    if (tm_data_preview(o, &out, &err) != TM_OK) fail_msg("%s", err.text);
+    for (const char *c = wanted; *c; c++)
+        if (c[0] == '%' && c[1] == 's')
+            tm_text_add(&all, o->path), c++;
+        else
+            tm_text_add_n(&all, c, 1);
+    assert_string_equal(out.data, all.data);
+    tm_text_fini(&out);
+    tm_text_fini(&all);
+}
+
+static void json_has_everything(void **state)
+{
+    (void)state;
+    tm_preview_options o = options_of(rows, TM_SFT_AUTO);
+    o.json = true;
+    expect(&o,
+           "{\"samples\": [{\"place\": \"'%s', line 1\", \"tokens\": 5, \"targets\": 3, \"truncated\": 0, \"parts\": "
+           "[{\"target\": false, \"text\": \"ab\"}, {\"target\": true, \"text\": \"c\\u0001<|end|>\"}], \"ids\": [97, "
+           "98, 99, 1, 256], \"mask\": [0, 0, 1, 1, 1]}, {\"place\": \"'%s', line 2\", \"tokens\": 4, \"targets\": 3, "
+           "\"truncated\": 0, \"parts\": [{\"target\": false, \"text\": \"x\"}, {\"target\": true, \"text\": "
+           "\"yz<|end|>\"}], \"ids\": [120, 121, 122, 256], \"mask\": [0, 1, 1, 1]}], \"format\": \"completion\"}\n");
+    o.seq = 3, o.n = 1;
+    expect(&o, "{\"samples\": [{\"place\": \"'%s', line 1\", \"tokens\": 4, \"targets\": 2, \"truncated\": 1, "
+               "\"parts\": [{\"target\": false, \"text\": \"ab\"}, {\"target\": true, \"text\": \"c\\u0001\"}], "
+               "\"ids\": [97, 98, 99, 1], \"mask\": [0, 0, 1, 1]}], \"format\": \"completion\"}\n");
+    o = options_of(pairs, TM_SFT_PREFERENCE);
+    o.json = true, o.seq = 8;
+    expect(&o, "{\"samples\": [{\"place\": \"'%s', line 1\", \"answer\": \"chosen\", \"tokens\": 5, \"targets\": 4, "
+               "\"truncated\": 1, \"parts\": [{\"target\": false, \"text\": \"a\"}, {\"target\": true, \"text\": "
+               "\"bcde\"}], \"ids\": [97, 98, 99, 100, 101], \"mask\": [0, 1, 1, 1, 1]}, {\"place\": \"'%s', line 1\", "
+               "\"answer\": \"rejected\", \"tokens\": 3, \"targets\": 2, \"truncated\": 0, \"parts\": [{\"target\": "
+               "false, \"text\": \"a\"}, {\"target\": true, \"text\": \"f<|end|>\"}], \"ids\": [97, 102, 256], "
+               "\"mask\": [0, 1, 1]}], \"format\": \"preference\"}\n");
+}
+
+static void text_is_for_people(void **state)
+{
+    (void)state;
+    tm_preview_options o = options_of(rows, TM_SFT_AUTO);
+    expect(&o, "'%s', line 1: 5 tokens, 3 of them targets\n[[ab]]c\\x01<|end|>\n\n"
+               "'%s', line 2: 4 tokens, 3 of them targets\n[[x]]yz<|end|>\n");
+    o.first = 2;
+    expect(&o, "'%s', line 2: 4 tokens, 3 of them targets\n[[x]]yz<|end|>\n\n"
+               "'%s', line 3: 3 tokens, 2 of them targets\n[[p]]q<|end|>\n");
+    o.first = 3, o.colour = true;
+    expect(&o, "'%s', line 3: 3 tokens, 2 of them targets\np\033[32mq<|end|>\033[0m\n");
+    o.seq = 1;
+    expect(&o, "'%s', line 3: 2 tokens, 1 of them targets; 1 more are cut off\np\033[32mq\033[0m\n");
+    o.seq = 2;
+    expect(&o, "'%s', line 3: 3 tokens, 2 of them targets\np\033[32mq<|end|>\033[0m\n");
+    o = options_of(pairs, TM_SFT_PREFERENCE);
+    expect(&o, "'%s', line 1, chosen: 6 tokens, 5 of them targets\n[[a]]bcde<|end|>\n\n"
+               "'%s', line 1, rejected: 3 tokens, 2 of them targets\n[[a]]f<|end|>\n");
+}
+
+static void what_is_not_there_is_refused(void **state)
+{
+    tm_text            out = { 0 };
+    tm_error           err = { 0 };
+    char               wanted[400];
+    tm_preview_options o = options_of(rows, TM_SFT_AUTO);
+    (void)state;
+    o.first = 4;
+    snprintf(wanted, sizeof wanted, "'%s' has 3 rows, none with a text from row 4 on", o.path);
+    assert_int_equal(tm_data_preview(&o, &out, &err), TM_INVALID);
+    assert_string_equal(err.text, wanted);
+    o = options_of("{\"prompt\": 1, \"completion\": \"q\"}\n", TM_SFT_AUTO);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_data_preview(&o, &out, &err), TM_INVALID);
+    snprintf(wanted, sizeof wanted, "'%s', line 1", o.path);
+    assert_memory_equal(err.text, wanted, strlen(wanted));
+    tm_text_fini(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_has_everything),
+        cmocka_unit_test(text_is_for_people),
+        cmocka_unit_test(what_is_not_there_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An indexed data set written bit by bit: its bytes, what goes on after a kill and what begins anew, failures with
+ * their whole messages. */
+#include "support/folder.h"
+
+#include "base/file.h"
+#include "base/text.h"
+#include "data/tokenize_output.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const int32_t ids[] = { 1, 258, 65535, 65536, 70000, 7, 8 };
+
+static const char *at(const char *end)
+{
+    static char path[4][300];
+    static int  turn;
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof path[turn], "%s%s", test_in_folder("set"), end);
+    return path[turn];
+}
+
+static tm_tokenize_output begin(bool wide, uint64_t key)
+{
+    tm_tokenize_output out;
+    tm_error           err = { 0 };
+    if (tm_tokenize_output_open(at(""), wide, key, &out, &err) != TM_OK) fail_msg("%s", err.text);
+    return out;
+}
+
+static void expect_file(const char *end, const uint8_t *bytes, size_t n)
+{
+    tm_text  text = { 0 };
+    tm_error err = { 0 };
+    if (tm_file_read(at(end), 1 << 20, &text, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(text.length, n);
+    if (n > 0) assert_memory_equal(text.data, bytes, n);
+    tm_text_fini(&text);
+}
+
+/* Documents of 2, 0 and 5 tokens; the second is none. */
+static void write_documents(tm_tokenize_output *out)
+{
+    tm_tokenize_output_add(out, ids, 1);
+    tm_tokenize_output_add(out, ids + 1, 1);
+    tm_tokenize_output_end_document(out);
+    tm_tokenize_output_end_document(out);
+    tm_tokenize_output_add(out, ids + 2, 5);
+    tm_tokenize_output_end_document(out);
+}
+
+static void the_bytes_are_those_of_the_format(void **state)
+{
+    static const uint8_t narrow[] = { 1, 0, 2, 1, 0xff, 0xff, 0, 0, 0x70, 0x11, 7, 0, 8, 0 };
+    static const uint8_t four[] = { 1, 0, 0,    0,    2, 1, 0, 0, 0xff, 0xff, 0, 0, 0, 0,
+                                    1, 0, 0x70, 0x11, 1, 0, 7, 0, 0,    0,    8, 0, 0, 0 };
+    uint8_t index[] = { 'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 4, /* version, format */
+                        2,   0,   0,   0,   0,   0,   0,   0, 3, 0, 0, 0, 0, 0, 0, 0,       /* documents */
+                        2,   0,   0,   0,   5,   0,   0,   0,                               /* lengths */
+                        0,   0,   0,   0,   0,   0,   0,   0, 8, 0, 0, 0, 0, 0, 0, 0,       /* where they begin */
+                        0,   0,   0,   0,   0,   0,   0,   0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0 };
+    static const char *const gone[] = { ".bin.part", ".lengths.part", ".tokenize", ".tokenize.new" };
+    (void)state;
+    for (int wide = 1; wide >= 0; wide--) {
+        tm_error           err = { 0 };
+        tm_tokenize_output out = begin(wide, 5);
+        write_documents(&out);
+        assert_int_equal(out.state.tokens, 7);
+        assert_int_equal(out.state.documents, 2);
+        assert_int_equal(out.state.open, 0);
+        assert_int_equal(tm_tokenize_output_save(&out, &err), TM_OK);
+        if (tm_tokenize_output_finish(&out, &err) != TM_OK) fail_msg("%s", err.text);
+        tm_tokenize_output_close(&out);
+        index[17] = wide ? 4 : 8;
+        index[50] = wide ? 8 : 4; /* bytes before the second document */
+        expect_file(".bin", wide ? four : narrow, wide ? sizeof four : sizeof narrow);
+        expect_file(".idx", index, sizeof index);
+        for (int i = 0; i < 4; i++) assert_false(tm_file_exists(at(gone[i])));
+    }
+}
+
+/* More than what goes through a buffer at once. */
+static void long_documents_are_whole(void **state)
+{
+    enum { N = 5000 };
+    static int32_t many[N];
+    static uint8_t wanted[4 * N];
+    (void)state;
+    for (int i = 0; i < N; i++) many[i] = 65536 + 13 * i;
+    for (int wide = 0; wide < 2; wide++) {
+        tm_error           err = { 0 };
+        tm_tokenize_output out = begin(wide, 1);
+        size_t             bytes = wide ? 4 : 2;
+        for (int i = 0; i < N; i++)
+            for (size_t b = 0; b < bytes; b++) wanted[(size_t)i * bytes + b] = (uint8_t)(many[i] >> 8 * b);
+        tm_tokenize_output_add(&out, many, N);
+        tm_tokenize_output_end_document(&out);
+        assert_int_equal(tm_tokenize_output_finish(&out, &err), TM_OK);
+        tm_tokenize_output_close(&out);
+        expect_file(".bin", wanted, N * bytes);
+    }
+}
+
+/* What was saved counts; what came after it is cut off. */
+static void a_killed_call_goes_on(void **state)
+{
+    static const uint8_t tokens[] = { 1, 0, 2, 1, 9, 0 }, lengths[] = { 2, 0, 0, 0, 1, 0, 0, 0 };
+    tm_error             err = { 0 };
+    (void)state;
+    tm_tokenize_output out = begin(false, 5);
+    tm_tokenize_output_add(&out, ids, 2);
+    tm_tokenize_output_end_document(&out);
+    out.state.batches = 3, out.state.bytes = 44;
+    assert_int_equal(tm_tokenize_output_save(&out, &err), TM_OK);
+    tm_tokenize_output_add(&out, ids + 2, 4);
+    tm_tokenize_output_end_document(&out);
+    tm_tokenize_output_close(&out); /* killed */
+    out = begin(false, 5);
+    assert_int_equal(out.state.tokens, 2);
+    assert_int_equal(out.state.documents, 1);
+    assert_int_equal(out.state.batches, 3);
+    assert_int_equal(out.state.bytes, 44);
+    tm_tokenize_output_add(&out, &(int32_t){ 9 }, 1);
+    tm_tokenize_output_end_document(&out);
+    assert_int_equal(tm_tokenize_output_save(&out, &err), TM_OK);
+    tm_tokenize_output_close(&out);
+    out = begin(false, 5); /* nothing came after it */
+    assert_int_equal(out.state.tokens, 3);
+    tm_tokenize_output_close(&out);
+    expect_file(".bin.part", tokens, sizeof tokens);
+    expect_file(".lengths.part", lengths, sizeof lengths);
+}
+
+/* Saves two documents, damages something, and expects a new beginning: nothing of the old one is in the files. */
+static void expect_new_beginning(const char *end, int64_t size, size_t flipped, uint64_t key)
+{
+    tm_error           err = { 0 };
+    tm_tokenize_output out = begin(false, 5);
+    write_documents(&out);
+    assert_int_equal(tm_tokenize_output_save(&out, &err), TM_OK);
+    tm_tokenize_output_close(&out);
+    if (end && size < 0) assert_int_equal(unlink(at(end)), 0);
+    if (end && size >= 0) assert_int_equal(truncate(at(end), size), 0);
+    if (flipped > 0) {
+        FILE *f = fopen(at(".tokenize"), "r+b");
+        assert_non_null(f);
+        fseek(f, (long)flipped - 1, SEEK_SET);
+        int c = fgetc(f);
+        fseek(f, (long)flipped - 1, SEEK_SET);
+        fputc(c ^ 1, f);
+        fclose(f);
+    }
+    out = begin(false, key);
+    if (out.state.tokens != 0) fail_msg("%s of %lld bytes, %zu: goes on", end ? end : "", (long long)size, flipped);
+    assert_int_equal(out.state.documents, 0);
+    assert_int_equal(out.state.batches, 0);
+    assert_int_equal(out.state.key, key);
+    assert_false(tm_file_exists(at(".tokenize")));
+    tm_tokenize_output_close(&out);
+    expect_file(".bin.part", NULL, 0);
+    expect_file(".lengths.part", NULL, 0);
+}
+
+static void what_is_damaged_begins_anew(void **state)
+{
+    (void)state;
+    expect_new_beginning(NULL, 0, 0, 6); /* other options */
+    expect_new_beginning(".tokenize", -1, 0, 5);
+    expect_new_beginning(".tokenize", 10, 0, 5);
+    expect_new_beginning(".bin.part", -1, 0, 5);
+    expect_new_beginning(".lengths.part", -1, 0, 5);
+    expect_new_beginning(".bin.part", 13, 0, 5);
+    expect_new_beginning(".lengths.part", 7, 0, 5);
+    for (size_t i = 1; i <= 8 + 6 * 8 + 8; i += 8) expect_new_beginning(NULL, 0, i, 5);
+}
+
+static void expect_failure(tm_status st, const tm_error *err, const char *before, const char *end, const char *after)
+{
+    char wanted[500];
+    snprintf(wanted, sizeof wanted, "%s '%s'%s", before, at(end), after);
+    assert_int_equal(st, TM_IO);
+    assert_string_equal(err->text, wanted);
+}
+
+static void what_fails_is_said(void **state)
+{
+    tm_tokenize_output out;
+    tm_error           err = { 0 };
+    char               wanted[500];
+    (void)state;
+    snprintf(wanted, sizeof wanted, "cannot create '%s/none/set.bin.part': No such file or directory", test_folder());
+    char prefix[300];
+    snprintf(prefix, sizeof prefix, "%s/none/set", test_folder());
+    assert_int_equal(tm_tokenize_output_open(prefix, false, 1, &out, &err), TM_IO);
+    assert_string_equal(err.text, wanted);
+    assert_null(out.prefix);
+
+    out = begin(false, 1); /* the state cannot be written */
+    assert_int_equal(mkdir(at(".tokenize.new"), 0777), 0);
+    err = (tm_error){ 0 };
+    tm_status st = tm_tokenize_output_save(&out, &err);
+    expect_failure(st, &err, "cannot write", ".tokenize.new", ": Is a directory");
+    assert_int_equal(rmdir(at(".tokenize.new")), 0);
+
+    err = (tm_error){ 0 };
+    assert_int_equal(mkdir(at(".tokenize"), 0777), 0); /* nor put into its place */
+    st = tm_tokenize_output_save(&out, &err);
+    expect_failure(st, &err, "cannot write", ".tokenize.new", ": Is a directory");
+    assert_int_equal(rmdir(at(".tokenize")), 0);
+
+    write_documents(&out);
+    assert_int_equal(mkdir(at(".bin"), 0777), 0);
+    err = (tm_error){ 0 };
+    st = tm_tokenize_output_finish(&out, &err);
+    expect_failure(st, &err, "cannot rename", ".bin.part", ": Is a directory");
+    assert_int_equal(rmdir(at(".bin")), 0);
+    assert_true(tm_file_exists(at(".lengths.part")));
+    tm_tokenize_output_close(&out);
+
+    out = begin(false, 2);
+    write_documents(&out);
+    assert_int_equal(unlink(at(".lengths.part")), 0);
+    err = (tm_error){ 0 };
+    st = tm_tokenize_output_finish(&out, &err);
+    expect_failure(st, &err, "cannot read", ".lengths.part", ": No such file or directory");
+    assert_false(tm_file_exists(at(".bin")));
+    tm_tokenize_output_close(&out);
+
+    out = begin(false, 3); /* a length that the format cannot say */
+    out.state.open = INT32_MAX;
+    tm_tokenize_output_end_document(&out);
+    assert_int_equal(out.cause, 0);
+    out.state.open = (int64_t)INT32_MAX + 1;
+    tm_tokenize_output_end_document(&out);
+    err = (tm_error){ 0 };
+    st = tm_tokenize_output_save(&out, &err);
+    expect_failure(st, &err, "cannot write", ".bin.part",
+                   ": a document of more than 2147483647 tokens, or a limit of the file system");
+    assert_false(tm_file_exists(at(".tokenize")));
+    tm_tokenize_output_close(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(the_bytes_are_those_of_the_format, test_folder_teardown),
+        cmocka_unit_test_teardown(long_documents_are_whole, test_folder_teardown),
+        cmocka_unit_test_teardown(a_killed_call_goes_on, test_folder_teardown),
+        cmocka_unit_test_teardown(what_is_damaged_begins_anew, test_folder_teardown),
+        cmocka_unit_test_teardown(what_fails_is_said, test_folder_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A folder of checkpoints: which names count, in which order; paths as long as the system takes them. */
+#include "support/folder.h"
+
+#include "base/file.h"
+#include "train/checkpoint_io.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <unistd.h>
+
+static void names_count_in_an_order(void **state)
+{
+    static const char *const others[] = { "lock",
+                                          "step-",
+                                          "step-1",
+                                          "step-0000001",
+                                          "step-000000011",
+                                          "step-00000001.",
+                                          "step-00000001.ol",
+                                          "step-00000001.old1",
+                                          "step--0000001",
+                                          "step-+0000001",
+                                          "step-00000001.tmp",
+                                          "step-00000001.tmp.",
+                                          "step-00000001.tmp.-5",
+                                          "step-00000001.tmp.5x",
+                                          "stop-00000001",
+                                          "step-99999999999999999999",
+                                          "step-00000001.tmp.99999999999999999999" };
+    static const struct {
+        const char        *name;
+        int64_t            step;
+        tm_checkpoint_kind kind;
+        int64_t            process;
+    } wanted[] = {
+        { "step-123456789", 123456789, TM_CHECKPOINT_FINAL, 0 },
+        { "step-00000020", 20, TM_CHECKPOINT_FINAL, 0 },
+        { "step-00000003", 3, TM_CHECKPOINT_FINAL, 0 },
+        { "step-00000003.old", 3, TM_CHECKPOINT_OLD, 0 },
+        { "step-00000003.tmp.7", 3, TM_CHECKPOINT_TEMPORARY, 7 },
+        { "step-00000003.tmp.12", 3, TM_CHECKPOINT_TEMPORARY, 12 },
+        { "step-00000003.tmp.300", 3, TM_CHECKPOINT_TEMPORARY, 300 },
+        { "step-00000000.old", 0, TM_CHECKPOINT_OLD, 0 },
+    };
+    enum { N = sizeof wanted / sizeof wanted[0] };
+    tm_arena            *arena = tm_arena_create();
+    tm_checkpoint_entry *items;
+    size_t               n = 99;
+    tm_error             err = { 0 };
+    char                 path[400];
+    (void)state;
+    assert_int_equal(tm_checkpoint_list(test_folder(), arena, &items, &n, &err), TM_OK);
+    assert_int_equal(n, 0);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_int_equal(tm_file_write(test_in_folder(others[i]), "", 0, &err), TM_OK);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(tm_file_write(test_in_folder(wanted[5 * i % N].name), "", 0, &err), TM_OK);
+    assert_int_equal(tm_checkpoint_list(test_folder(), arena, &items, &n, &err), TM_OK);
+    assert_int_equal(n, N);
+    for (int i = 0; i < N; i++) {
+        snprintf(path, sizeof path, "%s/%s", test_folder(), wanted[i].name);
+        assert_string_equal(items[i].path, path);
+        assert_int_equal(items[i].step, wanted[i].step);
+        assert_int_equal(items[i].kind, wanted[i].kind);
+        assert_int_equal(items[i].process, wanted[i].process);
+    }
+    snprintf(path, sizeof path, "cannot read checkpoint directory '%s/none': No such file or directory", test_folder());
+    assert_int_equal(tm_checkpoint_list(test_in_folder("none"), arena, &items, &n, &err), TM_INVALID);
+    assert_string_equal(err.text, path);
+    snprintf(path, sizeof path, "/a/step-00000042.tmp.%ld", (long)getpid());
+    assert_string_equal(tm_checkpoint_path(arena, "/a", 42, TM_CHECKPOINT_TEMPORARY), path);
+    assert_string_equal(tm_checkpoint_path(arena, "/a", 42, TM_CHECKPOINT_OLD), "/a/step-00000042.old");
+    assert_string_equal(tm_checkpoint_path(arena, "/a", 123456789, TM_CHECKPOINT_FINAL), "/a/step-123456789");
+    assert_string_equal(tm_checkpoint_file_name(arena, -1), "tensors.bin");
+    assert_string_equal(tm_checkpoint_file_name(arena, 0), "tensors-00000.bin");
+    tm_arena_destroy(arena);
+}
+
+/* The folder's name with so many more blanks' worth of "/." that `name` in it has `length` characters. */
+static const char *folder_of_length(size_t length, const char *name)
+{
+    static char path[PATH_MAX + 64];
+    size_t      n = length - strlen(name) - 1;
+    strcpy(path, test_folder());
+    if ((n - strlen(path)) % 2) strcat(path, "/");
+    while (strlen(path) < n) strcat(path, "/.");
+    assert_int_equal(strlen(path), n);
+    return path;
+}
+
+static void paths_are_as_long_as_the_system_takes_them(void **state)
+{
+    char path[PATH_MAX + 64];
+    (void)state;
+    int lock = tm_checkpoint_lock(folder_of_length(PATH_MAX - 1, "lock"), 0);
+    assert_true(lock >= 0);
+    errno = 0;
+    assert_int_equal(tm_checkpoint_lock(test_folder(), 0), -1);
+    assert_int_equal(errno, EWOULDBLOCK);
+    tm_checkpoint_unlock(lock);
+    tm_checkpoint_unlock(-1);
+    for (size_t more = 0; more < 12; more++) {
+        errno = 0;
+        assert_int_equal(tm_checkpoint_lock(folder_of_length(PATH_MAX + more, "lock"), 0), -1);
+        assert_int_equal(errno, ENAMETOOLONG);
+    }
+    const tm_checkpoint_io *io = &tm_checkpoint_system_io;
+    snprintf(path, sizeof path, "%s/lock", folder_of_length(PATH_MAX - 1, "lock"));
+    assert_int_equal(io->remove_file(io->context, path), 0);
+    assert_false(tm_file_exists(test_in_folder("lock")));
+    assert_int_equal(io->remove_file(io->context, path), -1);
+    assert_int_equal(errno, ENOENT);
+    errno = 0;
+    assert_int_equal(io->remove_file(io->context, "no-folder"), -1);
+    assert_int_equal(errno, ENAMETOOLONG);
+    assert_int_equal(tm_file_write(test_in_folder("there"), "", 0, NULL), TM_OK); /* never through a link */
+    assert_int_equal(symlink(test_folder(), test_in_folder("link")), 0);
+    assert_int_equal(io->remove_file(io->context, test_in_folder("link/there")), -1);
+    assert_int_equal(errno, ENOTDIR);
+    assert_true(tm_file_exists(test_in_folder("there")));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(names_count_in_an_order, test_folder_teardown),
+        cmocka_unit_test_teardown(paths_are_as_long_as_the_system_takes_them, test_folder_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
