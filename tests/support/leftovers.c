@@ -51,7 +51,7 @@ static int tell_mapped(void)
         path[strcspn(path, "\n")] = '\0';
         if (strstr(path, ".so") || strstr(line, "r-x") || strncmp(path, "/usr/", 5) == 0) continue;
         if (strncmp(path, "/dev/", 5) == 0 || (strstr(line, "(deleted)") == NULL && stat(path, &s) != 0)) continue;
-        if (strncmp(path, "/memfd:", 7) == 0) continue;
+        if (strncmp(path, "/memfd:", 7) == 0 || strstr(path, "/tsan.")) continue; /* ThreadSanitizer's own */
         char self[PATH_MAX] = "";
         if (readlink("/proc/self/exe", self, sizeof self - 1) > 0 && strcmp(self, path) == 0) continue;
         fprintf(stderr, "# left mapped: %s\n", path);
