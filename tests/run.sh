@@ -22,7 +22,7 @@ asan=${ASAN_OPTIONS:-} ubsan=${UBSAN_OPTIONS:-}
 export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
 
 # What a sanitizer says; that of leaks last.
-findings="ERROR: (Address|Thread)Sanitizer|WARNING: ThreadSanitizer|: runtime error: |ERROR: LeakSanitizer"
+findings="ERROR: (Address|Thread)Sanitizer:|WARNING: ThreadSanitizer|: runtime error: |ERROR: LeakSanitizer"
 
 now_ms() { date +%s%3N; }
 
