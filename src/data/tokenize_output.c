@@ -188,12 +188,13 @@ static tm_status write_index(tm_tokenize_output *out, tm_error *err)
 tm_status tm_tokenize_output_finish(tm_tokenize_output *out, tm_error *err)
 {
     char *part = name_of(out, ".bin.part"), *bin = name_of(out, ".bin"), *lengths = name_of(out, ".lengths.part");
-    FILE *again = NULL;
     remove_part(out, ".idx");
     tm_status st = flush(out, err);
-    if (st == TM_OK && !(again = freopen(lengths, "rbe", out->lengths)))
-        st = tm_fail(err, TM_IO, "cannot read '%s': %s", lengths, strerror(errno));
-    out->lengths = again ? again : NULL;
+    if (st == TM_OK) {
+        fclose(out->lengths); /* nothing is left in it */
+        out->lengths = fopen(lengths, "rbe");
+        if (!out->lengths) st = tm_fail(err, TM_IO, "cannot read '%s': %s", lengths, strerror(errno));
+    }
     if (st == TM_OK && rename(part, bin) != 0)
         st = tm_fail(err, TM_IO, "cannot rename '%s': %s", part, strerror(errno));
     if (st == TM_OK) st = write_index(out, err);
