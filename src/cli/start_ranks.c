@@ -232,7 +232,8 @@ static int look_after(supervisor *s, const sigset_t *set)
         if (waitpid(s->launcher, &status, WNOHANG) == s->launcher) break;
         if (number == SIGINT || number == SIGTERM || number == SIGHUP) on_signal(s);
         if (!gone && (gone = one_is_gone(s))) set_due(s, grace_s, "the launcher did not end after a rank had");
-        if (stopped_behind(s) && !s->due_ns) set_due(s, grace_s, "one was stopped when another had ended");
+        if (!gone && stopped_behind(s) && !s->due_ns) /* launchers let them go on before they end them */
+            set_due(s, grace_s, "one was stopped when another had ended");
         if (s->due_ns && !killed && tm_now_ns() > s->due_ns) {
             fprintf(stderr, "trainmark: killing the ranks: %s\n", s->reason);
             kill_all(s);
