@@ -71,12 +71,7 @@ static void digest_of(const char *name, const char *words, char out[160])
     tm_step       *step = NULL;
     tm_text        text = { 0 }, members = { 0 };
     tm_json        json = { .out = &members, .indent = true };
-    char           preset[40];
-    snprintf(preset, sizeof preset, "%.*s", (int)strcspn(words, " "), words);
-    tm_status st = tm_config_apply_preset(config, preset, &err);
-    test_apply_words(config, words + strlen(preset));
-    if (st == TM_OK) st = tm_config_finish(config, &err);
-    if (st == TM_OK) st = tm_run_options_read(config, &options, &err);
+    tm_status      st = test_read_run(config, words, &options, &err);
     if (st == TM_OK) st = tm_device_open_planning("cpu", 2, &device, &err);
     if (st == TM_OK) st = tm_device_limit_isa(device, "avx2", &err);
     if (st != TM_OK) fail_msg("%s: %s", name, err.text);

@@ -4,6 +4,7 @@
  */
 #include "support/folder.h"
 #include "support/fake_run.h"
+#include "support/whole.h"
 
 #include "record/record.h"
 #include "stats/sampling.h"
@@ -226,10 +227,7 @@ static void is_golden(const char *name, tm_text *text)
         char *at = strstr(text->data, masked[i]);
         if (at) at += strlen(masked[i]), memset(at, '#', strcspn(at, "\""));
     }
-    tm_text golden = fake_read(path);
-    assert_string_equal(text->data, golden.data);
-    tm_text_fini(&golden);
-    tm_text_fini(text);
+    whole_is(path, text);
 }
 
 static tm_text console_of(a_run run, tm_console_options options)

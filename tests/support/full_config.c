@@ -25,13 +25,35 @@ tm_config *test_full_config(void)
     return config;
 }
 
+enum { WORDS_BYTES = 4096, MOST_WORDS = 200 };
+
+/* Cuts `copy`. */
+static int split_words(const char *words, char copy[WORDS_BYTES], char *argv[MOST_WORDS])
+{
+    int n = 0;
+    TM_ASSERT(snprintf(copy, WORDS_BYTES, "%s", words) < WORDS_BYTES);
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) {
+        TM_ASSERT(n < MOST_WORDS);
+        argv[n++] = word;
+    }
+    return n;
+}
+
+tm_status test_read_run(tm_config *config, const char *words, tm_run_options *out, tm_error *err)
+{
+    char copy[WORDS_BYTES], *argv[MOST_WORDS];
+    int  argc = split_words(words, copy, argv);
+    TM_TRY(tm_config_apply_preset(config, argv[0], err));
+    TM_TRY(tm_config_apply_arguments(config, argc - 1, argv + 1, err));
+    TM_TRY(tm_config_finish(config, err));
+    return tm_run_options_read(config, out, err);
+}
+
 void test_apply_words(tm_config *config, const char *words)
 {
-    char     copy[2048], *argv[96];
-    int      argc = 0;
-    tm_error err = { 0 };
-    snprintf(copy, sizeof copy, "%s", words);
-    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    char      copy[WORDS_BYTES], *argv[MOST_WORDS];
+    tm_error  err = { 0 };
+    int       argc = split_words(words, copy, argv);
     tm_status st = tm_config_apply_arguments(config, argc, argv, &err);
     if (st != TM_OK) fprintf(stderr, "%s: %s\n", words, err.text);
     TM_ASSERT(st == TM_OK);

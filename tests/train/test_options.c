@@ -3,6 +3,7 @@
  * do not fit. tests/train/options.txt has a line of keys and, below it, indented, the members that differ from those of
  * its first line, or the refusal. TM_RECORD=1 build/release/tests/train/test_options writes what is found anew. */
 #include "support/full_config.h"
+#include "support/whole.h"
 
 #include "base/file.h"
 #include "base/text.h"
@@ -148,14 +149,7 @@ static tm_text look_at(const char *words)
     tm_run_options options;
     tm_error       err = { 0 };
     tm_text        out = { 0 };
-    char           copy[2000], *argv[64];
-    int            argc = 0;
-    snprintf(copy, sizeof copy, "%s", words);
-    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
-    tm_status st = tm_config_apply_preset(config, argv[0], &err);
-    if (st == TM_OK) st = tm_config_apply_arguments(config, argc - 1, argv + 1, &err);
-    if (st == TM_OK) st = tm_config_finish(config, &err);
-    if (st == TM_OK) st = tm_run_options_read(config, &options, &err);
+    tm_status      st = test_read_run(config, words, &options, &err);
     if (st == TM_OK)
         say_run(&out, &options);
     else
@@ -192,17 +186,9 @@ static void options_are_as_recorded(void **state)
         else
             tm_text_fini(&now);
     }
-    if (getenv("TM_RECORD")) {
-        if (tm_file_write(records, found.data, found.length, &err) != TM_OK) fail_msg("%s", err.text);
-    } else if (strcmp(found.data, recorded.data) != 0) {
-        size_t at = 0;
-        while (found.data[at] == recorded.data[at]) at++;
-        while (at > 0 && found.data[at - 1] != '\n') at--;
-        fail_msg("found '%.200s', recorded '%.200s'", found.data + at, recorded.data + at);
-    }
     tm_text_fini(&recorded);
-    tm_text_fini(&found);
     tm_text_fini(&first);
+    whole_is(records, &found);
 }
 
 int main(void)
