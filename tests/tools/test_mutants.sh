@@ -57,6 +57,32 @@ int count_down(int n)
     return n;
 }
 END
+cat >src/base/types.c <<'END'
+static int sum(const int *a, const char *b)
+{
+    return *a + *b;
+}
+
+int both(const int *a, const char *b)
+{
+    return sum(a, b);
+}
+END
+cat >src/base/keep.c <<'END'
+#include <stdlib.h>
+
+static int *volatile kept;
+
+int keep(int n)
+{
+    kept = malloc(sizeof *kept);
+    *kept = n;
+    n = *kept;
+    free(kept);
+    kept = 0;
+    return n;
+}
+END
 cat >src/cli/main.c <<'END'
 int main(void)
 {
@@ -67,9 +93,10 @@ cat >tests/base/test_clamp.c <<'END'
 #include <stdio.h>
 int clamp(int x, int low, int high);
 int count_down(int n);
+int keep(int n);
 int main(void)
 {
-    int good = clamp(0, 1, 5) == 1 && clamp(9, 1, 5) == 5 && clamp(3, 1, 5) == 3 && count_down(4) == 0;
+    int good = keep(7) == 7 && clamp(0, 1, 5) == 1 && clamp(9, 1, 5) == 5 && clamp(3, 1, 5) == 3 && count_down(4) == 0;
     puts(good ? "1..1\nok 1 - clamp" : "1..1\nnot ok 1 - clamp");
     return !good;
 }
@@ -103,6 +130,10 @@ row 'wrong ~ int thrice ~ 3 * x => x * 3 ~ nothing ~ equivalent: the same produc
 row 'thrice ~ 3 * x ~ 3 * x => 4 * x ~ nobody calls it'
 row 'endless ~ while ( ~ n - 1 => n + 0 ~ does not end'
 row 'noted ~ if (x ~ return low; => return high; ~ the wrong bound ~ equivalent: not at all'
+echo '[src/base/types.c]' >>tests/base/mutants.txt
+row 'types ~ return sum( ~ sum(a, b) => sum(b, a) ~ the compiler does not take it'
+echo '[src/base/keep.c]' >>tests/base/mutants.txt
+row 'leak ~ free(kept) ~ free(kept); => ~ memory is not given back'
 rows
 check "a row becomes a record of its line" has "$out" "^high	tests/base/mutants.txt	-	src/base/clamp.c	4	the wrong bound	-	    return x > high.*;	    return x < high"
 
@@ -118,7 +149,14 @@ check "the same code is seen" has "$out" '^equivalent +wrong +the compiled code 
 check "green tests are a survivor" has "$out" '^SURVIVED +thrice +1 tests \(nobody calls it: src/base/clamp.c:9\)'
 check "killed by time is told apart" has "$out" '^time +endless'
 check "a note that is wrong is a survivor" has "$out" '^NOTE-WRONG +noted'
-check "the table counts them" has "$out" '^all +4 +1 +1 +2 +2 +0 +0 +50.0 %'
+check "pointers of other types do not compile" has "$out" '^uncompiled +types'
+if [ -f "$(${CC:-cc} -print-file-name=liblsan.so)" ]; then
+    check "memory that is not given back is noticed" has "$out" '^killed +leak +base/test_clamp'
+    check "the table counts them" has "$out" '^all +5 +2 +1 +2 +2 +0 +1 +60.0 %'
+else
+    skip "memory that is not given back is noticed" "the compiler has no leak sanitizer"
+    skip "the table counts them" "the compiler has no leak sanitizer"
+fi
 check_not "nothing is left in src" grep -q 'x < high' src/base/clamp.c
 
 # --- tests that are red anyway --------------------------------------------------------------------------------------------
@@ -153,6 +191,19 @@ draw 1000 1 >"$out"
 check "a small source has few" test $? -eq 1
 check "all kinds that it allows are among them" test "$(cut -f 6 "$out" | sort -u | tr '\n' ' ')" = \
     "bound condition constant operator statement "
+
+cat >src/base/sizes.c <<'END'
+int same(const char *a, const char *b)
+{
+    char line[32], wide[2 + 8];
+    return strcmp(a, b) == 0 || tm_min(line[0], wide[0]);
+}
+END
+awk -v count=1000 -v seed=1 -f "$root/tools/mutants/random.awk" src/base/sizes.c >"$out"
+rm src/base/sizes.c
+check "a condition and its numbers change" test "$(cut -f 6 "$out" | sort -u | tr '\n' ' ')" = "constant operator "
+check_not "sizes of text buffers stay" grep -q '	    char' "$out"
+check_not "arguments in either order stay" grep -q 'b, a\|wide\[0\], line' "$out"
 
 GRACE=1 JOBS=2 RANDOM_MUTANTS=6 SEED=7 tools/mutants.sh >"$out" 2>"$err"
 check "a random run ends" test $? -eq 0
