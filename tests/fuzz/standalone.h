@@ -4,7 +4,7 @@
  *     fuzz_x [-t seconds] [-s seed] [-n number] [-o file] file-or-folder ...
  *
  * Without -t and -n: runs every seed once. With -t: runs mutations (flip, set, truncate, insert, erase, copy, splice)
- * of the seeds for that long, in a child process; when it dies, the command that repeats the input is printed. With -n:
+ * of the seeds for that much processor time, in a child process; when it dies, the command that repeats the input is printed. With -n:
  * runs mutation `number` only; -o writes it to a file first. Mutation n is f(seed, n, seeds): nothing else is needed to
  * repeat it. A target may define FUZZ_WORDS, an array of strings of its language, before including this: half of the
  * insertions are such words. Exit status: 0 no finding, 1 a finding, 2 wrong usage or no seeds.
@@ -166,10 +166,10 @@ static int fuzz_for(fuzzer *f, double seconds, const char *program)
     if (child < 0) return 2;
     if (child == 0) {
         struct timespec from, now;
-        clock_gettime(CLOCK_MONOTONIC, &from);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
         do {
             for (int i = 0; i < 64; i++, ++*at) fuzz_one(f, *at, NULL);
-            clock_gettime(CLOCK_MONOTONIC, &now);
+            clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
         } while ((double)(now.tv_sec - from.tv_sec) + 1e-9 * (double)(now.tv_nsec - from.tv_nsec) < seconds);
         exit(0);
     }
