@@ -86,6 +86,14 @@ const char *const *tm_model_optional_fields(const tm_model_shape *shape);
 tm_tensor_id tm_model_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
                            int64_t chunk, bool accumulate);
 
+/* The i-th module of the model, from its input to its loss, by the name that TorchTitan gives it (images: the first
+ * release); false behind the last. */
+typedef struct {
+    char    name[48];
+    int64_t block; /* its number of all kinds; -1: in front of all blocks; tm_model_blocks: behind them */
+} tm_model_module;
+bool tm_model_module_at(const tm_model_shape *shape, int64_t i, tm_model_module *out);
+
 /* Appends what a step changes beside its trained parameters, before they are: the bias that balances experts. */
 void tm_model_update(tm_graph *graph, const tm_model *model);
 

@@ -23,6 +23,7 @@ typedef struct {
     tm_pipeline_order order;
     int               chunks;
     int64_t           first_less, last_less;
+    const int        *first_blocks; /* of each stage, by names, as long as the configuration; NULL: cut evenly */
     /* One rank that sums as `parts` data ranks do: the gradients of so many equal runs of micro-batches are summed
      * apart, then added in order. 0, 1: all micro-batches are one sum. */
     int64_t parts;

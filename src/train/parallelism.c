@@ -2,6 +2,7 @@
 /* train/parallelism.c - from parallelism.* to a layout. */
 #include "train/keys.h"
 #include "train/layout.h"
+#include "train/stage_names.h"
 
 #include <string.h>
 
@@ -111,6 +112,22 @@ static void read_weights(const tm_config *config, const tm_model_shape *shape, i
         tm_config_text(config, last) ? tm_config_i64(config, last) : head_in_blocks(shape, stages, out->first_less);
 }
 
+/* Stages whose modules are named. */
+static tm_status read_names(const tm_config *config, const tm_model_shape *shape, tm_layout *out, tm_error *err)
+{
+    const char *const key = "parallelism.module_fqns_per_model_part";
+    int               ranks = tm_layout_size(out, 1U << TM_AXIS_PP), stages;
+    TM_TRY(stage_names_read(tm_config_text(config, key), tm_config_place(config, key), shape, tm_config_arena(config),
+                            &stages, &out->first_blocks, err));
+    if (stages % ranks != 0 || stages / ranks > TM_MAX_CHUNKS)
+        return tm_fail(err, TM_INVALID,
+                       "%s (%s) has %d stages, which the %d ranks of parallelism.pipeline_parallel_degree cannot have "
+                       "equally many of, %d at most; make it a multiple of %d",
+                       key, tm_config_place(config, key), stages, ranks, TM_MAX_CHUNKS, ranks);
+    out->chunks = stages / ranks;
+    return TM_OK;
+}
+
 tm_status tm_layout_read_pipeline(const tm_config *config, const tm_model_shape *shape, tm_layout *out, tm_error *err)
 {
     const char *const        schedule = "parallelism.pipeline_parallel_schedule",
@@ -119,6 +136,8 @@ tm_status tm_layout_read_pipeline(const tm_config *config, const tm_model_shape 
     if (ranks == 1) return TM_OK;
     TM_TRY(check_shards_of_stages(config, out, err));
     TM_TRY(tm_pipeline_find(tm_config_text(config, schedule), tm_config_place(config, schedule), &out->order, err));
+    const char *names = tm_config_text(config, "parallelism.module_fqns_per_model_part");
+    if (names && *names) return read_names(config, shape, out, err);
     out->chunks = out->order == TM_PIPELINE_GPIPE || out->order == TM_PIPELINE_1F1B ? 1 : 2;
     read_weights(config, shape, ranks * out->chunks, out);
     if (!tm_config_text(config, per_stage)) return TM_OK;

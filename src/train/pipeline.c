@@ -61,7 +61,7 @@ tm_status tm_pipeline_check(const tm_pipeline *p, tm_error *err)
     if (p->chunks < least || p->chunks > most)
         return tm_fail(err, TM_INVALID,
                        "parallelism.pipeline_parallel_schedule %s has %s%d stages on each rank, found %d; change "
-                       "parallelism.pipeline_parallel_layers_per_stage, or take %s",
+                       "parallelism.pipeline_parallel_layers_per_stage or module_fqns_per_model_part, or take %s",
                        name, least == most ? "" : "at least ", least, p->chunks,
                        p->chunks == 1 ? tm_pipeline_name(TM_PIPELINE_1F1B) : tm_pipeline_name(TM_PIPELINE_INTERLEAVED));
     int64_t rounds = p->micro_batches / p->ranks > 1 ? p->micro_batches / p->ranks : 1;
@@ -109,6 +109,16 @@ tm_status tm_pipeline_cut(int64_t layers, int stages, int64_t first_less, int64_
     }
     TM_ASSERT(at == layers);
     return TM_OK;
+}
+
+void tm_pipeline_cut_at(int64_t layers, int stages, const int *first, tm_stage *out)
+{
+    for (int s = 0; s < stages; s++)
+        out[s] = (tm_stage){ .first = first[s],
+                             .end = s + 1 < stages ? first[s + 1] : (int)layers,
+                             .begins = s == 0,
+                             .ends = s == stages - 1,
+                             .number = s };
 }
 
 /* --- orders ------------------------------------------------------------------------------------------------------- */

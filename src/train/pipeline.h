@@ -71,6 +71,9 @@ tm_pipeline_action *tm_pipeline_actions(const tm_pipeline *pipeline, int rank, s
 TM_MUST_USE tm_status tm_pipeline_cut(int64_t layers, int stages, int64_t first_less, int64_t last_less, tm_stage *out,
                                       tm_error *err);
 
+/* The same where it is said with which block each stage begins: ascending, 0 first. */
+void tm_pipeline_cut_at(int64_t layers, int stages, const int *first, tm_stage *out);
+
 /* --- simulation --------------------------------------------------------------------------------------------------- */
 
 typedef struct {

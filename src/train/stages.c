@@ -54,7 +54,11 @@ tm_status stages_find(const tm_step_options *o, tm_parallel *parallel, tm_error 
     TM_TRY(check(o, err));
     TM_TRY(tm_pipeline_check(&p, err));
     tm_stage *all = tm_alloc((size_t)stages * sizeof *all);
-    tm_status st = tm_pipeline_cut(o->shape.n_layers, stages, o->layout.first_less, o->layout.last_less, all, err);
+    tm_status st = TM_OK;
+    if (o->layout.first_blocks)
+        tm_pipeline_cut_at(o->shape.n_layers, stages, o->layout.first_blocks, all);
+    else
+        st = tm_pipeline_cut(o->shape.n_layers, stages, o->layout.first_less, o->layout.last_less, all, err);
     parallel->chunks = p.chunks;
     for (int c = 0; c < p.chunks && st == TM_OK; c++) parallel->chunk[c] = all[tm_pipeline_stage(&p, rank_of(o), c)];
     free(all);

@@ -190,7 +190,7 @@ static const tm_foreign_key keys[] = {
     STAGES_OR_1("parallelism.pipeline_parallel_last_stage_less_layers"),
     UNBUILT("parallelism.pipeline_parallel_schedule_csv", "null|", "the order of a step in a file", PIPELINE),
     UNBUILT("parallelism.pipeline_parallel_*", "", "pipeline parallelism", PIPELINE),
-    UNBUILT("parallelism.module_fqns_per_model_part", "null|", "pipeline parallelism", PIPELINE),
+    STAGES("parallelism.module_fqns_per_model_part"),
     /* checkpoint */
     SAME("checkpoint.enable"),
     MAPPED("checkpoint.enable_checkpoint", "checkpoint.enable"),
