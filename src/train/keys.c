@@ -398,10 +398,11 @@ static const tm_key keys[] = {
       .help = "ranks that divide the matrices of an expert where ranks divide the experts, too; without "
               "expert_parallel_degree those of tensor_parallel_degree do" },
     { .name = "parallelism.pipeline_parallel_schedule", .kind = TM_KEY_TEXT, .fallback = "1F1B", .when = PIPELINED,
-      .help = "order of a step: GPipe, 1F1B, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble (docs/parallelism.md)" },
-    { .name = "parallelism.pipeline_parallel_schedule_csv", .kind = TM_KEY_TEXT,
-      UNBUILT("an order of a pipeline from a file (see parallelism.pipeline_parallel_schedule)"), .quiet = true,
-      .help = "file with the order of a step" },
+      .help = "order of a step: GPipe, 1F1B, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV "
+              "(docs/parallelism.md)" },
+    { .name = "parallelism.pipeline_parallel_schedule_csv", .kind = TM_KEY_TEXT, .when = PIPELINED,
+      .help = "file with the order of a step, a row for each rank, as PyTorch writes it (compute_only); in the place of "
+              "pipeline_parallel_schedule" },
     { .name = "parallelism.pipeline_parallel_microbatch_size", .kind = TM_KEY_I64, .lo = 1, .hi = MANY,
       .when = PIPELINED,
       .help = "sequences of a micro-batch of the pipeline, a divisor of training.local_batch_size; null: all of them" },

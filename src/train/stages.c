@@ -17,18 +17,16 @@ static int rank_of(const tm_step_options *o)
 
 tm_pipeline stages_pipeline(const tm_step_options *o)
 {
-    return (tm_pipeline){ .order = o->layout.order,
-                          .ranks = tm_layout_size(&o->layout, pipeline_axes),
-                          .chunks = o->layout.chunks > 0 ? o->layout.chunks : 1,
-                          .micro_batches = o->accumulation };
+    return tm_layout_pipeline(&o->layout, o->accumulation);
 }
 
 /* --- what there is ------------------------------------------------------------------------------------------------ */
 
 static tm_status check(const tm_step_options *o, tm_error *err)
 {
-    const char *what = o->shape.tied && o->layout.order == TM_PIPELINE_ZBV
-                           ? "a tied head (model.tied) with the schedule ZBVZeroBubble"
+    tm_pipeline p = stages_pipeline(o);
+    const char *what = o->shape.tied && tm_pipeline_is_v(&p)
+                           ? "a tied head (model.tied) with stages in a V"
                        : tm_model_images(&o->shape)                     ? "the family flux (model.family)"
                        : o->preference.beta > 0                         ? "data.source preference"
                        : o->compared                                    ? "debug.microscope"
@@ -226,7 +224,8 @@ void stages_split(tm_step *step, bool first, int chunk)
 {
     tm_graph   *graph = step->graph;
     tm_segment *segment = graph->segment, all = *segment;
-    bool        parts = tm_pipeline_parts(step->options.layout.order);
+    tm_pipeline p = stages_pipeline(&step->options);
+    bool        parts = tm_pipeline_parts(&p);
     size_t      turn = 0, kept = 0;
     while (turn < all.n_nodes && all.nodes[turn].phase == TM_PHASE_FORWARD) turn++;
     bool *input = tm_alloc((all.n_nodes + 1) * sizeof *input);
@@ -278,11 +277,24 @@ void stages_evaluated(tm_step *step, bool has)
     step->graph->module = "";
 }
 
-/* In front of all that the first program of a step does. */
+/* Does a step begin with the micro-batch that comes back first? */
+static bool begins_with_first(const tm_step *step)
+{
+    tm_pipeline         p = stages_pipeline(&step->options);
+    size_t              n;
+    tm_pipeline_action *actions = tm_pipeline_actions(&p, rank_of(&step->options), &n);
+    bool                same = actions[0].micro_batch == tm_pipeline_first(actions, n, 0);
+    free(actions);
+    return same;
+}
+
+/* In front of all that the first program of a step does; where that is run again in a step, in one of its own. */
 void stages_clear_counts(tm_step *step)
 {
     tm_graph   *graph = step->graph;
-    tm_segment *current = graph->segment, *first = graph->segments[0];
+    bool        own = !begins_with_first(step);
+    tm_segment *current = graph->segment;
+    tm_segment *first = own ? tm_graph_segment(graph, "counts") : graph->segments[0];
     size_t      before = first->n_nodes;
     graph->segment = first;
     graph->phase = TM_PHASE_FORWARD;
@@ -334,57 +346,74 @@ static const char *const kinds[] = {
     [TM_DO_FORWARD] = "forward", [TM_DO_BACKWARD] = "backward", [TM_DO_INPUT] = "input", [TM_DO_WEIGHT] = "weight"
 };
 
-static int32_t program_of(const tm_step *step, const tm_pipeline_action *a)
+static int32_t program_of(const tm_step *step, tm_pipeline_kind kind, bool first, int chunk)
 {
-    const char *name = stages_program(step, kinds[a->kind], a->micro_batch == 0, a->chunk);
+    const char *name = stages_program(step, kinds[kind], first, chunk);
     size_t      s = 0;
     while (s < step->graph->n_segments && strcmp(step->graph->segments[s]->name, name) != 0) s++;
     TM_ASSERT(s < step->graph->n_segments);
     return (int32_t)s;
 }
 
-/* What this rank runs, with slots; free it. */
+/* What this rank runs, with slots; free it. Where backwards are parted, a whole one is both parts. */
 static tm_execution *list_executions(const tm_step *step, size_t *n, int *slots)
 {
     tm_pipeline         p = stages_pipeline(&step->options);
-    tm_pipeline_action *actions = tm_pipeline_actions(&p, rank_of(&step->options), n);
-    tm_execution       *list = tm_alloc((*n + 1) * sizeof *list);
-    for (size_t k = 0; k < *n; k++)
-        list[k] = (tm_execution){ .program = program_of(step, &actions[k]),
-                                  .micro_batch =
-                                      (int32_t)((p.order == TM_PIPELINE_ZBV ? 0 : actions[k].chunk) * p.micro_batches +
-                                                actions[k].micro_batch) };
+    size_t              actions_n;
+    tm_pipeline_action *actions = tm_pipeline_actions(&p, rank_of(&step->options), &actions_n);
+    tm_execution       *list = tm_alloc((2 * actions_n + 1) * sizeof *list);
+    int64_t             first[TM_MAX_CHUNKS];
+    const bool          parts = tm_pipeline_parts(&p), v = tm_pipeline_is_v(&p);
+    for (int c = 0; c < p.chunks; c++) first[c] = tm_pipeline_first(actions, actions_n, c);
+    *n = 0;
+    for (size_t k = 0; k < actions_n; k++) {
+        const tm_pipeline_action *a = &actions[k];
+        const bool                both = parts && a->kind == TM_DO_BACKWARD, begins = a->micro_batch == first[a->chunk];
+        int32_t                   slot_of = (int32_t)((v ? 0 : a->chunk) * p.micro_batches + a->micro_batch);
+        list[(*n)++] = (tm_execution){ .program = program_of(step, both ? TM_DO_INPUT : a->kind, begins, a->chunk),
+                                       .micro_batch = slot_of };
+        if (both)
+            list[(*n)++] =
+                (tm_execution){ .program = program_of(step, TM_DO_WEIGHT, begins, a->chunk), .micro_batch = slot_of };
+    }
     *slots = tm_execution_slots(list, *n);
     free(actions);
     return list;
 }
 
 /* In a V both stages of a micro-batch are in one slot, and the programs in an order in which what one of them leaves
- * for a later one is never in another's way: forward 1, 2, input 2, 1, weight 2, 1 (weights may come earlier). */
-static void order_v(tm_graph *graph, int64_t micro_batches)
+ * for a later one is never in another's way: forward 1, 2, input 2, 1, weight 2, 1 (weights may come earlier), or
+ * forward 1, 2, backward 2, 1. */
+static void order_v(tm_graph *graph, int64_t micro_batches, bool parts)
 {
-    static const size_t wanted[] = { 0, 3, 4, 1, 5, 2 };
-    enum { EACH = sizeof wanted / sizeof wanted[0] };
-    for (size_t from = 0; from < (size_t)(micro_batches > 1 ? 2 : 1) * EACH; from += EACH) {
-        tm_segment *were[EACH];
-        memcpy(were, graph->segments + from, sizeof were);
-        for (size_t k = 0; k < EACH; k++) graph->segments[from + k] = were[wanted[k]];
+    static const size_t parted[] = { 0, 3, 4, 1, 5, 2 }, whole[] = { 0, 2, 3, 1 };
+    enum { MOST = sizeof parted / sizeof parted[0] };
+    const size_t *wanted = parts ? parted : whole, each = parts ? MOST : MOST - 2;
+    for (size_t from = 0; from < (size_t)(micro_batches > 1 ? 2 : 1) * each; from += each) {
+        tm_segment *were[MOST];
+        memcpy(were, graph->segments + from, each * sizeof *were);
+        for (size_t k = 0; k < each; k++) graph->segments[from + k] = were[wanted[k]];
     }
 }
 
 void stages_slots(tm_step *step)
 {
-    size_t n;
+    size_t      n;
+    tm_pipeline p = stages_pipeline(&step->options);
     if (!stages_cut(step)) return;
-    if (step->options.layout.order == TM_PIPELINE_ZBV) order_v(step->graph, step->options.accumulation);
+    if (tm_pipeline_is_v(&p)) order_v(step->graph, p.micro_batches, tm_pipeline_parts(&p));
     free(list_executions(step, &n, &step->graph->slots));
 }
 
 void stages_schedule(tm_step *step)
 {
-    size_t        n;
-    int           slots;
-    tm_execution *list = list_executions(step, &n, &slots);
+    size_t            n;
+    int               slots;
+    tm_execution     *list = list_executions(step, &n, &slots);
+    const tm_program *counts = tm_plan_program(step->plan, "counts");
+    if (counts)
+        *tm_schedule_add(step, &step->training) =
+            (tm_work){ .program = counts, .micro_batch = TM_BEHIND_MICRO_BATCH, .count = 1 };
     for (size_t k = 0; k < n; k++) {
         tm_work *work = tm_schedule_add(step, &step->training);
         *work = (tm_work){ .program = tm_plan_execution(step->plan, &list[k]),

@@ -24,7 +24,7 @@ static bool possible(const tm_pipeline *p)
 
 static double theory(const tm_pipeline *p, const tm_pipeline_costs *c)
 {
-    return (p->ranks - 1) * (c->forward + c->input + (tm_pipeline_parts(p->order) ? -c->weight : c->weight));
+    return (p->ranks - 1) * (c->forward + c->input + (tm_pipeline_parts(p) ? -c->weight : c->weight));
 }
 
 /* Calls `look` for many pipelines. */
@@ -34,7 +34,7 @@ static void sweep(void (*look)(const tm_pipeline *p))
         for (int ranks = 1; ranks <= 8; ranks++)
             for (int chunks = 1; chunks <= 4; chunks++)
                 for (int64_t m = 1; m <= 24; m++) {
-                    tm_pipeline p = { (tm_pipeline_order)order, ranks, chunks, m };
+                    tm_pipeline p = { (tm_pipeline_order)order, ranks, chunks, m, NULL };
                     if (possible(&p)) look(&p);
                 }
 }
@@ -53,14 +53,20 @@ static void look_at_completeness(const tm_pipeline *p)
         for (size_t k = 0; k < t.n[r]; k++) {
             const tm_pipeline_action *a = &t.actions[r][k];
             assert_in_range(a->chunk, 0, p->chunks - 1);
-            assert_int_equal(a->micro_batch, done[a->kind][a->chunk]++);
+            int64_t whole = done[TM_DO_BACKWARD][a->chunk], back = whole + done[TM_DO_INPUT][a->chunk];
+            assert_int_equal(a->micro_batch, a->kind == TM_DO_FORWARD  ? done[TM_DO_FORWARD][a->chunk]
+                                             : a->kind == TM_DO_WEIGHT ? done[TM_DO_WEIGHT][a->chunk] + whole
+                                                                       : back);
+            done[a->kind][a->chunk]++;
             if (a->kind != TM_DO_FORWARD) assert_true(done[TM_DO_FORWARD][a->chunk] > a->micro_batch);
-            if (a->kind == TM_DO_WEIGHT) assert_true(done[TM_DO_INPUT][a->chunk] > a->micro_batch);
+            if (a->kind == TM_DO_WEIGHT) assert_true(back > a->micro_batch);
         }
         for (int c = 0; c < p->chunks; c++) {
             assert_int_equal(done[TM_DO_FORWARD][c], p->micro_batches);
             assert_int_equal(done[TM_DO_BACKWARD][c] + done[TM_DO_INPUT][c], p->micro_batches);
-            assert_int_equal(done[TM_DO_WEIGHT][c], tm_pipeline_parts(p->order) ? p->micro_batches : 0);
+            assert_int_equal(done[TM_DO_WEIGHT][c], done[TM_DO_INPUT][c]);
+            if (p->order != TM_PIPELINE_DUAL_V)
+                assert_int_equal(done[TM_DO_WEIGHT][c], tm_pipeline_parts(p) ? p->micro_batches : 0);
         }
     }
     tm_pipeline_times_fini(&t);
@@ -81,6 +87,7 @@ static void look_at_idle_time(const tm_pipeline *p)
     if (p->micro_batches < (v ? 2 * p->ranks - 1 : p->ranks)) return; /* there is no steady state */
     for (int c = 0; c < (v ? 1 : 3); c++) {
         tm_pipeline_times t;
+        if (p->order == TM_PIPELINE_DUAL_V && costs[c]->input > costs[c]->forward) continue;
         tm_pipeline_simulate(p, costs[c], &t);
         if (!(fabs(t.idle - theory(p, costs[c])) < 1e-9))
             fail_msg("%s, %d ranks x %d, %d micro-batches: idle %g, theory %g", tm_pipeline_name(p->order), p->ranks,
@@ -103,8 +110,8 @@ static void a_worse_order_is_told(void **state)
 {
     (void)state;
     tm_pipeline_times one, gpipe, zero;
-    tm_pipeline       p = { TM_PIPELINE_1F1B, 4, 1, 8 }, g = { TM_PIPELINE_GPIPE, 4, 1, 8 },
-                z = { TM_PIPELINE_INTERLEAVED_ZERO, 4, 1, 8 };
+    tm_pipeline       p = { TM_PIPELINE_1F1B, 4, 1, 8, NULL }, g = { TM_PIPELINE_GPIPE, 4, 1, 8, NULL },
+                z = { TM_PIPELINE_INTERLEAVED_ZERO, 4, 1, 8, NULL };
     tm_pipeline_simulate(&p, &alike, &one);
     tm_pipeline_simulate(&g, &alike, &gpipe);
     tm_pipeline_simulate(&z, &alike, &zero);
@@ -121,7 +128,7 @@ static void ranks_begin_with_as_many_forwards_as_published(void **state)
 {
     (void)state;
     tm_pipeline_times t;
-    tm_pipeline       p = { TM_PIPELINE_INTERLEAVED, 4, 2, 8 };
+    tm_pipeline       p = { TM_PIPELINE_INTERLEAVED, 4, 2, 8, NULL };
     tm_pipeline_simulate(&p, &alike, &t);
     for (int r = 0; r < 4; r++) {
         size_t first = 0;
@@ -137,7 +144,7 @@ static void as_many_micro_batches_live_as_stated(void **state)
     for (int ranks = 2; ranks <= 8; ranks *= 2)
         for (int64_t m = ranks; m <= 16; m++) {
             tm_pipeline_times t;
-            tm_pipeline       gpipe = { TM_PIPELINE_GPIPE, ranks, 1, m }, one = { TM_PIPELINE_1F1B, ranks, 1, m };
+            tm_pipeline gpipe = { TM_PIPELINE_GPIPE, ranks, 1, m, NULL }, one = { TM_PIPELINE_1F1B, ranks, 1, m, NULL };
             tm_pipeline_simulate(&gpipe, &alike, &t);
             for (int r = 0; r < ranks; r++) assert_int_equal(t.live[r], m);
             tm_pipeline_times_fini(&t);
@@ -146,7 +153,7 @@ static void as_many_micro_batches_live_as_stated(void **state)
             tm_pipeline_times_fini(&t);
         }
     tm_pipeline_times t;
-    tm_pipeline       v = { TM_PIPELINE_ZBV, 4, 2, 16 };
+    tm_pipeline       v = { TM_PIPELINE_ZBV, 4, 2, 16, NULL };
     tm_pipeline_simulate(&v, &alike, &t);
     for (int r = 0; r < 4; r++) assert_true(t.live[r] <= 2 * 4);
     tm_pipeline_times_fini(&t);
@@ -166,7 +173,7 @@ static void stages_lie_on_one_rank(void **state)
 {
     (void)state;
     sweep(look_at_places);
-    tm_pipeline v = { TM_PIPELINE_ZBV, 4, 2, 8 };
+    tm_pipeline v = { TM_PIPELINE_ZBV, 4, 2, 8, NULL };
     assert_int_equal(tm_pipeline_stage(&v, 3, 1), 4);
     assert_int_equal(tm_pipeline_stage(&v, 0, 1), 7);
 }
@@ -226,16 +233,23 @@ static void names_are_those_of_others(void **state)
     assert_int_equal(order, TM_PIPELINE_INTERLEAVED);
     assert_int_equal(tm_pipeline_find("zbv-formatted", "here", &order, &err), TM_OK);
     assert_int_equal(order, TM_PIPELINE_ZBV);
-    assert_int_equal(tm_pipeline_find("DualPipeV", "here", &order, &err), TM_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "'DualPipeV' is not built; these are: GPipe, 1F1B"));
+    assert_int_equal(tm_pipeline_find("DualPipeV", "here", &order, &err), TM_OK);
+    assert_int_equal(order, TM_PIPELINE_DUAL_V);
+    assert_int_equal(tm_pipeline_find("LoopedBFS", "here", &order, &err), TM_UNSUPPORTED);
+    assert_string_equal(err.text,
+                        "parallelism.pipeline_parallel_schedule (here): 'LoopedBFS' is not built; these are: GPipe, "
+                        "1F1B, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV");
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_pipeline_find("", "here", &order, &err), TM_UNSUPPORTED);
 }
 
 static void pipelines_that_cannot_be_are_refused(void **state)
 {
     (void)state;
     tm_error    err = { 0 };
-    tm_pipeline chunks = { TM_PIPELINE_1F1B, 4, 2, 8 }, one = { TM_PIPELINE_INTERLEAVED, 4, 1, 8 },
-                odd = { TM_PIPELINE_INTERLEAVED, 2, 2, 7 }, most = { TM_PIPELINE_1F1B, TM_PIPELINE_RANKS, 1, 1 };
+    tm_pipeline chunks = { TM_PIPELINE_1F1B, 4, 2, 8, NULL }, one = { TM_PIPELINE_INTERLEAVED, 4, 1, 8, NULL },
+                odd = { TM_PIPELINE_INTERLEAVED, 2, 2, 7, NULL },
+                most = { TM_PIPELINE_1F1B, TM_PIPELINE_RANKS, 1, 1, NULL };
     assert_int_equal(tm_pipeline_check(&most, &err), TM_OK);
     most.ranks++;
     assert_int_equal(tm_pipeline_check(&most, &err), TM_INVALID);
@@ -254,7 +268,7 @@ static void the_grid_is_printed(void **state)
 {
     (void)state;
     tm_text     text = { 0 };
-    tm_pipeline p = { TM_PIPELINE_1F1B, 2, 1, 3 };
+    tm_pipeline p = { TM_PIPELINE_1F1B, 2, 1, 3, NULL };
     tm_pipeline_print(&p, 120, &text);
     assert_non_null(strstr(text.data, "1F1B: 2 ranks x 1 stage, 3 micro-batches; idle 25.0 % of a step\n"));
     assert_non_null(strstr(text.data, "  rank 0 F1 F2       B1    F3 B2       B3\n"));
