@@ -24,10 +24,7 @@ tm_pipeline stages_pipeline(const tm_step_options *o)
 
 static tm_status check(const tm_step_options *o, tm_error *err)
 {
-    tm_pipeline p = stages_pipeline(o);
-    const char *what = o->shape.tied && tm_pipeline_is_v(&p)
-                           ? "a tied head (model.tied) with stages in a V"
-                       : tm_model_images(&o->shape)                     ? "the family flux (model.family)"
+    const char *what = tm_model_images(&o->shape)                       ? "the family flux (model.family)"
                        : o->preference.beta > 0                         ? "data.source preference"
                        : o->compared                                    ? "debug.microscope"
                        : o->sample                                      ? "generated text (data.sample_tokens)"
@@ -74,6 +71,12 @@ static tm_tensor_id zeros(tm_graph *graph, const char *name, int64_t n)
     tm_tensor_id id = tm_graph_constant(graph, name, tm_shape_1(n), zero, NULL, 0);
     tm_graph_at(graph, id)->dtype = TM_F64;
     return id;
+}
+
+/* Is a tied table looked up and multiplied with by this rank, in a stage each? */
+static bool has_whole_table(const tm_model *m)
+{
+    return m->shape->tied && tm_parallel_begins(&m->parallel) && tm_parallel_ends(&m->parallel);
 }
 
 /* The last stage's copy of a table that the first one has. */
@@ -227,6 +230,7 @@ void stages_split(tm_step *step, bool first, int chunk)
     tm_pipeline p = stages_pipeline(&step->options);
     bool        parts = tm_pipeline_parts(&p);
     size_t      turn = 0, kept = 0;
+    if (has_whole_table(&step->model)) tm_lookup_apart(graph, step->model.embedding, !first);
     while (turn < all.n_nodes && all.nodes[turn].phase == TM_PHASE_FORWARD) turn++;
     bool *input = tm_alloc((all.n_nodes + 1) * sizeof *input);
     char *part = tm_alloc(all.n_nodes + 1);
@@ -315,7 +319,7 @@ void stages_exchange(tm_step *step)
     int       last = tm_layout_size(&step->options.layout, pipeline_axes) - 1;
     bool      begins = tm_parallel_begins(&m->parallel);
     if (!stages_cut(step)) return;
-    if (!m->shape->tied || (!begins && !tm_parallel_ends(&m->parallel))) return;
+    if (!m->shape->tied || (!begins && !tm_parallel_ends(&m->parallel)) || has_whole_table(m)) return;
     tm_tensor_id own = tm_graph_at(graph, m->embedding)->gradient;
     if (own == TM_NONE) return;
     tm_tensor    like = *tm_graph_at(graph, own);

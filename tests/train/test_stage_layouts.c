@@ -71,6 +71,9 @@ static const layout layouts[] = {
     { MIXTURE, 2, 2, TM_PIPELINE_INTERLEAVED_ZERO, 4, 2, 1, 2, 2, 1, 5 },
     { LATENT, 2, 1, TM_PIPELINE_INTERLEAVED_ZERO, 4, 1, 2, 2, 4, 0.7, 5 },
     { LATENT, 2, 2, TM_PIPELINE_INTERLEAVED, 4, 2, 2, 1, 2, 0, 5 },
+    { GPT, 2, 2, TM_PIPELINE_ZBV, 4, 2, 1, 2, 1, 0, 5 },
+    { GPT, 2, 2, TM_PIPELINE_DUAL_V, 4, 1, 2, 1, 1, 0, 5 },
+    { MIXTURE, 2, 2, TM_PIPELINE_DUAL_V, 4, 1, 1, 2, 2, 1, 5 },
     { MIXTURE, 1, 1, TM_PIPELINE_1F1B, 2, 1, 1, 4, 4, 1, MOST_STEPS },
     { LATENT, 1, 1, TM_PIPELINE_1F1B, 2, 1, 2, 2, 2, 2, MOST_STEPS },
 };

@@ -72,6 +72,11 @@ static void stages_have_the_bits_of_one_rank(void **state)
         { 0, 2, 1, TM_PIPELINE_1F1B, 1, 3, 0 },
         { 0, 2, 2, TM_PIPELINE_ZBV, 4, 4, 0 },
         { 2, 4, 2, TM_PIPELINE_ZBV, 8, 3, 0 },
+        { 1, 2, 2, TM_PIPELINE_ZBV, 4, 4, 0 },
+        { 1, 4, 2, TM_PIPELINE_ZBV, 1, 3, 0 },
+        { 0, 2, 2, TM_PIPELINE_DUAL_V, 4, 4, 0 },
+        { 2, 3, 2, TM_PIPELINE_DUAL_V, 7, 3, 0 },
+        { 1, 4, 2, TM_PIPELINE_DUAL_V, 8, 3, 0 },
     };
     (void)state;
     for (size_t i = getenv("ONLY") ? (size_t)atoi(getenv("ONLY")) : 0; i < sizeof layouts / sizeof layouts[0]; i++) {
