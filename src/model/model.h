@@ -28,7 +28,8 @@ typedef struct {
     tm_account   account;       /* set before tm_model_loss */
     tm_stage     stage; /* which blocks tm_model_hidden and tm_model_loss append, with what lies around them: set before
                          * them; all, unless this rank has parts of a pipeline */
-    tm_tensor_id received; /* (N, C): what the stage before passed on; TM_NONE: the stage begins the model */
+    tm_tensor_id
+         received; /* (tm_model_passed_rows, C): what the stage before passed on; TM_NONE: the stage begins the model */
     bool whole_logits; /* the output layer's products are nodes of their own, with the logits of all rows: set before
                         * tm_model_loss; else the loss makes them, a chunk of rows at a time */
     tm_tensor_id row_losses; /* (N) float64: the loss of each row of a language is written there; TM_NONE: nowhere. Set
@@ -65,6 +66,10 @@ void tm_model_resize(tm_graph *graph, tm_model *model, int64_t seq);
 /* Appends the blocks of model->stage: tokens (N), or what was received, -> final normed hidden state (N, C), or what
  * the stage passes on. */
 tm_tensor_id tm_model_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
+
+/* Rows of what a stage passes on, (rows, C), of a micro-batch of `rows` tokens here. Images: behind the tokens of each
+ * sample one more row, what all its blocks are conditioned by. */
+int64_t tm_model_passed_rows(const tm_model *model, int64_t rows);
 
 /* The inputs of a program by the names of their fields. */
 typedef struct {

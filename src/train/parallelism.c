@@ -98,7 +98,7 @@ static tm_status check_shards_of_stages(const tm_config *config, const tm_layout
  * stage would have less than none. Looking up what lies before the blocks takes no time. */
 static int64_t head_in_blocks(const tm_model_shape *shape, int64_t stages, int64_t first_less)
 {
-    int64_t head = shape->vocab_size * shape->dim, layers = shape->n_layers;
+    int64_t head = shape->vocab_size * shape->dim, layers = tm_model_blocks(shape);
     int64_t blocks = tm_model_parameters_active(shape) - (shape->tied ? 1 : 2) * head;
     int64_t less = blocks > 0 ? (head * layers + blocks / 2) / blocks : 0;
     while (less > 0 && (layers + first_less + less) / stages < less) less--;
@@ -170,7 +170,7 @@ tm_status tm_layout_read_pipeline(const tm_config *config, const tm_model_shape 
                                                                                       : 2;
     read_weights(config, shape, ranks * out->chunks, out);
     if (!tm_config_text(config, per_stage)) return TM_OK;
-    int64_t each = tm_config_i64(config, per_stage), all = shape->n_layers + out->first_less + out->last_less;
+    int64_t each = tm_config_i64(config, per_stage), all = tm_model_blocks(shape) + out->first_less + out->last_less;
     int64_t stages = (all + each - 1) / each;
     if (stages % ranks != 0 || stages / ranks > TM_MAX_CHUNKS)
         return tm_fail(err, TM_INVALID,

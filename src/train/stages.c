@@ -24,8 +24,7 @@ tm_pipeline stages_pipeline(const tm_step_options *o)
 
 static tm_status check(const tm_step_options *o, tm_error *err)
 {
-    const char *what = tm_model_images(&o->shape)                       ? "the family flux (model.family)"
-                       : o->preference.beta > 0                         ? "data.source preference"
+    const char *what = o->preference.beta > 0                           ? "data.source preference"
                        : o->compared                                    ? "debug.microscope"
                        : o->sample                                      ? "generated text (data.sample_tokens)"
                        : o->adapters.rank > 0                           ? "lora.rank"
@@ -51,9 +50,9 @@ tm_status stages_find(const tm_step_options *o, tm_parallel *parallel, tm_error 
     tm_stage *all = tm_alloc((size_t)stages * sizeof *all);
     tm_status st = TM_OK;
     if (o->layout.first_blocks)
-        tm_pipeline_cut_at(o->shape.n_layers, stages, o->layout.first_blocks, all);
+        tm_pipeline_cut_at(tm_model_blocks(&o->shape), stages, o->layout.first_blocks, all);
     else
-        st = tm_pipeline_cut(o->shape.n_layers, stages, o->layout.first_less, o->layout.last_less, all, err);
+        st = tm_pipeline_cut(tm_model_blocks(&o->shape), stages, o->layout.first_less, o->layout.last_less, all, err);
     parallel->chunks = p.chunks;
     for (int c = 0; c < p.chunks && st == TM_OK; c++) parallel->chunk[c] = all[tm_pipeline_stage(&p, rank_of(o), c)];
     free(all);
@@ -146,7 +145,7 @@ void stages_receive(tm_step *step, tm_model *model, int64_t rows, bool held_out)
         model->received = step->handed;
         return;
     }
-    if (model->parallel.rows && tm_divided(model->parallel.tensor)) rows /= model->parallel.tensor.ranks;
+    rows = tm_model_passed_rows(model, rows);
     graph->phase = TM_PHASE_FORWARD;
     graph->layer = -1;
     model->received = tm_graph_tensor(graph, "received", TM_ROLE_ACTIVATION, tm_shape_2(rows, model->shape->dim));

@@ -119,9 +119,10 @@ static inline int64_t count_targets(const tm_step_options *o, int64_t t, int64_t
 static inline tm_micro_batch join_batches(const tm_step_options *o, void *field[][TM_MAX_FIELDS])
 {
     tm_micro_batch all = { 0 };
-    size_t         bytes = (size_t)(o->micro_batch * o->seq) * sizeof(int32_t);
     for (int f = 0; f < (o->n_fields > 2 ? o->n_fields : 2); f++) {
-        char *values = malloc(bytes * (size_t)o->accumulation);
+        int64_t n = o->n_fields > 2 ? tm_shape_elements(o->fields[f].shape) : o->seq;
+        size_t  bytes = (size_t)(o->micro_batch * n) * sizeof(int32_t); /* or float */
+        char   *values = malloc(bytes * (size_t)o->accumulation);
         for (int64_t m = 0; m < o->accumulation; m++) memcpy(values + (size_t)m * bytes, field[m][f], bytes);
         all.field[f] = values;
     }
