@@ -297,6 +297,7 @@ static const row elsewhere[] = {
       "parallelism.enable_sequence_parallel" },
     { "parallelism.pipeline_parallel_degree", "tests/train/test_layout.c", "parallelism.pipeline_parallel_degree" },
     { "parallelism.pipeline_parallel_schedule", "tests/train/test_layout.c", "parallelism.pipeline_parallel_schedule" },
+    { "parallelism.pipeline_parallel_schedule_csv", "tests/train/test_pipeline_file.c", "schedule_csv" },
     { "parallelism.module_fqns_per_model_part", "tests/train/test_stage_names.c",
       "parallelism.module_fqns_per_model_part" },
     { "parallelism.pipeline_parallel_microbatch_size", "tests/train/test_layout.c",
