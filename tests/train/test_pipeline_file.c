@@ -128,6 +128,28 @@ static void wrong_files_are_refused(void **state)
     assert_int_equal(tm_status_exit_code(TM_INVALID), 4);
 }
 
+/* Where any backward is parted, a whole one gives the gradients of its inputs before those of its weights. */
+static void parted_backwards_are_sent_early(void **state)
+{
+    static const struct {
+        const char *text;
+        double      back; /* when the first rank begins with its backward */
+    } cases[] = { { "0F0,0B0\n1F0,1B0\n", 4 }, { "0F0,0I0,0W0\n1F0,1B0\n", 3 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_arena               *arena = tm_arena_create();
+        const tm_pipeline_list *list;
+        tm_pipeline_times       times;
+        tm_error                err = { 0 };
+        assert_int_equal(pipeline_file_parse(cases[i].text, "x.csv", 2, arena, &list, &err), TM_OK);
+        tm_pipeline p = { TM_PIPELINE_LISTED, list->ranks, list->chunks, list->micro_batches, list };
+        tm_pipeline_simulate(&p, &(tm_pipeline_costs){ 1, 1, 1 }, &times);
+        assert_float_equal(times.begin[0][1], cases[i].back, 1e-12);
+        tm_pipeline_times_fini(&times);
+        tm_arena_destroy(arena);
+    }
+}
+
 /* --- by key ------------------------------------------------------------------------------------------------------- */
 
 static tm_status read_words(const char *words, tm_run_options *out, tm_error *err)
@@ -251,9 +273,10 @@ int main(int argc, char **argv)
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_of_pytorch_are_read), cmocka_unit_test(spaces_do_not_count),
-        cmocka_unit_test(wrong_files_are_refused),   cmocka_unit_test(keys_name_the_file),
-        cmocka_unit_test(files_train_as_one_rank),   cmocka_unit_test(mixed_files_train_as_one_rank),
+        cmocka_unit_test(files_of_pytorch_are_read),       cmocka_unit_test(spaces_do_not_count),
+        cmocka_unit_test(wrong_files_are_refused),         cmocka_unit_test(keys_name_the_file),
+        cmocka_unit_test(parted_backwards_are_sent_early), cmocka_unit_test(files_train_as_one_rank),
+        cmocka_unit_test(mixed_files_train_as_one_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
