@@ -14,7 +14,7 @@
  * for messages, a rank is idle for
  *     GPipe, 1F1B, Interleaved1F1B          (p - 1) (f + i + w)
  *     InterleavedZeroBubble, ZBVZeroBubble  (p - 1) (f + i - w)
- *     DualPipeV                             (p - 1) (f + i - w) where i <= f
+ *     DualPipeV                             (p - 1) (f + i - w) where f = i >= w
  * from the beginning of the first to the end of the last action of all ranks (docs/parallelism.md).
  */
 #ifndef TM_TRAIN_PIPELINE_H
