@@ -57,6 +57,7 @@ typedef struct {
     bool                parts; /* some backwards are parted */
     tm_pipeline_action *actions[TM_PIPELINE_RANKS];
     size_t              n[TM_PIPELINE_RANKS];
+    uint64_t            hash; /* of all of it */
 } tm_pipeline_list;
 
 typedef struct {

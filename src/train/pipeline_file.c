@@ -3,6 +3,7 @@
 
 #include "base/csv.h"
 #include "base/file.h"
+#include "base/hash.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -351,6 +352,7 @@ static tm_status check_waiting(const file *f)
 
 static void keep_actions(const file *f, tm_arena *arena, tm_pipeline_list *list)
 {
+    tm_hasher *hasher = tm_hasher_create();
     for (int r = 0; r < f->ranks; r++) {
         const row *from = &f->rows[r];
         list->n[r] = from->n;
@@ -362,7 +364,11 @@ static void keep_actions(const file *f, tm_arena *arena, tm_pipeline_list *list)
                                       .chunk = list->v ? c->stage >= f->ranks : (int)(c->stage / f->ranks),
                                       .micro_batch = c->micro_batch };
         }
+        tm_hasher_add(hasher, &list->n[r], sizeof list->n[r]);
+        tm_hasher_add(hasher, list->actions[r], list->n[r] * sizeof *list->actions[r]);
     }
+    list->hash = tm_hasher_value(hasher);
+    tm_hasher_destroy(hasher);
 }
 
 tm_status pipeline_file_parse(const char *text, const char *name, int ranks, tm_arena *arena,

@@ -76,6 +76,10 @@ static void spaces_do_not_count(void **state)
     assert_int_equal(list->n[0], 4);
     assert_int_equal(list->n[1], 4);
     assert_int_equal(list->actions[1][2].kind, TM_DO_BACKWARD);
+    const tm_pipeline_list *same, *other;
+    assert_int_equal(pipeline_file_parse("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n", "y.csv", 2, arena, &same, &err), TM_OK);
+    assert_int_equal(pipeline_file_parse("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", "x.csv", 2, arena, &other, &err), TM_OK);
+    assert_true(same->hash == list->hash && other->hash != list->hash);
     tm_arena_destroy(arena);
 }
 
