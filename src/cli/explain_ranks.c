@@ -135,9 +135,7 @@ void explain_ranks(const tm_step *step, tm_text *out)
 /* Of this step: all ranks, as many stages each. */
 static tm_pipeline pipeline_of(const tm_step *step)
 {
-    const tm_layout *layout = &step->options.layout;
-    return (tm_pipeline){ layout->order, tm_layout_size(layout, 1U << TM_AXIS_PP),
-                          layout->chunks > 0 ? layout->chunks : 1, step->options.accumulation };
+    return tm_layout_pipeline(&step->options.layout, step->options.accumulation);
 }
 
 static void json_pipeline(const tm_step *step, tm_json *json)
@@ -146,7 +144,7 @@ static void json_pipeline(const tm_step *step, tm_json *json)
     tm_pipeline_times times;
     tm_pipeline_simulate(&p, &(tm_pipeline_costs){ 1, 1, 1 }, &times);
     tm_json_open(json, "pipeline", '{');
-    tm_json_string(json, "schedule", tm_pipeline_name(p.order));
+    tm_json_string(json, "schedule", tm_pipeline_title(&p));
     tm_json_i64(json, "stages_per_rank", p.chunks);
     tm_json_i64(json, "micro_batches", p.micro_batches);
     tm_json_i64(json, "slots", step->graph->slots);

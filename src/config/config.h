@@ -21,8 +21,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* MAPS: a list of maps, [{a: 1, b: [x, y]}, ...]; as text "a=1 b=x|y,...", which may be given instead of a map. */
-typedef enum { TM_KEY_BOOL, TM_KEY_I64, TM_KEY_F64, TM_KEY_TEXT, TM_KEY_CHOICE, TM_KEY_LIST, TM_KEY_MAPS } tm_key_kind;
+/* MAPS: a list of maps, [{a: 1, b: [x, y]}, ...]; as text "a=1 b=x|y,...", which may be given instead of a map.
+ * LISTS: a list of lists, [[x, y], [z]]; as text "x|y,z". */
+typedef enum {
+    TM_KEY_BOOL,
+    TM_KEY_I64,
+    TM_KEY_F64,
+    TM_KEY_TEXT,
+    TM_KEY_CHOICE,
+    TM_KEY_LIST,
+    TM_KEY_MAPS,
+    TM_KEY_LISTS
+} tm_key_kind;
 
 typedef enum {
     TM_KEY_USED,
@@ -127,11 +137,12 @@ TM_MUST_USE tm_status tm_config_finish(tm_config *config, tm_error *err);
 
 /* Asking for a key that has no row, or for a number where the row is text, is a bug. A null reads as false or NAN;
  * reading a null integer is a bug: ask tm_config_text first. Integers can be read as f64. */
-bool        tm_config_bool(const tm_config *config, const char *key);
-int64_t     tm_config_i64(const tm_config *config, const char *key);
-double      tm_config_f64(const tm_config *config, const char *key);
-const char *tm_config_text(const tm_config *config,
-                           const char      *key); /* any kind; lists as "a,b", maps as "k=a|b l=c"; NULL when null */
+bool    tm_config_bool(const tm_config *config, const char *key);
+int64_t tm_config_i64(const tm_config *config, const char *key);
+double  tm_config_f64(const tm_config *config, const char *key);
+const char *
+tm_config_text(const tm_config *config,
+               const char *key); /* any kind; lists as "a,b", of lists "a|b,c", maps as "k=a|b l=c"; NULL when null */
 /* Is there such a row? */
 bool tm_config_is_row(const tm_config *config, const char *key);
 /* Given by a file, the environment, the command line or the program? */

@@ -69,7 +69,21 @@ static tm_status item_text(tm_loader *l, const origin_file *file, const tm_yaml_
     size_t plain = strcspn(out->data + before, separators);
     if (!out->data[before + plain]) return TM_OK;
     return tm_fail(l->err, TM_INVALID, "an item of '%.200s' (%s:%d) holds %s, which separates items", path, file->name,
-                   item->line, out->data[before + plain] == ',' ? "a comma" : "a blank");
+                   item->line,
+                   out->data[before + plain] == ','   ? "a comma"
+                   : out->data[before + plain] == '|' ? "a '|'"
+                                                      : "a blank");
+}
+
+/* [x, y] as "x|y". */
+static tm_status inner_text(tm_loader *l, const origin_file *file, const tm_yaml *list, const char *path,
+                            const char *separators, tm_text *out, bool *secret)
+{
+    for (const tm_yaml_item *i = list->first; i; i = i->next) {
+        if (i != list->first) tm_text_add(out, "|");
+        TM_TRY(item_text(l, file, i, path, separators, out, secret));
+    }
+    return TM_OK;
 }
 
 /* {a: 1, b: [x, y]} as "a=1 b=x|y". */
@@ -78,13 +92,24 @@ static tm_status map_text(tm_loader *l, const origin_file *file, const tm_yaml *
 {
     for (const tm_yaml_item *i = map->first; i; i = i->next) {
         tm_text_printf(out, "%s%s=", i == map->first ? "" : " ", i->key);
-        if (i->value->kind != TM_YAML_LIST) TM_TRY(item_text(l, file, i, path, ", ", out, secret));
-        for (const tm_yaml_item *k = i->value->kind == TM_YAML_LIST ? i->value->first : NULL; k; k = k->next) {
-            if (k != i->value->first) tm_text_add(out, "|");
-            TM_TRY(item_text(l, file, k, path, ", ", out, secret));
-        }
+        if (i->value->kind == TM_YAML_LIST)
+            TM_TRY(inner_text(l, file, i->value, path, ", ", out, secret));
+        else
+            TM_TRY(item_text(l, file, i, path, ", ", out, secret));
     }
     return TM_OK;
+}
+
+/* A key whose items are lists, alone or below the sections of an experiment. */
+static bool takes_lists(const tm_loader *l, const char *path)
+{
+    while (path) {
+        const tm_entry *entry = tm_entry_find(l->config, path);
+        if (entry && entry->key.kind == TM_KEY_LISTS) return true;
+        const char *dot = strchr(path, '.');
+        path = dot ? dot + 1 : NULL;
+    }
+    return false;
 }
 
 static tm_status list_text(tm_loader *l, const origin_file *file, const tm_yaml *list, const char *path, tm_text *out,
@@ -96,6 +121,8 @@ static tm_status list_text(tm_loader *l, const origin_file *file, const tm_yaml 
         if (i->value->kind == TM_YAML_MAP) {
             value->has_maps = true;
             TM_TRY(map_text(l, file, i->value, path, out, &value->secret));
+        } else if (i->value->kind == TM_YAML_LIST && takes_lists(l, path)) {
+            TM_TRY(inner_text(l, file, i->value, path, ",|", out, &value->secret));
         } else {
             TM_TRY(item_text(l, file, i, path, ",", out, &value->secret));
         }

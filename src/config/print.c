@@ -189,7 +189,8 @@ uint64_t tm_config_hash(const tm_config *config)
 
 static void describe_range(const tm_key *key, tm_text *out)
 {
-    static const char *const kinds[] = { "true or false", "integer", "number", "text", "", "list", "list of maps" };
+    static const char *const kinds[] = { "true or false", "integer",      "number",       "text", "",
+                                         "list",          "list of maps", "list of lists" };
     char                     lo[32], hi[32];
     if (key->kind != TM_KEY_CHOICE) tm_text_add(out, kinds[key->kind]);
     if (key->kind == TM_KEY_CHOICE) {

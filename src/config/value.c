@@ -132,6 +132,7 @@ tm_status tm_value_coerce(tm_arena *arena, const tm_key *key, const tm_given *gi
     case TM_KEY_TEXT:
     case TM_KEY_LIST:
     case TM_KEY_MAPS:
+    case TM_KEY_LISTS:
         break;
     }
     *out = tm_arena_text(arena, given->text);

@@ -14,6 +14,9 @@
  * stands behind Wproj, W2. Of the columns of a single block's W2 a rank has two runs, those of its heads and those of
  * its part of the MLP: two parameters of one name. Modulations, embedders and the last layer are whole everywhere.
  *
+ * A stage of a pipeline passes text, image and silu(vec) on as one matrix: of each sample the rows of text and image,
+ * then one of silu(vec).
+ *
  * A rotary position has three axes with their own share of a head: (0, row, column) of an image token, (0, 0, 0) of a
  * text token. Names are those of the first release; fused matrices keep the names of their parts (q, k, v).
  */
@@ -124,15 +127,18 @@ static tm_tensor_id join(const builder *b, tm_join_attr attr, tm_tensor_id first
 {
     return tm_emit(b->graph, TM_OP_join, &attr, sizeof attr, first, second, TM_NONE, TM_NONE);
 }
-static void split(const builder *b, tm_tensor_id x, tm_tensor_id *text, tm_tensor_id *image)
+static tm_join_attr tokens_and_vec(const builder *b)
 {
-    tm_join_attr attr = text_and_image(b);
+    return (tm_join_attr){ .samples = b->samples, .first = b->text + b->image, .second = 1 };
+}
+static void split(const builder *b, tm_join_attr attr, tm_tensor_id x, tm_tensor_id *first, tm_tensor_id *second)
+{
     tm_tensor_id in[TM_MAX_IN], out[TM_MAX_OUT];
     for (int i = 0; i < TM_MAX_IN; i++) in[i] = i == 0 ? x : TM_NONE;
     for (int k = 0; k < TM_MAX_OUT; k++) out[k] = TM_NONE;
     tm_graph_add(b->graph, TM_OP_split, &attr, sizeof attr, in, out, 0);
-    *text = out[0];
-    *image = out[1];
+    *first = out[0];
+    *second = out[1];
 }
 
 /* What a stream does with the attention's result. */
@@ -164,7 +170,7 @@ static void double_block(const builder *b, int layer, tm_tensor_id *text, tm_ten
     tm_tensor_id img_mod = apply(b, img->mod, b->silu_vec, TM_NONE);
     tm_tensor_id img_qkv = stream_qkv(b, img, img_mod, *image, b->image);
     graph->module = tm_arena_format(graph->arena, "double_blocks.%d.attn", layer);
-    split(b, attend(b, join(b, text_and_image(b), txt_qkv, img_qkv)), &o_text, &o_image);
+    split(b, text_and_image(b), attend(b, join(b, text_and_image(b), txt_qkv, img_qkv)), &o_text, &o_image);
     graph->module = tm_arena_format(graph->arena, "double_blocks.%d.txt", layer);
     *text = stream_after(b, txt, txt_mod, *text, o_text, b->text);
     graph->module = tm_arena_format(graph->arena, "double_blocks.%d.img", layer);
@@ -238,6 +244,38 @@ static tm_tensor_id condition(const builder *b, const tm_inputs *inputs)
     return unary(b, TM_OP_silu, vec);
 }
 
+/* What the first stage begins with. */
+static void embed(builder *b, const tm_inputs *inputs, tm_tensor_id *text, tm_tensor_id *image)
+{
+    b->graph->layer = -1;
+    b->silu_vec = condition(b, inputs);
+    b->graph->module = "txt_in";
+    *text = apply(b, b->w->txt_in, as_activation(b, inputs, "text"), TM_NONE);
+    b->graph->module = "img_in";
+    *image = apply(b, b->w->img_in, as_activation(b, inputs, "noisy"), TM_NONE);
+}
+
+/* The blocks of a stage; what they leave of text and image. */
+static tm_tensor_id blocks(builder *b, const tm_inputs *inputs)
+{
+    const tm_stage *stage = &b->model->stage;
+    const int       doubles = (int)b->s->n_layers;
+    tm_tensor_id    text = TM_NONE, image = TM_NONE, x = TM_NONE;
+    if (stage->begins) {
+        embed(b, inputs, &text, &image);
+    } else {
+        b->graph->layer = -1;
+        b->graph->module = "received";
+        split(b, tokens_and_vec(b), b->model->received, &x, &b->silu_vec);
+        if (stage->first < doubles) split(b, text_and_image(b), x, &text, &image);
+    }
+    for (int i = stage->first; i < stage->end && i < doubles; i++) double_block(b, i, &text, &image);
+    if (text != TM_NONE) x = join(b, text_and_image(b), text, image);
+    for (int i = stage->first > doubles ? stage->first : doubles; i < stage->end; i++)
+        x = single_block(b, i - doubles, x);
+    return x;
+}
+
 static tm_tensor_id flux_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
                               int64_t chunk_, bool accumulate)
 {
@@ -250,20 +288,15 @@ static tm_tensor_id flux_loss(tm_graph *graph, const tm_model *model, const tm_i
                                 .text = s->flux.text_len / ranks,
                                 .image = s->flux.rows * s->flux.columns / ranks,
                                 .heads = tm_local_heads(model) };
+    tm_tensor_id          text, image;
     (void)chunk_;
     b.samples = tm_graph_at(graph, tm_inputs_find(inputs, "time"))->shape.n[0];
+    tm_tensor_id x = blocks(&b, inputs);
     graph->layer = -1;
-    b.silu_vec = condition(&b, inputs);
-    graph->module = "txt_in";
-    tm_tensor_id text = apply(&b, b.w->txt_in, as_activation(&b, inputs, "text"), TM_NONE);
-    graph->module = "img_in";
-    tm_tensor_id image = apply(&b, b.w->img_in, as_activation(&b, inputs, "noisy"), TM_NONE);
-    for (int i = 0; i < s->n_layers; i++) double_block(&b, i, &text, &image);
-    tm_tensor_id x = join(&b, text_and_image(&b), text, image);
-    for (int i = 0; i < s->flux.n_single; i++) x = single_block(&b, i, x);
-    graph->layer = -1;
+    graph->module = "passed";
+    if (!model->stage.ends) return join(&b, tokens_and_vec(&b), x, b.silu_vec);
     graph->module = "final_layer";
-    split(&b, x, &text, &image);
+    split(&b, text_and_image(&b), x, &text, &image);
     tm_tensor_id mod = apply(&b, b.w->final_mod, b.silu_vec, TM_NONE);
     image = modulate(&b, image, chunk(&b, mod, 0), chunk(&b, mod, 1), b.image);
     tm_tensor_id in[TM_MAX_IN], out[TM_MAX_OUT];

@@ -174,6 +174,25 @@ static double rope_value(const void *context, int64_t i)
     return column < half ? cos(angle) : sin(angle);
 }
 
+/* What lies in front of the blocks, and behind them. */
+static void declare_front(const declarer *d, const tm_model_shape *s, tm_flux_weights *w)
+{
+    const tm_flux_shape *x = &s->flux;
+    w->img_in = declare_layer(d, BEGIN_XAVIER, all_of_it, s->dim, x->channels, "img_in");
+    w->txt_in = declare_layer(d, BEGIN_XAVIER, all_of_it, s->dim, x->text_dim, "txt_in");
+    declare_embedder(d, s, "time_in", x->time_dim, BEGIN_SMALL, w->time);
+    if (x->guidance) declare_embedder(d, s, "guidance_in", x->time_dim, BEGIN_SMALL, w->guidance);
+    declare_embedder(d, s, "vector_in", x->vector_dim, BEGIN_SMALL, w->vector);
+}
+
+static void declare_end(const declarer *d, const tm_model_shape *s, tm_flux_weights *w)
+{
+    static const char *const halves[] = { ".shift", ".scale" };
+    w->final_mod =
+        declare_parts(d, BEGIN_ZERO, all_of_it, 2 * s->dim, s->dim, "final_layer.adaLN_modulation.1", halves, 2);
+    w->final = declare_layer(d, BEGIN_ZERO, all_of_it, s->flux.channels, s->dim, "final_layer.linear");
+}
+
 void tm_flux_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_model *out)
 {
     const tm_flux_shape *x = &s->flux;
@@ -182,21 +201,16 @@ void tm_flux_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_m
     w->txt = tm_arena_take(graph->arena, (size_t)s->n_layers * sizeof *w->txt);
     w->singles = tm_arena_take(graph->arena, (size_t)x->n_single * sizeof *w->singles);
     declarer d = { graph, out->parallel.tensor, -1 };
-    w->img_in = declare_layer(&d, BEGIN_XAVIER, all_of_it, s->dim, x->channels, "img_in");
-    w->txt_in = declare_layer(&d, BEGIN_XAVIER, all_of_it, s->dim, x->text_dim, "txt_in");
-    declare_embedder(&d, s, "time_in", x->time_dim, BEGIN_SMALL, w->time);
-    if (x->guidance) declare_embedder(&d, s, "guidance_in", x->time_dim, BEGIN_SMALL, w->guidance);
-    declare_embedder(&d, s, "vector_in", x->vector_dim, BEGIN_SMALL, w->vector);
+    if (tm_parallel_begins(&out->parallel)) declare_front(&d, s, w);
     for (d.layer = 0; d.layer < s->n_layers; d.layer++) {
+        if (!tm_parallel_has(&out->parallel, d.layer)) continue;
         declare_stream(&d, s, "img", &w->img[d.layer]);
         declare_stream(&d, s, "txt", &w->txt[d.layer]);
     }
-    for (int i = 0; i < x->n_single; i++, d.layer++) declare_single(&d, s, i, &w->singles[i]);
+    for (int i = 0; i < x->n_single; i++, d.layer++)
+        if (tm_parallel_has(&out->parallel, d.layer)) declare_single(&d, s, i, &w->singles[i]);
     d.layer = -1;
-    static const char *const halves[] = { ".shift", ".scale" };
-    w->final_mod =
-        declare_parts(&d, BEGIN_ZERO, all_of_it, 2 * s->dim, s->dim, "final_layer.adaLN_modulation.1", halves, 2);
-    w->final = declare_layer(&d, BEGIN_ZERO, all_of_it, x->channels, s->dim, "final_layer.linear");
+    if (tm_parallel_ends(&out->parallel)) declare_end(&d, s, w);
     /* a part of a model is planned with fewer tokens: those that come first */
     tm_division own = out->parallel.context;
     int64_t     ranks = own.ranks > 1 ? own.ranks : 1;

@@ -131,7 +131,7 @@ void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq,
     *out = (tm_model){ .shape = shape,
                        .seq = seq,
                        .parallel = parallel ? *parallel : (tm_parallel){ .rows = false },
-                       .stage = { 0, (int)shape->n_layers, true, true, 0 },
+                       .stage = { 0, (int)tm_model_blocks(shape), true, true, 0 },
                        .received = TM_NONE,
                        .embedding = TM_NONE,
                        .positions = TM_NONE,
@@ -165,6 +165,14 @@ tm_tensor_id tm_model_hidden(tm_graph *graph, const tm_model *model, tm_tensor_i
 {
     graph->phase = TM_PHASE_FORWARD;
     return tm_family_of(model->shape)->hidden(graph, model, tokens);
+}
+
+int64_t tm_model_passed_rows(const tm_model *model, int64_t rows)
+{
+    const tm_parallel *p = &model->parallel;
+    if (tm_model_images(model->shape))
+        return rows + rows * (tm_divided(p->context) ? p->context.ranks : 1) / model->seq;
+    return p->rows && tm_divided(p->tensor) ? rows / p->tensor.ranks : rows;
 }
 
 bool tm_model_images(const tm_model_shape *shape)

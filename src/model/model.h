@@ -28,7 +28,8 @@ typedef struct {
     tm_account   account;       /* set before tm_model_loss */
     tm_stage     stage; /* which blocks tm_model_hidden and tm_model_loss append, with what lies around them: set before
                          * them; all, unless this rank has parts of a pipeline */
-    tm_tensor_id received; /* (N, C): what the stage before passed on; TM_NONE: the stage begins the model */
+    tm_tensor_id
+         received; /* (tm_model_passed_rows, C): what the stage before passed on; TM_NONE: the stage begins the model */
     bool whole_logits; /* the output layer's products are nodes of their own, with the logits of all rows: set before
                         * tm_model_loss; else the loss makes them, a chunk of rows at a time */
     tm_tensor_id row_losses; /* (N) float64: the loss of each row of a language is written there; TM_NONE: nowhere. Set
@@ -66,6 +67,10 @@ void tm_model_resize(tm_graph *graph, tm_model *model, int64_t seq);
  * the stage passes on. */
 tm_tensor_id tm_model_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
 
+/* Rows of what a stage passes on, (rows, C), of a micro-batch of `rows` tokens here. Images: behind the tokens of each
+ * sample one more row, what all its blocks are conditioned by. */
+int64_t tm_model_passed_rows(const tm_model *model, int64_t rows);
+
 /* The inputs of a program by the names of their fields. */
 typedef struct {
     const char  *name[TM_MAX_FIELDS];
@@ -85,6 +90,14 @@ const char *const *tm_model_optional_fields(const tm_model_shape *shape);
  * (further micro-batches). Returns what a stage that is not the last passes on, in the loss's place; else TM_NONE. */
 tm_tensor_id tm_model_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
                            int64_t chunk, bool accumulate);
+
+/* The i-th module of the model, from its input to its loss, by the name that TorchTitan gives it (images: the first
+ * release); false behind the last. */
+typedef struct {
+    char    name[48];
+    int64_t block; /* its number of all kinds; -1: in front of all blocks; tm_model_blocks: behind them */
+} tm_model_module;
+bool tm_model_module_at(const tm_model_shape *shape, int64_t i, tm_model_module *out);
 
 /* Appends what a step changes beside its trained parameters, before they are: the bias that balances experts. */
 void tm_model_update(tm_graph *graph, const tm_model *model);

@@ -15,6 +15,7 @@ static const char optimizers[] =
 #undef TM_OPTIMIZER
 
 #define PIPELINED "parallelism.pipeline_parallel_degree!=1"
+#define CUT_EVENLY PIPELINED ",!parallelism.module_fqns_per_model_part"
 #define QUANTIZED .when = "quantize.recipe!=none|quantize.experts_recipe!=none|quantize.output_recipe!=none"
 #define DELAYED                                                                                                        \
     .when = "quantize.recipe=fp8_delayed|quantize.experts_recipe=fp8_delayed|quantize.output_recipe=fp8_delayed|"      \
@@ -397,21 +398,22 @@ static const tm_key keys[] = {
       .help = "ranks that divide the matrices of an expert where ranks divide the experts, too; without "
               "expert_parallel_degree those of tensor_parallel_degree do" },
     { .name = "parallelism.pipeline_parallel_schedule", .kind = TM_KEY_TEXT, .fallback = "1F1B", .when = PIPELINED,
-      .help = "order of a step: GPipe, 1F1B, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble (docs/parallelism.md)" },
-    { .name = "parallelism.pipeline_parallel_schedule_csv", .kind = TM_KEY_TEXT,
-      UNBUILT("an order of a pipeline from a file (see parallelism.pipeline_parallel_schedule)"), .quiet = true,
-      .help = "file with the order of a step" },
+      .help = "order of a step: GPipe, 1F1B, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV "
+              "(docs/parallelism.md)" },
+    { .name = "parallelism.pipeline_parallel_schedule_csv", .kind = TM_KEY_TEXT, .when = PIPELINED,
+      .help = "file with the order of a step, a row for each rank, as PyTorch writes it (compute_only); in the place of "
+              "pipeline_parallel_schedule" },
     { .name = "parallelism.pipeline_parallel_microbatch_size", .kind = TM_KEY_I64, .lo = 1, .hi = MANY,
       .when = PIPELINED,
       .help = "sequences of a micro-batch of the pipeline, a divisor of training.local_batch_size; null: all of them" },
     { .name = "parallelism.pipeline_parallel_layers_per_stage", .kind = TM_KEY_I64, .lo = 1, .hi = 4096,
-      .when = PIPELINED,
+      .when = CUT_EVENLY,
       .help = "blocks of a stage, from which the number of stages of a rank follows; null: one stage, two where the "
               "schedule has several" },
     { .name = "parallelism.pipeline_parallel_first_stage_less_layers", .kind = TM_KEY_I64, .lo = 0, .hi = 4096,
-      .when = PIPELINED, .help = "blocks that the first stage has less than others, for the embedding; null: 0" },
+      .when = CUT_EVENLY, .help = "blocks that the first stage has less than others, for the embedding; null: 0" },
     { .name = "parallelism.pipeline_parallel_last_stage_less_layers", .kind = TM_KEY_I64, .lo = 0, .hi = 4096,
-      .when = PIPELINED,
+      .when = CUT_EVENLY,
       .help = "blocks that the last stage has less than others, for the head; null: as many as its product costs" },
     { .name = "parallelism.enable_async_tensor_parallel", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED,
       .help = "has an effect only with tensor parallelism" },
@@ -426,9 +428,9 @@ static const tm_key keys[] = {
       .choices = "default|always|never",
       .help = "shared weights are let go after the forward pass and gathered again for the backward pass; default: "
               "always" },
-    { .name = "parallelism.module_fqns_per_model_part", .kind = TM_KEY_LIST,
-      UNBUILT("stages of a pipeline by names of modules (see parallelism.pipeline_parallel_layers_per_stage)"),
-      .quiet = true, .help = "modules of each stage" },
+    { .name = "parallelism.module_fqns_per_model_part", .kind = TM_KEY_LISTS, .when = PIPELINED,
+      .help = "modules of each stage of a pipeline, [[tok_embeddings, layers.0], [layers.1, norm, output]]; null: cut "
+              "evenly" },
     { .name = "use_distributed_optimizer", .kind = TM_KEY_BOOL, .fallback = "false",
       .help = "true: parallelism.data_parallel_shard_strategy optim" },
     { .name = "overlap_grad_reduce", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED,

@@ -20,9 +20,11 @@ typedef struct {
     bool       narrow; /* float32 gradients are added to those of other ranks as bfloat16 */
     /* Of a pipeline: the order of a step, stages of each rank (0: one), and as how many blocks what lies before and
      * behind them counts. */
-    tm_pipeline_order order;
-    int               chunks;
-    int64_t           first_less, last_less;
+    tm_pipeline_order       order;
+    int                     chunks;
+    int64_t                 first_less, last_less;
+    const tm_pipeline_list *list;         /* of TM_PIPELINE_LISTED, as long as the configuration */
+    const int              *first_blocks; /* of each stage, by names, as long as the configuration; NULL: cut evenly */
     /* One rank that sums as `parts` data ranks do: the gradients of so many equal runs of micro-batches are summed
      * apart, then added in order. 0, 1: all micro-batches are one sum. */
     int64_t parts;
@@ -40,6 +42,15 @@ TM_MUST_USE tm_status tm_layout_read_pipeline(const tm_config *config, const tm_
 static inline int tm_layout_size(const tm_layout *layout, unsigned axes)
 {
     return layout->mesh.degree[0] == 0 ? 1 : tm_mesh_group_size(&layout->mesh, axes);
+}
+/* The pipeline of a step of so many micro-batches. */
+static inline tm_pipeline tm_layout_pipeline(const tm_layout *layout, int64_t micro_batches)
+{
+    return (tm_pipeline){ .order = layout->order,
+                          .ranks = tm_layout_size(layout, 1U << TM_AXIS_PP),
+                          .chunks = layout->chunks > 0 ? layout->chunks : 1,
+                          .micro_batches = micro_batches,
+                          .list = layout->list };
 }
 /* What builders need to know of it. */
 tm_parallel tm_layout_parallel(const tm_layout *layout);

@@ -2,8 +2,11 @@
 /* train/parallelism.c - from parallelism.* to a layout. */
 #include "train/keys.h"
 #include "train/layout.h"
+#include "train/pipeline_file.h"
+#include "train/stage_names.h"
 
 #include <string.h>
+#include <strings.h>
 
 static const struct {
     tm_axis     axis;
@@ -95,7 +98,7 @@ static tm_status check_shards_of_stages(const tm_config *config, const tm_layout
  * stage would have less than none. Looking up what lies before the blocks takes no time. */
 static int64_t head_in_blocks(const tm_model_shape *shape, int64_t stages, int64_t first_less)
 {
-    int64_t head = shape->vocab_size * shape->dim, layers = shape->n_layers;
+    int64_t head = shape->vocab_size * shape->dim, layers = tm_model_blocks(shape);
     int64_t blocks = tm_model_parameters_active(shape) - (shape->tied ? 1 : 2) * head;
     int64_t less = blocks > 0 ? (head * layers + blocks / 2) / blocks : 0;
     while (less > 0 && (layers + first_less + less) / stages < less) less--;
@@ -111,18 +114,63 @@ static void read_weights(const tm_config *config, const tm_model_shape *shape, i
         tm_config_text(config, last) ? tm_config_i64(config, last) : head_in_blocks(shape, stages, out->first_less);
 }
 
+/* The order of a step: by its name, or from a file, which PyTorch's names of its base classes ask for. */
+static tm_status read_order(const tm_config *config, tm_layout *out, tm_error *err)
+{
+    static const char *const bases[] = { "PipelineScheduleSingle", "PipelineScheduleMulti",
+                                         "_PipelineScheduleRuntime" };
+    const char *const key = "parallelism.pipeline_parallel_schedule", *const csv =
+                                                                          "parallelism.pipeline_parallel_schedule_csv";
+    const char *name = tm_config_text(config, key), *path = tm_config_text(config, csv);
+    int         ranks = tm_layout_size(out, 1U << TM_AXIS_PP);
+    bool        base = false, given = path && *path;
+    for (size_t i = 0; i < sizeof bases / sizeof bases[0]; i++) base = base || strcasecmp(name, bases[i]) == 0;
+    if (base && !given)
+        return tm_fail(err, TM_INVALID, "%s %s (%s) takes its order from a file; give %s, or another schedule", key,
+                       name, tm_config_place(config, key), csv);
+    if (!given) return tm_pipeline_find(name, tm_config_place(config, key), &out->order, err);
+    if (!base && tm_config_is_set(config, key))
+        return tm_fail(
+            err, TM_INVALID,
+            "%s %s (%s) has no effect beside %s (%s), which is the order; leave one of them out, or set it to "
+            "%s",
+            key, name, tm_config_place(config, key), csv, tm_config_place(config, csv), bases[1]);
+    if (ranks > TM_PIPELINE_RANKS) return TM_OK; /* refused below */
+    out->order = TM_PIPELINE_LISTED;
+    return pipeline_file_read(path, ranks, tm_config_arena(config), &out->list, err);
+}
+
+/* Stages whose modules are named. */
+static tm_status read_names(const tm_config *config, const tm_model_shape *shape, tm_layout *out, tm_error *err)
+{
+    const char *const key = "parallelism.module_fqns_per_model_part";
+    int               ranks = tm_layout_size(out, 1U << TM_AXIS_PP), stages;
+    TM_TRY(stage_names_read(tm_config_text(config, key), tm_config_place(config, key), shape, tm_config_arena(config),
+                            &stages, &out->first_blocks, err));
+    if (stages % ranks != 0 || stages / ranks > TM_MAX_CHUNKS)
+        return tm_fail(err, TM_INVALID,
+                       "%s (%s) has %d stages, which the %d ranks of parallelism.pipeline_parallel_degree cannot have "
+                       "equally many of, %d at most; make it a multiple of %d",
+                       key, tm_config_place(config, key), stages, ranks, TM_MAX_CHUNKS, ranks);
+    out->chunks = stages / ranks;
+    return TM_OK;
+}
+
 tm_status tm_layout_read_pipeline(const tm_config *config, const tm_model_shape *shape, tm_layout *out, tm_error *err)
 {
-    const char *const        schedule = "parallelism.pipeline_parallel_schedule",
-                      *const per_stage = "parallelism.pipeline_parallel_layers_per_stage";
-    int64_t                  ranks = tm_layout_size(out, 1U << TM_AXIS_PP);
+    const char *const per_stage = "parallelism.pipeline_parallel_layers_per_stage";
+    int64_t           ranks = tm_layout_size(out, 1U << TM_AXIS_PP);
     if (ranks == 1) return TM_OK;
     TM_TRY(check_shards_of_stages(config, out, err));
-    TM_TRY(tm_pipeline_find(tm_config_text(config, schedule), tm_config_place(config, schedule), &out->order, err));
-    out->chunks = out->order == TM_PIPELINE_GPIPE || out->order == TM_PIPELINE_1F1B ? 1 : 2;
+    TM_TRY(read_order(config, out, err));
+    const char *names = tm_config_text(config, "parallelism.module_fqns_per_model_part");
+    if (names && *names) return read_names(config, shape, out, err);
+    out->chunks = out->list                                                           ? out->list->chunks
+                  : out->order == TM_PIPELINE_GPIPE || out->order == TM_PIPELINE_1F1B ? 1
+                                                                                      : 2;
     read_weights(config, shape, ranks * out->chunks, out);
     if (!tm_config_text(config, per_stage)) return TM_OK;
-    int64_t each = tm_config_i64(config, per_stage), all = shape->n_layers + out->first_less + out->last_less;
+    int64_t each = tm_config_i64(config, per_stage), all = tm_model_blocks(shape) + out->first_less + out->last_less;
     int64_t stages = (all + each - 1) / each;
     if (stages % ranks != 0 || stages / ranks > TM_MAX_CHUNKS)
         return tm_fail(err, TM_INVALID,

@@ -23,20 +23,39 @@ const char *tm_pipeline_name(tm_pipeline_order order)
     return orders[order].name;
 }
 
-bool tm_pipeline_parts(tm_pipeline_order order)
+const char *tm_pipeline_title(const tm_pipeline *p)
 {
-    return order == TM_PIPELINE_INTERLEAVED_ZERO || order == TM_PIPELINE_ZBV;
+    return p->order == TM_PIPELINE_LISTED ? p->list->file : tm_pipeline_name(p->order);
+}
+
+bool tm_pipeline_parts(const tm_pipeline *p)
+{
+    return p->order == TM_PIPELINE_LISTED ? p->list->parts
+                                          : p->order == TM_PIPELINE_INTERLEAVED_ZERO || tm_pipeline_is_v(p);
+}
+
+bool tm_pipeline_is_v(const tm_pipeline *p)
+{
+    return p->order == TM_PIPELINE_LISTED ? p->list->v : p->order == TM_PIPELINE_ZBV || p->order == TM_PIPELINE_DUAL_V;
+}
+
+int64_t tm_pipeline_first(const tm_pipeline_action *actions, size_t n, int chunk)
+{
+    size_t k = 0;
+    while (k < n && (actions[k].chunk != chunk || actions[k].kind == TM_DO_FORWARD)) k++;
+    TM_ASSERT(k < n);
+    return actions[k].micro_batch;
 }
 
 tm_status tm_pipeline_find(const char *name, const char *place, tm_pipeline_order *out, tm_error *err)
 {
-    for (int o = 0; o < TM_PIPELINE_COUNT; o++) {
+    for (int o = 0; o < TM_PIPELINE_LISTED; o++) {
         if (strcasecmp(name, orders[o].name) != 0 && strcasecmp(name, orders[o].other) != 0) continue;
         *out = (tm_pipeline_order)o;
         return TM_OK;
     }
     tm_text names = { 0 };
-    for (int o = 0; o < TM_PIPELINE_COUNT; o++) tm_text_printf(&names, "%s%s", o ? ", " : "", orders[o].name);
+    for (int o = 0; o < TM_PIPELINE_LISTED; o++) tm_text_printf(&names, "%s%s", o ? ", " : "", orders[o].name);
     tm_fail(err, TM_UNSUPPORTED, "parallelism.pipeline_parallel_schedule (%s): '%s' is not built; these are: %s", place,
             name, names.data);
     tm_text_fini(&names);
@@ -50,6 +69,24 @@ static int64_t round_of(const tm_pipeline *p)
     return p->micro_batches / rounds;
 }
 
+static tm_status check_list(const tm_pipeline *p, tm_error *err)
+{
+    const char *const key = "parallelism.pipeline_parallel_schedule_csv";
+    if (!p->list) return tm_fail(err, TM_INVALID, "%s is not given", key);
+    TM_ASSERT(p->list->ranks == p->ranks);
+    if (p->chunks != p->list->chunks)
+        return tm_fail(err, TM_INVALID,
+                       "%s: %s has %d stages on each rank, and the model is cut into %d; change "
+                       "parallelism.pipeline_parallel_layers_per_stage or module_fqns_per_model_part",
+                       key, p->list->file, p->list->chunks, p->chunks);
+    if (p->micro_batches != p->list->micro_batches)
+        return tm_fail(err, TM_INVALID,
+                       "%s: %s has %lld micro-batches, and a step has %lld; set training.grad_accumulation (or "
+                       "parallelism.pipeline_parallel_microbatch_size) so that there are as many",
+                       key, p->list->file, (long long)p->list->micro_batches, (long long)p->micro_batches);
+    return TM_OK;
+}
+
 tm_status tm_pipeline_check(const tm_pipeline *p, tm_error *err)
 {
     const char *name = tm_pipeline_name(p->order);
@@ -58,10 +95,11 @@ tm_status tm_pipeline_check(const tm_pipeline *p, tm_error *err)
     if (p->ranks > TM_PIPELINE_RANKS)
         return tm_fail(err, TM_INVALID, "parallelism.pipeline_parallel_degree is %d; there may be %d", p->ranks,
                        TM_PIPELINE_RANKS);
+    if (p->order == TM_PIPELINE_LISTED) return check_list(p, err);
     if (p->chunks < least || p->chunks > most)
         return tm_fail(err, TM_INVALID,
                        "parallelism.pipeline_parallel_schedule %s has %s%d stages on each rank, found %d; change "
-                       "parallelism.pipeline_parallel_layers_per_stage, or take %s",
+                       "parallelism.pipeline_parallel_layers_per_stage or module_fqns_per_model_part, or take %s",
                        name, least == most ? "" : "at least ", least, p->chunks,
                        p->chunks == 1 ? tm_pipeline_name(TM_PIPELINE_1F1B) : tm_pipeline_name(TM_PIPELINE_INTERLEAVED));
     int64_t rounds = p->micro_batches / p->ranks > 1 ? p->micro_batches / p->ranks : 1;
@@ -71,6 +109,11 @@ tm_status tm_pipeline_check(const tm_pipeline *p, tm_error *err)
                        "parallelism.pipeline_parallel_schedule %s needs a multiple of %lld micro-batches on %d ranks, "
                        "found %lld; a multiple of %d is always one (training.grad_accumulation)",
                        name, (long long)rounds, p->ranks, (long long)p->micro_batches, p->ranks);
+    if (p->order == TM_PIPELINE_DUAL_V && p->micro_batches < 2 * p->ranks)
+        return tm_fail(err, TM_INVALID,
+                       "parallelism.pipeline_parallel_schedule %s needs at least %d micro-batches, one for each stage, "
+                       "found %lld (training.grad_accumulation)",
+                       name, 2 * p->ranks, (long long)p->micro_batches);
     return TM_OK;
 }
 
@@ -78,13 +121,13 @@ tm_status tm_pipeline_check(const tm_pipeline *p, tm_error *err)
 
 int tm_pipeline_stage(const tm_pipeline *p, int rank, int chunk)
 {
-    if (p->order == TM_PIPELINE_ZBV) return chunk == 0 ? rank : 2 * p->ranks - 1 - rank;
+    if (tm_pipeline_is_v(p)) return chunk == 0 ? rank : 2 * p->ranks - 1 - rank;
     return rank + chunk * p->ranks;
 }
 
 int tm_pipeline_rank(const tm_pipeline *p, int stage)
 {
-    if (p->order == TM_PIPELINE_ZBV && stage >= p->ranks) return 2 * p->ranks - 1 - stage;
+    if (tm_pipeline_is_v(p) && stage >= p->ranks) return 2 * p->ranks - 1 - stage;
     return stage % p->ranks;
 }
 
@@ -111,13 +154,26 @@ tm_status tm_pipeline_cut(int64_t layers, int stages, int64_t first_less, int64_
     return TM_OK;
 }
 
+void tm_pipeline_cut_at(int64_t layers, int stages, const int *first, tm_stage *out)
+{
+    for (int s = 0; s < stages; s++)
+        out[s] = (tm_stage){ .first = first[s],
+                             .end = s + 1 < stages ? first[s + 1] : (int)layers,
+                             .begins = s == 0,
+                             .ends = s == stages - 1,
+                             .number = s };
+}
+
 /* --- orders ------------------------------------------------------------------------------------------------------- */
 
+enum { QUEUE = 2 * TM_PIPELINE_RANKS };
 typedef struct {
     const tm_pipeline  *p;
     tm_pipeline_action *list;
     size_t              n;
     int64_t             done[4][TM_MAX_CHUNKS]; /* actions of a kind and chunk so far: the next micro-batch */
+    int                 queue[QUEUE];           /* chunks whose weights wait, in a ring */
+    size_t              queued, taken;
 } writer;
 
 /* The next micro-batch of the chunk; those that there are not (some orders begin with more) are left out. */
@@ -144,7 +200,7 @@ static void write_loop(writer *w, int rank)
 {
     const tm_pipeline *p = w->p;
     const int64_t      all = p->micro_batches * p->chunks, round = round_of(p);
-    const bool         parts = tm_pipeline_parts(p->order);
+    const bool         parts = tm_pipeline_parts(p);
     const int64_t      after = p->ranks - 1 - rank;
     int64_t            ahead =
         p->chunks == 1 && !parts ? after : (p->chunks - 1) * round + (parts && p->chunks == 1 ? 1 : 2) * after;
@@ -190,17 +246,76 @@ static void write_v(writer *w, int rank)
     while (done[TM_DO_WEIGHT][0] < done[TM_DO_INPUT][0]) put(w, TM_DO_WEIGHT, 0);
 }
 
+/* The next backward: whole, or of the inputs, and then its weights wait in the queue. */
+static void put_backward(writer *w, int chunk, bool whole)
+{
+    if (!whole) {
+        put(w, TM_DO_INPUT, chunk);
+        w->queue[w->queued++ % QUEUE] = chunk;
+        return;
+    }
+    w->done[TM_DO_BACKWARD][chunk] = w->done[TM_DO_INPUT][chunk]++;
+    w->done[TM_DO_WEIGHT][chunk]++;
+    put(w, TM_DO_BACKWARD, chunk);
+}
+
+static void put_waiting(writer *w)
+{
+    if (w->taken < w->queued) put(w, TM_DO_WEIGHT, w->queue[w->taken++ % QUEUE]);
+}
+
+/* DualPipe (DeepSeek-AI 2024) cut in half: while a micro-batch goes down the V, another one comes back up. Forward of
+ * one chunk stands beside backward of the other, whose messages travel meanwhile. Gradients of weights are left for
+ * later only where the pipeline fills and drains. */
+static void write_dual_v(writer *w, int rank)
+{
+    const int after = w->p->ranks - 1 - rank, turns = rank + 1;
+    for (int k = 0; k < 2 * after; k++) put(w, TM_DO_FORWARD, 0);
+    for (int k = 0; k < turns; k++) put(w, TM_DO_FORWARD, 0), put(w, TM_DO_FORWARD, 1);
+    for (int k = 0; k < after; k++) {
+        put_backward(w, 1, false);
+        put_waiting(w);
+        put(w, TM_DO_FORWARD, 1);
+    }
+    for (int64_t k = 0; k < w->p->micro_batches - 2 * w->p->ranks + turns; k++) {
+        put(w, TM_DO_FORWARD, 0);
+        put_backward(w, 1, true);
+        put(w, TM_DO_FORWARD, 1);
+        put_backward(w, 0, true);
+    }
+    for (int k = 0; k < after; k++) {
+        put_backward(w, 1, true);
+        put(w, TM_DO_FORWARD, 1);
+        put_backward(w, 0, true);
+    }
+    for (int k = 0; k < turns; k++) { /* the second half leaves weights for later */
+        put_backward(w, 1, k < (turns + 1) / 2);
+        put_backward(w, 0, k < turns / 2);
+    }
+    for (int k = 0; k < after; k++) {
+        put_waiting(w);
+        put_backward(w, 0, false);
+    }
+    for (int k = 0; k < turns; k++) put_waiting(w);
+}
+
 tm_pipeline_action *tm_pipeline_actions(const tm_pipeline *p, int rank, size_t *n)
 {
     writer w = { .p = p };
     size_t most = (size_t)(p->micro_batches * p->chunks) * 3;
     TM_ASSERT(p->chunks <= TM_MAX_CHUNKS && rank >= 0 && rank < p->ranks);
     w.list = tm_alloc(most * sizeof *w.list);
+    if (p->order == TM_PIPELINE_LISTED) {
+        TM_ASSERT(p->list->n[rank] <= most);
+        memcpy(w.list, p->list->actions[rank], (w.n = p->list->n[rank]) * sizeof *w.list);
+    }
     if (p->order == TM_PIPELINE_GPIPE)
         write_gpipe(&w);
     else if (p->order == TM_PIPELINE_ZBV)
         write_v(&w, rank);
-    else
+    else if (p->order == TM_PIPELINE_DUAL_V)
+        write_dual_v(&w, rank);
+    else if (p->order != TM_PIPELINE_LISTED)
         write_loop(&w, rank);
     *n = w.n;
     return w.list;
@@ -231,7 +346,7 @@ static double ready(const clocks *c, int rank, const tm_pipeline_action *a)
     return *ended(c, stage + 1, a->micro_batch, 1);
 }
 
-/* Marks its ends: a whole backward gives the input's gradient at its very end, as one program does. */
+/* Marks its ends: a whole backward gives the input's gradient at its very end where it is one program. */
 static double run(clocks *c, int rank, const tm_pipeline_action *a, const tm_pipeline_costs *costs, double begin)
 {
     int    stage = tm_pipeline_stage(c->p, rank, a->chunk);
@@ -242,6 +357,7 @@ static double run(clocks *c, int rank, const tm_pipeline_action *a, const tm_pip
     int    from = a->kind == TM_DO_FORWARD ? 0 : a->kind == TM_DO_WEIGHT ? 2 : 1;
     int    to = a->kind == TM_DO_BACKWARD ? 2 : from;
     for (int part = from; part <= to; part++) *ended(c, stage, a->micro_batch, part) = begin + cost;
+    if (a->kind == TM_DO_BACKWARD && tm_pipeline_parts(c->p)) *ended(c, stage, a->micro_batch, 1) -= costs->weight;
     return begin + cost;
 }
 
@@ -268,6 +384,7 @@ void tm_pipeline_simulate(const tm_pipeline *p, const tm_pipeline_costs *costs, 
     for (int r = 0; r < p->ranks; r++) {
         out->actions[r] = tm_pipeline_actions(p, r, &out->n[r]);
         out->begin[r] = tm_alloc(out->n[r] * sizeof(double));
+        for (size_t k = 0; k < out->n[r]; k++) out->begin[r][k] = (double)NAN;
         out->live[r] = count_live(out->actions[r], out->n[r]);
     }
     while (moved) {
@@ -332,8 +449,8 @@ void tm_pipeline_print(const tm_pipeline *p, int columns, tm_text *out)
                 (p->chunks > 9);
     tm_pipeline_simulate(p, &(tm_pipeline_costs){ 1, 1, 1 }, &t);
     tm_text_printf(out, "pipeline    %s: %d ranks x %d stage%s, %lld micro-batches; idle %.1f %% of a step\n",
-                   tm_pipeline_name(p->order), p->ranks, p->chunks, p->chunks > 1 ? "s" : "",
-                   (long long)p->micro_batches, 100 * t.idle / t.end);
+                   tm_pipeline_title(p), p->ranks, p->chunks, p->chunks > 1 ? "s" : "", (long long)p->micro_batches,
+                   100 * t.idle / t.end);
     tm_text_add(out,
                 "            (all stages alike, gradients of inputs and of weights as long as the forward pass)\n");
     for (int r = 0; r < p->ranks; r++) print_rank(p, &t, r, width, columns, out);

@@ -7,12 +7,14 @@
  *
  * A schedule is a list of actions of each rank: forward or backward of a micro-batch of a chunk. Zero-bubble schedules
  * part the backward: first the gradients of the inputs, which the stage before waits for, later those of the weights
- * (Qi et al. 2023). GPipe: Huang et al. 2019; 1F1B: Harlap et al. 2018; interleaved: Narayanan et al. 2021.
+ * (Qi et al. 2023). DualPipeV: DeepSeek-AI 2024. GPipe: Huang et al. 2019; 1F1B: Harlap et al. 2018; interleaved:
+ * Narayanan et al. 2021.
  *
  * With f, i, w the times of a chunk's forward, input and weight gradients, all micro-batches and chunks alike, no time
  * for messages, a rank is idle for
  *     GPipe, 1F1B, Interleaved1F1B          (p - 1) (f + i + w)
  *     InterleavedZeroBubble, ZBVZeroBubble  (p - 1) (f + i - w)
+ *     DualPipeV                             (p - 1) (f + i - w) where f = i >= w
  * from the beginning of the first to the end of the last action of all ranks (docs/parallelism.md).
  */
 #ifndef TM_TRAIN_PIPELINE_H
@@ -28,20 +30,15 @@
     X(1F1B, "1F1B", "1f1b", 1, 1)                                                                                      \
     X(INTERLEAVED, "Interleaved1F1B", "1f1b-interleaved", 2, TM_MAX_CHUNKS)                                            \
     X(INTERLEAVED_ZERO, "InterleavedZeroBubble", "zero-bubble", 1, TM_MAX_CHUNKS)                                      \
-    X(ZBV, "ZBVZeroBubble", "zbv-formatted", 2, 2)
+    X(ZBV, "ZBVZeroBubble", "zbv-formatted", 2, 2)                                                                     \
+    X(DUAL_V, "DualPipeV", "dual-pipe-v", 2, 2)                                                                        \
+    X(LISTED, "a file", "", 1, TM_MAX_CHUNKS)
 typedef enum {
 #define X(id, name, other, least, most) TM_PIPELINE_##id,
     TM_PIPELINE_ROWS(X)
 #undef X
         TM_PIPELINE_COUNT
 } tm_pipeline_order;
-
-enum { TM_PIPELINE_RANKS = 256 }; /* of a pipeline, at most */
-typedef struct {
-    tm_pipeline_order order;
-    int               ranks, chunks; /* p, v */
-    int64_t           micro_batches; /* m */
-} tm_pipeline;
 
 typedef enum { TM_DO_FORWARD, TM_DO_BACKWARD, TM_DO_INPUT, TM_DO_WEIGHT } tm_pipeline_kind;
 typedef struct {
@@ -50,14 +47,39 @@ typedef struct {
     int64_t          micro_batch;
 } tm_pipeline_action;
 
+enum { TM_PIPELINE_RANKS = 256 }; /* of a pipeline, at most */
+/* An order that was read (train/pipeline_file.h). */
+typedef struct {
+    const char         *file;
+    int                 ranks, chunks;
+    int64_t             micro_batches;
+    bool                v;     /* stages lie as in a V */
+    bool                parts; /* some backwards are parted */
+    tm_pipeline_action *actions[TM_PIPELINE_RANKS];
+    size_t              n[TM_PIPELINE_RANKS];
+    uint64_t            hash; /* of all of it */
+} tm_pipeline_list;
+
+typedef struct {
+    tm_pipeline_order       order;
+    int                     ranks, chunks; /* p, v */
+    int64_t                 micro_batches; /* m */
+    const tm_pipeline_list *list;          /* of TM_PIPELINE_LISTED */
+} tm_pipeline;
+
 const char *tm_pipeline_name(tm_pipeline_order order);
+const char *tm_pipeline_title(const tm_pipeline *pipeline); /* the same, or the file */
 /* By any of its names, whatever the case of the letters. TM_UNSUPPORTED with those that are built. `place`: of the key.
  */
 TM_MUST_USE tm_status tm_pipeline_find(const char *name, const char *place, tm_pipeline_order *out, tm_error *err);
 /* Whether the order can be that of so many ranks, chunks and micro-batches; TM_INVALID with what would do. */
 TM_MUST_USE tm_status tm_pipeline_check(const tm_pipeline *pipeline, tm_error *err);
-/* Is the backward of a micro-batch parted into input and weight gradients? */
-bool tm_pipeline_parts(tm_pipeline_order order);
+/* Are backwards parted into input and weight gradients? Then a whole one is both, one right after the other. */
+bool tm_pipeline_parts(const tm_pipeline *pipeline);
+/* Do stages lie as in a V? */
+bool tm_pipeline_is_v(const tm_pipeline *pipeline);
+/* The micro-batch of a chunk whose gradients of weights come first: they overwrite, all others are added. */
+int64_t tm_pipeline_first(const tm_pipeline_action *actions, size_t n, int chunk);
 
 /* The stage that is chunk `chunk` of a rank; and where a stage lies. */
 int tm_pipeline_stage(const tm_pipeline *pipeline, int rank, int chunk);
@@ -71,6 +93,9 @@ tm_pipeline_action *tm_pipeline_actions(const tm_pipeline *pipeline, int rank, s
 TM_MUST_USE tm_status tm_pipeline_cut(int64_t layers, int stages, int64_t first_less, int64_t last_less, tm_stage *out,
                                       tm_error *err);
 
+/* The same where it is said with which block each stage begins: ascending, 0 first. */
+void tm_pipeline_cut_at(int64_t layers, int stages, const int *first, tm_stage *out);
+
 /* --- simulation --------------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -79,7 +104,7 @@ typedef struct {
 typedef struct {
     double              end;                      /* of the last action of all ranks; NAN: some wait for ever */
     double              idle;                     /* of a rank: end - its own work */
-    double             *begin[TM_PIPELINE_RANKS]; /* by rank and action; NULL behind the last rank */
+    double             *begin[TM_PIPELINE_RANKS]; /* by rank and action, NAN: never; NULL behind the last rank */
     tm_pipeline_action *actions[TM_PIPELINE_RANKS];
     size_t              n[TM_PIPELINE_RANKS];
     int64_t             live[TM_PIPELINE_RANKS]; /* the most micro-batches of chunks that a rank keeps at a time */

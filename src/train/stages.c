@@ -17,20 +17,14 @@ static int rank_of(const tm_step_options *o)
 
 tm_pipeline stages_pipeline(const tm_step_options *o)
 {
-    return (tm_pipeline){ .order = o->layout.order,
-                          .ranks = tm_layout_size(&o->layout, pipeline_axes),
-                          .chunks = o->layout.chunks > 0 ? o->layout.chunks : 1,
-                          .micro_batches = o->accumulation };
+    return tm_layout_pipeline(&o->layout, o->accumulation);
 }
 
 /* --- what there is ------------------------------------------------------------------------------------------------ */
 
 static tm_status check(const tm_step_options *o, tm_error *err)
 {
-    const char *what = o->shape.tied && o->layout.order == TM_PIPELINE_ZBV
-                           ? "a tied head (model.tied) with the schedule ZBVZeroBubble"
-                       : tm_model_images(&o->shape)                     ? "the family flux (model.family)"
-                       : o->preference.beta > 0                         ? "data.source preference"
+    const char *what = o->preference.beta > 0                           ? "data.source preference"
                        : o->compared                                    ? "debug.microscope"
                        : o->sample                                      ? "generated text (data.sample_tokens)"
                        : o->adapters.rank > 0                           ? "lora.rank"
@@ -54,7 +48,11 @@ tm_status stages_find(const tm_step_options *o, tm_parallel *parallel, tm_error 
     TM_TRY(check(o, err));
     TM_TRY(tm_pipeline_check(&p, err));
     tm_stage *all = tm_alloc((size_t)stages * sizeof *all);
-    tm_status st = tm_pipeline_cut(o->shape.n_layers, stages, o->layout.first_less, o->layout.last_less, all, err);
+    tm_status st = TM_OK;
+    if (o->layout.first_blocks)
+        tm_pipeline_cut_at(tm_model_blocks(&o->shape), stages, o->layout.first_blocks, all);
+    else
+        st = tm_pipeline_cut(tm_model_blocks(&o->shape), stages, o->layout.first_less, o->layout.last_less, all, err);
     parallel->chunks = p.chunks;
     for (int c = 0; c < p.chunks && st == TM_OK; c++) parallel->chunk[c] = all[tm_pipeline_stage(&p, rank_of(o), c)];
     free(all);
@@ -72,6 +70,12 @@ static tm_tensor_id zeros(tm_graph *graph, const char *name, int64_t n)
     tm_tensor_id id = tm_graph_constant(graph, name, tm_shape_1(n), zero, NULL, 0);
     tm_graph_at(graph, id)->dtype = TM_F64;
     return id;
+}
+
+/* Is a tied table looked up and multiplied with by this rank, in a stage each? */
+static bool has_whole_table(const tm_model *m)
+{
+    return m->shape->tied && tm_parallel_begins(&m->parallel) && tm_parallel_ends(&m->parallel);
 }
 
 /* The last stage's copy of a table that the first one has. */
@@ -141,7 +145,7 @@ void stages_receive(tm_step *step, tm_model *model, int64_t rows, bool held_out)
         model->received = step->handed;
         return;
     }
-    if (model->parallel.rows && tm_divided(model->parallel.tensor)) rows /= model->parallel.tensor.ranks;
+    rows = tm_model_passed_rows(model, rows);
     graph->phase = TM_PHASE_FORWARD;
     graph->layer = -1;
     model->received = tm_graph_tensor(graph, "received", TM_ROLE_ACTIVATION, tm_shape_2(rows, model->shape->dim));
@@ -222,8 +226,10 @@ void stages_split(tm_step *step, bool first, int chunk)
 {
     tm_graph   *graph = step->graph;
     tm_segment *segment = graph->segment, all = *segment;
-    bool        parts = tm_pipeline_parts(step->options.layout.order);
+    tm_pipeline p = stages_pipeline(&step->options);
+    bool        parts = tm_pipeline_parts(&p);
     size_t      turn = 0, kept = 0;
+    if (has_whole_table(&step->model)) tm_lookup_apart(graph, step->model.embedding, !first);
     while (turn < all.n_nodes && all.nodes[turn].phase == TM_PHASE_FORWARD) turn++;
     bool *input = tm_alloc((all.n_nodes + 1) * sizeof *input);
     char *part = tm_alloc(all.n_nodes + 1);
@@ -274,11 +280,24 @@ void stages_evaluated(tm_step *step, bool has)
     step->graph->module = "";
 }
 
-/* In front of all that the first program of a step does. */
+/* Does a step begin with the micro-batch that comes back first? */
+static bool begins_with_first(const tm_step *step)
+{
+    tm_pipeline         p = stages_pipeline(&step->options);
+    size_t              n;
+    tm_pipeline_action *actions = tm_pipeline_actions(&p, rank_of(&step->options), &n);
+    bool                same = actions[0].micro_batch == tm_pipeline_first(actions, n, 0);
+    free(actions);
+    return same;
+}
+
+/* In front of all that the first program of a step does; where that is run again in a step, in one of its own. */
 void stages_clear_counts(tm_step *step)
 {
     tm_graph   *graph = step->graph;
-    tm_segment *current = graph->segment, *first = graph->segments[0];
+    bool        own = !begins_with_first(step);
+    tm_segment *current = graph->segment;
+    tm_segment *first = own ? tm_graph_segment(graph, "counts") : graph->segments[0];
     size_t      before = first->n_nodes;
     graph->segment = first;
     graph->phase = TM_PHASE_FORWARD;
@@ -299,7 +318,7 @@ void stages_exchange(tm_step *step)
     int       last = tm_layout_size(&step->options.layout, pipeline_axes) - 1;
     bool      begins = tm_parallel_begins(&m->parallel);
     if (!stages_cut(step)) return;
-    if (!m->shape->tied || (!begins && !tm_parallel_ends(&m->parallel))) return;
+    if (!m->shape->tied || (!begins && !tm_parallel_ends(&m->parallel)) || has_whole_table(m)) return;
     tm_tensor_id own = tm_graph_at(graph, m->embedding)->gradient;
     if (own == TM_NONE) return;
     tm_tensor    like = *tm_graph_at(graph, own);
@@ -330,57 +349,74 @@ static const char *const kinds[] = {
     [TM_DO_FORWARD] = "forward", [TM_DO_BACKWARD] = "backward", [TM_DO_INPUT] = "input", [TM_DO_WEIGHT] = "weight"
 };
 
-static int32_t program_of(const tm_step *step, const tm_pipeline_action *a)
+static int32_t program_of(const tm_step *step, tm_pipeline_kind kind, bool first, int chunk)
 {
-    const char *name = stages_program(step, kinds[a->kind], a->micro_batch == 0, a->chunk);
+    const char *name = stages_program(step, kinds[kind], first, chunk);
     size_t      s = 0;
     while (s < step->graph->n_segments && strcmp(step->graph->segments[s]->name, name) != 0) s++;
     TM_ASSERT(s < step->graph->n_segments);
     return (int32_t)s;
 }
 
-/* What this rank runs, with slots; free it. */
+/* What this rank runs, with slots; free it. Where backwards are parted, a whole one is both parts. */
 static tm_execution *list_executions(const tm_step *step, size_t *n, int *slots)
 {
     tm_pipeline         p = stages_pipeline(&step->options);
-    tm_pipeline_action *actions = tm_pipeline_actions(&p, rank_of(&step->options), n);
-    tm_execution       *list = tm_alloc((*n + 1) * sizeof *list);
-    for (size_t k = 0; k < *n; k++)
-        list[k] = (tm_execution){ .program = program_of(step, &actions[k]),
-                                  .micro_batch =
-                                      (int32_t)((p.order == TM_PIPELINE_ZBV ? 0 : actions[k].chunk) * p.micro_batches +
-                                                actions[k].micro_batch) };
+    size_t              actions_n;
+    tm_pipeline_action *actions = tm_pipeline_actions(&p, rank_of(&step->options), &actions_n);
+    tm_execution       *list = tm_alloc((2 * actions_n + 1) * sizeof *list);
+    int64_t             first[TM_MAX_CHUNKS];
+    const bool          parts = tm_pipeline_parts(&p), v = tm_pipeline_is_v(&p);
+    for (int c = 0; c < p.chunks; c++) first[c] = tm_pipeline_first(actions, actions_n, c);
+    *n = 0;
+    for (size_t k = 0; k < actions_n; k++) {
+        const tm_pipeline_action *a = &actions[k];
+        const bool                both = parts && a->kind == TM_DO_BACKWARD, begins = a->micro_batch == first[a->chunk];
+        int32_t                   slot_of = (int32_t)((v ? 0 : a->chunk) * p.micro_batches + a->micro_batch);
+        list[(*n)++] = (tm_execution){ .program = program_of(step, both ? TM_DO_INPUT : a->kind, begins, a->chunk),
+                                       .micro_batch = slot_of };
+        if (both)
+            list[(*n)++] =
+                (tm_execution){ .program = program_of(step, TM_DO_WEIGHT, begins, a->chunk), .micro_batch = slot_of };
+    }
     *slots = tm_execution_slots(list, *n);
     free(actions);
     return list;
 }
 
 /* In a V both stages of a micro-batch are in one slot, and the programs in an order in which what one of them leaves
- * for a later one is never in another's way: forward 1, 2, input 2, 1, weight 2, 1 (weights may come earlier). */
-static void order_v(tm_graph *graph, int64_t micro_batches)
+ * for a later one is never in another's way: forward 1, 2, input 2, 1, weight 2, 1 (weights may come earlier), or
+ * forward 1, 2, backward 2, 1. */
+static void order_v(tm_graph *graph, int64_t micro_batches, bool parts)
 {
-    static const size_t wanted[] = { 0, 3, 4, 1, 5, 2 };
-    enum { EACH = sizeof wanted / sizeof wanted[0] };
-    for (size_t from = 0; from < (size_t)(micro_batches > 1 ? 2 : 1) * EACH; from += EACH) {
-        tm_segment *were[EACH];
-        memcpy(were, graph->segments + from, sizeof were);
-        for (size_t k = 0; k < EACH; k++) graph->segments[from + k] = were[wanted[k]];
+    static const size_t parted[] = { 0, 3, 4, 1, 5, 2 }, whole[] = { 0, 2, 3, 1 };
+    enum { MOST = sizeof parted / sizeof parted[0] };
+    const size_t *wanted = parts ? parted : whole, each = parts ? MOST : MOST - 2;
+    for (size_t from = 0; from < (size_t)(micro_batches > 1 ? 2 : 1) * each; from += each) {
+        tm_segment *were[MOST];
+        memcpy(were, graph->segments + from, each * sizeof *were);
+        for (size_t k = 0; k < each; k++) graph->segments[from + k] = were[wanted[k]];
     }
 }
 
 void stages_slots(tm_step *step)
 {
-    size_t n;
+    size_t      n;
+    tm_pipeline p = stages_pipeline(&step->options);
     if (!stages_cut(step)) return;
-    if (step->options.layout.order == TM_PIPELINE_ZBV) order_v(step->graph, step->options.accumulation);
+    if (tm_pipeline_is_v(&p)) order_v(step->graph, p.micro_batches, tm_pipeline_parts(&p));
     free(list_executions(step, &n, &step->graph->slots));
 }
 
 void stages_schedule(tm_step *step)
 {
-    size_t        n;
-    int           slots;
-    tm_execution *list = list_executions(step, &n, &slots);
+    size_t            n;
+    int               slots;
+    tm_execution     *list = list_executions(step, &n, &slots);
+    const tm_program *counts = tm_plan_program(step->plan, "counts");
+    if (counts)
+        *tm_schedule_add(step, &step->training) =
+            (tm_work){ .program = counts, .micro_batch = TM_BEHIND_MICRO_BATCH, .count = 1 };
     for (size_t k = 0; k < n; k++) {
         tm_work *work = tm_schedule_add(step, &step->training);
         *work = (tm_work){ .program = tm_plan_execution(step->plan, &list[k]),

@@ -40,9 +40,11 @@ static void list_others(const uint64_t *all, int ranks, int what, tm_text *out)
 
 tm_status run_check_same(const run *r, tm_error *err)
 {
-    const int      ranks = run_ranks(r->options);
-    const uint64_t own[WHATS] = { tm_program_hash(), r->options->config_hash, tm_source_describe(r->source)->content };
-    tm_text        text = { 0 };
+    const int               ranks = run_ranks(r->options);
+    const tm_pipeline_list *list = r->options->step.layout.list; /* of a file, which may be another on another host */
+    const uint64_t          own[WHATS] = { tm_program_hash(), r->options->config_hash ^ (list ? list->hash : 0),
+                                           tm_source_describe(r->source)->content };
+    tm_text                 text = { 0 };
     if (!run_world(r)) return TM_OK;
     uint64_t *all = tm_alloc((size_t)ranks * sizeof own);
     tm_status st = agree_gather(run_world(r), "program, configuration and data", own, sizeof own, all, err);

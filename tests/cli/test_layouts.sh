@@ -65,4 +65,32 @@ failed_with 4 "a length that does not divide" "6 equal chunks.*set it to 60 or 6
 trainmark explain tiny-llama --parallelism.context_parallel_degree 2 --parallelism.context_parallel_rotate_method alltoall
 check "keys that go from rank to rank" has "$out" "^  first     pass_on "
 
+deep="--model.n_layers 4 --parallelism.pipeline_parallel_degree 2"
+named=--parallelism.module_fqns_per_model_part
+# shellcheck disable=SC2086
+trainmark explain tiny-llama $deep $named '[[tok_embeddings, layers.0], [layers.1, layers.2, layers.3, norm, output]]'
+check "stages by names" has "$out" "^  stage 0 +embedding, 1 blocks from 0 on"
+# shellcheck disable=SC2086
+trainmark run tiny-llama --dry-run $deep $named '[[tok_embeddings, layers.0], [layers.1, layers.2, layers.3, norm, output]]'
+check "names are printed as they are read" has "$out" 'module_fqns_per_model_part: \["tok_embeddings\|layers.0", "layers.1\|'
+grep -v '^#' "$out" >resolved.yaml
+trainmark explain resolved.yaml --parallelism.ranks 2
+check "and read as they are printed" has "$out" "^  stage 0 +embedding, 1 blocks from 0 on"
+# shellcheck disable=SC2086
+trainmark explain tiny-llama $deep $named '[[tok_embeddings, layers.0, layers.4], [layers.1, layers.2, layers.3, norm, output]]'
+failed_with 4 "a name that the model does not have" "stage 0 has 'layers.4', which the model does not have; its modules are"
+printf '0F0,0F1,,0B0,0B1\n1F0,1B0,1F1,1B1\n' >order.csv
+csv="--training.grad_accumulation 2 --parallelism.pipeline_parallel_schedule_csv order.csv"
+# shellcheck disable=SC2086
+trainmark explain tiny-llama $deep $csv --schedule
+check "an order from a file" has "$out" "^pipeline    order.csv: 2 ranks x 1 stage, 2 micro-batches; idle 33.3 % of a step"
+printf '0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n' >order.csv
+# shellcheck disable=SC2086
+trainmark explain tiny-llama $deep $csv
+failed_with 4 "ranks that wait for each other" "order.csv: row 1 .rank 0., column 2: '0B0' waits for ever for stage 1"
+# shellcheck disable=SC2086
+trainmark explain tiny-llama --model.n_layers 8 --parallelism.pipeline_parallel_degree 4 --training.grad_accumulation 8 --schedule \
+    --parallelism.pipeline_parallel_schedule DualPipeV
+check "DualPipeV is printed" has "$out" "^pipeline    DualPipeV: 4 ranks x 2 stages, 8 micro-batches; idle 5.9 % of a step"
+
 finish

@@ -33,6 +33,14 @@ static void job_files_of_torchtitan_load(void **state)
     test_foreign_has(f, "job.description", "of \\ a \"kind\"");
     test_foreign_has(f, "activation_checkpoint.mode", "selective");
     assert_non_null(strstr(tm_config_origin(f->config, "training.steps"), "j.toml:17"));
+    static const char staged[] =
+        "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nmock_data = true\n[parallelism]\n"
+        "pipeline_parallel_degree = 2\nmodule_fqns_per_model_part = [\n  [\"tok_embeddings\", \"layers.0\"], # first\n"
+        "  [\"layers.1\", \"norm\", \"output\"]\n]\n";
+    const char *layers[] = { "--model.n_layers=2" };
+    if (test_foreign_load(f, test_foreign_put(f, "j.toml", staged), true, 1, layers) != TM_OK)
+        fail_msg("%s", f->err.text);
+    test_foreign_has(f, "parallelism.module_fqns_per_model_part", "tok_embeddings|layers.0,layers.1|norm|output");
     test_foreign_refuse(f, test_foreign_put(f, "config_registry.py", "def llama3_8b():\n    pass\n"),
                         "is a Python program");
     test_foreign_refuse(f, test_foreign_put(f, "j.toml", "[training]\nstepz = 4\n"),

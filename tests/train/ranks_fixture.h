@@ -119,20 +119,22 @@ static inline int64_t count_targets(const tm_step_options *o, int64_t t, int64_t
 static inline tm_micro_batch join_batches(const tm_step_options *o, void *field[][TM_MAX_FIELDS])
 {
     tm_micro_batch all = { 0 };
-    size_t         bytes = (size_t)(o->micro_batch * o->seq) * sizeof(int32_t);
     for (int f = 0; f < (o->n_fields > 2 ? o->n_fields : 2); f++) {
-        char *values = malloc(bytes * (size_t)o->accumulation);
+        int64_t n = o->n_fields > 2 ? tm_shape_elements(o->fields[f].shape) : o->seq;
+        size_t  bytes = (size_t)(o->micro_batch * n) * sizeof(int32_t); /* or float */
+        char   *values = malloc(bytes * (size_t)o->accumulation);
         for (int64_t m = 0; m < o->accumulation; m++) memcpy(values + (size_t)m * bytes, field[m][f], bytes);
         all.field[f] = values;
     }
     return all;
 }
 
-static inline void train_stages(tm_trainer *trainer, void *field[][TM_MAX_FIELDS])
+/* A device may read what is returned until the update is done. */
+static inline tm_micro_batch train_stages(tm_trainer *trainer, void *field[][TM_MAX_FIELDS])
 {
     tm_micro_batch all = join_batches(&tm_trainer_step_of(trainer)->options, field);
     CHECK_OK(tm_trainer_gradients(trainer, &all, NULL, err));
-    for (int f = 0; f < TM_MAX_FIELDS; f++) free((void *)all.field[f]);
+    return all;
 }
 
 static inline void train(job *j, tm_trainer *trainer, int64_t first, int64_t all, int rank)
@@ -140,7 +142,8 @@ static inline void train(job *j, tm_trainer *trainer, int64_t first, int64_t all
     const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
     tm_step_result         result = { 0 };
     for (int t = j->begin + 1; t <= j->steps; t++) {
-        void *field[64][TM_MAX_FIELDS];
+        void          *field[64][TM_MAX_FIELDS];
+        tm_micro_batch joined = { 0 };
         CHECK(o->accumulation <= 64);
         CHECK_OK(tm_trainer_begin(trainer, t, j->rate, j->max_norm, count_targets(o, t, all), err));
         for (int64_t m = 0; m < o->accumulation; m++) {
@@ -150,8 +153,9 @@ static inline void train(job *j, tm_trainer *trainer, int64_t first, int64_t all
                 micro.field[f] = f < (o->n_fields > 2 ? o->n_fields : 2) ? field[m][f] : NULL;
             if (j->stages == 0) CHECK_OK(tm_trainer_accumulate(trainer, m, &micro, NULL, err));
         }
-        if (j->stages > 0) train_stages(trainer, field);
+        if (j->stages > 0) joined = train_stages(trainer, field);
         CHECK_OK(tm_trainer_update(trainer, &result, NULL, err));
+        for (int f = 0; f < TM_MAX_FIELDS; f++) free((void *)joined.field[f]);
         for (int64_t m = 0; m < o->accumulation; m++) free_batch(o, field[m]);
         if (rank == 0) j->loss[t - 1] = result.loss, j->norm[t - 1] = result.grad_norm, j->result = result;
     }

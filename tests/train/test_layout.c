@@ -160,7 +160,7 @@ static void pipelines_are_read(void **state)
     two = options_of(EVEN "--parallelism.pipeline_parallel_schedule ZBVZeroBubble", false).step.layout;
     assert_int_equal(two.chunks, 2);
     refused(EVEN "--parallelism.pipeline_parallel_layers_per_stage 3", "makes 3 stages of 8 blocks");
-    refused(EVEN "--parallelism.pipeline_parallel_schedule DualPipeV", "'DualPipeV' is not built; these are: GPipe");
+    refused(EVEN "--parallelism.pipeline_parallel_schedule LoopedBFS", "'LoopedBFS' is not built; these are: GPipe");
     refused(EVEN "--training.local_batch_size 4 --parallelism.pipeline_parallel_microbatch_size 3",
             "does not divide training.local_batch_size 4");
     refused(DEEP "--parallelism.ranks 8 --parallelism.fsdp_reshard_after_forward always", "weights gathered");

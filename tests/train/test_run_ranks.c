@@ -295,6 +295,13 @@ static void other_configuration(tm_run_options *o, int rank)
     if (rank == 2) o->config_hash = 5;
 }
 
+/* Of a pipeline, from a file of the same name. */
+static void other_order(tm_run_options *o, int rank)
+{
+    static const tm_pipeline_list lists[] = { { .hash = 3 }, { .hash = 4 } };
+    o->step.layout.list = &lists[rank == 1];
+}
+
 static void other_data(tm_run_options *o, int rank)
 {
     if (rank == 0) o->source.name = "mock";
@@ -308,6 +315,10 @@ static void ranks_of_another_run_are_named(void **state)
     j.spoil = other_configuration;
     run_on(&j, 4, TM_INVALID);
     for (int r = 0; r < 4; r++) assert_non_null(strstr(j.err[r].text, ": the configuration of rank 2 differs"));
+    j = new_job(NULL);
+    j.spoil = other_order;
+    run_on(&j, 4, TM_INVALID);
+    for (int r = 0; r < 4; r++) assert_non_null(strstr(j.err[r].text, ": the configuration of rank 1 differs"));
     j = new_job(NULL);
     j.spoil = other_data;
     run_on(&j, 4, TM_INVALID);

@@ -4,8 +4,8 @@
  * and go on from what other layouts saved. */
 #include "ranks_fixture.h"
 
-enum { LLAMA, GPT, MIXTURE, LATENT, ALL };
-static const char *const models[] = { "llama", "gpt", "mixtral", "deepseek" };
+enum { LLAMA, GPT, MIXTURE, LATENT, ALL, IMAGES = ALL };
+static const char *const models[] = { "llama", "gpt", "mixtral", "deepseek", "flux" };
 
 typedef struct {
     int               model, stages, chunks;
@@ -18,9 +18,11 @@ typedef struct {
 
 static tm_step_options options_of(const layout *l)
 {
-    tm_step_options o =
-        l->model < MIXTURE ? model_options(l->model) : mixture_options(l->model == LATENT ? DEEPSEEK : MIXTRAL);
+    tm_step_options o = l->model == IMAGES   ? shareable(3)
+                        : l->model < MIXTURE ? model_options(l->model)
+                                             : mixture_options(l->model == LATENT ? DEEPSEEK : MIXTRAL);
     o.shape.n_layers = 4;
+    if (l->model == IMAGES) o.shape.n_layers = o.shape.flux.n_single = 2;
     o.accumulation = l->micro_batches;
     o.layout.order = l->order;
     o.layout.chunks = l->chunks;
@@ -71,6 +73,12 @@ static const layout layouts[] = {
     { MIXTURE, 2, 2, TM_PIPELINE_INTERLEAVED_ZERO, 4, 2, 1, 2, 2, 1, 5 },
     { LATENT, 2, 1, TM_PIPELINE_INTERLEAVED_ZERO, 4, 1, 2, 2, 4, 0.7, 5 },
     { LATENT, 2, 2, TM_PIPELINE_INTERLEAVED, 4, 2, 2, 1, 2, 0, 5 },
+    { GPT, 2, 2, TM_PIPELINE_ZBV, 4, 2, 1, 2, 1, 0, 5 },
+    { GPT, 2, 2, TM_PIPELINE_DUAL_V, 4, 1, 2, 1, 1, 0, 5 },
+    { MIXTURE, 2, 2, TM_PIPELINE_DUAL_V, 4, 1, 1, 2, 2, 1, 5 },
+    { IMAGES, 2, 1, TM_PIPELINE_1F1B, 2, 1, 1, 2, 1, 0, MOST_STEPS },
+    { IMAGES, 2, 2, TM_PIPELINE_ZBV, 4, 1, 2, 2, 1, 0, 5 },
+    { IMAGES, 4, 1, TM_PIPELINE_INTERLEAVED_ZERO, 4, 2, 1, 1, 1, 0, 5 },
     { MIXTURE, 1, 1, TM_PIPELINE_1F1B, 2, 1, 1, 4, 4, 1, MOST_STEPS },
     { LATENT, 1, 1, TM_PIPELINE_1F1B, 2, 1, 2, 2, 2, 2, MOST_STEPS },
 };

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { IMAGES = 3 }; /* the last of model_options */
+
 typedef struct {
     int               model, stages, chunks;
     tm_pipeline_order order;
@@ -16,11 +18,13 @@ typedef struct {
 static tm_step_options options_of(const layout *l)
 {
     tm_step_options o = model_options(l->model);
-    o.shape.n_layers = l->stages * l->chunks + (l->stages * l->chunks > 2);
+    int             blocks = l->stages * l->chunks + (l->stages * l->chunks > 2);
+    if (l->model == IMAGES) o.shape.flux.n_single = blocks / 2;
+    o.shape.n_layers = blocks - (l->model == IMAGES ? blocks / 2 : 0);
     o.accumulation = l->micro_batches;
     o.layout.order = l->order;
     o.layout.chunks = l->chunks;
-    o.layout.first_less = o.layout.last_less = l->stages * l->chunks > o.shape.n_layers - 2 ? 0 : 1;
+    o.layout.first_less = o.layout.last_less = l->stages * l->chunks > blocks - 2 ? 0 : 1;
     return o;
 }
 
@@ -72,6 +76,16 @@ static void stages_have_the_bits_of_one_rank(void **state)
         { 0, 2, 1, TM_PIPELINE_1F1B, 1, 3, 0 },
         { 0, 2, 2, TM_PIPELINE_ZBV, 4, 4, 0 },
         { 2, 4, 2, TM_PIPELINE_ZBV, 8, 3, 0 },
+        { 1, 2, 2, TM_PIPELINE_ZBV, 4, 4, 0 },
+        { 1, 4, 2, TM_PIPELINE_ZBV, 1, 3, 0 },
+        { 0, 2, 2, TM_PIPELINE_DUAL_V, 4, 4, 0 },
+        { 2, 3, 2, TM_PIPELINE_DUAL_V, 7, 3, 0 },
+        { 1, 4, 2, TM_PIPELINE_DUAL_V, 8, 3, 0 },
+        { IMAGES, 2, 1, TM_PIPELINE_1F1B, 2, 6, 0 },
+        { IMAGES, 4, 1, TM_PIPELINE_GPIPE, 4, 4, 0 },
+        { IMAGES, 2, 2, TM_PIPELINE_INTERLEAVED_ZERO, 4, 4, 0 },
+        { IMAGES, 2, 2, TM_PIPELINE_ZBV, 4, 4, 0 },
+        { IMAGES, 3, 2, TM_PIPELINE_DUAL_V, 6, 4, 0 },
     };
     (void)state;
     for (size_t i = getenv("ONLY") ? (size_t)atoi(getenv("ONLY")) : 0; i < sizeof layouts / sizeof layouts[0]; i++) {
@@ -89,8 +103,9 @@ static void stages_have_the_bits_of_one_rank(void **state)
 static void stages_follow_one_rank(void **state)
 {
     (void)state;
-    for (int model = 0; model < 2; model++) {
+    for (int model = 0; model <= IMAGES; model++) {
         layout l = { model, 2, 1, TM_PIPELINE_1F1B, 4, MOST_STEPS, 1 };
+        if (model == 2) continue; /* tests/train/test_stage_layouts.c */
         job    alone = alone_with(&l, 1), staged = run_stages(&l, 1, 1, TM_SHARE_COPIES);
         job    again = run_stages(&l, 1, 1, TM_SHARE_COPIES);
         double far = apart(&staged, &alone);
@@ -123,9 +138,10 @@ static void stages_have_copies_and_shards(void **state)
 static void stages_have_divided_matrices(void **state)
 {
     (void)state;
-    for (int model = 0; model < 2; model++) {
+    for (int model = 0; model <= IMAGES; model++) {
         layout l = { model, 2, 1, TM_PIPELINE_1F1B, 2, 8, 1 };
         job    j = begin_job(&l, 1, 1), one = begin_job(&l, 1, 1);
+        if (model == 2) continue;
         j.stages = j.tensor = 2;
         if (model == 0) j.o.shape.n_kv_heads = one.o.shape.n_kv_heads = j.o.shape.n_heads;
         one.whole = 1;
@@ -297,13 +313,14 @@ static void what_cannot_be_cut_is_refused(void **state)
     tm_step   *step;
     for (int k = 0; k < 5; k++) {
         static const char *const words[] = { "separate_sums", "debug.microscope", "data.sample_tokens", "stages",
-                                             "flux" };
-        tm_step_options          o = k == 4 ? model_options(3) : options_of(&l);
+                                             "optimizer.groups" };
+        tm_step_options          o = options_of(&l);
         tm_error                 err = { 0 };
         if (k == 0) o.layout.parts = 2;
         if (k == 1) o.compared = &tm_precision_f32;
         if (k == 2) o.sample = true;
         if (k == 3) o.layout.last_less = 9;
+        if (k == 4) o.n_groups = 2;
         assert_int_not_equal(plan(&o, &chooser, 2, 0, &step, &err), TM_OK);
         if (!strstr(err.text, words[k])) fail_msg("'%s' is not in: %s", words[k], err.text);
     }

@@ -188,9 +188,9 @@ static const tm_foreign_key keys[] = {
     STAGES_OR_1("parallelism.pipeline_parallel_microbatch_size"),
     STAGES_OR_1("parallelism.pipeline_parallel_first_stage_less_layers"),
     STAGES_OR_1("parallelism.pipeline_parallel_last_stage_less_layers"),
-    UNBUILT("parallelism.pipeline_parallel_schedule_csv", "null|", "the order of a step in a file", PIPELINE),
+    STAGES("parallelism.pipeline_parallel_schedule_csv"),
     UNBUILT("parallelism.pipeline_parallel_*", "", "pipeline parallelism", PIPELINE),
-    UNBUILT("parallelism.module_fqns_per_model_part", "null|", "pipeline parallelism", PIPELINE),
+    STAGES("parallelism.module_fqns_per_model_part"),
     /* checkpoint */
     SAME("checkpoint.enable"),
     MAPPED("checkpoint.enable_checkpoint", "checkpoint.enable"),

@@ -19,6 +19,21 @@ static tm_tensor_id shared_table(const tm_graph *graph, size_t x)
     return TM_NONE;
 }
 
+/* The node's sum becomes that of the table's look-ups alone. */
+static void put_apart(tm_graph *graph, size_t x, tm_tensor_id table, bool accumulate)
+{
+    tm_node  *node = &graph->segment->nodes[x];
+    tm_tensor of = *tm_graph_at(graph, table);
+    if (of.lookup_gradient == TM_NONE) {
+        char name[200];
+        snprintf(name, sizeof name, "%.180s.lookup.grad", of.name);
+        of.lookup_gradient = tm_graph_tensor(graph, name, TM_ROLE_GRADIENT, of.shape);
+        tm_graph_at(graph, table)->lookup_gradient = of.lookup_gradient;
+    }
+    node->out[0] = of.lookup_gradient;
+    if (!accumulate) node->accumulate &= ~1u;
+}
+
 void tm_lookup_pass(tm_graph *graph, bool several, bool accumulate)
 {
     for (size_t x = 0; x < graph->segment->n_nodes; x++) {
@@ -32,15 +47,16 @@ void tm_lookup_pass(tm_graph *graph, bool several, bool accumulate)
             node->attr = attr;
             continue;
         }
-        tm_tensor of = *tm_graph_at(graph, table);
-        if (of.lookup_gradient == TM_NONE) {
-            char name[200];
-            snprintf(name, sizeof name, "%.180s.lookup.grad", of.name);
-            of.lookup_gradient = tm_graph_tensor(graph, name, TM_ROLE_GRADIENT, of.shape);
-            tm_graph_at(graph, table)->lookup_gradient = of.lookup_gradient;
-        }
-        node->out[0] = of.lookup_gradient;
-        if (!accumulate) node->accumulate &= ~1u;
+        put_apart(graph, x, table, accumulate);
+    }
+}
+
+void tm_lookup_apart(tm_graph *graph, tm_tensor_id table, bool accumulate)
+{
+    for (size_t x = 0; x < graph->segment->n_nodes; x++) {
+        const tm_node *node = &graph->segment->nodes[x];
+        if (node->op == TM_OP_embedding_grad && node->out[0] == tm_graph_at(graph, table)->gradient)
+            put_apart(graph, x, table, accumulate);
     }
 }
 

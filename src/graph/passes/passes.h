@@ -33,6 +33,8 @@ typedef struct {
  * attribute `apart`); with `several`, the look-up's part has memory of its own, `accumulate`d to in further
  * micro-batches, until tm_lookup_join, which appends the additions to the current segment. After the gradient pass. */
 void tm_lookup_pass(tm_graph *graph, bool several, bool accumulate);
+/* The same in a segment that writes a table's gradient by look-ups only, where another one writes the rest. */
+void tm_lookup_apart(tm_graph *graph, tm_tensor_id table, bool accumulate);
 void tm_lookup_join(tm_graph *graph);
 
 /* Of a loss in chunks (op/vocabulary.c): puts the forward nodes of each right in front of its gradient, so that the

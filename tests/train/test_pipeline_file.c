@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Orders from files: those of PyTorch are read and run, what is wrong with a file is told with row and column. */
+#include "base/file.h"
+#include "ranks_fixture.h"
+#include "support/full_config.h"
+#include "train/pipeline_file.h"
+#include "train/run.h"
+
+#define FOLDER "tests/train/fixtures/schedules/"
+
+static const tm_pipeline_list *read_list(const char *name, int ranks, tm_arena *arena)
+{
+    char                    path[200];
+    tm_error                err = { 0 };
+    const tm_pipeline_list *list;
+    snprintf(path, sizeof path, FOLDER "%s.csv", name);
+    if (pipeline_file_read(path, ranks, arena, &list, &err) != TM_OK) fail_msg("%s", err.text);
+    return list;
+}
+
+/* What torch.distributed.pipelining writes (tools/make_schedule_fixtures.py) is read, and is what the same name gives
+ * here (but a loop of several stages with fewer forwards ahead, and breadth first). */
+static void files_of_pytorch_are_read(void **state)
+{
+    static const struct {
+        const char       *name;
+        int               ranks, chunks;
+        int64_t           micro_batches;
+        bool              v, parts;
+        tm_pipeline_order order; /* TM_PIPELINE_LISTED: none of ours */
+    } files[] = {
+        { "Interleaved1F1B-2x2-4", 2, 2, 4, false, false, TM_PIPELINE_INTERLEAVED },
+        { "Interleaved1F1B-4x2-8", 4, 2, 8, false, false, TM_PIPELINE_INTERLEAVED },
+        { "InterleavedZeroBubble-2x2-4", 2, 2, 4, false, true, TM_PIPELINE_LISTED },
+        { "InterleavedZeroBubble-4x1-8", 4, 1, 8, false, true, TM_PIPELINE_INTERLEAVED_ZERO },
+        { "LoopedBFS-2x2-4", 2, 2, 4, false, false, TM_PIPELINE_LISTED },
+        { "LoopedBFS-3x1-5", 3, 1, 5, false, false, TM_PIPELINE_LISTED },
+        { "ZBVZeroBubble-2x2-4", 2, 2, 4, true, true, TM_PIPELINE_ZBV },
+        { "ZBVZeroBubble-4x2-8", 4, 2, 8, true, true, TM_PIPELINE_ZBV },
+        { "DualPipeV-2x2-6", 2, 2, 6, true, true, TM_PIPELINE_DUAL_V },
+        { "DualPipeV-3x2-7", 3, 2, 7, true, true, TM_PIPELINE_DUAL_V },
+        { "DualPipeV-4x2-10", 4, 2, 10, true, true, TM_PIPELINE_DUAL_V },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        tm_arena               *arena = tm_arena_create();
+        const tm_pipeline_list *list = read_list(files[i].name, files[i].ranks, arena);
+        tm_pipeline             own = { files[i].order, list->ranks, list->chunks, list->micro_batches, NULL };
+        assert_int_equal(list->chunks, files[i].chunks);
+        assert_int_equal(list->micro_batches, files[i].micro_batches);
+        assert_true(list->v == files[i].v && list->parts == files[i].parts);
+        for (int r = 0; r < list->ranks && own.order != TM_PIPELINE_LISTED; r++) {
+            size_t              n;
+            tm_pipeline_action *actions = tm_pipeline_actions(&own, r, &n);
+            assert_int_equal(n, list->n[r]);
+            for (size_t k = 0; k < n; k++)
+                if (actions[k].kind != list->actions[r][k].kind || actions[k].chunk != list->actions[r][k].chunk ||
+                    actions[k].micro_batch != list->actions[r][k].micro_batch)
+                    fail_msg("%s: rank %d, action %d differs", files[i].name, r, (int)k + 1);
+            free(actions);
+        }
+        tm_arena_destroy(arena);
+    }
+}
+
+/* Blanks, line ends, empty cells and rows behind the last one mean nothing. */
+static void spaces_do_not_count(void **state)
+{
+    const tm_pipeline_list *list;
+    tm_arena               *arena = tm_arena_create();
+    tm_error                err = { 0 };
+    (void)state;
+    assert_int_equal(pipeline_file_parse(",0F0, 0F1 ,,0B0,\"0B1\",,\r\n1F0,(1F1;1B0)OVERLAP_F_B,,1B1\r\n\r\n \n",
+                                         "x.csv", 2, arena, &list, &err),
+                     TM_OK);
+    assert_int_equal(list->n[0], 4);
+    assert_int_equal(list->n[1], 4);
+    assert_int_equal(list->actions[1][2].kind, TM_DO_BACKWARD);
+    const tm_pipeline_list *same, *other;
+    assert_int_equal(pipeline_file_parse("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n", "y.csv", 2, arena, &same, &err), TM_OK);
+    assert_int_equal(pipeline_file_parse("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", "x.csv", 2, arena, &other, &err), TM_OK);
+    assert_true(same->hash == list->hash && other->hash != list->hash);
+    tm_arena_destroy(arena);
+}
+
+static void wrong_files_are_refused(void **state)
+{
+#define SECOND "1F0,1B0,1F1,1B1\n"
+    static const char *const cases[][2] = {
+        { "0F0,0X1\n" SECOND, "x.csv: row 1 (rank 0), column 2: '0X1' is not an action; wanted a stage, F, B, I or W" },
+        { "0F0,0F1,0B0,0B\n" SECOND, "row 1 (rank 0), column 4: '0B' is not an action" },
+        { "0F0,0F12345678\n" SECOND, "column 2: '0F12345678' is not an action" },
+        { "0F0,0F1,0B0,0B1\n1F0,1B0,(1F1;1B1)\n", "row 2 (rank 1), column 3: '(1F1;1B1)' is not an action" },
+        { "0F0,0SEND_F0\n" SECOND, "column 2: '0SEND_F0' is an action of the format compute_comms; write the file" },
+        { "0F0,0F1,0B0,0B1\n", "x.csv has 1 rows, one for each rank, and the pipeline has 2 ranks" },
+        { "0F0,0F1,0B0,0B1\n" SECOND "2F0\n", "x.csv: row 3: there is a row for each rank, and the pipeline has 2" },
+        { ",,,\n" SECOND, "x.csv: row 1 (rank 0) has no actions" },
+        { "0F0,0F1,0B0,0B1,2F0\n" SECOND, "column 5: '2F0' makes 3 stages, which 2 ranks cannot have equally many of" },
+        { SECOND "0F0,0F1,0B0,0B1\n",
+          "row 1 (rank 0), column 1: '1F0' is of stage 1, which lies on rank 1: stages lie in a loop" },
+        { "0F0,1F0,1B0,0B0\n2F0,3F0,3B0,2B0\n", "row 1 (rank 0), column 2: '1F0' is of stage 1, which lies on rank 1: "
+                                                "stages lie in a V" },
+        { "0F0,0F0,0B0,0B1\n" SECOND, "column 2: '0F0' comes again: what it does is done in column 1" },
+        { "0F0,0F1,0B0,0B1,0I1\n" SECOND, "column 5: '0I1' comes again: what it does is done in column 4" },
+        { "0F0,0F1,0I0,0W0,0B1,0W1\n" SECOND, "column 6: '0W1' comes again: what it does is done in column 5" },
+        { "0F0,0F1,0I0,0B0,0W0,0B1\n" SECOND, "column 4: '0B0' comes again: what it does is done in column 3" },
+        { "0F0,0B0,0B1\n" SECOND, "column 3: '0B1' comes before the forward of its micro-batch (0F1)" },
+        { "0F0,0F1,0W0,0I0,0B1\n" SECOND, "column 3: '0W0' comes before the gradients of the inputs (0I0)" },
+        { "0F0,0B0\n" SECOND, "row 1 (rank 0) lacks the forward of micro-batch 1 of stage 0 (0F1)" },
+        { "0F0,0F1,0B0\n" SECOND, "row 1 (rank 0) lacks the backward of micro-batch 1 of stage 0 (0B1)" },
+        { "0F0,0F1,0I0,0I1,0W0\n" SECOND, "lacks the gradients of weights of micro-batch 1 of stage 0 (0W1)" },
+        { "0F0,0F9999999,0B0\n" SECOND, "row 1 (rank 0) lacks the forward of micro-batch 1 of stage 0 (0F1)" },
+        { "0F0,0F1,0I0,0I1,0W1,0W0\n" SECOND,
+          "column 5: '0W1' are the first gradients of weights of stage 0; they must be of micro-batch 0" },
+        { "0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1\n",
+          "row 2 (rank 1), column 1: '1F1' comes where rank 0 gives what '0F0' made (row 1, column 1)" },
+        { "0F0,0F1,0B1,0B0\n" SECOND,
+          "row 1 (rank 0), column 3: '0B1' comes where rank 1 gives what '1B0' made (row 2, column 2)" },
+        { "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n",
+          "row 1 (rank 0), column 2: '0B0' waits for ever for stage 1, whose rank waits for this one" },
+        { "3F0,0F0,0B0,3B0\n1F0,2F0,2B0,1B0\n", "row 1 (rank 0), column 1: '3F0' waits for ever for stage 2" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_arena               *arena = tm_arena_create();
+        const tm_pipeline_list *list;
+        tm_error                err = { 0 };
+        assert_int_equal(pipeline_file_parse(cases[i][0], "x.csv", 2, arena, &list, &err), TM_INVALID);
+        if (!strstr(err.text, cases[i][1])) fail_msg("%d: '%s' does not say '%s'", (int)i, err.text, cases[i][1]);
+        tm_arena_destroy(arena);
+    }
+    assert_int_equal(tm_status_exit_code(TM_INVALID), 4);
+}
+
+/* Where any backward is parted, a whole one gives the gradients of its inputs before those of its weights. */
+static void parted_backwards_are_sent_early(void **state)
+{
+    static const struct {
+        const char *text;
+        double      back; /* when the first rank begins with its backward */
+    } cases[] = { { "0F0,0B0\n1F0,1B0\n", 4 }, { "0F0,0I0,0W0\n1F0,1B0\n", 3 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_arena               *arena = tm_arena_create();
+        const tm_pipeline_list *list;
+        tm_pipeline_times       times;
+        tm_error                err = { 0 };
+        assert_int_equal(pipeline_file_parse(cases[i].text, "x.csv", 2, arena, &list, &err), TM_OK);
+        tm_pipeline p = { TM_PIPELINE_LISTED, list->ranks, list->chunks, list->micro_batches, list };
+        tm_pipeline_simulate(&p, &(tm_pipeline_costs){ 1, 1, 1 }, &times);
+        assert_float_equal(times.begin[0][1], cases[i].back, 1e-12);
+        tm_pipeline_times_fini(&times);
+        tm_arena_destroy(arena);
+    }
+}
+
+/* --- by key ------------------------------------------------------------------------------------------------------- */
+
+static tm_status read_words(const char *words, tm_run_options *out, tm_error *err)
+{
+    tm_config *config = test_full_config();
+    assert_int_equal(tm_config_apply_preset(config, "tiny-llama", err), TM_OK);
+    test_apply_words(config, "--model.n_layers 8 --parallelism.ranks 2 --parallelism.pipeline_parallel_degree 2");
+    test_apply_words(config, words);
+    tm_status st = tm_config_finish(config, err);
+    if (st == TM_OK) st = tm_run_options_read(config, out, err);
+    tm_step   *step = NULL;
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    if (st == TM_OK) st = tm_step_create(&out->step, &chooser, &step, err);
+    tm_step_destroy(step);
+    tm_device_close(device);
+    tm_config_destroy(config);
+    return st;
+}
+
+#define CSV "--parallelism.pipeline_parallel_schedule_csv=" FOLDER "DualPipeV-2x2-6.csv "
+#define SIX "--training.grad_accumulation 6 "
+
+static void keys_name_the_file(void **state)
+{
+    static const char *const good[] = { SIX CSV,
+                                        SIX CSV "--parallelism.pipeline_parallel_schedule=PipelineScheduleMulti",
+                                        SIX CSV "--parallelism.pipeline_parallel_layers_per_stage=2" };
+    static const char *const bad[][2] = {
+        { CSV "--training.grad_accumulation 4", "DualPipeV-2x2-6.csv has 6 micro-batches, and a step has 4" },
+        { SIX CSV "--parallelism.pipeline_parallel_layers_per_stage=4",
+          "has 2 stages on each rank, and the model is cut into 1" },
+        { SIX CSV "--parallelism.pipeline_parallel_schedule=GPipe", "GPipe (command line) has no effect beside" },
+        { SIX "--parallelism.pipeline_parallel_schedule=PipelineScheduleMulti", "takes its order from a file; give" },
+        { SIX "--parallelism.pipeline_parallel_schedule_csv=nowhere.csv", "nowhere.csv" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        tm_run_options o;
+        tm_error       err = { 0 };
+        if (read_words(good[i], &o, &err) != TM_OK) fail_msg("%s: %s", good[i], err.text);
+        assert_int_equal(o.step.layout.order, TM_PIPELINE_LISTED);
+        assert_int_equal(o.step.layout.chunks, 2);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        tm_run_options o;
+        tm_error       err = { 0 };
+        assert_int_equal(tm_status_exit_code(read_words(bad[i][0], &o, &err)), 4);
+        if (!strstr(err.text, bad[i][1])) fail_msg("'%s' does not say '%s'", err.text, bad[i][1]);
+    }
+}
+
+/* --- training ----------------------------------------------------------------------------------------------------- */
+
+static job job_of(const tm_pipeline_list *list, int model)
+{
+    job j = { .o = model_options(model), .replicate = 1, .shard = 1, .steps = 4, .rate = 2e-3 };
+    j.stages = list->ranks;
+    j.o.shape.n_layers = list->ranks * list->chunks + 1;
+    if (model == 2) j.o.shape.tied = false;
+    j.o.accumulation = list->micro_batches;
+    j.o.layout.order = TM_PIPELINE_LISTED;
+    j.o.layout.chunks = list->chunks;
+    j.o.layout.list = list;
+    return j;
+}
+
+static void check_run(const tm_pipeline_list *list, int model, bool same_bits, const char *what)
+{
+    job staged = job_of(list, model), alone = staged;
+    alone.stages = 0, alone.whole = 1;
+    rank_body(NULL, &alone);
+    run_job(&staged);
+    double far = apart(&staged, &alone);
+    print_message("# %s, model %d: losses %.3g apart\n", what, model, far);
+    assert_true(far <= 1e-5);
+    assert_true(fabs(staged.evaluation[0] - alone.evaluation[0]) <= 1e-5 * alone.evaluation[0]);
+    for (int t = 0; t < alone.steps; t++) assert_true(!same_bits || staged.loss[t] == alone.loss[t]);
+    if (same_bits) assert_true(staged.weights[0] == alone.weights[0]);
+}
+
+/* With sums in the order of one rank: its bits. PyTorch's LoopedBFS comes back the other way round. */
+static void files_train_as_one_rank(void **state)
+{
+    static const struct {
+        const char *name;
+        int         ranks, model;
+        bool        same_bits;
+    } files[] = {
+        { "DualPipeV-2x2-6", 2, 0, true },  { "DualPipeV-4x2-10", 4, 2, true }, { "Interleaved1F1B-2x2-4", 2, 2, true },
+        { "LoopedBFS-2x2-4", 2, 2, false }, { "LoopedBFS-3x1-5", 3, 0, false }, { "ZBVZeroBubble-2x2-4", 2, 2, true },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        tm_arena *arena = tm_arena_create();
+        check_run(read_list(files[i].name, files[i].ranks, arena), files[i].model, files[i].same_bits, files[i].name);
+        tm_arena_destroy(arena);
+    }
+}
+
+/* A loop whose backwards are whole and parted in turn, and a V of whole ones. */
+static void mixed_files_train_as_one_rank(void **state)
+{
+    static const char *const texts[] = {
+        "0F0,0F1,,0I0,0W0,0B1,0F2,0B2\n1F0,1B0,1F1,1I1,1W1,1F2,1B2\n",
+        "0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        tm_arena               *arena = tm_arena_create();
+        const tm_pipeline_list *list;
+        tm_error                err = { 0 };
+        if (pipeline_file_parse(texts[i], "x.csv", 2, arena, &list, &err) != TM_OK) fail_msg("%s", err.text);
+        for (int model = 0; model < 3; model += 2) check_run(list, model, true, "x.csv");
+        tm_arena_destroy(arena);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(files_of_pytorch_are_read),       cmocka_unit_test(spaces_do_not_count),
+        cmocka_unit_test(wrong_files_are_refused),         cmocka_unit_test(keys_name_the_file),
+        cmocka_unit_test(parted_backwards_are_sent_early), cmocka_unit_test(files_train_as_one_rank),
+        cmocka_unit_test(mixed_files_train_as_one_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
