@@ -10,6 +10,8 @@
  * --cpu-time: one thread, timed by the processor time it got; for machines shared with others.
  * Layouts: nt (forward), nn (gradient of the input), tn (gradient of the weight, accumulating). Medians in GFLOP/s.
  */
+#include "pages.h"
+
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/cpu.h"
@@ -137,7 +139,7 @@ typedef struct {
 
 static void *matrix(int64_t elements, tm_dtype dtype, uint64_t stream)
 {
-    void *p = tm_alloc((size_t)elements * tm_dtype_bytes(dtype));
+    void *p = take_pages((size_t)elements * tm_dtype_bytes(dtype));
     for (int64_t i = 0; i < elements; i++)
         tm_value_set(p, dtype, i, tm_random_uniform(1, stream, (uint64_t)i % 65536) - 0.5);
     return p;
@@ -174,7 +176,7 @@ static void measure(const engine *own, const peer *peers, shape s, tm_dtype dtyp
                    .accumulate = ta,
                    .threads = threads };
     size_t   bytes = own->workspace(&g);
-    g.workspace = tm_alloc(bytes);
+    g.workspace = take_pages(bytes);
     double rates[3][MAX_SAMPLES], flops = 2. * (double)s.m * (double)s.n * (double)s.k;
     int    n = -1; /* the first round warms up */
     for (int64_t end = tm_now_ns() + (int64_t)(seconds * 1e9); n < 3 || (tm_now_ns() < end && n < MAX_SAMPLES); n++) {

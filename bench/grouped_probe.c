@@ -6,6 +6,8 @@
  *
  * ROWS: of all experts together. Forward, gradient of the input, gradient of the weights; medians in GFLOP/s.
  */
+#include "pages.h"
+
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/random.h"
@@ -43,7 +45,7 @@ static const tm_kernel *kernel_for(const char *isa, const tm_call *call, tm_op_i
 static tm_view view_of(tm_dtype dtype, tm_shape at, uint64_t stream)
 {
     int64_t n = tm_shape_elements(at);
-    void   *p = tm_alloc((size_t)n * tm_dtype_bytes(dtype));
+    void   *p = take_pages((size_t)n * tm_dtype_bytes(dtype));
     for (int64_t i = 0; i < n; i++) tm_value_set(p, dtype, i, tm_random_uniform(1, stream, (uint64_t)i % 65536) - 0.5);
     return (tm_view){ .dtype = dtype, .shape = at, .data = p };
 }
@@ -85,7 +87,7 @@ static void measure(const char *isa, shape s, int p, tm_dtype dtype, int threads
     for (int side = 0; side < 2; side++) {
         kernels[side] = kernel_for(isa, &calls[side], ops[p][side]);
         calls[side].workspace_bytes = kernels[side]->workspace ? kernels[side]->workspace(&calls[side]) : 0;
-        calls[side].workspace = tm_alloc(calls[side].workspace_bytes + 64);
+        calls[side].workspace = take_pages(calls[side].workspace_bytes + 64);
     }
     int n = -1; /* the first round warms up */
     for (int64_t end = tm_now_ns() + (int64_t)(seconds * 1e9); n < 5 || (tm_now_ns() < end && n < MAX_SAMPLES); n++) {

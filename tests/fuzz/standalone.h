@@ -4,10 +4,10 @@
  *     fuzz_x [-t seconds] [-s seed] [-n number] [-o file] file-or-folder ...
  *
  * Without -t and -n: runs every seed once. With -t: runs mutations (flip, set, truncate, insert, erase, copy, splice)
- * of the seeds for that much processor time, in a child process; when it dies, the command that repeats the input is printed. With -n:
- * runs mutation `number` only; -o writes it to a file first. Mutation n is f(seed, n, seeds): nothing else is needed to
- * repeat it. A target may define FUZZ_WORDS, an array of strings of its language, before including this: half of the
- * insertions are such words. Exit status: 0 no finding, 1 a finding, 2 wrong usage or no seeds.
+ * of the seeds for that much processor time, in a child process; when it dies, the command that repeats the input is
+ * printed. With -n: runs mutation `number` only; -o writes it to a file first. Mutation n is f(seed, n, seeds): nothing
+ * else is needed to repeat it. A target may define FUZZ_WORDS, an array of strings of its language, before including
+ * this: half of the insertions are such words. Exit status: 0 no finding, 1 a finding, 2 wrong usage or no seeds.
  */
 #ifndef TM_FUZZ_STANDALONE_H
 #define TM_FUZZ_STANDALONE_H

@@ -6,8 +6,9 @@
  * its tiles are handed out dynamically. None of this is visible in the result: every element of C gets its block
  * sums in ascending order, whoever adds them.
  * A product with one row reads weights as they are stored (gemm_row.h).
- * A product with few rows (or few columns) reads its large operand once: there is nothing to share, and every thread
- * packs what it multiplies, a few panels of one block of K at a time, which stay in its cache.
+ * Where all of the smaller operand fits in packed form, it is packed once; of the larger one every thread packs what it
+ * multiplies, a few panels of one block of K at a time, which stay in its cache, and asks for the next ones meanwhile
+ * (gemm_fetch.h): no thread waits for another one or for memory.
  * A bfloat16 C is summed in float32 scratch: in a strip, one block of C large, with the stages as the innermost loop;
  * or, where there is one stage only, in a tile of each thread, which stays near its core.
  */
@@ -46,6 +47,13 @@ enum {
     NEAR_FLOATS = 1 << 16, /* of the other one at a time, in each thread: 256 KiB */
 };
 #endif
+/* FEW_FLOATS: of the operand that is packed once, packed. ALWAYS: any product packs the other one as it goes, not only
+ * one with few rows or columns, where the innermost tile brings near what comes next. */
+#if defined(__AVX512F__) && !defined(__AMX_BF16__)
+enum { FEW_FLOATS = 5 << 20, ALWAYS = 1 };
+#else
+enum { FEW_FLOATS = 1 << 21, ALWAYS = 0 };
+#endif
 enum {
     STRIP_PACK_FLOATS = 3 << 20, /* beside a strip */
     STRIP_FLOATS = 5 << 19,      /* 10 MiB */
@@ -53,11 +61,10 @@ enum {
     TILE_COLUMNS = 256,
     MOST_COLUMNS = 1024,
     TILE_GAP = 16,        /* floats between rows of sums: an odd number of cache lines */
-    MOST_TILES = 16,      /* threads with a tile of their own: 3.7 MiB, or 7.4 */
+    MOST_TILES = 16,      /* threads with a tile of their own, 3.7 MiB, or 7.4; or that all read one packed operand */
     PACK_GROUP = 4,       /* panels packed by one task */
     ROW_COLUMNS = 64,     /* of a task of a product with one row */
     FEW = 288,            /* most rows (or columns) of other products that pack as they go */
-    FEW_FLOATS = 1 << 21, /* of that operand, packed: 8 MiB */
     SMALL_FLOPS = 1000000 /* below: one thread, about 10 us of work */
 };
 
@@ -91,6 +98,7 @@ typedef struct {
     int64_t        k0, k;
     bool           add, last;      /* sums hold something already; this stage completes them */
     int64_t        tile_m, tile_n; /* panels */
+    fetch         *later;          /* what the thread packs next */
 } step;
 
 #if TM_PAIRS
@@ -210,8 +218,9 @@ static TM_PLANNED passing passing_make(const tm_gemm *g)
     p.tiles = g->k <= BLOCK;
     if (g->c_dtype == TM_BF16) p.thread_floats += (p.tiles ? MR : p.few_rows ? few : p.group * MR) * p.ld_sums;
     bool once = g->c_dtype == TM_BF16 || (p.tiles && !g->accumulate); /* C in memory is written once, and not read */
-    p.use = few <= (once && p.few_rows ? FEW_ROWS : FEW) && p.small_floats <= FEW_FLOATS &&
-            p.large * width >= 2 * few && passing_bytes(&p, g->threads) <= most_bytes(g);
+    bool is_small = few <= (once && p.few_rows ? FEW_ROWS : FEW) && p.large * width >= 2 * few;
+    bool is_shared = ALWAYS && g->threads <= MOST_TILES && p.large >= 4 * (int64_t)g->threads;
+    p.use = (is_small || is_shared) && p.small_floats <= FEW_FLOATS && passing_bytes(&p, g->threads) <= most_bytes(g);
     return p;
 }
 
@@ -386,11 +395,13 @@ static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int6
                 int64_t n = tm_min(NR, s->n - j * NR);
                 float  *c = sums + (i - i0) * ld_panel + (j - j0) * NR;
                 if (m == MR && n == NR && TM_PAIRS && i == i0) /* the next panel of B is not near yet, either */
-                    micro(k, a + i * k * MR, b + j * k * NR, c, ld, add, b + tm_min(j + 1, j1 - 1) * k * NR, NR);
+                    micro(k, a + i * k * MR, b + j * k * NR, c, ld, add, b + tm_min(j + 1, j1 - 1) * k * NR, NR,
+                          s->later);
                 else if (m == MR && n == NR)
-                    micro(k, a + i * k * MR, b + j * k * NR, c, ld, add, ahead + (j - j0) * k * ahead_step, ahead_step);
+                    micro(k, a + i * k * MR, b + j * k * NR, c, ld, add, ahead + (j - j0) * k * ahead_step, ahead_step,
+                          s->later);
                 else
-                    micro_edge(k, a + i * k * MR, b + j * k * NR, c, ld, add, m, n);
+                    micro_edge(k, a + i * k * MR, b + j * k * NR, c, ld, add, m, n, s->later);
             }
             if (!finish || block < blocks - 1) continue;
             for (int64_t r = i * MR; r < i * MR + m; r++)
@@ -401,8 +412,11 @@ static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int6
 }
 
 /* Neighbouring tasks share columns: their part of B stays in the cache. No barrier at the end. */
-static void compute(const step *s)
+static void compute(const step *all)
 {
+    step  own = *all, *s = &own;
+    fetch none = fetch_nothing(all->a);
+    own.later = &none;
     int64_t tiles_m = tm_ceil_div(s->panels_m, s->tile_m), tiles_n = tm_ceil_div(s->panels_n, s->tile_n);
 #pragma omp for schedule(dynamic, 1) nowait
     for (int64_t t = 0; t < tiles_m * tiles_n; t++) {
@@ -414,8 +428,21 @@ static void compute(const step *s)
     }
 }
 
-/* Panels `first` ... of the large operand by all of the small one. */
-static void pass(const step *all, const passing *p, int64_t first, float *near)
+/* The part of the large operand that is packed for the group from panel `first` on and the block of K from k0 on. */
+static fetch part_of(const tm_gemm *g, const passing *p, int64_t first, int64_t k0)
+{
+    const tm_gemm_matrix *x = p->few_rows ? &g->b : &g->a;
+    int64_t               width = p->few_rows ? NR : MR, all = p->few_rows ? g->n : g->m;
+    int64_t               r0 = first * width, rows = tm_min(p->group * width, all - r0), k = tm_min(BLOCK, g->k - k0);
+    int64_t               size = (int64_t)tm_dtype_bytes(x->dtype);
+    if (rows < 1 || x->dtype == TM_NF4_BLOCKS) return fetch_nothing(p);
+    bool        along_k = p->few_rows ? x->transposed : !x->transposed;
+    const char *from = (const char *)x->data + (along_k ? r0 * x->ld + k0 : k0 * x->ld + r0) * size;
+    return fetch_rows(from, along_k ? rows : k, (along_k ? k : rows) * size, x->ld * size);
+}
+
+/* Panels `first` ... of the large operand by all of the small one; this thread's next ones begin at `after`. */
+static void pass(const step *all, const passing *p, int64_t first, int64_t after, float *near)
 {
     const tm_gemm *g = all->gemm;
     step           s = *all;
@@ -444,14 +471,29 @@ static void pass(const step *all, const passing *p, int64_t first, float *near)
             pack_panels(near, g->a.data, g->a.ld, g->a.dtype, !g->a.transposed, false, panels, s.row, s.row + s.m, s.k0,
                         s.k);
         }
+        fetch later = part_of(g, p, s.last ? after : first, s.last ? 0 : s.k0 + BLOCK);
+        s.later = &later;
         compute_tile(&s, 0, s.panels_m, 0, s.panels_n, sums, ld);
     }
 }
 
+/* The next n of them all that no thread has taken. */
+static int64_t take(int64_t *taken, int64_t n)
+{
+    int64_t first;
+#pragma omp atomic capture
+    {
+        first = *taken;
+        *taken += n;
+    }
+    return first;
+}
+
 static void pass_all(const tm_gemm *g, const passing *p, float *workspace, int threads)
 {
-    step   all = { .gemm = g, .a = workspace, .b = workspace, .m = g->m, .n = g->n, .k = g->k };
-    tables decoded;
+    step    all = { .gemm = g, .a = workspace, .b = workspace, .m = g->m, .n = g->n, .k = g->k };
+    tables  decoded;
+    int64_t taken = 0;
     init_tables(g, &decoded);
     all.tables = &decoded;
     all.panels_m = tm_ceil_div(g->m, MR);
@@ -461,8 +503,10 @@ static void pass_all(const tm_gemm *g, const passing *p, float *workspace, int t
         float *near = workspace + p->small_floats + omp_get_thread_num() * p->thread_floats;
         gemm_begin();
         pack(&all, p->few_rows, !p->few_rows, threads);
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t first = 0; first < p->large; first += p->group) pass(&all, p, first, near);
+        for (int64_t first = take(&taken, p->group), after; first < p->large; first = after) {
+            after = take(&taken, p->group);
+            pass(&all, p, first, after, near);
+        }
         gemm_end();
     }
 }

@@ -17,6 +17,7 @@
 
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd/common.h"
+#include "device/cpu/simd/gemm_fetch.h"
 
 #if defined(__AMX_BF16__)
 enum { TILES = 1, MR = 32, NR = 32 };
@@ -139,9 +140,10 @@ TM_INLINE void gemm_end(void)
 
 /* As micro of gemm_micro.h; k counts pairs. */
 static void micro(int64_t k, const float *restrict a, const float *restrict b, float *restrict c, int64_t ldc, bool add,
-                  const float *ahead, int64_t ahead_step)
+                  const float *ahead, int64_t ahead_step, fetch *later)
 {
     __m512 r[MR][NV];
+    fetch  own = *later; /* in registers */
     for (int i = 0; i < MR; i++) {
         _mm_prefetch((const char *)(c + i * ldc), _MM_HINT_T0);
         _mm_prefetch((const char *)(c + i * ldc + NR - 1), _MM_HINT_T0);
@@ -151,6 +153,7 @@ static void micro(int64_t k, const float *restrict a, const float *restrict b, f
         __m512bh bv[NV];
         TM_UNROLL for (int v = 0; v < NV; v++) bv[v] = (__m512bh)_mm512_loadu_ps(b + 16 * v);
         _mm_prefetch((const char *)ahead, _MM_HINT_T1);
+        fetch_line(&own);
         _mm_prefetch((const char *)(b + 12 * NR), _MM_HINT_T0);
         _mm_prefetch((const char *)(b + 12 * NR + 16), _MM_HINT_T0);
         TM_UNROLL for (int i = 0; i < MR; i++)
@@ -159,6 +162,7 @@ static void micro(int64_t k, const float *restrict a, const float *restrict b, f
             TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] = _mm512_dpbf16_ps(r[i][v], av, bv[v]);
         }
     }
+    *later = own;
     TM_UNROLL for (int i = 0; i < MR; i++) TM_UNROLL for (int v = 0; v < NV; v++)
     {
         float *p = c + i * ldc + 16 * v;
@@ -184,15 +188,18 @@ TM_INLINE void micro_rows(const int rows, int64_t k, const float *restrict a, co
 }
 
 /* The same for the first m rows and n columns of a tile at the edge of C. */
-static void micro_edge(int64_t k, const float *a, const float *b, float *c, int64_t ldc, bool add, int64_t m, int64_t n)
+static void micro_edge(int64_t k, const float *a, const float *b, float *c, int64_t ldc, bool add, int64_t m, int64_t n,
+                       fetch *later)
 {
     float tile[MR * NR];
     if (m == 1)
         micro_rows(1, k, a, b, tile);
     else if (m <= 4)
         micro_rows(4, k, a, b, tile);
+    else if (m <= 8)
+        micro_rows(8, k, a, b, tile);
     else
-        micro(k, a, b, tile, NR, false, a, 0);
+        micro(k, a, b, tile, NR, false, a, 0, later);
     for (int64_t r = 0; r < m; r++)
         for (int64_t s = 0; s < n; s++) c[r * ldc + s] = add ? tile[r * NR + s] + c[r * ldc + s] : tile[r * NR + s];
 }

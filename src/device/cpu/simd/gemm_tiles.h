@@ -77,8 +77,9 @@ static inline void gemm_end(void)
 
 /* c (32, 32) = or += a b; k counts pairs, a multiple of 16. The compiler does not know that tile loads read memory. */
 static void micro(int64_t k, const float *a, const float *b, float *c, int64_t ldc, bool add, const float *ahead,
-                  int64_t ahead_step)
+                  int64_t ahead_step, fetch *later)
 {
+    (void)later;
     int64_t stride = ldc * 4;
     __asm__ volatile("" : : : "memory");
     if (add) {
@@ -111,11 +112,12 @@ static void micro(int64_t k, const float *a, const float *b, float *c, int64_t l
 }
 
 /* The same for the first m rows and n columns of a tile at the edge of C. */
-static void micro_edge(int64_t k, const float *a, const float *b, float *c, int64_t ldc, bool add, int64_t m, int64_t n)
+static void micro_edge(int64_t k, const float *a, const float *b, float *c, int64_t ldc, bool add, int64_t m, int64_t n,
+                       fetch *later)
 {
     float tile[MR * NR] = { 0 };
     for (int64_t r = 0; r < m && add; r++) memcpy(tile + r * NR, c + r * ldc, (size_t)n * sizeof *c);
-    micro(k, a, b, tile, NR, add, a, 0);
+    micro(k, a, b, tile, NR, add, a, 0, later);
     for (int64_t r = 0; r < m; r++) memcpy(c + r * ldc, tile + r * NR, (size_t)n * sizeof *c);
 }
 
