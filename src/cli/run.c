@@ -100,8 +100,11 @@ static tm_status open_data(run_job *j, tm_error *err)
 {
     int64_t before = j->options.step.shape.vocab_size, now;
     TM_TRY(fit_vocabulary(j, err));
-    if (!j->cli->dry_run || !tm_source_has_outline(j->options.source.name)) /* else print_plan tells it */
+    bool epochs = tm_run_counts_epochs(j->config);
+    if (!j->cli->dry_run || epochs || !tm_source_has_outline(j->options.source.name)) /* else print_plan tells it */
         TM_TRY(tm_source_open(&j->options.source, &j->source, err));
+    if (j->source && !(j->cli->dry_run && tm_source_describe(j->source)->train_samples == INT64_MAX))
+        TM_TRY(tm_run_settle_epochs(j->config, j->source, &j->options, err)); /* a plan may lack the data */
     if ((now = j->options.step.shape.vocab_size) != before)
         tm_note("model.vocab_size raised from %lld to %lld for data.source %s", (long long)before, (long long)now,
                 j->options.source.name);

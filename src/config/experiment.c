@@ -59,6 +59,34 @@ static const char *preset_on_path(tm_loader *l, const char *name, const char *ki
     return NULL;
 }
 
+/* The recipe that a model file of Megatron-Bridge names, without the file. */
+static tm_status recipe_of_model(tm_loader *l, const tm_leaf *name, const char *stem, tm_error *err)
+{
+    const char *const *values = tm_megatron_bridge_model(stem);
+    tm_given           flavor = { .origin = name->origin }, path = flavor;
+    if (!values)
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "the model '%.200s' (%s) is neither a file beside the experiment, in primus/configs/models or in "
+            "--config-path, nor one whose recipe is built in (llama2_7b_lora, llama2_70b_lora, llama31_70b, "
+            "qwen3_8b, qwen3_32b)",
+            name->text, tm_place(name->origin));
+    flavor.text = values[0];
+    path.text = values[1];
+    TM_TRY(tm_config_give(l->config, LAYER_MODEL_FILE, "flavor", &flavor, err));
+    return tm_config_give(l->config, LAYER_MODEL_FILE, "hf_path", &path, err);
+}
+
+/* What the trainer post_trainer.yaml of Megatron-Bridge says, without the file. */
+static tm_status bridge_trainer(tm_loader *l, const tm_leaf *name)
+{
+    for (const char *const *pair = tm_megatron_bridge_trainer; *pair; pair += 2) {
+        tm_given given = { .text = pair[1], .origin = name->origin };
+        TM_TRY(tm_config_give(l->config, LAYER_TRAINER, pair[0], &given, l->err));
+    }
+    return TM_OK;
+}
+
 /* A model that no file describes: one of ours, by name. "-fp8" at its end means the same model with float8 products. */
 static tm_status our_model(tm_loader *l, const tm_leaf *name, tm_error *err)
 {
@@ -69,6 +97,7 @@ static tm_status our_model(tm_loader *l, const tm_leaf *name, tm_error *err)
                   !tm_preset_find(l->config, stem);
     if (float8) stem[n - 4] = '\0';
     tm_error inner = { 0 };
+    if (l->config->framework == &tm_framework_megatron_bridge) return recipe_of_model(l, name, stem, err);
     if (tm_preset_find(l->config, stem)) {
         TM_TRY(tm_config_apply_preset(l->config, stem, err));
         bool     titan = l->config->framework != &tm_framework_megatron;
@@ -121,6 +150,8 @@ static tm_status named_preset(tm_loader *l, const tm_leaf *name, tm_layer layer)
         if (st != TM_OK) tm_config_problem(l->config, &err);
         return TM_OK;
     }
+    if (tm_names_equal(stem, "post_trainer") && l->config->framework == &tm_framework_megatron_bridge)
+        return bridge_trainer(l, name);
     if (tm_names_equal(stem, "pre_trainer") || is_post_trainer(name)) return TM_OK; /* the table has their values */
     tm_fail(&err, TM_INVALID,
             "trainer preset '%.200s' (%s) is neither a file where its program finds it nor built in "
@@ -199,18 +230,20 @@ static tm_status read_module(tm_loader *l, const experiment *e, const tm_leaf *v
     return misplaced(l, value);
 }
 
-tm_status tm_load_framework(const tm_loader *l, const tm_leaf *framework)
+tm_status tm_load_framework(const tm_loader *l, const tm_leaf *framework, bool post)
 {
-    const char *name = framework && framework->text ? framework->text : "torchtitan";
-    l->config->framework = tm_framework_find(name);
-    if (l->config->framework == &tm_framework_torchtitan || l->config->framework == &tm_framework_megatron)
-        return TM_OK;
+    const char         *name = framework && framework->text ? framework->text : "torchtitan";
+    const tm_framework *found = tm_framework_find(name);
+    bool                bridge = found == &tm_framework_megatron_bridge;
+    l->config->framework = found;
+    if (found == &tm_framework_torchtitan || found == &tm_framework_megatron || (bridge && post)) return TM_OK;
     return tm_fail(
         l->err, TM_UNSUPPORTED,
-        "framework '%.100s' (%s) is not built: its keys have no table here; wanted torchtitan or megatron. A "
+        "framework '%.100s' (%s) is not built%s: its keys have no table here; wanted torchtitan or megatron%s. A "
         "model of `trainmark models` runs by its name, with keys of ours: trainmark run llama3.1_8B "
         "--training.seq_len 8192",
-        framework->secret ? "***" : name, tm_place(framework->origin));
+        framework->secret ? "***" : name, tm_place(framework->origin), bridge ? " for pre-training" : "",
+        post ? " or megatron_bridge" : "");
 }
 
 /* Post-training is the stage sft, whether the file says so or not. */
@@ -250,7 +283,7 @@ tm_status tm_load_experiment(tm_loader *l)
     e.framework = of_module(l, &e, "framework");
     e.config = of_module(l, &e, "config");
     e.model = of_module(l, &e, "model");
-    TM_TRY(tm_load_framework(l, e.framework));
+    TM_TRY(tm_load_framework(l, e.framework, e.post));
     for (size_t i = 0; i < l->n; i++) {
         const tm_leaf *value = &l->leaves[i];
         if (tm_begins(value->path, "modules.")) {

@@ -118,7 +118,8 @@ void tm_foreign_clear_layer(tm_config *config, tm_layer layer)
 /* The value that counts; *layer is where it was given. NULL: given nowhere. */
 static const tm_value *highest(const tm_foreign_value *value, tm_layer *layer)
 {
-    for (int k = LAYER_COUNT - 1; k >= 0; k--) {
+    int lowest = value->row->own ? LAYER_FILE : 0;
+    for (int k = LAYER_COUNT - 1; k >= lowest; k--) {
         if (!value->layers[k].present) continue;
         *layer = (tm_layer)k;
         return &value->layers[k];
@@ -481,7 +482,9 @@ static void settle_fallbacks(tm_config *config)
             given |= value && value->text;
         }
         if (!row->fallback || given || !counts(config, framework, row, false)) continue;
-        tm_foreign_value value = { .framework = framework, .row = row, .path = row->name };
+        tm_foreign_key   general = *row; /* a fallback is no preset's */
+        tm_foreign_value value = { .framework = framework, .row = &general, .path = row->name };
+        general.own = false;
         value.layers[LAYER_TRAINER] = (tm_value){ .text = row->fallback, .origin = origin, .present = true };
         settle_value(config, &value, row->name);
     }

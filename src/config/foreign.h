@@ -38,11 +38,13 @@ typedef enum {
  * counts only while that key is on: "key", "!key" or "key=value/value". A key is on if its value is neither null,
  * false, 0 or none nor, in a row with accepted values, one of those. fallback: MAPPED: what the other program takes
  * where nothing is given. convert: MAPPED: the value is converted first; NULL: it cannot be, refused with `words`.
- * UNBUILT: NULL: not even a plan can leave it out. plans: a plan goes on without. The text lives in the arena. */
+ * UNBUILT: NULL: not even a plan can leave it out. plans: a plan goes on without. The text lives in the arena. own:
+ * what presets of the other program say of it does not count, only an experiment and what is above. */
 typedef struct tm_foreign_key {
     tm_foreign_kind kind;
     const char     *name, *values, *words, *with, *fallback;
     bool            plans; /* MAPPED: a plan leaves out what is refused, and says so */
+    bool            own;
     const char *(*convert)(const tm_config *config, const char *value);
 } tm_foreign_key;
 
@@ -96,6 +98,10 @@ const char *tm_foreign_text(const tm_config *config, const char *name);
 const char *tm_foreign_given(const tm_config *config, const char *name);
 /* Translates everything that was given; what is wrong is added to the configuration's problems. */
 void tm_foreign_settle(tm_config *config);
+/* What a model file of Primus for recipes of Megatron-Bridge says (flavor, hf_path), by its name without the end, or
+ * NULL; and what its post_trainer.yaml gives recipes, key and value in turns, ends with NULL. */
+const char *const       *tm_megatron_bridge_model(const char *stem);
+extern const char *const tm_megatron_bridge_trainer[];
 /* The family of a model that is known by name, but not built ("Mixtral"), or NULL. */
 const char *tm_foreign_family(const char *model);
 /* Refuses a model of such a family; `shown` and `origin` are for the message. */

@@ -270,7 +270,8 @@ static tm_status check_program(const tm_loader *l, const origin_file *file, cons
         const tm_yaml *name = i->value->kind == TM_YAML_MAP ? tm_yaml_get(i->value, "framework") : NULL;
         if (!name || name->kind != TM_YAML_SCALAR || tm_yaml_is_null(name) || strchr(name->text, '$')) continue;
         char *place = tm_arena_format(l->arena, "file %s:%d", file->name, name->line);
-        TM_TRY(tm_load_framework(l, &(tm_leaf){ .text = name->text, .origin = place }));
+        bool  post = strcmp(i->key, "pre_trainer") != 0;
+        TM_TRY(tm_load_framework(l, &(tm_leaf){ .text = name->text, .origin = place }, post));
     }
     return TM_OK;
 }
@@ -387,7 +388,7 @@ static tm_status check_flat(const tm_loader *l)
     const tm_leaf *known = NULL;
     for (size_t i = 0; i < l->n; i++) {
         const tm_leaf *value = &l->leaves[i];
-        if (strcmp(value->path, "framework") == 0 && !l->config->framework) TM_TRY(tm_load_framework(l, value));
+        if (strcmp(value->path, "framework") == 0 && !l->config->framework) TM_TRY(tm_load_framework(l, value, false));
         if (strcmp(value->path, "model.name") == 0 && l->config->framework && value->text &&
             !tm_preset_find(l->config, value->text))
             TM_TRY(tm_foreign_check_family(value->text, value->text, value->origin, l->err));

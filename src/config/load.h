@@ -35,8 +35,8 @@ bool tm_begins(const char *text, const char *prefix);
 tm_status tm_load_leaf(tm_loader *l, tm_layer layer, const tm_leaf *value, const char *path);
 /* Gives the file of a preset to a layer, which is cleared. */
 tm_status tm_load_preset_file(tm_loader *l, const char *path, tm_layer layer);
-/* Which program's keys an experiment has; NULL: none is named. */
-tm_status tm_load_framework(const tm_loader *l, const tm_leaf *framework);
+/* Which program's keys an experiment has; NULL: none is named. post: its module is one of post-training. */
+tm_status tm_load_framework(const tm_loader *l, const tm_leaf *framework, bool post);
 /* The leaves of an experiment: its module, the presets that it names, its overrides. */
 tm_status tm_load_experiment(tm_loader *l);
 

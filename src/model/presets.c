@@ -239,10 +239,17 @@ static const char *const tiny_llama[] = {
     "model.rope_theta=10000", "model.tied=false", TRAIN(16, 256, 3e-3), "training.steps=250",
     "lr_scheduler.warmup_steps=20", "training.stop_at_target=true", "validation.freq=25", NULL
 };
+static const char *const micro_llama[] = {
+    "model.family=llama", "model.name=micro-llama", "model.n_layers=4", "model.dim=128", "model.n_heads=4",
+    "model.n_kv_heads=2", "model.ffn_dim=384", "model.vocab_size=64", "model.max_seq_len=256", "model.norm_eps=1e-5",
+    "model.rope_theta=10000", "model.tied=false", TRAIN(16, 256, 3e-3), "training.steps=250",
+    "lr_scheduler.warmup_steps=20", "training.stop_at_target=true", "validation.freq=25", NULL
+};
 /* clang-format on */
 
 static const tm_preset presets[] = {
     { "tiny-llama", tiny_llama, NULL },
+    { "micro-llama", micro_llama, NULL },
     { "gpt-small", gpt_small, NULL },
     { "gpt-medium", gpt_medium, NULL },
     { "gpt-large", gpt_large, NULL },

@@ -18,6 +18,7 @@ typedef enum {
     TM_X_NONE,   /**/
     TM_X_NAME,   /* text */
     TM_X_LIST,   /* item */
+    TM_X_TUPLE,  /* item */
     TM_X_DICT,   /* item: key, value, key, value */
     TM_X_MEMBER, /* a.text */
     TM_X_INDEX,  /* a[b] */
@@ -108,10 +109,22 @@ typedef enum {
     TM_V_METHOD
 } tm_v_kind;
 
+/* What Python has where there is a list here: it is printed, compared and asked otherwise. */
+typedef enum {
+    TM_L_LIST,
+    TM_L_TUPLE,
+    TM_L_KEYS,
+    TM_L_VALUES,
+    TM_L_ITEMS,
+    TM_L_RANGE, /* text: how it is shown; NULL: not known */
+    TM_L_ONCE   /* an iterator: true, without length and text, empty when it was gone through */
+} tm_l_form;
+
 typedef struct tm_v   tm_v;
 typedef struct tm_box tm_box; /* of lists and maps: shared */
 struct tm_v {
     tm_v_kind   kind;
+    tm_l_form   form;    /* of a list */
     int64_t     integer; /* also of a function or method: which */
     double      real;
     const char *text; /* also the name of what is undefined */
@@ -146,16 +159,23 @@ tm_v tm_render_fail(tm_render *r, tm_status status, const char *format, ...) __a
 
 tm_v        tm_v_string(tm_render *r, const char *text, size_t n);
 tm_v        tm_v_list(tm_render *r);
+tm_v        tm_v_list_as(tm_render *r, tm_l_form form);
 tm_v        tm_v_dict(tm_render *r);
 void        tm_v_append(tm_render *r, const tm_v *list, tm_v item);
 void        tm_v_put(tm_render *r, const tm_v *dict, tm_v key, tm_v value);
 const tm_v *tm_v_get(const tm_v *dict, const char *key, size_t n); /* NULL: not there */
+const tm_v *tm_v_at(const tm_v *dict, const tm_v *key);            /* the same by a key of any kind */
+bool        tm_v_is(const tm_v *v, tm_l_form form);                /* a list of that form? */
+bool        tm_v_has_places(const tm_v *v);                        /* a list, tuple or range: it has an n-th item */
+bool        tm_v_can_be_key(const tm_v *v);
 bool        tm_v_true(const tm_v *v);
 bool        tm_v_equal(const tm_v *a, const tm_v *b);
 /* *order: -1, 0, 1; false: they have none. */
 bool tm_v_compare(const tm_v *a, const tm_v *b, int *order);
-/* What a loop goes through: a map's keys, a text's characters. */
+/* What a loop goes through: a map's keys, a text's characters. An iterator is empty then. */
 tm_v tm_v_items(tm_render *r, const tm_v *v);
+/* The first n of an iterator were taken; others keep theirs. */
+void tm_v_took(const tm_v *v, size_t n);
 tm_v tm_v_from_json(tm_render *r, const json_t *json);
 /* As {{ }} shows it, and as Python shows it within a list. What Python shows by its address is refused. */
 void tm_v_print(tm_render *r, const tm_v *v, tm_text *out);

@@ -22,15 +22,15 @@ static bool contains(tm_render *r, const tm_v *all, const tm_v *what)
 {
     if (all->kind == TM_V_STRING && what->kind == TM_V_STRING)
         return tm_v_find(all->text, all->length, what->text, what->length) != NULL;
-    if (all->kind == TM_V_DICT || all->kind == TM_V_NAMESPACE)
-        return what->kind == TM_V_STRING && tm_v_get(all, what->text, what->length);
+    if (all->kind == TM_V_DICT || all->kind == TM_V_NAMESPACE) return tm_v_at(all, what) != NULL;
     if (all->kind != TM_V_LIST) {
         if (all->kind != TM_V_UNDEFINED) tm_v_wants(r, "in", "a list, a map or a string after it");
         return false;
     }
-    for (size_t i = 0; i < all->box->n; i++)
-        if (tm_v_equal(&all->box->item[i], what)) return true;
-    return false;
+    size_t n = all->box->n, i = 0;
+    while (i < n && !tm_v_equal(&all->box->item[i], what)) i++;
+    tm_v_took(all, i < n ? i + 1 : n);
+    return i < n;
 }
 
 static tm_v arithmetic(tm_render *r, int which, const tm_v *a, const tm_v *b)
@@ -80,8 +80,8 @@ tm_v tm_render_binary(tm_render *r, int which, const tm_v *a, const tm_v *b)
         return tm_v_concatenated(r, &x, &y);
     }
     if (which == O_ADD && a->kind == TM_V_STRING && b->kind == TM_V_STRING) return tm_v_concatenated(r, a, b);
-    if (which == O_ADD && a->kind == TM_V_LIST && b->kind == TM_V_LIST) {
-        tm_v all = tm_v_list(r);
+    if (which == O_ADD && a->kind == TM_V_LIST && b->kind == TM_V_LIST && a->form == b->form && a->form <= TM_L_TUPLE) {
+        tm_v all = tm_v_list_as(r, a->form);
         for (size_t i = 0; i < a->box->n; i++) tm_v_append(r, &all, a->box->item[i]);
         for (size_t i = 0; i < b->box->n; i++) tm_v_append(r, &all, b->box->item[i]);
         return all;
@@ -133,7 +133,7 @@ int tm_template_method(const char *name)
     return tm_v_number_of(methods, METHODS, name);
 }
 
-/* Is `part` at the begin or end? It may be a list of texts. */
+/* Is `part` at the begin or end? It may be a tuple of texts. */
 static bool has_end(const tm_v *v, const tm_v *part, bool begin)
 {
     if (part->kind == TM_V_LIST) {
@@ -166,7 +166,7 @@ static tm_v text_method(tm_render *r, int which, const tm_v *v, const tm_v_argum
                           most && most->kind == TM_V_INT ? most->integer : -1);
     case M_STARTS:
     case M_ENDS:
-        if (!text && !(first && first->kind == TM_V_LIST)) return tm_v_wants(r, methods[which], "a text");
+        if (!text && !(first && tm_v_is(first, TM_L_TUPLE))) return tm_v_wants(r, methods[which], "a text");
         return (tm_v){ .kind = TM_V_BOOL, .integer = has_end(v, first, which == M_STARTS) };
     case M_LOWER:
     case M_UPPER:
@@ -202,7 +202,7 @@ tm_v tm_render_method(tm_render *r, int which, const tm_v *self, const tm_v_argu
         return tm_v_parts(r, (tm_v_part)(which - M_ITEMS), self);
     const tm_v *key = tm_v_argument(a, 0, "key"), *other = tm_v_argument(a, 1, "default");
     if (self->kind == TM_V_DICT && which == M_GET && key) {
-        const tm_v *found = key->kind == TM_V_STRING ? tm_v_get(self, key->text, key->length) : NULL;
+        const tm_v *found = tm_v_at(self, key);
         return found ? *found : other ? *other : (tm_v){ .kind = TM_V_NONE };
     }
     return tm_render_fail(r, TM_INVALID, "this value has no '%s'", methods[which]);
@@ -267,8 +267,12 @@ bool tm_render_test(tm_render *r, int which, const tm_v *v, const tm_v_arguments
 {
     const tm_v *other = tm_v_argument(a, 0, NULL);
     tm_v_kind   k = v->kind;
-    if ((which == IS_EQ || which == IS_NE || which == IS_IN || which == IS_DIVISIBLE) && !other) {
-        tm_v_wants(r, tests[which], "a value to compare with");
+    bool        compares = which == IS_EQ || which == IS_NE || which == IS_IN || which == IS_DIVISIBLE;
+    if (compares ? a->n != 1 : a->n > 0) {
+        tm_v_wants(r, tests[which],
+                   !compares ? "nothing"
+                   : other   ? "one value to compare with"
+                             : "a value to compare with");
         return false;
     }
     switch (which) {
@@ -284,7 +288,8 @@ bool tm_render_test(tm_render *r, int which, const tm_v *v, const tm_v_arguments
         return k == TM_V_DICT;
     case IS_ITERABLE:
     case IS_SEQUENCE:
-        return k == TM_V_STRING || k == TM_V_LIST || k == TM_V_DICT || k == TM_V_UNDEFINED;
+        if (k == TM_V_LIST) return which == IS_ITERABLE || tm_v_has_places(v);
+        return k == TM_V_STRING || k == TM_V_DICT || k == TM_V_UNDEFINED;
     case IS_BOOLEAN:
         return k == TM_V_BOOL;
     case IS_TRUE:

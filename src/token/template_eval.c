@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* token/template_eval.c - walks the tree of a template. */
-#include "token/template_ast.h"
+#include "token/template_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -127,7 +127,8 @@ static tm_v call_macro(tm_render *r, const tm_s *macro, const tm_v_arguments *ar
 static tm_v range(tm_render *r, const tm_v_arguments *a)
 {
     int64_t from = 0, to, step = 1;
-    tm_v    all = tm_v_list(r);
+    tm_v    all = tm_v_list_as(r, TM_L_RANGE);
+    char    text[80];
     for (size_t i = 0; i < a->n; i++)
         if (a->value[i].kind != TM_V_INT || a->n > 3)
             return tm_render_fail(r, TM_INVALID, "range takes 1 to 3 integers");
@@ -139,6 +140,11 @@ static tm_v range(tm_render *r, const tm_v_arguments *a)
         return tm_render_fail(r, TM_INVALID, "range is empty of steps or longer than 100000");
     for (int64_t i = from; step > 0 ? i < to : i > to; i += step)
         tm_v_append(r, &all, (tm_v){ .kind = TM_V_INT, .integer = i });
+    if (step == 1)
+        snprintf(text, sizeof text, "range(%lld, %lld)", (long long)from, (long long)to);
+    else
+        snprintf(text, sizeof text, "range(%lld, %lld, %lld)", (long long)from, (long long)to, (long long)step);
+    all.text = tm_arena_text(r->arena, text);
     return all;
 }
 
@@ -157,6 +163,28 @@ static tm_v now(tm_render *r, const tm_v_arguments *a)
     return tm_v_string(r, text, n);
 }
 
+static void put_key(tm_render *r, const tm_v *dict, const tm_v *key, const tm_v *value)
+{
+    if (tm_v_can_be_key(key))
+        tm_v_put(r, dict, *key, *value);
+    else
+        tm_render_fail(r, TM_INVALID, "a list or a map is no key");
+}
+
+/* What a map is made of: another one, or pairs. */
+static void put_all(tm_render *r, const tm_v *dict, const tm_v *from)
+{
+    tm_v pairs = from->kind == TM_V_DICT ? tm_v_parts(r, TM_PARTS_ITEMS, from) : tm_v_items(r, from);
+    for (size_t i = 0; i < pairs.box->n && !r->failed; i++) {
+        tm_v pair = tm_v_items(r, &pairs.box->item[i]);
+        if (r->failed) return;
+        if (pair.box->n == 2)
+            put_key(r, dict, &pair.box->item[0], &pair.box->item[1]);
+        else
+            tm_render_fail(r, TM_INVALID, "a map is made of a map or of pairs");
+    }
+}
+
 static tm_v call_function(tm_render *r, int which, const tm_v_arguments *a)
 {
     const tm_v *text;
@@ -173,8 +201,7 @@ static tm_v call_function(tm_render *r, int which, const tm_v_arguments *a)
     default:
         made = tm_v_dict(r);
         if (which == F_NAMESPACE) made.kind = TM_V_NAMESPACE;
-        for (size_t i = 0; a->n > 0 && a->value[0].kind == TM_V_DICT && i < a->value[0].box->n; i += 2)
-            tm_v_put(r, &made, a->value[0].box->item[i], a->value[0].box->item[i + 1]);
+        if (a->n > 0) put_all(r, &made, &a->value[0]);
         for (size_t i = 0; i < a->n_named; i++) tm_v_put(r, &made, a->named[2 * i], a->named[2 * i + 1]);
         return made;
     }
@@ -195,14 +222,14 @@ static tm_v call(tm_render *r, const tm_x *x)
 
 static tm_v index_of(tm_render *r, const tm_v *v, const tm_v *at)
 {
-    if (at->kind == TM_V_STRING && (v->kind == TM_V_DICT || v->kind == TM_V_NAMESPACE)) {
-        const tm_v *found = tm_v_get(v, at->text, at->length);
+    if (v->kind == TM_V_DICT || (v->kind == TM_V_NAMESPACE && at->kind == TM_V_STRING)) {
+        const tm_v *found = tm_v_at(v, at);
         return found ? *found : (tm_v){ .kind = TM_V_UNDEFINED };
     }
     if (v->kind == TM_V_UNDEFINED)
         return tm_render_fail(r, TM_INVALID, "'%s' is undefined and has no members", v->text ? v->text : "a value");
-    if (at->kind != TM_V_INT || (v->kind != TM_V_LIST && v->kind != TM_V_STRING))
-        return (tm_v){ .kind = TM_V_UNDEFINED };
+    bool number = at->kind == TM_V_INT || at->kind == TM_V_BOOL, places = v->kind == TM_V_STRING || tm_v_has_places(v);
+    if (!number || !places) return (tm_v){ .kind = TM_V_UNDEFINED };
     tm_v    all = tm_v_items(r, v);
     int64_t n = (int64_t)all.box->n, i = at->integer < 0 ? at->integer + n : at->integer;
     return i >= 0 && i < n ? all.box->item[i] : (tm_v){ .kind = TM_V_UNDEFINED };
@@ -217,7 +244,7 @@ static tm_v slice(tm_render *r, const tm_x *x)
     for (int i = 0; i < 3; i++)
         if (part[i].kind != TM_V_NONE && part[i].kind != TM_V_INT)
             return tm_render_fail(r, TM_INVALID, "a slice has integers");
-    if (of.kind != TM_V_LIST && of.kind != TM_V_STRING)
+    if (of.kind != TM_V_STRING && !tm_v_has_places(&of))
         return tm_render_fail(r, TM_INVALID, "only lists and texts have slices");
     all = tm_v_items(r, &of);
     int64_t n = (int64_t)all.box->n, step = part[2].kind == TM_V_INT ? part[2].integer : 1, bound[2];
@@ -229,7 +256,7 @@ static tm_v slice(tm_render *r, const tm_x *x)
         if (part[i].kind == TM_V_INT && v < 0) v += n;
         bound[i] = v < low ? low : v > high ? high : v;
     }
-    tm_v out = tm_v_list(r);
+    tm_v out = tm_v_list_as(r, of.form);
     for (int64_t i = bound[0]; step > 0 ? i < bound[1] : i > bound[1]; i += step)
         tm_v_append(r, &out, all.box->item[i]);
     if (of.kind == TM_V_LIST) return out;
@@ -242,10 +269,12 @@ static tm_v slice(tm_render *r, const tm_x *x)
 
 static tm_v collection(tm_render *r, const tm_x *x)
 {
-    tm_v made = x->kind == TM_X_LIST ? tm_v_list(r) : tm_v_dict(r);
-    for (size_t i = 0; i < x->n && x->kind == TM_X_LIST; i++) tm_v_append(r, &made, evaluate(r, x->item[i].value));
-    for (size_t i = 0; i + 1 < x->n && x->kind == TM_X_DICT; i += 2)
-        tm_v_put(r, &made, evaluate(r, x->item[i].value), evaluate(r, x->item[i + 1].value));
+    tm_v made = x->kind == TM_X_DICT ? tm_v_dict(r) : tm_v_list_as(r, x->kind == TM_X_TUPLE ? TM_L_TUPLE : TM_L_LIST);
+    for (size_t i = 0; i < x->n && x->kind != TM_X_DICT; i++) tm_v_append(r, &made, evaluate(r, x->item[i].value));
+    for (size_t i = 0; i + 1 < x->n && x->kind == TM_X_DICT; i += 2) {
+        tm_v key = evaluate(r, x->item[i].value), value = evaluate(r, x->item[i + 1].value);
+        put_key(r, &made, &key, &value);
+    }
     return made;
 }
 
@@ -296,6 +325,7 @@ static tm_v evaluate(tm_render *r, const tm_x *x)
     case TM_X_NAME:
         return look_up(r, x->text, x->length);
     case TM_X_LIST:
+    case TM_X_TUPLE:
     case TM_X_DICT:
         return collection(r, x);
     case TM_X_MEMBER:

@@ -43,14 +43,14 @@ static void arguments(tm_tmpl_parser *p, tm_x *x)
     tm_tmpl_want(p, ")");
 }
 
-static tm_x *list_of(tm_tmpl_parser *p, const char *close)
+static tm_x *list_of(tm_tmpl_parser *p)
 {
     tm_x *x = tm_tmpl_node(p, TM_X_LIST, NULL, NULL);
-    while (!p->failed && !tm_tmpl_is(p, close)) {
+    while (!p->failed && !tm_tmpl_is(p, "]")) {
         tm_tmpl_add(p, x, NULL, tm_tmpl_expression(p));
         if (!tm_tmpl_take(p, ",")) break;
     }
-    tm_tmpl_want(p, close);
+    tm_tmpl_want(p, "]");
     return x;
 }
 
@@ -106,16 +106,16 @@ static tm_x *primary(tm_tmpl_parser *p)
         tm_tmpl_advance(p);
         return x;
     }
-    if (tm_tmpl_take(p, "[")) return list_of(p, "]");
+    if (tm_tmpl_take(p, "[")) return list_of(p);
     if (tm_tmpl_take(p, "{")) return dict_of(p);
     if (tm_tmpl_take(p, "(")) {
-        if (tm_tmpl_is(p, ")")) return list_of(p, ")");
+        if (tm_tmpl_take(p, ")")) return tm_tmpl_node(p, TM_X_TUPLE, NULL, NULL);
         x = tm_tmpl_expression(p);
         if (!tm_tmpl_is(p, ",")) {
             tm_tmpl_want(p, ")");
             return x;
         }
-        tm_x *tuple = tm_tmpl_node(p, TM_X_LIST, NULL, NULL);
+        tm_x *tuple = tm_tmpl_node(p, TM_X_TUPLE, NULL, NULL);
         tm_tmpl_add(p, tuple, NULL, x);
         while (tm_tmpl_take(p, ",") && !tm_tmpl_is(p, ")")) tm_tmpl_add(p, tuple, NULL, tm_tmpl_expression(p));
         tm_tmpl_want(p, ")");
@@ -304,7 +304,7 @@ tm_x *tm_tmpl_tuple(tm_tmpl_parser *p, tm_x *one(tm_tmpl_parser *p))
 {
     tm_x *x = one(p);
     if (!tm_tmpl_is(p, ",")) return x;
-    tm_x *all = tm_tmpl_node(p, TM_X_LIST, NULL, NULL);
+    tm_x *all = tm_tmpl_node(p, TM_X_TUPLE, NULL, NULL);
     tm_tmpl_add(p, all, NULL, x);
     while (!p->failed && tm_tmpl_take(p, ",") && p->token.kind != TM_TMPL_END) tm_tmpl_add(p, all, NULL, one(p));
     return all;

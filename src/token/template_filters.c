@@ -51,9 +51,15 @@ int tm_template_filter(const char *name)
     return tm_v_number_of(filters, FILTERS, name);
 }
 
+static tm_v has_none(tm_render *r, const char *what)
+{
+    return tm_render_fail(r, TM_INVALID, "what is gone through once has no '%s'; put '| list' before it", what);
+}
+
 static tm_v length(tm_render *r, const tm_v *v)
 {
     if (v->kind == TM_V_DICT) return tm_v_integer((int64_t)v->box->n / 2);
+    if (tm_v_is(v, TM_L_ONCE)) return has_none(r, "length");
     tm_v all = tm_v_items(r, v);
     return r->failed ? all : tm_v_integer((int64_t)all.box->n);
 }
@@ -79,7 +85,7 @@ static tm_v choose(tm_render *r, int which, const tm_v *v, const tm_v_arguments 
     size_t         at = by_member ? 1 : 0;
     const tm_v    *member = tm_v_argument(a, 0, NULL), *name = tm_v_argument(a, at, NULL);
     tm_v_arguments rest = { .value = a->value + at + 1, .n = a->n > at + 1 ? a->n - at - 1 : 0 };
-    tm_v           all = tm_v_items(r, v), out = tm_v_list(r);
+    tm_v           all = tm_v_items(r, v), out = tm_v_list_as(r, TM_L_ONCE);
     int            test = -1;
     if (by_member && (!member || member->kind != TM_V_STRING))
         return tm_v_wants(r, filters[which], "the name of a member");
@@ -99,7 +105,7 @@ static tm_v choose(tm_render *r, int which, const tm_v *v, const tm_v_arguments 
 static tm_v map(tm_render *r, const tm_v *v, const tm_v_arguments *a)
 {
     const tm_v *member = tm_v_argument(a, 99, "attribute"), *name = tm_v_argument(a, 0, NULL);
-    tm_v        all = tm_v_items(r, v), out = tm_v_list(r);
+    tm_v        all = tm_v_items(r, v), out = tm_v_list_as(r, TM_L_ONCE);
     int         which = name && name->kind == TM_V_STRING ? tm_template_filter(name->text) : -1;
     if (member ? member->kind != TM_V_STRING : which < 0)
         return tm_render_fail(r, TM_UNSUPPORTED, "'map' takes attribute='name', or the name of a filter");
@@ -124,10 +130,11 @@ static tm_v to_number(const tm_v *v, bool real)
 
 static tm_v sorted(tm_render *r, const tm_v *v, bool unique)
 {
-    tm_v all = tm_v_items(r, v), out = tm_v_list(r);
+    tm_v all = tm_v_items(r, v), out = tm_v_list_as(r, unique ? TM_L_ONCE : TM_L_LIST);
     for (size_t i = 0; i < all.box->n; i++) {
         bool   known = false;
         size_t at = out.box->n;
+        if (unique && !tm_v_can_be_key(&all.box->item[i])) return tm_v_wants(r, "unique", "what may be a key");
         for (size_t k = 0; k < out.box->n && unique; k++)
             known = known || tm_v_equal(&out.box->item[k], &all.box->item[i]);
         if (known) continue;
@@ -147,10 +154,9 @@ static tm_v sorted_map(tm_render *r, const tm_v *v)
 {
     tm_v keys = tm_v_parts(r, TM_PARTS_KEYS, v), order = sorted(r, &keys, false), out = tm_v_list(r);
     for (size_t i = 0; !r->failed && i < order.box->n; i++) {
-        tm_v pair = tm_v_list(r);
+        tm_v pair = tm_v_list_as(r, TM_L_TUPLE);
         tm_v_append(r, &pair, order.box->item[i]);
-        for (size_t k = 0; k < v->box->n; k += 2) /* keys need not be texts */
-            if (tm_v_equal(&v->box->item[k], &order.box->item[i])) tm_v_append(r, &pair, v->box->item[k + 1]);
+        tm_v_append(r, &pair, *tm_v_at(v, &order.box->item[i]));
         tm_v_append(r, &out, pair);
     }
     return out;
@@ -191,7 +197,13 @@ static tm_v indented(tm_render *r, const tm_v *v, const tm_v_arguments *a)
 
 static tm_v list_filter(tm_render *r, int which, const tm_v *v)
 {
-    tm_v all = tm_v_items(r, v), out = tm_v_list(r);
+    if (which == P_LAST && tm_v_is(v, TM_L_ONCE)) return has_none(r, "last");
+    if (which == P_FIRST && tm_v_is(v, TM_L_ONCE) && v->box->n > 0) {
+        tm_v_took(v, 1);
+        return v->box->item[-1];
+    }
+    tm_v all = tm_v_items(r, v),
+         out = tm_v_list_as(r, which == P_REVERSE && !tm_v_is(v, TM_L_ONCE) ? TM_L_ONCE : TM_L_LIST);
     if (r->failed || which == P_LIST) {
         for (size_t i = 0; !r->failed && i < all.box->n; i++) tm_v_append(r, &out, all.box->item[i]);
         return out;
@@ -208,7 +220,7 @@ tm_v tm_render_filter(tm_render *r, int which, const tm_v *v, const tm_v_argumen
 {
     const tm_v *first = tm_v_argument(a, 0, NULL), *second = tm_v_argument(a, 1, NULL);
     bool        texts = which <= P_TRIM || (which >= P_UPPER && which <= P_REPLACE) || which == P_INDENT;
-    tm_v        text = texts ? tm_v_as_text(r, v) : *v;
+    tm_v        text = texts ? tm_v_as_text(r, v) : *v, made;
     switch (which) {
     case P_TRIM:
         return tm_v_strip(&text, first, true, true);
@@ -220,8 +232,9 @@ tm_v tm_render_filter(tm_render *r, int which, const tm_v *v, const tm_v_argumen
         return tm_v_as_text(r, v);
     case P_JOIN:
         first = tm_v_argument(a, 0, "d");
+        if (first) made = tm_v_as_text(r, first);
         if (tm_v_argument(a, 9, "attribute")) return tm_render_fail(r, TM_UNSUPPORTED, "join(attribute=) is not built");
-        return tm_v_join(r, v, first && first->kind == TM_V_STRING ? first : NULL);
+        return tm_v_join(r, v, first ? &made : NULL);
     case P_UPPER:
     case P_LOWER:
         return tm_v_letters(r, &text, which == P_UPPER ? TM_CASE_UPPER : TM_CASE_LOWER);
@@ -239,8 +252,11 @@ tm_v tm_render_filter(tm_render *r, int which, const tm_v *v, const tm_v_argumen
             return first ? *first : tm_v_string(r, "", 0);
         return *v;
     case P_ITEMS:
-        if (v->kind == TM_V_UNDEFINED) return tm_v_list(r);
-        return v->kind == TM_V_DICT ? tm_v_parts(r, TM_PARTS_ITEMS, v) : tm_v_wants(r, "items", "a map");
+        if (v->kind == TM_V_UNDEFINED) return tm_v_list_as(r, TM_L_ONCE);
+        if (v->kind != TM_V_DICT) return tm_v_wants(r, "items", "a map");
+        made = tm_v_parts(r, TM_PARTS_ITEMS, v);
+        made.form = TM_L_ONCE;
+        return made;
     case P_SELECTATTR:
     case P_REJECTATTR:
     case P_SELECT:

@@ -44,7 +44,7 @@ const char *tm_tmpl_want_name(tm_tmpl_parser *p);
 enum { TM_TMPL_MAX_DEPTH = 100 };
 tm_x *tm_tmpl_expression(tm_tmpl_parser *p); /* NULL after a failure, as the next */
 tm_x *tm_tmpl_or(tm_tmpl_parser *p);         /* one without "if" of its own */
-/* One of those two, or several between commas as a list. */
+/* One of those two, or several between commas as a tuple. */
 tm_x *tm_tmpl_tuple(tm_tmpl_parser *p, tm_x *one(tm_tmpl_parser *p));
 
 tm_x *tm_tmpl_node(tm_tmpl_parser *p, tm_x_kind kind, tm_x *a, tm_x *b);

@@ -139,12 +139,12 @@ tm_v tm_v_join(tm_render *r, const tm_v *list, const tm_v *between)
     return made;
 }
 
-/* Pairs, keys or values of a map. */
+/* Pairs, keys or values of a map, as its methods give them. */
 tm_v tm_v_parts(tm_render *r, tm_v_part which, const tm_v *v)
 {
-    tm_v all = tm_v_list(r);
+    tm_v all = tm_v_list_as(r, which == TM_PARTS_ITEMS ? TM_L_ITEMS : which == TM_PARTS_KEYS ? TM_L_KEYS : TM_L_VALUES);
     for (size_t i = 0; i < v->box->n; i += 2) {
-        tm_v pair = tm_v_list(r);
+        tm_v pair = tm_v_list_as(r, TM_L_TUPLE);
         if (which == TM_PARTS_ITEMS) {
             tm_v_append(r, &pair, v->box->item[i]);
             tm_v_append(r, &pair, v->box->item[i + 1]);

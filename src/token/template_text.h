@@ -30,7 +30,7 @@ tm_v tm_v_replace(tm_render *r, const tm_v *v, const tm_v *from, const tm_v *to,
 tm_v tm_v_split(tm_render *r, const tm_v *v, const tm_v *by, int64_t most);
 /* The items as they are printed; between: a text or NULL. */
 tm_v tm_v_join(tm_render *r, const tm_v *list, const tm_v *between);
-/* A list of a map's pairs, keys or values. */
+/* A map's pairs, keys or values, as its methods give them. */
 tm_v tm_v_parts(tm_render *r, tm_v_part which, const tm_v *v);
 
 #endif

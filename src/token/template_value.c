@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
@@ -22,6 +23,13 @@ static tm_v with_box(tm_render *r, tm_v_kind kind)
 tm_v tm_v_list(tm_render *r)
 {
     return with_box(r, TM_V_LIST);
+}
+
+tm_v tm_v_list_as(tm_render *r, tm_l_form form)
+{
+    tm_v made = tm_v_list(r);
+    made.form = form;
+    return made;
 }
 
 tm_v tm_v_dict(tm_render *r)
@@ -51,13 +59,20 @@ const tm_v *tm_v_get(const tm_v *dict, const char *key, size_t n)
     return NULL;
 }
 
-void tm_v_put(tm_render *r, const tm_v *dict, tm_v key, tm_v value)
+const tm_v *tm_v_at(const tm_v *dict, const tm_v *key)
 {
     for (size_t i = 0; i + 1 < dict->box->n; i += 2)
-        if (tm_v_equal(&dict->box->item[i], &key)) {
-            dict->box->item[i + 1] = value;
-            return;
-        }
+        if (tm_v_equal(&dict->box->item[i], key)) return &dict->box->item[i + 1];
+    return NULL;
+}
+
+void tm_v_put(tm_render *r, const tm_v *dict, tm_v key, tm_v value)
+{
+    const tm_v *there = tm_v_at(dict, &key);
+    if (there) {
+        dict->box->item[there - dict->box->item] = value;
+        return;
+    }
     tm_v_append(r, dict, key);
     tm_v_append(r, dict, value);
 }
@@ -107,8 +122,27 @@ static double number(const tm_v *v)
     return v->kind == TM_V_FLOAT ? v->real : (double)v->integer;
 }
 
+bool tm_v_is(const tm_v *v, tm_l_form form)
+{
+    return v->kind == TM_V_LIST && v->form == form;
+}
+
+bool tm_v_has_places(const tm_v *v)
+{
+    return tm_v_is(v, TM_L_LIST) || tm_v_is(v, TM_L_TUPLE) || tm_v_is(v, TM_L_RANGE);
+}
+
+/* Python's hashable: what does not change. */
+bool tm_v_can_be_key(const tm_v *v)
+{
+    for (size_t i = 0; tm_v_is(v, TM_L_TUPLE) && i < v->box->n; i++)
+        if (!tm_v_can_be_key(&v->box->item[i])) return false;
+    return v->kind != TM_V_DICT && (v->kind != TM_V_LIST || v->form == TM_L_TUPLE || v->form == TM_L_RANGE);
+}
+
 bool tm_v_true(const tm_v *v)
 {
+    if (tm_v_is(v, TM_L_ONCE)) return true;
     switch (v->kind) {
     case TM_V_UNDEFINED:
     case TM_V_NONE:
@@ -128,6 +162,17 @@ bool tm_v_true(const tm_v *v)
     }
 }
 
+/* Do they hold the same items, in any order? Those of a map's views differ from each other. */
+static bool same_items(const tm_v *a, const tm_v *b)
+{
+    for (size_t i = 0; i < a->box->n; i++) {
+        bool found = false;
+        for (size_t k = 0; k < b->box->n && !found; k++) found = tm_v_equal(&a->box->item[i], &b->box->item[k]);
+        if (!found) return false;
+    }
+    return true;
+}
+
 bool tm_v_equal(const tm_v *a, const tm_v *b)
 {
     if (is_number(a) && is_number(b)) {
@@ -139,7 +184,9 @@ bool tm_v_equal(const tm_v *a, const tm_v *b)
     if (a->kind == TM_V_NONE || a->kind == TM_V_UNDEFINED) return true;
     if (a->kind != TM_V_LIST && a->kind != TM_V_DICT) /* functions, namespaces: the same one */
         return a->box == b->box && a->macro == b->macro && a->self == b->self && a->integer == b->integer;
-    if (a->box->n != b->box->n) return false;
+    if (a->form != b->form || a->box->n != b->box->n) return false;
+    if (tm_v_is(a, TM_L_KEYS) || tm_v_is(a, TM_L_ITEMS)) return same_items(a, b);
+    if (tm_v_is(a, TM_L_VALUES) || tm_v_is(a, TM_L_ONCE)) return a->box == b->box; /* the same one */
     for (size_t i = 0; a->kind == TM_V_LIST && i < a->box->n; i++)
         if (!tm_v_equal(&a->box->item[i], &b->box->item[i])) return false;
     for (size_t i = 0; a->kind == TM_V_DICT && i < a->box->n; i += 2) {
@@ -158,6 +205,13 @@ bool tm_v_compare(const tm_v *a, const tm_v *b, int *order)
         *order = number(a) < number(b) ? -1 : number(a) > number(b);
         return true;
     }
+    if (a->kind == TM_V_LIST && b->kind == TM_V_LIST && a->form == b->form && a->form <= TM_L_TUPLE) {
+        size_t i = 0;
+        while (i < a->box->n && i < b->box->n && tm_v_equal(&a->box->item[i], &b->box->item[i])) i++;
+        if (i < a->box->n && i < b->box->n) return tm_v_compare(&a->box->item[i], &b->box->item[i], order);
+        *order = a->box->n < b->box->n ? -1 : a->box->n > b->box->n;
+        return true;
+    }
     if (a->kind != TM_V_STRING || b->kind != TM_V_STRING) return false;
     size_t n = a->length < b->length ? a->length : b->length;
     int    way = memcmp(a->text, b->text, n);
@@ -167,8 +221,15 @@ bool tm_v_compare(const tm_v *a, const tm_v *b, int *order)
 
 tm_v tm_v_items(tm_render *r, const tm_v *v)
 {
-    if (v->kind == TM_V_LIST) return *v;
-    tm_v all = tm_v_list(r);
+    tm_v all;
+    if (v->kind == TM_V_LIST) {
+        if (v->form != TM_L_ONCE) return *v;
+        all = tm_v_list(r);
+        *all.box = *v->box;
+        tm_v_took(v, v->box->n);
+        return all;
+    }
+    all = tm_v_list(r);
     if (v->kind == TM_V_UNDEFINED) return all;
     if (v->kind == TM_V_DICT) {
         for (size_t i = 0; i < v->box->n; i += 2) tm_v_append(r, &all, v->box->item[i]);
@@ -185,6 +246,14 @@ tm_v tm_v_items(tm_render *r, const tm_v *v)
         i += n;
     }
     return all;
+}
+
+void tm_v_took(const tm_v *v, size_t n)
+{
+    if (!tm_v_is(v, TM_L_ONCE)) return;
+    v->box->item += n;
+    v->box->n -= n;
+    v->box->capacity = v->box->n;
 }
 
 /* --- printing ----------------------------------------------------------------------------------------------------- */
@@ -211,13 +280,27 @@ static void print_real(double value, tm_text *out)
     if (!e && !strchr(text, '.')) tm_text_add(out, ".0");
 }
 
+/* As repr: what is no blank and has no shape is escaped. */
+static void show_letter(const char *text, size_t n, tm_text *out)
+{
+    utf8proc_int32_t c;
+    if (utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, &c) < 0) c = ' '; /* bytes as they are */
+    utf8proc_category_t category = utf8proc_category(c);
+    if (category == UTF8PROC_CATEGORY_CN || category >= UTF8PROC_CATEGORY_ZS)
+        tm_text_printf(out, c < 256 ? "\\x%02x" : c < 65536 ? "\\u%04x" : "\\U%08x", (unsigned)c);
+    else
+        tm_text_add_n(out, text, n);
+}
+
 static void show_string(const tm_v *v, tm_text *out)
 {
     bool        doubled = memchr(v->text, '\'', v->length) && !memchr(v->text, '"', v->length);
     const char *quote = doubled ? "\"" : "'";
     tm_text_add(out, quote);
-    for (size_t i = 0; i < v->length; i++) {
+    for (size_t i = 0, n; i < v->length; i += n) {
         char c = v->text[i];
+        n = tm_utf8_length((const unsigned char *)v->text + i);
+        n = n ? n : 1;
         if (c == '\n')
             tm_text_add(out, "\\n");
         else if (c == '\r')
@@ -228,26 +311,44 @@ static void show_string(const tm_v *v, tm_text *out)
             tm_text_add(out, "\\\\");
         else if (c == *quote)
             tm_text_printf(out, "\\%c", c);
-        else if ((unsigned char)c < 32 || c == 127)
-            tm_text_printf(out, "\\x%02x", (unsigned)c);
+        else if (c == ' ')
+            tm_text_add(out, " ");
         else
-            tm_text_add_n(out, &c, 1);
+            show_letter(v->text + i, n, out);
     }
     tm_text_add(out, quote);
 }
 
+/* A list or a map. */
+static void show_items(tm_render *r, const tm_v *v, tm_text *out)
+{
+    static const char *const begins[] = { "[", "(", "dict_keys([", "dict_values([", "dict_items([" };
+    static const char *const ends[] = { "]", ")", "])", "])", "])" };
+    bool                     dict = v->kind == TM_V_DICT;
+    if (tm_v_is(v, TM_L_RANGE) && v->text) {
+        tm_text_add(out, v->text);
+        return;
+    }
+    if (v->form > TM_L_ITEMS) {
+        tm_render_fail(r, TM_INVALID, "%s has no text; put '| list' behind it",
+                       v->form == TM_L_RANGE ? "a part of a range" : "what is gone through once");
+        return;
+    }
+    tm_text_add(out, dict ? "{" : begins[v->form]);
+    for (size_t i = 0; i < v->box->n; i++) {
+        if (i) tm_text_add(out, dict && i % 2 ? ": " : ", ");
+        tm_v_show(r, &v->box->item[i], out);
+    }
+    if (tm_v_is(v, TM_L_TUPLE) && v->box->n == 1) tm_text_add(out, ",");
+    tm_text_add(out, dict ? "}" : ends[v->form]);
+}
+
 void tm_v_show(tm_render *r, const tm_v *v, tm_text *out)
 {
-    bool dict = v->kind == TM_V_DICT;
     if (v->kind == TM_V_STRING) {
         show_string(v, out);
-    } else if (v->kind == TM_V_LIST || dict) {
-        tm_text_add(out, dict ? "{" : "[");
-        for (size_t i = 0; i < v->box->n; i++) {
-            if (i) tm_text_add(out, dict && i % 2 ? ": " : ", ");
-            tm_v_show(r, &v->box->item[i], out);
-        }
-        tm_text_add(out, dict ? "}" : "]");
+    } else if (v->kind == TM_V_LIST || v->kind == TM_V_DICT) {
+        show_items(r, v, out);
     } else if (v->kind == TM_V_UNDEFINED) {
         tm_text_add(out, "Undefined");
     } else if (v->kind > TM_V_DICT) {
@@ -320,7 +421,7 @@ static void write_json(tm_render *r, const tm_v *v, int indent, int depth, tm_te
         tm_text_add(out, v->integer ? "true" : "false");
     } else if (v->kind == TM_V_INT || v->kind == TM_V_FLOAT) {
         tm_v_print(r, v, out);
-    } else if (v->kind != TM_V_LIST && !dict) {
+    } else if ((v->kind != TM_V_LIST || v->form > TM_L_TUPLE) && !dict) {
         tm_render_fail(r, TM_INVALID, "tojson takes what JSON has: no functions, nothing undefined");
     } else {
         tm_text_add(out, dict ? "{" : "[");

@@ -274,6 +274,17 @@ static void settle_sharing(tm_config *config)
         tm_config_derive(config, "parallelism.data_parallel_shard_strategy", "optim", "use_distributed_optimizer");
 }
 
+/* One of them says how long a run is. */
+static tm_status check_epochs(tm_config *config, tm_error *err)
+{
+    int epochs = rank_of(config, "training.epochs");
+    if (epochs > 0 && epochs == rank_of(config, "training.steps") && tm_config_text(config, "training.epochs"))
+        WRONG("training.epochs is %s (%s), training.steps is %s (%s); give one of the two",
+              tm_config_text(config, "training.epochs"), tm_config_place(config, "training.epochs"),
+              tm_config_text(config, "training.steps"), tm_config_place(config, "training.steps"));
+    return TM_OK;
+}
+
 /* The loss of pairs, and evaluations. */
 static tm_status check_evaluation(tm_config *config, tm_error *err)
 {
@@ -293,9 +304,9 @@ static tm_status check_evaluation(tm_config *config, tm_error *err)
 
 tm_status tm_train_rules(tm_config *config, tm_error *err)
 {
-    static tm_status (*const rules[])(tm_config *, tm_error *) = { settle_batch,          settle_schedule,
-                                                                   settle_recompute,      check_evaluation,
-                                                                   train_quantize_settle, check_length };
+    static tm_status (*const rules[])(
+        tm_config *, tm_error *) = { settle_batch,          settle_schedule, settle_recompute, check_evaluation,
+                                     train_quantize_settle, check_length,    check_epochs };
     settle_sharing(config);
     bool wrong = tm_config_report(config, settle_dtype(config, err), err);
     wrong |= tm_config_report(config, settle_optimizer(config, err), err);

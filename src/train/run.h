@@ -68,6 +68,11 @@ typedef struct {
 /* Reads the finished configuration; strings point into it. checkpoint_folder is left to the caller. TM_INVALID, with
  * the keys and the way out, for what only fits together wrongly. */
 TM_MUST_USE tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_error *err);
+/* Is the length of a run given by training.epochs? Then the steps follow from its data: they are set in both.
+ * TM_UNSUPPORTED for data that has no epochs. */
+bool                  tm_run_counts_epochs(const tm_config *config);
+TM_MUST_USE tm_status tm_run_settle_epochs(tm_config *config, const tm_source *source, tm_run_options *out,
+                                           tm_error *err);
 
 /* Trains. *stop becoming nonzero ends the run after the step (TM_INTERRUPTED, with a checkpoint when there is a
  * folder). Returns TM_NUMBERS when the verdict is invalid: everything was reported all the same. */

@@ -15,7 +15,7 @@ trainmark keys --framework megatron
 check "a mapped key" has "$out" "^train_iters +mapped +training.steps; default 1000$"
 check "a key that must have a value" has "$out" "^hidden_dropout +not built +dropout; accepted: 0"
 trainmark keys --framework jax
-failed_with 2 "an unknown framework" "no keys of a framework 'jax'" "torchtitan, megatron, torchtune"
+failed_with 2 "an unknown framework" "no keys of a framework 'jax'" "torchtitan, megatron, megatron_bridge, torchtune"
 
 # --- a model of pytorch-training-benchmark ---------------------------------------------------------------------------------
 
@@ -196,6 +196,32 @@ failed_with 4 "nor are weights of another form" "other_form' holds no config.jso
 sft hub post_trainer "sft_dataset_name: rajpurkar/squad"
 trainmark run hub.yaml
 failed_with 4 "a data set of a hub is no reason to train on random tokens" "'rajpurkar/squad' is not downloaded" "training.mock_data: true"
+
+# A recipe of Megatron-Bridge, scaled down: rows of a file, adapters by the recipe's constants, epochs instead of steps.
+bridge()
+{
+    printf 'work_group: g\nuser_name: u\nexp_name: bridge\nworkspace: ./output\nmodules:\n  post_trainer:\n    framework: megatron_bridge\n'
+    printf '    config: sft_trainer.yaml\n    model: qwen3_8b.yaml\n    overrides:\n      train_iters: 3\n      micro_batch_size: 1\n      global_batch_size: 2\n'
+    printf '      seq_length: 512\n      eval_iters: 1\n      lr_warmup_iters: 1\n      precision_config: bf16_mixed\n'
+    printf '      dataset: {_target_: megatron.bridge.data.builders.hf_dataset.HFDatasetConfig, dataset_name: "%s", val_proportion: 0.2}\n' "$1"
+    for bridge_key in "$@"; do [ "$bridge_key" = "$1" ] || printf '      %s\n' "$bridge_key"; done
+}
+small="--model.n_layers 2 --model.dim 64 --model.ffn_dim 128 --model.n_heads 2 --model.n_kv_heads 2 --model.head_dim 32 --model.vocab_size 512"
+bridge "$root/tests/data/sft/alpaca.jsonl" "peft_dim: 8" >bridge.yaml
+# shellcheck disable=SC2086
+trainmark run bridge.yaml --out bridge $small
+check "a recipe of Megatron-Bridge runs" [ "$code" -eq 0 ]
+check "its three steps" has bridge/metrics.jsonl '"step": 3,'
+check "with the recipe's constants" grep -q "^  beta2: 0.98  # default of megatron_bridge" bridge/config.yaml
+check "and its own rank" grep -q "^  rank: 8 " bridge/config.yaml
+# shellcheck disable=SC2086
+trainmark run bridge.yaml --out epochs $small --training.epochs 0.25
+check "as many steps as a quarter of 32 rows has pairs" has epochs/metrics.jsonl '"step": 4,'
+check_not "and no more" has epochs/metrics.jsonl '"step": 5,'
+check "config.yaml tells the steps" grep -q "^  steps: 4  # derived from training.epochs (command line)" epochs/config.yaml
+bridge rajpurkar/squad "fp16: true" "peft: ptuning" >wrong.yaml
+trainmark run wrong.yaml
+failed_with 4 "what is not built is told at once" "'fp16' = 'true'" "another kind of adapters" "'rajpurkar/squad' is not downloaded"
 
 # --- does it fit? -----------------------------------------------------------------------------------------------------------
 

@@ -67,11 +67,11 @@ failed_with 4 "no benchmark" "wants mlperf.benchmark"
 
 # A run of adapters has every line that the rules of llama2_70b_lora ask for: said to be one, its log lacks the target, the
 # cleared caches and nothing else.
-trainmark run tiny-llama --data.source reports --data.answers plain --training.seq_len 16 --training.local_batch_size 2 \
+trainmark run micro-llama --data.source reports --data.answers plain --training.seq_len 16 --training.local_batch_size 2 \
     --training.steps 1 --validation.steps 1 --checkpoint.enable true --out d
 trainmark export d -o base
 check "a base model" [ "$code" -eq 0 ]
-lora="tiny-llama $small --mlperf.submission_org me --mlperf.benchmark trainmark_tiny_lora --data.source reports --lora.rank 16
+lora="micro-llama $small --mlperf.submission_org me --mlperf.benchmark trainmark_tiny_lora --data.source reports --lora.rank 16
       --lora.alpha 32 --model.hf_assets_path base"
 trainmark run $lora --out e
 check "a run of adapters with a log: exit code 0" [ "$code" -eq 0 ]

@@ -69,7 +69,7 @@ check "and no process" sh -c '! pgrep -f "[c]ut/runs/run_0" >/dev/null'
 # A benchmark of adapters: the base model is made first, once, and every run begins with it.
 lora=$root/configs/experiments/mlperf/trainmark_tiny_lora.yaml
 cat >base.yaml <<'END'
-model.name: tiny-llama
+model.name: micro-llama
 data: {source: reports, answers: plain}
 training: {local_batch_size: 2, seq_len: 32, steps: 2}
 validation: {steps: 1}

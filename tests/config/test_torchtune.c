@@ -88,7 +88,6 @@ static void components_of_torchtune_are_mapped(void **state)
           "quantization-aware training" },
         { "llama2.lora_llama2_7b", "tasks: [truthfulqa]\n", "nothing is trained there" },
         { "llama2.lora_llama2_7b", "prompt:\n  user: hello\n", "a recipe that generates text" },
-        { "llama2.lora_llama2_7b", "epochs: 3\n", "a number of epochs" },
         { "llama2.lora_llama2_7b", "ppo_epochs: 3\n", "not built yet: PPO" },
         { "llama2.lora_llama2_7b", "tasks: [a]\nlimit: 3\nenable_kv_cache: True\n", "'tasks' = 'a'" },
         { "llama2.lora_llama2_7b", "top_k: 3\n", "a recipe that generates text" },
@@ -106,6 +105,29 @@ static void components_of_torchtune_are_mapped(void **state)
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         snprintf(text, sizeof text, adapters, refused[i][0], "True", refused[i][1]);
         test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), refused[i][2]);
+    }
+}
+
+/* Epochs are passes over the data, or each of so many steps. */
+static void epochs_of_torchtune_recipes(void **state)
+{
+    static const struct {
+        const char *lines, *epochs, *steps;
+    } cases[] = {
+        { "epochs: 3\n", "3", "10000" },
+        { "epochs: 3\nmax_steps_per_epoch: null\n", "3", "10000" },
+        { "epochs: 1\nmax_steps_per_epoch: 20\n", NULL, "20" },
+        { "epochs: 3\nmax_steps_per_epoch: 20\n", NULL, "60" },
+        { "max_steps_per_epoch: 20\n", NULL, "20" },
+    };
+    test_foreign *f = *state;
+    char          text[2048];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, adapters, "llama2.lora_llama2_7b", "True", cases[i].lines);
+        if (test_foreign_load(f, test_foreign_put(f, "r.yaml", text), true, 0, NULL) != TM_OK)
+            fail_msg("%s: %s", cases[i].lines, f->err.text);
+        test_foreign_has(f, "training.epochs", cases[i].epochs);
+        test_foreign_has(f, "training.steps", cases[i].steps);
     }
 }
 
@@ -252,6 +274,7 @@ int main(void)
         TEST(recipes_of_torchtune_load),           TEST(components_of_torchtune_are_mapped),
         TEST(quantizers_of_torchtune_are_refused), TEST(rows_of_torchtune_recipes),
         TEST(what_recipes_do_with_rows),           TEST(preferences_of_torchtune_recipes),
+        TEST(epochs_of_torchtune_recipes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

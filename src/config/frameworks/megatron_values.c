@@ -258,9 +258,12 @@ const char *tm_megatron_stage(const tm_config *config, const char *value)
     return strcmp(value, "sft") != 0 ? NULL : rows ? rows : "hub";
 }
 
+/* A folder of packed sequences says its form itself. */
 const char *tm_megatron_rows_format(const tm_config *config, const char *value)
 {
-    return rows_of(config) ? value : "hub";
+    const char *rows = rows_of(config);
+    if (!rows) return "hub";
+    return tm_file_exists(tm_arena_format(config->arena, "%s/train.npy", rows)) ? "packed" : value;
 }
 
 const char *tm_megatron_rows_encoder(const tm_config *config, const char *value)

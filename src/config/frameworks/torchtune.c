@@ -109,6 +109,16 @@ static const char *length_of(const tm_config *config, const char *value)
                                                                       : value;
 }
 
+/* Each of so many epochs ends after so many steps. */
+static const char *steps_of(const tm_config *config, const char *value)
+{
+    const char *epochs = tm_foreign_given(config, "epochs");
+    char       *end, *rest;
+    long        n = strtol(value, &end, 10), times = epochs ? strtol(epochs, &rest, 10) : 1;
+    bool        product = epochs && *value && !*end && !*rest && n > 0 && times > 0 && n < 1 << 30 && times < 1 << 30;
+    return product ? tm_arena_format(config->arena, "%lld", (long long)n * times) : value;
+}
+
 /* The reference is the model that training begins with: nothing to give; NULL: it is another one. */
 static const char *own_reference(const tm_config *config, const char *value)
 {
@@ -192,8 +202,8 @@ static const tm_foreign_key keys[] = {
     MAPPED("batch_size_val", "validation.local_batch_size", .with = "run_val_every_n_steps"),
     MAPPED("seed", "debug.seed"),
     UNBUILT("shuffle", "true|null", "samples in the order of the file", LOCAL_ROWS),
-    UNBUILT("epochs", "", "a number of epochs; give max_steps_per_epoch", .with = "!max_steps_per_epoch"),
-    MAPPED("max_steps_per_epoch", "training.steps"),
+    MAPPED("epochs", "training.epochs", .with = "!max_steps_per_epoch"),
+    MAPPED("max_steps_per_epoch", "training.steps", .convert = steps_of),
     MAPPED("batch_size", "training.local_batch_size"),
     MAPPED("gradient_accumulation_steps", "training.grad_accumulation"),
     MAPPED("optimizer._component_",

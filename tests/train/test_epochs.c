@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The length of a run in passes over its data: ceil(E N / B) steps, schedule and configuration say the same. */
+#include "data/source.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "train/run.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { ROWS = 23 };
+
+/* Rows of one sample each. */
+static void write_rows(void)
+{
+    tm_text text = { 0 };
+    for (int i = 0; i < ROWS; i++)
+        tm_text_printf(&text, "{\"prompt\": \"What is %d?\", \"completion\": \"A number.\"}\n", i);
+    test_file_write(test_folder(), "rows.jsonl", text.data);
+    tm_text_fini(&text);
+}
+
+typedef struct {
+    tm_config     *config;
+    tm_run_options options;
+    tm_error       err;
+} settled;
+
+/* Reads words, opens the data, and settles epochs. */
+static tm_status settle(settled *s, const char *words)
+{
+    char       all[1200];
+    tm_source *source = NULL;
+    *s = (settled){ .config = test_full_config() };
+    snprintf(all, sizeof all,
+             "tiny-llama --model.vocab_size 257 --training.seq_len 128 --validation.enable false "
+             "--lr_scheduler.warmup_steps 2 %s",
+             words);
+    tm_status st = test_read_run(s->config, all, &s->options, &s->err);
+    if (st == TM_OK) st = tm_source_open(&s->options.source, &source, &s->err);
+    if (st == TM_OK) st = tm_run_settle_epochs(s->config, source, &s->options, &s->err);
+    tm_source_close(source);
+    return st;
+}
+
+static char *of_rows(char *words, size_t size, const char *more)
+{
+    snprintf(words, size, "--data.source sft --data.packed false --data.validation_fraction 0 --data.path %s %s",
+             test_in_folder("rows.jsonl"), more);
+    return words;
+}
+
+static void steps_are_epochs_by_samples(void **state)
+{
+    static const struct {
+        const char *words;
+        int64_t     steps;
+    } cases[] = {
+        { "--training.epochs 1 --training.local_batch_size 1", 23 },
+        { "--training.epochs 1 --training.local_batch_size 4", 6 },
+        { "--training.epochs 3 --training.local_batch_size 4", 18 },                               /* 69 / 4 */
+        { "--training.epochs 2 --training.local_batch_size 2 --training.grad_accumulation 3", 8 }, /* 46 / 6 */
+        { "--training.epochs 0.5 --training.local_batch_size 4", 3 },
+        { "--training.epochs 0.001 --training.local_batch_size 4", 1 },
+        { "--num_train_epochs 2 --training.local_batch_size 23", 2 },
+        { "--training.epochs 2 --training.local_batch_size 2 --parallelism.ranks 4 "
+          "--parallelism.data_parallel_shard_degree 1 --parallelism.data_parallel_replicate_degree 4",
+          6 }, /* 46 / 8 */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        settled s;
+        char    words[800], steps[32];
+        if (settle(&s, of_rows(words, sizeof words, cases[i].words)) != TM_OK) fail_msg("%s", s.err.text);
+        if (s.options.steps != cases[i].steps)
+            fail_msg("%s: %lld steps, not %lld", cases[i].words, (long long)s.options.steps, (long long)cases[i].steps);
+        assert_int_equal(s.options.schedule.steps, cases[i].steps);
+        snprintf(steps, sizeof steps, "%lld", (long long)cases[i].steps);
+        assert_string_equal(tm_config_text(s.config, "training.steps"), steps);
+        assert_int_equal(s.options.config_hash, tm_config_hash(s.config));
+        tm_config_destroy(s.config);
+    }
+}
+
+static void a_schedule_of_its_own_stays(void **state)
+{
+    settled s;
+    char    words[800];
+    (void)state;
+    assert_int_equal(
+        settle(&s, of_rows(words, sizeof words,
+                           "--training.epochs 2 --training.local_batch_size 4 --lr_scheduler.total_steps 99")),
+        TM_OK);
+    assert_int_equal(s.options.steps, 12);
+    assert_int_equal(s.options.schedule.steps, 99);
+    tm_config_destroy(s.config);
+}
+
+static void what_has_no_epochs_is_refused(void **state)
+{
+    settled s;
+    char    words[800];
+    (void)state;
+    assert_int_equal(settle(&s, "--data.source synthetic --training.epochs 2"), TM_UNSUPPORTED);
+    assert_non_null(strstr(s.err.text, "those of data.source synthetic never repeat; give training.steps"));
+    tm_config_destroy(s.config);
+    assert_int_equal(settle(&s, of_rows(words, sizeof words, "--training.epochs 2 --training.steps 3")), TM_INVALID);
+    assert_non_null(
+        strstr(s.err.text, "training.epochs is 2 (command line), training.steps is 3 (command line); give one"));
+    tm_config_destroy(s.config);
+    assert_int_equal(settle(&s, of_rows(words, sizeof words, "--training.epochs 1e9 --training.local_batch_size 1")),
+                     TM_OK);
+    assert_int_equal(s.options.steps, 23000000000);
+    tm_config_destroy(s.config);
+    assert_int_equal(settle(&s, of_rows(words, sizeof words, "--training.epochs 0")), TM_INVALID);
+    tm_config_destroy(s.config);
+}
+
+int main(void)
+{
+    write_rows();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_are_epochs_by_samples),
+        cmocka_unit_test(a_schedule_of_its_own_stays),
+        cmocka_unit_test(what_has_no_epochs_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+}
