@@ -198,6 +198,17 @@ static void sum_over_chunks(tm_step *step)
     step->graph->module = "";
 }
 
+/* This is the forward pass of training: certificates look at what it counts (a step begins anew) and at losses of rows,
+ * which the end of the model has. */
+static void account_rows(tm_step *step, tm_model *model)
+{
+    model->account = TM_ACCOUNT_FRESH;
+    if (step->targets == TM_NONE || model->whole_logits || model->preferred != TM_NONE) return;
+    if (!tm_parallel_ends(&model->parallel)) return;
+    model->row_losses = step->row_losses = tm_graph_tensor_as(step->graph, "row_losses", TM_ROLE_STATISTIC,
+                                                              tm_graph_at(step->graph, step->targets)->shape, TM_F64);
+}
+
 /* The forward pass of each stage of this rank; the last one gives all ranks the loss. */
 static tm_status add_held_out_segments(tm_step *step, const tm_chooser *chooser, const char *name, tm_model model,
                                        const tm_tensor_id *tensors, int64_t rows, tm_error *err)
@@ -209,6 +220,7 @@ static tm_status add_held_out_segments(tm_step *step, const tm_chooser *chooser,
         model.stage = model.parallel.chunk[c];
         model.received = TM_NONE;
         tm_graph_segment(step->graph, stages_program(step, name, false, c));
+        if (c == 0 && model.account != TM_ACCOUNT_NONE) stages_count_anew(step, &model);
         stages_receive(step, &model, rows, true);
         tm_tensor_id passed = tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss,
                                             o->loss_chunk < rows ? o->loss_chunk : rows, false);
@@ -227,13 +239,10 @@ static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, 
 {
     tm_model  model = step->model;
     tm_inputs inputs = inputs_of(step);
-    bool      told = first_row == step->first_row; /* this is the forward pass of training: certificates look at it */
+    bool      told = first_row == step->first_row;
+    if (told) account_rows(step, &model);
     if (stages_cut(step)) return add_held_out_segments(step, chooser, name, model, step->inputs, rows_of(step), err);
     tm_graph_segment(step->graph, name);
-    if (told) model.account = TM_ACCOUNT_FRESH; /* a step begins anew */
-    if (told && step->targets != TM_NONE && !model.whole_logits && model.preferred == TM_NONE)
-        model.row_losses = step->row_losses = tm_graph_tensor_as(
-            step->graph, "row_losses", TM_ROLE_STATISTIC, tm_graph_at(step->graph, step->targets)->shape, TM_F64);
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
     sum_over_chunks(step);
     if (first_row == TM_NONE) step->losses = losses_of(step->graph);
