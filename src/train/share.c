@@ -62,8 +62,6 @@ static tm_status check_shards(const tm_step *step, tm_error *err)
     else if (deal_wanted(o) && tm_layout_size(&o->layout, 1U << TM_AXIS_EP) > 1)
         what = tm_arena_format(step->graph->arena, "%s of divided experts", o->optimizer->name),
         way = "an update of whole tensors; take AdamW or SGD, or set parallelism.expert_parallel_degree to 1";
-    else if (o->adapters.rank > 0 && o->adapters.dropout > 0 && tm_layout_size(&o->layout, 1U << TM_AXIS_CP) > 1)
-        what = "lora.dropout", way = "random numbers by row of whole sequences; set it to 0, or the latter to 1";
     else if (o->compared)
         what = "debug.microscope", way = "whole gradients; set it to 0";
     else if (o->preference.beta > 0)
