@@ -64,8 +64,6 @@ static tm_status check_shards(const tm_step *step, tm_error *err)
         way = "an update of whole tensors; take AdamW or SGD, or set parallelism.expert_parallel_degree to 1";
     else if (o->compared)
         what = "debug.microscope", way = "whole gradients; set it to 0";
-    else if (o->preference.beta > 0)
-        what = "data.source preference", way = "a second look at whole weights; train it in copies";
     if (!what) return TM_OK;
     return tm_fail(err, TM_UNSUPPORTED,
                    "%s is not built for shards (parallelism.data_parallel_shard_degree %d x "
