@@ -286,6 +286,18 @@ static tm_tensor_id like_scalar(tm_graph *graph, const char *name, tm_tensor_id 
     return of == TM_NONE ? TM_NONE : tm_graph_tensor(graph, name, TM_ROLE_SCALAR, tm_graph_at(graph, of)->shape);
 }
 
+/* What a program counts in scalars of its own, whose names begin with `prefix`. */
+static void count_apart(tm_step *step, training_program *p, const char *prefix)
+{
+    tm_graph   *graph = step->graph;
+    const char *of[] = { "loss", "expert_counts", "balance_loss", "preferred" };
+    for (size_t i = 0; i < 4; i++) of[i] = tm_arena_format(graph->arena, "%s.%s", prefix, of[i]);
+    p->loss = like_scalar(graph, of[0], step->loss);
+    p->model.expert_counts = like_scalar(graph, of[1], step->model.expert_counts);
+    p->model.balance_loss = like_scalar(graph, of[2], step->model.balance_loss);
+    p->model.preferred = like_scalar(graph, of[3], step->model.preferred);
+}
+
 /* The gradients of parameters, as (tensors) pairs of the one and the other format's. `hide`: notes the own ones and
  * takes them out of the graph; else puts them back, and makes the others what a program holds for a moment. */
 static void swap_gradients(tm_graph *graph, tm_look_pair *pairs, size_t n, bool lookup, bool hide)
@@ -314,10 +326,8 @@ static tm_status add_reference(tm_step *step, const tm_chooser *chooser, tm_look
     training_program p = { .name = "microscope.reference", .model = step->model, .plain = true };
     swap_gradients(graph, pairs, n, false, true);
     swap_gradients(graph, pairs + n, n, true, true);
-    p.loss = step->reference_loss = like_scalar(graph, "microscope.loss", step->loss);
-    p.model.expert_counts = like_scalar(graph, "microscope.expert_counts", step->model.expert_counts);
-    p.model.balance_loss = like_scalar(graph, "microscope.balance_loss", step->model.balance_loss);
-    p.model.preferred = like_scalar(graph, "microscope.preferred", step->model.preferred);
+    count_apart(step, &p, "microscope");
+    step->reference_loss = p.loss;
     p.model.account = TM_ACCOUNT_FRESH;
     graph->precision = step->options.compared;
     tm_status st = add_program(step, chooser, &p, err);
@@ -334,6 +344,8 @@ static tm_status add_microscope_segment(tm_step *step, const tm_chooser *chooser
     tm_graph        *graph = step->graph;
     training_program own = { .name = "microscope", .model = step->model, .loss = step->loss };
     own.model.account = TM_ACCOUNT_FRESH;
+    if (step->counts != TM_NONE) count_apart(step, &own, "microscope.own"); /* the step's are parts of one tensor */
+    step->look_loss = own.loss;
     TM_TRY(add_program(step, chooser, &own, err));
     tm_segment   *segment = graph->segment;
     size_t        n = graph->n_tensors;
@@ -348,6 +360,7 @@ static tm_status add_microscope_segment(tm_step *step, const tm_chooser *chooser
             if (pairs[i].own != TM_NONE && pairs[i].reference != TM_NONE) pairs[both++] = pairs[i];
         st = tm_microscope_pass(graph, reference, pairs, both, &step->microscope, err);
     }
+    if (st == TM_OK) share_segment(step);
     free(reference->nodes);
     free(pairs);
     return st;
@@ -568,7 +581,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     share_scales(&options->layout, options->accumulation, &step->options.quantize);
     step->quantized =
         (tm_quantized){ .ticks = TM_NONE, .record = TM_NONE, .history = TM_NONE, .largest = TM_NONE, .scale = TM_NONE };
-    step->microscope.record = step->reference_loss = step->row_losses = TM_NONE;
+    step->microscope.record = step->look_loss = step->reference_loss = step->row_losses = TM_NONE;
     step->losses = step->validation_losses = TM_NONE;
     step->counts = step->part_counts = TM_NONE;
     step->handed = step->handed_gradient = TM_NONE;
