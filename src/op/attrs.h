@@ -24,6 +24,9 @@ typedef struct {
 typedef struct {
     double   rate; /* share of the elements that become 0, in [0, 1) */
     uint64_t seed, stream;
+    /* Where ranks have parts of sequences of `seq` tokens: runs of `chunk` rows, of all sequences the one that begins
+     * with token `first`, then of all the one that begins with token `second`. chunk 0: rows follow one another. */
+    int64_t chunk, seq, first, second;
 } tm_dropout_attr;
 
 typedef struct {

@@ -8,6 +8,14 @@
 
 #include <stdbool.h>
 
+/* The number of row r of `rows` among those of all ranks that have parts of the same sequences. */
+static inline uint64_t tm_dropout_row(const tm_dropout_attr *attr, int64_t rows, int64_t r)
+{
+    if (attr->chunk == 0) return (uint64_t)r;
+    int64_t half = rows / 2, at = r % half, first = r < half ? attr->first : attr->second;
+    return (uint64_t)(at / attr->chunk * attr->seq + first + at % attr->chunk);
+}
+
 /* Two elements share 64 random bits. */
 static inline bool tm_dropout_keeps(const tm_dropout_attr *attr, uint64_t element)
 {

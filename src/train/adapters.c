@@ -63,6 +63,7 @@ static const char *const aliases[][2] = { { "output_proj", "o_proj" },
 
 typedef struct {
     tm_graph             *graph;
+    const tm_model       *model;
     const tm_model_shape *shape;
     const tm_adapters    *adapters;
     char                  text[TM_MAX_TARGETS_TEXT];
@@ -247,6 +248,19 @@ static tm_tensor_id declare_lengths(declarer *d, tm_tensor_id of, const adapted 
     return id;
 }
 
+/* Elements that are left out go by the place in whole sequences. */
+static tm_dropout_attr dropout_of(const declarer *d, tm_tensor_id of)
+{
+    const tm_division context = d->model->parallel.context;
+    tm_dropout_attr   attr = { .rate = d->adapters->dropout, .seed = d->adapters->seed, .stream = (uint64_t)of };
+    if (!tm_divided(context)) return attr;
+    attr.seq = d->model->seq;
+    attr.chunk = tm_chunk_length(context, attr.seq);
+    attr.first = tm_chunk_of(context, 0) * attr.chunk;
+    attr.second = tm_chunk_of(context, 1) * attr.chunk;
+    return attr;
+}
+
 static void declare_adapter(declarer *d, tm_tensor_id of, const adapted *modules, int n)
 {
     tm_adapter *adapter = tm_arena_take(d->graph->arena, sizeof *adapter);
@@ -259,8 +273,7 @@ static void declare_adapter(declarer *d, tm_tensor_id of, const adapted *modules
         adapter->attr.part[i].column = modules[i].row;
         adapter->attr.part[i].rows = modules[i].rows;
     }
-    adapter->dropout =
-        (tm_dropout_attr){ .rate = d->adapters->dropout, .seed = d->adapters->seed, .stream = (uint64_t)of };
+    adapter->dropout = dropout_of(d, of);
     tm_graph_at(d->graph, of)->adapter = adapter;
 }
 
@@ -412,7 +425,7 @@ static void freeze(tm_graph *graph, const tm_adapters *adapters, tm_tensor *tens
 
 tm_status tm_adapters_declare(tm_graph *graph, const tm_model *model, const tm_adapters *adapters, tm_error *err)
 {
-    declarer  d = { .graph = graph, .shape = model->shape, .adapters = adapters, .distance = 1 << 20 };
+    declarer  d = { .graph = graph, .model = model, .shape = model->shape, .adapters = adapters, .distance = 1 << 20 };
     size_t    n = graph->n_tensors;
     tm_status st = TM_OK;
     if (adapters->rank == 0) return TM_OK;

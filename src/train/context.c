@@ -37,6 +37,10 @@ tm_status context_check(const tm_step_options *o, tm_error *err)
                        "data.source preference is not built for ranks that share sequences: its loss is that of whole "
                        "ones; set parallelism.context_parallel_degree to 1");
     if (tm_model_images(&o->shape)) {
+        if (o->adapters.rank > 0 && o->adapters.dropout > 0)
+            return tm_fail(err, TM_UNSUPPORTED,
+                           "lora.dropout is not built for images whose tokens ranks share: it means random numbers by "
+                           "row of whole samples; set it to 0, or parallelism.context_parallel_degree to 1");
         if (o->layout.ring)
             return tm_fail(
                 err, TM_UNSUPPORTED,

@@ -5,13 +5,40 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* A row of the record as figures. */
-static tm_look_tensor figures(const tm_graph *graph, const tm_look_row *row, const double *record, double bound)
+/* Ranks have tokens of their own: sums and counts are those of all, magnitudes the largest. */
+static tm_status join_ranks(const tm_trainer *trainer, double *record, size_t n, double losses[2], tm_error *err)
+{
+    static const int most[2] = { TM_COMPARED_OWN_MOST, TM_COMPARED_MOST };
+    const tm_layout *layout = &tm_trainer_step_of(trainer)->options.layout;
+    size_t           ranks = (size_t)tm_layout_sum_ranks(layout), own = 0;
+    if (ranks == 1) return TM_OK;
+    own = (size_t)tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_LOSS);
+    double *largest = tm_alloc((ranks * n * 2 + 1) * sizeof *largest);
+    memset(largest, 0, ranks * n * 2 * sizeof *largest);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < 2; k++) largest[(own * n + i) * 2 + k] = record[i * TM_COMPARED + (size_t)most[k]];
+    tm_status st = tm_trainer_sum(trainer, TM_AXES_LOSS, largest, ranks * n * 2, err);
+    if (st == TM_OK) st = tm_trainer_sum(trainer, TM_AXES_LOSS, record, n * TM_COMPARED, err);
+    if (st == TM_OK) st = tm_trainer_sum(trainer, TM_AXES_LOSS, losses, 2, err);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < 2; k++) {
+            double *to = &record[i * TM_COMPARED + (size_t)most[k]];
+            *to = 0;
+            for (size_t r = 0; r < ranks; r++) *to = fmax(*to, largest[(r * n + i) * 2 + k]);
+        }
+    free(largest);
+    return st;
+}
+
+/* A row of the record as figures; `ranks`: that have such a tensor each. */
+static tm_look_tensor figures(const tm_graph *graph, const tm_look_row *row, const double *record, int ranks,
+                              double bound)
 {
     const tm_tensor *own = tm_graph_at(graph, row->own);
     double           error = record[TM_COMPARED_ERROR], a = record[TM_COMPARED_OWN], b = record[TM_COMPARED_REFERENCE];
-    int64_t          elements = tm_shape_elements(own->shape);
+    int64_t          elements = tm_shape_elements(own->shape) * ranks;
     tm_look_tensor   out = { .name = row->name,
                              .kind = tm_look_kind_name(row->kind),
                              .format = tm_dtype_name(own->dtype),
@@ -41,6 +68,7 @@ tm_status tm_looked_take(tm_looked *out, tm_trainer *trainer, const tm_micro_bat
     if (!out->record) out->record = tm_alloc((n + 1) * TM_COMPARED * sizeof *out->record);
     if (!out->tensors) out->tensors = tm_alloc((n + 1) * sizeof *out->tensors);
     TM_TRY(tm_trainer_look(trainer, batch, out->record, losses, err));
+    TM_TRY(join_ranks(trainer, out->record, n, losses, err));
     out->look = (tm_look){ .step = step,
                            .format = of->options.precision->name,
                            .reference = of->options.compared->name,
@@ -53,7 +81,8 @@ tm_status tm_looked_take(tm_looked *out, tm_trainer *trainer, const tm_micro_bat
                            .n_exponents = TM_EXPONENT_BINS };
     for (size_t i = 0; i < n; i++) {
         tm_look_tensor *tensor = &out->tensors[i];
-        *tensor = figures(of->graph, &microscope->rows[i], out->record + i * TM_COMPARED, bound);
+        *tensor = figures(of->graph, &microscope->rows[i], out->record + i * TM_COMPARED,
+                          tm_layout_sum_ranks(&of->options.layout), bound);
         if (tensor->diverges && !out->look.first) out->look.first = tensor;
         if (!out->look.worst || !(tensor->error <= out->look.worst->error)) out->look.worst = tensor;
     }

@@ -41,45 +41,37 @@ void tm_motion_group_of(const char *tensor, char out[96])
                  norm ? "norms" : rest);
 }
 
-static int group_of(tm_motion *motion, const char *tensor)
+int tm_motion_group_named(tm_motion *motion, const char name[96])
 {
-    char name[96];
-    tm_motion_group_of(tensor, name);
     for (size_t i = motion->n_groups; i-- > 0;)
         if (strcmp(motion->groups[i].name, name) == 0) return (int)i;
     motion->groups = tm_grow(motion->groups, &motion->groups_capacity, motion->n_groups, sizeof *motion->groups);
     motion->groups[motion->n_groups] = (tm_motion_group){ 0 };
-    memcpy(motion->groups[motion->n_groups].name, name, sizeof name);
+    memcpy(motion->groups[motion->n_groups].name, name, sizeof motion->groups[0].name);
     return (int)motion->n_groups++;
 }
 
-/* The format of the copy that the products of this parameter take, its own if there is none. What stands for a shared
- * parameter where it is gathered has its name. */
-static tm_dtype format_used(const tm_graph *graph, tm_tensor_id id)
+static int group_of(tm_motion *motion, const char *tensor)
 {
-    const tm_segment *segment = graph->segments[0];
-    const char       *name = tm_graph_at(graph, id)->name;
-    for (size_t i = 0; i < segment->n_nodes; i++) {
-        const tm_node *node = &segment->nodes[i];
-        if (node->op == TM_OP_cast && strcmp(tm_graph_at(graph, node->in[0])->name, name) == 0)
-            return tm_graph_at(graph, node->out[0])->dtype;
-    }
-    return tm_graph_at(graph, id)->dtype;
+    char name[96] = "";
+    tm_motion_group_of(tensor, name);
+    return tm_motion_group_named(motion, name);
 }
 
-/* Which sums over ranks the gradient of a parameter lacks before the update (train/share.c), and in which format its
- * weights travel. */
-static void find_unit(const tm_step *step, tm_motion_member *m)
+/* The format of the copy that the products of this parameter take, its own if there is none. What stands for a shared
+ * parameter where it is gathered has its name. Of a pipeline each stage has programs of its own. */
+static tm_dtype format_used(const tm_step *step, tm_tensor_id id)
 {
-    for (size_t u = 0; u < step->units.n_units; u++) {
-        const tm_unit *unit = &step->units.units[u];
-        for (size_t k = 0; k < unit->n_members; k++) {
-            if (unit->members[k].parameter != m->id) continue;
-            m->apart = unit->group.data | (unit->sharing == TM_SHARE_OPTIMIZER ? unit->group.axes : 0);
-            m->late = unit->reduced ? m->apart : 0;
-            if (unit->gathered != unit->dtype) m->used = unit->gathered;
+    const tm_graph *graph = step->graph;
+    const char     *name = tm_graph_at(graph, id)->name;
+    for (size_t s = 0; s < graph->n_segments && (s == 0 || !step->first); s++)
+        for (size_t i = 0; i < graph->segments[s]->n_nodes; i++) {
+            const tm_node *node = &graph->segments[s]->nodes[i];
+            if (node->phase == TM_PHASE_UPDATE) break;
+            if (node->op == TM_OP_cast && strcmp(tm_graph_at(graph, node->in[0])->name, name) == 0)
+                return tm_graph_at(graph, node->out[0])->dtype;
         }
-    }
+    return tm_graph_at(graph, id)->dtype;
 }
 
 void tm_motion_open(tm_trainer *trainer, tm_motion *out)
@@ -95,9 +87,9 @@ void tm_motion_open(tm_trainer *trainer, tm_motion *out)
         out->members[out->n_members++] = (tm_motion_member){ .id = (tm_tensor_id)i,
                                                              .group = group_of(out, t->name),
                                                              .dtype = t->dtype,
-                                                             .used = format_used(graph, (tm_tensor_id)i),
+                                                             .used = format_used(step, (tm_tensor_id)i),
                                                              .n = tm_shape_elements(t->shape) };
-        find_unit(step, &out->members[out->n_members - 1]);
+        tm_motion_join(out, &out->members[out->n_members - 1]);
     }
     for (int k = 0; k < 2; k++) out->piece[k] = tm_alloc(PIECE * sizeof(double));
     out->moved = tm_alloc(PIECE * sizeof(double));
@@ -131,13 +123,6 @@ static int64_t here(const tm_motion *motion, tm_tensor_id id, int64_t first, int
     return count > 0 ? count : 0;
 }
 
-/* Axes of the mesh whose ranks have parts of a tensor. */
-static unsigned parts_of(const tm_motion *motion, tm_tensor_id id)
-{
-    const tm_tensor *tensor = tm_graph_at(motion->step->graph, id);
-    return tm_graph_elsewhere(tensor) ? tensor->shared->axes : 0;
-}
-
 /* All that is here of a member's weights. */
 static int64_t own_of(const tm_motion *motion, const tm_motion_member *m, int64_t *from, tm_tensor_id *in, int64_t *at)
 {
@@ -160,6 +145,7 @@ double tm_motion_bytes(const tm_motion *motion)
 
 tm_status tm_motion_keep(tm_motion *motion, tm_error *err)
 {
+    TM_TRY(tm_motion_agree(motion, err));
     for (size_t k = 0; k < motion->n_members; k++) {
         tm_motion_member *m = &motion->members[k];
         const size_t      bytes = own_bytes(motion, m);
@@ -214,7 +200,7 @@ static tm_status read_kept(tm_motion *motion, const tm_motion_member *m, int64_t
     int64_t count = here(motion, m->id, first, n, &from, &in, &at);
     for (int64_t i = 0; i < n; i++) motion->kept[i] = 0;
     get_values(m->values, m->dtype, from - own, count, motion->kept + (from - first));
-    return tm_trainer_sum(motion->trainer, parts_of(motion, m->id), motion->kept, (size_t)n, err);
+    return tm_trainer_sum(motion->trainer, tm_motion_shared(motion, m->id), motion->kept, (size_t)n, err);
 }
 
 /* Adds what is here of elements [first, first + n) of a gradient to motion->gradient. */
@@ -237,11 +223,10 @@ static tm_status add_here(tm_motion *motion, tm_tensor_id id, int64_t first, int
 static tm_status read_gradient(tm_motion *motion, const tm_motion_member *m, int64_t first, int64_t n, tm_error *err)
 {
     const tm_tensor *t = tm_graph_at(motion->step->graph, m->id);
-    const unsigned   apart = motion->reduced ? m->apart & ~m->late : m->apart;
     for (int64_t i = 0; i < n; i++) motion->gradient[i] = 0;
     TM_TRY(add_here(motion, t->gradient, first, n, err));
     if (t->lookup_gradient != TM_NONE) TM_TRY(add_here(motion, t->lookup_gradient, first, n, err));
-    return tm_trainer_sum(motion->trainer, apart | parts_of(motion, t->gradient), motion->gradient, (size_t)n, err);
+    return tm_motion_complete(motion, m, n, err);
 }
 
 /* sum a_i b_i, added up in LANES. */
@@ -258,20 +243,21 @@ static double product_of(const double *a, const double *b, int64_t n)
 static tm_status measure_member(tm_motion *motion, tm_motion_member *m, tm_error *err)
 {
     tm_motion_group *group = &motion->groups[m->group];
-    double           values = 0, gradient = 0;
+    double           values[2] = { 0, (double)m->n }, gradient = 0;
     for (int64_t at = 0; at < m->n; at += PIECE) {
         int64_t n = m->n - at < PIECE ? m->n - at : PIECE;
         TM_TRY(read_gradient(motion, m, at, n, err));
         TM_TRY(read_kept(motion, m, at, n, err));
         gradient += product_of(motion->gradient, motion->gradient, n);
         for (int64_t block = 0; block < n; block += BLOCK)
-            values += product_of(motion->kept + block, motion->kept + block, n - block < BLOCK ? n - block : BLOCK);
+            values[0] += product_of(motion->kept + block, motion->kept + block, n - block < BLOCK ? n - block : BLOCK);
     }
-    m->rms = sqrt(values / (double)m->n);
+    TM_TRY(tm_motion_sum_parts(motion, m, values, err));
+    m->rms = sqrt(values[0] / values[1]);
     if (!(m->rms > 0)) m->rms = 0.02; /* all zeros, as biases begin: the size of usual weights */
-    group->norm += gradient;
-    group->size += m->rms * m->rms * (double)m->n;
-    group->spread += gradient * m->rms * m->rms;
+    group->norm += m->part * gradient;
+    group->size += m->part * (m->rms * m->rms * (double)m->n);
+    group->spread += m->part * (gradient * m->rms * m->rms);
     return TM_OK;
 }
 
@@ -280,6 +266,7 @@ tm_status tm_motion_measure(tm_motion *motion, tm_error *err)
     for (size_t i = 0; i < motion->n_groups; i++)
         motion->groups[i].norm = motion->groups[i].size = motion->groups[i].spread = 0;
     for (size_t k = 0; k < motion->n_members; k++) TM_TRY(measure_member(motion, &motion->members[k], err));
+    TM_TRY(tm_motion_sum_groups(motion, err));
     for (size_t i = 0; i < motion->n_groups; i++) {
         motion->groups[i].norm = sqrt(motion->groups[i].norm);
         motion->groups[i].size = sqrt(motion->groups[i].size);
@@ -291,12 +278,13 @@ tm_status tm_motion_measure(tm_motion *motion, tm_error *err)
 /* --- moved weights ------------------------------------------------------------------------------------------------ */
 
 /* Elements [first, first + n) of a tensor, moved, into motion->moved; returns the sum of g (w' - w). In blocks, one
- * random word each: the loops over a block are the compiler's to vectorize. */
+ * word of signs each: the loops over a block are the compiler's to vectorize. */
 static double move_piece(const tm_motion *motion, const tm_motion_member *m, int64_t first, int64_t n, double side,
                          uint64_t seed)
 {
     const tm_motion_group *group = &motion->groups[m->group];
-    const uint64_t         stream = tm_random_stream(tm_graph_at(motion->step->graph, m->id)->name);
+    const tm_tensor       *tensor = tm_graph_at(motion->step->graph, m->id);
+    const uint64_t         stream = tm_random_stream(tensor->name);
     const double           along = side * group->along, apart = side * group->apart * m->rms;
     const bool             rounded = m->used == TM_BF16 && m->dtype != TM_BF16;
     double                 sum = 0;
@@ -304,7 +292,7 @@ static double move_piece(const tm_motion *motion, const tm_motion_member *m, int
         double         w[BLOCK], moved[BLOCK];
         const int64_t  count = n - block < BLOCK ? n - block : BLOCK;
         const double  *g = motion->gradient + block;
-        const uint64_t bits = tm_random_u64(seed, stream, (uint64_t)(first + block) / BLOCK);
+        const uint64_t bits = tm_motion_signs(tensor, seed, stream, first + block, count);
         memcpy(w, motion->kept + block, (size_t)count * sizeof *w);
         for (int64_t i = 0; i < count; i++) moved[i] = w[i] + along * g[i] + (bits >> i & 1 ? apart : -apart);
         set_values(motion->moved, m->dtype, block, count, moved);
@@ -324,7 +312,7 @@ static tm_status move_member(tm_motion *motion, const tm_motion_member *m, doubl
         int64_t n = m->n - at < PIECE ? m->n - at : PIECE;
         TM_TRY(read_gradient(motion, m, at, n, err));
         TM_TRY(read_kept(motion, m, at, n, err));
-        *change += move_piece(motion, m, at, n, side, seed);
+        *change += m->part * move_piece(motion, m, at, n, side, seed);
         TM_TRY(tm_trainer_write(motion->trainer, m->id, (size_t)at * element, motion->moved, (size_t)n * element, err));
     }
     return TM_OK;

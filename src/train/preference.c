@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "train/agree.h"
 #include "train/run_state.h"
 
 #include <math.h>
@@ -35,25 +36,33 @@ double tm_preference_start(const tm_preference_attr *attr)
                                                : 0.25 / (attr->beta * attr->beta);
 }
 
-/* The first n samples of a split. Without a thread that reads ahead: the source changes meanwhile. */
+/* The first n samples of a split, data rank d of D reading the batches number d, d + D, ...: all ranks keep all, since
+ * another epoch deals them out anew. Without a thread that reads ahead: the source changes meanwhile. */
 static tm_status keep_samples(run *r, const tm_source *source, tm_split split, int64_t n, tm_error *err)
 {
-    const bool    held_out = split == TM_SPLIT_VALIDATION;
-    const int64_t rows = held_out ? run_validation_rows(r->options) : r->options->step.micro_batch;
-    const int64_t seq = tm_source_seq(source);
-    tm_loader    *loader = tm_loader_open(source, split, rows, 0, 0);
-    float        *losses = tm_alloc((size_t)(rows * seq) * sizeof *losses);
-    tm_status     st = TM_OK;
-    for (int64_t at = 0; at < n && st == TM_OK; at += rows) {
+    const tm_ranks      *ranks = r->options->ranks;
+    const tm_loader_part part = run_part(r->options);
+    const bool           held_out = split == TM_SPLIT_VALIDATION;
+    const int64_t        rows = held_out ? run_validation_rows(r->options) : r->options->step.micro_batch;
+    const int64_t        seq = tm_source_seq(source), round = rows * part.ranks;
+    tm_loader           *loader = tm_loader_open_part(source, split, round, part, 0, 0);
+    float               *own = tm_alloc((size_t)(rows * seq) * sizeof *own);
+    float               *all = tm_alloc((size_t)(round * seq) * sizeof *all);
+    tm_status            st = TM_OK;
+    for (int64_t at = 0; at < n && st == TM_OK; at += round) {
         tm_batch batch;
         tm_loader_next(loader, &batch);
         tm_micro_batch fed = run_micro_batch(&batch);
-        st = run_check_batch(&batch, err);
-        if (st == TM_OK) st = tm_trainer_token_losses(r->trainer, &fed, held_out, losses, err);
-        for (int64_t i = 0; i < rows && at + i < n && st == TM_OK; i++)
-            tm_source_keep_reference(source, split, at + i, losses + i * seq);
+        st = agree_status(run_world(r), "reading pairs", run_check_batch(&batch, err), err);
+        if (st == TM_OK) st = tm_trainer_token_losses(r->trainer, &fed, held_out, own, err);
+        if (st == TM_OK)
+            st = agree_gather(ranks ? ranks->batch : NULL, "losses of the reference", own,
+                              (size_t)(rows * seq) * sizeof *own, all, err);
+        for (int64_t i = 0; i < round && at + i < n && st == TM_OK; i++)
+            tm_source_keep_reference(source, split, at + i, all + i * seq);
     }
-    free(losses);
+    free(all);
+    free(own);
     tm_loader_close(loader);
     return st;
 }

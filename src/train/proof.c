@@ -95,6 +95,17 @@ static tm_status is_zero(const run *r, tm_tensor_id id, int64_t first, int64_t n
     return st;
 }
 
+/* The same of what all ranks have that divide the tensor. */
+static tm_status is_dead(const run *r, const tm_tensor *t, const tm_piece *piece, bool *dead, tm_error *err)
+{
+    int64_t columns = tm_shape_elements(t->shape) / t->shape.n[0];
+    TM_TRY(is_zero(r, t->gradient, piece->row * columns, piece->rows * columns, dead, err));
+    double alive = *dead ? 0 : 1;
+    if (t->cut) TM_TRY(tm_trainer_sum(r->trainer, t->cut->axes, &alive, 1, err));
+    *dead = !(alive > 0);
+    return TM_OK;
+}
+
 /* The first named part of a trained matrix or vector that no gradient reached in the last step: nothing in the loss
  * depends on it. (Experts have no rows now and then.) NULL: none. */
 static tm_status find_dead(const run *r, const char **name, tm_error *err)
@@ -104,12 +115,11 @@ static tm_status find_dead(const run *r, const char **name, tm_error *err)
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *t = &graph->tensors[i];
         if (t->role != TM_ROLE_PARAMETER || t->gradient == TM_NONE || t->shape.rank > 2) continue;
-        int64_t columns = tm_shape_elements(t->shape) / t->shape.n[0];
         for (int p = 0; p < t->n_pieces; p++) {
-            bool zero;
-            TM_TRY(is_zero(r, t->gradient, t->pieces[p].row * columns, t->pieces[p].rows * columns, &zero, err));
-            if (zero) *name = t->pieces[p].name;
-            if (zero) return TM_OK;
+            bool dead;
+            TM_TRY(is_dead(r, t, &t->pieces[p], &dead, err));
+            if (dead) *name = t->pieces[p].name;
+            if (dead) return TM_OK;
         }
     }
     return TM_OK;

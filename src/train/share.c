@@ -62,12 +62,8 @@ static tm_status check_shards(const tm_step *step, tm_error *err)
     else if (deal_wanted(o) && tm_layout_size(&o->layout, 1U << TM_AXIS_EP) > 1)
         what = tm_arena_format(step->graph->arena, "%s of divided experts", o->optimizer->name),
         way = "an update of whole tensors; take AdamW or SGD, or set parallelism.expert_parallel_degree to 1";
-    else if (o->adapters.rank > 0 && o->adapters.dropout > 0 && tm_layout_size(&o->layout, 1U << TM_AXIS_CP) > 1)
-        what = "lora.dropout", way = "random numbers by row of whole sequences; set it to 0, or the latter to 1";
-    else if (o->compared)
-        what = "debug.microscope", way = "whole gradients; set it to 0";
-    else if (o->preference.beta > 0)
-        what = "data.source preference", way = "a second look at whole weights; train it in copies";
+    else if (o->compared && tm_layout_size(&o->layout, 1U << TM_AXIS_CP) > 1)
+        what = "debug.microscope with sequences in parts", way = "whole sequences; set it to 0, or the latter to 1";
     if (!what) return TM_OK;
     return tm_fail(err, TM_UNSUPPORTED,
                    "%s is not built for shards (parallelism.data_parallel_shard_degree %d x "
@@ -216,7 +212,8 @@ void share_begin(tm_step *step)
                               .group = group_of(step, TM_AXES_FSDP, 1U << TM_AXIS_REPLICATE),
                               .experts = group_of(step, 1U << TM_AXIS_EFSDP, 1U << TM_AXIS_REPLICATE),
                               .reshard = layout->reshard,
-                              .prefetch = layout->prefetch };
+                              .prefetch = layout->prefetch,
+                              .as_held = step->options.compared != NULL };
     if (!stages_cut(step)) pack_counts(step);
     tm_units_find(step->graph, step->graph->segments[0], &step->units);
     if (deal_wanted(&step->options)) deal_out(&step->units);

@@ -271,6 +271,16 @@ static void clear(tm_step *step, tm_tensor_id what)
     tm_units_call(graph, TM_OP_reduce_scatter, 0, 1, "zeros", from, to, false);
 }
 
+void stages_count_anew(tm_step *step, tm_model *model)
+{
+    model->account = TM_ACCOUNT_ADD;
+    step->graph->phase = TM_PHASE_FORWARD;
+    step->graph->layer = -1;
+    step->graph->module = "counts";
+    if (model->expert_counts != TM_NONE) clear(step, step->counts);
+    step->graph->module = "";
+}
+
 void stages_evaluated(tm_step *step, bool has)
 {
     step->graph->phase = TM_PHASE_FORWARD;

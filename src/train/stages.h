@@ -38,6 +38,8 @@ void stages_declare(tm_step *step);
 /* The name of a program of chunk `chunk`. */
 const char *stages_program(const tm_step *step, const char *what, bool first, int chunk);
 
+/* The current segment is the first one of this rank in which it counts: with zeros, which all that follow add to. */
+void stages_count_anew(tm_step *step, tm_model *model);
 /* Begins the current segment: the model's `received` is there. `held_out`: of an evaluation; `rows`: of the program. */
 void stages_receive(tm_step *step, tm_model *model, int64_t rows, bool held_out);
 /* Sends what the stage passes on. */

@@ -198,6 +198,17 @@ static void sum_over_chunks(tm_step *step)
     step->graph->module = "";
 }
 
+/* This is the forward pass of training: certificates look at what it counts (a step begins anew) and at losses of rows,
+ * which the end of the model has. */
+static void account_rows(tm_step *step, tm_model *model)
+{
+    model->account = TM_ACCOUNT_FRESH;
+    if (step->targets == TM_NONE || model->whole_logits || model->preferred != TM_NONE) return;
+    if (!tm_parallel_ends(&model->parallel)) return;
+    model->row_losses = step->row_losses = tm_graph_tensor_as(step->graph, "row_losses", TM_ROLE_STATISTIC,
+                                                              tm_graph_at(step->graph, step->targets)->shape, TM_F64);
+}
+
 /* The forward pass of each stage of this rank; the last one gives all ranks the loss. */
 static tm_status add_held_out_segments(tm_step *step, const tm_chooser *chooser, const char *name, tm_model model,
                                        const tm_tensor_id *tensors, int64_t rows, tm_error *err)
@@ -209,6 +220,7 @@ static tm_status add_held_out_segments(tm_step *step, const tm_chooser *chooser,
         model.stage = model.parallel.chunk[c];
         model.received = TM_NONE;
         tm_graph_segment(step->graph, stages_program(step, name, false, c));
+        if (c == 0 && model.account != TM_ACCOUNT_NONE) stages_count_anew(step, &model);
         stages_receive(step, &model, rows, true);
         tm_tensor_id passed = tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss,
                                             o->loss_chunk < rows ? o->loss_chunk : rows, false);
@@ -227,13 +239,10 @@ static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, 
 {
     tm_model  model = step->model;
     tm_inputs inputs = inputs_of(step);
-    bool      told = first_row == step->first_row; /* this is the forward pass of training: certificates look at it */
+    bool      told = first_row == step->first_row;
+    if (told) account_rows(step, &model);
     if (stages_cut(step)) return add_held_out_segments(step, chooser, name, model, step->inputs, rows_of(step), err);
     tm_graph_segment(step->graph, name);
-    if (told) model.account = TM_ACCOUNT_FRESH; /* a step begins anew */
-    if (told && step->targets != TM_NONE && !model.whole_logits && model.preferred == TM_NONE)
-        model.row_losses = step->row_losses = tm_graph_tensor_as(
-            step->graph, "row_losses", TM_ROLE_STATISTIC, tm_graph_at(step->graph, step->targets)->shape, TM_F64);
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
     sum_over_chunks(step);
     if (first_row == TM_NONE) step->losses = losses_of(step->graph);
@@ -277,6 +286,18 @@ static tm_tensor_id like_scalar(tm_graph *graph, const char *name, tm_tensor_id 
     return of == TM_NONE ? TM_NONE : tm_graph_tensor(graph, name, TM_ROLE_SCALAR, tm_graph_at(graph, of)->shape);
 }
 
+/* What a program counts in scalars of its own, whose names begin with `prefix`. */
+static void count_apart(tm_step *step, training_program *p, const char *prefix)
+{
+    tm_graph   *graph = step->graph;
+    const char *of[] = { "loss", "expert_counts", "balance_loss", "preferred" };
+    for (size_t i = 0; i < 4; i++) of[i] = tm_arena_format(graph->arena, "%s.%s", prefix, of[i]);
+    p->loss = like_scalar(graph, of[0], step->loss);
+    p->model.expert_counts = like_scalar(graph, of[1], step->model.expert_counts);
+    p->model.balance_loss = like_scalar(graph, of[2], step->model.balance_loss);
+    p->model.preferred = like_scalar(graph, of[3], step->model.preferred);
+}
+
 /* The gradients of parameters, as (tensors) pairs of the one and the other format's. `hide`: notes the own ones and
  * takes them out of the graph; else puts them back, and makes the others what a program holds for a moment. */
 static void swap_gradients(tm_graph *graph, tm_look_pair *pairs, size_t n, bool lookup, bool hide)
@@ -305,10 +326,8 @@ static tm_status add_reference(tm_step *step, const tm_chooser *chooser, tm_look
     training_program p = { .name = "microscope.reference", .model = step->model, .plain = true };
     swap_gradients(graph, pairs, n, false, true);
     swap_gradients(graph, pairs + n, n, true, true);
-    p.loss = step->reference_loss = like_scalar(graph, "microscope.loss", step->loss);
-    p.model.expert_counts = like_scalar(graph, "microscope.expert_counts", step->model.expert_counts);
-    p.model.balance_loss = like_scalar(graph, "microscope.balance_loss", step->model.balance_loss);
-    p.model.preferred = like_scalar(graph, "microscope.preferred", step->model.preferred);
+    count_apart(step, &p, "microscope");
+    step->reference_loss = p.loss;
     p.model.account = TM_ACCOUNT_FRESH;
     graph->precision = step->options.compared;
     tm_status st = add_program(step, chooser, &p, err);
@@ -325,6 +344,8 @@ static tm_status add_microscope_segment(tm_step *step, const tm_chooser *chooser
     tm_graph        *graph = step->graph;
     training_program own = { .name = "microscope", .model = step->model, .loss = step->loss };
     own.model.account = TM_ACCOUNT_FRESH;
+    if (step->counts != TM_NONE) count_apart(step, &own, "microscope.own"); /* the step's are parts of one tensor */
+    step->look_loss = own.loss;
     TM_TRY(add_program(step, chooser, &own, err));
     tm_segment   *segment = graph->segment;
     size_t        n = graph->n_tensors;
@@ -339,6 +360,7 @@ static tm_status add_microscope_segment(tm_step *step, const tm_chooser *chooser
             if (pairs[i].own != TM_NONE && pairs[i].reference != TM_NONE) pairs[both++] = pairs[i];
         st = tm_microscope_pass(graph, reference, pairs, both, &step->microscope, err);
     }
+    if (st == TM_OK) share_segment(step);
     free(reference->nodes);
     free(pairs);
     return st;
@@ -399,7 +421,6 @@ static tm_status check_experts(const tm_step *step, tm_error *err)
             what = "lora.targets of experts", way = "leave them out";
     if (o->quantize.experts.name) what = "quantize.experts_recipe", way = "set it to none";
     if (o->compared) what = "debug.microscope", way = "set it to 0";
-    if (o->preference.beta > 0) what = "data.source preference", way = "choose another source";
     if (o->offload.optimizer || o->offload.activations) what = "training.offload", way = "set it to none";
     if (!what) return TM_OK;
     return tm_fail(err, TM_UNSUPPORTED,
@@ -560,7 +581,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     share_scales(&options->layout, options->accumulation, &step->options.quantize);
     step->quantized =
         (tm_quantized){ .ticks = TM_NONE, .record = TM_NONE, .history = TM_NONE, .largest = TM_NONE, .scale = TM_NONE };
-    step->microscope.record = step->reference_loss = step->row_losses = TM_NONE;
+    step->microscope.record = step->look_loss = step->reference_loss = step->row_losses = TM_NONE;
     step->losses = step->validation_losses = TM_NONE;
     step->counts = step->part_counts = TM_NONE;
     step->handed = step->handed_gradient = TM_NONE;

@@ -93,7 +93,8 @@ typedef struct {
     tm_tensor_id  sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
     tm_quantized  quantized;                    /* what the pass for products in low precision made */
     tm_microscope microscope;                   /* what "microscope" compares */
-    tm_tensor_id  reference_loss;               /* () float64, of the other format; TM_NONE: there is no such program */
+    tm_tensor_id  look_loss, reference_loss;    /* () float64, of "microscope": of the step's format, and of the other;
+                                                 * TM_NONE: there is no such program */
     tm_units      units;                        /* of parameters, of several ranks; else none */
     tm_tensor_id  counts;         /* float64: `loss` and what else is counted, where ranks or parts sum it */
     tm_tensor_id *part_gradients; /* (units) of the parts before; NULL: there are no parts */

@@ -381,22 +381,32 @@ tm_status tm_trainer_step(tm_trainer *trainer, const tm_micro_batch *batch, tm_s
     return tm_trainer_update(trainer, result, ledger, err);
 }
 
-tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss, tm_error *err)
+/* Those of a schedule whose inputs are there. */
+static tm_status run_programs(tm_trainer *trainer, const tm_step_schedule *schedule, tm_error *err)
 {
-    const tm_step_schedule *schedule = &trainer->step->evaluation;
-    TM_TRY(feed(trainer, batch, 0, err));
     for (size_t i = 0; i < schedule->n; i++)
         TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, NULL, err));
+    return TM_OK;
+}
+
+tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss, tm_error *err)
+{
+    TM_TRY(feed(trainer, batch, 0, err));
+    TM_TRY(run_programs(trainer, &trainer->step->evaluation, err));
     return tm_trainer_read(trainer, trainer->step->evaluation_loss, 0, loss, sizeof *loss, err);
 }
 
 tm_status tm_trainer_forward(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, double *loss,
                              tm_error *err)
 {
+    const tm_step *step = trainer->step;
     TM_TRY(feed(trainer, batch, index, err));
     TM_TRY(number_rows(trainer, index, err));
-    TM_TRY(tm_device_run(trainer->device, trainer->step->forward, NULL, err));
-    return tm_trainer_read(trainer, trainer->step->evaluation_loss, 0, loss, sizeof *loss, err);
+    if (step->first_row == TM_NONE)
+        TM_TRY(run_programs(trainer, &step->evaluation, err));
+    else
+        TM_TRY(tm_device_run(trainer->device, step->forward, NULL, err));
+    return tm_trainer_read(trainer, step->evaluation_loss, 0, loss, sizeof *loss, err);
 }
 
 tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss, tm_error *err)
@@ -405,8 +415,7 @@ tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, 
     const tm_step_schedule *schedule = &step->validation;
     if (schedule->n == 0) return tm_trainer_evaluate(trainer, batch, loss, err);
     TM_TRY(feed_into(trainer, step->validation_inputs, batch, 0, err));
-    for (size_t i = 0; i < schedule->n; i++)
-        TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, NULL, err));
+    TM_TRY(run_programs(trainer, schedule, err));
     return tm_trainer_read(trainer, step->evaluation_loss, 0, loss, sizeof *loss, err);
 }
 
@@ -445,7 +454,7 @@ tm_status tm_trainer_look(tm_trainer *trainer, const tm_micro_batch *batch, doub
     TM_TRY(feed(trainer, batch, 0, err));
     TM_TRY(number_rows(trainer, 0, err));
     TM_TRY(tm_device_run(trainer->device, step->look, NULL, err));
-    TM_TRY(tm_trainer_read(trainer, step->loss, 0, &losses[0], sizeof losses[0], err));
+    TM_TRY(tm_trainer_read(trainer, step->look_loss, 0, &losses[0], sizeof losses[0], err));
     TM_TRY(tm_trainer_read(trainer, step->reference_loss, 0, &losses[1], sizeof losses[1], err));
     for (int i = 0; i < 2; i++) losses[i] *= trainer->scalars[0][TM_SCALAR_LOSS_SCALE];
     return tm_trainer_read(trainer, microscope->record, 0, record, microscope->n_rows * TM_COMPARED * sizeof *record,

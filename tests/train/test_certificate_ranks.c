@@ -119,20 +119,6 @@ static void one_rank_with_wrong_gradients_is_seen(void **state)
         }
 }
 
-static void ranks_that_divide_the_model_say_so(void **state)
-{
-    (void)state;
-    certified to = { .spoil = false };
-    job       j = ranks_job(model_options(0), 1, 1, TM_SHARE_ALL, 1);
-    j.o.shape.n_kv_heads = j.o.shape.n_heads;
-    j.tensor = 2;
-    j.taken = &to;
-    j.change = certify;
-    run_job(&j);
-    assert_true(!to.found[0].done);
-    assert_non_null(strstr(to.found[0].reason, "tensor parallel"));
-}
-
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -141,7 +127,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(honest_ranks_hold),
         cmocka_unit_test(bfloat16_ranks_hold),
         cmocka_unit_test(one_rank_with_wrong_gradients_is_seen),
-        cmocka_unit_test(ranks_that_divide_the_model_say_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -426,7 +426,7 @@ static void what_cannot_be_shared_is_refused(void **state)
     refused(o, TM_UNSUPPORTED, "data.source preference");
     o = model_options(0);
     o.compared = &tm_precision_f32;
-    refused(o, TM_UNSUPPORTED, "debug.microscope is not built for shards");
+    refused(o, TM_UNSUPPORTED, "debug.microscope with sequences in parts is not built");
     o = two_sequences(3);
     o.layout.ring = true;
     refused(o, TM_UNSUPPORTED, "context_parallel_rotate_method alltoall is not built for images");

@@ -223,9 +223,6 @@ static void what_has_no_parts_is_refused(void **state)
     tm_step_options o = model_options(0);
     o.offload = (tm_offload){ .optimizer = true, .space = TM_SPACE_DISK };
     refused(o, "training.offload");
-    o = model_options(0);
-    o.compared = &tm_precision_f32;
-    refused(o, "debug.microscope");
 }
 
 int main(int argc, char **argv)

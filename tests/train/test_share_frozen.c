@@ -233,22 +233,6 @@ static void frozen_groups_follow_one_rank(void **state)
     }
 }
 
-static void dropout_of_parts_of_sequences_is_refused(void **state)
-{
-    (void)state;
-    tm_error        err = { 0 };
-    tm_step_options o = adapted(DROPPED);
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_chooser      chooser = tm_device_chooser(device);
-    tm_step        *step = NULL;
-    o.layout.mesh = tm_mesh_one();
-    o.layout.mesh.degree[TM_AXIS_CP] = 2;
-    o.layout.sharing = TM_SHARE_ALL;
-    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "lora.dropout"));
-    tm_device_close(device);
-}
-
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -261,7 +245,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(any_layout_goes_on_from_any_other),
         cmocka_unit_test(checkpoints_hold_what_is_trained),
         cmocka_unit_test(frozen_groups_follow_one_rank),
-        cmocka_unit_test(dropout_of_parts_of_sequences_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

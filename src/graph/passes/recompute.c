@@ -111,9 +111,10 @@ static void note_producers(pass *p, const tm_segment *segment)
         if (node->phase != TM_PHASE_FORWARD || tm_op_get(node->op)->state) continue;
         for (int k = 0; k < TM_MAX_OUT; k++) {
             if (node->out[k] == TM_NONE) continue;
-            TM_ASSERT(tm_graph_at(p->graph, node->out[k])->base == TM_NONE); /* forward nodes write whole tensors */
             tm_role role = tm_graph_at(p->graph, node->out[k])->role;
-            if (role == TM_ROLE_ACTIVATION || role == TM_ROLE_STATISTIC) p->producer[node->out[k]] = (int32_t)x;
+            if (role != TM_ROLE_ACTIVATION && role != TM_ROLE_STATISTIC) continue; /* counts may be parts of one */
+            TM_ASSERT(tm_graph_at(p->graph, node->out[k])->base == TM_NONE);       /* they write whole tensors */
+            p->producer[node->out[k]] = (int32_t)x;
         }
     }
 }

@@ -74,7 +74,7 @@ static tm_dtype *find_gathered(const tm_graph *graph, const tm_units *units)
     tm_dtype *gathered = tm_alloc(graph->n_tensors * sizeof *gathered);
     for (size_t i = 0; i < graph->n_tensors; i++) {
         tm_dtype held = graph->tensors[i].dtype;
-        bool     less = units->sharing == TM_SHARE_ALL && held == TM_F32 && compute == TM_BF16;
+        bool     less = units->sharing == TM_SHARE_ALL && !units->as_held && held == TM_F32 && compute == TM_BF16;
         gathered[i] = less ? compute : held;
     }
     for (size_t s = 0; s < graph->n_segments; s++)

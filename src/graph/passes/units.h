@@ -77,6 +77,7 @@ typedef struct {
     tm_unit_group group, experts; /* of experts that are divided (cut over ep), and of all others */
     bool          reshard;        /* `all`: weights are let go between the forward and the backward pass of a unit */
     int           prefetch;       /* `all`: units whose weights are gathered ahead of their uses */
+    bool          as_held;        /* `all`: weights travel as they are held, whatever reads them */
     tm_unit      *units;
     size_t        n_units, capacity;
 } tm_units;

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The certificate of ranks that divide the model - matrices, blocks, experts: in float64 its numbers are those of one
+ * rank; it holds for honest training and leaves no trace; a defect on one rank fails it, on all ranks, with the name of
+ * the group. */
+#include "ranks_fixture.h"
+#include "train/certificate.h"
+#include "train/motion.h"
+
+enum { LLAMA, GPT, MIXTURE, LATENT };
+static const char *const models[] = { "llama", "gpt", "mixtral", "deepseek" };
+
+typedef struct {
+    int               model, replicate, shard, context, tensor, stages, experts, chunks;
+    tm_pipeline_order order;
+    int               micro_batches;
+    bool              whole_rows;
+    tm_sharing        sharing;
+} layout;
+
+#define V TM_PIPELINE_ZBV
+#define TURNS TM_PIPELINE_INTERLEAVED
+#define PLAIN TM_PIPELINE_1F1B
+static const layout layouts[] = {
+    { LLAMA, 1, 1, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_COPIES },
+    { GPT, 1, 1, 1, 2, 0, 1, 1, PLAIN, 2, true, TM_SHARE_COPIES },
+    { LLAMA, 1, 2, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_ALL },
+    { GPT, 2, 1, 1, 2, 0, 1, 1, PLAIN, 2, false, TM_SHARE_COPIES },
+    { LLAMA, 1, 2, 1, 2, 0, 1, 1, PLAIN, 2, false, TM_SHARE_OPTIMIZER },
+    { MIXTURE, 1, 1, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_COPIES },
+    { LLAMA, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_ALL },
+    { GPT, 1, 1, 1, 1, 2, 1, 2, TURNS, 4, false, TM_SHARE_ALL },
+    { LLAMA, 1, 2, 1, 1, 2, 1, 2, V, 4, false, TM_SHARE_ALL },
+    { GPT, 2, 1, 1, 2, 2, 1, 1, PLAIN, 2, false, TM_SHARE_COPIES },
+    { MIXTURE, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_COPIES },
+    { MIXTURE, 1, 2, 1, 1, 0, 2, 1, PLAIN, 1, false, TM_SHARE_ALL },
+    { LATENT, 2, 2, 1, 1, 0, 2, 1, PLAIN, 2, false, TM_SHARE_ALL },
+    { MIXTURE, 1, 2, 1, 2, 0, 2, 1, PLAIN, 1, false, TM_SHARE_ALL },
+    { MIXTURE, 1, 2, 1, 1, 2, 2, 1, PLAIN, 2, false, TM_SHARE_ALL },
+    { LLAMA, 1, 1, 2, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_ALL },
+};
+enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+static tm_step_options options_of(const layout *l)
+{
+    tm_step_options o =
+        l->model < MIXTURE ? model_options(l->model) : mixture_options(l->model == LATENT ? DEEPSEEK : MIXTRAL);
+    o.shape.n_heads = o.shape.n_kv_heads = 2;
+    if (l->stages > 0) o.shape.n_layers = 4;
+    o.accumulation = l->micro_batches;
+    o.layout.order = l->order;
+    o.layout.chunks = l->chunks;
+    o.layout.sharing = l->sharing;
+    o.layout.reshard = true;
+    o.layout.whole_rows = l->whole_rows;
+    o.layout.expert_capacity = 2;
+    return o;
+}
+
+static void describe(char out[160], const layout *l)
+{
+    snprintf(out, 160, "%s, %d x %d, cp %d, tp %d, pp %d (%d each), ep %d, %d micro-batches", models[l->model],
+             l->replicate, l->shard, l->context, l->tensor, l->stages, l->chunks, l->experts, l->micro_batches);
+}
+
+/* What one rank does to its gradients: those of the groups whose names begin with `group` become `factor` times what
+ * they are; `divided`: only what ranks have parts of. */
+typedef struct {
+    int         rank;
+    const char *group;
+    bool        divided;
+    double      factor;
+} defect;
+
+typedef struct {
+    tm_certificate found[MOST_RANKS];
+    const defect  *planted;
+    char           touched[2000]; /* names of groups, each behind a '|' */
+} certified;
+
+static void plant(tm_trainer *trainer, const defect *d, certified *to)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *t = &graph->tensors[i];
+        char             name[96];
+        tm_motion_group_of(t->name, name);
+        if (t->role != TM_ROLE_PARAMETER || t->gradient == TM_NONE || strncmp(name, d->group, strlen(d->group)) != 0)
+            continue;
+        if (d->divided && !t->cut) continue;
+        CHECK(!tm_graph_elsewhere(tm_graph_at(graph, t->gradient))); /* nobody else takes part */
+        double *values = test_values_read(trainer, t->gradient);
+        for (int64_t k = 0; k < tm_shape_elements(t->shape); k++) values[k] *= d->factor;
+        test_values_write(trainer, t->gradient, values);
+        free(values);
+        strcat(strcat(to->touched, "|"), name);
+    }
+    CHECK(to->touched[0]);
+}
+
+/* In a step of its own; every rank does it. */
+static void certify(const job *j, tm_trainer *trainer)
+{
+    const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
+    certified             *to = j->taken;
+    int                    rank = o->layout.mesh.degree[0] == 0 ? 0 : o->layout.rank;
+    int64_t                first = tm_layout_data_rank(&o->layout) * o->accumulation, targets = 0;
+    void                  *field[16][TM_MAX_FIELDS] = { { NULL } };
+    CHECK(o->accumulation <= 16);
+    for (int64_t m = 0; m < o->accumulation; m++) targets += make_batch(o, 1, first + m, field[m]);
+    tm_micro_batch joined = join_batches(o, field);
+    joined.target_tokens = targets;
+    if (to->planted) {
+        int64_t micro_batches = tm_layout_data_ranks(&o->layout) * o->accumulation;
+        CHECK_OK(tm_trainer_begin(trainer, 1, 0, 0, count_targets(o, 1, micro_batches), err));
+        CHECK_OK(tm_trainer_gradients(trainer, &joined, NULL, err));
+        if (rank == to->planted->rank) plant(trainer, to->planted, to);
+        CHECK_OK(tm_certify(trainer, &joined, 11, &to->found[rank], err));
+    } else {
+        CHECK_OK(tm_certify_anew(trainer, &joined, 11, &to->found[rank], err));
+    }
+    for (int64_t m = 0; m < o->accumulation; m++) free_batch(o, field[m]);
+    for (int f = 0; f < 2; f++) free((void *)joined.field[f]);
+}
+
+static job job_of(const layout *l, certified *to)
+{
+    job j = { .o = options_of(l), .replicate = l->replicate, .shard = l->shard, .steps = 2, .rate = 2e-3 };
+    j.context = l->context;
+    j.tensor = l->tensor;
+    j.stages = l->stages;
+    j.experts = l->experts;
+    j.max_norm = 1;
+    j.taken = to;
+    if (to) j.change = certify;
+    return j;
+}
+
+static void check_honest(const layout *l, const job *j, const certified *to)
+{
+    char what[160];
+    describe(what, l);
+    for (int r = 0; r < ranks_of(j); r++) {
+        const tm_certificate *c = &to->found[r];
+        bool                  whole = l->context == 1;
+        if (!c->done || !c->gradients || c->looked_ahead != whole || (whole && !(c->causal && c->context)))
+            fail_msg("%s, rank %d: done %d, gradients %d, causal %d, context %d: %s", what, r, c->done, c->gradients,
+                     c->causal, c->context, c->reason);
+        assert_true(fabs(c->measured) > 0);
+        assert_true(c->expected == to->found[0].expected && c->measured == to->found[0].measured);
+        assert_int_equal(c->groups, to->found[0].groups);
+    }
+}
+
+/* In float32; nothing is left of it. */
+static void honest_ranks_hold(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LAYOUTS; i++) {
+        certified to = { .planted = NULL };
+        job       looked = job_of(&layouts[i], &to), plain = job_of(&layouts[i], NULL);
+        run_job(&looked);
+        run_job(&plain);
+        check_honest(&layouts[i], &looked, &to);
+        assert_true(looked.loss[1] == plain.loss[1] && looked.weights[0] == plain.weights[0]);
+    }
+}
+
+static void bfloat16_ranks_hold(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LAYOUTS; i++) {
+        certified to = { .planted = NULL };
+        job       j = job_of(&layouts[i], &to);
+        if (layouts[i].model >= MIXTURE) continue; /* some token always changes its experts */
+        j.o.precision = &tm_precision_bf16;
+        run_job(&j);
+        check_honest(&layouts[i], &j, &to);
+    }
+}
+
+/* The direction is that of the whole model, whoever has which part of it. */
+static void numbers_are_those_of_one_rank(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LAYOUTS; i++) {
+        const layout *l = &layouts[i];
+        char          what[160];
+        certified     divided = { .planted = NULL }, alone = { .planted = NULL };
+        job           j = job_of(l, &divided), one = { .steps = 1 };
+        describe(what, l);
+        j.o.precision = &tm_precision_f64;
+        j.device = "reference";
+        j.steps = 1;
+        one = j;
+        one.replicate = one.shard = one.context = one.tensor = one.experts = 1;
+        one.stages = 0;
+        one.whole = l->replicate * l->shard;
+        one.taken = &alone;
+        run_job(&j);
+        rank_body(NULL, &one);
+        const tm_certificate *a = &divided.found[0], *b = &alone.found[0];
+        double                far = fabs(a->expected - b->expected) + fabs(a->measured - b->measured);
+        print_message("# %s: %d groups, expected %.9g, %.3g from one rank's\n", what, a->groups, a->expected, far);
+        if (!a->done || !a->gradients || a->groups != b->groups || !(far <= 1e-6 * fabs(b->expected)))
+            fail_msg("%s: %d groups, expected %.12g, measured %.12g; one rank: %d, %.12g, %.12g (%s)", what, a->groups,
+                     a->expected, a->measured, b->groups, b->expected, b->measured, a->reason);
+    }
+}
+
+static const struct {
+    layout l;
+    defect d;
+} defects[] = {
+    /* a divided weight of one rank counts twice, or the other way round */
+    { { LLAMA, 1, 1, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_COPIES }, { 1, "layers.0 attention", true, 2 } },
+    { { LLAMA, 1, 1, 1, 4, 0, 1, 1, PLAIN, 1, true, TM_SHARE_COPIES }, { 3, "layers.1 feed_forward", true, -1 } },
+    { { GPT, 1, 1, 1, 2, 0, 1, 1, PLAIN, 2, false, TM_SHARE_COPIES }, { 1, "wte", true, 2 } },
+    { { LLAMA, 1, 1, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_COPIES }, { 0, "layers.1 norms", false, -1 } },
+    /* of a stage: one group, and all that it has */
+    { { LLAMA, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_ALL }, { 1, "layers.2 attention", false, 2 } },
+    { { LLAMA, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_ALL }, { 1, "", false, 2 } },
+    { { LLAMA, 1, 1, 1, 1, 4, 1, 1, PLAIN, 4, false, TM_SHARE_ALL }, { 2, "", false, 0.5 } },
+    { { GPT, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_ALL }, { 1, "wte", false, 0 } },
+    { { GPT, 1, 1, 1, 1, 2, 1, 2, TURNS, 4, false, TM_SHARE_ALL }, { 0, "h.2 mlp", false, -1 } },
+    /* experts of one rank */
+    { { MIXTURE, 1, 2, 1, 1, 0, 2, 1, PLAIN, 1, false, TM_SHARE_ALL }, { 1, "layers.0 moe.experts", true, 2 } },
+    { { MIXTURE, 1, 4, 1, 1, 0, 4, 1, PLAIN, 1, false, TM_SHARE_ALL }, { 2, "layers.1 moe.experts", true, -1 } },
+};
+#undef V
+#undef TURNS
+#undef PLAIN
+
+static void a_defect_on_one_rank_is_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof defects / sizeof defects[0]; i++) {
+        certified to = { .planted = &defects[i].d };
+        char      what[160], named[96] = "";
+        job       j = job_of(&defects[i].l, &to);
+        if (defects[i].l.tensor == 4) j.o.shape.n_heads = j.o.shape.n_kv_heads = 4;
+        run_world(ranks_of(&j), NULL, 120, false, rank_body, &j); /* their weights may go apart now */
+        describe(what, &defects[i].l);
+        for (int r = 0; r < ranks_of(&j); r++) {
+            const tm_certificate *c = &to.found[r];
+            if (!c->done || c->gradients) fail_msg("%s, '%s': rank %d sees nothing", what, defects[i].d.group, r);
+            if (sscanf(c->reason, "the gradient of %95[^:]", named) != 1) fail_msg("%s: %s", what, c->reason);
+            char *end = strstr(named, " is not that of the loss"), *others = strstr(named, " and others");
+            if (end) *end = '\0';
+            if (others && others[0]) *others = '\0';
+            if (!strstr(to.touched, named)) fail_msg("%s, '%s': %s", what, defects[i].d.group, c->reason);
+            if (defects[i].d.group[0]) assert_string_equal(named, defects[i].d.group);
+            assert_string_equal(c->reason, to.found[0].reason);
+        }
+        print_message("# %s: %s\n", what, to.found[0].reason);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(honest_ranks_hold),
+        cmocka_unit_test(bfloat16_ranks_hold),
+        cmocka_unit_test(numbers_are_those_of_one_rank),
+        cmocka_unit_test(a_defect_on_one_rank_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

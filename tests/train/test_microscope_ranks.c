@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The microscope of several ranks: what it tells is what one rank sees of the same micro-batches, one after the other;
+ * training keeps its bits. */
+#include "ranks_fixture.h"
+#include "train/look.h"
+
+typedef struct {
+    double *record;
+    size_t  n;
+    double  losses[2];
+    int64_t elements; /* of the first tensor */
+    int64_t alone;    /* micro-batches that one rank looks at; 0: the rank's first one */
+    char   *names;
+} seen;
+
+static void look_at(tm_trainer *trainer, const tm_step_options *o, int64_t number, int64_t targets, tm_looked *out)
+{
+    void          *field[TM_MAX_FIELDS];
+    tm_micro_batch micro = { 0 };
+    make_batch(o, 1, number, field);
+    for (int f = 0; f < (o->n_fields > 2 ? o->n_fields : 2); f++) micro.field[f] = field[f];
+    CHECK_OK(tm_trainer_begin(trainer, 1, 0, 0, targets, err));
+    CHECK_OK(tm_looked_take(out, trainer, &micro, 1, 0.1, err));
+    free_batch(o, field);
+}
+
+/* All add up what they see; one rank's looks are added up here. */
+static void look(const job *j, tm_trainer *trainer)
+{
+    const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
+    seen                  *to = j->taken;
+    int                    rank = o->layout.mesh.degree[0] == 0 ? 0 : o->layout.rank;
+    int64_t                ranks = to->alone ? to->alone : tm_layout_data_ranks(&o->layout);
+    int64_t                each = to->alone ? o->accumulation / to->alone : o->accumulation;
+    int64_t                targets = count_targets(o, 1, ranks * each);
+    tm_looked              looked = { 0 };
+    for (int64_t m = 0; m < (to->alone ? to->alone : 1); m++) {
+        look_at(trainer, o, (to->alone ? m : tm_layout_data_rank(&o->layout)) * each, targets, &looked);
+        if (rank > 0) continue;
+        size_t n = looked.look.n_tensors, all = n * TM_COMPARED;
+        if (!to->record) to->record = calloc(all, sizeof *to->record), to->names = calloc(n, 120);
+        for (size_t i = 0; i < n; i++) {
+            snprintf(to->names + i * 120, 120, "%s %s", looked.look.tensors[i].kind, looked.look.tensors[i].name);
+            for (size_t k = 0; k < TM_COMPARED; k++) {
+                double *sum = &to->record[i * TM_COMPARED + k], own = looked.record[i * TM_COMPARED + k];
+                *sum = k == TM_COMPARED_MOST || k == TM_COMPARED_OWN_MOST ? fmax(*sum, own) : *sum + own;
+            }
+        }
+        to->n = n;
+        to->losses[0] += looked.look.loss;
+        to->losses[1] += looked.look.reference_loss;
+        to->elements += looked.look.tensors[0].elements;
+    }
+    tm_looked_fini(&looked);
+}
+
+static void forget(seen *s)
+{
+    free(s->record);
+    free(s->names);
+    *s = (seen){ 0 };
+}
+
+static bool close_to(double a, double b, double slack)
+{
+    return fabs(a - b) <= slack * fabs(b);
+}
+
+/* Of a table that is looked up and multiplied with, too, shares have one gradient and others two. */
+static bool of_table(const char *name)
+{
+    return strncmp(name, "gradient wte", 12) == 0;
+}
+
+static const char *name_of(const seen *s, size_t i)
+{
+    return i < s->n ? s->names + i * 120 : "none";
+}
+
+/* Rows of the same names, one by one. Returns how many. */
+static size_t check_same(const char *what, const seen *got, const seen *wanted, double slack)
+{
+    size_t rows = 0;
+    bool   other = got->n != wanted->n;
+    for (size_t i = 0, k = 0; i < got->n || k < wanted->n; i++, k++, rows++) {
+        while (other && i < got->n && of_table(name_of(got, i))) i++;
+        while (other && k < wanted->n && of_table(name_of(wanted, k))) k++;
+        if (strcmp(name_of(got, i), name_of(wanted, k)) != 0)
+            fail_msg("%s: tensor %d is %s, wanted %s", what, (int)i, name_of(got, i), name_of(wanted, k));
+        const double *a = got->record + i * TM_COMPARED, *b = wanted->record + k * TM_COMPARED;
+        for (int c = 0; c < TM_COMPARED && i < got->n; c++)
+            if (!close_to(a[c], b[c], slack))
+                fail_msg("%s: %s: column %d is %.12g, wanted %.12g", what, name_of(got, i), c, a[c], b[c]);
+    }
+    assert_int_equal(got->elements, wanted->elements);
+    for (int k = 0; k < 2; k++)
+        if (!close_to(got->losses[k], wanted->losses[k], 1e-6))
+            fail_msg("%s: loss %.9g, wanted %.9g", what, got->losses[k], wanted->losses[k]);
+    return rows;
+}
+
+enum { QUANTIZED = 3 };
+
+static job job_of(int model, int replicate, int shard, tm_sharing sharing, bool compared, seen *to)
+{
+    job j = ranks_job(model_options(model == QUANTIZED ? 0 : model), replicate, shard, sharing, 3);
+    j.o.precision = &tm_precision_bf16;
+    if (model == QUANTIZED) {
+        j.o.seq = 32;
+        j.o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
+        j.o.quantize.recipe[0] = *tm_quantize_recipe_find("fp8_rowwise");
+    }
+    j.o.accumulation = 2;
+    j.o.layout.reshard = true;
+    j.o.layout.prefetch = 1;
+    if (compared) j.o.compared = &tm_precision_f32;
+    j.taken = to;
+    if (to) j.change = look;
+    return j;
+}
+
+static const struct {
+    int        replicate, shard;
+    tm_sharing sharing;
+} layouts[] = { { 2, 1, TM_SHARE_COPIES },
+                { 1, 2, TM_SHARE_OPTIMIZER },
+                { 1, 2, TM_SHARE_GRADIENTS },
+                { 1, 4, TM_SHARE_ALL },
+                { 2, 2, TM_SHARE_ALL } };
+
+/* Llama, GPT, a mixture of experts, products in low precision. */
+static void ranks_see_what_one_sees(void **state)
+{
+    (void)state;
+    for (int model = 0; model <= QUANTIZED; model++)
+        for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++) {
+            char what[80];
+            seen together = { 0 }, alone = { 0 };
+            int  ranks = layouts[l].replicate * layouts[l].shard;
+            job  j = job_of(model, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, true, &together);
+            job  one = job_of(model, 1, 1, TM_SHARE_COPIES, true, &alone);
+            snprintf(what, sizeof what, "model %d, %d x %d, sharing %d", model, layouts[l].replicate, layouts[l].shard,
+                     (int)layouts[l].sharing);
+            one.whole = alone.alone = ranks;
+            one.steps = 1;
+            run_job(&j);
+            rank_body(NULL, &one);
+            assert_true(check_same(what, &together, &alone, 1e-9) > 40);
+            job plain = job_of(model, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, false, NULL);
+            run_job(&plain);
+            if (j.loss[2] != plain.loss[2] || j.weights[0] != plain.weights[0]) fail_msg("%s: other bits", what);
+            forget(&together);
+            forget(&alone);
+        }
+}
+
+static void parts_of_sequences_are_refused(void **state)
+{
+    (void)state;
+    tm_error        err = { 0 };
+    tm_step_options o = job_of(0, 1, 1, TM_SHARE_ALL, true, NULL).o;
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_chooser      chooser = tm_device_chooser(device);
+    tm_step        *step = NULL;
+    o.layout.mesh = tm_mesh_one();
+    o.layout.mesh.degree[TM_AXIS_CP] = 2;
+    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "debug.microscope"));
+    tm_device_close(device);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_see_what_one_sees),
+        cmocka_unit_test(parts_of_sequences_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
