@@ -24,6 +24,7 @@ bench/bench.h
 bench/published.h
 comm/comm.h
 comm/gpu.h
+comm/hosts.h
 comm/nccl.h
 comm/mesh.h
 config/config.h

@@ -2,14 +2,19 @@
 /* The collective calls of an MPI as its launcher starts it, for bench/collectives_osu.sh: private buffers, a barrier
  * before every sample, the slowest rank's time, the median over the samples. Prints "CALL BYTES SECONDS".
  *
- *   mpi_calls MIN MAX FACTOR MILLISECONDS    bytes as nccl-tests counts them, time for each row
+ *   mpi_calls CALL MIN MAX FACTOR MILLISECONDS    CALL: all-reduce, ..., or all; bytes as nccl-tests counts them, time
+ *                                                 for each row
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 100000 };
+enum { MOST = 100000, KINDS = 6 };
+
+static const char *const names[KINDS] = {
+    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "p2p"
+};
 
 static int    rank, size;
 static float *send, *receive;
@@ -58,9 +63,6 @@ static int ascending(const void *a, const void *b)
 
 static void measure(int kind, size_t bytes, double limit)
 {
-    static const char *const names[] = {
-        "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "p2p"
-    };
     static double seconds[MOST];
     double        warm = 0, sum = 0;
     int           n = 0, loops = 1;
@@ -80,15 +82,17 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (argc != 5) return 2;
-    size_t most = strtoull(argv[2], NULL, 10);
+    if (argc != 6) return 2;
+    size_t most = strtoull(argv[3], NULL, 10);
     send = malloc(most + 4096);
     receive = malloc(most + 4096);
     if (!send || !receive) return 1;
     for (size_t i = 0; i < most / sizeof(float); i++) send[i] = receive[i] = (float)(i % 5);
-    for (int kind = 0; kind < 6; kind++)
-        for (size_t bytes = strtoull(argv[1], NULL, 10); bytes <= most; bytes *= strtoull(argv[3], NULL, 10))
-            measure(kind, bytes, atof(argv[4]) * 1e-3);
+    for (int kind = 0; kind < KINDS; kind++) {
+        if (strcmp(argv[1], "all") != 0 && strcmp(argv[1], names[kind]) != 0) continue;
+        for (size_t bytes = strtoull(argv[2], NULL, 10); bytes <= most; bytes *= strtoull(argv[4], NULL, 10))
+            measure(kind, bytes, atof(argv[5]) * 1e-3);
+    }
     MPI_Finalize();
     return 0;
 }

@@ -35,13 +35,17 @@ static const tm_key options[] = {
               "they are installed" },
     { .name = "buffers", .kind = TM_KEY_CHOICE, .fallback = "shared", .choices = "shared|private",
       .help = "shared: memory that the ranks of a host reach without copies, as training has it; private: any" },
+    { .name = "algorithm", .kind = TM_KEY_CHOICE, .fallback = "auto", .choices = "auto|direct",
+      .help = "between hosts: auto: hosts share a call out where that is less to send; direct: always from rank to "
+              "rank, to compare; the results are the same" },
 };
 /* clang-format on */
 
 static const tm_column columns[] = {
-    { "host", 0 },    { "engine", 0 },   { "call", 0 },    { "ranks", 0 },          { "hosts", 0 },
-    { "bytes", 0 },   { "format", 0 },   { "buffers", 0 }, { "algorithm_gbps", 5 }, { "bus_gbps", 5 },
-    { "correct", 0 }, { "link_pct", 3 }, { "link", 0 },    { "skipped", 0 },
+    { "host", 0 },      { "engine", 0 },         { "call", 0 },     { "ranks", 0 },
+    { "hosts", 0 },     { "bytes", 0 },          { "format", 0 },   { "buffers", 0 },
+    { "algorithm", 0 }, { "algorithm_gbps", 5 }, { "bus_gbps", 5 }, { "between_hosts_bytes", 0 },
+    { "correct", 0 },   { "link_pct", 3 },       { "link", 0 },     { "skipped", 0 },
 };
 
 /* COPY: every rank copies memory of its own, the yardstick of a host. */
@@ -326,6 +330,26 @@ static bool all_right(work *w)
     return all == 1;
 }
 
+/* One more call: how it went, and the bytes that all ranks together sent to other hosts for it. */
+static void look_at_call(work *w)
+{
+    if (w->carrier.on_gpu || w->row->kind == COPY) return;
+    int64_t before = (int64_t)tm_comm_sent_between_hosts(w->world), all = 0;
+    one_call(w);
+    int64_t       own = (int64_t)tm_comm_sent_between_hosts(w->world) - before;
+    const char   *way = tm_comm_way(w->world);
+    tm_collective sum = { .kind = TM_COMM_ALL_REDUCE,
+                          .format = TM_COMM_INT64,
+                          .send = &own,
+                          .receive = &all,
+                          .count = 1,
+                          .what = "bytes between hosts",
+                          .step = -1 };
+    if (w->st == TM_OK) w->st = tm_comm_run(w->world, &sum, w->err);
+    tm_table_text(w->bench->table, "algorithm", way);
+    tm_table_i64(w->bench->table, "between_hosts_bytes", all);
+}
+
 static void begin_row(const work *w)
 {
     tm_table *table = w->bench->table;
@@ -373,6 +397,7 @@ static tm_status measure(work *w)
     double copied = link_bytes(w) > 0 ? tm_sampling_summary(copies).median : (double)NAN;
     tm_sampling_destroy(sampling);
     tm_sampling_destroy(copies);
+    look_at_call(w);
     bool correct = all_right(w);
     if (w->st != TM_OK) return w->st;
     double rate = (double)w->bytes / m.summary.median * 1e-9;
@@ -463,11 +488,13 @@ static tm_status run_calls(work *w, tm_error *err)
                        "collective calls take two ranks: `trainmark bench collectives --ranks 2`, or mpirun");
     TM_TRY(gpu ? tm_carrier_open_gpu(bench, room, &w->carrier, err)
                : tm_carrier_open_host(bench, room, &w->carrier, err));
+    tm_comm_set_direct(w->world, strcmp(tm_config_text(bench->options, "algorithm"), "direct") == 0);
     w->counts = tm_alloc((size_t)w->size * sizeof *w->counts);
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_bench_columns(bench->table);
     tm_status st = sweep(w, list, least, most, (size_t)tm_config_i64(bench->options, "factor"));
     note_link(w);
+    tm_comm_set_direct(w->world, false);
     free(w->counts);
     w->carrier.close(&w->carrier);
     return st;

@@ -17,21 +17,22 @@
 /* Options of the commands that read a configuration and are not its keys; a command has rows for those that it takes.
  */
 typedef struct {
-    const char       *out;          /* --out DIR */
-    const char       *perf_csv;     /* --perf-csv F: append */
-    const char       *compare;      /* --compare reference|F.csv */
-    const char       *device;       /* --device NAME */
-    const char       *isa;          /* --isa base|avx2|avx512 */
-    int64_t           memory_bytes; /* --memory: a dry run fits if it needs no more; 0: not given */
-    tm_cli_list       config_paths; /* --config-path, several */
-    const char       *model_word;   /* the word behind a model file: CONFIG.json llama */
-    double            timeout_s;    /* --timeout, 0: none */
-    int64_t           ranks;        /* --ranks, 0: not given */
-    const char       *mpi;          /* --mpi */
-    int64_t           restarts;     /* --max-restarts */
-    double            deadline_s;   /* --deadline, 0: the usual one */
-    const char       *scaling;      /* --scaling 1,2,4 */
-    const char       *scaling_mode; /* --scaling-mode */
+    const char       *out;            /* --out DIR */
+    const char       *perf_csv;       /* --perf-csv F: append */
+    const char       *compare;        /* --compare reference|F.csv */
+    const char       *device;         /* --device NAME */
+    const char       *isa;            /* --isa base|avx2|avx512 */
+    int64_t           memory_bytes;   /* --memory: a dry run fits if it needs no more; 0: not given */
+    tm_cli_list       config_paths;   /* --config-path, several */
+    const char       *model_word;     /* the word behind a model file: CONFIG.json llama */
+    double            timeout_s;      /* --timeout, 0: none */
+    int64_t           ranks;          /* --ranks, 0: not given */
+    const char       *mpi;            /* --mpi */
+    int64_t           restarts;       /* --max-restarts */
+    double            deadline_s;     /* --deadline, 0: the usual one */
+    const char       *scaling;        /* --scaling 1,2,4 */
+    const char       *scaling_mode;   /* --scaling-mode */
+    int64_t           ranks_per_host; /* --ranks-per-host, 0: not given */
     bool              json, dry_run, evaluate, allow_unknown, schedule;
     bool              axes;    /* set by a command that runs: lists where single values belong are axes of a sweep */
     const char       *subject; /* MODEL or FILE.yaml, NULL when none */

@@ -169,7 +169,7 @@ void tm_cli_json_lines(tm_json *json, const char *key, const char *lines)
 }
 
 static void as_json(const tm_run_options *o, const tm_step *step, const tm_chooser *chooser, const char *device,
-                    const char *without, tm_text *out)
+                    const char *without, int64_t per_host, tm_text *out)
 {
     tm_json json = { .out = out, .indent = true };
     tm_json_open(&json, NULL, '{');
@@ -194,7 +194,7 @@ static void as_json(const tm_run_options *o, const tm_step *step, const tm_choos
         tm_json_f64(&json, tm_flops_convention_name((tm_flops_convention)i),
                     tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq));
     tm_json_close(&json, '}');
-    explain_ranks_json(step, &json);
+    explain_ranks_json(step, per_host, &json);
     if (step->options.n_groups > 1 || o->step.adapters.rank > 0) json_parameters(step, &json);
     tm_plan_json(step->plan, chooser, &json);
     tm_json_close(&json, '}');
@@ -212,10 +212,10 @@ static tm_status explain(const tm_config *config, const tm_cli_options *cli, tm_
     tm_status   st = tm_step_create(&run.step, &chooser, &step, err);
     const char *text = tm_device_describe(device)->text, *without = tm_config_unbuilt(config);
     if (st == TM_OK && cli->json) {
-        as_json(&run, step, &chooser, text, without, out);
+        as_json(&run, step, &chooser, text, without, cli->ranks_per_host, out);
     } else if (st == TM_OK) {
         summary(&run, step, text, without, out);
-        explain_ranks(step, out);
+        explain_ranks(step, cli->ranks_per_host, out);
         if (run.step.adapters.rank > 0) adapters(step, out);
         if (step->options.n_groups > 1 || run.step.adapters.rank > 0) parameters(step, out);
         if (cli->schedule)
@@ -244,6 +244,8 @@ static const tm_option rows[] = {
     { "schedule", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, schedule),
       .help =
           "print the order of a step in the place of its instructions: of a pipeline as a grid, with its idle time" },
+    { "ranks-per-host", 0, TM_OPTION_I64, offsetof(tm_cli_options, ranks_per_host), .value = "N", .lo = 1, .hi = 256,
+      .help = "of several ranks: so many share a host; print what collectives move between and within hosts" },
     TM_OPTION_JSON(tm_cli_options),
     TM_CLI_CONFIGURATION_ROWS,
 };

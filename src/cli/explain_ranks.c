@@ -2,6 +2,8 @@
 /* What `explain` and `--dry-run` say of several ranks: who shares what, what goes over the wire, and beside what. */
 #include "cli/explain_ranks.h"
 
+#include "cli/explain_hosts.h"
+
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/plain.h"
@@ -13,9 +15,10 @@
 /* --- collectives of a program ------------------------------------------------------------------------------------- */
 
 typedef struct {
-    const tm_op *op;
-    int64_t      calls, exposed;
-    double       wire, exposed_wire;
+    const tm_op  *op;
+    int64_t       calls, exposed;
+    double        wire, exposed_wire;
+    explain_moved moved;
 } traffic;
 
 /* FLOPs that are computed while collective `x` may run: those of the instructions between it and the first one of the
@@ -32,7 +35,7 @@ static double beside(const tm_program *program, size_t x)
     return flops;
 }
 
-static size_t measure(const tm_program *program, traffic out[TM_OP_COUNT])
+static size_t measure(const tm_program *program, explain_hosts *hosts, traffic out[TM_OP_COUNT])
 {
     size_t n = 0;
     for (size_t x = 0; x < program->count; x++) {
@@ -46,6 +49,10 @@ static size_t measure(const tm_program *program, traffic out[TM_OP_COUNT])
         out[at].wire += i->cost.wire;
         out[at].exposed += exposed;
         out[at].exposed_wire += exposed ? i->cost.wire : 0;
+        explain_moved moved = explain_hosts_moved(hosts, i);
+        out[at].moved.between += moved.between;
+        out[at].moved.direct += moved.direct;
+        out[at].moved.within += moved.within;
     }
     return n;
 }
@@ -107,11 +114,29 @@ static void explain_experts_json(const tm_step *step, tm_json *json)
     tm_json_close(json, '}');
 }
 
-void explain_ranks(const tm_step *step, tm_text *out)
+static explain_hosts hosts_of(const tm_step *step, int64_t per_host)
+{
+    const tm_layout *layout = &step->options.layout;
+    return (explain_hosts){ .mesh = &layout->mesh, .rank = layout->rank, .each = (int)per_host };
+}
+
+/* Of an operation in a program: what goes from host to host. */
+static void add_moved(const traffic *found, int64_t per_host, tm_text *out)
+{
+    char between[32], direct[32], within[32];
+    if (per_host == 0) return;
+    tm_text_printf(out,
+                   "            of a rank, on average: %s to other hosts (%s from rank to rank), %s within its own\n",
+                   tm_format_bytes(between, found->moved.between), tm_format_bytes(direct, found->moved.direct),
+                   tm_format_bytes(within, found->moved.within));
+}
+
+void explain_ranks(const tm_step *step, int64_t per_host, tm_text *out)
 {
     const tm_layout *layout = &step->options.layout;
     char             mesh[160], wire[32], exposed[32];
     traffic          found[TM_OP_COUNT];
+    explain_hosts    hosts = hosts_of(step, per_host);
     if (tm_mesh_ranks(&layout->mesh) == 1) return;
     tm_text_printf(out, "ranks       %s: this is rank %d of %d, which share %s\n", tm_mesh_text(mesh, &layout->mesh),
                    layout->rank, tm_mesh_ranks(&layout->mesh), shared_text(step));
@@ -124,12 +149,15 @@ void explain_ranks(const tm_step *step, tm_text *out)
     explain_experts(step, out);
     for (size_t p = 0; p < step->plan->n_programs; p++) {
         const tm_program *program = &step->plan->programs[p];
-        for (size_t n = measure(program, found), k = 0; k < n; k++)
+        for (size_t n = measure(program, &hosts, found), k = 0; k < n; k++) {
             tm_text_printf(
                 out, "  %-9s %-15s %4lld calls, %10s on the wire; %lld with nothing to compute beside (%s)\n",
                 program->name, found[k].op->name, (long long)found[k].calls, tm_format_bytes(wire, found[k].wire),
                 (long long)found[k].exposed, tm_format_bytes(exposed, found[k].exposed_wire));
+            add_moved(&found[k], per_host, out);
+        }
     }
+    explain_hosts_fini(&hosts);
 }
 
 /* Of this step: all ranks, as many stages each. */
@@ -153,10 +181,11 @@ static void json_pipeline(const tm_step *step, tm_json *json)
     tm_pipeline_times_fini(&times);
 }
 
-void explain_ranks_json(const tm_step *step, tm_json *json)
+void explain_ranks_json(const tm_step *step, int64_t per_host, tm_json *json)
 {
     const tm_layout *layout = &step->options.layout;
     traffic          found[TM_OP_COUNT];
+    explain_hosts    hosts = hosts_of(step, per_host);
     if (tm_mesh_ranks(&layout->mesh) == 1) return;
     tm_json_open(json, "ranks", '{');
     tm_json_i64(json, "count", tm_mesh_ranks(&layout->mesh));
@@ -168,7 +197,7 @@ void explain_ranks_json(const tm_step *step, tm_json *json)
     explain_experts_json(step, json);
     tm_json_open(json, "communication", '[');
     for (size_t p = 0; p < step->plan->n_programs; p++)
-        for (size_t n = measure(&step->plan->programs[p], found), k = 0; k < n; k++) {
+        for (size_t n = measure(&step->plan->programs[p], &hosts, found), k = 0; k < n; k++) {
             tm_json_open(json, NULL, '{');
             tm_json_string(json, "program", step->plan->programs[p].name);
             tm_json_string(json, "op", found[k].op->name);
@@ -176,9 +205,15 @@ void explain_ranks_json(const tm_step *step, tm_json *json)
             tm_json_f64(json, "wire_bytes", found[k].wire);
             tm_json_i64(json, "exposed_calls", found[k].exposed);
             tm_json_f64(json, "exposed_wire_bytes", found[k].exposed_wire);
+            if (per_host > 0) {
+                tm_json_f64(json, "between_hosts_bytes", found[k].moved.between);
+                tm_json_f64(json, "between_hosts_direct_bytes", found[k].moved.direct);
+                tm_json_f64(json, "within_hosts_bytes", found[k].moved.within);
+            }
             tm_json_close(json, '}');
         }
     tm_json_close(json, ']');
+    explain_hosts_fini(&hosts);
 }
 
 /* --- the plans of all ranks --------------------------------------------------------------------------------------- */

@@ -7,9 +7,10 @@
 #include "base/text.h"
 #include "train/step.h"
 
-/* Mesh and collectives, program by program; nothing for one rank. */
-void explain_ranks(const tm_step *step, tm_text *out);
-void explain_ranks_json(const tm_step *step, tm_json *json);
+/* Mesh and collectives, program by program; nothing for one rank. per_host: ranks on each host, for the bytes between
+ * hosts; 0: these are not told. */
+void explain_ranks(const tm_step *step, int64_t per_host, tm_text *out);
+void explain_ranks_json(const tm_step *step, int64_t per_host, tm_json *json);
 
 /* In which order a step runs its programs; of a pipeline that of all ranks. */
 void explain_schedule(const tm_step *step, tm_text *out);

@@ -22,21 +22,49 @@ static void *take(size_t bytes)
 
 /* --- groups ---------------------------------------------------------------------------------- */
 
-/* `member` becomes the group's. */
-static tm_comm *make_group(tm_comm_world *world, int *member, int size, int slot, uint32_t step, const char *name)
+/* Bare: its calls can be made near, nothing is kept for the world. */
+static tm_comm *make_near(tm_comm_world *world, int *member, int size, int slot, uint32_t step, const char *name)
 {
-    const tm_comm_ports *ports = &world->ports;
-    tm_comm             *comm = take(sizeof *comm);
+    tm_comm *comm = take(sizeof *comm);
     *comm = (tm_comm){ .world = world, .size = size, .rank = -1, .member = member, .slot = slot, .step = step };
     snprintf(comm->name, sizeof comm->name, "%s", name);
+    comm->way = "";
     comm->near = true;
     for (int r = 0; r < size; r++) {
-        if (member[r] == ports->rank) comm->rank = r;
-        comm->near = comm->near && ports->host[member[r]] == ports->host[ports->rank];
+        if (member[r] == world->ports.rank) comm->rank = r;
+        comm->near = comm->near && world->ports.host[member[r]] == world->ports.host[world->ports.rank];
     }
     TM_ASSERT(comm->rank >= 0);
     comm->post = take((size_t)size * sizeof(tm_comm_post *));
     for (int r = 0; r < size && comm->near; r++) comm->post[r] = &world->desk[world->local[member[r]]]->post[slot];
+    return comm;
+}
+
+/* Of a group on several hosts: which of its ranks share one, and those that share this one. */
+static void find_hosts(tm_comm *comm)
+{
+    const tm_comm_ports *ports = &comm->world->ports;
+    int                 *host = take((size_t)comm->size * sizeof *host), *own, n = 0;
+    for (int r = 0; r < comm->size; r++) host[r] = ports->host[comm->member[r]];
+    comm->hosts = tm_comm_hosts_make(host, comm->size);
+    free(host);
+    if (comm->hosts->hosts == comm->size) {
+        tm_comm_hosts_free(comm->hosts);
+        comm->hosts = NULL;
+        return;
+    }
+    own = take((size_t)comm->size * sizeof *own);
+    for (int r = 0; r < comm->size; r++)
+        if (comm->hosts->host[r] == comm->hosts->host[comm->rank]) own[n++] = comm->member[r];
+    comm->inner = make_near(comm->world, own, n, comm->slot, comm->step, comm->name);
+    comm->inner->inside = true;
+}
+
+/* `member` becomes the group's. */
+static tm_comm *make_group(tm_comm_world *world, int *member, int size, int slot, uint32_t step, const char *name)
+{
+    tm_comm *comm = make_near(world, member, size, slot, step, name);
+    if (!comm->near) find_hosts(comm);
     comm->matrix = take((size_t)size * (size_t)size * sizeof *comm->matrix);
     comm->first = take(((size_t)size + 1) * sizeof *comm->first);
     comm->parts = take((size_t)size * sizeof *comm->parts);
@@ -169,6 +197,21 @@ static void free_world(tm_comm_world *world)
     free(world);
 }
 
+static void free_group(tm_comm *comm)
+{
+    if (!comm) return;
+    tm_comm_hosts_free(comm->hosts);
+    free(comm->member);
+    free(comm->post);
+    free(comm->scratch);
+    free(comm->matrix);
+    free(comm->first);
+    free(comm->parts);
+    free(comm->notices);
+    free(comm->message);
+    free(comm);
+}
+
 void tm_comm_close(tm_comm *comm)
 {
     if (!comm) return;
@@ -182,21 +225,14 @@ void tm_comm_close(tm_comm *comm)
     if (st == TM_OK)
         st = comm->near ? tm_comm_run_near(comm, &leave, &ignored) : tm_comm_run_far(comm, &leave, &ignored);
     pthread_mutex_lock(&world->lock);
-    world->step[comm->slot] = comm->step;
+    world->step[comm->slot] = comm->inner ? comm->inner->step : comm->step;
     world->slots &= ~((uint64_t)1 << comm->slot);
     int left = --world->groups;
     pthread_mutex_unlock(&world->lock);
     bool is_world = comm->slot == WORLD_SLOT;
     TM_ASSERT(!is_world || left == 0);
-    free(comm->member);
-    free(comm->post);
-    free(comm->scratch);
-    free(comm->matrix);
-    free(comm->first);
-    free(comm->parts);
-    free(comm->notices);
-    free(comm->message);
-    free(comm);
+    free_group(comm->inner);
+    free_group(comm);
     if (is_world) free_world(world);
 }
 
@@ -222,6 +258,21 @@ const char *tm_comm_engine_name(const tm_comm *comm)
     return comm->world->ports.engine->name;
 }
 
+const char *tm_comm_way(const tm_comm *comm)
+{
+    return comm->way;
+}
+
+uint64_t tm_comm_sent_between_hosts(const tm_comm *comm)
+{
+    return atomic_load_explicit(&comm->world->between, memory_order_relaxed);
+}
+
+void tm_comm_set_direct(tm_comm *comm, bool direct)
+{
+    comm->direct = direct;
+}
+
 tm_comm_place tm_comm_place_of(const tm_comm *comm, int rank)
 {
     const tm_comm_world *world = comm->world;
@@ -239,6 +290,21 @@ size_t tm_comm_bytes_of(tm_comm_format format)
     };
     TM_ASSERT((size_t)format < sizeof bytes / sizeof bytes[0]);
     return bytes[format];
+}
+
+void tm_comm_count(tm_comm_world *world, int to, size_t bytes)
+{
+    if (world->ports.host[to] != world->ports.host[world->ports.rank])
+        atomic_fetch_add_explicit(&world->between, bytes, memory_order_relaxed);
+}
+
+void tm_comm_slice(size_t count, size_t element, size_t part, size_t parts, size_t *first, size_t *end)
+{
+    size_t line = 64 / element, lines = (count + line - 1) / line;
+    *first = lines * part / parts * line;
+    *end = lines * (part + 1) / parts * line;
+    if (*first > count) *first = count;
+    if (*end > count) *end = count;
 }
 
 /* --- calls ----------------------------------------------------------------------------------- */

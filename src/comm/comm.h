@@ -63,6 +63,15 @@ int         tm_comm_size(const tm_comm *comm);
 const char *tm_comm_name(const tm_comm *comm);        /* "world", or as it was split off */
 const char *tm_comm_engine_name(const tm_comm *comm); /* "threads", "openmpi", "mpich", "tcp" */
 
+/* How the last call was made: "in place", "in blocks" (on one host), "from rank to rank", "shared by hosts" (on
+ * several), "a message"; "": there was none. docs/ranks.md says what these are. */
+const char *tm_comm_way(const tm_comm *comm);
+/* Whatever this rank has sent to other hosts in this world, in bytes, notices of calls among them. */
+uint64_t tm_comm_sent_between_hosts(const tm_comm *comm);
+/* Calls of the group go from rank to rank also where hosts could share them out; the results are the same. All ranks
+ * set it alike: one of them decides for all. For measuring. */
+void tm_comm_set_direct(tm_comm *comm, bool direct);
+
 /* Where a rank of the group runs. `local_rank` of `local_size` among the ranks of its host, of the world. */
 typedef struct {
     int         host, hosts, local_rank, local_size;

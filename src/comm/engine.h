@@ -38,6 +38,10 @@ typedef struct {
     /* Gives up a message that has not ended, in a world that has failed. */
     void (*cancel)(void *own, tm_comm_request *request);
 
+    /* Messages that were reported as sent may still have to be moved on by this rank: while it waits for something
+     * else. NULL: they move on by themselves. */
+    void (*move_on)(void *own);
+
     /* Ends all ranks with this exit code, after `message` (NULL: another rank says it) on standard error; returns where
      * ranks are no processes. */
     void (*abort)(void *own, int code, const char *message);

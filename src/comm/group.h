@@ -11,6 +11,7 @@
 
 #include "comm/comm.h"
 #include "comm/engine.h"
+#include "comm/hosts.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -40,11 +41,13 @@ typedef struct {
     int32_t  peer;
     uint8_t  kind, op, format, pieces; /* pieces: all-to-all with counts of its own */
     char     what[TM_COMM_WHAT];
+    uint64_t direct; /* its rank wants no hosts to share the call out */
 } tm_comm_notice;
 
 /* A flag is step << 32 | hash << 1 | which of the two notices. */
 typedef struct {
     _Alignas(64) _Atomic uint64_t flag;
+    _Alignas(64) _Atomic uint32_t beat; /* counts on while the rank itself waits for another host */
     _Alignas(64) tm_comm_notice notice[2];
     _Alignas(64) unsigned char half[2][TM_COMM_HALF];
 } tm_comm_post;
@@ -95,12 +98,14 @@ typedef struct {
     tm_error        error;
     int             groups; /* that are open, the world among them */
     tm_comm_outbox *outbox; /* post.c: messages that nobody waits for; NULL: there was none */
+
+    _Atomic uint64_t between; /* bytes that this rank has sent to other hosts */
 } tm_comm_world;
 
 /* A message under way. */
 typedef struct {
     tm_comm_request request;
-    int             peer;
+    int             peer, label; /* label: of what is waited for by itself; 0: of nothing */
     bool            done;
 } tm_comm_message;
 
@@ -115,13 +120,20 @@ struct tm_comm {
     uint32_t       step;
     int            half, notice;
     void          *scratch; /* far: for the pieces of others */
+    /* far, and some of its ranks share a host: where they are; those of this host, a near group with the same post */
+    tm_comm_hosts *hosts;
+    tm_comm       *inner;
+    bool           direct;  /* hosts share nothing out */
+    bool           inside;  /* it is another group's inner one */
+    double         grace_s; /* a wait lasts so much longer than the deadline: behind another rank's */
+    const char    *way;     /* how the last call was made */
     /* For the call that runs, kept: nothing is allocated from the second one on. */
     size_t          *matrix;  /* (size, size) */
     size_t          *first;   /* (size + 1) */
     const void     **parts;   /* (size) */
     tm_comm_notice  *notices; /* (size) */
     tm_comm_message *message; /* (n_messages) under way */
-    int              n_messages, room, left;
+    int              n_messages, room;
 };
 
 enum { TM_COMM_SCRATCH = 4 << 20 };
@@ -151,6 +163,16 @@ tm_status tm_comm_mismatch(tm_comm *comm, const tm_comm_notice *mine, int other,
 /* The ranks that are late, and what this rank calls. */
 tm_status tm_comm_late(tm_comm *comm, const tm_comm_notice *mine, const int *late, int n, tm_error *err);
 
+/* A slice of `count` elements for each of `parts`, in whole cache lines, so that no two ranks write the same one. */
+void tm_comm_slice(size_t count, size_t element, size_t part, size_t parts, size_t *first, size_t *end);
+
+/* The window that holds all of this memory in one part, or -1. Nothing lies everywhere. */
+void tm_comm_locate(const tm_comm_world *world, const void *memory, size_t bytes, int32_t *window, uint64_t *at);
+/* That place of another rank of this host, in this process. */
+void *tm_comm_reach(const tm_comm *comm, int rank, int32_t window, uint64_t at);
+/* Bytes that a call of so many elements each reads at call->send and writes at call->receive (not of an all-to-all). */
+void tm_comm_extents(const tm_comm *comm, const tm_collective *call, size_t *sends, size_t *receives);
+
 /* The calls of a group on one host, and of one on several (everything but messages to one rank). Receive and send do
  * not overlap, or are in place. */
 TM_MUST_USE tm_status tm_comm_run_near(tm_comm *comm, const tm_collective *call, tm_error *err);
@@ -164,6 +186,9 @@ TM_MUST_USE tm_status tm_comm_run_pair(tm_comm *comm, const tm_collective *call,
 TM_MUST_USE tm_status tm_comm_post_message(tm_comm *comm, const tm_comm_notice *notice, const tm_collective *call,
                                            int tag, tm_error *err);
 void                  tm_comm_close_outbox(tm_comm_world *world);
+
+/* A message to another host is counted. */
+void tm_comm_count(tm_comm_world *world, int to, size_t bytes);
 
 void tm_comm_window_close(tm_comm_window *window);
 
@@ -182,6 +207,12 @@ TM_MUST_USE tm_status tm_comm_counts(tm_comm *comm, const tm_collective *call, t
 
 /* out[i] = in[0][i] op in[1][i] op ..., in this order; bfloat16 in float32, rounded once. `out` may be one of `in`. */
 void tm_comm_reduce(tm_comm_op op, tm_comm_format format, const void *const *in, int n, void *out, size_t count);
+
+/* The same over ranks of which earlier ones were reduced to `before` (NULL: none were). `keeps`: others follow, and
+ * `out` stays as it is accumulated. What is accumulated of bfloat16 is float32, of every other format the format
+ * itself. */
+void tm_comm_reduce_on(tm_comm_op op, tm_comm_format format, const void *before, const void *const *in, int n,
+                       bool keeps, void *out, size_t count);
 
 /* The sums of float32 go to each of out[0 .. n_out - 1], past the caches: for more than they hold. False: it is not
  * done, the places do not begin with a cache line or do not end with one, or this processor cannot. */

@@ -256,3 +256,40 @@ void tm_comm_free(tm_comm *comm, void *memory)
     }
     TM_ASSERT(!memory);
 }
+
+/* --- what lies where ------------------------------------------------------------------------- */
+
+void tm_comm_extents(const tm_comm *comm, const tm_collective *call, size_t *sends, size_t *receives)
+{
+    size_t one = call->count * tm_comm_bytes_of(call->format);
+    *sends = *receives = one;
+    if (call->kind == TM_COMM_REDUCE_SCATTER) *sends = one * (size_t)comm->size;
+    if (call->kind == TM_COMM_ALL_GATHER) *receives = one * (size_t)comm->size;
+    if (call->kind == TM_COMM_BROADCAST && comm->rank != call->peer) *sends = 0;
+}
+
+void tm_comm_locate(const tm_comm_world *world, const void *memory, size_t bytes, int32_t *window, uint64_t *at)
+{
+    int       count = world->n_windows;
+    uintptr_t begin = (uintptr_t)memory;
+    *window = bytes > 0 || count == 0 ? -1 : 0;
+    *at = 0;
+    for (int i = 0; i < count && *window < 0; i++) {
+        const tm_comm_window *w = world->window[i];
+        if (!atomic_load_explicit(&w->open, memory_order_acquire)) continue;
+        for (int k = 0; k < w->n_parts && *window < 0; k++) {
+            const tm_comm_part *part = &w->parts[k];
+            if (begin < part->begin || begin + bytes > part->begin + part->bytes) continue;
+            *window = i;
+            *at = part->at + (begin - part->begin);
+        }
+    }
+}
+
+void *tm_comm_reach(const tm_comm *comm, int rank, int32_t window, uint64_t at)
+{
+    static char          nothing; /* of no bytes */
+    const tm_comm_world *world = comm->world;
+    char                *file = world->window[window]->where[world->local[comm->member[rank]]];
+    return file ? file + at : &nothing;
+}

@@ -14,6 +14,7 @@
 #include "comm/group.h"
 
 #include <string.h>
+#include <time.h>
 
 typedef struct {
     tm_comm             *comm;
@@ -26,17 +27,37 @@ typedef struct {
 
 /* --- steps ----------------------------------------------------------------------------------- */
 
-static tm_status late(near_call *n, uint32_t step)
+static uint32_t beat_of(const tm_comm *comm, int rank)
+{
+    return atomic_load_explicit(&comm->post[rank]->beat, memory_order_relaxed);
+}
+
+/* `rank` has not come, and perhaps others; but those that wait for another host are not late. */
+static tm_status late(near_call *n, int rank, uint32_t step)
 {
     tm_comm *comm = n->comm;
     int      count = 0, ranks[TM_COMM_LOCAL];
+    uint32_t beat[TM_COMM_LOCAL];
+    for (int r = 0; r < comm->size; r++) beat[r] = beat_of(comm, r);
+    if (comm->inside) nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
     for (int r = 0; r < comm->size; r++) {
         uint64_t flag = atomic_load_explicit(&comm->post[r]->flag, memory_order_acquire);
-        if ((int32_t)((uint32_t)(flag >> 32) - step) < 0) ranks[count++] = r;
+        bool     waits = beat[r] != beat_of(comm, r) && r != rank;
+        if ((int32_t)((uint32_t)(flag >> 32) - step) < 0 && !waits) ranks[count++] = r;
     }
     /* It came at the last moment: late all the same, for this world has a rank that gave up. */
     if (count == 0) ranks[count++] = comm->rank;
     return tm_comm_late(comm, &n->notice, ranks, count, n->err);
+}
+
+/* In a call between hosts: this rank's messages move on, and `rank` has time while it waits for another host itself. */
+static void wait_on(const tm_comm *comm, int rank, uint32_t *beat, tm_comm_patience *patience)
+{
+    const tm_comm_ports *ports = &comm->world->ports;
+    uint32_t             now = beat_of(comm, rank);
+    if (ports->engine->move_on) ports->engine->move_on(ports->own);
+    if (now != *beat) patience->since_ns = 0;
+    *beat = now;
 }
 
 /* Until `rank` has arrived at `step` with the same call. */
@@ -45,6 +66,7 @@ static tm_status wait_for(near_call *n, int rank, uint32_t step, uint32_t hash)
     tm_comm         *comm = n->comm;
     tm_comm_post    *post = comm->post[rank];
     tm_comm_patience patience = { 0 };
+    uint32_t         beat = beat_of(comm, rank);
     for (;;) {
         uint64_t flag = atomic_load_explicit(&post->flag, memory_order_acquire);
         int32_t  ahead = (int32_t)((uint32_t)(flag >> 32) - step);
@@ -52,7 +74,8 @@ static tm_status wait_for(near_call *n, int rank, uint32_t step, uint32_t hash)
         if (ahead == 0 && ((uint32_t)flag & ~1u) == hash) return TM_OK;
         if (ahead == 0) return tm_comm_mismatch(comm, &n->notice, rank, &post->notice[flag & 1], n->err);
         if (patience.turn % 16 == 15) TM_TRY(tm_comm_failed(comm, n->err));
-        if (!tm_comm_wait_turn(comm, &patience)) return late(n, step);
+        if (comm->inside && patience.turn % 4 == 3) wait_on(comm, rank, &beat, &patience);
+        if (!tm_comm_wait_turn(comm, &patience)) return late(n, rank, step);
     }
 }
 
@@ -97,72 +120,27 @@ static size_t receive_first(const near_call *n, int from)
     return first;
 }
 
-/* Bytes that this rank reads at call->send and writes at call->receive. */
 static void extents(const near_call *n, size_t *sends, size_t *receives)
 {
-    const tm_collective *call = n->call;
-    size_t               size = (size_t)n->comm->size, one = call->count * n->element;
-    int                  rank = n->comm->rank;
-    *sends = *receives = one;
-    switch (call->kind) {
-    case TM_COMM_REDUCE_SCATTER:
-        *sends = one * size;
-        break;
-    case TM_COMM_ALL_GATHER:
-        *receives = one * size;
-        break;
-    case TM_COMM_BROADCAST:
-        *sends = rank == call->peer ? one : 0;
-        break;
-    case TM_COMM_ALL_TO_ALL:
-        *sends = send_first(n, rank, (int)size) * n->element;
-        *receives = receive_first(n, (int)size) * n->element;
-        break;
-    default:
-        break;
-    }
-}
-
-/* The window that holds all of it in one part, or -1. Nothing lies everywhere. */
-static void locate(const tm_comm_world *world, const void *memory, size_t bytes, int32_t *window, uint64_t *at)
-{
-    int       count = world->n_windows;
-    uintptr_t begin = (uintptr_t)memory;
-    *window = bytes > 0 || count == 0 ? -1 : 0;
-    *at = 0;
-    for (int i = 0; i < count && *window < 0; i++) {
-        const tm_comm_window *w = world->window[i];
-        if (!atomic_load_explicit(&w->open, memory_order_acquire)) continue;
-        for (int k = 0; k < w->n_parts && *window < 0; k++) {
-            const tm_comm_part *part = &w->parts[k];
-            if (begin < part->begin || begin + bytes > part->begin + part->bytes) continue;
-            *window = i;
-            *at = part->at + (begin - part->begin);
-        }
-    }
-}
-
-/* That address of another rank, in this process. */
-static void *reach(const tm_comm *comm, int rank, int32_t window, uint64_t at)
-{
-    static char          nothing; /* of no bytes */
-    const tm_comm_world *world = comm->world;
-    char                *file = world->window[window]->where[world->local[comm->member[rank]]];
-    return file ? file + at : &nothing;
+    tm_comm_extents(n->comm, n->call, sends, receives);
+    if (n->call->kind != TM_COMM_ALL_TO_ALL) return;
+    *sends = send_first(n, n->comm->rank, n->comm->size) * n->element;
+    *receives = receive_first(n, n->comm->size) * n->element;
 }
 
 static const char *sent_by(const near_call *n, int rank)
 {
     const tm_comm_post   *post = n->comm->post[rank];
     const tm_comm_notice *notice = &post->notice[atomic_load_explicit(&post->flag, memory_order_relaxed) & 1];
-    return rank == n->comm->rank ? n->call->send : reach(n->comm, rank, notice->send_window, notice->send_at);
+    return rank == n->comm->rank ? n->call->send : tm_comm_reach(n->comm, rank, notice->send_window, notice->send_at);
 }
 
 static char *received_by(const near_call *n, int rank)
 {
     const tm_comm_post   *post = n->comm->post[rank];
     const tm_comm_notice *notice = &post->notice[atomic_load_explicit(&post->flag, memory_order_relaxed) & 1];
-    return rank == n->comm->rank ? n->call->receive : reach(n->comm, rank, notice->receive_window, notice->receive_at);
+    return rank == n->comm->rank ? n->call->receive
+                                 : tm_comm_reach(n->comm, rank, notice->receive_window, notice->receive_at);
 }
 
 /* Tells the others about this call; read once this rank has arrived. */
@@ -171,8 +149,8 @@ static void announce(near_call *n)
     tm_comm *comm = n->comm;
     size_t   sends, receives;
     extents(n, &sends, &receives);
-    locate(comm->world, n->call->send, sends, &n->notice.send_window, &n->notice.send_at);
-    locate(comm->world, n->call->receive, receives, &n->notice.receive_window, &n->notice.receive_at);
+    tm_comm_locate(comm->world, n->call->send, sends, &n->notice.send_window, &n->notice.send_at);
+    tm_comm_locate(comm->world, n->call->receive, receives, &n->notice.receive_window, &n->notice.receive_at);
     comm->notice ^= 1;
     comm->post[comm->rank]->notice[comm->notice] = n->notice;
 }
@@ -198,14 +176,9 @@ static void copy(void *to, const void *from, size_t bytes)
 
 /* --- the part of `rank` of a sum ------------------------------------------------------------- */
 
-/* In whole cache lines, so that no two ranks write the same one. */
 static void slice(const near_call *n, size_t count, int rank, size_t *first, size_t *end)
 {
-    size_t line = 64 / n->element, lines = (count + line - 1) / line, size = (size_t)n->comm->size;
-    *first = lines * (size_t)rank / size * line;
-    *end = lines * ((size_t)rank + 1) / size * line;
-    if (*first > count) *first = count;
-    if (*end > count) *end = count;
+    tm_comm_slice(count, n->element, (size_t)rank, (size_t)n->comm->size, first, end);
 }
 
 static void reduce(const near_call *n, const void *const *in, void *out, size_t count)
@@ -458,9 +431,12 @@ static tm_status run(near_call *n)
 {
     announce(n);
     if (moves_nothing(n)) return meet(n);
+    n->comm->way = "in blocks";
     if (is_small(n)) return in_blocks(n);
     TM_TRY(meet(n));
-    return all_in_reach(n) ? direct(n) : in_blocks(n);
+    if (!all_in_reach(n)) return in_blocks(n);
+    n->comm->way = "in place";
+    return direct(n);
 }
 
 tm_status tm_comm_run_near(tm_comm *comm, const tm_collective *call, tm_error *err)

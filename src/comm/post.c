@@ -112,6 +112,7 @@ tm_status tm_comm_post_message(tm_comm *comm, const tm_comm_notice *notice, cons
         free(p);
     else
         *last = p;
+    if (!why) tm_comm_count(world, p->to, sizeof p->notice + bytes);
     look_after(box);
     if (box->first) pthread_cond_signal(&box->changed);
     pthread_mutex_unlock(&box->lock);

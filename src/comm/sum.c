@@ -39,14 +39,16 @@ EACH_WIDTH uint16_t narrow(float value)
 #define LARGER(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define SMALLER(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 
-/* One block of `m` elements from `first` on: elements are `stored`, accumulated as `type`. Sums of int64 wrap. */
+/* One block of `m` elements from `first` on: elements are `stored`, accumulated as `type`. `before`: what was
+ * accumulated of earlier ranks, or NULL; keeps: the result stays as it is accumulated. Sums of int64 wrap. */
 #define REDUCE_BLOCK(name, stored, type, load, save)                                                                   \
-    EACH_WIDTH void name(tm_comm_op op, const void *const *in, int n, void *out, size_t first, size_t m)               \
+    EACH_WIDTH void name(tm_comm_op op, const type *before, const void *const *in, int n, bool keeps, void *out,       \
+                         size_t first, size_t m)                                                                       \
     {                                                                                                                  \
         type          total[BLOCK];                                                                                    \
         const stored *x = (const stored *)in[0] + first;                                                               \
-        for (size_t i = 0; i < m; i++) total[i] = (type)load(x[i]);                                                    \
-        for (int r = 1; r < n; r++) {                                                                                  \
+        for (size_t i = 0; i < m; i++) total[i] = before ? before[first + i] : (type)load(x[i]);                       \
+        for (int r = before ? 0 : 1; r < n; r++) {                                                                     \
             x = (const stored *)in[r] + first;                                                                         \
             if (op == TM_COMM_SUM)                                                                                     \
                 for (size_t i = 0; i < m; i++) total[i] += (type)load(x[i]);                                           \
@@ -54,6 +56,10 @@ EACH_WIDTH uint16_t narrow(float value)
                 for (size_t i = 0; i < m; i++) total[i] = LARGER(total[i], (type)load(x[i]));                          \
             else                                                                                                       \
                 for (size_t i = 0; i < m; i++) total[i] = SMALLER(total[i], (type)load(x[i]));                         \
+        }                                                                                                              \
+        if (keeps) {                                                                                                   \
+            memcpy((type *)out + first, total, m * sizeof total[0]);                                                   \
+            return;                                                                                                    \
         }                                                                                                              \
         stored *y = (stored *)out + first;                                                                             \
         for (size_t i = 0; i < m; i++) y[i] = (stored)save(total[i]);                                                  \
@@ -84,50 +90,81 @@ EACH_WIDTH void add_two(const float *a, const float *b, float *out, size_t count
     for (size_t i = 0; i < count; i++) out[i] = a[i] + b[i];
 }
 
-EACH_WIDTH void reduce(tm_comm_op op, tm_comm_format format, const void *const *in, int n, void *out, size_t count)
+/* A part of a reduction, see tm_comm_reduce_on. */
+typedef struct {
+    tm_comm_op         op;
+    tm_comm_format     format;
+    const float       *before; /* of bfloat16; what comes before other formats is one of `in` */
+    const void *const *in;
+    int                n;
+    bool               keeps;
+    void              *out;
+    size_t             count;
+} part;
+
+EACH_WIDTH void reduce(const part *p)
 {
-    if (n == 2 && op == TM_COMM_SUM && format == TM_COMM_FLOAT32) {
-        add_two(in[0], in[1], out, count);
+    if (p->n == 2 && p->op == TM_COMM_SUM && p->format == TM_COMM_FLOAT32) {
+        add_two(p->in[0], p->in[1], p->out, p->count);
         return;
     }
-    for (size_t first = 0; first < count; first += BLOCK) {
-        size_t m = count - first < BLOCK ? count - first : BLOCK;
-        switch (format) {
+    for (size_t first = 0; first < p->count; first += BLOCK) {
+        size_t m = p->count - first < BLOCK ? p->count - first : BLOCK;
+        switch (p->format) {
         case TM_COMM_FLOAT32:
-            reduce_float32(op, in, n, out, first, m);
+            reduce_float32(p->op, NULL, p->in, p->n, false, p->out, first, m);
             break;
         case TM_COMM_FLOAT64:
-            reduce_float64(op, in, n, out, first, m);
+            reduce_float64(p->op, NULL, p->in, p->n, false, p->out, first, m);
             break;
         case TM_COMM_BFLOAT16:
-            reduce_bfloat16(op, in, n, out, first, m);
+            reduce_bfloat16(p->op, p->before, p->in, p->n, p->keeps, p->out, first, m);
             break;
         case TM_COMM_INT64:
-            reduce_int64(op, in, n, out, first, m);
+            reduce_int64(p->op, p->in, p->n, p->out, first, m);
             break;
         case TM_COMM_BYTES:
-            TM_ASSERT(format != TM_COMM_BYTES);
+            TM_ASSERT(p->format != TM_COMM_BYTES);
         }
     }
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) static void reduce_avx2(tm_comm_op op, tm_comm_format format, const void *const *in,
-                                                        int n, void *out, size_t count)
+__attribute__((target("avx2"))) static void reduce_avx2(const part *p)
 {
-    reduce(op, format, in, n, out, count);
+    reduce(p);
 }
 #endif
 
-void tm_comm_reduce(tm_comm_op op, tm_comm_format format, const void *const *in, int n, void *out, size_t count)
+static void reduce_widest(const part *p)
 {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2")) {
-        reduce_avx2(op, format, in, n, out, count);
+        reduce_avx2(p);
         return;
     }
 #endif
-    reduce(op, format, in, n, out, count);
+    reduce(p);
+}
+
+void tm_comm_reduce(tm_comm_op op, tm_comm_format format, const void *const *in, int n, void *out, size_t count)
+{
+    reduce_widest(&(part){ op, format, NULL, in, n, false, out, count });
+}
+
+void tm_comm_reduce_on(tm_comm_op op, tm_comm_format format, const void *before, const void *const *in, int n,
+                       bool keeps, void *out, size_t count)
+{
+    const void *all[TM_COMM_LOCAL + 1];
+    if (format == TM_COMM_BFLOAT16) {
+        reduce_widest(&(part){ op, format, before, in, n, keeps, out, count });
+        return;
+    }
+    if (before) {
+        all[0] = before;
+        memcpy(all + 1, in, (size_t)n * sizeof all[0]);
+    }
+    reduce_widest(&(part){ op, format, NULL, before ? all : in, before ? n + 1 : n, false, out, count });
 }
 
 #if defined(__x86_64__)

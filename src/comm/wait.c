@@ -36,7 +36,7 @@ bool tm_comm_wait_turn(const tm_comm *comm, tm_comm_patience *patience)
     }
     int64_t now = tm_now_ns();
     if (patience->since_ns == 0) patience->since_ns = now;
-    return (double)(now - patience->since_ns) * 1e-9 < comm->world->deadline_s;
+    return (double)(now - patience->since_ns) * 1e-9 < comm->world->deadline_s + comm->grace_s;
 }
 
 /* --- what a call is -------------------------------------------------------------------------- */

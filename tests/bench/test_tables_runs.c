@@ -4,7 +4,7 @@
  */
 #include "bench/tables.h"
 
-#include "comm/comm.h"
+#include "comm/group.h"
 #include "support/fake_run.h"
 #include "support/folder.h"
 
@@ -270,21 +270,27 @@ static void *run_rank(void *context)
 static void collective_tables(tm_text *out)
 {
     enum { MOST = 5 };
+    static const int hosts[] = { 0, 0, 1, 1 };
     static const struct {
         int         ranks;
         const char *arguments;
         double      seconds;
+        const int  *host; /* of each rank; NULL: one */
     } cases[] = {
-        { 2, "min-bytes=100 max-bytes=900 factor=3", 0 },
+        { 2, "min-bytes=100 max-bytes=900 factor=3", 0, NULL },
         { 3, "min-bytes=8 max-bytes=65536 factor=1000000 calls=all-to-all-v,p2p,copy format=bfloat16 buffers=private",
-          0 },
-        { 3, "min-bytes=65535 max-bytes=70000 calls=reduce-scatter,all-reduce format=float64", 0 },
-        { 5, "min-bytes=600 max-bytes=600 calls=broadcast,all-gather,all-to-all", 0 },
-        { 2, "min-bytes=64 max-bytes=64 calls=p2p", 1e-9 },
-        { 2, "min-bytes=65 max-bytes=64", 0 },
-        { 2, "calls=copy,al-reduce", 0 },
-        { 2, "library=x.so", 0 },
-        { 1, "calls=copy", 0 },
+          0, NULL },
+        { 3, "min-bytes=65535 max-bytes=70000 calls=reduce-scatter,all-reduce format=float64", 0, NULL },
+        { 5, "min-bytes=600 max-bytes=600 calls=broadcast,all-gather,all-to-all", 0, NULL },
+        { 2, "min-bytes=64 max-bytes=64 calls=p2p", 1e-9, NULL },
+        { 2, "min-bytes=65 max-bytes=64", 0, NULL },
+        { 2, "calls=copy,al-reduce", 0, NULL },
+        { 2, "library=x.so", 0, NULL },
+        { 1, "calls=copy", 0, NULL },
+        { 4, "min-bytes=65536 max-bytes=65536", 0, hosts },
+        { 4, "min-bytes=65536 max-bytes=65536 calls=all-reduce,broadcast algorithm=direct", 0, hosts },
+        { 4, "min-bytes=65536 max-bytes=65536 calls=all-reduce format=bfloat16", 0, hosts },
+        { 4, "min-bytes=65536 max-bytes=65536 calls=all-reduce,all-gather buffers=private", 0, hosts },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         a_rank    rank[MOST] = { 0 };
@@ -292,7 +298,7 @@ static void collective_tables(tm_text *out)
         tm_comm  *world[MOST];
         tm_error  err = { 0 };
         int       n = cases[i].ranks;
-        assert_int_equal(tm_comm_open_threads(n, 60, world, &err), TM_OK);
+        assert_int_equal(tm_comm_open_threads_on(n, cases[i].host, 60, world, &err), TM_OK);
         for (int r = 0; r < n; r++) {
             rank[r].world = world[r];
             rank[r].what =

@@ -29,6 +29,9 @@ trainmark explain $one
 expected explain.txt
 trainmark explain $one --training.global_batch_size 6 --schedule
 expected explain_schedule.txt
+copies="--parallelism.data_parallel_shard_degree 1 --parallelism.data_parallel_replicate_degree 8"
+trainmark explain $one $copies --ranks-per-host 4 --schedule
+expected explain_hosts.txt
 adapters="--lora.rank 2 --lora.alpha 6 --lora.target_modules q_proj,v_proj --lora.use_dora true"
 trainmark explain $one $adapters --schedule
 expected explain_adapters.txt

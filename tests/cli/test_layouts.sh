@@ -17,6 +17,18 @@ trainmark explain tiny-llama $copies 4
 check "copies reduce beside the backward pass" has "$out" "^  first     all_reduce +6 calls"
 check "and hold everything" has "$out" "per parameter 16 B: weights 4, gradients 4, optimizer 8"
 
+# 4 hosts of 2 ranks: 2 N (p - k) / p = 1.5 N leave a rank from rank to rank, ((R - 1) + (H - 1)) / p N = 0.75 N shared by hosts.
+trainmark explain tiny-llama $copies 8 --ranks-per-host 2 --json
+check "bytes between hosts" awk '
+    /"program": "first"/ { all = 0 } /"op": "all_reduce"/ { all = 1 }
+    { gsub(/[",]/, "") } $1 == "wire_bytes:" { wire = $2 } $1 == "between_hosts_bytes:" { between = $2 }
+    $1 == "between_hosts_direct_bytes:" && all { n = wire / 1.75; good += $2 == 1.5 * n && between >= 0.75 * n && between < 0.751 * n; all = 0; exit }
+    END { exit !good }' "$out"
+# 2 ranks on each host divide the matrices, and 4 hosts have copies: what tp sums stays within a host.
+trainmark explain tiny-llama --parallelism.ranks 8 --parallelism.tensor_parallel_degree 2 --ranks-per-host 2
+check "groups within a host send nothing to others" has "$out" "of a rank, on average: 0 B to other hosts \(0 B from rank to rank\), "
+trainmark explain tiny-llama --parallelism.ranks 4 --ranks-per-host 1
+check "groups of one rank a host send all of it" has "$out" "of a rank, on average: .* to other hosts \(.*\), 0 B within its own"
 trainmark explain tiny-llama --parallelism.ranks 4 --json
 check "the same as JSON" has "$out" '"dp_shard": 4'
 check "with bytes of each collective" has "$out" '"wire_bytes": [1-9]'

@@ -42,7 +42,7 @@ static void check_all_reduce(const bench *b, tm_comm_op op, tm_comm_format forma
 {
     int    rank = tm_comm_rank(b->comm), size = tm_comm_size(b->comm);
     size_t bytes = format_bytes(format);
-    char  *send = memory(b, 0), *receive = b->in_place ? send : memory(b, 1), want[8];
+    char  *send = memory(b, 0), *receive = b->in_place ? send : memory(b, 1), want[8] = { 0 };
     fill(format, seed, rank, send, 0, count);
     tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
                            .op = op,
@@ -67,7 +67,7 @@ static void check_all_reduce(const bench *b, tm_comm_op op, tm_comm_format forma
 static void check_reduce_scatter(const bench *b, tm_comm_op op, tm_comm_format format, size_t count, uint64_t seed)
 {
     size_t rank = (size_t)tm_comm_rank(b->comm), size = (size_t)tm_comm_size(b->comm), bytes = format_bytes(format);
-    char  *send = memory(b, 0), *receive = b->in_place ? send + rank * count * bytes : memory(b, 1), want[8];
+    char  *send = memory(b, 0), *receive = b->in_place ? send + rank * count * bytes : memory(b, 1), want[8] = { 0 };
     fill(format, seed, (int)rank, send, 0, count * size);
     tm_collective call = { .kind = TM_COMM_REDUCE_SCATTER,
                            .op = op,
@@ -87,7 +87,7 @@ static void check_reduce_scatter(const bench *b, tm_comm_op op, tm_comm_format f
 static void check_all_gather(const bench *b, tm_comm_format format, size_t count, uint64_t seed)
 {
     size_t rank = (size_t)tm_comm_rank(b->comm), size = (size_t)tm_comm_size(b->comm), bytes = format_bytes(format);
-    char  *receive = memory(b, 1), *send = b->in_place ? receive + rank * count * bytes : memory(b, 0), want[8];
+    char  *receive = memory(b, 1), *send = b->in_place ? receive + rank * count * bytes : memory(b, 0), want[8] = { 0 };
     memset(receive, 0, size * count * bytes);
     fill(format, seed, (int)rank, send, 0, count);
     tm_collective call = {
@@ -104,7 +104,7 @@ static void check_all_gather(const bench *b, tm_comm_format format, size_t count
 static void check_broadcast(const bench *b, tm_comm_format format, size_t count, int root, uint64_t seed)
 {
     size_t bytes = format_bytes(format);
-    char  *send = memory(b, 0), *receive = b->in_place ? send : memory(b, 1), want[8];
+    char  *send = memory(b, 0), *receive = b->in_place ? send : memory(b, 1), want[8] = { 0 };
     bool   is_root = tm_comm_rank(b->comm) == root;
     memset(receive, 0, count * bytes);
     if (is_root) fill(format, seed, root, send, 0, count);
@@ -132,7 +132,7 @@ static void check_all_to_all(const bench *b, tm_comm_format format, size_t count
 {
     size_t rank = (size_t)tm_comm_rank(b->comm), size = (size_t)tm_comm_size(b->comm), bytes = format_bytes(format);
     size_t out[TM_COMM_LOCAL], in[TM_COMM_LOCAL], at = 0;
-    char  *send = memory(b, 0), *receive = memory(b, 1), want[8];
+    char  *send = memory(b, 0), *receive = memory(b, 1), want[8] = { 0 };
     for (size_t r = 0; r < size; r++) {
         out[r] = pieces ? piece(count, rank, r) : count;
         in[r] = pieces ? piece(count, r, rank) : count;

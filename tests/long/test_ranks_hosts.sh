@@ -66,7 +66,20 @@ over()
     code=$?
 }
 
+# The bytes between hosts of the largest message, of a call.
+bytes_between()
+{
+    tr -d ' \n' <"$out" | grep -Eo '\{[^{}]*"call":"'"$1"'"[^{}]*\}' | tail -1 | sed 's/.*"between_hosts_bytes":\([0-9]*\).*/\1/'
+}
+weights()
+{
+    grep -o '"weights_hash": *"[^"]*"' "$1/result.json"
+}
+# Gradients of more than 32 KiB.
+wider="${tiny/--model.dim 32/--model.dim 128} --training.steps 4"
+
 quick="--min-bytes 64 --max-bytes 262144 --factor 64 --rep-ms 5 --warmup-ms 1 --precision 0 --deadline 30"
+large="--min-bytes 262144 --budget 250"
 calls=all-reduce,all-gather,reduce-scatter,all-to-all,all-to-all-v,broadcast,p2p
 for mpi in openmpi mpich; do
     launcher=mpirun.openmpi
@@ -80,9 +93,21 @@ for mpi in openmpi mpich; do
     check "$mpi: all calls are right" [ "$(grep -c '"correct": *true' "$out")" -eq 21 ]
     check "$mpi: there are four hosts" [ "$(grep -c '"hosts": *4' "$out")" -eq 21 ]
     [ $mpi = mpich ] && continue # with more ranks than processors it takes minutes to end: its ranks spin
-    over $mpi 2 100 bench collectives $quick --calls all-reduce,all-to-all --json
+    over $mpi 2 300 bench collectives $quick $large --calls $calls --json
     check "$mpi: two ranks on each" [ "$code" -eq 0 ]
-    check "$mpi: those calls are right" [ "$(grep -c '"correct": *true' "$out")" -eq 6 ]
+    check "$mpi: those calls are right" [ "$(grep -c '"correct": *true' "$out")" -eq 7 ]
+    check "$mpi: sums, gathers and broadcasts are shared by hosts" [ "$(grep -c '"algorithm": *"shared by hosts"' "$out")" -eq 4 ]
+    shared=$(bytes_between all-reduce)
+    check "$mpi: an all-reduce sends what the formula says" [ "$shared" -eq $((6 * 262144 + 48 * 120)) ]
+    over $mpi 2 100 bench collectives $quick $large --calls all-reduce --algorithm direct --json
+    check "$mpi: from rank to rank it is right, too" [ "$(grep -c '"correct": *true' "$out")" -eq 1 ]
+    check "$mpi: and sends twice as much" [ "$(bytes_between all-reduce)" -eq $((12 * 262144 + 48 * 120)) ]
+    # Eight copies on four hosts, and on this one: the bits of one rank.
+    copies="$wider --parallelism.data_parallel_shard_degree 1 --parallelism.exact true"
+    over $mpi 2 100 run $copies --parallelism.data_parallel_replicate_degree 8 --out hosts
+    check "$mpi: eight ranks train on four hosts" [ "$code" -eq 0 ]
+    trainmark run $wider --training.grad_accumulation 8 --training.separate_sums 8 --out alone
+    check "$mpi: with the bits of one rank" [ "$(weights hosts)" = "$(weights alone)" ]
 done
 
 if [ -f "$modules/trainmark-openmpi.so" ] && command -v mpirun.openmpi >/dev/null; then
