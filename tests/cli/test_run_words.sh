@@ -29,12 +29,6 @@ folder() { trainmark $plan "$@" && sed -n 's/^# run directory: //p' "$out"; }
 check "the model's name" [ "$(folder)" = output/tiny-llama ]
 check "the experiment's name" [ "$(folder --exp_name e)" = output/e ]
 check "all four parts" [ "$(folder --exp_name e --workspace w --work_group g --user_name u)" = w/g/u/e ]
-# parts LINE...: an experiment with these; what has no effect is a note.
-parts() { printf '%s\n' "$@" >parts.yaml && folder parts.yaml --model.vocab_size 64; }
-check "three are not enough: no user" [ "$(parts 'exp_name: e' 'workspace: w' 'work_group: g')" = output/e ]
-check "three are not enough: no group" [ "$(parts 'exp_name: e' 'workspace: w' 'user_name: u')" = output/e ]
-check "three are not enough: no workspace" [ "$(parts 'exp_name: e' 'work_group: g' 'user_name: u')" = output/e ]
-check "three are not enough: no experiment" [ "$(parts 'workspace: w' 'work_group: g' 'user_name: u')" = output/custom ]
 check "--out is above them" [ "$(folder --exp_name e --workspace w --work_group g --user_name u --out o)" = o ]
 
 # --- the vocabulary ---------------------------------------------------------------------------------------------------------

@@ -120,11 +120,11 @@ found()
     trainmark $run --training.local_batch_size auto --memory $found_memory --dry-run "$@"
     sed -n 's/^trainmark: note: training.local_batch_size auto: \([0-9]*\)$/\1/p; s/^.*local_batch_size auto: \([0-9]*\)$/\1/p' "$err" | head -n 1
 }
-for size in 200KiB 300KiB 1MiB 5MiB 1GiB 1TiB; do
+for size in 200KiB 1MiB 5MiB 1GiB 1TiB; do
     for global in 0 12 64 7; do
         words=
         [ $global -eq 0 ] || words="--training.global_batch_size $global"
-        echo "$size of $global: $(found $size $words) $code"
+        echo "$size of $global: $(found $size $words)"
     done
 done >"$work/found"
 cp found "$out"
@@ -167,9 +167,9 @@ expected search_sizes.txt
 trainmark $small --device reference --scaling 1 --out one
 check "one rank" [ "$code" -eq 0 ]
 check "is told when it begins" has "$err" "^scaling: 1 rank, 1 thread each$"
-filter='/^| *1 *|/s/| *[0-9.e+]*[0-9]\{3\}[0-9.e+]* *\(|\)/| N \1/g; s/  */ /g; s/--*/-/g'
+awk -F'|' '/^\| *1 *\|/ && NF > 7 { $5 = $6 = " N " } { gsub(/  */, " "); gsub(/--*/, "-"); print }' OFS='|' "$out" >masked
+cp masked "$out"
 expected search_scaling.txt
-filter=
 awk -F, '{ for (i = 1; i <= NF; i++) if (NR == 2 && (i == 4 || i == 5)) $i = ($i > 0 ? "above 0" : "no"); print }' OFS=, one/scaling.csv >"$out"
 expected search_scaling.csv
 trainmark $small --scaling 1,3,5 --scaling-mode strong --training.global_batch_size 4 --out uneven --json
