@@ -353,8 +353,8 @@ static void live_sessions(void **state)
     assert_true(f.step_seconds[1] > 0.249 && f.step_seconds[1] < 0.251);
     tm_ab_session_fini(&s);
     /* it ends with a round, when the target is reached */
-    st = session_of(a, b, (tm_ab_options){ .budget_seconds = 6, .target = 0.01, .least_pairs = 7, .seed = 6 }, &s,
-                    &err);
+    st =
+        session_of(a, b, (tm_ab_options){ .budget_seconds = 6, .target = 0.01, .least_pairs = 7, .seed = 6 }, &s, &err);
     if (st != TM_OK) fail_msg("%s", err.text);
     turns_are_in_order(&s, &rounds);
     if (s.end == TM_AB_END_TARGET) assert_true(rounds >= 6 && s.seconds < 6);
