@@ -5,19 +5,6 @@
 # shellcheck disable=SC1091,SC2034,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
-# say WORD...: the command, its exit code, what it prints and what it complains of, into the file `said`.
-say()
-{
-    trainmark "$@"
-    { echo "> $*"; cat "$out" "$err"; echo "-> $code"; echo; } | sed "s,$work,WORK,g" >>said
-}
-# as FILE: all that was said since is in tests/cli/expected/FILE.
-as()
-{
-    mv said "$out"
-    code=0
-    expected "$1"
-}
 # made FOLDER FINISHED EXPRESSION...: a run; expressions of sed change it.
 made()
 {
@@ -145,6 +132,7 @@ say verify g.json
 as made_verified.txt
 say report a -o report.pdf
 say report a --plot x.jpg
+say report a --plot .png
 say report a --plot a.svg --chart pie
 say report a --plot a.svg --fleet
 say report a --chart loss

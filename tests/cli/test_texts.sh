@@ -7,20 +7,6 @@
 fixtures=$root/tests/token/fixtures
 gpt2="--tokenizer $fixtures/gpt2.json"
 
-# say WORD...: the command, its exit code, what it prints and what it complains of, into the file `said`.
-say()
-{
-    trainmark "$@"
-    { echo "> $*"; cat "$out" "$err"; echo "-> $code"; echo; } | sed "s,$work,WORK,g; s,$root,ROOT,g" >>said
-}
-# as FILE: all that was said since is in tests/cli/expected/FILE.
-as()
-{
-    mv said "$out"
-    code=0
-    expected "$1"
-}
-
 mkdir docs
 printf 'Question: one?\nAnswer: two.' >docs/a
 printf 'Question: three?\nAnswer: four, five.' >docs/b
