@@ -61,14 +61,15 @@ static bool is_first(const run_job *j)
     return !j->world || tm_comm_rank(j->world) == 0;
 }
 
-/* --out, else the experiment's workspace/group/user/name, else output/NAME of the experiment or the model. */
+/* --out, else the experiment's workspace/group/user/name (one without the others is refused), else output/NAME of the
+ * experiment or the model. */
 static void name_folder(run_job *j)
 {
     const char *workspace = tm_config_text(j->config, "workspace"), *experiment = tm_config_text(j->config, "exp_name");
     const char *group = tm_config_text(j->config, "work_group"), *user = tm_config_text(j->config, "user_name");
     if (j->cli->out)
         tm_text_add(&j->folder, j->cli->out);
-    else if (workspace && experiment && group && user)
+    else if (workspace)
         tm_text_printf(&j->folder, "%s/%s/%s/%s", workspace, group, user, experiment);
     else
         tm_text_printf(&j->folder, "output/%s", experiment ? experiment : j->options.model_name);

@@ -101,7 +101,8 @@ static void judge(tm_process *process, int status, sweep_end *end)
     snprintf(end->words, sizeof end->words, "%s", words);
     end->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; /* by the kernel, which had no memory left */
-    end->nomem = killed || (end->code == 4 && strstr(words, tm_status_text(TM_NOMEM)));
+    bool starved = end->code == 1 && strstr(words, "out of memory: cannot allocate"); /* tm_alloc: base/arena.c */
+    end->nomem = killed || starved || (end->code == 4 && strstr(words, tm_status_text(TM_NOMEM)));
 }
 
 tm_status sweep_start(const tm_sweep_options *o, char *const *more, int n, const char *folder, const char *log,

@@ -335,7 +335,10 @@ tm_status tm_load_leaf(tm_loader *l, tm_layer layer, const tm_leaf *value, const
     if (axis) given.text = tm_arena_text_n(l->arena, value->text, strcspn(value->text, ","));
     if (!axis && !tm_config_translates(l->config, path)) (void)check_kind(l, value, path, &err);
     if (err.status == TM_OK) (void)tm_config_give(l->config, layer, path, &given, &err);
-    if (axis && err.status == TM_OK) tm_axes_add(l->config, layer, path, value->text, value->origin);
+    if (axis && err.status == TM_OK) {
+        tm_axes_drop(l->config, layer, path); /* an "auto" at its head was one by itself */
+        tm_axes_add(l->config, layer, path, value->text, value->origin);
+    }
     if (err.status == TM_OK) return TM_OK;
     if (l->strict) return tm_fail(l->err, err.status, "%s", err.text);
     tm_config_problem(l->config, &err);

@@ -110,7 +110,8 @@ static void judge_speed(judge *j)
     char   expected[64] = "", detail[80] = "";
     if (isfinite(j->median)) {
         snprintf(expected, sizeof expected, ">= %.6g", least);
-        snprintf(detail, sizeof detail, "%+.1f %% of the median of all", 100 * (speed / j->median - 1));
+        if (isfinite(speed))
+            snprintf(detail, sizeof detail, "%+.1f %% of the median of all", 100 * (speed / j->median - 1));
     } else {
         snprintf(detail, sizeof detail, "fewer than three runs: no median to compare with");
     }

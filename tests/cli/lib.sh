@@ -122,6 +122,21 @@ expected()
     fi
 }
 
+# say WORD...: the command, its exit code, what it prints and what it complains of, into the file `said`.
+say()
+{
+    trainmark "$@"
+    { echo "> $*"; cat "$out" "$err"; echo "-> $code"; echo; } | sed "s,$work,WORK,g; s,$root,ROOT,g" >>said
+}
+
+# as FILE: all that was said since is in tests/cli/expected/FILE.
+as()
+{
+    mv said "$out"
+    code=0
+    expected "$1"
+}
+
 finish()
 {
     echo "1..$tests"

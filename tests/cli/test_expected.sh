@@ -35,6 +35,8 @@ expected explain_hosts.txt
 adapters="--lora.rank 2 --lora.alpha 6 --lora.target_modules q_proj,v_proj --lora.use_dora true"
 trainmark explain $one $adapters --schedule
 expected explain_adapters.txt
+trainmark explain $one --lora.rank 1 --lora.target_modules v_proj --schedule
+expected explain_adapters_one.txt
 trainmark explain $one --lora.rank 2 --lora.target_modules output,v_proj --schedule
 expected explain_output_adapters.txt
 groups='--optimizer.groups=params=*norm* weight_decay=0,params=output* lr_scale=0.5 weight_decay=0.25,params=*wo* trained=false'
@@ -43,6 +45,10 @@ expected explain_groups.txt
 filter=$head
 trainmark explain $one "$groups" --json
 expected explain_groups.json
+trainmark explain $one --lora.rank 1 --lora.target_modules v_proj --json
+expected explain_adapters_one.json
+trainmark explain $one "--optimizer.groups=params=*norm* weight_decay=0" --json
+expected explain_group_one.json
 piped="--model.n_layers 4 $plan --training.global_batch_size 8 --parallelism.pipeline_parallel_degree 2"
 trainmark explain $piped --json
 expected explain_pipeline.json

@@ -239,6 +239,31 @@ for command in rcp score seeds; do
     trainmark mlperf $command c --json
     expected mlperf_$command.json
 done
+# What does not count, word for word.
+judged()
+{
+    for command in rcp score seeds; do
+        say mlperf $command bad
+        say mlperf $command bad --json
+    done
+    rm -r bad
+}
+example bad
+lora bad/result_8.txt 103 2688 540444 0.92 aborted
+judged
+example bad
+rm bad/result_5.txt
+judged
+example bad
+sed -i 's/"closed"/"open"/' bad/*
+judged
+example bad
+for run in 0 1 2 3 4 5 6 7 8 9; do lora bad/result_$run.txt $run 768 $((100000 + 1000 * run)); done # too early
+judged
+example bad
+sed -i 's/"global_batch_size", "value": 8/"global_batch_size", "value": 16/' bad/result_2.txt
+judged
+as mlperf_invalid.txt
 rm a/*
 lora a/result_0.txt 1 3072 600000 0.93
 trainmark mlperf explain a

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that find nobody, or somebody else, where the environment says: what each says of it, word for word. */
+#include "base/hash.h"
 #include "comm/tcp.h"
 
 #include <arpa/inet.h>
@@ -166,6 +167,87 @@ static void a_port_that_is_taken(void **state)
     close(fd);
 }
 
+/* Those who come to the first rank one after the other, and what each is told: 0: nothing, the door is closed. */
+typedef struct {
+    int      port;
+    bool     failed;
+    int32_t  told[8];
+    uint64_t job;
+} visitors;
+
+static int32_t visit(int port, const void *data, size_t bytes, int *kept)
+{
+    struct sockaddr_in a = { .sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    for (int i = 0; i < 100; i++) {
+        int32_t answer = 0;
+        int     fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(fd, (struct sockaddr *)&a, sizeof a) != 0) {
+            close(fd);
+            usleep(10000);
+            continue;
+        }
+        if (send(fd, data, bytes, MSG_NOSIGNAL) != (ssize_t)bytes) answer = -1;
+        if (bytes < sizeof(tm_comm_tcp_card)) shutdown(fd, SHUT_WR);
+        if (recv(fd, &answer, sizeof answer, MSG_WAITALL) <= 0) answer = 0;
+        if (kept)
+            *kept = fd;
+        else
+            close(fd);
+        return answer;
+    }
+    return -2;
+}
+
+static void *visit_all(void *argument)
+{
+    visitors        *v = argument;
+    tm_comm_tcp_card card = { .magic = 0x746d7231, .rank = 1, .size = 3, .job = v->job }, other = card;
+    int              kept = -1;
+    v->told[0] = visit(v->port, "GET / HTTP/1.1\r\n\r\n", 18, NULL);
+    other.magic++;
+    v->told[1] = visit(v->port, &other, sizeof other, NULL);
+    other = card, other.size = 4;
+    v->told[2] = visit(v->port, &other, sizeof other, NULL);
+    other = card, other.rank = 3;
+    v->told[3] = visit(v->port, &other, sizeof other, NULL);
+    other = card, other.rank = 0;
+    v->told[4] = visit(v->port, &other, sizeof other, NULL);
+    other = card, other.job++;
+    v->told[5] = visit(v->port, &other, sizeof other, NULL);
+    v->told[6] = visit(v->port, &card, sizeof card, &kept);
+    v->told[7] = visit(v->port, &card, sizeof card, NULL);
+    /* The one that was let in hears who is missing. */
+    struct {
+        int32_t complete;
+        char    words[508];
+    } news = { 7, "" };
+    char wanted[256];
+    v->failed = kept < 0 || recv(kept, &news, sizeof news, MSG_WAITALL) != (ssize_t)sizeof news || news.complete != 0;
+    snprintf(wanted, sizeof wanted, "rank 2 of 3 did not come to rank 0 on %s (port %d) within 1 s", host, v->port);
+    v->failed = v->failed || strcmp(news.words, wanted) != 0;
+    if (kept >= 0) close(kept);
+    return NULL;
+}
+
+static void the_first_tells_strangers(void **state)
+{
+    static const int32_t wanted[] = { 0, 0, 2, 2, 2, 3, 1, 4 };
+    static const char    job[] = "a job";
+    pthread_t            thread;
+    (void)state;
+    setenv("TORCHELASTIC_RUN_ID", job, 1);
+    visitors v = { .port = free_port(), .job = tm_hash(job, strlen(job)) };
+    assert_int_equal(pthread_create(&thread, NULL, visit_all, &v), 0);
+    says(0, 3, "127.0.0.1", v.port, 1,
+         text("rank 2 of 3 did not come to rank 0 on %s (port %d) within 1 s", host, v.port));
+    pthread_join(thread, NULL);
+    for (int i = 0; i < 8; i++)
+        if (v.told[i] != wanted[i]) fail_msg("visitor %d was told %d, not %d", i, v.told[i], wanted[i]);
+    assert_false(v.failed);
+}
+
 /* --- the others ----------------------------------------------------------------------------------- */
 
 static void nobody_is_there(void **state)
@@ -251,6 +333,7 @@ int main(void)
         cmocka_unit_test_setup(places_that_are_none, clean),
         cmocka_unit_test_setup(numbers_of_the_environment, clean),
         cmocka_unit_test_setup(the_first_waits_in_vain, clean),
+        cmocka_unit_test_setup(the_first_tells_strangers, clean),
         cmocka_unit_test_setup(a_port_that_is_taken, clean),
         cmocka_unit_test_setup(nobody_is_there, clean),
         cmocka_unit_test_setup(somebody_else_is_there, clean),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "record/table.h"
+#include "support/whole.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -106,6 +107,48 @@ static void wide_tables_fit_a_terminal(void **state)
                              "\nn = 2\n");
 }
 
+/* Tables that just fit into a line of 120 characters, and do not; with and without columns that all rows share, with
+ * columns that are wider than a line: tests/golden/whole-tables.txt. */
+static void tables_at_the_edge(void **state)
+{
+    tm_text out = { 0 };
+    (void)state;
+    for (int width = 117; width <= 123; width++)
+        for (int kind = 0; kind < 4; kind++) {
+            char      wide[200];
+            tm_table *table = tm_table_create("t");
+            tm_text   text = { 0 };
+            int       rest = width - 2 - (kind == 3 ? 3 : 4) - 3 * (kind == 0 ? 5 : 4);
+            memset(wide, 'w', sizeof wide);
+            wide[rest / (kind == 2 ? 2 : 1)] = '\0';
+            tm_table_column(table, "a", 0);
+            tm_table_column(table, wide, 0);
+            tm_table_column(table, "b", 3);
+            tm_table_column(table, "same", 0);
+            if (kind == 0) tm_table_column(table, "c", 0);
+            if (kind == 2) tm_table_column(table, "one more of twenty-one", 0);
+            for (int row = 0; row < (kind == 3 ? 1 : 3); row++) {
+                tm_table_row(table);
+                tm_table_i64(table, "a", row % 2);
+                tm_table_f64(table, wide, 1.25 * row);
+                if (row != 1) tm_table_f64(table, "b", 1e6 / 3 + row);
+                tm_table_text(table, "same", "x|y");
+                if (kind == 0) tm_table_bool(table, "c", row == 2);
+                if (kind == 2) tm_table_text(table, "one more of twenty-one", row ? "z" : "zz");
+            }
+            if (kind == 1) tm_table_note(table, "a note of %d", width);
+            tm_table_print(table, TM_TABLE_TERMINAL, &text);
+            tm_text_printf(&out, "== %d, %d: longest line", width, kind);
+            size_t most = 0;
+            for (const char *line = text.data; *line; line += strcspn(line, "\n") + 1)
+                if (strcspn(line, "\n") > most) most = strcspn(line, "\n");
+            tm_text_printf(&out, " %zu\n%s", most, text.data);
+            tm_text_fini(&text);
+            tm_table_destroy(table);
+        }
+    whole_is("tests/golden/whole-tables.txt", &out);
+}
+
 /* Where the first column does not tell the rows apart, their numbers do. */
 static void parts_of_a_wide_table_belong_together(void **state)
 {
@@ -198,9 +241,13 @@ static void a_compressed_file_reads_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_to_the_letter), cmocka_unit_test(people_see_no_exponents),
-        cmocka_unit_test(wide_tables_fit_a_terminal), cmocka_unit_test(parts_of_a_wide_table_belong_together),
-        cmocka_unit_test(the_extension_decides),      cmocka_unit_test(a_compressed_file_reads_back),
+        cmocka_unit_test(every_format_to_the_letter),
+        cmocka_unit_test(people_see_no_exponents),
+        cmocka_unit_test(wide_tables_fit_a_terminal),
+        cmocka_unit_test(tables_at_the_edge),
+        cmocka_unit_test(parts_of_a_wide_table_belong_together),
+        cmocka_unit_test(the_extension_decides),
+        cmocka_unit_test(a_compressed_file_reads_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

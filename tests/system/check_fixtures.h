@@ -49,6 +49,8 @@ typedef struct {
 
 SET(shm_large, h->shm_bytes = INT64_C(64) << 30)
 SET(shm_small, h->shm_bytes = 64 << 20)
+SET(shm_enough, h->shm_bytes = INT64_C(8) << 30)
+SET(shm_not_enough, h->shm_bytes = (INT64_C(8) << 30) - 1)
 SET(clock_kept, (h->clock_synced = 1, h->clock_error_ms = 2.5))
 SET(clock_free, h->clock_synced = 0)
 SET(no_log, (h->klog = NULL, h->klog_problem = "Operation not permitted"))
@@ -582,6 +584,7 @@ static const fixture fixtures[] = {
     { "perf_train", TM_CHECK_FAIL, "not finite", lost, { 0 } },
     { "perf_train", TM_CHECK_FAIL, "wanted at least 2", trains_slowly, { 0 } },
     { "perf_train", TM_CHECK_FAIL, "killed", measurement_died, { 0 } },
+#include "check_limits.h"
 };
 enum { FIXTURES = sizeof fixtures / sizeof fixtures[0] };
 

@@ -5,11 +5,14 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "comm/world.h"
+#include "record/table.h"
+#include "support/whole.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 /* What a test changes of the cards, by rank; NULL: nothing. */
 typedef struct {
@@ -61,6 +64,28 @@ static bool noted(const tm_table *table, const char *words)
     return false;
 }
 
+/* All that was said in all scenes, with HOST for this machine's name: tests/golden/whole-hosts.txt. */
+static tm_text said;
+
+static void keep(const tm_table *table, const char *verdict)
+{
+    char    name[256] = "";
+    tm_text text = { 0 };
+    CHECK(gethostname(name, sizeof name - 1) == 0);
+    for (size_t i = 0; i < tm_table_n_columns(table); i++)
+        tm_text_printf(&text, "%d ", tm_table_column_at(table, i)->digits);
+    tm_text_add(&text, "digits\n");
+    tm_table_print(table, TM_TABLE_CSV, &text);
+    for (size_t i = 0; i < tm_table_n_notes(table); i++) tm_text_printf(&text, "%s\n", tm_table_note_at(table, i));
+    tm_text_printf(&text, "-> %s\n\n", verdict);
+    for (const char *at = text.data, *next; *at; at = next ? next + strlen(name) : at + strlen(at)) {
+        next = strstr(at, name);
+        tm_text_add_n(&said, at, next ? (size_t)(next - at) : strlen(at));
+        if (next) tm_text_add(&said, "HOST");
+    }
+    tm_text_fini(&text);
+}
+
 /* Every rank gets the same. */
 static void compare(tm_comm *world, void *context)
 {
@@ -90,6 +115,7 @@ static void compare(tm_comm *world, void *context)
     if (s->verdict && !strstr(verdict.text, s->verdict)) fprintf(stderr, "%s\n", verdict.text);
     CHECK(!s->verdict || strstr(verdict.text, s->verdict));
     if (s->threads > 0) CHECK(tm_table_cell(table, 0, (size_t)tm_table_find(table, "threads"))->f64 == s->threads);
+    if (rank == 0) keep(table, verdict.text);
     tm_table_destroy(table);
     tm_hosts_destroy(hosts);
     tm_checks_fini(&checks);
@@ -297,12 +323,18 @@ static void between(void **state)
     run_world(2, NULL, 20, false, links_of, NULL);
 }
 
+static void to_the_letter(void **state)
+{
+    (void)state;
+    whole_is("tests/golden/whole-hosts.txt", &said);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(alike),   cmocka_unit_test(texts),     cmocka_unit_test(numbers),
-        cmocka_unit_test(speeds),  cmocka_unit_test(two_hosts), cmocka_unit_test(checks_of_hosts),
-        cmocka_unit_test(between),
+        cmocka_unit_test(alike),         cmocka_unit_test(texts),     cmocka_unit_test(numbers),
+        cmocka_unit_test(speeds),        cmocka_unit_test(two_hosts), cmocka_unit_test(checks_of_hosts),
+        cmocka_unit_test(to_the_letter), cmocka_unit_test(between),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

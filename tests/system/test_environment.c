@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "system/environment.h"
 #include "base/secret.h"
+#include "support/whole.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -213,6 +214,171 @@ static void printed_forms(void **state)
     tm_environment_destroy(e);
 }
 
+/* --- whole ----------------------------------------------------------------------------------------------------- */
+
+/* Lines of the JSON from `from` to before `to` (NULL: to the end), the folder's name and what is of this machine left
+ * out. */
+static void add_part(const char *json, const char *from, const char *to, tm_text *out)
+{
+    static const char *const of_this_machine[] = { "avx2_fma",        "\"avx512",     "\"amx\"",
+                                                   "threads_allowed", "architecture", "\"build",
+                                                   "\"libraries",     "\"variables",  "\"process" };
+    const char              *at = strstr(json, from), *end = to ? strstr(at, to) : at + strlen(at);
+    assert_true(at && end);
+    for (size_t n; at < end; at += n + 1) {
+        bool own = false;
+        n = strcspn(at, "\n");
+        for (size_t i = 0; i < sizeof of_this_machine / sizeof of_this_machine[0]; i++) {
+            const char *found = strstr(at, of_this_machine[i]);
+            own = own || (found && found < at + n);
+        }
+        const char *name = strstr(at, root);
+        if (own) continue;
+        if (name && name < at + n)
+            tm_text_printf(out, "%.*sROOT%.*s\n", (int)(name - at), at, (int)(at + n - name - (int)strlen(root)),
+                           name + strlen(root));
+        else
+            tm_text_printf(out, "%.*s\n", (int)n, at);
+    }
+}
+
+static void add_machine(const char *what, tm_text *out)
+{
+    tm_environment *e = tm_environment_read(root);
+    tm_text         text = { 0 };
+    tm_json         json = { .out = &text, .indent = true };
+    tm_environment_print_json(e, &json, NULL);
+    tm_text_add(&text, "\n");
+    tm_text_printf(out, "== %s\n", what);
+    add_part(text.data, "{", "  \"build\"", out);
+    add_part(text.data, "  \"unknown\"", NULL, out);
+    tm_text_fini(&text);
+    tm_environment_destroy(e);
+}
+
+/* A module: its bytes from the size on, by their places. */
+static void put_kind(int number, unsigned length, unsigned size, unsigned type, const char *strings, size_t bytes)
+{
+    unsigned char raw[256] = { 17 };
+    char          path[64];
+    raw[1] = (unsigned char)length;
+    raw[0x0C] = (unsigned char)size;
+    raw[0x0D] = (unsigned char)(size >> 8);
+    raw[0x10] = 2;
+    raw[0x12] = (unsigned char)type;
+    raw[0x15] = 0x80, raw[0x16] = 0x0C; /* 3200 */
+    raw[0x17] = 1, raw[0x1A] = 3;
+    raw[0x1C] = 5, raw[0x1E] = 2, raw[0x1F] = 0x80;
+    raw[0x20] = 0x75, raw[0x21] = 0x0B; /* 2933 */
+    memcpy(raw + length, strings, bytes);
+    snprintf(path, sizeof path, "/sys/firmware/dmi/entries/17-%d/raw", number);
+    put_bytes(path, raw, length + bytes);
+}
+
+static void whole_machines(void **state)
+{
+    static const char words[] = "Maker\0Slot\0Part\0";
+    tm_text           out = { 0 };
+    (void)state;
+    put_machine();
+    add_machine("eight processors", &out);
+    put("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3500000\n");
+    put("/proc/cpuinfo", "processor : 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\nFeatures : fp\n");
+    put("/proc/meminfo", "MemTotal: 5 kB\nSwapTotal:  3 kB\nMemAvailable 4 kB\nHugePages_Total:\n");
+    put("/sys/module/amdgpu/x", "");
+    remove(test_in_folder("root/sys/module/amdgpu/version"));
+    put("/proc/driver/nvidia/version", "NVRM version: 1.2  GCC\nmore\n");
+    put("/sys/kernel/mm/transparent_hugepage/enabled", "always madvise never\n");
+    put("/sys/kernel/mm/transparent_hugepage/defrag", "always [defer+madvise] never\n");
+    put("/proc/sys/vm/swappiness", "\n");
+    put("/sys/fs/cgroup/job/memory.max", "1048576\n");
+    put("/sys/fs/cgroup/job/cpu.max", "max 100000\n");
+    for (int i = 0; i < 8; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor", i);
+        put(path, "schedutil\n");
+    }
+    static const char *const board[] = { "sys_vendor",    "product_name", "board_vendor",
+                                         "board_version", "bios_vendor",  "bios_date" };
+    for (size_t i = 0; i < sizeof board / sizeof board[0]; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "/sys/class/dmi/id/%s", board[i]);
+        put(path, board[i]);
+    }
+    static const char *const disks[] = { "ram0", "zram0", "sr0", "fd0", "dm-0", "md0", "nbd0", "sdb", "sda", "vda" };
+    for (size_t i = 0; i < sizeof disks / sizeof disks[0]; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "/sys/block/%s/size", disks[i]);
+        put(path, "2048\n");
+    }
+    put("/sys/block/sda/queue/rotational", "1\n");
+    put_kind(1, 0x22, 0x0004, 0x1A, words, sizeof words);
+    put_kind(2, 0x28, 0x8004, 0x18, words, sizeof words);
+    put_kind(3, 0x22, 0x7FFF, 0x24, words, sizeof words);
+    put_kind(4, 0x1F, 0x7FFF, 0x25, words, sizeof words); /* no extended size in so short a one */
+    put_kind(5, 0x21, 0x0001, 0x20, words, sizeof words);
+    put_kind(6, 0x1A, 0x0001, 0x19, words, sizeof words);
+    put_kind(7, 0x17, 0x0001, 0x14, words, sizeof words);
+    put_kind(8, 0x16, 0x0001, 0x14, "", 0);
+    put_kind(9, 0x15, 0x0001, 0x21, "A\0", 2);
+    put_kind(10, 0x15, 0x0000, 0x22, words, sizeof words);
+    put_kind(11, 0x14, 0x0001, 0x22, words, sizeof words);
+    add_machine("another one", &out);
+    put("/proc/cpuinfo", "cpu\t\t: POWER9, altivec supported\nflags : vmx hypervisors\n");
+    remove(test_in_folder("root/proc/meminfo"));
+    add_machine("a third", &out);
+    clean(NULL);
+    snprintf(root, sizeof root, "%s", test_in_folder("nothing"));
+    add_machine("none", &out);
+    whole_is("tests/golden/whole-environment.txt", &out);
+}
+
+/* Which variables are recorded, and how. */
+static void whole_variables(void **state)
+{
+    static char *const variables[] = { "NCCL_A=1",
+                                       "NCCL=2",
+                                       "OMP_NUM_THREADS=",
+                                       "RANK=3",
+                                       "RANKS=4",
+                                       "RAN=5",
+                                       "EXP=a=b",
+                                       "NOEQUALS",
+                                       "PRIMUS_X=x y",
+                                       "pipeline=p",
+                                       "Pipeline=q",
+                                       "SEED=0",
+                                       "NEXP=9",
+                                       "HIP_=h",
+                                       "HIPBLASLT_TUNING_OVERRIDE_FILE=f",
+                                       "HOME=/x",
+                                       "TRAINMARK_STORE=none",
+                                       "LOGDIR=l",
+                                       "SLURM_NODEID=1",
+                                       "SLURM_JOB_ID=7" };
+    enum { N = sizeof variables / sizeof variables[0] };
+    static char *some[N + 1], *kept[4096]; /* setenv takes the list that it made before away */
+    (void)state;
+    for (int i = 0; environ[i] && i < 4095; i++) kept[i] = environ[i];
+    memcpy(some, variables, sizeof variables);
+    environ = some;
+    tm_environment *e = tm_environment_read(test_in_folder("empty"));
+    environ = kept;
+    tm_text text = { 0 };
+    tm_json json = { .out = &text };
+    tm_environment_print_json(e, &json, NULL);
+    char *from = strstr(text.data, "\"variables\""), *to = strstr(text.data, ", \"process\"");
+    assert_true(from && to);
+    *to = '\0';
+    assert_string_equal(
+        from, "\"variables\": {\"NCCL_A\": \"1\", \"OMP_NUM_THREADS\": null, \"RANK\": \"3\", \"EXP\": \"a=b\", "
+              "\"PRIMUS_X\": \"x y\", \"pipeline\": \"p\", \"SEED\": \"0\", \"NEXP\": \"9\", \"HIP_\": \"h\", "
+              "\"HIPBLASLT_TUNING_OVERRIDE_FILE\": \"f\", \"TRAINMARK_STORE\": \"none\", \"LOGDIR\": \"l\", "
+              "\"SLURM_NODEID\": \"1\"}, \"variables_left_out\": {\"count\": 6}");
+    tm_text_fini(&text);
+    tm_environment_destroy(e);
+}
+
 static void nothing_readable(void **state)
 {
     (void)state;
@@ -294,6 +460,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(facts_of_a_made_up_machine, clean),
         cmocka_unit_test_teardown(printed_forms, clean),
+        cmocka_unit_test_teardown(whole_machines, clean),
+        cmocka_unit_test(whole_variables),
         cmocka_unit_test_teardown(nothing_readable, clean),
         cmocka_unit_test(this_machine),
         cmocka_unit_test(secrets_stay_out),

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sessions of programs whose steps take made-up times: the whole record of one, what is said of many, to the letter
+ * (tests/golden/whole-ab.txt), the order of turns of a live one, and programs that do not keep to the protocol. The
+ * programs are this one: `test_ab_whole play MODE SECONDS TOKENS STEPS`. */
+#include "base/clock.h"
+#include "bench/ab.h"
+#include "support/whole.h"
+#include "train/turn.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* --- the program that plays --------------------------------------------------------------------------------------- */
+
+static void say(int fd, const char *line)
+{
+    size_t n = strlen(line);
+    if (write(fd, line, n) != (ssize_t)n) _exit(9);
+}
+
+/* The next line that is heard; false at the end. */
+static bool hear(int fd, char *line, size_t room)
+{
+    size_t n = 0;
+    for (char c; n + 1 < room && read(fd, &c, 1) == 1;) {
+        if (c == '\n') {
+            line[n] = '\0';
+            return true;
+        }
+        line[n++] = c;
+    }
+    return false;
+}
+
+static void tell_steps(int fd, int64_t *step, int64_t n, double seconds, int64_t tokens)
+{
+    for (int64_t i = 0; i < n; i++) {
+        char line[96];
+        ++*step;
+        snprintf(line, sizeof line, "step %lld %.17g %lld\n", (long long)*step, *step == 1 ? 5 * seconds : seconds,
+                 (long long)tokens);
+        say(fd, line);
+    }
+}
+
+static int play(int argc, char **argv)
+{
+    const char *mode = argv[2], *channel = getenv(TM_TURN_VARIABLE);
+    double      seconds = strtod(argv[3], NULL);
+    int64_t     tokens = strtoll(argv[4], NULL, 10), n = strtoll(argv[5], NULL, 10), step = 0;
+    char        order[64];
+    (void)argc;
+    if (!channel) return 8;
+    int fd = atoi(channel);
+    if (strcmp(mode, "mute") == 0) return fputs("I know nothing\n", stderr), 3;
+    if (strcmp(mode, "other") == 0) say(fd, "trainmark-turns 2\n"), pause();
+    if (strcmp(mode, "stranger") == 0) say(fd, "hello\n"), pause();
+    say(fd, TM_TURN_HELLO "\n");
+    if (strcmp(mode, "liar") == 0) {
+        say(fd, argv[6]);
+        pause();
+    }
+    if (strcmp(mode, "slow") == 0) { /* not twice the same */
+        nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+        seconds *= 1 + 0.001 * (double)(tm_now_ns() % 100);
+    }
+    while (hear(fd, order, sizeof order)) {
+        bool whole = strcmp(order, "turn inf") == 0;
+        if (!whole && strcmp(order, "turn 0.070000") != 0) return 7;
+        if ((getenv(TM_TURN_ENDLESS) != NULL) == whole) return 6;
+        tell_steps(fd, &step, n, seconds, tokens);
+        if (strcmp(mode, "fails") == 0) return fputs("for no reason\n", stderr), 5;
+        if (strcmp(mode, "hangs") == 0) close(fd), pause();
+        if (whole) return 0;
+        say(fd, "pause\n");
+    }
+    return 0;
+}
+
+/* --- sessions ----------------------------------------------------------------------------------------------------- */
+
+static char *self; /* argv[0] */
+
+typedef struct {
+    char *argv[10];
+} words;
+
+static tm_ab_program player(words *w, const char *text, const char *mode, const char *seconds, const char *tokens,
+                            const char *steps, const char *line)
+{
+    *w =
+        (words){ { self, (char *)"play", (char *)mode, (char *)seconds, (char *)tokens, (char *)steps, (char *)line } };
+    return (tm_ab_program){ .text = text, .argv = w->argv, .turns = true };
+}
+
+static tm_status session_of(tm_ab_program a, tm_ab_program b, tm_ab_options options, tm_ab_session *out, tm_error *err)
+{
+    options.a = a;
+    options.b = b;
+    options.folder = "/tmp/never-made";
+    if (options.turn_seconds < 1e-9) options.turn_seconds = 0.07;
+    if (options.budget_seconds < 1e-9) options.budget_seconds = 60;
+    *out = (tm_ab_session){ 0 };
+    *err = (tm_error){ 0 };
+    return tm_ab_run(&options, out, err);
+}
+
+/* With the seconds of the session masked. */
+static void add_record(tm_ab_session *s, tm_text *out)
+{
+    assert_true(s->seconds > 0 && s->seconds < 60);
+    s->seconds = 1.5;
+    tm_ab_session_print(s, out);
+    tm_ab_print_text(s, out);
+    tm_ab_print_json(s, out);
+    tm_ab_session_fini(s);
+}
+
+/* Six rounds of six runs each, after which the interval is narrow enough. */
+static void whole_runs(tm_text *out)
+{
+    static const char *const tokens[] = { "64", "0" };
+    tm_ab_session            s;
+    tm_error                 err;
+    words                    w[2];
+    for (int i = 0; i < 2; i++) {
+        tm_ab_program a = player(&w[0], "the first", "steps", "0.5", tokens[0], "4", NULL),
+                      b = player(&w[1], "the second", "steps", "0.625", tokens[i], "3", NULL);
+        a.build = "trainmark 1, commit x";
+        tm_text_printf(out, "== whole runs, tokens %s\n", tokens[i]);
+        tm_status st = session_of(
+            a, b,
+            (tm_ab_options){
+                .whole_runs = true, .target = 0.01, .least_pairs = 6 + i, .least_difference = 0.005, .seed = 7 },
+            &s, &err);
+        if (st != TM_OK) fail_msg("%s", err.text);
+        add_record(&s, out);
+    }
+}
+
+/* --- what is said ------------------------------------------------------------------------------------------------- */
+
+static void add_turn(tm_ab_session *s, int64_t round, int64_t block, int side, int64_t n, double seconds, double work)
+{
+    double     steps[8];
+    tm_ab_turn turn = { .round = round,
+                        .block = block,
+                        .side = (tm_ab_side)side,
+                        .kind = block < 0 ? TM_AB_WARMUP : TM_AB_COUNTED,
+                        .first_step = 1 + 4 * block,
+                        .n = n,
+                        .seconds = steps,
+                        .work = work,
+                        .cut = side };
+    for (int64_t i = 0; i < n; i++) steps[i] = seconds * (1 + 0.01 * (double)i);
+    tm_ab_session_add(s, &turn);
+}
+
+static char *copy_of(const char *text)
+{
+    return strcpy(malloc(strlen(text) + 1), text);
+}
+
+/* Rounds of two blocks; A takes `a` seconds a step, B `b` times as many, with a scatter that is the same every time. */
+static tm_ab_session made(int rounds, double a, double b, double noise, bool tokens)
+{
+    static const int order[6] = { 1, 0, 2, 2, 0, 1 };
+    tm_ab_session    s = { .a = copy_of("one"),
+                           .b = copy_of("two"),
+                           .turn_seconds = 0.25,
+                           .budget_seconds = 120,
+                           .target = 0.02,
+                           .least_pairs = 12,
+                           .least_difference = 0.001,
+                           .seed = 11,
+                           .seconds = 61.25 };
+    for (int round = 0; round < rounds; round++) {
+        for (int side = 0; side < TM_AB_SIDES; side++) add_turn(&s, round, -1, side, 1, 9, 10);
+        for (int i = 0; i < 12; i++) {
+            int    side = order[i % 6];
+            double seconds = a * (side == 1 ? b : 1) * (1 + noise * ((7 * round + 3 * i) % 11 - 5));
+            add_turn(&s, round, 2 * round + i / 6, side, 1 + (round + i) % 3, seconds, tokens ? 32.5 * (1 + i % 2) : 0);
+        }
+    }
+    return s;
+}
+
+static void sayings(tm_text *out)
+{
+    static const struct {
+        int    rounds;
+        double a, b, noise;
+        bool   tokens;
+    } cases[] = {
+        { 0, 1, 1, 0, false },       { 1, 0.25, 1, 0, true },          { 5, 0.25, 2, 0.001, true },
+        { 6, 0.25, 2, 0.001, true }, { 6, 0.9999, 0.5, 0.01, false },  { 13, 2, 1.001, 0.01, true },
+        { 13, 1, 1.3, 0.02, false }, { 20, 0.001, 0.99, 0.001, true },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_ab_session s = made(cases[i].rounds, cases[i].a, cases[i].b, cases[i].noise, cases[i].tokens);
+        s.end = (tm_ab_end)(i % 3);
+        s.whole_runs = i % 2 == 1;
+        if (i == 2) s.b_build = copy_of("trainmark 2, commit y");
+        tm_text_printf(out, "== %d rounds, B / A %g, %g\n", cases[i].rounds, cases[i].b, cases[i].noise);
+        tm_ab_print_text(&s, out);
+        tm_ab_print_json(&s, out);
+        tm_ab_session_fini(&s);
+    }
+}
+
+/* --- damaged records ---------------------------------------------------------------------------------------------- */
+
+/* One member of a line after the other is taken away, and made another thing. */
+static void damage(tm_text *out)
+{
+    static const char *const values[] = { "null",  "-2",       "-1",       "0",    "0.5",    "1",     "3",    "1e9",
+                                          "1.1e9", "16777216", "16777217", "1e18", "1.1e18", "\"x\"", "true", "[]" };
+    static const char *const lines[] = {
+        "{\"format\": \"trainmark.ab/1\", \"a\": \"a\", \"b\": \"b\", \"whole_runs\": false, \"turn_seconds\": 0.25, "
+        "\"budget_seconds\": 9, \"target\": 0, \"least_pairs\": 3, \"least_difference\": 0, \"seed\": 1}",
+        "{\"round\": 2, \"block\": 2, \"side\": \"A\", \"kind\": \"counted\", \"first_step\": 1, \"tokens\": 2, "
+        "\"cut_steps\": 0, \"step_seconds\": [1]}",
+        "{\"round\": 2, \"block\": -1, \"side\": \"B\", \"kind\": \"warmup\", \"first_step\": 1, \"tokens\": 2, "
+        "\"cut_steps\": 0, \"step_seconds\": []}",
+        "{\"round\": 2, \"block\": 2, \"side\": \"A again\", \"kind\": \"counted\", \"first_step\": 1, \"tokens\": 2, "
+        "\"cut_steps\": 0, \"step_seconds\": [1, 2]}",
+        "{\"end\": \"target\", \"seconds\": 3}",
+    };
+    enum { LINES = sizeof lines / sizeof lines[0] };
+    for (int l = 0; l < LINES; l++)
+        for (const char *at = lines[l]; (at = strstr(at, "\": "));) {
+            const char *begin = at;
+            while (begin[-1] != '"') begin--;
+            int name = (int)(at - begin);
+            at += 3;
+            size_t n = at[0] == '[' ? strcspn(at, "]") + 1 : strcspn(at, ",}");
+            tm_text_printf(out, "line %d, %.*s:", l + 1, name, begin);
+            for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+                tm_text       text = { 0 };
+                tm_ab_session s = { 0 };
+                tm_error      err = { 0 };
+                for (int k = 0; k < LINES; k++)
+                    if (k == l)
+                        tm_text_printf(&text, "%.*s%s%s\n", (int)(at - lines[k]), lines[k], values[v], at + n);
+                    else
+                        tm_text_printf(&text, "%s\n", lines[k]);
+                tm_status st = tm_ab_session_parse(text.data, "f", &s, &err);
+                char     *tail = strstr(err.text, "; wanted");
+                if (tail) *tail = '\0';
+                tm_text_printf(out, " %s%s%s%s", values[v], st == TM_OK ? " passes" : " (", st == TM_OK ? "" : err.text,
+                               st == TM_OK ? "" : ")");
+                tm_ab_session_fini(&s);
+                tm_text_fini(&text);
+            }
+            tm_text_add(out, "\n");
+        }
+}
+
+static void sessions_say_all(void **state)
+{
+    (void)state;
+    tm_text out = { 0 };
+    whole_runs(&out);
+    sayings(&out);
+    damage(&out);
+    whole_is("tests/golden/whole-ab.txt", &out);
+}
+
+/* --- live --------------------------------------------------------------------------------------------------------- */
+
+/* The place of an order of three among the six. */
+static int number_of(const int order[TM_AB_SIDES])
+{
+    return 2 * order[0] + (order[1] > order[2]);
+}
+
+/* All six orders come before one comes again. */
+static void expect_new(unsigned *seen, int64_t draw, int order)
+{
+    if (draw % 6 == 0) *seen = 0;
+    if (*seen >> order & 1U) fail_msg("order %d twice, the second time as number %lld", order, (long long)draw);
+    *seen |= 1U << order;
+}
+
+static void turns_are_in_order(const tm_ab_session *s, int *rounds)
+{
+    unsigned starts = 0, orders = 0;
+    int64_t  block = 0, i = 0, first_round = 0;
+    *rounds = 0;
+    while (i + 6 <= s->n_turns) {
+        int64_t round = s->turns[i].round, step[TM_AB_SIDES] = { 0 }, blocks = 0;
+        int     order[TM_AB_SIDES];
+        assert_int_equal(round, *rounds);
+        for (int k = 0; k < 6; k++) {
+            const tm_ab_turn *turn = &s->turns[i + k];
+            assert_int_equal(turn->kind, TM_AB_WARMUP);
+            assert_int_equal(turn->block, -1);
+            if (k % 2 == 0) order[k / 2] = (int)turn->side;
+            assert_int_equal((int)turn->side, order[k / 2]);
+        }
+        expect_new(&starts, round, number_of(order));
+        for (int64_t k = i; k < s->n_turns && s->turns[k].round == round; k++) {
+            const tm_ab_turn *turn = &s->turns[k];
+            assert_int_equal(turn->first_step, step[turn->side] + 1);
+            assert_int_equal(turn->n, 3);
+            assert_int_equal(turn->cut, 0);
+            assert_true(turn->work == 3 * 64);
+            step[turn->side] += 3;
+        }
+        for (i += 6; i + 6 <= s->n_turns && s->turns[i].kind == TM_AB_COUNTED; i += 6, block++, blocks++) {
+            for (int k = 0; k < 3; k++) order[k] = (int)s->turns[i + k].side;
+            for (int k = 0; k < 6; k++) {
+                assert_int_equal(s->turns[i + k].block, block);
+                assert_int_equal((int)s->turns[i + k].side, order[k < 3 ? k : 5 - k]);
+            }
+            expect_new(&orders, block, number_of(order));
+        }
+        ++*rounds;
+        if (round == 0)
+            first_round = blocks;
+        else if (i < s->n_turns && s->turns[i].round > round)
+            assert_int_equal(blocks, first_round);
+    }
+}
+
+static void live_sessions(void **state)
+{
+    tm_ab_session s;
+    tm_error      err;
+    words         w[2];
+    int           rounds;
+    (void)state;
+    tm_ab_program a = player(&w[0], "a", "steps", "0.5", "64", "3", NULL),
+                  b = player(&w[1], "b", "steps", "0.25", "64", "3", NULL);
+    tm_status st = session_of(a, b, (tm_ab_options){ .budget_seconds = 2, .seed = 5 }, &s, &err);
+    if (st != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(s.end, TM_AB_END_BUDGET);
+    assert_true(s.seconds > 1 && s.seconds < 10);
+    turns_are_in_order(&s, &rounds);
+    assert_true(rounds >= 3);
+    tm_ab_figures f = tm_ab_figures_of(&s);
+    assert_true(f.step_seconds[0] > 0.499 && f.step_seconds[0] < 0.501);
+    assert_true(f.step_seconds[1] > 0.249 && f.step_seconds[1] < 0.251);
+    tm_ab_session_fini(&s);
+    /* it ends with a round, when the target is reached */
+    st =
+        session_of(a, b, (tm_ab_options){ .budget_seconds = 6, .target = 0.01, .least_pairs = 7, .seed = 6 }, &s, &err);
+    if (st != TM_OK) fail_msg("%s", err.text);
+    turns_are_in_order(&s, &rounds);
+    if (s.end == TM_AB_END_TARGET) assert_true(rounds >= 6 && s.seconds < 6);
+    assert_int_equal(s.n_turns % 6, 0);
+    tm_ab_session_fini(&s);
+}
+
+/* One line that is written again and again; at the end it is gone. */
+static void progress_is_drawn(void **state)
+{
+    tm_ab_session s;
+    tm_error      err;
+    words         w[2];
+    char         *drawn = NULL;
+    size_t        bytes;
+    double        passed, budget, ratio = 0, half = 0;
+    long long     round, pairs;
+    (void)state;
+    FILE         *progress = open_memstream(&drawn, &bytes);
+    tm_ab_program a = player(&w[0], "a", "slow", "0.5", "64", "3", NULL),
+                  b = player(&w[1], "b", "slow", "1", "64", "3", NULL);
+    tm_ab_options options = { .whole_runs = true, .target = 10, .least_pairs = 14, .progress = progress };
+    tm_status     st = session_of(a, b, options, &s, &err);
+    fclose(progress);
+    if (st != TM_OK) fail_msg("%s", err.text);
+    if (sscanf(drawn, "\r\033[K%lf of %lf s, round %lld, %lld pairs\r", &passed, &budget, &round, &pairs) != 4)
+        fail_msg("%s", drawn);
+    assert_true(passed >= 0 && passed <= s.seconds + 1 && budget > 59.9 && budget < 60.1 && round == 1 && pairs == 1);
+    assert_string_equal(drawn + strlen(drawn) - 4, "\r\033[K");
+    int64_t times = 0, last_pairs = 0;
+    for (char *at = drawn; (at = strstr(at, "\r\033[K")); at += 4) {
+        int found = sscanf(at, "\r\033[K%lf of %lf s, round %lld, %lld pairs: B / A %lf +- %lf %%", &passed, &budget,
+                           &round, &pairs, &ratio, &half);
+        if (found <= 0) continue;
+        times++;
+        assert_int_equal(round, pairs);
+        assert_true(pairs > last_pairs);
+        last_pairs = pairs;
+        if (found < 6) assert_true(found == 4 && pairs < 6);
+        if (found == 6) assert_true(pairs >= 6 && ratio > 1.5 && ratio < 2.5 && half > 0 && half < 50);
+    }
+    assert_true(times >= 2 && (double)times <= 2 * s.seconds + 2);
+    assert_true(half > 0);
+    free(drawn);
+    tm_ab_session_fini(&s);
+}
+
+/* --- what goes wrong ---------------------------------------------------------------------------------------------- */
+
+static void refused(const char *mode, const char *line, const char *steps, tm_ab_options options, const char *wanted)
+{
+    tm_ab_session s;
+    tm_error      err;
+    words         w[2];
+    tm_ab_program a = player(&w[0], "a", mode, "0.5", "64", steps, line),
+                  b = player(&w[1], "b", "steps", "0.5", "64", "3", NULL);
+    tm_status st = session_of(b, a, options, &s, &err);
+    char     *whose = strstr(err.text, "B");
+    if (st != TM_INVALID || !whose || strcmp(whose, wanted) != 0)
+        fail_msg("%s: %s\nwanted: %s", mode, err.text, wanted);
+    tm_ab_session_fini(&s);
+}
+
+static void what_is_no_turn_is_refused(void **state)
+{
+    (void)state;
+    tm_ab_options live = { .budget_seconds = 20 }, whole = { .budget_seconds = 20, .whole_runs = true };
+    refused("mute", NULL, "3", live,
+            "B (a) does not know the turn protocol (TRAINMARK_TURN_FD; name an older version with --a-command or "
+            "--b-command) or ended after 0 steps: exit code 3; its last output:\nI know nothing");
+    refused("other", NULL, "3", live,
+            "B (a) uses another turn protocol: it sends 'trainmark-turns 2', this program knows 'trainmark-turns 1'; "
+            "name it with --a-command or --b-command");
+    refused("stranger", NULL, "3", live, "B: not a line of the turn protocol: 'hello'");
+    static const char *const lies[] = { "step 1 0.5\n",    "step 1\n",        "step 0 0.5 1\n",  "step 1 0 1\n",
+                                        "step 1 -0.5 1\n", "step 1 0.5 -1\n", "step 1 0.5 1 \n", "stop 1 0.5 1\n",
+                                        "step 1 0.5 1x\n", "step\n",          "pauses\n",        "\n" };
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        char wanted[128];
+        snprintf(wanted, sizeof wanted, "B: not a line of the turn protocol: '%.*s'", (int)strlen(lies[i]) - 1,
+                 lies[i]);
+        refused("liar", lies[i], "3", live, wanted);
+    }
+    refused("fails", NULL, "3", live, "B (a) ended after 3 steps: exit code 5; its last output:\nfor no reason");
+    refused("fails", NULL, "3", whole, "B (a) failed after 3 steps: exit code 5; its last output:\nfor no reason");
+    refused("steps", NULL, "0", live, "B (a) printed no line of a step after 0 steps: it is still alive");
+    refused("steps", NULL, "0", whole, "B (a) printed no line of a step after 0 steps: exit code 0");
+    refused("steps", NULL, "1", whole, "B (a) has 1 step(s), and the first does not count; let it do more steps");
+    whole.budget_seconds = 2;
+    refused("hangs", NULL, "3", whole, "B (a) closed its output and does not end after 3 steps: it is still alive");
+}
+
+/* Lines of any other program: with CR LF, all at once, of which some are steps. */
+static void lines_of_strangers(void **state)
+{
+    static const struct {
+        const char *script, *pattern;
+        int64_t     steps;
+    } cases[] = {
+        { "echo 1; sleep 0.02; echo 2; echo 3; echo 4", NULL, 4 },
+        { "printf 'step\\r\\nno\\r\\nstep\\r\\n'; sleep 0.02; printf 'step\\nstep'", "^step$", 3 },
+        { "echo; sleep 0.01; echo", NULL, 2 },
+        { "echo a1; echo b; sleep 0.01; echo a22; echo a", "^a[0-9]+$", 2 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char         *argv[] = { (char *)"sh", (char *)"-c", (char *)cases[i].script, NULL };
+        tm_ab_program p = { .text = "sh", .argv = argv, .pattern = cases[i].pattern };
+        tm_ab_session s;
+        tm_error      err;
+        tm_ab_options options = { .whole_runs = true, .target = 1e9, .least_pairs = 6, .budget_seconds = 30 };
+        tm_status     st = session_of(p, p, options, &s, &err);
+        if (st != TM_OK) fail_msg("case %zu: %s", i, err.text);
+        assert_int_equal(s.n_turns, 72);
+        for (int64_t k = 0; k < s.n_turns; k += 2) {
+            assert_int_equal(s.turns[k].n + s.turns[k + 1].n, cases[i].steps);
+            assert_int_equal(s.turns[k].first_step, 1);
+            assert_int_equal(s.turns[k + 1].first_step, 1 + s.turns[k].n);
+            assert_true(s.turns[k].seconds[0] > 0 && s.turns[k].seconds[0] < 5);
+            assert_true(s.turns[k].work == 0 && s.turns[k + 1].work == 0);
+        }
+        tm_ab_session_fini(&s);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sessions_say_all),   cmocka_unit_test(live_sessions),
+        cmocka_unit_test(progress_is_drawn),  cmocka_unit_test(what_is_no_turn_is_refused),
+        cmocka_unit_test(lines_of_strangers),
+    };
+    self = argv[0];
+    signal(SIGPIPE, SIG_IGN); /* as the program does: a player may be gone */
+    if (argc > 5 && strcmp(argv[1], "play") == 0) _exit(play(argc, argv));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

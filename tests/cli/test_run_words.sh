@@ -1,0 +1,136 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Where a run goes, what it says and what it leaves, at the edges: folders, vocabularies, logs, locks, output that is full.
+# shellcheck disable=SC1091,SC2012,SC2034,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+
+# refused CODE MESSAGE WORD...: the message is all that is said.
+refused()
+{
+    refused_code=$1
+    refused_message=$2
+    shift 2
+    trainmark "$@"
+    if [ "$code" -eq "$refused_code" ] && [ "$(grep -v '^trainmark: note: ' "$err")" = "trainmark: $refused_message" ]; then
+        pass "refused: $*"
+    else
+        fail "refused: $*" "exit code $code, wanted $refused_code" "wanted: $refused_message"
+    fi
+}
+export OMP_WAIT_POLICY=passive
+plan="run $tiny --dry-run --memory 1GiB"
+two="--training.steps 2 --validation.enable false"
+wrong="--training.steps 60 --optimizer.lr 100 --training.max_norm 0 --lr_scheduler.warmup_steps 0"
+
+# --- where ------------------------------------------------------------------------------------------------------------------
+
+# folder WORD...: the run directory of a plan.
+folder() { trainmark $plan "$@" && sed -n 's/^# run directory: //p' "$out"; }
+check "the model's name" [ "$(folder)" = output/tiny-llama ]
+check "the experiment's name" [ "$(folder --exp_name e)" = output/e ]
+check "all four parts" [ "$(folder --exp_name e --workspace w --work_group g --user_name u)" = w/g/u/e ]
+check "--out is above them" [ "$(folder --exp_name e --workspace w --work_group g --user_name u --out o)" = o ]
+
+# --- the vocabulary ---------------------------------------------------------------------------------------------------------
+
+seq 1 3000 >text.txt
+trainmark run $tiny $two --data.path text.txt --out grown
+check "text takes 257 tokens" has "$err" "^trainmark: note: model.vocab_size raised from 64 to 320 for data.source text$|model.vocab_size raised from 64 to 320 for data.source text$"
+check "and config.yaml says why" has grown/config.yaml '^  vocab_size: 320  # what data.source text needs$'
+trainmark run $tiny $two --data.path text.txt --model.vocab_size 257 --out just
+check "257 are enough" [ "$code" -eq 0 ]
+check_not "nothing is raised" has "$err" "raised"
+refused 4 "invalid configuration or input: model.vocab_size is 256 (command line), but data.source text needs 257; raise it or leave it out" \
+    run $tiny $two --data.path text.txt --model.vocab_size 256 --out never
+check_not "nothing is made" [ -e never ]
+trainmark $plan --data.source megatron --data.path nowhere
+check "a plan goes on without its data" [ "$code" -eq 0 ]
+check "and says so" has "$out" "^# data: not read: .*nowhere"
+trainmark $plan --data.path text.txt --json
+check "the plan has the larger one" has "$out" '"model.vocab_size": 320'
+
+# --- a socket for turns -------------------------------------------------------------------------------------------------------
+
+for fd in 2 1048577 3x -1 ' '; do
+    TRAINMARK_TURN_FD=$fd
+    export TRAINMARK_TURN_FD
+    refused 4 "invalid configuration or input: TRAINMARK_TURN_FD must be the number of an open socket, found '$fd'; unset it" \
+        run $tiny $two --out never
+done
+for fd in 77 1048576; do
+    TRAINMARK_TURN_FD=$fd
+    trainmark run $tiny $two --out never
+    failed_with 4 "a socket that is not open: $fd" "TRAINMARK_TURN_FD is $fd"
+done
+TRAINMARK_TURN_FD=
+trainmark run $tiny $two --out empty
+check "an empty one is none" [ "$code" -eq 0 ]
+unset TRAINMARK_TURN_FD
+
+# --- logs -----------------------------------------------------------------------------------------------------------------------
+
+trainmark run $tiny $two --out logged --log.folder logs
+check "a run with logs" [ "$code" -eq 0 ]
+check "below its directory" [ "$(ls logged/logs/rank-0 | tr '\n' ' ')" = "debug error info warning " ]
+check "begin with the command" [ "$(head -n 1 logged/logs/rank-0/info | grep -cE ' rank 0 of 1, process [0-9]+: trainmark run --model.n_layers 1 --model.dim 32 ')" -eq 1 ]
+check "and end with 'done'" has logged/logs/rank-0/info ' done$'
+check "no error is there" [ ! -s logged/logs/rank-0/error ]
+trainmark run $tiny $wrong --out wild --log.folder "$work/elsewhere"
+check "numbers that are none" [ "$code" -eq 3 ]
+check "are an error in the log" has elsewhere/rank-0/error 'invalid|finite|not a number|NaN'
+check "which has ended" has elsewhere/rank-0/info ' ended$'
+check_not "and is not done" has elsewhere/rank-0/info ' done$'
+trainmark run $tiny --training.steps 100000000 --out late --timeout 0.7 --log.folder logs
+failed_with 130 "a run that is stopped" "stopped by --timeout after 0.7 s$"
+check "is a warning in the log" has late/logs/rank-0/warning 'interrupted|stopped'
+check "and no error" [ ! -s late/logs/rank-0/error ]
+check "it says how to go on" has "$err" "^the same command with --checkpoint.enable true continues from here$"
+check "and where the results are" has "$err" "^results in late$"
+trainmark run $tiny --training.steps 100000000 --out later --timeout 0.7 --checkpoint.enable true
+check_not "with checkpoints it need not say that" has "$err" "continues from here"
+trainmark run $tiny $two --out quiet -q
+check "-q: results only" [ ! -s "$err" ]
+
+# --- output that is full ----------------------------------------------------------------------------------------------------------
+
+full() { timeout 60 "$TRAINMARK" "$@" >/dev/full 2>"$err" </dev/null; code=$?; }
+full run $tiny $two --out full --json
+failed_with 1 "the result does not go to standard output" "cannot write to standard output: No space left on device$"
+check "it is in the folder" [ -s full/result.json ]
+trainmark run $tiny --training.steps 100000000 --out cut --timeout 0.7 --json
+check "an interrupted run prints its result, too" [ "$code" -eq 130 ]
+check "the whole of it" cmp -s "$out" cut/result.json
+trainmark run $tiny $wrong --out wild2 --json
+check "so does an invalid one" [ "$code" -eq 3 ]
+check "the whole of it, too" cmp -s "$out" wild2/result.json
+for words in "results" "$plan" "run $tiny --evaluate" "explain $tiny" "bench stream --elements 1000 --rep-ms 1 --warmup-ms 0 --threads 1" "models"; do
+    full $words
+    failed_with 1 "${words%% *}" "cannot write to standard output: No space left on device$"
+done
+
+# --- one at a time -----------------------------------------------------------------------------------------------------------------
+
+mkdir busy
+"$TRAINMARK" run $tiny --training.steps 100000000 --timeout 20 --out busy >/dev/null 2>&1 </dev/null &
+other=$!
+for _ in $(seq 100); do [ -s busy/metrics.jsonl ] && break; sleep 0.1; done
+for words in "" "--training.steps=[1,2]" "--scaling 1"; do
+    trainmark run $tiny --training.steps 1 $words --out busy
+    failed_with 4 "a folder that another run has: '$words'" "busy' .*(in use|another|process $other)"
+done
+kill -TERM $other
+wait $other
+
+# --- evaluations -------------------------------------------------------------------------------------------------------------------
+
+filter='s/[0-9]\.[0-9]*/N/g'
+trainmark run $tiny --evaluate --data.path text.txt --validation.steps 8
+expected words_evaluated.txt
+trainmark run $tiny --evaluate --data.path text.txt --validation.steps 8 --json
+expected words_evaluated.json
+filter=
+digits() { sed -n 's/^held-out loss   \([0-9.]*\) nats per token, standard error \([0-9.]*\)$/\1 \2/p; s/^bits per byte   \([0-9.]*\)$/\1/p' "$out" | tr '\n' ' '; }
+trainmark run $tiny --evaluate --data.path text.txt --validation.steps 8
+check "with four digits" sh -c "echo '$(digits)' | grep -qE '^[0-9]\.[0-9]{4} [0-9]\.[0-9]{4} [0-9]\.[0-9]{4} $'"
+
+finish

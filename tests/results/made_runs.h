@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/results/made_runs.h - the runs of tests/golden/whole-result*.txt with single members changed, and tables told
+ * whole. */
+#ifndef TM_TESTS_RESULTS_MADE_RUNS_H
+#define TM_TESTS_RESULTS_MADE_RUNS_H
+
+#include "base/text.h"
+#include "record/table.h"
+#include "results/result.h"
+#include "support/fake_run.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char rich[] = "tests/golden/whole-result.txt", poor[] = "tests/golden/whole-result-poor.txt";
+
+/* The file with every `from` as `to`; pairs, NULL behind the last. Each must be there. */
+static inline tm_text changed(const char *path, const char *const *pairs)
+{
+    tm_text text = fake_read(path);
+    for (; pairs && *pairs; pairs += 2) {
+        tm_text     out = { 0 };
+        const char *at = text.data, *next;
+        if (!strstr(at, pairs[0])) fail_msg("%s has no '%s'", path, pairs[0]);
+        for (; (next = strstr(at, pairs[0])); at = next + strlen(pairs[0])) {
+            tm_text_add_n(&out, at, (size_t)(next - at));
+            tm_text_add(&out, pairs[1]);
+        }
+        tm_text_add(&out, at);
+        tm_text_fini(&text);
+        text = out;
+    }
+    return text;
+}
+
+static inline tm_result *parsed(const char *name, tm_text *json, tm_text *lines)
+{
+    tm_error   err = { 0 };
+    tm_result *run = NULL;
+    if (tm_result_parse(name, json, lines, NULL, &run, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    tm_text_fini(json);
+    if (lines) tm_text_fini(lines);
+    return run;
+}
+
+static inline tm_result *run_of(const char *name, const char *path, const char *const *pairs, const char *lines)
+{
+    tm_text json = changed(path, pairs), text = { 0 };
+    if (lines) tm_text_add(&text, lines);
+    return parsed(name, &json, lines ? &text : NULL);
+}
+
+static inline void add_table(const tm_table *table, tm_text *out)
+{
+    for (size_t i = 0; i < tm_table_n_columns(table); i++)
+        tm_text_printf(out, "%s%d", i ? " " : "digits ", tm_table_column_at(table, i)->digits);
+    tm_text_printf(out, " of '%s'\n", tm_table_name(table));
+    tm_table_print(table, TM_TABLE_CSV, out);
+    for (size_t i = 0; i < tm_table_n_notes(table); i++) tm_text_printf(out, "note: %s\n", tm_table_note_at(table, i));
+}
+
+#endif
