@@ -6,7 +6,6 @@
 #include "config/yaml.h"
 #include "model/shape.h"
 #include "support/foreign.h"
-#include "support/full_config.h"
 
 #include <dirent.h>
 #include <setjmp.h>
@@ -197,8 +196,7 @@ static void their_experts_have_the_published_sizes(void **state)
                  models[i].model);
         f->err = (tm_error){ 0 };
         if (tm_file_write(path, text, strlen(text), &f->err) != TM_OK) fail_msg("%s", f->err.text);
-        tm_config_destroy(f->config);
-        f->config = test_full_config();
+        test_foreign_renew(f);
         tm_config_add_path(f->config, top);
         tm_config_allow_unbuilt(f->config, true);
         if (tm_config_load_file(f->config, path, &f->err) != TM_OK || tm_config_finish(f->config, &f->err) != TM_OK)

@@ -35,11 +35,16 @@ int test_foreign_tear_down(void **state)
     return 0;
 }
 
+void test_foreign_renew(test_foreign *f)
+{
+    tm_config_destroy(f->config);
+    f->config = test_full_config();
+}
+
 tm_status test_foreign_load(test_foreign *f, const char *path, bool plan, int argc, const char *const *argv)
 {
     f->err = (tm_error){ 0 };
-    tm_config_destroy(f->config);
-    f->config = test_full_config();
+    test_foreign_renew(f);
     tm_config_allow_unbuilt(f->config, plan);
     tm_status st = tm_config_load_file(f->config, path, &f->err);
     if (st == TM_OK) st = tm_config_apply_arguments(f->config, argc, (char **)argv, &f->err);

@@ -15,6 +15,8 @@ typedef struct {
 int test_foreign_set_up(void **state);
 int test_foreign_tear_down(void **state);
 
+/* Begins with another, empty configuration. */
+void test_foreign_renew(test_foreign *f);
 /* Loads a file, then arguments of the command line. `plan`: what is not built may be left out. */
 tm_status test_foreign_load(test_foreign *f, const char *path, bool plan, int argc, const char *const *argv);
 /* Fails unless a key of ours has the value; NULL: null. */
