@@ -59,7 +59,6 @@ void tm_log_record(tm_log_level level, const char *text)
 void tm_log(tm_log_level level, const char *format, ...)
 {
     static const char *const prefix[] = { "debug: ", "note: ", "warning: ", "error: " };
-    if (level < lowest_level && !files[level]) return;
     char    line[2048];
     va_list args;
     va_start(args, format);

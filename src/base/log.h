@@ -17,8 +17,8 @@ void tm_log(tm_log_level level, const char *format, ...) __attribute__((format(p
 #define tm_warn(...) tm_log(TM_LOG_WARN, __VA_ARGS__)
 
 /* From now on every message, whatever the lowest level is, is also appended to the files debug, info, warning and error
- * of a folder that is there: behind the time, in the file of its level and in those below. TM_IO. Threads may log
- * meanwhile, but not while this is called. */
+ * of a folder that is there: behind the time, in the file of its level and in those below. TM_INVALID or TM_IO. Threads
+ * may log meanwhile, but not while this is called. */
 TM_MUST_USE tm_status tm_log_open_folder(const char *folder, tm_error *err);
 void                  tm_log_close_folder(void);
 /* A text of several lines for these files only. */

@@ -113,7 +113,7 @@ static void replace_all(tm_text *text, const char *secret)
 {
     tm_text     masked = { 0 };
     const char *from = text->data, *found;
-    if (!from || !strstr(from, secret)) return;
+    if (!from) return;
     for (; (found = strstr(from, secret)); from = found + strlen(secret)) {
         tm_text_add_n(&masked, from, (size_t)(found - from));
         tm_text_add(&masked, "***");

@@ -5,6 +5,7 @@
 #ifndef TM_DEVICE_CEILINGS_H
 #define TM_DEVICE_CEILINGS_H
 
+#include "base/cpu.h"
 #include "device/device.h"
 #include "stats/guard.h"
 
@@ -38,6 +39,15 @@ void tm_device_arithmetic(const tm_device *device, int threads, double seconds, 
 /* What the data sheet promises for float32: threads (taken for cores) x units x lanes x 2 x clock, in FLOP/s; 0 where
  * one of them is unknown, as the clock is in most virtual machines. `how` tells the factors. */
 double tm_device_datasheet_flops(const tm_device *device, char how[160]);
+
+/* Fused multiply-adds of a core per cycle: units, float32 lanes; 0 where unknown. */
+typedef struct {
+    int units, lanes;
+} tm_fma_width;
+/* Of a processor by what its CPUID says: the vendor's twelve letters, EAX of leaf 1. */
+tm_fma_width tm_datasheet_width(const char *vendor, unsigned signature, tm_cpu_isa isa);
+/* The product of the factors, and its text. */
+double tm_datasheet_flops(int cores, tm_fma_width width, double hertz, char how[160]);
 
 /* The kernels of STREAM (McCalpin 1995) and BabelStream on float64 arrays. Bytes counted per element: 16, 16, 24,
  * 24, 16; the line that an ordinary store reads before it writes is not counted. */

@@ -75,11 +75,10 @@ static size_t fullest(const program_bytes *b, size_t first, size_t end)
     return at;
 }
 
-/* The programs of a step, each once; their instructions in all. */
-static size_t programs_of(const tm_step *step, int32_t *indices, size_t *instructions)
+/* The programs of a step, each once. */
+static size_t programs_of(const tm_step *step, int32_t *indices)
 {
     size_t n = 0;
-    *instructions = 0;
     for (size_t i = 0; i < step->training.n; i++) {
         size_t index = 0, k = 0;
         while (index < step->plan->n_programs &&
@@ -88,7 +87,6 @@ static size_t programs_of(const tm_step *step, int32_t *indices, size_t *instruc
         while (k < n && indices[k] != (int32_t)index) k++;
         if (index == step->plan->n_programs || k < n) continue;
         indices[n++] = (int32_t)index;
-        *instructions += step->plan->programs[index].count;
     }
     return n;
 }
@@ -96,8 +94,9 @@ static size_t programs_of(const tm_step *step, int32_t *indices, size_t *instruc
 void step_outline_make(const tm_step *step, tm_arena *arena, step_outline *out)
 {
     int32_t *indices = tm_arena_take(arena, step->plan->n_programs * sizeof *indices);
-    size_t   all, n = programs_of(step, indices, &all);
-    size_t   stretch = all / OUTLINE_POINTS + 1;
+    size_t   all = 0, n = programs_of(step, indices);
+    for (size_t i = 0; i < n; i++) all += step->plan->programs[indices[i]].count;
+    size_t stretch = all / OUTLINE_POINTS + 1;
     *out = (step_outline){ 0 };
     for (size_t i = 0; i < step->training.n; i++) {
         const tm_work *work = &step->training.work[i];

@@ -6,6 +6,7 @@
 #include "train/context.h"
 #include "train/share.h"
 #include "train/stages.h"
+#include "train/step_checks.h"
 #include "train/step_schedule.h"
 
 #include <stdlib.h>
@@ -387,48 +388,6 @@ static tm_status declare_preference(tm_step *step, tm_error *err)
     return TM_OK;
 }
 
-/* The product of an adapter of the output layer is part of the cross entropy of chunks; those of adapters of experts
- * have no recipe. */
-static tm_status check_adapted(const tm_step *step, tm_error *err)
-{
-    const tm_model *m = &step->model;
-    bool            other = m->whole_logits || m->preferred != TM_NONE;
-    if (other && m->head != TM_NONE && tm_graph_at(step->graph, m->head)->adapter)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "an adapter of the output layer (lora.targets lm_head) is not built with %s; leave lm_head out",
-                       m->whole_logits ? "a quantized output layer (quantize.output_recipe)"
-                                       : "the loss of pairs (data.source preference)");
-    for (size_t i = 0; step->options.quantize.experts.name && i < step->graph->n_tensors; i++) {
-        const tm_tensor *tensor = tm_graph_at(step->graph, (tm_tensor_id)i);
-        if (tensor->adapter && tensor->shape.rank == 3)
-            return tm_fail(
-                err, TM_UNSUPPORTED,
-                "adapters of experts ('%s') are not built with quantize.experts_recipe; leave experts out of "
-                "lora.targets, or set it to none",
-                tensor->name);
-    }
-    return TM_OK;
-}
-
-/* What does not go with experts that are divided among ranks. */
-static tm_status check_experts(const tm_step *step, tm_error *err)
-{
-    const tm_step_options *o = &step->options;
-    const char            *what = NULL, *way = NULL;
-    if (!tm_divided(step->model.parallel.experts)) return TM_OK;
-    for (size_t i = 0; i < step->graph->n_tensors; i++)
-        if (step->graph->tensors[i].adapter && step->graph->tensors[i].shape.rank == 3)
-            what = "lora.targets of experts", way = "leave them out";
-    if (o->quantize.experts.name) what = "quantize.experts_recipe", way = "set it to none";
-    if (o->compared) what = "debug.microscope", way = "set it to 0";
-    if (o->offload.optimizer || o->offload.activations) what = "training.offload", way = "set it to none";
-    if (!what) return TM_OK;
-    return tm_fail(err, TM_UNSUPPORTED,
-                   "%s is not built for divided experts (parallelism.expert_parallel_degree %d); %s, or set the degree "
-                   "to 1",
-                   what, step->model.parallel.experts.ranks, way);
-}
-
 /* The tensors that a program reads and writes beside the inputs and the model's. */
 static tm_status declare(tm_step *step, tm_error *err)
 {
@@ -459,8 +418,7 @@ static tm_status declare(tm_step *step, tm_error *err)
     if (adapters->rank > 0 && adapters->dropout > 0)
         step->first_row = tm_graph_tensor(graph, "first_row", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     TM_TRY(tm_adapters_declare(graph, &step->model, adapters, err));
-    TM_TRY(check_experts(step, err));
-    return check_adapted(step, err);
+    return step_check_declared(step, err);
 }
 
 /* The model needs a field that the source does not give. */
@@ -549,20 +507,6 @@ static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error
     return step->options.sample ? add_sample_segment(step, chooser, err) : TM_OK;
 }
 
-/* An adapter beside a matrix that nothing multiplies with would train nothing. */
-static tm_status check_adapters(const tm_graph *graph, tm_error *err)
-{
-    for (size_t i = 0; i < graph->n_tensors; i++) {
-        const tm_adapter *adapter = graph->tensors[i].adapter;
-        if (adapter && tm_graph_at(graph, adapter->b)->trained && tm_graph_at(graph, adapter->b)->gradient == TM_NONE)
-            return tm_fail(err, TM_UNSUPPORTED,
-                           "'%s' is not the weight of a linear layer and cannot have an adapter; remove its name from "
-                           "lora.targets",
-                           graph->tensors[i].name);
-    }
-    return TM_OK;
-}
-
 /* As many rows at a time as tm_step_loss_chunk says, in half the place where the kernel can do with it. */
 static int64_t default_chunk(const tm_step_options *o, int64_t rows, const tm_chooser *chooser)
 {
@@ -601,7 +545,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     step->group_of = tm_arena_take(graph->arena, graph->n_tensors * sizeof *step->group_of);
     if (st == TM_OK) st = tm_groups_assign(graph, step->options.groups, step->options.n_groups, step->group_of, err);
     if (st == TM_OK) st = add_segments(step, chooser, err);
-    if (st == TM_OK) st = check_adapters(graph, err);
+    if (st == TM_OK) st = step_check_built(step, err);
     if (st == TM_OK) share_end(step);
     if (st == TM_OK) stages_slots(step);
     if (st == TM_OK && options->layout.narrow) tm_narrow_pass(graph);

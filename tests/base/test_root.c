@@ -135,6 +135,9 @@ static void whole_files(void **state)
     assert_int_equal(errno, EFBIG);
     assert_true(tm_root_read_line(root, "/long", line, sizeof line));
     assert_string_equal(line, "0123456");
+    put("/one", "1");
+    assert_true(tm_root_read_line(root, "/one", line, sizeof line));
+    assert_string_equal(line, "1");
     assert_false(tm_root_read_line(root, "/a", line, sizeof line));
     assert_string_equal(line, "");
     assert_int_equal(mkfifo(at("/fifo"), 0666), 0);

@@ -2,14 +2,10 @@
 /* Loaders that share batches: whatever the source and however many ranks there are, together they read what one loader
  * reads, in its order; a run may go on with another number of ranks. */
 #include "base/arena.h"
-#include "data/indexed.h"
-#include "data/packed.h"
-#include "data/safetensors.h"
 #include "data/source.h"
 #include "support/folder.h"
-#include "support/full_config.h"
+#include "support/source_files.h"
 
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,77 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <cmocka.h>
 
-enum { BATCH = 12, T = 24, ROWS = 7, SETS = 12 };
+enum { BATCH = 12, T = TEST_SOURCE_T, SETS = 12 };
 
 /* --- one of every source ------------------------------------------------------------------------------------------ */
-
-static const tm_flow_options flow = { .rows = 4,
-                                      .tokens = 16,
-                                      .channels = 8,
-                                      .text_len = 2,
-                                      .text_dim = 6,
-                                      .vector_dim = 5,
-                                      .protocol = TM_FLOW_FLUXBENCHMARK,
-                                      .dropout = (double)NAN,
-                                      .spread = 0.5 };
-
-static void write_text(void)
-{
-    tm_text text = { 0 };
-    for (int i = 0; i < 300; i++) tm_text_printf(&text, "line %d of a text that is long enough\n", i * i);
-    test_file_write(test_folder(), "text.txt", text.data);
-    text.length = 0;
-    for (int i = 0; i < 23; i++)
-        tm_text_printf(&text, "{\"prompt\": \"%d+%d=\", \"completion\": \"%d\"}\n", i, i * i, i + i * i);
-    test_file_write(test_folder(), "rows.jsonl", text.data);
-    text.length = 0;
-    for (int i = 0; i < 23; i++)
-        tm_text_printf(&text, "{\"prompt\": \"%d+%d=\", \"chosen\": \"%d\", \"rejected\": \"%d\"}\n", i, i, 2 * i, i);
-    test_file_write(test_folder(), "pairs.jsonl", text.data);
-    tm_text_fini(&text);
-}
-
-static void write_packed(void)
-{
-    int32_t  ids[ROWS * T];
-    uint8_t  masks[ROWS * T];
-    tm_error err = { 0 };
-    for (int i = 0; i < ROWS * T; i++) ids[i] = i % 50;
-    for (int i = 0; i < ROWS * T; i++) masks[i] = i % 5 != 0;
-    assert_int_equal(tm_packed_write(test_in_folder("train.npy"), ROWS, T, ids, masks, &err), TM_OK);
-}
-
-static void write_indexed(void)
-{
-    tm_indexed_writer writer;
-    tm_error          err = { 0 };
-    assert_int_equal(tm_indexed_begin(test_in_folder("set"), false, &writer, &err), TM_OK);
-    for (int32_t d = 0, token = 0; d < 9; d++) {
-        for (int32_t t = 0; t < 20 + 7 * d; t++, token++) tm_indexed_add(&writer, &(int32_t){ token % 50 }, 1);
-        tm_indexed_end_document(&writer);
-    }
-    assert_int_equal(tm_indexed_finish(&writer, &err), TM_OK);
-}
-
-static void write_latents(void)
-{
-    const tm_tensor_heading headings[] = {
-        { .name = "latents", .dtype = TM_F32, .rank = 3, .n = { ROWS, 16, 8 } },
-        { .name = "pooled", .dtype = TM_F32, .rank = 2, .n = { ROWS, 5 } },
-        { .name = "text", .dtype = TM_F32, .rank = 3, .n = { ROWS, 2, 6 } },
-    };
-    tm_safetensors_writer *writer;
-    tm_error               err = { 0 };
-    assert_int_equal(mkdir(test_in_folder("images"), 0700), 0);
-    assert_int_equal(tm_safetensors_create(test_in_folder("images/a.safetensors"), headings, 3, NULL, &writer, &err),
-                     TM_OK);
-    for (int i = 0; i < ROWS * (128 + 5 + 12); i++) tm_safetensors_write(writer, &(float){ (float)i / 100 }, 4);
-    assert_int_equal(tm_safetensors_finish(writer, &err), TM_OK);
-}
 
 static tm_source *open_set(int set)
 {
@@ -102,8 +33,8 @@ static tm_source *open_set(int set)
         { .name = "sft", .path = test_in_folder("rows.jsonl"), .seq = T, .vocab = 257, .seed = 3 },
         { .name = "sft", .path = test_in_folder("rows.jsonl"), .seq = T, .vocab = 257, .seed = 3, .sft.packed = true },
         { .name = "preference", .path = test_in_folder("pairs.jsonl"), .seq = 2 * T, .seed = 3, .sft.packed = true },
-        { .name = "gaussians", .seq = 18, .seed = 7, .flow = flow },
-        { .name = "latents", .path = test_in_folder("images"), .seq = 18, .seed = 7, .flow = flow },
+        { .name = "gaussians", .seq = 18, .seed = 7, .flow = test_source_flow },
+        { .name = "latents", .path = test_in_folder("images"), .seq = 18, .seed = 7, .flow = test_source_flow },
     };
     tm_source *source = NULL;
     tm_error   err = { 0 };
@@ -114,10 +45,7 @@ static tm_source *open_set(int set)
 static int write_files(void **state)
 {
     (void)state;
-    write_text();
-    write_packed();
-    write_indexed();
-    write_latents();
+    test_source_files_write();
     return 0;
 }
 
@@ -126,11 +54,13 @@ static int fields_of(int set, size_t bytes[TM_MAX_FIELDS])
 {
     static const char *const names[SETS] = { "synthetic", "mock", "text", "text",       "reports",   "govreport",
                                              "megatron",  "sft",  "sft",  "preference", "gaussians", "latents" };
-    tm_source_options options = { .name = names[set], .vocab = 64, .seq = 18, .flow = flow, .separate = set == 3 };
-    tm_field          fields[TM_MAX_FIELDS];
-    int               n = 0;
-    tm_error          err = { 0 };
-    const int64_t     seq[SETS] = { T, T, T, T, 4 * T, T, T, T, T, 2 * T, 18, 18 };
+    tm_source_options        options = {
+               .name = names[set], .vocab = 64, .seq = 18, .flow = test_source_flow, .separate = set == 3
+    };
+    tm_field      fields[TM_MAX_FIELDS];
+    int           n = 0;
+    tm_error      err = { 0 };
+    const int64_t seq[SETS] = { T, T, T, T, 4 * T, T, T, T, T, 2 * T, 18, 18 };
     options.seq = seq[set];
     options.sft.packed = set >= 8;
     assert_int_equal(tm_source_fields(&options, fields, &n, &err), TM_OK);

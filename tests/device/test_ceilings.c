@@ -113,6 +113,130 @@ static void threads_share_the_arrays(void **state)
         }
 }
 
+/* FLOPs of a round: 64 steps of every chain, an addition and a multiplication each where they are fused. */
+static void peaks_count_what_they_compute(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *isa;
+        int         lanes, chains;
+        bool        fused;
+    } rows[] = { { "base", 4, 12, false }, { "avx2", 8, 12, true }, { "avx512", 16, 24, true } };
+    const tm_cpu_probe *probes[3];
+    size_t              n = probes_here(probes);
+    tm_cpu_isa          isa = tm_cpu_isa_probe();
+    for (size_t p = 0; p < n; p++) {
+        int chains = probes[p]->chains, lanes = probes[p]->lanes;
+        assert_string_equal(probes[p]->isa, rows[p].isa);
+        if (lanes != rows[p].lanes || chains != rows[p].chains || probes[p]->fused != rows[p].fused)
+            fail_msg("%s: %d lanes, %d chains, fused %d", rows[p].isa, lanes, chains, probes[p]->fused);
+        for (int64_t rounds = 0; rounds < 4; rounds++) {
+            double steps = (double)rounds * 64;
+            assert_true(probes[p]->multiply_add(rounds) == steps * chains * lanes * (rows[p].fused ? 2 : 1));
+            if (isa.avx512_bf16 && probes[p]->multiply_add_bf16)
+                assert_true(probes[p]->multiply_add_bf16(rounds) == steps * chains * lanes * 4);
+            if (isa.amx && probes[p]->multiply_add_tiles && tm_cpu_allow_tiles())
+                assert_true(probes[p]->multiply_add_tiles(rounds) == (double)rounds * 6 * 16 * 16 * 32 * 2);
+        }
+    }
+    static const char *const names[] = { "copy", "mul", "add", "triad", "dot" };
+    static const int64_t     bytes[] = { 16, 16, 24, 24, 16 };
+    for (int k = 0; k < TM_STREAM_COUNT; k++) {
+        assert_string_equal(tm_stream_name((tm_stream_kernel)k), names[k]);
+        assert_int_equal(tm_stream_bytes((tm_stream_kernel)k), bytes[k]);
+    }
+}
+
+/* Processors by what their CPUID says: vendor, EAX of leaf 1; instruction sets: none, AVX2, AVX-512, too. */
+static void data_sheets_tell_widths(void **state)
+{
+    (void)state;
+    static const struct {
+        const char  *vendor;
+        unsigned     signature;
+        tm_fma_width with[3];
+    } rows[] = {
+        { "AuthenticAMD", 0x00600f12, { { 0, 0 }, { 0, 0 }, { 0, 0 } } },  /* Bulldozer: family 15h */
+        { "AuthenticAMD", 0x00800f12, { { 2, 4 }, { 2, 4 }, { 2, 4 } } },  /* Zen: 17h, model 01h */
+        { "AuthenticAMD", 0x00820ff1, { { 2, 4 }, { 2, 4 }, { 2, 4 } } },  /* 2fh: the last before Zen 2 */
+        { "AuthenticAMD", 0x00830f00, { { 2, 8 }, { 2, 8 }, { 2, 8 } } },  /* Zen 2: 30h */
+        { "AuthenticAMD", 0x00a10f11, { { 2, 8 }, { 2, 8 }, { 2, 8 } } },  /* Zen 4: 19h */
+        { "AuthenticAMD", 0x00b00f21, { { 0, 0 }, { 0, 0 }, { 2, 16 } } }, /* Zen 5: 1ah */
+        { "AuthenticAMD", 0x000606a6, { { 0, 0 }, { 0, 0 }, { 0, 0 } } },  /* Intel's number is no one's of AMD */
+        { "GenuineIntel", 0x00830f10, { { 0, 0 }, { 0, 0 }, { 0, 0 } } },
+        { "GenuineIntel", 0x000606a6, { { 0, 0 }, { 2, 8 }, { 2, 16 } } }, /* Ice Lake of servers */
+        { "GenuineIntel", 0x000606c1, { { 0, 0 }, { 2, 8 }, { 2, 16 } } },
+        { "GenuineIntel", 0x000806f8, { { 0, 0 }, { 2, 8 }, { 2, 16 } } }, /* Sapphire Rapids */
+        { "GenuineIntel", 0x000c06f2, { { 0, 0 }, { 2, 8 }, { 2, 16 } } },
+        { "GenuineIntel", 0x000a06d0, { { 0, 0 }, { 2, 8 }, { 2, 16 } } },
+        { "GenuineIntel", 0x000a06e0, { { 0, 0 }, { 2, 8 }, { 2, 16 } } },
+        { "GenuineIntel", 0x00050654, { { 0, 0 }, { 2, 8 }, { 0, 0 } } }, /* Skylake of servers: one unit or two */
+        { "GenuineIntel", 0x000306c3, { { 0, 0 }, { 2, 8 }, { 0, 0 } } }, /* Haswell */
+        { "GenuineIntel", 0x00000f43, { { 0, 0 }, { 0, 0 }, { 0, 0 } } }, /* Pentium 4 */
+        { "CentaurHauls", 0x000306c3, { { 0, 0 }, { 0, 0 }, { 0, 0 } } },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int s = 0; s < 3; s++) {
+            tm_cpu_isa   isa = { .avx2 = s > 0, .avx512 = s > 1 };
+            tm_fma_width w = tm_datasheet_width(rows[i].vendor, rows[i].signature, isa);
+            if (w.units != rows[i].with[s].units || w.lanes != rows[i].with[s].lanes)
+                fail_msg("%s %08x, set %d: %d x %d", rows[i].vendor, rows[i].signature, s, w.units, w.lanes);
+        }
+}
+
+static void data_sheets_multiply_what_is_known(void **state)
+{
+    (void)state;
+    char how[160];
+    assert_true(tm_datasheet_flops(3, (tm_fma_width){ 2, 16 }, 2.25e9, how) == 432e9);
+    assert_string_equal(how, "3 threads x 2 fused multiply-add units x 16 lanes x 2 x 2.25 GHz (highest)");
+    assert_true(tm_datasheet_flops(1, (tm_fma_width){ 1, 4 }, 1e9, how) == 8e9);
+    assert_string_equal(how, "1 thread x 1 fused multiply-add units x 4 lanes x 2 x 1 GHz (highest)");
+    assert_true(tm_datasheet_flops(2, (tm_fma_width){ 0, 0 }, 1e9, how) == 0);
+    assert_string_equal(how, "2 threads x width of the units unknown x 1 GHz (highest)");
+    assert_true(tm_datasheet_flops(2, (tm_fma_width){ 2, 8 }, 0, how) == 0);
+    assert_string_equal(how, "2 threads x 2 fused multiply-add units x 8 lanes x 2 x clock unknown");
+}
+
+#if defined(__x86_64__)
+static void cpuinfo(const char *key, char out[64])
+{
+    char  line[4096];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    assert_non_null(f);
+    out[0] = '\0';
+    while (!out[0] && fgets(line, sizeof line, f))
+        if (strncmp(line, key, strlen(key)) == 0 && strchr("\t ", line[strlen(key)]) && strchr(line, ':'))
+            sscanf(strchr(line, ':') + 1, " %63[^\n]", out);
+    fclose(f);
+}
+
+/* What the device says of this machine is what the kernel's own reading of CPUID gives. */
+static void the_data_sheet_is_that_of_this_machine(void **state)
+{
+    (void)state;
+    char vendor[64], text[64], wanted[160], how[160];
+    cpuinfo("vendor_id", vendor);
+    cpuinfo("cpu family", text);
+    unsigned family = (unsigned)atoi(text), extended = family >= 15 ? family - 15 : 0;
+    cpuinfo("model", text);
+    unsigned model = (unsigned)atoi(text);
+    unsigned signature = (family - extended) << 8 | extended << 20 | (model & 15) << 4 | model >> 4 << 16;
+    double   hertz = 0;
+    FILE    *f = fopen("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "r");
+    if (f) {
+        if (fscanf(f, "%lf", &hertz) != 1) hertz = 0;
+        fclose(f);
+    }
+    tm_device *device = test_device_open("cpu", 2);
+    double     flops =
+        tm_datasheet_flops(2, tm_datasheet_width(vendor, signature, tm_cpu_isa_probe()), hertz * 1e3, wanted);
+    assert_true(tm_device_datasheet_flops(device, how) == flops);
+    assert_string_equal(how, wanted);
+    tm_device_close(device);
+}
+#endif
+
 static double product_rate(const tm_device *device)
 {
     enum { SIDE = 768, TRIES = 20 };
@@ -173,6 +297,12 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stream_kernels_compute_what_they_say),
         cmocka_unit_test(threads_share_the_arrays),
+        cmocka_unit_test(peaks_count_what_they_compute),
+        cmocka_unit_test(data_sheets_tell_widths),
+        cmocka_unit_test(data_sheets_multiply_what_is_known),
+#if defined(__x86_64__)
+        cmocka_unit_test(the_data_sheet_is_that_of_this_machine),
+#endif
         cmocka_unit_test(nothing_beats_the_ceilings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

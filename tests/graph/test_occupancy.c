@@ -119,12 +119,32 @@ static void neighbours_melt_into_one_block(void **state)
     }
 }
 
+/* What blocks cost is counted, and adds up: a planner that has done too much of it settles for less. */
+static void work_adds_up(void **state)
+{
+    (void)state;
+    tm_occupancy *o = tm_occupancy_create(8);
+    uint64_t      work[4];
+    assert_true(tm_occupancy_work(o) == 0);
+    for (int i = 0; i < 4; i++) {
+        tm_occupancy_take(o, 1, 6, (size_t)i * 100, (size_t)i * 100 + 10);
+        work[i] = tm_occupancy_work(o);
+        assert_true(work[i] > 0 && work[i] == work[0] * (uint64_t)(i + 1));
+    }
+    assert_true(tm_occupancy_lowest(o, 0, 7, 95) == 310);
+    assert_true(tm_occupancy_work(o) > work[3]);
+    tm_occupancy_clear(o);
+    assert_true(tm_occupancy_lowest(o, 0, 7, 95) == 0);
+    tm_occupancy_destroy(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_those_of_a_table),
         cmocka_unit_test(a_long_list_forgets_small_holes_only),
         cmocka_unit_test(neighbours_melt_into_one_block),
+        cmocka_unit_test(work_adds_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,4 +9,11 @@
  * written instead: read the difference, line by line, before it is kept. Frees the text. */
 void whole_is(const char *path, tm_text *text);
 
+/* Keeps what the program logs from now on, of every level; appends what it has logged since, a line each, without
+ * times.
+ */
+void whole_log_open(void);
+void whole_log_take(tm_text *out);
+void whole_log_close(void);
+
 #endif

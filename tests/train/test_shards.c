@@ -225,6 +225,45 @@ static void what_has_no_parts_is_refused(void **state)
     refused(o, "training.offload");
 }
 
+/* Every parameter, written in pieces that end anywhere in it and read in others. */
+static void write_in_pieces(const job *j, tm_trainer *trainer)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    (void)j;
+    for (size_t id = 0; id < graph->n_tensors; id++) {
+        const tm_tensor *t = &graph->tensors[id];
+        if (t->role != TM_ROLE_PARAMETER) continue;
+        int64_t n = tm_shape_elements(t->shape);
+        float  *values = malloc((size_t)n * sizeof *values), *found = malloc((size_t)n * sizeof *found);
+        for (int64_t i = 0; i < n; i++) values[i] = (float)((i * 37 + (int64_t)id) % 1009) / 1009, found[i] = -1;
+        for (int64_t at = 0; at < n; at += 101)
+            CHECK_OK(tm_trainer_write(trainer, (tm_tensor_id)id, (size_t)at * 4, values + at,
+                                      (size_t)(n - at < 101 ? n - at : 101) * 4, err));
+        for (int64_t at = 0; at < n; at += 67)
+            CHECK_OK(tm_trainer_read(trainer, (tm_tensor_id)id, (size_t)at * 4, found + at,
+                                     (size_t)(n - at < 67 ? n - at : 67) * 4, err));
+        CHECK(memcmp(values, found, (size_t)n * sizeof *values) == 0);
+        free(values);
+        free(found);
+    }
+}
+
+static void tensors_are_written_in_pieces(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < 3; s++) {
+        job j = { .o = model_options(0),
+                  .replicate = 1,
+                  .shard = 3,
+                  .steps = 1,
+                  .rate = 0,
+                  .max_norm = 1,
+                  .change = write_in_pieces };
+        j.o.layout.sharing = sharings[s];
+        run_job(&j);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -237,6 +276,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_holds_its_share),
         cmocka_unit_test(any_layout_goes_on_from_any_other),
         cmocka_unit_test(what_has_no_parts_is_refused),
+        cmocka_unit_test(tensors_are_written_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

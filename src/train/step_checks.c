@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/step_checks.c - what does not go together in a step. */
+#include "train/step_checks.h"
+
+/* The product of an adapter of the output layer is part of the cross entropy of chunks; those of adapters of experts
+ * have no recipe. */
+static tm_status check_adapted(const tm_step *step, tm_error *err)
+{
+    const tm_model *m = &step->model;
+    bool            other = m->whole_logits || m->preferred != TM_NONE;
+    if (other && m->head != TM_NONE && tm_graph_at(step->graph, m->head)->adapter)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "an adapter of the output layer (lora.targets lm_head) is not built with %s; leave lm_head out",
+                       m->whole_logits ? "a quantized output layer (quantize.output_recipe)"
+                                       : "the loss of pairs (data.source preference)");
+    for (size_t i = 0; step->options.quantize.experts.name && i < step->graph->n_tensors; i++) {
+        const tm_tensor *tensor = tm_graph_at(step->graph, (tm_tensor_id)i);
+        if (tensor->adapter && tensor->shape.rank == 3)
+            return tm_fail(
+                err, TM_UNSUPPORTED,
+                "adapters of experts ('%s') are not built with quantize.experts_recipe; leave experts out of "
+                "lora.targets, or set it to none",
+                tensor->name);
+    }
+    return TM_OK;
+}
+
+/* What does not go with experts that are divided among ranks. */
+static tm_status check_experts(const tm_step *step, tm_error *err)
+{
+    const tm_step_options *o = &step->options;
+    const char            *what = NULL, *way = NULL;
+    if (!tm_divided(step->model.parallel.experts)) return TM_OK;
+    for (size_t i = 0; i < step->graph->n_tensors; i++)
+        if (step->graph->tensors[i].adapter && step->graph->tensors[i].shape.rank == 3)
+            what = "lora.targets of experts", way = "leave them out";
+    if (o->quantize.experts.name) what = "quantize.experts_recipe", way = "set it to none";
+    if (o->compared) what = "debug.microscope", way = "set it to 0";
+    if (o->offload.optimizer || o->offload.activations) what = "training.offload", way = "set it to none";
+    if (!what) return TM_OK;
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "%s is not built for divided experts (parallelism.expert_parallel_degree %d); %s, or set the degree "
+                   "to 1",
+                   what, step->model.parallel.experts.ranks, way);
+}
+
+tm_status step_check_declared(const tm_step *step, tm_error *err)
+{
+    TM_TRY(check_experts(step, err));
+    return check_adapted(step, err);
+}
+
+/* An adapter beside a matrix that nothing multiplies with would train nothing. */
+tm_status step_check_built(const tm_step *step, tm_error *err)
+{
+    const tm_graph *graph = step->graph;
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_adapter *adapter = graph->tensors[i].adapter;
+        if (adapter && tm_graph_at(graph, adapter->b)->trained && tm_graph_at(graph, adapter->b)->gradient == TM_NONE)
+            return tm_fail(err, TM_UNSUPPORTED,
+                           "'%s' is not the weight of a linear layer and cannot have an adapter; remove its name from "
+                           "lora.targets",
+                           graph->tensors[i].name);
+    }
+    return TM_OK;
+}

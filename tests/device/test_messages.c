@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages between two ranks as the device sends them: what arrives, in which formats, what is refused, and how one
+ * that does not come is named. */
+#include "base/arena.h"
+#include "device/backend.h"
+#include "graph/value.h"
+#include "op/attrs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../comm/world.h"
+
+enum { ROWS = 3, COLUMNS = 5, N = ROWS * COLUMNS };
+
+typedef struct {
+    int64_t     times;
+    int         come; /* messages that come; one more is waited for */
+    const char *named;
+} job;
+
+static const tm_kernel *kernel_of(tm_op_id op)
+{
+    for (const tm_kernel *k = tm_host_messages; k->run; k++)
+        if (k->op == op) return k;
+    return NULL;
+}
+
+static tm_message_attr attr_of(int ranks, int peer, int64_t times)
+{
+    tm_message_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.axes = 1 << TM_AXIS_PP;
+    attr.ranks = ranks;
+    attr.peer = peer;
+    attr.times = times;
+    snprintf(attr.what, sizeof attr.what, "rows of stage 1");
+    return attr;
+}
+
+static tm_call call_of(tm_op_id op, const tm_message_attr *attr, const tm_view *x, const tm_view *y)
+{
+    tm_call call = { .op = tm_op_get(op), .attr = attr, .threads = 1 };
+    for (int k = 0; k < TM_MAX_IN; k++) call.in[k].shape.rank = -1;
+    for (int k = 0; k < TM_MAX_OUT; k++) call.out[k].shape.rank = -1;
+    if (x) call.in[0] = *x;
+    if (y) call.out[0] = *y;
+    return call;
+}
+
+static tm_view view_of(tm_dtype dtype, double *memory)
+{
+    memset(memory, 0xff, N * sizeof *memory); /* NaN */
+    return (tm_view){ .data = memory, .dtype = dtype, .shape = tm_shape_2(ROWS, COLUMNS) };
+}
+
+static void fill(const tm_view *view, int turn)
+{
+    for (int i = 0; i < N; i++) tm_value_set(view->data, view->dtype, i, turn * 16 + i);
+}
+
+static void check(const tm_view *view, int turn)
+{
+    for (int i = 0; i < N; i++) CHECK(tm_value_get(view->data, view->dtype, i) == turn * 16 + i);
+}
+
+/* Rank 1 sends, and waits before the last one until rank 0 has given up. */
+static void message_body(tm_comm *comm, void *context)
+{
+    const job      *j = context;
+    tm_mesh         mesh = tm_mesh_one();
+    tm_mesh_groups  groups;
+    tm_device      *device;
+    double          memory[2][N];
+    bool            sends = tm_comm_rank(comm) == 1;
+    tm_message_attr attr = attr_of(2, !sends, j->times);
+    mesh.degree[TM_AXIS_PP] = 2;
+    CHECK_OK(tm_mesh_fill(&mesh, 2, err));
+    CHECK_OK(tm_mesh_split(&mesh, comm, &groups, err));
+    CHECK_OK(tm_device_open("cpu", 1, &device, err));
+    tm_device_join(device, &groups);
+    tm_view          x = view_of(TM_F32, memory[0]), y = view_of(TM_F32, memory[1]);
+    tm_op_id         op = sends ? TM_OP_send : TM_OP_receive;
+    tm_call          call = call_of(op, &attr, sends ? &x : NULL, &y);
+    const tm_kernel *kernel = kernel_of(op);
+    CHECK_OK(kernel->prepare(device, &call, &call.state, err));
+    for (int turn = 0; turn < j->come; turn++) {
+        fill(&x, turn);
+        kernel->run(&call);
+        CHECK(device->collective.status == TM_OK);
+        check(&y, turn); /* received, or a copy of what was sent */
+    }
+    if (sends) {
+        tm_error failed = { 0 };
+        while (tm_comm_failed(comm, &failed) == TM_OK) usleep(1000);
+    } else {
+        kernel->run(&call);
+        CHECK(device->collective.status != TM_OK);
+        if (!strstr(device->collective.text, j->named)) {
+            fprintf(stderr, "'%s' says nothing of %s\n", device->collective.text, j->named);
+            abort();
+        }
+        tm_error first = device->collective;
+        kernel->run(&call); /* no more: the first failure stays */
+        CHECK(strcmp(first.text, device->collective.text) == 0);
+    }
+    kernel->release(call.state);
+    tm_device_close(device);
+    tm_mesh_join(&groups);
+}
+
+static void messages_arrive_and_are_named(void **state)
+{
+    static job jobs[] = { { 2, 3, "'rows of stage 1, micro-batch 2'" },
+                          { 2, 0, "'rows of stage 1, micro-batch 1'" },
+                          { 3, 5, "'rows of stage 1, micro-batch 3'" },
+                          { 1, 2, "'rows of stage 1'" } };
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) run_world(2, NULL, 0.5, false, message_body, &jobs[i]);
+}
+
+static void alone_nothing_is_sent(void **state)
+{
+    (void)state;
+    static const tm_dtype dtypes[] = { TM_F32, TM_BF16, TM_F64 };
+    tm_device            *device;
+    tm_message_attr       attr = attr_of(1, 0, 1);
+    double                memory[2][N];
+    CHECK_OK(tm_device_open("cpu", 1, &device, err));
+    for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; d++) {
+        tm_view x = view_of(dtypes[d], memory[0]), y = view_of(dtypes[d], memory[1]);
+        tm_call send = call_of(TM_OP_send, &attr, &x, &y), receive = call_of(TM_OP_receive, &attr, NULL, &y);
+        CHECK(!kernel_of(TM_OP_send)->refuse(&send) && !kernel_of(TM_OP_receive)->refuse(&receive));
+        CHECK_OK(kernel_of(TM_OP_send)->prepare(device, &send, &send.state, err));
+        CHECK(send.state == NULL);
+        fill(&x, 1);
+        kernel_of(TM_OP_send)->run(&send);
+        check(&y, 1);
+        kernel_of(TM_OP_receive)->run(&receive);
+        for (int i = 0; i < N; i++) CHECK(tm_value_get(y.data, y.dtype, i) == 0);
+    }
+    tm_device_close(device);
+}
+
+static void what_cannot_be_sent_is_refused(void **state)
+{
+    (void)state;
+    tm_device      *device;
+    tm_error        error = { 0 };
+    tm_message_attr attr = attr_of(2, 0, 1);
+    double          memory[2][N];
+    void           *own = NULL;
+    tm_view         x = view_of(TM_I32, memory[0]), y = view_of(TM_F32, memory[1]);
+    tm_call         send = call_of(TM_OP_send, &attr, &x, NULL), receive = call_of(TM_OP_receive, &attr, NULL, &x);
+    tm_kernel       s = *kernel_of(TM_OP_send), r = *kernel_of(TM_OP_receive);
+    assert_string_equal(s.refuse(&send), "sends float32, bfloat16 and float64");
+    assert_string_equal(r.refuse(&receive), "sends float32, bfloat16 and float64");
+    send = call_of(TM_OP_send, &attr, &x, &y);
+    assert_string_equal(s.refuse(&send), "a message keeps the format");
+    x.dtype = TM_F32;
+    send = call_of(TM_OP_send, &attr, &x, &y);
+    assert_null(s.refuse(&send));
+    send.accumulate = true;
+    assert_string_equal(s.refuse(&send), "does not add to what is there");
+    CHECK_OK(tm_device_open("cpu", 1, &device, err));
+    assert_int_equal(s.prepare(device, &send, &own, &error), TM_INVALID);
+    assert_string_equal(error.text, "send 'rows of stage 1' is planned for 2 ranks, and the device has joined a group "
+                                    "of 1");
+    assert_null(own);
+    tm_device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_arrive_and_are_named),
+        cmocka_unit_test(alone_nothing_is_sent),
+        cmocka_unit_test(what_cannot_be_sent_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
