@@ -54,9 +54,7 @@ static tm_status check_shards(const tm_step *step, tm_error *err)
 {
     const tm_step_options *o = &step->options;
     const char            *what = NULL, *way = NULL;
-    if (o->offload.optimizer || o->offload.activations)
-        what = "training.offload", way = "memory of its own; set it to none";
-    else if (deal_wanted(o) && stages_cut(step))
+    if (deal_wanted(o) && stages_cut(step))
         what = tm_arena_format(step->graph->arena, "%s in stages of a pipeline", o->optimizer->name),
         way = "an update of whole tensors; take AdamW or SGD";
     else if (deal_wanted(o) && tm_layout_size(&o->layout, 1U << TM_AXIS_EP) > 1)
@@ -87,8 +85,6 @@ tm_status share_check_tensor(const tm_step *step, tm_error *err)
         what = o->optimizer->name, way = "an update needs whole tensors; take AdamW or SGD";
     else if (o->hyper.stochastic)
         what = "optimizer.bf16_stochastic_round", way = "random bits go by place in a whole tensor; set it to false";
-    else if (o->offload.optimizer || o->offload.activations)
-        what = "training.offload", way = "set it to none";
     else if (o->adapters.rank > 0)
         what = "lora.rank", way = "adapters stand beside whole matrices; leave it out";
     else if (o->quantize.on)

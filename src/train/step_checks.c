@@ -36,7 +36,6 @@ static tm_status check_experts(const tm_step *step, tm_error *err)
             what = "lora.targets of experts", way = "leave them out";
     if (o->quantize.experts.name) what = "quantize.experts_recipe", way = "set it to none";
     if (o->compared) what = "debug.microscope", way = "set it to 0";
-    if (o->offload.optimizer || o->offload.activations) what = "training.offload", way = "set it to none";
     if (!what) return TM_OK;
     return tm_fail(err, TM_UNSUPPORTED,
                    "%s is not built for divided experts (parallelism.expert_parallel_degree %d); %s, or set the degree "

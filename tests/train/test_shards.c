@@ -203,28 +203,6 @@ static void any_layout_goes_on_from_any_other(void **state)
     }
 }
 
-static void refused(tm_step_options o, const char *says)
-{
-    tm_error   err = { 0 };
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    tm_step   *step = NULL;
-    o.layout.mesh = tm_mesh_one();
-    o.layout.mesh.degree[TM_AXIS_SHARD] = 2;
-    o.layout.sharing = TM_SHARE_ALL;
-    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_UNSUPPORTED);
-    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
-    tm_device_close(device);
-}
-
-static void what_has_no_parts_is_refused(void **state)
-{
-    (void)state;
-    tm_step_options o = model_options(0);
-    o.offload = (tm_offload){ .optimizer = true, .space = TM_SPACE_DISK };
-    refused(o, "training.offload");
-}
-
 /* Every parameter, written in pieces that end anywhere in it and read in others. */
 static void write_in_pieces(const job *j, tm_trainer *trainer)
 {
@@ -275,7 +253,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(weights_travel_in_the_format_of_the_computation),
         cmocka_unit_test(a_rank_holds_its_share),
         cmocka_unit_test(any_layout_goes_on_from_any_other),
-        cmocka_unit_test(what_has_no_parts_is_refused),
         cmocka_unit_test(tensors_are_written_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
