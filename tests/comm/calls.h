@@ -14,9 +14,9 @@ typedef struct {
     int           n_counts;
 } sizes;
 
-/* Where buffers lie: in the world's memory, in private memory, only those of even ranks in the world's, or only
- * what is sent. */
-enum { SHARED, PRIVATE, MIXED, SENT_SHARED, PLACES };
+/* Where buffers lie: in the world's memory, in private memory, only those of even ranks in the world's, only what is
+ * sent, or (not among those that take turns) only what is received. */
+enum { SHARED, PRIVATE, MIXED, SENT_SHARED, PLACES, RECEIVED_SHARED };
 
 typedef struct {
     tm_comm *comm;
@@ -29,7 +29,7 @@ typedef struct {
 static char *memory(const bench *b, int which)
 {
     bool shared = b->place == SHARED || (b->place == MIXED && tm_comm_rank(b->comm) % 2 == 0) ||
-                  (b->place == SENT_SHARED && which == 0);
+                  (b->place == SENT_SHARED && which == 0) || (b->place == RECEIVED_SHARED && which == 1);
     return shared ? b->shared + (size_t)which * b->room : b->own[which];
 }
 

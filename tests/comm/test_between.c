@@ -86,6 +86,12 @@ static void large_calls(tm_comm *world, void *context)
     tm_comm_set_direct(world, false);
     b.place = MIXED; /* memory that others do not reach */
     shared_kinds(&b, TM_COMM_FLOAT64, l->count, 10, rank_to_rank);
+    b.place = RECEIVED_SHARED;
+    b.in_place = false;
+    check_all_reduce(&b, TM_COMM_SUM, TM_COMM_FLOAT32, l->count, 12);
+    CHECK(went(&b, rank_to_rank));
+    check_reduce_scatter(&b, TM_COMM_SUM, TM_COMM_FLOAT32, l->count, 13);
+    CHECK(went(&b, rank_to_rank));
     b.place = SHARED;
     shared_kinds(&b, TM_COMM_FLOAT32, 700, 11, rank_to_rank); /* too small (reduce-scatter: of 8 ranks 22 KiB) */
     free_bench(world, &b);
