@@ -91,6 +91,7 @@ op/kernel.h
 op/muon.h
 op/op.h
 op/ops.def
+op/preference.h
 op/quantize.h
 op/ring.h
 record/keys.h

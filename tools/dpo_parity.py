@@ -53,6 +53,14 @@ CASES = [
     dict(name="hinge", adapter=False, loss_type="hinge", beta=0.5),
     dict(name="ipo", adapter=False, loss_type="ipo", beta=0.4),
     dict(name="smoothed", adapter=False, loss_type="aot", beta=0.3, label_smoothing=0.2),
+    dict(name="robust", adapter=False, loss_type="robust", beta=0.3, label_smoothing=0.1),
+    dict(name="exo", adapter=False, loss_type="exo_pair", beta=0.3, label_smoothing=0.05),
+    dict(name="nca", adapter=False, loss_type="nca_pair", beta=0.2),
+    dict(name="bco", adapter=True, loss_type="bco_pair", beta=0.2),
+    dict(name="sppo", adapter=False, loss_type="sppo_hard", beta=2.0),
+    dict(name="apo zero", adapter=False, loss_type="apo_zero", beta=0.1),
+    dict(name="apo down", adapter=False, loss_type="apo_down", beta=0.1),
+    dict(name="means", adapter=False, loss_type="sigmoid_norm", beta=2.0),
 ]
 
 

@@ -144,7 +144,11 @@ static tm_status read_array(tm_rows *r, tm_error *err)
 static tm_status begin_text(tm_rows *r, tm_error *err)
 {
     TM_TRY(fill(r, 4, err));
-    if (r->rest.length - r->used >= 3 && memcmp(r->rest.data + r->used, "\xEF\xBB\xBF", 3) == 0) r->used += 3;
+    const char *first = r->rest.data + r->used;
+    size_t      n = r->rest.length - r->used;
+    if (n >= 2 && (memcmp(first, "\xFF\xFE", 2) == 0 || memcmp(first, "\xFE\xFF", 2) == 0))
+        return tm_fail(err, TM_FORMAT, "'%s' is in UTF-16; rows are JSON in UTF-8", r->name);
+    if (n >= 3 && memcmp(first, "\xEF\xBB\xBF", 3) == 0) r->used += 3;
     r->as = AS_LINES;
     for (;;) {
         TM_TRY(fill(r, 1, err));
@@ -231,9 +235,14 @@ static tm_status read_line(tm_rows *r, json_t **row, tm_error *err)
     if (!text) return TM_OK;
     *row = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
     if (*row) return TM_OK;
-    bool open = json_error_code(&problem) == json_error_premature_end_of_input;
+    bool   open = json_error_code(&problem) == json_error_premature_end_of_input;
+    size_t blanks = 0;
+    while (blanks < n && is_blank(text + blanks, 1)) blanks++;
+    bool other = blanks < n && text[blanks] != '{'; /* a table, prose */
     return tm_fail(err, TM_FORMAT, "%s: %s%s", tm_rows_place(r), problem.text,
-                   open ? "; wanted a row in each line, or one array of all rows" : "");
+                   open    ? "; wanted a row in each line, or one array of all rows"
+                   : other ? "; wanted rows as JSON, an object in each line"
+                           : "");
 }
 
 /* The next row of the file, or NULL. */

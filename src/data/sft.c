@@ -189,13 +189,15 @@ static void pack(const tm_source_options *o, size_t parts, split *s)
 static tm_status judge(const tm_source_options *o, const sft *all, tm_error *err)
 {
     const split *train = &all->splits[TM_SPLIT_TRAIN], *held = &all->splits[TM_SPLIT_VALIDATION];
+    if (train->samples == 0 && all->counts.rows == 0)
+        return tm_fail(err, TM_INVALID, "nothing to train on in '%s': it holds no rows", o->path);
     if (train->samples == 0)
-        return tm_fail(
-            err, TM_INVALID,
-            "nothing to train on in '%s': %lld rows, of them %lld without a text, %lld too long, %lld without "
-            "a target within training.seq_len %lld; raise training.seq_len or give other data",
-            o->path, (long long)all->counts.rows, (long long)all->counts.nothing, (long long)all->too_long,
-            (long long)all->untaught, (long long)o->seq);
+        return tm_fail(err, TM_INVALID,
+                       "nothing to train on in '%s': %lld rows, of them %lld without %s, %lld too long, %lld without "
+                       "a target within training.seq_len %lld; raise training.seq_len or give other data",
+                       o->path, (long long)all->counts.rows, (long long)all->counts.nothing,
+                       tm_source_traits_of(o->name)->pairs ? "two different answers" : "a text",
+                       (long long)all->too_long, (long long)all->untaught, (long long)o->seq);
     if (held->samples == 0 && (o->validation_path || o->validation_fraction > 0))
         return tm_fail(err, TM_INVALID, "nothing is held out: %s%s; give more rows, %s",
                        o->validation_path ? o->validation_path : "too few rows for data.validation_fraction",

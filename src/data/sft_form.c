@@ -358,9 +358,13 @@ static tm_status read_message(tm_sft_format format, const json_t *given, size_t 
     if (!json_is_object(given))
         return tm_fail(err, TM_INVALID, "%s, turn %zu: %s, wanted an object with '%s' and '%s'", place, turn,
                        type_of(given), who, what);
+    if (!name)
+        return tm_fail(err, TM_INVALID,
+                       "%s, turn %zu: '%s' is missing, wanted a message with '%s' and '%s'; rows that are no messages "
+                       "stand in a line each, or in one array that is the file",
+                       place, turn, who, who, what);
     if (!json_is_string(name))
-        return tm_fail(err, TM_INVALID, "%s, turn %zu: '%s' is %s, wanted a text", place, turn, who,
-                       name ? type_of(name) : "missing");
+        return tm_fail(err, TM_INVALID, "%s, turn %zu: '%s' is %s, wanted a text", place, turn, who, type_of(name));
     const char *speaks = speaker(format, json_string_value(name));
     if (!speaks)
         return tm_fail(err, TM_INVALID, "%s, turn %zu: unknown role '%.60s'; wanted %s", place, turn,

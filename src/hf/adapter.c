@@ -86,8 +86,11 @@ static tm_status read_number(const tm_hf_adapter *a, const char *key, const json
 /* Those that a first value of the adapter makes, and the base with it, change the base. */
 static tm_status read_init(const tm_hf_adapter *a, const json_t *value, tm_error *err)
 {
-    const char *name = json_string_value(value);
-    if (json_is_boolean(value) || json_is_null(value) || (name && strcmp(name, "gaussian") == 0)) return TM_OK;
+    const char              *name = json_string_value(value);
+    static const char *const plain[] = { "gaussian", "eva", "orthogonal" };
+    if (json_is_boolean(value) || json_is_null(value)) return TM_OK;
+    for (size_t i = 0; name && i < sizeof plain / sizeof plain[0]; i++)
+        if (strcmp(name, plain[i]) == 0) return TM_OK;
     return not_built(a, "init_lora_weights", value, err);
 }
 
@@ -147,7 +150,7 @@ static tm_status read_config(tm_hf_adapter *a, tm_error *err)
     if (!json_is_object(root))
         st = tm_fail(err, tm_file_exists(path.data) ? TM_FORMAT : TM_INVALID,
                      "'%.300s' is not the configuration of an adapter: %s (line %d)", path.data,
-                     root ? "it is not an object" : problem.text, problem.line);
+                     root ? "it is not an object" : problem.text, root ? 1 : problem.line);
     const char *key;
     json_t     *value;
     a->adapters = (tm_adapters){ .alpha = 8, .base = TM_DTYPE_COUNT, .place = a->folder };

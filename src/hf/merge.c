@@ -62,6 +62,19 @@ static bool has_lengths(const tm_stored_tensor *t, int64_t n)
     return t && t->rank == 1 && t->n[0] == n && t->dtype != TM_DTYPE_COUNT && tm_dtype_floating(t->dtype);
 }
 
+/* "A float32 (2, 32)" */
+static void describe(tm_text *out, const char *what, const tm_stored_tensor *t)
+{
+    tm_text_printf(out, "%s%s ", out->length ? ", " : "", what);
+    if (!t) {
+        tm_text_add(out, "nowhere");
+        return;
+    }
+    tm_text_printf(out, "%s (", t->dtype == TM_DTYPE_COUNT ? "of another format" : tm_dtype_name(t->dtype));
+    for (int i = 0; i < t->rank; i++) tm_text_printf(out, "%s%lld", i ? ", " : "", (long long)t->n[i]);
+    tm_text_add(out, ")");
+}
+
 tm_status tm_hf_merge_finds(const tm_hf_adapter *adapter, const tm_hf_form *form, const tm_hf_entry *entry,
                             const tm_stored_tensor *found[TM_HF_PARTS], tm_error *err)
 {
@@ -83,9 +96,14 @@ tm_status tm_hf_merge_finds(const tm_hf_adapter *adapter, const tm_hf_form *form
     if (found[0] && found[1] && has_shape(found[0], ranks, inputs) && has_shape(found[1], outputs, ranks) &&
         (!dora || has_lengths(found[2], outputs)))
         return TM_OK;
-    return tm_fail(err, TM_FORMAT, "'%.300s': the adapter of '%s' must have A (%lld, %lld) and B (%lld, %lld)%s",
-                   adapter->folder, entry->name, (long long)ranks, (long long)inputs, (long long)outputs,
-                   (long long)ranks, dora ? ", and as many values of lora_magnitude_vector as B has rows" : "");
+    tm_text is = { 0 };
+    for (int i = 0; i < 2; i++) describe(&is, i ? "B" : "A", found[i]);
+    tm_status st =
+        tm_fail(err, TM_FORMAT, "'%.300s': the adapter of '%s' must have A (%lld, %lld) and B (%lld, %lld)%s; found %s",
+                adapter->folder, entry->name, (long long)ranks, (long long)inputs, (long long)outputs, (long long)ranks,
+                dora ? ", and as many values of lora_magnitude_vector as B has rows" : "", is.data);
+    tm_text_fini(&is);
+    return st;
 }
 
 /* A matrix that is merged: rows of A from `first` on, element (o, k) of B at (o + row) columns + k step + expert. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op/preference_loss.c - of two answers to a prompt the chosen one is to become likelier against a reference than the
  * rejected one (DPO: Rafailov et al. 2023, eq. 7; label smoothing: Mitchell 2023; hinge: Zhao et al. 2023, SLiC; ipo:
- * Azar et al. 2024, eq. 17, with means over tokens in the place of sums).
+ * Azar et al. 2024, eq. 17, with means over tokens in the place of sums; robust: Chowdhury et al. 2024; exo: Ji et al.
+ * 2024, eq. 16; nca: Chen et al. 2024; bco: Jung et al. 2024; sppo: Wu et al. 2024, eq. 4.7 with hard probabilities;
+ * apo: D'Oosterlinck et al. 2024, eqs. 7 and 8). Names and forms are those of TRL.
  *
  *   A sample of T rows holds sequences: rows with the same first_key, one after another. They come in pairs, the chosen
  *   one first; a last one without a partner is what is left of a sample. Rows without a target count nowhere, and a
@@ -9,22 +11,46 @@
  *
  *   D    = sum over the rows of a sequence of reference_n - losses_n: by how much its log-probability is above the
  *          reference's, whose losses are 0 without one
- *   z    = D(chosen) - D(rejected);  ipo: each D divided by the number of its targets
- *   f(z) = (1 - e) ln(1 + exp(-beta z)) + e ln(1 + exp(beta z))      sigmoid, e: label smoothing
- *          max(0, 1 - beta z)                                        hinge
- *          (z - 1 / (2 beta))^2                                      ipo
- *   loss = sum over pairs of f(z)
- *   dlosses_n = -s f'(z) of the chosen, s f'(z) of the rejected rows;  ipo: divided by the number of targets
+ *   c, r = D(chosen), D(rejected);  ipo, sigmoid_norm: each divided by the number of its targets;  z = c - r
+ *   l(x) = ln(1 + exp(-x)), g(x) = 1 / (1 + exp(-x)), b: beta, e: label smoothing
+ *   f    = (1 - e) l(b z) + e l(-b z)                                          sigmoid, sigmoid_norm (e = 0)
+ *          max(0, 1 - b z)                                                     hinge
+ *          (z - 1 / (2 b))^2                                                   ipo
+ *          ((1 - e) l(b z) - e l(-b z)) / (1 - 2 e)                            robust
+ *          g(b z) (-l(b z) - ln(1 - e)) + g(-b z) (-l(-b z) - ln e)            exo_pair
+ *          l(b c) + l(-b c) / 2 + l(-b r) / 2                                  nca_pair
+ *          l(b c) + l(-b r)                                                    bco_pair
+ *          (c - 1 / (2 b))^2 + (r + 1 / (2 b))^2                               sppo_hard
+ *          1 - g(b c) + g(b r)                                                 apo_zero
+ *          g(b c) + 1 - g(b z)                                                 apo_down
+ *   loss = sum over pairs of f
+ *   dlosses_n = -s df/dc of the chosen, -s df/dr of the rejected rows;  ipo, sigmoid_norm: divided by the targets
  *
  * s is scalars[TM_SCALAR_LOSS_SCALE]; one over the number of pairs makes the mean of it. tm_preferred: what `record`
  * is. losses (N), targets (N), first_key (N), [reference (N)] -> loss (), record (6)
  */
 #include "base/status.h"
 #include "graph/gradient.h"
-#include "op/attrs.h"
+#include "op/preference.h"
 #include "op/describe.h"
 
 #include <math.h>
+#include <string.h>
+
+int64_t tm_preference_named(const char *name)
+{
+    static const char *const names[TM_PREFERENCE_KINDS] = { "sigmoid",  "hinge",    "ipo",         "robust",
+                                                            "exo_pair", "nca_pair", "bco_pair",    "sppo_hard",
+                                                            "apo_zero", "apo_down", "sigmoid_norm" };
+    for (int64_t kind = 0; kind < TM_PREFERENCE_KINDS; kind++)
+        if (strcmp(names[kind], name) == 0) return kind;
+    return -1;
+}
+
+bool tm_preference_smooths(int64_t kind)
+{
+    return kind == TM_PREFERENCE_SIGMOID || kind == TM_PREFERENCE_ROBUST || kind == TM_PREFERENCE_EXO;
+}
 
 static const char *preference_check(const tm_shape *in, const tm_preference_attr *attr)
 {
@@ -83,15 +109,11 @@ static bool next_pair(const tm_call *call, int64_t *at, int64_t limit, sequence 
     return false;
 }
 
-/* What D is multiplied with in z. */
+/* What D is multiplied with in c and r. */
 static double share_of(const tm_preference_attr *attr, const sequence *s)
 {
-    return attr->kind == TM_PREFERENCE_IPO && s->targets > 0 ? 1 / (double)s->targets : 1;
-}
-
-static double margin_of(const tm_preference_attr *attr, const sequence pair[2])
-{
-    return pair[0].above * share_of(attr, &pair[0]) - pair[1].above * share_of(attr, &pair[1]);
+    bool means = attr->kind == TM_PREFERENCE_IPO || attr->kind == TM_PREFERENCE_SIGMOID_NORM;
+    return means && s->targets > 0 ? 1 / (double)s->targets : 1;
 }
 
 /* ln(1 + exp(x)) */
@@ -100,35 +122,94 @@ static double softplus(double x)
     return fmax(x, 0) + log1p(exp(-fabs(x)));
 }
 
-static double loss_of(const tm_preference_attr *attr, double z)
+static double logistic(double x)
 {
-    double u = attr->beta * z, e = attr->label_smoothing;
-    switch ((tm_preference_kind)attr->kind) {
+    return 1 / (1 + exp(-x));
+}
+
+static double loss_of(const tm_preference_attr *attr, const sequence pair[2])
+{
+    const double c = pair[0].above * share_of(attr, &pair[0]), r = pair[1].above * share_of(attr, &pair[1]);
+    const double b = attr->beta, e = attr->label_smoothing, u = b * (c - r), half = 0.5 / b;
+    switch (attr->kind) {
     case TM_PREFERENCE_SIGMOID:
+    case TM_PREFERENCE_SIGMOID_NORM:
         return (1 - e) * softplus(-u) + e * softplus(u);
     case TM_PREFERENCE_HINGE:
         return fmax(0, 1 - u);
     case TM_PREFERENCE_IPO:
-        return (z - 0.5 / attr->beta) * (z - 0.5 / attr->beta);
+        return (c - r - half) * (c - r - half);
+    case TM_PREFERENCE_ROBUST:
+        return ((1 - e) * softplus(-u) - e * softplus(u)) / (1 - 2 * e);
+    case TM_PREFERENCE_EXO:
+        return logistic(u) * (-softplus(-u) - log1p(-e)) + logistic(-u) * (-softplus(u) - log(e));
+    case TM_PREFERENCE_NCA:
+        return softplus(-b * c) + 0.5 * softplus(b * c) + 0.5 * softplus(b * r);
+    case TM_PREFERENCE_BCO:
+        return softplus(-b * c) + softplus(b * r);
+    case TM_PREFERENCE_SPPO:
+        return (c - half) * (c - half) + (r + half) * (r + half);
+    case TM_PREFERENCE_APO_ZERO:
+        return 1 - logistic(b * c) + logistic(b * r);
+    case TM_PREFERENCE_APO_DOWN:
+        return logistic(b * c) + 1 - logistic(u);
+    default:
+        TM_ASSERT(!"a loss that is not known");
+        return 0;
     }
-    TM_ASSERT(!"a loss that is not known");
-    return 0;
 }
 
-/* f'(z) */
-static double slope_of(const tm_preference_attr *attr, double z)
+/* slope[0]: df/dc, slope[1]: df/dr */
+static void slopes_of(const tm_preference_attr *attr, const sequence pair[2], double slope[2])
 {
-    double u = attr->beta * z, e = attr->label_smoothing;
-    switch ((tm_preference_kind)attr->kind) {
+    const double c = pair[0].above * share_of(attr, &pair[0]), r = pair[1].above * share_of(attr, &pair[1]);
+    const double b = attr->beta, e = attr->label_smoothing, u = b * (c - r), half = 0.5 / b;
+    const double of_c = logistic(b * c), of_r = logistic(b * r), g = logistic(u);
+    double       z = 0; /* df/dz, where f depends on z only */
+    slope[0] = slope[1] = 0;
+    switch (attr->kind) {
     case TM_PREFERENCE_SIGMOID:
-        return attr->beta * (e / (1 + exp(-u)) - (1 - e) / (1 + exp(u)));
+    case TM_PREFERENCE_SIGMOID_NORM:
+        z = b * (e * g - (1 - e) * logistic(-u));
+        break;
     case TM_PREFERENCE_HINGE:
-        return u < 1 ? -attr->beta : 0;
+        z = u < 1 ? -b : 0;
+        break;
     case TM_PREFERENCE_IPO:
-        return 2 * (z - 0.5 / attr->beta);
+        z = 2 * (c - r - half);
+        break;
+    case TM_PREFERENCE_ROBUST:
+        z = -b * ((1 - e) * logistic(-u) + e * g) / (1 - 2 * e);
+        break;
+    case TM_PREFERENCE_EXO: /* d/du of g (ln g - ln(1 - e)) + (1 - g) (ln(1 - g) - ln e) = g (1 - g) (u - ln((1 - e) /
+                               e)) */
+        z = b * g * logistic(-u) * (u - log1p(-e) + log(e));
+        break;
+    case TM_PREFERENCE_NCA:
+        slope[0] = b * (1.5 * of_c - 1);
+        slope[1] = 0.5 * b * of_r;
+        break;
+    case TM_PREFERENCE_BCO:
+        slope[0] = b * (of_c - 1);
+        slope[1] = b * of_r;
+        break;
+    case TM_PREFERENCE_SPPO:
+        slope[0] = 2 * (c - half);
+        slope[1] = 2 * (r + half);
+        break;
+    case TM_PREFERENCE_APO_ZERO:
+        slope[0] = -b * of_c * logistic(-b * c);
+        slope[1] = b * of_r * logistic(-b * r);
+        break;
+    case TM_PREFERENCE_APO_DOWN:
+        z = -b * g * logistic(-u);
+        slope[0] = b * of_c * logistic(-b * c);
+        break;
+    default:
+        TM_ASSERT(!"a loss that is not known");
     }
-    TM_ASSERT(!"a loss that is not known");
-    return 0;
+    slope[0] += z;
+    slope[1] -= z;
 }
 
 static void preference_loss_reference(const tm_call *call)
@@ -138,7 +219,7 @@ static void preference_loss_reference(const tm_call *call)
     sequence                  pair[2];
     for (int64_t from = 0; from < call->in[0].shape.n[0]; from += attr->seq)
         for (int64_t at = from; next_pair(call, &at, from + attr->seq, pair);) {
-            *loss += loss_of(attr, margin_of(attr, pair));
+            *loss += loss_of(attr, pair);
             record[TM_PREFERRED_CHOSEN] += attr->beta * pair[0].above;
             record[TM_PREFERRED_REJECTED] += attr->beta * pair[1].above;
             record[TM_PREFERRED_RIGHT] += pair[0].above > pair[1].above;
@@ -176,6 +257,14 @@ static const struct {
     { 130, 130, 2, 3, TM_PREFERENCE_SIGMOID, 0.1, 0.3, false },
     { 6, 3, 2, 1, TM_PREFERENCE_SIGMOID, 0.1, 0, true }, /* no row counts */
     { 128, 64, 3, 7, TM_PREFERENCE_IPO, 0.4, 0, false },
+    { 24, 12, 2, 4, TM_PREFERENCE_ROBUST, 0.3, 0.1, true },
+    { 26, 13, 2, 5, TM_PREFERENCE_EXO, 0.4, 0.05, true },
+    { 24, 8, 2, 3, TM_PREFERENCE_NCA, 0.3, 0, true },
+    { 35, 7, 2, 4, TM_PREFERENCE_BCO, 0.5, 0, true },
+    { 24, 12, 2, 0, TM_PREFERENCE_SPPO, 0.4, 0, true },
+    { 39, 13, 2, 5, TM_PREFERENCE_APO_ZERO, 0.6, 0, true },
+    { 36, 9, 2, 4, TM_PREFERENCE_APO_DOWN, 0.7, 0, true },
+    { 40, 10, 2, 3, TM_PREFERENCE_SIGMOID_NORM, 0.9, 0, true },
 };
 
 static bool preference_loss_example(int k, tm_example *example)
@@ -196,9 +285,10 @@ static bool preference_loss_example(int k, tm_example *example)
 const tm_op tm_op_preference_loss = {
     .name = "preference_loss",
     .formula =
-        "loss = sum over pairs of f(z), z = D(chosen) - D(rejected), D = sum of reference - losses; sigmoid: f = "
-        "(1 - e) ln(1 + exp(-beta z)) + e ln(1 + exp(beta z)); hinge: max(0, 1 - beta z); ipo: D / targets, "
-        "f = (z - 1 / (2 beta))^2",
+        "loss = sum over pairs of f(c, r), c, r = D(chosen), D(rejected), D = sum of reference - losses, z = c - r; "
+        "sigmoid: f = (1 - e) ln(1 + exp(-beta z)) + e ln(1 + exp(beta z)); hinge: max(0, 1 - beta z); ipo: D / "
+        "targets, "
+        "f = (z - 1 / (2 beta))^2; eight more: op/preference_loss.c",
     .group = "loss",
     .n_in = 4,
     .n_out = 2,
@@ -235,10 +325,12 @@ static void preference_loss_grad_reference(const tm_call *call)
     for (int64_t n = 0; n < rows; n++) dlosses[n] = 0;
     for (int64_t from = 0; from < rows; from += attr->seq)
         for (int64_t at = from; next_pair(call, &at, from + attr->seq, pair);) {
-            double slope = scale * slope_of(attr, margin_of(attr, pair));
+            double slope[2];
+            slopes_of(attr, pair, slope);
             for (int64_t n = pair[0].begin; n < pair[1].end; n++) {
-                const sequence *s = &pair[n >= pair[1].begin];
-                if (targets[n] != TM_IGNORED_TARGET) dlosses[n] = (s == &pair[0] ? -slope : slope) * share_of(attr, s);
+                int rejected = n >= pair[1].begin;
+                if (targets[n] != TM_IGNORED_TARGET)
+                    dlosses[n] = -scale * slope[rejected] * share_of(attr, &pair[rejected]);
             }
         }
 }
@@ -252,7 +344,7 @@ static bool preference_loss_grad_example(int k, tm_example *example)
 
 const tm_op tm_op_preference_loss_grad = {
     .name = "preference_loss_grad",
-    .formula = "dlosses[n] = -s f'(z) of chosen, s f'(z) of rejected rows; ipo: / targets",
+    .formula = "dlosses[n] = -s df/dc of chosen, -s df/dr of rejected rows; ipo, sigmoid_norm: / targets",
     .group = "loss",
     .n_in = 5,
     .n_out = 1,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/options.c - from the finished configuration to the plain values of a run. */
+#include "op/preference.h"
 #include "train/keys.h"
 #include "train/quantize.h"
 #include "train/run.h"
@@ -260,9 +261,7 @@ static tm_sft_options sft_of(const tm_config *config)
 static tm_preference_attr preference_of(const tm_config *config, const tm_source_traits *traits)
 {
     if (!traits->pairs) return (tm_preference_attr){ 0 };
-    return (tm_preference_attr){ .kind = is(config, "dpo.loss_type", "hinge") ? TM_PREFERENCE_HINGE
-                                         : is(config, "dpo.loss_type", "ipo") ? TM_PREFERENCE_IPO
-                                                                              : TM_PREFERENCE_SIGMOID,
+    return (tm_preference_attr){ .kind = tm_preference_named(tm_config_text(config, "dpo.loss_type")),
                                  .beta = tm_config_f64(config, "dpo.beta"),
                                  .label_smoothing = tm_config_f64(config, "dpo.label_smoothing") };
 }

@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "op/preference.h"
 #include "train/agree.h"
 #include "train/run_state.h"
 
@@ -31,9 +32,24 @@ void tm_preference_measure(const double record[TM_PREFERRED_COUNT], tm_named_f64
 
 double tm_preference_start(const tm_preference_attr *attr)
 {
-    return attr->kind == TM_PREFERENCE_SIGMOID ? log(2)
-           : attr->kind == TM_PREFERENCE_HINGE ? 1
-                                               : 0.25 / (attr->beta * attr->beta);
+    const double e = attr->label_smoothing, b = attr->beta;
+    switch (attr->kind) {
+    case TM_PREFERENCE_HINGE:
+    case TM_PREFERENCE_APO_ZERO:
+    case TM_PREFERENCE_APO_DOWN:
+        return 1;
+    case TM_PREFERENCE_IPO:
+        return 0.25 / (b * b);
+    case TM_PREFERENCE_SPPO:
+        return 0.5 / (b * b);
+    case TM_PREFERENCE_EXO:
+        return -log(2) - 0.5 * (log1p(-e) + log(e));
+    case TM_PREFERENCE_NCA:
+    case TM_PREFERENCE_BCO:
+        return 2 * log(2);
+    default:
+        return log(2);
+    }
 }
 
 /* The first n samples of a split, data rank d of D reading the batches number d, d + D, ...: all ranks keep all, since

@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "data/source.h"
 #include "model/shape.h"
+#include "op/preference.h"
 #include "train/keys.h"
 #include "train/optimizer.h"
 #include "train/quantize.h"
@@ -290,9 +291,15 @@ static tm_status check_evaluation(tm_config *config, tm_error *err)
 {
     const tm_source_traits *traits = tm_source_traits_of(tm_config_text(config, "data.source"));
     if (traits && traits->pairs && tm_config_f64(config, "dpo.label_smoothing") > 0 &&
-        strcmp(tm_config_text(config, "dpo.loss_type"), "sigmoid") != 0)
-        WRONG("dpo.label_smoothing (%s) is for dpo.loss_type sigmoid, found %s; set it to 0",
+        !tm_preference_smooths(tm_preference_named(tm_config_text(config, "dpo.loss_type"))))
+        WRONG("dpo.label_smoothing (%s) is for dpo.loss_type sigmoid, robust and exo_pair, found %s; set it to 0",
               tm_config_place(config, "dpo.label_smoothing"), tm_config_text(config, "dpo.loss_type"));
+    if (traits && traits->pairs && strcmp(tm_config_text(config, "dpo.loss_type"), "exo_pair") == 0 &&
+        !(tm_config_f64(config, "dpo.label_smoothing") > 0))
+        WRONG(
+            "dpo.loss_type exo_pair (%s) needs dpo.label_smoothing above 0, the share of the rejected answer; 0.001 is "
+            "usual",
+            tm_config_place(config, "dpo.loss_type"));
     const char *batch = tm_config_text(config, "validation.local_batch_size");
     int64_t     at_a_time = tm_config_i64(config, batch ? "validation.local_batch_size" : "training.local_batch_size");
     if (strcmp(tm_config_text(config, "validation.average"), "sequences") == 0 && at_a_time != 1)

@@ -106,6 +106,11 @@ trainmark merge nowhere adapter -o never
 failed_with 4 "no model" "'nowhere'"
 trainmark merge folder adapter -o never --dtype float16
 failed_with 2 "a format that is none" "'--dtype' must be one of bfloat16, float32; found 'float16'; did you mean 'bfloat16'.$"
+mkdir of_rank_3
+cp adapter/adapter_model.safetensors of_rank_3/
+sed 's/"r": *[0-9]*/"r": 3/' adapter/adapter_config.json >of_rank_3/adapter_config.json
+trainmark merge folder of_rank_3 -o never
+failed_with 4 "matrices of another rank" "must have A .3, [0-9]+. and B .[0-9]+, 3.; found A float32 .[0-9]+, [0-9]+., B float32 "
 trainmark merge folder -o never
 failed_with 2 "one argument of two" "1 of 2 arguments .BASE ADAPTER.; .trainmark merge --help. shows the usage"
 check_not "nothing is written" [ -e never ]

@@ -200,7 +200,8 @@ static void what_is_wrong_is_refused(void **state)
           0 },
         { "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"01234567890123456789012345\"}\n",
           "line 1: 28 tokens, prompt and answer have at most 21 (training.seq_len / 2 + 1)", TM_OVERLONG_ERROR },
-        { "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"b\"}\n", "nothing to train on", 0 },
+        { "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"b\"}\n",
+          "1 rows, of them 1 without two different answers", 0 },
         { "", "pairs.jsonl", 0 },
     };
     (void)state;

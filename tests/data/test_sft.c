@@ -576,7 +576,13 @@ static void what_is_wrong_is_named(void **state)
           "turn 1: 'content' is an array, wanted a text" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"refuse\"}]}\n", "refuses this conversation: no" },
         { "{\"text\": \"\"}\n{\"text\": \"  \"}\n", "nothing to train on" },
-        { "", "nothing to train on" },
+        { "", "it holds no rows" },
+        { "\n\n", "it holds no rows" },
+        { "\xff\xfe{", "is in UTF-16; rows are JSON in UTF-8" },
+        { "prompt,completion\na,b\n",
+          "line 1: invalid token near 'prompt'; wanted rows as JSON, an object in each line" },
+        { "{\"data\": [{\"prompt\": \"a\", \"completion\": \"b\"}]}\n",
+          "line 1, turn 1: 'from' is missing, wanted a message with 'from' and 'value'; rows that are no messages" },
     };
     (void)state;
     test_file_write(test_folder(), "refuses.jinja",

@@ -280,6 +280,8 @@ static void bad_configurations_are_refused(void **state)
         { "{\"modules_to_save\": [\"lm_head\"]}", TM_UNSUPPORTED, "'modules_to_save'" },
         { "{\"layers_to_transform\": [1]}", TM_UNSUPPORTED, "'layers_to_transform'" },
         { "{\"init_lora_weights\": \"pissa\"}", TM_UNSUPPORTED, "'init_lora_weights'" },
+        { "{\"init_lora_weights\": \"eva\"}", TM_OK, "" },
+        { "{\"init_lora_weights\": \"orthogonal\"}", TM_OK, "" },
         { "{\"target_parameters\": [\"w\"]}", TM_UNSUPPORTED, "'target_parameters'" },
         { "{\"something_new\": 7}", TM_UNSUPPORTED, "'something_new' is 7" },
         { "{\"r\": 0}", TM_FORMAT, "'r'" },
@@ -305,6 +307,14 @@ static void bad_configurations_are_refused(void **state)
         close_adapted(&a);
         json_decref(config), json_decref(change);
     }
+    json_t       *list = json_array();
+    tm_hf_adapter none;
+    tm_error      err = { 0 };
+    write_config(&f, list);
+    assert_int_equal(tm_hf_adapter_open(f.adapter, &none, &err), TM_FORMAT);
+    assert_non_null(strstr(err.text, "it is not an object (line 1)"));
+    tm_hf_adapter_close(&none);
+    json_decref(list);
     unload(&f);
 }
 

@@ -6,7 +6,7 @@
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
 #include "graph/value.h"
-#include "op/attrs.h"
+#include "op/preference.h"
 
 #include <math.h>
 
@@ -47,14 +47,8 @@ static bool next_pair(const tm_call *call, int64_t *at, int64_t limit, sequence 
 
 static double share_of(const tm_preference_attr *attr, const sequence *s)
 {
-    return attr->kind == TM_PREFERENCE_IPO && s->targets > 0 ? 1 / (double)s->targets : 1;
-}
-
-/* What the loss of a pair depends on, times beta (ipo: as it is). */
-static double margin_of(const tm_preference_attr *attr, const sequence pair[2])
-{
-    double z = pair[0].above * share_of(attr, &pair[0]) - pair[1].above * share_of(attr, &pair[1]);
-    return attr->kind == TM_PREFERENCE_IPO ? z : attr->beta * z;
+    bool means = attr->kind == TM_PREFERENCE_IPO || attr->kind == TM_PREFERENCE_SIGMOID_NORM;
+    return means && s->targets > 0 ? 1 / (double)s->targets : 1;
 }
 
 static double softplus(double x)
@@ -62,20 +56,55 @@ static double softplus(double x)
     return fmax(x, 0) + log1p(exp(-fabs(x)));
 }
 
-static double loss_of(const tm_preference_attr *attr, double u)
+/* Of a pair: its loss, and the derivatives by what the chosen and the rejected sequence are above the reference. */
+typedef struct {
+    double loss, chosen, rejected;
+} judged;
+
+/* What depends on z = c - r only. */
+static judged judge_margin(const tm_preference_attr *attr, double z)
 {
-    const double e = attr->label_smoothing, off = u - 0.5 / attr->beta;
-    if (attr->kind == TM_PREFERENCE_IPO) return off * off;
-    if (attr->kind == TM_PREFERENCE_HINGE) return fmax(0, 1 - u);
-    return (1 - e) * softplus(-u) + e * softplus(u);
+    const double b = attr->beta, e = attr->label_smoothing, u = b * z, off = z - 0.5 / b;
+    const double right = softplus(-u), wrong = softplus(u); /* losses of the two orders of a pair */
+    double       loss = (1 - e) * right + e * wrong, slope = b * (e / (1 + exp(-u)) - (1 - e) / (1 + exp(u)));
+    if (attr->kind == TM_PREFERENCE_HINGE) {
+        loss = fmax(0, 1 - u);
+        slope = u < 1 ? -b : 0;
+    } else if (attr->kind == TM_PREFERENCE_IPO) {
+        loss = off * off;
+        slope = 2 * off;
+    } else if (attr->kind == TM_PREFERENCE_ROBUST) {
+        loss = ((1 - e) * right - e * wrong) / (1 - 2 * e);
+        slope = -b * ((1 - e) / (1 + exp(u)) + e / (1 + exp(-u))) / (1 - 2 * e);
+    } else if (attr->kind == TM_PREFERENCE_EXO) {
+        const double up = 1 / (1 + exp(-u)), down = 1 / (1 + exp(u));
+        loss = -up * (right + log1p(-e)) - down * (wrong + log(e));
+        slope = b * up * down * (u + log(e) - log1p(-e));
+    }
+    return (judged){ .loss = loss, .chosen = slope, .rejected = -slope };
 }
 
-static double slope_of(const tm_preference_attr *attr, double u)
+static judged judge(const tm_preference_attr *attr, const sequence pair[2])
 {
-    const double e = attr->label_smoothing;
-    if (attr->kind == TM_PREFERENCE_IPO) return 2 * (u - 0.5 / attr->beta);
-    if (attr->kind == TM_PREFERENCE_HINGE) return u < 1 ? -attr->beta : 0;
-    return attr->beta * (e / (1 + exp(-u)) - (1 - e) / (1 + exp(u)));
+    const double c = pair[0].above * share_of(attr, &pair[0]), r = pair[1].above * share_of(attr, &pair[1]);
+    const double b = attr->beta, half = 0.5 / b, of_c = 1 / (1 + exp(-b * c)), of_r = 1 / (1 + exp(-b * r));
+    const double steep_c = b * of_c / (1 + exp(b * c)), steep_r = b * of_r / (1 + exp(b * r));
+    const double g = 1 / (1 + exp(-b * (c - r))), steep = b * g / (1 + exp(b * (c - r)));
+    switch (attr->kind) {
+    case TM_PREFERENCE_NCA:
+        return (judged){ softplus(-b * c) + 0.5 * (softplus(b * c) + softplus(b * r)), b * (1.5 * of_c - 1),
+                         0.5 * b * of_r };
+    case TM_PREFERENCE_BCO:
+        return (judged){ softplus(-b * c) + softplus(b * r), b * (of_c - 1), b * of_r };
+    case TM_PREFERENCE_SPPO:
+        return (judged){ (c - half) * (c - half) + (r + half) * (r + half), 2 * (c - half), 2 * (r + half) };
+    case TM_PREFERENCE_APO_ZERO:
+        return (judged){ 1 - of_c + of_r, -steep_c, steep_r };
+    case TM_PREFERENCE_APO_DOWN:
+        return (judged){ of_c + 1 - g, steep_c - steep, steep };
+    default:
+        return judge_margin(attr, c - r);
+    }
 }
 
 static void preference_run(const tm_call *call)
@@ -87,7 +116,7 @@ static void preference_run(const tm_call *call)
     for (int k = 0; k < TM_PREFERRED_COUNT && !(call->accumulate & 2u); k++) record[k] = 0;
     for (int64_t from = 0; from < call->in[0].shape.n[0]; from += attr->seq)
         for (int64_t at = from; next_pair(call, &at, from + attr->seq, pair);) {
-            *loss += loss_of(attr, margin_of(attr, pair));
+            *loss += judge(attr, pair).loss;
             record[TM_PREFERRED_CHOSEN] += attr->beta * pair[0].above;
             record[TM_PREFERRED_REJECTED] += attr->beta * pair[1].above;
             record[TM_PREFERRED_RIGHT] += pair[0].above > pair[1].above;
@@ -113,9 +142,9 @@ static void preference_grad_run(const tm_call *call)
     for (int64_t n = 0; n < rows; n++) tm_value_set(call->out[0].data, call->out[0].dtype, n, 0);
     for (int64_t from = 0; from < rows; from += attr->seq)
         for (int64_t at = from; next_pair(call, &at, from + attr->seq, pair);) {
-            double slope = scale * slope_of(attr, margin_of(attr, pair));
-            fill_rows(call, &pair[0], -slope * share_of(attr, &pair[0]));
-            fill_rows(call, &pair[1], slope * share_of(attr, &pair[1]));
+            const judged is = judge(attr, pair);
+            fill_rows(call, &pair[0], -scale * is.chosen * share_of(attr, &pair[0]));
+            fill_rows(call, &pair[1], -scale * is.rejected * share_of(attr, &pair[1]));
         }
 }
 
