@@ -59,8 +59,8 @@ void tm_log_record(tm_log_level level, const char *text)
 void tm_log(tm_log_level level, const char *format, ...)
 {
     static const char *const prefix[] = { "debug: ", "note: ", "warning: ", "error: " };
-    char    line[2048];
-    va_list args;
+    char                     line[2048];
+    va_list                  args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
