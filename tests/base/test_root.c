@@ -138,10 +138,13 @@ static void whole_files(void **state)
     put("/one", "1");
     assert_true(tm_root_read_line(root, "/one", line, sizeof line));
     assert_string_equal(line, "1");
+    errno = 0;
     assert_false(tm_root_read_line(root, "/a", line, sizeof line));
+    assert_int_equal(errno, EISDIR);
     assert_string_equal(line, "");
     assert_int_equal(mkfifo(at("/fifo"), 0666), 0);
     assert_false(tm_root_read_line(root, "/fifo", line, sizeof line)); /* at once */
+    assert_int_equal(errno, EINVAL);
     assert_true(tm_root_exists(root, "/a/up"));
     assert_false(tm_root_exists(root, "/a/beside"));
     char target[64];

@@ -296,6 +296,11 @@ static const struct {
     { .what = "adapters",
       .words = TINY
       "--training.steps 3 --lora.rank 2 --lora.alpha 6 --lora.dropout 0.25 --lora.targets wq,wv --validation.steps 1" },
+    { .what = "adapters with lengths",
+      .words = TINY "--training.steps 2 --lora.rank 2 --lora.dora true --lora.init gaussian --lora.targets wq,wv "
+                    "--validation.steps 1" },
+    { .what = "adapters beside narrow weights",
+      .words = TINY "--training.steps 2 --lora.rank 2 --lora.base_format nf4 --lora.rslora true --validation.steps 1" },
     { .what = "under the microscope",
       .words = TINY "--training.steps 3 --training.dtype bfloat16 --training.mixed_precision_param bfloat16 "
                     "--debug.microscope 2 --validation.enable false" },

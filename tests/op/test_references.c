@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the definition of every op makes of its examples, as recorded: sums of each output that any element, and most
+ * exchanges of two, would change; and what it says of shapes that do not fit. After a change that is meant:
+ * TM_RECORD=1 build/release/tests/op/test_references; git diff tests/op */
+#include "graph/value.h"
+#include "support/execute.h"
+#include "support/whole.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Weights differ from element to element; what is only rounding counts as 0. */
+static void add_output(tm_text *out, const tm_view *view)
+{
+    int64_t n = tm_shape_elements(view->shape), odd = 0;
+    double  sum = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double x = tm_value_get(view->data, view->dtype, i);
+        if (!isfinite(x)) {
+            odd += 1 + i;
+            continue;
+        }
+        sum += x * (double)(1 + i % 13);
+        size += fabs(x) * (double)(1 + i % 7);
+    }
+    tm_text_printf(out, "; %lld: %.6g %.6g", (long long)n, fabs(sum) < 1e-9 * size ? 0 : sum, size);
+    if (odd) tm_text_printf(out, " not finite %lld", (long long)odd);
+}
+
+static void references_are_as_recorded(void **state)
+{
+    tm_text out = { 0 };
+    (void)state;
+    for (int id = 0; id < TM_OP_COUNT; id++) {
+        const tm_op *op = tm_op_get((tm_op_id)id);
+        tm_example   example;
+        tm_text_printf(&out, "%s\n", op->name);
+        for (int k = 0; op->example(k, &example); k++) {
+            if (tm_example_is_for_kernels(&example)) continue;
+            for (uint64_t seed = 1; seed < 3; seed++) {
+                tm_call call;
+                tm_call_make(&call, op, &example, seed);
+                op->reference(&call);
+                tm_text_printf(&out, "  %d", k);
+                for (int o = 0; o < op->n_out; o++)
+                    if (tm_view_present(&call.out[o])) add_output(&out, &call.out[o]);
+                tm_text_add(&out, "\n");
+                tm_call_free(&call);
+            }
+        }
+    }
+    whole_is("tests/op/references.txt", &out);
+}
+
+enum { MOST = 64 };
+typedef struct {
+    const char *why[MOST];
+    int         times[MOST], n, fine;
+} reasons;
+
+/* What is said of shapes and attributes; counted by what it is. */
+static void ask(reasons *found, const tm_op *op, const tm_example *example)
+{
+    _Alignas(16) char attr[TM_MAX_ATTR];
+    tm_shape          out[TM_MAX_OUT];
+    int               k = 0;
+    memcpy(out, example->out, sizeof out);
+    memcpy(attr, example->attr, sizeof attr);
+    const char *why = op->infer(example->in, attr, out);
+    if (!why) {
+        found->fine++;
+        return;
+    }
+    while (k < found->n && strcmp(found->why[k], why) != 0) k++;
+    assert_true(k < MOST);
+    found->why[k] = why;
+    found->times[k]++;
+    if (k == found->n) found->n++;
+}
+
+/* Each input absent, with an axis less or more, each axis longer or shorter; outputs of another shape. */
+static void ask_all(reasons *found, const tm_op *op, const tm_example *example)
+{
+    ask(found, op, example);
+    for (int k = 0; k < op->n_in; k++) {
+        tm_example other = *example;
+        other.in[k].rank = example->in[k].rank < 0 ? 1 : -1;
+        if (other.in[k].rank == 1) other.in[k].n[0] = 7;
+        if (other.in[k].rank < 0 && !(op->optional_in >> k & 1)) other.in[k] = (tm_shape){ .rank = 0 };
+        ask(found, op, &other);
+        for (int a = 0; a < example->in[k].rank; a++)
+            for (int by = -1; by < 2; by += 2) {
+                other = *example;
+                other.in[k].n[a] += by;
+                if (other.in[k].n[a] > 0) ask(found, op, &other);
+            }
+        other = *example;
+        if (other.in[k].rank > 0) other.in[k].rank--, ask(found, op, &other);
+        other = *example;
+        if (other.in[k].rank >= 0 && other.in[k].rank < TM_MAX_RANK)
+            other.in[k].n[other.in[k].rank++] = 2, ask(found, op, &other);
+    }
+    for (int o = 0; o < op->n_out; o++) {
+        tm_example other = *example;
+        other.out[o] = tm_shape_2(5, 3);
+        ask(found, op, &other);
+    }
+}
+
+static void refusals_are_as_recorded(void **state)
+{
+    tm_text out = { 0 };
+    (void)state;
+    for (int id = 0; id < TM_OP_COUNT; id++) {
+        const tm_op *op = tm_op_get((tm_op_id)id);
+        tm_example   example;
+        reasons      found = { .n = 0 };
+        for (int k = 0; op->example(k, &example); k++) ask_all(&found, op, &example);
+        tm_text_printf(&out, "%s: %d fine\n", op->name, found.fine);
+        for (int k = 0; k < found.n; k++) tm_text_printf(&out, "  %d %s\n", found.times[k], found.why[k]);
+    }
+    whole_is("tests/op/refusals.txt", &out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(references_are_as_recorded),
+        cmocka_unit_test(refusals_are_as_recorded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
