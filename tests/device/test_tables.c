@@ -182,10 +182,10 @@ static void ask_products(tm_text *out, const table *t)
 }
 
 /* Compares with a line of the record, or writes it. */
-static int line_of(FILE *file, bool record, const char *table, const char *what, const tm_text *text)
+static int line_of(FILE *file, bool record, const char *set, const char *what, const tm_text *text)
 {
     char line[160], recorded[160] = "";
-    snprintf(line, sizeof line, "%s %s %016llx\n", table, what, (unsigned long long)tm_hash(text->data, text->length));
+    snprintf(line, sizeof line, "%s %s %016llx\n", set, what, (unsigned long long)tm_hash(text->data, text->length));
     if (record) return fputs(line, file) < 0;
     if (fgets(recorded, sizeof recorded, file) && strcmp(recorded, line) == 0) return 0;
     print_message("%.20000s\nrecorded: %snow:      %s", text->data, recorded, line);
