@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/system/check_limits.h - more rows of check_fixtures.h: values at their limits, lists that are longer than what is
- * shown. What is said of each is in tests/golden/whole-checks.txt. */
+/* tests/system/check_limits.h - more rows of check_fixtures.h: values at their limits, lists that are longer than what
+ * is shown. What is said of each is in tests/golden/whole-checks.txt. */
 /* clang-format off */
 #define GOVERNOR(n, word) SYSTEM_CPU "cpu" n "/cpufreq/scaling_governor=" word "\n"
     { "governor", TM_CHECK_WARN, "4 of 4", 0, { GOVERNOR("0", "a"), GOVERNOR("1", "b"), GOVERNOR("2", "c"), GOVERNOR("3", "d") } },
@@ -52,4 +52,4 @@
       PORT("mlx5_1", "1: DOWN", "3: Disabled", "10 Gb/sec (4X)", "Ethernet"), PORT("mlx5_2", "4: ACTIVE", "5: LinkUp", "399 Gb/sec (4X)", "InfiniBand") } },
     { "iommu_smt", TM_CHECK_PASS, "256", 0, { SYSTEM_CPU "online=0-255\n", SYSTEM_CPU "present=0-255\n" } },
     { "iommu_smt", TM_CHECK_FAIL, "255", 0, { SYSTEM_CPU "online=0-254\n", SYSTEM_CPU "present=0-254\n" } },
-/* clang-format on */
+    /* clang-format on */
