@@ -49,11 +49,6 @@ typedef struct {
     int   rank;
 } seat;
 
-static void *take(size_t bytes)
-{
-    return memset(tm_alloc(bytes), 0, bytes);
-}
-
 /* --- messages -------------------------------------------------------------------------------- */
 
 /* Takes the first with this sender and tag out of the list. */
@@ -89,8 +84,8 @@ static const char *threads_send(void *own, int to, int tag, const void *data, si
     if (waiting) {
         deliver(waiting, data, bytes);
     } else {
-        parcel *p = take(sizeof *p);
-        *p = (parcel){ .from = me->rank, .tag = tag, .bytes = bytes, .data = take(bytes) };
+        parcel *p = tm_alloc(sizeof *p);
+        *p = (parcel){ .from = me->rank, .tag = tag, .bytes = bytes, .data = tm_alloc(bytes) };
         memcpy(p->data, data, bytes);
         append(&box->sent, p);
     }
@@ -103,7 +98,7 @@ static const char *threads_receive(void *own, int from, int tag, void *data, siz
 {
     seat    *me = own;
     mailbox *box = &me->hall->box[me->rank];
-    parcel  *p = take(sizeof *p);
+    parcel  *p = tm_alloc(sizeof *p);
     *p = (parcel){ .from = from, .tag = tag, .bytes = bytes, .data = data };
     pthread_mutex_lock(&box->lock);
     parcel *there = find(&box->sent, from, tag);
@@ -242,14 +237,14 @@ static const tm_comm_engine threads = {
 
 static hall *make_hall(int ranks, const int *host)
 {
-    hall  *h = take(sizeof *h);
+    hall  *h = tm_alloc(sizeof *h);
     size_t n = (size_t)ranks;
     *h = (hall){ .ranks = ranks, .open = ranks };
-    h->host = take(n * sizeof *h->host);
-    h->local = take(n * sizeof *h->local);
-    h->host_name = take(n * sizeof *h->host_name);
-    h->box = take(n * sizeof *h->box);
-    h->mapped = take(n * sizeof *h->mapped);
+    h->host = tm_alloc(n * sizeof *h->host);
+    h->local = tm_alloc(n * sizeof *h->local);
+    h->host_name = tm_alloc(n * sizeof *h->host_name);
+    h->box = tm_alloc(n * sizeof *h->box);
+    h->mapped = tm_alloc(n * sizeof *h->mapped);
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->met, NULL);
     char name[TM_COMM_HOST_NAME - 16] = "";
@@ -272,11 +267,11 @@ tm_status tm_comm_open_threads_on(int ranks, const int *host, double deadline_se
         return tm_fail(err, TM_INVALID, "a world of %d ranks was asked for; there may be 1 to %d on a host", ranks,
                        TM_COMM_LOCAL);
     hall  *h = make_hall(ranks, host);
-    void **desk = take((size_t)ranks * sizeof *desk), **here = take((size_t)ranks * sizeof *here);
+    void **desk = tm_alloc((size_t)ranks * sizeof *desk), **here = tm_alloc((size_t)ranks * sizeof *here);
     bool   complete = true;
     for (int r = 0; r < ranks; r++) complete = (desk[r] = map(h, sizeof(tm_comm_desk)).memory) && complete;
     for (int r = 0; r < ranks && complete; r++) {
-        seat *me = take(sizeof *me);
+        seat *me = tm_alloc(sizeof *me);
         *me = (seat){ h, r };
         for (int k = 0; k < ranks; k++)
             if (h->host[k] == h->host[r]) here[h->local[k]] = desk[k];

@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { WIDTH = 760, HEIGHT = 330, LEFT = 76, RIGHT = 14, TOP = 34, BOTTOM = 76, COLOURS = 10, MOST_POINTS = 1000 };
 
@@ -292,7 +291,6 @@ void chart_areas(tm_text *out, const chart_areas_options *o)
     scale   x = { 0, (double)(o->n_points > 1 ? o->n_points - 1 : 1), false }, y = { 0, o->limit, false };
     double *below = tm_alloc((o->n_points + 1) * sizeof *below), key = LEFT;
     int     row = HEIGHT - 24;
-    memset(below, 0, (o->n_points + 1) * sizeof *below);
     for (size_t p = 0; p < o->n_points; p++) {
         double sum = 0;
         for (size_t c = 0; c < o->n_columns; c++) sum += o->values[c * o->n_points + p];

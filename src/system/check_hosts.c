@@ -83,7 +83,6 @@ static tm_status gather_checks(tm_comm *world, const tm_checks *checks, tm_hosts
     for (int r = 0; r < h->ranks && st == TM_OK; r++)
         if (length[r] > most) most = length[r];
     char *part = tm_alloc((size_t)most), *all = tm_alloc(size * (size_t)most);
-    memset(part, 0, (size_t)most);
     if (text.length) memcpy(part, text.data, text.length);
     if (st == TM_OK) st = gather(world, part, (size_t)most, all, err);
     for (int i = 0; i < h->n && st == TM_OK; i++) {
@@ -338,13 +337,13 @@ static void judge(tm_hosts *h, const tm_hosts_limits *limits)
 tm_status tm_hosts_compare(tm_comm *world, const tm_hosts_card *own, const tm_checks *checks,
                            const tm_hosts_limits *limits, tm_hosts **out, tm_error *err)
 {
-    tm_hosts *h = memset(tm_alloc(sizeof *h), 0, sizeof *h);
+    tm_hosts *h = tm_alloc(sizeof *h);
     h->arena = tm_arena_create();
     h->ranks = tm_comm_size(world);
     h->n = tm_comm_place_of(world, 0).hosts;
     h->card = tm_alloc((size_t)h->ranks * sizeof *h->card);
     h->host_of = tm_alloc((size_t)h->ranks * sizeof *h->host_of);
-    h->host = memset(tm_alloc((size_t)h->n * sizeof *h->host), 0, (size_t)h->n * sizeof *h->host);
+    h->host = tm_alloc((size_t)h->n * sizeof *h->host);
     find_hosts(world, h);
     tm_status st = gather(world, own, sizeof *own, h->card, err);
     if (st == TM_OK) st = gather_checks(world, checks, h, err);

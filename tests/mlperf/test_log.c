@@ -143,6 +143,8 @@ static void text_is_latin_1_and_escapes(void **unused)
         { "\"\\u00e9\"", "\xc3\xa9", "\"\\u00e9\"" },
         { "\"\xc3\xa9\"", "\xc3\x83\xc2\xa9", "\"\\u00c3\\u00a9\"" }, /* UTF-8 is taken for two characters */
         { "\"\\ud83d\\ude00\"", "\xf0\x9f\x98\x80", "\"\\ud83d\\ude00\"" },
+        { "\"\\uffff\\ud800\\udc00\"", "\xef\xbf\xbf\xf0\x90\x80\x80", "\"\\uffff\\ud800\\udc00\"" },
+        { "\"\\udbff\\udfff\"", "\xf4\x8f\xbf\xbf", "\"\\udbff\\udfff\"" },
         { "\"\\ud83dx\"", "\xed\xa0\xbdx", "\"\\ud83dx\"" },
         { "\"\\u0000b\"",
           "\xc0\x80"

@@ -62,7 +62,8 @@ static void values_at_their_limits(void **unused)
         { { .kind = TEST_NOT_BELOW, .lo = 3 }, "P3 F2.9 P3.1 FNaN I\"4\" I[] PInfinity" },
         { { .kind = TEST_BELOW, .hi = 3 }, "F3 P2.9 F3.1 FNaN I\"2\" P-Infinity" },
         { { .kind = TEST_WITHIN, .lo = 1, .hi = 3 }, "F1 P1.1 P3 F3.1 F0 FNaN I\"2\" Inull" },
-        { { .kind = TEST_WHOLE }, "P0 P-4 P7.0 P7.000009 F7.00002 P6.999991 F6.99998 F7.5 INaN IInfinity I\"7\"" },
+        { { .kind = TEST_WHOLE },
+          "P0 P-4 P7.0 P7.000009 F7.000011 F7.00002 P6.999991 F6.999989 F7.5 INaN IInfinity I\"7\"" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         verdicts(&rows[i].t, &(rule_memory){ 0 }, false, rows[i].values);

@@ -128,7 +128,8 @@ static void bad_input_is_refused(void **state)
     size_t   passing, failing;
     tm_error err = { 0 };
     assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "--dump-path"));
+    assert_non_null(strstr(err.text, "cannot read directory '"));
+    assert_non_null(strstr(err.text, "`trainmark check --dump-path` makes it"));
     assert_int_equal(tm_checks_aggregate(folder, test_in_folder("none"), &passing, &failing, NULL), TM_INVALID);
     static const char *const lists[] = { "", "# nobody\n", "node1\n../x\n", "a/b\n", "-x\n", ".\n" };
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
@@ -149,12 +150,29 @@ static void bad_input_is_refused(void **state)
     expect_line("is the report of 'n1'");
 }
 
+/* The folder is there, but in it is no node's report. */
+static void a_folder_without_reports_is_refused(void **state)
+{
+    (void)state;
+    size_t   passing, failing;
+    tm_error err = { 0 };
+    char     smoke[1024];
+    snprintf(smoke, sizeof smoke, "%s/smoke", folder);
+    assert_int_equal(tm_folder_make(smoke, NULL), TM_OK);
+    put("smoke/notes.txt", "nobody");
+    put("smoke/.json", "{}");
+    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "there is no report in '"));
+    assert_non_null(strstr(err.text, "smoke'; `trainmark check --dump-path` makes them"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nodes_are_listed, begin, end),
         cmocka_unit_test_setup_teardown(clocks_are_compared, begin, end),
         cmocka_unit_test_setup_teardown(bad_input_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(a_folder_without_reports_is_refused, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
