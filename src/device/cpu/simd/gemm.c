@@ -434,8 +434,8 @@ static fetch part_of(const tm_gemm *g, const passing *p, int64_t first, int64_t 
     const tm_gemm_matrix *x = p->few_rows ? &g->b : &g->a;
     int64_t               width = p->few_rows ? NR : MR, all = p->few_rows ? g->n : g->m;
     int64_t               r0 = first * width, rows = tm_min(p->group * width, all - r0), k = tm_min(BLOCK, g->k - k0);
-    int64_t               size = (int64_t)tm_dtype_bytes(x->dtype);
     if (rows < 1 || x->dtype == TM_NF4_BLOCKS) return fetch_nothing(p);
+    int64_t     size = (int64_t)tm_dtype_bytes(x->dtype);
     bool        along_k = p->few_rows ? x->transposed : !x->transposed;
     const char *from = (const char *)x->data + (along_k ? r0 * x->ld + k0 : k0 * x->ld + r0) * size;
     return fetch_rows(from, along_k ? rows : k, (along_k ? k : rows) * size, x->ld * size);
