@@ -64,6 +64,7 @@ enum {
     MOST_TILES = 16,      /* threads with a tile of their own, 3.7 MiB, or 7.4; or that all read one packed operand */
     PACK_GROUP = 4,       /* panels packed by one task */
     ROW_COLUMNS = 64,     /* of a task of a product with one row */
+    DEEP = 256,           /* least k of a product that goes by its operands and not by its result */
     FEW = 288,            /* most rows (or columns) of other products that pack as they go */
     SMALL_FLOPS = 1000000 /* below: one thread, about 10 us of work */
 };
@@ -219,7 +220,7 @@ static TM_PLANNED passing passing_make(const tm_gemm *g)
     if (g->c_dtype == TM_BF16) p.thread_floats += (p.tiles ? MR : p.few_rows ? few : p.group * MR) * p.ld_sums;
     bool once = g->c_dtype == TM_BF16 || (p.tiles && !g->accumulate); /* C in memory is written once, and not read */
     bool is_small = few <= (once && p.few_rows ? FEW_ROWS : FEW) && p.large * width >= 2 * few;
-    bool is_shared = ALWAYS && g->threads <= MOST_TILES && p.large >= 4 * (int64_t)g->threads;
+    bool is_shared = ALWAYS && g->k >= DEEP && g->threads <= MOST_TILES && p.large >= 4 * (int64_t)g->threads;
     p.use = (is_small || is_shared) && p.small_floats <= FEW_FLOATS && passing_bytes(&p, g->threads) <= most_bytes(g);
     return p;
 }
@@ -428,12 +429,30 @@ static void compute(const step *all)
     }
 }
 
+/* Panels of the group that begins with panel `first`: fewer towards the end, so that no thread waits long for another.
+ */
+static int64_t group_at(const tm_gemm *g, const passing *p, int64_t first)
+{
+    int64_t left = p->large - first;
+    return tm_min(p->group, tm_max(tm_min(left, 1), left / (2 * (int64_t)g->threads)));
+}
+
+/* The first panel of the next group that no thread has taken; p->large or more: there is none. */
+static int64_t take(const tm_gemm *g, const passing *p, int64_t *taken)
+{
+    int64_t first = __atomic_load_n(taken, __ATOMIC_RELAXED);
+    while (first < p->large && !__atomic_compare_exchange_n(taken, &first, first + group_at(g, p, first), true,
+                                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        continue;
+    return first;
+}
+
 /* The part of the large operand that is packed for the group from panel `first` on and the block of K from k0 on. */
 static fetch part_of(const tm_gemm *g, const passing *p, int64_t first, int64_t k0)
 {
     const tm_gemm_matrix *x = p->few_rows ? &g->b : &g->a;
     int64_t               width = p->few_rows ? NR : MR, all = p->few_rows ? g->n : g->m;
-    int64_t               r0 = first * width, rows = tm_min(p->group * width, all - r0), k = tm_min(BLOCK, g->k - k0);
+    int64_t r0 = first * width, rows = tm_min(group_at(g, p, first) * width, all - r0), k = tm_min(BLOCK, g->k - k0);
     if (rows < 1 || x->dtype == TM_NF4_BLOCKS) return fetch_nothing(p);
     int64_t     size = (int64_t)tm_dtype_bytes(x->dtype);
     bool        along_k = p->few_rows ? x->transposed : !x->transposed;
@@ -446,7 +465,7 @@ static void pass(const step *all, const passing *p, int64_t first, int64_t after
 {
     const tm_gemm *g = all->gemm;
     step           s = *all;
-    int64_t        panels = tm_min(p->group, p->large - first), blocks = tm_max(1, tm_ceil_div(g->k, BLOCK));
+    int64_t        panels = group_at(g, p, first), blocks = tm_max(1, tm_ceil_div(g->k, BLOCK));
     if (p->few_rows) {
         s.b = near, s.panels_n = panels, s.column = first * NR;
         s.n = tm_min(panels * NR, g->n - s.column);
@@ -477,18 +496,6 @@ static void pass(const step *all, const passing *p, int64_t first, int64_t after
     }
 }
 
-/* The next n of them all that no thread has taken. */
-static int64_t take(int64_t *taken, int64_t n)
-{
-    int64_t first;
-#pragma omp atomic capture
-    {
-        first = *taken;
-        *taken += n;
-    }
-    return first;
-}
-
 static void pass_all(const tm_gemm *g, const passing *p, float *workspace, int threads)
 {
     step    all = { .gemm = g, .a = workspace, .b = workspace, .m = g->m, .n = g->n, .k = g->k };
@@ -503,8 +510,8 @@ static void pass_all(const tm_gemm *g, const passing *p, float *workspace, int t
         float *near = workspace + p->small_floats + omp_get_thread_num() * p->thread_floats;
         gemm_begin();
         pack(&all, p->few_rows, !p->few_rows, threads);
-        for (int64_t first = take(&taken, p->group), after; first < p->large; first = after) {
-            after = take(&taken, p->group);
+        for (int64_t first = take(g, p, &taken), after; first < p->large; first = after) {
+            after = take(g, p, &taken);
             pass(&all, p, first, after, near);
         }
         gemm_end();
