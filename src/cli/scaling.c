@@ -165,7 +165,7 @@ static void fill_row(const scaling *s, const size_run *run, const size_run *base
     tm_table_f64(table, "tokens_per_second", run->rate * run->ranks);
     tm_table_f64(table, "tokens_per_second_per_rank", run->rate);
     tm_table_f64(table, "speedup", run->rate * run->ranks / (base->rate * base->ranks));
-    tm_table_f64(table, "scaling_efficiency_pct", 100 * run->rate / base->rate);
+    tm_table_f64(table, "scaling_efficiency_pct", 100 * (run->rate / base->rate));
     tm_table_text(table, "verdict", tm_result_string(run->result, "verdict"));
     fill_losses(s, run, base, table);
 }
