@@ -5,20 +5,6 @@
 # shellcheck disable=SC1091,SC2034,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
-# refused CODE MESSAGE WORD...: the message is all that is said.
-refused()
-{
-    refused_code=$1
-    refused_message=$2
-    shift 2
-    trainmark "$@"
-    if [ "$code" -eq "$refused_code" ] && [ "$(cat "$err")" = "trainmark: $refused_message" ]; then
-        pass "refused: $*"
-    else
-        fail "refused: $*" "exit code $code, wanted $refused_code" "wanted: $refused_message"
-    fi
-}
-
 # --- plans on the reference device, whose kernels are the same everywhere -------------------------------------------------
 
 plan="--model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 --training.seq_len 32

@@ -4,19 +4,6 @@
 # shellcheck disable=SC1091,SC2012,SC2034,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
-# refused CODE MESSAGE WORD...: the message is all that is said.
-refused()
-{
-    refused_code=$1
-    refused_message=$2
-    shift 2
-    trainmark "$@"
-    if [ "$code" -eq "$refused_code" ] && [ "$(grep -v '^trainmark: note: ' "$err")" = "trainmark: $refused_message" ]; then
-        pass "refused: $*"
-    else
-        fail "refused: $*" "exit code $code, wanted $refused_code" "wanted: $refused_message"
-    fi
-}
 export OMP_WAIT_POLICY=passive
 plan="run $tiny --dry-run --memory 1GiB"
 two="--training.steps 2 --validation.enable false"

@@ -5,20 +5,6 @@
 . "$(dirname "$0")/lib.sh"
 export OMP_WAIT_POLICY=passive
 
-# refused CODE MESSAGE WORD...: the message is all that is said.
-refused()
-{
-    refused_code=$1
-    refused_message=$2
-    shift 2
-    trainmark "$@"
-    if [ "$code" -eq "$refused_code" ] && [ "$(grep -v '^trainmark: note: ' "$err")" = "trainmark: $refused_message" ]; then
-        pass "refused: $*"
-    else
-        fail "refused: $*" "exit code $code, wanted $refused_code" "wanted: $refused_message"
-    fi
-}
-
 cat >experiment.yaml <<'END'
 model: {vocab_size: 64, n_layers: 1, dim: 32, n_heads: 2, n_kv_heads: 1, ffn_dim: 64}
 training: {seq_len: 32, local_batch_size: 2, threads: 1, stop_at_target: false, steps: 3}
