@@ -104,6 +104,7 @@ tm_comm *tm_comm_world_open(const tm_comm_ports *ports, void *const *desk, doubl
     for (int l = 0; l < world->local_size; l++) world->desk[l] = desk[l];
     world->crowded = world->local_size > processors();
     pthread_mutex_init(&world->lock, NULL);
+    tm_comm_mail_open(world);
     return make_group(world, member, size, WORLD_SLOT, 0, "world");
 }
 
@@ -184,6 +185,7 @@ tm_status tm_comm_split(tm_comm *comm, int color, int key, const char *name, tm_
 static void free_world(tm_comm_world *world)
 {
     tm_comm_close_outbox(world);
+    tm_comm_mail_close(world);
     for (int i = 0; i < world->n_windows; i++) tm_comm_window_close(world->window[i]);
     const tm_comm_engine *engine = world->ports.engine;
     bool                  waits = engine->end_s > 0 && !world->failed;

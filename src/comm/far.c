@@ -345,7 +345,8 @@ tm_status tm_comm_run_pair(tm_comm *comm, const tm_collective *call, tm_error *e
     if (call->kind == TM_COMM_SEND && call->posted && call->count * f.element <= PIECE)
         return tm_comm_post_message(comm, &f.notice, call, tag, err);
     comm->way = "a message";
-    tm_status st = call->kind == TM_COMM_SEND ? run_send(&f) : run_receive(&f);
+    bool      local = tm_comm_is_local(comm->world, comm->member[call->peer]);
+    tm_status st = local ? tm_comm_mail_run(&f) : call->kind == TM_COMM_SEND ? run_send(&f) : run_receive(&f);
     give_up(&f);
     return st;
 }

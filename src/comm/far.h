@@ -22,6 +22,9 @@ TM_MUST_USE tm_status tm_far_receive(tm_far_call *f, int peer, void *data, size_
 /* Until all messages with this label (0: all) have ended. The deadline begins anew whenever one does. */
 TM_MUST_USE tm_status tm_far_wait(tm_far_call *f, int label);
 
+/* A message to or from a rank of the same host. */
+TM_MUST_USE tm_status tm_comm_mail_run(tm_far_call *f);
+
 /* A call whose hosts share it out: a share of every host between hosts, not one of every rank. After the notices of all
  * ranks have come. Does it fit: is it large enough, is it less, and is the memory of the ranks of a host in reach? The
  * same answer on all ranks. */

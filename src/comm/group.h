@@ -18,10 +18,12 @@
 #include <stdbool.h>
 
 /* GROUPS: that a rank is in at the same time; HALF: bytes that go through a post at once; SMALL: bytes of a call that
- * takes one step, every rank adding for itself; LOCAL: most ranks of a host. */
+ * takes one step, every rank adding for itself; LOCAL: most ranks of a host; MAIL: bytes of letters to one rank that
+ * it has not taken. */
 enum {
     TM_COMM_GROUPS = 64,
     TM_COMM_HALF = 32768,
+    TM_COMM_MAIL = 32768,
     TM_COMM_SMALL = 4096,
     TM_COMM_WHAT = 56,
     TM_COMM_WINDOWS = 64,
@@ -52,14 +54,24 @@ typedef struct {
     _Alignas(64) unsigned char half[2][TM_COMM_HALF];
 } tm_comm_post;
 
-/* What a rank has in the shared memory of its host from the beginning. The failure is that of the host's first rank:
- * 0 none, 1 being written, 2 there. */
+/* Letters from one rank to another one of its host: what was put in and taken out since the beginning, in bytes. */
+typedef struct {
+    _Alignas(64) _Atomic uint64_t put;
+    _Alignas(64) _Atomic uint64_t taken;
+    _Alignas(64) unsigned char ring[TM_COMM_MAIL];
+} tm_comm_mail;
+
+/* What a rank has in the shared memory of its host from the beginning: tm_comm_desk_bytes. The failure is that of the
+ * host's first rank: 0 none, 1 being written, 2 there. */
 typedef struct {
     _Atomic int  failed, told; /* told: a rank says so on standard error */
     int          status, code; /* code: exit code of the whole job */
     char         text[2048];
     tm_comm_post post[TM_COMM_GROUPS];
+    tm_comm_mail mail[]; /* to each rank of the host */
 } tm_comm_desk;
+
+size_t tm_comm_desk_bytes(int local_size);
 
 /* A range of this rank's memory, and where it lies in the file that others have mapped. */
 typedef struct {
@@ -78,7 +90,8 @@ typedef struct {
     _Atomic bool  open;
 } tm_comm_window;
 
-typedef struct tm_comm_outbox tm_comm_outbox;
+typedef struct tm_comm_outbox  tm_comm_outbox;
+typedef struct tm_comm_letters tm_comm_letters;
 
 /* One rank's world. */
 typedef struct {
@@ -98,6 +111,7 @@ typedef struct {
     tm_error        error;
     int             groups; /* that are open, the world among them */
     tm_comm_outbox *outbox; /* post.c: messages that nobody waits for; NULL: there was none */
+    tm_comm_letters *letters; /* mail.c: (local_size) to and from each rank of this host */
 
     _Atomic uint64_t between; /* bytes that this rank has sent to other hosts */
 } tm_comm_world;
@@ -186,6 +200,19 @@ TM_MUST_USE tm_status tm_comm_run_pair(tm_comm *comm, const tm_collective *call,
 TM_MUST_USE tm_status tm_comm_post_message(tm_comm *comm, const tm_comm_notice *notice, const tm_collective *call,
                                            int tag, tm_error *err);
 void                  tm_comm_close_outbox(tm_comm_world *world);
+
+/* Messages of this rank on their way to that one whose notice is not: what follows has to stay behind them. */
+bool tm_comm_outbox_waits(tm_comm_world *world, int to);
+
+/* Within a host: a letter with the notice, and the data if it is small. False: there is no room as yet. `way` (of
+ * tm_comm_mail_way) says how the data goes. */
+typedef enum { TM_COMM_INSIDE, TM_COMM_REACHED, TM_COMM_CARRIED } tm_comm_mail_how;
+bool             tm_comm_is_local(const tm_comm_world *world, int rank);
+tm_comm_mail_how tm_comm_mail_way(const tm_comm_notice *notice, size_t bytes, bool posted);
+bool             tm_comm_mail_put(tm_comm_world *world, int to, int tag, const tm_comm_notice *notice,
+                                  tm_comm_mail_how how, const void *data, size_t bytes);
+void             tm_comm_mail_open(tm_comm_world *world);
+void             tm_comm_mail_close(tm_comm_world *world);
 
 /* A message to another host is counted. */
 void tm_comm_count(tm_comm_world *world, int to, size_t bytes);

@@ -113,7 +113,7 @@ static tm_status open_loaded(const tm_comm_ports *ports, double deadline_seconds
     if (local > TM_COMM_LOCAL)
         why = "more than 256 ranks on one host";
     else
-        why = ports->engine->share(ports->own, sizeof(tm_comm_desk), desk);
+        why = ports->engine->share(ports->own, tm_comm_desk_bytes(local), desk);
     if (!why) *world = tm_comm_world_open(ports, desk, deadline_seconds);
     free(desk);
     return why ? tm_fail(err, TM_INVALID, "%s cannot share memory among the ranks of a host: %s", ports->engine->name,

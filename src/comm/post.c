@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/post.c - messages that nobody waits for: a copy is on its way while the sender goes on.
+/* comm/post.c - messages that nobody waits for: a copy is on its way while the sender goes on. Within a host a small one
+ * is a letter and needs no more (mail.c); of a large one the notice is a letter.
  *
  * Engines carry large messages only while both ends are in a call, and the sender may compute for a second. So a thread
  * looks after what is on its way; it is there from the first such message on, and sleeps when there is none.
@@ -19,7 +20,10 @@ typedef struct parcel {
     tm_comm_request request[2]; /* notice, data */
     bool            done[2];
     tm_comm_notice  notice;
-    int             to; /* rank of the world */
+    bool            local; /* the notice is a letter, or the whole message (inside) */
+    bool            inside;
+    int             to, tag; /* rank of the world */
+    size_t          bytes;
     unsigned char   data[];
 } parcel;
 
@@ -33,13 +37,23 @@ struct tm_comm_outbox {
     char            failure[300]; /* of a message that broke */
 };
 
+/* A letter that had no room; those to the same rank stay in order. */
+static void try_letter(tm_comm_outbox *box, parcel *p)
+{
+    for (const parcel *before = box->first; before != p; before = before->next)
+        if (before->local && before->to == p->to && !before->done[0]) return;
+    tm_comm_mail_how how = p->inside ? TM_COMM_INSIDE : TM_COMM_CARRIED;
+    p->done[0] = tm_comm_mail_put(box->world, p->to, p->tag, &p->notice, how, p->data, p->bytes);
+}
+
 /* What is still on its way after a look at all of it. */
 static void look_after(tm_comm_outbox *box)
 {
     const tm_comm_ports *ports = &box->world->ports;
     for (parcel **at = &box->first; *at;) {
         parcel *p = *at;
-        for (int k = 0; k < 2 && !box->failure[0]; k++) {
+        if (p->local && !p->done[0]) try_letter(box, p);
+        for (int k = p->local ? 1 : 0; k < 2 && !box->failure[0]; k++) {
             const char *why = p->done[k] ? NULL : ports->engine->test(ports->own, &p->request[k], &p->done[k]);
             if (why) snprintf(box->failure, sizeof box->failure, "to rank %d: %.250s", p->to, why);
         }
@@ -85,34 +99,70 @@ static tm_comm_outbox *open_outbox(tm_comm_world *world)
     return NULL;
 }
 
+bool tm_comm_outbox_waits(tm_comm_world *world, int to)
+{
+    tm_comm_outbox *box = world->outbox;
+    bool            waits = false;
+    if (!box) return false;
+    pthread_mutex_lock(&box->lock);
+    for (const parcel *p = box->first; p; p = p->next) waits = waits || (p->local && p->to == to && !p->done[0]);
+    pthread_mutex_unlock(&box->lock);
+    return waits;
+}
+
+static parcel *make_parcel(const tm_comm_world *world, const tm_comm_notice *notice, const void *data, size_t bytes,
+                           int to, int tag)
+{
+    parcel *p = tm_alloc(sizeof *p + bytes);
+    memset(p, 0, sizeof *p);
+    p->notice = *notice;
+    p->to = to;
+    p->tag = tag;
+    p->bytes = bytes;
+    p->local = tm_comm_is_local(world, to);
+    p->inside = p->local && tm_comm_mail_way(notice, bytes, true) == TM_COMM_INSIDE;
+    p->done[1] = p->inside;
+    if (bytes > 0) memcpy(p->data, data, bytes);
+    return p;
+}
+
+/* Returns why it cannot be sent, or NULL: it is. With the lock. */
+static const char *hand_over(tm_comm_outbox *box, parcel *p)
+{
+    const tm_comm_ports *ports = &box->world->ports;
+    const char          *why = box->failure[0] ? box->failure : NULL;
+    if (!why && !p->local)
+        why = ports->engine->send(ports->own, p->to, p->tag, &p->notice, sizeof p->notice, &p->request[0]);
+    if (why || p->inside) return why;
+    why = ports->engine->send(ports->own, p->to, p->tag, p->data, p->bytes, &p->request[1]);
+    if (why && !p->local) ports->engine->cancel(ports->own, &p->request[0]);
+    return why;
+}
+
 tm_status tm_comm_post_message(tm_comm *comm, const tm_comm_notice *notice, const tm_collective *call, int tag,
                                tm_error *err)
 {
-    tm_comm_world       *world = comm->world;
-    const tm_comm_ports *ports = &world->ports;
-    size_t               bytes = call->count * tm_comm_bytes_of(call->format);
+    tm_comm_world *world = comm->world;
+    size_t         bytes = call->count * tm_comm_bytes_of(call->format);
+    int            to = comm->member[call->peer];
+    bool           inside = tm_comm_is_local(world, to) && tm_comm_mail_way(notice, bytes, true) == TM_COMM_INSIDE;
+    if (inside && !tm_comm_outbox_waits(world, to) &&
+        tm_comm_mail_put(world, to, tag, notice, TM_COMM_INSIDE, call->send, bytes))
+        return TM_OK;
     if (!world->outbox) world->outbox = open_outbox(world);
     tm_comm_outbox *box = world->outbox;
     if (!box) return tm_comm_fail(comm, TM_NOMEM, err, "the system gives no thread for messages");
-    parcel *p = tm_alloc(sizeof *p + bytes), **last = &box->first;
-    memset(p, 0, sizeof *p);
-    p->notice = *notice;
-    p->to = comm->member[call->peer];
-    memcpy(p->data, call->send, bytes);
+    parcel *p = make_parcel(world, notice, call->send, bytes, to, tag), **last = &box->first;
+    char    text[300] = "";
     pthread_mutex_lock(&box->lock);
-    const char *why = box->failure[0] ? box->failure : NULL;
-    if (!why) why = ports->engine->send(ports->own, p->to, tag, &p->notice, sizeof p->notice, &p->request[0]);
-    bool begun = !why;
-    if (begun) why = ports->engine->send(ports->own, p->to, tag, p->data, bytes, &p->request[1]);
-    char text[300] = "";
+    const char *why = hand_over(box, p);
     if (why) snprintf(text, sizeof text, "%.290s", why);
     while (*last) last = &(*last)->next;
-    if (why && begun) ports->engine->cancel(ports->own, &p->request[0]);
     if (why)
         free(p);
     else
         *last = p;
-    if (!why) tm_comm_count(world, p->to, sizeof p->notice + bytes);
+    if (!why) tm_comm_count(world, to, sizeof *notice + bytes);
     look_after(box);
     if (box->first) pthread_cond_signal(&box->changed);
     pthread_mutex_unlock(&box->lock);
@@ -149,7 +199,7 @@ void tm_comm_close_outbox(tm_comm_world *world)
     while (box->first) {
         parcel *p = box->first;
         box->first = p->next;
-        for (int k = 0; k < 2; k++)
+        for (int k = p->local ? 1 : 0; k < 2; k++)
             if (!p->done[k]) ports->engine->cancel(ports->own, &p->request[k]);
         free(p);
     }

@@ -268,8 +268,9 @@ tm_status tm_comm_open_threads_on(int ranks, const int *host, double deadline_se
                        TM_COMM_LOCAL);
     hall  *h = make_hall(ranks, host);
     void **desk = tm_alloc((size_t)ranks * sizeof *desk), **here = tm_alloc((size_t)ranks * sizeof *here);
+    size_t bytes = tm_comm_desk_bytes(ranks);
     bool   complete = true;
-    for (int r = 0; r < ranks; r++) complete = (desk[r] = map(h, sizeof(tm_comm_desk)).memory) && complete;
+    for (int r = 0; r < ranks; r++) complete = (desk[r] = map(h, bytes).memory) && complete;
     for (int r = 0; r < ranks && complete; r++) {
         seat *me = tm_alloc(sizeof *me);
         *me = (seat){ h, r };
@@ -282,7 +283,7 @@ tm_status tm_comm_open_threads_on(int ranks, const int *host, double deadline_se
     free(here);
     if (complete) return TM_OK;
     free_hall(h);
-    return tm_fail(err, TM_NOMEM, "no memory for a world of %d ranks (%zu bytes each)", ranks, sizeof(tm_comm_desk));
+    return tm_fail(err, TM_NOMEM, "no memory for a world of %d ranks (%zu bytes each)", ranks, bytes);
 }
 
 tm_status tm_comm_open_threads(int ranks, double deadline_seconds, tm_comm **out, tm_error *err)

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm/mail.c - messages between two ranks of a host.
+ *
+ * Each rank has a ring of letters for each other one in the memory that they have in common. A letter has the notice of
+ * the message, and its data one of three ways:
+ * - inside: in the letter; the sender is done once it is in the ring;
+ * - reached: in the sender's shared memory; the receiver copies it from there, and the sender waits until it has;
+ * - carried: by the engine, as a message of its own.
+ *
+ * Letters of all groups and channels (tags) go through one ring, in order. Who finds another one's letter in front of
+ * its own puts it aside.
+ */
+#include "comm/far.h"
+
+#include "base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE = 64, INSIDE = 8192, AHEAD = 2048 };
+
+typedef struct letter {
+    struct letter   *next;  /* of those put aside */
+    uint32_t         bytes; /* of the letter, with its data: whole lines */
+    int32_t          tag;   /* -1: the rest of the ring is left out */
+    tm_comm_mail_how how;
+    tm_comm_notice   notice;
+    unsigned char    data[];
+} letter;
+
+_Static_assert(sizeof(letter) + INSIDE < TM_COMM_MAIL / 2, "a letter always finds room in an empty ring");
+_Static_assert(TM_COMM_MAIL % LINE == 0, "a ring of whole lines");
+
+/* What this process knows of the letters to and from one rank. */
+struct tm_comm_letters {
+    pthread_mutex_t sends, receives; /* of what follows; groups may be called by different threads */
+    uint64_t        put;             /* to it */
+    uint64_t        seen;            /* of those, taken by it when it was looked last */
+    uint64_t        taken;           /* from it */
+    uint64_t        there;           /* from it: put when it was looked last */
+    letter         *aside;           /* put aside, with all of their data */
+};
+
+size_t tm_comm_desk_bytes(int local_size)
+{
+    return sizeof(tm_comm_desk) + (size_t)local_size * sizeof(tm_comm_mail);
+}
+
+void tm_comm_mail_open(tm_comm_world *world)
+{
+    size_t bytes = (size_t)world->local_size * sizeof *world->letters;
+    world->letters = memset(tm_alloc(bytes), 0, bytes);
+    for (int l = 0; l < world->local_size; l++) {
+        pthread_mutex_init(&world->letters[l].sends, NULL);
+        pthread_mutex_init(&world->letters[l].receives, NULL);
+    }
+}
+
+void tm_comm_mail_close(tm_comm_world *world)
+{
+    for (int r = 0; r < world->local_size; r++) {
+        tm_comm_letters *own = &world->letters[r];
+        while (own->aside) {
+            letter *first = own->aside;
+            own->aside = first->next;
+            free(first);
+        }
+        pthread_mutex_destroy(&own->sends);
+        pthread_mutex_destroy(&own->receives);
+    }
+    free(world->letters);
+    world->letters = NULL;
+}
+
+bool tm_comm_is_local(const tm_comm_world *world, int rank)
+{
+    return world->ports.host[rank] == world->ports.host[world->ports.rank];
+}
+
+static tm_comm_mail *mail_to(const tm_comm_world *world, int rank)
+{
+    return &world->desk[world->local[world->ports.rank]]->mail[world->local[rank]];
+}
+
+static tm_comm_mail *mail_from(const tm_comm_world *world, int rank)
+{
+    return &world->desk[world->local[rank]]->mail[world->local[world->ports.rank]];
+}
+
+/* --- to put letters in ----------------------------------------------------------------------- */
+
+tm_comm_mail_how tm_comm_mail_way(const tm_comm_notice *notice, size_t bytes, bool posted)
+{
+    if (bytes <= INSIDE) return TM_COMM_INSIDE;
+    return !posted && notice->send_window >= 0 ? TM_COMM_REACHED : TM_COMM_CARRIED;
+}
+
+/* Room for so many bytes in one piece behind what is in the ring; the rest of the ring is left out if they do not fit
+ * there. */
+static bool find_room(tm_comm_mail *mail, tm_comm_letters *own, size_t bytes)
+{
+    uint64_t rest = TM_COMM_MAIL - own->put % TM_COMM_MAIL, wanted = bytes <= rest ? bytes : rest + bytes;
+    if (own->put + wanted - own->seen > TM_COMM_MAIL)
+        own->seen = atomic_load_explicit(&mail->taken, memory_order_acquire);
+    if (own->put + wanted - own->seen > TM_COMM_MAIL) return false;
+    if (bytes <= rest) return true;
+    letter *end = (letter *)(void *)&mail->ring[own->put % TM_COMM_MAIL];
+    end->bytes = (uint32_t)rest;
+    end->tag = -1;
+    own->put += rest;
+    return true;
+}
+
+/* Asks for lines that the other core has, all at once: one after the other they take as long as a small message. */
+static void fetch_lines(const tm_comm_mail *mail, uint64_t at, uint64_t bytes, bool written)
+{
+    const unsigned char *from = &mail->ring[at % TM_COMM_MAIL];
+    uint64_t             rest = TM_COMM_MAIL - at % TM_COMM_MAIL;
+    if (bytes > rest) bytes = rest;
+    if (bytes > AHEAD) bytes = AHEAD;
+    for (uint64_t i = 0; i < bytes; i += LINE) {
+        if (written)
+            __builtin_prefetch(from + i, 1);
+        else
+            __builtin_prefetch(from + i, 0);
+    }
+}
+
+static bool put(tm_comm_world *world, int to, int tag, const tm_comm_notice *notice, tm_comm_mail_how how,
+                const void *data, size_t bytes, uint64_t *end)
+{
+    tm_comm_mail    *mail = mail_to(world, to);
+    tm_comm_letters *own = &world->letters[world->local[to]];
+    size_t           inside = how == TM_COMM_INSIDE ? bytes : 0;
+    size_t           whole = (sizeof(letter) + inside + LINE - 1) / LINE * LINE;
+    pthread_mutex_lock(&own->sends);
+    bool fits = find_room(mail, own, whole);
+    if (fits) {
+        fetch_lines(mail, own->put, whole, true);
+        letter *l = (letter *)(void *)&mail->ring[own->put % TM_COMM_MAIL];
+        l->bytes = (uint32_t)whole;
+        l->tag = tag;
+        l->how = how;
+        l->notice = *notice;
+        if (inside > 0) memcpy(l->data, data, inside);
+        *end = own->put += whole;
+        atomic_store_explicit(&mail->put, own->put, memory_order_release);
+    }
+    pthread_mutex_unlock(&own->sends);
+    return fits;
+}
+
+bool tm_comm_mail_put(tm_comm_world *world, int to, int tag, const tm_comm_notice *notice, tm_comm_mail_how how,
+                      const void *data, size_t bytes)
+{
+    uint64_t end;
+    return put(world, to, tag, notice, how, data, bytes, &end);
+}
+
+/* One turn of waiting for the rank. Messages that the engine has not brought on their way move on. */
+static tm_status wait_turn(tm_far_call *f, tm_comm_patience *patience)
+{
+    const tm_comm_ports *ports = &f->comm->world->ports;
+    if (patience->turn % 16 == 15) TM_TRY(tm_comm_failed(f->comm, f->err));
+    if (patience->turn % 64 == 63 && ports->engine->move_on) ports->engine->move_on(ports->own);
+
+    return tm_comm_wait_turn(f->comm, patience) ? TM_OK
+                                                : tm_comm_late(f->comm, &f->notice, &f->call->peer, 1, f->err);
+}
+
+static tm_status run_send(tm_far_call *f)
+{
+    tm_comm_world   *world = f->comm->world;
+    int              to = f->comm->member[f->call->peer];
+    size_t           bytes = f->call->count * f->element;
+    tm_comm_patience patience = { 0 };
+    uint64_t         end;
+    tm_comm_locate(world, f->call->send, bytes, &f->notice.send_window, &f->notice.send_at);
+    tm_comm_mail_how how = tm_comm_mail_way(&f->notice, bytes, false);
+    while (tm_comm_outbox_waits(world, to) || !put(world, to, f->tag, &f->notice, how, f->call->send, bytes, &end))
+        TM_TRY(wait_turn(f, &patience));
+    if (how == TM_COMM_INSIDE) return TM_OK;
+    if (how == TM_COMM_CARRIED) {
+        TM_TRY(tm_far_send(f, f->call->peer, f->call->send, bytes, 0));
+        return tm_far_wait(f, 0);
+    }
+    patience = (tm_comm_patience){ 0 };
+    while (atomic_load_explicit(&mail_to(world, to)->taken, memory_order_acquire) < end)
+        TM_TRY(wait_turn(f, &patience));
+    return TM_OK;
+}
+
+/* --- to take them out ------------------------------------------------------------------------ */
+
+/* Where the data of a letter lies, if not with the engine. */
+static const void *data_of(const tm_far_call *f, const letter *l)
+{
+    if (l->how == TM_COMM_INSIDE) return l->data;
+    return tm_comm_reach(f->comm, f->call->peer, l->notice.send_window, l->notice.send_at);
+}
+
+/* The message's, if it is what this rank calls. */
+static void read_letter(tm_far_call *f, const letter *l, tm_comm_notice *theirs, tm_comm_mail_how *how)
+{
+    size_t bytes = f->call->count * f->element;
+    *theirs = l->notice;
+    *how = l->how;
+    if (theirs->hash == f->notice.hash && l->how != TM_COMM_CARRIED && bytes > 0)
+        memcpy(f->call->receive, data_of(f, l), bytes);
+}
+
+static void put_aside(const tm_far_call *f, const letter *l, letter **list)
+{
+    size_t bytes = l->how == TM_COMM_CARRIED ? 0 : l->notice.count * tm_comm_bytes_of((tm_comm_format)l->notice.format);
+    letter *own = tm_alloc(sizeof *own + bytes);
+    memcpy(own, l, sizeof *l);
+    own->next = NULL;
+    if (bytes > 0) memcpy(own->data, data_of(f, l), bytes);
+    if (own->how == TM_COMM_REACHED) own->how = TM_COMM_INSIDE;
+    while (*list) list = &(*list)->next;
+    *list = own;
+}
+
+/* Takes the next letter with this tag, if it has come. With the lock. */
+static bool take(tm_far_call *f, tm_comm_mail *mail, tm_comm_letters *own, tm_comm_notice *theirs,
+                 tm_comm_mail_how *how)
+{
+    for (letter **at = &own->aside; *at; at = &(*at)->next) {
+        letter *l = *at;
+        if (l->tag != f->tag) continue;
+        read_letter(f, l, theirs, how);
+        *at = l->next;
+        free(l);
+        return true;
+    }
+    bool found = false;
+    if (own->taken == own->there) {
+        own->there = atomic_load_explicit(&mail->put, memory_order_acquire);
+        fetch_lines(mail, own->taken, own->there - own->taken, false);
+    }
+    while (own->taken < own->there && !found) {
+        const letter *l = (const letter *)(const void *)&mail->ring[own->taken % TM_COMM_MAIL];
+        found = l->tag == f->tag;
+        if (found)
+            read_letter(f, l, theirs, how);
+        else if (l->tag >= 0)
+            put_aside(f, l, &own->aside);
+        own->taken += l->bytes;
+        fetch_lines(mail, own->taken, own->there - own->taken, false);
+        atomic_store_explicit(&mail->taken, own->taken, memory_order_release);
+    }
+    return found;
+}
+
+static tm_status run_receive(tm_far_call *f)
+{
+    tm_comm_world   *world = f->comm->world;
+    int              peer = f->call->peer, from = f->comm->member[peer];
+    tm_comm_mail    *mail = mail_from(world, from);
+    tm_comm_letters *own = &world->letters[world->local[from]];
+    tm_comm_notice  *theirs = &f->comm->notices[peer];
+    tm_comm_mail_how how = TM_COMM_INSIDE;
+    for (tm_comm_patience patience = { 0 };;) {
+        pthread_mutex_lock(&own->receives);
+        bool came = take(f, mail, own, theirs, &how);
+        pthread_mutex_unlock(&own->receives);
+        if (came) break;
+        TM_TRY(wait_turn(f, &patience));
+    }
+    if (theirs->hash != f->notice.hash) return tm_comm_mismatch(f->comm, &f->notice, peer, theirs, f->err);
+    if (how != TM_COMM_CARRIED) return TM_OK;
+    TM_TRY(tm_far_receive(f, peer, f->call->receive, f->call->count * f->element, 0));
+    return tm_far_wait(f, 0);
+}
+
+tm_status tm_comm_mail_run(tm_far_call *f)
+{
+    return f->call->kind == TM_COMM_SEND ? run_send(f) : run_receive(f);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages between two ranks of a host: of every size around the borders of what a letter holds, from memory in reach
+ * and out of it, waited for and not, more than the ring holds, asked for in another order. */
+#include "comm/world.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { INSIDE = 8192, MOST = 300000 };
+
+static tm_collective message_of(tm_comm *world, bool sends, void *data, size_t bytes)
+{
+    return (tm_collective){ .kind = sends ? TM_COMM_SEND : TM_COMM_RECEIVE,
+                            .format = TM_COMM_BYTES,
+                            .send = sends ? data : NULL,
+                            .receive = sends ? NULL : data,
+                            .count = bytes,
+                            .peer = !tm_comm_rank(world),
+                            .what = "letter",
+                            .step = -1 };
+}
+
+static void fill(unsigned char *data, size_t bytes, uint64_t seed)
+{
+    for (size_t i = 0; i < bytes; i++) data[i] = (unsigned char)(mix(seed + i) >> 24);
+}
+
+static void expect(const unsigned char *data, size_t bytes, uint64_t seed)
+{
+    for (size_t i = 0; i < bytes; i++) CHECK(data[i] == (unsigned char)(mix(seed + i) >> 24));
+}
+
+/* --- sizes ------------------------------------------------------------------------------------ */
+
+static const size_t sizes[] = { 0,      1,          63,     64,         65,    4095,  4096,
+                                INSIDE, INSIDE + 1, 20000,  32768,      65537, MOST,  INSIDE - 1,
+                                7000,   8191,       5000,   INSIDE - 3, 130,   99999, 3 };
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
+static void all_sizes(tm_comm *world, void *context)
+{
+    const bool *posted = context;
+    void       *shared;
+    CHECK_OK(tm_comm_alloc(world, MOST, &shared, err));
+    unsigned char *own = malloc(MOST);
+    CHECK(own);
+    for (uint64_t round = 0; round < 6 * SIZES; round++) {
+        size_t         bytes = sizes[round % SIZES];
+        bool           sends = (round / SIZES) % 2 == (uint64_t)tm_comm_rank(world);
+        unsigned char *data = round / SIZES % 3 == 2 ? own : shared;
+        tm_collective  call = message_of(world, sends, data, bytes);
+        call.posted = *posted;
+        call.channel = round % 5 == 0;
+        if (sends) fill(data, bytes, round);
+        CHECK_OK(tm_comm_run(world, &call, err));
+        if (sends)
+            memset(data, 0, bytes); /* it may be changed at once */
+        else
+            expect(data, bytes, round);
+    }
+    free(own);
+    tm_collective meet = { .kind = TM_COMM_BARRIER, .step = -1 };
+    CHECK_OK(tm_comm_run(world, &meet, err));
+    tm_comm_free(world, shared);
+}
+
+static void sizes_around_the_borders(void **state)
+{
+    (void)state;
+    for (int posted = 0; posted < 2; posted++) run_world(2, NULL, 60, false, all_sizes, &(bool){ posted });
+}
+
+/* --- order ------------------------------------------------------------------------------------ */
+
+/* Letters of two groups and two channels, asked for in the opposite order of the first ones; large ones are waited for
+ * by their sender until they have been put aside. */
+static void other_order(tm_comm *world, void *context)
+{
+    static const size_t lengths[] = { 100, INSIDE, 50000 };
+    tm_comm            *twin;
+    void               *shared;
+    int                 rank = tm_comm_rank(world);
+    (void)context;
+    CHECK_OK(tm_comm_split(world, 0, rank, "twin", &twin, err));
+    CHECK_OK(tm_comm_alloc(world, 4 * 65536, &shared, err));
+    for (uint64_t round = 0; round < 30; round++) {
+        size_t bytes = lengths[round % 3];
+        for (uint64_t k = 0; k < 4; k++) {
+            uint64_t       way = rank ? 3 - k : k;
+            unsigned char *data = (unsigned char *)shared + way * 65536;
+            tm_collective  call = message_of(world, rank == 0, data, bytes);
+            call.channel = (int)(way & 1);
+            if (rank == 0) fill(data, bytes, 4 * round + way);
+            /* the last one that rank 1 asks for is the first that was sent: the others wait aside */
+            CHECK_OK(tm_comm_run(way & 2 ? twin : world, &call, err));
+            if (rank) expect(data, bytes, 4 * round + way);
+        }
+    }
+    tm_comm_close(twin);
+    tm_comm_free(world, shared);
+}
+
+static void letters_are_found_in_any_order(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 60, false, other_order, NULL);
+}
+
+/* --- more than there is room for -------------------------------------------------------------- */
+
+static void overflow(tm_comm *world, void *context)
+{
+    enum { N = 300, SMALL = 3000, LARGE = 20000 };
+    atomic_int    *sent = context;
+    bool           sends = tm_comm_rank(world) == 0;
+    unsigned char *data = malloc(LARGE);
+    CHECK(data);
+    while (!sends && !atomic_load(sent)) usleep(100); /* nobody takes one before all are on their way */
+    for (uint64_t i = 0; i <= N; i++) {
+        size_t        bytes = i % 7 == 3 ? LARGE : SMALL;
+        tm_collective call = message_of(world, sends, data, bytes);
+        call.posted = i < N;
+        if (sends) fill(data, bytes, i);
+        if (sends && i == N) atomic_store(sent, 1); /* the last one waits for its turn behind them */
+        CHECK_OK(tm_comm_run(world, &call, err));
+        if (!sends) expect(data, bytes, i);
+    }
+    free(data);
+}
+
+static void posted_letters_never_wait(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 60, false, overflow, &(atomic_int){ 0 });
+}
+
+/* --- a rank that does not come ---------------------------------------------------------------- */
+
+static void nobody_takes_it(tm_comm *world, void *context)
+{
+    const size_t *bytes = context;
+    void         *shared;
+    tm_error      failure = { 0 };
+    tm_status     st = TM_OK;
+    CHECK_OK(tm_comm_alloc(world, MOST, &shared, err));
+    if (tm_comm_rank(world) == 0) {
+        for (int i = 0; i < 12 && st == TM_OK; i++) {
+            tm_collective call = message_of(world, true, shared, *bytes);
+            st = tm_comm_run(world, &call, &failure);
+        }
+        CHECK(st == TM_IO && strstr(failure.text, "rank 1 of group world is late") && strstr(failure.text, "'letter'"));
+    } else {
+        sleep(1);
+        tm_collective call = message_of(world, false, shared, 1);
+        CHECK(tm_comm_run(world, &call, &failure) == TM_IO && strstr(failure.text, "rank 1 of group world is late"));
+    }
+}
+
+static void a_rank_that_does_not_come_is_named(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 0.3, false, nobody_takes_it, &(size_t){ INSIDE }); /* the ring is full */
+    run_world(2, NULL, 0.3, false, nobody_takes_it, &(size_t){ MOST });   /* it is not copied */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_around_the_borders),
+        cmocka_unit_test(letters_are_found_in_any_order),
+        cmocka_unit_test(posted_letters_never_wait),
+        cmocka_unit_test(a_rank_that_does_not_come_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
