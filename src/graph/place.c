@@ -24,20 +24,31 @@ typedef struct {
     double  key;
 } entry;
 
-size_t tm_place_lower_bound(const tm_interval *items, size_t n, int32_t n_instructions)
+static void add_lives(size_t *delta, const tm_interval *items, size_t n)
 {
-    size_t *delta = tm_alloc(((size_t)n_instructions + 1) * sizeof *delta); /* wraps around, sums are right */
     for (size_t i = 0; i < n; i++) {
         delta[items[i].first] += items[i].bytes;
         delta[items[i].last + 1] -= items[i].bytes;
     }
-    size_t live = 0, most = 0;
+}
+
+size_t tm_place_bound_beside(const tm_lenders *lenders, const tm_interval *items, size_t n, int32_t n_instructions)
+{
+    size_t *delta = tm_alloc(((size_t)n_instructions + 1) * sizeof *delta); /* wraps around, sums are right */
+    add_lives(delta, items, n);
+    add_lives(delta, lenders->items, lenders->n);
+    size_t live = 0, most = lenders->bytes;
     for (int32_t x = 0; x < n_instructions; x++) {
         live += delta[x];
         if (live > most) most = live;
     }
     free(delta);
     return most;
+}
+
+size_t tm_place_lower_bound(const tm_interval *items, size_t n, int32_t n_instructions)
+{
+    return tm_place_bound_beside(&(tm_lenders){ 0 }, items, n, n_instructions);
 }
 
 static int by_key(const void *a, const void *b)
@@ -50,10 +61,14 @@ static int by_key(const void *a, const void *b)
 
 /* Places the entries in array order at the lowest offset that is free during their lifetime. Gives up (returns
  * SIZE_MAX) above `limit`. */
-static size_t first_fit(tm_occupancy *occupancy, entry *entries, size_t n, size_t limit)
+static size_t first_fit(tm_occupancy *occupancy, const tm_lenders *lenders, entry *entries, size_t n, size_t limit)
 {
-    size_t top = 0;
+    size_t top = lenders->bytes;
     tm_occupancy_clear(occupancy);
+    for (size_t i = 0; i < lenders->n; i++) {
+        const tm_interval *own = &lenders->items[i];
+        tm_occupancy_take(occupancy, own->first, own->last, own->offset, own->offset + own->bytes);
+    }
     for (size_t i = 0; i < n; i++) {
         entry *e = &entries[i];
         e->offset = tm_occupancy_lowest(occupancy, e->first, e->last, e->bytes);
@@ -104,8 +119,13 @@ static bool goes_on(const tm_occupancy *occupancy, size_t best, size_t good)
 
 size_t tm_place_intervals(tm_interval *items, size_t n, int32_t n_instructions)
 {
-    if (n == 0) return 0;
-    size_t        bound = tm_place_lower_bound(items, n, n_instructions), good = bound + bound / 100, best = SIZE_MAX;
+    return tm_place_beside(&(tm_lenders){ 0 }, items, n, n_instructions);
+}
+
+size_t tm_place_beside(const tm_lenders *lenders, tm_interval *items, size_t n, int32_t n_instructions)
+{
+    if (n == 0) return lenders->bytes;
+    size_t        bound = tm_place_bound_beside(lenders, items, n, n_instructions), good = bound + bound / 100, best = SIZE_MAX;
     entry        *entries = tm_alloc(n * sizeof *entries), *best_order = tm_alloc(n * sizeof *entries);
     tm_occupancy *occupancy = tm_occupancy_create(n_instructions);
     for (int order = 0; order < ORDERS && goes_on(occupancy, best, good); order++) {
@@ -116,7 +136,7 @@ size_t tm_place_intervals(tm_interval *items, size_t n, int32_t n_instructions)
                                   .item = (int32_t)i,
                                   .key = order_key(&items[i], order) };
         qsort(entries, n, sizeof *entries, by_key);
-        size_t top = first_fit(occupancy, entries, n, best - 1);
+        size_t top = first_fit(occupancy, lenders, entries, n, best - 1);
         if (top >= best) continue;
         best = top;
         keep(items, entries, n);
@@ -125,7 +145,7 @@ size_t tm_place_intervals(tm_interval *items, size_t n, int32_t n_instructions)
     memcpy(entries, best_order, n * sizeof *entries);
     for (int repair = 0; repair < REPAIRS && goes_on(occupancy, best, good); repair++) {
         promote(entries, n, bound);
-        size_t top = first_fit(occupancy, entries, n, SIZE_MAX / 2);
+        size_t top = first_fit(occupancy, lenders, entries, n, SIZE_MAX / 2);
         if (top >= best) continue;
         best = top;
         keep(items, entries, n);

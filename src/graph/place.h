@@ -19,4 +19,14 @@ size_t tm_place_lower_bound(const tm_interval *items, size_t n, int32_t n_instru
  * O(n log n_instructions) for each order, a bounded number of them. */
 size_t tm_place_intervals(tm_interval *items, size_t n, int32_t n_instructions);
 
+/* Bytes that others have, at offsets of their own below `bytes`: what is free of them when may be used. */
+typedef struct {
+    const tm_interval *items;
+    size_t             n, bytes;
+} tm_lenders;
+
+/* The lower bound, and the offsets, beside these; both are `bytes` of theirs at least. */
+size_t tm_place_bound_beside(const tm_lenders *lenders, const tm_interval *items, size_t n, int32_t n_instructions);
+size_t tm_place_beside(const tm_lenders *lenders, tm_interval *items, size_t n, int32_t n_instructions);
+
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "graph/plan.h"
 
+#include "graph/lend.h"
 #include "graph/place.h"
 #include "graph/waits.h"
 
@@ -11,28 +12,41 @@ enum { ALIGN_BYTES = 64 };
 
 static const tm_place nowhere = { .program = TM_PERSISTENT, .first = -2, .last = -2, .shares = -1 };
 
-static size_t aligned(size_t bytes)
+size_t tm_plan_aligned(size_t bytes)
 {
     return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 }
 
+static size_t aligned(size_t bytes)
+{
+    return tm_plan_aligned(bytes);
+}
+
+static void place_role(tm_plan *plan, tm_role role)
+{
+    for (size_t i = 0; i < plan->graph->n_tensors; i++) {
+        const tm_tensor *tensor = &plan->graph->tensors[i];
+        if (tensor->role != role || tensor->base != TM_NONE || tm_graph_elsewhere(tensor)) continue;
+        size_t *used = &plan->spaces[tensor->space].persistent_bytes;
+        plan->places[i] = (tm_place){ .offset = *used,
+                                      .bytes = tm_tensor_bytes(tensor->shape, tensor->dtype),
+                                      .program = TM_PERSISTENT,
+                                      .first = -1,
+                                      .last = -1,
+                                      .shares = -1 };
+        *used += aligned(plan->places[i].bytes);
+    }
+}
+
+/* Gradients last: what they lend lies beside what programs share. */
 static void place_persistent(tm_plan *plan)
 {
-    for (int role = 0; role < TM_ROLE_COUNT; role++) {
-        if (!tm_role_persistent((tm_role)role)) continue;
-        for (size_t i = 0; i < plan->graph->n_tensors; i++) {
-            const tm_tensor *tensor = &plan->graph->tensors[i];
-            if ((int)tensor->role != role || tensor->base != TM_NONE || tm_graph_elsewhere(tensor)) continue;
-            size_t *used = &plan->spaces[tensor->space].persistent_bytes;
-            plan->places[i] = (tm_place){ .offset = *used,
-                                          .bytes = tm_tensor_bytes(tensor->shape, tensor->dtype),
-                                          .program = TM_PERSISTENT,
-                                          .first = -1,
-                                          .last = -1,
-                                          .shares = -1 };
-            *used += aligned(plan->places[i].bytes);
-        }
-    }
+    for (int role = 0; role < TM_ROLE_COUNT; role++)
+        if (tm_role_persistent((tm_role)role) && role != TM_ROLE_GRADIENT) place_role(plan, (tm_role)role);
+    for (int s = 0; s < TM_SPACE_COUNT; s++) plan->spaces[s].gradient_bytes = plan->spaces[s].persistent_bytes;
+    place_role(plan, TM_ROLE_GRADIENT);
+    for (int s = 0; s < TM_SPACE_COUNT; s++)
+        plan->spaces[s].gradient_bytes = plan->spaces[s].persistent_bytes - plan->spaces[s].gradient_bytes;
 }
 
 static void touch(tm_plan *plan, int32_t program, const tm_node *node, tm_tensor_id id, int32_t x)
@@ -135,11 +149,13 @@ static bool placed_here(const tm_plan *plan, size_t tensor, int32_t program, tm_
     return place->program == program && place->shares < 0 && plan->graph->tensors[tensor].space == space;
 }
 
-/* The transient tensors of a program in one space, and on the device its workspaces. `items`: room for all. */
-static size_t place_in_space(tm_plan *plan, int32_t index, tm_space space, tm_interval *items)
+/* The transient tensors of a program in one space, and on the device its workspaces. `items`: room for all. Returns the
+ * bytes beyond those that gradients lend. */
+static size_t place_in_space(tm_plan *plan, int32_t index, tm_space space, const tm_lenders *lenders,
+                             tm_interval *items)
 {
     tm_program *program = &plan->programs[index];
-    size_t      n_tensors = plan->graph->n_tensors, begin = transient_offset(plan, space), n = 0, k = 0;
+    size_t      n_tensors = plan->graph->n_tensors, begin = transient_offset(plan, space) - lenders->bytes, n = 0, k = 0;
     size_t      workspaces = space == TM_SPACE_DEVICE ? program->count : 0;
     for (size_t i = 0; i < n_tensors; i++)
         if (placed_here(plan, i, index, space))
@@ -151,24 +167,31 @@ static size_t place_in_space(tm_plan *plan, int32_t index, tm_space space, tm_in
             items[n++] = (tm_interval){ .bytes = aligned(program->instructions[x].call.workspace_bytes),
                                         .first = (int32_t)x,
                                         .last = (int32_t)x };
-    if (space == TM_SPACE_DEVICE) program->live_peak = tm_place_lower_bound(items, n, (int32_t)program->count);
-    size_t bytes = tm_place_intervals(items, n, (int32_t)program->count);
+    if (space == TM_SPACE_DEVICE)
+        program->live_peak = tm_place_bound_beside(lenders, items, n, (int32_t)program->count) - lenders->bytes;
+    size_t bytes = tm_place_beside(lenders, items, n, (int32_t)program->count);
     for (size_t i = 0; i < n_tensors; i++)
         if (placed_here(plan, i, index, space)) plan->places[i].offset = begin + items[k++].offset;
     for (size_t x = 0; x < workspaces; x++)
         if (program->instructions[x].call.workspace_bytes)
             program->instructions[x].workspace_offset = begin + items[k++].offset;
-    return bytes;
+    return bytes - lenders->bytes;
 }
 
 static void place_program(tm_plan *plan, int32_t index, const bool used[TM_SPACE_COUNT])
 {
     tm_program  *program = &plan->programs[index];
     tm_interval *items = tm_alloc((plan->graph->n_tensors + program->count) * sizeof *items);
-    for (int space = 0; space < TM_SPACE_COUNT; space++)
-        if (used[space]) program->outside_bytes[space] = place_in_space(plan, index, (tm_space)space, items);
+    tm_interval *lent = tm_alloc((plan->graph->n_tensors + 1) * sizeof *lent);
+    tm_lend_find(plan, index);
+    tm_lenders gradients = tm_lend_lenders(plan, index, lent);
+    for (int space = 0; space < TM_SPACE_COUNT; space++) {
+        const tm_lenders *lenders = space == TM_SPACE_DEVICE ? &gradients : &(tm_lenders){ 0 };
+        if (used[space]) program->outside_bytes[space] = place_in_space(plan, index, (tm_space)space, lenders, items);
+    }
     program->bytes = program->outside_bytes[TM_SPACE_DEVICE];
     program->outside_bytes[TM_SPACE_DEVICE] = 0;
+    free(lent);
     free(items);
 }
 
@@ -282,16 +305,16 @@ int tm_execution_slots(tm_execution *list, size_t n)
 
 /* --- books -------------------------------------------------------------------------------------------------------- */
 
-static void add_class(tm_space_plan *space, const char *name, size_t bytes)
+static void add_class(tm_space_plan *space, const char *name, int64_t bytes)
 {
     if (bytes == 0) return;
     for (size_t i = 0; i < space->n_classes; i++) {
         if (strcmp(space->by_class[i].name, name) != 0) continue;
-        space->by_class[i].value += (int64_t)bytes;
+        space->by_class[i].value += bytes;
         return;
     }
-    TM_ASSERT(space->n_classes < TM_MEMORY_CLASSES + 1);
-    space->by_class[space->n_classes++] = (tm_named_i64){ name, (int64_t)bytes };
+    TM_ASSERT(space->n_classes < TM_MEMORY_CLASSES + 2);
+    space->by_class[space->n_classes++] = (tm_named_i64){ name, bytes };
 }
 
 static size_t program_bytes(const tm_program *program, tm_space space)
@@ -304,6 +327,14 @@ static size_t workspace_at(const tm_program *program, size_t x, tm_space space)
     return space == TM_SPACE_DEVICE ? aligned(program->instructions[x].call.workspace_bytes) : 0;
 }
 
+/* Bytes of a gradient on the device, 0 of everything else. */
+static size_t gradient_at(const tm_plan *plan, size_t tensor)
+{
+    const tm_tensor *t = &plan->graph->tensors[tensor];
+    bool             is = t->role == TM_ROLE_GRADIENT && t->space == TM_SPACE_DEVICE && plan->places[tensor].first == -1;
+    return is ? aligned(plan->places[tensor].bytes) : 0;
+}
+
 /* The instruction of a program at which most bytes are live. */
 static int32_t fullest_instruction(const tm_plan *plan, int32_t index, tm_space space)
 {
@@ -311,6 +342,7 @@ static int32_t fullest_instruction(const tm_plan *plan, int32_t index, tm_space 
     size_t            most = 0, sum = 0, *live = tm_alloc((program->count + 2) * sizeof *live);
     int32_t           at = 0;
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
+        if (space == TM_SPACE_DEVICE && program->written) live[program->written[i]] += gradient_at(plan, i);
         if (!placed_here(plan, i, index, space)) continue;
         live[plan->places[i].first] += aligned(plan->places[i].bytes);
         live[plan->places[i].last + 1] -= aligned(plan->places[i].bytes);
@@ -325,7 +357,8 @@ static int32_t fullest_instruction(const tm_plan *plan, int32_t index, tm_space 
 }
 
 /* Bytes of each class at the fullest instruction of the fullest program: they add up to live_peak; what alignment and
- * placement lose on top is the class "padding". */
+ * placement lose on top is the class "padding"; what lies in the memory of gradients that come later counts once less
+ * ("lent"). */
 static void sum_classes(tm_plan *plan, tm_space in)
 {
     tm_space_plan *space = &plan->spaces[in];
@@ -342,14 +375,16 @@ static void sum_classes(tm_plan *plan, tm_space in)
         if (p->program == TM_PERSISTENT) times = p->first == -1 && tm_role_persistent(tensor->role);
         if (p->program == TM_ACROSS) times = p->first <= index && index <= p->last ? (size_t)plan->graph->slots : 0;
         if (times == 0) continue;
-        add_class(space, tm_role_memory_class(tensor->role), times * aligned(p->bytes));
+        add_class(space, tm_role_memory_class(tensor->role), (int64_t)(times * aligned(p->bytes)));
         total += times * aligned(p->bytes);
     }
     size_t workspace = plan->programs[index].count ? workspace_at(&plan->programs[index], (size_t)at, in) : 0;
-    add_class(space, tm_role_memory_class(TM_ROLE_WORKSPACE), workspace);
+    add_class(space, tm_role_memory_class(TM_ROLE_WORKSPACE), (int64_t)workspace);
     total += workspace;
-    TM_ASSERT(total <= space->arena_bytes);
-    add_class(space, "padding", space->arena_bytes - total);
+    bool lends = in == TM_SPACE_DEVICE && plan->programs[index].written;
+    TM_ASSERT(lends || total <= space->arena_bytes);
+    if (total > space->arena_bytes) add_class(space, "lent", -(int64_t)(total - space->arena_bytes));
+    if (total < space->arena_bytes) add_class(space, "padding", (int64_t)(space->arena_bytes - total));
 }
 
 static void sum_up(tm_plan *plan)
@@ -365,7 +400,7 @@ static void sum_up(tm_plan *plan)
         }
         space->arena_bytes = transient_offset(plan, (tm_space)s) + transient;
         space->live_peak = transient_offset(plan, (tm_space)s) + live;
-        space->by_class = tm_arena_take(plan->arena, (TM_MEMORY_CLASSES + 1) * sizeof *space->by_class);
+        space->by_class = tm_arena_take(plan->arena, (TM_MEMORY_CLASSES + 2) * sizeof *space->by_class);
         if (s == TM_SPACE_DEVICE || space->arena_bytes > 0) sum_classes(plan, (tm_space)s);
     }
     const tm_space_plan *device = &plan->spaces[TM_SPACE_DEVICE];

@@ -43,7 +43,9 @@ typedef struct {
     size_t          count;
     tm_cost         cost;
     size_t          live_peak; /* largest sum of live transient bytes over the instructions: no plan can do with less */
-    size_t          bytes;     /* what the placement needs for them */
+    size_t          bytes;     /* what the placement needs for them; of both: beyond the gradients that are lent */
+    const int32_t  *written;   /* (graph->n_tensors) of a gradient that is lent: the instruction that writes it; 0: it is
+                                * not; NULL: none is (lend.h) */
     size_t          outside_bytes[TM_SPACE_COUNT]; /* the same in spaces other than the device */
 } tm_program;
 
@@ -74,7 +76,9 @@ typedef struct {
 typedef struct {
     size_t        persistent_bytes, slot_bytes, arena_bytes;
     size_t        live_peak; /* persistent + slots + the largest live_peak of the programs */
-    tm_named_i64 *by_class;  /* bytes by memory class where the most bytes are live; with "padding" they add up */
+    size_t        gradient_bytes; /* of the persistent ones, the last */
+    tm_named_i64 *by_class; /* bytes by memory class where the most bytes are live; they add up with "padding" and, less
+                             * than 0, "lent": what lies where gradients come later */
     size_t        n_classes;
 } tm_space_plan;
 
@@ -97,6 +101,9 @@ typedef struct tm_plan {
     tm_program     *in_slot; /* (slots, n_programs): the programs with the addresses of each slot; NULL: no slots */
     tm_arena       *arena;
 } tm_plan;
+
+/* Bytes that so many take up in an arena. */
+size_t tm_plan_aligned(size_t bytes);
 
 /* Plans every segment of the graph, which must outlive the plan. TM_UNSUPPORTED: the device has no kernel for a node
  * (op, formats, shapes and reasons are in the error). */

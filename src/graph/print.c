@@ -92,8 +92,9 @@ void tm_plan_print(const tm_plan *plan, const tm_chooser *chooser, tm_text *out)
     for (size_t p = 0; p < plan->n_programs; p++) {
         const tm_program *program = &plan->programs[p];
         char              bytes[32];
-        tm_text_printf(out, "program %s: %zu instructions, %.6g GFLOP, %s of transient memory\n", program->name,
-                       program->count, program->cost.flops * 1e-9, tm_format_bytes(bytes, (double)program->bytes));
+        tm_text_printf(out, "program %s: %zu instructions, %.6g GFLOP, %s of transient memory%s\n", program->name,
+                       program->count, program->cost.flops * 1e-9, tm_format_bytes(bytes, (double)program->bytes),
+                       program->written ? " beside what gradients lend" : "");
         for (size_t x = 0; x < program->count; x++) instruction_text(plan, chooser, &program->instructions[x], x, out);
         tm_text_add(out, "\n");
     }

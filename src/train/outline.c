@@ -28,7 +28,8 @@ typedef struct {
     size_t   count;
 } program_bytes;
 
-/* What the tensor takes in the program: while its own instructions run, or all the time. */
+/* What the tensor takes in the program: while its own instructions run, from when it is written (gradients that lend their
+ * memory), or all the time. */
 static void add_tensor(const tm_plan *plan, int32_t index, size_t id, size_t at, program_bytes *b)
 {
     const tm_place *p = &plan->places[id];
@@ -39,7 +40,8 @@ static void add_tensor(const tm_plan *plan, int32_t index, size_t id, size_t at,
         b->live[at][p->first] += (int64_t)p->bytes;
         b->live[at][p->last + 1] -= (int64_t)p->bytes;
     } else if (always) {
-        b->live[at][0] += (int64_t)p->bytes * (across ? plan->graph->slots : 1);
+        const int32_t *written = plan->programs[index].written;
+        b->live[at][written ? written[id] : 0] += (int64_t)p->bytes * (across ? plan->graph->slots : 1);
     }
 }
 

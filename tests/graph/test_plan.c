@@ -94,12 +94,14 @@ static tm_step *plan_of(const configuration *c, int threads)
 
 /* --- tightness and books ------------------------------------------------------------------------------------------ */
 
-/* The sum of live bytes, counted anew from places and workspaces. */
+/* The sum of live bytes, counted anew from places and workspaces: gradients, and what lives within the program. */
 static size_t live_bytes(const tm_plan *plan, int32_t program, int32_t x)
 {
-    size_t live = plan->programs[program].instructions[x].call.workspace_bytes;
+    const int32_t *written = plan->programs[program].written;
+    size_t         live = plan->programs[program].instructions[x].call.workspace_bytes;
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         const tm_place *p = &plan->places[i];
+        if (plan->graph->tensors[i].role == TM_ROLE_GRADIENT && (!written || written[i] <= x)) live += p->bytes;
         if (p->program == program && p->shares < 0 && p->first <= x && x <= p->last) live += p->bytes;
     }
     return live;
@@ -111,8 +113,10 @@ static void check_tight(const configuration *c)
     const tm_plan *plan = step->plan;
     size_t         persistent = 0, largest = 0;
     int64_t        classes = 0;
-    for (size_t i = 0; i < plan->graph->n_tensors; i++)
-        if (tm_role_persistent(plan->graph->tensors[i].role)) persistent += plan->places[i].bytes;
+    for (size_t i = 0; i < plan->graph->n_tensors; i++) {
+        tm_role role = plan->graph->tensors[i].role;
+        if (tm_role_persistent(role)) *(role == TM_ROLE_GRADIENT ? &largest : &persistent) += plan->places[i].bytes;
+    }
     for (size_t p = 0; p < plan->n_programs; p++)
         for (size_t x = 0; x < plan->programs[p].count; x++) {
             size_t live = live_bytes(plan, (int32_t)p, (int32_t)x);
@@ -332,7 +336,7 @@ static void a_plan_spoilt_on_purpose_is_found_out(void **state)
     size_t   tried = 0, found = 0;
     for (size_t t = 0; t < step->graph->n_tensors; t++) {
         tm_place *place = &step->plan->places[t];
-        if (place->bytes < 4096 || place->program < 0 || place->offset < step->plan->persistent_bytes + CELL) continue;
+        if (place->bytes < 4096 || place->program < 0 || place->offset < CELL) continue;
         books b;
         place->offset -= CELL;
         found += *judge(step->plan, &b) != 0;
@@ -437,12 +441,13 @@ static void check_apart(const configuration *c)
     test_batch      batch =
         test_batch_random(options.micro_batch * options.accumulation, options.seq, options.shape.vocab_size, 6);
     int64_t    rows = options.micro_batch * options.seq;
-    tm_address transient = tm_address_add(tm_trainer_arena(trainer), step->plan->persistent_bytes);
+    size_t     kept = step->plan->persistent_bytes - step->plan->spaces[TM_SPACE_DEVICE].gradient_bytes;
+    tm_address transient = tm_address_add(tm_trainer_arena(trainer), kept);
     void     **data = copy_apart(trainer);
     tm_error   err = { 0 };
     assert_int_equal(
-        tm_device_fill(device, transient, 0xff, step->plan->arena_bytes - step->plan->persistent_bytes, &err),
-        TM_OK); /* NaN in every format */
+        tm_device_fill(device, transient, 0xff, step->plan->arena_bytes - kept, &err),
+        TM_OK); /* NaN in every format, in the gradients, too */
     test_begin(trainer, 1, 1e-3, 1, batch.target_tokens);
     void *scalars = test_tensor_read(trainer, step->scalars);
     memcpy(data[step->scalars], scalars, step->plan->places[step->scalars].bytes);
