@@ -43,7 +43,8 @@ ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c -mp
 # Products of bfloat16: with vdpbf16ps, and in tile registers.
 ISA_avx512_bf16 := $(ISA_avx512) -mavx512bf16
 ISA_amx    := $(ISA_avx512_bf16) -mamx-tile -mamx-bf16
-PRODUCT_SRC := $(addprefix src/device/cpu/simd/,gemm.c grouped.c linear.c loss.c)
+PRODUCT_SRC := $(addprefix src/device/cpu/simd/,attention.c attention_grad.c gemm.c grouped.c linear.c \
+    loss.c)
 ARCH     := $(shell uname -m)
 ISAS     := base $(if $(filter x86_64,$(ARCH)),avx2 avx512)
 PRODUCT_ISAS := $(if $(filter x86_64,$(ARCH)),avx512_bf16 amx)

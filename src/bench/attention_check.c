@@ -3,7 +3,8 @@
  *
  * A float32 sum of n products differs from the exact one by at most growth(n) sum |a b| (below; the same bound as for
  * matrix products). An exponential is wrong by the error of its argument and 4 u, u = 2^-24. Every product passes on
- * the relative errors of its factors. Results in bfloat16 are rounded once more, by 2^-8 of their size.
+ * the relative errors of its factors. With bfloat16 weights and their gradients are rounded before they are multiplied,
+ * by 2^-9 of their size, and results once more, by 2^-8.
  */
 #include "bench/attention_check.h"
 
@@ -32,6 +33,12 @@ static double growth(int64_t n)
 {
     double k = (double)n, certain = k * u / (1 - k * u), likely = exp(8 * sqrt(k) * u + k * u * u) - 1;
     return certain < likely ? certain : likely;
+}
+
+/* The relative error of a weight that is multiplied. */
+static double rounding(const checker *c)
+{
+    return c->t->dtype == TM_BF16 ? 0x1p-9 : 0;
 }
 
 static double at(const checker *c, const void *data, int64_t i)
@@ -128,7 +135,7 @@ static void check_query(checker *c, int64_t b, int64_t h, int64_t i)
         for (int64_t d = 0; d < c->D; d++) {
             double v = at(c, c->t->qkv, value_at(c, b, j, k) + d);
             c->row[d] += c->p[k] * v;
-            c->bound[d] += c->p[k] * (c->pe[k] + mean_error) * fabs(v);
+            c->bound[d] += c->p[k] * (c->pe[k] + mean_error + rounding(c)) * fabs(v);
             c->g[d] += c->p[k] * fabs(v);
         }
     for (int64_t d = 0; d < c->D; d++)
@@ -149,9 +156,9 @@ static pair pair_of(const checker *c, int64_t b, int64_t h, int64_t i, int64_t k
     double  dp = dot(c, c->g, c->t->qkv, value_at(c, b, j, k), &size), scale = c->t->attr.scale;
     pair    r = { .p = exp(s - lse) };
     double  relative = error + u * (fabs(s) + fabs(lse) + 6);
-    r.p_error = r.p * relative;
+    r.p_error = r.p * (relative + rounding(c));
     r.ds = scale * r.p * (dp - delta);
-    r.ds_error = fabs(r.ds) * (relative + 4 * u) + scale * r.p * ((c->over_d + 2 * u) * size + delta_error);
+    r.ds_error = fabs(r.ds) * (relative + 4 * u + rounding(c)) + scale * r.p * ((c->over_d + 2 * u) * size + delta_error);
     return r;
 }
 

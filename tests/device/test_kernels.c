@@ -5,7 +5,7 @@
  *   - within the bound of the op's rounding (kernel_judge.h), also where it adds to what is there;
  *   - with the same bits for 1, 2 and 4 threads and in place where the op allows it (in the formats of training and
  *     mixes of them), and among instruction sets that promise to agree; a bfloat16 result is the float32 result on the
- *     same values, rounded once;
+ *     same values, rounded once (attention rounds more);
  *   - reading and writing nothing but its operands: inputs lie between NaN, at odd addresses; outputs and the
  * workspace, of exactly the size asked for, start as NaN; no byte around them and no input changes. And no op falls
  * back to its reference on a fast device unless the op says so. */
@@ -330,12 +330,24 @@ static void trial_run(trial *t, unsigned accumulate, int threads, int alias)
         if (t->out[k].memory && !operand_guarded(&t->out[k])) complain(t, "wrote beside output", k);
 }
 
-/* How much further off a value may be whose factors were rounded to bfloat16 on the way, as losses in slices (two_rows)
- * round the gradient of the logits before they multiply again: as its inputs moved by 2^-9 instead of 2 units would
- * move it. Of few probes some say too little: the mean of all elements stands beside. */
+/* Losses in slices (two_rows) round the gradient of the logits before they multiply again; attention of bfloat16 its
+ * weights: outputs that are not told apart here are sums of them. */
+static bool is_attention(const trial *t)
+{
+    return (t->j->op == &tm_op_attention || t->j->op == &tm_op_attention_grad) && t->in[0].dtype == TM_BF16;
+}
+
+static bool rounds_factors(const trial *t, int k)
+{
+    if (is_attention(t)) return k < (t->j->op == &tm_op_attention_grad ? 3 : 1);
+    return t->kernel->two_rows && t->j->rounding[k].narrow;
+}
+
+/* How much further off a value may be whose factors were rounded to bfloat16 on the way: as its inputs moved by 2^-9
+ * instead of 2 units would move it. Of few probes some say too little: the mean of all elements stands beside. */
 static double narrowing(const trial *t, int k)
 {
-    if (!t->kernel->two_rows || !t->j->rounding[k].narrow) return 0;
+    if (!rounds_factors(t, k)) return 0;
     double  mean = 0;
     int64_t n = t->out[k].count;
     for (int64_t i = 0; i < n; i++) mean += t->j->spread[k][i] / (double)n;
@@ -411,6 +423,7 @@ static void check_rounding(const trial *t, const bits *got, const bits *wide)
     for (int k = 0; k < t->j->op->n_out; k++) {
         tm_dtype dtype = t->out[k].dtype;
         if (!got->data[k] || t->j->rounding[k].stores > 1 || (dtype != TM_F32 && dtype != TM_BF16)) continue;
+        if (is_attention(t)) continue; /* rounds weights, too, and scales scores and not queries */
         for (int64_t i = 0; i < t->out[k].count; i++)
             if (!(tm_value_get(got->data[k], dtype, i) ==
                   rounded(tm_value_get(wide->data[k], TM_F32, i), dtype == TM_BF16)))

@@ -109,16 +109,21 @@ static void forward_block(const attention_sizes *s, const forward_scratch *w, co
     lane_edges edges = lane_edges_of(s, sequence, q, block + passed);
     bool       first = is_first_block(q, block);
     float     *out = w->out + place * QUERIES * s->v.width, factor[QUERIES];
-    float     *rows = w->keys + passed * s->qk.row, *values = w->values + passed * s->v.row;
+    float     *rows = w->keys + passed * s->qk.row, *values = w->values + passed / PAIR * s->v.row;
     keys -= passed;
-    product_scores(tm_round_up(keys, STEP), s->qk.width, rows, s->qk.row, w->columns, w->scores, next);
+    product_scores(tm_round_up(keys, STEP), s->qk.width, rows, s->qk.row, w->columns, s->score_scale, w->scores, next);
     for (int v = 0; v < 2; v++) {
         int64_t lane = TM_LANES * v, at = place * QUERIES + lane;
         v16_store(factor + lane,
                   weigh(w->scores + lane, keys, diagonal, &edges, v, mask, first, w->largest + at, w->total + at));
     }
+#if TM_PAIRS
+    weights_across(s, w->scores, keys, w->scores);
+#else
+    round_weights(s, w->scores, keys);
+#endif
     if (first) {
-        product_queries(n, s->v.width, keys, diagonal, &edges, w->scores, values, s->v.row, out, false, next);
+        product_queries(s, n, s->v.width, keys, diagonal, &edges, w->scores, values, s->v.row, out, false, next);
         return;
     }
     for (int64_t j = 0; j < n; j++)
@@ -126,7 +131,7 @@ static void forward_block(const attention_sizes *s, const forward_scratch *w, co
             float *p = out + j * s->v.width + d;
             v16_store(p, v16_mul(v16_load(p), v16_set1(factor[j])));
         }
-    product_queries(n, s->v.width, keys, diagonal, &edges, w->scores, values, s->v.row, out, true, next);
+    product_queries(s, n, s->v.width, keys, diagonal, &edges, w->scores, values, s->v.row, out, true, next);
 }
 
 /* Sum of a pair -> o and lse. A sink is one more term of the sum. */
@@ -198,18 +203,17 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
         int64_t most = keys_seen(s, &all, first), from = keys_passed(&all, first);
         if (most <= 0) break;
         if (from >= most) continue;
-        copy_rows(s, s->qk, keys_in, (key0 + first + from) * s->k_row + kv_head * s->qk.dim, s->k_row, most - from,
-                  tm_round_up(most, STEP) - from, w->keys + from * s->qk.row, s->qk.row);
-        copy_rows(s, s->v, values_in, (key0 + first + from) * s->v_row + kv_head * s->v.dim, s->v_row, most - from,
-                  tm_round_up(most, STEP) - from, w->values + from * s->v.row, s->v.row);
+        copy_along(s, s->qk, keys_in, (key0 + first + from) * s->k_row + kv_head * s->qk.dim, s->k_row, most - from,
+                   tm_round_up(most, STEP) - from, w->keys + from * s->qk.row, s->qk.row);
+        copy_across(s, s->v, values_in, (key0 + first + from) * s->v_row + kv_head * s->v.dim, s->v_row, most - from,
+                    tm_round_up(most, STEP) - from, w->values + from / PAIR * s->v.row, s->v.row);
         for (int64_t pair = begin; pair < end; pair++) {
             const query_block *q = &pairs[pair - begin];
             int64_t            keys = keys_seen(s, q, first), passed = keys_passed(q, first);
             if (keys <= passed || q->end <= q->begin) continue;
             forward_ahead(call, s, head, pair, end, &next);
-            copy_rows(s, s->qk, queries, (row0 + q->q0) * s->q_row + q->head * s->qk.dim, s->q_row, q->n, QUERIES,
-                      w->rows, s->qk.width);
-            transpose_queries(s->qk.width, w->rows, s->scale, w->columns);
+            columns_of(s, s->qk, queries, (row0 + q->q0) * s->q_row + q->head * s->qk.dim, s->q_row, q->n, w->rows,
+                       w->columns);
             forward_block(s, w, mask, sequence, q, pair - begin, first, passed, keys, &next);
             if (is_last_block(s, q, first)) forward_write(call, s, w, sequence, q, pair - begin);
         }

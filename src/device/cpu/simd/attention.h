@@ -10,7 +10,8 @@
  * Orders of summation, the same for every instruction set: a product over head elements is one chain of multiply-adds
  * in ascending order; one over keys is a chain inside each block of `block` keys, block sums added in ascending order;
  * one over queries is a chain inside each block of 32 queries, block sums added with ascending position, then head.
- * Nothing depends on threads, on tasks or on the other sequences of the batch.
+ * Nothing depends on threads, on tasks or on the other sequences of the batch. With bfloat16, P and dS are rounded to it
+ * before they are multiplied, and all products are of bfloat16 (attention_pairs.h).
  */
 #ifndef TM_DEVICE_CPU_ATTENTION_H
 #define TM_DEVICE_CPU_ATTENTION_H
@@ -55,6 +56,7 @@ typedef struct {
     const int32_t *first_key; /* (B, queries), or NULL */
     int64_t        key0;      /* what its numbers begin with here */
     float          scale;
+    float          column_scale, score_scale; /* where the scale goes: to what is bfloat16 not before the product */
     tm_dtype       dtype;
 } attention_sizes;
 
@@ -92,6 +94,8 @@ TM_INLINE TM_PLANNED attention_sizes sizes_of(const tm_attention_attr *attr, con
     s.key0 = attr->key0;
     s.scale = (float)attr->scale;
     s.dtype = qkv[0].dtype;
+    s.column_scale = s.dtype == TM_BF16 ? 1 : s.scale;
+    s.score_scale = s.dtype == TM_BF16 ? s.scale : 1;
     return s;
 }
 
@@ -186,11 +190,51 @@ TM_INLINE void ask_for_rows(ahead *a)
     }
 }
 
+/* ---- copies ---- */
+
+TM_INLINE void copy_rows_as(tm_dtype dtype, const attention_sizes *s, head_size head, const void *x, int64_t at,
+                            int64_t stride, int64_t n, int64_t padded, float *out, int64_t row)
+{
+    rows_ahead next = rows_ahead_of(s, x, at + AHEAD * stride, stride, head.dim, n - AHEAD);
+    for (int64_t t = 0; t < n; t++) {
+        if (next.rows > 0) ask_for_row(&next);
+        for (int64_t d = 0; d < head.width; d += TM_LANES)
+            v16_store(out + t * row + d, v16_get(x, dtype, at + t * stride + d, head.dim - d));
+    }
+    memset(out + n * row, 0, (size_t)((padded - n) * row) * sizeof(float));
+}
+/* n rows of a head, the first at element `at` of x -> out (padded, row), the rest zero. A tight loop on purpose: these
+ * reads come from memory, and many must be under way at a time. */
+TM_INLINE void copy_rows(const attention_sizes *s, head_size head, const void *x, int64_t at, int64_t stride, int64_t n,
+                         int64_t padded, float *out, int64_t row)
+{
+    if (s->dtype == TM_BF16)
+        copy_rows_as(TM_BF16, s, head, x, at, stride, n, padded, out, row);
+    else
+        copy_rows_as(TM_F32, s, head, x, at, stride, n, padded, out, row);
+}
+
+/* rows (32, width) -> columns (width, 32) = scale rows^T */
+TM_INLINE void transpose_queries(int64_t width, const float *rows, float scale, float *columns)
+{
+    v16 factor = v16_set1(scale), r[16];
+    for (int64_t d = 0; d < width; d += TM_LANES)
+        for (int64_t j = 0; j < QUERIES; j += TM_LANES) {
+#pragma GCC unroll 16
+            for (int64_t i = 0; i < 16; i++) r[i] = v16_load(rows + (j + i) * width + d);
+            tm_transpose16(r);
+#pragma GCC unroll 16
+            for (int64_t i = 0; i < 16; i++) v16_store(columns + (d + i) * QUERIES + j, v16_mul(r[i], factor));
+        }
+}
+
+#include "device/cpu/simd/attention_pairs.h"
+
 /* ---- products ---- */
 
-/* c (TILE_ROWS, 16 vectors) = or += sum over k of a[i rs + k cs] b[k ldb + j] */
+/* c (TILE_ROWS, 16 vectors) = or += factor times the sum over k slots of a[i rs + k cs] b[k ldb + j] */
 TM_INLINE void tile(int vectors, int64_t k, const float *a, int64_t rs, int64_t cs, const float *b, int64_t ldb,
-                    float *c, int64_t ldc, bool add)
+                    float *c, int64_t ldc, bool add, float factor)
 {
     v16 r[TILE_ROWS][TILE_VECTORS];
 #pragma GCC unroll 8
@@ -205,7 +249,7 @@ TM_INLINE void tile(int vectors, int64_t k, const float *a, int64_t rs, int64_t 
         for (int i = 0; i < TILE_ROWS; i++) {
             v16 av = v16_set1(a[i * rs]);
 #pragma GCC unroll 2
-            for (int v = 0; v < vectors; v++) r[i][v] = v16_fma(av, bv[v], r[i][v]);
+            for (int v = 0; v < vectors; v++) r[i][v] = multiply_add(av, bv[v], r[i][v]);
         }
     }
 #pragma GCC unroll 8
@@ -213,20 +257,21 @@ TM_INLINE void tile(int vectors, int64_t k, const float *a, int64_t rs, int64_t 
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++) {
             float *p = c + i * ldc + TM_LANES * v;
-            v16_store(p, add ? v16_add(v16_load(p), r[i][v]) : r[i][v]);
+            v16    sum = v16_mul(r[i][v], v16_set1(factor));
+            v16_store(p, add ? v16_add(v16_load(p), sum) : sum);
         }
 }
 
-/* scores (keys, 32) = rows (keys, width) columns (width, 32); keys a multiple of STEP */
+/* scores (keys, 32) = factor rows (keys, width) columns (width, 32), slots along the rows; keys a multiple of STEP */
 static __attribute__((noinline, unused)) void product_scores(int64_t keys, int64_t width, const float *rows,
-                                                             int64_t row, const float *columns, float *scores,
-                                                             ahead *next)
+                                                             int64_t row, const float *columns, float factor,
+                                                             float *scores, ahead *next)
 {
     for (int64_t j = 0; j < QUERIES; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < keys; i += TILE_ROWS) {
             ask_for_rows(next);
-            tile(TILE_VECTORS, width, rows + i * row, row, 1, columns + j, QUERIES, scores + i * QUERIES + j, QUERIES,
-                 false);
+            tile(TILE_VECTORS, width / PAIR, rows + i * row, row, 1, columns + j, QUERIES, scores + i * QUERIES + j,
+                 QUERIES, false, factor);
         }
 }
 
@@ -265,39 +310,51 @@ TM_INLINE v16 edge_limit(const lane_edges *e, int64_t t, int vector)
 
 /* out (width) = or += sum over keys from .. end - 1 of one lane's weights times rows: nothing else is touched. */
 static __attribute__((noinline, unused)) void product_query(int64_t from, int64_t end, int64_t width,
-                                                            const float *weights, const float *rows, int64_t row,
-                                                            float *out, bool add)
+                                                            const float *weights, int64_t lane, const float *rows,
+                                                            int64_t row, float *out, bool add)
 {
     for (int64_t j = 0; j < width; j += TM_LANES) {
         v16 sum = v16_zero();
         for (int64_t t = from; t < end; t++)
-            sum = v16_fma(v16_set1(weights[t * QUERIES]), v16_load(rows + t * row + j), sum);
+            sum = v16_fma(v16_set1(weight_across(weights, t, lane)), term_across(rows + t / PAIR * row + j, t), sum);
         v16_store(out + j, add ? v16_add(v16_load(out + j), sum) : sum);
     }
+}
+
+/* Keys before this one meet the step of lane i. */
+TM_INLINE int64_t keys_of_step(int64_t keys, int64_t diagonal, int64_t i)
+{
+    return tm_min(keys, diagonal + i / STEP * STEP + STEP);
+}
+TM_INLINE bool lanes_apart(const attention_sizes *s, const lane_edges *edges, int64_t keys, int64_t diagonal, int64_t i)
+{
+    bool odd = (edges->start[i / STEP] | keys_of_step(keys, diagonal, i)) & 1;
+    return edges->apart[i / STEP] || (s->dtype == TM_BF16 && odd);
 }
 
 /* out (n, width) = or += weights^T rows: weights (keys, 32), rows (keys, width). Query i meets keys from its edge to
  * diagonal + i, in steps of STEP (other weights are zero); a large diagonal: all. n a multiple of STEP. Where documents
  * meet inside a step, each lane goes by itself: a row that it does not see may hold anything, also what is no number.
+ * With bfloat16 also where the keys of a step do not fill their slots.
  */
-TM_INLINE void product_queries(int64_t n, int64_t width, int64_t keys, int64_t diagonal, const lane_edges *edges,
+TM_INLINE void product_queries(const attention_sizes *s, int64_t n, int64_t width, int64_t keys, int64_t diagonal, const lane_edges *edges,
                                const float *weights, const float *rows, int64_t row, float *out, bool add, ahead *next)
 {
     for (int64_t j = 0; j < width; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < n; i += TILE_ROWS) {
             ask_for_rows(next);
-            int64_t      from = edges->start[i / STEP], k = tm_min(keys, diagonal + i / STEP * STEP + STEP) - from;
-            const float *a = weights + from * QUERIES + i, *b = rows + from * row + j;
-            if (edges->apart[i / STEP])
+            int64_t      from = edges->start[i / STEP], k = keys_of_step(keys, diagonal, i) - from;
+            const float *a = weights + from / PAIR * QUERIES + i, *b = rows + from / PAIR * row + j;
+            if (lanes_apart(s, edges, keys, diagonal, i))
                 continue;
             else if (width - j < TM_LANES * TILE_VECTORS)
-                tile(1, k, a, 1, QUERIES, b, row, out + i * width + j, width, add);
+                tile(1, k / PAIR, a, 1, QUERIES, b, row, out + i * width + j, width, add, 1);
             else
-                tile(TILE_VECTORS, k, a, 1, QUERIES, b, row, out + i * width + j, width, add);
+                tile(TILE_VECTORS, k / PAIR, a, 1, QUERIES, b, row, out + i * width + j, width, add, 1);
         }
     for (int64_t i = 0; i < n; i++)
-        if (edges->apart[i / STEP])
-            product_query((int64_t)edges->from[i], tm_min(keys, diagonal + i + 1), width, weights + i, rows, row,
+        if (lanes_apart(s, edges, keys, diagonal, i))
+            product_query((int64_t)edges->from[i], tm_min(keys, diagonal + i + 1), width, weights, i, rows, row,
                           out + i * width, add);
 }
 
@@ -310,50 +367,12 @@ static __attribute__((noinline, unused)) void product_keys(int64_t keys, int64_t
     for (int64_t j = 0; j < width; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < keys; i += TILE_ROWS) {
             ask_for_rows(next);
-            int64_t      from = tm_max(0, (i - diagonal) / STEP * STEP), k = QUERIES - from;
-            const float *a = weights + i * QUERIES + from, *b = queries + from * width + j;
+            int64_t      from = tm_max(0, (i - diagonal) / STEP * STEP) / PAIR, k = QUERIES / PAIR - from;
+            const float *a = weights + i * (QUERIES / PAIR) + from, *b = queries + from * width + j;
             if (width - j < TM_LANES * TILE_VECTORS)
-                tile(1, k, a, QUERIES, 1, b, width, out + i * row + j, row, true);
+                tile(1, k, a, QUERIES / PAIR, 1, b, width, out + i * row + j, row, true, 1);
             else
-                tile(TILE_VECTORS, k, a, QUERIES, 1, b, width, out + i * row + j, row, true);
-        }
-}
-
-/* ---- copies ---- */
-
-TM_INLINE void copy_rows_as(tm_dtype dtype, const attention_sizes *s, head_size head, const void *x, int64_t at,
-                            int64_t stride, int64_t n, int64_t padded, float *out, int64_t row)
-{
-    rows_ahead next = rows_ahead_of(s, x, at + AHEAD * stride, stride, head.dim, n - AHEAD);
-    for (int64_t t = 0; t < n; t++) {
-        if (next.rows > 0) ask_for_row(&next);
-        for (int64_t d = 0; d < head.width; d += TM_LANES)
-            v16_store(out + t * row + d, v16_get(x, dtype, at + t * stride + d, head.dim - d));
-    }
-    memset(out + n * row, 0, (size_t)((padded - n) * row) * sizeof(float));
-}
-/* n rows of a head, the first at element `at` of x -> out (padded, row), the rest zero. A tight loop on purpose: these
- * reads come from memory, and many must be under way at a time. */
-TM_INLINE void copy_rows(const attention_sizes *s, head_size head, const void *x, int64_t at, int64_t stride, int64_t n,
-                         int64_t padded, float *out, int64_t row)
-{
-    if (s->dtype == TM_BF16)
-        copy_rows_as(TM_BF16, s, head, x, at, stride, n, padded, out, row);
-    else
-        copy_rows_as(TM_F32, s, head, x, at, stride, n, padded, out, row);
-}
-
-/* rows (32, width) -> columns (width, 32) = scale rows^T */
-TM_INLINE void transpose_queries(int64_t width, const float *rows, float scale, float *columns)
-{
-    v16 factor = v16_set1(scale), r[16];
-    for (int64_t d = 0; d < width; d += TM_LANES)
-        for (int64_t j = 0; j < QUERIES; j += TM_LANES) {
-#pragma GCC unroll 16
-            for (int64_t i = 0; i < 16; i++) r[i] = v16_load(rows + (j + i) * width + d);
-            tm_transpose16(r);
-#pragma GCC unroll 16
-            for (int64_t i = 0; i < 16; i++) v16_store(columns + (d + i) * QUERIES + j, v16_mul(r[i], factor));
+                tile(TILE_VECTORS, k, a, QUERIES / PAIR, 1, b, width, out + i * row + j, row, true, 1);
         }
 }
 
@@ -402,6 +421,7 @@ TM_INLINE TM_PLANNED const char *attention_refuse(const tm_attention_attr *attr,
                                                   const tm_view *lse, const tm_view *first_key, const tm_view *sinks)
 {
     if (!tm_is_float(o)) return "needs float32 or bfloat16 activations";
+    if (TM_PAIRS && o->dtype != TM_BF16) return "needs bfloat16 activations";
     for (int k = 0; k < 3; k++)
         if (qkv[k].dtype != o->dtype) return "needs activations of one format";
     if (lse->dtype != TM_F32) return "needs a float32 lse";

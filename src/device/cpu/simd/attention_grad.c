@@ -33,10 +33,12 @@ typedef struct {
 /* Scratch of one thread. */
 typedef struct {
     float      *keys, *values, *dkeys, *dvalues; /* (block_rows, row), row of their own */
+    float      *keys_across;                     /* (block_rows / PAIR, row); without slots: keys */
     float      *weights;                         /* (KEYS_AT_ONCE, 32): P */
     float      *dscores;                         /* (block_rows, 32) */
-    float      *q_rows, *do_rows;                /* (32, width) */
-    float      *q_columns, *do_columns;          /* (width, 32), times scale */
+    float      *q_across, *do_across;            /* (32 / PAIR, width) */
+    float      *do_rows;                         /* (32, width); without slots: do_across */
+    float      *q_columns, *do_columns;          /* (width / PAIR, 32), times column_scale */
     float      *dq_part;                         /* (32, width): of one key block */
     float      *lse, *delta;                     /* 32; delta times scale */
     uint16_t   *dq_low;                          /* bfloat16: (pairs, 32, width); two passes: (CHUNK, 32, width) */
@@ -60,7 +62,8 @@ static TM_PLANNED backward_plan plan_of(const tm_call *call)
 static TM_PLANNED size_t backward_floats(const backward_plan *p)
 {
     const attention_sizes *s = &p->s;
-    return (size_t)(2 * s->block_rows * (s->qk.row + s->v.row) + (KEYS_AT_ONCE + s->block_rows) * QUERIES +
+    int64_t                slots = TM_PAIRS ? s->block_rows / PAIR * s->qk.row + QUERIES * s->v.width : 0;
+    return (size_t)(slots + 2 * s->block_rows * (s->qk.row + s->v.row) + (KEYS_AT_ONCE + s->block_rows) * QUERIES +
                     QUERIES * (3 * s->qk.width + 2 * s->v.width) + 2 * QUERIES + p->low_floats);
 }
 
@@ -72,11 +75,17 @@ static void backward_scratch_fill(backward_scratch *w, const attention_sizes *s,
     w->dvalues = p, p += s->block_rows * s->v.row;
     w->weights = p, p += KEYS_AT_ONCE * QUERIES;
     w->dscores = p, p += s->block_rows * QUERIES;
-    w->q_rows = p, p += QUERIES * s->qk.width;
-    w->do_rows = p, p += QUERIES * s->v.width;
+    w->q_across = p, p += QUERIES * s->qk.width;
+    w->do_across = p, p += QUERIES * s->v.width;
     w->q_columns = p, p += QUERIES * s->qk.width;
     w->do_columns = p, p += QUERIES * s->v.width;
     w->dq_part = p, p += QUERIES * s->qk.width;
+    w->keys_across = w->keys;
+    w->do_rows = w->do_across;
+#if TM_PAIRS
+    w->keys_across = p, p += s->block_rows / PAIR * s->qk.row;
+    w->do_rows = p, p += QUERIES * s->v.width;
+#endif
     w->lse = p, p += QUERIES;
     w->delta = p, p += QUERIES;
     w->dq_low = (uint16_t *)p;
@@ -106,11 +115,14 @@ static void load_pair(const tm_call *call, const attention_sizes *s, const backw
                       const query_block *q)
 {
     int64_t row = sequence * s->seq_q + q->q0, at = row * s->o_row + q->head * s->v.dim;
-    copy_rows(s, s->qk, call->in[1].data, row * s->q_row + q->head * s->qk.dim, s->q_row, q->n, QUERIES, w->q_rows,
-              s->qk.width);
+    int64_t q_at = row * s->q_row + q->head * s->qk.dim;
+    columns_of(s, s->qk, call->in[1].data, q_at, s->q_row, q->n, w->q_across, w->q_columns);
+    columns_of(s, s->v, call->in[0].data, at, s->o_row, q->n, w->do_across, w->do_columns);
+#if TM_PAIRS
+    copy_across(s, s->qk, call->in[1].data, q_at, s->q_row, q->n, QUERIES, w->q_across, s->qk.width);
+    copy_across(s, s->v, call->in[0].data, at, s->o_row, q->n, QUERIES, w->do_across, s->v.width);
     copy_rows(s, s->v, call->in[0].data, at, s->o_row, q->n, QUERIES, w->do_rows, s->v.width);
-    transpose_queries(s->qk.width, w->q_rows, s->scale, w->q_columns);
-    transpose_queries(s->v.width, w->do_rows, s->scale, w->do_columns);
+#endif
     if (s->dtype == TM_BF16)
         deltas_as(TM_BF16, s, call->in[4].data, at, q->n, w);
     else
@@ -166,6 +178,24 @@ static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64
     }
 }
 
+/* P and dS of n keys as products take them: P along the lanes in its place, dS along them (returned) and across keys, at
+ * `across`. */
+static float *round_both(const attention_sizes *s, const backward_scratch *w, float *dscores, int64_t n, float *across)
+{
+#if TM_PAIRS
+    float *along = w->weights + KEYS_AT_ONCE * QUERIES / 2; /* free, once P is slots */
+    weights_along(s, w->weights, n, w->weights);
+    weights_along(s, dscores, n, along);
+    weights_across(s, dscores, n, across);
+    return along;
+#else
+    (void)across;
+    round_weights(s, w->weights, n);
+    round_weights(s, dscores, n);
+    return dscores;
+#endif
+}
+
 /* The loaded pair against the `keys` keys in scratch, less the first `passed`: adds to dK and dV, leaves this block's
  * part of dQ in dq_part. */
 static void backward_block(const attention_sizes *s, const backward_scratch *w, const query_block *q, int64_t passed,
@@ -176,17 +206,19 @@ static void backward_block(const attention_sizes *s, const backward_scratch *w, 
     for (int64_t t = passed; t < keys; t += KEYS_AT_ONCE) {
         int64_t n = tm_round_up(tm_min(KEYS_AT_ONCE, keys - t), STEP);
         float  *dscores = w->dscores + t * QUERIES;
-        product_scores(n, s->qk.width, w->keys + t * s->qk.row, s->qk.row, w->q_columns, w->weights, next);
-        product_scores(n, s->v.width, w->values + t * s->v.row, s->v.row, w->do_columns, dscores, next);
+        product_scores(n, s->qk.width, w->keys + t * s->qk.row, s->qk.row, w->q_columns, s->score_scale, w->weights,
+                       next);
+        product_scores(n, s->v.width, w->values + t * s->v.row, s->v.row, w->do_columns, s->score_scale, dscores, next);
         weigh(w, dscores, n, diagonal - t, &edges, t - passed);
+        float *along = round_both(s, w, dscores, n, w->dscores + (passed + (t - passed) / PAIR) * QUERIES);
         if (!work->want_kv) continue;
-        product_keys(n, s->v.width, diagonal - t, w->weights, w->do_rows, w->dvalues + t * s->v.row, s->v.row, next);
-        product_keys(n, s->qk.width, diagonal - t, dscores, w->q_rows, w->dkeys + t * s->qk.row, s->qk.row, next);
+        product_keys(n, s->v.width, diagonal - t, w->weights, w->do_across, w->dvalues + t * s->v.row, s->v.row, next);
+        product_keys(n, s->qk.width, diagonal - t, along, w->q_across, w->dkeys + t * s->qk.row, s->qk.row, next);
     }
     if (work->want_q)
-        product_queries(tm_round_up(q->n, STEP), s->qk.width, keys - passed, diagonal - passed, &edges,
-                        w->dscores + passed * QUERIES, w->keys + passed * s->qk.row, s->qk.row, w->dq_part, false,
-                        next);
+        product_queries(s, tm_round_up(q->n, STEP), s->qk.width, keys - passed, diagonal - passed, &edges,
+                        w->dscores + passed * QUERIES, w->keys_across + passed / PAIR * s->qk.row, s->qk.row,
+                        w->dq_part, false, next);
 }
 
 /* n lanes of float32 as their upper and lower halves */
@@ -235,8 +267,12 @@ static void backward_pairs(const tm_call *call, const backward_plan *p, const ba
     int64_t first = work.block * s->block, row0 = work.sequence * s->seq_q, key0 = work.sequence * s->seq_k + first;
     int64_t most = tm_min(s->block, s->seq_k - first), padded = tm_round_up(most, STEP);
     int64_t k_column = work.kv_head * s->qk.dim, v_column = work.kv_head * s->v.dim;
-    copy_rows(s, s->qk, call->in[2].data, key0 * s->k_row + k_column, s->k_row, most, padded, w->keys, s->qk.row);
-    copy_rows(s, s->v, call->in[3].data, key0 * s->v_row + v_column, s->v_row, most, padded, w->values, s->v.row);
+    copy_along(s, s->qk, call->in[2].data, key0 * s->k_row + k_column, s->k_row, most, padded, w->keys, s->qk.row);
+    copy_along(s, s->v, call->in[3].data, key0 * s->v_row + v_column, s->v_row, most, padded, w->values, s->v.row);
+#if TM_PAIRS
+    copy_across(s, s->qk, call->in[2].data, key0 * s->k_row + k_column, s->k_row, most, padded, w->keys_across,
+                s->qk.row);
+#endif
     if (work.want_kv) {
         memset(w->dkeys, 0, (size_t)(s->block_rows * s->qk.row) * sizeof(float));
         memset(w->dvalues, 0, (size_t)(s->block_rows * s->v.row) * sizeof(float));
@@ -313,14 +349,14 @@ TM_PLANNED const char *TM_K(attention_grad_refuse)(const tm_call *call)
 TM_PLANNED size_t TM_K(attention_grad_workspace)(const tm_call *call)
 {
     backward_plan p = plan_of(call);
-    return TM_K(attention_sinks_workspace)(call) + scratch_bytes(call, backward_floats(&p));
+    return TM_SINKS(attention_sinks_workspace)(call) + scratch_bytes(call, backward_floats(&p));
 }
 
 void TM_K(attention_grad_run)(const tm_call *call)
 {
     backward_plan p = plan_of(call);
     tm_call       own = *call; /* with the workspace behind that of the sinks */
-    own.workspace = (char *)call->workspace + TM_K(attention_sinks_workspace)(call);
+    own.workspace = (char *)call->workspace + TM_SINKS(attention_sinks_workspace)(call);
     int64_t heads = p.s.batch * p.s.kv_heads, tasks = p.two_passes ? heads * (p.s.blocks + p.s.chunks) : heads;
 #pragma omp parallel num_threads(call->threads)
     {
@@ -329,5 +365,5 @@ void TM_K(attention_grad_run)(const tm_call *call)
 #pragma omp for schedule(dynamic, 1)
         for (int64_t task = 0; task < tasks; task++) backward_task(call, &p, &w, task);
     }
-    if (tm_view_present(&call->out[3])) TM_K(attention_sinks_run)(call);
+    if (tm_view_present(&call->out[3])) TM_SINKS(attention_sinks_run)(call);
 }

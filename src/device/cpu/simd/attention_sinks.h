@@ -6,8 +6,14 @@
 #include "device/cpu/simd/simd.h"
 #include "op/op.h"
 
+#if TM_PAIRS /* there is no product in it */
+#define TM_SINKS(name) TM_JOIN(name, avx512)
+#else
+#define TM_SINKS(name) TM_K(name)
+#endif
+
 /* Bytes at the start of the call's workspace, whole cache lines; 0: no such output. */
-size_t TM_K(attention_sinks_workspace)(const tm_call *call);
-void   TM_K(attention_sinks_run)(const tm_call *call);
+size_t TM_SINKS(attention_sinks_workspace)(const tm_call *call);
+void   TM_SINKS(attention_sinks_run)(const tm_call *call);
 
 #endif
