@@ -108,6 +108,30 @@ static void letters_are_found_in_any_order(void **state)
     run_world(2, NULL, 60, false, other_order, NULL);
 }
 
+/* Three ranks, each to both others: what goes to one is nothing to the other. */
+static void all_pairs(tm_comm *world, void *context)
+{
+    unsigned char data[8000];
+    int           rank = tm_comm_rank(world);
+    (void)context;
+    for (uint64_t round = 0; round < 60; round++)
+        for (int d = 1; d < 3; d++) {
+            size_t        bytes = 1000 + round * 113;
+            tm_collective out = message_of(world, true, data, bytes), in = message_of(world, false, data, bytes);
+            out.peer = (rank + d) % 3, in.peer = (rank + 3 - d) % 3;
+            fill(data, bytes, round * 9 + (uint64_t)(3 * rank + out.peer));
+            CHECK_OK(tm_comm_run(world, &out, err));
+            CHECK_OK(tm_comm_run(world, &in, err));
+            expect(data, bytes, round * 9 + (uint64_t)(3 * in.peer + rank));
+        }
+}
+
+static void pairs_keep_apart(void **state)
+{
+    (void)state;
+    run_world(3, NULL, 20, false, all_pairs, NULL);
+}
+
 /* --- more than there is room for -------------------------------------------------------------- */
 
 static void overflow(tm_comm *world, void *context)
@@ -124,6 +148,7 @@ static void overflow(tm_comm *world, void *context)
         call.posted = i < N;
         if (sends) fill(data, bytes, i);
         if (sends && i == N) atomic_store(sent, 1); /* the last one waits for its turn behind them */
+        if (!sends && i > 0 && i < 100) usleep(300); /* there is room again, and nobody in a hurry */
         CHECK_OK(tm_comm_run(world, &call, err));
         if (!sends) expect(data, bytes, i);
     }
@@ -170,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_around_the_borders),
         cmocka_unit_test(letters_are_found_in_any_order),
+        cmocka_unit_test(pairs_keep_apart),
         cmocka_unit_test(posted_letters_never_wait),
         cmocka_unit_test(a_rank_that_does_not_come_is_named),
     };
