@@ -128,8 +128,12 @@ static void adapters(const tm_step *step, tm_text *out)
             if (x->node->out[k] != TM_NONE) own = own || of_adapter(step->graph, x->node->out[k]);
         flops += own ? adapter_flops(x) : 0;
     }
-    tm_text_printf(out, "adapters    rank %lld, scale %g%s, %lld modules: %s parameters are trained, %s frozen in %s\n",
-                   (long long)a->rank, tm_adapters_scale(a), a->dora ? ", DoRA" : "", (long long)facts.modules,
+    char ranks[64] = "";
+    if (facts.least < facts.most)
+        snprintf(ranks, sizeof ranks, " (%lld to %lld)", (long long)facts.least, (long long)facts.most);
+    tm_text_printf(out,
+                   "adapters    rank %lld%s, scale %g%s, %lld modules: %s parameters are trained, %s frozen in %s\n",
+                   (long long)a->rank, ranks, tm_adapters_scale(a), a->dora ? ", DoRA" : "", (long long)facts.modules,
                    tm_format_grouped(trained, facts.trained), tm_format_grouped(frozen, facts.frozen),
                    tm_format_bytes(bytes, (double)facts.frozen_bytes));
     tm_text_printf(

@@ -258,7 +258,7 @@ static tm_status load_entry(const tm_hf_memory *memory, const tm_hf_entry *entry
     if (memory->adapter) TM_TRY(tm_hf_merge_finds(memory->adapter, memory->form, entry, adapter, err));
     if (adapter[0]) {
         values = tm_alloc((size_t)entry->elements * sizeof *values);
-        tm_hf_merge(memory->adapter, entry, stored, adapter, threads, values);
+        tm_hf_merge(memory->adapter, memory->form, entry, stored, adapter, threads, values);
         merged.dtype = TM_F32;
         merged.data = (const uint8_t *)values;
         merged.bytes = (size_t)entry->elements * sizeof *values;

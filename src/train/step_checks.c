@@ -54,7 +54,7 @@ tm_status step_check_built(const tm_step *step, tm_error *err)
 {
     const tm_graph *graph = step->graph;
     for (size_t i = 0; i < graph->n_tensors; i++) {
-        const tm_adapter *adapter = graph->tensors[i].adapter;
+        const tm_adapter *adapter = graph->tensors[i].adapter; /* those behind it have the same product */
         if (adapter && tm_graph_at(graph, adapter->b)->trained && tm_graph_at(graph, adapter->b)->gradient == TM_NONE)
             return tm_fail(err, TM_UNSUPPORTED,
                            "'%s' is not the weight of a linear layer and cannot have an adapter; remove its name from "
