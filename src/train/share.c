@@ -433,6 +433,7 @@ void share_square_sum(tm_step *step, size_t n, tm_tensor_id square_sum)
     unsigned axes = add_class(&all, n, false, true);
     if (axes != 0) all_reduce(step, axes, square_sum);
     add_class(&all, n, false, false);
+    if (!all.any) stages_clear(step, square_sum); /* a stage without a trained parameter */
     if (share_updates(step)) all_reduce(step, TM_AXES_FSDP, square_sum);
     if (has_experts(step->graph, n)) add_experts(&all, n);
 }

@@ -160,7 +160,10 @@ tm_status tm_trainer_base_hash(const tm_trainer *trainer, uint64_t *out, tm_erro
     tm_status st = tm_trainer_hashes(trainer, hashes, err);
     *out = 0;
     for (size_t i = 0; i < n && st == TM_OK; i++)
-        if (tm_held_base(tm_trainer_step_of(trainer), &graph_of(trainer)->tensors[i])) *out += hashes[i];
+        if (tm_held_base(tm_trainer_step_of(trainer), &graph_of(trainer)->tensors[i]) &&
+            !graph_of(trainer)->tensors[i].twin)
+            *out += hashes[i];
+    if (st == TM_OK) st = tm_trainer_sum_stages(trainer, out, err);
     free(hashes);
     return st;
 }

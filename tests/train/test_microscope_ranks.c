@@ -66,7 +66,8 @@ static bool close_to(double a, double b, double slack)
     return fabs(a - b) <= slack * fabs(b);
 }
 
-/* Of a table that is looked up and multiplied with, too, shares have one gradient and others two. */
+/* Of a table that is looked up and multiplied with, too, shares have one gradient and others two; two stages have one
+ * each. */
 static bool of_table(const char *name)
 {
     return strncmp(name, "gradient wte", 12) == 0;
@@ -78,10 +79,10 @@ static const char *name_of(const seen *s, size_t i)
 }
 
 /* Rows of the same names, one by one. Returns how many. */
-static size_t check_same(const char *what, const seen *got, const seen *wanted, double slack)
+static size_t check_same(const char *what, const seen *got, const seen *wanted, bool stages, double slack)
 {
     size_t rows = 0;
-    bool   other = got->n != wanted->n;
+    bool   other = stages || got->n != wanted->n;
     for (size_t i = 0, k = 0; i < got->n || k < wanted->n; i++, k++, rows++) {
         while (other && i < got->n && of_table(name_of(got, i))) i++;
         while (other && k < wanted->n && of_table(name_of(wanted, k))) k++;
@@ -145,7 +146,7 @@ static void ranks_see_what_one_sees(void **state)
             one.steps = 1;
             run_job(&j);
             rank_body(NULL, &one);
-            assert_true(check_same(what, &together, &alone, 1e-9) > 40);
+            assert_true(check_same(what, &together, &alone, false, 1e-9) > 40);
             job plain = job_of(model, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, false, NULL);
             run_job(&plain);
             if (j.loss[2] != plain.loss[2] || j.weights[0] != plain.weights[0]) fail_msg("%s: other bits", what);
@@ -169,12 +170,56 @@ static void parts_of_sequences_are_refused(void **state)
     tm_device_close(device);
 }
 
+static const struct {
+    int               stages, chunks, shard;
+    tm_pipeline_order order;
+} pipelines[] = { { 2, 1, 1, TM_PIPELINE_1F1B },        { 4, 1, 1, TM_PIPELINE_1F1B },
+                  { 2, 2, 1, TM_PIPELINE_INTERLEAVED }, { 2, 2, 1, TM_PIPELINE_INTERLEAVED_ZERO },
+                  { 2, 2, 1, TM_PIPELINE_ZBV },         { 2, 1, 2, TM_PIPELINE_1F1B } };
+
+static job staged_job(int model, size_t p, bool compared, seen *to)
+{
+    job j = job_of(model, 1, pipelines[p].shard, TM_SHARE_OPTIMIZER, compared, to);
+    j.o.shape.n_layers = 4;
+    j.o.layout.order = pipelines[p].order;
+    j.o.layout.chunks = pipelines[p].chunks;
+    j.stages = pipelines[p].stages;
+    return j;
+}
+
+/* Every rank has what all stages saw, in the order in which one rank would see it. */
+static void stages_see_what_one_sees(void **state)
+{
+    (void)state;
+    for (int model = 0; model < QUANTIZED; model++)
+        for (size_t p = 0; p < sizeof pipelines / sizeof pipelines[0]; p++) {
+            char what[80];
+            seen together = { 0 }, alone = { 0 };
+            job  j = staged_job(model, p, true, &together), one = staged_job(model, p, true, &alone);
+            job  plain = staged_job(model, p, false, NULL);
+            snprintf(what, sizeof what, "model %d, pipeline %d", model, (int)p);
+            one.stages = 0, one.shard = 1;
+            one.whole = alone.alone = pipelines[p].shard;
+            one.steps = 1;
+            run_job(&j);
+            rank_body(NULL, &one);
+            assert_true(check_same(what, &together, &alone, true, 1e-9) > 80);
+            run_job(&plain);
+            for (int t = 0; t < j.steps; t++)
+                if (j.loss[t] != plain.loss[t] || j.weights[0] != plain.weights[0])
+                    fail_msg("%s: other bits in step %d", what, t + 1);
+            forget(&together);
+            forget(&alone);
+        }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_see_what_one_sees),
+        cmocka_unit_test(stages_see_what_one_sees),
         cmocka_unit_test(parts_of_sequences_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs on pairs by several ranks: in copies, in shards of every kind and with divided experts they learn what one rank
- * learns, from a first loss of no difference on. */
+/* Runs on pairs by several ranks: in copies, in shards of every kind, in stages and with divided experts they learn
+ * what one rank learns, from a first loss of no difference on. */
 #include "pairs_fixture.h"
 
 #include "../comm/world.h"
@@ -9,8 +9,10 @@
 enum { STEPS = 12, BATCH = 4, MOST_RANKS = 4 };
 
 typedef struct {
-    int        replicate, shard, experts;
-    tm_sharing sharing;
+    int               replicate, shard, experts;
+    tm_sharing        sharing;
+    int               stages, chunks;
+    tm_pipeline_order order;
 } layout;
 
 typedef struct {
@@ -35,6 +37,9 @@ static tm_run_options options_for(const job *j)
         o.step.adapters = (tm_adapters){
             .rank = 4, .alpha = 8, .targets = "wqkv,w2", .dropout = 0.1, .base = TM_DTYPE_COUNT, .seed = 7
         };
+    o.step.shape.n_layers = 4;
+    o.step.layout.order = j->l->order;
+    o.step.layout.chunks = j->l->chunks;
     o.step.layout.sharing = j->l->sharing;
     o.step.layout.reshard = true;
     o.step.layout.expert_capacity = 2;
@@ -55,6 +60,7 @@ static void run_rank(tm_comm *comm, void *context)
         o.step.layout.mesh = tm_mesh_one();
         o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = j->l->replicate;
         o.step.layout.mesh.degree[TM_AXIS_SHARD] = j->l->shard;
+        o.step.layout.mesh.degree[TM_AXIS_PP] = j->l->stages > 0 ? j->l->stages : 1;
         o.step.layout.mesh.degree[TM_AXIS_EP] = j->l->experts > 1 ? j->l->experts : 1;
         o.step.layout.rank = rank;
         CHECK_OK(tm_mesh_fill(&o.step.layout.mesh, tm_comm_size(comm), err));
@@ -102,14 +108,24 @@ static void check_follows(const job *j, const job *alone, const char *what)
     assert_true(b->step[STEPS - 1].loss < log(2) - 1e-3);
 }
 
-static const layout layouts[] = { { 2, 1, 0, TM_SHARE_COPIES },    { 1, 2, 0, TM_SHARE_OPTIMIZER },
-                                  { 1, 4, 0, TM_SHARE_GRADIENTS }, { 1, 2, 0, TM_SHARE_ALL },
-                                  { 2, 2, 0, TM_SHARE_ALL },       { 1, 2, 2, TM_SHARE_ALL },
-                                  { 1, 4, 2, TM_SHARE_ALL },       { 2, 2, 2, TM_SHARE_OPTIMIZER } };
+static const layout layouts[] = { { 2, 1, 0, TM_SHARE_COPIES, 0, 0, 0 },
+                                  { 1, 2, 0, TM_SHARE_OPTIMIZER, 0, 0, 0 },
+                                  { 1, 4, 0, TM_SHARE_GRADIENTS, 0, 0, 0 },
+                                  { 1, 2, 0, TM_SHARE_ALL, 0, 0, 0 },
+                                  { 2, 2, 0, TM_SHARE_ALL, 0, 0, 0 },
+                                  { 1, 2, 2, TM_SHARE_ALL, 0, 0, 0 },
+                                  { 1, 4, 2, TM_SHARE_ALL, 0, 0, 0 },
+                                  { 2, 2, 2, TM_SHARE_OPTIMIZER, 0, 0, 0 },
+                                  { 1, 1, 0, TM_SHARE_COPIES, 2, 1, TM_PIPELINE_1F1B },
+                                  { 1, 1, 0, TM_SHARE_COPIES, 4, 1, TM_PIPELINE_GPIPE },
+                                  { 1, 1, 0, TM_SHARE_COPIES, 2, 2, TM_PIPELINE_INTERLEAVED },
+                                  { 1, 1, 0, TM_SHARE_COPIES, 2, 2, TM_PIPELINE_ZBV },
+                                  { 1, 2, 0, TM_SHARE_ALL, 2, 1, TM_PIPELINE_1F1B },
+                                  { 1, 1, 1, TM_SHARE_COPIES, 2, 1, TM_PIPELINE_1F1B } };
 
 static void ranks_learn_pairs_as_one_does(void **state)
 {
-    static const layout one = { 1, 1, 0, TM_SHARE_COPIES }, mixture = { 1, 1, 1, TM_SHARE_COPIES };
+    static const layout one = { 1, 1, 0, TM_SHARE_COPIES, 0, 0, 0 }, mixture = { 1, 1, 1, TM_SHARE_COPIES, 0, 0, 0 };
     (void)state;
     for (int adapters = 0; adapters < 2; adapters++)
         for (int experts = 0; experts < 2; experts++) {
@@ -127,11 +143,12 @@ static void ranks_learn_pairs_as_one_does(void **state)
                 j = (job){ .l = l, .adapters = adapters };
                 j.heard.sink.handle = listen;
                 j.options = options_for(&j);
-                run_world(l->replicate * l->shard, NULL, 120, false, run_rank, &j);
-                snprintf(what, sizeof what, "%d x %d, sharing %d, ep %d%s", l->replicate, l->shard, (int)l->sharing,
-                         l->experts, adapters ? ", adapters" : "");
+                int ranks = l->replicate * l->shard * (l->stages ? l->stages : 1);
+                run_world(ranks, NULL, 120, false, run_rank, &j);
+                snprintf(what, sizeof what, "%d x %d, pp %d, order %d, sharing %d, ep %d%s", l->replicate, l->shard,
+                         l->stages, (int)l->order, (int)l->sharing, l->experts, adapters ? ", adapters" : "");
                 check_follows(&j, &alone, what);
-                for (int r = 1; r < l->replicate * l->shard; r++) assert_true(j.weights[r] == j.weights[0]);
+                for (int r = 1; r < ranks; r++) assert_true(j.weights[r] == j.weights[0]);
             }
         }
 }
