@@ -149,6 +149,8 @@ def keys(arguments):
         words += ["--lora.target_pattern", targets]
     else:
         listed = [targets] if isinstance(targets, str) else list(targets)
+        if "layers_to_transform" in arguments:  # PEFT adapts a module that is named in full whatever its block; a run does not
+            listed = [name for name in listed if "layers." not in name]
         words += ["--lora.targets", ",".join(listed + arguments.get("target_parameters", []))]
     for key, name in (("rank_pattern", "--lora.rank_pattern"), ("alpha_pattern", "--lora.alpha_pattern")):
         if key in arguments:
