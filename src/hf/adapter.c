@@ -124,8 +124,8 @@ static tm_status read_modules(tm_hf_adapter *a, tm_error *err)
                            all[i].file, all[i].name, config_name);
         if (!of_experts) TM_TRY(add_module(a, all[i].file, module, length, err));
     }
-    snprintf(a->adapters.targets, sizeof a->adapters.targets, "%s,%s", a->experts[0] ? expert_matrices[0] : "",
-             a->experts[1] ? expert_matrices[1] : "");
+    const char *one = a->experts[0] ? expert_matrices[0] : "", *other = a->experts[1] ? expert_matrices[1] : "";
+    snprintf(a->adapters.targets, sizeof a->adapters.targets, "%s%s%s", one, *one && *other ? "," : "", other);
     note_unused(a, "rank_pattern", a->adapters.ranks, a->adapters.n_ranks);
     note_unused(a, "alpha_pattern", a->adapters.alphas, a->adapters.n_alphas);
     return n ? TM_OK : tm_fail(err, TM_FORMAT, "'%.300s/%s' holds no tensor", a->folder, weights_name);
@@ -196,6 +196,25 @@ static void module_name(const tm_hf_form *form, const tm_hf_entry *entry, tm_tex
     if (out->length > n && strcmp(out->data + out->length - n, suffix) == 0) out->data[out->length -= n] = '\0';
 }
 
+static tm_status lacks(const tm_hf_adapter *a, const char *module, tm_error *err)
+{
+    return tm_fail(err, TM_FORMAT, "'%.300s/%s' lacks the adapter of '%s', which '%s' names", a->folder, weights_name,
+                   module, config_name);
+}
+
+/* The output layer of a tied model, which has no matrix of its own. */
+static tm_status check_tied(const tm_hf_memory *memory, const tm_hf_adapter *a, tm_error *err)
+{
+    const char *head = memory->form->tied_head;
+    tm_status   st = TM_OK;
+    tm_text     name = { 0 };
+    if (!memory->shape->tied || !head || !a->rules.given || a->rules.all_linear) return TM_OK;
+    module_name(memory->form, &(tm_hf_entry){ .name = head }, &name);
+    if (tm_peft_selects(&a->rules, name.data) && !tm_hf_adapter_module(a, name.data)) st = lacks(a, name.data, err);
+    tm_text_fini(&name);
+    return st;
+}
+
 /* One matrix of the model: what the configuration names the file has, and with the factor that the graph has. */
 static tm_status check_module(const tm_hf_memory *memory, const tm_hf_adapter *a, const tm_hf_entry *entry,
                               const char *name, tm_error *err)
@@ -203,10 +222,10 @@ static tm_status check_module(const tm_hf_memory *memory, const tm_hf_adapter *a
     const tm_tensor         *tensor = tm_graph_at(memory->graph, entry->slices[0].parameter);
     const tm_adapter        *own = tm_hf_adapter_of(memory->graph, entry, 0);
     const tm_adapted_module *module = tm_hf_adapter_module(a, name);
-    bool                     block = tm_adapters_may_adapt(tensor), head = tensor->head && !a->rules.all_linear;
-    if (!module && a->rules.given && (block || head) && tm_peft_selects(&a->rules, name))
-        return tm_fail(err, TM_FORMAT, "'%.300s/%s' lacks the adapter of '%s', which '%s' names", a->folder,
-                       weights_name, name, config_name);
+    const char              *last = memory->form->tied_head;
+    bool                     block = tm_adapters_may_adapt(tensor);
+    bool                     head = last && strcmp(entry->name, last) == 0 && !a->rules.all_linear;
+    if (!module && a->rules.given && (block || head) && tm_peft_selects(&a->rules, name)) return lacks(a, name, err);
     if (!module || !own) return TM_OK;
     double scale = tm_adapters_scale_of(&a->adapters, module->rank, module->alpha);
     if (module->rank == own->attr.rank && !(fabs(scale - own->attr.scale) > 1e-12 * fabs(scale))) return TM_OK;
@@ -220,6 +239,7 @@ static tm_status check_module(const tm_hf_memory *memory, const tm_hf_adapter *a
 tm_status tm_hf_adapter_check_modules(const tm_hf_memory *memory, const tm_hf_adapter *a, tm_error *err)
 {
     tm_hf_layout *layout;
+    TM_TRY(check_tied(memory, a, err));
     TM_TRY(tm_hf_part_layout_create(memory->graph, memory->shape, memory->form, &layout, err));
     tm_status st = TM_OK;
     for (size_t i = 0; i < layout->n && st == TM_OK; i++) {

@@ -56,8 +56,11 @@ trainmark explain tiny-llama --parallelism.ranks 4 --optimizer.name Muon
 check "tensors dealt out whole: gradients and weights are gathered" has "$out" "^  update +all_gather +12 calls"
 check "and weights summed into the parts" has "$out" "^  update +reduce_scatter +6 calls"
 trainmark explain tiny-llama --parallelism.ranks 4 --parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 4 \
-    --training.offload optimizer
-failed_with 4 "memory of its own" "training.offload is not built for the stages of a pipeline \(parallelism.pipeline_parallel_degree 2\)"
+    --training.offload all
+check "what a micro-batch keeps is in slots of the file" has "$out" "programs 0-1, in slots, disk"
+trainmark explain tiny-llama --parallelism.ranks 4 --parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 4 \
+    --optimizer.groups 'params=*norm* lr_scale=2'
+failed_with 4 "what stages do not go with" "optimizer.groups is not built for the stages of a pipeline \(parallelism.pipeline_parallel_degree 2\)"
 
 trainmark explain tiny-llama --parallelism.ranks 4 --training.dtype bfloat16
 check "weights travel in bfloat16" has "$out" "^  first     all_gather +10 calls, "
