@@ -89,10 +89,6 @@ tm_status share_check_tensor(const tm_step *step, tm_error *err)
         what = "lora.rank of images", way = "leave it out";
     else if (o->quantize.on)
         what = "quantize.recipe", way = "scales are those of whole tensors; set it to none";
-    else if (o->compared)
-        what = "debug.microscope", way = "it compares whole tensors; set it to 0";
-    else if (o->preference.beta > 0)
-        what = "data.source preference", way = "take another source";
     if (what)
         return tm_fail(err, TM_UNSUPPORTED,
                        "%s is not built for tensor parallelism (parallelism.tensor_parallel_degree %d): %s", what,

@@ -179,11 +179,17 @@ static void add_update_segment(tm_step *step)
     graph->layer = -1;
 }
 
-/* The losses that the segment at hand keeps apart. */
-static tm_tensor_id losses_of(const tm_graph *graph)
+/* The losses of tokens that the segment at hand makes pairs of: of whole sequences, or `here`, of this rank's rows. */
+static tm_tensor_id losses_of(const tm_graph *graph, bool here)
 {
-    for (size_t i = 0; i < graph->segment->n_nodes; i++)
-        if (graph->segment->nodes[i].op == TM_OP_linear_token_losses) return graph->segment->nodes[i].out[0];
+    const tm_segment *segment = graph->segment;
+    for (size_t i = 0; i < segment->n_nodes; i++) {
+        const tm_node *node = &segment->nodes[i];
+        if (!here && node->op == TM_OP_preference_loss) return node->in[0];
+        if (here && node->op == TM_OP_linear_token_losses) return node->out[0];
+        if (here && node->op == TM_OP_vocabulary_loss && node->out[0] == TM_NONE)
+            return tm_graph_base(graph, node->out[1]);
+    }
     return TM_NONE;
 }
 
@@ -196,6 +202,9 @@ static void sum_over_chunks(tm_step *step)
     step->graph->module = "evaluation";
     tm_units_call(step->graph, TM_OP_all_reduce, axes, ranks, "loss of an evaluation", step->evaluation_loss,
                   step->evaluation_loss, false);
+    if (step->model.preferred != TM_NONE)
+        tm_units_call(step->graph, TM_OP_all_reduce, axes, ranks, "preferences of an evaluation", step->model.preferred,
+                      step->model.preferred, false);
     step->graph->module = "";
 }
 
@@ -246,8 +255,8 @@ static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, 
     tm_graph_segment(step->graph, name);
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
     sum_over_chunks(step);
-    if (first_row == TM_NONE) step->losses = losses_of(step->graph);
-    if (told && model.preferred != TM_NONE) step->row_losses = losses_of(step->graph);
+    if (first_row == TM_NONE) step->losses = losses_of(step->graph, false);
+    if (told && model.preferred != TM_NONE) step->row_losses = losses_of(step->graph, true);
     return forward_only(step, chooser, first_row, err);
 }
 
@@ -265,7 +274,7 @@ static tm_status add_validate_segment(tm_step *step, const tm_chooser *chooser, 
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, o->loss_chunk < rows ? o->loss_chunk : rows,
                   false);
     sum_over_chunks(step);
-    step->validation_losses = losses_of(step->graph);
+    step->validation_losses = losses_of(step->graph, false);
     return forward_only(step, chooser, TM_NONE, err);
 }
 

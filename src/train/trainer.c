@@ -7,6 +7,7 @@
 #include "train/context.h"
 #include "train/init.h"
 #include "graph/value.h"
+#include "op/preference.h"
 #include "train/held.h"
 #include "train/load.h"
 #include "train/preference.h"
@@ -428,12 +429,15 @@ tm_status tm_trainer_token_losses(tm_trainer *trainer, const tm_micro_batch *bat
     double         sum;
     TM_ASSERT(id != TM_NONE);
     TM_TRY(own ? tm_trainer_validate(trainer, batch, &sum, err) : tm_trainer_evaluate(trainer, batch, &sum, err));
-    const tm_tensor *tensor = tm_graph_at(step->graph, id);
-    size_t           bytes = step->plan->places[id].bytes;
-    void            *values = tm_alloc(bytes);
-    tm_status        st = tm_trainer_read(trainer, id, 0, values, bytes, err);
-    for (int64_t i = 0; i < tensor->shape.n[0] && st == TM_OK; i++)
-        losses[i] = (float)tm_value_get(values, tensor->dtype, i);
+    const tm_tensor   *tensor = tm_graph_at(step->graph, id);
+    size_t             bytes = step->plan->places[id].bytes;
+    void              *values = tm_alloc(bytes);
+    tm_status          st = tm_trainer_read(trainer, id, 0, values, bytes, err);
+    const tm_division  context = step->model.parallel.context;
+    tm_preference_attr order = { .seq = own ? step->options.validation_seq : step->options.seq };
+    if (tm_divided(context)) order.ranks = context.ranks, order.chunk = tm_chunk_length(context, order.seq);
+    for (int64_t i = 0, n = tensor->shape.n[0]; i < n && st == TM_OK; i++)
+        losses[i] = (float)tm_value_get(values, tensor->dtype, tm_preference_row(&order, n, i));
     free(values);
     return st;
 }
