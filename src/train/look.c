@@ -7,21 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranks have tokens of their own: sums and counts are those of all, magnitudes the largest. */
-static tm_status join_ranks(const tm_trainer *trainer, double *record, size_t n, double losses[2], tm_error *err)
+/* Ranks along some axes have tokens, or parts of tensors, of their own: sums and counts are those of all, magnitudes
+ * the largest. */
+static tm_status join_ranks(const tm_trainer *trainer, unsigned axes, double *record, size_t n, tm_error *err)
 {
     static const int most[2] = { TM_COMPARED_OWN_MOST, TM_COMPARED_MOST };
     const tm_layout *layout = &tm_trainer_step_of(trainer)->options.layout;
-    size_t           ranks = (size_t)tm_layout_sum_ranks(layout), own = 0;
+    size_t           ranks = (size_t)tm_layout_size(layout, axes), own = 0;
     if (ranks == 1) return TM_OK;
-    own = (size_t)tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_LOSS);
+    own = (size_t)tm_mesh_group_rank(&layout->mesh, layout->rank, axes);
     double *largest = tm_alloc((ranks * n * 2 + 1) * sizeof *largest);
     memset(largest, 0, ranks * n * 2 * sizeof *largest);
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < 2; k++) largest[(own * n + i) * 2 + k] = record[i * TM_COMPARED + (size_t)most[k]];
-    tm_status st = tm_trainer_sum(trainer, TM_AXES_LOSS, largest, ranks * n * 2, err);
-    if (st == TM_OK) st = tm_trainer_sum(trainer, TM_AXES_LOSS, record, n * TM_COMPARED, err);
-    if (st == TM_OK) st = tm_trainer_sum(trainer, TM_AXES_LOSS, losses, 2, err);
+    tm_status st = tm_trainer_sum(trainer, axes, largest, ranks * n * 2, err);
+    if (st == TM_OK) st = tm_trainer_sum(trainer, axes, record, n * TM_COMPARED, err);
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < 2; k++) {
             double *to = &record[i * TM_COMPARED + (size_t)most[k]];
@@ -62,13 +62,17 @@ tm_status tm_looked_take(tm_looked *out, tm_trainer *trainer, const tm_micro_bat
 {
     const tm_step       *of = tm_trainer_step_of(trainer);
     const tm_microscope *microscope = &of->microscope;
+    const tm_layout     *layout = &of->options.layout;
+    const int            ranks = tm_layout_sum_ranks(layout) * tm_layout_size(layout, 1U << TM_AXIS_TP);
     size_t               n = microscope->n_rows;
     double               losses[2];
     int64_t              begin = tm_now_ns();
     if (!out->record) out->record = tm_alloc((n + 1) * TM_COMPARED * sizeof *out->record);
     if (!out->tensors) out->tensors = tm_alloc((n + 1) * sizeof *out->tensors);
     TM_TRY(tm_trainer_look(trainer, batch, out->record, losses, err));
-    TM_TRY(join_ranks(trainer, out->record, n, losses, err));
+    TM_TRY(join_ranks(trainer, TM_AXES_LOSS, out->record, n, err));
+    TM_TRY(join_ranks(trainer, 1U << TM_AXIS_TP, out->record, n, err));
+    if (tm_layout_sum_ranks(layout) > 1) TM_TRY(tm_trainer_sum(trainer, TM_AXES_LOSS, losses, 2, err));
     out->look = (tm_look){ .step = step,
                            .format = of->options.precision->name,
                            .reference = of->options.compared->name,
@@ -81,8 +85,7 @@ tm_status tm_looked_take(tm_looked *out, tm_trainer *trainer, const tm_micro_bat
                            .n_exponents = TM_EXPONENT_BINS };
     for (size_t i = 0; i < n; i++) {
         tm_look_tensor *tensor = &out->tensors[i];
-        *tensor = figures(of->graph, &microscope->rows[i], out->record + i * TM_COMPARED,
-                          tm_layout_sum_ranks(&of->options.layout), bound);
+        *tensor = figures(of->graph, &microscope->rows[i], out->record + i * TM_COMPARED, ranks, bound);
         if (tensor->diverges && !out->look.first) out->look.first = tensor;
         if (!out->look.worst || !(tensor->error <= out->look.worst->error)) out->look.worst = tensor;
     }
