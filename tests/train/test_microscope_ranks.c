@@ -212,13 +212,19 @@ static int check_figures(const char *what, const figures *got, const figures *wa
     return same;
 }
 
-static job parted_job(int tensor, int context, bool whole_rows, bool compared, figures *to)
+typedef struct {
+    int  tensor, context, experts;
+    bool whole_rows;
+} parted;
+
+static job parted_job(parted p, bool mixture, bool compared, figures *to)
 {
-    job j = job_of(0, 1, 1, TM_SHARE_ALL, compared, NULL);
+    job j = job_of(mixture ? 2 : 0, 1, 1, TM_SHARE_ALL, compared, NULL);
     j.o.shape.n_heads = j.o.shape.n_kv_heads = 4;
     j.o.shape.dim = 64, j.o.seq = 32;
-    j.tensor = tensor, j.context = context;
-    j.o.layout.whole_rows = whole_rows;
+    j.tensor = p.tensor, j.context = p.context, j.experts = p.experts;
+    j.o.layout.whole_rows = p.whole_rows;
+    j.o.layout.expert_capacity = 0.7; /* several rounds */
     j.taken = to;
     if (to) j.change = note_figures;
     return j;
@@ -226,46 +232,32 @@ static job parted_job(int tensor, int context, bool whole_rows, bool compared, f
 
 static void parts_of_tensors_are_seen_together(void **state)
 {
-    static const struct {
-        int  tensor, context;
-        bool whole_rows;
-    } parted[] = { { 2, 1, false }, { 4, 1, true }, { 1, 2, false }, { 2, 2, false } };
+    static const parted layouts_of_parts[] = {
+        { 2, 1, 1, false }, { 4, 1, 1, true }, { 1, 2, 1, false }, { 2, 2, 1, false }, { 2, 1, 2, false }
+    };
+    static const parted whole = { 1, 1, 1, false };
     (void)state;
-    for (size_t l = 0; l < sizeof parted / sizeof parted[0]; l++) {
+    for (size_t l = 0; l < sizeof layouts_of_parts / sizeof layouts_of_parts[0]; l++) {
+        const parted   p = layouts_of_parts[l];
         static figures together, alone;
         char           what[80];
         memset(&together, 0, sizeof together), memset(&alone, 0, sizeof alone);
-        job one = parted_job(1, 1, false, true, &alone);
-        job j = parted_job(parted[l].tensor, parted[l].context, parted[l].whole_rows, true, &together);
-        snprintf(what, sizeof what, "tp %d, cp %d", parted[l].tensor, parted[l].context);
+        job one = parted_job(whole, p.experts > 1, true, &alone);
+        job j = parted_job(p, p.experts > 1, true, &together);
+        snprintf(what, sizeof what, "tp %d, cp %d, ep %d", p.tensor, p.context, p.experts);
         one.steps = 1;
         rank_body(NULL, &one);
         run_job(&j);
         int forward = check_figures(what, &together, &alone, "forward");
-        int gradients = parted[l].context == 1 && parted[l].whole_rows /* else parts of sums over tokens */
+        int gradients = p.context == 1 && p.whole_rows /* else parts of sums over tokens */
                             ? check_figures(what, &together, &alone, "gradient layers.0.attention.wqkv")
                             : 1;
         print_message("# %s: %d tensors of the forward pass, %d gradients\n", what, forward, gradients);
         assert_true(forward >= 12 && gradients > 0);
-        job plain = parted_job(parted[l].tensor, parted[l].context, parted[l].whole_rows, false, NULL);
+        job plain = parted_job(p, p.experts > 1, false, NULL);
         run_job(&plain);
         if (j.loss[2] != plain.loss[2] || j.weights[0] != plain.weights[0]) fail_msg("%s: other bits", what);
     }
-}
-
-static void divided_experts_are_refused(void **state)
-{
-    (void)state;
-    tm_error        err = { 0 };
-    tm_step_options o = job_of(2, 1, 1, TM_SHARE_ALL, true, NULL).o;
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_chooser      chooser = tm_device_chooser(device);
-    tm_step        *step = NULL;
-    o.layout.mesh = tm_mesh_one();
-    o.layout.mesh.degree[TM_AXIS_SHARD] = o.layout.mesh.degree[TM_AXIS_EP] = 2;
-    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "debug.microscope"));
-    tm_device_close(device);
 }
 
 int main(int argc, char **argv)
@@ -275,7 +267,6 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_see_what_one_sees),
         cmocka_unit_test(parts_of_tensors_are_seen_together),
-        cmocka_unit_test(divided_experts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
