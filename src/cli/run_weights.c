@@ -16,7 +16,7 @@ static tm_status load_weights(void *context, struct tm_trainer *trainer, tm_erro
     TM_TRY(tm_hf_load(&memory, j->weights, j->options.threads, &report, err));
     if (j->adapter.folder) {
         tm_hf_report own;
-        TM_TRY(tm_hf_adapter_load(&memory, &j->adapter, j->options.threads, &own, err));
+        TM_TRY(tm_hf_adapter_load(&memory, &j->adapter, &j->options.step.adapters, j->options.threads, &own, err));
         tm_note("loaded %zu tensors of the adapter '%s'", own.tensors, j->adapter.folder);
     }
     tm_note("loaded %zu tensors (%s, %s) of '%s' in %.1f s%s", report.tensors,

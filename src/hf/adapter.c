@@ -253,13 +253,26 @@ tm_status tm_hf_adapter_check_modules(const tm_hf_memory *memory, const tm_hf_ad
     return st;
 }
 
-tm_status tm_hf_adapter_load(const tm_hf_memory *memory, const tm_hf_adapter *adapter, int threads,
-                             tm_hf_report *report, tm_error *err)
+/* All tensors of the whole model's adapters, and of each the slices that are here: ranks may have parts. */
+static tm_status part_layout(const tm_hf_memory *memory, const tm_adapters *own, tm_hf_layout **out, tm_error *err)
+{
+    tm_graph *whole = tm_graph_create(memory->graph->precision);
+    tm_model  model;
+    tm_model_declare(whole, memory->shape, 1, NULL, &model);
+    tm_status st = tm_adapters_declare(whole, &model, own, err);
+    if (st == TM_OK) st = tm_hf_adapter_layout_create(whole, memory->shape, memory->form, out, err);
+    if (st == TM_OK) tm_hf_localise(*out, whole, memory->graph);
+    tm_graph_destroy(whole);
+    return st;
+}
+
+tm_status tm_hf_adapter_load(const tm_hf_memory *memory, const tm_hf_adapter *adapter, const tm_adapters *own,
+                             int threads, tm_hf_report *report, tm_error *err)
 {
     tm_hf_layout *layout;
     *report = (tm_hf_report){ 0 };
     TM_TRY(tm_hf_adapter_check_modules(memory, adapter, err));
-    TM_TRY(tm_hf_adapter_layout_create(memory->graph, memory->shape, memory->form, &layout, err));
+    TM_TRY(part_layout(memory, own, &layout, err));
     const tm_stored_tensor **found = tm_alloc((layout->n + 1) * sizeof *found);
     tm_status                st = find_all(layout, adapter, found, report, err);
     if (st == TM_OK) st = tm_hf_fill(memory, layout, found, threads > 0 ? threads : 1, err);

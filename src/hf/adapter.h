@@ -57,10 +57,10 @@ const tm_adapted_module *tm_hf_adapter_module(const tm_hf_adapter *adapter, cons
 TM_MUST_USE tm_status tm_hf_adapter_check_modules(const tm_hf_memory *memory, const tm_hf_adapter *adapter,
                                                   tm_error *err);
 
-/* Fills the adapters of a graph that was made with `adapter->adapters`. TM_FORMAT: tensors missing, unexpected or of
- * another shape, by name. */
-TM_MUST_USE tm_status tm_hf_adapter_load(const tm_hf_memory *memory, const tm_hf_adapter *adapter, int threads,
-                                         tm_hf_report *report, tm_error *err);
+/* Fills the adapters of a graph that was made with `own` (`adapter->adapters`, or others of the same modules): those of
+ * the whole model, or what a rank has of them. TM_FORMAT: tensors missing, unexpected or of another shape, by name. */
+TM_MUST_USE tm_status tm_hf_adapter_load(const tm_hf_memory *memory, const tm_hf_adapter *adapter,
+                                         const tm_adapters *own, int threads, tm_hf_report *report, tm_error *err);
 
 /* TM_FORMAT unless every tensor of the adapter belongs to a matrix of the model. Of `memory` graph (without adapters),
  * shape and form are used. */

@@ -43,7 +43,9 @@ TM_MUST_USE tm_status tm_hf_layout_create(const tm_graph *graph, const tm_model_
  * are in the graph, maybe none. */
 TM_MUST_USE tm_status tm_hf_part_layout_create(const tm_graph *graph, const tm_model_shape *shape,
                                                const tm_hf_form *form, tm_hf_layout **out, tm_error *err);
-void                  tm_hf_layout_destroy(tm_hf_layout *layout); /* NULL is fine */
+/* Of a layout of the graph `whole`: of every tensor the slices that are in `graph`, under their parameters there. */
+void tm_hf_localise(tm_hf_layout *layout, const tm_graph *whole, const tm_graph *graph);
+void tm_hf_layout_destroy(tm_hf_layout *layout); /* NULL is fine */
 
 /* The same of the adapters of a graph, whose tensors are named as PEFT has them. TM_UNSUPPORTED: an adapter that has no
  * such tensors. */

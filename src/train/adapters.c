@@ -3,8 +3,9 @@
 
 #include "base/arena.h"
 #include "base/text.h"
-#include "graph/blocks.h"
+#include "graph/cut.h"
 #include "train/adapter_names.h"
+#include "train/adapter_parts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -160,20 +161,28 @@ static void name_part(const tm_tensor *matrix, int number, const char *what, cha
 static tm_tensor_id declare_part(declarer *d, tm_tensor_id of, const adapted *modules, int n, int number, bool is_a)
 {
     const tm_tensor matrix = *tm_graph_at(d->graph, of);
-    int64_t         rank = modules[0].rank, rows = 0, width = matrix.shape.n[1];
-    tm_piece        pieces[TM_MAX_ADAPTED];
+    int64_t         rank = modules[0].rank, rows = 0, whole = 0;
+    tm_piece       *pieces = tm_arena_take(d->graph->arena, (size_t)(matrix.n_pieces + n) * sizeof *pieces);
     char            names[TM_MAX_ADAPTED][192], name[192];
+    int             made = 0;
     for (int i = 0; i < n; i++) {
         snprintf(names[i], sizeof names[i], "%.160s.lora_%c.weight", modules[i].name, is_a ? 'A' : 'B');
-        pieces[i] = (tm_piece){ .name = names[i], .row = rows, .rows = is_a ? rank : modules[i].rows };
-        if (is_a) set_initial(d, &pieces[i], width, rank);
-        rows += pieces[i].rows;
+        tm_piece like = { .name = names[i], .row = rows, .rows = rank, .begin = rows };
+        rows += is_a ? rank : modules[i].rows;
+        if (!is_a) {
+            made += adapter_pieces_of_b(&matrix, modules[i].row, modules[i].rows, like, &whole, pieces + made);
+            continue;
+        }
+        set_initial(d, &like, adapter_inputs(&matrix), rank);
+        whole += rank;
+        pieces[made++] = like;
     }
     name_part(&matrix, number, is_a ? "lora_A.weight" : "lora_B.weight", name, sizeof name);
-    tm_tensor_id id =
-        tm_graph_parameter(d->graph, n == 1 ? names[0] : name, tm_shape_2(rows, is_a ? width : rank), pieces, n);
+    tm_tensor_id id = tm_graph_parameter(d->graph, n == 1 ? names[0] : name,
+                                         tm_shape_2(rows, is_a ? matrix.shape.n[1] : rank), pieces, made);
     tm_graph_at(d->graph, id)->layer = matrix.layer;
     tm_graph_at(d->graph, id)->adapts = of;
+    adapter_make_part(d->graph, id, of, whole, is_a);
     return id;
 }
 
@@ -206,18 +215,13 @@ static tm_tensor_id number_of(const declarer *d, tm_tensor_id of)
     return d->model->begins_at + id;
 }
 
-/* Elements that are left out go by the place in whole sequences. */
+/* Elements that are left out go by the place in whole rows of whole sequences. */
 static tm_dropout_attr dropout_of(const declarer *d, tm_tensor_id of)
 {
-    const tm_division context = d->model->parallel.context;
-    tm_dropout_attr   attr = { .rate = d->adapters->dropout,
-                               .seed = d->adapters->seed,
-                               .stream = (uint64_t)number_of(d, of) };
-    if (!tm_divided(context)) return attr;
-    attr.seq = d->model->seq;
-    attr.chunk = tm_chunk_length(context, attr.seq);
-    attr.first = tm_chunk_of(context, 0) * attr.chunk;
-    attr.second = tm_chunk_of(context, 1) * attr.chunk;
+    tm_dropout_attr attr = { .rate = d->adapters->dropout,
+                             .seed = d->adapters->seed,
+                             .stream = (uint64_t)number_of(d, of) };
+    adapter_place_dropout(d->model, tm_graph_at(d->graph, of), &attr);
     return attr;
 }
 
@@ -270,7 +274,8 @@ static tm_status adapt_tensor(declarer *d, tm_tensor_id id, tm_error *err)
         return tm_fail(err, TM_UNSUPPORTED, "'%s' has more than %d modules with an adapter each; name the matrix",
                        of.name, TM_MAX_ADAPTED);
     for (int i = 0; i < n; i++) {
-        int64_t least = modules[i].rows < of.shape.n[1] ? modules[i].rows : of.shape.n[1];
+        int64_t inputs = adapter_inputs(&of), rows = adapter_outputs(&of, modules[i].row, modules[i].rows);
+        int64_t least = rows < inputs ? rows : inputs;
         if (modules[i].rank > least)
             return tm_fail(err, TM_INVALID, "%s is %lld, but '%s' has %lld rows or columns; lower it",
                            modules[i].rank == d->adapters->rank ? "lora.rank" : "the rank of lora.rank_pattern",
@@ -302,6 +307,11 @@ static tm_status adapt_head(declarer *d, const tm_model *model, tm_error *err)
                        "lora.targets (%s) names the output layer, which is the table of embeddings of this model, too "
                        "(tied): beside one of them an adapter would untie them; leave it out",
                        d->adapters->place);
+    if (tm_divided(model->parallel.tensor))
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "lora.targets (%s) names the output layer, which ranks divide "
+                       "(parallelism.tensor_parallel_degree %d): an adapter of it is not built then; leave it out",
+                       d->adapters->place, model->parallel.tensor.ranks);
     if (d->adapters->dora)
         return tm_fail(
             err, TM_UNSUPPORTED,
@@ -335,8 +345,7 @@ static int experts_of(const char *target)
 static void declare_experts(declarer *d, tm_tensor_id of)
 {
     const tm_tensor matrix = *tm_graph_at(d->graph, of);
-    int64_t         rank = d->adapters->rank, n = matrix.shape.n[0], outputs = matrix.shape.n[1];
-    int64_t         width = matrix.shape.n[2];
+    int64_t         rank = d->adapters->rank, outputs = matrix.shape.n[1];
     tm_adapter     *adapter = tm_arena_take(d->graph->arena, sizeof *adapter);
     char            name[192];
     *adapter = (tm_adapter){ .m = TM_NONE };
@@ -345,10 +354,9 @@ static void declare_experts(declarer *d, tm_tensor_id of)
     for (int is_b = 0; is_b < 2; is_b++) {
         size_t length = strlen(matrix.name) - 7;
         snprintf(name, sizeof name, "%.*s.lora_%c.weight", (int)length, matrix.name, is_b ? 'B' : 'A');
-        tm_piece piece = { .name = name, .rows = n * (is_b ? outputs : rank) };
-        if (!is_b) set_initial(d, &piece, width, rank);
-        tm_shape     shape = is_b ? tm_shape_3(n, outputs, rank) : tm_shape_3(n, rank, width);
-        tm_tensor_id id = tm_graph_parameter(d->graph, name, shape, &piece, 1);
+        tm_piece piece = { .name = name };
+        if (!is_b) set_initial(d, &piece, adapter_inputs(&matrix), rank);
+        tm_tensor_id id = adapter_declare_of_experts(d->graph, of, piece, rank, !is_b);
         tm_graph_at(d->graph, id)->layer = matrix.layer;
         tm_graph_at(d->graph, id)->adapts = of;
         *(is_b ? &adapter->b : &adapter->a) = id;
@@ -365,7 +373,8 @@ static tm_status check_experts(const declarer *d, const tm_tensor *matrix, tm_er
                             : d->adapters->n_layers > 0           ? "of experts with lora.layers"
                             : tm_adapters_vary(d->adapters) ? "of experts with lora.rank_pattern or lora.alpha_pattern"
                                                             : NULL;
-    int64_t     least = matrix->shape.n[1] < matrix->shape.n[2] ? matrix->shape.n[1] : matrix->shape.n[2];
+    tm_shape    whole = matrix->cut ? matrix->cut->whole : matrix->shape;
+    int64_t     least = whole.n[1] < whole.n[2] ? whole.n[1] : whole.n[2];
     if (not_built)
         return tm_fail(err, TM_UNSUPPORTED, "lora.targets (%s) names '%s': adapters %s are not built; leave it out",
                        d->adapters->place, matrix->name, not_built);
@@ -404,13 +413,19 @@ static tm_status adapt_experts(declarer *d, tm_tensor_id id, tm_error *err)
     return TM_OK;
 }
 
-static void freeze(tm_graph *graph, const tm_adapters *adapters, tm_tensor *tensor)
+static tm_status freeze(const tm_adapters *adapters, tm_tensor *tensor, tm_error *err)
 {
-    (void)graph;
     tensor->trained = false;
-    if (adapters->base == TM_DTYPE_COUNT || tensor->as_stored) return;
+    if (adapters->base == TM_DTYPE_COUNT || tensor->as_stored) return TM_OK;
     bool matrix = is_matrix(tensor, 2) || is_matrix(tensor, 3);
     tensor->dtype = tm_dtype_blocked(adapters->base) && !matrix ? TM_BF16 : adapters->base;
+    if (!tm_dtype_blocked(tensor->dtype)) return TM_OK;
+    tensor->dtype = tm_cut_blocked(tensor, adapters->base);
+    if (tensor->dtype != TM_DTYPE_COUNT) return TM_OK;
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "lora.base_format %s: of '%s' a rank has a part that ends within a block of %d weights (of divided "
+                   "experts: within a group of %d); set lora.base_format to bfloat16, or take other degrees",
+                   adapters->base == TM_NF4_BLOCKS ? "nf4" : "float8_e4m3", tensor->name, TM_NF4_BLOCK, TM_NF4_GROUP);
 }
 
 bool tm_adapters_may_adapt(const tm_tensor *tensor)
@@ -489,7 +504,7 @@ static tm_status declare_all(declarer *d, tm_error *err)
     d->all = d->targets.all;
     for (size_t i = 0; i < n; i++) {
         if (graph->tensors[i].role != TM_ROLE_PARAMETER) continue;
-        freeze(graph, a, &graph->tensors[i]);
+        TM_TRY(freeze(a, &graph->tensors[i], err));
         TM_TRY(adapt_experts(d, (tm_tensor_id)i, err));
         if (is_matrix(&graph->tensors[i], 2) && has_adapters(a, graph->tensors[i].layer))
             TM_TRY(adapt_tensor(d, (tm_tensor_id)i, err));

@@ -7,21 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranks have tokens of their own: sums and counts are those of all, magnitudes the largest. */
-static tm_status join_ranks(const tm_trainer *trainer, double *record, size_t n, double losses[2], tm_error *err)
+/* Ranks along some axes have tokens, or parts of tensors, of their own: sums and counts are those of all, magnitudes
+ * the largest. */
+static tm_status join_ranks(const tm_trainer *trainer, unsigned axes, double *record, size_t n, tm_error *err)
 {
     static const int most[2] = { TM_COMPARED_OWN_MOST, TM_COMPARED_MOST };
     const tm_layout *layout = &tm_trainer_step_of(trainer)->options.layout;
-    size_t           ranks = (size_t)tm_layout_sum_ranks(layout), own = 0;
+    size_t           ranks = (size_t)tm_layout_size(layout, axes), own = 0;
     if (ranks == 1) return TM_OK;
-    own = (size_t)tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_LOSS);
+    own = (size_t)tm_mesh_group_rank(&layout->mesh, layout->rank, axes);
     double *largest = tm_alloc((ranks * n * 2 + 1) * sizeof *largest);
     memset(largest, 0, ranks * n * 2 * sizeof *largest);
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < 2; k++) largest[(own * n + i) * 2 + k] = record[i * TM_COMPARED + (size_t)most[k]];
-    tm_status st = tm_trainer_sum(trainer, TM_AXES_LOSS, largest, ranks * n * 2, err);
-    if (st == TM_OK) st = tm_trainer_sum(trainer, TM_AXES_LOSS, record, n * TM_COMPARED, err);
-    if (st == TM_OK) st = tm_trainer_sum(trainer, TM_AXES_LOSS, losses, 2, err);
+    tm_status st = tm_trainer_sum(trainer, axes, largest, ranks * n * 2, err);
+    if (st == TM_OK) st = tm_trainer_sum(trainer, axes, record, n * TM_COMPARED, err);
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < 2; k++) {
             double *to = &record[i * TM_COMPARED + (size_t)most[k]];
@@ -73,7 +73,8 @@ static row_facts facts_of(const tm_step *step, const tm_look_row *row)
     const tm_parallel *parallel = &step->model.parallel;
     int                chunks = parallel->chunks, stages = tm_layout_size(&step->options.layout, 1U << TM_AXIS_PP);
     row_facts          facts = { .kind = row->kind, .format = own->dtype };
-    facts.elements = (double)(tm_shape_elements(own->shape) * tm_layout_sum_ranks(&step->options.layout));
+    facts.elements = (double)(tm_shape_elements(own->shape) * tm_layout_sum_ranks(&step->options.layout) *
+                              tm_layout_size(&step->options.layout, 1U << TM_AXIS_TP));
     write_name(row->name, facts.name);
     if (chunks > 0) /* parts of the segment: forward passes, then backward passes from the last one on */
         facts.place = row->part < chunks ? parallel->chunk[row->part].number
@@ -138,8 +139,7 @@ static tm_status join_stages(tm_looked *out, const tm_trainer *trainer, row_fact
     double        *record = NULL, *all_facts = NULL;
     size_t         first, all;
     if (tm_layout_size(&step->options.layout, 1U << TM_AXIS_PP) == 1) return TM_OK;
-    for (int k = 0; k < 2; k++) losses[k] = tm_parallel_ends(&step->model.parallel) ? losses[k] : 0;
-    TM_TRY(tm_trainer_sum(trainer, 1U << TM_AXIS_PP, losses, 2, err));
+    TM_TRY(tm_trainer_sum(trainer, 1U << TM_AXIS_PP, losses, 2, err)); /* 0 but on the last one */
     TM_TRY(count_rows(trainer, *n, &first, &all, err));
     tm_status st = gather_rows(trainer, out->record, *n, first, all, TM_COMPARED, &record, err);
     if (st == TM_OK) st = gather_rows(trainer, (double *)*facts, *n, first, all, FACTS, &all_facts, err);
@@ -208,7 +208,9 @@ tm_status tm_looked_take(tm_looked *out, tm_trainer *trainer, const tm_micro_bat
     tm_looked_fini(out);
     out->record = tm_alloc((n + 1) * TM_COMPARED * sizeof *out->record);
     TM_TRY(tm_trainer_look(trainer, batch, out->record, losses, err));
-    TM_TRY(join_ranks(trainer, out->record, n, losses, err));
+    TM_TRY(join_ranks(trainer, TM_AXES_LOSS, out->record, n, err));
+    TM_TRY(join_ranks(trainer, 1U << TM_AXIS_TP, out->record, n, err));
+    if (tm_layout_sum_ranks(&of->options.layout) > 1) TM_TRY(tm_trainer_sum(trainer, TM_AXES_LOSS, losses, 2, err));
     row_facts *facts = tm_alloc((n + 1) * sizeof *facts);
     for (size_t i = 0; i < n; i++) facts[i] = facts_of(of, &microscope->rows[i]);
     tm_status st = join_stages(out, trainer, &facts, &n, losses, err);

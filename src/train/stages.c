@@ -296,22 +296,27 @@ void stages_count_anew(tm_step *step, tm_model *model)
     step->graph->module = "";
 }
 
-/* What an evaluation tells of pairs; their losses stay where they are read once the program has run. */
-static void tell_pairs(tm_step *step, const tm_model *model, tm_tensor_id losses, tm_tensor_id *kept)
+/* A copy that stays where it is read once the program has run. */
+static tm_tensor_id keep(tm_graph *graph, const char *name, tm_tensor_id what)
 {
-    tm_graph *graph = step->graph;
-    *kept = TM_NONE;
-    if (!tm_parallel_ends(&model->parallel)) stages_clear(step, model->preferred);
-    sum_over_stages(step, model->preferred);
-    if (losses == TM_NONE) return;
-    tm_tensor like = *tm_graph_at(graph, losses);
-    *kept = tm_graph_tensor_as(graph, tm_arena_format(graph->arena, "%s.token_losses", graph->segment->name),
-                               TM_ROLE_SCALAR, like.shape, like.dtype);
-    tm_tensor_id in[TM_MAX_IN] = { losses }, out[TM_MAX_OUT] = { *kept };
+    tm_tensor    like = *tm_graph_at(graph, what);
+    tm_tensor_id kept = tm_graph_tensor_as(graph, tm_arena_format(graph->arena, "%s.%s", graph->segment->name, name),
+                                           TM_ROLE_SCALAR, like.shape, like.dtype);
+    tm_tensor_id in[TM_MAX_IN] = { what }, out[TM_MAX_OUT] = { kept };
     tm_graph_add(graph, TM_OP_cast, NULL, 0, in, out, 0);
+    return kept;
 }
 
-void stages_evaluated(tm_step *step, const tm_model *model, tm_tensor_id losses, tm_tensor_id *kept)
+/* What an evaluation tells of pairs. */
+static void tell_pairs(tm_step *step, const tm_model *model, const tm_tensor_id losses[2], tm_tensor_id kept[2])
+{
+    if (!tm_parallel_ends(&model->parallel)) stages_clear(step, model->preferred);
+    sum_over_stages(step, model->preferred);
+    kept[0] = losses[0] == TM_NONE ? TM_NONE : keep(step->graph, "token_losses", losses[0]);
+    kept[1] = losses[1] == losses[0] ? kept[0] : keep(step->graph, "row_losses", losses[1]);
+}
+
+void stages_evaluated(tm_step *step, const tm_model *model, const tm_tensor_id losses[2], tm_tensor_id kept[2])
 {
     step->graph->phase = TM_PHASE_FORWARD;
     step->graph->module = "stages";

@@ -55,8 +55,8 @@ void stages_split(tm_step *step, bool first, int chunk);
 /* A table that is looked up and multiplied with in two stages of this rank has two gradients in the segment. */
 void stages_table_apart(tm_step *step, bool first);
 /* Ends the last evaluating segment of this rank: all ranks have the loss. Of pairs also what is told of them, and the
- * last stage's losses of tokens (TM_NONE: not here) stay in *kept. */
-void stages_evaluated(tm_step *step, const tm_model *model, tm_tensor_id losses, tm_tensor_id *kept);
+ * last stage's losses of tokens, of whole sequences and of the rank's rows (TM_NONE: not here), stay in `kept`. */
+void stages_evaluated(tm_step *step, const tm_model *model, const tm_tensor_id losses[2], tm_tensor_id kept[2]);
 
 /* The programs of micro-batches are there, and what they count is one tensor: it begins with zeros. */
 void stages_clear_counts(tm_step *step);

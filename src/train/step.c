@@ -172,11 +172,17 @@ static void add_update_segment(tm_step *step)
     graph->layer = -1;
 }
 
-/* The losses that the segment at hand keeps apart. */
-static tm_tensor_id losses_of(const tm_graph *graph)
+/* The losses of tokens that the segment at hand makes pairs of: of whole sequences, or `here`, of this rank's rows. */
+static tm_tensor_id losses_of(const tm_graph *graph, bool here)
 {
-    for (size_t i = 0; i < graph->segment->n_nodes; i++)
-        if (graph->segment->nodes[i].op == TM_OP_linear_token_losses) return graph->segment->nodes[i].out[0];
+    const tm_segment *segment = graph->segment;
+    for (size_t i = 0; i < segment->n_nodes; i++) {
+        const tm_node *node = &segment->nodes[i];
+        if (!here && node->op == TM_OP_preference_loss) return node->in[0];
+        if (here && node->op == TM_OP_linear_token_losses) return node->out[0];
+        if (here && node->op == TM_OP_vocabulary_loss && node->out[0] == TM_NONE)
+            return tm_graph_base(graph, node->out[1]);
+    }
     return TM_NONE;
 }
 
@@ -189,6 +195,9 @@ static void sum_over_chunks(tm_step *step)
     step->graph->module = "evaluation";
     tm_units_call(step->graph, TM_OP_all_reduce, axes, ranks, "loss of an evaluation", step->evaluation_loss,
                   step->evaluation_loss, false);
+    if (step->model.preferred != TM_NONE)
+        tm_units_call(step->graph, TM_OP_all_reduce, axes, ranks, "preferences of an evaluation", step->model.preferred,
+                      step->model.preferred, false);
     step->graph->module = "";
 }
 
@@ -206,7 +215,7 @@ static void account_rows(tm_step *step, tm_model *model)
 /* The forward pass of each stage of this rank; the last one gives all ranks the loss. */
 static tm_status add_held_out_segments(tm_step *step, const tm_chooser *chooser, const char *name, tm_model model,
                                        const tm_tensor_id *tensors, int64_t rows, tm_tensor_id first_row,
-                                       tm_tensor_id *kept, tm_error *err)
+                                       tm_tensor_id kept[2], tm_error *err)
 {
     const tm_step_options *o = &step->options;
     const int              chunks = model.parallel.chunks;
@@ -223,7 +232,8 @@ static tm_status add_held_out_segments(tm_step *step, const tm_chooser *chooser,
             stages_pass(step, &model, passed, true);
         else
             sum_over_chunks(step);
-        if (c + 1 == chunks) stages_evaluated(step, &model, losses_of(step->graph), kept);
+        const tm_tensor_id losses[2] = { losses_of(step->graph, false), losses_of(step->graph, true) };
+        if (c + 1 == chunks) stages_evaluated(step, &model, losses, kept);
         TM_TRY(forward_only(step, chooser, first_row, err));
     }
     return TM_OK;
@@ -237,18 +247,18 @@ static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, 
     bool      told = first_row == step->first_row;
     if (told) account_rows(step, &model);
     if (stages_cut(step)) {
-        tm_tensor_id kept = TM_NONE;
+        tm_tensor_id kept[2] = { TM_NONE, TM_NONE };
         TM_TRY(add_held_out_segments(step, chooser, first_row == TM_NONE ? name : "trial", model, step->inputs,
-                                     rows_of(step), first_row, &kept, err));
-        if (first_row == TM_NONE) step->losses = kept;
-        if (told && model.preferred != TM_NONE) step->row_losses = kept;
+                                     rows_of(step), first_row, kept, err));
+        if (first_row == TM_NONE) step->losses = kept[0];
+        if (told && model.preferred != TM_NONE) step->row_losses = kept[1];
         return TM_OK;
     }
     tm_graph_segment(step->graph, name);
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
     sum_over_chunks(step);
-    if (first_row == TM_NONE) step->losses = losses_of(step->graph);
-    if (told && model.preferred != TM_NONE) step->row_losses = losses_of(step->graph);
+    if (first_row == TM_NONE) step->losses = losses_of(step->graph, false);
+    if (told && model.preferred != TM_NONE) step->row_losses = losses_of(step->graph, true);
     return forward_only(step, chooser, first_row, err);
 }
 
@@ -260,14 +270,18 @@ static tm_status add_validate_segment(tm_step *step, const tm_chooser *chooser, 
     tm_inputs              inputs = named(step, step->validation_inputs);
     int64_t rows = o->validation_batch * o->validation_seq / tm_layout_size(&o->layout, 1U << TM_AXIS_CP);
     tm_model_resize(step->graph, &model, o->validation_seq);
-    if (stages_cut(step))
-        return add_held_out_segments(step, chooser, "validate", model, step->validation_inputs, rows, TM_NONE,
-                                     &step->validation_losses, err);
+    if (stages_cut(step)) {
+        tm_tensor_id kept[2] = { TM_NONE, TM_NONE };
+        TM_TRY(
+            add_held_out_segments(step, chooser, "validate", model, step->validation_inputs, rows, TM_NONE, kept, err));
+        step->validation_losses = kept[0];
+        return TM_OK;
+    }
     tm_graph_segment(step->graph, "validate");
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, o->loss_chunk < rows ? o->loss_chunk : rows,
                   false);
     sum_over_chunks(step);
-    step->validation_losses = losses_of(step->graph);
+    step->validation_losses = losses_of(step->graph, false);
     return forward_only(step, chooser, TM_NONE, err);
 }
 

@@ -7,6 +7,7 @@
 #include "train/context.h"
 #include "train/init.h"
 #include "graph/value.h"
+#include "op/preference.h"
 #include "train/held.h"
 #include "train/load.h"
 #include "train/preference.h"
@@ -416,19 +417,23 @@ tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, 
     return tm_trainer_read(trainer, step->evaluation_loss, 0, loss, sizeof *loss, err);
 }
 
-/* Of ranks in stages the last one has them, and gives them to the others. */
-static tm_status read_token_losses(const tm_trainer *trainer, tm_tensor_id id, double *losses, int64_t n, tm_error *err)
+/* Of ranks in stages the last one has them, and gives them to the others. `seq`: of a sequence. */
+static tm_status read_token_losses(const tm_trainer *trainer, tm_tensor_id id, int64_t seq, double *losses, int64_t n,
+                                   tm_error *err)
 {
-    const tm_step *step = trainer->step;
-    const unsigned stages = 1U << TM_AXIS_PP;
-    tm_status      st = TM_OK;
+    const tm_step     *step = trainer->step;
+    const unsigned     stages = 1U << TM_AXIS_PP;
+    const tm_division  context = step->model.parallel.context;
+    tm_preference_attr order = { .seq = seq };
+    tm_status          st = TM_OK;
+    if (tm_divided(context)) order.ranks = context.ranks, order.chunk = tm_chunk_length(context, seq);
     for (int64_t i = 0; i < n; i++) losses[i] = 0;
     if (id != TM_NONE) {
         size_t bytes = step->plan->places[id].bytes;
         void  *values = tm_alloc(bytes);
         st = tm_trainer_read(trainer, id, 0, values, bytes, err);
         for (int64_t i = 0; i < n && st == TM_OK; i++)
-            losses[i] = tm_value_get(values, tm_graph_at(step->graph, id)->dtype, i);
+            losses[i] = tm_value_get(values, tm_graph_at(step->graph, id)->dtype, tm_preference_row(&order, n, i));
         free(values);
     }
     if (st != TM_OK || tm_layout_size(&step->options.layout, stages) == 1) return st;
@@ -446,7 +451,7 @@ tm_status tm_trainer_token_losses(tm_trainer *trainer, const tm_micro_batch *bat
     double                 sum;
     TM_TRY(own ? tm_trainer_validate(trainer, batch, &sum, err) : tm_trainer_evaluate(trainer, batch, &sum, err));
     double   *values = tm_alloc((size_t)n * sizeof *values);
-    tm_status st = read_token_losses(trainer, id, values, n, err);
+    tm_status st = read_token_losses(trainer, id, own ? o->validation_seq : o->seq, values, n, err);
     for (int64_t i = 0; i < n && st == TM_OK; i++) losses[i] = (float)values[i];
     free(values);
     return st;

@@ -151,7 +151,7 @@ static tm_status open_adapted(const fixture *f, const char *device, const tm_pre
     TM_TRY(tm_trainer_open(out->model.device, &step, 1, &out->model.trainer, err));
     tm_hf_memory memory = tm_hf_trainer_memory(out->model.trainer, out->model.description.form);
     TM_TRY(tm_hf_load(&memory, out->model.weights, threads, &report, err));
-    return tm_hf_adapter_load(&memory, &out->adapter, threads, &report, err);
+    return tm_hf_adapter_load(&memory, &out->adapter, &out->adapter.adapters, threads, &report, err);
 }
 
 static void close_adapted(adapted *a)

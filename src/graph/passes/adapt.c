@@ -76,14 +76,14 @@ static void adapt_experts(tm_graph *graph, const tm_node *node, const tm_adapter
     tm_fill_attr factor = { .value = adapter->attr.scale };
     tm_tensor_id base = like(graph, &y, "base"), in[TM_MAX_IN];
     TM_ASSERT(adapter->m == TM_NONE && !adapter->next && !(adapter->dropout.rate > 0));
-    emit(graph, node->op, NULL, 0, node->in, base);
+    emit(graph, node->op, node->attr, node->attr_bytes, node->in, base);
     memcpy(in, absent, sizeof in);
     in[0] = node->in[0], in[1] = adapter->a, in[2] = node->in[2];
-    in[0] = emit(graph, TM_OP_grouped_linear, NULL, 0, in, TM_NONE);
+    in[0] = emit(graph, TM_OP_grouped_linear, node->attr, node->attr_bytes, in, TM_NONE);
     in[1] = in[2] = TM_NONE;
     in[0] = emit(graph, TM_OP_scale, &factor, sizeof factor, in, TM_NONE);
     in[1] = adapter->b, in[2] = node->in[2], in[4] = base;
-    emit(graph, TM_OP_grouped_linear, NULL, 0, in, node->out[0]);
+    emit(graph, TM_OP_grouped_linear, node->attr, node->attr_bytes, in, node->out[0]);
 }
 
 /* base + the products of all adapters of a matrix; the last one goes to `result`. */
@@ -147,6 +147,7 @@ void tm_adapt_pass(tm_graph *graph, tm_tensor_id first_row)
     tm_phase    phase = graph->phase;
     int         layer = graph->layer;
     const char *module = graph->module;
+    tm_keep     keep = graph->keep;
     *segment = (tm_segment){ .name = was.name };
     for (size_t x = 0; x < was.n_nodes; x++) {
         const tm_node    *node = &was.nodes[x];
@@ -159,6 +160,7 @@ void tm_adapt_pass(tm_graph *graph, tm_tensor_id first_row)
         graph->phase = node->phase;
         graph->layer = node->layer;
         graph->module = node->module;
+        graph->keep = node->keep;
         if (node->op == TM_OP_grouped_linear)
             adapt_experts(graph, node, adapter);
         else
@@ -167,5 +169,6 @@ void tm_adapt_pass(tm_graph *graph, tm_tensor_id first_row)
     graph->phase = phase;
     graph->layer = layer;
     graph->module = module;
+    graph->keep = keep;
     free(was.nodes);
 }

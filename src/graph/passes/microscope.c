@@ -29,6 +29,7 @@ typedef struct {
     tm_tensor_id *partner;   /* (n_tensors) what the other format has in its place, or TM_NONE */
     tm_tensor_id *source;    /* (n_tensors) what a cast was made from, or TM_NONE */
     size_t       *written;   /* (n_tensors) number of the node that writes it last */
+    bool         *sent;      /* (n_tensors) rows that ranks have sent: as many as came, and what was there before */
     planned      *list;
     size_t        n_list, list_capacity;
     int          *part; /* (n) of each of `nodes` */
@@ -92,6 +93,24 @@ static tm_status merge(pass *p, const tm_segment *own, const tm_segment *referen
     }
 }
 
+/* Rows of divided experts, from where they arrive to where they leave again. How many there are, and whose, is the
+ * routers' affair, which may differ between the formats. */
+static void mark_sent(pass *p)
+{
+    for (size_t x = 0; x < p->n; x++) {
+        const tm_node *node = &p->nodes[x];
+        bool           sent = node->op == TM_OP_send_rows;
+        for (int i = 0; i < TM_MAX_IN && node->op != TM_OP_return_rows; i++)
+            sent = sent || (node->in[i] != TM_NONE && p->sent[tm_graph_base(p->graph, node->in[i])]);
+        for (int k = 0; k < TM_MAX_OUT && sent; k++) {
+            tm_tensor_id out = node->out[k] == TM_NONE ? TM_NONE : tm_graph_base(p->graph, node->out[k]);
+            if (out == TM_NONE) continue;
+            tm_role role = tm_graph_at(p->graph, out)->role;
+            if (role == TM_ROLE_ACTIVATION || role == TM_ROLE_STATISTIC) p->sent[out] = true;
+        }
+    }
+}
+
 /* --- what is compared --------------------------------------------------------------------------------------------- */
 
 /* The other format's tensor for an input of this one's: of a view the same columns, of a cast weight the weight. */
@@ -144,7 +163,7 @@ static void plan_node(pass *p, size_t x, const tm_look_pair *gradients, size_t n
     }
     for (int k = 0; k < TM_MAX_OUT; k++) {
         tm_tensor_id own = node.out[k] == TM_NONE ? TM_NONE : tm_graph_base(p->graph, node.out[k]);
-        if (own == TM_NONE || p->written[own] != x) continue;
+        if (own == TM_NONE || p->written[own] != x || p->sent[own]) continue;
         tm_role role = tm_graph_at(p->graph, own)->role;
         for (size_t g = 0; g < n_gradients; g++)
             if (gradients[g].own == own) plan_row(p, TM_LOOK_GRADIENT, own, gradients[g].reference, x);
@@ -219,15 +238,17 @@ tm_status tm_microscope_pass(tm_graph *graph, const tm_segment *reference, const
     p.partner = tm_alloc(n * sizeof *p.partner);
     p.source = tm_alloc(n * sizeof *p.source);
     p.written = tm_alloc(n * sizeof *p.written);
+    p.sent = tm_alloc(n * sizeof *p.sent);
     for (size_t i = 0; i < n; i++) p.partner[i] = p.source[i] = TM_NONE;
     tm_status st = merge(&p, graph->segment, reference, out, err);
+    mark_sent(&p);
     for (size_t x = 0; st == TM_OK && x < p.n; x++) plan_node(&p, x, gradients, n_gradients);
     if (st == TM_OK) {
         if (p.n_list > 0) qsort(p.list, p.n_list, sizeof *p.list, by_place);
         name_rows(&p);
         emit(&p, out);
     }
-    free(p.partner), free(p.source), free(p.written), free(p.nodes), free(p.part), free(p.list);
+    free(p.partner), free(p.source), free(p.written), free(p.sent), free(p.nodes), free(p.part), free(p.list);
     return st;
 }
 
