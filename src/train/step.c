@@ -195,9 +195,6 @@ static void sum_over_chunks(tm_step *step)
     step->graph->module = "evaluation";
     tm_units_call(step->graph, TM_OP_all_reduce, axes, ranks, "loss of an evaluation", step->evaluation_loss,
                   step->evaluation_loss, false);
-    if (step->model.preferred != TM_NONE)
-        tm_units_call(step->graph, TM_OP_all_reduce, axes, ranks, "preferences of an evaluation", step->model.preferred,
-                      step->model.preferred, false);
     step->graph->module = "";
 }
 

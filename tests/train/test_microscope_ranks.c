@@ -255,6 +255,7 @@ static void parts_of_tensors_are_seen_together(void **state)
                             : 1;
         print_message("# %s: %d tensors of the forward pass, %d gradients\n", what, forward, gradients);
         assert_true(forward >= 12 && gradients > 0);
+        for (size_t i = 0; i < together.n && p.experts > 1; i++) assert_null(strstr(together.row[i].name, "send_rows"));
         job plain = parted_job(p, p.experts > 1, false, NULL);
         run_job(&plain);
         if (j.loss[2] != plain.loss[2] || j.weights[0] != plain.weights[0]) fail_msg("%s: other bits", what);
