@@ -138,8 +138,7 @@ static tm_status join_stages(tm_looked *out, const tm_trainer *trainer, row_fact
     double        *record = NULL, *all_facts = NULL;
     size_t         first, all;
     if (tm_layout_size(&step->options.layout, 1U << TM_AXIS_PP) == 1) return TM_OK;
-    for (int k = 0; k < 2; k++) losses[k] = tm_parallel_ends(&step->model.parallel) ? losses[k] : 0;
-    TM_TRY(tm_trainer_sum(trainer, 1U << TM_AXIS_PP, losses, 2, err));
+    TM_TRY(tm_trainer_sum(trainer, 1U << TM_AXIS_PP, losses, 2, err)); /* 0 but on the last one */
     TM_TRY(count_rows(trainer, *n, &first, &all, err));
     tm_status st = gather_rows(trainer, out->record, *n, first, all, TM_COMPARED, &record, err);
     if (st == TM_OK) st = gather_rows(trainer, (double *)*facts, *n, first, all, FACTS, &all_facts, err);
