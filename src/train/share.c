@@ -430,8 +430,7 @@ void share_square_sum(tm_step *step, size_t n, tm_tensor_id square_sum)
     unsigned axes = add_class(&all, n, false, true);
     if (axes != 0) all_reduce(step, axes, square_sum);
     add_class(&all, n, false, false);
-    if (!all.any)
-        stages_clear(step, square_sum); /* nothing of these here: experts alone, or a stage that trains nothing */
+    if (!all.any) stages_clear(step, square_sum); /* experts alone, or a stage that trains nothing */
     all.any = true;
     if (share_updates(step)) all_reduce(step, TM_AXES_FSDP, square_sum);
     if (has_experts(step->graph, n)) add_experts(&all, n);

@@ -300,6 +300,7 @@ static void bad_configurations_are_refused(void **state)
         { "{\"target_modules\": \"all-linear\"}", TM_FORMAT, "lacks the adapter of 'model.layers.0.self_attn.k_proj'" },
         { "{\"target_modules\": \".*(q|v)_proj\"}", TM_OK, "" },
         { "{\"target_modules\": \"(q|v)_proj\"}", TM_FORMAT, "none of the modules" },
+        { "{\"target_modules\": \".*(q|v)_\"}", TM_FORMAT, "none of the modules" },
         { "{\"target_modules\": \".*(q|v_proj\"}", TM_FORMAT, "'target_modules': '.*(q|v_proj' is no regular" },
         { "{\"target_modules\": [\"q_proj\", 3]}", TM_FORMAT, "'target_modules' must be" },
         { "{\"target_modules\": 3}", TM_FORMAT, "'target_modules' must be" },
@@ -391,12 +392,80 @@ static void bad_files_are_refused(void **state)
     unload(&f);
 }
 
+/* adapter_config.json of what a run with `own` trained beside the fixture's model. Free it with json_decref. */
+static json_t *written_config(const fixture *f, const tm_adapters *own, const char *name)
+{
+    tm_hf_report report;
+    tm_error     err = { 0 };
+    char         folder[400], path[500];
+    adapted      a;
+    if (open_adapted(f, "cpu", &tm_precision_f32, tm_numerics_step(&(tm_model_shape){ 0 }, &tm_precision_f32, f->seq),
+                     &a, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    tm_step_options o = tm_numerics_step(&a.model.shape, &tm_precision_f32, f->seq);
+    o.adapters = *own;
+    tm_trainer_close(a.model.trainer);
+    a.model.trainer = NULL;
+    if (tm_trainer_open(a.model.device, &o, 1, &a.model.trainer, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_hf_memory memory = tm_hf_trainer_memory(a.model.trainer, a.model.description.form);
+    snprintf(folder, sizeof folder, "%s/%s", test_folder(), name);
+    if (tm_hf_adapter_write(&memory, own, "base", folder, &report, &err) != TM_OK) fail_msg("%s", err.text);
+    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
+    json_t *config = json_load_file(path, 0, NULL);
+    assert_non_null(config);
+    close_adapted(&a);
+    return config;
+}
+
+/* The shortest configuration that PEFT reads as what was trained. */
+static void what_was_trained_is_written(void **state)
+{
+    static const tm_pattern_value theirs[] = { { "v_proj", 3 }, { "(q|o)_proj", 2 } };
+    static const tm_pattern_value ours[] = { { "attention\\.wq", 2 } };
+    static const int64_t          second[][2] = { { 1, 1 } };
+    (void)state;
+    fixture     f = load("llama.json");
+    tm_adapters own = { .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test", .targets = "q_proj,o_proj" };
+    json_t     *config = written_config(&f, &own, "plain"), *wanted = json_pack("[s, s]", "q_proj", "o_proj");
+    assert_true(json_equal(json_object_get(config, "target_modules"), wanted));
+    assert_null(json_object_get(config, "rank_pattern"));
+    assert_null(json_object_get(config, "layers_to_transform"));
+    json_decref(config);
+    own.layers = second, own.n_layers = 1;
+    config = written_config(&f, &own, "layers");
+    assert_true(json_equal(json_object_get(config, "target_modules"), wanted));
+    json_decref(wanted);
+    wanted = json_pack("[i]", 1);
+    assert_true(json_equal(json_object_get(config, "layers_to_transform"), wanted));
+    json_decref(config), json_decref(wanted);
+    own.n_layers = 0, own.exclude = "layers.0.attention.wo"; /* no blocks and no last parts say that */
+    config = written_config(&f, &own, "names");
+    wanted = json_pack("[s, s, s]", "model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.q_proj",
+                       "model.layers.1.self_attn.o_proj");
+    assert_true(json_equal(json_object_get(config, "target_modules"), wanted));
+    json_decref(config), json_decref(wanted);
+    own.exclude = NULL, own.alphas = theirs + 1, own.n_alphas = 1;
+    own.ranks = theirs + 1, own.n_ranks = 1;
+    config = written_config(&f, &own, "theirs");
+    wanted = json_pack("{s: i}", "(q|o)_proj", 2);
+    assert_true(json_equal(json_object_get(config, "rank_pattern"), wanted));
+    assert_true(json_equal(json_object_get(config, "alpha_pattern"), wanted));
+    json_decref(config), json_decref(wanted);
+    own.n_alphas = 0, own.ranks = ours; /* names that PEFT does not know: module by module */
+    config = written_config(&f, &own, "ours");
+    wanted = json_pack("{s: i, s: i}", "model.layers.0.self_attn.q_proj", 2, "model.layers.1.self_attn.q_proj", 2);
+    assert_true(json_equal(json_object_get(config, "rank_pattern"), wanted));
+    json_decref(config), json_decref(wanted);
+    unload(&f);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_fixture_is_met),
+        cmocka_unit_test(what_was_trained_is_written),
         cmocka_unit_test(bad_configurations_are_refused),
         cmocka_unit_test(bad_files_are_refused),
     };

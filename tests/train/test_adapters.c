@@ -207,13 +207,15 @@ static void an_adapter_is_its_merged_model(void **state)
 static void ranks_by_pattern(void **state)
 {
     static const tm_pattern_value ranks[] = { { "(q_proj|wq)", 2 }, { "layers\\.1\\..*k_proj", 5 }, { "mlp.*", 4 } };
-    static const tm_pattern_value alphas[] = { { "v_proj", 12 }, { "down_proj", 1 } };
+    static const tm_pattern_value alphas[] = { { "v_proj", 12 },
+                                               { "down_proj", 1 },
+                                               { "layers\\.0\\..*k_proj", 6.75 } };
     (void)state;
     for (int dora = 0; dora < 2; dora++) {
         tm_adapters a = lora(3, 4.5, "all-linear");
         a.dora = dora;
         a.ranks = ranks, a.n_ranks = 3;
-        a.alphas = alphas, a.n_alphas = 2;
+        a.alphas = alphas, a.n_alphas = 3;
         family_with(TM_FAMILY_LLAMA, a, 14);
         family_with(TM_FAMILY_QWEN3, a, 14);
         tm_adapters biased = lora(3, 4.5, "wq,wv");
@@ -224,7 +226,7 @@ static void ranks_by_pattern(void **state)
     tm_step_options o = options_of(TM_FAMILY_LLAMA);
     o.adapters = lora(3, 4.5, "all-linear");
     o.adapters.ranks = ranks, o.adapters.n_ranks = 3;
-    o.adapters.alphas = alphas, o.adapters.n_alphas = 2;
+    o.adapters.alphas = alphas, o.adapters.n_alphas = 3;
     tm_device      *device = test_device_open("cpu", 1);
     tm_trainer     *trainer = test_trainer_open(device, &o, 5);
     const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
@@ -233,7 +235,7 @@ static void ranks_by_pattern(void **state)
         int         n, parts[3];
         int64_t     rank[3];
         double      scale[3];
-    } wanted[] = { { "layers.0.attention.wqkv.weight", 3, { 1, 1, 1 }, { 2, 3, 3 }, { 4.5 / 2, 1.5, 4 } },
+    } wanted[] = { { "layers.0.attention.wqkv.weight", 3, { 1, 1, 1 }, { 2, 3, 3 }, { 4.5 / 2, 4.5 / 2, 4 } },
                    { "layers.1.attention.wqkv.weight", 3, { 1, 1, 1 }, { 2, 5, 3 }, { 4.5 / 2, 0.9, 4 } },
                    { "layers.1.attention.wo.weight", 1, { 1 }, { 3 }, { 1.5 } },
                    { "layers.0.feed_forward.w13.weight", 1, { 2 }, { 4 }, { 4.5 / 4 } },

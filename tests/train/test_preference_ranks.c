@@ -121,6 +121,9 @@ static void check_follows(const job *j, const job *alone, const char *what)
     if (!(worst <= 1e-5)) fail_msg("%s: losses are %.3g apart", what, worst);
     if (!close_to(a->evaluation.loss, b->evaluation.loss, 1e-5))
         fail_msg("%s: held out %.9g, wanted %.9g", what, a->evaluation.loss, b->evaluation.loss);
+    for (int k = 0; k < 6; k++)
+        if (!close_to(a->evaluated[k], b->evaluated[k], 1e-4))
+            fail_msg("%s: held out: %s %.9g, wanted %.9g", what, names[k], a->evaluated[k], b->evaluated[k]);
     for (int k = 0; k < 4; k++) assert_true(is_near(a->measures[0][k], 0, 0)); /* no difference at all */
     assert_true(is_near(a->step[0].loss, log(2), 1e-14));
     assert_true(b->step[STEPS - 1].loss < log(2) - 1e-3);

@@ -123,6 +123,26 @@ static void stages_follow_one_rank(void **state)
     }
 }
 
+/* Stages whose matrices ranks divide. */
+static void stages_have_divided_matrices(void **state)
+{
+    static const int some[] = { LORA, DROPPED, RANKS, LATE, NF4 };
+    (void)state;
+    for (size_t k = 0; k < sizeof some / sizeof some[0]; k++)
+        for (int v = 0; v < 2; v++) {
+            layout l = { some[k], 2, v ? 2 : 1, v ? TM_PIPELINE_ZBV : TM_PIPELINE_1F1B, NULL };
+            job    j = job_of(&l, 8, 1), one = job_of(&l, 8, 1);
+            j.stages = j.tensor = 2;
+            j.o.shape.n_kv_heads = j.o.shape.n_heads;
+            if (l.kind == NF4) j.o.shape.dim = 128, j.o.shape.ffn_dim = 256, j.o.shape.head_dim = 64; /* whole blocks */
+            one.o.shape = j.o.shape;
+            one.whole = 1;
+            rank_body(NULL, &one);
+            run_job(&j);
+            if (!(apart(&j, &one) <= 1e-5)) fail_msg("%s, %d: losses %.3g apart", kinds[some[k]], v, apart(&j, &one));
+        }
+}
+
 static void gradients_are_those_of_one_rank(void **state)
 {
     (void)state;
@@ -246,13 +266,10 @@ int main(int argc, char **argv)
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_have_the_bits_of_one_rank),
-        cmocka_unit_test(stages_follow_one_rank),
-        cmocka_unit_test(gradients_are_those_of_one_rank),
-        cmocka_unit_test(checkpoints_fit_other_layouts),
-        cmocka_unit_test(the_base_has_one_hash),
-        cmocka_unit_test(nothing_goes_below_the_first_adapter),
-        cmocka_unit_test(names_are_those_of_the_whole_model),
+        cmocka_unit_test(stages_have_the_bits_of_one_rank),     cmocka_unit_test(stages_follow_one_rank),
+        cmocka_unit_test(stages_have_divided_matrices),         cmocka_unit_test(gradients_are_those_of_one_rank),
+        cmocka_unit_test(checkpoints_fit_other_layouts),        cmocka_unit_test(the_base_has_one_hash),
+        cmocka_unit_test(nothing_goes_below_the_first_adapter), cmocka_unit_test(names_are_those_of_the_whole_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
