@@ -45,6 +45,7 @@ device/backends.def
 device/device.h
 graph/gradient.h
 graph/blocks.h
+graph/cut.h
 graph/graph.h
 graph/nf4.h
 graph/passes/microscope.h

@@ -48,6 +48,16 @@ ADAPTERS = {
     "qwen3_dora": ("qwen3", 1, dict(r=3, lora_alpha=5, use_rslora=True, use_dora=True, target_modules=ALL)),
     "gpt2_dora": ("gpt2", 0, dict(r=2, lora_alpha=8, use_dora=True, fan_in_fan_out=True, target_modules=[
         "c_attn", "c_fc", "c_proj"])),
+    # ranks and alphas by pattern, of which the first that fits counts
+    "llama_ranks": ("llama", 0, dict(r=4, lora_alpha=8, target_modules=ALL, alpha_pattern={"v_proj": 5, "mlp.*": 3},
+                    rank_pattern={"q_proj": 2, r"layers\.1\.self_attn\.(k|v)_proj": 6, r".*mlp\.(gate|up)_proj": 3, "v_proj": 1})),
+    # some blocks; a module in full, which has an adapter whatever its block; modules left out
+    "llama_layers": ("llama", 0, dict(r=4, lora_alpha=8, target_modules=ALL + ["model.layers.0.mlp.up_proj"],
+                     layers_to_transform=[1], layers_pattern="layers", exclude_modules=["o_proj", "mlp.gate_proj"])),
+    # regular expressions; lengths of rows beside ranks of each row's own
+    "llama_regex": ("llama", 0, dict(r=4, lora_alpha=8, use_dora=True, use_rslora=True, target_modules=r".*\.(q|k|v|down)_proj",
+                    exclude_modules=r".*layers\.0\.mlp.*", rank_pattern={"q_proj": 3}, alpha_pattern={r"layers\.0.*k_proj": 2})),
+    "gpt2_layers": ("gpt2", 0, dict(r=2, lora_alpha=8, fan_in_fan_out=True, target_modules="all-linear", rank_pattern={"c_fc": 3})),
 }
 WEIGHTS = "adapter_model.safetensors"
 
@@ -111,7 +121,10 @@ def write(chosen):
             with open(os.path.join(folder, "adapter_config.json")) as f:
                 adapter = json.load(f)
             adapter["base_model_name_or_path"] = "base"
-            adapter["target_modules"] = sorted(adapter["target_modules"])
+            if not isinstance(adapter["target_modules"], str):
+                adapter["target_modules"] = sorted(adapter["target_modules"])
+            if isinstance(adapter["exclude_modules"], list):
+                adapter["exclude_modules"] = sorted(adapter["exclude_modules"])
             adapter["target_parameters"] = sorted(adapter["target_parameters"] or [])
             result = compute(model_class, base, folder, hf.tokens(sequence, config["vocab_size"]))
         path = os.path.join(FOLDER, f"{name}.json")
@@ -129,6 +142,26 @@ def run(*words):
     return out.stdout
 
 
+def keys(arguments):
+    """The keys of a run that mean the arguments of LoraConfig."""
+    words, targets = [], arguments["target_modules"]
+    if isinstance(targets, str) and targets != "all-linear":
+        words += ["--lora.target_pattern", targets]
+    else:
+        listed = [targets] if isinstance(targets, str) else list(targets)
+        if "layers_to_transform" in arguments:  # PEFT adapts a module that is named in full whatever its block; a run does not
+            listed = [name for name in listed if "layers." not in name]
+        words += ["--lora.targets", ",".join(listed + arguments.get("target_parameters", []))]
+    for key, name in (("rank_pattern", "--lora.rank_pattern"), ("alpha_pattern", "--lora.alpha_pattern")):
+        if key in arguments:
+            words += [name, ",".join(f"{k}={v}" for k, v in arguments[key].items())]
+    if "layers_to_transform" in arguments:
+        words += ["--lora.layers", ",".join(str(k) for k in arguments["layers_to_transform"])]
+    if isinstance(arguments.get("exclude_modules"), list):
+        words += ["--lora.exclude", ",".join(arguments["exclude_modules"])]
+    return words
+
+
 def check(program):
     for name, (family, variant, arguments) in ADAPTERS.items():
         config_class, model_class, variants = hf.FAMILIES[family]
@@ -141,7 +174,7 @@ def check(program):
             ids = hf.tokens(sequence, vocab)
             json.dump(ids, open(ids_file, "w"))
             run(program, "run", "--model.hf_assets_path", base, "--model.dropout", "0", "--lora.rank", str(arguments["r"]),
-                "--lora.alpha", str(arguments["lora_alpha"]), "--lora.targets", ",".join(arguments["target_modules"] + arguments.get("target_parameters", [])),
+                "--lora.alpha", str(arguments["lora_alpha"]), *keys(arguments),
                 "--lora.rslora", str(arguments.get("use_rslora", False)).lower(),
                 "--lora.dora", str(arguments.get("use_dora", False)).lower(), "--training.steps", "5",
                 "--training.seq_len", "12", "--training.local_batch_size", "2", "--checkpoint.enable", "true",

@@ -112,15 +112,12 @@ static double adapter_flops(const tm_instruction *x)
     return x->cost.flops - x->call.op->cost(&plain).flops;
 }
 
-/* What LoRA costs: parameters, memory that is theirs, FLOPs of the products beside the model's. */
-static void adapters(const tm_step *step, tm_text *out)
+/* Of the products of a program those that adapters add. */
+static double own_flops(const tm_step *step, const tm_program *program)
 {
-    tm_adapters_facts  facts = tm_adapters_describe(step->graph);
-    const tm_adapters *a = &step->options.adapters;
-    char               trained[40], frozen[40], bytes[32];
-    double             flops = 0;
-    for (size_t i = 0; i < step->first->count; i++) {
-        const tm_instruction *x = &step->first->instructions[i];
+    double flops = 0;
+    for (size_t i = 0; i < program->count; i++) {
+        const tm_instruction *x = &program->instructions[i];
         bool                  own = strncmp(x->call.op->name, "low_rank", 8) == 0;
         for (int k = 0; k < TM_MAX_IN; k++)
             if (x->node->in[k] != TM_NONE) own = own || of_adapter(step->graph, x->node->in[k]);
@@ -128,13 +125,30 @@ static void adapters(const tm_step *step, tm_text *out)
             if (x->node->out[k] != TM_NONE) own = own || of_adapter(step->graph, x->node->out[k]);
         flops += own ? adapter_flops(x) : 0;
     }
-    tm_text_printf(out, "adapters    rank %lld, scale %g%s, %lld modules: %s parameters are trained, %s frozen in %s\n",
-                   (long long)a->rank, tm_adapters_scale(a), a->dora ? ", DoRA" : "", (long long)facts.modules,
+    return flops;
+}
+
+/* What LoRA costs: parameters, memory that is theirs, FLOPs of the products beside the model's, in the programs of the
+ * first micro-batch. */
+static void adapters(const tm_step *step, tm_text *out)
+{
+    tm_adapters_facts  facts = tm_adapters_describe(step->graph);
+    const tm_adapters *a = &step->options.adapters;
+    char               trained[40], frozen[40], bytes[32];
+    double             flops = 0;
+    for (size_t i = 0; i < step->training.n; i++)
+        if (step->training.work[i].micro_batch == 0) flops += own_flops(step, step->training.work[i].program);
+    char ranks[64] = "";
+    if (facts.least < facts.most)
+        snprintf(ranks, sizeof ranks, " (%lld to %lld)", (long long)facts.least, (long long)facts.most);
+    tm_text_printf(out,
+                   "adapters    rank %lld%s, scale %g%s, %lld modules: %s parameters are trained, %s frozen in %s\n",
+                   (long long)a->rank, ranks, tm_adapters_scale(a), a->dora ? ", DoRA" : "", (long long)facts.modules,
                    tm_format_grouped(trained, facts.trained), tm_format_grouped(frozen, facts.frozen),
                    tm_format_bytes(bytes, (double)facts.frozen_bytes));
     tm_text_printf(
         out, "            %.6g GFLOP per micro-batch are theirs, %.3g %% of all; %.4g bits per frozen weight\n",
-        flops * 1e-9, 100 * flops / step->first->cost.flops, 8 * (double)facts.frozen_bytes / (double)facts.frozen);
+        flops * 1e-9, 100 * flops / of_micro_batch(step), 8 * (double)facts.frozen_bytes / (double)facts.frozen);
 }
 
 static void json_parameters(const tm_step *step, tm_json *json)

@@ -104,7 +104,8 @@ static tm_status compute(job *j, tm_error *err)
     tm_hf_memory memory = tm_hf_trainer_memory(j->trainer, j->description.form);
     TM_TRY(tm_hf_load(&memory, j->weights, tm_device_describe(j->opened)->threads, &report, err));
     if (j->o->adapter)
-        TM_TRY(tm_hf_adapter_load(&memory, &j->adapter, tm_device_describe(j->opened)->threads, &report, err));
+        TM_TRY(tm_hf_adapter_load(&memory, &j->adapter, &step.adapters, tm_device_describe(j->opened)->threads, &report,
+                                  err));
     if (j->o->inputs)
         TM_TRY(tm_numerics_read_image(j->trainer, j->description.form, j->weights, &j->image, &j->numerics, err));
     else

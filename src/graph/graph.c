@@ -84,8 +84,10 @@ tm_tensor_id tm_graph_view_like(tm_graph *graph, const tm_tensor *view, tm_tenso
 {
     char      name[200];
     tm_tensor of = *tm_graph_at(graph, base);
-    TM_ASSERT(of.base == TM_NONE && of.shape.rank == 2); /* a view's offset in a matrix is its column */
+    TM_ASSERT(of.base == TM_NONE && of.shape.rank <= 2); /* a view's offset in a matrix is its column */
     snprintf(name, sizeof name, "%.190s.%lld", of.name, (long long)view->offset);
+    int64_t first = view->offset;
+    if (of.shape.rank == 1) return tm_graph_run(graph, name, base, first, view->shape);
     return tm_graph_view(graph, name, base, view->offset, view->shape.n[1]);
 }
 

@@ -40,11 +40,12 @@ static inline int64_t tm_piece_row(tm_shape shape)
 typedef double tm_constant_fill(const void *context, int64_t i);
 
 /* What stands beside a frozen matrix w (M, K) and is trained in its place (graph/passes/passes.h, tm_adapt_pass). */
-typedef struct {
+typedef struct tm_adapter {
     tm_tensor_id a, b; /* (P r, K), (R, r): for each of the P adapted runs of rows of w r rows of a; its rows of b */
     tm_tensor_id m;    /* (R) lengths of the adapted rows, which are trained, too (op/rescale.c); TM_NONE: none */
-    tm_low_rank_attr attr;    /* which runs, rank, scale */
-    tm_dropout_attr  dropout; /* of what a is multiplied with, while training; rate 0: none */
+    tm_low_rank_attr         attr;    /* which runs, rank, scale */
+    tm_dropout_attr          dropout; /* of what a is multiplied with, while training; rate 0: none */
+    const struct tm_adapter *next;    /* of other rows of the same matrix, with another rank or scale; NULL: none */
 } tm_adapter;
 
 /* The part of a parameter that this rank has, where the ranks of a group divide it for good (tensor and expert

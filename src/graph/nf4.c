@@ -76,6 +76,12 @@ static float group_scale(const unsigned char *group, int64_t block)
     return product + mean;
 }
 
+float tm_nf4_scale(const void *data, int64_t i)
+{
+    const unsigned char *group = (const unsigned char *)data + (size_t)(i / TM_NF4_GROUP) * TM_NF4_GROUP_BYTES;
+    return group_scale(group, i % TM_NF4_GROUP / TM_NF4_BLOCK);
+}
+
 float tm_nf4_value(const void *data, int64_t i)
 {
     const unsigned char *group = (const unsigned char *)data + (size_t)(i / TM_NF4_GROUP) * TM_NF4_GROUP_BYTES;

@@ -28,6 +28,8 @@ void tm_nf4_codes(float out[16]);
 void tm_nf4_map(float out[256]);
 /* Element i. */
 float tm_nf4_value(const void *data, int64_t i);
+/* s of the block that element i is in. */
+float tm_nf4_scale(const void *data, int64_t i);
 /* A group of n <= TM_NF4_GROUP elements from its parts: codes (n + 1) / 2 bytes, q one a block. */
 void tm_nf4_pack(float mean, float scale, const uint8_t *q, const uint8_t *codes, int64_t n, void *out);
 

@@ -356,16 +356,36 @@ static int32_t fullest_instruction(const tm_plan *plan, int32_t index, tm_space 
     return at;
 }
 
-/* Bytes of each class at the fullest instruction of the fullest program: they add up to live_peak; what alignment and
- * placement lose on top is the class "padding"; what lies in the memory of gradients that come later counts once less
- * ("lent"). */
+/* The program in which most bytes of a slot are live. */
+static int32_t fullest_of_slots(const tm_plan *plan, tm_space space)
+{
+    int64_t *change = tm_alloc((plan->n_programs + 2) * sizeof *change), sum = 0, most = 0;
+    int32_t  at = 0;
+    for (size_t p = 0; p < plan->n_programs + 2; p++) change[p] = 0;
+    for (size_t i = 0; i < plan->graph->n_tensors; i++) {
+        if (!placed_here(plan, i, TM_ACROSS, space)) continue;
+        change[plan->places[i].first] += (int64_t)aligned(plan->places[i].bytes);
+        change[plan->places[i].last + 1] -= (int64_t)aligned(plan->places[i].bytes);
+    }
+    for (size_t p = 0; p < plan->n_programs; p++) {
+        sum += change[p];
+        if (sum > most) most = sum, at = (int32_t)p;
+    }
+    free(change);
+    return at;
+}
+
+/* Bytes of each class at the fullest instruction of the fullest program, and in every slot at its fullest: they add up
+ * to live_peak; what alignment and placement lose on top is the class "padding"; what lies in the memory of gradients
+ * that come later counts once less ("lent"). (Micro-batches are at different
+ * programs at a time, so what one of their slots holds does not go by the program that runs.) */
 static void sum_classes(tm_plan *plan, tm_space in)
 {
     tm_space_plan *space = &plan->spaces[in];
     int32_t        index = 0;
     for (size_t i = 1; i < plan->n_programs; i++)
         if (program_bytes(&plan->programs[i], in) > program_bytes(&plan->programs[index], in)) index = (int32_t)i;
-    int32_t at = fullest_instruction(plan, index, in);
+    int32_t at = fullest_instruction(plan, index, in), slot_at = fullest_of_slots(plan, in);
     size_t  total = 0;
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         const tm_tensor *tensor = &plan->graph->tensors[i];
@@ -373,7 +393,7 @@ static void sum_classes(tm_plan *plan, tm_space in)
         size_t           times = p->program == index && p->shares < 0 && p->first <= at && at <= p->last;
         if (tensor->space != in) continue;
         if (p->program == TM_PERSISTENT) times = p->first == -1 && tm_role_persistent(tensor->role);
-        if (p->program == TM_ACROSS) times = p->first <= index && index <= p->last ? (size_t)plan->graph->slots : 0;
+        if (p->program == TM_ACROSS) times = p->first <= slot_at && slot_at <= p->last ? (size_t)plan->graph->slots : 0;
         if (times == 0) continue;
         add_class(space, tm_role_memory_class(tensor->role), (int64_t)(times * aligned(p->bytes)));
         total += times * aligned(p->bytes);

@@ -33,7 +33,8 @@
     X(NF4_BLOCKS, "nf4_blocks", 4, FLOAT)          /* NF4 with the scales of its blocks (graph/nf4.h), read only */    \
     X(E4M3_BLOCKS, "float8_e4m3_blocks", 8, FLOAT) /* E4M3 with scales of blocks (graph/blocks.h), read only */        \
     X(E3M2, "float6_e3m2", 8, FLOAT)               /* MXFP6: 6 bits, here in the low bits of a byte; largest 28 */     \
-    X(E2M3, "float6_e2m3", 8, FLOAT)               /* likewise; largest 7.5 */
+    X(E2M3, "float6_e2m3", 8, FLOAT)               /* likewise; largest 7.5 */                                         \
+    X(NF4_SCALED, "nf4_scaled", 4, FLOAT)          /* a part of NF4_BLOCKS (graph/blocks.h), read only */
 /* clang-format on */
 typedef enum { TM_KIND_FLOAT, TM_KIND_INT } tm_dtype_kind;
 typedef enum {

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf/adapter.h"
 
+#include "base/arena.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/text.h"
-#include "hf/layout.h"
 #include "graph/value.h"
+#include "hf/layout.h"
 
 #include <jansson.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,146 +31,12 @@ bool tm_hf_is_adapter(const char *folder)
     return is;
 }
 
-/* --- adapter_config.json ------------------------------------------------------------------------------------------ */
+/* --- modules ------------------------------------------------------------------------------------------------------ */
 
-/* Members that change nothing that is computed with given weights. */
-static const char *const idle[] = { "alpha",
-                                    "auto_mapping",
-                                    "base_model_name_or_path",
-                                    "ensure_weight_tying",
-                                    "exclude_modules", /* the file tells which modules are adapted */
-                                    "fan_in_fan_out",  /* how the base stores its matrices */
-                                    "inference_mode",
-                                    "layers_pattern",
-                                    "megatron_core",
-                                    "peft_version",
-                                    "qalora_group_size",
-                                    "revision",
-                                    "runtime_config",
-                                    "task_type" };
-
-static bool is_idle(const char *key)
-{
-    for (size_t i = 0; i < sizeof idle / sizeof idle[0]; i++)
-        if (strcmp(idle[i], key) == 0) return true;
-    return false;
-}
-
-/* null, false, 0, "", an empty list or map: nothing is asked for. */
-static bool is_empty(const json_t *value)
-{
-    return json_is_null(value) || json_is_false(value) || (json_is_number(value) && !(json_number_value(value) != 0)) ||
-           (json_is_string(value) && json_string_length(value) == 0) ||
-           (json_is_array(value) && json_array_size(value) == 0) ||
-           (json_is_object(value) && json_object_size(value) == 0);
-}
-
-static tm_status not_built(const tm_hf_adapter *a, const char *key, const json_t *value, tm_error *err)
-{
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    tm_fail(err, TM_UNSUPPORTED, "'%.200s/%s': '%s' is %.100s, which is not built; merge the adapter with PEFT first",
-            a->folder, config_name, key, text ? text : "?");
-    free(text);
-    return TM_UNSUPPORTED;
-}
-
-static tm_status wrong(const tm_hf_adapter *a, const char *key, const char *wanted, tm_error *err)
-{
-    return tm_fail(err, TM_FORMAT, "'%.200s/%s': '%s' must be %s", a->folder, config_name, key, wanted);
-}
-
-static tm_status read_number(const tm_hf_adapter *a, const char *key, const json_t *value, double lo, double hi,
-                             double *out, tm_error *err)
-{
-    *out = json_number_value(value);
-    return json_is_number(value) && *out >= lo && *out <= hi ? TM_OK
-                                                             : wrong(a, key, "a number in its usual range", err);
-}
-
-/* Those that a first value of the adapter makes, and the base with it, change the base. */
-static tm_status read_init(const tm_hf_adapter *a, const json_t *value, tm_error *err)
-{
-    const char              *name = json_string_value(value);
-    static const char *const plain[] = { "gaussian", "eva", "orthogonal" };
-    if (json_is_boolean(value) || json_is_null(value)) return TM_OK;
-    for (size_t i = 0; name && i < sizeof plain / sizeof plain[0]; i++)
-        if (strcmp(name, plain[i]) == 0) return TM_OK;
-    return not_built(a, "init_lora_weights", value, err);
-}
-
+static const char        lengths[] = ".lora_magnitude_vector", own_weight[] = ".base_layer.weight";
 static const char *const expert_matrices[] = { "experts.gate_up_proj", "experts.down_proj" };
 
-/* Parameters with adapters: the matrices that transformers keeps of all experts. */
-static tm_status read_parameters(tm_hf_adapter *a, const char *key, const json_t *value, tm_error *err)
-{
-    size_t        at;
-    const json_t *name;
-    json_array_foreach((json_t *)(uintptr_t)value, at, name)
-    {
-        const char *text = json_string_value(name);
-        bool        known = false;
-        for (int k = 0; k < 2 && text; k++) {
-            const char *end = strstr(text, expert_matrices[k]);
-            if (end && strcmp(end, expert_matrices[k]) == 0) known = a->experts[k] = true;
-        }
-        if (!known) return not_built(a, key, value, err);
-    }
-    return TM_OK;
-}
-
-static tm_status read_member(tm_hf_adapter *a, const char *key, const json_t *value, tm_error *err)
-{
-    double      number = 0;
-    const char *text = json_string_value(value);
-    if (strcmp(key, "peft_type") == 0) return text && strcmp(text, "LORA") == 0 ? TM_OK : not_built(a, key, value, err);
-    if (strcmp(key, "r") == 0) {
-        TM_TRY(read_number(a, key, value, 1, 65536, &number, err));
-        a->adapters.rank = (int64_t)number;
-        return TM_OK;
-    }
-    if (strcmp(key, "lora_alpha") == 0) return read_number(a, key, value, 0, 1e6, &a->adapters.alpha, err);
-    if (strcmp(key, "lora_dropout") == 0) return read_number(a, key, value, 0, 0.999, &a->adapters.dropout, err);
-    if (strcmp(key, "use_rslora") == 0) {
-        a->adapters.rslora = json_is_true(value);
-        return json_is_boolean(value) ? TM_OK : wrong(a, key, "true or false", err);
-    }
-    if (strcmp(key, "use_dora") == 0) {
-        a->adapters.dora = json_is_true(value);
-        return json_is_boolean(value) ? TM_OK : wrong(a, key, "true or false", err);
-    }
-    if (strcmp(key, "init_lora_weights") == 0) return read_init(a, value, err);
-    if (strcmp(key, "bias") == 0 && text && strcmp(text, "none") == 0) return TM_OK;
-    if (strcmp(key, "target_parameters") == 0 && json_is_array(value)) return read_parameters(a, key, value, err);
-    if (strcmp(key, "target_modules") == 0 || is_idle(key) || is_empty(value)) return TM_OK;
-    return not_built(a, key, value, err);
-}
-
-static tm_status read_config(tm_hf_adapter *a, tm_error *err)
-{
-    tm_text      path = { 0 };
-    json_error_t problem;
-    json_t      *root = json_load_file(in_folder(a->folder, config_name, &path), JSON_REJECT_DUPLICATES, &problem);
-    tm_status    st = TM_OK;
-    if (!json_is_object(root))
-        st = tm_fail(err, tm_file_exists(path.data) ? TM_FORMAT : TM_INVALID,
-                     "'%.300s' is not the configuration of an adapter: %s (line %d)", path.data,
-                     root ? "it is not an object" : problem.text, root ? 1 : problem.line);
-    const char *key;
-    json_t     *value;
-    a->adapters = (tm_adapters){ .alpha = 8, .base = TM_DTYPE_COUNT, .place = a->folder };
-    json_object_foreach(root, key, value) if (st == TM_OK) st = read_member(a, key, value, err);
-    if (st == TM_OK && !json_object_get(root, "peft_type")) st = wrong(a, "peft_type", "LORA", err);
-    if (st == TM_OK && a->adapters.rank == 0) st = wrong(a, "r", "the rank of the adapters", err);
-    json_decref(root);
-    tm_text_fini(&path);
-    return st;
-}
-
-/* --- targets ------------------------------------------------------------------------------------------------------ */
-
-static const char lengths[] = ".lora_magnitude_vector", own_weight[] = ".base_layer.weight";
-
-/* "base_model.model.MODULE.lora_A.weight": the part of MODULE behind its last dot; its length, 0: no such name. */
+/* "base_model.model.MODULE.lora_A.weight": MODULE; its length, 0: no such name. */
 static size_t module_of(const char *name, const char **out)
 {
     static const char        prefix[] = "base_model.model.";
@@ -176,34 +46,59 @@ static size_t module_of(const char *name, const char **out)
     for (int i = 0; i < 3; i++) {
         size_t length = strlen(suffixes[i]);
         if (n < length + sizeof prefix || strcmp(name + n - length, suffixes[i]) != 0) continue;
-        const char *end = name + n - length, *begin = end;
-        while (begin > name && begin[-1] != '.') begin--;
-        *out = begin;
-        return (size_t)(end - begin);
+        *out = name + sizeof prefix - 1;
+        return n - length - (sizeof prefix - 1);
     }
     return 0;
 }
 
-/* Adds a name to the targets. */
-static tm_status add_target(tm_hf_adapter *a, const char *name, size_t length, tm_error *err)
+const tm_adapted_module *tm_hf_adapter_module(const tm_hf_adapter *adapter, const char *name)
 {
-    char  *targets = a->adapters.targets;
-    size_t used = strlen(targets);
-    for (const char *p = targets; *p; p += strcspn(p, ","), p += *p == ',')
-        if (strcspn(p, ",") == length && strncmp(p, name, length) == 0) return TM_OK;
-    if (used + length + 2 > sizeof a->adapters.targets)
-        return tm_fail(err, TM_UNSUPPORTED, "'%.300s' adapts more kinds of modules than can be named", a->folder);
-    if (used) targets[used++] = ',';
-    memcpy(targets + used, name, length);
-    targets[used + length] = '\0';
+    const tm_adapters *a = &adapter->adapters;
+    for (size_t i = 0; i < a->n_modules; i++)
+        if (strcmp(a->modules[i].name, name) == 0) return &a->modules[i];
+    return NULL;
+}
+
+/* One of the modules that the file holds, with its rank and its factor. */
+static tm_status add_module(tm_hf_adapter *a, const char *file, const char *begin, size_t length, tm_error *err)
+{
+    tm_adapters            *own = &a->adapters;
+    const char             *name = tm_arena_text_n(a->arena, begin, length);
+    tm_adapted_module      *modules = (tm_adapted_module *)(uintptr_t)own->modules;
+    const tm_pattern_value *rank = tm_pattern_find(own->ranks, own->n_ranks, name);
+    const tm_pattern_value *alpha = tm_pattern_find(own->alphas, own->n_alphas, name);
+    if (tm_hf_adapter_module(a, name)) return TM_OK;
+    if (a->rules.given && !tm_peft_selects(&a->rules, name))
+        return tm_fail(err, TM_FORMAT,
+                       "'%s' holds an adapter of '%s', which is none of the modules that '%s' names (target_modules, "
+                       "exclude_modules, layers_to_transform)",
+                       file, name, config_name);
+    modules[own->n_modules++] = (tm_adapted_module){ .name = name,
+                                                     .rank = rank ? (int64_t)rank->value : own->rank,
+                                                     .alpha = alpha ? alpha->value : own->alpha };
     return TM_OK;
 }
 
-/* The modules that the file holds, whatever pattern the configuration names them by. */
-static tm_status read_targets(tm_hf_adapter *a, tm_error *err)
+/* PEFT passes over patterns that nothing is called by, too. */
+static void note_unused(const tm_hf_adapter *a, const char *key, const tm_pattern_value *all, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool used = false;
+        for (size_t k = 0; k < a->adapters.n_modules; k++)
+            used = used || tm_pattern_find(all, n, a->adapters.modules[k].name) == &all[i];
+        if (!used)
+            tm_note("'%s/%s': '%s' of '%s' fits no module that has no earlier pattern", a->folder, config_name,
+                    all[i].pattern, key);
+    }
+}
+
+/* The modules that the file holds. */
+static tm_status read_modules(tm_hf_adapter *a, tm_error *err)
 {
     size_t                  n;
     const tm_stored_tensor *all = tm_safetensors_list(a->weights, &n);
+    a->adapters.modules = tm_arena_take(a->arena, (n + 1) * sizeof *a->adapters.modules);
     for (size_t i = 0; i < n; i++) {
         const char *module = NULL;
         size_t      length = module_of(all[i].name, &module);
@@ -227,10 +122,12 @@ static tm_status read_targets(tm_hf_adapter *a, tm_error *err)
         if (of_experts && !a->experts[0] && !a->experts[1])
             return tm_fail(err, TM_FORMAT, "'%s' holds '%s', and 'target_parameters' names no experts in '%s'",
                            all[i].file, all[i].name, config_name);
-        if (!of_experts) TM_TRY(add_target(a, module, length, err));
+        if (!of_experts) TM_TRY(add_module(a, all[i].file, module, length, err));
     }
-    for (int k = 0; k < 2; k++)
-        if (a->experts[k]) TM_TRY(add_target(a, expert_matrices[k], strlen(expert_matrices[k]), err));
+    const char *one = a->experts[0] ? expert_matrices[0] : "", *other = a->experts[1] ? expert_matrices[1] : "";
+    snprintf(a->adapters.targets, sizeof a->adapters.targets, "%s%s%s", one, *one && *other ? "," : "", other);
+    note_unused(a, "rank_pattern", a->adapters.ranks, a->adapters.n_ranks);
+    note_unused(a, "alpha_pattern", a->adapters.alphas, a->adapters.n_alphas);
     return n ? TM_OK : tm_fail(err, TM_FORMAT, "'%.300s/%s' holds no tensor", a->folder, weights_name);
 }
 
@@ -239,14 +136,14 @@ tm_status tm_hf_adapter_open(const char *folder, tm_hf_adapter *out, tm_error *e
     tm_text path = { 0 };
     *out = (tm_hf_adapter){ .arena = tm_arena_create() };
     out->folder = tm_arena_text(out->arena, folder);
-    tm_status st = read_config(out, err);
+    tm_status st = tm_hf_adapter_configure(out, err);
     if (st == TM_OK && !tm_file_exists(in_folder(folder, weights_name, &path)))
         st = tm_fail(err, TM_INVALID, "'%.300s' holds no %s%s", folder, weights_name,
                      tm_file_exists(in_folder(folder, "adapter_model.bin", &path))
                          ? ", but a pickle, which is not read; save it with safe_serialization=True"
                          : "");
     if (st == TM_OK) st = tm_safetensors_open(in_folder(folder, weights_name, &path), &out->weights, err);
-    if (st == TM_OK) st = read_targets(out, err);
+    if (st == TM_OK) st = read_modules(out, err);
     tm_text_fini(&path);
     return st;
 }
@@ -275,8 +172,7 @@ static tm_status find_all(const tm_hf_layout *layout, const tm_hf_adapter *a, co
     for (size_t i = 0; i < layout->n; i++) {
         found[i] = tm_safetensors_find(a->weights, layout->entries[i].name);
         if (!found[i])
-            return tm_fail(err, TM_FORMAT, "'%.300s/%s' lacks '%s': adapters of some blocks only are not built",
-                           a->folder, weights_name, layout->entries[i].name);
+            return tm_fail(err, TM_FORMAT, "'%.300s/%s' lacks '%s'", a->folder, weights_name, layout->entries[i].name);
         TM_TRY(tm_hf_check_shape(&layout->entries[i], found[i], err));
         report->elements += layout->entries[i].elements;
         report->bytes += (int64_t)found[i]->bytes;
@@ -284,17 +180,99 @@ static tm_status find_all(const tm_hf_layout *layout, const tm_hf_adapter *a, co
     }
     for (size_t i = 0; i < n; i++)
         if (!in_layout(layout, all[i].name))
-            return tm_fail(err, TM_FORMAT, "'%s' holds '%s', and the model has no such linear layer in a block",
-                           all[i].file, all[i].name);
+            return tm_fail(
+                err, TM_FORMAT,
+                "'%s' holds '%s', and the model has no such linear layer in a block, or the run no adapter there",
+                all[i].file, all[i].name);
     return TM_OK;
 }
 
-tm_status tm_hf_adapter_load(const tm_hf_memory *memory, const tm_hf_adapter *adapter, int threads,
-                             tm_hf_report *report, tm_error *err)
+/* Appends "model.layers.0.self_attn.q_proj". */
+static void module_name(const tm_hf_form *form, const tm_hf_entry *entry, tm_text *out)
+{
+    static const char suffix[] = ".weight";
+    size_t            n = sizeof suffix - 1;
+    tm_hf_written_name(form, entry->name, out);
+    if (out->length > n && strcmp(out->data + out->length - n, suffix) == 0) out->data[out->length -= n] = '\0';
+}
+
+static tm_status lacks(const tm_hf_adapter *a, const char *module, tm_error *err)
+{
+    return tm_fail(err, TM_FORMAT, "'%.300s/%s' lacks the adapter of '%s', which '%s' names", a->folder, weights_name,
+                   module, config_name);
+}
+
+/* The output layer of a tied model, which has no matrix of its own. */
+static tm_status check_tied(const tm_hf_memory *memory, const tm_hf_adapter *a, tm_error *err)
+{
+    const char *head = memory->form->tied_head;
+    tm_status   st = TM_OK;
+    tm_text     name = { 0 };
+    if (!memory->shape->tied || !head || !a->rules.given || a->rules.all_linear) return TM_OK;
+    module_name(memory->form, &(tm_hf_entry){ .name = head }, &name);
+    if (tm_peft_selects(&a->rules, name.data) && !tm_hf_adapter_module(a, name.data)) st = lacks(a, name.data, err);
+    tm_text_fini(&name);
+    return st;
+}
+
+/* One matrix of the model: what the configuration names the file has, and with the factor that the graph has. */
+static tm_status check_module(const tm_hf_memory *memory, const tm_hf_adapter *a, const tm_hf_entry *entry,
+                              const char *name, tm_error *err)
+{
+    const tm_tensor         *tensor = tm_graph_at(memory->graph, entry->slices[0].parameter);
+    const tm_adapter        *own = tm_hf_adapter_of(memory->graph, entry, 0);
+    const tm_adapted_module *module = tm_hf_adapter_module(a, name);
+    const char              *last = memory->form->tied_head;
+    bool                     block = tm_adapters_may_adapt(tensor);
+    bool                     head = last && strcmp(entry->name, last) == 0 && !a->rules.all_linear;
+    if (!module && a->rules.given && (block || head) && tm_peft_selects(&a->rules, name)) return lacks(a, name, err);
+    if (!module || !own) return TM_OK;
+    double scale = tm_adapters_scale_of(&a->adapters, module->rank, module->alpha);
+    if (module->rank == own->attr.rank && !(fabs(scale - own->attr.scale) > 1e-12 * fabs(scale))) return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "the adapter of '%s' in '%.300s' has rank %lld and factor %g, that of the run rank %lld and factor "
+                   "%g; give the same lora.rank, lora.alpha, lora.rank_pattern and lora.alpha_pattern",
+                   name, a->folder, (long long)module->rank, scale, (long long)own->attr.rank, own->attr.scale);
+}
+
+/* The matrices of a model beside the modules of a folder. */
+tm_status tm_hf_adapter_check_modules(const tm_hf_memory *memory, const tm_hf_adapter *a, tm_error *err)
+{
+    tm_hf_layout *layout;
+    TM_TRY(check_tied(memory, a, err));
+    TM_TRY(tm_hf_part_layout_create(memory->graph, memory->shape, memory->form, &layout, err));
+    tm_status st = TM_OK;
+    for (size_t i = 0; i < layout->n && st == TM_OK; i++) {
+        tm_text name = { 0 };
+        if (layout->entries[i].n_slices == 0) continue;
+        module_name(memory->form, &layout->entries[i], &name);
+        st = check_module(memory, a, &layout->entries[i], name.data, err);
+        tm_text_fini(&name);
+    }
+    tm_hf_layout_destroy(layout);
+    return st;
+}
+
+/* All tensors of the whole model's adapters, and of each the slices that are here: ranks may have parts. */
+static tm_status part_layout(const tm_hf_memory *memory, const tm_adapters *own, tm_hf_layout **out, tm_error *err)
+{
+    tm_graph *whole = tm_graph_create(memory->graph->precision);
+    tm_model  model;
+    tm_model_declare(whole, memory->shape, 1, NULL, &model);
+    tm_status st = tm_adapters_declare(whole, &model, own, err);
+    if (st == TM_OK) st = tm_hf_adapter_layout_create(whole, memory->shape, memory->form, out, err);
+    if (st == TM_OK) tm_hf_localise(*out, whole, memory->graph);
+    tm_graph_destroy(whole);
+    return st;
+}
+
+tm_status tm_hf_adapter_load(const tm_hf_memory *memory, const tm_hf_adapter *adapter, const tm_adapters *own,
+                             int threads, tm_hf_report *report, tm_error *err)
 {
     tm_hf_layout *layout;
     *report = (tm_hf_report){ 0 };
-    TM_TRY(tm_hf_adapter_layout_create(memory->graph, memory->shape, memory->form, &layout, err));
+    TM_TRY(tm_hf_adapter_check_modules(memory, adapter, err));
+    TM_TRY(part_layout(memory, own, &layout, err));
     const tm_stored_tensor **found = tm_alloc((layout->n + 1) * sizeof *found);
     tm_status                st = find_all(layout, adapter, found, report, err);
     if (st == TM_OK) st = tm_hf_fill(memory, layout, found, threads > 0 ? threads : 1, err);
@@ -359,48 +337,147 @@ static tm_status write_weights(const writer *w, const char *path, tm_hf_report *
     return st;
 }
 
-/* The names of the adapted modules: their last parts, if no other matrix of the model is called so; else in full. */
-static void list_modules(const writer *w, const tm_hf_layout *model, json_t *out)
+/* A matrix of the model: its name as a module's, and its adapter. */
+typedef struct {
+    char             *name;
+    const tm_adapter *adapter; /* NULL: none */
+    int64_t           block;   /* as PEFT finds it in the name; -1: none */
+    double            alpha;
+} module;
+
+typedef struct {
+    module *all;
+    size_t  n;
+    bool    transposed; /* files hold the adapted ones (in, out) */
+} module_list;
+
+/* What gave the adapter its factor, to the digit. */
+static double alpha_of(const tm_adapters *a, const tm_adapter *adapter)
 {
-    for (int full = 0; full < 2; full++) {
-        bool exact = true;
-        json_array_clear(out);
-        for (size_t i = 0; i < model->n; i++) {
-            tm_text name = { 0 };
-            tm_hf_written_name(w->memory->form, model->entries[i].name, &name);
-            if (name.length > 7) name.data[name.length -= 7] = '\0'; /* ".weight" */
-            const char *last = strrchr(name.data, '.'), *shown = full || !last ? name.data : last + 1;
-            bool        known = false;
-            size_t      at;
-            json_t     *have;
-            json_array_foreach(out, at, have) known = known || strcmp(json_string_value(have), shown) == 0;
-            if (tm_hf_adapted(w->memory->graph, &model->entries[i]) && !known)
-                json_array_append_new(out, json_string(shown));
-            tm_text_fini(&name);
-        }
-        for (size_t i = 0; i < model->n && !full; i++) {
-            const char *name = model->entries[i].name;
-            size_t      at;
-            json_t     *have;
-            if (tm_hf_adapted(w->memory->graph, &model->entries[i])) continue;
-            json_array_foreach(out, at, have)
-            {
-                tm_text pattern = { 0 };
-                tm_text_printf(&pattern, ".%s.weight", json_string_value(have));
-                size_t n = strlen(name);
-                exact = exact && !(n > pattern.length && strcmp(name + n - pattern.length, pattern.data) == 0);
-                tm_text_fini(&pattern);
-            }
-        }
-        if (exact) return;
-    }
+    double alpha = adapter->attr.scale * (a->rslora ? sqrt((double)adapter->attr.rank) : (double)adapter->attr.rank);
+    double apart = fabs(alpha) * 1e-9;
+    if (fabs(alpha - a->alpha) <= apart) return a->alpha;
+    for (size_t i = 0; i < a->n_alphas; i++)
+        if (fabs(alpha - a->alphas[i].value) <= apart) return a->alphas[i].value;
+    return alpha;
 }
 
-static bool stored_across(const writer *w, const tm_hf_layout *model)
+static module_list list_modules(const writer *w, const tm_hf_layout *model)
 {
-    for (size_t i = 0; i < model->n; i++)
-        if (tm_hf_adapted(w->memory->graph, &model->entries[i])) return model->entries[i].row->transposed;
-    return false;
+    static const char block[] = ".*?\\.[^.]*\\.(?P<idx>\\d+)\\.";
+    module_list       list = { .all = tm_alloc((model->n + 1) * sizeof *list.all) };
+    for (size_t i = 0; i < model->n; i++) {
+        const tm_hf_entry *entry = &model->entries[i];
+        const tm_adapter  *adapter = NULL;
+        tm_text            name = { 0 };
+        for (size_t k = 0; k < entry->n_slices && !adapter; k++) adapter = tm_hf_adapter_of(w->memory->graph, entry, k);
+        module_name(w->memory->form, entry, &name);
+        list.all[list.n++] = (module){ .name = name.data,
+                                       .adapter = adapter,
+                                       .block = tm_pattern_index(block, name.data),
+                                       .alpha = adapter ? alpha_of(w->adapters, adapter) : 0 };
+        if (adapter) list.transposed = entry->row->transposed;
+    }
+    return list;
+}
+
+static void free_modules(module_list *list)
+{
+    for (size_t i = 0; i < list->n; i++) free(list->all[i].name);
+    free(list->all);
+}
+
+/* Adds a text that is not there yet. */
+static void add_text(json_t *array, const char *text)
+{
+    size_t  at;
+    json_t *have;
+    json_array_foreach(array, at, have) if (strcmp(json_string_value(have), text) == 0) return;
+    json_array_append_new(array, json_string(text));
+}
+
+static void add_number(json_t *array, int64_t number)
+{
+    size_t  at;
+    json_t *have;
+    json_array_foreach(array, at, have) if (json_integer_value(have) == number) return;
+    json_array_append_new(array, json_integer(number));
+}
+
+/* Does PEFT adapt what is adapted, and nothing else? */
+static bool selects_exactly(const module_list *list, const json_t *names, const json_t *layers)
+{
+    size_t        n = json_array_size(names), n_layers = json_array_size(layers);
+    const char  **texts = tm_alloc((n + 1) * sizeof *texts);
+    int64_t      *numbers = tm_alloc((n_layers + 1) * sizeof *numbers);
+    bool          exact = true;
+    tm_peft_rules rules = { .targets = { .names = texts, .n = n }, .layers = numbers, .n_layers = n_layers };
+    for (size_t i = 0; i < n; i++) texts[i] = json_string_value(json_array_get(names, i));
+    for (size_t i = 0; i < n_layers; i++) numbers[i] = json_integer_value(json_array_get(layers, i));
+    for (size_t i = 0; i < list->n; i++)
+        exact = exact && tm_peft_selects(&rules, list->all[i].name) == (list->all[i].adapter != NULL);
+    free(texts);
+    free(numbers);
+    return exact;
+}
+
+/* The adapted modules: the last parts of their names; these in some blocks; or whole names: what PEFT reads as exactly
+ * these modules. */
+static void set_modules(const module_list *list, json_t *root)
+{
+    json_t *names = json_array(), *layers = json_array();
+    for (int form = 0; form < 3; form++) {
+        json_array_clear(names);
+        json_array_clear(layers);
+        for (size_t i = 0; i < list->n; i++) {
+            const module *m = &list->all[i];
+            const char   *last = strrchr(m->name, '.');
+            if (!m->adapter) continue;
+            add_text(names, form == 2 || !last ? m->name : last + 1);
+            if (form == 1 && m->block >= 0) add_number(layers, m->block);
+        }
+        if (selects_exactly(list, names, layers)) break;
+    }
+    json_object_set_new(root, "target_modules", names);
+    if (json_array_size(layers)) json_object_set(root, "layers_to_transform", layers);
+    json_decref(layers);
+}
+
+static json_t *number_of(double value)
+{
+    double whole = (double)(int64_t)value;
+    return value < whole || value > whole ? json_real(value) : json_integer((json_int_t)value);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(((const tm_pattern_value *)a)->pattern, ((const tm_pattern_value *)b)->pattern);
+}
+
+/* Ranks or alphas of modules that are not those of the rest: by the patterns that the run was given, if PEFT, which
+ * meets them in the order of their texts, finds the same; else module by module. */
+static void set_values(const module_list *list, json_t *root, const char *key, const tm_pattern_value *given, size_t n,
+                       double otherwise, bool ranks)
+{
+    tm_pattern_value *sorted = tm_alloc((n + 1) * sizeof *sorted);
+    json_t           *by_pattern = json_object(), *by_name = json_object();
+    bool              exact = true;
+    if (n) memcpy(sorted, given, n * sizeof *sorted);
+    if (n) qsort(sorted, n, sizeof *sorted, by_text);
+    for (size_t i = 0; i < n; i++) json_object_set_new(by_pattern, sorted[i].pattern, number_of(sorted[i].value));
+    for (size_t i = 0; i < list->n; i++) {
+        const module *m = &list->all[i];
+        if (!m->adapter) continue;
+        double                  value = ranks ? (double)m->adapter->attr.rank : m->alpha;
+        const tm_pattern_value *found = tm_pattern_find(sorted, n, m->name);
+        double                  theirs = found ? found->value : otherwise;
+        exact = exact && !(theirs < value) && !(theirs > value);
+        if (value < otherwise || value > otherwise) json_object_set_new(by_name, m->name, number_of(value));
+    }
+    if (n) json_object_set(root, key, exact ? by_pattern : by_name);
+    json_decref(by_pattern);
+    json_decref(by_name);
+    free(sorted);
 }
 
 /* "mlp.experts.down_proj" where all experts' matrices are adapted, else null. */
@@ -422,25 +499,25 @@ static json_t *list_parameters(const writer *w)
 static json_t *config_of(const writer *w, const tm_hf_layout *model)
 {
     const tm_adapters *a = w->adapters;
-    json_t            *modules = json_array();
-    list_modules(w, model, modules);
-    double  whole = (double)(int64_t)a->alpha;
-    json_t *alpha = a->alpha < whole || a->alpha > whole ? json_real(a->alpha) : json_integer((json_int_t)a->alpha);
-    json_t *root = json_object();
+    module_list        modules = list_modules(w, model);
+    json_t            *root = json_object();
     json_object_set_new(root, "base_model_name_or_path", json_string(w->base));
     json_object_set_new(root, "bias", json_string("none"));
-    json_object_set_new(root, "fan_in_fan_out", json_boolean(stored_across(w, model)));
+    json_object_set_new(root, "fan_in_fan_out", json_boolean(modules.transposed));
     json_object_set_new(root, "inference_mode", json_true());
     json_object_set_new(root, "init_lora_weights", a->gaussian ? json_string("gaussian") : json_true());
-    json_object_set_new(root, "lora_alpha", alpha);
+    json_object_set_new(root, "lora_alpha", number_of(a->alpha));
     json_object_set_new(root, "lora_dropout", json_real(a->dropout));
     json_object_set_new(root, "peft_type", json_string("LORA"));
     json_object_set_new(root, "r", json_integer((json_int_t)a->rank));
-    json_object_set_new(root, "target_modules", modules);
+    set_modules(&modules, root);
+    set_values(&modules, root, "rank_pattern", a->ranks, a->n_ranks, (double)a->rank, true);
+    set_values(&modules, root, "alpha_pattern", a->alphas, a->n_alphas, a->alpha, false);
     json_object_set_new(root, "target_parameters", list_parameters(w));
     json_object_set_new(root, "task_type", json_string("CAUSAL_LM"));
     json_object_set_new(root, "use_dora", json_boolean(a->dora));
     json_object_set_new(root, "use_rslora", json_boolean(a->rslora));
+    free_modules(&modules);
     return root;
 }
 

@@ -14,8 +14,28 @@
 /* Does the folder have an adapter_config.json? */
 bool tm_hf_is_adapter(const char *folder);
 
+/* Modules by their names: a list, each of all of a name or of what stands behind a dot, or a regular expression. */
+typedef struct {
+    const char **names;
+    size_t       n;
+    const char  *pattern; /* NULL: the list */
+} tm_peft_names;
+
+/* Which modules a configuration is for. */
+typedef struct {
+    bool           given, all_linear; /* is any said? */
+    tm_peft_names  targets, excluded;
+    const int64_t *layers; /* of targets that are not named in full; n_layers 0: all */
+    size_t         n_layers;
+    tm_peft_names  blocks; /* what the numbers stand behind, expressions: "layers"; none: anything */
+} tm_peft_rules;
+
+/* Is a module ("model.layers.0.self_attn.q_proj") one of them? */
+bool tm_peft_selects(const tm_peft_rules *rules, const char *module);
+
 typedef struct tm_hf_adapter {
-    tm_adapters     adapters; /* rank, alpha, targets, ... */
+    tm_adapters     adapters; /* rank, alpha, and the modules that the file holds */
+    tm_peft_rules   rules;
     tm_safetensors *weights;
     tm_arena       *arena;
     const char     *folder;
@@ -23,14 +43,24 @@ typedef struct tm_hf_adapter {
 } tm_hf_adapter;
 
 /* TM_INVALID, TM_FORMAT: no such folder, damaged; TM_UNSUPPORTED, naming the member: a configuration that computes what
- * is not built (ranks by pattern, ...). The caller closes *out, also after a failure. */
+ * is not built (other modules to be saved, ...). The caller closes *out, also after a failure. */
 TM_MUST_USE tm_status tm_hf_adapter_open(const char *folder, tm_hf_adapter *out, tm_error *err);
 void                  tm_hf_adapter_close(tm_hf_adapter *adapter); /* a zeroed one is fine */
 
-/* Fills the adapters of a graph that was made with `adapter->adapters`. TM_FORMAT: tensors missing, unexpected or of
- * another shape, by name. */
-TM_MUST_USE tm_status tm_hf_adapter_load(const tm_hf_memory *memory, const tm_hf_adapter *adapter, int threads,
-                                         tm_hf_report *report, tm_error *err);
+/* Reads adapter_config.json into a zeroed adapter that has its folder and its arena (private to hf/). */
+TM_MUST_USE tm_status tm_hf_adapter_configure(tm_hf_adapter *adapter, tm_error *err);
+/* The module of that name, with the prefix of files; NULL: the file has none. */
+const tm_adapted_module *tm_hf_adapter_module(const tm_hf_adapter *adapter, const char *name);
+
+/* TM_FORMAT, TM_INVALID: a module that the configuration names is not in the file, or has another rank or factor than
+ * that of the graph (private to hf/). */
+TM_MUST_USE tm_status tm_hf_adapter_check_modules(const tm_hf_memory *memory, const tm_hf_adapter *adapter,
+                                                  tm_error *err);
+
+/* Fills the adapters of a graph that was made with `own` (`adapter->adapters`, or others of the same modules): those of
+ * the whole model, or what a rank has of them. TM_FORMAT: tensors missing, unexpected or of another shape, by name. */
+TM_MUST_USE tm_status tm_hf_adapter_load(const tm_hf_memory *memory, const tm_hf_adapter *adapter,
+                                         const tm_adapters *own, int threads, tm_hf_report *report, tm_error *err);
 
 /* TM_FORMAT unless every tensor of the adapter belongs to a matrix of the model. Of `memory` graph (without adapters),
  * shape and form are used. */

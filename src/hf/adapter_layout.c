@@ -8,15 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Which adapted part of its matrix a slice's rows are in, or -1; *row: of its first one in the part. */
-static int part_of(const tm_adapter *adapter, int64_t first_row, int64_t rows, int64_t *row)
+/* The adapter of its matrix, of whose part *part a slice's rows are, or NULL; *row: of its first one in the part. */
+static const tm_adapter *part_of(const tm_adapter *adapter, int64_t first_row, int64_t rows, int *part, int64_t *row)
 {
-    for (int p = 0; p < adapter->attr.parts; p++) {
-        int64_t begin = adapter->attr.part[p].column, end = begin + adapter->attr.part[p].rows;
-        *row = first_row - begin;
-        if (first_row >= begin && first_row + rows <= end) return p;
-    }
-    return -1;
+    for (; adapter; adapter = adapter->next)
+        for (int p = 0; p < adapter->attr.parts; p++) {
+            int64_t begin = adapter->attr.part[p].column, end = begin + adapter->attr.part[p].rows;
+            *row = first_row - begin;
+            *part = p;
+            if (first_row >= begin && first_row + rows <= end) return adapter;
+        }
+    return NULL;
 }
 
 /* Row of b that a part begins with. */
@@ -71,13 +73,14 @@ static tm_status add_matrix(const tm_graph *graph, const tm_hf_form *form, const
                             tm_error *err)
 {
     const tm_tensor  *matrix = tm_graph_at(graph, of->slices[0].parameter);
-    const tm_adapter *adapter = matrix->adapter;
-    int64_t           rank = adapter->attr.rank, width = matrix->shape.n[1], outputs = of->elements / width, row = 0;
-    int               part = part_of(adapter, of->slices[0].first / width, of->slices[0].rows, &row);
+    int64_t           width = matrix->shape.n[1], outputs = of->elements / width, row = 0, rank;
+    int               part = 0, other = 0;
+    const tm_adapter *adapter = part_of(matrix->adapter, of->slices[0].first / width, of->slices[0].rows, &part, &row);
     bool              across = of->row->transposed;
     tm_hf_slice      *a = tm_arena_take(out->arena, sizeof *a);
     tm_hf_slice      *b = tm_arena_take(out->arena, of->n_slices * sizeof *b);
-    *a = (tm_hf_slice){ .parameter = adapter->a,
+    rank = adapter ? adapter->attr.rank : 0; /* none: refused below */
+    *a = (tm_hf_slice){ .parameter = adapter ? adapter->a : TM_NONE,
                         .piece = of->slices[0].piece,
                         .first = part * rank * width,
                         .rows = rank,
@@ -86,7 +89,8 @@ static tm_status add_matrix(const tm_graph *graph, const tm_hf_form *form, const
                         .column_step = 1 };
     for (size_t i = 0; i < of->n_slices; i++) {
         const tm_hf_slice *s = &of->slices[i];
-        if (s->parameter != of->slices[0].parameter || part_of(adapter, s->first / width, s->rows, &row) != part)
+        const tm_adapter  *its = part_of(matrix->adapter, s->first / width, s->rows, &other, &row);
+        if (s->parameter != of->slices[0].parameter || !its || its != adapter || other != part)
             return tm_fail(err, TM_UNSUPPORTED,
                            "'%s' is one matrix in files, of which '%s' has an adapter of its own; "
                            "name the whole in lora.targets",
@@ -195,15 +199,20 @@ static bool begins_experts(const tm_graph *graph, const tm_hf_entry *entry)
     return tensor->shape.rank == 3 && tensor->adapter && entry->slices[0].first == 0;
 }
 
+const tm_adapter *tm_hf_adapter_of(const tm_graph *graph, const tm_hf_entry *entry, size_t slice)
+{
+    const tm_hf_slice *s = &entry->slices[slice];
+    const tm_tensor   *tensor = tm_graph_at(graph, s->parameter);
+    int64_t            row;
+    int                part;
+    return tensor->shape.rank == 2 ? part_of(tensor->adapter, s->first / tensor->shape.n[1], s->rows, &part, &row)
+                                   : NULL;
+}
+
 bool tm_hf_adapted(const tm_graph *graph, const tm_hf_entry *entry)
 {
-    int64_t           row;
-    const tm_tensor  *tensor = tm_graph_at(graph, entry->slices[0].parameter);
-    const tm_adapter *adapter = tensor->adapter;
-    if (!adapter || tensor->shape.rank != 2) return false;
     for (size_t i = 0; i < entry->n_slices; i++)
-        if (part_of(adapter, entry->slices[i].first / tensor->shape.n[1], entry->slices[i].rows, &row) >= 0)
-            return true;
+        if (tm_hf_adapter_of(graph, entry, i)) return true;
     return false;
 }
 

@@ -60,7 +60,7 @@ static tm_status fill(const exporter *x, size_t entry, void *out, tm_error *err)
     if (adapter->weights) TM_TRY(tm_hf_merge_finds(adapter, x->source->form, e, parts, err));
     if (parts[0]) {
         float *merged = tm_alloc((size_t)e->elements * sizeof *merged);
-        tm_hf_merge(adapter, e, x->found[entry], parts, tm_cpu_threads_allowed(), merged);
+        tm_hf_merge(adapter, x->source->form, e, x->found[entry], parts, tm_cpu_threads_allowed(), merged);
         for (int64_t i = 0; i < e->elements; i++) tm_value_set(out, dtype_of(x, e), i, (double)merged[i]);
         free(merged);
         return TM_OK;

@@ -224,6 +224,15 @@ static void localise(tm_arena *arena, const tm_graph *whole, const tm_graph *gra
     free(slices);
 }
 
+void tm_hf_localise(tm_hf_layout *layout, const tm_graph *whole, const tm_graph *graph)
+{
+    for (size_t i = 0; i < layout->n; i++) {
+        for (size_t k = 0; k < layout->entries[i].n_slices; k++) /* names outlive the graph that they are from */
+            layout->entries[i].slices[k].piece = tm_arena_text(layout->arena, layout->entries[i].slices[k].piece);
+        localise(layout->arena, whole, graph, &layout->entries[i]);
+    }
+}
+
 tm_status tm_hf_part_layout_create(const tm_graph *graph, const tm_model_shape *shape, const tm_hf_form *form,
                                    tm_hf_layout **out, tm_error *err)
 {
@@ -232,11 +241,7 @@ tm_status tm_hf_part_layout_create(const tm_graph *graph, const tm_model_shape *
     tm_hf_layout *layout = NULL;
     tm_model_declare(whole, shape, 1, NULL, &model);
     tm_status st = tm_hf_layout_create(whole, shape, form, &layout, err);
-    for (size_t i = 0; st == TM_OK && i < layout->n; i++) {
-        for (size_t k = 0; k < layout->entries[i].n_slices; k++) /* names outlive the graph that they are from */
-            layout->entries[i].slices[k].piece = tm_arena_text(layout->arena, layout->entries[i].slices[k].piece);
-        localise(layout->arena, whole, graph, &layout->entries[i]);
-    }
+    if (st == TM_OK) tm_hf_localise(layout, whole, graph);
     tm_graph_destroy(whole);
     if (st == TM_OK) *out = layout;
     return st;

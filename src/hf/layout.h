@@ -43,7 +43,9 @@ TM_MUST_USE tm_status tm_hf_layout_create(const tm_graph *graph, const tm_model_
  * are in the graph, maybe none. */
 TM_MUST_USE tm_status tm_hf_part_layout_create(const tm_graph *graph, const tm_model_shape *shape,
                                                const tm_hf_form *form, tm_hf_layout **out, tm_error *err);
-void                  tm_hf_layout_destroy(tm_hf_layout *layout); /* NULL is fine */
+/* Of a layout of the graph `whole`: of every tensor the slices that are in `graph`, under their parameters there. */
+void tm_hf_localise(tm_hf_layout *layout, const tm_graph *whole, const tm_graph *graph);
+void tm_hf_layout_destroy(tm_hf_layout *layout); /* NULL is fine */
 
 /* The same of the adapters of a graph, whose tensors are named as PEFT has them. TM_UNSUPPORTED: an adapter that has no
  * such tensors. */
@@ -53,6 +55,8 @@ TM_MUST_USE tm_status tm_hf_adapter_layout_create(const tm_graph *graph, const t
  * those of all experts, as PEFT calls it: "model.layers.0.mlp.experts", with `inner` the one within (adapter_layout.c).
  * NULL: it is of no expert. */
 const char *tm_hf_experts_module(tm_arena *arena, const char *name, bool inner);
+/* The adapter that the rows of a slice have, of a matrix that is of no expert; NULL: none. */
+const tm_adapter *tm_hf_adapter_of(const tm_graph *graph, const tm_hf_entry *entry, size_t slice);
 /* Has any row of the matrix, which is of no expert, an adapter? */
 bool tm_hf_adapted(const tm_graph *graph, const tm_hf_entry *entry);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf/load.c - from the files of a folder into parameters. Everything is checked before the first value is written. */
 #include "base/cpu.h"
-#include "graph/blocks.h"
+#include "graph/cut.h"
 #include "hf/convert.h"
 #include "hf/folder.h"
 #include "hf/layout.h"
@@ -192,6 +192,7 @@ typedef struct {
     int64_t             begin; /* of the run that is quantized */
     tm_dtype            dtype;
     int                 threads;
+    char               *keep; /* where the bytes are kept, of a whole one that is not here */
 } blocked_run;
 
 /* Elements [first, first + n) of the run; rows of a file need not lie as ours do. */
@@ -223,28 +224,84 @@ static tm_status blocked_write(void *context, size_t offset, const void *bytes, 
                               tm_blocked_bytes(run->dtype, run->begin) + offset, bytes, n, err);
 }
 
-static tm_status load_blocked(const tm_hf_memory *memory, const tm_hf_layout *layout,
-                              const tm_stored_tensor *const *found, tm_tensor_id id, int threads, tm_error *err)
+static tm_status blocked_keep(void *context, size_t offset, const void *bytes, size_t n, tm_error *err)
 {
-    const tm_tensor *tensor = tm_graph_at(memory->graph, id);
-    blocked_run      run = { .memory = memory, .dtype = tensor->dtype, .threads = threads };
-    size_t           capacity = 0;
-    tm_status        st = TM_OK;
+    const blocked_run *run = context;
+    (void)err;
+    memcpy(run->keep + tm_blocked_bytes(run->dtype, run->begin) + offset, bytes, n);
+    return TM_OK;
+}
+
+/* Quantizes a whole tensor, parameter `id` of the graph that the layout is of, into the parameter or into `keep`. */
+static tm_status quantize(blocked_run *run, const tm_tensor *tensor, const tm_hf_layout *layout,
+                          const tm_stored_tensor *const *found, tm_tensor_id id, tm_error *err)
+{
+    size_t    capacity = 0;
+    tm_status st = TM_OK;
     for (size_t i = 0; i < layout->n; i++)
         for (size_t k = 0; k < layout->entries[i].n_slices; k++) {
             const tm_hf_slice *slice = &layout->entries[i].slices[k];
             if (slice->parameter != id) continue;
-            run.slices = tm_grow(run.slices, &capacity, run.n, sizeof *run.slices);
-            run.slices[run.n++] = (conversion){ found[i], slice, TM_F32 };
+            run->slices = tm_grow(run->slices, &capacity, run->n, sizeof *run->slices);
+            run->slices[run->n++] = (conversion){ found[i], slice, TM_F32 };
         }
-    for (int64_t all = tm_shape_elements(tensor->shape); st == TM_OK && run.n > 0 && run.begin < all;) {
-        int64_t   end = tm_nf4_run_end(tensor, run.begin);
-        tm_nf4_io io = { blocked_values, blocked_write, &run, threads };
-        st = tm_blocked_store(tensor->dtype, &io, end - run.begin, err);
-        run.begin = end;
+    for (int64_t all = tm_shape_elements(tensor->shape); st == TM_OK && run->n > 0 && run->begin < all;) {
+        int64_t   end = tm_nf4_run_end(tensor, run->begin);
+        tm_nf4_io io = { blocked_values, run->keep ? blocked_keep : blocked_write, run, run->threads };
+        st = tm_blocked_store(run->dtype, &io, end - run->begin, err);
+        run->begin = end;
     }
-    free(run.slices);
+    free(run->slices);
     return st;
+}
+
+/* Of a parameter that is cut: the whole is quantized, and of that the blocks are taken that are here. */
+static tm_status load_cut_blocked(const tm_hf_memory *memory, const tm_graph *graph, const tm_hf_layout *layout,
+                                  const tm_stored_tensor *const *found, tm_tensor_id id, int threads, tm_error *err)
+{
+    const tm_tensor *here = tm_graph_at(memory->graph, id), *whole = NULL;
+    tm_tensor_id     of = 0;
+    for (; !whole && (size_t)of < graph->n_tensors; of++)
+        if (strcmp(graph->tensors[of].name, here->name) == 0) whole = &graph->tensors[of];
+    TM_ASSERT(whole);
+    blocked_run run = { .memory = memory, .dtype = tm_cut_blocked_whole(here->dtype), .threads = threads };
+    size_t      bytes = tm_tensor_bytes(here->shape, here->dtype);
+    run.keep = tm_alloc(tm_tensor_bytes(whole->shape, run.dtype));
+    char     *out = tm_alloc(bytes);
+    tm_status st = quantize(&run, whole, layout, found, of - 1, err);
+    if (st == TM_OK) tm_cut_take_blocks(here, run.dtype, run.keep, out);
+    for (size_t done = 0; done < bytes && st == TM_OK; done += BUFFER)
+        st = memory->write(memory, id, done, out + done, bytes - done < BUFFER ? bytes - done : BUFFER, err);
+    free(out);
+    free(run.keep);
+    return st;
+}
+
+/* Do the files say anything of it? Those of adapters do not. */
+static bool is_in(const tm_hf_layout *layout, tm_tensor_id id)
+{
+    bool any = false;
+    for (size_t i = 0; i < layout->n && !any; i++)
+        for (size_t k = 0; k < layout->entries[i].n_slices; k++)
+            any = any || layout->entries[i].slices[k].parameter == id;
+    return any;
+}
+
+/* `graph`, `whole`: the whole model and its layout; made when they are first needed. */
+static tm_status load_blocked(const tm_hf_memory *memory, const tm_hf_layout *layout,
+                              const tm_stored_tensor *const *found, tm_tensor_id id, int threads, tm_graph **graph,
+                              tm_hf_layout **whole, tm_error *err)
+{
+    const tm_tensor *tensor = tm_graph_at(memory->graph, id);
+    blocked_run      run = { .memory = memory, .dtype = tensor->dtype, .threads = threads };
+    tm_model         model;
+    if (!tensor->cut || tm_cut_between_pieces(tensor)) return quantize(&run, tensor, layout, found, id, err);
+    if (!*graph) {
+        *graph = tm_graph_create(memory->graph->precision);
+        tm_model_declare(*graph, memory->shape, 1, NULL, &model);
+        TM_TRY(tm_hf_layout_create(*graph, memory->shape, memory->form, whole, err));
+    }
+    return load_cut_blocked(memory, *graph, *whole, found, id, threads, err);
 }
 
 /* All slices of an entry, from its tensor, or from that with an adapter added. */
@@ -258,7 +315,7 @@ static tm_status load_entry(const tm_hf_memory *memory, const tm_hf_entry *entry
     if (memory->adapter) TM_TRY(tm_hf_merge_finds(memory->adapter, memory->form, entry, adapter, err));
     if (adapter[0]) {
         values = tm_alloc((size_t)entry->elements * sizeof *values);
-        tm_hf_merge(memory->adapter, entry, stored, adapter, threads, values);
+        tm_hf_merge(memory->adapter, memory->form, entry, stored, adapter, threads, values);
         merged.dtype = TM_F32;
         merged.data = (const uint8_t *)values;
         merged.bytes = (size_t)entry->elements * sizeof *values;
@@ -280,11 +337,15 @@ tm_status tm_hf_fill(const tm_hf_memory *memory, const tm_hf_layout *layout, con
     for (size_t i = 0; i < layout->n && st == TM_OK; i++)
         st = load_entry(memory, &layout->entries[i], found[i], threads, buffer, err);
     free(buffer);
+    tm_graph     *graph = NULL;
+    tm_hf_layout *whole = NULL;
     for (size_t id = 0; id < memory->graph->n_tensors && st == TM_OK; id++) {
         const tm_tensor *tensor = &memory->graph->tensors[id];
-        if (tm_dtype_blocked(tensor->dtype) && tm_hf_holds(memory->form, tensor))
-            st = load_blocked(memory, layout, found, (tm_tensor_id)id, threads, err);
+        if (tm_dtype_blocked(tensor->dtype) && is_in(layout, (tm_tensor_id)id))
+            st = load_blocked(memory, layout, found, (tm_tensor_id)id, threads, &graph, &whole, err);
     }
+    tm_hf_layout_destroy(whole);
+    tm_graph_destroy(graph);
     return st;
 }
 

@@ -75,6 +75,18 @@ static void describe(tm_text *out, const char *what, const tm_stored_tensor *t)
     tm_text_add(out, ")");
 }
 
+/* Rank and factor of the adapter of a matrix; of experts those of all. */
+static tm_adapted_module module_of(const tm_hf_adapter *adapter, const tm_hf_form *form, const tm_hf_entry *entry)
+{
+    tm_text name = { 0 };
+    tm_hf_written_name(form, entry->name, &name);
+    if (name.length > 7) name.data[name.length -= 7] = '\0'; /* ".weight" */
+    const tm_adapted_module *found = tm_hf_adapter_module(adapter, name.data);
+    tm_adapted_module        own = { NULL, adapter->adapters.rank, adapter->adapters.alpha };
+    tm_text_fini(&name);
+    return found ? *found : own;
+}
+
 tm_status tm_hf_merge_finds(const tm_hf_adapter *adapter, const tm_hf_form *form, const tm_hf_entry *entry,
                             const tm_stored_tensor *found[TM_HF_PARTS], tm_error *err)
 {
@@ -86,7 +98,8 @@ tm_status tm_hf_merge_finds(const tm_hf_adapter *adapter, const tm_hf_form *form
     if (dora) found[2] = find(adapter, form, entry, "lora_magnitude_vector");
     if (!found[0] && !found[1] && !found[2]) return TM_OK;
     bool         across = entry->row->transposed;
-    int64_t      outputs = entry->n[across ? 1 : 0], inputs = entry->n[across ? 0 : 1], ranks = adapter->adapters.rank;
+    int64_t      outputs = entry->n[across ? 1 : 0], inputs = entry->n[across ? 0 : 1];
+    int64_t      ranks = module_of(adapter, form, entry).rank;
     expert_place place;
     if (expert_of(entry, &place)) {
         if (!place.down) outputs *= 2;
@@ -130,12 +143,15 @@ static void merge_row(const merged_matrix *w, int64_t o, int64_t at, int64_t ste
     free(row);
 }
 
-void tm_hf_merge(const tm_hf_adapter *adapter, const tm_hf_entry *entry, const tm_stored_tensor *stored,
-                 const tm_stored_tensor *const found[TM_HF_PARTS], int threads, float *out)
+void tm_hf_merge(const tm_hf_adapter *adapter, const tm_hf_form *form, const tm_hf_entry *entry,
+                 const tm_stored_tensor *stored, const tm_stored_tensor *const found[TM_HF_PARTS], int threads,
+                 float *out)
 {
-    bool          across = entry->row->transposed;
-    int64_t       rank = adapter->adapters.rank, outputs = entry->n[across ? 1 : 0], inputs = found[0]->n[1];
-    double        scale = tm_adapters_scale(&adapter->adapters), *a = tm_alloc((size_t)(rank * inputs) * sizeof *a);
+    bool              across = entry->row->transposed;
+    tm_adapted_module module = module_of(adapter, form, entry);
+    int64_t           rank = module.rank, outputs = entry->n[across ? 1 : 0], inputs = found[0]->n[1];
+    double            scale = tm_adapters_scale_of(&adapter->adapters, rank, module.alpha),
+           *a = tm_alloc((size_t)(rank * inputs) * sizeof *a);
     expert_place  place = { .expert = 0 };
     bool          of_expert = expert_of(entry, &place);
     merged_matrix w = { .stored = stored, .b = found[1], .m = found[2], .a = a, .rank = rank, .inputs = inputs };
@@ -154,6 +170,7 @@ tm_status tm_hf_adapter_check(const tm_hf_memory *memory, const tm_hf_adapter *a
 {
     tm_hf_layout *layout;
     size_t        used = 0, n;
+    TM_TRY(tm_hf_adapter_check_modules(memory, adapter, err));
     TM_TRY(tm_hf_layout_create(memory->graph, memory->shape, memory->form, &layout, err));
     tm_status               st = TM_OK;
     const tm_stored_tensor *all = tm_safetensors_list(adapter->weights, &n);

@@ -14,7 +14,8 @@ TM_MUST_USE tm_status tm_hf_merge_finds(const tm_hf_adapter *adapter, const tm_h
                                         const tm_stored_tensor *found[TM_HF_PARTS], tm_error *err);
 /* out[i] = stored[i] + scale (B A)[i], with lengths m each row of it times m over its own length, as float32, for all
  * elements of the matrix as it is stored. */
-void tm_hf_merge(const tm_hf_adapter *adapter, const tm_hf_entry *entry, const tm_stored_tensor *stored,
-                 const tm_stored_tensor *const found[TM_HF_PARTS], int threads, float *out);
+void tm_hf_merge(const tm_hf_adapter *adapter, const tm_hf_form *form, const tm_hf_entry *entry,
+                 const tm_stored_tensor *stored, const tm_stored_tensor *const found[TM_HF_PARTS], int threads,
+                 float *out);
 
 #endif

@@ -136,6 +136,9 @@ tm_tensor_id tm_embed(tm_graph *graph, const tm_model *model, tm_tensor_id token
 /* The cross entropy with a head of which a rank has some rows, in chunks of rows: hidden (N, C) of all tokens. */
 void tm_vocabulary_loss(tm_graph *graph, const tm_model *model, tm_tensor_id hidden, tm_tensor_id targets,
                         tm_tensor_id loss, int64_t chunk, bool accumulate);
+/* The same of each row: `losses` (N), of which another loss is made. */
+void tm_vocabulary_row_losses(tm_graph *graph, const tm_model *model, tm_tensor_id hidden, tm_tensor_id targets,
+                              tm_tensor_id losses, int64_t chunk);
 
 /* Refuses: what `key` says is not a multiple of the ranks. */
 tm_status tm_tensor_does_not_divide(const char *key, int64_t value, int ranks, tm_error *err);

@@ -85,15 +85,28 @@ const tm_hf_tensor *tm_hf_row_of(const tm_hf_form *form, const char *ours, int64
     return row->ours ? row : NULL;
 }
 
-bool tm_hf_name_of(const tm_model_shape *shape, const char *ours, tm_text *out)
+/* `prefixed`: as files of ours have it. */
+static bool name_of(const tm_model_shape *shape, const char *ours, bool prefixed, tm_text *out)
 {
     const tm_family *family = tm_family_of(shape);
     for (const tm_hf_form *const *form = family->hf; form && *form; form++) {
         int64_t             numbers[2] = { -1, -1 };
         const tm_hf_tensor *row = tm_hf_row_of(*form, ours, numbers);
         if (!row) continue;
+        bool plain = !(*form)->prefix || ((*form)->plain && strcmp((*form)->plain, row->theirs) == 0);
+        if (prefixed && !plain) tm_text_add(out, (*form)->prefix);
         tm_hf_name(row->theirs, numbers, out);
         return true;
     }
     return false;
+}
+
+bool tm_hf_name_of(const tm_model_shape *shape, const char *ours, tm_text *out)
+{
+    return name_of(shape, ours, false, out);
+}
+
+bool tm_hf_full_name_of(const tm_model_shape *shape, const char *ours, tm_text *out)
+{
+    return name_of(shape, ours, true, out);
 }

@@ -83,5 +83,7 @@ void tm_hf_name(const char *pattern, const int64_t numbers[2], tm_text *out);
 const tm_hf_tensor *tm_hf_row_of(const tm_hf_form *form, const char *ours, int64_t numbers[2]);
 /* Appends what a piece of ours is called in the first form of its family that has a row for it; false: in none. */
 bool tm_hf_name_of(const tm_model_shape *shape, const char *ours, tm_text *out);
+/* The same with the prefix of that form. */
+bool tm_hf_full_name_of(const tm_model_shape *shape, const char *ours, tm_text *out);
 
 #endif

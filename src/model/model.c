@@ -132,6 +132,7 @@ void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq,
                        .seq = seq,
                        .parallel = parallel ? *parallel : (tm_parallel){ .rows = false },
                        .stage = { 0, (int)tm_model_blocks(shape), true, true, 0 },
+                       .begins_at = (tm_tensor_id)graph->n_tensors,
                        .received = TM_NONE,
                        .embedding = TM_NONE,
                        .positions = TM_NONE,
@@ -252,6 +253,24 @@ static void add_whole_loss(tm_graph *graph, const tm_tensor_id in[TM_MAX_IN], tm
 
 const char *const tm_language_fields[] = { "tokens", "targets", NULL };
 
+/* A field of all ranks that have parts of the sequences, their rows one after the other; TM_NONE stays. */
+static tm_tensor_id gathered_field(tm_graph *graph, tm_division context, const char *name, tm_tensor_id id)
+{
+    if (id == TM_NONE || !tm_divided(context)) return id;
+    tm_tensor     of = *tm_graph_at(graph, id);
+    tm_group_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.axes = context.axes;
+    attr.ranks = context.ranks;
+    snprintf(attr.what, sizeof attr.what, "%s of sequences", name);
+    tm_tensor_id in[TM_MAX_IN] = { id }, out[TM_MAX_OUT];
+    tm_role      role = of.role == TM_ROLE_INPUT && !tm_dtype_floating(of.dtype) ? TM_ROLE_INDEX : TM_ROLE_STATISTIC;
+    out[0] = tm_graph_tensor_as(graph, tm_arena_format(graph->arena, "all.%s", name), role,
+                                tm_shape_1(of.shape.n[0] * context.ranks), of.dtype);
+    tm_graph_add(graph, TM_OP_all_gather, &attr, sizeof attr, in, out, 0);
+    return out[0];
+}
+
 /* Of pairs of sequences. */
 static void preference_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id hidden,
                             tm_tensor_id loss, int64_t chunk, bool accumulate)
@@ -261,11 +280,25 @@ static void preference_loss(tm_graph *graph, const tm_model *model, const tm_inp
     tm_preference_attr pairs = model->preference;
     tm_tensor_id       in[TM_MAX_IN] = { hidden, model->head, targets };
     tm_tensor_id       losses[TM_MAX_OUT] = { TM_NONE, TM_NONE }, out[TM_MAX_OUT] = { loss, model->preferred };
-    losses[0] = tm_graph_tensor(graph, "token_losses", TM_ROLE_STATISTIC, tm_graph_at(graph, targets)->shape);
-    tm_graph_add(graph, TM_OP_linear_token_losses, &rows, sizeof rows, in, losses, 0);
-    tm_tensor_id pair_in[TM_MAX_IN] = { losses[0], targets, model->first_key, tm_inputs_find(inputs, "reference") };
+    const tm_division  context = model->parallel.context;
+    bool               divided = tm_divided(model->parallel.tensor); /* a vector of parts, which no pass makes twice */
+    losses[0] = tm_graph_tensor_as(graph, "token_losses", divided ? TM_ROLE_PARTIAL : TM_ROLE_STATISTIC,
+                                   tm_graph_at(graph, targets)->shape, graph->precision->wide);
+    if (divided)
+        tm_vocabulary_row_losses(graph, model, hidden, targets, losses[0], chunk);
+    else
+        tm_graph_add(graph, TM_OP_linear_token_losses, &rows, sizeof rows, in, losses, 0);
+    tm_tensor_id pair_in[TM_MAX_IN] = {
+        gathered_field(graph, context, "losses", losses[0]), gathered_field(graph, context, "targets", targets),
+        gathered_field(graph, context, "first_key", model->first_key),
+        gathered_field(graph, context, "reference", tm_inputs_find(inputs, "reference"))
+    };
     TM_ASSERT(model->first_key != TM_NONE); /* the source of pairs gives it */
     pairs.seq = model->seq;
+    if (tm_divided(context)) {
+        pairs.ranks = context.ranks;
+        pairs.chunk = tm_chunk_length(context, model->seq);
+    }
     tm_graph_add(graph, TM_OP_preference_loss, &pairs, sizeof pairs, pair_in, out, accumulate ? 3u : 0);
 }
 

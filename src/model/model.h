@@ -41,7 +41,8 @@ typedef struct {
     /* (N) of the micro-batch at hand: each token's place in its document, and the first token of its sample that it
      * sees. TM_NONE: a sample is one document. Set by tm_model_loss from the inputs "positions" and "first_key". */
     tm_tensor_id places, first_key;
-    void        *own; /* what else the family knows of its tensors, in the graph's arena */
+    void        *own;       /* what else the family knows of its tensors, in the graph's arena */
+    tm_tensor_id begins_at; /* the number of its first tensor */
 } tm_model;
 
 /* Declares the parameters with their initial values, and the constants, for sequences of `seq` tokens: of this rank's

@@ -223,8 +223,9 @@ static tm_tensor_id rows_of(tm_graph *graph, tm_tensor_id id, int64_t first, int
 typedef struct {
     const tm_model *model;
     tm_tensor_id    targets, loss;
-    int64_t         chunk;
-    bool            accumulate;
+    tm_tensor_id losses; /* of rows, of which another loss is made in the place of the sum; TM_NONE: they are summed */
+    int64_t      chunk;
+    bool         accumulate;
 } divided_loss;
 
 /* hidden (n, C): rows first ... */
@@ -237,14 +238,18 @@ static void add_chunk(tm_graph *graph, divided_loss *l, tm_tensor_id hidden, int
     tm_tensor_id in[TM_MAX_IN] = { hidden, model->head, TM_NONE, TM_NONE };
     tm_tensor_id z[TM_MAX_OUT] = { tm_graph_tensor(graph, "output.logits", TM_ROLE_STATISTIC, tm_shape_2(n, classes)) };
     tm_tensor_id targets = rows_of(graph, l->targets, first, n), parts[TM_MAX_OUT] = { TM_NONE, TM_NONE };
-    tm_tensor_id out[TM_MAX_OUT] = { l->loss, rows_of(graph, model->row_losses, first, n) };
+    tm_tensor_id rows = l->losses == TM_NONE ? model->row_losses : l->losses;
+    tm_tensor_id out[TM_MAX_OUT] = { l->loss, rows_of(graph, rows, first, n) };
+    tm_keep      keep = graph->keep;
     tm_divide(*tensor, model->shape->vocab_size, &attr.first);
+    if (l->losses != TM_NONE) graph->keep = TM_KEEP_NOT; /* logits are made again, a chunk at a time */
     tm_graph_add(graph, TM_OP_linear, NULL, 0, in, z, 0);
     tm_graph_add(graph, TM_OP_vocabulary_parts, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ z[0], targets }, parts,
                  0);
+    graph->keep = keep;
     tm_tensor_id all = tm_emit_gather(graph, *tensor, "parts", parts[1]);
     tm_graph_add(graph, TM_OP_vocabulary_loss, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ parts[0], targets, all },
-                 out, l->accumulate ? 1U : 0);
+                 out, l->accumulate && l->loss != TM_NONE ? 1U : 0);
     l->accumulate = true;
 }
 
@@ -268,6 +273,14 @@ void tm_vocabulary_loss(tm_graph *graph, const tm_model *model, tm_tensor_id hid
                         tm_tensor_id loss, int64_t chunk, bool accumulate)
 {
     divided_loss l = { .model = model, .targets = targets, .loss = loss, .chunk = chunk, .accumulate = accumulate };
+    l.losses = TM_NONE;
+    add_rows(graph, &l, hidden, 0);
+}
+
+void tm_vocabulary_row_losses(tm_graph *graph, const tm_model *model, tm_tensor_id hidden, tm_tensor_id targets,
+                              tm_tensor_id losses, int64_t chunk)
+{
+    divided_loss l = { .model = model, .targets = targets, .loss = TM_NONE, .losses = losses, .chunk = chunk };
     add_rows(graph, &l, hidden, 0);
 }
 

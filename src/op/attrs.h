@@ -27,6 +27,9 @@ typedef struct {
     /* Where ranks have parts of sequences of `seq` tokens: runs of `chunk` rows, of all sequences the one that begins
      * with token `first`, then of all the one that begins with token `second`. chunk 0: rows follow one another. */
     int64_t chunk, seq, first, second;
+    /* Where ranks divide matrices: rows are run `part` of `parts` equal runs (0: all are here), columns are those from
+     * `column` on of `width` (0: all are here). */
+    int64_t part, parts, column, width;
 } tm_dropout_attr;
 
 typedef struct {
@@ -90,6 +93,9 @@ typedef struct {
     int64_t seq;  /* T: rows of a sample, which holds whole pairs */
     int64_t kind; /* tm_preference_kind */
     double  beta, label_smoothing;
+    /* ranks > 1: so many ranks with parts of sequences compute the same loss, of which each counts its share; rows are
+     * those of all ranks one after the other, of each two runs of chunks (model/parallel.h) of `chunk` rows. */
+    int64_t ranks, chunk;
 } tm_preference_attr; /* preference_loss and its gradient */
 
 /* What preference_loss tells beside the loss: sums over pairs. A reward is beta times what a sequence's log-probability

@@ -7,7 +7,8 @@
  * h is uniform in [0, 1), a multiple of 2^-32 (tm_dropout_keeps), and `first` the number of the first row among all
  * rows of the run: so the op is pure, recomputed with the same bits, and the elements do not depend on micro-batches.
  * n_r = r; where ranks have parts of sequences it is the number that the row has among those of all of them
- * (tm_dropout_row), so elements do not depend on ranks either.
+ * (tm_dropout_row), so elements do not depend on ranks either. Nor do they where ranks have some of the columns, or
+ * runs of the rows, between matrices that they divide: c and C are then those of the whole row.
  *
  * x (N, C), first () -> y (N, C); x may be a view: columns of a matrix.
  */
@@ -25,7 +26,11 @@ static const char *dropout_infer(const tm_shape *in, const void *attr_, tm_shape
     if (!(attr->rate >= 0 && attr->rate < 1)) return "the rate must be at least 0 and below 1";
     if (in[0].rank != 2) return "x must have two axes (rows, columns)";
     if (in[1].rank != 0) return "the number of the first row must be a scalar";
-    if (attr->chunk > 0 && in[0].n[0] % (2 * attr->chunk) != 0) return "rows must be two runs of whole chunks";
+    if (attr->parts > 0 && (attr->part < 0 || attr->part >= attr->parts)) return "there are fewer parts";
+    if (attr->chunk > 0 && in[0].n[0] * (attr->parts > 0 ? attr->parts : 1) % (2 * attr->chunk) != 0)
+        return "rows must be two runs of whole chunks";
+    if (attr->width > 0 && (attr->column < 0 || attr->column + in[0].n[1] > attr->width))
+        return "columns must be some of the whole row";
     return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
 }
 
@@ -39,7 +44,7 @@ static void dropout_reference(const tm_call *call)
         double       *y = tm_view_row(&call->out[0], n);
         uint64_t      row = first + tm_dropout_row(attr, rows, n);
         for (int64_t c = 0; c < columns; c++) {
-            bool keeps = tm_dropout_keeps(attr, row * (uint64_t)columns + (uint64_t)c);
+            bool keeps = tm_dropout_keeps(attr, tm_dropout_element(attr, row, columns, c));
             y[c] = keeps ? x[c] / (1 - attr->rate) : 0;
         }
     }
@@ -68,7 +73,19 @@ static bool dropout_example(int k, tm_example *example)
                   { 3, 7, { .rate = 0.5, .seed = 1, .stream = 2 } },
                   { 9, 65, { .rate = 0.1, .seed = 3, .stream = 4 } },
                   { 130, 33, { .rate = 0.25, .seed = 5, .stream = 6 } },
-                  { 12, 17, { .rate = 0.4, .seed = 7, .stream = 8, .chunk = 2, .seq = 8, .first = 2, .second = 4 } } };
+                  { 12, 17, { .rate = 0.4, .seed = 7, .stream = 8, .chunk = 2, .seq = 8, .first = 2, .second = 4 } },
+                  { 6, 33, { .rate = 0.3, .seed = 9, .stream = 1, .column = 21, .width = 77 } },
+                  { 6,
+                    18,
+                    { .rate = 0.3,
+                      .seed = 9,
+                      .stream = 2,
+                      .chunk = 2,
+                      .seq = 8,
+                      .first = 2,
+                      .second = 4,
+                      .part = 1,
+                      .parts = 2 } } };
     if (k >= TM_COUNT_OF(cases)) return false;
     tm_example_begin(example, &cases[k].attr, sizeof cases[k].attr);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(cases[k].rows, cases[k].columns), 0, 1);
@@ -93,5 +110,6 @@ const tm_op tm_op_dropout = {
     .example = dropout_example,
     .in_name = { "x (N, C)", "first ()" },
     .out_name = { "y (N, C)" },
-    .attributes = "rate, seed, stream; chunk, seq, first, second: rows of a part of sequences",
+    .attributes = "rate, seed, stream; chunk, seq, first, second: rows of a part of sequences; part, parts, column, "
+                  "width: of rows and columns that ranks divide",
 };

@@ -11,9 +11,16 @@
 /* The number of row r of `rows` among those of all ranks that have parts of the same sequences. */
 static inline uint64_t tm_dropout_row(const tm_dropout_attr *attr, int64_t rows, int64_t r)
 {
+    if (attr->parts > 1) r += attr->part * rows, rows *= attr->parts;
     if (attr->chunk == 0) return (uint64_t)r;
     int64_t half = rows / 2, at = r % half, first = r < half ? attr->first : attr->second;
     return (uint64_t)(at / attr->chunk * attr->seq + first + at % attr->chunk);
+}
+
+/* The number of column c of a row among the elements of all rows. */
+static inline uint64_t tm_dropout_element(const tm_dropout_attr *attr, uint64_t row, int64_t columns, int64_t c)
+{
+    return row * (uint64_t)(attr->width > 0 ? attr->width : columns) + (uint64_t)(attr->column + c);
 }
 
 /* Two elements share 64 random bits. */

@@ -26,4 +26,20 @@ int64_t tm_preference_named(const char *name);
 /* Has the kind smoothed labels? */
 bool tm_preference_smooths(int64_t kind);
 
+/* The row of token n of `rows`, counted sample by sample. */
+static inline int64_t tm_preference_row(const tm_preference_attr *attr, int64_t rows, int64_t n)
+{
+    if (attr->ranks <= 1) return n;
+    const int64_t samples = rows / attr->seq, chunk = n % attr->seq / attr->chunk;
+    const bool    first = chunk < attr->ranks;
+    const int64_t rank = first ? chunk : 2 * attr->ranks - 1 - chunk;
+    return rank * (rows / attr->ranks) + ((first ? 0 : samples) + n / attr->seq) * attr->chunk + n % attr->chunk;
+}
+
+/* What a rank counts of a pair. */
+static inline double tm_preference_share(const tm_preference_attr *attr)
+{
+    return attr->ranks > 1 ? 1 / (double)attr->ranks : 1;
+}
+
 #endif

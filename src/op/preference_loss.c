@@ -26,6 +26,9 @@
  *   loss = sum over pairs of f
  *   dlosses_n = -s df/dc of the chosen, -s df/dr of the rejected rows;  ipo, sigmoid_norm: divided by the targets
  *
+ * Ranks that have parts of sequences gather the rows first; all compute the same loss, of which each counts 1 / ranks:
+ * what flows back to a row is then the sum of what the ranks have for it.
+ *
  * s is scalars[TM_SCALAR_LOSS_SCALE]; one over the number of pairs makes the mean of it. tm_preferred: what `record`
  * is. losses (N), targets (N), first_key (N), [reference (N)] -> loss (), record (6)
  */
@@ -57,6 +60,7 @@ static const char *preference_check(const tm_shape *in, const tm_preference_attr
     if (in[0].rank != 1) return "the losses must have one axis (rows)";
     if (attr->seq < 1 || in[0].n[0] % attr->seq != 0) return "the rows must be a multiple of the sample's length";
     if (!(attr->beta > 0)) return "beta must be positive";
+    if (attr->ranks > 1 && attr->chunk * 2 * attr->ranks != attr->seq) return "samples must be two chunks of each rank";
     if (!tm_shape_is_vector(in[1], in[0].n[0])) return "there must be one target per row";
     if (!tm_shape_is_vector(in[2], in[0].n[0])) return "there must be one first key per row";
     if (tm_shape_present(in[3]) && !tm_shape_is_vector(in[3], in[0].n[0]))
@@ -84,12 +88,15 @@ static sequence sequence_at(const tm_call *call, int64_t at, int64_t limit)
     const double  *losses = call->in[0].data, *reference = call->in[3].data;
     const int32_t *targets = call->in[1].data, *first_key = call->in[2].data;
     sequence       s = { .begin = at };
+    const int64_t  rows = call->in[0].shape.n[0], first = tm_preference_row(call->attr, rows, at);
     int64_t        n = at;
-    for (; n < limit && first_key[n] == first_key[at]; n++) {
-        if (targets[n] == TM_IGNORED_TARGET) continue;
+    for (; n < limit; n++) {
+        const int64_t row = tm_preference_row(call->attr, rows, n);
+        if (first_key[row] != first_key[first]) break;
+        if (targets[row] == TM_IGNORED_TARGET) continue;
         s.targets++;
-        s.logp -= losses[n];
-        s.above += (reference ? reference[n] : 0) - losses[n];
+        s.logp -= losses[row];
+        s.above += (reference ? reference[row] : 0) - losses[row];
     }
     s.end = n;
     return s;
@@ -216,16 +223,17 @@ static void preference_loss_reference(const tm_call *call)
 {
     const tm_preference_attr *attr = call->attr;
     double                   *loss = tm_call_sums(call, 0), *record = tm_call_sums(call, 1);
+    const double              share = tm_preference_share(attr);
     sequence                  pair[2];
     for (int64_t from = 0; from < call->in[0].shape.n[0]; from += attr->seq)
         for (int64_t at = from; next_pair(call, &at, from + attr->seq, pair);) {
-            *loss += loss_of(attr, pair);
-            record[TM_PREFERRED_CHOSEN] += attr->beta * pair[0].above;
-            record[TM_PREFERRED_REJECTED] += attr->beta * pair[1].above;
-            record[TM_PREFERRED_RIGHT] += pair[0].above > pair[1].above;
-            record[TM_PREFERRED_LOGPS_CHOSEN] += pair[0].logp;
-            record[TM_PREFERRED_LOGPS_REJECTED] += pair[1].logp;
-            record[TM_PREFERRED_PAIRS]++;
+            *loss += share * loss_of(attr, pair);
+            record[TM_PREFERRED_CHOSEN] += share * attr->beta * pair[0].above;
+            record[TM_PREFERRED_REJECTED] += share * attr->beta * pair[1].above;
+            record[TM_PREFERRED_RIGHT] += pair[0].above > pair[1].above ? share : 0;
+            record[TM_PREFERRED_LOGPS_CHOSEN] += share * pair[0].logp;
+            record[TM_PREFERRED_LOGPS_REJECTED] += share * pair[1].logp;
+            record[TM_PREFERRED_PAIRS] += share;
         }
 }
 
@@ -249,22 +257,25 @@ static const struct {
     int64_t rows, seq, keys, ignored_every, kind;
     double  beta, label_smoothing;
     bool    reference;
+    int64_t ranks;
 } cases[] = {
-    { 2, 2, 1 << 20, 0, TM_PREFERENCE_SIGMOID, 0.5, 0, true },
-    { 24, 12, 2, 4, TM_PREFERENCE_SIGMOID, 0.3, 0.1, true },
-    { 35, 7, 2, 0, TM_PREFERENCE_HINGE, 0.2, 0, true },
-    { 39, 13, 2, 5, TM_PREFERENCE_IPO, 0.25, 0, true },
-    { 130, 130, 2, 3, TM_PREFERENCE_SIGMOID, 0.1, 0.3, false },
-    { 6, 3, 2, 1, TM_PREFERENCE_SIGMOID, 0.1, 0, true }, /* no row counts */
-    { 128, 64, 3, 7, TM_PREFERENCE_IPO, 0.4, 0, false },
-    { 24, 12, 2, 4, TM_PREFERENCE_ROBUST, 0.3, 0.1, true },
-    { 26, 13, 2, 5, TM_PREFERENCE_EXO, 0.4, 0.05, true },
-    { 24, 8, 2, 3, TM_PREFERENCE_NCA, 0.3, 0, true },
-    { 35, 7, 2, 4, TM_PREFERENCE_BCO, 0.5, 0, true },
-    { 24, 12, 2, 0, TM_PREFERENCE_SPPO, 0.4, 0, true },
-    { 39, 13, 2, 5, TM_PREFERENCE_APO_ZERO, 0.6, 0, true },
-    { 36, 9, 2, 4, TM_PREFERENCE_APO_DOWN, 0.7, 0, true },
-    { 40, 10, 2, 3, TM_PREFERENCE_SIGMOID_NORM, 0.9, 0, true },
+    { 2, 2, 1 << 20, 0, TM_PREFERENCE_SIGMOID, 0.5, 0, true, 1 },
+    { 24, 12, 2, 4, TM_PREFERENCE_SIGMOID, 0.3, 0.1, true, 1 },
+    { 35, 7, 2, 0, TM_PREFERENCE_HINGE, 0.2, 0, true, 1 },
+    { 39, 13, 2, 5, TM_PREFERENCE_IPO, 0.25, 0, true, 1 },
+    { 130, 130, 2, 3, TM_PREFERENCE_SIGMOID, 0.1, 0.3, false, 1 },
+    { 6, 3, 2, 1, TM_PREFERENCE_SIGMOID, 0.1, 0, true, 1 }, /* no row counts */
+    { 128, 64, 3, 7, TM_PREFERENCE_IPO, 0.4, 0, false, 1 },
+    { 24, 12, 2, 4, TM_PREFERENCE_ROBUST, 0.3, 0.1, true, 1 },
+    { 26, 13, 2, 5, TM_PREFERENCE_EXO, 0.4, 0.05, true, 1 },
+    { 24, 8, 2, 3, TM_PREFERENCE_NCA, 0.3, 0, true, 1 },
+    { 35, 7, 2, 4, TM_PREFERENCE_BCO, 0.5, 0, true, 1 },
+    { 24, 12, 2, 0, TM_PREFERENCE_SPPO, 0.4, 0, true, 1 },
+    { 39, 13, 2, 5, TM_PREFERENCE_APO_ZERO, 0.6, 0, true, 1 },
+    { 36, 9, 2, 4, TM_PREFERENCE_APO_DOWN, 0.7, 0, true, 1 },
+    { 40, 10, 2, 3, TM_PREFERENCE_SIGMOID_NORM, 0.9, 0, true, 1 },
+    { 48, 24, 2, 5, TM_PREFERENCE_SIGMOID, 0.3, 0.1, true, 2 },
+    { 48, 16, 2, 3, TM_PREFERENCE_IPO, 0.4, 0, true, 4 },
 };
 
 static bool preference_loss_example(int k, tm_example *example)
@@ -273,6 +284,7 @@ static bool preference_loss_example(int k, tm_example *example)
     tm_preference_attr attr = {
         .seq = cases[k].seq, .kind = cases[k].kind, .beta = cases[k].beta, .label_smoothing = cases[k].label_smoothing
     };
+    if (cases[k].ranks > 1) attr.ranks = cases[k].ranks, attr.chunk = attr.seq / (2 * attr.ranks);
     tm_example_begin(example, &attr, sizeof attr);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_1(cases[k].rows), 2, 0.5);
     tm_example_int(example, 1, tm_shape_1(cases[k].rows), 1 << 20);
@@ -303,7 +315,7 @@ const tm_op tm_op_preference_loss = {
     .rounding = tm_rounding_f64,
     .in_name = { "losses (N)", "targets (N)", "first_key (N)", "[reference (N)]" },
     .out_name = { "loss ()", "record (6)" },
-    .attributes = "seq, kind, beta, label_smoothing",
+    .attributes = "seq, kind, beta, label_smoothing; ranks, chunk: of parts of sequences",
 };
 
 /* in: losses (N), targets (N), first_key (N), [reference (N)], scalars (8); out: dlosses (N) */
@@ -319,7 +331,8 @@ static void preference_loss_grad_reference(const tm_call *call)
 {
     const tm_preference_attr *attr = call->attr;
     const int32_t            *targets = call->in[1].data;
-    double  *dlosses = call->out[0].data, scale = ((const double *)call->in[4].data)[TM_SCALAR_LOSS_SCALE];
+    double                   *dlosses = call->out[0].data;
+    double   scale = tm_preference_share(attr) * ((const double *)call->in[4].data)[TM_SCALAR_LOSS_SCALE];
     int64_t  rows = call->in[0].shape.n[0];
     sequence pair[2];
     for (int64_t n = 0; n < rows; n++) dlosses[n] = 0;
@@ -328,9 +341,10 @@ static void preference_loss_grad_reference(const tm_call *call)
             double slope[2];
             slopes_of(attr, pair, slope);
             for (int64_t n = pair[0].begin; n < pair[1].end; n++) {
-                int rejected = n >= pair[1].begin;
-                if (targets[n] != TM_IGNORED_TARGET)
-                    dlosses[n] = -scale * slope[rejected] * share_of(attr, &pair[rejected]);
+                const int     rejected = n >= pair[1].begin;
+                const int64_t row = tm_preference_row(attr, rows, n);
+                if (targets[row] != TM_IGNORED_TARGET)
+                    dlosses[row] = -scale * slope[rejected] * share_of(attr, &pair[rejected]);
             }
         }
 }
@@ -357,5 +371,5 @@ const tm_op tm_op_preference_loss_grad = {
     .example = preference_loss_grad_example,
     .in_name = { "losses (N)", "targets (N)", "first_key (N)", "[reference (N)]", "scalars (8)" },
     .out_name = { "dlosses (N)" },
-    .attributes = "seq, kind, beta, label_smoothing",
+    .attributes = "seq, kind, beta, label_smoothing; ranks, chunk: of parts of sequences",
 };

@@ -6,10 +6,11 @@
  *                      the target is of another rank or does not count
  *   vocabulary_loss    of the parts of all ranks r: M = max_r m_r, S = sum_r s_r exp(m_r - M)
  *                      loss = sum over rows with a target of ln S + M - sum_r t_r
- *                      dz_nv = s (e_nv exp(m_own - M) / S - [v = target_n])
+ *                      dz_nv = s (e_nv exp(m_own - M) / S - [v = target_n]); where another loss is made of those of
+ *                      rows, dlosses_n stands in the place of s
  *
  * z (N, V'), targets (N) -> e (N, V'), parts (3, N)
- * e (N, V'), targets (N), all parts (3 R, N) -> loss (), [losses (N)]
+ * e (N, V'), targets (N), all parts (3 R, N) -> [loss ()], [losses (N)]
  *
  * Every rank computes the same loss; e has no gradient by itself: that of the loss is the one of z.
  */
@@ -128,7 +129,7 @@ static const char *parts_check(const tm_shape *in, const void *attr)
 static const char *vocabulary_loss_infer(const tm_shape *in, const void *attr, tm_shape *out)
 {
     const char *why = parts_check(in, attr);
-    if (!why) why = tm_shape_fit(&out[0], (tm_shape){ .rank = 0 }, "the loss must be a scalar");
+    if (!why) why = tm_shape_fit_optional(&out[0], (tm_shape){ .rank = 0 }, "the loss must be a scalar");
     return why ? why : tm_shape_fit_optional(&out[1], tm_shape_1(in[0].n[0]), "there must be one loss per row");
 }
 
@@ -155,7 +156,7 @@ static void vocabulary_loss_reference(const tm_call *call)
         if (targets[n] == TM_IGNORED_TARGET) continue;
         join_parts(call->in[2].data, rows, attr->ranks, n, &most, &sum, &hit);
         double row = log(sum) + most - hit;
-        *loss += row;
+        if (loss) *loss += row;
         if (losses) losses[n] += row;
     }
 }
@@ -163,8 +164,9 @@ static void vocabulary_loss_reference(const tm_call *call)
 static void vocabulary_loss_gradient(tm_gradient *gradient, const tm_node *node)
 {
     tm_tensor_id e = node->in[0], scalars = tm_gradient_of(gradient, node->out[0]);
-    if (scalars == TM_NONE || !tm_gradient_wanted(gradient, e)) return;
-    tm_tensor_id in[TM_MAX_IN] = { e, node->in[1], node->in[2], scalars }, out[TM_MAX_OUT] = { TM_NONE };
+    tm_tensor_id rows = scalars == TM_NONE ? tm_gradient_of(gradient, node->out[1]) : TM_NONE;
+    if ((scalars == TM_NONE && rows == TM_NONE) || !tm_gradient_wanted(gradient, e)) return;
+    tm_tensor_id in[TM_MAX_IN] = { e, node->in[1], node->in[2], scalars, rows }, out[TM_MAX_OUT] = { TM_NONE };
     tm_gradient_emit(gradient, TM_OP_vocabulary_loss_grad, node->attr, node->attr_bytes, in, out, 0);
     tm_gradient_add(gradient, e, out[0]);
 }
@@ -193,7 +195,7 @@ const tm_op tm_op_vocabulary_loss = {
     .group = "loss",
     .n_in = 3,
     .n_out = 2,
-    .optional_out = 1U << 1,
+    .optional_out = 1U << 0 | 1U << 1,
     .out_role = { TM_ROLE_SCALAR, TM_ROLE_STATISTIC },
     .infer = vocabulary_loss_infer,
     .reference = vocabulary_loss_reference,
@@ -202,16 +204,19 @@ const tm_op tm_op_vocabulary_loss = {
     .example = vocabulary_loss_example,
     .rounding = tm_rounding_f64,
     .in_name = { "e (N, V)", "targets (N)", "parts (3 R, N)" },
-    .out_name = { "loss ()", "[losses (N)]" },
+    .out_name = { "[loss ()]", "[losses (N)]" },
     .attributes = "first, rank, ranks",
 };
 
-/* in: e (N, V'), targets (N), all parts (3 R, N), scalars (8); out: dz (N, V') */
+/* in: e (N, V'), targets (N), all parts (3 R, N), [scalars (8)], [dlosses (N)]: one of the two; out: dz (N, V') */
 static const char *vocabulary_loss_grad_infer(const tm_shape *in, const void *attr, tm_shape *out)
 {
     const char *why = parts_check(in, attr);
     if (why) return why;
-    if (!tm_shape_is_vector(in[3], TM_SCALAR_COUNT)) return "there must be eight scalars";
+    bool rows = tm_shape_present(in[4]);
+    if (rows == tm_shape_present(in[3])) return "there must be scalars, or gradients of the rows' losses";
+    if (!rows && !tm_shape_is_vector(in[3], TM_SCALAR_COUNT)) return "there must be eight scalars";
+    if (rows && !tm_shape_is_vector(in[4], in[0].n[0])) return "there must be one gradient per row";
     return tm_shape_fit(&out[0], in[0], "dz must have the shape of the logits");
 }
 
@@ -221,8 +226,10 @@ static void vocabulary_loss_grad_reference(const tm_call *call)
     const int32_t            *targets = call->in[1].data;
     const double             *parts = call->in[2].data;
     int64_t                   rows = call->in[0].shape.n[0], classes = call->in[0].shape.n[1];
-    double                    scale = ((const double *)call->in[3].data)[TM_SCALAR_LOSS_SCALE], most, sum, hit;
+    const double             *scalars = call->in[3].data, *dlosses = call->in[4].data;
+    double                    most, sum, hit;
     for (int64_t n = 0; n < rows; n++) {
+        double        scale = dlosses ? dlosses[n] : scalars[TM_SCALAR_LOSS_SCALE];
         const double *e = (const double *)call->in[0].data + n * classes;
         double       *dz = (double *)call->out[0].data + n * classes;
         bool          counts = targets[n] != TM_IGNORED_TARGET;
@@ -252,15 +259,19 @@ static bool vocabulary_loss_grad_example(int k, tm_example *example)
 {
     if (!vocabulary_loss_example(k, example)) return false;
     example->out[1].rank = -1;
-    tm_example_in(example, 3, TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT), 0.5, 0.1);
+    if (k % 3 == 2)
+        tm_example_in(example, 4, TM_ROLE_STATISTIC, tm_shape_1(cases[k].rows), 0.5, 0.1);
+    else
+        tm_example_in(example, 3, TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT), 0.5, 0.1);
     return true;
 }
 
 const tm_op tm_op_vocabulary_loss_grad = {
     .name = "vocabulary_loss_grad",
-    .formula = "dz = s (e exp(m - M) / S - onehot(target)), of the parts of all ranks",
+    .formula = "dz = s (e exp(m - M) / S - onehot(target)), of the parts of all ranks; s: dlosses[n], if given",
     .group = "loss",
-    .n_in = 4,
+    .n_in = 5,
+    .optional_in = 1U << 3 | 1U << 4,
     .n_out = 1,
     .out_role = { TM_ROLE_STATISTIC },
     .infer = vocabulary_loss_grad_infer,
@@ -269,7 +280,7 @@ const tm_op tm_op_vocabulary_loss_grad = {
     .inplace = 1U << 0,
     .example = vocabulary_loss_grad_example,
     .rounding = vocabulary_loss_grad_rounding,
-    .in_name = { "e (N, V)", "targets (N)", "parts (3 R, N)", "scalars (8)" },
+    .in_name = { "e (N, V)", "targets (N)", "parts (3 R, N)", "[scalars (8)]", "[dlosses (N)]" },
     .out_name = { "dz (N, V)" },
     .attributes = "first, rank, ranks",
 };

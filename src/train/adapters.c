@@ -1,151 +1,79 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/adapters.h"
 
+#include "base/arena.h"
 #include "base/text.h"
-#include "graph/blocks.h"
-#include "model/hf.h"
+#include "graph/cut.h"
+#include "train/adapter_names.h"
+#include "train/adapter_parts.h"
 
-#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TARGETS = 32 };
-static const char all_linear[] = "all-linear";
-
-/* --- reading ------------------------------------------------------------------------------------------------------ */
-
-static bool is(const tm_config *config, const char *key, const char *value)
-{
-    const char *text = tm_config_text(config, key);
-    return text && strcmp(text, value) == 0;
-}
-
-tm_status tm_adapters_read(const tm_config *config, uint64_t seed, tm_adapters *out, tm_error *err)
-{
-    const char *targets = tm_config_text(config, "lora.targets");
-    *out = (tm_adapters){ .rank = tm_config_i64(config, "lora.rank"), .base = TM_DTYPE_COUNT, .seed = seed };
-    if (out->rank == 0) return TM_OK;
-    out->alpha = tm_config_text(config, "lora.alpha") ? tm_config_f64(config, "lora.alpha") : (double)out->rank;
-    out->dropout = tm_config_f64(config, "lora.dropout");
-    out->rslora = tm_config_bool(config, "lora.rslora");
-    out->dora = tm_config_bool(config, "lora.dora");
-    out->gaussian = is(config, "lora.init", "gaussian");
-    out->xavier = is(config, "lora.init", "xavier");
-    out->place = tm_config_place(config, tm_config_is_set(config, "lora.targets") ? "lora.targets" : "lora.rank");
-    if (is(config, "lora.base_format", "float32")) out->base = TM_F32;
-    if (is(config, "lora.base_format", "bfloat16")) out->base = TM_BF16;
-    if (is(config, "lora.base_format", "nf4")) out->base = TM_NF4_BLOCKS;
-    if (is(config, "lora.base_format", "float8_e4m3")) out->base = TM_E4M3_BLOCKS;
-    if (!targets || !*targets) targets = all_linear;
-    if (strlen(targets) >= sizeof out->targets)
-        return tm_fail(err, TM_INVALID, "lora.targets (%s) has %zu characters, at most %zu are read; use patterns",
-                       out->place, strlen(targets), sizeof out->targets - 1);
-    snprintf(out->targets, sizeof out->targets, "%s", targets);
-    return TM_OK;
-}
-
-double tm_adapters_scale(const tm_adapters *adapters)
-{
-    double rank = (double)adapters->rank;
-    return adapters->alpha / (adapters->rslora ? sqrt(rank) : rank);
-}
-
-/* --- names -------------------------------------------------------------------------------------------------------- */
-
-/* What other programs call a module that has another name here. */
-static const char *const aliases[][2] = { { "output_proj", "o_proj" },
-                                          { "linear_qkv", "wqkv" },
-                                          { "linear_proj", "wo" },
-                                          { "linear_fc1", "w13" },
-                                          { "linear_fc2", "w2" } };
+/* --- which modules ------------------------------------------------------------------------------------------------ */
 
 typedef struct {
     tm_graph             *graph;
     const tm_model       *model;
     const tm_model_shape *shape;
     const tm_adapters    *adapters;
-    char                  text[TM_MAX_TARGETS_TEXT];
-    const char           *target[MAX_TARGETS];
-    bool                  used[MAX_TARGETS];
-    int                   n;
-    bool                  all;
-    tm_text               nearest; /* to a target that nothing is called */
-    int                   distance;
+    adapter_list          targets, excluded;
+    bool                  all;         /* linear layers of blocks */
+    bool                  any;         /* the regular expression was a name */
+    bool                 *used_module; /* of adapters->modules, ranks, alphas */
+    bool                 *used_rank, *used_alpha;
+    const tm_graph       *whole; /* of all stages, where the graph has some of them; NULL: it is all there */
 } declarer;
 
-static tm_status split_targets(declarer *d, tm_error *err)
+/* Of those that a folder names; NULL: it is none. */
+static const tm_adapted_module *given_module(declarer *d, const adapter_names *names)
 {
-    char *rest = d->text;
-    snprintf(d->text, sizeof d->text, "%s", d->adapters->targets);
-    for (char *target; (target = strsep(&rest, ", |"));) {
-        if (!*target) continue;
-        if (strcmp(target, all_linear) == 0) {
-            d->all = true;
-            continue;
-        }
-        if (d->n == MAX_TARGETS)
-            return tm_fail(err, TM_INVALID, "lora.targets (%s) has more than %d names; use patterns",
-                           d->adapters->place, MAX_TARGETS);
-        for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++)
-            if (strcmp(target, aliases[i][0]) == 0) target = strcpy(target, aliases[i][1]);
-        d->target[d->n++] = target;
+    const tm_adapters *a = d->adapters;
+    for (size_t i = 0; i < a->n_modules; i++) {
+        if (!adapter_same_name(a->modules[i].name, names->theirs.data)) continue;
+        d->used_module[i] = true;
+        return &a->modules[i];
     }
-    return TM_OK;
+    return NULL;
 }
 
-/* Without ".weight". */
-static void cut_weight(tm_text *name)
+static bool is_target(declarer *d, const adapter_names *names)
 {
-    static const char suffix[] = ".weight";
-    size_t            n = sizeof suffix - 1;
-    if (name->length > n && strcmp(name->data + name->length - n, suffix) == 0) name->data[name->length -= n] = '\0';
+    const char *pattern = d->adapters->pattern;
+    if (d->adapters->modules) return given_module(d, names) != NULL;
+    if (pattern && (tm_pattern_matches(pattern, names->ours.data) || tm_pattern_matches(pattern, names->theirs.data)))
+        return d->any = true;
+    bool ours = adapter_listed(&d->targets, names->ours.data);
+    return adapter_listed(&d->targets, names->theirs.data) || ours;
 }
 
-/* The last part of a name, or all of it, is a target. */
-static bool is_target(declarer *d, const char *module)
+static bool is_excluded(declarer *d, const adapter_names *names)
 {
-    bool any = false;
-    for (int i = 0; i < d->n; i++) {
-        char pattern[TM_MAX_TARGETS_TEXT + 4];
-        snprintf(pattern, sizeof pattern, "*.%s", d->target[i]);
-        if (fnmatch(d->target[i], module, 0) == 0 || fnmatch(pattern, module, 0) == 0) any = d->used[i] = true;
-        const char *last = strrchr(module, '.');
-        int         distance = tm_edit_distance(d->target[i], last ? last + 1 : module);
-        if (!d->used[i] && distance < d->distance) {
-            d->distance = distance;
-            d->nearest.length = 0;
-            tm_text_add(&d->nearest, last ? last + 1 : module);
-        }
-    }
-    return any;
+    bool ours = adapter_listed(&d->excluded, names->ours.data);
+    return adapter_listed(&d->excluded, names->theirs.data) || ours;
 }
 
 /* A piece by our name or theirs. */
 static bool is_target_piece(declarer *d, const char *piece)
 {
-    tm_text ours = { 0 }, theirs = { 0 };
-    tm_text_add(&ours, piece);
-    cut_weight(&ours);
-    bool any = is_target(d, ours.data);
-    if (tm_hf_name_of(d->shape, piece, &theirs)) {
-        cut_weight(&theirs);
-        any = is_target(d, theirs.data) || any;
-    }
-    tm_text_fini(&ours);
-    tm_text_fini(&theirs);
+    adapter_names names = adapter_names_of(d->shape, piece);
+    bool          any = is_target(d, &names);
+    adapter_names_fini(&names);
     return any;
 }
 
-/* Do both have one name in files, as query, key and value of GPT-2? */
-static bool same_module(const declarer *d, const char *a, const char *b)
+/* What a module has of its own, else `otherwise`. */
+static double value_of(const tm_pattern_value *all, size_t n, bool *used, const adapter_names *names, double otherwise)
 {
-    tm_text x = { 0 }, y = { 0 };
-    bool    same = tm_hf_name_of(d->shape, a, &x) && tm_hf_name_of(d->shape, b, &y) && strcmp(x.data, y.data) == 0;
-    tm_text_fini(&x);
-    tm_text_fini(&y);
-    return same;
+    for (size_t i = 0; i < n; i++) {
+        if (!tm_pattern_ends(all[i].pattern, names->theirs.data) && !tm_pattern_ends(all[i].pattern, names->ours.data))
+            continue;
+        used[i] = true;
+        return all[i].value;
+    }
+    return otherwise;
 }
 
 /* --- declaring ---------------------------------------------------------------------------------------------------- */
@@ -164,72 +92,102 @@ static bool is_matrix(const tm_tensor *tensor, int rank)
 typedef struct {
     char    name[160]; /* of the module, without ".weight" */
     int64_t row, rows; /* of the matrix */
+    int64_t rank;
+    double  scale;
+    bool    declared;
 } adapted;
+
+static adapted adapted_rows(declarer *d, const adapter_names *names, int64_t row, int64_t rows)
+{
+    const tm_adapters       *a = d->adapters;
+    const tm_adapted_module *given = a->modules ? given_module(d, names) : NULL;
+    adapted                  out = { .row = row, .rows = rows };
+    double                   alpha = given ? given->alpha : 0;
+    out.rank = given ? given->rank : 0;
+    if (!given) {
+        out.rank = (int64_t)value_of(a->ranks, a->n_ranks, d->used_rank, names, (double)a->rank);
+        alpha = value_of(a->alphas, a->n_alphas, d->used_alpha, names, a->alpha);
+    }
+    out.scale = tm_adapters_scale_of(a, out.rank, alpha);
+    snprintf(out.name, sizeof out.name, "%s", names->ours.data);
+    return out;
+}
 
 /* The adapted modules of a matrix, in the order of its rows; the first `at most` of them. */
 static int find_modules(declarer *d, const tm_tensor *of, adapted *out, int most)
 {
-    int     n = 0;
-    tm_text whole = { 0 };
-    tm_text_add(&whole, of->name);
-    cut_weight(&whole);
-    if (is_target(d, whole.data) && of->n_pieces > 1) {
-        out[n] = (adapted){ .rows = of->shape.n[0] };
-        snprintf(out[n++].name, sizeof out->name, "%s", whole.data);
-    }
-    tm_text_fini(&whole);
+    int           n = 0;
+    adapter_names whole = adapter_names_of(d->shape, of->name);
+    if (of->n_pieces > 1 && is_target(d, &whole) && !is_excluded(d, &whole))
+        out[n++] = adapted_rows(d, &whole, 0, of->shape.n[0]);
+    adapter_names_fini(&whole);
     if (n) return n;
     for (int p = 0; p < of->n_pieces; p++) {
         const tm_piece *piece = &of->pieces[p];
-        if (!is_target_piece(d, piece->name) && !d->all) continue;
-        bool joined = n > 0 && p > 0 && out[n - 1].row + out[n - 1].rows == piece->row &&
-                      same_module(d, of->pieces[p - 1].name, piece->name);
-        if (joined) {
+        adapter_names   names = adapter_names_of(d->shape, piece->name);
+        bool            wanted = (is_target(d, &names) || d->all) && !is_excluded(d, &names);
+        bool            joined = wanted && n > 0 && p > 0 && out[n - 1].row + out[n - 1].rows == piece->row &&
+                      adapter_same_module(d->shape, of->pieces[p - 1].name, piece->name);
+        if (joined)
             out[n - 1].rows += piece->rows;
-            continue;
-        }
-        if (n == most) return most + 1;
-        size_t length = strlen(piece->name);
-        out[n] = (adapted){ .row = piece->row, .rows = piece->rows };
-        snprintf(out[n++].name, sizeof out->name, "%.*s", (int)(length > 7 ? length - 7 : length), piece->name);
+        else if (wanted && n < most)
+            out[n++] = adapted_rows(d, &names, piece->row, piece->rows);
+        else if (wanted)
+            n = most + 1, p = of->n_pieces;
+        adapter_names_fini(&names);
     }
     return n;
 }
 
 /* The first values of rows of a; b begins with zeros. */
-static void set_initial(const declarer *d, tm_piece *piece, int64_t width)
+static void set_initial(const declarer *d, tm_piece *piece, int64_t width, int64_t rank)
 {
     piece->std = 1 / sqrt((double)width) / sqrt(3);
-    if (d->adapters->gaussian) piece->std = 1 / (double)d->adapters->rank;
-    if (d->adapters->xavier) piece->std = sqrt(2 / (double)(width + d->adapters->rank));
+    if (d->adapters->gaussian) piece->std = 1 / (double)rank;
+    if (d->adapters->xavier) piece->std = sqrt(2 / (double)(width + rank));
     piece->uniform = !d->adapters->gaussian && !d->adapters->xavier;
 }
 
+/* "layers.0.attention.wqkv.lora_A.weight" of the first adapter of a matrix, "...wqkv.2.lora_A.weight" of the second */
+static void name_part(const tm_tensor *matrix, int number, const char *what, char *name, size_t size)
+{
+    size_t length = strlen(matrix->name);
+    char   which[16] = "";
+    if (number > 1) snprintf(which, sizeof which, ".%d", number);
+    snprintf(name, size, "%.*s%s.%s", (int)(length > 7 ? length - 7 : length), matrix->name, which, what);
+}
+
 /* Rows of a for each module one behind the other, and rows of b. */
-static tm_tensor_id declare_part(declarer *d, tm_tensor_id of, const adapted *modules, int n, bool is_a)
+static tm_tensor_id declare_part(declarer *d, tm_tensor_id of, const adapted *modules, int n, int number, bool is_a)
 {
     const tm_tensor matrix = *tm_graph_at(d->graph, of);
-    int64_t         rank = d->adapters->rank, rows = 0, width = matrix.shape.n[1];
-    tm_piece        pieces[TM_MAX_ADAPTED];
+    int64_t         rank = modules[0].rank, rows = 0, whole = 0;
+    tm_piece       *pieces = tm_arena_take(d->graph->arena, (size_t)(matrix.n_pieces + n) * sizeof *pieces);
     char            names[TM_MAX_ADAPTED][192], name[192];
+    int             made = 0;
     for (int i = 0; i < n; i++) {
         snprintf(names[i], sizeof names[i], "%.160s.lora_%c.weight", modules[i].name, is_a ? 'A' : 'B');
-        pieces[i] = (tm_piece){ .name = names[i], .row = rows, .rows = is_a ? rank : modules[i].rows };
-        if (is_a) set_initial(d, &pieces[i], width);
-        rows += pieces[i].rows;
+        tm_piece like = { .name = names[i], .row = rows, .rows = rank, .begin = rows };
+        rows += is_a ? rank : modules[i].rows;
+        if (!is_a) {
+            made += adapter_pieces_of_b(&matrix, modules[i].row, modules[i].rows, like, &whole, pieces + made);
+            continue;
+        }
+        set_initial(d, &like, adapter_inputs(&matrix), rank);
+        whole += rank;
+        pieces[made++] = like;
     }
-    size_t length = strlen(matrix.name);
-    snprintf(name, sizeof name, "%.*s.lora_%c.weight", (int)(length > 7 ? length - 7 : length), matrix.name,
-             is_a ? 'A' : 'B');
-    tm_tensor_id id =
-        tm_graph_parameter(d->graph, n == 1 ? names[0] : name, tm_shape_2(rows, is_a ? width : rank), pieces, n);
+    name_part(&matrix, number, is_a ? "lora_A.weight" : "lora_B.weight", name, sizeof name);
+    tm_tensor_id id = tm_graph_parameter(d->graph, n == 1 ? names[0] : name,
+                                         tm_shape_2(rows, is_a ? matrix.shape.n[1] : rank), pieces, made);
     tm_graph_at(d->graph, id)->layer = matrix.layer;
     tm_graph_at(d->graph, id)->adapts = of;
+    adapter_make_part(d->graph, id, of, whole, is_a);
     return id;
 }
 
 /* The length of each adapted row; 1 until it is measured. */
-static tm_tensor_id declare_lengths(declarer *d, tm_tensor_id of, const adapted *modules, int n)
+static tm_tensor_id declare_lengths(declarer *d, tm_tensor_id of, const adapted *modules, int n, int number)
 {
     const tm_tensor matrix = *tm_graph_at(d->graph, of);
     tm_piece        pieces[TM_MAX_ADAPTED];
@@ -240,41 +198,71 @@ static tm_tensor_id declare_lengths(declarer *d, tm_tensor_id of, const adapted 
         pieces[i] = (tm_piece){ .name = names[i], .row = rows, .rows = modules[i].rows, .mean = 1 };
         rows += modules[i].rows;
     }
-    size_t length = strlen(matrix.name);
-    snprintf(name, sizeof name, "%.*s.lora_magnitude_vector", (int)(length > 7 ? length - 7 : length), matrix.name);
+    name_part(&matrix, number, "lora_magnitude_vector", name, sizeof name);
     tm_tensor_id id = tm_graph_parameter(d->graph, n == 1 ? names[0] : name, tm_shape_1(rows), pieces, n);
     tm_graph_at(d->graph, id)->layer = matrix.layer;
     tm_graph_at(d->graph, id)->adapts = of;
     return id;
 }
 
-/* Elements that are left out go by the place in whole sequences. */
+/* The number of a matrix in a graph of the whole model. */
+static tm_tensor_id number_of(const declarer *d, tm_tensor_id of)
+{
+    const char  *name = tm_graph_at(d->graph, of)->name;
+    tm_tensor_id id = 0;
+    if (!d->whole) return of;
+    while (strcmp(tm_graph_at(d->whole, id)->name, name) != 0) id++;
+    return d->model->begins_at + id;
+}
+
+/* Elements that are left out go by the place in whole rows of whole sequences. */
 static tm_dropout_attr dropout_of(const declarer *d, tm_tensor_id of)
 {
-    const tm_division context = d->model->parallel.context;
-    tm_dropout_attr   attr = { .rate = d->adapters->dropout, .seed = d->adapters->seed, .stream = (uint64_t)of };
-    if (!tm_divided(context)) return attr;
-    attr.seq = d->model->seq;
-    attr.chunk = tm_chunk_length(context, attr.seq);
-    attr.first = tm_chunk_of(context, 0) * attr.chunk;
-    attr.second = tm_chunk_of(context, 1) * attr.chunk;
+    tm_dropout_attr attr = { .rate = d->adapters->dropout,
+                             .seed = d->adapters->seed,
+                             .stream = (uint64_t)number_of(d, of) };
+    adapter_place_dropout(d->model, tm_graph_at(d->graph, of), &attr);
     return attr;
 }
 
-static void declare_adapter(declarer *d, tm_tensor_id of, const adapted *modules, int n)
+static tm_adapter *declare_adapter(declarer *d, tm_tensor_id of, const adapted *modules, int n, int number)
 {
     tm_adapter *adapter = tm_arena_take(d->graph->arena, sizeof *adapter);
-    *adapter = (tm_adapter){ .a = declare_part(d, of, modules, n, true),
-                             .b = declare_part(d, of, modules, n, false),
-                             .m = d->adapters->dora ? declare_lengths(d, of, modules, n) : TM_NONE };
-    adapter->attr =
-        (tm_low_rank_attr){ .scale = tm_adapters_scale(d->adapters), .rank = d->adapters->rank, .parts = n };
+    *adapter = (tm_adapter){ .a = declare_part(d, of, modules, n, number, true),
+                             .b = declare_part(d, of, modules, n, number, false),
+                             .m = d->adapters->dora ? declare_lengths(d, of, modules, n, number) : TM_NONE };
+    adapter->attr = (tm_low_rank_attr){ .scale = modules[0].scale, .rank = modules[0].rank, .parts = n };
     for (int i = 0; i < n; i++) {
         adapter->attr.part[i].column = modules[i].row;
         adapter->attr.part[i].rows = modules[i].rows;
     }
     adapter->dropout = dropout_of(d, of);
-    tm_graph_at(d->graph, of)->adapter = adapter;
+    return adapter;
+}
+
+static bool same_value(double a, double b)
+{
+    return !(a < b) && !(a > b);
+}
+
+/* One adapter of all modules that have the same rank and scale, then the next. */
+static void declare_adapters(declarer *d, tm_tensor_id of, adapted *modules, int n)
+{
+    tm_adapter *last = NULL;
+    for (int first = 0, number = 1; first < n; first++) {
+        adapted same[TM_MAX_ADAPTED];
+        int     k = 0;
+        if (modules[first].declared) continue;
+        for (int i = first; i < n; i++) {
+            if (modules[i].rank != modules[first].rank || !same_value(modules[i].scale, modules[first].scale)) continue;
+            modules[i].declared = true;
+            same[k++] = modules[i];
+        }
+        tm_adapter *adapter = declare_adapter(d, of, same, k, number++);
+        if (last) last->next = adapter;
+        if (!last) tm_graph_at(d->graph, of)->adapter = adapter;
+        last = adapter;
+    }
 }
 
 static tm_status adapt_tensor(declarer *d, tm_tensor_id id, tm_error *err)
@@ -285,13 +273,15 @@ static tm_status adapt_tensor(declarer *d, tm_tensor_id id, tm_error *err)
     if (n > TM_MAX_ADAPTED)
         return tm_fail(err, TM_UNSUPPORTED, "'%s' has more than %d modules with an adapter each; name the matrix",
                        of.name, TM_MAX_ADAPTED);
-    int64_t least = of.shape.n[1];
-    for (int i = 0; i < n; i++)
-        if (modules[i].rows < least) least = modules[i].rows;
-    if (n > 0 && d->adapters->rank > least)
-        return tm_fail(err, TM_INVALID, "lora.rank is %lld, but '%s' has %lld rows or columns; lower it",
-                       (long long)d->adapters->rank, modules[0].name, (long long)least);
-    if (n > 0) declare_adapter(d, id, modules, n);
+    for (int i = 0; i < n; i++) {
+        int64_t inputs = adapter_inputs(&of), rows = adapter_outputs(&of, modules[i].row, modules[i].rows);
+        int64_t least = rows < inputs ? rows : inputs;
+        if (modules[i].rank > least)
+            return tm_fail(err, TM_INVALID, "%s is %lld, but '%s' has %lld rows or columns; lower it",
+                           modules[i].rank == d->adapters->rank ? "lora.rank" : "the rank of lora.rank_pattern",
+                           (long long)modules[i].rank, modules[i].name, (long long)least);
+    }
+    declare_adapters(d, id, modules, n);
     return TM_OK;
 }
 
@@ -299,10 +289,12 @@ static tm_status adapt_tensor(declarer *d, tm_tensor_id id, tm_error *err)
 static bool names_head(declarer *d)
 {
     static const char *const names[] = { "lm_head", "output", "output_layer" };
+    adapter_list            *list = &d->targets;
     bool                     any = false;
-    for (int i = 0; i < d->n; i++)
+    if (d->adapters->modules) return is_target_piece(d, tm_graph_at(d->graph, d->model->head)->pieces[0].name);
+    for (int i = 0; i < list->n; i++)
         for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
-            if (strcmp(d->target[i], names[k]) == 0) any = d->used[i] = true;
+            if (strcmp(list->name[i], names[k]) == 0) any = list->used[i] = true;
     return any;
 }
 
@@ -315,6 +307,11 @@ static tm_status adapt_head(declarer *d, const tm_model *model, tm_error *err)
                        "lora.targets (%s) names the output layer, which is the table of embeddings of this model, too "
                        "(tied): beside one of them an adapter would untie them; leave it out",
                        d->adapters->place);
+    if (tm_divided(model->parallel.tensor))
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "lora.targets (%s) names the output layer, which ranks divide "
+                       "(parallelism.tensor_parallel_degree %d): an adapter of it is not built then; leave it out",
+                       d->adapters->place, model->parallel.tensor.ranks);
     if (d->adapters->dora)
         return tm_fail(
             err, TM_UNSUPPORTED,
@@ -348,8 +345,7 @@ static int experts_of(const char *target)
 static void declare_experts(declarer *d, tm_tensor_id of)
 {
     const tm_tensor matrix = *tm_graph_at(d->graph, of);
-    int64_t         rank = d->adapters->rank, n = matrix.shape.n[0], outputs = matrix.shape.n[1];
-    int64_t         width = matrix.shape.n[2];
+    int64_t         rank = d->adapters->rank, outputs = matrix.shape.n[1];
     tm_adapter     *adapter = tm_arena_take(d->graph->arena, sizeof *adapter);
     char            name[192];
     *adapter = (tm_adapter){ .m = TM_NONE };
@@ -358,10 +354,9 @@ static void declare_experts(declarer *d, tm_tensor_id of)
     for (int is_b = 0; is_b < 2; is_b++) {
         size_t length = strlen(matrix.name) - 7;
         snprintf(name, sizeof name, "%.*s.lora_%c.weight", (int)length, matrix.name, is_b ? 'B' : 'A');
-        tm_piece piece = { .name = name, .rows = n * (is_b ? outputs : rank) };
-        if (!is_b) set_initial(d, &piece, width);
-        tm_shape     shape = is_b ? tm_shape_3(n, outputs, rank) : tm_shape_3(n, rank, width);
-        tm_tensor_id id = tm_graph_parameter(d->graph, name, shape, &piece, 1);
+        tm_piece piece = { .name = name };
+        if (!is_b) set_initial(d, &piece, adapter_inputs(&matrix), rank);
+        tm_tensor_id id = adapter_declare_of_experts(d->graph, of, piece, rank, !is_b);
         tm_graph_at(d->graph, id)->layer = matrix.layer;
         tm_graph_at(d->graph, id)->adapts = of;
         *(is_b ? &adapter->b : &adapter->a) = id;
@@ -375,8 +370,11 @@ static tm_status check_experts(const declarer *d, const tm_tensor *matrix, tm_er
     const char *not_built = d->shape->family == TM_FAMILY_GPT_OSS ? "of experts of gpt-oss, whose gates are interleaved"
                             : d->adapters->dora                   ? "of experts with lora.dora"
                             : d->adapters->dropout > 0            ? "of experts with lora.dropout"
-                                                                  : NULL;
-    int64_t     least = matrix->shape.n[1] < matrix->shape.n[2] ? matrix->shape.n[1] : matrix->shape.n[2];
+                            : d->adapters->n_layers > 0           ? "of experts with lora.layers"
+                            : tm_adapters_vary(d->adapters) ? "of experts with lora.rank_pattern or lora.alpha_pattern"
+                                                            : NULL;
+    tm_shape    whole = matrix->cut ? matrix->cut->whole : matrix->shape;
+    int64_t     least = whole.n[1] < whole.n[2] ? whole.n[1] : whole.n[2];
     if (not_built)
         return tm_fail(err, TM_UNSUPPORTED, "lora.targets (%s) names '%s': adapters %s are not built; leave it out",
                        d->adapters->place, matrix->name, not_built);
@@ -393,11 +391,12 @@ static tm_status adapt_experts(declarer *d, tm_tensor_id id, tm_error *err)
     const tm_tensor tensor = *tm_graph_at(d->graph, id);
     size_t          n = strlen(tensor.name);
     bool            named = false;
-    if (!is_matrix(&tensor, 3) || d->n == 0) return TM_OK;
-    for (int i = 0; i < d->n; i++) {
-        int         k = experts_of(d->target[i]);
+    adapter_list   *list = &d->targets;
+    if (!is_matrix(&tensor, 3) || (list->n == 0 && !d->adapters->pattern)) return TM_OK;
+    for (int i = 0; i < list->n; i++) {
+        int         k = experts_of(list->name[i]);
         const char *end = k < 0 ? "" : experts[k][1];
-        if (k >= 0 && n > strlen(end) && strcmp(tensor.name + n - strlen(end), end) == 0) named = d->used[i] = true;
+        if (k >= 0 && n > strlen(end) && strcmp(tensor.name + n - strlen(end), end) == 0) named = list->used[i] = true;
     }
     if (named) {
         TM_TRY(check_experts(d, &tensor, err));
@@ -414,37 +413,151 @@ static tm_status adapt_experts(declarer *d, tm_tensor_id id, tm_error *err)
     return TM_OK;
 }
 
-static void freeze(tm_graph *graph, const tm_adapters *adapters, tm_tensor *tensor)
+static tm_status freeze(const tm_adapters *adapters, tm_tensor *tensor, tm_error *err)
 {
-    (void)graph;
     tensor->trained = false;
-    if (adapters->base == TM_DTYPE_COUNT || tensor->as_stored) return;
+    if (adapters->base == TM_DTYPE_COUNT || tensor->as_stored) return TM_OK;
     bool matrix = is_matrix(tensor, 2) || is_matrix(tensor, 3);
     tensor->dtype = tm_dtype_blocked(adapters->base) && !matrix ? TM_BF16 : adapters->base;
+    if (!tm_dtype_blocked(tensor->dtype)) return TM_OK;
+    tensor->dtype = tm_cut_blocked(tensor, adapters->base);
+    if (tensor->dtype != TM_DTYPE_COUNT) return TM_OK;
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "lora.base_format %s: of '%s' a rank has a part that ends within a block of %d weights (of divided "
+                   "experts: within a group of %d); set lora.base_format to bfloat16, or take other degrees",
+                   adapters->base == TM_NF4_BLOCKS ? "nf4" : "float8_e4m3", tensor->name, TM_NF4_BLOCK, TM_NF4_GROUP);
 }
 
+bool tm_adapters_may_adapt(const tm_tensor *tensor)
+{
+    return is_matrix(tensor, 2);
+}
+
+static bool has_adapters(const tm_adapters *adapters, int layer)
+{
+    bool any = adapters->n_layers == 0;
+    for (size_t i = 0; i < adapters->n_layers; i++)
+        any = any || (adapters->layers[i][0] <= layer && layer <= adapters->layers[i][1]);
+    return any;
+}
+
+static tm_status check_layers(const declarer *d, tm_error *err)
+{
+    const tm_adapters *a = d->adapters;
+    int64_t            blocks = tm_model_blocks(d->shape);
+    for (size_t i = 0; i < a->n_layers; i++)
+        if (a->layers[i][1] >= blocks)
+            return tm_fail(err, TM_INVALID, "lora.layers names block %lld, the model has the blocks 0 to %lld",
+                           (long long)a->layers[i][1], (long long)blocks - 1);
+    return TM_OK;
+}
+
+static tm_status check_names(const declarer *d, const adapter_list *list, const char *what, tm_error *err)
+{
+    for (int i = 0; i < list->n; i++)
+        if (!list->used[i])
+            return tm_fail(err, TM_INVALID,
+                           "%s (%s): no %s is called '%s'; the nearest name is '%s' "
+                           "(`trainmark explain` lists all parameters)",
+                           list->key, d->adapters->place, what, list->name[i],
+                           list->nearest.data ? list->nearest.data : "none");
+    return TM_OK;
+}
+
+/* Everything that is named is there. */
+static tm_status check_used(const declarer *d, tm_error *err)
+{
+    const tm_adapters *a = d->adapters;
+    for (size_t i = 0; i < a->n_modules; i++)
+        if (!d->used_module[i])
+            return tm_fail(err, TM_FORMAT,
+                           "'%s' holds an adapter of '%s', and the model has no such linear layer in a block", a->place,
+                           a->modules[i].name);
+    TM_TRY(check_names(d, &d->targets, a->n_layers ? "linear layer of lora.layers" : "linear layer", err));
+    TM_TRY(check_names(d, &d->excluded, "module with an adapter", err));
+    if (a->pattern && !d->any)
+        return tm_fail(
+            err, TM_INVALID,
+            "lora.target_pattern (%s): no linear layer of a block is called as '%s' says; it must be all of a "
+            "name, as model.layers.0.self_attn.q_proj (`trainmark explain` lists all parameters)",
+            a->place, a->pattern);
+    for (size_t i = 0; !a->modules && i < a->n_ranks + a->n_alphas; i++) {
+        bool rank = i < a->n_ranks;
+        if (rank ? d->used_rank[i] : d->used_alpha[i - a->n_ranks]) continue;
+        return tm_fail(err, TM_INVALID,
+                       "%s: no module with an adapter has a name that ends with '%s', or all of them fit a pattern in "
+                       "front of it; remove it",
+                       rank ? "lora.rank_pattern" : "lora.alpha_pattern",
+                       rank ? a->ranks[i].pattern : a->alphas[i - a->n_ranks].pattern);
+    }
+    return TM_OK;
+}
+
+static tm_status declare_all(declarer *d, tm_error *err)
+{
+    const tm_adapters *a = d->adapters;
+    tm_graph          *graph = d->graph;
+    size_t             n = graph->n_tensors;
+    TM_TRY(adapter_list_read(&d->targets, "lora.targets", a->targets, a->place, err));
+    TM_TRY(adapter_list_read(&d->excluded, "lora.exclude", a->exclude, a->place, err));
+    TM_TRY(check_layers(d, err));
+    d->all = d->targets.all;
+    for (size_t i = 0; i < n; i++) {
+        if (graph->tensors[i].role != TM_ROLE_PARAMETER) continue;
+        TM_TRY(freeze(a, &graph->tensors[i], err));
+        TM_TRY(adapt_experts(d, (tm_tensor_id)i, err));
+        if (is_matrix(&graph->tensors[i], 2) && has_adapters(a, graph->tensors[i].layer))
+            TM_TRY(adapt_tensor(d, (tm_tensor_id)i, err));
+    }
+    return adapt_head(d, d->model, err);
+}
+
+/* Of a graph that has all of the model (`whole` NULL), or of some stages of it. */
+static tm_status declare_in(tm_graph *graph, const tm_model *model, const tm_adapters *adapters, const tm_graph *whole,
+                            tm_error *err)
+{
+    size_t   n = adapters->n_modules + adapters->n_ranks + adapters->n_alphas + 1;
+    declarer d = { .graph = graph, .model = model, .shape = model->shape, .adapters = adapters, .whole = whole };
+    d.used_module = tm_alloc(n * sizeof *d.used_module);
+    memset(d.used_module, 0, n * sizeof *d.used_module);
+    d.used_rank = d.used_module + adapters->n_modules;
+    d.used_alpha = d.used_rank + adapters->n_ranks;
+    tm_status st = declare_all(&d, err);
+    if (st == TM_OK && !whole) st = check_used(&d, err);
+    tm_text_fini(&d.targets.nearest);
+    tm_text_fini(&d.excluded.nearest);
+    free(d.used_module);
+    return st;
+}
+
+/* Names are those of the whole model, of which this rank may have some stages. */
 tm_status tm_adapters_declare(tm_graph *graph, const tm_model *model, const tm_adapters *adapters, tm_error *err)
 {
-    declarer  d = { .graph = graph, .model = model, .shape = model->shape, .adapters = adapters, .distance = 1 << 20 };
-    size_t    n = graph->n_tensors;
-    tm_status st = TM_OK;
     if (adapters->rank == 0) return TM_OK;
-    st = split_targets(&d, err);
-    for (size_t i = 0; i < n && st == TM_OK; i++) {
-        if (graph->tensors[i].role != TM_ROLE_PARAMETER) continue;
-        freeze(graph, adapters, &graph->tensors[i]);
-        st = adapt_experts(&d, (tm_tensor_id)i, err);
-        if (st == TM_OK && is_matrix(&graph->tensors[i], 2)) st = adapt_tensor(&d, (tm_tensor_id)i, err);
-    }
-    if (st == TM_OK) st = adapt_head(&d, model, err);
-    for (int i = 0; i < d.n && st == TM_OK; i++)
-        if (!d.used[i])
-            st = tm_fail(err, TM_INVALID,
-                         "lora.targets (%s): no linear layer is called '%s'; the nearest name is '%s' "
-                         "(`trainmark explain` lists all parameters)",
-                         adapters->place, d.target[i], d.nearest.data ? d.nearest.data : "none");
-    tm_text_fini(&d.nearest);
+    if (model->parallel.chunks == 0) return declare_in(graph, model, adapters, NULL, err);
+    tm_graph *whole = tm_graph_create(graph->precision);
+    tm_model  all;
+    tm_model_declare(whole, model->shape, model->seq, NULL, &all);
+    tm_status st = declare_in(whole, &all, adapters, NULL, err);
+    if (st == TM_OK) st = declare_in(graph, model, adapters, whole, err);
+    tm_graph_destroy(whole);
     return st;
+}
+
+int tm_adapters_first(const tm_model *model, const tm_adapters *adapters)
+{
+    int first = (int)tm_model_blocks(model->shape);
+    if (adapters->rank == 0) return -1;
+    tm_graph *whole = tm_graph_create(&tm_precision_f32);
+    tm_model  all;
+    tm_error  none = { 0 };
+    tm_model_declare(whole, model->shape, model->seq, NULL, &all);
+    TM_ASSERT(declare_in(whole, &all, adapters, NULL, &none) == TM_OK); /* it was declared before */
+    for (size_t i = 0; i < whole->n_tensors; i++)
+        if (whole->tensors[i].adapter && whole->tensors[i].layer >= 0 && whole->tensors[i].layer < first)
+            first = whole->tensors[i].layer;
+    tm_graph_destroy(whole);
+    return first;
 }
 
 tm_adapters_facts tm_adapters_describe(const tm_graph *graph)
@@ -454,7 +567,12 @@ tm_adapters_facts tm_adapters_describe(const tm_graph *graph)
         const tm_tensor *tensor = &graph->tensors[i];
         if (tensor->role != TM_ROLE_PARAMETER || tensor->base != TM_NONE) continue;
         int64_t elements = tm_shape_elements(tensor->shape);
-        if (tensor->adapter) facts.modules += tensor->adapter->attr.parts;
+        for (const tm_adapter *adapter = tensor->adapter; adapter; adapter = adapter->next) {
+            int64_t rank = adapter->attr.rank;
+            facts.modules += adapter->attr.parts;
+            if (facts.least == 0 || rank < facts.least) facts.least = rank;
+            if (rank > facts.most) facts.most = rank;
+        }
         if (tensor->trained)
             facts.trained += elements;
         else

@@ -3,16 +3,26 @@
  * 2021; QLoRA, Dettmers et al. 2023; docs/fine-tuning.md).
  *
  * An adapted module is a run of rows of a matrix: query, key and value of a fused one have an adapter each, or the
- * whole matrix has one, as its name is given. */
+ * whole matrix has one, as its name is given. Those of a matrix that have one rank and factor are one tm_adapter, the
+ * others follow it (tm_adapter.next). */
 #ifndef TM_TRAIN_ADAPTERS_H
 #define TM_TRAIN_ADAPTERS_H
 
+#include "base/pattern.h"
 #include "config/config.h"
 #include "graph/graph.h"
 #include "model/model.h"
 
 enum { TM_MAX_TARGETS_TEXT = 512 };
 
+/* A module by its name in files: "model.layers.0.self_attn.q_proj". */
+typedef struct {
+    const char *name;
+    int64_t     rank;
+    double      alpha;
+} tm_adapted_module;
+
+/* What the pointers point to lives as long as the configuration, or as the adapter's folder is open. */
 typedef struct {
     int64_t rank; /* 0: there are none */
     double  alpha, dropout;
@@ -28,13 +38,31 @@ typedef struct {
     tm_dtype    base; /* of the frozen weights; TM_DTYPE_COUNT: as all weights. TM_NF4_BLOCKS, TM_E4M3_BLOCKS: of the
                        * matrices of blocks, the others are bfloat16 */
     uint64_t seed;    /* of dropout */
+    /* Of modules whose names, in files or here, end with a regular expression: their own rank or alpha, the first one
+     * that fits, as PEFT's rank_pattern and alpha_pattern. */
+    const tm_pattern_value *ranks, *alphas;
+    size_t                  n_ranks, n_alphas;
+    const char *pattern;        /* regular expression: modules whose whole name it is have an adapter; NULL: none */
+    const char *exclude;        /* names as `targets`, of modules that have none; NULL: none */
+    const int64_t (*layers)[2]; /* blocks first .. last that have adapters; n_layers 0: all */
+    size_t                   n_layers;
+    const tm_adapted_module *modules; /* of a folder: exactly these, but for experts; NULL: as all the above says */
+    size_t                   n_modules;
 } tm_adapters;
 
 /* lora.*; TM_INVALID for what does not fit together. */
 TM_MUST_USE tm_status tm_adapters_read(const tm_config *config, uint64_t seed, tm_adapters *out, tm_error *err);
 
-/* Factor of an adapter's product. */
+/* Factor of an adapter's product: of `rank` and `alpha`, and of another rank and alpha. */
 double tm_adapters_scale(const tm_adapters *adapters);
+double tm_adapters_scale_of(const tm_adapters *adapters, int64_t rank, double alpha);
+/* Do some modules have other ranks or factors than the rest? */
+static inline bool tm_adapters_vary(const tm_adapters *adapters)
+{
+    return adapters->n_ranks > 0 || adapters->n_alphas > 0;
+}
+/* What a checkpoint's adapters are known by: appends one line for each member that is given. */
+void tm_adapters_print(const tm_adapters *adapters, tm_text *out);
 
 /* Declares the adapters of a model whose parameters are declared, freezes everything else and gives it its format.
  * Nothing happens with rank 0. TM_INVALID, with near names, for a target that no module has; TM_UNSUPPORTED for one
@@ -49,6 +77,13 @@ typedef struct {
     void *context;
 } tm_adapters_memory;
 
+/* The first block of the whole model that has a trained adapter; without adapters -1; behind all blocks their number.
+ */
+int tm_adapters_first(const tm_model *model, const tm_adapters *adapters);
+
+/* Is it a matrix that a block multiplies with, and of no expert: no router, no norm? */
+bool tm_adapters_may_adapt(const tm_tensor *tensor);
+
 /* With DoRA: the lengths become those of the rows of the matrices, in the format that products read them in: then
  * adapters whose b is 0 change nothing. Does nothing for other graphs. */
 TM_MUST_USE tm_status tm_adapters_measure(const tm_graph *graph, const tm_adapters_memory *memory, tm_error *err);
@@ -56,6 +91,7 @@ TM_MUST_USE tm_status tm_adapters_measure(const tm_graph *graph, const tm_adapte
 /* What is trained and what is not. */
 typedef struct {
     int64_t modules, trained, frozen; /* adapted; elements */
+    int64_t least, most;              /* ranks */
     size_t  frozen_bytes;
 } tm_adapters_facts;
 tm_adapters_facts tm_adapters_describe(const tm_graph *graph);

@@ -32,10 +32,6 @@ static tm_status check_length(const tm_step_options *o, int64_t seq, const char 
 tm_status context_check(const tm_step_options *o, tm_error *err)
 {
     if (ranks_of(o) == 1) return TM_OK;
-    if (o->preference.beta > 0)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "data.source preference is not built for ranks that share sequences: its loss is that of whole "
-                       "ones; set parallelism.context_parallel_degree to 1");
     if (tm_model_images(&o->shape)) {
         if (o->adapters.rank > 0 && o->adapters.dropout > 0)
             return tm_fail(err, TM_UNSUPPORTED,

@@ -301,7 +301,7 @@ tm_status tm_groups_assign(tm_graph *graph, const tm_group *groups, int n, int *
         if (group->format != TM_DTYPE_COUNT) tensor->dtype = group->format;
     }
     TM_TRY(check_used(graph, groups, n, used, err));
-    if (!trains)
+    if (!trains && (n > 1 || groups[0].frozen)) /* else a stage whose blocks have no adapters */
         return tm_fail(err, TM_INVALID,
                        "optimizer.groups (%s): no parameter is left to be trained; leave some out of the "
                        "groups with trained: false",

@@ -3,7 +3,7 @@
 
 #include "base/arena.h"
 #include "base/random.h"
-#include "graph/blocks.h"
+#include "graph/cut.h"
 #include "graph/value.h"
 
 #include <math.h>
@@ -151,6 +151,7 @@ typedef struct {
     const tm_tensor *tensor;
     int64_t          begin; /* of the run that is quantized, in the tensor */
     size_t           at;    /* its first byte */
+    char            *keep;  /* where the bytes of the tensor are kept, of a whole one that is not here */
 } blocked_run;
 
 /* Elements [from, from + n) of a piece, for any `from`. */
@@ -199,7 +200,7 @@ static tm_status fill_blocked(filler *f, const tm_tensor *tensor, tm_error *err)
     int64_t all = tm_shape_elements(tensor->shape);
     for (int64_t begin = 0; begin < all;) {
         int64_t     end = tm_nf4_run_end(tensor, begin);
-        blocked_run run = { f, tensor, begin, tm_blocked_bytes(tensor->dtype, begin) };
+        blocked_run run = { f, tensor, begin, tm_blocked_bytes(tensor->dtype, begin), NULL };
         tm_nf4_io   io = { blocked_values, blocked_write, &run, f->threads };
         if (begin < f->end && end > f->begin) TM_TRY(tm_blocked_store(tensor->dtype, &io, end - begin, err));
         begin = end;
@@ -207,9 +208,44 @@ static tm_status fill_blocked(filler *f, const tm_tensor *tensor, tm_error *err)
     return TM_OK;
 }
 
+static tm_status blocked_keep(void *context, size_t offset, const void *bytes, size_t n, tm_error *err)
+{
+    const blocked_run *run = context;
+    (void)err;
+    memcpy(run->keep + run->at + offset, bytes, n);
+    return TM_OK;
+}
+
+/* Of a parameter that is cut: the whole is quantized, and of that the blocks are taken that are here. */
+static tm_status fill_cut_blocked(filler *f, const tm_tensor *tensor, tm_error *err)
+{
+    tm_arena *arena = tm_arena_create();
+    tm_tensor whole = tm_cut_whole(arena, tensor);
+    size_t    first = tm_blocked_bytes(tensor->dtype, f->begin), end = tm_blocked_bytes(tensor->dtype, f->end);
+    char     *all = tm_alloc(tm_tensor_bytes(whole.shape, whole.dtype));
+    char     *here = tm_alloc(tm_tensor_bytes(tensor->shape, tensor->dtype));
+    tm_status st = TM_OK;
+    for (int64_t begin = 0, n = tm_shape_elements(whole.shape); begin < n && st == TM_OK;) {
+        int64_t     to = tm_nf4_run_end(&whole, begin);
+        blocked_run run = { f, &whole, begin, tm_blocked_bytes(whole.dtype, begin), all };
+        tm_nf4_io   io = { blocked_values, blocked_keep, &run, f->threads };
+        st = tm_blocked_store(whole.dtype, &io, to - begin, err);
+        begin = to;
+    }
+    if (st == TM_OK) tm_cut_take_blocks(tensor, whole.dtype, all, here);
+    if (st == TM_OK) st = tm_device_write(f->device, f->to, here + first, end - first, err);
+    if (st == TM_OK) st = tm_device_wait(f->device, err);
+    free(here);
+    free(all);
+    tm_arena_destroy(arena);
+    return st;
+}
+
 static tm_status fill_tensor(filler *f, const tm_tensor *tensor, tm_error *err)
 {
     f->dtype = tensor->dtype;
+    if (tm_dtype_blocked(tensor->dtype) && tensor->cut && !tm_cut_between_pieces(tensor))
+        return fill_cut_blocked(f, tensor, err);
     if (tm_dtype_blocked(tensor->dtype)) return fill_blocked(f, tensor, err);
     if (tensor->role == TM_ROLE_CONSTANT) return fill_constant(f, tensor, err);
     for (int p = 0; p < tensor->n_pieces; p++)

@@ -108,6 +108,20 @@ static const tm_key keys[] = {
       .help = "modules with an adapter: names (q_proj, wq; wqkv: one adapter of the fused matrix) or patterns; "
               "empty: all-linear, "
           "every linear layer of a block except experts and routers; lm_head, experts.gate_up_proj: where they are named" },
+    { .name = "lora.target_pattern", .kind = TM_KEY_TEXT, .when = "lora.rank",
+      .help = "instead of lora.targets: a regular expression that is the whole name of the modules with an adapter, in "
+              "files (model.layers.0.self_attn.q_proj) or here (layers.0.attention.wqkv)" },
+    { .name = "lora.exclude", .kind = TM_KEY_LIST, .fallback = "", .synonyms = "lora.exclude_modules",
+      .when = "lora.rank",
+      .help = "modules that have no adapter though lora.targets names them; names or patterns, as there" },
+    { .name = "lora.layers", .kind = TM_KEY_LIST, .fallback = "", .synonyms = "lora.layers_to_transform",
+      .when = "lora.rank",
+      .help = "numbers of the blocks that have adapters, and runs of them (0,2,4-7); empty: all blocks" },
+    { .name = "lora.rank_pattern", .kind = TM_KEY_TEXT, .when = "lora.rank",
+      .help = "ranks of single modules, PATTERN=RANK,PATTERN=RANK: of those whose names end with the regular "
+              "expression (q_proj, layers\\.0\\..*, wq), the first one that fits; all others have lora.rank" },
+    { .name = "lora.alpha_pattern", .kind = TM_KEY_TEXT, .when = "lora.rank",
+      .help = "alphas of single modules, PATTERN=ALPHA,PATTERN=ALPHA, as lora.rank_pattern; all others have lora.alpha" },
     { .name = "lora.rslora", .kind = TM_KEY_BOOL, .fallback = "false", .synonyms = "use_rslora,lora.use_rslora",
       .when = "lora.rank",
       .help = "adapters are scaled by lora.alpha / sqrt(lora.rank)" },

@@ -80,7 +80,8 @@ tm_status tm_adapters_measure(const tm_graph *graph, const tm_adapters_memory *m
         void   *values = tm_alloc(offset_of(matrix->dtype, all < RUN ? all : RUN));
         for (int64_t r = 0; r < rows; r++) squares[r] = 0;
         st = measure(graph, memory, (tm_tensor_id)i, squares, values, err);
-        if (st == TM_OK) st = write_lengths(graph, memory, matrix->adapter, squares, err);
+        for (const tm_adapter *one = matrix->adapter; one && st == TM_OK; one = one->next)
+            st = write_lengths(graph, memory, one, squares, err);
         free(squares);
         free(values);
     }

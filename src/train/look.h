@@ -5,11 +5,12 @@
 
 #include "train/trainer.h"
 
-/* One look; memory is taken with the first and kept for the next ones. */
+/* One look. */
 typedef struct {
-    tm_look         look; /* points into the two below and into the names of the trainer's step */
+    tm_look         look; /* points into what is below */
     double         *record;
     tm_look_tensor *tensors;
+    char           *names;
 } tm_looked;
 
 /* By tm_trainer_look, for the step that it was begun for. `bound`: of the relative error. The caller ends *out with

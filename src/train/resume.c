@@ -102,14 +102,10 @@ static void check_sums(const run *r, const char *line)
 static void describe(const run *r, tm_text *out)
 {
     const tm_adapters *a = &r->options->step.adapters;
-    char               scale[32], dropout[32];
     tm_description_print(&r->options->step.shape, out);
     if (r->reference) tm_text_printf(out, "dpo.reference %016llx\n", (unsigned long long)r->reference);
     if (a->rank == 0) return;
-    tm_text_printf(out, "lora.rank %lld\nlora.scale %s\n", (long long)a->rank,
-                   tm_format_double(scale, tm_adapters_scale(a)));
-    if (a->dora) tm_text_printf(out, "lora.dora true\n");
-    if (a->dropout > 0) tm_text_printf(out, "lora.dropout %s\n", tm_format_double(dropout, a->dropout));
+    tm_adapters_print(a, out);
     tm_text_printf(out, "lora.base %016llx\n", (unsigned long long)r->base);
 }
 

@@ -60,8 +60,6 @@ static tm_status check_shards(const tm_step *step, tm_error *err)
     else if (deal_wanted(o) && tm_layout_size(&o->layout, 1U << TM_AXIS_EP) > 1)
         what = tm_arena_format(step->graph->arena, "%s of divided experts", o->optimizer->name),
         way = "an update of whole tensors; take AdamW or SGD, or set parallelism.expert_parallel_degree to 1";
-    else if (o->compared && tm_layout_size(&o->layout, 1U << TM_AXIS_CP) > 1)
-        what = "debug.microscope with sequences in parts", way = "whole sequences; set it to 0, or the latter to 1";
     if (!what) return TM_OK;
     return tm_fail(err, TM_UNSUPPORTED,
                    "%s is not built for shards (parallelism.data_parallel_shard_degree %d x "
@@ -85,14 +83,12 @@ tm_status share_check_tensor(const tm_step *step, tm_error *err)
         what = o->optimizer->name, way = "an update needs whole tensors; take AdamW or SGD";
     else if (o->hyper.stochastic)
         what = "optimizer.bf16_stochastic_round", way = "random bits go by place in a whole tensor; set it to false";
-    else if (o->adapters.rank > 0)
-        what = "lora.rank", way = "adapters stand beside whole matrices; leave it out";
+    else if (o->adapters.rank > 0 && o->adapters.dora)
+        what = "lora.dora", way = "lengths are those of whole rows; set it to false";
+    else if (o->adapters.rank > 0 && tm_model_images(&o->shape))
+        what = "lora.rank of images", way = "leave it out";
     else if (o->quantize.on)
         what = "quantize.recipe", way = "scales are those of whole tensors; set it to none";
-    else if (o->compared)
-        what = "debug.microscope", way = "it compares whole tensors; set it to 0";
-    else if (o->preference.beta > 0)
-        what = "data.source preference", way = "take another source";
     if (what)
         return tm_fail(err, TM_UNSUPPORTED,
                        "%s is not built for tensor parallelism (parallelism.tensor_parallel_degree %d): %s", what,
@@ -286,6 +282,7 @@ static void add_part(tm_step *step, tm_tensor_id from, tm_tensor_id to, bool add
 static void sum_own_rows(tm_step *step)
 {
     int64_t counted = tm_shape_elements(tm_graph_at(step->graph, step->counts)->shape) - 1;
+    if (step->model.preferred != TM_NONE) counted -= TM_PREFERRED_COUNT; /* the last, of the loss that all have */
     if (!tm_moe_own_rows(&step->model.parallel) || counted == 0) return;
     all_reduce(step, 1U << TM_AXIS_TP,
                tm_graph_run(step->graph, "counts of rows", step->counts, 1, tm_shape_1(counted)));
@@ -411,11 +408,11 @@ static void add_experts(squares *total, size_t n)
     tm_tensor_id to = tm_graph_run(graph, "gradient_square_sum", total->sum, 0, tm_shape_1(1));
     own.sum = tm_graph_tensor(graph, "expert_square_sum", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     unsigned axes = add_class(&own, n, true, true);
-    TM_ASSERT(own.any && total->any);
+    TM_ASSERT(own.any);
     all_reduce(step, axes, own.sum);
     if (share_updates(step)) all_reduce(step, step->units.experts.axes, own.sum);
     tm_tensor_id from = tm_graph_run(graph, "expert_square_sum", own.sum, 0, tm_shape_1(1));
-    tm_units_call(graph, TM_OP_reduce_scatter, 0, 1, "squares of experts", from, to, true);
+    tm_units_call(graph, TM_OP_reduce_scatter, 0, 1, "squares of experts", from, to, total->any);
 }
 
 static bool has_experts(const tm_graph *graph, size_t n)
@@ -433,6 +430,8 @@ void share_square_sum(tm_step *step, size_t n, tm_tensor_id square_sum)
     unsigned axes = add_class(&all, n, false, true);
     if (axes != 0) all_reduce(step, axes, square_sum);
     add_class(&all, n, false, false);
+    if (!all.any) stages_clear(step, square_sum); /* experts alone, or a stage that trains nothing */
+    all.any = true;
     if (share_updates(step)) all_reduce(step, TM_AXES_FSDP, square_sum);
     if (has_experts(step->graph, n)) add_experts(&all, n);
 }

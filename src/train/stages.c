@@ -24,15 +24,11 @@ tm_pipeline stages_pipeline(const tm_step_options *o)
 
 static tm_status check(const tm_step_options *o, tm_error *err)
 {
-    const char *what = o->preference.beta > 0                           ? "data.source preference"
-                       : o->compared                                    ? "debug.microscope"
-                       : o->sample                                      ? "generated text (data.sample_tokens)"
-                       : o->adapters.rank > 0                           ? "lora.rank"
-                       : o->layout.parts > 1                            ? "training.separate_sums"
-                       : o->offload.activations || o->offload.optimizer ? "training.offload"
-                       : o->quantize.on                                 ? "quantize.recipe"
-                       : o->n_groups > 1                                ? "optimizer.groups"
-                                                                        : NULL;
+    const char *what = o->sample             ? "generated text (data.sample_tokens)"
+                       : o->layout.parts > 1 ? "training.separate_sums"
+                       : o->quantize.on      ? "quantize.recipe"
+                       : o->n_groups > 1     ? "optimizer.groups"
+                                             : NULL;
     if (!what) return TM_OK;
     return tm_fail(err, TM_UNSUPPORTED,
                    "%s is not built for the stages of a pipeline (parallelism.pipeline_parallel_degree %d); leave it "
@@ -165,6 +161,7 @@ tm_seed stages_turn(tm_step *step, const tm_model *model, tm_tensor_id passed)
 {
     tm_graph *graph = step->graph;
     stages_pass(step, model, passed, false);
+    if (step->first_trained >= model->stage.end) return (tm_seed){ passed, TM_NONE };
     tm_tensor like = *tm_graph_at(graph, passed);
     graph->phase = TM_PHASE_BACKWARD;
     tm_tensor_id given = tm_graph_tensor_as(graph, "received.grad", like.role, like.shape, like.dtype);
@@ -173,6 +170,11 @@ tm_seed stages_turn(tm_step *step, const tm_model *model, tm_tensor_id passed)
     else
         stage_message(step, false, model->stage.number + 1, model->stage.number + 1, true, false, given);
     return (tm_seed){ passed, given };
+}
+
+bool stages_returns(const tm_step *step, const tm_model *model)
+{
+    return model->received != TM_NONE && step->first_trained < model->stage.first;
 }
 
 void stages_return(tm_step *step, const tm_model *model, tm_tensor_id gradient)
@@ -222,6 +224,20 @@ static void take_part(tm_graph *graph, const tm_segment *all, const char *part, 
     }
 }
 
+void stages_table_apart(tm_step *step, bool first)
+{
+    if (has_whole_table(&step->model)) tm_lookup_apart(step->graph, step->model.embedding, !first);
+}
+
+/* Nodes of the forward pass, then the others. (Copies to another memory may stand on the other side.) */
+static void copy_by_phase(tm_node *to, const tm_segment *segment)
+{
+    size_t n = 0;
+    for (int backward = 0; backward < 2; backward++)
+        for (size_t x = 0; x < segment->n_nodes; x++)
+            if ((segment->nodes[x].phase != TM_PHASE_FORWARD) == (backward == 1)) to[n++] = segment->nodes[x];
+}
+
 void stages_split(tm_step *step, bool first, int chunk)
 {
     tm_graph   *graph = step->graph;
@@ -229,15 +245,15 @@ void stages_split(tm_step *step, bool first, int chunk)
     tm_pipeline p = stages_pipeline(&step->options);
     bool        parts = tm_pipeline_parts(&p);
     size_t      turn = 0, kept = 0;
-    if (has_whole_table(&step->model)) tm_lookup_apart(graph, step->model.embedding, !first);
+    stages_table_apart(step, first);
+    all.nodes = tm_alloc((all.n_nodes + 1) * sizeof *all.nodes);
+    copy_by_phase(all.nodes, segment);
     while (turn < all.n_nodes && all.nodes[turn].phase == TM_PHASE_FORWARD) turn++;
     bool *input = tm_alloc((all.n_nodes + 1) * sizeof *input);
     char *part = tm_alloc(all.n_nodes + 1);
     memset(input, 0, (all.n_nodes + 1) * sizeof *input);
     if (parts) find_input_nodes(step, &all, turn, input);
     for (size_t x = 0; x < all.n_nodes; x++) part[x] = x < turn ? 'f' : !parts ? 'b' : input[x] ? 'i' : 'w';
-    all.nodes = tm_alloc((all.n_nodes + 1) * sizeof *all.nodes);
-    memcpy(all.nodes, segment->nodes, all.n_nodes * sizeof *all.nodes);
     for (size_t x = 0; x < all.n_nodes; x++)
         if (part[x] == 'f') segment->nodes[kept++] = all.nodes[x];
     segment->n_nodes = kept;
@@ -260,8 +276,7 @@ static void sum_over_stages(tm_step *step, tm_tensor_id what)
                   tm_graph_at(step->graph, what)->name, what, what, false);
 }
 
-/* Zeros in a tensor of float64. */
-static void clear(tm_step *step, tm_tensor_id what)
+void stages_clear(tm_step *step, tm_tensor_id what)
 {
     tm_graph    *graph = step->graph;
     const char  *name = tm_graph_at(graph, what)->name;
@@ -277,16 +292,37 @@ void stages_count_anew(tm_step *step, tm_model *model)
     step->graph->phase = TM_PHASE_FORWARD;
     step->graph->layer = -1;
     step->graph->module = "counts";
-    if (model->expert_counts != TM_NONE) clear(step, step->counts);
+    if (model->expert_counts != TM_NONE) stages_clear(step, step->counts);
     step->graph->module = "";
 }
 
-void stages_evaluated(tm_step *step, bool has)
+/* A copy that stays where it is read once the program has run. */
+static tm_tensor_id keep(tm_graph *graph, const char *name, tm_tensor_id what)
+{
+    tm_tensor    like = *tm_graph_at(graph, what);
+    tm_tensor_id kept = tm_graph_tensor_as(graph, tm_arena_format(graph->arena, "%s.%s", graph->segment->name, name),
+                                           TM_ROLE_SCALAR, like.shape, like.dtype);
+    tm_tensor_id in[TM_MAX_IN] = { what }, out[TM_MAX_OUT] = { kept };
+    tm_graph_add(graph, TM_OP_cast, NULL, 0, in, out, 0);
+    return kept;
+}
+
+/* What an evaluation tells of pairs. */
+static void tell_pairs(tm_step *step, const tm_model *model, const tm_tensor_id losses[2], tm_tensor_id kept[2])
+{
+    if (!tm_parallel_ends(&model->parallel)) stages_clear(step, model->preferred);
+    sum_over_stages(step, model->preferred);
+    kept[0] = losses[0] == TM_NONE ? TM_NONE : keep(step->graph, "token_losses", losses[0]);
+    kept[1] = losses[1] == losses[0] ? kept[0] : keep(step->graph, "row_losses", losses[1]);
+}
+
+void stages_evaluated(tm_step *step, const tm_model *model, const tm_tensor_id losses[2], tm_tensor_id kept[2])
 {
     step->graph->phase = TM_PHASE_FORWARD;
     step->graph->module = "stages";
-    if (!has) clear(step, step->evaluation_loss);
+    if (!tm_parallel_ends(&model->parallel)) stages_clear(step, step->evaluation_loss);
     sum_over_stages(step, step->evaluation_loss);
+    if (model->preferred != TM_NONE) tell_pairs(step, model, losses, kept);
     step->graph->module = "";
 }
 
@@ -313,7 +349,7 @@ void stages_clear_counts(tm_step *step)
     graph->phase = TM_PHASE_FORWARD;
     graph->layer = -1;
     graph->module = "counts";
-    clear(step, step->counts);
+    stages_clear(step, step->counts);
     tm_node node = first->nodes[before];
     memmove(first->nodes + 1, first->nodes, before * sizeof *first->nodes);
     first->nodes[0] = node;

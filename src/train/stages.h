@@ -44,14 +44,19 @@ void stages_count_anew(tm_step *step, tm_model *model);
 void stages_receive(tm_step *step, tm_model *model, int64_t rows, bool held_out);
 /* Sends what the stage passes on. */
 void stages_pass(tm_step *step, const tm_model *model, tm_tensor_id passed, bool held_out);
-/* The same, and receives its gradient: the seed of the backward pass. */
+/* The same, and receives its gradient: the seed of the backward pass. (None where nothing is trained up to here.) */
 tm_seed stages_turn(tm_step *step, const tm_model *model, tm_tensor_id passed);
+/* Does the stage give back the gradient of what it received? Not where nothing before it is trained. */
+bool stages_returns(const tm_step *step, const tm_model *model);
 /* Sends the gradient of what was received. */
 void stages_return(tm_step *step, const tm_model *model, tm_tensor_id gradient);
 /* The current segment, all passes done, becomes the programs of forward and backward. */
 void stages_split(tm_step *step, bool first, int chunk);
-/* Ends the last evaluating segment of this rank: all ranks have the loss. `has`: this one computes it. */
-void stages_evaluated(tm_step *step, bool has);
+/* A table that is looked up and multiplied with in two stages of this rank has two gradients in the segment. */
+void stages_table_apart(tm_step *step, bool first);
+/* Ends the last evaluating segment of this rank: all ranks have the loss. Of pairs also what is told of them, and the
+ * last stage's losses of tokens, of whole sequences and of the rank's rows (TM_NONE: not here), stay in `kept`. */
+void stages_evaluated(tm_step *step, const tm_model *model, const tm_tensor_id losses[2], tm_tensor_id kept[2]);
 
 /* The programs of micro-batches are there, and what they count is one tensor: it begins with zeros. */
 void stages_clear_counts(tm_step *step);
@@ -59,6 +64,8 @@ void stages_clear_counts(tm_step *step);
 void stages_exchange(tm_step *step);
 void stages_count(tm_step *step);
 void stages_square_sum(tm_step *step, tm_tensor_id square_sum);
+/* Zeros in a tensor of float64: of a stage that has nothing of what is summed. */
+void stages_clear(tm_step *step, tm_tensor_id what);
 
 /* All programs are there: how many slots they need. They are planned: what a step runs before the update. */
 void stages_slots(tm_step *step);

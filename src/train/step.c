@@ -7,6 +7,7 @@
 #include "train/share.h"
 #include "train/stages.h"
 #include "train/step_checks.h"
+#include "train/step_program.h"
 #include "train/step_schedule.h"
 
 #include <stdlib.h>
@@ -55,18 +56,6 @@ static tm_status forward_only(tm_step *step, const tm_chooser *chooser, tm_tenso
     return TM_OK;
 }
 
-/* A program of forward and backward. */
-typedef struct {
-    const char  *name;
-    tm_model     model; /* with what it counts */
-    tm_tensor_id loss;
-    bool         accumulate; /* gradients, loss and counts are added to */
-    bool         records;    /* what the next steps need of this one: scales, counters */
-    bool         offloads;
-    bool         plain; /* no products in low precision */
-    int          chunk; /* stage of this rank */
-} training_program;
-
 /* Do gradients outlive a micro-batch, added to whole by whole? */
 static bool sums_several(const tm_step *step)
 {
@@ -75,11 +64,11 @@ static bool sums_several(const tm_step *step)
     return whole && step->options.accumulation / (layout->parts > 1 ? layout->parts : 1) > 1;
 }
 
-static tm_status add_program(tm_step *step, const tm_chooser *chooser, const training_program *p, tm_error *err)
+tm_status step_add_program(tm_step *step, const tm_chooser *chooser, const training_program *p, tm_error *err)
 {
     tm_graph *graph = step->graph;
     tm_model  model = p->model;
-    bool      adds = p->accumulate || stages_cut(step); /* counts of stages begin with zeros */
+    bool      adds = p->accumulate || (stages_cut(step) && !p->together); /* counts of stages begin with zeros */
     tm_graph_segment(graph, p->name);
     tm_inputs inputs = inputs_of(step);
     stages_receive(step, &model, rows_of(step), false);
@@ -89,7 +78,7 @@ static tm_status add_program(tm_step *step, const tm_chooser *chooser, const tra
     tm_seed      seeds[] = { { p->loss, step->scalars }, { balance, step->scalars } };
     if (passed != TM_NONE) seeds[0] = stages_turn(step, &model, passed);
     tm_gradient_pass(graph, p->accumulate, seeds, balance != TM_NONE && tm_moe_takes_balance(&model.parallel) ? 2 : 1,
-                     &model.received, &given, model.received != TM_NONE);
+                     &model.received, &given, stages_returns(step, &model));
     if (given != TM_NONE) stages_return(step, &model, given);
     tm_lookup_pass(graph, sums_several(step), p->accumulate);
     tm_chunks_pass(graph, adds);
@@ -99,8 +88,11 @@ static tm_status add_program(tm_step *step, const tm_chooser *chooser, const tra
         TM_TRY(tm_quantize_pass(graph, &step->options.quantize, &step->quantized, p->records, p->accumulate, err));
     tm_precision_pass(graph);
     tm_uncast_pass(graph, chooser);
-    if (p->offloads) tm_offload_pass(graph, &step->options.offload);
-    if (stages_cut(step)) stages_split(step, !p->accumulate, p->chunk);
+    tm_offload offload = step->options.offload;
+    offload.apart = stages_cut(step);
+    if (p->offloads) tm_offload_pass(graph, &offload);
+    if (stages_cut(step) && !p->together) stages_split(step, !p->accumulate, p->chunk);
+    if (stages_cut(step) && p->together) stages_table_apart(step, true);
     return TM_OK;
 }
 
@@ -114,7 +106,7 @@ static tm_status add_training_segment(tm_step *step, const tm_chooser *chooser, 
                            .records = true,
                            .offloads = true };
     p.model.account = accumulate ? TM_ACCOUNT_ADD : TM_ACCOUNT_FRESH;
-    return add_program(step, chooser, &p, err);
+    return step_add_program(step, chooser, &p, err);
 }
 
 /* The programs of the stages that this rank has. */
@@ -126,10 +118,11 @@ static tm_status add_stage_segments(tm_step *step, const tm_chooser *chooser, bo
                                .loss = step->loss,
                                .accumulate = accumulate,
                                .records = true,
+                               .offloads = true,
                                .chunk = c };
         p.model.account = TM_ACCOUNT_ADD;
         p.model.stage = step->model.parallel.chunk[c];
-        TM_TRY(add_program(step, chooser, &p, err));
+        TM_TRY(step_add_program(step, chooser, &p, err));
     }
     return TM_OK;
 }
@@ -179,11 +172,17 @@ static void add_update_segment(tm_step *step)
     graph->layer = -1;
 }
 
-/* The losses that the segment at hand keeps apart. */
-static tm_tensor_id losses_of(const tm_graph *graph)
+/* The losses of tokens that the segment at hand makes pairs of: of whole sequences, or `here`, of this rank's rows. */
+static tm_tensor_id losses_of(const tm_graph *graph, bool here)
 {
-    for (size_t i = 0; i < graph->segment->n_nodes; i++)
-        if (graph->segment->nodes[i].op == TM_OP_linear_token_losses) return graph->segment->nodes[i].out[0];
+    const tm_segment *segment = graph->segment;
+    for (size_t i = 0; i < segment->n_nodes; i++) {
+        const tm_node *node = &segment->nodes[i];
+        if (!here && node->op == TM_OP_preference_loss) return node->in[0];
+        if (here && node->op == TM_OP_linear_token_losses) return node->out[0];
+        if (here && node->op == TM_OP_vocabulary_loss && node->out[0] == TM_NONE)
+            return tm_graph_base(graph, node->out[1]);
+    }
     return TM_NONE;
 }
 
@@ -212,7 +211,8 @@ static void account_rows(tm_step *step, tm_model *model)
 
 /* The forward pass of each stage of this rank; the last one gives all ranks the loss. */
 static tm_status add_held_out_segments(tm_step *step, const tm_chooser *chooser, const char *name, tm_model model,
-                                       const tm_tensor_id *tensors, int64_t rows, tm_error *err)
+                                       const tm_tensor_id *tensors, int64_t rows, tm_tensor_id first_row,
+                                       tm_tensor_id kept[2], tm_error *err)
 {
     const tm_step_options *o = &step->options;
     const int              chunks = model.parallel.chunks;
@@ -229,8 +229,9 @@ static tm_status add_held_out_segments(tm_step *step, const tm_chooser *chooser,
             stages_pass(step, &model, passed, true);
         else
             sum_over_chunks(step);
-        if (c + 1 == chunks) stages_evaluated(step, tm_parallel_ends(&model.parallel));
-        TM_TRY(forward_only(step, chooser, TM_NONE, err));
+        const tm_tensor_id losses[2] = { losses_of(step->graph, false), losses_of(step->graph, true) };
+        if (c + 1 == chunks) stages_evaluated(step, &model, losses, kept);
+        TM_TRY(forward_only(step, chooser, first_row, err));
     }
     return TM_OK;
 }
@@ -242,12 +243,19 @@ static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, 
     tm_inputs inputs = inputs_of(step);
     bool      told = first_row == step->first_row;
     if (told) account_rows(step, &model);
-    if (stages_cut(step)) return add_held_out_segments(step, chooser, name, model, step->inputs, rows_of(step), err);
+    if (stages_cut(step)) {
+        tm_tensor_id kept[2] = { TM_NONE, TM_NONE };
+        TM_TRY(add_held_out_segments(step, chooser, first_row == TM_NONE ? name : "trial", model, step->inputs,
+                                     rows_of(step), first_row, kept, err));
+        if (first_row == TM_NONE) step->losses = kept[0];
+        if (told && model.preferred != TM_NONE) step->row_losses = kept[1];
+        return TM_OK;
+    }
     tm_graph_segment(step->graph, name);
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
     sum_over_chunks(step);
-    if (first_row == TM_NONE) step->losses = losses_of(step->graph);
-    if (told && model.preferred != TM_NONE) step->row_losses = losses_of(step->graph);
+    if (first_row == TM_NONE) step->losses = losses_of(step->graph, false);
+    if (told && model.preferred != TM_NONE) step->row_losses = losses_of(step->graph, true);
     return forward_only(step, chooser, first_row, err);
 }
 
@@ -259,13 +267,18 @@ static tm_status add_validate_segment(tm_step *step, const tm_chooser *chooser, 
     tm_inputs              inputs = named(step, step->validation_inputs);
     int64_t rows = o->validation_batch * o->validation_seq / tm_layout_size(&o->layout, 1U << TM_AXIS_CP);
     tm_model_resize(step->graph, &model, o->validation_seq);
-    if (stages_cut(step))
-        return add_held_out_segments(step, chooser, "validate", model, step->validation_inputs, rows, err);
+    if (stages_cut(step)) {
+        tm_tensor_id kept[2] = { TM_NONE, TM_NONE };
+        TM_TRY(
+            add_held_out_segments(step, chooser, "validate", model, step->validation_inputs, rows, TM_NONE, kept, err));
+        step->validation_losses = kept[0];
+        return TM_OK;
+    }
     tm_graph_segment(step->graph, "validate");
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, o->loss_chunk < rows ? o->loss_chunk : rows,
                   false);
     sum_over_chunks(step);
-    step->validation_losses = losses_of(step->graph);
+    step->validation_losses = losses_of(step->graph, false);
     return forward_only(step, chooser, TM_NONE, err);
 }
 
@@ -277,94 +290,6 @@ static tm_status add_sample_segment(tm_step *step, const tm_chooser *chooser, tm
     tm_graph_segment(step->graph, "sample");
     step->sample_hidden = tm_model_hidden(step->graph, &whole, step->sample_tokens);
     return forward_only(step, chooser, TM_NONE, err);
-}
-
-/* --- the microscope ----------------------------------------------------------------------------------------------- */
-
-/* A scalar like `of`, for the other format. */
-static tm_tensor_id like_scalar(tm_graph *graph, const char *name, tm_tensor_id of)
-{
-    return of == TM_NONE ? TM_NONE : tm_graph_tensor(graph, name, TM_ROLE_SCALAR, tm_graph_at(graph, of)->shape);
-}
-
-/* What a program counts in scalars of its own, whose names begin with `prefix`. */
-static void count_apart(tm_step *step, training_program *p, const char *prefix)
-{
-    tm_graph   *graph = step->graph;
-    const char *of[] = { "loss", "expert_counts", "balance_loss", "preferred" };
-    for (size_t i = 0; i < 4; i++) of[i] = tm_arena_format(graph->arena, "%s.%s", prefix, of[i]);
-    p->loss = like_scalar(graph, of[0], step->loss);
-    p->model.expert_counts = like_scalar(graph, of[1], step->model.expert_counts);
-    p->model.balance_loss = like_scalar(graph, of[2], step->model.balance_loss);
-    p->model.preferred = like_scalar(graph, of[3], step->model.preferred);
-}
-
-/* The gradients of parameters, as (tensors) pairs of the one and the other format's. `hide`: notes the own ones and
- * takes them out of the graph; else puts them back, and makes the others what a program holds for a moment. */
-static void swap_gradients(tm_graph *graph, tm_look_pair *pairs, size_t n, bool lookup, bool hide)
-{
-    for (size_t i = 0; i < n; i++) {
-        tm_tensor    *tensor = &graph->tensors[i];
-        tm_tensor_id *slot = lookup ? &tensor->lookup_gradient : &tensor->gradient;
-        if (hide) {
-            pairs[i] = (tm_look_pair){ *slot, TM_NONE };
-            *slot = TM_NONE;
-            continue;
-        }
-        pairs[i].reference = *slot;
-        *slot = pairs[i].own;
-        if (pairs[i].reference == TM_NONE) continue;
-        tm_tensor *reference = tm_graph_at(graph, pairs[i].reference);
-        reference->role = TM_ROLE_PARTIAL;
-        reference->name = tm_arena_format(graph->arena, "%s.%s", reference->name, graph->precision->name);
-    }
-}
-
-/* The same forward and backward in the format `compared`: a segment that is taken out of the graph again. */
-static tm_status add_reference(tm_step *step, const tm_chooser *chooser, tm_look_pair *pairs, size_t n, tm_error *err)
-{
-    tm_graph        *graph = step->graph;
-    training_program p = { .name = "microscope.reference", .model = step->model, .plain = true };
-    swap_gradients(graph, pairs, n, false, true);
-    swap_gradients(graph, pairs + n, n, true, true);
-    count_apart(step, &p, "microscope");
-    step->reference_loss = p.loss;
-    p.model.account = TM_ACCOUNT_FRESH;
-    graph->precision = step->options.compared;
-    tm_status st = add_program(step, chooser, &p, err);
-    swap_gradients(graph, pairs, n, false, false);
-    swap_gradients(graph, pairs + n, n, true, false);
-    graph->precision = step->options.precision;
-    return st;
-}
-
-/* A micro-batch in the training's format and in another, side by side. It writes nothing that a step does not write
- * before it reads it: gradients, loss and counts are those of the next program "first". */
-static tm_status add_microscope_segment(tm_step *step, const tm_chooser *chooser, tm_error *err)
-{
-    tm_graph        *graph = step->graph;
-    training_program own = { .name = "microscope", .model = step->model, .loss = step->loss };
-    own.model.account = TM_ACCOUNT_FRESH;
-    if (step->counts != TM_NONE) count_apart(step, &own, "microscope.own"); /* the step's are parts of one tensor */
-    step->look_loss = own.loss;
-    TM_TRY(add_program(step, chooser, &own, err));
-    tm_segment   *segment = graph->segment;
-    size_t        n = graph->n_tensors;
-    tm_look_pair *pairs = tm_alloc((2 * n + 1) * sizeof *pairs);
-    tm_status     st = add_reference(step, chooser, pairs, n, err);
-    tm_segment   *reference = graph->segment;
-    graph->segment = segment;
-    graph->n_segments--; /* of which it is the last */
-    if (st == TM_OK) {
-        size_t both = 0;
-        for (size_t i = 0; i < 2 * n; i++)
-            if (pairs[i].own != TM_NONE && pairs[i].reference != TM_NONE) pairs[both++] = pairs[i];
-        st = tm_microscope_pass(graph, reference, pairs, both, &step->microscope, err);
-    }
-    if (st == TM_OK) share_segment(step);
-    free(reference->nodes);
-    free(pairs);
-    return st;
 }
 
 /* What the loss of pairs does not go with. */
@@ -418,6 +343,7 @@ static tm_status declare(tm_step *step, tm_error *err)
     if (adapters->rank > 0 && adapters->dropout > 0)
         step->first_row = tm_graph_tensor(graph, "first_row", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     TM_TRY(tm_adapters_declare(graph, &step->model, adapters, err));
+    step->first_trained = stages_cut(step) ? tm_adapters_first(&step->model, adapters) : -1;
     return step_check_declared(step, err);
 }
 
@@ -502,7 +428,7 @@ static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error
     TM_TRY(add_evaluate_segment(step, chooser, "evaluate", TM_NONE, err));
     if (step->first_row != TM_NONE) TM_TRY(add_evaluate_segment(step, chooser, "forward", step->first_row, err));
     if (step->options.validation_batch > 0) TM_TRY(add_validate_segment(step, chooser, err));
-    if (step->options.compared) TM_TRY(add_microscope_segment(step, chooser, err));
+    if (step->options.compared) TM_TRY(step_add_look(step, chooser, err));
     step->sample_tokens = step->sample_hidden = TM_NONE;
     return step->options.sample ? add_sample_segment(step, chooser, err) : TM_OK;
 }

@@ -101,7 +101,9 @@ typedef struct {
     tm_tensor_id  part_counts;
     tm_tensor_id  handed, handed_gradient; /* from a stage of this rank to the next one, which it has, too, and back */
     tm_plan      *plan;
-    tm_step_schedule  training, evaluation, validation, sampling;    /* validation, sampling: empty unless asked for */
+    tm_step_schedule  training, evaluation, validation, sampling; /* validation, sampling: empty unless asked for */
+    tm_step_schedule  trial;                                      /* forward, with what training drops */
+    int               first_trained; /* block in front of which nothing is trained, in no stage; -1: all may be */
     const tm_program *first, *further, *update, *evaluate, *forward; /* of stages: only update */
     const tm_program *sample, *look; /* further, sample, look ("microscope"): NULL when absent */
 } tm_step;

@@ -31,11 +31,7 @@ static tm_status check_experts(const tm_step *step, tm_error *err)
     const tm_step_options *o = &step->options;
     const char            *what = NULL, *way = NULL;
     if (!tm_divided(step->model.parallel.experts)) return TM_OK;
-    for (size_t i = 0; i < step->graph->n_tensors; i++)
-        if (step->graph->tensors[i].adapter && step->graph->tensors[i].shape.rank == 3)
-            what = "lora.targets of experts", way = "leave them out";
     if (o->quantize.experts.name) what = "quantize.experts_recipe", way = "set it to none";
-    if (o->compared) what = "debug.microscope", way = "set it to 0";
     if (!what) return TM_OK;
     return tm_fail(err, TM_UNSUPPORTED,
                    "%s is not built for divided experts (parallelism.expert_parallel_degree %d); %s, or set the degree "
@@ -54,7 +50,7 @@ tm_status step_check_built(const tm_step *step, tm_error *err)
 {
     const tm_graph *graph = step->graph;
     for (size_t i = 0; i < graph->n_tensors; i++) {
-        const tm_adapter *adapter = graph->tensors[i].adapter;
+        const tm_adapter *adapter = graph->tensors[i].adapter; /* those behind it have the same product */
         if (adapter && tm_graph_at(graph, adapter->b)->trained && tm_graph_at(graph, adapter->b)->gradient == TM_NONE)
             return tm_fail(err, TM_UNSUPPORTED,
                            "'%s' is not the weight of a linear layer and cannot have an adapter; remove its name from "

@@ -65,6 +65,10 @@ void step_schedule(tm_step *step)
         schedule_micro_batches(step);
     add_work(step, &step->training, step->update, TM_NO_MICRO_BATCH, 1);
     schedule_held_out(step, &step->evaluation, "evaluate");
+    if (step->first_row == TM_NONE)
+        step->trial = step->evaluation;
+    else
+        schedule_held_out(step, &step->trial, stages_cut(step) ? "trial" : "forward");
     if (step->options.validation_batch > 0) schedule_held_out(step, &step->validation, "validate");
     if (step->sample) add_work(step, &step->sampling, step->sample, TM_NO_MICRO_BATCH, 1);
 }

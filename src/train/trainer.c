@@ -7,6 +7,7 @@
 #include "train/context.h"
 #include "train/init.h"
 #include "graph/value.h"
+#include "op/preference.h"
 #include "train/held.h"
 #include "train/load.h"
 #include "train/preference.h"
@@ -402,10 +403,7 @@ tm_status tm_trainer_forward(tm_trainer *trainer, const tm_micro_batch *batch, i
     const tm_step *step = trainer->step;
     TM_TRY(feed(trainer, batch, index, err));
     TM_TRY(number_rows(trainer, index, err));
-    if (step->first_row == TM_NONE)
-        TM_TRY(run_programs(trainer, &step->evaluation, err));
-    else
-        TM_TRY(tm_device_run(trainer->device, step->forward, NULL, err));
+    TM_TRY(run_programs(trainer, &step->trial, err));
     return tm_trainer_read(trainer, step->evaluation_loss, 0, loss, sizeof *loss, err);
 }
 
@@ -422,18 +420,23 @@ tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, 
 tm_status tm_trainer_token_losses(tm_trainer *trainer, const tm_micro_batch *batch, bool held_out, float *losses,
                                   tm_error *err)
 {
-    const tm_step *step = trainer->step;
-    bool           own = held_out && step->validation.n > 0;
-    tm_tensor_id   id = own ? step->validation_losses : step->losses;
-    double         sum;
-    TM_ASSERT(id != TM_NONE);
+    const tm_step         *step = trainer->step;
+    const tm_step_options *o = &step->options;
+    bool                   own = held_out && step->validation.n > 0;
+    tm_tensor_id           id = own ? step->validation_losses : step->losses;
+    int64_t                n = own ? o->validation_batch * o->validation_seq : o->micro_batch * o->seq;
+    double                 sum;
     TM_TRY(own ? tm_trainer_validate(trainer, batch, &sum, err) : tm_trainer_evaluate(trainer, batch, &sum, err));
-    const tm_tensor *tensor = tm_graph_at(step->graph, id);
-    size_t           bytes = step->plan->places[id].bytes;
-    void            *values = tm_alloc(bytes);
-    tm_status        st = tm_trainer_read(trainer, id, 0, values, bytes, err);
-    for (int64_t i = 0; i < tensor->shape.n[0] && st == TM_OK; i++)
-        losses[i] = (float)tm_value_get(values, tensor->dtype, i);
+    const tm_division  context = step->model.parallel.context;
+    tm_preference_attr order = { .seq = own ? o->validation_seq : o->seq };
+    if (tm_divided(context)) order.ranks = context.ranks, order.chunk = tm_chunk_length(context, order.seq);
+    for (int64_t i = 0; i < n; i++) losses[i] = 0;
+    if (id == TM_NONE) return TM_OK;
+    size_t    bytes = step->plan->places[id].bytes;
+    void     *values = tm_alloc(bytes);
+    tm_status st = tm_trainer_read(trainer, id, 0, values, bytes, err);
+    for (int64_t i = 0; i < n && st == TM_OK; i++)
+        losses[i] = (float)tm_value_get(values, tm_graph_at(step->graph, id)->dtype, tm_preference_row(&order, n, i));
     free(values);
     return st;
 }

@@ -73,7 +73,7 @@ TM_MUST_USE tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_ba
                                           tm_error *err);
 
 /* The losses of the targets of a batch, (batch, T), without training on it; 0 where there is none. held_out: a batch as
- * of tm_trainer_validate. Only with options.preference. */
+ * of tm_trainer_validate. Only with options.preference; of stages the last one has them, the others 0. */
 TM_MUST_USE tm_status tm_trainer_token_losses(tm_trainer *trainer, const tm_micro_batch *batch, bool held_out,
                                               float *losses, tm_error *err);
 /* What the loss of pairs left in its record: of the micro-batches of a step, or of the batch evaluated last. Only with

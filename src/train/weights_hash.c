@@ -2,6 +2,7 @@
 /* train/weights_hash.c - checksums of weights, whichever ranks have what of them. */
 #include "base/arena.h"
 #include "base/hash.h"
+#include "graph/cut.h"
 #include "train/held.h"
 #include "train/trainer.h"
 
@@ -27,6 +28,77 @@ static tm_status hash_tensor(const tm_trainer *trainer, tm_tensor_id id, void *b
     }
     return TM_OK;
 }
+
+/* --- formats of blocks: their codes and the scales of blocks count, whichever groups these are in ----------------- */
+
+/* As NF4_SCALED has what is in NF4_BLOCKS. */
+static tm_dtype counted_as(tm_dtype dtype)
+{
+    return dtype == TM_NF4_BLOCKS ? TM_NF4_SCALED : dtype;
+}
+
+/* Elements [first, first + n) of the whole of a cut tensor, whose part is `part`, into `to`; `bytes` of them. */
+static tm_status gather_blocks(const tm_trainer *trainer, const tm_tensor *t, const void *part, int64_t first,
+                               int64_t n, int64_t *to, size_t bytes, tm_error *err)
+{
+    memset(to, 0, (bytes + 7) / 8 * sizeof *to);
+    for (int64_t k = 0; k < tm_cut_runs(t); k++) {
+        tm_cut_run run = tm_cut_run_at(t, k);
+        int64_t    from = run.whole > first ? run.whole : first, end = run.whole + run.n;
+        if (end > first + n) end = first + n;
+        if (from < end)
+            tm_blocked_copy(t->dtype, part, run.here + from - run.whole, counted_as(t->dtype), to, from - first,
+                            end - from);
+    }
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE, /* no byte comes from two ranks */
+                           .op = TM_COMM_SUM,
+                           .format = TM_COMM_INT64,
+                           .send = to,
+                           .receive = to,
+                           .count = (bytes + 7) / 8,
+                           .what = t->name,
+                           .step = -1 };
+    return tm_comm_run(tm_device_group(tm_trainer_device(trainer), t->cut->axes), &call, err);
+}
+
+/* Groups of a whole tensor, `n` elements from `first` on, as they are counted. */
+static tm_status take_groups(const tm_trainer *trainer, tm_tensor_id id, const void *part, int64_t first, int64_t n,
+                             void *stored, void *to, tm_error *err)
+{
+    const tm_tensor *t = tm_graph_at(graph_of(trainer), id);
+    size_t           begin = tm_blocked_bytes(t->dtype, first), end = tm_blocked_bytes(t->dtype, first + n);
+    size_t           bytes = tm_blocked_bytes(counted_as(t->dtype), n);
+    if (t->cut) return gather_blocks(trainer, t, part, first, n, to, bytes, err);
+    TM_TRY(tm_trainer_read(trainer, id, begin, stored, end - begin, err));
+    memset(to, 0, bytes);
+    tm_blocked_copy(t->dtype, stored, 0, counted_as(t->dtype), to, 0, n);
+    return TM_OK;
+}
+
+static tm_status hash_blocked(const tm_trainer *trainer, tm_tensor_id id, tm_hasher *hasher, tm_error *err)
+{
+    enum { AT_ONCE = 64 * TM_NF4_GROUP };
+    const tm_tensor *t = tm_graph_at(graph_of(trainer), id);
+    int64_t          all = tm_shape_elements(t->cut ? t->cut->whole : t->shape);
+    size_t           here = tm_tensor_bytes(t->shape, t->dtype), room = tm_blocked_bytes(TM_E4M3_BLOCKS, AT_ONCE) + 8;
+    char            *part = t->cut ? tm_alloc(here) : NULL, *stored = tm_alloc(room), *to = tm_alloc(room);
+    tm_status        st = TM_OK;
+    tm_hasher_restart(hasher);
+    for (size_t done = 0; t->cut && done < here && st == TM_OK; done += CHUNK_BYTES)
+        st =
+            tm_trainer_read(trainer, id, done, part + done, here - done < CHUNK_BYTES ? here - done : CHUNK_BYTES, err);
+    for (int64_t first = 0; first < all && st == TM_OK; first += AT_ONCE) {
+        int64_t n = all - first < AT_ONCE ? all - first : AT_ONCE;
+        st = take_groups(trainer, id, part, first, n, stored, to, err);
+        if (st == TM_OK) tm_hasher_add(hasher, to, tm_blocked_bytes(counted_as(t->dtype), n));
+    }
+    free(part);
+    free(stored);
+    free(to);
+    return st;
+}
+
+/* --- parts -------------------------------------------------------------------------------------------------------- */
 
 /* What is here of rows [first, first + rows) of the whole of a cut tensor, into its places among them. */
 static tm_status put_rows(const tm_trainer *trainer, tm_tensor_id id, int64_t first, int64_t rows, char *part, char *to,
@@ -119,8 +191,9 @@ tm_status tm_trainer_hashes(const tm_trainer *trainer, uint64_t *hashes, tm_erro
         if (tensor->role != TM_ROLE_PARAMETER) continue;
         hashes[i] = 0;
         if (counted(graph_of(trainer), i)) continue;
-        st = tensor->cut ? hash_cut(trainer, (tm_tensor_id)i, hasher, err)
-                         : hash_tensor(trainer, (tm_tensor_id)i, buffer, hasher, err);
+        st = tm_dtype_blocked(tensor->dtype) ? hash_blocked(trainer, (tm_tensor_id)i, hasher, err)
+             : tensor->cut                   ? hash_cut(trainer, (tm_tensor_id)i, hasher, err)
+                                             : hash_tensor(trainer, (tm_tensor_id)i, buffer, hasher, err);
         const uint64_t both[2] = { tm_hash(tensor->name, strlen(tensor->name)), tm_hasher_value(hasher) };
         hashes[i] = tm_hash(both, sizeof both);
     }
@@ -160,7 +233,10 @@ tm_status tm_trainer_base_hash(const tm_trainer *trainer, uint64_t *out, tm_erro
     tm_status st = tm_trainer_hashes(trainer, hashes, err);
     *out = 0;
     for (size_t i = 0; i < n && st == TM_OK; i++)
-        if (tm_held_base(tm_trainer_step_of(trainer), &graph_of(trainer)->tensors[i])) *out += hashes[i];
+        if (tm_held_base(tm_trainer_step_of(trainer), &graph_of(trainer)->tensors[i]) &&
+            !graph_of(trainer)->tensors[i].twin)
+            *out += hashes[i];
+    if (st == TM_OK) st = tm_trainer_sum_stages(trainer, out, err);
     free(hashes);
     return st;
 }

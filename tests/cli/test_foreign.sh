@@ -219,6 +219,11 @@ trainmark run bridge.yaml --out epochs $small --training.epochs 0.25
 check "as many steps as a quarter of 32 rows has pairs" has epochs/metrics.jsonl '"step": 4,'
 check_not "and no more" has epochs/metrics.jsonl '"step": 5,'
 check "config.yaml tells the steps" grep -q "^  steps: 4  # derived from training.epochs (command line)" epochs/config.yaml
+bridge "$root/tests/data/sft/alpaca.jsonl" "tensor_model_parallel_size: 8" "peft: lora" "peft_dim: 16" | sed 's/qwen3_8b/llama31_70b/' >seventy.yaml
+trainmark run seventy.yaml --dry-run --memory 100TiB
+check "adapters of 70B beside eight tensor parallel ranks plan" [ "$code" -eq 0 ]
+check "they are eight" has "$out" "^  tensor_parallel_degree: 8 "
+check "of rank 16" has "$out" "^  rank: 16 "
 bridge rajpurkar/squad "fp16: true" "peft: ptuning" >wrong.yaml
 trainmark run wrong.yaml
 failed_with 4 "what is not built is told at once" "'fp16' = 'true'" "another kind of adapters" "'rajpurkar/squad' is not downloaded"

@@ -56,9 +56,19 @@ trainmark explain tiny-llama --parallelism.ranks 4 --optimizer.name Muon
 check "tensors dealt out whole: gradients and weights are gathered" has "$out" "^  update +all_gather +12 calls"
 check "and weights summed into the parts" has "$out" "^  update +reduce_scatter +6 calls"
 trainmark explain tiny-llama --parallelism.ranks 4 --parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 4 \
-    --training.offload optimizer
-failed_with 4 "memory of its own" "training.offload is not built for the stages of a pipeline \(parallelism.pipeline_parallel_degree 2\)"
+    --training.offload all
+check "what a micro-batch keeps is in slots of the file" has "$out" "programs 0-1, in slots, disk"
+trainmark explain tiny-llama --parallelism.ranks 4 --parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 4 \
+    --optimizer.groups 'params=*norm* lr_scale=2'
+failed_with 4 "what stages do not go with" "optimizer.groups is not built for the stages of a pipeline \(parallelism.pipeline_parallel_degree 2\)"
 
+trainmark explain tiny-llama --lora.rank 4 --lora.layers 3 --parallelism.ranks 2 --parallelism.pipeline_parallel_degree 2 \
+    --training.grad_accumulation 2
+check "a stage without adapters" has "$out" "^adapters    rank 4, scale 1, 0 modules: 0 parameters are trained, [0-9,]+ frozen"
+check "of which nothing is their work" has "$out" "^ +0 GFLOP per micro-batch are theirs, 0 % of all"
+trainmark explain tiny-llama --lora.rank 4 --parallelism.ranks 2 --parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 2 \
+    --parallelism.pipeline_parallel_schedule ZBVZeroBubble
+check "a stage with adapters" has "$out" "^adapters    rank 4, scale 1, [1-9][0-9]* modules: [1-9][0-9,]* parameters are trained"
 trainmark explain tiny-llama --parallelism.ranks 4 --training.dtype bfloat16
 check "weights travel in bfloat16" has "$out" "^  first     all_gather +10 calls, "
 gathered=$(sed -n 's/^  first     all_gather *10 calls, *\([0-9.]*\) MiB.*/\1/p' "$out")

@@ -162,6 +162,13 @@ for mpi in openmpi mpich; do
     check "$mpi: two ranks train" [ "$code" -eq 0 ]
     check "$mpi: one result" [ -f "run-$mpi/result.json" ]
     check "$mpi: with the bits of one rank" [ "$(grep -o '"weights_hash": *"[^"]*"' "run-$mpi/result.json")" = "$weights" ]
+    lora="--model.n_kv_heads 2 --training.steps 3 --lora.rank 2 --lora.dropout 0.1 --checkpoint.enable true"
+    trainmark run --mpi $mpi --ranks 2 $tiny $lora --parallelism.tensor_parallel_degree 2 --out "lora-$mpi"
+    check "$mpi: adapters of divided matrices train" [ "$code" -eq 0 ]
+    trainmark export "lora-$mpi" -o "adapter-$mpi"
+    check "$mpi: and are written as one" [ "$code" -eq 0 -a -f "adapter-$mpi/adapter_model.safetensors" ]
+    trainmark run $tiny $lora --training.steps 4 --checkpoint.folder "$PWD/lora-$mpi/checkpoint" --out "lora-one-$mpi"
+    check "$mpi: one rank goes on with them" has "$err" "resumed from step 3"
     check "$mpi: the log of the first rank has the steps" has "run-$mpi/logs/rank-0/info" '^20.*Z \[?.*step: *4'
     check "$mpi: that of the second has who it is" has "run-$mpi/logs/rank-1/info" "rank 1 of 2, process [0-9]+: trainmark run"
     check "$mpi: and no errors" [ ! -s "run-$mpi/logs/rank-1/error" -a ! -s "run-$mpi/logs/rank-0/error" ]

@@ -75,6 +75,9 @@ adapter()
     sed "$2" adapter/adapter_config.json >"$1/adapter_config.json"
 }
 adapter ranks 's/{/{"rank_pattern": {"q_proj": 4},/'
+adapter unread 's/{/{"rank_pattern": {"q(proj": 4},/'
+adapter blocks 's/{/{"layers_to_transform": [1],/'
+adapter more 's/"q_proj"/"q_proj", "lm_head"/'
 adapter biased 's/"bias": "none"/"bias": "all"/'
 adapter ia3 's/"LORA"/"IA3"/'
 adapter unranked 's/"r":/"revision":/'

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of E4M3: codes against the scalar conversion, what is stored against what was given, sizes. */
+/* Blocks of E4M3: codes against the scalar conversion, what is stored against what was given, sizes; blocks of either
+ * format that are copied into other groups. */
 #include "graph/blocks.h"
 
 #include "base/random.h"
@@ -101,12 +102,41 @@ static void bits_of_weights(void **state)
     assert_true(tm_dtype_blocked(TM_NF4_BLOCKS) && tm_dtype_blocked(TM_E4M3_BLOCKS) && !tm_dtype_blocked(TM_E4M3));
 }
 
+/* Blocks of NF4 copied into other groups keep their values, bit for bit; those of E4M3, too. */
+static void copied_blocks_keep_their_values(void **state)
+{
+    enum { N = 3 * 16384 + 640 };
+    static const tm_dtype from[] = { TM_NF4_BLOCKS, TM_E4M3_BLOCKS }, to[] = { TM_NF4_SCALED, TM_E4M3_BLOCKS };
+    float                *values = calloc(N, sizeof *values);
+    (void)state;
+    for (int64_t i = 0; i < N; i++)
+        values[i] = (float)(0.02 * (double)(1 + i / 64 % 7) * tm_random_normal(1, 2, (uint64_t)i));
+    for (int k = 0; k < 2; k++) {
+        unsigned char *stored = calloc(tm_blocked_bytes(from[k], N), 1), *part = calloc(tm_blocked_bytes(to[k], N), 1);
+        tm_nf4_io      io = { give, take, &(memory){ values, stored }, 1 };
+        tm_error       err = { 0 };
+        assert_int_equal(tm_blocked_store(from[k], &io, N, &err), TM_OK);
+        for (int64_t i = 64, j = 0; i < N - 64; i += 2 * 192, j += 192) { /* every second run of three blocks */
+            tm_blocked_copy(from[k], stored, i, to[k], part, j, 192);
+            for (int64_t e = 0; e < 192 && i + e < N; e++) {
+                double is = tm_value_get(part, to[k], j + e), was = tm_value_get(stored, from[k], i + e);
+                if (is < was || is > was) fail_msg("element %d: %.9g, wanted %.9g", (int)(i + e), is, was);
+            }
+        }
+        free(stored), free(part);
+    }
+    assert_int_equal(tm_blocked_bytes(TM_NF4_SCALED, 16384), TM_SCALED_GROUP_BYTES);
+    assert_int_equal(tm_blocked_bytes(TM_NF4_SCALED, 16385), TM_SCALED_GROUP_BYTES + TM_SCALED_HEAD + 1);
+    free(values);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codes_are_the_nearest),
         cmocka_unit_test(stored_values_are_near),
         cmocka_unit_test(bits_of_weights),
+        cmocka_unit_test(copied_blocks_keep_their_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

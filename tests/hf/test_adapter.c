@@ -151,7 +151,7 @@ static tm_status open_adapted(const fixture *f, const char *device, const tm_pre
     TM_TRY(tm_trainer_open(out->model.device, &step, 1, &out->model.trainer, err));
     tm_hf_memory memory = tm_hf_trainer_memory(out->model.trainer, out->model.description.form);
     TM_TRY(tm_hf_load(&memory, out->model.weights, threads, &report, err));
-    return tm_hf_adapter_load(&memory, &out->adapter, threads, &report, err);
+    return tm_hf_adapter_load(&memory, &out->adapter, &out->adapter.adapters, threads, &report, err);
 }
 
 static void close_adapted(adapted *a)
@@ -257,7 +257,7 @@ static void every_fixture_is_met(void **state)
         free(entries[i]);
     }
     free(entries);
-    assert_true(met >= 10);
+    assert_true(met >= 14);
 }
 
 /* --- folders that are refused ------------------------------------------------------------------------------------- */
@@ -275,10 +275,46 @@ static void bad_configurations_are_refused(void **state)
         { "{\"use_dora\": true}", TM_FORMAT, "lacks" },
         { "{\"use_dora\": 1}", TM_FORMAT, "'use_dora'" },
         { "{\"bias\": \"all\"}", TM_UNSUPPORTED, "'bias'" },
-        { "{\"rank_pattern\": {\"q_proj\": 2}}", TM_UNSUPPORTED, "'rank_pattern'" },
-        { "{\"alpha_pattern\": {\"q_proj\": 2}}", TM_UNSUPPORTED, "'alpha_pattern'" },
+        { "{\"rank_pattern\": {\"q_proj\": 2}}", TM_FORMAT, "[4, " },
+        { "{\"rank_pattern\": {\"q_proj\": 0}}", TM_FORMAT, "'rank_pattern' gives 'q_proj' no rank" },
+        { "{\"rank_pattern\": {\"q_proj\": 2.5}}", TM_FORMAT, "'rank_pattern' gives 'q_proj' no rank" },
+        { "{\"rank_pattern\": {\"q_proj\": \"2\"}}", TM_FORMAT, "'rank_pattern' gives 'q_proj' no rank" },
+        { "{\"rank_pattern\": {\"q(proj\": 4}}", TM_FORMAT, "'rank_pattern': 'q(proj' is no regular expression" },
+        { "{\"rank_pattern\": [\"q_proj\"]}", TM_FORMAT, "'rank_pattern' must be a map" },
+        { "{\"rank_pattern\": {\"nothing\": 2}}", TM_OK, "" },
+        { "{\"alpha_pattern\": {\"q_proj\": 2}}", TM_OK, "" },
+        { "{\"alpha_pattern\": {\"q_proj\": -2}}", TM_FORMAT, "'alpha_pattern' gives 'q_proj' no number" },
+        { "{\"alpha_pattern\": {\"[z-a]\": 2}}", TM_FORMAT, "'[z-a]' is no regular expression" },
+        { "{\"alpha_pattern\": 3}", TM_FORMAT, "'alpha_pattern' must be a map" },
         { "{\"modules_to_save\": [\"lm_head\"]}", TM_UNSUPPORTED, "'modules_to_save'" },
-        { "{\"layers_to_transform\": [1]}", TM_UNSUPPORTED, "'layers_to_transform'" },
+        { "{\"layers_to_transform\": [1]}", TM_FORMAT, "layers.0.self_attn.q_proj', which is none of the modules" },
+        { "{\"layers_to_transform\": [0, 1]}", TM_OK, "" },
+        { "{\"layers_to_transform\": []}", TM_OK, "" },
+        { "{\"layers_to_transform\": [\"1\"]}", TM_FORMAT, "'layers_to_transform' must be" },
+        { "{\"layers_to_transform\": 1.5}", TM_FORMAT, "'layers_to_transform' must be" },
+        { "{\"layers_pattern\": \"layers\"}", TM_FORMAT, "'layers_pattern' needs 'layers_to_transform'" },
+        { "{\"layers_to_transform\": [0, 1], \"layers_pattern\": [\"h\", \"layers\"]}", TM_OK, "" },
+        { "{\"layers_to_transform\": [0, 1], \"layers_pattern\": \"h\"}", TM_FORMAT, "none of the modules" },
+        { "{\"layers_to_transform\": [0, 1], \"layers_pattern\": \"(\"}", TM_FORMAT, "no regular expression" },
+        { "{\"layers_to_transform\": [0], \"target_modules\": \".*proj\"}", TM_FORMAT, "that is a text" },
+        { "{\"target_modules\": \"all-linear\"}", TM_FORMAT, "lacks the adapter of 'model.layers.0.self_attn.k_proj'" },
+        { "{\"target_modules\": \".*(q|v)_proj\"}", TM_OK, "" },
+        { "{\"target_modules\": \"(q|v)_proj\"}", TM_FORMAT, "none of the modules" },
+        { "{\"target_modules\": \".*(q|v)_\"}", TM_FORMAT, "none of the modules" },
+        { "{\"target_modules\": \".*(q|v_proj\"}", TM_FORMAT, "'target_modules': '.*(q|v_proj' is no regular" },
+        { "{\"target_modules\": [\"q_proj\", 3]}", TM_FORMAT, "'target_modules' must be" },
+        { "{\"target_modules\": 3}", TM_FORMAT, "'target_modules' must be" },
+        { "{\"target_modules\": [\"q_proj\"]}", TM_FORMAT, "v_proj', which is none of the modules" },
+        { "{\"target_modules\": [\"q_proj\", \"v_proj\", \"lm_head\"]}", TM_FORMAT, "lacks the adapter of 'lm_head'" },
+        { "{\"exclude_modules\": [\"v_proj\"]}", TM_FORMAT, "v_proj', which is none of the modules" },
+        { "{\"exclude_modules\": \".*v_proj\"}", TM_FORMAT, "v_proj', which is none of the modules" },
+        { "{\"exclude_modules\": \"v_proj\"}", TM_OK, "" },
+        { "{\"exclude_modules\": [\"k_proj\"]}", TM_OK, "" },
+        { "{\"exclude_modules\": {}}", TM_OK, "" },
+        { "{\"exclude_modules\": 7}", TM_FORMAT, "'exclude_modules' must be" },
+        { "{\"exclude_modules\": \"*\"}", TM_FORMAT, "'exclude_modules': '*' is no regular expression" },
+        { "{\"rank_pattern\": {\"q_proj\": 4}, \"target_parameters\": [\"mlp.experts.down_proj\"]}", TM_UNSUPPORTED,
+          "'rank_pattern' beside 'target_parameters'" },
         { "{\"init_lora_weights\": \"pissa\"}", TM_UNSUPPORTED, "'init_lora_weights'" },
         { "{\"init_lora_weights\": \"eva\"}", TM_OK, "" },
         { "{\"init_lora_weights\": \"orthogonal\"}", TM_OK, "" },
@@ -356,12 +392,80 @@ static void bad_files_are_refused(void **state)
     unload(&f);
 }
 
+/* adapter_config.json of what a run with `own` trained beside the fixture's model. Free it with json_decref. */
+static json_t *written_config(const fixture *f, const tm_adapters *own, const char *name)
+{
+    tm_hf_report report;
+    tm_error     err = { 0 };
+    char         folder[400], path[500];
+    adapted      a;
+    if (open_adapted(f, "cpu", &tm_precision_f32, tm_numerics_step(&(tm_model_shape){ 0 }, &tm_precision_f32, f->seq),
+                     &a, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    tm_step_options o = tm_numerics_step(&a.model.shape, &tm_precision_f32, f->seq);
+    o.adapters = *own;
+    tm_trainer_close(a.model.trainer);
+    a.model.trainer = NULL;
+    if (tm_trainer_open(a.model.device, &o, 1, &a.model.trainer, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_hf_memory memory = tm_hf_trainer_memory(a.model.trainer, a.model.description.form);
+    snprintf(folder, sizeof folder, "%s/%s", test_folder(), name);
+    if (tm_hf_adapter_write(&memory, own, "base", folder, &report, &err) != TM_OK) fail_msg("%s", err.text);
+    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
+    json_t *config = json_load_file(path, 0, NULL);
+    assert_non_null(config);
+    close_adapted(&a);
+    return config;
+}
+
+/* The shortest configuration that PEFT reads as what was trained. */
+static void what_was_trained_is_written(void **state)
+{
+    static const tm_pattern_value theirs[] = { { "v_proj", 3 }, { "(q|o)_proj", 2 } };
+    static const tm_pattern_value ours[] = { { "attention\\.wq", 2 } };
+    static const int64_t          second[][2] = { { 1, 1 } };
+    (void)state;
+    fixture     f = load("llama.json");
+    tm_adapters own = { .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test", .targets = "q_proj,o_proj" };
+    json_t     *config = written_config(&f, &own, "plain"), *wanted = json_pack("[s, s]", "q_proj", "o_proj");
+    assert_true(json_equal(json_object_get(config, "target_modules"), wanted));
+    assert_null(json_object_get(config, "rank_pattern"));
+    assert_null(json_object_get(config, "layers_to_transform"));
+    json_decref(config);
+    own.layers = second, own.n_layers = 1;
+    config = written_config(&f, &own, "layers");
+    assert_true(json_equal(json_object_get(config, "target_modules"), wanted));
+    json_decref(wanted);
+    wanted = json_pack("[i]", 1);
+    assert_true(json_equal(json_object_get(config, "layers_to_transform"), wanted));
+    json_decref(config), json_decref(wanted);
+    own.n_layers = 0, own.exclude = "layers.0.attention.wo"; /* no blocks and no last parts say that */
+    config = written_config(&f, &own, "names");
+    wanted = json_pack("[s, s, s]", "model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.q_proj",
+                       "model.layers.1.self_attn.o_proj");
+    assert_true(json_equal(json_object_get(config, "target_modules"), wanted));
+    json_decref(config), json_decref(wanted);
+    own.exclude = NULL, own.alphas = theirs + 1, own.n_alphas = 1;
+    own.ranks = theirs + 1, own.n_ranks = 1;
+    config = written_config(&f, &own, "theirs");
+    wanted = json_pack("{s: i}", "(q|o)_proj", 2);
+    assert_true(json_equal(json_object_get(config, "rank_pattern"), wanted));
+    assert_true(json_equal(json_object_get(config, "alpha_pattern"), wanted));
+    json_decref(config), json_decref(wanted);
+    own.n_alphas = 0, own.ranks = ours; /* names that PEFT does not know: module by module */
+    config = written_config(&f, &own, "ours");
+    wanted = json_pack("{s: i, s: i}", "model.layers.0.self_attn.q_proj", 2, "model.layers.1.self_attn.q_proj", 2);
+    assert_true(json_equal(json_object_get(config, "rank_pattern"), wanted));
+    json_decref(config), json_decref(wanted);
+    unload(&f);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_fixture_is_met),
+        cmocka_unit_test(what_was_trained_is_written),
         cmocka_unit_test(bad_configurations_are_refused),
         cmocka_unit_test(bad_files_are_refused),
     };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A folder loaded by ranks that divide the matrices of its model: each has what the whole model has at the same places,
- * and asks for no more. */
+ * and asks for no more. So with adapters, and with a base in blocks. */
+#include "graph/blocks.h"
 #include "graph/value.h"
-#include "hf/folder.h"
+#include "hf/adapter.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/hf_folder.h"
@@ -11,6 +12,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,23 +47,59 @@ enum { MIXTURES = 2 }; /* the first of them */
 
 typedef struct {
     tm_graph *graph;
-    float   **values;
+    char    **values; /* in the format of each tensor */
     int64_t   written;
 } part;
+
+/* What the adapters of a model are, and the folder that they are read from, or written to if there is none yet. */
+typedef struct {
+    tm_adapters adapters;
+    char        folder[300];
+    bool        write;
+} beside;
 
 static tm_status write_part(const tm_hf_memory *memory, tm_tensor_id id, size_t offset, const void *from, size_t bytes,
                             tm_error *err)
 {
-    part *p = memory->context;
+    part            *p = memory->context;
+    const tm_tensor *t = &p->graph->tensors[id];
     (void)err;
-    assert_true(offset + bytes <= tm_tensor_bytes(p->graph->tensors[id].shape, TM_F32));
-    memcpy((char *)p->values[id] + offset, from, bytes);
-    p->written += (int64_t)(bytes / sizeof(float));
+    assert_true(offset + bytes <= tm_tensor_bytes(t->shape, t->dtype));
+    memcpy(p->values[id] + offset, from, bytes);
+    if (!tm_dtype_blocked(t->dtype)) p->written += (int64_t)(bytes / tm_dtype_bytes(t->dtype));
     return TM_OK;
 }
 
-/* `experts`: ranks divide these, too. */
-static part load(const char *path, int rank, int ranks, bool experts)
+static tm_status read_part(const tm_hf_memory *memory, tm_tensor_id id, size_t offset, void *to, size_t bytes,
+                           tm_error *err)
+{
+    (void)err;
+    memcpy(to, ((part *)memory->context)->values[id] + offset, bytes);
+    return TM_OK;
+}
+
+/* Adapters of the whole model with values of their own, written; or read from there. */
+static void load_adapters(part *p, const tm_hf_memory *memory, const beside *b)
+{
+    tm_hf_report  report;
+    tm_hf_adapter adapter;
+    tm_error      err = { 0 };
+    if (b->write) {
+        for (size_t i = 0; i < p->graph->n_tensors; i++)
+            for (int64_t k = 0;
+                 p->graph->tensors[i].adapts != TM_NONE && k < tm_shape_elements(p->graph->tensors[i].shape); k++)
+                tm_value_set(p->values[i], TM_F32, k, (double)(i * 4099 + (size_t)k));
+        if (tm_hf_adapter_write(memory, &b->adapters, "base", b->folder, &report, &err) != TM_OK)
+            fail_msg("%s", err.text);
+        return;
+    }
+    if (tm_hf_adapter_open(b->folder, &adapter, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_hf_adapter_load(memory, &adapter, &b->adapters, 1, &report, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_hf_adapter_close(&adapter);
+}
+
+/* `experts`: ranks divide these, too. `b`: adapters beside the model, or NULL. */
+static part load(const char *path, int rank, int ranks, bool experts, const beside *b)
 {
     part              p = { .graph = tm_graph_create(&tm_precision_f32) };
     tm_config        *config = test_full_config();
@@ -76,14 +114,17 @@ static part load(const char *path, int rank, int ranks, bool experts)
     assert_int_equal(tm_hf_folder_shape(path, config, &description, &shape, &err), TM_OK);
     assert_int_equal(tm_hf_folder_weights(path, &weights, &err), TM_OK);
     tm_model_declare(p.graph, &shape, 8, &parallel, &model);
+    if (b && tm_adapters_declare(p.graph, &model, &b->adapters, &err) != TM_OK) fail_msg("%s", err.text);
     p.values = calloc(p.graph->n_tensors, sizeof *p.values);
     assert_non_null(p.values);
     for (size_t i = 0; i < p.graph->n_tensors; i++)
-        p.values[i] = calloc((size_t)tm_shape_elements(p.graph->tensors[i].shape) + 1, sizeof **p.values);
+        p.values[i] = calloc(tm_tensor_bytes(p.graph->tensors[i].shape, p.graph->tensors[i].dtype) + 1, 1);
     tm_hf_memory memory = {
         .graph = p.graph, .shape = &shape, .form = description.form, .context = &p, .write = write_part
     };
+    memory.read = read_part;
     if (tm_hf_load(&memory, weights, 1, &report, &err) != TM_OK) fail_msg("%s", err.text);
+    if (b) load_adapters(&p, &memory, b);
     tm_safetensors_close(weights);
     tm_config_destroy(config);
     return p;
@@ -110,19 +151,19 @@ static int64_t compare(const part *p, const part *whole)
     for (size_t i = 0; i < p->graph->n_tensors; i++) {
         const tm_tensor *t = &p->graph->tensors[i];
         if (t->role != TM_ROLE_PARAMETER) continue;
-        const float *all = whole->values[find(whole, t->name)];
-        int64_t      columns = tm_piece_row(t->shape), row = t->cut ? tm_piece_row(t->cut->whole) : columns;
-        int64_t      column = t->cut ? t->cut->column : 0;
+        size_t           of = find(whole, t->name);
+        const tm_tensor *as = &whole->graph->tensors[of];
+        int64_t          columns = tm_piece_row(t->shape), row = t->cut ? tm_piece_row(t->cut->whole) : columns;
+        int64_t          column = t->cut ? t->cut->column : 0;
         elements += tm_shape_elements(t->shape);
         for (int k = 0; k < t->n_pieces; k++)
             for (int64_t r = 0; r < t->pieces[k].rows; r++)
                 for (int64_t c = 0; c < columns; c++) {
                     int64_t begin = t->cut ? t->pieces[k].begin : t->pieces[k].row;
-                    float   have = p->values[i][(t->pieces[k].row + r) * columns + c];
-                    float   want = all[(begin + r) * row + column + c];
-                    if (have != want)
-                        fail_msg("%s (%lld, %lld): %g, wanted %g", t->name, (long long)r, (long long)c, (double)have,
-                                 (double)want);
+                    double  have = tm_value_get(p->values[i], t->dtype, (t->pieces[k].row + r) * columns + c);
+                    double  want = tm_value_get(whole->values[of], as->dtype, (begin + r) * row + column + c);
+                    if (have < want || have > want)
+                        fail_msg("%s (%lld, %lld): %g, wanted %g", t->name, (long long)r, (long long)c, have, want);
                 }
     }
     return elements;
@@ -134,11 +175,65 @@ static void ranks_load_their_parts(void **state)
     for (size_t f = 0; f < sizeof folders / sizeof folders[0]; f++) {
         char *path = test_tree_make();
         test_hf_write(path, folders[f], NULL);
-        part whole = load(path, 0, 1, false);
+        part whole = load(path, 0, 1, false, NULL);
         for (int k = 0; k < (f < MIXTURES ? 2 : 4); k++) {
-            part p = load(path, k % 2, 2, k >= 2);
+            part p = load(path, k % 2, 2, k >= 2, NULL);
             assert_int_equal(compare(&p, &whole), p.written);
             assert_true(p.written < 3 * whole.written / 4);
+            unload(&p);
+        }
+        unload(&whole);
+        test_tree_remove(path);
+    }
+}
+
+/* A and B of every rank are its parts of what the folder of the adapter holds, that of experts, too. */
+static void adapters_load_in_parts(void **state)
+{
+    static const char *const targets[] = { "q_proj,v_proj,o_proj,gate_proj,down_proj", "c_attn,c_proj",
+                                           "k_proj,experts.gate_up_proj,experts.down_proj", "q_proj,o_proj",
+                                           "kv_a_proj_with_mqa,q_a_proj,kv_b_proj,o_proj" };
+    (void)state;
+    for (size_t f = 0; f < sizeof folders / sizeof folders[0]; f++) {
+        char  *path = test_tree_make();
+        beside b = { .adapters = { .rank = 2, .alpha = 4, .base = TM_DTYPE_COUNT, .place = "test" }, .write = true };
+        snprintf(b.adapters.targets, sizeof b.adapters.targets, "%s", targets[f]);
+        snprintf(b.folder, sizeof b.folder, "%s/adapter", path);
+        test_hf_write(path, folders[f], NULL);
+        part whole = load(path, 0, 1, false, &b);
+        b.write = false;
+        for (int k = 0; k < (f < MIXTURES ? 2 : 4); k++) {
+            part p = load(path, k % 2, 2, k >= 2, &b);
+            compare(&p, &whole);
+            unload(&p);
+        }
+        unload(&whole);
+        test_tree_remove(path);
+    }
+}
+
+/* The whole is quantized, and its blocks are divided: every part decodes to what the whole decodes to. */
+static void blocks_load_in_parts(void **state)
+{
+    static const char wide[] =
+        "{\"model_type\": \"mixtral\", \"architectures\": [\"MixtralForCausalLM\"], \"vocab_size\": 64, "
+        "\"hidden_size\": 128, \"intermediate_size\": 256, \"num_hidden_layers\": 1, \"num_attention_heads\": 4, "
+        "\"num_key_value_heads\": 2, \"num_local_experts\": 4, \"num_experts_per_tok\": 2, \"rms_norm_eps\": 1e-05, "
+        "\"max_position_embeddings\": 64, \"rope_theta\": 1e6, \"sliding_window\": null, \"tie_word_embeddings\": "
+        "false}";
+    static const tm_dtype bases[] = { TM_NF4_BLOCKS, TM_E4M3_BLOCKS };
+    (void)state;
+    for (size_t base = 0; base < 2; base++) {
+        char  *path = test_tree_make();
+        beside b = { .adapters = { .rank = 2, .alpha = 4, .base = bases[base], .place = "test", .targets = "q_proj" } };
+        b.write = true;
+        snprintf(b.folder, sizeof b.folder, "%s/adapter", path);
+        test_hf_write(path, wide, NULL);
+        part whole = load(path, 0, 1, false, &b);
+        b.write = false;
+        for (int k = 0; k < 4; k++) {
+            part p = load(path, k % 2, 2, k >= 2, &b);
+            compare(&p, &whole);
             unload(&p);
         }
         unload(&whole);
@@ -150,6 +245,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_load_their_parts),
+        cmocka_unit_test(adapters_load_in_parts),
+        cmocka_unit_test(blocks_load_in_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

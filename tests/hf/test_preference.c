@@ -42,7 +42,7 @@ static tm_status load(void *context, tm_trainer *trainer, tm_error *err)
     tm_hf_report         report;
     tm_hf_memory         memory = tm_hf_trainer_memory(trainer, w->model.description.form);
     TM_TRY(tm_hf_load(&memory, w->model.weights, 1, &report, err));
-    return w->adapted ? tm_hf_adapter_load(&memory, &w->adapter, 1, &report, err) : TM_OK;
+    return w->adapted ? tm_hf_adapter_load(&memory, &w->adapter, &w->adapter.adapters, 1, &report, err) : TM_OK;
 }
 
 /* A has the values of its names, B is zero. */

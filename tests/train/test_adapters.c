@@ -70,10 +70,10 @@ static void golden_numbers_of_lora(void **state)
 /* --- every family: adapter = merged model ------------------------------------------------------------------------- */
 
 /* Every adapted row of `values` gets its length. */
-static void stretch_rows(double *values, const tm_tensor *w, const tm_trainer *from)
+static void stretch_rows(double *values, const tm_tensor *w, const tm_adapter *adapter, const tm_trainer *from)
 {
-    const tm_low_rank_attr *attr = &w->adapter->attr;
-    double                 *m = test_values_read(from, w->adapter->m);
+    const tm_low_rank_attr *attr = &adapter->attr;
+    double                 *m = test_values_read(from, adapter->m);
     int64_t                 width = w->shape.n[1], row = 0;
     for (int64_t part = 0; part < attr->parts; part++)
         for (int64_t i = 0; i < attr->part[part].rows; i++, row++) {
@@ -108,10 +108,10 @@ static void merge_into(tm_trainer *to, const tm_trainer *from)
         assert_string_equal(plain->tensors[p].name, w->name);
         double *values = test_values_read(from, (tm_tensor_id)i);
         if (w->adapter && w->shape.rank == 3) add_to_experts(values, w, from);
-        if (w->adapter && w->shape.rank == 2) {
-            const tm_low_rank_attr *attr = &w->adapter->attr;
-            double *a = test_values_read(from, w->adapter->a), *b = test_values_read(from, w->adapter->b);
-            int64_t width = w->shape.n[1], row = 0;
+        for (const tm_adapter *one = w->adapter; one && w->shape.rank == 2; one = one->next) {
+            const tm_low_rank_attr *attr = &one->attr;
+            double                 *a = test_values_read(from, one->a), *b = test_values_read(from, one->b);
+            int64_t                 width = w->shape.n[1], row = 0;
             for (int64_t part = 0; part < attr->parts; part++)
                 for (int64_t m = 0; m < attr->part[part].rows; m++, row++)
                     for (int64_t c = 0; c < width; c++) {
@@ -120,7 +120,7 @@ static void merge_into(tm_trainer *to, const tm_trainer *from)
                             sum += b[row * attr->rank + r] * a[(part * attr->rank + r) * width + c];
                         values[(attr->part[part].column + m) * width + c] += attr->scale * sum;
                     }
-            if (w->adapter->m != TM_NONE) stretch_rows(values, w, from);
+            if (one->m != TM_NONE) stretch_rows(values, w, one, from);
             free(a), free(b);
         }
         test_values_write(to, (tm_tensor_id)p++, values);
@@ -131,22 +131,20 @@ static void merge_into(tm_trainer *to, const tm_trainer *from)
 static void set_b(tm_trainer *trainer)
 {
     const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
-    for (size_t i = 0; i < graph->n_tensors; i++) {
-        if (!graph->tensors[i].adapter) continue;
-        tm_tensor_id b = graph->tensors[i].adapter->b;
-        double      *values = test_values_read(trainer, b);
-        for (int64_t k = 0; k < tm_shape_elements(tm_graph_at(graph, b)->shape); k++)
-            values[k] = 0.5 * golden_unit("b", (uint32_t)k);
-        test_values_write(trainer, b, values);
-        free(values);
-        if (graph->tensors[i].adapter->m == TM_NONE) continue;
-        tm_tensor_id m = graph->tensors[i].adapter->m;
-        values = test_values_read(trainer, m);
-        for (int64_t k = 0; k < tm_shape_elements(tm_graph_at(graph, m)->shape); k++)
-            values[k] *= 1 + 0.5 * golden_unit("m", (uint32_t)k);
-        test_values_write(trainer, m, values);
-        free(values);
-    }
+    for (size_t i = 0; i < graph->n_tensors; i++)
+        for (const tm_adapter *one = graph->tensors[i].adapter; one; one = one->next) {
+            double *values = test_values_read(trainer, one->b);
+            for (int64_t k = 0; k < tm_shape_elements(tm_graph_at(graph, one->b)->shape); k++)
+                values[k] = 0.5 * golden_unit("b", (uint32_t)k);
+            test_values_write(trainer, one->b, values);
+            free(values);
+            if (one->m == TM_NONE) continue;
+            values = test_values_read(trainer, one->m);
+            for (int64_t k = 0; k < tm_shape_elements(tm_graph_at(graph, one->m)->shape); k++)
+                values[k] *= 1 + 0.5 * golden_unit("m", (uint32_t)k);
+            test_values_write(trainer, one->m, values);
+            free(values);
+        }
 }
 
 static tm_step_options options_of(tm_model_family family)
@@ -158,12 +156,13 @@ static tm_step_options options_of(tm_model_family family)
     return o;
 }
 
-static void family(tm_model_family which, const char *targets, int64_t least, bool dora)
+static void family_with(tm_model_family which, tm_adapters adapters, int64_t least)
 {
     tm_device      *device = test_device_open("cpu", 2);
     tm_step_options o = options_of(which), adapted = o;
-    adapted.adapters = lora(3, 4.5, targets);
-    adapted.adapters.dora = dora;
+    const char     *targets = adapters.targets;
+    bool            dora = adapters.dora;
+    adapted.adapters = adapters;
     test_batch  batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 7);
     tm_trainer *plain = test_trainer_open(device, &o, 5), *with = test_trainer_open(device, &adapted, 5);
     assert_true(tm_adapters_describe(tm_trainer_step_of(with)->graph).modules >= least);
@@ -182,6 +181,13 @@ static void family(tm_model_family which, const char *targets, int64_t least, bo
     tm_device_close(device);
 }
 
+static void family(tm_model_family which, const char *targets, int64_t least, bool dora)
+{
+    tm_adapters adapters = lora(3, 4.5, targets);
+    adapters.dora = dora;
+    family_with(which, adapters, least);
+}
+
 static void an_adapter_is_its_merged_model(void **state)
 {
     (void)state;
@@ -195,6 +201,92 @@ static void an_adapter_is_its_merged_model(void **state)
     family(TM_FAMILY_LLAMA, "v_proj,lm_head", 3, false);
     family(TM_FAMILY_MIXTRAL, "o_proj,experts.gate_up_proj,mlp.experts.down_proj", 6, false);
     family(TM_FAMILY_MIXTRAL, "experts.gate_up_proj", 2, false);
+}
+
+/* Ranks and factors by module: those of a matrix are several adapters, one behind the other. */
+static void ranks_by_pattern(void **state)
+{
+    static const tm_pattern_value ranks[] = { { "(q_proj|wq)", 2 }, { "layers\\.1\\..*k_proj", 5 }, { "mlp.*", 4 } };
+    static const tm_pattern_value alphas[] = { { "v_proj", 12 },
+                                               { "down_proj", 1 },
+                                               { "layers\\.0\\..*k_proj", 6.75 } };
+    (void)state;
+    for (int dora = 0; dora < 2; dora++) {
+        tm_adapters a = lora(3, 4.5, "all-linear");
+        a.dora = dora;
+        a.ranks = ranks, a.n_ranks = 3;
+        a.alphas = alphas, a.n_alphas = 3;
+        family_with(TM_FAMILY_LLAMA, a, 14);
+        family_with(TM_FAMILY_QWEN3, a, 14);
+        tm_adapters biased = lora(3, 4.5, "wq,wv");
+        biased.dora = dora;
+        biased.ranks = ranks, biased.n_ranks = 1;
+        family_with(TM_FAMILY_QWEN2, biased, 4);
+    }
+    tm_step_options o = options_of(TM_FAMILY_LLAMA);
+    o.adapters = lora(3, 4.5, "all-linear");
+    o.adapters.ranks = ranks, o.adapters.n_ranks = 3;
+    o.adapters.alphas = alphas, o.adapters.n_alphas = 3;
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_trainer     *trainer = test_trainer_open(device, &o, 5);
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    static const struct {
+        const char *matrix;
+        int         n, parts[3];
+        int64_t     rank[3];
+        double      scale[3];
+    } wanted[] = { { "layers.0.attention.wqkv.weight", 3, { 1, 1, 1 }, { 2, 3, 3 }, { 4.5 / 2, 4.5 / 2, 4 } },
+                   { "layers.1.attention.wqkv.weight", 3, { 1, 1, 1 }, { 2, 5, 3 }, { 4.5 / 2, 0.9, 4 } },
+                   { "layers.1.attention.wo.weight", 1, { 1 }, { 3 }, { 1.5 } },
+                   { "layers.0.feed_forward.w13.weight", 1, { 2 }, { 4 }, { 4.5 / 4 } },
+                   { "layers.0.feed_forward.w2.weight", 1, { 1 }, { 4 }, { 0.25 } } };
+    for (size_t k = 0, i; k < sizeof wanted / sizeof wanted[0]; k++) {
+        for (i = 0; strcmp(graph->tensors[i].name, wanted[k].matrix) != 0;) assert_true(++i < graph->n_tensors);
+        const tm_adapter *one = graph->tensors[i].adapter;
+        for (int n = 0; n < wanted[k].n; n++, one = one->next) {
+            assert_non_null(one);
+            assert_int_equal(one->attr.rank, wanted[k].rank[n]);
+            assert_int_equal(one->attr.parts, wanted[k].parts[n]);
+            assert_true(fabs(one->attr.scale - wanted[k].scale[n]) < 1e-12);
+        }
+        assert_null(one);
+    }
+    tm_adapters_facts facts = tm_adapters_describe(graph);
+    assert_int_equal(facts.least, 2);
+    assert_int_equal(facts.most, 5);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+static int64_t count_modules(tm_adapters adapters)
+{
+    tm_step_options o = options_of(TM_FAMILY_LLAMA);
+    tm_device      *device = test_device_open("cpu", 1);
+    o.adapters = adapters;
+    tm_trainer *trainer = test_trainer_open(device, &o, 5);
+    int64_t     modules = tm_adapters_describe(tm_trainer_step_of(trainer)->graph).modules;
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    return modules;
+}
+
+static void modules_are_chosen_and_left_out(void **state)
+{
+    static const int64_t second[][2] = { { 1, 1 } };
+    tm_adapters          a = lora(2, 2, "all-linear");
+    (void)state;
+    assert_int_equal(count_modules(a), 14);
+    a.exclude = "o_proj,*.w2";
+    assert_int_equal(count_modules(a), 10);
+    a.exclude = "layers.0.*";
+    assert_int_equal(count_modules(a), 7);
+    a.layers = second, a.n_layers = 1, a.exclude = "v_proj";
+    assert_int_equal(count_modules(a), 6);
+    a = lora(2, 2, "");
+    a.pattern = "model\\.layers\\.\\d+\\.self_attn\\.[qk]_proj|layers.1.feed_forward.w2";
+    assert_int_equal(count_modules(a), 5);
+    a.pattern = "layers\\.0\\.attention\\.wqkv"; /* of the fused matrix */
+    assert_int_equal(count_modules(a), 1);
 }
 
 /* --- training ----------------------------------------------------------------------------------------------------- */
@@ -391,6 +483,40 @@ static void bad_targets_are_refused(void **state)
     refused(TM_FAMILY_MIXTRAL, 4, "q_proj,w2", TM_UNSUPPORTED, "expert");
 }
 
+static void bad_patterns_are_refused(void **state)
+{
+    static const tm_pattern_value none[] = { { "q_proj", 2 }, { "k_prj", 2 } };
+    static const tm_pattern_value twice[] = { { ".*_proj", 2 }, { "q_proj", 3 } };
+    static const tm_pattern_value large[] = { { "k_proj", 4096 } };
+    static const int64_t          beyond[][2] = { { 0, 2 } };
+    tm_adapters                   a = lora(4, 8, "q_proj,k_proj");
+    (void)state;
+    a.ranks = none, a.n_ranks = 2;
+    refused_with(a, TM_FAMILY_LLAMA, TM_INVALID,
+                 "lora.rank_pattern: no module with an adapter has a name that ends "
+                 "with 'k_prj'");
+    a.ranks = twice;
+    refused_with(a, TM_FAMILY_LLAMA, TM_INVALID, "'q_proj', or all of them fit a pattern in front of it");
+    a.ranks = large, a.n_ranks = 1;
+    refused_with(a, TM_FAMILY_LLAMA, TM_INVALID, "the rank of lora.rank_pattern is 4096, but");
+    a.n_ranks = 0, a.alphas = none, a.n_alphas = 2;
+    refused_with(a, TM_FAMILY_LLAMA, TM_INVALID, "lora.alpha_pattern: no module");
+    a.n_alphas = 0, a.layers = beyond, a.n_layers = 1;
+    refused_with(a, TM_FAMILY_LLAMA, TM_INVALID, "lora.layers names block 2, the model has the blocks 0 to 1");
+    a.n_layers = 0, a.exclude = "v_prj";
+    refused_with(a, TM_FAMILY_LLAMA, TM_INVALID,
+                 "lora.exclude (test): no module with an adapter is called 'v_prj'; the "
+                 "nearest name is 'q_proj'");
+    a = lora(4, 8, "");
+    a.pattern = "self_attn.q_proj"; /* not all of a name */
+    refused_with(a, TM_FAMILY_LLAMA, TM_INVALID, "is called as 'self_attn.q_proj' says");
+    tm_adapters experts = lora(4, 8, "q_proj,experts.down_proj");
+    experts.ranks = none, experts.n_ranks = 1;
+    refused_with(experts, TM_FAMILY_MIXTRAL, TM_UNSUPPORTED, "experts with lora.rank_pattern");
+    experts.n_ranks = 0, experts.layers = beyond, experts.n_layers = 1;
+    refused_with(experts, TM_FAMILY_MIXTRAL, TM_INVALID, "lora.layers");
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -398,6 +524,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_numbers_of_lora),
         cmocka_unit_test(an_adapter_is_its_merged_model),
+        cmocka_unit_test(ranks_by_pattern),
+        cmocka_unit_test(modules_are_chosen_and_left_out),
+        cmocka_unit_test(bad_patterns_are_refused),
         cmocka_unit_test(only_adapters_are_trained),
         cmocka_unit_test(dropout_is_a_function_of_row_and_step),
         cmocka_unit_test(a_base_in_blocks_computes_with_its_decoded_values),

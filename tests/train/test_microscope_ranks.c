@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The microscope of several ranks: what it tells is what one rank sees of the same micro-batches, one after the other;
- * training keeps its bits. */
+/* The microscope of several ranks: what it tells is what one rank sees of the same micro-batches, one after the other,
+ * also of tensors that ranks have in parts; training keeps its bits. */
 #include "ranks_fixture.h"
 #include "train/look.h"
 
@@ -66,7 +66,8 @@ static bool close_to(double a, double b, double slack)
     return fabs(a - b) <= slack * fabs(b);
 }
 
-/* Of a table that is looked up and multiplied with, too, shares have one gradient and others two. */
+/* Of a table that is looked up and multiplied with, too, shares have one gradient and others two; two stages have one
+ * each. */
 static bool of_table(const char *name)
 {
     return strncmp(name, "gradient wte", 12) == 0;
@@ -78,10 +79,10 @@ static const char *name_of(const seen *s, size_t i)
 }
 
 /* Rows of the same names, one by one. Returns how many. */
-static size_t check_same(const char *what, const seen *got, const seen *wanted, double slack)
+static size_t check_same(const char *what, const seen *got, const seen *wanted, bool stages, double slack)
 {
     size_t rows = 0;
-    bool   other = got->n != wanted->n;
+    bool   other = stages || got->n != wanted->n;
     for (size_t i = 0, k = 0; i < got->n || k < wanted->n; i++, k++, rows++) {
         while (other && i < got->n && of_table(name_of(got, i))) i++;
         while (other && k < wanted->n && of_table(name_of(wanted, k))) k++;
@@ -145,7 +146,7 @@ static void ranks_see_what_one_sees(void **state)
             one.steps = 1;
             run_job(&j);
             rank_body(NULL, &one);
-            assert_true(check_same(what, &together, &alone, 1e-9) > 40);
+            assert_true(check_same(what, &together, &alone, false, 1e-9) > 40);
             job plain = job_of(model, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, false, NULL);
             run_job(&plain);
             if (j.loss[2] != plain.loss[2] || j.weights[0] != plain.weights[0]) fail_msg("%s: other bits", what);
@@ -154,19 +155,154 @@ static void ranks_see_what_one_sees(void **state)
         }
 }
 
-static void parts_of_sequences_are_refused(void **state)
+/* --- ranks that have parts of tensors ----------------------------------------------------------------------------- */
+
+enum { MOST_ROWS = 400 };
+typedef struct {
+    size_t n;
+    struct {
+        char    name[120];
+        int64_t elements;
+        double  size, error; /* of the other format: the sum of squares; relative */
+    } row[MOST_ROWS];
+} figures;
+
+static void note_figures(const job *j, tm_trainer *trainer)
+{
+    const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
+    bool                   first = o->layout.mesh.degree[0] == 0 || o->layout.rank == 0;
+    figures               *to = j->taken;
+    tm_looked              looked = { 0 };
+    look_at(trainer, o, 0, count_targets(o, 1, 1), &looked);
+    for (size_t i = 0; first && i < looked.look.n_tensors; i++) {
+        const tm_look_tensor *t = &looked.look.tensors[i];
+        CHECK(to->n < MOST_ROWS);
+        snprintf(to->row[to->n].name, sizeof to->row[to->n].name, "%s %s", t->kind, t->name);
+        to->row[to->n].elements = t->elements;
+        to->row[to->n].size = looked.record[i * TM_COMPARED + TM_COMPARED_REFERENCE];
+        to->row[to->n++].error = t->error;
+    }
+    tm_looked_fini(&looked);
+}
+
+/* Terms of sums over the ranks, before they are added. */
+static bool is_term(const char *name)
+{
+    return strstr(name, "embedding") || strstr(name, "attention.linear.2") || strstr(name, "feed_forward.linear.2");
+}
+
+/* What all ranks have of a tensor is that of one rank, or as many copies of it as have it whole: as large, and as far
+ * from the other format. Those of one kind; returns how many. */
+static int check_figures(const char *what, const figures *got, const figures *wanted, const char *kind)
+{
+    int same = 0;
+    for (size_t i = 0; i < wanted->n; i++)
+        for (size_t k = 0; k < got->n; k++) {
+            if (strcmp(got->row[k].name, wanted->row[i].name) != 0) continue;
+            if (strncmp(got->row[k].name, kind, strlen(kind)) != 0 || is_term(got->row[k].name)) continue;
+            double copies = (double)got->row[k].elements / (double)wanted->row[i].elements;
+            if (copies < 1) continue; /* of a chunk of the sequences */
+            if (!close_to(got->row[k].size / copies, wanted->row[i].size, 1e-4))
+                fail_msg("%s: %s: %.9g x %g, wanted %.9g", what, got->row[k].name, got->row[k].size / copies, copies,
+                         wanted->row[i].size);
+            if (!close_to(got->row[k].error, wanted->row[i].error, 0.25))
+                fail_msg("%s: %s: error %.3g, wanted %.3g", what, got->row[k].name, got->row[k].error,
+                         wanted->row[i].error);
+            same++;
+        }
+    return same;
+}
+
+typedef struct {
+    int  tensor, context, experts;
+    bool whole_rows;
+} parted;
+
+static job parted_job(parted p, bool mixture, bool compared, figures *to)
+{
+    job j = job_of(mixture ? 2 : 0, 1, 1, TM_SHARE_ALL, compared, NULL);
+    j.o.shape.n_heads = j.o.shape.n_kv_heads = 4;
+    j.o.shape.dim = 64, j.o.seq = 32;
+    j.tensor = p.tensor, j.context = p.context, j.experts = p.experts;
+    j.o.layout.whole_rows = p.whole_rows;
+    j.o.layout.expert_capacity = 0.7; /* several rounds */
+    j.taken = to;
+    if (to) j.change = note_figures;
+    return j;
+}
+
+static void parts_of_tensors_are_seen_together(void **state)
+{
+    static const parted layouts_of_parts[] = {
+        { 2, 1, 1, false }, { 4, 1, 1, true }, { 1, 2, 1, false }, { 2, 2, 1, false }, { 2, 1, 2, false }
+    };
+    static const parted whole = { 1, 1, 1, false };
+    (void)state;
+    for (size_t l = 0; l < sizeof layouts_of_parts / sizeof layouts_of_parts[0]; l++) {
+        const parted   p = layouts_of_parts[l];
+        static figures together, alone;
+        char           what[80];
+        memset(&together, 0, sizeof together), memset(&alone, 0, sizeof alone);
+        job one = parted_job(whole, p.experts > 1, true, &alone);
+        job j = parted_job(p, p.experts > 1, true, &together);
+        snprintf(what, sizeof what, "tp %d, cp %d, ep %d", p.tensor, p.context, p.experts);
+        one.steps = 1;
+        rank_body(NULL, &one);
+        run_job(&j);
+        int forward = check_figures(what, &together, &alone, "forward");
+        int gradients = p.context == 1 && p.whole_rows /* else parts of sums over tokens */
+                            ? check_figures(what, &together, &alone, "gradient layers.0.attention.wqkv")
+                            : 1;
+        print_message("# %s: %d tensors of the forward pass, %d gradients\n", what, forward, gradients);
+        assert_true(forward >= 12 && gradients > 0);
+        for (size_t i = 0; i < together.n && p.experts > 1; i++) assert_null(strstr(together.row[i].name, "send_rows"));
+        job plain = parted_job(p, p.experts > 1, false, NULL);
+        run_job(&plain);
+        if (j.loss[2] != plain.loss[2] || j.weights[0] != plain.weights[0]) fail_msg("%s: other bits", what);
+    }
+}
+
+static const struct {
+    int               stages, chunks, shard;
+    tm_pipeline_order order;
+} pipelines[] = { { 2, 1, 1, TM_PIPELINE_1F1B },        { 4, 1, 1, TM_PIPELINE_1F1B },
+                  { 2, 2, 1, TM_PIPELINE_INTERLEAVED }, { 2, 2, 1, TM_PIPELINE_INTERLEAVED_ZERO },
+                  { 2, 2, 1, TM_PIPELINE_ZBV },         { 2, 1, 2, TM_PIPELINE_1F1B } };
+
+static job staged_job(int model, size_t p, bool compared, seen *to)
+{
+    job j = job_of(model, 1, pipelines[p].shard, TM_SHARE_OPTIMIZER, compared, to);
+    j.o.shape.n_layers = 4;
+    j.o.layout.order = pipelines[p].order;
+    j.o.layout.chunks = pipelines[p].chunks;
+    j.stages = pipelines[p].stages;
+    return j;
+}
+
+/* Every rank has what all stages saw, in the order in which one rank would see it. */
+static void stages_see_what_one_sees(void **state)
 {
     (void)state;
-    tm_error        err = { 0 };
-    tm_step_options o = job_of(0, 1, 1, TM_SHARE_ALL, true, NULL).o;
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_chooser      chooser = tm_device_chooser(device);
-    tm_step        *step = NULL;
-    o.layout.mesh = tm_mesh_one();
-    o.layout.mesh.degree[TM_AXIS_CP] = 2;
-    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "debug.microscope"));
-    tm_device_close(device);
+    for (int model = 0; model < QUANTIZED; model++)
+        for (size_t p = 0; p < sizeof pipelines / sizeof pipelines[0]; p++) {
+            char what[80];
+            seen together = { 0 }, alone = { 0 };
+            job  j = staged_job(model, p, true, &together), one = staged_job(model, p, true, &alone);
+            job  plain = staged_job(model, p, false, NULL);
+            snprintf(what, sizeof what, "model %d, pipeline %d", model, (int)p);
+            one.stages = 0, one.shard = 1;
+            one.whole = alone.alone = pipelines[p].shard;
+            one.steps = 1;
+            run_job(&j);
+            rank_body(NULL, &one);
+            assert_true(check_same(what, &together, &alone, true, 1e-9) > 80);
+            run_job(&plain);
+            for (int t = 0; t < j.steps; t++)
+                if (j.loss[t] != plain.loss[t] || j.weights[0] != plain.weights[0])
+                    fail_msg("%s: other bits in step %d", what, t + 1);
+            forget(&together);
+            forget(&alone);
+        }
 }
 
 int main(int argc, char **argv)
@@ -175,7 +311,8 @@ int main(int argc, char **argv)
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_see_what_one_sees),
-        cmocka_unit_test(parts_of_sequences_are_refused),
+        cmocka_unit_test(stages_see_what_one_sees),
+        cmocka_unit_test(parts_of_tensors_are_seen_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,18 +7,32 @@
 enum { FORMS = 4 };
 
 typedef struct {
-    int        model, replicate, shard, context, tensor, experts;
-    tm_sharing sharing;
+    int               model, replicate, shard, context, tensor, experts;
+    tm_sharing        sharing;
+    int               stages, chunks;
+    tm_pipeline_order order;
 } layout;
 
 static const layout layouts[] = {
-    { 0, 2, 1, 1, 1, 1, TM_SHARE_COPIES },    { 0, 1, 2, 1, 1, 1, TM_SHARE_OPTIMIZER },
-    { 1, 1, 2, 1, 1, 1, TM_SHARE_GRADIENTS }, { 0, 1, 4, 1, 1, 1, TM_SHARE_ALL },
-    { 2, 2, 2, 1, 1, 1, TM_SHARE_ALL },       { 1, 1, 2, 2, 1, 1, TM_SHARE_ALL },
-    { 0, 1, 1, 2, 1, 1, TM_SHARE_ALL },       { 0, 1, 1, 1, 2, 1, TM_SHARE_COPIES },
-    { 1, 1, 2, 1, 2, 1, TM_SHARE_ALL },       { 2, 1, 1, 1, 2, 1, TM_SHARE_COPIES },
-    { 2, 1, 2, 1, 1, 2, TM_SHARE_ALL },       { 2, 2, 2, 1, 1, 2, TM_SHARE_OPTIMIZER },
-    { 2, 1, 2, 1, 2, 2, TM_SHARE_ALL },
+    { 0, 2, 1, 1, 1, 1, TM_SHARE_COPIES, 0, 0, 0 },    { 0, 1, 2, 1, 1, 1, TM_SHARE_OPTIMIZER, 0, 0, 0 },
+    { 1, 1, 2, 1, 1, 1, TM_SHARE_GRADIENTS, 0, 0, 0 }, { 0, 1, 4, 1, 1, 1, TM_SHARE_ALL, 0, 0, 0 },
+    { 2, 2, 2, 1, 1, 1, TM_SHARE_ALL, 0, 0, 0 },       { 1, 1, 2, 2, 1, 1, TM_SHARE_ALL, 0, 0, 0 },
+    { 0, 1, 1, 2, 1, 1, TM_SHARE_ALL, 0, 0, 0 },       { 0, 1, 1, 1, 2, 1, TM_SHARE_COPIES, 0, 0, 0 },
+    { 1, 1, 2, 1, 2, 1, TM_SHARE_ALL, 0, 0, 0 },       { 2, 1, 1, 1, 2, 1, TM_SHARE_COPIES, 0, 0, 0 },
+    { 2, 1, 2, 1, 1, 2, TM_SHARE_ALL, 0, 0, 0 },       { 2, 2, 2, 1, 1, 2, TM_SHARE_OPTIMIZER, 0, 0, 0 },
+    { 2, 1, 2, 1, 2, 2, TM_SHARE_ALL, 0, 0, 0 },
+};
+
+/* Stages of a pipeline: what a micro-batch keeps is away while others are at work. */
+static const layout staged[] = {
+    { 0, 1, 1, 1, 1, 1, TM_SHARE_COPIES, 2, 1, TM_PIPELINE_1F1B },
+    { 1, 1, 1, 1, 1, 1, TM_SHARE_COPIES, 2, 1, TM_PIPELINE_GPIPE },
+    { 2, 1, 1, 1, 1, 1, TM_SHARE_COPIES, 2, 2, TM_PIPELINE_INTERLEAVED },
+    { 0, 1, 1, 1, 1, 1, TM_SHARE_COPIES, 2, 2, TM_PIPELINE_INTERLEAVED_ZERO },
+    { 1, 1, 1, 1, 1, 1, TM_SHARE_COPIES, 2, 2, TM_PIPELINE_ZBV },
+    { 0, 1, 1, 1, 1, 1, TM_SHARE_COPIES, 2, 2, TM_PIPELINE_DUAL_V },
+    { 0, 1, 2, 1, 1, 1, TM_SHARE_ALL, 2, 1, TM_PIPELINE_1F1B },
+    { 1, 1, 1, 1, 2, 1, TM_SHARE_COPIES, 2, 1, TM_PIPELINE_1F1B },
 };
 
 /* Activations of 4 KiB and more, and blocks enough for something to be away in between. */
@@ -40,6 +54,10 @@ static job job_of(const layout *l, int form, bool whole, const char *folder)
     j.context = l->context;
     j.tensor = l->tensor;
     j.experts = l->experts;
+    j.stages = l->stages;
+    if (l->stages) j.o.accumulation = 4;
+    j.o.layout.order = l->order;
+    j.o.layout.chunks = l->chunks;
     return j;
 }
 
@@ -67,12 +85,14 @@ static void check_forms(const layout *l, bool whole, const char *folder)
         j.taken = &copies;
         run_job(&j);
         assert_true(copies > 4);
-        if (form == 1 || form == 3) assert_true(j.arena[0] < resident.arena[0]);
+        if (form == 1 || form == 3 || l->stages) assert_true(j.arena[0] < resident.arena[0]);
         for (int t = 0; t < j.steps; t++)
             if (j.loss[t] != resident.loss[t] || j.norm[t] != resident.norm[t] || j.weights[0] != resident.weights[0])
-                fail_msg("model %d, %d x %d, cp %d, tp %d, ep %d, sharing %d, form %d%s: other bits in step %d",
-                         l->model, l->replicate, l->shard, l->context, l->tensor, l->experts, (int)l->sharing, form,
-                         whole ? ", whole tensors" : "", t + 1);
+                fail_msg(
+                    "model %d, %d x %d, cp %d, tp %d, ep %d, pp %d, order %d, sharing %d, form %d%s: other bits in "
+                    "step %d",
+                    l->model, l->replicate, l->shard, l->context, l->tensor, l->experts, l->stages, (int)l->order,
+                    (int)l->sharing, form, whole ? ", whole tensors" : "", t + 1);
     }
 }
 
@@ -81,6 +101,14 @@ static void offload_changes_no_bit_of_any_rank(void **state)
     (void)state;
     char *folder = test_tree_make();
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) check_forms(&layouts[i], false, folder);
+    test_tree_remove(folder);
+}
+
+static void offload_changes_no_bit_of_any_stage(void **state)
+{
+    (void)state;
+    char *folder = test_tree_make();
+    for (size_t i = 0; i < sizeof staged / sizeof staged[0]; i++) check_forms(&staged[i], false, folder);
     test_tree_remove(folder);
 }
 
@@ -121,6 +149,7 @@ int main(int argc, char **argv)
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(offload_changes_no_bit_of_any_rank),
+        cmocka_unit_test(offload_changes_no_bit_of_any_stage),
         cmocka_unit_test(offload_of_whole_updates_changes_no_bit),
         cmocka_unit_test(checkpoints_pass_between_ranks_and_forms),
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs on pairs by several ranks: in copies, in shards of every kind and with divided experts they learn what one rank
- * learns, from a first loss of no difference on. */
+/* Runs on pairs by several ranks: in copies, in shards of every kind, in stages, with divided experts, with divided
+ * matrices and with sequences in parts they learn what one rank learns, from a first loss of no difference on. */
 #include "pairs_fixture.h"
 
 #include "../comm/world.h"
@@ -9,9 +9,23 @@
 enum { STEPS = 12, BATCH = 4, MOST_RANKS = 4 };
 
 typedef struct {
-    int        replicate, shard, experts;
-    tm_sharing sharing;
+    int               replicate, shard, experts;
+    tm_sharing        sharing;
+    int               tensor, context; /* 0: 1 */
+    bool              whole_rows;
+    int               stages, chunks; /* 0: 1 */
+    tm_pipeline_order order;
 } layout;
+
+static int degree(int n)
+{
+    return n > 0 ? n : 1;
+}
+
+static int ranks_of(const layout *l)
+{
+    return l->replicate * l->shard * degree(l->tensor) * degree(l->context) * degree(l->stages);
+}
 
 typedef struct {
     const layout  *l;
@@ -27,6 +41,9 @@ static tm_run_options options_for(const job *j)
     tm_run_options o = options_of(STEPS, true);
     o.step.micro_batch = 1;
     o.step.accumulation = BATCH / (j->l->replicate * j->l->shard);
+    o.step.shape.n_heads = o.step.shape.n_kv_heads = 4;
+    o.step.shape.head_dim = 16;
+    o.step.loss_chunk = 40; /* several of them */
     o.validate = true;
     o.validation_freq = 6;
     if (j->l->experts > 0)
@@ -35,6 +52,9 @@ static tm_run_options options_for(const job *j)
         o.step.adapters = (tm_adapters){
             .rank = 4, .alpha = 8, .targets = "wqkv,w2", .dropout = 0.1, .base = TM_DTYPE_COUNT, .seed = 7
         };
+    o.step.shape.n_layers = 4;
+    o.step.layout.order = j->l->order;
+    o.step.layout.chunks = j->l->chunks;
     o.step.layout.sharing = j->l->sharing;
     o.step.layout.reshard = true;
     o.step.layout.expert_capacity = 2;
@@ -55,7 +75,11 @@ static void run_rank(tm_comm *comm, void *context)
         o.step.layout.mesh = tm_mesh_one();
         o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = j->l->replicate;
         o.step.layout.mesh.degree[TM_AXIS_SHARD] = j->l->shard;
-        o.step.layout.mesh.degree[TM_AXIS_EP] = j->l->experts > 1 ? j->l->experts : 1;
+        o.step.layout.mesh.degree[TM_AXIS_PP] = degree(j->l->stages);
+        o.step.layout.mesh.degree[TM_AXIS_EP] = degree(j->l->experts);
+        o.step.layout.mesh.degree[TM_AXIS_TP] = degree(j->l->tensor);
+        o.step.layout.mesh.degree[TM_AXIS_CP] = degree(j->l->context);
+        o.step.layout.whole_rows = j->l->whole_rows;
         o.step.layout.rank = rank;
         CHECK_OK(tm_mesh_fill(&o.step.layout.mesh, tm_comm_size(comm), err));
         CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
@@ -97,19 +121,43 @@ static void check_follows(const job *j, const job *alone, const char *what)
     if (!(worst <= 1e-5)) fail_msg("%s: losses are %.3g apart", what, worst);
     if (!close_to(a->evaluation.loss, b->evaluation.loss, 1e-5))
         fail_msg("%s: held out %.9g, wanted %.9g", what, a->evaluation.loss, b->evaluation.loss);
+    for (int k = 0; k < 6; k++)
+        if (!close_to(a->evaluated[k], b->evaluated[k], 1e-4))
+            fail_msg("%s: held out: %s %.9g, wanted %.9g", what, names[k], a->evaluated[k], b->evaluated[k]);
     for (int k = 0; k < 4; k++) assert_true(is_near(a->measures[0][k], 0, 0)); /* no difference at all */
     assert_true(is_near(a->step[0].loss, log(2), 1e-14));
     assert_true(b->step[STEPS - 1].loss < log(2) - 1e-3);
 }
 
-static const layout layouts[] = { { 2, 1, 0, TM_SHARE_COPIES },    { 1, 2, 0, TM_SHARE_OPTIMIZER },
-                                  { 1, 4, 0, TM_SHARE_GRADIENTS }, { 1, 2, 0, TM_SHARE_ALL },
-                                  { 2, 2, 0, TM_SHARE_ALL },       { 1, 2, 2, TM_SHARE_ALL },
-                                  { 1, 4, 2, TM_SHARE_ALL },       { 2, 2, 2, TM_SHARE_OPTIMIZER } };
+static const layout layouts[] = { { 2, 1, 0, TM_SHARE_COPIES, 0, 0, false, 0, 0, 0 },
+                                  { 1, 2, 0, TM_SHARE_OPTIMIZER, 0, 0, false, 0, 0, 0 },
+                                  { 1, 4, 0, TM_SHARE_GRADIENTS, 0, 0, false, 0, 0, 0 },
+                                  { 1, 2, 0, TM_SHARE_ALL, 0, 0, false, 0, 0, 0 },
+                                  { 2, 2, 0, TM_SHARE_ALL, 0, 0, false, 0, 0, 0 },
+                                  { 1, 2, 2, TM_SHARE_ALL, 0, 0, false, 0, 0, 0 },
+                                  { 1, 4, 2, TM_SHARE_ALL, 0, 0, false, 0, 0, 0 },
+                                  { 2, 2, 2, TM_SHARE_OPTIMIZER, 0, 0, false, 0, 0, 0 },
+                                  { 1, 1, 0, TM_SHARE_COPIES, 2, 0, false, 0, 0, 0 },
+                                  { 1, 1, 0, TM_SHARE_COPIES, 4, 0, true, 0, 0, 0 },
+                                  { 1, 1, 0, TM_SHARE_ALL, 0, 2, false, 0, 0, 0 },
+                                  { 1, 2, 0, TM_SHARE_ALL, 0, 2, false, 0, 0, 0 },
+                                  { 1, 1, 0, TM_SHARE_ALL, 2, 2, false, 0, 0, 0 },
+                                  { 1, 1, 1, TM_SHARE_COPIES, 2, 0, false, 0, 0, 0 },
+                                  { 1, 2, 2, TM_SHARE_ALL, 2, 0, false, 0, 0, 0 },
+                                  { 1, 1, 1, TM_SHARE_ALL, 0, 4, false, 0, 0, 0 },
+                                  { 1, 1, 0, TM_SHARE_COPIES, 0, 0, false, 2, 1, TM_PIPELINE_1F1B },
+                                  { 1, 1, 0, TM_SHARE_COPIES, 0, 0, false, 4, 1, TM_PIPELINE_GPIPE },
+                                  { 1, 1, 0, TM_SHARE_COPIES, 0, 0, false, 2, 2, TM_PIPELINE_INTERLEAVED },
+                                  { 1, 1, 0, TM_SHARE_COPIES, 0, 0, false, 2, 2, TM_PIPELINE_ZBV },
+                                  { 1, 2, 0, TM_SHARE_ALL, 0, 0, false, 2, 1, TM_PIPELINE_1F1B },
+                                  { 1, 1, 1, TM_SHARE_COPIES, 0, 0, false, 2, 1, TM_PIPELINE_1F1B },
+                                  { 1, 1, 0, TM_SHARE_COPIES, 2, 0, false, 2, 1, TM_PIPELINE_1F1B },
+                                  { 1, 1, 0, TM_SHARE_ALL, 0, 2, false, 2, 2, TM_PIPELINE_ZBV } };
 
 static void ranks_learn_pairs_as_one_does(void **state)
 {
-    static const layout one = { 1, 1, 0, TM_SHARE_COPIES }, mixture = { 1, 1, 1, TM_SHARE_COPIES };
+    static const layout one = { 1, 1, 0, TM_SHARE_COPIES, 0, 0, false, 0, 0, 0 };
+    static const layout mixture = { 1, 1, 1, TM_SHARE_COPIES, 0, 0, false, 0, 0, 0 };
     (void)state;
     for (int adapters = 0; adapters < 2; adapters++)
         for (int experts = 0; experts < 2; experts++) {
@@ -127,11 +175,12 @@ static void ranks_learn_pairs_as_one_does(void **state)
                 j = (job){ .l = l, .adapters = adapters };
                 j.heard.sink.handle = listen;
                 j.options = options_for(&j);
-                run_world(l->replicate * l->shard, NULL, 120, false, run_rank, &j);
-                snprintf(what, sizeof what, "%d x %d, sharing %d, ep %d%s", l->replicate, l->shard, (int)l->sharing,
-                         l->experts, adapters ? ", adapters" : "");
+                run_world(ranks_of(l), NULL, 120, false, run_rank, &j);
+                snprintf(what, sizeof what, "%d x %d, pp %d, order %d, sharing %d, ep %d, tp %d, cp %d%s", l->replicate,
+                         l->shard, l->stages, (int)l->order, (int)l->sharing, l->experts, l->tensor, l->context,
+                         adapters ? ", adapters" : "");
                 check_follows(&j, &alone, what);
-                for (int r = 1; r < l->replicate * l->shard; r++) assert_true(j.weights[r] == j.weights[0]);
+                for (int r = 1; r < ranks_of(l); r++) assert_true(j.weights[r] == j.weights[0]);
             }
         }
 }

@@ -304,6 +304,43 @@ static void a_stage_that_is_late_is_named(void **state)
     run_world(2, NULL, 0.3, false, absent_body, &o);
 }
 
+static int64_t class_bytes(const tm_plan *plan, const char *name)
+{
+    for (size_t i = 0; i < plan->n_classes; i++)
+        if (strcmp(plan->by_class[i].name, name) == 0) return plan->by_class[i].value;
+    return 0;
+}
+
+/* What lies in slots is told by what it is, whatever program is the largest; padding is what placement loses. */
+static void memory_of_slots_is_told_by_what_it_is(void **state)
+{
+    static const layout layouts[] = { { 0, 2, 1, TM_PIPELINE_1F1B, 4, 1, 1 },
+                                      { 1, 2, 2, TM_PIPELINE_INTERLEAVED, 4, 1, 1 },
+                                      { 0, 2, 2, TM_PIPELINE_ZBV, 4, 1, 1 },
+                                      { 1, 4, 2, TM_PIPELINE_DUAL_V, 8, 1, 1 } };
+    tm_device          *device = test_device_open("cpu", 1);
+    tm_chooser          chooser = tm_device_chooser(device);
+    (void)state;
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++)
+        for (int rank = 0; rank < layouts[i].stages; rank++) {
+            tm_step_options o = options_of(&layouts[i]);
+            tm_step        *step = NULL;
+            tm_error        err = { 0 };
+            o.seq = 64;
+            if (plan(&o, &chooser, layouts[i].stages, rank, &step, &err) != TM_OK) fail_msg("%s", err.text);
+            int64_t sum = 0, padding = class_bytes(step->plan, "padding");
+            int64_t slots = (int64_t)step->graph->slots * (int64_t)step->plan->spaces[TM_SPACE_DEVICE].slot_bytes;
+            for (size_t c = 0; c < step->plan->n_classes; c++) sum += step->plan->by_class[c].value;
+            print_message("# layout %d, rank %d: %lld bytes, %lld in slots, %lld of padding\n", (int)i, rank,
+                          (long long)sum, (long long)slots, (long long)padding);
+            assert_int_equal(sum, step->plan->arena_bytes);
+            assert_true(padding < sum / 50);
+            assert_true(class_bytes(step->plan, "activations") >= slots * 9 / 10);
+            tm_step_destroy(step);
+        }
+    tm_device_close(device);
+}
+
 static void what_cannot_be_cut_is_refused(void **state)
 {
     (void)state;
@@ -312,12 +349,12 @@ static void what_cannot_be_cut_is_refused(void **state)
     layout     l = { 0, 2, 1, TM_PIPELINE_1F1B, 2, 1, 1 };
     tm_step   *step;
     for (int k = 0; k < 5; k++) {
-        static const char *const words[] = { "separate_sums", "debug.microscope", "data.sample_tokens", "stages",
+        static const char *const words[] = { "separate_sums", "quantize.recipe", "data.sample_tokens", "stages",
                                              "optimizer.groups" };
         tm_step_options          o = options_of(&l);
         tm_error                 err = { 0 };
         if (k == 0) o.layout.parts = 2;
-        if (k == 1) o.compared = &tm_precision_f32;
+        if (k == 1) o.quantize.on = true;
         if (k == 2) o.sample = true;
         if (k == 3) o.layout.last_less = 9;
         if (k == 4) o.n_groups = 2;
@@ -332,11 +369,11 @@ int main(int argc, char **argv)
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_have_the_bits_of_one_rank), cmocka_unit_test(stages_follow_one_rank),
-        cmocka_unit_test(stages_have_copies_and_shards),    cmocka_unit_test(stages_have_divided_matrices),
-        cmocka_unit_test(checkpoints_fit_other_layouts),    cmocka_unit_test(plans_have_the_parts_of_their_stage),
-        cmocka_unit_test(weights_have_their_own_programs),  cmocka_unit_test(a_stage_that_is_late_is_named),
-        cmocka_unit_test(what_cannot_be_cut_is_refused),
+        cmocka_unit_test(stages_have_the_bits_of_one_rank),      cmocka_unit_test(stages_follow_one_rank),
+        cmocka_unit_test(stages_have_copies_and_shards),         cmocka_unit_test(stages_have_divided_matrices),
+        cmocka_unit_test(checkpoints_fit_other_layouts),         cmocka_unit_test(plans_have_the_parts_of_their_stage),
+        cmocka_unit_test(weights_have_their_own_programs),       cmocka_unit_test(a_stage_that_is_late_is_named),
+        cmocka_unit_test(memory_of_slots_is_told_by_what_it_is), cmocka_unit_test(what_cannot_be_cut_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -277,9 +277,6 @@ static void what_cannot_be_divided_is_refused(void **state)
     o = options_of_kind(0);
     o.hyper.stochastic = true;
     tensor_refused(o, 2, TM_UNSUPPORTED, "optimizer.bf16_stochastic_round");
-    o = options_of_kind(0);
-    o.compared = &tm_precision_f32;
-    tensor_refused(o, 2, TM_UNSUPPORTED, "debug.microscope");
 }
 
 int main(int argc, char **argv)

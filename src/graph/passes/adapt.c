@@ -60,7 +60,7 @@ static void adapt_loss(tm_graph *graph, const tm_node *node, const tm_adapter *a
 {
     tm_loss_attr attr = *(const tm_loss_attr *)node->attr;
     tm_tensor_id in[TM_MAX_IN], out[TM_MAX_OUT];
-    TM_ASSERT(adapter->m == TM_NONE && adapter->attr.parts == 1);
+    TM_ASSERT(adapter->m == TM_NONE && adapter->attr.parts == 1 && !adapter->next);
     attr.scale = adapter->attr.scale;
     memcpy(in, node->in, sizeof in);
     memcpy(out, node->out, sizeof out);
@@ -75,38 +75,67 @@ static void adapt_experts(tm_graph *graph, const tm_node *node, const tm_adapter
     tm_tensor    y = *tm_graph_at(graph, node->out[0]);
     tm_fill_attr factor = { .value = adapter->attr.scale };
     tm_tensor_id base = like(graph, &y, "base"), in[TM_MAX_IN];
-    TM_ASSERT(adapter->m == TM_NONE && !(adapter->dropout.rate > 0));
-    emit(graph, node->op, NULL, 0, node->in, base);
+    TM_ASSERT(adapter->m == TM_NONE && !adapter->next && !(adapter->dropout.rate > 0));
+    emit(graph, node->op, node->attr, node->attr_bytes, node->in, base);
     memcpy(in, absent, sizeof in);
     in[0] = node->in[0], in[1] = adapter->a, in[2] = node->in[2];
-    in[0] = emit(graph, TM_OP_grouped_linear, NULL, 0, in, TM_NONE);
+    in[0] = emit(graph, TM_OP_grouped_linear, node->attr, node->attr_bytes, in, TM_NONE);
     in[1] = in[2] = TM_NONE;
     in[0] = emit(graph, TM_OP_scale, &factor, sizeof factor, in, TM_NONE);
     in[1] = adapter->b, in[2] = node->in[2], in[4] = base;
-    emit(graph, TM_OP_grouped_linear, NULL, 0, in, node->out[0]);
+    emit(graph, TM_OP_grouped_linear, node->attr, node->attr_bytes, in, node->out[0]);
+}
+
+/* base + the products of all adapters of a matrix; the last one goes to `result`. */
+static tm_tensor_id add_products(tm_graph *graph, const tm_adapter *adapter, tm_tensor_id x, tm_tensor_id base,
+                                 tm_tensor_id first_row, tm_tensor_id result)
+{
+    tm_tensor like_it = *tm_graph_at(graph, result);
+    for (; adapter; adapter = adapter->next)
+        base = add_product(graph, adapter, x, base, first_row, adapter->next ? like(graph, &like_it, "part") : result);
+    return base;
+}
+
+/* The adapted rows of all adapters of a matrix get their lengths; the last one adds bias and residual, too. */
+static void rescale(tm_graph *graph, const tm_node *node, const tm_adapter *adapter, const tm_tensor_id *norm,
+                    tm_tensor_id z)
+{
+    tm_tensor y = *tm_graph_at(graph, node->out[0]);
+    bool      adds = node->in[3] != TM_NONE;
+    for (int k = 0; adapter; adapter = adapter->next, k++) {
+        tm_tensor_id in[TM_MAX_IN];
+        bool         last = !adapter->next;
+        memcpy(in, absent, sizeof in);
+        in[0] = z, in[1] = adapter->m, in[2] = norm[k];
+        if (last) in[3] = node->in[2], in[4] = node->in[3];
+        z = last ? node->out[0] : like(graph, &y, "turned");
+        emit(graph, last && adds ? TM_OP_rescale_add : TM_OP_rescale, &adapter->attr, sizeof adapter->attr, in, z);
+    }
 }
 
 /* The result keeps its tensor, so that whoever reads it, views too, stays as it is. */
 static void adapt(tm_graph *graph, const tm_node *node, const tm_adapter *adapter, tm_tensor_id first_row)
 {
     tm_tensor    y = *tm_graph_at(graph, node->out[0]);
-    tm_tensor_id base = like(graph, &y, "base"), in[TM_MAX_IN];
+    tm_tensor_id base = like(graph, &y, "base"), in[TM_MAX_IN], norm[TM_MAX_ADAPTED];
+    int          n = 0;
     if (adapter->m == TM_NONE) {
         tm_graph_add(graph, node->op, node->attr, node->attr_bytes, node->in, &base, 0);
-        add_product(graph, adapter, node->in[0], base, first_row, node->out[0]);
+        add_products(graph, adapter, node->in[0], base, first_row, node->out[0]);
         return;
     }
-    bool adds = node->in[3] != TM_NONE;
+    for (const tm_adapter *one = adapter; one; one = one->next) {
+        memcpy(in, absent, sizeof in);
+        in[0] = node->in[1], in[1] = one->a, in[2] = one->b;
+        tm_tensor m = *tm_graph_at(graph, one->m);
+        norm[n] = tm_graph_tensor_as(graph, "norm", TM_ROLE_STATISTIC, m.shape, m.dtype); /* equal at first: 1 */
+        emit(graph, TM_OP_adapted_norm, &one->attr, sizeof one->attr, in, norm[n++]);
+    }
     memcpy(in, absent, sizeof in);
-    in[0] = node->in[1], in[1] = adapter->a, in[2] = adapter->b;
-    tm_tensor    m = *tm_graph_at(graph, adapter->m);
-    tm_tensor_id norm = tm_graph_tensor_as(graph, "norm", TM_ROLE_STATISTIC, m.shape, m.dtype); /* equal at first: 1 */
-    emit(graph, TM_OP_adapted_norm, &adapter->attr, sizeof adapter->attr, in, norm);
-    in[0] = node->in[0], in[1] = node->in[1], in[2] = TM_NONE;
+    in[0] = node->in[0], in[1] = node->in[1];
     emit(graph, node->op, node->attr, node->attr_bytes, in, base);
-    tm_tensor_id z = add_product(graph, adapter, node->in[0], base, first_row, like(graph, &y, "sum"));
-    in[0] = z, in[1] = adapter->m, in[2] = norm, in[3] = node->in[2], in[4] = node->in[3];
-    emit(graph, adds ? TM_OP_rescale_add : TM_OP_rescale, &adapter->attr, sizeof adapter->attr, in, node->out[0]);
+    tm_tensor_id z = add_products(graph, adapter, node->in[0], base, first_row, like(graph, &y, "sum"));
+    rescale(graph, node, adapter, norm, z);
 }
 
 void tm_adapt_pass(tm_graph *graph, tm_tensor_id first_row)
@@ -118,6 +147,7 @@ void tm_adapt_pass(tm_graph *graph, tm_tensor_id first_row)
     tm_phase    phase = graph->phase;
     int         layer = graph->layer;
     const char *module = graph->module;
+    tm_keep     keep = graph->keep;
     *segment = (tm_segment){ .name = was.name };
     for (size_t x = 0; x < was.n_nodes; x++) {
         const tm_node    *node = &was.nodes[x];
@@ -130,6 +160,7 @@ void tm_adapt_pass(tm_graph *graph, tm_tensor_id first_row)
         graph->phase = node->phase;
         graph->layer = node->layer;
         graph->module = node->module;
+        graph->keep = node->keep;
         if (node->op == TM_OP_grouped_linear)
             adapt_experts(graph, node, adapter);
         else
@@ -138,5 +169,6 @@ void tm_adapt_pass(tm_graph *graph, tm_tensor_id first_row)
     graph->phase = phase;
     graph->layer = layer;
     graph->module = module;
+    graph->keep = keep;
     free(was.nodes);
 }

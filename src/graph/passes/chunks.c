@@ -28,7 +28,8 @@ static void append(tm_segment *segment, const tm_node *node)
     segment->nodes[segment->n_nodes++] = *node;
 }
 
-/* Moves what chunk `x`, the number of its gradient's node, is made of. The first chunk in the new order replaces the
+/* (Where another loss is made of those of all rows, chunks are made again for it: model/tensor.c.)
+ * Moves what chunk `x`, the number of its gradient's node, is made of. The first chunk in the new order replaces the
  * loss if the segment does, all others add to it. */
 static void take_chunk(const tm_segment *old, size_t x, bool adds, bool *moved, tm_segment *to)
 {
@@ -56,7 +57,7 @@ void tm_chunks_pass(tm_graph *graph, bool accumulate)
     tm_segment *chunks = tm_alloc((old.n_nodes + 1) * sizeof *chunks);
     memset(chunks, 0, (old.n_nodes + 1) * sizeof *chunks);
     for (size_t x = 0; x < old.n_nodes; x++) {
-        if (old.nodes[x].op != TM_OP_vocabulary_loss_grad) continue;
+        if (old.nodes[x].op != TM_OP_vocabulary_loss_grad || old.nodes[x].in[4] != TM_NONE) continue;
         take_chunk(&old, x, adds, moved, &chunks[x]);
         adds = true;
     }

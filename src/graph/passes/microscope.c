@@ -29,8 +29,12 @@ typedef struct {
     tm_tensor_id *partner;   /* (n_tensors) what the other format has in its place, or TM_NONE */
     tm_tensor_id *source;    /* (n_tensors) what a cast was made from, or TM_NONE */
     size_t       *written;   /* (n_tensors) number of the node that writes it last */
+    bool         *sent;      /* (n_tensors) rows that ranks have sent: as many as came, and what was there before */
     planned      *list;
     size_t        n_list, list_capacity;
+    int          *part; /* (n) of each of `nodes` */
+    size_t        part_capacity;
+    int           now;
 } pass;
 
 /* --- both in turn ------------------------------------------------------------------------------------------------- */
@@ -44,7 +48,9 @@ static bool unpaired(const tm_node *node)
 static void append(pass *p, const tm_node *node)
 {
     p->nodes = tm_grow(p->nodes, &p->capacity, p->n, sizeof *p->nodes);
+    p->part = tm_grow(p->part, &p->part_capacity, p->n, sizeof *p->part);
     p->nodes[p->n] = *node;
+    p->part[p->n] = p->now;
     for (int k = 0; k < TM_MAX_OUT; k++)
         if (node->out[k] != TM_NONE) p->written[tm_graph_base(p->graph, node->out[k])] = p->n;
     if (node->op == TM_OP_cast) p->source[node->out[0]] = node->in[0];
@@ -69,7 +75,8 @@ static tm_status differ(const pass *p, const tm_node *own, const tm_node *refere
                    own ? tm_op_get(own->op)->name : "no more", reference ? tm_op_get(reference->op)->name : "no more");
 }
 
-static tm_status merge(pass *p, const tm_segment *own, const tm_segment *reference, tm_error *err)
+static tm_status merge(pass *p, const tm_segment *own, const tm_segment *reference, const tm_microscope *parts,
+                       tm_error *err)
 {
     size_t i = 0, j = 0;
     for (;;) {
@@ -79,9 +86,28 @@ static tm_status merge(pass *p, const tm_segment *own, const tm_segment *referen
         const tm_node *b = j < reference->n_nodes ? &reference->nodes[j++] : NULL;
         if (!a && !b) return TM_OK;
         if (!a || !b || a->op != b->op) return differ(p, a, b, err);
+        while ((size_t)p->now < parts->n_ends && i > parts->ends[p->now]) p->now++;
         append(p, a);
         append(p, b);
         pair_outputs(p, a, b);
+    }
+}
+
+/* Rows of divided experts, from where they arrive to where they leave again. How many there are, and whose, is the
+ * routers' affair, which may differ between the formats. */
+static void mark_sent(pass *p)
+{
+    for (size_t x = 0; x < p->n; x++) {
+        const tm_node *node = &p->nodes[x];
+        bool           sent = node->op == TM_OP_send_rows;
+        for (int i = 0; i < TM_MAX_IN && node->op != TM_OP_return_rows; i++)
+            sent = sent || (node->in[i] != TM_NONE && p->sent[tm_graph_base(p->graph, node->in[i])]);
+        for (int k = 0; k < TM_MAX_OUT && sent; k++) {
+            tm_tensor_id out = node->out[k] == TM_NONE ? TM_NONE : tm_graph_base(p->graph, node->out[k]);
+            if (out == TM_NONE) continue;
+            tm_role role = tm_graph_at(p->graph, out)->role;
+            if (role == TM_ROLE_ACTIVATION || role == TM_ROLE_STATISTIC) p->sent[out] = true;
+        }
     }
 }
 
@@ -104,14 +130,15 @@ static bool readable(const tm_tensor *tensor)
     return tensor->dtype == TM_F32 || tensor->dtype == TM_BF16 || tensor->dtype == TM_F64;
 }
 
-static void plan_row(pass *p, tm_look_kind kind, tm_tensor_id own, tm_tensor_id reference, const tm_node *node)
+static void plan_row(pass *p, tm_look_kind kind, tm_tensor_id own, tm_tensor_id reference, size_t x)
 {
-    tm_graph  *graph = p->graph;
-    tm_tensor *a = tm_graph_at(graph, own), *b = tm_graph_at(graph, reference);
+    const tm_node *node = &p->nodes[x];
+    tm_graph      *graph = p->graph;
+    tm_tensor     *a = tm_graph_at(graph, own), *b = tm_graph_at(graph, reference);
     if (!readable(a) || !readable(b) || a->shape.rank < 1 || !tm_shape_equal(a->shape, b->shape)) return;
     size_t last = p->written[tm_graph_base(graph, own)], other = p->written[tm_graph_base(graph, reference)];
     p->list = tm_grow(p->list, &p->list_capacity, p->n_list, sizeof *p->list);
-    p->list[p->n_list++] = (planned){ .row = { a->name, kind, own, reference, node->layer },
+    p->list[p->n_list++] = (planned){ .row = { a->name, kind, own, reference, node->layer, p->part[x] },
                                       .at = last > other ? last : other,
                                       .phase = node->phase,
                                       .module = node->module };
@@ -128,20 +155,20 @@ static bool rotated(const tm_node *node)
 static void plan_node(pass *p, size_t x, const tm_look_pair *gradients, size_t n_gradients)
 {
     const tm_node node = p->nodes[x];
-    if (node.recomputed) return;
+    if (node.recomputed || node.op == TM_OP_receive) return;
     if (node.op == TM_OP_quantize) {
         tm_tensor_id reference = rotated(&node) ? TM_NONE : reference_of(p, node.in[0]);
-        if (reference != TM_NONE) plan_row(p, TM_LOOK_FACTOR, node.out[0], reference, &node);
+        if (reference != TM_NONE) plan_row(p, TM_LOOK_FACTOR, node.out[0], reference, x);
         return;
     }
     for (int k = 0; k < TM_MAX_OUT; k++) {
         tm_tensor_id own = node.out[k] == TM_NONE ? TM_NONE : tm_graph_base(p->graph, node.out[k]);
-        if (own == TM_NONE || p->written[own] != x) continue;
+        if (own == TM_NONE || p->written[own] != x || p->sent[own]) continue;
         tm_role role = tm_graph_at(p->graph, own)->role;
         for (size_t g = 0; g < n_gradients; g++)
-            if (gradients[g].own == own) plan_row(p, TM_LOOK_GRADIENT, own, gradients[g].reference, &node);
+            if (gradients[g].own == own) plan_row(p, TM_LOOK_GRADIENT, own, gradients[g].reference, x);
         if (p->partner[own] == TM_NONE || (role != TM_ROLE_ACTIVATION && role != TM_ROLE_STATISTIC)) continue;
-        plan_row(p, node.phase == TM_PHASE_FORWARD ? TM_LOOK_FORWARD : TM_LOOK_BACKWARD, own, p->partner[own], &node);
+        plan_row(p, node.phase == TM_PHASE_FORWARD ? TM_LOOK_FORWARD : TM_LOOK_BACKWARD, own, p->partner[own], x);
     }
 }
 
@@ -211,15 +238,17 @@ tm_status tm_microscope_pass(tm_graph *graph, const tm_segment *reference, const
     p.partner = tm_alloc(n * sizeof *p.partner);
     p.source = tm_alloc(n * sizeof *p.source);
     p.written = tm_alloc(n * sizeof *p.written);
+    p.sent = tm_alloc(n * sizeof *p.sent);
     for (size_t i = 0; i < n; i++) p.partner[i] = p.source[i] = TM_NONE;
-    tm_status st = merge(&p, graph->segment, reference, err);
+    tm_status st = merge(&p, graph->segment, reference, out, err);
+    mark_sent(&p);
     for (size_t x = 0; st == TM_OK && x < p.n; x++) plan_node(&p, x, gradients, n_gradients);
     if (st == TM_OK) {
         if (p.n_list > 0) qsort(p.list, p.n_list, sizeof *p.list, by_place);
         name_rows(&p);
         emit(&p, out);
     }
-    free(p.partner), free(p.source), free(p.written), free(p.nodes), free(p.list);
+    free(p.partner), free(p.source), free(p.written), free(p.sent), free(p.nodes), free(p.part), free(p.list);
     return st;
 }
 

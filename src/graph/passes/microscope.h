@@ -17,12 +17,17 @@ typedef struct {
     tm_look_kind kind;
     tm_tensor_id own, reference;
     int          layer;
+    int          part; /* of the segment: see tm_microscope.ends */
 } tm_look_row;
 
 typedef struct {
     tm_tensor_id record; /* (R, TM_COMPARED) SCALAR; TM_NONE: there is no such program */
     tm_look_row *rows;   /* in the order of the program */
     size_t       n_rows;
+    /* Where the parts of the own segment end, by numbers of nodes: of stages the forward passes, then the backward
+     * passes; set before the pass. n_ends 0: it is one part. */
+    const size_t *ends;
+    size_t        n_ends;
 } tm_microscope;
 
 /* A gradient of both. */
@@ -33,7 +38,7 @@ typedef struct {
 /* Puts the nodes of `reference`, the same forward and backward in another format, beside those of the current segment,
  * and behind the last write of each pair of tensors a `compare`. What only one of them has (casts, quantized factors)
  * finds its place; any other difference is TM_UNSUPPORTED. Not compared: whole numbers, what is computed again, factors
- * that a recipe rotates. */
+ * that a recipe rotates, what another stage sent (it has compared it). */
 TM_MUST_USE tm_status tm_microscope_pass(tm_graph *graph, const tm_segment *reference, const tm_look_pair *gradients,
                                          size_t n_gradients, tm_microscope *out, tm_error *err);
 void                  tm_microscope_fini(tm_microscope *microscope);

@@ -183,7 +183,8 @@ static size_t find_blocks(const tm_segment *segment, size_t *block, size_t *begi
 }
 
 /* Saved activations: away at the end of the block after their last forward use, back at the beginning of the block
- * before their first backward use; what has no time in between stays. */
+ * before their first backward use; what has no time in between stays. Between programs there is time for all of them,
+ * also for what would be copied on the other side of the border: whoever parts the segment goes by the phases. */
 static void offload_activations(pass *p)
 {
     size_t  n = p->segment->n_nodes, n_tensors = p->graph->n_tensors;
@@ -197,7 +198,7 @@ static void offload_activations(pass *p)
         if (!worth_it(tm_graph_at(p->graph, id), &uses[i])) continue;
         size_t last = block[uses[i].last_forward], first = block[uses[i].first_backward];
         size_t away = begin[last + 2 < blocks ? last + 2 : blocks], back = begin[first > 0 ? first - 1 : 0];
-        if (back <= away) continue;
+        if (back <= away && !p->policy->apart) continue;
         tm_tensor_id kept = twin_of(p->graph, id, "kept", TM_ROLE_ACTIVATION, p->policy->space);
         uses[i].fetched = twin_of(p->graph, id, "fetched", TM_ROLE_ACTIVATION, TM_SPACE_DEVICE);
         insert(p, away, TM_OP_store, id, kept, &p->segment->nodes[uses[i].last_forward]);

@@ -63,6 +63,7 @@ typedef struct {
     bool        activations; /* what the forward pass keeps for the backward pass */
     tm_space    space;       /* where to */
     const char *folder;      /* of the file, if space is TM_SPACE_DISK: where a run makes it; a plan needs none */
+    bool        apart;       /* forward and backward become programs of their own, between which others run */
 } tm_offload;
 
 /* Puts copies on the stream for copies around the uses of what is offloaded; nodes then use what was fetched. Nothing

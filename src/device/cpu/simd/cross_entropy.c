@@ -75,13 +75,14 @@ static TM_PLANNED const char *vocabulary_loss_refuse(const tm_call *call)
     if (call->in[1].dtype != TM_I32) return "needs int32 targets";
     if (tm_view_present(&call->out[1]) && call->out[1].dtype != TM_F32 && call->out[1].dtype != TM_F64)
         return "needs float32 or float64 losses";
-    return call->out[0].dtype == TM_F64 ? NULL : "needs a float64 loss";
+    return !tm_view_present(&call->out[0]) || call->out[0].dtype == TM_F64 ? NULL : "needs a float64 loss";
 }
 static TM_PLANNED const char *vocabulary_loss_grad_refuse(const tm_call *call)
 {
     if (call->in[0].dtype != TM_F32 || call->in[2].dtype != TM_F32 || call->out[0].dtype != TM_F32)
         return "needs float32 logits, parts and gradients";
     if (call->in[1].dtype != TM_I32) return "needs int32 targets";
+    if (tm_view_present(&call->in[4])) return call->in[4].dtype == TM_F32 ? NULL : "needs float32 gradients of rows";
     return call->in[3].dtype == TM_F64 ? NULL : "needs float64 scalars";
 }
 
@@ -128,7 +129,7 @@ static void vocabulary_loss_run(const tm_call *call)
 {
     const int32_t *targets = call->in[1].data;
     const tm_view *losses = &call->out[1];
-    double        *loss = call->out[0].data, all = call->accumulate & 1 ? *loss : 0, most, hit;
+    double        *loss = call->out[0].data, all = loss && call->accumulate & 1 ? *loss : 0, most, hit;
     bool           adds = call->accumulate >> 1 & 1;
     for (int64_t r = 0, rows = tm_view_elements(&call->in[1]); r < rows; r++) {
         double row = targets[r] == TM_IGNORED_TARGET ? 0 : log(join_parts(call, r, &most, &hit));
@@ -137,7 +138,7 @@ static void vocabulary_loss_run(const tm_call *call)
         if (!tm_view_present(losses)) continue;
         tm_value_set(losses->data, losses->dtype, r, row + (adds ? tm_value_get(losses->data, losses->dtype, r) : 0));
     }
-    *loss = all;
+    if (loss) *loss = all;
 }
 
 static void vocabulary_gradient_rows(const tm_call *call, int64_t begin, int64_t end)
@@ -146,8 +147,11 @@ static void vocabulary_gradient_rows(const tm_call *call, int64_t begin, int64_t
     int64_t                   classes = tm_view_columns(&call->in[0]), rows = tm_view_rows(&call->in[0]);
     const int32_t            *targets = call->in[1].data;
     const float              *parts = call->in[2].data;
-    double                    scale = ((const double *)call->in[3].data)[TM_SCALAR_LOSS_SCALE], most, hit;
+    const double             *scalars = call->in[3].data;
+    const float              *dlosses = call->in[4].data;
+    double                    most, hit;
     for (int64_t r = begin; r < end; r++) {
+        double       scale = dlosses ? (double)dlosses[r] : scalars[TM_SCALAR_LOSS_SCALE];
         const float *e = (const float *)call->in[0].data + r * classes;
         float       *dz = (float *)call->out[0].data + r * classes;
         int64_t      target = targets[r] - attr->first;

@@ -188,7 +188,7 @@ TM_INLINE void dropout(const tm_call *call, tm_dtype format, int64_t begin, int6
         for (int64_t c = 0; c < columns; c += TM_LANES) {
             int64_t  n = tm_lanes(c, columns);
             float    keeps[TM_LANES] = { 0 };
-            uint64_t element = row * (uint64_t)columns + (uint64_t)c;
+            uint64_t element = tm_dropout_element(attr, row, columns, c);
             for (int64_t k = 0; k < n; k++) keeps[k] = tm_dropout_keeps(attr, element + (uint64_t)k) ? 1.f : 0.f;
             v16 value = v16_mul(up, v16_get(x->data, format, r * tm_view_ld(x) + c, n));
             v16_put(y->data, format, r * columns + c, v16_where(v16_load(keeps), value), n);

@@ -180,23 +180,35 @@ TM_INLINE void widen(const tm_call *call, tm_dtype to, int64_t begin, int64_t en
 }
 TM_PART(widen, out[0])
 
-/* Weights in blocks of NF4 (graph/nf4.h): a byte is two values of a table, a block has one factor. begin is a multiple
- * of TM_ELEMENT_GRAIN, and so of a block. */
+/* The factor of a block of NF4. */
+TM_INLINE float nf4_factor(const uint8_t *group, const float *map, int64_t block, bool scaled)
+{
+    float mean, scale;
+    if (scaled) {
+        memcpy(&scale, group + block * (int64_t)sizeof scale, sizeof scale);
+        return scale;
+    }
+    memcpy(&mean, group, sizeof mean);
+    memcpy(&scale, group + 4, sizeof scale);
+    float factor = map[group[8 + block]] * scale;
+    return factor + mean;
+}
+
+/* Weights in blocks of NF4 (graph/nf4.h), or parts of such (graph/blocks.h): a byte is two values of a table, a block
+ * has one factor. begin is a multiple of TM_ELEMENT_GRAIN, and so of a block. */
 TM_INLINE void decode_nf4(const tm_call *call, tm_dtype to, int64_t begin, int64_t end)
 {
-    float code[16], map[256], pairs[256][2], values[TM_NF4_BLOCK];
+    const bool    scaled = call->in[0].dtype == TM_NF4_SCALED;
+    const int64_t head = scaled ? TM_SCALED_HEAD : TM_NF4_HEAD, bytes = head + TM_NF4_GROUP / 2;
+    float         code[16], map[256], pairs[256][2], values[TM_NF4_BLOCK];
     tm_nf4_codes(code);
     tm_nf4_map(map);
     for (int byte = 0; byte < 256; byte++) pairs[byte][0] = code[byte >> 4], pairs[byte][1] = code[byte & 15];
     for (int64_t i = begin; i < end; i += TM_NF4_BLOCK) {
-        const uint8_t *group = (const uint8_t *)call->in[0].data + i / TM_NF4_GROUP * TM_NF4_GROUP_BYTES;
-        const uint8_t *codes = group + TM_NF4_HEAD + i % TM_NF4_GROUP / 2;
+        const uint8_t *group = (const uint8_t *)call->in[0].data + i / TM_NF4_GROUP * bytes;
+        const uint8_t *codes = group + head + i % TM_NF4_GROUP / 2;
         int64_t        n = tm_min(TM_NF4_BLOCK, end - i);
-        float          mean, scale;
-        memcpy(&mean, group, sizeof mean);
-        memcpy(&scale, group + 4, sizeof scale);
-        float factor = map[group[8 + i % TM_NF4_GROUP / TM_NF4_BLOCK]] * scale;
-        factor += mean;
+        float          factor = nf4_factor(group, map, i % TM_NF4_GROUP / TM_NF4_BLOCK, scaled);
         for (int64_t k = 0; k < (n + 1) / 2; k++) memcpy(values + 2 * k, pairs[codes[k]], sizeof pairs[0]);
         for (int64_t k = 0; k < n; k += TM_LANES)
             v16_put(call->out[0].data, to, i + k, v16_mul(v16_set1(factor), v16_load(values + k)), tm_lanes(k, n));
@@ -238,7 +250,7 @@ static void cast_run(const tm_call *call)
 {
     int64_t n = tm_view_elements(&call->in[0]);
     tm_part part = tm_dtype_small(call->in[0].dtype) ? widen_part : cast_part;
-    if (call->in[0].dtype == TM_NF4_BLOCKS) part = decode_nf4_part;
+    if (call->in[0].dtype == TM_NF4_BLOCKS || call->in[0].dtype == TM_NF4_SCALED) part = decode_nf4_part;
     if (call->in[0].dtype == TM_E4M3_BLOCKS) part = decode_e4m3_part;
     tm_parallel(call, part, n, TM_ELEMENT_GRAIN, n);
 }

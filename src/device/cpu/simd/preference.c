@@ -21,10 +21,13 @@ static sequence read_sequence(const tm_call *call, int64_t at, int64_t limit)
     const tm_view *losses = &call->in[0], *reference = &call->in[3];
     const int32_t *targets = call->in[1].data, *first_key = call->in[2].data;
     sequence       s = { .begin = at, .end = at };
-    for (; s.end < limit && first_key[s.end] == first_key[at]; s.end++) {
-        if (targets[s.end] == TM_IGNORED_TARGET) continue;
-        double loss = tm_value_get(losses->data, losses->dtype, s.end);
-        double before = tm_view_present(reference) ? tm_value_get(reference->data, reference->dtype, s.end) : 0;
+    const int64_t  rows = losses->shape.n[0], first = tm_preference_row(call->attr, rows, at);
+    for (; s.end < limit; s.end++) {
+        const int64_t row = tm_preference_row(call->attr, rows, s.end);
+        if (first_key[row] != first_key[first]) break;
+        if (targets[row] == TM_IGNORED_TARGET) continue;
+        double loss = tm_value_get(losses->data, losses->dtype, row);
+        double before = tm_view_present(reference) ? tm_value_get(reference->data, reference->dtype, row) : 0;
         s.targets++;
         s.logp -= loss;
         s.above += before - loss;
@@ -110,35 +113,38 @@ static judged judge(const tm_preference_attr *attr, const sequence pair[2])
 static void preference_run(const tm_call *call)
 {
     const tm_preference_attr *attr = call->attr;
+    const double              share = tm_preference_share(attr);
     double                   *loss = call->out[0].data, *record = call->out[1].data;
     sequence                  pair[2];
     if (!(call->accumulate & 1u)) *loss = 0;
     for (int k = 0; k < TM_PREFERRED_COUNT && !(call->accumulate & 2u); k++) record[k] = 0;
     for (int64_t from = 0; from < call->in[0].shape.n[0]; from += attr->seq)
         for (int64_t at = from; next_pair(call, &at, from + attr->seq, pair);) {
-            *loss += judge(attr, pair).loss;
-            record[TM_PREFERRED_CHOSEN] += attr->beta * pair[0].above;
-            record[TM_PREFERRED_REJECTED] += attr->beta * pair[1].above;
-            record[TM_PREFERRED_RIGHT] += pair[0].above > pair[1].above;
-            record[TM_PREFERRED_LOGPS_CHOSEN] += pair[0].logp;
-            record[TM_PREFERRED_LOGPS_REJECTED] += pair[1].logp;
-            record[TM_PREFERRED_PAIRS]++;
+            *loss += share * judge(attr, pair).loss;
+            record[TM_PREFERRED_CHOSEN] += share * attr->beta * pair[0].above;
+            record[TM_PREFERRED_REJECTED] += share * attr->beta * pair[1].above;
+            record[TM_PREFERRED_RIGHT] += pair[0].above > pair[1].above ? share : 0;
+            record[TM_PREFERRED_LOGPS_CHOSEN] += share * pair[0].logp;
+            record[TM_PREFERRED_LOGPS_REJECTED] += share * pair[1].logp;
+            record[TM_PREFERRED_PAIRS] += share;
         }
 }
 
 static void fill_rows(const tm_call *call, const sequence *s, double value)
 {
     const int32_t *targets = call->in[1].data;
-    for (int64_t n = s->begin; n < s->end; n++)
-        tm_value_set(call->out[0].data, call->out[0].dtype, n, targets[n] == TM_IGNORED_TARGET ? 0 : value);
+    for (int64_t n = s->begin; n < s->end; n++) {
+        const int64_t row = tm_preference_row(call->attr, call->in[0].shape.n[0], n);
+        tm_value_set(call->out[0].data, call->out[0].dtype, row, targets[row] == TM_IGNORED_TARGET ? 0 : value);
+    }
 }
 
 static void preference_grad_run(const tm_call *call)
 {
     const tm_preference_attr *attr = call->attr;
-    const double              scale = ((const double *)call->in[4].data)[TM_SCALAR_LOSS_SCALE];
-    const int64_t             rows = call->in[0].shape.n[0];
-    sequence                  pair[2];
+    const double  scale = tm_preference_share(attr) * ((const double *)call->in[4].data)[TM_SCALAR_LOSS_SCALE];
+    const int64_t rows = call->in[0].shape.n[0];
+    sequence      pair[2];
     for (int64_t n = 0; n < rows; n++) tm_value_set(call->out[0].data, call->out[0].dtype, n, 0);
     for (int64_t from = 0; from < rows; from += attr->seq)
         for (int64_t at = from; next_pair(call, &at, from + attr->seq, pair);) {

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adapters of matrices that ranks divide (tensor parallel): they follow one rank with the same samples, drop what it
+ * drops, hold their part, and go on from each other's checkpoints. */
+#include "graph/blocks.h"
+#include "ranks_fixture.h"
+
+enum { LLAMA, GPT, HEADS, LATENT, MIXTURE, EXPERTS, KINDS };
+static const char *const names[] = { "Llama", "GPT", "head norms, biases", "DeepSeek", "Mixtral", "experts" };
+
+static tm_adapters lora(const char *targets)
+{
+    tm_adapters a = { .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test", .seed = 1 };
+    snprintf(a.targets, sizeof a.targets, "%s", targets);
+    return a;
+}
+
+/* Heads for four ranks. Adapters of parts of fused matrices, of a whole one, and of what files call one matrix. */
+static tm_step_options adapted(int kind)
+{
+    static const char *const targets[] = {
+        "all-linear", "all-linear",           "wqkv,o_proj,w2,gate_proj",
+        "all-linear", "q_proj,v_proj,o_proj", "k_proj,experts.gate_up_proj,experts.down_proj"
+    };
+    tm_step_options o = kind == GPT ? test_gpt_options() : test_llama_options();
+    o.shape.dim = 32, o.shape.ffn_dim = 64, o.shape.head_dim = 16, o.micro_batch = 1, o.seq = 16;
+    o.shape.n_heads = o.shape.n_kv_heads = 4;
+    if (kind == LLAMA) o.shape.n_heads = 8;
+    if (kind == HEADS) o.shape.qk_norm = o.shape.sinks = o.shape.tied = true, o.shape.bias = TM_BIAS_ALL;
+    if (kind == LATENT) o = mixture_options(DEEPSEEK);
+    if (kind == MIXTURE || kind == EXPERTS) o.shape.moe = model_options(2).shape.moe;
+    o.adapters = lora(targets[kind]);
+    if (kind == HEADS) o.adapters.rslora = true, o.adapters.alpha = 2;
+    return o;
+}
+
+static job start(tm_step_options o, int tensor, int replicate, int shard, int steps)
+{
+    job j = ranks_job(o, replicate, shard, shard > 1 ? TM_SHARE_ALL : TM_SHARE_COPIES, steps);
+    j.tensor = tensor;
+    j.rate = 2e-3;
+    j.o.layout.reshard = true;
+    return j;
+}
+
+/* One rank with the samples of `whole`. */
+static job alone_with(const job *j, int whole)
+{
+    job alone = ranks_job(j->o, 1, 1, TM_SHARE_COPIES, j->steps);
+    alone.rate = j->rate, alone.whole = whole;
+    rank_body(NULL, &alone);
+    assert_true(fabs(alone.evaluation[0] - alone.loss[0]) > 1e-5 * alone.loss[0]); /* something is learnt */
+    return alone;
+}
+
+static void check_follows(const job *j, const job *alone, const char *what)
+{
+    double far = apart(j, alone);
+    print_message("# %s: losses %.3g apart, %.4g -> %.4g\n", what, far, alone->loss[0], alone->loss[alone->steps - 1]);
+    if (!(far <= 1e-5)) fail_msg("%s: losses are %.3g apart", what, far);
+    for (int t = 0; t < alone->steps; t++)
+        if (!(fabs(j->norm[t] - alone->norm[t]) <= 1e-4 * alone->norm[t]))
+            fail_msg("%s: step %d: norm %.9g, wanted %.9g", what, t + 1, j->norm[t], alone->norm[t]);
+    if (!(fabs(j->evaluation[0] - alone->evaluation[0]) <= 1e-5 * fabs(alone->evaluation[0])))
+        fail_msg("%s: evaluation %.9g, wanted %.9g", what, j->evaluation[0], alone->evaluation[0]);
+}
+
+static int most_ranks(int kind)
+{
+    return kind == LATENT ? 2 : 4;
+}
+
+static void adapters_follow_one_rank(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int dropped = 0; dropped < 2; dropped++) {
+            tm_step_options o = adapted(kind);
+            o.adapters.dropout = kind == EXPERTS ? 0 : dropped * 0.25;
+            job j = start(o, 1, 1, 1, MOST_STEPS), alone = alone_with(&j, 1);
+            for (int tensor = 2; tensor <= most_ranks(kind); tensor *= 2)
+                for (int whole = 0; whole < 2; whole++) {
+                    char what[96];
+                    j = start(o, tensor, 1, 1, MOST_STEPS);
+                    j.o.layout.whole_rows = whole;
+                    run_job(&j);
+                    snprintf(what, sizeof what, "%s%s, %d ranks, %s rows", names[kind], dropped ? ", dropout" : "",
+                             tensor, whole ? "whole" : "divided");
+                    check_follows(&j, &alone, what);
+                }
+        }
+}
+
+/* Copies, shards, sequences in parts, several micro-batches, recomputation; with dropout. */
+static void layouts_compose(void **state)
+{
+    static const struct {
+        int  replicate, shard, context, sharing;
+        bool ring;
+    } beside[] = { { 2, 1, 1, TM_SHARE_COPIES, false },    { 1, 2, 1, TM_SHARE_ALL, false },
+                   { 1, 2, 1, TM_SHARE_OPTIMIZER, false }, { 1, 2, 1, TM_SHARE_GRADIENTS, false },
+                   { 1, 1, 2, TM_SHARE_ALL, false },       { 1, 2, 2, TM_SHARE_ALL, true } };
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (size_t b = 0; b < sizeof beside / sizeof beside[0]; b++) {
+            tm_step_options o = adapted(kind);
+            char            what[96];
+            int             ranks = beside[b].replicate * beside[b].shard;
+            size_t          variant = ((size_t)kind + b) % 3;
+            o.adapters.dropout = kind == EXPERTS ? 0 : 0.25;
+            if (variant > 0) o.accumulation = 2;
+            if (variant > 1) o.recompute = (tm_recompute){ .cheap = true, .every_n = 1 };
+            o.micro_batch = 2;
+            job j = start(o, 2, beside[b].replicate, beside[b].shard, b == 0 ? MOST_STEPS : 6);
+            j.context = beside[b].context;
+            j.o.layout.sharing = (tm_sharing)beside[b].sharing;
+            j.o.layout.prefetch = 1;
+            j.o.layout.ring = beside[b].ring;
+            job alone = alone_with(&j, ranks);
+            run_job(&j);
+            snprintf(what, sizeof what, "%s, 2 x %d copies x %d shards (%d) x %d parts", names[kind],
+                     beside[b].replicate, beside[b].shard, beside[b].sharing, beside[b].context);
+            check_follows(&j, &alone, what);
+        }
+}
+
+static void gradients_agree_in_double_precision(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int whole = 0; whole < 2; whole++) {
+            char what[96];
+            job  j = start(adapted(kind), 2, 1, 1, 1);
+            j.o.layout.whole_rows = whole;
+            j.o.adapters.dropout = kind == EXPERTS ? 0 : 0.25;
+            snprintf(what, sizeof what, "%s, %s rows", names[kind], whole ? "whole" : "divided");
+            check_sgd_step(j, 1, what);
+        }
+}
+
+/* Values depend on the place in whole matrices, however a and b begin. */
+static void all_begin_with_the_same_weights(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int how = 0; how < 3; how++) {
+            tm_step_options o = adapted(kind);
+            o.adapters.gaussian = how == 1;
+            o.adapters.xavier = how == 2;
+            o.adapters.base = how == 1 ? TM_BF16 : TM_DTYPE_COUNT;
+            job alone = ranks_job(o, 1, 1, TM_SHARE_COPIES, 0);
+            rank_body(NULL, &alone);
+            for (int tensor = 2; tensor <= most_ranks(kind); tensor *= 2) {
+                job j = start(o, tensor, 1, 2, 0);
+                run_job(&j);
+                if (j.weights[0] != alone.weights[0])
+                    fail_msg("%s, %d ranks begin with other weights", names[kind], tensor);
+            }
+        }
+}
+
+/* Matrices of more than one group of blocks, and of parts of one, cut along blocks. */
+static tm_step_options quantized(int kind, tm_dtype base)
+{
+    tm_step_options o = adapted(kind);
+    o.shape.dim = 128, o.shape.head_dim = 32, o.shape.ffn_dim = 256;
+    o.shape.n_heads = o.shape.n_kv_heads = 4;
+    if (kind == MIXTURE || kind == EXPERTS) o.shape.moe.ffn_dim = 128;
+    o.adapters.base = base;
+    return o;
+}
+
+/* The values are those that one rank decodes: the base is quantized as a whole, and its blocks are divided. */
+static void a_base_of_blocks_is_that_of_one_rank(void **state)
+{
+    static const tm_dtype bases[] = { TM_NF4_BLOCKS, TM_E4M3_BLOCKS };
+    static const int      kinds[] = { LLAMA, GPT, EXPERTS };
+    (void)state;
+    for (size_t k = 0; k < 3; k++)
+        for (size_t b = 0; b < 2; b++) {
+            char what[96];
+            int  steps = k == 0 ? MOST_STEPS : 6;
+            job  j = start(quantized(kinds[k], bases[b]), 2, 1, 1, steps), alone = alone_with(&j, 1), begin = alone;
+            run_job(&j);
+            snprintf(what, sizeof what, "%s, %s", names[kinds[k]], tm_dtype_name(bases[b]));
+            check_follows(&j, &alone, what);
+            begin.steps = 0;
+            rank_body(NULL, &begin);
+            for (int shard = 1; shard <= 2; shard++) {
+                j = start(quantized(kinds[k], bases[b]), 2, 1, shard, 0);
+                run_job(&j);
+                if (j.weights[0] != begin.weights[0]) fail_msg("%s, %d shards: another base", what, shard);
+            }
+        }
+    tm_step_options o = quantized(LLAMA, TM_NF4_BLOCKS);
+    o.shape.ffn_dim = 96;
+    tensor_refused(o, 2, TM_UNSUPPORTED, "of 'layers.0.feed_forward.w2.weight' a rank has a part");
+}
+
+/* Of a column-parallel matrix a rank has all of a and its rows of b, of a row-parallel one its columns of a and all of
+ * b; what it uses is what its plan says (ranks_fixture.h). */
+static void a_rank_holds_its_part(void **state)
+{
+    (void)state;
+    tm_step_options o = adapted(LLAMA);
+    job             j = start(o, 2, 1, 1, 1);
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_chooser      chooser = tm_device_chooser(device);
+    int64_t         r = o.adapters.rank, C = o.shape.dim, F = o.shape.ffn_dim, D = o.shape.head_dim;
+    int64_t         q = o.shape.n_heads * D, kv = o.shape.n_kv_heads * D;
+    int64_t         rows = 3 * r * C + (q + 2 * kv) / 2 * r + 2 * r * C + 2 * F / 2 * r;
+    int64_t         columns = r * q / 2 + C * r + r * F / 2 + C * r;
+    run_job(&j);
+    for (int rank = 0; rank < 2; rank++) {
+        j.o.layout.mesh = tm_mesh_one();
+        j.o.layout.mesh.degree[TM_AXIS_TP] = 2;
+        j.o.layout.rank = rank;
+        tm_step *step = test_step_plan(&j.o, &chooser);
+        assert_int_equal(tm_adapters_describe(step->graph).trained, o.shape.n_layers * (rows + columns));
+        assert_int_equal(step->plan->arena_bytes, j.arena[rank]);
+        tm_step_destroy(step);
+    }
+    tm_device_close(device);
+}
+
+/* One of several layouts, from `load` to step `steps`, saved to `save`. */
+static job run_layout(int kind, int which, int begin, int steps, const char *load, const char *save)
+{
+    static const struct {
+        int tensor, replicate, shard;
+    } all[] = { { 2, 1, 1 }, { 1, 1, 1 }, { 4, 1, 1 }, { 2, 1, 2 }, { 1, 1, 4 } };
+    job j = start(adapted(kind), all[which].tensor, all[which].replicate, all[which].shard, steps);
+    j.o.accumulation = 4 / all[which].shard;
+    j.begin = begin, j.load = load, j.save = save;
+    if (ranks_of(&j) == 1)
+        rank_body(NULL, &j);
+    else
+        run_job(&j);
+    return j;
+}
+
+static void any_layout_goes_on_from_any_other(void **state)
+{
+    enum { LAYOUTS = 5 };
+    (void)state;
+    for (int kind = GPT; kind < KINDS; kind += kind == GPT ? 1 : EXPERTS - HEADS) {
+        job whole = run_layout(kind, 1, 0, 4, NULL, NULL);
+        for (int a = 0; a < LAYOUTS; a++) {
+            char *folder = test_tree_make();
+            job   saved = run_layout(kind, a, 0, 2, NULL, folder);
+            for (int b = 0; b < LAYOUTS; b++) {
+                job loaded = run_layout(kind, b, 2, 2, folder, NULL);
+                if (loaded.weights[0] != saved.weights[0]) fail_msg("layout %d from %d: other weights", b, a);
+                loaded = run_layout(kind, b, 2, 4, folder, NULL);
+                if (!(fabs(loaded.loss[3] - whole.loss[3]) <= 1e-5 * whole.loss[3]))
+                    fail_msg("layout %d goes on from %d: loss %.9g, wanted %.9g", b, a, loaded.loss[3], whole.loss[3]);
+            }
+            test_tree_remove(folder);
+        }
+    }
+}
+
+static void what_is_not_built_is_refused(void **state)
+{
+    (void)state;
+    tm_step_options o = adapted(LLAMA);
+    o.adapters.dora = true;
+    tensor_refused(o, 2, TM_UNSUPPORTED, "lora.dora is not built for tensor parallelism");
+    o = adapted(LLAMA);
+    o.adapters = lora("lm_head");
+    tensor_refused(o, 2, TM_UNSUPPORTED, "names the output layer, which ranks divide");
+    o = shareable(3);
+    o.adapters = lora("all-linear");
+    tensor_refused(o, 2, TM_UNSUPPORTED, "lora.rank of images");
+    o = adapted(LLAMA);
+    o.adapters.rank = 33;
+    tensor_refused(o, 2, TM_INVALID, "lora.rank is 33, but 'layers.0.attention.wq' has 32 rows or columns");
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adapters_follow_one_rank),
+        cmocka_unit_test(layouts_compose),
+        cmocka_unit_test(gradients_agree_in_double_precision),
+        cmocka_unit_test(all_begin_with_the_same_weights),
+        cmocka_unit_test(a_base_of_blocks_is_that_of_one_rank),
+        cmocka_unit_test(a_rank_holds_its_part),
+        cmocka_unit_test(any_layout_goes_on_from_any_other),
+        cmocka_unit_test(what_is_not_built_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
