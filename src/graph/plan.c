@@ -178,20 +178,38 @@ static size_t place_in_space(tm_plan *plan, int32_t index, tm_space space, const
     return bytes - lenders->bytes;
 }
 
-static void place_program(tm_plan *plan, int32_t index, const bool used[TM_SPACE_COUNT])
+/* On the device: where gradients lend, or, where the holes between them would cost more than that saves, without. */
+static size_t place_on_device(tm_plan *plan, int32_t index, tm_interval *items)
 {
-    tm_program  *program = &plan->programs[index];
-    tm_interval *items = tm_alloc((plan->graph->n_tensors + program->count) * sizeof *items);
-    tm_interval *lent = tm_alloc((plan->graph->n_tensors + 1) * sizeof *lent);
+    const tm_lenders nobody = { 0 };
+    tm_program      *program = &plan->programs[index];
+    tm_interval     *lent = tm_alloc((plan->graph->n_tensors + 1) * sizeof *lent);
     tm_lend_find(plan, index);
     tm_lenders gradients = tm_lend_lenders(plan, index, lent);
-    for (int space = 0; space < TM_SPACE_COUNT; space++) {
-        const tm_lenders *lenders = space == TM_SPACE_DEVICE ? &gradients : &(tm_lenders){ 0 };
-        if (used[space]) program->outside_bytes[space] = place_in_space(plan, index, (tm_space)space, lenders, items);
+    size_t     bytes = place_in_space(plan, index, TM_SPACE_DEVICE, &gradients, items), least = program->live_peak;
+    if (program->written && bytes > least + least / 100) {
+        const int32_t *written = program->written;
+        size_t         plain = place_in_space(plan, index, TM_SPACE_DEVICE, &nobody, items);
+        program->written = NULL;
+        if (plain >= bytes) {
+            program->written = written;
+            plain = place_in_space(plan, index, TM_SPACE_DEVICE, &gradients, items);
+        }
+        bytes = plain;
     }
-    program->bytes = program->outside_bytes[TM_SPACE_DEVICE];
-    program->outside_bytes[TM_SPACE_DEVICE] = 0;
     free(lent);
+    return bytes;
+}
+
+static void place_program(tm_plan *plan, int32_t index, const bool used[TM_SPACE_COUNT])
+{
+    const tm_lenders nobody = { 0 };
+    tm_program      *program = &plan->programs[index];
+    tm_interval     *items = tm_alloc((plan->graph->n_tensors + program->count) * sizeof *items);
+    for (int space = 0; space < TM_SPACE_COUNT; space++)
+        if (used[space] && space != TM_SPACE_DEVICE)
+            program->outside_bytes[space] = place_in_space(plan, index, (tm_space)space, &nobody, items);
+    program->bytes = place_on_device(plan, index, items);
     free(items);
 }
 
