@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "comm/comm.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -30,6 +31,14 @@ static void set_signals(void)
         sigaction(SIGHUP, &action, NULL); /* the terminal is gone: saves like SIGTERM */
     signal(SIGXFSZ, SIG_IGN);             /* a file-size limit is an error of write(), not an end */
     signal(SIGPIPE, SIG_IGN);
+}
+
+/* The next file that is opened would get the number of a closed one, and with it what is printed there. These can be
+ * read, but not written: printing still fails. */
+static void fill_closed(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) _exit(1); // NOLINT: children inherit it
 }
 
 static void add_usage(tm_text *out)
@@ -90,6 +99,7 @@ static void complain(tm_status st, const tm_error *err)
 
 int main(int argc, char **argv)
 {
+    fill_closed();
     tm_cpu_flush_denormals(); /* first: threads made later inherit it */
     set_signals();
     if (tm_comm_launched().ranks > 1) setvbuf(stderr, NULL, _IOLBF, BUFSIZ); /* lines of ranks do not mix */
