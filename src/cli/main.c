@@ -16,9 +16,25 @@ volatile sig_atomic_t tm_cli_stop;
 
 static void on_signal(int signal_number)
 {
+    static volatile sig_atomic_t asked;
     (void)signal_number;
-    if (tm_cli_stop) _exit(130);
+    if (asked) _exit(130);
+    asked = tm_cli_stop = 1;
+}
+
+/* Time is nearly over, says a batch system, maybe again and again: that ends nobody who is saving. */
+static void on_notice(int signal_number)
+{
+    (void)signal_number;
     tm_cli_stop = 1;
+}
+
+/* What is ignored stays so (nohup). */
+static void handle(int signal_number, void (*handler)(int))
+{
+    struct sigaction action = { .sa_handler = handler }, before;
+    if (sigaction(signal_number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(signal_number, &action, NULL);
 }
 
 static void set_signals(void)
@@ -26,10 +42,11 @@ static void set_signals(void)
     struct sigaction action = { .sa_handler = on_signal };
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    struct sigaction before;
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup stays nohup */
-        sigaction(SIGHUP, &action, NULL); /* the terminal is gone: saves like SIGTERM */
-    signal(SIGXFSZ, SIG_IGN);             /* a file-size limit is an error of write(), not an end */
+    handle(SIGHUP, on_signal); /* the terminal is gone: saves like SIGTERM */
+    handle(SIGUSR1, on_notice);
+    handle(SIGUSR2, on_notice);
+    handle(SIGXCPU, on_notice);
+    signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not an end */
     signal(SIGPIPE, SIG_IGN);
 }
 

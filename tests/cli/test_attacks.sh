@@ -130,6 +130,15 @@ wait "$started"
 check "SIGHUP: exit code 130" [ $? -eq 130 ]
 check "SIGHUP: a checkpoint" [ -n "$(ls run/checkpoint 2>/dev/null | grep step-)" ]
 rm -rf run
+for signal in USR1 USR2 XCPU; do
+    start_run --checkpoint.enable true
+    for time in 1 2 3; do kill -$signal "$(program)" 2>/dev/null; done
+    wait "$started"
+    code=$?
+    check "SIG$signal, which batch systems send: exit code 130 and a checkpoint" \
+        [ $code -eq 130 -a -n "$(ls run/checkpoint 2>/dev/null | grep step-)" ]
+    rm -rf run
+done
 
 # --- terminals and spreadsheets -------------------------------------------------------------------------------------------
 
