@@ -107,20 +107,16 @@ static double final_floor(const tm_evidence *e)
     return final_loss_known(e) ? e->validation_floor : e->floor;
 }
 
-static bool leaks(const tm_evidence *e, double final)
-{
-    return final < final_floor(e) - 5 * (isnan(e->validation_error) ? 0.01 : e->validation_error);
-}
-
 /* The language's exact entropy is the floor: below it something leaks (a mask, a target), far above it nothing is
  * learnt. */
 static tm_verdict judge_floor(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
     double      first = head_of(e).mean, last = tail_of(e).mean, final = final_loss_known(e) ? e->validation : last;
+    double      slack = 5 * (isnan(e->validation_error) ? 0.01 : e->validation_error);
     double      floor = final_floor(e);
     const char *what = e->images ? "the least possible loss" : "the language's entropy",
                *unit = e->images ? "" : " nat";
-    if (leaks(e, final)) {
+    if (final < floor - slack) {
         snprintf(reason, TM_REASON_BYTES, "loss %.4f is below %s %.4f: something leaks", final,
                  e->images ? what : "the entropy of the language", floor);
         return TM_VERDICT_INVALID;
@@ -283,6 +279,13 @@ static tm_verdict judge_loss(const tm_evidence *e, char reason[TM_REASON_BYTES])
     return TM_VERDICT_INVALID;
 }
 
+static tm_verdict too_few(const tm_evidence *e, char reason[TM_REASON_BYTES])
+{
+    snprintf(reason, TM_REASON_BYTES, "%lld steps are too few to judge (%d are needed)", (long long)e->total_steps,
+             TM_JUDGED_STEPS);
+    return TM_VERDICT_NOT_JUDGED;
+}
+
 /* What a run without an injected slowdown is. */
 static tm_verdict judge(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
@@ -299,19 +302,16 @@ static tm_verdict judge(const tm_evidence *e, char reason[TM_REASON_BYTES])
                  (long long)e->total_steps);
         return TM_VERDICT_NOT_JUDGED;
     }
-    bool known = final_loss_known(e) && e->gate == TM_GATE_FLOOR;
-    /* That was the job: such a run has a certificate, however short it is. */
-    bool reached = e->must_reach_target && known && e->validation <= final_floor(e) + e->target_gap;
-    if (e->total_steps < TM_JUDGED_STEPS && !reached && !(known && leaks(e, e->validation))) {
-        snprintf(reason, TM_REASON_BYTES, "%lld steps are too few to judge (%d are needed)", (long long)e->total_steps,
-                 TM_JUDGED_STEPS);
-        return TM_VERDICT_NOT_JUDGED;
-    }
+    bool reached = final_loss_known(e) && e->gate == TM_GATE_FLOOR && e->validation <= final_floor(e) + e->target_gap;
+    if (e->total_steps < TM_JUDGED_STEPS && !reached) return too_few(e, reason);
     if (e->unreal) {
         snprintf(reason, TM_REASON_BYTES, "%s", e->unreal);
         return TM_VERDICT_INVALID;
     }
     tm_verdict verdict = judge_loss(e, reason);
+    /* Reached, but that was not its goal: so short a run has no certificate. */
+    if (verdict == TM_VERDICT_VALID && e->total_steps < TM_JUDGED_STEPS && !e->must_reach_target)
+        return too_few(e, reason);
     return verdict == TM_VERDICT_VALID ? judge_measurement(e, reason) : verdict;
 }
 

@@ -397,9 +397,9 @@ static void what_was_no_training_is_invalid(void **state)
     e.unreal = "no weight has moved";
     e.total_steps = 20;
     expect(&e, TM_VERDICT_NOT_JUDGED, "too few");
-    e.validation = 2.04;
-    expect(&e, TM_VERDICT_NOT_JUDGED, "too few");
-    e.must_reach_target = true; /* reached: judged after any number of steps */
+    e.validation = 2.04; /* reached: judged after any number of steps */
+    expect(&e, TM_VERDICT_INVALID, "no weight has moved");
+    e.must_reach_target = true;
     expect(&e, TM_VERDICT_INVALID, "no weight has moved");
 }
 
