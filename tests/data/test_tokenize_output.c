@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "data/output.h"
 #include "data/tokenize_output.h"
 
 #include <setjmp.h>
@@ -255,6 +256,21 @@ static void a_second_name_is_not_written_through(void **state)
     expect_file(".victim", (const uint8_t *)"treasure", 8);
 }
 
+/* Nothing is left, no open file either (support/leftovers.c). */
+static void what_is_abandoned_is_gone(void **state)
+{
+    tm_output out;
+    tm_error  err = { 0 };
+    (void)state;
+    assert_int_equal(tm_output_open(at(".abandoned"), &out, &err), TM_OK);
+    tm_output_number(&out, 7, 8);
+    assert_int_equal(out.cause, 0);
+    tm_output_abandon(&out);
+    assert_null(out.file);
+    tm_output_abandon(&out); /* once more: nothing */
+    assert_int_equal(rmdir(test_folder()), 0);
+}
+
 static void expect_failure(tm_status st, const tm_error *err, const char *before, const char *end, const char *after)
 {
     char wanted[500];
@@ -331,6 +347,7 @@ int main(void)
         cmocka_unit_test_teardown(numbers_that_nobody_saved_begin_anew, test_folder_teardown),
         cmocka_unit_test_teardown(two_calls_do_not_write_the_same_files, test_folder_teardown),
         cmocka_unit_test_teardown(a_second_name_is_not_written_through, test_folder_teardown),
+        cmocka_unit_test_teardown(what_is_abandoned_is_gone, test_folder_teardown),
         cmocka_unit_test_teardown(what_fails_is_said, test_folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
