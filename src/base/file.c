@@ -150,10 +150,26 @@ tm_status tm_file_write(const char *path, const void *data, size_t bytes, tm_err
     return st;
 }
 
+/* A file that has a second name may be anybody's: what is written under this name would be written there, too. */
+static bool has_two_names(int fd)
+{
+    struct stat info;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink > 1;
+}
+
 tm_status tm_file_open_append(const char *path, int *fd, tm_error *err)
 {
-    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (*fd >= 0) return TM_OK;
+    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (*fd >= 0 && has_two_names(*fd)) {
+        close(*fd);
+        *fd = -1;
+        return tm_fail(err, TM_INVALID,
+                       "cannot add to '%s': it has a second name (a hard link), and what it leads to would change; "
+                       "put a copy in its place, or remove it",
+                       path);
+    }
+    if (*fd >= 0 && fcntl(*fd, F_SETFL, O_APPEND) == 0) return TM_OK; /* that nobody reads a pipe is known by now */
+    if (errno == ENXIO) return tm_fail(err, TM_INVALID, "cannot add to '%s': it is a pipe that nobody reads", path);
     if (errno == ELOOP)
         return tm_fail(err, TM_INVALID,
                        "cannot add to '%s': it is a symbolic link; name the file that it leads to, or remove it", path);
@@ -182,7 +198,11 @@ int tm_file_open_new(const char *path)
 
 int tm_file_open_lock(const char *path)
 {
-    return open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (fd < 0 || !has_two_names(fd)) return fd;
+    close(fd);
+    errno = EMLINK;
+    return -1;
 }
 
 int tm_file_open_nameless(const char *folder)

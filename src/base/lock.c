@@ -64,9 +64,8 @@ static tm_status in_use(const char *folder, const char *owner, tm_error *err)
                    *owner ? owner : "another process");
 }
 
-/* 1: locked; 0: this file system has no locks; -1: held by another. Whoever had it may just have removed the file: then
- * the next one counts. */
-static int lock_file(const char *path, int *fd, int *cause)
+/* Whoever had it may just have removed or renamed the file: then the next one counts. */
+int tm_file_lock(const char *path, int *fd, int *cause)
 {
     for (;;) {
         *fd = tm_file_open_lock(path);
@@ -96,7 +95,7 @@ tm_status tm_folder_lock_take_as(const char *folder, const char *host, bool netw
     *out = (tm_folder_lock){ .fd = -1, .folder = -1 };
     if ((size_t)snprintf(path, sizeof path, "%s/" LOCK_NAME, folder) >= sizeof path)
         return tm_fail(err, TM_INVALID, "path is too long: '%s'", folder);
-    int locked = lock_file(path, &out->fd, &cause);
+    int locked = tm_file_lock(path, &out->fd, &cause);
     if (out->fd < 0)
         return tm_fail(err, TM_IO, "cannot lock '%s' (" LOCK_NAME "): %s; name another directory with --out", folder,
                        strerror(cause));

@@ -26,6 +26,10 @@ TM_MUST_USE tm_status tm_folder_lock_take_as(const char *folder, const char *hos
 TM_MUST_USE tm_status tm_folder_lock_check(const tm_folder_lock *lock, tm_error *err);
 void                  tm_folder_lock_release(tm_folder_lock *lock); /* zeroed or released: nothing */
 
+/* Opens a file as tm_file_open_lock does and locks it as long as it is open. 1: locked; 0: this file system has no
+ * locks, or *fd is -1 and it could not be opened (*cause); -1: another process has it (close *fd). */
+int tm_file_lock(const char *path, int *fd, int *cause);
+
 /* Does it lie on a network file system, as far as its kind tells? */
 bool tm_folder_on_network(const char *folder);
 

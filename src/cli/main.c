@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "comm/comm.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,9 +16,25 @@ volatile sig_atomic_t tm_cli_stop;
 
 static void on_signal(int signal_number)
 {
+    static volatile sig_atomic_t asked;
     (void)signal_number;
-    if (tm_cli_stop) _exit(130);
+    if (asked) _exit(130);
+    asked = tm_cli_stop = 1;
+}
+
+/* Time is nearly over, says a batch system, maybe again and again: that ends nobody who is saving. */
+static void on_notice(int signal_number)
+{
+    (void)signal_number;
     tm_cli_stop = 1;
+}
+
+/* What is ignored stays so (nohup). */
+static void handle(int signal_number, void (*handler)(int))
+{
+    struct sigaction action = { .sa_handler = handler }, before;
+    if (sigaction(signal_number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(signal_number, &action, NULL);
 }
 
 static void set_signals(void)
@@ -25,11 +42,20 @@ static void set_signals(void)
     struct sigaction action = { .sa_handler = on_signal };
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    struct sigaction before;
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup stays nohup */
-        sigaction(SIGHUP, &action, NULL); /* the terminal is gone: saves like SIGTERM */
-    signal(SIGXFSZ, SIG_IGN);             /* a file-size limit is an error of write(), not an end */
+    handle(SIGHUP, on_signal); /* the terminal is gone: saves like SIGTERM */
+    handle(SIGUSR1, on_notice);
+    handle(SIGUSR2, on_notice);
+    handle(SIGXCPU, on_notice);
+    signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not an end */
     signal(SIGPIPE, SIG_IGN);
+}
+
+/* The next file that is opened would get the number of a closed one, and with it what is printed there. These can be
+ * read, but not written: printing still fails. */
+static void fill_closed(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) _exit(1); // NOLINT: children inherit it
 }
 
 static void add_usage(tm_text *out)
@@ -90,6 +116,7 @@ static void complain(tm_status st, const tm_error *err)
 
 int main(int argc, char **argv)
 {
+    fill_closed();
     tm_cpu_flush_denormals(); /* first: threads made later inherit it */
     set_signals();
     if (tm_comm_launched().ranks > 1) setvbuf(stderr, NULL, _IOLBF, BUFSIZ); /* lines of ranks do not mix */

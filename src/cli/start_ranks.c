@@ -230,7 +230,8 @@ static int look_after(supervisor *s, const sigset_t *set)
     for (;;) {
         int number = sigtimedwait(set, NULL, &(struct timespec){ .tv_nsec = LOOK_NS });
         if (waitpid(s->launcher, &status, WNOHANG) == s->launcher) break;
-        if (number == SIGINT || number == SIGTERM || number == SIGHUP) on_signal(s);
+        bool notice = number == SIGUSR1 || number == SIGUSR2; /* of a batch system: it ends nobody who is saving */
+        if (number == SIGINT || number == SIGTERM || number == SIGHUP || (notice && s->asked == 0)) on_signal(s);
         if (!gone && (gone = one_is_gone(s))) set_due(s, grace_s, "the launcher did not end after a rank had");
         if (!gone && stopped_behind(s) && !s->due_ns) /* launchers let them go on before they end them */
             set_due(s, grace_s, "one was stopped when another had ended");
@@ -280,7 +281,7 @@ static tm_status conclude(const supervisor *s, int status, tm_error *err)
 
 static tm_status supervise(supervisor *s, char **argv, tm_error *err)
 {
-    static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGCHLD };
+    static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD };
     sigset_t         set;
     sigemptyset(&set); /* taken one by one: no race */
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) sigaddset(&set, signals[i]);

@@ -160,7 +160,8 @@ static slot *next_encoded(line *l)
 
 static tm_status write_batches(line *l, tm_tokenize_output *out, tm_error *err)
 {
-    int64_t   start = tm_now_ns(), saved = start, said = start, first_place = 0;
+    int64_t   start = tm_now_ns(), saved = start, said = start, first_place = 0, skipped = 0;
+    int64_t   before = out->state.bytes; /* what a killed call says that it has written */
     double    save = l->options->save_seconds > 0 ? l->options->save_seconds : 5;
     tm_status st = TM_OK;
     while (st == TM_OK) {
@@ -168,6 +169,9 @@ static tm_status write_batches(line *l, tm_tokenize_output *out, tm_error *err)
         bool  last = s->last, skip = s->skip;
         st = s->status;
         if (st != TM_OK) st = tm_fail(err, st, "%s", s->error.text);
+        if (s->skip) skipped += (int64_t)s->text.text.length;
+        if (st == TM_OK && (last || !skip) && skipped != before)
+            st = tm_fail(err, TM_FORMAT, "'%s.tokenize' is not of this text; remove it to begin anew", l->options->out);
         if (st == TM_OK && !s->skip && !last) write_slot(s, out);
         if (s->skip) first_place = s->text.place, start = tm_now_ns();
         int64_t now = tm_now_ns(), place = s->text.place;

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/lock.h"
 #include "base/text.h"
 #include "data/output.h"
 
@@ -21,24 +22,29 @@ static char *name_of(const tm_tokenize_output *out, const char *end)
     return name.data;
 }
 
-/* For writing: names that stay the same over calls, but never through a link. */
-static FILE *open_for_writing(const char *name, bool empty)
+/* Empty, for writing: names that stay the same over calls, but never through a link. */
+static FILE *open_empty(const char *name)
 {
     int   fd = tm_file_open_lock(name);
-    FILE *f = fd >= 0 && (!empty || ftruncate(fd, 0) == 0) ? fdopen(fd, "r+b") : NULL;
+    FILE *f = fd >= 0 && ftruncate(fd, 0) == 0 ? fdopen(fd, "r+b") : NULL;
     if (!f && fd >= 0) close(fd);
     return f;
 }
 
-static FILE *open_part(tm_tokenize_output *out, const char *end, const char *mode)
+/* For this call alone; NULL with errno, EWOULDBLOCK: another process has it. */
+static FILE *open_part(const tm_tokenize_output *out, const char *end)
 {
     char *name = name_of(out, end);
-    FILE *f = strcmp(mode, "rbe") == 0 ? fopen(name, "rbe") : open_for_writing(name, mode[0] == 'w');
+    int   fd, cause = 0, locked = tm_file_lock(name, &fd, &cause);
+    FILE *f = fd >= 0 && locked >= 0 ? fdopen(fd, "r+b") : NULL;
+    if (locked < 0) cause = EWOULDBLOCK;
+    if (!f && fd >= 0) close(fd);
     free(name);
+    errno = cause;
     return f;
 }
 
-static void remove_part(tm_tokenize_output *out, const char *end)
+static void remove_part(const tm_tokenize_output *out, const char *end)
 {
     char *name = name_of(out, end);
     unlink(name);
@@ -51,41 +57,54 @@ typedef struct {
     uint64_t          hash; /* of the state */
 } saved_state;
 
+/* Numbers that a call can have saved. */
+static bool usable(const tm_tokenize_state *s)
+{
+    const int64_t most = INT64_C(1) << 56;
+    return s->tokens >= 0 && s->tokens < most && s->documents >= 0 && s->documents <= s->tokens && s->open >= 0 &&
+           s->open <= s->tokens && s->batches >= 0 && s->bytes >= 0 && s->bytes < most;
+}
+
+/* Goes on behind `bytes`, if there are as many. */
+static bool cut(FILE *f, off_t bytes)
+{
+    return fseeko(f, 0, SEEK_END) == 0 && ftello(f) >= bytes && ftruncate(fileno(f), bytes) == 0 &&
+           fseeko(f, bytes, SEEK_SET) == 0;
+}
+
 /* The state of a killed call, if it is whole, has this key and its files are as long as it says. */
 static bool go_on(tm_tokenize_output *out, uint64_t key)
 {
     saved_state saved;
-    FILE       *f = open_part(out, ".tokenize", "rbe");
+    char       *name = name_of(out, ".tokenize");
+    FILE       *f = fopen(name, "rbe");
     bool        good = f && fread(&saved, sizeof saved, 1, f) == 1 && memcmp(saved.magic, magic, sizeof magic) == 0;
+    free(name);
     if (f) fclose(f);
-    if (!good || saved.hash != tm_hash(&saved.state, sizeof saved.state) || saved.state.key != key) return false;
-    out->bin = open_part(out, ".bin.part", "r+be");
-    out->lengths = open_part(out, ".lengths.part", "r+be");
-    off_t bin = (off_t)saved.state.tokens * (out->wide ? 4 : 2), lengths = (off_t)saved.state.documents * 4;
-    good = out->bin && out->lengths && fseeko(out->bin, 0, SEEK_END) == 0 && ftello(out->bin) >= bin &&
-           fseeko(out->lengths, 0, SEEK_END) == 0 && ftello(out->lengths) >= lengths &&
-           ftruncate(fileno(out->bin), bin) == 0 && ftruncate(fileno(out->lengths), lengths) == 0 &&
-           fseeko(out->bin, bin, SEEK_SET) == 0 && fseeko(out->lengths, lengths, SEEK_SET) == 0;
-    if (good) {
-        out->state = saved.state;
-        return true;
-    }
-    tm_tokenize_output rest = { .bin = out->bin, .lengths = out->lengths };
-    tm_tokenize_output_close(&rest);
-    out->bin = out->lengths = NULL;
-    return false;
+    if (!good || saved.hash != tm_hash(&saved.state, sizeof saved.state) || saved.state.key != key ||
+        !usable(&saved.state))
+        return false;
+    if (!cut(out->bin, (off_t)saved.state.tokens * (out->wide ? 4 : 2)) ||
+        !cut(out->lengths, (off_t)saved.state.documents * 4))
+        return false;
+    out->state = saved.state;
+    return true;
 }
 
 tm_status tm_tokenize_output_open(const char *prefix, bool wide, uint64_t key, tm_tokenize_output *out, tm_error *err)
 {
     *out = (tm_tokenize_output){ .prefix = tm_alloc(strlen(prefix) + 1), .wide = wide, .state = { .key = key } };
     strcpy(out->prefix, prefix);
-    if (go_on(out, key)) return TM_OK;
-    remove_part(out, ".tokenize");
-    out->bin = open_part(out, ".bin.part", "wbe");
-    out->lengths = out->bin ? open_part(out, ".lengths.part", "wbe") : NULL;
-    if (out->lengths) return TM_OK;
-    tm_status st = tm_fail(err, TM_IO, "cannot create '%s.bin.part': %s", prefix, strerror(errno));
+    out->bin = open_part(out, ".bin.part");
+    out->lengths = out->bin ? open_part(out, ".lengths.part") : NULL;
+    if (out->lengths && go_on(out, key)) return TM_OK;
+    if (out->lengths) remove_part(out, ".tokenize");
+    if (out->lengths && cut(out->bin, 0) && cut(out->lengths, 0)) return TM_OK;
+    tm_status st =
+        errno == EWOULDBLOCK
+            ? tm_fail(err, TM_INVALID,
+                      "another process is writing '%s.bin'; wait until it has ended, or name another --out", prefix)
+            : tm_fail(err, TM_IO, "cannot create '%s.bin.part': %s", prefix, strerror(errno));
     tm_tokenize_output_close(out);
     return st;
 }
@@ -144,7 +163,7 @@ tm_status tm_tokenize_output_save(tm_tokenize_output *out, tm_error *err)
     TM_TRY(flush(out, err));
     memcpy(saved.magic, magic, sizeof magic);
     char *name = name_of(out, ".tokenize"), *new_name = name_of(out, ".tokenize.new");
-    FILE *f = open_for_writing(new_name, true);
+    FILE *f = open_empty(new_name);
     bool  good = f && fwrite(&saved, sizeof saved, 1, f) == 1 && fflush(f) == 0 && fsync(fileno(f)) == 0;
     int   cause = errno;
     if (f) fclose(f);
@@ -187,14 +206,9 @@ static tm_status write_index(tm_tokenize_output *out, tm_error *err)
 /* The tokens get their name first: an index says that they are complete. */
 tm_status tm_tokenize_output_finish(tm_tokenize_output *out, tm_error *err)
 {
-    char *part = name_of(out, ".bin.part"), *bin = name_of(out, ".bin"), *lengths = name_of(out, ".lengths.part");
+    char *part = name_of(out, ".bin.part"), *bin = name_of(out, ".bin");
     remove_part(out, ".idx");
     tm_status st = flush(out, err);
-    if (st == TM_OK) {
-        fclose(out->lengths); /* nothing is left in it */
-        out->lengths = fopen(lengths, "rbe");
-        if (!out->lengths) st = tm_fail(err, TM_IO, "cannot read '%s': %s", lengths, strerror(errno));
-    }
     if (st == TM_OK && rename(part, bin) != 0)
         st = tm_fail(err, TM_IO, "cannot rename '%s': %s", part, strerror(errno));
     if (st == TM_OK) st = write_index(out, err);
@@ -205,7 +219,6 @@ tm_status tm_tokenize_output_finish(tm_tokenize_output *out, tm_error *err)
     }
     free(part);
     free(bin);
-    free(lengths);
     return st;
 }
 

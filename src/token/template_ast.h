@@ -151,11 +151,15 @@ typedef struct {
     int                line, depth;
     bool               failed;
     bool               breaks, continues;
-    int64_t            work; /* steps so far */
+    int64_t            work;  /* steps so far */
+    size_t             taken; /* bytes so far */
 } tm_render;
 
 /* Fails the rendering with the line; gives an undefined value. */
 tm_v tm_render_fail(tm_render *r, tm_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* From the rendering's arena. More than 512 MiB in all fails the rendering. */
+void *tm_render_take(tm_render *r, size_t bytes);
 
 tm_v        tm_v_string(tm_render *r, const char *text, size_t n);
 tm_v        tm_v_list(tm_render *r);

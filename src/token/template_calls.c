@@ -90,7 +90,7 @@ tm_v tm_render_binary(tm_render *r, int which, const tm_v *a, const tm_v *b)
         size_t times = b->integer > 0 && a->length ? (size_t)b->integer : 0;
         if (a->length && times > (1 << 20) / a->length)
             return tm_render_fail(r, TM_INVALID, "a string becomes too long");
-        char *text = tm_arena_take(r->arena, times * a->length + 1);
+        char *text = tm_render_take(r, times * a->length + 1);
         for (size_t i = 0; i < times; i++) memcpy(text + i * a->length, a->text, a->length);
         return (tm_v){ .kind = TM_V_STRING, .text = text, .length = times * a->length };
     }
@@ -221,7 +221,7 @@ tm_v tm_render_member(tm_render *r, const tm_v *v, const char *name, size_t n)
     } else if (which < 0 || v->kind != TM_V_STRING) {
         return (tm_v){ .kind = TM_V_UNDEFINED, .text = name, .length = n };
     }
-    tm_v *self = tm_arena_take(r->arena, sizeof *self);
+    tm_v *self = tm_render_take(r, sizeof *self);
     *self = *v;
     return (tm_v){ .kind = TM_V_METHOD, .integer = which, .self = self };
 }

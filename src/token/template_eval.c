@@ -10,6 +10,7 @@
 
 enum { MAX_CALLS = 200 };
 static const int64_t most_work = 50000000; /* a template that goes on for ever ends */
+static const size_t  most_bytes = (size_t)1 << 29;
 
 struct tm_scope {
     tm_scope *above;
@@ -29,6 +30,20 @@ tm_v tm_render_fail(tm_render *r, tm_status status, const char *format, ...)
         (void)tm_fail(r->err, status, "%.200s, line %d: %s", r->tmpl->name, r->line, text);
     }
     return (tm_v){ .kind = TM_V_UNDEFINED };
+}
+
+void *tm_render_take(tm_render *r, size_t bytes)
+{
+    r->taken += bytes;
+    if (r->taken > most_bytes) tm_render_fail(r, TM_INVALID, "what the template makes becomes too large");
+    return tm_arena_take(r->arena, bytes);
+}
+
+/* One more step. */
+static bool goes_on(tm_render *r)
+{
+    if (++r->work > most_work) tm_render_fail(r, TM_INVALID, "the template does not come to an end");
+    return !r->failed;
 }
 
 /* --- variables ---------------------------------------------------------------------------------------------------- */
@@ -58,7 +73,7 @@ static tm_v look_up(tm_render *r, const char *name, size_t n)
 
 static void enter(tm_render *r)
 {
-    tm_scope *scope = tm_arena_take(r->arena, sizeof *scope);
+    tm_scope *scope = tm_render_take(r, sizeof *scope);
     *scope = (tm_scope){ .above = r->scope, .variables = tm_v_dict(r) };
     r->scope = scope;
 }
@@ -71,8 +86,8 @@ static void run(tm_render *r, const tm_s *s);
 static tm_v_arguments arguments_of(tm_render *r, const tm_x *x)
 {
     tm_v_arguments a = { 0 };
-    tm_v          *values = tm_arena_take(r->arena, (x->n + 1) * sizeof *values);
-    tm_v          *named = tm_arena_take(r->arena, (2 * x->n + 1) * sizeof *named);
+    tm_v          *values = tm_render_take(r, (x->n + 1) * sizeof *values);
+    tm_v          *named = tm_render_take(r, (2 * x->n + 1) * sizeof *named);
     for (size_t i = 0; i < x->n; i++) {
         tm_v value = evaluate(r, x->item[i].value);
         if (x->item[i].name) {
@@ -310,7 +325,7 @@ static tm_v evaluate(tm_render *r, const tm_x *x)
     tm_v_arguments arguments;
     if (r->failed || !x) return (tm_v){ .kind = TM_V_UNDEFINED };
     r->line = x->line;
-    if (++r->work > most_work) return tm_render_fail(r, TM_INVALID, "the template does not come to an end");
+    if (!goes_on(r)) return (tm_v){ .kind = TM_V_UNDEFINED };
     switch (x->kind) {
     case TM_X_STRING:
         return (tm_v){ .kind = TM_V_STRING, .text = x->text, .length = x->length };
@@ -404,7 +419,7 @@ static void run_for(tm_render *r, const tm_s *s)
     if (r->failed) return;
     if (s->b) { /* only those that the condition takes are counted */
         chosen = tm_v_list(r);
-        for (size_t i = 0; i < all.box->n && !r->failed; i++) {
+        for (size_t i = 0; i < all.box->n && goes_on(r); i++) {
             enter(r);
             assign(r, s, all.box->item[i]);
             tm_v is = evaluate(r, s->b);
@@ -412,7 +427,7 @@ static void run_for(tm_render *r, const tm_s *s)
             if (tm_v_true(&is)) tm_v_append(r, &chosen, all.box->item[i]);
         }
     }
-    for (size_t i = 0; i < chosen.box->n && !r->failed && !r->breaks; i++) {
+    for (size_t i = 0; i < chosen.box->n && !r->breaks && goes_on(r); i++) {
         enter(r);
         assign(r, s, chosen.box->item[i]);
         define_loop(r, &chosen, i);
@@ -472,6 +487,7 @@ static void run(tm_render *r, const tm_s *s)
         case TM_S_OUTPUT:
             value = evaluate(r, s->a);
             if (!r->failed) tm_v_print(r, &value, r->out);
+            if (r->out->length > most_bytes) tm_render_fail(r, TM_INVALID, "what the template makes becomes too large");
             break;
         case TM_S_IF:
             value = evaluate(r, s->a);

@@ -33,7 +33,7 @@ tm_v tm_v_as_text(tm_render *r, const tm_v *v)
 
 tm_v tm_v_concatenated(tm_render *r, const tm_v *a, const tm_v *b)
 {
-    char *text = tm_arena_take(r->arena, a->length + b->length + 1);
+    char *text = tm_render_take(r, a->length + b->length + 1);
     if (a->length) memcpy(text, a->text, a->length);
     if (b->length) memcpy(text + a->length, b->text, b->length);
     return (tm_v){ .kind = TM_V_STRING, .text = text, .length = a->length + b->length };

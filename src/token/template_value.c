@@ -12,12 +12,14 @@
 
 tm_v tm_v_string(tm_render *r, const char *text, size_t n)
 {
-    return (tm_v){ .kind = TM_V_STRING, .text = tm_arena_text_n(r->arena, text ? text : "", n), .length = n };
+    char *copy = tm_render_take(r, n + 1);
+    if (n) memcpy(copy, text, n);
+    return (tm_v){ .kind = TM_V_STRING, .text = copy, .length = n };
 }
 
 static tm_v with_box(tm_render *r, tm_v_kind kind)
 {
-    return (tm_v){ .kind = kind, .box = tm_arena_take(r->arena, sizeof(tm_box)) };
+    return (tm_v){ .kind = kind, .box = tm_render_take(r, sizeof(tm_box)) };
 }
 
 tm_v tm_v_list(tm_render *r)
@@ -42,7 +44,7 @@ void tm_v_append(tm_render *r, const tm_v *list, tm_v item)
     tm_box *box = list->box;
     if (box->n == box->capacity) {
         size_t more = box->capacity ? 2 * box->capacity : 8;
-        tm_v  *grown = tm_arena_take(r->arena, more * sizeof *grown);
+        tm_v  *grown = tm_render_take(r, more * sizeof *grown);
         if (box->n) memcpy(grown, box->item, box->n * sizeof *grown);
         box->item = grown;
         box->capacity = more;

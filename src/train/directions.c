@@ -158,11 +158,20 @@ tm_status tm_certifier_compare(tm_certifier *c, tm_certificate *out, tm_error *e
     opinion all = { .decided = false };
     TM_TRY(c->n_counts > 0 ? try_with_experts(c, &all, err) : try_directions(c, &all, err));
     comparison worst = all.shown;
-    out->gradients = all.decided && all.agrees;
+    /* What the gradients say is less than what the two may differ by anyway: anything would agree. */
+    bool hidden = all.decided && all.agrees && !(worst.band <= 2 * worst.reach);
+    out->gradients = all.decided && all.agrees && !hidden;
     out->expected = worst.expected;
     out->measured = worst.measured;
     out->band = worst.band;
     if (out->gradients) return TM_OK;
+    if (hidden) {
+        out->done = false;
+        snprintf(out->reason, sizeof out->reason,
+                 "rounding hides what the gradients say: a change of the loss of %.2g, which is known to %.2g only",
+                 2 * worst.reach, worst.band);
+        return TM_OK;
+    }
     if (!all.decided && !all.same_part) {
         out->done = false;
         snprintf(out->reason, sizeof out->reason,

@@ -48,11 +48,11 @@ static bool possible(const run *r)
     return !r->options->turn_fd && r->options->step.n_fields > 0 && tm_device_describe(r->device)->computes;
 }
 
-/* Runs that nobody judges need none. */
+/* Runs that nobody judges need none. Steps before a checkpoint count in the verdict, so they do here. */
 static bool wanted(const run *r)
 {
     const tm_run_options *o = r->options;
-    return o->certify && possible(r) && (o->steps - r->first_step + 1 >= TM_JUDGED_STEPS || o->stop_at_target);
+    return o->certify && possible(r) && (o->steps >= TM_JUDGED_STEPS || o->stop_at_target);
 }
 
 tm_status run_remember(run *r, int64_t first_sample, tm_error *err)

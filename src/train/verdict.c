@@ -279,6 +279,13 @@ static tm_verdict judge_loss(const tm_evidence *e, char reason[TM_REASON_BYTES])
     return TM_VERDICT_INVALID;
 }
 
+static tm_verdict too_few(const tm_evidence *e, char reason[TM_REASON_BYTES])
+{
+    snprintf(reason, TM_REASON_BYTES, "%lld steps are too few to judge (%d are needed)", (long long)e->total_steps,
+             TM_JUDGED_STEPS);
+    return TM_VERDICT_NOT_JUDGED;
+}
+
 /* What a run without an injected slowdown is. */
 static tm_verdict judge(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
@@ -296,16 +303,15 @@ static tm_verdict judge(const tm_evidence *e, char reason[TM_REASON_BYTES])
         return TM_VERDICT_NOT_JUDGED;
     }
     bool reached = final_loss_known(e) && e->gate == TM_GATE_FLOOR && e->validation <= final_floor(e) + e->target_gap;
-    if (e->total_steps < TM_JUDGED_STEPS && !reached) {
-        snprintf(reason, TM_REASON_BYTES, "%lld steps are too few to judge (%d are needed)", (long long)e->total_steps,
-                 TM_JUDGED_STEPS);
-        return TM_VERDICT_NOT_JUDGED;
-    }
+    if (e->total_steps < TM_JUDGED_STEPS && !reached) return too_few(e, reason);
     if (e->unreal) {
         snprintf(reason, TM_REASON_BYTES, "%s", e->unreal);
         return TM_VERDICT_INVALID;
     }
     tm_verdict verdict = judge_loss(e, reason);
+    /* Reached, but that was not its goal: so short a run has no certificate. */
+    if (verdict == TM_VERDICT_VALID && e->total_steps < TM_JUDGED_STEPS && !e->must_reach_target)
+        return too_few(e, reason);
     return verdict == TM_VERDICT_VALID ? judge_measurement(e, reason) : verdict;
 }
 

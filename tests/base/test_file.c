@@ -13,6 +13,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -151,6 +152,54 @@ static void lines_are_not_added_through_a_link(void **state)
     expect_content(path, "1\n2\n");
 }
 
+/* A second name of a file of somebody else: neither lines nor an owner are written to it. */
+static void a_second_name_keeps_its_content(void **state)
+{
+    (void)state;
+    const char *victim = plant(), *path = test_in_folder("perf.csv");
+    tm_error    err = { 0 };
+    int         fd = 0;
+    assert_int_equal(link(victim, path), 0);
+    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_INVALID);
+    assert_int_equal(fd, -1);
+    char wanted[400];
+    snprintf(wanted, sizeof wanted,
+             "cannot add to '%s': it has a second name (a hard link), and what it leads to would change; put a copy in "
+             "its place, or remove it",
+             path);
+    assert_string_equal(err.text, wanted);
+    assert_int_equal(tm_file_open_lock(path), -1);
+    assert_int_equal(errno, EMLINK);
+    expect_content(victim, treasure);
+    unlink(victim); /* now it has one */
+    fd = tm_file_open_lock(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_OK);
+    close(fd);
+}
+
+/* Whoever puts a pipe where lines go does not stop the program; with a reader it is as good as a file. */
+static void lines_go_to_a_pipe_that_is_read(void **state)
+{
+    (void)state;
+    const char *path = test_in_folder("fifo");
+    tm_error    err = { 0 };
+    int         fd = -1;
+    char        read_back[3] = "";
+    assert_int_equal(mkfifo(path, 0666), 0);
+    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "fifo': it is a pipe that nobody reads"));
+    int reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_OK);
+    assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0); /* waits for a slow one */
+    assert_int_equal(write(fd, "1\n", 2), 2);
+    assert_int_equal(read(reader, read_back, 2), 2);
+    assert_string_equal(read_back, "1\n");
+    close(fd);
+    close(reader);
+}
+
 static void new_files_and_locks_follow_no_link(void **state)
 {
     (void)state;
@@ -189,6 +238,8 @@ int main(void)
         cmocka_unit_test_teardown(a_failed_write_leaves_nothing, test_folder_teardown),
         cmocka_unit_test_teardown(devices_are_not_replaced, test_folder_teardown),
         cmocka_unit_test_teardown(lines_are_not_added_through_a_link, test_folder_teardown),
+        cmocka_unit_test_teardown(a_second_name_keeps_its_content, test_folder_teardown),
+        cmocka_unit_test_teardown(lines_go_to_a_pipe_that_is_read, test_folder_teardown),
         cmocka_unit_test_teardown(new_files_and_locks_follow_no_link, test_folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

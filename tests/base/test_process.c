@@ -184,11 +184,16 @@ static void close_is_polite_then_firm(void **state)
     tm_process_close(p, 20); /* SIGTERM does */
     assert_true(tm_now_ns() - begin < 10 * SECOND);
     assert_true(gone_within(grandchild, 5));
-    p = start_family(&grandchild, true);
-    begin = tm_now_ns();
-    tm_process_close(p, 0.2); /* SIGTERM does not */
-    assert_true(tm_now_ns() - begin >= SECOND / 5);
-    assert_true(gone_within(grandchild, 5));
+    int64_t took = SECOND;
+    for (int i = 0; i < 4 && took > SECOND * 7 / 20; i++) { /* a busy machine may take longer once */
+        p = start_family(&grandchild, true);
+        begin = tm_now_ns();
+        tm_process_close(p, 0.2); /* SIGTERM does not */
+        took = tm_now_ns() - begin;
+        assert_true(took >= SECOND / 5);
+        assert_true(gone_within(grandchild, 5));
+    }
+    assert_true(took <= SECOND * 7 / 20); /* no more than it was given */
 }
 
 static void a_child_that_ends_takes_its_children_along(void **state)

@@ -62,6 +62,39 @@ tiny_run --checkpoint.enable true --checkpoint.keep_latest_k 1
 check "checkpoints that are links lose no file" [ "$(cat away/* | sort -u)" = treasure -a "$(find away -type f | wc -l)" -eq 3 ]
 rm -rf run away
 
+# --- second names (hard links), pipes, a full disk's like, closed descriptors ---------------------------------------------
+
+mkdir -p run/checkpoint
+for name in metrics.jsonl run.lock checkpoint/lock; do
+    ln victim "run/$name"
+    tiny_run --checkpoint.enable true
+    check "a second name $name of a file is not written to" [ "$(cat victim)" = treasure ]
+    check "and is refused" [ "$code" -eq 4 -o "$code" -eq 1 ]
+    check "with its name" has "$err" "(run|checkpoint|metrics.jsonl)'.*(second name|Too many links)"
+    rm -f "run/$name"
+done
+ln -f victim run/result.json
+tiny_run
+check "what is replaced as a whole loses its second name" [ "$code" -eq 0 -a "$(cat victim)" = treasure ]
+rm -f run/*.*
+mkfifo run/metrics.jsonl
+timeout 20 "$TRAINMARK" run $tiny --training.steps 3 --out run >"$out" 2>"$err"
+code=$?
+failed_with 4 "a pipe that nobody reads does not stop it" "metrics.jsonl': it is a pipe that nobody reads"
+rm -rf run
+(ulimit -f 256 && exec "$TRAINMARK" run $tiny --training.steps 2000 --out run >/dev/null 2>"$err")
+code=$?
+check "a limit on file sizes is no silent end" [ "$code" -eq 1 ]
+check "but said" has "$err" "File too large"
+rm -rf run
+"$TRAINMARK" run $tiny --training.steps 3 --checkpoint.enable true --out run <&- >&- 2>&-
+check "closed outputs are an error" [ $? -eq 1 ]
+check_not "and nothing that was printed is in a record" grep -rqE "^(trainmark|step)" run --include=metrics.jsonl --include=run.lock
+check "nor anything but records" [ "$(grep -vc '^{' run/metrics.jsonl)" -eq 0 ]
+tiny_run --training.steps 4 --checkpoint.enable true
+check "its checkpoint is a good one" [ "$code" -eq 0 ]
+rm -rf run
+
 # --- two runs, one folder; a folder that goes away ------------------------------------------------------------------------
 
 start_run
@@ -97,6 +130,15 @@ wait "$started"
 check "SIGHUP: exit code 130" [ $? -eq 130 ]
 check "SIGHUP: a checkpoint" [ -n "$(ls run/checkpoint 2>/dev/null | grep step-)" ]
 rm -rf run
+for signal in USR1 USR2 XCPU; do
+    start_run --checkpoint.enable true
+    for time in 1 2 3; do kill -$signal "$(program)" 2>/dev/null; done
+    wait "$started"
+    code=$?
+    check "SIG$signal, which batch systems send: exit code 130 and a checkpoint" \
+        [ $code -eq 130 -a -n "$(ls run/checkpoint 2>/dev/null | grep step-)" ]
+    rm -rf run
+done
 
 # --- terminals and spreadsheets -------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "data/output.h"
 #include "data/tokenize_output.h"
 
 #include <setjmp.h>
@@ -184,6 +185,92 @@ static void what_is_damaged_begins_anew(void **state)
     for (size_t i = 1; i <= 8 + 6 * 8 + 8; i += 8) expect_new_beginning(NULL, 0, i, 5);
 }
 
+/* A hash that fits does not make numbers of a saved state possible: member k becomes `value`. */
+static void numbers_that_nobody_saved_begin_anew(void **state)
+{
+    const int64_t huge[] = { -1, INT64_C(1) << 61, INT64_C(1) << 62, INT64_MAX, INT64_MIN };
+    (void)state;
+    for (size_t k = 1; k < sizeof(tm_tokenize_state) / 8; k++)
+        for (size_t v = 0; v < sizeof huge / sizeof huge[0]; v++) {
+            tm_error           err = { 0 };
+            tm_tokenize_output out = begin(false, 5);
+            int64_t           *member = (int64_t *)&out.state + k;
+            bool               counts = k == 1 && huge[v] > 0; /* of batches there may be any number */
+            write_documents(&out);
+            *member = huge[v];
+            assert_int_equal(tm_tokenize_output_save(&out, &err), TM_OK);
+            tm_tokenize_output_close(&out);
+            out = begin(false, 5);
+            if ((out.state.tokens == 7) != counts) fail_msg("member %zu, %lld: goes on", k, (long long)huge[v]);
+            tm_tokenize_output_close(&out);
+            tm_error none = { 0 };
+            assert_int_equal(tm_tokenize_output_open(at(""), false, 6, &out, &none), TM_OK);
+            tm_tokenize_output_close(&out);
+        }
+}
+
+static void two_calls_do_not_write_the_same_files(void **state)
+{
+    tm_error           err = { 0 };
+    tm_tokenize_output first = begin(false, 5), second;
+    char               wanted[500];
+    (void)state;
+    write_documents(&first);
+    assert_int_equal(tm_tokenize_output_save(&first, &err), TM_OK);
+    snprintf(wanted, sizeof wanted, "another process is writing '%s'; wait until it has ended, or name another --out",
+             at(".bin"));
+    for (uint64_t key = 5; key < 7; key++) {
+        err = (tm_error){ 0 };
+        assert_int_equal(tm_tokenize_output_open(at(""), false, key, &second, &err), TM_INVALID);
+        assert_string_equal(err.text, wanted);
+        assert_null(second.prefix);
+    }
+    assert_true(tm_file_exists(at(".tokenize")));
+    write_documents(&first);
+    assert_int_equal(tm_tokenize_output_finish(&first, &err), TM_OK);
+    second = begin(false, 5); /* what is finished is not in the way, nor written to */
+    assert_int_equal(second.state.tokens, 0);
+    tm_tokenize_output_add(&second, ids, 7);
+    tm_tokenize_output_close(&second);
+    tm_tokenize_output_close(&first);
+    struct stat info;
+    assert_int_equal(stat(at(".bin"), &info), 0);
+    assert_int_equal(info.st_size, 28);
+}
+
+/* Whoever prepared the folder gave the name to a file of somebody else. */
+static void a_second_name_is_not_written_through(void **state)
+{
+    static const char *const ends[] = { ".bin.part", ".lengths.part" };
+    tm_error                 err = { 0 };
+    (void)state;
+    if (tm_file_write(at(".victim"), "treasure", 8, &err) != TM_OK) fail_msg("%s", err.text);
+    for (int i = 0; i < 2; i++) {
+        tm_tokenize_output out;
+        err = (tm_error){ 0 };
+        assert_int_equal(link(at(".victim"), at(ends[i])), 0);
+        assert_int_equal(tm_tokenize_output_open(at(""), false, 1, &out, &err), TM_IO);
+        assert_non_null(strstr(err.text, ": Too many links"));
+        assert_int_equal(unlink(at(ends[i])), 0);
+    }
+    expect_file(".victim", (const uint8_t *)"treasure", 8);
+}
+
+/* Nothing is left, no open file either (support/leftovers.c). */
+static void what_is_abandoned_is_gone(void **state)
+{
+    tm_output out;
+    tm_error  err = { 0 };
+    (void)state;
+    assert_int_equal(tm_output_open(at(".abandoned"), &out, &err), TM_OK);
+    tm_output_number(&out, 7, 8);
+    assert_int_equal(out.cause, 0);
+    tm_output_abandon(&out);
+    assert_null(out.file);
+    tm_output_abandon(&out); /* once more: nothing */
+    assert_int_equal(rmdir(test_folder()), 0);
+}
+
 static void expect_failure(tm_status st, const tm_error *err, const char *before, const char *end, const char *after)
 {
     char wanted[500];
@@ -229,11 +316,11 @@ static void what_fails_is_said(void **state)
 
     out = begin(false, 2);
     write_documents(&out);
-    assert_int_equal(unlink(at(".lengths.part")), 0);
+    assert_int_equal(unlink(at(".bin.part")), 0);
     err = (tm_error){ 0 };
     st = tm_tokenize_output_finish(&out, &err);
-    expect_failure(st, &err, "cannot read", ".lengths.part", ": No such file or directory");
-    assert_false(tm_file_exists(at(".bin")));
+    expect_failure(st, &err, "cannot rename", ".bin.part", ": No such file or directory");
+    assert_false(tm_file_exists(at(".idx")));
     tm_tokenize_output_close(&out);
 
     out = begin(false, 3); /* a length that the format cannot say */
@@ -257,6 +344,10 @@ int main(void)
         cmocka_unit_test_teardown(long_documents_are_whole, test_folder_teardown),
         cmocka_unit_test_teardown(a_killed_call_goes_on, test_folder_teardown),
         cmocka_unit_test_teardown(what_is_damaged_begins_anew, test_folder_teardown),
+        cmocka_unit_test_teardown(numbers_that_nobody_saved_begin_anew, test_folder_teardown),
+        cmocka_unit_test_teardown(two_calls_do_not_write_the_same_files, test_folder_teardown),
+        cmocka_unit_test_teardown(a_second_name_is_not_written_through, test_folder_teardown),
+        cmocka_unit_test_teardown(what_is_abandoned_is_gone, test_folder_teardown),
         cmocka_unit_test_teardown(what_fails_is_said, test_folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,6 +107,10 @@ static void what_is_not_there_is_refused_by_name(void **state)
     refused("{% for a in 3 %}{% endfor %}", TM_INVALID, "gone through");
     refused("{{ range(10000000) }}", TM_INVALID, "range");
     refused("{{ 'x' * 100000000 }}", TM_INVALID, "too long");
+    refused("{% set n = namespace(s='xxxxxxxx') %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor %}",
+            TM_INVALID, "line 1: what the template makes becomes too large");
+    refused("{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}", TM_INVALID,
+            "what the template makes becomes too large");
     refused("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", TM_INVALID, "without end");
     refused("{{ ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1", TM_UNSUPPORTED, "nested");
     refused("{{ 'a b'.split ~ 1 }}", TM_INVALID, "a function has no text");

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A folder of checkpoints: which names count, in which order; paths as long as the system takes them. */
+#include "checkpoint_fixture.h"
 #include "support/folder.h"
+#include "support/whole.h"
 
 #include "base/file.h"
 #include "train/checkpoint_io.h"
@@ -131,11 +133,37 @@ static void paths_are_as_long_as_the_system_takes_them(void **state)
     assert_true(tm_file_exists(test_in_folder("there")));
 }
 
+/* What cannot be removed of an old checkpoint is said, also where it is a rank's file. */
+static void what_cannot_be_removed_is_said(void **state)
+{
+    static const char *const in_the_way[] = { "tensors-00001.bin", "tensors.bin", "complete" };
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        tm_text said = { 0 };
+        fixture f = new_fixture();
+        char    path[500], wanted[600];
+        save(&f, 1, 1, 1);
+        snprintf(path, sizeof path, "%s/step-00000001/%s", f.folder, in_the_way[i]);
+        if (i > 0) assert_int_equal(unlink(path), 0);
+        assert_int_equal(mkdir(path, 0777), 0); /* unlink does not take it */
+        whole_log_open();
+        save(&f, 2, 1, 1);
+        whole_log_take(&said);
+        whole_log_close();
+        snprintf(wanted, sizeof wanted, "cannot remove '%s/step-00000001': Is a directory", f.folder);
+        if (!said.data || !strstr(said.data, wanted)) fail_msg("%s: %s", in_the_way[i], said.data ? said.data : "");
+        load_and_expect(&f, 2, 1);
+        tm_text_fini(&said);
+        clear(f.folder);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(names_count_in_an_order, test_folder_teardown),
         cmocka_unit_test_teardown(paths_are_as_long_as_the_system_takes_them, test_folder_teardown),
+        cmocka_unit_test_teardown(what_cannot_be_removed_is_said, test_folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

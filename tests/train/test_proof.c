@@ -88,6 +88,26 @@ static void honest_training_is_certified(void **state)
     assert_false(told.certificate.done);
 }
 
+/* Steps before the checkpoint count in the verdict, so the others are looked at. */
+static void who_goes_on_is_certified(void **state)
+{
+    char folder[300];
+    (void)state;
+    snprintf(folder, sizeof folder, "%s", test_in_folder("checkpoint"));
+    tm_run_options o = options_of(45);
+    o.schedule.steps = 90;
+    o.checkpoint = true;
+    o.checkpoint_folder = folder;
+    o.checkpoint_interval = 1000;
+    o.checkpoint_load_step = -1;
+    o.checkpoint_keep = 1;
+    assert_int_equal(go(&o), TM_OK);
+    assert_false(told.certificate.done);
+    o.steps = 90;
+    if (go(&o) != TM_OK) fail_msg("%s", reason);
+    assert_true(told.certificate.done && told.certificate.gradients && told.certificate.causal);
+}
+
 /* It is made in the middle of the first step, whose time it is not. */
 static void its_time_belongs_to_no_step(void **state)
 {
@@ -192,6 +212,7 @@ int main(int argc, char **argv)
     tm_log_set_level(TM_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(honest_training_is_certified),
+        cmocka_unit_test_teardown(who_goes_on_is_certified, test_folder_teardown),
         cmocka_unit_test(its_time_belongs_to_no_step),
         cmocka_unit_test(weights_that_do_not_move_are_no_training),
         cmocka_unit_test(frozen_layers_stay),

@@ -79,7 +79,12 @@ static void few_steps_are_not_judged(void **state)
     e = evidence_of("synthetic", losses, 4, 2.1);
     e.n_losses = e.total_steps = 30;
     e.validation = 2.04;
+    e.must_reach_target = true;
     expect(&e, TM_VERDICT_VALID, "within");
+    e.must_reach_target = false; /* it was not: then nobody has certified the gradients */
+    expect(&e, TM_VERDICT_NOT_JUDGED, "30 steps are too few");
+    e.validation = 1.96;
+    expect(&e, TM_VERDICT_NOT_JUDGED, "30 steps are too few");
     /* and a loss below the language's entropy is a leak after any number of steps */
     e.validation = 1.5;
     expect(&e, TM_VERDICT_INVALID, "leaks");
@@ -393,6 +398,8 @@ static void what_was_no_training_is_invalid(void **state)
     e.total_steps = 20;
     expect(&e, TM_VERDICT_NOT_JUDGED, "too few");
     e.validation = 2.04; /* reached: judged after any number of steps */
+    expect(&e, TM_VERDICT_INVALID, "no weight has moved");
+    e.must_reach_target = true;
     expect(&e, TM_VERDICT_INVALID, "no weight has moved");
 }
 

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bits that every kernel makes of the examples of its op, as they were looked at and recorded, for every
+ * instruction set of this processor: in the three regimes of formats, with rows apart where the op allows it, written
+ * and added to. That they are right is what test_kernels.c shows, which takes minutes; here a kernel that computes
+ * anything else is found in a second. tests/device/bits.txt has a digest for each set of kernels and op; those of each
+ * call are printed where it differs. Sums in float64 count as float32, as exp and log are those of the system's
+ * library. After a change that is meant: TM_RECORD=1 build/release/tests/device/test_kernel_bits; git diff
+ * tests/device/bits.txt
+ */
+#include "../support/execute.h"
+#include "../support/training.h"
+#include "base/hash.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "device/backend.h"
+#include "device/cpu/simd/kernels.h"
+#include "graph/value.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const records = "tests/device/bits.txt";
+enum { SEED = 20261123, GAP = 3, SETS = 5 };
+static const char *const       sets[SETS] = { "base", "avx2", "avx512", "avx512_bf16", "amx" };
+static const tm_kernel *const *tables[SETS];   /* NULL: not of this processor */
+static const double            long_one = 4e5; /* FLOPs of an example that says no more than the short ones */
+
+/* An operand in the format of a call. */
+typedef struct {
+    tm_view view;
+    int64_t count, columns, pitch; /* rows are `columns` long and `pitch` apart */
+    size_t  bytes;
+} operand;
+
+static int64_t place(const operand *o, int64_t i)
+{
+    return i / o->columns * o->pitch + i % o->columns;
+}
+
+/* The values are numbers of bfloat16: all formats of training hold them. `from` absent: bytes of NaN. */
+static void operand_open(operand *o, tm_view *to, const tm_view *from, int gap)
+{
+    const tm_shape shape = to->shape;
+    *o = (operand){ .count = tm_shape_elements(shape) };
+    o->columns = shape.rank > 0 && shape.n[shape.rank - 1] > 0 ? shape.n[shape.rank - 1] : 1;
+    o->pitch = o->columns + gap;
+    o->bytes = (size_t)(o->count / o->columns * o->pitch + 1) * 8;
+    to->data = malloc(o->bytes);
+    assert_non_null(to->data);
+    memset(to->data, 0xff, o->bytes);
+    to->ld = gap > 0 ? o->pitch : 0;
+    for (int64_t i = 0; from && i < o->count; i++) {
+        double value = tm_value_get(from->data, from->dtype, i);
+        if (from->dtype == TM_F64) value = (double)tm_bf16_value(tm_bf16_round((float)value));
+        tm_value_set(to->data, to->dtype, place(o, i), value);
+    }
+    o->view = *to;
+}
+
+/* What lies there, dense, whatever the gaps hold: every format up to float32 is one of its numbers. */
+static uint64_t digest(const operand *o)
+{
+    float *dense = malloc((size_t)(o->count + 1) * sizeof *dense);
+    assert_non_null(dense);
+    for (int64_t i = 0; i < o->count; i++) {
+        dense[i] = (float)tm_value_get(o->view.data, o->view.dtype, place(o, i));
+        if (dense[i] != dense[i]) dense[i] = NAN; /* of one sign */
+    }
+    uint64_t hash = tm_hash(dense, (size_t)o->count * sizeof *dense);
+    free(dense);
+    return hash;
+}
+
+static bool adds_up(const tm_op *op, int k)
+{
+    bool sum = op->out_role[k] == TM_ROLE_SCALAR && op != &tm_op_clip && op != &tm_op_compare;
+    return sum || op->out_role[k] == TM_ROLE_GRADIENT;
+}
+
+/* One call in the formats of `asked`; `made`: the inputs. */
+static void run_call(tm_text *out, const tm_kernel *kernel, const tm_op *op, const tm_call *asked, const tm_call *made,
+                     bool strided, bool adds)
+{
+    tm_call call = *asked;
+    operand in[TM_MAX_IN] = { 0 }, result[TM_MAX_OUT] = { 0 };
+    call.threads = 2;
+    for (int k = 0; k < op->n_in; k++)
+        if (tm_view_present(&call.in[k]))
+            operand_open(&in[k], &call.in[k], &made->in[k], strided && op->strided_in >> k & 1U ? GAP : 0);
+    for (int k = 0; k < op->n_out; k++) {
+        if (!tm_view_present(&call.out[k])) continue;
+        operand_open(&result[k], &call.out[k], NULL, strided && op->strided_out >> k & 1U ? GAP : 0);
+        if (!adds || !adds_up(op, k)) continue;
+        call.accumulate |= 1U << k;
+        for (int64_t i = 0; i < result[k].count; i++)
+            tm_value_set(call.out[k].data, call.out[k].dtype, place(&result[k], i), (double)(i % 7) - 3);
+    }
+    const char *why = kernel->refuse ? kernel->refuse(&call) : NULL;
+    if (!why && (!adds || call.accumulate)) {
+        call.workspace_bytes = kernel->workspace ? kernel->workspace(&call) : 0;
+        call.workspace = aligned_alloc(64, (call.workspace_bytes + 128) / 64 * 64);
+        assert_non_null(call.workspace);
+        memset(call.workspace, 0xff, call.workspace_bytes);
+        if (kernel->prepare) assert_int_equal(kernel->prepare(NULL, &call, &call.state, NULL), TM_OK);
+        kernel->run(&call);
+        if (kernel->release) kernel->release(call.state);
+        free(call.workspace);
+        for (int k = 0; k < op->n_out; k++)
+            if (tm_view_present(&call.out[k]) && op->out_role[k] != TM_ROLE_LOGITS)
+                tm_text_printf(out, " %016llx", (unsigned long long)digest(&result[k]));
+    }
+    for (int k = 0; k < op->n_in; k++) free(in[k].view.data);
+    for (int k = 0; k < op->n_out; k++) free(result[k].view.data);
+}
+
+static void run_example(tm_text *out, const tm_kernel *kernel, const tm_op *op, const tm_example *example,
+                        const tm_call *made)
+{
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
+    const bool                       large = tm_example_is_for_kernels(example); /* for their blocks and threads */
+    for (int p = 0; p < (large ? 2 : 3); p++) {
+        tm_call asked = tm_example_call(op, example, precisions[p]);
+        tm_text_printf(out, " %s:", precisions[p]->name);
+        run_call(out, kernel, op, &asked, made, false, false);
+        if (large) continue;
+        run_call(out, kernel, op, &asked, made, false, true);
+        if (op->strided_in | op->strided_out) run_call(out, kernel, op, &asked, made, true, false);
+    }
+}
+
+/* All kernels of an op: a text for each set. */
+static void run_kernels(tm_text out[SETS], tm_op_id id)
+{
+    const tm_op *op = tm_op_get(id);
+    tm_example   example;
+    for (int k = 0; op->example(k, &example); k++) {
+        tm_call made;
+        tm_call_make(&made, op, &example, SEED);
+        bool too_long = op->cost(&made).flops > long_one;
+        for (int s = 0; s < SETS && !too_long; s++) {
+            const tm_kernel *const *family = tables[s];
+            for (; family && *family; family++)
+                for (const tm_kernel *kernel = *family; kernel->run; kernel++) {
+                    if (kernel->op != id) continue;
+                    tm_text_printf(&out[s], "%s, example %d:", kernel->name, k);
+                    run_example(&out[s], kernel, op, &example, &made);
+                    tm_text_add(&out[s], "\n");
+                }
+        }
+        tm_call_free(&made);
+    }
+}
+
+/* The record is kept for sets of instructions that this processor lacks. */
+static bool recorded(const tm_text *all, const char *set, const char *op, char line[160])
+{
+    char begin[100];
+    snprintf(begin, sizeof begin, "\n%s %s ", set, op);
+    const char *at = all->data ? strstr(all->data, begin) : NULL;
+    if (!at) return false;
+    snprintf(line, 160, "%.*s\n", (int)strcspn(at + 1, "\n"), at + 1);
+    return true;
+}
+
+static bool has_set(const tm_text *all, const char *set)
+{
+    char begin[40];
+    snprintf(begin, sizeof begin, "\n%s ", set);
+    return all->data && strstr(all->data, begin);
+}
+
+static int judge(FILE *file, const tm_text *before, int set, const char *op, const tm_text *text)
+{
+    char line[160], old[160] = "no line\n";
+    bool there = recorded(before, sets[set], op, old), runs = tables[set] != NULL;
+    snprintf(line, sizeof line, "%s %s %016llx\n", sets[set], op,
+             (unsigned long long)tm_hash(text->data, text->length));
+    if (file && (text->length > 0 || (!runs && there))) fputs(text->length > 0 ? line : old, file);
+    if (file || !runs || !has_set(before, sets[set]) || (text->length == 0 && !there) || strcmp(line, old) == 0)
+        return 0;
+    print_message("%.8000s\nrecorded: %snow:      %s", text->data ? text->data : "", old, line);
+    return 1;
+}
+
+static void kernels_make_the_bits_that_are_recorded(void **state)
+{
+    tm_text before = { 0 };
+    char    part[4096];
+    int     wrong = 0;
+    (void)state;
+    for (int s = 0; s < SETS; s++) tables[s] = tm_cpu_kernel_tables(sets[s]);
+    FILE *file = fopen(records, "r");
+    tm_text_add(&before, "\n");
+    for (size_t n; file && (n = fread(part, 1, sizeof part, file)) > 0;) tm_text_add_n(&before, part, n);
+    if (file) fclose(file);
+    file = getenv("TM_RECORD") ? fopen(records, "w") : NULL;
+    for (int id = 0; id < TM_OP_COUNT; id++) {
+        tm_text text[SETS] = { { 0 } };
+        run_kernels(text, (tm_op_id)id);
+        for (int s = 0; s < SETS; s++) {
+            wrong += judge(file, &before, s, tm_op_get((tm_op_id)id)->name, &text[s]);
+            tm_text_fini(&text[s]);
+        }
+    }
+    if (file) fclose(file);
+    tm_text_fini(&before);
+    if (wrong) fail_msg("%d digests are otherwise than recorded in %s", wrong, records);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = { cmocka_unit_test(kernels_make_the_bits_that_are_recorded) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
