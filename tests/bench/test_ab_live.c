@@ -8,6 +8,7 @@
 #include "support/whole.h"
 #include "train/turn.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <cmocka.h>
@@ -38,6 +40,16 @@ int setpgid(pid_t pid, pid_t group)
 {
     if (fake_clock.on && pid > 0) fake_clock_pass(start_ns), starts++;
     return (int)syscall(SYS_setpgid, pid, group);
+}
+
+static int64_t wake_ns; /* that pass when something is heard */
+
+int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *most, const sigset_t *mask)
+{
+    struct timespec copy = most ? *most : (struct timespec){ 0 };
+    int             found = (int)syscall(SYS_ppoll, fds, n, most ? &copy : NULL, mask, 8);
+    if (fake_clock.on && found > 0) fake_clock_pass(wake_ns);
+    return found;
 }
 
 /* --- the program that plays --------------------------------------------------------------------------------------- */
@@ -257,9 +269,47 @@ static void orders_come_in_turn(void **state)
     }
 }
 
+/* --- strangers ---------------------------------------------------------------------------------------------------- */
+
+/* Of a program that only prints lines, those that a stop cut in two and those nobody timed are left out, in every turn
+ * but the first of a process, which has none; all of its lines are numbered. */
+static void strangers_are_cut(void **state)
+{
+    (void)state;
+    char         *argv[] = { (char *)"sh", (char *)"-c", (char *)"while :; do echo; sleep 0.001; done", NULL };
+    tm_ab_session s = { 0 };
+    tm_error      err = { 0 };
+    tm_ab_options o = { .budget_seconds = 4, .turn_seconds = 0.065, .folder = "/tmp/never made" };
+    int64_t       next[TM_AB_SIDES] = { 0 }, round = -1;
+    o.a = o.b = (tm_ab_program){ .text = "a", .argv = argv };
+    start_ns = 300000000, turn_ns = 0, wake_ns = 10000000, stop_at_turn = 0;
+    fake_clock_start(0, 0);
+    tm_status st = tm_ab_run(&o, &s, &err);
+    fake_clock_stop();
+    wake_ns = 0;
+    if (st != TM_OK) fail_msg("%s", err.text);
+    for (int64_t i = 0; i < s.n_turns; i++) {
+        const tm_ab_turn *t = &s.turns[i];
+        double            sum = 0;
+        if (t->round != round) memset(next, 0, sizeof next);
+        round = t->round;
+        for (int64_t k = 0; k < t->n; k++) sum += t->seconds[k];
+        /* A turn ends with the first lines after 65 ms: seven times 10 ms. */
+        if (fabs(sum - 0.07) > 1e-9) fail_msg("turn %lld takes %.9g s", (long long)i, sum);
+        assert_true(t->n >= 7 && t->work == 0);
+        if (next[t->side] == 0) assert_int_equal(t->first_step, 1);
+        if (next[t->side] > 0) assert_true(t->first_step > next[t->side]);
+        next[t->side] = t->first_step + t->n - 1;
+    }
+    assert_int_equal(round, 1);
+    assert_int_equal(s.n_turns, 24);
+    tm_ab_session_fini(&s);
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(live_sessions), cmocka_unit_test(orders_come_in_turn) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(live_sessions), cmocka_unit_test(orders_come_in_turn),
+                                        cmocka_unit_test(strangers_are_cut) };
     self = argv[0];
     signal(SIGPIPE, SIG_IGN); /* as the program does: a player may be gone */
     if (argc > 4 && strcmp(argv[1], "play") == 0) _exit(play(argv));
