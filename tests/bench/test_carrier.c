@@ -94,7 +94,6 @@ static void copies(void **state)
         { "calls=copy min-bytes=64 max-bytes=64 warmup-ms=0.0005", 0 },
         { "calls=copy min-bytes=64 max-bytes=64 duration=0.0000003", 0 },
         { "calls=copy min-bytes=64 max-bytes=64 rep-ms=0.0002 precision=0", 0 },
-        { "calls=copy min-bytes=64 max-bytes=64 rep-ms=0.001 precision=50", 0 },
         { "calls=copy,nothing", 0 },
         { "calls=,copy", 0 },
         { "calls=copy,all-gatherer", 0 },
