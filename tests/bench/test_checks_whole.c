@@ -96,12 +96,14 @@ static bed make(const tm_attention_attr *attr, int64_t batch, tm_dtype dtype)
     return b;
 }
 
-static void tell_attention(const bed *b, const char *name, tm_text *out)
+/* Returns the bound. */
+static double tell_attention(const bed *b, const char *name, tm_text *out)
 {
     tm_attention_check c;
     tm_attention_verify(&b->t, 5, &c);
     tm_text_printf(out, "  %s: %s, worst %.6g in %s, found %.7g, wanted %.7g, bound %.6g, %lld rows\n", name,
                    c.correct ? "right" : "wrong", c.worst, c.what, c.found, c.wanted, c.bound, (long long)c.rows);
+    return c.bound;
 }
 
 #define SELF(T, H, J, D) .seq_q = T, .seq_k = T, .heads = H, .kv_heads = J, .dim_qk = D, .dim_v = D
@@ -119,7 +121,7 @@ static void attention(tm_text *out)
         bed                      b = make(a, 2, dtype);
         int64_t                  rows = 2 * a->seq_q, W = b.qkv / rows, D = a->dim_qk;
         tm_text_printf(out, "== attention %d, %s\n", i / 2, tm_dtype_name(dtype));
-        tell_attention(&b, "as it is", out);
+        (void)tell_attention(&b, "as it is", out);
         struct {
             const char *what;
             void       *data;
@@ -139,7 +141,9 @@ static void attention(tm_text *out)
         for (size_t k = 0; k < sizeof plants / sizeof plants[0]; k++) {
             double was = tm_value_get(plants[k].data, plants[k].dtype, plants[k].at);
             tm_value_set(plants[k].data, plants[k].dtype, plants[k].at, was + 16);
-            tell_attention(&b, plants[k].what, out);
+            double bound = tell_attention(&b, plants[k].what, out);
+            tm_value_set(plants[k].data, plants[k].dtype, plants[k].at, was + 1.5 * bound);
+            (void)tell_attention(&b, "half as much again as is allowed", out);
             tm_value_set(plants[k].data, plants[k].dtype, plants[k].at, was);
         }
         free(b.t.qkv), free(b.t.dqkv), free(b.t.o), free(b.t.d_o), free(b.t.lse);
@@ -148,7 +152,7 @@ static void attention(tm_text *out)
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
-static void tell_product(const tm_operands *o, const char *name, tm_text *out)
+static double tell_product(const tm_operands *o, const char *name, tm_text *out)
 {
     tm_product_check c;
     tm_product_verify(o, 0, 7, 1, &c);
@@ -156,6 +160,7 @@ static void tell_product(const tm_operands *o, const char *name, tm_text *out)
         out, "  %s: %s, worst %.6g at [%lld][%lld], found %.7g, wanted %.7g, bound %.6g, %lld rows, %lld columns\n",
         name, c.correct ? "right" : "wrong", c.worst, (long long)c.row, (long long)c.column, c.found, c.wanted, c.bound,
         (long long)c.rows, (long long)c.columns);
+    return c.bound;
 }
 
 static void products(tm_text *out)
@@ -190,7 +195,9 @@ static void products(tm_text *out)
             int64_t at = places[k][0] * p->n + places[k][1];
             double  was = tm_value_get(c, p->c_dtype, at);
             tm_value_set(c, p->c_dtype, at, was + 16);
-            tell_product(&o, "sixteen more", out);
+            double bound = tell_product(&o, "sixteen more", out);
+            tm_value_set(c, p->c_dtype, at, was + 1.5 * bound);
+            tell_product(&o, "half as much again as is allowed", out);
             tm_value_set(c, p->c_dtype, at, was);
         }
         tm_value_set(c, p->c_dtype, p->m * p->n - 1, (double)INFINITY);

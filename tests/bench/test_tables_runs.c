@@ -180,11 +180,15 @@ static void gpt_tables(tm_text *out)
     assert_non_null(getcwd(old, sizeof old));
     write_model();
     assert_int_equal(chdir(test_folder()), 0); /* so that the file's name is the same in all runs */
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    whole_log_open();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tell(out,
              &(trial){ tm_workload_find("gpt"), cases[i].device, cases[i].arguments, cases[i].seconds, NULL,
                        cases[i].stopped, false, cases[i].region_ns },
              "", "", "");
+        whole_log_take(out);
+    }
+    whole_log_close();
     assert_int_equal(chdir(old), 0);
 }
 
