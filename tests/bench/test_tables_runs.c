@@ -110,7 +110,7 @@ static void starts_are_measured(void **state)
     assert_int_equal(stat("/proc/self/exe", &own), 0);
     assert_int_equal((int64_t)number_at(t.table, 0, "executable_bytes"), own.st_size);
     double exits = number_at(t.table, 0, "exit_s"), bytes = number_at(t.table, 0, "bytes_read");
-    assert_true(exits > 1e-4 && 3 * exits < seconds);
+    assert_true(exits > 1e-4 && 2 * exits < seconds); /* the longer two of three take at least two medians */
     assert_true(isnan(bytes) || (bytes > 1000 && bytes < 1e8));
     double resident = number_at(t.table, 0, "resident_bytes"), faults = number_at(t.table, 0, "minor_faults");
     assert_true(resident > 1e6 && resident < 1e9 && (int64_t)resident % 1024 == 0);
@@ -153,6 +153,7 @@ static void gpt_tables(tm_text *out)
         { "cpu", "sizes=tiny.yaml,tiny.yaml layers=1,2 validate=never budget=1", 0.1, false },
         { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.00022 max_rounds=2 turn_ms=1 budget=1", 600,
           false, 20000000 },
+        { "cpu", "sizes=tiny.yaml layers=4", 0.001, false },
         { "cpu", "sizes=tiny.yaml layers=4,5 budget=1", 0.2, false },
         { "cpu", "sizes=tiny.yaml layers=9 batch=2 dtype=bf16 validate=never budget=1", 0.2, false },
         { "cpu", "sizes=tiny.yaml layers=7 published=true dtype=bfloat16-pure validate=never seed=3 budget=1", 0.2,
