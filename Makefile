@@ -59,7 +59,7 @@ TEST_SRC := $(sort $(shell find tests -name 'test_*.c'))
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
 # Libraries that stand in for those of GPUs, of two makers, and old ones; and for those of matrix products.
 BLAS     := $(patsubst %,$(BUILD)/tests/standins/%.so,$(foreach kind,dnnl openblas blis mkl,$(kind) $(kind)-bare) \
-    openblas-plain mkl-capitals layer)
+    openblas-plain mkl-capitals mkl-hollow layer)
 STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nccl.so rccl.so nccl-old.so nccl-ancient.so) $(BLAS)
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
 TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*' ! -path 'tests/long/*'))
@@ -145,6 +145,7 @@ $(BUILD)/tests/standins/mkl%: STANDIN = -DMKL -Wl,-soname,libmkl_rt.so.2 $(SILEN
 $(filter %-bare.so %/layer.so,$(BLAS)): SILENT := -DBARE
 $(BUILD)/tests/standins/openblas-plain.so: SILENT := -DPLAIN
 $(BUILD)/tests/standins/mkl-capitals.so: SILENT := -DCAPITALS
+$(BUILD)/tests/standins/mkl-hollow.so: SILENT := -DHOLLOW
 $(BUILD)/tests/standins/hip.so: STANDIN := -DHIP
 $(BUILD)/tests/standins/nccl-old.so: STANDIN := -DOLD -DCODE=2708
 $(BUILD)/tests/standins/nccl-ancient.so: STANDIN := -DOLD -DANCIENT -DCODE=2402

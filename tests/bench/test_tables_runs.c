@@ -300,6 +300,8 @@ static void collective_tables(tm_text *out)
         { 3, "min-bytes=600 max-bytes=600 calls=reduce-scatter", 0, NULL },
         { 3, "min-bytes=600 max-bytes=600 calls=all-to-all-v", 0, NULL },
         { 3, "min-bytes=600 max-bytes=600 calls=broadcast buffers=private", 0, NULL },
+        { 2, "min-bytes=20 max-bytes=20 calls=all-reduce,all-to-all-v format=float64", 0, NULL },
+        { 2, "min-bytes=18 max-bytes=18 calls=all-reduce,all-to-all-v format=bfloat16", 0, NULL },
         { 2, "min-bytes=65 max-bytes=64", 0, NULL },
         { 2, "calls=copy,al-reduce", 0, NULL },
         { 2, "library=x.so", 0, NULL },

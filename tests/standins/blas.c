@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/standins/blas.c - stands in for libraries of matrix products: -DDNNL, -DOPENBLAS, -DBLIS or -DMKL says for
  * which. Products are right unless TM_STANDIN_WRONG names the library's function. What they say of themselves is in
- * variables of the environment, read at each call; -DBARE: they say nothing. Every call is a line of standin_calls.
+ * variables of the environment, read at each call; -DBARE: they say nothing; -DHOLLOW: there is no product. Every call
+ * is a line of standin_calls.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 
 EXPORT char standin_calls[4096];
 
-static void note(const char *line)
+void note(const char *line)
 {
     size_t used = strlen(standin_calls);
     if (!strstr(standin_calls, line)) snprintf(standin_calls + used, sizeof standin_calls - used, "%s\n", line);
@@ -32,8 +33,8 @@ static double value(const void *data, int bf16, int64_t i)
 }
 
 /* C = alpha op(A) op(B) + beta C, row-major. */
-static void multiply(const char *name, int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const void *a,
-                     int64_t lda, const void *b, int64_t ldb, float beta, float *c, int64_t ldc, int bf16)
+void multiply(const char *name, int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const void *a,
+              int64_t lda, const void *b, int64_t ldb, float beta, float *c, int64_t ldc, int bf16)
 {
     const char *wrong = getenv("TM_STANDIN_WRONG");
     for (int64_t i = 0; i < m; i++)
@@ -49,12 +50,12 @@ static void multiply(const char *name, int ta, int tb, int64_t m, int64_t n, int
 
 #if !defined(BARE) && (defined(DNNL) || defined(OPENBLAS) || defined(BLIS) || defined(MKL))
 /* A number of the environment. */
-static int told(const char *name, int otherwise)
+int told(const char *name, int otherwise)
 {
     const char *text = getenv(name);
     return text ? (int)strtol(text, NULL, 0) : otherwise;
 }
-static void note_number(const char *what, long long number)
+void note_number(const char *what, long long number)
 {
     char line[96];
     snprintf(line, sizeof line, "%s %lld", what, number);
@@ -62,6 +63,7 @@ static void note_number(const char *what, long long number)
 }
 #endif
 
+#ifndef HOLLOW
 #ifdef DNNL
 static int dnnl(const char *name, char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const void *a,
                 int64_t lda, const void *b, int64_t ldb, float beta, float *c, int64_t ldc, int bf16)
@@ -222,6 +224,7 @@ EXPORT void MKL_Set_Num_Threads(int threads)
 {
     note_number("MKL_Set_Num_Threads", threads);
 }
+#endif
 #endif
 #endif
 #endif
