@@ -279,7 +279,7 @@ static void strangers_are_cut(void **state)
     char         *argv[] = { (char *)"sh", (char *)"-c", (char *)"while :; do echo; sleep 0.001; done", NULL };
     tm_ab_session s = { 0 };
     tm_error      err = { 0 };
-    tm_ab_options o = { .budget_seconds = 4, .turn_seconds = 0.065, .folder = "/tmp/never made" };
+    tm_ab_options o = { .budget_seconds = 4, .turn_seconds = 0.07, .folder = "/tmp/never made" };
     int64_t       next[TM_AB_SIDES] = { 0 }, round = -1;
     o.a = o.b = (tm_ab_program){ .text = "a", .argv = argv };
     start_ns = 300000000, turn_ns = 0, wake_ns = 10000000, stop_at_turn = 0;
@@ -294,7 +294,7 @@ static void strangers_are_cut(void **state)
         if (t->round != round) memset(next, 0, sizeof next);
         round = t->round;
         for (int64_t k = 0; k < t->n; k++) sum += t->seconds[k];
-        /* A turn ends with the first lines after 65 ms: seven times 10 ms. */
+        /* A turn ends with the lines after 70 ms: seven times 10 ms. */
         if (fabs(sum - 0.07) > 1e-9) fail_msg("turn %lld takes %.9g s", (long long)i, sum);
         assert_true(t->n >= 7 && t->work == 0);
         if (next[t->side] == 0) assert_int_equal(t->first_step, 1);

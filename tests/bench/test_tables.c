@@ -128,6 +128,7 @@ static void mlp_tables(tm_text *out)
         { "cpu", "dims=5-4 batch=3 iterations=2 optimizer=none dtype=bf16 seed=4", 0, false },
         { "cpu", "dims=5-4 batch=3 iterations=10 warmup=0 lr=1", 0, false },
         { "cpu", "dims=5-4 batch=3 iterations=10 lr=0", 0, false },
+        { "cpu", "dims=1100-1000 batch=2 iterations=1 warmup=0", 0, false }, /* more than is filled at a time */
         { "cpu", "dims=5-4 batch=3 iterations=9 lr=0.5", 0.0015, false },
         { "cpu", "dims=5-4 batch=3 iterations=9 warmup=900 lr=0.5", 0.0015, false },
         { "reference", "dims=5-4 batch=3 iterations=2 dtype=bf16", 0, false },
