@@ -27,11 +27,20 @@
 static int64_t               start_ns, turn_ns, starts, turns, stop_at_turn;
 static volatile sig_atomic_t stop_now;
 
+static bool just_continued; /* and nobody has listened since */
+
+/* Who does not stop at once is told to go on, and stopped again: that is no turn. */
 int kill(pid_t pid, int signal_)
 {
-    if (fake_clock.on && signal_ == SIGCONT) {
+    if (fake_clock.on && signal_ == SIGCONT && !stop_now) {
         fake_clock_pass(turn_ns);
+        just_continued = true;
         if (++turns == stop_at_turn) stop_now = 1;
+    }
+    if (fake_clock.on && signal_ == SIGSTOP && just_continued && !stop_now) {
+        fake_clock_pass(-turn_ns);
+        just_continued = false;
+        turns--;
     }
     return (int)syscall(SYS_kill, pid, signal_);
 }
@@ -46,6 +55,7 @@ static int64_t wake_ns; /* that pass when something is heard */
 
 int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *most, const sigset_t *mask)
 {
+    just_continued = false;
     struct timespec copy = most ? *most : (struct timespec){ 0 };
     int             found = (int)syscall(SYS_ppoll, fds, n, most ? &copy : NULL, mask, 8);
     if (fake_clock.on && found > 0 && fds[0].revents) fake_clock_pass(wake_ns);
