@@ -58,14 +58,16 @@ MODULES  := $(foreach mpi,openmpi mpich,$(if $(MPICC_$(mpi)),$(BUILD)/trainmark-
 LIB_OBJ  := $(filter-out $(BUILD)/src/cli/main.o,$(OBJ))
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c'))
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
-# Libraries that stand in for those of GPUs: of two makers, and old ones.
-STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nccl.so rccl.so nccl-old.so nccl-ancient.so)
+# Libraries that stand in for those of GPUs, of two makers, and old ones; and for those of matrix products.
+BLAS     := $(patsubst %,$(BUILD)/tests/standins/%.so,$(foreach kind,dnnl openblas blis mkl,$(kind) $(kind)-bare) \
+    openblas-plain mkl-capitals mkl-hollow layer)
+STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nccl.so rccl.so nccl-old.so nccl-ancient.so) $(BLAS)
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
 TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*' ! -path 'tests/long/*'))
 LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
 # They measure: one at a time, after the others. The long ones of the others first.
 MEASURING := tests/cli/test_ab.sh tests/cli/test_bench.sh tests/cli/test_bench_models.sh tests/cli/test_measurement.sh \
-    $(filter $(BUILD)/tests/bench/%,$(TESTS))
+    $(addprefix $(BUILD)/tests/bench/test_,timing slices tables_runs ab_whole)
 LIBRARY  := $(BUILD)/libtrainmark.a
 PROGRAM  := $(OBJ)
 ifeq ($(VARIANT),mutants)
@@ -76,6 +78,8 @@ endif
 ifeq ($(VARIANT),coverage)
 # Counting would make the kernels many times slower.
 $(SIMD_OBJ): CFLAGS := $(filter-out --coverage,$(CFLAGS)) -O3
+LIBRARY  := $(BUILD)/tools/mutants/exit.o $(LIBRARY)
+PROGRAM  := $(BUILD)/tools/mutants/exit.o $(PROGRAM)
 endif
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 
@@ -128,11 +132,21 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(LIBRARY)
 # Order only: they are loaded, not linked.
 $(BUILD)/tests/comm/test_processes: | $(MODULES)
 $(BUILD)/tests/comm/test_nccl: | $(STANDINS)
+$(BUILD)/tests/bench/test_libraries: | $(BLAS)
 $(STANDINS):
 	@mkdir -p $(@D)
 	$(CC) -g -O1 -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden $(STANDIN) -o $@ $< -pthread -ldl
 $(BUILD)/tests/standins/cuda.so $(BUILD)/tests/standins/hip.so: tests/standins/gpu.c
 $(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c
+$(BLAS): tests/standins/blas.c
+$(BUILD)/tests/standins/dnnl%: STANDIN = -DDNNL -Wl,-soname,libdnnl.so.3 $(SILENT)
+$(BUILD)/tests/standins/openblas%: STANDIN = -DOPENBLAS -Wl,-soname,libopenblas.so.0 $(SILENT)
+$(BUILD)/tests/standins/blis%: STANDIN = -DBLIS -Wl,-soname,libblis.so.4 $(SILENT)
+$(BUILD)/tests/standins/mkl%: STANDIN = -DMKL -Wl,-soname,libmkl_rt.so.2 $(SILENT)
+$(filter %-bare.so %/layer.so,$(BLAS)): SILENT := -DBARE
+$(BUILD)/tests/standins/openblas-plain.so: SILENT := -DPLAIN
+$(BUILD)/tests/standins/mkl-capitals.so: SILENT := -DCAPITALS
+$(BUILD)/tests/standins/mkl-hollow.so: SILENT := -DHOLLOW
 $(BUILD)/tests/standins/hip.so: STANDIN := -DHIP
 $(BUILD)/tests/standins/nccl-old.so: STANDIN := -DOLD -DCODE=2708
 $(BUILD)/tests/standins/nccl-ancient.so: STANDIN := -DOLD -DANCIENT -DCODE=2402

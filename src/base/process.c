@@ -280,15 +280,22 @@ static bool has_ended(tm_process *p)
 
 tm_status tm_process_stop(tm_process *process, tm_error *err)
 {
+    enum { TURNS = 200 };
     if (has_ended(process)) return TM_OK;
     kill(-process->pid, SIGSTOP);
     int64_t until = tm_now_ns() + 10000000000;
-    while (tm_now_ns() < until) {
+    for (int turn = 1; tm_now_ns() < until; turn++) {
         siginfo_t info = { 0 };
         if (waitid(P_PID, (id_t)process->pid, &info, WSTOPPED | WNOHANG) == 0 && info.si_pid == process->pid)
             return TM_OK;
         if (has_ended(process)) return TM_OK;
         nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+        if (turn % TURNS != 0) continue;
+        /* Who has called vfork cannot stop before its child has called exec, which a child that is stopped never does.
+         */
+        kill(-process->pid, SIGCONT);
+        nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+        kill(-process->pid, SIGSTOP);
     }
     return tm_fail(err, TM_INTERNAL, "process %ld does not stop", (long)process->pid);
 }

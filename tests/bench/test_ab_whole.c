@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sessions of programs whose steps take made-up times: the whole record of one, what is said of many, to the letter
- * (tests/golden/whole-ab.txt), the order of turns of a live one, and programs that do not keep to the protocol. The
- * programs are this one: `test_ab_whole play MODE SECONDS TOKENS STEPS`. */
-#include "base/clock.h"
+ * (tests/golden/whole-ab.txt), and programs that do not keep to the protocol. The programs are this one: `test_ab_whole
+ * play MODE SECONDS TOKENS STEPS`. */
 #include "bench/ab.h"
 #include "support/whole.h"
 #include "train/turn.h"
@@ -15,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -69,10 +67,6 @@ static int play(int argc, char **argv)
     if (strcmp(mode, "liar") == 0) {
         say(fd, argv[6]);
         pause();
-    }
-    if (strcmp(mode, "slow") == 0) { /* not twice the same */
-        nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
-        seconds *= 1 + 0.001 * (double)(tm_now_ns() % 100);
     }
     while (hear(fd, order, sizeof order)) {
         bool whole = strcmp(order, "turn inf") == 0;
@@ -276,132 +270,6 @@ static void sessions_say_all(void **state)
     whole_is("tests/golden/whole-ab.txt", &out);
 }
 
-/* --- live --------------------------------------------------------------------------------------------------------- */
-
-/* The place of an order of three among the six. */
-static int number_of(const int order[TM_AB_SIDES])
-{
-    return 2 * order[0] + (order[1] > order[2]);
-}
-
-/* All six orders come before one comes again. */
-static void expect_new(unsigned *seen, int64_t draw, int order)
-{
-    if (draw % 6 == 0) *seen = 0;
-    if (*seen >> order & 1U) fail_msg("order %d twice, the second time as number %lld", order, (long long)draw);
-    *seen |= 1U << order;
-}
-
-static void turns_are_in_order(const tm_ab_session *s, int *rounds)
-{
-    unsigned starts = 0, orders = 0;
-    int64_t  block = 0, i = 0, first_round = 0;
-    *rounds = 0;
-    while (i + 6 <= s->n_turns) {
-        int64_t round = s->turns[i].round, step[TM_AB_SIDES] = { 0 }, blocks = 0;
-        int     order[TM_AB_SIDES];
-        assert_int_equal(round, *rounds);
-        for (int k = 0; k < 6; k++) {
-            const tm_ab_turn *turn = &s->turns[i + k];
-            assert_int_equal(turn->kind, TM_AB_WARMUP);
-            assert_int_equal(turn->block, -1);
-            if (k % 2 == 0) order[k / 2] = (int)turn->side;
-            assert_int_equal((int)turn->side, order[k / 2]);
-        }
-        expect_new(&starts, round, number_of(order));
-        for (int64_t k = i; k < s->n_turns && s->turns[k].round == round; k++) {
-            const tm_ab_turn *turn = &s->turns[k];
-            assert_int_equal(turn->first_step, step[turn->side] + 1);
-            assert_int_equal(turn->n, 3);
-            assert_int_equal(turn->cut, 0);
-            assert_true(turn->work == 3 * 64);
-            step[turn->side] += 3;
-        }
-        for (i += 6; i + 6 <= s->n_turns && s->turns[i].kind == TM_AB_COUNTED; i += 6, block++, blocks++) {
-            for (int k = 0; k < 3; k++) order[k] = (int)s->turns[i + k].side;
-            for (int k = 0; k < 6; k++) {
-                assert_int_equal(s->turns[i + k].block, block);
-                assert_int_equal((int)s->turns[i + k].side, order[k < 3 ? k : 5 - k]);
-            }
-            expect_new(&orders, block, number_of(order));
-        }
-        ++*rounds;
-        if (round == 0)
-            first_round = blocks;
-        else if (i < s->n_turns && s->turns[i].round > round)
-            assert_int_equal(blocks, first_round);
-    }
-}
-
-static void live_sessions(void **state)
-{
-    tm_ab_session s;
-    tm_error      err;
-    words         w[2];
-    int           rounds;
-    (void)state;
-    tm_ab_program a = player(&w[0], "a", "steps", "0.5", "64", "3", NULL),
-                  b = player(&w[1], "b", "steps", "0.25", "64", "3", NULL);
-    tm_status st = session_of(a, b, (tm_ab_options){ .budget_seconds = 2, .seed = 5 }, &s, &err);
-    if (st != TM_OK) fail_msg("%s", err.text);
-    assert_int_equal(s.end, TM_AB_END_BUDGET);
-    assert_true(s.seconds > 1 && s.seconds < 10);
-    turns_are_in_order(&s, &rounds);
-    assert_true(rounds >= 3);
-    tm_ab_figures f = tm_ab_figures_of(&s);
-    assert_true(f.step_seconds[0] > 0.499 && f.step_seconds[0] < 0.501);
-    assert_true(f.step_seconds[1] > 0.249 && f.step_seconds[1] < 0.251);
-    tm_ab_session_fini(&s);
-    /* it ends with a round, when the target is reached */
-    st =
-        session_of(a, b, (tm_ab_options){ .budget_seconds = 6, .target = 0.01, .least_pairs = 7, .seed = 6 }, &s, &err);
-    if (st != TM_OK) fail_msg("%s", err.text);
-    turns_are_in_order(&s, &rounds);
-    if (s.end == TM_AB_END_TARGET) assert_true(rounds >= 6 && s.seconds < 6);
-    assert_int_equal(s.n_turns % 6, 0);
-    tm_ab_session_fini(&s);
-}
-
-/* One line that is written again and again; at the end it is gone. */
-static void progress_is_drawn(void **state)
-{
-    tm_ab_session s;
-    tm_error      err;
-    words         w[2];
-    char         *drawn = NULL;
-    size_t        bytes;
-    double        passed, budget, ratio = 0, half = 0;
-    long long     round, pairs;
-    (void)state;
-    FILE         *progress = open_memstream(&drawn, &bytes);
-    tm_ab_program a = player(&w[0], "a", "slow", "0.5", "64", "3", NULL),
-                  b = player(&w[1], "b", "slow", "1", "64", "3", NULL);
-    tm_ab_options options = { .whole_runs = true, .target = 10, .least_pairs = 14, .progress = progress };
-    tm_status     st = session_of(a, b, options, &s, &err);
-    fclose(progress);
-    if (st != TM_OK) fail_msg("%s", err.text);
-    if (sscanf(drawn, "\r\033[K%lf of %lf s, round %lld, %lld pairs\r", &passed, &budget, &round, &pairs) != 4)
-        fail_msg("%s", drawn);
-    assert_true(passed >= 0 && passed <= s.seconds + 1 && budget > 59.9 && budget < 60.1 && round == 1 && pairs == 1);
-    assert_string_equal(drawn + strlen(drawn) - 4, "\r\033[K");
-    int64_t times = 0, last_pairs = 0;
-    for (char *at = drawn; (at = strstr(at, "\r\033[K")); at += 4) {
-        int found = sscanf(at, "\r\033[K%lf of %lf s, round %lld, %lld pairs: B / A %lf +- %lf %%", &passed, &budget,
-                           &round, &pairs, &ratio, &half);
-        if (found <= 0) continue;
-        times++;
-        assert_int_equal(round, pairs);
-        assert_true(pairs > last_pairs);
-        last_pairs = pairs;
-        if (found < 6) assert_true(found == 4 && pairs < 6);
-        if (found == 6) assert_true(pairs >= 6 && ratio > 1.5 && ratio < 2.5 && half > 0 && half < 50);
-    }
-    assert_true(times >= 2 && (double)times <= 2 * s.seconds + 2);
-    assert_true(half > 0);
-    free(drawn);
-    tm_ab_session_fini(&s);
-}
-
 /* --- what goes wrong ---------------------------------------------------------------------------------------------- */
 
 static void refused(const char *mode, const char *line, const char *steps, tm_ab_options options, const char *wanted)
@@ -483,8 +351,8 @@ static void lines_of_strangers(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sessions_say_all),   cmocka_unit_test(live_sessions),
-        cmocka_unit_test(progress_is_drawn),  cmocka_unit_test(what_is_no_turn_is_refused),
+        cmocka_unit_test(sessions_say_all),
+        cmocka_unit_test(what_is_no_turn_is_refused),
         cmocka_unit_test(lines_of_strangers),
     };
     self = argv[0];

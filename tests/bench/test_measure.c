@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a workload says of its samples, and the physics guards. */
+/* What a workload says of its samples. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,37 +66,6 @@ static void too_few_samples_have_no_interval(void **state)
     tm_table_destroy(table);
 }
 
-static void physics_is_not_beaten(void **state)
-{
-    (void)state;
-    tm_error err = { 0 };
-    tm_bench bench = { .table = tm_table_create("x"), .threads = 1 };
-    assert_int_equal(tm_device_open("cpu", 1, &bench.device, &err), TM_OK);
-    assert_int_equal(tm_bench_guard(&bench, "slow", TM_F32, 1e6, 1e6, &err), TM_OK);
-    assert_int_equal(bench.invalid.status, TM_OK);
-    assert_int_equal(tm_table_n_notes(bench.table), 0);
-    assert_int_equal(tm_bench_guard(&bench, "unknown traffic", TM_F32, 1e6, 0, &err), TM_OK);
-    assert_int_equal(bench.invalid.status, TM_OK);
-    /* A peak that was found in a bad moment is measured again before anything is refused. */
-    double peak = bench.ceilings.flops;
-    assert_true(peak > 1e8);
-    bench.ceilings.flops = 1e5;
-    bench.ceilings.flops_spread = 0;
-    assert_int_equal(tm_bench_guard(&bench, "calm now", TM_F32, peak / 10, 0, &err), TM_OK);
-    assert_int_equal(bench.invalid.status, TM_OK);
-    assert_true(bench.ceilings.flops > peak / 10);
-    assert_int_equal(tm_bench_guard(&bench, "too fast", TM_F32, 1e17, 0, &err), TM_OK);
-    assert_int_equal(bench.invalid.status, TM_NUMBERS);
-    assert_non_null(strstr(bench.invalid.text, "too fast"));
-    assert_int_equal(tm_table_n_notes(bench.table), 1);
-    bench.invalid = (tm_error){ 0 };
-    assert_int_equal(tm_bench_guard(&bench, "too much traffic", TM_F32, 1e6, 1e16, &err), TM_OK);
-    assert_int_equal(bench.invalid.status, TM_NUMBERS);
-    assert_non_null(strstr(bench.invalid.text, "too much traffic"));
-    tm_device_close(bench.device);
-    tm_table_destroy(bench.table);
-}
-
 static void shares_of_a_budget(void **state)
 {
     (void)state;
@@ -114,7 +83,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_hold_the_measurement),
         cmocka_unit_test(too_few_samples_have_no_interval),
-        cmocka_unit_test(physics_is_not_beaten),
         cmocka_unit_test(shares_of_a_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

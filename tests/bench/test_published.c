@@ -9,6 +9,7 @@
 
 #include "bench/bench.h"
 #include "bench/published.h"
+#include "support/whole.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -189,6 +190,43 @@ static void tags(void **state)
     }
 }
 
+/* All columns with their digits, and all cells of rows that are compared. */
+static void tables_say_all(void **state)
+{
+    (void)state;
+    tm_text       out = { 0 };
+    tm_published *reference = built_in();
+    tm_table     *here = measured("gpt", "small", "tflops_6n", 12.5), *tables[3];
+    tables[0] = tm_published_compare(reference, here);
+    tm_table_destroy(here);
+    here = measured("scaling", "8 GPUs", "tokens_per_second", 1000);
+    tables[1] = tm_published_compare(reference, here);
+    tm_table_destroy(here);
+    tables[2] = tm_published_list(reference, "mlp");
+    for (int t = 0; t < 3; t++) {
+        tm_text_printf(&out, "== %s\n", tm_table_name(tables[t]));
+        for (size_t i = 0; i < tm_table_n_columns(tables[t]); i++)
+            tm_text_printf(&out, " %s:%d", tm_table_column_at(tables[t], i)->name,
+                           tm_table_column_at(tables[t], i)->digits);
+        tm_text_add(&out, "\n");
+        for (size_t r = 0; r < tm_table_n_rows(tables[t]); r++) {
+            for (size_t i = 0; i < tm_table_n_columns(tables[t]); i++) {
+                const tm_cell *cell = tm_table_cell(tables[t], r, i);
+                const char    *name = tm_table_column_at(tables[t], i)->name;
+                if (cell->kind == TM_CELL_TEXT) tm_text_printf(&out, " %s='%s'", name, cell->text);
+                if (cell->kind == TM_CELL_F64) tm_text_printf(&out, " %s=%.9g", name, cell->f64);
+                if (cell->kind == TM_CELL_I64) tm_text_printf(&out, " %s=%lld", name, (long long)cell->i64);
+            }
+            tm_text_add(&out, "\n");
+        }
+        for (size_t i = 0; i < tm_table_n_notes(tables[t]); i++)
+            tm_text_printf(&out, "note: %s\n", tm_table_note_at(tables[t], i));
+        tm_table_destroy(tables[t]);
+    }
+    tm_published_destroy(reference);
+    whole_is("tests/golden/whole-bench-published.txt", &out);
+}
+
 #define HEADER "workload,row,device,devices,scope,dtype,batch,seq,column,value,unit,convention,source,date,note\n"
 
 static void wrong_files_are_refused(void **state)
@@ -227,6 +265,7 @@ int main(void)
         cmocka_unit_test(only_like_is_compared),
         cmocka_unit_test(values_of_many_devices_are_divided),
         cmocka_unit_test(tags),
+        cmocka_unit_test(tables_say_all),
         cmocka_unit_test(wrong_files_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,8 @@ i=0
 while [ $i -lt "$1" ]; do sleep "$2"; i=$((i + 1)); echo $i; done
 END
 
-# --- sessions of a fixed length, two at a time: what they look for is far larger than what one does to the other ---------------
+# --- sessions of a fixed length, two at a time, beside what is checked meanwhile: what they look for is far larger than what one
+# does to the other
 
 # at_once NAME COMMAND...: runs it in the background; when it has ended, `finished NAME` sets $code, $out and $err.
 at_once()
@@ -57,7 +58,19 @@ finished()
     cp "$work/$1.stdout" "$out"
     cp "$work/$1.stderr" "$err"
 }
-compare() { env WORKLOADS=tiny-llama EXTRA="$args" "$@" "$root/bench/ab_binaries.sh" ./old "$TRAINMARK" "$work/script"; }
+# compare FOLDER SETTING...
+compare()
+{
+    folder=$1
+    shift
+    env WORKLOADS=tiny-llama EXTRA="$args" "$@" "$root/bench/ab_binaries.sh" ./old "$TRAINMARK" "$work/$folder"
+}
+# Sessions that run meanwhile write into these folders.
+torn_files()
+{
+    find . \( -path ./kept -o -path ./commands -o -path ./binaries -o -path ./script -o -path ./tmp \) -prune -o \
+        \( -name '*.tmp*' -o -name '*.old' \) -print | sort | tr '\n' ' '
+}
 
 cp "$TRAINMARK" old
 cat >slower <<'END'
@@ -67,93 +80,10 @@ exec "$TRAINMARK" "$@"
 END
 chmod +x slower
 export TRAINMARK
-for_14_s="--turn 0.05 --budget 14 --target 0"
-at_once kept "$TRAINMARK" ab --a "$args" --b "$args --debug.slowdown_pct 900" $for_14_s --out kept
+for_10_s="--turn 0.05 --budget 10 --target 0"
+at_once kept "$TRAINMARK" ab --a "$args" --b "$args --debug.slowdown_pct 900" $for_10_s --out kept
 at_once commands "$TRAINMARK" ab --a-command "sh steps.sh 1000 'mark $$'" --b-command "sh steps.sh 10000 mark\\ $$" \
-    --step-pattern '^step [0-9]+$' $for_14_s --out commands
-wait
-at_once binaries "$TRAINMARK" ab --a "$args" --b-binary ./slower $for_14_s --out binaries
-at_once script compare TURN=0.05 BUDGET=14 LEAST=500
-wait
-
-# --- our own runs ---------------------------------------------------------------------------------------------------------
-
-finished kept
-cp "$out" live.txt
-check "a session ends with 0, whatever it says" [ "$code" -eq 0 ]
-check "an injected slowdown is seen" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per token$"
-check "the machine's own difference stands beside it" has "$out" "^A / A +[0-9.]+ +\[[0-9.]+, [0-9.]+\]"
-check "the smallest difference that would be seen" has "$out" "^floor .* detected in about 4 of 5 sessions: +[0-9.]+ %$"
-check "warm-up turns are counted, not used" has "$out" "left out: (3[6-9]|[4-9][0-9]) warm-up turns with [0-9]+ steps, 0 cut steps"
-check "it ends with the budget" has "$out" "^ended +after 1[0-4]\.[0-9] s: the budget ended$"
-check "rounds are what is independent" [ "$(value kept/result.json rounds)" -ge 6 ]
-check "the steps are kept" [ "$(grep -c '"kind": "counted"' kept/session.jsonl)" -ge 36 ]
-check "every turn is whole steps of at least 0.05 s" awk '
-    /"kind": "counted"/ { s = 0; sub(/.*\[/, ""); sub(/\].*/, ""); n = split($0, x, ", "); for (i = 1; i <= n; i++) s += x[i]
-        if (s < 0.05) bad = 1 }
-    END { exit bad }' kept/session.jsonl
-check "ABBA: a block reads the same from both ends" awk -F'"' '
-    /"block": 0,/ { side[++n] = $8 }
-    END { exit !(n == 6 && side[1] == side[6] && side[2] == side[5] && side[3] == side[4] && side[1] != side[2] &&
-        side[2] != side[3] && side[1] != side[3]) }' kept/session.jsonl
-check "the result is kept" [ "$(value kept/result.json verdict)" = slower ]
-trainmark ab --from kept
-check "the record says the same again" cmp -s "$out" live.txt
-trainmark ab --from kept/session.jsonl --json
-check "and as JSON" cmp -s "$out" kept/result.json
-trainmark ab --from kept --fail-if-slower 20
-failed_with 5 "a gate" "B is slower by [0-9.]+ %, the limit \(--fail-if-slower\) is 20 %"
-trainmark ab --from kept --fail-if-slower 100000
-check "a gate that is wide enough" [ "$code" -eq 0 ]
-check "no run is left" none_left "$work/kept/A"
-
-trainmark ab --a "$args --training.steps 12" --b "$args --training.steps 12" --turn run --budget 20 --target 1000 --min-pairs 6 --json
-check "whole runs" [ "$code" -eq 0 ]
-check "whole runs: each block is a round" [ "$(value "$out" pairs)" = "$(value "$out" rounds)" ]
-check "whole runs: six pairs are enough" [ "$(value "$out" pairs)" -eq 6 ]
-check "it ends early when the interval is narrow" [ "$(value "$out" ended_by)" = target ]
-check "whole runs: all steps but the warm-up count" [ "$(($(value "$out" steps) + $(value "$out" warmup_steps)))" -eq 432 ]
-check "the runs' folder is removed" [ -z "$(ls "$work/tmp")" ]
-
-trainmark run $args --training.steps 3 --debug.slowdown_pct 50 --out slow
-check "a slowdown is told on standard error" has "$err" "warning: every step is slowed down by 50 % on purpose"
-check "a slowed run is not judged" [ "$(value slow/result.json verdict)" = not-judged ]
-check "and says why" has slow/result.json '"reason": "slowed down by 50 % on purpose \(debug.slowdown_pct\)'
-check "its time is in the ledger" has slow/metrics.jsonl '"injected slowdown": 0\.'
-
-# --- any command ----------------------------------------------------------------------------------------------------------
-
-finished commands
-check "commands take turns" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per step$"
-check "steps that a stop cut are counted" [ "$(value commands/result.json cut_steps)" -ge 12 ]
-check "no command is left" none_left "mark $$"
-trainmark ab --a-command "sh short.sh 5 0.04" --b-command "sh short.sh 5 0.01" --turn run --budget 20 --target 1000 --min-pairs 6
-check "commands as whole runs" has "$out" "^B / A +0\.[0-7]"
-
-# --- two binaries -----------------------------------------------------------------------------------------------------------
-
-commit=$("$TRAINMARK" version | sed -n 's/^ *"commit": "\{0,1\}\([^",]*\)"\{0,1\},$/\1/p')
-[ "$commit" = null ] && commit=unknown
-finished binaries
-check "a slower binary is seen" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per token$"
-check "it has the other side's arguments" has "$out" "^B .* \./slower run --model"
-check "the report says which trainmark each is" [ "$(grep -cE "^ +trainmark [0-9.]+, commit $commit\$" "$out")" -eq 2 ]
-check "and so does the result" \
-    [ "$(grep -cE "^ +\"build\": \"trainmark [0-9.]+, commit $commit\",\$" binaries/result.json)" -eq 2 ]
-cp "$out" live.txt
-trainmark ab --from binaries
-check "and the record" cmp -s "$out" live.txt
-
-finished script
-check "the script that compares two builds" has "$out" \
-    "^\| tiny-llama \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ to [0-9.]+ \| [0-9.]+ % \| [0-9]+ \| [a-z ]+ \| (kept|slower) \|"
-check "names them" has "$out" "^old: \./old: trainmark [0-9.]+, commit $commit$"
-check "says in its exit code what it found" [ "$code" -eq "$(if has "$out" '\| slower \|$'; then echo 5; else echo 0; fi)" ]
-compare BUDGET=4 >"$out" 2>"$err"
-code=$?
-check "and that it is not precise enough" [ "$code" -eq 5 ]
-check "too few rounds tell nothing" has "$out" "^verdict +too short to tell: [0-5] of the 6 rounds"
-check "with the way out" has "$out" "not precise enough: raise BUDGET"
+    --step-pattern '^step [0-9]+$' $for_10_s --out commands
 
 # --- what goes wrong ------------------------------------------------------------------------------------------------------
 
@@ -205,18 +135,102 @@ trainmark ab --a "" --a "" --b ""
 failed_with 2 "an option given twice" "'--a' is given twice"
 trainmark ab --a-command x --b-command y --step-pattern '('
 failed_with 4 "a pattern that is none" "not an extended regular expression"
-trainmark ab --from kept --least-difference 1
-failed_with 2 "a record is judged as it was made" "--from evaluates a recorded session"
 trainmark ab --a "$args" --least-difference -1
 failed_with 2 "a least difference below nothing" "'--least-difference' is out of range: found -1, wanted 0 to 1000"
 trainmark ab --from "$out"
 failed_with 4 "a record that is none" "line 0: the file is empty|the file is empty"
-trainmark ab --from kept/result.json
-failed_with 4 "a result is no record" "'kept/result.json', line 1"
 TRAINMARK_TURN_FD=99 trainmark run $args --training.steps 1
 failed_with 4 "a socket that is not open" "TRAINMARK_TURN_FD is 99"
 TRAINMARK_TURN_FD=x trainmark run $args --training.steps 1
 failed_with 4 "a socket that is no number" "TRAINMARK_TURN_FD must be the number of an open socket, found 'x'"
+
+# --- our own runs ---------------------------------------------------------------------------------------------------------
+
+wait
+at_once binaries "$TRAINMARK" ab --a "$args" --b-binary ./slower $for_10_s --out binaries
+at_once script compare script TURN=0.05 BUDGET=10 LEAST=500
+finished kept
+cp "$out" live.txt
+check "a session ends with 0, whatever it says" [ "$code" -eq 0 ]
+check "an injected slowdown is seen" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per token$"
+check "the machine's own difference stands beside it" has "$out" "^A / A +[0-9.]+ +\[[0-9.]+, [0-9.]+\]"
+check "the smallest difference that would be seen" has "$out" "^floor .* detected in about 4 of 5 sessions: +[0-9.]+ %$"
+check "warm-up turns are counted, not used" has "$out" "left out: (3[6-9]|[4-9][0-9]) warm-up turns with [0-9]+ steps, 0 cut steps"
+check "it ends with the budget" has "$out" "^ended +after ([6-9]|10)\.[0-9] s: the budget ended$"
+check "rounds are what is independent" [ "$(value kept/result.json rounds)" -ge 6 ]
+check "the steps are kept" [ "$(grep -c '"kind": "counted"' kept/session.jsonl)" -ge 36 ]
+check "every turn is whole steps of at least 0.05 s" awk '
+    /"kind": "counted"/ { s = 0; sub(/.*\[/, ""); sub(/\].*/, ""); n = split($0, x, ", "); for (i = 1; i <= n; i++) s += x[i]
+        if (s < 0.05) bad = 1 }
+    END { exit bad }' kept/session.jsonl
+check "ABBA: a block reads the same from both ends" awk -F'"' '
+    /"block": 0,/ { side[++n] = $8 }
+    END { exit !(n == 6 && side[1] == side[6] && side[2] == side[5] && side[3] == side[4] && side[1] != side[2] &&
+        side[2] != side[3] && side[1] != side[3]) }' kept/session.jsonl
+check "the result is kept" [ "$(value kept/result.json verdict)" = slower ]
+trainmark ab --from kept
+check "the record says the same again" cmp -s "$out" live.txt
+trainmark ab --from kept/session.jsonl --json
+check "and as JSON" cmp -s "$out" kept/result.json
+trainmark ab --from kept --fail-if-slower 20
+failed_with 5 "a gate" "B is slower by [0-9.]+ %, the limit \(--fail-if-slower\) is 20 %"
+trainmark ab --from kept --fail-if-slower 100000
+check "a gate that is wide enough" [ "$code" -eq 0 ]
+check "no run is left" none_left "$work/kept/A"
+trainmark ab --from kept --least-difference 1
+failed_with 2 "a record is judged as it was made" "--from evaluates a recorded session"
+trainmark ab --from kept/result.json
+failed_with 4 "a result is no record" "'kept/result.json', line 1"
+
+mkdir own
+TMPDIR="$work/own" trainmark ab --a "$args --training.steps 12" --b "$args --training.steps 12" --turn run --budget 20 --target 1000 --min-pairs 6 --json
+check "whole runs" [ "$code" -eq 0 ]
+check "whole runs: each block is a round" [ "$(value "$out" pairs)" = "$(value "$out" rounds)" ]
+check "whole runs: six pairs are enough" [ "$(value "$out" pairs)" -eq 6 ]
+check "it ends early when the interval is narrow" [ "$(value "$out" ended_by)" = target ]
+check "whole runs: all steps but the warm-up count" [ "$(($(value "$out" steps) + $(value "$out" warmup_steps)))" -eq 432 ]
+check "the runs' folder is removed" [ -z "$(ls "$work/own")" ]
+
+trainmark run $args --training.steps 3 --debug.slowdown_pct 50 --out slow
+check "a slowdown is told on standard error" has "$err" "warning: every step is slowed down by 50 % on purpose"
+check "a slowed run is not judged" [ "$(value slow/result.json verdict)" = not-judged ]
+check "and says why" has slow/result.json '"reason": "slowed down by 50 % on purpose \(debug.slowdown_pct\)'
+check "its time is in the ledger" has slow/metrics.jsonl '"injected slowdown": 0\.'
+
+# --- any command ----------------------------------------------------------------------------------------------------------
+
+finished commands
+check "commands take turns" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per step$"
+check "steps that a stop cut are counted" [ "$(value commands/result.json cut_steps)" -ge 12 ]
+check "no command is left" none_left "mark $$"
+trainmark ab --a-command "sh short.sh 5 0.04" --b-command "sh short.sh 5 0.01" --turn run --budget 20 --target 1000 --min-pairs 6
+check "commands as whole runs" has "$out" "^B / A +0\.[0-7]"
+compare short BUDGET=4 >"$out" 2>"$err"
+code=$?
+check "and that it is not precise enough" [ "$code" -eq 5 ]
+check "too few rounds tell nothing" has "$out" "^verdict +too short to tell: [0-5] of the 6 rounds"
+check "with the way out" has "$out" "not precise enough: raise BUDGET"
+
+# --- two binaries -----------------------------------------------------------------------------------------------------------
+
+commit=$("$TRAINMARK" version | sed -n 's/^ *"commit": "\{0,1\}\([^",]*\)"\{0,1\},$/\1/p')
+[ "$commit" = null ] && commit=unknown
+wait
+finished binaries
+check "a slower binary is seen" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per token$"
+check "it has the other side's arguments" has "$out" "^B .* \./slower run --model"
+check "the report says which trainmark each is" [ "$(grep -cE "^ +trainmark [0-9.]+, commit $commit\$" "$out")" -eq 2 ]
+check "and so does the result" \
+    [ "$(grep -cE "^ +\"build\": \"trainmark [0-9.]+, commit $commit\",\$" binaries/result.json)" -eq 2 ]
+cp "$out" live.txt
+trainmark ab --from binaries
+check "and the record" cmp -s "$out" live.txt
+
+finished script
+check "the script that compares two builds" has "$out" \
+    "^\| tiny-llama \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ to [0-9.]+ \| [0-9.]+ % \| [0-9]+ \| [a-z ]+ \| (kept|slower) \|"
+check "names them" has "$out" "^old: \./old: trainmark [0-9.]+, commit $commit$"
+check "says in its exit code what it found" [ "$code" -eq "$(if has "$out" '\| slower \|$'; then echo 5; else echo 0; fi)" ]
 check "nothing is left in the folder for temporary files" [ -z "$(ls "$work/tmp")" ]
 
 # --- signals --------------------------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ failed_with 4 "gemm: one library and all" "give one"
 }
 
 # Stopped by the user. --foreground: the signal comes once; a second one would end the program at once.
-timeout --foreground --preserve-status -s INT 3 "$TRAINMARK" bench gemm --M 64 --N 64 --K 64 --threads 1 --duration 50 \
+timeout --foreground --preserve-status -s INT 1 "$TRAINMARK" bench gemm --M 64 --N 64 --K 64 --threads 1 --duration 50 \
     >"$out" 2>"$err"
 code=$?
 failed_with 130 "gemm: stopped by the user" "interrupted"

@@ -62,6 +62,11 @@ trainmark reference --file mine.csv
 expected lists_reference.txt
 trainmark reference --file mine.csv gemm --json
 expected lists_reference.json
+filter=
+trainmark check --list
+expected lists_checks.txt
+trainmark check --list --json
+expected lists_checks.json
 trainmark reference --file mine.csv gemm -o mine.md
 check "written to a file, too" grep -q '^| workload' mine.md
 refused 2 "wrong usage: no published figure for workload 'gem'; \`trainmark reference\` lists all" reference gem

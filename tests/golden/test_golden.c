@@ -106,7 +106,7 @@ static void llama_steps(void **state)
     (void)state;
     run_steps("reference", &tm_precision_f64, 1e-9);
     run_steps("cpu", &tm_precision_f32, 1e-4);
-    run_steps("cpu", &tm_precision_bf16, 5e-2);
+    run_steps("cpu", &tm_precision_bf16, 8e-2); /* Adam's first steps go by signs: small gradients decide */
 }
 
 static void gpt2(void **state)

@@ -328,6 +328,19 @@ static void names_choose_checks(void **state)
     tm_checks_fini(&checks);
 }
 
+/* A machine of which nothing is known: what every row says. */
+static void nothing_is_known(void **state)
+{
+    (void)state;
+    tm_checks checks;
+    tm_text   out = { 0 };
+    new_root();
+    run(NULL, NULL, false, &checks);
+    for (size_t i = 0; i < checks.n; i++) add_result((int)i, &checks.results[i], &out);
+    tm_checks_fini(&checks);
+    whole_is("tests/golden/whole-check-nothing.txt", &out);
+}
+
 static void a_deadline_ends_what_hangs(void **state)
 {
     (void)state;
@@ -439,6 +452,7 @@ int main(void)
         cmocka_unit_test(no_outcome_is_without_fixture),
         cmocka_unit_test_teardown(odd_files_harm_nobody, clean),
         cmocka_unit_test_teardown(names_choose_checks, clean),
+        cmocka_unit_test_teardown(nothing_is_known, clean),
         cmocka_unit_test_teardown(a_deadline_ends_what_hangs, clean),
         cmocka_unit_test(quick_is_quick),
         cmocka_unit_test_teardown(printed_forms, clean),

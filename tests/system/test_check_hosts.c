@@ -301,6 +301,30 @@ static void clocks_of(tm_comm *world, void *context)
     CHECK(!first || fabs(ms) < 1000);
 }
 
+/* The first rank reads 1000, 1040, 2000, 2030, 3000, 3020, ... ns: the third question is answered first, after 20 ns.
+ * Each time the other one reads half a millisecond more. */
+static _Thread_local int64_t readings;
+
+static int64_t told_in_turn(void)
+{
+    static const int64_t took[] = { 40, 30, 20, 24, 20 };
+    int64_t              n = readings++, question = n / 2;
+    if (ahead_ns) return ahead_ns * (n + 1);
+    return 1000 * (question + 1) + (n % 2 ? (question < 5 ? took[question] : 25 + question) : 0);
+}
+
+static void the_quickest_answer_counts(tm_comm *world, void *context)
+{
+    int    host = tm_comm_place_of(world, tm_comm_rank(world)).host;
+    double ms;
+    (void)context;
+    ahead_ns = host * (int64_t)500000;
+    readings = 0;
+    CHECK_OK(tm_hosts_clock(world, told_in_turn, &ms, err));
+    CHECK(fabs(ms - (host == 0 ? 0 : (3 * 500000 - (3000 + 10)) * 1e-6)) < 1e-12);
+    CHECK(readings == (host == 0 ? 32 : 16));
+}
+
 static void links_of(tm_comm *world, void *context)
 {
     tm_comm_place place = tm_comm_place_of(world, tm_comm_rank(world));
@@ -315,6 +339,7 @@ static void between(void **state)
 {
     (void)state;
     run_world(6, pairs, 20, false, clocks_of, NULL);
+    run_world(2, two, 20, false, the_quickest_answer_counts, NULL);
     run_world(6, six, 20, false, links_of, NULL);
     run_world(5, six, 20, false, links_of, NULL);
     run_world(3, six, 20, false, links_of, NULL);

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A benchmark's table in the store of results: the whole document, and what is said where it cannot be stored. */
+#include "cli/bench_store.h"
+
+#include "base/clock.h"
+#include "bench/bench.h"
+#include "results/store.h"
+#include "support/folder.h"
+#include "support/whole.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static tm_config *options(const char *store)
+{
+    tm_error   err = { 0 };
+    tm_config *config = tm_bench_configure(tm_workload_find("stream"), "help");
+    tm_config_set(config, "threads", "3", "the test");
+    if (store) tm_config_set(config, "store", store, "the test");
+    assert_int_equal(tm_config_finish(config, &err), TM_OK);
+    return config;
+}
+
+static tm_table *table(void)
+{
+    tm_table *t = tm_table_create("stream");
+    tm_table_columns(t, (tm_column[]){ { "host", 0 }, { "kernel", 0 }, { "best_mbps", 6 } }, 3);
+    for (int i = 0; i < 2; i++) {
+        tm_table_row(t);
+        tm_table_text(t, "kernel", i ? "mul" : "copy");
+        tm_table_f64(t, "best_mbps", 1234.5 + i);
+    }
+    tm_table_note(t, "a note");
+    return t;
+}
+
+/* What the machine says of itself is left out, when it was, and where the store is. */
+static void add_document(tm_text *out, const char *document)
+{
+    for (const char *line = document; *line;) {
+        size_t n = strcspn(line, "\n");
+        bool   environment = strncmp(line, "  \"environment\": {", 18) == 0;
+        if (strncmp(line, "  \"finished\": \"20", 17) == 0)
+            tm_text_add(out, "  \"finished\"\n");
+        else if (environment)
+            tm_text_add(out, "  \"environment\"\n");
+        else if (strncmp(line, "    \"store\": \"/", 15) == 0)
+            tm_text_add(out, "    \"store\"\n");
+        else
+            tm_text_printf(out, "%.*s\n", (int)n, line);
+        while (environment && *line && strncmp(line, "  }", 3) != 0) line += strcspn(line, "\n") + 1;
+        line += strcspn(line, "\n") + 1;
+    }
+}
+
+static void documents_are_stored(void **state)
+{
+    (void)state;
+    tm_text   out = { 0 };
+    tm_table *t = table();
+    char      path[512];
+    strcpy(path, test_in_folder("results.db"));
+    for (int valid = 0; valid < 2; valid++) {
+        tm_error   err = { 0 };
+        tm_config *config = options(path);
+        if (tm_bench_store(config, t, valid, valid ? "a label" : NULL, &err) != TM_OK) fail_msg("%s", err.text);
+        tm_config_destroy(config);
+    }
+    tm_store  *store;
+    tm_error   err = { 0 };
+    tm_arena  *arena = tm_arena_create();
+    tm_stored *rows;
+    size_t     n;
+    assert_int_equal(tm_store_open(path, false, &store, &err), TM_OK);
+    assert_int_equal(tm_store_list(store, &(tm_store_filter){ 0 }, arena, &rows, &n, &err), TM_OK);
+    assert_int_equal(n, 2);
+    for (int64_t id = 1; id <= 2; id++) {
+        tm_text document = { 0 };
+        bool    there = false;
+        assert_int_equal(tm_store_document(store, id, TM_DOCUMENT_RESULT, &document, &there, &err), TM_OK);
+        assert_true(there);
+        tm_text_printf(&out, "== %d\n", (int)id);
+        add_document(&out, document.data);
+        tm_text_fini(&document);
+    }
+    tm_store_close(store);
+    tm_arena_destroy(arena);
+    tm_table_destroy(t);
+    whole_is("tests/golden/whole-bench-store.txt", &out);
+}
+
+/* A store that was asked for is an error where it cannot be written; the usual one is not worth a measurement. */
+static void what_cannot_be_stored(void **state)
+{
+    (void)state;
+    char      path[512];
+    tm_error  err = { 0 };
+    tm_table *t = table();
+    strcpy(path, test_in_folder("no/such/folder"));
+    FILE *f = fopen(test_in_folder("no"), "w");
+    fclose(f);
+    tm_config *config = options(path);
+    assert_int_not_equal(tm_bench_store(config, t, true, NULL, &err), TM_OK);
+    assert_non_null(strstr(err.text, "no/such"));
+    tm_config_destroy(config);
+    config = options("none");
+    assert_int_equal(tm_bench_store(config, t, true, NULL, &err), TM_OK);
+    tm_config_destroy(config);
+    tm_table_destroy(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(documents_are_stored),
+                                        cmocka_unit_test(what_cannot_be_stored) };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+}
