@@ -158,7 +158,8 @@ static pair pair_of(const checker *c, int64_t b, int64_t h, int64_t i, int64_t k
     double  relative = error + u * (fabs(s) + fabs(lse) + 6);
     r.p_error = r.p * (relative + rounding(c));
     r.ds = scale * r.p * (dp - delta);
-    r.ds_error = fabs(r.ds) * (relative + 4 * u + rounding(c)) + scale * r.p * ((c->over_d + 2 * u) * size + delta_error);
+    r.ds_error =
+        fabs(r.ds) * (relative + 4 * u + rounding(c)) + scale * r.p * ((c->over_d + 2 * u) * size + delta_error);
     return r;
 }
 

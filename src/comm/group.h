@@ -102,15 +102,15 @@ typedef struct {
     double        deadline_s;
     bool          crowded; /* more ranks on this host than processors: waiting gives them away at once */
 
-    pthread_mutex_t lock; /* of what follows: groups may be called by different threads */
-    tm_comm_window *window[TM_COMM_WINDOWS];
-    _Atomic int     n_windows;
-    uint64_t        slots; /* a bit for each post in use */
-    uint32_t        step[TM_COMM_GROUPS];
-    _Atomic bool    failed;
-    tm_error        error;
-    int             groups; /* that are open, the world among them */
-    tm_comm_outbox *outbox; /* post.c: messages that nobody waits for; NULL: there was none */
+    pthread_mutex_t  lock; /* of what follows: groups may be called by different threads */
+    tm_comm_window  *window[TM_COMM_WINDOWS];
+    _Atomic int      n_windows;
+    uint64_t         slots; /* a bit for each post in use */
+    uint32_t         step[TM_COMM_GROUPS];
+    _Atomic bool     failed;
+    tm_error         error;
+    int              groups;  /* that are open, the world among them */
+    tm_comm_outbox  *outbox;  /* post.c: messages that nobody waits for; NULL: there was none */
     tm_comm_letters *letters; /* mail.c: (local_size) to and from each rank of this host */
 
     _Atomic uint64_t between; /* bytes that this rank has sent to other hosts */
@@ -209,10 +209,10 @@ bool tm_comm_outbox_waits(tm_comm_world *world, int to);
 typedef enum { TM_COMM_INSIDE, TM_COMM_REACHED, TM_COMM_CARRIED } tm_comm_mail_how;
 bool             tm_comm_is_local(const tm_comm_world *world, int rank);
 tm_comm_mail_how tm_comm_mail_way(const tm_comm_notice *notice, size_t bytes, bool posted);
-bool             tm_comm_mail_put(tm_comm_world *world, int to, int tag, const tm_comm_notice *notice,
-                                  tm_comm_mail_how how, const void *data, size_t bytes);
-void             tm_comm_mail_open(tm_comm_world *world);
-void             tm_comm_mail_close(tm_comm_world *world);
+bool tm_comm_mail_put(tm_comm_world *world, int to, int tag, const tm_comm_notice *notice, tm_comm_mail_how how,
+                      const void *data, size_t bytes);
+void tm_comm_mail_open(tm_comm_world *world);
+void tm_comm_mail_close(tm_comm_world *world);
 
 /* A message to another host is counted. */
 void tm_comm_count(tm_comm_world *world, int to, size_t bytes);

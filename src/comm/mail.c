@@ -164,8 +164,7 @@ static tm_status wait_turn(tm_far_call *f, tm_comm_patience *patience)
     if (patience->turn % 16 == 15) TM_TRY(tm_comm_failed(f->comm, f->err));
     if (patience->turn % 64 == 63 && ports->engine->move_on) ports->engine->move_on(ports->own);
 
-    return tm_comm_wait_turn(f->comm, patience) ? TM_OK
-                                                : tm_comm_late(f->comm, &f->notice, &f->call->peer, 1, f->err);
+    return tm_comm_wait_turn(f->comm, patience) ? TM_OK : tm_comm_late(f->comm, &f->notice, &f->call->peer, 1, f->err);
 }
 
 static tm_status run_send(tm_far_call *f)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/post.c - messages that nobody waits for: a copy is on its way while the sender goes on. Within a host a small one
- * is a letter and needs no more (mail.c); of a large one the notice is a letter.
+/* comm/post.c - messages that nobody waits for: a copy is on its way while the sender goes on. Within a host a small
+ * one is a letter and needs no more (mail.c); of a large one the notice is a letter.
  *
  * Engines carry large messages only while both ends are in a call, and the sender may compute for a second. So a thread
  * looks after what is on its way; it is there from the first such message on, and sleeps when there is none.

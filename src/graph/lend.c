@@ -62,7 +62,8 @@ tm_lenders tm_lend_lenders(const tm_plan *plan, int32_t index, tm_interval *item
         const tm_place *place = &plan->places[i];
         if (!is_gradient(plan, (tm_tensor_id)i) || place->program != TM_PERSISTENT) continue;
         size_t bytes = tm_plan_aligned(place->bytes);
-        items[lenders.n++] = (tm_interval){ bytes, program->written[i], (int32_t)program->count - 1, place->offset - begin };
+        items[lenders.n++] =
+            (tm_interval){ bytes, program->written[i], (int32_t)program->count - 1, place->offset - begin };
     }
     return lenders;
 }

@@ -4,8 +4,8 @@
  * A program that writes a gradient before it reads it does not care what was there: until then the memory is free. The
  * activations of a layer die when its gradients come, so those of most layers have room where the gradients of the
  * layers before them come: a step of one micro-batch needs hardly more than its parameters, gradients and moments.
- * Gradients that are added to are never lent; nor are any with slots, or where ranks talk meanwhile, who share the memory
- * of their gradients.
+ * Gradients that are added to are never lent; nor are any with slots, or where ranks talk meanwhile, who share the
+ * memory of their gradients.
  */
 #ifndef TM_GRAPH_LEND_H
 #define TM_GRAPH_LEND_H

@@ -125,7 +125,8 @@ size_t tm_place_intervals(tm_interval *items, size_t n, int32_t n_instructions)
 size_t tm_place_beside(const tm_lenders *lenders, tm_interval *items, size_t n, int32_t n_instructions)
 {
     if (n == 0) return lenders->bytes;
-    size_t        bound = tm_place_bound_beside(lenders, items, n, n_instructions), good = bound + bound / 100, best = SIZE_MAX;
+    size_t bound = tm_place_bound_beside(lenders, items, n, n_instructions), good = bound + bound / 100,
+           best = SIZE_MAX;
     entry        *entries = tm_alloc(n * sizeof *entries), *best_order = tm_alloc(n * sizeof *entries);
     tm_occupancy *occupancy = tm_occupancy_create(n_instructions);
     for (int order = 0; order < ORDERS && goes_on(occupancy, best, good); order++) {

@@ -155,8 +155,8 @@ static size_t place_in_space(tm_plan *plan, int32_t index, tm_space space, const
                              tm_interval *items)
 {
     tm_program *program = &plan->programs[index];
-    size_t      n_tensors = plan->graph->n_tensors, begin = transient_offset(plan, space) - lenders->bytes, n = 0, k = 0;
-    size_t      workspaces = space == TM_SPACE_DEVICE ? program->count : 0;
+    size_t n_tensors = plan->graph->n_tensors, begin = transient_offset(plan, space) - lenders->bytes, n = 0, k = 0;
+    size_t workspaces = space == TM_SPACE_DEVICE ? program->count : 0;
     for (size_t i = 0; i < n_tensors; i++)
         if (placed_here(plan, i, index, space))
             items[n++] = (tm_interval){ .bytes = aligned(plan->places[i].bytes),
@@ -349,7 +349,7 @@ static size_t workspace_at(const tm_program *program, size_t x, tm_space space)
 static size_t gradient_at(const tm_plan *plan, size_t tensor)
 {
     const tm_tensor *t = &plan->graph->tensors[tensor];
-    bool             is = t->role == TM_ROLE_GRADIENT && t->space == TM_SPACE_DEVICE && plan->places[tensor].first == -1;
+    bool is = t->role == TM_ROLE_GRADIENT && t->space == TM_SPACE_DEVICE && plan->places[tensor].first == -1;
     return is ? aligned(plan->places[tensor].bytes) : 0;
 }
 

@@ -44,9 +44,9 @@ typedef struct {
     tm_cost         cost;
     size_t          live_peak; /* largest sum of live transient bytes over the instructions: no plan can do with less */
     size_t          bytes;     /* what the placement needs for them; of both: beyond the gradients that are lent */
-    const int32_t  *written;   /* (graph->n_tensors) of a gradient that is lent: the instruction that writes it; 0: it is
-                                * not; NULL: none is (lend.h) */
-    size_t          outside_bytes[TM_SPACE_COUNT]; /* the same in spaces other than the device */
+    const int32_t  *written; /* (graph->n_tensors) of a gradient that is lent: the instruction that writes it; 0: it is
+                              * not; NULL: none is (lend.h) */
+    size_t outside_bytes[TM_SPACE_COUNT]; /* the same in spaces other than the device */
 } tm_program;
 
 /* One run of a program: a step is a list of these. */
@@ -75,11 +75,11 @@ typedef struct {
 /* The arena of one space. */
 typedef struct {
     size_t        persistent_bytes, slot_bytes, arena_bytes;
-    size_t        live_peak; /* persistent + slots + the largest live_peak of the programs */
+    size_t        live_peak;      /* persistent + slots + the largest live_peak of the programs */
     size_t        gradient_bytes; /* of the persistent ones, the last */
     tm_named_i64 *by_class; /* bytes by memory class where the most bytes are live; they add up with "padding" and, less
                              * than 0, "lent": what lies where gradients come later */
-    size_t        n_classes;
+    size_t n_classes;
 } tm_space_plan;
 
 /* The arenas, by space; {0} where a plan needs none. */

@@ -28,8 +28,8 @@ typedef struct {
     size_t   count;
 } program_bytes;
 
-/* What the tensor takes in the program: while its own instructions run, from when it is written (gradients that lend their
- * memory), or all the time. */
+/* What the tensor takes in the program: while its own instructions run, from when it is written (gradients that lend
+ * their memory), or all the time. */
 static void add_tensor(const tm_plan *plan, int32_t index, size_t id, size_t at, program_bytes *b)
 {
     const tm_place *p = &plan->places[id];

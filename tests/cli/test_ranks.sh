@@ -42,11 +42,23 @@ check "with its end" [ "$(sed 's/^[^ ]* //' "$logs/info" 2>/dev/null | tail -n 1
 
 # --- with each MPI ------------------------------------------------------------------------------------------------------
 
+# rank_pids NAME: the numbers in the files NAME that ranks of process $main have left; other tests may run ranks, too.
+rank_pids()
+{
+    for file in "$shared"/trainmark-ranks-*/$1; do
+        pid=$(cat "$file" 2>/dev/null)
+        above=$pid
+        while [ "${above:-0}" -gt 1 ] && [ "$above" != "$main" ]; do
+            above=$(sed 's/.*) . //; s/ .*//' "/proc/$above/stat" 2>/dev/null)
+        done
+        [ "${above:-0}" = "$main" ] && echo "$pid"
+    done
+}
 # What all ranks of a running command leave behind: their numbers. wait_for_ranks N sets $pids.
 wait_for_ranks()
 {
     for _ in $(seq 100); do
-        pids=$(cat "$shared"/trainmark-ranks-*/pid.* 2>/dev/null)
+        pids=$(rank_pids 'pid.*')
         # shellcheck disable=SC2086
         [ "$(echo $pids | wc -w)" -eq "$1" ] && sleep 0.5 && return 0
         sleep 0.1
@@ -74,7 +86,14 @@ ended_within() { # ended_within SECONDS PID: sets $code
     wait "$2"
     code=$?
 }
-no_folder() { ! ls -d "$shared"/trainmark-ranks-* >/dev/null 2>&1; }
+# No folder is left whose command has ended.
+no_folder()
+{
+    for folder in "$shared"/trainmark-ranks-*; do
+        [ -f "$folder/run.lock" ] && flock -n "$folder/run.lock" true && [ -f "$folder/run.lock" ] && return 1
+    done
+    return 0
+}
 
 # The last and the held-out loss of two runs, to five digits.
 same_losses()
@@ -123,8 +142,11 @@ for mpi in openmpi mpich; do
     # As soon as it has left its number: inside of MPI_Init, where no rank has a deadline of its own.
     "$TRAINMARK" run --mpi $mpi --ranks 2 --deadline 1 $tiny --training.steps 1000000 >"$out" 2>"$err" </dev/null &
     main=$!
-    until [ -s "$(ls "$shared"/trainmark-ranks-*/pid.1 2>/dev/null)" ]; do kill -0 $main || break; done
-    pids=$(cat "$shared"/trainmark-ranks-*/pid.1)
+    pids=
+    until [ "$pids" ]; do
+        kill -0 $main || break
+        pids=$(rank_pids pid.1)
+    done
     kill -STOP "$pids"
     ended_within 25 $main
     failed_with 1 "$mpi: a rank is stopped at its beginning" "rank 1 \\(process $pids\\) was stopped while others waited"
@@ -193,7 +215,7 @@ else
         --out again >"$out" 2>"$err" </dev/null &
     main=$!
     until ls -d again/checkpoint/step-???????? >/dev/null 2>&1; do kill -0 $main || break; done
-    kill -9 "$(cat "$shared"/trainmark-ranks-*/pid.1)"
+    kill -9 "$(rank_pids pid.1)"
     ended_within 50 $main
     check "after a rank was killed the command begins again" [ "$code" -eq 0 ]
     check "and says so once" [ "$(grep -c 'beginning again, 1 of 2 times' "$err")" -eq 1 ]

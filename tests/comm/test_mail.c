@@ -34,9 +34,8 @@ static void expect(const unsigned char *data, size_t bytes, uint64_t seed)
 
 /* --- sizes ------------------------------------------------------------------------------------ */
 
-static const size_t sizes[] = { 0,      1,          63,     64,         65,    4095,  4096,
-                                INSIDE, INSIDE + 1, 20000,  32768,      65537, MOST,  INSIDE - 1,
-                                7000,   8191,       5000,   INSIDE - 3, 130,   99999, 3 };
+static const size_t sizes[] = { 0,     1,    63,         64,   65,   4095, 4096,       INSIDE, INSIDE + 1, 20000, 32768,
+                                65537, MOST, INSIDE - 1, 7000, 8191, 5000, INSIDE - 3, 130,    99999,      3 };
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
 static void all_sizes(tm_comm *world, void *context)
@@ -147,7 +146,7 @@ static void overflow(tm_comm *world, void *context)
         tm_collective call = message_of(world, sends, data, bytes);
         call.posted = i < N;
         if (sends) fill(data, bytes, i);
-        if (sends && i == N) atomic_store(sent, 1); /* the last one waits for its turn behind them */
+        if (sends && i == N) atomic_store(sent, 1);  /* the last one waits for its turn behind them */
         if (!sends && i > 0 && i < 100) usleep(300); /* there is room again, and nobody in a hurry */
         CHECK_OK(tm_comm_run(world, &call, err));
         if (!sends) expect(data, bytes, i);

@@ -424,8 +424,9 @@ static double apart(const float *wide, const uint16_t *narrow, int64_t n)
 static void test_bfloat16(void **state)
 {
     (void)state;
-    static const sizes all[] = { { 2, 700, 2, 1, 24, 1, 0 },   { 2, 520, 4, 1, 128, 0, 0 }, { 2, 520, 8, 1, 128, 1, 0 },
-                                 { 1, 333, 2, 2, 40, 0, 0 },   { 1, 333, 2, 1, 64, 1, 41 }, { 1, 37, 1, 1, 16, 1, 0 },
+    static const sizes all[] = { { 2, 700, 2, 1, 24, 1, 0 },    { 2, 520, 4, 1, 128, 0, 0 },
+                                 { 2, 520, 8, 1, 128, 1, 0 },   { 1, 333, 2, 2, 40, 0, 0 },
+                                 { 1, 333, 2, 1, 64, 1, 41 },   { 1, 37, 1, 1, 16, 1, 0 },
                                  { 2, 700, 8, 1, 128, 1, 300 }, { 1, 601, 3, 1, 80, 1, 0 } };
     family             f[4];
     int                n = families(f);
@@ -438,7 +439,8 @@ static void test_bfloat16(void **state)
         int64_t      nq = qkv_elements(s), no = o_elements(s);
         tensors      x = inputs(s, 1), first = { 0 };
         uint16_t    *qkv = guarded((size_t)nq * 2, 0), *dout = guarded((size_t)no * 2, 0);
-        for (int64_t e = 0; e < nq; e++) ((float *)x.qkv)[e] = tm_bf16_value(qkv[e] = tm_bf16_round(((float *)x.qkv)[e]));
+        for (int64_t e = 0; e < nq; e++)
+            ((float *)x.qkv)[e] = tm_bf16_value(qkv[e] = tm_bf16_round(((float *)x.qkv)[e]));
         for (int64_t e = 0; e < no; e++)
             ((float *)x.dout)[e] = tm_bf16_value(dout[e] = tm_bf16_round(((float *)x.dout)[e]));
         forward(f[0].forward, s, TM_F32, 2, &x);

@@ -421,12 +421,6 @@ static void what_cannot_be_shared_is_refused(void **state)
     refused(o, TM_INVALID, "8 equal chunks, and training.seq_len is 20; set it to 16 or 24");
     o.seq = 4;
     refused(o, TM_INVALID, "training.seq_len is 4; set it to 8");
-    o = model_options(0);
-    o.preference.beta = 0.1;
-    refused(o, TM_UNSUPPORTED, "data.source preference");
-    o = model_options(0);
-    o.compared = &tm_precision_f32;
-    refused(o, TM_UNSUPPORTED, "debug.microscope with sequences in parts is not built");
     o = two_sequences(3);
     o.layout.ring = true;
     refused(o, TM_UNSUPPORTED, "context_parallel_rotate_method alltoall is not built for images");

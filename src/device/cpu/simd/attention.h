@@ -10,8 +10,8 @@
  * Orders of summation, the same for every instruction set: a product over head elements is one chain of multiply-adds
  * in ascending order; one over keys is a chain inside each block of `block` keys, block sums added in ascending order;
  * one over queries is a chain inside each block of 32 queries, block sums added with ascending position, then head.
- * Nothing depends on threads, on tasks or on the other sequences of the batch. With bfloat16, P and dS are rounded to it
- * before they are multiplied, and all products are of bfloat16 (attention_pairs.h).
+ * Nothing depends on threads, on tasks or on the other sequences of the batch. With bfloat16, P and dS are rounded to
+ * it before they are multiplied, and all products are of bfloat16 (attention_pairs.h).
  */
 #ifndef TM_DEVICE_CPU_ATTENTION_H
 #define TM_DEVICE_CPU_ATTENTION_H
@@ -337,8 +337,9 @@ TM_INLINE bool lanes_apart(const attention_sizes *s, const lane_edges *edges, in
  * meet inside a step, each lane goes by itself: a row that it does not see may hold anything, also what is no number.
  * With bfloat16 also where the keys of a step do not fill their slots.
  */
-TM_INLINE void product_queries(const attention_sizes *s, int64_t n, int64_t width, int64_t keys, int64_t diagonal, const lane_edges *edges,
-                               const float *weights, const float *rows, int64_t row, float *out, bool add, ahead *next)
+TM_INLINE void product_queries(const attention_sizes *s, int64_t n, int64_t width, int64_t keys, int64_t diagonal,
+                               const lane_edges *edges, const float *weights, const float *rows, int64_t row,
+                               float *out, bool add, ahead *next)
 {
     for (int64_t j = 0; j < width; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < n; i += TILE_ROWS) {

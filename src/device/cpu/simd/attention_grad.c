@@ -178,8 +178,8 @@ static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64
     }
 }
 
-/* P and dS of n keys as products take them: P along the lanes in its place, dS along them (returned) and across keys, at
- * `across`. */
+/* P and dS of n keys as products take them: P along the lanes in its place, dS along them (returned) and across keys,
+ * at `across`. */
 static float *round_both(const attention_sizes *s, const backward_scratch *w, float *dscores, int64_t n, float *across)
 {
 #if TM_PAIRS
