@@ -68,7 +68,7 @@ check "gpt: with the batch that was asked for" is gpt.tsv 1 batch 1
 check "gpt: memory is the plan's" positive gpt.tsv 1 memory_gb
 
 # shellcheck disable=SC2086
-calm bench gpt --sizes tiny.yaml --memory-gib 0.005 $slices
+calm bench gpt --sizes tiny.yaml --memory-gib 0.004 $slices
 check "gpt: what does not fit is predicted" [ "$code" -eq 0 ]
 check "gpt: from the slices that fit" rows gpt.tsv 4
 check "gpt: the last row is the prediction" is gpt.tsv 4 tag predicted
