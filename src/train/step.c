@@ -433,7 +433,8 @@ static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error
     return step->options.sample ? add_sample_segment(step, chooser, err) : TM_OK;
 }
 
-/* As many rows at a time as tm_step_loss_chunk says, in half the place where the kernel can do with it. */
+/* As many rows at a time as tm_step_loss_chunk says; twice as many in the same place where the kernel can do with half of
+ * it: weights and their gradients are then read half as often. */
 static int64_t default_chunk(const tm_step_options *o, int64_t rows, const tm_chooser *chooser)
 {
     int64_t    chunk = tm_step_loss_chunk(rows, o->shape.vocab_size);
@@ -441,7 +442,7 @@ static int64_t default_chunk(const tm_step_options *o, int64_t rows, const tm_ch
     TM_ASSERT(tm_op_linear_cross_entropy_grad.example(0, &example));
     tm_call          call = tm_example_call(&tm_op_linear_cross_entropy_grad, &example, o->precision);
     const tm_kernel *kernel = o->shape.vocab_size > 0 ? chooser->choose(chooser->context, &call, NULL) : NULL;
-    return kernel && kernel->two_rows ? (chunk + 1) / 2 : chunk;
+    return kernel && kernel->two_rows && chunk > (rows + 1) / 2 ? (rows + 1) / 2 : chunk;
 }
 
 tm_status tm_step_create(const tm_step_options *options, const tm_chooser *chooser, tm_step **out, tm_error *err)
