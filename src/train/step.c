@@ -433,8 +433,8 @@ static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error
     return step->options.sample ? add_sample_segment(step, chooser, err) : TM_OK;
 }
 
-/* As many rows at a time as tm_step_loss_chunk says; twice as many in the same place where the kernel can do with half of
- * it: weights and their gradients are then read half as often. */
+/* As many rows at a time as tm_step_loss_chunk says; twice as many in the same place where the kernel can do with half
+ * of it: weights and their gradients are then read half as often. */
 static int64_t default_chunk(const tm_step_options *o, int64_t rows, const tm_chooser *chooser)
 {
     int64_t    chunk = tm_step_loss_chunk(rows, o->shape.vocab_size);
