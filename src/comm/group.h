@@ -204,8 +204,8 @@ void                  tm_comm_close_outbox(tm_comm_world *world);
 /* Messages of this rank on their way to that one whose notice is not: what follows has to stay behind them. */
 bool tm_comm_outbox_waits(tm_comm_world *world, int to);
 
-/* Within a host: a letter with the notice, and the data if it is small. False: there is no room as yet. `way` (of
- * tm_comm_mail_way) says how the data goes. */
+/* Within a host: a letter with the notice, and the data if it is small. False: there is no room as yet. How the
+ * data goes, tm_comm_mail_way says. */
 typedef enum { TM_COMM_INSIDE, TM_COMM_REACHED, TM_COMM_CARRIED } tm_comm_mail_how;
 bool             tm_comm_is_local(const tm_comm_world *world, int rank);
 tm_comm_mail_how tm_comm_mail_way(const tm_comm_notice *notice, size_t bytes, bool posted);

@@ -46,8 +46,7 @@ void tm_comm_notice_fill(const tm_collective *call, tm_comm_notice *notice)
     bool pair = call->kind == TM_COMM_SEND || call->kind == TM_COMM_RECEIVE;
     bool reduces = call->kind == TM_COMM_ALL_REDUCE || call->kind == TM_COMM_REDUCE_SCATTER;
     memset(notice, 0, sizeof *notice);
-    if (call->what)
-        memcpy(notice->what, call->what, strnlen(call->what, sizeof notice->what - 1)); /* of 0.2 us in all */
+    if (call->what) memcpy(notice->what, call->what, strnlen(call->what, sizeof notice->what - 1));
     /* A message is the same thing for both of its ranks. */
     notice->kind = (uint8_t)(pair ? TM_COMM_SEND : call->kind);
     notice->op = (uint8_t)(reduces ? call->op : 0);

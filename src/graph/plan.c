@@ -17,11 +17,6 @@ size_t tm_plan_aligned(size_t bytes)
     return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 }
 
-static size_t aligned(size_t bytes)
-{
-    return tm_plan_aligned(bytes);
-}
-
 static void place_role(tm_plan *plan, tm_role role)
 {
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
@@ -34,7 +29,7 @@ static void place_role(tm_plan *plan, tm_role role)
                                       .first = -1,
                                       .last = -1,
                                       .shares = -1 };
-        *used += aligned(plan->places[i].bytes);
+        *used += tm_plan_aligned(plan->places[i].bytes);
     }
 }
 
@@ -159,12 +154,12 @@ static size_t place_in_space(tm_plan *plan, int32_t index, tm_space space, const
     size_t workspaces = space == TM_SPACE_DEVICE ? program->count : 0;
     for (size_t i = 0; i < n_tensors; i++)
         if (placed_here(plan, i, index, space))
-            items[n++] = (tm_interval){ .bytes = aligned(plan->places[i].bytes),
+            items[n++] = (tm_interval){ .bytes = tm_plan_aligned(plan->places[i].bytes),
                                         .first = plan->places[i].first,
                                         .last = plan->places[i].last };
     for (size_t x = 0; x < workspaces; x++)
         if (program->instructions[x].call.workspace_bytes)
-            items[n++] = (tm_interval){ .bytes = aligned(program->instructions[x].call.workspace_bytes),
+            items[n++] = (tm_interval){ .bytes = tm_plan_aligned(program->instructions[x].call.workspace_bytes),
                                         .first = (int32_t)x,
                                         .last = (int32_t)x };
     if (space == TM_SPACE_DEVICE)
@@ -271,7 +266,7 @@ static void place_across(tm_plan *plan)
         size_t n = 0, k = 0;
         for (size_t i = 0; i < graph->n_tensors; i++)
             if (placed_here(plan, i, TM_ACROSS, (tm_space)space))
-                items[n++] = (tm_interval){ .bytes = aligned(plan->places[i].bytes),
+                items[n++] = (tm_interval){ .bytes = tm_plan_aligned(plan->places[i].bytes),
                                             .first = plan->places[i].first,
                                             .last = plan->places[i].last };
         plan->spaces[space].slot_bytes = tm_place_intervals(items, n, (int32_t)graph->n_segments);
@@ -342,7 +337,7 @@ static size_t program_bytes(const tm_program *program, tm_space space)
 
 static size_t workspace_at(const tm_program *program, size_t x, tm_space space)
 {
-    return space == TM_SPACE_DEVICE ? aligned(program->instructions[x].call.workspace_bytes) : 0;
+    return space == TM_SPACE_DEVICE ? tm_plan_aligned(program->instructions[x].call.workspace_bytes) : 0;
 }
 
 /* Bytes of a gradient on the device, 0 of everything else. */
@@ -350,7 +345,7 @@ static size_t gradient_at(const tm_plan *plan, size_t tensor)
 {
     const tm_tensor *t = &plan->graph->tensors[tensor];
     bool is = t->role == TM_ROLE_GRADIENT && t->space == TM_SPACE_DEVICE && plan->places[tensor].first == -1;
-    return is ? aligned(plan->places[tensor].bytes) : 0;
+    return is ? tm_plan_aligned(plan->places[tensor].bytes) : 0;
 }
 
 /* The instruction of a program at which most bytes are live. */
@@ -362,8 +357,8 @@ static int32_t fullest_instruction(const tm_plan *plan, int32_t index, tm_space 
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         if (space == TM_SPACE_DEVICE && program->written) live[program->written[i]] += gradient_at(plan, i);
         if (!placed_here(plan, i, index, space)) continue;
-        live[plan->places[i].first] += aligned(plan->places[i].bytes);
-        live[plan->places[i].last + 1] -= aligned(plan->places[i].bytes);
+        live[plan->places[i].first] += tm_plan_aligned(plan->places[i].bytes);
+        live[plan->places[i].last + 1] -= tm_plan_aligned(plan->places[i].bytes);
     }
     for (size_t x = 0; x < program->count; x++) {
         sum += live[x];
@@ -382,8 +377,8 @@ static int32_t fullest_of_slots(const tm_plan *plan, tm_space space)
     for (size_t p = 0; p < plan->n_programs + 2; p++) change[p] = 0;
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         if (!placed_here(plan, i, TM_ACROSS, space)) continue;
-        change[plan->places[i].first] += (int64_t)aligned(plan->places[i].bytes);
-        change[plan->places[i].last + 1] -= (int64_t)aligned(plan->places[i].bytes);
+        change[plan->places[i].first] += (int64_t)tm_plan_aligned(plan->places[i].bytes);
+        change[plan->places[i].last + 1] -= (int64_t)tm_plan_aligned(plan->places[i].bytes);
     }
     for (size_t p = 0; p < plan->n_programs; p++) {
         sum += change[p];
@@ -413,8 +408,8 @@ static void sum_classes(tm_plan *plan, tm_space in)
         if (p->program == TM_PERSISTENT) times = p->first == -1 && tm_role_persistent(tensor->role);
         if (p->program == TM_ACROSS) times = p->first <= slot_at && slot_at <= p->last ? (size_t)plan->graph->slots : 0;
         if (times == 0) continue;
-        add_class(space, tm_role_memory_class(tensor->role), (int64_t)(times * aligned(p->bytes)));
-        total += times * aligned(p->bytes);
+        add_class(space, tm_role_memory_class(tensor->role), (int64_t)(times * tm_plan_aligned(p->bytes)));
+        total += times * tm_plan_aligned(p->bytes);
     }
     size_t workspace = plan->programs[index].count ? workspace_at(&plan->programs[index], (size_t)at, in) : 0;
     add_class(space, tm_role_memory_class(TM_ROLE_WORKSPACE), (int64_t)workspace);

@@ -343,6 +343,28 @@ static inline double apart(const job *a, const job *b)
     return most;
 }
 
+/* On threads of its own, if it has several ranks. */
+static inline void run_any(job *j)
+{
+    if (ranks_of(j) == 1)
+        rank_body(NULL, j);
+    else
+        run_job(j);
+}
+
+/* The job has the losses of one rank to 1e-5, its norms to `norms`. */
+static inline void check_follows_one(const job *j, const job *alone, const char *what, double norms)
+{
+    double far = apart(j, alone);
+    print_message("# %s: losses %.3g apart, %.4g -> %.4g\n", what, far, alone->loss[0], alone->loss[alone->steps - 1]);
+    if (!(far <= 1e-5)) fail_msg("%s: losses are %.3g apart", what, far);
+    for (int t = 0; t < alone->steps; t++)
+        if (!(fabs(j->norm[t] - alone->norm[t]) <= norms * alone->norm[t]))
+            fail_msg("%s: step %d: norm %.9g, wanted %.9g", what, t + 1, j->norm[t], alone->norm[t]);
+    if (!(fabs(j->evaluation[0] - alone->evaluation[0]) <= 1e-5 * fabs(alone->evaluation[0])))
+        fail_msg("%s: evaluation %.9g, wanted %.9g", what, j->evaluation[0], alone->evaluation[0]);
+}
+
 /* --- weights in double precision ---------------------------------------------------------------------------------- */
 
 typedef struct {

@@ -109,10 +109,7 @@ static job run_layout(int which, int begin, int steps, const char *load, const c
     job                  j = job_of(adapted(BOTH), all[which], steps);
     j.o.accumulation = 4 / all[which].shard;
     j.begin = begin, j.load = load, j.save = save;
-    if (ranks_of(&j) == 1)
-        rank_body(NULL, &j);
-    else
-        run_job(&j);
+    run_any(&j);
     return j;
 }
 

@@ -52,18 +52,6 @@ static job alone_with(const job *j, int whole)
     return alone;
 }
 
-static void check_follows(const job *j, const job *alone, const char *what)
-{
-    double far = apart(j, alone);
-    print_message("# %s: losses %.3g apart, %.4g -> %.4g\n", what, far, alone->loss[0], alone->loss[alone->steps - 1]);
-    if (!(far <= 1e-5)) fail_msg("%s: losses are %.3g apart", what, far);
-    for (int t = 0; t < alone->steps; t++)
-        if (!(fabs(j->norm[t] - alone->norm[t]) <= 1e-4 * alone->norm[t]))
-            fail_msg("%s: step %d: norm %.9g, wanted %.9g", what, t + 1, j->norm[t], alone->norm[t]);
-    if (!(fabs(j->evaluation[0] - alone->evaluation[0]) <= 1e-5 * fabs(alone->evaluation[0])))
-        fail_msg("%s: evaluation %.9g, wanted %.9g", what, j->evaluation[0], alone->evaluation[0]);
-}
-
 static int most_ranks(int kind)
 {
     return kind == LATENT ? 2 : 4;
@@ -85,7 +73,7 @@ static void adapters_follow_one_rank(void **state)
                     run_job(&j);
                     snprintf(what, sizeof what, "%s%s, %d ranks, %s rows", names[kind], dropped ? ", dropout" : "",
                              tensor, whole ? "whole" : "divided");
-                    check_follows(&j, &alone, what);
+                    check_follows_one(&j, &alone, what, 1e-4);
                 }
         }
 }
@@ -119,7 +107,7 @@ static void layouts_compose(void **state)
             run_job(&j);
             snprintf(what, sizeof what, "%s, 2 x %d copies x %d shards (%d) x %d parts", names[kind],
                      beside[b].replicate, beside[b].shard, beside[b].sharing, beside[b].context);
-            check_follows(&j, &alone, what);
+            check_follows_one(&j, &alone, what, 1e-4);
         }
 }
 
@@ -182,7 +170,7 @@ static void a_base_of_blocks_is_that_of_one_rank(void **state)
             job  j = start(quantized(kinds[k], bases[b]), 2, 1, 1, steps), alone = alone_with(&j, 1), begin = alone;
             run_job(&j);
             snprintf(what, sizeof what, "%s, %s", names[kinds[k]], tm_dtype_name(bases[b]));
-            check_follows(&j, &alone, what);
+            check_follows_one(&j, &alone, what, 1e-4);
             begin.steps = 0;
             rank_body(NULL, &begin);
             for (int shard = 1; shard <= 2; shard++) {
@@ -231,10 +219,7 @@ static job run_layout(int kind, int which, int begin, int steps, const char *loa
     job j = start(adapted(kind), all[which].tensor, all[which].replicate, all[which].shard, steps);
     j.o.accumulation = 4 / all[which].shard;
     j.begin = begin, j.load = load, j.save = save;
-    if (ranks_of(&j) == 1)
-        rank_body(NULL, &j);
-    else
-        run_job(&j);
+    run_any(&j);
     return j;
 }
 

@@ -28,18 +28,6 @@ static job start(int kind, int tensor, int replicate, int shard, int steps)
     return j;
 }
 
-static void check_follows(const job *j, const job *alone, const char *what)
-{
-    double far = apart(j, alone);
-    print_message("# %s: losses %.3g apart, %.4g -> %.4g\n", what, far, alone->loss[0], alone->loss[alone->steps - 1]);
-    if (!(far <= 1e-5)) fail_msg("%s: losses are %.3g apart", what, far);
-    for (int t = 0; t < alone->steps; t++)
-        if (!(fabs(j->norm[t] - alone->norm[t]) <= 2e-5 * alone->norm[t]))
-            fail_msg("%s: step %d: norm %.9g, wanted %.9g", what, t + 1, j->norm[t], alone->norm[t]);
-    if (!(fabs(j->evaluation[0] - alone->evaluation[0]) <= 1e-5 * fabs(alone->evaluation[0])))
-        fail_msg("%s: evaluation %.9g, wanted %.9g", what, j->evaluation[0], alone->evaluation[0]);
-}
-
 static void divided_matrices_follow_one_rank(void **state)
 {
     (void)state;
@@ -52,7 +40,7 @@ static void divided_matrices_follow_one_rank(void **state)
                 j.o.layout.whole_rows = whole;
                 run_job(&j);
                 snprintf(what, sizeof what, "kind %d, %d ranks, %s rows", kind, tensor, whole ? "whole" : "divided");
-                check_follows(&j, &alone, what);
+                check_follows_one(&j, &alone, what, 2e-5);
             }
     }
 }
@@ -82,7 +70,7 @@ static void layouts_compose(void **state)
             run_job(&j);
             snprintf(what, sizeof what, "kind %d, 2 x %d copies x %d shards (%d)", kind, beside[b].replicate,
                      beside[b].shard, beside[b].sharing);
-            check_follows(&j, &alone, what);
+            check_follows_one(&j, &alone, what, 2e-5);
         }
 }
 
@@ -181,10 +169,7 @@ static job run_layout(int kind, int which, int begin, int steps, const char *loa
     job j = start(kind, all[which].tensor, all[which].replicate, all[which].shard, steps);
     j.o.accumulation = 4 / all[which].shard;
     j.begin = begin, j.load = load, j.save = save;
-    if (ranks_of(&j) == 1)
-        rank_body(NULL, &j);
-    else
-        run_job(&j);
+    run_any(&j);
     return j;
 }
 
