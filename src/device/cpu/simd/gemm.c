@@ -36,6 +36,7 @@ enum {
     NEAR_SLOTS = 1 << 18, /* 1 MiB */
     FEW_ROWS = 1024,
     NEAR_FLOATS = 1 << 18,
+    NEAR_WHOLE = 0,
 };
 #else
 enum {
@@ -45,6 +46,7 @@ enum {
     NEAR_SLOTS = 0,
     FEW_ROWS = 288,        /* most rows of A of a product that packs B as it goes and writes C once */
     NEAR_FLOATS = 1 << 16, /* of the other one at a time, in each thread: 256 KiB */
+    NEAR_WHOLE = 1 << 17,  /* with all of K */
 };
 #endif
 /* FEW_FLOATS: of the operand that is packed once, packed. ALWAYS: any product packs the other one as it goes, not only
@@ -92,6 +94,7 @@ typedef struct {
     float         *a, *b; /* packed: [block of K][panel][k][MR or NR], or as gemm_pairs.h says */
     float         *sums;  /* float32 sums of the block: C itself, or the strip; or the tiles of the threads */
     bool           tiles;
+    bool           by_panel; /* with tiles: all of K for a panel of A, then the next panel */
     int64_t        tile_floats;
     int64_t        ld_sums;
     int64_t        row, column, m, n; /* the block of C, in elements */
@@ -183,7 +186,8 @@ static TM_PLANNED plan plan_make(const tm_gemm *g)
 /* Packing as it goes: the small operand is packed once for all, tasks are `group` panels of the large one. */
 typedef struct {
     bool    use, few_rows;             /* the small operand is A, otherwise B */
-    bool    tiles;                     /* sums are whole after one block of K: room for those of one panel will do */
+    bool    whole;                     /* tasks pack all of K at once, otherwise block by block */
+    bool    tiles;                     /* room for the sums of one panel of A: they are whole before the next one's */
     int64_t panels, large, group;      /* panels of the small operand, of the large one, of a task */
     int64_t small_floats, near_floats; /* packed: the small operand; the large one in a thread at a time */
     int64_t ld_sums, thread_floats;    /* sums of a bfloat16 C; all of a thread */
@@ -213,10 +217,12 @@ static TM_PLANNED passing passing_make(const tm_gemm *g)
     p.large = p.few_rows ? pn : pm;
     p.small_floats = tm_round_up(few * packed_columns(tm_max(1, g->k)), 16);
     p.group = tm_max(1, tm_min(NEAR_FLOATS / (width * block), p.large / (4 * (int64_t)g->threads)));
+    p.whole = g->c_dtype == TM_BF16 && p.few_rows && p.group * width * packed_columns(g->k) <= NEAR_WHOLE;
+    if (p.whole) block = packed_columns(tm_max(1, g->k));
     p.near_floats = tm_round_up(p.group * width * block, 16);
     p.ld_sums = (p.few_rows ? p.group * NR : few) + TILE_GAP;
     p.thread_floats = p.near_floats;
-    p.tiles = g->k <= BLOCK;
+    p.tiles = g->k <= BLOCK || p.whole;
     if (g->c_dtype == TM_BF16) p.thread_floats += (p.tiles ? MR : p.few_rows ? few : p.group * MR) * p.ld_sums;
     bool once = g->c_dtype == TM_BF16 || (p.tiles && !g->accumulate); /* C in memory is written once, and not read */
     bool is_small = few <= (once && p.few_rows ? FEW_ROWS : FEW) && p.large * width >= 2 * few;
@@ -376,39 +382,45 @@ static void finish_row(const tm_gemm *g, const float *sums, int64_t row, int64_t
     }
 }
 
+/* Panel i of A, packed, in a block of K. */
+static const float *panel_of_a(const step *s, int64_t block, int64_t i)
+{
+    int64_t k = packed_columns(tm_min(BLOCK, s->k - block * BLOCK));
+    return s->a + (packed_columns(block * BLOCK) * s->panels_m + i * k) * MR;
+}
+
 /* The tile of panels [i0, i1) x [j0, j1) of the step's block; its sums are those at `sums`. */
 static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int64_t j1, float *sums, int64_t ld)
 {
-    int64_t blocks = tm_max(1, tm_ceil_div(s->k, BLOCK));
+    int64_t blocks = tm_max(1, tm_ceil_div(s->k, BLOCK)), rows = i1 - i0;
     bool    finish = s->last && (s->gemm->c_dtype == TM_BF16 || s->gemm->bias || s->gemm->residual);
-    int64_t ld_panel =
-        s->tiles && blocks == 1 ? 0 : MR * ld; /* one block: a panel's sums are stored before the next's */
-    for (int64_t block = 0; block < blocks; block++) {
-        int64_t      first = block * BLOCK, from = packed_columns(first);
-        int64_t      k = packed_columns(tm_min(BLOCK, s->k - first));
-        const float *a = s->a + from * s->panels_m * MR, *b = s->b + from * s->panels_n * NR;
-        bool         add = s->add || block > 0;
-        int64_t      ahead_step = tm_ceil_div(MR, j1 - j0);
-        for (int64_t i = i0; i < i1; i++) {
-            int64_t      m = tm_min(MR, s->m - i * MR);
-            const float *ahead = a + tm_min(i + 1, i1 - 1) * k * MR; /* the next panel, fetched by and by */
-            for (int64_t j = j0; j < j1; j++) {
-                int64_t n = tm_min(NR, s->n - j * NR);
-                float  *c = sums + (i - i0) * ld_panel + (j - j0) * NR;
-                if (m == MR && n == NR && TM_PAIRS && i == i0) /* the next panel of B is not near yet, either */
-                    micro(k, a + i * k * MR, b + j * k * NR, c, ld, add, b + tm_min(j + 1, j1 - 1) * k * NR, NR,
-                          s->later);
-                else if (m == MR && n == NR)
-                    micro(k, a + i * k * MR, b + j * k * NR, c, ld, add, ahead + (j - j0) * k * ahead_step, ahead_step,
-                          s->later);
-                else
-                    micro_edge(k, a + i * k * MR, b + j * k * NR, c, ld, add, m, n, s->later);
-            }
-            if (!finish || block < blocks - 1) continue;
-            for (int64_t r = i * MR; r < i * MR + m; r++)
-                finish_row(s->gemm, sums + (i - i0) * ld_panel + (r - i * MR) * ld, s->row + r, s->column + j0 * NR,
-                           tm_min(s->n, j1 * NR) - j0 * NR);
+    bool    by_panel = s->tiles && (s->by_panel || blocks == 1); /* a panel's sums are stored before the next's */
+    int64_t ld_panel = by_panel ? 0 : MR * ld, ahead_step = tm_ceil_div(MR, j1 - j0);
+    int64_t begin = blocks * rows - 1 - fetch_lines(s->later) / tm_max(1, (j1 - j0) * packed_columns(tm_min(BLOCK, s->k)));
+    fetch   none = fetch_nothing(s->a);
+    for (int64_t t = 0; t < blocks * rows; t++) {
+        int64_t      block = by_panel ? t % blocks : t / rows, i = i0 + (by_panel ? t / blocks : t % rows);
+        int64_t      next = tm_min(t + 1, blocks * rows - 1), m = tm_min(MR, s->m - i * MR);
+        int64_t      k = packed_columns(tm_min(BLOCK, s->k - block * BLOCK));
+        const float *a = panel_of_a(s, block, i), *b = s->b + packed_columns(block * BLOCK) * s->panels_n * NR;
+        const float *ahead = by_panel ? panel_of_a(s, next % blocks, i0 + next / blocks)
+                                      : panel_of_a(s, next / rows, i0 + next % rows); /* fetched by and by */
+        fetch *later = t >= begin ? s->later : &none; /* not so early that it is gone again when it is packed */
+        for (int64_t j = j0; j < j1; j++) {
+            int64_t n = tm_min(NR, s->n - j * NR);
+            float  *c = sums + (i - i0) * ld_panel + (j - j0) * NR;
+            bool    add = s->add || block > 0;
+            if (m == MR && n == NR && TM_PAIRS && i == i0) /* the next panel of B is not near yet, either */
+                micro(k, a, b + j * k * NR, c, ld, add, b + tm_min(j + 1, j1 - 1) * k * NR, NR, later);
+            else if (m == MR && n == NR)
+                micro(k, a, b + j * k * NR, c, ld, add, ahead + (j - j0) * k * ahead_step, ahead_step, later);
+            else
+                micro_edge(k, a, b + j * k * NR, c, ld, add, m, n, later);
         }
+        if (!finish || block < blocks - 1) continue;
+        for (int64_t r = i * MR; r < i * MR + m; r++)
+            finish_row(s->gemm, sums + (i - i0) * ld_panel + (r - i * MR) * ld, s->row + r, s->column + j0 * NR,
+                       tm_min(s->n, j1 * NR) - j0 * NR);
     }
 }
 
@@ -447,12 +459,12 @@ static int64_t take(const tm_gemm *g, const passing *p, int64_t *taken)
     return first;
 }
 
-/* The part of the large operand that is packed for the group from panel `first` on and the block of K from k0 on. */
-static fetch part_of(const tm_gemm *g, const passing *p, int64_t first, int64_t k0)
+/* The part of the large operand that is packed for the group from panel `first` on and `depth` of K from k0 on. */
+static fetch part_of(const tm_gemm *g, const passing *p, int64_t first, int64_t k0, int64_t depth)
 {
     const tm_gemm_matrix *x = p->few_rows ? &g->b : &g->a;
     int64_t               width = p->few_rows ? NR : MR, all = p->few_rows ? g->n : g->m;
-    int64_t r0 = first * width, rows = tm_min(group_at(g, p, first) * width, all - r0), k = tm_min(BLOCK, g->k - k0);
+    int64_t r0 = first * width, rows = tm_min(group_at(g, p, first) * width, all - r0), k = tm_min(depth, g->k - k0);
     if (rows < 1 || x->dtype == TM_NF4_BLOCKS) return fetch_nothing(p);
     int64_t     size = (int64_t)tm_dtype_bytes(x->dtype);
     bool        along_k = p->few_rows ? x->transposed : !x->transposed;
@@ -460,12 +472,22 @@ static fetch part_of(const tm_gemm *g, const passing *p, int64_t first, int64_t 
     return fetch_rows(from, along_k ? rows : k, (along_k ? k : rows) * size, x->ld * size);
 }
 
+/* The step's panels of the large operand, one block of K. */
+static void pack_group(const step *s, const passing *p, float *dst, int64_t k0, int64_t k)
+{
+    const tm_gemm_matrix *a = &s->gemm->a;
+    if (p->few_rows)
+        pack_right(s, dst, s->panels_n, s->column, s->column + s->n, k0, k);
+    else
+        pack_panels(dst, a->data, a->ld, a->dtype, !a->transposed, false, s->panels_m, s->row, s->row + s->m, k0, k);
+}
+
 /* Panels `first` ... of the large operand by all of the small one; this thread's next ones begin at `after`. */
 static void pass(const step *all, const passing *p, int64_t first, int64_t after, float *near)
 {
     const tm_gemm *g = all->gemm;
     step           s = *all;
-    int64_t        panels = group_at(g, p, first), blocks = tm_max(1, tm_ceil_div(g->k, BLOCK));
+    int64_t        panels = group_at(g, p, first), depth = p->whole ? tm_max(1, g->k) : BLOCK;
     if (p->few_rows) {
         s.b = near, s.panels_n = panels, s.column = first * NR;
         s.n = tm_min(panels * NR, g->n - s.column);
@@ -475,22 +497,21 @@ static void pass(const step *all, const passing *p, int64_t first, int64_t after
     }
     bool wide = g->c_dtype == TM_F32;
     s.tiles = p->tiles && !wide;
+    s.by_panel = p->whole;
     float  *sums = wide ? (float *)g->c + s.row * g->ldc + s.column : near + p->near_floats;
     int64_t ld = wide ? g->ldc : p->ld_sums;
-    for (int64_t block = 0; block < blocks; block++) {
-        s.k0 = block * BLOCK;
-        s.k = tm_min(BLOCK, g->k - s.k0);
-        s.add = block > 0 || (g->accumulate && wide);
-        s.last = block == blocks - 1;
-        if (p->few_rows) {
+    for (s.k0 = 0; s.k0 == 0 || s.k0 < g->k; s.k0 += depth) {
+        s.k = tm_min(depth, g->k - s.k0);
+        s.add = s.k0 > 0 || (g->accumulate && wide);
+        s.last = s.k0 + s.k == g->k;
+        for (int64_t from = 0; from == 0 || from < s.k; from += BLOCK)
+            pack_group(&s, p, near + packed_columns(from) * panels * (p->few_rows ? NR : MR), s.k0 + from,
+                       tm_min(BLOCK, s.k - from));
+        if (p->few_rows)
             s.a = all->a + packed_columns(s.k0) * p->panels * MR;
-            pack_right(&s, near, panels, s.column, s.column + s.n, s.k0, s.k);
-        } else {
+        else
             s.b = all->b + packed_columns(s.k0) * p->panels * NR;
-            pack_panels(near, g->a.data, g->a.ld, g->a.dtype, !g->a.transposed, false, panels, s.row, s.row + s.m, s.k0,
-                        s.k);
-        }
-        fetch later = part_of(g, p, s.last ? after : first, s.last ? 0 : s.k0 + BLOCK);
+        fetch later = part_of(g, p, s.last ? after : first, s.last ? 0 : s.k0 + depth, depth);
         s.later = &later;
         compute_tile(&s, 0, s.panels_m, 0, s.panels_n, sums, ld);
     }

@@ -32,6 +32,12 @@ TM_INLINE fetch fetch_rows(const void *from, int64_t rows, int64_t bytes, int64_
     return (fetch){ from, lines, lines, rows - 1, LINE, stride - lines * LINE };
 }
 
+/* Lines that are left to ask for. */
+TM_INLINE int64_t fetch_lines(const fetch *f)
+{
+    return f->step ? f->line + f->runs * f->lines : 0;
+}
+
 TM_INLINE void fetch_line(fetch *f)
 {
     __builtin_prefetch(f->at, 0, 2);
