@@ -9,7 +9,8 @@ without, so float32 is as good with them, but each block of 32 numbers has a lar
 
 Every row is trained with the same seeds, so with the same weights and samples; its loss in the validation set minus the
 entropy of the language is the excess, in nats. A table in markdown on stdout: the mean of the excess over seeds, and of
-the difference to float32 seed by seed, each with its 95 % interval (Student's t). The last rows are planted mistakes.
+the difference to float32 seed by seed, each with its 95 % interval (Student's t); and the percentage of the numbers of x, of
+the weights and of dy that rounding made 0, over the linears and the steps that are recorded. Some rows are planted mistakes.
 With --out results that are there already are not made again."""
 import argparse
 import array
@@ -66,6 +67,8 @@ ROWS = [
     ("fp8_tensorwise, formats swapped", recipe("fp8_tensorwise", *defect("swapped_formats"))),
     ("float32, with outliers", []),
     ("fp8_rowwise, with outliers", recipe("fp8_rowwise")),
+    ("fp8_tensorwise, with outliers", recipe("fp8_tensorwise")),
+    ("fp8_tensorwise, formats swapped, with outliers", recipe("fp8_tensorwise", *defect("swapped_formats"))),
     ("mxfp8, with outliers", recipe("mxfp8")),
     ("mxfp4, with outliers", recipe("mxfp4")),
     ("mxfp4, no rotation, with outliers", recipe("mxfp4", *defect("no_rotation"))),
@@ -117,6 +120,25 @@ def excess(options, folder, keys, seed):
     return value - loss["floor"], None
 
 
+def flushed(folder, seed):
+    """Percent of x, w and dy that became 0, in the mean over linears and recorded steps; None without a recipe."""
+    shares = {"x": [], "w": [], "dy": []}
+    with open(os.path.join(folder, f"seed-{seed}", "metrics.jsonl")) as file:
+        for record in map(json.loads, file):
+            for factor in record["factors"] if record.get("event") == "quantized" else []:
+                if factor["factor"] in shares:
+                    shares[factor["factor"]].append(100 * factor["flushed"])
+    return [statistics.mean(values) for values in shares.values()] if shares["dy"] else None
+
+
+def lost(folder, seeds):
+    found = [flushed(folder, seed) for seed in seeds]
+    if None in found:
+        return ""
+    return ", ".join(f"{name} {statistics.mean(values):.2f} +- {interval(values):.2f}"
+                     for name, values in zip(("x", "w", "dy"), zip(*found)))
+
+
 def interval(values):
     if len(values) < 2:
         return math.nan
@@ -136,7 +158,8 @@ def main():
     rows = [row for row in ROWS if wanted is None or row[0] in wanted or row[0].startswith("float32")]
     with tempfile.TemporaryDirectory() as temporary, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         base = options.out or temporary
-        work = {(name, seed): pool.submit(excess, options, os.path.join(base, name.replace(" ", "-").replace(",", "")), keys, seed)
+        place = {name: os.path.join(base, name.replace(" ", "-").replace(",", "")) for name, _ in rows}
+        work = {(name, seed): pool.submit(excess, options, place[name], keys, seed)
                 for name, keys in rows for seed in range(1, options.seeds + 1)}
         found = {name: [] for name, _ in rows}
         for (name, seed), job in work.items():
@@ -144,17 +167,18 @@ def main():
             if why:
                 sys.exit(f"{name}, seed {seed}: {why}")
             found[name].append(value)
+        zeros = {name: lost(place[name], range(1, options.seeds + 1)) for name, _ in rows}
     print(f"{options.seeds} seeds, {options.steps} steps\n")
-    print("| recipe | excess loss, nats | more than float32 (with the same outliers, if any), seed by seed |")
-    print("|---|---|---|")
+    print("| recipe | excess loss, nats | more than float32 (with the same outliers, if any), seed by seed | became 0, % |")
+    print("|---|---|---|---|")
     for name, _ in rows:
         plain = "float32, with outliers" if "outliers" in name else "float32"
         values, apart = found[name], [a - b for a, b in zip(found[name], found[plain])]
         if not all(math.isfinite(v) for v in values):
-            print(f"| {name} | no number | |")
+            print(f"| {name} | no number | | {zeros[name]} |")
             continue
         print(f"| {name} | {statistics.mean(values):.4f} +- {interval(values):.4f} | "
-              f"{statistics.mean(apart):+.4f} +- {interval(apart):.4f} |")
+              f"{statistics.mean(apart):+.4f} +- {interval(apart):.4f} | {zeros[name]} |")
 
 
 main()
