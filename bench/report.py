@@ -98,7 +98,7 @@ def sides(path, title):
 
 
 def yardsticks(path):
-    """Best rate per kind: SGEMM in GFLOP/s ('dnnl' the library's, 'own' ours), triad in GB/s; over all probe runs."""
+    """Best rate per kind: the product in GFLOP/s ('dnnl' the library's, 'own' ours), triad in GB/s; over all probe runs."""
     best = {}
     with open(path) as file:
         for name, value in re.findall(r"\b(own|dnnl|triad) +([0-9.]+)", file.read()):
@@ -122,18 +122,18 @@ def profile(path, probes=None):
     # float32: AdamW reads weight, gradient and two moments and writes three of them; the norm reads the gradient
     gbytes = (28 + 4) * result["parameters"] / update / 1e9
     marks = yardsticks(probes) if probes else {}
-    sgemm = marks.get("dnnl", marks.get("own"))
+    product = marks.get("dnnl", marks.get("own"))
     ledger = sum(phases.values())
     print(f"\nThe lines add up to {1e3 * ledger:.3f} ms of {1e3 * step:.3f} ms; unaccounted "
           f"{100 * phases.get('unaccounted', 0.0) / step:.3f} %.")
     print(f"Forward and backward with loss: {1e3 * passes:.1f} ms, {gflops:.1f} GFLOP/s by exact-causal "
           f"({per_token / 1e9:.4f} GFLOP per token).")
-    if sgemm:
+    if product:
         which = "oneDNN" if "dnnl" in marks else "own, no oneDNN found"
-        print(f"SGEMM at 2048^3 ({which}, better of before and after): {sgemm:.1f} GFLOP/s; own "
-              f"{marks.get('own', 0.0):.1f}. Forward and backward: **{100 * gflops / sgemm:.1f} %** of it.")
+        print(f"Product of {result['precision']} at 2048^3 ({which}, better of before and after): {product:.1f} GFLOP/s; own "
+              f"{marks.get('own', 0.0):.1f}. Forward and backward: **{100 * gflops / product:.1f} %** of it.")
     else:
-        print("No SGEMM yardstick: make build/release/bench/gemm_probe.")
+        print("No product to compare with: make build/release/bench/gemm_probe.")
     if result["precision"] == "float32":
         print(f"Optimizer and clipping: {1e3 * update:.2f} ms, {gbytes:.2f} GB/s counting 32 bytes per parameter.")
         if "triad" in marks:
@@ -141,10 +141,10 @@ def profile(path, probes=None):
                   f"**{100 * gbytes / marks['triad']:.1f} %** of it.")
         else:
             print("No triad yardstick: make build/release/bench/triad_probe.")
-    if sgemm and "triad" in marks and result["precision"] == "float32":
-        passes_floor = per_token * result["batch_tokens"] / (0.85e9 * sgemm)
+    if product and "triad" in marks and result["precision"] == "float32":
+        passes_floor = per_token * result["batch_tokens"] / (0.85e9 * product)
         floor = passes_floor + 32 * result["parameters"] / (0.8e9 * marks["triad"])
-        print(f"A step at 85 % of SGEMM and 80 % of triad takes {1e3 * floor:.1f} ms; this one took "
+        print(f"A step at 85 % of the product and 80 % of triad takes {1e3 * floor:.1f} ms; this one took "
               f"{1e3 * step:.1f} ms ({step / floor:.3f}x).")
 
 

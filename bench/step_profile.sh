@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Where the step of one case goes, and how close its two kinds of work come to the machine's ceilings: the library's
-# matrix product at 2048^3 and the triad's bandwidth, both measured before and after in the same minutes.
+# matrix product at 2048^3 in the run's format and the triad's bandwidth, both measured before and after in the same minutes.
 #
 #   CASE=gpt-medium   STEPS=8   THREADS=n   TRAINMARK=./trainmark   PYTHON=python3   PROBE_SECONDS=3
 #   PROBES=build/release/bench      folder of gemm_probe and triad_probe: make build/release/bench/gemm_probe ...
@@ -15,10 +15,13 @@ case_shape "${CASE:-gpt-medium}"
 case_arguments
 probes=${PROBES:-build/release/bench}
 
+dtype=float32
+case " $* " in *"--training.dtype bfloat16 "*) dtype=bfloat16 ;; esac
+
 probe()
 {
     if [ -x "$probes/gemm_probe" ]; then
-        "$probes/gemm_probe" --threads "$threads" --seconds "${PROBE_SECONDS:-3}" 2048x2048x2048:nn 2048x2048x2048:nt
+        "$probes/gemm_probe" --dtype $dtype --threads "$threads" --seconds "${PROBE_SECONDS:-3}" 2048x2048x2048:nn 2048x2048x2048:nt
     fi
     if [ -x "$probes/triad_probe" ]; then "$probes/triad_probe" --threads "$threads" --seconds "${PROBE_SECONDS:-3}"; fi
 }
