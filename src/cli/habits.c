@@ -104,6 +104,7 @@ typedef struct {
     int              n_made, n_rest;
     const char      *model, *task;
     bool             benchmark; /* words of a benchmark script were there */
+    bool             bfloat16;  /* -p BF16 */
 } rewriting;
 
 static void make(rewriting *r, const char *word, const char *value)
@@ -158,7 +159,7 @@ static tm_status take_model(rewriting *r, const char *value, tm_error *err)
 static tm_status take_precision(rewriting *r, const char *value, tm_error *err)
 {
     if (tm_names_equal(value, "BF16"))
-        make(r, "--training.dtype", "bfloat16");
+        make(r, "--training.dtype", "bfloat16"), r->bfloat16 = true;
     else if (tm_names_equal(value, "FP32"))
         make(r, "--training.dtype", "float32");
     else if (tm_names_equal(value, "FP8"))
@@ -263,6 +264,8 @@ tm_status tm_habits_translate(const tm_config *config, tm_arena *arena, int *arg
     for (int i = 1; i < *argc; i++) TM_TRY(read_word(&r, *argc, *argv, &i, err));
     if (r.benchmark && r.task && !r.model)
         return tm_fail(err, TM_USAGE, "-t %.60s names no model; give -m NAME", r.task);
+    /* what the scripts fine-tune with has all weights in bfloat16 then, those that are not trained included */
+    if (r.bfloat16 && r.task && strstr(r.task, "finetune")) make(&r, "--training.regime", "pure");
     if (r.n_rest == *argc - 1) return TM_OK;
     char **words = tm_arena_take(arena, ((size_t)(r.n_made + r.n_rest) + 12) * sizeof *words);
     int    k = 0;

@@ -31,6 +31,12 @@ static inline bool tm_dtype_blocked(tm_dtype dtype)
     return dtype == TM_NF4_BLOCKS || dtype == TM_E4M3_BLOCKS || dtype == TM_NF4_SCALED;
 }
 
+/* Codes of NF4, whoever has the scales. */
+static inline bool tm_dtype_nf4(tm_dtype dtype)
+{
+    return dtype == TM_NF4_BLOCKS || dtype == TM_NF4_SCALED;
+}
+
 /* Bytes of n elements. */
 size_t tm_blocked_bytes(tm_dtype dtype, int64_t n);
 /* Element i. */

@@ -44,9 +44,14 @@ tm_tensor tm_cut_whole(tm_arena *arena, const tm_tensor *tensor)
     return whole;
 }
 
+bool tm_cut_by_columns(const tm_tensor *tensor)
+{
+    return tensor->cut && !whole_rows(tensor);
+}
+
 bool tm_cut_between_pieces(const tm_tensor *tensor)
 {
-    if (!tensor->cut || !whole_rows(tensor)) return false;
+    if (!tensor->cut || tm_cut_by_columns(tensor)) return false;
     for (int p = 0; p < tensor->n_pieces; p++)
         if (tensor->pieces[p].whole > 0) return false;
     return true;

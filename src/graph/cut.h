@@ -19,6 +19,8 @@ tm_cut_run tm_cut_run_at(const tm_tensor *tensor, int64_t k);
 /* The whole parameter, with its pieces (in the memory of `arena`), of which only parts need be here. */
 tm_tensor tm_cut_whole(tm_arena *arena, const tm_tensor *tensor);
 
+/* Some of the columns are here, of every row. */
+bool tm_cut_by_columns(const tm_tensor *tensor);
 /* Whole pieces are here: of experts that ranks divide. */
 bool tm_cut_between_pieces(const tm_tensor *tensor);
 /* The format of blocks that a part is held in where the whole is in `dtype`: NF4_SCALED for NF4_BLOCKS, unless whole

@@ -87,6 +87,11 @@ static tm_status trainer_read(const tm_hf_memory *memory, tm_tensor_id id, size_
     return tm_trainer_read(memory->context, id, offset, to, bytes, err);
 }
 
+static tm_status trainer_sum(const tm_hf_memory *memory, unsigned axes, double *values, size_t n, tm_error *err)
+{
+    return tm_trainer_sum(memory->context, axes, values, n, err);
+}
+
 tm_hf_memory tm_hf_trainer_memory(tm_trainer *trainer, const tm_hf_form *form)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
@@ -95,5 +100,6 @@ tm_hf_memory tm_hf_trainer_memory(tm_trainer *trainer, const tm_hf_form *form)
                            .form = form,
                            .context = trainer,
                            .write = trainer_write,
-                           .read = trainer_read };
+                           .read = trainer_read,
+                           .sum = trainer_sum };
 }

@@ -36,6 +36,8 @@ typedef struct tm_hf_memory {
                        size_t bytes, tm_error *err);
     tm_status (*read)(const struct tm_hf_memory *memory, tm_tensor_id id, size_t offset, void *to, size_t bytes,
                       tm_error *err);
+    /* Sums of the ranks of a group; NULL where there is one rank only. */
+    tm_status (*sum)(const struct tm_hf_memory *memory, unsigned axes, double *values, size_t n, tm_error *err);
 } tm_hf_memory;
 
 /* Those of a trainer. */

@@ -362,11 +362,17 @@ static tm_status write_adapted(void *context, tm_tensor_id id, size_t offset, co
     return memory->write(memory, id, offset, from, bytes, err);
 }
 
+static tm_status sum_adapted(void *context, unsigned axes, double *values, size_t n, tm_error *err)
+{
+    const tm_hf_memory *memory = context;
+    return memory->sum(memory, axes, values, n, err);
+}
+
 /* Adapters stand beside other weights than before: DoRA begins with their lengths. */
 static tm_status measure_adapted(const tm_hf_memory *memory, tm_error *err)
 {
     tm_hf_memory       own = *memory;
-    tm_adapters_memory adapted = { read_adapted, write_adapted, &own };
+    tm_adapters_memory adapted = { read_adapted, write_adapted, sum_adapted, &own };
     return tm_adapters_measure(memory->graph, &adapted, err);
 }
 

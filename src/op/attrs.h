@@ -271,6 +271,10 @@ typedef struct {
     char    what[64];      /* for messages: "activations of stage 1" */
 } tm_message_attr;         /* send, receive */
 
+typedef struct {
+    int64_t parts; /* P: ranks that have some elements of each row */
+} tm_joined_attr;  /* joined_norm */
+
 enum { TM_MAX_EXCHANGE = 1024 }; /* ranks of a group */
 typedef struct {
     tm_group_attr group;

@@ -9,7 +9,10 @@
  *   y_nj = m_j / n_j z_nj + bias_j + residual_nj        columns of no part: z_nj + bias_j + residual_nj
  *   dz_nj = m_j / n_j dy_nj,  dm_j = sum over n of dy_nj z_nj / n_j
  *
- * n counts as a constant (section 4.3 there): nothing flows into w, a and b through it.
+ * n counts as a constant (section 4.3 there): nothing flows into w, a and b through it. Where ranks have some of the
+ * columns of w and a, each has the norms of its parts of the rows, and `joined_norm` makes those of whole rows of them:
+ *
+ *   n_j = sqrt(sum over parts p of n_pj^2)          the parts of all ranks one after the other: (P R), perhaps twice
  *
  * w (M, K), a (P r, K), b (R, r) -> n (R); R: rows of all parts together
  * z (N, M), m (R), n (R), [bias (M)] -> y (N, M). `rescale_add`, which has a residual (N, M), too, is an op of its own:
@@ -116,6 +119,72 @@ const tm_op tm_op_adapted_norm = {
     .in_name = { "w (M, K)", "a (P r, K)", "b (R, r)" },
     .out_name = { "n (R)" },
     .attributes = "scale, rank, parts, part: column, rows",
+};
+
+/* --- joined_norm -------------------------------------------------------------------------------------------------- */
+
+static const char *joined_norm_infer(const tm_shape *in, const void *attr_, tm_shape *out)
+{
+    int64_t parts = ((const tm_joined_attr *)attr_)->parts;
+    if (parts < 1) return "there must be a part";
+    if (in[0].rank != 1 || in[0].n[0] % parts != 0)
+        return "the parts must be vectors of one length, one behind the other";
+    if (tm_shape_present(in[1]) && !tm_shape_equal(in[1], in[0]))
+        return "the second parts must be as many as the first";
+    return tm_shape_fit(&out[0], tm_shape_1(in[0].n[0] / parts), "there must be one norm per row");
+}
+
+static void joined_norm_reference(const tm_call *call)
+{
+    int64_t parts = ((const tm_joined_attr *)call->attr)->parts, rows = call->out[0].shape.n[0];
+    double *norm = call->out[0].data;
+    for (int64_t j = 0; j < rows; j++) {
+        double squares = 0;
+        for (int i = 0; i < 2; i++)
+            for (int64_t p = 0; tm_view_present(&call->in[i]) && p < parts; p++) {
+                double value = ((const double *)call->in[i].data)[p * rows + j];
+                squares += value * value;
+            }
+        norm[j] = sqrt(squares);
+    }
+}
+
+static tm_cost joined_norm_cost(const tm_call *call)
+{
+    tm_cost cost = tm_call_cost(call, 0);
+    cost.vector = 2.0 * (1 + tm_view_present(&call->in[1])) * (double)tm_shape_elements(call->in[0].shape);
+    return cost;
+}
+
+static bool joined_norm_example(int k, tm_example *example)
+{
+    static const struct {
+        int64_t parts, rows;
+        bool    second;
+    } sizes[] = { { 1, 1, false }, { 2, 7, false }, { 3, 33, true }, { 8, 130, false }, { 2, 1030, true } };
+    if (k >= TM_COUNT_OF(sizes)) return false;
+    tm_example_begin(example, &(tm_joined_attr){ sizes[k].parts }, sizeof(tm_joined_attr));
+    for (int i = 0; i <= sizes[k].second; i++)
+        tm_example_in(example, i, TM_ROLE_STATISTIC, tm_shape_1(sizes[k].parts * sizes[k].rows), 2, 0.3);
+    return true;
+}
+
+const tm_op tm_op_joined_norm = {
+    .name = "joined_norm",
+    .formula = "n_j = sqrt(sum over parts p of n_pj^2): the length of row j, of which each part has some elements",
+    .group = "linear",
+    .n_in = 2,
+    .n_out = 1,
+    .optional_in = 1U << 1,
+    .out_role = { TM_ROLE_STATISTIC },
+    .infer = joined_norm_infer,
+    .reference = joined_norm_reference,
+    .cost = joined_norm_cost,
+    .example = joined_norm_example,
+    .rounding = tm_rounding_f64,
+    .in_name = { "parts (P R)", "[parts (P R)]" },
+    .out_name = { "n (R)" },
+    .attributes = "parts",
 };
 
 /* --- rescale, rescale_add ----------------------------------------------------------------------------------------- */

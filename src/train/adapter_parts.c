@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/adapter_parts.h"
 
-/* Does this rank have some of the rows of each piece, or some of the columns? */
+#include "graph/cut.h"
+
+#include <string.h>
+
+/* Does this rank have some of the rows of each piece? */
 static bool cut_by_rows(const tm_tensor *matrix)
 {
     return matrix->cut && matrix->cut->whole.n[0] != matrix->shape.n[0];
-}
-static bool cut_by_columns(const tm_tensor *matrix)
-{
-    return matrix->cut && matrix->cut->whole.n[1] != matrix->shape.n[1];
 }
 
 int64_t adapter_inputs(const tm_tensor *matrix)
@@ -68,11 +68,23 @@ void adapter_make_part(tm_graph *graph, tm_tensor_id id, tm_tensor_id of, int64_
     const tm_tensor matrix = *tm_graph_at(graph, of);
     tm_tensor      *part = tm_graph_at(graph, id);
     part->sums = matrix.cut ? matrix.cut->axes : matrix.sums;
-    if (!(is_a ? cut_by_columns(&matrix) : cut_by_rows(&matrix))) return;
+    if (!(is_a ? tm_cut_by_columns(&matrix) : cut_by_rows(&matrix))) return;
     tm_cut cut = *matrix.cut;
-    cut.whole = tm_shape_2(whole, is_a ? adapter_inputs(&matrix) : part->shape.n[1]);
+    cut.whole = part->shape.rank == 1 ? tm_shape_1(whole)
+                                      : tm_shape_2(whole, is_a ? adapter_inputs(&matrix) : part->shape.n[1]);
     part->sums = 0;
     tm_graph_cut(graph, id, &cut);
+}
+
+const tm_adapter *adapter_of_rest(const tm_graph *graph, tm_tensor_id of)
+{
+    const tm_tensor *matrix = tm_graph_at(graph, of);
+    for (tm_tensor_id i = 0; matrix->cut && i < of; i++) {
+        const tm_tensor *other = tm_graph_at(graph, i);
+        if (other->role == TM_ROLE_PARAMETER && other->adapter && strcmp(other->name, matrix->name) == 0)
+            return other->adapter;
+    }
+    return NULL;
 }
 
 /* --- experts ------------------------------------------------------------------------------------------------------ */
@@ -129,7 +141,7 @@ void adapter_place_dropout(const tm_model *model, const tm_tensor *matrix, tm_dr
         attr->first = tm_chunk_of(context, 0) * attr->chunk;
         attr->second = tm_chunk_of(context, 1) * attr->chunk;
     }
-    if (cut_by_columns(matrix)) {
+    if (tm_cut_by_columns(matrix)) {
         attr->column = matrix->cut->column;
         attr->width = adapter_inputs(matrix);
     }

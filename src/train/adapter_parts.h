@@ -19,8 +19,12 @@ int64_t adapter_outputs(const tm_tensor *matrix, int64_t row, int64_t rows);
  * in front of the module, then behind it. At most as many as the matrix has; returns how many. */
 int adapter_pieces_of_b(const tm_tensor *matrix, int64_t row, int64_t rows, tm_piece like, int64_t *whole,
                         tm_piece *out);
-/* Makes a declared a or b, of `whole` rows in all, the part that goes with what is here of its matrix. */
+/* Makes a declared a or b (or m, which goes with b), of `whole` rows in all, the part that goes with what is here of
+ * its matrix. */
 void adapter_make_part(tm_graph *graph, tm_tensor_id id, tm_tensor_id matrix, int64_t whole, bool is_a);
+/* Of a matrix of which several runs of columns are here, each a parameter of its own of the same name (FLUX): the
+ * adapter of the first one, whose b and m are those of the others, too. NULL: it is the first one. */
+const tm_adapter *adapter_of_rest(const tm_graph *graph, tm_tensor_id matrix);
 /* The same of all experts, one behind the other: declares it. `like`: name and first values. */
 tm_tensor_id adapter_declare_of_experts(tm_graph *graph, tm_tensor_id matrix, tm_piece like, int64_t rank, bool is_a);
 

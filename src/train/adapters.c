@@ -190,18 +190,21 @@ static tm_tensor_id declare_part(declarer *d, tm_tensor_id of, const adapted *mo
 static tm_tensor_id declare_lengths(declarer *d, tm_tensor_id of, const adapted *modules, int n, int number)
 {
     const tm_tensor matrix = *tm_graph_at(d->graph, of);
-    tm_piece        pieces[TM_MAX_ADAPTED];
+    tm_piece       *pieces = tm_arena_take(d->graph->arena, (size_t)(matrix.n_pieces + n) * sizeof *pieces);
     char            names[TM_MAX_ADAPTED][192], name[192];
-    int64_t         rows = 0;
+    int64_t         rows = 0, whole = 0;
+    int             made = 0;
     for (int i = 0; i < n; i++) {
         snprintf(names[i], sizeof names[i], "%.160s.lora_magnitude_vector", modules[i].name);
-        pieces[i] = (tm_piece){ .name = names[i], .row = rows, .rows = modules[i].rows, .mean = 1 };
+        tm_piece like = { .name = names[i], .row = rows, .begin = rows, .mean = 1 };
+        made += adapter_pieces_of_b(&matrix, modules[i].row, modules[i].rows, like, &whole, pieces + made);
         rows += modules[i].rows;
     }
     name_part(&matrix, number, "lora_magnitude_vector", name, sizeof name);
-    tm_tensor_id id = tm_graph_parameter(d->graph, n == 1 ? names[0] : name, tm_shape_1(rows), pieces, n);
+    tm_tensor_id id = tm_graph_parameter(d->graph, n == 1 ? names[0] : name, tm_shape_1(rows), pieces, made);
     tm_graph_at(d->graph, id)->layer = matrix.layer;
     tm_graph_at(d->graph, id)->adapts = of;
+    adapter_make_part(d->graph, id, of, whole, false);
     return id;
 }
 
@@ -227,10 +230,11 @@ static tm_dropout_attr dropout_of(const declarer *d, tm_tensor_id of)
 
 static tm_adapter *declare_adapter(declarer *d, tm_tensor_id of, const adapted *modules, int n, int number)
 {
-    tm_adapter *adapter = tm_arena_take(d->graph->arena, sizeof *adapter);
-    *adapter = (tm_adapter){ .a = declare_part(d, of, modules, n, number, true),
-                             .b = declare_part(d, of, modules, n, number, false),
-                             .m = d->adapters->dora ? declare_lengths(d, of, modules, n, number) : TM_NONE };
+    tm_adapter       *adapter = tm_arena_take(d->graph->arena, sizeof *adapter);
+    const tm_adapter *rest = adapter_of_rest(d->graph, of);
+    *adapter = (tm_adapter){ .a = declare_part(d, of, modules, n, number, true), .b = TM_NONE, .m = TM_NONE };
+    adapter->b = rest ? rest->b : declare_part(d, of, modules, n, number, false);
+    if (d->adapters->dora) adapter->m = rest ? rest->m : declare_lengths(d, of, modules, n, number);
     adapter->attr = (tm_low_rank_attr){ .scale = modules[0].scale, .rank = modules[0].rank, .parts = n };
     for (int i = 0; i < n; i++) {
         adapter->attr.part[i].column = modules[i].row;
@@ -307,11 +311,6 @@ static tm_status adapt_head(declarer *d, const tm_model *model, tm_error *err)
                        "lora.targets (%s) names the output layer, which is the table of embeddings of this model, too "
                        "(tied): beside one of them an adapter would untie them; leave it out",
                        d->adapters->place);
-    if (tm_divided(model->parallel.tensor))
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "lora.targets (%s) names the output layer, which ranks divide "
-                       "(parallelism.tensor_parallel_degree %d): an adapter of it is not built then; leave it out",
-                       d->adapters->place, model->parallel.tensor.ranks);
     if (d->adapters->dora)
         return tm_fail(
             err, TM_UNSUPPORTED,
@@ -530,11 +529,13 @@ static tm_status declare_in(tm_graph *graph, const tm_model *model, const tm_ada
     return st;
 }
 
-/* Names are those of the whole model, of which this rank may have some stages. */
+/* Names, and the numbers that go by the order of matrices, are those of the whole model, of which this rank may have
+ * some stages, or two parameters where there is one. */
 tm_status tm_adapters_declare(tm_graph *graph, const tm_model *model, const tm_adapters *adapters, tm_error *err)
 {
     if (adapters->rank == 0) return TM_OK;
-    if (model->parallel.chunks == 0) return declare_in(graph, model, adapters, NULL, err);
+    bool parted = tm_model_images(model->shape) && tm_divided(model->parallel.tensor);
+    if (model->parallel.chunks == 0 && !parted) return declare_in(graph, model, adapters, NULL, err);
     tm_graph *whole = tm_graph_create(graph->precision);
     tm_model  all;
     tm_model_declare(whole, model->shape, model->seq, NULL, &all);
@@ -569,7 +570,7 @@ tm_adapters_facts tm_adapters_describe(const tm_graph *graph)
         int64_t elements = tm_shape_elements(tensor->shape);
         for (const tm_adapter *adapter = tensor->adapter; adapter; adapter = adapter->next) {
             int64_t rank = adapter->attr.rank;
-            facts.modules += adapter->attr.parts;
+            if (tm_graph_at(graph, adapter->b)->adapts == (tm_tensor_id)i) facts.modules += adapter->attr.parts;
             if (facts.least == 0 || rank < facts.least) facts.least = rank;
             if (rank > facts.most) facts.most = rank;
         }

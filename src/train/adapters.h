@@ -74,6 +74,8 @@ TM_MUST_USE tm_status tm_adapters_declare(tm_graph *graph, const tm_model *model
 typedef struct {
     tm_status (*read)(void *context, tm_tensor_id id, size_t offset, void *to, size_t bytes, tm_error *err);
     tm_status (*write)(void *context, tm_tensor_id id, size_t offset, const void *from, size_t bytes, tm_error *err);
+    /* Sums of the ranks of a group, in their order, into all of them. */
+    tm_status (*sum)(void *context, unsigned axes, double *values, size_t n, tm_error *err);
     void *context;
 } tm_adapters_memory;
 

@@ -33,12 +33,13 @@ static void score_rows(writer *w, int64_t first, int64_t count)
     }
 }
 
-static tm_status score_adapter(writer *w, tm_error *err)
+/* Of the rows of the head that are here, of which row `first` is the first one. */
+static tm_status score_adapter(writer *w, int64_t first, tm_error *err)
 {
     int64_t width = w->head->shape.n[1];
     double *state = tm_alloc((size_t)width * sizeof *state);
     for (int64_t c = 0; c < width; c++) state[c] = tm_value_get(w->state, w->hidden->dtype, c);
-    tm_status st = tm_trainer_adapt_logits(w->trainer, state, 1 / temperature, w->scores, err);
+    tm_status st = tm_trainer_adapt_logits(w->trainer, state, 1 / temperature, w->scores + first, err);
     free(state);
     return st;
 }
@@ -61,8 +62,8 @@ static tm_status draw(writer *w, int64_t row, double uniform, int32_t *out, tm_e
         TM_TRY(tm_trainer_read(w->trainer, step->model.head, (size_t)v * head_row, w->rows, (size_t)n * head_row, err));
         score_rows(w, first + v, n);
     }
+    TM_TRY(score_adapter(w, first, err));
     if (cut) TM_TRY(tm_trainer_sum(w->trainer, cut->axes, w->scores, (size_t)vocab, err));
-    TM_TRY(score_adapter(w, err));
     for (int64_t v = 0; v < vocab; v++) most = fmax(most, w->scores[v]);
     for (int64_t v = 0; v < vocab; v++) sum += w->scores[v] = exp(w->scores[v] - most);
     double at = uniform * sum;

@@ -2,6 +2,7 @@
 /* train/lengths.c - the first values of the lengths of adapted rows (DoRA). */
 #include "base/cpu.h"
 #include "graph/blocks.h"
+#include "graph/cut.h"
 #include "graph/value.h"
 #include "train/adapters.h"
 
@@ -55,6 +56,19 @@ static tm_status measure(const tm_graph *graph, const tm_adapters_memory *memory
     return TM_OK;
 }
 
+/* Columns of a matrix that are here are parameters of one name; the other ranks have the rest. */
+static tm_status measure_parts(const tm_graph *graph, const tm_adapters_memory *memory, tm_tensor_id id,
+                               double *squares, void *values, tm_error *err)
+{
+    const tm_tensor *matrix = tm_graph_at(graph, id);
+    tm_tensor_id     m = matrix->adapter->m;
+    for (size_t i = 0; i < graph->n_tensors; i++)
+        if (graph->tensors[i].adapter && graph->tensors[i].adapter->m == m)
+            TM_TRY(measure(graph, memory, (tm_tensor_id)i, squares, values, err));
+    if (!tm_cut_by_columns(matrix)) return TM_OK;
+    return memory->sum(memory->context, matrix->cut->axes, squares, (size_t)matrix->shape.n[0], err);
+}
+
 static tm_status write_lengths(const tm_graph *graph, const tm_adapters_memory *memory, const tm_adapter *adapter,
                                const double *squares, tm_error *err)
 {
@@ -75,11 +89,12 @@ tm_status tm_adapters_measure(const tm_graph *graph, const tm_adapters_memory *m
     for (size_t i = 0; i < graph->n_tensors && st == TM_OK; i++) {
         const tm_tensor *matrix = &graph->tensors[i];
         if (!matrix->adapter || matrix->adapter->m == TM_NONE) continue;
-        int64_t rows = matrix->shape.n[0], all = tm_shape_elements(matrix->shape);
+        if (tm_graph_at(graph, matrix->adapter->m)->adapts != (tm_tensor_id)i) continue; /* with the first part */
+        int64_t rows = matrix->shape.n[0];
         double *squares = tm_alloc((size_t)rows * sizeof *squares);
-        void   *values = tm_alloc(offset_of(matrix->dtype, all < RUN ? all : RUN));
+        void   *values = tm_alloc(offset_of(matrix->dtype, RUN));
         for (int64_t r = 0; r < rows; r++) squares[r] = 0;
-        st = measure(graph, memory, (tm_tensor_id)i, squares, values, err);
+        st = measure_parts(graph, memory, (tm_tensor_id)i, squares, values, err);
         for (const tm_adapter *one = matrix->adapter; one && st == TM_OK; one = one->next)
             st = write_lengths(graph, memory, one, squares, err);
         free(squares);

@@ -83,10 +83,6 @@ tm_status share_check_tensor(const tm_step *step, tm_error *err)
         what = o->optimizer->name, way = "an update needs whole tensors; take AdamW or SGD";
     else if (o->hyper.stochastic)
         what = "optimizer.bf16_stochastic_round", way = "random bits go by place in a whole tensor; set it to false";
-    else if (o->adapters.rank > 0 && o->adapters.dora)
-        what = "lora.dora", way = "lengths are those of whole rows; set it to false";
-    else if (o->adapters.rank > 0 && tm_model_images(&o->shape))
-        what = "lora.rank of images", way = "leave it out";
     else if (o->quantize.on)
         what = "quantize.recipe", way = "scales are those of whole tensors; set it to none";
     if (what)

@@ -172,14 +172,19 @@ static tm_status write_adapted(void *context, tm_tensor_id id, size_t offset, co
     return tm_trainer_write(context, id, offset, from, bytes, err);
 }
 
+static tm_status sum_adapted(void *context, unsigned axes, double *values, size_t n, tm_error *err)
+{
+    return tm_trainer_sum(context, axes, values, n, err);
+}
+
 static tm_status open_memory(tm_trainer *trainer, uint64_t seed, int threads, tm_error *err)
 {
     TM_TRY(take_memory(trainer, err));
     TM_TRY(tm_device_load(trainer->device, trainer->step->plan, &trainer->memory, &trainer->loaded, err));
     TM_TRY(tm_device_share(trainer->device, trainer->step->plan, err));
     TM_TRY(tm_init_fill(trainer->step->plan, trainer->device, &trainer->memory, seed, threads, err));
-    return tm_adapters_measure(trainer->step->graph, &(tm_adapters_memory){ read_adapted, write_adapted, trainer },
-                               err);
+    tm_adapters_memory adapted = { read_adapted, write_adapted, sum_adapted, trainer };
+    return tm_adapters_measure(trainer->step->graph, &adapted, err);
 }
 
 tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed, tm_trainer **out,

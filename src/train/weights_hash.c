@@ -37,19 +37,28 @@ static tm_dtype counted_as(tm_dtype dtype)
     return dtype == TM_NF4_BLOCKS ? TM_NF4_SCALED : dtype;
 }
 
-/* Elements [first, first + n) of the whole of a cut tensor, whose part is `part`, into `to`; `bytes` of them. */
-static tm_status gather_blocks(const tm_trainer *trainer, const tm_tensor *t, const void *part, int64_t first,
-                               int64_t n, int64_t *to, size_t bytes, tm_error *err)
+/* What is here of a whole: parameters of one name are parts of it. */
+typedef struct {
+    const tm_tensor *tensor;
+    char            *data; /* NULL: none is cut */
+} held_part;
+enum { MOST_PARTS = 4 };
+
+/* Elements [first, first + n) of the whole of a cut tensor into `to`; `bytes` of them. */
+static tm_status gather_blocks(const tm_trainer *trainer, const held_part *parts, int n_parts, int64_t first, int64_t n,
+                               int64_t *to, size_t bytes, tm_error *err)
 {
+    const tm_tensor *t = parts[0].tensor;
     memset(to, 0, (bytes + 7) / 8 * sizeof *to);
-    for (int64_t k = 0; k < tm_cut_runs(t); k++) {
-        tm_cut_run run = tm_cut_run_at(t, k);
-        int64_t    from = run.whole > first ? run.whole : first, end = run.whole + run.n;
-        if (end > first + n) end = first + n;
-        if (from < end)
-            tm_blocked_copy(t->dtype, part, run.here + from - run.whole, counted_as(t->dtype), to, from - first,
-                            end - from);
-    }
+    for (int p = 0; p < n_parts; p++)
+        for (int64_t k = 0; k < tm_cut_runs(parts[p].tensor); k++) {
+            tm_cut_run run = tm_cut_run_at(parts[p].tensor, k);
+            int64_t    from = run.whole > first ? run.whole : first, end = run.whole + run.n;
+            if (end > first + n) end = first + n;
+            if (from < end)
+                tm_blocked_copy(t->dtype, parts[p].data, run.here + from - run.whole, counted_as(t->dtype), to,
+                                from - first, end - from);
+        }
     tm_collective call = { .kind = TM_COMM_ALL_REDUCE, /* no byte comes from two ranks */
                            .op = TM_COMM_SUM,
                            .format = TM_COMM_INT64,
@@ -62,37 +71,59 @@ static tm_status gather_blocks(const tm_trainer *trainer, const tm_tensor *t, co
 }
 
 /* Groups of a whole tensor, `n` elements from `first` on, as they are counted. */
-static tm_status take_groups(const tm_trainer *trainer, tm_tensor_id id, const void *part, int64_t first, int64_t n,
-                             void *stored, void *to, tm_error *err)
+static tm_status take_groups(const tm_trainer *trainer, tm_tensor_id id, const held_part *parts, int n_parts,
+                             int64_t first, int64_t n, void *stored, void *to, tm_error *err)
 {
     const tm_tensor *t = tm_graph_at(graph_of(trainer), id);
     size_t           begin = tm_blocked_bytes(t->dtype, first), end = tm_blocked_bytes(t->dtype, first + n);
     size_t           bytes = tm_blocked_bytes(counted_as(t->dtype), n);
-    if (t->cut) return gather_blocks(trainer, t, part, first, n, to, bytes, err);
+    if (t->cut) return gather_blocks(trainer, parts, n_parts, first, n, to, bytes, err);
     TM_TRY(tm_trainer_read(trainer, id, begin, stored, end - begin, err));
     memset(to, 0, bytes);
     tm_blocked_copy(t->dtype, stored, 0, counted_as(t->dtype), to, 0, n);
     return TM_OK;
 }
 
+static tm_status read_part(const tm_trainer *trainer, tm_tensor_id id, held_part *out, tm_error *err)
+{
+    const tm_tensor *t = tm_graph_at(graph_of(trainer), id);
+    size_t           here = tm_tensor_bytes(t->shape, t->dtype);
+    *out = (held_part){ t, tm_alloc(here) };
+    for (size_t done = 0; done < here; done += CHUNK_BYTES)
+        TM_TRY(tm_trainer_read(trainer, id, done, out->data + done,
+                               here - done < CHUNK_BYTES ? here - done : CHUNK_BYTES, err));
+    return TM_OK;
+}
+
+/* Parameters of one name are parts of one whole, which other ranks may have parts of, too. */
+static bool same_whole(const tm_tensor *a, const tm_tensor *b)
+{
+    return b->role == TM_ROLE_PARAMETER && b->cut && strcmp(a->name, b->name) == 0;
+}
+
 static tm_status hash_blocked(const tm_trainer *trainer, tm_tensor_id id, tm_hasher *hasher, tm_error *err)
 {
     enum { AT_ONCE = 64 * TM_NF4_GROUP };
-    const tm_tensor *t = tm_graph_at(graph_of(trainer), id);
+    const tm_graph  *graph = graph_of(trainer);
+    const tm_tensor *t = tm_graph_at(graph, id);
     int64_t          all = tm_shape_elements(t->cut ? t->cut->whole : t->shape);
-    size_t           here = tm_tensor_bytes(t->shape, t->dtype), room = tm_blocked_bytes(TM_E4M3_BLOCKS, AT_ONCE) + 8;
-    char            *part = t->cut ? tm_alloc(here) : NULL, *stored = tm_alloc(room), *to = tm_alloc(room);
+    size_t           room = tm_blocked_bytes(TM_E4M3_BLOCKS, AT_ONCE) + 8;
+    char            *stored = tm_alloc(room), *to = tm_alloc(room);
+    held_part        parts[MOST_PARTS] = { { 0 } };
+    int              n_parts = 0;
     tm_status        st = TM_OK;
     tm_hasher_restart(hasher);
-    for (size_t done = 0; t->cut && done < here && st == TM_OK; done += CHUNK_BYTES)
-        st =
-            tm_trainer_read(trainer, id, done, part + done, here - done < CHUNK_BYTES ? here - done : CHUNK_BYTES, err);
+    for (size_t i = (size_t)id; t->cut && i < graph->n_tensors && st == TM_OK; i++) {
+        if (!same_whole(t, &graph->tensors[i])) continue;
+        TM_ASSERT(n_parts < MOST_PARTS);
+        st = read_part(trainer, (tm_tensor_id)i, &parts[n_parts++], err);
+    }
     for (int64_t first = 0; first < all && st == TM_OK; first += AT_ONCE) {
         int64_t n = all - first < AT_ONCE ? all - first : AT_ONCE;
-        st = take_groups(trainer, id, part, first, n, stored, to, err);
+        st = take_groups(trainer, id, parts, n_parts, first, n, stored, to, err);
         if (st == TM_OK) tm_hasher_add(hasher, to, tm_blocked_bytes(counted_as(t->dtype), n));
     }
-    free(part);
+    for (int p = 0; p < n_parts; p++) free(parts[p].data);
     free(stored);
     free(to);
     return st;
@@ -119,12 +150,6 @@ static tm_status put_rows(const tm_trainer *trainer, tm_tensor_id id, int64_t fi
                    here);
     }
     return TM_OK;
-}
-
-/* Parameters of one name are parts of one whole, which other ranks may have parts of, too. */
-static bool same_whole(const tm_tensor *a, const tm_tensor *b)
-{
-    return b->role == TM_ROLE_PARAMETER && b->cut && strcmp(a->name, b->name) == 0;
 }
 
 /* Rows [first, first + rows) of the whole of a cut tensor into `to`: every rank of the group gives what it has of them.

@@ -96,6 +96,7 @@ for task in finetune_lora:16:null finetune_qlora:16:nf4 HF_finetune_lora:8:null;
     trainmark run -t ${task%%:*} -m Llama-2-70B -p BF16 -s 8192 -b 1 --dry-run --memory 100TiB
     check "-t ${task%%:*}: rank" has "$out" "^  rank: ${rank%:*} "
     check "-t ${task%%:*}: weights" has "$out" "^  base_format: ${rank#*:} "
+    check "-t ${task%%:*}: all of them in bfloat16" has "$out" "^  regime: pure "
 done
 trainmark run -t finetune_fw -m Llama-3.1-8B -p BF16 --dry-run --memory 100TiB
 check "-t finetune_fw" has "$out" "^  mode: full "
@@ -214,6 +215,7 @@ check "a recipe of Megatron-Bridge runs" [ "$code" -eq 0 ]
 check "its three steps" has bridge/metrics.jsonl '"step": 3,'
 check "with the recipe's constants" grep -q "^  beta2: 0.98  # default of megatron_bridge" bridge/config.yaml
 check "and its own rank" grep -q "^  rank: 8 " bridge/config.yaml
+check "beside a base in bfloat16" grep -q "^  base_format: bfloat16 " bridge/config.yaml
 # shellcheck disable=SC2086
 trainmark run bridge.yaml --out epochs $small --training.epochs 0.25
 check "as many steps as a quarter of 32 rows has pairs" has epochs/metrics.jsonl '"step": 4,'
@@ -224,6 +226,8 @@ trainmark run seventy.yaml --dry-run --memory 100TiB
 check "adapters of 70B beside eight tensor parallel ranks plan" [ "$code" -eq 0 ]
 check "they are eight" has "$out" "^  tensor_parallel_degree: 8 "
 check "of rank 16" has "$out" "^  rank: 16 "
+trainmark explain seventy.yaml
+check "with a base of two bytes a weight" has "$out" "frozen in 16\.[0-9]* GiB" "16 bits per frozen weight"
 bridge rajpurkar/squad "fp16: true" "peft: ptuning" >wrong.yaml
 trainmark run wrong.yaml
 failed_with 4 "what is not built is told at once" "'fp16' = 'true'" "another kind of adapters" "'rajpurkar/squad' is not downloaded"

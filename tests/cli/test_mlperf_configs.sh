@@ -64,6 +64,7 @@ check "explain says the same as JSON" has "$out" '"training with more than one p
 check "the model of the rules: 8,030,261,248 parameters" has "$out" '"parameters": 8030261248,'
 trainmark explain "$configs/llama2_70b_lora-MI300X.yaml"
 check "the model of the rules: 68,976,648,192 parameters" has "$out" "llama2_70B: 68,976,648,192 parameters"
+check "its frozen weights are bfloat16" has "$out" "16 bits per frozen weight"
 check "explain names what is left out" has "$out" "^without +the weights of '/data/model'"
 kept=$(sed -n 's/^  activations .* \([0-9]*\) B$/\1/p' "$out")
 trainmark explain "$configs/llama2_70b_lora-MI325X.yaml"

@@ -89,6 +89,7 @@ static void post_training_reads_rows(void **state)
     test_foreign_has(f, "lora.alpha", "32");
     test_foreign_has(f, "lora.targets", "wqkv,w2");
     test_foreign_has(f, "lora.init", "xavier");
+    test_foreign_has(f, "lora.base_format", "bfloat16"); /* only what is trained has float32 weights */
     /* the same trainer in the module of pretraining; tokens at random only where they are asked for */
     snprintf(text, sizeof text, "%s    config: sft_trainer.yaml\n    model: llama2_7B.yaml\n%s      load: null\n",
              MODULE("pre_trainer", "megatron"), adapted);
@@ -98,11 +99,16 @@ static void post_training_reads_rows(void **state)
     const char *mock[] = { "--training.mock_data", "true" };
     if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), false, 2, mock) != TM_OK) fail_msg("%s", f->err.text);
     test_foreign_has(f, "data.source", "mock");
+    const char *single[] = { "--training.mock_data", "true", "--bf16", "false" };
+    if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), false, 4, single) != TM_OK)
+        fail_msg("%s", f->err.text);
+    test_foreign_has(f, "lora.base_format", NULL);
     /* adapters that are switched off are none, whatever else is said of them; ours may be asked for */
     snprintf(text, sizeof text, "%sllama2_7B.yaml\n%s      lora:\n        enabled: false\n        dim: 8\n", MEGATRON,
              MOCK);
     test_foreign_take(f, test_foreign_put(f, "x.yaml", text));
     test_foreign_has(f, "lora.rank", "0");
+    test_foreign_has(f, "lora.base_format", NULL);
     const char *ours[] = { "--lora.rank", "4", "--lora.alpha", "8" };
     if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), false, 4, ours) != TM_OK) fail_msg("%s", f->err.text);
     test_foreign_has(f, "lora.rank", "4");

@@ -55,19 +55,40 @@ static void a_recipe_has_its_own_constants(void **state)
     test_foreign *f = *state;
     TAKE("sft_trainer", "qwen3_8b", MOCK, { "data.source", "mock" }, { "lora.rank", "32" }, { "lora.alpha", "32" },
          { "lora.targets", "wqkv,wo,w13,w2" }, { "lora.init", "xavier" }, { "lora.dora", "false" },
-         { "optimizer.lr", "0.0001" }, { "optimizer.weight_decay", "0.1" }, { "optimizer.beta1", "0.9" },
-         { "optimizer.beta2", "0.98" }, { "optimizer.eps", "1e-05" }, { "training.max_norm", "1" },
-         { "lr_scheduler.warmup_steps", "50" }, { "lr_scheduler.decay_type", "cosine" }, { "training.steps", "1000" },
-         { "training.seq_len", "2048" }, { "training.local_batch_size", "1" }, { "training.global_batch_size", "128" },
-         { "validation.freq", "30" }, { "validation.steps", "32" }, { "debug.seed", "5678" }, { "bf16", "true" });
+         { "lora.base_format", "bfloat16" }, { "optimizer.lr", "0.0001" }, { "optimizer.weight_decay", "0.1" },
+         { "optimizer.beta1", "0.9" }, { "optimizer.beta2", "0.98" }, { "optimizer.eps", "1e-05" },
+         { "training.max_norm", "1" }, { "lr_scheduler.warmup_steps", "50" }, { "lr_scheduler.decay_type", "cosine" },
+         { "training.steps", "1000" }, { "training.seq_len", "2048" }, { "training.local_batch_size", "1" },
+         { "training.global_batch_size", "128" }, { "validation.freq", "30" }, { "validation.steps", "32" },
+         { "debug.seed", "5678" }, { "bf16", "true" });
     assert_string_equal(tm_config_preset(f->config), "qwen3_8B");
     TAKE("sft_trainer", "llama31_70b", MOCK "      peft: dora\n      packed_sequence: true\n", { "lora.dora", "true" },
          { "lora.rank", "16" }, { "lora.alpha", "32" }, { "training.global_batch_size", "8" },
          { "training.seq_len", "4096" });
     TAKE("sft_trainer", "qwen3_32b", MOCK "      peft: dora\n", { "lora.dora", "true" }, { "lora.rank", "32" },
          { "lora.alpha", "64" });
-    TAKE("sft_trainer", "qwen3_32b", MOCK "      peft: \"none\"\n", { "lora.rank", "0" }, { "optimizer.lr", "5e-06" });
+    TAKE("sft_trainer", "qwen3_32b", MOCK "      peft: \"none\"\n", { "lora.rank", "0" }, { "optimizer.lr", "5e-06" },
+         { "lora.base_format", NULL });
     TAKE("sft_trainer", "qwen3_32b", MOCK "      peft: null\n", { "lora.rank", "0" });
+}
+
+/* Every precision_config has params_dtype bfloat16; only what is trained has float32 weights beside. */
+static void the_frozen_base_is_bfloat16(void **state)
+{
+    static const char *const formats[] = { "", "      precision_config: bf16_mixed\n",
+                                           "      precision_config: bf16_with_fp8_hybrid\n" };
+    static const char *const kinds[] = { "", "      peft: lora\n", "      peft: dora\n" };
+    static const char *const own[] = { "--lora.base_format", "nf4" };
+    test_foreign            *f = *state;
+    for (size_t i = 0; i < 9; i++) {
+        char text[600];
+        snprintf(text, sizeof text, "%s%s%s", MOCK, formats[i / 3], kinds[i % 3]);
+        TAKE("sft_trainer", "llama31_70b", text, { "lora.base_format", "bfloat16" }, { "bf16", "true" },
+             { "training.regime", "master" });
+    }
+    if (test_foreign_load(f, put(f, "sft_trainer", "qwen3_8b", MOCK), false, 2, own) != TM_OK)
+        fail_msg("%s", f->err.text);
+    test_foreign_has(f, "lora.base_format", "nf4"); /* what is asked for here counts */
 }
 
 static void what_a_recipe_takes_counts(void **state)
@@ -118,9 +139,10 @@ static void the_benchmark_has_adapters_of_its_own(void **state)
          { "data.source", "govreport" }, { "data.path", "/nowhere/train.npy" },
          { "data.validation_path", "/nowhere/validation.npy" }, { "lora.rank", "16" }, { "lora.alpha", "32" },
          { "lora.dropout", "0.1" }, { "lora.targets", "wqkv,wo" }, { "lora.init", "xavier" },
-         { "optimizer.lr", "0.0004" }, { "optimizer.beta2", "0.999" }, { "optimizer.eps", "1e-08" },
-         { "optimizer.weight_decay", "0.0001" }, { "fp8", "hybrid" }, { "fp8_recipe", "delayed" },
-         { "fp8_amax_history_len", "4" }, { "debug.seed", "1234" }, { "validation.freq", "2000" });
+         { "lora.base_format", "bfloat16" }, { "optimizer.lr", "0.0004" }, { "optimizer.beta2", "0.999" },
+         { "optimizer.eps", "1e-08" }, { "optimizer.weight_decay", "0.0001" }, { "fp8", "hybrid" },
+         { "fp8_recipe", "delayed" }, { "fp8_amax_history_len", "4" }, { "debug.seed", "1234" },
+         { "validation.freq", "2000" });
     assert_string_equal(tm_config_preset(f->config), "llama2_70B");
     TAKE("sft_trainer", "llama2_7b_lora",
          "      packed_sequence: true\n      packed_train_data_path: /nowhere/train.npy\n      train_iters: 4\n"
@@ -205,6 +227,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_recipe_has_its_own_constants),
+        TEST(the_frozen_base_is_bfloat16),
         TEST(what_a_recipe_takes_counts),
         TEST(no_recipe_sees_the_rest_of_the_trainer),
         TEST(the_benchmark_has_adapters_of_its_own),

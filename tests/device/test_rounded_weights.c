@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A float32 weight that counts as rounded (tm_call.rounded) gives the bits of its bfloat16 copy, in every kernel that
  * says it does that (tm_kernel.rounds); the others refuse. So does a weight in blocks of NF4. */
-#include "graph/nf4.h"
+#include "graph/blocks.h"
 #include "kernel_test.h"
 
 static const char *const sets[] = { "base", "avx2", "avx512", "avx512_bf16", "amx" };
@@ -107,7 +107,8 @@ static tm_status keep(void *context, size_t offset, const void *bytes, size_t n,
     return TM_OK;
 }
 
-/* x (N, K) w (M, K)^T or dy (N, M) w (M, K), w of the one format; `threads` as given. */
+/* x (N, K) w (M, K)^T or dy (N, M) w (M, K), w of the one format, or as a part of another matrix has it; `threads` as
+ * given. */
 static job blocked_job(tm_op_id op, tm_dtype format, tm_shape w, int64_t rows, int threads)
 {
     bool    forward = op == TM_OP_linear;
@@ -120,6 +121,7 @@ static job blocked_job(tm_op_id op, tm_dtype format, tm_shape w, int64_t rows, i
     for (int64_t i = 0; i < n && format == TM_BF16; i++)
         tm_value_set(j.in[1].initial, TM_BF16, i, (double)tm_nf4_value(blocks, i));
     if (format == TM_NF4_BLOCKS) memcpy(j.in[1].initial, blocks, j.in[1].bytes);
+    if (format == TM_NF4_SCALED) tm_blocked_copy(TM_NF4_BLOCKS, blocks, 0, format, j.in[1].initial, 0, n);
     job_out(&j, 0, TM_BF16, tm_shape_2(rows, forward ? w.n[0] : w.n[1]));
     j.call.rounded = format == TM_BF16 ? 0 : 2;
     job_reset(&j);
@@ -129,11 +131,11 @@ static job blocked_job(tm_op_id op, tm_dtype format, tm_shape w, int64_t rows, i
     return j;
 }
 
-static void compare_blocks(const char *set, tm_op_id op, tm_shape w, int64_t rows)
+static void compare_blocks(const char *set, tm_op_id op, tm_dtype format, tm_shape w, int64_t rows)
 {
     const tm_kernel *kernel = kernel_of(set, op);
     if (!kernel) return;
-    job copy = blocked_job(op, TM_BF16, w, rows, 1), j = blocked_job(op, TM_NF4_BLOCKS, w, rows, 1);
+    job copy = blocked_job(op, TM_BF16, w, rows, 1), j = blocked_job(op, format, w, rows, 1);
     if (kernel->rounds >> 1 & 1 && w.n[1] % TM_NF4_BLOCK == 0) {
         call_run(kernel, &copy.call, 1);
         result_bits copied = bits_save(&copy);
@@ -152,17 +154,19 @@ static void compare_blocks(const char *set, tm_op_id op, tm_shape w, int64_t row
 }
 
 /* Products of few and of many rows, whole and with edges, of one block of the sum and of several; rows of a weight that
- * begin within a group of blocks; a row that is no multiple of a block is refused. */
+ * begin within a group of blocks; a row that is no multiple of a block is refused. Both formats of the codes. */
 static void a_weight_of_nf4_decoded_on_the_way_is_a_copy(void **state)
 {
     static const int64_t m[] = { 96, 70, 320, 130, 40, 33, 2100 }, k[] = { 64, 576, 2112, 192, 4160, 96, 128 },
                          rows[] = { 5, 300, 40, 1100, 290, 7, 30 };
     (void)state;
     for (int s = 0; s < COUNT(sets); s++)
-        for (int i = 0; i < COUNT(m); i++) {
-            compare_blocks(sets[s], TM_OP_linear, tm_shape_2(m[i], k[i]), rows[i]);
-            compare_blocks(sets[s], TM_OP_linear_dgrad, tm_shape_2(m[i], k[i]), rows[i]);
-        }
+        for (int i = 0; i < COUNT(m); i++)
+            for (int f = 0; f < 2; f++) {
+                tm_dtype format = f == 0 ? TM_NF4_BLOCKS : TM_NF4_SCALED;
+                compare_blocks(sets[s], TM_OP_linear, format, tm_shape_2(m[i], k[i]), rows[i]);
+                compare_blocks(sets[s], TM_OP_linear_dgrad, format, tm_shape_2(m[i], k[i]), rows[i]);
+            }
 }
 
 int main(void)

@@ -78,6 +78,13 @@ static tm_status read_part(const tm_hf_memory *memory, tm_tensor_id id, size_t o
     return TM_OK;
 }
 
+/* The lengths of rows that are measured here are those of parts; the adapter brings its own. */
+static tm_status no_sum(const tm_hf_memory *memory, unsigned axes, double *values, size_t n, tm_error *err)
+{
+    (void)memory, (void)axes, (void)values, (void)n, (void)err;
+    return TM_OK;
+}
+
 /* Adapters of the whole model with values of their own, written; or read from there. */
 static void load_adapters(part *p, const tm_hf_memory *memory, const beside *b)
 {
@@ -123,6 +130,7 @@ static part load(const char *path, int rank, int ranks, bool experts, const besi
         .graph = p.graph, .shape = &shape, .form = description.form, .context = &p, .write = write_part
     };
     memory.read = read_part;
+    memory.sum = no_sum;
     if (tm_hf_load(&memory, weights, 1, &report, &err) != TM_OK) fail_msg("%s", err.text);
     if (b) load_adapters(&p, &memory, b);
     tm_safetensors_close(weights);
@@ -187,17 +195,30 @@ static void ranks_load_their_parts(void **state)
     }
 }
 
-/* A and B of every rank are its parts of what the folder of the adapter holds, that of experts, too. */
+/* A and B of every rank are its parts of what the folder of the adapter holds, that of experts, too; the lengths of
+ * DoRA, and those of the output layer. */
 static void adapters_load_in_parts(void **state)
 {
-    static const char *const targets[] = { "q_proj,v_proj,o_proj,gate_proj,down_proj", "c_attn,c_proj",
-                                           "k_proj,experts.gate_up_proj,experts.down_proj", "q_proj,o_proj",
-                                           "kv_a_proj_with_mqa,q_a_proj,kv_b_proj,o_proj" };
+    static const struct {
+        size_t      folder;
+        const char *targets;
+        bool        dora;
+    } cases[] = { { 0, "q_proj,v_proj,o_proj,gate_proj,down_proj", false },
+                  { 1, "c_attn,c_proj", false },
+                  { 2, "k_proj,experts.gate_up_proj,experts.down_proj", false },
+                  { 3, "q_proj,o_proj", false },
+                  { 4, "kv_a_proj_with_mqa,q_a_proj,kv_b_proj,o_proj", false },
+                  { 0, "q_proj,v_proj,o_proj,gate_proj,down_proj", true },
+                  { 1, "c_attn,c_proj", true },
+                  { 4, "kv_a_proj_with_mqa,q_a_proj,kv_b_proj,o_proj", true },
+                  { 2, "lm_head,v_proj", false } };
     (void)state;
-    for (size_t f = 0; f < sizeof folders / sizeof folders[0]; f++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char  *path = test_tree_make();
+        size_t f = cases[i].folder;
         beside b = { .adapters = { .rank = 2, .alpha = 4, .base = TM_DTYPE_COUNT, .place = "test" }, .write = true };
-        snprintf(b.adapters.targets, sizeof b.adapters.targets, "%s", targets[f]);
+        b.adapters.dora = cases[i].dora;
+        snprintf(b.adapters.targets, sizeof b.adapters.targets, "%s", cases[i].targets);
         snprintf(b.folder, sizeof b.folder, "%s/adapter", path);
         test_hf_write(path, folders[f], NULL);
         part whole = load(path, 0, 1, false, &b);

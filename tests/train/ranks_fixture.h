@@ -8,6 +8,7 @@
 #include "support/folder.h"
 #include "support/golden.h"
 #include "support/training.h"
+#include "train/generate.h"
 #include "train/ranks.h"
 
 #include <math.h>
@@ -399,7 +400,7 @@ static inline void check_sgd_step(job j, int whole, const char *what)
     if (tm_model_images(&j.o.shape)) j.rate = 1e-2, j.steps = 4; /* what begins as zeros learns first */
     if (j.o.adapters.rank > 0) j.steps = 3;
     job one = { .o = j.o, .replicate = 1, .shard = 1, .device = j.device, .steps = j.steps, .whole = whole };
-    one.rate = j.rate;
+    one.rate = j.rate, one.change = j.change;
     job read = one;
     one.look = take_weights, one.taken = &alone;
     rank_body(NULL, &one);
@@ -492,6 +493,44 @@ static inline tm_step_options mixture_options(int kind)
                                                  "--model.ffn_dim=32 --model.moe_ffn_dim=16 "
                                                  "--model.n_experts=8 --model.n_experts_per_token=3");
     return o;
+}
+
+/* What a model writes, rank by rank: `taken` of a job whose `change` is write_text. */
+typedef struct {
+    const char *path;
+    tm_text     text[MOST_RANKS];
+} texts;
+
+static inline void write_text(const job *j, tm_trainer *trainer)
+{
+    texts            *all = j->taken;
+    int               rank = tm_trainer_step_of(trainer)->options.layout.rank;
+    tm_source_options o = {
+        .name = "text", .path = all->path, .vocab = 258, .seq = j->o.seq, .validation_fraction = 0.5
+    };
+    tm_source *source;
+    char      *decoded;
+    CHECK_OK(tm_source_open(&o, &source, err));
+    CHECK_OK(tm_generate(trainer, source, 5, 12, 60, &all->text[rank], &decoded, err));
+    tm_source_close(source);
+}
+
+/* Of ranks that divide matrices every one writes what one rank alone does. */
+static inline void check_writes(job j, const char *path)
+{
+    texts alone = { .path = path }, divided = { .path = path };
+    job   one = j;
+    one.change = j.change = write_text;
+    one.tensor = 1, one.taken = &alone, j.taken = &divided;
+    rank_body(NULL, &one);
+    run_job(&j);
+    assert_true(alone.text[0].length > 12);
+    for (int r = 0; r < j.tensor; r++) {
+        assert_int_equal(divided.text[r].length, alone.text[0].length);
+        assert_memory_equal(divided.text[r].data, alone.text[0].data, alone.text[0].length);
+        tm_text_fini(&divided.text[r]);
+    }
+    tm_text_fini(&alone.text[0]);
 }
 
 /* So many ranks cannot divide the matrices of this model. */

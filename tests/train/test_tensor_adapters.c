@@ -2,17 +2,10 @@
 /* Adapters of matrices that ranks divide (tensor parallel): they follow one rank with the same samples, drop what it
  * drops, hold their part, and go on from each other's checkpoints. */
 #include "graph/blocks.h"
-#include "ranks_fixture.h"
+#include "adapters_fixture.h"
 
 enum { LLAMA, GPT, HEADS, LATENT, MIXTURE, EXPERTS, KINDS };
 static const char *const names[] = { "Llama", "GPT", "head norms, biases", "DeepSeek", "Mixtral", "experts" };
-
-static tm_adapters lora(const char *targets)
-{
-    tm_adapters a = { .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test", .seed = 1 };
-    snprintf(a.targets, sizeof a.targets, "%s", targets);
-    return a;
-}
 
 /* Heads for four ranks. Adapters of parts of fused matrices, of a whole one, and of what files call one matrix. */
 static tm_step_options adapted(int kind)
@@ -31,25 +24,6 @@ static tm_step_options adapted(int kind)
     o.adapters = lora(targets[kind]);
     if (kind == HEADS) o.adapters.rslora = true, o.adapters.alpha = 2;
     return o;
-}
-
-static job start(tm_step_options o, int tensor, int replicate, int shard, int steps)
-{
-    job j = ranks_job(o, replicate, shard, shard > 1 ? TM_SHARE_ALL : TM_SHARE_COPIES, steps);
-    j.tensor = tensor;
-    j.rate = 2e-3;
-    j.o.layout.reshard = true;
-    return j;
-}
-
-/* One rank with the samples of `whole`. */
-static job alone_with(const job *j, int whole)
-{
-    job alone = ranks_job(j->o, 1, 1, TM_SHARE_COPIES, j->steps);
-    alone.rate = j->rate, alone.whole = whole;
-    rank_body(NULL, &alone);
-    assert_true(fabs(alone.evaluation[0] - alone.loss[0]) > 1e-5 * alone.loss[0]); /* something is learnt */
-    return alone;
 }
 
 static int most_ranks(int kind)
@@ -184,6 +158,39 @@ static void a_base_of_blocks_is_that_of_one_rank(void **state)
     tensor_refused(o, 2, TM_UNSUPPORTED, "of 'layers.0.feed_forward.w2.weight' a rank has a part");
 }
 
+/* Casts of a step's programs that read a weight as it is held. */
+static int casts_of(const tm_step *step, tm_dtype held)
+{
+    int n = 0;
+    for (size_t p = 0; p < step->plan->n_programs; p++)
+        for (size_t x = 0; x < step->plan->programs[p].count; x++) {
+            const tm_instruction *i = &step->plan->programs[p].instructions[x];
+            n += i->call.op == &tm_op_cast && i->call.in[0].dtype == held;
+        }
+    return n;
+}
+
+/* Where products decode blocks of NF4 on the way, they do so with the parts that ranks have. */
+static void parts_of_a_base_are_decoded_as_a_whole_one(void **state)
+{
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_chooser      chooser = tm_device_chooser(device);
+    tm_step_options o = quantized(LLAMA, TM_NF4_BLOCKS);
+    (void)state;
+    o.precision = &tm_precision_bf16;
+    tm_step *alone = test_step_plan(&o, &chooser);
+    o.layout.mesh = tm_mesh_one();
+    o.layout.mesh.degree[TM_AXIS_TP] = 2;
+    tm_step *divided = test_step_plan(&o, &chooser);
+    int      whole = casts_of(alone, TM_NF4_BLOCKS);
+    assert_int_equal(casts_of(divided, TM_NF4_BLOCKS), 0);
+    assert_int_equal(casts_of(divided, TM_NF4_SCALED), whole);
+    print_message("# %d decoded copies of whole matrices\n", whole);
+    tm_step_destroy(alone);
+    tm_step_destroy(divided);
+    tm_device_close(device);
+}
+
 /* Of a column-parallel matrix a rank has all of a and its rows of b, of a row-parallel one its columns of a and all of
  * b; what it uses is what its plan says (ranks_fixture.h). */
 static void a_rank_holds_its_part(void **state)
@@ -210,53 +217,17 @@ static void a_rank_holds_its_part(void **state)
     tm_device_close(device);
 }
 
-/* One of several layouts, from `load` to step `steps`, saved to `save`. */
-static job run_layout(int kind, int which, int begin, int steps, const char *load, const char *save)
-{
-    static const struct {
-        int tensor, replicate, shard;
-    } all[] = { { 2, 1, 1 }, { 1, 1, 1 }, { 4, 1, 1 }, { 2, 1, 2 }, { 1, 1, 4 } };
-    job j = start(adapted(kind), all[which].tensor, all[which].replicate, all[which].shard, steps);
-    j.o.accumulation = 4 / all[which].shard;
-    j.begin = begin, j.load = load, j.save = save;
-    run_any(&j);
-    return j;
-}
-
 static void any_layout_goes_on_from_any_other(void **state)
 {
-    enum { LAYOUTS = 5 };
     (void)state;
-    for (int kind = GPT; kind < KINDS; kind += kind == GPT ? 1 : EXPERTS - HEADS) {
-        job whole = run_layout(kind, 1, 0, 4, NULL, NULL);
-        for (int a = 0; a < LAYOUTS; a++) {
-            char *folder = test_tree_make();
-            job   saved = run_layout(kind, a, 0, 2, NULL, folder);
-            for (int b = 0; b < LAYOUTS; b++) {
-                job loaded = run_layout(kind, b, 2, 2, folder, NULL);
-                if (loaded.weights[0] != saved.weights[0]) fail_msg("layout %d from %d: other weights", b, a);
-                loaded = run_layout(kind, b, 2, 4, folder, NULL);
-                if (!(fabs(loaded.loss[3] - whole.loss[3]) <= 1e-5 * whole.loss[3]))
-                    fail_msg("layout %d goes on from %d: loss %.9g, wanted %.9g", b, a, loaded.loss[3], whole.loss[3]);
-            }
-            test_tree_remove(folder);
-        }
-    }
+    for (int kind = GPT; kind < KINDS; kind += kind == GPT ? 1 : EXPERTS - HEADS)
+        layouts_go_on(adapted(kind), 4, NULL, names[kind]);
 }
 
 static void what_is_not_built_is_refused(void **state)
 {
     (void)state;
     tm_step_options o = adapted(LLAMA);
-    o.adapters.dora = true;
-    tensor_refused(o, 2, TM_UNSUPPORTED, "lora.dora is not built for tensor parallelism");
-    o = adapted(LLAMA);
-    o.adapters = lora("lm_head");
-    tensor_refused(o, 2, TM_UNSUPPORTED, "names the output layer, which ranks divide");
-    o = shareable(3);
-    o.adapters = lora("all-linear");
-    tensor_refused(o, 2, TM_UNSUPPORTED, "lora.rank of images");
-    o = adapted(LLAMA);
     o.adapters.rank = 33;
     tensor_refused(o, 2, TM_INVALID, "lora.rank is 33, but 'layers.0.attention.wq' has 32 rows or columns");
 }
@@ -271,6 +242,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gradients_agree_in_double_precision),
         cmocka_unit_test(all_begin_with_the_same_weights),
         cmocka_unit_test(a_base_of_blocks_is_that_of_one_rank),
+        cmocka_unit_test(parts_of_a_base_are_decoded_as_a_whole_one),
         cmocka_unit_test(a_rank_holds_its_part),
         cmocka_unit_test(any_layout_goes_on_from_any_other),
         cmocka_unit_test(what_is_not_built_is_refused),

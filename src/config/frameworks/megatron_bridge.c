@@ -213,9 +213,12 @@ static const tm_foreign_key keys[] = {
            .convert = rows, .fallback = "sft"),
     MAPPED("pretrained_checkpoint", "model.hf_assets_path"),
     /* adapters */
-    MAPPED("peft", "none:|lora:lora.targets=wqkv,wo,w13,w2;lora.init=xavier|"
-           "dora:lora.dora=true;lora.targets=wqkv,wo,w13,w2;lora.init=xavier|"
-           "benchmark:lora.targets=wqkv,wo;lora.init=xavier;lora.dropout=0.1|null:lora.rank=0",
+    /* The frozen base is in params_dtype, bfloat16 in every precision_config below; only what is trained has float32
+     * weights, in the optimizer. */
+    MAPPED("peft", "none:|lora:lora.targets=wqkv,wo,w13,w2;lora.init=xavier;lora.base_format=bfloat16|"
+           "dora:lora.dora=true;lora.targets=wqkv,wo,w13,w2;lora.init=xavier;lora.base_format=bfloat16|"
+           "benchmark:lora.targets=wqkv,wo;lora.init=xavier;lora.dropout=0.1;lora.base_format=bfloat16|"
+           "null:lora.rank=0",
            .convert = adapters_of, .fallback = "lora", .words = "another kind of adapters"),
     MAPPED("peft_dim", "lora.rank", IF_ADAPTED, .convert = rank_of, .fallback = "recipe"),
     MAPPED("peft_alpha", "lora.alpha", IF_ADAPTED, .convert = alpha_of, .fallback = "recipe"),

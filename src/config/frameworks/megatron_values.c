@@ -240,6 +240,15 @@ const char *tm_megatron_adapted(const tm_config *config, const char *value)
     return targets;
 }
 
+/* With bf16 weights are bfloat16, and those that are trained have float32 ones in the optimizer beside them: what is
+ * frozen beside adapters has none. */
+const char *tm_megatron_base(const tm_config *config, const char *value)
+{
+    const char *given = tm_foreign_given(config, "bf16"), *enabled = tm_foreign_given(config, "lora.enabled");
+    bool        adapted = enabled && strcmp(enabled, "true") == 0;
+    return adapted && (!given || strcmp(given, "true") == 0) ? "base" : value;
+}
+
 /* The rows of the stage sft, where they are a file: NULL for the name of a data set of a hub. */
 static const char *rows_of(const tm_config *config)
 {

@@ -23,6 +23,7 @@ const char *tm_megatron_window_blocks(const tm_config *config, const char *value
 const char *tm_megatron_if_sinks(const tm_config *config, const char *value);
 const char *tm_megatron_sink_window(const tm_config *config, const char *value);
 const char *tm_megatron_adapted(const tm_config *config, const char *value);
+const char *tm_megatron_base(const tm_config *config, const char *value);
 const char *tm_megatron_stage(const tm_config *config, const char *value);
 const char *tm_megatron_rows_format(const tm_config *config, const char *value);
 const char *tm_megatron_rows_encoder(const tm_config *config, const char *value);

@@ -45,17 +45,20 @@ static const char *preset_of(const tm_config *config, const char *value)
     return NULL;
 }
 
-/* qlora_* is lora_* with quantize_base. */
-static const char *quantized_base(const tm_config *config, const char *value)
-{
-    const char *component = tm_foreign_given(config, "model._component_");
-    return component && strncmp(last_part(component), "qlora_", 6) == 0 ? "true" : value;
-}
-
 static bool asks_for(const tm_config *config, const char *key)
 {
     const char *value = tm_foreign_given(config, key);
     return value && strcmp(value, "true") == 0;
+}
+
+/* qlora_* is lora_* with quantize_base. What is not in 4 bits is in bfloat16 here: with dtype fp32 there is no such
+ * base (NULL). */
+static const char *quantized_base(const tm_config *config, const char *value)
+{
+    const char *component = tm_foreign_given(config, "model._component_"), *dtype = tm_foreign_given(config, "dtype");
+    bool        qlora = component && strncmp(last_part(component), "qlora_", 6) == 0;
+    if (!qlora && !asks_for(config, "model.quantize_base")) return value;
+    return dtype && strcmp(dtype, "fp32") == 0 ? NULL : "true";
 }
 
 /* The modules of the attention, those of the FFN with model.apply_lora_to_mlp, and the output layer. */
@@ -156,7 +159,8 @@ static const tm_foreign_key keys[] = {
     MAPPED("model.lora_attn_modules", "lora.targets", .convert = targets_of),
     HARMLESS("model.apply_lora_to_mlp", "see model.lora_attn_modules"),
     HARMLESS("model.apply_lora_to_output", "see model.lora_attn_modules"),
-    MAPPED("model.quantize_base", "true:lora.base_format=nf4|false:", .fallback = "false", .convert = quantized_base),
+    MAPPED("model.quantize_base", "true:lora.base_format=nf4|false:", .fallback = "false", .convert = quantized_base,
+           .words = "a base in 4 bits whose other weights are in float32; set dtype to bf16"),
     MAPPED("model.use_dora", "lora.dora"),
     MODEL("model.decoder_trainable", "", "a model of images and text"),
     MODEL("model.encoder_trainable", "", "a model of images and text"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loss of a divided vocabulary (op/vocabulary.c) is built in chunks of rows: logits, parts, their gathering, loss.
- */
+/* The loss of a divided vocabulary (op/vocabulary.c) is built in chunks of rows: logits, perhaps with the product of an
+ * adapter added, parts, their gathering, loss. */
 #include "graph/passes/passes.h"
 
 #include <stdlib.h>
@@ -33,13 +33,16 @@ static void append(tm_segment *segment, const tm_node *node)
  * loss if the segment does, all others add to it. */
 static void take_chunk(const tm_segment *old, size_t x, bool adds, bool *moved, tm_segment *to)
 {
-    enum { LOGITS, PARTS, GATHER, LOSS, CHAIN };
+    enum { BASE, LOGITS, PARTS, GATHER, LOSS, CHAIN };
     ptrdiff_t chain[CHAIN];
     chain[PARTS] = maker_of(old, old->nodes[x].in[0]);
     chain[LOGITS] = maker_of(old, old->nodes[chain[PARTS]].in[0]);
+    TM_ASSERT(chain[PARTS] >= 0 && chain[LOGITS] >= 0);
+    bool adapted = old->nodes[chain[LOGITS]].op == TM_OP_low_rank;
+    chain[BASE] = adapted ? maker_of(old, old->nodes[chain[LOGITS]].in[0]) : -1;
     chain[GATHER] = maker_of(old, old->nodes[x].in[2]);
     chain[LOSS] = loss_of(old, old->nodes[x].in[0]);
-    for (int i = 0; i < CHAIN; i++) {
+    for (int i = adapted ? BASE : LOGITS; i < CHAIN; i++) {
         TM_ASSERT(chain[i] >= 0);
         tm_node node = old->nodes[chain[i]];
         node.phase = TM_PHASE_BACKWARD;

@@ -12,6 +12,7 @@
  *     base = x w^T,  u = drop(x) a^T,  y = base + scale u b^T
  * and where the adapter has lengths m (DoRA), with n = || w + scale b a || by rows, which counts as a constant:
  *     base = x w^T,  u = drop(x) a^T,  z = base + scale u b^T,  y = m / n z + bias + residual
+ * Where ranks have some of the columns of w, each finds the norms of its parts of the rows, and gathers those of all.
  * The loss, which multiplies with the output layer itself, gets u and b as operands.
  * `first_row`: () float64, the number of the program's first row among all rows of the run, which dropout depends on;
  * TM_NONE: nothing is dropped (evaluation, samples). */

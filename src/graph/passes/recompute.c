@@ -165,7 +165,8 @@ static void apply_save_list(pass *p, const tm_segment *segment)
         if (weight && weight->adapts != TM_NONE) p->saved[x] = every > 0;
         if (sums(node)) p->saved[x] = adapted;
         if (sums(node) || (weight && weight->adapts != TM_NONE)) continue;
-        p->saved[x] = node->op == TM_OP_adapted_norm || (every > 0 && seen[node->op] % every == 0);
+        bool norms = node->op == TM_OP_adapted_norm || node->op == TM_OP_joined_norm;
+        p->saved[x] = norms || (every > 0 && seen[node->op] % every == 0);
         seen[node->op] += parts_of(p->graph, node);
         if (!weight || !weight->adapter) continue;
         adapted = p->saved[x];

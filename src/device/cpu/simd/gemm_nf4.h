@@ -1,38 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/cpu/simd/gemm_nf4.h - panels of B from a frozen weight in blocks of NF4 (graph/nf4.h), decoded on the way: a
- * matrix of 4 bits passes through the cache, and no copy of four times its size through memory. The bits are those of a
- * cast to bfloat16 in front of the product. Part of gemm_pairs.h.
+/* device/cpu/simd/gemm_nf4.h - panels of B from a frozen weight in blocks of NF4 (graph/nf4.h), or a part of one with
+ * scales of its blocks (NF4_SCALED, graph/blocks.h), decoded on the way: a matrix of 4 bits passes through the cache,
+ * and no copy of four times its size through memory. The bits are those of a cast to bfloat16 in front of the product.
+ * Part of gemm_pairs.h.
  */
 #ifndef TM_DEVICE_CPU_GEMM_NF4_H
 #define TM_DEVICE_CPU_GEMM_NF4_H
 
-#include "graph/nf4.h"
+#include "graph/blocks.h"
 
 enum { NF4_RUN = 32, NF4_K = 512 /* decoded at a time: 32 KiB of a panel */ };
 
 typedef struct {
     float code[16], map[256];
+    bool  scaled; /* NF4_SCALED */
 } nf4_tables;
 
-static void nf4_tables_init(nf4_tables *tables)
+static void nf4_tables_init(nf4_tables *tables, tm_dtype dtype)
 {
     tm_nf4_codes(tables->code);
     tm_nf4_map(tables->map);
+    tables->scaled = dtype == TM_NF4_SCALED;
+}
+
+/* What the codes of a block are multiplied with. */
+TM_INLINE float nf4_scale(const nf4_tables *tables, const uint8_t *group, int64_t block, const bool scaled)
+{
+    float mean, scale;
+    if (scaled) {
+        memcpy(&scale, group + block * (int64_t)sizeof scale, sizeof scale);
+        return scale;
+    }
+    memcpy(&mean, group, sizeof mean);
+    memcpy(&scale, group + 4, sizeof scale);
+    float factor = tables->map[group[8 + block]] * scale;
+    return factor + mean;
 }
 
 /* Elements i .. i + 31, i a multiple of 32, so of one block: its sixteen values are rounded once, its codes choose
  * among them. */
-TM_INLINE __m512i nf4_halves(const nf4_tables *tables, const uint8_t *data, int64_t i)
+TM_INLINE __m512i nf4_halves(const nf4_tables *tables, const uint8_t *data, int64_t i, const bool scaled)
 {
-    const uint8_t *group = data + i / TM_NF4_GROUP * TM_NF4_GROUP_BYTES;
+    const int64_t  head = scaled ? TM_SCALED_HEAD : TM_NF4_HEAD, bytes = head + TM_NF4_GROUP / 2;
+    const uint8_t *group = data + i / TM_NF4_GROUP * bytes;
     int64_t        at = i % TM_NF4_GROUP;
-    float          mean, scale;
-    memcpy(&mean, group, sizeof mean);
-    memcpy(&scale, group + 4, sizeof scale);
-    float factor = tables->map[group[8 + at / TM_NF4_BLOCK]] * scale;
-    factor += mean;
+    float          factor = nf4_scale(tables, group, at / TM_NF4_BLOCK, scaled);
     __m256i values = (__m256i)_mm512_cvtneps_pbh(_mm512_mul_ps(_mm512_set1_ps(factor), _mm512_loadu_ps(tables->code)));
-    __m128i codes = _mm_loadu_si128((const __m128i *)(const void *)(group + TM_NF4_HEAD + at / 2));
+    __m128i codes = _mm_loadu_si128((const __m128i *)(const void *)(group + head + at / 2));
     __m128i low = _mm_set1_epi8(15), second = _mm_and_si128(codes, low),
             first = _mm_and_si128(_mm_srli_epi16(codes, 4), low);
     __m256i order = _mm256_set_m128i(_mm_unpackhi_epi8(first, second), _mm_unpacklo_epi8(first, second));
@@ -40,7 +54,10 @@ TM_INLINE __m512i nf4_halves(const nf4_tables *tables, const uint8_t *data, int6
 }
 TM_INLINE void nf4_decode(const nf4_tables *tables, const void *data, int64_t i, int64_t n, uint16_t *out)
 {
-    for (int64_t k = 0; k < n; k += NF4_RUN) _mm512_storeu_si512(out + k, nf4_halves(tables, data, i + k));
+    if (tables->scaled)
+        for (int64_t k = 0; k < n; k += NF4_RUN) _mm512_storeu_si512(out + k, nf4_halves(tables, data, i + k, true));
+    else
+        for (int64_t k = 0; k < n; k += NF4_RUN) _mm512_storeu_si512(out + k, nf4_halves(tables, data, i + k, false));
 }
 
 /* As pack_panels, of B only; a stored row is a multiple of 64 elements. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/cpu/simd/rescale.c - adapted_norm, rescale, rescale_add and rescale_wgrad; formulas in op/rescale.c.
+/* device/cpu/simd/rescale.c - adapted_norm, joined_norm, rescale, rescale_add and rescale_wgrad; formulas in
+ * op/rescale.c.
  *
  * adapted_norm: four rows at a time, so that a is read once for four; w + scale b a is formed in float32 and never
  * stored, its squares (exact in float64) are summed there in eight lanes and a fixed tree. Sums over rows: blocks of
@@ -101,6 +102,48 @@ static TM_PLANNED const char *adapted_norm_refuse(const tm_call *call)
     for (int i = 0; i < 3; i++)
         if (!tm_is_float(&call->in[i])) return "needs float32 or bfloat16 inputs";
     return tm_refuse_format(&call->out[0]);
+}
+
+/* ---- joined_norm ---- */
+
+/* Squares are exact in float64. */
+TM_INLINE void add_squares(v16 x, eight_doubles sums[2])
+{
+    eight_floats half[2];
+    memcpy(half, &x, sizeof half);
+    for (int h = 0; h < 2; h++) {
+        eight_doubles d = __builtin_convertvector(half[h], eight_doubles);
+        sums[h] += d * d;
+    }
+}
+
+static void join_norms(const tm_call *call, int64_t begin, int64_t end)
+{
+    int64_t parts = ((const tm_joined_attr *)call->attr)->parts, rows = tm_view_elements(&call->out[0]);
+    for (int64_t j = begin; j < end; j += TM_LANES) {
+        int64_t       n = tm_lanes(j, end);
+        eight_doubles sums[2] = { { 0 } };
+        float         norm[TM_LANES];
+        v16           value;
+        for (int i = 0; i < 2; i++)
+            for (int64_t p = 0; call->in[i].data && p < parts; p++)
+                add_squares(v16_get(call->in[i].data, call->in[i].dtype, p * rows + j, n), sums);
+        for (int k = 0; k < TM_LANES; k++) norm[k] = (float)sqrt(sums[k / 8][k % 8]);
+        memcpy(&value, norm, sizeof norm);
+        v16_put(call->out[0].data, call->out[0].dtype, j, value, n);
+    }
+}
+
+static void joined_norm_run(const tm_call *call)
+{
+    int64_t rows = tm_view_elements(&call->out[0]);
+    tm_parallel(call, join_norms, rows, TM_ELEMENT_GRAIN, tm_view_elements(&call->in[0]));
+}
+static TM_PLANNED const char *joined_norm_refuse(const tm_call *call)
+{
+    const char *why = tm_refuse_format(&call->in[0]);
+    if (!why) why = tm_refuse_format(&call->in[1]);
+    return why ? why : tm_refuse_format(&call->out[0]);
 }
 
 /* ---- rescale, rescale_add ---- */
@@ -209,6 +252,7 @@ static TM_PLANNED const char *rescale_wgrad_refuse(const tm_call *call)
 
 const tm_kernel TM_K(tm_cpu_rescale)[] = {
     TM_KERNEL(adapted_norm, "adapted_norm/", adapted_norm_refuse, adapted_norm_workspace, adapted_norm_run),
+    TM_KERNEL(joined_norm, "joined_norm/", joined_norm_refuse, NULL, joined_norm_run),
     TM_KERNEL(rescale, "rescale/", rescale_refuse, rescale_workspace, rescale_run),
     TM_KERNEL(rescale_add, "rescale_add/", rescale_refuse, rescale_workspace, rescale_run),
     TM_KERNEL(rescale_wgrad, "rescale_wgrad/", rescale_wgrad_refuse, rescale_wgrad_workspace, rescale_wgrad_run),
