@@ -73,6 +73,22 @@ static void shards_have_the_bits_that_they_have_without_stages(void **state)
             }
 }
 
+/* Casts that the programs of inputs and of weights share: of a norm that is made again for the gradients of weights. */
+static void casts_may_be_shared(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        const form of = { LLAMA, 2, f ? 2 : 1, f ? TM_PIPELINE_ZBV : TM_PIPELINE_INTERLEAVED_ZERO };
+        job        whole = job_of(&of, 2, TM_SHARE_ALL, 3, 0), staged;
+        whole.o.precision = &tm_precision_bf16;
+        whole.o.recompute.cheap = true;
+        staged = in_stages(&of, whole);
+        run_job(&whole);
+        run_job(&staged);
+        same(&staged, &whole, "norms");
+    }
+}
+
 static void stages_follow_one_rank(void **state)
 {
     (void)state;
@@ -229,6 +245,7 @@ int main(int argc, char **argv)
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards_have_the_bits_that_they_have_without_stages),
+        cmocka_unit_test(casts_may_be_shared),
         cmocka_unit_test(stages_follow_one_rank),
         cmocka_unit_test(a_rank_holds_its_share_of_its_stage),
         cmocka_unit_test(checkpoints_fit_other_layouts),
