@@ -5,8 +5,9 @@
 #include "ranks_fixture.h"
 #include "train/pipeline_file.h"
 
-enum { LINEARS, HEAD, TIED, EXPERTS, SHARED, GPT, SWITCH, EDGES, KINDS };
-static const char *const kinds[] = { "linears", "head", "tied", "experts", "shared experts", "GPT", "switch", "edges" };
+enum { LINEARS, HEAD, TIED, EXPERTS, SHARED, GPT, SWITCH, EDGES, ADAPTED, IMAGES, KINDS };
+static const char *const kinds[] = { "linears", "head",   "tied",  "experts",  "shared experts",
+                                     "GPT",     "switch", "edges", "adapters", "images" };
 
 static tm_step_options options_of(int kind, const char *recipe)
 {
@@ -14,18 +15,27 @@ static tm_step_options options_of(int kind, const char *recipe)
     tm_step_options           o = kind == SHARED ? mixture_options(DEEPSEEK)
                                                  : model_options(kind == GPT       ? 1
                                                                  : kind == EXPERTS ? 2
+                                                                 : kind == IMAGES  ? 3
                                                                                    : 0);
     if (kind == EXPERTS) o.shape.moe.ffn_dim = 64;
-    if (kind != SHARED) o.shape.dim = 64, o.shape.ffn_dim = 96, o.shape.head_dim = 32; /* whole blocks */
+    if (kind != SHARED && kind != IMAGES)
+        o.shape.dim = 64, o.shape.ffn_dim = 96, o.shape.head_dim = 32; /* whole blocks */
     o.shape.n_layers = 4;
+    if (kind == IMAGES) o.shape.n_layers = o.shape.flux.n_single = 2;
     o.shape.tied = kind == TIED || kind == GPT;
-    o.seq = 32;
+    if (kind != IMAGES) o.seq = 32;
     o.accumulation = 4;
     o.layout.reshard = true;
     o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
     o.quantize.recipe[0] = *of;
     if (kind == EXPERTS || kind == SHARED) o.quantize.experts = *of;
     if (kind == HEAD || kind == TIED) o.quantize.head = *of;
+    if (kind == ADAPTED) {
+        o.adapters = (tm_adapters){ .rank = 2, .alpha = 4, .base = TM_DTYPE_COUNT, .place = "test", .seed = 1 };
+        o.adapters.dropout = 0.25;
+        snprintf(o.adapters.targets, sizeof o.adapters.targets, "wq,w2");
+        o.quantize.left_out[0] = "lora_", o.quantize.n_left_out = 1;
+    }
     if (kind == EDGES) o.quantize.first_layer = 1, o.quantize.end_layer = 3; /* by numbers of the whole model */
     if (kind == SWITCH) o.quantize.switch_step = 2, o.quantize.recipe[1] = *tm_quantize_recipe_find("fp8_delayed");
     return o;
@@ -104,7 +114,7 @@ static void every_order_has_the_bits_of_one_rank(void **state)
     static const char *const recipes[] = { "fp8_delayed", "nvfp4" };
     (void)state;
     for (int kind = 0; kind < KINDS; kind++) {
-        const char     *recipe = recipes[kind == LINEARS || kind == EXPERTS || kind == SWITCH];
+        const char     *recipe = recipes[kind == LINEARS || kind == EXPERTS || kind == SWITCH || kind == ADAPTED];
         tm_step_options o = options_of(kind, recipe);
         job             alone = alone_with(o, 4);
         for (int f = 0; f < FORMS; f++) {
@@ -120,8 +130,11 @@ static void copies_and_shards_of_stages(void **state)
 {
     static const char *const recipes[] = { "fp8_delayed", "nvfp4", "mxfp8" };
     static const struct {
-        int replicate, shard, context, experts;
-    } others[] = { { 2, 1, 1, 1 }, { 1, 2, 1, 1 }, { 1, 1, 2, 1 }, { 1, 2, 1, 2 } };
+        int        replicate, shard, context, experts;
+        tm_sharing sharing;
+    } others[] = { { 2, 1, 1, 1, TM_SHARE_COPIES },    { 1, 2, 1, 1, TM_SHARE_OPTIMIZER },
+                   { 1, 1, 2, 1, TM_SHARE_OPTIMIZER }, { 1, 2, 1, 2, TM_SHARE_OPTIMIZER },
+                   { 1, 2, 1, 1, TM_SHARE_ALL },       { 1, 2, 1, 2, TM_SHARE_ALL } };
     (void)state;
     for (size_t r = 0; r < sizeof recipes / sizeof recipes[0]; r++)
         for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
@@ -135,7 +148,8 @@ static void copies_and_shards_of_stages(void **state)
             whole.shard = staged.shard = others[k].shard;
             whole.context = staged.context = others[k].context;
             whole.experts = staged.experts = others[k].experts;
-            whole.o.layout.sharing = staged.o.layout.sharing = TM_SHARE_OPTIMIZER;
+            whole.o.layout.sharing = staged.o.layout.sharing = others[k].sharing;
+            staged.o.layout.let_go = true;
             run_job(&whole);
             run_job(&staged);
             char what[64];
@@ -241,10 +255,11 @@ static void checkpoints_fit_other_layouts(void **state)
     static const char *const recipes[] = { "fp8_delayed", "nvfp4", "mxfp4" };
     (void)state;
     for (int kind = 0; kind < KINDS; kind++) {
-        tm_step_options o = options_of(kind, kind == SHARED ? "fp8_delayed" : recipes[kind == SWITCH ? 2 : kind % 2]);
-        char           *first = test_tree_make(), *second = test_tree_make(), *third = test_tree_make();
-        job whole = alone_with(o, 5), two = begin_stages(o, &forms[0], 1), four = begin_stages(o, &forms[1], 2);
-        job one = job_of(o, 4), again = begin_stages(o, &forms[4], 5);
+        tm_step_options o =
+            options_of(kind, kind == SHARED || kind == IMAGES ? "fp8_delayed" : recipes[kind == SWITCH ? 2 : kind % 2]);
+        char *first = test_tree_make(), *second = test_tree_make(), *third = test_tree_make();
+        job   whole = alone_with(o, 5), two = begin_stages(o, &forms[0], 1), four = begin_stages(o, &forms[1], 2);
+        job   one = job_of(o, 4), again = begin_stages(o, &forms[4], 5);
         two.save = first;
         run_job(&two);
         four.begin = 1, four.load = first, four.save = second;
