@@ -173,8 +173,9 @@ static void write_record(const reference *r, int64_t cell)
     double  fresh[TM_QUANTIZE_RECORD] = { r->amax, (double)(float)r->scale, (double)(float)(r->saturated / elements),
                                           (double)(float)(r->flushed / elements) };
     bool    adds = tm_call_adds(r->call, 1), empty = r->part.lines * r->part.length == 0;
+    bool    told = !(row[1] <= 0); /* no scale is 0: the row is one of zeros, which nothing was added to */
     for (int i = 0; i < TM_QUANTIZE_RECORD; i++) {
-        bool keep = adds && (empty || (i == 1 ? row[i] < fresh[i] : row[i] > fresh[i]));
+        bool keep = adds && told && (empty || (i == 1 ? row[i] < fresh[i] : row[i] > fresh[i]));
         if (!keep) row[i] = fresh[i];
     }
 }
@@ -464,39 +465,43 @@ const tm_op tm_op_scale_history = {
     .attributes = "switch_step, before, recent, margin, frozen",
 };
 
-/* --- tick: ticks (2) -> ticks, the tensor that came in --------------------------------------------------------------
+/* --- tick: ticks (2), [number ()] -> ticks, the tensor that came in or another one
+ * --------------------------------------------------------------
  */
 
 static const char *tick_infer(const tm_shape *in, const void *attr, tm_shape *out)
 {
     (void)attr;
     if (!tm_shape_is_vector(in[0], TM_QUANTIZE_TICKS)) return "there must be two counters";
+    if (tm_shape_present(in[1]) && in[1].rank != 0) return "the number must be one";
     return tm_shape_fit(&out[0], in[0], "the new counters must be two, too");
 }
 
 static void tick_reference(const tm_call *call)
 {
     const tm_tick_attr *attr = call->attr;
-    const double       *ticks = call->in[0].data;
+    const double       *ticks = call->in[0].data, *number_of = call->in[1].data;
     double             *out = call->out[0].data;
     out[0] = ticks[0] + (double)attr->steps;
-    out[1] = ticks[1] + (double)attr->passes;
+    out[1] = ticks[1] + (double)attr->passes + (number_of ? *number_of : 0);
 }
 
 static bool tick_example(int k, tm_example *example)
 {
-    static const tm_tick_attr of[] = { { 0, 1 }, { 1, 0 }, { 2, 3 } };
+    static const tm_tick_attr of[] = { { 0, 1 }, { 1, 0 }, { 2, 3 }, { 0, 4 } };
     if (k >= TM_COUNT_OF(of)) return false;
     tm_example_begin(example, &of[k], sizeof of[k]);
     tm_example_in(example, 0, TM_ROLE_STATE, tm_shape_1(TM_QUANTIZE_TICKS), 100, 20);
+    if (k == 3) tm_example_in(example, 1, TM_ROLE_SCALAR, (tm_shape){ .rank = 0 }, 5, 1);
     return true;
 }
 
 const tm_op tm_op_tick = {
     .name = "tick",
-    .formula = "ticks += (steps, passes)",
+    .formula = "ticks += (steps, passes + number)",
     .group = "elementwise",
-    .n_in = 1,
+    .n_in = 2,
+    .optional_in = 1U << 1,
     .n_out = 1,
     .out_role = { TM_ROLE_STATE },
     .infer = tick_infer,
@@ -506,7 +511,7 @@ const tm_op tm_op_tick = {
     .inplace = 1U << 0,
     .state = true,
     .example = tick_example,
-    .in_name = { "ticks (2)" },
+    .in_name = { "ticks (2)", "[number ()]" },
     .out_name = { "ticks (2)" },
     .attributes = "steps, passes",
 };

@@ -545,22 +545,6 @@ tm_status tm_adapters_declare(tm_graph *graph, const tm_model *model, const tm_a
     return st;
 }
 
-int tm_adapters_first(const tm_model *model, const tm_adapters *adapters)
-{
-    int first = (int)tm_model_blocks(model->shape);
-    if (adapters->rank == 0) return -1;
-    tm_graph *whole = tm_graph_create(&tm_precision_f32);
-    tm_model  all;
-    tm_error  none = { 0 };
-    tm_model_declare(whole, model->shape, model->seq, NULL, &all);
-    TM_ASSERT(declare_in(whole, &all, adapters, NULL, &none) == TM_OK); /* it was declared before */
-    for (size_t i = 0; i < whole->n_tensors; i++)
-        if (whole->tensors[i].adapter && whole->tensors[i].layer >= 0 && whole->tensors[i].layer < first)
-            first = whole->tensors[i].layer;
-    tm_graph_destroy(whole);
-    return first;
-}
-
 tm_adapters_facts tm_adapters_describe(const tm_graph *graph)
 {
     tm_adapters_facts facts = { 0 };

@@ -79,10 +79,6 @@ typedef struct {
     void *context;
 } tm_adapters_memory;
 
-/* The first block of the whole model that has a trained adapter; without adapters -1; behind all blocks their number.
- */
-int tm_adapters_first(const tm_model *model, const tm_adapters *adapters);
-
 /* Is it a matrix that a block multiplies with, and of no expert: no router, no norm? */
 bool tm_adapters_may_adapt(const tm_tensor *tensor);
 

@@ -172,6 +172,9 @@ static bool possible(const tm_certifier *c, tm_certificate *out)
         snprintf(
             out->reason, sizeof out->reason,
             "DoRA takes the lengths that it divides by for constants: its gradients are not derivatives of the loss");
+    else if (balance && !c->step->first && c->step->options.layout.parts > 1)
+        snprintf(out->reason, sizeof out->reason,
+                 "the parts of a step (training.separate_sums) of stages are not added before the update");
     else if (!(c->targets > 0))
         snprintf(out->reason, sizeof out->reason, "the first step has no targets");
     else if (have > 0 && need > 0.5 * have)

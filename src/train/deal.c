@@ -91,6 +91,7 @@ static void mark_states(tm_graph *graph, size_t from, const tm_unit *unit, const
                                .like = alike ? member->parameter : (tm_tensor_id)i,
                                .axes = unit->group.axes };
         tensor->shared = shared;
+        tensor->twin = tm_graph_at(graph, member->parameter)->twin;
     }
 }
 

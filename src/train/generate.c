@@ -15,7 +15,8 @@ enum { CHUNK_BYTES = 1 << 20 };
 
 typedef struct {
     tm_trainer      *trainer;
-    const tm_tensor *hidden, *head;
+    const tm_tensor *hidden, *head; /* NULL: another stage has them */
+    int64_t          vocab;
     double          *scores; /* (V) */
     char            *rows;   /* of the head: CHUNK_BYTES, or one if that is more */
     char            *state;  /* one row of what comes out of the last layer */
@@ -44,26 +45,34 @@ static tm_status score_adapter(writer *w, int64_t first, tm_error *err)
     return st;
 }
 
-/* Draws from softmax(head hidden[row] / temperature). */
-static tm_status draw(writer *w, int64_t row, double uniform, int32_t *out, tm_error *err)
+/* scores = head hidden[row] / temperature, of all ranks that have parts of the head. */
+static tm_status score(writer *w, int64_t row, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(w->trainer);
     const tm_cut  *cut = w->head->cut;
-    int64_t        vocab = cut ? cut->whole.n[0] : w->head->shape.n[0], width = w->head->shape.n[1];
+    int64_t        width = w->head->shape.n[1];
     int64_t        here = w->head->shape.n[0], first = cut ? w->head->pieces[0].begin : 0;
     size_t         head_row = tm_tensor_bytes(tm_shape_1(width), w->head->dtype),
            state_row = tm_tensor_bytes(tm_shape_1(width), w->hidden->dtype);
     int64_t part = head_row < CHUNK_BYTES ? (int64_t)(CHUNK_BYTES / head_row) : 1;
-    double  most = -(double)INFINITY, sum = 0;
     TM_TRY(tm_trainer_read(w->trainer, step->sample_hidden, (size_t)row * state_row, w->state, state_row, err));
-    memset(w->scores, 0, (size_t)vocab * sizeof *w->scores);
     for (int64_t v = 0; v < here; v += part) {
         int64_t n = here - v < part ? here - v : part;
         TM_TRY(tm_trainer_read(w->trainer, step->model.head, (size_t)v * head_row, w->rows, (size_t)n * head_row, err));
         score_rows(w, first + v, n);
     }
     TM_TRY(score_adapter(w, first, err));
-    if (cut) TM_TRY(tm_trainer_sum(w->trainer, cut->axes, w->scores, (size_t)vocab, err));
+    return cut ? tm_trainer_sum(w->trainer, cut->axes, w->scores, (size_t)w->vocab, err) : TM_OK;
+}
+
+/* Draws from softmax(head hidden[row] / temperature); the last stage has both. */
+static tm_status draw(writer *w, int64_t row, double uniform, int32_t *out, tm_error *err)
+{
+    const int64_t vocab = w->vocab;
+    double        most = -(double)INFINITY, sum = 0;
+    memset(w->scores, 0, (size_t)vocab * sizeof *w->scores);
+    if (w->hidden) TM_TRY(score(w, row, err));
+    TM_TRY(tm_trainer_sum(w->trainer, 1U << TM_AXIS_PP, w->scores, (size_t)vocab, err));
     for (int64_t v = 0; v < vocab; v++) most = fmax(most, w->scores[v]);
     for (int64_t v = 0; v < vocab; v++) sum += w->scores[v] = exp(w->scores[v] - most);
     double at = uniform * sum;
@@ -109,13 +118,15 @@ tm_status tm_generate(tm_trainer *trainer, const tm_source *source, uint64_t see
     int64_t seq = step->options.seq, prompt = seq / 4 < 64 ? seq / 4 : 64,
             deadline = tm_now_ns() + (int64_t)(seconds * 1e9), count;
     if (prompt < 1) prompt = 1;
-    writer w = { .trainer = trainer,
-                 .hidden = tm_graph_at(step->graph, step->sample_hidden),
-                 .head = tm_graph_at(step->graph, step->model.head) };
-    size_t head_row = tm_tensor_bytes(tm_shape_1(w.head->shape.n[1]), w.head->dtype);
-    w.rows = tm_alloc(head_row < CHUNK_BYTES ? CHUNK_BYTES : head_row);
-    w.state = tm_alloc(tm_tensor_bytes(tm_shape_1(w.head->shape.n[1]), w.hidden->dtype));
-    w.scores = tm_alloc((size_t)(w.head->cut ? w.head->cut->whole : w.head->shape).n[0] * sizeof *w.scores);
+    writer w = { .trainer = trainer, .vocab = step->options.shape.vocab_size };
+    if (step->sample_hidden != TM_NONE) {
+        w.hidden = tm_graph_at(step->graph, step->sample_hidden);
+        w.head = tm_graph_at(step->graph, step->model.head);
+        size_t head_row = tm_tensor_bytes(tm_shape_1(w.head->shape.n[1]), w.head->dtype);
+        w.rows = tm_alloc(head_row < CHUNK_BYTES ? CHUNK_BYTES : head_row);
+        w.state = tm_alloc(tm_tensor_bytes(tm_shape_1(w.head->shape.n[1]), w.hidden->dtype));
+    }
+    w.scores = tm_alloc((size_t)w.vocab * sizeof *w.scores);
     tm_split split = tm_source_describe(source)->validation_samples > 0 ? TM_SPLIT_VALIDATION : TM_SPLIT_TRAIN;
     int32_t *window = tm_alloc((size_t)(seq + 1) * sizeof *window), *all = tm_alloc((size_t)(prompt + n) * sizeof *all);
     tm_source_sample(source, split, 0, window);

@@ -286,7 +286,7 @@ static tm_status check_used(const tm_graph *graph, const tm_group *groups, int n
     return TM_OK;
 }
 
-tm_status tm_groups_assign(tm_graph *graph, const tm_group *groups, int n, int *group_of, tm_error *err)
+tm_status tm_groups_assign(tm_graph *graph, const tm_group *groups, int n, bool whole, int *group_of, tm_error *err)
 {
     unsigned used[TM_MAX_GROUPS] = { 0 };
     bool     trains = false;
@@ -300,8 +300,9 @@ tm_status tm_groups_assign(tm_graph *graph, const tm_group *groups, int n, int *
         trains = trains || tensor->trained;
         if (group->format != TM_DTYPE_COUNT) tensor->dtype = group->format;
     }
+    if (!whole) return TM_OK;
     TM_TRY(check_used(graph, groups, n, used, err));
-    if (!trains && (n > 1 || groups[0].frozen)) /* else a stage whose blocks have no adapters */
+    if (!trains && (n > 1 || groups[0].frozen))
         return tm_fail(err, TM_INVALID,
                        "optimizer.groups (%s): no parameter is left to be trained; leave some out of the "
                        "groups with trained: false",

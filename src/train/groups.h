@@ -29,7 +29,9 @@ TM_MUST_USE tm_status tm_groups_read(const tm_config *config, const tm_optimizer
 
 /* Puts every parameter of the graph into its group: group_of[id], `trained`, format. A fused parameter goes by the
  * names of its pieces or by its own. TM_INVALID, with near names, for a pattern that matches nothing, for one that
- * takes only some pieces of a fused parameter, and if nothing is left to be trained. */
-TM_MUST_USE tm_status tm_groups_assign(tm_graph *graph, const tm_group *groups, int n, int *group_of, tm_error *err);
+ * takes only some pieces of a fused parameter, and if nothing is left to be trained. Of a part of a model (`whole`
+ * false) neither of what is not there is said. */
+TM_MUST_USE tm_status tm_groups_assign(tm_graph *graph, const tm_group *groups, int n, bool whole, int *group_of,
+                                       tm_error *err);
 
 #endif

@@ -16,8 +16,10 @@ typedef struct {
     tm_sharing sharing;    /* what the ranks of dp_shard x cp share */
     bool       whole_rows; /* tensor parallel: what lies between the matrices is whole on every rank of a group */
     bool       reshard;    /* TM_SHARE_ALL: weights are let go after the forward pass of a unit */
-    int        prefetch;
-    bool       narrow; /* float32 gradients are added to those of other ranks as bfloat16 */
+    bool       let_go;     /* TM_SHARE_ALL of stages: behind every program of a micro-batch; else weights stay gathered
+                            * for the whole step, and gradients are reduced at its end, as with TM_SHARE_OPTIMIZER */
+    int  prefetch;
+    bool narrow; /* float32 gradients are added to those of other ranks as bfloat16 */
     /* Of a pipeline: the order of a step, stages of each rank (0: one), and as how many blocks what lies before and
      * behind them counts. */
     tm_pipeline_order       order;
@@ -43,13 +45,13 @@ static inline int tm_layout_size(const tm_layout *layout, unsigned axes)
 {
     return layout->mesh.degree[0] == 0 ? 1 : tm_mesh_group_size(&layout->mesh, axes);
 }
-/* The pipeline of a step of so many micro-batches. */
+/* The pipeline of a step of so many micro-batches: of each part of them, one after the other. */
 static inline tm_pipeline tm_layout_pipeline(const tm_layout *layout, int64_t micro_batches)
 {
     return (tm_pipeline){ .order = layout->order,
                           .ranks = tm_layout_size(layout, 1U << TM_AXIS_PP),
                           .chunks = layout->chunks > 0 ? layout->chunks : 1,
-                          .micro_batches = micro_batches,
+                          .micro_batches = micro_batches / (layout->parts > 1 ? layout->parts : 1),
                           .list = layout->list };
 }
 /* What builders need to know of it. */

@@ -75,25 +75,6 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
     return TM_OK;
 }
 
-/* Shards of stages have their weights gathered, and reduce their gradients once. */
-static tm_status check_shards_of_stages(const tm_config *config, const tm_layout *layout, tm_error *err)
-{
-    const char *const        reshard = "parallelism.fsdp_reshard_after_forward",
-                      *const strategy = "parallelism.data_parallel_shard_strategy";
-    if (tm_layout_size(layout, TM_AXES_FSDP) == 1) return TM_OK;
-    if (strcmp(tm_config_text(config, reshard), "always") == 0)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "%s always (%s) is not built for the stages of a pipeline, which have their weights gathered "
-                       "for the whole step; set it to default or never",
-                       reshard, tm_config_place(config, reshard));
-    if (layout->sharing == TM_SHARE_GRADIENTS)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "%s optim_grads (%s) is not built for the stages of a pipeline, whose gradients are reduced at "
-                       "the end of a step; set it to optim",
-                       strategy, tm_config_place(config, strategy));
-    return TM_OK;
-}
-
 /* As many blocks as the head's product is worth, by weights that a token is multiplied with; fewer, where the last
  * stage would have less than none. Looking up what lies before the blocks takes no time. */
 static int64_t head_in_blocks(const tm_model_shape *shape, int64_t stages, int64_t first_less)
@@ -161,7 +142,7 @@ tm_status tm_layout_read_pipeline(const tm_config *config, const tm_model_shape 
     const char *const per_stage = "parallelism.pipeline_parallel_layers_per_stage";
     int64_t           ranks = tm_layout_size(out, 1U << TM_AXIS_PP);
     if (ranks == 1) return TM_OK;
-    TM_TRY(check_shards_of_stages(config, out, err));
+    out->let_go = strcmp(tm_config_text(config, "parallelism.fsdp_reshard_after_forward"), "always") == 0;
     TM_TRY(read_order(config, out, err));
     const char *names = tm_config_text(config, "parallelism.module_fqns_per_model_part");
     if (names && *names) return read_names(config, shape, out, err);

@@ -37,6 +37,15 @@ static bool shared(const tm_step *step)
     return several && step->options.layout.sharing != TM_SHARE_COPIES;
 }
 
+/* Of stages weights stay gathered, and gradients are reduced once, unless they are to be let go. */
+static tm_sharing sharing_of(const tm_step *step)
+{
+    const tm_layout *layout = &step->options.layout;
+    if (!shared(step)) return TM_SHARE_COPIES;
+    return stages_cut(step) && layout->sharing == TM_SHARE_ALL && !layout->let_go ? TM_SHARE_OPTIMIZER
+                                                                                  : layout->sharing;
+}
+
 bool share_updates(const tm_step *step)
 {
     return shared(step);
@@ -54,9 +63,9 @@ static tm_status check_shards(const tm_step *step, tm_error *err)
 {
     const tm_step_options *o = &step->options;
     const char            *what = NULL, *way = NULL;
-    if (deal_wanted(o) && stages_cut(step))
-        what = tm_arena_format(step->graph->arena, "%s in stages of a pipeline", o->optimizer->name),
-        way = "an update of whole tensors; take AdamW or SGD";
+    if (stages_cut(step) && o->shape.tied && sharing_of(step) >= TM_SHARE_GRADIENTS)
+        what = "parts of the gradients of a table that two stages have (model.tied)",
+        way = "sums of the whole table; set parallelism.data_parallel_shard_strategy to optim, or take copies";
     else if (deal_wanted(o) && tm_layout_size(&o->layout, 1U << TM_AXIS_EP) > 1)
         what = tm_arena_format(step->graph->arena, "%s of divided experts", o->optimizer->name),
         way = "an update of whole tensors; take AdamW or SGD, or set parallelism.expert_parallel_degree to 1";
@@ -108,14 +117,21 @@ tm_status share_check_tensor(const tm_step *step, tm_error *err)
     return TM_OK;
 }
 
+tm_status share_check_parts(const tm_step_options *o, tm_error *err)
+{
+    bool others = tm_layout_size(&o->layout, TM_AXES_WORLD) > tm_layout_size(&o->layout, 1U << TM_AXIS_PP);
+    if (o->layout.parts > 1 && (others || o->accumulation % o->layout.parts != 0))
+        return tm_fail(err, TM_INVALID,
+                       "training.separate_sums is %lld: it is for one rank, or one of each stage, and must divide "
+                       "the micro-batches (training.grad_accumulation), which are %lld",
+                       (long long)o->layout.parts, (long long)o->accumulation);
+    return TM_OK;
+}
+
 tm_status share_check(const tm_step *step, tm_error *err)
 {
     const tm_step_options *o = &step->options;
-    if (parts(step) > 1 && (tm_layout_size(&o->layout, TM_AXES_WORLD) > 1 || o->accumulation % parts(step) != 0))
-        return tm_fail(err, TM_INVALID,
-                       "training.separate_sums is %lld: it is for one rank, and must divide its micro-batches "
-                       "(training.grad_accumulation), which are %lld",
-                       (long long)parts(step), (long long)o->accumulation);
+    TM_TRY(share_check_parts(o, err));
     if (parts(step) > 1 && o->precision->gradient == TM_BF16)
         return tm_fail(err, TM_UNSUPPORTED,
                        "training.separate_sums is for gradients in float32, found bfloat16 (training.regime pure): "
@@ -132,6 +148,7 @@ tm_status share_check(const tm_step *step, tm_error *err)
 void share_scales(const tm_layout *layout, int64_t accumulation, tm_quantize *quantize)
 {
     int ranks = tm_layout_sum_ranks(layout);
+    quantize->passes = accumulation;
     if (ranks == 1) return;
     int64_t rank = tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_LOSS);
     quantize->axes = TM_AXES_LOSS;
@@ -160,16 +177,28 @@ static void pack_counts(tm_step *step)
 }
 
 /* Rewrites a segment that is there already. */
-static void rewrite(tm_step *step, const char *name, bool add)
+static void rewrite(tm_step *step, const char *name, bool add, bool *summed)
 {
     tm_graph   *graph = step->graph;
     tm_segment *current = graph->segment;
     for (size_t s = 0; s < graph->n_segments; s++) {
         if (strcmp(graph->segments[s]->name, name) != 0) continue;
         graph->segment = graph->segments[s];
-        tm_units_pass(graph, &step->units, add);
+        tm_units_pass(graph, &step->units, add, summed);
     }
     graph->segment = current;
+}
+
+/* The programs of this rank's stages. Gradients of inputs and of weights may each have some of a unit's. */
+static void rewrite_stages(tm_step *step)
+{
+    static const char *const kinds[] = { "forward", "backward", "input", "weight" };
+    for (int first = 1; first >= 0; first--)
+        for (int c = 0; c < step->model.parallel.chunks; c++) {
+            bool *summed = tm_arena_take(step->graph->arena, step->units.n_units * sizeof *summed);
+            for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+                rewrite(step, stages_program(step, kinds[k], first, c), !first, summed);
+        }
 }
 
 /* The group that shares weights along `axes`, and `other` axes whose ranks have other tokens. */
@@ -192,10 +221,7 @@ void share_begin(tm_step *step)
         stages_clear_counts(step);
     }
     if (!sums(step)) return;
-    tm_sharing sharing = shared(step) ? layout->sharing : TM_SHARE_COPIES;
-    if (shared(step) && stages_cut(step))
-        sharing = TM_SHARE_OPTIMIZER; /* weights stay gathered, gradients are reduced once */
-    step->units = (tm_units){ .sharing = sharing,
+    step->units = (tm_units){ .sharing = sharing_of(step),
                               .mesh = layout->mesh,
                               .group = group_of(step, TM_AXES_FSDP, 1U << TM_AXIS_REPLICATE),
                               .experts = group_of(step, 1U << TM_AXIS_EFSDP, 1U << TM_AXIS_REPLICATE),
@@ -206,9 +232,10 @@ void share_begin(tm_step *step)
     tm_units_find(step->graph, step->graph->segments[0], &step->units);
     if (deal_wanted(&step->options)) deal_out(&step->units);
     tm_units_place(step->graph, &step->units);
-    rewrite(step, "first", false);
-    rewrite(step, "further", true);
-    rewrite(step, "last", true);
+    rewrite(step, "first", false, NULL);
+    rewrite(step, "further", true, NULL);
+    rewrite(step, "last", true, NULL);
+    if (stages_cut(step)) rewrite_stages(step);
     if (step->units.sharing != TM_SHARE_COPIES || parts(step) > 1 || stages_cut(step)) return;
     tm_segment *current = step->graph->segment;
     for (size_t s = 0; s < step->graph->n_segments; s++)
@@ -221,7 +248,7 @@ void share_begin(tm_step *step)
 
 void share_segment(tm_step *step)
 {
-    tm_units_pass(step->graph, &step->units, false);
+    tm_units_pass(step->graph, &step->units, false, NULL);
 }
 
 void share_end(tm_step *step)
@@ -290,13 +317,14 @@ void share_reduce(tm_step *step)
     if (!sums(step)) return;
     graph->phase = TM_PHASE_UPDATE;
     graph->module = "ranks";
+    stages_exchange(step);
     if (parts(step) > 1) {
         for (size_t u = 0; u < step->units.n_units; u++)
             add_part(step, step->part_gradients[u], step->units.units[u].gradients, true);
         add_part(step, step->part_counts, step->counts, true);
+        stages_count(step);
         return;
     }
-    stages_exchange(step);
     for (size_t u = step->units.n_units; u-- > 0;) reduce_unit(step, &step->units.units[u]);
     graph->layer = -1;
     sum_own_rows(step);
@@ -310,6 +338,7 @@ static void add_part_segment(tm_step *step, const char *name, bool add)
     tm_graph_segment(graph, name);
     tm_lookup_join(graph);
     graph->phase = TM_PHASE_UPDATE;
+    stages_exchange(step);
     graph->module = "parts";
     for (size_t u = 0; u < step->units.n_units; u++)
         add_part(step, step->units.units[u].gradients, step->part_gradients[u], add);

@@ -7,6 +7,8 @@
 
 /* What cannot be divided, by name. */
 TM_MUST_USE tm_status share_check(const tm_step *step, tm_error *err);
+/* Sums of parts (training.separate_sums): TM_INVALID where they cannot be equal, or other ranks sum as well. */
+TM_MUST_USE tm_status share_check_parts(const tm_step_options *options, tm_error *err);
 /* What of low precision goes by the tensors and micro-batches of all ranks. */
 void share_scales(const tm_layout *layout, int64_t accumulation, tm_quantize *quantize);
 /* The same of matrices, before anything is built: TM_INVALID, TM_UNSUPPORTED with the keys. */

@@ -2,6 +2,7 @@
 #include "train/stages.h"
 
 #include "base/arena.h"
+#include "train/share.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,26 +23,12 @@ tm_pipeline stages_pipeline(const tm_step_options *o)
 
 /* --- what there is ------------------------------------------------------------------------------------------------ */
 
-static tm_status check(const tm_step_options *o, tm_error *err)
-{
-    const char *what = o->sample             ? "generated text (data.sample_tokens)"
-                       : o->layout.parts > 1 ? "training.separate_sums"
-                       : o->quantize.on      ? "quantize.recipe"
-                       : o->n_groups > 1     ? "optimizer.groups"
-                                             : NULL;
-    if (!what) return TM_OK;
-    return tm_fail(err, TM_UNSUPPORTED,
-                   "%s is not built for the stages of a pipeline (parallelism.pipeline_parallel_degree %d); leave it "
-                   "out, or take copies or shards of the whole model",
-                   what, tm_layout_size(&o->layout, pipeline_axes));
-}
-
 tm_status stages_find(const tm_step_options *o, tm_parallel *parallel, tm_error *err)
 {
     tm_pipeline p = stages_pipeline(o);
     int         stages = p.ranks * p.chunks;
     if (p.ranks == 1) return TM_OK;
-    TM_TRY(check(o, err));
+    TM_TRY(share_check_parts(o, err));
     TM_TRY(tm_pipeline_check(&p, err));
     tm_stage *all = tm_alloc((size_t)stages * sizeof *all);
     tm_status st = TM_OK;
@@ -78,8 +65,10 @@ static bool has_whole_table(const tm_model *m)
 void stages_declare(tm_step *step)
 {
     const tm_model *m = &step->model;
-    if (m->head != TM_NONE && m->head == m->embedding && !tm_parallel_begins(&m->parallel))
-        tm_graph_at(step->graph, m->head)->twin = true;
+    if (!stages_cut(step) || m->head == TM_NONE) return;
+    tm_tensor *head = tm_graph_at(step->graph, m->head);
+    head->head = true; /* which tm_quantize_take asks for */
+    head->twin = m->head == m->embedding && !tm_parallel_begins(&m->parallel);
 }
 
 const char *stages_program(const tm_step *step, const char *what, bool first, int chunk)
@@ -123,7 +112,7 @@ static void stage_message(tm_step *step, bool sends, int of, int stage, bool gra
                         : "activations",
              of);
     message(step, sends, tm_pipeline_rank(&p, stage), gradient ? BACKWARD_CHANNEL : FORWARD_CHANNEL,
-            held_out ? 1 : p.micro_batches, what, x);
+            held_out ? 1 : step->options.accumulation, what, x);
 }
 
 /* Is that stage on this rank? (In the bottom of a V two that follow each other are.) */
@@ -337,7 +326,8 @@ static bool begins_with_first(const tm_step *step)
     return same;
 }
 
-/* In front of all that the first program of a step does; where that is run again in a step, in one of its own. */
+/* In front of all that the first program of a step does; where that is run again in a step, in one of its own. So is
+ * the record of factors in low precision, which programs add to as well. */
 void stages_clear_counts(tm_step *step)
 {
     tm_graph   *graph = step->graph;
@@ -350,9 +340,13 @@ void stages_clear_counts(tm_step *step)
     graph->layer = -1;
     graph->module = "counts";
     stages_clear(step, step->counts);
-    tm_node node = first->nodes[before];
-    memmove(first->nodes + 1, first->nodes, before * sizeof *first->nodes);
-    first->nodes[0] = node;
+    tm_quantize_clear(graph, &step->quantized);
+    size_t   n = first->n_nodes - before;
+    tm_node *made = tm_alloc(n * sizeof *made);
+    memcpy(made, first->nodes + before, n * sizeof *made);
+    memmove(first->nodes + n, first->nodes, before * sizeof *first->nodes);
+    memcpy(first->nodes, made, n * sizeof *made);
+    free(made);
     graph->segment = current;
     graph->module = "";
 }
@@ -404,7 +398,7 @@ static int32_t program_of(const tm_step *step, tm_pipeline_kind kind, bool first
     return (int32_t)s;
 }
 
-/* What this rank runs, with slots; free it. Where backwards are parted, a whole one is both parts. */
+/* What this rank runs for a part of the step, with slots; free it. Where backwards are parted, a whole one is both. */
 static tm_execution *list_executions(const tm_step *step, size_t *n, int *slots)
 {
     tm_pipeline         p = stages_pipeline(&step->options);
@@ -454,21 +448,31 @@ void stages_slots(tm_step *step)
     free(list_executions(step, &n, &step->graph->slots));
 }
 
+static void add_behind(tm_step *step, const tm_program *program)
+{
+    TM_ASSERT(program);
+    *tm_schedule_add(step, &step->training) =
+        (tm_work){ .program = program, .micro_batch = TM_BEHIND_MICRO_BATCH, .count = 1 };
+}
+
+/* The parts of a step one after the other, each a pipeline that fills and drains. */
 void stages_schedule(tm_step *step)
 {
     size_t            n;
     int               slots;
     tm_execution     *list = list_executions(step, &n, &slots);
+    const int64_t     parts = step->options.layout.parts > 1 ? step->options.layout.parts : 1;
+    const int64_t     each = step->options.accumulation / parts;
     const tm_program *counts = tm_plan_program(step->plan, "counts");
-    if (counts)
-        *tm_schedule_add(step, &step->training) =
-            (tm_work){ .program = counts, .micro_batch = TM_BEHIND_MICRO_BATCH, .count = 1 };
-    for (size_t k = 0; k < n; k++) {
-        tm_work *work = tm_schedule_add(step, &step->training);
-        *work = (tm_work){ .program = tm_plan_execution(step->plan, &list[k]),
-                           .micro_batch = list[k].micro_batch % step->options.accumulation,
+    for (int64_t part = 0; part < parts; part++) {
+        if (counts) add_behind(step, counts);
+        for (size_t k = 0; k < n; k++)
+            *tm_schedule_add(step, &step->training) =
+                (tm_work){ .program = tm_plan_execution(step->plan, &list[k]),
+                           .micro_batch = part * each + list[k].micro_batch % each,
                            .count = 1,
                            .slot = list[k].slot };
+        if (part + 1 < parts) add_behind(step, tm_plan_program(step->plan, part ? "part.further" : "part.first"));
     }
     free(list);
 }

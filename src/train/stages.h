@@ -30,7 +30,7 @@ static inline bool stages_cut(const tm_step *step)
 }
 tm_pipeline stages_pipeline(const tm_step_options *options);
 
-/* What cannot be cut, by name; else fills in which parts this rank has. */
+/* Fills in which parts this rank has; TM_INVALID where there are not so many. */
 TM_MUST_USE tm_status stages_find(const tm_step_options *options, tm_parallel *parallel, tm_error *err);
 /* Behind tm_model_declare: what the programs need besides. */
 void stages_declare(tm_step *step);

@@ -5,6 +5,7 @@
 #include "graph/gradient.h"
 #include "train/context.h"
 #include "train/share.h"
+#include "train/stage_whole.h"
 #include "train/stages.h"
 #include "train/step_checks.h"
 #include "train/step_program.h"
@@ -107,6 +108,11 @@ static tm_status add_training_segment(tm_step *step, const tm_chooser *chooser, 
                            .offloads = true };
     p.model.account = accumulate ? TM_ACCOUNT_ADD : TM_ACCOUNT_FRESH;
     return step_add_program(step, chooser, &p, err);
+}
+
+tm_status step_add_first(tm_step *step, const tm_chooser *chooser, tm_error *err)
+{
+    return add_training_segment(step, chooser, "first", false, err);
 }
 
 /* The programs of the stages that this rank has. */
@@ -282,14 +288,26 @@ static tm_status add_validate_segment(tm_step *step, const tm_chooser *chooser, 
     return forward_only(step, chooser, TM_NONE, err);
 }
 
-static tm_status add_sample_segment(tm_step *step, const tm_chooser *chooser, tm_error *err)
+/* Of stages one for each of this rank; the last one has what comes out of the model. */
+static tm_status add_sample_segments(tm_step *step, const tm_chooser *chooser, tm_error *err)
 {
-    tm_model whole = step->model;
+    const int64_t seq = step->options.seq;
+    tm_model      whole = step->model;
     whole.parallel.context = (tm_division){ 0 }; /* every rank has all of the one sequence */
-    step->sample_tokens = tm_graph_tensor(step->graph, "sample_tokens", TM_ROLE_INPUT, tm_shape_1(step->options.seq));
-    tm_graph_segment(step->graph, "sample");
-    step->sample_hidden = tm_model_hidden(step->graph, &whole, step->sample_tokens);
-    return forward_only(step, chooser, TM_NONE, err);
+    step->sample_tokens = tm_graph_tensor(step->graph, "sample_tokens", TM_ROLE_INPUT, tm_shape_1(seq));
+    for (int c = 0; c < (stages_cut(step) ? whole.parallel.chunks : 1); c++) {
+        if (stages_cut(step)) whole.stage = whole.parallel.chunk[c];
+        whole.received = TM_NONE;
+        tm_graph_segment(step->graph, stages_cut(step) ? stages_program(step, "sample", false, c) : "sample");
+        stages_receive(step, &whole, seq, true);
+        tm_tensor_id hidden = tm_model_hidden(step->graph, &whole, step->sample_tokens);
+        if (whole.stage.ends)
+            step->sample_hidden = hidden;
+        else
+            stages_pass(step, &whole, hidden, true);
+        TM_TRY(forward_only(step, chooser, TM_NONE, err));
+    }
+    return TM_OK;
 }
 
 /* What the loss of pairs does not go with. */
@@ -339,11 +357,12 @@ static tm_status declare(tm_step *step, tm_error *err)
     stages_declare(step);
     step->model.whole_logits = step->options.quantize.head.name != NULL;
     TM_TRY(declare_preference(step, err));
+    if (stages_cut(step) && step->options.quantize.on)
+        step->quantized.number = tm_graph_tensor(graph, "micro_batch", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     step->first_row = TM_NONE;
     if (adapters->rank > 0 && adapters->dropout > 0)
         step->first_row = tm_graph_tensor(graph, "first_row", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     TM_TRY(tm_adapters_declare(graph, &step->model, adapters, err));
-    step->first_trained = stages_cut(step) ? tm_adapters_first(&step->model, adapters) : -1;
     return step_check_declared(step, err);
 }
 
@@ -410,9 +429,10 @@ static tm_status add_micro_batch_segments(tm_step *step, const tm_chooser *choos
     const int64_t parts = step->options.layout.parts;
     if (stages_cut(step)) {
         TM_TRY(add_stage_segments(step, chooser, false, err));
-        return step->options.accumulation > 1 ? add_stage_segments(step, chooser, true, err) : TM_OK;
+        bool several = step->options.accumulation > (parts > 1 ? parts : 1);
+        return several ? add_stage_segments(step, chooser, true, err) : TM_OK;
     }
-    TM_TRY(add_training_segment(step, chooser, "first", false, err));
+    TM_TRY(step_add_first(step, chooser, err));
     if (step->options.accumulation > (parts > 1 ? parts : 1) + share_overlaps(step))
         TM_TRY(add_training_segment(step, chooser, "further", true, err));
     return share_overlaps(step) ? add_training_segment(step, chooser, "last", true, err) : TM_OK;
@@ -430,7 +450,7 @@ static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error
     if (step->options.validation_batch > 0) TM_TRY(add_validate_segment(step, chooser, err));
     if (step->options.compared) TM_TRY(step_add_look(step, chooser, err));
     step->sample_tokens = step->sample_hidden = TM_NONE;
-    return step->options.sample ? add_sample_segment(step, chooser, err) : TM_OK;
+    return step->options.sample ? add_sample_segments(step, chooser, err) : TM_OK;
 }
 
 /* As many rows at a time as tm_step_loss_chunk says; twice as many in the same place where the kernel can do with half
@@ -445,13 +465,24 @@ static int64_t default_chunk(const tm_step_options *o, int64_t rows, const tm_ch
     return kernel && kernel->two_rows && chunk > (rows + 1) / 2 ? (rows + 1) / 2 : chunk;
 }
 
-tm_status tm_step_create(const tm_step_options *options, const tm_chooser *chooser, tm_step **out, tm_error *err)
+/* Parameters into their groups. */
+static tm_status assign_groups(tm_step *step, const tm_chooser *chooser, tm_error *err)
+{
+    const tm_step_options *o = &step->options;
+    step->group_of = tm_arena_take(step->graph->arena, step->graph->n_tensors * sizeof *step->group_of);
+    step->first_trained = -1;
+    if (stages_cut(step)) return stage_whole(step, chooser, err);
+    return tm_groups_assign(step->graph, o->groups, o->n_groups, true, step->group_of, err);
+}
+
+tm_status step_declare(const tm_step_options *options, const tm_chooser *chooser, tm_step **out, tm_error *err)
 {
     tm_step *step = tm_alloc(sizeof *step);
     step->options = *options;
     share_scales(&options->layout, options->accumulation, &step->options.quantize);
-    step->quantized =
-        (tm_quantized){ .ticks = TM_NONE, .record = TM_NONE, .history = TM_NONE, .largest = TM_NONE, .scale = TM_NONE };
+    step->quantized = (tm_quantized){
+        .ticks = TM_NONE, .record = TM_NONE, .history = TM_NONE, .largest = TM_NONE, .scale = TM_NONE, .number = TM_NONE
+    };
     step->microscope.record = step->look_loss = step->reference_loss = step->row_losses = TM_NONE;
     step->losses = step->validation_losses = TM_NONE;
     step->counts = step->part_counts = TM_NONE;
@@ -460,7 +491,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     if (step->options.loss_chunk <= 0) step->options.loss_chunk = default_chunk(options, rows, chooser);
     if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;
     TM_ASSERT(options->validation_batch == 0 || options->n_fields > 0);
-    tm_graph *graph = step->graph = tm_graph_create(options->precision);
+    step->graph = tm_graph_create(options->precision);
     if (options->n_groups == 0) {
         step->options.groups[0] =
             (tm_group){ .place = "", .lr_scale = 1, .hyper = options->hyper, .format = TM_DTYPE_COUNT };
@@ -469,9 +500,19 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     tm_status st = context_check(options, err);
     if (st == TM_OK) st = declare_inputs(step, err);
     if (st == TM_OK) st = declare(step, err);
-    step->group_of = tm_arena_take(graph->arena, graph->n_tensors * sizeof *step->group_of);
-    if (st == TM_OK) st = tm_groups_assign(graph, step->options.groups, step->options.n_groups, step->group_of, err);
-    if (st == TM_OK) st = add_segments(step, chooser, err);
+    if (st == TM_OK) st = assign_groups(step, chooser, err);
+    *out = step;
+    if (st == TM_OK) return TM_OK;
+    tm_step_destroy(step);
+    return st;
+}
+
+tm_status tm_step_create(const tm_step_options *options, const tm_chooser *chooser, tm_step **out, tm_error *err)
+{
+    tm_step *step;
+    TM_TRY(step_declare(options, chooser, &step, err));
+    tm_graph *graph = step->graph;
+    tm_status st = add_segments(step, chooser, err);
     if (st == TM_OK) st = step_check_built(step, err);
     if (st == TM_OK) share_end(step);
     if (st == TM_OK) stages_slots(step);

@@ -88,14 +88,15 @@ typedef struct {
     tm_tensor_id
          group_scalars[TM_MAX_GROUPS]; /* rows of one matrix (groups, TM_SCALAR_COUNT); the first is `scalars` */
     int *group_of;                     /* (parameters, by tensor) its group */
-    tm_tensor_id  first_row;           /* () float64: see tm_adapt_pass; TM_NONE: nothing is dropped */
-    tm_tensor_id  clip;                /* (2) float64: gradient norm, coefficient */
-    tm_tensor_id  sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
-    tm_quantized  quantized;                    /* what the pass for products in low precision made */
-    tm_microscope microscope;                   /* what "microscope" compares */
-    tm_tensor_id  look_loss, reference_loss;    /* () float64, of "microscope": of the step's format, and of the other;
-                                                 * TM_NONE: there is no such program */
-    tm_units      units;                        /* of parameters, of several ranks; else none */
+    tm_tensor_id first_row;            /* () float64: see tm_adapt_pass; TM_NONE: nothing is dropped */
+    tm_tensor_id clip;                 /* (2) float64: gradient norm, coefficient */
+    tm_tensor_id sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample"; of stages
+                                                * sample_hidden is on the last one, else TM_NONE */
+    tm_quantized  quantized;                   /* what the pass for products in low precision made */
+    tm_microscope microscope;                  /* what "microscope" compares */
+    tm_tensor_id  look_loss, reference_loss;   /* () float64, of "microscope": of the step's format, and of the other;
+                                                * TM_NONE: there is no such program */
+    tm_units      units;                       /* of parameters, of several ranks; else none */
     tm_tensor_id  counts;         /* float64: `loss` and what else is counted, where ranks or parts sum it */
     tm_tensor_id *part_gradients; /* (units) of the parts before; NULL: there are no parts */
     tm_tensor_id  part_counts;
@@ -105,7 +106,8 @@ typedef struct {
     tm_step_schedule  trial;                                      /* forward, with what training drops */
     int               first_trained; /* block in front of which nothing is trained, in no stage; -1: all may be */
     const tm_program *first, *further, *update, *evaluate, *forward; /* of stages: only update */
-    const tm_program *sample, *look; /* further, sample, look ("microscope"): NULL when absent */
+    const tm_program *sample,
+        *look; /* further, sample, look ("microscope"): NULL when absent; sample: of stages, too */
 } tm_step;
 
 /* The default chunk: all rows when their logits stay below 32 MiB, else as many multiples of 512 rows as do (512 at

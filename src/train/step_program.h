@@ -21,6 +21,12 @@ typedef struct {
 TM_MUST_USE tm_status step_add_program(tm_step *step, const tm_chooser *chooser, const training_program *p,
                                        tm_error *err);
 
+/* A step whose tensors are declared and in their groups: for programs to be added. The caller destroys it. */
+TM_MUST_USE tm_status step_declare(const tm_step_options *options, const tm_chooser *chooser, tm_step **out,
+                                   tm_error *err);
+/* The program "first". */
+TM_MUST_USE tm_status step_add_first(tm_step *step, const tm_chooser *chooser, tm_error *err);
+
 /* The program "microscope". */
 TM_MUST_USE tm_status step_add_look(tm_step *step, const tm_chooser *chooser, tm_error *err);
 

@@ -70,7 +70,7 @@ void step_schedule(tm_step *step)
     else
         schedule_held_out(step, &step->trial, stages_cut(step) ? "trial" : "forward");
     if (step->options.validation_batch > 0) schedule_held_out(step, &step->validation, "validate");
-    if (step->sample) add_work(step, &step->sampling, step->sample, TM_NO_MICRO_BATCH, 1);
+    if (step->options.sample) schedule_held_out(step, &step->sampling, "sample");
 }
 
 double tm_schedule_flops(const tm_step_schedule *schedule)

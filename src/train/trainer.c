@@ -27,6 +27,7 @@ struct tm_trainer {
     double  scalars[TM_MAX_GROUPS][TM_SCALAR_COUNT]; /* as written to the device: they stay until the update */
     double *expert_counts;                           /* as read from the device */
     double *first_rows; /* of each micro-batch of the step (tm_step.first_row): they stay until the update, too */
+    double *numbers;    /* of each micro-batch in the step (tm_quantized.number): 1, 2, ... */
 };
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -207,6 +208,8 @@ tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uin
         trainer->expert_counts =
             tm_alloc((size_t)tm_shape_elements(tm_graph_at(trainer->step->graph, counts)->shape) * sizeof(double));
     trainer->first_rows = tm_alloc((size_t)options->accumulation * sizeof *trainer->first_rows);
+    trainer->numbers = tm_alloc((size_t)options->accumulation * sizeof *trainer->numbers);
+    for (int64_t m = 0; m < options->accumulation; m++) trainer->numbers[m] = (double)(m + 1);
     *out = trainer;
     return TM_OK;
 }
@@ -220,6 +223,7 @@ void tm_trainer_close(tm_trainer *trainer)
     free(trainer->tensors);
     free(trainer->expert_counts);
     free(trainer->first_rows);
+    free(trainer->numbers);
     free(trainer);
 }
 
@@ -285,13 +289,18 @@ static tm_status feed(tm_trainer *trainer, const tm_micro_batch *batch, int64_t 
     return feed_into(trainer, trainer->step->inputs, batch, index, err);
 }
 
-/* What dropout depends on: micro-batch `index` of the step begins with that row of the run. */
+static tm_status write_number(tm_trainer *trainer, tm_tensor_id id, const double *value, tm_error *err)
+{
+    if (id == TM_NONE) return TM_OK;
+    return tm_device_write(trainer->device, address_at(trainer, id, 0, sizeof *value), value, sizeof *value, err);
+}
+
+/* What dropout depends on: micro-batch `index` of the step begins with that row of the run; and in stages random
+ * rounding: its number. */
 static tm_status number_rows(tm_trainer *trainer, int64_t index, tm_error *err)
 {
-    tm_tensor_id id = trainer->step->first_row;
-    size_t       bytes = sizeof *trainer->first_rows;
-    if (id == TM_NONE) return TM_OK;
-    return tm_device_write(trainer->device, address_at(trainer, id, 0, bytes), &trainer->first_rows[index], bytes, err);
+    TM_TRY(write_number(trainer, trainer->step->first_row, &trainer->first_rows[index], err));
+    return write_number(trainer, trainer->step->quantized.number, &trainer->numbers[index], err);
 }
 
 tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch, tm_ledger *ledger,

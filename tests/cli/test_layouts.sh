@@ -59,8 +59,12 @@ trainmark explain tiny-llama --parallelism.ranks 4 --parallelism.pipeline_parall
     --training.offload all
 check "what a micro-batch keeps is in slots of the file" has "$out" "programs 0-1, in slots, disk"
 trainmark explain tiny-llama --parallelism.ranks 4 --parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 4 \
-    --optimizer.groups 'params=*norm* lr_scale=2'
-failed_with 4 "what stages do not go with" "optimizer.groups is not built for the stages of a pipeline \(parallelism.pipeline_parallel_degree 2\)"
+    --parallelism.fsdp_reshard_after_forward always --model.tied true
+failed_with 4 "what stages do not go with" "a table that two stages have \(model.tied\) is not built for shards"
+trainmark explain tiny-llama --parallelism.ranks 4 --parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 4 \
+    --parallelism.fsdp_reshard_after_forward always
+check "weights of stages are gathered for every micro-batch" has "$out" "^  backward +all_gather +[1-9][0-9]* calls"
+check "and gradients reduced behind it" has "$out" "^  backward +reduce_scatter +[1-9][0-9]* calls"
 
 trainmark explain tiny-llama --lora.rank 4 --lora.layers 3 --parallelism.ranks 2 --parallelism.pipeline_parallel_degree 2 \
     --training.grad_accumulation 2

@@ -163,8 +163,14 @@ static void pipelines_are_read(void **state)
     refused(EVEN "--parallelism.pipeline_parallel_schedule LoopedBFS", "'LoopedBFS' is not built; these are: GPipe");
     refused(EVEN "--training.local_batch_size 4 --parallelism.pipeline_parallel_microbatch_size 3",
             "does not divide training.local_batch_size 4");
-    refused(DEEP "--parallelism.ranks 8 --parallelism.fsdp_reshard_after_forward always", "weights gathered");
-    refused(DEEP "--parallelism.ranks 8 --parallelism.data_parallel_shard_strategy optim_grads", "set it to optim");
+    /* Weights of stages stay gathered unless it is said that they are let go. */
+    assert_false(options_of(DEEP "--parallelism.ranks 8", false).step.layout.let_go);
+    assert_true(options_of(DEEP "--parallelism.ranks 8 --parallelism.fsdp_reshard_after_forward always", false)
+                    .step.layout.let_go);
+    assert_int_equal(
+        options_of(DEEP "--parallelism.ranks 8 --parallelism.data_parallel_shard_strategy optim_grads", false)
+            .step.layout.sharing,
+        TM_SHARE_GRADIENTS);
 }
 
 static void batches_are_those_of_all_ranks(void **state)

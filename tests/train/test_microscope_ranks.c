@@ -86,7 +86,9 @@ static size_t check_same(const char *what, const seen *got, const seen *wanted, 
     for (size_t i = 0, k = 0; i < got->n || k < wanted->n; i++, k++, rows++) {
         while (other && i < got->n && of_table(name_of(got, i))) i++;
         while (other && k < wanted->n && of_table(name_of(wanted, k))) k++;
-        if (strcmp(name_of(got, i), name_of(wanted, k)) != 0)
+        bool received =
+            stages && strncmp(name_of(got, i), "factor received", 15) == 0; /* not called as where it was made */
+        if (!received && strcmp(name_of(got, i), name_of(wanted, k)) != 0)
             fail_msg("%s: tensor %d is %s, wanted %s", what, (int)i, name_of(got, i), name_of(wanted, k));
         const double *a = got->record + i * TM_COMPARED, *b = wanted->record + k * TM_COMPARED;
         for (int c = 0; c < TM_COMPARED && i < got->n; c++)
@@ -283,7 +285,7 @@ static job staged_job(int model, size_t p, bool compared, seen *to)
 static void stages_see_what_one_sees(void **state)
 {
     (void)state;
-    for (int model = 0; model < QUANTIZED; model++)
+    for (int model = 0; model <= QUANTIZED; model++)
         for (size_t p = 0; p < sizeof pipelines / sizeof pipelines[0]; p++) {
             char what[80];
             seen together = { 0 }, alone = { 0 };

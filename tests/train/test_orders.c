@@ -252,26 +252,40 @@ static void divided_models_have_the_same_bits_in_every_order(void **state)
     }
 }
 
-/* Parts of a pipeline: a tied table in a V, backwards that are whole and parted, images. */
+/* Parts of a pipeline: a tied table in a V, backwards that are whole and parted, images, weights that are gathered for
+ * each micro-batch, low precision, parts that are summed apart. */
 static void stages_have_the_same_bits_in_every_order(void **state)
 {
     static const struct {
         int               model, stages, chunks;
         tm_pipeline_order order;
         int64_t           micro_batches;
-    } pipelines[] = { { 0, 2, 1, TM_PIPELINE_1F1B, 3 },
-                      { 2, 2, 2, TM_PIPELINE_INTERLEAVED_ZERO, 4 },
-                      { 1, 2, 2, TM_PIPELINE_ZBV, 4 },
-                      { 1, 3, 2, TM_PIPELINE_DUAL_V, 6 },
-                      { 3, 2, 2, TM_PIPELINE_DUAL_V, 4 } };
+        int               shard, parts;
+        const char       *recipe;
+    } pipelines[] = { { 0, 2, 1, TM_PIPELINE_1F1B, 3, 1, 1, NULL },
+                      { 2, 2, 2, TM_PIPELINE_INTERLEAVED_ZERO, 4, 1, 1, NULL },
+                      { 1, 2, 2, TM_PIPELINE_ZBV, 4, 1, 1, NULL },
+                      { 1, 3, 2, TM_PIPELINE_DUAL_V, 6, 1, 1, NULL },
+                      { 3, 2, 2, TM_PIPELINE_DUAL_V, 4, 1, 1, NULL },
+                      { 0, 2, 2, TM_PIPELINE_ZBV, 4, 2, 1, "fp8_delayed" },
+                      { 2, 2, 1, TM_PIPELINE_INTERLEAVED_ZERO, 4, 2, 1, NULL },
+                      { 1, 2, 1, TM_PIPELINE_1F1B, 4, 1, 2, "nvfp4" } };
     (void)state;
     for (size_t i = 0; i < sizeof pipelines / sizeof pipelines[0]; i++) {
-        job listed = ranks_job(model_options(pipelines[i].model), 1, 1, TM_SHARE_COPIES, 2);
+        job listed = ranks_job(model_options(pipelines[i].model), 1, pipelines[i].shard, TM_SHARE_ALL, 2);
         listed.stages = pipelines[i].stages;
         listed.o.shape.n_layers = listed.stages * pipelines[i].chunks;
         listed.o.accumulation = pipelines[i].micro_batches;
         listed.o.layout.order = pipelines[i].order;
         listed.o.layout.chunks = pipelines[i].chunks;
+        listed.o.layout.parts = pipelines[i].parts;
+        if (pipelines[i].shard > 1)
+            listed.o.layout.let_go = listed.o.layout.reshard = true, listed.o.shape.tied = false;
+        if (pipelines[i].recipe) {
+            listed.o.seq = 32;
+            listed.o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 2, .seed = 1 };
+            listed.o.quantize.recipe[0] = *tm_quantize_recipe_find(pipelines[i].recipe);
+        }
         job plain = listed;
         run_job(&listed);
         for (uint64_t seed = 0; seed < 4; seed++) {

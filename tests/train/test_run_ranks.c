@@ -21,6 +21,7 @@ typedef struct {
     tm_run_options options;
     int            shard;   /* ranks that share weights; the others hold copies */
     int            context; /* ranks that share each sequence; 0: 1 */
+    int            stages;  /* parts of a pipeline; 0: 1 */
     tm_sharing     sharing;
     int64_t        stop_after[MAX_RANKS];
     void (*spoil)(tm_run_options *o, int rank);
@@ -34,6 +35,7 @@ typedef struct {
     tm_status         status[MAX_RANKS];
     tm_error          err[MAX_RANKS];
     tm_run_evaluation evaluation[MAX_RANKS];
+    tm_text           factors; /* what is told of products in low precision */
 } job;
 
 static void listen(tm_sink *sink, const tm_event *event)
@@ -59,6 +61,12 @@ static void listen(tm_sink *sink, const tm_event *event)
     } else if (event->kind == TM_EVENT_EVALUATION) {
         j->validation[event->evaluation.step] = event->evaluation.loss;
         j->evaluated = event->evaluation.tokens;
+    } else if (event->kind == TM_EVENT_QUANTIZED) {
+        for (size_t i = 0; i < event->quantized.n_factors; i++) {
+            const tm_quantized_factor *f = &event->quantized.factors[i];
+            tm_text_printf(&j->factors, "%lld %s %s %.9g %.9g %.9g %.9g\n", (long long)event->quantized.step, f->linear,
+                           f->factor, f->amax, f->scale, f->saturated, f->flushed);
+        }
     } else if (event->kind == TM_EVENT_CHECKPOINT) {
         j->saved = event->checkpoint.step;
         j->saved_bytes = event->checkpoint.bytes;
@@ -125,12 +133,13 @@ static void run_rank(tm_comm *comm, void *context)
     tm_device     *device;
     tm_source     *source;
     stopper        stops = { .sink = { .handle = count }, .after = j->stop_after[rank] };
-    int            parts = j->context ? j->context : 1;
-    o.step.accumulation = BATCH * parts / ranks;
+    int            parts = j->context ? j->context : 1, stages = j->stages ? j->stages : 1;
+    o.step.accumulation = BATCH * parts * stages / ranks;
     if (comm) {
         o.step.layout.mesh = tm_mesh_one();
         o.step.layout.mesh.degree[TM_AXIS_CP] = parts;
-        o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = ranks / j->shard / parts;
+        o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = ranks / j->shard / parts / stages;
+        o.step.layout.mesh.degree[TM_AXIS_PP] = stages;
         o.step.layout.mesh.degree[TM_AXIS_SHARD] = j->shard;
         o.step.layout.rank = rank;
         o.step.layout.sharing = j->sharing;
@@ -204,6 +213,31 @@ static void ranks_train_what_one_does(void **state)
                 assert_int_equal(j.told[r].target_tokens, STEPS * BATCH * 16 / ranks);
             }
         }
+}
+
+/* Rank 0 tells of the linears of all stages, in the order of one rank; also where a stage has none that is quantized.
+ */
+static void factors_of_stages_are_those_of_one_rank(void **state)
+{
+    static const char *const recipes[] = { "fp8_delayed", "nvfp4" };
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        job alone = new_job(NULL), j;
+        alone.options.quantize_freq = 2;
+        alone.options.max_norm = 1e9; /* a norm is added by stages */
+        alone.options.step.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
+        alone.options.step.quantize.recipe[0] = *tm_quantize_recipe_find(recipes[k % 2]);
+        alone.options.step.shape.n_layers = 4;
+        if (k >= 2) alone.options.step.quantize.first_layer = 2, alone.options.step.quantize.end_layer = 4;
+        j = alone;
+        j.stages = k == 0 ? 4 : 2;
+        run_on(&alone, 0, TM_OK);
+        run_on(&j, j.stages, TM_OK);
+        assert_true(alone.factors.length > 1000);
+        assert_string_equal(j.factors.data, alone.factors.data);
+        tm_text_fini(&alone.factors);
+        tm_text_fini(&j.factors);
+    }
 }
 
 /* Ranks that share sequences: a step, an evaluation and a token count as those of one rank. */
@@ -392,6 +426,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_train_what_one_does),
+        cmocka_unit_test(factors_of_stages_are_those_of_one_rank),
         cmocka_unit_test(parts_of_sequences_are_one_run),
         cmocka_unit_test(evaluations_have_the_bits_of_one_rank),
         cmocka_unit_test(stopped_by_one_and_resumed_on_others),

@@ -215,11 +215,10 @@ static void refused(tm_step_options o, tm_axis axis, const char *says)
     tm_device_close(device);
 }
 
-static void whole_tensors_of_parts_of_the_model_are_refused(void **state)
+static void whole_tensors_of_divided_experts_are_refused(void **state)
 {
     (void)state;
     refused(with_update(MUON, 2), TM_AXIS_EP, "Muon of divided experts");
-    refused(with_update(ADAFACTOR, 0), TM_AXIS_PP, "Adafactor in stages of a pipeline");
 }
 
 int main(int argc, char **argv)
@@ -231,7 +230,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(shards_follow_one_rank),
         cmocka_unit_test(moments_are_dealt_out),
         cmocka_unit_test(any_layout_goes_on_from_any_other),
-        cmocka_unit_test(whole_tensors_of_parts_of_the_model_are_refused),
+        cmocka_unit_test(whole_tensors_of_divided_experts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,6 +102,23 @@ static void layouts_follow_one_rank(void **state)
     }
 }
 
+/* The same with weights that are gathered for each micro-batch, and experts likewise. */
+static void weights_that_are_let_go_follow_one_rank(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        layout l = layouts[i];
+        if (l.stages == 1 || l.model == GPT || l.shard * l.context == 1) continue; /* tied tables are refused */
+        l.steps = 5;
+        job alone = { .o = options_of(&l), .replicate = 1, .shard = 1 }, j = job_of(&l);
+        j.o.shape.tied = alone.o.shape.tied = false;
+        j.o.layout.let_go = j.o.layout.reshard = true;
+        alone = run_alone(alone.o, l.replicate * l.shard, 1, l.steps);
+        run_job(&j);
+        check_follows(&j, &alone, &l);
+    }
+}
+
 static void gradients_are_those_of_one_rank(void **state)
 {
     (void)state;
@@ -182,8 +199,11 @@ int main(int argc, char **argv)
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_follow_one_rank),      cmocka_unit_test(gradients_are_those_of_one_rank),
-        cmocka_unit_test(documents_stay_apart),         cmocka_unit_test(any_layout_goes_on),
+        cmocka_unit_test(layouts_follow_one_rank),
+        cmocka_unit_test(gradients_are_those_of_one_rank),
+        cmocka_unit_test(weights_that_are_let_go_follow_one_rank),
+        cmocka_unit_test(documents_stay_apart),
+        cmocka_unit_test(any_layout_goes_on),
         cmocka_unit_test(bits_are_the_same_every_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

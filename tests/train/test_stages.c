@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stages of a pipeline train as one rank does: the same bits where sums have the same order. */
+#include "data/source.h"
 #include "ranks_fixture.h"
+#include "support/full_config.h"
+#include "train/generate.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -117,6 +120,39 @@ static void stages_follow_one_rank(void **state)
     }
 }
 
+/* Sums of parts of a step: those of one rank that sums as they do, and of so many copies of the stages. */
+static void parts_are_pipelines_one_after_the_other(void **state)
+{
+    static const layout layouts[] = {
+        { 0, 2, 1, TM_PIPELINE_1F1B, 4, 4, 0 },   { 1, 2, 1, TM_PIPELINE_GPIPE, 6, 4, 0 },
+        { 1, 4, 1, TM_PIPELINE_1F1B, 8, 3, 0 },   { 2, 2, 2, TM_PIPELINE_INTERLEAVED, 4, 3, 0 },
+        { 0, 2, 2, TM_PIPELINE_ZBV, 6, 3, 0 },    { 1, 2, 2, TM_PIPELINE_ZBV, 4, 3, 0 },
+        { 1, 2, 2, TM_PIPELINE_DUAL_V, 8, 3, 0 }, { IMAGES, 2, 2, TM_PIPELINE_INTERLEAVED_ZERO, 4, 3, 0 },
+        { 0, 2, 1, TM_PIPELINE_1F1B, 2, 3, 0 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        const layout *l = &layouts[i];
+        int           parts = l->micro_batches == 6 ? 3 : 2;
+        job           alone = begin_job(l, 1, 1), staged = begin_job(l, 1, 1), copies = begin_job(l, parts, 1);
+        alone.whole = 1;
+        staged.stages = copies.stages = l->stages;
+        alone.o.layout.parts = staged.o.layout.parts = parts;
+        copies.o.accumulation /= parts;
+        rank_body(NULL, &alone);
+        run_job(&staged);
+        run_job(&copies);
+        for (int t = 0; t < l->steps; t++)
+            if (alone.loss[t] != staged.loss[t] || alone.loss[t] != copies.loss[t])
+                fail_msg("layout %d, step %d: loss %.17g alone, %.17g in stages, %.17g in copies of them", (int)i,
+                         t + 1, alone.loss[t], staged.loss[t], copies.loss[t]);
+        if (alone.weights[0] != staged.weights[0]) fail_msg("layout %d: other weights than those of one rank", (int)i);
+        if (alone.weights[0] != copies.weights[0]) fail_msg("layout %d: other weights than those of copies", (int)i);
+        job together = alone_with(l, 1);
+        assert_true(l->micro_batches == parts || together.weights[0] != alone.weights[0]); /* parts show */
+    }
+}
+
 static void stages_have_copies_and_shards(void **state)
 {
     (void)state;
@@ -189,6 +225,55 @@ static void checkpoints_fit_other_layouts(void **state)
     }
     remove_folder(folder);
     remove_folder(second);
+}
+
+/* What a model writes: every stage the same, and what one rank writes. */
+typedef struct {
+    const char *path;
+    tm_text     text[MOST_RANKS];
+} texts;
+
+static void write_text(const job *j, tm_trainer *trainer)
+{
+    texts            *all = j->taken;
+    int               rank = tm_trainer_step_of(trainer)->options.layout.rank;
+    tm_source_options o = {
+        .name = "text", .path = all->path, .vocab = 258, .seq = j->o.seq, .validation_fraction = 0.5
+    };
+    tm_source *source;
+    char      *decoded;
+    CHECK_OK(tm_source_open(&o, &source, err));
+    CHECK_OK(tm_generate(trainer, source, 5, 12, 60, &all->text[rank], &decoded, err));
+    tm_source_close(source);
+}
+
+static void stages_write_what_one_rank_writes(void **state)
+{
+    static const layout layouts[] = { { 0, 2, 1, TM_PIPELINE_1F1B, 2, 1, 0 },
+                                      { 1, 4, 1, TM_PIPELINE_GPIPE, 4, 1, 0 },
+                                      { 2, 2, 2, TM_PIPELINE_INTERLEAVED, 4, 1, 0 },
+                                      { 1, 2, 2, TM_PIPELINE_ZBV, 4, 1, 0 } };
+    (void)state;
+    char *path = test_tree_make();
+    test_file_write(path, "a.txt", "the quick brown fox jumps over the lazy dog, and the dog sleeps on in the sun");
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        texts alone = { .path = path }, staged = { .path = path };
+        job   j = begin_job(&layouts[i], 1, 1), one;
+        j.o.shape.vocab_size = 258, j.o.sample = true, j.change = write_text;
+        if (i == 0) j.o.shape.n_kv_heads = j.o.shape.n_heads;
+        one = j;
+        one.whole = 1, one.taken = &alone;
+        j.stages = layouts[i].stages, j.tensor = i == 0 ? 2 : 1, j.taken = &staged;
+        rank_body(NULL, &one);
+        run_job(&j);
+        assert_true(alone.text[0].length > 12);
+        for (int r = 0; r < ranks_of(&j); r++) {
+            assert_string_equal(staged.text[r].data, alone.text[0].data);
+            tm_text_fini(&staged.text[r]);
+        }
+        tm_text_fini(&alone.text[0]);
+    }
+    test_tree_remove(path);
 }
 
 static tm_status plan(tm_step_options *o, const tm_chooser *chooser, int stages, int rank, tm_step **step,
@@ -348,16 +433,12 @@ static void what_cannot_be_cut_is_refused(void **state)
     tm_chooser chooser = tm_device_chooser(device);
     layout     l = { 0, 2, 1, TM_PIPELINE_1F1B, 2, 1, 1 };
     tm_step   *step;
-    for (int k = 0; k < 5; k++) {
-        static const char *const words[] = { "separate_sums", "quantize.recipe", "data.sample_tokens", "stages",
-                                             "optimizer.groups" };
+    for (int k = 0; k < 2; k++) {
+        static const char *const words[] = { "training.separate_sums is 3", "stages" };
         tm_step_options          o = options_of(&l);
         tm_error                 err = { 0 };
-        if (k == 0) o.layout.parts = 2;
-        if (k == 1) o.quantize.on = true;
-        if (k == 2) o.sample = true;
-        if (k == 3) o.layout.last_less = 9;
-        if (k == 4) o.n_groups = 2;
+        if (k == 0) o.layout.parts = 3, o.accumulation = 4;
+        if (k == 1) o.layout.last_less = 9;
         assert_int_not_equal(plan(&o, &chooser, 2, 0, &step, &err), TM_OK);
         if (!strstr(err.text, words[k])) fail_msg("'%s' is not in: %s", words[k], err.text);
     }
@@ -369,11 +450,18 @@ int main(int argc, char **argv)
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_have_the_bits_of_one_rank),      cmocka_unit_test(stages_follow_one_rank),
-        cmocka_unit_test(stages_have_copies_and_shards),         cmocka_unit_test(stages_have_divided_matrices),
-        cmocka_unit_test(checkpoints_fit_other_layouts),         cmocka_unit_test(plans_have_the_parts_of_their_stage),
-        cmocka_unit_test(weights_have_their_own_programs),       cmocka_unit_test(a_stage_that_is_late_is_named),
-        cmocka_unit_test(memory_of_slots_is_told_by_what_it_is), cmocka_unit_test(what_cannot_be_cut_is_refused),
+        cmocka_unit_test(stages_have_the_bits_of_one_rank),
+        cmocka_unit_test(stages_follow_one_rank),
+        cmocka_unit_test(parts_are_pipelines_one_after_the_other),
+        cmocka_unit_test(stages_have_copies_and_shards),
+        cmocka_unit_test(stages_have_divided_matrices),
+        cmocka_unit_test(checkpoints_fit_other_layouts),
+        cmocka_unit_test(stages_write_what_one_rank_writes),
+        cmocka_unit_test(plans_have_the_parts_of_their_stage),
+        cmocka_unit_test(weights_have_their_own_programs),
+        cmocka_unit_test(a_stage_that_is_late_is_named),
+        cmocka_unit_test(memory_of_slots_is_told_by_what_it_is),
+        cmocka_unit_test(what_cannot_be_cut_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

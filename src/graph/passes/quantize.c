@@ -2,6 +2,7 @@
 #include "graph/passes/quantize.h"
 
 #include "base/random.h"
+#include "graph/passes/quantize_tables.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@ typedef struct {
     tm_quantized      *made;
     tm_tensor_id      *weight_of; /* (tensors) the parameter of which this is the gradient, or TM_NONE */
     bool               record, accumulate;
+    tm_tensor_id       ticks;                            /* that random numbers and the switch go by */
     int                left[TM_QUANTIZE_KINDS][REASONS]; /* linears */
 } pass;
 
@@ -258,58 +260,6 @@ static void add_rows(const pass *p, tm_tensor_id weight_id, tm_factor factor, in
     }
 }
 
-/* --- tables ------------------------------------------------------------------------------------------------------- */
-
-static bool uses_in(const tm_quantize *policy, bool switched, bool delayed)
-{
-    for (int k = 0; k < TM_QUANTIZE_KINDS; k++) {
-        const tm_quantize_recipe *recipe = tm_quantize_recipe_of(policy, (tm_quantize_kind)k, switched);
-        for (int f = 0; recipe && f < TM_FACTORS; f++) {
-            const tm_quantizer *z = &recipe->factor[f];
-            if (delayed ? z->scaled == TM_SCALED_DELAYED : z->stochastic) return true;
-        }
-    }
-    return false;
-}
-
-static bool uses(const tm_quantize *policy, bool delayed)
-{
-    return uses_in(policy, false, delayed) || uses_in(policy, true, delayed);
-}
-
-/* The largest number of each row's delayed format; 1 where there is none. */
-static double largest_of(const void *context, int64_t i)
-{
-    return ((const double *)context)[i];
-}
-
-static void make_tables(const pass *p)
-{
-    tm_quantized *made = p->made;
-    tm_graph     *graph = p->graph;
-    int64_t       n = (int64_t)made->n_rows;
-    bool          delayed = uses(p->policy, true);
-    if (n == 0) return;
-    made->record = tm_graph_tensor(graph, "quantize.record", TM_ROLE_STATE, tm_shape_2(n, TM_QUANTIZE_RECORD));
-    if (delayed || p->policy->switch_step >= 0 || uses(p->policy, false))
-        made->ticks = tm_graph_tensor_as(graph, "quantize.ticks", TM_ROLE_STATE, tm_shape_1(TM_QUANTIZE_TICKS), TM_F64);
-    if (!delayed) return;
-    double *largest = tm_alloc((size_t)n * sizeof *largest);
-    for (int64_t i = 0; i < n; i++) {
-        largest[i] = 1;
-        for (int r = 0; r < 2; r++) {
-            const tm_quantizer *z =
-                &tm_quantize_recipe_of(p->policy, made->rows[i].kind, r > 0)->factor[made->rows[i].factor];
-            if (z->scaled == TM_SCALED_DELAYED) largest[i] = (double)tm_narrow_of(z->format).largest;
-        }
-    }
-    made->history = tm_graph_tensor(graph, "quantize.history", TM_ROLE_STATE, tm_shape_2(n, p->policy->history));
-    made->scale = tm_graph_tensor(graph, "quantize.scale", TM_ROLE_STATE, tm_shape_1(n));
-    made->largest =
-        tm_graph_constant(graph, "quantize.largest", tm_shape_1(n), largest_of, largest, (size_t)n * sizeof *largest);
-    free(largest);
-}
-
 /* Is the word in the name of a linear of this kind? */
 static bool names_linear(const pass *p, tm_quantize_kind kind, const char *word)
 {
@@ -395,7 +345,7 @@ static tm_status list_product(const pass *p, const tm_node *node, const product 
         if (!does_something(&attr)) continue;
         TM_TRY(check_fit(p, of->weight, of->factor[i], &attr, shape, err));
         if (find_row(p->made, of->weight, of->factor[i]) >= 0) continue;
-        TM_ASSERT(p->made->record == TM_NONE); /* training segments come first */
+        TM_ASSERT(p->made->record == TM_NONE && !p->made->all); /* training segments come first */
         add_rows(p, of->weight, of->factor[i], attr.n_parts);
     }
     return TM_OK;
@@ -405,7 +355,7 @@ static tm_status list_product(const pass *p, const tm_node *node, const product 
 static tm_status list_rows(pass *p, tm_error *err)
 {
     const tm_segment *segment = p->graph->segment;
-    bool              first = p->made->record == TM_NONE;
+    bool              first = p->made->record == TM_NONE && !p->made->all;
     if (first) TM_TRY(check_words(p, err));
     for (size_t x = 0; x < segment->n_nodes; x++) {
         const tm_node *node = &segment->nodes[x];
@@ -420,7 +370,7 @@ static tm_status list_rows(pass *p, tm_error *err)
         if (yes) TM_TRY(list_product(p, node, &of, err));
     }
     if (first) TM_TRY(check_rows(p, err));
-    if (first) make_tables(p);
+    if (first) quantize_make_tables(p->graph, p->policy, p->made);
     return TM_OK;
 }
 
@@ -460,8 +410,8 @@ static tm_tensor_id quantized(const pass *p, tm_tensor_id factor_id, const produ
     tm_role      role = is_weight(factor) ? TM_ROLE_WEIGHT_COPY : TM_ROLE_ACTIVATION;
     tm_tensor_id out[TM_MAX_OUT] = { tm_graph_tensor_as(graph, name, role, of.shape, format_of(graph, &attr)),
                                      p->record ? made->record : TM_NONE };
-    tm_tensor_id in[TM_MAX_IN] = { factor_id, made->ticks, made->scale, is_weight(factor) ? TM_NONE : node->offsets };
-    tm_graph_add(graph, TM_OP_quantize, &attr, sizeof attr, in, out, p->accumulate ? 1u << 1 : 0);
+    tm_tensor_id in[TM_MAX_IN] = { factor_id, p->ticks, made->scale, is_weight(factor) ? TM_NONE : node->offsets };
+    tm_graph_add(graph, TM_OP_quantize, &attr, sizeof attr, in, out, p->accumulate || made->all ? 1u << 1 : 0);
     return out[0];
 }
 
@@ -471,13 +421,17 @@ static void append(tm_segment *segment, const tm_node *node)
     segment->nodes[segment->n_nodes++] = *node;
 }
 
-static void add_tick(tm_graph *graph, const tm_quantized *made, tm_tick_attr attr)
+/* The counters of this micro-batch: what is kept for its backward pass, which others go before. */
+static tm_tensor_id count_apart(tm_graph *graph, const tm_quantized *made, const tm_quantize *policy)
 {
-    if (made->ticks == TM_NONE) return;
+    tm_tick_attr attr = { .passes = policy->passes_before };
     graph->module = "quantize";
     graph->layer = -1;
-    tm_graph_add(graph, TM_OP_tick, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ made->ticks },
-                 (tm_tensor_id[TM_MAX_OUT]){ made->ticks }, 0);
+    tm_tensor_id own =
+        tm_graph_tensor_as(graph, "quantize.pass", TM_ROLE_STATISTIC, tm_shape_1(TM_QUANTIZE_TICKS), TM_F64);
+    tm_graph_add(graph, TM_OP_tick, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ made->ticks, made->number },
+                 (tm_tensor_id[TM_MAX_OUT]){ own }, 0);
+    return own;
 }
 
 static void rewrite(pass *p)
@@ -490,8 +444,10 @@ static void rewrite(pass *p)
     segment->nodes = NULL;
     segment->n_nodes = segment->capacity = 0;
     graph->phase = TM_PHASE_FORWARD;
-    if (p->record)
-        add_tick(graph, p->made, (tm_tick_attr){ .passes = 1 + (p->accumulate ? 0 : p->policy->passes_before) });
+    if (p->record && p->made->number != TM_NONE && p->ticks != TM_NONE)
+        p->ticks = count_apart(graph, p->made, p->policy);
+    else if (p->record)
+        quantize_tick(graph, p->made, (tm_tick_attr){ .passes = 1 + (p->accumulate ? 0 : p->policy->passes_before) });
     for (size_t x = 0; x < source.n_nodes; x++) {
         tm_node node = source.nodes[x];
         product of;
@@ -518,61 +474,41 @@ tm_status tm_quantize_pass(tm_graph *graph, const tm_quantize *policy, tm_quanti
     for (size_t i = 0; i < n; i++)
         if (graph->tensors[i].gradient != TM_NONE) p.weight_of[graph->tensors[i].gradient] = (tm_tensor_id)i;
     tm_status st = list_rows(&p, err);
+    p.ticks = made->ticks;
     if (st == TM_OK && made->record != TM_NONE) rewrite(&p);
     free(p.weight_of);
     return st;
 }
 
-static double zero_of(const void *context, int64_t i)
+/* The parameter of that name and kind: a table that is looked up is no linear. */
+static tm_tensor_id find_weight(const tm_graph *graph, const tm_tensor *wanted)
 {
-    (void)context, (void)i;
-    return 0;
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *tensor = &graph->tensors[i];
+        if (is_linear(tensor) && kind_of(tensor) == kind_of(wanted) && strcmp(tensor->name, wanted->name) == 0)
+            return (tm_tensor_id)i;
+    }
+    return TM_NONE;
 }
 
-/* Appends y = a + 0; y may be a view. */
-static void copy_column(tm_graph *graph, tm_tensor_id a, tm_tensor_id zeros, tm_tensor_id y)
+void tm_quantize_take(tm_graph *graph, const tm_quantize *policy, const tm_graph *whole, const tm_quantized *of,
+                      tm_quantized *made)
 {
-    tm_graph_add(graph, TM_OP_add, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ a, zeros }, (tm_tensor_id[TM_MAX_OUT]){ y }, 0);
-}
-
-/* The largest magnitudes of a step are those of all ranks. */
-static void join_largest(tm_graph *graph, const tm_quantize *policy, const tm_quantized *made)
-{
-    tm_shape      column = tm_shape_2((int64_t)made->n_rows, 1);
-    tm_dtype      dtype = tm_graph_at(graph, made->record)->dtype;
-    tm_group_attr attr = { .axes = policy->axes, .ranks = policy->ranks, .what = "largest magnitudes", .largest = 1 };
-    if (policy->ranks < 2) return;
-    graph->module = "quantize";
-    graph->layer = -1;
-    tm_tensor_id zeros = tm_graph_constant(graph, "quantize.zeros", column, zero_of, NULL, 0);
-    tm_tensor_id amax = tm_graph_tensor_as(graph, "quantize.amax", TM_ROLE_STATISTIC, column, dtype);
-    tm_tensor_id of = tm_graph_view(graph, "quantize.record.amax", made->record, 0, 1);
-    tm_graph_at(graph, zeros)->dtype = dtype;
-    tm_graph_at(graph, of)->role = TM_ROLE_STATISTIC; /* checkpoints hold the record */
-    copy_column(graph, of, zeros, amax);
-    tm_graph_add(graph, TM_OP_all_reduce, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ amax },
-                 (tm_tensor_id[TM_MAX_OUT]){ amax }, 0);
-    copy_column(graph, amax, zeros, of);
-}
-
-void tm_quantize_update(tm_graph *graph, const tm_quantize *policy, tm_quantized *made)
-{
-    if (!policy->on || made->record == TM_NONE) return;
-    add_tick(graph, made, (tm_tick_attr){ .steps = 1, .passes = policy->passes_behind });
-    if (made->scale == TM_NONE) return;
-    join_largest(graph, policy, made);
-    tm_scale_history_attr attr = { .switch_step = policy->switch_step,
-                                   .before = uses_in(policy, false, true),
-                                   .recent = policy->recent,
-                                   .margin = policy->margin,
-                                   .frozen = policy->frozen };
-    graph->module = "quantize";
-    tm_graph_add(graph, TM_OP_scale_history, &attr, sizeof attr,
-                 (tm_tensor_id[TM_MAX_IN]){ made->ticks, made->record, made->history, made->largest, made->scale },
-                 (tm_tensor_id[TM_MAX_OUT]){ made->history, made->scale }, 0);
-}
-
-void tm_quantized_fini(tm_quantized *made)
-{
-    free(made->rows);
+    tm_tensor_id last = TM_NONE, here = TM_NONE; /* rows of a weight stand together */
+    made->n_all = of->n_rows;
+    made->all = tm_arena_take(graph->arena, (of->n_rows + 1) * sizeof *made->all);
+    made->places = tm_arena_take(graph->arena, (of->n_rows + 1) * sizeof *made->places);
+    for (size_t i = 0; i < of->n_rows; i++) {
+        tm_quantized_row row = of->rows[i];
+        if (row.weight != last) here = find_weight(graph, tm_graph_at(whole, row.weight));
+        last = row.weight;
+        row.weight = here;
+        row.name = tm_arena_text(graph->arena, row.name);
+        made->all[i] = row;
+        if (here == TM_NONE) continue;
+        made->places[made->n_rows] = i;
+        made->rows = tm_grow(made->rows, &made->rows_capacity, made->n_rows, sizeof *made->rows);
+        made->rows[made->n_rows++] = row;
+    }
+    quantize_make_tables(graph, policy, made);
 }

@@ -66,6 +66,7 @@ typedef struct {
     unsigned axes;
     int      ranks;
     int64_t  passes_before, passes_behind;
+    int64_t  passes; /* micro-batches of a step on this rank */
 } tm_quantize;
 
 /* The recipe of a kind, before or from switch_step on; NULL: it is not quantized. */
@@ -90,13 +91,33 @@ typedef struct {
     tm_quantized_row *rows;
     size_t            n_rows, rows_capacity;
     size_t            n_linears, n_left; /* weights that are quantized, and that are left */
+    /* Of a part of a model (tm_quantize_take): the rows of the whole model's tables, of which `rows` are those numbered
+     * places[], and this one's micro-batch in the step, () float64, from 1: what lies between the forward and the
+     * backward pass of one counts no passes. all NULL, number TM_NONE: this is the whole. */
+    tm_quantized_row *all;
+    size_t            n_all;
+    size_t           *places;
+    tm_tensor_id      number;
 } tm_quantized;
+
+/* The rows of the whole model's tables. */
+static inline const tm_quantized_row *tm_quantized_all(const tm_quantized *made, size_t *n)
+{
+    *n = made->all ? made->n_all : made->n_rows;
+    return made->all ? made->all : made->rows;
+}
 
 /* On the current segment, before the precision pass. The first call makes the tables, later ones use them: training
  * segments come first. training: it records. accumulate: on top of what micro-batches before it found. TM_UNSUPPORTED
  * for a linear that the recipe does not fit, or a filter that takes only some parts of a fused weight. */
 TM_MUST_USE tm_status tm_quantize_pass(tm_graph *graph, const tm_quantize *policy, tm_quantized *made, bool training,
                                        bool accumulate, tm_error *err);
+/* A part of a model, before its first program: its tables have those rows of `of`, which the pass made of `whole`, a
+ * graph of all of the model, whose weights `graph` has; checkpoints know them by their numbers there. */
+void tm_quantize_take(tm_graph *graph, const tm_quantize *policy, const tm_graph *whole, const tm_quantized *of,
+                      tm_quantized *made);
+/* A part of a model: its programs add to the record in any order; in front of all of them it becomes zeros. */
+void tm_quantize_clear(tm_graph *graph, const tm_quantized *made);
 /* At the end of the update: counters, histories, delayed scales. */
 void tm_quantize_update(tm_graph *graph, const tm_quantize *policy, tm_quantized *made);
 void tm_quantized_fini(tm_quantized *made);

@@ -93,8 +93,9 @@ void tm_units_place(tm_graph *graph, tm_units *units);
 /* All segments are there: the members of whole flat tensors become views of them. */
 void tm_units_settle(tm_graph *graph, const tm_units *units);
 /* Rewrites the current segment, which computes with what is shared: puts gathers in front, reductions behind. `add`:
- * the gradients of the segment are added to what the shares hold. */
-void tm_units_pass(tm_graph *graph, const tm_units *units, bool add);
+ * the gradients of the segment are added to what the shares hold. `summed`: where several programs of a micro-batch
+ * have some of the gradients each, (units) those that one of them has put there: the next ones add. Else NULL. */
+void tm_units_pass(tm_graph *graph, const tm_units *units, bool add, bool *summed);
 
 /* Copies: puts the reductions of units behind the last node of the current segment that writes their gradients, so that
  * they run beside what is left of the backward pass, and marks them. Tables whose look-ups are summed apart

@@ -49,6 +49,7 @@ typedef struct {
     int32_t        *current; /* (units) the stay that holds its weights now */
     sums           *sums;    /* (units) */
     bool            add;
+    bool           *summed; /* NULL, or (units): others put a sum there before */
 } rewriter;
 
 static spot spot_of(const rewriter *r, const spot *spots, tm_tensor_id id)
@@ -97,12 +98,27 @@ static void note_sum(rewriter *r, spot at, size_t x, bool writes)
     if (writes) s->written[at.member] = true;
 }
 
+/* Does another program read it? (Of stages: gradients of inputs and of weights may share a cast.) */
+static bool crosses(const rewriter *r, tm_tensor_id id)
+{
+    for (size_t s = 0; r->summed && s < r->graph->n_segments; s++) {
+        const tm_segment *segment = r->graph->segments[s];
+        for (size_t x = 0; segment != r->graph->segment && x < segment->n_nodes; x++)
+            for (int i = 0; i < TM_MAX_IN; i++) {
+                tm_tensor_id in = segment->nodes[x].in[i];
+                if (in != TM_NONE && tm_graph_base(r->graph, in) == id) return true;
+            }
+    }
+    return false;
+}
+
 /* A cast to the format in which its operand travels: what it makes stands for the operand. */
 static bool drops_cast(rewriter *r, const tm_node *node, spot w)
 {
     const tm_unit *unit = &r->units->units[w.unit];
     if (unit->gathered == unit->dtype) return false;
     if (node->op != TM_OP_cast || tm_units_rounds(r->graph, node, 0) != unit->gathered) return false;
+    if (crosses(r, node->out[0])) return false;
     TM_ASSERT(tm_graph_at(r->graph, node->in[0])->base == TM_NONE);
     r->weights[node->out[0]] = w;
     return true;
@@ -189,7 +205,8 @@ static void reduce(rewriter *r, const tm_unit *unit, const sums *s, const tm_nod
     tm_units_clear(graph, s->whole, unit->used, unit->elements);
     tm_units_sum(graph, r->units, unit, s->whole, 0);
     tm_units_call(graph, TM_OP_reduce_scatter, unit->group.axes, unit->group.ranks, graph->module, s->whole,
-                  unit->gradients, r->add);
+                  unit->gradients, r->add || (r->summed && r->summed[unit - r->units->units]));
+    if (r->summed) r->summed[unit - r->units->units] = true;
 }
 
 /* The first thing that a program does with a gradient replaces what is there: it is a sum of this program alone. */
@@ -284,13 +301,13 @@ static void write_anew(rewriter *r, const tm_segment *old, bool **begun)
     }
 }
 
-void tm_units_pass(tm_graph *graph, const tm_units *units, bool add)
+void tm_units_pass(tm_graph *graph, const tm_units *units, bool add, bool *summed)
 {
     if (units->sharing < TM_SHARE_GRADIENTS) return;
     size_t     n = graph->n_tensors;
     tm_arena  *scratch = tm_arena_create();
     tm_segment old = *graph->segment;
-    rewriter   r = { .graph = graph, .units = units, .n = n, .add = add };
+    rewriter   r = { .graph = graph, .units = units, .n = n, .add = add, .summed = summed };
     r.weights = tm_arena_take(scratch, n * sizeof *r.weights);
     r.gradients = tm_arena_take(scratch, n * sizeof *r.gradients);
     r.dropped = tm_arena_take(scratch, (old.n_nodes + 1) * sizeof *r.dropped);

@@ -274,9 +274,9 @@ static void write_record(const tm_call *call, const tm_quantizer *z, int64_t cel
     float  fresh[TM_QUANTIZE_RECORD] = { largest_of_cells(call)[cell], scale, (float)(saturated / elements),
                                          (float)(flushed / elements) };
     float *row = (float *)call->out[1].data + (attr->row + cell) * TM_QUANTIZE_RECORD;
-    bool   adds = call->accumulate >> 1 & 1u;
+    bool   adds = call->accumulate >> 1 & 1u, told = !(row[1] <= 0);
     for (int i = 0; i < TM_QUANTIZE_RECORD; i++) {
-        bool keep = adds && (empty || (i == 1 ? row[i] < fresh[i] : row[i] > fresh[i]));
+        bool keep = adds && told && (empty || (i == 1 ? row[i] < fresh[i] : row[i] > fresh[i]));
         if (!keep) row[i] = fresh[i];
     }
 }
@@ -328,7 +328,8 @@ static TM_PLANNED const char *quantize_refuse(const tm_call *call)
 static TM_PLANNED const char *wide_refuse(const tm_call *call)
 {
     for (int i = 0; i < call->op->n_in; i++)
-        if (call->in[i].dtype != TM_F32 && call->in[i].dtype != TM_F64) return "needs float32 or float64 numbers";
+        if (tm_view_present(&call->in[i]) && call->in[i].dtype != TM_F32 && call->in[i].dtype != TM_F64)
+            return "needs float32 or float64 numbers";
     for (int k = 0; k < call->op->n_out; k++)
         if (call->out[k].dtype != TM_F32 && call->out[k].dtype != TM_F64) return "needs float32 or float64 numbers";
     return NULL;
@@ -339,6 +340,7 @@ static void tick_run(const tm_call *call)
     const tm_tick_attr *attr = call->attr;
     const tm_view      *out = &call->out[0];
     double              steps = number(&call->in[0], 0), passes = number(&call->in[0], 1);
+    if (tm_view_present(&call->in[1])) passes += number(&call->in[1], 0);
     tm_value_set(out->data, out->dtype, 0, steps + (double)attr->steps);
     tm_value_set(out->data, out->dtype, 1, passes + (double)attr->passes);
 }
