@@ -308,22 +308,45 @@ static void other_data(tm_run_options *o, int rank)
     other_configuration(o, rank);
 }
 
+static void two_configurations(tm_run_options *o, int rank)
+{
+    o->config_hash = (uint64_t)rank / 2; /* as many of each: the first ones are right */
+}
+
+static void takes_turns(tm_run_options *o, int rank)
+{
+    (void)rank;
+    o->turn_fd = 1;
+}
+
 static void ranks_of_another_run_are_named(void **state)
 {
+    static const struct {
+        void (*spoil)(tm_run_options *o, int rank);
+        const char *what;
+    } rows[] = { { other_configuration, "the configuration of rank 2 differs" },
+                 { other_order, "the configuration of rank 1 differs" },
+                 { other_data, "the configuration of rank 2; the data of rank 0 differs" },
+                 { two_configurations, "the configuration of ranks 2, 3 differs" } };
     (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char words[300];
+        job  j = new_job(NULL);
+        j.spoil = rows[i].spoil;
+        run_on(&j, 4, TM_INVALID);
+        snprintf(words, sizeof words,
+                 "not all ranks are of one run: %s from that of the others; start all 4 with the same program, "
+                 "configuration and data",
+                 rows[i].what);
+        for (int r = 0; r < 4; r++) {
+            const char *at = strstr(j.err[r].text, "not all");
+            assert_string_equal(at ? at : j.err[r].text, words);
+        }
+    }
     job j = new_job(NULL);
-    j.spoil = other_configuration;
-    run_on(&j, 4, TM_INVALID);
-    for (int r = 0; r < 4; r++) assert_non_null(strstr(j.err[r].text, ": the configuration of rank 2 differs"));
-    j = new_job(NULL);
-    j.spoil = other_order;
-    run_on(&j, 4, TM_INVALID);
-    for (int r = 0; r < 4; r++) assert_non_null(strstr(j.err[r].text, ": the configuration of rank 1 differs"));
-    j = new_job(NULL);
-    j.spoil = other_data;
-    run_on(&j, 4, TM_INVALID);
-    for (int r = 0; r < 4; r++)
-        assert_non_null(strstr(j.err[r].text, "the configuration of rank 2; the data of rank 0 differs"));
+    j.spoil = takes_turns;
+    run_on(&j, 2, TM_UNSUPPORTED);
+    for (int r = 0; r < 2; r++) assert_non_null(strstr(j.err[r].text, "a run of several ranks takes no turns; unset "));
 }
 
 static void slow_rank(tm_run_options *o, int rank)
