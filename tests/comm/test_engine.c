@@ -180,6 +180,7 @@ static void break_at(tm_comm *comm, int how, int left)
 typedef struct {
     int  how, left;
     char text[4096];
+    int  rank; /* whose breaks */
 } cut;
 
 static void sum_over_hosts(tm_comm *world, void *context)
@@ -215,7 +216,7 @@ static void who_broke_is_named(void **state)
                  { SENDS, 1, 0 },    { SENDS, 2, 2 },    { TESTS, 0, 0 },    { TESTS, 1, 2 } };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        cut  c = { rows[i].how, rows[i].left, "" };
+        cut  c = { rows[i].how, rows[i].left, "", 0 };
         char want[160];
         run_world(3, hosts, 0.05, false, sum_over_hosts, &c);
         snprintf(want, sizeof want,
@@ -264,12 +265,65 @@ static void posted_messages_that_break(void **state)
                  { TESTS, 3, "to rank 1: it was cut" } };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        cut  c = { rows[i].how, rows[i].left, "" };
+        cut  c = { rows[i].how, rows[i].left, "", 0 };
         char want[160];
         run_world(2, hosts, 0.05, false, post, &c);
         snprintf(want, sizeof want, "%s%s", words, rows[i].why);
         assert_string_equal(c.text, want);
         assert_int_equal(breaks.open, 0);
+    }
+}
+
+/* A message that is waited for, at both ends. */
+static void letter(tm_comm *world, void *context)
+{
+    cut          *c = context;
+    static char   data[2][4000];
+    tm_error      err = { 0 };
+    int           rank = tm_comm_rank(world);
+    tm_collective call = { .kind = rank == 1 ? TM_COMM_SEND : TM_COMM_RECEIVE,
+                           .format = TM_COMM_BYTES,
+                           .send = data[0],
+                           .receive = data[1],
+                           .count = sizeof data[0],
+                           .peer = 1 - rank,
+                           .what = "letter",
+                           .step = 2 };
+    if (rank == c->rank) break_at(world, c->how, c->left);
+    if (c->how == WAYS && rank != c->rank) return;
+    tm_status st = tm_comm_run(world, &call, &err);
+    if (rank != c->rank) return;
+    CHECK(st == TM_IO);
+    snprintf(c->text, sizeof c->text, "%s", err.text);
+    CHECK(breaks.open == 0);
+}
+
+static void letters_that_break(void **state)
+{
+    static const int hosts[] = { 0, 1 };
+    static const struct {
+        int         rank, how, left;
+        const char *why;
+    } rows[] = { { 0, RECEIVES, 0, NULL },
+                 { 0, RECEIVES, 1, NULL },
+                 { 0, TESTS, 0, NULL },
+                 { 1, SENDS, 0, NULL },
+                 { 1, SENDS, 1, NULL },
+                 { 1, TESTS, 0, NULL },
+                 { 0, WAYS, 0,
+                   " of group world is late: rank 0 has waited 0.05 s in message of 4000 bytes 'letter', step 2" } };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        cut  c = { rows[i].how, rows[i].left, "", rows[i].rank };
+        char want[200];
+        run_world(2, hosts, 0.05, false, letter, &c);
+        snprintf(want, sizeof want,
+                 "the connection to rank %d failed in message of 4000 bytes 'letter', step 2: it was cut",
+                 1 - rows[i].rank);
+        if (rows[i].why)
+            assert_true(strncmp(c.text, "rank 1 on ", 10) == 0 && strstr(c.text, rows[i].why));
+        else
+            assert_string_equal(c.text, want);
     }
 }
 
@@ -279,6 +333,7 @@ int main(void)
         cmocka_unit_test(messages_of_threads),
         cmocka_unit_test(who_broke_is_named),
         cmocka_unit_test(posted_messages_that_break),
+        cmocka_unit_test(letters_that_break),
     };
     return cmocka_run_group_tests_name("comm/engine", tests, NULL, NULL);
 }
