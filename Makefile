@@ -131,7 +131,7 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(LIBRARY)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 # Order only: they are loaded, not linked.
 $(BUILD)/tests/comm/test_processes: | $(MODULES)
-$(BUILD)/tests/comm/test_nccl: | $(STANDINS)
+$(BUILD)/tests/comm/test_nccl $(BUILD)/tests/comm/test_gpu: | $(STANDINS)
 $(BUILD)/tests/bench/test_libraries: | $(BLAS)
 $(STANDINS):
 	@mkdir -p $(@D)

@@ -38,12 +38,26 @@ static void fill(tm_comm_format format, uint64_t seed, int rank, char *out, size
     for (size_t i = 0; i < n; i++) put_value(format, seed, rank, first + i, out + i * format_bytes(format));
 }
 
+/* Behind what a call receives nothing is written. */
+enum { GUARD_BYTES = 24 };
+static void guard(char *end)
+{
+    memset(end, 0x5a, GUARD_BYTES);
+}
+static bool guarded(const char *end)
+{
+    for (int i = 0; i < GUARD_BYTES; i++)
+        if (end[i] != 0x5a) return false;
+    return true;
+}
+
 static void check_all_reduce(const bench *b, tm_comm_op op, tm_comm_format format, size_t count, uint64_t seed)
 {
     int    rank = tm_comm_rank(b->comm), size = tm_comm_size(b->comm);
     size_t bytes = format_bytes(format);
     char  *send = memory(b, 0), *receive = b->in_place ? send : memory(b, 1), want[8] = { 0 };
     fill(format, seed, rank, send, 0, count);
+    guard(receive + count * bytes);
     tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
                            .op = op,
                            .format = format,
@@ -53,6 +67,7 @@ static void check_all_reduce(const bench *b, tm_comm_op op, tm_comm_format forma
                            .what = "sums",
                            .step = 1 };
     CHECK_OK(tm_comm_run(b->comm, &call, err));
+    CHECK(guarded(receive + count * bytes));
     for (size_t i = 0; i < count; i++) {
         put_reduced(op, format, seed, b->all, size, i, want);
         CHECK(memcmp(receive + i * bytes, want, bytes) == 0);
@@ -89,11 +104,13 @@ static void check_all_gather(const bench *b, tm_comm_format format, size_t count
     size_t rank = (size_t)tm_comm_rank(b->comm), size = (size_t)tm_comm_size(b->comm), bytes = format_bytes(format);
     char  *receive = memory(b, 1), *send = b->in_place ? receive + rank * count * bytes : memory(b, 0), want[8] = { 0 };
     memset(receive, 0, size * count * bytes);
+    guard(receive + size * count * bytes);
     fill(format, seed, (int)rank, send, 0, count);
     tm_collective call = {
         .kind = TM_COMM_ALL_GATHER, .format = format, .send = send, .receive = receive, .count = count, .what = "parts"
     };
     CHECK_OK(tm_comm_run(b->comm, &call, err));
+    CHECK(guarded(receive + size * count * bytes));
     for (size_t r = 0; r < size; r++)
         for (size_t i = 0; i < count; i++) {
             put_value(format, seed, (int)r, i, want);
@@ -107,6 +124,7 @@ static void check_broadcast(const bench *b, tm_comm_format format, size_t count,
     char  *send = memory(b, 0), *receive = b->in_place ? send : memory(b, 1), want[8] = { 0 };
     bool   is_root = tm_comm_rank(b->comm) == root;
     memset(receive, 0, count * bytes);
+    guard(receive + count * bytes);
     if (is_root) fill(format, seed, root, send, 0, count);
     tm_collective call = { .kind = TM_COMM_BROADCAST,
                            .format = format,
@@ -116,6 +134,7 @@ static void check_broadcast(const bench *b, tm_comm_format format, size_t count,
                            .peer = root,
                            .what = "weights" };
     CHECK_OK(tm_comm_run(b->comm, &call, err));
+    CHECK(guarded(receive + count * bytes));
     for (size_t i = 0; i < count; i++) {
         put_value(format, seed, root, i, want);
         CHECK(memcmp(receive + i * bytes, want, bytes) == 0);
@@ -131,14 +150,16 @@ static size_t piece(size_t count, size_t a, size_t b)
 static void check_all_to_all(const bench *b, tm_comm_format format, size_t count, bool pieces, uint64_t seed)
 {
     size_t rank = (size_t)tm_comm_rank(b->comm), size = (size_t)tm_comm_size(b->comm), bytes = format_bytes(format);
-    size_t out[TM_COMM_LOCAL], in[TM_COMM_LOCAL], at = 0;
+    size_t out[TM_COMM_LOCAL], in[TM_COMM_LOCAL], at = 0, all = 0;
     char  *send = memory(b, 0), *receive = memory(b, 1), want[8] = { 0 };
     for (size_t r = 0; r < size; r++) {
         out[r] = pieces ? piece(count, rank, r) : count;
         in[r] = pieces ? piece(count, r, rank) : count;
         fill(format, seed + r, (int)rank, send + at, 0, out[r]);
         at += out[r] * bytes;
+        all += in[r] * bytes;
     }
+    guard(receive + all);
     tm_collective call = { .kind = TM_COMM_ALL_TO_ALL,
                            .format = format,
                            .send = send,
@@ -148,6 +169,7 @@ static void check_all_to_all(const bench *b, tm_comm_format format, size_t count
                            .receive_counts = pieces ? in : NULL,
                            .what = "tokens" };
     CHECK_OK(tm_comm_run(b->comm, &call, err));
+    CHECK(guarded(receive + all));
     at = 0;
     for (size_t r = 0; r < size; r++)
         for (size_t i = 0; i < in[r]; i++, at += bytes) {

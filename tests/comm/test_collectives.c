@@ -65,13 +65,59 @@ static void values_that_are_odd(void **state)
     run_world(3, hosts, 60, false, odd_values, NULL);
 }
 
+/* Small calls take one step through blocks, larger ones go where they lie, if all can reach it. */
+static void ways(tm_comm *world, void *context)
+{
+    static const struct {
+        tm_comm_kind kind;
+        size_t       least; /* elements of float32 that are not small any more, of 4 ranks */
+    } rows[] = { { TM_COMM_ALL_REDUCE, 1025 },
+                 { TM_COMM_ALL_GATHER, 1025 },
+                 { TM_COMM_BROADCAST, 1025 },
+                 { TM_COMM_REDUCE_SCATTER, 257 },
+                 { TM_COMM_ALL_TO_ALL, 257 } };
+    enum { ROOM = 4 * 1100 };
+    int   rank = tm_comm_rank(world);
+    float own[ROOM] = { 0 }, *sent = own, *received;
+    void *shared, *other;
+    (void)context;
+    CHECK(strcmp(tm_comm_way(world), "") == 0);
+    CHECK_OK(tm_comm_alloc(world, ROOM * sizeof(float), &shared, err));
+    CHECK_OK(tm_comm_alloc(world, ROOM * sizeof(float), &other, err));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int place = 0; place < 4; place++)
+            for (size_t count = rows[i].least - 1; count <= rows[i].least; count++) {
+                bool writes = rows[i].kind == TM_COMM_ALL_REDUCE, root = rows[i].kind == TM_COMM_BROADCAST;
+                /* All is shared; rank 2 sends, or receives, what it alone has; rank 1, the root, sends it. */
+                sent = (place == 1 && rank == 2) || (place == 3 && rank == 1) ? own : shared;
+                received = place == 2 && rank == 2 ? own : other;
+                bool          reached = place == 0 || (place == 1 && root) || (place == 2 && !writes);
+                tm_collective call = { .kind = rows[i].kind,
+                                       .format = TM_COMM_FLOAT32,
+                                       .send = sent,
+                                       .receive = received,
+                                       .count = count,
+                                       .peer = 1,
+                                       .step = -1 };
+                CHECK_OK(tm_comm_run(world, &call, err));
+                CHECK(strcmp(tm_comm_way(world), count < rows[i].least || !reached ? "in blocks" : "in place") == 0);
+            }
+    tm_comm_free(world, shared);
+    tm_comm_free(world, other);
+}
+
+static void ways_of_calls(void **state)
+{
+    (void)state;
+    run_world(4, NULL, 60, false, ways, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_host),
-        cmocka_unit_test(several_hosts),
-        cmocka_unit_test(long_sums),
-        cmocka_unit_test(values_that_are_odd),
+        cmocka_unit_test(one_host),      cmocka_unit_test(several_hosts),
+        cmocka_unit_test(long_sums),     cmocka_unit_test(values_that_are_odd),
+        cmocka_unit_test(ways_of_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -334,6 +334,54 @@ static void refusals(void **state)
             "install NVIDIA's driver");
 }
 
+/* An old one, without configurations and bfloat16; that of the other maker. */
+static void other_library_of(tm_comm *world, void *context)
+{
+    const bool *old = context;
+    card        c;
+    char        want[PATH_MAX + 200];
+    tm_error    failure = { 0 };
+    open_card(&c, world);
+    const tm_nccl_facts *f = tm_nccl_facts_of(c.nccl);
+    CHECK(strcmp(f->name, *old ? "nccl" : "rccl") == 0 && f->blocking);
+    CHECK(strcmp(f->version, *old ? "2.7.8" : "2.28.9") == 0);
+    CHECK(strcmp(tm_gpu_facts_of(c.gpu)->runtime, *old ? "CUDA" : "HIP") == 0);
+    reductions(&c, TM_COMM_FLOAT32);
+    copies(&c, TM_COMM_INT64);
+    pieces(&c, TM_COMM_FLOAT64);
+    messages(&c, TM_COMM_BYTES);
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
+                           .format = TM_COMM_BFLOAT16,
+                           .send = c.send,
+                           .receive = c.receive,
+                           .count = 3,
+                           .step = -1 };
+    tm_status     st = tm_nccl_run(c.nccl, &call, &failure);
+    snprintf(want, sizeof want, "'%s' is version 2.7.8: bfloat16 came with 2.10; use float32, or a later one",
+             f->library);
+    CHECK(*old ? st == TM_UNSUPPORTED && strcmp(failure.text, want) == 0 : st == TM_OK);
+    if (!*old) CHECK_OK(tm_nccl_wait(c.nccl, err));
+    close_card(&c);
+}
+
+static void other_libraries(void **state)
+{
+    char nccl[PATH_MAX], gpu[PATH_MAX], other[PATH_MAX];
+    (void)state;
+    snprintf(nccl, sizeof nccl, "%s", getenv("TRAINMARK_NCCL"));
+    snprintf(gpu, sizeof gpu, "%s", getenv("TRAINMARK_GPU_RUNTIME"));
+    snprintf(other, sizeof other, "%.*s-old.so", (int)strlen(nccl) - 3, nccl);
+    setenv("TRAINMARK_NCCL", other, 1);
+    run_world(2, NULL, 20, false, other_library_of, &(bool){ true });
+    snprintf(other, sizeof other, "%.*s/rccl.so", (int)(strrchr(nccl, '/') - nccl), nccl);
+    setenv("TRAINMARK_NCCL", other, 1);
+    snprintf(other, sizeof other, "%.*s/hip.so", (int)(strrchr(gpu, '/') - gpu), gpu);
+    setenv("TRAINMARK_GPU_RUNTIME", other, 1);
+    run_world(2, NULL, 20, false, other_library_of, &(bool){ false });
+    setenv("TRAINMARK_NCCL", nccl, 1);
+    setenv("TRAINMARK_GPU_RUNTIME", gpu, 1);
+}
+
 /* The stand-ins lie beside the folder of this program. */
 static void find_standins(void)
 {
@@ -359,7 +407,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls),    cmocka_unit_test(facts),    cmocka_unit_test(idle),
-        cmocka_unit_test(failures), cmocka_unit_test(refusals),
+        cmocka_unit_test(failures), cmocka_unit_test(refusals), cmocka_unit_test(other_libraries),
     };
     find_standins();
     return cmocka_run_group_tests(tests, NULL, NULL);

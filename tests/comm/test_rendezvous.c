@@ -261,10 +261,35 @@ static void nobody_is_there(void **state)
 /* Somebody who listens, takes what is said, and answers this; closes then, unless it waits. */
 typedef struct {
     int     fd, knocks;
-    bool    answers, closes;
+    bool    answers, closes, complete; /* complete: says that all are there, and no more */
     int32_t answer, more;
+    int     rank; /* that comes; 0: 1 */
+    bool    tells;
     size_t  heard;
 } somebody;
+
+/* Where ranks listen, as the first one tells it: none of them, at a port that nobody has. */
+typedef struct {
+    tm_comm_tcp_card        card;
+    struct sockaddr_storage address;
+    uint32_t                length;
+} place;
+
+static void tell_places(int fd)
+{
+    place places[3];
+    memset(places, 0, sizeof places);
+    for (int r = 0; r < 3; r++) {
+        struct sockaddr_in a = { .sin_family = AF_INET,
+                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                 .sin_port = htons(1) };
+        places[r].card = (tm_comm_tcp_card){ .magic = 0x746d7231, .rank = r, .size = 3 };
+        snprintf(places[r].card.host_name, TM_COMM_HOST_NAME, "host-%d", r);
+        memcpy(&places[r].address, &a, sizeof a);
+        places[r].length = sizeof a;
+    }
+    (void)!write(fd, places, sizeof places);
+}
 
 static void *be_somebody(void *argument)
 {
@@ -277,6 +302,9 @@ static void *be_somebody(void *argument)
         if (n > 0) s->heard += (size_t)n;
         if (n > 0 && s->answers) (void)!write(open[i], &s->answer, sizeof s->answer);
         if (n > 0 && s->more) (void)!write(open[i], &s->more, sizeof s->more);
+        const int32_t all[128] = { 1 };
+        if (n > 0 && s->complete) (void)!write(open[i], all, sizeof all);
+        if (n > 0 && s->tells) tell_places(open[i]);
         if (n > 0 && s->closes) close(open[i]), open[i] = -1;
     }
     char left[8];
@@ -296,7 +324,7 @@ static void says_to(somebody *s, double deadline, const char *why)
     const char *at = strstr(why, "PORT");
     snprintf(full, sizeof full, "%.*s%s%s", at ? (int)(at - why) : (int)strlen(why), why, at ? number : "",
              at ? at + 4 : "");
-    says(1, 3, "127.0.0.1", port, deadline, full);
+    says(s->rank ? s->rank : 1, 3, "127.0.0.1", port, deadline, full);
     pthread_join(thread, NULL);
     close(s->fd);
     assert_int_equal(s->heard, sizeof(tm_comm_tcp_card));
@@ -317,6 +345,17 @@ static void somebody_else_is_there(void **state)
             "rank 0 at 127.0.0.1, port PORT, has gone before all ranks had come");
     says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 1, .more = 1, .closes = true }, 3,
             "rank 0 at 127.0.0.1, port PORT, has gone before all ranks had come");
+    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 1, .complete = true, .closes = true }, 3,
+            "rank 0 has gone while it told of the others");
+}
+
+static void others_are_not_there(void **state)
+{
+    (void)state;
+    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 1, .complete = true, .tells = true }, 0.3,
+            "rank 2 on host-2 has not reached rank 1 within 0.3 s");
+    says_to(&(somebody){ .rank = 2, .knocks = 2, .answers = true, .answer = 1, .complete = true, .tells = true }, 0.1,
+            "rank 2 does not reach rank 1 on host-1");
 }
 
 /* It takes what is said, and stays silent. */
@@ -337,6 +376,7 @@ int main(void)
         cmocka_unit_test_setup(a_port_that_is_taken, clean),
         cmocka_unit_test_setup(nobody_is_there, clean),
         cmocka_unit_test_setup(somebody_else_is_there, clean),
+        cmocka_unit_test_setup(others_are_not_there, clean),
         cmocka_unit_test_setup(silence, clean),
     };
     return cmocka_run_group_tests_name("comm/rendezvous", tests, NULL, NULL);

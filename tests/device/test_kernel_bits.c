@@ -27,7 +27,6 @@
 
 #include <cmocka.h>
 
-static const char *const records = "tests/device/bits.txt";
 enum { SEED = 20261123, GAP = 3, SETS = 5 };
 static const char *const       sets[SETS] = { "base", "avx2", "avx512", "avx512_bf16", "amx" };
 static const tm_kernel *const *tables[SETS];   /* NULL: not of this processor */
@@ -136,27 +135,91 @@ static void run_example(tm_text *out, const tm_kernel *kernel, const tm_op *op, 
     }
 }
 
-/* All kernels of an op: a text for each set. */
+/* All kernels of an op: a text for each set. `what`: which of its examples. */
+static void run_all(tm_text out[SETS], const tm_op *op, const tm_example *example, const char *what, double most)
+{
+    tm_call made;
+    tm_call_make(&made, op, example, SEED);
+    bool too_long = op->cost(&made).flops > most;
+    for (int s = 0; s < SETS && !too_long; s++) {
+        const tm_kernel *const *family = tables[s];
+        for (; family && *family; family++)
+            for (const tm_kernel *kernel = *family; kernel->run; kernel++) {
+                if (kernel->op != tm_op_id_of(op)) continue;
+                tm_text_printf(&out[s], "%s, example %s:", kernel->name, what);
+                run_example(&out[s], kernel, op, example, &made);
+                tm_text_add(&out[s], "\n");
+            }
+    }
+    tm_call_free(&made);
+}
+
 static void run_kernels(tm_text out[SETS], tm_op_id id)
 {
     const tm_op *op = tm_op_get(id);
     tm_example   example;
+    char         what[20];
     for (int k = 0; op->example(k, &example); k++) {
-        tm_call made;
-        tm_call_make(&made, op, &example, SEED);
-        bool too_long = op->cost(&made).flops > long_one;
-        for (int s = 0; s < SETS && !too_long; s++) {
-            const tm_kernel *const *family = tables[s];
-            for (; family && *family; family++)
-                for (const tm_kernel *kernel = *family; kernel->run; kernel++) {
-                    if (kernel->op != id) continue;
-                    tm_text_printf(&out[s], "%s, example %d:", kernel->name, k);
-                    run_example(&out[s], kernel, op, &example, &made);
-                    tm_text_add(&out[s], "\n");
-                }
-        }
-        tm_call_free(&made);
+        snprintf(what, sizeof what, "%d", k);
+        run_all(out, op, &example, what, long_one);
     }
+}
+
+/* Do its operands fit its attributes? */
+static bool fits(const tm_op *op, const tm_example *example)
+{
+    _Alignas(16) char attr[TM_MAX_ATTR];
+    tm_shape          out[TM_MAX_OUT];
+    memcpy(attr, example->attr, sizeof attr);
+    memcpy(out, example->out, sizeof out);
+    return !op->infer(example->in, attr, out);
+}
+
+/* The others count on attributes that other ops gave to what they read. */
+static bool counts_on_itself(const tm_op *op)
+{
+    static const tm_op *const ops[] = { &tm_op_linear_cross_entropy,
+                                        &tm_op_linear_cross_entropy_grad,
+                                        &tm_op_linear_token_losses,
+                                        &tm_op_linear_token_losses_grad,
+                                        &tm_op_attention,
+                                        &tm_op_attention_grad,
+                                        &tm_op_rope,
+                                        &tm_op_rope_grad,
+                                        &tm_op_balance_loss,
+                                        &tm_op_balance_loss_grad,
+                                        &tm_op_head_norm,
+                                        &tm_op_head_norm_grad,
+                                        &tm_op_modulate,
+                                        &tm_op_modulate_grad,
+                                        &tm_op_preference_loss,
+                                        &tm_op_preference_loss_grad };
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        if (op == ops[i]) return true;
+    return false;
+}
+
+/* The same with each whole number among the attributes 1, one less and one more, where its operands fit. */
+static void run_attributes(tm_text out[SETS], tm_op_id id)
+{
+    const tm_op *op = tm_op_get(id);
+    tm_example   example;
+    char         what[60];
+    for (int k = 0; counts_on_itself(op) && op->example(k, &example); k++)
+        for (size_t at = 0; !tm_example_is_for_kernels(&example) && at + sizeof(int64_t) <= example.attr_bytes;
+             at += sizeof(int64_t)) {
+            int64_t value;
+            memcpy(&value, example.attr + at, sizeof value);
+            if (value < 0 || value > INT32_MAX) continue;
+            const int64_t others[] = { 1, value - 1, value + 1 };
+            for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+                tm_example other = example;
+                memcpy(other.attr + at, &others[i], sizeof value);
+                if (others[i] < 0 || others[i] == value || !fits(op, &other)) continue;
+                snprintf(what, sizeof what, "%d, attribute at %zu is %lld", k, at, (long long)others[i]);
+                run_all(out, op, &other, what, 1e5);
+            }
+        }
 }
 
 /* The record is kept for sets of instructions that this processor lacks. */
@@ -190,12 +253,11 @@ static int judge(FILE *file, const tm_text *before, int set, const char *op, con
     return 1;
 }
 
-static void kernels_make_the_bits_that_are_recorded(void **state)
+static void are_as_recorded(const char *records, void (*run)(tm_text out[SETS], tm_op_id id))
 {
     tm_text before = { 0 };
     char    part[4096];
     int     wrong = 0;
-    (void)state;
     for (int s = 0; s < SETS; s++) tables[s] = tm_cpu_kernel_tables(sets[s]);
     FILE *file = fopen(records, "r");
     tm_text_add(&before, "\n");
@@ -204,7 +266,7 @@ static void kernels_make_the_bits_that_are_recorded(void **state)
     file = getenv("TM_RECORD") ? fopen(records, "w") : NULL;
     for (int id = 0; id < TM_OP_COUNT; id++) {
         tm_text text[SETS] = { { 0 } };
-        run_kernels(text, (tm_op_id)id);
+        run(text, (tm_op_id)id);
         for (int s = 0; s < SETS; s++) {
             wrong += judge(file, &before, s, tm_op_get((tm_op_id)id)->name, &text[s]);
             tm_text_fini(&text[s]);
@@ -215,10 +277,23 @@ static void kernels_make_the_bits_that_are_recorded(void **state)
     if (wrong) fail_msg("%d digests are otherwise than recorded in %s", wrong, records);
 }
 
+static void kernels_make_the_bits_that_are_recorded(void **state)
+{
+    (void)state;
+    are_as_recorded("tests/device/bits.txt", run_kernels);
+}
+
+static void with_other_attributes_too(void **state)
+{
+    (void)state;
+    are_as_recorded("tests/device/bits_attributes.txt", run_attributes);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(kernels_make_the_bits_that_are_recorded) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(kernels_make_the_bits_that_are_recorded),
+                                        cmocka_unit_test(with_other_attributes_too) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

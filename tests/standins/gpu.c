@@ -169,8 +169,9 @@ static void stamp(void *of)
 API NAME(cuEventCreate, hipEventCreateWithFlags)(void **out, unsigned flags);
 API NAME(cuEventCreate, hipEventCreateWithFlags)(void **out, unsigned flags)
 {
-    *out = calloc(1, sizeof(event));
-    return flags == 0 ? OK : INVALID;
+    int code = fault("cuEventCreate");
+    *out = code ? NULL : calloc(1, sizeof(event));
+    return code ? code : flags == 0 ? OK : INVALID;
 }
 
 API NAME(cuEventDestroy_v2, hipEventDestroy)(void *e);
@@ -194,7 +195,7 @@ API NAME(cuEventElapsedTime, hipEventElapsedTime)(float *ms, void *from, void *t
     event *a = from, *b = to;
     if (!a->done || !b->done) return NOT_READY;
     *ms = (float)(b->ns - a->ns) * 1e-6f;
-    return OK;
+    return fault("cuEventElapsedTime");
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -302,21 +303,22 @@ API NAME(cuDriverGetVersion, hipRuntimeGetVersion)(int *version);
 API NAME(cuDriverGetVersion, hipRuntimeGetVersion)(int *version)
 {
     *version = 12040;
-    return OK;
+    return fault("cuDriverGetVersion");
 }
 
 API NAME(cuDeviceGetCount, hipGetDeviceCount)(int *count);
 API NAME(cuDeviceGetCount, hipGetDeviceCount)(int *count)
 {
     *count = gpus();
-    return OK;
+    return fault("cuDeviceGetCount");
 }
 
 API NAME(cuDeviceGet, hipDeviceGet)(int *device, int index);
 API NAME(cuDeviceGet, hipDeviceGet)(int *device, int index)
 {
+    int code = fault("cuDeviceGet");
     *device = index;
-    return index >= 0 && index < gpus() ? OK : NO_DEVICE;
+    return code ? code : index >= 0 && index < gpus() ? OK : NO_DEVICE;
 }
 
 API NAME(cuDeviceGetName, hipDeviceGetName)(char *name, int bytes, int device);
@@ -324,14 +326,14 @@ API NAME(cuDeviceGetName, hipDeviceGetName)(char *name, int bytes, int device)
 {
     (void)device;
     snprintf(name, (size_t)bytes, "a stand-in");
-    return OK;
+    return fault("cuDeviceGetName");
 }
 
 API NAME(cuDeviceGetPCIBusId, hipDeviceGetPCIBusId)(char *bus, int bytes, int device);
 API NAME(cuDeviceGetPCIBusId, hipDeviceGetPCIBusId)(char *bus, int bytes, int device)
 {
     snprintf(bus, (size_t)bytes, "0000:%02x:00.0", device + 16);
-    return OK;
+    return fault("cuDeviceGetPCIBusId");
 }
 
 API NAME(cuDeviceTotalMem_v2, hipDeviceTotalMem)(size_t *bytes, int device);
@@ -339,14 +341,15 @@ API NAME(cuDeviceTotalMem_v2, hipDeviceTotalMem)(size_t *bytes, int device)
 {
     (void)device;
     *bytes = span;
-    return OK;
+    return fault("cuDeviceTotalMem_v2");
 }
 
 #ifdef HIP
 API hipSetDevice(int device);
 API hipSetDevice(int device)
 {
-    return device >= 0 && device < gpus() ? OK : NO_DEVICE;
+    int code = fault("hipSetDevice");
+    return code ? code : device >= 0 && device < gpus() ? OK : NO_DEVICE;
 }
 
 __attribute__((visibility("default"))) const char *hipGetErrorString(int code);
@@ -366,7 +369,7 @@ API cuCtxSetCurrent(void *context);
 API cuCtxSetCurrent(void *context)
 {
     (void)context;
-    return OK;
+    return fault("cuCtxSetCurrent");
 }
 
 API cuDevicePrimaryCtxRelease_v2(int device);

@@ -162,6 +162,41 @@ static void run_rank(tm_comm *comm, void *context)
     if (comm) tm_ranks_close(&own);
 }
 
+static int smaller(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Each rank beside the median of the others. */
+static void check_told(const job *j, int ranks)
+{
+    int64_t targets = 0;
+    assert_int_equal(j->n_told, ranks);
+    for (int r = 0; r < ranks; r++) {
+        const tm_rank_told *t = &j->told[r];
+        double              others[MAX_RANKS];
+        int                 n = 0;
+        for (int k = 0; k < ranks; k++)
+            if (k != r) others[n++] = j->told[k].busy_seconds;
+        qsort(others, (size_t)n, sizeof *others, smaller);
+        double middle = n == 0 ? (double)NAN : (others[n / 2] + others[(n - 1) / 2]) / 2;
+        targets += t->target_tokens;
+        assert_true(t->rank == r && t->data_rank == r / (j->context ? j->context : 1) && t->used_bytes > 0);
+        if (isnan(j->told[0].busy_seconds)) { /* no step counted */
+            assert_true(isnan(t->busy_seconds) && isnan(t->step_seconds) && isnan(t->behind) && !t->slow);
+            continue;
+        }
+        assert_true(n == 0 ? isnan(t->behind) : fabs(t->behind - (t->busy_seconds / middle - 1)) < 1e-9);
+        assert_int_equal(t->slow, t->behind > 0.08);
+        assert_true(t->busy_seconds > 0 && t->busy_seconds <= t->step_seconds);
+        assert_true(t->wait_seconds >= 0 && t->wait_seconds <= t->step_seconds);
+        assert_true(ranks > 1 || t->wait_seconds < t->busy_seconds);
+    }
+    int64_t steps = j->last_step == 0 ? 0 : j->last_step - j->first_step + 1;
+    assert_int_equal(targets, steps * j->batch_tokens * ranks * (j->context ? j->context : 1));
+}
+
 /* ranks 0: alone, without a world. */
 static void run_on(job *j, int ranks, tm_status wanted)
 {
@@ -172,6 +207,7 @@ static void run_on(job *j, int ranks, tm_status wanted)
     for (int r = 0; r < (ranks ? ranks : 1); r++)
         if (j->status[r] != wanted)
             fail_msg("rank %d of %d: status %d: %s", r, ranks, (int)j->status[r], j->err[r].text);
+    if (ranks > 0 && wanted == TM_OK && !j->only_evaluates) check_told(j, ranks);
 }
 
 static void close_to(double a, double b, const char *what, int64_t step)
@@ -342,22 +378,45 @@ static void other_data(tm_run_options *o, int rank)
     other_configuration(o, rank);
 }
 
+static void two_configurations(tm_run_options *o, int rank)
+{
+    o->config_hash = (uint64_t)rank / 2; /* as many of each: the first ones are right */
+}
+
+static void takes_turns(tm_run_options *o, int rank)
+{
+    (void)rank;
+    o->turn_fd = 1;
+}
+
 static void ranks_of_another_run_are_named(void **state)
 {
+    static const struct {
+        void (*spoil)(tm_run_options *o, int rank);
+        const char *what;
+    } rows[] = { { other_configuration, "the configuration of rank 2 differs" },
+                 { other_order, "the configuration of rank 1 differs" },
+                 { other_data, "the configuration of rank 2; the data of rank 0 differs" },
+                 { two_configurations, "the configuration of ranks 2, 3 differs" } };
     (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char words[300];
+        job  j = new_job(NULL);
+        j.spoil = rows[i].spoil;
+        run_on(&j, 4, TM_INVALID);
+        snprintf(words, sizeof words,
+                 "not all ranks are of one run: %s from that of the others; start all 4 with the same program, "
+                 "configuration and data",
+                 rows[i].what);
+        for (int r = 0; r < 4; r++) {
+            const char *at = strstr(j.err[r].text, "not all");
+            assert_string_equal(at ? at : j.err[r].text, words);
+        }
+    }
     job j = new_job(NULL);
-    j.spoil = other_configuration;
-    run_on(&j, 4, TM_INVALID);
-    for (int r = 0; r < 4; r++) assert_non_null(strstr(j.err[r].text, ": the configuration of rank 2 differs"));
-    j = new_job(NULL);
-    j.spoil = other_order;
-    run_on(&j, 4, TM_INVALID);
-    for (int r = 0; r < 4; r++) assert_non_null(strstr(j.err[r].text, ": the configuration of rank 1 differs"));
-    j = new_job(NULL);
-    j.spoil = other_data;
-    run_on(&j, 4, TM_INVALID);
-    for (int r = 0; r < 4; r++)
-        assert_non_null(strstr(j.err[r].text, "the configuration of rank 2; the data of rank 0 differs"));
+    j.spoil = takes_turns;
+    run_on(&j, 2, TM_UNSUPPORTED);
+    for (int r = 0; r < 2; r++) assert_non_null(strstr(j.err[r].text, "a run of several ranks takes no turns; unset "));
 }
 
 static void slow_rank(tm_run_options *o, int rank)

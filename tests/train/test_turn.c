@@ -83,7 +83,7 @@ static void the_other_side_goes(void **state)
     tm_error err = { 0 };
     shutdown(ours, SHUT_WR);
     assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INTERRUPTED);
-    assert_non_null(strstr(err.text, TM_TURN_VARIABLE));
+    assert_string_equal(err.text, "the program that controls the turns (" TM_TURN_VARIABLE ") has ended");
 }
 
 static void a_signal_ends_waiting(void **state)
@@ -100,9 +100,23 @@ static void what_is_no_turn(void **state)
                                 "turn nan\n", "turn 1 2\n", "go\n",     "\n" };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         tm_error err = { 0 };
+        char     words[160];
         say(bad[i]);
         assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INVALID);
+        snprintf(words, sizeof words, TM_TURN_VARIABLE ": heard '%.*s', wanted 'turn SECONDS'", (int)strlen(bad[i]) - 1,
+                 bad[i]);
+        assert_string_equal(err.text, words);
     }
+    /* Of a line that is too long, 63 letters. */
+    tm_error err = { 0 };
+    say("turn 1");
+    for (int i = 0; i < 57; i++) say("0");
+    say("x\n");
+    assert_int_equal(tm_turn_begin(turn, &never, &err), TM_OK);
+    say("turn 1");
+    for (int i = 0; i < 56; i++) say("0");
+    say("x\n");
+    assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INVALID);
 }
 
 static void no_descriptor(void **state)
@@ -111,7 +125,8 @@ static void no_descriptor(void **state)
     tm_turn *none = NULL;
     tm_error err = { 0 };
     assert_int_equal(tm_turn_open(987654, &none, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "987654"));
+    assert_string_equal(err.text,
+                        TM_TURN_VARIABLE " is 987654, which cannot be written to: Bad file descriptor; unset it");
     assert_null(none);
 }
 

@@ -3,14 +3,12 @@
  * operands, formats, costs, kernels, lifetimes and places, where each tensor lies, and in which order the programs run.
  * Small ones are written out, of others a checksum of each program. After a change that is meant:
  * TM_RECORD=1 build/release/tests/train/test_whole_steps; git diff tests/train/whole-steps.txt */
-#include "base/hash.h"
 #include "device/device.h"
-#include "graph/plan.h"
 #include "support/full_config.h"
 #include "support/training.h"
 #include "support/whole.h"
+#include "support/whole_steps.h"
 #include "train/run.h"
-#include "train/step.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,74 +66,6 @@ static const struct {
                "--training.local_batch_size 2 --training.threads 1 --validation.enable false" },
 };
 
-static void add_sum(tm_text *out, const char *name, const tm_text *text)
-{
-    tm_text_printf(out, "    %s: %016llx\n", name, (unsigned long long)tm_hash(text->data, text->length));
-}
-
-/* What tm_plan_print says nothing of. */
-static void add_nodes(tm_text *out, const tm_segment *segment)
-{
-    for (size_t i = 0; i < segment->n_nodes; i++) {
-        const tm_node *n = &segment->nodes[i];
-        tm_text_printf(out, "    %s %s %d phase %d keep %d%s:", tm_op_get(n->op)->name, n->module ? n->module : "-",
-                       n->layer, n->phase, n->keep, n->recomputed ? " again" : "");
-        for (int k = 0; k < TM_MAX_IN; k++) tm_text_printf(out, " %d", n->in[k]);
-        tm_text_add(out, " to");
-        for (int k = 0; k < TM_MAX_OUT; k++) tm_text_printf(out, " %d", n->out[k]);
-        tm_text_printf(out, "; %zu, %x %x\n", n->attr_bytes, n->accumulate, n->rounded);
-    }
-}
-
-static void add_tensors(tm_text *out, const tm_step *step)
-{
-    for (size_t i = 0; i < step->graph->n_tensors; i++) {
-        const tm_tensor *t = &step->graph->tensors[i];
-        const tm_place   place = tm_plan_place(step->plan, (tm_tensor_id)i);
-        char             shape[96];
-        tm_text_printf(out, "    %s %s %s role %d layer %d %d%d%d; %d %d %d %lld %lld %d twin %d sums %x; ", t->name,
-                       tm_dtype_name(t->dtype), tm_shape_text(shape, t->shape), t->role, t->layer, t->trained,
-                       t->as_stored, t->head, t->gradient, t->lookup_gradient, t->base, (long long)t->offset,
-                       (long long)t->ld, t->space, t->twin, t->sums);
-        tm_text_printf(out, "at %zu, %zu, %d %d-%d %d %x\n", place.offset, place.bytes, place.program, place.first,
-                       place.last, place.shares, place.streams);
-    }
-}
-
-static void add_schedule(tm_text *out, const char *name, const tm_step_schedule *s)
-{
-    tm_text_printf(out, "  %s:", name);
-    for (size_t i = 0; i < s->n; i++)
-        tm_text_printf(out, " %s %lld %lld %d,", s->work[i].program->name, (long long)s->work[i].micro_batch,
-                       (long long)s->work[i].count, s->work[i].slot);
-    tm_text_add(out, "\n");
-}
-
-static void add_step(tm_text *out, const tm_step *step, const tm_chooser *chooser, bool whole)
-{
-    tm_text programs = { 0 }, tensors = { 0 };
-    tm_plan_print(step->plan, chooser, &programs);
-    add_tensors(&tensors, step);
-    if (whole)
-        tm_text_printf(out, "%s%s", programs.data, tensors.data);
-    else
-        add_sum(out, "programs", &programs), add_sum(out, "tensors", &tensors);
-    for (size_t s = 0; s < step->graph->n_segments; s++) {
-        tm_text nodes = { 0 };
-        add_nodes(&nodes, step->graph->segments[s]);
-        if (whole && nodes.data)
-            tm_text_printf(out, "  %s:\n%s", step->graph->segments[s]->name, nodes.data);
-        else if (nodes.data)
-            add_sum(out, step->graph->segments[s]->name, &nodes);
-        tm_text_fini(&nodes);
-    }
-    add_schedule(out, "training", &step->training);
-    add_schedule(out, "evaluation", &step->evaluation);
-    add_schedule(out, "validation", &step->validation);
-    tm_text_fini(&programs);
-    tm_text_fini(&tensors);
-}
-
 static void steps_are_as_recorded(void **state)
 {
     tm_text    out = { 0 };
@@ -173,7 +103,7 @@ static void steps_are_as_recorded(void **state)
                 tm_text_printf(&out, "  exit %d: %s\n", tm_status_exit_code(st), err.text);
                 break;
             }
-            add_step(&out, step, &chooser, steps[i].whole);
+            whole_step_add(&out, step, &chooser, steps[i].whole);
             tm_step_destroy(step);
         }
         tm_config_destroy(config);

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What carries messages, by hand: the one for threads, its order, sizes and ends; and calls over one that breaks at
+ * each of its calls: who is named, and that nothing of a message is left (the leak sanitizer looks). */
+#include "world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const tm_comm_ports *ports_of(const tm_comm *comm)
+{
+    return &comm->world->ports;
+}
+
+/* --- threads -------------------------------------------------------------------------------------- */
+
+static tm_comm *ends[3];
+
+static void receive(int rank, int from, int tag, void *data, size_t bytes, tm_comm_request *request)
+{
+    const tm_comm_ports *p = ports_of(ends[rank]);
+    assert_null(p->engine->receive(p->own, from, tag, data, bytes, request));
+}
+
+static void send_text(int rank, int to, int tag, const char *text)
+{
+    const tm_comm_ports *p = ports_of(ends[rank]);
+    tm_comm_request      request;
+    bool                 done = false;
+    assert_null(p->engine->send(p->own, to, tag, text, strlen(text), &request));
+    assert_null(p->engine->test(p->own, &request, &done));
+    assert_true(done);
+    p->engine->cancel(p->own, &request); /* nothing of it is left */
+}
+
+/* Has it come? What is said of it. */
+static bool came(int rank, tm_comm_request *request, const char **why)
+{
+    const tm_comm_ports *p = ports_of(ends[rank]);
+    bool                 done = false;
+    *why = p->engine->test(p->own, request, &done);
+    return done;
+}
+
+static void expect(int rank, tm_comm_request *request, const char *data, const char *text)
+{
+    const char *why;
+    assert_true(came(rank, request, &why));
+    assert_null(why);
+    assert_memory_equal(data, text, strlen(text));
+}
+
+static void close_ends(int n)
+{
+    static const char message[] = "it is over";
+    for (int r = 0; r < n; r++) {
+        tm_error err = { 0 };
+        assert_int_equal(tm_comm_fail(ends[r], TM_IO, &err, message), TM_IO);
+        tm_comm_close(ends[r]);
+    }
+}
+
+static void messages_of_threads(void **state)
+{
+    static const int hosts[] = { 0, 1, 2 };
+    tm_comm_request  request[6];
+    char             data[6][8] = { "" };
+    const char      *why;
+    tm_error         err = { 0 };
+    (void)state;
+    assert_int_equal(tm_comm_open_threads_on(3, hosts, 1, ends, &err), TM_OK);
+    assert_string_equal(tm_comm_engine_name(ends[1]), "threads");
+    /* Awaited first; of another tag, of another rank: not this one. */
+    receive(1, 0, 5, data[0], 4, &request[0]);
+    receive(1, 0, 5, data[1], 4, &request[1]);
+    receive(1, 2, 5, data[2], 4, &request[2]);
+    receive(1, 0, 6, data[3], 4, &request[3]);
+    for (int i = 0; i < 4; i++) assert_false(came(1, &request[i], &why));
+    send_text(2, 1, 5, "from");
+    send_text(0, 1, 5, "once");
+    assert_false(came(1, &request[1], &why));
+    assert_false(came(1, &request[3], &why));
+    expect(1, &request[2], data[2], "from");
+    expect(1, &request[0], data[0], "once");
+    send_text(0, 1, 5, "more");
+    send_text(0, 1, 6, "else");
+    expect(1, &request[1], data[1], "more");
+    expect(1, &request[3], data[3], "else");
+    /* Sent first: in order, each tag for itself. */
+    send_text(0, 1, 7, "ab"), send_text(0, 1, 8, "cd"), send_text(0, 1, 7, "ef"), send_text(2, 1, 7, "gh");
+    receive(1, 2, 7, data[0], 2, &request[0]), expect(1, &request[0], data[0], "gh");
+    receive(1, 0, 8, data[0], 2, &request[0]), expect(1, &request[0], data[0], "cd");
+    receive(1, 0, 7, data[0], 2, &request[0]), expect(1, &request[0], data[0], "ab");
+    receive(1, 0, 7, data[0], 2, &request[0]), expect(1, &request[0], data[0], "ef");
+    receive(1, 0, 7, data[0], 2, &request[0]);
+    assert_false(came(1, &request[0], &why));
+    /* One that is given up gets nothing; the next one does. */
+    receive(1, 0, 7, data[1], 2, &request[1]);
+    ports_of(ends[1])->engine->cancel(ports_of(ends[1])->own, &request[0]);
+    memcpy(data[0], "zz", 2);
+    send_text(0, 1, 7, "ij");
+    expect(1, &request[1], data[1], "ij");
+    assert_memory_equal(data[0], "zz", 2);
+    /* Of another size, whoever comes first. */
+    for (int first = 0; first < 2; first++)
+        for (int larger = 0; larger < 2; larger++) {
+            memcpy(data[4], "untouch", 8);
+            if (first) receive(1, 2, 9, data[4], larger ? 3 : 5, &request[4]);
+            send_text(2, 1, 9, "1234");
+            if (!first) receive(1, 2, 9, data[4], larger ? 3 : 5, &request[4]);
+            assert_true(came(1, &request[4], &why));
+            assert_string_equal(why, "a message has another size than its receiver expects");
+            assert_string_equal(data[4], "untouch");
+        }
+    /* Of no bytes. */
+    send_text(2, 0, 1, "");
+    receive(0, 2, 1, data[5], 0, &request[5]), expect(0, &request[5], data[5], "");
+    /* What nobody takes, and who waits in vain, is forgotten at the end. */
+    send_text(0, 2, 3, "left");
+    receive(2, 1, 3, data[5], 2, &request[5]);
+    ports_of(ends[0])->engine->abort(ports_of(ends[0])->own, 3, "threads are no processes");
+    close_ends(3);
+}
+
+/* --- one that breaks ------------------------------------------------------------------------------- */
+
+enum { SENDS, RECEIVES, TESTS, WAYS };
+typedef struct {
+    tm_comm_engine        engine;
+    const tm_comm_engine *whole;
+    int                   how, left; /* so many go well */
+    int                   open;      /* requests that have neither ended nor been given up */
+} breaking;
+
+static breaking breaks;
+
+static bool breaks_now(int how)
+{
+    return breaks.how == how && breaks.left-- == 0;
+}
+
+static const char *send_or_not(void *own, int to, int tag, const void *data, size_t bytes, tm_comm_request *request)
+{
+    if (breaks_now(SENDS)) return "it was cut";
+    breaks.open++;
+    return breaks.whole->send(own, to, tag, data, bytes, request);
+}
+
+static const char *receive_or_not(void *own, int from, int tag, void *data, size_t bytes, tm_comm_request *request)
+{
+    if (breaks_now(RECEIVES)) return "it was cut";
+    breaks.open++;
+    return breaks.whole->receive(own, from, tag, data, bytes, request);
+}
+
+static const char *test_or_not(void *own, tm_comm_request *request, bool *done)
+{
+    *done = false;
+    if (breaks_now(TESTS)) return "it was cut";
+    const char *why = breaks.whole->test(own, request, done);
+    breaks.open -= *done;
+    return why;
+}
+
+static void cancel_it(void *own, tm_comm_request *request)
+{
+    breaks.open--;
+    breaks.whole->cancel(own, request);
+}
+
+/* From now on, of this rank. */
+static void break_at(tm_comm *comm, int how, int left)
+{
+    breaks = (breaking){ .engine = *ports_of(comm)->engine, .whole = ports_of(comm)->engine, .how = how, .left = left };
+    breaks.engine.send = send_or_not, breaks.engine.receive = receive_or_not;
+    breaks.engine.test = test_or_not, breaks.engine.cancel = cancel_it;
+    comm->world->ports.engine = &breaks.engine;
+}
+
+typedef struct {
+    int  how, left;
+    char text[4096];
+    int  rank; /* whose breaks */
+} cut;
+
+static void sum_over_hosts(tm_comm *world, void *context)
+{
+    cut          *c = context;
+    int64_t       x[50] = { 1 }, y[50];
+    tm_error      err = { 0 };
+    int           rank = tm_comm_rank(world);
+    tm_collective sum = { .kind = TM_COMM_ALL_REDUCE,
+                          .format = TM_COMM_INT64,
+                          .send = x,
+                          .receive = y,
+                          .count = 50,
+                          .what = "counts",
+                          .step = 8 };
+    if (rank == 1) break_at(world, c->how, c->left);
+    tm_status st = tm_comm_run(world, &sum, &err);
+    if (rank != 1) return; /* late, or done */
+    CHECK(st == TM_IO);
+    snprintf(c->text, sizeof c->text, "%s", err.text);
+    CHECK(breaks.open == 0);
+    /* All that follows fails alike. */
+    tm_error again = { 0 };
+    CHECK(tm_comm_run(world, &sum, &again) == TM_IO && strcmp(again.text, err.text) == 0);
+}
+
+static void who_broke_is_named(void **state)
+{
+    static const int hosts[] = { 0, 1, 2 };
+    static const struct {
+        int how, left, rank;
+    } rows[] = { { RECEIVES, 0, 0 }, { RECEIVES, 1, 2 }, { RECEIVES, 2, 0 }, { SENDS, 0, 2 },
+                 { SENDS, 1, 0 },    { SENDS, 2, 2 },    { TESTS, 0, 0 },    { TESTS, 1, 2 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        cut  c = { rows[i].how, rows[i].left, "", 0 };
+        char want[160];
+        run_world(3, hosts, 0.05, false, sum_over_hosts, &c);
+        snprintf(want, sizeof want,
+                 "the connection to rank %d failed in all-reduce (sum) of 50 int64 'counts', step 8: it was cut",
+                 rows[i].rank);
+        assert_string_equal(c.text, want);
+    }
+}
+
+/* Messages that are posted: what cannot be sent is said at once, what breaks on its way by the next one. */
+static void post(tm_comm *world, void *context)
+{
+    cut          *c = context;
+    static char   data[4000];
+    tm_error      err = { 0 };
+    tm_status     st = TM_OK;
+    tm_collective call = { .kind = TM_COMM_SEND,
+                           .format = TM_COMM_BYTES,
+                           .send = data,
+                           .count = sizeof data,
+                           .peer = 1,
+                           .posted = true,
+                           .what = "letter",
+                           .step = 2 };
+    if (tm_comm_rank(world) == 1) return;
+    break_at(world, c->how, c->left);
+    for (int i = 0; i < 200 && st == TM_OK; i++) {
+        st = tm_comm_run(world, &call, &err);
+        if (c->how == TESTS) usleep(500);
+    }
+    CHECK(st == TM_IO);
+    snprintf(c->text, sizeof c->text, "%s", err.text);
+}
+
+static void posted_messages_that_break(void **state)
+{
+    static const int  hosts[] = { 0, 1 };
+    static const char words[] = "the connection failed in message of 4000 bytes 'letter', step 2: ";
+    static const struct {
+        int         how, left;
+        const char *why;
+    } rows[] = { { SENDS, 0, "it was cut" },
+                 { SENDS, 1, "it was cut" },
+                 { SENDS, 2, "it was cut" },
+                 { TESTS, 0, "to rank 1: it was cut" },
+                 { TESTS, 3, "to rank 1: it was cut" } };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        cut  c = { rows[i].how, rows[i].left, "", 0 };
+        char want[160];
+        run_world(2, hosts, 0.05, false, post, &c);
+        snprintf(want, sizeof want, "%s%s", words, rows[i].why);
+        assert_string_equal(c.text, want);
+        assert_int_equal(breaks.open, 0);
+    }
+}
+
+/* A message that is waited for, at both ends. */
+static void letter(tm_comm *world, void *context)
+{
+    cut          *c = context;
+    static char   data[2][4000];
+    tm_error      err = { 0 };
+    int           rank = tm_comm_rank(world);
+    tm_collective call = { .kind = rank == 1 ? TM_COMM_SEND : TM_COMM_RECEIVE,
+                           .format = TM_COMM_BYTES,
+                           .send = data[0],
+                           .receive = data[1],
+                           .count = sizeof data[0],
+                           .peer = 1 - rank,
+                           .what = "letter",
+                           .step = 2 };
+    if (rank == c->rank) break_at(world, c->how, c->left);
+    if (c->how == WAYS && rank != c->rank) return;
+    tm_status st = tm_comm_run(world, &call, &err);
+    if (rank != c->rank) return;
+    CHECK(st == TM_IO);
+    snprintf(c->text, sizeof c->text, "%s", err.text);
+    CHECK(breaks.open == 0);
+}
+
+static void letters_that_break(void **state)
+{
+    static const int hosts[] = { 0, 1 };
+    static const struct {
+        int         rank, how, left;
+        const char *why;
+    } rows[] = { { 0, RECEIVES, 0, NULL },
+                 { 0, RECEIVES, 1, NULL },
+                 { 0, TESTS, 0, NULL },
+                 { 1, SENDS, 0, NULL },
+                 { 1, SENDS, 1, NULL },
+                 { 1, TESTS, 0, NULL },
+                 { 0, WAYS, 0,
+                   " of group world is late: rank 0 has waited 0.05 s in message of 4000 bytes 'letter', step 2" } };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        cut  c = { rows[i].how, rows[i].left, "", rows[i].rank };
+        char want[200];
+        run_world(2, hosts, 0.05, false, letter, &c);
+        snprintf(want, sizeof want,
+                 "the connection to rank %d failed in message of 4000 bytes 'letter', step 2: it was cut",
+                 1 - rows[i].rank);
+        if (rows[i].why)
+            assert_true(strncmp(c.text, "rank 1 on ", 10) == 0 && strstr(c.text, rows[i].why));
+        else
+            assert_string_equal(c.text, want);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_of_threads),
+        cmocka_unit_test(who_broke_is_named),
+        cmocka_unit_test(posted_messages_that_break),
+        cmocka_unit_test(letters_that_break),
+    };
+    return cmocka_run_group_tests_name("comm/engine", tests, NULL, NULL);
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that ranks of a host have in common: files without names and who may map them, where memory lies in windows,
+ * how many there may be, and that nothing of it is left. */
+#include "world.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
+
+/* Is a page there? */
+static bool mapped(const void *memory)
+{
+    unsigned char resident;
+    return mincore((void *)((uintptr_t)memory / PAGE * PAGE), PAGE, &resident) == 0;
+}
+
+/* Mappings of such files in this process. */
+static int files_mapped(void)
+{
+    char  line[512];
+    int   n = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps)) n += strstr(line, "memfd:trainmark") != NULL;
+    fclose(maps);
+    return n;
+}
+
+static void files(void **state)
+{
+    void *where = &where;
+    (void)state;
+    tm_comm_file none = tm_comm_file_make(0);
+    assert_true(none.fd == -1 && none.why == 0 && none.bytes == 0 && none.pid == getpid());
+    assert_int_equal(tm_comm_file_map(&none, &where), 0);
+    assert_null(where);
+    for (size_t bytes = 1; bytes < 3 * HUGE_PAGE; bytes += bytes < 2 * PAGE ? PAGE - 1 : HUGE_PAGE - 3) {
+        tm_comm_file file = tm_comm_file_make(bytes), other;
+        assert_true(file.fd >= 0 && file.why == 0 && file.bytes == bytes && file.pid == getpid());
+        char *twice[2];
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(tm_comm_file_map(&file, &where), 0);
+            twice[i] = where;
+            assert_int_equal((uintptr_t)where % HUGE_PAGE, 0);
+            assert_false(mapped(twice[i] + (bytes + PAGE - 1) / PAGE * PAGE)); /* no more of it */
+        }
+        for (size_t i = 0; i < bytes; i += 1 + bytes / 7) assert_int_equal(twice[0][i], 0);
+        twice[0][bytes - 1] = 5; /* one and the same */
+        assert_int_equal(twice[1][bytes - 1], 5);
+        for (int i = 0; i < 2; i++) munmap(twice[i], bytes);
+        /* What another process, or another file, would be. */
+        other = file, other.why = ENOSPC;
+        assert_int_equal(tm_comm_file_map(&other, &where), ENOSPC);
+        assert_null(where);
+        other = file, other.fd = 987654;
+        assert_int_equal(tm_comm_file_map(&other, &where), ENOENT);
+        other = file, other.inode++;
+        assert_int_equal(tm_comm_file_map(&other, &where), ESRCH);
+        other = file, other.device++;
+        assert_int_equal(tm_comm_file_map(&other, &where), ESRCH);
+        assert_null(where);
+        close((int)file.fd);
+        assert_int_equal(tm_comm_file_map(&file, &where), ENOENT);
+    }
+    tm_comm_file large = tm_comm_file_make((size_t)INT64_MAX + 1);
+    assert_true(large.fd == -1 && large.why != 0);
+    assert_int_equal(files_mapped(), 0);
+}
+
+/* Everything about memory lies in one window, in one part, or nowhere. */
+static void places(tm_comm *world, void *context)
+{
+    void *memory;
+    CHECK_OK(tm_comm_alloc(world, 3 * PAGE - 5, &memory, err));
+    const char    *m = memory;
+    const uint64_t first = world->world->window[0]->parts[0].at;
+    static const struct {
+        int64_t at, bytes;
+        bool    inside;
+    } rows[] = { { 0, 1, true },    { 0, 3 * PAGE, true },     { 0, 3 * PAGE + 1, false }, { -1, 1, false },
+                 { -1, 2, false },  { 3 * PAGE - 1, 1, true }, { 3 * PAGE - 1, 2, false }, { 3 * PAGE, 1, false },
+                 { 17, PAGE, true } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int32_t  window = 7;
+        uint64_t at = 7;
+        tm_comm_locate(world->world, m + rows[i].at, (size_t)rows[i].bytes, &window, &at);
+        CHECK(window == (rows[i].inside ? 0 : -1));
+        CHECK(at == (rows[i].inside ? first + (uint64_t)rows[i].at : 0));
+    }
+    int32_t  window = 7;
+    uint64_t at = 7;
+    tm_comm_locate(world->world, NULL, 0, &window, &at); /* nothing lies everywhere */
+    CHECK(window == 0 && at == 0);
+    /* Others reach it, and it is the same. */
+    int           rank = tm_comm_rank(world), size = tm_comm_size(world);
+    tm_collective meet = { .kind = TM_COMM_BARRIER, .step = -1 };
+    memset(memory, 10 + rank, 3 * PAGE);
+    CHECK_OK(tm_comm_run(world, &meet, err));
+    uint64_t      starts[8];
+    tm_collective tell = { .kind = TM_COMM_ALL_GATHER,
+                           .format = TM_COMM_BYTES,
+                           .send = &first,
+                           .receive = starts,
+                           .count = (int64_t)sizeof first,
+                           .step = -1 };
+    CHECK_OK(tm_comm_run(world, &tell, err));
+    for (int r = 0; r < size; r++) {
+        const char *theirs = tm_comm_reach(world, r, 0, starts[r] + 100);
+        CHECK(r == rank || (theirs[-100] == 10 + r && *theirs == 10 + r && theirs[3 * PAGE - 101] == 10 + r));
+    }
+    CHECK_OK(tm_comm_run(world, &meet, err));
+    void *other;
+    CHECK_OK(tm_comm_alloc(world, 0, &other, err));
+    CHECK(other != memory && mapped(other));
+    tm_comm_free(world, memory);
+    CHECK(mapped(other));
+    if (size == 1) CHECK(!mapped(memory)); /* else another rank may have something there by now */
+    if (context) *(void **)context = other;
+    tm_comm_locate(world->world, m, 1, &window, &at);
+    CHECK(window == -1 && at == 0);
+    tm_comm_locate(world->world, other, 1, &window, &at);
+    CHECK(window == 1);
+    CHECK_OK(tm_comm_run(world, &meet, err)); /* `other` goes with the world */
+}
+
+/* Shared again and again, given back each time or not. */
+static void too_often(tm_comm *world, void *context)
+{
+    static const char words[] = "memory was shared 64 times in a world, more is not built";
+    void             *memory[TM_COMM_WINDOWS + 1];
+    tm_error          failure = { 0 };
+    (void)context;
+    for (int i = 0; i < TM_COMM_WINDOWS; i++) {
+        CHECK_OK(tm_comm_alloc(world, 10, &memory[i], err));
+        if (i % 2) tm_comm_free(world, memory[i]);
+    }
+    CHECK(tm_comm_alloc(world, 10, &memory[TM_COMM_WINDOWS], &failure) == TM_INVALID);
+    CHECK(strcmp(failure.text, words) == 0 && memory[TM_COMM_WINDOWS] == NULL);
+}
+
+static void too_much(tm_comm *world, void *context)
+{
+    void    *memory = world;
+    tm_error failure = { 0 };
+    (void)context;
+    CHECK(tm_comm_alloc(world, (size_t)1 << 60, &memory, &failure) == TM_NOMEM && memory == NULL);
+    /* The first that says so is heard by both. */
+    CHECK(strstr(failure.text, " cannot reserve 1024.00 PiB for collective calls: Cannot allocate memory"));
+}
+
+static void windows(void **state)
+{
+    static const int apart[] = { 0, 1 };
+    (void)state;
+    void *left = NULL;
+    run_world(1, NULL, 20, false, places, &left);
+    assert_true(left && !mapped(left));
+    run_world(3, NULL, 20, false, places, NULL);
+    run_world(2, NULL, 20, false, too_often, NULL);
+    run_world(2, apart, 20, false, too_often, NULL);
+    run_world(2, NULL, 20, false, too_much, NULL);
+    assert_int_equal(files_mapped(), 0);
+}
+
+/* Bytes that a call reads and writes, by kind. */
+static void extents(void **state)
+{
+    static const struct {
+        tm_comm_kind kind;
+        int          peer;
+        size_t       sends, receives;
+    } rows[] = { { TM_COMM_ALL_REDUCE, 0, 40, 40 },
+                 { TM_COMM_REDUCE_SCATTER, 0, 120, 40 },
+                 { TM_COMM_ALL_GATHER, 0, 40, 120 },
+                 { TM_COMM_BROADCAST, 0, 40, 40 },
+                 { TM_COMM_BROADCAST, 1, 0, 40 } };
+    tm_comm *comm[3];
+    tm_error err = { 0 };
+    (void)state;
+    assert_int_equal(tm_comm_open_threads(3, 1, comm, &err), TM_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t        sends, receives;
+        tm_collective call = { .kind = rows[i].kind, .format = TM_COMM_FLOAT32, .count = 10, .peer = rows[i].peer };
+        tm_comm_extents(comm[0], &call, &sends, &receives);
+        assert_int_equal(sends, rows[i].sends);
+        assert_int_equal(receives, rows[i].receives);
+    }
+    assert_int_equal(tm_comm_fail(comm[0], TM_IO, &err, "the end"), TM_IO);
+    for (int r = 0; r < 3; r++) tm_comm_close(comm[r]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(files),
+        cmocka_unit_test(windows),
+        cmocka_unit_test(extents),
+    };
+    return cmocka_run_group_tests_name("comm/memory", tests, NULL, NULL);
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the arithmetic of ranks says, to the letter: meshes and what is wrong with them, the groups that a world is
+ * split into, runs and lanes of hosts with the bytes that calls move, slices, and what ranks say of each other when one
+ * is late or calls something else. After a change that is meant: TM_RECORD=1 build/release/tests/comm/test_whole; git
+ * diff tests/comm/whole.txt
+ */
+#include "base/arena.h"
+#include "comm/hosts.h"
+#include "comm/mesh.h"
+#include "support/whole.h"
+#include "world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void add_numbers(tm_text *out, const char *what, const int *numbers, int n)
+{
+    tm_text_printf(out, "  %s", what);
+    for (int i = 0; i < n; i++) tm_text_printf(out, " %d", numbers[i]);
+}
+
+/* --- meshes -------------------------------------------------------------------------------------- */
+
+/* pp, dp_replicate, dp_shard, cp, tp, ep; ranks. */
+static const int64_t wanted[][7] = {
+    { 1, 1, 1, 1, 1, 1, 1 },
+    { 2, 3, 4, 2, 2, 8, 96 },
+    { 1, 1, -1, 1, 1, 1, 8 },
+    { 1, -1, 2, 1, 1, 1, 6 },
+    { -1, 1, 1, 1, 2, 1, 10 },
+    { 1, 1, 2, -1, 2, 4, 8 },
+    { 1, 2, 1, 1, -1, 1, 4 },
+    { 1, 1, -1, 1, 1, 1, 1048576 },
+    { 1, 1, -1, 1, 1, 1, 1048577 },
+    { 1, 1, -1, 1, 1, 1, 0 },
+    { 1, 1, -1, 1, 1, 1, -3 },
+    { 1, -1, -1, 1, 1, 1, 6 },
+    { -1, 1, 1, 1, -1, 1, 6 },
+    { 1, 0, 1, 1, 1, 1, 6 },
+    { 1, 1, 1, -2, 1, 1, 6 },
+    /* products that do not fit: one is left open; shards give way, or copies, or neither can */
+    { 1, 2, -1, 1, 1, 1, 7 },
+    { 2, 2, -1, 1, 2, 1, 7 },
+    { 1, 2, 3, 1, 1, 1, 8 },
+    { 1, 2, 3, 1, 1, 1, 7 },
+    { 1, 2, 1, 1, 1, 1, 6 },
+    { 1, 1, 1, 1, 2, 1, 6 },
+    { 1, 1, 1, 1, 2, 1, 5 },
+    { 3, 1, 1, 1, 2, 1, 5 },
+    { 2, 4, 1, 1, 1, 1, 7 },
+    { 1048576, 1048576, 1048576, 1048576, 1, 1, 6 },
+    /* experts */
+    { 1, 1, 6, 1, 1, 4, 6 },
+    { 1, 1, 6, 1, 1, 7, 6 },
+    { 1, 1, 6, 1, 1, 0, 6 },
+    { 1, 1, 6, 1, 1, -1, 6 },
+    { 1, 1, 6, 1, 1, 6, 6 },
+    { 1, 3, 1, 2, 2, 4, 12 },
+    { 1, 3, 1, 2, 2, 3, 12 },
+    { 1, 3, 1, 2, 2, 5, 12 },
+};
+
+static tm_mesh mesh_of(const int64_t *degrees)
+{
+    static const tm_axis axes[] = { TM_AXIS_PP, TM_AXIS_REPLICATE, TM_AXIS_SHARD, TM_AXIS_CP, TM_AXIS_TP, TM_AXIS_EP };
+    tm_mesh              mesh = tm_mesh_one();
+    for (int a = 0; a < 6; a++) mesh.degree[axes[a]] = (int)degrees[a];
+    return mesh;
+}
+
+static void meshes_are_as_recorded(void **state)
+{
+    tm_text out = { 0 };
+    (void)state;
+    for (int a = 0; a < TM_AXES; a++) tm_text_printf(&out, "%s ", tm_axis_name((tm_axis)a));
+    tm_text_add(&out, "\n");
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        char      text[160];
+        tm_error  err = { 0 };
+        tm_mesh   mesh = mesh_of(wanted[i]);
+        tm_status st = tm_mesh_fill(&mesh, wanted[i][6], &err);
+        for (int k = 0; k < 7; k++) tm_text_printf(&out, "%s%lld", k ? " " : "", (long long)wanted[i][k]);
+        if (st != TM_OK)
+            tm_text_printf(&out, ": %d %s\n", st, err.text);
+        else
+            tm_text_printf(&out, ": %s, %d ranks, efsdp %d\n", tm_mesh_text(text, &mesh), tm_mesh_ranks(&mesh),
+                           mesh.degree[TM_AXIS_EFSDP]);
+    }
+    whole_is("tests/comm/whole-meshes.txt", &out);
+}
+
+/* --- groups of a world --------------------------------------------------------------------------- */
+
+enum { MOST = 12 };
+typedef struct {
+    tm_mesh mesh;
+    tm_text text[MOST];
+} splits;
+
+static void split_all(tm_comm *comm, void *context)
+{
+    splits        *s = context;
+    int            rank = tm_comm_rank(comm);
+    tm_mesh_groups groups;
+    CHECK_OK(tm_mesh_split(&s->mesh, comm, &groups, err));
+    tm_text_printf(&s->text[rank], "  rank %d:", rank);
+    for (int i = 0; i < groups.n; i++) {
+        int same = 0;
+        while (groups.comm[same] != groups.comm[i]) same++;
+        CHECK(tm_mesh_find(&groups, groups.axes[i]) == groups.comm[i]);
+        tm_text_printf(&s->text[rank], " %x '%s' %d of %d", groups.axes[i], tm_comm_name(groups.comm[i]),
+                       tm_comm_rank(groups.comm[i]), tm_comm_size(groups.comm[i]));
+        tm_text_printf(&s->text[rank], same < i ? " as %d," : ",", same);
+    }
+    CHECK(tm_mesh_find(&groups, 1U << 30) == NULL);
+    tm_mesh_join(&groups);
+    CHECK(groups.n == 0 && groups.world == NULL);
+    /* Of another size. */
+    tm_mesh  other = s->mesh;
+    tm_error err = { 0 };
+    other.degree[TM_AXIS_PP] *= 2;
+    CHECK(tm_mesh_split(&other, comm, &groups, &err) == TM_INVALID && groups.n == 0);
+    tm_text_printf(&s->text[rank], " %s\n", err.text);
+}
+
+static void groups_are_as_recorded(void **state)
+{
+    static const int64_t meshes[][6] = { { 1, 1, 1, 1, 1, 1 }, { 1, 1, 4, 1, 1, 1 }, { 1, 4, 1, 1, 1, 1 },
+                                         { 1, 2, 2, 1, 1, 1 }, { 2, 1, 2, 1, 2, 1 }, { 1, 1, 2, 2, 1, 1 },
+                                         { 2, 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 3, 1 }, { 1, 1, 4, 1, 1, 2 },
+                                         { 1, 2, 2, 1, 1, 2 }, { 1, 1, 2, 1, 2, 4 }, { 2, 1, 3, 1, 2, 3 } };
+    tm_text              out = { 0 };
+    (void)state;
+    for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++) {
+        char     text[160];
+        splits   s = { .mesh = mesh_of(meshes[m]) };
+        tm_error err = { 0 };
+        int      ranks = tm_mesh_ranks(&s.mesh);
+        assert_int_equal(tm_mesh_fill(&s.mesh, ranks, &err), TM_OK);
+        tm_text_printf(&out, "%s\n", tm_mesh_text(text, &s.mesh));
+        run_world(ranks, NULL, 60, false, split_all, &s);
+        for (int r = 0; r < ranks; r++) {
+            tm_text_add(&out, s.text[r].data);
+            tm_text_fini(&s.text[r]);
+        }
+    }
+    whole_is("tests/comm/whole-groups.txt", &out);
+}
+
+/* --- hosts --------------------------------------------------------------------------------------- */
+
+static void add_moved(tm_text *out, const tm_comm_hosts *h)
+{
+    static const tm_comm_kind kinds[] = { TM_COMM_BARRIER,    TM_COMM_ALL_REDUCE, TM_COMM_REDUCE_SCATTER,
+                                          TM_COMM_ALL_GATHER, TM_COMM_BROADCAST,  TM_COMM_ALL_TO_ALL,
+                                          TM_COMM_SEND };
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        for (int format = TM_COMM_BYTES; format <= TM_COMM_BFLOAT16; format++) {
+            tm_collective call = {
+                .kind = kinds[k], .format = (tm_comm_format)format, .count = 40, .peer = h->size - 1
+            };
+            tm_comm_moved shared = tm_comm_hosts_moved(h, &call, true), direct = tm_comm_hosts_moved(h, &call, false);
+            size_t        least = 0;
+            while (least <= 40000 && !tm_comm_hosts_share(h, &call)) call.count = ++least;
+            tm_text_printf(out, "  %d of %d: shared %.9g %.9g, else %.9g %.9g; from %zu on\n", kinds[k], format,
+                           shared.between, shared.within, direct.between, direct.within, least);
+        }
+}
+
+static void hosts_are_as_recorded(void **state)
+{
+    static const struct {
+        int n, host[8];
+    } rows[] = { { 1, { 5 } },
+                 { 2, { 1, 0 } },
+                 { 4, { 7, 7, 7, 7 } },
+                 { 5, { 0, 1, 1, 1, 1 } },
+                 { 4, { 0, 0, 0, 1 } },
+                 { 8, { 0, 0, 0, 1, 2, 2, 2, 2 } },
+                 { 8, { 3, 3, 1, 1, 3, 3, 1, 1 } },
+                 { 8, { 0, 0, 0, 1, 1, 2, 2, 0 } },
+                 { 6, { 2, 1, 2, 1, 2, 1 } } };
+    tm_text out = { 0 };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_comm_hosts *h = tm_comm_hosts_make(rows[i].host, rows[i].n);
+        tm_text_printf(&out, "%d ranks on %d hosts, %d runs, %d lanes:", h->size, h->hosts, h->runs, h->lanes);
+        add_numbers(&out, "host", h->host, h->size), add_numbers(&out, "run", h->run, h->size);
+        add_numbers(&out, "first", h->run_first, h->runs + 1), add_numbers(&out, "members", h->members, h->size);
+        add_numbers(&out, "at", h->host_first, h->hosts + 1), add_numbers(&out, "last", h->last_run, h->hosts);
+        add_numbers(&out, "back", h->back, h->hosts), add_numbers(&out, "place", h->back_at, h->hosts);
+        tm_text_add(&out, "\n ");
+        for (int lane = 0; lane < h->lanes; lane++) {
+            tm_text_printf(&out, " lane %d:", lane);
+            for (int run = 0; run < h->runs; run++) tm_text_printf(&out, " %d", tm_comm_hosts_owner(h, run, lane));
+            for (int host = 0; host < h->hosts; host++)
+                tm_text_printf(&out, " (%d)", tm_comm_hosts_keeper(h, host, lane));
+        }
+        for (int host = 0; host < h->hosts; host++) {
+            tm_text_printf(&out, " to %d:", host);
+            for (int r = 0; r < h->size; r++) tm_text_printf(&out, " %d", tm_comm_hosts_partner(h, host, r));
+        }
+        tm_text_add(&out, "\n");
+        add_moved(&out, h);
+        tm_comm_hosts_free(h);
+    }
+    tm_comm_hosts_free(NULL);
+    for (size_t count = 0; count < 70; count += 1 + count / 3)
+        for (size_t element = 1; element <= 8; element *= 2)
+            for (size_t parts = 1; parts < 5; parts++) {
+                tm_text_printf(&out, "%zu of %zu:", count, element);
+                for (size_t part = 0; part < parts; part++) {
+                    size_t first, end;
+                    tm_comm_slice(count, element, part, parts, &first, &end);
+                    tm_text_printf(&out, " %zu-%zu", first, end);
+                }
+                tm_text_add(&out, "\n");
+            }
+    whole_is("tests/comm/whole-hosts.txt", &out);
+}
+
+/* --- words --------------------------------------------------------------------------------------- */
+
+static void close_all(tm_comm **comm, int n)
+{
+    for (int r = 0; r < n; r++) tm_comm_close(comm[r]);
+}
+
+/* Of a world that fails by it: what it says, and that it says so again. */
+static void failures_are_as_recorded(void **state)
+{
+    enum { RANKS = 11, KINDS = 6 };
+    static const int    late[] = { 3, 1, 2, 4, 5, 6, 7, 8, 9, 10 }, n_late[] = { 1, 2, 8, 9 };
+    const tm_collective sum = { .kind = TM_COMM_ALL_REDUCE,
+                                .format = TM_COMM_FLOAT32,
+                                .count = 7,
+                                .what = "w",
+                                .step = 5 },
+                        end = { .kind = (tm_comm_kind)TM_COMM_CLOSE, .what = "world", .step = -1 },
+                        all = { .kind = TM_COMM_BROADCAST, .format = TM_COMM_BYTES, .count = 2, .peer = 4, .step = -1 };
+    tm_text out = { 0 };
+    (void)state;
+    for (int i = 0; i < KINDS + 2; i++) {
+        tm_comm       *comm[RANKS];
+        tm_comm_notice mine = { 0 }, theirs = { 0 };
+        tm_error       err = { 0 }, again = { 0 };
+        tm_status      st;
+        assert_int_equal(tm_comm_open_threads(RANKS, 1.5, comm, &err), TM_OK);
+        tm_comm_notice_fill(i == 5 ? &end : &sum, &mine);
+        tm_comm_notice_fill(i == 4 ? &end : &all, &theirs);
+        if (i < 4)
+            st = tm_comm_late(comm[0], &mine, late, n_late[i], &err);
+        else if (i < KINDS)
+            st = tm_comm_mismatch(comm[2], &mine, 9, &theirs, &err);
+        else
+            st = tm_comm_fail(comm[1], i == 6 ? TM_NUMBERS : TM_NOMEM, &err, "%s %d", "number", i);
+        tm_text_printf(&out, "%d: %s\n", st, err.text);
+        for (int r = 0; r < RANKS; r += 5) {
+            assert_int_equal(tm_comm_run(comm[r], &sum, &again), st);
+            assert_string_equal(again.text, err.text);
+        }
+        /* The first failure is that of all. */
+        assert_int_equal(tm_comm_fail(comm[4], TM_INTERNAL, &again, "another"), st);
+        assert_string_equal(again.text, err.text);
+        close_all(comm, RANKS);
+    }
+    for (int ranks = -1; ranks <= 257; ranks += ranks == 1 ? 256 : 1) {
+        tm_comm *comm[1];
+        tm_error err = { 0 };
+        if (ranks == 1) continue;
+        tm_status st = tm_comm_open_threads(ranks, 1, comm, &err);
+        tm_text_printf(&out, "%d ranks: %d %s\n", ranks, st, err.text);
+    }
+    whole_is("tests/comm/whole-failures.txt", &out);
+}
+
+/* What a process is told that was launched by something that does not fit. */
+static void launches_are_as_recorded(void **state)
+{
+    static const char *const names[] = {
+        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",    "PMI_SIZE",   "SLURM_PROCID",
+        "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID",        "PMIX_RANK",   "RANK",       "WORLD_SIZE",
+        "LOCAL_RANK",           "TORCHELASTIC_RUN_ID",  "MASTER_ADDR", "MASTER_PORT"
+    };
+    static const struct {
+        const char *set[4], *engine;
+    } cases[] = {
+        { { NULL }, "self" },
+        { { NULL }, "gloo" },
+        { { NULL }, "openmpi" },
+        { { "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" }, NULL },
+        { { "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" }, "self" },
+        { { "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" }, "mpich" },
+        { { "PMI_RANK=2", "PMI_SIZE=3" }, NULL },
+        { { "PMI_RANK=0", "PMI_SIZE=2" }, "self" },
+        { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "PMIX_RANK=1" }, NULL },
+        { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_ID=0" }, NULL },
+        { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2" }, "self" },
+        { { "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3" }, NULL },
+        { { "RANK=3", "WORLD_SIZE=8", "TORCHELASTIC_RUN_ID=x" }, "self" },
+        { { "RANK=3", "WORLD_SIZE=8" }, "self" },
+        { { "RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0" }, NULL },
+        { { "RANK=x", "WORLD_SIZE=8", "LOCAL_RANK=0" }, NULL },
+        { { "RANK=1", "WORLD_SIZE=0", "LOCAL_RANK=0" }, NULL },
+        { { "PMI_RANK=2", "PMI_SIZE=3", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" }, "gloo" },
+    };
+    tm_text out = { 0 };
+    (void)state;
+    setenv("TRAINMARK_MODULES", "/nowhere", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_comm *world = NULL;
+        tm_error err = { 0 };
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) unsetenv(names[k]);
+        for (int k = 0; k < 4 && cases[i].set[k]; k++) {
+            putenv((char *)cases[i].set[k]);
+            tm_text_printf(&out, "%s ", cases[i].set[k]);
+        }
+        tm_comm_launch l = tm_comm_launched();
+        tm_text_printf(&out, "for %s: %s by %s, rank %d of %d\n", cases[i].engine ? cases[i].engine : "any",
+                       l.engine ? l.engine : "none", l.launcher, l.rank, l.ranks);
+        tm_status st =
+            tm_comm_open(&(tm_comm_options){ .engine = cases[i].engine, .deadline_seconds = 1 }, &world, &err);
+        tm_text_printf(&out, "  %d %s\n", st, st == TM_OK ? tm_comm_engine_name(world) : err.text);
+        tm_comm_close(world);
+    }
+    assert_false(tm_comm_engine_built("openmpi"));
+    whole_is("tests/comm/whole-launches.txt", &out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(meshes_are_as_recorded),   cmocka_unit_test(groups_are_as_recorded),
+        cmocka_unit_test(hosts_are_as_recorded),    cmocka_unit_test(failures_are_as_recorded),
+        cmocka_unit_test(launches_are_as_recorded),
+    };
+    return cmocka_run_group_tests_name("comm/whole", tests, NULL, NULL);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks agree on: the same bytes, sums and largest numbers on all of them, and one failure for all, which is that
+ * of the first rank that has one. */
+#include "train/agree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../comm/world.h"
+
+enum { RANKS = 4 };
+
+static void numbers(tm_comm *world, void *context)
+{
+    int     rank = tm_comm_rank(world), all[RANKS][2], own[2] = { 10 * rank, 7 - rank };
+    int64_t most[] = { rank, -rank, rank == 2 ? 9 : 3 }, sums[] = { rank, -1 };
+    char    text[8] = "other";
+    (void)context;
+    CHECK(agree_rank(world) == rank && agree_ranks(world) == RANKS);
+    CHECK_OK(agree_max(world, "most", most, 3, err));
+    CHECK(most[0] == 3 && most[1] == 0 && most[2] == 9);
+    CHECK_OK(agree_sum(world, "sums", sums, 2, err));
+    CHECK(sums[0] == 6 && sums[1] == -4);
+    if (rank == 0) memcpy(text, "words", 6);
+    CHECK_OK(agree_bytes(world, "text", text, sizeof text, err));
+    CHECK(strcmp(text, "words") == 0);
+    CHECK_OK(agree_gather(world, "pairs", own, sizeof own, all, err));
+    for (int r = 0; r < RANKS; r++) CHECK(all[r][0] == 10 * r && all[r][1] == 7 - r);
+}
+
+typedef struct {
+    tm_status failure[RANKS]; /* of each rank */
+    int       first;          /* whose failure is that of all; -1: there is none */
+} outcome;
+
+static void failures(tm_comm *world, void *context)
+{
+    const outcome *o = context;
+    int            rank = tm_comm_rank(world);
+    tm_error       own = { 0 };
+    char           words[64], wanted[64] = "";
+    snprintf(words, sizeof words, "%d is out of paper", rank);
+    tm_status st = o->failure[rank] == TM_OK ? TM_OK : tm_fail(&own, o->failure[rank], "%s", words);
+    if (o->failure[rank] != TM_OK)
+        snprintf(wanted, sizeof wanted, "%s", words); /* its own story stays */
+    else if (o->first >= 0)
+        snprintf(wanted, sizeof wanted, "rank %d: %d is out of paper", o->first, o->first);
+    tm_status got = agree_status(world, "printing", st, &own);
+    CHECK(got == (o->first < 0 ? TM_OK : o->failure[o->first]));
+    CHECK(strcmp(own.text, wanted) == 0);
+    /* The world is not failed by it. */
+    int64_t one = 1;
+    CHECK_OK(agree_sum(world, "afterwards", &one, 1, err));
+    CHECK(one == RANKS);
+}
+
+static void all_ranks_agree(void **state)
+{
+    static const outcome outcomes[] = { { { TM_OK, TM_OK, TM_OK, TM_OK }, -1 },
+                                        { { TM_IO, TM_OK, TM_OK, TM_OK }, 0 },
+                                        { { TM_OK, TM_OK, TM_OK, TM_NUMBERS }, 3 },
+                                        { { TM_OK, TM_NOMEM, TM_IO, TM_OK }, 1 },
+                                        { { TM_FORMAT, TM_NOMEM, TM_IO, TM_INVALID }, 0 },
+                                        { { TM_OK, TM_OK, TM_INTERRUPTED, TM_IO }, 2 } };
+    (void)state;
+    run_world(RANKS, NULL, 20, false, numbers, NULL);
+    for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++)
+        run_world(RANKS, NULL, 20, false, failures, (void *)&outcomes[i]);
+}
+
+/* A world that has failed: the call's failure where there is no other; what a rank has said stays. */
+static void in_a_failed_world(void **state)
+{
+    tm_comm *world[2];
+    tm_error err = { 0 }, own = { 0 };
+    int64_t  value = 5;
+    (void)state;
+    assert_int_equal(tm_comm_open_threads(2, 1, world, &err), TM_OK);
+    assert_int_equal(tm_comm_fail(world[0], TM_IO, &err, "it is over"), TM_IO);
+    err = (tm_error){ 0 };
+    assert_int_equal(agree_status(world[0], "printing", TM_OK, &err), TM_IO);
+    assert_string_equal(err.text, "it is over");
+    assert_int_equal(agree_status(world[1], "printing", tm_fail(&own, TM_NUMBERS, "no paper"), &own), TM_NUMBERS);
+    assert_string_equal(own.text, "no paper");
+    assert_int_equal(agree_sum(world[1], "sums", &value, 1, &err), TM_IO);
+    assert_int_equal(value, 5);
+    for (int r = 0; r < 2; r++) tm_comm_close(world[r]);
+}
+
+static void alone(void **state)
+{
+    int64_t  value = 5;
+    int      all = 0, own = 3;
+    tm_error err = { 0 };
+    (void)state;
+    assert_int_equal(agree_rank(NULL), 0);
+    assert_int_equal(agree_ranks(NULL), 1);
+    assert_int_equal(agree_sum(NULL, "sums", &value, 1, &err), TM_OK);
+    assert_int_equal(agree_max(NULL, "most", &value, 1, &err), TM_OK);
+    assert_int_equal(agree_bytes(NULL, "text", &value, sizeof value, &err), TM_OK);
+    assert_int_equal(value, 5);
+    assert_int_equal(agree_gather(NULL, "own", &own, sizeof own, &all, &err), TM_OK);
+    assert_int_equal(all, 3);
+    assert_int_equal(agree_status(NULL, "printing", TM_OK, &err), TM_OK);
+    assert_int_equal(agree_status(NULL, "printing", TM_NOMEM, &err), TM_NOMEM);
+    assert_string_equal(err.text, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_ranks_agree),
+        cmocka_unit_test(in_a_failed_world),
+        cmocka_unit_test(alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bytes of index and completeness record of a checkpoint, and what is said of every byte and number in them that is
+ * another one, each with right checksums. tests/train/checkpoint-format.txt has how often each thing is said, numbers
+ * left out, and a checksum of all that is said. After a change that is meant:
+ *     TM_RECORD=1 build/release/tests/train/test_checkpoint_format; git diff tests/train/checkpoint-format.txt
+ */
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "support/whole.h"
+#include "train/checkpoint_format.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* --- what is in an index -------------------------------------------------------------------------- */
+
+static void add_index(tm_text *out, const tm_checkpoint_index *index)
+{
+    const tm_checkpoint_state *s = &index->state;
+    tm_text_printf(out, "step %lld, samples %lld, seed %llu, config %llx, content %llx, %llu bytes, model '%s', '%s'",
+                   (long long)s->step, (long long)s->samples_consumed, (unsigned long long)s->seed,
+                   (unsigned long long)s->config_hash, (unsigned long long)s->content,
+                   (unsigned long long)index->data_bytes, s->model, s->description);
+    for (size_t i = 0; i < s->n_scalars; i++)
+        tm_text_printf(out, "; %s = %.17g", s->scalars[i].name, s->scalars[i].value);
+    for (size_t i = 0; i < index->n_files; i++)
+        tm_text_printf(out, "; file %lld %llu", (long long)index->files[i].writer,
+                       (unsigned long long)index->files[i].bytes);
+    for (size_t i = 0; i < index->count; i++) {
+        const tm_checkpoint_record *r = &index->records[i];
+        tm_text_printf(out, "; %s %d", r->name, r->dtype);
+        for (int a = 0; a < r->rank; a++) tm_text_printf(out, "%s%lld", a ? "x" : " ", (long long)r->n[a]);
+        tm_text_printf(out, " %llu %llu", (unsigned long long)r->bytes, (unsigned long long)r->row_bytes);
+        for (size_t k = 0; k < r->n_pieces; k++) {
+            const tm_checkpoint_piece *p = &index->pieces[r->first_piece + k];
+            tm_text_printf(out, ", %llu+%llu %llu+%llu at %llu of %u %llx", (unsigned long long)p->first_row,
+                           (unsigned long long)p->rows, (unsigned long long)p->first_byte,
+                           (unsigned long long)p->row_part, (unsigned long long)p->offset, p->file,
+                           (unsigned long long)p->hash);
+        }
+    }
+}
+
+/* --- two indexes ---------------------------------------------------------------------------------- */
+
+static void make_state(tm_checkpoint_state *s)
+{
+    *s = (tm_checkpoint_state){ .step = 7, .samples_consumed = 56, .seed = 3, .config_hash = 0x123456789abcdef };
+    s->content = 0xfedcba987654321;
+    strcpy(s->model, "a model");
+    strcpy(s->description, "dim 8\nlayers 2\n");
+    tm_checkpoint_add_scalar(s, "first_loss", 4.5);
+    tm_checkpoint_add_scalar(s, "x", -1);
+}
+
+static tm_checkpoint_record record_of(const char *name, int dtype, int rank, uint64_t bytes, uint64_t row_bytes,
+                                      size_t first, size_t n)
+{
+    tm_checkpoint_record r = { .name = name, .dtype = dtype, .rank = rank, .bytes = bytes, .row_bytes = row_bytes };
+    r.first_piece = first, r.n_pieces = n;
+    return r;
+}
+
+/* Of one process: tensors one behind the other, the last one empty. */
+static tm_checkpoint_index make_plain(void)
+{
+    static tm_checkpoint_record records[3];
+    static tm_checkpoint_file   file = { .writer = -1, .bytes = 192 };
+    static tm_checkpoint_piece  pieces[] = { { .rows = 1, .row_part = 120, .offset = 0, .hash = 11 },
+                                             { .rows = 1, .row_part = 64, .offset = 128, .hash = 12 },
+                                             { .rows = 1, .row_part = 0, .offset = 192, .hash = 13 } };
+    tm_checkpoint_index index = { .data_bytes = 192, .count = 3, .records = records, .n_files = 1, .n_pieces = 3 };
+    records[0] = record_of("w", 3, 2, 120, 120, 0, 1), records[0].n[0] = 5, records[0].n[1] = 6;
+    records[1] = record_of("w.m", 1, 4, 64, 64, 1, 1);
+    for (int a = 0; a < 4; a++) records[1].n[a] = 2;
+    records[2] = record_of("none", 0, 1, 0, 0, 2, 1);
+    index.files = &file, index.pieces = pieces;
+    make_state(&index.state);
+    return index;
+}
+
+/* Of two ranks: a matrix in four rectangles, a vector in two runs, a scalar. */
+static tm_checkpoint_index make_pieces(void)
+{
+    static tm_checkpoint_record records[3];
+    static tm_checkpoint_file   files[] = { { .writer = 0, .bytes = 320 }, { .writer = 2, .bytes = 200 } };
+    static tm_checkpoint_piece  pieces[] = { { 0, 3, 0, 8, 0, 21, 0 },    { 0, 3, 8, 16, 64, 22, 1 },
+                                             { 3, 2, 0, 20, 128, 23, 0 }, { 3, 2, 20, 4, 128, 24, 1 },
+                                             { 0, 1, 0, 10, 192, 25, 0 }, { 0, 1, 10, 6, 0, 26, 1 },
+                                             { 0, 1, 0, 8, 256, 27, 0 } };
+    tm_checkpoint_index index = { .data_bytes = 520, .count = 3, .records = records, .n_files = 2, .n_pieces = 7 };
+    records[0] = record_of("matrix", 3, 2, 120, 24, 0, 4), records[0].n[0] = 5, records[0].n[1] = 6;
+    records[1] = record_of("vector", 1, 1, 16, 16, 4, 2), records[1].n[0] = 8;
+    records[2] = record_of("loss", 2, 0, 8, 8, 6, 1);
+    index.files = files, index.pieces = pieces;
+    make_state(&index.state);
+    return index;
+}
+
+/* --- what is said ---------------------------------------------------------------------------------- */
+
+enum { MOST = 80 };
+typedef struct {
+    char    *kind[MOST];
+    int      times[MOST], n;
+    uint64_t all;
+} sayings;
+
+/* Without its numbers. */
+static void note(sayings *s, const char *text)
+{
+    tm_text kind = { 0 };
+    int     k = 0;
+    for (const char *c = text; *c; c++)
+        if (*c < '0' || *c > '9')
+            tm_text_add_n(&kind, c, 1);
+        else if (c == text || c[-1] < '0' || c[-1] > '9')
+            tm_text_add(&kind, "N");
+    while (k < s->n && strcmp(s->kind[k], kind.data) != 0) k++;
+    assert_true(k < MOST);
+    if (k == s->n) s->kind[s->n++] = kind.data;
+    if (s->kind[k] != kind.data) tm_text_fini(&kind);
+    s->times[k]++;
+    uint64_t both[2] = { s->all, tm_hash(text, strlen(text)) };
+    s->all = tm_hash(both, sizeof both);
+}
+
+static void add_sayings(tm_text *out, sayings *s)
+{
+    tm_text_printf(out, "  all %016llx\n", (unsigned long long)s->all);
+    for (int k = 0; k < s->n; k++) {
+        tm_text_printf(out, "  %d %s\n", s->times[k], s->kind[k]);
+        free(s->kind[k]);
+    }
+    *s = (sayings){ 0 };
+}
+
+/* The index as a whole, or as the part of a rank. */
+static void ask(sayings *said, const tm_text *bytes, bool part)
+{
+    tm_arena           *arena = tm_arena_create();
+    tm_checkpoint_index index = { 0 };
+    tm_error            err = { 0 };
+    unsigned char      *own = malloc(bytes->length ? bytes->length : 1); /* so that a sanitizer sees its end */
+    assert_non_null(own);
+    if (bytes->length) memcpy(own, bytes->data, bytes->length);
+    tm_status st = part ? tm_checkpoint_part_decode(own, bytes->length, arena, &index, &err)
+                        : tm_checkpoint_index_decode(own, bytes->length, arena, &index, &err);
+    if (st == TM_OK) {
+        tm_text text = { 0 };
+        add_index(&text, &index);
+        uint64_t both[2] = { said->all, tm_hash(text.data, text.length) };
+        note(said, "fine");
+        said->all = tm_hash(both, sizeof both);
+        tm_text_fini(&text);
+    } else {
+        assert_int_equal(st, TM_FORMAT);
+        note(said, err.text);
+    }
+    free(own);
+    tm_arena_destroy(arena);
+}
+
+static void ask_with(sayings *said, tm_text *bytes, size_t at, const void *value, size_t n)
+{
+    unsigned char before[8];
+    memcpy(before, bytes->data + at, n);
+    memcpy(bytes->data + at, value, n);
+    ask(said, bytes, false);
+    ask(said, bytes, true);
+    memcpy(bytes->data + at, before, n);
+}
+
+/* Every byte one more, one less, 0, 255; every number of 4 and 8 bytes one of those that are hard on arithmetic. */
+static void ask_all(tm_text *out, const char *name, tm_text *bytes)
+{
+    static const uint64_t hard[] = { 0, UINT64_MAX, INT64_MAX, (uint64_t)1 << 62, UINT32_MAX, 1 << 20 };
+    sayings               said = { .n = 0 };
+    tm_text_printf(out, "%s: %zu bytes %016llx\n", name, bytes->length,
+                   (unsigned long long)tm_hash(bytes->data, bytes->length));
+    ask(&said, bytes, false), ask(&said, bytes, true);
+    for (size_t at = 0; at < bytes->length; at++) {
+        const unsigned char was = (unsigned char)bytes->data[at];
+        const unsigned char values[] = { (unsigned char)(was + 1), (unsigned char)(was - 1), 0, 255 };
+        for (int i = 0; i < 4; i++) ask_with(&said, bytes, at, &values[i], 1);
+    }
+    for (size_t at = 8; at + 8 <= bytes->length; at += 4)
+        for (size_t i = 0; i < sizeof hard / sizeof hard[0]; i++) {
+            ask_with(&said, bytes, at, &hard[i], 4);
+            if (at % 8 == 0) ask_with(&said, bytes, at, &hard[i], 8);
+        }
+    const size_t length = bytes->length;
+    for (size_t n = 0; n < length; n += n < 200 ? 13 : 41) {
+        bytes->length = n;
+        ask(&said, bytes, false);
+    }
+    bytes->length = length;
+    add_sayings(out, &said);
+}
+
+static void indexes_are_as_recorded(void **state)
+{
+    static const char *const  seeds[] = { "usual", "scalars", "version3" }; /* of the fuzzer: of earlier versions */
+    const tm_checkpoint_index indexes[] = { make_plain(), make_pieces() };
+    tm_text                   out = { 0 };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        tm_text        text = { 0 };
+        size_t         n = tm_checkpoint_index_bytes(&indexes[i]);
+        unsigned char *bytes = calloc(1, n);
+        assert_non_null(bytes);
+        tm_checkpoint_index_encode(&indexes[i], bytes);
+        tm_text_add_n(&text, (const char *)bytes, n);
+        add_index(&out, &indexes[i]);
+        tm_text_add(&out, "\n");
+        ask_all(&out, i ? "pieces" : "plain", &text);
+        tm_text_fini(&text);
+        free(bytes);
+    }
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
+        char     path[128];
+        tm_text  seed = { 0 }, text = { 0 };
+        tm_error err = { 0 };
+        uint32_t n;
+        snprintf(path, sizeof path, "tests/fuzz/corpus/checkpoint/%s", seeds[i]);
+        assert_int_equal(tm_file_read(path, 1 << 20, &seed, &err), TM_OK);
+        memcpy(&n, seed.data + 1 + TM_CHECKPOINT_SEAL_BYTES, sizeof n);
+        tm_text_add_n(&text, seed.data + 1 + TM_CHECKPOINT_SEAL_BYTES + sizeof n, n);
+        ask_all(&out, seeds[i], &text);
+        tm_text_fini(&seed);
+        tm_text_fini(&text);
+    }
+    whole_is("tests/train/checkpoint-format.txt", &out);
+}
+
+/* --- the completeness record ---------------------------------------------------------------------- */
+
+static void ask_seal(sayings *said, const unsigned char *bytes, size_t n)
+{
+    tm_checkpoint_seal seal = { 0 };
+    tm_error           err = { 0 };
+    char               text[160];
+    tm_status          st = tm_checkpoint_seal_decode(bytes, n, &seal, &err);
+    snprintf(text, sizeof text, "fine: %lld %llu %llx %llu %d", (long long)seal.step,
+             (unsigned long long)seal.index_bytes, (unsigned long long)seal.index_hash,
+             (unsigned long long)seal.data_bytes, seal.in_pieces);
+    note(said, st == TM_OK ? text : err.text);
+}
+
+static void seals_are_as_recorded(void **state)
+{
+    tm_text out = { 0 };
+    (void)state;
+    for (int pieces = 0; pieces < 2; pieces++) {
+        const tm_checkpoint_seal seal = { 7, 700, 0x1122334455667788, 520, pieces };
+        unsigned char            bytes[TM_CHECKPOINT_SEAL_BYTES + 8] = { 0 };
+        const size_t             end = TM_CHECKPOINT_SEAL_BYTES - 8;
+        sayings                  said = { .n = 0 };
+        tm_checkpoint_seal_encode(&seal, bytes);
+        tm_text_printf(&out, "%016llx\n", (unsigned long long)tm_hash(bytes, TM_CHECKPOINT_SEAL_BYTES));
+        for (size_t n = TM_CHECKPOINT_SEAL_BYTES - 1; n < TM_CHECKPOINT_SEAL_BYTES + 2; n++) ask_seal(&said, bytes, n);
+        for (size_t at = 0; at < TM_CHECKPOINT_SEAL_BYTES; at++)
+            for (int repaired = 0; repaired < 2; repaired++)
+                for (int by = -1; by < 2; by += 2) {
+                    unsigned char own[sizeof bytes];
+                    memcpy(own, bytes, sizeof own);
+                    own[at] = (unsigned char)(own[at] + by);
+                    uint64_t hash = tm_hash(own, end);
+                    if (repaired && at < end) memcpy(own + end, &hash, sizeof hash);
+                    ask_seal(&said, own, TM_CHECKPOINT_SEAL_BYTES);
+                }
+        add_sayings(&out, &said);
+    }
+    whole_is("tests/train/checkpoint-seal.txt", &out);
+}
+
+/* --- coverage ------------------------------------------------------------------------------------- */
+
+/* first row, rows, first byte, bytes of a row: do they cover 4 rows of 6 bytes? */
+static void rectangles_cover_or_do_not(void **state)
+{
+    static const struct {
+        bool covers;
+        int  n, of[4][4];
+    } rows[] = {
+        { true, 1, { { 0, 4, 0, 6 } } },
+        { true, 2, { { 0, 4, 0, 2 }, { 0, 4, 2, 4 } } },
+        { true, 2, { { 3, 1, 0, 6 }, { 0, 3, 0, 6 } } },
+        { true, 4, { { 0, 2, 0, 3 }, { 2, 2, 3, 3 }, { 0, 2, 3, 3 }, { 2, 2, 0, 3 } } },
+        { true, 4, { { 0, 1, 0, 6 }, { 1, 3, 0, 1 }, { 1, 3, 1, 2 }, { 1, 3, 3, 3 } } },
+        { false, 1, { { 0, 3, 0, 6 } } },
+        { false, 2, { { 0, 2, 0, 6 }, { 0, 2, 0, 6 } } },
+        { false, 2, { { 0, 4, 0, 3 }, { 0, 4, 0, 3 } } },
+        { false, 2, { { 0, 4, 0, 3 }, { 0, 4, 2, 3 } } },
+        { false, 2, { { 0, 4, 0, 3 }, { 0, 4, 3, 2 } } },
+        { false, 2, { { 0, 4, 0, 6 }, { 0, 4, 0, 6 } } },
+        { false, 2, { { 0, 4, 1, 3 }, { 0, 4, 3, 3 } } },
+        { false, 2, { { 1, 2, 0, 6 }, { 2, 2, 0, 6 } } },
+        { false, 4, { { 0, 2, 0, 3 }, { 2, 2, 3, 3 }, { 0, 2, 0, 3 }, { 2, 2, 3, 3 } } },
+        { false, 4, { { 0, 2, 0, 3 }, { 2, 2, 3, 3 }, { 0, 2, 3, 3 }, { 0, 2, 3, 3 } } },
+        { false, 3, { { 0, 2, 0, 6 }, { 2, 2, 0, 3 }, { 1, 2, 3, 3 } } },
+    };
+    tm_arena *arena = tm_arena_create();
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_checkpoint_piece pieces[4] = { { 0 } };
+        for (int k = 0; k < rows[i].n; k++)
+            pieces[k] = (tm_checkpoint_piece){ .first_row = (uint64_t)rows[i].of[k][0],
+                                               .rows = (uint64_t)rows[i].of[k][1],
+                                               .first_byte = (uint64_t)rows[i].of[k][2],
+                                               .row_part = (uint64_t)rows[i].of[k][3] };
+        if (tm_checkpoint_covered(24, 6, pieces, (size_t)rows[i].n, arena) != rows[i].covers)
+            fail_msg("row %zu: covers is not %d", i, rows[i].covers);
+    }
+    assert_true(tm_checkpoint_covered(0, 0, NULL, 0, arena));
+    assert_false(tm_checkpoint_covered(8, 8, NULL, 0, arena));
+    assert_int_equal(tm_checkpoint_aligned(0), 0);
+    assert_int_equal(tm_checkpoint_aligned(1), 64);
+    assert_int_equal(tm_checkpoint_aligned(64), 64);
+    assert_int_equal(tm_checkpoint_aligned(65), 128);
+    tm_arena_destroy(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(indexes_are_as_recorded),
+        cmocka_unit_test(seals_are_as_recorded),
+        cmocka_unit_test(rectangles_cover_or_do_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

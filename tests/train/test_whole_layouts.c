@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The programs of steps of every family, optimizer, recipe, adapter and division among ranks, as the keys of a run make
+ * them: of each program a checksum of all that tests/support/whole_steps.h writes, or what is refused. After a change
+ * that is meant (what has changed, test_whole_steps shows to the letter):
+ *     TM_RECORD=1 build/release/tests/train/test_whole_layouts; git diff tests/train/whole-layouts.txt
+ */
+#include "support/whole_steps.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define SHORT "--training.seq_len 16 --training.local_batch_size 2 --training.threads 1 --validation.enable false "
+#define TINY                                                                                                           \
+    "tiny-llama --model.n_layers 2 --model.dim 32 --model.n_heads 4 --model.n_kv_heads 2 --model.ffn_dim 64 " SHORT
+#define EXPERTS "--model.n_experts 4 --model.n_experts_per_token 2 --model.moe_ffn_dim 32 "
+#define MIXTRAL TINY "--model.family mixtral " EXPERTS
+#define MLA                                                                                                            \
+    TINY "--model.family deepseek --model.n_kv_heads null --model.kv_lora_rank 16 --model.q_lora_rank 24 "             \
+         "--model.qk_nope_head_dim 8 --model.qk_rope_head_dim 8 --model.v_head_dim 8 "
+#define DEEPSEEK                                                                                                       \
+    MLA EXPERTS "--model.n_shared_experts 1 --model.n_dense_layers 1 --model.moe_score sigmoid --model.moe_bias_rate " \
+                "0.01 "
+#define OSS TINY "--model.family gpt_oss " EXPERTS "--model.sliding_window 8 "
+#define GPT "gpt-small --model.n_layers 2 --model.dim 32 --model.n_heads 4 " SHORT
+#define FLUX                                                                                                           \
+    "tiny-flux --training.local_batch_size 2 --training.threads 1 --validation.enable false --model.dim 64 "           \
+    "--model.n_heads 2 "
+#define BF16 "--training.dtype bfloat16 "
+#define PURE BF16 "--training.regime pure "
+#define RANKS2 "--parallelism.ranks 2 "
+#define RANKS4 "--parallelism.ranks 4 "
+#define SHARDS RANKS2
+#define COPIES RANKS2 "--parallelism.data_parallel_replicate_degree 2 --parallelism.data_parallel_shard_degree 1 "
+#define TP RANKS2 "--parallelism.tensor_parallel_degree 2 "
+#define WHOLE TP "--parallelism.enable_sequence_parallel false "
+#define CP RANKS2 "--parallelism.context_parallel_degree 2 "
+#define RING CP "--parallelism.context_parallel_rotate_method alltoall "
+#define EP RANKS2 "--parallelism.expert_parallel_degree 2 "
+#define STRATEGY "--parallelism.data_parallel_shard_strategy "
+#define LORA "--lora.rank 2 --lora.alpha 6 --lora.dropout 0.25 "
+#define NF4 LORA "--lora.base_format nf4 "
+#define ALL LORA "--lora.targets all-linear "
+
+/* clang-format off */
+static const char *const steps[] = {
+    /* families, alone */
+    GPT "--model.bias none --model.tied false",
+    GPT "--model.bias qkv " BF16,
+    GPT "--activation_checkpoint.mode full --loss.chunk_tokens 5",
+    TINY "--model.bias all --model.sliding_window 5 --model.sliding_window_every 2 --model.rope_layout interleaved",
+    TINY "--model.sinks true --model.head_dim 16 --model.activation swiglu_clamped",
+    TINY "--model.rope_scaling yarn --model.rope_scaling_factor 4 --model.rope_original_max_seq_len 8 " BF16,
+    TINY "--model.family qwen2 --model.tied true " BF16,
+    TINY "--model.family qwen3 " PURE,
+    TINY "--model.family qwen3_moe " EXPERTS "--model.moe_aux_loss 0.1 --model.moe_aux_loss_per_sequence false",
+    OSS,
+    OSS BF16 "--activation_checkpoint.mode full",
+    MLA,
+    DEEPSEEK "--model.n_expert_groups 2 --model.n_limited_groups 1 --model.moe_aux_loss 0.01",
+    DEEPSEEK BF16 "--debug.moe_force_load_balance true --activation_checkpoint.mode selective "
+                  "--activation_checkpoint.selective_ac_option 1",
+    FLUX,
+    FLUX BF16 "--model.guidance_embed true --activation_checkpoint.mode full",
+    /* what is kept, where */
+    TINY "--activation_checkpoint.cheap false",
+    TINY "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op",
+    TINY "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op "
+         "--activation_checkpoint.save_ops attention,linear:3",
+    TINY "--activation_checkpoint.mode full --recompute_method block --recompute_num_layers 1",
+    TINY "--training.offload all",
+    TINY "--training.offload optimizer " BF16,
+    TINY "--training.offload activations --training.grad_accumulation 2",
+    TINY "--debug.microscope 2 " BF16,
+    TINY "--validation.enable true --validation.local_batch_size 3 --validation.seq_len 8 --validation.steps 1",
+    /* optimizers */
+    TINY "--optimizer.name SGD --optimizer.momentum 0.5 --optimizer.nesterov true " PURE "--optimizer.bf16_stochastic_round true",
+    TINY "--optimizer.kahan_sum true " PURE,
+    TINY "--optimizer.implementation fused_opt_states_bf16",
+    TINY "--optimizer.name Adafactor " BF16,
+    TINY "--optimizer.name Muon --optimizer.adjust_lr_fn match_rms_adamw " BF16,
+    TINY "--optimizer.name Muon --optimizer.definition megatron --optimizer.decay matrices",
+    TINY "--optimizer.name AdamW8bit --optimizer.definition bitsandbytes",
+    TINY "--optimizer.decay matrices --training.max_norm 0",
+    TINY "--training.grad_accumulation 3 --training.separate_sums 3 " BF16,
+    /* products in low precision */
+    TINY "--quantize.recipe fp8_rowwise " BF16,
+    TINY "--quantize.recipe fp8_rowwise_with_gw_hp",
+    TINY "--quantize.recipe fp8_delayed " BF16,
+    TINY "--quantize.recipe fp8_blockwise --model.dim 128 --model.ffn_dim 256",
+    TINY "--quantize.recipe mxfp8 --model.dim 64 --training.seq_len 32 --quantize.output_recipe mxfp8",
+    TINY "--quantize.recipe mxfp4 --model.dim 64 --training.seq_len 32",
+    TINY "--quantize.recipe nvfp4 --quantize.switch_recipe mxfp8 --quantize.switch_step 4 --model.dim 64 "
+         "--training.seq_len 32",
+    TINY "--quantize.recipe fp8_tensorwise --quantize.filter_fqns wqkv",
+    MIXTRAL "--quantize.recipe fp8_rowwise --quantize.experts_recipe fp8_rowwise " BF16,
+    GPT "--quantize.recipe fp8_current --activation_checkpoint.mode full",
+    TINY "--quantize.recipe fp8_delayed " SHARDS,
+    TINY "--quantize.recipe fp8_rowwise " TP,
+    /* adapters */
+    TINY                                        ALL,
+    TINY NF4                                    BF16 "--model.dim 64 --model.ffn_dim 128",
+    TINY "--lora.base_format float8_e4m3 " LORA BF16,
+    TINY                                        LORA "--lora.dora true --lora.targets wq,w2",
+    TINY                                        LORA "--lora.targets lm_head,wo",
+    TINY     LORA "--lora.rank_pattern wq=4 --lora.alpha_pattern wv=1 --lora.layers 1 --lora.exclude w2",
+    TINY     LORA "--lora.dora true --activation_checkpoint.mode full --lora.rslora true",
+    GPT      ALL,
+    MIXTRAL  LORA "--lora.targets experts.gate_up_proj,experts.down_proj",
+    MLA      ALL,
+    FLUX     LORA,
+    TINY ALL SHARDS,
+    TINY ALL TP,
+    TINY NF4 "--model.dim 128 --model.ffn_dim 256 " BF16 SHARDS,
+    MIXTRAL                                              LORA "--lora.targets experts.gate_up_proj " EP,
+    /* copies and shards */
+    TINY        COPIES "--training.grad_accumulation 2",
+    TINY        COPIES "--parallelism.exact true " BF16,
+    TINY COPIES BF16 "--training.mixed_precision_reduce bfloat16",
+    TINY        SHARDS "--parallelism.fsdp_reshard_after_forward never",
+    TINY        SHARDS "--parallelism.fsdp_reshard_after_forward always --training.grad_accumulation 2 " BF16,
+    TINY SHARDS STRATEGY "optim",
+    TINY SHARDS STRATEGY "optim_grads --training.grad_accumulation 3",
+    TINY        SHARDS "--model.tied true --optimizer.name Muon",
+    TINY        SHARDS "--optimizer.name Adafactor",
+    TINY        SHARDS "--optimizer.name AdamW8bit",
+    TINY        SHARDS "--optimizer.name SGD --optimizer.momentum 0.9",
+    TINY SHARDS PURE "--optimizer.bf16_stochastic_round true",
+    TINY        SHARDS "--training.offload optimizer",
+    TINY        SHARDS "--activation_checkpoint.mode full --model.vocab_size 301",
+    TINY        RANKS4 "--parallelism.data_parallel_replicate_degree 2",
+    GPT         SHARDS,
+    MIXTRAL     SHARDS,
+    DEEPSEEK    SHARDS,
+    FLUX        SHARDS,
+    /* matrices */
+    TINY       TP "--model.qk_norm true --model.bias all",
+    TINY WHOLE BF16,
+    TINY       TP "--model.tied true --loss.chunk_tokens 3",
+    TINY       TP "--parallelism.disable_loss_parallel true",
+    TINY       TP "--optimizer.name Muon",
+    TINY       TP "--activation_checkpoint.mode full",
+    GPT        TP,
+    GPT        WHOLE,
+    GPT        TP "--model.bias none --model.tied false " BF16,
+    OSS        TP,
+    MIXTRAL    TP,
+    MIXTRAL    WHOLE "--model.moe_aux_loss 0.1",
+    MLA        TP,
+    DEEPSEEK   WHOLE,
+    DEEPSEEK   TP "--parallelism.expert_parallel_degree 2",
+    FLUX       TP,
+    TINY       RANKS4 "--parallelism.tensor_parallel_degree 2",
+    /* sequences */
+    TINY    RING,
+    TINY CP BF16 "--model.sliding_window 6",
+    TINY    RING "--model.sinks true --activation_checkpoint.mode full",
+    GPT     CP,
+    MLA     CP,
+    MIXTRAL RING "--model.moe_aux_loss 0.1",
+    TINY    RANKS4 "--parallelism.context_parallel_degree 2 --parallelism.tensor_parallel_degree 2",
+    FLUX    CP,
+    /* experts */
+    MIXTRAL     EP,
+    MIXTRAL     EP "--parallelism.expert_parallel_capacity 0 " BF16,
+    MIXTRAL     EP "--parallelism.expert_parallel_capacity 1 --activation_checkpoint.mode full",
+    OSS         EP,
+    DEEPSEEK EP STRATEGY "optim",
+    MIXTRAL     RANKS4 "--parallelism.expert_parallel_degree 2",
+    MIXTRAL     RANKS4 "--parallelism.expert_parallel_degree 2 --parallelism.context_parallel_degree 2",
+    MIXTRAL     EP "--optimizer.name Muon",
+    /* what is not built, or does not fit */
+    TINY "--lora.rank 40 --lora.targets wq",
+    TINY "--lora.rank 32 --lora.targets wq",
+    TINY "--lora.rank 33 --lora.targets w2",
+    TINY LORA "--lora.targets lm_head --lora.dora true",
+    TINY LORA "--lora.targets lm_head --model.tied true",
+    TINY LORA "--lora.targets output " TP,
+    TINY LORA "--lora.targets wq,nothing",
+    TINY LORA "--lora.target_pattern nothing",
+    TINY LORA "--lora.target_pattern .*wq|output",
+    TINY LORA "--lora.layers 0,2-1",
+    TINY LORA "--lora.layers 1-",
+    TINY LORA "--lora.layers 0-1,x",
+    TINY LORA "--lora.layers 2147483648",
+    TINY LORA "--lora.layers 7",
+    TINY LORA "--lora.rank_pattern wq",
+    TINY LORA "--lora.rank_pattern =3",
+    TINY LORA "--lora.rank_pattern wq=0",
+    TINY LORA "--lora.rank_pattern wq=2.5",
+    TINY LORA "--lora.rank_pattern wq=1000001",
+    TINY LORA "--lora.rank_pattern wq=33",
+    TINY LORA "--lora.alpha_pattern wq=-1",
+    TINY LORA "--lora.alpha_pattern wq=0,wk=3x",
+    TINY LORA "--lora.exclude nothing",
+    TINY LORA "--lora.dora true " TP,
+    MIXTRAL "--lora.rank 33 --lora.targets experts.down_proj",
+    MIXTRAL "--lora.rank 2 --lora.targets experts.down_proj --lora.dora true",
+    MIXTRAL LORA "--lora.targets experts.down_proj",
+    MIXTRAL "--lora.rank 2 --lora.targets experts.down_proj --lora.layers 1",
+    MIXTRAL "--lora.rank 2 --lora.targets experts.down_proj --lora.alpha_pattern wq=3",
+    MIXTRAL "--lora.rank 2 --lora.targets layers.0.moe.experts.0.w1",
+    MIXTRAL "--lora.rank 2 --lora.targets experts.0.w2",
+    MIXTRAL "--lora.rank 2 --lora.targets router,wq",
+    OSS "--lora.rank 2 --lora.targets experts.gate_up_proj",
+    TINY NF4 TP,
+    TINY "--lora.base_format float8_e4m3 --lora.rank 2 " TP,
+    MIXTRAL NF4 EP,
+    FLUX LORA CP,
+    FLUX LORA TP,
+    FLUX RING,
+    FLUX "--model.image_size 48 " CP,
+    FLUX "--model.text_len 6 " CP,
+    TINY CP "--training.seq_len 18",
+    TINY CP "--training.seq_len 3",
+    TINY CP "--validation.enable true --validation.seq_len 10",
+    TINY TP "--training.seq_len 15 --training.local_batch_size 1",
+    TINY TP "--validation.enable true --validation.seq_len 15 --validation.local_batch_size 1",
+    TINY WHOLE "--training.seq_len 15 --training.local_batch_size 1",
+    TINY TP "--optimizer.name Adafactor",
+    TINY TP PURE "--optimizer.bf16_stochastic_round true",
+    TINY TP "--model.n_heads 3 --model.n_kv_heads 1 --model.head_dim 8",
+    TINY TP "--model.vocab_size 301",
+    TINY "--parallelism.ranks 3 --parallelism.tensor_parallel_degree 3",
+    MIXTRAL TP "--model.moe_ffn_dim 33",
+    MIXTRAL "--parallelism.ranks 3 --parallelism.expert_parallel_degree 3",
+    MIXTRAL "--parallelism.ranks 5 --parallelism.expert_parallel_degree 5",
+    TINY EP,
+    MIXTRAL WHOLE "--parallelism.expert_parallel_degree 2",
+    MIXTRAL RANKS4 "--parallelism.context_parallel_degree 2 --parallelism.tensor_parallel_degree 2 "
+                   "--parallelism.expert_parallel_degree 2 --model.moe_aux_loss 0.1",
+    MIXTRAL EP "--optimizer.name Adafactor",
+    TINY COPIES "--parallelism.exact true --training.mixed_precision_reduce bfloat16 " BF16,
+    TINY SHARDS "--parallelism.exact true",
+    TINY SHARDS "--training.separate_sums 2 --training.grad_accumulation 2",
+    TINY "--training.separate_sums 2 --training.grad_accumulation 3",
+    TINY "--training.separate_sums 2 --training.grad_accumulation 2 " PURE,
+    TINY "--training.separate_sums 2 --training.grad_accumulation 2 --quantize.recipe fp8_delayed",
+    TINY "--quantize.experts_recipe fp8_rowwise",
+    TINY "--quantize.recipe fp8_rowwise --quantize.fqns nothing",
+    TINY "--quantize.recipe fp8_rowwise --quantize.fqns wq",
+    TINY "--quantize.recipe fp8_rowwise --quantize.filter_fqns wk",
+    TINY "--quantize.recipe mxfp4 --model.dim 36 --model.n_heads 2 --model.n_kv_heads 2 --model.head_dim 18",
+    MIXTRAL "--quantize.experts_recipe mxfp8 --model.moe_ffn_dim 20",
+    FLUX "--quantize.recipe fp8_rowwise --quantize.output_recipe fp8_rowwise",
+    TINY "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op "
+         "--activation_checkpoint.save_ops linear:256",
+    TINY "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op "
+         "--activation_checkpoint.save_ops attention,adamw",
+    TINY "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option 0",
+    TINY "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option 12345",
+    TINY "--training.offload optimizer --optimizer.name Muon",
+    TINY "--model.converters [quantize.linear.float8,other]",
+};
+/* clang-format on */
+
+static void layouts_are_as_recorded(void **state)
+{
+    (void)state;
+    whole_layouts_are("tests/train/whole-layouts.txt", steps, sizeof steps / sizeof steps[0]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(layouts_are_as_recorded) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
