@@ -3,6 +3,7 @@
  * images of files. */
 #include "data/flow.h"
 #include "data/safetensors.h"
+#include "support/whole.h"
 #include "support/folder.h"
 
 #include <math.h>
@@ -242,6 +243,7 @@ static void refused(const tm_source_options *options, const char *words)
     tm_source *source = NULL;
     tm_error   err = { 0 };
     assert_int_not_equal(tm_source_open(options, &source, &err), TM_OK);
+    whole_refusal(&err);
     if (!strstr(err.text, words)) fail_msg("'%s' does not say '%s'", err.text, words);
 }
 
@@ -264,6 +266,12 @@ static void what_is_wrong_with_files_is_said(void **state)
     test_tree_remove(folder);
 }
 
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/data/whole-images-messages.txt");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +281,7 @@ int main(void)
         cmocka_unit_test(the_mixture_is_what_its_least_loss_assumes),
         cmocka_unit_test(encoded_images_are_read_from_files),
         cmocka_unit_test(what_is_wrong_with_files_is_said),
+        cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
