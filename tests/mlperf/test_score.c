@@ -311,6 +311,26 @@ static void seeds(void **state)
     }
 }
 
+/* Of a log the first thousand. */
+static void a_thousand_seeds(void **state)
+{
+    (void)state;
+    tm_text lines = { 0 };
+    for (int i = 0; i < 1002; i++)
+        tm_text_printf(&lines,
+                       ":::MLLOG {\"time_ms\": 1, \"key\": \"seed\", \"value\": %d, \"metadata\": "
+                       "{\"file\": \"a.py\", \"lineno\": 7}}\n",
+                       i < 1000 ? i : 999);
+    write_seeds((const char *const[]){ lines.data }, 1);
+    tm_submission  *s = open_it();
+    tm_seeds_report r = tm_seeds_check(s);
+    assert_true(r.passed);
+    assert_int_equal(r.warnings.n, 1);
+    assert_int_equal(r.n, 1000);
+    tm_submission_close(s);
+    tm_text_fini(&lines);
+}
+
 static void integers_as_python_reads_them(void **state)
 {
     (void)state;
@@ -352,6 +372,7 @@ int main(void)
         TEST(status_does_not_decide_the_score),
         TEST(words_of_the_summary),
         TEST(seeds),
+        TEST(a_thousand_seeds),
         TEST(folders_that_cannot_be_read),
         TEST(integers_as_python_reads_them),
         cmocka_unit_test(every_message_is_whole),

@@ -4,10 +4,12 @@
 #include "support/fake_clock.h"
 #include "support/fake_run.h"
 #include "support/folder.h"
+#include "support/full_config.h"
 #include "support/whole.h"
 
 #include "base/log.h"
 #include "record/record.h"
+#include "record/sink_kind.h"
 #include "stats/sampling.h"
 
 #include <math.h>
@@ -135,13 +137,15 @@ static tm_run_started started(void)
     return run;
 }
 
-/* The times of the first lines are those of the process; the lines of the source are left out. */
-static void add_log(tm_text *out, const char *path)
+/* The lines with `word`. The times of the first lines are those of the process; the lines of the source are left out.
+ */
+static void add_log(tm_text *out, const char *path, const char *word)
 {
     tm_text text = fake_read(path);
     for (char *line = text.data, *end; *line; line = end) {
         end = line + strcspn(line, "\n");
         if (*end) *end++ = '\0';
+        if (!strstr(line, word)) continue;
         char *time = strstr(line, "\"time_ms\": "), *number = strstr(line, "\"lineno\": ");
         assert_true(time && number);
         if (strstr(line, "init_start")) memset(time + 11, '#', strspn(time + 11, "0123456789"));
@@ -186,7 +190,7 @@ static void the_log_to_the_letter(void **state)
     fake_clock_pass(1000 * MS);
     say(sink, (tm_event){ .kind = TM_EVENT_RUN_ENDED, .run_ended = { .reason = "", .samples = 1364 } });
     assert_int_equal(tm_sink_close(sink, &err), TM_OK);
-    add_log(&out, o.path);
+    add_log(&out, o.path, "");
     /* Of another optimizer, without adapters, evaluations, names, formats and ranks; the caches cannot be dropped. */
     run.recipe.optimizer = "sgd";
     run.recipe.lora_rank = run.recipe.eval_interval = 0;
@@ -202,11 +206,59 @@ static void the_log_to_the_letter(void **state)
     assert_int_equal(tm_sink_close(sink, &err), TM_OK);
     fake_clock_stop();
     tm_text_add(&out, "== another\n");
-    add_log(&out, o.path);
+    add_log(&out, o.path, "");
     tm_text_add(&out, "== what is said meanwhile\n");
     whole_log_take(&out);
     whole_log_close();
     whole_is("tests/golden/whole-mllog.txt", &out);
+}
+
+/* What the log is told by a configuration: of a file the last part of its name. */
+static void add_told(tm_text *out, const char *file, const char *words)
+{
+    tm_config        *config = test_full_config();
+    tm_environment   *environment = tm_environment_read("");
+    tm_arena         *arena = tm_arena_create();
+    tm_output_options o = { .folder = test_folder(), .config = config, .environment = environment };
+    tm_sink          *sink;
+    tm_error          err = { 0 };
+    assert_false(record_mllog_kind.wanted(&o));
+    if (file && tm_config_load_file(config, file, &err) != TM_OK) fail_msg("%s", err.text);
+    test_apply_words(config, words);
+    assert_true(record_mllog_kind.wanted(&o));
+    fake_clock_start(0, 0);
+    if (record_mllog_kind.open(&o, NULL, arena, &sink, &err) != TM_OK) fail_msg("%s", err.text);
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_STARTED, .run_started = started() });
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_ENDED, .run_ended = { .reason = "", .samples = 96 } });
+    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
+    fake_clock_stop();
+    tm_text_printf(out, "== %s\n", words);
+    add_log(out, test_in_folder("told.txt"), "\"submission_");
+    add_log(out, test_in_folder("told.txt"), "\"config_");
+    add_log(out, test_in_folder("told.txt"), "\"cache_");
+    tm_config_destroy(config);
+    tm_environment_destroy(environment);
+    tm_arena_destroy(arena);
+}
+
+static void a_configuration_tells_the_log(void **state)
+{
+    (void)state;
+    tm_text     out = { 0 };
+    const char *file = test_file_write(test_folder(), "told.yaml", "training:\n  steps: 4\n");
+    whole_log_open();
+    add_told(&out, file,
+             "--mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org Org "
+             "--mlperf.submission_platform Box --mlperf.clear_caches false --mlperf.submission_division open "
+             "--mlperf.submission_status research "
+             "--mlperf.submission_poc_name Name --mlperf.submission_poc_email Mail --mlperf.log told.txt");
+    add_told(&out, NULL,
+             "--mlperf.enable true --mlperf.benchmark llama31_8b --mlperf.submission_org Other "
+             "--mlperf.submission_platform Machine --mlperf.clear_caches false --mlperf.log told.txt");
+    tm_text_add(&out, "== what is said meanwhile\n");
+    whole_log_take(&out);
+    whole_log_close();
+    whole_is("tests/record/whole-told.txt", &out);
 }
 
 /* --- the report, where units change ------------------------------------------------------------------------------- */
@@ -319,6 +371,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress_to_the_letter),
         cmocka_unit_test(the_log_to_the_letter),
+        cmocka_unit_test(a_configuration_tells_the_log),
         cmocka_unit_test(figures_at_their_limits),
     };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
