@@ -321,7 +321,6 @@ static void finish(tm_process *p)
 bool tm_process_ended(tm_process *process, int *status)
 {
     if (!has_ended(process)) return false;
-    take_complaints(process);
     finish(process);
     *status = process->status;
     return true;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Of the header: as the published reader has it. Of an index: ten times the longest one published. */
-enum { MAX_HEADER = 100000000, MAX_INDEX = 64 << 20, MAX_NAME = 1024, MAX_SHARDS = 10000 };
+enum { MAX_HEADER = 100000000, MAX_INDEX = 64 << 20, MAX_NAME = 1024 };
 
 static const struct {
     const char *name;
@@ -291,7 +291,8 @@ static tm_status open_named(tm_safetensors *set, const char *index, const char *
     char       *path = tm_arena_format(set->arena, "%.*s%s", slash ? (int)(slash - index + 1) : 0, index, file);
     for (size_t i = 0; i < set->n_shards; i++)
         if (strcmp(set->shards[i]->name, path) == 0) return TM_OK;
-    if (set->n_shards == MAX_SHARDS) return tm_fail(err, TM_FORMAT, "'%s' names more than %d files", index, MAX_SHARDS);
+    if (set->n_shards == TM_SAFETENSORS_MAX_FILES)
+        return tm_fail(err, TM_FORMAT, "'%s' names more than %d files", index, TM_SAFETENSORS_MAX_FILES);
     return open_shard(set, path, err);
 }
 

@@ -20,6 +20,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Most files of a model: five times the most published, and what a process may have open where nobody raised that. */
+enum { TM_SAFETENSORS_MAX_FILES = 1000 };
+
 /* X(name in a file, bits of an element, our format; TM_DTYPE_COUNT: none) */
 /* clang-format off: it does not come to rest here */
 #define TM_SAFETENSORS_DTYPES(X)                                                                                       \

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_COPIED = 64 << 20, MAX_SHARDS = 99999 };
+enum { MAX_COPIED = 64 << 20 };
 
 typedef struct {
     const tm_hf_source         *source;
@@ -292,10 +292,11 @@ static tm_status check_target(const exporter *x, tm_error *err)
 static tm_status export_all(exporter *x, tm_error *err)
 {
     TM_TRY(open_values(x, err));
-    TM_TRY(check_target(x, err));
     divide(x);
-    if (x->shards > MAX_SHARDS)
-        return tm_fail(err, TM_INVALID, "%d files would be written; allow more bytes for each", x->shards);
+    if (x->shards > TM_SAFETENSORS_MAX_FILES)
+        return tm_fail(err, TM_INVALID, "%d files would be written, a model has %d at most; allow more bytes for each",
+                       x->shards, TM_SAFETENSORS_MAX_FILES);
+    TM_TRY(check_target(x, err));
     for (int shard = 0; shard < x->shards; shard++) TM_TRY(write_shard(x, shard, err));
     TM_TRY(write_index(x, err));
     TM_TRY(copy_files(x, err));

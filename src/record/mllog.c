@@ -185,8 +185,7 @@ static void foresee(mllog_sink *self)
 {
     tm_mllog       *log;
     tm_check_report report;
-    tm_error        err = { 0 };
-    if (tm_mllog_parse(self->options.path, self->head_lines.data, self->head_lines.length, &log, &err) != TM_OK) return;
+    if (tm_mllog_parse(self->options.path, self->head_lines.data, self->head_lines.length, &log, NULL) != TM_OK) return;
     tm_check_log(log, self->options.benchmark->since, false, &report);
     for (size_t i = 0; i < report.messages.n; i++)
         if (report.messages.messages[i].line) tm_warn("this run will not comply: %s", report.messages.messages[i].text);

@@ -15,9 +15,10 @@ static double *take(const report_runs *r, size_t n)
     return tm_arena_take(r->arena, (n + 1) * sizeof(double));
 }
 
-static chart_series series_of(const report_runs *r, size_t run, size_t n)
+/* The name is the caller's. */
+static chart_series series_of(const report_runs *r, size_t colour, size_t n)
 {
-    return (chart_series){ .name = r->names[run], .x = take(r, n), .y = take(r, n), .n = n, .colour = (int)(run % 10) };
+    return (chart_series){ .x = take(r, n), .y = take(r, n), .n = n, .colour = (int)(colour % 10) };
 }
 
 static void draw_loss(const report_runs *r, tm_text *out)
@@ -27,6 +28,7 @@ static void draw_loss(const report_runs *r, tm_text *out)
     for (size_t i = 0; i < r->n; i++) {
         const tm_result_step *steps = tm_result_steps(r->runs[i], &count);
         all[n] = series_of(r, i, count);
+        all[n].name = r->names[i];
         for (size_t k = 0; k < count; k++) {
             ((double *)all[n].x)[k] = (double)steps[k].step;
             ((double *)all[n].y)[k] = steps[k].loss;
@@ -69,6 +71,7 @@ static void draw_speed(const report_runs *r, tm_text *out)
         double        tokens = tm_result_number(r->runs[i], "batch_tokens"),
                first = tm_result_number(r->runs[i], "steps/first");
         all[i] = series_of(r, i, count);
+        all[i].name = r->names[i];
         for (size_t k = 0; k < count; k++) {
             ((double *)all[i].x)[k] = first + (double)k;
             ((double *)all[i].y)[k] = tokens / seconds[k];

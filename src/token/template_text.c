@@ -83,7 +83,6 @@ tm_v tm_v_replace(tm_render *r, const tm_v *v, const tm_v *from, const tm_v *to,
 {
     tm_text     out = { 0 };
     const char *at = v->text, *end = v->text + v->length, *next;
-    tm_text_add(&out, "");
     while (most != 0 && from->length > 0 && (next = tm_v_find(at, (size_t)(end - at), from->text, from->length))) {
         tm_text_add_n(&out, at, (size_t)(next - at));
         tm_text_add_n(&out, to->text, to->length);

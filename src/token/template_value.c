@@ -363,8 +363,10 @@ void tm_v_show(tm_render *r, const tm_v *v, tm_text *out)
 
 void tm_v_print(tm_render *r, const tm_v *v, tm_text *out)
 {
+    if (v->kind == TM_V_UNDEFINED) return;
     switch (v->kind) {
-    case TM_V_UNDEFINED:
+    case TM_V_STRING:
+        tm_text_add_n(out, v->text, v->length);
         break;
     case TM_V_NONE:
         tm_text_add(out, "None");
@@ -377,9 +379,6 @@ void tm_v_print(tm_render *r, const tm_v *v, tm_text *out)
         break;
     case TM_V_FLOAT:
         print_real(v->real, out);
-        break;
-    case TM_V_STRING:
-        tm_text_add_n(out, v->text, v->length);
         break;
     default:
         tm_v_show(r, v, out);

@@ -322,7 +322,13 @@ static void arenas_give_what_is_asked_for(void **state)
     char *begin = tm_arena_take(arena, 16);
     for (int i = 1; i < 4096; i++) assert_ptr_equal(tm_arena_take(arena, 16), begin + (ptrdiff_t)16 * i);
     assert_ptr_not_equal(tm_arena_take(arena, 16), begin + 65536);
+    assert_string_equal(tm_arena_format(arena, "%s of %d%%", "a part", 100), "a part of 100%");
+    assert_string_equal(tm_arena_format(arena, "%s", ""), "");
+    assert_string_equal(tm_arena_text(arena, "a text"), "a text");
+    memset(tm_arena_take(arena, 16), 'x', 16);
+    assert_string_equal(tm_arena_text_n(arena, "0123456789abcdefgh", 16), "0123456789abcdef");
     tm_arena_destroy(arena);
+    tm_arena_destroy(NULL);
     size_t             capacity = 0;
     char              *items = NULL;
     unsigned long long before = tm_alloc_count();

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/words.h"
+#include "support/whole.h"
 
 #include <string.h>
 
@@ -62,9 +63,16 @@ static void what_does_not_end(void **state)
         char    **argv;
         int       argc;
         assert_int_equal(tm_words_split(bad[i], "--b-command", arena, &argv, &argc, &err), TM_INVALID);
+        whole_refusal(&err);
         assert_non_null(strstr(err.text, "--b-command"));
         tm_arena_destroy(arena);
     }
+}
+
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/base/whole-words-messages.txt");
 }
 
 int main(void)
@@ -73,6 +81,7 @@ int main(void)
         cmocka_unit_test(words_of_a_line),
         cmocka_unit_test(nothing_is_expanded),
         cmocka_unit_test(what_does_not_end),
+        cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

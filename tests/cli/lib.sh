@@ -102,6 +102,7 @@ failed_with()
     failed_code=$1
     failed_name=$2
     shift 2
+    { echo "> $failed_name"; cat "$err"; } >>"$work/.failed"
     if [ "$code" -ne "$failed_code" ]; then
         fail "$failed_name" "exit code $code, wanted $failed_code"
         return
@@ -147,6 +148,16 @@ say()
 as()
 {
     mv said "$out"
+    code=0
+    expected "$1"
+}
+
+# all_failed FILE: the whole messages of every failed_with so far are in tests/cli/expected/FILE, through $filter; sizes of
+# memory, times, checksums, numbers of processes and whether others compute are of the machine.
+all_failed()
+{
+    sed -e "s,$work,WORK,g; s,$root,ROOT,g; /note: other programs are using/d; s/[0-9][0-9.,]* [KMGT]*i*B\([^a-zA-Z]\|$\)/N B\1/g" \
+        -e "s/this build has: .*/this build has: DEVICES/; s/\b[0-9a-f]\{16\}\b/HASH/g; s/this host ([^)]*)/this host (HOST)/; s/\.tmp\.[0-9]*/.tmp.N/g; s/process [0-9][0-9]*/process N/g; s/[0-9][0-9.]* s\([^a-z]\|$\)/N s\1/g" "$work/.failed" >"$out"
     code=0
     expected "$1"
 }

@@ -187,4 +187,5 @@ trainmark check --sysroot nowhere
 failed_with 4 "no such root" "--sysroot 'nowhere' is not a directory"
 trainmark check --report-file-name r.txt
 failed_with 2 "an unknown format" "r.txt"
+all_failed failed_check.txt
 finish

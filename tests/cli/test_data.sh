@@ -143,4 +143,5 @@ echo >>packed.bin
 trainmark data verify packed
 failed_with 5 "verify: one of the two is damaged" "'packed' differs from what was published"
 
+all_failed failed_data.txt
 finish

@@ -84,6 +84,11 @@ trainmark merge narrow adapter -o wide --dtype float32 --max-shard-size 0.00002
 expected merge_wide.txt
 check "in files of that size" [ "$(find wide -name '*.safetensors' | wc -l) $(find merged -name '*.safetensors' | wc -l)" = "4 1" ]
 check "the same but for rounding" cmp -s narrow_again/config.json narrow/config.json
+trainmark run --model.n_layers 112 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 16 $quiet \
+    --debug.certificate false --out many
+check "a model of 1,011 tensors" [ "$code" -eq 0 ]
+refused 4 "invalid configuration or input: 1011 files would be written, a model has 1000 at most; allow more bytes for each" \
+    export many -o never --max-shard-size 0.000001
 trainmark merge folder adapter -o merged
 failed_with 4 "a model is not written over" "'merged' already holds a model .'config.json'.; give a directory that does not"
 trainmark merge folder folder -o never
@@ -142,6 +147,29 @@ echo '[3, 1, 4]' >prompt.json
 trainmark generate folder --prompt-ids prompt.json --max_tokens 1
 filter='/^continues/s/[0-9][0-9]*/N/g; s/read at [0-9.]*/read at N/'
 expected generate_one.txt
+filter=
+
+echo '[5, 9, 2, 7]' >four.json
+filter='s/\([0-9]\.[0-9]\{2\}\)[0-9]*/\1/g; s/e-[0-9]*//g'
+trainmark numerics folder --tokens four.json --device reference
+expected numerics.txt
+trainmark numerics folder --tokens four.json --device reference --json
+expected numerics.json
+trainmark numerics folder --tokens four.json --adapter adapter --device reference
+expected numerics_adapter.txt
+filter='s/-*[0-9]\.[0-9]*\(e[-+][0-9]*\)*/N/g; s/N%/N/g; s/  */ /g'
+trainmark numerics folder --tokens four.json --compare-dtype bfloat16
+expected numerics_compared.txt
+refused 2 "wrong usage: --compare-dtype compares float32 and bfloat16, --device reference computes in float64" \
+    numerics folder --tokens four.json --device reference --compare-dtype float32
+filter='s/per_second": [0-9.e+]*/per_second": N/g; s/at [0-9.]* tokens/at N tokens/g'
+for words in "--max_tokens 5" "--max_tokens 5 --json" "--max_tokens 6 --temperature 3 --seed 4 --json" "--max_tokens 6 --temperature 3 --seed 5 --top_k 3 --json" \
+    "--max_tokens 6 --temperature 3 --seed 5 --top_p 0.05 --json" "--max_tokens 2 --adapter adapter"; do
+    trainmark generate folder --prompt-ids prompt.json --device reference $words
+    cat "$out"
+done >generated
+cp generated "$out"
+expected generate.txt
 filter=
 
 # --- texts and tokens -----------------------------------------------------------------------------------------------------

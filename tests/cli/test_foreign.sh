@@ -254,4 +254,5 @@ failed_with 2 "a size that is none" "'--memory' must be a size, .*; found 'lots'
 trainmark run $tiny --training.steps 2 --out as_json --json
 check "the result as JSON, and nothing else" cmp -s "$out" as_json/result.json
 
+all_failed failed_foreign.txt
 finish

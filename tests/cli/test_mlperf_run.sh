@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # `trainmark mlperf run` and `reference`: seeds, logs, going on where it stopped, and what is wrong.
-# shellcheck disable=SC1091,SC2154
+# shellcheck disable=SC1091,SC2034,SC2154
 . "$(dirname "$0")/lib.sh"
 unset NEXP LOGDIR
 export OMP_WAIT_POLICY=passive
@@ -47,6 +47,15 @@ check "what is missing is run" has "$out" "run 2 of 2: seed 8, aborted, 32 sampl
 trainmark mlperf run "$config" --out two --runs 2 --seed 7 $short --json
 check "--json: one array" [ "$(sed -n '1p;$p' "$out" | tr -d '\n')" = "[]" ]
 check "--json: of what the four judges say" [ "$(grep -c '^{$' "$out")" -eq 4 ]
+check "--json: what is done is told beside it" [ "$(cat "$err")" = "run 1 of 2: done already
+run 2 of 2: done already
+trainmark: negative verdict: 2 of 2 logs do not comply with ruleset 5.1.0" ]
+filter='s/[0-9][0-9]*\.[0-9][0-9]*/N/g; s/[0-9]* ms/N ms/; s/  *N minutes/ N minutes/'
+expected mlperf_run.json 5
+# shellcheck disable=SC2086
+trainmark mlperf run "$config" --out two --runs 2 --seed 7 $short
+expected mlperf_run.txt 5
+filter=
 
 # shellcheck disable=SC2086
 trainmark mlperf run "$config" --out two --runs 2 --seed 7 $short --optimizer.lr 0.001
@@ -164,4 +173,5 @@ sed -i '/"global_batch_size"/s/"value": 16/"value": 17/' ref/result_2.txt
 trainmark mlperf reference "$config" --out ref --output never.json --runs 4 $short
 failed_with 4 "runs of two batches" "result_2.txt: another batch size than in result_0.txt$"
 check "no record is left" [ ! -e never.json ]
+all_failed failed_mlperf_run.txt
 finish

@@ -269,4 +269,5 @@ lora a/result_0.txt 1 3072 600000 0.93
 trainmark mlperf explain a
 failed_with 5 "explain: no run counts" 'no run of'
 
+all_failed failed_mlperf_score.txt
 finish

@@ -150,4 +150,5 @@ else
     skip "in headless Chromium" "chromium is not installed"
 fi
 
+all_failed failed_report.txt
 finish

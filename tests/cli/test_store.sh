@@ -177,4 +177,5 @@ code=$?
 check "one that nobody named is a warning" [ "$code" -eq 0 ]
 check "and it is told" has "$err" "this run will not be stored"
 
+all_failed failed_store.txt
 finish

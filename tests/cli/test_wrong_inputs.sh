@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The table wrong_inputs.txt: command lines that are wrong, with the exit code and the words of the message. Nothing is written,
-# nothing is on standard output, the message is one of a few lines.
+# nothing is on standard output, the message is one of a few lines; all of it is in expected/wrong_inputs.txt.
 # shellcheck disable=SC1091,SC2154
 . "$(dirname "$0")/lib.sh"
 export OMP_WAIT_POLICY=passive
@@ -60,6 +60,21 @@ printf '{"num_layers": 2,\n' >cut.json
 mkdir model
 cp model.json model/tokenizer.json
 
+# Reports of checks, thresholds, lists of hosts, kept logs: NAME and what is in it.
+mkdir checks damaged_checks
+while IFS="|" read -r name content; do printf "%b" "$content" >"$name"; done <<'END'
+limits.json|{"MBS=1,GBS=1,PRECISION=x": {"gemm.gflops_per_sec": {"kind": "most", "value": 1}}}
+nokind.json|{"MBS=1,GBS=1,PRECISION=x": {"gemm.gflops_per_sec": {"value": 1}}}
+nocell.json|{}
+nogate.json|{"MBS=1,GBS=1,PRECISION=x": {}}
+gate.json|{"MBS=1,GBS=1,PRECISION=x": {"gemm.gflops_per_sec": 3}}
+member.json|{"MBS=1,GBS=1,PRECISION=x": {"gemm.gflops_per_sec": {"kind": "min", "value": 1, "unit": "s"}}}
+value.json|{"MBS=1,GBS=1,PRECISION=x": {"gemm.gflops_per_sec": {"kind": "min", "value": "1"}}}
+cell.json|{"MBS=1": {"gemm.gflops_per_sec": {"kind": "min", "value": 1}}}
+metric.json|{"MBS=1,GBS=1,PRECISION=x": {"gemm.gflops": {"kind": "min", "value": 1}}}
+list.json|[1]
+END
+
 # An adapter, and what can be wrong with one.
 adapt="$tiny --training.steps 1 --checkpoint.enable true --data.source mock --model.vocab_size 64 --debug.seed 3"
 # shellcheck disable=SC2086
@@ -107,6 +122,7 @@ wrong()
     for words; do grep -qF -e "$words" "$err" || problem=${problem:-"standard error lacks: $words"}; done
     [ "$(ls)" = "$before" ] || problem=${problem:-"something was written: $(ls | tr '\n' ' ')"}
     if [ -n "$problem" ]; then fail "$name" "$problem"; else pass "$name"; fi
+    { echo "> $line"; sed "s,$work,WORK,g; s,$root,ROOT,g" "$err"; } >>.said
 }
 
 sed '/^#/d; /^ *$/d' "$here/wrong_inputs.txt" >.table
@@ -123,5 +139,9 @@ while IFS= read -r row <&3; do
 done 3<.table
 
 check "the table has 100 wrong inputs at least" [ "$(wc -l <.table)" -ge 100 ]
+
+cp .said "$out"
+code=0
+expected wrong_inputs.txt
 
 finish

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "support/whole.h"
 #include "../support/folder.h"
 #include "../support/full_config.h"
 
@@ -443,6 +444,11 @@ static const wrong cases[] = {
       .says = { "/gone/x.yaml" } },
 };
 
+static void remove_all(char *text, const char *part)
+{
+    for (char *p; (p = strstr(text, part));) memmove(p, p + strlen(part), strlen(p + strlen(part)) + 1);
+}
+
 static tm_status try_case(const wrong *w, const char *folder, tm_error *err)
 {
     char       *none[] = { NULL };
@@ -459,12 +465,6 @@ static tm_status try_case(const wrong *w, const char *folder, tm_error *err)
     return st;
 }
 
-static void remove_all(char *text, const char *part)
-{
-    size_t n = strlen(part);
-    for (char *p; (p = strstr(text, part));) memmove(p, p + n, strlen(p + n) + 1);
-}
-
 static void each_wrong_configuration_says_so(void **state)
 {
     char prefix[520];
@@ -478,6 +478,7 @@ static void each_wrong_configuration_says_so(void **state)
         tm_status    st = try_case(w, folder, &err);
         remove_all(err.text, prefix);
         bool ok = st == w->status && err.status == st && w->says[0];
+        whole_refusal(&err);
         for (int s = 0; s < 3 && w->says[s]; s++) ok = ok && strstr(err.text, w->says[s]);
         if (ok) continue;
         print_message("%s: status %d, wanted %d: %s\n", w->name, (int)st, (int)w->status, err.text);
@@ -496,6 +497,7 @@ static void assert_refused(const char *path, const char *says)
     tm_config *config = test_full_config();
     tm_error   err = { 0 };
     assert_int_equal(tm_config_load_file(config, path, &err), TM_INVALID);
+    whole_refusal(&err);
     if (!strstr(err.text, says)) fail_msg("wanted '%s' in: %s", says, err.text);
     tm_config_destroy(config);
 }
@@ -581,6 +583,12 @@ static void no_two_rows_share_a_name(void **state)
     tm_config_destroy(config);
 }
 
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/config/whole-errors-messages.txt");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -589,6 +597,7 @@ int main(void)
         cmocka_unit_test(large_files_are_refused),
         cmocka_unit_test(long_circles_and_towers_of_extends_are_refused),
         cmocka_unit_test(no_two_rows_share_a_name),
+        cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  * images of files. */
 #include "data/flow.h"
 #include "data/safetensors.h"
+#include "support/whole.h"
 #include "support/folder.h"
 
 #include <math.h>
@@ -242,6 +243,7 @@ static void refused(const tm_source_options *options, const char *words)
     tm_source *source = NULL;
     tm_error   err = { 0 };
     assert_int_not_equal(tm_source_open(options, &source, &err), TM_OK);
+    whole_refusal(&err);
     if (!strstr(err.text, words)) fail_msg("'%s' does not say '%s'", err.text, words);
 }
 
@@ -264,6 +266,125 @@ static void what_is_wrong_with_files_is_said(void **state)
     test_tree_remove(folder);
 }
 
+/* A file of zeros. */
+static void write_tensors(const char *path, const tm_tensor_heading *headings, size_t n)
+{
+    static const char      zeros[4096];
+    tm_safetensors_writer *writer;
+    tm_error               err = { 0 };
+    if (tm_safetensors_create(path, headings, n, NULL, &writer, &err) != TM_OK) fail_msg("%s", err.text);
+    for (size_t h = 0; h < n; h++) {
+        size_t bytes = tm_dtype_bytes(headings[h].dtype);
+        for (int k = 0; k < headings[h].rank; k++) bytes *= (size_t)headings[h].n[k];
+        assert_true(bytes <= sizeof zeros);
+        tm_safetensors_write(writer, zeros, bytes);
+    }
+    if (tm_safetensors_finish(writer, &err) != TM_OK) fail_msg("%s", err.text);
+}
+
+#define LATENTS                                                                                                        \
+    {                                                                                                                  \
+        "latents", TM_F32, 3,                                                                                          \
+        {                                                                                                              \
+            2, TOKENS, CHANNELS                                                                                        \
+        }                                                                                                              \
+    }
+#define MEAN                                                                                                           \
+    {                                                                                                                  \
+        "mean", TM_BF16, 4,                                                                                            \
+        {                                                                                                              \
+            2, CHANNELS / 4, 8, 8                                                                                      \
+        }                                                                                                              \
+    }
+#define LOGVAR                                                                                                         \
+    {                                                                                                                  \
+        "logvar", TM_F16, 4,                                                                                           \
+        {                                                                                                              \
+            2, CHANNELS / 4, 8, 8                                                                                      \
+        }                                                                                                              \
+    }
+#define POOLED                                                                                                         \
+    {                                                                                                                  \
+        "pooled", TM_F64, 2,                                                                                           \
+        {                                                                                                              \
+            2, VECTOR                                                                                                  \
+        }                                                                                                              \
+    }
+#define WORDS                                                                                                          \
+    {                                                                                                                  \
+        "text", TM_F32, 3,                                                                                             \
+        {                                                                                                              \
+            2, TEXT, WIDTH                                                                                             \
+        }                                                                                                              \
+    }
+
+static void files_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t            n;
+        tm_tensor_heading headings[4];
+        const char       *words;
+    } rows[] = {
+        { 2, { LATENTS, POOLED }, "lacks text;" },
+        { 2, { LATENTS, WORDS }, "lacks pooled;" },
+        { 2, { POOLED, WORDS }, "lacks latents;" },
+        { 3, { MEAN, POOLED, WORDS }, "lacks logvar;" },
+        { 3, { LOGVAR, POOLED, WORDS }, "lacks latents;" },
+        { 3, { { "latents", TM_F32, 0, { 0 } }, POOLED, WORDS }, "needs at least one sample" },
+        { 3, { { "latents", TM_F32, 3, { 0, TOKENS, CHANNELS } }, POOLED, WORDS }, "needs at least one sample" },
+        { 3, { { "latents", TM_F32, 3, { 2, TOKENS + 1, CHANNELS } }, POOLED, WORDS }, "is F32 [2, 17, 8]" },
+        { 3, { { "latents", TM_F32, 3, { 2, TOKENS, CHANNELS - 1 } }, POOLED, WORDS }, "is F32 [2, 16, 7]" },
+        { 3, { { "latents", TM_I32, 3, { 2, TOKENS, CHANNELS } }, POOLED, WORDS }, "is I32" },
+        { 3, { { "latents", TM_F32, 2, { 2, TOKENS } }, POOLED, WORDS }, "is F32 [2, 16]" },
+        { 4, { LOGVAR, { "mean", TM_F32, 4, { 2, 2, 8, 9 } }, POOLED, WORDS }, "'mean' is F32 [2, 2, 8, 9]" },
+        { 4, { { "logvar", TM_F32, 4, { 2, 2, 7, 8 } }, MEAN, POOLED, WORDS }, "'logvar' is F32 [2, 2, 7, 8]" },
+        { 3, { LATENTS, { "pooled", TM_F32, 2, { 3, VECTOR } }, WORDS }, "'pooled' is F32 [3, 5]" },
+        { 3, { LATENTS, { "pooled", TM_F32, 2, { 2, VECTOR + 1 } }, WORDS }, "'pooled' is F32 [2, 6]" },
+        { 3, { LATENTS, POOLED, { "text", TM_F32, 3, { 2, TEXT - 1, WIDTH } } }, "'text' is F32 [2, 1, 6]" },
+        { 3, { LATENTS, POOLED, { "text", TM_F32, 3, { 1, TEXT, WIDTH } } }, "'text' is F32 [1, 2, 6]" },
+    };
+    static const struct {
+        size_t            n;
+        tm_tensor_heading headings[2];
+        const char       *words; /* NULL: is taken */
+    } empty[] = {
+        { 1, { { "pooled", TM_F32, 1, { VECTOR } } }, "lacks text of" },
+        { 1, { { "text", TM_F32, 2, { TEXT, WIDTH } } }, "lacks pooled of" },
+        { 2,
+          { { "pooled", TM_F32, 1, { VECTOR } }, { "text", TM_F32, 2, { TEXT, WIDTH - 1 } } },
+          "'text' is F32 [2, 5]" },
+        { 2, { { "pooled", TM_I32, 1, { VECTOR } }, { "text", TM_F32, 2, { TEXT, WIDTH } } }, "'pooled' is I32 [5]" },
+        { 2, { { "pooled", TM_F32, 2, { 2, VECTOR } }, { "text", TM_F32, 2, { TEXT, WIDTH } } }, "is F32 [2, 5]" },
+        { 2, { { "pooled", TM_F32, 2, { 1, VECTOR } }, { "text", TM_F32, 3, { 1, TEXT, WIDTH } } }, NULL },
+        { 2, { { "clip_encodings", TM_F32, 1, { VECTOR } }, { "t5_encodings", TM_F32, 1, { TEXT * WIDTH } } }, NULL },
+    };
+    char             *folder = test_tree_make();
+    tm_source_options options = options_of("latents", TM_FLOW_FLUXBENCHMARK);
+    options.path = folder;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        write_tensors(at(folder, "a.safetensors"), rows[i].headings, rows[i].n);
+        refused(&options, rows[i].words);
+    }
+    write_tensors(at(folder, "a.safetensors"), (tm_tensor_heading[]){ LOGVAR, MEAN, POOLED, WORDS }, 4);
+    tm_source_close(open_source(&options));
+    options.flow.protocol = TM_FLOW_MLPERF;
+    for (size_t i = 0; i < sizeof empty / sizeof empty[0]; i++) {
+        write_tensors(at(folder, "empty.safetensors"), empty[i].headings, empty[i].n);
+        if (empty[i].words)
+            refused(&options, empty[i].words);
+        else
+            tm_source_close(open_source(&options));
+    }
+    test_tree_remove(folder);
+}
+
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/data/whole-images-messages.txt");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +394,8 @@ int main(void)
         cmocka_unit_test(the_mixture_is_what_its_least_loss_assumes),
         cmocka_unit_test(encoded_images_are_read_from_files),
         cmocka_unit_test(what_is_wrong_with_files_is_said),
+        cmocka_unit_test(files_that_do_not_fit_are_refused),
+        cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

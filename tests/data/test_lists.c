@@ -110,12 +110,33 @@ static void files_are_listed_in_order(void **state)
     tm_file_list_free(&list);
 }
 
+/* 32 folders in one another below the one that is listed, not 33. */
+static void folders_have_a_depth(void **state)
+{
+    char         path[600], wanted[700];
+    tm_file_list list = { 0 };
+    tm_error     err = { 0 };
+    (void)state;
+    strcpy(path, test_in_folder("deep"));
+    assert_int_equal(mkdir(path, 0777), 0);
+    for (int depth = 1; depth <= 33; depth++) {
+        assert_int_equal(mkdir(strcat(path, "/d"), 0777), 0);
+        tm_status st = tm_file_list_read(test_in_folder("deep/"), &list, &err);
+        assert_int_equal(st, depth <= 32 ? TM_OK : TM_INVALID);
+        assert_int_equal(list.count, 0);
+        tm_file_list_free(&list);
+    }
+    snprintf(wanted, sizeof wanted, "directory '%s' is more than 32 levels deep, or a loop of links", path);
+    assert_string_equal(err.text, wanted);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checksums_are_read),
         cmocka_unit_test(other_lines_are_refused),
         cmocka_unit_test(files_are_listed_in_order),
+        cmocka_unit_test(folders_have_a_depth),
     };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "data/packed.h"
+#include "support/whole.h"
 #include "../support/folder.h"
 #include "../support/full_config.h"
 
@@ -118,6 +119,7 @@ static void expect_refusal(const uint8_t *bytes, size_t size, const char *what)
     memcpy(exact, bytes, size);
     assert_int_equal(tm_packed_parse("x.npy", exact, size, &packed, &err), TM_FORMAT);
     assert_int_equal(tm_status_exit_code(err.status), 4);
+    whole_refusal(&err);
     if (!strstr(err.text, what)) fail_msg("wanted '%s' in: %s", what, err.text);
     assert_null(packed.row);
     free(exact);
@@ -260,15 +262,24 @@ static void what_is_no_file_is_refused(void **state)
     tm_packed packed;
     tm_error  err = { 0 };
     assert_int_equal(tm_packed_open(test_in_folder("none.npy"), &packed, &err), TM_INVALID);
+    whole_refusal(&err);
     assert_non_null(strstr(err.text, "cannot open"));
     err = (tm_error){ 0 };
     assert_int_equal(tm_packed_open(test_folder(), &packed, &err), TM_INVALID);
+    whole_refusal(&err);
     assert_non_null(strstr(err.text, "is a directory, wanted a regular file"));
     err = (tm_error){ 0 };
     int32_t id = 1;
     uint8_t mask = 1;
     assert_int_equal(tm_packed_write(test_in_folder("no/x.npy"), 1, 1, &id, &mask, &err), TM_INVALID);
+    whole_refusal(&err);
     assert_non_null(strstr(err.text, "cannot create"));
+}
+
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/data/whole-packed-messages.txt");
 }
 
 int main(void)
@@ -281,6 +292,7 @@ int main(void)
         cmocka_unit_test(every_damage_is_named),
         cmocka_unit_test(no_pickle_takes_more_than_an_honest_one),
         cmocka_unit_test(what_is_no_file_is_refused),
+        cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

@@ -2,6 +2,7 @@
 /* safetensors: every format there and back, shards, and files that lie. */
 #include "data/safetensors.h"
 #include "graph/value.h"
+#include "support/whole.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 
@@ -34,6 +35,7 @@ static void refuse_bytes(const uint8_t *bytes, size_t size, const char *part)
     tm_safetensors *set;
     tm_error        err = { 0 };
     tm_status       st = tm_safetensors_parse("bad.safetensors", bytes, size, &set, &err);
+    whole_refusal(&err);
     if (st != TM_FORMAT || !strstr(err.text, part) || !strstr(err.text, "'bad.safetensors'"))
         fail_msg("status %d, '%s', wanted '%s'", (int)st, err.text, part);
 }
@@ -175,6 +177,7 @@ static void refuse_index(const char *text, const char *part)
     tm_error        err = { 0 };
     const char     *path = test_file_write(test_folder(), "i.index.json", text);
     tm_status       st = tm_safetensors_open(path, &set, &err);
+    whole_refusal(&err);
     if (st == TM_OK || !strstr(err.text, part)) fail_msg("status %d, '%s', wanted '%s'", (int)st, err.text, part);
 }
 
@@ -208,6 +211,37 @@ static void shards_and_their_index_agree_or_are_refused(void **state)
     refuse_index("", "not JSON");
 }
 
+/* As many as there may be are opened, one more is refused. All have the same tensor, which is what they are refused for
+ * once they are open. */
+static void a_model_has_a_thousand_files_at_most(void **state)
+{
+    (void)state;
+    write_shard("shard", "a");
+    for (int n = 1000; n <= 1001; n++) {
+        tm_text index = { 0 };
+        for (int i = 0; i < n; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "of-%04d", i);
+            if (n == 1000 || i == 1000) assert_int_equal(link(test_in_folder("shard"), test_in_folder(name)), 0);
+            tm_text_printf(&index, "%s\"t%d\": \"%s\"", i ? ", " : "{\"weight_map\": {", i, name);
+        }
+        tm_text_add(&index, "}}");
+        tm_safetensors *set;
+        tm_error        err = { 0 };
+        const char     *path = test_file_write(test_folder(), "i.index.json", index.data);
+        assert_int_equal(tm_safetensors_open(path, &set, &err), TM_FORMAT);
+        if (!strstr(err.text, n == 1000 ? "tensor 'a' is in '" : "i.index.json' names more than 1000 files"))
+            fail_msg("%d files: %s", n, err.text);
+        tm_text_fini(&index);
+    }
+}
+
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/data/whole-safetensors-messages.txt");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +249,8 @@ int main(void)
         cmocka_unit_test(what_is_allowed_is_read),
         cmocka_unit_test(every_format_is_written_and_read_back),
         cmocka_unit_test(shards_and_their_index_agree_or_are_refused),
+        cmocka_unit_test(a_model_has_a_thousand_files_at_most),
+        cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding sources, options that cannot be, and the mock source. */
 #include "data/source_kind.h"
+#include "support/whole.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -17,6 +18,7 @@ static void expect_refusal(const tm_source_options *options, const char *part)
     tm_error   err = { 0 };
     assert_int_equal(tm_source_open(options, &source, &err), TM_INVALID);
     assert_null(source);
+    whole_refusal(&err);
     if (!strstr(err.text, part)) fail_msg("wanted '%s' in: %s", part, err.text);
 }
 
@@ -137,6 +139,12 @@ static void mock_is_uniform_and_has_no_memory(void **state)
     tm_source_close(source);
 }
 
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/data/whole-source-messages.txt");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -144,6 +152,7 @@ int main(void)
         cmocka_unit_test(wrong_options_are_refused_with_the_cure),
         cmocka_unit_test(names_are_listed_and_found_in_any_case),
         cmocka_unit_test(mock_is_uniform_and_has_no_memory),
+        cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text: windows, splits, order, decoding, and every kind of thing that can lie in a folder. */
 #include "base/text.h"
+#include "support/whole.h"
 #include "base/random.h"
 #include "data/source.h"
 
@@ -88,6 +89,7 @@ static void expect_refusal(const char *path, int64_t seq, double fraction, const
     assert_int_equal(tm_source_open(&options, &source, &err), TM_INVALID);
     assert_int_equal(tm_status_exit_code(err.status), 4);
     assert_null(source);
+    whole_refusal(&err);
     if (!strstr(err.text, what) || !strstr(err.text, cure)) fail_msg("wanted '%s', '%s' in: %s", what, cure, err.text);
 }
 
@@ -419,6 +421,12 @@ static void depth_is_limited(void **state)
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_root, remove_root)
 
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/data/whole-text-messages.txt");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -435,6 +443,7 @@ int main(void)
         IN_FOLDER(many_files_reached_twice_count_once),
         IN_FOLDER(unreadable_things_are_refused),
         IN_FOLDER(depth_is_limited),
+        cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An indexed data set written bit by bit: its bytes, what goes on after a kill and what begins anew, failures with
  * their whole messages. */
+#include "support/whole.h"
 #include "support/folder.h"
 
 #include "base/file.h"
@@ -250,6 +251,7 @@ static void a_second_name_is_not_written_through(void **state)
         err = (tm_error){ 0 };
         assert_int_equal(link(at(".victim"), at(ends[i])), 0);
         assert_int_equal(tm_tokenize_output_open(at(""), false, 1, &out, &err), TM_IO);
+        whole_refusal(&err);
         assert_non_null(strstr(err.text, ": Too many links"));
         assert_int_equal(unlink(at(ends[i])), 0);
     }
@@ -337,6 +339,12 @@ static void what_fails_is_said(void **state)
     tm_tokenize_output_close(&out);
 }
 
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/data/whole-tokenize_output-messages.txt");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -349,6 +357,7 @@ int main(void)
         cmocka_unit_test_teardown(a_second_name_is_not_written_through, test_folder_teardown),
         cmocka_unit_test_teardown(what_is_abandoned_is_gone, test_folder_teardown),
         cmocka_unit_test_teardown(what_fails_is_said, test_folder_teardown),
+        cmocka_unit_test(every_message_is_whole)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "hf/adapter.h"
 #include "hf/numerics.h"
 #include "hf/source.h"
+#include "support/whole.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/golden.h"
@@ -338,6 +339,7 @@ static void bad_configurations_are_refused(void **state)
         write_config(&f, config);
         tm_status st =
             open_adapted(&f, "cpu", &tm_precision_f32, tm_numerics_step(&none, &tm_precision_f32, f.seq), &a, &err);
+        whole_refusal(&err);
         if (st != cases[i].status || !strstr(err.text, cases[i].words))
             fail_msg("%s: status %d, %s", cases[i].change, (int)st, err.text);
         close_adapted(&a);
@@ -348,6 +350,7 @@ static void bad_configurations_are_refused(void **state)
     tm_error      err = { 0 };
     write_config(&f, list);
     assert_int_equal(tm_hf_adapter_open(f.adapter, &none, &err), TM_FORMAT);
+    whole_refusal(&err);
     assert_non_null(strstr(err.text, "it is not an object (line 1)"));
     tm_hf_adapter_close(&none);
     json_decref(list);
@@ -380,6 +383,7 @@ static void bad_files_are_refused(void **state)
         write_adapter_weights(f.adapter, shapes);
         tm_status st =
             open_adapted(&f, "cpu", &tm_precision_f32, tm_numerics_step(&none, &tm_precision_f32, f.seq), &a, &err);
+        whole_refusal(&err);
         if (st != cases[i].status || !strstr(err.text, cases[i].words))
             fail_msg("%zu: status %d, %s", i, (int)st, err.text);
         close_adapted(&a);
@@ -459,15 +463,20 @@ static void what_was_trained_is_written(void **state)
     unload(&f);
 }
 
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/hf/whole-adapter-messages.txt");
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_fixture_is_met),
-        cmocka_unit_test(what_was_trained_is_written),
-        cmocka_unit_test(bad_configurations_are_refused),
-        cmocka_unit_test(bad_files_are_refused),
+        cmocka_unit_test(every_fixture_is_met),           cmocka_unit_test(what_was_trained_is_written),
+        cmocka_unit_test(bad_configurations_are_refused), cmocka_unit_test(bad_files_are_refused),
+        cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

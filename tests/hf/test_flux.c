@@ -4,6 +4,7 @@
 #include "graph/value.h"
 #include "hf/numerics.h"
 #include "hf/source.h"
+#include "support/whole.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/golden.h"
@@ -146,6 +147,7 @@ static void inputs_that_do_not_fit_are_refused(void **state)
     write_inputs(inputs, root, true);
     assert_int_equal(tm_hf_folder_shape(test_folder(), config, &description, &shape, &err), TM_OK);
     assert_int_equal(tm_numerics_image_read(inputs, &shape, &image, &err), TM_FORMAT);
+    whole_refusal(&err);
     assert_non_null(strstr(err.text, "the last axis of 'text' is 11, the model needs 12"));
     tm_numerics_image_fini(&image);
     tm_config_destroy(config);
@@ -154,6 +156,7 @@ static void inputs_that_do_not_fit_are_refused(void **state)
         "{\"_class_name\": \"FluxTransformer2DModel\", \"in_channels\": 64, \"out_channels\": 128}";
     err = (tm_error){ 0 };
     assert_int_equal(tm_hf_config_parse("x", other, strlen(other), config, &description, &err), TM_FORMAT);
+    whole_refusal(&err);
     assert_non_null(strstr(err.text, "'out_channels' is 128"));
     tm_config_destroy(config);
     free(text);
@@ -161,11 +164,20 @@ static void inputs_that_do_not_fit_are_refused(void **state)
     test_folder_remove();
 }
 
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/hf/whole-flux-messages.txt");
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(diffusers_computes_the_same),
-                                        cmocka_unit_test(inputs_that_do_not_fit_are_refused) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(diffusers_computes_the_same),
+        cmocka_unit_test(inputs_that_do_not_fit_are_refused),
+        cmocka_unit_test(every_message_is_whole),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

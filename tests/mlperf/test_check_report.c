@@ -85,6 +85,19 @@ static void of_lines_that_cannot_be_read(void **unused)
     }
 }
 
+/* A line that is JSON but no record ends the public checker; one that is no JSON does not (above). */
+static void of_a_line_that_lacks_members(void **unused)
+{
+    (void)unused;
+    mllog log = mllog_8b();
+    strcpy(mllog_insert(&log, &log.lines[2], "", "", "")->raw, ":::MLLOG {}");
+    is(&log, false,
+       "run.txt: FAILED\n  Log lines had parsing errors.\n"
+       "  line 3 (record 2): this line cannot be read: it has no member \"time_ms\"\n"
+       "  the public checker stops with an exception here\n",
+       NULL);
+}
+
 static void of_a_key_that_fails_often(void **unused)
 {
     (void)unused;
@@ -237,6 +250,7 @@ int main(void)
         cmocka_unit_test(of_a_log_that_complies),
         cmocka_unit_test(of_no_log),
         cmocka_unit_test(of_lines_that_cannot_be_read),
+        cmocka_unit_test(of_a_line_that_lacks_members),
         cmocka_unit_test(of_a_key_that_fails_often),
         cmocka_unit_test(of_lines_that_are_repeated),
         cmocka_unit_test(of_what_is_missing),

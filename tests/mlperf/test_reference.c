@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "mlperf/reference.h"
+#include "support/whole.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -57,10 +58,12 @@ static void records_of_a_file(void **state)
     exactly(r.mean, 150000 + 384 * 4.5, "mean");
     assert_int_equal(truncate(path, 40), 0);
     assert_int_equal(tm_reference_read(path, arena, &reference, &err), TM_FORMAT);
+    whole_refusal(&err);
     assert_non_null(strstr(err.text, path));
     assert_int_equal(remove(path), 0);
     err = (tm_error){ 0 };
     assert_int_equal(tm_status_exit_code(tm_reference_read(path, arena, &reference, &err)), 4);
+    whole_refusal(&err);
     assert_non_null(strstr(err.text, path));
 }
 
@@ -297,6 +300,12 @@ static void relief_and_few_runs(void **state)
     exactly(between.max_speedup, between.mean / (between.minimum - 46080), "max speedup between");
 }
 
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/mlperf/whole-reference-messages.txt");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +318,7 @@ int main(void)
         cmocka_unit_test(quantiles),
         cmocka_unit_test(numpy_order),
         cmocka_unit_test(relief_and_few_runs),
+        cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests_name("mlperf/reference", tests, set_up, tear_down);
 }

@@ -9,6 +9,7 @@
 #include "mlperf/python.h"
 #include "mlperf/score.h"
 #include "mlperf/seeds.h"
+#include "support/whole.h"
 #include "support/folder.h"
 #include "support/mllogs.h"
 #include "support/training.h"
@@ -235,6 +236,7 @@ static void folders_that_cannot_be_read(void **state)
     tm_submission *s = NULL;
     tm_error       err = { 0 };
     assert_int_equal(tm_submission_open(folder, TM_RULESET_5_1_0, &s, &err), TM_INVALID);
+    whole_refusal(&err);
     assert_non_null(strstr(err.text, "no result_*.txt"));
     err = (tm_error){ 0 };
     assert_int_equal(tm_submission_open("/nowhere/at/all", TM_RULESET_5_1_0, &s, &err), TM_INVALID);
@@ -309,6 +311,26 @@ static void seeds(void **state)
     }
 }
 
+/* Of a log the first thousand. */
+static void a_thousand_seeds(void **state)
+{
+    (void)state;
+    tm_text lines = { 0 };
+    for (int i = 0; i < 1002; i++)
+        tm_text_printf(&lines,
+                       ":::MLLOG {\"time_ms\": 1, \"key\": \"seed\", \"value\": %d, \"metadata\": "
+                       "{\"file\": \"a.py\", \"lineno\": 7}}\n",
+                       i < 1000 ? i : 999);
+    write_seeds((const char *const[]){ lines.data }, 1);
+    tm_submission  *s = open_it();
+    tm_seeds_report r = tm_seeds_check(s);
+    assert_true(r.passed);
+    assert_int_equal(r.warnings.n, 1);
+    assert_int_equal(r.n, 1000);
+    tm_submission_close(s);
+    tm_text_fini(&lines);
+}
+
 static void integers_as_python_reads_them(void **state)
 {
     (void)state;
@@ -332,6 +354,12 @@ static void integers_as_python_reads_them(void **state)
     tm_arena_destroy(arena);
 }
 
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/mlperf/whole-score-messages.txt");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -344,8 +372,10 @@ int main(void)
         TEST(status_does_not_decide_the_score),
         TEST(words_of_the_summary),
         TEST(seeds),
+        TEST(a_thousand_seeds),
         TEST(folders_that_cannot_be_read),
         TEST(integers_as_python_reads_them),
+        cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests_name("mlperf/score", tests, NULL, NULL);
 }

@@ -143,6 +143,36 @@ static void metrics_of_a_resumed_run(void **state)
     tm_text_fini(&text);
 }
 
+/* The records that were kept stay whole where the first of the resumed run does not fit. */
+static void kept_records_stay(void **state)
+{
+    (void)state;
+    const char   *path = test_in_folder("metrics.jsonl");
+    tm_error      err = { 0 };
+    tm_event      resumed = fake_started();
+    struct rlimit was, small;
+    tm_sink      *sink = open_metrics(path);
+    fake_emit(sink, fake_started());
+    for (int step = 1; step <= 2; step++) fake_emit(sink, fake_step(step));
+    fake_close(sink);
+    tm_text before = fake_read(path);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &was);
+    small = (struct rlimit){ .rlim_cur = before.length + 10, .rlim_max = was.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    sink = open_metrics(path);
+    resumed.run_started.first_step = 3;
+    fake_emit(sink, resumed);
+    fake_emit(sink, fake_step(3));
+    tm_status closed = tm_sink_close(sink, &err);
+    setrlimit(RLIMIT_FSIZE, &was);
+    assert_int_equal(closed, TM_IO);
+    tm_text after = fake_read(path);
+    assert_string_equal(after.data, before.data);
+    tm_text_fini(&before);
+    tm_text_fini(&after);
+}
+
 static void result_read_back(void **state)
 {
     (void)state;
@@ -434,6 +464,7 @@ int main(void)
         cmocka_unit_test_teardown(a_run_without_steps, clean),
         cmocka_unit_test_teardown(steady_recording_allocates_nothing, clean),
         cmocka_unit_test_teardown(every_member_is_documented, clean),
+        cmocka_unit_test_teardown(kept_records_stay, clean),
         cmocka_unit_test_teardown(file_size_limit, clean),
         cmocka_unit_test_teardown(unusable_paths, clean),
     };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The event file for TensorBoard, decoded here: frames with their sums, events with steps and values. The format was
  * held against TensorBoard's own reader by tools/check_tensorboard.py. */
+#include "support/fake_clock.h"
 #include "support/fake_run.h"
 #include "support/folder.h"
 #include "support/full_config.h"
@@ -16,6 +17,7 @@
 #include "record/sink_kind.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +48,16 @@ static void expect_crc(const unsigned char *data, size_t n, const unsigned char 
     assert_int_equal(little(at, 4), (uint32_t)((crc >> 15 | crc << 17) + 0xa282ead8u));
 }
 
+/* Of the test's clock, in seconds. */
+static void expect_time(const unsigned char *event)
+{
+    double   time = FAKE_BEGIN_S + (double)FAKE_WALL_S + 1.5;
+    uint64_t bits;
+    memcpy(&bits, &time, sizeof bits);
+    assert_int_equal(event[0], 9);
+    assert_int_equal(little(event + 1, 8), bits);
+}
+
 /* The last value of a tag, and how many there are; steps below 128 are one byte. */
 static int find(const unsigned char *file, size_t n, const char *tag, int *step, float *value)
 {
@@ -55,7 +67,7 @@ static int find(const unsigned char *file, size_t n, const char *tag, int *step,
         const unsigned char *event = file + at + 12;
         expect_crc(file + at, 8, file + at + 8);
         expect_crc(event, length, event + length);
-        assert_int_equal(event[0], 9);  /* wall_time */
+        expect_time(event);
         assert_int_equal(event[9], 16); /* step */
         const unsigned char *text = event + 11;
         if (text[0] == 42 && text[2] == 10 && text[4] == 10 && text[5] == strlen(tag) &&
@@ -86,8 +98,11 @@ static void the_file_holds_every_step(void **state)
     assert_int_equal(tm_config_apply_arguments(config, 2, words, &err), TM_OK);
     assert_true(record_tensorboard_kind.wanted(&o));
     assert_int_equal(record_tensorboard_kind.open(&o, NULL, arena, &sink, &err), TM_OK);
+    fake_clock_start(0, 0);
+    fake_clock_pass(1500000000);
     fake_run(sink, TM_VERDICT_VALID, "");
     fake_close(sink);
+    fake_clock_stop();
     DIR *folder = opendir(test_in_folder("tb"));
     assert_non_null(folder);
     path[0] = '\0';
@@ -113,8 +128,27 @@ static void the_file_holds_every_step(void **state)
     tm_arena_destroy(arena);
 }
 
+/* A run that never started, for want of memory, say: there is no folder, and no file of another is touched. */
+static void nothing_without_a_start(void **state)
+{
+    (void)state;
+    tm_config        *config = test_full_config();
+    tm_arena         *arena = tm_arena_create();
+    tm_output_options o = { .folder = test_in_folder("none"), .config = config };
+    tm_sink          *sink;
+    tm_error          err = { 0 };
+    assert_int_equal(record_tensorboard_kind.open(&o, NULL, arena, &sink, &err), TM_OK);
+    fake_emit(sink, fake_step(1));
+    fake_close(sink);
+    assert_int_not_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
+    assert_int_equal(access(test_in_folder("none"), F_OK), -1);
+    tm_config_destroy(config);
+    tm_arena_destroy(arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(the_file_holds_every_step) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(the_file_holds_every_step),
+                                        cmocka_unit_test(nothing_without_a_start) };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

@@ -9,6 +9,8 @@
 
 #include "bench/bench.h"
 #include "results/convert.h"
+#include "made_runs.h"
+#include "support/whole.h"
 
 #include <math.h>
 #include <string.h>
@@ -125,6 +127,31 @@ static void the_days_of_a_budget(void **state)
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) assert_true(isnan(tm_token_count(none[i])));
 }
 
+/* Every row, with and without what a device can do, adapters, a batch and a budget. */
+static void tables_to_the_letter(void **state)
+{
+    (void)state;
+    tm_text out = { 0 };
+    for (int i = 0; i < 5; i++) {
+        tm_speed_basis b = basis_of("llama3.1_8B", 8192);
+        b.devices = i == 0 ? 1 : 3;
+        if (i == 1) b.peak_flops = 989.4e12;
+        if (i == 2) b.lora_parameters = 41943040;
+        if (i == 3) b.batch = 7;
+        tm_table *table = tm_speed_table(&b, 9375.1234, i == 4 ? 15e12 : 0);
+        add_table(table, &out);
+        tm_table_destroy(table);
+    }
+    tm_speed_basis b = { .devices = 2 };
+    int64_t        seq;
+    assert_int_equal(tm_bench_model("flux.1-dev", &b.shape, &seq, NULL), TM_OK);
+    b.seq = tm_model_length(&b.shape);
+    tm_table *table = tm_speed_table(&b, 1234, 0);
+    add_table(table, &out);
+    tm_table_destroy(table);
+    whole_is("tests/results/whole-speeds.txt", &out);
+}
+
 static void what_is_not_known_is_refused(void **state)
 {
     (void)state;
@@ -143,6 +170,7 @@ int main(void)
         cmocka_unit_test(published_figures_convert), cmocka_unit_test(lora_counts_frozen_weights),
         cmocka_unit_test(mistral_with_its_window),   cmocka_unit_test(images_have_a_length),
         cmocka_unit_test(the_days_of_a_budget),      cmocka_unit_test(what_is_not_known_is_refused),
+        cmocka_unit_test(tables_to_the_letter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -259,6 +259,7 @@ static void strange_files_are_refused(void **state)
     tm_arena *arena = tm_arena_create();
     tm_error  err = { 0 };
     tm_store_close(store);
+    tm_store_close(NULL);
     change("newer.db", "PRAGMA user_version = 99");
     expect_refused("newer.db", TM_FORMAT, "newer trainmark (format 99");
     change("foreign.db", "CREATE TABLE t (x)");

@@ -2,7 +2,7 @@
 /* The report of two made-up runs in every form, and every chart of them, to the letter:
  * tests/golden/whole-report.txt. The runs are tests/golden/whole-result*.txt, of which one says all, one little. */
 #include "results/report.h"
-#include "support/fake_run.h"
+#include "made_runs.h"
 #include "support/whole.h"
 
 #include <setjmp.h>
@@ -46,15 +46,15 @@ static void reports_say_all(void **state)
 {
     (void)state;
     tm_text          out = { 0 }, cut = { 0 };
-    tm_result       *rich = read_run("rich", "tests/golden/whole-result.txt", "tests/golden/whole-metrics.txt");
-    tm_result       *poor = read_run("po<or", "tests/golden/whole-result-poor.txt", NULL);
-    const tm_result *both[] = { rich, poor }, *other[] = { poor, rich };
+    tm_result       *one = read_run("rich", rich, "tests/golden/whole-metrics.txt");
+    tm_result       *other = read_run("po<or", poor, NULL);
+    const tm_result *both[] = { one, other }, *turned[] = { other, one };
     reports(&out, both, 1);
     reports(&out, both, 2);
-    reports(&out, other, 1);
-    reports(&out, other, 2);
-    tm_result_destroy(rich);
-    tm_result_destroy(poor);
+    reports(&out, turned, 1);
+    reports(&out, turned, 2);
+    tm_result_destroy(one);
+    tm_result_destroy(other);
     for (const char *c = out.data; *c; c++) {
         if (*c == '<' && c > out.data && c[-1] != '\n') tm_text_add(&cut, "\n");
         tm_text_add_n(&cut, c, 1);
@@ -63,10 +63,40 @@ static void reports_say_all(void **state)
     whole_is("tests/golden/whole-report.txt", &cut);
 }
 
+/* Of more phases than 64 the first are drawn. */
+static void sixty_four_phases(void **state)
+{
+    (void)state;
+    tm_text     phases = { 0 }, out = { 0 };
+    tm_error    err = { 0 };
+    const char *begin = "\"mean_seconds\": {", *at;
+    char        name[16];
+    for (int n = 64; n <= 66; n++) {
+        phases.length = out.length = 0;
+        tm_text_add(&phases, begin);
+        for (int i = 0; i < n; i++) tm_text_printf(&phases, "%s\"phase%02d\": 0.5", i ? ", " : "", i);
+        tm_text_add(&phases, ", ");
+        const char      *pairs[] = { begin, phases.data, NULL };
+        tm_result       *run = run_of("many", rich, pairs, NULL);
+        const tm_result *one = run;
+        assert_int_equal(tm_results_plot(&one, 1, "ledger", &out, &err), TM_OK);
+        for (int i = 0; i < n; i++) {
+            snprintf(name, sizeof name, "phase%02d", i);
+            at = strstr(out.data, name);
+            assert_true(i < 64 ? at != NULL : at == NULL);
+        }
+        assert_null(strstr(out.data, "unaccounted"));
+        tm_result_destroy(run);
+    }
+    tm_text_fini(&phases);
+    tm_text_fini(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reports_say_all),
+        cmocka_unit_test(sixty_four_phases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,6 +135,18 @@ static void run(const char *only, const fixture *f, bool isolate, tm_checks *che
 
 /* --- outcomes -------------------------------------------------------------------------------- */
 
+static void outcomes_in_words(void **state)
+{
+    char out[TM_CHECK_OUTCOMES_BYTES];
+    (void)state;
+    memset(out, 'x', sizeof out);
+    assert_string_equal(tm_check_outcomes(0, out), "");
+    memset(out, 'x', sizeof out);
+    assert_string_equal(tm_check_outcomes(1u << TM_CHECK_PASS, out), "PASS");
+    assert_string_equal(tm_check_outcomes(1u << TM_CHECK_WARN | 1u << TM_CHECK_FAIL, out), "WARN FAIL");
+    assert_string_equal(tm_check_outcomes(~0u, out), "PASS WARN FAIL INFO SKIP");
+}
+
 /* All that a check says, without the name of the folder. */
 static void add_result(int i, const tm_check_result *r, tm_text *out)
 {
@@ -449,6 +461,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(each_fixture_has_its_outcome, clean),
         cmocka_unit_test_teardown(the_same_in_processes_of_their_own, clean),
+        cmocka_unit_test(outcomes_in_words),
         cmocka_unit_test(no_outcome_is_without_fixture),
         cmocka_unit_test_teardown(odd_files_harm_nobody, clean),
         cmocka_unit_test_teardown(names_choose_checks, clean),

@@ -332,7 +332,7 @@ static void links_of(tm_comm *world, void *context)
     (void)context;
     CHECK_OK(tm_hosts_link(world, 100000, 0.01, &gbps, err));
     CHECK((place.local_rank == 0 && place.hosts > 1) == !isnan(gbps));
-    CHECK(isnan(gbps) || gbps > 0);
+    CHECK(isnan(gbps) || (gbps > 0 && gbps < 1000)); /* no link is faster: the data go through it */
 }
 
 static void between(void **state)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "support/whole.h"
 #include "../support/folder.h"
 #include "../support/fake_run.h"
 #include "base/file.h"
@@ -128,6 +129,7 @@ static void bad_input_is_refused(void **state)
     size_t   passing, failing;
     tm_error err = { 0 };
     assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, &err), TM_INVALID);
+    whole_refusal(&err);
     assert_non_null(strstr(err.text, "cannot read directory '"));
     assert_non_null(strstr(err.text, "`trainmark check --dump-path` makes it"));
     assert_int_equal(tm_checks_aggregate(folder, test_in_folder("none"), &passing, &failing, NULL), TM_INVALID);
@@ -162,8 +164,15 @@ static void a_folder_without_reports_is_refused(void **state)
     put("smoke/notes.txt", "nobody");
     put("smoke/.json", "{}");
     assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, &err), TM_INVALID);
+    whole_refusal(&err);
     assert_non_null(strstr(err.text, "there is no report in '"));
     assert_non_null(strstr(err.text, "smoke'; `trainmark check --dump-path` makes them"));
+}
+
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/system/whole-check_nodes-messages.txt");
 }
 
 int main(void)
@@ -173,6 +182,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(clocks_are_compared, begin, end),
         cmocka_unit_test_setup_teardown(bad_input_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(a_folder_without_reports_is_refused, begin, end),
+        cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "support/whole.h"
 #include "../support/folder.h"
 #include "../support/fake_run.h"
 #include "base/file.h"
@@ -107,6 +108,7 @@ static void there_and_back(void **state)
     assert_non_null(strstr(notes.data, "governor = performance: 2 changed"));
     /* While it lasts nobody else may tune or restore. */
     assert_int_equal(tm_tune_begin(&options, &second, &none, &err), TM_INVALID);
+    whole_refusal(&err);
     assert_non_null(strstr(err.text, "another process is tuning"));
     assert_int_equal(tm_tune_restore(root, &none, NULL), TM_INVALID);
     expect(2);
@@ -202,6 +204,7 @@ static void foreign_state_files_change_nothing(void **state)
         tm_tuning      *tuning;
         put(STATE, bad[i]);
         assert_int_equal(tm_tune_restore(root, &notes, &err), TM_FORMAT);
+        whole_refusal(&err);
         assert_non_null(strstr(err.text, "remove it"));
         assert_int_equal(tm_tune_begin(&options, &tuning, &notes, NULL), TM_FORMAT);
         expect(1);
@@ -223,6 +226,7 @@ static void what_cannot_be_written_is_said(void **state)
     assert_int_equal(tm_tune_begin(&options, &tuning, &notes, &err), TM_OK);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(tm_tune_end(tuning, &notes, &err), TM_IO);
+    whole_refusal(&err);
     assert_non_null(strstr(err.text, "cannot restore"));
     assert_non_null(strstr(notes.data, "1 could not be"));
     assert_int_equal(tm_tune_state_read(root), TM_TUNE_LEFT); /* the record stays */
@@ -237,6 +241,7 @@ static void what_cannot_be_written_is_said(void **state)
     assert_int_equal(rename(run, away), 0);
     err = (tm_error){ 0 };
     assert_int_equal(tm_tune_begin(&options, &tuning, &notes, &err), TM_INVALID);
+    whole_refusal(&err);
     assert_non_null(strstr(err.text, "nothing was changed"));
     expect(1);
     tm_text_fini(&notes);
@@ -264,6 +269,12 @@ static void what_refuses_is_named(void **state)
     tm_text_fini(&notes);
 }
 
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/system/whole-check_tune-messages.txt");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +284,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(foreign_state_files_change_nothing, make_host, remove_host),
         cmocka_unit_test_setup_teardown(what_cannot_be_written_is_said, make_host, remove_host),
         cmocka_unit_test_setup_teardown(what_refuses_is_named, make_host, remove_host),
+        cmocka_unit_test(every_message_is_whole)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

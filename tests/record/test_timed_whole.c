@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What outputs say of time, to the letter, by a clock of the test's own: the bar of progress, the log for MLPerf; and
+ * figures of the report at the limits where their units change. */
+#include "support/fake_clock.h"
+#include "support/fake_run.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/whole.h"
+
+#include "base/log.h"
+#include "record/record.h"
+#include "record/sink_kind.h"
+#include "stats/sampling.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const int64_t MS = 1000000;
+
+/* --- the bar of progress ------------------------------------------------------------------------------------------ */
+
+/* Lines for what returns to the beginning of one, without escapes. */
+static void add_drawn(tm_text *out, const char *data)
+{
+    for (; *data; data++) {
+        if (*data == '\r')
+            tm_text_add(out, "\n");
+        else
+            tm_text_add_n(out, *data == '\033' ? "^" : data, 1);
+    }
+    tm_text_add(out, "\n");
+}
+
+/* Steps `first` to `last` of `steps`; before step k passes[k % n] of milliseconds, an evaluation behind step 4. */
+static void draw(tm_text *out, int64_t first, int64_t last, int64_t steps, const int64_t *passes, size_t n)
+{
+    tm_sink           *sink = NULL;
+    tm_error           err = { 0 };
+    tm_event           start = fake_started();
+    char              *told = NULL, *drawn = NULL;
+    size_t             bytes = 0, more = 0;
+    tm_console_options options = { .log_freq = 1000000,
+                                   .out = open_memstream(&told, &bytes),
+                                   .progress = open_memstream(&drawn, &more) };
+    start.run_started.steps = steps;
+    start.run_started.first_step = first;
+    fake_clock_start(0, 0);
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    fake_emit(sink, start);
+    for (int64_t step = first; step <= last; step++) {
+        fake_clock_pass(passes[(size_t)(step - first) % n] * MS);
+        fake_emit(sink, fake_step(step));
+        if (step == 4) fake_emit(sink, fake_evaluation(step));
+    }
+    fake_close(sink);
+    fake_clock_stop();
+    fclose(options.out);
+    fclose(options.progress);
+    tm_text_printf(out, "== %lld to %lld of %lld\n", (long long)first, (long long)last, (long long)steps);
+    add_drawn(out, drawn);
+    tm_text_add(out, told);
+    free(told);
+    free(drawn);
+}
+
+/* Twenty-nine parts of thirty, hours and minutes at their limits; drawn again after a tenth of a second, not before. */
+static void progress_to_the_letter(void **state)
+{
+    static const int64_t tenths[] = { 1000, 99, 1, 100, 50, 49, 2, 400 };
+    static const int64_t limits[] = { 59499, 1, 59000, 3481499, 1, 500, 60000, 3539499, 3540500 };
+    static const int64_t parts[] = { 30000 };
+    tm_text              out = { 0 };
+    (void)state;
+    draw(&out, 1, 8, 8, tenths, 8);
+    draw(&out, 1, 9, 10, limits, 9);
+    draw(&out, 28, 30, 30, parts, 1);
+    draw(&out, 1, 1, 0, parts, 1); /* how many is not known */
+    whole_is("tests/golden/whole-progress.txt", &out);
+}
+
+/* --- the log for MLPerf ------------------------------------------------------------------------------------------- */
+
+static void say(tm_sink *sink, tm_event event)
+{
+    sink->handle(sink, &event);
+}
+
+static void evaluate(tm_sink *sink, int64_t samples, double loss, bool last)
+{
+    say(sink,
+        (tm_event){ .kind = TM_EVENT_EVALUATION_STARTED, .evaluation_started = { .step = 1, .samples = samples } });
+    fake_clock_pass(125 * MS);
+    say(sink, (tm_event){ .kind = TM_EVENT_EVALUATION, .evaluation = { 1, samples, loss, 9, 9, 9, last, NULL, 0 } });
+}
+
+/* No two figures of the recipe are alike. */
+static tm_run_started started(void)
+{
+    tm_run_started run = fake_started().run_started;
+    run.seed = 123;
+    run.steps = 4000;
+    run.first_step = 3;
+    run.recipe = (tm_recipe){ .optimizer = "adamw",
+                              .schedule = "cosine with linear warmup",
+                              .global_batch = 32,
+                              .accumulation = 5,
+                              .sequence_length = 8192,
+                              .eval_samples = 1024,
+                              .warmup_steps = 128,
+                              .decay_steps = 3872,
+                              .learning_rate = 0.0008,
+                              .end_learning_rate = 0.00008,
+                              .beta1 = 0.9,
+                              .beta2 = 0.95,
+                              .eps = 1e-5,
+                              .weight_decay = 0.1,
+                              .max_norm = 0.75,
+                              .lora_rank = 16,
+                              .lora_alpha = 24,
+                              .micro_batch = 2,
+                              .eval_interval = 12288,
+                              .precision_linear = "mxfp4",
+                              .precision_attention = "bfloat16",
+                              .precision_communication = "fp32",
+                              .tensor_ranks = 2,
+                              .pipeline_ranks = 3,
+                              .context_ranks = 4,
+                              .expert_ranks = 5 };
+    return run;
+}
+
+/* The lines with `word`. The times of the first lines are those of the process; the lines of the source are left out.
+ */
+static void add_log(tm_text *out, const char *path, const char *word)
+{
+    tm_text text = fake_read(path);
+    for (char *line = text.data, *end; *line; line = end) {
+        end = line + strcspn(line, "\n");
+        if (*end) *end++ = '\0';
+        if (!strstr(line, word)) continue;
+        char *time = strstr(line, "\"time_ms\": "), *number = strstr(line, "\"lineno\": ");
+        assert_true(time && number);
+        if (strstr(line, "init_start")) memset(time + 11, '#', strspn(time + 11, "0123456789"));
+        number += strlen("\"lineno\": ");
+        size_t digits = strspn(number, "0123456789");
+        assert_true(digits > 0);
+        tm_text_printf(out, "%.*sN%s\n", (int)(number - line), line, number + digits);
+    }
+    tm_text_fini(&text);
+}
+
+static void the_log_to_the_letter(void **state)
+{
+    (void)state;
+    tm_text          out = { 0 };
+    tm_error         err = { 0 };
+    tm_sink         *sink;
+    tm_run_started   run = started();
+    FILE            *caches = fopen(test_in_folder("caches"), "w");
+    tm_mllog_options o = { .path = test_in_folder("mllog.txt"),
+                           .benchmark = tm_mlperf_benchmark_find("llama31_8b"),
+                           .org = "Org",
+                           .platform = "Platform",
+                           .division = "closed",
+                           .status = "onprem",
+                           .poc_name = "Name",
+                           .poc_email = "Mail",
+                           .config_filename = "a.yaml",
+                           .clear_caches = true,
+                           .drop_caches = test_in_folder("caches") };
+    assert_true(caches && fclose(caches) == 0);
+    whole_log_open();
+    fake_clock_start(0, 0);
+    assert_int_equal(tm_mllog_sink_open(&o, &sink, &err), TM_OK);
+    fake_clock_pass(1500 * MS + 999999);
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_STARTED, .run_started = run });
+    fake_clock_pass(12500 * MS);
+    evaluate(sink, 1264, 3.25, false); /* the target is met once, which counts */
+    evaluate(sink, 1264, 3.5, false);  /* no time between them: no throughput */
+    fake_clock_pass(2000 * MS);
+    evaluate(sink, 1364, 3.75, true);
+    fake_clock_pass(1000 * MS);
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_ENDED, .run_ended = { .reason = "", .samples = 1364 } });
+    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
+    add_log(&out, o.path, "");
+    /* Of another optimizer, without adapters, evaluations, names, formats and ranks; the caches cannot be dropped. */
+    run.recipe.optimizer = "sgd";
+    run.recipe.lora_rank = run.recipe.eval_interval = 0;
+    run.recipe.precision_linear = run.recipe.precision_attention = run.recipe.precision_communication = NULL;
+    run.recipe.tensor_ranks = run.recipe.pipeline_ranks = run.recipe.context_ranks = run.recipe.expert_ranks = 0;
+    o.poc_name = o.poc_email = o.config_filename = NULL;
+    o.benchmark = tm_mlperf_benchmark_find("trainmark_tiny");
+    o.drop_caches = "/nowhere/drop";
+    assert_int_equal(tm_mllog_sink_open(&o, &sink, &err), TM_OK);
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_STARTED, .run_started = run });
+    fake_clock_pass(250 * MS);
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_ENDED, .run_ended = { .reason = "", .samples = 96 } });
+    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
+    fake_clock_stop();
+    tm_text_add(&out, "== another\n");
+    add_log(&out, o.path, "");
+    tm_text_add(&out, "== what is said meanwhile\n");
+    whole_log_take(&out);
+    whole_log_close();
+    whole_is("tests/golden/whole-mllog.txt", &out);
+}
+
+/* What the log is told by a configuration: of a file the last part of its name. */
+static void add_told(tm_text *out, const char *file, const char *words)
+{
+    tm_config        *config = test_full_config();
+    tm_environment   *environment = tm_environment_read("");
+    tm_arena         *arena = tm_arena_create();
+    tm_output_options o = { .folder = test_folder(), .config = config, .environment = environment };
+    tm_sink          *sink;
+    tm_error          err = { 0 };
+    assert_false(record_mllog_kind.wanted(&o));
+    if (file && tm_config_load_file(config, file, &err) != TM_OK) fail_msg("%s", err.text);
+    test_apply_words(config, words);
+    assert_true(record_mllog_kind.wanted(&o));
+    fake_clock_start(0, 0);
+    if (record_mllog_kind.open(&o, NULL, arena, &sink, &err) != TM_OK) fail_msg("%s", err.text);
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_STARTED, .run_started = started() });
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_ENDED, .run_ended = { .reason = "", .samples = 96 } });
+    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
+    fake_clock_stop();
+    tm_text_printf(out, "== %s\n", words);
+    add_log(out, test_in_folder("told.txt"), "\"submission_");
+    add_log(out, test_in_folder("told.txt"), "\"config_");
+    add_log(out, test_in_folder("told.txt"), "\"cache_");
+    tm_config_destroy(config);
+    tm_environment_destroy(environment);
+    tm_arena_destroy(arena);
+}
+
+static void a_configuration_tells_the_log(void **state)
+{
+    (void)state;
+    tm_text     out = { 0 };
+    const char *file = test_file_write(test_folder(), "told.yaml", "training:\n  steps: 4\n");
+    whole_log_open();
+    add_told(&out, file,
+             "--mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org Org "
+             "--mlperf.submission_platform Box --mlperf.clear_caches false --mlperf.submission_division open "
+             "--mlperf.submission_status research "
+             "--mlperf.submission_poc_name Name --mlperf.submission_poc_email Mail --mlperf.log told.txt");
+    add_told(&out, NULL,
+             "--mlperf.enable true --mlperf.benchmark llama31_8b --mlperf.submission_org Other "
+             "--mlperf.submission_platform Machine --mlperf.clear_caches false --mlperf.log told.txt");
+    tm_text_add(&out, "== what is said meanwhile\n");
+    whole_log_take(&out);
+    whole_log_close();
+    whole_is("tests/record/whole-told.txt", &out);
+}
+
+/* --- the report, where units change ------------------------------------------------------------------------------- */
+
+static const double reported[] = { 0.00001234, 0.99994, 0.99996,  1,    9.996,  99.994, 99.996,
+                                   100,        999.94,  999.9999, 1000, 1500.5, 999999, 1e6 };
+
+static void report(tm_text *out, size_t i, const char *reason, const char *sample)
+{
+    enum { N = sizeof reported / sizeof reported[0] };
+    double             at = reported[i % N], next = reported[(i + 1) % N], none = (double)NAN;
+    const double       seconds[] = { at };
+    const tm_named_f64 flops[] = { { "a", at }, { "b", next * 1e3 }, { "c", next * 1e17 }, { "d", none } };
+    const tm_named_f64 phases[] = { { "a", at / 2 }, { "b", i % 2 ? at : at / 48 }, { "unaccounted", 9 } };
+    const tm_rank_told ranks[] = { { 7, 0, "h", at, next, at, none, false, 1, 1 },
+                                   { 8, 0, "i", at, at, next, 0.25, i % 2 == 0, 1, 1 },
+                                   { 9, 0, "j", at, at, next, none, false, 1, 1 } };
+    tm_sample_summary  speed = {
+         .n = (int64_t)i,
+         .warmup = 999 + (int64_t)i,
+         .outliers = 1000,
+         .median = at,
+         .p5 = next,
+         .p95 = i % 3 ? none : next,
+         .variation = 0.00049 + 0.0001 * (double)(i % 2),
+         .rate = next,
+         .rate_lo = i % 4 < 2 ? none : at,
+         .rate_hi = next,
+         .effective_n = 1.5,
+         .median_rate = i == 3 ? none : at,
+         .median_rate_lo = at,
+         .median_rate_hi = next,
+         .steady = { .reached = i % 2, .drift = i == 5 ? none : 0.25, .drift_lo = -0.05, .drift_hi = 0.04999 }
+    };
+    tm_event           start = fake_started(), step = fake_step(1), end = { .kind = TM_EVENT_RUN_ENDED };
+    tm_console_options options = { .log_freq = 1, .quiet = true };
+    tm_sink           *sink = NULL;
+    tm_error           err = { 0 };
+    char              *data = NULL;
+    size_t             bytes = 0;
+    start.run_started.threads = (int)(i % 3);
+    start.run_started.devices = (int)(i % 2) + 1;
+    start.run_started.peak_flops = i % 2 ? 0 : 1e3;
+    start.run_started.flops_per_token = flops;
+    start.run_started.n_flops_per_token = i == 4 ? 0 : 4;
+    step.step_done.seconds = at;
+    step.step_done.phases = phases;
+    step.step_done.n_phases = i == 6 ? 0 : 3;
+    end.run_ended = (tm_run_ended){ .verdict = (tm_verdict)(i % 4),
+                                    .reason = reason,
+                                    .stopped = "",
+                                    .steps = 1,
+                                    .speed = &speed,
+                                    .image_tokens = i % 5 == 4 ? 64 : 0,
+                                    .loss_first = at,
+                                    .loss_last = i % 2 ? none : next,
+                                    .loss_validation = next,
+                                    .loss_floor = i % 3 ? none : at,
+                                    .bits_per_byte = i % 3 ? at : none,
+                                    .planned_bytes = 1023,
+                                    .used_bytes = i % 2 ? 1023 : 1024,
+                                    .outside_arena_bytes = 1048575,
+                                    .step_seconds = seconds,
+                                    .first_step_seconds = at,
+                                    .seconds = next,
+                                    .sample = sample,
+                                    .ranks = ranks,
+                                    .n_ranks = i % 4 };
+    end.run_ended.certificate = (tm_certificate){ .done = i % 2,
+                                                  .groups = 3,
+                                                  .expected = at,
+                                                  .measured = next,
+                                                  .band = 0.5,
+                                                  .rows = i % 4 < 2,
+                                                  .causal = i % 3,
+                                                  .context = i % 5,
+                                                  .seconds = at };
+    end.run_ended.curve = (tm_curve){ (int64_t)(i % 3), i % 2 };
+    options.out = open_memstream(&data, &bytes);
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    fake_emit(sink, start);
+    fake_emit(sink, step);
+    fake_emit(sink, end);
+    fake_close(sink);
+    fclose(options.out);
+    tm_text_printf(out, "== %zu\n%s", i, data);
+    free(data);
+}
+
+static void figures_at_their_limits(void **state)
+{
+    (void)state;
+    tm_text out = { 0 };
+    char    words[180], sample[240], wide[71], wider[61];
+    memset(wide, 'w', sizeof wide);
+    memset(wider, 'v', sizeof wider);
+    for (size_t i = 0; i < sizeof reported / sizeof reported[0]; i++) {
+        /* Words that end before the margin, at it and behind it; one more that is wide. */
+        snprintf(words, sizeof words, "%.*s  x\n\ny %.*s z", (int)(66 + i % 5), wide, (int)(60 * (i % 2)), wider);
+        snprintf(sample, sizeof sample, "a\tb\x01%c\x1f\x20\x7f\xc2\x85\xc2\xa0\xc3\xa9\xff\xe2\x82 \xe2\x82\xac\n%s",
+                 (int)(1 + i), words);
+        report(&out, i, i == 0 ? "" : words, i % 2 ? sample : i % 4 ? "" : NULL);
+    }
+    whole_is("tests/golden/whole-report-limits.txt", &out);
+}
+
+int main(void)
+{
+    tm_log_set_level(TM_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(progress_to_the_letter),
+        cmocka_unit_test(the_log_to_the_letter),
+        cmocka_unit_test(a_configuration_tells_the_log),
+        cmocka_unit_test(figures_at_their_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+}
