@@ -7,7 +7,7 @@
 #ifndef TM_DEVICE_CPU_GEMM_NF4_H
 #define TM_DEVICE_CPU_GEMM_NF4_H
 
-#include "graph/blocks.h"
+#include "device/cpu/simd/nf4.h"
 
 enum { NF4_RUN = 32, NF4_K = 512 /* decoded at a time: 32 KiB of a panel */ };
 
@@ -23,20 +23,6 @@ static void nf4_tables_init(nf4_tables *tables, tm_dtype dtype)
     tables->scaled = dtype == TM_NF4_SCALED;
 }
 
-/* What the codes of a block are multiplied with. */
-TM_INLINE float nf4_scale(const nf4_tables *tables, const uint8_t *group, int64_t block, const bool scaled)
-{
-    float mean, scale;
-    if (scaled) {
-        memcpy(&scale, group + block * (int64_t)sizeof scale, sizeof scale);
-        return scale;
-    }
-    memcpy(&mean, group, sizeof mean);
-    memcpy(&scale, group + 4, sizeof scale);
-    float factor = tables->map[group[8 + block]] * scale;
-    return factor + mean;
-}
-
 /* Elements i .. i + 31, i a multiple of 32, so of one block: its sixteen values are rounded once, its codes choose
  * among them. */
 TM_INLINE __m512i nf4_halves(const nf4_tables *tables, const uint8_t *data, int64_t i, const bool scaled)
@@ -44,7 +30,7 @@ TM_INLINE __m512i nf4_halves(const nf4_tables *tables, const uint8_t *data, int6
     const int64_t  head = scaled ? TM_SCALED_HEAD : TM_NF4_HEAD, bytes = head + TM_NF4_GROUP / 2;
     const uint8_t *group = data + i / TM_NF4_GROUP * bytes;
     int64_t        at = i % TM_NF4_GROUP;
-    float          factor = nf4_scale(tables, group, at / TM_NF4_BLOCK, scaled);
+    float          factor = nf4_factor(group, tables->map, at / TM_NF4_BLOCK, scaled);
     __m256i values = (__m256i)_mm512_cvtneps_pbh(_mm512_mul_ps(_mm512_set1_ps(factor), _mm512_loadu_ps(tables->code)));
     __m128i codes = _mm_loadu_si128((const __m128i *)(const void *)(group + head + at / 2));
     __m128i low = _mm_set1_epi8(15), second = _mm_and_si128(codes, low),

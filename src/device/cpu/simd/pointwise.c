@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
-#include "graph/blocks.h"
+#include "device/cpu/simd/nf4.h"
 #include "graph/value.h"
 #include "op/attrs.h"
 
@@ -179,20 +179,6 @@ TM_INLINE void widen(const tm_call *call, tm_dtype to, int64_t begin, int64_t en
     }
 }
 TM_PART(widen, out[0])
-
-/* The factor of a block of NF4. */
-TM_INLINE float nf4_factor(const uint8_t *group, const float *map, int64_t block, bool scaled)
-{
-    float mean, scale;
-    if (scaled) {
-        memcpy(&scale, group + block * (int64_t)sizeof scale, sizeof scale);
-        return scale;
-    }
-    memcpy(&mean, group, sizeof mean);
-    memcpy(&scale, group + 4, sizeof scale);
-    float factor = map[group[8 + block]] * scale;
-    return factor + mean;
-}
 
 /* Weights in blocks of NF4 (graph/nf4.h), or parts of such (graph/blocks.h): a byte is two values of a table, a block
  * has one factor. begin is a multiple of TM_ELEMENT_GRAIN, and so of a block. */
