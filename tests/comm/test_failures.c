@@ -111,6 +111,42 @@ static void pieces(tm_comm *world, void *context)
     expect_words(err.text, (const char *const[]){ "all-to-all 'tokens'", "elements to rank", "which expects", NULL });
 }
 
+/* Of 4 ranks one sends another number to one: that one says so, with both numbers. */
+static void one_piece(tm_comm *world, void *context)
+{
+    const int    *pair = context; /* from, to */
+    char          x[100] = { 0 }, y[100], want[200];
+    size_t        me = (size_t)tm_comm_rank(world), out[4], in[4];
+    tm_error      err = { 0 };
+    tm_collective call = { .kind = TM_COMM_ALL_TO_ALL,
+                           .format = TM_COMM_BYTES,
+                           .send = x,
+                           .receive = y,
+                           .send_counts = out,
+                           .receive_counts = in,
+                           .what = "tokens",
+                           .step = 3 };
+    for (size_t r = 0; r < 4; r++) out[r] = 4 * me + r, in[r] = 4 * r + me;
+    if ((int)me == pair[0]) out[pair[1]] += 5;
+    tm_status st = tm_comm_run(world, &call, &err);
+    CHECK(st == TM_INVALID || (int)me != pair[1]);
+    if ((int)me != pair[1]) return;
+    snprintf(want, sizeof want,
+             "all-to-all 'tokens' of group world: rank %d sends %d elements to rank %d, which expects %d", pair[0],
+             4 * pair[0] + pair[1] + 5, pair[1], 4 * pair[0] + pair[1]);
+    CHECK(strcmp(err.text, want) == 0);
+}
+
+static void pieces_of_other_sizes(void **state)
+{
+    static const int hosts[] = { 0, 1, 0, 1 };
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        int pair[] = { i % 4, i / 4 };
+        run_world(4, (i + i / 4) % 2 ? hosts : NULL, 0.2, false, one_piece, pair);
+    }
+}
+
 static void message_of_another_size(tm_comm *world, void *context)
 {
     float         x[8] = { 0 };
@@ -286,9 +322,13 @@ static void worlds_that_cannot_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(different_calls),       cmocka_unit_test(other_differences),
-        cmocka_unit_test(a_rank_that_is_late),   cmocka_unit_test(a_rank_on_another_host_is_late),
-        cmocka_unit_test(a_rank_that_leaves),    cmocka_unit_test(a_rank_that_gives_up),
+        cmocka_unit_test(different_calls),
+        cmocka_unit_test(other_differences),
+        cmocka_unit_test(pieces_of_other_sizes),
+        cmocka_unit_test(a_rank_that_is_late),
+        cmocka_unit_test(a_rank_on_another_host_is_late),
+        cmocka_unit_test(a_rank_that_leaves),
+        cmocka_unit_test(a_rank_that_gives_up),
         cmocka_unit_test(worlds_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,20 +85,31 @@ static void ask(reasons *found, const tm_op *op, const tm_example *example)
     if (k == found->n) found->n++;
 }
 
-/* Each whole number among the attributes one more, or one less. Those of quantize have formats among them, see
- * recipes_that_do_not_fit. */
+static void ask_changed(reasons *found, const tm_op *op, const tm_example *example, size_t at, const void *value)
+{
+    tm_example other = *example;
+    memcpy(other.attr + at, value, sizeof(int64_t));
+    ask(found, op, &other);
+}
+
+/* Each whole number among the attributes one more or less, none, below that and far more; each other number that is not
+ * 0 at the limits that such have. Those of quantize have formats among them, see recipes_that_do_not_fit. */
 static void ask_attributes(reasons *found, const tm_op *op, const tm_example *example)
 {
-    for (size_t at = 0; at + sizeof(int64_t) <= example->attr_bytes && op != &tm_op_quantize; at += sizeof(int64_t))
-        for (int by = -1; by < 2; by += 2) {
-            tm_example other = *example;
-            int64_t    value;
-            memcpy(&value, other.attr + at, sizeof value);
-            if (value < (by < 0 ? 2 : 0) || value > INT32_MAX) continue;
-            value += by;
-            memcpy(other.attr + at, &value, sizeof value);
-            ask(found, op, &other);
-        }
+    static const double limits[] = { 0, -1, 1, 2, (double)NAN, (double)INFINITY };
+    for (size_t at = 0; at + sizeof(int64_t) <= example->attr_bytes && op != &tm_op_quantize; at += sizeof(int64_t)) {
+        int64_t value;
+        double  number;
+        memcpy(&value, example->attr + at, sizeof value);
+        memcpy(&number, example->attr + at, sizeof number);
+        if (value >= 0 && value <= INT32_MAX) {
+            const int64_t others[] = { value - 1, value + 1, 0, -1, value + 5000 };
+            for (size_t i = value < 2; i < (value == 0 ? 2 : sizeof others / sizeof others[0]); i++)
+                ask_changed(found, op, example, at, &others[i]);
+        } else if (fabs(number) > 1e-12 && fabs(number) < 1e12)
+            for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
+                ask_changed(found, op, example, at, &limits[i]);
+    }
 }
 
 /* Each input absent, with an axis less or more, each axis longer or shorter; outputs of another shape; attributes. */
