@@ -17,6 +17,7 @@
 static const tm_hf_key hf_keys[] = {
     TM_HF_DECODER_SIZES,
     TM_HF_IS("intermediate_size", "ffn_dim"),
+    TM_HF_IS("intermediate_size", "moe_ffn_dim"), /* all blocks have experts: their width is what is written */
     TM_HF_IS_OR("num_local_experts", "n_experts", "128"),
     TM_HF_IS_OR("num_experts_per_tok|experts_per_token", "n_experts_per_token", "4"),
     TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "131072"),

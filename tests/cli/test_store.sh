@@ -177,5 +177,6 @@ code=$?
 check "one that nobody named is a warning" [ "$code" -eq 0 ]
 check "and it is told" has "$err" "this run will not be stored"
 
+filter='s/[0-9.]* % slower than the baseline ([0-9.]* to [0-9.]*)/N % slower than the baseline/'
 all_failed failed_store.txt
 finish

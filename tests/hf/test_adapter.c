@@ -240,6 +240,36 @@ static void train(const fixture *f)
     test_hf_close(&model);
 }
 
+/* Gradients are those of the adapters also where their rank is the least. */
+static void rank_1_has_gradients(void **state)
+{
+    (void)state;
+    fixture         f = load("llama.json");
+    test_hf_model   model;
+    tm_numerics     n;
+    tm_hf_report    report;
+    tm_error        err = { 0 };
+    tm_model_shape  none = { 0 };
+    tm_step_options step = tm_numerics_step(&none, &tm_precision_f32, f.seq);
+    if (test_hf_open(f.base, "cpu", &tm_precision_f32, f.seq, &model, &err) != TM_OK) fail_msg("%s", err.text);
+    step.shape = model.shape;
+    step.adapters =
+        (tm_adapters){ .rank = 1, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test", .targets = "q_proj" };
+    tm_trainer_close(model.trainer);
+    model.trainer = NULL;
+    if (tm_trainer_open(model.device, &step, 1, &model.trainer, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_hf_memory memory = tm_hf_trainer_memory(model.trainer, model.description.form);
+    assert_int_equal(tm_hf_load(&memory, model.weights, 1, &report, &err), TM_OK);
+    if (tm_numerics_read(model.trainer, model.description.form, model.weights, f.tokens, &n, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(n.n_gradients, 2 * model.shape.n_layers);
+    for (size_t i = 0; i < n.n_gradients; i++) assert_non_null(strstr(n.gradients[i].name, "q_proj.lora_"));
+    assert_string_equal(n.gradients[0].name, "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
+    tm_numerics_fini(&n);
+    test_hf_close(&model);
+    unload(&f);
+}
+
 static void every_fixture_is_met(void **state)
 {
     struct dirent **entries;
@@ -474,9 +504,9 @@ int main(int argc, char **argv)
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_fixture_is_met),           cmocka_unit_test(what_was_trained_is_written),
-        cmocka_unit_test(bad_configurations_are_refused), cmocka_unit_test(bad_files_are_refused),
-        cmocka_unit_test(every_message_is_whole),
+        cmocka_unit_test(every_fixture_is_met),        cmocka_unit_test(rank_1_has_gradients),
+        cmocka_unit_test(what_was_trained_is_written), cmocka_unit_test(bad_configurations_are_refused),
+        cmocka_unit_test(bad_files_are_refused),       cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
