@@ -10,7 +10,7 @@ without, so float32 is as good with them, but each block of 32 numbers has a lar
 Every row is trained with the same seeds, so with the same weights and samples; its loss in the validation set minus the
 entropy of the language is the excess, in nats. A table in markdown on stdout: the mean of the excess over seeds, and of
 the difference to float32 seed by seed, each with its 95 % interval (Student's t); and the percentage of the numbers of x, of
-the weights and of dy that rounding made 0, over the linears and the steps that are recorded. Some rows are planted mistakes.
+the weights, of dy and of dy as a factor of dw that rounding made 0, over the linears and the steps that are recorded. Some rows are planted mistakes.
 With --out results that are there already are not made again."""
 import argparse
 import array
@@ -29,6 +29,7 @@ MODEL = ["tiny-llama", "--model.n_layers", "2", "--model.dim", "64", "--model.n_
          "16", "--optimizer.lr", "3e-3", "--lr_scheduler.warmup_steps", "20", "--training.stop_at_target", "false",
          "--validation.steps", "64", "--training.threads", "1", "--store.path", "none", "--debug.certificate", "false"]
 BF16 = ["--training.dtype", "bfloat16"]
+FACTORS = ("x", "w", "dy", "dy.dw")
 OUTLIER, CHANNELS = 20.0, (5, 41)
 
 
@@ -121,8 +122,9 @@ def excess(options, folder, keys, seed):
 
 
 def flushed(folder, seed):
-    """Percent of x, w and dy that became 0, in the mean over linears and recorded steps; None without a recipe."""
-    shares = {"x": [], "w": [], "dy": []}
+    """Percent of x, w, dy and dy as a factor of dw that became 0, in the mean over linears and recorded steps; None without
+    a recipe."""
+    shares = {factor: [] for factor in FACTORS}
     with open(os.path.join(folder, f"seed-{seed}", "metrics.jsonl")) as file:
         for record in map(json.loads, file):
             for factor in record["factors"] if record.get("event") == "quantized" else []:
@@ -136,7 +138,7 @@ def lost(folder, seeds):
     if None in found:
         return ""
     return ", ".join(f"{name} {statistics.mean(values):.2f} +- {interval(values):.2f}"
-                     for name, values in zip(("x", "w", "dy"), zip(*found)))
+                     for name, values in zip(FACTORS, zip(*found)))
 
 
 def interval(values):
