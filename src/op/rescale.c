@@ -9,8 +9,9 @@
  *   y_nj = m_j / n_j z_nj + bias_j + residual_nj        columns of no part: z_nj + bias_j + residual_nj
  *   dz_nj = m_j / n_j dy_nj,  dm_j = sum over n of dy_nj z_nj / n_j
  *
- * n counts as a constant (section 4.3 there): nothing flows into w, a and b through it. Where ranks have some of the
- * columns of w and a, each has the norms of its parts of the rows, and `joined_norm` makes those of whole rows of them:
+ * n counts as a constant (section 4.3 there): nothing flows into w, a and b through it; that of a row of zeros counts as 1.
+ * Where ranks have some of the columns of w and a, each has the norms of its parts of the rows, and `joined_norm` makes
+ * those of whole rows of them:
  *
  *   n_j = sqrt(sum over parts p of n_pj^2)          the parts of all ranks one after the other: (P R), perhaps twice
  *
@@ -228,6 +229,12 @@ static int part_of(const tm_low_rank_attr *attr, int64_t column, int64_t *row)
     return -1;
 }
 
+/* A row of zeros has no direction: its norm counts as 1. */
+static double norm_at(const double *norm, int64_t row)
+{
+    return norm[row] == 0 ? 1 : norm[row];
+}
+
 static void rescale_reference(const tm_call *call)
 {
     int64_t       columns = call->in[0].shape.n[1], row;
@@ -235,7 +242,7 @@ static void rescale_reference(const tm_call *call)
     const double *residual = call->op == &tm_op_rescale_add ? call->in[4].data : NULL;
     double       *y = call->out[0].data;
     for (int64_t c = 0; c < columns; c++) {
-        double factor = part_of(call->attr, c, &row) < 0 ? 1 : m[row] / norm[row];
+        double factor = part_of(call->attr, c, &row) < 0 ? 1 : m[row] / norm_at(norm, row);
         for (int64_t n = 0; n < call->in[0].shape.n[0]; n++) {
             double value = factor * z[n * columns + c];
             if (bias) value += bias[c];
@@ -362,7 +369,7 @@ static void rescale_wgrad_reference(const tm_call *call)
                 int64_t at = n * columns + attr->part[p].column + m;
                 sum += dy[at] * z[at];
             }
-            dm[row] += sum / norm[row];
+            dm[row] += sum / norm_at(norm, row);
         }
 }
 

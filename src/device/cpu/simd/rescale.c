@@ -146,20 +146,31 @@ static TM_PLANNED const char *joined_norm_refuse(const tm_call *call)
     return why ? why : tm_refuse_format(&call->out[0]);
 }
 
+/* n norms from row j on; that of a row of zeros counts as 1. */
+TM_INLINE v16 norms_at(const tm_view *norms, int64_t j, int64_t n)
+{
+    float norm[TM_LANES];
+    v16   value = v16_get(norms->data, norms->dtype, j, n);
+    memcpy(norm, &value, sizeof norm);
+    for (int k = 0; k < TM_LANES; k++) norm[k] = norm[k] == 0 ? 1 : norm[k];
+    memcpy(&value, norm, sizeof norm);
+    return value;
+}
+
 /* ---- rescale, rescale_add ---- */
 
 /* What each column is multiplied with, into the workspace. */
 static void make_factors(const tm_call *call)
 {
     const tm_low_rank_attr *attr = call->attr;
-    const tm_view          *m = &call->in[1], *norms_of = &call->in[2];
+    const tm_view          *m = &call->in[1], *norms = &call->in[2];
     float                  *factor = call->workspace;
     for (int64_t j = 0; j < tm_view_columns(&call->in[0]); j++) factor[j] = 1.f;
     for (int64_t p = 0, row = 0; p < attr->parts; row += attr->part[p++].rows)
         for (int64_t j = 0; j < attr->part[p].rows; j += TM_LANES) {
             int64_t n = tm_lanes(j, attr->part[p].rows);
-            v16     norm = v16_get(norms_of->data, norms_of->dtype, row + j, n);
-            v16_put(factor, TM_F32, attr->part[p].column + j, v16_div(v16_get(m->data, m->dtype, row + j, n), norm), n);
+            v16     value = v16_div(v16_get(m->data, m->dtype, row + j, n), norms_at(norms, row + j, n));
+            v16_put(factor, TM_F32, attr->part[p].column + j, value, n);
         }
 }
 
@@ -221,11 +232,11 @@ TM_PART(product_rows, in[0])
 /* Block after block is added to the old value, so that it does not matter where micro-batches end. */
 static void product_columns(const tm_call *call, int64_t begin, int64_t end)
 {
-    const tm_view *dm = &call->out[0], *norms_of = &call->in[2];
+    const tm_view *dm = &call->out[0];
     int64_t        blocks = tm_row_blocks(tm_view_rows(&call->in[0])), all = tm_view_elements(dm);
     for (int64_t j = begin; j < end; j += TM_LANES) {
         int64_t n = tm_lanes(j, end);
-        v16     norm = v16_get(norms_of->data, norms_of->dtype, j, n), sum = v16_zero();
+        v16     norm = norms_at(&call->in[2], j, n), sum = v16_zero();
         if (call->accumulate & 1u) sum = v16_get(dm->data, dm->dtype, j, n);
         for (int64_t k = 0; k < blocks; k++)
             sum = v16_add(sum, v16_div(v16_get(call->workspace, TM_F32, k * all + j, n), norm));
