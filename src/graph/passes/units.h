@@ -96,6 +96,10 @@ void tm_units_settle(tm_graph *graph, const tm_units *units);
  * the gradients of the segment are added to what the shares hold. */
 void tm_units_pass(tm_graph *graph, const tm_units *units, bool add);
 
+/* In front of the precision pass, of a segment in another format than weights travel in (tm_unit.gathered): it reads
+ * them as they travel, cast to that format and, where an op does not read any, to its own. */
+void tm_units_round(tm_graph *graph, const tm_units *units);
+
 /* Copies: puts the reductions of units behind the last node of the current segment that writes their gradients, so that
  * they run beside what is left of the backward pass, and marks them. Tables whose look-ups are summed apart
  * (tm_lookup_pass) are not whole before the update. */
