@@ -295,8 +295,7 @@ static void name_defects(bool bfloat16)
         job       j = job_of(&defects[i].l, &to);
         /* Hidden: experts, by other ones; norms of a layer, with fresh weights; what is missing of a table. */
         const defect *d = &defects[i].d;
-        if (bfloat16 &&
-            (defects[i].l.model >= MIXTURE || strstr(d->group, "norms") || d->factor < 0.25 && d->factor > -0.25))
+        if (bfloat16 && (defects[i].l.model >= MIXTURE || strstr(d->group, "norms") || fabs(d->factor) < 0.25))
             continue;
         if (bfloat16) in_bfloat16(&j);
         if (defects[i].l.tensor == 4) j.o.shape.n_heads = j.o.shape.n_kv_heads = 4;
