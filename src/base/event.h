@@ -196,13 +196,15 @@ typedef struct {
     int    groups;                   /* of tensors, all of them at once */
     double expected, measured, band; /* the change of the loss along a direction: by the gradient; by two losses; what
                                         the two may differ by */
-    bool   gradients;                /* they agree */
-    bool   looked_ahead;             /* of a language: were tokens replaced that must not be seen? */
-    bool   rows;                     /* other rows, too */
-    bool   causal;                   /* and the losses of targets before them kept their bits */
-    bool   context;                  /* tokens were replaced that must be seen, and some loss changed */
-    double seconds;
-    char   reason[TM_REASON_BYTES]; /* what does not hold */
+    bool        gradients;           /* they agree */
+    bool        looked_ahead;        /* of a language: were tokens replaced that must not be seen? */
+    bool        rows;                /* other rows, too */
+    bool        causal;              /* and the losses of targets before them kept their bits */
+    bool        context;             /* tokens were replaced that must be seen, and some loss changed */
+    double      seconds;
+    char        reason[TM_REASON_BYTES]; /* what does not hold */
+    const char *losses;                  /* format of the two losses; NULL: nobody looked */
+    char        inexact[160];            /* why not float32, where the products are coarser; empty: they are */
 } tm_certificate;
 
 /* The losses of a run of the main job beside those that are stored (train/curve.h). */

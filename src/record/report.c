@@ -109,15 +109,19 @@ static void verdict_line(tm_text *out, const char *label, tm_verdict verdict, co
 
 static void print_certificate(tm_text *out, const char *label, const tm_certificate *c)
 {
-    char line[TM_REASON_BYTES];
+    char line[TM_REASON_BYTES + sizeof c->inexact + 40];
+    int  n = 0;
     if (!c->done && !c->reason[0]) return;
     if (!c->done || c->reason[0])
-        snprintf(line, sizeof line, "%s", c->reason);
+        n = snprintf(line, sizeof line, "%s", c->reason);
     else
-        snprintf(line, sizeof line,
-                 "gradients of %d groups: %.6g by the gradient, %.6g by the loss, band %.1g%s%s%s; %.3g s", c->groups,
-                 c->expected, c->measured, c->band, c->causal ? "; no look-ahead" : "",
-                 c->causal && c->rows ? ", rows independent" : "", c->context ? ", context counts" : "", c->seconds);
+        n = snprintf(line, sizeof line,
+                     "gradients of %d groups: %.6g by the gradient, %.6g by the loss, band %.1g%s%s%s; %.3g s",
+                     c->groups, c->expected, c->measured, c->band, c->causal ? "; no look-ahead" : "",
+                     c->causal && c->rows ? ", rows independent" : "", c->context ? ", context counts" : "",
+                     c->seconds);
+    if (c->inexact[0])
+        snprintf(line + n, sizeof line - (size_t)n, "; losses in %s, not float32: %s", c->losses, c->inexact);
     tm_text_printf(out, "  %-12s%-12s", label, !c->done ? "none" : c->reason[0] ? "failed" : "holds");
     wrapped(out, line, 26, WIDTH);
 }

@@ -54,6 +54,8 @@ static void print_certificate(tm_json *json, const char *name, const tm_certific
     tm_json_f64(json, "expected", c->done ? c->expected : (double)NAN);
     tm_json_f64(json, "measured", c->done ? c->measured : (double)NAN);
     tm_json_f64(json, "band", c->done ? c->band : (double)NAN);
+    tm_json_string(json, "losses", c->losses);
+    tm_json_string(json, "losses_reason", c->inexact[0] ? c->inexact : NULL);
     tm_json_bool(json, "gradients", c->gradients);
     tm_json_bool(json, "looked_ahead", c->looked_ahead);
     tm_json_bool(json, "causal", c->causal);

@@ -233,6 +233,27 @@ static double unit_of(tm_dtype compute)
     return compute == TM_F64 ? 0x1p-53 : compute == TM_F32 ? 0x1p-24 : 0x1p-9;
 }
 
+/* Where products are coarse, losses in float32 if all ranks can (and were asked to). */
+static tm_status choose_losses(tm_certifier *c, tm_certificate *out, tm_error *err)
+{
+    const tm_step *step = c->step;
+    bool           lacks = step->exact.n == 0;
+    c->unit = unit_of(step->options.precision->compute);
+    c->coarse = c->unit > 0x1p-20;
+    out->losses = tm_dtype_name(step->options.precision->compute);
+    if (!c->coarse) return TM_OK;
+    TM_TRY(tm_certifier_join_any(c, &lacks, err));
+    c->exact = !lacks;
+    if (lacks) {
+        const char *why = step->exact.n > 0 ? "another rank cannot" : step->inexact; /* empty: nobody asked for it */
+        snprintf(out->inexact, sizeof out->inexact, "%s", why);
+        return TM_OK;
+    }
+    c->unit = unit_of(TM_F32);
+    out->losses = tm_dtype_name(step->options.exact->compute);
+    return TM_OK;
+}
+
 static void take_room(tm_certifier *c)
 {
     tm_tensor_id counts = c->step->model.expert_counts;
@@ -261,12 +282,11 @@ tm_status tm_certify(tm_trainer *trainer, const tm_micro_batch *batch, uint64_t 
     c.ranks = tm_layout_data_ranks(&c.step->options.layout);
     c.rank = tm_layout_data_rank(&c.step->options.layout);
     TM_TRY(all_targets(trainer, batch, &c.targets, err));
-    c.unit = unit_of(c.step->options.precision->compute);
-    c.coarse = c.unit > 0x1p-20;
+    TM_TRY(choose_losses(&c, result, err));
     tm_status st =
         keep(trainer, forward_roles, &kept, err); /* waits for the gradients: from here on time is the certificate's */
     int64_t begin = tm_now_ns();
-    tm_motion_open(trainer, &c.motion);
+    tm_motion_open(trainer, c.exact, &c.motion);
     tm_probe_make(&c.step->options, batch, seed, &c.probe);
     take_room(&c);
     if (st == TM_OK) st = choose_probe(&c, err);

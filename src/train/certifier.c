@@ -96,20 +96,35 @@ tm_status tm_certifier_probe(tm_certifier *c, tm_error *err)
     return TM_OK;
 }
 
+/* Of micro-batch m of this rank. */
+static tm_status loss_of(const tm_certifier *c, int64_t m, double *sum, tm_error *err)
+{
+    return c->exact ? tm_trainer_exact(c->trainer, c->batch, m, sum, err)
+                    : tm_trainer_forward(c->trainer, c->batch, m, sum, err);
+}
+
+/* Those of the rows of the first micro-batch, which has just gone forward, but maybe in float32. */
+static tm_status take_rows(const tm_certifier *c, tm_error *err)
+{
+    double sum;
+    if (c->exact) TM_TRY(tm_trainer_forward(c->trainer, c->batch, 0, &sum, err));
+    return read_rows(c, c->rows, err);
+}
+
 tm_status tm_certifier_loss(tm_certifier *c, double *loss, bool *jumped, tm_error *err)
 {
     double total = 0, balances = 0, sum, balance = 0, *counts = tm_alloc((c->n_counts + 1) * sizeof *counts);
     memset(c->now, 0, c->n_counts * sizeof *c->now);
     tm_status st = TM_OK;
     for (int64_t m = 0; m < c->micro_batches && st == TM_OK; m++) {
-        st = tm_trainer_forward(c->trainer, c->batch, m, &sum, err);
+        st = loss_of(c, m, &sum, err);
         if (st == TM_OK) st = read_balance(c, &balance, err);
         if (st == TM_OK) st = read_counts(c, counts, err);
         if (st != TM_OK) break;
         total += sum; /* of whole sequences and of all stages; the balance is that of this rank's rows */
         balances += balance;
         for (size_t i = 0; i < c->n_counts; i++) c->now[i] += counts[i];
-        if (m == 0 && c->probe.possible && !c->probed) st = read_rows(c, c->rows, err);
+        if (m == 0 && c->probe.possible && !c->probed) st = take_rows(c, err);
     }
     free(counts);
     *jumped = *jumped || (c->n_counts > 0 && memcmp(c->now, c->counts, c->n_counts * sizeof *c->now) != 0);

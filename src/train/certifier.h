@@ -20,8 +20,9 @@ typedef struct {
     tm_motion             motion;
     double                loss;   /* of the training programs */
     double                scale;  /* of what is added up in it: logits, too, where they are */
-    double                unit;   /* rounding of the compute format */
-    bool                  coarse; /* is that coarser than float32? */
+    double                unit;   /* rounding of the format that the losses compared are computed in */
+    bool                  coarse; /* are the products coarser than float32? */
+    bool                  exact;  /* and the losses compared in float32 all the same */
     double                small;  /* of the steps */
     double *counts, *now;         /* rows of each expert of each block: with the weights as they are; of the losses
                                    * that were computed last; NULL: no experts */
@@ -40,7 +41,8 @@ TM_MUST_USE tm_status tm_certifier_join(const tm_certifier *c, unsigned axes, do
 TM_MUST_USE tm_status tm_certifier_join_any(const tm_certifier *c, bool *any, tm_error *err);
 /* Loss and counts that the gradients were computed with, and what the groups make of these. */
 TM_MUST_USE tm_status tm_certifier_begin(tm_certifier *c, tm_error *err);
-/* With the weights as they are: of all micro-batches of all ranks. *jumped: a token has other experts than it had for
+/* With the weights as they are: of all micro-batches of all ranks; the losses of rows are the training's also where
+ * this one is in float32. *jumped: a token has other experts than it had for
  * the gradients (two that swap theirs are not seen). */
 TM_MUST_USE tm_status tm_certifier_loss(tm_certifier *c, double *loss, bool *jumped, tm_error *err);
 /* The batch with the tokens of the probe, once, with the weights that c->rows are of. */

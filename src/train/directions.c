@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* How far elements are moved at random at most, in units of their tensor's size; by how much steps become shorter. */
-static const double fine_part = 0x1p-5, coarse_part = 0x1p-8, shrink = 0x1p-3;
+static const double fine_part = 0x1p-5, coarse_part = 0x1p-8, exact_part = 0x1p-10, shrink = 0x1p-3;
 
 typedef struct {
     double expected, measured, band;
@@ -22,13 +22,23 @@ static bool holds(const comparison *x)
     return fabs(x->measured - x->expected) <= x->band; /* so that a NaN does not */
 }
 
+/* The part of the groups' changes that they may differ by, and that of the second motion's. Of gradients in bfloat16
+ * whose losses are in float32: what rounding makes of these gradients, which is most where targets are known, as what
+ * is left of them there is the difference of two numbers that are nearly equal. */
+static void parts_of(const tm_certifier *c, double *groups, double *second)
+{
+    *groups = c->exact ? 0.03 + 0.15 * exp(-fabs(c->loss)) : c->coarse ? 0.06 : 0.02;
+    *second = c->exact ? 0.02 : 0.2;
+}
+
 /* What the two may differ by: the rounding of a loss, as rows round by themselves and blocks one after the other; what
  * the third derivative of the loss makes of steps of this size, by what the second one makes of them. */
 static double band_of(const tm_certifier *c, size_t first, size_t last, double middle, double *reach)
 {
     const tm_step_options *o = &c->step->options;
-    double                 squares = 0, rows = c->targets, blocks = (double)o->shape.n_layers;
-    if (c->coarse) rows = fmin(rows, 128); /* what weights round is the same in all rows, and no mean takes it away */
+    double                 squares = 0, rows = c->targets, blocks = (double)o->shape.n_layers, groups, second;
+    if (c->coarse && !c->exact)
+        rows = fmin(rows, 128); /* what weights round is the same in all rows, and no mean takes it away */
     for (size_t i = first; i < last; i++) {
         const tm_motion_group *g = &c->motion.groups[i];
         double                 along = g->along * g->norm * g->norm, apart = g->apart * g->spread;
@@ -36,7 +46,8 @@ static double band_of(const tm_certifier *c, size_t first, size_t last, double m
     }
     *reach = sqrt(squares);
     double rounding = 4 * c->unit * c->scale * sqrt((1 + blocks) / rows);
-    return rounding + (c->coarse ? 0.06 : 0.02) * *reach + 0.2 * fmin(fabs(middle - c->loss), 0.02 * c->scale);
+    parts_of(c, &groups, &second);
+    return rounding + groups * *reach + second * fmin(fabs(middle - c->loss), 0.02 * c->scale);
 }
 
 static tm_status move(tm_certifier *c, size_t first, size_t last, double side, double *change, tm_error *err)
@@ -68,8 +79,8 @@ static tm_status compare(tm_certifier *c, size_t first, size_t last, comparison 
 static void choose_steps(tm_certifier *c)
 {
     double loss = fabs(c->loss) < c->scale ? fmax(fabs(c->loss), 0.1) : c->scale;
-    double wanted = (c->coarse ? 0x1p-7 : 0x1p-12) * loss / sqrt((double)c->motion.n_groups);
-    double part = c->coarse ? coarse_part : fine_part;
+    double wanted = (c->coarse && !c->exact ? 0x1p-7 : 0x1p-12) * loss / sqrt((double)c->motion.n_groups);
+    double part = c->exact ? exact_part : c->coarse ? coarse_part : fine_part;
     for (size_t i = 0; i < c->motion.n_groups; i++) {
         tm_motion_group *g = &c->motion.groups[i];
         uint64_t         stream = tm_random_stream(g->name);

@@ -74,7 +74,7 @@ static tm_dtype format_used(const tm_step *step, tm_tensor_id id)
     return tm_graph_at(graph, id)->dtype;
 }
 
-void tm_motion_open(tm_trainer *trainer, tm_motion *out)
+void tm_motion_open(tm_trainer *trainer, bool exact, tm_motion *out)
 {
     const tm_step  *step = tm_trainer_step_of(trainer);
     const tm_graph *graph = step->graph;
@@ -84,11 +84,12 @@ void tm_motion_open(tm_trainer *trainer, tm_motion *out)
         if (t->role == TM_ROLE_PARAMETER && t->trained && t->gradient == TM_NONE) out->lost = t->name;
         if (t->role != TM_ROLE_PARAMETER || t->gradient == TM_NONE) continue;
         out->members = tm_grow(out->members, &out->members_capacity, out->n_members, sizeof *out->members);
-        out->members[out->n_members++] = (tm_motion_member){ .id = (tm_tensor_id)i,
-                                                             .group = group_of(out, t->name),
-                                                             .dtype = t->dtype,
-                                                             .used = format_used(step, (tm_tensor_id)i),
-                                                             .n = tm_shape_elements(t->shape) };
+        out->members[out->n_members++] =
+            (tm_motion_member){ .id = (tm_tensor_id)i,
+                                .group = group_of(out, t->name),
+                                .dtype = t->dtype,
+                                .used = exact ? t->dtype : format_used(step, (tm_tensor_id)i),
+                                .n = tm_shape_elements(t->shape) };
         tm_motion_join(out, &out->members[out->n_members - 1]);
     }
     for (int k = 0; k < 2; k++) out->piece[k] = tm_alloc(PIECE * sizeof(double));
@@ -96,6 +97,7 @@ void tm_motion_open(tm_trainer *trainer, tm_motion *out)
     out->gradient = tm_alloc(PIECE * sizeof *out->gradient);
     out->kept = tm_alloc(PIECE * sizeof *out->kept);
     out->reduced = true;
+    out->exact = exact;
 }
 
 void tm_motion_fini(tm_motion *motion)
@@ -189,6 +191,30 @@ static void set_values(char *data, tm_dtype dtype, int64_t first, int64_t n, con
 static double as_bf16(double x)
 {
     return (double)tm_bf16_value(tm_bf16_round((float)x));
+}
+
+/* The next number of bfloat16 above or below, the nearer the likelier, by a random number of sixteenths: a motion that
+ * is small beside the steps of the format happens in some elements and not, by rounding, in none. */
+static double as_dithered_bf16(double x, unsigned sixteenths)
+{
+    float    value = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits = (bits + (sixteenths << 12 | 1u << 11)) & 0xffff0000u;
+    memcpy(&value, &bits, sizeof value);
+    return (double)value;
+}
+
+/* The sixteenths of a block, which go by the place in the whole tensor as signs do. */
+static void dither(const tm_tensor *tensor, uint64_t seed, uint64_t stream, int64_t first, int64_t n, double *moved)
+{
+    uint64_t bits[4];
+    for (unsigned k = 0; k < 4; k++) bits[k] = tm_motion_signs(tensor, seed, stream + 1 + k, first, n);
+    for (int64_t i = 0; i < n; i++) {
+        unsigned sixteenths = 0;
+        for (unsigned k = 0; k < 4; k++) sixteenths |= (unsigned)(bits[k] >> i & 1) << k;
+        moved[i] = as_dithered_bf16(moved[i], sixteenths);
+    }
 }
 
 /* Elements [first, first + n) of a member's weights as they were into motion->kept. */
@@ -287,6 +313,7 @@ static double move_piece(const tm_motion *motion, const tm_motion_member *m, int
     const uint64_t         stream = tm_random_stream(tensor->name);
     const double           along = side * group->along, apart = side * group->apart * m->rms;
     const bool             rounded = m->used == TM_BF16 && m->dtype != TM_BF16;
+    const bool             dithered = motion->exact && m->used == TM_BF16;
     double                 sum = 0;
     for (int64_t block = 0; block < n; block += BLOCK) {
         double         w[BLOCK], moved[BLOCK];
@@ -295,6 +322,7 @@ static double move_piece(const tm_motion *motion, const tm_motion_member *m, int
         const uint64_t bits = tm_motion_signs(tensor, seed, stream, first + block, count);
         memcpy(w, motion->kept + block, (size_t)count * sizeof *w);
         for (int64_t i = 0; i < count; i++) moved[i] = w[i] + along * g[i] + (bits >> i & 1 ? apart : -apart);
+        if (dithered) dither(tensor, seed, stream, first + block, count, moved);
         set_values(motion->moved, m->dtype, block, count, moved);
         get_values(motion->moved, m->dtype, block, count, moved);
         for (int64_t i = 0; i < count && rounded; i++) w[i] = as_bf16(w[i]), moved[i] = as_bf16(moved[i]);

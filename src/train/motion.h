@@ -46,14 +46,15 @@ typedef struct {
     char             *piece[2], *moved;
     double           *gradient, *kept; /* of a piece; its values as they were */
     bool              reduced;         /* the last program of micro-batches has run */
+    bool              exact;           /* products are those of the program "exact" */
 } tm_motion;
 
 /* Name of the group that a tensor belongs to, from its own: "layers.3.attention.wo.weight" -> "layers.3 attention";
  * norms of a layer are one. */
 void tm_motion_group_of(const char *tensor, char out[96]);
 
-/* Lists tensors and groups that are here; takes no copies yet. */
-void   tm_motion_open(tm_trainer *trainer, tm_motion *out);
+/* Lists tensors and groups that are here; takes no copies yet. `exact`: products are those of the program "exact". */
+void   tm_motion_open(tm_trainer *trainer, bool exact, tm_motion *out);
 void   tm_motion_fini(tm_motion *motion);
 double tm_motion_bytes(const tm_motion *motion); /* of the copies of all weights that are here */
 /* Takes the copies; from now on groups are those of all stages. Here and below: TM_DEVICE. */

@@ -55,6 +55,14 @@ static bool wanted(const run *r)
     return o->certify && possible(r) && (o->steps >= TM_JUDGED_STEPS || o->stop_at_target);
 }
 
+tm_step_options run_step_options(const run *r)
+{
+    tm_step_options step = r->options->step;
+    bool            looks = wanted(r) || (r->options->certify_after && possible(r));
+    if (looks && step.precision->compute == TM_BF16 && !step.quantize.on) step.exact = &tm_precision_f32;
+    return step;
+}
+
 tm_status run_remember(run *r, int64_t first_sample, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(r->trainer);

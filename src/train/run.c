@@ -93,7 +93,8 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
     run        r = new_run(options, device, source, bus);
     tm_source *own = NULL;
     TM_TRY(open_held_out(&r, &own, err));
-    tm_status st = tm_trainer_open(device, &options->step, options->seed, &r.trainer, err);
+    tm_step_options step = run_step_options(&r);
+    tm_status       st = tm_trainer_open(device, &step, options->seed, &r.trainer, err);
     if (st == TM_OK) st = run_with_trainer(&r, stop, err);
     tm_turn_close(r.turn);
     tm_checkpoint_abandon(r.saving);

@@ -130,6 +130,8 @@ void run_announce(run *r);
 
 /* --- proof.c --- */
 
+/* The step as a run has it: with what its certificates need besides. */
+tm_step_options run_step_options(const run *r);
 /* Before the first step: what the weights are. `first_sample`: where the loader begins. */
 TM_MUST_USE tm_status run_remember(run *r, int64_t first_sample, tm_error *err);
 /* In the first step, between its gradients and its update: the certificate, if one is wanted. `batch`: of the step. */

@@ -55,6 +55,18 @@ static tm_tensor_id zeros(tm_graph *graph, const char *name, int64_t n)
     return id;
 }
 
+/* A program in another format takes those of the programs before it: it adds nothing to what outlives programs. */
+static tm_tensor_id zeros_again(const tm_step *step, const char *name, int64_t n)
+{
+    tm_graph *graph = step->graph;
+    for (size_t i = 0; i < graph->n_tensors && graph->precision != step->options.precision; i++) {
+        const tm_tensor *t = &graph->tensors[i];
+        if (t->role == TM_ROLE_CONSTANT && strcmp(t->name, name) == 0 && tm_shape_elements(t->shape) == n)
+            return (tm_tensor_id)i;
+    }
+    return zeros(graph, name, n);
+}
+
 /* Is a tied table looked up and multiplied with by this rank, in a stage each? */
 static bool has_whole_table(const tm_model *m)
 {
@@ -270,7 +282,7 @@ void stages_clear(tm_step *step, tm_tensor_id what)
     tm_graph    *graph = step->graph;
     const char  *name = tm_graph_at(graph, what)->name;
     tm_shape     shape = tm_graph_at(graph, what)->shape;
-    tm_tensor_id from = zeros(graph, tm_arena_format(graph->arena, "%s.zero", name), tm_shape_elements(shape));
+    tm_tensor_id from = zeros_again(step, tm_arena_format(graph->arena, "%s.zero", name), tm_shape_elements(shape));
     tm_tensor_id to = shape.rank == 1 ? what : tm_graph_run(graph, name, what, 0, tm_shape_1(1));
     tm_units_call(graph, TM_OP_reduce_scatter, 0, 1, "zeros", from, to, false);
 }

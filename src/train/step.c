@@ -11,6 +11,7 @@
 #include "train/step_program.h"
 #include "train/step_schedule.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +52,7 @@ static tm_status forward_only(tm_step *step, const tm_chooser *chooser, tm_tenso
     tm_adapt_pass(step->graph, first_row);
     tm_ring_pass(step->graph);
     TM_TRY(tm_quantize_pass(step->graph, &step->options.quantize, &step->quantized, false, false, err));
+    if (step->graph->precision != step->options.precision) tm_units_round(step->graph, &step->units);
     tm_precision_pass(step->graph);
     tm_uncast_pass(step->graph, chooser);
     share_segment(step);
@@ -242,27 +244,43 @@ static tm_status add_held_out_segments(tm_step *step, const tm_chooser *chooser,
     return TM_OK;
 }
 
-static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, const char *name,
-                                      tm_tensor_id first_row, tm_error *err)
+/* The forward pass of a micro-batch, in one segment or in one for each stage; `kept`: what is left of its rows. */
+static tm_status add_forward(tm_step *step, const tm_chooser *chooser, const char *name, tm_model model,
+                             tm_tensor_id first_row, tm_tensor_id kept[2], tm_error *err)
 {
-    tm_model  model = step->model;
     tm_inputs inputs = inputs_of(step);
-    bool      told = first_row == step->first_row;
-    if (told) account_rows(step, &model);
-    if (stages_cut(step)) {
-        tm_tensor_id kept[2] = { TM_NONE, TM_NONE };
-        TM_TRY(add_held_out_segments(step, chooser, first_row == TM_NONE ? name : "trial", model, step->inputs,
-                                     rows_of(step), first_row, kept, err));
-        if (first_row == TM_NONE) step->losses = kept[0];
-        if (told && model.preferred != TM_NONE) step->row_losses = kept[1];
-        return TM_OK;
-    }
+    kept[0] = kept[1] = TM_NONE;
+    if (stages_cut(step))
+        return add_held_out_segments(step, chooser, name, model, step->inputs, rows_of(step), first_row, kept, err);
     tm_graph_segment(step->graph, name);
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
     sum_over_chunks(step);
-    if (first_row == TM_NONE) step->losses = losses_of(step->graph, false);
-    if (told && model.preferred != TM_NONE) step->row_losses = losses_of(step->graph, true);
+    kept[0] = losses_of(step->graph, false);
+    kept[1] = losses_of(step->graph, true);
     return forward_only(step, chooser, first_row, err);
+}
+
+static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, const char *name,
+                                      tm_tensor_id first_row, tm_error *err)
+{
+    tm_model     model = step->model;
+    tm_tensor_id kept[2];
+    bool         told = first_row == step->first_row;
+    if (told) account_rows(step, &model);
+    TM_TRY(add_forward(step, chooser, name, model, first_row, kept, err));
+    if (first_row == TM_NONE) step->losses = kept[0];
+    if (told && model.preferred != TM_NONE) step->row_losses = kept[1];
+    return TM_OK;
+}
+
+/* The losses of training's forward pass in another format: nothing is told but their sum. */
+static tm_status add_exact_segment(tm_step *step, const tm_chooser *chooser, tm_error *err)
+{
+    tm_tensor_id kept[2];
+    step->graph->precision = step->options.exact;
+    tm_status st = add_forward(step, chooser, "exact", step->model, step->first_row, kept, err);
+    step->graph->precision = step->options.precision;
+    return st;
 }
 
 /* The same for held-out samples, where they come in other batches or lengths. */
@@ -446,11 +464,13 @@ static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error
     share_parts(step);
     add_update_segment(step);
     TM_TRY(add_evaluate_segment(step, chooser, "evaluate", TM_NONE, err));
-    if (step->first_row != TM_NONE) TM_TRY(add_evaluate_segment(step, chooser, "forward", step->first_row, err));
+    if (step->first_row != TM_NONE)
+        TM_TRY(add_evaluate_segment(step, chooser, stages_cut(step) ? "trial" : "forward", step->first_row, err));
     if (step->options.validation_batch > 0) TM_TRY(add_validate_segment(step, chooser, err));
     if (step->options.compared) TM_TRY(step_add_look(step, chooser, err));
     step->sample_tokens = step->sample_hidden = TM_NONE;
-    return step->options.sample ? add_sample_segments(step, chooser, err) : TM_OK;
+    if (step->options.sample) TM_TRY(add_sample_segments(step, chooser, err));
+    return step->options.exact ? add_exact_segment(step, chooser, err) : TM_OK;
 }
 
 /* As many rows at a time as tm_step_loss_chunk says; twice as many in the same place where the kernel can do with half
@@ -507,7 +527,7 @@ tm_status step_declare(const tm_step_options *options, const tm_chooser *chooser
     return st;
 }
 
-tm_status tm_step_create(const tm_step_options *options, const tm_chooser *chooser, tm_step **out, tm_error *err)
+static tm_status build(const tm_step_options *options, const tm_chooser *chooser, tm_step **out, tm_error *err)
 {
     tm_step *step;
     TM_TRY(step_declare(options, chooser, &step, err));
@@ -524,6 +544,48 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     }
     step_schedule(step);
     *out = step;
+    return TM_OK;
+}
+
+/* Bytes that the arenas of `with` have beyond those of `plain`. */
+static double more_bytes(const tm_plan *with, const tm_plan *plain)
+{
+    double more = 0;
+    for (int s = 0; s < TM_SPACE_COUNT; s++)
+        more += (double)with->spaces[s].arena_bytes - (double)plain->spaces[s].arena_bytes;
+    return more;
+}
+
+/* The same step with the program "exact" in the place of *out, if there can be one. */
+static void take_exact(const tm_step_options *options, const tm_chooser *chooser, tm_step **out)
+{
+    tm_step *plain = *out, *with = NULL;
+    tm_error err = { 0 };
+    char    *why = plain->inexact;
+    double   more = 0;
+    if (plain->model.expert_counts != TM_NONE)
+        snprintf(why, TM_INEXACT_BYTES, "tokens may have other experts in %s", options->exact->name);
+    else if (build(options, chooser, &with, &err) != TM_OK)
+        snprintf(why, TM_INEXACT_BYTES, "%.150s", err.text);
+    else
+        more = more_bytes(with->plan, plain->plan);
+    if (more > 0)
+        snprintf(why, TM_INEXACT_BYTES, "a forward pass in %s would take %.3g MB more memory", options->exact->name,
+                 more * 1e-6);
+    if (why[0]) {
+        tm_step_destroy(with);
+    } else {
+        tm_step_destroy(plain);
+        *out = with;
+    }
+}
+
+tm_status tm_step_create(const tm_step_options *options, const tm_chooser *chooser, tm_step **out, tm_error *err)
+{
+    tm_step_options plain = *options;
+    plain.exact = NULL;
+    TM_TRY(build(&plain, chooser, out, err));
+    if (options->exact) take_exact(options, chooser, out);
     return TM_OK;
 }
 

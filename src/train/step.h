@@ -12,6 +12,7 @@
  *   part.first, part.further
  *              put the sums of a part of the micro-batches away (only of one rank that sums as several do)
  *   sample     forward of one sequence up to the head, for generation (only when asked for)
+ *   exact      "forward" in another format, for certificates (only when asked for, and if it takes no memory)
  *
  * Stages of a pipeline have other programs in the place of first and further (train/stages.h), and one for each stage
  * in the place of evaluate and validate.
@@ -58,6 +59,7 @@ typedef struct {
     bool                sample;                /* with the program "sample" */
     const tm_precision *compared; /* with the program "microscope": the other format, whose `parameter` does not count;
                                    * NULL: without */
+    const tm_precision *exact;    /* with the program "exact": the other format; NULL: without */
 } tm_step_options;
 
 /* Programs in the order in which they run: one piece of work is a program and the micro-batches that it works on. */
@@ -72,6 +74,8 @@ typedef struct {
     tm_work *work; /* (n), in the memory of the step */
     size_t   n, capacity;
 } tm_step_schedule;
+
+enum { TM_INEXACT_BYTES = 160 };
 
 typedef struct {
     tm_step_options options; /* as given, chunk and groups filled in: n_groups >= 1 */
@@ -104,6 +108,8 @@ typedef struct {
     tm_plan      *plan;
     tm_step_schedule  training, evaluation, validation, sampling; /* validation, sampling: empty unless asked for */
     tm_step_schedule  trial;                                      /* forward, with what training drops */
+    tm_step_schedule  exact; /* the same in options.exact; empty: there is none, and, if it was asked for, inexact */
+    char              inexact[TM_INEXACT_BYTES]; /* says why */
     int               first_trained; /* block in front of which nothing is trained, in no stage; -1: all may be */
     const tm_program *first, *further, *update, *evaluate, *forward; /* of stages: only update */
     const tm_program *sample,
@@ -116,7 +122,8 @@ int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab);
 
 /* Builds, differentiates, rewrites and plans a step; takes no arena. The caller destroys it. TM_UNSUPPORTED: the device
  * lacks a kernel; TM_INVALID: a parameter group or a field does not fit
- * the model. */
+ * the model. The arenas are the same bytes with and without the program "exact", which is left out, with the reason in
+ * `inexact`, where it would take more, where tokens choose experts and where the device cannot. */
 TM_MUST_USE tm_status tm_step_create(const tm_step_options *options, const tm_chooser *chooser, tm_step **out,
                                      tm_error *err);
 void                  tm_step_destroy(tm_step *step);

@@ -69,6 +69,7 @@ void step_schedule(tm_step *step)
         step->trial = step->evaluation;
     else
         schedule_held_out(step, &step->trial, stages_cut(step) ? "trial" : "forward");
+    if (step->options.exact) schedule_held_out(step, &step->exact, "exact");
     if (step->options.validation_batch > 0) schedule_held_out(step, &step->validation, "validate");
     if (step->options.sample) schedule_held_out(step, &step->sampling, "sample");
 }

@@ -411,14 +411,26 @@ tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, 
     return tm_trainer_read(trainer, trainer->step->evaluation_loss, 0, loss, sizeof *loss, err);
 }
 
+/* Micro-batch `index` forward. */
+static tm_status go_forward(tm_trainer *trainer, const tm_step_schedule *schedule, const tm_micro_batch *batch,
+                            int64_t index, double *loss, tm_error *err)
+{
+    TM_TRY(feed(trainer, batch, index, err));
+    TM_TRY(number_rows(trainer, index, err));
+    TM_TRY(run_programs(trainer, schedule, err));
+    return tm_trainer_read(trainer, trainer->step->evaluation_loss, 0, loss, sizeof *loss, err);
+}
+
 tm_status tm_trainer_forward(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, double *loss,
                              tm_error *err)
 {
-    const tm_step *step = trainer->step;
-    TM_TRY(feed(trainer, batch, index, err));
-    TM_TRY(number_rows(trainer, index, err));
-    TM_TRY(run_programs(trainer, &step->trial, err));
-    return tm_trainer_read(trainer, step->evaluation_loss, 0, loss, sizeof *loss, err);
+    return go_forward(trainer, &trainer->step->trial, batch, index, loss, err);
+}
+
+tm_status tm_trainer_exact(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, double *loss, tm_error *err)
+{
+    TM_ASSERT(trainer->step->exact.n > 0);
+    return go_forward(trainer, &trainer->step->exact, batch, index, loss, err);
 }
 
 tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss, tm_error *err)

@@ -65,6 +65,9 @@ TM_MUST_USE tm_status tm_trainer_step(tm_trainer *trainer, const tm_micro_batch 
  * it drops, of the weights as they are. Gradients, moments and state stay; counts of experts are those of this pass. */
 TM_MUST_USE tm_status tm_trainer_forward(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, double *loss,
                                          tm_error *err);
+/* The same by the program "exact". Only where step->exact has it. */
+TM_MUST_USE tm_status tm_trainer_exact(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, double *loss,
+                                       tm_error *err);
 /* *loss: the summed loss of a micro-batch, without training on it. */
 TM_MUST_USE tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss,
                                           tm_error *err);

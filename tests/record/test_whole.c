@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-static const char *const certificate_reason = "the loss moves otherwise";
+static const char *const certificate_reason = "the loss moves otherwise", *const certificate_inexact = "too large";
 
 static const tm_sample_summary rich_speed = {
     .n = 1234,
@@ -132,6 +132,7 @@ static tm_event rich_end(void)
                                          .expected = 0.015625,
                                          .measured = 0.0156875,
                                          .band = 2e-5,
+                                         .losses = "float32",
                                          .gradients = true,
                                          .looked_ahead = true,
                                          .rows = true,
@@ -140,6 +141,8 @@ static tm_event rich_end(void)
                                          .seconds = 0.75 };
     end->certificate_after = (tm_certificate){ .done = true, .groups = 6, .seconds = 0.375 };
     strcpy(end->certificate_after.reason, certificate_reason);
+    end->certificate_after.losses = "bfloat16";
+    strcpy(end->certificate_after.inexact, certificate_inexact);
     return event;
 }
 

@@ -64,23 +64,122 @@ static tm_step_options options_of(int kind)
     return o;
 }
 
+/* Adapters that drop something: losses are those of the step's own rows. */
+static tm_step_options dropping_options(void)
+{
+    tm_step_options o = test_llama_options();
+    o.accumulation = 2;
+    o.adapters = (tm_adapters){ .rank = 4, .alpha = 8, .dropout = 0.25, .seed = 3, .base = TM_DTYPE_COUNT };
+    strcpy(o.adapters.targets, "all-linear");
+    return o;
+}
+
+/* The weights of one trainer into another of the same model. */
+static void copy_weights(const tm_trainer *from, tm_trainer *to)
+{
+    const tm_graph *a = tm_trainer_step_of(from)->graph, *b = tm_trainer_step_of(to)->graph;
+    for (size_t i = 0; i < a->n_tensors; i++) {
+        if (a->tensors[i].role != TM_ROLE_PARAMETER) continue;
+        size_t k = 0;
+        while (b->tensors[k].role != TM_ROLE_PARAMETER || strcmp(a->tensors[i].name, b->tensors[k].name) != 0) k++;
+        double *values = test_values_read(from, (tm_tensor_id)i);
+        test_values_write(to, (tm_tensor_id)k, values);
+        free(values);
+    }
+}
+
+/* The program "exact" of a step in bfloat16 computes what a step in float32 does with the same weights, bit for bit,
+ * with what that drops of the same micro-batch; and it takes no memory. */
+static void exact_losses_are_those_of_float32(void **state)
+{
+    static const tm_precision *const precisions[] = { &tm_precision_bf16, &tm_precision_bf16_pure };
+    (void)state;
+    for (int kind = 0; kind < 5; kind++)
+        for (int p = 0; p < 2; p++) {
+            if (kind == 2) continue; /* experts */
+            tm_step_options o = kind < 4 ? options_of(kind) : dropping_options(), plain, wide;
+            o.micro_batch = 4, o.seq = 64, o.loss_chunk = 32;
+            if (p == 1) o.recompute.every_n = 0; /* with it the copies of weights would take more */
+            plain = wide = o;
+            o.precision = plain.precision = precisions[p];
+            o.exact = wide.precision = &tm_precision_f32;
+            tm_device     *device = test_device_open("cpu", 1);
+            tm_trainer    *a = test_trainer_open(device, &o, 7), *b = test_trainer_open(device, &wide, 7);
+            tm_trainer    *c = test_trainer_open(device, &plain, 7);
+            test_batch     rows = test_batch_random(o.micro_batch * o.accumulation, o.seq, o.shape.vocab_size, 7);
+            tm_micro_batch batch = micro_batches(&rows);
+            assert_string_equal(tm_trainer_step_of(a)->inexact, "");
+            copy_weights(a, b);
+            test_begin(a, 3, 0, 0, rows.target_tokens);
+            test_begin(b, 3, 0, 0, rows.target_tokens);
+            for (int64_t m = 0; m < o.accumulation; m++) {
+                double   exact, coarse, wanted;
+                tm_error err = { 0 };
+                if (tm_trainer_exact(a, &batch, m, &exact, &err) != TM_OK ||
+                    tm_trainer_forward(a, &batch, m, &coarse, &err) != TM_OK ||
+                    tm_trainer_forward(b, &batch, m, &wanted, &err) != TM_OK)
+                    fail_msg("%s", err.text);
+                assert_memory_equal(&exact, &wanted, sizeof exact);
+                assert_true(fabs(coarse - wanted) > 0);
+            }
+            assert_int_equal(tm_trainer_step_of(a)->plan->arena_bytes, tm_trainer_step_of(c)->plan->arena_bytes);
+            test_batch_fini(&rows);
+            tm_trainer_close(a);
+            tm_trainer_close(b);
+            tm_trainer_close(c);
+            tm_device_close(device);
+        }
+}
+
+/* Where there is none, the step is the plain one, and says why. */
+static void what_cannot_be_exact_says_why(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        tm_step_options o = kind == 0 ? mixture_options() : test_llama_options();
+        o.precision = &tm_precision_bf16_pure;
+        o.exact = &tm_precision_f32;
+        if (kind == 1) o.shape.vocab_size = 8192, o.loss_chunk = 8; /* whose head is larger in float32 than all else */
+        tm_device *device = test_device_open("cpu", 1);
+        tm_chooser chooser = tm_device_chooser(device);
+        tm_step   *step = test_step_plan(&o, &chooser);
+        o.exact = NULL;
+        tm_step *plain = test_step_plan(&o, &chooser);
+        assert_int_equal(step->exact.n, 0);
+        assert_null(tm_plan_program(step->plan, "exact"));
+        assert_non_null(strstr(step->inexact, kind == 0 ? "other experts in float32" : "MB more memory"));
+        assert_int_equal(step->plan->arena_bytes, plain->plan->arena_bytes);
+        assert_string_equal(plain->inexact, "");
+        tm_step_destroy(plain);
+        tm_step_destroy(step);
+        tm_device_close(device);
+    }
+}
+
 /* Every family and format, fresh weights and trained ones: no false alarm. */
 static void honest_training_holds(void **state)
 {
     (void)state;
-    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16,
+                                                      &tm_precision_bf16_pure };
     double                           nearest = 0;
     int                              runs = 0, certified = 0;
     for (int kind = 0; kind < 4; kind++)
-        for (int p = 0; p < 3; p++)
+        for (int p = 0; p < 4; p++)
             for (int warm = 0; warm <= 20; warm += 20)
                 for (uint64_t seed = 1; seed <= (getenv("TM_LONG") ? 9u : 2u); seed++) {
                     tm_step_options o = options_of(kind);
+                    const bool      exact = p > 1; /* losses in float32 */
                     o.precision = precisions[p];
+                    if (exact) o.exact = &tm_precision_f32;
+                    if (exact && kind != 2) o.micro_batch = 4, o.seq = 64; /* so large that it takes no memory */
+                    if (p == 3) o.recompute.every_n = 0;
                     tm_certificate c = certify(&o, seed, warm);
+                    if (exact && kind != 2) assert_string_equal(c.inexact, "");
                     runs++;
                     bool hidden = p > 0 && warm > 0 && !c.done && strstr(c.reason, "rounding hides");
                     certified += c.done || hidden;
+                    if (exact && kind != 2) assert_false(hidden);
                     if (hidden) continue; /* bfloat16, and a batch that is known by heart */
                     if (c.done) nearest = fmax(nearest, fabs(c.measured - c.expected) / c.band);
                     if (getenv("TM_VERBOSE"))
@@ -123,18 +222,16 @@ static uint64_t train(const tm_step_options *options, bool certified, tm_step_re
 static void a_certified_step_has_the_same_bits(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < 6; kind++) {
+    for (int kind = 0; kind < 7; kind++) {
         tm_step_options o = options_of(kind < 4 ? kind : 2);
         tm_step_result  with, without;
         tm_certificate  c = { 0 };
         if (kind == 2) o.accumulation = 3;
         if (kind == 4) o.precision = &tm_precision_bf16_pure;
-        if (kind == 5) { /* adapters that drop something: the losses are those of the step's own rows */
-            o = test_llama_options();
-            o.accumulation = 2;
-            o.adapters = (tm_adapters){ .rank = 4, .alpha = 8, .dropout = 0.25, .seed = 3, .base = TM_DTYPE_COUNT };
-            strcpy(o.adapters.targets, "all-linear");
-        }
+        if (kind >= 5) o = dropping_options();
+        if (kind == 6) o.precision = &tm_precision_bf16;
+        if (kind == 4 || kind == 6) o.exact = &tm_precision_f32; /* which experts cannot have */
+        if (kind == 6) o.micro_batch = 4, o.seq = 64;
         uint64_t a = train(&o, true, &with, &c), b = train(&o, false, &without, NULL);
         assert_true(a == b);
         assert_memory_equal(&with.loss, &without.loss, sizeof with.loss);
@@ -142,6 +239,7 @@ static void a_certified_step_has_the_same_bits(void **state)
         for (size_t i = 0; i < with.n_measures; i++)
             assert_memory_equal(&with.measures[i].value, &without.measures[i].value, sizeof(double));
         if (!c.done || !c.gradients || !c.causal || !c.context) fail_msg("kind %d: %s", kind, c.reason);
+        assert_string_equal(c.losses, kind == 4 ? "bfloat16" : "float32");
     }
 }
 
@@ -257,7 +355,9 @@ int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(honest_training_holds),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(exact_losses_are_those_of_float32),
+                                        cmocka_unit_test(what_cannot_be_exact_says_why),
+                                        cmocka_unit_test(honest_training_holds),
                                         cmocka_unit_test(a_certified_step_has_the_same_bits),
                                         cmocka_unit_test(probes_say_what_a_loss_may_see),
                                         cmocka_unit_test(adapters_are_certified_but_for_dora),

@@ -136,6 +136,15 @@ static job job_of(const layout *l, certified *to)
     return j;
 }
 
+/* Losses that are compared are in float32 all the same. */
+static void in_bfloat16(job *j)
+{
+    j->o.precision = &tm_precision_bf16;
+    j->o.exact = &tm_precision_f32;
+    j->o.micro_batch = 4, j->o.seq = 64; /* so large that it takes no memory */
+    j->o.recompute.every_n = j->stages > 0 ? 1 : 0;
+}
+
 static void check_honest(const layout *l, const job *j, const certified *to)
 {
     char what[160];
@@ -177,7 +186,7 @@ static void other_directions_hold(void **state)
             certified to = { .seed = seed };
             char      what[160];
             job       j = job_of(&layouts[i], &to);
-            if (layouts[i].model < MIXTURE && seed % 2 == 0) j.o.precision = &tm_precision_bf16;
+            if (layouts[i].model < MIXTURE && seed % 2 == 0) in_bfloat16(&j);
             describe(what, &layouts[i]);
             run_job(&j);
             runs++;
@@ -195,10 +204,35 @@ static void bfloat16_ranks_hold(void **state)
         certified to = { .planted = NULL };
         job       j = job_of(&layouts[i], &to);
         if (layouts[i].model >= MIXTURE) continue; /* some token always changes its experts */
-        j.o.precision = &tm_precision_bf16;
+        in_bfloat16(&j);
         run_job(&j);
         check_honest(&layouts[i], &j, &to);
+        for (int r = 0; r < ranks_of(&j); r++)
+            if (strcmp(to.found[r].losses, "float32") != 0 &&
+                (layouts[i].stages == 0 || i == 6 || !to.found[r].inexact[0]))
+                fail_msg("layout %d, rank %d: losses in %s, %s", i, r, to.found[r].losses, to.found[r].inexact);
     }
+}
+
+/* The head of the last stage is larger in float32 than all that its step needs: no stage compares losses in float32. */
+static void ranks_without_room_for_float32_say_so(void **state)
+{
+    (void)state;
+    const layout *l = &layouts[6];
+    certified     to = { .planted = NULL };
+    job           j = job_of(l, &to);
+    assert_int_equal(l->stages, 2);
+    in_bfloat16(&j);
+    j.o.precision = &tm_precision_bf16_pure;
+    j.o.shape.vocab_size = 8192;
+    j.o.loss_chunk = 8;
+    j.steps = 1;
+    run_job(&j);
+    assert_string_equal(to.found[0].losses, "bfloat16");
+    assert_string_equal(to.found[1].losses, "bfloat16");
+    assert_string_equal(to.found[0].inexact, "another rank cannot");
+    assert_non_null(strstr(to.found[1].inexact, "MB more memory"));
+    assert_true(to.found[0].measured == to.found[1].measured);
 }
 
 /* The direction is that of the whole model, whoever has which part of it. */
@@ -253,15 +287,24 @@ static const struct {
 #undef TURNS
 #undef PLAIN
 
-static void a_defect_on_one_rank_is_named(void **state)
+static void name_defects(bool bfloat16)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof defects / sizeof defects[0]; i++) {
         certified to = { .planted = &defects[i].d };
         char      what[160], named[96] = "";
         job       j = job_of(&defects[i].l, &to);
+        /* Hidden: experts, by other ones; norms of a layer, with fresh weights; what is missing of a table. */
+        const defect *d = &defects[i].d;
+        if (bfloat16 && (defects[i].l.model >= MIXTURE || strstr(d->group, "norms") || fabs(d->factor) < 0.25))
+            continue;
+        if (bfloat16) in_bfloat16(&j);
         if (defects[i].l.tensor == 4) j.o.shape.n_heads = j.o.shape.n_kv_heads = 4;
-        run_world(ranks_of(&j), NULL, 120, false, rank_body, &j); /* their weights may go apart now */
+        do { /* a direction may hide it, of three none did */
+            to.seed = to.seed ? to.seed + 1 : 11;
+            to.touched[0] = '\0';
+            run_world(ranks_of(&j), NULL, 120, false, rank_body, &j); /* their weights may go apart now */
+        } while (bfloat16 && to.found[0].gradients && to.seed < 13);
+        if (bfloat16 && to.found[0].inexact[0]) continue; /* said */
         describe(what, &defects[i].l);
         for (int r = 0; r < ranks_of(&j); r++) {
             const tm_certificate *c = &to.found[r];
@@ -278,6 +321,18 @@ static void a_defect_on_one_rank_is_named(void **state)
     }
 }
 
+static void a_defect_on_one_rank_is_named(void **state)
+{
+    (void)state;
+    name_defects(false);
+}
+
+static void a_defect_on_one_rank_is_named_in_bfloat16(void **state)
+{
+    (void)state;
+    name_defects(true);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -286,8 +341,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(honest_ranks_hold),
         cmocka_unit_test(other_directions_hold),
         cmocka_unit_test(bfloat16_ranks_hold),
+        cmocka_unit_test(ranks_without_room_for_float32_say_so),
         cmocka_unit_test(numbers_are_those_of_one_rank),
         cmocka_unit_test(a_defect_on_one_rank_is_named),
+        cmocka_unit_test(a_defect_on_one_rank_is_named_in_bfloat16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,6 +97,10 @@ void tm_units_settle(tm_graph *graph, const tm_units *units);
  * have some of the gradients each, (units) those that one of them has put there: the next ones add. Else NULL. */
 void tm_units_pass(tm_graph *graph, const tm_units *units, bool add, bool *summed);
 
+/* In front of the precision pass, of a segment in another format than weights travel in (tm_unit.gathered): it reads
+ * them as they travel, cast to that format and, where an op does not read any, to its own. */
+void tm_units_round(tm_graph *graph, const tm_units *units);
+
 /* Copies: puts the reductions of units behind the last node of the current segment that writes their gradients, so that
  * they run beside what is left of the backward pass, and marks them. Tables whose look-ups are summed apart
  * (tm_lookup_pass) are not whole before the update. */
