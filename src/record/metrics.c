@@ -40,7 +40,7 @@ static void read_earlier(metrics_sink *self, int64_t first_step, tm_text *kept)
     tm_text old = { 0 };
     if (first_step > 1 && tm_file_read(self->path, LIMIT, &old, &self->head.error) == TM_OK) {
         char *next;
-        for (char *line = old.data; line && *line; line = next) {
+        for (char *line = old.data; *line; line = next) {
             next = strchr(line, '\n');
             if (!next) break;
             next++;

@@ -16,6 +16,8 @@
 #include "support/folder.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -90,6 +92,35 @@ static void old_lines_survive(void **state)
     close(fd);
 }
 
+static sigset_t committers;
+
+static int look_at_signals(int fd)
+{
+    (void)fd;
+    return pthread_sigmask(SIG_BLOCK, NULL, &committers);
+}
+
+/* A signal that ends a run, or stops it, is for the main thread; damage to memory is told where it happens. */
+static void signals_go_elsewhere(void **state)
+{
+    static const int others[] = { SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGHUP, SIGCHLD };
+    (void)state;
+    int      fd;
+    tm_error err = { 0 };
+    sigset_t now;
+    assert_int_equal(tm_file_open_append(test_in_folder("signals"), &fd, &err), TM_OK);
+    record_committer *c = record_committer_start(fd, 100000, look_at_signals);
+    record_committer_note(c);
+    assert_int_equal(record_committer_stop(c), 0); /* which the thread itself does */
+    pthread_sigmask(SIG_BLOCK, NULL, &now);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        assert_int_equal(sigismember(&committers, others[i]), 1);
+        assert_int_equal(sigismember(&now, others[i]), 0);
+    }
+    assert_int_equal(sigismember(&committers, SIGBUS), 0);
+    close(fd);
+}
+
 static void nothing_from_before_a_checkpoint_is_lost(void **state)
 {
     (void)state;
@@ -159,6 +190,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(old_lines_survive, reset, test_folder_teardown),
+        cmocka_unit_test_setup_teardown(signals_go_elsewhere, reset, test_folder_teardown),
         cmocka_unit_test_setup_teardown(nothing_from_before_a_checkpoint_is_lost, reset, test_folder_teardown),
         cmocka_unit_test_setup_teardown(the_end_is_kept, reset, test_folder_teardown),
         cmocka_unit_test_setup_teardown(a_disk_that_fails_is_told, reset, test_folder_teardown),

@@ -261,6 +261,47 @@ static void a_configuration_tells_the_log(void **state)
     whole_is("tests/record/whole-told.txt", &out);
 }
 
+/* log.file, as a configuration asks for it: how often, in which style, never with colours. */
+static void logs_in_files(void **state)
+{
+    static const char *const words[] = { "--metrics.log_freq 7", "--metrics.log_freq 25 --metrics.log_style megatron",
+                                         "--metrics.log_freq 30 --log.color false" };
+    (void)state;
+    tm_text out = { 0 };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        tm_config        *config = test_full_config();
+        tm_run_options    run = { 0 };
+        tm_output_options o = { .folder = test_folder(), .config = config, .run = &run };
+        tm_sink          *sink;
+        tm_error          err = { 0 };
+        char              file[600];
+        run.step.micro_batch = 2;
+        run.step.accumulation = 3;
+        assert_false(record_log_kind.wanted(&o));
+        snprintf(file, sizeof file, "--log.file %s %s", test_in_folder("run.log"), words[i]);
+        test_apply_words(config, file);
+        assert_true(record_log_kind.wanted(&o));
+        unlink(test_in_folder("run.log"));
+        fake_clock_start(0, 0);
+        if (record_log_kind.open(&o, NULL, NULL, &sink, &err) != TM_OK) fail_msg("%s", err.text);
+        fake_emit(sink, fake_started());
+        for (int step = 1; step <= FAKE_STEPS; step++) {
+            fake_clock_pass(200 * MS);
+            fake_emit(sink, fake_step(step));
+        }
+        fake_close(sink);
+        fake_clock_stop();
+        tm_text text = fake_read(test_in_folder("run.log"));
+        assert_null(strchr(text.data, '\033'));
+        for (char *date = text.data; (date = strstr(date, "\n [")); date += 3)
+            memset(date + 3, '#', strspn(date + 3, "0123456789-: "));
+        tm_text_printf(&out, "== %s\n%s", words[i], text.data);
+        tm_text_fini(&text);
+        tm_config_destroy(config);
+    }
+    whole_is("tests/record/whole-log-files.txt", &out);
+}
+
 /* --- the report, where units change ------------------------------------------------------------------------------- */
 
 static const double reported[] = { 0.00001234, 0.99994, 0.99996,  1,    9.996,  99.994, 99.996,
@@ -369,9 +410,8 @@ int main(void)
 {
     tm_log_set_level(TM_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(progress_to_the_letter),
-        cmocka_unit_test(the_log_to_the_letter),
-        cmocka_unit_test(a_configuration_tells_the_log),
+        cmocka_unit_test(progress_to_the_letter),        cmocka_unit_test(the_log_to_the_letter),
+        cmocka_unit_test(a_configuration_tells_the_log), cmocka_unit_test(logs_in_files),
         cmocka_unit_test(figures_at_their_limits),
     };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
