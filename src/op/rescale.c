@@ -9,9 +9,9 @@
  *   y_nj = m_j / n_j z_nj + bias_j + residual_nj        columns of no part: z_nj + bias_j + residual_nj
  *   dz_nj = m_j / n_j dy_nj,  dm_j = sum over n of dy_nj z_nj / n_j
  *
- * n counts as a constant (section 4.3 there): nothing flows into w, a and b through it; that of a row of zeros counts as 1.
- * Where ranks have some of the columns of w and a, each has the norms of its parts of the rows, and `joined_norm` makes
- * those of whole rows of them:
+ * n counts as a constant (section 4.3 there): nothing flows into w, a and b through it; that of a row of zeros counts
+ * as 1. Where ranks have some of the columns of w and a, each has the norms of its parts of the rows, and `joined_norm`
+ * makes those of whole rows of them:
  *
  *   n_j = sqrt(sum over parts p of n_pj^2)          the parts of all ranks one after the other: (P R), perhaps twice
  *

@@ -230,6 +230,20 @@ static void ranks_write_what_one_rank_writes(void **state)
     test_tree_remove(path);
 }
 
+/* FLUX begins with matrices of zeros, whose rows have no direction: they stay what they are. */
+static void rows_of_zeros_turn_nowhere(void **state)
+{
+    (void)state;
+    for (int tensor = 1; tensor <= 2; tensor++) {
+        job j = start(options_of(TURNED_IMAGES), tensor, 1, 1, 2);
+        j.o.adapters.exclude = NULL;
+        run_job(&j);
+        for (int i = 0; i < 2; i++)
+            if (!isfinite(j.loss[i]) || !isfinite(j.norm[i]))
+                fail_msg("%d ranks, step %d: loss %g, norm %g", tensor, i, j.loss[i], j.norm[i]);
+    }
+}
+
 static void what_is_not_built_is_refused(void **state)
 {
     (void)state;
@@ -253,6 +267,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_holds_its_part),
         cmocka_unit_test(any_layout_goes_on_from_any_other),
         cmocka_unit_test(ranks_write_what_one_rank_writes),
+        cmocka_unit_test(rows_of_zeros_turn_nowhere),
         cmocka_unit_test(what_is_not_built_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

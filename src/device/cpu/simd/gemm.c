@@ -396,8 +396,9 @@ static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int6
     bool    finish = s->last && (s->gemm->c_dtype == TM_BF16 || s->gemm->bias || s->gemm->residual);
     bool    by_panel = s->tiles && (s->by_panel || blocks == 1); /* a panel's sums are stored before the next's */
     int64_t ld_panel = by_panel ? 0 : MR * ld, ahead_step = tm_ceil_div(MR, j1 - j0);
-    int64_t begin = blocks * rows - 1 - fetch_lines(s->later) / tm_max(1, (j1 - j0) * packed_columns(tm_min(BLOCK, s->k)));
-    fetch   none = fetch_nothing(s->a);
+    int64_t begin =
+        blocks * rows - 1 - fetch_lines(s->later) / tm_max(1, (j1 - j0) * packed_columns(tm_min(BLOCK, s->k)));
+    fetch none = fetch_nothing(s->a);
     for (int64_t t = 0; t < blocks * rows; t++) {
         int64_t      block = by_panel ? t % blocks : t / rows, i = i0 + (by_panel ? t / blocks : t % rows);
         int64_t      next = tm_min(t + 1, blocks * rows - 1), m = tm_min(MR, s->m - i * MR);
@@ -405,7 +406,7 @@ static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int6
         const float *a = panel_of_a(s, block, i), *b = s->b + packed_columns(block * BLOCK) * s->panels_n * NR;
         const float *ahead = by_panel ? panel_of_a(s, next % blocks, i0 + next / blocks)
                                       : panel_of_a(s, next / rows, i0 + next % rows); /* fetched by and by */
-        fetch *later = t >= begin ? s->later : &none; /* not so early that it is gone again when it is packed */
+        fetch       *later = t >= begin ? s->later : &none; /* not so early that it is gone again when it is packed */
         for (int64_t j = j0; j < j1; j++) {
             int64_t n = tm_min(NR, s->n - j * NR);
             float  *c = sums + (i - i0) * ld_panel + (j - j0) * NR;
