@@ -22,6 +22,26 @@ static void expect_refusal(const tm_source_options *options, const char *part)
     if (!strstr(err.text, part)) fail_msg("wanted '%s' in: %s", part, err.text);
 }
 
+/* Nothing behind a full row cuts no document. */
+static void an_empty_document_cuts_nothing(void **state)
+{
+    (void)state;
+    int32_t      targets[4] = { 5, 6, 7, 8 }, positions[4], first_key[4];
+    void *const  fields[] = { NULL, targets, positions, first_key };
+    tm_documents d = tm_documents_of(fields, 4);
+    tm_documents_add(&d, 0);
+    tm_documents_add(&d, 3);
+    tm_documents_add(&d, 0);
+    tm_documents_add(&d, 1);
+    tm_documents_add(&d, 0);
+    assert_int_equal(tm_documents_end(&d), 3);
+    assert_int_equal(targets[2], TM_IGNORED_TARGET);
+    assert_int_equal(targets[3], 8);
+    tm_documents_add(&d, 1);
+    assert_int_equal(tm_documents_end(&d), 2);
+    assert_int_equal(targets[3], TM_IGNORED_TARGET);
+}
+
 static void wrong_options_are_refused_with_the_cure(void **state)
 {
     (void)state;
@@ -149,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sources_tell_what_they_are),
+        cmocka_unit_test(an_empty_document_cuts_nothing),
         cmocka_unit_test(wrong_options_are_refused_with_the_cure),
         cmocka_unit_test(names_are_listed_and_found_in_any_case),
         cmocka_unit_test(mock_is_uniform_and_has_no_memory),

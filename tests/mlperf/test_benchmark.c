@@ -9,6 +9,17 @@
 
 #include <cmocka.h>
 
+#include "base/log.h"
+#include "support/fake_run.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/whole.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 static void evaluations_by_batch(void **unused)
 {
     (void)unused;
@@ -33,8 +44,47 @@ static void evaluations_by_batch(void **unused)
     assert_null(tm_mlperf_benchmark_find("llama3"));
 }
 
+/* What a benchmark settles of a configuration that leaves it open. */
+static void benchmarks_settle_keys(void **unused)
+{
+    static const char *const keys[] = { "validation.freq",      "validation.first",        "validation.steps",
+                                        "training.target_loss", "training.stop_at_target", "data.flow_protocol" };
+    (void)unused;
+    tm_text         out = { 0 };
+    struct dirent **files;
+    int             n = scandir("configs/experiments/mlperf", &files, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        if (strncmp(files[i]->d_name, "trainmark_tiny", 14) == 0) {
+            tm_config *config = test_full_config();
+            tm_error   err = { 0 };
+            char       path[400];
+            snprintf(path, sizeof path, "configs/experiments/mlperf/%s", files[i]->d_name);
+            tm_text text = fake_read(path);
+            char   *protocol = strstr(text.data, "flow_protocol"); /* which the benchmark gives, too */
+            if (protocol) memset(protocol, ' ', strcspn(protocol, ",") + 1);
+            tm_status st =
+                tm_config_load_file(config, test_file_write(test_folder(), files[i]->d_name, text.data), &err);
+            tm_text_fini(&text);
+            test_apply_words(config, "--mlperf.enable true --mlperf.submission_org Org");
+            if (st == TM_OK) st = tm_config_finish(config, &err);
+            tm_text_printf(&out, "== %s: %s\n", files[i]->d_name, st == TM_OK ? "settles" : "is refused");
+            for (size_t k = 0; st == TM_OK && k < sizeof keys / sizeof keys[0]; k++) {
+                const char *value = tm_config_text(config, keys[k]);
+                tm_text_printf(&out, "%s = %s (%.4s)\n", keys[k], value ? value : "-",
+                               tm_config_origin(config, keys[k]));
+            }
+            tm_config_destroy(config);
+        }
+        free(files[i]);
+    }
+    free(files);
+    whole_is("tests/mlperf/whole-settled.txt", &out);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(evaluations_by_batch) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    tm_log_set_level(TM_LOG_ERROR);
+    const struct CMUnitTest tests[] = { cmocka_unit_test(evaluations_by_batch),
+                                        cmocka_unit_test(benchmarks_settle_keys) };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

@@ -3,6 +3,8 @@
  * tests/golden/whole-report.txt. The runs are tests/golden/whole-result*.txt, of which one says all, one little. */
 #include "results/report.h"
 #include "made_runs.h"
+#include "base/file.h"
+#include "support/folder.h"
 #include "support/whole.h"
 
 #include <setjmp.h>
@@ -10,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -92,11 +96,61 @@ static void sixty_four_phases(void **state)
     tm_text_fini(&out);
 }
 
+/* Two pixels to a unit, where librsvg is. */
+static void pictures_have_their_size(void **state)
+{
+    (void)state;
+    tm_text          svg = { 0 }, png = { 0 };
+    tm_error         err = { 0 };
+    int              width, height;
+    tm_result       *run = read_run("rich", rich, "tests/golden/whole-metrics.txt");
+    const tm_result *one = run;
+    assert_int_equal(tm_results_plot(&one, 1, "loss", &svg, &err), TM_OK);
+    assert_int_equal(sscanf(strstr(svg.data, "viewBox="), "viewBox=\"0 0 %d %d\"", &width, &height), 2);
+    pid_t child = fork(); /* fontconfig never lets its files go */
+    if (child == 0) {
+        tm_status st = tm_results_raster(&svg, &png, &err);
+        if (st != TM_OK) _exit(st == TM_UNSUPPORTED ? 0 : 1);
+        const unsigned char *size = (const unsigned char *)png.data + 16;
+        bool                 wide = (size[0] << 24 | size[1] << 16 | size[2] << 8 | size[3]) == 2 * width;
+        bool                 high = (size[4] << 24 | size[5] << 16 | size[6] << 8 | size[7]) == 2 * height;
+        _exit(memcmp(png.data, "\x89PNG\r\n\x1a\n", 8) == 0 && wide && high ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    tm_text_fini(&svg);
+    tm_text_fini(&png);
+    tm_result_destroy(run);
+}
+
+/* A folder of a run: its metrics are those of the file beside. */
+static void folders_have_metrics(void **state)
+{
+    (void)state;
+    tm_text    json = fake_read(rich), lines = fake_read("tests/golden/whole-metrics.txt");
+    tm_error   err = { 0 };
+    tm_result *run = NULL, *whole = read_run("rich", rich, "tests/golden/whole-metrics.txt");
+    size_t     n, wanted;
+    assert_int_equal(tm_file_write(test_in_folder("result.json"), json.data, json.length, &err), TM_OK);
+    assert_int_equal(tm_file_write(test_in_folder("metrics.jsonl"), lines.data, lines.length, &err), TM_OK);
+    assert_int_equal(tm_result_load(test_folder(), NULL, &run, &err), TM_OK);
+    (void)tm_result_steps(run, &n);
+    (void)tm_result_steps(whole, &wanted);
+    assert_true(n == wanted && n > 0);
+    tm_result_destroy(run);
+    tm_result_destroy(whole);
+    tm_text_fini(&json);
+    tm_text_fini(&lines);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reports_say_all),
         cmocka_unit_test(sixty_four_phases),
+        cmocka_unit_test(pictures_have_their_size),
+        cmocka_unit_test_teardown(folders_have_metrics, test_folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,12 +123,28 @@ static void clocks_are_compared(void **state)
     expect_file("failing_nodes.txt", "");
 }
 
+/* Of as many votes the value of the earlier node counts. */
+static void votes_are_all_counted(void **state)
+{
+    (void)state;
+    size_t passing, failing;
+    report("a", "6.1", TM_CHECK_PASS, 1000);
+    report("b", "6.1", TM_CHECK_PASS, 1000);
+    report("c", "6.2", TM_CHECK_PASS, 1000);
+    report("d", "6.2", TM_CHECK_PASS, 1000);
+    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, NULL), TM_OK);
+    expect_line("- WARN kernel of c is `6.2`, that of most nodes `6.1`");
+    expect_line("- WARN kernel of d is `6.2`, that of most nodes `6.1`");
+}
+
 static void bad_input_is_refused(void **state)
 {
     (void)state;
-    size_t   passing, failing;
+    size_t   passing = 7, failing = 8;
     tm_error err = { 0 };
     assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, &err), TM_INVALID);
+    assert_int_equal(passing, 0);
+    assert_int_equal(failing, 0);
     whole_refusal(&err);
     assert_non_null(strstr(err.text, "cannot read directory '"));
     assert_non_null(strstr(err.text, "`trainmark check --dump-path` makes it"));
@@ -180,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nodes_are_listed, begin, end),
         cmocka_unit_test_setup_teardown(clocks_are_compared, begin, end),
+        cmocka_unit_test_setup_teardown(votes_are_all_counted, begin, end),
         cmocka_unit_test_setup_teardown(bad_input_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(a_folder_without_reports_is_refused, begin, end),
         cmocka_unit_test(every_message_is_whole),
