@@ -157,7 +157,8 @@ static tm_verdict judge_floor(const tm_evidence *e, char reason[TM_REASON_BYTES]
 static tm_verdict judge_uniform(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
     double first = head_of(e).mean, last = tail_of(e).mean, target = e->unigram_entropy;
-    bool   near = fabs(last - target) < 0.05 * target, closer = fabs(last - target) < fabs(first - target);
+    double scatter = 3 * ends_error(head_of(e), tail_of(e));
+    bool   near = fabs(last - target) < 0.05 * target, closer = fabs(last - target) < fabs(first - target) + scatter;
     if (last < target && !near) {
         snprintf(reason, TM_REASON_BYTES, "random tokens: loss %.4f is below ln V, %.4f: information leaks", last,
                  target);
