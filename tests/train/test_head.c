@@ -57,7 +57,7 @@ static void adds_to_logits(const tm_precision *precision, const char *targets)
     double           logits[VOCAB], state[1024];
     assert_in_range(width, 2, 1024);
     for (int v = 0; v < VOCAB; v++) logits[v] = v;
-    for (int64_t c = 0; c < width; c++) state[c] = sin((double)c);
+    for (int64_t c = 0; c < width; c++) state[c] = sin((double)c + 1);
     if (head->adapter) put(trainer, head->adapter->a, 1), put(trainer, head->adapter->b, 2);
     assert_int_equal(tm_trainer_adapt_logits(trainer, state, 1.25, logits, &err), TM_OK);
     for (int64_t v = 0; v < VOCAB; v++) {
