@@ -499,11 +499,11 @@ static inline tm_step_options mixture_options(int kind)
 typedef struct {
     const char *path;
     tm_text     text[MOST_RANKS];
-} texts;
+} written;
 
 static inline void write_text(const job *j, tm_trainer *trainer)
 {
-    texts            *all = j->taken;
+    written          *all = j->taken;
     int               rank = tm_trainer_step_of(trainer)->options.layout.rank;
     tm_source_options o = {
         .name = "text", .path = all->path, .vocab = 258, .seq = j->o.seq, .validation_fraction = 0.5
@@ -518,8 +518,8 @@ static inline void write_text(const job *j, tm_trainer *trainer)
 /* Of ranks that divide matrices every one writes what one rank alone does. */
 static inline void check_writes(job j, const char *path)
 {
-    texts alone = { .path = path }, divided = { .path = path };
-    job   one = j;
+    written alone = { .path = path }, divided = { .path = path };
+    job     one = j;
     one.change = j.change = write_text;
     one.tensor = 1, one.taken = &alone, j.taken = &divided;
     rank_body(NULL, &one);

@@ -227,26 +227,7 @@ static void checkpoints_fit_other_layouts(void **state)
     remove_folder(second);
 }
 
-/* What a model writes: every stage the same, and what one rank writes. */
-typedef struct {
-    const char *path;
-    tm_text     text[MOST_RANKS];
-} texts;
-
-static void write_text(const job *j, tm_trainer *trainer)
-{
-    texts            *all = j->taken;
-    int               rank = tm_trainer_step_of(trainer)->options.layout.rank;
-    tm_source_options o = {
-        .name = "text", .path = all->path, .vocab = 258, .seq = j->o.seq, .validation_fraction = 0.5
-    };
-    tm_source *source;
-    char      *decoded;
-    CHECK_OK(tm_source_open(&o, &source, err));
-    CHECK_OK(tm_generate(trainer, source, 5, 12, 60, &all->text[rank], &decoded, err));
-    tm_source_close(source);
-}
-
+/* Every stage writes the same, and what one rank writes. */
 static void stages_write_what_one_rank_writes(void **state)
 {
     static const layout layouts[] = { { 0, 2, 1, TM_PIPELINE_1F1B, 2, 1, 0 },
@@ -257,8 +238,8 @@ static void stages_write_what_one_rank_writes(void **state)
     char *path = test_tree_make();
     test_file_write(path, "a.txt", "the quick brown fox jumps over the lazy dog, and the dog sleeps on in the sun");
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
-        texts alone = { .path = path }, staged = { .path = path };
-        job   j = begin_job(&layouts[i], 1, 1), one;
+        written alone = { .path = path }, staged = { .path = path };
+        job     j = begin_job(&layouts[i], 1, 1), one;
         j.o.shape.vocab_size = 258, j.o.sample = true, j.change = write_text;
         if (i == 0) j.o.shape.n_kv_heads = j.o.shape.n_heads;
         one = j;
