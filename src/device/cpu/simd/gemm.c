@@ -18,7 +18,6 @@
 #include "device/cpu/simd/gemm_plan.h"
 #include "device/cpu/simd/gemm_row.h"
 #include "device/cpu/simd/simd.h"
-#include "graph/blocks.h"
 
 #include <omp.h>
 

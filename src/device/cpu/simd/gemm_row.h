@@ -8,6 +8,7 @@
 
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd/common.h"
+#include "graph/blocks.h"
 
 #if defined(__AVX512F__) && !defined(__AMX_BF16__)
 enum { ROW_STEP = TM_PAIRS ? 32 : 16, ROW_AHEAD = 2048 /* bytes */ };
