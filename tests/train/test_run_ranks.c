@@ -168,21 +168,23 @@ static int smaller(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Each rank beside the median of the others. */
+/* Each rank beside the median of the others of its stage. */
 static void check_told(const job *j, int ranks)
 {
     int64_t targets = 0;
+    int     of_a_stage = ranks / (j->stages ? j->stages : 1);
     assert_int_equal(j->n_told, ranks);
     for (int r = 0; r < ranks; r++) {
         const tm_rank_told *t = &j->told[r];
         double              others[MAX_RANKS];
         int                 n = 0;
         for (int k = 0; k < ranks; k++)
-            if (k != r) others[n++] = j->told[k].busy_seconds;
+            if (k != r && k / of_a_stage == r / of_a_stage) others[n++] = j->told[k].busy_seconds;
         qsort(others, (size_t)n, sizeof *others, smaller);
         double middle = n == 0 ? (double)NAN : (others[n / 2] + others[(n - 1) / 2]) / 2;
-        targets += t->target_tokens;
-        assert_true(t->rank == r && t->data_rank == r / (j->context ? j->context : 1) && t->used_bytes > 0);
+        if (r < of_a_stage) targets += t->target_tokens;
+        assert_true(t->rank == r && t->data_rank == r % of_a_stage / (j->context ? j->context : 1) &&
+                    t->used_bytes > 0);
         if (isnan(j->told[0].busy_seconds)) { /* no step counted */
             assert_true(isnan(t->busy_seconds) && isnan(t->step_seconds) && isnan(t->behind) && !t->slow);
             continue;
