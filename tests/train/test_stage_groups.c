@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameter groups in the stages of a pipeline: patterns go by the names of the whole model, frozen weights stop
  * gradients where they stop in one rank, and the bits are those of one rank. */
+#include "forms_fixture.h"
 #include "ranks_fixture.h"
 
 enum { RATES, TABLE, HEAD, LATE, EARLY, FRONT, FORMATS, BIASES, ROUTERS, ADAPTERS, KINDS };
@@ -63,25 +64,6 @@ static tm_step_options options_of(int kind)
     snprintf(o.adapters.targets, sizeof o.adapters.targets, "all-linear");
     return o;
 }
-
-typedef struct {
-    int               stages, chunks;
-    tm_pipeline_order order;
-    const int        *first_blocks; /* of each stage; NULL: cut evenly */
-} form;
-
-/* The embedding alone, the blocks, the head alone. */
-static const int  apart_from_blocks[] = { 0, 0, 4 };
-static const form forms[] = {
-    { 2, 1, TM_PIPELINE_1F1B, NULL },
-    { 4, 1, TM_PIPELINE_GPIPE, NULL },
-    { 2, 2, TM_PIPELINE_INTERLEAVED, NULL },
-    { 2, 2, TM_PIPELINE_INTERLEAVED_ZERO, NULL },
-    { 2, 2, TM_PIPELINE_ZBV, NULL },
-    { 2, 2, TM_PIPELINE_DUAL_V, NULL },
-    { 3, 1, TM_PIPELINE_1F1B, apart_from_blocks },
-};
-enum { FORMS = sizeof forms / sizeof forms[0] };
 
 static job job_of(int kind, int steps, double max_norm)
 {

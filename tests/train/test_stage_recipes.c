@@ -2,6 +2,7 @@
 /* Products in low precision in the stages of a pipeline: every recipe has the bits of one rank, and what goes on from
  * step to step (scales, histories, counters) is that of one rank, whichever layout wrote it. */
 #include "graph/value.h"
+#include "forms_fixture.h"
 #include "ranks_fixture.h"
 #include "train/pipeline_file.h"
 
@@ -40,25 +41,6 @@ static tm_step_options options_of(int kind, const char *recipe)
     if (kind == SWITCH) o.quantize.switch_step = 2, o.quantize.recipe[1] = *tm_quantize_recipe_find("fp8_delayed");
     return o;
 }
-
-typedef struct {
-    int               stages, chunks;
-    tm_pipeline_order order;
-    const int        *first_blocks; /* of each stage; NULL: cut evenly */
-} form;
-
-/* The embedding alone, the blocks, the head alone. */
-static const int  apart_from_blocks[] = { 0, 0, 4 };
-static const form forms[] = {
-    { 2, 1, TM_PIPELINE_1F1B, NULL },
-    { 4, 1, TM_PIPELINE_GPIPE, NULL },
-    { 2, 2, TM_PIPELINE_INTERLEAVED, NULL },
-    { 2, 2, TM_PIPELINE_INTERLEAVED_ZERO, NULL },
-    { 2, 2, TM_PIPELINE_ZBV, NULL },
-    { 2, 2, TM_PIPELINE_DUAL_V, NULL },
-    { 3, 1, TM_PIPELINE_1F1B, apart_from_blocks },
-};
-enum { FORMS = sizeof forms / sizeof forms[0] };
 
 /* Nothing is clipped: the norm is added by stages. */
 static job job_of(tm_step_options o, int steps)
