@@ -6,6 +6,7 @@
 #   CASES="gpt-small"   (bench/cases.sh)    RANKS=2    ROUNDS=2    STEPS=4    WARMUP=1 first steps left out
 #   SIDES="one copies shards ddp fsdp2"   which, also: optim, tp, pp (stages of a pipeline, 8 micro-batches or BATCH), one-micro (one
 #         rank with the same micro-batches), pp-SCHEDULE (pp-InterleavedZeroBubble); PER_STAGE: blocks of a stage
+#   DTYPE=float32|bfloat16  bfloat16: float32 weights, bfloat16 compute; PyTorch by autocast or FSDP2's mixed precision
 #   MPI=openmpi|mpich   the ranks' library
 #   COMPILE=1  PyTorch compiled     PYTHON=  with torch      TRAINMARK=./trainmark
 #   RECORDS=F  keep the raw records in F.CASE; what is there is not run again, so a measurement that was cut off goes on
@@ -17,7 +18,7 @@ set -eu
 . "$(dirname "$0")/cases.sh"
 case_setup
 ranks=${RANKS:-2} rounds=${ROUNDS:-2} steps=${STEPS:-4} warmup=${WARMUP:-1}
-sides=${SIDES:-one copies shards ddp fsdp2}
+sides=${SIDES:-one copies shards ddp fsdp2} dtype=${DTYPE:-float32}
 [ "$steps" -gt "$warmup" ] || { echo "STEPS $steps must be more than WARMUP $warmup" >&2; exit 2; }
 records=${RECORDS:-$work/records}
 degree=--parallelism.data_parallel
@@ -58,8 +59,8 @@ for case in ${CASES:-gpt-small}; do
             # shellcheck disable=SC2086,SC2154
             case $name in
             PyTorch*) set -- "$python" "$here/peers/torch_ranks.py" --mode "$side" --ranks "$ranks" $PEER_MODEL \
-                --steps "$steps" --warmup "$warmup" ${COMPILE:+--compile} ;;
-            *) set -- "$trainmark" run $TRAINMARK_MODEL --training.steps "$steps" $own --out "$work/out" ;;
+                --steps "$steps" --warmup "$warmup" --dtype "$dtype" ${COMPILE:+--compile} ;;
+            *) set -- "$trainmark" run $TRAINMARK_MODEL --training.steps "$steps" --training.dtype "$dtype" $own --out "$work/out" ;;
             esac
             echo "$case, round $round of $rounds: $name" >&2
             "$python" "$here/measure.py" "$records.$case" "$case" "$name" "$round" "$warmup" "$work/out" -- "$@"
@@ -67,5 +68,5 @@ for case in ${CASES:-gpt-small}; do
         round=$((round + 1))
     done
     threads=$ranks batch=$whole
-    "$python" "$here/report.py" sides "$records.$case" "$case: $(case_title)"
+    "$python" "$here/report.py" sides "$records.$case" "$case: $(case_title), $dtype"
 done

@@ -5,6 +5,7 @@ or FSDP2 (fully_shard on every block and on the model).
 
     python3 torch_ranks.py --mode ddp|fsdp2 --ranks 2 [options of torch_train.py; --batch and --threads: of each process]
 
+bfloat16: autocast with ddp; with fsdp2 bfloat16 parameters of float32 shards, gradients summed in float32.
 Prints one line a step, then a JSON line as torch_train.py does; its batch is that of all processes.
 """
 import json, os, socket, statistics, sys, time
@@ -21,15 +22,17 @@ def take(name, default):
     return value
 
 
-def spread(model, mode, ranks):
+def spread(model, mode, ranks, dtype):
     if mode == "ddp":
         return torch.nn.parallel.DistributedDataParallel(model)
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     mesh = init_device_mesh("cpu", (ranks,))
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    how = dict(mesh=mesh, mp_policy=policy) if dtype == "bfloat16" else dict(mesh=mesh)
     for block in model.blocks:
-        fully_shard(block, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
+        fully_shard(block, **how)
+    return fully_shard(model, **how)
 
 
 def work(rank, mode, ranks, port, o):
@@ -40,15 +43,17 @@ def work(rank, mode, ranks, port, o):
     torch.manual_seed(o.seed)
     model = torch_train.Model(o)
     params = sum(p.numel() for p in model.parameters())
-    model = spread(model, mode, ranks)
+    model = spread(model, mode, ranks, o.dtype)
+    autocast = o.dtype == "bfloat16" and mode == "ddp"
     step_model = torch.compile(model) if o.compile else model
-    opt = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1)
+    opt = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     torch.manual_seed(o.seed + 1 + rank)
     times, first, batch = [], None, o.batch * ranks
     for step in range(o.steps):
         t0 = time.perf_counter()
         tokens = torch.randint(0, o.vocab, (o.batch, o.seq + 1))
-        loss = step_model(tokens[:, :-1], tokens[:, 1:])
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            loss = step_model(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         opt.step()
