@@ -193,27 +193,31 @@ static double as_bf16(double x)
     return (double)tm_bf16_value(tm_bf16_round((float)x));
 }
 
-/* The next number of bfloat16 above or below, the nearer the likelier, by a random number of sixteenths: a motion that
- * is small beside the steps of the format happens in some elements and not, by rounding, in none. */
-static double as_dithered_bf16(double x, unsigned sixteenths)
+/* A weight of bfloat16 moved by d, in whole steps of the format at this weight, the nearer number of them the likelier, by
+ * a random number of sixteenths: a motion that is small beside a step happens in some elements and not, by rounding, in
+ * none. By -d it moves as many back, so what changes the loss in both directions alike cancels. */
+static double dithered(double weight, double d, unsigned sixteenths)
 {
-    float    value = (float)x;
+    float    power = (float)weight; /* of two, once nothing but the exponent is left */
     uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    bits = (bits + (sixteenths << 12 | 1u << 11)) & 0xffff0000u;
-    memcpy(&value, &bits, sizeof value);
-    return (double)value;
+    memcpy(&bits, &power, sizeof bits);
+    bits &= 0x7f800000u;
+    memcpy(&power, &bits, sizeof power);
+    const double step = 0x1p-7 * (double)power, steps = fabs(d) / step + (sixteenths + 0.5) / 16;
+    if (!(steps < 0x1p20)) return weight + d; /* the weight is nothing, or nearly so */
+    return weight + copysign(step * (double)(int32_t)steps, d);
 }
 
 /* The sixteenths of a block, which go by the place in the whole tensor as signs do. */
-static void dither(const tm_tensor *tensor, uint64_t seed, uint64_t stream, int64_t first, int64_t n, double *moved)
+static void dither(const tm_tensor *tensor, uint64_t seed, uint64_t stream, int64_t first, int64_t n,
+                   const double *weights, double *moved)
 {
     uint64_t bits[4];
     for (unsigned k = 0; k < 4; k++) bits[k] = tm_motion_signs(tensor, seed, stream + 1 + k, first, n);
     for (int64_t i = 0; i < n; i++) {
         unsigned sixteenths = 0;
         for (unsigned k = 0; k < 4; k++) sixteenths |= (unsigned)(bits[k] >> i & 1) << k;
-        moved[i] = as_dithered_bf16(moved[i], sixteenths);
+        moved[i] = dithered(weights[i], moved[i] - weights[i], sixteenths);
     }
 }
 
@@ -322,7 +326,7 @@ static double move_piece(const tm_motion *motion, const tm_motion_member *m, int
         const uint64_t bits = tm_motion_signs(tensor, seed, stream, first + block, count);
         memcpy(w, motion->kept + block, (size_t)count * sizeof *w);
         for (int64_t i = 0; i < count; i++) moved[i] = w[i] + along * g[i] + (bits >> i & 1 ? apart : -apart);
-        if (dithered) dither(tensor, seed, stream, first + block, count, moved);
+        if (dithered) dither(tensor, seed, stream, first + block, count, w, moved);
         set_values(motion->moved, m->dtype, block, count, moved);
         get_values(motion->moved, m->dtype, block, count, moved);
         for (int64_t i = 0; i < count && rounded; i++) w[i] = as_bf16(w[i]), moved[i] = as_bf16(moved[i]);
