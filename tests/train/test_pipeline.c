@@ -383,6 +383,10 @@ static void a_large_head_is_cut_in_two(void **state)
     /* An embedding that counts: the first rank has a block less, and no more of the output layer for it. */
     assert_int_equal(tm_pipeline_cut_head(&turns, 6, 2, &head, out, &err), TM_OK);
     assert_true(out[0].end == 2 && out[1].end == 6 && out[2].class_end == 25136);
+    /* Of a small one some blocks lie in front: 10, 10, 4 and next to nothing, 4.1, not 12, 12, 2.05, 2.05. */
+    const tm_pipeline_head small = { 50257, 4.1 };
+    assert_int_equal(tm_pipeline_cut_head(&turns, 24, 0, &small, out, &err), TM_OK);
+    assert_true(out[0].end == 10 && out[1].end == 20 && out[2].end == 24 && out[2].class_end == 608);
     err = (tm_error){ 0 };
     assert_int_equal(tm_pipeline_cut_head(&turns, 6, 40, &head, out, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "in front of the pieces of the output layer"));
