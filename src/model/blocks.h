@@ -140,9 +140,11 @@ void tm_vocabulary_loss(tm_graph *graph, const tm_model *model, tm_tensor_id hid
 void tm_vocabulary_row_losses(tm_graph *graph, const tm_model *model, tm_tensor_id hidden, tm_tensor_id targets,
                               tm_tensor_id losses, int64_t chunk);
 
-/* Logits of n rows, and what the others who have parts of the vocabulary need of them (op/vocabulary.c): e, parts. */
-void tm_vocabulary_parts(tm_graph *graph, const tm_model *model, tm_tensor_id hidden, tm_tensor_id targets,
-                         const tm_vocabulary_attr *attr, tm_tensor_id out[2]);
+/* Room for the logits z of n rows; these, and what the others who have parts of the vocabulary need of them
+ * (op/vocabulary.c): e, parts. */
+tm_tensor_id tm_vocabulary_logits(tm_graph *graph, const tm_model *model, int64_t n);
+void         tm_vocabulary_parts(tm_graph *graph, const tm_model *model, tm_tensor_id hidden, tm_tensor_id targets,
+                                 const tm_vocabulary_attr *attr, tm_tensor_id z, tm_tensor_id out[2]);
 
 /* --- pieces.c: an output layer that stages of a pipeline divide --- */
 

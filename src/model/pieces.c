@@ -62,7 +62,8 @@ tm_tensor_id tm_piece_loss(tm_graph *graph, const tm_model *model, tm_tensor_id 
     graph->layer = -1;
     graph->module = "output";
     tm_graph_at(graph, model->head)->head = true;
-    tm_vocabulary_parts(graph, model, hidden, targets, &attr, made);
+    tm_tensor_id z = tm_vocabulary_logits(graph, model, tm_graph_at(graph, hidden)->shape.n[0]);
+    tm_vocabulary_parts(graph, model, hidden, targets, &attr, z, made);
     link->e = made[0];
     link->targets = targets;
     link->parts = join_parts(graph, link->before, made[1]);
