@@ -5,7 +5,8 @@
 #
 #   CASES="gpt-small"   (bench/cases.sh)    RANKS=2    ROUNDS=2    STEPS=4    WARMUP=1 first steps left out
 #   SIDES="one copies shards ddp fsdp2"   which, also: optim, tp, pp (stages of a pipeline, 8 micro-batches or BATCH), one-micro (one
-#         rank with the same micro-batches), pp-SCHEDULE (pp-InterleavedZeroBubble); PER_STAGE: blocks of a stage
+#         rank with the same micro-batches), pp-SCHEDULE (pp-InterleavedZeroBubble), pieces and pieces-SCHEDULE (the same with the
+#         output layer divided among the stages), each with @N behind it: N blocks of a stage, else PER_STAGE
 #   DTYPE=float32|bfloat16  bfloat16: float32 weights, bfloat16 compute; PyTorch by autocast or FSDP2's mixed precision
 #   MPI=openmpi|mpich   the ranks' library
 #   COMPILE=1  PyTorch compiled     PYTHON=  with torch      TRAINMARK=./trainmark
@@ -42,16 +43,25 @@ for case in ${CASES:-gpt-small}; do
                 micro=$((whole < 8 ? whole : 8)) batch=$((whole / micro)) threads=$ranks name="trainmark, 1 rank, $micro micro-batches"
                 own="--training.grad_accumulation $micro"
                 ;;
-            pp | pp-*)
-                schedule=${side#pp} schedule=${schedule#-}
+            pp | pp[-@]* | pieces | pieces[-@]*)
+                schedule=${side#pp} schedule=${schedule#pieces} schedule=${schedule#-}
+                each=${PER_STAGE:-}
+                case $schedule in *@*) each=${schedule#*@} schedule=${schedule%%@*} ;; esac
                 micro=$((whole < 8 ? whole : 8)) batch=$((whole / micro))
                 name="trainmark, pipeline of $ranks${schedule:+ ($schedule)}, $micro micro-batches"
+                case $side in
+                pieces*)
+                    own="$own --parallelism.pipeline_parallel_divide_head true"
+                    name="trainmark, pipeline of $ranks${schedule:+ ($schedule)}, divided head, $micro micro-batches"
+                    ;;
+                esac
+                name="$name${each:+, $each blocks a stage}"
                 own="$own --parallelism.pipeline_parallel_degree $ranks --training.grad_accumulation $micro"
                 own="$own ${schedule:+--parallelism.pipeline_parallel_schedule $schedule}"
-                own="$own ${PER_STAGE:+--parallelism.pipeline_parallel_layers_per_stage $PER_STAGE}"
+                own="$own ${each:+--parallelism.pipeline_parallel_layers_per_stage $each}"
                 ;;
             ddp | fsdp2) name="PyTorch $side" ;;
-            *) echo "unknown side '$side'; one of: one one-micro copies optim shards tp pp pp-SCHEDULE ddp fsdp2" >&2; exit 2 ;;
+            *) echo "unknown side '$side'; one of: one one-micro copies optim shards tp pp pp-SCHEDULE pieces pieces-SCHEDULE ddp fsdp2" >&2; exit 2 ;;
             esac
             case_arguments
             rm -rf "$work/out"

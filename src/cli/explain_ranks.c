@@ -142,9 +142,15 @@ void explain_ranks(const tm_step *step, int64_t per_host, tm_text *out)
                    layout->rank, tm_mesh_ranks(&layout->mesh), shared_text(step));
     for (int c = 0; c < step->model.parallel.chunks; c++) {
         const tm_stage *stage = &step->model.parallel.chunk[c];
+        char            head[96] = "";
+        if (stage->pieces > 0)
+            snprintf(head, sizeof head, ", piece %d of %d of the head (classes %lld to %lld)", stage->piece + 1,
+                     stage->pieces, (long long)stage->class_first, (long long)stage->class_end - 1);
+        else if (stage->ends)
+            snprintf(head, sizeof head, ", head");
         tm_text_printf(out, "  stage %-3d %s%d blocks from %d on%s; %d micro-batches at a time\n", stage->number,
-                       stage->begins ? "embedding, " : "", stage->end - stage->first, stage->first,
-                       stage->ends ? ", head" : "", step->graph->slots);
+                       stage->begins ? "embedding, " : "", stage->end - stage->first, stage->first, head,
+                       step->graph->slots);
     }
     explain_experts(step, out);
     for (size_t p = 0; p < step->plan->n_programs; p++) {

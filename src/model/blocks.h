@@ -140,6 +140,22 @@ void tm_vocabulary_loss(tm_graph *graph, const tm_model *model, tm_tensor_id hid
 void tm_vocabulary_row_losses(tm_graph *graph, const tm_model *model, tm_tensor_id hidden, tm_tensor_id targets,
                               tm_tensor_id losses, int64_t chunk);
 
+/* Room for the logits z of n rows; these, and what the others who have parts of the vocabulary need of them
+ * (op/vocabulary.c): e, parts. */
+tm_tensor_id tm_vocabulary_logits(tm_graph *graph, const tm_model *model, int64_t n);
+void         tm_vocabulary_parts(tm_graph *graph, const tm_model *model, tm_tensor_id hidden, tm_tensor_id targets,
+                                 const tm_vocabulary_attr *attr, tm_tensor_id z, tm_tensor_id out[2]);
+
+/* --- pieces.c: an output layer that stages of a pipeline divide --- */
+
+/* The output layer, as far as this rank has it: the table where it is tied, else `name`; a stage's piece is a part of
+ * its own, which has the name of the whole. */
+tm_tensor_id tm_declare_head(tm_graph *graph, const tm_model *model, const char *table, const char *name);
+/* What the stage with a piece adds: it fills in model->link and returns the hidden state, which goes on to the next
+ * one; the last adds the loss, and returns TM_NONE. */
+tm_tensor_id tm_piece_loss(tm_graph *graph, const tm_model *model, tm_tensor_id hidden, tm_tensor_id targets,
+                           tm_tensor_id loss, bool accumulate);
+
 /* Refuses: what `key` says is not a multiple of the ranks. */
 tm_status tm_tensor_does_not_divide(const char *key, int64_t value, int ranks, tm_error *err);
 

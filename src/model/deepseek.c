@@ -71,15 +71,13 @@ static void declare_block(tm_graph *graph, const tm_model *model, int layer, blo
 
 static void declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_model *out)
 {
-    tm_shape table = tm_shape_2(s->vocab_size, s->dim);
     tm_declare_table(graph, "tok_embeddings.weight", out);
     block_weights *blocks = out->own = tm_take_none(graph, (size_t)s->n_layers * sizeof *blocks);
     for (int layer = 0; layer < s->n_layers; layer++)
         if (tm_parallel_has(&out->parallel, layer)) declare_block(graph, out, layer, &blocks[layer]);
-    if (tm_parallel_ends(&out->parallel)) {
+    if (tm_parallel_norms(&out->parallel))
         out->norm_w = tm_between(graph, out, tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "norm.weight"));
-        out->head = s->tied ? out->embedding : tm_declare_rows(graph, out, TM_INIT_HEAD, -1, table, "output.weight");
-    }
+    out->head = tm_declare_head(graph, out, "tok_embeddings.weight", "output.weight");
     tm_moe_declare_model(graph, s, out);
     out->rope_table = tm_declare_rope(graph, "rope_table", s, seq);
 }
@@ -165,7 +163,7 @@ static tm_tensor_id hidden(tm_graph *graph, const tm_model *model, tm_tensor_id 
     tm_norm_attr norm = { .eps = model->shape->norm_eps };
     tm_tensor_id x = tm_emit_begin(graph, model, "tok_embeddings", tokens);
     for (int layer = model->stage.first; layer < model->stage.end; layer++) x = block(graph, model, layer, x);
-    if (!model->stage.ends) return x;
+    if (!tm_stage_norms(&model->stage)) return x;
     graph->layer = -1;
     graph->module = "norm";
     return tm_enter(graph, model,

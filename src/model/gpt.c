@@ -45,7 +45,7 @@ static void declare_block(tm_graph *graph, const tm_model *model, int layer, tm_
 void tm_gpt_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_model *out)
 {
     (void)seq;
-    tm_shape table = tm_shape_2(s->vocab_size, s->dim), vector = tm_shape_1(s->dim);
+    tm_shape vector = tm_shape_1(s->dim);
     tm_declare_table(graph, "wte.weight", out);
     if (tm_parallel_begins(&out->parallel)) {
         out->positions = tm_declare(graph, s, TM_INIT_POSITION, -1, tm_shape_2(s->max_seq_len, s->dim), "wpe.weight");
@@ -54,10 +54,11 @@ void tm_gpt_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_mo
     tm_block_weights *blocks = out->own = tm_take_none(graph, (size_t)s->n_layers * sizeof *blocks);
     for (int layer = 0; layer < s->n_layers; layer++)
         if (tm_parallel_has(&out->parallel, layer)) declare_block(graph, out, layer, &blocks[layer]);
-    if (!tm_parallel_ends(&out->parallel)) return;
-    out->norm_w = tm_between(graph, out, tm_declare(graph, s, TM_INIT_ONE, -1, vector, "ln_f.weight"));
-    out->norm_b = tm_between(graph, out, tm_declare(graph, s, TM_INIT_ZERO, -1, vector, "ln_f.bias"));
-    out->head = s->tied ? out->embedding : tm_declare_rows(graph, out, TM_INIT_HEAD, -1, table, "lm_head.weight");
+    if (tm_parallel_norms(&out->parallel)) {
+        out->norm_w = tm_between(graph, out, tm_declare(graph, s, TM_INIT_ONE, -1, vector, "ln_f.weight"));
+        out->norm_b = tm_between(graph, out, tm_declare(graph, s, TM_INIT_ZERO, -1, vector, "ln_f.bias"));
+    }
+    out->head = tm_declare_head(graph, out, "wte.weight", "lm_head.weight");
 }
 
 static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_tensor_id x)
@@ -85,7 +86,7 @@ tm_tensor_id tm_gpt_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id 
     tm_norm_attr norm = { .eps = model->shape->norm_eps };
     tm_tensor_id x = tm_emit_begin(graph, model, "wte", tokens);
     for (int layer = model->stage.first; layer < model->stage.end; layer++) x = block(graph, model, layer, x);
-    if (!model->stage.ends) return x;
+    if (!tm_stage_norms(&model->stage)) return x;
     graph->layer = -1;
     graph->module = "ln_f";
     return tm_enter(graph, model,

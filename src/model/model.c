@@ -109,7 +109,8 @@ tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_pl
 void tm_declare_table(tm_graph *graph, const char *name, tm_model *out)
 {
     const tm_model_shape *s = out->shape;
-    if (!tm_parallel_begins(&out->parallel) && !(s->tied && tm_parallel_ends(&out->parallel))) return;
+    bool                  ends = s->tied && tm_parallel_ends(&out->parallel) && !tm_parallel_piece(&out->parallel);
+    if (!tm_parallel_begins(&out->parallel) && !ends) return;
     out->embedding = tm_declare_rows(graph, out, TM_INIT_EMBEDDING, -1, tm_shape_2(s->vocab_size, s->dim), "%s", name);
 }
 
@@ -131,7 +132,7 @@ void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq,
     *out = (tm_model){ .shape = shape,
                        .seq = seq,
                        .parallel = parallel ? *parallel : (tm_parallel){ .rows = false },
-                       .stage = { 0, (int)tm_model_blocks(shape), true, true, 0 },
+                       .stage = { .end = (int)tm_model_blocks(shape), .begins = true, .ends = true },
                        .begins_at = (tm_tensor_id)graph->n_tensors,
                        .received = TM_NONE,
                        .embedding = TM_NONE,
@@ -145,7 +146,8 @@ void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq,
                        .row_losses = TM_NONE,
                        .preferred = TM_NONE,
                        .places = TM_NONE,
-                       .first_key = TM_NONE };
+                       .first_key = TM_NONE,
+                       .link = NULL };
     if (tm_model_images(shape)) out->parallel.rows = false; /* tokens are whole everywhere */
     tm_family_of(shape)->declare(graph, shape, seq, out);
     graph->layer = -1;
@@ -312,6 +314,8 @@ tm_tensor_id tm_language_loss(tm_graph *graph, const tm_model *model, const tm_i
         packed.places =
             tm_context_places(graph, model, tm_graph_at(graph, tm_inputs_find(inputs, "tokens"))->shape.n[0]);
     tm_tensor_id hidden = tm_model_hidden(graph, &packed, tm_inputs_find(inputs, "tokens"));
+    if (model->stage.pieces > 0)
+        return tm_piece_loss(graph, model, hidden, tm_inputs_find(inputs, "targets"), loss, accumulate);
     if (!model->stage.ends) return hidden;
     tm_loss_attr attr = { .chunk = chunk };
     tm_tensor_id in[TM_MAX_IN] = { hidden, model->head, tm_inputs_find(inputs, "targets"), TM_NONE, TM_NONE };

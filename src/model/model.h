@@ -16,6 +16,14 @@ enum { TM_MAX_LAYERS = 1024 };
  */
 typedef enum { TM_ACCOUNT_NONE, TM_ACCOUNT_FRESH, TM_ACCOUNT_ADD } tm_account;
 
+/* Of an output layer that stages divide: what goes from piece to piece beside the hidden state (op/vocabulary.c). */
+typedef struct {
+    tm_tensor_id
+        before;         /* (3 piece, N): the parts of the pieces before; TM_NONE: the first. Set before tm_model_loss */
+    tm_tensor_id parts; /* (3 (piece + 1), N): with this one's */
+    tm_tensor_id e, targets; /* (N, V') exponentials of this piece's logits; (N) what they are compared with */
+} tm_piece_link;
+
 /* The parameters and constants of a model inside a graph; made once, used by every segment. */
 typedef struct {
     const tm_model_shape *shape; /* of the whole model */
@@ -40,9 +48,10 @@ typedef struct {
     tm_preference_attr preference; /* seq does not count */
     /* (N) of the micro-batch at hand: each token's place in its document, and the first token of its sample that it
      * sees. TM_NONE: a sample is one document. Set by tm_model_loss from the inputs "positions" and "first_key". */
-    tm_tensor_id places, first_key;
-    void        *own;       /* what else the family knows of its tensors, in the graph's arena */
-    tm_tensor_id begins_at; /* the number of its first tensor */
+    tm_tensor_id   places, first_key;
+    tm_piece_link *link; /* of a stage with a piece of the output layer: set before tm_model_loss, which fills it in */
+    void          *own;  /* what else the family knows of its tensors, in the graph's arena */
+    tm_tensor_id   begins_at; /* the number of its first tensor */
 } tm_model;
 
 /* Declares the parameters with their initial values, and the constants, for sequences of `seq` tokens: of this rank's

@@ -8,6 +8,7 @@
 #define TM_MODEL_PARALLEL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* A group of ranks that divide something among them. */
@@ -40,6 +41,10 @@ typedef struct {
     int  first, end;
     bool begins, ends;
     int  number; /* of all stages, from 0 */
+    /* Of an output layer that several stages divide, each with a run of the vocabulary: number `piece` of `pieces`,
+     * with the classes class_first .. class_end - 1. pieces 0: the stage has none, or all of it. */
+    int     piece, pieces;
+    int64_t class_first, class_end;
 } tm_stage;
 
 enum { TM_MAX_CHUNKS = 32 };
@@ -75,6 +80,24 @@ static inline bool tm_parallel_begins(const tm_parallel *parallel)
 static inline bool tm_parallel_ends(const tm_parallel *parallel)
 {
     return parallel->chunks == 0 || parallel->chunk[parallel->chunks - 1].ends;
+}
+
+/* Where stages divide the output layer: this rank's stage with a piece of it; NULL: it is whole. */
+static inline const tm_stage *tm_parallel_piece(const tm_parallel *parallel)
+{
+    for (int c = 0; c < parallel->chunks; c++)
+        if (parallel->chunk[c].pieces > 0) return &parallel->chunk[c];
+    return NULL;
+}
+/* The norm behind the blocks stands where the output layer begins. */
+static inline bool tm_stage_norms(const tm_stage *stage)
+{
+    return stage->pieces > 0 ? stage->piece == 0 : stage->ends;
+}
+static inline bool tm_parallel_norms(const tm_parallel *parallel)
+{
+    const tm_stage *piece = tm_parallel_piece(parallel);
+    return piece ? tm_stage_norms(piece) : tm_parallel_ends(parallel);
 }
 
 #endif

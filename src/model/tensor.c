@@ -228,24 +228,38 @@ typedef struct {
     bool         accumulate;
 } divided_loss;
 
+tm_tensor_id tm_vocabulary_logits(tm_graph *graph, const tm_model *model, int64_t n)
+{
+    tm_shape shape = tm_shape_2(n, tm_graph_at(graph, model->head)->shape.n[0]);
+    return tm_graph_tensor(graph, "output.logits", TM_ROLE_STATISTIC, shape);
+}
+
+void tm_vocabulary_parts(tm_graph *graph, const tm_model *model, tm_tensor_id hidden, tm_tensor_id targets,
+                         const tm_vocabulary_attr *attr, tm_tensor_id z, tm_tensor_id out[2])
+{
+    tm_tensor_id in[TM_MAX_IN] = { hidden, model->head, TM_NONE, TM_NONE };
+    tm_tensor_id logits[TM_MAX_OUT] = { z }, parts[TM_MAX_OUT] = { TM_NONE, TM_NONE };
+    tm_graph_add(graph, TM_OP_linear, NULL, 0, in, logits, 0);
+    tm_graph_add(graph, TM_OP_vocabulary_parts, attr, sizeof *attr, (tm_tensor_id[TM_MAX_IN]){ z, targets }, parts, 0);
+    out[0] = parts[0];
+    out[1] = parts[1];
+}
+
 /* hidden (n, C): rows first ... */
 static void add_chunk(tm_graph *graph, divided_loss *l, tm_tensor_id hidden, int64_t first)
 {
     const tm_model    *model = l->model;
     const tm_division *tensor = &model->parallel.tensor;
     tm_vocabulary_attr attr = { .rank = tensor->rank, .ranks = tensor->ranks };
-    int64_t      n = tm_graph_at(graph, hidden)->shape.n[0], classes = tm_graph_at(graph, model->head)->shape.n[0];
-    tm_tensor_id in[TM_MAX_IN] = { hidden, model->head, TM_NONE, TM_NONE };
-    tm_tensor_id z[TM_MAX_OUT] = { tm_graph_tensor(graph, "output.logits", TM_ROLE_STATISTIC, tm_shape_2(n, classes)) };
-    tm_tensor_id targets = rows_of(graph, l->targets, first, n), parts[TM_MAX_OUT] = { TM_NONE, TM_NONE };
-    tm_tensor_id rows = l->losses == TM_NONE ? model->row_losses : l->losses;
-    tm_tensor_id out[TM_MAX_OUT] = { l->loss, rows_of(graph, rows, first, n) };
-    tm_keep      keep = graph->keep;
+    int64_t            n = tm_graph_at(graph, hidden)->shape.n[0];
+    tm_tensor_id       z = tm_vocabulary_logits(graph, model, n), parts[2];
+    tm_tensor_id       targets = rows_of(graph, l->targets, first, n);
+    tm_tensor_id       rows = l->losses == TM_NONE ? model->row_losses : l->losses;
+    tm_tensor_id       out[TM_MAX_OUT] = { l->loss, rows_of(graph, rows, first, n) };
+    tm_keep            keep = graph->keep;
     tm_divide(*tensor, model->shape->vocab_size, &attr.first);
     if (l->losses != TM_NONE) graph->keep = TM_KEEP_NOT; /* logits are made again, a chunk at a time */
-    tm_graph_add(graph, TM_OP_linear, NULL, 0, in, z, 0);
-    tm_graph_add(graph, TM_OP_vocabulary_parts, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ z[0], targets }, parts,
-                 0);
+    tm_vocabulary_parts(graph, model, hidden, targets, &attr, z, parts);
     graph->keep = keep;
     tm_tensor_id all = tm_emit_gather(graph, *tensor, "parts", parts[1]);
     tm_graph_add(graph, TM_OP_vocabulary_loss, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ parts[0], targets, all },

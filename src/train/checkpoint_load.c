@@ -147,8 +147,9 @@ static tm_status match_own(const loader *l, const tm_checkpoint_index *index, co
                            t->dtype, shape_text(l->arena, t->rank, t->n));
         TM_TRY(compare_tensor(l, &index->records[at->record], t));
         int64_t kind = t->part.whole_bytes > 0 ? 1 : 2;
-        TM_ASSERT(wanted[at->record] == 0 || (kind == 1 && wanted[at->record] == 1)); /* names are unique */
-        wanted[at->record] = kind;
+        /* names are unique, but for copies of rows of a table */
+        TM_ASSERT(wanted[at->record] == 0 || (kind == 1 && wanted[at->record] == 1) || t->elsewhere);
+        if (kind > wanted[at->record]) wanted[at->record] = kind;
         records[i] = at->record;
     }
     return TM_OK;

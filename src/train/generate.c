@@ -65,7 +65,7 @@ static tm_status score(writer *w, int64_t row, tm_error *err)
     return cut ? tm_trainer_sum(w->trainer, cut->axes, w->scores, (size_t)w->vocab, err) : TM_OK;
 }
 
-/* Draws from softmax(head hidden[row] / temperature); the last stage has both. */
+/* Draws from softmax(head hidden[row] / temperature); the last stage has both, or every stage a piece of the head. */
 static tm_status draw(writer *w, int64_t row, double uniform, int32_t *out, tm_error *err)
 {
     const int64_t vocab = w->vocab;

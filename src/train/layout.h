@@ -27,6 +27,8 @@ typedef struct {
     int64_t                 first_less, last_less;
     const tm_pipeline_list *list;         /* of TM_PIPELINE_LISTED, as long as the configuration */
     const int              *first_blocks; /* of each stage, by names, as long as the configuration; NULL: cut evenly */
+    bool                    divide_head;  /* every rank has a piece of the output layer, in its last stage */
+    double                  head_blocks;  /* as how many blocks all of it counts then */
     /* One rank that sums as `parts` data ranks do: the gradients of so many equal runs of micro-batches are summed
      * apart, then added in order. 0, 1: all micro-batches are one sum. */
     int64_t parts;
@@ -37,9 +39,9 @@ typedef struct {
 /* As parallelism.* say, of rank 0. TM_INVALID, TM_UNSUPPORTED: with the keys and the way out. */
 TM_MUST_USE tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err);
 
-/* What they say of a pipeline of that model. */
-TM_MUST_USE tm_status tm_layout_read_pipeline(const tm_config *config, const tm_model_shape *shape, tm_layout *out,
-                                              tm_error *err);
+/* What they say of a pipeline of that model, for sequences of `seq` tokens. */
+TM_MUST_USE tm_status tm_layout_read_pipeline(const tm_config *config, const tm_model_shape *shape, int64_t seq,
+                                              tm_layout *out, tm_error *err);
 
 static inline int tm_layout_size(const tm_layout *layout, unsigned axes)
 {

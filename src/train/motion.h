@@ -47,6 +47,7 @@ typedef struct {
     double           *gradient, *kept; /* of a piece; its values as they were */
     bool              reduced;         /* the last program of micro-batches has run */
     bool              exact;           /* products are those of the program "exact" */
+    double            table[2];        /* of a table of which stages have pieces (tm_motion_sum_parts) */
 } tm_motion;
 
 /* Name of the group that a tensor belongs to, from its own: "layers.3.attention.wo.weight" -> "layers.3 attention";
@@ -78,7 +79,7 @@ TM_MUST_USE tm_status tm_motion_agree(tm_motion *motion, tm_error *err);
 /* Sums over ranks that n elements of the member's gradient in motion->gradient still lack. */
 TM_MUST_USE tm_status tm_motion_complete(tm_motion *motion, const tm_motion_member *member, int64_t n, tm_error *err);
 /* Adds up two values of a member over the ranks that have parts of it. */
-TM_MUST_USE tm_status tm_motion_sum_parts(const tm_motion *motion, const tm_motion_member *member, double values[2],
+TM_MUST_USE tm_status tm_motion_sum_parts(tm_motion *motion, const tm_motion_member *member, double values[2],
                                           tm_error *err);
 /* Adds up norm, size and spread of the groups over all ranks. */
 TM_MUST_USE tm_status tm_motion_sum_groups(tm_motion *motion, tm_error *err);

@@ -24,7 +24,7 @@ static const tm_layout *layout_of(const tm_motion *motion)
 static int other_stage(const tm_step *step, tm_tensor_id id)
 {
     const tm_model *m = &step->model;
-    if (!stages_cut(step) || !m->shape->tied || id != m->embedding) return -1;
+    if (!stages_cut(step) || !m->shape->tied || id != m->embedding || tm_parallel_piece(&m->parallel)) return -1;
     return tm_parallel_begins(&m->parallel) ? tm_layout_size(&step->options.layout, pipeline_axes) - 1 : 0;
 }
 
@@ -32,7 +32,8 @@ void tm_motion_join(const tm_motion *motion, tm_motion_member *m)
 {
     const tm_step   *step = motion->step;
     const tm_tensor *tensor = tm_graph_at(step->graph, m->id);
-    double           parts = tm_layout_size(layout_of(motion), pipeline_axes) * (tensor->cut ? tensor->cut->ranks : 1);
+    bool             divided = tensor->cut && tensor->cut->axes != 0; /* not among stages */
+    double           parts = tm_layout_size(layout_of(motion), pipeline_axes) * (divided ? tensor->cut->ranks : 1);
     m->other = other_stage(step, m->id);
     m->part = tensor->twin ? 0 : parts / tm_layout_size(layout_of(motion), TM_AXES_WORLD);
     for (size_t u = 0; u < step->units.n_units; u++) {
@@ -118,9 +119,27 @@ tm_status tm_motion_complete(tm_motion *motion, const tm_motion_member *m, int64
     return tm_trainer_sum(motion->trainer, apart, motion->gradient, (size_t)n, err);
 }
 
-tm_status tm_motion_sum_parts(const tm_motion *motion, const tm_motion_member *m, double values[2], tm_error *err)
+/* Copies of some rows of a table go with it: the first stage has the sums of all of it, and gives them to the others.
+ */
+static tm_status take_table(tm_motion *motion, bool whole, double values[2], tm_error *err)
 {
-    const tm_cut *cut = tm_graph_at(motion->step->graph, m->id)->cut;
+    const bool begins = tm_parallel_begins(&motion->step->model.parallel);
+    if (whole || !begins) {
+        memcpy(motion->table, whole ? values : (double[2]){ 0, 0 }, sizeof motion->table);
+        TM_TRY(tm_trainer_sum(motion->trainer, pipeline_axes, motion->table, 2, err));
+    }
+    memcpy(values, motion->table, sizeof motion->table);
+    return TM_OK;
+}
+
+tm_status tm_motion_sum_parts(tm_motion *motion, const tm_motion_member *m, double values[2], tm_error *err)
+{
+    const tm_cut   *cut = tm_graph_at(motion->step->graph, m->id)->cut;
+    const tm_model *model = &motion->step->model;
+    const bool      divided = tm_parallel_piece(&model->parallel) != NULL;
+    if (divided && model->shape->tied && (m->id == model->embedding || m->id == model->head))
+        return take_table(motion, m->id == model->embedding, values, err);
+    if (divided && m->id == model->head) return tm_trainer_sum(motion->trainer, pipeline_axes, values, 2, err);
     return cut ? tm_trainer_sum(motion->trainer, cut->axes, values, 2, err) : TM_OK;
 }
 

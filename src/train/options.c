@@ -113,7 +113,7 @@ static void keep(tm_status *st, tm_error *err, tm_status its, tm_error *own)
 static tm_status read_pipeline(const tm_config *config, tm_step_options *step, tm_error *err)
 {
     const char *const key = "parallelism.pipeline_parallel_microbatch_size";
-    TM_TRY(tm_layout_read_pipeline(config, &step->shape, &step->layout, err));
+    TM_TRY(tm_layout_read_pipeline(config, &step->shape, step->seq, &step->layout, err));
     if (tm_layout_size(&step->layout, 1U << TM_AXIS_PP) == 1 || !tm_config_text(config, key)) return TM_OK;
     int64_t each = tm_config_i64(config, key);
     if (step->micro_batch % each != 0)

@@ -5,6 +5,7 @@
 #include "train/pipeline_file.h"
 #include "train/stage_names.h"
 
+#include <math.h>
 #include <string.h>
 #include <strings.h>
 
@@ -86,6 +87,14 @@ static int64_t head_in_blocks(const tm_model_shape *shape, int64_t stages, int64
     return less;
 }
 
+/* The same of one that may be cut: by all FLOPs of a token. */
+static double whole_head_in_blocks(const tm_model_shape *shape, int64_t seq)
+{
+    const double head = 6 * (double)(shape->vocab_size * shape->dim);
+    const double blocks = tm_model_flops_per_token(shape, TM_FLOPS_EXACT_CAUSAL, seq) - head;
+    return blocks > 0 ? head / blocks * (double)tm_model_blocks(shape) : 0;
+}
+
 static void read_weights(const tm_config *config, const tm_model_shape *shape, int64_t stages, tm_layout *out)
 {
     const char *const        first = "parallelism.pipeline_parallel_first_stage_less_layers",
@@ -93,6 +102,7 @@ static void read_weights(const tm_config *config, const tm_model_shape *shape, i
     out->first_less = tm_config_text(config, first) ? tm_config_i64(config, first) : 0;
     out->last_less =
         tm_config_text(config, last) ? tm_config_i64(config, last) : head_in_blocks(shape, stages, out->first_less);
+    if (out->divide_head && tm_config_text(config, last)) out->head_blocks = (double)out->last_less;
 }
 
 /* The order of a step: by its name, or from a file, which PyTorch's names of its base classes ask for. */
@@ -137,12 +147,15 @@ static tm_status read_names(const tm_config *config, const tm_model_shape *shape
     return TM_OK;
 }
 
-tm_status tm_layout_read_pipeline(const tm_config *config, const tm_model_shape *shape, tm_layout *out, tm_error *err)
+tm_status tm_layout_read_pipeline(const tm_config *config, const tm_model_shape *shape, int64_t seq, tm_layout *out,
+                                  tm_error *err)
 {
     const char *const per_stage = "parallelism.pipeline_parallel_layers_per_stage";
     int64_t           ranks = tm_layout_size(out, 1U << TM_AXIS_PP);
     if (ranks == 1) return TM_OK;
     out->let_go = strcmp(tm_config_text(config, "parallelism.fsdp_reshard_after_forward"), "always") == 0;
+    out->divide_head = tm_config_bool(config, "parallelism.pipeline_parallel_divide_head");
+    if (out->divide_head) out->head_blocks = whole_head_in_blocks(shape, seq);
     TM_TRY(read_order(config, out, err));
     const char *names = tm_config_text(config, "parallelism.module_fqns_per_model_part");
     if (names && *names) return read_names(config, shape, out, err);
@@ -151,7 +164,8 @@ tm_status tm_layout_read_pipeline(const tm_config *config, const tm_model_shape 
                                                                                       : 2;
     read_weights(config, shape, ranks * out->chunks, out);
     if (!tm_config_text(config, per_stage)) return TM_OK;
-    int64_t each = tm_config_i64(config, per_stage), all = tm_model_blocks(shape) + out->first_less + out->last_less;
+    int64_t behind = out->divide_head ? llround(out->head_blocks) : out->last_less;
+    int64_t each = tm_config_i64(config, per_stage), all = tm_model_blocks(shape) + out->first_less + behind;
     int64_t stages = (all + each - 1) / each;
     if (stages % ranks != 0 || stages / ranks > TM_MAX_CHUNKS)
         return tm_fail(err, TM_INVALID,

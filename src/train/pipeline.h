@@ -96,6 +96,18 @@ TM_MUST_USE tm_status tm_pipeline_cut(int64_t layers, int stages, int64_t first_
 /* The same where it is said with which block each stage begins: ascending, 0 first. */
 void tm_pipeline_cut_at(int64_t layers, int stages, const int *first, tm_stage *out);
 
+/* An output layer that all ranks divide: each has a piece of its rows, in its last stage. `blocks`: as how many all of
+ * it counts. */
+typedef struct {
+    int64_t vocabulary;
+    double  blocks;
+} tm_pipeline_head;
+/* Cuts so that the rank with the most has as little as can be: blocks are cut evenly among the stages in front of the
+ * pieces, some of them may lie in front of the first piece, and pieces are as large as what their ranks have of blocks
+ * leaves them. TM_INVALID: too many stages, or too small a vocabulary. out[ranks x chunks]. */
+TM_MUST_USE tm_status tm_pipeline_cut_head(const tm_pipeline *pipeline, int64_t layers, int64_t first_less,
+                                           const tm_pipeline_head *head, tm_stage *out, tm_error *err);
+
 /* --- simulation --------------------------------------------------------------------------------------------------- */
 
 typedef struct {

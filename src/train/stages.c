@@ -3,12 +3,12 @@
 
 #include "base/arena.h"
 #include "train/share.h"
+#include "train/stage_pieces.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORWARD_CHANNEL, BACKWARD_CHANNEL };
 static const unsigned pipeline_axes = 1U << TM_AXIS_PP;
 
 static int rank_of(const tm_step_options *o)
@@ -23,19 +23,29 @@ tm_pipeline stages_pipeline(const tm_step_options *o)
 
 /* --- what there is ------------------------------------------------------------------------------------------------ */
 
+tm_status stages_cut_all(const tm_step_options *o, tm_stage *out, tm_error *err)
+{
+    const tm_layout  *l = &o->layout;
+    const tm_pipeline p = stages_pipeline(o);
+    const int64_t     blocks = tm_model_blocks(&o->shape);
+    if (l->divide_head) {
+        tm_pipeline_head head = { .vocabulary = o->shape.vocab_size, .blocks = l->head_blocks };
+        return tm_pipeline_cut_head(&p, blocks, l->first_less, &head, out, err);
+    }
+    if (!l->first_blocks) return tm_pipeline_cut(blocks, p.ranks * p.chunks, l->first_less, l->last_less, out, err);
+    tm_pipeline_cut_at(blocks, p.ranks * p.chunks, l->first_blocks, out);
+    return TM_OK;
+}
+
 tm_status stages_find(const tm_step_options *o, tm_parallel *parallel, tm_error *err)
 {
     tm_pipeline p = stages_pipeline(o);
-    int         stages = p.ranks * p.chunks;
     if (p.ranks == 1) return TM_OK;
     TM_TRY(share_check_parts(o, err));
     TM_TRY(tm_pipeline_check(&p, err));
-    tm_stage *all = tm_alloc((size_t)stages * sizeof *all);
-    tm_status st = TM_OK;
-    if (o->layout.first_blocks)
-        tm_pipeline_cut_at(tm_model_blocks(&o->shape), stages, o->layout.first_blocks, all);
-    else
-        st = tm_pipeline_cut(tm_model_blocks(&o->shape), stages, o->layout.first_less, o->layout.last_less, all, err);
+    TM_TRY(stage_pieces_check(o, err));
+    tm_stage *all = tm_alloc((size_t)(p.ranks * p.chunks) * sizeof *all);
+    tm_status st = stages_cut_all(o, all, err);
     parallel->chunks = p.chunks;
     for (int c = 0; c < p.chunks && st == TM_OK; c++) parallel->chunk[c] = all[tm_pipeline_stage(&p, rank_of(o), c)];
     free(all);
@@ -70,10 +80,11 @@ static tm_tensor_id zeros_again(const tm_step *step, const char *name, int64_t n
 /* Is a tied table looked up and multiplied with by this rank, in a stage each? */
 static bool has_whole_table(const tm_model *m)
 {
-    return m->shape->tied && tm_parallel_begins(&m->parallel) && tm_parallel_ends(&m->parallel);
+    bool divided = tm_parallel_piece(&m->parallel) != NULL;
+    return m->shape->tied && !divided && tm_parallel_begins(&m->parallel) && tm_parallel_ends(&m->parallel);
 }
 
-/* The last stage's copy of a table that the first one has. */
+/* The last stage's copy of a table that the first one has, or the pieces of one. */
 void stages_declare(tm_step *step)
 {
     const tm_model *m = &step->model;
@@ -81,6 +92,7 @@ void stages_declare(tm_step *step)
     tm_tensor *head = tm_graph_at(step->graph, m->head);
     head->head = true; /* which tm_quantize_take asks for */
     head->twin = m->head == m->embedding && !tm_parallel_begins(&m->parallel);
+    if (tm_parallel_piece(&m->parallel)) head->twin = m->shape->tied;
 }
 
 const char *stages_program(const tm_step *step, const char *what, bool first, int chunk)
@@ -92,8 +104,7 @@ const char *stages_program(const tm_step *step, const char *what, bool first, in
 
 /* --- messages ----------------------------------------------------------------------------------------------------- */
 
-/* Sends x, or receives what is given. */
-static void message(tm_step *step, bool sends, int peer, int channel, int64_t times, const char *what, tm_tensor_id x)
+void stages_message(tm_step *step, bool sends, int peer, int channel, int64_t times, const char *what, tm_tensor_id x)
 {
     tm_graph       *graph = step->graph;
     tm_message_attr attr;
@@ -123,8 +134,8 @@ static void stage_message(tm_step *step, bool sends, int of, int stage, bool gra
              : held_out ? "held-out activations"
                         : "activations",
              of);
-    message(step, sends, tm_pipeline_rank(&p, stage), gradient ? BACKWARD_CHANNEL : FORWARD_CHANNEL,
-            held_out ? 1 : step->options.accumulation, what, x);
+    stages_message(step, sends, tm_pipeline_rank(&p, stage), gradient ? STAGES_BACKWARD : STAGES_FORWARD,
+                   held_out ? 1 : step->options.accumulation, what, x);
 }
 
 /* Is that stage on this rank? (In the bottom of a V two that follow each other are.) */
@@ -156,13 +167,15 @@ void stages_pass(tm_step *step, const tm_model *model, tm_tensor_id passed, bool
         step->handed = passed;
     else
         stage_message(step, true, model->stage.number, model->stage.number + 1, false, held_out, passed);
+    stage_pieces_pass(step, model, held_out);
 }
 
-tm_seed stages_turn(tm_step *step, const tm_model *model, tm_tensor_id passed)
+size_t stages_turn(tm_step *step, const tm_model *model, tm_tensor_id passed, tm_seed seeds[STAGES_SEEDS])
 {
     tm_graph *graph = step->graph;
     stages_pass(step, model, passed, false);
-    if (step->first_trained >= model->stage.end) return (tm_seed){ passed, TM_NONE };
+    seeds[0] = (tm_seed){ passed, TM_NONE };
+    if (step->first_trained >= model->stage.end) return 1;
     tm_tensor like = *tm_graph_at(graph, passed);
     graph->phase = TM_PHASE_BACKWARD;
     tm_tensor_id given = tm_graph_tensor_as(graph, "received.grad", like.role, like.shape, like.dtype);
@@ -170,7 +183,8 @@ tm_seed stages_turn(tm_step *step, const tm_model *model, tm_tensor_id passed)
         step->handed_gradient = given;
     else
         stage_message(step, false, model->stage.number + 1, model->stage.number + 1, true, false, given);
-    return (tm_seed){ passed, given };
+    seeds[0].cotangent = given;
+    return 1 + stage_pieces_turn(step, model, &seeds[1]);
 }
 
 bool stages_returns(const tm_step *step, const tm_model *model)
@@ -189,6 +203,7 @@ void stages_return(tm_step *step, const tm_model *model, tm_tensor_id gradient)
     } else {
         stage_message(step, true, model->stage.number, model->stage.number - 1, true, false, gradient);
     }
+    stage_pieces_return(step, model);
     graph->phase = TM_PHASE_FORWARD;
 }
 
@@ -369,7 +384,7 @@ void stages_exchange(tm_step *step)
     tm_model *m = &step->model;
     int       last = tm_layout_size(&step->options.layout, pipeline_axes) - 1;
     bool      begins = tm_parallel_begins(&m->parallel);
-    if (!stages_cut(step)) return;
+    if (!stages_cut(step) || tm_parallel_piece(&m->parallel)) return;
     if (!m->shape->tied || (!begins && !tm_parallel_ends(&m->parallel)) || has_whole_table(m)) return;
     tm_tensor_id own = tm_graph_at(graph, m->embedding)->gradient;
     if (own == TM_NONE) return;
@@ -377,8 +392,8 @@ void stages_exchange(tm_step *step)
     tm_tensor_id other =
         tm_graph_tensor_as(graph, "gradients of the other stage", TM_ROLE_PARTIAL, like.shape, like.dtype);
     graph->phase = TM_PHASE_UPDATE;
-    message(step, true, begins ? last : 0, BACKWARD_CHANNEL, 1, "gradients of the table", own);
-    message(step, false, begins ? last : 0, BACKWARD_CHANNEL, 1, "gradients of the table", other);
+    stages_message(step, true, begins ? last : 0, STAGES_BACKWARD, 1, "gradients of the table", own);
+    stages_message(step, false, begins ? last : 0, STAGES_BACKWARD, 1, "gradients of the table", other);
     tm_tensor_id in[TM_MAX_IN] = { begins ? own : other, begins ? other : own }, out[TM_MAX_OUT] = { own };
     graph->module = "stages";
     tm_graph_add(graph, TM_OP_add, NULL, 0, in, out, 0);
@@ -486,5 +501,6 @@ void stages_schedule(tm_step *step)
                            .slot = list[k].slot };
         if (part + 1 < parts) add_behind(step, tm_plan_program(step->plan, part ? "part.further" : "part.first"));
     }
+    if (tm_plan_program(step->plan, "table")) add_behind(step, tm_plan_program(step->plan, "table"));
     free(list);
 }

@@ -14,7 +14,7 @@
  *
  * Counts (loss, rows of experts) begin a step with zeros on every rank, and are summed over the stages before the
  * update; so is the square of the gradient norm. A table that the first stage looks up and the last one multiplies with
- * is on both: they exchange their gradients.
+ * is on both: they exchange their gradients. Stages that divide the output layer: train/stage_pieces.h.
  */
 #ifndef TM_TRAIN_STAGES_H
 #define TM_TRAIN_STAGES_H
@@ -32,11 +32,17 @@ tm_pipeline stages_pipeline(const tm_step_options *options);
 
 /* Fills in which parts this rank has; TM_INVALID where there are not so many. */
 TM_MUST_USE tm_status stages_find(const tm_step_options *options, tm_parallel *parallel, tm_error *err);
+/* All stages: out[ranks x chunks]. */
+TM_MUST_USE tm_status stages_cut_all(const tm_step_options *options, tm_stage *out, tm_error *err);
 /* Behind tm_model_declare: what the programs need besides. */
 void stages_declare(tm_step *step);
 
 /* The name of a program of chunk `chunk`. */
 const char *stages_program(const tm_step *step, const char *what, bool first, int chunk);
+
+/* Sends x to the rank `peer` of the pipeline, or receives what is given, so many `times` in a step. */
+enum { STAGES_FORWARD, STAGES_BACKWARD };
+void stages_message(tm_step *step, bool sends, int peer, int channel, int64_t times, const char *what, tm_tensor_id x);
 
 /* The current segment is the first one of this rank in which it counts: with zeros, which all that follow add to. */
 void stages_count_anew(tm_step *step, tm_model *model);
@@ -44,8 +50,10 @@ void stages_count_anew(tm_step *step, tm_model *model);
 void stages_receive(tm_step *step, tm_model *model, int64_t rows, bool held_out);
 /* Sends what the stage passes on. */
 void stages_pass(tm_step *step, const tm_model *model, tm_tensor_id passed, bool held_out);
-/* The same, and receives its gradient: the seed of the backward pass. (None where nothing is trained up to here.) */
-tm_seed stages_turn(tm_step *step, const tm_model *model, tm_tensor_id passed);
+/* The same, and receives its gradient: the seeds of the backward pass, whose number is returned. (One without a
+ * cotangent where nothing is trained up to here.) */
+enum { STAGES_SEEDS = 2 };
+size_t stages_turn(tm_step *step, const tm_model *model, tm_tensor_id passed, tm_seed seeds[STAGES_SEEDS]);
 /* Does the stage give back the gradient of what it received? Not where nothing before it is trained. */
 bool stages_returns(const tm_step *step, const tm_model *model);
 /* Sends the gradient of what was received. */

@@ -5,6 +5,7 @@
 #include "graph/gradient.h"
 #include "train/context.h"
 #include "train/share.h"
+#include "train/stage_pieces.h"
 #include "train/stage_whole.h"
 #include "train/stages.h"
 #include "train/step_checks.h"
@@ -75,16 +76,17 @@ tm_status step_add_program(tm_step *step, const tm_chooser *chooser, const train
     tm_graph_segment(graph, p->name);
     tm_inputs inputs = inputs_of(step);
     stages_receive(step, &model, rows_of(step), false);
+    stage_pieces_receive(step, &model, rows_of(step), false);
     tm_tensor_id passed = tm_model_loss(graph, &model, &inputs, p->loss, step->options.loss_chunk, adds);
     tm_adapt_pass(graph, step->first_row);
     tm_tensor_id balance = model.balance_loss, given = TM_NONE;
-    tm_seed      seeds[] = { { p->loss, step->scalars }, { balance, step->scalars } };
-    if (passed != TM_NONE) seeds[0] = stages_turn(step, &model, passed);
-    tm_gradient_pass(graph, p->accumulate, seeds, balance != TM_NONE && tm_moe_takes_balance(&model.parallel) ? 2 : 1,
-                     &model.received, &given, stages_returns(step, &model));
+    tm_seed      seeds[STAGES_SEEDS + 1] = { { p->loss, step->scalars } };
+    size_t       n = passed != TM_NONE ? stages_turn(step, &model, passed, seeds) : 1;
+    if (balance != TM_NONE && tm_moe_takes_balance(&model.parallel)) seeds[n++] = (tm_seed){ balance, step->scalars };
+    tm_gradient_pass(graph, p->accumulate, seeds, n, &model.received, &given, stages_returns(step, &model));
     if (given != TM_NONE) stages_return(step, &model, given);
     tm_lookup_pass(graph, sums_several(step), p->accumulate);
-    tm_chunks_pass(graph, adds);
+    if (!model.link) tm_chunks_pass(graph, adds);
     tm_recompute_pass(graph, &step->options.recompute);
     tm_ring_pass(graph);
     if (!p->plain)
@@ -231,6 +233,7 @@ static tm_status add_held_out_segments(tm_step *step, const tm_chooser *chooser,
         tm_graph_segment(step->graph, stages_program(step, name, false, c));
         if (c == 0 && model.account != TM_ACCOUNT_NONE) stages_count_anew(step, &model);
         stages_receive(step, &model, rows, true);
+        stage_pieces_receive(step, &model, rows, true);
         tm_tensor_id passed = tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss,
                                             o->loss_chunk < rows ? o->loss_chunk : rows, false);
         if (passed != TM_NONE)
@@ -319,10 +322,8 @@ static tm_status add_sample_segments(tm_step *step, const tm_chooser *chooser, t
         tm_graph_segment(step->graph, stages_cut(step) ? stages_program(step, "sample", false, c) : "sample");
         stages_receive(step, &whole, seq, true);
         tm_tensor_id hidden = tm_model_hidden(step->graph, &whole, step->sample_tokens);
-        if (whole.stage.ends)
-            step->sample_hidden = hidden;
-        else
-            stages_pass(step, &whole, hidden, true);
+        if (whole.stage.ends || whole.stage.pieces > 0) step->sample_hidden = hidden;
+        if (!whole.stage.ends) stages_pass(step, &whole, hidden, true);
         TM_TRY(forward_only(step, chooser, TM_NONE, err));
     }
     return TM_OK;
@@ -462,6 +463,7 @@ static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error
     TM_TRY(share_check(step, err));
     share_begin(step);
     share_parts(step);
+    stage_pieces_share_table(step);
     add_update_segment(step);
     TM_TRY(add_evaluate_segment(step, chooser, "evaluate", TM_NONE, err));
     if (step->first_row != TM_NONE)

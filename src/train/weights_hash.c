@@ -165,15 +165,16 @@ static tm_status gather_rows(const tm_trainer *trainer, tm_tensor_id id, int64_t
     for (size_t i = (size_t)id; i < graph->n_tensors; i++)
         if (same_whole(t, &graph->tensors[i]))
             TM_TRY(put_rows(trainer, (tm_tensor_id)i, first, rows, part, (char *)to, err));
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE, /* no byte comes from two ranks: the others' are 0 */
-                           .op = TM_COMM_SUM,
-                           .format = TM_COMM_INT64,
-                           .send = to,
-                           .receive = to,
-                           .count = words,
-                           .what = t->name,
-                           .step = -1 };
-    return tm_comm_run(tm_device_group(tm_trainer_device(trainer), t->cut->axes), &call, err);
+    tm_collective  call = { .kind = TM_COMM_ALL_REDUCE, /* no byte comes from two ranks: the others' are 0 */
+                            .op = TM_COMM_SUM,
+                            .format = TM_COMM_INT64,
+                            .send = to,
+                            .receive = to,
+                            .count = words,
+                            .what = t->name,
+                            .step = -1 };
+    const unsigned group = t->cut->axes ? t->cut->axes : 1U << TM_AXIS_PP; /* a piece of each stage's */
+    return tm_comm_run(tm_device_group(tm_trainer_device(trainer), group), &call, err);
 }
 
 /* Is there a part of the same whole before it? */
@@ -206,6 +207,18 @@ static tm_status hash_cut(const tm_trainer *trainer, tm_tensor_id id, tm_hasher 
     return st;
 }
 
+/* Is it a piece of what stages divide? */
+static bool of_stages(const tm_tensor *tensor)
+{
+    return tensor->cut && tensor->cut->axes == 0;
+}
+
+/* Does its hash count on this rank? Not if it is a copy; pieces of stages all have that of the whole. */
+static bool counts(const tm_tensor *tensor)
+{
+    return !tensor->twin && !(of_stages(tensor) && tensor->cut->rank > 0);
+}
+
 tm_status tm_trainer_hashes(const tm_trainer *trainer, uint64_t *hashes, tm_error *err)
 {
     tm_hasher *hasher = tm_hasher_create();
@@ -216,8 +229,9 @@ tm_status tm_trainer_hashes(const tm_trainer *trainer, uint64_t *hashes, tm_erro
         if (tensor->role != TM_ROLE_PARAMETER) continue;
         hashes[i] = 0;
         if (counted(graph_of(trainer), i)) continue;
+        const bool copy = tensor->twin && of_stages(tensor); /* of rows of a whole one: as it is */
         st = tm_dtype_blocked(tensor->dtype) ? hash_blocked(trainer, (tm_tensor_id)i, hasher, err)
-             : tensor->cut                   ? hash_cut(trainer, (tm_tensor_id)i, hasher, err)
+             : tensor->cut && !copy          ? hash_cut(trainer, (tm_tensor_id)i, hasher, err)
                                              : hash_tensor(trainer, (tm_tensor_id)i, buffer, hasher, err);
         const uint64_t both[2] = { tm_hash(tensor->name, strlen(tensor->name)), tm_hasher_value(hasher) };
         hashes[i] = tm_hash(both, sizeof both);
@@ -231,7 +245,7 @@ uint64_t tm_trainer_weights_sum(const tm_trainer *trainer, const uint64_t *hashe
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < graph_of(trainer)->n_tensors; i++)
-        if (graph_of(trainer)->tensors[i].role == TM_ROLE_PARAMETER && !graph_of(trainer)->tensors[i].twin)
+        if (graph_of(trainer)->tensors[i].role == TM_ROLE_PARAMETER && counts(&graph_of(trainer)->tensors[i]))
             sum += hashes[i];
     return sum;
 }
@@ -259,7 +273,7 @@ tm_status tm_trainer_base_hash(const tm_trainer *trainer, uint64_t *out, tm_erro
     *out = 0;
     for (size_t i = 0; i < n && st == TM_OK; i++)
         if (tm_held_base(tm_trainer_step_of(trainer), &graph_of(trainer)->tensors[i]) &&
-            !graph_of(trainer)->tensors[i].twin)
+            counts(&graph_of(trainer)->tensors[i]))
             *out += hashes[i];
     if (st == TM_OK) st = tm_trainer_sum_stages(trainer, out, err);
     free(hashes);

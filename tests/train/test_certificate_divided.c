@@ -15,28 +15,32 @@ typedef struct {
     int               micro_batches;
     bool              whole_rows;
     tm_sharing        sharing;
+    bool              pieces; /* stages divide the output layer */
 } layout;
 
 #define V TM_PIPELINE_ZBV
 #define TURNS TM_PIPELINE_INTERLEAVED
 #define PLAIN TM_PIPELINE_1F1B
 static const layout layouts[] = {
-    { LLAMA, 1, 1, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_COPIES },
-    { GPT, 1, 1, 1, 2, 0, 1, 1, PLAIN, 2, true, TM_SHARE_COPIES },
-    { LLAMA, 1, 2, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_ALL },
-    { GPT, 2, 1, 1, 2, 0, 1, 1, PLAIN, 2, false, TM_SHARE_COPIES },
-    { LLAMA, 1, 2, 1, 2, 0, 1, 1, PLAIN, 2, false, TM_SHARE_OPTIMIZER },
-    { MIXTURE, 1, 1, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_COPIES },
-    { LLAMA, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_ALL },
-    { GPT, 1, 1, 1, 1, 2, 1, 2, TURNS, 4, false, TM_SHARE_ALL },
-    { LLAMA, 1, 2, 1, 1, 2, 1, 2, V, 4, false, TM_SHARE_ALL },
-    { GPT, 2, 1, 1, 2, 2, 1, 1, PLAIN, 2, false, TM_SHARE_COPIES },
-    { MIXTURE, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_COPIES },
-    { MIXTURE, 1, 2, 1, 1, 0, 2, 1, PLAIN, 1, false, TM_SHARE_ALL },
-    { LATENT, 2, 2, 1, 1, 0, 2, 1, PLAIN, 2, false, TM_SHARE_ALL },
-    { MIXTURE, 1, 2, 1, 2, 0, 2, 1, PLAIN, 1, false, TM_SHARE_ALL },
-    { MIXTURE, 1, 2, 1, 1, 2, 2, 1, PLAIN, 2, false, TM_SHARE_ALL },
-    { LLAMA, 1, 1, 2, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_ALL },
+    { LLAMA, 1, 1, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_COPIES, false },
+    { GPT, 1, 1, 1, 2, 0, 1, 1, PLAIN, 2, true, TM_SHARE_COPIES, false },
+    { LLAMA, 1, 2, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_ALL, false },
+    { GPT, 2, 1, 1, 2, 0, 1, 1, PLAIN, 2, false, TM_SHARE_COPIES, false },
+    { LLAMA, 1, 2, 1, 2, 0, 1, 1, PLAIN, 2, false, TM_SHARE_OPTIMIZER, false },
+    { MIXTURE, 1, 1, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_COPIES, false },
+    { LLAMA, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_ALL, false },
+    { GPT, 1, 1, 1, 1, 2, 1, 2, TURNS, 4, false, TM_SHARE_ALL, false },
+    { LLAMA, 1, 2, 1, 1, 2, 1, 2, V, 4, false, TM_SHARE_ALL, false },
+    { GPT, 2, 1, 1, 2, 2, 1, 1, PLAIN, 2, false, TM_SHARE_COPIES, false },
+    { MIXTURE, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_COPIES, false },
+    { MIXTURE, 1, 2, 1, 1, 0, 2, 1, PLAIN, 1, false, TM_SHARE_ALL, false },
+    { LATENT, 2, 2, 1, 1, 0, 2, 1, PLAIN, 2, false, TM_SHARE_ALL, false },
+    { MIXTURE, 1, 2, 1, 2, 0, 2, 1, PLAIN, 1, false, TM_SHARE_ALL, false },
+    { MIXTURE, 1, 2, 1, 1, 2, 2, 1, PLAIN, 2, false, TM_SHARE_ALL, false },
+    { LLAMA, 1, 1, 2, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_ALL, false },
+    { LLAMA, 1, 1, 1, 1, 2, 1, 2, TURNS, 4, false, TM_SHARE_ALL, true },
+    { GPT, 1, 1, 1, 1, 2, 1, 1, PLAIN, 4, false, TM_SHARE_ALL, true },
+    { GPT, 1, 2, 1, 1, 2, 1, 2, V, 4, false, TM_SHARE_ALL, true },
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
@@ -53,6 +57,8 @@ static tm_step_options options_of(const layout *l)
     o.layout.reshard = true;
     o.layout.whole_rows = l->whole_rows;
     o.layout.expert_capacity = 2;
+    o.layout.divide_head = l->pieces;
+    o.layout.head_blocks = 2;
     return o;
 }
 
@@ -269,19 +275,21 @@ static const struct {
     defect d;
 } defects[] = {
     /* a divided weight of one rank counts twice, or the other way round */
-    { { LLAMA, 1, 1, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_COPIES }, { 1, "layers.0 attention", true, 2 } },
-    { { LLAMA, 1, 1, 1, 4, 0, 1, 1, PLAIN, 1, true, TM_SHARE_COPIES }, { 3, "layers.1 feed_forward", true, -1 } },
-    { { GPT, 1, 1, 1, 2, 0, 1, 1, PLAIN, 2, false, TM_SHARE_COPIES }, { 1, "wte", true, 2 } },
-    { { LLAMA, 1, 1, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_COPIES }, { 0, "layers.1 norms", false, -1 } },
+    { { LLAMA, 1, 1, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_COPIES, false }, { 1, "layers.0 attention", true, 2 } },
+    { { LLAMA, 1, 1, 1, 4, 0, 1, 1, PLAIN, 1, true, TM_SHARE_COPIES, false },
+      { 3, "layers.1 feed_forward", true, -1 } },
+    { { GPT, 1, 1, 1, 2, 0, 1, 1, PLAIN, 2, false, TM_SHARE_COPIES, false }, { 1, "wte", true, 2 } },
+    { { LLAMA, 1, 1, 1, 2, 0, 1, 1, PLAIN, 1, false, TM_SHARE_COPIES, false }, { 0, "layers.1 norms", false, -1 } },
     /* of a stage: one group, and all that it has */
-    { { LLAMA, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_ALL }, { 1, "layers.2 attention", false, 2 } },
-    { { LLAMA, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_ALL }, { 1, "", false, 2 } },
-    { { LLAMA, 1, 1, 1, 1, 4, 1, 1, PLAIN, 4, false, TM_SHARE_ALL }, { 2, "", false, 0.5 } },
-    { { GPT, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_ALL }, { 1, "wte", false, 0 } },
-    { { GPT, 1, 1, 1, 1, 2, 1, 2, TURNS, 4, false, TM_SHARE_ALL }, { 0, "h.2 mlp", false, -1 } },
+    { { LLAMA, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_ALL, false }, { 1, "layers.2 attention", false, 2 } },
+    { { LLAMA, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_ALL, false }, { 1, "", false, 2 } },
+    { { LLAMA, 1, 1, 1, 1, 4, 1, 1, PLAIN, 4, false, TM_SHARE_ALL, false }, { 2, "", false, 0.5 } },
+    { { GPT, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_ALL, false }, { 1, "wte", false, 0 } },
+    { { GPT, 1, 1, 1, 1, 2, 1, 2, TURNS, 4, false, TM_SHARE_ALL, false }, { 0, "h.2 mlp", false, -1 } },
+    { { LLAMA, 1, 1, 1, 1, 2, 1, 1, PLAIN, 2, false, TM_SHARE_ALL, true }, { 1, "output", true, 2 } },
     /* experts of one rank */
-    { { MIXTURE, 1, 2, 1, 1, 0, 2, 1, PLAIN, 1, false, TM_SHARE_ALL }, { 1, "layers.0 moe.experts", true, 2 } },
-    { { MIXTURE, 1, 4, 1, 1, 0, 4, 1, PLAIN, 1, false, TM_SHARE_ALL }, { 2, "layers.1 moe.experts", true, -1 } },
+    { { MIXTURE, 1, 2, 1, 1, 0, 2, 1, PLAIN, 1, false, TM_SHARE_ALL, false }, { 1, "layers.0 moe.experts", true, 2 } },
+    { { MIXTURE, 1, 4, 1, 1, 0, 4, 1, PLAIN, 1, false, TM_SHARE_ALL, false }, { 2, "layers.1 moe.experts", true, -1 } },
 };
 #undef V
 #undef TURNS

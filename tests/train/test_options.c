@@ -77,7 +77,7 @@ static void say_layout(tm_text *t, const tm_layout *o)
     const char *name = "layout.";
     for (int i = 0; i < TM_AXES; i++) tm_text_printf(t, "layout.degree %d: %d\n", i, o->mesh.degree[i]);
     I(rank), I(sharing), I(whole_rows), I(reshard), I(prefetch), I(narrow), I(order), I(chunks), I(first_less);
-    I(last_less), I(parts), F(expert_capacity), I(ring);
+    I(last_less), I(divide_head), F(head_blocks), I(parts), F(expert_capacity), I(ring);
 }
 
 static void say_adapters(tm_text *t, const tm_adapters *o)

@@ -311,6 +311,91 @@ static void models_are_cut_evenly(void **state)
     assert_non_null(strstr(err.text, "stage 0 would have -1;"));
 }
 
+/* Blocks and their like of each rank; pieces follow one another through the vocabulary. */
+static double look_at_pieces(const tm_pipeline *p, int64_t layers, const tm_pipeline_head *head, const tm_stage *out)
+{
+    const int stages = p->ranks * p->chunks, from = stages - p->ranks;
+    double    load[TM_PIPELINE_RANKS] = { 0 }, most = 0;
+    int64_t   block = 0, class = 0;
+    for (int s = 0; s < stages; s++) {
+        const int r = tm_pipeline_rank(p, s);
+        assert_true(out[s].begins == (s == 0) && out[s].ends == (s == stages - 1) && out[s].number == s);
+        assert_int_equal(out[s].first, block);
+        assert_true(out[s].end >= out[s].first && (s <= from || out[s].end == layers));
+        load[r] += (double)(out[s].end - out[s].first);
+        block = out[s].end;
+        assert_int_equal(out[s].pieces, s < from ? 0 : p->ranks);
+        if (s < from) continue;
+        assert_int_equal(out[s].piece, s - from);
+        assert_int_equal(out[s].class_first, class);
+        assert_true(class % 16 == 0 && out[s].class_end > class);
+        load[r] += (double)(out[s].class_end - class) / (double)head->vocabulary * head->blocks;
+        class = out[s].class_end;
+    }
+    assert_int_equal(block, layers);
+    assert_int_equal(class, head->vocabulary);
+    for (int r = 0; r < p->ranks; r++) most = fmax(most, load[r]);
+    return most;
+}
+
+/* Ranks are equal to a few rows, wherever there is enough of the output layer to make up for uneven blocks. */
+static void pieces_make_ranks_equal(void **state)
+{
+    (void)state;
+    tm_stage out[64];
+    tm_error err = { 0 };
+    int      equal = 0, all = 0;
+    for (int order = TM_PIPELINE_1F1B; order <= TM_PIPELINE_ZBV; order++)
+        for (int ranks = 2; ranks <= 8; ranks++)
+            for (int chunks = 1; chunks <= 4; chunks++)
+                for (int64_t layers = 1; layers <= 40; layers += 3)
+                    for (double blocks = 0.25; blocks < 40; blocks *= 3) {
+                        tm_pipeline      p = { (tm_pipeline_order)order, ranks, chunks, 8, NULL };
+                        tm_pipeline_head head = { 50257, blocks };
+                        if ((order == TM_PIPELINE_ZBV && chunks != 2) || (chunks == 1 && ranks > 2)) continue;
+                        tm_status st = tm_pipeline_cut_head(&p, layers, 0, &head, out, &err);
+                        assert_int_equal(st, layers < ranks * (chunks - 1) - 1 ? TM_INVALID : st);
+                        if (st != TM_OK) continue;
+                        double most = look_at_pieces(&p, layers, &head, out);
+                        double mean = ((double)layers + blocks) / ranks, rows = 16 * ranks / 50257.0 * blocks;
+                        all++;
+                        equal += most <= mean + rows;
+                        double blocks_alone = (double)(chunks > 1 ? layers / ranks + chunks : layers);
+                        assert_true(most <= fmax(mean, blocks_alone) + rows + 1e-9);
+                    }
+    assert_true(all > 500 && equal > all / 3);
+}
+
+/* gpt-small by hand: six blocks, and the output layer as 9.8 of them, 7.9 for each of two ranks. */
+static void a_large_head_is_cut_in_two(void **state)
+{
+    (void)state;
+    tm_stage         out[8];
+    tm_error         err = { 0 };
+    tm_pipeline      plain = { TM_PIPELINE_1F1B, 2, 1, 8, NULL }, turns = { TM_PIPELINE_INTERLEAVED, 2, 2, 8, NULL };
+    tm_pipeline_head head = { 50257, 9.8 };
+    assert_int_equal(tm_pipeline_cut_head(&plain, 6, 0, &head, out, &err), TM_OK);
+    assert_true(out[0].first == 0 && out[0].end == 6 && out[0].class_end == 9744); /* 1.9 / 9.8 of 50,257 */
+    assert_true(out[1].first == 6 && out[1].end == 6 && out[1].class_end == 50257);
+    assert_int_equal(tm_pipeline_cut_head(&turns, 6, 0, &head, out, &err), TM_OK);
+    assert_true(out[0].end == 3 && out[1].end == 6 && out[0].pieces == 0 && out[1].pieces == 0);
+    assert_true(out[2].class_first == 0 && out[2].class_end == 25136 && out[3].class_end == 50257);
+    /* An embedding that counts: the first rank has a block less, and no more of the output layer for it. */
+    assert_int_equal(tm_pipeline_cut_head(&turns, 6, 2, &head, out, &err), TM_OK);
+    assert_true(out[0].end == 2 && out[1].end == 6 && out[2].class_end == 25136);
+    /* Of a small one some blocks lie in front: 10, 10, 4 and next to nothing, 4.1, not 12, 12, 2.05, 2.05. */
+    const tm_pipeline_head small = { 50257, 4.1 };
+    assert_int_equal(tm_pipeline_cut_head(&turns, 24, 0, &small, out, &err), TM_OK);
+    assert_true(out[0].end == 10 && out[1].end == 20 && out[2].end == 24 && out[2].class_end == 608);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_pipeline_cut_head(&turns, 6, 40, &head, out, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "in front of the pieces of the output layer"));
+    head.vocabulary = 16;
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_pipeline_cut_head(&plain, 6, 0, &head, out, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "a vocabulary of 16 cannot be divided among 2 ranks"));
+}
+
 static void names_are_those_of_others(void **state)
 {
     (void)state;
@@ -381,6 +466,8 @@ int main(void)
         cmocka_unit_test(as_many_micro_batches_live_as_stated),
         cmocka_unit_test(stages_lie_on_one_rank),
         cmocka_unit_test(models_are_cut_evenly),
+        cmocka_unit_test(pieces_make_ranks_equal),
+        cmocka_unit_test(a_large_head_is_cut_in_two),
         cmocka_unit_test(names_are_those_of_others),
         cmocka_unit_test(pipelines_that_cannot_be_are_refused),
         cmocka_unit_test(the_grid_is_printed),
