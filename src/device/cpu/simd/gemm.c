@@ -22,7 +22,7 @@
 #include <omp.h>
 
 #if TM_PAIRS
-typedef nf4_tables tables;
+typedef block_tables tables;
 #else
 typedef int tables; /* no format is decoded on the way */
 #endif
@@ -128,7 +128,7 @@ static step step_at(const tm_gemm *g, const plan *p, float *workspace, int64_t t
 static void init_tables(const tm_gemm *g, tables *out)
 {
 #if TM_PAIRS
-    if (tm_dtype_nf4(g->b.dtype)) nf4_tables_init(out, g->b.dtype);
+    if (tm_dtype_blocked(g->b.dtype)) block_tables_init(out, g->b.dtype);
 #else
     (void)g, (void)out;
 #endif
@@ -139,8 +139,8 @@ static void pack_right(const step *s, float *dst, int64_t panels, int64_t column
 {
     const tm_gemm_matrix *b = &s->gemm->b;
 #if TM_PAIRS
-    if (tm_dtype_nf4(b->dtype)) {
-        pack_nf4(dst, s->tables, b->data, b->ld, b->transposed, panels, column, limit, k0, k);
+    if (tm_dtype_blocked(b->dtype)) {
+        pack_blocks(dst, s->tables, b->data, b->ld, b->transposed, panels, column, limit, k0, k);
         return;
     }
 #endif
@@ -288,7 +288,7 @@ static fetch part_of(const tm_gemm *g, const passing *p, int64_t first, int64_t 
     const tm_gemm_matrix *x = p->few_rows ? &g->b : &g->a;
     int64_t               width = p->few_rows ? NR : MR, all = p->few_rows ? g->n : g->m;
     int64_t r0 = first * width, rows = tm_min(group_at(g, p, first) * width, all - r0), k = tm_min(depth, g->k - k0);
-    if (rows < 1 || tm_dtype_nf4(x->dtype)) return fetch_nothing(p);
+    if (rows < 1 || tm_dtype_blocked(x->dtype)) return fetch_nothing(p);
     int64_t     size = (int64_t)tm_dtype_bytes(x->dtype);
     bool        along_k = p->few_rows ? x->transposed : !x->transposed;
     const char *from = (const char *)x->data + (along_k ? r0 * x->ld + k0 : k0 * x->ld + r0) * size;
@@ -382,8 +382,8 @@ static void check(const tm_gemm *g)
 {
     TM_ASSERT(g->m >= 0 && g->n >= 0 && g->k >= 0 && g->threads >= 1);
     TM_ASSERT(g->a.dtype == TM_F32 || g->a.dtype == TM_BF16);
-    TM_ASSERT(g->b.dtype == TM_F32 || g->b.dtype == TM_BF16 || (TM_PAIRS && tm_dtype_nf4(g->b.dtype)));
-    TM_ASSERT(!tm_dtype_nf4(g->b.dtype) || g->b.ld % TM_NF4_BLOCK == 0);
+    TM_ASSERT(g->b.dtype == TM_F32 || g->b.dtype == TM_BF16 || (TM_PAIRS && tm_dtype_blocked(g->b.dtype)));
+    TM_ASSERT(!tm_dtype_blocked(g->b.dtype) || g->b.ld % TM_NF4_BLOCK == 0);
     TM_ASSERT(g->c_dtype == TM_F32 || g->c_dtype == TM_BF16);
     TM_ASSERT(!g->bias || g->bias_dtype == TM_F32 || g->bias_dtype == TM_BF16);
     TM_ASSERT(!g->residual || g->residual_dtype == TM_F32 || g->residual_dtype == TM_BF16);
