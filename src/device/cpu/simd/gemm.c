@@ -5,7 +5,8 @@
  * step packs what it needs of A and B, unless the step before left it there, and computes one block of C for one stage;
  * its tiles are handed out dynamically. None of this is visible in the result: every element of C gets its block
  * sums in ascending order, whoever adds them.
- * A product with one row reads weights as they are stored (gemm_row.h).
+ * A product with one row reads weights as they are stored (gemm_row.h), one with few rows or columns its large operand
+ * (gemm_narrow.h).
  * Where all of the smaller operand fits in packed form, it is packed once; of the larger one every thread packs what it
  * multiplies, a few panels of one block of K at a time, which stay in its cache, and asks for the next ones meanwhile
  * (gemm_fetch.h): no thread waits for another one or for memory.
@@ -15,6 +16,7 @@
 #include "device/cpu/gemm.h"
 
 #include "base/status.h"
+#include "device/cpu/simd/gemm_narrow.h"
 #include "device/cpu/simd/gemm_plan.h"
 #include "device/cpu/simd/gemm_row.h"
 #include "device/cpu/simd/simd.h"
@@ -53,18 +55,24 @@ static TM_PLANNED bool is_own(const tm_gemm *g)
 }
 #endif
 
-TM_PLANNED size_t TM_K(tm_gemm_workspace)(const tm_gemm *gemm)
+/* Of a product that is packed, however its operands are stored; others take no more. */
+static TM_PLANNED size_t packed_bytes(const tm_gemm *gemm)
 {
-#if TM_PAIRS
-    if (!is_own(gemm)) return tm_gemm_workspace_avx512(gemm);
-#endif
-    if (gemm->m == 0 || gemm->n == 0) return 0;
     passing few = passing_make(gemm);
     if (few.use) return passing_bytes(&few, gemm->threads);
     plan   p = plan_make(gemm);
     size_t bytes = (size_t)(p.a_floats + p.b_floats + p.strip_floats) * sizeof(float) + 64;
     TM_ASSERT(bytes <= TM_GEMM_WORKSPACE_MAX);
     return bytes;
+}
+
+TM_PLANNED size_t TM_K(tm_gemm_workspace)(const tm_gemm *gemm)
+{
+#if TM_PAIRS
+    if (!is_own(gemm)) return tm_gemm_workspace_avx512(gemm);
+#endif
+    if (gemm->m == 0 || gemm->n == 0) return 0;
+    return packed_bytes(gemm);
 }
 
 /* Blocks are no larger than the operands, stages no deeper than 16 blocks of K. */
@@ -378,6 +386,70 @@ static void run_row(const tm_gemm *g, int threads)
         }
 }
 
+#if defined(__AVX512F__) && !defined(__AMX_BF16__)
+/* A run of rows of C that the large operand's rows are: those of tile (12, width), from row `row` on. */
+static void narrow_rows(const narrow *w, const tm_gemm *g, const float *small, int64_t row, bool finish)
+{
+    int64_t from = tm_min(row, g->m - NARROW_ROWS), end = tm_min(g->m, row + NARROW_ROWS);
+    bool    add = g->accumulate && g->c_dtype == TM_F32;
+    float   tile[NARROW_ROWS * NARROW_MOST] = { 0 }; /* rows before `row` are the last task's */
+    for (int64_t r = row; add && r < end; r++)
+        memcpy(tile + (r - from) * w->width, (float *)g->c + r * g->ldc, (size_t)w->few * sizeof *tile);
+    for (int64_t k0 = 0; k0 < g->k; k0 += BLOCK, add = true)
+        (w->width == 8 ? narrow_along_8 : narrow_along_16)(&g->a, small, from, k0, tm_min(BLOCK, g->k - k0), add, tile);
+    for (int64_t r = row; r < end; r++) {
+        const float *sums = tile + (r - from) * w->width;
+        if (finish)
+            finish_row(g, sums, r, 0, w->few);
+        else
+            memcpy((float *)g->c + r * g->ldc, sums, (size_t)w->few * sizeof *sums);
+    }
+}
+
+/* Elements `at` ... of the large operand's stored rows: columns of C, or rows of it. */
+static void narrow_columns(const narrow *w, const tm_gemm *g, const float *small, int64_t at, bool finish)
+{
+    int64_t there = tm_min(w->width == 8 ? 32 : 16, w->large - at);
+    int64_t down = w->few_rows ? g->ldc : 1, right = w->few_rows ? 1 : g->ldc; /* of C, in the tile's directions */
+    bool    add = g->accumulate && g->c_dtype == TM_F32;
+    float   tile[NARROW_MOST * NARROW_COLUMNS] = { 0 }, row[NARROW_MOST], *c = (float *)g->c + at * right;
+    for (int64_t i = 0; add && i < w->few; i++)
+        for (int64_t j = 0; j < there; j++) tile[i * NARROW_COLUMNS + j] = c[i * down + j * right];
+    for (int64_t k0 = 0; k0 < g->k; k0 += BLOCK, add = true)
+        narrow_across_any(w, w->few_rows ? &g->b : &g->a, small, at, there, k0, tm_min(BLOCK, g->k - k0), add, tile);
+    if (!finish)
+        for (int64_t i = 0; i < w->few; i++)
+            for (int64_t j = 0; j < there; j++) c[i * down + j * right] = tile[i * NARROW_COLUMNS + j];
+    for (int64_t i = 0; finish && w->few_rows && i < w->few; i++)
+        finish_row(g, tile + i * NARROW_COLUMNS, i, at, there);
+    for (int64_t j = 0; finish && !w->few_rows && j < there; j++) {
+        for (int64_t i = 0; i < w->few; i++) row[i] = tile[i * NARROW_COLUMNS + j];
+        finish_row(g, row, at + j, 0, w->few);
+    }
+}
+
+static void run_narrow(const tm_gemm *g, const narrow *w, float *small, int threads)
+{
+    bool    finish = g->c_dtype == TM_BF16 || g->bias || g->residual;
+    int64_t run = w->along ? NARROW_ROWS : w->width == 8 ? 32 : 16;
+    int64_t group = tm_max(1, tm_min(8, w->large / (4 * run * (int64_t)threads))); /* neighbours are fetched ahead */
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+#pragma omp for schedule(static)
+        for (int64_t k0 = 0; k0 < g->k; k0 += BLOCK) narrow_pack(w, g, small, k0, tm_min(BLOCK, g->k - k0));
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t first = 0; first < w->large; first += group * run)
+            for (int64_t at = first; at < tm_min(w->large, first + group * run); at += run)
+                (w->along ? narrow_rows : narrow_columns)(w, g, small, at, finish);
+    }
+}
+#else
+static void run_narrow(const tm_gemm *g, const narrow *w, float *small, int threads)
+{
+    (void)g, (void)w, (void)small, (void)threads;
+}
+#endif
+
 static void check(const tm_gemm *g)
 {
     TM_ASSERT(g->m >= 0 && g->n >= 0 && g->k >= 0 && g->threads >= 1);
@@ -406,6 +478,11 @@ void TM_K(tm_gemm_run)(const tm_gemm *gemm)
     int    threads = 2. * (double)gemm->m * (double)gemm->n * (double)gemm->k < SMALL_FLOPS ? 1 : gemm->threads;
     if (row_fits(gemm)) {
         run_row(gemm, threads);
+        return;
+    }
+    narrow own = narrow_make(gemm);
+    if (own.use && narrow_bytes(&own, gemm->k) <= packed_bytes(gemm)) {
+        run_narrow(gemm, &own, workspace, threads);
         return;
     }
     passing few = passing_make(gemm);
