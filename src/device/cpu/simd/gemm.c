@@ -396,7 +396,7 @@ static void narrow_rows(const narrow *w, const tm_gemm *g, const float *small, i
     for (int64_t r = row; add && r < end; r++)
         memcpy(tile + (r - from) * w->width, (float *)g->c + r * g->ldc, (size_t)w->few * sizeof *tile);
     for (int64_t k0 = 0; k0 < g->k; k0 += BLOCK, add = true)
-        (w->width == 8 ? narrow_along_8 : narrow_along_16)(&g->a, small, from, k0, tm_min(BLOCK, g->k - k0), add, tile);
+        narrow_along_any(w, &g->a, small, from, k0, tm_min(BLOCK, g->k - k0), add, tile);
     for (int64_t r = row; r < end; r++) {
         const float *sums = tile + (r - from) * w->width;
         if (finish)
@@ -406,25 +406,63 @@ static void narrow_rows(const narrow *w, const tm_gemm *g, const float *small, i
     }
 }
 
-/* Elements `at` ... of the large operand's stored rows: columns of C, or rows of it. */
-static void narrow_columns(const narrow *w, const tm_gemm *g, const float *small, int64_t at, bool finish)
+/* Tiles of a large operand across k, of columns of C or rows of it. */
+typedef struct {
+    int64_t first, run, tiles; /* the first one's first element, elements of one */
+    float   part[NARROW_TILES][NARROW_MOST * NARROW_COLUMNS], total[NARROW_TILES][NARROW_MOST * NARROW_COLUMNS];
+} narrow_tiles;
+
+/* A block of K: a run of its rows after the other, of each tile; then added to what blocks before it came to. */
+static void narrow_block(const narrow *w, const tm_gemm *g, const float *small, narrow_tiles *t, int64_t k0, bool add)
 {
-    int64_t there = tm_min(w->width == 8 ? 32 : 16, w->large - at);
+    int64_t k = tm_min(BLOCK, g->k - k0), n = w->width * NARROW_COLUMNS;
+    for (int64_t q = 0; q < k; q += NARROW_RUN)
+        for (int64_t i = 0; i < t->tiles; i++)
+            narrow_across_any(w, w->few_rows ? &g->b : &g->a, small, t->first + i * t->run, k0 + q,
+                              tm_min(NARROW_RUN, k - q), q > 0, t->part[i]);
+    for (int64_t i = 0; i < t->tiles; i++)
+        for (int64_t j = 0; j < n; j += 16) {
+            __m512 sum = _mm512_loadu_ps(t->part[i] + j);
+            _mm512_storeu_ps(t->total[i] + j, add ? _mm512_add_ps(sum, _mm512_loadu_ps(t->total[i] + j)) : sum);
+        }
+}
+
+/* The old values of a tile of C, or its new ones. */
+static void narrow_copy(const narrow *w, const tm_gemm *g, float *tile, int64_t at, int64_t there, bool out)
+{
     int64_t down = w->few_rows ? g->ldc : 1, right = w->few_rows ? 1 : g->ldc; /* of C, in the tile's directions */
-    bool    add = g->accumulate && g->c_dtype == TM_F32;
-    float   tile[NARROW_MOST * NARROW_COLUMNS] = { 0 }, row[NARROW_MOST], *c = (float *)g->c + at * right;
-    for (int64_t i = 0; add && i < w->few; i++)
-        for (int64_t j = 0; j < there; j++) tile[i * NARROW_COLUMNS + j] = c[i * down + j * right];
-    for (int64_t k0 = 0; k0 < g->k; k0 += BLOCK, add = true)
-        narrow_across_any(w, w->few_rows ? &g->b : &g->a, small, at, there, k0, tm_min(BLOCK, g->k - k0), add, tile);
-    if (!finish)
-        for (int64_t i = 0; i < w->few; i++)
-            for (int64_t j = 0; j < there; j++) c[i * down + j * right] = tile[i * NARROW_COLUMNS + j];
-    for (int64_t i = 0; finish && w->few_rows && i < w->few; i++)
-        finish_row(g, tile + i * NARROW_COLUMNS, i, at, there);
-    for (int64_t j = 0; finish && !w->few_rows && j < there; j++) {
+    float  *c = (float *)g->c + at * right;
+    for (int64_t i = 0; i < w->few; i++)
+        for (int64_t j = 0; j < there; j++)
+            *(out ? &c[i * down + j * right] : &tile[i * NARROW_COLUMNS + j]) =
+                out ? tile[i * NARROW_COLUMNS + j] : c[i * down + j * right];
+}
+
+static void narrow_finish(const narrow *w, const tm_gemm *g, const float *tile, int64_t at, int64_t there)
+{
+    float row[NARROW_MOST];
+    for (int64_t i = 0; w->few_rows && i < w->few; i++) finish_row(g, tile + i * NARROW_COLUMNS, i, at, there);
+    for (int64_t j = 0; !w->few_rows && j < there; j++) {
         for (int64_t i = 0; i < w->few; i++) row[i] = tile[i * NARROW_COLUMNS + j];
         finish_row(g, row, at + j, 0, w->few);
+    }
+}
+
+static void narrow_columns(const narrow *w, const tm_gemm *g, const float *small, int64_t first, int64_t end,
+                           bool finish)
+{
+    narrow_tiles t = { .first = first, .run = w->width == 8 ? 32 : 16 };
+    bool         add = g->accumulate && g->c_dtype == TM_F32;
+    t.tiles = tm_ceil_div(end - first, t.run);
+    for (int64_t at = first; add && at < end; at += t.run)
+        narrow_copy(w, g, t.total[(at - first) / t.run], at, tm_min(t.run, end - at), false);
+    for (int64_t k0 = 0; k0 < g->k; k0 += BLOCK, add = true) narrow_block(w, g, small, &t, k0, add);
+    for (int64_t at = first; at < end; at += t.run) {
+        float *tile = t.total[(at - first) / t.run];
+        if (finish)
+            narrow_finish(w, g, tile, at, tm_min(t.run, end - at));
+        else
+            narrow_copy(w, g, tile, at, tm_min(t.run, end - at), true);
     }
 }
 
@@ -432,15 +470,17 @@ static void run_narrow(const tm_gemm *g, const narrow *w, float *small, int thre
 {
     bool    finish = g->c_dtype == TM_BF16 || g->bias || g->residual;
     int64_t run = w->along ? NARROW_ROWS : w->width == 8 ? 32 : 16;
-    int64_t group = tm_max(1, tm_min(8, w->large / (4 * run * (int64_t)threads))); /* neighbours are fetched ahead */
+    int64_t group = tm_max(1, tm_min(NARROW_TILES, w->large / (4 * run * (int64_t)threads))) * run;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
 #pragma omp for schedule(static)
         for (int64_t k0 = 0; k0 < g->k; k0 += BLOCK) narrow_pack(w, g, small, k0, tm_min(BLOCK, g->k - k0));
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t first = 0; first < w->large; first += group * run)
-            for (int64_t at = first; at < tm_min(w->large, first + group * run); at += run)
-                (w->along ? narrow_rows : narrow_columns)(w, g, small, at, finish);
+        for (int64_t first = 0; first < w->large; first += group) {
+            int64_t end = tm_min(w->large, first + group);
+            if (!w->along) narrow_columns(w, g, small, first, end, finish);
+            for (int64_t row = first; w->along && row < end; row += run) narrow_rows(w, g, small, row, finish);
+        }
     }
 }
 #else

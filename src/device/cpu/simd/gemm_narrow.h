@@ -19,10 +19,12 @@
 enum {
     NARROW_LEAST = 5, /* rows or columns: fewer are left to micro_rows */
     NARROW_MOST = 16,
-    NARROW_LARGE = 64,  /* least of the other extent */
-    NARROW_DEEP = 32,   /* least k */
-    NARROW_ROWS = 12,   /* at a time of a large operand along k */
-    NARROW_COLUMNS = 32 /* of one across k */
+    NARROW_LARGE = 64,   /* least of the other extent */
+    NARROW_DEEP = 32,    /* least k */
+    NARROW_ROWS = 12,    /* at a time of a large operand along k */
+    NARROW_COLUMNS = 32, /* of one across k */
+    NARROW_RUN = 16,     /* stored rows of some tiles of columns, then the next ones: what is asked for stays near */
+    NARROW_TILES = 8
 };
 
 typedef struct {
@@ -31,7 +33,7 @@ typedef struct {
 } narrow;
 
 #if defined(__AVX512F__) && !defined(__AMX_BF16__)
-/* A pair of k is read as it lies where an operand is multiplied along k. */
+/* Two bfloat16 of a row are read at once. */
 static TM_PLANNED narrow narrow_make(const tm_gemm *g)
 {
     narrow                w = { .few_rows = g->m <= g->n };
@@ -40,9 +42,10 @@ static TM_PLANNED narrow narrow_make(const tm_gemm *g)
     w.large = w.few_rows ? g->n : g->m;
     w.width = w.few <= 8 ? 8 : 16;
     w.along = w.few_rows ? big->transposed : !big->transposed;
-    bool stored = !w.along || (!w.few_rows && big->dtype == (TM_PAIRS ? TM_BF16 : TM_F32));
+    bool stored = !w.along || (!w.few_rows && (!TM_PAIRS || big->dtype == TM_BF16));
+    bool two = TM_PAIRS || (w.along && big->dtype == TM_BF16);
     w.use = NARROW_LEAST <= w.few && w.few <= NARROW_MOST && w.large >= NARROW_LARGE && g->k >= NARROW_DEEP && stored &&
-            !tm_dtype_blocked(g->b.dtype) && (!TM_PAIRS || g->k % 2 == 0);
+            !tm_dtype_blocked(g->b.dtype) && (!two || g->k % 2 == 0);
     return w;
 }
 static TM_PLANNED size_t narrow_bytes(const narrow *w, int64_t k)
@@ -73,17 +76,17 @@ TM_INLINE __m512 narrow_sum(__m512 sum, float a, __m512 b)
 #endif
 }
 
-/* tile (rows, 32) = or += the small operand's `rows` columns by `vectors` x 16 elements of stored rows k0 ... from
- * element `at` on, `there` of which exist. */
+/* part (rows, 32) = or += the small operand's `rows` columns by `vectors` x 16 elements of stored rows k0 ... from
+ * element `at` on, `there` of which exist. The same elements of the rows that come next are asked for. */
 TM_INLINE void narrow_across(const tm_gemm_matrix *big, tm_dtype dtype, const float *small, int64_t at, int64_t there,
-                             int64_t k0, int64_t k, bool add, float *tile, const int rows, const int vectors)
+                             int64_t k0, int64_t k, bool add, float *part, const int rows, const int vectors)
 {
     enum { STEP = TM_PAIRS ? 2 : 1 };
     __m512    sum[NARROW_MOST][2];
     __mmask16 mask[2] = { first_lanes(there), first_lanes(there - 16) };
     small += packed_columns(k0) * rows;
     TM_UNROLL for (int i = 0; i < rows; i++) TM_UNROLL for (int v = 0; v < vectors; v++) sum[i][v] =
-        _mm512_setzero_ps();
+        add ? _mm512_loadu_ps(part + i * NARROW_COLUMNS + 16 * v) : _mm512_setzero_ps();
     for (int64_t q = k0; q < k0 + k; q += STEP, small += rows) {
         __m512 b[2];
         TM_UNROLL for (int v = 0; v < vectors; v++)
@@ -95,65 +98,69 @@ TM_INLINE void narrow_across(const tm_gemm_matrix *big, tm_dtype dtype, const fl
             b[v] = load16(big->data, i, dtype, mask[v]);
 #endif
         }
-        for (int s = 0; s < STEP; s++) pack_ahead(big->data, (q + s) * big->ld + at + 16 * vectors, dtype);
+        for (int s = 0; s < STEP; s++) { /* with vectors of float32 two lines */
+            pack_ahead(big->data, (q + s + NARROW_RUN) * big->ld + at, dtype);
+            if (dtype != TM_BF16)
+                pack_ahead(big->data, (q + s + NARROW_RUN) * big->ld + at + 16 * (vectors - 1), dtype);
+        }
         TM_UNROLL for (int i = 0; i < rows; i++) TM_UNROLL for (int v = 0; v < vectors; v++) sum[i][v] =
             narrow_sum(sum[i][v], small[i], b[v]);
     }
     TM_UNROLL for (int i = 0; i < rows; i++) TM_UNROLL for (int v = 0; v < vectors; v++)
-    {
-        float *to = tile + i * NARROW_COLUMNS + 16 * v;
-        _mm512_storeu_ps(to, add ? _mm512_add_ps(sum[i][v], _mm512_loadu_ps(to)) : sum[i][v]);
-    }
+        _mm512_storeu_ps(part + i * NARROW_COLUMNS + 16 * v, sum[i][v]);
 }
 
-static void narrow_across_any(const narrow *w, const tm_gemm_matrix *big, const float *small, int64_t at, int64_t there,
-                              int64_t k0, int64_t k, bool add, float *tile)
+static void narrow_across_any(const narrow *w, const tm_gemm_matrix *big, const float *small, int64_t at, int64_t k0,
+                              int64_t k, bool add, float *part)
 {
-    bool half = big->dtype == TM_BF16;
+    bool    half = big->dtype == TM_BF16;
+    int64_t there = w->large - at;
     if (w->width == 8 && half)
-        narrow_across(big, TM_BF16, small, at, there, k0, k, add, tile, 8, 2);
+        narrow_across(big, TM_BF16, small, at, there, k0, k, add, part, 8, 2);
     else if (w->width == 8)
-        narrow_across(big, TM_F32, small, at, there, k0, k, add, tile, 8, 2);
+        narrow_across(big, TM_F32, small, at, there, k0, k, add, part, 8, 2);
     else if (half)
-        narrow_across(big, TM_BF16, small, at, there, k0, k, add, tile, 16, 1);
+        narrow_across(big, TM_BF16, small, at, there, k0, k, add, part, 16, 1);
     else
-        narrow_across(big, TM_F32, small, at, there, k0, k, add, tile, 16, 1);
+        narrow_across(big, TM_F32, small, at, there, k0, k, add, part, 16, 1);
 }
 
 /* ---- along k ---- */
 
-/* The value, or pair, at p by the columns of the small operand at its k. The earlier k of a pair goes into the high
- * half (gemm_pairs.h). */
 TM_INLINE int32_t narrow_slot(const char *p)
 {
     int32_t slot;
     memcpy(&slot, p, sizeof slot);
     return slot;
 }
-#if TM_PAIRS
-#define NARROW_MADD(bits, sum, p, b)                                                                                   \
-    _mm##bits##_dpbf16_ps(sum, (__m##bits##bh)_mm##bits##_rol_epi32(_mm##bits##_set1_epi32(narrow_slot(p)), 16),       \
-                          (__m##bits##bh)(b))
-#else
-#define NARROW_MADD(bits, sum, p, b)                                                                                   \
-    _mm##bits##_fmadd_ps(_mm##bits##_castsi##bits##_ps(_mm##bits##_set1_epi32(narrow_slot(p))), b, sum)
-#endif
 
-/* tile (12, columns) = or += rows from .. from + 11 of A by the small operand. */
-#define NARROW_ALONG(bits, columns)                                                                                    \
-    static void narrow_along_##columns(const tm_gemm_matrix *a, const float *small, int64_t from, int64_t k0,          \
-                                       int64_t k, bool add, float *tile)                                               \
+/* sum + a slot of A, x, by the columns of the small operand at its k, or at both where it is two values: a float32; a
+ * pair, whose earlier k goes into the high half (gemm_pairs.h); two bfloat16 that are widened. */
+#define NARROW_FLOAT(bits, columns, sum, x, b)                                                                         \
+    _mm##bits##_fmadd_ps(_mm##bits##_castsi##bits##_ps(x), _mm##bits##_loadu_ps(b), sum)
+#define NARROW_PAIR(bits, columns, sum, x, b)                                                                          \
+    _mm##bits##_dpbf16_ps(sum, (__m##bits##bh)_mm##bits##_rol_epi32(x, 16), (__m##bits##bh)_mm##bits##_loadu_ps(b))
+#define NARROW_HALVES(bits, columns, sum, x, b)                                                                        \
+    NARROW_FLOAT(bits, columns, NARROW_FLOAT(bits, columns, sum, _mm##bits##_slli_epi32(x, 16), b),                    \
+                 _mm##bits##_and_si##bits(x, _mm##bits##_set1_epi32((int32_t)0xFFFF0000)), (b) + (columns))
+
+/* tile (12, columns) = or += rows from .. from + 11 of A, elements of `size` bytes, by the small operand. */
+#define NARROW_ALONG(name, bits, columns, size, values, SUM)                                                           \
+    static void name(const tm_gemm_matrix *a, const float *small, int64_t from, int64_t k0, int64_t k, bool add,       \
+                     float *tile)                                                                                      \
     {                                                                                                                  \
-        const int64_t size = TM_PAIRS ? 2 : 4, row = a->ld * size;                                                     \
+        const int64_t row = a->ld * (size);                                                                            \
         const char   *p[NARROW_ROWS / 4];                                                                              \
         __m##bits     sum[NARROW_ROWS];                                                                                \
-        for (int i = 0; i < NARROW_ROWS / 4; i++) p[i] = (const char *)a->data + (from + 4 * i) * row + k0 * size;     \
+        for (int i = 0; i < NARROW_ROWS / 4; i++) p[i] = (const char *)a->data + (from + 4 * i) * row + k0 * (size);   \
         TM_UNROLL for (int i = 0; i < NARROW_ROWS; i++) sum[i] = _mm##bits##_setzero_ps();                             \
         small += packed_columns(k0) * (columns);                                                                       \
-        for (int64_t q = packed_columns(k); q > 0; q--, small += (columns)) {                                          \
-            __m##bits b = _mm##bits##_loadu_ps(small);                                                                 \
-            TM_UNROLL for (int i = 0; i < NARROW_ROWS; i++) sum[i] =                                                   \
-                NARROW_MADD(bits, sum[i], p[i / 4] + i % 4 * row, b);                                                  \
+        for (int64_t q = packed_columns(k); q > 0; q -= (values), small += (values) * (columns)) {                     \
+            TM_UNROLL for (int i = 0; i < NARROW_ROWS; i++)                                                            \
+            {                                                                                                          \
+                __m##bits##i x = _mm##bits##_set1_epi32(narrow_slot(p[i / 4] + i % 4 * row));                          \
+                sum[i] = SUM(bits, columns, sum[i], x, small);                                                         \
+            }                                                                                                          \
             TM_UNROLL for (int i = 0; i < NARROW_ROWS / 4; i++) p[i] += 4;                                             \
         }                                                                                                              \
         TM_UNROLL for (int i = 0; i < NARROW_ROWS; i++)                                                                \
@@ -162,10 +169,31 @@ TM_INLINE int32_t narrow_slot(const char *p)
             _mm##bits##_storeu_ps(to, add ? _mm##bits##_add_ps(sum[i], _mm##bits##_loadu_ps(to)) : sum[i]);            \
         }                                                                                                              \
     }
-NARROW_ALONG(256, 8)
-NARROW_ALONG(512, 16)
+#if TM_PAIRS
+NARROW_ALONG(narrow_half_8, 256, 8, 2, 1, NARROW_PAIR)
+NARROW_ALONG(narrow_half_16, 512, 16, 2, 1, NARROW_PAIR)
+#else
+NARROW_ALONG(narrow_half_8, 256, 8, 2, 2, NARROW_HALVES)
+NARROW_ALONG(narrow_half_16, 512, 16, 2, 2, NARROW_HALVES)
+NARROW_ALONG(narrow_float_8, 256, 8, 4, 1, NARROW_FLOAT)
+NARROW_ALONG(narrow_float_16, 512, 16, 4, 1, NARROW_FLOAT)
+#endif
 #undef NARROW_ALONG
-#undef NARROW_MADD
+#undef NARROW_FLOAT
+#undef NARROW_PAIR
+#undef NARROW_HALVES
+
+static void narrow_along_any(const narrow *w, const tm_gemm_matrix *a, const float *small, int64_t from, int64_t k0,
+                             int64_t k, bool add, float *tile)
+{
+#if !TM_PAIRS
+    if (a->dtype == TM_F32) {
+        (w->width == 8 ? narrow_float_8 : narrow_float_16)(a, small, from, k0, k, add, tile);
+        return;
+    }
+#endif
+    (w->width == 8 ? narrow_half_8 : narrow_half_16)(a, small, from, k0, k, add, tile);
+}
 #else
 static TM_PLANNED narrow narrow_make(const tm_gemm *g)
 {
