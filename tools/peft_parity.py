@@ -45,6 +45,7 @@ ADAPTERS = {
         "mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
     "mixtral": ("mixtral", 1, dict(r=3, lora_alpha=5, target_modules=[], target_parameters=["mlp.experts.down_proj"])),
     "llama_dora": ("llama", 0, dict(r=4, lora_alpha=8, use_dora=True, target_modules=["q_proj", "v_proj", "o_proj", "down_proj"])),
+    "llama_dora_head": ("llama", 2, dict(r=3, lora_alpha=6, use_dora=True, target_modules=["q_proj", "down_proj", "lm_head"])),
     "qwen3_dora": ("qwen3", 1, dict(r=3, lora_alpha=5, use_rslora=True, use_dora=True, target_modules=ALL)),
     "gpt2_dora": ("gpt2", 0, dict(r=2, lora_alpha=8, use_dora=True, fan_in_fan_out=True, target_modules=[
         "c_attn", "c_fc", "c_proj"])),

@@ -477,9 +477,9 @@ static void settle_fallbacks(tm_config *config)
         const tm_foreign_key *row = &framework->keys[i];
         tm_layer              layer;
         bool                  given = false;
-        for (size_t k = 0; k < config->n_foreign; k++) { /* a null asks for the fallback */
+        for (size_t k = 0; k < config->n_foreign; k++) { /* a null asks for the fallback, unless it has a case */
             const tm_value *value = config->foreign[k].row == row ? highest(&config->foreign[k], &layer) : NULL;
-            given |= value && value->text;
+            given |= value && (value->text || (row->kind == TM_FOREIGN_MAPPED && strstr(row->values, "null:")));
         }
         if (!row->fallback || given || !counts(config, framework, row, false)) continue;
         tm_foreign_key   general = *row; /* a fallback is no preset's */

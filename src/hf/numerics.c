@@ -92,7 +92,7 @@ static tm_status read_gradients(const tm_trainer *trainer, const tm_hf_layout *l
 }
 
 /* out[v] = head[v] . state, in the format in which the loss multiplies. */
-static tm_status logits(const tm_trainer *trainer, const double *state, double *out, tm_error *err)
+static tm_status logits(const tm_trainer *trainer, const double *state, const double *turns, double *out, tm_error *err)
 {
     const tm_step   *step = tm_trainer_step_of(trainer);
     const tm_tensor *head = tm_graph_at(step->graph, step->model.head);
@@ -115,7 +115,7 @@ static tm_status logits(const tm_trainer *trainer, const double *state, double *
         }
     }
     free(rows);
-    if (st == TM_OK) st = tm_trainer_adapt_logits(trainer, state, 1, out, err);
+    if (st == TM_OK) st = tm_trainer_adapt_logits(trainer, state, 1, turns, out, err);
     return st;
 }
 
@@ -128,11 +128,13 @@ static tm_status read_logits(tm_trainer *trainer, const int32_t *ids, tm_numeric
     out->last = tm_alloc((size_t)out->vocab * sizeof *out->last);
     TM_TRY(tm_trainer_write(trainer, step->sample_tokens, 0, ids, (size_t)seq * sizeof *ids, err));
     for (size_t i = 0; i < step->sampling.n; i++) TM_TRY(tm_trainer_run(trainer, step->sampling.work[i].program, err));
-    double   *state = tm_alloc(2 * (size_t)width * sizeof *state);
-    tm_status st = read_values(trainer, step->sample_hidden, 0, width, state, err);
+    double   *state = tm_alloc(2 * (size_t)width * sizeof *state), *turns = NULL;
+    tm_status st = tm_trainer_head_turns(trainer, &turns, err);
+    if (st == TM_OK) st = read_values(trainer, step->sample_hidden, 0, width, state, err);
     if (st == TM_OK) st = read_values(trainer, step->sample_hidden, (seq - 1) * width, width, state + width, err);
-    if (st == TM_OK) st = logits(trainer, state, out->first, err);
-    if (st == TM_OK) st = logits(trainer, state + width, out->last, err);
+    if (st == TM_OK) st = logits(trainer, state, turns, out->first, err);
+    if (st == TM_OK) st = logits(trainer, state + width, turns, out->last, err);
+    free(turns);
     free(state);
     return st;
 }

@@ -133,7 +133,10 @@ tm_tensor_id tm_leave(tm_graph *graph, const tm_model *model, tm_tensor_id term,
                       tm_tensor_id residual);
 /* The rows of tokens in the model's table, and of their positions, if it has a table of these: this rank's rows. */
 tm_tensor_id tm_embed(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
-/* The cross entropy with a head of which a rank has some rows, in chunks of rows: hidden (N, C) of all tokens. */
+/* Have the rows of the head lengths of their own (DoRA)? Its logits are rescaled then, so they are nodes. */
+bool tm_vocabulary_turned(const tm_graph *graph, const tm_model *model);
+/* The cross entropy with a head of which a rank has some rows, or of which logits are nodes, in chunks of rows: hidden
+ * (N, C) of all tokens. */
 void tm_vocabulary_loss(tm_graph *graph, const tm_model *model, tm_tensor_id hidden, tm_tensor_id targets,
                         tm_tensor_id loss, int64_t chunk, bool accumulate);
 /* The same of each row: `losses` (N), of which another loss is made. */

@@ -327,7 +327,7 @@ tm_tensor_id tm_language_loss(tm_graph *graph, const tm_model *model, const tm_i
         preference_loss(graph, &packed, inputs, hidden, loss, chunk, accumulate);
         return TM_NONE;
     }
-    if (tm_divided(model->parallel.tensor)) {
+    if (tm_divided(model->parallel.tensor) || tm_vocabulary_turned(graph, model)) {
         tm_vocabulary_loss(graph, model, hidden, in[2], loss, chunk, accumulate);
         return TM_NONE;
     }

@@ -226,6 +226,7 @@ typedef struct {
     tm_tensor_id losses; /* of rows, of which another loss is made in the place of the sum; TM_NONE: they are summed */
     int64_t      chunk;
     bool         accumulate;
+    bool         again; /* the backward pass makes logits again, a chunk at a time, and forward ones are not kept */
 } divided_loss;
 
 tm_tensor_id tm_vocabulary_logits(tm_graph *graph, const tm_model *model, int64_t n)
@@ -258,7 +259,7 @@ static void add_chunk(tm_graph *graph, divided_loss *l, tm_tensor_id hidden, int
     tm_tensor_id       out[TM_MAX_OUT] = { l->loss, rows_of(graph, rows, first, n) };
     tm_keep            keep = graph->keep;
     tm_divide(*tensor, model->shape->vocab_size, &attr.first);
-    if (l->losses != TM_NONE) graph->keep = TM_KEEP_NOT; /* logits are made again, a chunk at a time */
+    if (l->again) graph->keep = TM_KEEP_NOT;
     tm_vocabulary_parts(graph, model, hidden, targets, &attr, z, parts);
     graph->keep = keep;
     tm_tensor_id all = tm_emit_gather(graph, *tensor, "parts", parts[1]);
@@ -283,11 +284,18 @@ static void add_rows(tm_graph *graph, divided_loss *l, tm_tensor_id hidden, int6
     add_rows(graph, l, out[1], first + attr.first);
 }
 
+bool tm_vocabulary_turned(const tm_graph *graph, const tm_model *model)
+{
+    const tm_adapter *adapter = tm_graph_at(graph, model->head)->adapter;
+    return adapter && adapter->m != TM_NONE;
+}
+
 void tm_vocabulary_loss(tm_graph *graph, const tm_model *model, tm_tensor_id hidden, tm_tensor_id targets,
                         tm_tensor_id loss, int64_t chunk, bool accumulate)
 {
     divided_loss l = { .model = model, .targets = targets, .loss = loss, .chunk = chunk, .accumulate = accumulate };
     l.losses = TM_NONE;
+    l.again = tm_vocabulary_turned(graph, model) && tm_graph_at(graph, hidden)->shape.n[0] > chunk;
     add_rows(graph, &l, hidden, 0);
 }
 
@@ -295,6 +303,7 @@ void tm_vocabulary_row_losses(tm_graph *graph, const tm_model *model, tm_tensor_
                               tm_tensor_id losses, int64_t chunk)
 {
     divided_loss l = { .model = model, .targets = targets, .loss = TM_NONE, .losses = losses, .chunk = chunk };
+    l.again = true;
     add_rows(graph, &l, hidden, 0);
 }
 

@@ -311,12 +311,6 @@ static tm_status adapt_head(declarer *d, const tm_model *model, tm_error *err)
                        "lora.targets (%s) names the output layer, which is the table of embeddings of this model, too "
                        "(tied): beside one of them an adapter would untie them; leave it out",
                        d->adapters->place);
-    if (d->adapters->dora)
-        return tm_fail(
-            err, TM_UNSUPPORTED,
-            "lora.targets (%s) names the output layer, and lora.dora is true: DoRA of the output layer is not "
-            "built; leave it out, or set lora.dora to false",
-            d->adapters->place);
     d->all = true; /* its one piece, whatever it is called */
     tm_status st = adapt_tensor(d, model->head, err);
     d->all = all;

@@ -18,6 +18,7 @@ typedef struct {
     const tm_tensor *hidden, *head; /* NULL: another stage has them */
     int64_t          vocab;
     double          *scores; /* (V) */
+    double          *turns;  /* of the rows of the head that are here; NULL: their lengths are not changed */
     char            *rows;   /* of the head: CHUNK_BYTES, or one if that is more */
     char            *state;  /* one row of what comes out of the last layer */
 } writer;
@@ -40,7 +41,7 @@ static tm_status score_adapter(writer *w, int64_t first, tm_error *err)
     int64_t width = w->head->shape.n[1];
     double *state = tm_alloc((size_t)width * sizeof *state);
     for (int64_t c = 0; c < width; c++) state[c] = tm_value_get(w->state, w->hidden->dtype, c);
-    tm_status st = tm_trainer_adapt_logits(w->trainer, state, 1 / temperature, w->scores + first, err);
+    tm_status st = tm_trainer_adapt_logits(w->trainer, state, 1 / temperature, w->turns, w->scores + first, err);
     free(state);
     return st;
 }
@@ -132,9 +133,11 @@ tm_status tm_generate(tm_trainer *trainer, const tm_source *source, uint64_t see
     tm_source_sample(source, split, 0, window);
     memcpy(all, window, (size_t)prompt * sizeof *all);
     memset(window + prompt, 0, (size_t)(seq + 1 - prompt) * sizeof *window);
-    tm_status st = go_on(&w, seed, prompt, n, deadline, window, all, &count, err);
+    tm_status st = w.head ? tm_trainer_head_turns(trainer, &w.turns, err) : TM_OK;
+    if (st == TM_OK) st = go_on(&w, seed, prompt, n, deadline, window, all, &count, err);
     if (st == TM_OK) *text = tm_source_decode(source, all, count, out);
     free(w.scores);
+    free(w.turns);
     free(w.state);
     free(w.rows);
     free(all);

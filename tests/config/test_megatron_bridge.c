@@ -69,7 +69,8 @@ static void a_recipe_has_its_own_constants(void **state)
          { "lora.alpha", "64" });
     TAKE("sft_trainer", "qwen3_32b", MOCK "      peft: \"none\"\n", { "lora.rank", "0" }, { "optimizer.lr", "5e-06" },
          { "lora.base_format", NULL });
-    TAKE("sft_trainer", "qwen3_32b", MOCK "      peft: null\n", { "lora.rank", "0" });
+    TAKE("sft_trainer", "qwen3_32b", MOCK "      peft: null\n", { "lora.rank", "0" }, { "lora.targets", "" },
+         { "lora.base_format", NULL });
 }
 
 /* Every precision_config has params_dtype bfloat16; only what is trained has float32 weights beside. */

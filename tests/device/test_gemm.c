@@ -312,6 +312,29 @@ static void test_one_row(void **state)
                 problem_free(&p);
             }
 }
+/* Few rows or columns by a large operand as it is stored, either way: as many as one panel has, fewer and more; runs of
+ * rows and of columns that are not whole, several blocks of K, odd depths. */
+static void test_narrow(void **state)
+{
+    static const int64_t few[] = { 4, 5, 8, 9, 13, 16, 17 }, large[] = { 63, 64, 77, 203 },
+                         depths[] = { 31, 32, 513, 544, 1536 };
+    engine   engines[MAX_ENGINES];
+    int      n_engines = list_engines(engines);
+    uint64_t number = 3000;
+    (void)state;
+    for (size_t f = 0; f < 7; f++)
+        for (size_t l = 0; l < 4; l++)
+            for (size_t q = 0; q < 5; q++)
+                for (int times = 0; times < 8; times++) {
+                    setup s =
+                        setup_number(number++, times % 2 ? few[f] : large[l], times % 2 ? large[l] : few[f], depths[q]);
+                    s.ta = times & 2, s.tb = times & 4;
+                    problem p = problem_make(s);
+                    int64_t stride = 1 + s.m * s.n * s.k / 100000;
+                    for (int e = 0; e < n_engines; e++) check_problem(&p, &engines[e], 1 + (int)(number % 3), stride);
+                    problem_free(&p);
+                }
+}
 /* Products that need several blocks of C and several stages of K, in both loop orders, with and without a strip. */
 static void test_blocked(void **state)
 {
@@ -526,6 +549,7 @@ int main(void)
         cmocka_unit_test(test_ugly_shapes),
         cmocka_unit_test(test_all_options),
         cmocka_unit_test(test_one_row),
+        cmocka_unit_test(test_narrow),
         cmocka_unit_test(test_blocked),
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_threads_same_bits),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A float32 weight that counts as rounded (tm_call.rounded) gives the bits of its bfloat16 copy, in every kernel that
- * says it does that (tm_kernel.rounds); the others refuse. So does a weight in blocks of NF4. */
+ * says it does that (tm_kernel.rounds); the others refuse. So does a weight in blocks of NF4 or E4M3. */
 #include "graph/blocks.h"
 #include "kernel_test.h"
 
@@ -93,7 +93,7 @@ static void a_weight_rounded_on_the_way_is_a_copy(void **state)
         }
 }
 
-/* --- NF4 ---------------------------------------------------------------------------------------------------------- */
+/* --- blocks ------------------------------------------------------------------------------------------------------- */
 
 static void normal_values(void *context, int64_t first, int64_t n, float *out)
 {
@@ -107,20 +107,29 @@ static tm_status keep(void *context, size_t offset, const void *bytes, size_t n,
     return TM_OK;
 }
 
-/* x (N, K) w (M, K)^T or dy (N, M) w (M, K), w of the one format, or as a part of another matrix has it; `threads` as
- * given. */
-static job blocked_job(tm_op_id op, tm_dtype format, tm_shape w, int64_t rows, int threads)
+/* n weights in blocks; of E4M3 the first ones have every code that is a number. */
+static void make_blocks(tm_dtype format, int64_t n, char *blocks)
 {
-    bool    forward = op == TM_OP_linear;
-    int64_t n = tm_shape_elements(w);
-    char   *blocks = malloc(tm_tensor_bytes(w, TM_NF4_BLOCKS));
-    assert_int_equal(tm_nf4_store(&(tm_nf4_io){ normal_values, keep, blocks, 1 }, n, NULL), TM_OK);
+    tm_dtype whole = format == TM_E4M3_BLOCKS ? format : TM_NF4_BLOCKS;
+    assert_int_equal(tm_blocked_store(whole, &(tm_nf4_io){ normal_values, keep, blocks, 1 }, n, NULL), TM_OK);
+    for (int64_t i = 0; i < n && i < 256 && whole == TM_E4M3_BLOCKS; i++)
+        if ((i & 0x7F) != 0x7F) blocks[TM_E4M3_HEAD + i] = (char)i;
+}
+
+/* x (N, K) w (M, K)^T or dy (N, M) w (M, K), w in blocks, or a copy of it; `threads` as given. */
+static job blocked_job(tm_op_id op, tm_dtype blocked, bool copied, tm_shape w, int64_t rows, int threads)
+{
+    tm_dtype format = copied ? TM_BF16 : blocked, whole = blocked == TM_E4M3_BLOCKS ? blocked : TM_NF4_BLOCKS;
+    bool     forward = op == TM_OP_linear;
+    int64_t  n = tm_shape_elements(w);
+    char    *blocks = malloc(tm_tensor_bytes(w, TM_E4M3_BLOCKS)); /* the most */
+    make_blocks(blocked, n, blocks);
     job j = job_new(op, NULL);
     job_in(&j, 0, TM_BF16, tm_shape_2(rows, forward ? w.n[1] : w.n[0]), 0., 1.);
     tensor_open(&j.in[1], format, w);
     for (int64_t i = 0; i < n && format == TM_BF16; i++)
-        tm_value_set(j.in[1].initial, TM_BF16, i, (double)tm_nf4_value(blocks, i));
-    if (format == TM_NF4_BLOCKS) memcpy(j.in[1].initial, blocks, j.in[1].bytes);
+        tm_value_set(j.in[1].initial, TM_BF16, i, (double)tm_blocked_value(whole, blocks, i));
+    if (format == whole) memcpy(j.in[1].initial, blocks, j.in[1].bytes);
     if (format == TM_NF4_SCALED) tm_blocked_copy(TM_NF4_BLOCKS, blocks, 0, format, j.in[1].initial, 0, n);
     job_out(&j, 0, TM_BF16, tm_shape_2(rows, forward ? w.n[0] : w.n[1]));
     j.call.rounded = format == TM_BF16 ? 0 : 2;
@@ -135,7 +144,7 @@ static void compare_blocks(const char *set, tm_op_id op, tm_dtype format, tm_sha
 {
     const tm_kernel *kernel = kernel_of(set, op);
     if (!kernel) return;
-    job copy = blocked_job(op, TM_BF16, w, rows, 1), j = blocked_job(op, format, w, rows, 1);
+    job copy = blocked_job(op, format, true, w, rows, 1), j = blocked_job(op, format, false, w, rows, 1);
     if (kernel->rounds >> 1 & 1 && w.n[1] % TM_NF4_BLOCK == 0) {
         call_run(kernel, &copy.call, 1);
         result_bits copied = bits_save(&copy);
@@ -154,26 +163,53 @@ static void compare_blocks(const char *set, tm_op_id op, tm_dtype format, tm_sha
 }
 
 /* Products of few and of many rows, whole and with edges, of one block of the sum and of several; rows of a weight that
- * begin within a group of blocks; a row that is no multiple of a block is refused. Both formats of the codes. */
-static void a_weight_of_nf4_decoded_on_the_way_is_a_copy(void **state)
+ * begin within a group of blocks; a row that is no multiple of a block is refused. All formats in blocks. */
+static void a_weight_in_blocks_decoded_on_the_way_is_a_copy(void **state)
 {
     static const int64_t m[] = { 96, 70, 320, 130, 40, 33, 2100 }, k[] = { 64, 576, 2112, 192, 4160, 96, 128 },
                          rows[] = { 5, 300, 40, 1100, 290, 7, 30 };
+    static const tm_dtype formats[] = { TM_NF4_BLOCKS, TM_NF4_SCALED, TM_E4M3_BLOCKS };
     (void)state;
     for (int s = 0; s < COUNT(sets); s++)
         for (int i = 0; i < COUNT(m); i++)
-            for (int f = 0; f < 2; f++) {
-                tm_dtype format = f == 0 ? TM_NF4_BLOCKS : TM_NF4_SCALED;
+            for (int f = 0; f < COUNT(formats); f++) {
+                tm_dtype format = formats[f];
                 compare_blocks(sets[s], TM_OP_linear, format, tm_shape_2(m[i], k[i]), rows[i]);
                 compare_blocks(sets[s], TM_OP_linear_dgrad, format, tm_shape_2(m[i], k[i]), rows[i]);
             }
+}
+
+/* Codes of E4M3 that are no number, of both signs: what they are multiplied into is none, and nothing else. */
+static void codes_that_are_no_number_stay_none(void **state)
+{
+    enum { ROWS = 5, INNER = 64, COLUMNS = 40 };
+    (void)state;
+    for (int s = 0; s < COUNT(sets); s++) {
+        const tm_kernel *kernel = kernel_of(sets[s], TM_OP_linear);
+        if (!kernel || !(kernel->rounds >> 1 & 1)) continue;
+        job   j = blocked_job(TM_OP_linear, TM_E4M3_BLOCKS, false, tm_shape_2(COLUMNS, INNER), ROWS, 1);
+        char *codes = (char *)j.in[1].initial + TM_E4M3_HEAD;
+        for (int c = 0; c < COLUMNS; c++) memset(codes + c * INNER, 0x38, INNER);
+        codes[3 * INNER + 7] = 0x7F, codes[33 * INNER + 40] = (char)0xFF;
+        job_reset(&j);
+        j.call.op = tm_op_get(TM_OP_linear);
+        j.call.threads = 1;
+        call_run(kernel, &j.call, 1);
+        for (int i = 0; i < ROWS * COLUMNS; i++) {
+            bool   none = i % COLUMNS == 3 || i % COLUMNS == 33;
+            double y = tm_value_get(j.call.out[0].data, TM_BF16, i);
+            if (none != (isnan(y) != 0)) fail_msg("%s: element %d is %g", sets[s], i, y);
+        }
+        job_free(&j);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_weight_rounded_on_the_way_is_a_copy),
-        cmocka_unit_test(a_weight_of_nf4_decoded_on_the_way_is_a_copy),
+        cmocka_unit_test(a_weight_in_blocks_decoded_on_the_way_is_a_copy),
+        cmocka_unit_test(codes_that_are_no_number_stay_none),
     };
     return cmocka_run_group_tests_name("device: rounded weights", tests, NULL, NULL);
 }

@@ -211,7 +211,8 @@ static void adapters_load_in_parts(void **state)
                   { 0, "q_proj,v_proj,o_proj,gate_proj,down_proj", true },
                   { 1, "c_attn,c_proj", true },
                   { 4, "kv_a_proj_with_mqa,q_a_proj,kv_b_proj,o_proj", true },
-                  { 2, "lm_head,v_proj", false } };
+                  { 2, "lm_head,v_proj", false },
+                  { 2, "lm_head,v_proj", true } };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char  *path = test_tree_make();

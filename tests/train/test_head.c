@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an adapter of the head adds to logits that the host computes, in every format of products. */
-#include "support/training.h"
-
+/* What an adapter of the head adds to logits that the host computes, in every format of products; heads whose rows have
+ * lengths of their own (DoRA), whose logits are rescaled. */
 #include "graph/value.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/training.h"
+#include "train/generate.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -59,7 +62,7 @@ static void adds_to_logits(const tm_precision *precision, const char *targets)
     for (int v = 0; v < VOCAB; v++) logits[v] = v;
     for (int64_t c = 0; c < width; c++) state[c] = sin((double)c + 1);
     if (head->adapter) put(trainer, head->adapter->a, 1), put(trainer, head->adapter->b, 2);
-    assert_int_equal(tm_trainer_adapt_logits(trainer, state, 1.25, logits, &err), TM_OK);
+    assert_int_equal(tm_trainer_adapt_logits(trainer, state, 1.25, NULL, logits, &err), TM_OK);
     for (int64_t v = 0; v < VOCAB; v++) {
         double sum = 0;
         for (int64_t r = 0; r < RANK; r++) {
@@ -83,8 +86,253 @@ static void adapters_of_the_head_add_to_logits(void **state)
     adds_to_logits(&tm_precision_bf16, "q_proj");
 }
 
-int main(void)
+/* --- DoRA --------------------------------------------------------------------------------------------------------- */
+
+static tm_step_options head_options(const tm_precision *precision, int64_t chunk, bool dora)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(adapters_of_the_head_add_to_logits) };
+    tm_step_options o = test_llama_options();
+    o.shape.vocab_size = VOCAB, o.shape.n_layers = 1;
+    o.micro_batch = 1, o.seq = 12;
+    o.precision = precision, o.loss_chunk = chunk;
+    o.adapters = (tm_adapters){ .rank = RANK, .alpha = 7, .base = TM_DTYPE_COUNT, .place = "test", .seed = 1 };
+    o.adapters.dora = dora;
+    snprintf(o.adapters.targets, sizeof o.adapters.targets, "wo,lm_head");
+    return o;
+}
+
+/* Every element of an adapter becomes `mean` and something of its own. */
+static void shake(tm_trainer *trainer, tm_tensor_id id, double mean)
+{
+    int64_t n = tm_shape_elements(tm_graph_at(tm_trainer_step_of(trainer)->graph, id)->shape);
+    double *values = test_values_read(trainer, id);
+    for (int64_t i = 0; i < n; i++) values[i] = mean > 0 ? values[i] * (mean + value_of(0, i)) : value_of(0, i);
+    test_values_write(trainer, id, values);
+    free(values);
+}
+
+static tm_trainer *open_shaken(tm_device *device, const tm_step_options *o)
+{
+    tm_trainer     *trainer = test_trainer_open(device, o, 3);
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_adapter *one = graph->tensors[i].adapter;
+        if (!one || one->a == TM_NONE) continue;
+        shake(trainer, one->a, 0), shake(trainer, one->b, 0);
+        if (one->m != TM_NONE) shake(trainer, one->m, 1.2);
+    }
+    return trainer;
+}
+
+static const tm_adapter *of_head(const tm_trainer *trainer)
+{
+    const tm_step *step = tm_trainer_step_of(trainer);
+    return tm_graph_at(step->graph, step->model.head)->adapter;
+}
+
+static double *gradient_of(const tm_trainer *trainer, tm_tensor_id id)
+{
+    return test_values_read(trainer, tm_graph_at(tm_trainer_step_of(trainer)->graph, id)->gradient);
+}
+
+/* Rows of `width` values each, times their factors. */
+static void stretch(double *values, const double *by, int64_t rows, int64_t width)
+{
+    for (int64_t i = 0; i < rows * width; i++) values[i] *= by[i / width];
+}
+
+static void near(const char *what, const double *is, const double *wanted, int64_t n, double error)
+{
+    double most = 0;
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(wanted[i]));
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs(is[i] - wanted[i]) <= error * most && most > 1e-4))
+            fail_msg("%s, %lld: %.15g, wanted %.15g", what, (long long)i, is[i], wanted[i]);
+}
+
+/* The same without lengths: of the turned trainer's blocks, with rows of the head and of its b that have the lengths.
+ */
+static tm_trainer *open_stretched(tm_device *device, const tm_step_options *o, const tm_trainer *turned,
+                                  const double *turns)
+{
+    tm_trainer     *plain = test_trainer_open(device, o, 3);
+    const tm_graph *graph = tm_trainer_step_of(turned)->graph;
+    const tm_step  *step = tm_trainer_step_of(plain);
+    int64_t         width = tm_graph_at(step->graph, step->model.head)->shape.n[1];
+    tm_tensor_id    from[3] = { tm_trainer_step_of(turned)->model.head, of_head(turned)->a, of_head(turned)->b };
+    tm_tensor_id    to[3] = { step->model.head, of_head(plain)->a, of_head(plain)->b };
+    int64_t         widths[3] = { width, 0, RANK };
+    assert_true(of_head(plain)->m == TM_NONE && graph->n_tensors > 0);
+    for (int k = 0; k < 3; k++) {
+        double *values = test_values_read(turned, from[k]);
+        if (widths[k] > 0) stretch(values, turns, step->options.shape.vocab_size, widths[k]);
+        test_values_write(plain, to[k], values);
+        free(values);
+    }
+    return plain;
+}
+
+/* n counts as a constant: then y = m / n (W x + s B A x) is LoRA of m / n W with m / n B, whose gradients the fused
+ * loss has. Those of m are differences of the loss. */
+static void turned(int64_t chunk, const tm_recompute *recompute)
+{
+    tm_device      *device = test_device_open("reference", 1);
+    tm_step_options o = head_options(&tm_precision_f64, chunk, true), p = head_options(&tm_precision_f64, 12, false);
+    tm_error        err = { 0 };
+    double         *turns;
+    snprintf(o.adapters.targets, sizeof o.adapters.targets, "lm_head");
+    p.adapters = o.adapters, p.adapters.dora = false;
+    o.recompute = *recompute;
+    test_batch  batch = test_batch_random(1, o.seq, VOCAB, 5);
+    tm_trainer *with = open_shaken(device, &o);
+    assert_int_equal(tm_trainer_head_turns(with, &turns, &err), TM_OK);
+    assert_non_null(turns);
+    tm_trainer *plain = open_stretched(device, &p, with, turns);
+    double      loss = test_gradients(with, &batch), wanted = test_gradients(plain, &batch);
+    near("loss", &loss, &wanted, 1, 1e-13);
+    double *a = gradient_of(with, of_head(with)->a), *b = gradient_of(with, of_head(with)->b);
+    double *wanted_a = gradient_of(plain, of_head(plain)->a), *wanted_b = gradient_of(plain, of_head(plain)->b);
+    stretch(wanted_b, turns, VOCAB, RANK);
+    near("a", a, wanted_a, tm_shape_elements(tm_graph_at(tm_trainer_step_of(with)->graph, of_head(with)->a)->shape),
+         1e-11);
+    near("b", b, wanted_b, VOCAB * RANK, 1e-11);
+    double *m = gradient_of(with, of_head(with)->m), *lengths = test_values_read(with, of_head(with)->m);
+    for (int v = 0; v < VOCAB; v += 3) {
+        double was = lengths[v], side[2];
+        for (int k = 0; k < 2; k++) {
+            lengths[v] = was + (k ? 1e-5 : -1e-5);
+            test_values_write(with, of_head(with)->m, lengths);
+            side[k] = test_evaluate(with, batch.tokens, batch.targets);
+        }
+        lengths[v] = was;
+        double slope = (side[1] - side[0]) / 2e-5 / (double)batch.target_tokens;
+        if (!(fabs(slope - m[v]) <= 1e-7 * fmax(fabs(slope), 1e-2)))
+            fail_msg("m, %d, chunk %lld: %.12g, by differences %.12g", v, (long long)chunk, m[v], slope);
+    }
+    free(a), free(b), free(wanted_a), free(wanted_b), free(m), free(lengths), free(turns);
+    test_batch_fini(&batch);
+    tm_trainer_close(with);
+    tm_trainer_close(plain);
+    tm_device_close(device);
+}
+
+static void turned_heads_have_the_gradients_of_stretched_ones(void **state)
+{
+    static const tm_recompute keep = { 0 }, full = { .cheap = true, .every_n = 1 };
+    (void)state;
+    turned(12, &keep); /* all rows at once */
+    turned(5, &keep);  /* in three parts, whose logits are made again */
+    turned(5, &full);
+}
+
+/* Chunks of rows, and which kernels compute: the same training. */
+static void train(const tm_precision *precision, int64_t chunk, double losses[8])
+{
+    tm_device      *device = test_device_open("cpu", 2);
+    tm_step_options o = head_options(precision, chunk, true);
+    test_batch      batch = test_batch_random(1, o.seq, VOCAB, 5);
+    tm_trainer     *trainer = open_shaken(device, &o);
+    for (int t = 0; t < 8; t++) losses[t] = test_step(trainer, t + 1, 1e-2, 1, &batch).loss;
+    test_batch_fini(&batch);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+static void turned_heads_train(void **state)
+{
+    double whole[8], parts[8], narrow[8];
+    (void)state;
+    train(&tm_precision_f32, 12, whole);
+    train(&tm_precision_f32, 5, parts);
+    train(&tm_precision_bf16, 5, narrow);
+    near("chunks", parts, whole, 8, 1e-6);
+    near("bfloat16", narrow, whole, 8, 2e-2);
+    assert_true(whole[7] < whole[0] - 0.1);
+}
+
+/* Of logits that the host computes. */
+static void hosts_turn_logits(const tm_precision *precision, double error)
+{
+    tm_device        *device = test_device_open("cpu", 1);
+    tm_step_options   o = head_options(precision, 12, true);
+    tm_trainer       *trainer = open_shaken(device, &o);
+    const tm_step    *step = tm_trainer_step_of(trainer);
+    const tm_adapter *head = of_head(trainer);
+    int64_t           width = tm_graph_at(step->graph, step->model.head)->shape.n[1];
+    double           *w = test_values_read(trainer, step->model.head), *m = test_values_read(trainer, head->m), *turns;
+    double            state[1024], logits[VOCAB], wanted[VOCAB];
+    tm_error          err = { 0 };
+    for (int64_t c = 0; c < width; c++) state[c] = sin((double)c + 1);
+    for (int64_t v = 0; v < VOCAB; v++) {
+        double squares = 0, dot = 0, base = 0;
+        for (int64_t c = 0; c < width; c++) {
+            double sum = 0, held;
+            for (int64_t r = 0; r < RANK; r++)
+                sum += read_as(precision->compute, 0, v * RANK + r) * read_as(precision->compute, 0, r * width + c);
+            tm_value_set(&held, precision->compute, 0, w[v * width + c]);
+            base += tm_value_get(&held, precision->compute, 0) * state[c];
+            sum = tm_value_get(&held, precision->compute, 0) + 7.0 / RANK * sum;
+            squares += sum * sum, dot += sum * state[c];
+        }
+        logits[v] = base;
+        wanted[v] = m[v] / sqrt(squares) * dot;
+    }
+    assert_int_equal(tm_trainer_head_turns(trainer, &turns, &err), TM_OK);
+    assert_int_equal(tm_trainer_adapt_logits(trainer, state, 1, turns, logits, &err), TM_OK);
+    near("logits", logits, wanted, VOCAB, error);
+    free(w), free(m), free(turns);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+static void hosts_turn_the_logits_of_heads(void **state)
+{
+    (void)state;
+    hosts_turn_logits(&tm_precision_f32, 1e-12);
+    hosts_turn_logits(&tm_precision_bf16, 1e-12);
+}
+
+/* What the same generator writes with either. */
+static void turned_heads_write_what_stretched_ones_do(void **state)
+{
+    tm_device        *device = test_device_open("reference", 1);
+    tm_step_options   o = head_options(&tm_precision_f64, 12, true);
+    char             *path = test_tree_make();
+    tm_source_options from = { .name = "text", .path = path, .vocab = 258, .seq = o.seq, .validation_fraction = 0.5 };
+    tm_source        *source;
+    tm_text           text[2] = { { 0 } };
+    double           *turns;
+    char             *decoded;
+    tm_error          err = { 0 };
+    (void)state;
+    test_file_write(path, "a.txt", "the quick brown fox jumps over the lazy dog, and the dog sleeps on in the sun");
+    o.shape.vocab_size = 258, o.sample = true;
+    snprintf(o.adapters.targets, sizeof o.adapters.targets, "lm_head");
+    tm_trainer *with = open_shaken(device, &o);
+    assert_int_equal(tm_trainer_head_turns(with, &turns, &err), TM_OK);
+    o.adapters.dora = false;
+    tm_trainer *plain = open_stretched(device, &o, with, turns);
+    assert_int_equal(tm_source_open(&from, &source, &err), TM_OK);
+    assert_int_equal(tm_generate(with, source, 5, 24, 60, &text[0], &decoded, &err), TM_OK);
+    assert_int_equal(tm_generate(plain, source, 5, 24, 60, &text[1], &decoded, &err), TM_OK);
+    assert_true(text[0].length > 24);
+    assert_int_equal(text[0].length, text[1].length);
+    assert_memory_equal(text[0].data, text[1].data, text[0].length);
+    free(turns);
+    tm_text_fini(&text[0]), tm_text_fini(&text[1]);
+    tm_source_close(source);
+    tm_trainer_close(with), tm_trainer_close(plain);
+    tm_device_close(device);
+    test_tree_remove(path);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = { cmocka_unit_test(adapters_of_the_head_add_to_logits),
+                                        cmocka_unit_test(turned_heads_have_the_gradients_of_stretched_ones),
+                                        cmocka_unit_test(turned_heads_train),
+                                        cmocka_unit_test(hosts_turn_the_logits_of_heads),
+                                        cmocka_unit_test(turned_heads_write_what_stretched_ones_do) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,10 +5,9 @@
 
 #include <sys/stat.h>
 
-enum { LORA, DROPPED, DORA, RANKS, LATE, HEAD, NF4, E4M3, GPT, EXPERTS, KINDS };
-static const char *const kinds[] = {
-    "LoRA", "dropout", "DoRA", "ranks", "late", "head", "NF4", "E4M3", "GPT", "experts"
-};
+enum { LORA, DROPPED, DORA, RANKS, LATE, HEAD, NF4, E4M3, GPT, EXPERTS, TURNED_HEAD, KINDS };
+static const char *const kinds[] = { "LoRA", "dropout", "DoRA", "ranks",   "late",          "head",
+                                     "NF4",  "E4M3",    "GPT",  "experts", "head with DoRA" };
 
 static const tm_pattern_value ranks_given[] = { { "(wq|wo)", 1 }, { "layers\\.2\\..*", 3 } };
 static const tm_pattern_value alphas_given[] = { { "w2", 1 } };
@@ -16,9 +15,9 @@ static const int64_t          last_blocks[][2] = { { 3, 3 } };
 
 static const char *targets_of(int kind)
 {
-    return kind == EXPERTS ? "all-linear,experts.gate_up_proj,experts.down_proj"
-           : kind == HEAD  ? "wq,lm_head"
-                           : "all-linear";
+    return kind == EXPERTS                       ? "all-linear,experts.gate_up_proj,experts.down_proj"
+           : kind == HEAD || kind == TURNED_HEAD ? "wq,lm_head"
+                                                 : "all-linear";
 }
 
 static tm_step_options options_of(int kind)
@@ -28,13 +27,14 @@ static tm_step_options options_of(int kind)
     o.accumulation = 4;
     o.adapters = (tm_adapters){ .rank = 2, .alpha = 4, .base = TM_DTYPE_COUNT, .place = "test", .seed = 1 };
     snprintf(o.adapters.targets, sizeof o.adapters.targets, "%s", targets_of(kind));
-    o.adapters.dora = kind == DORA;
-    o.adapters.dropout = kind == DROPPED || kind == HEAD ? 0.25 : 0;
+    o.adapters.dora = kind == DORA || kind == TURNED_HEAD;
+    o.adapters.dropout = kind == DROPPED || kind == HEAD || kind == TURNED_HEAD ? 0.25 : 0;
     o.adapters.base = kind == NF4 ? TM_NF4_BLOCKS : kind == E4M3 ? TM_E4M3_BLOCKS : TM_DTYPE_COUNT;
     if (kind == RANKS || kind == DORA) o.adapters.ranks = ranks_given, o.adapters.n_ranks = 2;
     if (kind == RANKS) o.adapters.alphas = alphas_given, o.adapters.n_alphas = 1;
     if (kind == LATE) o.adapters.layers = last_blocks, o.adapters.n_layers = 1;
-    if (kind == HEAD) o.shape.tied = false;
+    if (kind == HEAD || kind == TURNED_HEAD) o.shape.tied = false;
+    if (kind == TURNED_HEAD) o.loss_chunk = 5; /* in chunks whose logits are made again */
     if (kind == NF4 || kind == E4M3) o.shape.dim = 96, o.shape.ffn_dim = 272, o.shape.head_dim = 48;
     return o;
 }

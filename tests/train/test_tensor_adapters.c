@@ -170,24 +170,30 @@ static int casts_of(const tm_step *step, tm_dtype held)
     return n;
 }
 
-/* Where products decode blocks of NF4 on the way, they do so with the parts that ranks have. */
-static void parts_of_a_base_are_decoded_as_a_whole_one(void **state)
+static void decoded_as_a_whole_one(const tm_chooser *chooser, tm_dtype base, tm_dtype part)
 {
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_chooser      chooser = tm_device_chooser(device);
-    tm_step_options o = quantized(LLAMA, TM_NF4_BLOCKS);
-    (void)state;
+    tm_step_options o = quantized(LLAMA, base);
     o.precision = &tm_precision_bf16;
-    tm_step *alone = test_step_plan(&o, &chooser);
+    tm_step *alone = test_step_plan(&o, chooser);
     o.layout.mesh = tm_mesh_one();
     o.layout.mesh.degree[TM_AXIS_TP] = 2;
-    tm_step *divided = test_step_plan(&o, &chooser);
-    int      whole = casts_of(alone, TM_NF4_BLOCKS);
-    assert_int_equal(casts_of(divided, TM_NF4_BLOCKS), 0);
-    assert_int_equal(casts_of(divided, TM_NF4_SCALED), whole);
-    print_message("# %d decoded copies of whole matrices\n", whole);
+    tm_step *divided = test_step_plan(&o, chooser);
+    int      whole = casts_of(alone, base);
+    assert_int_equal(casts_of(divided, part), whole);
+    if (part != base) assert_int_equal(casts_of(divided, base), 0);
+    print_message("# %s: %d decoded copies of whole matrices\n", tm_dtype_name(base), whole);
     tm_step_destroy(alone);
     tm_step_destroy(divided);
+}
+
+/* Where products decode blocks on the way, they do so with the parts that ranks have. */
+static void parts_of_a_base_are_decoded_as_a_whole_one(void **state)
+{
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    (void)state;
+    decoded_as_a_whole_one(&chooser, TM_NF4_BLOCKS, TM_NF4_SCALED);
+    decoded_as_a_whole_one(&chooser, TM_E4M3_BLOCKS, TM_E4M3_BLOCKS);
     tm_device_close(device);
 }
 

@@ -6,9 +6,16 @@
 #include "graph/value.h"
 #include "support/full_config.h"
 
-enum { LLAMA, GPT, BIASES, LATENT, PATTERN, OUTPUT, IMAGES, TURNED_IMAGES, KINDS };
-static const char *const names[] = { "Llama",        "GPT",  "head norms, biases", "DeepSeek", "several ranks",
-                                     "output layer", "FLUX", "FLUX with DoRA" };
+enum { LLAMA, GPT, BIASES, LATENT, PATTERN, OUTPUT, IMAGES, TURNED_IMAGES, TURNED_OUTPUT, KINDS };
+static const char *const names[] = { "Llama",
+                                     "GPT",
+                                     "head norms, biases",
+                                     "DeepSeek",
+                                     "several ranks",
+                                     "output layer",
+                                     "FLUX",
+                                     "FLUX with DoRA",
+                                     "output layer with DoRA" };
 
 static bool images(int kind)
 {
@@ -21,7 +28,7 @@ static tm_step_options options_of(int kind)
 {
     static const char *const targets[] = { "all-linear", "all-linear", "wqkv,o_proj,w2,gate_proj",
                                            "all-linear", "all-linear", "q_proj,down_proj,lm_head",
-                                           "all-linear", "all-linear" };
+                                           "all-linear", "all-linear", "q_proj,down_proj,lm_head" };
     tm_step_options          o = kind == GPT ? test_gpt_options() : test_llama_options();
     o.shape.dim = 32, o.shape.ffn_dim = 64, o.shape.head_dim = 16, o.micro_batch = 1, o.seq = 16;
     o.shape.n_heads = o.shape.n_kv_heads = 4;
@@ -32,7 +39,7 @@ static tm_step_options options_of(int kind)
     o.adapters = lora(targets[kind]);
     o.adapters.dora = kind != OUTPUT && kind != IMAGES;
     if (kind == PATTERN) o.adapters.ranks = patterns, o.adapters.n_ranks = 2;
-    if (kind == OUTPUT) o.loss_chunk = 5, o.shape.vocab_size = 91; /* the last chunk, the last rank have less */
+    if (kind == OUTPUT || kind == TURNED_OUTPUT) o.loss_chunk = 5, o.shape.vocab_size = 91; /* the last have less */
     if (images(kind)) o.adapters.rank = 2, o.adapters.alpha = 4;
     if (kind == TURNED_IMAGES) o.adapters.exclude = "lin"; /* rows of zeros have no direction */
     return o;
@@ -77,7 +84,7 @@ static void adapters_follow_one_rank(void **state)
     for (int kind = 0; kind < KINDS; kind++)
         for (int dropped = 0; dropped < 2; dropped++) {
             job j = job_of(kind, 1, 1, MOST_STEPS);
-            if (dropped && kind != LLAMA && kind != OUTPUT && !images(kind)) continue;
+            if (dropped && kind != LLAMA && kind != OUTPUT && kind != TURNED_OUTPUT && !images(kind)) continue;
             j.o.adapters.dropout = dropped * 0.25;
             job alone = alone_with(&j, 1);
             for (int tensor = 2; tensor <= most_ranks(kind); tensor *= 2)
@@ -184,6 +191,8 @@ static void a_rank_holds_its_part(void **state)
         int64_t single = (3 * C + 3 * C / 2) * r + (C + F / 2) * r + ((C + F) / 2 + C) * r + 4 * C * r;
         if (kind == LLAMA) wanted = o.shape.n_layers * (rows + columns);
         if (kind == OUTPUT) wanted = o.shape.n_layers * (r * C + q / 2 * r + r * F / 2 + C * r) + r * C + 46 * r;
+        if (kind == TURNED_OUTPUT)
+            wanted = o.shape.n_layers * (r * C + q / 2 * (r + 1) + r * F / 2 + C * (r + 1)) + r * C + 46 * (r + 1);
         if (kind == IMAGES) wanted = 2 * stream + single;
         run_job(&j);
         for (int rank = 0; rank < 2; rank++) {
@@ -193,6 +202,7 @@ static void a_rank_holds_its_part(void **state)
             tm_step          *step = test_step_plan(&o, &chooser);
             tm_adapters_facts facts = tm_adapters_describe(step->graph);
             if (kind == OUTPUT && rank == 1) wanted -= r; /* 45 classes */
+            if (kind == TURNED_OUTPUT && rank == 1) wanted -= r + 1;
             if (wanted > 0 && facts.trained != wanted)
                 fail_msg("%s: %lld are trained, wanted %lld", names[kind], (long long)facts.trained, (long long)wanted);
             if (kind == IMAGES) assert_int_equal(facts.modules, 2 * 7 + 6);
@@ -205,7 +215,7 @@ static void a_rank_holds_its_part(void **state)
 
 static void any_layout_goes_on_from_any_other(void **state)
 {
-    static const int kinds[] = { LLAMA, PATTERN, OUTPUT, TURNED_IMAGES };
+    static const int kinds[] = { LLAMA, PATTERN, OUTPUT, TURNED_IMAGES, TURNED_OUTPUT };
     (void)state;
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
         layouts_go_on(options_of(kinds[k]), most_ranks(kinds[k]), images(kinds[k]) ? wake : NULL, names[kinds[k]]);
@@ -217,13 +227,14 @@ static void ranks_write_what_one_rank_writes(void **state)
     char *path = test_tree_make(), *folder = test_tree_make();
     (void)state;
     test_file_write(path, "a.txt", "the quick brown fox jumps over the lazy dog, and the dog sleeps on in the sun");
-    for (int tensor = 2; tensor <= 4; tensor *= 2) {
-        job learnt = job_of(OUTPUT, 1, 1, 4), j;
+    for (int tensor = 2; tensor <= 8; tensor *= 2) {
+        bool turned = tensor == 8; /* of two ranks */
+        job  learnt = job_of(turned ? TURNED_OUTPUT : OUTPUT, 1, 1, 4), j;
         learnt.o.shape.vocab_size = 258, learnt.o.sample = true, learnt.rate = 0.3;
         learnt.save = folder;
         rank_body(NULL, &learnt);
         j = learnt;
-        j.tensor = tensor, j.load = folder, j.save = NULL, j.begin = 4;
+        j.tensor = turned ? 2 : tensor, j.load = folder, j.save = NULL, j.begin = 4;
         check_writes(j, path);
     }
     test_tree_remove(folder);
@@ -248,9 +259,6 @@ static void what_is_not_built_is_refused(void **state)
 {
     (void)state;
     tm_step_options o = options_of(OUTPUT);
-    o.adapters.dora = true;
-    tensor_refused(o, 2, TM_UNSUPPORTED, "DoRA of the output layer is not built");
-    o = options_of(OUTPUT);
     o.shape.tied = true;
     tensor_refused(o, 2, TM_UNSUPPORTED, "names the output layer, which is the table of embeddings");
 }

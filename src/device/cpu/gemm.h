@@ -24,8 +24,8 @@ typedef struct {
     const void *data;
     int64_t     ld;         /* elements from one stored row to the next, at least the row's width */
     bool        transposed; /* stored the other way round: A as (K, M), B as (N, K) */
-    /* TM_F32 or TM_BF16; of B with `narrow_b` also TM_NF4_BLOCKS, TM_NF4_SCALED: decoded and rounded on the way; ld is
-     * then a multiple of TM_NF4_BLOCK */
+    /* TM_F32 or TM_BF16; of B with `narrow_b` also a format in blocks (graph/blocks.h): decoded and rounded on the way;
+     * ld is then a multiple of TM_NF4_BLOCK */
     tm_dtype dtype;
 } tm_gemm_matrix;
 

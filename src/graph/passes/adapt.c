@@ -95,7 +95,7 @@ static void adapt_loss(pass *p, const tm_node *node, const tm_adapter *adapter)
 {
     tm_loss_attr attr = *(const tm_loss_attr *)node->attr;
     tm_tensor_id in[TM_MAX_IN], out[TM_MAX_OUT];
-    TM_ASSERT(adapter->m == TM_NONE && adapter->attr.parts == 1 && !adapter->next);
+    TM_ASSERT(adapter->m == TM_NONE && adapter->attr.parts == 1 && !adapter->next); /* else: tm_vocabulary_turned */
     attr.scale = adapter->attr.scale;
     memcpy(in, node->in, sizeof in);
     memcpy(out, node->out, sizeof out);
@@ -129,8 +129,10 @@ static tm_tensor_id add_products(pass *p, const tm_node *node, const tm_adapter 
     tm_tensor like_it = *tm_graph_at(p->graph, result);
     bool      head = tm_graph_at(p->graph, node->in[1])->head;
     for (; adapter; adapter = adapter->next) {
+        p->graph->keep = head ? TM_KEEP_BY_POLICY : node->keep; /* logits may be made again, u is not */
         tm_tensor_id u =
             head ? narrow_rows(p, adapter, node->in[0]) : narrow(p->graph, adapter, node->in[0], p->first_row);
+        p->graph->keep = node->keep;
         tm_tensor_id to = adapter->next ? like(p->graph, &like_it, "part") : result;
         base = add_product(p->graph, adapter, u, base, to);
     }
@@ -218,7 +220,9 @@ static void adapt(pass *p, const tm_node *node, const tm_adapter *adapter)
         add_products(p, node, adapter, base, node->out[0]);
         return;
     }
+    p->graph->keep = TM_KEEP_BY_POLICY; /* few numbers that cost a pass over the weights */
     for (const tm_adapter *one = adapter; one; one = one->next) norm[n++] = norm_of(p, node->in[1], one);
+    p->graph->keep = node->keep;
     memcpy(in, absent, sizeof in);
     in[0] = node->in[0], in[1] = node->in[1];
     emit(p->graph, node->op, node->attr, node->attr_bytes, in, base);

@@ -5,7 +5,8 @@
  * step packs what it needs of A and B, unless the step before left it there, and computes one block of C for one stage;
  * its tiles are handed out dynamically. None of this is visible in the result: every element of C gets its block
  * sums in ascending order, whoever adds them.
- * A product with one row reads weights as they are stored (gemm_row.h).
+ * A product with one row reads weights as they are stored (gemm_row.h), one with few rows or columns its large operand
+ * (gemm_narrow.h).
  * Where all of the smaller operand fits in packed form, it is packed once; of the larger one every thread packs what it
  * multiplies, a few panels of one block of K at a time, which stay in its cache, and asks for the next ones meanwhile
  * (gemm_fetch.h): no thread waits for another one or for memory.
@@ -15,6 +16,7 @@
 #include "device/cpu/gemm.h"
 
 #include "base/status.h"
+#include "device/cpu/simd/gemm_narrow.h"
 #include "device/cpu/simd/gemm_plan.h"
 #include "device/cpu/simd/gemm_row.h"
 #include "device/cpu/simd/simd.h"
@@ -22,7 +24,7 @@
 #include <omp.h>
 
 #if TM_PAIRS
-typedef nf4_tables tables;
+typedef block_tables tables;
 #else
 typedef int tables; /* no format is decoded on the way */
 #endif
@@ -53,18 +55,24 @@ static TM_PLANNED bool is_own(const tm_gemm *g)
 }
 #endif
 
-TM_PLANNED size_t TM_K(tm_gemm_workspace)(const tm_gemm *gemm)
+/* Of a product that is packed, however its operands are stored; others take no more. */
+static TM_PLANNED size_t packed_bytes(const tm_gemm *gemm)
 {
-#if TM_PAIRS
-    if (!is_own(gemm)) return tm_gemm_workspace_avx512(gemm);
-#endif
-    if (gemm->m == 0 || gemm->n == 0) return 0;
     passing few = passing_make(gemm);
     if (few.use) return passing_bytes(&few, gemm->threads);
     plan   p = plan_make(gemm);
     size_t bytes = (size_t)(p.a_floats + p.b_floats + p.strip_floats) * sizeof(float) + 64;
     TM_ASSERT(bytes <= TM_GEMM_WORKSPACE_MAX);
     return bytes;
+}
+
+TM_PLANNED size_t TM_K(tm_gemm_workspace)(const tm_gemm *gemm)
+{
+#if TM_PAIRS
+    if (!is_own(gemm)) return tm_gemm_workspace_avx512(gemm);
+#endif
+    if (gemm->m == 0 || gemm->n == 0) return 0;
+    return packed_bytes(gemm);
 }
 
 /* Blocks are no larger than the operands, stages no deeper than 16 blocks of K. */
@@ -128,7 +136,7 @@ static step step_at(const tm_gemm *g, const plan *p, float *workspace, int64_t t
 static void init_tables(const tm_gemm *g, tables *out)
 {
 #if TM_PAIRS
-    if (tm_dtype_nf4(g->b.dtype)) nf4_tables_init(out, g->b.dtype);
+    if (tm_dtype_blocked(g->b.dtype)) block_tables_init(out, g->b.dtype);
 #else
     (void)g, (void)out;
 #endif
@@ -139,8 +147,8 @@ static void pack_right(const step *s, float *dst, int64_t panels, int64_t column
 {
     const tm_gemm_matrix *b = &s->gemm->b;
 #if TM_PAIRS
-    if (tm_dtype_nf4(b->dtype)) {
-        pack_nf4(dst, s->tables, b->data, b->ld, b->transposed, panels, column, limit, k0, k);
+    if (tm_dtype_blocked(b->dtype)) {
+        pack_blocks(dst, s->tables, b->data, b->ld, b->transposed, panels, column, limit, k0, k);
         return;
     }
 #endif
@@ -288,7 +296,7 @@ static fetch part_of(const tm_gemm *g, const passing *p, int64_t first, int64_t 
     const tm_gemm_matrix *x = p->few_rows ? &g->b : &g->a;
     int64_t               width = p->few_rows ? NR : MR, all = p->few_rows ? g->n : g->m;
     int64_t r0 = first * width, rows = tm_min(group_at(g, p, first) * width, all - r0), k = tm_min(depth, g->k - k0);
-    if (rows < 1 || tm_dtype_nf4(x->dtype)) return fetch_nothing(p);
+    if (rows < 1 || tm_dtype_blocked(x->dtype)) return fetch_nothing(p);
     int64_t     size = (int64_t)tm_dtype_bytes(x->dtype);
     bool        along_k = p->few_rows ? x->transposed : !x->transposed;
     const char *from = (const char *)x->data + (along_k ? r0 * x->ld + k0 : k0 * x->ld + r0) * size;
@@ -378,12 +386,116 @@ static void run_row(const tm_gemm *g, int threads)
         }
 }
 
+#if defined(__AVX512F__) && !defined(__AMX_BF16__)
+/* A run of rows of C that the large operand's rows are: those of tile (12, width), from row `row` on. */
+static void narrow_rows(const narrow *w, const tm_gemm *g, const float *small, int64_t row, bool finish)
+{
+    int64_t from = tm_min(row, g->m - NARROW_ROWS), end = tm_min(g->m, row + NARROW_ROWS);
+    bool    add = g->accumulate && g->c_dtype == TM_F32;
+    float   tile[NARROW_ROWS * NARROW_MOST] = { 0 }; /* rows before `row` are the last task's */
+    for (int64_t r = row; add && r < end; r++)
+        memcpy(tile + (r - from) * w->width, (float *)g->c + r * g->ldc, (size_t)w->few * sizeof *tile);
+    for (int64_t k0 = 0; k0 < g->k; k0 += BLOCK, add = true)
+        narrow_along_any(w, &g->a, small, from, k0, tm_min(BLOCK, g->k - k0), add, tile);
+    for (int64_t r = row; r < end; r++) {
+        const float *sums = tile + (r - from) * w->width;
+        if (finish)
+            finish_row(g, sums, r, 0, w->few);
+        else
+            memcpy((float *)g->c + r * g->ldc, sums, (size_t)w->few * sizeof *sums);
+    }
+}
+
+/* Tiles of a large operand across k, of columns of C or rows of it. */
+typedef struct {
+    int64_t first, run, tiles; /* the first one's first element, elements of one */
+    float   part[NARROW_TILES][NARROW_MOST * NARROW_COLUMNS], total[NARROW_TILES][NARROW_MOST * NARROW_COLUMNS];
+} narrow_tiles;
+
+/* A block of K: a run of its rows after the other, of each tile; then added to what blocks before it came to. */
+static void narrow_block(const narrow *w, const tm_gemm *g, const float *small, narrow_tiles *t, int64_t k0, bool add)
+{
+    int64_t k = tm_min(BLOCK, g->k - k0), n = w->width * NARROW_COLUMNS;
+    for (int64_t q = 0; q < k; q += NARROW_RUN)
+        for (int64_t i = 0; i < t->tiles; i++)
+            narrow_across_any(w, w->few_rows ? &g->b : &g->a, small, t->first + i * t->run, k0 + q,
+                              tm_min(NARROW_RUN, k - q), q > 0, t->part[i]);
+    for (int64_t i = 0; i < t->tiles; i++)
+        for (int64_t j = 0; j < n; j += 16) {
+            __m512 sum = _mm512_loadu_ps(t->part[i] + j);
+            _mm512_storeu_ps(t->total[i] + j, add ? _mm512_add_ps(sum, _mm512_loadu_ps(t->total[i] + j)) : sum);
+        }
+}
+
+/* The old values of a tile of C, or its new ones. */
+static void narrow_copy(const narrow *w, const tm_gemm *g, float *tile, int64_t at, int64_t there, bool out)
+{
+    int64_t down = w->few_rows ? g->ldc : 1, right = w->few_rows ? 1 : g->ldc; /* of C, in the tile's directions */
+    float  *c = (float *)g->c + at * right;
+    for (int64_t i = 0; i < w->few; i++)
+        for (int64_t j = 0; j < there; j++)
+            *(out ? &c[i * down + j * right] : &tile[i * NARROW_COLUMNS + j]) =
+                out ? tile[i * NARROW_COLUMNS + j] : c[i * down + j * right];
+}
+
+static void narrow_finish(const narrow *w, const tm_gemm *g, const float *tile, int64_t at, int64_t there)
+{
+    float row[NARROW_MOST];
+    for (int64_t i = 0; w->few_rows && i < w->few; i++) finish_row(g, tile + i * NARROW_COLUMNS, i, at, there);
+    for (int64_t j = 0; !w->few_rows && j < there; j++) {
+        for (int64_t i = 0; i < w->few; i++) row[i] = tile[i * NARROW_COLUMNS + j];
+        finish_row(g, row, at + j, 0, w->few);
+    }
+}
+
+static void narrow_columns(const narrow *w, const tm_gemm *g, const float *small, int64_t first, int64_t end,
+                           bool finish)
+{
+    narrow_tiles t = { .first = first, .run = w->width == 8 ? 32 : 16 };
+    bool         add = g->accumulate && g->c_dtype == TM_F32;
+    t.tiles = tm_ceil_div(end - first, t.run);
+    for (int64_t at = first; add && at < end; at += t.run)
+        narrow_copy(w, g, t.total[(at - first) / t.run], at, tm_min(t.run, end - at), false);
+    for (int64_t k0 = 0; k0 < g->k; k0 += BLOCK, add = true) narrow_block(w, g, small, &t, k0, add);
+    for (int64_t at = first; at < end; at += t.run) {
+        float *tile = t.total[(at - first) / t.run];
+        if (finish)
+            narrow_finish(w, g, tile, at, tm_min(t.run, end - at));
+        else
+            narrow_copy(w, g, tile, at, tm_min(t.run, end - at), true);
+    }
+}
+
+static void run_narrow(const tm_gemm *g, const narrow *w, float *small, int threads)
+{
+    bool    finish = g->c_dtype == TM_BF16 || g->bias || g->residual;
+    int64_t run = w->along ? NARROW_ROWS : w->width == 8 ? 32 : 16;
+    int64_t group = tm_max(1, tm_min(NARROW_TILES, w->large / (4 * run * (int64_t)threads))) * run;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+#pragma omp for schedule(static)
+        for (int64_t k0 = 0; k0 < g->k; k0 += BLOCK) narrow_pack(w, g, small, k0, tm_min(BLOCK, g->k - k0));
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t first = 0; first < w->large; first += group) {
+            int64_t end = tm_min(w->large, first + group);
+            if (!w->along) narrow_columns(w, g, small, first, end, finish);
+            for (int64_t row = first; w->along && row < end; row += run) narrow_rows(w, g, small, row, finish);
+        }
+    }
+}
+#else
+static void run_narrow(const tm_gemm *g, const narrow *w, float *small, int threads)
+{
+    (void)g, (void)w, (void)small, (void)threads;
+}
+#endif
+
 static void check(const tm_gemm *g)
 {
     TM_ASSERT(g->m >= 0 && g->n >= 0 && g->k >= 0 && g->threads >= 1);
     TM_ASSERT(g->a.dtype == TM_F32 || g->a.dtype == TM_BF16);
-    TM_ASSERT(g->b.dtype == TM_F32 || g->b.dtype == TM_BF16 || (TM_PAIRS && tm_dtype_nf4(g->b.dtype)));
-    TM_ASSERT(!tm_dtype_nf4(g->b.dtype) || g->b.ld % TM_NF4_BLOCK == 0);
+    TM_ASSERT(g->b.dtype == TM_F32 || g->b.dtype == TM_BF16 || (TM_PAIRS && tm_dtype_blocked(g->b.dtype)));
+    TM_ASSERT(!tm_dtype_blocked(g->b.dtype) || g->b.ld % TM_NF4_BLOCK == 0);
     TM_ASSERT(g->c_dtype == TM_F32 || g->c_dtype == TM_BF16);
     TM_ASSERT(!g->bias || g->bias_dtype == TM_F32 || g->bias_dtype == TM_BF16);
     TM_ASSERT(!g->residual || g->residual_dtype == TM_F32 || g->residual_dtype == TM_BF16);
@@ -406,6 +518,11 @@ void TM_K(tm_gemm_run)(const tm_gemm *gemm)
     int    threads = 2. * (double)gemm->m * (double)gemm->n * (double)gemm->k < SMALL_FLOPS ? 1 : gemm->threads;
     if (row_fits(gemm)) {
         run_row(gemm, threads);
+        return;
+    }
+    narrow own = narrow_make(gemm);
+    if (own.use && narrow_bytes(&own, gemm->k) <= packed_bytes(gemm)) {
+        run_narrow(gemm, &own, workspace, threads);
         return;
     }
     passing few = passing_make(gemm);

@@ -222,7 +222,7 @@ TM_INLINE void pack_typed(float *dst, const void *p, int64_t ld, tm_dtype dtype,
     }
 }
 
-#include "device/cpu/simd/gemm_nf4.h"
+#include "device/cpu/simd/gemm_blocks.h"
 
 /* `panels` neighbouring panels of A or of B, as in gemm_pack.h. */
 TM_INLINE void pack_panels(float *dst, const void *p, int64_t ld, tm_dtype dtype, bool along_k, bool of_b,

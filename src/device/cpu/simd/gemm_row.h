@@ -15,7 +15,7 @@ enum { ROW_STEP = TM_PAIRS ? 32 : 16, ROW_AHEAD = 2048 /* bytes */ };
 
 TM_INLINE TM_PLANNED bool row_fits(const tm_gemm *g)
 {
-    return g->m == 1 && !g->a.transposed && g->b.transposed && !tm_dtype_nf4(g->b.dtype) && g->k > 0 &&
+    return g->m == 1 && !g->a.transposed && g->b.transposed && !tm_dtype_blocked(g->b.dtype) && g->k > 0 &&
            g->k % ROW_STEP == 0;
 }
 

@@ -11,11 +11,11 @@
 #include "device/cpu/simd/kernels.h"
 #include "graph/blocks.h"
 
-/* A float32 weight is rounded while it is packed, one in blocks of NF4 decoded. */
+/* A float32 weight is rounded while it is packed, one in blocks decoded. */
 static TM_PLANNED bool is_rounded(const tm_call *call)
 {
     const tm_view *w = &call->in[1];
-    bool           blocks = tm_dtype_nf4(w->dtype) && tm_view_dense(w) && tm_view_ld(w) % TM_NF4_BLOCK == 0;
+    bool           blocks = tm_dtype_blocked(w->dtype) && tm_view_dense(w) && tm_view_ld(w) % TM_NF4_BLOCK == 0;
     return call->rounded == 1u << 1 && (w->dtype == TM_F32 || blocks);
 }
 static TM_PLANNED const char *refuse(const tm_call *call)

@@ -185,7 +185,7 @@ TM_INLINE void rescale_rows(const tm_call *call, tm_dtype format, int64_t begin,
             v16     value = v16_mul(v16_get(call->workspace, TM_F32, j, n), v16_get(z, format, at, n));
             if (bias->data) value = v16_add(value, v16_get(bias->data, bias->dtype, j, n));
             if (residual) value = v16_add(value, v16_get(residual, format, at, n));
-            v16_put(call->out[0].data, format, at, value, n);
+            v16_put(call->out[0].data, call->out[0].dtype, at, value, n);
         }
 }
 TM_PART(rescale_rows, in[0])
@@ -206,7 +206,7 @@ static TM_PLANNED const char *rescale_refuse(const tm_call *call)
     if (!why) why = tm_refuse_format(&call->in[2]);
     if (!why) why = tm_refuse_format(&call->in[3]);
     if (!why && call->op == &tm_op_rescale_add) why = tm_refuse_mixed(&call->in[0], &call->in[4]);
-    return why ? why : tm_refuse_mixed(&call->in[0], &call->out[0]);
+    return why ? why : tm_refuse_format(&call->out[0]);
 }
 
 /* ---- rescale_wgrad ---- */
