@@ -328,6 +328,7 @@ tm_tensor_id tm_language_loss(tm_graph *graph, const tm_model *model, const tm_i
         return TM_NONE;
     }
     if (tm_divided(model->parallel.tensor) || tm_vocabulary_turned(graph, model)) {
+        if (model->whole_logits) chunk = tm_graph_at(graph, hidden)->shape.n[0];
         tm_vocabulary_loss(graph, model, hidden, in[2], loss, chunk, accumulate);
         return TM_NONE;
     }

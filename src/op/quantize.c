@@ -2,7 +2,8 @@
 /* op/quantize.c - a factor of a product as a recipe of low precision leaves it (op/quantize.h), and what the scales of
  * later steps need.
  *
- *   quantize       y = what the codes of x stand for; the record of this factor
+ *   quantize       y = what the codes of x stand for; the record of this factor. What is largest may be given
+ *                  (op/quantize_largest.c)
  *   scale_history  the largest magnitudes of the last steps, and the scales that follow from them
  *   tick           counters of steps and passes: random numbers and a switch of recipes go by them
  *
@@ -28,7 +29,8 @@ const char *tm_quantize_misfit(const tm_quantizer *z, tm_quantize_part part)
 }
 
 /* A delayed scale of 0 is none yet and counts as 1. */
-/* --- quantize: x (N, C) or (E, M, K), [ticks (2)], [scale (R)], [offsets (E + 1)] -> y like x, [record (R, 4)] ------
+/* --- quantize: x (N, C) or (E, M, K), [ticks (2)], [scale (R)], [offsets (E + 1)], [largest (L)] -> y like x,
+ * [record (R, 4)] ---------------------------------------------------------------------------------------------------
  */
 
 /* Lines that run along the rows of experts may have any length. */
@@ -66,6 +68,10 @@ static const char *quantize_infer(const tm_shape *in, const void *attr_, tm_shap
     if (tm_shape_present(in[TM_QUANTIZE_OFFSETS])) groups = in[TM_QUANTIZE_OFFSETS].n[0] - 1;
     int64_t rows = attr->row + groups * attr->n_parts;
     if (tm_shape_present(in[1]) && !tm_shape_is_vector(in[1], TM_QUANTIZE_TICKS)) return "there must be two counters";
+    if (tm_shape_present(in[TM_QUANTIZE_LARGEST]) &&
+        !tm_shape_is_vector(in[TM_QUANTIZE_LARGEST],
+                            groups * attr->n_parts + (attr->lines ? tm_quantize_lines(attr, in[0], groups) : 0)))
+        return "there must be a largest magnitude of each part, and of each line where it is asked for";
     if (tm_shape_present(in[2]) && (in[2].rank != 1 || in[2].n[0] < rows))
         return "there must be a scale of each factor";
     if (tm_shape_present(out[1]) && (out[1].rank != 2 || out[1].n[0] < rows || out[1].n[1] != TM_QUANTIZE_RECORD))
@@ -75,6 +81,8 @@ static const char *quantize_infer(const tm_shape *in, const void *attr_, tm_shap
 
 /* A part in float32, line by line. */
 typedef struct {
+    int                     number;                  /* of the part */
+    const double           *largest, *largest_lines; /* of the whole tensor and its lines, where they are given */
     const tm_call          *call;
     const tm_quantize_attr *attr;
     const tm_quantizer     *z;
@@ -85,17 +93,14 @@ typedef struct {
     double                  amax, scale, saturated, flushed; /* the record */
 } reference;
 
-static int64_t place_of(const reference *r, int64_t line, int64_t k)
+/* Of an element: its row and column. */
+static int64_t row_of(const reference *r, int64_t line, int64_t k)
 {
-    int64_t row = r->part.row + (r->attr->down ? k : line), column = r->part.column + (r->attr->down ? line : k);
-    return row * tm_view_ld(&r->call->in[0]) + column;
+    return r->part.row + (r->attr->down ? k : line);
 }
-
-/* Of an element at `at` of x, in y, which is dense. */
-static int64_t index_of(const reference *r, int64_t at)
+static int64_t column_of(const reference *r, int64_t line, int64_t k)
 {
-    int64_t ld = tm_view_ld(&r->call->in[0]);
-    return at / ld * tm_view_ld(&r->call->out[0]) + at % ld;
+    return r->part.column + (r->attr->down ? line : k);
 }
 
 static float largest_of(const reference *r, int64_t line, int64_t lines, int64_t k, int64_t n)
@@ -113,15 +118,16 @@ static void quantize_group(reference *r, int64_t line, int64_t lines, int64_t k,
     for (int64_t l = line; l < line + lines; l++)
         for (int64_t i = k; i < k + n; i++) {
             float   x = r->x[l * r->part.length + i], scaled = x * scale.encode, q;
-            int64_t index = index_of(r, place_of(r, l, i));
+            int64_t row = row_of(r, l, i), column = column_of(r, l, i);
             if (r->z->stochastic) {
-                uint64_t random = tm_random_u64(r->attr->seed, r->pass, (uint64_t)index);
+                uint64_t place = tm_quantize_place(r->attr, r->call->out[0].shape, r->number, row, column);
+                uint64_t random = tm_random_u64(r->attr->seed, r->pass, place);
                 q = tm_narrow_stochastic(scaled, r->format, (float)(random >> 40) * 0x1p-24f);
             } else
                 q = tm_narrow_nearest(scaled, r->format);
             r->saturated += fabsf(scaled) > r->format.largest;
             r->flushed += q == 0 && x != 0;
-            y[index] = (double)tm_scale_decode(q, scale);
+            y[row * tm_view_ld(&r->call->out[0]) + column] = (double)tm_scale_decode(q, scale);
         }
     if (r->scale == 0 || (double)scale.encode < r->scale) r->scale = (double)scale.encode;
 }
@@ -135,19 +141,22 @@ static void quantize_part(reference *r, const double *delayed)
 {
     const tm_quantizer *z = r->z;
     int64_t             lines = r->part.lines, length = r->part.length, high = 1, wide = length;
-    float               whole = largest_of(r, 0, lines, 0, length);
+    bool                same = z->scaled == TM_SCALED_TENSOR || z->scaled == TM_SCALED_DELAYED;
+    float               whole = r->largest ? (float)*r->largest : largest_of(r, 0, lines, 0, length);
     r->amax = (double)whole;
     if (lines * length == 0) {
         r->scale = 1;
         return;
     }
-    if (z->scaled == TM_SCALED_TENSOR || z->scaled == TM_SCALED_DELAYED) high = lines;
+    if (same) high = lines;
     if (z->scaled == TM_SCALED_SQUARE) high = z->block;
     if (z->scaled == TM_SCALED_SQUARE || z->scaled == TM_SCALED_BLOCK) wide = z->block;
     for (int64_t l = 0; l < lines; l += high)
         for (int64_t k = 0; k < length; k += wide) {
-            int64_t  h = least_of(high, lines - l), w = least_of(wide, length - k);
-            tm_scale scale = tm_scale_of(largest_of(r, l, h, k, w), whole, z, r->format);
+            int64_t h = least_of(high, lines - l), w = least_of(wide, length - k);
+            float   found = same ? whole : largest_of(r, l, h, k, w);
+            if (r->largest_lines && z->scaled == TM_SCALED_LINE) found = (float)r->largest_lines[l];
+            tm_scale scale = tm_scale_of(found, whole, z, r->format);
             if (z->scaled == TM_SCALED_DELAYED) scale.encode = scale.divide = *delayed > 0 ? (float)*delayed : 1;
             quantize_group(r, l, h, k, w, scale);
         }
@@ -158,8 +167,9 @@ static void copy_part(reference *r)
     double *y = r->call->out[0].data;
     for (int64_t l = 0; l < r->part.lines; l++)
         for (int64_t k = 0; k < r->part.length; k++)
-            y[index_of(r, place_of(r, l, k))] = (double)r->x[l * r->part.length + k];
-    r->amax = (double)largest_of(r, 0, r->part.lines, 0, r->part.length);
+            y[row_of(r, l, k) * tm_view_ld(&r->call->out[0]) + column_of(r, l, k)] =
+                (double)r->x[l * r->part.length + k];
+    r->amax = r->largest ? *r->largest : (double)largest_of(r, 0, r->part.lines, 0, r->part.length);
     r->scale = 1;
 }
 
@@ -183,20 +193,22 @@ static void write_record(const reference *r, int64_t cell)
 static void quantize_reference(const tm_call *call)
 {
     const tm_quantize_attr *attr = call->attr;
-    const double           *x = call->in[0].data, *ticks = call->in[1].data, *scales = call->in[2].data;
+    const double           *ticks = call->in[1].data, *scales = call->in[2].data;
+    const double           *largest = call->in[TM_QUANTIZE_LARGEST].data;
+    int64_t                 cells = tm_quantize_groups(call) * attr->n_parts;
+    const double           *lines = largest ? largest + cells : NULL;
     bool                    switched = attr->switch_step >= 0 && ticks && ticks[0] >= (double)attr->switch_step;
-    for (int64_t cell = 0; cell < tm_quantize_groups(call) * attr->n_parts; cell++) {
-        reference r = { .call = call, .attr = attr, .z = &attr->recipe[switched] };
+    for (int64_t cell = 0; cell < cells; cell++) {
+        reference r = {
+            .call = call, .attr = attr, .z = &attr->recipe[switched], .number = (int)(cell % attr->n_parts)
+        };
         r.format = tm_narrow_of(r.z->format);
         r.part = tm_quantize_cell(call, cell);
         r.pass = ticks ? (uint64_t)ticks[1] : 0;
         r.x = tm_alloc((size_t)(r.part.lines * r.part.length) * sizeof *r.x + 1);
-        for (int64_t l = 0; l < r.part.lines; l++) {
-            float *line = r.x + l * r.part.length;
-            for (int64_t k = 0; k < r.part.length; k++) line[k] = (float)x[place_of(&r, l, k)];
-            for (int64_t k = 0; k + TM_ROTATED <= r.part.length && r.z->rotation != TM_ROTATE_NOT; k += TM_ROTATED)
-                tm_rotate_16(line + k, r.z->rotation);
-        }
+        for (int64_t l = 0; l < r.part.lines; l++) tm_quantize_line(call, r.z, r.part, l, r.x + l * r.part.length);
+        if (largest && tm_quantize_takes(attr, r.z)) r.largest = largest + cell;
+        if (largest && attr->lines) r.largest_lines = lines, lines += r.part.lines;
         if (r.z->scaled == TM_SCALED_NOT)
             copy_part(&r);
         else
@@ -278,6 +290,30 @@ static const struct {
         .cut_columns = 1,
         .n_parts = 1,
         .end = { 192 } } },
+    { 33, 40, false, true, { .recipe = { QUANTIZER(E4M3, TENSOR, RATIO, 0) }, .n_parts = 2, .end = { 7, 33 } } },
+    { 64,
+      48,
+      true,
+      true,
+      { .recipe = { QUANTIZER(E4M3, LINE, RATIO_POW2, 0), QUANTIZER(E5M2, TENSOR, RATIO, 0) },
+        .switch_step = 100,
+        .down = 1,
+        .lines = 1,
+        .n_parts = 2,
+        .end = { 32, 64 } } },
+    { 32,
+      64,
+      true,
+      true,
+      { .recipe = { { TM_E2M1, TM_SCALED_BLOCK, TM_RULE_TWO_LEVEL, TM_ROTATE_NOT, .stochastic = 1, .block = 16 } },
+        .seed = 5,
+        .switch_step = -1,
+        .cut_columns = 1,
+        .n_parts = 2,
+        .end = { 32, 64 },
+        .whole_columns = 128,
+        .shift = { 32, 64 },
+        .first_row = 64 } },
     { 20,
       40,
       false,
@@ -314,6 +350,15 @@ static const struct {
         .down = 1,
         .n_parts = 1,
         .end = { 60 } } },
+    { 60,
+      64,
+      false,
+      true,
+      { .recipe = { QUANTIZER(E4M3, LINE, RATIO, 0) },
+        .cut_columns = 1,
+        .lines = 1,
+        .n_parts = 2,
+        .end = { 32, 64 } } },
     { 33, 64, false, true, { .recipe = { QUANTIZER(E2M1, SQUARE, TWO_LEVEL, 16) }, .n_parts = 2, .end = { 16, 33 } } },
     { 48,
       40,
@@ -321,12 +366,14 @@ static const struct {
       false,
       { .recipe = { QUANTIZER(E4M3, BLOCK, UP, 16) }, .down = 1, .n_parts = 2, .end = { 16, 48 } } },
 };
+/* So many in front of those of experts, and those with the largest of lines, are parts of a whole. */
+enum { OF_WHOLE = 3 };
 
 /* Of the last cases: how many experts share the rows, or have as many each. Of few rows the first ones have none. */
 static const struct {
     int64_t experts;
     bool    weights;
-} grouped[] = { { 6, false }, { 4, false }, { 3, false }, { 3, false }, { 4, true }, { 5, true } };
+} grouped[] = { { 6, false }, { 4, false }, { 3, false }, { 3, false }, { 3, false }, { 4, true }, { 5, true } };
 
 static bool quantize_example(int k, tm_example *example)
 {
@@ -334,6 +381,7 @@ static bool quantize_example(int k, tm_example *example)
     int              g = k - TM_COUNT_OF(cases) + TM_COUNT_OF(grouped);
     int64_t          experts = g >= 0 ? grouped[g].experts : 0;
     bool             weights = g >= 0 && grouped[g].weights;
+    bool             of_whole = g >= -OF_WHOLE && (g < 0 || cases[k].attr.lines);
     tm_quantize_attr attr = cases[k].attr;
     if (!cases[k].ticks) attr.switch_step = -1;
     tm_example_begin(example, &attr, sizeof attr);
@@ -345,6 +393,11 @@ static bool quantize_example(int k, tm_example *example)
     if (cases[k].ticks) tm_example_in(example, 1, TM_ROLE_STATE, tm_shape_1(TM_QUANTIZE_TICKS), k % 2 ? 200 : 20, 1);
     if (cases[k].ticks) tm_example_in(example, 2, TM_ROLE_STATE, tm_shape_1(factors), 8, 1);
     if (cases[k].record) example->out[1] = tm_shape_2(factors, TM_QUANTIZE_RECORD);
+    if (of_whole) {
+        int64_t cells = attr.n_parts * (experts > 0 ? experts : 1);
+        int64_t lines = attr.lines ? tm_quantize_lines(&attr, shape, experts > 0 ? experts : 1) : 0;
+        tm_example_in(example, TM_QUANTIZE_LARGEST, TM_ROLE_STATISTIC, tm_shape_1(cells + lines), 6, 0.5);
+    }
     return true;
 }
 
@@ -354,9 +407,9 @@ const tm_op tm_op_quantize = {
         "y = decode(round(x scale)) / scale in a narrow format, the scale of a tensor, a line, a block or a square; "
         "record = largest magnitude, least scale, shares that saturate and that become 0",
     .group = "elementwise",
-    .n_in = 4,
+    .n_in = 5,
     .n_out = 2,
-    .optional_in = 1U << 1 | 1U << 2 | 1U << TM_QUANTIZE_OFFSETS,
+    .optional_in = 1U << 1 | 1U << 2 | 1U << TM_QUANTIZE_OFFSETS | 1U << TM_QUANTIZE_LARGEST,
     .optional_out = 1U << 1,
     .out_role = { TM_ROLE_ACTIVATION, TM_ROLE_STATE },
     .infer = quantize_infer,
@@ -366,9 +419,10 @@ const tm_op tm_op_quantize = {
     .state = true,
     .strided_in = 1U << 0,
     .example = quantize_example,
-    .in_name = { "x (...)", "[ticks (2)]", "[scale (R)]", "[offsets (E + 1)]" },
+    .in_name = { "x (...)", "[ticks (2)]", "[scale (R)]", "[offsets (E + 1)]", "[largest (L)]" },
     .out_name = { "y (...)", "[record (R, 4)]" },
-    .attributes = "recipe, switch_step, seed, down, row, cut_columns, n_parts, end",
+    .attributes = "recipe, switch_step, seed, down, row, cut_columns, lines, n_parts, end, whole_columns, shift, "
+                  "first_row",
 };
 
 /* --- scale_history: ticks (2), record (R, 4), history (R, H), scale (R) -> history, scale: the tensors that came in --

@@ -10,6 +10,10 @@
  * activations are those between two offsets. A block at the end of an expert's rows may be short, as if zeros followed;
  * fewer than 16 elements at the end of a line are not rotated.
  *
+ * Parts of a tensor that ranks divide: `quantize_largest` finds what is largest here, of each part of it and, where
+ * lines are divided, of each line; the largest of all ranks then is an input of `quantize`, so that scales are those of
+ * the whole tensor. Blocks are never divided.
+ *
  * Sources: OCP 8-bit floating point (OFP8) 1.0; OCP microscaling formats (MX) 1.0, 6.3; torchao 0.18 float8 and
  * mx_formats; TransformerEngine's recipes; the published MXFP4 and NVFP4 recipes (docs/low-precision.md).
  */
@@ -60,17 +64,30 @@ typedef struct {
     float    least; /* amax counts as this at least; 0: the scale of zeros is 1 */
 } tm_quantizer;
 
-enum { TM_QUANTIZE_PARTS = 8, TM_QUANTIZE_RECORD = 4, TM_ROTATED = 16, TM_QUANTIZE_TICKS = 2, TM_QUANTIZE_OFFSETS = 3 };
+enum {
+    TM_QUANTIZE_PARTS = 8,
+    TM_QUANTIZE_RECORD = 4,
+    TM_ROTATED = 16,
+    TM_QUANTIZE_TICKS = 2,
+    TM_QUANTIZE_OFFSETS = 3, /* places among the inputs */
+    TM_QUANTIZE_LARGEST = 4
+};
 typedef struct {
     tm_quantizer recipe[2];   /* before and from `switch_step` on */
     int64_t      switch_step; /* steps done; < 0: never */
     uint64_t     seed;        /* of stochastic rounding */
-    int32_t      down;        /* 0: lines are rows; 1: columns */
+    uint8_t      down;        /* 0: lines are rows; 1: columns */
+    uint8_t      cut_columns; /* parts are runs of 0: rows, 1: columns */
+    uint8_t      lines;       /* quantize_largest, and what it gives quantize: 1: the largest of each line, too */
+    uint8_t      unused;
     int32_t      row; /* first row of this factor in the tables of records and of scales: one for each part, expert by
                        * expert */
-    int32_t cut_columns;            /* parts are runs of 0: rows, 1: columns */
-    int32_t n_parts;                /* quantized by themselves: fused weights */
+    int32_t n_parts;  /* quantized by themselves: fused weights */
     int32_t end[TM_QUANTIZE_PARTS]; /* where each part ends; of the rows of one expert */
+    /* Of a tensor that ranks have in parts: random numbers go by the place in the whole one. */
+    int32_t whole_columns;            /* of the whole; 0: all of them are here */
+    int32_t shift[TM_QUANTIZE_PARTS]; /* column 0 of a part is that column of the whole, less where the part begins */
+    int64_t first_row;
 } tm_quantize_attr;
 
 typedef struct {
@@ -262,6 +279,20 @@ static inline int64_t tm_quantize_groups(const tm_call *call)
     return call->in[0].shape.rank == 3 ? call->in[0].shape.n[0] : 1;
 }
 
+/* Do scales go by what is largest in the whole of which x is a part, where that is given? */
+static inline bool tm_quantize_takes(const tm_quantize_attr *attr, const tm_quantizer *z)
+{
+    if (z->scaled == TM_SCALED_BLOCK || z->scaled == TM_SCALED_SQUARE) return z->rule == TM_RULE_TWO_LEVEL;
+    return z->scaled != TM_SCALED_LINE || attr->lines;
+}
+
+/* Lines of all parts, of all experts. */
+static inline int64_t tm_quantize_lines(const tm_quantize_attr *attr, tm_shape x, int64_t groups)
+{
+    int64_t rows = x.n[0] * (x.rank == 3 ? x.n[1] : 1), lines = attr->down ? groups * x.n[x.rank - 1] : rows;
+    return attr->down == attr->cut_columns ? lines : lines * attr->n_parts;
+}
+
 /* What is quantized by itself: part `cell % n_parts` of expert `cell / n_parts`. Its rows in the tables follow in this
  * order. Reads the offsets. */
 static inline tm_quantize_part tm_quantize_cell(const tm_call *call, int64_t cell)
@@ -277,6 +308,28 @@ static inline tm_quantize_part tm_quantize_cell(const tm_call *call, int64_t cel
     part.rows = offsets[group + 1] - offsets[group];
     *(attr->down ? &part.length : &part.lines) = part.rows;
     return part;
+}
+
+/* The number of an element in the whole tensor, by which it is rounded at random; in y it is in that row and column. */
+static inline uint64_t tm_quantize_place(const tm_quantize_attr *attr, tm_shape x, int part, int64_t row,
+                                         int64_t column)
+{
+    int64_t columns = attr->whole_columns > 0 ? attr->whole_columns : x.n[x.rank - 1];
+    return (uint64_t)((row + attr->first_row) * columns + column + attr->shift[part]);
+}
+
+/* Line `line` of a part of x, which is float64, in float32 and rotated: for references. */
+static inline void tm_quantize_line(const tm_call *call, const tm_quantizer *z, tm_quantize_part part, int64_t line,
+                                    float *out)
+{
+    const tm_quantize_attr *attr = call->attr;
+    const double           *x = call->in[0].data;
+    for (int64_t k = 0; k < part.length; k++) {
+        int64_t row = part.row + (attr->down ? k : line), column = part.column + (attr->down ? line : k);
+        out[k] = (float)x[row * tm_view_ld(&call->in[0]) + column];
+    }
+    for (int64_t k = 0; k + TM_ROTATED <= part.length && z->rotation != TM_ROTATE_NOT; k += TM_ROTATED)
+        tm_rotate_16(out + k, z->rotation);
 }
 
 /* The op scale_history, on views of any floating-point formats: a few numbers. */

@@ -51,7 +51,7 @@ static tm_status read_records(const run *r, double *values, size_t rows, tm_erro
     tm_status           st = bytes > 0 ? tm_trainer_read(r->trainer, q->record, 0, stored, bytes, err) : TM_OK;
     for (size_t i = 0; i < q->n_rows && st == TM_OK; i++) {
         size_t place = q->all ? q->places[i] : i;
-        here[place] = true;
+        here[place] = !q->rows[i].elsewhere;
         for (size_t k = 0; k < TM_QUANTIZE_RECORD; k++)
             values[place * TM_QUANTIZE_RECORD + k] = tm_value_get(stored, dtype, (int64_t)(i * TM_QUANTIZE_RECORD + k));
     }

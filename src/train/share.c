@@ -62,19 +62,20 @@ bool share_overlaps(const tm_step *step)
 static tm_status check_shards(const tm_step *step, tm_error *err)
 {
     const tm_step_options *o = &step->options;
-    const char            *what = NULL, *way = NULL;
+    const int              experts = tm_layout_size(&o->layout, 1U << TM_AXIS_EP);
     if (stages_cut(step) && o->shape.tied && sharing_of(step) >= TM_SHARE_GRADIENTS)
-        what = "parts of the gradients of a table that two stages have (model.tied)",
-        way = "sums of the whole table; set parallelism.data_parallel_shard_strategy to optim, or take copies";
-    else if (deal_wanted(o) && tm_layout_size(&o->layout, 1U << TM_AXIS_EP) > 1)
-        what = tm_arena_format(step->graph->arena, "%s of divided experts", o->optimizer->name),
-        way = "an update of whole tensors; take AdamW or SGD, or set parallelism.expert_parallel_degree to 1";
-    if (!what) return TM_OK;
-    return tm_fail(err, TM_UNSUPPORTED,
-                   "%s is not built for shards (parallelism.data_parallel_shard_degree %d x "
-                   "parallelism.context_parallel_degree %d): it means %s (parallelism.data_parallel_replicate_degree)",
-                   what, tm_layout_size(&o->layout, 1U << TM_AXIS_SHARD), tm_layout_size(&o->layout, 1U << TM_AXIS_CP),
-                   way);
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "parts of the gradients of a table that two stages have (model.tied) is not built for shards "
+                       "(parallelism.data_parallel_shard_degree %d x parallelism.context_parallel_degree %d): it means "
+                       "sums of the whole table; set parallelism.data_parallel_shard_strategy to optim, or take copies "
+                       "(parallelism.data_parallel_replicate_degree)",
+                       tm_layout_size(&o->layout, 1U << TM_AXIS_SHARD), tm_layout_size(&o->layout, 1U << TM_AXIS_CP));
+    if (deal_wanted(o) && experts > 1)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "%s is not built for divided experts (parallelism.expert_parallel_degree %d): an update needs "
+                       "whole tensors; take AdamW or SGD, or set the degree to 1",
+                       o->optimizer->name, experts);
+    return TM_OK;
 }
 
 tm_status share_check_tensor(const tm_step *step, tm_error *err)
@@ -92,8 +93,6 @@ tm_status share_check_tensor(const tm_step *step, tm_error *err)
         what = o->optimizer->name, way = "an update needs whole tensors; take AdamW or SGD";
     else if (o->hyper.stochastic)
         what = "optimizer.bf16_stochastic_round", way = "random bits go by place in a whole tensor; set it to false";
-    else if (o->quantize.on)
-        what = "quantize.recipe", way = "scales are those of whole tensors; set it to none";
     if (what)
         return tm_fail(err, TM_UNSUPPORTED,
                        "%s is not built for tensor parallelism (parallelism.tensor_parallel_degree %d): %s", what,
@@ -136,19 +135,20 @@ tm_status share_check(const tm_step *step, tm_error *err)
         return tm_fail(err, TM_UNSUPPORTED,
                        "training.separate_sums is for gradients in float32, found bfloat16 (training.regime pure): "
                        "ranks add them in float32 and round once");
-    if (parts(step) > 1 && step->quantized.history != TM_NONE)
-        return tm_fail(
-            err, TM_UNSUPPORTED,
-            "training.separate_sums is not built with scales of earlier steps (the delayed recipes of "
-            "quantize.recipe), which would go by the last part of a step; take a recipe with current scales");
     if (!sums(step)) return TM_OK;
     return shards(step) > 1 || expert_shards(step) > 1 ? check_shards(step, err) : TM_OK;
 }
 
 void share_scales(const tm_layout *layout, int64_t accumulation, tm_quantize *quantize)
 {
-    int ranks = tm_layout_sum_ranks(layout);
+    int ranks = tm_layout_sum_ranks(layout), tensor = tm_layout_size(layout, 1U << TM_AXIS_TP);
     quantize->passes = accumulation;
+    quantize->several = layout->parts > 1 || (quantize->experts.name && tm_layout_size(layout, 1U << TM_AXIS_EP) > 1);
+    if (tensor > 1) {
+        quantize->tensor_axes = 1U << TM_AXIS_TP;
+        quantize->tensor_ranks = tensor;
+        quantize->tensor_rank = tm_mesh_group_rank(&layout->mesh, layout->rank, 1U << TM_AXIS_TP);
+    }
     if (ranks == 1) return;
     int64_t rank = tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_LOSS);
     quantize->axes = TM_AXES_LOSS;

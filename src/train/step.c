@@ -502,9 +502,7 @@ tm_status step_declare(const tm_step_options *options, const tm_chooser *chooser
     tm_step *step = tm_alloc(sizeof *step);
     step->options = *options;
     share_scales(&options->layout, options->accumulation, &step->options.quantize);
-    step->quantized = (tm_quantized){
-        .ticks = TM_NONE, .record = TM_NONE, .history = TM_NONE, .largest = TM_NONE, .scale = TM_NONE, .number = TM_NONE
-    };
+    step->quantized = tm_quantized_none();
     step->microscope.record = step->look_loss = step->reference_loss = step->row_losses = TM_NONE;
     step->losses = step->validation_losses = TM_NONE;
     step->counts = step->part_counts = TM_NONE;

@@ -25,18 +25,22 @@ static tm_status check_adapted(const tm_step *step, tm_error *err)
     return TM_OK;
 }
 
-/* What does not go with experts that are divided among ranks. */
+/* An expert's rows are quantized together, so they must come together. */
 static tm_status check_experts(const tm_step *step, tm_error *err)
 {
     const tm_step_options *o = &step->options;
-    const char            *what = NULL, *way = NULL;
-    if (!tm_divided(step->model.parallel.experts)) return TM_OK;
-    if (o->quantize.experts.name) what = "quantize.experts_recipe", way = "set it to none";
-    if (!what) return TM_OK;
-    return tm_fail(err, TM_UNSUPPORTED,
-                   "%s is not built for divided experts (parallelism.expert_parallel_degree %d); %s, or set the degree "
-                   "to 1",
-                   what, step->model.parallel.experts.ranks, way);
+    const tm_parallel     *parallel = &step->model.parallel;
+    if (!tm_divided(parallel->experts) || !o->quantize.experts.name) return TM_OK;
+    int64_t tokens = o->micro_batch * o->seq / tm_layout_size(&o->layout, 1U << TM_AXIS_CP);
+    if (tm_moe_own_rows(parallel)) tokens /= parallel->tensor.ranks;
+    int64_t rounds = tm_moe_exchange(&o->shape, parallel, tokens).rounds;
+    if (rounds == 1) return TM_OK;
+    return tm_fail(
+        err, TM_UNSUPPORTED,
+        "quantize.experts_recipe is built for divided experts whose rows come in one round, and "
+        "parallelism.expert_parallel_degree %d with parallelism.expert_parallel_capacity %g has %lld; set the "
+        "capacity to 0, which plans room for all rows",
+        parallel->experts.ranks, parallel->expert_capacity, (long long)rounds);
 }
 
 tm_status step_check_declared(const tm_step *step, tm_error *err)

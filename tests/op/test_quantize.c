@@ -257,6 +257,54 @@ static void scales_are_shared_as_the_recipe_says(void **state)
     assert_true(y[0] == 448 && y[3] == -448 && y[2] == 0 && record[2] == 0.5 && record[3] == 0.25);
 }
 
+/* Halves of a matrix, each with the largest of both, are the halves of what the whole becomes; lines are divided. */
+static void parts_have_the_scales_of_the_whole(void **state)
+{
+    static const struct {
+        int scaled, rule, down, stochastic;
+    } of[] = { { TM_SCALED_TENSOR, TM_RULE_RATIO, 0, 0 },    { TM_SCALED_TENSOR, TM_RULE_RATIO, 0, 1 },
+               { TM_SCALED_LINE, TM_RULE_RATIO_POW2, 0, 0 }, { TM_SCALED_LINE, TM_RULE_RATIO, 0, 1 },
+               { TM_SCALED_LINE, TM_RULE_RATIO, 1, 0 },      { TM_SCALED_BLOCK, TM_RULE_TWO_LEVEL, 0, 1 } };
+    enum { ROWS = 6, COLUMNS = 64, HALF = COLUMNS / 2 };
+    double x[ROWS * COLUMNS], y[ROWS * COLUMNS], half[ROWS * HALF], z[ROWS * HALF], largest[2][1 + HALF];
+    double record[TM_QUANTIZE_RECORD];
+    (void)state;
+    for (int i = 0; i < ROWS * COLUMNS; i++) x[i] = tm_random_normal(3, 1, (uint64_t)i) * (i % COLUMNS < HALF ? 1 : 9);
+    for (size_t k = 0; k < sizeof of / sizeof of[0]; k++) {
+        tm_quantize_attr attr = { .recipe = { { .format = TM_E2M1,
+                                                .scaled = (uint8_t)of[k].scaled,
+                                                .rule = (uint8_t)of[k].rule,
+                                                .stochastic = (uint8_t)of[k].stochastic,
+                                                .block = 16 } },
+                                  .switch_step = -1,
+                                  .seed = 7,
+                                  .down = (uint8_t)of[k].down,
+                                  .cut_columns = 1,
+                                  .n_parts = 1,
+                                  .end = { COLUMNS } };
+        quantize(&attr, ROWS, COLUMNS, x, y, record);
+        attr.end[0] = HALF, attr.whole_columns = COLUMNS;
+        attr.lines = of[k].scaled == TM_SCALED_LINE && !of[k].down;
+        tm_call call = { .attr = &attr };
+        for (int pass = 0; pass < 4; pass++) { /* the largest of both, then both */
+            int h = pass % 2, n = 1 + (attr.lines ? ROWS : 0);
+            for (int i = 0; i < ROWS * HALF; i++) half[i] = x[i / HALF * COLUMNS + h * HALF + i % HALF];
+            for (int i = 0; i < TM_MAX_IN; i++) call.in[i] = tm_view_absent();
+            for (int i = 0; i < TM_MAX_OUT; i++) call.out[i] = tm_view_absent();
+            call.op = pass < 2 ? &tm_op_quantize_largest : &tm_op_quantize;
+            call.in[0] = tm_view_f64(tm_shape_2(ROWS, HALF), half);
+            call.out[0] = tm_view_f64(pass < 2 ? tm_shape_1(n) : tm_shape_2(ROWS, HALF), pass < 2 ? largest[h] : z);
+            for (int i = 0; i < n && pass == 2; i++) largest[0][i] = fmax(largest[0][i], largest[1][i]);
+            if (pass > 1 && of[k].down == 0) call.in[TM_QUANTIZE_LARGEST] = tm_view_f64(tm_shape_1(n), largest[0]);
+            attr.shift[0] = h * HALF;
+            call.op->reference(&call);
+            for (int i = 0; i < ROWS * HALF && pass > 1; i++)
+                assert_true(z[i] == y[i / HALF * COLUMNS + h * HALF + i % HALF]);
+        }
+        assert_true(largest[0][0] == record[0]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +317,7 @@ int main(void)
         cmocka_unit_test(published_block_of_nvfp4),
         cmocka_unit_test(rotation),
         cmocka_unit_test(scales_are_shared_as_the_recipe_says),
+        cmocka_unit_test(parts_have_the_scales_of_the_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,7 +217,7 @@ static int check_figures(const char *what, const figures *got, const figures *wa
 
 typedef struct {
     int  tensor, context, experts;
-    bool whole_rows;
+    bool whole_rows, quantized;
 } parted;
 
 static job parted_job(parted p, bool mixture, bool compared, figures *to)
@@ -227,7 +227,12 @@ static job parted_job(parted p, bool mixture, bool compared, figures *to)
     j.o.shape.dim = 64, j.o.seq = 32;
     j.tensor = p.tensor, j.context = p.context, j.experts = p.experts;
     j.o.layout.whole_rows = p.whole_rows;
-    j.o.layout.expert_capacity = 0.7; /* several rounds */
+    j.o.layout.expert_capacity = p.quantized ? 0 : 0.7; /* several rounds */
+    if (p.quantized) {
+        j.o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
+        j.o.quantize.recipe[0] = *tm_quantize_recipe_find("fp8_tensorwise");
+        if (mixture) j.o.quantize.experts = j.o.quantize.recipe[0];
+    }
     j.taken = to;
     if (to) j.change = note_figures;
     return j;
@@ -235,13 +240,13 @@ static job parted_job(parted p, bool mixture, bool compared, figures *to)
 
 static void parts_of_tensors_are_seen_together(void **state)
 {
-    static const parted layouts_of_parts[] = {
-        { 2, 1, 1, false }, { 4, 1, 1, true }, { 1, 2, 1, false }, { 2, 2, 1, false }, { 2, 1, 2, false }
-    };
-    static const parted whole = { 1, 1, 1, false };
+    static const parted layouts_of_parts[] = { { 2, 1, 1, false, false }, { 4, 1, 1, true, false },
+                                               { 1, 2, 1, false, false }, { 2, 2, 1, false, false },
+                                               { 2, 1, 2, false, false }, { 2, 1, 1, true, true },
+                                               { 2, 1, 2, false, true } };
     (void)state;
     for (size_t l = 0; l < sizeof layouts_of_parts / sizeof layouts_of_parts[0]; l++) {
-        const parted   p = layouts_of_parts[l];
+        const parted   p = layouts_of_parts[l], whole = { 1, 1, 1, false, p.quantized };
         static figures together, alone;
         char           what[80];
         memset(&together, 0, sizeof together), memset(&alone, 0, sizeof alone);
@@ -255,7 +260,10 @@ static void parts_of_tensors_are_seen_together(void **state)
         int gradients = p.context == 1 && p.whole_rows /* else parts of sums over tokens */
                             ? check_figures(what, &together, &alone, "gradient layers.0.attention.wqkv")
                             : 1;
-        print_message("# %s: %d tensors of the forward pass, %d gradients\n", what, forward, gradients);
+        int factors = p.quantized ? check_figures(what, &together, &alone, "factor") : 1;
+        print_message("# %s: %d tensors of the forward pass, %d gradients, %d factors\n", what, forward, gradients,
+                      factors);
+        assert_true(factors >= (p.quantized ? 10 : 1));
         assert_true(forward >= 12 && gradients > 0);
         for (size_t i = 0; i < together.n && p.experts > 1; i++) assert_null(strstr(together.row[i].name, "send_rows"));
         job plain = parted_job(p, p.experts > 1, false, NULL);

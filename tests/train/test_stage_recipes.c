@@ -155,6 +155,20 @@ static void stages_follow_one_rank(void **state)
     }
 }
 
+/* Parts of a step that are summed apart: scales of the next step go by what was largest in all of them. */
+static void parts_have_the_bits_of_one_rank(void **state)
+{
+    static const char *const recipes[] = { "fp8_delayed", "nvfp4" };
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        tm_step_options o = options_of(k / 2 ? EXPERTS : LINEARS, recipes[k % 2]);
+        o.layout.parts = 2;
+        job alone = alone_with(o, 4), staged = begin_stages(o, &forms[k % 2 ? 2 : 0], 4);
+        run_job(&staged);
+        same(&staged, &alone, "two parts", recipes[k % 2]);
+    }
+}
+
 /* All that goes on to the next step: one table behind the other. */
 typedef struct {
     double *values;
@@ -323,7 +337,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(copies_and_shards_of_stages),           cmocka_unit_test(stages_follow_one_rank),
         cmocka_unit_test(tables_are_those_of_one_rank),          cmocka_unit_test(tables_do_not_depend_on_the_order),
         cmocka_unit_test(checkpoints_fit_other_layouts),         cmocka_unit_test(ranks_have_the_rows_of_their_stages),
-        cmocka_unit_test(words_are_those_of_the_whole_model),
+        cmocka_unit_test(words_are_those_of_the_whole_model),    cmocka_unit_test(parts_have_the_bits_of_one_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

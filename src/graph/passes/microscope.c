@@ -39,10 +39,12 @@ typedef struct {
 
 /* --- both in turn ------------------------------------------------------------------------------------------------- */
 
-/* What one format needs and the other may not. */
+/* What one format needs and the other may not: also the largest magnitudes of ranks that divide a factor. */
 static bool unpaired(const tm_node *node)
 {
-    return node->op == TM_OP_cast || node->op == TM_OP_quantize || node->op == TM_OP_tick;
+    const tm_group_attr *group = node->op == TM_OP_all_reduce ? node->attr : NULL;
+    return node->op == TM_OP_cast || node->op == TM_OP_quantize || node->op == TM_OP_quantize_largest ||
+           node->op == TM_OP_tick || (group && group->largest);
 }
 
 static void append(pass *p, const tm_node *node)
@@ -157,7 +159,8 @@ static void plan_node(pass *p, size_t x, const tm_look_pair *gradients, size_t n
     const tm_node node = p->nodes[x];
     if (node.recomputed || node.op == TM_OP_receive) return;
     if (node.op == TM_OP_quantize) {
-        tm_tensor_id reference = rotated(&node) ? TM_NONE : reference_of(p, node.in[0]);
+        bool         apart = rotated(&node) || p->sent[tm_graph_base(p->graph, node.in[0])];
+        tm_tensor_id reference = apart ? TM_NONE : reference_of(p, node.in[0]);
         if (reference != TM_NONE) plan_row(p, TM_LOOK_FACTOR, node.out[0], reference, x);
         return;
     }

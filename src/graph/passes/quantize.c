@@ -2,6 +2,7 @@
 #include "graph/passes/quantize.h"
 
 #include "base/random.h"
+#include "graph/passes/quantize_split.h"
 #include "graph/passes/quantize_tables.h"
 
 #include <stdio.h>
@@ -62,13 +63,6 @@ static tm_quantize_kind kind_of(const tm_tensor *weight)
     return weight->shape.rank == 3 ? TM_QUANTIZE_EXPERTS : weight->head ? TM_QUANTIZE_HEAD : TM_QUANTIZE_LINEARS;
 }
 
-/* Linear layers in a product with the weight of one expert, or with one that is nobody's. */
-static int parts_of(const tm_tensor *weight)
-{
-    int64_t experts = weight->shape.rank == 3 ? weight->shape.n[0] : 1;
-    return weight->n_pieces > 0 ? weight->n_pieces / (int)experts : 1;
-}
-
 /* Could be quantized, if its recipe and its name say so: no router. */
 static bool is_linear(const tm_tensor *weight)
 {
@@ -102,7 +96,9 @@ static tm_status decide(const pass *p, tm_tensor_id id, bool *yes, int left[REAS
     const tm_quantize        *policy = p->policy;
     tm_quantize_kind          kind = kind_of(weight);
     const tm_quantize_recipe *recipe = tm_quantize_recipe_of(policy, kind, false);
-    int                       taken = 0, n = weight->n_pieces > 0 ? weight->n_pieces : 1;
+    int                       first, here, taken = 0, n;
+    (void)quantize_experts(weight, &first, &here);
+    n = quantize_parts(weight) * here;
     *yes = false;
     if (!is_linear(weight) || !recipe) return TM_OK;
     if (is_left_layer(policy, weight->layer)) {
@@ -110,10 +106,10 @@ static tm_status decide(const pass *p, tm_tensor_id id, bool *yes, int left[REAS
         return TM_OK;
     }
     for (int i = 0; i < n; i++) {
-        const char *name = linear_name(p->graph, weight->n_pieces > 0 ? weight->pieces[i].name : weight->name);
-        int64_t     outputs = weight->n_pieces > 0 ? weight->pieces[i].rows : weight->shape.n[weight->shape.rank - 2];
-        int64_t     inputs = weight->shape.n[weight->shape.rank - 1];
-        bool        fits, small = policy->skip_small && is_small(recipe, inputs, outputs);
+        const tm_piece *piece = quantize_piece(weight, i);
+        const char     *name = linear_name(p->graph, piece ? piece->name : weight->name);
+        int64_t         outputs = quantize_outputs(weight, i), inputs = quantize_inputs(weight);
+        bool            fits, small = policy->skip_small && is_small(recipe, inputs, outputs);
         int why = !named(policy, kind, name) ? BY_NAME : small && kind != TM_QUANTIZE_EXPERTS ? TOO_SMALL : BY_SIZE;
         if (why == BY_SIZE) {
             TM_TRY(check_sizes(recipe, kind, name, inputs, outputs, &fits, err));
@@ -130,9 +126,9 @@ static tm_status decide(const pass *p, tm_tensor_id id, bool *yes, int left[REAS
             "'%s' is one product of %d linear layers, and only %d of them are to be quantized; name all of them in "
             "the filter, or none",
             weight->name, n, taken);
-    if (parts_of(weight) > TM_QUANTIZE_PARTS)
+    if (quantize_parts(weight) > TM_QUANTIZE_PARTS)
         return tm_fail(err, TM_UNSUPPORTED, "'%s' is one product of %d linear layers; at most %d can be quantized",
-                       weight->name, parts_of(weight), TM_QUANTIZE_PARTS);
+                       weight->name, quantize_parts(weight), TM_QUANTIZE_PARTS);
     *yes = taken > 0;
     return TM_OK;
 }
@@ -176,30 +172,19 @@ static bool product_of(const pass *p, const tm_node *node, product *out)
 
 /* --- one factor --------------------------------------------------------------------------------------------------- */
 
-static bool is_weight(tm_factor factor)
-{
-    return factor == TM_FACTOR_W || factor == TM_FACTOR_W_DX;
-}
-
 /* Recipe, lines and parts; `rows` of the table are given later. */
 static tm_quantize_attr describe(const pass *p, tm_tensor_id weight_id, tm_factor factor, tm_shape shape)
 {
     const tm_tensor   *weight = tm_graph_at(p->graph, weight_id);
     const tm_quantize *policy = p->policy;
     tm_quantize_kind   kind = kind_of(weight);
-    bool               of_x = factor == TM_FACTOR_X || factor == TM_FACTOR_X_DW;
     tm_quantize_attr   attr;
     memset(&attr, 0, sizeof attr);
     for (int r = 0; r < 2; r++) attr.recipe[r] = tm_quantize_recipe_of(policy, kind, r > 0)->factor[factor];
     attr.switch_step = policy->switch_step;
     attr.down = factor == TM_FACTOR_W_DX || factor == TM_FACTOR_DY_DW || factor == TM_FACTOR_X_DW;
     attr.cut_columns = factor == TM_FACTOR_DY || factor == TM_FACTOR_DY_DW;
-    attr.n_parts = 1;
-    attr.end[0] = (int32_t)shape.n[shape.rank - (attr.cut_columns ? 1 : 2)];
-    for (int i = 0; !of_x && i < weight->n_pieces && i < parts_of(weight); i++) { /* of the first expert, as of all */
-        attr.end[i] = (int32_t)(weight->pieces[i].row + weight->pieces[i].rows);
-        attr.n_parts = i + 1;
-    }
+    quantize_describe_parts(policy, weight, factor, shape, &attr);
     return attr;
 }
 
@@ -212,20 +197,12 @@ static bool does_something(const tm_quantize_attr *attr)
 static tm_status check_fit(const pass *p, tm_tensor_id weight, tm_factor factor, const tm_quantize_attr *attr,
                            tm_shape shape, tm_error *err)
 {
-    tm_quantize_kind kind = kind_of(tm_graph_at(p->graph, weight));
+    const tm_tensor *of = tm_graph_at(p->graph, weight);
+    tm_quantize_kind kind = kind_of(of);
     if (kind == TM_QUANTIZE_EXPERTS && (factor == TM_FACTOR_DY_DW || factor == TM_FACTOR_X_DW)) return TM_OK;
-    for (int part = 0; part < attr->n_parts; part++)
-        for (int r = 0; r < (attr->switch_step < 0 ? 1 : 2); r++) {
-            tm_quantize_part of = tm_quantize_part_of(attr, shape, part);
-            const char      *why = tm_quantize_misfit(&attr->recipe[r], of);
-            if (why)
-                return tm_fail(
-                    err, TM_UNSUPPORTED,
-                    "recipe %s does not fit '%s': its factor %s is summed over %lld elements, and %s; leave it "
-                    "out (quantize.filter_fqns) or change the size of the model or of the micro-batch",
-                    tm_quantize_recipe_of(p->policy, kind, r > 0)->name, tm_graph_at(p->graph, weight)->name,
-                    tm_factor_name(factor), (long long)of.length, why);
-        }
+    for (int r = 0; r < (attr->switch_step < 0 ? 1 : 2); r++)
+        TM_TRY(quantize_check_parts(p->policy, of, factor, shape, attr, r,
+                                    tm_quantize_recipe_of(p->policy, kind, r > 0)->name, err));
     return TM_OK;
 }
 
@@ -245,18 +222,32 @@ static const char *expert_name(const tm_graph *graph, const tm_tensor *weight, i
     return tm_arena_format(graph->arena, "%.*s.%d%s", (int)(tail - name), name, expert, tail);
 }
 
-/* Rows of one factor: of each expert, of each of `parts`. */
+/* The same layer of another expert: "layers.0.moe.experts.3.w1" of that of expert `own`. */
+static const char *same_of(const tm_graph *graph, const char *name, int own, int expert)
+{
+    const char *word = tm_arena_format(graph->arena, ".%d.", own), *at = NULL;
+    for (const char *next = strstr(name, word); next; next = strstr(next + 1, word)) at = next;
+    TM_ASSERT(at);
+    return tm_arena_format(graph->arena, "%.*s.%d.%s", (int)(at - name), name, expert, at + strlen(word));
+}
+
+/* Rows of one factor: of each expert, whichever rank has it, of each of `parts`. */
 static void add_rows(const pass *p, tm_tensor_id weight_id, tm_factor factor, int parts)
 {
     tm_quantized    *made = p->made;
     const tm_tensor *weight = tm_graph_at(p->graph, weight_id);
-    int              experts = weight->shape.rank == 3 ? (int)weight->shape.n[0] : 1;
+    int              first, here, experts = quantize_experts(weight, &first, &here);
     for (int i = 0; i < experts * parts; i++) {
-        bool        whole = parts < parts_of(weight); /* a factor that its parts share */
-        const char *name = whole || weight->n_pieces == 0 ? weight->name : weight->pieces[i].name;
-        name = whole && experts > 1 ? expert_name(p->graph, weight, i) : linear_name(p->graph, name);
+        bool            whole = parts < quantize_parts(weight); /* a factor that its parts share */
+        int             expert = i / parts, own = expert < first || expert >= first + here ? first : expert;
+        const tm_piece *piece = quantize_piece(weight, (own - first) * parts + i % parts);
+        const char     *name = linear_name(p->graph, whole || !piece ? weight->name : piece->name);
+        if (whole && experts > 1)
+            name = expert_name(p->graph, weight, expert);
+        else if (own != expert)
+            name = same_of(p->graph, name, own, expert);
         made->rows = tm_grow(made->rows, &made->rows_capacity, made->n_rows, sizeof *made->rows);
-        made->rows[made->n_rows++] = (tm_quantized_row){ weight_id, name, factor, kind_of(weight) };
+        made->rows[made->n_rows++] = (tm_quantized_row){ weight_id, name, factor, kind_of(weight), own != expert };
     }
 }
 
@@ -404,14 +395,23 @@ static tm_tensor_id quantized(const pass *p, tm_tensor_id factor_id, const produ
     char name[240];
     attr.row = find_row(made, weight, factor);
     TM_ASSERT(attr.row >= 0);
+    int first, here;
+    (void)quantize_experts(tm_graph_at(graph, weight), &first, &here);
+    attr.row += first * attr.n_parts;
     snprintf(name, sizeof name, "%.200s.%s", made->rows[attr.row].name, tm_factor_name(factor));
+    const char *largest = tm_arena_text(graph->arena, name);
     attr.seed = tm_random_u64(p->policy->seed, tm_random_stream(name), 0);
     snprintf(name, sizeof name, "%.200s.quantized", of.name);
-    tm_role      role = is_weight(factor) ? TM_ROLE_WEIGHT_COPY : TM_ROLE_ACTIVATION;
+    tm_tensor_id record = made->found == TM_NONE ? made->record : made->found;
+    bool         adds = p->accumulate || made->all || made->found != TM_NONE;
+    tm_role      role = quantize_of_weight(factor) ? TM_ROLE_WEIGHT_COPY : TM_ROLE_ACTIVATION;
     tm_tensor_id out[TM_MAX_OUT] = { tm_graph_tensor_as(graph, name, role, of.shape, format_of(graph, &attr)),
-                                     p->record ? made->record : TM_NONE };
-    tm_tensor_id in[TM_MAX_IN] = { factor_id, p->ticks, made->scale, is_weight(factor) ? TM_NONE : node->offsets };
-    tm_graph_add(graph, TM_OP_quantize, &attr, sizeof attr, in, out, p->accumulate || made->all ? 1u << 1 : 0);
+                                     p->record ? record : TM_NONE };
+    tm_tensor_id in[TM_MAX_IN] = { factor_id, p->ticks, made->scale,
+                                   quantize_of_weight(factor) ? TM_NONE : node->offsets, TM_NONE };
+    in[TM_QUANTIZE_LARGEST] =
+        quantize_emit_largest(graph, p->policy, tm_graph_at(graph, weight), factor, &attr, in, largest);
+    tm_graph_add(graph, TM_OP_quantize, &attr, sizeof attr, in, out, adds ? 1u << 1 : 0);
     return out[0];
 }
 

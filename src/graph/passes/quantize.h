@@ -67,6 +67,11 @@ typedef struct {
     int      ranks;
     int64_t  passes_before, passes_behind;
     int64_t  passes; /* micro-batches of a step on this rank */
+    /* Ranks along these axes divide matrices (0: there are none): scales are those of whole tensors. */
+    unsigned tensor_axes;
+    int      tensor_ranks, tensor_rank;
+    bool     several; /* a step is several sums, each of which begins with a first program, or other ranks have some of
+                       * the rows: programs add to a record that begins each step as zeros */
 } tm_quantize;
 
 /* The recipe of a kind, before or from switch_step on; NULL: it is not quantized. */
@@ -80,11 +85,14 @@ typedef struct {
     const char      *name; /* "layers.0.attention.wq", "layers.0.moe.experts.3.w1" */
     tm_factor        factor;
     tm_quantize_kind kind;
+    bool             elsewhere; /* of an expert that another rank has: nothing here writes it */
 } tm_quantized_row;
 
 typedef struct {
-    tm_tensor_id      ticks;   /* (2) steps and passes done; TM_NONE: nothing depends on them */
-    tm_tensor_id      record;  /* (R, 4) of the last step; TM_NONE: nothing is quantized */
+    tm_tensor_id ticks;        /* (2) steps and passes done; TM_NONE: nothing depends on them */
+    tm_tensor_id record;       /* (R, 4) of the last step; TM_NONE: nothing is quantized */
+    tm_tensor_id found;        /* (R, 4) what programs add to, with tm_quantize.several; at the end of a step it becomes
+                                * the record, and zeros again. TM_NONE: the record itself */
     tm_tensor_id      history; /* (R, H) */
     tm_tensor_id      largest; /* (R) of the formats */
     tm_tensor_id      scale;   /* (R) delayed scales; with history and largest TM_NONE: there are none */
@@ -99,6 +107,18 @@ typedef struct {
     size_t           *places;
     tm_tensor_id      number;
 } tm_quantized;
+
+/* Before the pass. */
+static inline tm_quantized tm_quantized_none(void)
+{
+    return (tm_quantized){ .ticks = TM_NONE,
+                           .record = TM_NONE,
+                           .found = TM_NONE,
+                           .history = TM_NONE,
+                           .largest = TM_NONE,
+                           .scale = TM_NONE,
+                           .number = TM_NONE };
+}
 
 /* The rows of the whole model's tables. */
 static inline const tm_quantized_row *tm_quantized_all(const tm_quantized *made, size_t *n)

@@ -3,6 +3,7 @@
  * histories, delayed scales. Of a part of a model they are rows of the whole model's tables. */
 #include "graph/passes/quantize_tables.h"
 
+#include "graph/passes/units.h"
 #include "op/attrs.h"
 
 #include <stdlib.h>
@@ -58,6 +59,9 @@ void quantize_make_tables(tm_graph *graph, const tm_quantize *policy, tm_quantiz
     if (n == 0) return;
     made->record = tm_graph_tensor(graph, "quantize.record", TM_ROLE_STATE, tm_shape_2(n, TM_QUANTIZE_RECORD));
     place_rows(graph, made, made->record);
+    if (policy->several)
+        made->found = tm_graph_tensor_as(graph, "quantize.found", TM_ROLE_SCALAR, tm_shape_2(n, TM_QUANTIZE_RECORD),
+                                         tm_graph_at(graph, made->record)->dtype);
     if (delayed || policy->switch_step >= 0 || uses(policy, false)) {
         made->ticks = tm_graph_tensor_as(graph, "quantize.ticks", TM_ROLE_STATE, tm_shape_1(TM_QUANTIZE_TICKS), TM_F64);
         tm_graph_at(graph, made->ticks)->twin = made->all && made->places[0] > 0; /* all parts have the same */
@@ -90,15 +94,38 @@ void quantize_tick(tm_graph *graph, const tm_quantized *made, tm_tick_attr attr)
                  (tm_tensor_id[TM_MAX_OUT]){ made->ticks }, 0);
 }
 
-void tm_quantize_clear(tm_graph *graph, const tm_quantized *made)
+/* All of a table as a row; checkpoints hold the table. */
+static tm_tensor_id flat(tm_graph *graph, const char *name, tm_tensor_id table)
+{
+    tm_tensor_id all =
+        tm_graph_run(graph, name, table, 0, tm_shape_2(1, tm_shape_elements(tm_graph_at(graph, table)->shape)));
+    tm_graph_at(graph, all)->role = TM_ROLE_STATISTIC;
+    return all;
+}
+
+static void clear(tm_graph *graph, tm_tensor_id all)
 {
     tm_fill_attr zero = { .value = 0 };
-    if (made->record == TM_NONE) return;
-    tm_tensor_id all = tm_graph_run(graph, "quantize.record.all", made->record, 0,
-                                    tm_shape_2(1, (int64_t)made->n_rows * TM_QUANTIZE_RECORD));
-    tm_graph_at(graph, all)->role = TM_ROLE_STATISTIC; /* checkpoints hold the record */
     tm_graph_add(graph, TM_OP_fill, &zero, sizeof zero, (tm_tensor_id[TM_MAX_IN]){ TM_NONE },
                  (tm_tensor_id[TM_MAX_OUT]){ all }, 0);
+}
+
+void tm_quantize_clear(tm_graph *graph, const tm_quantized *made)
+{
+    if (made->record == TM_NONE || made->found != TM_NONE) return;
+    clear(graph, flat(graph, "quantize.record.all", made->record));
+}
+
+/* What all sums of a step found is its record. */
+static void take_found(tm_graph *graph, const tm_quantized *made)
+{
+    if (made->found == TM_NONE) return;
+    graph->module = "quantize";
+    graph->layer = -1;
+    tm_tensor_id from = flat(graph, "quantize.found.all", made->found);
+    tm_units_call(graph, TM_OP_reduce_scatter, 0, 1, "records", from, flat(graph, "quantize.record.all", made->record),
+                  false);
+    clear(graph, from);
 }
 
 static double zero_of(const void *context, int64_t i)
@@ -113,13 +140,16 @@ static void copy_column(tm_graph *graph, tm_tensor_id a, tm_tensor_id zeros, tm_
     tm_graph_add(graph, TM_OP_add, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ a, zeros }, (tm_tensor_id[TM_MAX_OUT]){ y }, 0);
 }
 
-/* The largest magnitudes of a step are those of all ranks. */
+/* The largest magnitudes of a step are those of all ranks, with other tokens or parts of matrices. */
 static void join_largest(tm_graph *graph, const tm_quantize *policy, const tm_quantized *made)
 {
-    tm_shape      column = tm_shape_2((int64_t)made->n_rows, 1);
-    tm_dtype      dtype = tm_graph_at(graph, made->record)->dtype;
-    tm_group_attr attr = { .axes = policy->axes, .ranks = policy->ranks, .what = "largest magnitudes", .largest = 1 };
-    if (policy->ranks < 2) return;
+    tm_shape column = tm_shape_2((int64_t)made->n_rows, 1);
+    tm_dtype dtype = tm_graph_at(graph, made->record)->dtype;
+    const struct {
+        unsigned axes;
+        int      ranks;
+    } groups[] = { { policy->tensor_axes, policy->tensor_ranks }, { policy->axes, policy->ranks } };
+    if (policy->ranks < 2 && policy->tensor_ranks < 2) return;
     graph->module = "quantize";
     graph->layer = -1;
     tm_tensor_id zeros = tm_graph_constant(graph, "quantize.zeros", column, zero_of, NULL, 0);
@@ -128,14 +158,21 @@ static void join_largest(tm_graph *graph, const tm_quantize *policy, const tm_qu
     tm_graph_at(graph, zeros)->dtype = dtype;
     tm_graph_at(graph, of)->role = TM_ROLE_STATISTIC; /* checkpoints hold the record */
     copy_column(graph, of, zeros, amax);
-    tm_graph_add(graph, TM_OP_all_reduce, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ amax },
-                 (tm_tensor_id[TM_MAX_OUT]){ amax }, 0);
+    for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
+        tm_group_attr attr = {
+            .axes = groups[g].axes, .ranks = groups[g].ranks, .what = "largest magnitudes", .largest = 1
+        };
+        if (attr.ranks > 1)
+            tm_graph_add(graph, TM_OP_all_reduce, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ amax },
+                         (tm_tensor_id[TM_MAX_OUT]){ amax }, 0);
+    }
     copy_column(graph, amax, zeros, of);
 }
 
 void tm_quantize_update(tm_graph *graph, const tm_quantize *policy, tm_quantized *made)
 {
     if (!policy->on || made->record == TM_NONE) return;
+    take_found(graph, made);
     int64_t passes = policy->passes_behind; /* those before it were counted by programs */
     if (made->number != TM_NONE) passes += policy->passes_before + policy->passes;
     quantize_tick(graph, made, (tm_tick_attr){ .steps = 1, .passes = passes });

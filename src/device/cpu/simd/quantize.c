@@ -58,9 +58,7 @@ static TM_PLANNED int64_t count_cells(const tm_call *call)
 /* The workspace: the records of the lines of all cells, one cell after the other; then the largest of each cell. */
 static TM_PLANNED int64_t all_lines(const tm_call *call)
 {
-    const tm_quantize_attr *attr = call->attr;
-    int64_t lines = attr->down ? tm_quantize_groups(call) * tm_view_columns(&call->in[0]) : tm_view_rows(&call->in[0]);
-    return attr->down == attr->cut_columns ? lines : lines * attr->n_parts;
+    return tm_quantize_lines(call->attr, call->in[0].shape, tm_quantize_groups(call));
 }
 static TM_PLANNED size_t quantize_workspace(const tm_call *call)
 {
@@ -182,9 +180,9 @@ static void find_largest(const tm_call *call, int64_t begin, int64_t end)
     }
 }
 
-/* n elements of a line, `index`: of the first in the tensor, and how far apart they are there. */
-static void quantize_run(const tm_call *call, const tm_quantizer *z, tm_scale scale, float *x, int64_t n, int64_t index,
-                         int64_t apart, line_record *record)
+/* n elements of a line, `index`: of the first in the whole tensor, and how far apart they are there. */
+static void quantize_run(const tm_call *call, const tm_quantizer *z, tm_scale scale, float *x, int64_t n,
+                         uint64_t index, int64_t apart, line_record *record)
 {
     const tm_quantize_attr *attr = call->attr;
     tm_narrow               f = tm_narrow_of(z->format);
@@ -192,7 +190,7 @@ static void quantize_run(const tm_call *call, const tm_quantizer *z, tm_scale sc
     uint64_t                pass = call->in[1].data ? (uint64_t)number(&call->in[1], 1) : 0;
     if (z->stochastic)
         for (int64_t i = 0; i < n; i++) {
-            uint64_t random = tm_random_u64(attr->seed, pass, (uint64_t)(index + i * apart));
+            uint64_t random = tm_random_u64(attr->seed, pass, index + (uint64_t)(i * apart));
             float    scaled = x[i] * scale.encode;
             float    q = tm_narrow_stochastic(scaled, f, (float)(random >> 40) * 0x1p-24f);
             saturated += fabsf(scaled) > f.largest;
@@ -234,9 +232,11 @@ static void quantize_tiles(const tm_call *call, int64_t begin, int64_t end)
 {
     const tm_quantize_attr *attr = call->attr;
     const tm_quantizer     *z = recipe_of(call);
-    int64_t                 chunk = chunk_of(z), columns = tm_view_columns(&call->out[0]);
+    const tm_shape          shape = call->out[0].shape;
+    int64_t                 chunk = chunk_of(z), apart = attr->down ? shape.n[shape.rank - 1] : 1;
     bool                    square = z->scaled == TM_SCALED_SQUARE, block = square || z->scaled == TM_SCALED_BLOCK;
     float                   x[CHUNK][PITCH];
+    if (attr->down && attr->whole_columns > 0) apart = attr->whole_columns;
     for (int64_t number = begin; number < end; number++) {
         tile  t = tile_at(call, z, number);
         float whole = two_passes(z) ? largest_of_cells(call)[t.cell] : 0;
@@ -251,8 +251,9 @@ static void quantize_tiles(const tm_call *call, int64_t begin, int64_t end)
                 if (block && !two_passes(z)) t.records[l].amax = fmaxf(t.records[l].amax, found);
                 int64_t line = t.line + l, row = t.part.row + (attr->down ? k : line);
                 int64_t column = t.part.column + (attr->down ? line : k);
-                quantize_run(call, z, scale_of(call, z, &t, found, whole), x[l], n, row * columns + column,
-                             attr->down ? columns : 1, &t.records[l]);
+                quantize_run(call, z, scale_of(call, z, &t, found, whole), x[l], n,
+                             tm_quantize_place(attr, shape, (int)(t.cell % attr->n_parts), row, column), apart,
+                             &t.records[l]);
             }
             scatter(call, &t, k, n, x);
         }
@@ -294,11 +295,25 @@ static void gather_largest(const tm_call *call)
     }
 }
 
+/* What is largest in the whole of which x is a part; false: not what this recipe goes by. */
+static bool take_largest(const tm_call *call, const tm_quantizer *z)
+{
+    const tm_quantize_attr *attr = call->attr;
+    const tm_view          *given = &call->in[TM_QUANTIZE_LARGEST];
+    line_record            *lines = call->workspace;
+    int64_t                 cells = count_cells(call);
+    if (!given->data || !tm_quantize_takes(attr, z)) return false;
+    for (int64_t l = 0; l < all_lines(call); l++)
+        lines[l] = (line_record){ .amax = attr->lines ? (float)number(given, cells + l) : 0 };
+    for (int64_t cell = 0; cell < cells; cell++) largest_of_cells(call)[cell] = (float)number(given, cell);
+    return true;
+}
+
 static void quantize_run_all(const tm_call *call)
 {
     const tm_quantizer *z = recipe_of(call);
     int64_t             tiles = count_tiles(call, z), elements = tm_view_elements(&call->in[0]);
-    if (two_passes(z)) {
+    if (two_passes(z) && !take_largest(call, z)) {
         tm_parallel(call, find_largest, tiles, 1, elements);
         gather_largest(call);
     }
@@ -311,16 +326,46 @@ static void quantize_run_all(const tm_call *call)
     }
 }
 
+static TM_PLANNED const char *inputs_refuse(const tm_call *call)
+{
+    const char    *why = tm_refuse_format(&call->in[0]);
+    const tm_view *offsets = &call->in[TM_QUANTIZE_OFFSETS];
+    for (int i = 1; i < call->op->n_in && !why; i++)
+        if (i != TM_QUANTIZE_OFFSETS && tm_view_present(&call->in[i]) && call->in[i].dtype != TM_F32 &&
+            call->in[i].dtype != TM_F64)
+            why = "needs float32 or float64 counters and scales";
+    if (!why && tm_view_present(offsets) && offsets->dtype != TM_I32) why = "needs int32 offsets";
+    return why;
+}
+
 static TM_PLANNED const char *quantize_refuse(const tm_call *call)
 {
-    const char *why = tm_refuse_format(&call->in[0]);
+    const char *why = inputs_refuse(call);
     if (!why) why = tm_refuse_format(&call->out[0]);
-    for (int i = 1; i < 3 && !why; i++)
-        if (tm_view_present(&call->in[i]) && call->in[i].dtype != TM_F32 && call->in[i].dtype != TM_F64)
-            why = "needs float32 or float64 counters and scales";
-    const tm_view *offsets = &call->in[TM_QUANTIZE_OFFSETS];
-    if (!why && tm_view_present(offsets) && offsets->dtype != TM_I32) why = "needs int32 offsets";
     return why ? why : tm_refuse_wide(&call->out[1]);
+}
+
+/* --- the largest alone, of a part of a tensor --------------------------------------------------------------------- */
+
+static TM_PLANNED const char *largest_refuse(const tm_call *call)
+{
+    const char *why = inputs_refuse(call);
+    return why ? why : tm_refuse_wide(&call->out[0]);
+}
+
+static void largest_run(const tm_call *call)
+{
+    const tm_quantize_attr *attr = call->attr;
+    const tm_quantizer     *z = recipe_of(call);
+    const tm_view          *out = &call->out[0];
+    line_record            *lines = call->workspace;
+    int64_t                 cells = count_cells(call), elements = tm_view_elements(&call->in[0]);
+    for (int64_t l = 0; l < all_lines(call); l++) lines[l] = (line_record){ .amax = 0 };
+    tm_parallel(call, find_largest, count_tiles(call, z), 1, elements);
+    gather_largest(call);
+    for (int64_t i = 0; i < out->shape.n[0]; i++)
+        tm_value_set(out->data, out->dtype, i,
+                     (double)(i < cells || !attr->lines ? largest_of_cells(call)[i] : lines[i - cells].amax));
 }
 
 /* --- what goes on from step to step: a few numbers, as the reference has them ------------------------------------- */
@@ -347,6 +392,7 @@ static void tick_run(const tm_call *call)
 
 const tm_kernel TM_K(tm_cpu_quantize)[] = {
     TM_KERNEL(quantize, "quantize/", quantize_refuse, quantize_workspace, quantize_run_all),
+    TM_KERNEL(quantize_largest, "quantize_largest/", largest_refuse, quantize_workspace, largest_run),
     TM_KERNEL(scale_history, "scale_history/", wide_refuse, NULL, tm_scale_history),
     TM_KERNEL(tick, "tick/", wide_refuse, NULL, tick_run),
     { .run = NULL },
