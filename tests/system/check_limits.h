@@ -183,4 +183,10 @@
     { "perf_stream", TM_CHECK_INFO, "s8 8", many_gates, { 0 } },
     { "perf_train", TM_CHECK_FAIL, "does not fall", no_word_of_falling, { 0 } },
     { "perf_gemm", TM_CHECK_FAIL, "not measured: no figure", learns, { 0 } },
+    { "memlock", TM_CHECK_PASS, "512.00 MiB", half_a_gib, { "/proc/self/limits=Max locked memory         536870912          34359738368          bytes\n",
+      GPU("1", "0x74a1") } },
+    { "shm", TM_CHECK_PASS, "512.00 MiB", half_a_gib, { 0 } },
+    { "gpu_busy", TM_CHECK_PASS, "at most 30 %", half_a_gib, { GPU("1", "0x74a1"), GPU_FILE("1", "gpu_busy_percent=30\n") } },
+    { "gpu_mem", TM_CHECK_FAIL, "0.5 GiB", half_a_gib, { GPU("1", "0x74a1"), GPU_FILE("1", "mem_info_vram_used=536870912\n") } },
+    { "klog", TM_CHECK_PASS, "1 records", half_a_gib, { "/proc/uptime=1000 1\n", "/dev/kmsg=3,1,969999999,-;xid 1\n6,2,970000000,-;fine\n" } },
     /* clang-format on */

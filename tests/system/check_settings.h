@@ -6,6 +6,8 @@ SET(first_moment, h->wall_ms = 0)
 SET(before_the_first, h->wall_ms = -1)
 SET(want_no_gpu, o->expected_gpus = 0)
 SET(want_no_nic, o->expected_nics = 0)
+SET(half_a_gib, (o->memlock_min_gib = 0.5, o->shm_min_gib = 0.5, o->gpu_activity_warn_pct = 30.5,
+                 o->hbm_busy_threshold_gib = 0.5, o->klog_minutes = 0.5, h->shm_bytes = 1 << 29))
 ENVIRONMENT(exactly_eth0, "NCCL_SOCKET_IFNAME==eth0, eth5", "MASTER_ADDR=10.0.0.9")
 ENVIRONMENT(all_but_eth1, "NCCL_SOCKET_IFNAME=^docker,eth1", "MASTER_ADDR=10.0.0.9")
 ENVIRONMENT(over_many, "NCCL_SOCKET_IFNAME=lo,cni,br")

@@ -488,6 +488,32 @@ static void libraries_of_this_program(void **state)
     tm_environment_destroy(e);
 }
 
+/* hwloc is steered by variables: they are as they were afterwards, set or not. */
+static void variables_are_put_back(void **state)
+{
+    static const char *const names[] = { "HWLOC_PLUGINS_PATH", "HWLOC_COMPONENTS", "HWLOC_FSROOT", "HWLOC_THISSYSTEM" };
+    (void)state;
+    put_machine();
+    for (int set = 0; set < 2; set++) {
+        for (int i = 0; i < 4; i++) {
+            if (set)
+                setenv(names[i], i == 3 ? "1" : "/own", 1);
+            else
+                unsetenv(names[i]);
+        }
+        tm_environment *e = tm_environment_read(root);
+        expect(e, "cpu", NULL, "hardware_threads", "8");
+        tm_environment_destroy(e);
+        for (int i = 0; i < 4; i++) {
+            if (set)
+                assert_string_equal(getenv(names[i]), i == 3 ? "1" : "/own");
+            else
+                assert_null(getenv(names[i]));
+            unsetenv(names[i]);
+        }
+    }
+}
+
 static void secrets_stay_out(void **state)
 {
     (void)state;
@@ -530,6 +556,7 @@ int main(void)
         cmocka_unit_test(whole_variables),
         cmocka_unit_test_teardown(nothing_readable, clean),
         cmocka_unit_test(this_machine),
+        cmocka_unit_test_teardown(variables_are_put_back, clean),
         cmocka_unit_test(libraries_of_this_program),
         cmocka_unit_test(secrets_stay_out),
     };
