@@ -12,12 +12,14 @@
 
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <zlib.h>
 
 #include <cmocka.h>
@@ -439,6 +441,60 @@ static void another_header_is_quoted_in_part(void **state)
     tm_text_fini(&wanted);
 }
 
+/* A row that does not fit, wholly or in part, is taken back, with the cause. */
+static void a_row_that_does_not_fit(void **state)
+{
+    (void)state;
+    tm_perf_options options = { .path = test_in_folder("full.csv"), .append = true };
+    struct rlimit   was, small;
+    char            wanted[800];
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &was);
+    for (size_t more = 0; more < 20; more += 10) {
+        tm_error err = { 0 };
+        tm_sink *sink = NULL;
+        assert_int_equal(tm_file_write(options.path, header, strlen(header), &err), TM_OK);
+        assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_OK);
+        small = (struct rlimit){ .rlim_cur = strlen(header) + more, .rlim_max = was.rlim_max };
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        tm_event start = fake_started(), end = fake_ended(FAKE_STEPS, TM_VERDICT_VALID, "");
+        sink->handle(sink, &start);
+        sink->handle(sink, &end);
+        tm_status st = tm_sink_close(sink, &err);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+        assert_int_equal(st, TM_IO);
+        snprintf(wanted, sizeof wanted, "cannot append to '%s': %s", options.path,
+                 more ? "No space left on device" : "File too large");
+        assert_string_equal(err.text, wanted);
+        tm_text text = fake_read(options.path);
+        assert_string_equal(text.data, header);
+        tm_text_fini(&text);
+    }
+}
+
+/* The step of an evaluation is its own, its speed that of what it read. */
+static void an_evaluation_has_its_own_step(void **state)
+{
+    (void)state;
+    char              *told = NULL;
+    size_t             bytes = 0;
+    tm_error           err = { 0 };
+    tm_sink           *sink = NULL;
+    tm_console_options options = { .out = open_memstream(&told, &bytes), .log_freq = 100 };
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    fake_emit(sink, fake_started());
+    fake_emit(sink, fake_step(3));
+    fake_emit(sink, fake_evaluation(47));
+    tm_event none = fake_evaluation(48);
+    none.evaluation.seconds = 0;
+    fake_emit(sink, none);
+    fake_close(sink);
+    fclose(options.out);
+    assert_non_null(strstr(told, "validate step: 47  loss:  1.1100  memory:  0.05GiB(0.57%)  tps: 32,768\n"));
+    assert_non_null(strstr(told, "validate step: 48  loss:  1.1100  memory:  0.05GiB(0.57%)  tps: 0\n"));
+    free(told);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -451,6 +507,8 @@ int main(void)
         cmocka_unit_test(poor_tables),
         cmocka_unit_test(a_baseline_is_of_the_same_run),
         cmocka_unit_test(another_header_is_quoted_in_part),
+        cmocka_unit_test(a_row_that_does_not_fit),
+        cmocka_unit_test(an_evaluation_has_its_own_step),
     };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }
