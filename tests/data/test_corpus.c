@@ -4,6 +4,8 @@
  *     TM_RECORD=1 build/release/tests/data/test_corpus; git diff tests/data/whole-corpus.txt
  */
 #include "data/corpus.h"
+#include "data/output.h"
+#include "data/vocabulary.h"
 
 #include "base/arena.h"
 #include "base/file.h"
@@ -23,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -193,6 +196,74 @@ static void another_corpus_has_another_number(void **state)
     assert_true(hash_of("h1", NULL, "text") != was);
 }
 
+/* Closed in the middle of a file of each kind: nothing stays open or mapped (support/leftovers.c looks). */
+static void closed_in_the_middle(void **state)
+{
+    static const char *const files[] = { "rows.parquet", "p.jsonl.gz", "j.jsonl" };
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        tm_tokenize_options o = { .paths = &files[i], .n_paths = 1, .out = "t", .field = "text", .batch_bytes = 1 };
+        tm_tokenize_result  r = { 0 };
+        tm_corpus          *corpus = NULL;
+        tm_text_batch       batch = { 0 };
+        tm_error            err = { 0 };
+        assert_int_equal(tm_corpus_open(&o, NULL, &r, &corpus, &err), TM_OK);
+        tm_text_batch_clear(&batch);
+        assert_int_equal(tm_corpus_next(corpus, &batch, &err), TM_OK);
+        assert_int_equal(batch.count, 1);
+        tm_text_batch_fini(&batch);
+        tm_corpus_close(corpus);
+    }
+}
+
+/* A file that can be made, but not written to: nothing of it stays. */
+static void an_output_without_a_descriptor(void **state)
+{
+    struct rlimit was, few;
+    tm_output     out;
+    tm_error      err = { 0 };
+    (void)state;
+    assert_int_equal(mkdir("only", 0700), 0);
+    int next = open(".", O_RDONLY);
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    few = (struct rlimit){ .rlim_cur = (rlim_t)next + 1, .rlim_max = was.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    tm_status st = tm_output_open("only/x", &out, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_int_equal(st, TM_IO);
+    assert_string_equal(err.text, "cannot create 'only/x': Too many open files");
+    assert_int_equal(rmdir("only"), 0); /* it is empty */
+}
+
+/* A tokenizer is learned from the same files; where it cannot be written that is said. */
+static void a_vocabulary_of_a_folder(void **state)
+{
+    static const char *const    all[] = { "all" };
+    const volatile sig_atomic_t stop = 1;
+    tm_vocabulary_options       o = {
+              .paths = all, .n_paths = 1, .pattern = "gpt2", .out = "learned.json", .goal = { .vocab = 258, .least = 2 }
+    };
+    tm_tokenize_result files;
+    tm_bpe_result      result = { 0 };
+    tm_tokenizer      *tokenizer = NULL;
+    tm_error           err = { 0 };
+    (void)state;
+    if (tm_data_vocabulary(&o, &files, &result, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_true(files.files == 3 && files.binary == 1 && files.duplicate == 2 && files.unreadable == 2);
+    assert_true(result.bytes == 19 && result.vocab == 258);
+    assert_int_equal(tm_tokenizer_open("learned.json", NULL, &tokenizer, &err), TM_OK);
+    assert_int_equal(tm_tokenizer_find(tokenizer, "ab", 2), 256); /* four times, "cd" twice */
+    tm_tokenizer_close(tokenizer);
+    o.out = "no/such/file";
+    assert_int_equal(tm_data_vocabulary(&o, &files, &result, &err), TM_INVALID);
+    o.out = "other.json";
+    o.stop = &stop;
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_data_vocabulary(&o, &files, &result, &err), TM_INTERRUPTED);
+    assert_int_equal(access("other.json", F_OK), -1);
+}
+
 /* --- the files -------------------------------------------------------------------------------------- */
 
 static void write_packed(const char *path, const char *text)
@@ -258,8 +329,9 @@ static int go_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_are_as_recorded),
-        cmocka_unit_test(another_corpus_has_another_number),
+        cmocka_unit_test(batches_are_as_recorded),        cmocka_unit_test(another_corpus_has_another_number),
+        cmocka_unit_test(a_vocabulary_of_a_folder),       cmocka_unit_test(closed_in_the_middle),
+        cmocka_unit_test(an_output_without_a_descriptor),
     };
     return cmocka_run_group_tests(tests, write_all, go_back);
 }
