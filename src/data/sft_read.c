@@ -94,7 +94,6 @@ static tm_status hand_over(batch *all, tm_sft_counts *counts, tm_sft_sink sink, 
     for (int k = 0; k < all->count; k++) {
         item *i = &all->items[k];
         json_decref(i->given);
-        i->given = NULL;
         if (st != TM_OK) continue;
         st = i->status;
         counts->rows++;

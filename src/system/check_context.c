@@ -149,8 +149,9 @@ bool check_number(const char *text, int64_t *out)
     if (!text) return false;
     errno = 0;
     *out = strtoll(text, &end, 0);
+    bool any = end != text;
     while (isspace((unsigned char)*end)) end++;
-    return end != text && *end == '\0' && errno == 0;
+    return any && *end == '\0' && errno == 0;
 }
 
 int64_t check_field(const char *text, const char *name)
@@ -220,13 +221,11 @@ char *check_utc(int64_t wall_ms, char out[32])
 
 bool check_argument(const char *cmdline, const char *name, const char *value)
 {
-    size_t n = strlen(name), m = value ? strlen(value) : 0;
+    size_t n = strlen(name), m = strlen(value);
     for (const char *word = cmdline; *word; word += strcspn(word, " \t\n")) {
         word += strspn(word, " \t\n");
         size_t length = strcspn(word, " \t\n");
-        if (length < n || strncmp(word, name, n) != 0) continue;
-        if (!value && length == n) return true;
-        if (!value || word[n] != '=') continue;
+        if (strncmp(word, name, n) != 0 || word[n] != '=') continue;
         for (const char *part = word + n; part < word + length; part += 1 + strcspn(part + 1, ", \t\n"))
             if (strncmp(part + 1, value, m) == 0 && strchr(", \t\n", part[1 + m])) return true; /* '\0' counts */
     }

@@ -91,8 +91,7 @@ typedef struct {
 bool check_next_record(const char **cursor, const char *end, check_record *out);
 /* The pattern that a record matches ("hardware error"), or NULL. */
 const char *check_bad_record(const check_record *record);
-/* Does the list of kernel arguments hold `name=value`, where the value may be one of several after commas? A NULL
- * value: the name alone. */
+/* Does the list of kernel arguments hold `name=value`, where the value may be one of several after commas? */
 bool check_argument(const char *cmdline, const char *name, const char *value);
 
 #define TM_CHECK(id, group, outcomes, function, source, expected, remedy) void function(check *c);

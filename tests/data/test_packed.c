@@ -253,6 +253,13 @@ static void no_pickle_takes_more_than_an_honest_one(void **state)
     PICKLE(1, "b", "nothing on the stack to work on");
     PICKLE(1, "N(tb", "opcode 0x62 (BUILD): wanted a state with elements");
     PICKLE(1, "](K\0K\1](K\0ee.", "a list");
+    PICKLE(1, "q\0", "opcode 0x71 (BINPUT): nothing on the stack to remember");
+    PICKLE(1, "(q\0", "opcode 0x71 (BINPUT): nothing on the stack to remember");
+    PICKLE(1, "(b", "nothing on the stack to work on");
+    PICKLE(1, "(R", "nothing on the stack to work on");
+    PICKLE(1, "NK\0e", "no mark on the stack");
+    PICKLE(1, "\x80\3N\x80\3", "a second protocol");
+    PICKLE(1, "](K\0}e.", "integers and dictionaries in one list");
     free(many);
 }
 

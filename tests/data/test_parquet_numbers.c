@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers of parquet, byte by byte: runs that repeat and runs that are packed, one behind the other; deltas. Every
- * place to cut them is tried. */
+ * place to cut them is tried. Fields of headers of every kind, read and skipped. */
 #include "data/parquet_numbers.h"
+#include "data/parquet_thrift.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,11 +80,117 @@ static void deltas(void **state)
     assert_false(tm_parquet_deltas(&at, too_wide + sizeof too_wide, 2, got));
 }
 
+/* A struct with fields of every kind. */
+static const uint8_t fields[] = {
+    0x11,                                        /* 1: true */
+    0x13, 0x7f,                                  /* 2: a byte */
+    0x14, 0x03,                                  /* 3: -2 */
+    0x15, 0x96, 0x01,                            /* 4: 75 */
+    0x16, 0x80, 0x80, 0x80, 0x80, 0x20,          /* 5: 2^32 */
+    0x17, 1,    2,    3,    4,    5,    6, 7, 8, /* 6: a double */
+    0x18, 3,    'a',  'b',  'c',                 /* 7 */
+    0x19, 0x25, 2,    4,                         /* 8: 1, 2 */
+    0x19, 0x31, 1,    2,    1,                   /* 9: truths */
+    0x1a, 0x2c, 0x15, 2,    0,    0,             /* 10: two structs, one of them empty */
+    0x1c, 0x53, 9,    0x11, 0,                   /* 11: a struct */
+    0x19, 0xf3, 16,   1,    2,    3,    4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, /* 12: 16 bytes */
+    0x05, 0xd8, 0x04, 10,                                                             /* 300: 5 */
+    0,
+};
+
+static void fields_of_every_kind(void **state)
+{
+    static const int kinds[] = { 1, 3, 4, 5, 6, 7, 8, 9, 9, 10, 12, 9, 5 };
+    enum { N = sizeof kinds / sizeof kinds[0] };
+    (void)state;
+    for (int which = -1; which < N; which++) { /* this one is read, the others are skipped */
+        tm_thrift      t = { .at = fields, .end = fields + sizeof fields };
+        int            kind;
+        size_t         bytes;
+        const uint8_t *text;
+        for (int i = 0; i < N; i++) {
+            assert_true(tm_thrift_next(&t));
+            assert_int_equal(t.kind, kinds[i]);
+            assert_int_equal(t.field, i == N - 1 ? 300 : i + 1);
+            if (i != which) {
+                tm_thrift_skip(&t);
+            } else if (kinds[i] == TM_THRIFT_I16 || kinds[i] == TM_THRIFT_I32 || kinds[i] == TM_THRIFT_I64) {
+                assert_true(tm_thrift_number(&t) == (i == 2 ? -2 : i == 3 ? 75 : i == 4 ? (int64_t)1 << 32 : 5));
+            } else if (kinds[i] == TM_THRIFT_BINARY) {
+                text = tm_thrift_binary(&t, &bytes);
+                assert_int_equal(bytes, 3);
+                assert_memory_equal(text, "abc", 3);
+            } else if (kinds[i] == TM_THRIFT_LIST) {
+                size_t n = tm_thrift_list(&t, &kind);
+                assert_int_equal(n, i == 7 ? 2 : i == 8 ? 3 : 16);
+                assert_int_equal(kind, i == 7 ? 5 : i == 8 ? 1 : 3);
+                if (i == 8) /* a truth in a list takes a byte, one of a field none */
+                    t.at += 3;
+                for (size_t k = 0; i != 8 && k < n; k++) tm_thrift_skip_kind(&t, kind);
+            } else {
+                tm_thrift_skip(&t);
+            }
+        }
+        assert_false(tm_thrift_next(&t));
+        assert_false(t.bad);
+        assert_ptr_equal(t.at, t.end);
+    }
+    for (size_t n = 0; n < sizeof fields - 1; n++) { /* cut anywhere */
+        tm_thrift t = { .at = fields, .end = fields + n };
+        while (tm_thrift_next(&t)) tm_thrift_skip(&t);
+        assert_true(t.bad);
+    }
+}
+
+static bool is_bad(const uint8_t *bytes, size_t n)
+{
+    tm_thrift t = { .at = bytes, .end = bytes + n };
+    while (tm_thrift_next(&t)) tm_thrift_skip(&t);
+    return t.bad;
+}
+
+static void fields_that_cannot_be(void **state)
+{
+    uint8_t bytes[100];
+    (void)state;
+    assert_true(is_bad((const uint8_t[]){ 0x1b, 0, 0 }, 3)); /* a map */
+    assert_true(is_bad((const uint8_t[]){ 0x1d, 0, 0 }, 3));
+    assert_true(is_bad((const uint8_t[]){ 0x10, 0, 0 }, 3));
+    assert_true(is_bad((const uint8_t[]){ 0x18, 2, 'a', 0 }, 3));
+    assert_false(is_bad((const uint8_t[]){ 0x18, 1, 'a', 0 }, 4));
+    assert_true(is_bad((const uint8_t[]){ 0x19, 0x33, 1, 2 }, 4)); /* three of them do not fit */
+    assert_false(is_bad((const uint8_t[]){ 0x19, 0x23, 1, 2, 0 }, 5));
+    for (int depth = 30; depth < 36; depth++) { /* 32 structs in one another below the first */
+        memset(bytes, 0x1c, sizeof bytes);
+        memset(bytes + depth, 0, sizeof bytes - (size_t)depth);
+        assert_int_equal(is_bad(bytes, sizeof bytes), depth > 33);
+    }
+    for (int length = 9; length < 12; length++) { /* a number of 64 bits has ten bytes */
+        memset(bytes, 0x80, sizeof bytes);
+        bytes[0] = 0x16;
+        bytes[length] = 0;
+        bytes[length + 1] = 0;
+        assert_int_equal(is_bad(bytes, sizeof bytes), length > 10);
+    }
+    /* After that all is 0. */
+    tm_thrift t = { .at = bytes, .end = bytes };
+    size_t    n = 7;
+    int       kind = 7;
+    assert_int_equal(tm_thrift_number(&t), 0);
+    assert_true(t.bad);
+    (void)tm_thrift_binary(&t, &n);
+    assert_int_equal(n, 0);
+    assert_int_equal(tm_thrift_list(&t, &kind), 0);
+    assert_int_equal(kind, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_one_behind_the_other),
         cmocka_unit_test(deltas),
+        cmocka_unit_test(fields_of_every_kind),
+        cmocka_unit_test(fields_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -268,6 +268,7 @@ static void binary_bytes_come_back(void **state)
     write_file("f", bytes, sizeof bytes);
     tm_source *source = open_text(root, 256, 0);
     tm_source_sample(source, TM_SPLIT_TRAIN, 0, tokens);
+    assert_string_equal(tm_source_decode(source, (const int32_t[]){ 256 }, 1, &out), ""); /* nothing, not no text */
     const char *decoded = tm_source_decode(source, tokens, 257, &out);
     assert_ptr_equal(decoded, out.data);
     assert_int_equal(out.length, 256);

@@ -3,6 +3,7 @@
  */
 #include "support/folder.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -87,6 +88,13 @@ static void streams_one_after_another_are_one_text(void **state)
     assert_int_equal(read_all(plain, 5, text, &place, &err), TM_OK);
     assert_string_equal(text, whole);
     assert_int_equal(place, strlen(whole));
+    tm_unpack *u = NULL; /* the end is the end, whatever errno is left from something else */
+    assert_int_equal(tm_unpack_open(plain, &u, &err), TM_OK);
+    assert_int_equal(tm_unpack_read(u, text, sizeof text, &n, &err), TM_OK);
+    errno = EINTR;
+    assert_int_equal(tm_unpack_read(u, text, sizeof text, &n, &err), TM_OK);
+    assert_int_equal(n, 0);
+    tm_unpack_close(u);
 }
 
 static void what_is_cut_or_damaged_is_seen(void **state)

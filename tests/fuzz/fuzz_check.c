@@ -48,7 +48,6 @@ static void small_parsers(const char *text)
     TM_ASSERT(check_field(text, "node_to") >= -1);
     (void)check_argument(text, "pci", "bfsort");
     (void)check_argument(text, "iommu", "pt");
-    (void)check_argument(text, "quiet", NULL);
 }
 
 /* A small machine; every file holds the input, so that each check reads it as its own. */

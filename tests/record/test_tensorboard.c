@@ -120,7 +120,24 @@ static void the_file_holds_every_step(void **state)
     assert_int_equal(find(bytes, n, "loss_metrics/global_avg_loss", &step, &value), FAKE_STEPS);
     assert_int_equal(step, FAKE_STEPS);
     assert_true(value == (float)fake_step(FAKE_STEPS).step_done.loss);
-    assert_int_equal(find(bytes, n, "lr", &step, &value), FAKE_STEPS);
+    const tm_step_done  last = fake_step(FAKE_STEPS).step_done;
+    const tm_named_f64 *flops = fake_started().run_started.flops_per_token;
+    const struct {
+        const char *tag;
+        double      value;
+    } tags[] = { { "lr", last.learning_rate },
+                 { "grad_norm", last.grad_norm },
+                 { "throughput(tps)", (double)last.tokens / last.seconds },
+                 { "tflops", (double)last.tokens / last.seconds * flops[0].value / 1e12 },
+                 { "time_metrics/end_to_end(s)", last.seconds } };
+    for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++) {
+        assert_int_equal(find(bytes, n, tags[i].tag, &step, &value), FAKE_STEPS);
+        assert_int_equal(step, FAKE_STEPS);
+        assert_true(value == (float)tags[i].value);
+    }
+    /* The first record tells the version, step 0, and no byte more. */
+    assert_int_equal(little(bytes, 8), 26);
+    assert_memory_equal(bytes + 12 + 9, "\x10\0\x1a\rbrain.Event:2", 17);
     assert_int_equal(find(bytes, n, "validation_metrics/loss", &step, &value), 1);
     assert_int_equal(find(bytes, n, "nothing", &step, &value), 0);
     free(bytes);

@@ -261,6 +261,27 @@ static void a_configuration_tells_the_log(void **state)
     whole_is("tests/record/whole-told.txt", &out);
 }
 
+/* Where the log cannot be written that is said before the run, with its key. */
+static void a_log_that_cannot_be_written(void **state)
+{
+    (void)state;
+    tm_config        *config = test_full_config();
+    tm_environment   *environment = tm_environment_read("");
+    tm_arena         *arena = tm_arena_create();
+    tm_output_options o = { .folder = test_folder(), .config = config, .environment = environment };
+    tm_sink          *sink = NULL;
+    tm_error          err = { 0 };
+    test_apply_words(config, "--mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org Org "
+                             "--mlperf.submission_platform Box --mlperf.clear_caches false --mlperf.log no/such/log");
+    assert_int_equal(record_mllog_kind.open(&o, NULL, arena, &sink, &err), TM_INVALID);
+    assert_null(sink);
+    assert_non_null(strstr(err.text, "mlperf.log"));
+    assert_non_null(strstr(err.text, "no/such/log"));
+    tm_config_destroy(config);
+    tm_environment_destroy(environment);
+    tm_arena_destroy(arena);
+}
+
 /* log.file, as a configuration asks for it: how often, in which style, never with colours. */
 static void logs_in_files(void **state)
 {
@@ -410,8 +431,11 @@ int main(void)
 {
     tm_log_set_level(TM_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(progress_to_the_letter),        cmocka_unit_test(the_log_to_the_letter),
-        cmocka_unit_test(a_configuration_tells_the_log), cmocka_unit_test(logs_in_files),
+        cmocka_unit_test(progress_to_the_letter),
+        cmocka_unit_test(the_log_to_the_letter),
+        cmocka_unit_test(a_configuration_tells_the_log),
+        cmocka_unit_test(a_log_that_cannot_be_written),
+        cmocka_unit_test(logs_in_files),
         cmocka_unit_test(figures_at_their_limits),
     };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);

@@ -86,6 +86,7 @@ METRICS(learns, { "training.loss_decreased", 1 }, { "training.final_loss", 3.1 }
 METRICS(learns_nothing, { "training.loss_decreased", 0 }, { "training.final_loss", 4.2 })
 METRICS(lost, { "training.loss_decreased", 0 }, { "training.final_loss", __builtin_nan("") })
 GATED(trains_slowly, learns, "training.loss_decreased", 2, 1, false)
+#include "check_settings.h"
 #define DEAD "killed after 15 s (--per-gpu-timeout-sec)"
 static const tm_check_perf dead_perf = { .problem = { DEAD, DEAD, DEAD } };
 static const tm_metric     half_stream[] = { { "stream.copy_gb_per_sec", 18 } };

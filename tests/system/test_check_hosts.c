@@ -122,7 +122,8 @@ static void compare(tm_comm *world, void *context)
 }
 
 static const tm_hosts_limits usual_limits = { 0.1, 1000 };
-static const int             six[] = { 0, 1, 2, 3, 4, 5 }, pairs[] = { 0, 0, 1, 1, 2, 2 }, two[] = { 0, 1 };
+static const int             six[] = { 0, 1, 2, 3, 4, 5 }, pairs[] = { 0, 0, 1, 1, 2, 2 }, two[] = { 0, 1 },
+                 threes[] = { 0, 0, 0, 1, 1, 1 };
 
 static void play(int ranks, const int *host, scene s)
 {
@@ -183,6 +184,11 @@ static void texts(void **state)
     play(6, pairs,
          (scene){ .change = second_program, .fails = 1, .n_notes = 2, .says = { "-2 (rank 5): program is deadbeef" } });
     play(6, pairs, (scene){ .change = no_kernels, .fails = 1, .n_notes = 2, .says = { "-2: kernels is unknown" } });
+    play(6, threes,
+         (scene){ .change = no_kernels,
+                  .fails = 1,
+                  .n_notes = 2,
+                  .says = { "-1 (rank 4, ...): kernels is unknown, elsewhere it is avx512" } });
 }
 
 static void fewer_threads(int rank, tm_hosts_card *card)

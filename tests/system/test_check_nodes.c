@@ -149,9 +149,12 @@ static void bad_input_is_refused(void **state)
     assert_non_null(strstr(err.text, "cannot read directory '"));
     assert_non_null(strstr(err.text, "`trainmark check --dump-path` makes it"));
     assert_int_equal(tm_checks_aggregate(folder, test_in_folder("none"), &passing, &failing, NULL), TM_INVALID);
-    static const char *const lists[] = { "", "# nobody\n", "node1\n../x\n", "a/b\n", "-x\n", ".\n" };
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        assert_int_equal(tm_checks_aggregate(folder, expected_file(lists[i]), &passing, &failing, NULL), TM_INVALID);
+    static const char *const lists[] = { "", "# nobody\n", "node1\n../x\n", "a/b\n", "-x\n", ".\n", "\n \t\nab$\n" };
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        err = (tm_error){ 0 };
+        assert_int_equal(tm_checks_aggregate(folder, expected_file(lists[i]), &passing, &failing, &err), TM_INVALID);
+        whole_refusal(&err);
+    }
     /* Nobody answered at all: all fail, and that is a report. */
     assert_int_equal(tm_checks_aggregate(folder, expected_file("n1\nn2\n"), &passing, &failing, NULL), TM_OK);
     assert_int_equal(failing, 2);
@@ -185,6 +188,95 @@ static void a_folder_without_reports_is_refused(void **state)
     assert_non_null(strstr(err.text, "smoke'; `trainmark check --dump-path` makes them"));
 }
 
+static void one_of(tm_checks *checks, const char *id, tm_check_status status, const char *observed)
+{
+    tm_checks_add(checks, &(tm_check_result){ .id = id, .group = "g", .status = status, .observed = observed });
+}
+
+/* The report to the letter: several troubles of a node, texts that would break the table, what differs, who was not
+ * expected. */
+static void the_whole_report(void **state)
+{
+    (void)state;
+    size_t passing, failing;
+    for (int i = 0; i < 4; i++) {
+        tm_checks checks = { .wall_ms = i < 2 ? 1000 : 31000 + 500 * i };
+        snprintf(checks.host, sizeof checks.host, "n%d", i);
+        one_of(&checks, "os", TM_CHECK_INFO, i == 3 ? "other" : "same");
+        one_of(&checks, "a|b", TM_CHECK_FAIL, i == 1 ? "1\n2|3" : "x");
+        one_of(&checks, "kernel", i == 0 ? TM_CHECK_WARN : TM_CHECK_PASS, i == 0 ? "old" : "new");
+        if (i == 2) one_of(&checks, "cmdline", TM_CHECK_SKIP, "alone");
+        if (i > 1) one_of(&checks, "versions", TM_CHECK_INFO, i == 2 ? "v2" : "v3");
+        if (i == 3) checks.counts[TM_CHECK_FAIL] = 0, checks.results[1].status = TM_CHECK_PASS;
+        assert_int_equal(tm_checks_dump(&checks, folder, NULL), TM_OK);
+        tm_checks_fini(&checks);
+    }
+    put("smoke/n9.json", "[|\n");
+    assert_int_equal(tm_checks_aggregate(folder, expected_file("n1\nn5\nn0\n"), &passing, &failing, NULL), TM_OK);
+    assert_true(passing == 1 && failing == 5);
+    char path[1024];
+    snprintf(path, sizeof path, "%s/smoke_report.md", folder);
+    tm_text text = fake_read(path), plain = { 0 };
+    for (const char *at = text.data, *own; *at; at = own ? own + strlen(folder) : at + strlen(at)) {
+        own = strstr(at, folder);
+        tm_text_add_n(&plain, at, own ? (size_t)(own - at) : strlen(at));
+    }
+    assert_string_equal(plain.data,
+                        "# System checks of 6 nodes\n\n1 pass, 5 fail.\n\n"
+                        "| node | verdict | not passed |\n|---|---|---|\n"
+                        "| n0 | FAIL | FAIL a\\|b: x; WARN kernel: old |\n"
+                        "| n1 | FAIL | FAIL a\\|b: 1 2\\|3 |\n"
+                        "| n2 | FAIL | FAIL a\\|b: x |\n"
+                        "| n3 | PASS |  |\n"
+                        "| n5 | FAIL | no report: the node did not answer |\n"
+                        "| n9 | FAIL | '/smoke/n9.json', line 1: invalid token near '\\|' |\n"
+                        "\n## Differences\n\n"
+                        "- WARN os of n3 is `other`, that of most nodes `same`\n"
+                        "- WARN kernel of n0 is `old`, that of most nodes `new`\n"
+                        "- WARN versions of n3 is `v3`, that of most nodes `v2`\n"
+                        "- WARN the nodes' times are 32 s apart: their clocks differ by more than 30 s, or they were "
+                        "not checked at the same time\n"
+                        "\n## Not expected\n\n"
+                        "- INFO n2 reported and was not expected\n"
+                        "- INFO n3 reported and was not expected\n"
+                        "- INFO n9 reported and was not expected\n");
+    tm_text_fini(&text);
+    tm_text_fini(&plain);
+    expect_file("expected_nodes.txt", "n0\nn1\nn5\n");
+    expect_file("passing_nodes.txt", "n3\n");
+}
+
+/* Half a minute is no difference of clocks; names have 127 characters at most. */
+static void at_the_limits(void **state)
+{
+    (void)state;
+    size_t passing, failing;
+    char   name[140], list[160], path[1024];
+    report("a", "6.1", TM_CHECK_PASS, 1000);
+    report("b", "6.1", TM_CHECK_PASS, 1030);
+    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, NULL), TM_OK);
+    snprintf(path, sizeof path, "%s/smoke_report.md", folder);
+    tm_text text = fake_read(path);
+    assert_string_equal(text.data,
+                        "# System checks of 2 nodes\n\n2 pass, 0 fail.\n\n"
+                        "| node | verdict | not passed |\n|---|---|---|\n| a | PASS |  |\n| b | PASS |  |\n");
+    tm_text_fini(&text);
+    for (int n = 127; n <= 128; n++) {
+        memset(name, 'n', sizeof name);
+        name[n] = '\0';
+        snprintf(list, sizeof list, "%s.example.org\n", name);
+        assert_int_equal(tm_checks_aggregate(folder, expected_file(list), &passing, &failing, NULL),
+                         n == 127 ? TM_OK : TM_INVALID);
+    }
+    snprintf(list, sizeof list, "%s", "x\ta-b_c\n  a \n# b\n\ty\r");
+    assert_int_equal(tm_checks_aggregate(folder, expected_file(list), &passing, &failing, NULL), TM_OK);
+    expect_file("expected_nodes.txt", "a\nx\ny\n");
+    expect_file("failing_nodes.txt", "x\ny\n");
+    put("smoke/a b.json", "{}"); /* no name of a host */
+    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, NULL), TM_OK);
+    assert_true(passing == 2 && failing == 0);
+}
+
 static void every_message_is_whole(void **state)
 {
     (void)state;
@@ -199,6 +291,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(votes_are_all_counted, begin, end),
         cmocka_unit_test_setup_teardown(bad_input_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(a_folder_without_reports_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(the_whole_report, begin, end),
+        cmocka_unit_test_setup_teardown(at_the_limits, begin, end),
         cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

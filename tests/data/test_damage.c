@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every byte of small files changed in several ways: what each reader makes of them all, by messages with how often
+ * they are told, and by a number over every outcome with its data. After a change that is meant:
+ *     TM_RECORD=1 build/release/tests/data/test_damage; git diff tests/data/whole-damage.txt
+ */
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "data/indexed.h"
+#include "data/packed.h"
+#include "data/parquet.h"
+#include "data/rows.h"
+#include "data/token_list.h"
+#include "support/fake_run.h"
+#include "support/folder.h"
+#include "support/whole.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Appends what a reader has read. */
+typedef tm_status (*reader)(const uint8_t *bytes, size_t size, tm_text *out, tm_error *err);
+
+static tm_status read_packed(const uint8_t *bytes, size_t size, tm_text *out, tm_error *err)
+{
+    tm_packed packed;
+    TM_TRY(tm_packed_parse("x", bytes, size, &packed, err));
+    tm_text_printf(out, "%lld %lld", (long long)packed.rows, (long long)packed.width);
+    for (int64_t r = 0; r < packed.rows; r++)
+        for (int64_t t = 0; t < packed.width; t++)
+            tm_text_printf(out, " %d/%d", tm_packed_id(&packed.row[r], t),
+                           packed.masks[packed.row[r].mask + (size_t)t]);
+    tm_packed_close(&packed);
+    return TM_OK;
+}
+
+static tm_status read_texts(const uint8_t *bytes, size_t size, tm_text *out, tm_error *err)
+{
+    tm_parquet *p;
+    const char *text;
+    size_t      n;
+    bool        more = true;
+    tm_status   st = tm_parquet_parse("x", bytes, (int64_t)size, "text", &p, err);
+    if (st != TM_OK) return st;
+    while (st == TM_OK && more) {
+        st = tm_parquet_next(p, &text, &n, &more, err);
+        if (st == TM_OK && more) tm_text_printf(out, "%zu:%.*s ", n, (int)n, text);
+    }
+    tm_text_printf(out, "%lld", (long long)tm_parquet_place(p));
+    tm_parquet_close(p);
+    return st;
+}
+
+static tm_status read_lists(const uint8_t *bytes, size_t size, tm_text *out, tm_error *err)
+{
+    static const char *const wanted[] = { "messages", "conversations", "data", "text", "prompt", "tags" };
+    tm_rows                 *rows;
+    json_t                  *row = NULL;
+    tm_status                st = tm_rows_parse("x", bytes, size, wanted, 6, &rows, err);
+    if (st != TM_OK) return st;
+    while ((st = tm_rows_next(rows, &row, err)) == TM_OK && row) {
+        char *text = json_dumps(row, JSON_COMPACT | JSON_SORT_KEYS);
+        tm_text_printf(out, "%lld %s ", (long long)tm_rows_number(rows), text);
+        free(text);
+        json_decref(row);
+    }
+    tm_rows_close(rows);
+    return st;
+}
+
+static tm_status read_index(const uint8_t *bytes, size_t size, tm_text *out, tm_error *err)
+{
+    uint8_t    tokens[200];
+    tm_indexed set;
+    int32_t    id;
+    for (size_t i = 0; i < sizeof tokens; i++) tokens[i] = (uint8_t)(i * i);
+    TM_TRY(tm_indexed_parse("x", bytes, (int64_t)size, "y", tokens, 50, &set, err));
+    set.bin.bytes = tokens;
+    tm_text_printf(out, "%s %lld %lld %lld %d %d", tm_indexed_type(&set), (long long)set.sequences,
+                   (long long)set.documents, (long long)set.tokens, set.token_bytes, set.modes);
+    for (int64_t i = 0; i < set.sequences; i++)
+        tm_text_printf(out, " %lld@%lld", (long long)tm_indexed_length(&set, i),
+                       (long long)tm_indexed_first_token(&set, i));
+    for (int64_t i = 0; i < set.tokens; i++) {
+        bool known = tm_indexed_token(&set, i, &id);
+        tm_text_printf(out, known ? " %d" : " none", known ? id : 0);
+    }
+    return TM_OK;
+}
+
+static tm_status read_ids(const uint8_t *bytes, size_t size, tm_text *out, tm_error *err)
+{
+    int32_t *ids;
+    int64_t  n;
+    TM_TRY(tm_token_list_parse("x", bytes, size, 50000, &ids, &n, err));
+    for (int64_t i = 0; i < n; i++) tm_text_printf(out, "%d ", ids[i]);
+    free(ids);
+    return TM_OK;
+}
+
+/* --- all of them ---------------------------------------------------------------------------------- */
+
+enum { MESSAGES = 200 };
+
+typedef struct {
+    char *words[MESSAGES];
+    int   times[MESSAGES], n;
+} told;
+
+/* With N for each number, without the name in front, up to what is quoted. */
+static void note(told *all, const char *text)
+{
+    tm_text words = { 0 };
+    tm_text_add(&words, "");
+    assert_true(text[0] == '\'' && text[2] == '\'');
+    for (const char *c = text + 3; *c && *c != '\'' && words.length < 56; c++) {
+        bool digit = isdigit((unsigned char)*c);
+        if (digit && isdigit((unsigned char)c[-1])) continue;
+        tm_text_add_n(&words, digit ? "N" : c, 1);
+        if (strcmp(words.data, ": none of its columns (") == 0) break; /* their names, damaged */
+    }
+    for (int i = 0; i < all->n; i++) {
+        if (strcmp(all->words[i], words.data) != 0) continue;
+        all->times[i]++;
+        tm_text_fini(&words);
+        return;
+    }
+    assert_true(all->n < MESSAGES);
+    all->words[all->n] = words.data;
+    all->times[all->n++] = 1;
+}
+
+static void damage(const char *name, const uint8_t *bytes, size_t size, reader read, tm_text *out)
+{
+    static const uint8_t changes[] = { 1, 2, 4, 8, 16, 32, 64, 128, 255 };
+    told                 all = { .n = 0 };
+    tm_text              outcome = { 0 };
+    int                  good = 0;
+    uint64_t             number = 0;
+    tm_error             err = { 0 };
+    assert_int_equal(read(bytes, size, &outcome, &err), TM_OK);
+    tm_text_printf(out, "%s, %zu bytes: %.200s\n", name, size, outcome.data);
+    for (size_t at = 0; at < size; at++)
+        for (size_t k = 0; k < sizeof changes; k++) {
+            uint8_t *changed = tm_alloc(size); /* exactly: what is read behind it is seen */
+            memcpy(changed, bytes, size);
+            changed[at] ^= changes[k];
+            err = (tm_error){ 0 };
+            outcome.length = 0;
+            tm_text_add(&outcome, "");
+            tm_status st = read(changed, size, &outcome, &err);
+            good += st == TM_OK;
+            if (st != TM_OK) note(&all, err.text);
+            const uint64_t both[3] = { number, tm_hash(outcome.data, outcome.length),
+                                       tm_hash(err.text, strlen(err.text)) };
+            number = tm_hash(both, sizeof both);
+            free(changed);
+        }
+    tm_text_printf(out, "  %d read, %016llx\n", good, (unsigned long long)number);
+    for (int i = 0; i < all.n; i++) {
+        tm_text_printf(out, "  %d %s\n", all.times[i], all.words[i]);
+        free(all.words[i]);
+    }
+    tm_text_fini(&outcome);
+}
+
+static void damage_file(const char *path, reader read, tm_text *out)
+{
+    tm_text bytes = fake_read(path);
+    damage(path + strlen("tests/data/"), (const uint8_t *)bytes.data, bytes.length, read, out);
+    tm_text_fini(&bytes);
+}
+
+static size_t put(uint8_t *out, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++) out[i] = (uint8_t)(value >> 8 * i);
+    return (size_t)bytes;
+}
+
+static void all_outcomes_are_as_recorded(void **state)
+{
+    tm_text        out = { 0 };
+    tm_error       err = { 0 };
+    const int32_t  ids[] = { 5, 70000, -1, 8, 9, 10, 11, 12, 300 };
+    const uint8_t  masks[] = { 1, 0, 1, 0, 0, 1, 1, 1, 0 };
+    static uint8_t idx[200];
+    size_t         n = 9;
+    (void)state;
+    assert_int_equal(tm_packed_write(test_in_folder("x.npy"), 3, 3, ids, masks, &err), TM_OK);
+    tm_text packed = fake_read(test_in_folder("x.npy"));
+    damage("three packed rows", (const uint8_t *)packed.data, packed.length, read_packed, &out);
+    tm_text_fini(&packed);
+    damage_file("tests/data/parquet/required.parquet", read_texts, &out);
+    damage_file("tests/data/parquet/delta.parquet", read_texts, &out);
+    damage_file("tests/data/sft/lists.parquet", read_lists, &out);
+    damage_file("tests/data/sft/ragged.parquet", read_lists, &out);
+    memcpy(idx, "MMIDIDX\0", 9);
+    n += put(idx + n, 1, 8);
+    n += put(idx + n, 8, 1);
+    n += put(idx + n, 3, 8);
+    n += put(idx + n, 4, 8);
+    n += put(idx + n, 12, 4);
+    n += put(idx + n, 6, 4);
+    n += put(idx + n, 7, 4);
+    n += put(idx + n, 0, 8);
+    n += put(idx + n, 24, 8);
+    n += put(idx + n, 36, 8);
+    for (uint64_t i = 0; i < 4; i++) n += put(idx + n, i, 8);
+    damage("an index", idx, n, read_index, &out);
+    static const char list[] = "\x93NUMPY\x01\x00\x46\x00{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }"
+                               "            \n\x05\0\0\0\x00\x01\0\0\x07\0\0\0\x4f\xc3\0\0";
+    damage("a list of tokens", (const uint8_t *)list, sizeof list - 1, read_ids, &out);
+    whole_is("tests/data/whole-damage.txt", &out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(all_outcomes_are_as_recorded) };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+}

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of files: every form that a text of rows can have, lines that end where a part that is read ends, names of
+ * files and folders; and what is taken for a text. After a change that is meant:
+ *     TM_RECORD=1 build/release/tests/data/test_rows; git diff tests/data/whole-rows.txt
+ */
+#include "data/rows.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "data/pack.h"
+#include "data/text_files.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/whole.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+static const char *const wanted[] = { "a", "text" };
+static char             *back;
+
+/* All rows, and how it ends. */
+static void add_rows(tm_text *out, tm_rows *rows)
+{
+    tm_error err = { 0 };
+    json_t  *row = NULL;
+    while (tm_rows_next(rows, &row, &err) == TM_OK && row) {
+        char *text = json_dumps(row, JSON_COMPACT | JSON_SORT_KEYS);
+        tm_text_printf(out, "  %s (%lld): %.60s\n", tm_rows_place(rows), (long long)tm_rows_number(rows), text);
+        free(text);
+        json_decref(row);
+    }
+    if (err.status == TM_OK)
+        tm_text_add(out, "  end\n");
+    else
+        tm_text_printf(out, "  -> %d: %s\n", tm_status_exit_code(err.status), err.text);
+}
+
+static void add_memory(tm_text *out, const char *text, size_t n)
+{
+    tm_rows *rows = NULL;
+    tm_error err = { 0 };
+    if (tm_rows_parse("memory", (const uint8_t *)text, n, wanted, 2, &rows, &err) == TM_OK)
+        add_rows(out, rows);
+    else
+        tm_text_printf(out, "  -> %d: %s\n", tm_status_exit_code(err.status), err.text);
+    tm_rows_close(rows);
+}
+
+static void add_path(tm_text *out, const char *path)
+{
+    tm_rows *rows = NULL;
+    tm_error err = { 0 };
+    tm_text_printf(out, "%s\n", path);
+    if (tm_rows_open(path, wanted, 2, &rows, &err) == TM_OK)
+        add_rows(out, rows);
+    else
+        tm_text_printf(out, "  -> %d: %s\n", tm_status_exit_code(err.status), err.text);
+    tm_rows_close(rows);
+}
+
+static void rows_are_as_recorded(void **state)
+{
+    static const char *const texts[] = {
+        "",
+        " \t\r",
+        "\n\n",
+        "{\"a\": 1}",
+        "{\"a\": 1}\n",
+        "\n {\"a\": 1} \r\n\t\r\n{\"b\": 2}\n\n",
+        "\xEF\xBB\xBF{\"a\": 1}\n{\"a\": 2}",
+        "\xEF\xBB\xBF",
+        "\xEF\xBB{\"a\": 1}",
+        "\xFF\xFE{\0",
+        "\xFE\xFF",
+        "\xFF",
+        "[{\"a\": 1}, {\"a\": 2}]",
+        " \t\r[{\"a\": 1},\n{\"a\": 2}]\n",
+        "\n[{\"a\": 1}]",
+        "[]",
+        "[1]",
+        "[{\"a\": 1}\n,,]",
+        "[{\"a\": 1}",
+        "[{\"a\": 1, \"a\": 2}]",
+        "{\"a\": 1}\n[2]\n",
+        "{\"a\": 1}\n\"text\"\n",
+        "{\"a\": 1}\n2\n",
+        "{\"a\": 1}\n2.5\n",
+        "{\"a\": 1}\ntrue\n",
+        "{\"a\": 1}\nfalse\n",
+        "{\"a\": 1}\nnull\n",
+        "{\"a\": 1}\n{\"a\": 1, \"a\": 2}\n",
+        "{\"a\": 1}\n{\n\"a\": 2}\n",
+        "{\n",
+        "{\"a\": 1} x\n",
+        "  prose\n",
+        "a,b\n1,2\n",
+        "  {\"a\" 1}\n",
+        "PAR",
+        "PAR1",
+    };
+    static const char *const paths[] = {
+        "rows", "rows/b.jsonl", "rows/*.json",      "rows/n*",          "empty",  "none",
+        "no*",  "od?[d*\\",     "od?[d*\\/x.jsonl", "again.parquet.gz", "rows/z", "."
+    };
+    tm_text out = { 0 };
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        tm_text_printf(&out, "text %zu\n", i);
+        add_memory(&out, texts[i], strlen(texts[i]));
+    }
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) add_path(&out, paths[i]);
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tests/data/whole-rows.txt", back);
+    whole_is(path, &out);
+}
+
+/* Files are read in parts of 64 KiB: a line may end just before, at and behind such an end, and fill many parts. */
+static void lines_of_every_length(void **state)
+{
+    static const size_t lengths[] = { 20, 65534, 65535, 65536, 65537, 131071, 131072, 131073, 300000, 20 };
+    enum { N = sizeof lengths / sizeof lengths[0] };
+    tm_text  text = { 0 };
+    tm_rows *rows = NULL;
+    tm_error err = { 0 };
+    json_t  *row = NULL;
+    (void)state;
+    for (int blank = 0; blank < 2; blank++) {
+        text.length = 0;
+        for (int i = 0; i < N; i++) { /* with the line feed so many bytes */
+            tm_text_printf(&text, "{\"a\": \"");
+            for (size_t k = 0; k + 10 < lengths[i]; k++)
+                tm_text_add_n(&text, &(char){ (char)('a' + (k + (size_t)i) % 26) }, 1);
+            tm_text_add(&text, "\"}\n");
+            if (blank) tm_text_add(&text, i % 2 ? "\n" : " \t\n");
+        }
+        if (blank) text.length -= 2; /* without an end */
+        assert_int_equal(tm_file_write("long.jsonl", text.data, text.length, &err), TM_OK);
+        assert_int_equal(tm_rows_open("long.jsonl", wanted, 1, &rows, &err), TM_OK);
+        for (int i = 0; i < N; i++) {
+            if (tm_rows_next(rows, &row, &err) != TM_OK) fail_msg("%s", err.text);
+            const char *value = json_string_value(json_object_get(row, "a"));
+            assert_int_equal(strlen(value), lengths[i] - 10);
+            assert_int_equal(value[0], 'a' + i % 26);
+            assert_int_equal(value[lengths[i] - 11], 'a' + (int)((lengths[i] - 11 + (size_t)i) % 26));
+            assert_int_equal(tm_rows_number(rows), blank ? 2 * i + 1 : i + 1);
+            json_decref(row);
+        }
+        assert_int_equal(tm_rows_next(rows, &row, &err), TM_OK);
+        assert_null(row);
+        tm_rows_close(rows);
+    }
+    tm_text_fini(&text);
+}
+
+static void what_is_taken_for_text(void **state)
+{
+    char bytes[200];
+    (void)state;
+    assert_false(tm_is_binary("", 0));
+    assert_false(tm_is_binary("text", 4));
+    assert_true(tm_is_binary("te\0t", 4));
+    assert_true(tm_is_binary("tex\0", 4));
+    assert_false(tm_is_binary("text\0", 4));
+    /* A tenth of the bytes may be wrong; the last four are not looked at, they may be cut. */
+    for (int bad = 9; bad <= 12; bad++) {
+        memset(bytes, 'a', sizeof bytes);
+        memset(bytes + 20, 0xff, (size_t)bad);
+        assert_int_equal(tm_is_binary(bytes, 100), bad > 10);
+        assert_int_equal(tm_is_binary(bytes, 109), bad > 10);
+        assert_int_equal(tm_is_binary(bytes, 110), bad > 11);
+    }
+    memset(bytes, 'a', sizeof bytes);
+    memset(bytes + 6, 0xff, 4);
+    assert_false(tm_is_binary(bytes, 10));
+    memset(bytes + 4, 0xff, 2);
+    assert_true(tm_is_binary(bytes, 10));
+    bytes[4] = 'a'; /* one is a tenth */
+    assert_false(tm_is_binary(bytes, 10));
+    /* Whole characters count as such. */
+    for (int i = 0; i < 99; i += 3) memcpy(bytes + i, "\xe2\x82\xac", 3);
+    assert_false(tm_is_binary(bytes, 99));
+}
+
+static void packed_files_are_no_text(void **state)
+{
+    static const char *const names[] = { "x.jsonl", "x.gz", "x.zst", "x.parquet" };
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        tm_text_files files;
+        tm_error      err = { 0 };
+        char          said[400];
+        test_file_write(".", names[i], "x");
+        assert_int_equal(tm_text_files_open(names[i], &files, &err), TM_OK);
+        assert_int_equal(tm_text_files_check(&files, &err), TM_INVALID);
+        snprintf(said, sizeof said,
+                 "'%s' is not plain text (%s); make tokens of it: trainmark data tokenize %s -o PREFIX --tokenizer "
+                 "FILE, then data.source megatron, data.path PREFIX; rows for fine-tuning: data.source sft",
+                 names[i], names[i] + 1, names[i]);
+        assert_string_equal(err.text, said);
+        tm_text_files_close(&files);
+    }
+    static const char *const good[] = { "y.jsonl.txt", ".gz", "gz" };
+    for (size_t i = 0; i < 3; i++) {
+        tm_text_files files;
+        tm_error      err = { 0 };
+        test_file_write(".", good[i], "x");
+        assert_int_equal(tm_text_files_open(good[i], &files, &err), TM_OK);
+        assert_int_equal(tm_text_files_check(&files, &err), TM_OK);
+        assert_true(files.count == 1 && files.bytes == 1 && files.copied == 1);
+        tm_text_files_close(&files);
+    }
+}
+
+static void sparse_file(const char *path, int64_t size)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(truncate(path, size), 0);
+}
+
+/* What is copied is counted over all files; what does not fit is mapped, and looked after. */
+static void files_are_copied_or_mapped(void **state)
+{
+    static const char *const names[] = { "two/a", "two/b", "two/c" };
+    tm_text_files            files;
+    tm_error                 err = { 0 };
+    char                     said[200];
+    (void)state;
+    assert_int_equal(mkdir("two", 0700), 0);
+    test_file_write("two", "a", "abc");
+    test_file_write("two", "b", "de");
+    assert_int_equal(tm_text_files_open("two", &files, &err), TM_OK);
+    assert_true(files.count == 2 && files.bytes == 5 && files.copied == 5);
+    assert_true(!files.files[0].mapped && !files.files[1].mapped && files.files[1].size == 2);
+    uint64_t content = files.content;
+    tm_text_files_close(&files);
+    assert_true(!files.files && files.count == 0);
+    sparse_file("two/c", TM_TEXT_COPY_BYTES - 5);
+    assert_int_equal(tm_text_files_open("two/", &files, &err), TM_OK);
+    assert_true(files.count == 3 && files.copied == TM_TEXT_COPY_BYTES && files.bytes == TM_TEXT_COPY_BYTES);
+    assert_true(!files.files[2].mapped && files.content != content);
+    tm_text_files_close(&files);
+    sparse_file("two/c", TM_TEXT_COPY_BYTES - 4);
+    assert_int_equal(tm_text_files_open("two", &files, &err), TM_OK);
+    assert_true(files.count == 3 && files.copied == 5 && files.bytes == TM_TEXT_COPY_BYTES + 1);
+    for (int i = 0; i < 3; i++) {
+        assert_string_equal(files.files[i].path, names[i]);
+        assert_int_equal(files.files[i].mapped, i == 2);
+        assert_int_equal(tm_text_file_check(&files.files[i], &err), TM_OK);
+    }
+    test_file_write("two", "a", "other");
+    sparse_file("two/c", TM_TEXT_COPY_BYTES - 3);
+    assert_int_equal(tm_text_file_check(&files.files[0], &err), TM_OK); /* a copy stays what it was */
+    assert_int_equal(tm_text_file_check(&files.files[2], &err), TM_INVALID);
+    snprintf(said, sizeof said, "'two/c' was changed during the run; keep data.path unchanged");
+    assert_string_equal(err.text, said);
+    tm_text_files_close(&files);
+    assert_int_equal(unlink("two/c"), 0);
+}
+
+/* A document has fewer than 2^31 - 1 bytes. */
+static void a_file_that_is_no_document(void **state)
+{
+    tm_pack_options o = { .path = "large", .out = "packed", .format = "megatron" };
+    int64_t         rows = 0;
+    tm_error        err = { 0 };
+    (void)state;
+    char *words = memset(tm_alloc(1 << 16), 'a', 1 << 16); /* what is looked at */
+    FILE *f = fopen("large", "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(words, 1, 1 << 16, f), 1 << 16);
+    assert_int_equal(fclose(f), 0);
+    free(words);
+    void (*was)(int) = signal(SIGXFSZ, SIG_IGN);
+    int fits = truncate("large", INT32_MAX);
+    signal(SIGXFSZ, was);
+    if (fits != 0) return; /* files may not be as large here */
+    tm_status st = tm_data_pack(&o, &rows, &err);
+    assert_int_equal(unlink("large"), 0);
+    assert_int_equal(st, TM_INVALID);
+    assert_string_equal(err.text, "a file in 'large' has 2147483647 bytes, a document at most 2147483646; split it");
+    assert_true(access("packed.idx", F_OK) != 0 && access("packed.bin", F_OK) != 0);
+}
+
+static void write_packed(const char *path, const char *text)
+{
+    gzFile f = gzopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(gzwrite(f, text, (unsigned)strlen(text)), strlen(text));
+    assert_int_equal(gzclose(f), Z_OK);
+}
+
+static int write_all(void **state)
+{
+    (void)state;
+    back = getcwd(NULL, 0);
+    if (chdir(test_folder()) != 0) return -1;
+    for (size_t i = 0; i < 3; i++)
+        if (mkdir((const char *[]){ "rows", "empty", "od?[d*\\" }[i], 0700) != 0) return -1;
+    test_file_write("rows", "b.jsonl", "{\"a\": 1}\n{\"a\": 2}\n");
+    test_file_write("rows", "a.json", "[{\"a\": 3}]");
+    test_file_write("rows", "Z.ndjson", "{\"a\": 4}");
+    test_file_write("rows", "z", "{\"a\": 5}\n{\"a\": 6");
+    test_file_write("rows", "notes.txt", "no rows");
+    test_file_write("rows", "nothing.json", "");
+    test_file_write("rows", ".json", "{\"a\": 7}");
+    test_file_write("rows", "x.jsonl.zip", "{\"a\": 8}");
+    test_file_write("empty", "readme", "no rows");
+    test_file_write("od?[d*\\", "x.jsonl", "{\"a\": 9}");
+    write_packed("rows/c.jsonl.gz", "{\"a\": 10}\n");
+    write_packed("again.parquet.gz", "PAR1 and more");
+    return 0;
+}
+
+static int go_back(void **state)
+{
+    if (chdir(back) != 0) return -1;
+    free(back);
+    return test_folder_teardown(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_as_recorded),       cmocka_unit_test(lines_of_every_length),
+        cmocka_unit_test(what_is_taken_for_text),     cmocka_unit_test(packed_files_are_no_text),
+        cmocka_unit_test(files_are_copied_or_mapped), cmocka_unit_test(a_file_that_is_no_document),
+    };
+    return cmocka_run_group_tests(tests, write_all, go_back);
+}
