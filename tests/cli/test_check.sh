@@ -159,6 +159,19 @@ check "a limit that is met" has "$out" 'PASS  perf_gemm'
 check "no limit" has "$out" 'INFO  perf_stream'
 check "the loss falls" has "$out" 'PASS  perf_train .*loss_decreased 1'
 check "limits were written" has limits.json '"stream.dot_gb_per_sec"'
+# limit NAME: of the figure of that name; the figure is x 1 / 0.9 or x 1 / 1.1 of it, or itself.
+limit() { sed -n "/\"$1\"/,/}/s/^ *\"value\": \([0-9.e+-]*\).*/\1/p" limits.json; }
+names="training.tokens_per_sec_per_gpu training.tokens_per_sec_total training.step_time_mean_ms training.step_time_p50_ms
+       training.step_time_p95_ms training.mem_usage training.loss_decreased training.final_loss gemm.gflops_per_sec
+       stream.copy_gb_per_sec stream.mul_gb_per_sec stream.add_gb_per_sec stream.triad_gb_per_sec stream.dot_gb_per_sec"
+check "a limit for every figure" [ "$(sed -n 's/^    "\([a-z_.0-9]*\)": {/\1/p' limits.json | tr '\n' ' ')" = "$(echo $names) " ]
+check "the figures belong together" awk -v rate="$(limit training.tokens_per_sec_per_gpu)" -v all="$(limit training.tokens_per_sec_total)" \
+    -v mean="$(limit training.step_time_mean_ms)" -v p50="$(limit training.step_time_p50_ms)" -v p95="$(limit training.step_time_p95_ms)" \
+    -v used="$(limit training.mem_usage)" -v falls="$(limit training.loss_decreased)" -v loss="$(limit training.final_loss)" 'BEGIN {
+        step = 512 / (rate / 0.9) * 1000 # 8 sequences of 64 tokens
+        exit !(rate > 0 && rate == all && mean / 1.1 > 0.2 * step && mean / 1.1 < 5 * step && p50 <= p95 && p50 / 1.1 > 0.3 * step &&
+            p50 / 1.1 < 3 * step && used > 0 && used < 1.1 && falls == 0.9 && loss > 0.5 && loss < 4.5)
+    }'
 # What no machine reaches.
 sed 's/"value": [0-9.e+-]*/"value": 1e30/' limits.json >high.json
 trainmark check --only perf --perf --per-gpu-timeout-sec 150 --thresholds high.json
