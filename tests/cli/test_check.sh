@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # `trainmark check` from the outside: made-up machines, reports, lists of nodes, limits, tuning; wrong usage.
-# shellcheck disable=SC1091,SC2016,SC2034,SC2154
+# shellcheck disable=SC1091,SC2016,SC2034,SC2154,SC2086,SC2116
 . "$(dirname "$0")/lib.sh"
 unset NCCL_SOCKET_IFNAME OMPI_COMM_WORLD_RANK PMI_RANK
 export OMP_WAIT_POLICY=passive

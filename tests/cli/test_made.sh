@@ -105,6 +105,10 @@ say compare b --baseline a --max-slowdown 12
 say compare d --baseline a --max-slowdown 0
 say compare c --baseline
 TRAINMARK_STORE=none say compare b --baseline
+made e 2026-02-01T06:00:00Z -e 's/"median": 4096/"median": 5000/; s/"lo": 4000/"lo": 4990/; s/"hi": 4196/"hi": 5010/'
+say results import e
+say compare 2 --baseline # what was stored later is no baseline
+say compare b --baseline
 as made_baseline.txt
 say compare a --write-thresholds limits.json
 cat limits.json >>said
