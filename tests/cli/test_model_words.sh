@@ -86,6 +86,7 @@ lines generate folder --prompt a --prompt-ids three.json
 lines generate folder --prompt '' --tokenizer "$gpt2"
 lines generate folder --prompt 'Some words' --tokenizer "$gpt2"
 lines generate folder --prompt a
+lines generate folder --prompt-ids three.json --adapter nowhere
 lines generate bare --prompt-ids three.json
 lines generate first --step 7 --prompt-ids three.json
 for tokens in 0 1 10000000 10000001; do lines generate nowhere --prompt-ids three.json --max_tokens $tokens; done
