@@ -140,6 +140,23 @@ wait $tuner
 code=$?
 check "a signal ends it" [ "$code" -eq 130 ]
 check "and the host is as before" [ "$(cat $balancing)" = 1 ]
+# Who does not heed the first one: a second one ends us at once.
+"$TRAINMARK" check --sysroot m --tune-host -- sh -c 'trap "" TERM; echo $$ >deaf; exec sleep 20' >/dev/null 2>"$err" &
+tuner=$!
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do [ -s deaf ] || sleep 0.1; done
+kill -TERM $tuner
+sleep 0.2
+is_at_work() { [ -n "$(sed 's/.*) //; s/ .*//; /Z/d' /proc/$tuner/stat 2>/dev/null)" ]; }
+check "the first signal waits for the command" is_at_work
+kill -TERM $tuner
+for _ in 1 2 3 4 5 6 7 8 9 10; do is_at_work && sleep 0.1; done
+check_not "the second does not" is_at_work
+kill -KILL "$(cat deaf)"
+wait $tuner
+code=$?
+check "with the code of an interrupt" [ "$code" -eq 130 ]
+trainmark check --sysroot m --restore-host
+check "what it left is restored" [ "$(cat $balancing)" = 1 ]
 
 # --- measuring ------------------------------------------------------------------------------------------------------------
 
