@@ -434,6 +434,24 @@ static tm_status check_host(const tm_config *config, tm_error *err)
 
 /* --- the command ----------------------------------------------------------------------------- */
 
+static bool is_asked(const tm_config *config, const char *key)
+{
+    const char *value = tm_config_text(config, key);
+    return value && strcmp(value, "false") != 0;
+}
+
+/* One of these is all that is done; what else was asked for would be left out without a word. */
+static tm_status check_one_job(const tm_config *config, tm_error *err)
+{
+    static const char *const jobs[] = { "all-ranks", "list", "aggregate", "restore-host" };
+    static const char *const others[] = { "perf", "aggregate", "tune-host", "restore-host", "list" };
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++)
+        for (size_t k = 0; k < sizeof others / sizeof others[0] && is_asked(config, jobs[i]); k++)
+            if (is_asked(config, others[k]) && strcmp(jobs[i], others[k]) != 0)
+                return tm_fail(err, TM_USAGE, "--%s cannot be given with --%s; leave one out", jobs[i], others[k]);
+    return TM_OK;
+}
+
 /* Options that mean nothing without another one are refused: they would look as if they had done something. */
 static tm_status check_options(const tm_config *config, bool has_command, tm_error *err)
 {
@@ -444,19 +462,13 @@ static tm_status check_options(const tm_config *config, bool has_command, tm_err
                                             { "expected-nodes", "aggregate" } };
     static const char *const several[] = { "ranks",     "mpi",         "deadline",      "measure-sec",
                                            "disk-path", "outside-pct", "clock-limit-ms" };
-    static const char *const alone[] = { "perf", "aggregate", "tune-host", "restore-host", "list" };
     tm_table_format          format;
-    for (size_t i = 0; i < sizeof alone / sizeof alone[0] && tm_config_bool(config, "all-ranks"); i++) {
-        const char *other = tm_config_text(config, alone[i]);
-        if (other && strcmp(other, "false") != 0)
-            return tm_fail(err, TM_USAGE, "--all-ranks cannot be given with --%s; leave one out", alone[i]);
-    }
+    TM_TRY(check_one_job(config, err));
     for (size_t i = 0; i < sizeof several / sizeof several[0] && !tm_config_bool(config, "all-ranks"); i++)
         if (tm_config_is_changed(config, several[i]))
             return tm_fail(err, TM_USAGE, "--%s needs --all-ranks", several[i]);
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++) {
-        const char *other = tm_config_text(config, needs[i][1]);
-        if (tm_config_text(config, needs[i][0]) && (!other || strcmp(other, "false") == 0))
+        if (tm_config_text(config, needs[i][0]) && !is_asked(config, needs[i][1]))
             return tm_fail(err, TM_USAGE, "--%s needs --%s", needs[i][0], needs[i][1]);
     }
     if (has_command && !tm_config_bool(config, "tune-host"))

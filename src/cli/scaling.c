@@ -231,7 +231,8 @@ static tm_status judge(const scaling *s, tm_error *err)
 {
     const size_run *base = base_of(s);
     for (int i = 0; i < s->n && base && judges_losses(s); i++) {
-        double apart = s->runs[i].result ? loss_difference(base->result, s->runs[i].result) : 0;
+        if (!s->runs[i].result || &s->runs[i] == base) continue;
+        double apart = loss_difference(base->result, s->runs[i].result);
         if (apart <= loss_bound) continue;
         return tm_fail(err, TM_NEGATIVE,
                        "losses of %d and %d ranks differ by %.2g in the first %d steps, more than %.0e of them",

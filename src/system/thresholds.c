@@ -84,11 +84,15 @@ static bool key_has_form(const char *key, const char *const *names)
     return *key == '\0';
 }
 
-static bool key_is_known(const char *key)
+static tm_status check_key(const char *file, const char *key, tm_error *err)
 {
     static const char *const brief[] = { "MBS", "GBS", "PRECISION", NULL };
     static const char *const full[] = { "NNODES", "STEPS", "PRECISION", "BATCH", "GBS", "SEQLEN", NULL };
-    return key_has_form(key, brief) || key_has_form(key, full);
+    if (key_has_form(key, brief) || key_has_form(key, full)) return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "'%s': unknown cell '%.200s'; a key is MBS=n,GBS=n,PRECISION=word or NNODES=n,"
+                   "STEPS=n,PRECISION=word,BATCH=n,GBS=n,SEQLEN=n",
+                   file, key);
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
@@ -148,11 +152,7 @@ static tm_status read_cell(const tm_thresholds *t, const char *key, json_t *obje
 {
     const char *metric;
     json_t     *gate;
-    if (!key_is_known(key))
-        return tm_fail(err, TM_INVALID,
-                       "'%s': unknown cell '%.200s'; a key is MBS=n,GBS=n,PRECISION=word or NNODES=n,"
-                       "STEPS=n,PRECISION=word,BATCH=n,GBS=n,SEQLEN=n",
-                       t->name, key);
+    TM_TRY(check_key(t->name, key, err));
     if (!json_is_object(object) || json_object_size(object) == 0)
         return tm_fail(err, TM_FORMAT, "'%s', cell '%s': expected an object with at least one metric", t->name, key);
     *out = (cell){ .key = tm_arena_text(t->arena, key),
@@ -249,7 +249,7 @@ tm_status tm_thresholds_write(const char *path, const char *key, const tm_metric
     static const double factor[] = { 0.90, 1.10, 1 };
     tm_text             text = { 0 };
     tm_json             json = { .out = &text, .indent = true };
-    TM_ASSERT(key_is_known(key));
+    TM_TRY(check_key(path, key, err));
     tm_json_open(&json, NULL, '{');
     tm_json_open(&json, key, '{');
     for (size_t i = 0; i < n; i++) {

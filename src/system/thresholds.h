@@ -49,7 +49,8 @@ TM_MUST_USE tm_status tm_thresholds_judge(tm_thresholds *thresholds, const char 
                                           size_t n, const tm_gate **gates, size_t *n_gates, tm_error *err);
 
 /* Writes a file of one cell, whole or not at all: x 0.90 where more is better, x 1.10 where less is, the figure itself
- * where neither is. A metric without a name of the table is a bug; NaN is left out. */
+ * where neither is. A cell whose key is none is TM_INVALID; a metric without a name of the table is a bug; NaN is left
+ * out. */
 TM_MUST_USE tm_status tm_thresholds_write(const char *path, const char *cell, const tm_metric *metrics, size_t n,
                                           tm_error *err);
 

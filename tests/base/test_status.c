@@ -8,8 +8,13 @@
 
 #include "base/status.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void the_first_failure_stays(void **state)
 {
@@ -90,6 +95,30 @@ static void the_text_is_bounded(void **state)
     assert_int_equal(strncmp(err.text, "3 problems\n  xxx", 16), 0);
 }
 
+/* What cannot be says where, and ends the program. */
+static void bugs_are_told(void **state)
+{
+    int  ends[2], status;
+    char said[200] = "";
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        static const struct rlimit none = { 0, 0 };
+        setrlimit(RLIMIT_CORE, &none);
+        dup2(ends[1], STDERR_FILENO);
+        signal(SIGABRT, SIG_DFL);
+        tm_assert_failed("one == two", "a/b.c", 7);
+    }
+    close(ends[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    assert_true(read(ends[0], said, sizeof said - 1) > 0);
+    close(ends[0]);
+    assert_string_equal(said, "trainmark: bug: a/b.c:7: one == two\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -97,6 +126,7 @@ int main(void)
         cmocka_unit_test(several_are_told_each_once),
         cmocka_unit_test(those_of_a_call_join_the_others),
         cmocka_unit_test(the_text_is_bounded),
+        cmocka_unit_test(bugs_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

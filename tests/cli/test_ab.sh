@@ -121,6 +121,23 @@ trainmark ab --a "$args --out x" --b "$args"
 failed_with 2 "an output folder is not the caller's to give" "--out"
 trainmark ab --a "llama3.1_405B" --b "llama3.1_405B" --turn 0.5
 failed_with 4 "more memory than there is" "use --turn run"
+# Two processes of A, one of B, and 64 MiB that each needs outside of its plan.
+plan_of()
+{
+    [ "$1" != none ] || return
+    "$TRAINMARK" run "$1" --dry-run --json --memory 1000TiB | awk '/"plan_bytes"/ && !n++ { gsub(/[^0-9]/, ""); print }'
+}
+needs() { awk -v a="$(plan_of "$1")" -v b="$(plan_of "$2")" -v n="$3" 'BEGIN { printf "%.2f TiB", (2 * a + b + n * 67108864) / 1099511627776 }'; }
+trainmark ab --a llama3.1_405B --b llama3.1_70B --turn 0.5
+failed_with 4 "the memory of three" "A, B and A again need $(needs llama3.1_405B llama3.1_70B 3) at a time, [0-9.]+ [MG]iB are free; use --turn run$"
+trainmark ab --a llama3.1_70B --b llama3.1_405B --turn 0.5
+failed_with 4 "A counts twice" "A, B and A again need $(needs llama3.1_70B llama3.1_405B 3) at a time"
+trainmark ab --a llama3.1_405B --b-command "exit" --turn 0.5
+failed_with 4 "that of a command is not known" "A, B and A again need $(needs llama3.1_405B none 2) at a time"
+trainmark ab --a llama3.1_405B --b llama3.1_405B --budget 2
+failed_with 4 "turns become whole runs" "note: A, B and A again need $(needs llama3.1_405B llama3.1_405B 3) at a time, .* are free: a turn is a whole run$"
+trainmark ab --a "$args" --b "$args --model.layers=3"
+failed_with 4 "the last word counts" "model.layers"
 trainmark ab --a "x 'y" --b ""
 failed_with 4 "a quote without end" "--a: a quote is not closed"
 trainmark ab
@@ -174,6 +191,8 @@ trainmark ab --from kept/session.jsonl --json
 check "and as JSON" cmp -s "$out" kept/result.json
 trainmark ab --from kept --fail-if-slower 20
 failed_with 5 "a gate" "B is slower by [0-9.]+ %, the limit \(--fail-if-slower\) is 20 %"
+check "by what the verdict says" awk -v said="$(sed -n 's/.*B is slower by \([0-9.]*\) %.*/\1/p' "$err")" \
+    -v verdict="$(sed -n 's/^verdict .*slower: +\([0-9.]*\) %.*/\1/p' live.txt)" 'BEGIN { d = said - verdict; exit !(said > 0 && d < 1 && d > -1) }'
 trainmark ab --from kept --fail-if-slower 100000
 check "a gate that is wide enough" [ "$code" -eq 0 ]
 check "no run is left" none_left "$work/kept/A"

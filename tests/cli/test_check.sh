@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # `trainmark check` from the outside: made-up machines, reports, lists of nodes, limits, tuning; wrong usage.
-# shellcheck disable=SC1091,SC2016,SC2034,SC2154
+# shellcheck disable=SC1091,SC2016,SC2034,SC2154,SC2086,SC2116
 . "$(dirname "$0")/lib.sh"
 unset NCCL_SOCKET_IFNAME OMPI_COMM_WORLD_RANK PMI_RANK
 export OMP_WAIT_POLICY=passive
@@ -140,6 +140,23 @@ wait $tuner
 code=$?
 check "a signal ends it" [ "$code" -eq 130 ]
 check "and the host is as before" [ "$(cat $balancing)" = 1 ]
+# Who does not heed the first one: a second one ends us at once.
+"$TRAINMARK" check --sysroot m --tune-host -- sh -c 'trap "" TERM; echo $$ >deaf; exec sleep 20' >/dev/null 2>"$err" &
+tuner=$!
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do [ -s deaf ] || sleep 0.1; done
+kill -TERM $tuner
+sleep 0.2
+is_at_work() { [ -n "$(sed 's/.*) //; s/ .*//; /Z/d' /proc/$tuner/stat 2>/dev/null)" ]; }
+check "the first signal waits for the command" is_at_work
+kill -TERM $tuner
+for _ in 1 2 3 4 5 6 7 8 9 10; do is_at_work && sleep 0.1; done
+check_not "the second does not" is_at_work
+kill -KILL "$(cat deaf)"
+wait $tuner
+code=$?
+check "with the code of an interrupt" [ "$code" -eq 130 ]
+trainmark check --sysroot m --restore-host
+check "what it left is restored" [ "$(cat $balancing)" = 1 ]
 
 # --- measuring ------------------------------------------------------------------------------------------------------------
 
@@ -159,6 +176,19 @@ check "a limit that is met" has "$out" 'PASS  perf_gemm'
 check "no limit" has "$out" 'INFO  perf_stream'
 check "the loss falls" has "$out" 'PASS  perf_train .*loss_decreased 1'
 check "limits were written" has limits.json '"stream.dot_gb_per_sec"'
+# limit NAME: of the figure of that name; the figure is x 1 / 0.9 or x 1 / 1.1 of it, or itself.
+limit() { sed -n "/\"$1\"/,/}/s/^ *\"value\": \([0-9.e+-]*\).*/\1/p" limits.json; }
+names="training.tokens_per_sec_per_gpu training.tokens_per_sec_total training.step_time_mean_ms training.step_time_p50_ms
+       training.step_time_p95_ms training.mem_usage training.loss_decreased training.final_loss gemm.gflops_per_sec
+       stream.copy_gb_per_sec stream.mul_gb_per_sec stream.add_gb_per_sec stream.triad_gb_per_sec stream.dot_gb_per_sec"
+check "a limit for every figure" [ "$(sed -n 's/^    "\([a-z_.0-9]*\)": {/\1/p' limits.json | tr '\n' ' ')" = "$(echo $names) " ]
+check "the figures belong together" awk -v rate="$(limit training.tokens_per_sec_per_gpu)" -v all="$(limit training.tokens_per_sec_total)" \
+    -v mean="$(limit training.step_time_mean_ms)" -v p50="$(limit training.step_time_p50_ms)" -v p95="$(limit training.step_time_p95_ms)" \
+    -v used="$(limit training.mem_usage)" -v falls="$(limit training.loss_decreased)" -v loss="$(limit training.final_loss)" 'BEGIN {
+        step = 512 / (rate / 0.9) * 1000 # 8 sequences of 64 tokens
+        exit !(rate > 0 && rate == all && mean / 1.1 > 0.2 * step && mean / 1.1 < 5 * step && p50 <= p95 && p50 / 1.1 > 0.3 * step &&
+            p50 / 1.1 < 3 * step && used > 0 && used < 1.1 && falls == 0.9 && loss > 0.5 && loss < 4.5)
+    }'
 # What no machine reaches.
 sed 's/"value": [0-9.e+-]*/"value": 1e30/' limits.json >high.json
 trainmark check --only perf --perf --per-gpu-timeout-sec 150 --thresholds high.json

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # `trainmark check --all-ranks`: hosts of a world beside each other. The rules: tests/system/test_check_hosts.c.
-# shellcheck disable=SC1091,SC2086,SC2154
+# shellcheck disable=SC1091,SC2016,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 unset TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE GROUP_RANK NCCL_SOCKET_IFNAME
 export OMP_WAIT_POLICY=passive
@@ -93,6 +93,18 @@ for column in memory_gbps product_gflops disk_mbps link_gbps; do
     check "measured: $column" [ "$(grep -cE "\"$column\": *[0-9.]+" "$out")" -eq 2 ]
 done
 
+trainmark check --all-ranks --only governor --measure-sec 0.02 --disk-path /no/where --json
+check "a disk that is none: it goes on" [ "$code" -eq 0 ]
+check "a disk that is none: it is said" has "$err" "rank 0: the disk was not measured: '/no/where': No such file or directory$"
+check "a disk that is none: no speed" has "$out" '"disk_mbps": null'
+check "the memory is that of the system" awk -v found="$(sed -n 's/^ *"memory_gib": \([0-9.]*\).*/\1/p' "$out")" \
+    '/^MemTotal:/ { gib = $2 / 1048576 } END { exit !(found > 0.99 * gib && found < 1.01 * gib) }' /proc/meminfo
+check "the threads are those that may be used" [ "$(sed -n 's/^ *"threads": \([0-9]*\).*/\1/p' "$out")" = "$(nproc)" ]
+trainmark check --all-ranks --only governor --measure-sec 0.02 --disk-path none --json
+check "no disk is no failure" [ "$(grep -c "the disk was not measured" "$err")$(grep -c '"disk_mbps": null' "$out")" = 01 ]
+trainmark check --all-ranks --only governor --measure-sec 0.3 --disk-path . --json
+check "a disk: megabytes a second" awk -v mbps="$(sed -n 's/^ *"disk_mbps": \([0-9.]*\).*/\1/p' "$out")" 'BEGIN { exit !(mbps > 1 && mbps < 1e5) }'
+check "a disk: nothing is left on it" [ -z "$(find . -name 'trainmark-offload*')" ]
 trainmark $quick
 check "alone: one host" [ "$code" -eq 0 ]
 trainmark check --all-ranks --aggregate .

@@ -168,6 +168,10 @@ for words in "--max_tokens 5" "--max_tokens 5 --json" "--max_tokens 6 --temperat
     trainmark generate folder --prompt-ids prompt.json --device reference $words
     cat "$out"
 done >generated
+check "so many tokens a second" awk '
+    { gsub(/[,:}]/, " ") }
+    { for (i = 1; i <= NF; i++) if ($i ~ /tokens_per_second"$/) { n++; if (!($(i + 1) > 1.5)) bad = 1 } }
+    END { exit bad || n != 8 }' generated
 cp generated "$out"
 expected generate.txt
 filter=

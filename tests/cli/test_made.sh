@@ -58,6 +58,13 @@ say results export 2 --out other --json
 say results delete 2 9
 say results delete 2 3 --json
 say results delete 4
+TRAINMARK_STORE=none say results
+TRAINMARK_STORE=none say results show 1
+(
+    unset HOME XDG_DATA_HOME TRAINMARK_STORE
+    say results
+)
+say results --store none
 as made_store.txt
 cp list.csv "$out"
 code=0
@@ -98,14 +105,22 @@ say compare b --baseline a --max-slowdown 12
 say compare d --baseline a --max-slowdown 0
 say compare c --baseline
 TRAINMARK_STORE=none say compare b --baseline
+made e 2026-02-01T06:00:00Z -e 's/"median": 4096/"median": 5000/; s/"lo": 4000/"lo": 4990/; s/"hi": 4196/"hi": 5010/'
+say results import e
+say compare 2 --baseline # what was stored later is no baseline
+say compare b --baseline
 as made_baseline.txt
 say compare a --write-thresholds limits.json
 cat limits.json >>said
 say compare a --thresholds limits.json
 say compare b --thresholds limits.json --json
 say compare b --write-thresholds own.json --cell mine
+cell=MBS=9,GBS=9,PRECISION=mine
+say compare b --write-thresholds own.json --cell $cell
+cat own.json >>said
 say compare b --thresholds own.json
 say compare b --thresholds own.json --cell mine
+say compare a --thresholds own.json --cell $cell
 say compare b --thresholds nowhere.json
 say compare g.json --thresholds limits.json
 as made_limits.txt
@@ -150,7 +165,7 @@ say report a b c d --fleet --tolerance 20 --json
 say report a b c d --fleet -o fleet.csv
 cat fleet.csv >>said
 say report a b d --fleet --thresholds limits.json --cell mine
-say report a b d --fleet --thresholds own.json --cell mine
+say report a b d --fleet --thresholds own.json --cell $cell
 as made_reports.txt
 trainmark report a
 cp "$out" page

@@ -26,6 +26,16 @@ check "a run that cannot begin leaves no log" [ ! -e nobody/result_0.txt ]
 trainmark mlperf run none.yaml --out none --runs 1
 failed_with 4 "no such configuration" "none.yaml"
 
+for variable in NEXP=0 NEXP=1 NEXP=10000 NEXP=10001 NEXP=2x SEED=-1 SEED=0 SEED=2147483647 SEED=2147483648 SEED=1.5 NEXP= SEED=; do
+    (
+        export "${variable?}"
+        echo "$variable" >>said
+        say mlperf run none.yaml --out none
+        say mlperf run none.yaml --out none --runs 1 --seed 1
+    )
+done
+as mlperf_variables.txt
+
 # shellcheck disable=SC2086
 trainmark mlperf run "$config" --out two --runs 2 --seed 7 $short
 check "runs that miss the target: exit code 5" [ "$code" -eq 5 ]

@@ -212,6 +212,37 @@ trainmark mlperf package pkg
 failed_with 5 "package: a name with a space" "repository check of 'pkg' found errors"
 trainmark mlperf package nowhere
 failed_with 4 "package: no such folder" 'nowhere'
+rm 'pkg/a file'
+# packaged NAME: what is said of it, as text and as JSON; it is as before after that.
+packaged()
+{
+    echo "== $1" >>said
+    say mlperf package pkg --no-write
+    say mlperf package pkg
+    say mlperf package pkg --json
+    example $results
+    rm -f $results/scaling.json
+}
+echo '{"scaling_factor": 2}' >$results/scaling.json
+for run in 0 1 2 3 4 5 6 7 8 9; do lora $results/result_$run.txt $run $((3456 + 384 * (run % 3))) $((600000 + 1000 * run)); done
+packaged "slower than the reference: no factor"
+for run in 0 1 2 3 4 5 6 7 8 9; do lora $results/result_$run.txt $run 768 $((100000 + 1000 * run)); done
+packaged "too early"
+lora $results/result_8.txt 103 2688 540444
+packaged "a seed twice"
+rm $results/result_4.txt
+packaged "nine runs"
+lora $results/result_8.txt 108 2688 540444 0.93 aborted
+packaged "two that do not comply"
+sed -i 's/"closed"/"open"/' $results/*.txt pkg/systems/BOX.json
+sed -i 's/"hw_notes": ""/"hw_notes": "hard"/; s/"sw_notes": ""/"sw_notes": "soft"/' pkg/systems/BOX.json
+packaged "open"
+sed -i 's/"open"/"closed"/; s/"soft"/""/; s/"submitter": ""/"submitted": ""/; s/"number_of_nodes": "1"/"number_of_nodes": 3/' pkg/systems/BOX.json
+packaged "a system with a member of another name"
+echo '{' >pkg/systems/OTHER.json
+mkdir -p pkg/results/NONE/llama2_70b_lora pkg/results/BOX/unknown
+packaged "folders of nobody"
+as mlperf_packages.txt
 
 # Explain.
 example a

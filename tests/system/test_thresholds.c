@@ -136,6 +136,12 @@ static void written_limits_pass_what_they_were_made_from(void **state)
     size_t                 n;
     tm_error               err = { 0 };
     assert_int_equal(tm_thresholds_write(path, CELL, metrics, 5, &err), TM_OK);
+    const char *other = test_in_folder("other.json");
+    assert_int_equal(tm_thresholds_write(other, "mine", metrics, 5, &err), TM_INVALID);
+    assert_non_null(
+        strstr(err.text, "other.json': unknown cell 'mine'; a key is MBS=n,GBS=n,PRECISION=word or NNODES=n,"));
+    assert_false(tm_file_exists(other));
+    err = (tm_error){ 0 };
     if (tm_thresholds_read(path, &t, &err) != TM_OK) fail_msg("%s", err.text);
     assert_int_equal(tm_thresholds_judge(t, CELL, metrics, 4, &gates, &n, &err), TM_OK);
     assert_int_equal(n, 4);

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Words of report scripts and names of the catalogue, and what becomes of them, to the letter:
+ * tests/golden/whole-habits.txt. */
+#include "cli/habits.h"
+#include "cli/cli.h"
+#include "model/presets.h"
+#include "support/whole.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+volatile sig_atomic_t tm_cli_stop; /* main.c has it */
+
+static const char *shown(const char *text)
+{
+    return text ? text : "-";
+}
+
+static void names(const tm_config *config, tm_arena *arena, tm_text *out)
+{
+    static const char *const models[] = { "Llama-3.1-8B",
+                                          "llama3.1_8B",
+                                          "LLAMA 3.1 8b",
+                                          "llama-3.1-8",
+                                          "gpt2",
+                                          "GPT-2",
+                                          "gpt2-124M",
+                                          "FLUX",
+                                          "flux.1_dev",
+                                          "flux.1",
+                                          "",
+                                          "-",
+                                          "DeepSeek-V2-Lite",
+                                          "deepseek_v2_lite_16b",
+                                          "Qwen3-30B-A3B",
+                                          "tiny_llama",
+                                          "tinyllama",
+                                          "tiny.llama" };
+    static const char *const tags[] = { "pyt_train_llama-3.1-8b",
+                                        "primus_pyt_train_llama-3.1-8b",
+                                        "pyt_megatron_lm_train_llama-3.1-8b",
+                                        "primus_pyt_megatron_lm_train_llama-3.1-8b",
+                                        "jax_maxtext_train_llama-3.1-8b",
+                                        "pyt_huggingface_gpt2",
+                                        "pyt_train_llama-3.1-8b_overlay",
+                                        "pyt_train_llama-3.1-8b_fp8",
+                                        "pyt_train_llama-3.1-8b_fp8_overlay",
+                                        "pyt_train_llama-3.1-8b_overlay_fp8",
+                                        "pyt_train_overlay",
+                                        "pyt_train__overlay",
+                                        "pyt_train_",
+                                        "train_llama-3.1-8b",
+                                        "Pyt_train_llama-3.1-8b",
+                                        "llama-3.1-8b" };
+    static const char *const selecting[] = {
+        "pyt", "jax", "primus", "training", "pretrain", "pretrai",        "llama3.1",      "LLAMA-3.1",
+        "gpt", "",    "-",      "qwen3",    "8b",       "pyt_train_gpt2", "pyt_train_none"
+    };
+    size_t           n;
+    const tm_preset *presets = tm_model_presets(&n);
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        tm_text_printf(out, "model '%s': %s\n", models[i], shown(tm_habit_model(config, models[i])));
+    for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
+        tm_text_printf(out, "tag '%s': %s\n", tags[i], shown(tm_habit_preset(config, tags[i])));
+    for (size_t i = 0; i < n; i++) {
+        const char *tag = tm_habit_tag(arena, presets[i].name);
+        assert_string_equal(shown(tm_habit_preset(config, tag)), presets[i].name);
+        if (i % 3 == 0 || strlen(presets[i].name) < 12) tm_text_printf(out, "%s: %s\n", presets[i].name, tag);
+    }
+    static const char *const made[] = { "a1b2", "Abc_12", "x-1", "1a", "a.1", "ab12c3", "a_b1", "" };
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
+        tm_text_printf(out, "made '%s': %s\n", made[i], tm_habit_tag(arena, made[i]));
+    for (size_t i = 0; i < sizeof selecting / sizeof selecting[0]; i++) {
+        int count = 0;
+        for (size_t k = 0; k < n; k++) count += tm_habit_selects(config, selecting[i], presets[k].name);
+        tm_text_printf(out, "'%s' selects %s", selecting[i], count == (int)n ? "all" : count ? "some:" : "none");
+        for (size_t k = 0; k < n && count < (int)n; k++)
+            if (tm_habit_selects(config, selecting[i], presets[k].name)) tm_text_printf(out, " %s", presets[k].name);
+        tm_text_add(out, "\n");
+    }
+}
+
+static void translate(const tm_config *config, tm_arena *arena, const char *words, tm_text *out)
+{
+    char     copy[400], *list[40], **argv = list, *rest = copy;
+    int      argc = 0;
+    tm_error err = { 0 };
+    snprintf(copy, sizeof copy, "run %s", words);
+    for (char *word; (word = strsep(&rest, " "));) argv[argc++] = word;
+    argv[argc] = NULL;
+    tm_text_printf(out, "> %s\n", words);
+    tm_status st = tm_habits_translate(config, arena, &argc, &argv, &err);
+    if (st != TM_OK) {
+        tm_text_printf(out, "  %s: %s\n", tm_status_text(st), err.text);
+        return;
+    }
+    tm_text_printf(out, " %s", argv == list ? " as it was:" : "");
+    for (int i = 0; i < argc; i++) tm_text_printf(out, " %s", argv[i]);
+    tm_text_add(out, "\n");
+}
+
+static void words_of_others(void **state)
+{
+    (void)state;
+    tm_text    out = { 0 };
+    tm_arena  *arena = tm_arena_create();
+    tm_config *config = tm_cli_config();
+    names(config, arena, &out);
+    static const char *const lines[] = {
+        "",
+        "tiny-llama --training.steps 3",
+        "-x 3",
+        "-tm 3",
+        "- 3",
+        "--live-output",
+        "--live-output tiny-llama -o x",
+        "-m Llama-3.1-8B",
+        "-m gpt2 -s 128 -n 2 -b 3 -l 4 --out x",
+        "-m gpt2 -p BF16",
+        "-m gpt2 -p bf16 -t pretrain",
+        "-m gpt2 -p FP32 -t finetune_fw",
+        "-m gpt2 -p fp8",
+        "-m gpt2 -p BF16 -t finetune_fw",
+        "-t finetune_lora -m Llama-2-70B -p BF16",
+        "-t finetune_qlora -m Llama-2-70B",
+        "-t HF_finetune_lora -m Llama-2-70B -p BF16",
+        "-t HF_pretrain -m gpt2 -p BF16",
+        "-t pretrain",
+        "-t other -m gpt2",
+        "-m none",
+        "-p FP16 -m gpt2",
+        "-f FSDP -m gpt2",
+        "-f ddp -m gpt2",
+        "-t",
+        "-t -m gpt2",
+        "-s --x",
+        "--tags",
+        "--tags --x",
+        "--tags pyt_train_gpt2",
+        "--tags pyt_train_gpt2 pyt_train_gpt2 --x y",
+        "--tags pyt_train_gpt2,pyt_train_gpt2 tail",
+        "--tags pyt_train_gpt2,pyt_train_flux",
+        "--tags pyt_train_gpt2 pyt_train_flux",
+        "--tags pyt_train_gpt2_fp8",
+        "--tags pyt_train_gpt2_fp8_overlay",
+        "--tags pyt_train_gpt2:batch_size=3:seq_len=5",
+        "--tags pyt_train_gpt2:batch_size=3=4",
+        "--tags pyt_train_gpt2:",
+        "--tags pyt_train_gpt2:a",
+        "--tags pyt_train_gpt2:a=1:b",
+        "--tags nobody:x=1",
+        "--tags pyt_train_gpt2 --tags pyt_train_gpt2:a=2 -b 5",
+        "-m gpt2 --tags pyt_train_flux",
+        "--tags pyt_train_flux -m gpt2",
+        "-p BF16 --tags pyt_train_gpt2 -t finetune_fw",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) translate(config, arena, lines[i], &out);
+    tm_config_destroy(config);
+    tm_arena_destroy(arena);
+    whole_is("tests/golden/whole-habits.txt", &out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(words_of_others) };
+    return cmocka_run_group_tests_name("cli/habits", tests, NULL, NULL);
+}

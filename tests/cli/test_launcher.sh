@@ -1,0 +1,155 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# --ranks with a launcher that the test makes: what it is started with, and what is made of every end that ranks can leave.
+# With the real ones: test_ranks.sh.
+# shellcheck disable=SC1091,SC2016,SC2154,SC2086
+. "$(dirname "$0")/lib.sh"
+for name in $(env | sed -n 's/^\(OMPI_[A-Z_a-z0-9]*\|PMI[A-Z_]*\|SLURM[A-Z_]*\|NO_COLOR\)=.*/\1/p'); do unset "$name"; done
+
+export OMP_WAIT_POLICY=passive
+
+mkdir modules only both mpich bare
+touch modules/trainmark-openmpi.so modules/trainmark-mpich.so bare/trainmark-openmpi.so
+export TRAINMARK_MODULES="$work/modules"
+for tool in sh sleep cat sed tr kill env sort grep rm cut mkdir timeout; do
+    at=$(command -v $tool) && case $at in /*) for place in only both mpich; do ln -s "$at" $place/$tool; done ;; esac
+done
+# A launcher does what $work/script says; its own words come first.
+cat >launcher <<'END'
+#!/bin/sh
+folder=$TRAINMARK_RANKS_FOLDER
+sign() { echo "$3" >"$folder/$1.$2"; }
+gone() { sh -c 'echo $$'; }
+. ./script
+END
+chmod +x launcher
+cp launcher only/mpirun
+cp launcher both/mpirun.openmpi
+cp launcher both/mpiexec.mpich
+cp launcher mpich/mpiexec.hydra
+printf '#!/bin/sh\necho wrong launcher\n' >wrong
+chmod +x wrong
+cp wrong both/mpirun
+cp wrong both/mpiexec.hydra
+
+# ends NAME SCRIPT [WORD...]: two ranks whose launcher does this.
+ends()
+{
+    ends_name=$1
+    echo "$2" >script
+    shift 2
+    [ $# -gt 0 ] || set -- bench collectives --ranks 2
+    PATH="$work/both:$PATH" trainmark "$@"
+    {
+        echo "> $ends_name"
+        cat "$out" "$err"
+        echo "-> $code"
+        echo
+    } | sed "s,$work,WORK,g; s/process [0-9][0-9]*/process N/g" >>said
+}
+
+# --- how it is started ----------------------------------------------------------------------------------------------------
+
+show='echo "$0 $*" | sed "s,.*/both/,,; s,[^ ]*/trainmark ,TRAINMARK ,"
+env | grep -E "^(OMPI|TRAINMARK_RANKS|NO_COLOR)" | sort | sed "s,$folder,FOLDER,"
+echo "reads: $(cat)"
+[ "$(cut -d" " -f5 /proc/$$/stat)" = $$ ] && echo "leads a group"
+echo "$folder" >folder
+sign done 0 0
+sign done 1 0
+sign done 2 0'
+ends "with Open MPI" "$show"
+check_not "its folder is removed" [ -e "$(cat folder)" ]
+check "in memory where there is some" [ "$(dirname "$(cat folder)")" = "$([ -w /dev/shm ] && echo /dev/shm || echo /tmp)" ]
+ends "with MPICH" "$show" run --mpi mpich --ranks 3 --training.steps 5 --model.dim=64
+export OMPI_MCA_pml=ucx OMPI_MCA_btl=tcp OMPI_MCA_btl_vader_single_copy_mechanism=cma NO_COLOR=2 OMPI_ALLOW_RUN_AS_ROOT=0
+ends "what the user says of messages counts" "$show" check --all-ranks --ranks 2
+unset OMPI_MCA_pml OMPI_MCA_btl OMPI_MCA_btl_vader_single_copy_mechanism NO_COLOR OMPI_ALLOW_RUN_AS_ROOT
+echo 'echo "mpirun, $*" | cut -c 1-13; sign done 0 0; sign done 1 0' >script
+PATH="$work/only" trainmark bench collectives --ranks 2
+check "another name of Open MPI" [ "$code $(cat "$out")" = "0 mpirun, -n 2 " ]
+PATH="$work/mpich" trainmark bench collectives --ranks 2
+check "MPICH, if Open MPI is not there" [ "$code $(cat "$out")" = "0 mpirun, -n 2 " ]
+PATH="$work/mpich" trainmark bench collectives --ranks 2 --mpi openmpi
+failed_with 4 "but not if Open MPI is asked for" \
+    "--ranks needs openmpi; .apt-get install openmpi-bin libopenmpi-dev.: its launcher is not in PATH$"
+PATH="$work/only" trainmark bench collectives --ranks 2 --mpi mpich
+failed_with 4 "nor the other way round" "--ranks needs mpich; .apt-get install mpich libmpich-dev.: its launcher is not in PATH$"
+TRAINMARK_MODULES=$work/bare PATH="$work/both:$PATH" trainmark bench collectives --ranks 2 --mpi mpich
+failed_with 4 "a module that was not built" "--ranks needs mpich; .apt-get install mpich libmpich-dev., then build trainmark again$"
+TRAINMARK_MODULES=$work/only PATH="$work/both:$PATH" trainmark bench collectives --ranks 2
+failed_with 4 "no module" "--ranks needs an MPI \(Open MPI or MPICH\); .apt-get install openmpi-bin libopenmpi-dev., then build trainmark again$"
+
+# --- how it ends ----------------------------------------------------------------------------------------------------------
+
+for code in 0 3 5 77 130; do ends "all have ended, the first with $code" "sign done 0 $code; sign done 1 0; exit 9"; done
+for code in 0 2 4 77; do ends "the second failed with $code" "sign done 0 0; sign failed 1 $code; exit 9"; done
+for code in 0 1 2 4 127 128 130; do ends "no rank began, and the launcher has $code" "exit $code"; done
+ends "one ended, of the other nothing is known" "sign done 1 0; exit 0"
+ends "one began, the other was refused" 'sign pid 0 $$; sign done 0 0; exit 4'
+ends "both began" 'sign pid 0 $(gone); sign pid 1 $(gone); exit 4'
+ends "the launcher is killed" 'kill -9 $$'
+ends "a rank is gone" 'sign pid 0 $$; sign pid 1 $(gone); sleep 0.25'
+ends "the first is gone" 'sign pid 0 $(gone); sign pid 1 $$; sleep 0.25'
+ends "both are gone" 'sign pid 0 $(gone); sign pid 1 $(gone); sleep 0.25'
+ends "one that has ended is not gone" 'sign pid 0 $$; sign pid 1 $(gone); sign done 1 0; sleep 0.25'
+ends "a rank is stopped behind the others" 'sleep 100 & sign pid 1 $!; kill -STOP $!; sign pid 0 $$; sign done 0 0; echo $! >stopped; sleep 0.25'
+left() { case $(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) in '' | Z | X) false ;; esac; }
+check_not "it is not left" left "$(cat stopped)"
+ends "nobody waits for one that is stopped" 'sleep 100 & sign pid 1 $!; kill -STOP $!; sign pid 0 $$; sleep 0.25; sign done 0 0; sign done 1 0; kill -9 $!'
+ends "one that went on" 'sleep 100 & sign pid 1 $!; kill -STOP $!; sign pid 0 $$; sign done 0 0; sleep 0.25; kill -CONT $!; sleep 0.25; { kill -9 $!; wait $!; } 2>/dev/null; sleep 0.25'
+printf '#!/no/such/program\n' >broken
+chmod +x broken
+mkdir unstarted
+cp broken unstarted/mpirun.openmpi
+PATH="$work/unstarted:$work/only" trainmark bench collectives --ranks 2
+failed_with 1 "a launcher that cannot be started" "2 of 2 ranks ended without a word \(the launcher's exit code is 127\)$"
+
+# --- again ----------------------------------------------------------------------------------------------------------------
+
+again="run --ranks 2 --checkpoint.enable true --max-restarts"
+count='n=$(($(cat times 2>/dev/null) + 1)); echo $n >times;'
+rm -f times
+ends "lost once" "$count"' [ $n -lt 2 ] && exit 1; sign done 0 0; sign done 1 0' $again 2
+rm -f times
+ends "lost with a name" "$count"' if [ $n -lt 3 ]; then sign pid 0 $$; sign pid 1 $(gone); sleep 0.25; exit 0; fi; sign done 0 5; sign done 1 0' $again 3
+rm -f times
+ends "lost too often" "$count"' exit 1' $again 2
+check "three times in all" [ "$(cat times)" -eq 3 ]
+rm -f times
+ends "what is wrong is not tried again" "$count"' exit 4' $again 2
+check "once" [ "$(cat times)" -eq 1 ]
+as ranks_launcher.txt
+
+# --- signals --------------------------------------------------------------------------------------------------------------
+
+# signals SCRIPT SIGNAL...: sends them, 0.1 s apart, once the launcher is up; sets $code.
+signals()
+{
+    echo "$1" >script
+    shift
+    rm -f up
+    PATH="$work/both:$PATH" "$TRAINMARK" bench collectives --ranks 2 >"$out" 2>"$err" </dev/null &
+    main=$!
+    for _ in $(seq 50); do [ -e up ] && break; sleep 0.05; done
+    for signal; do
+        kill -s "$signal" $main
+        sleep 0.1
+    done
+    wait $main
+    code=$?
+}
+saves='trap "sign done 0 130; sign done 1 130; exit 0" USR1; trap "echo told to end; exit 1" TERM INT HUP; touch up; while :; do sleep 0.05; done'
+for signal in TERM HUP USR2; do
+    signals "$saves" $signal
+    failed_with 130 "$signal: the ranks save" "^trainmark: asking the ranks to stop; once more ends them$"
+    check_not "$signal: they are not told to end" has "$out" "told to end"
+done
+endures='trap "echo asked" USR1; trap "echo told to end; exit 1" TERM; touch up; while :; do sleep 0.05; done'
+signals "$endures" USR1 USR1 USR2 TERM
+failed_with 130 "a notice ends nobody who saves, another signal does" "^trainmark: asking the ranks to stop; once more ends them$"
+check "asked once, told once" [ "$(tr '\n' ' ' <"$out")" = "asked told to end " ]
+signals 'trap "" USR1 TERM; touch up; while :; do sleep 0.05; done' TERM TERM INT
+failed_with 130 "the third kills" "asking the ranks"
+
+finish

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run of a sweep needs, and that run as a process, which is this program: what is told of each way to end. And
+ * `trainmark watch` of records that are there. tests/golden/whole-sweep-runs.txt */
+#include "base/cpu.h"
+#include "base/log.h"
+#include "cli/sweep_plan.h"
+#include "told.h"
+
+#include <signal.h>
+
+extern const tm_cli_command tm_command_watch;
+volatile sig_atomic_t       tm_cli_stop; /* main.c has it */
+
+/* --- the program that is started ---------------------------------------------------------------------------------- */
+
+static int be_run(int argc, char **argv)
+{
+    const char *how = argc > 2 ? argv[2] : "";
+    for (int i = 0; i < argc; i++) printf("%s%s", i ? " " : "", i ? argv[i] : "program");
+    printf("\n");
+    fflush(stdout);
+    if (strcmp(how, "long") == 0)
+        for (int i = 0; i < 3000; i++)
+            printf("%d of so many lines that they do not fit into what is read at a time\n", i);
+    if (strcmp(how, "nomem") == 0) fprintf(stderr, "a note\ntrainmark: does not fit in memory: 3 bytes\n");
+    if (strcmp(how, "starved") == 0) fprintf(stderr, "trainmark: out of memory: cannot allocate 3 bytes\n");
+    if (strcmp(how, "words") == 0) fprintf(stderr, "the reason\n");
+    fflush(NULL);
+    if (strcmp(how, "kill") == 0) raise(SIGKILL);
+    if (strcmp(how, "term") == 0) raise(SIGTERM);
+    if (strcmp(how, "sleep") == 0) sleep(100);
+    return argc > 3 ? atoi(argv[3]) : 0;
+}
+
+/* --- tests -------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    tm_arena        *arena;
+    tm_config       *config;
+    tm_cli_options   cli;
+    char            *argv[32];
+    tm_sweep_options o;
+} asked;
+
+/* "--a b --c" behind `run`. */
+static void ask(asked *a, const char *words)
+{
+    tm_error err = { 0 };
+    int      argc = 0;
+    *a = (asked){ .arena = tm_arena_create(), .cli = { .axes = true } };
+    char *rest = tm_arena_text(a->arena, words);
+    a->argv[argc++] = (char *)"run";
+    for (char *word; (word = strsep(&rest, " "));) a->argv[argc++] = word;
+    tm_cli_line line = {
+        .command = &tm_command_run, .name = "run", .argc = argc, .argv = a->argv, .options = &a->cli, .arena = a->arena
+    };
+    line.words = tm_arena_take(a->arena, 40 * sizeof *line.words);
+    if (tm_cli_configure(&line, "tiny-llama", false, &a->config, &err) != TM_OK) fail_msg("%s", err.text);
+    a->o = (tm_sweep_options){ .config = a->config, .argc = argc - 1, .argv = a->argv + 1 };
+}
+
+static void done(asked *a)
+{
+    tm_config_destroy(a->config);
+    tm_arena_destroy(a->arena);
+}
+
+/* Which of two messages are told. */
+static const char *loudness(void)
+{
+    told_begin();
+    tm_note("a note");
+    tm_warn("a warning");
+    tm_error nothing = { 0 };
+    size_t   before = told.length;
+    told_end(TM_OK, &nothing);
+    bool note = strstr(told.data + before, "a note") != NULL, warning = strstr(told.data + before, "a warning") != NULL;
+    const char *what = note ? "notes" : warning ? "warnings" : "errors";
+    told.length = before;
+    told.data[before] = '\0';
+    return what;
+}
+
+static void what_runs_need(void **state)
+{
+    static const char *const levels[] = { "debug", "info", "warn", "error" };
+    static const char *const after[] = { "notes", "notes", "warnings", "errors" };
+    char                    *two[] = { (char *)"--training.local_batch_size=2" };
+    char                    *four[] = { (char *)"--training.local_batch_size=4", (char *)"--training.seq_len=1024" };
+    char                    *wrong[] = { (char *)"--model.n_heads=3" };
+    (void)state;
+    tm_text_add(&told, "");
+    for (int i = 0; i < 4; i++) {
+        asked    a;
+        int64_t  small = 0, large = 0, none = 77;
+        tm_error err = { 0 };
+        char     words[200];
+        snprintf(words, sizeof words,
+                 "--model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --training.threads 1 --log.level %s",
+                 levels[i]);
+        ask(&a, words);
+        assert_int_equal(sweep_plan_bytes(&a.o, two, 1, &small, &err), TM_OK);
+        assert_int_equal(sweep_plan_bytes(&a.o, four, 2, &large, &err), TM_OK);
+        assert_true(small > 10000 && large > small);
+        assert_int_equal(sweep_plan_bytes(&a.o, four, 1, &none, &err), TM_OK);
+        assert_true(none > small && none < large);
+        none = 77;
+        assert_int_not_equal(sweep_plan_bytes(&a.o, wrong, 1, &none, &err), TM_OK);
+        assert_non_null(strstr(err.text, "n_heads"));
+        assert_int_equal(none, 77);
+        assert_string_equal(loudness(), after[i]);
+        a.o.memory_bytes = 12345;
+        assert_int_equal(sweep_memory(&a.o), 12345);
+        a.o.memory_bytes = 0;
+        double share = (double)sweep_memory(&a.o) / (double)tm_memory_available_bytes("");
+        assert_true(share > 0.9 && share < 0.99);
+        done(&a);
+    }
+    tm_log_set_level(TM_LOG_INFO);
+}
+
+static void start(const char *how, const char *code, const char *log)
+{
+    tm_error         err = { 0 };
+    sweep_end        end;
+    char            *argv[] = { (char *)how, (char *)code }, *more[] = { (char *)"--more", (char *)"--most" };
+    tm_sweep_options o = { .argc = code ? 2 : 1, .argv = argv };
+    memset(&end, 0xff, sizeof end);
+    tm_text_printf(&told, "== %s\n", how);
+    told_begin();
+    tm_status st = sweep_start(&o, more, 2, "folder", log, &end, &err);
+    printf("code %d%s, '%s'\n", end.code, end.nomem ? ", no memory" : "", end.words);
+    told_end(st, &err);
+    assert_true(end.seconds > 0 && end.seconds < 60);
+    if (log) told_file(log);
+}
+
+static void every_end_of_a_run(void **state)
+{
+    (void)state;
+    start("well", NULL, "log");
+    start("words", "3", "log3");
+    start("words", "4", NULL);
+    start("nomem", "4", "log4");
+    start("nomem", "3", NULL);
+    start("starved", "1", NULL);
+    start("starved", "4", NULL);
+    start("kill", NULL, "logk");
+    start("term", NULL, NULL);
+    start("well", "130", "no/where/log");
+    tm_cli_stop = 1;
+    start("sleep", NULL, "stopped");
+    tm_cli_stop = 0;
+    start("long", "0", NULL);
+    tm_error         err = { 0 };
+    sweep_end        end;
+    char            *argv[] = { (char *)"long" };
+    tm_sweep_options o = { .argc = 1, .argv = argv };
+    assert_int_equal(sweep_start(&o, NULL, 0, "folder", "long", &end, &err), TM_OK);
+    tm_text text = fake_read("long");
+    int     lines = 0;
+    for (const char *at = text.data; (at = strchr(at, '\n')); at++) lines++;
+    assert_int_equal(lines, 3001);
+    tm_text_fini(&text);
+    told_is("tests/golden/whole-sweep-runs.txt");
+}
+
+static void watch(const char *option)
+{
+    tm_error err = { 0 };
+    char    *argv[] = { (char *)"watch", (char *)"run", (char *)option, NULL };
+    tm_text_printf(&told, "== watch %s\n", option ? option : "");
+    told_begin();
+    tm_status st = tm_cli_call(&tm_command_watch, "watch", option ? 3 : 2, argv, &err);
+    told_end(st, &err);
+}
+
+static void records_that_are_watched(void **state)
+{
+    static const char metrics[] = "{\"step\": 1, \"loss\": 3.5, \"tokens\": 64, \"seconds\": 0.5}\n"
+                                  "{\"event\": \"evaluation\", \"step\": 1, \"loss\": 2.5}\n"
+                                  "{\"event\": \"other\", \"step\": 7, \"loss\": 1}\n{\"loss\": 9}\n";
+    static const char result[] =
+        "{\"format\": \"trainmark.result/1\", \"verdict\": \"noisy\", \"reason\": \"a reason\"}\n";
+    tm_error err = { 0 };
+    (void)state;
+    assert_int_equal(tm_folder_make("run", &err), TM_OK);
+    watch("--once");
+    assert_int_equal(tm_file_write("run/metrics.jsonl", metrics, strlen(metrics), &err), TM_OK);
+    watch("--once");
+    tm_cli_stop = 1;
+    watch(NULL);
+    tm_cli_stop = 0;
+    assert_int_equal(tm_file_write("run/result.json", result, strlen(result), &err), TM_OK);
+    watch(NULL);
+    watch("--json");
+    told_is("tests/golden/whole-watched.txt");
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(what_runs_need), cmocka_unit_test(every_end_of_a_run),
+                                        cmocka_unit_test(records_that_are_watched) };
+    if (argc > 1 && strcmp(argv[1], "run") == 0) return be_run(argc, argv);
+    return cmocka_run_group_tests_name("cli/sweep_plan", tests, told_enter, told_leave);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/cli/told.h - commands called inside of a test program, which works in a folder of its own so that paths are
+ * short: what they print and what the test adds is one text, compared as a whole with a recorded file. */
+#ifndef TM_TESTS_CLI_TOLD_H
+#define TM_TESTS_CLI_TOLD_H
+
+#include "base/file.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "support/fake_run.h"
+#include "support/folder.h"
+#include "support/whole.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static tm_text told;
+static int     told_root = -1, told_out, told_err;
+
+/* cmocka's set-up and teardown of the program. */
+static inline int told_enter(void **state)
+{
+    static const char *const variables[] = {
+        "RANK",         "WORLD_SIZE", "LOCAL_RANK",          "EXP", "MAD_MODEL_BATCH_SIZE", "SEED",
+        "SLURM_PROCID", "PMI_RANK",   "OMPI_COMM_WORLD_RANK"
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) unsetenv(variables[i]);
+    setenv("USER", "somebody", 1);
+    told_root = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return told_root < 0 || chdir(test_folder()) != 0;
+}
+
+static inline int told_leave(void **state)
+{
+    int status = fchdir(told_root);
+    close(told_root);
+    return status != 0 || test_folder_teardown(state) != 0;
+}
+
+/* Both outputs go into the text, from begin to end. */
+static inline void told_begin(void)
+{
+    fflush(NULL);
+    told_out = dup(STDOUT_FILENO), told_err = dup(STDERR_FILENO);
+    int file = open(test_in_folder("captured"), O_CREAT | O_TRUNC | O_RDWR | O_APPEND, 0600);
+    assert_true(file >= 0 && told_out >= 0 && told_err >= 0);
+    dup2(file, STDOUT_FILENO), dup2(file, STDERR_FILENO);
+    close(file);
+}
+
+static inline void told_end(tm_status st, const tm_error *err)
+{
+    fflush(NULL);
+    dup2(told_out, STDOUT_FILENO), dup2(told_err, STDERR_FILENO);
+    close(told_out), close(told_err);
+    tm_text said = fake_read(test_in_folder("captured"));
+    tm_text_add_n(&told, said.data, said.length);
+    tm_text_fini(&said);
+    tm_text_printf(&told, "-> %s%s%s\n\n", tm_status_text(st), st == TM_OK ? "" : ": ", st == TM_OK ? "" : err->text);
+}
+
+/* A file of the test's folder. */
+static inline void told_file(const char *name)
+{
+    if (!tm_file_exists(name)) {
+        tm_text_printf(&told, "there is no %s\n", name);
+        return;
+    }
+    tm_text text = fake_read(name);
+    tm_text_printf(&told, "%s:\n%s%s", name, text.data, text.length && text.data[text.length - 1] != '\n' ? "\n" : "");
+    tm_text_fini(&text);
+}
+
+/* All of it is in the file `golden`. */
+static inline void told_is(const char *golden)
+{
+    tm_text all = told;
+    told = (tm_text){ 0 };
+    assert_int_equal(fchdir(told_root), 0);
+    whole_is(golden, &all);
+    assert_int_equal(chdir(test_folder()), 0);
+}
+
+#endif
