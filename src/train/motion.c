@@ -193,9 +193,9 @@ static double as_bf16(double x)
     return (double)tm_bf16_value(tm_bf16_round((float)x));
 }
 
-/* A weight of bfloat16 moved by d, in whole steps of the format at this weight, the nearer number of them the likelier, by
- * a random number of sixteenths: a motion that is small beside a step happens in some elements and not, by rounding, in
- * none. By -d it moves as many back, so what changes the loss in both directions alike cancels. */
+/* A weight of bfloat16 moved by d, in whole steps of the format at this weight, the nearer number of them the likelier,
+ * by a random number of sixteenths: a motion that is small beside a step happens in some elements and not, by rounding,
+ * in none. By -d it moves as many back, so what changes the loss in both directions alike cancels. */
 static double dithered(double weight, double d, unsigned sixteenths)
 {
     float    power = (float)weight; /* of two, once nothing but the exponent is left */

@@ -303,6 +303,7 @@ static const row elsewhere[] = {
       "parallelism.enable_sequence_parallel" },
     { "parallelism.pipeline_parallel_degree", "tests/train/test_layout.c", "parallelism.pipeline_parallel_degree" },
     { "parallelism.pipeline_parallel_schedule", "tests/train/test_layout.c", "parallelism.pipeline_parallel_schedule" },
+    { "parallelism.pipeline_parallel_divide_head", "tests/train/test_stage_pieces.c", "o.layout.divide_head = true;" },
     { "parallelism.pipeline_parallel_schedule_csv", "tests/train/test_pipeline_file.c", "schedule_csv" },
     { "parallelism.module_fqns_per_model_part", "tests/train/test_stage_names.c",
       "parallelism.module_fqns_per_model_part" },
