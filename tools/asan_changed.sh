@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # tools/asan_changed.sh [COMMIT] - the unit tests of the rooms that a change touches, under AddressSanitizer and
-# UndefinedBehaviorSanitizer, as many as end within ASAN_SECONDS (150, with building); 0: none.
+# UndefinedBehaviorSanitizer, as many as end within ASAN_SECONDS (90, with building); 0: none.
 #
 # The change is everything since COMMIT. Without one: since this branch left the main one (origin/main, main); on the main
 # branch: the commits of the day before the last one, and the last one. Where the history ends before that (a shallow copy),
@@ -12,7 +12,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 began=$(date +%s)
-seconds=${ASAN_SECONDS:-150}
+seconds=${ASAN_SECONDS:-90}
 if [ "$seconds" -eq 0 ]; then
     echo "asan: left out, ASAN_SECONDS is 0"
     exit 0
