@@ -29,7 +29,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include <zlib.h>
 
 static const char tokenizer_text[] =
     "{\"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": null, \"decoder\": null, \"post_processor\": "
@@ -266,14 +265,6 @@ static void a_vocabulary_of_a_folder(void **state)
 
 /* --- the files -------------------------------------------------------------------------------------- */
 
-static void write_packed(const char *path, const char *text)
-{
-    gzFile f = gzopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(gzwrite(f, text, (unsigned)strlen(text)), strlen(text));
-    assert_int_equal(gzclose(f), Z_OK);
-}
-
 static int write_all(void **state)
 {
     (void)state;
@@ -311,8 +302,8 @@ static int write_all(void **state)
     test_file_write(".", "n.txt", "{\"n\": 1}\nx");
     test_file_write(".", "broken.ndjson", "{\"a\": \"x\"}\n\n{\"a\" 1}\n");
     test_file_write(".", "stop.jsonl", "{\"a\": \"go\"}\n{\"a\": \"stop\"}\n{\"a\": \"never\"}\n");
-    write_packed("p.jsonl.gz", "{\"a\": \"x\"}\n{\"a\": \"yy\"}\n");
-    write_packed("t.txt.gz", "plain\ntext\n");
+    test_file_pack("p.jsonl.gz", "{\"a\": \"x\"}\n{\"a\": \"yy\"}\n");
+    test_file_pack("t.txt.gz", "plain\ntext\n");
     if (tm_file_write("rows.parquet", parquet.data, parquet.length, &err) != TM_OK) return -1;
     tm_text_fini(&parquet);
     return mkfifo("fifo", 0600);

@@ -27,7 +27,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 static const char *const wanted[] = { "a", "text" };
 static char             *back;
@@ -289,20 +288,15 @@ static void a_file_that_is_no_document(void **state)
     void (*was)(int) = signal(SIGXFSZ, SIG_IGN);
     int fits = truncate("large", INT32_MAX);
     signal(SIGXFSZ, was);
-    if (fits != 0) return; /* files may not be as large here */
+    if (fits != 0) {
+        print_message("a file of 2 GiB cannot be made here\n");
+        skip();
+    }
     tm_status st = tm_data_pack(&o, &rows, &err);
     assert_int_equal(unlink("large"), 0);
     assert_int_equal(st, TM_INVALID);
     assert_string_equal(err.text, "a file in 'large' has 2147483647 bytes, a document at most 2147483646; split it");
     assert_true(access("packed.idx", F_OK) != 0 && access("packed.bin", F_OK) != 0);
-}
-
-static void write_packed(const char *path, const char *text)
-{
-    gzFile f = gzopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(gzwrite(f, text, (unsigned)strlen(text)), strlen(text));
-    assert_int_equal(gzclose(f), Z_OK);
 }
 
 static int write_all(void **state)
@@ -322,8 +316,8 @@ static int write_all(void **state)
     test_file_write("rows", "x.jsonl.zip", "{\"a\": 8}");
     test_file_write("empty", "readme", "no rows");
     test_file_write("od?[d*\\", "x.jsonl", "{\"a\": 9}");
-    write_packed("rows/c.jsonl.gz", "{\"a\": 10}\n");
-    write_packed("again.parquet.gz", "PAR1 and more");
+    test_file_pack("rows/c.jsonl.gz", "{\"a\": 10}\n");
+    test_file_pack("again.parquet.gz", "PAR1 and more");
     return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
 tm_config *test_full_config(void)
 {
@@ -68,4 +69,10 @@ const char *test_file_write(const char *folder, const char *name, const char *te
     FILE *f = fopen(path, "w");
     TM_ASSERT(f && fputs(text, f) >= 0 && fclose(f) == 0);
     return path;
+}
+
+void test_file_pack(const char *path, const char *text)
+{
+    gzFile f = gzopen(path, "wb");
+    TM_ASSERT(f && gzwrite(f, text, (unsigned)strlen(text)) == (int)strlen(text) && gzclose(f) == Z_OK);
 }

@@ -15,5 +15,7 @@ void test_apply_words(tm_config *config, const char *words);
 tm_status test_read_run(tm_config *config, const char *words, tm_run_options *out, tm_error *err);
 /* Writes folder/name. Returns its path in a static buffer (one of eight in turn). */
 const char *test_file_write(const char *folder, const char *name, const char *text);
+/* Writes the text, packed by gzip. */
+void test_file_pack(const char *path, const char *text);
 
 #endif

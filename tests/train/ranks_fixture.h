@@ -515,22 +515,39 @@ static inline void write_text(const job *j, tm_trainer *trainer)
     tm_source_close(source);
 }
 
-/* Of ranks that divide matrices every one writes what one rank alone does. */
-static inline void check_writes(job j, const char *path)
+/* Every rank of the job writes what the rank of `one` does. */
+static inline void check_same_writes(job j, job one, const char *path)
 {
     written alone = { .path = path }, divided = { .path = path };
-    job     one = j;
     one.change = j.change = write_text;
-    one.tensor = 1, one.taken = &alone, j.taken = &divided;
+    one.taken = &alone, j.taken = &divided;
     rank_body(NULL, &one);
     run_job(&j);
     assert_true(alone.text[0].length > 12);
-    for (int r = 0; r < j.tensor; r++) {
+    for (int r = 0; r < ranks_of(&j); r++) {
         assert_int_equal(divided.text[r].length, alone.text[0].length);
         assert_memory_equal(divided.text[r].data, alone.text[0].data, alone.text[0].length);
         tm_text_fini(&divided.text[r]);
     }
     tm_text_fini(&alone.text[0]);
+}
+
+/* Of ranks that divide matrices every one writes what one rank alone does. */
+static inline void check_writes(job j, const char *path)
+{
+    job one = j;
+    one.tensor = 1;
+    check_same_writes(j, one, path);
+}
+
+/* The step of one rank of so many stages. */
+static inline tm_status plan_stage(tm_step_options o, const tm_chooser *chooser, int stages, int rank, tm_step **step,
+                                   tm_error *err)
+{
+    o.layout.mesh = tm_mesh_one();
+    o.layout.mesh.degree[TM_AXIS_PP] = stages;
+    o.layout.rank = rank;
+    return tm_step_create(&o, chooser, step, err);
 }
 
 /* So many ranks cannot divide the matrices of this model. */

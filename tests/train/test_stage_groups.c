@@ -165,14 +165,6 @@ static size_t count_sends(const tm_step *step, tm_phase phase)
     return n;
 }
 
-static tm_status plan(tm_step_options o, const tm_chooser *chooser, int stages, int rank, tm_step **step, tm_error *err)
-{
-    o.layout.mesh = tm_mesh_one();
-    o.layout.mesh.degree[TM_AXIS_PP] = stages;
-    o.layout.rank = rank;
-    return tm_step_create(&o, chooser, step, err);
-}
-
 /* Gradients go as far back as something is trained, in whichever stage that is. */
 static void nothing_goes_below_what_is_trained(void **state)
 {
@@ -188,7 +180,8 @@ static void nothing_goes_below_what_is_trained(void **state)
         for (int rank = 0; rank < 4; rank++) {
             tm_step *step;
             tm_error err = { 0 };
-            if (plan(options_of(wanted[i].kind), &chooser, 4, rank, &step, &err) != TM_OK) fail_msg("%s", err.text);
+            if (plan_stage(options_of(wanted[i].kind), &chooser, 4, rank, &step, &err) != TM_OK)
+                fail_msg("%s", err.text);
             size_t back = rank > wanted[i].below ? 4 : 0;
             if (count_sends(step, TM_PHASE_BACKWARD) != back)
                 fail_msg("%s: rank %d sends %d gradients, wanted %d", kinds[wanted[i].kind], rank,
@@ -215,7 +208,7 @@ static void names_are_those_of_the_whole_model(void **state)
             tm_error        err = { 0 };
             o.n_groups = 1;
             freeze(&o, wrong[i][0]);
-            assert_int_equal(plan(o, &chooser, 2, rank, &step, &err), TM_INVALID);
+            assert_int_equal(plan_stage(o, &chooser, 2, rank, &step, &err), TM_INVALID);
             if (!strstr(err.text, wrong[i][1])) fail_msg("'%s' does not say '%s'", err.text, wrong[i][1]);
         }
     tm_device_close(device);

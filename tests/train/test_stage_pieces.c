@@ -197,30 +197,11 @@ static void stages_write_what_one_rank_writes(void **state)
     char *path = test_tree_make();
     test_file_write(path, "a.txt", "the quick brown fox jumps over the lazy dog, and the dog sleeps on in the sun");
     for (int i = 0; i < FORMS; i++) {
-        written alone = { .path = path }, staged = { .path = path };
-        job     j = job_of(&forms[i], 1, 0), one;
-        j.o.shape.vocab_size = 258, j.o.sample = true, j.change = write_text;
-        one = alone_of(j, 1);
-        one.taken = &alone, j.taken = &staged;
-        rank_body(NULL, &one);
-        run_job(&j);
-        assert_true(alone.text[0].length > 12);
-        for (int r = 0; r < ranks_of(&j); r++) {
-            assert_string_equal(staged.text[r].data, alone.text[0].data);
-            tm_text_fini(&staged.text[r]);
-        }
-        tm_text_fini(&alone.text[0]);
+        job j = job_of(&forms[i], 1, 0);
+        j.o.shape.vocab_size = 258, j.o.sample = true;
+        check_same_writes(j, alone_of(j, 1), path);
     }
     test_tree_remove(path);
-}
-
-static tm_status plan(tm_step_options *o, const tm_chooser *chooser, int stages, int rank, tm_step **step,
-                      tm_error *err)
-{
-    o->layout.mesh = tm_mesh_one();
-    o->layout.mesh.degree[TM_AXIS_PP] = stages;
-    o->layout.rank = rank;
-    return tm_step_create(o, chooser, step, err);
 }
 
 /* A rank has its rows of the output layer, and products with these; of a table the first one has all, too. */
@@ -237,7 +218,7 @@ static void a_rank_has_its_piece(void **state)
         for (int r = 0; r < ranks; r++) {
             tm_error err = { 0 };
             tm_step *step;
-            if (plan(&o, &chooser, ranks, v ? ranks - 1 - r : r, &step, &err) != TM_OK) fail_msg("%s", err.text);
+            if (plan_stage(o, &chooser, ranks, v ? ranks - 1 - r : r, &step, &err) != TM_OK) fail_msg("%s", err.text);
             const tm_stage  *stage = tm_parallel_piece(&step->model.parallel);
             const tm_tensor *head = tm_graph_at(step->graph, step->model.head);
             assert_int_equal(stage->piece, r);
