@@ -1,6 +1,8 @@
 # trainmark - two commands do everything: `make bench` and `make test`.
 # One directory per variant (build/release, build/asan, ...): a change of flags never needs `make clean`.
 
+.DEFAULT_GOAL := all
+
 CC      ?= cc
 VARIANT ?= release
 BUILD   := build/$(VARIANT)

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE = 64, INSIDE = 8192, AHEAD = 2048 };
+enum { LINE = 64, INSIDE = 8192, AHEAD = 2048, SHORT = 5120 };
 
 typedef struct letter {
     struct letter   *next;  /* of those put aside */
@@ -95,16 +95,24 @@ tm_comm_mail_how tm_comm_mail_way(const tm_comm_notice *notice, size_t bytes, bo
     return !posted && notice->send_window >= 0 ? TM_COMM_REACHED : TM_COMM_CARRIED;
 }
 
+/* Whether so many bytes can follow what is in the ring and has not been taken. */
+static bool is_free(const tm_comm_mail *mail, tm_comm_letters *own, uint64_t bytes)
+{
+    if (own->put + bytes - own->seen > TM_COMM_MAIL)
+        own->seen = atomic_load_explicit(&mail->taken, memory_order_acquire);
+    return own->put + bytes - own->seen <= TM_COMM_MAIL;
+}
+
 /* Room for so many bytes in one piece behind what is in the ring; the rest of the ring is left out if they do not fit
- * there. */
+ * there, or if a short letter finds its beginning free again: the fewer lines go from one core to another and back, the
+ * sooner they do. */
 static bool find_room(tm_comm_mail *mail, tm_comm_letters *own, size_t bytes)
 {
-    uint64_t rest = TM_COMM_MAIL - own->put % TM_COMM_MAIL, wanted = bytes <= rest ? bytes : rest + bytes;
-    if (own->put + wanted - own->seen > TM_COMM_MAIL)
-        own->seen = atomic_load_explicit(&mail->taken, memory_order_acquire);
-    if (own->put + wanted - own->seen > TM_COMM_MAIL) return false;
-    if (bytes <= rest) return true;
-    letter *end = (letter *)(void *)&mail->ring[own->put % TM_COMM_MAIL];
+    uint64_t at = own->put % TM_COMM_MAIL, rest = TM_COMM_MAIL - at;
+    bool     back = at + bytes > SHORT && bytes <= SHORT && is_free(mail, own, rest + bytes);
+    if (bytes <= rest && !back) return is_free(mail, own, bytes);
+    if (!back && !is_free(mail, own, rest + bytes)) return false;
+    letter *end = (letter *)(void *)&mail->ring[at];
     end->bytes = (uint32_t)rest;
     end->tag = -1;
     own->put += rest;
@@ -112,18 +120,13 @@ static bool find_room(tm_comm_mail *mail, tm_comm_letters *own, size_t bytes)
 }
 
 /* Asks for lines that the other core has, all at once: one after the other they take as long as a small message. */
-static void fetch_lines(const tm_comm_mail *mail, uint64_t at, uint64_t bytes, bool written)
+static void fetch_lines(const tm_comm_mail *mail, uint64_t at, uint64_t bytes)
 {
     const unsigned char *from = &mail->ring[at % TM_COMM_MAIL];
     uint64_t             rest = TM_COMM_MAIL - at % TM_COMM_MAIL;
     if (bytes > rest) bytes = rest;
     if (bytes > AHEAD) bytes = AHEAD;
-    for (uint64_t i = 0; i < bytes; i += LINE) {
-        if (written)
-            __builtin_prefetch(from + i, 1);
-        else
-            __builtin_prefetch(from + i, 0);
-    }
+    for (uint64_t i = 0; i < bytes; i += LINE) __builtin_prefetch(from + i, 0);
 }
 
 static bool put(tm_comm_world *world, int to, int tag, const tm_comm_notice *notice, tm_comm_mail_how how,
@@ -136,7 +139,6 @@ static bool put(tm_comm_world *world, int to, int tag, const tm_comm_notice *not
     pthread_mutex_lock(&own->sends);
     bool fits = find_room(mail, own, whole);
     if (fits) {
-        fetch_lines(mail, own->put, whole, true);
         letter *l = (letter *)(void *)&mail->ring[own->put % TM_COMM_MAIL];
         l->bytes = (uint32_t)whole;
         l->tag = tag;
@@ -235,7 +237,7 @@ static bool take(tm_far_call *f, tm_comm_mail *mail, tm_comm_letters *own, tm_co
     bool found = false;
     if (own->taken == own->there) {
         own->there = atomic_load_explicit(&mail->put, memory_order_acquire);
-        fetch_lines(mail, own->taken, own->there - own->taken, false);
+        fetch_lines(mail, own->taken, own->there - own->taken);
     }
     while (own->taken < own->there && !found) {
         const letter *l = (const letter *)(const void *)&mail->ring[own->taken % TM_COMM_MAIL];
@@ -245,7 +247,7 @@ static bool take(tm_far_call *f, tm_comm_mail *mail, tm_comm_letters *own, tm_co
         else if (l->tag >= 0)
             put_aside(f, l, &own->aside);
         own->taken += l->bytes;
-        fetch_lines(mail, own->taken, own->there - own->taken, false);
+        fetch_lines(mail, own->taken, own->there - own->taken);
         atomic_store_explicit(&mail->taken, own->taken, memory_order_release);
     }
     return found;
