@@ -111,7 +111,7 @@ static bool find_room(tm_comm_mail *mail, tm_comm_letters *own, size_t bytes)
     uint64_t at = own->put % TM_COMM_MAIL, rest = TM_COMM_MAIL - at;
     bool     back = at + bytes > SHORT && bytes <= SHORT && is_free(mail, own, rest + bytes);
     if (bytes <= rest && !back) return is_free(mail, own, bytes);
-    if (!back && !is_free(mail, own, rest + bytes)) return false;
+    if (!is_free(mail, own, rest + bytes)) return false;
     letter *end = (letter *)(void *)&mail->ring[at];
     end->bytes = (uint32_t)rest;
     end->tag = -1;
