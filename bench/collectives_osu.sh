@@ -74,7 +74,7 @@ netpipe()
     [ "$1" = p2p ] && [ "$ranks" -eq 2 ] && command -v "$netpipe" >/dev/null || return 0
     "${launch[@]}" "$netpipe" -s -p 0 -l "$least" -u "$most" -o "$work/np.out" 2>&1 | awk \
         '/times -->/ { for (i = 1; i < NF; i++) { if ($(i + 1) == "bytes") bytes = $i; if ($(i + 1) == "usec") time = $i }
-                       print "netpipe p2p", bytes, time / 1e6 }'
+                       if (time > 0) print "netpipe p2p", bytes, time / 1e6 }'
 }
 
 for ((round = 1; round <= rounds; round++)); do
