@@ -3,7 +3,8 @@
 # Ranks beside one process: R ranks of one thread each (copies, ZeRO-1, fully sharded) against one rank of R threads with the
 # same batch, and PyTorch's DistributedDataParallel and FSDP2 over gloo with as many processes; in turn, process by process.
 #
-#   CASES="gpt-small"   (bench/cases.sh)    RANKS=2    ROUNDS=2    STEPS=4    WARMUP=1 first steps left out
+#   CASES="gpt-small"   (bench/cases.sh)    RANKS=2    ROUNDS=2    STEPS=8    WARMUP=3 first steps left out (DDP
+#         needs them)
 #   SIDES="one copies shards ddp fsdp2"   which, also: optim, tp, pp (stages of a pipeline, 8 micro-batches or BATCH), one-micro (one
 #         rank with the same micro-batches), pp-SCHEDULE (pp-InterleavedZeroBubble), pieces and pieces-SCHEDULE (the same with the
 #         output layer divided among the stages), each with @N behind it: N blocks of a stage, else PER_STAGE
@@ -13,12 +14,12 @@
 #   RECORDS=F  keep the raw records in F.CASE; what is there is not run again, so a measurement that was cut off goes on
 #   DIM LAYERS HEADS KV_HEADS FFN VOCAB BATCH SEQ   other dimensions (BATCH: of all ranks)
 #
-# Two rounds of gpt-small take about six minutes on two slow cores (700 tokens/s). A process counts with batch tokens / median step time over its steps after WARMUP, a side with the median over its rounds.
+# Two rounds of gpt-small take about twelve minutes on two slow cores (700 tokens/s). A process counts with batch tokens / median step time over its steps after WARMUP, a side with the median over its rounds.
 set -eu
 # shellcheck source=bench/cases.sh
 . "$(dirname "$0")/cases.sh"
 case_setup
-ranks=${RANKS:-2} rounds=${ROUNDS:-2} steps=${STEPS:-4} warmup=${WARMUP:-1}
+ranks=${RANKS:-2} rounds=${ROUNDS:-2} steps=${STEPS:-8} warmup=${WARMUP:-3}
 sides=${SIDES:-one copies shards ddp fsdp2} dtype=${DTYPE:-float32}
 [ "$steps" -gt "$warmup" ] || { echo "STEPS $steps must be more than WARMUP $warmup" >&2; exit 2; }
 records=${RECORDS:-$work/records}
