@@ -185,6 +185,7 @@ tm_status tm_comm_split(tm_comm *comm, int color, int key, const char *name, tm_
 static void free_world(tm_comm_world *world)
 {
     tm_comm_close_outbox(world);
+    tm_comm_close_trays(world);
     tm_comm_mail_close(world);
     for (int i = 0; i < world->n_windows; i++) tm_comm_window_close(world->window[i]);
     const tm_comm_engine *engine = world->ports.engine;

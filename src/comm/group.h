@@ -92,6 +92,7 @@ typedef struct {
 
 typedef struct tm_comm_outbox  tm_comm_outbox;
 typedef struct tm_comm_letters tm_comm_letters;
+typedef struct tm_comm_tray    tm_comm_tray;
 
 /* One rank's world. */
 typedef struct {
@@ -112,6 +113,7 @@ typedef struct {
     int              groups;  /* that are open, the world among them */
     tm_comm_outbox  *outbox;  /* post.c: messages that nobody waits for; NULL: there was none */
     tm_comm_letters *letters; /* mail.c: (local_size) to and from each rank of this host */
+    tm_comm_tray    *trays;   /* tray.c: of this rank */
 
     _Atomic uint64_t between; /* bytes that this rank has sent to other hosts */
 } tm_comm_world;
@@ -205,12 +207,14 @@ void                  tm_comm_close_outbox(tm_comm_world *world);
 bool tm_comm_outbox_waits(tm_comm_world *world, int to);
 
 /* Within a host: a letter with the notice, and the data if it is small. False: there is no room as yet. How the
- * data goes, tm_comm_mail_way says. */
-typedef enum { TM_COMM_INSIDE, TM_COMM_REACHED, TM_COMM_CARRIED } tm_comm_mail_how;
+ * data goes, tm_comm_mail_way says; of a posted message TM_COMM_LAID_OUT, where that can be, instead of
+ * TM_COMM_CARRIED. *end: tm_comm_mail_taken tells when it was taken. */
+typedef enum { TM_COMM_INSIDE, TM_COMM_REACHED, TM_COMM_CARRIED, TM_COMM_LAID_OUT } tm_comm_mail_how;
 bool             tm_comm_is_local(const tm_comm_world *world, int rank);
 tm_comm_mail_how tm_comm_mail_way(const tm_comm_notice *notice, size_t bytes, bool posted);
 bool tm_comm_mail_put(tm_comm_world *world, int to, int tag, const tm_comm_notice *notice, tm_comm_mail_how how,
-                      const void *data, size_t bytes);
+                      const void *data, size_t bytes, uint64_t *end);
+bool tm_comm_mail_taken(const tm_comm_world *world, int to, uint64_t end);
 void tm_comm_mail_open(tm_comm_world *world);
 void tm_comm_mail_close(tm_comm_world *world);
 
@@ -228,6 +232,16 @@ typedef struct {
 tm_comm_file tm_comm_file_make(size_t bytes); /* 0: none */
 /* Maps another rank's. Returns 0 or the errno. */
 int tm_comm_file_map(const tm_comm_file *its, void **where);
+
+/* A letter whose data, a copy, lies in a tray of this rank. False: there is no room as yet, or no memory that the other
+ * rank is known to reach. */
+bool tm_comm_lay_out(tm_comm_world *world, int to, int tag, const tm_comm_notice *notice, const void *data,
+                     size_t bytes);
+/* What lies in a tray of another rank; it stays in the list of those that were seen. NULL: errno in *why. */
+const void *tm_comm_see_tray(tm_comm_tray **seen, const tm_comm_file *file, int *why);
+void        tm_comm_close_seen(tm_comm_tray *seen);
+/* After all that lies in them was taken, if the world has not failed. */
+void tm_comm_close_trays(tm_comm_world *world);
 
 /* All-to-all with counts: comm->matrix[a * size + b] becomes the elements from a to b. */
 TM_MUST_USE tm_status tm_comm_counts(tm_comm *comm, const tm_collective *call, tm_error *err);

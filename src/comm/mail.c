@@ -2,9 +2,10 @@
 /* comm/mail.c - messages between two ranks of a host.
  *
  * Each rank has a ring of letters for each other one in the memory that they have in common. A letter has the notice of
- * the message, and its data one of three ways:
+ * the message, and its data one of four ways:
  * - inside: in the letter; the sender is done once it is in the ring;
  * - reached: in the sender's shared memory; the receiver copies it from there, and the sender waits until it has;
+ * - laid out: a copy in a tray of the sender (tray.c), which the letter names; the sender goes on;
  * - carried: by the engine, as a message of its own.
  *
  * Letters of all groups and channels (tags) go through one ring, in order. Who finds another one's letter in front of
@@ -39,6 +40,8 @@ struct tm_comm_letters {
     uint64_t        taken;           /* from it */
     uint64_t        there;           /* from it: put when it was looked last */
     letter         *aside;           /* put aside, with all of their data */
+    tm_comm_tray   *trays;           /* of it, as far as they were seen */
+    int             why;             /* errno: a tray could not be opened */
 };
 
 size_t tm_comm_desk_bytes(int local_size)
@@ -65,6 +68,7 @@ void tm_comm_mail_close(tm_comm_world *world)
             own->aside = first->next;
             free(first);
         }
+        tm_comm_close_seen(own->trays);
         pthread_mutex_destroy(&own->sends);
         pthread_mutex_destroy(&own->receives);
     }
@@ -129,12 +133,12 @@ static void fetch_lines(const tm_comm_mail *mail, uint64_t at, uint64_t bytes)
     for (uint64_t i = 0; i < bytes; i += LINE) __builtin_prefetch(from + i, 0);
 }
 
-static bool put(tm_comm_world *world, int to, int tag, const tm_comm_notice *notice, tm_comm_mail_how how,
-                const void *data, size_t bytes, uint64_t *end)
+bool tm_comm_mail_put(tm_comm_world *world, int to, int tag, const tm_comm_notice *notice, tm_comm_mail_how how,
+                      const void *data, size_t bytes, uint64_t *end)
 {
     tm_comm_mail    *mail = mail_to(world, to);
     tm_comm_letters *own = &world->letters[world->local[to]];
-    size_t           inside = how == TM_COMM_INSIDE ? bytes : 0;
+    size_t           inside = how == TM_COMM_INSIDE || how == TM_COMM_LAID_OUT ? bytes : 0;
     size_t           whole = (sizeof(letter) + inside + LINE - 1) / LINE * LINE;
     pthread_mutex_lock(&own->sends);
     bool fits = find_room(mail, own, whole);
@@ -152,11 +156,9 @@ static bool put(tm_comm_world *world, int to, int tag, const tm_comm_notice *not
     return fits;
 }
 
-bool tm_comm_mail_put(tm_comm_world *world, int to, int tag, const tm_comm_notice *notice, tm_comm_mail_how how,
-                      const void *data, size_t bytes)
+bool tm_comm_mail_taken(const tm_comm_world *world, int to, uint64_t end)
 {
-    uint64_t end;
-    return put(world, to, tag, notice, how, data, bytes, &end);
+    return atomic_load_explicit(&mail_to(world, to)->taken, memory_order_acquire) >= end;
 }
 
 /* One turn of waiting for the rank. Messages that the engine has not brought on their way move on. */
@@ -178,7 +180,8 @@ static tm_status run_send(tm_far_call *f)
     uint64_t         end;
     tm_comm_locate(world, f->call->send, bytes, &f->notice.send_window, &f->notice.send_at);
     tm_comm_mail_how how = tm_comm_mail_way(&f->notice, bytes, false);
-    while (tm_comm_outbox_waits(world, to) || !put(world, to, f->tag, &f->notice, how, f->call->send, bytes, &end))
+    while (tm_comm_outbox_waits(world, to) ||
+           !tm_comm_mail_put(world, to, f->tag, &f->notice, how, f->call->send, bytes, &end))
         TM_TRY(wait_turn(f, &patience));
     if (how == TM_COMM_INSIDE) return TM_OK;
     if (how == TM_COMM_CARRIED) {
@@ -186,38 +189,46 @@ static tm_status run_send(tm_far_call *f)
         return tm_far_wait(f, 0);
     }
     patience = (tm_comm_patience){ 0 };
-    while (atomic_load_explicit(&mail_to(world, to)->taken, memory_order_acquire) < end)
-        TM_TRY(wait_turn(f, &patience));
+    while (!tm_comm_mail_taken(world, to, end)) TM_TRY(wait_turn(f, &patience));
     return TM_OK;
 }
 
 /* --- to take them out ------------------------------------------------------------------------ */
 
-/* Where the data of a letter lies, if not with the engine. */
-static const void *data_of(const tm_far_call *f, const letter *l)
+/* Where the data of a letter lies, if not with the engine. NULL: out of reach, for a reason. */
+static const void *data_of(const tm_far_call *f, tm_comm_letters *own, const letter *l)
 {
     if (l->how == TM_COMM_INSIDE) return l->data;
+    if (l->how == TM_COMM_LAID_OUT) {
+        tm_comm_file file;
+        memcpy(&file, l->data, sizeof file);
+        return tm_comm_see_tray(&own->trays, &file, &own->why);
+    }
     return tm_comm_reach(f->comm, f->call->peer, l->notice.send_window, l->notice.send_at);
 }
 
 /* The message's, if it is what this rank calls. */
-static void read_letter(tm_far_call *f, const letter *l, tm_comm_notice *theirs, tm_comm_mail_how *how)
+static void read_letter(tm_far_call *f, tm_comm_letters *from, const letter *l, tm_comm_notice *theirs,
+                        tm_comm_mail_how *how)
 {
     size_t bytes = f->call->count * f->element;
     *theirs = l->notice;
     *how = l->how;
-    if (theirs->hash == f->notice.hash && l->how != TM_COMM_CARRIED && bytes > 0)
-        memcpy(f->call->receive, data_of(f, l), bytes);
+    if (theirs->hash != f->notice.hash || l->how == TM_COMM_CARRIED || bytes == 0) return;
+    const void *data = data_of(f, from, l);
+    if (data) memcpy(f->call->receive, data, bytes);
 }
 
-static void put_aside(const tm_far_call *f, const letter *l, letter **list)
+static void put_aside(const tm_far_call *f, tm_comm_letters *from, const letter *l)
 {
     size_t bytes = l->how == TM_COMM_CARRIED ? 0 : l->notice.count * tm_comm_bytes_of((tm_comm_format)l->notice.format);
     letter *own = tm_alloc(sizeof *own + bytes);
     memcpy(own, l, sizeof *l);
     own->next = NULL;
-    if (bytes > 0) memcpy(own->data, data_of(f, l), bytes);
-    if (own->how == TM_COMM_REACHED) own->how = TM_COMM_INSIDE;
+    const void *data = bytes > 0 ? data_of(f, from, l) : NULL;
+    if (data) memcpy(own->data, data, bytes);
+    if (own->how != TM_COMM_CARRIED) own->how = TM_COMM_INSIDE;
+    letter **list = &from->aside;
     while (*list) list = &(*list)->next;
     *list = own;
 }
@@ -229,7 +240,7 @@ static bool take(tm_far_call *f, tm_comm_mail *mail, tm_comm_letters *own, tm_co
     for (letter **at = &own->aside; *at; at = &(*at)->next) {
         letter *l = *at;
         if (l->tag != f->tag) continue;
-        read_letter(f, l, theirs, how);
+        read_letter(f, own, l, theirs, how);
         *at = l->next;
         free(l);
         return true;
@@ -243,9 +254,9 @@ static bool take(tm_far_call *f, tm_comm_mail *mail, tm_comm_letters *own, tm_co
         const letter *l = (const letter *)(const void *)&mail->ring[own->taken % TM_COMM_MAIL];
         found = l->tag == f->tag;
         if (found)
-            read_letter(f, l, theirs, how);
+            read_letter(f, own, l, theirs, how);
         else if (l->tag >= 0)
-            put_aside(f, l, &own->aside);
+            put_aside(f, own, l);
         own->taken += l->bytes;
         fetch_lines(mail, own->taken, own->there - own->taken);
         atomic_store_explicit(&mail->taken, own->taken, memory_order_release);
@@ -264,7 +275,11 @@ static tm_status run_receive(tm_far_call *f)
     for (tm_comm_patience patience = { 0 };;) {
         pthread_mutex_lock(&own->receives);
         bool came = take(f, mail, own, theirs, &how);
+        int  why = own->why;
         pthread_mutex_unlock(&own->receives);
+        if (why)
+            return tm_comm_fail(f->comm, TM_IO, f->err, "rank %d cannot open what rank %d has for it: %s",
+                                world->ports.rank, from, strerror(why));
         if (came) break;
         TM_TRY(wait_turn(f, &patience));
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comm/post.c - messages that nobody waits for: a copy is on its way while the sender goes on. Within a host a small
- * one is a letter and needs no more (mail.c); of a large one the notice is a letter.
+ * one is a letter and needs no more (mail.c), a large one lies in a tray where ranks reach each other's memory
+ * (tray.c); else, and where there is no room, the notice is a letter.
  *
  * Engines carry large messages only while both ends are in a call, and the sender may compute for a second. So a thread
  * looks after what is on its way; it is there from the first such message on, and sleeps when there is none.
@@ -43,7 +44,8 @@ static void try_letter(tm_comm_outbox *box, parcel *p)
     for (const parcel *before = box->first; before != p; before = before->next)
         if (before->local && before->to == p->to && !before->done[0]) return;
     tm_comm_mail_how how = p->inside ? TM_COMM_INSIDE : TM_COMM_CARRIED;
-    p->done[0] = tm_comm_mail_put(box->world, p->to, p->tag, &p->notice, how, p->data, p->bytes);
+    uint64_t         end;
+    p->done[0] = tm_comm_mail_put(box->world, p->to, p->tag, &p->notice, how, p->data, p->bytes, &end);
 }
 
 /* What is still on its way after a look at all of it. */
@@ -139,15 +141,24 @@ static const char *hand_over(tm_comm_outbox *box, parcel *p)
     return why;
 }
 
+/* With the data in it, or in a tray. */
+static bool put_letter(tm_comm_world *world, int to, int tag, const tm_comm_notice *notice, const void *data,
+                       size_t bytes)
+{
+    uint64_t end;
+    if (tm_comm_mail_way(notice, bytes, true) != TM_COMM_INSIDE)
+        return tm_comm_lay_out(world, to, tag, notice, data, bytes);
+    return tm_comm_mail_put(world, to, tag, notice, TM_COMM_INSIDE, data, bytes, &end);
+}
+
 tm_status tm_comm_post_message(tm_comm *comm, const tm_comm_notice *notice, const tm_collective *call, int tag,
                                tm_error *err)
 {
     tm_comm_world *world = comm->world;
     size_t         bytes = call->count * tm_comm_bytes_of(call->format);
     int            to = comm->member[call->peer];
-    bool           inside = tm_comm_is_local(world, to) && tm_comm_mail_way(notice, bytes, true) == TM_COMM_INSIDE;
-    if (inside && !tm_comm_outbox_waits(world, to) &&
-        tm_comm_mail_put(world, to, tag, notice, TM_COMM_INSIDE, call->send, bytes))
+    if (tm_comm_is_local(world, to) && !tm_comm_outbox_waits(world, to) &&
+        put_letter(world, to, tag, notice, call->send, bytes))
         return TM_OK;
     if (!world->outbox) world->outbox = open_outbox(world);
     tm_comm_outbox *box = world->outbox;

@@ -59,10 +59,14 @@ static void put_to(ring *r, int channel, size_t bytes, bool fits, uint64_t put)
     tm_comm_notice notice;
     tm_comm_notice_fill(&call, &notice);
     for (size_t i = 0; i < bytes; i++) r->data[i] = byte_of(r->sent[channel], channel, i);
-    assert_int_equal(
-        tm_comm_mail_put(r->comm[0]->world, 1, channel ? OTHER : TAG, &notice, TM_COMM_INSIDE, r->data, bytes), fits);
+    uint64_t end = put + 1;
+    int      tag = channel ? OTHER : TAG;
+    assert_int_equal(tm_comm_mail_put(r->comm[0]->world, 1, tag, &notice, TM_COMM_INSIDE, r->data, bytes, &end), fits);
     r->sent[channel] += fits;
     assert_int_equal(r->mail->put, put);
+    if (!fits) return;
+    assert_int_equal(end, put);
+    assert_false(tm_comm_mail_taken(r->comm[0]->world, 1, end));
 }
 
 static void put(ring *r, size_t bytes, uint64_t end)
@@ -79,6 +83,7 @@ static void take_from(ring *r, int channel, size_t bytes, uint64_t taken)
     for (size_t i = 0; i < bytes; i++) assert_int_equal(r->data[i], byte_of(r->received[channel], channel, i));
     r->received[channel]++;
     assert_int_equal(r->mail->taken, taken);
+    assert_true(tm_comm_mail_taken(r->comm[0]->world, 1, taken));
 }
 
 static void take(ring *r, size_t bytes, uint64_t taken)
