@@ -215,6 +215,11 @@ static void free_group(tm_comm *comm)
     free(comm);
 }
 
+bool tm_comm_broken(const tm_comm *comm)
+{
+    return comm->world->failed;
+}
+
 void tm_comm_close(tm_comm *comm)
 {
     if (!comm) return;

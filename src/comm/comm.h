@@ -126,6 +126,9 @@ TM_MUST_USE tm_status tm_comm_open(const tm_comm_options *options, tm_comm **wor
 /* Worlds of `ranks` threads of this process: out[r] is for the thread of rank r. Closed one by one. */
 TM_MUST_USE tm_status tm_comm_open_threads(int ranks, double deadline_seconds, tm_comm **out, tm_error *err);
 
+/* Has a call of this process failed? Then no other one works. */
+bool tm_comm_broken(const tm_comm *comm);
+
 /* Collective, unless the world has failed. */
 void tm_comm_close(tm_comm *comm);
 

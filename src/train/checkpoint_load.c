@@ -272,7 +272,8 @@ static tm_status load_first_usable(const tm_checkpoint_io *io, tm_comm *world, c
             fill_report(report, e, bytes, passed_over, reasons);
             return TM_OK;
         }
-        if (st == TM_DEVICE || st == TM_INTERNAL)
+        /* Ranks that do not reach each other say nothing about the checkpoint. */
+        if (st == TM_DEVICE || st == TM_INTERNAL || (world && tm_comm_broken(world)))
             return tm_fail(err, st, "cannot load checkpoint '%s': %s", e->path, why.text);
         if (st == TM_INVALID)
             return tm_fail(err, st,

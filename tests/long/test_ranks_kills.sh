@@ -15,7 +15,8 @@ modules=$(dirname "$(readlink -f "$TRAINMARK")")
 
 # Every layout writes its checkpoints otherwise; half of the runs write behind.
 layouts=("" "--parallelism.data_parallel_shard_strategy optim"
-    "--parallelism.data_parallel_replicate_degree $ranks --parallelism.data_parallel_shard_degree 1")
+    "--parallelism.data_parallel_replicate_degree $ranks --parallelism.data_parallel_shard_degree 1"
+    "--parallelism.pipeline_parallel_degree $ranks --model.n_layers $ranks --training.seq_len 128 --training.local_batch_size 1")
 save="--training.steps 40 --training.global_batch_size $((2 * ranks)) --checkpoint.enable true --checkpoint.interval 2
       --checkpoint.keep_latest_k 2 --training.seed 7 --deadline $deadline"
 hash_of() { sed -n 's/^ *"weights_hash": "\([0-9a-fx]*\)".*/\1/p' "$1/result.json" 2>/dev/null; }
