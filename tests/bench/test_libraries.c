@@ -138,7 +138,10 @@ static void play(const library_case *c, const char *path)
     tm_text out = { 0 };
     char    settings[256];
     snprintf(settings, sizeof settings, "%s", c->settings);
-    unsetenv("LD_LIBRARY_PATH");
+    /* what the machine's owner has set for its libraries */
+    static const char *const own[] = { "LD_LIBRARY_PATH",    "OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE",
+                                       "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA",  "MKL_ENABLE_INSTRUCTIONS" };
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) unsetenv(own[i]);
     for (char *rest = settings, *name; (name = strsep(&rest, "|"));) {
         char *value = strchr(name, '=');
         if (value) *value++ = '\0', setenv(name, value, 1);
