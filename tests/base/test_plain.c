@@ -210,6 +210,7 @@ static void values_that_look_like_secrets(void **state)
                                          "nightlyperformanceregression7",
                                          "a1b2c3d4e5f6" /* a short commit */ };
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) expect_masked(plain[i], plain[i]);
+    expect_masked("", ""); /* a variable that is set to nothing */
 }
 
 static void command_lines_and_texts(void **state)
@@ -221,7 +222,13 @@ static void command_lines_and_texts(void **state)
     setenv("UPSTREAM_DSN", "very-private-thing", 1);
     tm_secret_command_line(&out, words, sizeof words);
     assert_string_equal(out.data, "trainmark run --data.path s3://user:***@bucket/x --note ***");
+    static const char empty[] = "trainmark\0run\0--note\0\0--api-key\0\0--token=";
     out.length = 0;
+    tm_secret_command_line(&out, empty, sizeof empty);
+    assert_string_equal(out.data, "trainmark run --note '' --api-key *** --token=***");
+    out.length = 0;
+    tm_secret_command_line(&out, "", 0);
+    assert_int_equal(out.length, 0);
     tm_text_add(&out, "path: very-private-thing, http://me:word@host");
     tm_secret_mask(&out);
     assert_string_equal(out.data, "path: ***, http://me:***@host");

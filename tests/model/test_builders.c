@@ -260,6 +260,69 @@ static void every_node_knows_its_layer_and_module(void **state)
     tm_device_close(device);
 }
 
+/* What routers and the balance of experts go by is what the shape says. Sums begin in the first micro-batch, that of
+ * the balance in its first mixture, and nowhere else. */
+static void check_routers(const tm_program *program, const tm_model_shape *s, int64_t seq, bool begins)
+{
+    const tm_moe_shape *m = &s->moe;
+    const int64_t       score = m->sigmoid ? TM_SCORE_SIGMOID : TM_SCORE_SOFTMAX;
+    int64_t             routers = 0, balances = 0, counts = 0;
+    for (size_t i = 0; i < program->count; i++) {
+        const tm_node         *node = program->instructions[i].node;
+        const tm_route_attr   *r = node->attr;
+        const tm_balance_attr *b = node->attr;
+        if (node->op == TM_OP_route && !node->recomputed) {
+            assert_true(r->top_k == m->top_k && r->score == score && r->normalise == m->normalise);
+            assert_true(r->scale == m->scale && r->uniform == m->uniform);
+            assert_true(r->groups == m->groups && r->top_groups == m->top_groups && r->group_best == m->group_best);
+            routers++;
+        } else if (node->op == TM_OP_balance_loss || node->op == TM_OP_balance_loss_grad) {
+            assert_int_equal(b->seq, m->aux_per_sequence ? seq : 0);
+            assert_true(b->top_k == m->top_k && b->alpha == m->aux_loss && b->chunk == 0);
+            if (node->op == TM_OP_balance_loss_grad) continue;
+            assert_int_equal(node->accumulate, !begins || balances > 0);
+            balances++;
+        } else if (node->op == TM_OP_expert_counts) {
+            assert_int_equal(node->accumulate, !begins);
+            counts++;
+        }
+    }
+    assert_int_equal(routers, s->n_layers - m->dense_layers);
+    assert_int_equal(counts, routers);
+    assert_int_equal(balances, m->aux_loss > 0 ? routers : 0);
+}
+
+static void routers_go_by_the_shape(void **state)
+{
+#define TINY                                                                                                           \
+    "model.dim=32 --model.n_heads=2 --model.vocab_size=64 --model.n_layers=3 --model.ffn_dim=64 "                      \
+    "--model.moe_ffn_dim=16 "                                                                                          \
+    "--model.n_experts=8 --model.n_experts_per_token=2 "
+    static const char *const cases[][2] = {
+        { "mixtral_8x7B", TINY "--model.n_kv_heads=1 --model.moe_aux_loss=0.02" },
+        { "mixtral_8x7B",
+          TINY "--model.n_kv_heads=1 --model.moe_aux_loss=0.02 --model.moe_aux_loss_per_sequence=false" },
+        { "qwen3_30B-A3B", TINY "--model.n_kv_heads=1 --model.head_dim=16 --model.moe_normalise=false" },
+        { "deepseek_v3", TINY "--model.kv_lora_rank=16 --model.q_lora_rank=16 --model.qk_nope_head_dim=8 "
+                              "--model.qk_rope_head_dim=8 --model.v_head_dim=8 --model.n_dense_layers=1 "
+                              "--model.n_expert_groups=4 --model.n_limited_groups=2 --model.moe_aux_loss=0.01" },
+    };
+#undef TINY
+    (void)state;
+    tm_device *device = test_device_open("null", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_model_shape  s = test_shape_preset(cases[i][0], cases[i][1]);
+        tm_step_options options = options_of(&s, 2, 16);
+        options.accumulation = 2;
+        tm_step *step = test_step_plan(&options, &chooser);
+        check_routers(step->first, &s, 16, true);
+        check_routers(step->further, &s, 16, false);
+        tm_step_destroy(step);
+    }
+    tm_device_close(device);
+}
+
 /* Rotary table: row t of column i is cos, then sin, of t x frequency; position 0 turns nothing. */
 static void the_rotary_table_is_the_formula(void **state)
 {
@@ -294,6 +357,7 @@ int main(void)
         cmocka_unit_test(executed_flops_are_the_formula),
         cmocka_unit_test(images_execute_their_formula),
         cmocka_unit_test(every_node_knows_its_layer_and_module),
+        cmocka_unit_test(routers_go_by_the_shape),
         cmocka_unit_test(the_rotary_table_is_the_formula),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,6 +46,29 @@ static void serial_by_hand(void **state)
     }
 }
 
+/* i - (n - 1) / 2 has the autocovariance m (m^2 - 1 - 3 l^2) / 12 n, m = n - l, which falls and is positive for a third
+ * of the series: only lags up to a quarter of it count, and 1,000 at most. */
+static void lags_end_at_a_quarter(void **state)
+{
+    static const int lengths[] = { 24, 400, 3000, 6000 };
+    (void)state;
+    for (int c = 0; c < 4; c++) {
+        int     n = lengths[c], lags = n / 4 + 2 < 1000 ? n / 4 + 2 : 1000;
+        double *x = malloc((size_t)n * sizeof *x), sum = 0, variance = ((double)n * n - 1) / 12;
+        for (int i = 0; i < n; i++) x[i] = i;
+        for (int l = 0; l < lags / 2 * 2; l++) {
+            double m = n - l;
+            sum += m * (m * m - 1 - 3. * l * l) / 12 / n;
+        }
+        tm_serial s = tm_stats_serial(x, n);
+        double    wanted = 2 * sum / variance - 1;
+        if (!(fabs(s.time / wanted - 1) < 1e-9)) fail_msg("%d values: time %.12g, not %.12g", n, s.time, wanted);
+        assert_true(fabs(s.effective_n * wanted / n - 1) < 1e-9 && s.too_alike);
+        assert_int_equal(s.batch, n / 3); /* five times that time would be longer */
+        free(x);
+    }
+}
+
 /* 0.1 added up and divided is not 0.1: that is no autocorrelation. */
 static void constant_series(void **state)
 {
@@ -201,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(student_quantiles),
         cmocka_unit_test(serial_by_hand),
+        cmocka_unit_test(lags_end_at_a_quarter),
         cmocka_unit_test(constant_series),
         cmocka_unit_test(ratio_by_hand),
         cmocka_unit_test(time_of_known_processes),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder of checkpoints: which names count, in which order; paths as long as the system takes them. */
+/* A folder of checkpoints: which names count, in which order; paths as long as the system takes them; what is flushed
+ * when it is made. */
 #include "checkpoint_fixture.h"
 #include "support/folder.h"
 #include "support/whole.h"
@@ -133,6 +134,61 @@ static void paths_are_as_long_as_the_system_takes_them(void **state)
     assert_true(tm_file_exists(test_in_folder("there")));
 }
 
+/* The directories that were flushed, up to the checkpoint's own. */
+static char flushed[2000];
+
+static int note_folder(void *context, const char *path)
+{
+    size_t n = strlen(flushed);
+    (void)context;
+    if (!strstr(path, "step-") && !strstr(flushed, "step-"))
+        snprintf(flushed + n, sizeof flushed - n, "%s;", path);
+    else if (!strstr(flushed, "step-"))
+        snprintf(flushed + n, sizeof flushed - n, "step-");
+    return tm_checkpoint_system_io.sync_folder(NULL, path);
+}
+
+/* A power cut must not take a directory that was made, which is a name in the one above it: that one is flushed. */
+static void what_a_new_directory_lies_in_is_flushed(void **state)
+{
+    static const struct {
+        const char *folder, *wanted; /* absolute: "*" stands for the test's folder */
+    } cases[] = {
+        { "saved", ".;" },
+        { "saved", "" }, /* it is there */
+        { "saved/more/and-more", "saved;saved/more;" },
+        { "one/two/three", ".;one;one/two;" },
+        { "./here", ".;" },
+        { "*/five/six", "*;*/five;" },
+        { "*/five/seven", "*/five;" },
+    };
+    char before[PATH_MAX];
+    (void)state;
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(test_folder()), 0);
+    tm_checkpoint_io io = tm_checkpoint_system_io;
+    io.sync_folder = note_folder;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fixture  f = { 0 };
+        tm_error err = { 0 };
+        tm_text  wanted = { 0 };
+        for (const char *c = cases[i].wanted; *c; c++)
+            tm_text_printf(&wanted, *c == '*' ? "%s" : "%.1s", *c == '*' ? test_folder() : c);
+        tm_text_printf(&wanted, "step-");
+        snprintf(f.folder, sizeof f.folder, "%s%s", *cases[i].folder == '*' ? test_folder() : "",
+                 cases[i].folder + (*cases[i].folder == '*'));
+        set_tensors(&f);
+        fill(&f, 1, 1);
+        flushed[0] = '\0';
+        if (tm_checkpoint_save_with(&io, f.folder, &f.state, f.tensors, N_TENSORS, 1, &err) != TM_OK)
+            fail_msg("%s", err.text);
+        assert_string_equal(flushed, wanted.data);
+        load_and_expect(&f, 1, 1);
+        tm_text_fini(&wanted);
+    }
+    assert_int_equal(chdir(before), 0);
+}
+
 /* What cannot be removed of an old checkpoint is said, also where it is a rank's file. */
 static void what_cannot_be_removed_is_said(void **state)
 {
@@ -163,6 +219,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(names_count_in_an_order, test_folder_teardown),
         cmocka_unit_test_teardown(paths_are_as_long_as_the_system_takes_them, test_folder_teardown),
+        cmocka_unit_test_teardown(what_a_new_directory_lies_in_is_flushed, test_folder_teardown),
         cmocka_unit_test_teardown(what_cannot_be_removed_is_said, test_folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What keys make of the options of a run, to the letter: every member of tm_run_options, and what is said of keys that
- * do not fit. tests/train/options.txt has a line of keys and, below it, indented, the members that differ from those of
- * its first line, or the refusal. TM_RECORD=1 build/release/tests/train/test_options writes what is found anew. */
+/* What keys make of the options of a run, to the letter: every member of tm_run_options, keys that others decide, and
+ * what is said of keys that do not fit. tests/train/options.txt has a line of keys and, below it, indented, the members
+ * that differ from those of its first line, or the refusal. TM_RECORD=1 build/release/tests/train/test_options writes
+ * what is found anew. */
 #include "support/full_config.h"
 #include "support/whole.h"
 
@@ -142,7 +143,21 @@ static void say_run(tm_text *t, const tm_run_options *o)
     say_source(t, &o->source);
 }
 
-/* Members, a line each, or what is said. */
+/* What keys became by others, or without any, and the notes. */
+static void say_settled(tm_text *t, const tm_config *config)
+{
+    for (size_t i = 0; i < tm_config_n_keys(config); i++) {
+        const tm_key *key = tm_config_key_at(config, i);
+        const char   *shown = tm_config_shown(config, key->name), *place = tm_config_place(config, key->name);
+        bool derived = strncmp(place, "derived from ", 13) == 0, is_default = strncmp(place, "default", 7) == 0;
+        if (derived || (is_default && shown && (!key->fallback || strcmp(shown, key->fallback) != 0)))
+            tm_text_printf(t, "%s = %s, %s\n", key->name, shown ? shown : "null", place);
+    }
+    for (const char *n = tm_config_notes(config); n && *n; n += strcspn(n, "\n"), n += *n == '\n')
+        tm_text_printf(t, "note: %.*s\n", (int)strcspn(n, "\n"), n);
+}
+
+/* Members, a line each, and what led to them, or what is said. */
 static tm_text look_at(const char *words)
 {
     tm_config     *config = test_full_config();
@@ -151,7 +166,7 @@ static tm_text look_at(const char *words)
     tm_text        out = { 0 };
     tm_status      st = test_read_run(config, words, &options, &err);
     if (st == TM_OK)
-        say_run(&out, &options);
+        say_run(&out, &options), say_settled(&out, config);
     else
         tm_text_printf(&out, "%d: %s\n", (int)st, err.text);
     tm_config_destroy(config);

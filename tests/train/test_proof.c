@@ -188,6 +188,21 @@ static void attention_must_look_back(void **state)
     }
 }
 
+/* A router has nothing to choose where there is one expert: it only decays. It has moved, and nobody trained it. */
+static void a_weight_that_no_gradient_reaches_is_no_training(void **state)
+{
+    (void)state;
+    tm_run_options o = options_of(60);
+    o.step.shape.family = TM_FAMILY_MIXTRAL;
+    o.step.shape.moe = (tm_moe_shape){ .experts = 1, .top_k = 1, .ffn_dim = 64, .normalise = true, .scale = 1 };
+    assert_int_equal(go(&o), TM_NUMBERS);
+    assert_string_equal(reason, "no gradient reaches layers.0.moe.router.gate.weight");
+    assert_true(told.certificate.done && told.certificate.gradients && told.certificate.context);
+    assert_int_equal(told.verdict, TM_VERDICT_INVALID);
+    o.step.shape.moe.experts = o.step.shape.moe.top_k = 2; /* the share of each is trained */
+    if (go(&o) != TM_OK) fail_msg("%s", reason);
+}
+
 /* Every row is there more than once. */
 static void rows_must_be_different(void **state)
 {
@@ -218,6 +233,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(frozen_layers_stay),
         cmocka_unit_test(layers_that_stay_are_no_training),
         cmocka_unit_test(attention_must_look_back),
+        cmocka_unit_test(a_weight_that_no_gradient_reaches_is_no_training),
         cmocka_unit_test_teardown(rows_must_be_different, test_folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
