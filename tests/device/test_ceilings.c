@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "device/backend.h"
+#include "support/fake_clock.h"
 #include "support/training.h"
 #include "device/ceilings.h"
 #include "device/cpu/gemm.h"
@@ -237,6 +238,63 @@ static void the_data_sheet_is_that_of_this_machine(void **state)
 }
 #endif
 
+/* How long each pattern takes in each of the three rounds: [reading, rewriting, copying, triad]. */
+enum { ROUNDS = 3, PATTERNS = 4, READ_NS = 1000000 };
+static struct {
+    uint64_t first; /* the regions before: touching the memory, arithmetic */
+    int64_t  ns[ROUNDS][PATTERNS];
+} told;
+
+static int64_t time_told(uint64_t region)
+{
+    return region < told.first ? 0 : told.ns[(region - told.first) / PATTERNS][(region - told.first) % PATTERNS];
+}
+
+/* By a clock that is told how long each sample takes: what is best of them, of which pattern, and how far off the
+ * median of its samples is. Rewriting moves each byte twice. */
+static void the_best_sample_of_the_best_pattern_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t     ms[ROUNDS][PATTERNS], best, median;
+        double      passes;
+        const char *name;
+    } rows[] = {
+        { { { 50, 70, 60, 60 }, { 21, 70, 60, 60 }, { 23, 70, 60, 60 } }, 21, 23, 1, "reading" },
+        { { { 50, 70, 30, 60 }, { 50, 70, 29, 60 }, { 50, 39, 26, 60 } }, 39, 70, 2, "rewriting in place" },
+        { { { 50, 90, 50, 17 }, { 50, 90, 50, 90 }, { 50, 90, 50, 15 } }, 15, 17, 1, "triad past the caches" },
+    };
+    const tm_cpu_probe *probes[3], *probe = probes[probes_here(probes) - 1];
+    int64_t             cache = tm_cpu_last_level_bytes(""), bytes = 4 * (cache > 0 ? cache : (int64_t)64 << 20);
+    if (bytes > (int64_t)1 << 30) bytes = (int64_t)1 << 30;
+    bytes = bytes / 64 * 64;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_error    err = { 0 };
+        tm_device  *device = test_device_open("cpu", 1);
+        tm_ceilings c;
+        char        how[128];
+        for (int k = 0; k < ROUNDS * PATTERNS; k++)
+            told.ns[k / PATTERNS][k % PATTERNS] = rows[i].ms[k / PATTERNS][k % PATTERNS] * 1000000;
+        fake_clock_start(READ_NS, 0);
+        tm_device_arithmetic(device, 0, 0, &c);
+        told.first = 1 + fake_clock.regions;
+        fake_clock_start(READ_NS, 0);
+        fake_clock.takes = time_told;
+        assert_int_equal(tm_device_ceilings(device, 0, &c, &err), TM_OK);
+        assert_int_equal(fake_clock.regions, told.first + ROUNDS * PATTERNS);
+        fake_clock_stop();
+        double best = rows[i].passes * (double)bytes / (double)(rows[i].best + 1) * 1e3; /* and a reading */
+        double off = 1 - (double)(rows[i].best + 1) / (double)(rows[i].median + 1);
+        snprintf(how, sizeof how, "%s, %lld MiB, 1 thread", rows[i].name, (long long)(bytes >> 20));
+        assert_string_equal(c.bytes_how, how);
+        assert_true(fabs(c.bytes / best - 1) < 1e-12 && fabs(c.bytes_spread - off) < 1e-12);
+        /* 100 rounds of the first look took a millisecond: samples of 2 ms, and one, as each lasts no longer */
+        double flops = 201. * 64 * probe->chains * probe->lanes * (probe->fused ? 2 : 1) * 1e3;
+        assert_true(fabs(c.flops / flops - 1) < 1e-12 && c.flops_spread == 0);
+        tm_device_close(device);
+    }
+}
+
 static double product_rate(const tm_device *device)
 {
     enum { SIDE = 768, TRIES = 20 };
@@ -303,6 +361,7 @@ int main(int argc, char **argv)
 #if defined(__x86_64__)
         cmocka_unit_test(the_data_sheet_is_that_of_this_machine),
 #endif
+        cmocka_unit_test(the_best_sample_of_the_best_pattern_counts),
         cmocka_unit_test(nothing_beats_the_ceilings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
