@@ -135,6 +135,7 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(LIBRARY)
 $(BUILD)/tests/comm/test_processes: | $(MODULES)
 $(BUILD)/tests/comm/test_nccl $(BUILD)/tests/comm/test_gpu: | $(STANDINS)
 $(BUILD)/tests/bench/test_libraries: | $(BLAS)
+$(BUILD)/tests/bench/test_carrier_gpu: | $(STANDINS)
 $(STANDINS):
 	@mkdir -p $(@D)
 	$(CC) -g -O1 -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden $(STANDIN) -o $@ $< -pthread -ldl

@@ -65,11 +65,12 @@ static void note_facts(tm_bench *bench, const tm_carrier *c)
 
 static tm_status take_memory(tm_carrier *c, size_t room, tm_error *err)
 {
-    void *memory[3];
-    for (int i = 0; i < 3; i++) TM_TRY(tm_gpu_alloc(c->gpu, room, &memory[i], err));
-    c->send = memory[0];
-    c->receive = memory[1];
-    c->spare = memory[2];
+    char **blocks[] = { &c->send, &c->receive, &c->spare };
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+        void *memory;
+        TM_TRY(tm_gpu_alloc(c->gpu, room, &memory, err));
+        *blocks[i] = memory;
+    }
     c->host_send = tm_alloc(room);
     c->host_receive = tm_alloc(room);
     memset(c->host_send, 0, room);

@@ -128,6 +128,15 @@ static void written_and_read(void **state)
     assert_string_equal(first.data, second.data);
     assert_null(back.a_build);
     assert_string_equal(back.b_build, s.b_build);
+    tm_ab_session_fini(&back);
+    s.a_build = copy_of("trainmark 9.7, commit y");
+    first.length = second.length = 0;
+    tm_ab_session_print(&s, &first);
+    if (tm_ab_session_parse(first.data, "x", &back, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_ab_session_print(&back, &second);
+    assert_string_equal(first.data, second.data);
+    assert_string_equal(back.a_build, s.a_build);
+    assert_string_equal(back.b_build, s.b_build);
     tm_ab_print_json(&s, &said[0]);
     tm_ab_print_json(&back, &said[1]);
     assert_string_equal(said[0].data, said[1].data);

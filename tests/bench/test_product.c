@@ -43,10 +43,12 @@ static void shapes_are_read(void **state)
 static void wrong_shapes_are_refused(void **state)
 {
     (void)state;
-    static const char *const wrong[] = { "",        "512",      "512x768",   "512x768x",
-                                         "0x1x1",   "1x1x1,",   ",1x1x1",    "1x1x1:",
-                                         "1x1x1:n", "1x1x1:nx", "1x1x1:ntn", "16777217x1x1",
-                                         "1x-1x1",  "axbxc",    "1x1x1 ",    "99999999999999999999x1x1" };
+    static const char *const wrong[] = { "",        "512",      "512x768",     "512x768x",
+                                         "0x1x1",   "1x1x1,",   ",1x1x1",      "1x1x1:",
+                                         "1x1x1:n", "1x1x1:nx", "1x1x1:ntn",   "16777217x1x1",
+                                         "1x-1x1",  "axbxc",    "1x1x1 ",      "99999999999999999999x1x1",
+                                         "+1x1x1",  "1x+1x1",   "1x1x+1",      " 1x1x1",
+                                         "1x 1x1",  "1x1x\t1",  "2x2x2, 1x1x1" };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         tm_product_list list = { .count = 0 };
         tm_error        err = { 0 };

@@ -119,7 +119,11 @@ static void measure_four_rounds(bool together)
     assert_true(s.line.interval.lo <= s.line.value && s.line.value <= s.line.interval.hi);
     for (int k = 0; k < 3; k++)
         assert_true(fabs(s.line.a + s.line.b * (k + 1) + s.line.residual[k] - s.line.middle[k]) < 1e-12);
-    tm_slices_fini(&s);
+    for (int i = 0; i < 2; i++) { /* a second time there is nothing to give back */
+        tm_slices_fini(&s);
+        assert_null(s.seconds);
+        assert_true(s.rounds == 0 && s.parts == 0 && s.steps == 0);
+    }
     tm_device_close(c.device);
 }
 

@@ -26,6 +26,37 @@ check "a run that cannot begin leaves no log" [ ! -e nobody/result_0.txt ]
 trainmark mlperf run none.yaml --out none --runs 1
 failed_with 4 "no such configuration" "none.yaml"
 
+# --- plans ---
+
+# plan WORD...: the configuration of the plan has every line of $lines.
+plan()
+{
+    # shellcheck disable=SC2086
+    trainmark mlperf run "$config" $short --dry-run "$@"
+    check "a plan${*:+, $*}" [ "$code" -eq 0 ]
+    echo "$lines" | while read -r line; do grep -qF -e "$line" "$out" || echo "$line"; done >lacks
+    check "a plan${*:+, $*}: what it is for" [ ! -s lacks ]
+}
+lines='  steps: 2  # command line
+  enable: true  # command line
+  benchmark: trainmark_tiny  #
+  submission_org: Us  # command line
+  ranks: 1  # default'
+plan
+lines='  "model": "tiny-llama",
+  "fits": true,
+    "training.steps": 2,
+    "mlperf.enable": true,
+    "mlperf.benchmark": "trainmark_tiny",
+    "parallelism.ranks": 1,'
+plan --json
+check "a plan as JSON is one object" [ "$(sed -n '1p;$p' "$out" | tr -d '\n')" = "{}" ]
+lines='    "training.steps": 2,
+    "mlperf.enable": true,
+    "parallelism.ranks": 2,'
+plan --json --ranks 2
+check "a plan trains nothing" [ ! -e output ]
+
 for variable in NEXP=0 NEXP=1 NEXP=10000 NEXP=10001 NEXP=2x SEED=-1 SEED=0 SEED=2147483647 SEED=2147483648 SEED=1.5 NEXP= SEED=; do
     (
         export "${variable?}"

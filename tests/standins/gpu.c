@@ -26,6 +26,7 @@ enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, NOT_READY = 600, LAT
 static const size_t    span = (size_t)1 << 32, page = 4096;
 static char           *base; /* what callers get: not to be touched; `span` behind it what is there */
 static size_t          used;
+static int             held; /* blocks that were not given back */
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* --- faults ---------------------------------------------------------------------------------- */
@@ -216,6 +217,7 @@ API NAME(cuMemAlloc_v2, hipMalloc)(void **out, size_t bytes)
         memset(base + span + used, 0xff, whole); /* NaN */
         *out = base + used;
         used += whole;
+        held++;
     } else {
         code = NO_MEMORY;
     }
@@ -226,7 +228,18 @@ API NAME(cuMemAlloc_v2, hipMalloc)(void **out, size_t bytes)
 API NAME(cuMemFree_v2, hipFree)(void *memory);
 API NAME(cuMemFree_v2, hipFree)(void *memory)
 {
-    return standin_real(memory, 1) ? OK : INVALID;
+    if (!standin_real(memory, 1)) return INVALID;
+    pthread_mutex_lock(&memory_lock);
+    held--;
+    pthread_mutex_unlock(&memory_lock);
+    return OK;
+}
+
+/* For tests: blocks of memory that nobody has given back. */
+API standin_held(void);
+API standin_held(void)
+{
+    return held;
 }
 
 typedef struct {

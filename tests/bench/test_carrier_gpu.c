@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the data of calls on GPUs lie, and by what they are timed, over libraries that stand in for CUDA's driver and
+ * NCCL (tests/standins); what is given back at the end, and where not all of it could be had. */
+#include "bench/carrier.h"
+#include "bench/tables.h"
+#include "comm/group.h"
+#include "comm/nccl.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <unistd.h>
+
+enum { ROOM = 8192 };
+
+static char nccl[PATH_MAX + 32], cuda[PATH_MAX + 32];
+static int (*held)(void); /* blocks of the GPU's memory that were not given back */
+
+static int idle; /* threads while nobody has a GPU */
+
+static int threads(void)
+{
+    int  n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (struct dirent *d; (d = readdir(tasks));) n += d->d_name[0] != '.';
+    closedir(tasks);
+    return n;
+}
+
+typedef struct {
+    tm_config *config;
+    tm_bench   bench;
+    tm_carrier carrier;
+    tm_status  status;
+    tm_error   err;
+} opened;
+
+/* A world of one rank; `words` are options: "buffers=private". */
+static void open_on_gpu(opened *o, const char *words)
+{
+    tm_comm *world;
+    *o = (opened){ .config = tm_bench_configure(tm_workload_find("collectives"), "help") };
+    set_words(o->config, words);
+    assert_int_equal(tm_config_finish(o->config, &o->err), TM_OK);
+    assert_int_equal(tm_comm_open_threads_on(1, NULL, 60, &world, &o->err), TM_OK);
+    o->bench = (tm_bench){ .options = o->config, .world = world, .table = tm_table_create("collectives") };
+    assert_int_equal(held(), 0);
+    o->status = tm_carrier_open_gpu(&o->bench, ROOM, &o->carrier, &o->err);
+}
+
+/* Nothing is left on the GPU, nor anybody who looks after it. */
+static void close_all(opened *o)
+{
+    if (o->status == TM_OK) o->carrier.close(&o->carrier);
+    tm_comm_close(o->bench.world);
+    tm_table_destroy(o->bench.table);
+    tm_config_destroy(o->config);
+    assert_int_equal(held(), 0);
+    for (int i = 0; threads() > idle && i < 1000; i++) usleep(1000); /* one that has ended is still listed */
+    assert_true(threads() <= idle);
+}
+
+static void buffers(void **state)
+{
+    opened      o;
+    tm_carrier *c = &o.carrier;
+    char        what[] = "written, not read; copied", back[sizeof what] = "";
+    (void)state;
+    open_on_gpu(&o, "engine=nccl");
+    if (o.status != TM_OK) fail_msg("%s", o.err.text);
+    assert_int_equal(held(), 3);
+    assert_true(c->on_gpu && !c->shared && c->world == o.bench.world && c->gpu == tm_nccl_gpu(c->nccl));
+    assert_string_equal(c->engine, "nccl");
+    assert_string_equal(c->buffers, "device");
+    assert_true(fabs(c->least_s - 1e-3) < 1e-12 && c->least_judged == 32 << 20);
+    assert_true(c->send != c->receive && c->send != c->spare && c->receive != c->spare);
+    for (int i = 0; i < ROOM; i++) assert_int_equal(c->host_send[i], 0);
+    /* All of the room is there, in both places. */
+    memset(c->host_send, 3, ROOM), memset(c->host_receive, 4, ROOM);
+    assert_int_equal(c->put(c, ROOM, ROOM, &o.err), TM_OK);
+    memset(c->host_receive, 5, ROOM);
+    assert_int_equal(c->get(c, ROOM - 1, &o.err), TM_OK);
+    assert_true(c->host_receive[0] == 4 && c->host_receive[ROOM - 2] == 4 && c->host_receive[ROOM - 1] == 5);
+    assert_int_equal(tm_gpu_write(c->gpu, c->spare, what, sizeof what, &o.err), TM_OK);
+    assert_int_equal(c->copy(c, c->receive, c->spare, sizeof what - 1, &o.err), TM_OK);
+    assert_int_equal(tm_nccl_wait(c->nccl, &o.err), TM_OK);
+    assert_int_equal(tm_gpu_read(c->gpu, back, c->receive, sizeof what, &o.err), TM_OK);
+    assert_memory_equal(back, what, sizeof what - 1);
+    assert_int_equal(back[sizeof what - 1], 4);
+    close_all(&o);
+}
+
+static void calls_and_time(void **state)
+{
+    opened      o;
+    tm_carrier *c = &o.carrier;
+    float       numbers[2] = { 4, 7 };
+    double      seconds = -1, one = -1;
+    (void)state;
+    open_on_gpu(&o, "engine=nccl");
+    if (o.status != TM_OK) fail_msg("%s", o.err.text);
+    tm_collective sum = { .kind = TM_COMM_ALL_REDUCE,
+                          .format = TM_COMM_FLOAT32,
+                          .send = c->send,
+                          .receive = c->receive,
+                          .count = 2,
+                          .what = "sum",
+                          .step = -1 };
+    memcpy(c->host_send, numbers, sizeof numbers);
+    assert_int_equal(c->put(c, sizeof numbers, 0, &o.err), TM_OK);
+    assert_int_equal(c->begin(c, &o.err), TM_OK);
+    assert_int_equal(c->call(c, &sum, &o.err), TM_OK);
+    assert_int_equal(c->end(c, &one, &o.err), TM_OK);
+    assert_int_equal(c->get(c, sizeof numbers, &o.err), TM_OK);
+    assert_memory_equal(c->host_receive, numbers, sizeof numbers);
+    /* A copy of the stand-in is at least 0.1 ms late. */
+    int64_t begin = tm_now_ns();
+    assert_int_equal(c->begin(c, &o.err), TM_OK);
+    for (int i = 0; i < 50; i++) assert_int_equal(c->copy(c, c->spare, c->send, 64, &o.err), TM_OK);
+    assert_int_equal(c->end(c, &seconds, &o.err), TM_OK);
+    assert_true(one >= 0 && seconds > 0.005 && seconds < (double)(tm_now_ns() - begin) * 1e-9);
+    close_all(&o);
+}
+
+static void notes(void **state)
+{
+    opened o;
+    char   wanted[2][PATH_MAX + 128];
+    (void)state;
+    setenv("NCCL_COMM_BLOCKING", "0", 1);
+    open_on_gpu(&o, "engine=nccl");
+    unsetenv("NCCL_COMM_BLOCKING");
+    if (o.status != TM_OK) fail_msg("%s", o.err.text);
+    snprintf(wanted[0], sizeof wanted[0], "nccl 2.28.9, loaded from %s (NCCL_COMM_BLOCKING=0: its calls do not wait)",
+             nccl);
+    snprintf(wanted[1], sizeof wanted[1],
+             "CUDA 12.4, loaded from %s; rank 0 is on GPU 0 of 4: a stand-in, 4.0 GiB, 0000:10:00.0", cuda);
+    assert_int_equal(tm_table_n_notes(o.bench.table), 2);
+    for (size_t i = 0; i < 2; i++) assert_string_equal(tm_table_note_at(o.bench.table, i), wanted[i]);
+    close_all(&o);
+}
+
+/* The second, the third or the first of the three blocks is not to be had: those before it are given back. The stand-in
+ * counts on from one to the next. */
+static void too_little_memory(void **state)
+{
+    static const char *const fails[] = { "cuMemAlloc_v2@2=2", "cuMemAlloc_v2@5=2", "cuMemAlloc_v2@6=2" };
+    opened                   o;
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        setenv("STANDIN_GPU_FAIL", fails[i], 1);
+        open_on_gpu(&o, "engine=nccl");
+        unsetenv("STANDIN_GPU_FAIL");
+        assert_int_equal(o.status, TM_NOMEM);
+        close_all(&o);
+    }
+}
+
+static void options(void **state)
+{
+    opened o;
+    (void)state;
+    open_on_gpu(&o, "engine=nccl buffers=private");
+    assert_int_equal(o.status, TM_USAGE);
+    assert_string_equal(o.err.text, "--buffers says where processes have their memory; --engine nccl has it on the "
+                                    "GPU: leave one out");
+    close_all(&o);
+    open_on_gpu(&o, "engine=nccl library=/no/such/library.so");
+    assert_int_equal(o.status, TM_INVALID);
+    assert_non_null(strstr(o.err.text, "/no/such/library.so"));
+    close_all(&o);
+}
+
+/* The stand-ins lie beside the folder of this program. */
+static void find_standins(void)
+{
+    char    folder[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    assert_true(n > 0);
+    folder[n] = '\0';
+    for (int i = 0; i < 2; i++) *strrchr(folder, '/') = '\0';
+    snprintf(nccl, sizeof nccl, "%s/standins/nccl.so", folder);
+    snprintf(cuda, sizeof cuda, "%s/standins/cuda.so", folder);
+    setenv("TRAINMARK_NCCL", nccl, 1);
+    setenv("TRAINMARK_GPU_RUNTIME", cuda, 1);
+    void *library = dlopen(cuda, RTLD_NOW);
+    assert_non_null(library);
+    *(void **)&held = dlsym(library, "standin_held");
+    assert_non_null(held);
+    idle = threads() + 1; /* the default queue of the stand-in stays once it is used */
+}
+
+/* The stand-ins keep what they made: a queue of theirs may still come to it. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:standins\n";
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(buffers), cmocka_unit_test(calls_and_time),
+                                        cmocka_unit_test(notes), cmocka_unit_test(too_little_memory),
+                                        cmocka_unit_test(options) };
+    find_standins();
+    return cmocka_run_group_tests_name("bench/carrier_gpu", tests, NULL, NULL);
+}
