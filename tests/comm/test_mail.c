@@ -74,21 +74,22 @@ static void sizes_around_the_borders(void **state)
 /* --- order ------------------------------------------------------------------------------------ */
 
 /* Letters of two groups and two channels, asked for in the opposite order of the first ones; large ones are waited for
- * by their sender until they have been put aside. */
+ * by their sender until they have been put aside, or carried by the engine, if they lie in memory of its own. */
 static void other_order(tm_comm *world, void *context)
 {
-    static const size_t lengths[] = { 100, INSIDE, 50000 };
+    static const size_t lengths[] = { 100, INSIDE, 50000, INSIDE + 1, 65536 };
     tm_comm            *twin;
-    void               *shared;
+    void               *shared, *own = malloc(4 * 65536);
     int                 rank = tm_comm_rank(world);
     (void)context;
+    CHECK(own);
     CHECK_OK(tm_comm_split(world, 0, rank, "twin", &twin, err));
     CHECK_OK(tm_comm_alloc(world, 4 * 65536, &shared, err));
-    for (uint64_t round = 0; round < 30; round++) {
-        size_t bytes = lengths[round % 3];
+    for (uint64_t round = 0; round < 60; round++) {
+        size_t bytes = lengths[round % 5];
         for (uint64_t k = 0; k < 4; k++) {
             uint64_t       way = rank ? 3 - k : k;
-            unsigned char *data = (unsigned char *)shared + way * 65536;
+            unsigned char *data = (unsigned char *)((round + way) / 2 % 2 ? own : shared) + way * 65536;
             tm_collective  call = message_of(world, rank == 0, data, bytes);
             call.channel = (int)(way & 1);
             if (rank == 0) fill(data, bytes, 4 * round + way);
@@ -99,6 +100,7 @@ static void other_order(tm_comm *world, void *context)
     }
     tm_comm_close(twin);
     tm_comm_free(world, shared);
+    free(own);
 }
 
 static void letters_are_found_in_any_order(void **state)

@@ -272,29 +272,52 @@ static void the_benchmark_needs_684_million_documents(void **state)
     assert_string_equal(tm_format_bytes(text, (double)tm_order_plan_bytes(&plan)), "2.98 GiB");
 }
 
-/* Every token but the first of the shuffled documents is a target exactly once, whatever the lengths; documents without
- * tokens do no harm. */
+/* Every token but the first of the shuffled documents is a target exactly once. */
+static void covers(const int32_t *lengths_of, int64_t documents, int64_t tokens, int64_t seq, int64_t wanted)
+{
+    tm_order_plan plan;
+    tm_order      order;
+    tm_error      err = { 0 };
+    assert_int_equal(tm_order_plan_make(documents, tokens, seq, wanted, &plan, &err), TM_OK);
+    assert_true(plan.samples >= wanted && plan.epochs * tokens >= wanted * seq + 1);
+    assert_true(plan.epochs == 1 || (plan.epochs - 1) * tokens < wanted * seq + 1);
+    assert_int_equal(tm_order_build(&plan, (const uint8_t *)lengths_of, 7, &order, &err), TM_OK);
+    int64_t at = 0, begin = 0; /* of the document, of the sample, in tokens */
+    for (int64_t k = 0, d = 0; k <= plan.samples; k++, begin += seq) {
+        for (; d < (int64_t)order.samples[k].position; d++) at += lengths_of[order.documents[d]];
+        assert_int_equal(at + order.samples[k].offset, begin);
+        assert_true(k == 0 || order.samples[k].offset < lengths_of[order.documents[d]]);
+    }
+    tm_order_free(&order);
+}
+
+/* Whatever the lengths; documents without tokens do no harm. */
 static void samples_cover_the_documents(void **state)
 {
-    (void)state;
     const int32_t odd[] = { 3, 0, 11, 1, 1, 0, 2, 9 };
-    tm_error      err = { 0 };
+    (void)state;
     for (int64_t seq = 1; seq < 27; seq++)
-        for (int64_t wanted = 1; wanted < 90; wanted += 7) {
-            tm_order_plan plan;
-            tm_order      order;
-            assert_int_equal(tm_order_plan_make(8, 27, seq, wanted, &plan, &err), TM_OK);
-            assert_true(plan.samples >= wanted && plan.epochs * 27 >= wanted * seq + 1);
-            assert_true(plan.epochs == 1 || (plan.epochs - 1) * 27 < wanted * seq + 1);
-            assert_int_equal(tm_order_build(&plan, (const uint8_t *)odd, 7, &order, &err), TM_OK);
-            int64_t at = 0, begin = 0; /* of the document, of the sample, in tokens */
-            for (int64_t k = 0, d = 0; k <= plan.samples; k++, begin += seq) {
-                for (; d < (int64_t)order.samples[k].position; d++) at += odd[order.documents[d]];
-                assert_int_equal(at + order.samples[k].offset, begin);
-                assert_true(k == 0 || order.samples[k].offset < odd[order.documents[d]]);
-            }
-            tm_order_free(&order);
+        for (int64_t wanted = 1; wanted < 90; wanted += 7) covers(odd, 8, 27, seq, wanted);
+}
+
+/* A length has four bytes, and each of them counts. */
+static void long_documents(void **state)
+{
+    int32_t one[] = { 0, 5 };
+    (void)state;
+    for (int bit = 7; bit < 31; bit++) {
+        for (int below = 0; below < 2; below++) {
+            one[0] = (1 << bit) - below;
+            int64_t tokens = (int64_t)one[0] + one[1];
+            covers(one, 2, tokens, tokens / 50, 30);
+            covers(one, 2, tokens, tokens / 50, 120);
         }
+    }
+    const int32_t several[] = { 70000, 3, 0x1020304, 255, 256, 65535, 65536, 0x7000000, 20 };
+    int64_t       tokens = 0;
+    for (int d = 0; d < 9; d++) tokens += several[d];
+    covers(several, 9, tokens, 8192, 20000);
+    covers(several, 9, tokens, 65536, 4500);
 }
 
 static void what_does_not_fit_is_refused(void **state)
@@ -336,6 +359,7 @@ int main(void)
         cmocka_unit_test(the_published_example_comes_out),
         cmocka_unit_test(the_benchmark_needs_684_million_documents),
         cmocka_unit_test(samples_cover_the_documents),
+        cmocka_unit_test(long_documents),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(every_message_is_whole),
     };

@@ -67,6 +67,38 @@ static void different_samples_are_counted(void **state)
     tm_source_close(source);
 }
 
+/* Samples of every length, a thread that reads ahead or none: as the source gives them. What is written behind the
+ * memory of a sample the C library sees when it is given back; the alarm is for the case that it then waits for itself.
+ */
+static void samples_of_every_length(void **state)
+{
+    int32_t x[42];
+    (void)state;
+    alarm(20);
+    for (int64_t seq = 1; seq <= 40; seq++)
+        for (int depth = 0; depth < 2; depth++) {
+            tm_source_options options = { .name = "mock", .vocab = 50, .seq = seq, .seed = 8 };
+            tm_source        *source;
+            tm_batch          batch;
+            tm_error          err = { 0 };
+            assert_int_equal(tm_source_open(&options, &source, &err), TM_OK);
+            tm_loader *loader = tm_loader_open(source, TM_SPLIT_TRAIN, BATCH, 5, depth);
+            assert_non_null(loader);
+            for (int64_t first = 5; first < 5 + 2 * BATCH; first += BATCH) {
+                tm_loader_next(loader, &batch);
+                assert_int_equal(batch.target_tokens, BATCH * seq);
+                for (int64_t row = 0; row < BATCH; row++) {
+                    tm_source_sample(source, TM_SPLIT_TRAIN, first + row, x);
+                    assert_memory_equal((int32_t *)batch.field[0] + row * seq, x, (size_t)seq * sizeof *x);
+                    assert_memory_equal((int32_t *)batch.field[1] + row * seq, x + 1, (size_t)seq * sizeof *x);
+                }
+            }
+            tm_loader_close(loader);
+            tm_source_close(source);
+        }
+    alarm(0);
+}
+
 static void batches_hold_the_samples_in_order(void **state)
 {
     const int depths[] = { 1, 2, 7 };
@@ -249,7 +281,7 @@ int main(void)
         cmocka_unit_test(different_samples_are_counted),   cmocka_unit_test(a_batch_stays_until_the_next_call),
         cmocka_unit_test(resumed_is_never_stopped),        cmocka_unit_test(without_a_thread),
         cmocka_unit_test(handing_out_takes_no_memory),     cmocka_unit_test(closing_works_while_full_empty_or_unused),
-        cmocka_unit_test(rows_beyond_the_end_are_ignored),
+        cmocka_unit_test(rows_beyond_the_end_are_ignored), cmocka_unit_test(samples_of_every_length),
     };
     return cmocka_run_group_tests(tests, open_source, close_source);
 }

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "system/judge.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -418,6 +419,30 @@ static void version_2_groups(void **state)
     sampler_close(&s);
 }
 
+/* More groups than are looked at, as many, fewer and none: each file is closed, and no other one. */
+static void groups_are_closed(void **state)
+{
+    char path[SAMPLE_GROUPS * 2 + 60] = "sys/fs/cgroup", line[SAMPLE_GROUPS * 2 + 60] = "0::";
+    (void)state;
+    for (int depth = 0; depth <= SAMPLE_GROUPS + 3; depth++) {
+        sampler s;
+        char    file[sizeof path + 16];
+        bool    open_before[256];
+        snprintf(file, sizeof file, "%s/cpu.stat", path);
+        if (depth > 0) put(file, "throttled_usec 70\n");
+        put("proc/self/cgroup", line);
+        for (int fd = 0; fd < 256; fd++) open_before[fd] = fcntl(fd, F_GETFD) != -1;
+        if (!open_before[0]) assert_int_equal(open("/dev/null", O_RDONLY), 0), open_before[0] = true;
+        sampler_open(&s, root);
+        assert_int_equal(s.n_groups, depth < SAMPLE_GROUPS ? depth : SAMPLE_GROUPS);
+        sampler_close(&s);
+        for (int fd = 0; fd < 256; fd++)
+            if ((fcntl(fd, F_GETFD) != -1) != open_before[fd])
+                fail_msg("%d groups: file %d was %s", depth, fd, open_before[fd] ? "closed" : "left open");
+        if (depth > 0) strcat(path, "/a"), strcat(line, "/a");
+    }
+}
+
 /* More samples than there is room for: every second goes, the first and the last stay. */
 static void many_samples(void **state)
 {
@@ -460,6 +485,7 @@ int main(void)
         cmocka_unit_test(every_fact_is_documented),
         cmocka_unit_test_setup_teardown(files_under_a_measurement, make_root, remove_root),
         cmocka_unit_test_setup_teardown(version_2_groups, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(groups_are_closed, make_root, remove_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,12 +123,45 @@ static void depth_has_a_limit(void **state)
            "t, line 1: blocks are nested more than 100 deep");
 }
 
+/* What lies one behind the other is not nested, however much it is. */
+static void breadth_has_none(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *one, *shows;
+    } kinds[] = {
+        { "{% if 1 %}a{% endif %}", "a" },
+        { "{% if 0 %}{% elif 1 %}b{% else %}{% endif %}", "b" },
+        { "{% for i in [1, 2] %}{{ i }}{% endfor %}", "12" },
+        { "{% for i in [1, 2] %}{{ i }}{% break %}{% endfor %}", "1" },
+        { "{% set x = 3 %}{{ x }}", "3" },
+        { "{% set x %}4{% endset %}{{ x }}", "4" },
+        { "{% macro m() %}5{% endmacro %}{{ m() }}", "5" },
+        { "{% generation %}6{% endgeneration %}", "6" },
+        { "{{ ([7])[0] }}{# none #}", "7" },
+        { "{{ 8 if not 0 else 1 }}", "8" },
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        tm_text  source = { 0 }, wanted = { 0 }, out = { 0 };
+        tm_error err = { 0 };
+        json_t  *none = json_object();
+        for (int n = 0; n < 250; n++) tm_text_add(&source, kinds[i].one), tm_text_add(&wanted, kinds[i].shows);
+        if (render(source.data, none, &out, &err) != TM_OK) fail_msg("%s: %s", kinds[i].one, err.text);
+        assert_string_equal(out.data, wanted.data);
+        json_decref(none);
+        tm_text_fini(&source);
+        tm_text_fini(&wanted);
+        tm_text_fini(&out);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_jinja_renders),
         cmocka_unit_test(what_is_refused_says_why),
         cmocka_unit_test(depth_has_a_limit),
+        cmocka_unit_test(breadth_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

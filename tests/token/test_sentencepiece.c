@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SentencePiece models made by hand: every piece and setting that is refused, with its words, and their neighbors that
+ * are taken. */
+#include "base/text.h"
+#include "token/token.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define NOT "'m' is not a SentencePiece model: "
+#define KNOWN "; tokenizer files are tokenizer.json, SentencePiece .model, tiktoken and tekken"
+
+/* Bytes, zeros included, of a text constant. */
+#define RAW(text) text, sizeof(text) - 1
+
+/* Scores: field 2, of four bytes. */
+#define MINUS_1 "\x15\0\0\x80\xBF"
+#define INFINITE "\x15\0\0\x80\x7F"
+#define NO_NUMBER "\x15\0\0\xC0\xFF"
+
+static void add_field(tm_text *out, char tag, const char *bytes, size_t n)
+{
+    const char head[] = { tag, (char)n };
+    tm_text_add_n(out, head, 2);
+    tm_text_add_n(out, bytes, n);
+}
+
+/* Parses, and takes `text` apart where that works: its ids in *ids. */
+static tm_status parse(const tm_text *model, const char *text, tm_ids *ids, tm_error *err)
+{
+    tm_tokenizer *t;
+    *err = (tm_error){ 0 };
+    ids->count = 0;
+    tm_status st = tm_tokenizer_parse("m", model->data, model->length, NULL, &t, err);
+    if (st != TM_OK) return st;
+    tm_encoder *encoder = tm_encoder_create(t);
+    st = tm_encoder_encode(encoder, text, strlen(text), 0, ids, err);
+    tm_encoder_destroy(encoder);
+    tm_tokenizer_close(t);
+    return st;
+}
+
+/* Pieces <unk> and "a", those of `extra`, and what the model is: a Unigram that adds no blank. */
+static tm_text make_model(const char *extra, size_t n)
+{
+    tm_text model = { 0 };
+    add_field(&model, 0x0A, RAW("\x0A\5<unk>\x18\2"));
+    add_field(&model, 0x0A,
+              RAW("\x0A\1"
+                  "a" MINUS_1));
+    if (extra) add_field(&model, 0x0A, extra, n);
+    add_field(&model, 0x12, RAW("\x18\1"));
+    add_field(&model, 0x1A, RAW("\x18\0 \0(\0"));
+    return model;
+}
+
+static void pieces(void **state)
+{
+    static const char truncated[] = NOT "a piece is truncated" KNOWN;
+    static const char odd[] = NOT "a piece has an unknown type or no score" KNOWN;
+    static const char utf8[] = NOT "a piece is not UTF-8" KNOWN;
+    static const char wrong_byte[] = NOT "a byte piece is not <0x00> to <0xFF>" KNOWN;
+    static const struct {
+        const char *piece;
+        size_t      bytes;
+        const char *words; /* NULL: it is taken, and is the b of "ab" or nothing of it */
+        int32_t     last;
+    } rows[] = {
+        { RAW("\x0A\1"
+              "b"),
+          NULL, 2 }, /* a normal one with score 0 */
+        { RAW("\x0A\1"
+              "b" MINUS_1),
+          NULL, 2 },
+        { RAW(MINUS_1 "\x0A\1"
+                      "b"),
+          NULL, 2 }, /* in any order */
+        { RAW("\x0A\1"
+              "c\x0A\1"
+              "b"),
+          NULL, 2 }, /* the last text counts */
+        { RAW("\x0A\1"
+              "b\x18\1"),
+          NULL, 2 },
+        { RAW("\x0A\1"
+              "b\x18\3"),
+          NULL, 0 }, /* a control piece is no text */
+        { RAW("\x0A\1"
+              "b\x18\4"),
+          NULL, 2 }, /* user-defined */
+        { RAW("\x0A\1"
+              "b\x22\2"
+              "zz"),
+          NULL, 2 }, /* a field that nobody knows */
+        { RAW("\x0A\1"
+              "a\x18\3"),
+          NULL, 0 },
+        { RAW("\x0A\6<0x62>\x18\6"), NULL, 0 }, /* without byte_fallback no text becomes bytes */
+        { RAW("\x0A\2\xC3\xA9"), NULL, 0 },
+        { RAW(""), truncated, 0 },
+        { RAW(MINUS_1), truncated, 0 }, /* no text */
+        { RAW("\x0A\2"
+              "b"),
+          truncated, 0 },
+        { RAW("\x0A\1"
+              "b\x15\0\0"),
+          truncated, 0 },
+        { RAW("\x0A\1"
+              "b\x18"),
+          truncated, 0 },
+        { RAW("\x0A\0"), NOT "a piece is empty" KNOWN, 0 },
+        { RAW("\x0A\0" MINUS_1), NOT "a piece is empty" KNOWN, 0 },
+        { RAW("\x0A\1"
+              "b\x18\0"),
+          odd, 0 },
+        { RAW("\x0A\1"
+              "b\x18\7"),
+          odd, 0 },
+        { RAW("\x0A\1"
+              "b\x18\x81\2"),
+          odd, 0 }, /* 257 */
+        { RAW("\x0A\1"
+              "b" INFINITE),
+          odd, 0 },
+        { RAW("\x0A\1"
+              "b" NO_NUMBER),
+          odd, 0 },
+        { RAW("\x0A\0\x18\0"), odd, 0 },
+        { RAW("\x0A\1"
+              "b\x18\5"),
+          "'m': pieces of type UNUSED are not supported", 0 },
+        { RAW("\x0A\1\xFF"), utf8, 0 },
+        { RAW("\x0A\2"
+              "b\xC3"),
+          utf8, 0 },
+        { RAW("\x0A\1\xC3"), utf8, 0 },
+        { RAW("\x0A\3\xED\xA0\x80"), utf8, 0 },
+        { RAW("\x0A\1"
+              "b\x18\6"),
+          wrong_byte, 0 },
+        { RAW("\x0A\6<0xG2>\x18\6"), wrong_byte, 0 },
+        { RAW("\x0A\5<0x2>\x18\6"), wrong_byte, 0 },
+        { RAW("\x0A\1"
+              "a"),
+          NOT "a piece occurs twice" KNOWN, 0 },
+        { RAW("\x0A\1"
+              "a\x18\4"),
+          NOT "a piece occurs twice" KNOWN, 0 },
+    };
+    tm_ids ids = { 0 };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_text   model = make_model(rows[i].piece, rows[i].bytes);
+        tm_error  err;
+        tm_status st = parse(&model, "ab", &ids, &err);
+        if (rows[i].words ? st == TM_OK || strcmp(err.text, rows[i].words) != 0 : st != TM_OK)
+            fail_msg("%zu: %d %s", i, st, err.text);
+        if (!rows[i].words && (ids.count != 2 || ids.data[0] != 1 || ids.data[1] != rows[i].last))
+            fail_msg("%zu: %zu ids, %d, %d", i, ids.count, ids.data[0], ids.count > 1 ? ids.data[1] : -1);
+        tm_text_fini(&model);
+    }
+    free(ids.data);
+}
+
+/* Fields of the model behind those of make_model, or instead of them. */
+static void settings(void **state)
+{
+    static const char truncated[] = NOT "its settings are truncated" KNOWN,
+                      kind[] = NOT "a field has the wrong kind" KNOWN;
+    static const char cut[] = NOT "it is truncated, or another kind of file" KNOWN;
+    static const struct {
+        const char *fields;
+        size_t      bytes;
+        const char *words; /* NULL: it is taken */
+    } rows[] = {
+        { RAW(""), NULL },
+        { RAW("\x12\2\x18\2"), NULL }, /* BPE */
+        { RAW("\x12\2\x18\3"), "'m': model_type WORD is not supported" },
+        { RAW("\x12\2\x18\4"), "'m': model_type CHAR is not supported" },
+        { RAW("\x12\2\x18\0"), "'m': model_type ? is not supported" },
+        { RAW("\x12\2\x18\5"), "'m': model_type ? is not supported" },
+        { RAW("\x12\3\x18\x81\4"), "'m': model_type ? is not supported" }, /* 513 */
+        { RAW("\x12\3\xC0\1\0"), NULL },
+        { RAW("\x12\3\xC0\1\1"), "'m': treat_whitespace_as_suffix is not supported" },
+        { RAW("\x2A\2\x12\0"), NULL },
+        { RAW("\x2A\3\x12\1x"), "'m': denormalizer_spec is not supported" },
+        { RAW("\x22\2\x18\3"), NULL }, /* tests of the model itself */
+        { RAW("\x32\2\x18\3"), NULL },
+        { RAW("\x12\1\x18"), truncated },
+        { RAW("\x1A\2\x12\1"), truncated },
+        { RAW("\x2A\2\x12\1"), truncated },
+        { RAW("\x08\1"), kind },
+        { RAW("\x10\1"), kind },
+        { RAW("\x28\1"), kind },
+        { RAW("\x30\1"), NULL },
+        { RAW("\x12\2\x18"), cut },
+        { RAW("\x12"), cut },
+        { RAW("\x07"), cut },
+        { RAW("\x02\1x"), cut }, /* field 0 */
+    };
+    tm_ids ids = { 0 };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_text  model = make_model(NULL, 0);
+        tm_error err;
+        tm_text_add_n(&model, rows[i].fields, rows[i].bytes);
+        tm_status st = parse(&model, "a", &ids, &err);
+        if (rows[i].words ? st == TM_OK || strcmp(err.text, rows[i].words) != 0 : st != TM_OK)
+            fail_msg("%zu: %d %s", i, st, err.text);
+        if (!rows[i].words && (ids.count != 1 || ids.data[0] != 1)) fail_msg("%zu: %zu ids", i, ids.count);
+        tm_text_fini(&model);
+    }
+    static const struct {
+        const char *model;
+        size_t      bytes;
+        const char *words;
+    } whole[] = {
+        { RAW("\x12\2\x18\1"), NOT "it has no pieces" KNOWN },
+        { RAW("\x0A\3\x0A\1"
+              "a\x12\2\x18\1"),
+          NOT "it has no unknown piece" KNOWN },
+    };
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        tm_text  model = { 0 };
+        tm_error err;
+        tm_text_add_n(&model, whole[i].model, whole[i].bytes);
+        assert_int_equal(parse(&model, "a", &ids, &err), TM_FORMAT);
+        assert_string_equal(err.text, whole[i].words);
+        tm_text_fini(&model);
+    }
+    free(ids.data);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces),
+        cmocka_unit_test(settings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
