@@ -121,9 +121,10 @@ static tm_status take_turns(run *r, int64_t step, int64_t tokens, const volatile
 static bool precise(run *r)
 {
     if (!r->sampling) return false;
-    double tokens = (double)(run_global_batch(r->options) * r->options->step.seq);
-    bool   enough = tm_sampling_add(r->sampling, r->step_seconds[r->done - 1], tokens) == TM_STOP_PRECISE;
-    r->begin_ns = tm_now_ns(); /* looking is not part of a step */
+    int64_t begin = tm_now_ns();
+    double  tokens = (double)(run_global_batch(r->options) * r->options->step.seq);
+    bool    enough = tm_sampling_add(r->sampling, r->step_seconds[r->done - 1], tokens) == TM_STOP_PRECISE;
+    r->begin_ns += tm_now_ns() - begin; /* looking is not part of a step; telling of it, before, is */
     return enough;
 }
 
@@ -143,8 +144,9 @@ static tm_status find_reason(run *r, int64_t step, const volatile sig_atomic_t *
                  : said[PRECISE] ? tm_stop_text(TM_STOP_PRECISE)
                                  : NULL;
     if (!r->saving || said[WRITING]) return TM_OK;
+    int64_t begin = tm_now_ns();
     TM_TRY(run_saved(r, err));
-    r->begin_ns = tm_now_ns(); /* saving is not part of a step */
+    r->begin_ns += tm_now_ns() - begin; /* saving is not part of a step */
     return TM_OK;
 }
 
@@ -164,12 +166,11 @@ tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
         int64_t tokens;
         TM_TRY(step_and_report(r, step, &tokens, err));
         TM_TRY(run_tell_factors(r, step, err));
-        int64_t between = tm_now_ns();
+        int64_t between = tm_now_ns(), own = r->begin_ns;
         TM_TRY(agree_status(run_world(r), "the records of a step", tm_event_failure(r->bus, err), err));
         TM_TRY(take_turns(r, step, tokens, stop, err));
         TM_TRY(find_reason(r, step, stop, err));
-        if (between < r->begin_ns) between = r->begin_ns;
-        r->between_ns = run_world(r) ? tm_now_ns() - between : 0;
+        r->between_ns = run_world(r) ? tm_now_ns() - between - (r->begin_ns - own) : 0;
         if (r->stopped) break;
         bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0 && step >= o->validation_first;
         bool saves = o->checkpoint && o->checkpoint_folder && step % o->checkpoint_interval == 0;

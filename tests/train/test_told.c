@@ -28,8 +28,6 @@ typedef struct {
     char          reason[TM_REASON_BYTES];
     int           slow_step;        /* telling of this step takes 0.2 s, which count for the next one */
     double        slow_evaluations; /* telling of one takes so many seconds, which count for nobody */
-    double        slow_checkpoints; /* the same */
-    int           checkpoints;
 } listener;
 
 static void wait_for(double seconds)
@@ -51,10 +49,6 @@ static void listen(tm_sink *sink, const tm_event *event)
     if (event->kind == TM_EVENT_EVALUATION) {
         l->evaluation[l->evaluations++] = event->evaluation;
         if (l->slow_evaluations > 0) wait_for(l->slow_evaluations);
-    }
-    if (event->kind == TM_EVENT_CHECKPOINT) {
-        l->checkpoints++;
-        if (l->slow_checkpoints > 0) wait_for(l->slow_checkpoints);
     }
     if (event->kind == TM_EVENT_RUN_ENDED) {
         l->end = event->run_ended;
@@ -156,29 +150,6 @@ static void times_are_those_of_the_steps(void **state)
         if (l.step[s].seconds >= 0.3) fail_msg("step %d took %g s", s + 1, l.step[s].seconds);
 }
 
-/* Nor does that of a checkpoint count, whether training waits for it or finds some steps later that it is written. */
-static void saving_is_not_part_of_a_step(void **state)
-{
-    static listener l;
-    (void)state;
-    for (int behind = 0; behind < 2; behind++) {
-        tm_run_options o = options_of(8);
-        o.checkpoint = o.checkpoint_not_last = true;
-        o.checkpoint_folder = test_in_folder(behind ? "behind" : "before");
-        o.checkpoint_interval = 5;
-        o.checkpoint_keep = 1;
-        o.checkpoint_behind = behind;
-        l = (listener){ .slow_checkpoints = 0.3, .slow_step = 6 }; /* while it is written */
-        assert_int_equal(run(&o, &l), TM_OK);
-        assert_int_equal(l.checkpoints, 1);
-        for (int s = 0; s < 8; s++)
-            if (l.step[s].seconds >= 0.3) fail_msg("step %d took %g s", s + 1, l.step[s].seconds);
-        double sum = 0;
-        for (int s = 0; s < 8; s++) sum += l.step[s].seconds;
-        assert_true(l.end.seconds >= 0.3 + sum - 1e-6);
-    }
-}
-
 /* Samples are counted through a run of more than 64 steps. */
 static void samples_are_counted(void **state)
 {
@@ -239,7 +210,6 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_has_the_rate_that_it_tells),
         cmocka_unit_test(times_are_those_of_the_steps),
-        cmocka_unit_test_teardown(saving_is_not_part_of_a_step, test_folder_teardown),
         cmocka_unit_test(samples_are_counted),
         cmocka_unit_test_teardown(bits_per_byte_are_of_bytes, test_folder_teardown),
     };

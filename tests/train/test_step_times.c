@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whose time it is: telling of a step counts for the next one; evaluations, checkpoints and looking at the speed count
+ * for none. The clock goes on by a microsecond whenever the run looks at it, and by what the listener takes.
+ *
+ * This file takes the place of base/clock.c in its program: it defines all that base/clock.h declares.
+ */
+#include "support/folder.h"
+#include "support/training.h"
+
+#include "base/clock.h"
+#include "train/run.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 40, SAVED = 10, STEP_NS = 200000000, OTHER_NS = 400000000 };
+
+/* ---- the clock ---- */
+
+static pthread_t own;
+static int64_t   now;
+
+int64_t tm_now_ns(void)
+{
+    if (pthread_equal(pthread_self(), own)) now += 1000;
+    return now;
+}
+
+int64_t tm_wall_ms(void)
+{
+    return 1700000000000;
+}
+
+int64_t tm_process_age_ns(void)
+{
+    return tm_now_ns();
+}
+
+char *tm_wall_text(char out[32])
+{
+    strcpy(out, "2026-01-31T12:00:00Z");
+    return out;
+}
+
+/* ---- a run ---- */
+
+typedef struct {
+    tm_sink sink;
+    double  seconds[STEPS], logging[STEPS], end;
+    int     steps, evaluations, checkpoints;
+    bool    behind; /* a thread writes checkpoints */
+} listener;
+
+static void listen(tm_sink *sink, const tm_event *event)
+{
+    listener *l = (listener *)sink;
+    if (event->kind == TM_EVENT_STEP_DONE) {
+        const tm_step_done *s = &event->step_done;
+        for (size_t i = 0; i < s->n_phases; i++)
+            if (strcmp(s->phases[i].name, "logging") == 0) l->logging[l->steps] = s->phases[i].value;
+        l->seconds[l->steps++] = s->seconds;
+        now += STEP_NS;
+        if (l->behind && l->steps > SAVED && l->checkpoints == 0)
+            nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+    }
+    if (event->kind == TM_EVENT_EVALUATION) {
+        l->evaluations++;
+        now += OTHER_NS;
+    }
+    if (event->kind == TM_EVENT_CHECKPOINT) {
+        l->checkpoints++;
+        now += OTHER_NS;
+    }
+    if (event->kind == TM_EVENT_RUN_ENDED) l->end = event->run_ended.seconds;
+}
+
+static tm_run_options options_of(void)
+{
+    tm_run_options o = { .model_name = "small",
+                         .steps = STEPS,
+                         .learning_rate = 1e-3,
+                         .max_norm = 1,
+                         .seed = 7,
+                         .prefetch = 2,
+                         .validation_steps = 2,
+                         .checkpoint_load_step = -1,
+                         .checkpoint_not_last = true,
+                         .checkpoint_interval = SAVED,
+                         .checkpoint_keep = 1,
+                         .step = test_llama_options() };
+    o.step.shape.vocab_size = 64;
+    o.schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = STEPS, .decay_ratio = 0 };
+    o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
+    return o;
+}
+
+static listener run(const tm_run_options *options)
+{
+    listener              l = { .sink = { .handle = listen }, .behind = options->checkpoint_behind };
+    tm_device            *device = test_device_open("cpu", 1);
+    tm_source            *source;
+    volatile sig_atomic_t stop = 0;
+    tm_error              err = { 0 };
+    own = pthread_self();
+    if (tm_source_open(&options->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_event_bus bus = { .sinks = (tm_sink *[]){ &l.sink }, .count = 1 };
+    if (tm_run(options, device, source, &bus, &stop, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_source_close(source);
+    tm_device_close(device);
+    assert_int_equal(l.steps, STEPS);
+    return l;
+}
+
+/* Steps with the time that telling of the one before took; the others, behind every `anew` steps, begin when what lay
+ * between is over. */
+static void check(const listener *l, int anew)
+{
+    const double telling = STEP_NS * 1e-9, least = 1e-3; /* what looks of one step make is less */
+    double       sum = 0;
+    for (int s = 0; s < STEPS; s++) {
+        double wanted = s == 0 || (anew && s % anew == 0) ? 0 : telling;
+        if (!(l->seconds[s] >= wanted && l->seconds[s] < wanted + least))
+            fail_msg("step %d took %.9g s, not %.9g s", s + 1, l->seconds[s], wanted);
+        if (!(l->logging[s] >= wanted && l->logging[s] <= l->seconds[s]))
+            fail_msg("logging in step %d took %.9g s", s + 1, l->logging[s]);
+        sum += l->seconds[s];
+    }
+    assert_true(l->end >= sum + OTHER_NS * 1e-9 * (l->evaluations + l->checkpoints));
+}
+
+static void telling_counts_for_the_next_step(void **state)
+{
+    tm_run_options o = options_of();
+    (void)state;
+    listener l = run(&o);
+    check(&l, 0);
+    o.target_half_width = 1e-9; /* looked at behind each step, and never reached */
+    l = run(&o);
+    check(&l, 0);
+}
+
+static void evaluations_count_for_none(void **state)
+{
+    tm_run_options o = options_of();
+    (void)state;
+    o.validate = true;
+    o.validation_freq = 8;
+    listener l = run(&o);
+    assert_int_equal(l.evaluations, STEPS / 8);
+    check(&l, 8);
+}
+
+/* Saving behind the training ends when a step finds that all is written, at the latest when the next one begins. */
+static void checkpoints_count_for_none(void **state)
+{
+    (void)state;
+    for (int behind = 0; behind < 2; behind++) {
+        tm_run_options o = options_of();
+        o.checkpoint = true;
+        o.checkpoint_folder = test_in_folder(behind ? "behind" : "before");
+        o.checkpoint_behind = behind;
+        listener l = run(&o);
+        assert_int_equal(l.checkpoints, STEPS / SAVED - 1); /* not of the last step */
+        check(&l, SAVED);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(telling_counts_for_the_next_step),
+        cmocka_unit_test(evaluations_count_for_none),
+        cmocka_unit_test_teardown(checkpoints_count_for_none, test_folder_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
