@@ -105,6 +105,14 @@ for divided in "pipeline_parallel_degree 2" "data_parallel_shard_degree 3"; do
         bytes($0) > most { most = bytes($0) }
         END { exit !(NR > 1 && bytes(need) == most && most >= 2 * 1048576) }' plans
 done
+# An order of stages that refuses 16 micro-batches on three ranks: what is found is less, and no thousands are tried.
+seconds=20
+trainmark run experiment.yaml --optimizer.lr 1e-3 --model.n_layers 6 --memory 1GiB --dry-run --training.local_batch_size auto \
+    --parallelism.ranks 3 --parallelism.pipeline_parallel_degree 3 --parallelism.pipeline_parallel_schedule Interleaved1F1B \
+    --parallelism.pipeline_parallel_microbatch_size 1
+seconds=60
+check "auto: a batch that the order of stages takes" [ "$code" -eq 0 ]
+check "auto: between the last that was taken and the first that was not" has "$out" "^  local_batch_size: (8|9|1[0-5])  # command line$"
 trainmark run experiment.yaml $fit --memory 10KiB --out none
 failed_with 4 "auto: nothing fits" "not even one sequence fits"
 trainmark explain tiny-llama --training.local_batch_size auto
