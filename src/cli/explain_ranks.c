@@ -298,13 +298,24 @@ static tm_status add_part(tm_step_options *o, int part, const tm_chooser *choose
 }
 
 /* A rank's plan depends on its part of the pipeline and its place among those that share: all others have the same. */
-tm_status explain_each_rank(const tm_step_options *options, const tm_chooser *chooser, rank_plans *out, tm_error *err)
+tm_status explain_each_rank(const tm_step_options *options, const tm_step *step, const tm_chooser *chooser,
+                            rank_plans *out, tm_error *err)
 {
     tm_step_options o = *options;
     int             parts = tm_layout_size(&o.layout, 1U << TM_AXIS_PP);
-    *out = (rank_plans){ 0 };
+    *out = (rank_plans){ .rows = { { .bytes = step->plan->arena_bytes } }, .n = 1 };
+    if (tm_layout_size(&o.layout, TM_AXES_FSDP | 1U << TM_AXIS_PP) == 1) return TM_OK;
+    *out = (rank_plans){ .n = 0 };
     for (int part = 0; part < parts; part++) TM_TRY(add_part(&o, part, chooser, out, err));
     return TM_OK;
+}
+
+size_t explain_most(const rank_plans *plans)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < plans->n; i++)
+        if (plans->rows[i].bytes > most) most = plans->rows[i].bytes;
+    return most;
 }
 
 void explain_plans(const rank_plans *plans, const tm_mesh *mesh, tm_text *out)

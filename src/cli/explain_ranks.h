@@ -26,8 +26,10 @@ typedef struct {
     rank_plan rows[MOST_RANK_PLANS];
     size_t    n;
 } rank_plans;
-TM_MUST_USE tm_status explain_each_rank(const tm_step_options *options, const tm_chooser *chooser, rank_plans *out,
-                                        tm_error *err);
+/* Step: that of rank 0. */
+TM_MUST_USE tm_status explain_each_rank(const tm_step_options *options, const tm_step *step, const tm_chooser *chooser,
+                                        rank_plans *out, tm_error *err);
+size_t                explain_most(const rank_plans *plans); /* of any rank */
 void                  explain_plans(const rank_plans *plans, const tm_mesh *mesh, tm_text *out);
 
 #endif

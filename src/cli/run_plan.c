@@ -29,9 +29,7 @@ typedef struct {
 
 static bool fits(const fit *f)
 {
-    for (size_t i = 0; i < f->ranks.n; i++)
-        if (f->available > 0 && f->ranks.rows[i].bytes > (size_t)f->available) return false;
-    return true;
+    return f->available <= 0 || explain_most(&f->ranks) <= (size_t)f->available;
 }
 
 static void print_plan_text(const run_job *j, const fit *f, tm_text *out)
@@ -89,16 +87,6 @@ static void print_plan_json(const run_job *j, const fit *f, tm_text *out)
     tm_text_add(out, "\n");
 }
 
-/* The plan of rank 0 is there. */
-static tm_status each_rank(const run_job *j, const tm_step *step, const tm_chooser *chooser, rank_plans *out,
-                           tm_error *err)
-{
-    if (tm_layout_size(&j->options.step.layout, TM_AXES_FSDP | 1U << TM_AXIS_PP) > 1)
-        return explain_each_rank(&j->options.step, chooser, out, err);
-    *out = (rank_plans){ .rows = { { .bytes = step->plan->arena_bytes } }, .n = 1 };
-    return TM_OK;
-}
-
 tm_status run_print_plan(run_job *j, tm_error *err)
 {
     tm_text    out = { 0 };
@@ -109,7 +97,7 @@ tm_status run_print_plan(run_job *j, tm_error *err)
     fit f = { step->plan, j->cli->memory_bytes, "--memory", .ranks = { .n = 0 } };
     if (!j->cli->memory_bytes)
         f = (fit){ step->plan, tm_memory_available_bytes(""), "this machine", .ranks = { .n = 0 } };
-    tm_status st = each_rank(j, step, &chooser, &f.ranks, err);
+    tm_status st = explain_each_rank(&j->options.step, step, &chooser, &f.ranks, err);
     if (st != TM_OK) {
         tm_step_destroy(step);
         return st;
@@ -124,7 +112,7 @@ tm_status run_print_plan(run_job *j, tm_error *err)
     if (st == TM_OK && !fits(&f))
         st = tm_fail(
             err, TM_NOMEM, "the plan needs %s and %s are available (%s); %s; --memory SIZE plans for another device",
-            tm_format_bytes(need, (double)step->plan->arena_bytes), tm_format_bytes(have, (double)f.available), f.whose,
+            tm_format_bytes(need, (double)explain_most(&f.ranks)), tm_format_bytes(have, (double)f.available), f.whose,
             step->plan->persistent_bytes > (size_t)f.available
                 ? "weights, gradients and the optimizer's state alone need more: take a smaller model"
                 : "lower training.local_batch_size or training.seq_len");

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "cli/explain_ranks.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -36,12 +37,16 @@ static tm_status plan(tm_config *config, const tm_cli_options *cli, int64_t *byt
     tm_run_options run;
     tm_device     *device;
     tm_step       *step;
+    rank_plans     ranks;
     TM_TRY(tm_run_options_read(config, &run, err));
     TM_TRY(tm_cli_open_device(cli, &run, true, &device, err));
     tm_chooser chooser = tm_device_chooser(device);
     tm_status  st = tm_step_create(&run.step, &chooser, &step, err);
-    if (st == TM_OK) *bytes = (int64_t)step->plan->arena_bytes;
-    if (st == TM_OK) tm_step_destroy(step);
+    if (st == TM_OK) {
+        st = explain_each_rank(&run.step, step, &chooser, &ranks, err);
+        *bytes = (int64_t)explain_most(&ranks);
+        tm_step_destroy(step);
+    }
     tm_device_close(device);
     return st;
 }

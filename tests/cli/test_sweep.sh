@@ -90,6 +90,29 @@ trainmark run experiment.yaml $fit --memory 1MiB --training.global_batch_size 12
 check "auto: it is proven, then trained" [ "$code" -eq 0 ]
 check "auto: a divisor of the global batch" has auto/config.yaml "^  local_batch_size: (1|2|3|4|6|12) "
 check "auto: it says what was found" has "$err" "local_batch_size auto: "
+# Of several ranks the one that needs the most has to fit: of a pipeline the last, which has the head.
+for divided in "pipeline_parallel_degree 2" "data_parallel_shard_degree 3"; do
+    ranks="--parallelism.ranks ${divided##* } --parallelism.$divided --model.n_layers 2 --optimizer.lr 1e-3 --memory 2MiB --dry-run"
+    trainmark run experiment.yaml $ranks --training.local_batch_size auto
+    check "auto, $divided: all plans fit" has "$out" "^# fits into the 2.00 MiB"
+    size=$(sed -n 's/^  local_batch_size: \([0-9]*\)  # command line$/\1/p' "$out")
+    trainmark run experiment.yaml $ranks --training.local_batch_size $((size + 1))
+    sed -n 's/^#   .*place .*: \(.* [KM]iB\)$/\1/p' "$out" >plans
+    failed_with 4 "auto, $divided: of one more not all do ($size)" "the plan needs .* and 2.00 MiB are available"
+    need=$(sed -n 's/.*the plan needs \(.*\) and 2.00 MiB are available.*/\1/p' "$err")
+    check "auto, $divided: what is needed is the most that a rank needs" awk -v need="$need" '
+        function bytes(text) { return text * (text ~ /M/ ? 1048576 : 1024) }
+        bytes($0) > most { most = bytes($0) }
+        END { exit !(NR > 1 && bytes(need) == most && most >= 2 * 1048576) }' plans
+done
+# An order of stages that refuses 16 micro-batches on three ranks: what is found is less, and no thousands are tried.
+seconds=20
+trainmark run experiment.yaml --optimizer.lr 1e-3 --model.n_layers 6 --memory 1GiB --dry-run --training.local_batch_size auto \
+    --parallelism.ranks 3 --parallelism.pipeline_parallel_degree 3 --parallelism.pipeline_parallel_schedule Interleaved1F1B \
+    --parallelism.pipeline_parallel_microbatch_size 1
+seconds=60
+check "auto: a batch that the order of stages takes" [ "$code" -eq 0 ]
+check "auto: between the last that was taken and the first that was not" has "$out" "^  local_batch_size: (8|9|1[0-5])  # command line$"
 trainmark run experiment.yaml $fit --memory 10KiB --out none
 failed_with 4 "auto: nothing fits" "not even one sequence fits"
 trainmark explain tiny-llama --training.local_batch_size auto
