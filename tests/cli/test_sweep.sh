@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Lists where single values belong make a sweep; `auto` finds the batch that fits.
-# shellcheck disable=SC1091,SC2086,SC2154
+# shellcheck disable=SC1091,SC2016,SC2034,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
 cat >experiment.yaml <<'END'
