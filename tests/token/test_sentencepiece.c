@@ -20,6 +20,10 @@
 /* Bytes, zeros included, of a text constant. */
 #define RAW(text) text, sizeof(text) - 1
 
+/* Texts: field 1. */
+#define A "\x0A\1\x61"
+#define B "\x0A\1\x62"
+
 /* Scores: field 2, of four bytes. */
 #define MINUS_1 "\x15\0\0\x80\xBF"
 #define INFINITE "\x15\0\0\x80\x7F"
@@ -52,169 +56,123 @@ static tm_text make_model(const char *extra, size_t n)
 {
     tm_text model = { 0 };
     add_field(&model, 0x0A, RAW("\x0A\5<unk>\x18\2"));
-    add_field(&model, 0x0A,
-              RAW("\x0A\1"
-                  "a" MINUS_1));
+    add_field(&model, 0x0A, RAW(A MINUS_1));
     if (extra) add_field(&model, 0x0A, extra, n);
     add_field(&model, 0x12, RAW("\x18\1"));
     add_field(&model, 0x1A, RAW("\x18\0 \0(\0"));
     return model;
 }
 
+static const char piece_cut[] = NOT "a piece is truncated" KNOWN;
+static const char no_type[] = NOT "a piece has an unknown type or no score" KNOWN;
+static const char no_utf8[] = NOT "a piece is not UTF-8" KNOWN;
+static const char wrong_byte[] = NOT "a byte piece is not <0x00> to <0xFF>" KNOWN;
+static const struct {
+    const char *piece;
+    size_t      bytes;
+    const char *words; /* NULL: it is taken, and is the b of "ab" or nothing of it */
+    int32_t     last;
+} pieces_made[] = {
+    { RAW(B), NULL, 2 }, /* a normal one with score 0 */
+    { RAW(B MINUS_1), NULL, 2 },
+    { RAW(MINUS_1 B), NULL, 2 },      /* in any order */
+    { RAW("\x0A\1\x63" B), NULL, 2 }, /* the last text counts */
+    { RAW(B "\x18\1"), NULL, 2 },
+    { RAW(B "\x18\3"), NULL, 0 },   /* a control piece is no text */
+    { RAW(B "\x18\4"), NULL, 2 },   /* user-defined */
+    { RAW(B "\x22\2zz"), NULL, 2 }, /* a field that nobody knows */
+    { RAW(A "\x18\3"), NULL, 0 },
+    { RAW("\x0A\6<0x62>\x18\6"), NULL, 0 }, /* without byte_fallback no text becomes bytes */
+    { RAW("\x0A\2\xC3\xA9"), NULL, 0 },
+    { RAW(""), piece_cut, 0 },
+    { RAW(MINUS_1), piece_cut, 0 }, /* no text */
+    { RAW("\x0A\2\x62"), piece_cut, 0 },
+    { RAW(B "\x15\0\0"), piece_cut, 0 },
+    { RAW(B "\x18"), piece_cut, 0 },
+    { RAW("\x0A\0"), NOT "a piece is empty" KNOWN, 0 },
+    { RAW("\x0A\0" MINUS_1), NOT "a piece is empty" KNOWN, 0 },
+    { RAW(B "\x18\0"), no_type, 0 },
+    { RAW(B "\x18\7"), no_type, 0 },
+    { RAW(B "\x18\x81\2"), no_type, 0 }, /* 257 */
+    { RAW(B INFINITE), no_type, 0 },
+    { RAW(B NO_NUMBER), no_type, 0 },
+    { RAW("\x0A\0\x18\0"), no_type, 0 },
+    { RAW(B "\x18\5"), "'m': pieces of type UNUSED are not supported", 0 },
+    { RAW("\x0A\1\xFF"), no_utf8, 0 },
+    { RAW("\x0A\2\x62\xC3"), no_utf8, 0 },
+    { RAW("\x0A\1\xC3"), no_utf8, 0 },
+    { RAW("\x0A\3\xED\xA0\x80"), no_utf8, 0 },
+    { RAW(B "\x18\6"), wrong_byte, 0 },
+    { RAW("\x0A\6<0xG2>\x18\6"), wrong_byte, 0 },
+    { RAW("\x0A\5<0x2>\x18\6"), wrong_byte, 0 },
+    { RAW(A), NOT "a piece occurs twice" KNOWN, 0 },
+    { RAW(A "\x18\4"), NOT "a piece occurs twice" KNOWN, 0 },
+};
+
 static void pieces(void **state)
 {
-    static const char truncated[] = NOT "a piece is truncated" KNOWN;
-    static const char odd[] = NOT "a piece has an unknown type or no score" KNOWN;
-    static const char utf8[] = NOT "a piece is not UTF-8" KNOWN;
-    static const char wrong_byte[] = NOT "a byte piece is not <0x00> to <0xFF>" KNOWN;
-    static const struct {
-        const char *piece;
-        size_t      bytes;
-        const char *words; /* NULL: it is taken, and is the b of "ab" or nothing of it */
-        int32_t     last;
-    } rows[] = {
-        { RAW("\x0A\1"
-              "b"),
-          NULL, 2 }, /* a normal one with score 0 */
-        { RAW("\x0A\1"
-              "b" MINUS_1),
-          NULL, 2 },
-        { RAW(MINUS_1 "\x0A\1"
-                      "b"),
-          NULL, 2 }, /* in any order */
-        { RAW("\x0A\1"
-              "c\x0A\1"
-              "b"),
-          NULL, 2 }, /* the last text counts */
-        { RAW("\x0A\1"
-              "b\x18\1"),
-          NULL, 2 },
-        { RAW("\x0A\1"
-              "b\x18\3"),
-          NULL, 0 }, /* a control piece is no text */
-        { RAW("\x0A\1"
-              "b\x18\4"),
-          NULL, 2 }, /* user-defined */
-        { RAW("\x0A\1"
-              "b\x22\2"
-              "zz"),
-          NULL, 2 }, /* a field that nobody knows */
-        { RAW("\x0A\1"
-              "a\x18\3"),
-          NULL, 0 },
-        { RAW("\x0A\6<0x62>\x18\6"), NULL, 0 }, /* without byte_fallback no text becomes bytes */
-        { RAW("\x0A\2\xC3\xA9"), NULL, 0 },
-        { RAW(""), truncated, 0 },
-        { RAW(MINUS_1), truncated, 0 }, /* no text */
-        { RAW("\x0A\2"
-              "b"),
-          truncated, 0 },
-        { RAW("\x0A\1"
-              "b\x15\0\0"),
-          truncated, 0 },
-        { RAW("\x0A\1"
-              "b\x18"),
-          truncated, 0 },
-        { RAW("\x0A\0"), NOT "a piece is empty" KNOWN, 0 },
-        { RAW("\x0A\0" MINUS_1), NOT "a piece is empty" KNOWN, 0 },
-        { RAW("\x0A\1"
-              "b\x18\0"),
-          odd, 0 },
-        { RAW("\x0A\1"
-              "b\x18\7"),
-          odd, 0 },
-        { RAW("\x0A\1"
-              "b\x18\x81\2"),
-          odd, 0 }, /* 257 */
-        { RAW("\x0A\1"
-              "b" INFINITE),
-          odd, 0 },
-        { RAW("\x0A\1"
-              "b" NO_NUMBER),
-          odd, 0 },
-        { RAW("\x0A\0\x18\0"), odd, 0 },
-        { RAW("\x0A\1"
-              "b\x18\5"),
-          "'m': pieces of type UNUSED are not supported", 0 },
-        { RAW("\x0A\1\xFF"), utf8, 0 },
-        { RAW("\x0A\2"
-              "b\xC3"),
-          utf8, 0 },
-        { RAW("\x0A\1\xC3"), utf8, 0 },
-        { RAW("\x0A\3\xED\xA0\x80"), utf8, 0 },
-        { RAW("\x0A\1"
-              "b\x18\6"),
-          wrong_byte, 0 },
-        { RAW("\x0A\6<0xG2>\x18\6"), wrong_byte, 0 },
-        { RAW("\x0A\5<0x2>\x18\6"), wrong_byte, 0 },
-        { RAW("\x0A\1"
-              "a"),
-          NOT "a piece occurs twice" KNOWN, 0 },
-        { RAW("\x0A\1"
-              "a\x18\4"),
-          NOT "a piece occurs twice" KNOWN, 0 },
-    };
     tm_ids ids = { 0 };
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_text   model = make_model(rows[i].piece, rows[i].bytes);
+    for (size_t i = 0; i < sizeof pieces_made / sizeof pieces_made[0]; i++) {
+        tm_text   model = make_model(pieces_made[i].piece, pieces_made[i].bytes);
         tm_error  err;
         tm_status st = parse(&model, "ab", &ids, &err);
-        if (rows[i].words ? st == TM_OK || strcmp(err.text, rows[i].words) != 0 : st != TM_OK)
+        if (pieces_made[i].words ? st == TM_OK || strcmp(err.text, pieces_made[i].words) != 0 : st != TM_OK)
             fail_msg("%zu: %d %s", i, st, err.text);
-        if (!rows[i].words && (ids.count != 2 || ids.data[0] != 1 || ids.data[1] != rows[i].last))
+        if (!pieces_made[i].words && (ids.count != 2 || ids.data[0] != 1 || ids.data[1] != pieces_made[i].last))
             fail_msg("%zu: %zu ids, %d, %d", i, ids.count, ids.data[0], ids.count > 1 ? ids.data[1] : -1);
         tm_text_fini(&model);
     }
     free(ids.data);
 }
 
+static const char settings_cut[] = NOT "its settings are truncated" KNOWN;
+static const char wrong_kind[] = NOT "a field has the wrong kind" KNOWN;
+static const char model_cut[] = NOT "it is truncated, or another kind of file" KNOWN;
+static const struct {
+    const char *fields;
+    size_t      bytes;
+    const char *words; /* NULL: it is taken */
+} settings_made[] = {
+    { RAW(""), NULL },
+    { RAW("\x12\2\x18\2"), NULL }, /* BPE */
+    { RAW("\x12\2\x18\3"), "'m': model_type WORD is not supported" },
+    { RAW("\x12\2\x18\4"), "'m': model_type CHAR is not supported" },
+    { RAW("\x12\2\x18\0"), "'m': model_type ? is not supported" },
+    { RAW("\x12\2\x18\5"), "'m': model_type ? is not supported" },
+    { RAW("\x12\3\x18\x81\4"), "'m': model_type ? is not supported" }, /* 513 */
+    { RAW("\x12\3\xC0\1\0"), NULL },
+    { RAW("\x12\3\xC0\1\1"), "'m': treat_whitespace_as_suffix is not supported" },
+    { RAW("\x2A\2\x12\0"), NULL },
+    { RAW("\x2A\3\x12\1x"), "'m': denormalizer_spec is not supported" },
+    { RAW("\x22\2\x18\3"), NULL }, /* tests of the model itself */
+    { RAW("\x32\2\x18\3"), NULL },
+    { RAW("\x12\1\x18"), settings_cut },
+    { RAW("\x1A\2\x12\1"), settings_cut },
+    { RAW("\x2A\2\x12\1"), settings_cut },
+    { RAW("\x08\1"), wrong_kind },
+    { RAW("\x10\1"), wrong_kind },
+    { RAW("\x28\1"), wrong_kind },
+    { RAW("\x30\1"), NULL },
+    { RAW("\x12\2\x18"), model_cut },
+    { RAW("\x12"), model_cut },
+    { RAW("\x07"), model_cut },
+    { RAW("\x02\1x"), model_cut }, /* field 0 */
+};
+
 /* Fields of the model behind those of make_model, or instead of them. */
 static void settings(void **state)
 {
-    static const char truncated[] = NOT "its settings are truncated" KNOWN,
-                      kind[] = NOT "a field has the wrong kind" KNOWN;
-    static const char cut[] = NOT "it is truncated, or another kind of file" KNOWN;
-    static const struct {
-        const char *fields;
-        size_t      bytes;
-        const char *words; /* NULL: it is taken */
-    } rows[] = {
-        { RAW(""), NULL },
-        { RAW("\x12\2\x18\2"), NULL }, /* BPE */
-        { RAW("\x12\2\x18\3"), "'m': model_type WORD is not supported" },
-        { RAW("\x12\2\x18\4"), "'m': model_type CHAR is not supported" },
-        { RAW("\x12\2\x18\0"), "'m': model_type ? is not supported" },
-        { RAW("\x12\2\x18\5"), "'m': model_type ? is not supported" },
-        { RAW("\x12\3\x18\x81\4"), "'m': model_type ? is not supported" }, /* 513 */
-        { RAW("\x12\3\xC0\1\0"), NULL },
-        { RAW("\x12\3\xC0\1\1"), "'m': treat_whitespace_as_suffix is not supported" },
-        { RAW("\x2A\2\x12\0"), NULL },
-        { RAW("\x2A\3\x12\1x"), "'m': denormalizer_spec is not supported" },
-        { RAW("\x22\2\x18\3"), NULL }, /* tests of the model itself */
-        { RAW("\x32\2\x18\3"), NULL },
-        { RAW("\x12\1\x18"), truncated },
-        { RAW("\x1A\2\x12\1"), truncated },
-        { RAW("\x2A\2\x12\1"), truncated },
-        { RAW("\x08\1"), kind },
-        { RAW("\x10\1"), kind },
-        { RAW("\x28\1"), kind },
-        { RAW("\x30\1"), NULL },
-        { RAW("\x12\2\x18"), cut },
-        { RAW("\x12"), cut },
-        { RAW("\x07"), cut },
-        { RAW("\x02\1x"), cut }, /* field 0 */
-    };
     tm_ids ids = { 0 };
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof settings_made / sizeof settings_made[0]; i++) {
         tm_text  model = make_model(NULL, 0);
         tm_error err;
-        tm_text_add_n(&model, rows[i].fields, rows[i].bytes);
+        tm_text_add_n(&model, settings_made[i].fields, settings_made[i].bytes);
         tm_status st = parse(&model, "a", &ids, &err);
-        if (rows[i].words ? st == TM_OK || strcmp(err.text, rows[i].words) != 0 : st != TM_OK)
+        if (settings_made[i].words ? st == TM_OK || strcmp(err.text, settings_made[i].words) != 0 : st != TM_OK)
             fail_msg("%zu: %d %s", i, st, err.text);
-        if (!rows[i].words && (ids.count != 1 || ids.data[0] != 1)) fail_msg("%zu: %zu ids", i, ids.count);
+        if (!settings_made[i].words && (ids.count != 1 || ids.data[0] != 1)) fail_msg("%zu: %zu ids", i, ids.count);
         tm_text_fini(&model);
     }
     static const struct {
