@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank that stops while a checkpoint is loaded is no damage of the checkpoint: the others say who is late, and look at
- * no older one. */
+/* A rank that stops while a checkpoint is loaded is no damage of the checkpoint: the others say who is late, and look
+ * at no older one. */
 #include "checkpoint_fixture.h"
 
 #include "../comm/world.h"
@@ -39,8 +39,7 @@ static void load_rank(tm_comm *comm, void *context)
     place(&tensor, &value);
     io.context = &d;
     io.open = slow_open;
-    j->status[d.rank] =
-        tm_checkpoint_load_with(&io, comm, j->folder, -1, &state, &tensor, 1, &report, &j->err[d.rank]);
+    j->status[d.rank] = tm_checkpoint_load_with(&io, comm, j->folder, -1, &state, &tensor, 1, &report, &j->err[d.rank]);
 }
 
 static void a_rank_that_stops_is_named(void **unused)
