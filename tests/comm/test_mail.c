@@ -10,18 +10,6 @@
 
 enum { INSIDE = 8192, MOST = 300000 };
 
-static tm_collective message_of(tm_comm *world, bool sends, void *data, size_t bytes)
-{
-    return (tm_collective){ .kind = sends ? TM_COMM_SEND : TM_COMM_RECEIVE,
-                            .format = TM_COMM_BYTES,
-                            .send = sends ? data : NULL,
-                            .receive = sends ? NULL : data,
-                            .count = bytes,
-                            .peer = !tm_comm_rank(world),
-                            .what = "letter",
-                            .step = -1 };
-}
-
 static void fill(unsigned char *data, size_t bytes, uint64_t seed)
 {
     for (size_t i = 0; i < bytes; i++) data[i] = (unsigned char)(mix(seed + i) >> 24);

@@ -12,19 +12,6 @@
 
 enum { MOST = 200000 };
 
-static tm_collective message_of(tm_comm *world, bool sends, void *data, size_t bytes)
-{
-    return (tm_collective){ .kind = sends ? TM_COMM_SEND : TM_COMM_RECEIVE,
-                            .format = TM_COMM_BYTES,
-                            .send = sends ? data : NULL,
-                            .receive = sends ? NULL : data,
-                            .count = bytes,
-                            .peer = !tm_comm_rank(world),
-                            .posted = sends,
-                            .what = "parcel",
-                            .step = -1 };
-}
-
 /* Files in memory that this process has open. */
 static int files_in_memory(void)
 {
@@ -64,6 +51,7 @@ static void meet(tm_comm *world)
 static void post(tm_comm *world, unsigned char *data, size_t bytes, int number, int channel)
 {
     tm_collective call = message_of(world, true, data, bytes);
+    call.posted = true;
     call.channel = channel;
     for (size_t i = 0; i < bytes; i++) data[i] = (unsigned char)(mix((uint64_t)number * MOST + i) >> 24);
     CHECK_OK(tm_comm_run(world, &call, err));

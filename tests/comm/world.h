@@ -68,6 +68,19 @@ static inline void run_world(int ranks, const int *host, double deadline, bool k
         }                                                                                                              \
     } while (0)
 
+/* To or from the other one of two ranks. */
+static inline tm_collective message_of(tm_comm *world, bool sends, void *data, size_t bytes)
+{
+    return (tm_collective){ .kind = sends ? TM_COMM_SEND : TM_COMM_RECEIVE,
+                            .format = TM_COMM_BYTES,
+                            .send = sends ? data : NULL,
+                            .receive = sends ? NULL : data,
+                            .count = bytes,
+                            .peer = !tm_comm_rank(world),
+                            .what = "letter",
+                            .step = -1 };
+}
+
 static inline uint64_t mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
