@@ -28,6 +28,7 @@
 struct tm_store {
     sqlite3    *db;
     const char *path;
+    bool        busy; /* the last failure was another process's lock */
 };
 
 enum {
@@ -73,6 +74,7 @@ static tm_status failed(tm_store *s, const char *what, tm_error *err)
 {
     int         code = s->db ? sqlite3_extended_errcode(s->db) : SQLITE_CANTOPEN;
     const char *cause = s->db ? sqlite3_errmsg(s->db) : "out of memory";
+    s->busy = (code & 0xff) == SQLITE_BUSY;
     switch (code & 0xff) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
@@ -123,8 +125,9 @@ static tm_status migrate(tm_store *s, tm_error *err)
 static tm_status check_format(tm_store *s, tm_error *err)
 {
     int64_t application = 0, format = 0;
-    TM_TRY(read_number(s, "PRAGMA application_id", &application, err));
+    /* Another process may be making it. It writes both at once: who sees the format sees the application, too. */
     TM_TRY(read_number(s, "PRAGMA user_version", &format, err));
+    TM_TRY(read_number(s, "PRAGMA application_id", &application, err));
     if (application != APPLICATION && (application != 0 || format != 0))
         return tm_fail(err, TM_FORMAT, "'%s' is a database of another program; name another file", s->path);
     if (format > FORMAT)
@@ -164,7 +167,7 @@ static tm_status set_up(tm_store *s, bool network, tm_error *err)
     for (;;) {
         tm_error  own = { 0 };
         tm_status st = set_journal(s, network, &own);
-        bool      busy = st == TM_IO && (sqlite3_errcode(s->db) & 0xff) == SQLITE_BUSY && tm_now_ns() < end_ns;
+        bool      busy = st == TM_IO && s->busy && tm_now_ns() < end_ns;
         if (!busy) return st == TM_OK ? st : tm_fail(err, st, "%s", own.text);
         nanosleep(&pause, NULL);
     }

@@ -195,6 +195,32 @@ static void a_killed_writer_loses_nothing_that_was_done(void **state)
     tm_store_close(store);
 }
 
+/* Who makes the file, and who comes meanwhile. */
+static void many_open_what_is_not_there_yet(void **state)
+{
+    (void)state;
+    enum { FILES = 12, WRITERS = 8 };
+    int channel[2], status;
+    assert_int_equal(pipe(channel), 0);
+    for (int k = 0; k < FILES; k++) {
+        char  name[32], path[512];
+        pid_t children[WRITERS];
+        snprintf(name, sizeof name, "new-%d.db", k);
+        snprintf(path, sizeof path, "%s", test_in_folder(name));
+        for (int i = 0; i < WRITERS; i++) children[i] = start_writer(path, channel[1], 1);
+        for (int i = 0; i < WRITERS; i++) {
+            waitpid(children[i], &status, 0);
+            assert_true(WIFEXITED(status));
+            assert_int_equal(WEXITSTATUS(status), 0);
+        }
+        tm_store *store = open_store(name);
+        assert_int_equal(count(store, &(tm_store_filter){ 0 }), WRITERS);
+        tm_store_close(store);
+    }
+    close(channel[0]);
+    close(channel[1]);
+}
+
 static void several_write_at_a_time(void **state)
 {
     (void)state;
@@ -352,6 +378,7 @@ int main(void)
         cmocka_unit_test(filters_and_words_find),
         cmocka_unit_test(a_killed_writer_loses_nothing_that_was_done),
         cmocka_unit_test(several_write_at_a_time),
+        cmocka_unit_test(many_open_what_is_not_there_yet),
         cmocka_unit_test(an_old_format_is_brought_up),
         cmocka_unit_test(strange_files_are_refused),
         cmocka_unit_test(the_path_is_where_people_look),
