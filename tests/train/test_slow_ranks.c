@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which rank is called slow, by clocks of which the test knows how fast they go: each rank's own goes on whenever it
  * looks at it, and the work of a rank whose clock goes on by 9 % more takes 9 % longer.
- *
- * This file takes the place of base/clock.c in its program: it defines all that base/clock.h declares.
  */
+#include "support/looked_clock.h"
 #include "support/training.h"
 
 #include <stdlib.h>
 
 #include "../comm/world.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "train/run.h"
 
@@ -18,31 +16,6 @@
 #include <string.h>
 
 enum { STEPS = 6, RANKS = 4, DEADLINE = 1000000, USUAL = 100000 };
-
-/* ---- the clock ---- */
-
-static _Thread_local int64_t now, each; /* each look; 0: other threads than those of ranks have no time */
-
-int64_t tm_now_ns(void)
-{
-    return now += each;
-}
-
-int64_t tm_wall_ms(void)
-{
-    return 1700000000000;
-}
-
-int64_t tm_process_age_ns(void)
-{
-    return 1;
-}
-
-char *tm_wall_text(char out[32])
-{
-    strcpy(out, "2026-01-31T12:00:00Z");
-    return out;
-}
 
 /* ---- a run ---- */
 
@@ -94,7 +67,7 @@ static void run_rank(tm_comm *comm, void *context)
     tm_source            *source;
     volatile sig_atomic_t stop = 0;
     o.step.layout.rank = tm_comm_rank(comm);
-    each = (int64_t)(USUAL * (1 + j->share[o.step.layout.rank]));
+    look_ns = (int64_t)(USUAL * (1 + j->share[o.step.layout.rank]));
     CHECK_OK(tm_mesh_fill(&o.step.layout.mesh, RANKS, err));
     CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
     o.ranks = &own;

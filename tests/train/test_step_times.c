@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whose time it is: telling of a step counts for the next one; evaluations, checkpoints and looking at the speed count
  * for none. The clock goes on by a microsecond whenever the run looks at it, and by what the listener takes.
- *
- * This file takes the place of base/clock.c in its program: it defines all that base/clock.h declares.
  */
 #include "support/folder.h"
+#include "support/looked_clock.h"
 #include "support/training.h"
 
-#include "base/clock.h"
 #include "train/run.h"
 
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,33 +19,6 @@
 #include <cmocka.h>
 
 enum { STEPS = 40, SAVED = 10, STEP_NS = 200000000, OTHER_NS = 400000000 };
-
-/* ---- the clock ---- */
-
-static pthread_t own;
-static int64_t   now;
-
-int64_t tm_now_ns(void)
-{
-    if (pthread_equal(pthread_self(), own)) now += 1000;
-    return now;
-}
-
-int64_t tm_wall_ms(void)
-{
-    return 1700000000000;
-}
-
-int64_t tm_process_age_ns(void)
-{
-    return tm_now_ns();
-}
-
-char *tm_wall_text(char out[32])
-{
-    strcpy(out, "2026-01-31T12:00:00Z");
-    return out;
-}
 
 /* ---- a run ---- */
 
@@ -67,17 +37,17 @@ static void listen(tm_sink *sink, const tm_event *event)
         for (size_t i = 0; i < s->n_phases; i++)
             if (strcmp(s->phases[i].name, "logging") == 0) l->logging[l->steps] = s->phases[i].value;
         l->seconds[l->steps++] = s->seconds;
-        now += STEP_NS;
+        now_ns += STEP_NS;
         if (l->behind && l->steps > SAVED && l->checkpoints == 0)
             nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
     }
     if (event->kind == TM_EVENT_EVALUATION) {
         l->evaluations++;
-        now += OTHER_NS;
+        now_ns += OTHER_NS;
     }
     if (event->kind == TM_EVENT_CHECKPOINT) {
         l->checkpoints++;
-        now += OTHER_NS;
+        now_ns += OTHER_NS;
     }
     if (event->kind == TM_EVENT_RUN_ENDED) l->end = event->run_ended.seconds;
 }
@@ -109,7 +79,7 @@ static listener run(const tm_run_options *options)
     tm_source            *source;
     volatile sig_atomic_t stop = 0;
     tm_error              err = { 0 };
-    own = pthread_self();
+    look_ns = 1000;
     if (tm_source_open(&options->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
     tm_event_bus bus = { .sinks = (tm_sink *[]){ &l.sink }, .count = 1 };
     if (tm_run(options, device, source, &bus, &stop, &err) != TM_OK) fail_msg("%s", err.text);

@@ -3,23 +3,20 @@
  * whenever the run looks at it, with the kernels that every processor has. What the machine says of itself is left out.
  * After a change that is meant:
  *     TM_RECORD=1 build/release/tests/train/test_whole_runs; git diff tests/train/whole-runs.txt
- *
- * This file takes the place of base/clock.c in its program: it defines all that base/clock.h declares.
  */
 #include "support/full_config.h"
 #include "support/source_files.h"
 #include "support/folder.h"
+#include "support/looked_clock.h"
 #include "support/training.h"
 #include "support/whole.h"
 
 #include "base/arena.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "stats/sampling.h"
 #include "train/run.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,33 +27,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-/* ---- the clock ---- */
-
-static pthread_t own;
-
-int64_t tm_now_ns(void)
-{
-    static int64_t now;
-    if (pthread_equal(pthread_self(), own)) now += 1000000;
-    return now;
-}
-
-int64_t tm_wall_ms(void)
-{
-    return 1700000000000;
-}
-
-int64_t tm_process_age_ns(void)
-{
-    return tm_now_ns();
-}
-
-char *tm_wall_text(char out[32])
-{
-    strcpy(out, "2026-01-31T12:00:00Z");
-    return out;
-}
 
 /* ---- who listens ---- */
 
@@ -385,7 +355,7 @@ static void runs_tell_what_is_recorded(void **state)
     tm_text out = { 0 };
     char   *back = getcwd(NULL, 0), path[4096];
     (void)state;
-    own = pthread_self();
+    look_ns = 1000000;
     tm_log_set_level(TM_LOG_ERROR);
     test_source_files_write();
     assert_int_equal(chdir(test_folder()), 0);
