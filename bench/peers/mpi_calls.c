@@ -67,7 +67,7 @@ static void measure(int kind, size_t bytes, double limit)
     double        warm = 0, sum = 0;
     int           n = 0, loops = 1;
     for (int i = 0; i < 3; i++) warm = sample(kind, bytes, 1);
-    if (warm < 20e-6) loops = (int)(20e-6 / (warm > 1e-7 ? warm : 1e-7)) + 1;
+    if (warm < 200e-6) loops = (int)(200e-6 / (warm > 1e-7 ? warm : 1e-7)) + 1;
     MPI_Bcast(&loops, 1, MPI_INT, 0, MPI_COMM_WORLD);
     while (n < MOST && (sum < limit || n < 5)) { /* the times are those of all ranks: all stop together */
         seconds[n] = sample(kind, bytes, loops);

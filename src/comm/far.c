@@ -288,12 +288,14 @@ static tm_status run(tm_far_call *f)
     }
 }
 
-static tm_far_call begin(tm_comm *comm, const tm_collective *call, int tag, tm_error *err)
+static void begin(tm_far_call *f, tm_comm *comm, const tm_collective *call, int tag, tm_error *err)
 {
-    tm_far_call f = { .comm = comm, .call = call, .tag = tag, .err = err };
-    tm_comm_notice_fill(call, &f.notice);
-    f.element = tm_comm_bytes_of(call->format);
-    return f;
+    f->comm = comm;
+    f->call = call;
+    f->tag = tag;
+    f->err = err;
+    f->element = tm_comm_bytes_of(call->format);
+    tm_comm_notice_fill(call, &f->notice);
 }
 
 /* Where this rank's memory is, for those of its host. */
@@ -310,7 +312,8 @@ static void announce(tm_far_call *f)
 tm_status tm_comm_run_far(tm_comm *comm, const tm_collective *call, tm_error *err)
 {
     if (call->send_counts) TM_TRY(tm_comm_counts(comm, call, err));
-    tm_far_call f = begin(comm, call, 2 * comm->slot, err);
+    tm_far_call f;
+    begin(&f, comm, call, 2 * comm->slot, err);
     announce(&f);
     tm_status st = run(&f);
     comm->grace_s = 0;
@@ -341,7 +344,8 @@ static tm_status run_receive(tm_far_call *f)
 tm_status tm_comm_run_pair(tm_comm *comm, const tm_collective *call, tm_error *err)
 {
     int         tag = 2 * comm->slot + 1 + 2 * TM_COMM_GROUPS * call->channel;
-    tm_far_call f = begin(comm, call, tag, err);
+    tm_far_call f;
+    begin(&f, comm, call, tag, err);
     if (call->kind == TM_COMM_SEND && call->posted && call->count * f.element <= PIECE)
         return tm_comm_post_message(comm, &f.notice, call, tag, err);
     comm->way = "a message";

@@ -23,7 +23,7 @@
 enum {
     TM_COMM_GROUPS = 64,
     TM_COMM_HALF = 32768,
-    TM_COMM_MAIL = 32768,
+    TM_COMM_MAIL = 65536,
     TM_COMM_SMALL = 4096,
     TM_COMM_WHAT = 56,
     TM_COMM_WINDOWS = 64,
@@ -56,7 +56,6 @@ typedef struct {
 
 /* Letters from one rank to another one of its host: what was put in and taken out since the beginning, in bytes. */
 typedef struct {
-    _Alignas(64) _Atomic uint64_t put;
     _Alignas(64) _Atomic uint64_t taken;
     _Alignas(64) unsigned char ring[TM_COMM_MAIL];
 } tm_comm_mail;
@@ -169,6 +168,7 @@ typedef struct {
 
 /* One turn; false when the deadline has passed since the patience was new (zero). */
 bool tm_comm_wait_turn(const tm_comm *comm, tm_comm_patience *patience);
+void tm_comm_pause(int pauses); /* of the processor, each a few nanoseconds */
 
 /* What a rank calls, in words: "all-reduce of 12 float32 'gradients', step 3". */
 char *tm_comm_notice_text(const tm_comm_notice *notice, char out[256]);

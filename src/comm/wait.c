@@ -20,6 +20,11 @@ static void pause_processor(void)
 #endif
 }
 
+void tm_comm_pause(int pauses)
+{
+    for (int i = 0; i < pauses; i++) pause_processor();
+}
+
 bool tm_comm_wait_turn(const tm_comm *comm, tm_comm_patience *patience)
 {
     enum { SPINS = 2000, YIELDS = 4000, CLOCK = 64, NAP_NS = 50000 };
@@ -41,12 +46,20 @@ bool tm_comm_wait_turn(const tm_comm *comm, tm_comm_patience *patience)
 
 /* --- what a call is -------------------------------------------------------------------------- */
 
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 32)) * 0x9E3779B97F4A7C15u;
+    return x ^ (x >> 29);
+}
+
+/* The hash is made of numbers, not of the notice: what was written just now byte by byte cannot be read at once. */
 void tm_comm_notice_fill(const tm_collective *call, tm_comm_notice *notice)
 {
-    bool pair = call->kind == TM_COMM_SEND || call->kind == TM_COMM_RECEIVE;
-    bool reduces = call->kind == TM_COMM_ALL_REDUCE || call->kind == TM_COMM_REDUCE_SCATTER;
+    bool   pair = call->kind == TM_COMM_SEND || call->kind == TM_COMM_RECEIVE;
+    bool   reduces = call->kind == TM_COMM_ALL_REDUCE || call->kind == TM_COMM_REDUCE_SCATTER;
+    size_t named = call->what ? strnlen(call->what, sizeof notice->what - 1) : 0;
     memset(notice, 0, sizeof *notice);
-    if (call->what) memcpy(notice->what, call->what, strnlen(call->what, sizeof notice->what - 1));
+    memcpy(notice->what, call->what ? call->what : "", named);
     /* A message is the same thing for both of its ranks. */
     notice->kind = (uint8_t)(pair ? TM_COMM_SEND : call->kind);
     notice->op = (uint8_t)(reduces ? call->op : 0);
@@ -54,7 +67,9 @@ void tm_comm_notice_fill(const tm_collective *call, tm_comm_notice *notice)
     notice->pieces = call->send_counts != NULL;
     notice->count = call->send_counts ? 0 : call->count;
     notice->peer = call->kind == TM_COMM_BROADCAST ? call->peer : -1;
-    notice->hash = tm_hash(notice, sizeof *notice);
+    uint64_t what = notice->kind | notice->op << 8 | notice->format << 16 | (uint64_t)notice->pieces << 24;
+    notice->hash = mix(tm_hash(call->what, named) ^ notice->count) ^ (what | (uint64_t)notice->peer << 32);
+    notice->hash = mix(notice->hash);
     notice->step = call->step;
     notice->send_window = notice->receive_window = -1;
 }
