@@ -283,7 +283,7 @@ static const struct {
     { .what = "text",
       .words = TINY "--training.steps 3 --data.source text --data.path text.txt --data.validation_fraction 0.2 "
                     "--model.vocab_size 257 "
-                    "--data.sample_tokens 12 --validation.steps 2" },
+                    "--data.sample_tokens 30 --validation.steps 2" },
     { .what = "rows",
       .words = TINY "--training.steps 3 --data.source sft --data.path rows.jsonl --data.validation_fraction 0.3 "
                     "--model.vocab_size 257 --validation.steps 2" },
