@@ -178,6 +178,38 @@ static void fields_go_by_name(void **state)
     tm_device_close(device);
 }
 
+/* Moments and whatever else the optimizer keeps, to the bit; in a file, too. */
+static void a_new_trainer_has_no_past(void **state)
+{
+    static const tm_optimizer *const optimizers[] = { &tm_optimizer_adamw, &tm_optimizer_sgd, &tm_optimizer_adafactor,
+                                                      &tm_optimizer_muon, &tm_optimizer_adamw8bit };
+    (void)state;
+    tm_device *device = test_device_open("cpu", 2);
+    for (int k = 0; k < 7; k++) {
+        tm_step_options o = test_llama_options();
+        o.optimizer = optimizers[k % 5];
+        o.hyper.momentum = 0.9;
+        if (k >= 5) o.precision = &tm_precision_bf16_pure;
+        if (k == 6) o.offload = (tm_offload){ .optimizer = true, .space = TM_SPACE_DISK, .folder = "/tmp" };
+        tm_trainer     *trainer = test_trainer_open(device, &o, 3);
+        const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+        size_t          looked = 0;
+        for (size_t i = 0; i < graph->n_tensors; i++) {
+            const tm_tensor *t = &graph->tensors[i];
+            if ((t->role != TM_ROLE_MOMENT && t->role != TM_ROLE_STATE) || t->base != TM_NONE) continue;
+            char  *bytes = test_tensor_read(trainer, (tm_tensor_id)i);
+            size_t n = tm_tensor_bytes(t->shape, t->dtype);
+            for (size_t b = 0; b < n; b++)
+                if (bytes[b] != 0) fail_msg("%s: byte %zu is %d", t->name, b, bytes[b]);
+            looked += n;
+            free(bytes);
+        }
+        assert_true(looked > 1000);
+        tm_trainer_close(trainer);
+    }
+    tm_device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +217,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(only_matrices_decay_when_asked),
         cmocka_unit_test(a_step_walks_its_schedule),
         cmocka_unit_test(fields_go_by_name),
+        cmocka_unit_test(a_new_trainer_has_no_past),
     };
     (void)argc;
     test_threads_sleep(argv);
