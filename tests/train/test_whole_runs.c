@@ -279,7 +279,8 @@ static const struct {
           TINY "--training.steps 3 --quantize.recipe fp8_tensorwise --quantize.log_freq 2 --validation.enable false" },
     { .what = "experts",
       .words = TINY "--training.steps 3 --model.family mixtral --model.n_experts 4 --model.n_experts_per_token 2 "
-                    "--model.moe_ffn_dim 32 --model.moe_aux_loss 0.01 --validation.steps 1" },
+                    "--model.moe_ffn_dim 32 --model.moe_aux_loss 0.01 --validation.steps 1 "
+                    "--debug.certificate_after true" },
     { .what = "text",
       .words = TINY "--training.steps 3 --data.source text --data.path text.txt --data.validation_fraction 0.2 "
                     "--model.vocab_size 257 "
@@ -290,7 +291,8 @@ static const struct {
     { .what = "pairs",
       .words = TINY
       "--training.steps 3 --data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 "
-      "--model.vocab_size 257 --training.seq_len 32 --dpo.beta 0.3 --dpo.label_smoothing 0.1 --validation.steps 2" },
+      "--model.vocab_size 257 --training.seq_len 32 --dpo.beta 0.3 --dpo.label_smoothing 0.1 --validation.steps 2 "
+      "--debug.certificate_after true" },
     { .what = "packed rows",
       .words = TINY "--training.steps 3 --data.source govreport --data.path train.npy --training.seq_len 24 "
                     "--model.vocab_size 64 --data.pad_token 3" },
@@ -300,7 +302,8 @@ static const struct {
       "--validation.steps 2 --data.separate_documents true" },
     { .what = "images",
       .words = "tiny-flux --training.steps 2 --training.local_batch_size 2 --training.threads 1 --validation.steps 1 "
-               "--model.dim 64 --model.n_heads 2 --optimizer.lr 0.001 --training.stop_at_target false" },
+               "--model.dim 64 --model.n_heads 2 --optimizer.lr 0.001 --training.stop_at_target false "
+               "--debug.certificate_after true" },
     { .what = "recomputed in chunks",
       .words =
           TINY "--training.steps 2 --activation_checkpoint.mode full --loss.chunk_tokens 7 --validation.enable false" },
