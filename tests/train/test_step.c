@@ -178,6 +178,21 @@ static void fields_go_by_name(void **state)
     tm_device_close(device);
 }
 
+/* Logits of a chunk take 32 MB at most, but for 512 rows. */
+static void chunks_of_the_loss_are_as_large_as_fit(void **state)
+{
+    static const int64_t cases[][3] = { /* rows, vocabulary, rows of a chunk */
+                                        { 100000, 2048, 4096 },   { 100000, 2049, 3584 }, { 100000, 50257, 512 },
+                                        { 100000, 1 << 20, 512 }, { 300, 50257, 300 },    { 4096, 2048, 4096 },
+                                        { 4095, 2048, 4095 },     { 4097, 2048, 4096 },   { 100000, 8192, 1024 },
+                                        { 100000, 16384, 512 },   { 100000, 2, 100000 },  { 7, 0, 7 },
+                                        { 1 << 24, 2, 4194304 },  { 100000, 5461, 1536 }
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(tm_step_loss_chunk(cases[i][0], cases[i][1]), cases[i][2]);
+}
+
 /* Moments and whatever else the optimizer keeps, to the bit; in a file, too. */
 static void a_new_trainer_has_no_past(void **state)
 {
@@ -218,6 +233,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_step_walks_its_schedule),
         cmocka_unit_test(fields_go_by_name),
         cmocka_unit_test(a_new_trainer_has_no_past),
+        cmocka_unit_test(chunks_of_the_loss_are_as_large_as_fit),
     };
     (void)argc;
     test_threads_sleep(argv);

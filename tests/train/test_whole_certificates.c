@@ -172,7 +172,8 @@ static tm_step_options narrow_options(const tm_precision *precision, const tm_pr
 
 static void kinds_of_steps_are_told_as_recorded(void **state)
 {
-    const defect    twice = { FACTOR, { "layers.0", NULL }, 2 }, router = { FACTOR, { "router", NULL }, -2 };
+    const defect twice = { FACTOR, { "layers.0", NULL }, 2 }, router = { FACTOR, { "router", NULL }, -2 },
+                 thrice = { FACTOR, { "", NULL }, 3 }, half = { FACTOR, { "", NULL }, 0.5 };
     tm_text         out = { 0 };
     tm_step_options o = test_gpt_options();
     (void)state;
@@ -188,6 +189,8 @@ static void kinds_of_steps_are_told_as_recorded(void **state)
     SAY("experts", &o, &honest, 0, 3);
     SAY("experts, trained", &o, &honest, 6, 3);
     SAY("experts, wrong", &o, &twice, 0, 3);
+    SAY("experts, all wrong", &o, &thrice, 0, 4);
+    SAY("experts, all half, trained", &o, &half, 3, 4);
     SAY("experts, wrong router", &o, &router, 3, 2);
     o.precision = &tm_precision_bf16;
     SAY("experts in bfloat16", &o, &honest, 2, 3);

@@ -46,6 +46,7 @@
 #define ORDER "--parallelism.pipeline_parallel_schedule "
 #define DIVIDED "--parallelism.pipeline_parallel_divide_head true "
 #define HELD "--validation.enable true --validation.steps 1 "
+#define TEXT "--data.source text --data.path text.txt --model.vocab_size 257 --data.sample_tokens 4 "
 #define LORA "--lora.rank 2 --lora.alpha 6 --lora.dropout 0.25 "
 #define NF4 LORA "--lora.base_format nf4 "
 #define ALL LORA "--lora.targets all-linear "
@@ -172,6 +173,10 @@ static const char *const steps[] = {
     MIXTRAL RING "--model.moe_aux_loss 0.1",
     TINY    RANKS4 "--parallelism.context_parallel_degree 2 --parallelism.tensor_parallel_degree 2",
     FLUX    CP,
+    TINY    CP TEXT,
+    TINY    RING TEXT BF16,
+    TINY    TP TEXT,
+    TINY    SHARDS TEXT,
     /* experts */
     MIXTRAL     EP,
     MIXTRAL     EP "--parallelism.expert_parallel_capacity 0 " BF16,
@@ -294,6 +299,9 @@ static const char *const staged[] = {
     TINY    PP "--optimizer.groups=[{\"params\":\"tok*|layers.0.*|layers.1.*\",\"trained\":\"false\"}]",
     TINY    PP "--data.source preference --data.path pairs.jsonl --model.vocab_size 257 --dpo.beta 0.3 " HELD,
     TINY    PP "--data.source text --data.path text.txt --data.validation_fraction 0.2 --model.vocab_size 257 --data.sample_tokens 4",
+    TINY    PP TEXT ORDER "ZBVZeroBubble",
+    TINY    PP TEXT DIVIDED,
+    TINY    PP4 "--parallelism.context_parallel_degree 2 " TEXT,
     TINY    PP DIVIDED,
     TINY    PP DIVIDED "--model.tied true " HELD,
     TINY    PP DIVIDED ORDER "Interleaved1F1B --training.dtype bfloat16 " HELD "--validation.seq_len 8",
