@@ -23,7 +23,7 @@
 
 /* What is wrong: gradients of the groups with these words in their names ("": all) are multiplied; or something of the
  * step itself. */
-enum { NOTHING, FACTOR, NOT_A_NUMBER, NO_GRADIENT, SEES_ALL, SEES_NOTHING };
+enum { NOTHING, FACTOR, NOT_A_NUMBER, NO_GRADIENT, SEES_ALL, SEES_NOTHING, BALANCE };
 typedef struct {
     int         kind;
     const char *groups[2];
@@ -52,7 +52,7 @@ static void plant_in_gradients(tm_trainer *trainer, const defect *d)
     }
 }
 
-/* Attention that sees later tokens, too, or its own alone. */
+/* Attention that sees later tokens, too, or its own alone; a loss that balances experts with another gradient. */
 static void plant_in_step(tm_trainer *trainer, const defect *d)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
@@ -60,14 +60,15 @@ static void plant_in_step(tm_trainer *trainer, const defect *d)
         tm_tensor *t = (tm_tensor *)(uintptr_t)&step->graph->tensors[i];
         if (is_wrong(d, t)) t->gradient = TM_NONE;
     }
-    if (d->kind != SEES_ALL && d->kind != SEES_NOTHING) return;
     for (size_t p = 0; p < step->plan->n_programs; p++)
         for (size_t k = 0; k < step->plan->programs[p].count; k++) {
             const tm_node     *node = step->plan->programs[p].instructions[k].node;
-            tm_attention_attr *attr = (tm_attention_attr *)(uintptr_t)node->attr;
-            if (node->op != TM_OP_attention && node->op != TM_OP_attention_grad) continue;
-            attr->causal = d->kind != SEES_ALL;
-            attr->window = d->kind == SEES_NOTHING;
+            tm_attention_attr *attention = (tm_attention_attr *)(uintptr_t)node->attr;
+            tm_balance_attr   *balance = (tm_balance_attr *)(uintptr_t)node->attr;
+            bool               attends = node->op == TM_OP_attention || node->op == TM_OP_attention_grad;
+            if (attends && d->kind == SEES_ALL) attention->causal = 0;
+            if (attends && d->kind == SEES_NOTHING) attention->window = 1;
+            if (node->op == TM_OP_balance_loss_grad && d->kind == BALANCE) balance->alpha *= d->factor;
         }
 }
 
@@ -173,7 +174,8 @@ static tm_step_options narrow_options(const tm_precision *precision, const tm_pr
 static void kinds_of_steps_are_told_as_recorded(void **state)
 {
     const defect twice = { FACTOR, { "layers.0", NULL }, 2 }, router = { FACTOR, { "router", NULL }, -2 },
-                 thrice = { FACTOR, { "", NULL }, 3 }, half = { FACTOR, { "", NULL }, 0.5 };
+                 thrice = { FACTOR, { "", NULL }, 3 }, half = { FACTOR, { "", NULL }, 0.5 },
+                 balance = { BALANCE, { "", NULL }, -1 }, unbalanced = { BALANCE, { "", NULL }, 0 };
     tm_text         out = { 0 };
     tm_step_options o = test_gpt_options();
     (void)state;
@@ -191,6 +193,8 @@ static void kinds_of_steps_are_told_as_recorded(void **state)
     SAY("experts, wrong", &o, &twice, 0, 3);
     SAY("experts, all wrong", &o, &thrice, 0, 4);
     SAY("experts, all half, trained", &o, &half, 3, 4);
+    SAY("experts, wrong balance", &o, &balance, 0, 2);
+    SAY("experts, no balance, trained", &o, &unbalanced, 3, 2);
     SAY("experts, wrong router", &o, &router, 3, 2);
     o.precision = &tm_precision_bf16;
     SAY("experts in bfloat16", &o, &honest, 2, 3);
