@@ -100,6 +100,12 @@ static void listen(tm_sink *sink, const tm_event *event)
                        (long long)s->recipe.global_batch, (long long)s->parameters, s->devices,
                        (long long)s->recipe.accumulation, (long long)s->recipe.eval_samples,
                        (long long)s->planned_bytes);
+        tm_text_printf(
+            out, "    %s by %s in %s %s %s, micro-batches of %lld, ranks %lld %lld %lld %lld, gpus %d, %d threads\n",
+            s->precision, s->recipe.optimizer, s->recipe.precision_linear, s->recipe.precision_attention,
+            s->recipe.precision_communication, (long long)s->recipe.micro_batch, (long long)s->recipe.tensor_ranks,
+            (long long)s->recipe.pipeline_ranks, (long long)s->recipe.context_ranks, (long long)s->recipe.expert_ranks,
+            s->gpus, s->threads);
     } else if (event->kind == TM_EVENT_STEP_DONE) {
         tm_text_printf(out, "  step %lld: loss %.7g, norm %.6g, rate %.6g, %lld tokens, used %lld", (long long)d->step,
                        d->loss, d->grad_norm, d->learning_rate, (long long)d->tokens, (long long)d->used_bytes);

@@ -277,6 +277,19 @@ static const struct {
     { .what = "quantized",
       .words =
           TINY "--training.steps 3 --quantize.recipe fp8_tensorwise --quantize.log_freq 2 --validation.enable false" },
+    { .what = "in four bits",
+      .words = TINY "--training.steps 1 --quantize.recipe mxfp4 --model.dim 64 --training.seq_len 32 "
+                    "--quantize.log_freq 1 --validation.enable false" },
+    { .what = "in four bits, then eight",
+      .words =
+          TINY "--training.steps 3 --quantize.recipe nvfp4 --quantize.switch_recipe mxfp8 --quantize.switch_step 2 "
+               "--quantize.log_freq 1 --model.dim 64 --training.seq_len 32 --validation.enable false" },
+    { .what = "in six bits",
+      .words = TINY "--training.steps 1 --quantize.recipe mxfp6_e3m2 --quantize.output_recipe mxfp8 --model.dim 64 "
+                    "--training.seq_len 32 --training.dtype bfloat16 --validation.enable false" },
+    { .what = "in eight bits, with a history",
+      .words = TINY "--training.steps 3 --quantize.recipe fp8_delayed --fp8_amax_history_len 2 --quantize.log_freq 1 "
+                    "--training.dtype bfloat16 --training.regime pure --validation.enable false" },
     { .what = "experts",
       .words = TINY "--training.steps 3 --model.family mixtral --model.n_experts 4 --model.n_experts_per_token 2 "
                     "--model.moe_ffn_dim 32 --model.moe_aux_loss 0.01 --validation.steps 1 "
