@@ -343,6 +343,12 @@ static void groups_have_names(void **state)
         { "tok_embeddings.weight", "tok_embeddings" },
         { "output.weight", "output" },
         { "norm.weight", "norm" },
+#define TEN "abcdefghij"
+        { "layers.0." TEN TEN TEN TEN "abcdefghi.w", "layers.0 " TEN TEN TEN TEN "abcdefghi" },
+        { "layers.0." TEN TEN TEN TEN TEN ".w", "layers.0 " TEN TEN TEN TEN TEN },
+        { "layers.0." TEN TEN TEN TEN TEN "k.w", "layers.0 " TEN TEN TEN TEN TEN },
+        { TEN TEN TEN TEN TEN TEN TEN TEN "abcdefghi.w", TEN TEN TEN TEN TEN TEN TEN TEN "abcdefghi" },
+        { TEN TEN TEN TEN TEN TEN TEN TEN TEN "k.w", TEN TEN TEN TEN TEN TEN TEN TEN TEN },
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char group[96];

@@ -81,6 +81,7 @@ typedef struct {
     tm_certificate found[MOST_RANKS];
     const defect  *planted;
     uint64_t       seed;          /* of the directions; 0: 11 */
+    unsigned       ahead;         /* bits of ranks whose attention sees later tokens */
     char           touched[2000]; /* names of groups, each behind a '|' */
 } certified;
 
@@ -104,6 +105,18 @@ static void plant(tm_trainer *trainer, const defect *d, certified *to)
     CHECK(to->touched[0]);
 }
 
+/* Its attention sees later tokens from now on. */
+static void look_ahead(tm_trainer *trainer)
+{
+    const tm_plan *plan = tm_trainer_step_of(trainer)->plan;
+    for (size_t p = 0; p < plan->n_programs; p++)
+        for (size_t k = 0; k < plan->programs[p].count; k++) {
+            const tm_node *node = plan->programs[p].instructions[k].node;
+            if (node->op == TM_OP_attention || node->op == TM_OP_attention_grad)
+                ((tm_attention_attr *)(uintptr_t)node->attr)->causal = 0;
+        }
+}
+
 /* In a step of its own; every rank does it. */
 static void certify(const job *j, tm_trainer *trainer)
 {
@@ -116,6 +129,7 @@ static void certify(const job *j, tm_trainer *trainer)
     for (int64_t m = 0; m < o->accumulation; m++) targets += make_batch(o, 1, first + m, field[m]);
     tm_micro_batch joined = join_batches(o, field);
     joined.target_tokens = targets;
+    if (to->ahead >> rank & 1) look_ahead(trainer);
     if (to->planted) {
         int64_t micro_batches = tm_layout_data_ranks(&o->layout) * o->accumulation;
         CHECK_OK(tm_trainer_begin(trainer, 1, 0, 0, count_targets(o, 1, micro_batches), err));
@@ -341,6 +355,37 @@ static void a_defect_on_one_rank_is_named_in_bfloat16(void **state)
     name_defects(true);
 }
 
+/* All ranks tell of the first one that sees what it must not. */
+static void the_first_rank_that_looks_ahead_is_told(void **state)
+{
+    static const struct {
+        layout   l;
+        unsigned ahead;
+        int      target;
+    } cases[] = { { { LLAMA, 2, 1, 1, 1, 0, 1, 1, TM_PIPELINE_1F1B, 1, false, TM_SHARE_COPIES, false }, 3, 0 },
+                  { { LLAMA, 2, 1, 1, 1, 0, 1, 1, TM_PIPELINE_1F1B, 1, false, TM_SHARE_COPIES, false }, 2, 1 },
+                  { { LLAMA, 1, 2, 1, 1, 0, 1, 1, TM_PIPELINE_1F1B, 1, false, TM_SHARE_ALL, false }, 1, 0 },
+                  { { LLAMA, 2, 1, 1, 2, 0, 1, 1, TM_PIPELINE_1F1B, 1, false, TM_SHARE_COPIES, false }, 15, 0 },
+                  { { LLAMA, 1, 1, 1, 1, 2, 1, 1, TM_PIPELINE_1F1B, 2, false, TM_SHARE_ALL, false }, 3, 0 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        certified to = { .ahead = cases[i].ahead };
+        char      what[160], wanted[80];
+        job       j = job_of(&cases[i].l, &to);
+        describe(what, &cases[i].l);
+        snprintf(wanted, sizeof wanted, "change the loss of target %d of row 0, from ", cases[i].target);
+        run_world(ranks_of(&j), NULL, 120, false, rank_body, &j);
+        for (int r = 0; r < ranks_of(&j); r++) {
+            const tm_certificate *c = &to.found[r];
+            if (!c->done || !c->looked_ahead || c->causal || !c->context)
+                fail_msg("%s, %u, rank %d: %s", what, cases[i].ahead, r, c->reason);
+            assert_string_equal(c->reason, to.found[0].reason);
+            if (c->gradients && !strstr(c->reason, wanted)) fail_msg("%s, %u: %s", what, cases[i].ahead, c->reason);
+        }
+        print_message("# %s: %s\n", what, to.found[0].reason);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -353,6 +398,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(numbers_are_those_of_one_rank),
         cmocka_unit_test(a_defect_on_one_rank_is_named),
         cmocka_unit_test(a_defect_on_one_rank_is_named_in_bfloat16),
+        cmocka_unit_test(the_first_rank_that_looks_ahead_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -241,6 +241,37 @@ static void indexes_are_as_recorded(void **state)
     whole_is("tests/train/checkpoint-format.txt", &out);
 }
 
+/* As many scalars, and as long words, as there may be are read as they were written. */
+static void the_most_that_fits_is_read(void **state)
+{
+    tm_checkpoint_index  index = make_plain(), read;
+    tm_checkpoint_state *s = &index.state;
+    tm_text              wanted = { 0 }, found = { 0 };
+    tm_arena            *arena = tm_arena_create();
+    tm_error             err = { 0 };
+    (void)state;
+    for (int i = (int)s->n_scalars; i < TM_CHECKPOINT_SCALARS; i++) {
+        char name[TM_CHECKPOINT_SCALAR_BYTES] = { 0 };
+        memset(name, 'a' + i % 26, (size_t)(TM_CHECKPOINT_SCALAR_BYTES - 1 - i / 26)); /* all different */
+        tm_checkpoint_add_scalar(s, name, i * 0.75);
+    }
+    memset(s->model, 'm', sizeof s->model - 1);
+    memset(s->description, 'd', TM_CHECKPOINT_DESCRIPTION_BYTES - 1);
+    size_t         n = tm_checkpoint_index_bytes(&index);
+    unsigned char *bytes = calloc(1, n);
+    assert_non_null(bytes);
+    tm_checkpoint_index_encode(&index, bytes);
+    if (tm_checkpoint_index_decode(bytes, n, arena, &read, &err) != TM_OK) fail_msg("%s", err.text);
+    add_index(&wanted, &index);
+    add_index(&found, &read);
+    assert_string_equal(found.data, wanted.data);
+    assert_int_equal(read.state.n_scalars, TM_CHECKPOINT_SCALARS);
+    tm_text_fini(&wanted);
+    tm_text_fini(&found);
+    tm_arena_destroy(arena);
+    free(bytes);
+}
+
 /* --- the completeness record ---------------------------------------------------------------------- */
 
 static void ask_seal(sayings *said, const unsigned char *bytes, size_t n)
@@ -333,6 +364,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(indexes_are_as_recorded),
+        cmocka_unit_test(the_most_that_fits_is_read),
         cmocka_unit_test(seals_are_as_recorded),
         cmocka_unit_test(rectangles_cover_or_do_not),
     };

@@ -326,6 +326,57 @@ static void its_memory_is_planned(void **state)
     tm_device_close(device);
 }
 
+/* Element `i` of a weight by which products of the first feed-forward cancel in bfloat16 (k = 0: not in float32). */
+static double cancelling(const char *name, int k, int64_t i)
+{
+    if (strcmp(name, "tok_embeddings.weight") == 0) return 1;
+    if (strcmp(name, "layers.0.attention.wo.weight") == 0) return 0;
+    if (strcmp(name, "layers.0.feed_forward.w13.weight") == 0) return i % 2 ? -1 : k == 0 ? 1 + 0x1p-10 : 1;
+    return (double)NAN;
+}
+
+/* What is nothing but zeros in the narrow format has no direction; where both are, they agree. */
+static void zeros_beside_numbers_have_no_direction(void **state)
+{
+    (void)state;
+    tm_device *device = test_device_open("cpu", 1);
+    for (int k = 0; k < 2; k++) {
+        tm_step_options o = test_llama_options();
+        o.precision = &tm_precision_bf16;
+        o.compared = &tm_precision_f32;
+        tm_trainer     *trainer = test_trainer_open(device, &o, 1);
+        const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+        test_batch      batch = batch_of(&o, 1);
+        tm_looked       seen = { 0 };
+        int             found = 0;
+        for (size_t i = 0; i < graph->n_tensors; i++) {
+            const tm_tensor *t = &graph->tensors[i];
+            if (t->role != TM_ROLE_PARAMETER || isnan(cancelling(t->name, k, 0))) continue;
+            double *w = test_values_read(trainer, (tm_tensor_id)i);
+            for (int64_t n = 0; n < tm_shape_elements(t->shape); n++) w[n] = cancelling(t->name, k, n);
+            test_values_write(trainer, (tm_tensor_id)i, w);
+            free(w);
+            found++;
+        }
+        assert_int_equal(found, 3);
+        look(trainer, &batch, 1, 0.5, &seen);
+        for (size_t i = 0; i < seen.look.n_tensors; i++) {
+            const tm_look_tensor *t = &seen.look.tensors[i];
+            if (t->zeros < 1) continue;
+            bool both = t->reference_zeros >= 1;
+            if (t->cosine != both || t->error != !both || t->amax != 0 || t->diverges == both)
+                fail_msg("%s: cosine %g, error %g, amax %g, diverges %d", t->name, t->cosine, t->error, t->amax,
+                         t->diverges);
+            found += both ? 10 : 100;
+        }
+        if (found < (k == 0 ? 100 : 10)) fail_msg("%d", found);
+        tm_looked_fini(&seen);
+        test_batch_fini(&batch);
+        tm_trainer_close(trainer);
+    }
+    tm_device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -338,6 +389,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(factors_are_compared_with_what_they_were),
         cmocka_unit_test(histograms_and_shares_add_up),
         cmocka_unit_test(a_number_that_overflows_is_found),
+        cmocka_unit_test(zeros_beside_numbers_have_no_direction),
         cmocka_unit_test(its_memory_is_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,6 +85,13 @@ static void say_adapters(tm_text *t, const tm_adapters *o)
 {
     const char *name = "adapters.";
     I(rank), F(alpha), F(dropout), I(rslora), I(dora), I(gaussian), I(xavier), S(targets), S(place), I(base), I(seed);
+    S(pattern), S(exclude);
+    for (size_t i = 0; i < o->n_layers; i++)
+        tm_text_printf(t, "adapters.layers %lld-%lld\n", (long long)o->layers[i][0], (long long)o->layers[i][1]);
+    for (size_t i = 0; i < o->n_ranks; i++)
+        tm_text_printf(t, "adapters.rank of %s %g\n", o->ranks[i].pattern, o->ranks[i].value);
+    for (size_t i = 0; i < o->n_alphas; i++)
+        tm_text_printf(t, "adapters.alpha of %s %g\n", o->alphas[i].pattern, o->alphas[i].value);
     if (o->rank > 0) tm_text_printf(t, "adapters.factor %.12g\n", tm_adapters_scale(o));
 }
 

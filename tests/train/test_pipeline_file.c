@@ -70,11 +70,14 @@ static void spaces_do_not_count(void **state)
     tm_arena               *arena = tm_arena_create();
     tm_error                err = { 0 };
     (void)state;
-    assert_int_equal(pipeline_file_parse(",0F0, 0F1 ,,0B0,\"0B1\",,\r\n1F0,(1F1;1B0)OVERLAP_F_B,,1B1\r\n\r\n \n",
-                                         "x.csv", 2, arena, &list, &err),
-                     TM_OK);
+    assert_int_equal(
+        pipeline_file_parse(",0F0, 0F1 ,,0B0,\"0B1\",,\r\n1F0,\t( 1F1 ;\t1B0 )OVERLAP_F_B \t,,1B1\r\n\r\n \n", "x.csv",
+                            2, arena, &list, &err),
+        TM_OK);
+    assert_string_equal(list->file, "x.csv");
     assert_int_equal(list->n[0], 4);
     assert_int_equal(list->n[1], 4);
+    assert_int_equal(list->actions[1][1].micro_batch, 1);
     assert_int_equal(list->actions[1][2].kind, TM_DO_BACKWARD);
     const tm_pipeline_list *same, *other;
     assert_int_equal(pipeline_file_parse("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n", "y.csv", 2, arena, &same, &err), TM_OK);

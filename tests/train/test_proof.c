@@ -168,6 +168,9 @@ static void layers_that_stay_are_no_training(void **state)
     one_part_stays("layers.1.*", "layers.1.");
     assert_non_null(strstr(reason, "is trained, but has not moved"));
     one_part_stays("layers.*", "is trained, but has not moved"); /* all blocks */
+    one_part_stays("layers.0.attention.wo.weight", "layers.0.attention.wo.weight is trained, but has not moved");
+    one_part_stays("norm.weight", "norm.weight is trained, but has not moved");
+    assert_int_equal(told.verdict, TM_VERDICT_INVALID);
 }
 
 /* With one token to look at a model can learn which tokens follow which, and on random tokens nobody could tell. */

@@ -178,6 +178,53 @@ static void fields_go_by_name(void **state)
     tm_device_close(device);
 }
 
+/* Logits of a chunk take 32 MB at most, but for 512 rows. */
+static void chunks_of_the_loss_are_as_large_as_fit(void **state)
+{
+    static const int64_t cases[][3] = { /* rows, vocabulary, rows of a chunk */
+                                        { 100000, 2048, 4096 },   { 100000, 2049, 3584 }, { 100000, 50257, 512 },
+                                        { 100000, 1 << 20, 512 }, { 300, 50257, 300 },    { 4096, 2048, 4096 },
+                                        { 4095, 2048, 4095 },     { 4097, 2048, 4096 },   { 100000, 8192, 1024 },
+                                        { 100000, 16384, 512 },   { 100000, 2, 100000 },  { 7, 0, 7 },
+                                        { 1 << 24, 2, 4194304 },  { 100000, 5461, 1536 }
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(tm_step_loss_chunk(cases[i][0], cases[i][1]), cases[i][2]);
+}
+
+/* Moments and whatever else the optimizer keeps, to the bit; in a file, too. */
+static void a_new_trainer_has_no_past(void **state)
+{
+    static const tm_optimizer *const optimizers[] = { &tm_optimizer_adamw, &tm_optimizer_sgd, &tm_optimizer_adafactor,
+                                                      &tm_optimizer_muon, &tm_optimizer_adamw8bit };
+    (void)state;
+    tm_device *device = test_device_open("cpu", 2);
+    for (int k = 0; k < 7; k++) {
+        tm_step_options o = test_llama_options();
+        o.optimizer = optimizers[k % 5];
+        o.hyper.momentum = 0.9;
+        if (k >= 5) o.precision = &tm_precision_bf16_pure;
+        if (k == 6) o.offload = (tm_offload){ .optimizer = true, .space = TM_SPACE_DISK, .folder = "/tmp" };
+        tm_trainer     *trainer = test_trainer_open(device, &o, 3);
+        const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+        size_t          looked = 0;
+        for (size_t i = 0; i < graph->n_tensors; i++) {
+            const tm_tensor *t = &graph->tensors[i];
+            if ((t->role != TM_ROLE_MOMENT && t->role != TM_ROLE_STATE) || t->base != TM_NONE) continue;
+            char  *bytes = test_tensor_read(trainer, (tm_tensor_id)i);
+            size_t n = tm_tensor_bytes(t->shape, t->dtype);
+            for (size_t b = 0; b < n; b++)
+                if (bytes[b] != 0) fail_msg("%s: byte %zu is %d", t->name, b, bytes[b]);
+            looked += n;
+            free(bytes);
+        }
+        assert_true(looked > 1000);
+        tm_trainer_close(trainer);
+    }
+    tm_device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +232,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(only_matrices_decay_when_asked),
         cmocka_unit_test(a_step_walks_its_schedule),
         cmocka_unit_test(fields_go_by_name),
+        cmocka_unit_test(a_new_trainer_has_no_past),
+        cmocka_unit_test(chunks_of_the_loss_are_as_large_as_fit),
     };
     (void)argc;
     test_threads_sleep(argv);

@@ -41,6 +41,12 @@
 #define RING CP "--parallelism.context_parallel_rotate_method alltoall "
 #define EP RANKS2 "--parallelism.expert_parallel_degree 2 "
 #define STRATEGY "--parallelism.data_parallel_shard_strategy "
+#define PP RANKS2 "--parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 4 --model.n_layers 4 "
+#define PP4 RANKS4 "--parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 4 --model.n_layers 4 "
+#define ORDER "--parallelism.pipeline_parallel_schedule "
+#define DIVIDED "--parallelism.pipeline_parallel_divide_head true "
+#define HELD "--validation.enable true --validation.steps 1 "
+#define TEXT "--data.source text --data.path text.txt --model.vocab_size 257 --data.sample_tokens 4 "
 #define LORA "--lora.rank 2 --lora.alpha 6 --lora.dropout 0.25 "
 #define NF4 LORA "--lora.base_format nf4 "
 #define ALL LORA "--lora.targets all-linear "
@@ -132,6 +138,10 @@ static const char *const steps[] = {
     TINY        SHARDS "--training.offload optimizer",
     TINY        SHARDS "--activation_checkpoint.mode full --model.vocab_size 301",
     TINY        RANKS4 "--parallelism.data_parallel_replicate_degree 2",
+    TINY        RANKS4 "--parallelism.tensor_parallel_degree 2 --optimizer.name Muon",
+    TINY        RANKS4 "--parallelism.tensor_parallel_degree 2 --optimizer.name Muon " STRATEGY "optim " BF16,
+    TINY        RANKS4 "--parallelism.context_parallel_degree 2 --optimizer.name Muon " STRATEGY "optim_grads",
+    MIXTRAL     RANKS4 "--parallelism.expert_parallel_degree 2 --optimizer.name Muon",
     GPT         SHARDS,
     MIXTRAL     SHARDS,
     DEEPSEEK    SHARDS,
@@ -163,6 +173,10 @@ static const char *const steps[] = {
     MIXTRAL RING "--model.moe_aux_loss 0.1",
     TINY    RANKS4 "--parallelism.context_parallel_degree 2 --parallelism.tensor_parallel_degree 2",
     FLUX    CP,
+    TINY    CP TEXT,
+    TINY    RING TEXT BF16,
+    TINY    TP TEXT,
+    TINY    SHARDS TEXT,
     /* experts */
     MIXTRAL     EP,
     MIXTRAL     EP "--parallelism.expert_parallel_capacity 0 " BF16,
@@ -182,6 +196,10 @@ static const char *const steps[] = {
     TINY LORA "--lora.targets wq,nothing",
     TINY LORA "--lora.target_pattern nothing",
     TINY LORA "--lora.target_pattern .*wq|output",
+    TINY LORA "--lora.targets output_layer,linear_proj",
+    TINY LORA "--lora.targets output_layer,layers.?.attention.w[kv]",
+    TINY LORA "--lora.targets lm_head --lora.exclude lm_head",
+    TINY LORA "--lora.targets all-linear,lm_head",
     TINY LORA "--lora.layers 0,2-1",
     TINY LORA "--lora.layers 1-",
     TINY LORA "--lora.layers 0-1,x",
@@ -255,6 +273,73 @@ static const char *const steps[] = {
     TINY "--training.offload optimizer --optimizer.name Muon",
     TINY "--model.converters [quantize.linear.float8,other]",
 };
+
+/* Stages: in every order, beside every recipe, with each other division. */
+static const char *const staged[] = {
+    TINY    PP ORDER "GPipe",
+    TINY    PP ORDER "1F1B " HELD,
+    TINY    PP ORDER "Interleaved1F1B " HELD "--validation.seq_len 8 --validation.local_batch_size 3",
+    TINY    PP ORDER "InterleavedZeroBubble --model.tied true",
+    TINY    PP ORDER "InterleavedZeroBubble --parallelism.pipeline_parallel_layers_per_stage 1 --model.n_layers 6 " BF16,
+    TINY    PP ORDER "ZBVZeroBubble " HELD "--debug.certificate true " BF16,
+    TINY    PP ORDER "ZBVZeroBubble --model.tied true --optimizer.name Muon",
+    TINY    PP ORDER "DualPipeV --training.local_batch_size 4 --parallelism.pipeline_parallel_microbatch_size 2",
+    TINY    PP "--parallelism.pipeline_parallel_first_stage_less_layers 1 --parallelism.pipeline_parallel_last_stage_less_layers 1",
+    TINY    PP "--parallelism.module_fqns_per_model_part tok_embeddings|layers.0|layers.1|layers.2|layers.3,norm|output",
+    TINY    PP "--loss.chunk_tokens 7 --activation_checkpoint.mode full --training.max_norm 0",
+    TINY    PP "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option 2 --training.offload optimizer",
+    TINY    PP "--debug.microscope 2 " BF16,
+    TINY    PP ORDER "Interleaved1F1B --debug.microscope 2 --training.grad_accumulation 2 " BF16,
+    TINY    PP "--training.separate_sums 2 --optimizer.decay matrices",
+    TINY    PP "--quantize.recipe fp8_delayed " BF16,
+    TINY    PP ORDER "ZBVZeroBubble --quantize.recipe fp8_rowwise --quantize.log_freq 2",
+    TINY    PP ORDER "Interleaved1F1B " ALL,
+    TINY    PP ORDER "ZBVZeroBubble --lora.rank 2 --lora.layers 0 --lora.targets wq",
+    TINY    PP "--lora.rank 2 --lora.layers 3 --lora.targets wq,lm_head " HELD,
+    TINY    PP "--optimizer.groups=[{\"params\":\"tok*|layers.0.*|layers.1.*\",\"trained\":\"false\"}]",
+    TINY    PP "--data.source preference --data.path pairs.jsonl --model.vocab_size 257 --dpo.beta 0.3 " HELD,
+    TINY    PP "--data.source text --data.path text.txt --data.validation_fraction 0.2 --model.vocab_size 257 --data.sample_tokens 4",
+    TINY    PP TEXT ORDER "ZBVZeroBubble",
+    TINY    PP TEXT DIVIDED,
+    TINY    PP4 "--parallelism.context_parallel_degree 2 " TEXT,
+    TINY    PP DIVIDED,
+    TINY    PP DIVIDED "--model.tied true " HELD,
+    TINY    PP DIVIDED ORDER "Interleaved1F1B --training.dtype bfloat16 " HELD "--validation.seq_len 8",
+    TINY    PP DIVIDED ORDER "InterleavedZeroBubble --loss.chunk_tokens 5 --model.tied true " BF16,
+    TINY    PP DIVIDED ORDER "ZBVZeroBubble --debug.certificate true " BF16,
+    TINY    PP DIVIDED ORDER "DualPipeV",
+    TINY    PP DIVIDED ALL,
+    TINY    PP DIVIDED "--lora.rank 2 --lora.targets lm_head",
+    TINY    PP DIVIDED "--data.source preference --data.path pairs.jsonl --model.vocab_size 257",
+    TINY    PP DIVIDED "--quantize.recipe fp8_rowwise --quantize.output_recipe fp8_rowwise",
+    TINY    PP DIVIDED "--model.vocab_size 16",
+    TINY    PP "--training.grad_accumulation 1 " ORDER "DualPipeV",
+    TINY    PP "--model.n_layers 1",
+    TINY    PP "--parallelism.data_parallel_replicate_degree 2",
+    TINY    PP4 "--parallelism.data_parallel_replicate_degree 2 --model.tied true",
+    TINY    PP4 "--parallelism.data_parallel_replicate_degree 2 --parallelism.exact true",
+    TINY    PP4 STRATEGY "optim --model.tied true " BF16,
+    TINY    PP4 STRATEGY "optim_grads " ORDER "ZBVZeroBubble",
+    TINY    PP4 STRATEGY "optim_grads --model.tied true",
+    TINY    PP4 ORDER "Interleaved1F1B --parallelism.fsdp_reshard_after_forward always " BF16,
+    TINY    PP4 DIVIDED "--optimizer.name Muon --optimizer.adjust_lr_fn match_rms_adamw",
+    TINY    PP4 "--optimizer.name AdamW8bit --training.mixed_precision_reduce bfloat16 " BF16,
+    TINY    PP4 "--parallelism.tensor_parallel_degree 2 " HELD,
+    TINY    PP4 "--parallelism.tensor_parallel_degree 2 --parallelism.enable_sequence_parallel false --model.tied true",
+    TINY    PP4 "--parallelism.tensor_parallel_degree 2 " DIVIDED,
+    TINY    PP4 "--parallelism.tensor_parallel_degree 2 " ALL,
+    TINY    PP4 "--parallelism.context_parallel_degree 2 " HELD,
+    TINY    PP4 "--parallelism.context_parallel_degree 2 --parallelism.context_parallel_rotate_method alltoall " DIVIDED,
+    GPT     PP ORDER "ZBVZeroBubble " HELD,
+    GPT     PP "--model.tied false " DIVIDED,
+    MIXTRAL PP "--model.moe_aux_loss 0.1 " ORDER "InterleavedZeroBubble",
+    MIXTRAL PP4 "--parallelism.expert_parallel_degree 2 --model.moe_aux_loss 0.1 --model.moe_aux_loss_per_sequence false",
+    MIXTRAL PP4 "--parallelism.expert_parallel_degree 2 --parallelism.tensor_parallel_degree 2",
+    DEEPSEEK PP HELD,
+    FLUX    PP "--model.n_single_layers 2 " ORDER "ZBVZeroBubble",
+    FLUX    PP "--model.n_single_layers 2 " DIVIDED,
+    FLUX    PP "--model.n_single_layers 2 " HELD LORA,
+};
 /* clang-format on */
 
 static void layouts_are_as_recorded(void **state)
@@ -263,8 +348,15 @@ static void layouts_are_as_recorded(void **state)
     whole_layouts_are("tests/train/whole-layouts.txt", steps, sizeof steps / sizeof steps[0]);
 }
 
+static void stages_are_as_recorded(void **state)
+{
+    (void)state;
+    whole_layouts_are("tests/train/whole-stages.txt", staged, sizeof staged / sizeof staged[0]);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(layouts_are_as_recorded) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(layouts_are_as_recorded),
+                                        cmocka_unit_test(stages_are_as_recorded) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

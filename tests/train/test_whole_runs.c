@@ -277,20 +277,35 @@ static const struct {
     { .what = "quantized",
       .words =
           TINY "--training.steps 3 --quantize.recipe fp8_tensorwise --quantize.log_freq 2 --validation.enable false" },
+    { .what = "in four bits",
+      .words = TINY "--training.steps 1 --quantize.recipe mxfp4 --model.dim 64 --training.seq_len 32 "
+                    "--quantize.log_freq 1 --validation.enable false" },
+    { .what = "in four bits, then eight",
+      .words =
+          TINY "--training.steps 3 --quantize.recipe nvfp4 --quantize.switch_recipe mxfp8 --quantize.switch_step 2 "
+               "--quantize.log_freq 1 --model.dim 64 --training.seq_len 32 --validation.enable false" },
+    { .what = "in six bits",
+      .words = TINY "--training.steps 1 --quantize.recipe mxfp6_e3m2 --quantize.output_recipe mxfp8 --model.dim 64 "
+                    "--training.seq_len 32 --training.dtype bfloat16 --validation.enable false" },
+    { .what = "in eight bits, with a history",
+      .words = TINY "--training.steps 3 --quantize.recipe fp8_delayed --fp8_amax_history_len 2 --quantize.log_freq 1 "
+                    "--training.dtype bfloat16 --training.regime pure --validation.enable false" },
     { .what = "experts",
       .words = TINY "--training.steps 3 --model.family mixtral --model.n_experts 4 --model.n_experts_per_token 2 "
-                    "--model.moe_ffn_dim 32 --model.moe_aux_loss 0.01 --validation.steps 1" },
+                    "--model.moe_ffn_dim 32 --model.moe_aux_loss 0.01 --validation.steps 1 "
+                    "--debug.certificate_after true" },
     { .what = "text",
       .words = TINY "--training.steps 3 --data.source text --data.path text.txt --data.validation_fraction 0.2 "
                     "--model.vocab_size 257 "
-                    "--data.sample_tokens 12 --validation.steps 2" },
+                    "--data.sample_tokens 30 --validation.steps 2" },
     { .what = "rows",
       .words = TINY "--training.steps 3 --data.source sft --data.path rows.jsonl --data.validation_fraction 0.3 "
                     "--model.vocab_size 257 --validation.steps 2" },
     { .what = "pairs",
       .words = TINY
       "--training.steps 3 --data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 "
-      "--model.vocab_size 257 --training.seq_len 32 --dpo.beta 0.3 --dpo.label_smoothing 0.1 --validation.steps 2" },
+      "--model.vocab_size 257 --training.seq_len 32 --dpo.beta 0.3 --dpo.label_smoothing 0.1 --validation.steps 2 "
+      "--debug.certificate_after true" },
     { .what = "packed rows",
       .words = TINY "--training.steps 3 --data.source govreport --data.path train.npy --training.seq_len 24 "
                     "--model.vocab_size 64 --data.pad_token 3" },
@@ -300,7 +315,8 @@ static const struct {
       "--validation.steps 2 --data.separate_documents true" },
     { .what = "images",
       .words = "tiny-flux --training.steps 2 --training.local_batch_size 2 --training.threads 1 --validation.steps 1 "
-               "--model.dim 64 --model.n_heads 2 --optimizer.lr 0.001 --training.stop_at_target false" },
+               "--model.dim 64 --model.n_heads 2 --optimizer.lr 0.001 --training.stop_at_target false "
+               "--debug.certificate_after true" },
     { .what = "recomputed in chunks",
       .words =
           TINY "--training.steps 2 --activation_checkpoint.mode full --loss.chunk_tokens 7 --validation.enable false" },

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is kept of a model beside its weights, to the letter, and what is said where another model goes on. After a
+ * change that is meant:
+ *     TM_RECORD=1 build/release/tests/train/test_description; git diff tests/train/whole-descriptions.txt
+ */
+#include "support/training.h"
+#include "support/whole.h"
+
+#include "train/description.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define EXPERTS "--model.n_experts=4 --model.n_experts_per_token=2 --model.moe_ffn_dim=32 "
+
+static const char *const models[][2] = {
+    { "tiny-llama", NULL },
+    { "tiny-llama", "--model.family=mistral" },
+    { "tiny-llama", "--model.family=qwen2 --model.tied=true" },
+    { "tiny-llama", "--model.family=qwen3 --model.rope_theta=5000" },
+    { "tiny-llama", "--model.bias=all --model.sliding_window=5 --model.sliding_window_every=2 "
+                    "--model.rope_layout=interleaved --model.sinks=true" },
+    { "tiny-llama", "--model.rope_scaling=yarn --model.rope_scaling_factor=4 --model.rope_original_max_seq_len=8" },
+    { "tiny-llama", "--model.rope_scaling=llama3 --model.rope_scaling_factor=8 --model.rope_original_max_seq_len=64" },
+    { "tiny-llama", "--model.family=mixtral " EXPERTS },
+    { "tiny-llama", "--model.family=qwen3_moe " EXPERTS "--model.head_dim=48" },
+    { "tiny-llama", "--model.family=gpt_oss " EXPERTS "--model.sliding_window=8" },
+    { "tiny-llama", "--model.family=deepseek --model.n_kv_heads=null --model.kv_lora_rank=16 --model.q_lora_rank=24 "
+                    "--model.qk_nope_head_dim=8 --model.qk_rope_head_dim=8 --model.v_head_dim=8 " EXPERTS
+                    "--model.n_shared_experts=1 --model.n_dense_layers=1 --model.moe_score=sigmoid "
+                    "--model.n_expert_groups=2 --model.n_limited_groups=1" },
+    { "gpt-small", NULL },
+    { "gpt-small", "--model.tied=false --model.bias=none" },
+    { "tiny-flux", NULL },
+    { "tiny-flux", "--model.guidance_embed=true --model.n_single_layers=3" },
+};
+enum { MODELS = sizeof models / sizeof models[0] };
+
+static void descriptions_are_as_recorded(void **state)
+{
+    tm_text out = { 0 }, all[MODELS] = { { 0 } };
+    (void)state;
+    for (int m = 0; m < MODELS; m++) {
+        tm_model_shape shape = test_shape_preset(models[m][0], models[m][1]);
+        tm_description_print(&shape, &all[m]);
+        tm_text_printf(&out, "%s %s\n%s\n", models[m][0], models[m][1] ? models[m][1] : "", all[m].data);
+    }
+    for (int found = 0; found < MODELS; found++)
+        for (int wanted = 0; wanted < MODELS; wanted++) {
+            tm_error  err = { 0 };
+            tm_status st = tm_description_check(all[found].data, all[wanted].data, &err);
+            assert_int_equal(st == TM_OK, found == wanted);
+            tm_text_printf(&out, "%d beside %d: %d %s\n", found, wanted, (int)st, err.text);
+        }
+    for (int m = 0; m < MODELS; m++) tm_text_fini(&all[m]);
+    whole_is("tests/train/whole-descriptions.txt", &out);
+}
+
+/* Lines in any order, and without those that say 0, are the same; parts of names and numbers are not. */
+static void lines_are_compared_by_name(void **state)
+{
+    static const struct {
+        const char *found, *wanted, *said;
+    } cases[] = { { "a 1\nb 2\n", "b 2\na 1\n", NULL }, { "a 1\nb 2", "b 2\na 1", NULL },
+                  { "a 1\n", "a 1\nb 0\n", NULL },      { "a 1\nb 0\n", "a 1\n", NULL },
+                  { "", "family x\n", NULL },           { "a 1\n", "a 11\n", "a" },
+                  { "a 11\n", "a 1\n", "a" },           { "ab 1\n", "a 1\n", "has a 0, this run's has 1" },
+                  { "a 1\n", "a 1\nb 2\n", "b" },       { "a 1\nb 2\n", "a 1\n", "b" } };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_error  err = { 0 };
+        tm_status st = tm_description_check(cases[i].found, cases[i].wanted, &err);
+        if ((st == TM_OK) != !cases[i].said || (cases[i].said && !strstr(err.text, cases[i].said)))
+            fail_msg("%zu: %d '%s'", i, (int)st, err.text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(descriptions_are_as_recorded),
+                                        cmocka_unit_test(lines_are_compared_by_name) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that are not of one run are listed by what they lack, the first sixteen of them; those that most ranks agree
+ * with are right. */
+#include "data/source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define run_world world_of_run /* the name is that of another function here */
+#include "train/run_state.h"
+#undef run_world
+#include "../comm/world.h"
+
+enum { MOST = 40, DEADLINE = 120 };
+
+typedef struct {
+    uint64_t  configuration[MOST], order[MOST];
+    uint64_t  seed[MOST]; /* of the data */
+    tm_status status[MOST];
+    tm_error  err[MOST];
+} job;
+
+static void check_same(tm_comm *comm, void *context)
+{
+    job              *j = context;
+    int               rank = tm_comm_rank(comm), ranks = tm_comm_size(comm);
+    tm_pipeline_list  list = { .hash = j->order[rank] };
+    tm_source_options data = { .name = "mock", .vocab = 64, .seq = 8, .seed = 7 };
+    tm_run_options    o = { .config_hash = j->configuration[rank] };
+    tm_source        *source;
+    tm_ranks          own;
+    if (j->seed[rank]) data.name = "synthetic";
+    o.step.layout.mesh = tm_mesh_one();
+    o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = ranks;
+    o.step.layout.rank = rank;
+    if (j->order[rank]) o.step.layout.list = &list;
+    CHECK_OK(tm_mesh_fill(&o.step.layout.mesh, ranks, err));
+    CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
+    CHECK_OK(tm_source_open(&data, &source, err));
+    o.ranks = &own;
+    run r = { .options = &o, .source = source };
+    j->err[rank] = (tm_error){ 0 };
+    j->status[rank] = run_check_same(&r, &j->err[rank]);
+    tm_source_close(source);
+    tm_ranks_close(&own);
+}
+
+/* All ranks say the same; `said` NULL: nothing. */
+static void check(job *j, int ranks, const char *said)
+{
+    char wanted[400];
+    snprintf(wanted, sizeof wanted,
+             "not all ranks are of one run: %s differs from that of the others; start all %d with the same program, "
+             "configuration and data",
+             said ? said : "", ranks);
+    run_world(ranks, NULL, DEADLINE, false, check_same, j);
+    for (int r = 0; r < ranks; r++) {
+        const char *at = strstr(j->err[r].text, "not all");
+        assert_int_equal(j->status[r], said ? TM_INVALID : TM_OK);
+        if (said) assert_string_equal(at ? at : j->err[r].text, wanted);
+    }
+}
+
+static void ranks_that_differ_are_listed(void **state)
+{
+    job j = { .configuration = { 0 } };
+    (void)state;
+    check(&j, 1, NULL);
+    check(&j, 5, NULL);
+    for (int r = 0; r < MOST; r++) j.configuration[r] = 3, j.order[r] = 4;
+    check(&j, 5, NULL);
+    j.order[0] = 5;
+    check(&j, 5, "the configuration of rank 0");
+    j.configuration[0] = 3 ^ 4 ^ 5; /* what the file changes counts beside the keys */
+    check(&j, 5, NULL);
+    j = (job){ .configuration = { 0, 0, 1, 0, 1 } };
+    check(&j, 5, "the configuration of ranks 2, 4");
+    j.seed[1] = 1;
+    check(&j, 5, "the configuration of ranks 2, 4; the data of rank 1");
+    j = (job){ .configuration = { 0, 0, 1, 1 } };
+    check(&j, 4, "the configuration of ranks 2, 3");
+    j = (job){ .configuration = { 9, 8, 8, 1 } };
+    check(&j, 4, "the configuration of ranks 0, 3");
+}
+
+static void sixteen_ranks_are_listed(void **state)
+{
+#define SIXTEEN "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
+    job j = { .configuration = { 0 } };
+    (void)state;
+    for (int r = 0; r < MOST; r++) j.configuration[r] = (uint64_t)r;
+    check(&j, 17, "the configuration of ranks " SIXTEEN);
+    check(&j, 18, "the configuration of ranks " SIXTEEN " and 1 more");
+    check(&j, 20, "the configuration of ranks " SIXTEEN " and 3 more");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(ranks_that_differ_are_listed),
+                                        cmocka_unit_test(sixteen_ranks_are_listed) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
