@@ -205,6 +205,7 @@ static size_t stored_after(fixture *f, int events, tm_status st, const char *log
     bool says = log.data && strstr(log.data, "stored as result");
     assert_true(says == (logged != NULL));
     if (logged && !strstr(log.data, logged)) fail_msg("no '%s' in: %s", logged, log.data);
+    if (!logged && log.data && strstr(log.data, f->options.folder)) fail_msg("%s", log.data);
     tm_text_fini(&log);
     assert_int_equal(tm_store_open(test_in_folder("all.db"), false, &store, &err), TM_OK);
     assert_int_equal(tm_store_list(store, &any, arena, rows, &n, &err), TM_OK);
