@@ -38,6 +38,9 @@
 #define EP RANKS2 "--parallelism.expert_parallel_degree 2 "
 #define STAGES RANKS2 "--parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 4 "
 #define LORA "--lora.rank 2 --lora.alpha 6 --lora.dropout 0.25 "
+#define BY_OP                                                                                                          \
+    "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op "                           \
+    "--activation_checkpoint.save_ops "
 #define WIDE "--model.dim 64 --training.seq_len 32 "
 
 /* clang-format off */
@@ -79,6 +82,14 @@ static const char *const runs[] = {
     TINY RANKS4 "--parallelism.tensor_parallel_degree 2 " BF16,
     TINY STAGES "--parallelism.ranks 4 " BF16,
     GPT TP "--activation_checkpoint.mode full",
+    MIXTRAL "--model.family deepseek --model.n_kv_heads null --model.kv_lora_rank 16 --model.qk_nope_head_dim 8 "
+            "--model.qk_rope_head_dim 8 --model.v_head_dim 8 --model.n_shared_experts 1 " EP BY_OP "swiglu:2 "
+            "--parallelism.expert_parallel_capacity 1",
+    MIXTRAL EP BY_OP "grouped_linear:2,attention --parallelism.expert_parallel_capacity 1 --lora.rank 2 --lora.targets "
+               "experts.gate_up_proj,experts.down_proj",
+    MIXTRAL BY_OP "grouped_linear:3,linear:2 --lora.rank 2 --lora.targets experts.down_proj",
+    TINY BY_OP "linear:2,rmsnorm --lora.rank 2 --lora.targets all-linear --lora.dora true",
+    TINY BY_OP "linear:3 --loss.chunk_tokens 5 " TP,
 };
 /* clang-format on */
 
@@ -88,14 +99,25 @@ static void add_hash(tm_text *out, const char *name, tm_hasher *hasher)
     tm_hasher_destroy(hasher);
 }
 
-/* Structs of attributes have no gaps. */
-static void add_attributes(tm_text *out, const tm_step *step)
+/* All members of a node. Structs of attributes have no gaps. */
+static void hash_node(tm_hasher *hasher, const tm_node *n)
+{
+    tm_text text = { 0 };
+    tm_text_printf(&text, "%s %s %d %d %d %d %d %x %x:", tm_op_get(n->op)->name, n->module, n->layer, n->phase, n->keep,
+                   n->recomputed, n->stream, n->accumulate, n->rounded);
+    for (int i = 0; i < TM_MAX_IN; i++) tm_text_printf(&text, " %d", n->in[i]);
+    for (int k = 0; k < TM_MAX_OUT; k++) tm_text_printf(&text, " %d", n->out[k]);
+    tm_hasher_add(hasher, text.data, text.length);
+    if (n->attr) tm_hasher_add(hasher, n->attr, n->attr_bytes);
+    tm_text_fini(&text);
+}
+
+static void add_nodes(tm_text *out, const tm_step *step)
 {
     for (size_t s = 0; s < step->graph->n_segments; s++) {
         const tm_segment *segment = step->graph->segments[s];
         tm_hasher        *hasher = tm_hasher_create();
-        for (size_t x = 0; x < segment->n_nodes; x++)
-            if (segment->nodes[x].attr) tm_hasher_add(hasher, segment->nodes[x].attr, segment->nodes[x].attr_bytes);
+        for (size_t x = 0; x < segment->n_nodes; x++) hash_node(hasher, &segment->nodes[x]);
         add_hash(out, segment->name, hasher);
     }
 }
@@ -198,7 +220,7 @@ static void add_run(tm_text *out, const char *words, const tm_chooser *chooser)
         st = tm_step_create(&options.step, chooser, &step, &err);
         if (st != TM_OK) break;
         tm_text_printf(out, "  rank %d\n", rank);
-        add_attributes(out, step);
+        add_nodes(out, step);
         add_parts(out, step);
         tm_text rows = { 0 }, looks = { 0 };
         add_quantized(&rows, step);
