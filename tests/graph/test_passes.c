@@ -40,7 +40,7 @@
 #define LORA "--lora.rank 2 --lora.alpha 6 --lora.dropout 0.25 "
 #define BY_OP                                                                                                          \
     "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op "                           \
-    "--activation_checkpoint.save_ops "
+    "--activation_checkpoint.cheap false --activation_checkpoint.save_ops "
 #define WIDE "--model.dim 64 --training.seq_len 32 "
 
 /* clang-format off */
