@@ -225,12 +225,42 @@ static void calls_are_bound(void **state)
     }
 }
 
+/* Micro-batches by numbers in any order; -1 belongs to none. Each keeps its slot from its first to its last execution.
+ */
+static void slots_are_given(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t micro_batch[8], slot[8];
+        size_t  n;
+        int     slots;
+    } rows[] = { { { 0 }, { 0 }, 0, 0 },
+                 { { -1, -1 }, { 0, 0 }, 2, 0 },
+                 { { 5 }, { 0 }, 1, 1 },
+                 { { 3, 3, 7, 7, -1 }, { 0, 0, 0, 0, 0 }, 5, 1 },
+                 { { 2, 1, 0, 2, 1, 0 }, { 0, 1, 2, 0, 1, 2 }, 6, 3 },
+                 { { 1, 2, 1, 3, 2, 4, 3, 4 }, { 0, 1, 0, 0, 1, 1, 0, 1 }, 8, 2 },
+                 { { -1, 1, 2, 3, 2, 4, 1, 4 }, { 0, 0, 1, 2, 1, 1, 0, 1 }, 8, 3 } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tm_execution list[8];
+        for (size_t k = 0; k < rows[i].n; k++)
+            list[k] = (tm_execution){ .program = (int32_t)k, .micro_batch = rows[i].micro_batch[k], .slot = 77 };
+        assert_int_equal(tm_execution_slots(list, rows[i].n), rows[i].slots);
+        for (size_t k = 0; k < rows[i].n; k++) {
+            assert_int_equal(list[k].slot, rows[i].slot[k]);
+            assert_int_equal(list[k].micro_batch, rows[i].micro_batch[k]);
+            assert_int_equal(list[k].program, k);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_are_as_recorded),
         cmocka_unit_test(what_has_no_kernel_is_said),
         cmocka_unit_test(calls_are_bound),
+        cmocka_unit_test(slots_are_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
