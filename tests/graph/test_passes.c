@@ -217,6 +217,7 @@ static void add_run(tm_text *out, const char *words, const tm_chooser *chooser)
     for (int rank = 0; st == TM_OK && rank < ranks; rank++) {
         tm_step *step;
         options.step.layout.rank = rank;
+        if (strstr(words, BF16)) options.step.exact = &tm_precision_f32; /* as for a certificate */
         st = tm_step_create(&options.step, chooser, &step, &err);
         if (st != TM_OK) break;
         tm_text_printf(out, "  rank %d\n", rank);
