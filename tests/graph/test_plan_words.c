@@ -225,6 +225,35 @@ static void calls_are_bound(void **state)
     }
 }
 
+/* Programs without instructions, and nothing but them: what is persistent is all there is. */
+static void empty_programs(void **state)
+{
+    (void)state;
+    const device all = { TM_OP_COUNT, true };
+    tm_chooser   chooser = { .choose = choose, .context = &all, .threads = 1 };
+    for (int programs = 1; programs < 3; programs++) {
+        tm_graph *g = tm_graph_create(&tm_precision_f32);
+        tm_plan  *plan;
+        tm_error  err = { 0 };
+        tm_graph_tensor(g, "w", TM_ROLE_PARAMETER, tm_shape_2(3, 5));
+        tm_graph_tensor(g, "m", TM_ROLE_MOMENT, tm_shape_1(1));
+        for (int i = 0; i < programs; i++) tm_graph_segment(g, i ? "second" : "first");
+        assert_int_equal(tm_plan_create(g, &chooser, &plan, &err), TM_OK);
+        assert_int_equal(plan->n_programs, programs);
+        assert_int_equal(plan->arena_bytes, 128);
+        assert_int_equal(plan->live_peak, 128);
+        assert_int_equal(plan->n_classes, 2);
+        assert_string_equal(plan->by_class[0].name, "weights");
+        assert_int_equal(plan->by_class[0].value, 64);
+        assert_string_equal(plan->by_class[1].name, "optimizer");
+        assert_int_equal(plan->by_class[1].value, 64);
+        for (int i = 0; i < programs; i++)
+            assert_true(plan->programs[i].bytes == 0 && plan->programs[i].live_peak == 0 && !plan->programs[i].written);
+        tm_plan_destroy(plan);
+        tm_graph_destroy(g);
+    }
+}
+
 /* Micro-batches by numbers in any order; -1 belongs to none. Each keeps its slot from its first to its last execution.
  */
 static void slots_are_given(void **state)
@@ -257,9 +286,8 @@ static void slots_are_given(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_are_as_recorded),
-        cmocka_unit_test(what_has_no_kernel_is_said),
-        cmocka_unit_test(calls_are_bound),
+        cmocka_unit_test(plans_are_as_recorded), cmocka_unit_test(what_has_no_kernel_is_said),
+        cmocka_unit_test(calls_are_bound),       cmocka_unit_test(empty_programs),
         cmocka_unit_test(slots_are_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
