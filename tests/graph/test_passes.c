@@ -90,6 +90,10 @@ static const char *const runs[] = {
     MIXTRAL BY_OP "grouped_linear:3,linear:2 --lora.rank 2 --lora.targets experts.down_proj",
     TINY BY_OP "linear:2,rmsnorm --lora.rank 2 --lora.targets all-linear --lora.dora true",
     TINY BY_OP "linear:3 --loss.chunk_tokens 5 " TP,
+    TINY LORA "--lora.targets lm_head,wo --loss.chunk_tokens 5 " TP,
+    TINY "--loss.chunk_tokens 3 --training.grad_accumulation 2 " TP BF16,
+    TINY "--model.tied true --training.grad_accumulation 2 --parallelism.data_parallel_replicate_degree 2 "
+         "--parallelism.data_parallel_shard_degree 1 " RANKS2 BF16,
 };
 /* clang-format on */
 
