@@ -148,7 +148,8 @@ static void a_run_that_never_began(void **state)
     err = (tm_error){ 0 };
     tm_config_set(f.config, "log.file", "/nowhere/lines.txt", "test");
     assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "cannot append to '/nowhere/lines.txt' (log.file, test)"));
+    assert_string_equal(err.text, "cannot append to '/nowhere/lines.txt' (log.file, test): cannot open "
+                                  "'/nowhere/lines.txt': No such file or directory; name another file");
     end(&f);
 }
 
