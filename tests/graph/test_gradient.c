@@ -173,21 +173,21 @@ static void views_pass_their_gradient_to_their_base(void **state)
 }
 
 /* y = w[1..4] + x, w a parameter of five columns: what its view contributes reaches its gradient, with a zero for the
- * column that nobody reads. */
-static void views_of_parameters_pass_their_gradient_on(void **state)
+ * column that nobody reads; wherever w stands among the tensors, and beside what its gradient holds. */
+static void view_of_a_parameter(bool first, bool accumulate)
 {
-    (void)state;
     twice     t = { .graph = tm_graph_create(&tm_precision_f64) };
     tm_memory memory;
     tm_graph *g = t.graph;
+    if (first) t.w = parameter(g, "w", tm_shape_2(ROWS, WIDTH + 1));
     t.x = tm_graph_tensor(g, "x", TM_ROLE_ACTIVATION, tm_shape_2(ROWS, WIDTH));
     t.dy = tm_graph_tensor(g, "dy", TM_ROLE_ACTIVATION, tm_shape_2(ROWS, WIDTH));
-    t.w = parameter(g, "w", tm_shape_2(ROWS, WIDTH + 1));
+    if (!first) t.w = parameter(g, "w", tm_shape_2(ROWS, WIDTH + 1));
     tm_graph_segment(g, "first");
     t.y = emit(g, TM_OP_add, NULL, 0, tm_graph_view(g, "w.1", t.w, 1, WIDTH), t.x, TM_NONE, TM_NONE);
     size_t  n_forward = g->segment->n_nodes;
     tm_seed seed = { .result = t.y, .cotangent = t.dy };
-    tm_gradient_pass(g, false, &seed, 1, NULL, NULL, 0);
+    tm_gradient_pass(g, accumulate, &seed, 1, NULL, NULL, 0);
     t.forward = *g->segment;
     t.forward.n_nodes = n_forward;
     tm_tensor_id dw = tm_graph_at(g, t.w)->gradient;
@@ -196,10 +196,17 @@ static void views_of_parameters_pass_their_gradient_on(void **state)
     tm_memory_random(&memory, t.x, 1, 0, 1);
     tm_memory_random(&memory, t.w, 2, 0, 0.5);
     tm_memory_random(&memory, t.dy, 4, 0, 1);
+    for (int i = 0; accumulate && i < ROWS * (WIDTH + 1); i++) tm_memory_f64(&memory, dw)[i] = 7;
     tm_segment_execute(&memory, g->segment);
-    check_slopes(&t, &memory, t.w, dw, 1, 0);
+    check_slopes(&t, &memory, t.w, dw, 1, accumulate ? 7 : 0);
     tm_memory_fini(&memory);
     tm_graph_destroy(g);
+}
+
+static void views_of_parameters_pass_their_gradient_on(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) view_of_a_parameter(i & 1, i & 2);
 }
 
 /* --- weights that are computed --------------------------------------------------------------------------------------

@@ -275,6 +275,12 @@ static void numpy_order(void **state)
     exactly(tm_numpy_sum(seven, 7), by_hand, "in order below eight");
     const double nine[] = { 1e16, 1, 1, 1, 1, 1, 1, 1, -1e16 }; /* ((1e16+1)+2)+(2+2) - 1e16 */
     exactly(tm_numpy_sum(nine, 9), 6, "a tree of eight, then the rest");
+    double most[129] = { 1e16 }; /* in a lane of eight ones are lost beside 1e16 */
+    for (int i = 1; i < 129; i++) most[i] = 1;
+    exactly(tm_numpy_sum(most, 7), 1e16, "seven in order");
+    exactly(tm_numpy_sum(most, 8), 1e16 + 6, "eight lanes of one");
+    exactly(tm_numpy_sum(most, 128), 1e16 + 112, "eight lanes of sixteen");
+    exactly(tm_numpy_sum(most, 129), (1e16 + 56) + 65, "two times eight lanes of eight, and one");
     /* Halves above 128: 129 = 64 + 65. The same sums, taken apart. */
     exactly(tm_numpy_sum(x, 129), tm_numpy_sum(x, 64) + tm_numpy_sum(x + 64, 65), "halves");
     exactly(tm_numpy_sum(x, 300), tm_numpy_sum(x, 144) + tm_numpy_sum(x + 144, 156), "halves of multiples of 8");

@@ -62,6 +62,30 @@ static void adamw_takes_two_steps(void **state)
     EXPECT(v, 0.004975);
 }
 
+/* With a compensation the weight is what is stored and the rest that its format had no room for; in float64 none
+ * remains. */
+static void adamw_adds_the_rest(void **state)
+{
+    (void)state;
+    double        p[2] = { 1, 1 }, m[2] = { 0, 0 }, v[2] = { 0, 0 }, g[2] = { 0, 0 }, rest[2] = { 0.25, -0.5 };
+    double        scalars[TM_SCALAR_COUNT] = { 0 };
+    tm_shape      two = tm_shape_1(2);
+    tm_adamw_attr attr = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.5 };
+    tm_call       call = call_of(&tm_op_adamw, &attr);
+    scalars[TM_SCALAR_LEARNING_RATE] = 0.5;
+    scalars[TM_SCALAR_CORRECTION1] = scalars[TM_SCALAR_CORRECTION2] = 1;
+    call.in[0] = call.out[0] = tm_view_f64(two, p);
+    call.in[1] = tm_view_f64(two, g);
+    call.in[2] = call.out[1] = tm_view_f64(two, m);
+    call.in[3] = call.out[2] = tm_view_f64(two, v);
+    call.in[4] = tm_view_f64(tm_shape_1(TM_SCALAR_COUNT), scalars);
+    call.in[5] = tm_view_f64(two, (double[]){ 1, 1 });
+    call.in[6] = call.out[3] = tm_view_f64(two, rest);
+    call.op->reference(&call);
+    EXPECT(p, 0.9375, 0.375); /* three quarters of 1.25 and of 0.5 */
+    EXPECT(rest, 0, 0);
+}
+
 /* torch.optim.SGD with dampening 0, by hand: two steps with momentum, plain and Nesterov's. */
 static void sgd_takes_two_steps(void **state)
 {
@@ -153,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clipping),
         cmocka_unit_test(adamw_takes_two_steps),
+        cmocka_unit_test(adamw_adds_the_rest),
         cmocka_unit_test(sgd_takes_two_steps),
         cmocka_unit_test(adafactor_of_a_product_moves_by_signs),
         cmocka_unit_test(adafactor_remembers_means),

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --compare: published figures of the model that was run, or why there are none. */
 #include "support/fake_run.h"
+#include "support/whole.h"
 
 #include "record/record.h"
+#include "stats/sampling.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +16,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+/* The second is the one that figures are published by. */
+static const tm_named_f64 conventions[] = { { "6 N", 6e9 }, { "matmul", 48.25e9 }, { "palm", 51e9 } };
 
 /* What a run of `model` prints; published: it has that model's dimensions. */
 static char *printed(const char *model, bool published)
@@ -26,6 +32,8 @@ static char *printed(const char *model, bool published)
                                    .out = open_memstream(&text, &bytes) };
     tm_event           start = fake_started();
     start.run_started.model = model;
+    start.run_started.flops_per_token = conventions;
+    start.run_started.n_flops_per_token = 3;
     if (tm_compare_sink_open(&options, &sink, &err) != TM_OK) fail_msg("%s", err.text);
     fake_emit(sink, start);
     for (int64_t step = 1; step <= FAKE_STEPS; step++) fake_emit(sink, fake_step(step));
@@ -53,6 +61,47 @@ static void published_figures_stand_beside(void **state)
     }
 }
 
+/* All that is printed, to the letter. After a change that is meant:
+ *     TM_RECORD=1 build/release/tests/record/test_compare; git diff tests/record/whole-compared.txt */
+static void comparisons_are_as_recorded(void **state)
+{
+    (void)state;
+    static const char *const models[] = { "llama3.1_8B", "llama2_70B", "nobody_7B" };
+    tm_text                  all = { 0 };
+    for (size_t i = 0; i < 6; i++) {
+        char *text = printed(models[i / 2], i % 2 == 0);
+        tm_text_printf(&all, "%s, dimensions %s\n%s\n", models[i / 2], i % 2 == 0 ? "its own" : "changed", text);
+        free(text);
+    }
+    whole_is("tests/record/whole-compared.txt", &all);
+}
+
+/* A run that is not valid, or has no speed, is compared with nothing. */
+static void nothing_is_said_of_what_is_no_result(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char              *text = NULL;
+        size_t             bytes = 0;
+        tm_sink           *sink;
+        tm_compare_options options = { .path = "reference",
+                                       .model = "llama3.1_8B",
+                                       .out = open_memstream(&text, &bytes) };
+        assert_int_equal(tm_compare_sink_open(&options, &sink, NULL), TM_OK);
+        fake_emit(sink, fake_started());
+        for (int64_t step = 1; step <= FAKE_STEPS; step++) fake_emit(sink, fake_step(step));
+        tm_event          end = fake_ended(FAKE_STEPS, i == 0 ? TM_VERDICT_INVALID : TM_VERDICT_NOISY, "");
+        tm_sample_summary speed = *end.run_ended.speed;
+        if (i == 1) speed.median_rate = (double)NAN;
+        end.run_ended.speed = &speed;
+        fake_emit(sink, end);
+        fake_close(sink);
+        fclose(options.out);
+        assert_true((bytes > 0) == (i == 2));
+        free(text);
+    }
+}
+
 /* Where the figures cannot be written, the run is told so. */
 static void a_full_output_is_reported(void **state)
 {
@@ -75,6 +124,8 @@ static void a_full_output_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(published_figures_stand_beside),
+                                        cmocka_unit_test(comparisons_are_as_recorded),
+                                        cmocka_unit_test(nothing_is_said_of_what_is_no_result),
                                         cmocka_unit_test(a_full_output_is_reported) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -424,6 +424,33 @@ static void hours_are_left(void **state)
     free(data);
 }
 
+/* Every line is there at once, whatever comes after it. */
+static void lines_are_told_at_once(void **state)
+{
+    (void)state;
+    static const char *const wanted[] = { "Peak FLOPS", "step:  1 ", "validate step:  1 ", "step:  2 ", "verdict" };
+    char                    *text = NULL;
+    size_t                   bytes = 0, before = 0;
+    tm_sink                 *sink;
+    tm_error                 err = { 0 };
+    tm_console_options       options = { .out = open_memstream(&text, &bytes), .log_freq = 1 };
+    tm_event                 evaluation = { .kind = TM_EVENT_EVALUATION,
+                                            .evaluation = { .step = 1, .loss = 2.5, .tokens = 100, .seconds = 0.5 } };
+    tm_event events[] = { fake_started(), fake_step(1), evaluation, fake_step(2), fake_ended(2, TM_VERDICT_VALID, "") };
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        events[1] = fake_step(1), events[3] = fake_step(2);
+        fake_emit(sink, events[i]);
+        if (bytes == before || !strstr(text + before, wanted[i]))
+            fail_msg("event %zu: no '%s' in '%s'", i, wanted[i], bytes == before ? "" : text + before);
+        before = bytes;
+    }
+    fake_close(sink);
+    assert_int_equal(bytes, before);
+    fclose(options.out);
+    free(text);
+}
+
 static void a_full_output_is_reported(void **state)
 {
     (void)state;
@@ -460,6 +487,7 @@ int main(void)
         cmocka_unit_test(rate_is_since_the_last_line),
         cmocka_unit_test(progress_bar),
         cmocka_unit_test(hours_are_left),
+        cmocka_unit_test(lines_are_told_at_once),
         cmocka_unit_test(a_full_output_is_reported),
         cmocka_unit_test(samples_are_harmless),
     };

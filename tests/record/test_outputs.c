@@ -3,9 +3,11 @@
 #include "support/folder.h"
 #include "support/fake_run.h"
 #include "support/full_config.h"
+#include "support/whole.h"
 
 #include "base/file.h"
 #include "record/outputs.h"
+#include "results/store.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -146,7 +148,8 @@ static void a_run_that_never_began(void **state)
     err = (tm_error){ 0 };
     tm_config_set(f.config, "log.file", "/nowhere/lines.txt", "test");
     assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "cannot append to '/nowhere/lines.txt' (log.file, test)"));
+    assert_string_equal(err.text, "cannot append to '/nowhere/lines.txt' (log.file, test): cannot open "
+                                  "'/nowhere/lines.txt': No such file or directory; name another file");
     end(&f);
 }
 
@@ -182,6 +185,90 @@ static void whose_failure_counts(void **state)
     end(&f);
 }
 
+/* Runs: whole, without its end, and without its beginning. Opens the store between them. */
+static size_t stored_after(fixture *f, int events, tm_status st, const char *logged, tm_arena *arena, tm_stored **rows)
+{
+    const tm_store_filter any = { 0 };
+    tm_error              err = { 0 };
+    tm_outputs           *outputs;
+    tm_store             *store;
+    tm_text               log = { 0 };
+    bool                  began;
+    size_t                n;
+    const tm_event        all[] = { fake_started(), fake_step(1), fake_ended(1, TM_VERDICT_NOISY, "too short") };
+    whole_log_open();
+    assert_int_equal(tm_outputs_open(&f->options, &outputs, &err), TM_OK);
+    for (int i = 0; i < events; i++) tm_event_emit(tm_outputs_bus(outputs), &all[i]);
+    assert_int_equal(tm_outputs_close(outputs, st, &began, &err), st);
+    assert_int_equal(began, events > 0);
+    whole_log_take(&log);
+    whole_log_close();
+    bool says = log.data && strstr(log.data, "stored as result");
+    assert_true(says == (logged != NULL));
+    if (logged && !strstr(log.data, logged)) fail_msg("no '%s' in: %s", logged, log.data);
+    if (!logged && log.data && strstr(log.data, f->options.folder)) fail_msg("%s", log.data);
+    tm_text_fini(&log);
+    assert_int_equal(tm_store_open(test_in_folder("all.db"), false, &store, &err), TM_OK);
+    assert_int_equal(tm_store_list(store, &any, arena, rows, &n, &err), TM_OK);
+    tm_store_close(store);
+    return n;
+}
+
+/* A run is stored when it has ended, with its folder and label, and not before. */
+static void what_is_stored(void **state)
+{
+    (void)state;
+    fixture    f;
+    tm_stored *rows;
+    tm_arena  *arena = tm_arena_create();
+    begin(&f);
+    tm_config_set(f.config, "store.path", test_in_folder("all.db"), "test");
+    tm_config_set(f.config, "store.label", "the first", "test");
+    assert_int_equal(stored_after(&f, 0, TM_INVALID, NULL, arena, &rows), 0);
+    assert_int_equal(stored_after(&f, 2, TM_NUMBERS, NULL, arena, &rows), 0);
+    assert_int_equal(stored_after(&f, 3, TM_OK, "stored as result 1", arena, &rows), 1);
+    assert_string_equal(rows[0].kind, "run");
+    assert_string_equal(rows[0].name, "llama-small");
+    assert_string_equal(rows[0].verdict, tm_verdict_name(TM_VERDICT_NOISY));
+    assert_string_equal(rows[0].label, "the first");
+    assert_non_null(strstr(rows[0].folder, f.options.folder));
+    assert_int_equal(stored_after(&f, 2, TM_NUMBERS, NULL, arena, &rows), 1);
+    assert_int_equal(stored_after(&f, 3, TM_OK, "stored as result 2", arena, &rows), 2);
+    tm_arena_destroy(arena);
+    end(&f);
+}
+
+/* A store that somebody named and that cannot be used ends the run before its first step; one in the home does not. */
+static void a_store_that_cannot_be_used(void **state)
+{
+    (void)state;
+    fixture     f;
+    tm_error    err = { 0 };
+    tm_outputs *outputs;
+    bool        began;
+    tm_text     log = { 0 };
+    begin(&f);
+    assert_int_equal(tm_file_write(test_in_folder("all.db"), "no store", 8, &err), TM_OK);
+    tm_config_set(f.config, "store.path", test_in_folder("all.db"), "test");
+    assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_FORMAT);
+    assert_non_null(strstr(err.text, "all.db"));
+    tm_config_set(f.config, "store.path", NULL, "test");
+    unsetenv("TRAINMARK_STORE");
+    setenv("XDG_DATA_HOME", test_in_folder("home"), 1);
+    assert_int_equal(tm_file_write(test_in_folder("home"), "a file", 6, &err), TM_OK);
+    whole_log_open();
+    assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_OK);
+    emit_run(outputs);
+    assert_int_equal(tm_outputs_close(outputs, TM_OK, &began, &err), TM_OK);
+    whole_log_take(&log);
+    whole_log_close();
+    setenv("TRAINMARK_STORE", "none", 1);
+    if (!strstr(log.data, "this run will not be stored: ")) fail_msg("%s", log.data);
+    assert_null(strstr(log.data, "stored as result"));
+    tm_text_fini(&log);
+    end(&f);
+}
+
 int main(void)
 {
     setenv("TRAINMARK_STORE", "none", 1); /* never the user's */
@@ -190,6 +277,8 @@ int main(void)
         cmocka_unit_test_teardown(the_files_of_a_run, clean),
         cmocka_unit_test_teardown(a_run_that_never_began, clean),
         cmocka_unit_test_teardown(whose_failure_counts, clean),
+        cmocka_unit_test_teardown(what_is_stored, clean),
+        cmocka_unit_test_teardown(a_store_that_cannot_be_used, clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -238,16 +238,54 @@ static void a_compressed_file_reads_back(void **state)
     tm_table_destroy(table);
 }
 
+/* Parts of a wide table: the first column stands in each if it tells the rows apart, however long or short its texts
+ * are; else the rows are numbered. */
+static void parts_name_their_rows(void **state)
+{
+    (void)state;
+    static const char *const texts[2][4] = { { "", "a", "exactly twenty-five bytes",
+                                               "exactly forty-one bytes, one after another" },
+                                             { "b", "", "exactly twenty-five bytes", "b" } };
+    for (int same = 0; same < 2; same++) {
+        tm_table *table = tm_table_create("t");
+        tm_text   text = { 0 };
+        char      name[40];
+        tm_table_column(table, "first", 0);
+        for (int c = 0; c < 12; c++) {
+            snprintf(name, sizeof name, "column_number_%d", c);
+            tm_table_column(table, name, 4);
+        }
+        for (int row = 0; row < 4; row++) {
+            tm_table_row(table);
+            tm_table_text(table, "first", texts[same][row]);
+            for (int c = 0; c < 12; c++) {
+                snprintf(name, sizeof name, "column_number_%d", c);
+                tm_table_i64(table, name, 10 * c + row);
+            }
+        }
+        tm_table_print(table, TM_TABLE_TERMINAL, &text);
+        int parts = 0, named = 0, numbered = 0;
+        for (const char *line = text.data; *line; line += strcspn(line, "\n") + 1) {
+            bool rule = strncmp(line, "|--", 3) == 0;
+            parts += rule;
+            named += strncmp(line, "| first ", 8) == 0;
+            numbered += strncmp(line, "| # |", 5) == 0;
+        }
+        assert_true(parts > 1);
+        assert_int_equal(named, same ? 0 : parts);
+        assert_int_equal(numbered, same ? parts : 0);
+        tm_text_fini(&text);
+        tm_table_destroy(table);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_to_the_letter),
-        cmocka_unit_test(people_see_no_exponents),
-        cmocka_unit_test(wide_tables_fit_a_terminal),
-        cmocka_unit_test(tables_at_the_edge),
-        cmocka_unit_test(parts_of_a_wide_table_belong_together),
-        cmocka_unit_test(the_extension_decides),
-        cmocka_unit_test(a_compressed_file_reads_back),
+        cmocka_unit_test(every_format_to_the_letter), cmocka_unit_test(people_see_no_exponents),
+        cmocka_unit_test(wide_tables_fit_a_terminal), cmocka_unit_test(tables_at_the_edge),
+        cmocka_unit_test(parts_name_their_rows),      cmocka_unit_test(parts_of_a_wide_table_belong_together),
+        cmocka_unit_test(the_extension_decides),      cmocka_unit_test(a_compressed_file_reads_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include "stats/guard.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const tm_peaks peaks = { .flops = 200e9, .bytes = 20e9, .flops_spread = 0.02, .bytes_spread = 0.07 };
@@ -66,12 +67,46 @@ static void times(void **state)
                                      "measured 2e+10 bytes/s"));
 }
 
+/* Whole sentences, where work is less than one unit, and where one of the two is none. */
+static void words(void **state)
+{
+    (void)state;
+    static const tm_peaks ones = { .flops = 1, .bytes = 1 };
+    static const struct {
+        double      flops, bytes;
+        const char *wanted;
+    } cases[] = { { 0.5, 0.25, "0.5 FLOP cannot be done in less than 0.5 s at the measured 1 FLOP/s" },
+                  { 0.5, 0, "0.5 FLOP cannot be done in less than 0.5 s at the measured 1 FLOP/s" },
+                  { 0.25, 0.5, "0.5 bytes cannot be done in less than 0.5 s at the measured 1 bytes/s" },
+                  { 0, 0.5, "0.5 bytes cannot be done in less than 0.5 s at the measured 1 bytes/s" },
+                  { 0.5, 0.5, "0.5 FLOP cannot be done in less than 0.5 s at the measured 1 FLOP/s" } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char     wanted[256];
+        tm_error err = { 0 };
+        assert_int_equal(tm_guard_seconds(&ones, cases[i].flops, cases[i].bytes, 0.125, "it", &err), TM_NUMBERS);
+        snprintf(wanted, sizeof wanted,
+                 "it took 0.125 s, but %s: the time or the count of work is wrong, and this is not a result",
+                 cases[i].wanted);
+        assert_string_equal(err.text, wanted);
+    }
+    tm_error err = { 0 };
+    assert_int_equal(tm_guard_bytes(&ones, 3, "a copy", &err), TM_NUMBERS);
+    assert_string_equal(err.text,
+                        "a copy: 3 bytes/s is more than the 1 that the memory can do, as measured (3 times as "
+                        "much): the time or the count of work is wrong, and this is not a result");
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_guard_flops(&ones, 2, "a sum", &err), TM_NUMBERS);
+    assert_string_equal(err.text, "a sum: 2 FLOP/s is more than the 1 that the arithmetic units can do, as measured (2 "
+                                  "times as much): the time or the count of work is wrong, and this is not a result");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(least_seconds),
         cmocka_unit_test(rates),
         cmocka_unit_test(times),
+        cmocka_unit_test(words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan made by hand, with a device that has few kernels: all that is said of it, and of what it cannot compute, to
+ * the letter. After a change that is meant: TM_RECORD=1 build/release/tests/graph/test_plan_words; git diff
+ * tests/graph/whole-plan.txt
+ */
+#include "support/whole.h"
+
+#include "graph/plan.h"
+#include "op/attrs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* --- the device --------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    tm_op_id lacking;  /* no kernel for it; TM_OP_COUNT: it has all */
+    bool     explains; /* says why */
+} device;
+
+static size_t thousand(const tm_call *call)
+{
+    return 1000 * (size_t)call->threads;
+}
+
+static const tm_kernel plain = { .name = "plain" }, fast = { .name = "linear/fast", .workspace = thousand },
+                       other = { .name = "linearity" };
+
+static const tm_kernel *choose(const void *context, const tm_call *call, tm_text *refusals)
+{
+    const device *d = context;
+    tm_op_id      op = TM_OP_COUNT;
+    for (int i = 0; i < TM_OP_COUNT; i++)
+        if (tm_op_get((tm_op_id)i) == call->op) op = (tm_op_id)i;
+    bool lacks = op == d->lacking;
+    if (refusals && (lacks ? d->explains : op == TM_OP_linear))
+        tm_text_printf(
+            refusals,
+            "%s/wide: needs rows of 16 elements\n%s/wider: needs whole tiles of 16 rows and 64 columns, which "
+            "are more than this matrix has in either of its two directions, and nothing else beside them\n",
+            call->op->name, call->op->name);
+    if (lacks) return NULL;
+    return op == TM_OP_linear ? &fast : op == TM_OP_scale ? &other : &plain;
+}
+
+/* --- the graph ---------------------------------------------------------------------------------------------------- */
+
+static tm_tensor_id emit(tm_graph *g, tm_op_id op, const void *attr, size_t bytes, tm_tensor_id a, tm_tensor_id b,
+                         tm_tensor_id out)
+{
+    tm_tensor_id in[TM_MAX_IN], made[TM_MAX_OUT] = { out, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE };
+    for (int i = 0; i < TM_MAX_IN; i++) in[i] = TM_NONE;
+    in[0] = a, in[1] = b;
+    tm_graph_add(g, op, attr, bytes, in, made, out == TM_NONE ? 0 : tm_graph_at(g, out)->role == TM_ROLE_GRADIENT);
+    return made[0];
+}
+
+/* Two programs; what the first one makes goes to the host and comes back in the second. Slots: it crosses in them. */
+static tm_graph *make_graph(int slots)
+{
+    const tm_copy_attr  host = { .space = TM_SPACE_HOST };
+    const tm_fill_attr  twice = { .value = 2 };
+    const tm_norm_attr  norm = { .eps = 0.5 };
+    const tm_group_attr group = { .axes = 1, .ranks = 2, .what = "sums" };
+    tm_graph           *g = tm_graph_create(&tm_precision_bf16);
+    g->slots = slots;
+    tm_tensor_id x = tm_graph_tensor(g, "x", TM_ROLE_INPUT, tm_shape_2(24, 40));
+    tm_graph_at(g, x)->dtype = TM_BF16;
+    tm_tensor_id w =
+        tm_graph_tensor(g, "layers.0.some.quite.long.name.of.a.weight", TM_ROLE_PARAMETER, tm_shape_2(8, 40));
+    tm_graph_at(g, w)->dtype = TM_BF16;
+    tm_tensor_id v = tm_graph_tensor(g, "norm.weight", TM_ROLE_PARAMETER, tm_shape_1(8));
+    tm_tensor_id sum = tm_graph_tensor(g, "sum", TM_ROLE_GRADIENT, tm_shape_1(16));
+    tm_tensor_id kept = tm_graph_tensor(g, "kept", slots ? TM_ROLE_ACTIVATION : TM_ROLE_MOMENT, tm_shape_2(24, 8));
+    tm_graph_at(g, kept)->dtype = TM_BF16;
+    tm_graph_at(g, kept)->space = TM_SPACE_HOST;
+    tm_graph_segment(g, "first");
+    g->layer = 0, g->module = "layers.0.feed_forward";
+    tm_tensor_id y = emit(g, TM_OP_linear, NULL, 0, x, w, TM_NONE);
+    y = emit(g, TM_OP_gelu, NULL, 0, y, TM_NONE, TM_NONE);
+    tm_tensor_id z = emit(g, TM_OP_scale, &twice, sizeof twice, y, TM_NONE, TM_NONE);
+    emit(g, TM_OP_store, &host, sizeof host, z, TM_NONE, kept);
+    tm_tensor_id across = slots ? tm_graph_tensor(g, "across", TM_ROLE_ACTIVATION, tm_shape_2(24, 8)) : TM_NONE;
+    if (slots) emit(g, TM_OP_gelu, NULL, 0, y, TM_NONE, across);
+    tm_graph_segment(g, "second");
+    g->phase = TM_PHASE_BACKWARD, g->module = "layers.0.attention";
+    tm_tensor_id back = tm_graph_tensor_as(g, "back", TM_ROLE_ACTIVATION, tm_shape_2(24, 8), TM_BF16);
+    emit(g, TM_OP_fetch, &host, sizeof host, kept, TM_NONE, back);
+    tm_tensor_id n = emit(g, TM_OP_rmsnorm, &norm, sizeof norm, slots ? across : back, v, TM_NONE);
+    g->segment->nodes[g->segment->n_nodes - 1].recomputed = true;
+    tm_tensor_id part = tm_graph_run(g, "part", sum, 4, tm_shape_1(8));
+    n = emit(g, TM_OP_add, NULL, 0, n, back, TM_NONE);
+    emit(g, TM_OP_bias_grad, NULL, 0, n, TM_NONE, part);
+    emit(g, TM_OP_all_reduce, &group, sizeof group, sum, TM_NONE, sum);
+    g->phase = TM_PHASE_UPDATE, g->module = "";
+    emit(g, TM_OP_cast, NULL, 0, part, TM_NONE, v);
+    return g;
+}
+
+static void add_place(const tm_plan *plan, tm_tensor_id id, tm_text *out)
+{
+    tm_place p = tm_plan_place(plan, id);
+    tm_text_printf(out, "%s @%zu %zu program %d, %d-%d, shares %d, streams %x\n", tm_graph_at(plan->graph, id)->name,
+                   p.offset, p.bytes, p.program, p.first, p.last, p.shares, p.streams);
+}
+
+static void add_plan(const tm_plan *plan, const tm_chooser *chooser, tm_text *out)
+{
+    tm_json json = { .out = out, .indent = true };
+    tm_plan_print(plan, chooser, out);
+    tm_plan_print_spaces(plan, "> ", out);
+    for (int s = 0; s < TM_SPACE_COUNT; s++) {
+        const tm_space_plan *of = &plan->spaces[s];
+        tm_text_printf(out, "%s: %zu persistent, %zu a slot, %zu in all, %zu live, %zu gradients\n",
+                       tm_space_name((tm_space)s), of->persistent_bytes, of->slot_bytes, of->arena_bytes, of->live_peak,
+                       of->gradient_bytes);
+    }
+    for (size_t i = 0; i < plan->graph->n_tensors; i++) add_place(plan, (tm_tensor_id)i, out);
+    tm_json_open(&json, NULL, '{');
+    tm_plan_json(plan, chooser, &json);
+    tm_json_close(&json, '}');
+    tm_text_add(out, "\n");
+}
+
+static void plans_are_as_recorded(void **state)
+{
+    (void)state;
+    tm_text out = { 0 };
+    for (int slots = 0; slots < 3; slots += 2) {
+        const device all = { TM_OP_COUNT, true };
+        tm_chooser   chooser = { .choose = choose, .context = &all, .threads = 3 };
+        tm_graph    *g = make_graph(slots);
+        tm_plan     *plan;
+        tm_error     err = { 0 };
+        assert_int_equal(tm_plan_create(g, &chooser, &plan, &err), TM_OK);
+        tm_text_printf(&out, "--- %d slots ---\n", slots);
+        add_plan(plan, &chooser, &out);
+        assert_ptr_equal(tm_plan_program(plan, "first"), &plan->programs[0]);
+        assert_ptr_equal(tm_plan_program(plan, "second"), &plan->programs[1]);
+        assert_null(tm_plan_program(plan, "third"));
+        tm_plan_destroy(plan);
+        tm_graph_destroy(g);
+    }
+    whole_is("tests/graph/whole-plan.txt", &out);
+}
+
+/* Inputs, module and reasons; also where there is no reason. */
+static void what_has_no_kernel_is_said(void **state)
+{
+    (void)state;
+    static const struct {
+        device      device;
+        const char *wanted;
+    } rows[] = {
+        { { TM_OP_linear, true },
+          "no fast kernel for op 'linear' in module 'layers.0.feed_forward' (bfloat16 (24, 40), bfloat16 (8, 40)): "
+          "linear/wide: needs rows of 16 elements\nlinear/wider: needs whole tiles of 16 rows and 64 columns, which "
+          "are "
+          "more than this matrix has in either of its two directions, and nothing else beside them\n" },
+        { { TM_OP_rmsnorm, false },
+          "no fast kernel for op 'rmsnorm' in module 'layers.0.attention' (bfloat16 (24, 8), float32 (8)): the device "
+          "has none" },
+        { { TM_OP_gelu, false },
+          "no fast kernel for op 'gelu' in module 'layers.0.feed_forward' (bfloat16 (24, 8)): the device has none" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tm_chooser chooser = { .choose = choose, .context = &rows[i].device, .threads = 1 };
+        tm_graph  *g = make_graph(0);
+        tm_plan   *plan = NULL;
+        tm_error   err = { 0 };
+        assert_int_equal(tm_plan_create(g, &chooser, &plan, &err), TM_UNSUPPORTED);
+        assert_int_equal(err.status, TM_UNSUPPORTED);
+        assert_string_equal(err.text, rows[i].wanted);
+        assert_null(plan);
+        tm_graph_destroy(g);
+    }
+}
+
+/* Every call has the address of each of its tensors in the arena of its space, views within their bases, and those that
+ * cross programs in the slot of the execution. */
+static void calls_are_bound(void **state)
+{
+    (void)state;
+    const device all = { TM_OP_COUNT, true };
+    tm_chooser   chooser = { .choose = choose, .context = &all, .threads = 2 };
+    tm_arenas    memory = { { { 0x100000 }, { 0x200000 }, { 0x300000 } } };
+    for (int slots = 0; slots < 4; slots += 3) {
+        tm_graph *g = make_graph(slots);
+        tm_plan  *plan;
+        tm_error  err = { 0 };
+        assert_int_equal(tm_plan_create(g, &chooser, &plan, &err), TM_OK);
+        tm_plan_bind(plan, &memory);
+        for (int e = 0; e < 2 * (slots ? slots : 1); e++) {
+            tm_execution      execution = { .program = e % 2, .slot = e / 2 };
+            const tm_program *program = tm_plan_execution(plan, &execution);
+            assert_string_equal(program->name, e % 2 ? "second" : "first");
+            for (size_t x = 0; x < program->count; x++) {
+                const tm_instruction *i = &program->instructions[x];
+                uintptr_t             workspace = 0x100000 + i->workspace_offset;
+                assert_int_equal((uintptr_t)i->call.workspace, i->call.workspace_bytes ? workspace : 0);
+                assert_int_equal(i->call.workspace_bytes, i->node->op == TM_OP_linear ? 2000 : 0);
+                for (int k = 0; k < TM_MAX_IN + TM_MAX_OUT; k++) {
+                    tm_tensor_id id = k < TM_MAX_IN ? i->node->in[k] : i->node->out[k - TM_MAX_IN];
+                    const void  *data = k < TM_MAX_IN ? i->call.in[k].data : i->call.out[k - TM_MAX_IN].data;
+                    if (id == TM_NONE) {
+                        assert_null(data);
+                        continue;
+                    }
+                    tm_place  place = tm_plan_place(plan, id);
+                    tm_space  space = tm_graph_at(g, id)->space;
+                    uintptr_t wanted = memory.base[space].at + place.offset;
+                    assert_int_equal(tm_plan_address(plan, &memory, id).at, wanted);
+                    if (place.program == TM_ACROSS) wanted += (size_t)(e / 2) * plan->spaces[space].slot_bytes;
+                    assert_int_equal((uintptr_t)data, wanted);
+                }
+            }
+        }
+        tm_plan_destroy(plan);
+        tm_graph_destroy(g);
+    }
+}
+
+/* Programs without instructions, and nothing but them: what is persistent is all there is. */
+static void empty_programs(void **state)
+{
+    (void)state;
+    const device all = { TM_OP_COUNT, true };
+    tm_chooser   chooser = { .choose = choose, .context = &all, .threads = 1 };
+    for (int programs = 1; programs < 3; programs++) {
+        tm_graph *g = tm_graph_create(&tm_precision_f32);
+        tm_plan  *plan;
+        tm_error  err = { 0 };
+        tm_graph_tensor(g, "w", TM_ROLE_PARAMETER, tm_shape_2(3, 5));
+        tm_graph_tensor(g, "m", TM_ROLE_MOMENT, tm_shape_1(1));
+        for (int i = 0; i < programs; i++) tm_graph_segment(g, i ? "second" : "first");
+        assert_int_equal(tm_plan_create(g, &chooser, &plan, &err), TM_OK);
+        assert_int_equal(plan->n_programs, programs);
+        assert_int_equal(plan->arena_bytes, 128);
+        assert_int_equal(plan->live_peak, 128);
+        assert_int_equal(plan->n_classes, 2);
+        assert_string_equal(plan->by_class[0].name, "weights");
+        assert_int_equal(plan->by_class[0].value, 64);
+        assert_string_equal(plan->by_class[1].name, "optimizer");
+        assert_int_equal(plan->by_class[1].value, 64);
+        for (int i = 0; i < programs; i++)
+            assert_true(plan->programs[i].bytes == 0 && plan->programs[i].live_peak == 0 && !plan->programs[i].written);
+        tm_plan_destroy(plan);
+        tm_graph_destroy(g);
+    }
+}
+
+/* Micro-batches by numbers in any order; -1 belongs to none. Each keeps its slot from its first to its last execution.
+ */
+static void slots_are_given(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t micro_batch[8], slot[8];
+        size_t  n;
+        int     slots;
+    } rows[] = { { { 0 }, { 0 }, 0, 0 },
+                 { { -1, -1 }, { 0, 0 }, 2, 0 },
+                 { { 5 }, { 0 }, 1, 1 },
+                 { { 3, 3, 7, 7, -1 }, { 0, 0, 0, 0, 0 }, 5, 1 },
+                 { { 2, 1, 0, 2, 1, 0 }, { 0, 1, 2, 0, 1, 2 }, 6, 3 },
+                 { { 1, 2, 1, 3, 2, 4, 3, 4 }, { 0, 1, 0, 0, 1, 1, 0, 1 }, 8, 2 },
+                 { { -1, 1, 2, 3, 2, 4, 1, 4 }, { 0, 0, 1, 2, 1, 1, 0, 1 }, 8, 3 } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tm_execution list[8];
+        for (size_t k = 0; k < rows[i].n; k++)
+            list[k] = (tm_execution){ .program = (int32_t)k, .micro_batch = rows[i].micro_batch[k], .slot = 77 };
+        assert_int_equal(tm_execution_slots(list, rows[i].n), rows[i].slots);
+        for (size_t k = 0; k < rows[i].n; k++) {
+            assert_int_equal(list[k].slot, rows[i].slot[k]);
+            assert_int_equal(list[k].micro_batch, rows[i].micro_batch[k]);
+            assert_int_equal(list[k].program, k);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_are_as_recorded), cmocka_unit_test(what_has_no_kernel_is_said),
+        cmocka_unit_test(calls_are_bound),       cmocka_unit_test(empty_programs),
+        cmocka_unit_test(slots_are_given),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
