@@ -56,6 +56,13 @@ start $short --out /dev/null/x
 check "the first cannot write" ended "4 4"
 check "it says so, once" [ "$(cat err.0)$(wc -l <err.1)" = \
     "trainmark: rank 0: cannot create directory '/dev/null/x': Not a directory; name another one0" ]
+start $tiny --training.steps 1000000 --timeout 0.5 --out stopped
+check "both are stopped" ended "130 130"
+check "it is said once, too" [ "$(grep -cE '^(stopped by --timeout after 0.5 s|trainmark: interrupted: .*|results in stopped)$' err.0) \
+$(wc -l <err.1)" = "3 0" ]
+trainmark run $short --store.path /dev/null/store --out unbegun
+check "a run that did not begin" [ "$code" -eq 4 ]
+check_not "leaves no folder" [ -e unbegun ]
 start $short --ranks 3 --out never
 check "another number of ranks" ended "4 4"
 check "is told by both" [ "$(sort -u err.0 err.1)" = "trainmark: invalid configuration or input: --ranks is 3, but 2 were \
@@ -66,12 +73,18 @@ check "is told by both, too" [ "$(sort -u err.0 err.1)" = "trainmark: invalid co
 ranks of each run itself: use --ranks 2 instead of torchrun or its like" ]
 check_not "nothing was begun" [ -e never ]
 
-# Lines of ranks that come together do not mix: each is written as a whole.
+# Lines of ranks that come together do not mix: each is written as a whole. A pipe that has room for the beginning of a line
+# only gets nothing of it.
 mkfifo lines
-dd if=lines of=first bs=4096 count=1 2>/dev/null &
-RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$TRAINMARK" run --no-such-option 2>lines
+exec 3<>lines
+timeout 1 head -c $((65536 - 40)) /dev/zero >&3
+RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 timeout -s KILL 0.5 "$TRAINMARK" run --no-such-option 2>&3 >"$out" </dev/null
+timeout 0.2 cat <&3 | tr -d '\0' >first
+check "a line of a rank is written as a whole" [ "$(grep -c trainmark first)" -eq 0 ]
+RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$TRAINMARK" run --no-such-option 2>&3 >"$out" </dev/null
 code=$?
-wait
-check "a line of a rank is written at once" [ "$code $(wc -l <first) $(cut -c 1-57 first)" = \
+timeout 0.2 cat <&3 >first
+exec 3<&-
+check "where there is room" [ "$code $(wc -l <first) $(cut -c 1-57 first)" = \
     "2 1 trainmark: wrong usage: unknown option '--no-such-option'" ]
 finish
