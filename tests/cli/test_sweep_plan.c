@@ -119,6 +119,28 @@ static void what_runs_need(void **state)
     tm_log_set_level(TM_LOG_INFO);
 }
 
+/* What is told of the configuration is told once, by the command itself, not for every run that is planned. */
+static void notes_are_told_once(void **state)
+{
+    (void)state;
+    tm_error err = { 0 };
+    asked    a;
+    int64_t  bytes;
+    char    *more[] = { (char *)"--training.local_batch_size=2" };
+    told_begin();
+    ask(&a, "--model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --training.threads 1 --comm.init_timeout_seconds 9");
+    told_end(TM_OK, &err);
+    assert_non_null(strstr(told.data, "comm.init_timeout_seconds"));
+    told.length = 0;
+    told_begin();
+    assert_int_equal(sweep_plan_bytes(&a.o, more, 1, &bytes, &err), TM_OK);
+    told_end(TM_OK, &err);
+    assert_string_equal(told.data, "-> ok\n\n");
+    told.length = 0;
+    assert_string_equal(loudness(), "notes");
+    done(&a);
+}
+
 /* A device that is opened and not what is needed is closed again. */
 static void devices_that_cannot_be(void **state)
 {
@@ -227,8 +249,8 @@ static void records_that_are_watched(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(what_runs_need), cmocka_unit_test(devices_that_cannot_be),
-                                        cmocka_unit_test(every_end_of_a_run),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(what_runs_need), cmocka_unit_test(notes_are_told_once),
+                                        cmocka_unit_test(devices_that_cannot_be), cmocka_unit_test(every_end_of_a_run),
                                         cmocka_unit_test(records_that_are_watched) };
     if (argc > 1 && strcmp(argv[1], "run") == 0) return be_run(argc, argv);
     return cmocka_run_group_tests_name("cli/sweep_plan", tests, told_enter, told_leave);
