@@ -24,6 +24,9 @@ seq 1 3000 >text.txt
 trainmark run $tiny $two --data.path text.txt --out grown
 check "text takes 257 tokens" has "$err" "^trainmark: note: model.vocab_size raised from 64 to 320 for data.source text$|model.vocab_size raised from 64 to 320 for data.source text$"
 check "and config.yaml says why" has grown/config.yaml '^  vocab_size: 320  # what data.source text needs$'
+trainmark run $tiny $two --data.path text.txt --model.vocab_size 320 --out given
+hash_of() { grep -o '"configuration_hash": *"[^"]*"' "$1/result.json"; }
+check "the configuration is that of a run which was given it" [ -n "$(hash_of grown)" -a "$(hash_of grown)" = "$(hash_of given)" ]
 trainmark run $tiny $two --data.path text.txt --model.vocab_size 257 --out just
 check "257 are enough" [ "$code" -eq 0 ]
 check_not "nothing is raised" has "$err" "raised"
