@@ -2,6 +2,7 @@
 /* The short measurement of `trainmark check --perf` when it does not come to its end. The figures: test_check.sh. */
 #include "cli/check.h"
 #include "support/fake_clock.h"
+#include "support/training.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -66,10 +67,22 @@ static void no_process(void **state)
 static const char *said; /* by the child instead of measuring */
 static int         ends_by;
 
+static bool one_part; /* the child ends with its first part */
+
+static ssize_t tell_one_part(void *cookie, const char *text, size_t n)
+{
+    ssize_t told = write(*(int *)cookie, text, n);
+    if (told > 0 && (text[0] == 'D' || text[0] == 'E')) _exit(0);
+    return told;
+}
+
 /* The child's first call. */
 FILE *fdopen(int fd, const char *mode)
 {
-    char path[40];
+    static int own;
+    char       path[40];
+    own = fd;
+    if (one_part) return fopencookie(&own, mode, (cookie_io_functions_t){ .write = tell_one_part });
     if (said && write(fd, said, strlen(said)) != (ssize_t)strlen(said)) _exit(9);
     if (said && ends_by) raise(ends_by);
     if (said) _exit(0);
@@ -124,6 +137,38 @@ static void what_the_child_has_said_counts(void **state)
     tm_text_fini(&most);
 }
 
+static double figure(const check_measurement *m, const char *name)
+{
+    for (size_t i = 0; i < m->n; i++)
+        if (strcmp(m->metrics[i].name, name) == 0) return m->metrics[i].value;
+    fail_msg("no figure %s", name);
+    return (double)NAN;
+}
+
+/* By a clock by which every kernel takes the same time, but for a sixth: so do the steps. */
+static void figures_of_a_training(void **state)
+{
+    tm_arena         *arena = tm_arena_create();
+    check_measurement m;
+    (void)state;
+    one_part = true;
+    fake_clock_start(2000000, 1000000);
+    check_measure(3000, arena, &m);
+    fake_clock_stop();
+    one_part = false;
+    assert_int_equal(m.n, 8);
+    assert_null(m.problem[TM_PERF_TRAINING]);
+    double rate = figure(&m, "training.tokens_per_sec_per_gpu"), p50 = figure(&m, "training.step_time_p50_ms");
+    double mean = figure(&m, "training.step_time_mean_ms"), p95 = figure(&m, "training.step_time_p95_ms");
+    double loss = figure(&m, "training.final_loss"), used = figure(&m, "training.mem_usage");
+    assert_true(figure(&m, "training.tokens_per_sec_total") == rate);
+    assert_true(p50 > 1 && p50 < 1000 && p95 >= p50 && p95 < 1.2 * p50 && mean > 0.83 * p50 && mean < 1.2 * p50);
+    assert_true(fabs(rate * p50 / 512e3 - 1) < 0.17); /* 8 sequences of 64 tokens */
+    assert_true(figure(&m, "training.loss_decreased") == 1);
+    assert_true(loss > 1 && loss < 4.5 && used > 0 && used < 1);
+    tm_arena_destroy(arena);
+}
+
 /* The first that is there; of none, nothing. */
 static void the_first_problem_counts(void **state)
 {
@@ -155,13 +200,16 @@ static void no_time_is_no_figure(void **state)
     assert_true(gflops >= 0 && gflops <= 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    test_threads_sleep(argv);
     const struct CMUnitTest tests[] = { cmocka_unit_test(what_takes_too_long_is_killed),
                                         cmocka_unit_test(a_signal_ends_it),
                                         cmocka_unit_test(no_process),
                                         cmocka_unit_test(the_first_problem_counts),
                                         cmocka_unit_test(what_the_child_has_said_counts),
+                                        cmocka_unit_test(figures_of_a_training),
                                         cmocka_unit_test(no_time_is_no_figure) };
     return cmocka_run_group_tests_name("cli/check_measure", tests, NULL, NULL);
 }
