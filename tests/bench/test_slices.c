@@ -160,6 +160,7 @@ static void ends(void **state)
     c.options.end_ns = tm_now_ns() + (int64_t)60e9;
     assert_int_equal(tm_slices_measure(&c.options, c.part, 3, NULL, 5, &s, &err), TM_INTERRUPTED);
     assert_int_equal(s.rounds, 0);
+    assert_string_equal(err.text, "stopped in round 1");
     tm_slices_fini(&s);
     tm_device_close(c.device);
 }

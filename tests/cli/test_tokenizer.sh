@@ -44,6 +44,12 @@ failed_with 4 "an unknown pattern" "no pattern is named 'x'"
 printf '1 2 x' >bad_ids
 trainmark tokenizer decode --tokenizer "$fixtures/gpt2.json" bad_ids
 failed_with 4 "no ids" "have 'x' at byte 4"
+printf '1 2147483647' >large_ids
+trainmark tokenizer decode --tokenizer "$fixtures/gpt2.json" large_ids
+check "the largest id that there is" [ "$code" -eq 0 ]
+printf '1 [2147483648]' >large_ids
+trainmark tokenizer decode --tokenizer "$fixtures/gpt2.json" large_ids
+failed_with 4 "an id that is too large" "id 2147483648 at byte 3 is too large$"
 
 # hostile NAME PATTERN CONTENT: a tokenizer file that must be refused, with a message that has PATTERN.
 hostile()
