@@ -36,6 +36,11 @@ check_not "nothing is made" [ -e never ]
 trainmark $plan --data.source megatron --data.path nowhere
 check "a plan goes on without its data" [ "$code" -eq 0 ]
 check "and says so" has "$out" "^# data: not read: .*nowhere"
+for size in 64:64 65:128 127:128 128:128 129:192; do
+    printf '{"vocabulary_size": %d}' ${size%:*} >sized.vocabulary.json
+    trainmark $plan --data.source megatron --data.path sized --json
+    check "a vocabulary of ${size%:*}" has "$out" "\"model.vocab_size\": ${size#*:}"
+done
 trainmark $plan --data.path text.txt --json
 check "the plan has the larger one" has "$out" '"model.vocab_size": 320'
 
