@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # `run` as a rank of torchrun or its like, over TCP: what each rank says and leaves. With an MPI: test_ranks.sh.
-# shellcheck disable=SC1091,SC2016,SC2086,SC2154
+# shellcheck disable=SC1091,SC2012,SC2016,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 unset TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE GROUP_RANK
 export OMP_WAIT_POLICY=passive
