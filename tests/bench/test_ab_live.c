@@ -64,13 +64,22 @@ int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *most, const sigse
 
 /* --- the program that plays --------------------------------------------------------------------------------------- */
 
+/* Behind the words that were given: the folder of this process, in whose own name there is no blank. */
+static bool has_folder(int argc, char **argv)
+{
+    static const char *const names[] = { "/tmp/never made/A", "/tmp/never made/B", "/tmp/never made/A-again" };
+    bool                     known = false;
+    for (int i = 0; i < 3; i++) known = known || strcmp(argv[argc - 1], names[i]) == 0;
+    return known && argc == 7 && strcmp(argv[argc - 2], "--out") == 0;
+}
+
 /* Says all of a turn at once. Steps differ by a few hundredths. */
-static int play(char **argv)
+static int play(int argc, char **argv)
 {
     const char *mode = argv[2], *channel = getenv(TM_TURN_VARIABLE);
     double      seconds = strtod(argv[3], NULL);
     int64_t     n = strtoll(argv[4], NULL, 10), step = 0;
-    if (!channel) return 8;
+    if (!channel || !has_folder(argc, argv)) return 8;
     int fd = atoi(channel);
     if (strcmp(mode, "silent") == 0) pause();
     if (send(fd, TM_TURN_HELLO "\n", strlen(TM_TURN_HELLO) + 1, 0) < 0) return 9;
@@ -322,6 +331,6 @@ int main(int argc, char **argv)
                                         cmocka_unit_test(strangers_are_cut) };
     self = argv[0];
     signal(SIGPIPE, SIG_IGN); /* as the program does: a player may be gone */
-    if (argc > 4 && strcmp(argv[1], "play") == 0) _exit(play(argv));
+    if (argc > 4 && strcmp(argv[1], "play") == 0) _exit(play(argc, argv));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

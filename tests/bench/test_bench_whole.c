@@ -243,12 +243,28 @@ static void the_better_ceiling_counts(void **state)
     tm_table_destroy(table);
 }
 
+static const char *highest = ""; /* frequency of the processor, kHz; NULL: nobody knows, "": that of this machine */
+
+FILE *fopen(const char *path, const char *mode)
+{
+    static char text[32];
+    FILE *(*real)(const char *, const char *) = NULL;
+    *(void **)&real = dlsym(RTLD_NEXT, "fopen");
+    if (!strstr(path, "/cpuinfo_max_freq") || (highest && !*highest)) return real(path, mode);
+    if (!highest) return NULL;
+    snprintf(text, sizeof text, "%s\n", highest);
+    return fmemopen(text, strlen(text), "r");
+}
+
 static void ceilings_are_noted(void **state)
 {
     (void)state;
     tm_error err = { 0 };
     char     how[160], sheet[256];
-    for (int bf16 = 0; bf16 < 2; bf16++) {
+    for (int i = 0; i < 6; i++) {
+        static const char *const frequencies[] = { "", NULL, "3500000" };
+        int                      bf16 = i % 2;
+        highest = frequencies[i / 2];
         tm_bench b = { .table = tm_table_create("x"),
                        .ceilings = { .flops = 2.5e11, .flops_bf16 = bf16 ? 5e11 : 2.5e11, .bytes = 4e10 } };
         strcpy(b.ceilings.flops_how, "one way"), strcpy(b.ceilings.bytes_how, "another way");
@@ -258,13 +274,15 @@ static void ceilings_are_noted(void **state)
             snprintf(sheet, sizeof sheet, "peak by the data sheet: %.4g GFLOP/s (%s)", flops * 1e-9, how);
         else
             snprintf(sheet, sizeof sheet, "peak by the data sheet: unknown (%s)", how);
+        if (!highest) assert_true(flops <= 0);
         assert_int_equal(tm_bench_note_ceilings(&b, &err), TM_OK);
+        highest = "";
         const char *const wanted[] = { "peak: 250 GFLOP/s float32 measured (one way)", sheet,
                                        "peak of bfloat16 products: 500 GFLOP/s measured",
                                        "memory: 40 GB/s measured (another way)" };
         assert_int_equal(tm_table_n_notes(b.table), 3 + bf16);
-        for (int i = 0; i < 3 + bf16; i++)
-            assert_string_equal(tm_table_note_at(b.table, (size_t)i), wanted[i + (i >= 2 && !bf16)]);
+        for (int k = 0; k < 3 + bf16; k++)
+            assert_string_equal(tm_table_note_at(b.table, (size_t)k), wanted[k + (k >= 2 && !bf16)]);
         tm_device_close(b.device);
         tm_table_destroy(b.table);
     }

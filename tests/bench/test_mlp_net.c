@@ -109,11 +109,51 @@ static void check_sees_what_was_not_computed(void **state)
     tm_device_close(device);
 }
 
+/* The check has room for the widest layer, wherever it is; what is planted in the widest is seen. */
+static void any_layer_may_be_the_widest(void **state)
+{
+    (void)state;
+    static const int64_t widths[][4] = { { 24, 40, 90 }, { 24, 90, 40 }, { 90, 40, 24 }, { 90, 40, 24, 91 } };
+    tm_device           *device = test_device_open("cpu", 2);
+    for (int i = 0; i < 4; i++) {
+        tm_mlp_options o = small(TM_OP_gelu, true, &tm_precision_f32);
+        tm_bench       bench;
+        tm_mlp_check   check;
+        o.layers = i < 3 ? 2 : 3;
+        o.batch = i + 1; /* the first, the middle and the last sample are checked, of few those that there are */
+        memcpy(o.width, widths[i], sizeof widths[i]);
+        tm_mlp *net = open_net(&o, device, &bench);
+        (void)one_step(net);
+        assert_int_equal(tm_mlp_verify(net, &check, NULL), TM_OK);
+        if (!check.correct || !(check.worst > 0)) fail_msg("case %d: worst %g", i, check.worst);
+        assert_true(isfinite(check.found) && fabs(check.found - check.wanted) <= check.bound);
+        assert_true(check.bound > 0 && check.bound < 1e-3 * (1 + fabs(check.wanted)));
+        tm_mlp_destroy(net);
+    }
+    tm_device_close(device);
+}
+
+/* A format that no kernel of the device computes: nothing is made, and nothing is left. */
+static void what_cannot_be_planned(void **state)
+{
+    (void)state;
+    tm_device     *device = test_device_open("cpu", 1);
+    tm_mlp_options o = small(TM_OP_relu, true, &tm_precision_f64);
+    tm_error       err = { 0 };
+    tm_mlp        *net = NULL;
+    assert_int_equal(tm_mlp_create(&o, device, &net, &err), TM_UNSUPPORTED);
+    assert_null(net);
+    assert_non_null(strstr(err.text, "no fast kernel"));
+    tm_device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = { cmocka_unit_test(counts), cmocka_unit_test(learns_and_checks),
-                                        cmocka_unit_test(check_sees_what_was_not_computed) };
+                                        cmocka_unit_test(check_sees_what_was_not_computed),
+                                        cmocka_unit_test(any_layer_may_be_the_widest),
+                                        cmocka_unit_test(what_cannot_be_planned) };
     return cmocka_run_group_tests_name("bench: the network of mlp", tests, NULL, NULL);
 }

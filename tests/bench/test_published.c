@@ -151,6 +151,29 @@ static void only_like_is_compared(void **state)
     assert_int_equal(rows_for("gemm", "2048x2048x2048", "tflops"), 0); /* a scaled shape is no published one */
 }
 
+/* Of a row that has its number as a number, whole or not, and its case as a text. */
+static void only_numbers_are_compared(void **state)
+{
+    (void)state;
+    tm_published *reference = built_in();
+    for (int kind = 0; kind < 6; kind++) {
+        tm_table *here = tm_table_create("gpt");
+        tm_table_column(here, "case", 0);
+        if (kind < 5) tm_table_column(here, "tflops_6n", 0);
+        tm_table_row(here);
+        if (kind != 4) tm_table_text(here, "case", "small");
+        if (kind == 0 || kind == 4) tm_table_f64(here, "tflops_6n", 2.5);
+        if (kind == 1) tm_table_i64(here, "tflops_6n", 3);
+        if (kind == 2) tm_table_text(here, "tflops_6n", "4");
+        tm_table *table = tm_published_compare(reference, here);
+        assert_int_equal(tm_table_n_rows(table), kind < 2);
+        if (kind < 2) assert_true(fabs(number(table, 0, "measured") - (kind ? 3 : 2.5)) < 1e-12);
+        tm_table_destroy(table);
+        tm_table_destroy(here);
+    }
+    tm_published_destroy(reference);
+}
+
 static void values_of_many_devices_are_divided(void **state)
 {
     (void)state;
@@ -263,6 +286,7 @@ int main(void)
         cmocka_unit_test(products_agree_with_their_times),
         cmocka_unit_test(the_suite_counts_6n),
         cmocka_unit_test(only_like_is_compared),
+        cmocka_unit_test(only_numbers_are_compared),
         cmocka_unit_test(values_of_many_devices_are_divided),
         cmocka_unit_test(tags),
         cmocka_unit_test(tables_say_all),

@@ -2,6 +2,7 @@
 /* Parts of a model and the rounds of slices, on a tiny GPT. */
 #include "base/clock.h"
 #include "bench/slices.h"
+#include "system/validity.h"
 
 #include "../support/training.h"
 
@@ -10,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -158,8 +160,87 @@ static void ends(void **state)
     c.options.end_ns = tm_now_ns() + (int64_t)60e9;
     assert_int_equal(tm_slices_measure(&c.options, c.part, 3, NULL, 5, &s, &err), TM_INTERRUPTED);
     assert_int_equal(s.rounds, 0);
+    assert_string_equal(err.text, "stopped in round 1");
     tm_slices_fini(&s);
     tm_device_close(c.device);
+}
+
+/* --- verdicts ----------------------------------------------------------------------------------------------------- */
+
+enum { PARTS = 4, ROUNDS = 4 };
+
+static const char (*verdicts)[ROUNDS + 1]; /* of every part: a letter for each round; NULL: all are valid */
+static int turn, watched;
+
+tm_validity *tm_validity_start(const char *sysroot)
+{
+    assert_string_equal(sysroot, "");
+    watched++;
+    return (tm_validity *)(void *)&watched;
+}
+
+void tm_validity_sample(tm_validity *v)
+{
+    assert_ptr_equal(v, &watched);
+}
+
+void tm_validity_stop(tm_validity *v, int64_t from_ns, tm_validity_report *out)
+{
+    int round = turn / PARTS, part = round % 2 ? PARTS - 1 - turn % PARTS : turn % PARTS;
+    assert_ptr_equal(v, &watched);
+    assert_int_equal(from_ns, 0);
+    *out = (tm_validity_report){ .verdict = TM_VERDICT_VALID };
+    if (!verdicts) return;
+    char letter = verdicts[part][round];
+    out->verdict = letter == 'i'   ? TM_VERDICT_INVALID
+                   : letter == 'n' ? TM_VERDICT_NOISY
+                   : letter == 'v' ? TM_VERDICT_VALID
+                                   : TM_VERDICT_NOT_JUDGED;
+    snprintf(out->reason, sizeof out->reason, "part %d in round %d", part, round);
+    turn++;
+}
+
+void tm_validity_destroy(tm_validity *v)
+{
+    assert_ptr_equal(v, &watched);
+    watched--;
+}
+
+/* A part has the worst verdict of its turns, and the reason of the first that was as bad. */
+static void the_worst_turn_counts(void **state)
+{
+    static const char letters[][PARTS][ROUNDS + 1] = { { "vvvv", "--v-", "vnin", "----" },
+                                                       { "nnvi", "-vnn", "ivni", "v---" } };
+    static const struct {
+        tm_verdict  verdict;
+        const char *reason;
+    } wanted[][PARTS] = { { { TM_VERDICT_VALID, "part 0 in round 0" },
+                            { TM_VERDICT_VALID, "part 1 in round 2" },
+                            { TM_VERDICT_INVALID, "part 2 in round 2" },
+                            { TM_VERDICT_NOT_JUDGED, "" } },
+                          { { TM_VERDICT_INVALID, "part 0 in round 3" },
+                            { TM_VERDICT_NOISY, "part 1 in round 2" },
+                            { TM_VERDICT_INVALID, "part 2 in round 0" },
+                            { TM_VERDICT_VALID, "part 3 in round 0" } } };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        bench_case c;
+        tm_slices  s;
+        tm_error   err = { 0 };
+        case_open(&c);
+        c.options.together = i == 1;
+        verdicts = letters[i], turn = 0;
+        assert_int_equal(tm_slices_measure(&c.options, c.part, 3, &c.whole, 5, &s, &err), TM_OK);
+        verdicts = NULL;
+        assert_int_equal(turn, PARTS * ROUNDS);
+        assert_int_equal(watched, 0);
+        for (int k = 0; k < PARTS; k++) {
+            assert_int_equal(s.verdict[k], wanted[i][k].verdict);
+            assert_string_equal(s.reason[k], wanted[i][k].reason);
+        }
+        tm_slices_fini(&s);
+        tm_device_close(c.device);
+    }
 }
 
 /* From one or two rounds, what cannot be is noise; from three on it is left to the guards. */
@@ -183,8 +264,8 @@ int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(parts_are_lines), cmocka_unit_test(part_trains),
-                                        cmocka_unit_test(rounds_and_line), cmocka_unit_test(ends),
-                                        cmocka_unit_test(noise) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(parts_are_lines),       cmocka_unit_test(part_trains),
+                                        cmocka_unit_test(rounds_and_line),       cmocka_unit_test(ends),
+                                        cmocka_unit_test(the_worst_turn_counts), cmocka_unit_test(noise) };
     return cmocka_run_group_tests_name("bench: parts and slices of a model", tests, NULL, NULL);
 }

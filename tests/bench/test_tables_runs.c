@@ -155,6 +155,8 @@ static void gpt_tables(tm_text *out)
           false, 20000000 },
         { "cpu", "sizes=tiny.yaml layers=4", 0.001, false },
         { "cpu", "sizes=tiny.yaml layers=4,5 budget=1", 0.2, false },
+        { "cpu", "sizes=tiny.yaml layers=2 validate=always budget=1", 0.2, false },
+        { "cpu", "sizes=tiny.yaml layers=2 validate=always memory_gib=0.000195 budget=1", 0.2, false },
         { "cpu", "sizes=tiny.yaml layers=9 batch=2 dtype=bf16 validate=never budget=1", 0.2, false },
         { "cpu", "sizes=tiny.yaml layers=7 published=true dtype=bfloat16-pure validate=never seed=3 budget=1", 0.2,
           false },

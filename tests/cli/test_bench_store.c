@@ -96,6 +96,37 @@ static void documents_are_stored(void **state)
     whole_is("tests/golden/whole-bench-store.txt", &out);
 }
 
+/* What a secret variable holds is in no document, wherever it has come to. */
+static void secrets_are_not_stored(void **state)
+{
+    (void)state;
+    tm_text    document = { 0 };
+    tm_error   err = { 0 };
+    tm_store  *store;
+    bool       there = false;
+    char       path[512];
+    tm_table  *t = table();
+    tm_config *config;
+    strcpy(path, test_in_folder("secrets.db"));
+    setenv("MY_TEST_TOKEN", "open-sesame-77", 1);
+    tm_table_note(t, "fetched with open-sesame-77");
+    tm_table_text(t, "host", "at-open-sesame-77");
+    config = options(path);
+    tm_config_set(config, "output-file", "/x/open-sesame-77.csv", "the test");
+    assert_int_equal(tm_bench_store(config, t, true, NULL, &err), TM_OK);
+    tm_config_destroy(config);
+    tm_table_destroy(t);
+    unsetenv("MY_TEST_TOKEN");
+    assert_int_equal(tm_store_open(path, false, &store, &err), TM_OK);
+    assert_int_equal(tm_store_document(store, 1, TM_DOCUMENT_RESULT, &document, &there, &err), TM_OK);
+    tm_store_close(store);
+    assert_null(strstr(document.data, "sesame"));
+    assert_non_null(strstr(document.data, "\"output-file\": \"/x/***.csv\""));
+    assert_non_null(strstr(document.data, "fetched with ***"));
+    assert_non_null(strstr(document.data, "at-***"));
+    tm_text_fini(&document);
+}
+
 /* A store that was asked for is an error where it cannot be written; the usual one is not worth a measurement. */
 static void what_cannot_be_stored(void **state)
 {
@@ -119,6 +150,7 @@ static void what_cannot_be_stored(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(documents_are_stored),
+                                        cmocka_unit_test(secrets_are_not_stored),
                                         cmocka_unit_test(what_cannot_be_stored) };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

@@ -47,6 +47,8 @@ tm_status check_gemm(double seconds, double *gflops, tm_error *err)
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
+static int64_t reading_ns = 1000; /* that a look at the clock takes */
+
 /* Of words between blanks, '' is an empty one; standard output and error, and the end. */
 static tm_status call_check(const char *words)
 {
@@ -57,7 +59,7 @@ static tm_status call_check(const char *words)
     for (char *word; (word = strsep(&rest, " "));) argv[argc++] = strcmp(word, "''") == 0 ? word + 2 : word;
     argv[argc] = NULL;
     tm_text_printf(&told, "> %s\n", words);
-    fake_clock_start(1000, 0);
+    fake_clock_start(reading_ns, 0);
     told_begin();
     tm_status st = tm_cli_call(&tm_command_check, "check", argc, argv, &err);
     told_end(st, &err);
@@ -220,6 +222,33 @@ static long of_children(void)
     return use.ru_minflt;
 }
 
+/* A check is waited for ten seconds at most, or less. */
+static void checks_that_take_too_long(void **state)
+{
+    static const struct {
+        const char *words;
+        double      seconds;
+        const char *said;
+    } cases[] = { { "--only memlock", 20, "no answer within 10 s" },
+                  { "--only memlock --per-gpu-timeout-sec 11", 20, "no answer within 10 s" },
+                  { "--only memlock --per-gpu-timeout-sec 4.5", 20, "no answer within 4.5 s" },
+                  { "--only memlock --per-gpu-timeout-sec 4.5", 1e-9, NULL } };
+    (void)state;
+    make_machine();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char words[100];
+        snprintf(words, sizeof words, "--sysroot m %s", cases[i].words);
+        reading_ns = (int64_t)(cases[i].seconds * 1e9);
+        told.length = 0;
+        call_check(words);
+        const char *found = strstr(told.data, "no answer within");
+        if (!found != !cases[i].said || (found && strncmp(found, cases[i].said, strlen(cases[i].said)) != 0))
+            fail_msg("%s: %s", words, told.data);
+    }
+    reading_ns = 1000;
+    told.length = 0;
+}
+
 static void reports(void **state)
 {
     (void)state;
@@ -283,6 +312,6 @@ static void reports(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(what_is_refused), cmocka_unit_test(limits_of_figures),
-                                        cmocka_unit_test(reports) };
+                                        cmocka_unit_test(checks_that_take_too_long), cmocka_unit_test(reports) };
     return cmocka_run_group_tests_name("cli/check_command", tests, told_enter, told_leave);
 }

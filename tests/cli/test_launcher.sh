@@ -80,6 +80,9 @@ failed_with 4 "a module that was not built" "--ranks needs mpich; .apt-get insta
 TRAINMARK_MODULES=$work/only PATH="$work/both:$PATH" trainmark bench collectives --ranks 2
 failed_with 4 "no module" "--ranks needs an MPI \(Open MPI or MPICH\); .apt-get install openmpi-bin libopenmpi-dev., then build trainmark again$"
 
+trainmark run --parallelism.ranks 257
+failed_with 2 "more ranks than there may be" "--ranks may be at most 256$"
+
 # --- how it ends ----------------------------------------------------------------------------------------------------------
 
 for code in 0 3 5 77 130; do ends "all have ended, the first with $code" "sign done 0 $code; sign done 1 0; exit 9"; done

@@ -24,6 +24,9 @@ seq 1 3000 >text.txt
 trainmark run $tiny $two --data.path text.txt --out grown
 check "text takes 257 tokens" has "$err" "^trainmark: note: model.vocab_size raised from 64 to 320 for data.source text$|model.vocab_size raised from 64 to 320 for data.source text$"
 check "and config.yaml says why" has grown/config.yaml '^  vocab_size: 320  # what data.source text needs$'
+trainmark run $tiny $two --data.path text.txt --model.vocab_size 320 --out given
+hash_of() { grep -o '"configuration_hash": *"[^"]*"' "$1/result.json"; }
+check "the configuration is that of a run which was given it" [ -n "$(hash_of grown)" -a "$(hash_of grown)" = "$(hash_of given)" ]
 trainmark run $tiny $two --data.path text.txt --model.vocab_size 257 --out just
 check "257 are enough" [ "$code" -eq 0 ]
 check_not "nothing is raised" has "$err" "raised"
@@ -33,6 +36,11 @@ check_not "nothing is made" [ -e never ]
 trainmark $plan --data.source megatron --data.path nowhere
 check "a plan goes on without its data" [ "$code" -eq 0 ]
 check "and says so" has "$out" "^# data: not read: .*nowhere"
+for size in 64:64 65:128 127:128 128:128 129:192; do
+    printf '{"vocabulary_size": %d}' ${size%:*} >sized.vocabulary.json
+    trainmark $plan --data.source megatron --data.path sized --json
+    check "a vocabulary of ${size%:*}" has "$out" "\"model.vocab_size\": ${size#*:}"
+done
 trainmark $plan --data.path text.txt --json
 check "the plan has the larger one" has "$out" '"model.vocab_size": 320'
 

@@ -119,6 +119,56 @@ static void what_runs_need(void **state)
     tm_log_set_level(TM_LOG_INFO);
 }
 
+/* What is told of the configuration is told once, by the command itself, not for every run that is planned. */
+static void notes_are_told_once(void **state)
+{
+    (void)state;
+    tm_error err = { 0 };
+    asked    a;
+    int64_t  bytes;
+    char    *more[] = { (char *)"--training.local_batch_size=2" };
+    told_begin();
+    ask(&a, "--model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --training.threads 1 --comm.init_timeout_seconds 9");
+    told_end(TM_OK, &err);
+    assert_non_null(strstr(told.data, "comm.init_timeout_seconds"));
+    told.length = 0;
+    told_begin();
+    assert_int_equal(sweep_plan_bytes(&a.o, more, 1, &bytes, &err), TM_OK);
+    told_end(TM_OK, &err);
+    assert_string_equal(told.data, "-> ok\n\n");
+    told.length = 0;
+    assert_string_equal(loudness(), "notes");
+    done(&a);
+}
+
+/* A device that is opened and not what is needed is closed again. */
+static void devices_that_cannot_be(void **state)
+{
+    static const struct {
+        const char *words[2];
+        const char *why;
+    } cases[] = {
+        { { "--isa=none-such", "--device=cpu" }, "no 'none-such' kernels (--isa)" },
+        { { "--debug.microscope=1", "--device=reference" },
+          "debug.microscope compares with float32, --device reference computes in float64; leave one of the two out" },
+        { { "--device=none-such", "--debug.seed=1" }, "none-such" },
+    };
+    (void)state;
+    tm_text_add(&told, "");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        asked    a;
+        int64_t  bytes = 77;
+        tm_error err = { 0 };
+        char    *more[] = { (char *)(size_t)cases[i].words[0], (char *)(size_t)cases[i].words[1] };
+        ask(&a, "--model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --training.threads 1");
+        assert_int_not_equal(sweep_plan_bytes(&a.o, more, 2, &bytes, &err), TM_OK);
+        if (!strstr(err.text, cases[i].why)) fail_msg("%s", err.text);
+        assert_int_equal(bytes, 77);
+        done(&a);
+    }
+    tm_log_set_level(TM_LOG_INFO);
+}
+
 static void start(const char *how, const char *code, const char *log)
 {
     tm_error         err = { 0 };
@@ -199,7 +249,8 @@ static void records_that_are_watched(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(what_runs_need), cmocka_unit_test(every_end_of_a_run),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(what_runs_need), cmocka_unit_test(notes_are_told_once),
+                                        cmocka_unit_test(devices_that_cannot_be), cmocka_unit_test(every_end_of_a_run),
                                         cmocka_unit_test(records_that_are_watched) };
     if (argc > 1 && strcmp(argv[1], "run") == 0) return be_run(argc, argv);
     return cmocka_run_group_tests_name("cli/sweep_plan", tests, told_enter, told_leave);

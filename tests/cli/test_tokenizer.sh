@@ -30,6 +30,13 @@ trainmark tokenizer split --tokenizer x
 failed_with 2 "no such command" "unknown command .tokenizer split.; .trainmark tokenizer. lists all"
 trainmark tokenizer encode --tokenizer nothing text
 failed_with 4 "no such file" "cannot open 'nothing'"
+trainmark tokenizer encode --tokenizer "$fixtures/gpt2.json" .
+failed_with 4 "a directory is no text" "cannot read '.': Is a directory$"
+trainmark tokenizer decode --tokenizer "$fixtures/gpt2.json" nowhere
+failed_with 4 "a text that is not there" "cannot read 'nowhere': No such file or directory$"
+"$TRAINMARK" tokenizer encode --tokenizer "$fixtures/gpt2.json" - >"$out" 2>"$err" <&-
+code=$?
+check "an input that is closed is empty" [ "$code $(cat "$out")" = "0 []" ]
 trainmark tokenizer encode --tokenizer "$fixtures/ranks.tiktoken" text
 failed_with 4 "a tiktoken file of unknown size" "--pattern llama3"
 trainmark tokenizer encode --pattern x --tokenizer "$fixtures/ranks.tiktoken" text
@@ -37,6 +44,12 @@ failed_with 4 "an unknown pattern" "no pattern is named 'x'"
 printf '1 2 x' >bad_ids
 trainmark tokenizer decode --tokenizer "$fixtures/gpt2.json" bad_ids
 failed_with 4 "no ids" "have 'x' at byte 4"
+printf '1 2147483647' >large_ids
+trainmark tokenizer decode --tokenizer "$fixtures/gpt2.json" large_ids
+check "the largest id that there is" [ "$code" -eq 0 ]
+printf '1 [2147483648]' >large_ids
+trainmark tokenizer decode --tokenizer "$fixtures/gpt2.json" large_ids
+failed_with 4 "an id that is too large" "id 2147483648 at byte 3 is too large$"
 
 # hostile NAME PATTERN CONTENT: a tokenizer file that must be refused, with a message that has PATTERN.
 hostile()
