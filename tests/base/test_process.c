@@ -330,6 +330,36 @@ static void waiting_ends(void **state)
     tm_process_close(NULL, 0);
 }
 
+static volatile sig_atomic_t told_to_stop;
+
+static void on_term(int number)
+{
+    (void)number;
+    told_to_stop = 1;
+}
+
+/* Also one that comes when nobody waits yet; which signals are blocked stays as it was. */
+static void a_signal_ends_waiting(void **state)
+{
+    (void)state;
+    struct sigaction action = { .sa_handler = on_term }, usual;
+    sigset_t         mine, before, after;
+    assert_int_equal(sigaction(SIGTERM, &action, &usual), 0);
+    sigemptyset(&mine);
+    sigaddset(&mine, SIGUSR1);
+    assert_int_equal(sigprocmask(SIG_SETMASK, &mine, &before), 0);
+    tm_process *p = start_shell("kill -TERM $PPID; sleep 1000", NULL);
+    int64_t     begin = tm_now_ns();
+    assert_false(tm_process_wait(&p, 1, tm_process_output(p), 100 * SECOND, &told_to_stop));
+    assert_true(tm_now_ns() - begin < 10 * SECOND && told_to_stop);
+    assert_false(tm_process_wait(&p, 1, tm_process_output(p), 100 * SECOND, &told_to_stop)); /* still told */
+    assert_false(tm_process_wait(&p, 1, tm_process_output(p), 0, NULL));
+    assert_int_equal(sigprocmask(SIG_SETMASK, &before, &after), 0);
+    for (int number = 1; number < 32; number++) assert_int_equal(sigismember(&after, number), number == SIGUSR1);
+    assert_int_equal(sigaction(SIGTERM, &usual, NULL), 0);
+    tm_process_close(p, 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "answer") == 0) return answer();
@@ -345,6 +375,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_guard_waits_for_the_end),
         cmocka_unit_test(no_orphans),
         cmocka_unit_test(waiting_ends),
+        cmocka_unit_test(a_signal_ends_waiting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
