@@ -178,6 +178,28 @@ static void last_words_are_the_last_bytes(void **state)
     }
 }
 
+/* What comes later pushes the rest out at its beginning. */
+static void last_words_move_up(void **state)
+{
+    static const char *const pauses[] = { "", "sleep 0.1;", "sleep 0.3;" };
+    (void)state;
+    for (size_t i = 0; i < sizeof pauses / sizeof pauses[0]; i++) {
+        char    script[128], text[1024];
+        tm_text all = { 0 };
+        snprintf(script, sizeof script, "seq -s, 100 220 >&2; %s seq -s, 300 360 >&2; %s seq -s, 400 420 >&2",
+                 pauses[i], pauses[i]);
+        for (int n = 100; n <= 420; n++)
+            if (n <= 220 || (n >= 300 && n <= 360) || n >= 400)
+                tm_text_printf(&all, "%d%s", n, n == 220 || n == 360 ? "\n" : n < 420 ? "," : "");
+        tm_process *p = start_shell(script, NULL);
+        read_all(p, tm_process_output(p), 1023, text);
+        status_of(p);
+        assert_string_equal(tm_process_last_words(p), all.data + all.length + 1 - 600); /* and a line's end */
+        tm_process_close(p, 0);
+        tm_text_fini(&all);
+    }
+}
+
 /* A child with a child of its own; returns the latter's number. */
 static tm_process *start_family(pid_t *grandchild, bool deaf)
 {
@@ -369,6 +391,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(programs_that_are_not_there),
         cmocka_unit_test(last_words),
         cmocka_unit_test(last_words_are_the_last_bytes),
+        cmocka_unit_test(last_words_move_up),
         cmocka_unit_test(stop_and_continue_reach_the_group),
         cmocka_unit_test(close_is_polite_then_firm),
         cmocka_unit_test(a_child_that_ends_takes_its_children_along),
