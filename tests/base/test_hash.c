@@ -2,6 +2,8 @@
 /* XXH3-64: published values, and the same value however the bytes are cut. */
 #include "base/hash.h"
 
+#include "base/file.h"
+#include "base/program.h"
 #include "base/random.h"
 
 #include <setjmp.h>
@@ -56,12 +58,24 @@ static void every_flipped_bit_is_seen(void **unused)
     }
 }
 
+/* By which ranks tell that they run the same one. */
+static void the_program_has_the_value_of_its_file(void **unused)
+{
+    static volatile char large[150000] = { 1 }; /* of the file: more than is read at once */
+    (void)unused;
+    tm_text whole = { 0 };
+    assert_int_equal(tm_file_read("/proc/self/exe", 1 << 30, &whole, NULL), TM_OK);
+    assert_true(whole.length > sizeof large && large[0] == 1 && tm_program_hash() == tm_hash(whole.data, whole.length));
+    tm_text_fini(&whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_empty_value_is_the_published_one),
         cmocka_unit_test(pieces_give_the_value_of_the_whole),
         cmocka_unit_test(every_flipped_bit_is_seen),
+        cmocka_unit_test(the_program_has_the_value_of_its_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

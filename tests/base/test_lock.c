@@ -225,6 +225,35 @@ static void old_folders_without_a_lock_go(void **state)
     tm_scratch_remove(&mine); /* nothing */
 }
 
+/* Where nobody names a place for temporary files they are in /tmp. */
+static void folders_for_a_while_are_in_tmp(void **state)
+{
+    static const char prefix[] = "tm-lock-test", place[] = "/tmp/tm-lock-test-";
+    char             *kept = getenv("TMPDIR"), was[4096] = "";
+    (void)state;
+    if (kept) snprintf(was, sizeof was, "%s", kept);
+    for (int set = 0; set < 2; set++) {
+        tm_scratch  mine;
+        tm_error    err = { 0 };
+        struct stat info;
+        if (set)
+            setenv("TMPDIR", "", 1);
+        else
+            unsetenv("TMPDIR");
+        assert_int_equal(tm_scratch_make(prefix, &mine, &err), TM_OK);
+        assert_memory_equal(mine.path, place, strlen(place));
+        assert_int_equal(strlen(mine.path), strlen(place) + 6);
+        assert_true(stat(mine.path, &info) == 0 && S_ISDIR(info.st_mode) && (info.st_mode & 0777) == 0700);
+        tm_scratch_remove(&mine);
+        assert_int_equal(mine.lock, -1);
+        assert_string_equal(mine.path, "");
+    }
+    if (kept)
+        setenv("TMPDIR", was, 1);
+    else
+        unsetenv("TMPDIR");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +263,7 @@ int main(void)
         cmocka_unit_test_teardown(a_folder_that_is_removed_is_noticed, test_folder_teardown),
         cmocka_unit_test_teardown(what_the_dead_left_is_removed, test_folder_teardown),
         cmocka_unit_test_teardown(old_folders_without_a_lock_go, test_folder_teardown),
+        cmocka_unit_test(folders_for_a_while_are_in_tmp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

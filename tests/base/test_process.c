@@ -10,8 +10,10 @@
 #include "base/file.h"
 #include "base/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +147,59 @@ static void last_words(void **state)
     tm_process_close(p, 0);
 }
 
+/* Of one line without an end that is longer than what is kept; blanks at the end go, and no byte ends the text. */
+static void last_words_are_the_last_bytes(void **state)
+{
+    (void)state;
+    enum { KEPT = 600 };
+    static const struct {
+        const char *script;
+        int         zeros;
+        const char *end;
+    } rows[] = {
+        { "printf 'a%0700dz' 7 >&2", KEPT - 2, "7z" },
+        { "printf '%0597dz' 7 >&2; printf '12' >&2", KEPT - 4, "7z12" },
+        { "printf '%0598dz' 7 >&2; printf '12' >&2", KEPT - 4, "7z12" },
+        { "printf '%0100d' 5 >&2; printf ' \\t\\r\\n' >&2", 99, "5" },
+        { "printf '%03d' 5 >&2; printf 'a\\000b\\000' >&2", 2, "5a?b" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char        text[1024], wanted[1024];
+        tm_process *p = start_shell(rows[i].script, NULL);
+        read_all(p, tm_process_output(p), 1023, text);
+        status_of(p);
+        memset(wanted, '0', (size_t)rows[i].zeros);
+        strcpy(wanted + rows[i].zeros, rows[i].end);
+        for (int turn = 0; turn < 2; turn++) { /* and again; lines before are a preloaded library's */
+            const char *words = tm_process_last_words(p), *line = strrchr(words, '\n');
+            assert_string_equal(line ? line + 1 : words, wanted);
+        }
+        tm_process_close(p, 0);
+    }
+}
+
+/* What comes later pushes the rest out at its beginning. */
+static void last_words_move_up(void **state)
+{
+    static const char *const pauses[] = { "", "sleep 0.1;", "sleep 0.3;" };
+    (void)state;
+    for (size_t i = 0; i < sizeof pauses / sizeof pauses[0]; i++) {
+        char    script[128], text[1024];
+        tm_text all = { 0 };
+        snprintf(script, sizeof script, "seq -s, 100 220 >&2; %s seq -s, 300 360 >&2; %s seq -s, 400 420 >&2",
+                 pauses[i], pauses[i]);
+        for (int n = 100; n <= 420; n++)
+            if (n <= 220 || (n >= 300 && n <= 360) || n >= 400)
+                tm_text_printf(&all, "%d%s", n, n == 220 || n == 360 ? "\n" : n < 420 ? "," : "");
+        tm_process *p = start_shell(script, NULL);
+        read_all(p, tm_process_output(p), 1023, text);
+        status_of(p);
+        assert_string_equal(tm_process_last_words(p), all.data + all.length + 1 - 600); /* and a line's end */
+        tm_process_close(p, 0);
+        tm_text_fini(&all);
+    }
+}
+
 /* A child with a child of its own; returns the latter's number. */
 static tm_process *start_family(pid_t *grandchild, bool deaf)
 {
@@ -208,6 +263,51 @@ static void a_child_that_ends_takes_its_children_along(void **state)
     tm_process_close(p, 0);
 }
 
+/* The child of this program that is named so; 0: there is none. */
+static pid_t child_named(const char *name)
+{
+    pid_t found = 0;
+    DIR  *all = opendir("/proc");
+    for (const struct dirent *d; (d = readdir(all));) {
+        char path[300], line[512], wanted[64];
+        snprintf(path, sizeof path, "/proc/%s/stat", d->d_name);
+        snprintf(wanted, sizeof wanted, "(%s) S %ld ", name, (long)getpid());
+        if (*d->d_name >= '0' && *d->d_name <= '9' && tm_file_read_line(path, line, sizeof line) &&
+            strstr(line, wanted))
+            found = (pid_t)strtol(d->d_name, NULL, 10);
+    }
+    closedir(all);
+    return found;
+}
+
+/* It leaves last: what a terminal sends does not end it, and it keeps no pipe of anybody but its own. */
+static void the_guard_waits_for_the_end(void **state)
+{
+    (void)state;
+    tm_process *p = start_shell("sleep 1000", NULL);
+    pid_t       guard = 0;
+    for (int i = 0; i < 10000 && !(guard = child_named("trainmark-guard")); i++) usleep(1000);
+    assert_true(guard > 0);
+    char path[64], text[4096];
+    snprintf(path, sizeof path, "/proc/%ld/status", (long)guard);
+    assert_true(tm_file_read_line(path, text, sizeof text));
+    const char *ignored = strstr(text, "\nSigIgn:");
+    assert_non_null(ignored);
+    unsigned long long signals = strtoull(ignored + strlen("\nSigIgn:"), NULL, 16);
+    static const int   sent[] = { SIGINT, SIGTERM, SIGHUP };
+    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) assert_true(signals >> (sent[i] - 1) & 1);
+    snprintf(path, sizeof path, "/proc/%ld/fd", (long)guard);
+    DIR *open_files = opendir(path);
+    assert_non_null(open_files);
+    int n = 0;
+    for (const struct dirent *d; (d = readdir(open_files)); n++)
+        if (*d->d_name != '.') assert_string_equal(d->d_name, "0");
+    closedir(open_files);
+    assert_int_equal(n, 3);
+    tm_process_close(p, 0);
+    assert_true(gone_within(guard, 5));
+}
+
 /* The parent dies by SIGKILL: its guard kills what it had started, stopped or not. */
 static void no_orphans(void **state)
 {
@@ -252,6 +352,36 @@ static void waiting_ends(void **state)
     tm_process_close(NULL, 0);
 }
 
+static volatile sig_atomic_t told_to_stop;
+
+static void on_term(int number)
+{
+    (void)number;
+    told_to_stop = 1;
+}
+
+/* Also one that comes when nobody waits yet; which signals are blocked stays as it was. */
+static void a_signal_ends_waiting(void **state)
+{
+    (void)state;
+    struct sigaction action = { .sa_handler = on_term }, usual;
+    sigset_t         mine, before, after;
+    assert_int_equal(sigaction(SIGTERM, &action, &usual), 0);
+    sigemptyset(&mine);
+    sigaddset(&mine, SIGUSR1);
+    assert_int_equal(sigprocmask(SIG_SETMASK, &mine, &before), 0);
+    tm_process *p = start_shell("kill -TERM $PPID; sleep 1000", NULL);
+    int64_t     begin = tm_now_ns();
+    assert_false(tm_process_wait(&p, 1, tm_process_output(p), 100 * SECOND, &told_to_stop));
+    assert_true(tm_now_ns() - begin < 10 * SECOND && told_to_stop);
+    assert_false(tm_process_wait(&p, 1, tm_process_output(p), 100 * SECOND, &told_to_stop)); /* still told */
+    assert_false(tm_process_wait(&p, 1, tm_process_output(p), 0, NULL));
+    assert_int_equal(sigprocmask(SIG_SETMASK, &before, &after), 0);
+    for (int number = 1; number < 32; number++) assert_int_equal(sigismember(&after, number), number == SIGUSR1);
+    assert_int_equal(sigaction(SIGTERM, &usual, NULL), 0);
+    tm_process_close(p, 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "answer") == 0) return answer();
@@ -260,11 +390,15 @@ int main(int argc, char **argv)
         cmocka_unit_test(channel_is_passed),
         cmocka_unit_test(programs_that_are_not_there),
         cmocka_unit_test(last_words),
+        cmocka_unit_test(last_words_are_the_last_bytes),
+        cmocka_unit_test(last_words_move_up),
         cmocka_unit_test(stop_and_continue_reach_the_group),
         cmocka_unit_test(close_is_polite_then_firm),
         cmocka_unit_test(a_child_that_ends_takes_its_children_along),
+        cmocka_unit_test(the_guard_waits_for_the_end),
         cmocka_unit_test(no_orphans),
         cmocka_unit_test(waiting_ends),
+        cmocka_unit_test(a_signal_ends_waiting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,6 +123,134 @@ static void links_stay_inside(void **state)
     }
 }
 
+/* Both ways of opening: the same file, or the same cause. */
+static void open_alike(const char *path, int flags, int cause)
+{
+    int by_system = tm_root_open(root, path, flags), why = errno;
+    int by_hand = tm_root_open_by_hand(root, path, flags), why_by_hand = errno;
+    if (cause == 0 ? by_system < 0 || by_hand < 0 : why != cause || why_by_hand != cause)
+        fail_msg("%.40s: openat2 %d (%s), by hand %d (%s)", path, by_system, strerror(why), by_hand,
+                 strerror(why_by_hand));
+    struct stat a, b;
+    if (cause == 0)
+        assert_true(fstat(by_system, &a) == 0 && fstat(by_hand, &b) == 0 && a.st_ino == b.st_ino &&
+                    a.st_dev == b.st_dev);
+    if (by_system >= 0) close(by_system);
+    if (by_hand >= 0) close(by_hand);
+}
+
+/* Links of links, and paths that are long: where the system gives up. */
+static void limits_are_those_of_the_system(void **state)
+{
+    enum { LINKS = 40, LONGEST = 4096, DEEPEST = 63 };
+    char path[LONGEST + 1];
+    (void)state;
+    put_link("/l0", "etc/secret");
+    for (int i = 1; i <= LINKS; i++) {
+        char name[16], target[16];
+        snprintf(name, sizeof name, "/l%d", i);
+        snprintf(target, sizeof target, "l%d", i - 1);
+        put_link(name, target);
+    }
+    open_alike("/l39", O_RDONLY, 0);
+    open_alike("/l40", O_RDONLY, ELOOP);
+    memset(path, '/', LONGEST);
+    strcpy(path + LONGEST - 1 - strlen("a/b/file"), "a/b/file");
+    open_alike(path, O_RDONLY, 0);
+    memmove(path + 1, path, LONGEST);
+    open_alike(path, O_RDONLY, ENAMETOOLONG);
+    /* By hand each folder on the way stays open: so many at most, the root among them. */
+    path[0] = '\0';
+    for (int i = 0; i < DEEPEST; i++) strcat(path, "/d");
+    assert_int_equal(tm_folder_make(at(path), NULL), TM_OK);
+    strcat(path, "/f");
+    put(path, "deep\n");
+    open_alike(path, O_RDONLY, 0);
+    strcpy(path + strlen(path) - 1, "d/f");
+    *strrchr(path, '/') = '\0';
+    assert_int_equal(mkdir(at(path), 0777), 0);
+    open_alike(path, O_RDONLY, 0);
+    strcat(path, "/f");
+    put(path, "deeper\n");
+    assert_int_equal(tm_root_open_by_hand(root, path, O_RDONLY), -1);
+    assert_int_equal(errno, ENAMETOOLONG);
+}
+
+/* Of a link itself, of folders, below a root that is none, and a target that makes the path too long. */
+static void what_is_opened_is_what_is_asked_for(void **state)
+{
+    struct stat info;
+    (void)state;
+    open_alike("/a/absolute", O_PATH | O_NOFOLLOW, 0);
+    open_alike("/a/folder/../up", O_PATH | O_NOFOLLOW, 0);
+    int fd = tm_root_open_by_hand(root, "/a/absolute", O_PATH | O_NOFOLLOW);
+    assert_true(fd >= 0 && fstat(fd, &info) == 0 && S_ISLNK(info.st_mode));
+    close(fd);
+    open_alike("/a/absolute", O_RDONLY | O_NOFOLLOW, ELOOP);
+    open_alike("/a/self/b", O_RDONLY | O_DIRECTORY, 0);
+    open_alike("/a/b/file", O_RDONLY | O_DIRECTORY, ENOTDIR);
+    open_alike("/a/b/", O_RDONLY, 0);
+    open_alike("/a/b/.", O_RDONLY, 0);
+    open_alike("/a/b/c/..", O_RDONLY, 0);
+    open_alike("/..", O_RDONLY, 0);
+    open_alike("/a/b/file/.", O_RDONLY, ENOTDIR);
+    open_alike("/a/folder/", O_RDONLY, 0);
+    enum { TARGET = 1000, ROOM = 4096 };
+    char target[TARGET + 1], path[ROOM] = "/long";
+    for (int i = 0; i < TARGET; i++) target[i] = i % 2 ? '.' : '/';
+    target[TARGET] = '\0';
+    put_link("/long", target);
+    while (strlen(path) + TARGET + 2 < ROOM + strlen("/long")) strcat(path, "/.");
+    open_alike(path, O_RDONLY, 0);
+    strcat(path, "/.");
+    assert_int_equal(tm_root_open_by_hand(root, path, O_RDONLY), -1);
+    assert_int_equal(errno, ENAMETOOLONG);
+    assert_int_equal(tm_root_open_by_hand(at("/none"), "/a", O_RDONLY), -1);
+    assert_int_equal(errno, ENOENT);
+    assert_int_equal(tm_root_open(at("/a/b/file"), "/a", O_RDONLY), -1);
+    assert_int_equal(errno, ENOTDIR);
+    assert_true(tm_root_exists("", "/proc/self/exe"));
+    fd = tm_root_open_by_hand("", "/proc/self/exe", O_RDONLY);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+/* What is written replaces what was there, and what does not go tells why. */
+static void writing_tells_why_not(void **state)
+{
+    char line[64], said[16];
+    (void)state;
+    put("/setting", "a longer one\n");
+    assert_true(tm_root_write(root, "/setting", "new\n"));
+    assert_int_equal(errno, 0);
+    assert_true(tm_root_read_line(root, "/setting", line, sizeof line));
+    assert_string_equal(line, "new");
+    assert_false(tm_root_write(root, "/no/setting", "x"));
+    assert_int_equal(errno, ENOENT);
+    assert_false(tm_root_write(root, "/a/b", "x"));
+    assert_int_equal(errno, EISDIR);
+    assert_false(tm_root_write("", "/dev/full", "x"));
+    assert_int_equal(errno, ENOSPC);
+    memset(said, 'x', sizeof said);
+    tm_root_link(root, "/a/up", said, sizeof said);
+    assert_string_equal(said, "../../../../../"); /* what has room */
+    tm_root_link(root, "/none", said, sizeof said);
+    assert_string_equal(said, "");
+    tm_text text = { 0 };
+    put("/five", "12345");
+    assert_true(tm_root_read(root, "/five", 5, &text));
+    assert_int_equal(errno, 0);
+    assert_string_equal(text.data, "12345");
+    assert_false(tm_root_read(root, "/none", 5, &text));
+    assert_int_equal(errno, ENOENT);
+    tm_text_fini(&text);
+    put("/blanks", " \t a b \n\n\t");
+    assert_true(tm_root_read_line(root, "/blanks", line, sizeof line));
+    assert_string_equal(line, " \t a b");
+    assert_true(tm_root_read_line(root, "/blanks", line, 1));
+    assert_string_equal(line, "");
+}
+
 static void whole_files(void **state)
 {
     (void)state;
@@ -185,6 +313,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(links_stay_inside, make_tree, remove_tree),
+        cmocka_unit_test_setup_teardown(limits_are_those_of_the_system, make_tree, remove_tree),
+        cmocka_unit_test_setup_teardown(what_is_opened_is_what_is_asked_for, make_tree, remove_tree),
+        cmocka_unit_test_setup_teardown(writing_tells_why_not, make_tree, remove_tree),
         cmocka_unit_test_setup_teardown(whole_files, make_tree, remove_tree),
         cmocka_unit_test_setup_teardown(lists, make_tree, remove_tree),
     };

@@ -263,6 +263,11 @@ static void the_best_sample_of_the_best_pattern_counts(void **state)
         { { { 50, 70, 60, 60 }, { 21, 70, 60, 60 }, { 23, 70, 60, 60 } }, 21, 23, 1, "reading" },
         { { { 50, 70, 30, 60 }, { 50, 70, 29, 60 }, { 50, 39, 26, 60 } }, 39, 70, 2, "rewriting in place" },
         { { { 50, 90, 50, 17 }, { 50, 90, 50, 90 }, { 50, 90, 50, 15 } }, 15, 17, 1, "triad past the caches" },
+        { { { 30, 90, 30, 30 }, { 30, 90, 40, 50 }, { 40, 90, 50, 60 } },
+          30,
+          30,
+          1,
+          "reading" }, /* the first of equals */
     };
     const tm_cpu_probe *probes[3], *probe = probes[probes_here(probes) - 1];
     int64_t             cache = tm_cpu_last_level_bytes(""), bytes = 4 * (cache > 0 ? cache : (int64_t)64 << 20);
@@ -291,6 +296,44 @@ static void the_best_sample_of_the_best_pattern_counts(void **state)
         /* 100 rounds of the first look took a millisecond: samples of 2 ms, and one, as each lasts no longer */
         double flops = 201. * 64 * probe->chains * probe->lanes * (probe->fused ? 2 : 1) * 1e3;
         assert_true(fabs(c.flops / flops - 1) < 1e-12 && c.flops_spread == 0);
+        tm_device_close(device);
+    }
+}
+
+/* Samples of a clock that goes on at each look, until the time is over, and three at least; `looks` of a sample. */
+static int64_t samples_in(int64_t time_ns, int64_t looks, int64_t sample_ns, int64_t most)
+{
+    int64_t n = 0;
+    for (int64_t now = 0; n < 3 || ((now += READ_NS) < time_ns && n < most); n++) now += looks * READ_NS + sample_ns;
+    return n;
+}
+
+/* The half of the time is the arithmetic's, and of that the half each of two formats'; the other the memory's. */
+static void probes_take_the_time_they_are_given(void **state)
+{
+    (void)state;
+    static const double seconds[] = { 0, 0.02, 0.1, 0.5, 2, 40 };
+    const tm_cpu_probe *probes[3], *probe = probes[probes_here(probes) - 1];
+    tm_cpu_isa          isa = tm_cpu_isa_probe();
+    int                 formats = isa.avx512_bf16 && probe->multiply_add_bf16 ? 2 : 1;
+    if (isa.amx && probe->multiply_add_tiles && tm_cpu_allow_tiles()) formats = 2;
+    for (size_t i = 0; i < sizeof seconds / sizeof seconds[0]; i++) {
+        tm_error    err = { 0 };
+        tm_ceilings c;
+        tm_device  *device = test_device_open("cpu", 1);
+        int64_t     time_ns = (int64_t)(seconds[i] * 1e9);
+        fake_clock_start(READ_NS, 0);
+        tm_device_arithmetic(device, 0, seconds[i], &c);
+        int64_t samples = samples_in(time_ns / formats, 2, 0, 4096) * formats;
+        assert_int_equal(fake_clock.regions, samples);
+        if (i < 3) {
+            fake_clock_start(READ_NS, 0);
+            assert_int_equal(tm_device_ceilings(device, seconds[i], &c, &err), TM_OK);
+            samples = samples_in(time_ns / 2 / formats, 2, 0, 4096) * formats;
+            samples += PATTERNS * samples_in(time_ns / 2, (int64_t)2 * PATTERNS, 0, 256);
+            assert_int_equal(fake_clock.regions, 1 + samples); /* and touching the memory */
+        }
+        fake_clock_stop();
         tm_device_close(device);
     }
 }
@@ -362,6 +405,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_data_sheet_is_that_of_this_machine),
 #endif
         cmocka_unit_test(the_best_sample_of_the_best_pattern_counts),
+        cmocka_unit_test(probes_take_the_time_they_are_given),
         cmocka_unit_test(nothing_beats_the_ceilings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

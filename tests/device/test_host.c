@@ -59,6 +59,41 @@ static void memory_is_as_large_as_asked(void **state)
     tm_device_close(device);
 }
 
+/* Has the mapping at this address been told to take huge pages, where it can? */
+static bool wants_huge_pages(uintptr_t at)
+{
+    char  line[512];
+    bool  here = false, wants = false;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        unsigned long long from, to;
+        if (sscanf(line, "%llx-%llx ", &from, &to) == 2) here = at >= from && at < to;
+        if (here && strncmp(line, "VmFlags:", 8) == 0) wants = strstr(line, " hg") != NULL;
+    }
+    fclose(f);
+    return wants;
+}
+
+static void memory_takes_huge_pages(void **state)
+{
+    (void)state;
+    void *own = mmap(NULL, 2 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(own != MAP_FAILED);
+    bool can = madvise(own, 2 * HUGE, MADV_HUGEPAGE) == 0 && wants_huge_pages((uintptr_t)own);
+    munmap(own, 2 * HUGE);
+    if (!can) {
+        print_message("this system has no huge pages for the asking\n");
+        skip();
+    }
+    tm_device *device = test_device_open("cpu", 2);
+    tm_address a;
+    OK(tm_device_alloc(device, 3 * HUGE, &a, NULL));
+    assert_true(wants_huge_pages(a.at) && wants_huge_pages(a.at + 3 * HUGE - 1));
+    tm_device_release(device, a, 3 * HUGE);
+    tm_device_close(device);
+}
+
 /* Pages that were touched count, the last one as far as it is asked for. More than are looked at in one go. */
 static void used_memory_is_counted_by_pages(void **state)
 {
@@ -202,9 +237,9 @@ static void unknown_devices_are_refused_by_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_as_large_as_asked),          cmocka_unit_test(used_memory_is_counted_by_pages),
-        cmocka_unit_test(zeros_are_written_where_they_are_not), cmocka_unit_test(memory_that_is_not_there_is_refused),
-        cmocka_unit_test(unknown_devices_are_refused_by_name),
+        cmocka_unit_test(memory_is_as_large_as_asked),         cmocka_unit_test(memory_takes_huge_pages),
+        cmocka_unit_test(used_memory_is_counted_by_pages),     cmocka_unit_test(zeros_are_written_where_they_are_not),
+        cmocka_unit_test(memory_that_is_not_there_is_refused), cmocka_unit_test(unknown_devices_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -292,12 +292,71 @@ static void slices_count_as_one(void **state)
     problem_free(&p);
 }
 
+/* A rank has 19 of the classes: targets at both ends of them, one before and one behind, and of no rank at all. */
+static void targets_at_the_ends_of_a_part(void **state)
+{
+    enum { CLASSES = 19, FIRST = 30, ROWS = 6, PARTS = 3 * 2 };
+    static const int32_t   targets[ROWS] = { FIRST - 1,         FIRST,          FIRST + CLASSES - 1, FIRST + CLASSES,
+                                             TM_IGNORED_TARGET, FIRST + CLASSES };
+    const tm_kernel *const tables[] = { tm_cpu_cross_entropy_base,
+#ifdef __x86_64__
+                                        tm_cpu_kernel_tables("avx2") ? tm_cpu_cross_entropy_avx2 : NULL,
+                                        tm_cpu_kernel_tables("avx512") ? tm_cpu_cross_entropy_avx512 : NULL
+#endif
+    };
+    const tm_vocabulary_attr attr = { .first = FIRST, .rank = 1, .ranks = 2 };
+    (void)state;
+    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++) {
+        float z[ROWS][CLASSES], e[ROWS * CLASSES + 1], dz[ROWS * CLASSES + 1], parts[PARTS * ROWS], dlosses[ROWS];
+        for (int i = 0; i < ROWS * CLASSES; i++) z[i / CLASSES][i % CLASSES] = (float)(i * 7 % 23) / 8 - 1;
+        for (int i = 0; i < PARTS * ROWS; i++) parts[i] = 1; /* of the other rank: most, sum and hit */
+        for (int r = 0; r < ROWS; r++) dlosses[r] = (float)(r + 1) / 4;
+        e[ROWS * CLASSES] = dz[ROWS * CLASSES] = 77;
+        for (const tm_kernel *k = tables[t]; k && k->run; k++) {
+            tm_call call = { .attr = &attr, .threads = 1 };
+            for (int i = 0; i < TM_MAX_IN; i++) call.in[i].shape.rank = -1;
+            for (int i = 0; i < TM_MAX_OUT; i++) call.out[i].shape.rank = -1;
+            call.in[1] = (tm_view){ .data = (void *)(uintptr_t)targets, .dtype = TM_I32, .shape = tm_shape_1(ROWS) };
+            if (k->op == TM_OP_vocabulary_parts) {
+                call.in[0] = (tm_view){ .data = z, .dtype = TM_F32, .shape = tm_shape_2(ROWS, CLASSES) };
+                call.out[0] = (tm_view){ .data = e, .dtype = TM_F32, .shape = tm_shape_2(ROWS, CLASSES) };
+                call.out[1] = (tm_view){ .data = parts + 3 * ROWS, .dtype = TM_F32, .shape = tm_shape_2(3, ROWS) };
+            } else if (k->op == TM_OP_vocabulary_loss_grad) { /* behind it in the table */
+                call.in[0] = (tm_view){ .data = e, .dtype = TM_F32, .shape = tm_shape_2(ROWS, CLASSES) };
+                call.in[2] = (tm_view){ .data = parts, .dtype = TM_F32, .shape = tm_shape_2(PARTS, ROWS) };
+                call.in[4] = (tm_view){ .data = dlosses, .dtype = TM_F32, .shape = tm_shape_1(ROWS) };
+                call.out[0] = (tm_view){ .data = dz, .dtype = TM_F32, .shape = tm_shape_2(ROWS, CLASSES) };
+            } else {
+                continue;
+            }
+            k->run(&call);
+        }
+        for (int r = 0; r < ROWS && tables[t]; r++) {
+            double most = -9, sum = 0;
+            int    here = targets[r] - FIRST;
+            for (int c = 0; c < CLASSES; c++) most = fmax(most, (double)z[r][c]);
+            for (int c = 0; c < CLASSES; c++) sum += exp((double)z[r][c] - most);
+            bool counts = here >= 0 && here < CLASSES;
+            assert_true(parts[3 * ROWS + r] == (float)most && parts[5 * ROWS + r] == (counts ? z[r][here] : 0));
+            assert_true(fabs((double)parts[4 * ROWS + r] / sum - 1) < 1e-5);
+            double top = fmax(most, 1), all = exp(1 - top) + sum * exp(most - top), scale = (double)dlosses[r];
+            for (int c = 0; c < CLASSES; c++) {
+                double share = exp((double)z[r][c] - top) / all, right = scale * (share - (counts && c == here));
+                if (targets[r] == TM_IGNORED_TARGET) right = 0;
+                if (fabs((double)dz[r * CLASSES + c] - right) > 1e-5) fail_msg("row %d, class %d", r, c);
+            }
+        }
+        assert_true(e[ROWS * CLASSES] == 77 && dz[ROWS * CLASSES] == 77);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_splits_same_bits),
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(slices_count_as_one),
+        cmocka_unit_test(targets_at_the_ends_of_a_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "device/backend.h"
 #include "support/training.h"
 
@@ -167,6 +168,76 @@ static void an_instant_orders_two_queues(void **state)
     }
 }
 
+/* A time is what lies between two instants, by the clock, in seconds. */
+static void times_are_those_between_two_instants(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "cpu", "reference", "null", "late" };
+    for (size_t d = 0; d < sizeof names / sizeof names[0]; d++) {
+        tm_device        *device = test_device_open(names[d], 1);
+        const tm_backend *b = device->backend;
+        tm_instant       *one, *two;
+        double            seconds, back;
+        OK(b->instant_open(device, &one, NULL));
+        OK(b->instant_open(device, &two, NULL));
+        int64_t at[4] = { tm_now_ns() };
+        OK(b->record(device->queue, one, NULL));
+        OK(b->wait(device->queue, NULL));
+        at[1] = tm_now_ns();
+        usleep(20000);
+        at[2] = tm_now_ns();
+        OK(b->record(device->queue, two, NULL));
+        OK(b->wait(device->queue, NULL));
+        at[3] = tm_now_ns();
+        OK(b->time(one, two, &seconds, NULL));
+        OK(b->time(two, one, &back, NULL));
+        assert_true(seconds * 1e9 >= (double)(at[2] - at[1]) - 1 && seconds * 1e9 <= (double)(at[3] - at[0]) + 1);
+        assert_true(back == -seconds);
+        b->instant_close(one);
+        b->instant_close(two);
+        tm_device_close(device);
+    }
+}
+
+/* Each line has the time up to the next mark; what is marked as nobody's is not counted. */
+static void lines_have_the_time_to_the_next(void **state)
+{
+    (void)state;
+    enum { MANY = 300 };
+    static char first[] = "a line", again[] = "a line"; /* the text counts, not its place */
+    tm_device  *device = test_device_open("cpu", 1);
+    tm_ledger   ledger = { 0 }, other = { 0 };
+    int64_t     from = tm_now_ns();
+    OK(tm_marks_add(device, &ledger, first, NULL));
+    usleep(10000);
+    OK(tm_marks_add(device, NULL, "nobody's", NULL));
+    usleep(20000);
+    int64_t over = tm_now_ns();
+    OK(tm_marks_add(device, &other, "of another", NULL));
+    OK(tm_marks_add(device, &ledger, "last", NULL));
+    OK(tm_marks_add(device, NULL, NULL, NULL));
+    OK(tm_device_wait(device, NULL));
+    double all = (double)(tm_now_ns() - over) * 1e-9;
+    assert_true(ledger.count == 2 && other.count == 1);
+    assert_string_equal(ledger.lines[0].name, "a line");
+    assert_string_equal(other.lines[0].name, "of another");
+    assert_true(ledger.lines[0].value >= 0.01 && ledger.lines[0].value <= (double)(over - from) * 1e-9 - 0.02 + 1e-9);
+    assert_true(ledger.lines[1].value >= 0 && ledger.lines[1].value + other.lines[0].value <= all);
+    tm_ledger before = ledger;
+    for (int i = 0; i < MANY; i++) OK(tm_marks_add(device, &ledger, i % 3 ? first : again, NULL));
+    OK(tm_marks_add(device, NULL, NULL, NULL));
+    OK(tm_device_wait(device, NULL));
+    assert_int_equal(ledger.count, 2);
+    assert_true(ledger.lines[0].value > before.lines[0].value && ledger.lines[1].value == before.lines[1].value);
+    before = ledger;
+    OK(tm_device_wait(device, NULL)); /* nothing is counted twice */
+    assert_true(ledger.lines[0].value == before.lines[0].value);
+    tm_ledger_reset(&ledger);
+    assert_true(ledger.count == 2 && ledger.lines[0].value == 0 && ledger.lines[1].value == 0);
+    assert_string_equal(ledger.lines[1].name, "last");
+    tm_device_close(device);
+}
+
 /* Every line of a program has a time, the last one, too. */
 static void the_last_line_is_counted(void **state)
 {
@@ -225,6 +296,8 @@ int main(void)
         cmocka_unit_test(late_does_nothing_before_somebody_waits),
         cmocka_unit_test(nobody_can_look_into_the_memory_of_late),
         cmocka_unit_test(an_instant_orders_two_queues),
+        cmocka_unit_test(times_are_those_between_two_instants),
+        cmocka_unit_test(lines_have_the_time_to_the_next),
         cmocka_unit_test(the_last_line_is_counted),
         cmocka_unit_test(times_are_known_after_waiting),
     };

@@ -189,4 +189,12 @@
     { "gpu_busy", TM_CHECK_PASS, "at most 30 %", half_a_gib, { GPU("1", "0x74a1"), GPU_FILE("1", "gpu_busy_percent=30\n") } },
     { "gpu_mem", TM_CHECK_FAIL, "0.5 GiB", half_a_gib, { GPU("1", "0x74a1"), GPU_FILE("1", "mem_info_vram_used=536870912\n") } },
     { "klog", TM_CHECK_PASS, "1 records", half_a_gib, { "/proc/uptime=1000 1\n", "/dev/kmsg=3,1,969999999,-;xid 1\n6,2,970000000,-;fine\n" } },
+    { "cmdline", TM_CHECK_WARN, "missing: pci=bfsort, iommu=pt, numa_balancing=disable", 0, { "/proc/cmdline=pci=realloc=off bfsort iommu= pt x=numa_balancing=disable\n" } },
+    { "gpu_count", TM_CHECK_PASS, "1 x MI350X", want_1_gpu, { GPU("1", "0x75a0"), PCI "0000:02:00.0/vendor=0x1002\n", PCI "0000:02:00.0/device=0x75a0\n",
+      PCI "0000:03:00.0/vendor=0x1002\n", PCI "0000:03:00.0/class=0x120000\n", PCI "0000:04:00.0/device=0x75a0\n", PCI "0000:04:00.0/class=0x120000\n",
+      GPU_OF("0000:05:00.0", "0x1002", "0x75a0", "-1"), GPU_OF("0000:06:00.0", "0x1002", "0x100000000", "0x120000"), GPU_OF("0000:07:00.0", "0x1002", "x", "0x120000") } },
+    { "cstate", TM_CHECK_INFO, "1 of 1 deep", 0, { IDLE("0", "2", "name=C2"), IDLE("0", "2", "disable=0"), SYSTEM_CPU "cpuidle/cpuidle/state2/name=C8\n",
+      SYSTEM_CPU "cpu/cpuidle/state2/name=C9\n", SYSTEM_CPU "cpu1x/cpuidle/state2/name=C9\n" } },
+    { "numa_layout", TM_CHECK_WARN, "on no node", 0, { NODE("0", "0-3", "1000"), NODE("1", "4-7", "1000"), GPU("1", "0x74a1"), GPU_FILE("1", "numa_node=0\n"),
+      GPU("2", "0x74a1"), GPU_FILE("2", "numa_node=1\n"), GPU("3", "0x74a1") } },
     /* clang-format on */

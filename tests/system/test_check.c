@@ -340,6 +340,19 @@ static void names_choose_checks(void **state)
     tm_checks_fini(&checks);
 }
 
+/* The limits of the published tool, and the running system. */
+static void what_is_not_said_is_the_usual(void **state)
+{
+    (void)state;
+    tm_check_options o = tm_check_options_default();
+    assert_string_equal(o.sysroot, "");
+    assert_true(!o.only && !o.quick && !o.isolate && !o.skip_klog && !o.allow_foreign && !o.allowed_procs && !o.host);
+    assert_true(o.timeout_seconds == 15 && o.klog_minutes == 15);
+    assert_true(o.memlock_min_gib == 32 && o.shm_min_gib == 8);
+    assert_true(o.expected_gpus == -1 && o.expected_nics == -1);
+    assert_true(o.gpu_activity_warn_pct == 20 && o.hbm_busy_threshold_gib == 2);
+}
+
 /* A machine of which nothing is known: what every row says. */
 static void nothing_is_known(void **state)
 {
@@ -465,6 +478,7 @@ int main(void)
         cmocka_unit_test(no_outcome_is_without_fixture),
         cmocka_unit_test_teardown(odd_files_harm_nobody, clean),
         cmocka_unit_test_teardown(names_choose_checks, clean),
+        cmocka_unit_test(what_is_not_said_is_the_usual),
         cmocka_unit_test_teardown(nothing_is_known, clean),
         cmocka_unit_test_teardown(a_deadline_ends_what_hangs, clean),
         cmocka_unit_test(quick_is_quick),

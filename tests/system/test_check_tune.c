@@ -123,11 +123,15 @@ static void there_and_back(void **state)
     tm_tuning      *tuning, *second;
     tm_text         notes = { 0 }, none = { 0 };
     tm_error        err = { 0 };
-    char            text[64];
+    char            text[64], state_path[600];
     assert_int_equal(tm_tune_state_read(root), TM_TUNE_NONE);
+    umask(022);
     if (tm_tune_begin(&options, &tuning, &notes, &err) != TM_OK) fail_msg("%s", err.text);
     expect(2);
     assert_int_equal(tm_tune_state_read(root), TM_TUNE_LIVE);
+    struct stat info;
+    snprintf(state_path, sizeof state_path, "%s" STATE, root);
+    assert_true(stat(state_path, &info) == 0 && (info.st_mode & 07777) == 0644); /* for everybody to read */
     assert_true(tm_root_read_line(root, "/proc/sys/vm/drop_caches", text, sizeof text));
     assert_string_equal(text, "3");
     assert_string_equal(notes.data, "tuned  caches: dropped\n"

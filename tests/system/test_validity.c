@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -403,6 +404,62 @@ static void files_under_a_measurement(void **state)
     assert_int_equal(r.verdict, TM_VERDICT_NOISY);
 }
 
+static double read_clock(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static double read_own(const struct rusage *u)
+{
+    return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) +
+           (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) * 1e-6;
+}
+
+/* What is no file: clocks and the usage of this process lie between what they are before and after. */
+static void clocks_and_usage_are_those_of_now(void **state)
+{
+    static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME };
+    sampler                s;
+    sample                 first = { .raw = none }, now = { .raw = none };
+    double                 told = none;
+    (void)state;
+    sampler_open(&s, "");
+    told = s.counter_rate;
+    s.counter_rate = 3e9;
+    for (int turn = 0; turn < 2; turn++) {
+        now.raw = none;
+        for (int i = 0; i < 10000 && isnan(now.raw); i++) { /* on a busy machine each try may be interrupted */
+            double        before[3], after[3];
+            struct rusage from, to;
+            for (int k = 0; k < 3; k++) before[k] = read_clock(clocks[k]);
+            assert_int_equal(getrusage(RUSAGE_SELF, &from), 0);
+            sampler_take(&s, false, &now);
+            assert_int_equal(getrusage(RUSAGE_SELF, &to), 0);
+            for (int k = 0; k < 3; k++) after[k] = read_clock(clocks[k]);
+            assert_true(now.at >= before[0] && now.at <= after[0]);
+            assert_true(now.own >= read_own(&from) - 1e-9 && now.own <= read_own(&to) + 1e-9);
+            assert_true(now.minor_faults >= (double)from.ru_minflt && now.minor_faults <= (double)to.ru_minflt);
+            assert_true(now.major_faults >= (double)from.ru_majflt && now.major_faults <= (double)to.ru_majflt);
+            assert_true(now.switches >= (double)from.ru_nivcsw && now.switches <= (double)to.ru_nivcsw);
+            assert_true(now.spin_ns > 100 && now.spin_ns * 1e-9 <= (after[0] - before[0]) / 4);
+            assert_true(isnan(now.thermal));
+            if (isnan(now.raw)) assert_true(isnan(now.wall) && isnan(now.cycles) && isnan(now.counter));
+            if (isnan(now.raw)) continue;
+            assert_true(now.raw >= before[1] && now.raw <= after[1] && now.wall >= before[2] && now.wall <= after[2]);
+        }
+        assert_false(isnan(now.raw));
+        if (turn == 0) first = now, wait_ms(50);
+    }
+#if defined(__x86_64__) || defined(__aarch64__)
+    assert_true(now.counter == now.cycles / 3e9 && now.cycles > first.cycles);
+    double rate = (now.cycles - first.cycles) / (now.at - first.at);
+    if (!isnan(told) && fabs(rate / told - 1) > 0.02) fail_msg("told %g ticks a second, found %g", told, rate);
+#endif
+    sampler_close(&s);
+}
+
 static void version_2_groups(void **state)
 {
     (void)state;
@@ -484,6 +541,7 @@ int main(void)
         cmocka_unit_test(many_samples),
         cmocka_unit_test(every_fact_is_documented),
         cmocka_unit_test_setup_teardown(files_under_a_measurement, make_root, remove_root),
+        cmocka_unit_test(clocks_and_usage_are_those_of_now),
         cmocka_unit_test_setup_teardown(version_2_groups, make_root, remove_root),
         cmocka_unit_test_setup_teardown(groups_are_closed, make_root, remove_root),
     };

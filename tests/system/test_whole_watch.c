@@ -172,6 +172,18 @@ static const char *const trees[][40] = {
       "throttled_usec 256000000\n",
       GROUP "/1/2/3/4/5/6/7/8/cpu.stat",
       "throttled_usec 512000000\n" },
+    { STAT, "/proc/self/task/1/status", "Cpus_allowed_list:\t0-1\n", THROTTLE(0, "core"), "none\n", THROTTLE(1, "core"),
+      ":\n", THROTTLE(1, "package"), "" },
+    { STAT, "/proc/self/task/1/status", "Cpus_allowed_list:\t0,2\n", THROTTLE(0, "core"), "0\n", THROTTLE(1, "core"),
+      "10\n", THROTTLE(2, "core"), "200\n", THROTTLE(2, "package"), "9\n", "/proc/self/cgroup",
+      "0::a\n:\n5:cpu\n:cpu:/x\n::\n4:,cpu,:/a//\n", GROUP "/cpu/a/cpu.stat", "throttled_usec 1\n",
+      GROUP "/cpu/x/cpu.stat", "throttled_usec 20\n", "/proc/self/task/.2/status", "Cpus_allowed_list:\t1\n" },
+    { STAT, "/proc/self/task/5/comm", "x\n" }, /* a thread that has just ended */
+    { STAT, "/proc/self/task/5/comm", "x\n", "/proc/self/task/6/status", "Cpus_allowed_list:\t1\n",
+      "/proc/self/task/7/status", "Name:\tx\n" },
+    { "/proc/stat", "cpu0 1 2 3 4 5 6 7 8\n", "/proc/self/task/1/status", "Cpus_allowed_list:\t0,1\n",
+      THROTTLE(0, "core"), "3\n", THROTTLE(1, "core"), "40\n", "/proc/uptime", "\n", "/proc/self/sched", "",
+      "/proc/pressure/cpu", "", "/proc/pressure/io", "full total=1\n" },
 };
 
 static void add_trees(tm_text *out)
