@@ -45,15 +45,21 @@ typedef struct {
     void (*body)(tm_comm *world);
 } launch_of;
 
-static inline _Noreturn void be_rank(const launch_of *l, int rank, int out)
+/* As the launcher does. */
+static inline void set_rank(const launch_of *l, int rank, int out)
 {
-    tm_comm *world;
-    tm_error err = { 0 };
     setenv("MASTER_ADDR", l->address ? l->address : "127.0.0.1", 1);
     if (l->job) setenv("TORCHELASTIC_RUN_ID", l->job, 1);
     set("MASTER_PORT", l->port), set("RANK", rank), set("WORLD_SIZE", l->ranks), set("LOCAL_RANK", 0);
     set("GROUP_RANK", l->node ? l->node[rank] : 0);
     dup2(out, 2);
+}
+
+static inline _Noreturn void be_rank(const launch_of *l, int rank, int out)
+{
+    tm_comm *world;
+    tm_error err = { 0 };
+    set_rank(l, rank, out);
     tm_status st = tm_comm_open(&(tm_comm_options){ .deadline_seconds = l->deadline }, &world, &err);
     if (st == TM_OK) {
         CHECK(strcmp(tm_comm_engine_name(world), "tcp") == 0);

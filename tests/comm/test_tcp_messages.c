@@ -5,6 +5,7 @@
 #include "launched.h"
 
 #include "base/clock.h"
+#include "comm/tcp.h"
 
 #include <poll.h>
 #include <time.h>
@@ -317,12 +318,47 @@ static void what_was_sent_last_arrives(void **state)
     expect("rank 1 has closed soon\n");
 }
 
+/* Rank 1 comes, and shares no memory then: rank 0 says so, and that it has waited. */
+static void a_rank_that_shares_nothing(void **state)
+{
+    int       fds[2], code[2];
+    char      host[TM_COMM_HOST_NAME] = "", want[300];
+    launch_of l = { .ranks = 2, .port = free_port(), .deadline = 1 };
+    pid_t     child[2];
+    (void)state;
+    assert_int_equal(pipe(fds), 0);
+    for (int r = 0; r < 2; r++) {
+        child[r] = fork();
+        assert_true(child[r] >= 0);
+        if (child[r] == 0 && r == 0) be_rank(&l, 0, fds[1]);
+        if (child[r] > 0) continue;
+        tm_comm_ports ports;
+        set_rank(&l, 1, fds[1]);
+        const char *why = tm_comm_tcp_open(10, &ports);
+        if (why) dprintf(2, "rank 1: %s\n", why);
+        CHECK(!why);
+        nanosleep(&(struct timespec){ .tv_sec = 1, .tv_nsec = 500000000 }, NULL);
+        ports.engine->close(ports.own, true);
+        _exit(0);
+    }
+    finish(child, 2, fds, code);
+    assert_int_equal(gethostname(host, sizeof host - 1), 0);
+    snprintf(want, sizeof want,
+             "rank 0: tcp cannot share memory among the ranks of a host: rank 1 on %s is late: no word of it for 1 s "
+             "while the world begins\n",
+             host);
+    expect(want);
+    assert_int_not_equal(code[0], 0);
+    assert_int_equal(code[1], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_of_all_sizes),
         cmocka_unit_test(what_is_given_up),
         cmocka_unit_test(what_was_sent_last_arrives),
+        cmocka_unit_test(a_rank_that_shares_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
