@@ -313,8 +313,10 @@ static void add_table(tm_text *out, const tm_table *table)
 
 static void files_are_described_as_recorded(void **state)
 {
-    static const char *const paths[] = { "set",          "set.idx", "set.bin", "train.npy", "gov",  "text.txt", "docs",
-                                         "rows.parquet", "nothing", "short",   "empty",     ".npy", "images" };
+    static const char *const paths[] = {
+        "set",          "set.idx", "set.bin", "train.npy", "gov",  "text.txt", "docs",
+        "rows.parquet", "nothing", "short",   "empty",     ".npy", "images",   "floats"
+    };
     static const char *const verified[][2] = { { "docs", NULL },
                                                { "gov", NULL },
                                                { "train.npy", NULL },
@@ -450,6 +452,21 @@ static void write_short(void)
     assert_int_equal(tm_indexed_finish(&writer, &err), TM_OK);
 }
 
+/* The tokens 2 and 10 as numbers with a point; between them one and a half, and one without end. */
+static void write_floats(void)
+{
+    tm_indexed_writer writer;
+    tm_error          err = { 0 };
+    const int32_t     bits[] = { 0x40000000, 0x3FC00000, 0x7F800000, 0x41200000 };
+    assert_int_equal(tm_indexed_begin("floats", true, &writer, &err), TM_OK);
+    tm_indexed_add(&writer, bits, 4);
+    tm_indexed_end_document(&writer);
+    assert_int_equal(tm_indexed_finish(&writer, &err), TM_OK);
+    FILE *f = fopen("floats.idx", "r+b");
+    assert_true(f && fseek(f, 17, SEEK_SET) == 0 && fputc(7, f) == 7); /* the code of float32 */
+    fclose(f);
+}
+
 /* Rows of messages, well and not; a folder with a tokenizer whose first token is a letter, and one without an end. */
 static void write_talks(void)
 {
@@ -509,6 +526,7 @@ static int write_all(void **state)
     write_moments("moments/m.safetensors");
     write_short();
     write_talks();
+    write_floats();
     test_file_write(".", "rows.parquet", "PAR1");
     test_file_write(".", ".npy", "x");
     test_file_write("lists", "x", "a");
