@@ -79,6 +79,29 @@ static void a_blank_comes_in_front(void **state)
     expect_ids(without, "ab a", 0, IDS(0, 1, 2, 0));
 }
 
+/* One that tries every way of cutting a run of letters ends all the same. */
+static void an_expression_that_gives_up(void **state)
+{
+    static const char file[] =
+        "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?:a+)+[cd]\"}, "
+        "\"behavior\": \"Isolated\"}, " BPE "\"unk_token\": \"b\", \"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": []}}";
+    static const char text[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab";
+    tm_tokenizer     *t;
+    tm_ids            ids = { 0 };
+    tm_error          err = { 0 };
+    (void)state;
+    expect_ids(file, "aacb", 0, IDS(0, 0, 1, 1));
+    assert_int_equal(tm_tokenizer_parse("t", file, strlen(file), NULL, &t, &err), TM_OK);
+    tm_encoder *encoder = tm_encoder_create(t);
+    assert_int_equal(tm_encoder_encode(encoder, text, strlen(text), 0, &ids, &err), TM_INVALID);
+    assert_string_equal(err.text,
+                        "the tokenizer's regular expression '(?:a+)+[cd]' gave up on a text of 35 bytes: match "
+                        "limit exceeded");
+    tm_encoder_destroy(encoder);
+    tm_tokenizer_close(t);
+    free(ids.data);
+}
+
 static const char *const damaged[] = {
     "{" BPE "\"vocab\": {\"a\": \"0\"}, \"merges\": []}}",
     "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1.5}, \"merges\": []}}",
@@ -226,6 +249,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_have_a_prefix_or_a_suffix),
         cmocka_unit_test(a_blank_comes_in_front),
+        cmocka_unit_test(an_expression_that_gives_up),
         cmocka_unit_test(what_is_damaged_is_refused),
         cmocka_unit_test_teardown(a_folder_has_one_tokenizer, test_folder_teardown),
         cmocka_unit_test_teardown(templates_of_a_folder, test_folder_teardown),
