@@ -102,6 +102,19 @@ static void an_expression_that_gives_up(void **state)
     free(ids.data);
 }
 
+/* One that must remember every letter of a long text does. */
+static void an_expression_that_remembers(void **state)
+{
+    enum { N = 60000 };
+    static const char file[] = "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?:ab|a|b)+$\"}, "
+                               "\"behavior\": \"Isolated\"}, " BPE "\"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": []}}";
+    static char       text[N + 1];
+    static int32_t    wanted[N];
+    (void)state;
+    for (int i = 0; i < N; i++) wanted[i] = i % 2, text[i] = (char)('a' + i % 2);
+    expect_ids(file, text, 0, wanted, N);
+}
+
 static const char *const damaged[] = {
     "{" BPE "\"vocab\": {\"a\": \"0\"}, \"merges\": []}}",
     "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1.5}, \"merges\": []}}",
@@ -250,6 +263,7 @@ int main(void)
         cmocka_unit_test(parts_have_a_prefix_or_a_suffix),
         cmocka_unit_test(a_blank_comes_in_front),
         cmocka_unit_test(an_expression_that_gives_up),
+        cmocka_unit_test(an_expression_that_remembers),
         cmocka_unit_test(what_is_damaged_is_refused),
         cmocka_unit_test_teardown(a_folder_has_one_tokenizer, test_folder_teardown),
         cmocka_unit_test_teardown(templates_of_a_folder, test_folder_teardown),
