@@ -199,7 +199,7 @@ static void extents(void **state)
 /* --- what the system refuses ---------------------------------------------------------------------- */
 
 /* Of this thread, the call that fails, after `refused_later` that do not, and with which errno. */
-enum { NOTHING, MEMFD, OPEN, MAP };
+enum { NOTHING, MEMFD, OPEN, MAP, RESERVE };
 static _Thread_local int refused, refused_later, refused_errno;
 
 static bool is_refused(int call)
@@ -236,13 +236,14 @@ int open(const char *path, int flags, ...)
     return strncmp(path, "/proc/", 6) == 0 && is_refused(OPEN) ? -1 : open_it(path, flags, mode);
 }
 
-/* Of files in place of what there was. */
+/* Of files in place of what there was; of memory that nobody needs yet. */
 void *mmap(void *where, size_t bytes, int protection, int flags, int fd, off_t at)
 {
     void *(*map)(void *, size_t, int, int, int, off_t);
     void *symbol = next_of("mmap");
     memcpy(&map, &symbol, sizeof map);
     if ((flags & MAP_FIXED) && (flags & MAP_SHARED) && is_refused(MAP)) return MAP_FAILED;
+    if ((flags & MAP_NORESERVE) && protection != PROT_NONE && is_refused(RESERVE)) return MAP_FAILED;
     return map(where, bytes, protection, flags, fd, at);
 }
 
@@ -308,6 +309,34 @@ static void what_the_system_refuses(void **state)
     }
 }
 
+static size_t bytes_of_this_process(void)
+{
+    unsigned long pages = 0;
+    FILE         *f = fopen("/proc/self/statm", "r");
+    assert_true(f && fscanf(f, "%lu", &pages) == 1);
+    fclose(f);
+    return pages * PAGE;
+}
+
+/* Of what a world needs to begin, one part after the other; what it had is given back. */
+static void worlds_without_memory(void **state)
+{
+    char said[160];
+    (void)state;
+    snprintf(said, sizeof said, "no memory for a world of 3 ranks (%zu bytes each)", tm_comm_desk_bytes(3));
+    for (int i = 0; i < 3; i++) {
+        tm_comm *comm[3] = { NULL };
+        tm_error err = { 0 };
+        size_t   before = bytes_of_this_process();
+        refused = RESERVE, refused_later = i, refused_errno = ENOMEM;
+        assert_int_equal(tm_comm_open_threads(3, 1, comm, &err), TM_NOMEM);
+        refused = NOTHING;
+        assert_string_equal(err.text, said);
+        for (int r = 0; r < 3; r++) assert_null(comm[r]);
+        assert_true(bytes_of_this_process() < before + tm_comm_desk_bytes(3));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +344,7 @@ int main(void)
         cmocka_unit_test(windows),
         cmocka_unit_test(extents),
         cmocka_unit_test(what_the_system_refuses),
+        cmocka_unit_test(worlds_without_memory),
     };
     return cmocka_run_group_tests_name("comm/memory", tests, NULL, NULL);
 }
