@@ -87,9 +87,10 @@ static tm_status read_config(const char *folder, json_t **out, tm_error *err)
     tm_status    st = TM_OK;
     if (tm_file_exists(path_of(folder, "tokenizer_config.json", &path))) {
         *out = json_load_file(path.data, 0, &problem);
-        if (!json_is_object(*out))
-            st = tm_fail(err, TM_FORMAT, "'%.300s', line %d: %s", path.data, problem.line,
-                         *out ? "wanted an object" : problem.text);
+        if (!*out)
+            st = tm_fail(err, TM_FORMAT, "'%.300s', line %d: %s", path.data, problem.line, problem.text);
+        else if (!json_is_object(*out))
+            st = tm_fail(err, TM_FORMAT, "'%.300s' is not an object", path.data);
     }
     tm_text_fini(&path);
     return st;

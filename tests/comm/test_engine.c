@@ -3,6 +3,8 @@
  * each of its calls: who is named, and that nothing of a message is left (the leak sanitizer looks). */
 #include "world.h"
 
+#include "support/threads_left.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -327,13 +329,95 @@ static void letters_that_break(void **state)
     }
 }
 
+/* --- memory of a host ------------------------------------------------------------------------------ */
+
+enum { SHARED = 3 };
+
+/* Of hosts 0, 1, 0: each has its own, and the ranks of a host reach each other's. */
+static void share_twice(tm_comm *world, void *context)
+{
+    static const int     hosts[] = { 0, 1, 0 };
+    const tm_comm_ports *p = ports_of(world);
+    int                  rank = tm_comm_rank(world), local = rank == 2, ranks = rank == 1 ? 1 : 2;
+    (void)context;
+    for (size_t turn = 0; turn < 2; turn++) {
+        void         *where[SHARED] = { NULL };
+        size_t        bytes = 4096 * (1 + turn + (size_t)rank);
+        tm_collective meet = { .kind = TM_COMM_BARRIER, .step = -1 };
+        CHECK(!p->engine->share(p->own, bytes, where));
+        for (int l = 0; l < SHARED; l++) CHECK((where[l] != NULL) == (l < ranks));
+        for (size_t i = 0; i < bytes; i++) CHECK(((char *)where[local])[i] == 0);
+        CHECK((uintptr_t)where[local] % 4096 == 0);
+        memset(where[local], 1 + rank, bytes);
+        CHECK_OK(tm_comm_run(world, &meet, err));
+        for (int r = 0, l = 0; r < SHARED; r++)
+            if (hosts[r] == hosts[rank]) {
+                const char *its = where[l++];
+                for (size_t i = 0; i < 4096 * (1 + turn + (size_t)r); i++) CHECK(its[i] == 1 + r);
+            }
+        CHECK_OK(tm_comm_run(world, &meet, err));
+    }
+}
+
+/* More than there is: all are told. */
+static void share_too_much(tm_comm *world, void *context)
+{
+    const tm_comm_ports *p = ports_of(world);
+    void                *where[SHARED] = { NULL };
+    int                  rank = tm_comm_rank(world);
+    (void)context;
+    const char *why = p->engine->share(p->own, rank == 2 ? SIZE_MAX / 4 : 4096, where);
+    CHECK(rank == 1 ? !why : why && strcmp(why, "the system has no more memory") == 0);
+}
+
+static void memory_of_threads(void **state)
+{
+    static const int hosts[] = { 0, 1, 0 };
+    (void)state;
+    run_world(SHARED, hosts, 20, false, share_twice, NULL);
+    run_world(SHARED, hosts, 20, false, share_too_much, NULL);
+}
+
+/* --- without threads ------------------------------------------------------------------------------- */
+
+static void post_without_a_thread(tm_comm *world, void *context)
+{
+    static char   data[4000];
+    tm_error      err = { 0 };
+    tm_collective meet = { .kind = TM_COMM_BARRIER, .step = -1 };
+    tm_collective call = { .kind = TM_COMM_SEND,
+                           .format = TM_COMM_BYTES,
+                           .send = data,
+                           .count = sizeof data,
+                           .peer = 1,
+                           .posted = true,
+                           .what = "letter",
+                           .step = 2 };
+    (void)context;
+    tm_status st = tm_comm_run(world, &meet, &err);
+    CHECK(st == TM_OK && !tm_comm_broken(world));
+    if (tm_comm_rank(world) == 1) return;
+    threads_left = 0;
+    CHECK(tm_comm_run(world, &call, &err) == TM_NOMEM);
+    CHECK(strcmp(err.text, "the system gives no thread for messages") == 0);
+    CHECK(!tm_comm_guard_begin(0, 1, "nothing"));
+    CHECK(tm_comm_broken(world));
+    threads_left = -1;
+}
+
+static void the_system_gives_no_thread(void **state)
+{
+    static const int hosts[] = { 0, 1 };
+    (void)state;
+    run_world(2, hosts, 0.3, false, post_without_a_thread, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_of_threads),
-        cmocka_unit_test(who_broke_is_named),
-        cmocka_unit_test(posted_messages_that_break),
-        cmocka_unit_test(letters_that_break),
+        cmocka_unit_test(messages_of_threads),        cmocka_unit_test(who_broke_is_named),
+        cmocka_unit_test(posted_messages_that_break), cmocka_unit_test(letters_that_break),
+        cmocka_unit_test(memory_of_threads),          cmocka_unit_test(the_system_gives_no_thread),
     };
     return cmocka_run_group_tests_name("comm/engine", tests, NULL, NULL);
 }

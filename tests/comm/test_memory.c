@@ -3,7 +3,10 @@
  * how many there may be, and that nothing of it is left. */
 #include "world.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -193,12 +196,155 @@ static void extents(void **state)
     for (int r = 0; r < 3; r++) tm_comm_close(comm[r]);
 }
 
+/* --- what the system refuses ---------------------------------------------------------------------- */
+
+/* Of this thread, the call that fails, after `refused_later` that do not, and with which errno. */
+enum { NOTHING, MEMFD, OPEN, MAP, RESERVE };
+static _Thread_local int refused, refused_later, refused_errno;
+
+static bool is_refused(int call)
+{
+    if (refused != call || refused_later-- > 0) return false;
+    errno = refused_errno;
+    return true;
+}
+
+static void *next_of(const char *name)
+{
+    void *symbol = dlsym(RTLD_NEXT, name);
+    CHECK(symbol);
+    return symbol;
+}
+
+int memfd_create(const char *name, unsigned flags)
+{
+    int (*make)(const char *, unsigned);
+    void *symbol = next_of("memfd_create");
+    memcpy(&make, &symbol, sizeof make);
+    return is_refused(MEMFD) ? -1 : make(name, flags);
+}
+
+int open(const char *path, int flags, ...)
+{
+    int (*open_it)(const char *, int, ...);
+    void   *symbol = next_of("open");
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    memcpy(&open_it, &symbol, sizeof open_it);
+    return strncmp(path, "/proc/", 6) == 0 && is_refused(OPEN) ? -1 : open_it(path, flags, mode);
+}
+
+/* Of files in place of what there was; of memory that nobody needs yet. */
+void *mmap(void *where, size_t bytes, int protection, int flags, int fd, off_t at)
+{
+    void *(*map)(void *, size_t, int, int, int, off_t);
+    void *symbol = next_of("mmap");
+    memcpy(&map, &symbol, sizeof map);
+    if ((flags & MAP_FIXED) && (flags & MAP_SHARED) && is_refused(MAP)) return MAP_FAILED;
+    if ((flags & MAP_NORESERVE) && protection != PROT_NONE && is_refused(RESERVE)) return MAP_FAILED;
+    return map(where, bytes, protection, flags, fd, at);
+}
+
+typedef struct {
+    int         call, later, code;
+    tm_status   status;
+    const char *said;
+} refusal;
+
+/* Rank 1 of 3 gets no more: all hear of it, and what they have stays theirs. */
+static void refuse_one(tm_comm *world, void *context)
+{
+    const refusal *r = context;
+    int            rank = tm_comm_rank(world), share = -1;
+    tm_error       failure = { 0 };
+    char          *span = mmap(NULL, 2 * HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char          *memory = span + (HUGE_PAGE - (uintptr_t)span % HUGE_PAGE) % HUGE_PAGE;
+    CHECK(span != MAP_FAILED);
+    memset(memory, 20 + rank, 3 * PAGE);
+    if (rank == 1) refused = r->call, refused_later = r->later, refused_errno = r->code;
+    tm_status st = tm_comm_share(world, &(tm_comm_range){ memory, 3 * PAGE }, 1, &share, &failure);
+    refused = NOTHING;
+    if (st != r->status && st != TM_OK) fprintf(stderr, "rank %d: %d: %s\n", rank, (int)st, failure.text);
+    /* Of a place that is not given hear the others at their next call. */
+    CHECK(st == r->status || (st == TM_OK && r->status == TM_NOMEM && rank != 1));
+    if (st != TM_OK && strcmp(failure.text, r->said) != 0) fprintf(stderr, "%s\n", failure.text);
+    CHECK(st == TM_OK || strcmp(failure.text, r->said) == 0);
+    tm_collective meet = { .kind = TM_COMM_BARRIER, .step = -1 };
+    failure = (tm_error){ 0 };
+    tm_status then = tm_comm_run(world, &meet, &failure);
+    CHECK(then == (r->status == TM_UNSUPPORTED ? TM_OK : r->status));
+    CHECK(then == TM_OK || strcmp(failure.text, r->said) == 0);
+    if (then == TM_OK) {
+        CHECK_OK(tm_comm_share(world, &(tm_comm_range){ memory, 3 * PAGE }, 1, &share, err));
+        CHECK(share == 0);
+        memset(memory, 30 + rank, 3 * PAGE);
+    }
+    for (int i = 0; i < 3 * PAGE && rank != 1; i++)
+        CHECK(memory[i] == (then == TM_OK ? 30 + rank : st == TM_OK ? 0 : 20 + rank));
+    munmap(span, 2 * HUGE_PAGE);
+}
+
+static void what_the_system_refuses(void **state)
+{
+#define CANNOT_REACH "rank 1 cannot reach the memory of the ranks of its host: "
+#define HINT " (they have to see each other's processes in /proc, as the same user)"
+    static const refusal rows[] = {
+        { OPEN, 0, EACCES, TM_UNSUPPORTED, CANNOT_REACH "Permission denied" HINT },
+        { OPEN, 1, ENOENT, TM_UNSUPPORTED, CANNOT_REACH "No such file or directory" HINT },
+        { OPEN, 0, ESRCH, TM_UNSUPPORTED, CANNOT_REACH "No such process" HINT },
+        { OPEN, 1, EMFILE, TM_UNSUPPORTED, CANNOT_REACH "Too many open files" },
+        { MAP, 0, ENOMEM, TM_UNSUPPORTED, CANNOT_REACH "Cannot allocate memory" },
+        { MAP, 1, ENOMEM, TM_UNSUPPORTED, CANNOT_REACH "Cannot allocate memory" },
+        { MAP, 2, ENOMEM, TM_NOMEM, "rank 1 cannot share 12288 bytes of memory: Cannot allocate memory" },
+        { MEMFD, 0, EMFILE, TM_UNSUPPORTED,
+          "rank 0 cannot reach the memory of the ranks of its host: Too many open files" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        refusal r = rows[i];
+        run_world(3, NULL, 2, false, refuse_one, &r);
+        assert_int_equal(files_mapped(), 0);
+    }
+}
+
+static size_t bytes_of_this_process(void)
+{
+    unsigned long pages = 0;
+    FILE         *f = fopen("/proc/self/statm", "r");
+    assert_true(f && fscanf(f, "%lu", &pages) == 1);
+    fclose(f);
+    return pages * PAGE;
+}
+
+/* Of what a world needs to begin, one part after the other; what it had is given back. */
+static void worlds_without_memory(void **state)
+{
+    char said[160];
+    (void)state;
+    snprintf(said, sizeof said, "no memory for a world of 3 ranks (%zu bytes each)", tm_comm_desk_bytes(3));
+    for (int i = 0; i < 3; i++) {
+        tm_comm *comm[3] = { NULL };
+        tm_error err = { 0 };
+        size_t   before = bytes_of_this_process();
+        refused = RESERVE, refused_later = i, refused_errno = ENOMEM;
+        assert_int_equal(tm_comm_open_threads(3, 1, comm, &err), TM_NOMEM);
+        refused = NOTHING;
+        assert_string_equal(err.text, said);
+        for (int r = 0; r < 3; r++) assert_null(comm[r]);
+        assert_true(bytes_of_this_process() < before + tm_comm_desk_bytes(3));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files),
         cmocka_unit_test(windows),
         cmocka_unit_test(extents),
+        cmocka_unit_test(what_the_system_refuses),
+        cmocka_unit_test(worlds_without_memory),
     };
     return cmocka_run_group_tests_name("comm/memory", tests, NULL, NULL);
 }

@@ -123,6 +123,27 @@ static void groups_of_a_world_are_those_of_the_mesh(void **state)
         run_world(tm_mesh_ranks(&meshes[m]), NULL, 60, false, split_body, &meshes[m]);
 }
 
+/* There is room for one group more, and the mesh wants two: the one that was made is closed again. */
+static void no_room_body(tm_comm *comm, void *context)
+{
+    tm_mesh_groups groups;
+    tm_comm       *taken[TM_COMM_GROUPS - 2];
+    tm_error       failure = { 0 };
+    for (int i = 0; i < TM_COMM_GROUPS - 2; i++) CHECK_OK(tm_comm_split(comm, 0, 0, "taken", &taken[i], err));
+    CHECK(comm->world->groups == TM_COMM_GROUPS - 1);
+    CHECK(tm_mesh_split(context, comm, &groups, &failure) == TM_INVALID);
+    CHECK(strcmp(failure.text, "'copies' would be group number 65 of a rank; there may be 64") == 0);
+    CHECK(groups.n == 0 && !groups.world && comm->world->groups == TM_COMM_GROUPS - 1);
+    for (int i = 0; i < TM_COMM_GROUPS - 2; i++) tm_comm_close(taken[i]);
+}
+
+static void a_world_without_room(void **state)
+{
+    tm_mesh mesh = mesh_of(1, 2, 2, 1, 1, 1);
+    (void)state;
+    run_world(4, NULL, 60, false, no_room_body, &mesh);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,6 +151,7 @@ int main(void)
         cmocka_unit_test(groups_divide_the_ranks),
         cmocka_unit_test(wrong_products_name_their_neighbours),
         cmocka_unit_test(groups_of_a_world_are_those_of_the_mesh),
+        cmocka_unit_test(a_world_without_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

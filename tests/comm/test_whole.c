@@ -5,11 +5,14 @@
  * diff tests/comm/whole.txt
  */
 #include "base/arena.h"
+#include "base/file.h"
 #include "comm/hosts.h"
 #include "comm/mesh.h"
+#include "support/folder.h"
 #include "support/whole.h"
 #include "world.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -327,12 +330,49 @@ static void launches_are_as_recorded(void **state)
     whole_is("tests/comm/whole-launches.txt", &out);
 }
 
+/* A file that is no library, and a library that is no module. */
+static void modules_that_are_none(void **state)
+{
+    static const char marker[] = "no library at all";
+    Dl_info           there;
+    tm_comm          *world = (tm_comm *)&there; /* none afterwards */
+    tm_text           bytes = { 0 };
+    tm_error          err = { 0 };
+    char              path[512], said[2048];
+    (void)state;
+    setenv("TRAINMARK_MODULES", test_folder(), 1);
+    snprintf(path, sizeof path, "%s", test_in_folder("trainmark-openmpi.so"));
+    assert_int_equal(tm_file_write(path, marker, sizeof marker, &err), TM_OK);
+    assert_true(tm_comm_engine_built("openmpi") && !tm_comm_engine_built("mpich"));
+    assert_int_equal(tm_comm_open(&(tm_comm_options){ .engine = "openmpi" }, &world, &err), TM_INVALID);
+    assert_null(world);
+    snprintf(said, sizeof said,
+             "'%s' cannot be loaded: %s: file too short; `apt-get install openmpi-bin libopenmpi-dev`", path, path);
+    assert_string_equal(err.text, said);
+    void *symbol = dlsym(RTLD_DEFAULT, "_cmocka_run_group_tests");
+    assert_true(symbol && dladdr(symbol, &there) != 0);
+    assert_int_equal(tm_file_read(there.dli_fname, 1 << 24, &bytes, &err), TM_OK);
+    snprintf(path, sizeof path, "%s", test_in_folder("trainmark-mpich.so"));
+    assert_int_equal(tm_file_write(path, bytes.data, bytes.length, &err), TM_OK);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_comm_open(&(tm_comm_options){ .engine = "mpich" }, &world, &err), TM_INVALID);
+    snprintf(said, sizeof said, "'%s' is no module of trainmark: %s: undefined symbol: %s", path, path,
+             TM_COMM_MODULE_SYMBOL);
+    assert_string_equal(err.text, said);
+    tm_text_fini(&bytes);
+    /* Where the variable says nothing, it is looked for beside the program, and there is none. */
+    setenv("TRAINMARK_MODULES", "", 1);
+    assert_false(tm_comm_engine_built("openmpi"));
+    unsetenv("TRAINMARK_MODULES");
+    assert_false(tm_comm_engine_built("mpich"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(meshes_are_as_recorded),   cmocka_unit_test(groups_are_as_recorded),
         cmocka_unit_test(hosts_are_as_recorded),    cmocka_unit_test(failures_are_as_recorded),
-        cmocka_unit_test(launches_are_as_recorded),
+        cmocka_unit_test(launches_are_as_recorded), cmocka_unit_test(modules_that_are_none),
     };
-    return cmocka_run_group_tests_name("comm/whole", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("comm/whole", tests, NULL, test_folder_teardown);
 }

@@ -188,7 +188,10 @@ static void the_mixture_is_what_its_least_loss_assumes(void **state)
 /* --- files ----------------------------------------------------------------------------------------------------------
  */
 
-/* Rows i of n samples hold the numbers 100 i, 100 i + 1, ...; of logvar -80 each, so that latents are the means. */
+static float first_number; /* of files that are written */
+
+/* Rows i of n samples hold the numbers 1000 i, 1000 i + 1, ... beyond the first number; of logvar -80 each, so that
+ * latents are the means. */
 static void write_file(const char *path, int64_t n, bool moments, int64_t text_width)
 {
     tm_tensor_heading headings[] = {
@@ -209,7 +212,7 @@ static void write_file(const char *path, int64_t n, bool moments, int64_t text_w
         int64_t                  row = 1;
         for (int k = 1; k < t->rank; k++) row *= t->n[k];
         for (int64_t i = 0; i < n * row; i++) {
-            float value = strcmp(t->name, "logvar") == 0 ? -80 : (float)(1000 * (i / row) + i % row);
+            float value = strcmp(t->name, "logvar") == 0 ? -80 : first_number + (float)(1000 * (i / row) + i % row);
             tm_safetensors_write(writer, &value, sizeof value);
         }
     }
@@ -262,6 +265,71 @@ static void encoded_images_are_read_from_files(void **state)
         }
     tm_source_close(source);
     test_tree_remove(folder);
+}
+
+/* n numbers that count from the first one on */
+static void expect_numbers(const float *found, int n, double first)
+{
+    for (int k = 0; k < n; k++) assert_true((double)found[k] == first + k);
+}
+
+/* In training only, each for itself, as the protocol draws it; instead there are those of an empty text. */
+static void left_out_texts_are_those_of_the_empty_one(void **state)
+{
+    enum { N = 200 };
+    (void)state;
+    char             *folder = test_tree_make();
+    tm_source_options options = options_of("latents", TM_FLOW_TORCHTITAN);
+    int               times[2][2] = { { 0 } };
+    write_file(at(folder, "a.safetensors"), 3, false, WIDTH);
+    first_number = -7000;
+    write_file(at(folder, "empty.safetensors"), 1, false, WIDTH);
+    first_number = 0;
+    options.path = options.validation_path = folder;
+    tm_source *source = open_source(&options);
+    for (int64_t i = 0; i < N; i++) {
+        bool   no_text, no_pooled;
+        sample s = row_of(source, TM_SPLIT_TRAIN, i);
+        double first = 1000 * nearbyint(((double)s.noisy[0] - (double)s.time * (double)s.velocity[0]) / 1000);
+        tm_flow_dropped(&options, TM_SPLIT_TRAIN, i, &no_text, &no_pooled);
+        expect_numbers(s.text, TEXT * WIDTH, no_text ? -7000 : first);
+        expect_numbers(s.pooled, VECTOR, no_pooled ? -7000 : first);
+        times[no_text][no_pooled]++;
+        s = row_of(source, TM_SPLIT_VALIDATION, i % 3);
+        expect_numbers(s.text, TEXT * WIDTH, (double)(1000 * (i % 3)));
+        expect_numbers(s.pooled, VECTOR, (double)(1000 * (i % 3)));
+    }
+    for (int k = 0; k < 4; k++) assert_true(times[k / 2][k % 2] > 10);
+    tm_source_close(source);
+    test_tree_remove(folder);
+}
+
+/* 1 and the mean square of the first 64 that are held out. */
+static void always_zero_has_the_loss_of_its_latents(void **state)
+{
+    static const int samples[] = { 1, 2, 64, 65 };
+    (void)state;
+    for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++) {
+        char             *folder = test_tree_make();
+        tm_source_options options = options_of("latents", TM_FLOW_FLUXBENCHMARK);
+        int               n = samples[i] < 64 ? samples[i] : 64;
+        double            sum = 0;
+        first_number = 3;
+        write_file(at(folder, "a.safetensors"), samples[i], false, WIDTH);
+        first_number = 0;
+        options.path = folder;
+        tm_source *source = open_source(&options);
+        assert_true(isnan(tm_source_describe(source)->unigram_entropy)); /* nothing is held out */
+        tm_source_close(source);
+        options.validation_path = folder;
+        source = open_source(&options);
+        for (int k = 0; k < n; k++)
+            for (int e = 0; e < TOKENS * CHANNELS; e++) sum += square(3 + 1000 * k + e);
+        double wanted = 1 + sum / (n * TOKENS * CHANNELS);
+        assert_true(fabs(tm_source_describe(source)->unigram_entropy / wanted - 1) < 1e-12);
+        tm_source_close(source);
+        test_tree_remove(folder);
+    }
 }
 
 static void refused(const tm_source_options *options, const char *words)
@@ -420,6 +488,8 @@ int main(void)
         cmocka_unit_test(the_mixture_is_what_its_least_loss_assumes),
         cmocka_unit_test(noise_of_every_place),
         cmocka_unit_test(encoded_images_are_read_from_files),
+        cmocka_unit_test(left_out_texts_are_those_of_the_empty_one),
+        cmocka_unit_test(always_zero_has_the_loss_of_its_latents),
         cmocka_unit_test(what_is_wrong_with_files_is_said),
         cmocka_unit_test(files_that_do_not_fit_are_refused),
         cmocka_unit_test(every_message_is_whole),

@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "data/source.h"
 #include "data/source_kind.h"
+#include "support/threads_left.h"
 
 #include <dirent.h>
 #include <setjmp.h>
@@ -274,6 +275,20 @@ static void a_source_declares_its_fields(void **state)
     tm_loader_close(loader);
 }
 
+/* Nothing reads ahead then; without reading ahead no thread is needed. */
+static void the_system_gives_no_thread(void **state)
+{
+    tm_batch batch;
+    threads_left = 0;
+    assert_null(tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 0, 2));
+    tm_loader *loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 0, 0);
+    threads_left = -1;
+    assert_non_null(loader);
+    tm_loader_next(loader, &batch);
+    expect_batch(*state, TM_SPLIT_TRAIN, &batch, 0);
+    tm_loader_close(loader);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +297,7 @@ int main(void)
         cmocka_unit_test(resumed_is_never_stopped),        cmocka_unit_test(without_a_thread),
         cmocka_unit_test(handing_out_takes_no_memory),     cmocka_unit_test(closing_works_while_full_empty_or_unused),
         cmocka_unit_test(rows_beyond_the_end_are_ignored), cmocka_unit_test(samples_of_every_length),
+        cmocka_unit_test(the_system_gives_no_thread),
     };
     return cmocka_run_group_tests(tests, open_source, close_source);
 }

@@ -4,6 +4,7 @@
 #include "support/whole.h"
 #include "base/random.h"
 #include "data/source.h"
+#include "data/source_kind.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -420,6 +421,58 @@ static void depth_is_limited(void **state)
     tm_text_fini(&file);
 }
 
+static void sparse(const char *name, int64_t bytes)
+{
+    write_text(name, "");
+    assert_int_equal(truncate(in_root(name), bytes), 0);
+}
+
+/* Of an epoch of 129 windows, how many are refused for this file? */
+static int refused_for(const tm_source *source, const char *name)
+{
+    int  n = 0;
+    char said[2 * PATH_BYTES];
+    snprintf(said, sizeof said, "'%s' was changed during the run; keep data.path unchanged", in_root(name));
+    for (int64_t i = 0; i < 129; i++) {
+        tm_error err = { 0 };
+        if (source->kind->check(source, TM_SPLIT_TRAIN, i, &err) == TM_OK) continue;
+        assert_int_equal(err.status, TM_INVALID);
+        n += strcmp(err.text, said) == 0;
+    }
+    return n;
+}
+
+/* Large files stay where they are: a window is refused when one of those that it touches was changed. */
+static void files_that_change_meanwhile(void **state)
+{
+    enum { SEQ = 1 << 20 };
+    (void)state;
+    write_text("a", "small enough to be copied");
+    sparse("b", 65LL * SEQ - 25 - 2); /* the next one begins with the last target of window 64 */
+    sparse("c", 64LL * SEQ);
+    tm_source *source = open_text(root, SEQ, 0);
+    assert_int_equal(tm_source_describe(source)->train_samples, 129);
+    write_text("a", "and may change as it will");
+    assert_int_equal(refused_for(source, "a") + refused_for(source, "b") + refused_for(source, "c"), 0);
+    for (int k = 0; k < 3; k++) {
+        struct stat           info;
+        const struct timespec before[2] = { { .tv_sec = 5 }, { .tv_sec = 7 } };
+        const char           *name = k == 1 ? "c" : "b";
+        assert_int_equal(stat(in_root(name), &info), 0);
+        const struct timespec was[2] = { info.st_atim, info.st_mtim };
+        assert_int_equal(utimensat(AT_FDCWD, in_root(name), before, 0), 0);
+        assert_int_equal(refused_for(source, name), 65);
+        assert_int_equal(refused_for(source, k == 1 ? "b" : "c"), 0);
+        if (k < 2) assert_int_equal(utimensat(AT_FDCWD, in_root(name), was, 0), 0);
+    }
+    assert_int_equal(utimensat(AT_FDCWD, in_root("c"), NULL, 0), 0); /* both: b is looked at first */
+    assert_int_equal(refused_for(source, "b"), 65);
+    assert_int_equal(refused_for(source, "c"), 64);
+    assert_int_equal(unlink(in_root("c")), 0);
+    assert_int_equal(refused_for(source, "c"), 64);
+    tm_source_close(source);
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_root, remove_root)
 
 static void every_message_is_whole(void **state)
@@ -444,6 +497,7 @@ int main(void)
         IN_FOLDER(many_files_reached_twice_count_once),
         IN_FOLDER(unreadable_things_are_refused),
         IN_FOLDER(depth_is_limited),
+        IN_FOLDER(files_that_change_meanwhile),
         cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

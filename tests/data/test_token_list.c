@@ -3,6 +3,7 @@
 #include "data/token_list.h"
 
 #include "base/arena.h"
+#include "support/folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -147,12 +148,40 @@ static void what_is_no_list_is_refused(void **state)
                    "'x': token 2 is 70000, the model has the ids 0 to 69999");
 }
 
+static void files_are_lists(void **state)
+{
+    static const int64_t wanted[] = { 5, 0, 69999 };
+    int32_t             *ids = NULL;
+    int64_t              n = -1;
+    tm_error             err = { 0 };
+    char                 said[400];
+    const char          *path = test_in_folder("ids.json");
+    FILE                *f = fopen(path, "w");
+    (void)state;
+    assert_non_null(f);
+    fputs("[5, 0, 69999]\n", f);
+    fclose(f);
+    if (tm_token_list_read(path, 70000, &ids, &n, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(n, 3);
+    for (int i = 0; i < 3; i++) assert_int_equal(ids[i], wanted[i]);
+    free(ids);
+    ids = NULL;
+    assert_int_equal(tm_token_list_read(path, 69999, &ids, &n, &err), TM_INVALID);
+    assert_true(strncmp(err.text + 1, path, strlen(path)) == 0);
+    assert_null(ids);
+    snprintf(said, sizeof said, "cannot open '%s': No such file or directory", test_in_folder("none"));
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_token_list_read(test_in_folder("none"), 7, &ids, &n, &err), TM_INVALID);
+    assert_string_equal(err.text, said);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_are_read),
         cmocka_unit_test(a_header_has_up_to_1023_bytes),
         cmocka_unit_test(what_is_no_list_is_refused),
+        cmocka_unit_test(files_are_lists),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

@@ -2,6 +2,7 @@
 /* Text becomes ids by several threads: nothing is lost, whoever is faster; a call that was stopped goes on; a state
  * whose hash fits, but whose numbers are not of this text, is found. */
 #include "support/folder.h"
+#include "support/threads_left.h"
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -190,12 +191,33 @@ static void no_thread_is_left(void **state)
     assert_in_range(stacks() - before + CALLS, 0, CALLS + CALLS / 2);
 }
 
+/* One that reads and one that encodes will do, however many are wanted; without them nothing is written. */
+static void the_system_gives_few_threads(void **state)
+{
+    tm_tokenize_result result;
+    tm_error           err;
+    (void)state;
+    make_corpus();
+    for (int left = 0; left < 2; left++) {
+        threads_left = left;
+        assert_int_equal(tokenize(3, NULL, &result, &err), TM_INTERNAL);
+        assert_string_equal(err.text, "cannot start a thread");
+        assert_false(tm_file_exists(test_in_folder("set.bin")) || tm_file_exists(test_in_folder("set.idx")));
+    }
+    threads_left = 2;
+    if (tokenize(3, NULL, &result, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(threads_left, 0);
+    threads_left = -1;
+    expect_all(&result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(nothing_is_lost_between_threads, test_folder_teardown),
         cmocka_unit_test_teardown(a_stopped_call_goes_on_where_it_was, test_folder_teardown),
         cmocka_unit_test_teardown(no_thread_is_left, test_folder_teardown),
+        cmocka_unit_test_teardown(the_system_gives_few_threads, test_folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,6 +113,23 @@ static const struct {
         .sft.packed = true,
         .validation_fraction = 0.2 } },
     { "preference, cut", { .name = "preference", .path = "pairs.jsonl", .seq = 14, .seed = 3 } },
+    { "sft, cut", { .name = "sft", .path = "rows.jsonl", .seq = 6, .vocab = 257, .seed = 3 } },
+    { "sft, answers split",
+      { .name = "sft", .path = "rows.jsonl", .seq = 5, .vocab = 257, .seed = 3, .sft.overlong = TM_OVERLONG_SPLIT } },
+    { "sft, talks",
+      { .name = "sft",
+        .path = "talks.jsonl",
+        .seq = 3 * T,
+        .vocab = 257,
+        .seed = 3,
+        .sft = { .packed = true, .chat_template = "talks.jinja" } } },
+    { "sft, the tokens of a file",
+      { .name = "sft",
+        .path = "letters.jsonl",
+        .validation_path = "letters.jsonl",
+        .seq = T,
+        .seed = 3,
+        .sft.tokenizer = "letters" } },
     { "gaussians", { .name = "gaussians", .seq = 18, .seed = 7, FLOW } },
     { "latents", { .name = "latents", .path = "images", .seq = 18, .seed = 7, FLOW } },
     { "latents, moments",
@@ -143,6 +160,18 @@ static const struct {
     { "sft, a small vocabulary", { .name = "sft", .path = "rows.jsonl", .vocab = 256, .seq = T } },
     { "preference, odd", { .name = "preference", .path = "pairs.jsonl", .seq = 7 } },
     { "preference, of other rows", { .name = "preference", .path = "rows.jsonl", .seq = 8 } },
+    { "sft, talks without a template", { .name = "sft", .path = "talks.jsonl", .vocab = 257, .seq = T } },
+    { "sft, a template that is not there",
+      { .name = "sft", .path = "talks.jsonl", .vocab = 257, .seq = T, .sft.chat_template = "none.jinja" } },
+    { "sft, a role that is a number",
+      { .name = "sft", .path = "number.jsonl", .vocab = 257, .seq = T, .sft.chat_template = "talks.jinja" } },
+    { "sft, a row without messages",
+      { .name = "sft", .path = "missing.jsonl", .vocab = 257, .seq = T, .sft.chat_template = "talks.jinja" } },
+    { "sft, tokens without an end",
+      { .name = "sft", .path = "letters.jsonl", .seq = T, .sft = { .tokenizer = "endless" } } },
+    { "preference, split",
+      { .name = "preference", .path = "pairs.jsonl", .seq = 14, .sft.overlong = TM_OVERLONG_SPLIT } },
+    { "preference, one token", { .name = "preference", .path = "pairs.jsonl", .seq = 1 } },
     { "latents, without a path", { .name = "latents", .seq = 18, FLOW } },
     { "latents, of nothing", { .name = "latents", .path = "docs", .seq = 18, FLOW } },
     { "latents, another length", { .name = "latents", .path = "images", .seq = 17, FLOW } },
@@ -284,8 +313,10 @@ static void add_table(tm_text *out, const tm_table *table)
 
 static void files_are_described_as_recorded(void **state)
 {
-    static const char *const paths[] = { "set",          "set.idx", "set.bin", "train.npy", "gov",  "text.txt", "docs",
-                                         "rows.parquet", "nothing", "short",   "empty",     ".npy", "images" };
+    static const char *const paths[] = {
+        "set",          "set.idx", "set.bin", "train.npy", "gov",  "text.txt", "docs",
+        "rows.parquet", "nothing", "short",   "empty",     ".npy", "images",   "floats"
+    };
     static const char *const verified[][2] = { { "docs", NULL },
                                                { "gov", NULL },
                                                { "train.npy", NULL },
@@ -421,6 +452,49 @@ static void write_short(void)
     assert_int_equal(tm_indexed_finish(&writer, &err), TM_OK);
 }
 
+/* The tokens 2 and 10 as numbers with a point; between them one and a half, and one without end. */
+static void write_floats(void)
+{
+    tm_indexed_writer writer;
+    tm_error          err = { 0 };
+    const int32_t     bits[] = { 0x40000000, 0x3FC00000, 0x7F800000, 0x41200000 };
+    assert_int_equal(tm_indexed_begin("floats", true, &writer, &err), TM_OK);
+    tm_indexed_add(&writer, bits, 4);
+    tm_indexed_end_document(&writer);
+    assert_int_equal(tm_indexed_finish(&writer, &err), TM_OK);
+    FILE *f = fopen("floats.idx", "r+b");
+    assert_true(f && fseek(f, 17, SEEK_SET) == 0 && fputc(7, f) == 7); /* the code of float32 */
+    fclose(f);
+}
+
+/* Rows of messages, well and not; a folder with a tokenizer whose first token is a letter, and one without an end. */
+static void write_talks(void)
+{
+    static const char letters[] =
+        "{%s\"normalizer\": null, \"pre_tokenizer\": null, \"decoder\": null, \"post_processor\": null, \"model\": "
+        "{\"type\": \"BPE\", \"merges\": [[\"a\", \"b\"]], \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"ab\": 3}}}";
+    static const char ends[] = "\"added_tokens\": [{\"id\": 4, \"content\": \"</s>\", \"special\": true}], ";
+    test_file_write(".", "talks.jinja",
+                    "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+                    "{% if add_generation_prompt %}<assistant>{% endif %}");
+    test_file_write(".", "talks.jsonl",
+                    "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": "
+                    "\"a\"}, {\"role\": \"assistant\", \"content\": \"bc\"}]}\n"
+                    "{\"messages\": [{\"role\": \"user\", \"content\": \"\"}, {\"role\": \"assistant\", "
+                    "\"content\": \"d\"}, {\"role\": \"user\", \"content\": \"e\"}]}\n");
+    test_file_write(".", "number.jsonl", "{\"messages\": [{\"role\": 5, \"content\": \"a\"}]}\n");
+    test_file_write(".", "missing.jsonl",
+                    "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+                    "\"content\": \"b\"}]}\n{\"talk\": 1, \"more\": 2}\n");
+    test_file_write(".", "letters.jsonl",
+                    "{\"prompt\": \"cb\", \"completion\": \"aabcaa\"}\n{\"prompt\": \"a\", \"completion\": \"ba\"}\n");
+    for (int k = 0; k < 2; k++) {
+        char text[512];
+        snprintf(text, sizeof text, letters, k ? "" : ends);
+        test_file_write(k ? "endless" : "letters", "tokenizer.json", text);
+    }
+}
+
 static int write_all(void **state)
 {
     tm_error err = { 0 };
@@ -429,9 +503,10 @@ static int write_all(void **state)
     test_source_files_write();
     back = getcwd(NULL, 0);
     if (chdir(test_folder()) != 0) return -1;
-    for (size_t i = 0; i < 7; i++)
-        if (mkdir((const char *[]){ "docs", "gov", "moments", "empty", "lists", "corpus", "docs/.hidden" }[i], 0700) !=
-            0)
+    for (size_t i = 0; i < 9; i++)
+        if (mkdir((const char *[]){ "docs", "gov", "moments", "empty", "lists", "corpus", "docs/.hidden", "letters",
+                                    "endless" }[i],
+                  0700) != 0)
             return -1;
     for (int i = 0; i < 9; i++) {
         char name[16], text[64];
@@ -450,6 +525,8 @@ static int write_all(void **state)
     whole_log_open();
     write_moments("moments/m.safetensors");
     write_short();
+    write_talks();
+    write_floats();
     test_file_write(".", "rows.parquet", "PAR1");
     test_file_write(".", ".npy", "x");
     test_file_write("lists", "x", "a");

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages over connections, by hand: of every size, whether they are awaited before they come, while they come or
+ * after; of another size than is expected; what is given up; and that a rank which ends loses nothing of what it has
+ * sent. */
+#include "launched.h"
+
+#include "base/clock.h"
+#include "comm/tcp.h"
+
+#include <poll.h>
+#include <time.h>
+
+enum { MARK = 90, NEVER, LARGE = 6000000, LONG_MS = 10000 };
+
+static int gate[2][2]; /* pipes: rank r waits at gate[r] without looking after its messages */
+
+static const char *send_it(const tm_comm *world, int tag, const void *data, size_t n, tm_comm_request *request)
+{
+    const tm_comm_ports *p = &world->world->ports;
+    return p->engine->send(p->own, 1 - p->rank, tag, data, n, request);
+}
+
+static void ask(const tm_comm *world, int tag, void *data, size_t n, tm_comm_request *request)
+{
+    const tm_comm_ports *p = &world->world->ports;
+    CHECK(!p->engine->receive(p->own, 1 - p->rank, tag, data, n, request));
+}
+
+/* Until it has ended: what is said of it. */
+static const char *end_of(const tm_comm *world, tm_comm_request *request)
+{
+    const tm_comm_ports *p = &world->world->ports;
+    const char          *why = NULL;
+    int64_t              until = tm_now_ns() + (int64_t)LONG_MS * 1000000;
+    bool                 done = false;
+    while (!done && !why && tm_now_ns() < until) why = p->engine->test(p->own, request, &done);
+    CHECK(done || why);
+    return why;
+}
+
+static void well(const tm_comm *world, tm_comm_request *request)
+{
+    const char *why = end_of(world, request);
+    if (why) dprintf(2, "rank %d: %s\n", tm_comm_rank(world), why);
+    CHECK(!why);
+}
+
+static unsigned char byte_of(size_t i, int tag)
+{
+    return (unsigned char)(i * 7 + i / 251 + (size_t)tag * 31 + 1);
+}
+
+/* What a message with this tag says; one byte more, which it does not reach. */
+static unsigned char *text_of(size_t n, int tag)
+{
+    unsigned char *x = calloc(n + 1, 1);
+    CHECK(x);
+    for (size_t i = 0; i < n && tag >= 0; i++) x[i] = byte_of(i, tag);
+    return x;
+}
+
+static void check_text(const unsigned char *x, size_t n, int tag)
+{
+    for (size_t i = 0; i < n; i++) CHECK(x[i] == byte_of(i, tag));
+    CHECK(x[n] == 0);
+}
+
+static void mark(const tm_comm *world, bool sends)
+{
+    tm_comm_request request;
+    char            one = 1;
+    if (sends)
+        CHECK(!send_it(world, MARK, &one, 1, &request));
+    else
+        ask(world, MARK, &one, 1, &request);
+    well(world, &request);
+}
+
+static void pass_gate(const tm_comm *world)
+{
+    struct pollfd p = { .fd = gate[tm_comm_rank(world)][0], .events = POLLIN };
+    char          one;
+    CHECK(poll(&p, 1, LONG_MS) == 1 && read(p.fd, &one, 1) == 1);
+}
+
+/* Of the other rank. */
+static void open_gate(const tm_comm *world)
+{
+    CHECK(write(gate[1 - tm_comm_rank(world)][1], "x", 1) == 1);
+}
+
+/* What has been sent comes; it is not waited for. */
+static void let_come(const tm_comm *world)
+{
+    const tm_comm_ports *p = &world->world->ports;
+    tm_comm_request      never;
+    bool                 done = false;
+    static char          nothing;
+    ask(world, NEVER, &nothing, 1, &never);
+    for (int i = 0; i < 100; i++) {
+        CHECK(!p->engine->test(p->own, &never, &done) && !done);
+        nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
+    }
+}
+
+/* The world is over: nobody waits for the other one. */
+static void is_over(tm_comm *world)
+{
+    tm_error err = { 0 };
+    CHECK(tm_comm_fail(world, TM_IO, &err, "it is over") == TM_IO);
+}
+
+/* --- sizes ---------------------------------------------------------------------------------------- */
+
+static const size_t lengths[] = { 0, 1, 2, 15, 16, 17, 4096, 70000, 3000000 };
+enum { KINDS = sizeof lengths / sizeof lengths[0] };
+
+/* Awaited before they are sent; or there before they are awaited, in the other order. */
+static void every_size(tm_comm *world)
+{
+    bool sends = tm_comm_rank(world) == 0;
+    for (int early = 0; early < 2; early++) {
+        tm_comm_request request[KINDS];
+        unsigned char  *text[KINDS];
+        for (int k = 0; k < KINDS; k++) text[k] = text_of(lengths[k], sends ? k : -1);
+        if (!sends && early) mark(world, false);
+        for (int i = 0; i < KINDS && !sends; i++) {
+            int k = early ? KINDS - 1 - i : i;
+            ask(world, k, text[k], lengths[k], &request[k]);
+        }
+        if (!early) mark(world, !sends);
+        for (int k = 0; k < KINDS && sends; k++) CHECK(!send_it(world, k, text[k], lengths[k], &request[k]));
+        if (sends && early) mark(world, true);
+        for (int k = 0; k < KINDS; k++) well(world, &request[k]);
+        for (int k = 0; k < KINDS; k++) {
+            check_text(text[k], lengths[k], k);
+            free(text[k]);
+        }
+    }
+}
+
+/* Awaited while the first half of it is there; behind it another one of the same tag. */
+static void while_it_comes(tm_comm *world)
+{
+    bool            sends = tm_comm_rank(world) == 0;
+    tm_comm_request request[2];
+    unsigned char  *text[2];
+    for (int k = 0; k < 2; k++) text[k] = text_of(LARGE, sends ? k : -1);
+    for (int k = 0; k < 2 && sends; k++) CHECK(!send_it(world, 5, text[k], LARGE, &request[k]));
+    if (sends)
+        pass_gate(world);
+    else
+        let_come(world);
+    for (int k = 0; k < 2 && !sends; k++) ask(world, 5, text[k], LARGE, &request[k]);
+    if (!sends) open_gate(world);
+    for (int k = 0; k < 2; k++) well(world, &request[k]);
+    for (int k = 0; k < 2; k++) {
+        check_text(text[k], LARGE, k);
+        free(text[k]);
+    }
+}
+
+enum { BEFORE, WHILE, AFTER, TIMES };
+
+static void other_size(tm_comm *world, int when, size_t comes, size_t awaited)
+{
+    bool            sends = tm_comm_rank(world) == 0;
+    tm_comm_request request;
+    char            want[128];
+    unsigned char  *text = text_of(sends ? comes : awaited, sends ? 1 : -1);
+    if (when == BEFORE && !sends) ask(world, 7, text, awaited, &request);
+    if (when == BEFORE) mark(world, !sends);
+    if (sends) CHECK(!send_it(world, 7, text, comes, &request));
+    if (when == WHILE && sends) pass_gate(world);
+    if (when == WHILE && !sends) let_come(world);
+    if (when == AFTER) mark(world, sends);
+    if (when != BEFORE && !sends) ask(world, 7, text, awaited, &request);
+    if (when == WHILE && !sends) open_gate(world);
+    if (sends) {
+        well(world, &request);
+    } else {
+        const char *why = end_of(world, &request);
+        snprintf(want, sizeof want, "a message of rank 0 has another size than the %zu bytes that are expected",
+                 awaited);
+        if (!why || strcmp(why, want) != 0)
+            dprintf(2, "%d, %zu of %zu: %s\n", when, awaited, comes, why ? why : "well");
+        CHECK(why && strcmp(why, want) == 0);
+        for (size_t i = 0; i <= awaited; i++) CHECK(text[i] == 0);
+    }
+    free(text);
+}
+
+static void sizes_of_messages(tm_comm *world)
+{
+    every_size(world);
+    while_it_comes(world);
+    for (int when = 0; when < TIMES; when++) {
+        size_t n = when == WHILE ? LARGE : 40;
+        other_size(world, when, n, n - 1);
+        other_size(world, when, n, n + 1);
+        other_size(world, when, n, 0);
+    }
+    other_size(world, AFTER, 0, 1);
+    every_size(world); /* nothing of that is in the way */
+    is_over(world);
+}
+
+/* Runs a body on two ranks of two nodes. */
+static void run_two(void (*body)(tm_comm *world))
+{
+    static const int node[] = { 0, 1 };
+    int              code[MOST];
+    for (int r = 0; r < 2; r++) assert_int_equal(pipe(gate[r]), 0);
+    launch_of l = { .ranks = 2, .port = free_port(), .node = node, .deadline = 20, .body = body };
+    run_all(&l, code);
+    for (int i = 0; i < 4; i++) close(gate[i / 2][i % 2]);
+    for (int r = 0; r < 2; r++)
+        if (code[r] != 0) fail_msg("rank %d ends with %d: %s", r, code[r], said);
+}
+
+static void messages_of_all_sizes(void **state)
+{
+    (void)state;
+    run_two(sizes_of_messages);
+}
+
+/* --- ends ----------------------------------------------------------------------------------------- */
+
+/* A rank gives up a message, which ends the connection: of what is left of it, both say that the other one has gone. */
+static void give_up(tm_comm *world, bool gives, tm_comm_request *one, tm_comm_request *other)
+{
+    const tm_comm_ports *p = &world->world->ports;
+    bool                 done;
+    char                 host[TM_COMM_HOST_NAME] = "", want[160];
+    if (p->rank == 0) {
+        CHECK(!p->engine->test(p->own, one, &done) && !done);
+        open_gate(world);
+    } else {
+        pass_gate(world); /* else it would take all of it meanwhile */
+    }
+    if (gives) p->engine->cancel(p->own, one);
+    const char *why = end_of(world, other);
+    CHECK(gethostname(host, sizeof host - 1) == 0);
+    snprintf(want, sizeof want, "rank %d on %s has gone: its connection is closed", 1 - p->rank, host);
+    if (!why || strcmp(why, want) != 0) dprintf(2, "%s\n", why ? why : "well");
+    CHECK(why && strcmp(why, want) == 0);
+    /* Whoever gave it up stays until the other one has seen it. */
+    if (gives) pass_gate(world);
+    if (!gives) p->engine->cancel(p->own, one);
+    if (!gives) open_gate(world);
+    p->engine->cancel(p->own, other);
+    is_over(world);
+}
+
+/* Rank 0 sends, rank 1 waits for what does not come. */
+static void two_messages(tm_comm *world, int gives)
+{
+    tm_comm_request request[2];
+    unsigned char  *text = text_of(LARGE, 0);
+    for (int k = 0; k < 2; k++) {
+        if (tm_comm_rank(world) == 0)
+            CHECK(!send_it(world, 1 + k, text, LARGE, &request[k]));
+        else
+            ask(world, 3 + k, text + k, 1, &request[k]);
+    }
+    give_up(world, tm_comm_rank(world) == gives, &request[0], &request[1]);
+    free(text);
+}
+
+static void sender_gives_up(tm_comm *world)
+{
+    two_messages(world, 0);
+}
+
+static void receiver_gives_up(tm_comm *world)
+{
+    two_messages(world, 1);
+}
+
+static void what_is_given_up(void **state)
+{
+    (void)state;
+    run_two(sender_gives_up);
+    run_two(receiver_gives_up);
+}
+
+/* Rank 0 ends with a letter unread that has come to it: what it has sent arrives all the same. */
+static void end_at_once(tm_comm *world)
+{
+    enum { BYTES = 200000 };
+    const tm_comm_ports *p = &world->world->ports;
+    tm_comm_request      request;
+    unsigned char       *text = text_of(BYTES, tm_comm_rank(world) == 0 ? 3 : -1);
+    if (tm_comm_rank(world) == 0) {
+        pass_gate(world);
+        CHECK(!send_it(world, 3, text, BYTES, &request));
+        well(world, &request);
+    } else {
+        CHECK(!send_it(world, 4, "unread", 6, &request));
+        well(world, &request);
+        open_gate(world);
+        nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
+        ask(world, 3, text, BYTES, &request);
+        well(world, &request);
+        check_text(text, BYTES, 3);
+    }
+    int64_t begin = tm_now_ns();
+    p->engine->close(p->own, false);
+    dprintf(2, "rank %d has closed %s\n", p->rank, tm_now_ns() - begin < 1900000000 ? "soon" : "late");
+    _exit(0);
+}
+
+static void what_was_sent_last_arrives(void **state)
+{
+    (void)state;
+    run_two(end_at_once);
+    expect("rank 0 has closed soon\n");
+    expect("rank 1 has closed soon\n");
+}
+
+/* Rank 1 comes, and shares no memory then: rank 0 says so, and that it has waited. */
+static void a_rank_that_shares_nothing(void **state)
+{
+    int       fds[2], code[2];
+    char      host[TM_COMM_HOST_NAME] = "", want[300];
+    launch_of l = { .ranks = 2, .port = free_port(), .deadline = 1 };
+    pid_t     child[2];
+    (void)state;
+    assert_int_equal(pipe(fds), 0);
+    for (int r = 0; r < 2; r++) {
+        child[r] = fork();
+        assert_true(child[r] >= 0);
+        if (child[r] == 0 && r == 0) be_rank(&l, 0, fds[1]);
+        if (child[r] > 0) continue;
+        tm_comm_ports ports;
+        set_rank(&l, 1, fds[1]);
+        const char *why = tm_comm_tcp_open(10, &ports);
+        if (why) dprintf(2, "rank 1: %s\n", why);
+        CHECK(!why);
+        nanosleep(&(struct timespec){ .tv_sec = 1, .tv_nsec = 500000000 }, NULL);
+        ports.engine->close(ports.own, true);
+        _exit(0);
+    }
+    finish(child, 2, fds, code);
+    assert_int_equal(gethostname(host, sizeof host - 1), 0);
+    snprintf(want, sizeof want,
+             "rank 0: tcp cannot share memory among the ranks of a host: rank 1 on %s is late: no word of it for 1 s "
+             "while the world begins\n",
+             host);
+    expect(want);
+    assert_int_not_equal(code[0], 0);
+    assert_int_equal(code[1], 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_of_all_sizes),
+        cmocka_unit_test(what_is_given_up),
+        cmocka_unit_test(what_was_sent_last_arrives),
+        cmocka_unit_test(a_rank_that_shares_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tokenizers of a few tokens, whose ids can be told by hand: parts with a prefix or a suffix, blanks in front, merges
+ * in both forms; folders and chat templates that are found, or not; what is wrong is refused with its whole message. */
+#include "base/file.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/whole.h"
+#include "token/chat.h"
+#include "token/token.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#define BLANKS "\"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, "
+#define BYTES(more) "\"pre_tokenizer\": {\"type\": \"ByteLevel\"" more "}, "
+#define BPE "\"model\": {\"type\": \"BPE\", "
+
+static void expect_ids(const char *file, const char *text, unsigned flags, const int32_t *wanted, size_t n)
+{
+    tm_tokenizer *t;
+    tm_ids        ids = { 0 };
+    tm_error      err = { 0 };
+    if (tm_tokenizer_parse("t", file, strlen(file), NULL, &t, &err) != TM_OK) fail_msg("%s\n%s", file, err.text);
+    tm_encoder *encoder = tm_encoder_create(t);
+    if (tm_encoder_encode(encoder, text, strlen(text), flags, &ids, &err) != TM_OK) fail_msg("%s", err.text);
+    bool same = ids.count == n && (n == 0 || memcmp(ids.data, wanted, n * sizeof *wanted) == 0);
+    for (size_t i = 0; i < ids.count && !same; i++) print_error(" %d", ids.data[i]);
+    if (!same) fail_msg("are the ids of '%s' by %s", text, file);
+    free(ids.data);
+    tm_encoder_destroy(encoder);
+    tm_tokenizer_close(t);
+}
+
+#define IDS(...) (const int32_t[]){ __VA_ARGS__ }, sizeof(const int32_t[]){ __VA_ARGS__ } / sizeof(int32_t)
+
+static void parts_have_a_prefix_or_a_suffix(void **state)
+{
+    static const char suffix[] =
+        "{" BLANKS    BPE "\"end_of_word_suffix\": \"</w>\", \"unk_token\": \"?\", \"vocab\": {\"?\": 0, "
+           "\"a\": 1, \"a</w>\": 2, \"b\": 3, \"b</w>\": 4, \"ab</w>\": 5}, \"merges\": [\"a b</w>\"]}}";
+    static const char prefix[] =
+        "{" BLANKS BPE "\"continuing_subword_prefix\": \"##\", \"unk_token\": \"?\", \"vocab\": {\"?\": 0, \"a\": 1, "
+        "\"##a\": 2, \"b\": 3, \"##b\": 4, \"ab\": 5}, \"merges\": [[\"a\", \"##b\"]]}}";
+    static const char both[] =
+        "{" BLANKS    BPE "\"continuing_subword_prefix\": \"##\", \"end_of_word_suffix\": \"</w>\", "
+           "\"unk_token\": \"?\", \"vocab\": {\"?\": 0, \"a\": 1, \"##a\": 2, \"a</w>\": 3, "
+           "\"##a</w>\": 4}, \"merges\": []}}";
+    (void)state;
+    expect_ids(suffix, "ab a aab b ca", 0, IDS(5, 2, 1, 5, 4, 0, 2));
+    expect_ids(prefix, "ab ba aab b", 0, IDS(5, 3, 2, 1, 2, 4, 3));
+    expect_ids(both, "aaa a aa", 0, IDS(1, 2, 4, 3, 1, 4));
+}
+
+/* At the beginning of a text that does not begin with one, and nowhere else. */
+static void a_blank_comes_in_front(void **state)
+{
+    static const char with[] =
+        "{" BYTES(", \"add_prefix_space\": true") BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"\xC4\xA0\": 2, \"\xC4\xA0"
+                                                      "a\": 3}, \"merges\": [\"\xC4\xA0 a\"]}}";
+    static const char as_told[] =
+        "{" BYTES("") BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"\xC4\xA0\": 2}, \"merges\": []}}";
+    static const char without[] = "{" BYTES(", \"add_prefix_space\": false") BPE
+        "\"vocab\": {\"a\": 0, \"b\": 1, \"\xC4\xA0\": 2}, \"merges\": []}}";
+    (void)state;
+    expect_ids(with, "ab a", 0, IDS(3, 1, 3));
+    expect_ids(with, " ab", 0, IDS(3, 1));
+    expect_ids(with, "ab", TM_ENCODE_CONTINUED, IDS(0, 1));
+    expect_ids(with, "b", 0, IDS(2, 1));
+    expect_ids(with, "", 0, NULL, 0);
+    expect_ids(as_told, "ab", 0, IDS(2, 0, 1)); /* unless the file says no */
+    expect_ids(without, "ab a", 0, IDS(0, 1, 2, 0));
+}
+
+/* One that tries every way of cutting a run of letters ends all the same. */
+static void an_expression_that_gives_up(void **state)
+{
+    static const char file[] =
+        "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?:a+)+[cd]\"}, "
+        "\"behavior\": \"Isolated\"}, " BPE "\"unk_token\": \"b\", \"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": []}}";
+    static const char text[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab";
+    tm_tokenizer     *t;
+    tm_ids            ids = { 0 };
+    tm_error          err = { 0 };
+    (void)state;
+    expect_ids(file, "aacb", 0, IDS(0, 0, 1, 1));
+    assert_int_equal(tm_tokenizer_parse("t", file, strlen(file), NULL, &t, &err), TM_OK);
+    tm_encoder *encoder = tm_encoder_create(t);
+    assert_int_equal(tm_encoder_encode(encoder, text, strlen(text), 0, &ids, &err), TM_INVALID);
+    assert_string_equal(err.text,
+                        "the tokenizer's regular expression '(?:a+)+[cd]' gave up on a text of 35 bytes: match "
+                        "limit exceeded");
+    tm_encoder_destroy(encoder);
+    tm_tokenizer_close(t);
+    free(ids.data);
+}
+
+/* One that must remember every letter of a long text does. */
+static void an_expression_that_remembers(void **state)
+{
+    enum { N = 60000 };
+    static const char file[] = "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?:ab|a|b)+$\"}, "
+                               "\"behavior\": \"Isolated\"}, " BPE "\"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": []}}";
+    static char       text[N + 1];
+    static int32_t    wanted[N];
+    (void)state;
+    for (int i = 0; i < N; i++) wanted[i] = i % 2, text[i] = (char)('a' + i % 2);
+    expect_ids(file, text, 0, wanted, N);
+}
+
+static const char *const damaged[] = {
+    "{" BPE "\"vocab\": {\"a\": \"0\"}, \"merges\": []}}",
+    "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1.5}, \"merges\": []}}",
+    "{" BPE "\"vocab\": {\"a\": -1}, \"merges\": []}}",
+    "{" BPE "\"vocab\": {\"a\": 16777216}, \"merges\": []}}",
+    "{" BPE "\"vocab\": {}, \"merges\": []}}",
+    "{" BPE "\"vocab\": [], \"merges\": []}}",
+    "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\", \"ab\"]}}",
+    "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b c\"]}}",
+    "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [[\"a\"]]}}",
+    "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [[\"a\", 1]]}}",
+    "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [[1, \"a\"]]}}",
+    "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [[\"a\", \"b\", \"c\"]]}}",
+    "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [7]}}",
+    "{\"truncation\": {}, " BPE "\"vocab\": {\"a\": 0}, \"merges\": []}}",
+    "{\"padding\": {}, " BPE "\"vocab\": {\"a\": 0}, \"merges\": []}}",
+    "{\"more\": 1, " BPE "\"vocab\": {\"a\": 0}, \"merges\": []}}",
+    "{\"model\": {\"vocab\": {\"a\": 0}}}",
+    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": []}}",
+    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"a\"]]}}",
+    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"a\", 0], [\"b\", \"0\"]]}}",
+    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[1, 0]]}}",
+    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"a\", 0, 0]]}}",
+    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 1, \"vocab\": [[\"a\", 0]]}}",
+    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": -1, \"vocab\": [[\"a\", 0]]}}",
+    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": null, \"vocab\": [[\"a\", 0]]}}",
+    "{" BYTES("") "\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"a\", 0]]}}",
+    "{\"config\": {\"pattern\": \"a\", \"default_vocab_size\": 9, \"default_num_special_tokens\": 3}, \"vocab\": []}",
+    "{\"config\": {\"pattern\": \"a\", \"default_vocab_size\": 3, \"default_num_special_tokens\": 3}, \"vocab\": []}",
+    "{\"config\": {\"pattern\": 1, \"default_vocab_size\": 9, \"default_num_special_tokens\": 3}, \"vocab\": []}",
+    "{\"config\": {\"pattern\": \"a\", \"default_vocab_size\": 4, \"default_num_special_tokens\": 3}, \"vocab\": "
+    "[{\"rank\": 0, \"token_bytes\": \"YQ==\", \"token_str\": \"a\"}], \"special_tokens\": [{\"rank\": 3, "
+    "\"token_str\": \"<s>\"}]}",
+    "{\"config\": {\"pattern\": \"a\", \"default_vocab_size\": 4, \"default_num_special_tokens\": 3}, \"vocab\": "
+    "[{\"rank\": 0, \"token_bytes\": \"YQ==\", \"token_str\": \"a\"}], \"special_tokens\": [{\"rank\": 0, "
+    "\"token_str\": \"<s>\"}, {\"rank\": 1}]}",
+};
+
+static void what_is_damaged_is_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof damaged / sizeof damaged[0]; i++) {
+        tm_tokenizer *t = NULL;
+        tm_error      err = { 0 };
+        if (tm_tokenizer_parse("t.json", damaged[i], strlen(damaged[i]), NULL, &t, &err) == TM_OK)
+            fail_msg("is read: %s", damaged[i]);
+        whole_refusal(&err);
+    }
+    /* A mebibyte is a token, one byte more is none. */
+    for (size_t more = 0; more < 2; more++) {
+        tm_text       file = { 0 };
+        tm_tokenizer *t = NULL;
+        tm_error      err = { 0 };
+        tm_text_add(&file, "{" BPE "\"vocab\": {\"");
+        for (size_t i = 0; i < (1 << 20) + more; i++) tm_text_add_n(&file, "a", 1);
+        tm_text_add(&file, "\": 0}, \"merges\": []}}");
+        tm_status st = tm_tokenizer_parse("t.json", file.data, file.length, NULL, &t, &err);
+        assert_true((st == TM_OK) == (more == 0));
+        whole_refusal(&err);
+        tm_tokenizer_close(t);
+        tm_text_fini(&file);
+    }
+}
+
+/* tokenizer.json before tokenizer.model before tekken.json. */
+static void a_folder_has_one_tokenizer(void **state)
+{
+    static const char *const names[] = { "tekken.json", "tokenizer.model", "tokenizer.json" };
+    tm_tokenizer            *t = NULL;
+    tm_error                 err = { 0 };
+    (void)state;
+    assert_int_equal(tm_tokenizer_open(test_folder(), NULL, &t, &err), TM_INVALID);
+    whole_refusal(&err);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        test_file_write(test_folder(), names[i], "{");
+        err = (tm_error){ 0 };
+        assert_int_not_equal(tm_tokenizer_open(test_folder(), NULL, &t, &err), TM_OK);
+        assert_non_null(strstr(err.text, names[i]));
+        whole_refusal(&err);
+    }
+    test_file_write(test_folder(), "tokenizer.json", "{" BPE "\"vocab\": {\"a\": 0}, \"merges\": []}}");
+    err = (tm_error){ 0 };
+    if (tm_tokenizer_open(test_folder(), NULL, &t, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(tm_tokenizer_describe(t)->vocab, 1);
+    tm_tokenizer_close(t);
+    assert_int_equal(tm_tokenizer_open(test_in_folder("none"), NULL, &t, &err), TM_INVALID);
+    whole_refusal(&err);
+}
+
+/* --- chat templates ------------------------------------------------------------------------------- */
+
+/* What the template of this name gives of one message; NULL: it is refused. */
+static void expect_chat(const char *config, const char *name, const char *wanted)
+{
+    tm_chat  *chat = NULL;
+    tm_text   out = { 0 };
+    tm_error  err = { 0 };
+    json_t   *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "hi");
+    tm_status st;
+    if (config) test_file_write(test_folder(), "tokenizer_config.json", config);
+    st = tm_chat_open(test_folder(), name, &chat, &err);
+    if (st == TM_OK) st = tm_chat_render(chat, messages, NULL, true, &out, NULL, &err);
+    whole_refusal(&err);
+    if ((st == TM_OK) != (wanted != NULL)) fail_msg("%s: %d %s", config, (int)st, st == TM_OK ? out.data : err.text);
+    if (wanted) assert_string_equal(out.data, wanted);
+    tm_chat_close(chat);
+    tm_text_fini(&out);
+    json_decref(messages);
+}
+
+static void templates_of_a_folder(void **state)
+{
+    static const char list[] =
+        "{\"bos_token\": \"<s>\", \"eos_token\": {\"content\": \"</s>\"}, \"chat_template\": [{\"name\": \"tool_use\", "
+        "\"template\": \"T{{ messages[0].content }}\"}, 7, {\"template\": \"nameless\"}, {\"name\": \"default\", "
+        "\"template\": \"{{ bos_token }}D{{ messages[0].content }}{{ eos_token }}\"}, {\"name\": \"broken\"}]}";
+    (void)state;
+    expect_chat(NULL, NULL, NULL); /* there is neither file */
+    expect_chat(list, NULL, "<s>Dhi</s>");
+    expect_chat(NULL, "default", "<s>Dhi</s>");
+    expect_chat(NULL, "tool_use", "Thi");
+    expect_chat(NULL, "rag", NULL);
+    expect_chat(NULL, "broken", NULL);
+    expect_chat("{\"chat_template\": \"one {{ messages|length }}\"}", "any", "one 1");
+    expect_chat("{\"chat_template\": \"one\", \"chat_template\": \"two\"}", NULL,
+                "two"); /* the last, as Python has it */
+    expect_chat("{\"chat_template\": \"{{ x\"}", NULL, NULL);
+    expect_chat("{\"chat_template\": 5}", NULL, NULL);
+    expect_chat("{}", NULL, NULL);
+    expect_chat("{\"chat_template\": \"one\",\n", NULL, NULL);
+    expect_chat("[]", NULL, NULL);
+    test_file_write(test_folder(), "chat_template.jinja", "file {{ add_generation_prompt }}");
+    expect_chat(list, "tool_use", "file True"); /* the file comes first */
+    expect_chat("{\"chat_template\": \"one\"}", NULL, "file True");
+}
+
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/token/whole-made-messages.txt");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_have_a_prefix_or_a_suffix),
+        cmocka_unit_test(a_blank_comes_in_front),
+        cmocka_unit_test(an_expression_that_gives_up),
+        cmocka_unit_test(an_expression_that_remembers),
+        cmocka_unit_test(what_is_damaged_is_refused),
+        cmocka_unit_test_teardown(a_folder_has_one_tokenizer, test_folder_teardown),
+        cmocka_unit_test_teardown(templates_of_a_folder, test_folder_teardown),
+        cmocka_unit_test(every_message_is_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
