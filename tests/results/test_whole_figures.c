@@ -263,6 +263,40 @@ static void differences(tm_text *out)
     }
 }
 
+/* --- side by side ------------------------------------------------------------------------------------------------- */
+
+static const char bench[] = "{\"name\":\"gemm\",\"rows\":[{\"M\":64,\"dtype\":\"float32\",\"tflops\":2.5,"
+                            "\"avg_time_ms\":4,\"half_width_pct\":2,\"note\":null},{\"M\":128,\"more\":1}]}";
+
+/* As people see them: an exponential has another last digit elsewhere. */
+static void add_and_destroy(tm_table *table, tm_text *out)
+{
+    tm_table_print(table, TM_TABLE_MARKDOWN, out);
+    tm_table_destroy(table);
+}
+
+static void side_by_side(tm_text *out)
+{
+    tm_text    text = { 0 }, other = { 0 };
+    tm_result *runs[] = { run_of("rich", rich, NULL, NULL), run_of("poor", poor, NULL, NULL) };
+    tm_text_add(&text, bench);
+    tm_text_add(&other, bench);
+    tm_result *benches[] = { parsed("bench", &text, NULL), parsed("other", &other, NULL) };
+    tm_text_add(out, "== side by side\n");
+    for (int i = 0; i < 2; i++) {
+        add_and_destroy(tm_results_measured(runs[i]), out);
+        add_and_destroy(tm_results_compare(runs[i], runs[1 - i]), out);
+        tm_change change = tm_results_headline(runs[i], runs[1 - i]);
+        tm_text_printf(out, "headline: %g to %g, %g %% from %g to %g\n", change.a, change.b, change.change, change.lo,
+                       change.hi);
+    }
+    add_and_destroy(tm_results_measured(benches[0]), out);
+    add_and_destroy(tm_results_compare(benches[0], benches[1]), out);
+    add_and_destroy(tm_results_compare(benches[0], runs[0]), out);
+    for (int i = 0; i < 2; i++) tm_result_destroy(runs[i]);
+    for (int i = 0; i < 2; i++) tm_result_destroy(benches[i]);
+}
+
 static void figures_say_all(void **state)
 {
     (void)state;
@@ -271,6 +305,7 @@ static void figures_say_all(void **state)
     limits(&out);
     slopes(&out);
     differences(&out);
+    side_by_side(&out);
     whole_is("tests/golden/whole-figures.txt", &out);
 }
 
