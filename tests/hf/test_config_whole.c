@@ -54,6 +54,7 @@ static const char *const models[] = {
     "tiny-llama --model.init_std 0.5 --model.qk_norm true",
     "tiny-llama --model.sinks true",
     "tiny-llama --model.rope_layout interleaved",
+    "tiny-flux --model.time_dim 256 --model.guidance_embed true",
 };
 
 static tm_status read_model(const char *words, tm_config *config, tm_model_shape *shape, tm_error *err)
@@ -90,7 +91,8 @@ static void add_read(tm_text *out, const char *text)
 /* The file without each of its members, and with other values of each. */
 static void add_changed(tm_text *out, const char *text)
 {
-    static const char *const others[] = { "null", "3", "\"word\"", "[1]", "true" };
+    static const char *const others[] = { "null",     "3",        "\"word\"",        "[1]", "true", "0",
+                                          "16777216", "16777217", "[1, \"x\", null]" };
     json_t                  *root = json_loads(text, 0, NULL), *value;
     const char              *name;
     json_object_foreach(root, name, value)
@@ -135,7 +137,7 @@ static void files_are_as_recorded(void **state)
             tm_hf_config_write(config, &shape, form, i % 2 ? "float32" : "bfloat16", i % 3 ? ids : NULL, &text);
             tm_text_add(&out, text.data);
             add_read(&out, text.data);
-            if (i == 0 || i == 11 || i == 12) add_changed(&out, text.data);
+            if (i == 0 || i == 11 || i == 12 || form->diffusers) add_changed(&out, text.data);
         }
         tm_text_fini(&text);
         tm_config_destroy(config);
