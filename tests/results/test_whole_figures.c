@@ -59,6 +59,11 @@ static void verified(tm_text *out)
     verify("four steps", run_of("rich", rich, NULL, lines.data), out);
     verify("two images", run_of("poor", poor, NULL, NULL), out);
     verify("sixteen steps", run_of("long", rich, long_run, NULL), out);
+    static const char *const many_images[] = {
+        "[0.5, 1]", "[0.5, 0.25, 0.26, 0.25, 0.24, 0.25, 0.27, 0.25, 0.26, 0.25, 0.24, 0.25, 0.25, 0.26, 0.25, 0.75]",
+        "\"median\": 2,", "\"median\": 8,", NULL
+    };
+    verify("images of sixteen steps", run_of("images", poor, many_images, NULL), out);
     verify("no time", run_of("none", rich, no_times, lines.data), out);
     verify("one time", run_of("one", rich, one_time, lines.data), out);
     verify("nothing to compare with", run_of("bare", rich, no_digests, NULL), out);
