@@ -260,6 +260,31 @@ static void every_node_knows_its_layer_and_module(void **state)
     tm_device_close(device);
 }
 
+/* What comes behind a model is in no block, of a stage without an end, too. */
+static void behind_a_model_is_no_block(void **state)
+{
+    static const char *const presets[] = { "tiny-llama", "gpt-small" };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        tm_graph      *graph = tm_graph_create(&tm_precision_f32);
+        tm_model_shape s = test_shape_preset(presets[i], NULL);
+        tm_parallel    parallel = { .chunks = 1, .chunk = { { .end = 1, .begins = true } } };
+        tm_model       model;
+        tm_model_declare(graph, &s, 8, &parallel, &model);
+        (void)tm_graph_segment(graph, "stage");
+        assert_true(graph->layer == -1 && !*graph->module);
+        model.stage = parallel.chunk[0];
+        tm_inputs inputs = { .n = 1, .name = { "tokens" } };
+        inputs.tensor[0] = tm_graph_tensor(graph, "tokens", TM_ROLE_INPUT, tm_shape_1(8));
+        graph->tensors[inputs.tensor[0]].dtype = TM_I32;
+        assert_int_not_equal(tm_model_loss(graph, &model, &inputs, TM_NONE, 0, false), TM_NONE);
+        assert_true(graph->layer == -1 && !*graph->module);
+        tm_model_update(graph, &model);
+        assert_true(graph->layer == -1 && !*graph->module);
+        tm_graph_destroy(graph);
+    }
+}
+
 /* What routers and the balance of experts go by is what the shape says. Sums begin in the first micro-batch, that of
  * the balance in its first mixture, and nowhere else. */
 static void check_routers(const tm_program *program, const tm_model_shape *s, int64_t seq, bool begins)
@@ -357,6 +382,7 @@ int main(void)
         cmocka_unit_test(executed_flops_are_the_formula),
         cmocka_unit_test(images_execute_their_formula),
         cmocka_unit_test(every_node_knows_its_layer_and_module),
+        cmocka_unit_test(behind_a_model_is_no_block),
         cmocka_unit_test(routers_go_by_the_shape),
         cmocka_unit_test(the_rotary_table_is_the_formula),
     };

@@ -79,6 +79,10 @@ static void add_counts(tm_text *out, const tm_model_shape *s, bool all)
     tm_text_add(out, "\n  fields:");
     for (const char *const *f = tm_model_fields(s); *f; f++) tm_text_printf(out, " %s", *f);
     for (const char *const *f = tm_model_optional_fields(s); *f; f++) tm_text_printf(out, " [%s]", *f);
+    tm_model_module module;
+    tm_text_add(out, all ? "\n  modules:" : "");
+    for (int64_t i = 0; all && tm_model_module_at(s, i, &module); i++)
+        tm_text_printf(out, " %s (%lld)", module.name, (long long)module.block);
     tm_text_add(out, "\n  frequencies:");
     for (int64_t i = 0; i < s->head_dim / 2 && !tm_model_images(s); i += 1 + s->head_dim / 16)
         tm_text_printf(out, " %.12g", tm_model_rope_frequency(s, i));
