@@ -270,8 +270,23 @@ static void differences(tm_text *out)
 
 /* --- side by side ------------------------------------------------------------------------------------------------- */
 
-static const char bench[] = "{\"name\":\"gemm\",\"rows\":[{\"M\":64,\"dtype\":\"float32\",\"tflops\":2.5,"
-                            "\"avg_time_ms\":4,\"half_width_pct\":2,\"note\":null},{\"M\":128,\"more\":1}]}";
+/* A row of all that a case is called by, and of every unit; `n` times as fast. */
+static tm_result *bench_of(const char *name, int n)
+{
+    static const char *const more[] = {
+        "tflops", "a_tflops_peak", "tokens_per_second", "copy_gbps", "mb_s", "gb_s_max"
+    };
+    static const char *const less[] = { "avg_time_ms", "all_seconds", "time_us", "x_s", "warmup_ms" };
+    tm_text                  text = { 0 };
+    tm_text_add(&text,
+                "{\"name\":\"gemm\",\"rows\":[{\"M\":64,\"N\":1.5,\"dtype\":\"float32\",\"kernel\":\"k\",\"size\":7,"
+                "\"op\":\"add\",\"note\":null,\"words\":\"x\",\"count\":3,\"half_width_pct\":2");
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) tm_text_printf(&text, ",\"%s\":%d", more[i], 8 * n);
+    for (size_t i = 0; i < sizeof less / sizeof less[0]; i++) tm_text_printf(&text, ",\"%s\":%d", less[i], 8 / n);
+    tm_text_printf(&text, "},{\"M\":64,\"op\":5,\"kernel\":1,\"dtype\":2,\"size\":\"big\",\"tflops\":%d},", n);
+    tm_text_printf(&text, "{\"case\":\"c\",\"M\":%d,\"tflops\":%d},{\"M\":%d,\"tflops\":1}]}", n, n, n);
+    return parsed(name, &text, NULL);
+}
 
 /* As people see them: an exponential has another last digit elsewhere. */
 static void add_and_destroy(tm_table *table, tm_text *out)
@@ -282,11 +297,8 @@ static void add_and_destroy(tm_table *table, tm_text *out)
 
 static void side_by_side(tm_text *out)
 {
-    tm_text    text = { 0 }, other = { 0 };
     tm_result *runs[] = { run_of("rich", rich, NULL, NULL), run_of("poor", poor, NULL, NULL) };
-    tm_text_add(&text, bench);
-    tm_text_add(&other, bench);
-    tm_result *benches[] = { parsed("bench", &text, NULL), parsed("other", &other, NULL) };
+    tm_result *benches[] = { bench_of("bench", 1), bench_of("other", 2) };
     tm_text_add(out, "== side by side\n");
     for (int i = 0; i < 2; i++) {
         add_and_destroy(tm_results_measured(runs[i]), out);
