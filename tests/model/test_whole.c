@@ -117,6 +117,8 @@ static void add_tensors(tm_text *out, const tm_model_shape *s)
     tm_graph_destroy(graph);
 }
 
+#define EXPERTS "tiny-llama --model.family mixtral --model.n_layers 2 --model.moe_ffn_dim 24 "
+
 static const char *const small[] = {
     "tiny-llama",
     "tiny-llama --model.bias all --model.tied true --model.qk_norm true --model.init hf --model.init_std 0.05 "
@@ -186,6 +188,21 @@ static const char *const small[] = {
     "tiny-flux --model.image_size 50 --model.time_dim 7 --model.rope_axes 3,5,8 --model.sliding_window 4 --model.tied "
     "true",
     "tiny-flux --model.rope_axes 4,4 --model.head_dim 24",
+    "tiny-llama --model.kv_lora_rank 16 --model.head_dim 5 --model.bias mi350x_table",
+    "tiny-llama --model.n_heads 6 --model.n_kv_heads 4 --model.dim 100",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 6 --model.n_dense_layers 2 --model.n_expert_groups 3 "
+            "--model.n_limited_groups 3 --model.expert_group_best 2",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 4 --model.n_expert_groups 3 --model.n_limited_groups 2 "
+            "--model.expert_group_best 1",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 7",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 2 --model.n_dense_layers 3",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 2 --model.n_expert_groups 4",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 2 --model.n_expert_groups 3 --model.n_limited_groups 4 "
+            "--model.expert_group_best 3",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 5 --model.n_expert_groups 3 --model.n_limited_groups 2",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 2 --model.moe_bias false --model.moe_bias_rate 0.1",
+    EXPERTS "--model.n_experts 6",
+    EXPERTS "--model.n_experts 1 --model.n_experts_per_token 1",
 };
 
 static tm_status read_shape(const char *words, tm_model_shape *shape, tm_error *err)
