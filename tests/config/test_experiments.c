@@ -72,6 +72,30 @@ static void other_programs_are_refused_by_their_name(void **state)
                   "unknown key");
 }
 
+/* Of the presets that an earlier file names nothing is left. */
+static void a_second_experiment_has_presets_of_its_own(void **state)
+{
+    test_foreign *f = *state;
+    test_foreign_renew(f);
+    (void)test_foreign_put(f, "a.yaml", "extends: gpt-small\nmodel: {n_layers: 3, sliding_window: 7}\n");
+    (void)test_foreign_put(f, "b.yaml", "extends: gpt-small\nmodel: {n_layers: 2}\n");
+    (void)test_foreign_put(f, "a_trainer.yaml", "training: {max_norm: 9, seq_len: 32}\n");
+    (void)test_foreign_put(f, "b_trainer.yaml", "training: {seq_len: 64}\n");
+    for (int c = 'a'; c <= 'b'; c++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 NAMES "modules: {pre_trainer: {model: %c.yaml, config: %c_trainer.yaml, overrides: {training: "
+                       "{mock_data: true}}}}\n",
+                 c, c);
+        assert_int_equal(tm_config_load_file(f->config, test_foreign_put(f, "x.yaml", text), &f->err), TM_OK);
+    }
+    if (tm_config_finish(f->config, &f->err) != TM_OK) fail_msg("%s", f->err.text);
+    test_foreign_has(f, "model.n_layers", "2");
+    test_foreign_has(f, "training.seq_len", "64");
+    test_foreign_has(f, "model.sliding_window", NULL);
+    assert_string_equal(tm_config_origin(f->config, "training.max_norm"), "default");
+}
+
 static void post_training_reads_rows(void **state)
 {
     static const char *const adapted =
@@ -408,6 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(other_programs_are_refused_by_their_name),
         TEST(post_training_reads_rows),
+        TEST(a_second_experiment_has_presets_of_its_own),
         TEST(rows_of_post_training_are_a_file),
         TEST(the_environment_of_a_launcher_changes_nothing),
         TEST(what_is_no_experiment_is_told_so),

@@ -70,9 +70,11 @@ static tm_status fill(tm_config *config, const whole_case *c, tm_error *err)
     tm_config_allow_axes(config, c->axes);
     tm_config_allow_unknown(config, c->unknown);
     tm_config_use_environment(config, (char *const *)(uintptr_t)c->variables);
-    tm_status st = c->file && !c->late ? tm_config_load_file(config, c->file, err) : TM_OK;
+    tm_status st = TM_OK;
+    if (c->early) st = tm_config_apply_environment(config, (char *const *)(uintptr_t)c->variables, err);
+    if (st == TM_OK && c->file && !c->late) st = tm_config_load_file(config, c->file, err);
     if (st == TM_OK && c->late) st = tm_config_apply_arguments(config, n, words, err);
-    if (st == TM_OK) st = tm_config_apply_environment(config, (char *const *)(uintptr_t)c->variables, err);
+    if (st == TM_OK && !c->early) st = tm_config_apply_environment(config, (char *const *)(uintptr_t)c->variables, err);
     if (st == TM_OK && !c->late) st = tm_config_apply_arguments(config, n, words, err);
     if (st == TM_OK) st = tm_config_finish(config, err);
     for (int i = 0; i < n; i++) free(words[i]);
@@ -236,6 +238,34 @@ static void tables_are_printed_as_recorded(void **state)
     whole_is("tests/config/whole-forms.txt", &out);
 }
 
+/* Keys whose values change no result: names and places. */
+static void quiet_keys_are_as_recorded(void **state)
+{
+    tm_text    out = { 0 };
+    tm_config *config = test_full_config();
+    (void)state;
+    for (size_t i = 0; i < tm_config_n_keys(config); i++) {
+        const tm_key *key = tm_config_key_at(config, i);
+        if (key->quiet) tm_text_printf(&out, "%s\n", key->name);
+    }
+    tm_config_destroy(config);
+    whole_is("tests/config/whole-quiet.txt", &out);
+}
+
+/* The first rows that have the words, with the lines on which they go on. */
+static void add_rows_with(tm_text *out, const char *printed, const char *words)
+{
+    int n = 0;
+    for (const char *row = printed, *end; *row && n < 6; row = end) {
+        end = row + strcspn(row, "\n") + 1;
+        while (*end == ' ') end += strcspn(end, "\n") + 1;
+        const char *at = strstr(row, words);
+        if (!at || at >= end) continue;
+        tm_text_add_n(out, row, (size_t)(end - row));
+        n++;
+    }
+}
+
 static void frameworks_are_printed_as_recorded(void **state)
 {
     tm_text  out = { 0 };
@@ -251,6 +281,8 @@ static void frameworks_are_printed_as_recorded(void **state)
         for (int lines = 0; end > printed.data && lines < 3; end--) lines += end[-1] == '\n';
         tm_text_printf(&out, "%.600s...\n%s%.900s...\n%s", printed.data, end + 1, json.data,
                        json.data + json.length - 40);
+        add_rows_with(&out, printed.data, " or ");
+        add_rows_with(&out, printed.data, "; accepted: ");
         tm_text_fini(&printed);
         tm_text_fini(&json);
     }
@@ -272,6 +304,7 @@ int main(void)
         cmocka_unit_test(outcomes_are_as_recorded),
         cmocka_unit_test(tables_are_printed_as_recorded),
         cmocka_unit_test(frameworks_are_printed_as_recorded),
+        cmocka_unit_test(quiet_keys_are_as_recorded),
     };
     return cmocka_run_group_tests(tests, quiet, test_folder_teardown);
 }

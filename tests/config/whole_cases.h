@@ -11,7 +11,8 @@ typedef struct {
     const char *name, *file, *text;
     const char *beside[4];
     const char *words[12], *variables[8];
-    bool        plan, axes, unknown, late; /* late: the file is named by EXP, and read behind the words */
+    /* late: the file is named by EXP, and read behind the words; early: the variables are, in front of the file */
+    bool plan, axes, unknown, late, early;
 } whole_case;
 
 #define EXPERIMENT(framework)                                                                                          \
@@ -156,6 +157,12 @@ static const whole_case whole_cases[] = {
       .variables = { "EXP=x.yaml" },
       .axes = true,
       .late = true },
+    { .name = "axes below variables that came first",
+      .file = "x.yaml",
+      .text = LLAMA "training: {steps: [1, 2], seq_len: [64, 128]}\ndebug.seed: [5, 6]\n",
+      .axes = true,
+      .early = true,
+      .variables = { "PRIMUS_SEQ_LENGTH=32", "SEED=3" } },
     { .name = "words",
       .words = { "--model", "gpt-small", "--training.mock_data", "--training.steps=3", "training.seq_len=8",
                  "--lora.targets=[a,b]", "--optimizer.groups=[{params: x, lr_scale: 2}]", "--exp_name", "'null'",
@@ -222,7 +229,17 @@ static const whole_case whole_cases[] = {
       .text = "modules: {sft_trainer: {framework: torchtitan, model: llama2_7B}}\n" },
     { .name = "a program that is not known",
       .file = "x.yaml",
-      .text = "modules: {pre_trainer: {framework: ${X:nemo}, model: llama2_7B}}\n" },
+      .text = "modules: {pre_trainer: {framework: \"${X:nemo}\", model: llama2_7B}}\n" },
+    { .name = "programs that are not read, before variables are looked up",
+      .file = "x.yaml",
+      .text = "modules: {a: 1, pre_trainer: {framework: nemo, model: \"${UNSET}\"}}\n" },
+    { .name = "a program that is read for post-training only",
+      .file = "x.yaml",
+      .text = "modules: {pre_trainer: {framework: megatron_bridge, model: \"${UNSET}\"}}\n" },
+    { .name = "programs that are read, and variables that are not set",
+      .file = "x.yaml",
+      .text =
+          "modules: {sft_trainer: {framework: megatron_bridge, model: \"${UNSET}\"}, pre_trainer: {framework: ~}}\n" },
     { .name = "an experiment without a framework",
       .file = "x.yaml",
       .text = "modules: {pre_trainer: {model: ['a']}}\nenv: {A: 1}\nwork_group: x\n" },
@@ -252,6 +269,16 @@ static const whole_case whole_cases[] = {
           "megatron") "    model: llama2_7B.yaml\n    overrides:\n      mock_data: 1\n      training.mock_data: true\n"
                       "      seq_length: 128\n      max_position_embeddings: 128\n      lr: 1e-4\n      optimizer.lr: "
                       "1e-5\n" },
+    { .name = "keys that say the same, the second wrong by itself",
+      .file = "x.yaml",
+      .text = EXPERIMENT("megatron") "    model: llama2_7B.yaml\n    overrides:\n      mock_data: true\n      lr: -1\n "
+                                     "     optimizer.lr: "
+                                     "1e-5\n" },
+    { .name = "another model than its keys say",
+      .file = "x.toml",
+      .text = "[model]\nname = \"llama3\"\nflavor = \"8B\"\nmultiple_of = 256\nn_kv_heads = 3\n"
+              "[training]\nseq_len = 64\nsteps = -1\n",
+      .words = { "--training.mock_data=true" } },
     { .name = "a job file",
       .file = "x.toml",
       .text = "[job]\ndump_folder = \"./o\"\ndescription = \"d\"\n[model]\nname = \"llama3\"\nflavor = "

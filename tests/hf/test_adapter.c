@@ -421,9 +421,40 @@ static void bad_files_are_refused(void **state)
     }
     tm_hf_adapter none;
     tm_error      err = { 0 };
+    json_t       *nothing = json_object();
+    write_adapter_weights(f.adapter, nothing);
+    json_decref(nothing);
+    assert_int_equal(tm_hf_adapter_open(f.adapter, &none, &err), TM_FORMAT);
+    whole_refusal(&err);
+    tm_hf_adapter_close(&none);
+    err = (tm_error){ 0 };
     assert_int_equal(tm_hf_adapter_open(f.base, &none, &err), TM_INVALID);
     tm_hf_adapter_close(&none);
     unload(&f);
+}
+
+static tm_text written; /* what was written, to the letter */
+
+static void add_written(const char *folder, const char *name, const tm_hf_report *report)
+{
+    char            path[500];
+    tm_safetensors *set;
+    tm_error        err = { 0 };
+    size_t          n;
+    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
+    tm_text text = { 0 };
+    assert_int_equal(tm_file_read(path, 1 << 20, &text, &err), TM_OK);
+    tm_text_printf(&written, "%s: %zu tensors, %lld elements, %lld bytes\n%s", name, report->tensors,
+                   (long long)report->elements, (long long)report->bytes, text.data);
+    tm_text_fini(&text);
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
+    assert_int_equal(tm_safetensors_open(path, &set, &err), TM_OK);
+    const tm_stored_tensor *all = tm_safetensors_list(set, &n);
+    for (size_t i = 0; i < n; i++) {
+        char shape[192];
+        tm_text_printf(&written, "%s %s %s\n", all[i].name, all[i].dtype_name, tm_stored_shape_text(shape, &all[i]));
+    }
+    tm_safetensors_close(set);
 }
 
 /* adapter_config.json of what a run with `own` trained beside the fixture's model. Free it with json_decref. */
@@ -444,6 +475,9 @@ static json_t *written_config(const fixture *f, const tm_adapters *own, const ch
     tm_hf_memory memory = tm_hf_trainer_memory(a.model.trainer, a.model.description.form);
     snprintf(folder, sizeof folder, "%s/%s", test_folder(), name);
     if (tm_hf_adapter_write(&memory, own, "base", folder, &report, &err) != TM_OK) fail_msg("%s", err.text);
+    add_written(folder, name, &report);
+    assert_int_equal(tm_hf_adapter_write(&memory, own, "base", folder, &report, &err), TM_INVALID);
+    whole_refusal(&err);
     snprintf(path, sizeof path, "%s/adapter_config.json", folder);
     json_t *config = json_load_file(path, 0, NULL);
     assert_non_null(config);
@@ -491,6 +525,7 @@ static void what_was_trained_is_written(void **state)
     assert_true(json_equal(json_object_get(config, "rank_pattern"), wanted));
     json_decref(config), json_decref(wanted);
     unload(&f);
+    whole_is("tests/hf/whole-adapter-written.txt", &written);
 }
 
 static void every_message_is_whole(void **state)

@@ -12,6 +12,7 @@
 #include "support/folder.h"
 #include "support/hf_folder.h"
 #include "support/full_config.h"
+#include "support/whole.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -237,10 +238,87 @@ static void files_beside_the_weights_come_along(void **state)
     test_folder_remove();
 }
 
+/* A run's folder: config.yaml, and a checkpoint of the model that `keys` say. Returns its path. */
+static const char *make_run(const char *keys)
+{
+    static char       run[300];
+    char              checkpoints[400];
+    tm_config        *config = test_full_config();
+    tm_model_shape    shape;
+    const tm_hf_form *form;
+    tm_error          err = { 0 };
+    snprintf(run, sizeof run, "%s/run", test_folder());
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoint", run);
+    assert_int_equal(tm_folder_make(run, &err), TM_OK);
+    if (tm_config_load_file(config, test_file_write(run, "config.yaml", keys), &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_config_finish(config, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(tm_model_shape_read(config, &shape, &err), TM_OK);
+    assert_int_equal(tm_hf_form_of(config, &shape, &form, &err), TM_OK);
+    values v = values_of(&shape);
+    (void)save(checkpoints, &v, form, TM_F32);
+    forget(&v);
+    tm_config_destroy(config);
+    return run;
+}
+
+/* Loads it, with the dtype of all tensors, and exports it: both are refused, and nothing is left. */
+static void refuse_run(const char *run, tm_dtype dtype, int loaded, int exported)
+{
+    char         out[300], path[320];
+    tm_error     err = { 0 }, other = { 0 };
+    tm_hf_report report;
+    tm_hf_source source = open_source(run);
+    values       v = values_of(&source.shape);
+    for (size_t i = 0; i < v.graph->n_tensors; i++) v.graph->tensors[i].dtype = dtype;
+    tm_hf_memory memory = {
+        .graph = v.graph, .shape = &source.shape, .form = source.form, .context = &v, .write = write_value
+    };
+    assert_int_equal(tm_hf_source_load(&source, &memory, 2, &report, &err), loaded);
+    whole_refusal(&err);
+    forget(&v);
+    snprintf(out, sizeof out, "%s/out", test_folder());
+    snprintf(path, sizeof path, "%s/config.json", out);
+    tm_hf_export_options o = { .folder = out, .dtype = TM_F32, .shard_bytes = 1 << 30 };
+    bool                 there = tm_file_exists(path);
+    tm_status            st = tm_hf_export(&source, &o, &report, &other);
+    if ((int)st != exported) fail_msg("%d: %s", (int)st, other.text);
+    whole_refusal(&other);
+    assert_int_equal(tm_file_exists(path), there || exported == TM_OK);
+    tm_hf_source_close(&source);
+}
+
+#define SMALL "model.family: llama\nmodel.n_kv_heads: 2\nmodel.vocab_size: 64\n" SIZES
+#define ADAPTED "lora.rank: 2\nlora.targets: [wqkv]\nmodel.hf_assets_path: base\n"
+
+static void runs_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    tm_hf_source source;
+    tm_error     err = { 0 };
+    const char  *run = make_run(SMALL);
+    refuse_run(run, TM_NF4_BLOCKS, TM_UNSUPPORTED, TM_OK);
+    refuse_run(run, TM_E4M3_BLOCKS, TM_UNSUPPORTED, TM_INVALID); /* there is a model already */
+    test_file_write(run, "config.yaml", "model.family: llama\nmodel.n_kv_heads: 2\nmodel.vocab_size: 63\n" SIZES);
+    refuse_run(run, TM_F32, TM_FORMAT, TM_FORMAT);
+    test_file_write(run, "config.yaml", SMALL ADAPTED);
+    refuse_run(run, TM_F32, TM_INVALID, TM_INVALID);
+    test_file_write(run, "config.yaml", "model.sinks: true\n" SMALL);
+    assert_int_equal(tm_hf_source_open(run, -1, test_full_config(), &source, &err), TM_UNSUPPORTED);
+    whole_refusal(&err);
+    tm_hf_source_close(&source);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, &err), TM_INVALID);
+    whole_refusal(&err);
+    tm_hf_source_close(&source);
+    test_folder_remove();
+    whole_refusals_are("tests/hf/whole-runs-messages.txt");
+}
+
 int main(void)
 {
     tm_log_set_level(TM_LOG_ERROR);
     const struct CMUnitTest tests[] = { cmocka_unit_test(runs_are_loaded_and_exported),
-                                        cmocka_unit_test(files_beside_the_weights_come_along) };
+                                        cmocka_unit_test(files_beside_the_weights_come_along),
+                                        cmocka_unit_test(runs_that_do_not_fit_are_refused) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -260,6 +260,64 @@ static void every_node_knows_its_layer_and_module(void **state)
     tm_device_close(device);
 }
 
+/* A bias that only chooses stays as it is; one with a rate moves once a step in every mixture. */
+static void biases_of_experts_move_at_a_rate(void **state)
+{
+    static const char experts[] =
+        "--model.family=deepseek --model.n_layers=3 --model.n_dense_layers=1 --model.n_kv_heads=null "
+        "--model.kv_lora_rank=16 --model.qk_nope_head_dim=12 --model.qk_rope_head_dim=4 --model.v_head_dim=8 "
+        "--model.n_experts=4 --model.n_experts_per_token=2 --model.moe_ffn_dim=24 --model.moe_score=sigmoid "
+        "--model.moe_bias=true";
+    (void)state;
+    tm_device *device = test_device_open("null", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    for (int moves = 0; moves < 2; moves++) {
+        char words[600];
+        snprintf(words, sizeof words, "%s --model.moe_bias_rate=%g", experts, 0.125 * moves);
+        tm_model_shape  s = test_shape_preset("tiny-llama", words);
+        tm_step_options options = options_of(&s, 1, 16);
+        tm_step        *step = test_step_plan(&options, &chooser);
+        int             n = 0, states = 0;
+        for (size_t k = 0; k < step->graph->n_segments; k++)
+            for (size_t i = 0; i < step->graph->segments[k]->n_nodes; i++) {
+                const tm_node *node = &step->graph->segments[k]->nodes[i];
+                if (node->op != TM_OP_expert_bias) continue;
+                assert_true(((const tm_expert_bias_attr *)node->attr)->rate == 0.125);
+                assert_int_equal(node->layer, ++n);
+            }
+        for (size_t i = 0; i < step->graph->n_tensors; i++) states += step->graph->tensors[i].role == TM_ROLE_STATE;
+        assert_int_equal(n, moves ? 2 : 0);
+        assert_int_equal(states, 2);
+        tm_step_destroy(step);
+    }
+    tm_device_close(device);
+}
+
+/* What comes behind a model is in no block, of a stage without an end, too. */
+static void behind_a_model_is_no_block(void **state)
+{
+    static const char *const presets[] = { "tiny-llama", "gpt-small" };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        tm_graph      *graph = tm_graph_create(&tm_precision_f32);
+        tm_model_shape s = test_shape_preset(presets[i], NULL);
+        tm_parallel    parallel = { .chunks = 1, .chunk = { { .end = 1, .begins = true } } };
+        tm_model       model;
+        tm_model_declare(graph, &s, 8, &parallel, &model);
+        (void)tm_graph_segment(graph, "stage");
+        assert_true(graph->layer == -1 && !*graph->module);
+        model.stage = parallel.chunk[0];
+        tm_inputs inputs = { .n = 1, .name = { "tokens" } };
+        inputs.tensor[0] = tm_graph_tensor(graph, "tokens", TM_ROLE_INPUT, tm_shape_1(8));
+        graph->tensors[inputs.tensor[0]].dtype = TM_I32;
+        assert_int_not_equal(tm_model_loss(graph, &model, &inputs, TM_NONE, 0, false), TM_NONE);
+        assert_true(graph->layer == -1 && !*graph->module);
+        tm_model_update(graph, &model);
+        assert_true(graph->layer == -1 && !*graph->module);
+        tm_graph_destroy(graph);
+    }
+}
+
 /* What routers and the balance of experts go by is what the shape says. Sums begin in the first micro-batch, that of
  * the balance in its first mixture, and nowhere else. */
 static void check_routers(const tm_program *program, const tm_model_shape *s, int64_t seq, bool begins)
@@ -357,6 +415,8 @@ int main(void)
         cmocka_unit_test(executed_flops_are_the_formula),
         cmocka_unit_test(images_execute_their_formula),
         cmocka_unit_test(every_node_knows_its_layer_and_module),
+        cmocka_unit_test(behind_a_model_is_no_block),
+        cmocka_unit_test(biases_of_experts_move_at_a_rate),
         cmocka_unit_test(routers_go_by_the_shape),
         cmocka_unit_test(the_rotary_table_is_the_formula),
     };

@@ -79,6 +79,10 @@ static void add_counts(tm_text *out, const tm_model_shape *s, bool all)
     tm_text_add(out, "\n  fields:");
     for (const char *const *f = tm_model_fields(s); *f; f++) tm_text_printf(out, " %s", *f);
     for (const char *const *f = tm_model_optional_fields(s); *f; f++) tm_text_printf(out, " [%s]", *f);
+    tm_model_module module;
+    tm_text_add(out, all ? "\n  modules:" : "");
+    for (int64_t i = 0; all && tm_model_module_at(s, i, &module); i++)
+        tm_text_printf(out, " %s (%lld)", module.name, (long long)module.block);
     tm_text_add(out, "\n  frequencies:");
     for (int64_t i = 0; i < s->head_dim / 2 && !tm_model_images(s); i += 1 + s->head_dim / 16)
         tm_text_printf(out, " %.12g", tm_model_rope_frequency(s, i));
@@ -112,6 +116,8 @@ static void add_tensors(tm_text *out, const tm_model_shape *s)
     }
     tm_graph_destroy(graph);
 }
+
+#define EXPERTS "tiny-llama --model.family mixtral --model.n_layers 2 --model.moe_ffn_dim 24 "
 
 static const char *const small[] = {
     "tiny-llama",
@@ -182,6 +188,21 @@ static const char *const small[] = {
     "tiny-flux --model.image_size 50 --model.time_dim 7 --model.rope_axes 3,5,8 --model.sliding_window 4 --model.tied "
     "true",
     "tiny-flux --model.rope_axes 4,4 --model.head_dim 24",
+    "tiny-llama --model.kv_lora_rank 16 --model.head_dim 5 --model.bias mi350x_table",
+    "tiny-llama --model.n_heads 6 --model.n_kv_heads 4 --model.dim 100",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 6 --model.n_dense_layers 2 --model.n_expert_groups 3 "
+            "--model.n_limited_groups 3 --model.expert_group_best 2",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 4 --model.n_expert_groups 3 --model.n_limited_groups 2 "
+            "--model.expert_group_best 1",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 7",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 2 --model.n_dense_layers 3",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 2 --model.n_expert_groups 4",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 2 --model.n_expert_groups 3 --model.n_limited_groups 4 "
+            "--model.expert_group_best 3",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 5 --model.n_expert_groups 3 --model.n_limited_groups 2",
+    EXPERTS "--model.n_experts 6 --model.n_experts_per_token 2 --model.moe_bias false --model.moe_bias_rate 0.1",
+    EXPERTS "--model.n_experts 6",
+    EXPERTS "--model.n_experts 1 --model.n_experts_per_token 1",
 };
 
 static tm_status read_shape(const char *words, tm_model_shape *shape, tm_error *err)
@@ -259,11 +280,88 @@ static void divisions_are_as_recorded(void **state)
     whole_is("tests/model/whole-divisions.txt", &out);
 }
 
+/* Of every preset the keys that it is made of. */
+static void presets_are_as_recorded(void **state)
+{
+    tm_text          out = { 0 };
+    size_t           n;
+    const tm_preset *presets = tm_model_presets(&n);
+    (void)state;
+    for (size_t i = 0; i < n; i++) {
+        tm_text_printf(&out, "%s (%s):", presets[i].name, presets[i].alias ? presets[i].alias : "-");
+        for (const char *const *pair = presets[i].pairs; *pair; pair++) tm_text_printf(&out, " %s", *pair);
+        tm_text_add(&out, "\n");
+    }
+    whole_is("tests/model/whole-presets.txt", &out);
+}
+
+static void add_pieces(tm_text *out, const tm_graph *graph)
+{
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *t = &graph->tensors[i];
+        char             shape[96], whole[96];
+        if (t->role != TM_ROLE_PARAMETER) continue;
+        tm_text_printf(out, "  %s %s, sums %x", t->name, tm_shape_text(shape, t->shape), t->sums);
+        if (t->cut)
+            tm_text_printf(out, ", %d of %d of axes %x of %s from column %lld", t->cut->rank, t->cut->ranks,
+                           t->cut->axes, tm_shape_text(whole, t->cut->whole), (long long)t->cut->column);
+        for (int p = 0; p < t->n_pieces; p++) {
+            const tm_piece *piece = &t->pieces[p];
+            tm_text_printf(out, "; %s %lld + %lld, begins %lld, first %lld of %lld",
+                           strcmp(piece->name, t->name) == 0 ? "" : piece->name, (long long)piece->row,
+                           (long long)piece->rows, (long long)piece->begin, (long long)piece->first,
+                           (long long)piece->whole);
+        }
+        tm_text_add(out, "\n");
+    }
+}
+
+/* What a rank has of each matrix: rows of pieces, columns, where they begin in the whole. */
+static void pieces_are_as_recorded(void **state)
+{
+    static const char *const words[] = {
+        "tiny-llama --model.n_layers 1 --model.bias all --model.qk_norm true --model.sinks true",
+        "tiny-llama --model.n_layers 1 --model.tied true --model.family mixtral --model.n_experts 4 "
+        "--model.n_experts_per_token 2 --model.moe_ffn_dim 20",
+        "tiny-llama --model.n_layers 1 --model.family gpt_oss --model.n_experts 4 --model.n_experts_per_token 2 "
+        "--model.moe_ffn_dim 20",
+        "tiny-llama --model.n_layers 2 --model.family deepseek --model.n_kv_heads null --model.kv_lora_rank 16 "
+        "--model.q_lora_rank 20 --model.qk_nope_head_dim 12 --model.qk_rope_head_dim 4 --model.v_head_dim 8 "
+        "--model.n_shared_experts 1 --model.n_dense_layers 1 --model.n_experts 4 --model.n_experts_per_token 2 "
+        "--model.moe_ffn_dim 20",
+        "gpt-small --model.n_layers 1",
+        "gpt-small --model.n_layers 1 --model.tied false --model.vocab_size 101",
+        "tiny-flux --model.n_layers 1 --model.n_single_layers 1 --model.guidance_embed true",
+    };
+    tm_text out = { 0 };
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        for (int kind = 0; kind < 3; kind++) {
+            tm_graph      *graph;
+            tm_model_shape shape;
+            tm_model       model;
+            tm_error       err = { 0 };
+            tm_parallel    parallel = { .rows = false };
+            if (read_shape(words[i], &shape, &err) != TM_OK) fail_msg("%s: %s", words[i], err.text);
+            if (kind == 2 && shape.moe.experts == 0) continue;
+            if (kind < 2) parallel.tensor = (tm_division){ .axes = 1, .rank = 1 - kind, .ranks = 2 };
+            if (kind == 2) parallel.experts = (tm_division){ .axes = 2, .rank = 1, .ranks = 2 };
+            graph = tm_graph_create(&tm_precision_f32);
+            tm_model_declare(graph, &shape, 8, &parallel, &model);
+            tm_text_printf(&out, "\n%s: %s\n", words[i], kind == 2 ? "experts" : kind ? "first" : "second");
+            add_pieces(&out, graph);
+            tm_graph_destroy(graph);
+        }
+    whole_is("tests/model/whole-pieces.txt", &out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_are_as_recorded),
         cmocka_unit_test(divisions_are_as_recorded),
+        cmocka_unit_test(presets_are_as_recorded),
+        cmocka_unit_test(pieces_are_as_recorded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,6 +73,8 @@ static const char *const staged[] = {
     MLA PP,
     LLAMA "--model.family mixtral " EXPERTS "--model.moe_aux_loss 0.1 " PP,
     LLAMA "--model.family gpt_oss " EXPERTS PP,
+    LLAMA PP "--parallelism.pipeline_parallel_divide_head true ",
+    GPT PP "--parallelism.pipeline_parallel_divide_head true ",
 };
 /* clang-format on */
 

@@ -321,6 +321,24 @@ static void strange_files_are_refused(void **state)
     tm_arena_destroy(arena);
 }
 
+/* What somebody has put into the file is not trusted. */
+static void triggers_reach_nothing(void **state)
+{
+    (void)state;
+    tm_store *store = open_store("trigger.db");
+    tm_stored row = row_named("x");
+    int64_t   id;
+    tm_error  err = { 0 };
+    add(store, &row);
+    tm_store_close(store);
+    change("trigger.db", "CREATE TRIGGER t AFTER INSERT ON results BEGIN UPDATE results SET label = "
+                         "(SELECT file FROM pragma_database_list); END");
+    assert_int_equal(tm_store_open(test_in_folder("trigger.db"), true, &store, &err), TM_OK);
+    assert_int_equal(tm_store_add(store, &row, NULL, &id, &err), TM_IO);
+    assert_non_null(strstr(err.text, "unsafe use of virtual table"));
+    tm_store_close(store);
+}
+
 static void the_path_is_where_people_look(void **state)
 {
     (void)state;
@@ -381,6 +399,7 @@ int main(void)
         cmocka_unit_test(many_open_what_is_not_there_yet),
         cmocka_unit_test(an_old_format_is_brought_up),
         cmocka_unit_test(strange_files_are_refused),
+        cmocka_unit_test(triggers_reach_nothing),
         cmocka_unit_test(the_path_is_where_people_look),
         cmocka_unit_test(ten_thousand_are_listed_at_once),
     };

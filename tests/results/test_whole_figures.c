@@ -59,6 +59,11 @@ static void verified(tm_text *out)
     verify("four steps", run_of("rich", rich, NULL, lines.data), out);
     verify("two images", run_of("poor", poor, NULL, NULL), out);
     verify("sixteen steps", run_of("long", rich, long_run, NULL), out);
+    static const char *const many_images[] = {
+        "[0.5, 1]", "[0.5, 0.25, 0.26, 0.25, 0.24, 0.25, 0.27, 0.25, 0.26, 0.25, 0.24, 0.25, 0.25, 0.26, 0.25, 0.75]",
+        "\"median\": 2,", "\"median\": 8,", NULL
+    };
+    verify("images of sixteen steps", run_of("images", poor, many_images, NULL), out);
     verify("no time", run_of("none", rich, no_times, lines.data), out);
     verify("one time", run_of("one", rich, one_time, lines.data), out);
     verify("nothing to compare with", run_of("bare", rich, no_digests, NULL), out);
@@ -263,6 +268,52 @@ static void differences(tm_text *out)
     }
 }
 
+/* --- side by side ------------------------------------------------------------------------------------------------- */
+
+/* A row of all that a case is called by, and of every unit; `n` times as fast. */
+static tm_result *bench_of(const char *name, int n)
+{
+    static const char *const more[] = {
+        "tflops", "a_tflops_peak", "tokens_per_second", "copy_gbps", "mb_s", "gb_s_max"
+    };
+    static const char *const less[] = { "avg_time_ms", "all_seconds", "time_us", "x_s", "warmup_ms" };
+    tm_text                  text = { 0 };
+    tm_text_add(&text,
+                "{\"name\":\"gemm\",\"rows\":[{\"M\":64,\"N\":1.5,\"dtype\":\"float32\",\"kernel\":\"k\",\"size\":7,"
+                "\"op\":\"add\",\"note\":null,\"words\":\"x\",\"count\":3,\"half_width_pct\":2");
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) tm_text_printf(&text, ",\"%s\":%d", more[i], 8 * n);
+    for (size_t i = 0; i < sizeof less / sizeof less[0]; i++) tm_text_printf(&text, ",\"%s\":%d", less[i], 8 / n);
+    tm_text_printf(&text, "},{\"M\":64,\"op\":5,\"kernel\":1,\"dtype\":2,\"size\":\"big\",\"tflops\":%d},", n);
+    tm_text_printf(&text, "{\"case\":\"c\",\"M\":%d,\"tflops\":%d},{\"M\":%d,\"tflops\":1}]}", n, n, n);
+    return parsed(name, &text, NULL);
+}
+
+/* As people see them: an exponential has another last digit elsewhere. */
+static void add_and_destroy(tm_table *table, tm_text *out)
+{
+    tm_table_print(table, TM_TABLE_MARKDOWN, out);
+    tm_table_destroy(table);
+}
+
+static void side_by_side(tm_text *out)
+{
+    tm_result *runs[] = { run_of("rich", rich, NULL, NULL), run_of("poor", poor, NULL, NULL) };
+    tm_result *benches[] = { bench_of("bench", 1), bench_of("other", 2) };
+    tm_text_add(out, "== side by side\n");
+    for (int i = 0; i < 2; i++) {
+        add_and_destroy(tm_results_measured(runs[i]), out);
+        add_and_destroy(tm_results_compare(runs[i], runs[1 - i]), out);
+        tm_change change = tm_results_headline(runs[i], runs[1 - i]);
+        tm_text_printf(out, "headline: %g to %g, %g %% from %g to %g\n", change.a, change.b, change.change, change.lo,
+                       change.hi);
+    }
+    add_and_destroy(tm_results_measured(benches[0]), out);
+    add_and_destroy(tm_results_compare(benches[0], benches[1]), out);
+    add_and_destroy(tm_results_compare(benches[0], runs[0]), out);
+    for (int i = 0; i < 2; i++) tm_result_destroy(runs[i]);
+    for (int i = 0; i < 2; i++) tm_result_destroy(benches[i]);
+}
+
 static void figures_say_all(void **state)
 {
     (void)state;
@@ -271,6 +322,7 @@ static void figures_say_all(void **state)
     limits(&out);
     slopes(&out);
     differences(&out);
+    side_by_side(&out);
     whole_is("tests/golden/whole-figures.txt", &out);
 }
 

@@ -248,6 +248,21 @@ static void print_rows(tm_store *store, tm_text *out)
     tm_arena_destroy(arena);
 }
 
+/* Rates with what an interval of them is in percent. */
+static void widths(tm_text *out)
+{
+    static const double rates[][3] = { { 0.5, 0.4, 0.7 }, { 1, 1, 1 }, { 0, 0, 1 }, { -2, -3, -1 }, { 2, 1, 5 } };
+    enum { RATES = sizeof rates / sizeof rates[0] };
+    tm_stored rows[RATES];
+    for (int i = 0; i < RATES; i++)
+        rows[i] =
+            (tm_stored){ .id = i, .rate = rates[i][0], .lo = rates[i][1], .hi = rates[i][2], .loss = i, .steps = 0 };
+    tm_table *table = tm_results_table(rows, RATES, false);
+    tm_text_add(out, "== widths\n");
+    add_table(table, out);
+    tm_table_destroy(table);
+}
+
 static void stored(tm_text *out)
 {
     static const char *const told[] = {
@@ -332,6 +347,7 @@ static void fleets_say_all(void **state)
     fleets(&out);
     logs(&out);
     stored(&out);
+    widths(&out);
     whole_is("tests/golden/whole-fleets.txt", &out);
 }
 

@@ -67,6 +67,38 @@ static void reports_say_all(void **state)
     whole_is("tests/golden/whole-report.txt", &cut);
 }
 
+/* What of two runs is told in rows: figures, checks, everything below what was run on what. */
+static void rows_of_what_was_run(void **state)
+{
+    static const char *const two[] = {
+        "\"checks\": null",
+        "\"checks\": {\"fail\": 1, \"not_passed\": [{\"id\": \"numa\", \"status\": \"WARN\", \"observed\": \"a<b & "
+        "c\"}, "
+        "{\"id\": \"memlock\", \"observed\": 8}]}",
+        "\"environment\": null",
+        "\"environment\": {\"os\": {\"host\": \"h\", \"n\": {\"deep\": true, \"none\": {}}}, \"z\": [1], \"w\": null, "
+        "\"x\": -2.50, \"y\": false}",
+        "\"configuration\": null",
+        "\"configuration\": {\"model.dim\": 64, \"exp_name\": \"<e>\"}",
+        NULL
+    };
+    static const char *const one[] = { "\"environment\": null",
+                                       "\"environment\": {\"os\": {\"host\": \"k\"}, \"x\": 7}", NULL };
+    (void)state;
+    tm_text          html = { 0 }, out = { 0 };
+    tm_error         err = { 0 };
+    tm_result       *runs[] = { run_of("a/rich", rich, two, NULL), run_of("po<or", poor, one, NULL) };
+    const tm_result *both[] = { runs[0], runs[1] }, *turned[] = { runs[1], runs[0] };
+    assert_int_equal(tm_results_report(both, 2, TM_REPORT_HTML, &html, &err), TM_OK);
+    tm_text_add(&out, strstr(html.data, "<h2>Figures"));
+    html.length = 0;
+    assert_int_equal(tm_results_report(turned, 2, TM_REPORT_HTML, &html, &err), TM_OK);
+    tm_text_add(&out, strstr(html.data, "<h2>System checks"));
+    tm_text_fini(&html);
+    for (int i = 0; i < 2; i++) tm_result_destroy(runs[i]);
+    whole_is("tests/results/whole-rows.txt", &out);
+}
+
 /* Of more phases than 64 the first are drawn. */
 static void sixty_four_phases(void **state)
 {
@@ -148,6 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reports_say_all),
+        cmocka_unit_test(rows_of_what_was_run),
         cmocka_unit_test(sixty_four_phases),
         cmocka_unit_test(pictures_have_their_size),
         cmocka_unit_test_teardown(folders_have_metrics, test_folder_teardown),
