@@ -18,8 +18,8 @@
 #include <stdbool.h>
 
 /* GROUPS: that a rank is in at the same time; HALF: bytes that go through a post at once; SMALL: bytes of a call that
- * takes one step, every rank adding for itself; LOCAL: most ranks of a host; MAIL: bytes of letters to one rank that
- * it has not taken. */
+ * takes one step, every rank adding for itself (a broadcast: twice as many); LOCAL: most ranks of a host; MAIL: bytes
+ * of letters to one rank that it has not taken. */
 enum {
     TM_COMM_GROUPS = 64,
     TM_COMM_HALF = 32768,

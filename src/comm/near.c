@@ -415,7 +415,8 @@ static bool is_small(const near_call *n)
 {
     size_t one = n->call->count * n->element, size = (size_t)n->comm->size;
     bool   pieces = n->call->kind == TM_COMM_REDUCE_SCATTER || n->call->kind == TM_COMM_ALL_TO_ALL;
-    return !n->matrix && (pieces ? one * size : one) <= TM_COMM_SMALL;
+    size_t most = n->call->kind == TM_COMM_BROADCAST ? 2 * TM_COMM_SMALL : TM_COMM_SMALL;
+    return !n->matrix && (pieces ? one * size : one) <= most;
 }
 
 static bool moves_nothing(const near_call *n)

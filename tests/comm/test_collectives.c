@@ -73,7 +73,7 @@ static void ways(tm_comm *world, void *context)
         size_t       least; /* elements of float32 that are not small any more, of 4 ranks */
     } rows[] = { { TM_COMM_ALL_REDUCE, 1025 },
                  { TM_COMM_ALL_GATHER, 1025 },
-                 { TM_COMM_BROADCAST, 1025 },
+                 { TM_COMM_BROADCAST, 2049 },
                  { TM_COMM_REDUCE_SCATTER, 257 },
                  { TM_COMM_ALL_TO_ALL, 257 } };
     enum { ROOM = 4 * 1100 };
