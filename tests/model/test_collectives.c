@@ -55,8 +55,8 @@ static const char *const divided[] = {
     MIXTURE WHOLE,
     MIXTURE EP "--parallelism.expert_parallel_capacity 0.5 ",
     MIXTURE PP,
-    LLAMA PP "--parallelism.pipeline_parallel_divide_head true ",
-    GPT PP "--parallelism.pipeline_parallel_divide_head true ",
+    LLAMA   PP "--parallelism.pipeline_parallel_divide_head true ",
+    GPT     PP "--parallelism.pipeline_parallel_divide_head true ",
 };
 
 static void add_group(tm_text *out, const tm_group_attr *g)
