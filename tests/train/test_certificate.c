@@ -286,6 +286,14 @@ static void probes_say_what_a_loss_may_see(void **state)
         }
         tm_probe_fini(&probe);
     }
+    for (int i = 0; i < ROWS; i++) first_key[i] = i % SEQ; /* each token is a document: there is nothing to see */
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        tm_probe probe;
+        tm_probe_make(&o, &batch, seed, &probe);
+        for (int i = 0; i < ROWS; i++) assert_int_not_equal(probe.places[i], TM_PROBE_LOOKS);
+        assert_false(probe.context);
+        tm_probe_fini(&probe);
+    }
     assert_true(looking > 20 * 2 && staying > 20 * 16 && free_ones > 20 * 3);
 }
 

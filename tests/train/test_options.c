@@ -93,6 +93,7 @@ static void say_adapters(tm_text *t, const tm_adapters *o)
     for (size_t i = 0; i < o->n_alphas; i++)
         tm_text_printf(t, "adapters.alpha of %s %g\n", o->alphas[i].pattern, o->alphas[i].value);
     if (o->rank > 0) tm_text_printf(t, "adapters.factor %.12g\n", tm_adapters_scale(o));
+    if (o->rank > 0) tm_adapters_print(o, t); /* as a checkpoint has them */
 }
 
 static void say_step(tm_text *t, const tm_step_options *o)
