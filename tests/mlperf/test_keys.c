@@ -55,7 +55,7 @@ static const char *const runs[] = {
     LORA "--lora.rank 4",
     LORA "--lora.rank 4 --model.hf_assets_path FOLDER",
     "llama2_70B " ON "--mlperf.benchmark llama2_70b_lora --data.source govreport --validation.enable true --lora.rank "
-                     "16 --data.path FOLDER",
+    "16 --data.path FOLDER",
     FLUX,
     FLUX "--data.flow_protocol mlperf",
     FLUX "--data.flow_protocol torchtitan",
