@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a graph notes down: every member of tensors, views, parameters, parts and nodes, compared as text. */
 #include "graph/nf4.h"
+#include "graph/cut.h"
 #include "graph/graph.h"
 #include "op/attrs.h"
 
@@ -146,6 +147,86 @@ static void runs_of_groups(void **state)
     tm_graph_destroy(g);
 }
 
+/* --- parts of parameters ------------------------------------------------------------------------------------------ */
+
+static const char *format_name(tm_dtype dtype)
+{
+    return dtype == TM_DTYPE_COUNT ? "none" : tm_dtype_name(dtype);
+}
+
+static void print_cut(const tm_tensor *t, tm_text *out)
+{
+    char      shape[96];
+    tm_arena *arena = tm_arena_create();
+    tm_tensor whole = tm_cut_whole(arena, t);
+    tm_text_printf(out, "by columns %d, between %d, blocks %s %s; runs", tm_cut_by_columns(t), tm_cut_between_pieces(t),
+                   format_name(tm_cut_blocked(t, TM_NF4_BLOCKS)), format_name(tm_cut_blocked(t, TM_E4M3_BLOCKS)));
+    for (int64_t k = 0; k < tm_cut_runs(t) && k < 6; k++) {
+        tm_cut_run run = tm_cut_run_at(t, k);
+        tm_text_printf(out, " %lld=%lld+%lld", (long long)run.here, (long long)run.whole, (long long)run.n);
+    }
+    tm_text_printf(out, "; whole %s %s", tm_dtype_name(whole.dtype), tm_shape_text(shape, whole.shape));
+    for (int p = 0; p < whole.n_pieces; p++) {
+        const tm_piece *piece = &whole.pieces[p];
+        tm_text_printf(out, " %s:%lld+%lld %lld %lld/%lld", piece->name, (long long)piece->row, (long long)piece->rows,
+                       (long long)piece->begin, (long long)piece->first, (long long)piece->whole);
+    }
+    assert_null(whole.cut);
+    tm_text_add(out, "\n");
+    tm_arena_destroy(arena);
+}
+
+/* Rows of each piece; two runs of one; columns; whole pieces. */
+static void parts_and_wholes(void **state)
+{
+    (void)state;
+    tm_graph *g = tm_graph_create(&tm_precision_f32);
+    tm_text   text = { 0 };
+    tm_piece  rows[] = { { .name = "a", .row = 0, .rows = 2, .begin = 2, .first = 2, .whole = 4 },
+                         { .name = "b", .row = 2, .rows = 3, .begin = 7, .first = 3, .whole = 6 } };
+    tm_piece  two[] = { { .name = "a", .row = 0, .rows = 1, .begin = 1, .first = 1, .whole = 4 },
+                        { .name = "a", .row = 1, .rows = 1, .begin = 3, .first = 3, .whole = 4 } };
+    tm_piece  columns[] = { { .name = "a", .row = 0, .rows = 1, .begin = 0 },
+                            { .name = "b", .row = 1, .rows = 2, .begin = 1 } };
+    tm_piece  between[] = { { .name = "c", .row = 0, .rows = 2, .begin = 4 },
+                            { .name = "d", .row = 2, .rows = 2, .begin = 6 } };
+    const struct {
+        const tm_piece *pieces;
+        tm_shape        shape;
+        tm_cut          cut;
+    } cases[] = {
+        { rows, { 2, { 5, 64 } }, { .axes = 1, .rank = 1, .ranks = 2, .whole = { 2, { 10, 64 } } } },
+        { two, { 2, { 2, 16 } }, { .axes = 1, .rank = 1, .ranks = 2, .whole = { 2, { 4, 16 } } } },
+        { columns, { 2, { 3, 64 } }, { .axes = 1, .rank = 1, .ranks = 2, .column = 64, .whole = { 2, { 3, 128 } } } },
+        { columns, { 2, { 3, 8 } }, { .axes = 1, .rank = 1, .ranks = 2, .column = 8, .whole = { 2, { 3, 16 } } } },
+        { between, { 2, { 4, 64 } }, { .axes = 1, .rank = 1, .ranks = 2, .whole = { 2, { 8, 64 } } } },
+        { between, { 2, { 4, 8192 } }, { .axes = 1, .rank = 1, .ranks = 2, .whole = { 2, { 8, 8192 } } } }
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tm_tensor_id w = tm_graph_parameter(g, "w", cases[i].shape, cases[i].pieces, 2);
+        tm_graph_cut(g, w, &cases[i].cut);
+        print_cut(tm_graph_at(g, w), &text);
+    }
+    assert_string_equal(
+        text.data,
+        "by columns 0, between 0, blocks nf4_scaled float8_e4m3_blocks; runs 0=128+128 128=448+192; whole float32 (10, "
+        "64) a:0+4 0 0/0 b:4+6 0 0/0\n"
+        "by columns 0, between 0, blocks none none; runs 0=16+16 16=48+16; whole float32 (4, 16) a:0+4 0 0/0\n"
+        "by columns 1, between 0, blocks nf4_scaled float8_e4m3_blocks; runs 0=64+64 64=192+64 128=320+64; whole "
+        "float32 "
+        "(3, 128) a:0+1 0 0/0 b:1+2 0 0/0\n"
+        "by columns 1, between 0, blocks none none; runs 0=8+8 8=24+8 16=40+8; whole float32 (3, 16) a:0+1 0 0/0 b:1+2 "
+        "0 "
+        "0/0\n"
+        "by columns 0, between 1, blocks none float8_e4m3_blocks; runs 0=256+128 128=384+128; whole float32 (8, 64) "
+        "c:4+2 "
+        "0 0/0 d:6+2 0 0/0\n"
+        "by columns 0, between 1, blocks nf4_blocks float8_e4m3_blocks; runs 0=32768+16384 16384=49152+16384; whole "
+        "float32 (8, 8192) c:4+2 0 0/0 d:6+2 0 0/0\n");
+    tm_text_fini(&text);
+    tm_graph_destroy(g);
+}
+
 /* --- nodes -------------------------------------------------------------------------------------------------------- */
 
 static void print_id(tm_tensor_id id, tm_text *out)
@@ -241,9 +322,8 @@ static void nodes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(views),
-        cmocka_unit_test(parameters_and_constants),
-        cmocka_unit_test(runs_of_groups),
+        cmocka_unit_test(views),          cmocka_unit_test(parameters_and_constants),
+        cmocka_unit_test(runs_of_groups), cmocka_unit_test(parts_and_wholes),
         cmocka_unit_test(nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

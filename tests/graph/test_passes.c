@@ -92,6 +92,10 @@ static const char *const runs[] = {
     TINY BY_OP "linear:3 --loss.chunk_tokens 5 " TP,
     TINY LORA "--lora.targets lm_head,wo --loss.chunk_tokens 5 " TP,
     TINY "--loss.chunk_tokens 3 --training.grad_accumulation 2 " TP BF16,
+    MIXTRAL "--quantize.experts_recipe fp8_rowwise --model.moe_ffn_dim 24",
+    MIXTRAL "--quantize.recipe fp8_rowwise --model.ffn_dim 40 --model.dim 40 --model.head_dim 10",
+    MIXTRAL "--model.converters [quantize.grouped_mm.float8] --quantize.grouped_mm.float8.fqns nothing",
+    MIXTRAL "--model.converters [quantize.grouped_mm.float8] --quantize.grouped_mm.float8.fqns layers.1,experts",
     TINY "--model.tied true --training.grad_accumulation 2 --parallelism.data_parallel_replicate_degree 2 "
          "--parallelism.data_parallel_shard_degree 1 " RANKS2 BF16,
 };

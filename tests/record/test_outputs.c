@@ -161,6 +161,7 @@ static void whose_failure_counts(void **state)
     tm_error    err = { 0 };
     tm_outputs *outputs;
     bool        began;
+    tm_text     log = { 0 };
     begin(&f);
     assert_int_equal(mkdir(test_in_folder("config.yaml"), 0777), 0);
     assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_OK);
@@ -168,7 +169,10 @@ static void whose_failure_counts(void **state)
     tm_status st = tm_event_failure(tm_outputs_bus(outputs), &err);
     assert_int_equal(st, TM_INVALID);
     assert_non_null(strstr(err.text, "config.yaml"));
+    whole_log_open();
     assert_int_equal(tm_outputs_close(outputs, st, &began, &err), TM_INVALID);
+    whole_log_take(&log);
+    assert_false(log.data && strstr(log.data, "config.yaml")); /* what ended the run is told with its end, once */
     assert_int_equal(rmdir(test_in_folder("config.yaml")), 0);
     assert_int_equal(unlink(test_in_folder("result.json")), 0);
     assert_int_equal(mkdir(test_in_folder("result.json"), 0777), 0);
@@ -179,9 +183,13 @@ static void whose_failure_counts(void **state)
         emit_run(outputs);
         assert_int_equal(tm_event_failure(tm_outputs_bus(outputs), &err), TM_OK);
         assert_int_equal(tm_outputs_close(outputs, before, &began, &err), i == 0 ? TM_IO : TM_NUMBERS);
+        whole_log_take(&log);
+        assert_int_equal(log.data && strstr(log.data, "result.json"), i);
         assert_true(i == 0 ? strstr(err.text, "result.json") != NULL : err.status == TM_OK);
     }
     assert_int_equal(rmdir(test_in_folder("result.json")), 0);
+    whole_log_close();
+    tm_text_fini(&log);
     end(&f);
 }
 
