@@ -79,8 +79,9 @@ static tm_text *told;
 
 static tm_status tell(tm_cli_line *line, tm_error *err)
 {
-    const options *o = line->options;
-    char           number[32];
+    static const options none;
+    const options       *o = line->command->options ? line->options : &none; /* without rows there is no room */
+    char                 number[32];
     (void)err;
     tm_text_printf(told, "%s: %s%s text '%s' empty '%s' choice '%s' list", line->name, o->flag ? "flag " : "",
                    o->other ? "other " : "", o->text ? o->text : "-", o->empty ? o->empty : "-",
