@@ -251,6 +251,41 @@ static void writing_tells_why_not(void **state)
     assert_string_equal(line, "");
 }
 
+/* Where standard input is closed the first file that is opened has its number, 0. */
+static void a_file_may_have_the_number_0(void **state)
+{
+    (void)state;
+    size_t    n;
+    char      line[16];
+    tm_text   text = { 0 };
+    tm_arena *arena = tm_arena_create();
+    char      file[1024], folder[1024], link[1024];
+    int       kept = dup(0);
+    strcpy(file, at("/a/b/file"));
+    strcpy(folder, at("/a/b"));
+    strcpy(link, at("/a/folder"));
+    close(0);
+    bool        there = tm_root_exists("", file), read = tm_root_read("", file, 100, &text);
+    bool        one = tm_root_read_line("", file, line, sizeof line), put_it = tm_root_write("", file, "x");
+    const char *name = tm_root_list("", folder, 9, arena, &n) ? "list" : "";
+    char        target[64];
+    tm_root_link("", link, target, sizeof target);
+    int fd = tm_root_open("", file, O_RDONLY);
+    close(fd);
+    if (kept >= 0) {
+        dup2(kept, 0);
+        close(kept);
+    }
+    assert_true(there && read && one && put_it && fd == 0);
+    assert_string_equal(text.data, "file\n");
+    assert_string_equal(line, "file");
+    assert_string_equal(name, "list");
+    assert_int_equal(n, 2);
+    assert_string_equal(target, "/a/b");
+    tm_arena_destroy(arena);
+    tm_text_fini(&text);
+}
+
 static void whole_files(void **state)
 {
     (void)state;
@@ -316,6 +351,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(limits_are_those_of_the_system, make_tree, remove_tree),
         cmocka_unit_test_setup_teardown(what_is_opened_is_what_is_asked_for, make_tree, remove_tree),
         cmocka_unit_test_setup_teardown(writing_tells_why_not, make_tree, remove_tree),
+        cmocka_unit_test_setup_teardown(a_file_may_have_the_number_0, make_tree, remove_tree),
         cmocka_unit_test_setup_teardown(whole_files, make_tree, remove_tree),
         cmocka_unit_test_setup_teardown(lists, make_tree, remove_tree),
     };

@@ -84,6 +84,16 @@ static bool adds_up(const tm_op *op, int k)
     return sum || op->out_role[k] == TM_ROLE_GRADIENT;
 }
 
+/* What a kernel finds on the stack of its threads, unless it has put something there, is NaN. */
+static void __attribute__((noinline)) spoil_stacks(int threads)
+{
+#pragma omp parallel num_threads(threads)
+    {
+        volatile float below[1 << 15];
+        for (size_t i = 0; i < sizeof below / sizeof below[0]; i++) below[i] = NAN;
+    }
+}
+
 /* One call in the formats of `asked`; `made`: the inputs. */
 static void run_call(tm_text *out, const tm_kernel *kernel, const tm_op *op, const tm_call *asked, const tm_call *made,
                      bool strided, bool adds)
@@ -109,6 +119,7 @@ static void run_call(tm_text *out, const tm_kernel *kernel, const tm_op *op, con
         assert_non_null(call.workspace);
         memset(call.workspace, 0xff, call.workspace_bytes);
         if (kernel->prepare) assert_int_equal(kernel->prepare(NULL, &call, &call.state, NULL), TM_OK);
+        spoil_stacks(call.threads);
         kernel->run(&call);
         if (kernel->release) kernel->release(call.state);
         free(call.workspace);

@@ -102,6 +102,7 @@ static void record_is(const char *settings_of)
     tm_text wanted = { 0 };
     tm_text_printf(&wanted, "{\"format\":\"trainmark.tuned/1\",\"boot\":\"boot-1\",\"settings\":%s}", settings_of);
     assert_string_equal(packed.data, wanted.data);
+    assert_string_equal(text.data + text.length - 3, "\n}\n");
     tm_text_fini(&wanted);
     tm_text_fini(&packed);
     tm_text_fini(&text);

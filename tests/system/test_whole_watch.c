@@ -184,6 +184,8 @@ static const char *const trees[][40] = {
     { "/proc/stat", "cpu0 1 2 3 4 5 6 7 8\n", "/proc/self/task/1/status", "Cpus_allowed_list:\t0,1\n",
       THROTTLE(0, "core"), "3\n", THROTTLE(1, "core"), "40\n", "/proc/uptime", "\n", "/proc/self/sched", "",
       "/proc/pressure/cpu", "", "/proc/pressure/io", "full total=1\n" },
+    { STAT, THROTTLE(1, "core"), "1\n", THROTTLE(2, "package"), "20\n", THROTTLE(3, "core"), "300\n",
+      THROTTLE(5, "core"), "4000\n" }, /* of those that are shown */
 };
 
 static void add_trees(tm_text *out)
