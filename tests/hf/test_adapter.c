@@ -490,6 +490,8 @@ static void what_was_trained_is_written(void **state)
 {
     static const tm_pattern_value theirs[] = { { "v_proj", 3 }, { "(q|o)_proj", 2 } };
     static const tm_pattern_value ours[] = { { "attention\\.wq", 2 } };
+    static const tm_pattern_value odd[] = { { "(q|o)_proj", 3 } };
+    static const tm_pattern_value digits[] = { { "q_proj", 0.9 }, { "o_proj", 3.1 } };
     static const int64_t          second[][2] = { { 1, 1 } };
     (void)state;
     fixture     f = load("llama.json");
@@ -524,6 +526,8 @@ static void what_was_trained_is_written(void **state)
     wanted = json_pack("{s: i, s: i}", "model.layers.0.self_attn.q_proj", 2, "model.layers.1.self_attn.q_proj", 2);
     assert_true(json_equal(json_object_get(config, "rank_pattern"), wanted));
     json_decref(config), json_decref(wanted);
+    own.ranks = odd, own.alphas = digits, own.n_alphas = 2; /* what was given, to the digit */
+    json_decref(written_config(&f, &own, "digits"));
     unload(&f);
     whole_is("tests/hf/whole-adapter-written.txt", &written);
 }
