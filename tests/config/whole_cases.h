@@ -157,6 +157,15 @@ static const whole_case whole_cases[] = {
       .variables = { "EXP=x.yaml" },
       .axes = true,
       .late = true },
+    { .name = "foreign values above a file that comes late",
+      .file = "x.yaml",
+      .text = EXPERIMENT(
+          "megatron") "    model: llama2_7B.yaml\n    overrides:\n      mock_data: true\n      train_iters: [1, "
+                      "2]\n      lr: [1, 2]\n",
+      .words = { "--train_iters=5" },
+      .variables = { "EXP=x.yaml" },
+      .axes = true,
+      .late = true },
     { .name = "axes below variables that came first",
       .file = "x.yaml",
       .text = LLAMA "training: {steps: [1, 2], seq_len: [64, 128]}\ndebug.seed: [5, 6]\n",
