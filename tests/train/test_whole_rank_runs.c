@@ -6,7 +6,6 @@
  */
 #include "support/folder.h"
 #include "support/full_config.h"
-#include "support/looked_clock.h"
 #include "support/source_files.h"
 #include "support/training.h"
 #include "support/whole.h"
@@ -142,7 +141,6 @@ static void run_rank(tm_comm *comm, void *context)
     tm_device            *device;
     tm_source            *source;
     volatile sig_atomic_t stop = 0;
-    look_ns = 1000;
     o.step.layout.rank = rank;
     CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
     o.ranks = &own;
@@ -204,6 +202,7 @@ static const char *const runs[] = {
     TINY TWO CP HELD       CERTIFIED,
     TINY TWO CP NONE       LOOKS "--parallelism.context_parallel_rotate_method alltoall",
     TINY TWO CP            NONE "--quantize.recipe fp8_tensorwise --quantize.log_freq 2",
+    TINY TWO CP            NONE "--lora.rank 2 --lora.dropout 0.25 --lora.targets wq,w2",
     TINY FOUR TP CP NONE   CERTIFIED,
     TINY TWO PP HELD       CERTIFIED,
     TINY TWO PP HELD       CERTIFIED "--parallelism.pipeline_parallel_divide_head true --model.tied true",
@@ -212,8 +211,8 @@ static const char *const runs[] = {
     TINY TWO PP NONE       LOOKS "--parallelism.pipeline_parallel_schedule Interleaved1F1B --model.n_layers 4",
     TINY TWO PP            NONE "--quantize.recipe fp8_tensorwise --quantize.log_freq 1",
     TINY TWO PP HELD PAIRS CERTIFIED "--training.seq_len 32",
-    TINY TWO PP HELD       TEXT "--data.sample_tokens 30",
-    TINY TWO HELD          TEXT "--data.sample_tokens 30",
+    TINY TWO PP HELD       TEXT "--data.sample_tokens 12",
+    TINY TWO HELD          TEXT "--data.sample_tokens 12",
     TINY TWO PP            NONE "--lora.rank 2 --lora.layers 0 --lora.targets wq",
     TINY FOUR PP           HELD "--training.max_norm 0.1",
     TINY FOUR PP NONE      LOOKS "--parallelism.data_parallel_replicate_degree 2",
