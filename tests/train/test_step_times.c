@@ -27,6 +27,8 @@ typedef struct {
     double  seconds[STEPS], logging[STEPS], end;
     int     steps, evaluations, checkpoints;
     bool    behind; /* a thread writes checkpoints */
+    bool    valid;
+    char    reason[TM_REASON_BYTES];
 } listener;
 
 static void listen(tm_sink *sink, const tm_event *event)
@@ -49,7 +51,11 @@ static void listen(tm_sink *sink, const tm_event *event)
         l->checkpoints++;
         now_ns += OTHER_NS;
     }
-    if (event->kind == TM_EVENT_RUN_ENDED) l->end = event->run_ended.seconds;
+    if (event->kind == TM_EVENT_RUN_ENDED) {
+        l->end = event->run_ended.seconds;
+        l->valid = event->run_ended.verdict != TM_VERDICT_INVALID;
+        snprintf(l->reason, sizeof l->reason, "%s", event->run_ended.reason);
+    }
 }
 
 static tm_run_options options_of(void)
@@ -82,7 +88,8 @@ static listener run(const tm_run_options *options)
     look_ns = 1000;
     if (tm_source_open(&options->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
     tm_event_bus bus = { .sinks = (tm_sink *[]){ &l.sink }, .count = 1 };
-    if (tm_run(options, device, source, &bus, &stop, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_status st = tm_run(options, device, source, &bus, &stop, &err);
+    if (st != (l.valid ? TM_OK : TM_NUMBERS)) fail_msg("%s", err.text);
     tm_source_close(source);
     tm_device_close(device);
     assert_int_equal(l.steps, STEPS);
@@ -143,6 +150,26 @@ static void checkpoints_count_for_none(void **state)
     }
 }
 
+/* It is the fastest step that must not be faster than the machine; here the first one, as nothing is told before. */
+static void the_first_step_may_be_the_fastest(void **state)
+{
+    tm_run_options o = options_of();
+    double         flops = 0;
+    (void)state;
+    o.peaks.flops = 1;
+    listener    l = run(&o);
+    const char *least = strstr(l.reason, "less than ");
+    assert_true(!l.valid && least);
+    assert_int_equal(sscanf(least, "less than %lf s", &flops), 1);
+    assert_true(l.seconds[0] < 1e-3 && l.seconds[1] >= 2e-1);
+    o.peaks.flops = flops / 1e-1; /* all others could be */
+    l = run(&o);
+    assert_true(!l.valid && strstr(l.reason, "the fastest step took "));
+    o.peaks.flops = flops / l.seconds[0] * 1.5; /* and now the first one, too */
+    l = run(&o);
+    assert_true(!strstr(l.reason, "the fastest step took "));
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -150,6 +177,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(telling_counts_for_the_next_step),
         cmocka_unit_test(evaluations_count_for_none),
+        cmocka_unit_test(the_first_step_may_be_the_fastest),
         cmocka_unit_test_teardown(checkpoints_count_for_none, test_folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
