@@ -175,6 +175,11 @@ static void facts_of_a_made_up_machine(void **state)
     expect(e, "settings", NULL, "numa_balancing", "1");
     expect(e, "control_group", NULL, "cpus", "2.5");
     expect(e, "control_group", NULL, "memory_bytes", NULL);
+    struct stat own;
+    char        bytes[32];
+    assert_int_equal(stat("/proc/self/exe", &own), 0);
+    snprintf(bytes, sizeof bytes, "%lld", (long long)own.st_size);
+    expect(e, "build", NULL, "executable_bytes", bytes);
     tm_environment_destroy(e);
 }
 

@@ -88,7 +88,7 @@ static listener run(const tm_run_options *options)
     look_ns = 1000;
     if (tm_source_open(&options->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
     tm_event_bus bus = { .sinks = (tm_sink *[]){ &l.sink }, .count = 1 };
-    tm_status st = tm_run(options, device, source, &bus, &stop, &err);
+    tm_status    st = tm_run(options, device, source, &bus, &stop, &err);
     if (st != (l.valid ? TM_OK : TM_NUMBERS)) fail_msg("%s", err.text);
     tm_source_close(source);
     tm_device_close(device);
