@@ -74,9 +74,17 @@ static void govreport_free(govreport *g)
     free(g);
 }
 
+static tm_status check_path(const tm_source_options *o, tm_error *err)
+{
+    if (!o->path || !*o->path)
+        return tm_fail(err, TM_INVALID, "data.source govreport needs train.npy or its directory; set data.path");
+    return TM_OK;
+}
+
 static tm_status govreport_outline(const tm_source_options *o, tm_text *out, tm_error *err)
 {
-    int32_t    largest = 0;
+    int32_t largest = 0;
+    TM_TRY(check_path(o, err));
     govreport *g = tm_alloc(sizeof *g);
     *g = (govreport){ 0 };
     tm_status st = open_files(o, g, &largest, err);
@@ -124,8 +132,7 @@ static tm_status govreport_open(tm_source *source, tm_error *err)
 {
     const tm_source_options *o = &source->options;
     int32_t                  largest = 0;
-    if (!o->path || !*o->path)
-        return tm_fail(err, TM_INVALID, "data.source govreport needs train.npy or its directory; set data.path");
+    TM_TRY(check_path(o, err));
     if (o->pad_token < 0 || o->pad_token >= o->vocab)
         return tm_fail(err, TM_INVALID, "data.pad_token is %d, model.vocab_size is %lld; wanted 0 to %lld",
                        o->pad_token, (long long)o->vocab, (long long)o->vocab - 1);
