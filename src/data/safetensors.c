@@ -159,7 +159,7 @@ static tm_status read_row(tm_safetensors *set, shard *s, const char *name, const
 static tm_status check_gaps(const shard *s, tm_stored_tensor *tensors, size_t n, tm_error *err)
 {
     int64_t at = (int64_t)s->data;
-    qsort(tensors, n, sizeof *tensors, by_place);
+    if (n > 0) qsort(tensors, n, sizeof *tensors, by_place);
     for (size_t i = 0; i < n; i++) {
         if (tensors[i].offset != at)
             return tm_fail(
