@@ -54,7 +54,7 @@ typedef struct {
     _Alignas(64) unsigned char half[2][TM_COMM_HALF];
 } tm_comm_post;
 
-/* Letters from one rank to another one of its host: what was put in and taken out since the beginning, in bytes. */
+/* Letters from one rank to another one of its host; taken: out of the ring since the beginning, in bytes. */
 typedef struct {
     _Alignas(64) _Atomic uint64_t taken;
     _Alignas(64) unsigned char ring[TM_COMM_MAIL];
