@@ -21,6 +21,12 @@ static const char *text_or_null(const tm_config *config, const char *key)
     return entry ? tm_entry_value(entry)->text : NULL;
 }
 
+/* Given, by whatever stands above our own presets? */
+static bool is_given(const tm_entry *entry)
+{
+    return tm_entry_value(entry) >= &entry->layers[LAYER_MODEL_FILE];
+}
+
 static bool same(const char *a, const char *b)
 {
     return a && b && tm_names_equal(a, b);
@@ -57,14 +63,51 @@ static bool describes_itself(const tm_config *config)
     return config->model_named != NULL;
 }
 
+/* A model with a name or flavor of its own has sizes of its own: those of a preset below are of another model. */
+static bool has_own_sizes(const tm_config *config)
+{
+    const tm_entry *dim = tm_entry_find(config, "model.dim"), *layers = tm_entry_find(config, "model.n_layers");
+    return dim && layers && is_given(dim) && is_given(layers) && tm_entry_value(dim)->text &&
+           tm_entry_value(layers)->text;
+}
+
+/* No preset has this name, in this flavor: what else could have been meant? */
+static tm_status unknown_model(const tm_config *config, const tm_entry *name, const tm_entry *flavor, tm_error *err)
+{
+    const char *n = tm_entry_value(name)->text, *f = tm_entry_value(flavor)->text;
+    const char *place = tm_place(tm_entry_value(f && is_given(flavor) ? flavor : name)->origin);
+    const char *family = tm_foreign_family(n ? n : f);
+    if (family)
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "the model '%.100s%s%.100s' (%s) is of the family %s, which is not built yet; `trainmark models` "
+            "lists the models",
+            n ? n : "", f ? " " : "", f ? f : "", place, family);
+    tm_text flavors = { 0 };
+    for (size_t i = 0; i < config->n_presets; i++) {
+        const char *its = pair_value(&config->presets[i], "model.flavor");
+        if (!its || !same(pair_value(&config->presets[i], "model.name"), n)) continue;
+        if (!flavors.length || !strstr(flavors.data, its))
+            tm_text_printf(&flavors, "%s%s", flavors.length ? ", " : "one of its flavors (", its);
+    }
+    if (flavors.length) tm_text_add(&flavors, "), ");
+    tm_status st = tm_fail(
+        err, TM_INVALID,
+        "no model is known as model.name '%.100s' %s%.100s%s (%s); give %sa preset of `trainmark models`, or for a "
+        "name of its own model.dim, model.n_layers, model.n_heads and model.vocab_size",
+        n ? n : "null", f ? "with model.flavor '" : "without model.flavor", f ? f : "", f ? "'" : "", place,
+        flavors.length ? flavors.data : "");
+    tm_text_fini(&flavors);
+    return st;
+}
+
 /* model.name and model.flavor, as the public files of keys have them, choose a preset. */
 static tm_status resolve_model(tm_config *config, tm_error *err)
 {
     const tm_entry *name = tm_entry_find(config, "model.name"), *flavor = tm_entry_find(config, "model.flavor");
     if (!name || !flavor) return TM_OK;
     const tm_value *n = tm_entry_value(name), *f = tm_entry_value(flavor);
-    bool            given = n >= &name->layers[LAYER_MODEL_FILE] || f >= &flavor->layers[LAYER_MODEL_FILE];
-    if (!given || (!n->text && !f->text)) return TM_OK;
+    if ((!is_given(name) && !is_given(flavor)) || (!n->text && !f->text)) return TM_OK;
     const tm_config_preset_row *now = config->preset ? tm_preset_find(config, config->preset) : NULL;
     if (now && same(pair_value(now, "model.name"), n->text) &&
         (!f->text || same(pair_value(now, "model.flavor"), f->text)))
@@ -76,24 +119,10 @@ static tm_status resolve_model(tm_config *config, tm_error *err)
             return put_below(config, p, err);
     }
     const tm_config_preset_row *direct = n->text ? tm_preset_find(config, n->text) : NULL;
-    bool alone = now && n < &name->layers[LAYER_MODEL_FILE]; /* a flavor that the preset's model does not have */
-    if (direct && !alone && describes_itself(config)) return TM_OK;
-    if (direct && f < &flavor->layers[LAYER_MODEL_FILE]) return put_below(config, direct, err);
-    if (!alone && text_or_null(config, "model.dim") && text_or_null(config, "model.n_layers"))
-        return TM_OK; /* a name of its own */
-    const char *family = tm_foreign_family(n->text ? n->text : f->text);
-    if (family)
-        return tm_fail(
-            err, TM_UNSUPPORTED,
-            "the model '%.100s%s%.100s' (%s) is of the family %s, which is not built yet; `trainmark models` "
-            "lists the models",
-            n->text ? n->text : "", f->text ? " " : "", f->text ? f->text : "",
-            tm_place(f->text ? f->origin : n->origin), family);
-    return tm_fail(
-        err, TM_INVALID,
-        "no model is known as model.name '%.100s' with model.flavor '%.100s' (%s); give a preset of `trainmark "
-        "models`, or model.dim, model.n_layers, model.n_heads and model.vocab_size",
-        n->text ? n->text : "null", f->text ? f->text : "null", tm_place(f->text ? f->origin : n->origin));
+    if (direct && describes_itself(config)) return TM_OK;
+    if (direct && !is_given(flavor)) return put_below(config, direct, err);
+    if (has_own_sizes(config)) return TM_OK;
+    return unknown_model(config, name, flavor, err);
 }
 
 /* May an unbuilt key have this value? Its default may, and so may the harmless values in `choices`. */
@@ -143,9 +172,7 @@ static void note_ignored(tm_config *config)
     size_t before = config->notes.length;
     for (size_t i = 0; i < config->n_entries; i++) {
         const tm_entry *entry = &config->entries[i];
-        const tm_value *value = tm_entry_value(entry);
-        bool            given = value >= &entry->layers[LAYER_MODEL_FILE];
-        if (entry->key.state != TM_KEY_IGNORED || !given) continue;
+        if (entry->key.state != TM_KEY_IGNORED || !is_given(entry)) continue;
         tm_text_printf(&config->notes, "%s%s", config->notes.length == before ? "accepted and ignored: " : ", ",
                        entry->key.name);
     }

@@ -146,7 +146,7 @@ static void the_printed_form_loads_again(void **state)
     tm_text  first = { 0 }, second = { 0 };
     load(f, "x.yaml", example);
     ARGUMENTS(f, "--data.path=/a ${b}: #\"c\\", "--data.source=text", "--job.description", "null hypothesis - 1e5",
-              "--optimizer.eps=1.0e-5", "--model.name", "007");
+              "--optimizer.eps=1.0e-5", "--user_name", "007");
     finish(f);
     assert_string_equal(tm_config_text(f->config, "data.path"), "/a ${b}: #\"c\\");
     tm_config_print_yaml(f->config, &first, false);
@@ -159,7 +159,7 @@ static void the_printed_form_loads_again(void **state)
     tm_config_print_yaml(f->config, &second, false);
     assert_string_equal(tm_config_text(f->config, "data.path"), "/a ${b}: #\"c\\");
     assert_string_equal(tm_config_text(f->config, "job.description"), "null hypothesis - 1e5");
-    assert_string_equal(tm_config_text(f->config, "model.name"), "007");
+    assert_string_equal(tm_config_text(f->config, "user_name"), "007");
     assert_string_equal(first.data, second.data);
     assert_int_equal(tm_config_hash(f->config), hash);
     tm_text_fini(&first);
@@ -311,6 +311,36 @@ static void a_flavor_that_the_model_does_not_have_is_refused(void **state)
     ARGUMENTS(f, "--model.flavor", "8B");
     assert_int_equal(tm_config_finish(f->config, &f->err), TM_INVALID);
     assert_non_null(strstr(f->err.text, "with model.flavor '8B' (command line)"));
+}
+
+/* The sizes of the preset below belong to its own name; the user's sizes make a model with a name of its own. */
+static void a_name_that_no_preset_has_is_refused(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(tm_config_apply_preset(f->config, "tiny-llama", &f->err), TM_OK);
+    ARGUMENTS(f, "--model.name", "nosuch", "--model.dim", "64");
+    assert_int_equal(tm_config_finish(f->config, &f->err), TM_INVALID);
+    assert_non_null(strstr(f->err.text, "no model is known as model.name 'nosuch' without model.flavor (command"));
+    assert_null(strstr(f->err.text, "flavors"));
+}
+
+static void a_name_that_needs_a_flavor_is_told_which(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(tm_config_apply_preset(f->config, "tiny-llama", &f->err), TM_OK);
+    ARGUMENTS(f, "--model.name", "llama3", "--model.n_layers", "2");
+    assert_int_equal(tm_config_finish(f->config, &f->err), TM_INVALID);
+    assert_non_null(strstr(f->err.text, "give one of its flavors (8B, 70B, 405B, 1B, 3B, debugmodel), a preset "));
+}
+
+static void sizes_of_its_own_make_a_name_of_its_own(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(tm_config_apply_preset(f->config, "tiny-llama", &f->err), TM_OK);
+    ARGUMENTS(f, "--model.name", "mine", "--model.n_layers", "2", "--model.dim", "64");
+    finish(f);
+    assert_string_equal(tm_config_text(f->config, "model.name"), "mine");
+    assert_int_equal(tm_config_i64(f->config, "model.dim"), 64);
 }
 
 static void a_second_preset_leaves_nothing_of_the_first(void **state)
@@ -559,6 +589,9 @@ int main(void)
         TEST(flavor_chooses_a_preset),
         TEST(a_flavor_given_above_replaces_the_preset),
         TEST(a_flavor_that_the_model_does_not_have_is_refused),
+        TEST(a_name_that_no_preset_has_is_refused),
+        TEST(a_name_that_needs_a_flavor_is_told_which),
+        TEST(sizes_of_its_own_make_a_name_of_its_own),
         TEST(a_second_preset_leaves_nothing_of_the_first),
         TEST(secrets_are_masked_wherever_they_come_out),
         TEST(messages_do_not_betray_secrets),
