@@ -5,6 +5,7 @@
 #include "record/record.h"
 #include "record/sink_kind.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,10 +17,12 @@ static const record_sink_kind *const kinds[] = {
 #undef TM_SINK
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
+_Static_assert(KINDS < 64, "a bit of `told` for each");
 
 struct tm_outputs {
     tm_sink           watch; /* first on the bus: knows whether the run began */
     bool              began;
+    uint64_t          told; /* bit i: that sink i of the bus has failed */
     tm_output_options options;
     tm_arena         *arena;
     tm_event_bus      bus;
@@ -30,9 +33,22 @@ const char *record_path(const tm_output_options *options, tm_arena *arena, const
     return name[0] == '/' ? tm_arena_text(arena, name) : tm_arena_format(arena, "%s/%s", options->folder, name);
 }
 
+/* Whoever waits for a run of days is told at once that its records are lost; vital sinks end it by themselves. */
+static void tell_failures(tm_outputs *outputs)
+{
+    for (size_t i = 1; i < outputs->bus.count; i++) {
+        const tm_sink *sink = outputs->bus.sinks[i];
+        if (sink->error.status == TM_OK || sink->vital || outputs->told >> i & 1) continue;
+        outputs->told |= UINT64_C(1) << i;
+        tm_warn("%s; the run goes on without it", sink->error.text);
+    }
+}
+
 static void watch(tm_sink *sink, const tm_event *event)
 {
-    if (event->kind == TM_EVENT_RUN_STARTED) ((tm_outputs *)sink)->began = true;
+    tm_outputs *outputs = (tm_outputs *)sink;
+    if (event->kind == TM_EVENT_RUN_STARTED) outputs->began = true;
+    tell_failures(outputs);
 }
 
 static tm_status open_all(tm_outputs *outputs, tm_error *err)
@@ -84,7 +100,7 @@ tm_status tm_outputs_close(tm_outputs *outputs, tm_status st, bool *began, tm_er
         if (closed == TM_OK) continue;
         if (st == TM_OK)
             st = tm_fail(err, closed, "%s", own.text);
-        else if (!err || strcmp(own.text, err->text) != 0) /* a vital one has ended the run with it */
+        else if (!(outputs->told >> i & 1) && (!err || strcmp(own.text, err->text) != 0)) /* not by a vital one */
             tm_warn("%s", own.text);
     }
     *began = outputs->began;

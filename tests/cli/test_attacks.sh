@@ -121,6 +121,16 @@ cp "$back.err" "$err"
 check "records of a folder that went away are missed" [ "$code" -eq 1 ]
 check "and it is said" has "$err" "trainmark: input/output error: .*run.* (was removed|No such file)" # wherever it was just then
 rm -rf run moved
+start_run --checkpoint.enable true --checkpoint.interval 10 --checkpoint.keep_latest_k 1
+rm -f run/metrics.jsonl
+tries=0
+until has "$back.err" "cannot keep 'run/metrics.jsonl': it was removed" || [ $tries -ge 200 ]; do sleep 0.05; tries=$((tries + 1)); done
+check "records that somebody removes are missed while the run goes on" \
+    has "$back.err" "removed during the run; its records are lost; the run goes on without it"
+check "which it does" kill -INT "$(program)"
+wait "$started"
+check "and that is said once" [ "$(grep -c 'cannot keep' "$back.err")" -eq 1 ]
+rm -rf run
 
 # --- hanging up saves -----------------------------------------------------------------------------------------------------
 
