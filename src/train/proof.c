@@ -65,10 +65,9 @@ tm_step_options run_step_options(const run *r)
     return step;
 }
 
-tm_status run_remember(run *r, int64_t first_sample, tm_error *err)
+tm_status run_remember(run *r, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(r->trainer);
-    r->first_sample = first_sample;
     if (r->options->turn_fd) return TM_OK;
     r->before = tm_alloc(step->graph->n_tensors * sizeof *r->before);
     return tm_trainer_hashes(r->trainer, r->before, err);
@@ -217,7 +216,7 @@ static tm_status certify_again(run *r, tm_error *err)
     void           *memory[TM_MAX_FIELDS] = { 0 };
     tm_micro_batch  batch;
     if (!r->options->certify_after || !possible(r)) return TM_OK;
-    tm_status st = read_batch(r, r->first_sample + r->done * run_global_batch(r->options), memory, &batch, err);
+    tm_status st = read_batch(r, run_samples(r), memory, &batch, err);
     if (st == TM_OK) st = tm_certify_anew(r->trainer, &batch, r->options->seed, c, err);
     for (int f = 0; f < TM_MAX_FIELDS; f++) free(memory[f]);
     if (st == TM_OK && fails(c)) snprintf(r->unreal, sizeof r->unreal, "after the last step: %.900s", c->reason);
