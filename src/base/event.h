@@ -75,6 +75,7 @@ typedef struct {
     const char           *data_source;
     int64_t               parameters;
     int64_t               steps, first_step; /* planned total; first step of this process (resumed: > 1) */
+    int64_t               first_sample;      /* sequences that earlier processes of the run have trained on */
     int64_t               batch_tokens;      /* target tokens of one optimizer step on each device */
     int                   devices, gpus;     /* of this run; how many of them are GPUs */
     int                   threads;

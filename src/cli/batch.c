@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char key[] = "training.local_batch_size";
-enum { MOST = 1 << 16 };
+static const char key[] = "training.local_batch_size", part_key[] = "parallelism.pipeline_parallel_microbatch_size";
+enum { MOST = 1 << 16, MOST_PARTS = 1 << 12 };
 
 bool tm_cli_wants_batch(const tm_config *config)
 {
@@ -17,9 +17,15 @@ bool tm_cli_wants_batch(const tm_config *config)
     return n == 1 && axes[0].n == 1 && strcmp(axes[0].row, key) == 0 && strcmp(axes[0].values[0], "auto") == 0;
 }
 
+static bool has_parts(const tm_config *config)
+{
+    return tm_config_i64(config, "parallelism.pipeline_parallel_degree") > 1 && tm_config_text(config, part_key);
+}
+
 typedef struct {
     const tm_sweep_options *options;
     int64_t                 memory;
+    int64_t                 unit;   /* batches are multiples of it */
     int64_t                 global; /* sequences of a step; 0: as many as the batch */
     tm_error                why;    /* the last plan that could not be made */
 } search;
@@ -46,7 +52,7 @@ static bool fits(search *s, int64_t batch)
 static int64_t largest_divisor(search *s, int64_t below)
 {
     int64_t most = below < s->global ? below : s->global;
-    for (int64_t batch = most; batch >= 1; batch--)
+    for (int64_t batch = most / s->unit * s->unit; batch >= 1; batch -= s->unit)
         if (s->global % batch == 0 && fits(s, batch)) return batch;
     return 0;
 }
@@ -54,22 +60,22 @@ static int64_t largest_divisor(search *s, int64_t below)
 /* Doubles until it does not fit, then halves the gap: the plan grows with the batch. */
 static int64_t largest(search *s, int64_t below)
 {
-    int64_t good = 0, bad = below + 1;
-    for (int64_t batch = 1; batch < bad; batch *= 2) {
-        if (!fits(s, batch)) {
-            bad = batch;
+    int64_t good = 0, bad = below / s->unit + 1; /* in units */
+    for (int64_t n = 1; n < bad; n *= 2) {
+        if (!fits(s, n * s->unit)) {
+            bad = n;
             break;
         }
-        good = batch;
+        good = n;
     }
     while (bad - good > 1) {
         int64_t middle = good + (bad - good) / 2;
-        if (fits(s, middle))
+        if (fits(s, middle * s->unit))
             good = middle;
         else
             bad = middle;
     }
-    return good;
+    return good * s->unit;
 }
 
 /* Two steps of it in a process of its own, which may die of it. */
@@ -103,25 +109,35 @@ static tm_status prove(const search *s, int64_t batch, bool *runs, tm_error *err
 
 tm_status tm_cli_find_batch(const tm_sweep_options *options, int64_t *batch, tm_error *err)
 {
-    search s = { .options = options, .memory = sweep_memory(options) };
-    if (tm_config_is_set(options->config, "training.global_batch_size"))
-        s.global = tm_config_i64(options->config, "training.global_batch_size");
-    bool runs = false;
-    for (int64_t below = MOST; !runs; below = *batch - (*batch + 15) / 16) {
+    const char *const global_key = "training.global_batch_size";
+    const tm_config  *config = options->config;
+    search            s = { .options = options, .memory = sweep_memory(options), .unit = 1 };
+    if (tm_config_is_set(config, global_key)) s.global = tm_config_i64(config, global_key);
+    const bool parts = has_parts(config);
+    if (parts) s.unit = tm_config_i64(config, part_key);
+    const int64_t most = parts && s.unit * MOST_PARTS < MOST ? s.unit * MOST_PARTS : MOST;
+    bool          runs = false;
+    for (int64_t below = most; !runs; below = *batch - (*batch + 15) / 16) {
         *batch = below < 1 ? 0 : s.global > 0 ? largest_divisor(&s, below) : largest(&s, below);
         if (*batch == 0 && s.why.status != TM_OK) return tm_fail(err, s.why.status, "%s", s.why.text);
         if (*batch == 0) {
             char have[32];
             return tm_fail(err, TM_NOMEM,
-                           "%s auto: not even one sequence fits into %s; use a smaller model or a shorter "
+                           "%s auto: not even %s%s fits into %s; use a smaller model or a shorter "
                            "training.seq_len",
-                           key, tm_format_bytes(have, (double)s.memory));
+                           key, parts ? "one micro-batch of " : "one sequence", parts ? part_key : "",
+                           tm_format_bytes(have, (double)s.memory));
         }
         if (options->dry_run) break;
         TM_TRY(prove(&s, *batch, &runs, err));
         if (!runs)
             tm_note("a batch of %lld should fit by the plan, but did not run: trying a smaller one", (long long)*batch);
     }
+    if (parts && s.global == 0 && *batch == most)
+        tm_note(
+            "%s auto: more than %lld are not tried; with %s the memory of a plan hardly grows with the batch, which "
+            "training.global_batch_size can limit",
+            key, (long long)most, part_key);
     tm_note("%s auto: %lld", key, (long long)*batch);
     return TM_OK;
 }

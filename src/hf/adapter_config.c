@@ -171,7 +171,7 @@ static tm_status read_values(tm_hf_adapter *a, const char *key, const json_t *va
         bool   whole = json_is_integer(number) || least < 1;
         if (!json_is_number(number) || !whole || !(x >= least) || x > 1e6)
             return tm_fail(err, TM_FORMAT, "'%.200s/%s': '%s' gives '%.100s' no %s", a->folder, config_name, key,
-                           pattern, least < 1 ? "number in its usual range" : "rank: a whole number from 1 on");
+                           pattern, least < 1 ? "number in its usual range" : "rank: a whole number from 1 to 1000000");
         TM_TRY(check_pattern(a, key, pattern, err));
         all[(*n)++] = (tm_pattern_value){ tm_arena_text(a->arena, pattern), x };
     }

@@ -209,7 +209,7 @@ static void on_start(mllog_sink *self, const tm_run_started *run)
     PUT(self, "init_stop", tm_mllog_null());
     PUT(self, "run_start", tm_mllog_null());
     self->running = true;
-    start_block(self, (run->first_step - 1) * run->recipe.global_batch);
+    start_block(self, run->first_sample);
 }
 
 /* --- blocks and evaluations --------------------------------------------------------------------------------------- */

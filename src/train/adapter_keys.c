@@ -48,8 +48,9 @@ static tm_status read_values(const tm_config *config, const char *key, double le
         *item = (tm_pattern_value){ tm_arena_text_n(arena, at, (size_t)(equals - at)), value };
         TM_TRY(tm_pattern_check(item->pattern, where, err));
         if (!(value >= least) || value > 1e6 || (least > 0 && value > floor(value)))
-            return tm_fail(err, TM_INVALID, "%s: '%s' has %g, wanted %s", where, item->pattern, value,
-                           least > 0 ? "a rank: a whole number from 1 on" : "a number from 0 to 1000000");
+            return tm_fail(err, TM_INVALID, "%s: '%s' has %.*s, wanted %s", where, item->pattern,
+                           (int)(end - equals - 1), equals + 1,
+                           least > 0 ? "a rank: a whole number from 1 to 1000000" : "a number from 0 to 1000000");
         at = end + (*end == ',');
     }
     *out = all;

@@ -457,6 +457,19 @@ static tm_status check_names(const declarer *d, const adapter_list *list, const 
     return TM_OK;
 }
 
+/* Without an adapter nothing is trained. */
+static tm_status check_any(const declarer *d, tm_error *err)
+{
+    const tm_adapters *a = d->adapters;
+    if (tm_adapters_describe(d->graph).modules > 0) return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "of the modules that %s %.200s (%s) names none is left%s%.200s%s%s, so nothing would be trained; "
+                   "name others, or leave out fewer",
+                   a->pattern ? "lora.target_pattern" : "lora.targets", a->pattern ? a->pattern : a->targets, a->place,
+                   a->exclude ? " by lora.exclude " : "", a->exclude ? a->exclude : "",
+                   a->exclude && a->n_layers ? " and" : "", a->n_layers ? " by lora.layers" : "");
+}
+
 /* Everything that is named is there. */
 static tm_status check_used(const declarer *d, tm_error *err)
 {
@@ -474,6 +487,7 @@ static tm_status check_used(const declarer *d, tm_error *err)
             "lora.target_pattern (%s): no linear layer of a block is called as '%s' says; it must be all of a "
             "name, as model.layers.0.self_attn.q_proj (`trainmark explain` lists all parameters)",
             a->place, a->pattern);
+    TM_TRY(check_any(d, err));
     for (size_t i = 0; !a->modules && i < a->n_ranks + a->n_alphas; i++) {
         bool rank = i < a->n_ranks;
         if (rank ? d->used_rank[i] : d->used_alpha[i - a->n_ranks]) continue;
@@ -494,6 +508,9 @@ static tm_status declare_all(declarer *d, tm_error *err)
     TM_TRY(adapter_list_read(&d->targets, "lora.targets", a->targets, a->place, err));
     TM_TRY(adapter_list_read(&d->excluded, "lora.exclude", a->exclude, a->place, err));
     TM_TRY(check_layers(d, err));
+    if (d->excluded.all)
+        return tm_fail(err, TM_INVALID, "lora.exclude (%s): all-linear is all modules; give names or patterns of some",
+                       a->place);
     d->all = d->targets.all;
     for (size_t i = 0; i < n; i++) {
         if (graph->tensors[i].role != TM_ROLE_PARAMETER) continue;

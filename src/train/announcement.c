@@ -94,6 +94,7 @@ void run_announce(run *r)
         .parameters = tm_model_parameters(&o->step.shape),
         .steps = o->steps,
         .first_step = r->first_step,
+        .first_sample = r->first_sample,
         .batch_tokens = run_global_batch(o) * o->step.seq / run_ranks(o),
         .devices = run_ranks(o),
         .gpus = info->kind == TM_DEVICE_GPU ? run_ranks(o) : 0,

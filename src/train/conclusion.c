@@ -108,7 +108,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
                      .facts = r->machine.facts,
                      .n_facts = TM_MACHINE_COUNT },
         .steps = r->done,
-        .samples = (r->first_step - 1 + r->done) * run_global_batch(r->options),
+        .samples = run_samples(r),
         .speed = &r->speed,
         .image_tokens = tm_model_length(&r->options->step.shape),
         .loss_first = r->first_loss,

@@ -137,8 +137,7 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
     int64_t batches = r->options->validate ? run_validation_batches(r) : 0;
     if (batches == 0) return TM_OK;
     tm_event started = { .kind = TM_EVENT_EVALUATION_STARTED };
-    started.evaluation_started =
-        (tm_evaluation_started){ .step = step, .samples = step * run_global_batch(r->options) };
+    started.evaluation_started = (tm_evaluation_started){ .step = step, .samples = run_samples(r) };
     tm_event_emit(r->bus, &started);
     int64_t  begin = tm_now_ns();
     held_out sums = { 0 };

@@ -7,10 +7,12 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "graph/value.h"
 #include "train/agree.h"
 #include "train/certificate.h"
 #include "train/curve.h"
+#include "train/dead_attention.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,10 +65,9 @@ tm_step_options run_step_options(const run *r)
     return step;
 }
 
-tm_status run_remember(run *r, int64_t first_sample, tm_error *err)
+tm_status run_remember(run *r, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(r->trainer);
-    r->first_sample = first_sample;
     if (r->options->turn_fd) return TM_OK;
     r->before = tm_alloc(step->graph->n_tensors * sizeof *r->before);
     return tm_trainer_hashes(r->trainer, r->before, err);
@@ -133,6 +134,24 @@ static tm_status find_dead(const run *r, const char **name, tm_error *err)
     return TM_OK;
 }
 
+/* What no gradient reaches: a part of its own, or the choice of attention. All ranks say the same of that. */
+static tm_status check_reached(run *r, tm_error *err)
+{
+    const char *dead = NULL;
+    tm_text     layers = { 0 };
+    tm_status   st = find_dead(r, &dead, err);
+    if (st == TM_OK) st = run_find_dead_attention(r, &layers, err);
+    if (dead)
+        snprintf(r->unreal, sizeof r->unreal, "no gradient reaches %.120s", dead);
+    else if (layers.length > 0)
+        snprintf(r->unreal, sizeof r->unreal,
+                 "the attention of layers %.600s is dead: the gradients of its wq and wk are nothing but rounding, as "
+                 "where a token sees only itself (model.sliding_window 1)",
+                 layers.data);
+    tm_text_fini(&layers);
+    return st;
+}
+
 /* Coarse formats round small updates away: of those no tensor needs to move, but one of all. */
 static void check_moved(run *r, const uint64_t *now)
 {
@@ -197,7 +216,7 @@ static tm_status certify_again(run *r, tm_error *err)
     void           *memory[TM_MAX_FIELDS] = { 0 };
     tm_micro_batch  batch;
     if (!r->options->certify_after || !possible(r)) return TM_OK;
-    tm_status st = read_batch(r, r->first_sample + r->done * run_global_batch(r->options), memory, &batch, err);
+    tm_status st = read_batch(r, run_samples(r), memory, &batch, err);
     if (st == TM_OK) st = tm_certify_anew(r->trainer, &batch, r->options->seed, c, err);
     for (int f = 0; f < TM_MAX_FIELDS; f++) free(memory[f]);
     if (st == TM_OK && fails(c)) snprintf(r->unreal, sizeof r->unreal, "after the last step: %.900s", c->reason);
@@ -218,7 +237,6 @@ tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err)
     const tm_graph       *graph = tm_trainer_step_of(r->trainer)->graph;
     const tm_certificate *c = &r->certificate;
     uint64_t             *now = tm_alloc(graph->n_tensors * sizeof *now);
-    const char           *dead = NULL;
     tm_status             st = tm_trainer_hashes(r->trainer, now, err);
     *weights_hash = tm_trainer_weights_sum(r->trainer, now);
     if (st == TM_OK) st = tm_trainer_sum_stages(r->trainer, weights_hash, err);
@@ -230,10 +248,7 @@ tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err)
         if (!r->unreal[0]) check_moved(r, now);
         bool unreal = r->unreal[0] != '\0';
         if (st == TM_OK) st = any_rank(r, &unreal, err);
-        if (st == TM_OK && !unreal && c->done && r->last_norm > 0) {
-            st = find_dead(r, &dead, err);
-            if (dead) snprintf(r->unreal, sizeof r->unreal, "no gradient reaches %.120s", dead);
-        }
+        if (st == TM_OK && !unreal && c->done && r->last_norm > 0) st = check_reached(r, err);
         if (fails(c)) snprintf(r->unreal, sizeof r->unreal, "%s", c->reason);
         unreal = r->unreal[0] != '\0';
         if (st == TM_OK) st = any_rank(r, &unreal, err);

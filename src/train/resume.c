@@ -185,7 +185,7 @@ tm_status run_saved(run *r, tm_error *err)
     return TM_OK;
 }
 
-tm_status run_resume(run *r, int64_t *first_sample, tm_error *err)
+tm_status run_resume(run *r, tm_error *err)
 {
     const tm_run_options *o = r->options;
     if (!o->checkpoint || !o->checkpoint_folder) return TM_OK;
@@ -205,7 +205,7 @@ tm_status run_resume(run *r, int64_t *first_sample, tm_error *err)
                 "same run");
     r->first_step = state.step + 1;
     r->saved_step = state.step;
-    *first_sample = state.samples_consumed;
+    r->first_sample = state.samples_consumed;
     tm_note("resumed from step %lld in '%s'", (long long)state.step, o->checkpoint_folder);
     return TM_OK;
 }

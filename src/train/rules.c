@@ -90,10 +90,36 @@ static tm_status settle_batch_of_ranks(tm_config *config, int64_t ranks, tm_erro
     return TM_OK;
 }
 
+/* While a batch is searched for, the one that there is counts as 1; it is a micro-batch of the pipeline at least. */
+static tm_status settle_searched_batch(tm_config *config, tm_error *err)
+{
+    const char *const global_key = "training.global_batch_size", *const key = "training.local_batch_size";
+    const char *const     part_key = "parallelism.pipeline_parallel_microbatch_size";
+    size_t                n;
+    const tm_config_axis *axes = tm_config_axes(config, &n);
+    bool                  searched = false;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(axes[i].row, key) == 0) searched = axes[i].n == 1 && strcmp(axes[i].values[0], "auto") == 0;
+    if (!searched || tm_config_i64(config, "parallelism.pipeline_parallel_degree") <= 1 ||
+        !tm_config_text(config, part_key))
+        return TM_OK;
+    int64_t part = tm_config_i64(config, part_key), global = tm_config_i64(config, global_key);
+    char    text[32];
+    if (global > 0 && global % part != 0)
+        return tm_fail(err, TM_INVALID,
+                       "%s auto (%s) is a multiple of %s %lld (%s), of which %s %lld (%s) is none; change one of them",
+                       key, tm_config_place(config, key), part_key, (long long)part, tm_config_place(config, part_key),
+                       global_key, (long long)global, tm_config_place(config, global_key));
+    snprintf(text, sizeof text, "%lld", (long long)part);
+    tm_config_derive(config, key, text, part_key);
+    return TM_OK;
+}
+
 /* local x accumulation x data ranks = global. */
 static tm_status settle_batch(tm_config *config, tm_error *err)
 {
     tm_mesh mesh;
+    TM_TRY(settle_searched_batch(config, err));
     TM_TRY(tm_train_mesh(config, &mesh, err));
     int64_t ranks = tm_mesh_group_size(&mesh, TM_AXES_BATCH);
     if (ranks > 1) return settle_batch_of_ranks(config, ranks, err);

@@ -9,14 +9,14 @@
 #include <stdlib.h>
 
 /* The first weights: by the seed, of a model's directory, or of a checkpoint. */
-static tm_status begin_with_weights(run *r, int64_t *first_sample, tm_error *err)
+static tm_status begin_with_weights(run *r, tm_error *err)
 {
     bool adapters = r->options->step.adapters.rank > 0;            /* checkpoints lack what they stand beside */
     bool first = adapters || r->options->step.preference.beta > 0; /* the weights that the run began with are of use */
     if (r->options->load_weights && first) TM_TRY(r->options->load_weights(r->options->load_context, r->trainer, err));
     if (adapters) TM_TRY(tm_trainer_base_hash(r->trainer, &r->base, err));
     TM_TRY(run_reference(r, err));
-    TM_TRY(run_resume(r, first_sample, err));
+    TM_TRY(run_resume(r, err));
     bool resumed = r->saved_step >= 0;
     if (r->options->load_weights && !resumed && !first)
         TM_TRY(r->options->load_weights(r->options->load_context, r->trainer, err));
@@ -25,9 +25,8 @@ static tm_status begin_with_weights(run *r, int64_t *first_sample, tm_error *err
 
 static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_error *err)
 {
-    int64_t first_sample = 0;
     TM_TRY(run_check_same(r, err));
-    TM_TRY(agree_status(run_world(r), "beginning a run", begin_with_weights(r, &first_sample, err), err));
+    TM_TRY(agree_status(run_world(r), "beginning a run", begin_with_weights(r, err), err));
     bool trained = r->first_step > r->options->steps;
     if (trained)
         tm_note("%s: the checkpoint is at step %lld, training.steps is %lld",
@@ -51,9 +50,9 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
     run_announce(r); /* before any training data is touched: whoever keeps the time starts the clock here */
     TM_TRY(tm_event_failure(r->bus, err));
     r->loader = tm_loader_open_part(r->source, TM_SPLIT_TRAIN, run_global_batch(r->options), run_part(r->options),
-                                    first_sample, r->options->prefetch);
+                                    r->first_sample, r->options->prefetch);
     if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that reads data");
-    if (!trained) TM_TRY(run_remember(r, first_sample, err));
+    if (!trained) TM_TRY(run_remember(r, err));
     r->validity = tm_validity_start("");
     tm_status st = run_train(r, stop, err);
     if (st == TM_OK) st = run_finish(r, stop, err);
@@ -120,12 +119,11 @@ tm_status tm_run_evaluate(const tm_run_options *options, tm_device *device, cons
     tm_event_bus nobody = { 0 };
     run          r = new_run(options, device, source, &nobody);
     tm_source   *own = NULL;
-    int64_t      first_sample = 0;
     r.stop_evaluation = stop;
     *found = (tm_run_evaluation){ .loss = (double)NAN };
     TM_TRY(open_held_out(&r, &own, err));
     tm_status st = tm_trainer_open(device, &options->step, options->seed, &r.trainer, err);
-    if (st == TM_OK) st = begin_with_weights(&r, &first_sample, err);
+    if (st == TM_OK) st = begin_with_weights(&r, err);
     if (st == TM_OK) st = run_evaluate(&r, r.first_step - 1, err);
     if (st == TM_OK && r.evaluated_tokens == 0)
         st = tm_fail(err, TM_INVALID,

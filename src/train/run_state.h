@@ -37,7 +37,7 @@ typedef struct {
     tm_loss_head          head;                             /* of the steps before this process */
     tm_loss_head          begun;                            /* of the whole run so far: what a checkpoint keeps */
     tm_certificate        certificate, certificate_after;
-    int64_t               first_sample; /* of this process */
+    int64_t               first_sample; /* of this process: what those before it have consumed */
     int64_t               certified_ns; /* when the certificate in the first step was done; 0: there is none */
     tm_curve              curve;
     uint64_t              base;                  /* with adapters: hash of the weights that they stand beside */
@@ -86,6 +86,12 @@ static inline int64_t run_global_batch(const tm_run_options *o)
     return o->step.micro_batch * o->step.accumulation * run_part(o).ranks;
 }
 
+/* Sequences trained on so far, in every process of the run, whatever batches those had. */
+static inline int64_t run_samples(const run *r)
+{
+    return r->first_sample + r->done * run_global_batch(r->options);
+}
+
 /* Samples of a batch of an evaluation. */
 static inline int64_t run_validation_rows(const tm_run_options *o)
 {
@@ -101,8 +107,8 @@ TM_MUST_USE tm_status run_saved(run *r, tm_error *err);
 /* What a checkpoint's state holds beside the tensors, checked: numbers that no run writes are TM_FORMAT, another seed,
  * model or data TM_INVALID. */
 TM_MUST_USE tm_status run_take_state(run *r, const tm_checkpoint_state *state, tm_error *err);
-/* Sets first_step and the loader's first sample from the newest valid checkpoint, if there is one. */
-TM_MUST_USE tm_status run_resume(run *r, int64_t *first_sample, tm_error *err);
+/* Sets first_step and first_sample from the newest valid checkpoint, if there is one. */
+TM_MUST_USE tm_status run_resume(run *r, tm_error *err);
 
 /* --- together.c --- */
 
@@ -132,8 +138,8 @@ void run_announce(run *r);
 
 /* The step as a run has it: with what its certificates need besides. */
 tm_step_options run_step_options(const run *r);
-/* Before the first step: what the weights are. `first_sample`: where the loader begins. */
-TM_MUST_USE tm_status run_remember(run *r, int64_t first_sample, tm_error *err);
+/* Before the first step: what the weights are. */
+TM_MUST_USE tm_status run_remember(run *r, tm_error *err);
 /* In the first step, between its gradients and its update: the certificate, if one is wanted. `batch`: of the step. */
 TM_MUST_USE tm_status run_certify(run *r, const tm_micro_batch *batch, tm_error *err);
 /* After the last one: sets `unreal`. *weights_hash: as tm_trainer_weights_hash. */

@@ -113,6 +113,20 @@ trainmark run experiment.yaml --optimizer.lr 1e-3 --model.n_layers 6 --memory 1G
 seconds=60
 check "auto: a batch that the order of stages takes" [ "$code" -eq 0 ]
 check "auto: between the last that was taken and the first that was not" has "$out" "^  local_batch_size: (8|9|1[0-5])  # command line$"
+# A pipeline's micro-batch divides what is found.
+parts="--optimizer.lr 1e-3 --training.local_batch_size auto --parallelism.ranks 2 --parallelism.pipeline_parallel_degree 2 --model.n_layers 2"
+parts="$parts --parallelism.pipeline_parallel_microbatch_size 3 --memory 8MiB --dry-run"
+trainmark run experiment.yaml $parts --parallelism.pipeline_parallel_schedule GPipe
+size=$(sed -n 's/^  local_batch_size: \([0-9]*\)  # command line$/\1/p' "$out")
+check "auto: a multiple of the micro-batch ($size)" [ "${size:-1}" -ge 3 ] && check "auto: which divides it" [ $((size % 3)) -eq 0 ]
+trainmark run experiment.yaml ${parts% --dry-run} --dry-run --training.local_batch_size $((size + 3)) --parallelism.pipeline_parallel_schedule GPipe
+failed_with 4 "auto: one micro-batch more would not" "the plan needs"
+trainmark run experiment.yaml $parts --training.global_batch_size 12
+check "auto: a divisor of the global batch that the micro-batch divides" has "$out" "^  local_batch_size: (3|6|12)  # command line$"
+trainmark run experiment.yaml $parts --training.global_batch_size 8
+failed_with 4 "auto: no such divisor" "auto .command line. is a multiple of parallelism.pipeline_parallel_microbatch_size 3 .command line., of which training.global_batch_size 8"
+trainmark run experiment.yaml $parts --memory 10KiB
+failed_with 4 "auto: no micro-batch fits" "not even one micro-batch of parallelism.pipeline_parallel_microbatch_size fits into 10"
 trainmark run experiment.yaml $fit --memory 10KiB --out none
 failed_with 4 "auto: nothing fits" "not even one sequence fits"
 trainmark explain tiny-llama --training.local_batch_size auto

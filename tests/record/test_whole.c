@@ -56,6 +56,7 @@ static tm_event rich_start(void)
     start->seed = UINT64_MAX - 1;
     start->steps = 40;
     start->first_step = 31;
+    start->first_sample = 30 * start->recipe.global_batch;
     start->flops_per_token = flops;
     start->n_flops_per_token = 3;
     start->peak_flops = 4e13;

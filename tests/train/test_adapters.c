@@ -488,7 +488,7 @@ static void bad_patterns_are_refused(void **state)
     static const tm_pattern_value none[] = { { "q_proj", 2 }, { "k_prj", 2 } };
     static const tm_pattern_value twice[] = { { ".*_proj", 2 }, { "q_proj", 3 } };
     static const tm_pattern_value large[] = { { "k_proj", 4096 } };
-    static const int64_t          beyond[][2] = { { 0, 2 } };
+    static const int64_t          beyond[][2] = { { 0, 2 } }, second[][2] = { { 1, 1 } };
     tm_adapters                   a = lora(4, 8, "q_proj,k_proj");
     (void)state;
     a.ranks = none, a.n_ranks = 2;
@@ -507,7 +507,18 @@ static void bad_patterns_are_refused(void **state)
     refused_with(a, TM_FAMILY_LLAMA, TM_INVALID,
                  "lora.exclude (test): no module with an adapter is called 'v_prj'; the "
                  "nearest name is 'q_proj'");
+    a.exclude = "*_proj"; /* of both */
+    refused_with(a, TM_FAMILY_LLAMA, TM_INVALID,
+                 "of the modules that lora.targets q_proj,k_proj (test) names none is left by lora.exclude *_proj, so "
+                 "nothing would be trained");
+    a.exclude = "all-linear";
+    refused_with(a, TM_FAMILY_LLAMA, TM_INVALID, "lora.exclude (test): all-linear is all modules");
+    a.exclude = "layers.1.*", a.layers = second, a.n_layers = 1;
+    refused_with(a, TM_FAMILY_LLAMA, TM_INVALID, "none is left by lora.exclude layers.1.* and by lora.layers, so");
     a = lora(4, 8, "");
+    a.pattern = ".*q_proj", a.exclude = "wq";
+    refused_with(a, TM_FAMILY_LLAMA, TM_INVALID, "lora.target_pattern .*q_proj (test) names none is left by");
+    a.exclude = NULL;
     a.pattern = "self_attn.q_proj"; /* not all of a name */
     refused_with(a, TM_FAMILY_LLAMA, TM_INVALID, "is called as 'self_attn.q_proj' says");
     tm_adapters experts = lora(4, 8, "q_proj,experts.down_proj");

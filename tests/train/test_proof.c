@@ -191,6 +191,45 @@ static void attention_must_look_back(void **state)
     }
 }
 
+/* Attention of the other layers uses context, so the tokens tell nothing: the gradients do. */
+static void attention_must_look_back_in_every_layer(void **state)
+{
+    (void)state;
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
+    for (int i = 0; i < 3; i++) {
+        tm_run_options o = options_of(60);
+        o.source.name = "mock";
+        o.step.precision = precisions[i];
+        o.step.shape.n_layers = 3;
+        o.step.shape.window = 1;
+        o.step.shape.window_every = 2;
+        assert_int_equal(go(&o), TM_NUMBERS);
+        if (!strstr(reason, "the attention of layers 0, 2 is dead: the gradients of its wq and wk are nothing but"))
+            fail_msg("%s", reason);
+        assert_true(told.certificate.gradients && told.certificate.context);
+        o.step.shape.window = 2;
+        if (go(&o) != TM_OK) fail_msg("%s", reason);
+        o.step.shape.window = 1; /* a key and a sink are two to choose from */
+        o.step.shape.sinks = true;
+        if (go(&o) != TM_OK) fail_msg("%s", reason);
+    }
+}
+
+/* Queries and keys of one size, however large the weights are: with heads that are normalised, too. */
+static void dead_attention_of_normalised_heads(void **state)
+{
+    (void)state;
+    for (int64_t window = 1; window <= 2; window++) {
+        tm_run_options o = options_of(60);
+        o.source.name = "mock";
+        o.step.shape.qk_norm = true;
+        o.step.shape.window = window;
+        o.step.shape.window_every = 2;
+        assert_int_equal(go(&o), window == 1 ? TM_NUMBERS : TM_OK);
+        if (window == 1 && !strstr(reason, "the attention of layers 0 is dead")) fail_msg("%s", reason);
+    }
+}
+
 /* A router has nothing to choose where there is one expert: it only decays. It has moved, and nobody trained it. */
 static void a_weight_that_no_gradient_reaches_is_no_training(void **state)
 {
@@ -236,6 +275,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(frozen_layers_stay),
         cmocka_unit_test(layers_that_stay_are_no_training),
         cmocka_unit_test(attention_must_look_back),
+        cmocka_unit_test(attention_must_look_back_in_every_layer),
+        cmocka_unit_test(dead_attention_of_normalised_heads),
         cmocka_unit_test(a_weight_that_no_gradient_reaches_is_no_training),
         cmocka_unit_test_teardown(rows_must_be_different, test_folder_teardown),
     };

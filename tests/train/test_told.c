@@ -24,6 +24,7 @@ typedef struct {
     tm_step_done  step[MOST];
     tm_evaluation evaluation[MOST], started[MOST];
     int           steps, evaluations;
+    int64_t       first_sample;
     tm_run_ended  end;
     char          reason[TM_REASON_BYTES];
     int           slow_step;        /* telling of this step takes 0.2 s, which count for the next one */
@@ -50,6 +51,7 @@ static void listen(tm_sink *sink, const tm_event *event)
         l->evaluation[l->evaluations++] = event->evaluation;
         if (l->slow_evaluations > 0) wait_for(l->slow_evaluations);
     }
+    if (event->kind == TM_EVENT_RUN_STARTED) l->first_sample = event->run_started.first_sample;
     if (event->kind == TM_EVENT_RUN_ENDED) {
         l->end = event->run_ended;
         snprintf(l->reason, sizeof l->reason, "%s", event->run_ended.reason);
@@ -203,6 +205,37 @@ static void bits_per_byte_are_of_bytes(void **state)
     assert_true(fabs(l.end.bits_per_byte / wanted - 1) < 1e-6);
 }
 
+/* Those of a process that goes on with other batches, too: each step counts as it was. */
+static void samples_of_other_batches_are_counted(void **state)
+{
+    (void)state;
+    static listener l;
+    tm_run_options  o = options_of(4);
+    const int64_t   rows = o.step.micro_batch;
+    o.schedule.steps = 7;
+    o.validate = true;
+    o.checkpoint = true;
+    o.checkpoint_folder = test_in_folder("checkpoint");
+    o.checkpoint_interval = 1000;
+    o.checkpoint_keep = 1;
+    l = (listener){ 0 };
+    assert_int_equal(run(&o, &l), TM_OK);
+    assert_int_equal(l.first_sample, 0);
+    assert_int_equal(l.end.samples, 4 * rows);
+    o.steps = 7;
+    o.step.accumulation = 3;
+    l = (listener){ 0 };
+    assert_int_equal(run(&o, &l), TM_OK);
+    assert_int_equal(l.steps, 3);
+    assert_int_equal(l.first_sample, 4 * rows);
+    assert_int_equal(l.started[0].samples, 4 * rows + 3 * 3 * rows);
+    assert_int_equal(l.evaluation[0].samples, 4 * rows + 3 * 3 * rows);
+    assert_int_equal(l.end.samples, 4 * rows + 3 * 3 * rows);
+    l = (listener){ 0 }; /* nothing left to do: the result alone */
+    assert_int_equal(run(&o, &l), TM_OK);
+    assert_int_equal(l.end.samples, 4 * rows + 3 * 3 * rows);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -211,6 +244,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_step_has_the_rate_that_it_tells),
         cmocka_unit_test(times_are_those_of_the_steps),
         cmocka_unit_test(samples_are_counted),
+        cmocka_unit_test_teardown(samples_of_other_batches_are_counted, test_folder_teardown),
         cmocka_unit_test_teardown(bits_per_byte_are_of_bytes, test_folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
