@@ -382,6 +382,7 @@ static void others_are_not_there(void **state)
 static void one_has_come_as_descriptor_0(void **state)
 {
     (void)state;
+    if (fcntl(STDIN_FILENO, F_GETFD) < 0) assert_int_equal(open("/dev/null", O_RDONLY), STDIN_FILENO);
     says_to(
         &(somebody){
             .knocks = 2, .answers = true, .answer = 1, .complete = true, .tells = true, .brings = true, .size = 4 },
