@@ -111,7 +111,7 @@ static const patience cases[] = {
       1,
       TM_INTERRUPTED,
       ASKING KILLING "they did not end\n-> interrupted: \n\n" },
-    { DEAF, { SIGINT, SIGTERM, SIGINT }, 0, 0.4, 1, TM_INTERRUPTED, ASKING "-> interrupted: \n\n" },
+    { DEAF, { SIGINT, SIGTERM, SIGINT }, 0, 0.4, 100, TM_INTERRUPTED, ASKING "-> interrupted: \n\n" },
 };
 
 static void wait_for(const patience *p)
