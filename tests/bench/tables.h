@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "bench/bench.h"
+#include "device/backend.h"
 #include "support/fake_clock.h"
 #include "support/whole.h"
 
@@ -34,6 +35,7 @@ typedef struct {
     bool               real;      /* by the system's clock, as are ranks, */
     int64_t            region_ns; /* that a kernel takes; 0: 37 us; below: none */
     bool               exact;     /* unless this says otherwise */
+    const tm_backend  *backend;   /* of a device of the test's own */
 } trial;
 
 typedef struct {
@@ -88,7 +90,10 @@ static inline tried try_workload(const trial *t)
     bench.ceilings = (tm_ceilings){ .flops = 1e15, .flops_bf16 = 2e15, .bytes = 1e14 };
     strcpy(bench.ceilings.flops_how, "dreamt"), strcpy(bench.ceilings.bytes_how, "remembered");
     strcpy(bench.host, "here");
-    assert_int_equal(tm_device_open(t->device, 1, &bench.device, &err), TM_OK);
+    if (t->backend)
+        assert_int_equal(tm_device_open_backend(t->backend, 1, false, &bench.device, &err), TM_OK);
+    else
+        assert_int_equal(tm_device_open(t->device, 1, &bench.device, &err), TM_OK);
     if (strcmp(t->device, "cpu") == 0) assert_int_equal(tm_device_limit_isa(bench.device, "base", &err), TM_OK);
     out.status = t->workload->run(&bench, &out.err);
     out.invalid = bench.invalid;

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "../support/fake_clock.h"
+
 #include "base/clock.h"
 #include "bench/ab.h"
 
@@ -120,6 +122,23 @@ static void programs_are_asked(void **state)
     assert_non_null(strstr(err.text, "Permission denied"));
 }
 
+/* It says the right words and closes its output, but does not end: after ten seconds, of which each look at the clock
+ * takes a tenth. */
+static void an_answer_that_does_not_end(void **state)
+{
+    (void)state;
+    tm_text  out = { 0 };
+    tm_error err = { 0 };
+    fake_clock_start(100000000, 0);
+    tm_status st = ask("echo trainmark 3.2.1; echo '{\"build\": {}}'; exec >/dev/null; exec sleep 100", &out, &err);
+    int64_t   passed = fake_clock_passed();
+    fake_clock_stop();
+    assert_int_equal(st, TM_INVALID);
+    assert_non_null(strstr(err.text, "is not a trainmark"));
+    assert_int_equal(out.length, 0);
+    assert_true(passed >= 10000000000 && passed < 12000000000);
+}
+
 static void a_question_can_be_stopped(void **state)
 {
     (void)state;
@@ -135,9 +154,8 @@ static void a_question_can_be_stopped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_trainmark_is_known),
-        cmocka_unit_test(nothing_else_is),
-        cmocka_unit_test(programs_are_asked),
+        cmocka_unit_test(a_trainmark_is_known),      cmocka_unit_test(nothing_else_is),
+        cmocka_unit_test(programs_are_asked),        cmocka_unit_test(an_answer_that_does_not_end),
         cmocka_unit_test(a_question_can_be_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long ranks that do not end are waited for, and what is said when they are killed, by a clock that goes on when it
- * is looked at. Ends that need no patience: test_launcher.sh. */
+ * is looked at. Ends that need no patience: test_launcher.sh. What a rank makes of its input and output. */
 #include "cli/cli.h"
 #include "cli/ranks.h"
 #include "support/fake_clock.h"
@@ -111,7 +111,7 @@ static const patience cases[] = {
       1,
       TM_INTERRUPTED,
       ASKING KILLING "they did not end\n-> interrupted: \n\n" },
-    { DEAF, { SIGINT, SIGTERM, SIGINT }, 0, 0.4, 1, TM_INTERRUPTED, ASKING "-> interrupted: \n\n" },
+    { DEAF, { SIGINT, SIGTERM, SIGINT }, 0, 0.4, 100, TM_INTERRUPTED, ASKING "-> interrupted: \n\n" },
 };
 
 static void wait_for(const patience *p)
@@ -150,8 +150,52 @@ static void patience_ends(void **state)
     tm_text_fini(&told);
 }
 
+/* --- a rank settles ----------------------------------------------------------------------------------------------- */
+
+/* In a process of its own: a rank of two that has no place to meet the other. Exit 0: its input is empty, and what it
+ * prints is taken. */
+static void be_rank(const char *rank, int input, int output)
+{
+    tm_comm *world;
+    tm_error err = { 0 };
+    char     one;
+    dup2(input, STDIN_FILENO);
+    dup2(output, STDOUT_FILENO);
+    setenv("RANK", rank, 1), setenv("LOCAL_RANK", rank, 1);
+    setenv("WORLD_SIZE", "2", 1);
+    unsetenv("MASTER_ADDR");
+    unsetenv(TM_RANKS_FOLDER);
+    if (tm_cli_open_ranks(0, 0.01, &world, &err) == TM_OK) _exit(2);
+    if (read(STDIN_FILENO, &one, 1) != 0) _exit(3);
+    if (write(STDOUT_FILENO, "said", 4) != 4) _exit(4);
+    for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) != 0) _exit(5); /* programs that it starts have them, too */
+    _exit(0);
+}
+
+/* What launchers leave open as the input of ranks is not read, and the first one alone prints. */
+static void ranks_settle(void **state)
+{
+    static const char *const numbers[] = { "0", "1" };
+    (void)state;
+    for (int r = 0; r < 2; r++) {
+        int  input[2], output[2], status;
+        char said[16];
+        assert_true(pipe(input) == 0 && pipe(output) == 0);
+        assert_int_equal(write(input[1], "not for ranks", 13), 13);
+        pid_t child = fork();
+        if (child == 0) be_rank(numbers[r], input[0], output[1]);
+        close(output[1]);
+        ssize_t heard = read(output[0], said, sizeof said);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (status != 0) fail_msg("rank %d: %d", r, WIFEXITED(status) ? WEXITSTATUS(status) : -status);
+        assert_int_equal(heard, r == 0 ? 4 : 0);
+        close(output[0]), close(input[0]), close(input[1]);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(patience_ends) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(patience_ends), cmocka_unit_test(ranks_settle) };
     return cmocka_run_group_tests_name("cli/start_ranks", tests, make_launcher, told_leave);
 }

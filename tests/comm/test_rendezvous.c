@@ -4,6 +4,7 @@
 #include "comm/tcp.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -265,6 +266,8 @@ typedef struct {
     int32_t answer, more;
     int     rank; /* that comes; 0: 1 */
     bool    tells;
+    bool    brings; /* the last rank but one, whose connection is descriptor 0 of the other end */
+    int     size;   /* 0: 3 */
     size_t  heard;
 } somebody;
 
@@ -275,20 +278,36 @@ typedef struct {
     uint32_t                length;
 } place;
 
-static void tell_places(int fd)
+static void tell_places(int fd, int size)
 {
-    place places[3];
+    place places[4];
     memset(places, 0, sizeof places);
-    for (int r = 0; r < 3; r++) {
+    for (int r = 0; r < size; r++) {
         struct sockaddr_in a = { .sin_family = AF_INET,
                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                  .sin_port = htons(1) };
-        places[r].card = (tm_comm_tcp_card){ .magic = 0x746d7231, .rank = r, .size = 3 };
+        places[r].card = (tm_comm_tcp_card){ .magic = 0x746d7231, .rank = r, .size = size };
         snprintf(places[r].card.host_name, TM_COMM_HOST_NAME, "host-%d", r);
         memcpy(&places[r].address, &a, sizeof a);
         places[r].length = sizeof a;
     }
-    (void)!write(fd, places, sizeof places);
+    (void)!write(fd, places, (size_t)size * sizeof *places);
+}
+
+static int input = -1; /* standard input, while it is closed */
+
+/* Before it is told of, a rank knocks at the one that has come, which is not there yet to let it in. */
+static int bring(tm_comm_tcp_card card)
+{
+    struct sockaddr_in a = { .sin_family = AF_INET,
+                             .sin_port = htons(card.port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int                fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    card.rank = card.size - 2;
+    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0) (void)!write(fd, &card, sizeof card);
+    input = dup(STDIN_FILENO);
+    close(STDIN_FILENO);
+    return fd;
 }
 
 static void *be_somebody(void *argument)
@@ -300,11 +319,12 @@ static void *be_somebody(void *argument)
         open[i] = accept(s->fd, NULL, NULL);
         ssize_t n = i == 0 ? 0 : recv(open[i], &card, sizeof card, MSG_WAITALL); /* the first only learns its address */
         if (n > 0) s->heard += (size_t)n;
+        if (n > 0 && s->brings) open[3] = bring(card);
         if (n > 0 && s->answers) (void)!write(open[i], &s->answer, sizeof s->answer);
         if (n > 0 && s->more) (void)!write(open[i], &s->more, sizeof s->more);
         const int32_t all[128] = { 1 };
         if (n > 0 && s->complete) (void)!write(open[i], all, sizeof all);
-        if (n > 0 && s->tells) tell_places(open[i]);
+        if (n > 0 && s->tells) tell_places(open[i], s->size ? s->size : 3);
         if (n > 0 && s->closes) close(open[i]), open[i] = -1;
     }
     char left[8];
@@ -324,7 +344,7 @@ static void says_to(somebody *s, double deadline, const char *why)
     const char *at = strstr(why, "PORT");
     snprintf(full, sizeof full, "%.*s%s%s", at ? (int)(at - why) : (int)strlen(why), why, at ? number : "",
              at ? at + 4 : "");
-    says(s->rank ? s->rank : 1, 3, "127.0.0.1", port, deadline, full);
+    says(s->rank ? s->rank : 1, s->size ? s->size : 3, "127.0.0.1", port, deadline, full);
     pthread_join(thread, NULL);
     close(s->fd);
     assert_int_equal(s->heard, sizeof(tm_comm_tcp_card));
@@ -358,6 +378,19 @@ static void others_are_not_there(void **state)
             "rank 2 does not reach rank 1 on host-1");
 }
 
+/* Where standard input is closed, a connection has its number, and is one like any other. */
+static void one_has_come_as_descriptor_0(void **state)
+{
+    (void)state;
+    if (fcntl(STDIN_FILENO, F_GETFD) < 0) assert_int_equal(open("/dev/null", O_RDONLY), STDIN_FILENO);
+    says_to(
+        &(somebody){
+            .knocks = 2, .answers = true, .answer = 1, .complete = true, .tells = true, .brings = true, .size = 4 },
+        0.3, "rank 3 on host-3 has not reached rank 1 within 0.3 s");
+    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1); /* it was, and is closed again */
+    if (input >= 0) dup2(input, STDIN_FILENO), close(input);
+}
+
 /* It takes what is said, and stays silent. */
 static void silence(void **state)
 {
@@ -377,6 +410,7 @@ int main(void)
         cmocka_unit_test_setup(nobody_is_there, clean),
         cmocka_unit_test_setup(somebody_else_is_there, clean),
         cmocka_unit_test_setup(others_are_not_there, clean),
+        cmocka_unit_test_setup(one_has_come_as_descriptor_0, clean),
         cmocka_unit_test_setup(silence, clean),
     };
     return cmocka_run_group_tests_name("comm/rendezvous", tests, NULL, NULL);

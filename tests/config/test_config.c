@@ -304,6 +304,19 @@ static void a_flavor_given_above_replaces_the_preset(void **state)
     assert_int_equal(tm_config_i64(f->config, "model.dim"), 4096);
 }
 
+/* Scaled positions are what it alone says. */
+static void of_a_replaced_preset_nothing_is_left(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(tm_config_apply_preset(f->config, "llama3.1_8B", &f->err), TM_OK);
+    assert_string_equal(tm_config_text(f->config, "model.rope_scaling"), "llama3");
+    ARGUMENTS(f, "--model.name=llama2", "--model.flavor=7B", "--training.steps=1");
+    finish(f);
+    assert_string_equal(tm_config_preset(f->config), "llama2_7B");
+    assert_string_equal(tm_config_text(f->config, "model.rope_scaling"), "none");
+    assert_origin(f, "model.rope_scaling", "default");
+}
+
 static void a_flavor_that_the_model_does_not_have_is_refused(void **state)
 {
     fixture *f = *state;
@@ -588,6 +601,7 @@ int main(void)
         TEST(a_file_beside_the_experiment_wins),
         TEST(flavor_chooses_a_preset),
         TEST(a_flavor_given_above_replaces_the_preset),
+        TEST(of_a_replaced_preset_nothing_is_left),
         TEST(a_flavor_that_the_model_does_not_have_is_refused),
         TEST(a_name_that_no_preset_has_is_refused),
         TEST(a_name_that_needs_a_flavor_is_told_which),

@@ -143,6 +143,22 @@ static void a_killed_call_goes_on(void **state)
     expect_file(".lengths.part", lengths, sizeof lengths);
 }
 
+/* All that there is may be a document under way. */
+static void a_call_killed_in_its_first_document_goes_on(void **state)
+{
+    tm_error err = { 0 };
+    (void)state;
+    tm_tokenize_output out = begin(false, 5);
+    tm_tokenize_output_add(&out, ids, 2);
+    assert_int_equal(tm_tokenize_output_save(&out, &err), TM_OK);
+    tm_tokenize_output_close(&out);
+    out = begin(false, 5);
+    assert_int_equal(out.state.tokens, 2);
+    assert_int_equal(out.state.open, 2);
+    assert_int_equal(out.state.documents, 0);
+    tm_tokenize_output_close(&out);
+}
+
 /* Saves two documents, damages something, and expects a new beginning: nothing of the old one is in the files. */
 static void expect_new_beginning(const char *end, int64_t size, size_t flipped, uint64_t key)
 {
@@ -351,6 +367,7 @@ int main(void)
         cmocka_unit_test_teardown(the_bytes_are_those_of_the_format, test_folder_teardown),
         cmocka_unit_test_teardown(long_documents_are_whole, test_folder_teardown),
         cmocka_unit_test_teardown(a_killed_call_goes_on, test_folder_teardown),
+        cmocka_unit_test_teardown(a_call_killed_in_its_first_document_goes_on, test_folder_teardown),
         cmocka_unit_test_teardown(what_is_damaged_begins_anew, test_folder_teardown),
         cmocka_unit_test_teardown(numbers_that_nobody_saved_begin_anew, test_folder_teardown),
         cmocka_unit_test_teardown(two_calls_do_not_write_the_same_files, test_folder_teardown),

@@ -3,6 +3,7 @@
  * model, and folders that are refused. */
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "hf/adapter.h"
 #include "hf/numerics.h"
 #include "hf/source.h"
@@ -387,6 +388,41 @@ static void bad_configurations_are_refused(void **state)
     unload(&f);
 }
 
+/* Each of them, in its order, and none that is the pattern of a module. */
+static void patterns_that_nothing_has_are_noted(void **state)
+{
+    static const char file[] = "adapter_config.json': ";
+    (void)state;
+    fixture       f = load("llama.json");
+    tm_hf_adapter a;
+    tm_error      err = { 0 };
+    tm_text       info = { 0 }, notes = { 0 };
+    json_t       *config = json_copy(json_object_get(f.root, "adapter"));
+    json_t       *change = json_loads("{\"rank_pattern\": {\"q_proj\": 4, \"nothing\": 2, \".*q_proj\": 4},"
+                                            " \"alpha_pattern\": {\"no\": 1, \"v_proj\": 2}}",
+                                      0, NULL);
+    json_object_update(config, change);
+    write_config(&f, config);
+    assert_int_equal(tm_log_open_folder(test_folder(), &err), TM_OK);
+    tm_status st = tm_hf_adapter_open(f.adapter, &a, &err);
+    tm_log_close_folder();
+    if (st != TM_OK) fail_msg("%s", err.text);
+    tm_hf_adapter_close(&a);
+    assert_int_equal(tm_file_read(test_in_folder("info"), 1 << 16, &info, &err), TM_OK);
+    for (const char *at = info.data ? info.data : ""; (at = strstr(at, file));) {
+        size_t n = strcspn(at += strlen(file), "\n");
+        tm_text_printf(&notes, "%.*s\n", (int)n, at);
+    }
+    assert_string_equal(notes.data ? notes.data : "",
+                        "'nothing' of 'rank_pattern' fits no module that has no earlier pattern\n"
+                        "'.*q_proj' of 'rank_pattern' fits no module that has no earlier pattern\n"
+                        "'no' of 'alpha_pattern' fits no module that has no earlier pattern\n");
+    tm_text_fini(&info);
+    tm_text_fini(&notes);
+    json_decref(config), json_decref(change);
+    unload(&f);
+}
+
 static void bad_files_are_refused(void **state)
 {
     static const struct {
@@ -543,9 +579,13 @@ int main(int argc, char **argv)
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_fixture_is_met),        cmocka_unit_test(rank_1_has_gradients),
-        cmocka_unit_test(what_was_trained_is_written), cmocka_unit_test(bad_configurations_are_refused),
-        cmocka_unit_test(bad_files_are_refused),       cmocka_unit_test(every_message_is_whole),
+        cmocka_unit_test(every_fixture_is_met),
+        cmocka_unit_test(rank_1_has_gradients),
+        cmocka_unit_test(what_was_trained_is_written),
+        cmocka_unit_test(bad_configurations_are_refused),
+        cmocka_unit_test(patterns_that_nothing_has_are_noted),
+        cmocka_unit_test(bad_files_are_refused),
+        cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

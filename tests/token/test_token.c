@@ -231,7 +231,11 @@ static void long_ways_begin_anew(void **state)
         const char *text;
         size_t      n;
         int32_t     ids[8];
-    } texts[] = { { "xxxab", 4, { 1, 1, 1, 4 } }, { "xxxxab", 6, { 1, 1, 1, 1, 2, 3 } }, { "ab", 2, { 2, 3 } } };
+    } texts[] = { { "xxxab", 4, { 1, 1, 1, 4 } },
+                  { "xxxxab", 6, { 1, 1, 1, 1, 2, 3 } },
+                  { "ab", 2, { 2, 3 } },
+                  { "yyyab", 2, { 0, 4 } }, /* of characters that no piece has: 10 less than x, as one */
+                  { "yyyyab", 3, { 0, 2, 3 } } };
     for (size_t c = 0; c < sizeof texts / sizeof texts[0]; c++)
         expect_ids(model.data, model.length, texts[c].text, texts[c].ids, texts[c].n);
     tm_text_fini(&model);

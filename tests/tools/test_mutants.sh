@@ -211,6 +211,40 @@ check "lines that no test reaches are known" has build/coverage/by-source/src%ba
     '^tests/base/test_clamp [0-9.]+ [0-9]+ \+.* 3 4 .*- .*9'
 check "all are judged" test "$(awk '$1 == "all" { print $2 + $6 + $7 + $8 }' "$out")" -eq 6
 
+# --- which tests --------------------------------------------------------------------------------------------------------
+
+mkdir -p map src/room
+cat >src/room/rows.c <<'END'
+static const int rows[] = {
+    1,
+};
+
+int row(int i)
+{
+    return rows[i];
+}
+
+int other(void)
+{
+    return 7;
+}
+END
+printf 'tests/room/test_red (exit status 1)\n' >map/red
+: >map/kills
+printf 'tests/%s 1\n' room/test_rows room/test_table room/test_red far/test_row far/test_other far/test_else >map/seconds
+printf 'tests/%s\n' 'room/test_rows 1 5 + 5 7 10 12 -' 'far/test_row 1 5 + 5 7 - 10 12' 'far/test_other 1 5 + 10 12 - 5 7' >map/rows
+# select_for LINE LIST: names, in the order of the alphabet.
+select_for()
+{
+    awk -v file=src/room/rows.c -v line="$1" -v sum=5 -v list="$2" -v only=- -f tools/mutants/select.awk map/red map/kills \
+        map/seconds map/rows | cut -d ' ' -f 1 | sed 's,.*/,,' | sort | tr '\n' ' '
+}
+check "of a function, tests that reach the line" test "$(select_for 7 random)" = "test_row test_rows "
+check "of a table, tests that reach the file, and those of the room" \
+    test "$(select_for 2 random)" = "test_other test_row test_rows test_table "
+check "of a table in a list, tests beside the list" test "$(select_for 2 tests/room/mutants.txt)" = "test_rows test_table "
+rm -r map src/room
+
 # --- many at once -------------------------------------------------------------------------------------------------------
 
 # One test reaches both functions and accepts everything; a later one looks at the results of the first.

@@ -464,6 +464,25 @@ static void refused(tm_model_family which, int64_t rank, const char *targets, tm
     refused_with(lora(rank, 8, targets), which, status, words);
 }
 
+/* Of the modules that a folder names, one is not there: it is named, wherever it stands. */
+static void modules_that_are_not_there_are_refused(void **state)
+{
+    static const char none[] = "model.layers.7.self_attn.q_proj";
+    tm_adapters       a = lora(4, 8, "");
+    (void)state;
+    a.n_modules = 3;
+    for (size_t i = 0; i < a.n_modules; i++) {
+        tm_adapted_module modules[] = { { "model.layers.0.self_attn.q_proj", 4, 8 },
+                                        { "model.layers.1.self_attn.q_proj", 4, 8 },
+                                        { "model.layers.1.mlp.down_proj", 4, 8 } };
+        a.modules = modules;
+        if (i == 0) assert_int_equal(count_modules(a), 3);
+        modules[i].name = none;
+        refused_with(a, TM_FAMILY_LLAMA, TM_FORMAT,
+                     "'test' holds an adapter of 'model.layers.7.self_attn.q_proj', and the model has no such");
+    }
+}
+
 static void bad_targets_are_refused(void **state)
 {
     (void)state;
@@ -541,6 +560,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(only_adapters_are_trained),
         cmocka_unit_test(dropout_is_a_function_of_row_and_step),
         cmocka_unit_test(a_base_in_blocks_computes_with_its_decoded_values),
+        cmocka_unit_test(modules_that_are_not_there_are_refused),
         cmocka_unit_test(bad_targets_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,8 @@
 # notice a change in line L of file F, the likeliest killers first: "test seconds", or "none" in front when the map shows that
 # no test reaches the line (the tests behind it reach the file at least).
 #
+# Outside of functions, where no line has a count, every test that reaches the file can, and every test of the room.
+#
 # Input: red, kills, seconds, the rows of the file (made by map.sh). For a row of a list the tests beside it count, the named
 # ones alone if there are any; for a random mutant (list "random") all tests.
 
@@ -61,6 +63,10 @@ END {
     if (!taken && !nearest)
         for (test in seconds)
             if (candidate(test) && (list != "random" || folder(test) == room || test ~ kernels)) take[test] = 1
+    # A table of the file is read by tests that run nothing else of it (an option's row, by one that looks at all options).
+    if (!inside)
+        for (test in seconds)
+            if (candidate(test) && folder(test) == room) take[test] = 1
     for (test in take) {
         name = base(test)
         sub(/^test_/, "", name)
