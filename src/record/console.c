@@ -112,7 +112,8 @@ static line_figures figures_of(const console_sink *self, const tm_step_done *ste
                  .flops_per_token = start->n_flops_per_token > 0 ? start->flops_per_token[0].value : 0,
                  .peak_flops = start->peak_flops,
                  .step_seconds = self->steps > 0 ? self->seconds / (double)self->steps : none,
-                 .sequences = self->options.sequences_per_step,
+                 .sequences = start->recipe.global_batch,
+                 .samples = start->first_sample + (step->step - start->first_step + 1) * start->recipe.global_batch,
                  .nan_steps = self->nan_steps,
     };
     bool later = self->later_steps > 0;
@@ -246,7 +247,6 @@ static tm_console_options options_of(const tm_output_options *o)
     const tm_config   *c = o->config;
     tm_console_options console = tm_console_options_default();
     console.log_freq = tm_config_i64(c, "metrics.log_freq");
-    console.sequences_per_step = o->run->step.micro_batch * o->run->step.accumulation;
     if (strcmp(tm_config_text(c, "metrics.log_style"), "megatron") == 0) console.style = TM_LOG_STYLE_MEGATRON;
     if (!tm_config_bool(c, "log.color") || tm_config_bool(c, "metrics.disable_color_printing")) console.colour = false;
     return console;

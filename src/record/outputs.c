@@ -48,7 +48,7 @@ static void watch(tm_sink *sink, const tm_event *event)
 {
     tm_outputs *outputs = (tm_outputs *)sink;
     if (event->kind == TM_EVENT_RUN_STARTED) outputs->began = true;
-    tell_failures(outputs);
+    if (event->kind == TM_EVENT_STEP_DONE) tell_failures(outputs);
 }
 
 static tm_status open_all(tm_outputs *outputs, tm_error *err)

@@ -38,9 +38,8 @@ typedef struct {
     FILE        *progress; /* a progress bar with the time left is drawn here; NULL = none. Not closed. */
     tm_log_style style;
     bool         colour;
-    bool         quiet;              /* the report and the `performance:` line only */
-    int64_t      log_freq;           /* a step line for the first step, every log_freq-th and the last; >= 1 */
-    int64_t      sequences_per_step; /* global batch, for the Megatron style */
+    bool         quiet;    /* the report and the `performance:` line only */
+    int64_t      log_freq; /* a step line for the first step, every log_freq-th and the last; >= 1 */
 } tm_console_options;
 
 /* stdout, TorchTitan style, log_freq 10; colour only if stdout is a terminal and NO_COLOR is not set, progress only if

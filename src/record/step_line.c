@@ -69,9 +69,8 @@ void line_megatron(tm_text *out, const line_figures *f)
     char now[32], average[32];
     teraflops(now, f->flops_per_token * f->tokens_per_second, 1);
     teraflops(average, f->flops_per_token * f->tokens_per_second_average, 1);
-    int64_t samples = f->step * f->sequences;
     tm_text_printf(out, " [%s] iteration %8lld/%8lld | consumed samples: %12lld |", f->date, (long long)f->step,
-                   (long long)f->steps, (long long)samples);
+                   (long long)f->steps, (long long)f->samples);
     tm_text_printf(out, " elapsed time per iteration (ms): %.1f/%.1f |", f->step_seconds * 1e3,
                    f->step_seconds_average * 1e3);
     tm_text_printf(out, " throughput per GPU (TFLOP/s/GPU): %s/%s |", now, average);

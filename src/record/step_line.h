@@ -20,6 +20,7 @@ typedef struct {
     int64_t sequences; /* global batch */
     int64_t nan_steps;
     char    date[32]; /* local time, "2026-01-31 12:00:00" */
+    int64_t samples;  /* sequences trained on so far, in every process of the run */
 } line_figures;
 
 void line_torchtitan(tm_text *out, const line_figures *figures, bool colour);

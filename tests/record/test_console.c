@@ -119,11 +119,12 @@ static void megatron_lines(void **state)
                        .step_seconds = 3.5,
                        .step_seconds_average = 3.6,
                        .sequences = 8,
+                       .samples = 100,
                        .date = "2026-01-31 12:00:00" };
     tm_text      text = { 0 };
     line_megatron(&text, &f);
-    assert_string_equal(text.data, " [2026-01-31 12:00:00] iteration       12/      50 | consumed samples:           "
-                                   "96 | elapsed time per iteration (ms): "
+    assert_string_equal(text.data, " [2026-01-31 12:00:00] iteration       12/      50 | consumed samples:          "
+                                   "100 | elapsed time per iteration (ms): "
                                    "3500.0/3600.0 | throughput per GPU (TFLOP/s/GPU): 542.9/521.2 | tokens per GPU "
                                    "(tokens/s/GPU): 9375.0/9000.0 | "
                                    "learning rate: 1.000000E-04 | global batch size:     8 | lm loss: 6.250000E+00 | "
@@ -139,6 +140,7 @@ static void megatron_lines(void **state)
     assert_true(fabs(matched("iteration[[:space:]]+([0-9]+)[[:space:]]*/", text.data) - 12) < 1e-9);
     text.length = 0;
     f.step = 1000;
+    f.samples = 8000;
     line_megatron(&text, &f);
     assert_true(fabs(matched("consumed samples:[[:space:]]*([0-9]+)", text.data) - 8000) < 1e-9);
     tm_text_fini(&text);
@@ -187,6 +189,29 @@ static int count(const char *text, const char *part)
 
 static const char *const valid_reason =
     "validation loss 1.1100 is within 0.05 nat of the entropy of the language, 1.0800";
+
+/* Of every process of the run, by all ranks: what the checkpoint said, and each step's batch since. */
+static void consumed_samples(void **state)
+{
+    tm_console_options options = { .log_freq = 1, .style = TM_LOG_STYLE_MEGATRON };
+    tm_sink           *sink = NULL;
+    tm_error           err = { 0 };
+    char              *data = NULL;
+    size_t             bytes = 0;
+    tm_event           start = fake_started(), step = fake_step(1000);
+    (void)state;
+    options.out = open_memstream(&data, &bytes);
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    start.run_started.first_step = 901;
+    start.run_started.first_sample = 7200;
+    sink->handle(sink, &start);
+    sink->handle(sink, &step);
+    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
+    fclose(options.out);
+    assert_non_null(strstr(data, "| consumed samples:         7800 |"));
+    assert_non_null(strstr(data, "| global batch size:     6 |"));
+    free(data);
+}
 
 /* The whole output of a run, byte for byte. */
 static void golden_output(void **state)
@@ -301,7 +326,7 @@ static void no_failure_words(void **state)
                                          "loss: NaN",
                                          "loss: Inf" };
     for (int style = 0; style < 2; style++) {
-        tm_console_options options = { .log_freq = 1, .style = (tm_log_style)style, .sequences_per_step = 8 };
+        tm_console_options options = { .log_freq = 1, .style = (tm_log_style)style };
         tm_text            text = console_output(options, TM_VERDICT_VALID, valid_reason);
         for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
             if (strstr(text.data, words[i])) fail_msg("\"%s\" is in the output", words[i]);
@@ -478,6 +503,7 @@ int main(void)
         cmocka_unit_test(example_line_to_the_letter),
         cmocka_unit_test(whole_numbers_reach_the_parsers),
         cmocka_unit_test(megatron_lines),
+        cmocka_unit_test(consumed_samples),
         cmocka_unit_test(performance_line),
         cmocka_unit_test(golden_output),
         cmocka_unit_test(small_teraflops),

@@ -108,6 +108,7 @@ static tm_run_started started(void)
     run.seed = 123;
     run.steps = 4000;
     run.first_step = 3;
+    run.first_sample = 64;
     run.recipe = (tm_recipe){ .optimizer = "adamw",
                               .schedule = "cosine with linear warmup",
                               .global_batch = 32,

@@ -38,6 +38,7 @@ tm_event fake_started(void)
                                         .devices = 1,
                                         .threads = 2,
                                         .seed = 42,
+                                        .recipe.global_batch = 6,
                                         .loss_floor = 1.08,
                                         .peak_flops = 250e9,
                                         .flops_per_token = flops_per_token,
