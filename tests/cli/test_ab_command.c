@@ -119,7 +119,7 @@ static void what_becomes_of_words(void **state)
         "|--turn|0.05|--budget|1|--target|0|--min-pairs|6|--least-difference|0",
         "--a|" SMALL "|--turn|run|--seed|9|--target|2.5|--least-difference|1.25|--budget|30|--json",
         "--a|" SMALL "|--turn|1e6|--out|given",
-        "--a|" MODEL " --model.name 'two words'|--b-binary|./other",
+        "--a|" MODEL " --job.description 'two words'|--b-binary|./other",
         "--a-binary|./one|--b-binary|./other|--b|any\\ thing \"at all\"",
         "--a-binary|./one|--a|x|--b-command|sh -c 'echo 1; echo 2'|--step-pattern|^[0-9]$",
         "--a-command|one|--b-command|'an other'  \"of words\" \\'|--turn|run",
