@@ -63,7 +63,7 @@ TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
 # Libraries that stand in for those of GPUs, of two makers, and old ones; and for those of matrix products.
 BLAS     := $(patsubst %,$(BUILD)/tests/standins/%.so,$(foreach kind,dnnl openblas blis mkl,$(kind) $(kind)-bare) \
     openblas-plain mkl-capitals mkl-hollow layer)
-STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nccl.so rccl.so nccl-old.so nccl-ancient.so) $(BLAS)
+STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nccl.so rccl.so nccl-old.so nccl-ancient.so trainmark-mpich.so) $(BLAS)
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
 TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*' ! -path 'tests/long/*'))
 LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
@@ -142,6 +142,9 @@ $(STANDINS):
 $(BUILD)/tests/standins/cuda.so $(BUILD)/tests/standins/hip.so: tests/standins/gpu.c
 $(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c
 $(BLAS): tests/standins/blas.c
+$(BUILD)/tests/standins/trainmark-mpich.so: tests/standins/mpi.c
+$(BUILD)/tests/standins/trainmark-mpich.so: STANDIN := -Isrc
+$(BUILD)/tests/cli/test_start_ranks: | $(BUILD)/tests/standins/trainmark-mpich.so
 $(BUILD)/tests/standins/dnnl%: STANDIN = -DDNNL -Wl,-soname,libdnnl.so.3 $(SILENT)
 $(BUILD)/tests/standins/openblas%: STANDIN = -DOPENBLAS -Wl,-soname,libopenblas.so.0 $(SILENT)
 $(BUILD)/tests/standins/blis%: STANDIN = -DBLIS -Wl,-soname,libblis.so.4 $(SILENT)

@@ -72,6 +72,19 @@ static tm_status share_processors(tm_comm *world, tm_error *err)
     return st;
 }
 
+/* Libraries that an MPI loads take signals for themselves: its hwloc starts every OpenCL platform, and the compiler of
+ * one (PoCL) has SIGUSR1 and SIGTERM then, so that a rank that is asked to stop would not. */
+static tm_status open_world(const tm_comm_options *options, tm_comm **world, tm_error *err)
+{
+    static const int ours[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGPIPE, SIGBUS };
+    enum { N = sizeof ours / sizeof ours[0] };
+    struct sigaction before[N];
+    for (int i = 0; i < N; i++) sigaction(ours[i], NULL, &before[i]);
+    tm_status st = tm_comm_open(options, world, err);
+    for (int i = 0; i < N; i++) sigaction(ours[i], &before[i], NULL);
+    return st;
+}
+
 tm_status tm_cli_open_ranks(int64_t ranks, double deadline_s, tm_comm **world, tm_error *err)
 {
     tm_comm_launch launch = tm_comm_launched();
@@ -82,7 +95,7 @@ tm_status tm_cli_open_ranks(int64_t ranks, double deadline_s, tm_comm **world, t
                        (long long)ranks, launch.ranks, launch.launcher);
     settle_process(&launch);
     leave_sign("pid", launch.rank, (long)getpid());
-    TM_TRY(tm_comm_open(&(tm_comm_options){ .deadline_seconds = deadline_s }, world, err));
+    TM_TRY(open_world(&(tm_comm_options){ .deadline_seconds = deadline_s }, world, err));
     return launch.ranks > 1 ? share_processors(*world, err) : TM_OK;
 }
 

@@ -100,13 +100,18 @@ static bool stopped_behind(supervisor *s)
     return done > 0 && s->stopped >= 0;
 }
 
+static void signal_ranks(const supervisor *s, int number)
+{
+    for (int r = 0; r < s->ranks; r++) {
+        long pid = sign(s, "pid", r);
+        if (runs(pid) && sign(s, "done", r) < 0) kill((pid_t)pid, number);
+    }
+}
+
 static void kill_all(const supervisor *s)
 {
     kill(-s->launcher, SIGKILL);
-    for (int r = 0; r < s->ranks; r++) {
-        long pid = sign(s, "pid", r);
-        if (runs(pid) && sign(s, "done", r) < 0) kill((pid_t)pid, SIGKILL);
-    }
+    signal_ranks(s, SIGKILL);
 }
 
 /* --- starting -------------------------------------------------------------------------------- */
@@ -163,6 +168,7 @@ static void set_environment(const supervisor *s)
     setenv("OMPI_MCA_pml", "ob1", 0);
     setenv("OMPI_MCA_btl", "vader,self", 0); /* does not look for networks: a quarter of a second less */
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    setenv("HWLOC_COMPONENTS", "-opencl", 0); /* or the launcher loads a compiler that takes SIGUSR1 (cli/ranks.c) */
     if (!isatty(STDOUT_FILENO)) setenv("NO_COLOR", "1", 0); /* launchers give ranks pipes or terminals as they like */
 }
 
@@ -212,7 +218,8 @@ static void on_signal(supervisor *s)
     s->asked++;
     if (s->asked == 1) {
         fprintf(stderr, "trainmark: asking the ranks to stop; once more ends them\n");
-        kill(s->launcher, SIGUSR1);
+        kill(s->launcher, SIGUSR1); /* it passes it on, also to ranks that are not up yet, unless a library took it */
+        signal_ranks(s, SIGUSR1);
         set_due(s, save_s, "they did not stop");
     } else if (s->asked == 2) {
         kill(s->launcher, SIGTERM);

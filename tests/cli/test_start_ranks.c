@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long ranks that do not end are waited for, and what is said when they are killed, by a clock that goes on when it
- * is looked at. Ends that need no patience: test_launcher.sh. What a rank makes of its input and output. */
+ * is looked at. Ends that need no patience: test_launcher.sh. What a rank makes of its input and output, and
+ * of its signals. */
 #include "cli/cli.h"
 #include "cli/ranks.h"
 #include "support/fake_clock.h"
@@ -194,8 +195,45 @@ static void ranks_settle(void **state)
     }
 }
 
+/* Exit 0: what it does with signals is its own, whatever the library of an MPI took for itself. */
+static void keep_signals(const char *modules)
+{
+    static const int ours[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGXCPU, SIGXFSZ, SIGPIPE, SIGBUS };
+    struct sigaction now;
+    tm_comm         *world;
+    tm_error         err = { 0 };
+    setenv("PMI_RANK", "0", 1);
+    setenv("PMI_SIZE", "2", 1);
+    setenv("TRAINMARK_MODULES", modules, 1);
+    unsetenv(TM_RANKS_FOLDER);
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) signal(ours[i], SIG_IGN);
+    if (tm_cli_open_ranks(0, 0.01, &world, &err) != TM_IO || !strstr(err.text, "it only took the signals")) _exit(2);
+    raise(SIGUSR1);
+    if (!tm_cli_stop) _exit(3);
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+        if (sigaction(ours[i], NULL, &now) != 0 || now.sa_handler != SIG_IGN) _exit(10 + ours[i]);
+    _exit(0);
+}
+
+static void signals_are_kept(void **state)
+{
+    char    self[4096], modules[4200];
+    int     status;
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    (void)state;
+    assert_true(n > 0);
+    self[n] = '\0';
+    *strrchr(self, '/') = '\0';
+    snprintf(modules, sizeof modules, "%s/../standins", self);
+    pid_t child = fork();
+    if (child == 0) keep_signals(modules);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (status != 0) fail_msg("%d", WIFEXITED(status) ? WEXITSTATUS(status) : -status);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(patience_ends), cmocka_unit_test(ranks_settle) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(patience_ends), cmocka_unit_test(ranks_settle),
+                                        cmocka_unit_test(signals_are_kept) };
     return cmocka_run_group_tests_name("cli/start_ranks", tests, make_launcher, told_leave);
 }
