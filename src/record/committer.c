@@ -12,7 +12,8 @@
 #include <time.h>
 
 struct record_committer {
-    int fd, interval_ms;
+    const char *path;
+    int         fd, interval_ms;
     int (*sync)(int fd);
     pthread_t       thread;
     pthread_mutex_t lock; /* of all below; not held while the disk works */
@@ -29,6 +30,14 @@ static void note_cause(record_committer *c, int cause)
     pthread_mutex_unlock(&c->lock);
 }
 
+/* Also where the folder was moved: what is written goes with it, and nobody who knows the run will find it. */
+static bool has_its_name(const record_committer *c)
+{
+    struct stat own, named;
+    return fstat(c->fd, &own) != 0 ||
+           (stat(c->path, &named) == 0 && own.st_dev == named.st_dev && own.st_ino == named.st_ino);
+}
+
 static void flush_now(record_committer *c)
 {
     pthread_mutex_lock(&c->disk);
@@ -37,9 +46,8 @@ static void flush_now(record_committer *c)
     c->dirty = false;
     pthread_mutex_unlock(&c->lock);
     if (due) {
-        struct stat info;
         if (c->sync(c->fd) != 0 && errno != EINVAL && errno != EROFS) note_cause(c, errno); /* pipes cannot */
-        if (fstat(c->fd, &info) == 0 && info.st_nlink == 0) note_cause(c, ENOENT);
+        if (!has_its_name(c)) note_cause(c, ENOENT);
     }
     pthread_mutex_unlock(&c->disk);
 }
@@ -62,11 +70,11 @@ static void *commit(void *argument)
     return NULL;
 }
 
-record_committer *record_committer_start(int fd, int interval_ms, int (*sync)(int fd))
+record_committer *record_committer_start(const char *path, int fd, int interval_ms, int (*sync)(int fd))
 {
     record_committer  *c = tm_alloc(sizeof *c);
     pthread_condattr_t monotonic;
-    *c = (record_committer){ .fd = fd, .interval_ms = interval_ms, .sync = sync };
+    *c = (record_committer){ .path = path, .fd = fd, .interval_ms = interval_ms, .sync = sync };
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->disk, NULL);
     pthread_condattr_init(&monotonic);
@@ -91,13 +99,18 @@ void record_committer_note(record_committer *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-int record_committer_flush(record_committer *c)
+int record_committer_cause(record_committer *c)
 {
-    flush_now(c);
     pthread_mutex_lock(&c->lock);
     int cause = c->cause;
     pthread_mutex_unlock(&c->lock);
     return cause;
+}
+
+int record_committer_flush(record_committer *c)
+{
+    flush_now(c);
+    return record_committer_cause(c);
 }
 
 int record_committer_stop(record_committer *c)

@@ -70,7 +70,7 @@ static void start(metrics_sink *self, int64_t first_step)
     self->complete_bytes = (off_t)kept.length;
     tm_text_fini(&kept);
     if (st != TM_OK) return;
-    self->committer = record_committer_start(self->fd, RECORD_COMMIT_MS, self->sync);
+    self->committer = record_committer_start(self->path, self->fd, RECORD_COMMIT_MS, self->sync);
     if (!self->committer) (void)tm_fail(err, TM_INTERNAL, "cannot start the thread that flushes '%s'", self->path);
 }
 
@@ -168,7 +168,7 @@ static void told(metrics_sink *self, int cause)
 {
     if (cause)
         (void)tm_fail(&self->head.error, TM_IO, "cannot keep '%s': %s; its records are lost", self->path,
-                      cause == ENOENT ? "it was removed during the run" : strerror(cause));
+                      cause == ENOENT ? "it was moved or removed during the run" : strerror(cause));
 }
 
 static void handle(tm_sink *sink, const tm_event *event)
@@ -183,7 +183,7 @@ static void handle(tm_sink *sink, const tm_event *event)
     record_sink_append(&self->head, self->fd, self->path, &self->complete_bytes, &self->line);
     record_committer_note(self->committer);
     bool may_wait = event->kind != TM_EVENT_EVALUATION && event->kind != TM_EVENT_CHECKPOINT;
-    if (!may_wait) told(self, record_committer_flush(self->committer));
+    told(self, may_wait ? record_committer_cause(self->committer) : record_committer_flush(self->committer));
 }
 
 static void finish(tm_sink *head)

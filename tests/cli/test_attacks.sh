@@ -124,7 +124,7 @@ rm -rf run moved
 start_run --checkpoint.enable true --checkpoint.interval 10 --checkpoint.keep_latest_k 1
 rm -f run/metrics.jsonl
 tries=0
-until has "$back.err" "cannot keep 'run/metrics.jsonl': it was removed" || [ $tries -ge 200 ]; do sleep 0.05; tries=$((tries + 1)); done
+until has "$back.err" "cannot keep 'run/metrics.jsonl': it was moved or removed" || [ $tries -ge 200 ]; do sleep 0.05; tries=$((tries + 1)); done
 check "records that somebody removes are missed while the run goes on" \
     has "$back.err" "removed during the run; its records are lost; the run goes on without it"
 check "which it does" kill -INT "$(program)"
