@@ -119,7 +119,7 @@ wait "$started"
 code=$?
 cp "$back.err" "$err"
 check "records of a folder that went away are missed" [ "$code" -eq 1 ]
-check "and it is said" has "$err" "trainmark: input/output error: .*run.* (was removed|No such file)" # wherever it was just then
+check "and it is said" has "$err" "trainmark: input/output error: .*run.* (was removed|was moved or removed|No such file)" # wherever it was just then
 rm -rf run moved
 start_run --checkpoint.enable true --checkpoint.interval 10 --checkpoint.keep_latest_k 1
 rm -f run/metrics.jsonl
