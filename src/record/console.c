@@ -219,8 +219,7 @@ static void finish(tm_sink *head)
 tm_console_options tm_console_options_default(void)
 {
     const char *no_colour = getenv("NO_COLOR");
-    return (tm_console_options){ .out = stdout,
-                                 .progress = isatty(STDERR_FILENO) ? stderr : NULL,
+    return (tm_console_options){ .progress = isatty(STDERR_FILENO) ? stderr : NULL,
                                  .colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour),
                                  .log_freq = 10 };
 }
