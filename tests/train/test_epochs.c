@@ -33,8 +33,8 @@ typedef struct {
     tm_error       err;
 } settled;
 
-/* Reads words, opens the data, and settles epochs. */
-static tm_status settle(settled *s, const char *words)
+/* Reads words, opens the data, and settles epochs; `called`: as if the data had this name. */
+static tm_status settle_as(settled *s, const char *words, const char *called)
 {
     char       all[1200];
     tm_source *source = NULL;
@@ -45,9 +45,15 @@ static tm_status settle(settled *s, const char *words)
              words);
     tm_status st = test_read_run(s->config, all, &s->options, &s->err);
     if (st == TM_OK) st = tm_source_open(&s->options.source, &source, &s->err);
+    if (called) s->options.source.name = called;
     if (st == TM_OK) st = tm_run_settle_epochs(s->config, source, &s->options, &s->err);
     tm_source_close(source);
     return st;
+}
+
+static tm_status settle(settled *s, const char *words)
+{
+    return settle_as(s, words, NULL);
 }
 
 static char *of_rows(char *words, size_t size, const char *more)
@@ -110,6 +116,10 @@ static void what_has_no_epochs_is_refused(void **state)
     (void)state;
     assert_int_equal(settle(&s, "--data.source synthetic --training.epochs 2"), TM_UNSUPPORTED);
     assert_non_null(strstr(s.err.text, "those of data.source synthetic never repeat; give training.steps"));
+    tm_config_destroy(s.config);
+    of_rows(words, sizeof words, "--training.epochs 2");
+    assert_int_equal(settle_as(&s, words, "megatron"), TM_UNSUPPORTED);
+    assert_non_null(strstr(s.err.text, "the order of data.source megatron depends on the number of steps"));
     tm_config_destroy(s.config);
     assert_int_equal(settle(&s, of_rows(words, sizeof words, "--training.epochs 2 --training.steps 3")), TM_INVALID);
     assert_non_null(

@@ -3,6 +3,7 @@
  * nothing; what is told is what happened; what makes such a run valid. */
 #include "pairs_fixture.h"
 #include "support/full_config.h"
+#include "train/preference.h"
 #include "train/verdict.h"
 
 static tm_status run(const tm_run_options *options, int threads, listener *l, tm_error *err)
@@ -43,6 +44,7 @@ static void runs_begin_where_model_and_reference_are_one(void **state)
             o.step.preference = cases[i].loss;
             run_well(&o, 2, &l);
             assert_true(is_near(l.step[0].loss, cases[i].start, 1e-15 + 1e-14 * cases[i].start));
+            assert_true(is_near(tm_preference_start(&cases[i].loss), cases[i].start, 1e-14 * cases[i].start));
             for (int k = 0; k < 4; k++) assert_true(is_near(l.measures[0][k], 0, 0)); /* no difference at all */
             assert_true(l.measures[0][4] < 0 && l.measures[0][5] < 0);
             assert_true(l.step[0].grad_norm > 0);
