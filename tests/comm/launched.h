@@ -55,6 +55,9 @@ static inline void set_rank(const launch_of *l, int rank, int out)
     dup2(out, 2);
 }
 
+/* Of the address sanitizer, if there is one. */
+extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+
 static inline _Noreturn void be_rank(const launch_of *l, int rank, int out)
 {
     tm_comm *world;
@@ -65,6 +68,7 @@ static inline _Noreturn void be_rank(const launch_of *l, int rank, int out)
         CHECK(strcmp(tm_comm_engine_name(world), "tcp") == 0);
         l->body(world);
         tm_comm_close(world);
+        if (__lsan_do_recoverable_leak_check) CHECK(__lsan_do_recoverable_leak_check() == 0); /* _exit does not look */
     } else {
         dprintf(2, "rank %d: %s\n", rank, err.text);
     }

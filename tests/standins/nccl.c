@@ -72,7 +72,7 @@ typedef struct {
     _Atomic int async; /* the asynchronous error */
     atomic_bool aborted;
     int         calls, turns;
-    bool        blocking;
+    bool        blocking, finalized;
     shared     *all;
     char        path[128];
     pthread_t   beginner;
@@ -504,6 +504,7 @@ API ncclCommFinalize(communicator *c);
 API ncclCommFinalize(communicator *c)
 {
     c->turns = 3;
+    c->finalized = true;
     return c->blocking ? OK : BUSY;
 }
 
@@ -530,6 +531,7 @@ API ncclCommDestroy(communicator *c);
 API ncclCommDestroy(communicator *c)
 {
     if (c->magic != MAGIC || c->aborted) abort();
+    if (!c->blocking && (!c->finalized || c->turns > 0)) abort(); /* destroyed before its end was through */
     if (!c->blocking) pthread_join(c->beginner, NULL);
     munmap(c->all, sizeof(shared));
     memset(c, 0, sizeof *c);

@@ -227,6 +227,7 @@ static void reports_of_others(void **state)
 
 /* What becomes of the next processes. */
 static enum { LIVES, DIES, ENDS, HANGS, NONE } fate;
+static FILE *written; /* its buffer is written by each process that starts, as it is before a command is run */
 static pid_t born[8];
 static int   births;
 
@@ -239,10 +240,11 @@ pid_t fork(void)
         return -1;
     }
     pid_t pid = real();
+    if (pid == 0 && written) fflush(written);
     if (pid == 0 && fate == DIES) raise(SIGKILL);
     if (pid == 0 && fate == ENDS) _exit(7);
     if (pid == 0 && fate == HANGS)
-        for (;;) pause();
+        for (alarm(5);;) pause();
     if (pid > 0 && births < 8) born[births++] = pid;
     return pid;
 }
@@ -344,6 +346,35 @@ static void answers_come_through(void **state)
     test_folder_remove();
 }
 
+/* What waits in a buffer is not written by the processes of the checks, too. */
+static void buffers_are_written_once(void **state)
+{
+    (void)state;
+    tm_checks checks;
+    char      text[16] = "";
+    assert_non_null(written = tmpfile());
+    fputs("once", written);
+    isolated("thp,smt", 5, &checks);
+    assert_int_equal(births, 2);
+    rewind(written);
+    assert_int_equal(fread(text, 1, sizeof text - 1, written), 4);
+    assert_string_equal(text, "once");
+    fclose(written);
+    written = NULL;
+    tm_checks_fini(&checks);
+    test_folder_remove();
+}
+
+/* Where the standard input is closed, the first pipe is file 0. */
+static void file_0_is_a_file(void **state)
+{
+    int input = dup(0);
+    assert_true(input > 0 && close(0) == 0);
+    a_process_that_hangs(state);
+    assert_int_equal(dup2(input, 0), 0);
+    close(input);
+}
+
 /* By a clock of the test's own: two readings, a second apart. */
 static void the_time_that_checks_take(void **state)
 {
@@ -381,6 +412,8 @@ int main(void)
         cmocka_unit_test(a_process_that_ends_otherwise),
         cmocka_unit_test(a_process_that_hangs),
         cmocka_unit_test(answers_come_through),
+        cmocka_unit_test(buffers_are_written_once),
+        cmocka_unit_test(file_0_is_a_file),
         cmocka_unit_test(the_time_that_checks_take),
         cmocka_unit_test(every_message_is_whole),
     };

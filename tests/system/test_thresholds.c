@@ -91,6 +91,7 @@ static void unknown_is_an_error(void **state)
         { ONE("mbs=4,GBS=32,PRECISION=bf16", "training.loss", GOOD), "unknown cell" },
         { ONE("MBS=4, GBS=32,PRECISION=bf16", "training.loss", GOOD), "unknown cell" },
         { ONE("MBS=0,GBS=32,PRECISION=bf16", "training.loss", GOOD), "unknown cell" },
+        { ONE("MBS=1234567890123456789,GBS=32,PRECISION=bf16", "training.loss", GOOD), "unknown cell" },
         { ONE("MBS=4,GBS=32,PRECISION=", "training.loss", GOOD), "unknown cell" },
         { ONE("MBS=4,GBS=32,PRECISION=bf16,", "training.loss", GOOD), "unknown cell" },
         { ONE("NNODES=2,STEPS=50,PRECISION=bf16,BATCH=4,SEQLEN=8,GBS=64", "training.loss", GOOD), "unknown cell" },
