@@ -44,12 +44,12 @@ static void declare_attention(tm_graph *graph, const tm_model *model, int layer,
 #undef ROWS
 }
 
+/* w comes with TM_NONE everywhere (tm_take_none). */
 static void declare_block(tm_graph *graph, const tm_model *model, int layer, block_weights *w)
 {
     const tm_model_shape *s = model->shape;
 #define NORM(name)                                                                                                     \
     tm_between(graph, model, tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d." name, layer))
-    *w = (block_weights){ .q_a_w = TM_NONE, .q_norm_w = TM_NONE, .up_w = TM_NONE, .down_w = TM_NONE };
     w->norm1_w = NORM("attention_norm.weight");
     declare_attention(graph, model, layer, w);
     w->norm2_w = NORM("ffn_norm.weight");

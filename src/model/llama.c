@@ -46,6 +46,7 @@ static void declare_qkv(tm_graph *graph, const tm_model *model, int layer, tm_bl
         tm_of_heads(graph, model, fused(graph, model, layer, "attention.qk_norm.weight", 0, norms, 2, false));
 }
 
+/* w comes with TM_NONE everywhere (tm_take_none). */
 static void declare_block(tm_graph *graph, const tm_model *model, int layer, tm_block_weights *w)
 {
     const tm_model_shape *s = model->shape;
@@ -54,14 +55,6 @@ static void declare_block(tm_graph *graph, const tm_model *model, int layer, tm_
     const tm_part         gate_up_b[] = { { "feed_forward.w1.bias", s->ffn_dim, TM_INIT_ZERO, 0 },
                                           { "feed_forward.w3.bias", s->ffn_dim, TM_INIT_ZERO, 0 } };
     bool                  all = s->bias == TM_BIAS_ALL;
-    *w = (tm_block_weights){ .norm1_b = TM_NONE,
-                             .qkv_b = TM_NONE,
-                             .qk_norm_w = TM_NONE,
-                             .out_b = TM_NONE,
-                             .norm2_b = TM_NONE,
-                             .up_b = TM_NONE,
-                             .down_b = TM_NONE,
-                             .sinks = TM_NONE };
 #define BETWEEN(place, name)                                                                                           \
     tm_between(graph, model, tm_declare(graph, s, place, layer, tm_shape_1(s->dim), "layers.%d." name, layer))
     w->norm1_w = BETWEEN(TM_INIT_ONE, "attention_norm.weight");
@@ -74,7 +67,6 @@ static void declare_block(tm_graph *graph, const tm_model *model, int layer, tm_
                                    layer);
     w->norm2_w = BETWEEN(TM_INIT_ONE, "ffn_norm.weight");
     if (tm_moe_in_layer(s, layer)) {
-        w->up_w = w->down_w = TM_NONE;
         tm_moe_declare(graph, model, layer, &w->moe);
         return;
     }

@@ -96,7 +96,7 @@ void tm_model_pairs_by_rank(tm_model *model, const tm_token *tokens, int32_t n_i
 {
     for (int32_t id = 0; id < n_ids; id++) {
         const tm_token *t = &tokens[id];
-        if (!t->text || t->special || t->plain_length < 2) continue;
+        if (t->plain_length < 2) continue; /* special ones are not among the strings */
         if (tm_strings_get(&model->strings, t->plain, t->plain_length) != id) continue;
         for (uint32_t i = 1; i < t->plain_length; i++) {
             int32_t left = tm_strings_get(&model->strings, t->plain, i), right;

@@ -49,10 +49,7 @@ static void take_program(const tm_plan *plan, int32_t index, step_outline *out, 
 {
     const tm_program *program = &plan->programs[index];
     b->count = program->count;
-    for (int c = 0; c < TM_MEMORY_CLASSES; c++) {
-        b->live[c] = tm_alloc((program->count + 2) * sizeof *b->live[c]);
-        memset(b->live[c], 0, (program->count + 2) * sizeof *b->live[c]);
-    }
+    for (int c = 0; c < TM_MEMORY_CLASSES; c++) b->live[c] = tm_alloc((program->count + 2) * sizeof *b->live[c]);
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         const tm_tensor *tensor = &plan->graph->tensors[i];
         if (tensor->space != TM_SPACE_DEVICE || plan->places[i].bytes == 0) continue;

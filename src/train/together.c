@@ -173,7 +173,6 @@ tm_status run_count_samples(const run *r, int64_t *seen, int64_t *unique, tm_err
     uint64_t       *own = tm_alloc(TM_LOADER_WATCHED * sizeof *own), *all = NULL;
     const size_t    bytes = TM_LOADER_WATCHED * sizeof *own;
     tm_status       st = TM_OK;
-    memset(own, 0, bytes);
     tm_loader_unique(r->loader, seen, unique, own);
     if (ranks && ranks->batch) { /* the same sample on two ranks counts once */
         size_t n = (size_t)ranks->data_ranks * TM_LOADER_WATCHED;

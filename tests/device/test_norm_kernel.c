@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What test_kernels.c does not see of the norms' gradients: a batch in parts gives the bits of the whole, and sums of
- * whole numbers are exact. */
+ * whole numbers are exact. And rows of zeros that rescale meets. */
 #include "kernel_test.h"
 
 static const isa_table    tables[] = ISA_TABLES(norm);
@@ -59,11 +59,48 @@ static void test_exact_sums(void **state)
     job_check(&j, tables, COUNT(tables), exact_judge);
 }
 
+/* Columns whose row has the norm 0 are multiplied with m / 1, others with m / 4; so are sums divided. */
+static void zeros_judge(const job *j, const char *isa)
+{
+    bool    gradient = j->op == TM_OP_rescale_wgrad;
+    int64_t n = j->in[0].shape.n[0], c = j->in[0].shape.n[1];
+    for (int64_t k = 0; k < c; k++) {
+        double norm = k % 3 == 0 ? 1 : 4, sum = 0;
+        for (int64_t i = 0; i < n; i++) {
+            double z = in_at(j, 0, i * c + k);
+            if (!gradient && out_at(j, 0, i * c + k) != z * in_at(j, 1, k) / norm)
+                fail_msg("%s: element %lld, %lld", isa, (long long)i, (long long)k);
+            if (gradient) sum += z * in_at(j, 1, i * c + k);
+        }
+        if (gradient && out_at(j, 0, k) != sum / norm) fail_msg("%s: sum %lld", isa, (long long)k);
+    }
+}
+
+static void test_rows_of_zeros(void **state)
+{
+    static const isa_table        all[] = ISA_TABLES(rescale);
+    static const tm_low_rank_attr part = { .scale = 1, .rank = 1, .parts = 1, .part = { { 0, 37 } } };
+    (void)state;
+    for (int gradient = 0; gradient < 2; gradient++) {
+        job j = job_new(gradient ? TM_OP_rescale_wgrad : TM_OP_rescale, &part);
+        job_in(&j, 0, TM_F32, tm_shape_2(5, 37), 0., 1.);
+        job_in(&j, 1, TM_F32, gradient ? tm_shape_2(5, 37) : tm_shape_1(37), 0., 1.);
+        job_in(&j, 2, TM_F32, tm_shape_1(37), 0., 1.);
+        job_out(&j, 0, TM_F32, gradient ? tm_shape_1(37) : tm_shape_2(5, 37));
+        for (int k = 0; k < 2; k++) /* whole numbers: every result is exact */
+            for (int64_t i = 0, n = tm_shape_elements(j.in[k].shape); i < n; i++)
+                tm_value_set(j.in[k].initial, TM_F32, i, (double)tm_random_below(3, (uint64_t)k, (uint64_t)i, 9) - 4.);
+        for (int64_t i = 0; i < 37; i++) tm_value_set(j.in[2].initial, TM_F32, i, i % 3 == 0 ? 0. : 4.);
+        job_check(&j, all, COUNT(all), zeros_judge);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_split_keeps_bits),
         cmocka_unit_test(test_exact_sums),
+        cmocka_unit_test(test_rows_of_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

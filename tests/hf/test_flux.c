@@ -222,6 +222,12 @@ static void inputs_that_do_not_fit_are_refused(void **state)
     whole_refusal(&err);
     assert_non_null(strstr(err.text, "'out_channels' is 128"));
     tm_config_destroy(config);
+    config = test_full_config();
+    test_file_write(test_folder(), "config.json",
+                    "{\"_class_name\": \"FluxTransformer2DModel\", \"axes_dims_rope\": []}");
+    assert_int_equal(tm_hf_folder_shape(test_folder(), config, &description, &shape, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "model.rope_axes ''"));
+    tm_config_destroy(config);
     free(text);
     json_decref(root);
     test_folder_remove();

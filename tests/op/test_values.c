@@ -344,6 +344,27 @@ static void fill_has_its_value(void **state)
     EXPECT(y, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5);
 }
 
+/* A row of zeros has the norm 0, which counts as 1; the row behind it has its own. */
+static void a_row_of_zeros_has_the_norm_one(void **state)
+{
+    (void)state;
+    double           y[2], dm[2];
+    tm_low_rank_attr attr = { .scale = 1, .rank = 1, .parts = 1, .part = { { 0, 2 } } };
+    tm_call          call = call_of(&tm_op_rescale, &attr), wgrad = call_of(&tm_op_rescale_wgrad, &attr);
+    call.in[0] = tm_view_f64(tm_shape_2(1, 2), (double[]){ 3, 5 });
+    call.in[1] = tm_view_f64(tm_shape_1(2), (double[]){ 7, 8 });
+    call.in[2] = tm_view_f64(tm_shape_1(2), (double[]){ 0, 4 });
+    call.out[0] = tm_view_f64(tm_shape_2(1, 2), y);
+    call.op->reference(&call);
+    EXPECT(y, 21, 10);
+    wgrad.in[0] = tm_view_f64(tm_shape_2(1, 2), (double[]){ 2, 6 });
+    wgrad.in[1] = call.in[0];
+    wgrad.in[2] = call.in[2];
+    wgrad.out[0] = tm_view_f64(tm_shape_1(2), dm);
+    wgrad.op->reference(&wgrad);
+    EXPECT(dm, 6, 7.5);
+}
+
 /* Two pairs and what is left of the row: D is 0 and 1, -0.2 and 0.3. */
 static void loss_of_two_pairs(void **state)
 {
@@ -467,6 +488,7 @@ int main(void)
         cmocka_unit_test(square_error_and_its_gradient),
         cmocka_unit_test(keys_have_their_own_norm_weights),
         cmocka_unit_test(fill_has_its_value),
+        cmocka_unit_test(a_row_of_zeros_has_the_norm_one),
         cmocka_unit_test(loss_of_two_pairs),
         cmocka_unit_test(chunks_come_in_the_order_of_tokens),
         cmocka_unit_test(balance_of_more_rows_than_are_here),

@@ -444,6 +444,39 @@ static void a_base_in_blocks_computes_with_its_decoded_values(void **state)
     }
 }
 
+/* Of weights in float32 that are computed with in bfloat16 the lengths are those of the float32 values. */
+static void a_length_is_that_of_the_values_that_are_kept(void **state)
+{
+    tm_device      *device = test_device_open("cpu", 2);
+    tm_step_options o = test_llama_options();
+    int             rows = 0;
+    (void)state;
+    o.precision = &tm_precision_bf16;
+    o.adapters = lora(4, 8, "all-linear");
+    o.adapters.dora = true;
+    tm_trainer     *trainer = test_trainer_open(device, &o, 9);
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *w = &graph->tensors[i];
+        if (!w->adapter) continue;
+        assert_int_equal(w->dtype, TM_F32);
+        int64_t width = w->shape.n[1], row = 0;
+        double *values = test_values_read(trainer, (tm_tensor_id)i), *m = test_values_read(trainer, w->adapter->m);
+        for (int64_t p = 0; p < w->adapter->attr.parts; p++)
+            for (int64_t k = 0; k < w->adapter->attr.part[p].rows; k++, row++, rows++) {
+                const double *v = values + (w->adapter->attr.part[p].column + k) * width;
+                double        squares = 0;
+                for (int64_t c = 0; c < width; c++) squares += v[c] * v[c];
+                if (!(fabs(m[row] - sqrt(squares)) <= 1e-7 * m[row]))
+                    fail_msg("%s: row %d: %.9g, wanted %.9g", w->name, (int)row, m[row], sqrt(squares));
+            }
+        free(values), free(m);
+    }
+    assert_true(rows > 100);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
 
 static void refused_with(tm_adapters adapters, tm_model_family which, tm_status status, const char *words)
@@ -560,6 +593,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(only_adapters_are_trained),
         cmocka_unit_test(dropout_is_a_function_of_row_and_step),
         cmocka_unit_test(a_base_in_blocks_computes_with_its_decoded_values),
+        cmocka_unit_test(a_length_is_that_of_the_values_that_are_kept),
         cmocka_unit_test(modules_that_are_not_there_are_refused),
         cmocka_unit_test(bad_targets_are_refused),
     };

@@ -154,6 +154,36 @@ static void moments_are_dealt_out(void **state)
     }
 }
 
+/* What a unit's gradients and weights are gathered with before its update belongs to the layer of the unit. */
+static void gathers_belong_to_the_layer_of_their_unit(void **state)
+{
+    (void)state;
+    for (size_t s = 1; s < sizeof sharings / sizeof sharings[0]; s++) {
+        tm_step_options o = with_update(MUON, 0);
+        tm_device      *device = test_device_open("cpu", 1);
+        tm_chooser      chooser = tm_device_chooser(device);
+        size_t          found = 0;
+        o.layout.mesh = tm_mesh_one();
+        o.layout.mesh.degree[TM_AXIS_SHARD] = 2;
+        o.layout.sharing = sharings[s];
+        tm_step *step = test_step_plan(&o, &chooser);
+        for (size_t u = 0; u < step->units.n_units; u++) {
+            const tm_unit *unit = &step->units.units[u];
+            for (size_t k = 0; k < step->graph->n_segments; k++)
+                for (size_t x = 0; x < step->graph->segments[k]->n_nodes; x++) {
+                    const tm_node *node = &step->graph->segments[k]->nodes[x];
+                    if (node->op != TM_OP_all_gather || node->phase != TM_PHASE_UPDATE) continue;
+                    if (node->in[0] != unit->gradients && node->in[0] != unit->weights) continue;
+                    assert_int_equal(node->layer, unit->layer < INT32_MAX ? unit->layer : -1);
+                    found++;
+                }
+        }
+        assert_int_equal(found, step->units.n_units * s);
+        tm_step_destroy(step);
+        tm_device_close(device);
+    }
+}
+
 /* All of these have the same bits: sums of four in the same order, nothing clipped. */
 static job run_layout(int kind, int which, int begin, int steps, const char *load, const char *save)
 {
@@ -230,6 +260,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(whole_tensors_have_the_bits_of_copies),
         cmocka_unit_test(shards_follow_one_rank),
         cmocka_unit_test(moments_are_dealt_out),
+        cmocka_unit_test(gathers_belong_to_the_layer_of_their_unit),
         cmocka_unit_test(any_layout_goes_on_from_any_other),
         cmocka_unit_test(whole_tensors_of_divided_experts_are_refused),
     };
