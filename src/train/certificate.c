@@ -208,10 +208,10 @@ static tm_status certify(tm_certifier *c, tm_certificate *out, tm_error *err)
 /* Ranks that cannot, cannot together. */
 static tm_status all_possible(const tm_certifier *c, tm_certificate *out, bool *all, tm_error *err)
 {
-    bool not = !possible(c, out);
-    TM_TRY(tm_certifier_join_any(c, &not, err));
-    if (not &&!out->reason[0]) snprintf(out->reason, sizeof out->reason, "another rank lacks memory for copies");
-    *all = !not ;
+    bool lacks = !possible(c, out);
+    TM_TRY(tm_certifier_join_any(c, &lacks, err));
+    if (lacks && !out->reason[0]) snprintf(out->reason, sizeof out->reason, "another rank lacks memory for copies");
+    *all = !lacks;
     return TM_OK;
 }
 
