@@ -184,10 +184,11 @@ static tm_status gate_slowdown(const compare_options *o, const tm_result *base, 
     if (!isfinite(c.change))
         return tm_fail(err, TM_INVALID, "'%s' has no rate to compare with its baseline", tm_result_name(now));
     bool slower = c.change < -limit && !(c.hi >= 0);
-    return slower
-               ? tm_fail(err, TM_NEGATIVE, "%.2f %% slower than the baseline (%.2f to %.2f); at most %g %% are allowed",
-                         -c.change, -c.hi, -c.lo, limit)
-               : TM_OK;
+    if (!slower) return TM_OK;
+    char range[64] = "no interval";
+    if (isfinite(c.lo) && isfinite(c.hi)) snprintf(range, sizeof range, "%.2f to %.2f", -c.hi, -c.lo);
+    return tm_fail(err, TM_NEGATIVE, "%.2f %% slower than the baseline (%s); at most %g %% are allowed", -c.change,
+                   range, limit);
 }
 
 /* --- the command -------------------------------------------------------------------------------------------------- */
