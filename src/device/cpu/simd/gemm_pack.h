@@ -39,7 +39,7 @@ TM_INLINE __mmask16 first_lanes(int64_t n)
 }
 TM_INLINE void pack_row(float *dst, const void *p, int64_t i, tm_dtype dtype, int width, int64_t valid)
 {
-    TM_UNROLL for (int v = 0; v < width; v += 16)
+    for (int v = 0; v < width; v += 16)
         _mm512_mask_storeu_ps(dst + v, first_lanes(width - v), load16(p, i + v, dtype, first_lanes(valid - v)));
 }
 
