@@ -76,6 +76,11 @@ typedef struct {
 #define STOPPED "sleep 1000 & sign pid 1 $!; kill -STOP $!; sign pid 0 $$; "
 #define DEAF "trap '' USR1 TERM; : >up; while :; do sleep 0.05; done"
 
+/* It passes nothing on: a library took the signal. Its rank hears of it all the same. */
+#define FORGETFUL                                                                                                      \
+    "(trap 'exit 0' USR1; while :; do sleep 0.05; done) & trap '' USR1; sign pid 0 $!; sign pid 1 $!; sleep 0.2; "     \
+    ": >up; wait $!; sign done 0 130; sign done 1 130"
+
 #define ASKING "trainmark: asking the ranks to stop; once more ends them\n"
 #define KILLING "trainmark: killing the ranks: "
 
@@ -112,6 +117,7 @@ static const patience cases[] = {
       1,
       TM_INTERRUPTED,
       ASKING KILLING "they did not end\n-> interrupted: \n\n" },
+    { FORGETFUL, { SIGTERM }, 0, 0.4, 100, TM_INTERRUPTED, ASKING "-> interrupted: \n\n" },
     { DEAF, { SIGINT, SIGTERM, SIGINT }, 0, 0.4, 100, TM_INTERRUPTED, ASKING "-> interrupted: \n\n" },
 };
 
