@@ -78,6 +78,8 @@ run()
     why=
     if [ $status -eq 124 ] || [ $status -eq 137 ]; then
         why="ran longer than $seconds s"
+    elif [ $status -eq 255 ]; then
+        why="exit status 255: an assertion outside of a test, or in a thread of its own"
     elif [ $status -gt 128 ]; then
         why="ended by signal $((status - 128))"
     elif [ $((pass + fail + skip)) -eq 0 ]; then

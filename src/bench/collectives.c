@@ -273,6 +273,15 @@ static int64_t decided(work *w, int64_t number)
     return w->st == TM_OK ? number : 0;
 }
 
+enum { MOST_LOOPS = 1 << 30 };
+
+/* As many calls as last a little longer than `shortest`. */
+static int64_t loops_for(double shortest, double a_call)
+{
+    double loops = ceil(1.25 * shortest / fmax(a_call, 1e-9));
+    return loops < MOST_LOOPS ? (int64_t)loops : MOST_LOOPS;
+}
+
 /* --- a row ------------------------------------------------------------------------------------- */
 
 /* As bench/timing.h does it for one process; all ranks take the same samples, as rank 0 decides. A copy of the bytes
@@ -289,11 +298,16 @@ static void take_samples(work *w, tm_measurement *m, tm_sampling *sampling, tm_s
         spent += took;
         m->calls++;
     }
-    m->loops = decided(w, least < shortest ? (int64_t)ceil(1.25 * shortest / fmax(least, 1e-9)) : 1);
+    m->loops = decided(w, least < shortest ? loops_for(shortest, least) : 1);
     double rep = t->duration_s > 0 ? t->duration_s : t->rep_ms * 1e-3, sum = 0;
-    for (int64_t n = 1, more = 1; more && w->st == TM_OK; n++) {
+    for (int64_t n = 0, more = 1; more && w->st == TM_OK;) {
         double took = timed_calls(w, one_call, m->loops);
+        if (took < shortest / 2 && m->loops < MOST_LOOPS) { /* the ranks of the calls before waited for a processor */
+            m->loops = decided(w, loops_for(shortest, took / (double)m->loops));
+            continue;
+        }
         sum += took;
+        n++;
         if (link_bytes(w) > 0)
             (void)tm_sampling_add(copies, fmax(timed_calls(w, one_copy, m->loops), 1e-9) / (double)m->loops, 1);
         m->stop = tm_sampling_add(sampling, fmax(took, 1e-9) / (double)m->loops, (double)w->bytes);
