@@ -62,9 +62,10 @@ static tm_status wrong(const tm_hf_adapter *a, const char *key, const char *want
 static tm_status read_number(const tm_hf_adapter *a, const char *key, const json_t *value, double lo, double hi,
                              double *out, tm_error *err)
 {
+    char wanted[80];
+    snprintf(wanted, sizeof wanted, "a number from %.9g to %.9g", lo, hi);
     *out = json_number_value(value);
-    return json_is_number(value) && *out >= lo && *out <= hi ? TM_OK
-                                                             : wrong(a, key, "a number in its usual range", err);
+    return json_is_number(value) && *out >= lo && *out <= hi ? TM_OK : wrong(a, key, wanted, err);
 }
 
 /* Those that a first value of the adapter makes, and the base with it, change the base. */
@@ -171,7 +172,8 @@ static tm_status read_values(tm_hf_adapter *a, const char *key, const json_t *va
         bool   whole = json_is_integer(number) || least < 1;
         if (!json_is_number(number) || !whole || !(x >= least) || x > 1e6)
             return tm_fail(err, TM_FORMAT, "'%.200s/%s': '%s' gives '%.100s' no %s", a->folder, config_name, key,
-                           pattern, least < 1 ? "number in its usual range" : "rank: a whole number from 1 to 1000000");
+                           pattern,
+                           least < 1 ? "alpha: a number from 0 to 1000000" : "rank: a whole number from 1 to 1000000");
         TM_TRY(check_pattern(a, key, pattern, err));
         all[(*n)++] = (tm_pattern_value){ tm_arena_text(a->arena, pattern), x };
     }
@@ -273,16 +275,16 @@ bool tm_peft_selects(const tm_peft_rules *rules, const char *module)
 
 static tm_status read_member(tm_hf_adapter *a, const char *key, const json_t *value, tm_error *err)
 {
-    double      number = 0;
     bool        mine;
     const char *text = json_string_value(value);
     TM_TRY(read_rule(a, key, value, &mine, err));
     if (mine) return TM_OK;
     if (strcmp(key, "peft_type") == 0) return text && strcmp(text, "LORA") == 0 ? TM_OK : not_built(a, key, value, err);
     if (strcmp(key, "r") == 0) {
-        TM_TRY(read_number(a, key, value, 1, 65536, &number, err));
-        a->adapters.rank = (int64_t)number;
-        return TM_OK;
+        a->adapters.rank = json_integer_value(value); /* 0 where it is none */
+        return a->adapters.rank >= 1 && a->adapters.rank <= 65536
+                   ? TM_OK
+                   : wrong(a, key, "a whole number from 1 to 65536", err);
     }
     if (strcmp(key, "lora_alpha") == 0) return read_number(a, key, value, 0, 1e6, &a->adapters.alpha, err);
     if (strcmp(key, "lora_dropout") == 0) return read_number(a, key, value, 0, 0.999, &a->adapters.dropout, err);
