@@ -273,13 +273,10 @@ static int64_t decided(work *w, int64_t number)
     return w->st == TM_OK ? number : 0;
 }
 
-enum { MOST_LOOPS = 1 << 30 };
-
-/* As many calls as last a little longer than `shortest`. */
+/* As many calls as last a little longer than `shortest`; one takes a nanosecond at least. */
 static int64_t loops_for(double shortest, double a_call)
 {
-    double loops = ceil(1.25 * shortest / fmax(a_call, 1e-9));
-    return loops < MOST_LOOPS ? (int64_t)loops : MOST_LOOPS;
+    return (int64_t)ceil(1.25 * shortest / fmax(a_call, 1e-9));
 }
 
 /* --- a row ------------------------------------------------------------------------------------- */
@@ -302,8 +299,9 @@ static void take_samples(work *w, tm_measurement *m, tm_sampling *sampling, tm_s
     double rep = t->duration_s > 0 ? t->duration_s : t->rep_ms * 1e-3, sum = 0;
     for (int64_t n = 0, more = 1; more && w->st == TM_OK;) {
         double took = timed_calls(w, one_call, m->loops);
-        if (took < shortest / 2 && m->loops < MOST_LOOPS) { /* the ranks of the calls before waited for a processor */
-            m->loops = decided(w, loops_for(shortest, took / (double)m->loops));
+        int64_t longer = loops_for(shortest, took / (double)m->loops);
+        if (took < shortest / 2 && longer > m->loops) { /* the ranks of the calls before waited for a processor */
+            m->loops = longer;
             continue;
         }
         sum += took;
