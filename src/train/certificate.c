@@ -33,12 +33,11 @@ static void free_kept(const tm_step *step, char **kept)
 static tm_status keep(tm_trainer *trainer, unsigned roles, char ***out, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
-    char         **kept = *out = tm_alloc((step->graph->n_tensors + 1) * sizeof *kept);
-    memset(kept, 0, (step->graph->n_tensors + 1) * sizeof *kept);
+    char         **kept = *out = tm_alloc(step->graph->n_tensors * sizeof *kept);
     for (size_t i = 0; i < step->graph->n_tensors; i++) {
         size_t bytes = step->plan->places[i].bytes;
         if (!is_kept(&step->graph->tensors[i], roles)) continue;
-        kept[i] = tm_alloc(bytes + 1);
+        kept[i] = tm_alloc(bytes);
         TM_TRY(tm_trainer_read(trainer, (tm_tensor_id)i, 0, kept[i], bytes, err));
     }
     return TM_OK;
@@ -113,7 +112,6 @@ static tm_status find_leak(const tm_certifier *c, probe_found *out, tm_error *er
 {
     probe_found *all = tm_alloc((size_t)c->ranks * sizeof *all), *own = &all[c->rank];
     int64_t      leak = tm_probe_leak(&c->probe, c->rows, c->others);
-    memset(all, 0, (size_t)c->ranks * sizeof *all);
     if (leak >= 0) *own = (probe_found){ .leak = (double)leak + 1, .before = c->rows[leak], .after = c->others[leak] };
     own->context = c->probe.context ? 1 : 0;
     own->looks = tm_probe_looks(&c->probe, c->rows, c->others) ? 1 : 0;
@@ -258,10 +256,10 @@ static void take_room(tm_certifier *c)
 {
     tm_tensor_id counts = c->step->model.expert_counts;
     if (counts != TM_NONE) c->n_counts = (size_t)tm_shape_elements(tm_graph_at(c->step->graph, counts)->shape);
-    c->counts = tm_alloc((c->n_counts + 1) * sizeof *c->counts);
-    c->now = tm_alloc((c->n_counts + 1) * sizeof *c->now);
-    c->rows = tm_alloc((size_t)(c->probe.rows + 1) * sizeof *c->rows);
-    c->others = tm_alloc((size_t)(c->probe.rows + 1) * sizeof *c->others);
+    c->counts = tm_alloc(c->n_counts * sizeof *c->counts);
+    c->now = tm_alloc(c->n_counts * sizeof *c->now);
+    c->rows = tm_alloc((size_t)c->probe.rows * sizeof *c->rows);
+    c->others = tm_alloc((size_t)c->probe.rows * sizeof *c->others);
 }
 
 /* Of the step, on all ranks. */

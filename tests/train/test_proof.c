@@ -11,10 +11,12 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "train/dead_attention.h"
 #include "train/run.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static tm_run_ended told;
@@ -230,6 +232,107 @@ static void dead_attention_of_normalised_heads(void **state)
     }
 }
 
+/* Weights of the three parts of an attention, gradients of wv, and those of wq and wk in units of what rounding makes.
+ */
+typedef struct {
+    double wq, wk, wv, v, q, k;
+} attention;
+
+/* Values of a tensor that is made of pieces: those of piece p are `parts`[p], larger and smaller by turns, and much
+ * larger at its ends and in the middle. */
+static void fill(tm_trainer *trainer, const tm_tensor *t, tm_tensor_id id, const double parts[3])
+{
+    double *values = test_values_read(trainer, id);
+    int64_t columns = t->shape.n[1];
+    assert_int_equal(t->n_pieces, 3);
+    for (int p = 0; p < 3; p++)
+        for (int64_t i = 0, n = t->pieces[p].rows * columns; i < n; i++) {
+            double value = i % 3 == 0 ? -1.5 : i % 3 == 1 ? 0.5 : 1;
+            if (i == 0 || i == n - 1 || i == (1 << 18) - 1 || i == 1 << 18) value = sqrt(0.1 * (double)n);
+            values[t->pieces[p].row * columns + i] = parts[p] * value;
+        }
+    test_values_write(trainer, id, values);
+    free(values);
+}
+
+/* The root of the sum of the squares, and of their mean over rows. */
+static void measure(const tm_trainer *trainer, const tm_tensor *t, tm_tensor_id id, double norm[3], double length[3])
+{
+    double *values = test_values_read(trainer, id);
+    int64_t columns = t->shape.n[1];
+    for (int p = 0; p < 3; p++) {
+        double squares = 0;
+        for (int64_t i = 0; i < t->pieces[p].rows * columns; i++) {
+            double value = values[t->pieces[p].row * columns + i];
+            squares += value * value;
+        }
+        norm[p] = sqrt(squares);
+        length[p] = sqrt(squares / (double)t->pieces[p].rows);
+    }
+    free(values);
+}
+
+/* Gives each layer its weights and gradients; are the layers that are found those of `wanted`? */
+static void find(const tm_step_options *o, const attention *of, const char *wanted)
+{
+    tm_device     *device = test_device_open("cpu", 1);
+    tm_trainer    *trainer = test_trainer_open(device, o, 5);
+    tm_text        found = { 0 };
+    tm_error       err = { 0 };
+    const tm_step *step = tm_trainer_step_of(trainer);
+    for (size_t i = 0; i < step->graph->n_tensors; i++) {
+        const tm_tensor *t = &step->graph->tensors[i];
+        if (t->role != TM_ROLE_PARAMETER || !strstr(t->name, "attention.wqkv")) continue;
+        const attention *a = &of[t->layer];
+        double           g[3] = { 1, 1, a->v }, norm[3], length[3], none[3];
+        fill(trainer, t, (tm_tensor_id)i, (double[3]){ a->wq, a->wk, a->wv });
+        fill(trainer, t, t->gradient, g);
+        measure(trainer, t, (tm_tensor_id)i, none, length);
+        measure(trainer, t, t->gradient, norm, none);
+        if (o->shape.qk_norm) length[0] = length[1] = 1;
+        double size = pow((double)o->shape.head_dim, 1.5) * 2 * 0x1p-24 * length[2] * norm[2];
+        g[0] = a->q * size * length[1] / norm[0];
+        g[1] = a->k * size * length[0] / norm[1];
+        fill(trainer, t, t->gradient, g);
+    }
+    if (dead_attention_find(trainer, &o->shape, NULL, &found, &err) != TM_OK) fail_msg("%s", err.text);
+    if (strcmp(found.data ? found.data : "", wanted) != 0) fail_msg("layers '%s', wanted '%s'", found.data, wanted);
+    tm_text_fini(&found);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+/* Of wq and wk both, by the sizes of the values and of the other of the two; and never more than 1/256 of wv's. */
+static void attention_is_dead_up_to_what_rounding_makes(void **state)
+{
+    const attention below = { 0.1, 0.3, 0.2, 3, 0.98, 0.98 }, q = { 0.1, 0.3, 0.2, 3, 1.02, 0.98 },
+                    k = { 0.1, 0.3, 0.2, 3, 0.98, 1.02 }, none = { 0.1, 0.3, 0.2, 3, 0, 0 },
+                    all = { 0.1, 0.3, 0.2, 0, 0, 0 };
+    tm_step_options o = test_llama_options();
+    (void)state;
+    o.shape.n_layers = 4;
+    for (int normal = 0; normal < 2; normal++) {
+        o.shape.qk_norm = normal;
+        find(&o, (attention[4]){ below, q, k, below }, "0, 3");
+        find(&o, (attention[4]){ q, none, all, k }, "1");
+        find(&o, (attention[4]){ { 0.02, 0.3, 0.4, 1, 1.02, 0.5 }, { 0.4, 0.1, 0.3, 1, 0.5, 1.02 }, below, q }, "2");
+    }
+    o.precision = &tm_precision_bf16_pure;
+    find(&o, (attention[4]){ q, below, k, none }, "1, 3");
+    o = test_llama_options();
+    /* Rounding of weights as large as these would reach further: 0.0039 of wv's gradient is a 256th. */
+    double rows = 64 * (3.5 / 3 + 0.2), reach = pow(32, 1.5) * 0x1p-23 * rows * 40 * 40, most = 0x1p-8 / reach;
+    assert_true(most < 0.5);
+    find(&o, (attention[2]){ { 40, 40, 40, 1, 0.98 * most, 0.98 * most }, { 40, 40, 40, 1, 1.02 * most, 0.98 * most } },
+         "0");
+    find(&o, (attention[2]){ { 40, 40, 40, 1, 0.5 * most, 1.02 * most }, { 40, 40, 40, 1, 0.5 * most, 0.98 * most } },
+         "1");
+    /* Matrices of several pieces at a time. */
+    o.shape.dim = 640, o.shape.head_dim = 64, o.shape.n_heads = o.shape.n_kv_heads = 10;
+    find(&o, (attention[2]){ below, q }, "0");
+    find(&o, (attention[2]){ k, below }, "1");
+}
+
 /* A router has nothing to choose where there is one expert: it only decays. It has moved, and nobody trained it. */
 static void a_weight_that_no_gradient_reaches_is_no_training(void **state)
 {
@@ -277,6 +380,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(attention_must_look_back),
         cmocka_unit_test(attention_must_look_back_in_every_layer),
         cmocka_unit_test(dead_attention_of_normalised_heads),
+        cmocka_unit_test(attention_is_dead_up_to_what_rounding_makes),
         cmocka_unit_test(a_weight_that_no_gradient_reaches_is_no_training),
         cmocka_unit_test_teardown(rows_must_be_different, test_folder_teardown),
     };
