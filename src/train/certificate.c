@@ -154,14 +154,14 @@ static tm_status judge_probe(const tm_certifier *c, tm_certificate *out, tm_erro
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
-/* No memory for the copies, or nothing that computes: said, not failed. */
-static bool possible(const tm_certifier *c, tm_certificate *out)
+/* No memory for the copies, or nothing that computes: said, not failed. `trained`: of all ranks. */
+static bool possible(const tm_certifier *c, bool trained, tm_certificate *out)
 {
     bool   balance = c->step->model.balance_loss != TM_NONE && !c->coarse;
     int    ranks = tm_layout_size(&c->step->options.layout, TM_AXES_WORLD); /* maybe all on this host */
     double need = tm_motion_bytes(&c->motion) * (balance ? 2 : 1) * ranks;
     double have = (double)tm_memory_available_bytes("");
-    if (c->motion.n_members == 0)
+    if (!trained)
         snprintf(out->reason, sizeof out->reason, "nothing is trained");
     else if (c->step->options.quantize.on)
         snprintf(out->reason, sizeof out->reason,
@@ -203,10 +203,12 @@ static tm_status certify(tm_certifier *c, tm_certificate *out, tm_error *err)
     return judge_probe(c, out, err);
 }
 
-/* Ranks that cannot, cannot together. */
+/* Ranks that cannot, cannot together; a stage may have nothing to train. */
 static tm_status all_possible(const tm_certifier *c, tm_certificate *out, bool *all, tm_error *err)
 {
-    bool lacks = !possible(c, out);
+    bool trained = c->motion.n_members > 0;
+    TM_TRY(tm_certifier_join_any(c, &trained, err));
+    bool lacks = !possible(c, trained, out);
     TM_TRY(tm_certifier_join_any(c, &lacks, err));
     if (lacks && !out->reason[0]) snprintf(out->reason, sizeof out->reason, "another rank lacks memory for copies");
     *all = !lacks;

@@ -216,6 +216,15 @@ static void kinds_of_steps_are_told_as_recorded(void **state)
     SAY("bfloat16, wrong", &o, &(defect){ FACTOR, { "", NULL }, -1 }, 0, 2);
     SAY("bfloat16, no gradient", &o, &(defect){ FACTOR, { "", NULL }, 0 }, 0, 2);
     SAY("bfloat16, by heart", &o, &honest, 40, 1);
+    o = test_llama_options();
+    o.shape.vocab_size = 1000; /* 64,000 elements, which are moved in two pieces */
+    SAY("a large table", &o, &honest, 1, 1);
+    SAY("a large table, wrong", &o, &(defect){ FACTOR, { "tok_embeddings", NULL }, -1 }, 1, 1);
+    o = test_llama_options();
+    o.shape.dim = 76, o.shape.head_dim = 38, o.shape.ffn_dim = 101, o.shape.vocab_size = 97;
+    SAY("sizes that no block fits", &o, &honest, 1, 1);
+    o.precision = &tm_precision_bf16_pure;
+    SAY("sizes that no block fits, bfloat16", &o, &honest, 0, 1);
 #undef SAY
     whole_is("tests/train/whole-certificates.txt", &out);
 }
