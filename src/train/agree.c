@@ -90,6 +90,5 @@ tm_status agree_status(tm_comm *world, const char *what, tm_status st, tm_error 
     reached = broadcast(world, what, from, &message, sizeof message, &own);
     if (st != TM_OK) return reached == TM_OK ? (tm_status)message.status : st; /* its own story stays */
     if (reached != TM_OK) return tm_fail(err, reached, "%s", own.text);
-    message.text[sizeof message.text - 1] = '\0';
     return tm_fail(err, (tm_status)message.status, "rank %d: %s", from, message.text);
 }

@@ -33,12 +33,11 @@ static void free_kept(const tm_step *step, char **kept)
 static tm_status keep(tm_trainer *trainer, unsigned roles, char ***out, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
-    char         **kept = *out = tm_alloc((step->graph->n_tensors + 1) * sizeof *kept);
-    memset(kept, 0, (step->graph->n_tensors + 1) * sizeof *kept);
+    char         **kept = *out = tm_alloc(step->graph->n_tensors * sizeof *kept);
     for (size_t i = 0; i < step->graph->n_tensors; i++) {
         size_t bytes = step->plan->places[i].bytes;
         if (!is_kept(&step->graph->tensors[i], roles)) continue;
-        kept[i] = tm_alloc(bytes + 1);
+        kept[i] = tm_alloc(bytes);
         TM_TRY(tm_trainer_read(trainer, (tm_tensor_id)i, 0, kept[i], bytes, err));
     }
     return TM_OK;
@@ -113,7 +112,6 @@ static tm_status find_leak(const tm_certifier *c, probe_found *out, tm_error *er
 {
     probe_found *all = tm_alloc((size_t)c->ranks * sizeof *all), *own = &all[c->rank];
     int64_t      leak = tm_probe_leak(&c->probe, c->rows, c->others);
-    memset(all, 0, (size_t)c->ranks * sizeof *all);
     if (leak >= 0) *own = (probe_found){ .leak = (double)leak + 1, .before = c->rows[leak], .after = c->others[leak] };
     own->context = c->probe.context ? 1 : 0;
     own->looks = tm_probe_looks(&c->probe, c->rows, c->others) ? 1 : 0;
@@ -156,14 +154,14 @@ static tm_status judge_probe(const tm_certifier *c, tm_certificate *out, tm_erro
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
-/* No memory for the copies, or nothing that computes: said, not failed. */
-static bool possible(const tm_certifier *c, tm_certificate *out)
+/* No memory for the copies, or nothing that computes: said, not failed. `trained`: of all ranks. */
+static bool possible(const tm_certifier *c, bool trained, tm_certificate *out)
 {
     bool   balance = c->step->model.balance_loss != TM_NONE && !c->coarse;
     int    ranks = tm_layout_size(&c->step->options.layout, TM_AXES_WORLD); /* maybe all on this host */
     double need = tm_motion_bytes(&c->motion) * (balance ? 2 : 1) * ranks;
     double have = (double)tm_memory_available_bytes("");
-    if (c->motion.n_members == 0)
+    if (!trained)
         snprintf(out->reason, sizeof out->reason, "nothing is trained");
     else if (c->step->options.quantize.on)
         snprintf(out->reason, sizeof out->reason,
@@ -205,10 +203,12 @@ static tm_status certify(tm_certifier *c, tm_certificate *out, tm_error *err)
     return judge_probe(c, out, err);
 }
 
-/* Ranks that cannot, cannot together. */
+/* Ranks that cannot, cannot together; a stage may have nothing to train. */
 static tm_status all_possible(const tm_certifier *c, tm_certificate *out, bool *all, tm_error *err)
 {
-    bool lacks = !possible(c, out);
+    bool trained = c->motion.n_members > 0;
+    TM_TRY(tm_certifier_join_any(c, &trained, err));
+    bool lacks = !possible(c, trained, out);
     TM_TRY(tm_certifier_join_any(c, &lacks, err));
     if (lacks && !out->reason[0]) snprintf(out->reason, sizeof out->reason, "another rank lacks memory for copies");
     *all = !lacks;
@@ -258,10 +258,10 @@ static void take_room(tm_certifier *c)
 {
     tm_tensor_id counts = c->step->model.expert_counts;
     if (counts != TM_NONE) c->n_counts = (size_t)tm_shape_elements(tm_graph_at(c->step->graph, counts)->shape);
-    c->counts = tm_alloc((c->n_counts + 1) * sizeof *c->counts);
-    c->now = tm_alloc((c->n_counts + 1) * sizeof *c->now);
-    c->rows = tm_alloc((size_t)(c->probe.rows + 1) * sizeof *c->rows);
-    c->others = tm_alloc((size_t)(c->probe.rows + 1) * sizeof *c->others);
+    c->counts = tm_alloc(c->n_counts * sizeof *c->counts);
+    c->now = tm_alloc(c->n_counts * sizeof *c->now);
+    c->rows = tm_alloc((size_t)c->probe.rows * sizeof *c->rows);
+    c->others = tm_alloc((size_t)c->probe.rows * sizeof *c->others);
 }
 
 /* Of the step, on all ranks. */

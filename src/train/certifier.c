@@ -113,10 +113,11 @@ static tm_status take_rows(const tm_certifier *c, tm_error *err)
 
 tm_status tm_certifier_loss(tm_certifier *c, double *loss, bool *jumped, tm_error *err)
 {
-    double total = 0, balances = 0, sum, balance = 0, *counts = tm_alloc((c->n_counts + 1) * sizeof *counts);
+    double total = 0, balances = 0, *counts = tm_alloc(c->n_counts * sizeof *counts);
     memset(c->now, 0, c->n_counts * sizeof *c->now);
     tm_status st = TM_OK;
     for (int64_t m = 0; m < c->micro_batches && st == TM_OK; m++) {
+        double sum, balance;
         st = loss_of(c, m, &sum, err);
         if (st == TM_OK) st = read_balance(c, &balance, err);
         if (st == TM_OK) st = read_counts(c, counts, err);
@@ -127,10 +128,10 @@ tm_status tm_certifier_loss(tm_certifier *c, double *loss, bool *jumped, tm_erro
         if (m == 0 && c->probe.possible && !c->probed) st = take_rows(c, err);
     }
     free(counts);
-    *jumped = *jumped || (c->n_counts > 0 && memcmp(c->now, c->counts, c->n_counts * sizeof *c->now) != 0);
+    *jumped = *jumped || memcmp(c->now, c->counts, c->n_counts * sizeof *c->now) != 0;
     if (st == TM_OK) st = tm_certifier_join(c, TM_AXES_BATCH, &total, 1, err);
-    if (st == TM_OK) st = join_sums(c, 0, balances, &balance, err);
+    if (st == TM_OK) st = join_sums(c, 0, balances, &balances, err);
     if (st == TM_OK) st = tm_certifier_join_any(c, jumped, err);
-    *loss = (total + balance) / c->targets;
+    *loss = (total + balances) / c->targets;
     return st == TM_OK ? agree(c, loss, err) : st;
 }

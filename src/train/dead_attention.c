@@ -33,7 +33,7 @@ static bool ends_with(const char *name, const char *end)
     return n >= length && strcmp(name + n - length, end) == 0;
 }
 
-/* Of the fused matrix of a block; PARTS: of another one. */
+/* Of the fused matrix of a block; PARTS: none of its. */
 static int part_of(const tm_piece *piece)
 {
     static const char *const ends[PARTS] = { ".attention.wq.weight", ".attention.wk.weight", ".attention.wv.weight" };
@@ -42,16 +42,17 @@ static int part_of(const tm_piece *piece)
     return part;
 }
 
-static tm_status add_squares(const run *r, tm_tensor_id id, int64_t first, int64_t n, double *sum, tm_error *err)
+static tm_status add_squares(const tm_trainer *trainer, tm_tensor_id id, int64_t first, int64_t n, double *sum,
+                             tm_error *err)
 {
     enum { CHUNK = 1 << 18 };
-    const tm_dtype dtype = tm_graph_at(tm_trainer_step_of(r->trainer)->graph, id)->dtype;
+    const tm_dtype dtype = tm_graph_at(tm_trainer_step_of(trainer)->graph, id)->dtype;
     const size_t   element = tm_dtype_bytes(dtype);
     char          *chunk = tm_alloc(CHUNK * element);
     tm_status      st = TM_OK;
     for (int64_t at = 0; at < n && st == TM_OK; at += CHUNK) {
         int64_t count = n - at < CHUNK ? n - at : CHUNK;
-        st = tm_trainer_read(r->trainer, id, (size_t)(first + at) * element, chunk, (size_t)count * element, err);
+        st = tm_trainer_read(trainer, id, (size_t)(first + at) * element, chunk, (size_t)count * element, err);
         for (int64_t i = 0; i < count && st == TM_OK; i++) {
             double value = tm_value_get(chunk, dtype, i);
             *sum += value * value;
@@ -63,7 +64,7 @@ static tm_status add_squares(const run *r, tm_tensor_id id, int64_t first, int64
 
 /* Squares of the elements of wq, wk and wv in tensor `id`, which is the matrix or its gradient, and their rows; of all
  * ranks that divide it. */
-static tm_status sum_parts(const run *r, const tm_tensor *matrix, tm_tensor_id id, double sums[2 * PARTS],
+static tm_status sum_parts(const tm_trainer *trainer, const tm_tensor *matrix, tm_tensor_id id, double sums[2 * PARTS],
                            tm_error *err)
 {
     int64_t columns = tm_shape_elements(matrix->shape) / matrix->shape.n[0];
@@ -71,31 +72,30 @@ static tm_status sum_parts(const run *r, const tm_tensor *matrix, tm_tensor_id i
     for (int p = 0; p < matrix->n_pieces; p++) {
         const tm_piece *piece = &matrix->pieces[p];
         int             part = part_of(piece);
-        if (part == PARTS) continue;
-        TM_TRY(add_squares(r, id, piece->row * columns, piece->rows * columns, &sums[part], err));
+        TM_ASSERT(part < PARTS);
+        TM_TRY(add_squares(trainer, id, piece->row * columns, piece->rows * columns, &sums[part], err));
         sums[PARTS + part] += (double)piece->rows;
     }
-    return matrix->cut ? tm_trainer_sum(r->trainer, matrix->cut->axes, sums, 2 * PARTS, err) : TM_OK;
+    return matrix->cut ? tm_trainer_sum(trainer, matrix->cut->axes, sums, 2 * PARTS, err) : TM_OK;
 }
 
 static bool has_all_parts(const tm_tensor *t)
 {
     unsigned found = 0;
     for (int p = 0; p < t->n_pieces; p++) found |= 1U << part_of(&t->pieces[p]);
-    return (found & ((1U << PARTS) - 1)) == (1U << PARTS) - 1;
+    return found == (1U << PARTS) - 1;
 }
 
-static tm_status is_rounding(const run *r, tm_tensor_id id, bool *dead, tm_error *err)
+static tm_status is_rounding(const tm_trainer *trainer, const tm_model_shape *s, tm_tensor_id id, bool *dead,
+                             tm_error *err)
 {
-    const tm_model_shape *s = &r->options->step.shape;
-    const tm_tensor      *t = tm_graph_at(tm_trainer_step_of(r->trainer)->graph, id);
-    const double          width = (double)s->head_dim, coarse = 0x1p-8;
-    double                g[2 * PARTS], w[2 * PARTS], size[PARTS];
-    TM_TRY(sum_parts(r, t, t->gradient, g, err));
+    const tm_tensor *t = tm_graph_at(tm_trainer_step_of(trainer)->graph, id);
+    const double     width = (double)s->head_dim, coarse = 0x1p-8;
+    double           g[2 * PARTS], w[2 * PARTS], size[PARTS];
+    TM_TRY(sum_parts(trainer, t, t->gradient, g, err));
     double most = fmax(g[QUERY], g[KEY]);
-    *dead = false;
     if (!(most < coarse * coarse * g[VALUE])) return TM_OK; /* weights are read where it may be */
-    TM_TRY(sum_parts(r, t, id, w, err));
+    TM_TRY(sum_parts(trainer, t, id, w, err));
     for (int part = 0; part < PARTS; part++)
         size[part] = s->qk_norm && part != VALUE ? 1 : sqrt(w[part] / w[PARTS + part]);
     double unit = 2 * width * 0x1p-24 * sqrt(width) * size[VALUE] * sqrt(g[VALUE]);
@@ -110,22 +110,22 @@ static void name_layers(const int64_t *dead, int64_t n, tm_text *out)
         if (dead[i]) tm_text_printf(out, "%s%lld", out->length ? ", " : "", (long long)i);
 }
 
-tm_status run_find_dead_attention(const run *r, tm_text *layers, tm_error *err)
+tm_status dead_attention_find(const tm_trainer *trainer, const tm_model_shape *s, tm_comm *world, tm_text *layers,
+                              tm_error *err)
 {
-    const tm_graph *graph = tm_trainer_step_of(r->trainer)->graph;
-    const int64_t   n = tm_model_blocks(&r->options->step.shape);
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    const int64_t   n = tm_model_blocks(s);
     int64_t        *dead = tm_alloc((size_t)n * sizeof *dead);
     tm_status       st = TM_OK;
-    memset(dead, 0, (size_t)n * sizeof *dead);
     for (size_t i = 0; i < graph->n_tensors && st == TM_OK; i++) {
         const tm_tensor *t = &graph->tensors[i];
         bool             found = false;
-        if (t->role != TM_ROLE_PARAMETER || t->gradient == TM_NONE || t->shape.rank != 2) continue;
-        if (t->layer < 0 || t->layer >= n || !has_all_parts(t)) continue;
-        st = is_rounding(r, (tm_tensor_id)i, &found, err);
+        if (t->role != TM_ROLE_PARAMETER || t->gradient == TM_NONE || !has_all_parts(t)) continue;
+        TM_ASSERT(t->layer >= 0 && t->layer < n);
+        st = is_rounding(trainer, s, (tm_tensor_id)i, &found, err);
         if (found) dead[t->layer] = 1;
     }
-    if (st == TM_OK) st = agree_max(run_world(r), "layers whose attention is dead", dead, (size_t)n, err);
+    if (st == TM_OK) st = agree_max(world, "layers whose attention is dead", dead, (size_t)n, err);
     if (st == TM_OK) name_layers(dead, n, layers);
     free(dead);
     return st;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/decode.h"
 
-#include "graph/passes/passes.h"
 #include "graph/value.h"
 #include "op/attrs.h"
 #include "train/init.h"
@@ -96,7 +95,6 @@ static void lead_attention(tm_decoder *d, call *c, tm_node *node, size_t at)
     const table_inputs *inputs = inputs_of(d, c, rows);
     put(d, node, d->keys[at], node->in[1], inputs->row);
     put(d, node, d->values[at], node->in[2], inputs->row);
-    attr->seq_q = c->n;
     attr->seq_k = rows;
     attr->q_offset = attr->causal = attr->window = 0;
     node->attr = attr;
@@ -162,11 +160,7 @@ static void build(tm_decoder *d)
     d->graph = tm_graph_create(&d->precision);
     tm_model_declare(d->graph, &d->shape, d->length, NULL, &d->model);
     build_call(d, &d->calls[ONE], "one", 1);
-    tm_precision_pass(d->graph);
-    if (!d->windowed && d->length > CHUNK) {
-        build_call(d, &d->calls[MANY], "many", CHUNK);
-        tm_precision_pass(d->graph);
-    }
+    if (!d->windowed && d->length > CHUNK) build_call(d, &d->calls[MANY], "many", CHUNK);
 }
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
@@ -191,7 +185,7 @@ tm_status tm_decoder_open(tm_device *device, const tm_model_shape *shape, const 
     d->device = device;
     d->shape = *shape;
     d->precision = *precision;
-    d->precision.parameter = precision->compute;
+    d->precision.parameter = precision->compute; /* no weight needs a copy */
     d->length = length;
     build(d);
     d->row = tm_alloc(tm_tensor_bytes(tm_shape_1(shape->vocab_size), d->precision.wide));

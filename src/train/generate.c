@@ -19,9 +19,15 @@ typedef struct {
     int64_t          vocab;
     double          *scores; /* (V) */
     double          *turns;  /* of the rows of the head that are here; NULL: their lengths are not changed */
-    char            *rows;   /* of the head: CHUNK_BYTES, or one if that is more */
+    char            *rows;   /* of the head, as many as are read at a time */
     char            *state;  /* one row of what comes out of the last layer */
 } writer;
+
+/* Rows of the head that are read at a time. */
+static int64_t rows_of(size_t head_row)
+{
+    return 1 + (int64_t)(CHUNK_BYTES / head_row);
+}
 
 /* scores[first ..] = head[first ..] state / temperature, for `count` rows of the head. */
 static void score_rows(writer *w, int64_t first, int64_t count)
@@ -55,7 +61,7 @@ static tm_status score(writer *w, int64_t row, tm_error *err)
     int64_t        here = w->head->shape.n[0], first = cut ? w->head->pieces[0].begin : 0;
     size_t         head_row = tm_tensor_bytes(tm_shape_1(width), w->head->dtype),
            state_row = tm_tensor_bytes(tm_shape_1(width), w->hidden->dtype);
-    int64_t part = head_row < CHUNK_BYTES ? (int64_t)(CHUNK_BYTES / head_row) : 1;
+    const int64_t part = rows_of(head_row);
     TM_TRY(tm_trainer_read(w->trainer, step->sample_hidden, (size_t)row * state_row, w->state, state_row, err));
     for (int64_t v = 0; v < here; v += part) {
         int64_t n = here - v < part ? here - v : part;
@@ -124,7 +130,7 @@ tm_status tm_generate(tm_trainer *trainer, const tm_source *source, uint64_t see
         w.hidden = tm_graph_at(step->graph, step->sample_hidden);
         w.head = tm_graph_at(step->graph, step->model.head);
         size_t head_row = tm_tensor_bytes(tm_shape_1(w.head->shape.n[1]), w.head->dtype);
-        w.rows = tm_alloc(head_row < CHUNK_BYTES ? CHUNK_BYTES : head_row);
+        w.rows = tm_alloc((size_t)rows_of(head_row) * head_row);
         w.state = tm_alloc(tm_tensor_bytes(tm_shape_1(w.head->shape.n[1]), w.hidden->dtype));
     }
     w.scores = tm_alloc((size_t)w.vocab * sizeof *w.scores);

@@ -13,11 +13,10 @@ static tm_status join_ranks(const tm_trainer *trainer, unsigned axes, double *re
 {
     static const int most[2] = { TM_COMPARED_OWN_MOST, TM_COMPARED_MOST };
     const tm_layout *layout = &tm_trainer_step_of(trainer)->options.layout;
-    size_t           ranks = (size_t)tm_layout_size(layout, axes), own = 0;
+    size_t           ranks = (size_t)tm_layout_size(layout, axes);
     if (ranks == 1) return TM_OK;
-    own = (size_t)tm_mesh_group_rank(&layout->mesh, layout->rank, axes);
-    double *largest = tm_alloc((ranks * n * 2 + 1) * sizeof *largest);
-    memset(largest, 0, ranks * n * 2 * sizeof *largest);
+    size_t  own = (size_t)tm_mesh_group_rank(&layout->mesh, layout->rank, axes);
+    double *largest = tm_alloc(ranks * n * 2 * sizeof *largest);
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < 2; k++) largest[(own * n + i) * 2 + k] = record[i * TM_COMPARED + (size_t)most[k]];
     tm_status st = tm_trainer_sum(trainer, axes, largest, ranks * n * 2, err);
@@ -99,15 +98,14 @@ static int by_place(const void *a, const void *b)
 static tm_status gather_rows(const tm_trainer *trainer, const double *own, size_t n_own, size_t first, size_t n,
                              size_t each, double **out, tm_error *err)
 {
-    *out = tm_alloc((n + 1) * each * sizeof **out);
-    for (size_t i = 0; i < n * each; i++) (*out)[i] = 0;
+    *out = tm_alloc(n * each * sizeof **out);
     if (n_own) memcpy(*out + first * each, own, n_own * each * sizeof **out);
     return tm_trainer_sum(trainer, 1U << TM_AXIS_PP, *out, n * each, err);
 }
 
 static void reorder(double *values, size_t each, const placed *order, size_t n)
 {
-    double *sorted = tm_alloc((n + 1) * each * sizeof *sorted);
+    double *sorted = tm_alloc(n * each * sizeof *sorted);
     for (size_t i = 0; i < n; i++) memcpy(sorted + i * each, values + order[i].at * each, each * sizeof *sorted);
     memcpy(values, sorted, n * each * sizeof *sorted);
     free(sorted);
@@ -143,7 +141,7 @@ static tm_status join_stages(tm_looked *out, const tm_trainer *trainer, row_fact
     TM_TRY(count_rows(trainer, *n, &first, &all, err));
     tm_status st = gather_rows(trainer, out->record, *n, first, all, TM_COMPARED, &record, err);
     if (st == TM_OK) st = gather_rows(trainer, (double *)*facts, *n, first, all, FACTS, &all_facts, err);
-    placed *order = tm_alloc((all + 1) * sizeof *order);
+    placed *order = tm_alloc(all * sizeof *order);
     for (size_t i = 0; i < all && st == TM_OK; i++) order[i] = (placed){ ((row_facts *)(void *)all_facts)[i].place, i };
     if (st == TM_OK) {
         qsort(order, all, sizeof *order, by_place);
@@ -206,16 +204,16 @@ tm_status tm_looked_take(tm_looked *out, tm_trainer *trainer, const tm_micro_bat
     double               losses[2];
     int64_t              begin = tm_now_ns();
     tm_looked_fini(out);
-    out->record = tm_alloc((n + 1) * TM_COMPARED * sizeof *out->record);
+    out->record = tm_alloc(n * TM_COMPARED * sizeof *out->record);
     TM_TRY(tm_trainer_look(trainer, batch, out->record, losses, err));
     TM_TRY(join_ranks(trainer, TM_AXES_LOSS, out->record, n, err));
     TM_TRY(join_ranks(trainer, 1U << TM_AXIS_TP, out->record, n, err));
     if (tm_layout_sum_ranks(&of->options.layout) > 1) TM_TRY(tm_trainer_sum(trainer, TM_AXES_LOSS, losses, 2, err));
-    row_facts *facts = tm_alloc((n + 1) * sizeof *facts);
+    row_facts *facts = tm_alloc(n * sizeof *facts);
     for (size_t i = 0; i < n; i++) facts[i] = facts_of(of, &microscope->rows[i]);
     tm_status st = join_stages(out, trainer, &facts, &n, losses, err);
-    out->tensors = tm_alloc((n + 1) * sizeof *out->tensors);
-    out->names = tm_alloc((n + 1) * NAME_BYTES);
+    out->tensors = tm_alloc(n * sizeof *out->tensors);
+    out->names = tm_alloc(n * NAME_BYTES);
     out->look = (tm_look){ .step = step,
                            .format = of->options.precision->name,
                            .reference = of->options.compared->name,

@@ -153,7 +153,7 @@ tm_status tm_motion_keep(tm_motion *motion, tm_error *err)
         const size_t      bytes = own_bytes(motion, m);
         int64_t           from, at;
         tm_tensor_id      in;
-        m->values = tm_alloc(bytes + 1);
+        m->values = tm_alloc(bytes);
         if (own_of(motion, m, &from, &in, &at) == 0) continue;
         TM_TRY(tm_trainer_read(motion->trainer, in, tm_tensor_bytes(tm_shape_1(at), m->dtype), m->values, bytes, err));
     }

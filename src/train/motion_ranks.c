@@ -53,18 +53,16 @@ tm_status tm_motion_agree(tm_motion *motion, tm_error *err)
     const int stages = tm_layout_size(layout_of(motion), pipeline_axes);
     if (stages == 1) return TM_OK;
     const int        own = tm_mesh_group_rank(&layout_of(motion)->mesh, layout_of(motion)->rank, pipeline_axes);
-    double          *counts = tm_alloc((size_t)stages * sizeof *counts), *names = NULL;
+    double          *counts = tm_alloc((size_t)stages * sizeof *counts), *names;
     size_t           all = 0, first = 0, n = motion->n_groups;
     tm_motion_group *groups = motion->groups;
-    memset(counts, 0, (size_t)stages * sizeof *counts);
     counts[own] = (double)n;
     tm_status st = tm_trainer_sum(motion->trainer, pipeline_axes, counts, (size_t)stages, err);
     for (int s = 0; s < stages; s++) {
         if (s == own) first = all;
         all += (size_t)counts[s];
     }
-    names = tm_alloc((all * NAME + 1) * sizeof *names); /* a character each */
-    memset(names, 0, (all * NAME + 1) * sizeof *names);
+    names = tm_alloc(all * NAME * sizeof *names); /* a character each */
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < NAME; k++) names[(first + i) * NAME + k] = (unsigned char)groups[i].name[k];
     if (st == TM_OK) st = tm_trainer_sum(motion->trainer, pipeline_axes, names, all * NAME, err);
@@ -145,7 +143,7 @@ tm_status tm_motion_sum_parts(tm_motion *motion, const tm_motion_member *m, doub
 
 tm_status tm_motion_sum_groups(tm_motion *motion, tm_error *err)
 {
-    double *values = tm_alloc((3 * motion->n_groups + 1) * sizeof *values);
+    double *values = tm_alloc(3 * motion->n_groups * sizeof *values);
     for (size_t i = 0; i < motion->n_groups; i++) {
         const tm_motion_group *g = &motion->groups[i];
         memcpy(values + 3 * i, (double[]){ g->norm, g->size, g->spread }, 3 * sizeof *values);

@@ -27,7 +27,7 @@ tm_status run_look(run *r, int64_t step, const tm_micro_batch *batch, tm_error *
 static tm_status join_records(const run *r, double *values, const bool *here, size_t n, tm_error *err)
 {
     if (!run_world(r)) return TM_OK;
-    int64_t *bits = tm_alloc((n + 1) * sizeof *bits);
+    int64_t *bits = tm_alloc(n * sizeof *bits);
     memcpy(bits, values, n * sizeof *bits);
     for (size_t i = 1; i < n; i += TM_QUANTIZE_RECORD) bits[i] = -bits[i];
     for (size_t i = 0; i < n; i++)
@@ -46,8 +46,8 @@ static tm_status read_records(const run *r, double *values, size_t rows, tm_erro
     const tm_quantized *q = &of->quantized;
     const tm_dtype      dtype = q->record == TM_NONE ? TM_F32 : tm_graph_at(of->graph, q->record)->dtype;
     const size_t        bytes = q->n_rows * TM_QUANTIZE_RECORD * tm_dtype_bytes(dtype);
-    void               *stored = tm_alloc(bytes + 1);
-    bool               *here = tm_alloc(rows + 1);
+    void               *stored = tm_alloc(bytes);
+    bool               *here = tm_alloc(rows);
     tm_status           st = bytes > 0 ? tm_trainer_read(r->trainer, q->record, 0, stored, bytes, err) : TM_OK;
     for (size_t i = 0; i < q->n_rows && st == TM_OK; i++) {
         size_t place = q->all ? q->places[i] : i;

@@ -49,7 +49,7 @@ static void take_program(const tm_plan *plan, int32_t index, step_outline *out, 
 {
     const tm_program *program = &plan->programs[index];
     b->count = program->count;
-    for (int c = 0; c < TM_MEMORY_CLASSES; c++) b->live[c] = tm_alloc((program->count + 2) * sizeof *b->live[c]);
+    for (int c = 0; c < TM_MEMORY_CLASSES; c++) b->live[c] = tm_alloc((program->count + 1) * sizeof *b->live[c]);
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         const tm_tensor *tensor = &plan->graph->tensors[i];
         if (tensor->space != TM_SPACE_DEVICE || plan->places[i].bytes == 0) continue;
@@ -62,15 +62,18 @@ static void take_program(const tm_plan *plan, int32_t index, step_outline *out, 
         b->live[workspace][x] += (int64_t)program->instructions[x].call.workspace_bytes;
 }
 
+static int64_t bytes_at(const program_bytes *b, size_t x)
+{
+    int64_t sum = 0;
+    for (int c = 0; c < TM_MEMORY_CLASSES; c++) sum += b->live[c][x];
+    return sum;
+}
+
 static size_t fullest(const program_bytes *b, size_t first, size_t end)
 {
-    size_t  at = first;
-    int64_t most = -1;
-    for (size_t x = first; x < end; x++) {
-        int64_t sum = 0;
-        for (int c = 0; c < TM_MEMORY_CLASSES; c++) sum += b->live[c][x];
-        if (sum > most) most = sum, at = x;
-    }
+    size_t at = first;
+    for (size_t x = first; x < end; x++)
+        if (bytes_at(b, x) > bytes_at(b, at)) at = x;
     return at;
 }
 
@@ -105,8 +108,7 @@ void step_outline_make(const tm_step *step, tm_arena *arena, step_outline *out)
         }
     }
     int64_t *bytes[TM_MEMORY_CLASSES];
-    for (int c = 0; c < TM_MEMORY_CLASSES; c++)
-        bytes[c] = tm_arena_take(arena, (all / stretch + n + 1) * sizeof *bytes[c]);
+    for (int c = 0; c < TM_MEMORY_CLASSES; c++) bytes[c] = tm_arena_take(arena, (all / stretch + n) * sizeof *bytes[c]);
     for (size_t i = 0; i < n; i++) {
         program_bytes b;
         take_program(step->plan, indices[i], out, &b);

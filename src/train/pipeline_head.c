@@ -43,11 +43,10 @@ static void put_blocks(cut *c, int64_t behind)
 static double pour(cut *c)
 {
     const double least = c->head->blocks * CLASSES / (double)c->head->vocabulary;
-    double       low = 0, high = c->head->blocks, most = 0, sum = 0;
-    for (int r = 0; r < c->p->ranks; r++) high = fmax(high, c->load[r] + c->head->blocks);
+    double       low = 0, high = (double)(c->layers + c->first_less) + c->head->blocks, most = 0;
     for (int i = 0; i < 100; i++) {
         const double level = (low + high) / 2;
-        sum = 0;
+        double       sum = 0;
         for (int r = 0; r < c->p->ranks; r++) sum += c->piece[r] = fmax(least, level - c->load[r]);
         if (sum < c->head->blocks)
             low = level;
@@ -79,7 +78,7 @@ static int64_t choose(cut *c)
     for (int64_t behind = 0; behind <= c->layers; behind++) {
         put_blocks(c, behind);
         bool empty = c->blocks[0] < 0;
-        for (int s = 0; s < pieces_from(c->p); s++) empty = empty || (s > 0 && c->blocks[s] < 1);
+        for (int s = 1; s < pieces_from(c->p); s++) empty = empty || c->blocks[s] < 1;
         if (empty) continue;
         const double most = pour(c), stage = largest_stage(c);
         if (most > best + near || (most > best - near && stage > best_stage - near)) continue;
@@ -99,10 +98,8 @@ static void put_classes(const cut *c, tm_stage *out)
         tm_stage *stage = &out[from + k];
         sum += c->piece[tm_pipeline_rank(c->p, from + k)];
         int64_t end = llround(sum / c->head->blocks * (double)vocabulary / CLASSES) * CLASSES;
-        int64_t most = (vocabulary - 1) / CLASSES * CLASSES - (int64_t)(ranks - 2 - k) * CLASSES;
-        if (end < at + CLASSES) end = at + CLASSES;
-        if (end > most) end = most;
         if (k == ranks - 1) end = vocabulary;
+        TM_ASSERT(at < end && (end < vocabulary || k == ranks - 1)); /* no piece is smaller than CLASSES */
         stage->piece = k;
         stage->pieces = ranks;
         stage->class_first = at;

@@ -30,7 +30,7 @@ static layout lay_out(int64_t seq, const int32_t *first_key, uint64_t seed, int6
     for (int64_t i = 0; i < 2 * quarter && sample % 2 == 0; i++) {
         int64_t back = 1 + quarter + (step + i) % (2 * quarter);
         if (back < end && (!first_key || first_key[back] < back))
-            return (layout){ back > length ? back - length : 1, back, end };
+            return (layout){ back - length, back, end }; /* a quarter lies before it, and length is an eighth */
     }
     return (layout){ end, end, end };
 }

@@ -140,7 +140,7 @@ static tm_status check_reached(run *r, tm_error *err)
     const char *dead = NULL;
     tm_text     layers = { 0 };
     tm_status   st = find_dead(r, &dead, err);
-    if (st == TM_OK) st = run_find_dead_attention(r, &layers, err);
+    if (st == TM_OK) st = dead_attention_find(r->trainer, &r->options->step.shape, run_world(r), &layers, err);
     if (dead)
         snprintf(r->unreal, sizeof r->unreal, "no gradient reaches %.120s", dead);
     else if (layers.length > 0)

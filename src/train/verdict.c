@@ -17,7 +17,8 @@ enum { FEWEST = 5 };
 
 static int64_t tenth(int64_t n)
 {
-    int64_t wanted = n / 10 > FEWEST ? n / 10 : FEWEST;
+    int64_t wanted = n / 10;
+    if (wanted < FEWEST) wanted = FEWEST;
     return wanted < n ? wanted : n;
 }
 
@@ -29,15 +30,16 @@ static tm_loss_head summary_of(const double *losses, int64_t n)
 tm_loss_head tm_loss_head_add(tm_loss_head head, double loss)
 {
     double n = (double)head.n, off = loss - head.mean, mean = head.mean + off / (n + 1);
-    double squares = n > 0 ? head.deviation * head.deviation * (n - 1) : 0;
-    squares += off * (loss - mean); /* Welford 1962; the deviation is worked out anew: it is all there is to keep */
+    /* Welford 1962; the deviation is worked out anew: it is all there is to keep */
+    double squares = head.deviation * head.deviation * (n - 1) + off * (loss - mean);
     return (tm_loss_head){ .mean = mean, .deviation = n > 0 ? sqrt(squares / n) : 0, .n = head.n + 1 };
 }
 
 int64_t tm_loss_head_limit(int64_t steps)
 {
     enum { MOST = 100 };
-    return steps / 10 < FEWEST ? FEWEST : steps / 10 > MOST ? MOST : steps / 10;
+    int64_t wanted = steps / 10;
+    return wanted < FEWEST ? FEWEST : wanted > MOST ? MOST : wanted;
 }
 
 static tm_loss_head head_of(const tm_evidence *e)

@@ -87,6 +87,64 @@ static void in_a_failed_world(void **state)
     for (int r = 0; r < 2; r++) tm_comm_close(world[r]);
 }
 
+/* Rank 0 says that it has failed, and is gone before it says how: rank 1 keeps its own failure, if it has one. */
+static void gone_in_between(tm_comm *world, void *context)
+{
+    const tm_status own_failure = *(tm_status *)context;
+    int64_t         first = 2;
+    tm_error        own = { 0 };
+    if (tm_comm_rank(world) == 0) {
+        CHECK_OK(agree_max(world, "printing", &first, 1, err));
+        CHECK(tm_comm_fail(world, TM_NOMEM, &own, "it is gone") == TM_NOMEM);
+        return;
+    }
+    tm_status st = own_failure == TM_OK ? TM_OK : tm_fail(&own, own_failure, "no paper");
+    CHECK(agree_status(world, "printing", st, &own) == (own_failure == TM_OK ? TM_NOMEM : own_failure));
+    CHECK(strcmp(own.text, own_failure == TM_OK ? "it is gone" : "no paper") == 0);
+}
+
+/* Two are several ranks; who wants no words gives none. */
+static void two_ranks(tm_comm *world, void *context)
+{
+    int      rank = tm_comm_rank(world), own = 3 + rank, all[2] = { 0 };
+    tm_error heard = { 0 };
+    (void)context;
+    CHECK_OK(agree_gather(world, "own", &own, sizeof own, all, err));
+    CHECK(all[0] == 3 && all[1] == 4);
+    CHECK(agree_status(world, "printing", rank == 0 ? TM_IO : TM_OK, rank == 0 ? NULL : &heard) == TM_IO);
+    CHECK(strcmp(heard.text, rank == 0 ? "" : "rank 0: ") == 0);
+}
+
+static void the_world_of_two(void **state)
+{
+    tm_status failures_of_one[] = { TM_OK, TM_NUMBERS };
+    (void)state;
+    run_world(2, NULL, 20, false, two_ranks, NULL);
+    for (int i = 0; i < 2; i++) run_world(2, NULL, 20, false, gone_in_between, &failures_of_one[i]);
+}
+
+/* What differs is told with the names of the calls, which belong to no step. */
+static void different(tm_comm *world, void *context)
+{
+    static const char *const words[] = { "broadcast of 8 bytes from rank 0 'own'", "all-reduce (max) of 1 int64 'own'",
+                                         "all-gather of 8 bytes 'own'" };
+    int                      kind = (*(int *)context + tm_comm_rank(world)) % 3;
+    int64_t                  value = 1, all[2];
+    tm_error                 err = { 0 };
+    tm_status                st = kind == 0   ? agree_bytes(world, "own", &value, sizeof value, &err)
+                                  : kind == 1 ? agree_max(world, "own", &value, 1, &err)
+                                              : agree_gather(world, "own", &value, sizeof value, all, &err);
+    CHECK(st == TM_INVALID);
+    if (!strstr(err.text, words[kind]) || strstr(err.text, "step")) fprintf(stderr, "%s\n", err.text);
+    CHECK(strstr(err.text, words[kind]) && !strstr(err.text, "step"));
+}
+
+static void different_calls_are_of_no_step(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) run_world(2, NULL, 20, false, different, &kind);
+}
+
 static void alone(void **state)
 {
     int64_t  value = 5;
@@ -111,6 +169,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_ranks_agree),
         cmocka_unit_test(in_a_failed_world),
+        cmocka_unit_test(the_world_of_two),
+        cmocka_unit_test(different_calls_are_of_no_step),
         cmocka_unit_test(alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -336,6 +336,29 @@ static void a_parameter_without_a_gradient_is_named(void **state)
     tm_device_close(device);
 }
 
+/* Nothing to compare, and nothing that failed. */
+static void a_step_without_targets_has_no_certificate(void **state)
+{
+    tm_step_options o = test_llama_options();
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_trainer     *trainer = test_trainer_open(device, &o, 1);
+    test_batch      b = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 1);
+    tm_certificate  c;
+    tm_error        err = { 0 };
+    (void)state;
+    for (int64_t i = 0; i < b.rows; i++) b.targets[i] = TM_IGNORED_TARGET;
+    b.target_tokens = 0;
+    tm_micro_batch batch = micro_batches(&b);
+    test_begin(trainer, 1, 0, 0, 1);
+    if (tm_trainer_gradients(trainer, &batch, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_certify(trainer, &batch, 1, &c, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_false(c.done || c.gradients || c.looked_ahead);
+    assert_string_equal(c.reason, "the first step has no targets");
+    test_batch_fini(&b);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
 static void groups_have_names(void **state)
 {
     (void)state;
@@ -376,6 +399,7 @@ int main(int argc, char **argv)
                                         cmocka_unit_test(probes_say_what_a_loss_may_see),
                                         cmocka_unit_test(adapters_are_certified_but_for_dora),
                                         cmocka_unit_test(a_parameter_without_a_gradient_is_named),
+                                        cmocka_unit_test(a_step_without_targets_has_no_certificate),
                                         cmocka_unit_test(groups_have_names) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,6 +82,8 @@ typedef struct {
     const defect  *planted;
     uint64_t       seed;          /* of the directions; 0: 11 */
     unsigned       ahead;         /* bits of ranks whose attention sees later tokens */
+    unsigned       blind;         /* and of those whose attention sees its own alone */
+    const char    *lost;          /* the parameter of rank 1 without a gradient; NULL: none */
     char           touched[2000]; /* names of groups, each behind a '|' */
 } certified;
 
@@ -105,16 +107,30 @@ static void plant(tm_trainer *trainer, const defect *d, certified *to)
     CHECK(to->touched[0]);
 }
 
-/* Its attention sees later tokens from now on. */
-static void look_ahead(tm_trainer *trainer)
+/* Its attention sees later tokens from now on, or no other. */
+static void look(tm_trainer *trainer, bool ahead)
 {
     const tm_plan *plan = tm_trainer_step_of(trainer)->plan;
     for (size_t p = 0; p < plan->n_programs; p++)
         for (size_t k = 0; k < plan->programs[p].count; k++) {
-            const tm_node *node = plan->programs[p].instructions[k].node;
-            if (node->op == TM_OP_attention || node->op == TM_OP_attention_grad)
-                ((tm_attention_attr *)(uintptr_t)node->attr)->causal = 0;
+            const tm_node     *node = plan->programs[p].instructions[k].node;
+            tm_attention_attr *attr = (tm_attention_attr *)(uintptr_t)node->attr;
+            if (node->op != TM_OP_attention && node->op != TM_OP_attention_grad) continue;
+            if (ahead)
+                attr->causal = 0;
+            else
+                attr->window = 1;
         }
+}
+
+/* A parameter of rank 1 that nothing computes a gradient for; NULL: it is another rank, or none is to be lost. */
+static tm_tensor *find_lost(const tm_trainer *trainer, const char *name, int rank)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    size_t          i = 0;
+    if (!name || rank != 1) return NULL;
+    while (strcmp(graph->tensors[i].name, name) != 0) i++;
+    return &graph->tensors[i];
 }
 
 /* In a step of its own; every rank does it. */
@@ -129,7 +145,11 @@ static void certify(const job *j, tm_trainer *trainer)
     for (int64_t m = 0; m < o->accumulation; m++) targets += make_batch(o, 1, first + m, field[m]);
     tm_micro_batch joined = join_batches(o, field);
     joined.target_tokens = targets;
-    if (to->ahead >> rank & 1) look_ahead(trainer);
+    if (to->ahead >> rank & 1) look(trainer, true);
+    if (to->blind >> rank & 1) look(trainer, false);
+    tm_tensor         *lost = find_lost(trainer, to->lost, rank);
+    const tm_tensor_id gradient = lost ? lost->gradient : TM_NONE;
+    if (lost) lost->gradient = TM_NONE;
     if (to->planted) {
         int64_t micro_batches = tm_layout_data_ranks(&o->layout) * o->accumulation;
         CHECK_OK(tm_trainer_begin(trainer, 1, 0, 0, count_targets(o, 1, micro_batches), err));
@@ -139,6 +159,7 @@ static void certify(const job *j, tm_trainer *trainer)
     } else {
         CHECK_OK(tm_certify_anew(trainer, &joined, to->seed ? to->seed : 11, &to->found[rank], err));
     }
+    if (lost) lost->gradient = gradient;
     for (int64_t m = 0; m < o->accumulation; m++) free_batch(o, field[m]);
     for (int f = 0; f < 2; f++) free((void *)joined.field[f]);
 }
@@ -386,6 +407,65 @@ static void the_first_rank_that_looks_ahead_is_told(void **state)
     }
 }
 
+/* Tokens are of use where any rank makes use of them. */
+static void one_rank_with_context_is_enough(void **state)
+{
+    const layout l = { LLAMA, 2, 1, 1, 1, 0, 1, 1, TM_PIPELINE_1F1B, 1, false, TM_SHARE_COPIES, false };
+    (void)state;
+    for (unsigned blind = 1; blind < 4; blind++) {
+        certified to = { .blind = blind };
+        job       j = job_of(&l, &to);
+        j.steps = 0;
+        run_world(2, NULL, 120, false, rank_body, &j);
+        for (int r = 0; r < 2; r++) {
+            const tm_certificate *c = &to.found[r];
+            if (!c->done || !c->gradients || !c->causal || c->context != (blind != 3))
+                fail_msg("%u, rank %d: context %d, %s", blind, r, c->context, c->reason);
+            assert_string_equal(
+                c->reason,
+                blind == 3 ? "no token changes the loss of any target behind it: the model uses no context" : "");
+        }
+    }
+}
+
+/* All stages hear of a weight that no gradient is computed for, but for its name. */
+static void a_weight_of_a_stage_without_a_gradient_fails_all(void **state)
+{
+    certified to = { .lost = "layers.2.ffn_norm.weight" };
+    job       j = job_of(&layouts[6], &to);
+    (void)state;
+    j.steps = 0;
+    run_world(2, NULL, 120, false, rank_body, &j);
+    for (int r = 0; r < 2; r++) assert_true(to.found[r].done && !to.found[r].gradients && to.found[r].causal);
+    assert_string_equal(to.found[0].reason, "a weight of another stage is trained, but nothing computes its gradient");
+    assert_string_equal(to.found[1].reason, "layers.2.ffn_norm.weight is trained, but nothing computes its gradient");
+}
+
+/* What is frozen needs no certificate: a stage may have nothing else. */
+static void stages_that_train_nothing_are_certified(void **state)
+{
+    static const char *const frozen[] = { "layers.2.*|layers.3.*|norm.weight|output.weight",
+                                          "layers.0.*|layers.1.*|tok_embeddings.weight" };
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        certified to = { .planted = NULL };
+        job       j = job_of(&layouts[6], &to);
+        tm_group  all = { .place = "test", .lr_scale = 1, .hyper = j.o.hyper, .format = TM_DTYPE_COUNT };
+        j.o.groups[0] = j.o.groups[1] = all;
+        j.o.groups[1].frozen = true;
+        snprintf(j.o.groups[1].patterns, sizeof j.o.groups[1].patterns, "%s", frozen[k]);
+        j.o.n_groups = 2;
+        j.steps = 0;
+        run_world(2, NULL, 120, false, rank_body, &j);
+        for (int r = 0; r < 2; r++) {
+            const tm_certificate *c = &to.found[r];
+            if (!c->done || !c->gradients || !c->causal) fail_msg("%d, rank %d: %s", k, r, c->reason);
+            assert_int_equal(c->groups, k == 0 ? 7 : 8);
+            assert_true(c->measured == to.found[0].measured && fabs(c->measured) > 0);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -399,6 +479,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_defect_on_one_rank_is_named),
         cmocka_unit_test(a_defect_on_one_rank_is_named_in_bfloat16),
         cmocka_unit_test(the_first_rank_that_looks_ahead_is_told),
+        cmocka_unit_test(one_rank_with_context_is_enough),
+        cmocka_unit_test(a_weight_of_a_stage_without_a_gradient_fails_all),
+        cmocka_unit_test(stages_that_train_nothing_are_certified),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,6 +22,12 @@ static const double stored[] = {
 };
 enum { STEPS = sizeof stored / sizeof stored[0] };
 
+static tm_status load_nothing(void *context, struct tm_trainer *trainer, tm_error *err)
+{
+    (void)context, (void)trainer, (void)err;
+    return TM_OK;
+}
+
 static bool is_main(const char *key, const char *value)
 {
     tm_config     *config = test_full_config();
@@ -32,6 +38,8 @@ static bool is_main(const char *key, const char *value)
     if (key) tm_config_set(config, key, value, "test");
     if (tm_run_options_read(config, &options, &err) != TM_OK) fail_msg("%s", err.text);
     bool is = tm_curve_is_main(&options);
+    options.load_weights = load_nothing; /* other weights have other losses */
+    assert_false(tm_curve_is_main(&options));
     if (!is && !key) {
         tm_text text = { 0 };
         tm_curve_describe(&options, &text);
@@ -88,6 +96,12 @@ static void the_same_bits_are_equal(void **state)
     assert_true(!curve.equal && !why[0]);
     tm_curve_compare("fused", losses, 1, 17, &curve, why);
     assert_true(curve.equal && curve.steps == 17);
+    tm_curve_compare("fused", losses, 1, 1, &curve, why);
+    assert_true(curve.equal && curve.steps == 1);
+    tm_curve_compare("fused", losses, 1, 0, &curve, why);
+    assert_true(!curve.equal && curve.steps == 0);
+    tm_curve_compare("fused", losses + STEPS - 1, STEPS, 3, &curve, why); /* the last one that is known */
+    assert_true(curve.equal && curve.steps == 1 && !why[0]);
     tm_curve_compare("fused", losses, STEPS + 1, 5, &curve, why);
     assert_true(!curve.equal && curve.steps == 0 && !why[0]);
 }

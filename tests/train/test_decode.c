@@ -143,6 +143,20 @@ static void a_window_turns_its_table(void **state)
     check(&o.shape);
     o.shape.window = LENGTH;
     check(&o.shape);
+    o.shape.window = 1; /* every token sees itself */
+    check(&o.shape);
+}
+
+/* Layers with tables of one length share the places in them, however many they are. */
+static void windows_by_turns_have_two_tables(void **state)
+{
+    (void)state;
+    tm_step_options o = test_llama_options();
+    o.shape.n_layers = 20;
+    o.shape.dim = 32, o.shape.n_heads = o.shape.n_kv_heads = 1, o.shape.ffn_dim = 32;
+    o.shape.window = 11;
+    o.shape.window_every = 2;
+    check(&o.shape);
 }
 
 static void weights_of_bfloat16_are_read_as_they_are(void **state)
@@ -169,6 +183,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(llama_reads_token_by_token),
         cmocka_unit_test(gpt_reads_token_by_token),
         cmocka_unit_test(a_window_turns_its_table),
+        cmocka_unit_test(windows_by_turns_have_two_tables),
         cmocka_unit_test(weights_of_bfloat16_are_read_as_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

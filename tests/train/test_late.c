@@ -189,25 +189,27 @@ static float *hidden_of(tm_trainer *trainer, const int32_t *window, int64_t toke
 }
 
 /* A head made so that after the true beginning of the text '!' is certain, '#' one token earlier, and '?' after four
- * zeros. */
+ * zeros; so large that it is read in two parts. */
 static void text_is_drawn_from_what_the_model_says(void **state)
 {
     (void)state;
-    enum { PROMPT = SEQ / 4 };
+    enum { PROMPT = SEQ / 4, MANY = (1 << 20) / 64 };
     for (int d = 0; d < 2; d++) {
         tm_device     *device = test_device_open(d ? "late" : "cpu", 1);
         tm_run_options o = options_of_run("", -1, STEPS);
-        tm_trainer    *trainer = test_trainer_open(device, &o.step, 3);
         int64_t        dim = o.step.shape.dim;
-        tm_error       err = { 0 };
-        tm_source     *source;
-        int32_t        window[SEQ + 1], zeros[SEQ] = { 0 };
+        o.step.shape.vocab_size = MANY;
+        assert_true(MANY * dim * (int64_t)sizeof(float) > 1 << 20);
+        tm_trainer *trainer = test_trainer_open(device, &o.step, 3);
+        tm_error    err = { 0 };
+        tm_source  *source;
+        int32_t     window[SEQ + 1], zeros[SEQ] = { 0 };
         if (tm_source_open(&o.source, &source, &err) != TM_OK) fail_msg("%s", err.text);
         tm_source_sample(source, TM_SPLIT_VALIDATION, 0, window);
         memset(window + PROMPT, 0, sizeof window - PROMPT * sizeof *window);
         float *is = hidden_of(trainer, window, PROMPT - 1), *before = hidden_of(trainer, window, PROMPT - 2);
         float *other = hidden_of(trainer, zeros, PROMPT - 1);
-        float *head = calloc(VOCAB * (size_t)dim, sizeof *head);
+        float *head = calloc(MANY * (size_t)dim, sizeof *head);
         assert_non_null(head);
         for (int64_t c = 0; c < dim; c++) {
             head['!' * dim + c] = 2 * is[c];
@@ -215,12 +217,19 @@ static void text_is_drawn_from_what_the_model_says(void **state)
             head['?' * dim + c] = 2 * other[c];
         }
         test_tensor_write(trainer, tm_trainer_step_of(trainer)->model.head, head);
-        tm_text text = { 0 };
-        char   *decoded = NULL;
-        assert_int_equal(tm_generate(trainer, source, 1, 1, 60, &text, &decoded, &err), TM_OK);
-        assert_non_null(decoded);
-        assert_int_equal(text.data[text.length - 1], '!');
-        tm_text_fini(&text);
+        for (uint64_t seed = 1; seed <= 6; seed++) {
+            tm_text text = { 0 };
+            char   *decoded = NULL;
+            assert_int_equal(tm_generate(trainer, source, seed, 1, 60, &text, &decoded, &err), TM_OK);
+            assert_non_null(decoded);
+            assert_int_equal(text.data[text.length - 1] == '!', seed <= 3);
+            int32_t *fed = test_tensor_read(trainer, tm_trainer_step_of(trainer)->sample_tokens);
+            assert_memory_equal(fed, window, SEQ * sizeof *fed); /* nothing of the data behind its beginning */
+            free(fed);
+            tm_text_fini(&text);
+            for (int64_t c = 0; c < dim && seed == 3; c++) head[(MANY - 1) * dim + c] = 4 * is[c]; /* the last one */
+            test_tensor_write(trainer, tm_trainer_step_of(trainer)->model.head, head);
+        }
         free(is);
         free(before);
         free(other);

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -134,6 +135,32 @@ static void experts_are_divided_among_those_that_share(void **state)
     assert_int_equal(tm_mesh_ranks(&plan.mesh), 4);
 }
 
+static void plans_have_the_fewest_ranks_that_divide_experts(void **state)
+{
+    static const struct {
+        int experts, tensor, context, replicate, given; /* shards; 0: none are given */
+        int shards, ranks;
+    } cases[] = {
+        { 1, 1, 1, 1, 0, 1, 1 },  { 2, 1, 1, 1, 0, 2, 2 },  { 4, 2, 1, 1, 0, 2, 4 }, { 4, 2, 2, 1, 0, 1, 4 },
+        { 6, 4, 1, 1, 0, 3, 12 }, { 6, 1, 4, 1, 0, 3, 12 }, { 4, 1, 1, 1, 8, 8, 8 }, { 2, 1, 1, 3, 0, 2, 6 },
+        { 4, 1, 6, 1, 0, 2, 12 }, { 8, 2, 2, 2, 0, 2, 16 }, { 2, 2, 1, 1, 4, 4, 8 }, { 1, 3, 1, 2, 0, 1, 6 }
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char keys[400];
+        snprintf(keys, sizeof keys,
+                 "--model.n_experts 24 --model.n_experts_per_token 2 --model.n_heads 12 --model.n_kv_heads 12 "
+                 "--model.dim 192 --parallelism.expert_parallel_degree %d --parallelism.tensor_parallel_degree %d "
+                 "--parallelism.context_parallel_degree %d --parallelism.data_parallel_replicate_degree %d "
+                 "--parallelism.data_parallel_shard_degree %d",
+                 cases[i].experts, cases[i].tensor, cases[i].context, cases[i].replicate,
+                 cases[i].given > 0 ? cases[i].given : -1);
+        tm_mesh mesh = options_of(keys, true).step.layout.mesh;
+        if (mesh.degree[TM_AXIS_SHARD] != cases[i].shards || tm_mesh_ranks(&mesh) != cases[i].ranks)
+            fail_msg("case %zu: %d shards, %d ranks", i, mesh.degree[TM_AXIS_SHARD], (int)tm_mesh_ranks(&mesh));
+    }
+}
+
 /* Which stages a rank has, in which order they work, on which micro-batches. */
 static void pipelines_are_read(void **state)
 {
@@ -245,6 +272,7 @@ int main(void)
         cmocka_unit_test(sequences_are_shared_by_key),
         cmocka_unit_test(plans_need_no_number_of_ranks),
         cmocka_unit_test(experts_are_divided_among_those_that_share),
+        cmocka_unit_test(plans_have_the_fewest_ranks_that_divide_experts),
         cmocka_unit_test(pipelines_are_read),
         cmocka_unit_test(batches_are_those_of_all_ranks),
         cmocka_unit_test(tokens_are_divided_beside_matrices),

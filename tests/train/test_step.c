@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Accumulation is normalised by the target tokens of the whole global batch, also when some are ignored;
  * optimizer.decay says which weights decay. */
+#include "base/text.h"
 #include "op/attrs.h"
 #include "support/training.h"
 
@@ -225,6 +226,60 @@ static void a_new_trainer_has_no_past(void **state)
     tm_device_close(device);
 }
 
+/* What Muon does with each parameter of blocks: the rows of its matrices, which come again and again. */
+static void add_muon(tm_text *out, const tm_step_options *o)
+{
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    tm_step   *step = test_step_plan(o, &chooser);
+    for (size_t s = 0; s < step->graph->n_segments; s++)
+        for (size_t i = 0; i < step->graph->segments[s]->n_nodes; i++) {
+            const tm_node      *node = &step->graph->segments[s]->nodes[i];
+            const tm_muon_attr *attr = node->attr;
+            const char         *name = tm_graph_at(step->graph, node->in[0])->name;
+            if (node->op != TM_OP_muon || !strstr(name, "layers.0.")) continue;
+            tm_text_printf(out, "%s:", name);
+            for (int k = 0; k < TM_MUON_PARTS && attr->rows[k] > 0; k++)
+                tm_text_printf(out, " %lld", (long long)attr->rows[k]);
+            tm_text_printf(out, ", eps %g, %lld %lld %lld, %g %g, random %d\n", attr->eps, (long long)attr->nesterov,
+                           (long long)attr->coefficients, (long long)attr->scale, attr->momentum, attr->weight_decay,
+                           attr->rounding != 0);
+        }
+    tm_step_destroy(step);
+    tm_device_close(device);
+}
+
+static void muon_takes_each_matrix_for_itself(void **state)
+{
+    tm_step_options o = test_llama_options();
+    tm_text         out = { 0 };
+    (void)state;
+    o.optimizer = &tm_optimizer_muon;
+    o.hyper = (tm_hyper){ .momentum = 0.75, .weight_decay = 0.25, .nesterov = true, .definition = TM_DEFINED_TORCH };
+    add_muon(&out, &o);
+    o.shape.n_kv_heads = 2, o.precision = &tm_precision_bf16_pure;
+    o.hyper = (tm_hyper){ .momentum = 0.5, .definition = TM_DEFINED_MEGATRON, .scale = TM_MUON_SPECTRAL };
+    o.hyper.stochastic = true;
+    add_muon(&out, &o);
+    o.shape.family = TM_FAMILY_MIXTRAL;
+    o.shape.moe = (tm_moe_shape){ .experts = 4, .top_k = 2, .ffn_dim = 48, .normalise = true, .scale = 1 };
+    add_muon(&out, &o);
+    assert_string_equal(out.data, "layers.0.attention.wqkv.weight: 64 32 32, eps 1e-07, 1 0 0, 0.75 0.25, random 0\n"
+                                  "layers.0.attention.wo.weight: 64, eps 1e-07, 1 0 0, 0.75 0.25, random 0\n"
+                                  "layers.0.feed_forward.w13.weight: 160, eps 1e-07, 1 0 0, 0.75 0.25, random 0\n"
+                                  "layers.0.feed_forward.w2.weight: 64, eps 1e-07, 1 0 0, 0.75 0.25, random 0\n"
+                                  "layers.0.attention.wqkv.weight: 64, eps 1e-15, 0 1 2, 0.5 0, random 1\n"
+                                  "layers.0.attention.wo.weight: 64, eps 1e-15, 0 1 2, 0.5 0, random 1\n"
+                                  "layers.0.feed_forward.w13.weight: 160, eps 1e-15, 0 1 2, 0.5 0, random 1\n"
+                                  "layers.0.feed_forward.w2.weight: 64, eps 1e-15, 0 1 2, 0.5 0, random 1\n"
+                                  "layers.0.attention.wqkv.weight: 64, eps 1e-15, 0 1 2, 0.5 0, random 1\n"
+                                  "layers.0.attention.wo.weight: 64, eps 1e-15, 0 1 2, 0.5 0, random 1\n"
+                                  "layers.0.moe.router.gate.weight: 4, eps 1e-15, 0 1 2, 0.5 0, random 1\n"
+                                  "layers.0.moe.experts.w13.weight: 48, eps 1e-15, 0 1 2, 0.5 0, random 1\n"
+                                  "layers.0.moe.experts.w2.weight: 64, eps 1e-15, 0 1 2, 0.5 0, random 1\n");
+    tm_text_fini(&out);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +289,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(fields_go_by_name),
         cmocka_unit_test(a_new_trainer_has_no_past),
         cmocka_unit_test(chunks_of_the_loss_are_as_large_as_fit),
+        cmocka_unit_test(muon_takes_each_matrix_for_itself),
     };
     (void)argc;
     test_threads_sleep(argv);

@@ -140,7 +140,9 @@ static void add_cuts(tm_text *out)
 
 static void add_cuts_of_heads(tm_text *out)
 {
-    static const tm_pipeline_head heads[] = { { 301, 0.5 }, { 1000, 3 }, { 50257, 9.8 }, { 33, 2 }, { 64, 0 } };
+    static const tm_stage         none;
+    static const tm_pipeline_head heads[] = { { 301, 0.5 }, { 1000, 3 }, { 50257, 9.8 }, { 33, 2 },
+                                              { 64, 0 },    { 32, 2 },   { 40, 7 },      { 50, 0.25 } };
     for (int order = TM_PIPELINE_1F1B; order <= TM_PIPELINE_ZBV; order++)
         for (int ranks = 2; ranks <= 4; ranks++)
             for (int64_t layers = 1; layers <= 13; layers += 4)
@@ -156,6 +158,7 @@ static void add_cuts_of_heads(tm_text *out)
                                        (long long)heads[h].vocabulary, heads[h].blocks, st == TM_OK ? "" : " ",
                                        err.text);
                         add_stages(out, cut, st == TM_OK ? ranks * chunks : 0);
+                        for (int s = ranks * chunks; s < 16; s++) assert_memory_equal(&cut[s], &none, sizeof none);
                     }
 }
 

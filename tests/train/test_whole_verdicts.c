@@ -59,12 +59,12 @@ static void say(tm_text *out, const char *what, double value, const tm_evidence 
     memset(reason, 'x', sizeof reason);
     tm_verdict verdict = tm_verdict_of(e, reason);
     assert_non_null(memchr(reason, 0, sizeof reason));
-    char   *where = NULL;
     tm_text line = { 0 };
     tm_text_printf(&line, ": %s: %s\n", tm_verdict_name(verdict), reason);
-    if (out->data) where = strstr(out->data, line.data);
+    const char *where = out->data ? strstr(out->data, line.data) : NULL;
+    const int   number = where ? line_of(out->data, where) : 0; /* before the text moves */
     tm_text_printf(out, "  %s %.6g", what, value);
-    where ? tm_text_printf(out, ": as in line %d\n", line_of(out->data, where)) : tm_text_add(out, line.data);
+    number ? tm_text_printf(out, ": as in line %d\n", number) : tm_text_add(out, line.data);
     tm_text_fini(&line);
 }
 
@@ -167,6 +167,85 @@ static void vary(tm_text *out, const tm_evidence *base)
             }
 }
 
+/* Runs that go on: losses that rise since the checkpoint and scatter, and very few of them. */
+static void vary_heads(tm_text *out)
+{
+    static const double scatters[] = { 0.03, 0.05, 0.06, 0.065, 0.07, 0.075, 0.08, 0.09, 0.1, 0.12 };
+    for (int gate = TM_GATE_FLOOR; gate <= TM_GATE_PREFERENCE; gate += TM_GATE_PREFERENCE - TM_GATE_FLOOR)
+        for (int64_t n = 4; n <= 6; n++) {
+            tm_evidence e = start((tm_source_gate)gate);
+            e.total_steps = 400;
+            e.head = (tm_loss_head){ .mean = 4, .deviation = 0.1, .n = n };
+            for (size_t i = 0; i < sizeof scatters / sizeof scatters[0]; i++) {
+                make(3.2, 3.3, scatters[i]);
+                say(out, "risen", scatters[i], &e);
+            }
+            make(3.2, 3.4, 0.01);
+            for (e.n_losses = 49; e.n_losses <= 50; e.n_losses++) say(out, "risen", (double)e.n_losses, &e);
+            make(3.2, 3.2, 0.01);
+            for (e.n_losses = 1; e.n_losses <= 6; e.n_losses++)
+                for (int scatter = 1; scatter <= 3; scatter++) {
+                    e.head.deviation = 0.2 * scatter;
+                    say(out, "few", (double)(10 * e.n_losses + scatter), &e);
+                }
+        }
+    make(4, 2.3, 0);
+    tm_evidence begun = start(TM_GATE_PREFERENCE);
+    for (int i = -13; i <= 13; i++) {
+        begun.start = 4 + 5e-6 * i;
+        say(out, "begun", 5e-6 * i, &begun);
+    }
+}
+
+/* One loss since the checkpoint: the mean of the last ones, to the bit. */
+static void vary_edge(tm_text *out, tm_source_gate gate, double first, double deviation, double last, double validation)
+{
+    tm_evidence e = start(gate);
+    e.total_steps = 400;
+    e.n_losses = 1;
+    e.head = (tm_loss_head){ .mean = first, .deviation = deviation, .n = 5 };
+    losses[0] = last;
+    e.validation = validation;
+    e.start = gate == TM_GATE_PREFERENCE ? 4 : (double)NAN;
+    e.unigram_entropy = gate == TM_GATE_UNIFORM ? 20 : 3;
+    e.compressed = gate == TM_GATE_HELD_OUT ? 5 : (double)NAN;
+    say(out, "edge", last, &e);
+    e.target_gap = 1;
+    say(out, "edge, wide gap", last, &e);
+}
+
+/* Where two numbers are equal. */
+static void vary_edges(tm_text *out)
+{
+    const double none = (double)NAN, error = sqrt(0.2 * 0.2 / 5 + 0.2 * 0.2 / 1);
+    vary_edge(out, TM_GATE_FLOOR, 4, 0, 4 - 0.01 * (4 - 2), none);
+    vary_edge(out, TM_GATE_FLOOR, 4, 0, 3.97, none);
+    vary_edge(out, TM_GATE_FLOOR, 4, 0.2, 4 - 3 * error, none);
+    vary_edge(out, TM_GATE_FLOOR, 4, 0, 3, 2.25 - 5 * 0.01);
+    vary_edge(out, TM_GATE_FLOOR, 4, 0, 3, 2.205);
+    vary_edge(out, TM_GATE_FLOOR, 4, 0, 3, 2.25 + 0.99 * (3 - 2.25));
+    vary_edge(out, TM_GATE_FLOOR, 4, 0, 3, 3.25);
+    vary_edge(out, TM_GATE_UNIFORM, 20.5, 0, 21, none);
+    vary_edge(out, TM_GATE_UNIFORM, 20.5, 0, 19, none);
+    vary_edge(out, TM_GATE_UNIFORM, 22, 0, 22, none);
+    vary_edge(out, TM_GATE_HELD_OUT, 4, 0, 3, 1);
+    vary_edge(out, TM_GATE_HELD_OUT, 4, 0, 3, 3);
+    vary_edge(out, TM_GATE_PREFERENCE, 4, 0.2, 4 - 3 * error, none);
+    vary_edge(out, TM_GATE_PREFERENCE, 4, 0, 3, 4);
+    static const double entropies[] = { 2, 2.25, 2.5, 3.5 }, finals[] = { 2.25, 2.497, 2.4976, 3, 3.2 };
+    tm_evidence         e = start(TM_GATE_FLOOR);
+    make(4, 2.3, 0);
+    e.target_gap = 1;
+    for (int i = 0; i < 20; i++) {
+        e.unigram_entropy = entropies[i / 5], e.validation = finals[i % 5];
+        say(out, "entropy", e.unigram_entropy, &e);
+    }
+    e = start(TM_GATE_FLOOR);
+    e.head = (tm_loss_head){ .mean = 4, .deviation = 0.1, .n = 5 };
+    make(3.2, 3.2, 0);
+    say(out, "flat", 0, &e);
+}
+
 static void verdicts_are_as_recorded(void **state)
 {
     static const double runs[][3] = { { 4, 2.3, 0 },   { 4, 2.3, 0.3 }, { 4, 3.99, 0.001 },
@@ -180,6 +259,9 @@ static void verdicts_are_as_recorded(void **state)
             tm_text_printf(&out, "gate %d, from %g to %g, scattered %g\n", gate, runs[i][0], runs[i][1], runs[i][2]);
             vary(&out, &e);
         }
+    tm_text_add(&out, "runs that go on\n");
+    vary_heads(&out);
+    vary_edges(&out);
     for (int64_t steps = 0; steps < 2000; steps += 1 + steps / 3)
         tm_text_printf(&out, "head of %lld: %lld\n", (long long)steps, (long long)tm_loss_head_limit(steps));
     tm_loss_head head = { 0 };
