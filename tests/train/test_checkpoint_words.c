@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What saving and loading say, to the letter, when any one of their calls to the system fails, ends early or finds
- * other bytes; and that the signals of the thread that saves are as they were. After a change that is meant:
+ * other bytes; that what is saved late is what was there; and that the signals of the thread that saves are as they
+ * were. After a change that is meant:
  *     TM_RECORD=1 build/release/tests/train/test_checkpoint_words; git diff tests/train/checkpoint-words.txt
  */
 #include "checkpoint_fixture.h"
@@ -11,6 +12,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 /* --- a system that fails at one call --------------------------------------------------------------- */
 
@@ -411,6 +413,61 @@ static void short_reads_and_no_tensors(void **state)
     }
 }
 
+/* --- behind the training's back ------------------------------------------------------------------- */
+
+static atomic_bool training_went_on;
+static sigset_t    mask_behind;
+
+static int late_create(void *context, const char *path)
+{
+    if (!atomic_load(&training_went_on)) pthread_sigmask(SIG_SETMASK, NULL, &mask_behind);
+    while (!atomic_load(&training_went_on)) usleep(100);
+    return tm_checkpoint_system_io.create(context, path);
+}
+
+/* Memory of a device: bytes are others here than there. */
+static tm_status read_device(const tm_checkpoint_memory *memory, tm_address from, void *to, size_t bytes, tm_error *err)
+{
+    (void)memory, (void)err;
+    for (size_t i = 0; i < bytes; i++) ((unsigned char *)to)[i] = ((const unsigned char *)from.at)[i] ^ 0x5A;
+    return TM_OK;
+}
+
+/* What is saved is what was there when saving began, however late it is written; by a thread that takes no signals. */
+static void a_copy_is_written(void **unused)
+{
+    static const tm_checkpoint_memory device = { .read = read_device };
+    fixture                           f = new_fixture();
+    tm_checkpoint_io                  io = tm_checkpoint_system_io;
+    tm_checkpoint_target              target = { .folder = f.folder, .keep_latest = 1, .behind = true };
+    tm_checkpoint_saving             *saving;
+    tm_error                          err = { 0 };
+    (void)unused;
+    io.create = late_create;
+    set_tensors(&f);
+    fill(&f, 4, 1);
+    for (size_t i = 0; i < sizeof f.data; i++) f.data[i] ^= 0x5A;
+    for (int i = 0; i < N_TENSORS; i++)
+        if (f.tensors[i].memory) f.tensors[i].memory = &device;
+    assert_int_equal(tm_checkpoint_begin_with(&io, &target, &f.state, f.tensors, N_TENSORS, &saving, &err), TM_OK);
+    assert_false(tm_checkpoint_written(saving));
+    memset(f.data, 0x11, sizeof f.data);
+    atomic_store(&training_went_on, true);
+    for (int i = 0; i < 20000 && !tm_checkpoint_written(saving); i++) usleep(500);
+    assert_true(tm_checkpoint_written(saving));
+    for (int i = 1; i < SIGSYS; i++)
+        if (i != SIGKILL && i != SIGSTOP) assert_int_equal(sigismember(&mask_behind, i), i != SIGBUS);
+    assert_int_equal(tm_checkpoint_commit(saving, &err), TM_OK);
+    load_and_expect(&f, 4, 1);
+    fill(&f, 5, 1);
+    target.behind = false;
+    assert_int_equal(tm_checkpoint_begin_with(&io, &target, &f.state, f.tensors, N_TENSORS, &saving, &err), TM_OK);
+    assert_true(tm_checkpoint_written(saving));
+    tm_checkpoint_abandon(saving);
+    load_and_expect(&f, 4, 1);
+    clear(f.folder);
+}
+
 /* --- signals ---------------------------------------------------------------------------------------- */
 
 static sigset_t mask_now(void)
@@ -467,6 +524,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_as_recorded),
         cmocka_unit_test(short_reads_and_no_tensors),
+        cmocka_unit_test(a_copy_is_written),
         cmocka_unit_test(signals_are_as_they_were),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
