@@ -492,16 +492,18 @@ static void the_file_size_limit_leaves_the_earlier_one(void **unused)
     pid_t child = fork(); /* limits and signals of its own */
     assert_true(child >= 0);
     if (child == 0) {
-        tm_error      err = { 0 };
-        struct rlimit limit = { 100, RLIM_INFINITY };
-        if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(10);
-        fill(&f, 2, 0);
-        tm_status st = tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 1, &err);
-        if (st != TM_IO) _exit(11);
-        if (!strstr(err.text, "ulimit -f")) _exit(12);
-        sigset_t pending;
-        sigpending(&pending);
-        if (sigismember(&pending, SIGXFSZ)) _exit(13);
+        struct rlimit limit = { 0, RLIM_INFINITY };
+        sigset_t      pending;
+        for (limit.rlim_cur = 100; limit.rlim_cur < 600; limit.rlim_cur += 300) { /* the data, the index */
+            tm_error err = { 0 };
+            if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(10);
+            fill(&f, 2, 0);
+            if (tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 1, &err) != TM_IO) _exit(11);
+            if (!strstr(err.text, limit.rlim_cur == 100 ? "tensors.bin" : "index.bin")) _exit(12);
+            if (!strstr(err.text, "ulimit -f")) _exit(12);
+            sigpending(&pending);
+            if (sigismember(&pending, SIGXFSZ)) _exit(13);
+        }
         limit.rlim_cur = RLIM_INFINITY;
         if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(14);
         fill(&f, 3, 0);

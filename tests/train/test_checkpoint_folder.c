@@ -132,6 +132,15 @@ static void paths_are_as_long_as_the_system_takes_them(void **state)
     assert_int_equal(io->remove_file(io->context, test_in_folder("link/there")), -1);
     assert_int_equal(errno, ENOTDIR);
     assert_true(tm_file_exists(test_in_folder("there")));
+    assert_int_equal(io->sync_folder(io->context, test_in_folder("there")), -1);
+    assert_int_equal(errno, ENOTDIR);
+    assert_int_equal(io->sync_folder(io->context, test_in_folder("nowhere")), -1);
+    assert_int_equal(errno, ENOENT);
+    assert_int_equal(io->sync_folder(io->context, test_folder()), 0);
+    assert_int_equal(io->open(io->context, test_folder()), -1); /* a file's bytes are read, and nothing else */
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(io->open(io->context, test_in_folder("nowhere")), -1);
+    assert_int_equal(errno, ENOENT);
 }
 
 /* One character more, and no path of a file in it would fit. */

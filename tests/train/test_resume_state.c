@@ -301,6 +301,7 @@ static void a_checkpoint_says_what_it_is_of(void **unused)
         tm_text text = index_of(&f, 1);
         assert_int_equal(tm_checkpoint_index_decode((const unsigned char *)text.data, text.length, arena, &index, &err),
                          TM_OK);
+        assert_true(index.n_files == 1 && index.files[0].writer == -1); /* one process: tensors are whole */
         name[63] = '\0';
         assert_string_equal(index.state.model, name);
         tm_description_print(&o.step.shape, &wanted);
