@@ -297,6 +297,7 @@ static void a_checkpoint_says_what_it_is_of(void **unused)
         if (rank > 0)
             o.step.adapters = (tm_adapters){ .rank = rank, .alpha = 4, .base = TM_DTYPE_COUNT, .place = "here" };
         if (rank > 0) strcpy(o.step.adapters.targets, "wq");
+        if (rank == 2) o.step.adapters.dora = true, o.step.adapters.dropout = 0.25;
         assert_int_equal(go(&o, &err), TM_OK);
         tm_text text = index_of(&f, 1);
         assert_int_equal(tm_checkpoint_index_decode((const unsigned char *)text.data, text.length, arena, &index, &err),
@@ -305,7 +306,9 @@ static void a_checkpoint_says_what_it_is_of(void **unused)
         name[63] = '\0';
         assert_string_equal(index.state.model, name);
         tm_description_print(&o.step.shape, &wanted);
-        if (rank > 0) tm_text_printf(&wanted, "lora.rank %d\nlora.scale %d\nlora.base ", (int)rank, 4 / (int)rank);
+        if (rank > 0)
+            tm_text_printf(&wanted, "lora.rank %d\nlora.scale %d\n%slora.base ", (int)rank, 4 / (int)rank,
+                           rank == 2 ? "lora.dora true\nlora.dropout 0.25\n" : "");
         const char *at = index.state.description;
         assert_memory_equal(at, wanted.data, wanted.length);
         at += wanted.length;
