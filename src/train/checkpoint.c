@@ -287,7 +287,7 @@ static tm_status message(const saver *s, tm_comm_kind kind, int peer, void *data
 static tm_status send_index(saver *s)
 {
     size_t         bytes = tm_checkpoint_index_bytes(&s->index);
-    unsigned char *encoded = tm_arena_take(s->arena, bytes + 1);
+    unsigned char *encoded = tm_arena_take(s->arena, bytes);
     int64_t        length = (int64_t)bytes;
     tm_checkpoint_index_encode(&s->index, encoded);
     TM_TRY(message(s, TM_COMM_SEND, 0, &length, sizeof length));
@@ -302,7 +302,7 @@ static tm_status receive_indices(saver *s, tm_checkpoint_index *out)
         int64_t length = r == 0 ? (int64_t)tm_checkpoint_index_bytes(&s->index) : 0;
         if (r > 0) TM_TRY(message(s, TM_COMM_RECEIVE, r, &length, sizeof length));
         lengths[r] = (size_t)length;
-        parts[r] = tm_arena_take(s->arena, lengths[r] + 1);
+        parts[r] = tm_arena_take(s->arena, lengths[r]);
         if (r > 0) TM_TRY(message(s, TM_COMM_RECEIVE, r, parts[r], lengths[r]));
         if (r == 0) tm_checkpoint_index_encode(&s->index, parts[r]);
     }

@@ -126,7 +126,7 @@ static int remove_parts(const saver *s, const char *path)
         char *end;
         if (strncmp(d->d_name, "tensors-", 8) != 0) continue;
         long rank = strtol(d->d_name + 8, &end, 10);
-        if (rank < 0 || rank > INT32_MAX) continue;
+        if (rank < 0) continue;
         snprintf(name, sizeof name, TM_CHECKPOINT_DATA_OF, (int)rank);
         if (strcmp(name, d->d_name) != 0) continue;
         const char *file = tm_arena_format(s->arena, "%s/%s", path, name);

@@ -7,6 +7,7 @@
 #include "train/checkpoint_io.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -223,7 +224,7 @@ tm_status tm_checkpoint_read(const tm_checkpoint_io *io, tm_comm *world, const c
                               .arena = tm_arena_create(),
                               .path = path,
                               .err = err };
-    tm_checkpoint_index index = { 0 };
+    tm_checkpoint_index index;
     *bytes = 0;
     tm_status st = tm_checkpoint_open(io, l.arena, path, step, l.share, &index, err);
     st = agree_status(world, "opening a checkpoint", st, err);
@@ -247,12 +248,9 @@ static void fill_report(tm_checkpoint_report *report, const tm_checkpoint_entry 
 {
     *report = (tm_checkpoint_report){ .step = entry->step, .bytes = bytes, .passed_over = passed_over };
     if (passed_over == 0) return;
-    tm_text text = { 0 };
-    tm_text_printf(&text, "loaded step %lld from '%s' because newer checkpoints are not usable: %s",
-                   (long long)entry->step, entry->path, reasons->data);
-    size_t length = text.length < sizeof report->text ? text.length : sizeof report->text - 1;
-    memcpy(report->text, text.data, length);
-    tm_text_fini(&text);
+    snprintf(report->text, sizeof report->text,
+             "loaded step %lld from '%s' because newer checkpoints are not usable: %s", (long long)entry->step,
+             entry->path, reasons->data);
 }
 
 /* Tries the entries from the latest on. */

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* A member of tm_model_shape is a row (tests/train/test_description.sh). */
+/* A member of tm_model_shape is a row (tests/train/test_description_rows.sh). */
 static const struct {
     const char *name;
     enum { I64, F64, FLAG, NUMBER } kind; /* NUMBER: of an enumeration */

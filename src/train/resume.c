@@ -9,6 +9,7 @@
 #include "train/description.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* What a run keeps beside its tensors (docs/checkpoints.md), and the range of each: no run writes others, and nothing
@@ -149,7 +150,7 @@ tm_status run_save(run *r, int64_t step, tm_error *err)
                                                     [HEAD_DEVIATION] = r->begun.deviation,
                                                     [HEAD_COUNT] = (double)r->begun.n };
     for (int i = 0; i < SCALARS; i++) tm_checkpoint_add_scalar(&state, scalar_names[i], values[i]);
-    strncpy(state.model, r->options->model_name, sizeof state.model - 1);
+    snprintf(state.model, sizeof state.model, "%s", r->options->model_name);
     describe(r, &model);
     if (own_sums(r)) tm_text_printf(&model, "%s%s\n", sums_line, own_sums(r));
     TM_ASSERT(model.length < sizeof state.description);

@@ -16,9 +16,8 @@ typedef struct {
 static int by_weight(const void *a, const void *b)
 {
     const candidate *x = a, *y = b;
-    if (x->weight > y->weight) return -1;
-    if (x->weight < y->weight) return 1;
-    return x->token < y->token ? -1 : x->token > y->token;
+    int              heavier = (y->weight > x->weight) - (y->weight < x->weight);
+    return heavier ? heavier : x->token - y->token;
 }
 
 static int64_t largest(const double *logits, int64_t n)

@@ -50,6 +50,14 @@ static void large_tensors_cross_chunks(void **unused)
     place(&tensor, b);
     assert_int_equal(tm_checkpoint_load_newest(f.folder, 1, &f.state, &tensor, 1, &report, &err), TM_OK);
     assert_memory_equal(a, b, bytes);
+    const size_t         cut = (1u << 20) + 301; /* in parts: the second one has chunks, too */
+    tm_checkpoint_tensor parts[2] = { tensor, tensor };
+    memset(b, 0, bytes);
+    parts[0].part = (tm_checkpoint_part){ bytes, bytes, 0, 1, 0, parts[0].bytes = cut };
+    parts[1].part = (tm_checkpoint_part){ bytes, bytes, 0, 1, cut, parts[1].bytes = bytes - cut };
+    place(&parts[1], b + cut);
+    assert_int_equal(tm_checkpoint_load_newest(f.folder, 1, &f.state, parts, 2, &report, &err), TM_OK);
+    assert_memory_equal(a, b, bytes);
     free(a);
     free(b);
     clear(f.folder);
@@ -99,11 +107,20 @@ static void other_files_are_left_alone(void **unused)
     assert_false(tm_checkpoint_present(f.folder));
     save(&f, 7, 0, 1);
     assert_true(tm_checkpoint_present(f.folder));
-    snprintf(path, sizeof path, "%s/step-00000007/my notes", f.folder);
-    tm_error err = { 0 };
-    assert_int_equal(tm_file_write(path, "x", 1, &err), TM_OK);
+    static const char *const kept[] = { "my notes",           "tensors--0001.bin",  "tensors-1.bin",
+                                        "tensors-00001.bin2", "tensors-000001.bin", "tensors-4294967297.bin",
+                                        "tensors-",           "tensor1-00001.bin" };
+    tm_error                 err = { 0 };
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        snprintf(path, sizeof path, "%s/step-00000007/%s", f.folder, kept[i]);
+        assert_int_equal(tm_file_write(path, "x", 1, &err), TM_OK);
+    }
     save(&f, 8, 0, 1);
-    assert_true(exists(&f, "step-00000007/my notes"));
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "step-00000007/%s", kept[i]);
+        assert_true(exists(&f, name));
+    }
     assert_false(exists(&f, "step-00000007/tensors.bin"));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_true(exists(&f, names[i]));
     load_and_expect(&f, 8, 0);
@@ -241,6 +258,32 @@ static void other_tensors_than_wanted_are_named(void **unused)
         assert_true(untouched(&f));
     }
     clear(f.folder);
+}
+
+/* Of names that are there twice the first one in the alphabet is said. */
+static void a_name_that_is_there_twice_is_said(void **unused)
+{
+    static const char *const cases[][N_TENSORS + 1] = { { "b", "a", "b", "a", "a" },
+                                                        { "c", "c", "b", "a", "c" },
+                                                        { "c", "a", "b", "a", "a" } };
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fixture  f = new_fixture();
+        tm_error err = { 0 };
+        char     wanted[400];
+        set_tensors(&f);
+        fill(&f, 1, 0);
+        for (int t = 0; t < N_TENSORS; t++) f.tensors[t].name = cases[i][t];
+        assert_int_equal(tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 0, &err), TM_OK);
+        assert_int_equal(load(&f, 1, NULL, &err), TM_FORMAT);
+        snprintf(wanted, sizeof wanted,
+                 "cannot load checkpoint '%s/step-00000001': its index names tensor '%s' twice; name another step or "
+                 "none",
+                 f.folder, cases[i][N_TENSORS]);
+        assert_string_equal(err.text, wanted);
+        assert_true(untouched(&f));
+        clear(f.folder);
+    }
 }
 
 /* A checkpoint whose checksums are right and whose index is nonsense. */
@@ -449,16 +492,18 @@ static void the_file_size_limit_leaves_the_earlier_one(void **unused)
     pid_t child = fork(); /* limits and signals of its own */
     assert_true(child >= 0);
     if (child == 0) {
-        tm_error      err = { 0 };
-        struct rlimit limit = { 100, RLIM_INFINITY };
-        if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(10);
-        fill(&f, 2, 0);
-        tm_status st = tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 1, &err);
-        if (st != TM_IO) _exit(11);
-        if (!strstr(err.text, "ulimit -f")) _exit(12);
-        sigset_t pending;
-        sigpending(&pending);
-        if (sigismember(&pending, SIGXFSZ)) _exit(13);
+        struct rlimit limit = { 0, RLIM_INFINITY };
+        sigset_t      pending;
+        for (limit.rlim_cur = 100; limit.rlim_cur < 600; limit.rlim_cur += 300) { /* the data, the index */
+            tm_error err = { 0 };
+            if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(10);
+            fill(&f, 2, 0);
+            if (tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 1, &err) != TM_IO) _exit(11);
+            if (!strstr(err.text, limit.rlim_cur == 100 ? "tensors.bin" : "index.bin")) _exit(12);
+            if (!strstr(err.text, "ulimit -f")) _exit(12);
+            sigpending(&pending);
+            if (sigismember(&pending, SIGXFSZ)) _exit(13);
+        }
         limit.rlim_cur = RLIM_INFINITY;
         if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(14);
         fill(&f, 3, 0);
@@ -515,6 +560,7 @@ int main(void)
         cmocka_unit_test(every_truncation_and_extension_is_found),
         cmocka_unit_test(a_renamed_checkpoint_is_not_another_step),
         cmocka_unit_test(other_tensors_than_wanted_are_named),
+        cmocka_unit_test(a_name_that_is_there_twice_is_said),
         cmocka_unit_test(nonsense_with_right_checksums_is_found),
         cmocka_unit_test(folders_without_a_usable_checkpoint),
         cmocka_unit_test(a_folder_that_cannot_be_written_is_named),

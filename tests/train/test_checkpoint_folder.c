@@ -132,6 +132,36 @@ static void paths_are_as_long_as_the_system_takes_them(void **state)
     assert_int_equal(io->remove_file(io->context, test_in_folder("link/there")), -1);
     assert_int_equal(errno, ENOTDIR);
     assert_true(tm_file_exists(test_in_folder("there")));
+    assert_int_equal(io->sync_folder(io->context, test_in_folder("there")), -1);
+    assert_int_equal(errno, ENOTDIR);
+    assert_int_equal(io->sync_folder(io->context, test_in_folder("nowhere")), -1);
+    assert_int_equal(errno, ENOENT);
+    assert_int_equal(io->sync_folder(io->context, test_folder()), 0);
+    assert_int_equal(io->open(io->context, test_folder()), -1); /* a file's bytes are read, and nothing else */
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(io->open(io->context, test_in_folder("nowhere")), -1);
+    assert_int_equal(errno, ENOENT);
+}
+
+/* One character more, and no path of a file in it would fit. */
+static void a_folder_has_at_most_4000_characters(void **state)
+{
+    fixture     f = { 0 };
+    tm_error    err = { 0 };
+    char        wanted[200];
+    const char *longest = folder_of_length(4000 + strlen("/lock"), "lock");
+    (void)state;
+    set_tensors(&f);
+    fill(&f, 7, 1);
+    if (tm_checkpoint_save(longest, &f.state, f.tensors, N_TENSORS, 1, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_true(tm_file_exists(test_in_folder("step-00000007")));
+    longest = folder_of_length(4001 + strlen("/lock"), "lock");
+    snprintf(wanted, sizeof wanted, "checkpoint.folder '%.100s' has 4001 characters, 1 to 4000 wanted", longest);
+    assert_int_equal(tm_checkpoint_save(longest, &f.state, f.tensors, N_TENSORS, 1, &err), TM_INVALID);
+    assert_string_equal(err.text, wanted);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_checkpoint_save("", &f.state, f.tensors, N_TENSORS, 1, &err), TM_INVALID);
+    assert_string_equal(err.text, "checkpoint.folder '' has 0 characters, 1 to 4000 wanted");
 }
 
 /* The directories that were flushed, up to the checkpoint's own. */
@@ -189,6 +219,58 @@ static void what_a_new_directory_lies_in_is_flushed(void **state)
     assert_int_equal(chdir(before), 0);
 }
 
+static int removes_file(void *context, const char *path)
+{
+    int failed = tm_checkpoint_system_io.remove_file(context, path);
+    if (!failed) errno = EIO; /* which says nothing */
+    return failed;
+}
+
+/* Files of ranks go, too; what errno is counts only where something failed. */
+static void files_of_ranks_are_removed(void **state)
+{
+    static const char *const names[] = { "tensors-00000.bin", "tensors-00003.bin", "tensors-123456.bin" };
+    tm_checkpoint_io         io = tm_checkpoint_system_io;
+    fixture                  f = new_fixture();
+    tm_error                 err = { 0 };
+    tm_text                  said = { 0 };
+    char                     path[500];
+    (void)state;
+    io.remove_file = removes_file;
+    save(&f, 1, 1, 0);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/step-00000001/%s", f.folder, names[i]);
+        assert_int_equal(tm_file_write(path, "x", 1, &err), TM_OK);
+    }
+    fill(&f, 2, 1);
+    whole_log_open();
+    assert_int_equal(tm_checkpoint_save_with(&io, f.folder, &f.state, f.tensors, N_TENSORS, 1, &err), TM_OK);
+    whole_log_take(&said);
+    whole_log_close();
+    assert_string_equal(said.data ? said.data : "", "");
+    assert_false(exists(&f, "step-00000001"));
+    tm_text_fini(&said);
+    clear(f.folder);
+}
+
+static void a_lock_that_cannot_be_opened_is_said(void **state)
+{
+    fixture  f = new_fixture();
+    tm_error err = { 0 };
+    char     path[500], wanted[600];
+    (void)state;
+    snprintf(path, sizeof path, "%s/lock", f.folder);
+    assert_int_equal(mkdir(path, 0777), 0);
+    set_tensors(&f);
+    fill(&f, 1, 1);
+    assert_int_equal(tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 1, &err), TM_IO);
+    snprintf(wanted, sizeof wanted, "cannot write to directory '%s': Is a directory; earlier checkpoints are unchanged",
+             f.folder);
+    assert_string_equal(err.text, wanted);
+    assert_false(exists(&f, "step-00000001"));
+    clear(f.folder);
+}
+
 /* What cannot be removed of an old checkpoint is said, also where it is a rank's file. */
 static void what_cannot_be_removed_is_said(void **state)
 {
@@ -219,7 +301,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(names_count_in_an_order, test_folder_teardown),
         cmocka_unit_test_teardown(paths_are_as_long_as_the_system_takes_them, test_folder_teardown),
+        cmocka_unit_test_teardown(a_folder_has_at_most_4000_characters, test_folder_teardown),
         cmocka_unit_test_teardown(what_a_new_directory_lies_in_is_flushed, test_folder_teardown),
+        cmocka_unit_test(files_of_ranks_are_removed),
+        cmocka_unit_test(a_lock_that_cannot_be_opened_is_said),
         cmocka_unit_test_teardown(what_cannot_be_removed_is_said, test_folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

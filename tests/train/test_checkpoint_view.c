@@ -91,6 +91,7 @@ static void what_is_not_there_or_damaged_is_named(void **state)
     char                said[500];
     (void)state;
     save(&f, 7, 1, 0);
+    refuses(&f, 0, TM_INVALID, "there is no checkpoint of step 0 in", NULL);
     change(&f, "step-00000007/" TM_CHECKPOINT_DATA, 5); /* of the first tensor */
     assert_int_equal(tm_checkpoint_view_open(f.folder, -1, &view, &err), TM_OK);
     assert_int_equal(tm_checkpoint_view_find(view, "other", &dtype, &bytes, &err), TM_INVALID);

@@ -2,6 +2,7 @@
 /* What a run takes from a checkpoint beside the tensors: numbers no run wrote, another model of the same shapes and
  * other data are refused; a run that was stopped leaves the same bytes as one that was not. */
 #include "support/training.h"
+#include "support/whole.h"
 
 #include "checkpoint_fixture.h"
 #include "base/file.h"
@@ -236,6 +237,30 @@ static void changed_data_is_refused(void **unused)
     clear(f.folder);
 }
 
+static tm_status count_loads(void *context, tm_trainer *trainer, tm_error *err)
+{
+    (void)trainer, (void)err;
+    ++*(int *)context;
+    return TM_OK;
+}
+
+/* Weights that a run begins with are loaded once: a run that goes on has those of its checkpoint. */
+static void weights_are_not_loaded_again(void **unused)
+{
+    (void)unused;
+    fixture        f = new_fixture();
+    tm_run_options o = options_of(f.folder, 2);
+    tm_error       err;
+    int            loads = 0;
+    o.load_weights = count_loads;
+    o.load_context = &loads;
+    for (int i = 0; i < 3; i++, o.steps += 2) {
+        assert_int_equal(go(&o, &err), TM_OK);
+        assert_int_equal(loads, 1);
+    }
+    clear(f.folder);
+}
+
 /* --- bits --------------------------------------------------------------------------------------------------------- */
 
 static tm_text index_of(const fixture *f, int step)
@@ -249,6 +274,90 @@ static tm_text index_of(const fixture *f, int step)
     for (ssize_t n; (n = read(fd, part, sizeof part)) > 0;) tm_text_add_n(&text, part, (size_t)n);
     close(fd);
     return text;
+}
+
+/* What a checkpoint says of its model: its name, as much of it as there is room for; adapters where there are some; the
+ * order in which this device sums products. */
+static void a_checkpoint_says_what_it_is_of(void **unused)
+{
+    (void)unused;
+    tm_device  *device = test_device_open("cpu", 1);
+    const char *sums = tm_device_describe(device)->sums[0];
+    for (int64_t rank = 0; rank < 3; rank++) {
+        fixture             f = new_fixture();
+        tm_run_options      o = options_of(f.folder, 1);
+        tm_error            err;
+        tm_text             wanted = { 0 };
+        tm_arena           *arena = tm_arena_create();
+        tm_checkpoint_index index;
+        char                name[100] = "";
+        memset(name, 'n', 80);
+        name[62] = 'o';
+        o.model_name = name;
+        if (rank > 0)
+            o.step.adapters = (tm_adapters){ .rank = rank, .alpha = 4, .base = TM_DTYPE_COUNT, .place = "here" };
+        if (rank > 0) strcpy(o.step.adapters.targets, "wq");
+        if (rank == 2) o.step.adapters.dora = true, o.step.adapters.dropout = 0.25;
+        assert_int_equal(go(&o, &err), TM_OK);
+        tm_text text = index_of(&f, 1);
+        assert_int_equal(tm_checkpoint_index_decode((const unsigned char *)text.data, text.length, arena, &index, &err),
+                         TM_OK);
+        assert_true(index.n_files == 1 && index.files[0].writer == -1); /* one process: tensors are whole */
+        name[63] = '\0';
+        assert_string_equal(index.state.model, name);
+        tm_description_print(&o.step.shape, &wanted);
+        if (rank > 0)
+            tm_text_printf(&wanted, "lora.rank %d\nlora.scale %d\n%slora.base ", (int)rank, 4 / (int)rank,
+                           rank == 2 ? "lora.dora true\nlora.dropout 0.25\n" : "");
+        const char *at = index.state.description;
+        assert_memory_equal(at, wanted.data, wanted.length);
+        at += wanted.length;
+        if (rank > 0) at += strcspn(at, "\n") + 1;
+        tm_text_fini(&wanted);
+        tm_text_printf(&wanted, sums ? "sums %s\n" : "", sums);
+        assert_string_equal(at, wanted.data ? wanted.data : "");
+        tm_text_fini(&wanted);
+        tm_text_fini(&text);
+        tm_arena_destroy(arena);
+        clear(f.folder);
+    }
+    tm_device_close(device);
+}
+
+/* Only another order is worth a word. */
+static void another_order_of_sums_is_said(void **unused)
+{
+    (void)unused;
+    static const char *const lines[] = { "", "sums \n", "sums OWN\n", "sums OWNx\n", "sums x\n" };
+    tm_device               *device = test_device_open("cpu", 1);
+    const tm_device_info    *info = tm_device_describe(device);
+    const tm_model_shape     shape = options_of("folder", 6).step.shape;
+    for (size_t i = 0; info->sums[0] && i < sizeof lines / sizeof lines[0]; i++) {
+        tm_checkpoint_state state = state_of(4.5, 4.5, 0.1, 5);
+        tm_text             text = { 0 }, said = { 0 }, wanted = { 0 };
+        tm_error            err = { 0 };
+        tm_description_print(&shape, &text);
+        const char *own = strstr(lines[i], "OWN");
+        tm_text_add_n(&text, lines[i], own ? (size_t)(own - lines[i]) : strlen(lines[i]));
+        if (own) tm_text_printf(&text, "%s%s", info->sums[0], own + 3);
+        memcpy(state.description, text.data, text.length);
+        whole_log_open();
+        tm_status st = take(state, &err);
+        whole_log_take(&said);
+        whole_log_close();
+        if (st != TM_OK) fail_msg("%s", err.text);
+        if (i > 2)
+            tm_text_printf(&wanted,
+                           "  warning: the checkpoint in 'folder' was trained with products summed in the order "
+                           "'%s%s', this run's (%s kernels) is '%s': the run continues, but not with the bits of a run "
+                           "that never stopped; --isa names other kernels\n",
+                           own ? info->sums[0] : "", "x", info->kernels, info->sums[0]);
+        assert_string_equal(said.data ? said.data : "", wanted.data ? wanted.data : "");
+        tm_text_fini(&text);
+        tm_text_fini(&said);
+        tm_text_fini(&wanted);
+    }
+    tm_device_close(device);
 }
 
 static double head_count(const fixture *f, int step)
@@ -317,6 +426,9 @@ int main(void)
         cmocka_unit_test(another_model_of_the_same_shapes_is_refused),
         cmocka_unit_test(descriptions_are_compared_both_ways),
         cmocka_unit_test(changed_data_is_refused),
+        cmocka_unit_test(weights_are_not_loaded_again),
+        cmocka_unit_test(a_checkpoint_says_what_it_is_of),
+        cmocka_unit_test(another_order_of_sums_is_said),
         cmocka_unit_test(a_stopped_run_leaves_the_same_index),
         cmocka_unit_test(the_head_is_what_the_losses_say),
     };

@@ -65,14 +65,15 @@ static void draws_follow_the_weights(void **state)
 {
     static const double  logits[][VOCAB] = { { 0.3, -1.2, 2, 2, -0.4, 1.1, 0.3 },
                                              { 5, 1, 0.5, 0.25, 0, -1, -2 },
-                                             { -2, -1, 0, 1, 1.5, 1.75, 2 } };
-    static const double  temperature[] = { 0.5, 1, 3 }, top_p[] = { 1, 0.9, 0.55, 0.2 };
-    static const int64_t top_k[] = { 0, VOCAB, VOCAB + 1, 4, 2 };
+                                             { -2, -1, 0, 1, 1.5, 1.75, 2 },
+                                             { 0, 0, 0, 0, 0, 0, 0 } }; /* exactly half of them with p 0.5 */
+    static const double  temperature[] = { 0.5, 1, 3 }, top_p[] = { 1, 0.9, 0.55, 0.5, 0.2 };
+    static const int64_t top_k[] = { 0, VOCAB, VOCAB + 1, 4, 2, 1 };
     (void)state;
-    for (size_t l = 0; l < 3; l++)
+    for (size_t l = 0; l < 4; l++)
         for (size_t t = 0; t < 3; t++)
-            for (size_t p = 0; p < 4; p++)
-                for (size_t k = 0; k < 5; k++)
+            for (size_t p = 0; p < 5; p++)
+                for (size_t k = 0; k < 6; k++)
                     for (int64_t position = 0; position < 40; position++) {
                         int64_t n = top_k[k] == 0 || top_k[k] > VOCAB ? VOCAB : top_k[k];
                         double  uniform = tm_random_uniform(11 + t, tm_random_stream("generate"), (uint64_t)position);
