@@ -214,7 +214,6 @@ static void find_input_nodes(const tm_step *step, const tm_segment *segment, siz
 {
     const tm_graph *graph = step->graph;
     bool           *wanted = tm_alloc(graph->n_tensors * sizeof *wanted);
-    memset(wanted, 0, graph->n_tensors * sizeof *wanted);
     if (step->handed_gradient != TM_NONE) wanted[step->handed_gradient] = true;
     for (size_t x = segment->n_nodes; x-- > from;) {
         const tm_node *node = &segment->nodes[x];
@@ -262,12 +261,11 @@ void stages_split(tm_step *step, bool first, int chunk)
     bool        parts = tm_pipeline_parts(&p);
     size_t      turn = 0, kept = 0;
     stages_table_apart(step, first);
-    all.nodes = tm_alloc((all.n_nodes + 1) * sizeof *all.nodes);
+    all.nodes = tm_alloc(all.n_nodes * sizeof *all.nodes);
     copy_by_phase(all.nodes, segment);
     while (turn < all.n_nodes && all.nodes[turn].phase == TM_PHASE_FORWARD) turn++;
-    bool *input = tm_alloc((all.n_nodes + 1) * sizeof *input);
-    char *part = tm_alloc(all.n_nodes + 1);
-    memset(input, 0, (all.n_nodes + 1) * sizeof *input);
+    bool *input = tm_alloc(all.n_nodes * sizeof *input);
+    char *part = tm_alloc(all.n_nodes);
     if (parts) find_input_nodes(step, &all, turn, input);
     for (size_t x = 0; x < all.n_nodes; x++) part[x] = x < turn ? 'f' : !parts ? 'b' : input[x] ? 'i' : 'w';
     for (size_t x = 0; x < all.n_nodes; x++)
@@ -431,7 +429,7 @@ static tm_execution *list_executions(const tm_step *step, size_t *n, int *slots)
     tm_pipeline         p = stages_pipeline(&step->options);
     size_t              actions_n;
     tm_pipeline_action *actions = tm_pipeline_actions(&p, rank_of(&step->options), &actions_n);
-    tm_execution       *list = tm_alloc((2 * actions_n + 1) * sizeof *list);
+    tm_execution       *list = tm_alloc(2 * actions_n * sizeof *list);
     int64_t             first[TM_MAX_CHUNKS];
     const bool          parts = tm_pipeline_parts(&p), v = tm_pipeline_is_v(&p);
     for (int c = 0; c < p.chunks; c++) first[c] = tm_pipeline_first(actions, actions_n, c);
