@@ -155,14 +155,12 @@ void stages_receive(tm_step *step, tm_model *model, int64_t rows, bool held_out)
     }
     rows = tm_model_passed_rows(model, rows);
     graph->phase = TM_PHASE_FORWARD;
-    graph->layer = -1;
     model->received = tm_graph_tensor(graph, "received", TM_ROLE_ACTIVATION, tm_shape_2(rows, model->shape->dim));
     stage_message(step, false, model->stage.number - 1, model->stage.number - 1, false, held_out, model->received);
 }
 
 void stages_pass(tm_step *step, const tm_model *model, tm_tensor_id passed, bool held_out)
 {
-    step->graph->phase = TM_PHASE_FORWARD;
     if (is_own(step, model->stage.number + 1))
         step->handed = passed;
     else
@@ -204,7 +202,6 @@ void stages_return(tm_step *step, const tm_model *model, tm_tensor_id gradient)
         stage_message(step, true, model->stage.number, model->stage.number - 1, true, false, gradient);
     }
     stage_pieces_return(step, model);
-    graph->phase = TM_PHASE_FORWARD;
 }
 
 /* --- programs ----------------------------------------------------------------------------------------------------- */
@@ -304,10 +301,8 @@ void stages_count_anew(tm_step *step, tm_model *model)
 {
     model->account = TM_ACCOUNT_ADD;
     step->graph->phase = TM_PHASE_FORWARD;
-    step->graph->layer = -1;
     step->graph->module = "counts";
     if (model->expert_counts != TM_NONE) stages_clear(step, step->counts);
-    step->graph->module = "";
 }
 
 /* A copy that stays where it is read once the program has run. */
@@ -332,12 +327,10 @@ static void tell_pairs(tm_step *step, const tm_model *model, const tm_tensor_id 
 
 void stages_evaluated(tm_step *step, const tm_model *model, const tm_tensor_id losses[2], tm_tensor_id kept[2])
 {
-    step->graph->phase = TM_PHASE_FORWARD;
     step->graph->module = "stages";
     if (!tm_parallel_ends(&model->parallel)) stages_clear(step, step->evaluation_loss);
     sum_over_stages(step, step->evaluation_loss);
     if (model->preferred != TM_NONE) tell_pairs(step, model, losses, kept);
-    step->graph->module = "";
 }
 
 /* Does a step begin with the micro-batch that comes back first? */
@@ -362,7 +355,6 @@ void stages_clear_counts(tm_step *step)
     size_t      before = first->n_nodes;
     graph->segment = first;
     graph->phase = TM_PHASE_FORWARD;
-    graph->layer = -1;
     graph->module = "counts";
     stages_clear(step, step->counts);
     tm_quantize_clear(graph, &step->quantized);
@@ -373,7 +365,6 @@ void stages_clear_counts(tm_step *step)
     memcpy(first->nodes, made, n * sizeof *made);
     free(made);
     graph->segment = current;
-    graph->module = "";
 }
 
 void stages_exchange(tm_step *step)
@@ -389,7 +380,6 @@ void stages_exchange(tm_step *step)
     tm_tensor    like = *tm_graph_at(graph, own);
     tm_tensor_id other =
         tm_graph_tensor_as(graph, "gradients of the other stage", TM_ROLE_PARTIAL, like.shape, like.dtype);
-    graph->phase = TM_PHASE_UPDATE;
     stages_message(step, true, begins ? last : 0, STAGES_BACKWARD, 1, "gradients of the table", own);
     stages_message(step, false, begins ? last : 0, STAGES_BACKWARD, 1, "gradients of the table", other);
     tm_tensor_id in[TM_MAX_IN] = { begins ? own : other, begins ? other : own }, out[TM_MAX_OUT] = { own };

@@ -114,6 +114,10 @@ static void signals_and_short_writes_lose_nothing(void **state)
     assert_true(waited);
     few = SIZE_MAX;
     heard("step 7 0.250000000 64\npause\n");
+    shutdown(ours, SHUT_WR); /* with a signal in front of the end */
+    few = 5;
+    assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INTERRUPTED);
+    few = SIZE_MAX;
     shutdown(theirs, SHUT_WR);
     assert_int_equal(tm_turn_step(turn, 8, 2, 64, &never, &waited, &err), TM_INTERRUPTED);
     assert_string_equal(err.text, "the program that controls the turns (" TM_TURN_VARIABLE ") has ended");
