@@ -130,6 +130,7 @@ static const char *const steps[] = {
     TINY        COPIES "--parallelism.exact true " BF16,
     TINY COPIES BF16 "--training.mixed_precision_reduce bfloat16",
     TINY        SHARDS "--parallelism.fsdp_reshard_after_forward never",
+    TINY SHARDS STRATEGY "optim --optimizer.groups=[{\"params\":\"layers.1.*\",\"trained\":\"false\"}]",
     TINY        SHARDS "--parallelism.fsdp_reshard_after_forward always --training.grad_accumulation 2 " BF16,
     TINY SHARDS STRATEGY "optim",
     TINY SHARDS STRATEGY "optim_grads --training.grad_accumulation 3",
@@ -337,6 +338,8 @@ static const char *const staged[] = {
     TINY    PP4 STRATEGY "optim_grads " ORDER "ZBVZeroBubble",
     TINY    PP4 STRATEGY "optim_grads --model.tied true",
     TINY    PP4 ORDER "Interleaved1F1B --parallelism.fsdp_reshard_after_forward always " BF16,
+    MIXTRAL PP "--parallelism.ranks 8 --parallelism.tensor_parallel_degree 4 --parallelism.expert_parallel_degree 2 "
+               "--model.n_kv_heads 4 --model.tied true " STRATEGY "optim_grads",
     TINY    PP "--training.offload all",
     TINY    PP "--training.offload activations " ORDER "ZBVZeroBubble " BF16,
     TINY    PP4 DIVIDED "--optimizer.name Muon --optimizer.adjust_lr_fn match_rms_adamw",
