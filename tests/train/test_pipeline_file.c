@@ -99,6 +99,7 @@ static void wrong_files_are_refused(void **state)
         { "0F0,0F1,(0B0;0B)OVERLAP_F_B,0B1\n" SECOND, "column 3: '(0B0;0B)OVERLAP_F_B' is not an action" },
         { "0F0,\"0F1\n\",0B0,0B1\n" SECOND, "row 1 (rank 0), column 2: '0F1\n' is not an action" },
         { "0F0,0SEND_F0\n" SECOND, "column 2: '0SEND_F0' is an action of the format compute_comms; write the file" },
+        { "0F0,(0F1;0B0)OVERLAP_X_B,0B1\n" SECOND, "column 2: '(0F1;0B0)OVERLAP_X_B' is not an action" },
         { "0RECV_F0\n" SECOND, "column 1: '0RECV_F0' is an action of the format compute_comms" },
         { "0UNSHARD\n" SECOND, "column 1: '0UNSHARD' is an action of the format compute_comms" },
         { "0RESHARD\n" SECOND, "column 1: '0RESHARD' is an action of the format compute_comms" },
@@ -125,6 +126,7 @@ static void wrong_files_are_refused(void **state)
         { "0F0,0B0\n" SECOND, "row 1 (rank 0) lacks the forward of micro-batch 1 of stage 0 (0F1)" },
         { "0F0,0F1,0B0\n" SECOND, "row 1 (rank 0) lacks the backward of micro-batch 1 of stage 0 (0B1)" },
         { "0F0,0F1,0I0,0I1,0W0\n" SECOND, "lacks the gradients of weights of micro-batch 1 of stage 0 (0W1)" },
+        { "0F0,0F1,0B0,0B1\n1F9\n", "row 1 (rank 0) lacks the forward of micro-batch 2 of stage 0 (0F2)" },
         { "0F1,0B1\n" SECOND, "row 1 (rank 0) lacks the forward of micro-batch 0 of stage 0 (0F0)" },
         { "0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n", "row 2 (rank 1) lacks the backward of micro-batch 1 of stage 1 (1B1)" },
         { "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1,1B1\n", "row 2 (rank 1), column 5: '1B1' comes again" },
@@ -168,6 +170,11 @@ static void files_of_other_ranks(void **state)
         pipeline_file_parse("0F0,0F1,0B1,0B0\n1F0,1F1,1B0,1B1\n2F0,2B0,2F1,2B1\n", "x.csv", 3, arena, &list, &err),
         TM_INVALID);
     assert_non_null(strstr(err.text, "column 3: '0B1' comes where rank 1 gives what '1B0' made (row 2, column 3)"));
+    err = (tm_error){ 0 };
+    assert_int_equal(
+        pipeline_file_parse("0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1\n2F1,2F0,2B0,2B1\n", "x.csv", 3, arena, &list, &err),
+        TM_INVALID);
+    assert_non_null(strstr(err.text, "column 1: '1F1' comes where rank 0 gives what '0F0' made (row 1, column 1)"));
     err = (tm_error){ 0 };
     for (int r = 0; r < TM_PIPELINE_RANKS; r++)
         tm_text_printf(&most, "%dF0,%dF9999999\n", r, 31 * TM_PIPELINE_RANKS + r);

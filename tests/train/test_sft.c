@@ -138,7 +138,7 @@ static void packed_samples_have_their_own_loss(void **state)
     tm_device_close(device);
 }
 
-/* A step of sequences without answers: no loss, no gradient, and weights that are numbers. */
+/* A step of sequences without answers has no gradient, not one that is no number. */
 static void a_step_without_targets_has_no_loss(void **state)
 {
     (void)state;
