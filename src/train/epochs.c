@@ -34,7 +34,7 @@ tm_status tm_run_settle_epochs(tm_config *config, const tm_source *source, tm_ru
     if (!(steps < 1e12))
         return tm_fail(err, TM_INVALID, "training.epochs (%s) are %.3g steps, more than 1e12; lower it",
                        tm_config_place(config, "training.epochs"), steps);
-    out->steps = steps < 1 ? 1 : (int64_t)steps;
+    out->steps = (int64_t)steps;
     snprintf(text, sizeof text, "%" PRId64, out->steps);
     tm_config_derive(config, "training.steps", text, "training.epochs"); /* config.yaml tells the truth */
     if (!tm_config_text(config, "lr_scheduler.total_steps")) out->schedule.steps = out->steps;

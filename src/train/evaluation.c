@@ -42,7 +42,7 @@ bool run_target_reached(const run *r)
 double run_mean_error(double mean, double squares, int64_t n)
 {
     double spread = squares / (double)n - mean * mean;
-    return n > 1 && spread > 0 ? sqrt(spread / (double)(n - 1)) : (double)NAN;
+    return spread > 0 ? sqrt(spread / (double)(n - 1)) : (double)NAN;
 }
 
 /* Adds the record of the batch evaluated last. */
@@ -73,18 +73,16 @@ typedef struct {
     int64_t targets;
 } batch_loss;
 
-static tm_status evaluate_batch(run *r, tm_loader *loader, bool counts, batch_loss *out, tm_error *err)
+static tm_status evaluate_batch(run *r, tm_loader *loader, batch_loss *out, tm_error *err)
 {
-    tm_batch       batch;
-    const tm_comm *world = run_world(r);
+    tm_batch batch;
     *out = (batch_loss){ 0 };
     tm_loader_next(loader, &batch);
     TM_TRY(agree_status(run_world(r), "reading held-out samples", run_check_batch(&batch, err), err));
-    if (!world && batch.target_tokens == 0) return TM_OK; /* of a sequence without answer there is no loss */
     tm_micro_batch fed = run_micro_batch(&batch);
     TM_TRY(tm_trainer_validate(r->trainer, &fed, &out->nats, err)); /* all ranks, as often */
     TM_TRY(add_preferred(r, out->preferred, err));
-    if (counts) out->targets = batch.target_tokens;
+    out->targets = batch.target_tokens;
     return TM_OK;
 }
 
@@ -96,7 +94,7 @@ typedef struct {
 
 static void add_batch(held_out *sums, const batch_loss *batch)
 {
-    if (batch->targets == 0) return;
+    if (batch->targets == 0) return; /* of a sequence without answer there is no loss */
     double mean = batch->nats / (double)batch->targets;
     sums->nats += batch->nats;
     sums->means += mean;
@@ -111,18 +109,17 @@ static tm_status evaluate_batches(run *r, int64_t batches, held_out *sums, tm_er
 {
     const tm_ranks      *ranks = r->options->ranks;
     const tm_loader_part part = run_part(r->options);
-    const int64_t        rounds = (batches + part.ranks - 1) / part.ranks;
     tm_loader           *loader = tm_loader_open_part(
                   r->held_out, TM_SPLIT_VALIDATION, run_validation_rows(r->options) * part.ranks, part, 0, r->options->prefetch);
     if (!loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that reads held-out data");
     batch_loss *round = tm_alloc((size_t)part.ranks * sizeof *round);
     tm_status   st = TM_OK;
-    for (int64_t i = 0; i < rounds && st == TM_OK; i++) {
+    for (int64_t first = 0; first < batches && st == TM_OK; first += part.ranks) {
         batch_loss own;
-        int64_t    told = r->stop_evaluation && *r->stop_evaluation, first = i * part.ranks;
+        int64_t    told = r->stop_evaluation && *r->stop_evaluation;
         if (r->stop_evaluation) st = agree_max(run_world(r), "whether to go on", &told, 1, err);
         if (st == TM_OK && told) st = tm_fail(err, TM_INTERRUPTED, "stopped by a signal");
-        if (st == TM_OK) st = evaluate_batch(r, loader, first + part.rank < batches, &own, err);
+        if (st == TM_OK) st = evaluate_batch(r, loader, &own, err);
         if (st == TM_OK)
             st = agree_gather(ranks ? ranks->batch : NULL, "losses of an evaluation", &own, sizeof own, round, err);
         for (int64_t d = 0; d < part.ranks && first + d < batches && st == TM_OK; d++) add_batch(sums, &round[d]);
@@ -157,7 +154,7 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
                                         .bits_per_byte = run_bits_per_byte(r),
                                         .tokens = r->evaluated_tokens,
                                         .measures = r->told,
-                                        .n_measures = r->options->step.preference.beta > 0 ? r->n_told : 0,
+                                        .n_measures = r->n_told,
                                         .seconds = (double)(tm_now_ns() - begin) * 1e-9,
                                         .last = run_target_reached(r) || r->stopped };
     tm_event_emit(r->bus, &event);

@@ -135,7 +135,7 @@ static tm_status find_reason(run *r, int64_t step, const volatile sig_atomic_t *
     enum { STOP, PRECISE, WRITING, SAID };
     const bool last = step == r->options->steps;
     int64_t    said[SAID] = { [STOP] = *stop != 0 };
-    if (!last && !said[STOP] && r->finite && run_rank(r->options) == 0) said[PRECISE] = precise(r);
+    if (run_rank(r->options) == 0) said[PRECISE] = precise(r);
     said[WRITING] = r->saving && !tm_checkpoint_written(r->saving);
     TM_TRY(agree_max(run_world(r), "whether to go on", said, SAID, err));
     r->stopped = last            ? "all steps done"

@@ -166,7 +166,7 @@ void tm_pipeline_cut_at(int64_t layers, int stages, const int *first, tm_stage *
 
 /* --- orders ------------------------------------------------------------------------------------------------------- */
 
-enum { QUEUE = 2 * TM_PIPELINE_RANKS };
+enum { QUEUE = TM_PIPELINE_RANKS };
 typedef struct {
     const tm_pipeline  *p;
     tm_pipeline_action *list;

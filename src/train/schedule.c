@@ -36,7 +36,7 @@ static double decayed(const tm_schedule *s, double p)
 /* MLPerf Training rules, llama31_8b: the last warm-up step is step W, and it already has the peak. */
 static double nemo_factor(const tm_schedule *s, int64_t warmup, int64_t step)
 {
-    if (warmup > 0 && step <= warmup) return (double)(step + 1) / (double)(warmup + 1);
+    if (step <= warmup) return (double)(step + 1) / (double)(warmup + 1);
     if (step > s->steps) return s->min_lr_factor;
     double p = (double)(step - warmup) / (double)(s->steps - warmup);
     return s->min_lr_factor + (1 - s->min_lr_factor) * 0.5 * (1 + cos(pi * p));
@@ -65,5 +65,5 @@ double tm_schedule_factor(const tm_schedule *s, int64_t step)
     int64_t decay = decay_steps(s, warmup), flat_until = s->steps + 1 - decay; /* W + N */
     if (step < flat_until || decay == 0) return 1;
     double p = (double)(step + 1 - flat_until) / (double)decay;
-    return decayed(s, p < 1 ? p : 1);
+    return decayed(s, fmin(p, 1));
 }

@@ -105,14 +105,21 @@ tm_status share_check_tensor(const tm_step *step, tm_error *err)
             "have parts of %lld sequences (parallelism.tensor_parallel_degree %d beside divided experts); "
             "set training.local_batch_size to 1, or the key to false",
             (long long)o->micro_batch, ranks);
-    if (!layout->whole_rows && !tm_model_images(&o->shape) &&
-        (rows % ranks || validation % ranks || (o->sample && o->seq % ranks)))
+    if (layout->whole_rows || tm_model_images(&o->shape)) return TM_OK;
+    if (rows % ranks || validation % ranks)
         return tm_fail(err, TM_INVALID,
                        "parallelism.tensor_parallel_degree %d does not divide the tokens of a micro-batch "
                        "(training.local_batch_size x training.seq_len / parallelism.context_parallel_degree, %lld; of "
                        "validation %lld); change them, or set "
                        "parallelism.enable_sequence_parallel false",
                        ranks, (long long)rows, (long long)validation);
+    if (o->sample && o->seq % ranks)
+        return tm_fail(
+            err, TM_INVALID,
+            "parallelism.tensor_parallel_degree %d does not divide training.seq_len %lld, and a text that the "
+            "model writes (data.sample_tokens) is one sequence; change one of them, or set "
+            "data.sample_tokens 0 or parallelism.enable_sequence_parallel false",
+            ranks, (long long)o->seq);
     return TM_OK;
 }
 

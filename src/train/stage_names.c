@@ -114,8 +114,7 @@ tm_status stage_names_read(const char *text, const char *place, const tm_model_s
         int *begins = tm_arena_take(arena, (size_t)s.stages * sizeof *begins); /* zeros */
         for (int stage = 0; stage < s.stages; stage++)
             for (int64_t i = 0; i < s.n; i++)
-                begins[stage] +=
-                    s.modules[i].block >= 0 && s.modules[i].block < tm_model_blocks(shape) && s.stage[i] < stage;
+                begins[stage] += s.modules[i].block >= 0 && s.stage[i] < stage; /* what is behind is in the last one */
         *stages = s.stages;
         *first = begins;
     }

@@ -89,7 +89,6 @@ void stage_pieces_receive(tm_step *step, tm_model *model, int64_t rows, bool hel
     model->link = tm_arena_take(step->graph->arena, sizeof *model->link);
     *model->link = (tm_piece_link){ .before = TM_NONE, .parts = TM_NONE, .e = TM_NONE, .targets = TM_NONE };
     if (stage->piece == 0) return;
-    step->graph->layer = -1;
     model->link->before = parts_of(step->graph, "received.parts", stage->piece, rows);
     message(step, model, false, stage->number - 1, false, held_out, model->link->before);
 }
@@ -110,7 +109,6 @@ size_t stage_pieces_turn(tm_step *step, const tm_model *model, tm_seed *seed)
     message(step, model, false, stage->number + 1, true, false, link->parts);
     tm_tensor_id in[TM_MAX_IN] = { link->e, link->targets, link->parts, step->scalars, TM_NONE };
     tm_tensor_id out[TM_MAX_OUT] = { TM_NONE };
-    graph->layer = -1;
     graph->module = "output";
     tm_graph_add(graph, TM_OP_vocabulary_loss_grad, &attr, sizeof attr, in, out, 0);
     graph->module = "";
@@ -174,7 +172,6 @@ void stage_pieces_share_table(tm_step *step)
     TM_ASSERT(st == TM_OK && tm_layout_size(&step->options.layout, pipeline_axes) == p.ranks);
     tm_graph_segment(graph, "table");
     graph->phase = TM_PHASE_BACKWARD;
-    graph->layer = -1;
     graph->module = "stages";
     if (!tm_parallel_begins(&m->parallel)) {
         add(graph, exchange(step, 0, piece), piece, piece);
@@ -183,6 +180,5 @@ void stage_pieces_share_table(tm_step *step)
         for (int s = 0; s < p.ranks * p.chunks; s++)
             if (all[s].pieces > 0) share_rows(step, table, piece, &all[s], tm_pipeline_rank(&p, s));
     }
-    graph->module = "";
     free(all);
 }

@@ -155,14 +155,12 @@ void stages_receive(tm_step *step, tm_model *model, int64_t rows, bool held_out)
     }
     rows = tm_model_passed_rows(model, rows);
     graph->phase = TM_PHASE_FORWARD;
-    graph->layer = -1;
     model->received = tm_graph_tensor(graph, "received", TM_ROLE_ACTIVATION, tm_shape_2(rows, model->shape->dim));
     stage_message(step, false, model->stage.number - 1, model->stage.number - 1, false, held_out, model->received);
 }
 
 void stages_pass(tm_step *step, const tm_model *model, tm_tensor_id passed, bool held_out)
 {
-    step->graph->phase = TM_PHASE_FORWARD;
     if (is_own(step, model->stage.number + 1))
         step->handed = passed;
     else
@@ -204,7 +202,6 @@ void stages_return(tm_step *step, const tm_model *model, tm_tensor_id gradient)
         stage_message(step, true, model->stage.number, model->stage.number - 1, true, false, gradient);
     }
     stage_pieces_return(step, model);
-    graph->phase = TM_PHASE_FORWARD;
 }
 
 /* --- programs ----------------------------------------------------------------------------------------------------- */
@@ -214,7 +211,6 @@ static void find_input_nodes(const tm_step *step, const tm_segment *segment, siz
 {
     const tm_graph *graph = step->graph;
     bool           *wanted = tm_alloc(graph->n_tensors * sizeof *wanted);
-    memset(wanted, 0, graph->n_tensors * sizeof *wanted);
     if (step->handed_gradient != TM_NONE) wanted[step->handed_gradient] = true;
     for (size_t x = segment->n_nodes; x-- > from;) {
         const tm_node *node = &segment->nodes[x];
@@ -262,12 +258,11 @@ void stages_split(tm_step *step, bool first, int chunk)
     bool        parts = tm_pipeline_parts(&p);
     size_t      turn = 0, kept = 0;
     stages_table_apart(step, first);
-    all.nodes = tm_alloc((all.n_nodes + 1) * sizeof *all.nodes);
+    all.nodes = tm_alloc(all.n_nodes * sizeof *all.nodes);
     copy_by_phase(all.nodes, segment);
     while (turn < all.n_nodes && all.nodes[turn].phase == TM_PHASE_FORWARD) turn++;
-    bool *input = tm_alloc((all.n_nodes + 1) * sizeof *input);
-    char *part = tm_alloc(all.n_nodes + 1);
-    memset(input, 0, (all.n_nodes + 1) * sizeof *input);
+    bool *input = tm_alloc(all.n_nodes * sizeof *input);
+    char *part = tm_alloc(all.n_nodes);
     if (parts) find_input_nodes(step, &all, turn, input);
     for (size_t x = 0; x < all.n_nodes; x++) part[x] = x < turn ? 'f' : !parts ? 'b' : input[x] ? 'i' : 'w';
     for (size_t x = 0; x < all.n_nodes; x++)
@@ -306,10 +301,8 @@ void stages_count_anew(tm_step *step, tm_model *model)
 {
     model->account = TM_ACCOUNT_ADD;
     step->graph->phase = TM_PHASE_FORWARD;
-    step->graph->layer = -1;
     step->graph->module = "counts";
     if (model->expert_counts != TM_NONE) stages_clear(step, step->counts);
-    step->graph->module = "";
 }
 
 /* A copy that stays where it is read once the program has run. */
@@ -334,12 +327,10 @@ static void tell_pairs(tm_step *step, const tm_model *model, const tm_tensor_id 
 
 void stages_evaluated(tm_step *step, const tm_model *model, const tm_tensor_id losses[2], tm_tensor_id kept[2])
 {
-    step->graph->phase = TM_PHASE_FORWARD;
     step->graph->module = "stages";
     if (!tm_parallel_ends(&model->parallel)) stages_clear(step, step->evaluation_loss);
     sum_over_stages(step, step->evaluation_loss);
     if (model->preferred != TM_NONE) tell_pairs(step, model, losses, kept);
-    step->graph->module = "";
 }
 
 /* Does a step begin with the micro-batch that comes back first? */
@@ -364,7 +355,6 @@ void stages_clear_counts(tm_step *step)
     size_t      before = first->n_nodes;
     graph->segment = first;
     graph->phase = TM_PHASE_FORWARD;
-    graph->layer = -1;
     graph->module = "counts";
     stages_clear(step, step->counts);
     tm_quantize_clear(graph, &step->quantized);
@@ -375,7 +365,6 @@ void stages_clear_counts(tm_step *step)
     memcpy(first->nodes, made, n * sizeof *made);
     free(made);
     graph->segment = current;
-    graph->module = "";
 }
 
 void stages_exchange(tm_step *step)
@@ -391,7 +380,6 @@ void stages_exchange(tm_step *step)
     tm_tensor    like = *tm_graph_at(graph, own);
     tm_tensor_id other =
         tm_graph_tensor_as(graph, "gradients of the other stage", TM_ROLE_PARTIAL, like.shape, like.dtype);
-    graph->phase = TM_PHASE_UPDATE;
     stages_message(step, true, begins ? last : 0, STAGES_BACKWARD, 1, "gradients of the table", own);
     stages_message(step, false, begins ? last : 0, STAGES_BACKWARD, 1, "gradients of the table", other);
     tm_tensor_id in[TM_MAX_IN] = { begins ? own : other, begins ? other : own }, out[TM_MAX_OUT] = { own };
@@ -431,7 +419,7 @@ static tm_execution *list_executions(const tm_step *step, size_t *n, int *slots)
     tm_pipeline         p = stages_pipeline(&step->options);
     size_t              actions_n;
     tm_pipeline_action *actions = tm_pipeline_actions(&p, rank_of(&step->options), &actions_n);
-    tm_execution       *list = tm_alloc((2 * actions_n + 1) * sizeof *list);
+    tm_execution       *list = tm_alloc(2 * actions_n * sizeof *list);
     int64_t             first[TM_MAX_CHUNKS];
     const bool          parts = tm_pipeline_parts(&p), v = tm_pipeline_is_v(&p);
     for (int c = 0; c < p.chunks; c++) first[c] = tm_pipeline_first(actions, actions_n, c);

@@ -163,7 +163,6 @@ static void add_update_segment(tm_step *step)
     tm_lookup_join(graph);
     share_reduce(step);
     tm_model_update(graph, &step->model);
-    graph->phase = TM_PHASE_UPDATE;
     graph->module = "clip";
     tm_tensor_id square_sum = tm_graph_tensor(graph, "gradient_square_sum", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     share_square_sum(step, n, square_sum);
@@ -229,7 +228,6 @@ static tm_status add_held_out_segments(tm_step *step, const tm_chooser *chooser,
     tm_inputs              inputs = named(step, tensors);
     for (int c = 0; c < chunks; c++) {
         model.stage = model.parallel.chunk[c];
-        model.received = TM_NONE;
         tm_graph_segment(step->graph, stages_program(step, name, false, c));
         if (c == 0 && model.account != TM_ACCOUNT_NONE) stages_count_anew(step, &model);
         stages_receive(step, &model, rows, true);
@@ -252,7 +250,6 @@ static tm_status add_forward(tm_step *step, const tm_chooser *chooser, const cha
                              tm_tensor_id first_row, tm_tensor_id kept[2], tm_error *err)
 {
     tm_inputs inputs = inputs_of(step);
-    kept[0] = kept[1] = TM_NONE;
     if (stages_cut(step))
         return add_held_out_segments(step, chooser, name, model, step->inputs, rows_of(step), first_row, kept, err);
     tm_graph_segment(step->graph, name);
@@ -267,7 +264,7 @@ static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, 
                                       tm_tensor_id first_row, tm_error *err)
 {
     tm_model     model = step->model;
-    tm_tensor_id kept[2];
+    tm_tensor_id kept[2] = { TM_NONE, TM_NONE };
     bool         told = first_row == step->first_row;
     if (told) account_rows(step, &model);
     TM_TRY(add_forward(step, chooser, name, model, first_row, kept, err));
@@ -279,7 +276,7 @@ static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, 
 /* The losses of training's forward pass in another format: nothing is told but their sum. */
 static tm_status add_exact_segment(tm_step *step, const tm_chooser *chooser, tm_error *err)
 {
-    tm_tensor_id kept[2];
+    tm_tensor_id kept[2] = { TM_NONE, TM_NONE };
     step->graph->precision = step->options.exact;
     tm_status st = add_forward(step, chooser, "exact", step->model, step->first_row, kept, err);
     step->graph->precision = step->options.precision;
@@ -318,7 +315,6 @@ static tm_status add_sample_segments(tm_step *step, const tm_chooser *chooser, t
     step->sample_tokens = tm_graph_tensor(step->graph, "sample_tokens", TM_ROLE_INPUT, tm_shape_1(seq));
     for (int c = 0; c < (stages_cut(step) ? whole.parallel.chunks : 1); c++) {
         if (stages_cut(step)) whole.stage = whole.parallel.chunk[c];
-        whole.received = TM_NONE;
         tm_graph_segment(step->graph, stages_cut(step) ? stages_program(step, "sample", false, c) : "sample");
         stages_receive(step, &whole, seq, true);
         tm_tensor_id hidden = tm_model_hidden(step->graph, &whole, step->sample_tokens);

@@ -104,7 +104,7 @@ typedef struct {
 static told tell(const run *r, int64_t warmup)
 {
     int64_t n = r->done - warmup;
-    double *values = tm_alloc((size_t)(n + 1) * sizeof *values);
+    double *values = tm_alloc((size_t)n * sizeof *values);
     told    own = { .targets = r->own_targets, .data_rank = run_part(r->options).rank };
     memcpy(values, r->step_seconds + warmup, (size_t)n * sizeof *values);
     own.step = median(values, n);
@@ -172,6 +172,7 @@ tm_status run_count_samples(const run *r, int64_t *seen, int64_t *unique, tm_err
     const tm_ranks *ranks = r->options->ranks;
     uint64_t       *own = tm_alloc(TM_LOADER_WATCHED * sizeof *own), *all = NULL;
     const size_t    bytes = TM_LOADER_WATCHED * sizeof *own;
+    uint64_t        before = 0; /* that of no sample: such come first */
     tm_status       st = TM_OK;
     tm_loader_unique(r->loader, seen, unique, own);
     if (ranks && ranks->batch) { /* the same sample on two ranks counts once */
@@ -181,7 +182,7 @@ tm_status run_count_samples(const run *r, int64_t *seen, int64_t *unique, tm_err
         if (st == TM_OK) st = agree_gather(ranks->batch, "hashes of samples", own, bytes, all, err);
         qsort(all, n, sizeof *all, compare_u64);
         *unique = 0;
-        for (size_t i = 0; i < n; i++) *unique += all[i] != 0 && (i == 0 || all[i] != all[i - 1]);
+        for (size_t i = 0; i < n; before = all[i++]) *unique += all[i] != before;
     }
     free(all);
     free(own);

@@ -75,7 +75,7 @@ tm_status tm_turn_begin(tm_turn *turn, const volatile sig_atomic_t *stop, tm_err
     char *end = line;
     turn->granted = strncmp(line, "turn ", 5) == 0 ? strtod(line + 5, &end) : (double)NAN;
     turn->used = 0;
-    if (*end || end == line || !(turn->granted > 0))
+    if (*end || !(turn->granted > 0))
         return tm_fail(err, TM_INVALID, TM_TURN_VARIABLE ": heard '%s', wanted 'turn SECONDS'", line);
     return TM_OK;
 }

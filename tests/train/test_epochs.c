@@ -15,15 +15,15 @@
 
 #include <cmocka.h>
 
-enum { ROWS = 23 };
+enum { ROWS = 23, MANY = 1000 };
 
 /* Rows of one sample each. */
-static void write_rows(void)
+static void write_rows(const char *name, int rows)
 {
     tm_text text = { 0 };
-    for (int i = 0; i < ROWS; i++)
+    for (int i = 0; i < rows; i++)
         tm_text_printf(&text, "{\"prompt\": \"What is %d?\", \"completion\": \"A number.\"}\n", i);
-    test_file_write(test_folder(), "rows.jsonl", text.data);
+    test_file_write(test_folder(), name, text.data);
     tm_text_fini(&text);
 }
 
@@ -129,13 +129,27 @@ static void what_has_no_epochs_is_refused(void **state)
                      TM_OK);
     assert_int_equal(s.options.steps, 23000000000);
     tm_config_destroy(s.config);
+    of_rows(words, sizeof words, "--training.local_batch_size 1 --training.epochs 999999999.999");
+    memcpy(strstr(words, "rows.jsonl"), "many", 4);
+    assert_int_equal(settle(&s, words), TM_OK);
+    assert_int_equal(s.options.steps, 999999999999);
+    tm_config_destroy(s.config);
+    of_rows(words, sizeof words, "--training.local_batch_size 1 --training.epochs 1e9");
+    memcpy(strstr(words, "rows.jsonl"), "many", 4);
+    assert_int_equal(settle(&s, words), TM_INVALID);
+    assert_string_equal(s.err.text, "training.epochs (command line) are 1e+12 steps, more than 1e12; lower it");
+    tm_config_destroy(s.config);
+    assert_int_equal(settle(&s, of_rows(words, sizeof words, "--training.steps 5")), TM_OK);
+    assert_int_equal(s.options.steps, 5);
+    tm_config_destroy(s.config);
     assert_int_equal(settle(&s, of_rows(words, sizeof words, "--training.epochs 0")), TM_INVALID);
     tm_config_destroy(s.config);
 }
 
 int main(void)
 {
-    write_rows();
+    write_rows("rows.jsonl", ROWS);
+    write_rows("many.jsonl", MANY);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_epochs_by_samples),
         cmocka_unit_test(a_schedule_of_its_own_stays),

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How well an evaluation knows its loss: the standard error of a mean, worked out by hand. */
+/* How well an evaluation knows its loss: the standard error of a mean, worked out by hand. How many batches it has, and
+ * whether its loss is the one that a run is to reach. */
+#include "support/folder.h"
+#include "support/source_files.h"
 #include "train/run_state.h"
 
 #include <math.h>
@@ -26,11 +29,86 @@ static void of_too_few_values_nothing_is_known(void **state)
     assert_true(isnan(run_mean_error(3, 27, 3)));
 }
 
+static tm_source *open_source(const char *name, const char *path, int64_t seq)
+{
+    tm_source        *source;
+    tm_error          err = { 0 };
+    tm_source_options o = {
+        .name = name, .path = path, .vocab = path ? 257 : 64, .seq = seq, .seed = 1, .validation_fraction = 0.5
+    };
+    if (tm_source_open(&o, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    return source;
+}
+
+static int64_t batches_of(const tm_source *source, int64_t rows, int64_t validation_batch, int64_t steps)
+{
+    const tm_run_options o = { .step = { .micro_batch = rows, .validation_batch = validation_batch },
+                               .validation_steps = steps };
+    const run            r = { .options = &o, .held_out = source };
+    return run_validation_batches(&r);
+}
+
+/* Of an endless source 32,768 tokens, the last batch whole; else all samples, 64 batches of them at most. */
+static void batches_of_an_evaluation(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t seq, rows, batches;
+    } endless[] = { { 256, 8, 16 }, { 151, 31, 8 }, { 100, 3, 110 }, { 40000, 1, 1 } }; /* 7 x 4681 = 32767 */
+    for (size_t i = 0; i < sizeof endless / sizeof endless[0]; i++) {
+        tm_source *source = open_source("synthetic", NULL, endless[i].seq);
+        assert_int_equal(batches_of(source, endless[i].rows, 0, -1), endless[i].batches);
+        assert_int_equal(batches_of(source, 99, endless[i].rows, -1), endless[i].batches);
+        assert_int_equal(batches_of(source, endless[i].rows, 0, 1000000), 1000000);
+        assert_int_equal(batches_of(source, endless[i].rows, 0, 0), 0);
+        tm_source_close(source);
+    }
+    test_source_files_write();
+    tm_source *text = open_source("text", test_in_folder("text.txt"), 4);
+    int64_t    n = tm_source_describe(text)->validation_samples;
+    assert_in_range(n, 64, 1000000);
+    assert_int_equal(batches_of(text, 1, 0, -1), 64);
+    assert_int_equal(batches_of(text, 1, 0, 1000000), n);
+    assert_int_equal(batches_of(text, n, 0, -1), 1);
+    assert_int_equal(batches_of(text, n - 1, 0, -1), 2);
+    assert_int_equal(batches_of(text, n + 1, 0, -1), 1);
+    assert_int_equal(batches_of(text, (n + 2) / 3, 0, -1), 3);
+    tm_source_close(text);
+}
+
+/* A loss that is the target reaches it, and so does one that is as far above the least one as it may be. */
+static void targets_are_reached(void **state)
+{
+    (void)state;
+    tm_source   *source = open_source("synthetic", NULL, 16);
+    double       floor = tm_source_describe(source)->validation_floor;
+    const double loss = floor + 0.5;
+    const struct {
+        double target, gap, loss;
+        bool   stop, reached;
+    } rows[] = {
+        { loss, 0, loss, false, true }, { loss, 0, nextafter(loss, 100), false, false },
+        { 0, 0.5, loss, true, true },   { 0, 0.5, nextafter(loss, 100), true, false },
+        { 0, 0.5, loss, false, false }, { loss, 0, (double)NAN, true, false },
+    };
+    assert_true(floor > 0);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const tm_run_options o = { .target_loss = rows[i].target,
+                                   .target_gap = rows[i].gap,
+                                   .stop_at_target = rows[i].stop };
+        const run            r = { .options = &o, .held_out = source, .validation = rows[i].loss };
+        assert_int_equal(run_target_reached(&r), rows[i].reached);
+    }
+    tm_source_close(source);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_error_of_a_mean),
         cmocka_unit_test(of_too_few_values_nothing_is_known),
+        cmocka_unit_test(batches_of_an_evaluation),
+        cmocka_unit_test(targets_are_reached),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

@@ -6,6 +6,8 @@
 #include "train/pipeline_file.h"
 #include "train/run.h"
 
+#include <unistd.h>
+
 #define FOLDER "tests/train/fixtures/schedules/"
 
 static const tm_pipeline_list *read_list(const char *name, int ranks, tm_arena *arena)
@@ -94,11 +96,23 @@ static void wrong_files_are_refused(void **state)
         { "0F0,0F1,0B0,0B\n" SECOND, "row 1 (rank 0), column 4: '0B' is not an action" },
         { "0F0,0F12345678\n" SECOND, "column 2: '0F12345678' is not an action" },
         { "0F0,0F1,0B0,0B1\n1F0,1B0,(1F1;1B1)\n", "row 2 (rank 1), column 3: '(1F1;1B1)' is not an action" },
+        { "0F0,0F1,(0B0;0B)OVERLAP_F_B,0B1\n" SECOND, "column 3: '(0B0;0B)OVERLAP_F_B' is not an action" },
+        { "0F0,\"0F1\n\",0B0,0B1\n" SECOND, "row 1 (rank 0), column 2: '0F1\n' is not an action" },
         { "0F0,0SEND_F0\n" SECOND, "column 2: '0SEND_F0' is an action of the format compute_comms; write the file" },
+        { "0F0,(0F1;0B0)OVERLAP_X_B,0B1\n" SECOND, "column 2: '(0F1;0B0)OVERLAP_X_B' is not an action" },
+        { "0RECV_F0\n" SECOND, "column 1: '0RECV_F0' is an action of the format compute_comms" },
+        { "0UNSHARD\n" SECOND, "column 1: '0UNSHARD' is an action of the format compute_comms" },
+        { "0RESHARD\n" SECOND, "column 1: '0RESHARD' is an action of the format compute_comms" },
+        { "0REDUCE_GRAD\n" SECOND, "column 1: '0REDUCE_GRAD' is an action of the format compute_comms" },
         { "0F0,0F1,0B0,0B1\n", "x.csv has 1 rows, one for each rank, and the pipeline has 2 ranks" },
         { "0F0,0F1,0B0,0B1\n" SECOND "2F0\n", "x.csv: row 3: there is a row for each rank, and the pipeline has 2" },
         { ",,,\n" SECOND, "x.csv: row 1 (rank 0) has no actions" },
         { "0F0,0F1,0B0,0B1,2F0\n" SECOND, "column 5: '2F0' makes 3 stages, which 2 ranks cannot have equally many of" },
+        { "2F0\n" SECOND, "row 1 (rank 0), column 1: '2F0' makes 3 stages" },
+        { "0F0,0B0\n2F0,1F0\n", "row 2 (rank 1), column 1: '2F0' makes 3 stages" },
+        { "0F0,12F345\n" SECOND, "row 1 (rank 0), column 2: '12F345' makes 13 stages" },
+        { "65F0\n" SECOND, "column 1: '65F0' makes 66 stages, which 2 ranks cannot have equally many of, 32 at most" },
+        { "63F0\n" SECOND, "row 1 (rank 0), column 1: '63F0' is of stage 63, which lies on rank 1" },
         { SECOND "0F0,0F1,0B0,0B1\n",
           "row 1 (rank 0), column 1: '1F0' is of stage 1, which lies on rank 1: stages lie in a loop" },
         { "0F0,1F0,1B0,0B0\n2F0,3F0,3B0,2B0\n", "row 1 (rank 0), column 2: '1F0' is of stage 1, which lies on rank 1: "
@@ -112,6 +126,12 @@ static void wrong_files_are_refused(void **state)
         { "0F0,0B0\n" SECOND, "row 1 (rank 0) lacks the forward of micro-batch 1 of stage 0 (0F1)" },
         { "0F0,0F1,0B0\n" SECOND, "row 1 (rank 0) lacks the backward of micro-batch 1 of stage 0 (0B1)" },
         { "0F0,0F1,0I0,0I1,0W0\n" SECOND, "lacks the gradients of weights of micro-batch 1 of stage 0 (0W1)" },
+        { "0F0,0F1,0B0,0B1\n1F9\n", "row 1 (rank 0) lacks the forward of micro-batch 2 of stage 0 (0F2)" },
+        { "0F1,0B1\n" SECOND, "row 1 (rank 0) lacks the forward of micro-batch 0 of stage 0 (0F0)" },
+        { "0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n", "row 2 (rank 1) lacks the backward of micro-batch 1 of stage 1 (1B1)" },
+        { "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1,1B1\n", "row 2 (rank 1), column 5: '1B1' comes again" },
+        { "0F0,0F1,0B0,0B1\n1F0,1I0,1F1,1I1,1W1,1W0\n", "row 2 (rank 1), column 5: '1W1' are the first gradients of "
+                                                        "weights of stage 1; they must be of micro-batch 0" },
         { "0F0,0F9999999,0B0\n" SECOND, "row 1 (rank 0) lacks the forward of micro-batch 1 of stage 0 (0F1)" },
         { "0F0,0F1,0I0,0I1,0W1,0W0\n" SECOND,
           "column 5: '0W1' are the first gradients of weights of stage 0; they must be of micro-batch 0" },
@@ -133,6 +153,61 @@ static void wrong_files_are_refused(void **state)
         tm_arena_destroy(arena);
     }
     assert_int_equal(tm_status_exit_code(TM_INVALID), 4);
+}
+
+/* One rank passes nothing to itself; among three each has two neighbours; most rows and micro-batches that there can be
+ * take no more memory than their actions. */
+static void files_of_other_ranks(void **state)
+{
+    tm_arena               *arena = tm_arena_create();
+    const tm_pipeline_list *list;
+    tm_error                err = { 0 };
+    tm_text                 most = { 0 };
+    (void)state;
+    assert_int_equal(pipeline_file_parse("0F0,0F1,1F1,1F0,1B1,1B0,0B1,0B0\n", "x.csv", 1, arena, &list, &err), TM_OK);
+    assert_true(!list->v && list->chunks == 2 && list->micro_batches == 2 && list->n[0] == 8);
+    assert_int_equal(
+        pipeline_file_parse("0F0,0F1,0B1,0B0\n1F0,1F1,1B0,1B1\n2F0,2B0,2F1,2B1\n", "x.csv", 3, arena, &list, &err),
+        TM_INVALID);
+    assert_non_null(strstr(err.text, "column 3: '0B1' comes where rank 1 gives what '1B0' made (row 2, column 3)"));
+    err = (tm_error){ 0 };
+    assert_int_equal(
+        pipeline_file_parse("0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1\n2F1,2F0,2B0,2B1\n", "x.csv", 3, arena, &list, &err),
+        TM_INVALID);
+    assert_non_null(strstr(err.text, "column 1: '1F1' comes where rank 0 gives what '0F0' made (row 1, column 1)"));
+    err = (tm_error){ 0 };
+    for (int r = 0; r < TM_PIPELINE_RANKS; r++)
+        tm_text_printf(&most, "%dF0,%dF9999999\n", r, 31 * TM_PIPELINE_RANKS + r);
+    assert_int_equal(pipeline_file_parse(most.data, "x.csv", TM_PIPELINE_RANKS, arena, &list, &err), TM_INVALID);
+    assert_string_equal(err.text, "x.csv: row 1 (rank 0) lacks the backward of micro-batch 0 of stage 0 (0B0)");
+    tm_text_fini(&most);
+    tm_arena_destroy(arena);
+}
+
+/* No text, and one byte more than may be read. */
+static void other_files_are_refused(void **state)
+{
+    const off_t most = 64 << 20;
+    tm_arena   *arena = tm_arena_create();
+    char        path[400], words[700];
+    (void)state;
+    snprintf(path, sizeof path, "%s/x.csv", test_folder());
+    FILE *made = fopen(path, "w");
+    assert_non_null(made);
+    for (off_t bytes = most; bytes <= most + 1; bytes++) {
+        tm_error                err = { 0 };
+        const tm_pipeline_list *list;
+        assert_int_equal(ftruncate(fileno(made), bytes), 0);
+        assert_int_equal(pipeline_file_read(path, 2, arena, &list, &err), TM_INVALID);
+        if (bytes == most)
+            snprintf(words, sizeof words, "%s is not a text file: it has a byte 0", path);
+        else
+            snprintf(words, sizeof words,
+                     "'%s' has 67108865 bytes, more than the limit of 67108864; name a shorter file", path);
+        assert_string_equal(err.text, words);
+    }
+    fclose(made);
+    tm_arena_destroy(arena);
 }
 
 /* Where any backward is parted, a whole one gives the gradients of its inputs before those of its weights. */
@@ -281,9 +356,10 @@ int main(int argc, char **argv)
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_of_pytorch_are_read),       cmocka_unit_test(spaces_do_not_count),
-        cmocka_unit_test(wrong_files_are_refused),         cmocka_unit_test(keys_name_the_file),
+        cmocka_unit_test(wrong_files_are_refused),         cmocka_unit_test(files_of_other_ranks),
+        cmocka_unit_test(other_files_are_refused),         cmocka_unit_test(keys_name_the_file),
         cmocka_unit_test(parted_backwards_are_sent_early), cmocka_unit_test(files_train_as_one_rank),
         cmocka_unit_test(mixed_files_train_as_one_rank),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { STEPS = 6, BATCH = 4, MAX_RANKS = 4, DEADLINE = 120, NEVER = -1 };
+enum { STEPS = 6, BATCH = 4, MAX_RANKS = 4, MANY = 19, DEADLINE = 120, NEVER = -1 };
 
 /* What rank 0 tells of a run, and what is asked of each rank. */
 typedef struct {
@@ -23,18 +23,18 @@ typedef struct {
     int            context; /* ranks that share each sequence; 0: 1 */
     int            stages;  /* parts of a pipeline; 0: 1 */
     tm_sharing     sharing;
-    int64_t        stop_after[MAX_RANKS];
+    int64_t        stop_after[MANY]; /* 0: before it begins */
     void (*spoil)(tm_run_options *o, int rank);
     bool only_evaluates;
     /* found */
     double            losses[STEPS + 1], norms[STEPS + 1], validation[STEPS + 1], gap;
     int64_t           tokens[STEPS + 1], first_step, last_step, saved, saved_bytes, evaluated, devices, batch_tokens;
     bool              communicated;
-    tm_rank_told      told[MAX_RANKS];
+    tm_rank_told      told[MANY];
     size_t            n_told;
-    tm_status         status[MAX_RANKS];
-    tm_error          err[MAX_RANKS];
-    tm_run_evaluation evaluation[MAX_RANKS];
+    tm_status         status[MANY];
+    tm_error          err[MANY];
+    tm_run_evaluation evaluation[MANY];
     tm_text           factors; /* what is told of products in low precision */
 } job;
 
@@ -120,7 +120,7 @@ static job new_job(const char *folder)
                                  .decay_ratio = -1,
                                  .decay = TM_DECAY_COSINE };
     o->source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o->step.seq, .seed = o->seed };
-    for (int r = 0; r < MAX_RANKS; r++) j.stop_after[r] = NEVER;
+    for (int r = 0; r < MANY; r++) j.stop_after[r] = NEVER;
     return j;
 }
 
@@ -132,9 +132,9 @@ static void run_rank(tm_comm *comm, void *context)
     tm_ranks       own;
     tm_device     *device;
     tm_source     *source;
-    stopper        stops = { .sink = { .handle = count }, .after = j->stop_after[rank] };
-    int            parts = j->context ? j->context : 1, stages = j->stages ? j->stages : 1;
-    o.step.accumulation = BATCH * parts * stages / ranks;
+    stopper stops = { .sink = { .handle = count }, .stop = j->stop_after[rank] == 0, .after = j->stop_after[rank] };
+    int     parts = j->context ? j->context : 1, stages = j->stages ? j->stages : 1;
+    o.step.accumulation = ranks > MAX_RANKS ? 1 : BATCH * parts * stages / ranks;
     if (comm) {
         o.step.layout.mesh = tm_mesh_one();
         o.step.layout.mesh.degree[TM_AXIS_CP] = parts;
@@ -176,7 +176,7 @@ static void check_told(const job *j, int ranks)
     assert_int_equal(j->n_told, ranks);
     for (int r = 0; r < ranks; r++) {
         const tm_rank_told *t = &j->told[r];
-        double              others[MAX_RANKS];
+        double              others[MANY];
         int                 n = 0;
         for (int k = 0; k < ranks; k++)
             if (k != r && k / of_a_stage == r / of_a_stage) others[n++] = j->told[k].busy_seconds;
@@ -327,6 +327,20 @@ static void evaluations_have_the_bits_of_one_rank(void **state)
     }
 }
 
+/* Whoever hears the signal: all stop, before a batch that only some of them would evaluate. */
+static void evaluations_are_stopped_by_one(void **state)
+{
+    (void)state;
+    for (int ranks = 0; ranks <= MAX_RANKS; ranks += 2)
+        for (int told = 0; told < (ranks ? ranks : 1); told++) {
+            job j = new_job(NULL);
+            j.only_evaluates = true;
+            j.stop_after[told] = 0;
+            run_on(&j, ranks, TM_INTERRUPTED);
+            for (int r = 0; r < (ranks ? ranks : 1); r++) assert_string_equal(j.err[r].text, "stopped by a signal");
+        }
+}
+
 /* From 2 ranks to `ranks`, in other layouts; a signal that only one of them hears stops all. */
 static void stopped_by_one_and_resumed_on_others(void **state)
 {
@@ -385,6 +399,11 @@ static void two_configurations(tm_run_options *o, int rank)
     o->config_hash = (uint64_t)rank / 2; /* as many of each: the first ones are right */
 }
 
+static void many_configurations(tm_run_options *o, int rank)
+{
+    o->config_hash = rank < 2 ? 1 : (uint64_t)rank;
+}
+
 static void takes_turns(tm_run_options *o, int rank)
 {
     (void)rank;
@@ -414,6 +433,21 @@ static void ranks_of_another_run_are_named(void **state)
             const char *at = strstr(j.err[r].text, "not all");
             assert_string_equal(at ? at : j.err[r].text, words);
         }
+    }
+    for (int ranks = MANY - 1; ranks <= MANY; ranks++) { /* sixteen are named, and how many others there are */
+        job j = new_job(NULL);
+        j.spoil = many_configurations;
+        run_on(&j, ranks, TM_INVALID);
+        const char *at = strstr(j.err[0].text, "the configuration of ranks"),
+                   *behind = strstr(j.err[0].text, " differs");
+        assert_true(at && behind);
+        char named[200];
+        snprintf(named, sizeof named, "%.*s", (int)(behind - at), at);
+        assert_string_equal(named, ranks == MANY
+                                       ? "the configuration of ranks 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, "
+                                         "16, 17 and 1 more"
+                                       : "the configuration of ranks 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, "
+                                         "16, 17");
     }
     job j = new_job(NULL);
     j.spoil = takes_turns;
@@ -490,6 +524,7 @@ int main(void)
         cmocka_unit_test(factors_of_stages_are_those_of_one_rank),
         cmocka_unit_test(parts_of_sequences_are_one_run),
         cmocka_unit_test(evaluations_have_the_bits_of_one_rank),
+        cmocka_unit_test(evaluations_are_stopped_by_one),
         cmocka_unit_test(stopped_by_one_and_resumed_on_others),
         cmocka_unit_test(ranks_of_another_run_are_named),
         cmocka_unit_test(a_slow_rank_is_named),

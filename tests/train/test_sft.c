@@ -138,11 +138,28 @@ static void packed_samples_have_their_own_loss(void **state)
     tm_device_close(device);
 }
 
+/* A step of sequences without answers has no gradient, not one that is no number. */
+static void a_step_without_targets_has_no_loss(void **state)
+{
+    (void)state;
+    tm_device  *device = test_device_open("cpu", 1);
+    tm_trainer *trainer = open_trainer(device, 2);
+    int32_t     tokens[SEQ] = { 5, 6, 7 }, targets[SEQ];
+    for (int t = 0; t < SEQ; t++) targets[t] = TM_IGNORED_TARGET;
+    test_begin(trainer, 1, 1e-3, 1, 0);
+    test_accumulate(trainer, 0, tokens, targets);
+    tm_step_result result = test_update(trainer);
+    assert_true(result.loss == 0 && result.grad_norm == 0);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
     tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(packed_samples_have_their_own_loss) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(packed_samples_have_their_own_loss),
+                                        cmocka_unit_test(a_step_without_targets_has_no_loss) };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

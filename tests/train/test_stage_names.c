@@ -4,6 +4,7 @@
 #include "ranks_fixture.h"
 #include "support/full_config.h"
 #include "train/run.h"
+#include "train/stage_names.h"
 
 static tm_status read_names(const char *words, tm_run_options *out, tm_config **config, tm_error *err)
 {
@@ -26,6 +27,7 @@ static void names_cut_the_model(void **state)
         { NAMES "[[tok_embeddings,layers.0],[layers.1,layers.2,layers.3,norm,output]]", 1, { 0, 1 } },
         { NAMES "tok_embeddings|layers.0|layers.1|layers.2|layers.3,norm|output", 1, { 0, 4 } },
         { NAMES "[[tok_embeddings],[layers.2,layers.0,layers.3,layers.1,output,norm]]", 1, { 0, 0 } },
+        { NAMES "tok_embeddings|layers.0|,layers.1|layers.2|layers.3|norm|output|", 1, { 0, 1 } },
         { NAMES "[[tok_embeddings,layers.0],[layers.1,layers.2],[layers.3],[norm,output]] "
                 "--parallelism.pipeline_parallel_schedule=Interleaved1F1B",
           2,
@@ -55,10 +57,20 @@ static void wrong_names_are_refused(void **state)
           "'layers.1' is in stage 0 and in stage 1; leave it out of one" },
         { "[[tok_embeddings,layers.0,layers.0],[layers.1,layers.2,layers.3,norm,output]]",
           "'layers.0' is in stage 0 and in stage 0;" },
+        { "[[layers.0],[layers.1,layers.2,layers.3,norm,output]]",
+          "'tok_embeddings' is in none of the 2 stages; add it to one" },
         { "[[tok_embeddings,layers.0],[layers.1,layers.3,norm,output]]",
           "'layers.2' is in none of the 2 stages; add it to one" },
         { "[[tok_embeddings,layers.0,layers.2],[layers.1,layers.3,norm,output]]",
           "'layers.2' is in stage 0, and 'layers.1', which comes before it, in stage 1; stages must follow the order" },
+        { "[[tok_embeddings,layers.0,x2345678901234567890123456789012345678901234567890123456789]]",
+          "stage 0 has 'x2345678901234567890123456789012345678901234567890123456789', which" },
+        { "[[tok_embeddings,layers.0,x23456789012345678901234567890123456789012345678901234567890]]",
+          "stage 0 has 'x23456789012345678901234567890123456789012345678901234567890', which" },
+        { "[[tok_embeddings,layers.0,x2345678901234567890123456789012345678901234567890123456789012]]",
+          "stage 0 has 'x23456789012345678901234567890123456789012345678901234567890', which" },
+        { "[[tok_embeddings,layers.0,layers.1,layers.2],[layers.3,norm,output,layers]]",
+          "stage 1 has 'layers', which the model does not have" },
         { "[[layers.0,layers.1],[tok_embeddings,layers.2,layers.3,norm,output]]",
           "'tok_embeddings' is in stage 1; what lies in front of the blocks must be in stage 0" },
         { "[[tok_embeddings,layers.0,layers.1,norm],[layers.2,layers.3,output]]",
@@ -95,6 +107,25 @@ static void images_have_names_of_their_own(void **state)
     o.shape.n_layers = o.shape.flux.n_single = 2;
     for (int64_t i = 0; tm_model_module_at(&o.shape, i, &module); i++)
         tm_text_printf(&all, "%s %d, ", module.name, (int)module.block);
+    for (int n = 1; n <= 3; n++) { /* blocks of each kind */
+        static const char *const lists[] = { "double_blocks.0, single_blocks.0",
+                                             "double_blocks.0 .. double_blocks.1, single_blocks.0 .. single_blocks.1",
+                                             "double_blocks.0 .. double_blocks.2, single_blocks.0 .. single_blocks.2" };
+        tm_step_options          shaped = o;
+        tm_arena                *arena = tm_arena_create();
+        tm_error                 err = { 0 };
+        const int               *first;
+        int                      stages;
+        char                     words[400];
+        shaped.shape.n_layers = shaped.shape.flux.n_single = n;
+        assert_int_equal(stage_names_read("img_in|x", "here", &shaped.shape, arena, &stages, &first, &err), TM_INVALID);
+        snprintf(words, sizeof words,
+                 "parallelism.module_fqns_per_model_part (here): stage 0 has 'x', which the model does not have; its "
+                 "modules are img_in, txt_in, time_in, guidance_in, vector_in, %s, final_layer",
+                 lists[n - 1]);
+        assert_string_equal(err.text, words);
+        tm_arena_destroy(arena);
+    }
     assert_string_equal(all.data, "img_in -1, txt_in -1, time_in -1, guidance_in -1, vector_in -1, double_blocks.0 0, "
                                   "double_blocks.1 1, single_blocks.0 2, single_blocks.1 3, final_layer 4, ");
     tm_text_fini(&all);

@@ -8,10 +8,32 @@
 
 #include "train/turn.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+/* In the place of the system's: every other call is broken off by a signal, the others pass on few bytes. */
+static size_t   few = SIZE_MAX;
+static unsigned calls;
+
+static bool broken_off(void)
+{
+    if (few == SIZE_MAX || ++calls % 2 == 0) return false;
+    errno = EINTR;
+    return true;
+}
+
+ssize_t write(int fd, const void *from, size_t bytes)
+{
+    return broken_off() ? -1 : send(fd, from, bytes < few ? bytes : few, MSG_NOSIGNAL);
+}
+
+ssize_t read(int fd, void *to, size_t bytes)
+{
+    return broken_off() ? -1 : recv(fd, to, bytes, 0);
+}
 
 static int          ours, theirs;
 static tm_turn     *turn;
@@ -48,7 +70,7 @@ static void heard(const char *wanted)
 
 static void say(const char *text)
 {
-    assert_int_equal(write(ours, text, strlen(text)), strlen(text));
+    assert_int_equal(send(ours, text, strlen(text), 0), strlen(text));
 }
 
 static void a_turn_is_whole_steps(void **state)
@@ -57,7 +79,7 @@ static void a_turn_is_whole_steps(void **state)
     tm_error err = { 0 };
     bool     waited = true;
     heard(TM_TURN_HELLO "\n");
-    say("turn 0.2\nturn 0.05\nturn inf\n");
+    say("turn 0.25\nturn 0.3\nturn inf\n");
     assert_int_equal(tm_turn_begin(turn, &never, &err), TM_OK);
     assert_int_equal(tm_turn_step(turn, 1, 0.125, 64, &never, &waited, &err), TM_OK);
     assert_false(waited);
@@ -66,15 +88,39 @@ static void a_turn_is_whole_steps(void **state)
     assert_true(waited);
     heard("step 1 0.125000000 64\nstep 2 0.125000000 63\npause\n");
     assert_int_equal(tm_turn_step(turn, 3, 0.0625, 64, &never, &waited, &err), TM_OK);
-    assert_true(waited); /* the seconds of the turn before do not count */
-    heard("step 3 0.062500000 64\npause\n");
-    for (int64_t step = 4; step < 6; step++) {
+    assert_false(waited); /* the seconds of the turn before do not count */
+    assert_int_equal(tm_turn_step(turn, 4, 0.25, 64, &never, &waited, &err), TM_OK);
+    assert_true(waited);
+    heard("step 3 0.062500000 64\nstep 4 0.250000000 64\npause\n");
+    for (int64_t step = 5; step < 7; step++) {
         assert_int_equal(tm_turn_step(turn, step, 1000, 64, &never, &waited, &err), TM_OK);
         assert_false(waited);
     }
     tm_turn_close(turn);
     turn = NULL;
-    heard("step 4 1000.000000000 64\nstep 5 1000.000000000 64\n");
+    heard("step 5 1000.000000000 64\nstep 6 1000.000000000 64\n");
+}
+
+static void signals_and_short_writes_lose_nothing(void **state)
+{
+    (void)state;
+    tm_error err = { 0 };
+    bool     waited = false;
+    heard(TM_TURN_HELLO "\n");
+    few = 5; /* the last write has fewer */
+    say("turn 0.2\nturn 1\n");
+    assert_int_equal(tm_turn_begin(turn, &never, &err), TM_OK);
+    assert_int_equal(tm_turn_step(turn, 7, 0.25, 64, &never, &waited, &err), TM_OK);
+    assert_true(waited);
+    few = SIZE_MAX;
+    heard("step 7 0.250000000 64\npause\n");
+    shutdown(ours, SHUT_WR); /* with a signal in front of the end */
+    few = 5;
+    assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INTERRUPTED);
+    few = SIZE_MAX;
+    shutdown(theirs, SHUT_WR);
+    assert_int_equal(tm_turn_step(turn, 8, 2, 64, &never, &waited, &err), TM_INTERRUPTED);
+    assert_string_equal(err.text, "the program that controls the turns (" TM_TURN_VARIABLE ") has ended");
 }
 
 static void the_other_side_goes(void **state)
@@ -97,7 +143,7 @@ static void what_is_no_turn(void **state)
 {
     (void)state;
     const char *const bad[] = { "turn\n",     "turn \n",    "turn x\n", "turn -1\n", "turn 0\n",
-                                "turn nan\n", "turn 1 2\n", "go\n",     "\n" };
+                                "turn nan\n", "turn 1 2\n", "turn-5\n", "go\n",      "\n" };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         tm_error err = { 0 };
         char     words[160];
@@ -134,6 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_turn_is_whole_steps, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(signals_and_short_writes_lose_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_other_side_goes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_signal_ends_waiting, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_turn, set_up, tear_down),

@@ -326,6 +326,18 @@ static const struct {
     { .what = "parts",
       .words = TINY
       "--training.steps 2 --training.grad_accumulation 4 --training.separate_sums 2 --validation.enable false" },
+    { .what = "adapters with lengths, of narrow weights in bfloat16",
+      .words =
+          TINY "--training.steps 2 --lora.rank 2 --lora.dora true --lora.base_format nf4 --training.dtype bfloat16 "
+               "--training.mixed_precision_param bfloat16 --validation.enable false" },
+    { .what = "pairs, held out in other lengths and batches",
+      .words =
+          TINY "--training.steps 2 --data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 "
+               "--model.vocab_size 257 --training.seq_len 32 --validation.seq_len 48 --validation.local_batch_size 3 "
+               "--validation.steps 2" },
+    { .what = "not finite in the end",
+      .words = TINY "--training.steps 9 --optimizer.name SGD --optimizer.lr 100 --training.max_norm 0 "
+                    "--validation.enable false" },
 };
 
 static tm_status run(const tm_run_options *options, const char *isa, listener *l, tm_error *err)
