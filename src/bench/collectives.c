@@ -298,7 +298,7 @@ static void take_samples(work *w, tm_measurement *m, tm_sampling *sampling, tm_s
     m->loops = decided(w, least < shortest ? loops_for(shortest, least) : 1);
     double rep = t->duration_s > 0 ? t->duration_s : t->rep_ms * 1e-3, sum = 0;
     for (int64_t n = 0, more = 1; more && w->st == TM_OK;) {
-        double took = timed_calls(w, one_call, m->loops);
+        double  took = timed_calls(w, one_call, m->loops);
         int64_t longer = loops_for(shortest, took / (double)m->loops);
         if (took < shortest / 2 && longer > m->loops) { /* the ranks of the calls before waited for a processor */
             m->loops = longer;
