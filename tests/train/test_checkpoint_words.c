@@ -415,12 +415,13 @@ static void short_reads_and_no_tensors(void **state)
 
 /* --- behind the training's back ------------------------------------------------------------------- */
 
-static atomic_bool training_went_on;
+static atomic_bool saving_began, training_went_on;
 static sigset_t    mask_behind;
 
 static int late_create(void *context, const char *path)
 {
-    if (!atomic_load(&training_went_on)) pthread_sigmask(SIG_SETMASK, NULL, &mask_behind);
+    if (!atomic_load(&saving_began)) pthread_sigmask(SIG_SETMASK, NULL, &mask_behind);
+    atomic_store(&saving_began, true);
     while (!atomic_load(&training_went_on)) usleep(100);
     return tm_checkpoint_system_io.create(context, path);
 }
@@ -452,6 +453,7 @@ static void a_copy_is_written(void **unused)
     assert_int_equal(tm_checkpoint_begin_with(&io, &target, &f.state, f.tensors, N_TENSORS, &saving, &err), TM_OK);
     assert_false(tm_checkpoint_written(saving));
     memset(f.data, 0x11, sizeof f.data);
+    for (int i = 0; i < 20000 && !atomic_load(&saving_began); i++) usleep(500);
     atomic_store(&training_went_on, true);
     for (int i = 0; i < 20000 && !tm_checkpoint_written(saving); i++) usleep(500);
     assert_true(tm_checkpoint_written(saving));
