@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-enum { STEPS = 60 };
+enum { STEPS = 50 }; /* the fewest that are judged */
 
 static int64_t slowness = 1; /* real time per shown time */
 static int64_t real_since, shown_since;
@@ -154,8 +154,8 @@ static const double READING = 1e-5;
 typedef struct {
     tm_sink sink;
     tm_text told;
-    double  all, phases; /* of all steps; without what no phase says */
-    bool    behind;      /* who writes behind is done at any step: none is slow */
+    double  all, phases, first, least; /* of all steps; without what no phase says */
+    bool    behind;                    /* who writes behind is done at any step: none is slow */
     char    line[200], reason[TM_REASON_BYTES];
 } times;
 
@@ -174,6 +174,8 @@ static void note_step(times *t, const tm_step_done *s)
     double  others = 0, slowdown = 0;
     tm_text own = { 0 };
     t->all += s->seconds;
+    if (s->step == 1) t->first = t->least = s->seconds;
+    if (s->seconds < t->least) t->least = s->seconds;
     for (size_t i = 0; i < s->n_phases; i++) {
         const double value = s->phases[i].value;
         if (i + 1 < s->n_phases) t->phases += value;
@@ -284,6 +286,7 @@ static void a_step_is_what_is_read_in_it(void **state)
                            "6 logging 4 data 1 unaccounted 4 of 9\n"
                            "checkpoint 2\n"
                            "all steps done, first step after 1e-09" },
+                  { saves, "all steps done, first step after 0" }, /* by the checkpoint of the case before */
                   { saves_behind, "1 quick\n"
                                   "all steps done, first step after 1e-09" },
                   { evaluates, "1 logging 1 data 1 unaccounted 4 of 6\n"
@@ -324,6 +327,7 @@ static void a_step_is_what_is_read_in_it(void **state)
         cases[i].make(&o);
         times t = run_counted(&o);
         assert_string_equal(t.told.data, cases[i].told);
+        assert_null(strstr(t.reason, "the fastest step"));
         tm_text_fini(&t.told);
     }
 }
@@ -342,12 +346,28 @@ static void phases_that_are_longer_than_steps(void **state)
     tm_text_fini(&t.told);
 }
 
+/* Be it any of them. */
+static void the_fastest_step_is_told(void **state)
+{
+    char           reason[200];
+    tm_run_options o = options_of();
+    (void)state;
+    o.peaks.flops = 1;
+    o.steps = o.schedule.steps = 6;
+    back_ns = 10 * READING_NS;
+    times t = run_counted(&o);
+    snprintf(reason, sizeof reason, "the fastest step took %.4g s, but", t.least);
+    if (!(t.least < t.first) || !strstr(t.reason, reason)) fail_msg("%s: %s", reason, t.reason);
+    tm_text_fini(&t.told);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = { cmocka_unit_test(the_planted_clock_is_noticed),
                                         cmocka_unit_test(a_step_is_what_is_read_in_it),
-                                        cmocka_unit_test(phases_that_are_longer_than_steps) };
+                                        cmocka_unit_test(phases_that_are_longer_than_steps),
+                                        cmocka_unit_test(the_fastest_step_is_told) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
