@@ -142,8 +142,7 @@ tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     stop_watching(r);
     if (r->finite && !interrupted && r->evaluated_step != step) TM_TRY(run_evaluate(r, step, err));
     bool wanted = interrupted || (o->checkpoint && !o->checkpoint_not_last);
-    if (r->finite && o->checkpoint_folder && wanted && r->saved_step != step && r->done > 0)
-        TM_TRY(run_save(r, step, err));
+    if (r->finite && o->checkpoint_folder && wanted && r->saved_step != step) TM_TRY(run_save(r, step, err));
     TM_TRY(run_saved(r, err));
     char         reason[TM_REASON_BYTES], *decoded = NULL;
     uint64_t     hash;

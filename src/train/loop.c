@@ -100,7 +100,7 @@ static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error
     if (r->begun.n == step - 1 && r->begun.n < tm_loss_head_limit(r->options->steps))
         r->begun = tm_loss_head_add(r->begun, result.loss);
     r->done++;
-    r->finite = r->finite && isfinite(result.loss) && isfinite(result.grad_norm);
+    r->finite = isfinite(result.loss) && isfinite(result.grad_norm); /* if not, this step is the last one */
     if (r->evaluated_step == 0 && r->options->step.preference.beta > 0)
         for (r->n_told = 0; r->n_told < result.n_measures; r->n_told++) r->told[r->n_told] = result.measures[r->n_told];
     report_step(r, step, &result, *tokens, seconds);

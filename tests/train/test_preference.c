@@ -2,7 +2,9 @@
 /* Runs on pairs: they begin where model and reference are one, to the last bit; threads, packing and stopping change
  * nothing; what is told is what happened; what makes such a run valid. */
 #include "pairs_fixture.h"
+#include "op/preference.h"
 #include "support/full_config.h"
+#include "support/whole.h"
 #include "train/preference.h"
 #include "train/verdict.h"
 
@@ -37,7 +39,15 @@ static void runs_begin_where_model_and_reference_are_one(void **state)
     } cases[] = { { { .kind = TM_PREFERENCE_SIGMOID, .beta = 0.2 }, 0.69314718055994531 },
                   { { .kind = TM_PREFERENCE_SIGMOID, .beta = 0.2, .label_smoothing = 0.3 }, 0.69314718055994531 },
                   { { .kind = TM_PREFERENCE_HINGE, .beta = 0.2 }, 1 },
-                  { { .kind = TM_PREFERENCE_IPO, .beta = 0.2 }, 6.25 } };
+                  { { .kind = TM_PREFERENCE_IPO, .beta = 0.2 }, 6.25 },
+                  { { .kind = TM_PREFERENCE_ROBUST, .beta = 0.2, .label_smoothing = 0.3 }, 0.69314718055994531 },
+                  { { .kind = TM_PREFERENCE_EXO, .beta = 0.2, .label_smoothing = 0.125 }, 0.41333928659223396 },
+                  { { .kind = TM_PREFERENCE_NCA, .beta = 0.2 }, 1.3862943611198906 },
+                  { { .kind = TM_PREFERENCE_BCO, .beta = 0.2 }, 1.3862943611198906 },
+                  { { .kind = TM_PREFERENCE_SPPO, .beta = 0.2 }, 12.5 },
+                  { { .kind = TM_PREFERENCE_APO_ZERO, .beta = 0.2 }, 1 },
+                  { { .kind = TM_PREFERENCE_APO_DOWN, .beta = 0.2 }, 1 },
+                  { { .kind = TM_PREFERENCE_SIGMOID_NORM, .beta = 0.2 }, 0.69314718055994531 } };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int packed = 0; packed < 2; packed++) {
             tm_run_options o = options_of(3, packed);
@@ -54,6 +64,22 @@ static void runs_begin_where_model_and_reference_are_one(void **state)
             assert_int_equal(l.step[0].tokens, 4 * SEQ);
             assert_in_range(l.end.n_measures, 6, 16); /* without an evaluation those of the last step */
         }
+}
+
+static void sums_are_told_by_the_pair(void **state)
+{
+    (void)state;
+    tm_named_f64 told[TM_PREFERENCE_MEASURES];
+    const double record[TM_PREFERRED_COUNT] = {
+        [TM_PREFERRED_PAIRS] = 4, [TM_PREFERRED_CHOSEN] = 6,         [TM_PREFERRED_REJECTED] = -2,
+        [TM_PREFERRED_RIGHT] = 3, [TM_PREFERRED_LOGPS_CHOSEN] = -40, [TM_PREFERRED_LOGPS_REJECTED] = -72
+    };
+    const double wanted[] = { 1.5, -0.5, 0.75, 2, -10, -18 };
+    tm_preference_measure(record, told);
+    for (int k = 0; k < TM_PREFERENCE_MEASURES; k++) {
+        assert_string_equal(told[k].name, names[k]);
+        assert_true(is_near(told[k].value, wanted[k], 0));
+    }
 }
 
 static tm_status change_one(void *context, tm_trainer *trainer, tm_error *err)
@@ -243,6 +269,63 @@ static void a_run_is_certified_and_valid(void **state)
     assert_int_equal(l.end.n_measures, 6);
 }
 
+static double evaluate_well(const tm_run_options *options)
+{
+    tm_device            *device = test_device_open("cpu", 2);
+    tm_source            *source;
+    volatile sig_atomic_t stop = 0;
+    tm_run_evaluation     found;
+    tm_error              err = { 0 };
+    if (tm_source_open(&options->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_run_evaluate(options, device, source, &stop, &found, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_source_close(source);
+    tm_device_close(device);
+    return found.loss;
+}
+
+/* Rows that neither a step nor an evaluation of the run needs are left alone; those of the certificate after the last
+ * step are not. There are 48 rows of training and 12 held out. */
+static void a_reference_reads_what_the_run_needs(void **state)
+{
+    static const struct {
+        int64_t     rows, steps;
+        bool        validates, evaluates_only, free;
+        int64_t     batches;
+        const char *read;
+    } cases[] = { { 2, 1, false, false, false, -1, "has read 8 rows of training and 0 of validation in" },
+                  { 2, 1, true, false, false, -1, "has read 8 rows of training and 12 of validation in" },
+                  { 2, 3, true, false, false, 2, "has read 16 rows of training and 4 of validation in" },
+                  { 2, 12, true, false, false, 1000, "has read 48 rows of training and 12 of validation in" },
+                  { 2, 3, true, true, false, 2, "has read 0 rows of training and 4 of validation in" },
+                  { 5, 1, true, false, false, -1, "has read 20 rows of training and 12 of validation in" },
+                  { 1, 1, true, false, false, 1, "has read 4 rows of training and 1 of validation in" },
+                  { 2, 2, true, false, true, 2, NULL } };
+    (void)state;
+    static listener l;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_text        said = { 0 };
+        tm_run_options o = options_of(cases[i].steps, false);
+        o.step.micro_batch = cases[i].rows;
+        o.learning_rate = 0; /* held-out pairs begin at the reference, too */
+        o.validate = cases[i].validates;
+        o.reference_free = cases[i].free;
+        o.validation_steps = cases[i].batches;
+        tm_log_set_level(TM_LOG_INFO);
+        whole_log_open();
+        if (cases[i].evaluates_only)
+            l.evaluation.loss = evaluate_well(&o);
+        else
+            run_well(&o, 2, &l);
+        whole_log_take(&said);
+        whole_log_close();
+        tm_log_set_level(TM_LOG_ERROR);
+        if (!strstr(said.data, cases[i].read ? cases[i].read : "rows of preference")) fail_msg("%zu: %s", i, said.data);
+        if (cases[i].read && o.validate) assert_true(is_near(l.evaluation.loss, 0.69314718055994531, 1e-14));
+        if (!cases[i].read) assert_null(strstr(said.data, "has read"));
+        tm_text_fini(&said);
+    }
+}
+
 static void what_does_not_go_together_is_refused(void **state)
 {
     (void)state;
@@ -268,11 +351,13 @@ int main(int argc, char **argv)
     write_rows();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_begin_where_model_and_reference_are_one),
+        cmocka_unit_test(sums_are_told_by_the_pair),
         cmocka_unit_test(stopping_and_threads_change_nothing),
         cmocka_unit_test(packed_pairs_have_their_own_loss),
         cmocka_unit_test(references_are_kept_with_their_samples),
         cmocka_unit_test(valid_runs_begin_at_the_reference_and_fall),
         cmocka_unit_test(a_run_is_certified_and_valid),
+        cmocka_unit_test(a_reference_reads_what_the_run_needs),
         cmocka_unit_test(what_does_not_go_together_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);

@@ -132,6 +132,8 @@ static const char *const steps[] = {
     TINY        SHARDS "--parallelism.fsdp_reshard_after_forward never",
     TINY SHARDS STRATEGY "optim --optimizer.groups=[{\"params\":\"layers.1.*\",\"trained\":\"false\"}]",
     TINY        SHARDS "--parallelism.fsdp_reshard_after_forward always --training.grad_accumulation 2 " BF16,
+    /* a rank without a share */
+    TINY RANKS4 STRATEGY "optim --model.family qwen2 --model.tied true",
     TINY SHARDS STRATEGY "optim",
     TINY SHARDS STRATEGY "optim_grads --training.grad_accumulation 3",
     TINY        SHARDS "--model.tied true --optimizer.name Muon",
@@ -166,6 +168,8 @@ static const char *const steps[] = {
     MLA        TP,
     DEEPSEEK   WHOLE,
     DEEPSEEK   TP "--parallelism.expert_parallel_degree 2",
+    DEEPSEEK   TP "--parallelism.expert_parallel_degree 2 --model.n_dense_layers 2",
+    TINY       TP "--parallelism.expert_parallel_degree 2",
     FLUX       TP,
     TINY       RANKS4 "--parallelism.tensor_parallel_degree 2",
     /* sequences */
