@@ -528,7 +528,6 @@ static tm_status declare_in(tm_graph *graph, const tm_model *model, const tm_ada
     size_t   n = adapters->n_modules + adapters->n_ranks + adapters->n_alphas + 1;
     declarer d = { .graph = graph, .model = model, .shape = model->shape, .adapters = adapters, .whole = whole };
     d.used_module = tm_alloc(n * sizeof *d.used_module);
-    memset(d.used_module, 0, n * sizeof *d.used_module);
     d.used_rank = d.used_module + adapters->n_modules;
     d.used_alpha = d.used_rank + adapters->n_ranks;
     tm_status st = declare_all(&d, err);
