@@ -66,11 +66,11 @@ static tm_status read_layers(const tm_config *config, tm_adapters *out, tm_error
     for (const char *at = text; *at;) {
         char   *end;
         int64_t first = strtoll(at, &end, 10), last = first;
-        bool    good = end > at && *at >= '0' && *at <= '9';
+        bool    good = *at >= '0' && *at <= '9';
         if (good && *end == '-') {
             const char *behind = end + 1;
             last = strtoll(behind, &end, 10);
-            good = end > behind && *behind >= '0' && *behind <= '9';
+            good = *behind >= '0' && *behind <= '9';
         }
         if (!good || (*end && *end != ',') || last < first || last > INT32_MAX)
             return tm_fail(err, TM_INVALID,

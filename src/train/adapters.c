@@ -338,12 +338,11 @@ static int experts_of(const char *target)
 static void declare_experts(declarer *d, tm_tensor_id of)
 {
     const tm_tensor matrix = *tm_graph_at(d->graph, of);
-    int64_t         rank = d->adapters->rank, outputs = matrix.shape.n[1];
+    int64_t         rank = d->adapters->rank;
     tm_adapter     *adapter = tm_arena_take(d->graph->arena, sizeof *adapter);
     char            name[192];
     *adapter = (tm_adapter){ .m = TM_NONE };
     adapter->attr = (tm_low_rank_attr){ .scale = tm_adapters_scale(d->adapters), .rank = rank, .parts = 1 };
-    adapter->attr.part[0].rows = outputs;
     for (int is_b = 0; is_b < 2; is_b++) {
         size_t length = strlen(matrix.name) - 7;
         snprintf(name, sizeof name, "%.*s.lora_%c.weight", (int)length, matrix.name, is_b ? 'B' : 'A');
@@ -529,7 +528,6 @@ static tm_status declare_in(tm_graph *graph, const tm_model *model, const tm_ada
     size_t   n = adapters->n_modules + adapters->n_ranks + adapters->n_alphas + 1;
     declarer d = { .graph = graph, .model = model, .shape = model->shape, .adapters = adapters, .whole = whole };
     d.used_module = tm_alloc(n * sizeof *d.used_module);
-    memset(d.used_module, 0, n * sizeof *d.used_module);
     d.used_rank = d.used_module + adapters->n_modules;
     d.used_alpha = d.used_rank + adapters->n_ranks;
     tm_status st = declare_all(&d, err);

@@ -30,7 +30,6 @@ static void deal_group(tm_units *units, const tm_unit_group *group)
     size_t           n = 0, most = 0;
     int64_t         *load = tm_alloc((size_t)group->ranks * sizeof *load);
     tm_unit_member **all;
-    for (int r = 0; r < group->ranks; r++) load[r] = 0;
     for (size_t u = 0; u < units->n_units; u++) most += units->units[u].n_members;
     all = tm_alloc((most + 1) * sizeof *all);
     for (size_t u = 0; u < units->n_units; u++) {

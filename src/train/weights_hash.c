@@ -18,7 +18,6 @@ static const tm_graph *graph_of(const tm_trainer *trainer)
 
 static tm_status hash_tensor(const tm_trainer *trainer, tm_tensor_id id, void *buffer, tm_hasher *hasher, tm_error *err)
 {
-    tm_hasher_restart(hasher);
     const tm_tensor *tensor = tm_graph_at(graph_of(trainer), id);
     for (size_t done = 0, bytes = tm_tensor_bytes(tensor->shape, tensor->dtype); done < bytes;) {
         size_t n = bytes - done < CHUNK_BYTES ? bytes - done : CHUNK_BYTES;
@@ -109,10 +108,9 @@ static tm_status hash_blocked(const tm_trainer *trainer, tm_tensor_id id, tm_has
     int64_t          all = tm_shape_elements(t->cut ? t->cut->whole : t->shape);
     size_t           room = tm_blocked_bytes(TM_E4M3_BLOCKS, AT_ONCE) + 8;
     char            *stored = tm_alloc(room), *to = tm_alloc(room);
-    held_part        parts[MOST_PARTS] = { { 0 } };
+    held_part        parts[MOST_PARTS];
     int              n_parts = 0;
     tm_status        st = TM_OK;
-    tm_hasher_restart(hasher);
     for (size_t i = (size_t)id; t->cut && i < graph->n_tensors && st == TM_OK; i++) {
         if (!same_whole(t, &graph->tensors[i])) continue;
         TM_ASSERT(n_parts < MOST_PARTS);
@@ -196,7 +194,6 @@ static tm_status hash_cut(const tm_trainer *trainer, tm_tensor_id id, tm_hasher 
     char            *part = tm_alloc((size_t)most * row);
     int64_t         *rows = tm_alloc(((size_t)most * row + 7) / 8 * sizeof *rows);
     tm_status        st = TM_OK;
-    tm_hasher_restart(hasher);
     for (int64_t first = 0; first < all && st == TM_OK; first += most) {
         int64_t n = all - first < most ? all - first : most;
         st = gather_rows(trainer, id, first, n, part, rows, err);
@@ -229,6 +226,7 @@ tm_status tm_trainer_hashes(const tm_trainer *trainer, uint64_t *hashes, tm_erro
         if (tensor->role != TM_ROLE_PARAMETER) continue;
         hashes[i] = 0;
         if (counted(graph_of(trainer), i)) continue;
+        tm_hasher_restart(hasher);
         const bool copy = tensor->twin && of_stages(tensor); /* of rows of a whole one: as it is */
         st = tm_dtype_blocked(tensor->dtype) ? hash_blocked(trainer, (tm_tensor_id)i, hasher, err)
              : tensor->cut && !copy          ? hash_cut(trainer, (tm_tensor_id)i, hasher, err)

@@ -553,6 +553,11 @@ static void bad_patterns_are_refused(void **state)
     refused_with(a, TM_FAMILY_LLAMA, TM_INVALID, "the rank of lora.rank_pattern is 4096, but");
     a.n_ranks = 0, a.alphas = none, a.n_alphas = 2;
     refused_with(a, TM_FAMILY_LLAMA, TM_INVALID, "lora.alpha_pattern: no module");
+    a.ranks = none, a.n_ranks = 1;
+    refused_with(a, TM_FAMILY_LLAMA, TM_INVALID,
+                 "lora.alpha_pattern: no module with an adapter has a name that ends "
+                 "with 'k_prj'");
+    a.n_ranks = 0;
     a.n_alphas = 0, a.layers = beyond, a.n_layers = 1;
     refused_with(a, TM_FAMILY_LLAMA, TM_INVALID, "lora.layers names block 2, the model has the blocks 0 to 1");
     a.n_layers = 0, a.exclude = "v_prj";

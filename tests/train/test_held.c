@@ -75,6 +75,9 @@ static const char *const layouts[] = {
     MIXTRAL R(4) EP(2) PP(2),
     MIXTRAL R(2) TP(2),
     MIXTRAL R(2) EP(2) "--lora.rank 2 --lora.targets experts.gate_up_proj,experts.down_proj",
+    MIXTRAL R(2) TP(2) "--lora.rank 2 --lora.targets experts.gate_up_proj,experts.down_proj",
+    MIXTRAL R(4) EP(4) TP(2) "--lora.rank 2 --lora.targets experts.gate_up_proj,experts.down_proj",
+    TINY    R(6) TP(2) "--lora.rank 2 --lora.targets wqkv,w13",
 };
 
 /* How often each byte of a tensor is held, and saved. */

@@ -4,6 +4,7 @@
 #include "support/training.h"
 
 #include "system/validity.h"
+#include "train/load.h"
 #include "train/run.h"
 
 #include <math.h>
@@ -199,6 +200,31 @@ static void the_machine_is_watched(void **state)
     assert_true(l.facts_known >= 3); /* faults and switches are known everywhere */
 }
 
+/* An expert may have no rows, or all of them, and a mixture only one expert. */
+static void the_load_of_experts(void **state)
+{
+    static const struct {
+        int64_t mixtures, experts;
+        double  pairs, counts[6], largest, smallest, entropy, dropped;
+    } cases[] = {
+        { 1, 4, 8, { 2, 2, 2, 2 }, 1, 1, 1, 0 },
+        { 1, 4, 8, { 0, 8, 0, 0 }, 4, 0, 0, 0 },
+        { 1, 4, 8, { 4, 0, 4, 0 }, 2, 0, 0.5, 0 },
+        { 2, 2, 4, { 3, 1, 0, 4 }, 1.75, 0.25, 0.405639062229566, 0 },
+        { 2, 3, 6, { 1, 2, 3, 2, 1, 1 }, 1.25, 0.5, 0.898798210119062, 2 },
+        { 2, 1, 5, { 5, 5 }, 1, 1, 1, 0 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const double wanted[] = { cases[i].largest, cases[i].smallest, cases[i].entropy, cases[i].dropped };
+        tm_named_f64 out[TM_LOAD_MEASURES];
+        tm_load_measure(cases[i].counts, cases[i].mixtures, cases[i].experts, cases[i].pairs, out);
+        for (int k = 0; k < TM_LOAD_MEASURES; k++)
+            if (!(fabs(out[k].value - wanted[k]) < 1e-12))
+                fail_msg("case %zu: %s is %.15g, wanted %.15g", i, out[k].name, out[k].value, wanted[k]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -209,6 +235,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_bound_counts_all_micro_batches),
         cmocka_unit_test(stops_when_the_speed_is_known),
         cmocka_unit_test(the_machine_is_watched),
+        cmocka_unit_test(the_load_of_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

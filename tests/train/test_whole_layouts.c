@@ -49,6 +49,7 @@
 #define TEXT "--data.source text --data.path text.txt --model.vocab_size 257 --data.sample_tokens 4 "
 #define LORA "--lora.rank 2 --lora.alpha 6 --lora.dropout 0.25 "
 #define NF4 LORA "--lora.base_format nf4 "
+#define EXPERTS_LORA "--lora.rank 2 --lora.targets experts.gate_up_proj,experts.down_proj "
 #define ALL LORA "--lora.targets all-linear "
 
 /* clang-format off */
@@ -117,10 +118,17 @@ static const char *const steps[] = {
     TINY                                        LORA "--lora.targets lm_head,wo",
     TINY     LORA "--lora.rank_pattern wq=4 --lora.alpha_pattern wv=1 --lora.layers 1 --lora.exclude w2",
     TINY     LORA "--lora.dora true --activation_checkpoint.mode full --lora.rslora true",
+    TINY     LORA "--lora.rank_pattern wq=1 --lora.alpha_pattern wq=2.5,wk=0 --lora.layers 9,0-0,8-9,10-11 --model.n_layers 13",
     GPT      ALL,
     MIXTRAL  LORA "--lora.targets experts.gate_up_proj,experts.down_proj",
     MLA      ALL,
     FLUX     LORA,
+    TINY LORA "--lora.targets wqkv,w13 " TP,
+    MLA ALL TP,
+    MLA ALL WHOLE,
+    MIXTRAL EXPERTS_LORA TP,
+    MIXTRAL EXPERTS_LORA EP,
+    MIXTRAL EXPERTS_LORA RANKS4 "--parallelism.expert_parallel_degree 4 --parallelism.tensor_parallel_degree 2",
     TINY ALL SHARDS,
     TINY ALL TP,
     TINY NF4 "--model.dim 128 --model.ffn_dim 256 " BF16 SHARDS,
@@ -212,6 +220,8 @@ static const char *const steps[] = {
     TINY LORA "--lora.layers 1-",
     TINY LORA "--lora.layers 0-1,x",
     TINY LORA "--lora.layers 2147483648",
+    TINY LORA "--lora.layers 2147483647",
+    TINY LORA "--lora.layers 0-11",
     TINY LORA "--lora.layers 7",
     TINY LORA "--lora.rank_pattern wq",
     TINY LORA "--lora.rank_pattern =3",
@@ -219,10 +229,13 @@ static const char *const steps[] = {
     TINY LORA "--lora.rank_pattern wq=2.5",
     TINY LORA "--lora.rank_pattern wq=1000001",
     TINY LORA "--lora.rank_pattern wq=33",
+    TINY LORA "--lora.rank_pattern wq=1000000",
     TINY LORA "--lora.alpha_pattern wq=-1",
+    TINY LORA "--lora.alpha_pattern wq=",
     TINY LORA "--lora.alpha_pattern wq=0,wk=3x",
     TINY LORA "--lora.exclude nothing",
     TINY LORA "--lora.dora true " TP,
+    MIXTRAL "--lora.rank 32 --lora.targets experts.down_proj",
     MIXTRAL "--lora.rank 33 --lora.targets experts.down_proj",
     MIXTRAL "--lora.rank 2 --lora.targets experts.down_proj --lora.dora true",
     MIXTRAL LORA "--lora.targets experts.down_proj",
