@@ -251,6 +251,7 @@ static void put_backward(writer *w, int chunk, bool whole)
 {
     if (!whole) {
         put(w, TM_DO_INPUT, chunk);
+        TM_ASSERT(w->queued < w->taken + QUEUE);
         w->queue[w->queued++ % QUEUE] = chunk;
         return;
     }

@@ -262,6 +262,7 @@ static const char *const steps[] = {
     TINY CP "--validation.enable true --validation.seq_len 10",
     TINY TP "--training.seq_len 15 --training.local_batch_size 1",
     TINY TP "--validation.enable true --validation.seq_len 15 --validation.local_batch_size 1",
+    TINY TP HELD "--validation.seq_len 12 --validation.local_batch_size 3",
     TINY WHOLE "--training.seq_len 15 --training.local_batch_size 1",
     TINY TP TEXT "--training.seq_len 15",
     TINY TP "--training.seq_len 15",
