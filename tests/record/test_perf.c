@@ -13,8 +13,12 @@
 #include "record/record.h"
 #include "stats/sampling.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 static const char *const header =
     "model,n_gpus,nnodes,gpus_per_node,training_precision,pipeline,args,tags,docker_file,base_docker,docker_sha,docker_"
@@ -245,6 +249,37 @@ static void perf_refuses_another_header(void **state)
     tm_text_fini(&text);
 }
 
+static void *append_perf(void *path)
+{
+    run_perf((tm_perf_options){ .path = path, .append = true }, TM_VERDICT_VALID, 0);
+    return NULL;
+}
+
+/* Who appends waits until another program that has the file locked is done with it. */
+static void perf_waits_for_its_turn(void **state)
+{
+    (void)state;
+    char     *path = strdup(test_in_folder("perf.csv"));
+    pthread_t appends;
+    int       other;
+    append_perf(path);
+    tm_text before = fake_read(path);
+    other = open(path, O_RDONLY);
+    assert_int_equal(flock(other, LOCK_EX), 0);
+    assert_int_equal(pthread_create(&appends, NULL, append_perf, path), 0);
+    usleep(100000); /* enough for one that does not wait, as a rule */
+    tm_text locked = fake_read(path);
+    assert_int_equal(close(other), 0);
+    assert_int_equal(pthread_join(appends, NULL), 0);
+    tm_text after = fake_read(path);
+    assert_string_equal(locked.data, before.data);
+    assert_int_equal(lines_of(&after), lines_of(&before) + 1);
+    tm_text_fini(&before);
+    tm_text_fini(&locked);
+    tm_text_fini(&after);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +289,7 @@ int main(void)
         cmocka_unit_test_teardown(perf_baseline_is_chosen_well, clean),
         cmocka_unit_test_teardown(perf_of_a_run_that_dies, clean),
         cmocka_unit_test_teardown(perf_refuses_another_header, clean),
+        cmocka_unit_test_teardown(perf_waits_for_its_turn, clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 
 #include "../comm/world.h"
 #include "base/log.h"
+#include "stats/sampling.h"
 #include "train/run.h"
 
 #include <stdio.h>
@@ -28,6 +29,8 @@ typedef struct {
     tm_status         status[MAX_RANKS];
     tm_error          err[MAX_RANKS];
     tm_run_evaluation evaluation[MAX_RANKS];
+    double            seconds[64]; /* of the steps so far */
+    int64_t           steps;
 } job;
 
 static void add_measures(tm_text *out, const tm_named_f64 *named, size_t n)
@@ -85,9 +88,19 @@ static void add_ended(tm_text *out, const tm_run_ended *e)
     if (e->sample) tm_text_add(out, "\n");
 }
 
+/* The tokens of a step that a rank's rate counts: all of one step, whatever time they took. */
+static void add_rate(tm_text *out, const job *j, const tm_sample_summary *speed)
+{
+    double sum = 0;
+    assert_int_equal(speed->warmup + speed->n, j->steps);
+    for (int64_t i = speed->warmup; i < j->steps; i++) sum += j->seconds[i];
+    tm_text_printf(out, "    %.9g tokens a step\n", speed->rate * sum / (double)speed->n);
+}
+
 static void listen(tm_sink *sink, const tm_event *event)
 {
-    tm_text              *out = &((job *)sink)->out;
+    job                  *j = (job *)sink;
+    tm_text              *out = &j->out;
     const tm_run_started *s = &event->run_started;
     const tm_step_done   *d = &event->step_done;
     const tm_evaluation  *v = &event->evaluation;
@@ -106,6 +119,8 @@ static void listen(tm_sink *sink, const tm_event *event)
             (long long)s->recipe.pipeline_ranks, (long long)s->recipe.context_ranks, (long long)s->recipe.expert_ranks,
             s->gpus, s->threads);
     } else if (event->kind == TM_EVENT_STEP_DONE) {
+        assert_true(j->steps < (int64_t)(sizeof j->seconds / sizeof *j->seconds));
+        j->seconds[j->steps++] = d->seconds;
         tm_text_printf(out, "  step %lld: loss %.7g, norm %.6g, rate %.6g, %lld tokens, used %lld", (long long)d->step,
                        d->loss, d->grad_norm, d->learning_rate, (long long)d->tokens, (long long)d->used_bytes);
         add_measures(out, d->measures, d->n_measures);
@@ -129,6 +144,7 @@ static void listen(tm_sink *sink, const tm_event *event)
         tm_text_add(out, "\n");
     } else if (event->kind == TM_EVENT_RUN_ENDED) {
         add_ended(out, &event->run_ended);
+        if (event->run_ended.steps > 0) add_rate(out, j, event->run_ended.speed);
     }
 }
 
