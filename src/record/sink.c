@@ -104,10 +104,10 @@ static void keep_start(run_record *run, const tm_run_started *start)
     run->start.kernels = start->kernels ? keep(run, start->kernels) : NULL;
     run->start.sums = start->sums ? keep(run, start->sums) : NULL;
     run->start.data_source = keep(run, start->data_source);
-    tm_named_f64 *flops = tm_arena_take(run->arena, (start->n_flops_per_token + 1) * sizeof *flops);
+    tm_named_f64 *flops = tm_arena_take(run->arena, start->n_flops_per_token * sizeof *flops);
     for (size_t i = 0; i < start->n_flops_per_token; i++)
         flops[i] = (tm_named_f64){ keep(run, start->flops_per_token[i].name), start->flops_per_token[i].value };
-    tm_named_i64 *memory = tm_arena_take(run->arena, (start->n_memory + 1) * sizeof *memory);
+    tm_named_i64 *memory = tm_arena_take(run->arena, start->n_memory * sizeof *memory);
     for (size_t i = 0; i < start->n_memory; i++)
         memory[i] = (tm_named_i64){ keep(run, start->memory[i].name), start->memory[i].value };
     keep_outline(run, start);

@@ -266,7 +266,7 @@ tm_status tm_trainer_sum_stages(const tm_trainer *trainer, uint64_t *sum, tm_err
 tm_status tm_trainer_base_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err)
 {
     size_t    n = graph_of(trainer)->n_tensors;
-    uint64_t *hashes = tm_alloc((n + 1) * sizeof *hashes);
+    uint64_t *hashes = tm_alloc(n * sizeof *hashes);
     tm_status st = tm_trainer_hashes(trainer, hashes, err);
     *out = 0;
     for (size_t i = 0; i < n && st == TM_OK; i++)

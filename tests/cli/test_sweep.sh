@@ -58,6 +58,11 @@ failed_with 4 "the folder belongs to one command" "holds runs of another command
 check "what does not fit is no error of the sweep" [ "$(cat code)" -eq 0 ]
 check "a larger batch is not tried, another rate is" [ "$(column status large/runs_summary.csv)" = \
     "success oom oom-skipped success oom oom-skipped " ]
+mv large/runs_summary.csv before.csv
+grep -v ',oom-skipped,' before.csv >large/runs_summary.csv
+trainmark run experiment.yaml '--training.local_batch_size=[2, 30000, 60000]' --out large
+check "nor when the sweep goes on" [ "$(column status large/runs_summary.csv)" = \
+    "success oom oom-skipped success oom oom-skipped " ]
 trainmark run experiment.yaml --training.local_batch_size 2 '--optimizer.lr=[0.001, 1e300]' --out error
 check "a run that fails does not stop the others" [ "$(wc -l <error/runs_summary.csv)" -eq 3 ]
 check_not "but the sweep has failed" [ "$code" -eq 0 ]

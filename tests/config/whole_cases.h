@@ -134,6 +134,12 @@ static const whole_case whole_cases[] = {
       "training: {steps: [1, 2.0, x], seq_len: [8, 16]}\noptimizer.lr: [1e-3]\nlora.rank: 2\nlora.targets: [a, b]\n",
       .words = { "--training.seq_len", "[32, 64]", "--debug.seed=[1,2]", "--optimizer.lr=2" },
       .axes = true },
+    { .name = "more axes than there is room for at first",
+      .file = "x.yaml",
+      .text = LLAMA "training: {steps: [1, 2], seq_len: [8, 16], local_batch_size: [1, 2], threads: [1, 2]}\n"
+                    "optimizer: {lr: [1, 2], beta1: [0.5, 0.6], beta2: [0.5, 0.6], eps: [1, 2], weight_decay: [0, 1]}\n"
+                    "lr_scheduler: {warmup_steps: [1, 2]}\n",
+      .axes = true },
     { .name = "axes above and below",
       .file = "x.yaml",
       .text = LLAMA "training: {seq_len: [8, 16], local_batch_size: auto}\n",

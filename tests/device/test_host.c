@@ -203,6 +203,19 @@ static void memory_that_is_not_there_is_refused(void **state)
     tm_device_close(device);
 }
 
+static void threads_are_counted_in_words(void **state)
+{
+    (void)state;
+    static const char *const ends[] = { " kernels, 1 thread", " kernels, 2 threads", " kernels, 3 threads" };
+    for (int threads = 1; threads <= 3; threads++) {
+        tm_device  *device = test_device_open("cpu", threads);
+        const char *text = tm_device_describe(device)->text, *end = ends[threads - 1];
+        assert_true(strlen(text) > strlen(end));
+        assert_string_equal(text + strlen(text) - strlen(end), end);
+        tm_device_close(device);
+    }
+}
+
 static void unknown_devices_are_refused_by_name(void **state)
 {
     (void)state;
@@ -239,7 +252,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_as_large_as_asked),         cmocka_unit_test(memory_takes_huge_pages),
         cmocka_unit_test(used_memory_is_counted_by_pages),     cmocka_unit_test(zeros_are_written_where_they_are_not),
-        cmocka_unit_test(memory_that_is_not_there_is_refused), cmocka_unit_test(unknown_devices_are_refused_by_name),
+        cmocka_unit_test(memory_that_is_not_there_is_refused), cmocka_unit_test(threads_are_counted_in_words),
+        cmocka_unit_test(unknown_devices_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

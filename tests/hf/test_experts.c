@@ -167,6 +167,9 @@ static void what_is_not_built_is_refused(void **state)
     refuse("{" DEEPSEEK ", \"moe_layer_freq\": 2}", "'moe_layer_freq' is 2");
     refuse("{" DEEPSEEK ", \"attention_bias\": true}", "'attention_bias' is true");
     refuse("{" GPT_OSS ", \"attention_bias\": false}", "'attention_bias' is false");
+    char turns[] = "{" GPT_OSS "}", *second = strstr(turns, "\"full_attention\"");
+    memcpy(second, "\"full_retention\"", 16);
+    refuse(turns, "'layer_types'[1] is full_retention");
     refuse("{\"model_type\": \"llama4\"}", "llama4");
     refuse("{\"model_type\": \"llama4_text\"}", "llama4_text");
 }

@@ -179,6 +179,9 @@ static const char *const small[] = {
     "tiny-llama --model.rope_scaling llama3 --model.rope_low_freq_factor 4 --model.rope_high_freq_factor 4",
     "tiny-llama --model.family deepseek --model.sliding_window 4 --model.sinks true --model.qk_norm true --model.bias "
     "all",
+    "tiny-llama --model.family deepseek --model.sliding_window 1",
+    "tiny-llama --model.family deepseek --model.n_layers 2 --model.n_kv_heads null --model.kv_lora_rank 16 "
+    "--model.q_lora_rank 1 --model.qk_nope_head_dim 12 --model.qk_rope_head_dim 4 --model.v_head_dim 8",
     "tiny-llama --model.family deepseek --model.kv_lora_rank 8 --model.n_kv_heads null --model.qk_rope_head_dim 5 "
     "--model.n_experts 4 "
     "--model.n_experts_per_token 2 --model.moe_normalise true --model.moe_scale 2",
