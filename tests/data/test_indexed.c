@@ -37,7 +37,7 @@ static void write_set(bool wide, int32_t scale)
             int32_t id = token * scale;
             tm_indexed_add(&writer, &id, 1);
         }
-        if (d < 4) tm_indexed_end_document(&writer); /* the last one ends with the file */
+        if (d < 4) tm_indexed_end_document(&writer);  /* the last one ends with the file */
         if (d == 2) tm_indexed_end_document(&writer); /* of an empty document nothing is left */
     }
     if (tm_indexed_finish(&writer, &err) != TM_OK) fail_msg("%s", err.text);
