@@ -167,21 +167,22 @@ $(BUILD)/commit: FORCE
 	@mkdir -p $(@D)
 	@echo '$(COMMIT)' | cmp -s - $@ || echo '$(COMMIT)' >$@
 
-# The published figures (configs/reference/) as lines of C.
-$(BUILD)/published_lines.c: $(REFERENCE)
+# The published figures (configs/reference/) as lines of C; of a file that is added, however old it is (FORCE).
+$(BUILD)/published_lines.c: $(REFERENCE) FORCE
 	@mkdir -p $(@D)
 	@{ echo 'extern const char *const tm_published_lines[];'; echo 'const char *const tm_published_lines[] = {'; \
-	   sed 's/[\\"]/\\&/g; s/.*/    "&",/' $^; echo '    0,'; echo '};'; } >$@
+	   sed 's/[\\"]/\\&/g; s/.*/    "&",/' $(REFERENCE); echo '    0,'; echo '};'; } >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 $(BUILD)/published_lines.o: $(BUILD)/published_lines.c
 	$(CC) $(CFLAGS) -c -o $@ $<
 
-# The kernel tables of device/cpu/simd: a file there is all that a fast kernel takes.
+# The kernel tables of device/cpu/simd: a file there is all that a fast kernel takes, however old it is (FORCE).
 TABLES := $(addprefix $(BUILD)/generated/device/cpu/,kernel_tables.def product_tables.def)
-$(BUILD)/generated/device/cpu/kernel_tables.def: $(SIMD_SRC)
-$(BUILD)/generated/device/cpu/product_tables.def: $(PRODUCT_SRC)
+$(BUILD)/generated/device/cpu/kernel_tables.def: $(SIMD_SRC) FORCE
+$(BUILD)/generated/device/cpu/product_tables.def: $(PRODUCT_SRC) FORCE
 $(TABLES):
 	@mkdir -p $(@D)
-	@sed -n 's/^const tm_kernel TM_K(tm_cpu_\([a-z0-9_]*\))\[\].*/TM_CPU_TABLE(\1)/p' $^ >$@.new
+	@sed -n 's/^const tm_kernel TM_K(tm_cpu_\([a-z0-9_]*\))\[\].*/TM_CPU_TABLE(\1)/p' $(filter %.c,$^) >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 $(OBJ) $(SUPPORT) $(TEST_SRC:%.c=$(BUILD)/%.o): | $(TABLES)
 
