@@ -355,6 +355,7 @@ static void bad_configurations_are_refused(void **state)
         { "{\"r\": 0}", TM_FORMAT, "'r'" },
         { "{\"r\": \"4\"}", TM_FORMAT, "'r'" },
         { "{\"r\": 4.5}", TM_FORMAT, "'r'" },
+        { "{\"r\": 65537}", TM_FORMAT, "'r' must be a whole number from 1 to 65536" },
         { "{\"r\": 8}", TM_FORMAT, "[4, " },
         { "{\"lora_alpha\": \"x\"}", TM_FORMAT, "'lora_alpha'" },
         { "{\"lora_dropout\": 1.5}", TM_FORMAT, "'lora_dropout'" },
