@@ -266,6 +266,13 @@ static void the_most_that_fits_is_read(void **state)
     add_index(&found, &read);
     assert_string_equal(found.data, wanted.data);
     assert_int_equal(read.state.n_scalars, TM_CHECKPOINT_SCALARS);
+    /* A description that is one byte longer is refused for that, before anything else is read of it. */
+    uint64_t length = TM_CHECKPOINT_DESCRIPTION_BYTES - 1, longer = TM_CHECKPOINT_DESCRIPTION_BYTES;
+    size_t   at = 0;
+    while (at + 8 < n && memcmp(bytes + at, &length, sizeof length) != 0) at++;
+    memcpy(bytes + at, &longer, sizeof longer);
+    assert_int_equal(tm_checkpoint_index_decode(bytes, n, arena, &read, &err), TM_FORMAT);
+    assert_string_equal(err.text, "the index has a description of 8192 bytes, less than 8192 wanted");
     tm_text_fini(&wanted);
     tm_text_fini(&found);
     tm_arena_destroy(arena);
