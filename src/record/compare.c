@@ -112,7 +112,6 @@ static const char *published_model(const tm_output_options *o)
     int64_t               seq;
     const char           *preset = tm_config_preset(o->config);
     if (!preset || tm_bench_model(preset, &shape, &seq, NULL) != TM_OK) return NULL;
-    seq = o->run->step.seq;
     bool same = tm_model_parameters(&shape) == tm_model_parameters(own) && shape.n_layers == own->n_layers;
     for (int i = 0; i < TM_FLOPS_COUNT; i++)
         same = same && tm_model_flops_per_token(&shape, (tm_flops_convention)i, seq) ==

@@ -282,7 +282,7 @@ static bool drop_caches(const char *path)
 static void finish(tm_sink *head)
 {
     mllog_sink *self = (mllog_sink *)head;
-    if (self->fd >= 0 && fsync(self->fd) != 0 && errno != EINVAL)
+    if (self->fd >= 0 && fsync(self->fd) != 0)
         (void)tm_fail(&self->head.error, TM_IO, "cannot flush '%s' to disk: %s", self->options.path, strerror(errno));
     if (self->fd >= 0 && close(self->fd) != 0)
         (void)tm_fail(&self->head.error, TM_IO, "cannot close '%s': %s", self->options.path, strerror(errno));

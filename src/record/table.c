@@ -346,7 +346,7 @@ static void print_json(const tm_table *table, tm_text *out)
     for (size_t i = 0; i < tm_table_n_notes(table); i++) tm_json_string(&json, NULL, tm_table_note_at(table, i));
     tm_json_close(&json, ']');
     tm_json_close(&json, '}');
-    if (out->length && out->data[out->length - 1] != '\n') tm_text_add(out, "\n");
+    tm_text_add(out, "\n");
 }
 
 static void print_jsonl(const tm_table *table, tm_text *out)
@@ -354,7 +354,7 @@ static void print_jsonl(const tm_table *table, tm_text *out)
     for (size_t row = 0; row < tm_table_n_rows(table); row++) {
         tm_json json = { .out = out };
         print_row(table, row, &json);
-        if (out->data[out->length - 1] != '\n') tm_text_add(out, "\n");
+        tm_text_add(out, "\n");
     }
 }
 

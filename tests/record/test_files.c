@@ -173,6 +173,33 @@ static void kept_records_stay(void **state)
     tm_text_fini(&after);
 }
 
+/* Readers of JSON keep numbers up to 2^63 - 1; a larger seed is told as text. */
+static void large_seeds_are_kept(void **state)
+{
+    tm_environment *environment = tm_environment_read("");
+    (void)state;
+    for (int above = 0; above < 2; above++) {
+        const char       *path = test_in_folder("seed.json");
+        tm_checks         checks = { 0 };
+        tm_result_options options = { path, .environment = environment, .checks = &checks, .configuration_hash = "" };
+        tm_event          start = fake_started(), end = fake_ended(FAKE_STEPS, TM_VERDICT_VALID, "");
+        tm_error          err = { 0 };
+        tm_sink          *sink;
+        start.run_started.seed = (uint64_t)INT64_MAX + (uint64_t)above;
+        assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
+        fake_emit(sink, start);
+        fake_emit(sink, end);
+        fake_close(sink);
+        json_t *result = json_load_file(path, 0, NULL), *seed = json_object_get(result, "seed");
+        if (above)
+            assert_string_equal(json_string_value(seed), "9223372036854775808");
+        else
+            assert_true(json_is_integer(seed) && json_integer_value(seed) == INT64_MAX);
+        json_decref(result);
+    }
+    tm_environment_destroy(environment);
+}
+
 static void result_read_back(void **state)
 {
     (void)state;
@@ -459,6 +486,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(metrics_records, clean),
         cmocka_unit_test_teardown(metrics_of_a_resumed_run, clean),
+        cmocka_unit_test_teardown(large_seeds_are_kept, clean),
         cmocka_unit_test_teardown(result_read_back, clean),
         cmocka_unit_test_teardown(outputs_read_the_summary_of_the_run, clean),
         cmocka_unit_test_teardown(a_run_without_steps, clean),

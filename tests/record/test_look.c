@@ -39,7 +39,9 @@ static void make(tm_look_tensor tensors[TENSORS], tm_look *look)
                                        .error = errors[i],
                                        .cosine = 1 - 0.0625 * i,
                                        .underflow = i == 2 ? 0.5 : 0.0009765625 * i,
-                                       .overflow = i == 5 ? 0.25 : 0,
+                                       .overflow = i == 5   ? 0.25
+                                                   : i == 4 ? 0.0078125
+                                                            : 0,
                                        .amax = 1.5 * i,
                                        .reference_amax = 2.5 * i,
                                        .zeros = 0.03125 * i,

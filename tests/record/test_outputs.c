@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "record/outputs.h"
+#include "record/sink_kind.h"
 #include "results/store.h"
 
 #include <setjmp.h>
@@ -125,6 +126,18 @@ static void the_files_of_a_run(void **state)
     assert_int_equal(lines, 3);
     tm_text_fini(&rows);
     end(&f);
+}
+
+/* In the folder of the run, but where a whole path is meant. */
+static void where_a_file_is(void **state)
+{
+    const tm_output_options options = { .folder = "of/run" };
+    tm_arena               *arena = tm_arena_create();
+    (void)state;
+    assert_string_equal(record_path(&options, arena, "a.log"), "of/run/a.log");
+    assert_string_equal(record_path(&options, arena, "a/b.log"), "of/run/a/b.log");
+    assert_string_equal(record_path(&options, arena, "/a/b.log"), "/a/b.log");
+    tm_arena_destroy(arena);
 }
 
 /* Nothing was trained: an empty file would look like a run that died. */
@@ -285,6 +298,7 @@ int main(void)
     setenv("TRAINMARK_STORE", "none", 1); /* never the user's */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bus_of_many),
+        cmocka_unit_test(where_a_file_is),
         cmocka_unit_test_teardown(the_files_of_a_run, clean),
         cmocka_unit_test_teardown(a_run_that_never_began, clean),
         cmocka_unit_test_teardown(whose_failure_counts, clean),
