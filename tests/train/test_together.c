@@ -94,9 +94,58 @@ static void sixteen_ranks_are_listed(void **state)
     check(&j, 20, "the configuration of ranks " SIXTEEN " and 3 more");
 }
 
+/* --- what ranks have read ---------------------------------------------------------------------------------------- */
+
+typedef struct {
+    bool    alike; /* every rank reads what rank 0 does */
+    int64_t seen[MOST], unique[MOST];
+} count;
+
+static void count_samples(tm_comm *comm, void *context)
+{
+    count            *k = context;
+    int               rank = tm_comm_rank(comm), ranks = tm_comm_size(comm);
+    tm_source_options data = { .name = "mock", .vocab = 64, .seq = 8, .seed = 7 };
+    tm_run_options    o = { .steps = 1 };
+    tm_source        *source;
+    tm_ranks          own;
+    tm_batch          batch;
+    o.step.layout.mesh = tm_mesh_one();
+    o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = ranks;
+    o.step.layout.rank = rank;
+    CHECK_OK(tm_mesh_fill(&o.step.layout.mesh, ranks, err));
+    CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
+    CHECK_OK(tm_source_open(&data, &source, err));
+    o.ranks = &own;
+    tm_loader_part part = { k->alike ? 0 : rank, ranks };
+    run            r = { .options = &o, .source = source };
+    r.loader = tm_loader_open_part(source, TM_SPLIT_TRAIN, 2 * ranks, part, 0, 0);
+    for (int i = 0; i < 3; i++) tm_loader_next(r.loader, &batch);
+    CHECK_OK(run_count_samples(&r, &k->seen[rank], &k->unique[rank], err));
+    tm_loader_close(r.loader);
+    tm_source_close(source);
+    tm_ranks_close(&own);
+}
+
+/* 3 batches of 2 samples each: those of all ranks count, and the same one on two ranks is one. */
+static void samples_of_all_ranks_count(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 3; ranks++)
+        for (int alike = 0; alike < 2; alike++) {
+            count k = { .alike = alike };
+            run_world(ranks, NULL, DEADLINE, false, count_samples, &k);
+            for (int r = 0; r < ranks; r++) {
+                assert_int_equal(k.seen[r], 6 * ranks);
+                assert_int_equal(k.unique[r], alike ? 6 : 6 * ranks);
+            }
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(ranks_that_differ_are_listed),
-                                        cmocka_unit_test(sixteen_ranks_are_listed) };
+                                        cmocka_unit_test(sixteen_ranks_are_listed),
+                                        cmocka_unit_test(samples_of_all_ranks_count) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -294,6 +294,9 @@ static const struct {
       .words = TINY "--training.steps 3 --model.family mixtral --model.n_experts 4 --model.n_experts_per_token 2 "
                     "--model.moe_ffn_dim 32 --model.moe_aux_loss 0.01 --validation.steps 1 "
                     "--debug.certificate_after true" },
+    { .what = "text, nothing held out",
+      .words = TINY "--training.steps 1 --data.source text --data.path text.txt --data.validation_fraction 0 "
+                    "--model.vocab_size 257 --validation.steps 1" },
     { .what = "text",
       .words = TINY "--training.steps 3 --data.source text --data.path text.txt --data.validation_fraction 0.2 "
                     "--model.vocab_size 257 "
