@@ -280,6 +280,33 @@ static void muon_takes_each_matrix_for_itself(void **state)
     tm_text_fini(&out);
 }
 
+/* Pieces that never come again in the same rows are one matrix. */
+static void muon_takes_uneven_pieces_together(void **state)
+{
+    tm_graph *graph = tm_graph_create(&tm_precision_f32);
+    tm_piece  pieces[TM_MUON_PARTS + 2];
+    tm_hyper  hyper = { .momentum = 0.75, .definition = TM_DEFINED_TORCH };
+    tm_update update = { .first = 0 };
+    int64_t   rows = 0;
+    (void)state;
+    for (int p = 0; p < TM_MUON_PARTS + 2; p++) {
+        pieces[p] = (tm_piece){ .name = "p", .row = rows, .rows = p + 1 };
+        rows += p + 1;
+    }
+    tm_graph_segment(graph, "update");
+    update.parameter = tm_graph_parameter(graph, "w", tm_shape_2(rows, 8), pieces, TM_MUON_PARTS + 2);
+    tm_graph_at(graph, update.parameter)->layer = 0;
+    update.gradient = tm_graph_tensor_as(graph, "g", TM_ROLE_GRADIENT, tm_shape_2(rows, 8), TM_F32);
+    update.scalars = tm_graph_tensor_as(graph, "s", TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT), TM_F64);
+    update.clip = tm_graph_tensor_as(graph, "c", TM_ROLE_SCALAR, tm_shape_1(2), TM_F64);
+    tm_optimizer_add(graph, &tm_optimizer_muon, &hyper, update);
+    const tm_muon_attr *attr = graph->segment->nodes[0].attr;
+    assert_int_equal(graph->segment->nodes[0].op, TM_OP_muon);
+    assert_int_equal(attr->rows[0], rows);
+    assert_int_equal(attr->rows[1], 0);
+    tm_graph_destroy(graph);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +317,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_new_trainer_has_no_past),
         cmocka_unit_test(chunks_of_the_loss_are_as_large_as_fit),
         cmocka_unit_test(muon_takes_each_matrix_for_itself),
+        cmocka_unit_test(muon_takes_uneven_pieces_together),
     };
     (void)argc;
     test_threads_sleep(argv);
