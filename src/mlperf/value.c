@@ -287,10 +287,7 @@ static bool same_double(double a, double b)
 static bool same_number(const tm_json_value *a, const tm_json_value *b)
 {
     const double exact = 9007199254740992.0;
-    if (!same_double(a->number, b->number)) {
-        bool both = a->kind == TM_JSON_NUMBER && b->kind == TM_JSON_NUMBER && a->integer && b->integer;
-        return both && isinf(a->number) && strcmp(a->text, b->text) == 0;
-    }
+    if (!same_double(a->number, b->number)) return false;
     if (fabs(a->number) < exact || (!a->integer && !b->integer)) return true;
     if (a->integer && b->integer) return strcmp(a->text, b->text) == 0;
     if (isinf(a->number)) return false; /* a long integer is not infinite */
