@@ -41,6 +41,21 @@ static void expect_ids(const char *file, const char *text, unsigned flags, const
 
 #define IDS(...) (const int32_t[]){ __VA_ARGS__ }, sizeof(const int32_t[]){ __VA_ARGS__ } / sizeof(int32_t)
 
+/* The best sum of scores, whatever their powers of ten. */
+static void scores_of_any_size_add_up(void **state)
+{
+#define PIECES(ab)                                                                                                     \
+    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"?\", 0], [\"a\", -0.5], [\"b\", -3], "          \
+    "[\"ab\", " ab "]]}}"
+    (void)state;
+    expect_ids(PIECES("-20.25"), "ab", 0, IDS(1, 2)); /* -3.5 */
+    expect_ids(PIECES("-3.625"), "ab", 0, IDS(1, 2));
+    expect_ids(PIECES("-3.375"), "ab", 0, IDS(3));
+    expect_ids(PIECES("-0.0625"), "ab", 0, IDS(3));
+    expect_ids(PIECES("-6.25e2"), "ab", 0, IDS(1, 2));
+    expect_ids(PIECES("-6.25e-12"), "ab", 0, IDS(3));
+}
+
 static void parts_have_a_prefix_or_a_suffix(void **state)
 {
     static const char suffix[] =
@@ -260,6 +275,7 @@ static void every_message_is_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scores_of_any_size_add_up),
         cmocka_unit_test(parts_have_a_prefix_or_a_suffix),
         cmocka_unit_test(a_blank_comes_in_front),
         cmocka_unit_test(an_expression_that_gives_up),
