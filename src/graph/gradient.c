@@ -51,16 +51,13 @@ bool tm_gradient_wanted(const tm_gradient *gradient, tm_tensor_id input)
     return known(gradient, input) && gradient->wanted[tm_graph_base(gradient->graph, input)];
 }
 
-tm_node *tm_gradient_emit(tm_gradient *gradient, tm_op_id op, const void *attr, size_t attr_bytes,
-                          const tm_tensor_id *in, tm_tensor_id *out, unsigned accumulate)
+void tm_gradient_emit(tm_gradient *gradient, tm_op_id op, const void *attr, size_t attr_bytes, const tm_tensor_id *in,
+                      tm_tensor_id *out, unsigned accumulate)
 {
-    tm_node *node = tm_graph_add(gradient->graph, op, attr, attr_bytes, in, out, accumulate);
-    size_t   at = gradient->graph->segment->n_nodes - 1;
-    int      n = gradient->n_owed;
-    if (n == 0) return node;
+    int n = gradient->n_owed;
+    tm_graph_add(gradient->graph, op, attr, attr_bytes, in, out, accumulate);
     gradient->n_owed = 0; /* contributing may emit */
     for (int i = 0; i < n; i++) tm_gradient_add(gradient, gradient->owed[i][0], gradient->owed[i][1]);
-    return &gradient->graph->segment->nodes[at];
 }
 
 static tm_tensor_id emit_one(tm_gradient *gradient, tm_op_id op, tm_tensor_id a, tm_tensor_id b, tm_tensor_id result)

@@ -49,8 +49,8 @@ tm_tensor_id tm_gradient_take(tm_gradient *gradient, tm_tensor_id input);
  * which is contributed as by tm_gradient_add once the node is there. TM_NONE when nothing needs it. */
 tm_tensor_id tm_gradient_parameter(tm_gradient *gradient, tm_tensor_id weight, int k, unsigned *accumulate);
 /* Emits a backward node; like tm_graph_add. */
-tm_node *tm_gradient_emit(tm_gradient *gradient, tm_op_id op, const void *attr, size_t attr_bytes,
-                          const tm_tensor_id *in, tm_tensor_id *out, unsigned accumulate);
+void tm_gradient_emit(tm_gradient *gradient, tm_op_id op, const void *attr, size_t attr_bytes, const tm_tensor_id *in,
+                      tm_tensor_id *out, unsigned accumulate);
 /* The node emitted last also computes the outputs of the forward node under differentiation (it was given the same
  * output tensors): the forward node is dropped from the segment. */
 void tm_gradient_replaces_forward(tm_gradient *gradient);

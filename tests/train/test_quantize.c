@@ -137,6 +137,16 @@ static void the_pass_takes_the_linears_that_it_is_told(void **state)
     o.micro_batch = 1, o.seq = 24, err = (tm_error){ 0 };
     assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_UNSUPPORTED);
     assert_non_null(strstr(err.text, "summed over 24 elements"));
+    for (int at = -1; at < 2; at++) { /* that comes after no step, or one; or never */
+        o = options_with("fp8_rowwise", "mxfp8", at);
+        o.micro_batch = 1, o.seq = 24, err = (tm_error){ 0 };
+        tm_status st = tm_step_create(&o, &chooser, &step, &err);
+        assert_int_equal(st, at < 0 ? TM_OK : TM_UNSUPPORTED);
+        if (st == TM_OK)
+            tm_step_destroy(step);
+        else
+            assert_non_null(strstr(err.text, "recipe mxfp8 does not fit"));
+    }
     tm_device_close(device);
 }
 
