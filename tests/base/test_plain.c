@@ -210,6 +210,8 @@ static void values_that_look_like_secrets(void **state)
                                          "nightlyperformanceregression7",
                                          "a1b2c3d4e5f6" /* a short commit */ };
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) expect_masked(plain[i], plain[i]);
+    expect_masked("xxxx1111xxxx1111xxxx", "xxxx1111xxxx1111xxxx"); /* of 20 letters 4 changes are few, 5 many */
+    expect_masked("xxxx1111xxxx1111xxx1", "***");
     expect_masked("", ""); /* a variable that is set to nothing */
 }
 
