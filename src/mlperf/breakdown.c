@@ -150,8 +150,7 @@ static tm_breakdown_run measure(const tm_submission_run *run, const tm_score_run
     size_t begin = 0, end = 0; /* the last run_start before the first run_stop, as in the score */
     for (; end < n && !is(&records[end], "run_stop"); end++)
         if (is(&records[end], "run_start")) begin = end;
-    for (size_t i = begin; i < end; i++)
-        if (records[i].state == TM_MLLOG_GOOD) scan_record(&s, &records[i]);
+    for (size_t i = begin; i < end; i++) scan_record(&s, &records[i]); /* what cannot be read has no key */
     measure_run(&s, target, timed->stop_ms / 1000, &out);
     out.used = !timed->problem && out.seconds > 0 && isfinite(out.seconds) && out.samples > 0 && out.rate > 0 &&
                isfinite(out.rate);
@@ -177,7 +176,7 @@ PICK(pick_rate, r->rate)
 PICK(pick_train_share, r->train_s / r->seconds)
 PICK(pick_eval_share, r->eval_s / r->seconds)
 PICK(pick_init, r->init_s)
-PICK(pick_evaluation, r->evaluations > 0 ? r->eval_s / (double)r->evaluations : (double)NAN)
+PICK(pick_evaluation, r->eval_s / (double)r->evaluations) /* runs that are used have one */
 PICK(pick_crossing, r->crossing)
 PICK(pick_overshoot, r->samples - r->crossing)
 PICK(pick_first_rate, r->first_rate)

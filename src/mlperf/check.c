@@ -80,7 +80,7 @@ static void discard(tm_check_list *list, const rule_set *set, tm_ruleset ruleset
     size_t kept = 0;
     for (size_t i = 0; i < list->n; i++) {
         const tm_check_message *m = &list->messages[i];
-        if (m->fixed || !m->key || !rule_set_row(set, ruleset, m->key)) list->messages[kept++] = *m;
+        if (m->fixed || !rule_set_row(set, ruleset, m->key)) list->messages[kept++] = *m;
     }
     list->n = kept;
 }

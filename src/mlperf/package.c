@@ -158,8 +158,7 @@ static void check_logs(const checking *c, tm_package_result *r)
         const tm_check_list *messages = &s->runs[i].report.messages;
         if (s->runs[i].report.passed) continue;
         r->failing++;
-        tm_notes_add(&r->notices, arena, "%s does not comply: %s", s->runs[i].name,
-                     messages->n > 0 ? messages->messages[0].text : "no reason given");
+        tm_notes_add(&r->notices, arena, "%s does not comply: %s", s->runs[i].name, messages->messages[0].text);
     }
     if (r->failing == 1)
         tm_notes_add(&r->warnings, arena, "1 file does not comply, accepting this under olympic scoring");
@@ -227,7 +226,7 @@ static tm_status check_result(checking *c, const char *folder, bypass b, tm_pack
     read_params(c, folder, false, &b, &r->warnings);
     bool                     fine = count_files(c, folder, r);
     const tm_reference_kind *kind = tm_reference_kind_find(r->benchmark);
-    if (kind && r->files != (size_t)kind->runs)
+    if (r->files != (size_t)kind->runs)
         tm_notes_add(&r->errors, arena, "Incorrect number of files in dir, or wrong file names: found %zu, expected %d",
                      r->files, kind->runs);
     if (!r->desc) tm_notes_add(&r->errors, arena, "there is no systems/%s.json that describes this system", r->system);
@@ -342,7 +341,7 @@ tm_status tm_package_check(const char *path, tm_ruleset ruleset, const tm_refere
         return st;
     }
     p->passed = all_fine(p);
-    package_check_repository(c.root, &p->repository, arena);
+    package_check_repository(c.root, PACKAGE_ALL, &p->repository, arena);
     *out = p;
     return TM_OK;
 }

@@ -75,7 +75,7 @@ static void check_entry(const package_entry *e, const char *shown, tm_notes *err
         tm_notes_add(errors, arena, "%s: %lld bytes, more than 50 MiB", shown, e->bytes);
 }
 
-static void walk(const char *root, const char *path, const char *shown, int depth, size_t *budget, tm_notes *errors,
+static void walk(const char *root, const char *path, const char *shown, int depth, size_t *left, tm_notes *errors,
                  tm_arena *arena)
 {
     size_t               n;
@@ -85,20 +85,23 @@ static void walk(const char *root, const char *path, const char *shown, int dept
                      PACKAGE_ENTRIES);
         return;
     }
-    for (size_t i = 0; i<n && * budget> 0; i++, (*budget)--) {
+    for (size_t i = 0; *left > 0 && i < n; i++) {
         const char *name = tm_arena_format(arena, "%s%s%s", shown, *shown ? "/" : "", entries[i].name);
+        if (--*left == 0) {
+            tm_notes_add(errors, arena, "too many files: from %s on they were not checked", name);
+            return;
+        }
         check_entry(&entries[i], name, errors, arena);
         if (entries[i].kind != ENTRY_FOLDER || entries[i].link) continue;
         if (depth == PACKAGE_DEPTH)
             tm_notes_add(errors, arena, "%s: directories more than %d deep", name, PACKAGE_DEPTH);
         else
-            walk(root, entries[i].path, name, depth + 1, budget, errors, arena);
+            walk(root, entries[i].path, name, depth + 1, left, errors, arena);
     }
 }
 
-void package_check_repository(const char *root, tm_notes *errors, tm_arena *arena)
+void package_check_repository(const char *root, size_t most, tm_notes *errors, tm_arena *arena)
 {
-    size_t budget = 1000000;
-    walk(root, root, "", 0, &budget, errors, arena);
-    if (budget == 0) tm_notes_add(errors, arena, "more than a million files: the rest was not checked");
+    size_t left = most + 1;
+    walk(root, root, "", 0, &left, errors, arena);
 }

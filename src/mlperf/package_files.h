@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-enum { PACKAGE_ENTRIES = 20000, PACKAGE_DEPTH = 64, PACKAGE_FILE_BYTES = 52428800 };
+enum { PACKAGE_ENTRIES = 20000, PACKAGE_DEPTH = 64, PACKAGE_FILE_BYTES = 52428800, PACKAGE_ALL = 1000000 };
 
 typedef enum { ENTRY_FILE, ENTRY_FOLDER, ENTRY_OTHER, ENTRY_OUTSIDE, ENTRY_BROKEN } entry_kind;
 
@@ -23,7 +23,8 @@ typedef struct {
 package_entry *package_list(const char *root, const char *path, tm_arena *arena, size_t *n);
 /* What `path` is; ENTRY_BROKEN also if there is nothing. */
 package_entry package_look(const char *root, const char *path, const char *name, tm_arena *arena);
-/* The repository check: names, sizes, links of everything below `root`. */
-void package_check_repository(const char *root, tm_notes *errors, tm_arena *arena);
+/* The repository check: names, sizes, links of everything below `root`, and whether that is more than `most` entries.
+ */
+void package_check_repository(const char *root, size_t most, tm_notes *errors, tm_arena *arena);
 
 #endif

@@ -171,7 +171,7 @@ void tm_reference_finish(tm_reference *reference)
     TM_ASSERT(reference->kind->runs >= 3);
     qsort(reference->records, reference->n, sizeof *reference->records, by_batch);
     for (size_t i = 0; i < reference->n; i++) compute(&reference->records[i], reference->kind);
-    if (reference->n > 0) prune(reference);
+    prune(reference);
 }
 
 /* --- choice ------------------------------------------------------------------------------------------------------- */

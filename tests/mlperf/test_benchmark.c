@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "mlperf/reference.h"
 #include "support/fake_run.h"
 #include "support/folder.h"
 #include "support/full_config.h"
@@ -42,6 +43,16 @@ static void evaluations_by_batch(void **unused)
         assert_int_equal(tm_mlperf_first_eval_step(b, cases[i].batch) * cases[i].batch, cases[i].first);
     }
     assert_null(tm_mlperf_benchmark_find("llama3"));
+}
+
+/* Each is judged by the convergence test, so that each says how many runs a result has. */
+static void every_benchmark_says_its_runs(void **unused)
+{
+    (void)unused;
+    for (const tm_mlperf_benchmark *b = tm_mlperf_benchmarks; b->name; b++) {
+        const tm_reference_kind *kind = tm_reference_kind_find(b->name);
+        if (!kind || kind->runs < 3) fail_msg("%s", b->name);
+    }
 }
 
 /* What a benchmark settles of a configuration that leaves it open. */
@@ -85,6 +96,7 @@ int main(void)
 {
     tm_log_set_level(TM_LOG_ERROR);
     const struct CMUnitTest tests[] = { cmocka_unit_test(evaluations_by_batch),
+                                        cmocka_unit_test(every_benchmark_says_its_runs),
                                         cmocka_unit_test(benchmarks_settle_keys) };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

@@ -397,12 +397,69 @@ static void limits(void **unused)
     remove_folder(&f, (const char *const[]){ "bomb.gz", "long.txt", NULL });
 }
 
+/* A time that is text has 62 characters at most, underscores not counted; no number is that long. */
+static void times_of_text_have_a_limit(void **unused)
+{
+    (void)unused;
+    for (int digits = 61; digits <= 64; digits++)
+        for (int underscored = 0; underscored < 2; underscored++) {
+            tm_text   text = { 0 };
+            tm_mllog *log;
+            size_t    n;
+            tm_text_add(&text, ":::MLLOG {\"time_ms\": \"1.");
+            for (int i = 2; i < digits; i++) tm_text_add(&text, i == 10 && underscored ? "0_0" : "0");
+            tm_text_add(&text, "\", \"key\": \"k\", \"value\": 1, \"metadata\": {}}\n");
+            const tm_mllog_record *r = parse(text.data, text.length, &log, &n);
+            assert_int_equal(n, 1);
+            assert_int_equal(r->state, digits + underscored < 63 ? TM_MLLOG_GOOD : TM_MLLOG_BROKEN);
+            assert_true(digits + underscored >= 63 || (r->time_ms > 0.999 && r->time_ms < 1.001));
+            tm_mllog_free(log);
+            tm_text_fini(&text);
+        }
+    tm_mllog_free(NULL);
+}
+
+/* Ten thousand logs in a folder are read, one more is not; a number has nine digits at most. */
+static void a_folder_has_a_limit(void **unused)
+{
+    (void)unused;
+    folder          f;
+    tm_mllog_folder list;
+    tm_error        err = { 0 };
+    char            name[64], first[600];
+    make_folder(&f);
+    put(&f, "result_999999999.txt", "", 0);
+    put(&f, "result_1000000000.txt", "", 0);
+    strcpy(first, in(&f, "result_999999999.txt"));
+    for (int i = 2; i < TM_MLLOG_MAX_FILES; i++) {
+        snprintf(name, sizeof name, "result_%d.txt", i);
+        assert_int_equal(link(first, in(&f, name)), 0);
+    }
+    assert_int_equal(tm_mllog_folder_list(f.path, &list, &err), TM_OK);
+    assert_int_equal(list.n, TM_MLLOG_MAX_FILES);
+    assert_int_equal(list.files[0].number, 2);
+    assert_int_equal(list.files[list.n - 2].number, 999999999);
+    assert_int_equal(list.files[list.n - 1].number, -1);
+    tm_mllog_folder_fini(&list);
+    assert_int_equal(link(first, in(&f, "result_0.txt")), 0);
+    assert_int_equal(tm_mllog_folder_list(f.path, &list, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "' has more than 10000 logs; a result has 10"));
+    tm_mllog_folder_fini(&list);
+    for (int i = 0; i < TM_MLLOG_MAX_FILES; i++) {
+        snprintf(name, sizeof name, "result_%d.txt", i);
+        unlink(in(&f, name));
+    }
+    remove_folder(&f, (const char *const[]){ "result_999999999.txt", "result_1000000000.txt", NULL });
+}
+
 static void folders_are_listed_by_number(void **unused)
 {
     (void)unused;
-    static const char *const names[] = { "result_10.txt",    "result_2.txt.gz", "result_0.txt",  "result_x.txt",
-                                         "result_3.txt.bz2", "result_4",        "xresult_5.txt", NULL };
-    static const char *const wanted[] = { "result_0.txt", "result_2.txt", "result_10.txt", "result_x.txt" };
+    static const char *const names[] = { "result_10.txt", "result_2.txt.gz",  "result_0.txt",
+                                         "result_x.txt",  "result_3.txt.bz2", "result_4",
+                                         "xresult_5.txt", "result_.txt",      NULL };
+    static const char *const wanted[] = { "result_0.txt", "result_2.txt", "result_10.txt", "result_.txt",
+                                          "result_x.txt" };
     folder                   f;
     tm_mllog_folder          list;
     tm_error                 err = { 0 };
@@ -411,11 +468,12 @@ static void folders_are_listed_by_number(void **unused)
     assert_int_equal(list.n, 0);
     for (size_t i = 0; names[i]; i++) put(&f, names[i], "", 0);
     assert_int_equal(tm_mllog_folder_list(f.path, &list, &err), TM_OK);
-    assert_int_equal(list.n, 4);
-    for (size_t i = 0; i < 4; i++) assert_string_equal(list.files[i].name, wanted[i]);
+    assert_int_equal(list.n, 5);
+    for (size_t i = 0; i < 5; i++) assert_string_equal(list.files[i].name, wanted[i]);
     assert_string_equal(list.files[1].path, in(&f, "result_2.txt.gz"));
     assert_int_equal(list.files[2].number, 10);
     assert_int_equal(list.files[3].number, -1);
+    assert_int_equal(list.files[4].number, -1);
     tm_mllog_folder_fini(&list);
     put(&f, "result_2.txt", "", 0);
     assert_int_equal(tm_mllog_folder_list(f.path, &list, &err), TM_INVALID);
@@ -448,6 +506,8 @@ int main(void)
         cmocka_unit_test(faults_are_told_apart),
         cmocka_unit_test(packed_files),
         cmocka_unit_test(limits),
+        cmocka_unit_test(times_of_text_have_a_limit),
+        cmocka_unit_test(a_folder_has_a_limit),
         cmocka_unit_test(folders_are_listed_by_number),
         cmocka_unit_test(every_message_is_whole),
     };

@@ -103,12 +103,25 @@ static void all_that_is_wrong_is_found(void **state)
     assert_int_equal(symlink("/usr", test_in_folder("deep/out")), 0);
     assert_int_equal(symlink("gone", test_in_folder("lost")), 0);
     assert_int_equal(symlink("deep", test_in_folder("twice")), 0); /* what a link leads to is looked at once */
-    package_check_repository(root, &errors, arena);
+    package_check_repository(root, PACKAGE_ALL, &errors, arena);
     for (size_t i = 0; i < errors.n && i < sizeof wanted / sizeof *wanted; i++)
         assert_string_equal(errors.items[i], wanted[i]);
     assert_int_equal(errors.n, sizeof wanted / sizeof *wanted);
+    /* Ten entries are looked at; where fewer may be, the first of them. */
+    static const struct {
+        size_t      most, found;
+        const char *from;
+    } limits[] = { { 10, 7, NULL }, { 9, 8, "twice" }, { 8, 7, "lost" }, { 4, 5, "deep/out" }, { 0, 1, ".hidden" } };
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        char said[120];
+        errors = (tm_notes){ 0 };
+        package_check_repository(root, limits[i].most, &errors, arena);
+        snprintf(said, sizeof said, "too many files: from %s on they were not checked", limits[i].from);
+        assert_int_equal(errors.n, limits[i].found);
+        assert_true((strcmp(errors.items[errors.n - 1], said) == 0) == (limits[i].from != NULL));
+    }
     errors = (tm_notes){ 0 };
-    package_check_repository("/no/such/folder", &errors, arena);
+    package_check_repository("/no/such/folder", PACKAGE_ALL, &errors, arena);
     assert_int_equal(errors.n, 1);
     assert_non_null(strstr(errors.items[0], ".: cannot be read, or has more than "));
     free(root);

@@ -383,6 +383,20 @@ static void own_records(void **state)
     assert_int_equal(tm_rcp_judge(r.runs, r.n, reference, TM_RULESET_5_1_0, false, arena, &v, &err), TM_OK);
     assert_true(v.passed);
     assert_string_equal(v.message, "RCP found");
+    free_result(&r);
+    r = (result){ 0 };
+    log = test_mllog_good("trainmark_tiny", 64, 55, 0);
+    for (int i = 0; i < 10; i++) add_log(&r, &log);
+    tm_text printed = { 0 };
+    assert_int_equal(tm_rcp_judge(r.runs, r.n, reference, TM_RULESET_5_1_0, false, arena, &v, &err), TM_OK);
+    tm_rcp_print(&v, &printed);
+    assert_non_null(strstr(printed.data, "'BS': 64, "));
+    assert_non_null(strstr(printed.data, "'Epochs to converge': [50.0, 50.0, 60.0, 60.5], "));
+    tm_text_fini(&printed);
+    free_result(&r);
+    r = (result){ 0 };
+    log = test_mllog_good("trainmark_tiny", 16, 25, 0);
+    for (int i = 0; i < 10; i++) add_log(&r, &log);
     assert_int_equal(tm_rcp_judge(r.runs, r.n, NULL, TM_RULESET_5_1_0, false, arena, &v, &err), TM_OK);
     assert_false(v.passed); /* 25 samples are far fewer than the built-in record's */
     exactly(v.record.mean, 844.4444444444445, "mean of the built-in record");

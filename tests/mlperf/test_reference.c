@@ -306,6 +306,28 @@ static void relief_and_few_runs(void **state)
     exactly(between.max_speedup, between.mean / (between.minimum - 46080), "max speedup between");
 }
 
+/* Where less than nothing is left of the minimum, any mean will do; where doubles lie farther apart than the search is
+ * fine, it ends at the nearest. */
+static void means_at_the_ends_of_what_there_is(void **state)
+{
+    (void)state;
+    double       small[] = { 46080, 46080, 46080, 46080 }, more[] = { 46081, 46081, 46081, 46081 };
+    double       large[] = { 2.9e18, 2.95e18, 3e18, 3.05e18, 3.1e18 };
+    tm_reference reference = { .kind = tm_reference_kind_find("llama31_405b"), .n = 3 };
+    reference.records = tm_arena_take(arena, 3 * sizeof *reference.records);
+    reference.records[0] = (tm_reference_record){ .batch = 3, .samples = large, .n = 5 };
+    reference.records[1] = (tm_reference_record){ .batch = 1, .samples = small, .n = 4 };
+    reference.records[2] = (tm_reference_record){ .batch = 2, .samples = more, .n = 4 };
+    tm_reference_finish(&reference);
+    const tm_reference_record *r = reference.records;
+    exactly(r[0].minimum, 46080, "all alike");
+    exactly(r[0].max_speedup, (double)INFINITY, "nothing is left");
+    exactly(r[1].max_speedup, 46081, "one sample is left");
+    exactly(r[2].mean, 3e18, "mean");
+    double threshold = 3e18 - tm_student_quantile_95(2) * r[2].deviation * sqrt(1.0 / 3 + 1);
+    assert_true(fabs(r[2].minimum - threshold) <= 1024);
+}
+
 static void every_message_is_whole(void **state)
 {
     (void)state;
@@ -324,6 +346,7 @@ int main(void)
         cmocka_unit_test(quantiles),
         cmocka_unit_test(numpy_order),
         cmocka_unit_test(relief_and_few_runs),
+        cmocka_unit_test(means_at_the_ends_of_what_there_is),
         cmocka_unit_test(every_message_is_whole),
     };
     return cmocka_run_group_tests_name("mlperf/reference", tests, set_up, tear_down);

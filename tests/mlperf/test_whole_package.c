@@ -237,6 +237,148 @@ static void folders_to_the_letter(void **state)
     whole_is("tests/mlperf/whole-package.txt", &out);
 }
 
+/* The log of a run without its lines that have `word`; with `more` before its last line. */
+static void change_log(const char *name, const char *word, const char *more)
+{
+    tm_text  text = { 0 }, out = { 0 };
+    tm_error err = { 0 };
+    assert_int_equal(tm_file_read(at(name), 1 << 20, &text, &err), TM_OK);
+    for (const char *line = text.data; *line;) {
+        size_t n = strcspn(line, "\n") + 1;
+        if (!line[n]) tm_text_add(&out, more);
+        if (!memmem(line, n, word, strlen(word))) tm_text_add_n(&out, line, n);
+        line += n;
+    }
+    put(name, out.data);
+    tm_text_fini(&text);
+    tm_text_fini(&out);
+}
+
+/* Parameters that cannot be read, or say nearly what counts; logs that name neither benchmark nor division, or two
+ * seeds; results that their own records judge. */
+static void odd_parameters_and_logs_to_the_letter(void **state)
+{
+    tm_text out = { 0 };
+    char    long_text[65538];
+    (void)state;
+    folder("pkg/systems");
+    put_system("pkg/systems/A.json", "closed");
+    put_logs("pkg/results/A/" LORA, LORA, 0, 9, 1000, 0);
+    memset(long_text, 'x', sizeof long_text);
+    long_text[65537] = '\0';
+    put("pkg/package_checker_params", long_text);
+    put("pkg/results/A/package_checker_params", "rcp-bypasz\nseed-checker-bypasz\nrcp-bypass");
+    assert_int_equal(symlink("nowhere", at("pkg/results/A/" LORA "/package_checker_params")), 0);
+    add_check(&out, "one byte too many, and a link to nothing", TM_RULESET_5_1_0, false);
+    long_text[65536] = '\0';
+    put("pkg/package_checker_params", long_text);
+    unlink(at("pkg/results/A/" LORA "/package_checker_params"));
+    put("pkg/results/A/package_checker_params", "rcp-bypass\nrcp-bypasz");
+    put("pkg/results/A/" LORA "/package_checker_params", "seed-checker-bypasz\nrcp-bypazz\n");
+    add_check(&out, "as long as may be", TM_RULESET_5_1_0, false);
+    test_tree_remove(strdup(at("pkg/results")));
+    unlink(at("pkg/package_checker_params"));
+    put_logs("pkg/results/A/" LORA, LORA, 0, 9, 3072, 0);
+    for (int i = 0; i < 10; i++) {
+        char name[200];
+        snprintf(name, sizeof name, "pkg/results/A/" LORA "/result_%d.txt", i);
+        change_log(name, i == 3 ? "\"opt_base" : "submission_",
+                   i == 5 ? ":::MLLOG {\"time_ms\": 1, \"key\": \"seed\", "
+                            "\"value\": 77, \"metadata\": {\"file\": \"x\", \"lineno\": 5}}\n"
+                          : "");
+        if (i == 3) change_log(name, "submission_", "");
+    }
+    add_check(&out, "neither benchmark nor division", TM_RULESET_5_1_0, false);
+    test_tree_remove(strdup(at("pkg")));
+    whole_is("tests/mlperf/whole-package-odd.txt", &out);
+}
+
+/* Failures of the convergence test that a word lets pass, and those that none does. */
+static void bypasses_to_the_letter(void **state)
+{
+    static const int64_t batches[] = { 8, 12, 4, 100000 };
+    tm_text              out = { 0 };
+    (void)state;
+    folder("pkg/systems");
+    put_system("pkg/systems/A.json", "closed");
+    put("pkg/package_checker_params", "rcp-bypass\n");
+    for (size_t k = 0; k < sizeof batches / sizeof *batches; k++) {
+        folder("pkg/results/A/" LORA);
+        for (int i = 0; i < 10; i++) {
+            test_mllog log = test_mllog_good(LORA, batches[k], 500, i);
+            test_mllog_write(&log, at("pkg/results/A/" LORA), i);
+        }
+        add_check(&out, "too fast", TM_RULESET_5_1_0, false);
+    }
+    for (int i = 0; i < 10; i++) {
+        test_mllog log = test_mllog_good(LORA, 8 + i % 2, 500, i);
+        test_mllog_write(&log, at("pkg/results/A/" LORA), i);
+    }
+    add_check(&out, "of two batches", TM_RULESET_5_1_0, false);
+    test_tree_remove(strdup(at("pkg")));
+    whole_is("tests/mlperf/whole-package-bypassed.txt", &out);
+}
+
+#define FOUR "\"samples to converge\": [3000, 3010, 3020, 3030]"
+
+/* Records that are given judge the results of their benchmark, and no others. */
+static void records_that_are_given_judge_their_own(void **state)
+{
+    static const char *const names[] = { LORA, "llama31_8b" };
+    tm_arena                *arena = tm_arena_create();
+    (void)state;
+    folder("pkg/systems");
+    put_system("pkg/systems/A.json", "closed");
+    put_logs("pkg/results/A/" LORA, LORA, 0, 9, 3072, 0);
+    for (int i = 0; i < 2; i++) {
+        char                text[200];
+        const tm_reference *given;
+        tm_package         *p;
+        tm_error            err = { 0 };
+        snprintf(text, sizeof text, "{\"a\": {\"Benchmark\": \"%s\", \"BS\": 8, \"Hyperparams\": {}, " FOUR "}}",
+                 names[i]);
+        assert_int_equal(tm_reference_parse("own", text, strlen(text), arena, &given, &err), TM_OK);
+        assert_int_equal(tm_package_check(at("pkg"), TM_RULESET_5_1_0, given, false, &p, &err), TM_OK);
+        assert_int_equal(p->n, 1);
+        assert_true(p->results[0].score.rcp.judged);
+        assert_true((p->results[0].score.rcp.record.mean < 3020) == (i == 0)); /* that built in: 3178.7 */
+        tm_package_free(p);
+        if (i == 1) continue;
+        /* The folder is of their benchmark, the logs are not. */
+        put_logs("pkg/results/A/" LORA, "llama31_8b", 0, 9, 3072, 0);
+        assert_int_equal(tm_package_check(at("pkg"), TM_RULESET_5_1_0, given, false, &p, &err), TM_OK);
+        const tm_package_result *r = &p->results[0];
+        assert_false(r->looked_at);
+        assert_string_equal(
+            r->errors.items[r->errors.n - 1],
+            "the reference records are of 'llama2_70b_lora', the logs of 'llama31_8b'; give records of the same");
+        tm_package_free(p);
+        put_logs("pkg/results/A/" LORA, LORA, 0, 9, 3072, 0);
+    }
+    tm_package_free(NULL);
+    tm_arena_destroy(arena);
+}
+
+/* A factor of an earlier check that cannot be taken away ends the check. */
+static void an_old_factor_that_stays_is_a_failure(void **state)
+{
+    tm_package *p = NULL;
+    tm_error    err = { 0 };
+    char        wanted[800];
+    (void)state;
+    folder("pkg/systems");
+    put_system("pkg/systems/A.json", "closed");
+    put_logs("pkg/results/A/" LORA, LORA, 0, 9, 3840, 0);
+    folder("pkg/results/A/" LORA "/scaling.json");
+    assert_int_equal(tm_package_check(at("pkg"), TM_RULESET_5_1_0, NULL, false, &p, &err), TM_OK);
+    assert_int_equal(p->results[0].scaling, TM_SCALING_REMOVE);
+    tm_package_free(p);
+    assert_int_equal(tm_package_check(at("pkg"), TM_RULESET_5_1_0, NULL, true, &p, &err), TM_IO);
+    snprintf(wanted, sizeof wanted, "cannot remove the old '%s': Is a directory",
+             at("pkg/results/A/" LORA "/scaling.json"));
+    assert_string_equal(err.text, wanted);
+}
+
 /* Depth and number of directories and files that are gone through. */
 static void limits_of_the_repository(void **state)
 {
@@ -250,17 +392,17 @@ static void limits_of_the_repository(void **state)
     for (int i = 0; i <= PACKAGE_DEPTH; i++) tm_text_add(&path, "/d");
     folder(path.data);
     char *root = realpath(at("deep"), NULL);
-    package_check_repository(root, &notes, arena);
+    package_check_repository(root, PACKAGE_ALL, &notes, arena);
     assert_int_equal(notes.n, 1);
     char wanted[64];
     snprintf(wanted, sizeof wanted, "/d: directories more than %d deep", PACKAGE_DEPTH);
     assert_non_null(strstr(notes.items[0], wanted));
     assert_int_equal(rmdir(at(path.data)), 0);
     notes = (tm_notes){ 0 };
-    package_check_repository(root, &notes, arena);
+    package_check_repository(root, PACKAGE_ALL, &notes, arena);
     assert_int_equal(notes.n, 0);
     notes = (tm_notes){ 0 };
-    package_check_repository(at("nowhere"), &notes, arena);
+    package_check_repository(at("nowhere"), PACKAGE_ALL, &notes, arena);
     assert_int_equal(notes.n, 1);
     snprintf(wanted, sizeof wanted, ".: cannot be read, or has more than %d entries", PACKAGE_ENTRIES);
     assert_string_equal(notes.items[0], wanted);
@@ -294,6 +436,21 @@ static void entries_have_a_limit(void **state)
     assert_int_equal(link(at("file"), at("many/more")), 0);
     assert_null(package_list(top, at("many"), arena, &n));
     tm_arena_destroy(arena);
+    /* In the place of each of the folders of a package. */
+    tm_text out = { 0 };
+    folder("pkg/systems");
+    folder("pkg/results");
+    put_system("pkg/systems/A.json", "closed");
+    static const char *const places[] = { "pkg/results/A", "pkg/results/A/" LORA, "pkg/results", "pkg/systems" };
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (i == 1) folder("pkg/results/A");
+        if (i == 2) assert_true(rmdir(at("pkg/results/A")) == 0 && rmdir(at("pkg/results")) == 0);
+        if (i == 3) assert_true(unlink(at("pkg/systems/A.json")) == 0 && rmdir(at("pkg/systems")) == 0);
+        assert_int_equal(rename(at("many"), at(places[i])), 0);
+        add_check(&out, places[i], TM_RULESET_5_1_0, false);
+        assert_int_equal(rename(at(places[i]), at("many")), 0);
+    }
+    whole_is("tests/mlperf/whole-package-full.txt", &out);
 }
 
 static int set_up(void **state)
@@ -314,6 +471,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(folders_to_the_letter, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(odd_parameters_and_logs_to_the_letter, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(bypasses_to_the_letter, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(records_that_are_given_judge_their_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_old_factor_that_stays_is_a_failure, set_up, tear_down),
         cmocka_unit_test_setup_teardown(limits_of_the_repository, set_up, tear_down),
         cmocka_unit_test_setup_teardown(entries_have_a_limit, set_up, tear_down),
     };

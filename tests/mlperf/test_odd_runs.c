@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Times taken apart and scores of logs in which something is odd: lines that are missing, that come twice or at the
+ * same time, numbers at the end of what a double holds. Of each the figures that follow. */
+#include "base/arena.h"
+#include "mlperf/breakdown.h"
+#include "mlperf/seeds.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+#define N(count) "{\"samples_count\": " count "}"
+
+typedef struct {
+    const char *ms, *key, *value, *metadata; /* ms NULL: the value is a line as it stands */
+} row;
+
+/* One more run of these lines, up to one without a key; it is taken to comply. */
+static void add(tm_submission *s, const row *rows)
+{
+    tm_text   text = { 0 };
+    tm_mllog *log;
+    tm_error  err = { 0 };
+    for (; rows->value; rows++)
+        if (rows->ms)
+            tm_text_printf(&text, ":::MLLOG {\"time_ms\": %s, \"key\": \"%s\", \"value\": %s, \"metadata\": %s}\n",
+                           rows->ms, rows->key, rows->value, rows->metadata ? rows->metadata : "{}");
+        else
+            tm_text_printf(&text, "%s\n", rows->value);
+    assert_int_equal(tm_mllog_parse("log", text.data, text.length, &log, &err), TM_OK);
+    tm_text_fini(&text);
+    tm_submission_add(s, "run", log);
+    s->runs[s->n - 1].report.passed = true;
+}
+
+/* Of LoRA in the open division, where no convergence test changes the figures. */
+static tm_submission *empty(void)
+{
+    tm_submission *s = tm_submission_create("folder", TM_RULESET_5_1_0);
+    s->benchmark = "llama2_70b_lora"; /* its target: 0.925 */
+    s->division = "open";
+    return s;
+}
+
+static tm_breakdown computed(const tm_submission *s)
+{
+    tm_breakdown b;
+    tm_error     err = { 0 };
+    if (tm_breakdown_compute(s, NULL, &b, &err) != TM_OK) fail_msg("%s", err.text);
+    return b;
+}
+
+static void is(double value, double wanted, const char *what)
+{
+    if (!(fabs(value - wanted) <= 1e-12 * fabs(wanted))) fail_msg("%s: %.17g is not %.17g", what, value, wanted);
+}
+
+#define BEGIN(ms)                                                                                                      \
+    {                                                                                                                  \
+        ms, "run_start", "null", NULL                                                                                  \
+    }
+#define STOP(ms)                                                                                                       \
+    {                                                                                                                  \
+        ms, "run_stop", "null", "{\"status\": \"success\"}"                                                            \
+    }
+#define BLOCK(begin, end, samples)                                                                                     \
+    { begin, "block_start", "null", NULL },                                                                            \
+    {                                                                                                                  \
+        end, "block_stop", "null", samples                                                                             \
+    }
+#define LOSS(ms, loss, samples)                                                                                        \
+    {                                                                                                                  \
+        ms, "eval_accuracy", loss, samples                                                                             \
+    }
+#define END                                                                                                            \
+    {                                                                                                                  \
+        NULL, NULL, NULL, NULL                                                                                         \
+    }
+
+/* --- one run ------------------------------------------------------------------------------------------------------ */
+
+static void blocks_without_a_beginning_or_samples(void **state)
+{
+    static const row rows[] = { BEGIN("0"),
+                                { "1000", "block_stop", "null", N("7") }, /* no block: no time, but samples */
+                                LOSS("1000", "2", N("1")),
+                                BLOCK("2000", "4000", N("7")), /* none since: no rate */
+                                BLOCK("5000", "6000", NULL),
+                                BLOCK("7000", "8000", N("Infinity")),
+                                LOSS("8000", "1.5", NULL),
+                                BLOCK("8000", "12000", N("47")),
+                                BLOCK("12000", "14000", N("57")),
+                                BLOCK("14000", "15000", N("67")),
+                                LOSS("15000", "1", N("1")),
+                                STOP("16000"),
+                                END };
+    (void)state;
+    tm_submission *s = empty();
+    add(s, rows);
+    tm_breakdown            b = computed(s);
+    const tm_breakdown_run *r = b.runs;
+    assert_true(r->used);
+    is(r->train_s, 11, "six blocks");
+    is(r->eval_s, 4, "what lies between and behind");
+    is(r->first, 7, "first evaluation");
+    is(r->samples, 67, "last evaluation");
+    assert_int_equal(r->evaluations, 3);
+    is(r->step, 60, "the one step"); /* the second evaluation was of the same samples */
+    is(r->first_rate, 10, "40 samples in 4 s");
+    is(r->rate_variation, sqrt(12.5) / 7.5, "5 and 10 a second");
+    assert_true(isnan(r->init_s));
+    tm_submission_close(s);
+}
+
+static void an_evaluation_of_unknown_samples_is_none(void **state)
+{
+    static const row rows[] = {
+        BEGIN("0"), BLOCK("0", "500", NULL), LOSS("1000", "2", NULL), LOSS("2000", "3", N("20")), STOP("4000"), END
+    };
+    static const row never[] = { BEGIN("0"), BLOCK("0", "500", NULL), LOSS("1000", "2", NULL), STOP("4000"), END };
+    (void)state;
+    tm_submission *s = empty();
+    add(s, rows);
+    add(s, never);
+    tm_breakdown b = computed(s);
+    assert_int_equal(b.runs[0].evaluations, 1);
+    is(b.runs[0].first, 20, "the first that counts");
+    assert_true(b.runs[0].used);
+    assert_int_equal(b.runs[1].evaluations, 0);
+    assert_true(isnan(b.runs[1].samples));
+    assert_false(b.runs[1].used);
+    assert_int_equal(b.used, 1);
+    tm_submission_close(s);
+}
+
+/* Twice at the same number of samples, above the target and below: there is no line between them. */
+static void a_target_is_crossed_between_two_numbers_of_samples(void **state)
+{
+    static const row same[] = {
+        BEGIN("0"), BLOCK("0", "500", NULL), LOSS("1000", "1", N("20")), LOSS("2000", "0.9", N("20")), STOP("4000"), END
+    };
+    static const row met[] = {
+        BEGIN("0"), BLOCK("0", "500", NULL), LOSS("1000", "1", N("20")), LOSS("2000", "0.925", N("30")), STOP("4000"),
+        END
+    };
+    static const row at[] = {
+        BEGIN("0"), BLOCK("0", "500", NULL), LOSS("1000", "0.925", N("20")), LOSS("2000", "0.9", N("30")), STOP("4000"),
+        END
+    };
+    (void)state;
+    tm_submission *s = empty();
+    add(s, same);
+    add(s, met);
+    add(s, at);
+    tm_breakdown b = computed(s);
+    assert_int_equal(b.used, 3);
+    assert_true(isnan(b.runs[0].crossing));
+    is(b.runs[1].crossing, 30, "met exactly");
+    assert_true(isnan(b.runs[2].crossing)); /* it was met before */
+    assert_int_equal(b.crossing.n, 1);
+    assert_true(isnan(b.runs[0].step));
+    tm_submission_close(s);
+}
+
+static void the_first_beginning_counts_and_the_first_end(void **state)
+{
+    static const row twice[] = { { "2000", "init_start", "null", NULL },
+                                 { "5000", "init_start", "null", NULL },
+                                 { "9000", "init_stop", "null", NULL },
+                                 { "19000", "init_stop", "null", NULL },
+                                 BEGIN("20000"),
+                                 END };
+    static const row earlier[] = { { "5000", "init_start", "null", NULL },
+                                   { "2000", "init_start", "null", NULL },
+                                   { "9000", "init_stop", "null", NULL },
+                                   END };
+    static const row none[] = { { "9000", "init_stop", "null", NULL },
+                                { "10000", "init_start", "null", NULL },
+                                { "11000", "init_stop", "null", NULL },
+                                END };
+    (void)state;
+    tm_submission *s = empty();
+    add(s, twice);
+    add(s, earlier);
+    add(s, none);
+    tm_breakdown b = computed(s);
+    is(b.runs[0].init_s, 7, "twice");
+    is(b.runs[1].init_s, 7, "earlier");
+    assert_true(isnan(b.runs[2].init_s));
+    tm_submission_close(s);
+}
+
+static void lines_that_cannot_be_read_are_passed_over(void **state)
+{
+    static const row rows[] = { BEGIN("0"),
+                                { NULL, NULL, ":::MLLOG {\"time_ms\": 500, \"key\": \"eval_accuracy\", \"value\": 9}",
+                                  NULL },
+                                { NULL, NULL, ":::MLLOG {\"time_ms\": 500, ", NULL },
+                                BLOCK("1000", "2000", N("10")),
+                                LOSS("2000", "1", NULL),
+                                STOP("4000"),
+                                END };
+    (void)state;
+    tm_submission *s = empty();
+    add(s, rows);
+    tm_breakdown b = computed(s);
+    assert_int_equal(b.runs[0].evaluations, 1);
+    is(b.runs[0].rate, 10, "the one block");
+    assert_true(b.runs[0].used);
+    tm_submission_close(s);
+}
+
+/* A run counts if its samples, its seconds and their quotient are numbers above zero. */
+static void runs_whose_figures_make_no_sense_are_left_out(void **state)
+{
+    static const struct {
+        const char *begin, *stop, *from, *to, *samples;
+        bool        used;
+    } cases[] = {
+        { "0", "4000", "0", "2000", N("10"), true },        { "0", "0.001", "0", "2000", N("10"), true },
+        { "0", "0", "0", "2000", N("10"), false },       /* no time at all */
+        { "0", "\"inf\"", "0", "2000", N("10"), false }, /* without end */
+        { "0", "4000", "0", "2000", N("0"), false },     /* no sample */
+        { "0", "4000", "0", "2000", N("-5"), false },       { "0", "4000", "0", "2000", N("1"), true },
+        { "0", "4000", "2000", "1000", N("10"), false }, /* a block that ends before it begins */
+        { "0", "4000", "2000", "2000", N("10"), false }, /* or lasts no time */
+        { "0", "4000", "2000", "2000.001", N("10"), true },
+    };
+    (void)state;
+    tm_submission *s = empty();
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const row rows[] = { BEGIN(cases[i].begin), BLOCK(cases[i].from, cases[i].to, cases[i].samples),
+                             LOSS("3000", "1", NULL), STOP(cases[i].stop), END };
+        add(s, rows);
+    }
+    tm_breakdown b = computed(s);
+    for (size_t i = 0; i < COUNT(cases); i++)
+        if (b.runs[i].used != cases[i].used) fail_msg("case %zu", i);
+    assert_int_equal(b.used, 4);
+    assert_int_equal(b.samples.n, 4);
+    tm_submission_close(s);
+}
+
+/* --- scores ------------------------------------------------------------------------------------------------------- */
+
+static const row plain[] = { BEGIN("0"), BLOCK("0", "2000", N("10")), LOSS("3000", "1", NULL), STOP("6000"), END };
+
+/* No name, or one without rules: no target, no number of runs that is wanted, and nothing to be compared with. */
+static void of_no_known_benchmark(void **state)
+{
+    static const char *const names[] = { NULL, "bert", "llama2_70b_lora" };
+    (void)state;
+    for (size_t i = 0; i < COUNT(names); i++) {
+        tm_submission *s = empty();
+        s->benchmark = names[i];
+        for (int k = 0; k < 3; k++) add(s, plain);
+        tm_breakdown b = computed(s);
+        if (i < 2)
+            assert_true(isnan(b.target));
+        else
+            is(b.target, 0.925, "target");
+        tm_submission_close(s);
+        s = empty();
+        s->benchmark = names[i];
+        add(s, plain); /* a single one has no score */
+        assert_false(computed(s).score.valid);
+        assert_int_equal(b.score.wanted, i < 2 ? 0 : 10);
+        assert_true(b.score.valid == (i < 2)); /* three runs of ten */
+        assert_false(b.score.closed);
+        is(b.score.minutes, 0.1, "minutes");
+        tm_submission_close(s);
+    }
+}
+
+static void the_division_decides_whether_convergence_is_tested(void **state)
+{
+    static const char *const divisions[] = { NULL, "open", "closed", "Closed" };
+    (void)state;
+    for (size_t i = 0; i < COUNT(divisions); i++) {
+        tm_submission *s = empty();
+        s->benchmark = "bert";
+        s->division = divisions[i];
+        for (int k = 0; k < 3; k++) {
+            add(s, plain);
+            s->runs[k].rcp = (tm_rcp_run){ NULL, true, 10, true, 8, "bert" };
+        }
+        tm_breakdown b = computed(s);
+        assert_int_equal(b.score.closed, i == 2);
+        assert_string_equal(b.score.rcp_word, i == 2 ? "No RCP" : "");
+        assert_int_equal(b.score.valid, i != 2);
+        assert_null(b.score.problem);
+        tm_submission_close(s);
+    }
+}
+
+/* --- seeds -------------------------------------------------------------------------------------------------------- */
+
+/* A thousand seeds of a log are looked at, and a second one is warned of. */
+static void seeds_of_a_log_have_a_limit(void **state)
+{
+    (void)state;
+    for (int n = 0; n <= 1001; n += n < 3 ? 1 : n < 999 ? 996 : 1) {
+        tm_submission *s = empty();
+        row            rows[1002] = { END };
+        char           numbers[1001][8];
+        for (int i = 0; i < n; i++) {
+            snprintf(numbers[i], sizeof numbers[i], "%d", i);
+            rows[i] = (row){ "1", "seed", numbers[i], "{\"file\": \"x\", \"lineno\": 5}" };
+        }
+        if (n == 0) rows[0] = (row){ "1", "run_start", "null", NULL };
+        add(s, rows);
+        tm_seeds_report seeds = tm_seeds_check(s);
+        assert_int_equal(seeds.n, n > 1000 ? 1000 : n);
+        assert_int_equal(seeds.warnings.n, n > 1);
+        assert_int_equal(seeds.errors.n, n == 0);
+        assert_int_equal(seeds.passed, n > 0);
+        tm_submission_close(s);
+    }
+}
+
+/* --- two results -------------------------------------------------------------------------------------------------- */
+
+static tm_submission *three(const row *rows)
+{
+    tm_submission *s = empty();
+    for (int k = 0; k < 3; k++) add(s, rows);
+    return s;
+}
+
+static bool compared(const tm_submission *of_a, const tm_submission *of_b, tm_breakdown_ratio *r)
+{
+    tm_breakdown a = computed(of_a), b = computed(of_b);
+    *r = (tm_breakdown_ratio){ 0 };
+    return tm_breakdown_compare(of_a, &a, of_b, &b, r);
+}
+
+/* Not compared, and nothing is told. */
+static void apart(const tm_submission *a, const tm_submission *b)
+{
+    static const tm_breakdown_ratio nothing;
+    tm_breakdown_ratio              r;
+    assert_false(compared(a, b, &r));
+    assert_memory_equal(&r, &nothing, sizeof r);
+}
+
+static void only_scores_of_one_benchmark_are_compared(void **state)
+{
+    static const row nothing[] = { BEGIN("0"), STOP("6000"), END };
+    (void)state;
+    tm_breakdown_ratio r;
+    tm_submission     *s = three(plain), *t = three(plain), *few = empty(), *unused = three(nothing);
+    add(few, plain);
+    assert_true(compared(s, t, &r));
+    is(r.scaled, 1, "of equal ones");
+    apart(few, t); /* a single run has no score */
+    apart(s, few);
+    tm_breakdown of = computed(unused);
+    assert_null(of.score.problem); /* three scores, but no samples */
+    assert_int_equal(of.used, 0);
+    apart(unused, t);
+    apart(s, unused);
+    t->benchmark = NULL;
+    apart(s, t);
+    apart(t, s);
+    t->benchmark = "flux1";
+    apart(s, t);
+    t->benchmark = s->benchmark;
+    assert_true(compared(s, t, &r));
+    tm_submission_close(s);
+    tm_submission_close(t);
+    tm_submission_close(few);
+    tm_submission_close(unused);
+}
+
+/* Each of the quotients that must be finite for a comparison, beyond a double for once. */
+static void quotients_beyond_a_double_are_no_comparison(void **state)
+{
+    static const row few[] = { BEGIN("0"), BLOCK("0", "2000", N("1e-200")), LOSS("3000", "1", NULL), STOP("6000"),
+                               END };
+    static const row many[] = { BEGIN("0"), BLOCK("0", "2000", N("1e200")), LOSS("3000", "1", NULL), STOP("6000"),
+                                END };
+    static const row at_once[] = { BEGIN("6000"), BLOCK("0", "2000", N("10")), LOSS("3000", "1", NULL), STOP("6000"),
+                                   END };
+    static const row longest[] = { BEGIN("0"), BLOCK("-1e303", "0", N("1e100")), LOSS("0", "1", NULL), STOP("1000"),
+                                   END };
+    static const row shortest[] = { BEGIN("0"), BLOCK("0", "1e-17", N("1e100")), LOSS("0", "1", NULL), STOP("1000"),
+                                    END };
+    (void)state;
+    tm_breakdown_ratio r;
+    tm_submission     *a = three(few), *b = three(many), *c = empty(), *d = three(plain);
+    assert_false(compared(a, b, &r));
+    assert_true(isinf(r.samples) && isfinite(r.scaled) && isfinite(r.rate) && isfinite(r.overhead));
+    assert_false(compared(b, a, &r));
+    assert_true(isinf(r.rate) && isfinite(r.scaled) && isfinite(r.samples) && isfinite(r.overhead));
+    add(c, at_once); /* the fastest and the slowest do not count: the score is zero */
+    add(c, at_once);
+    add(c, plain);
+    assert_false(compared(c, d, &r));
+    assert_true(isinf(r.scaled) && isfinite(r.samples) && isfinite(r.rate) && isfinite(r.overhead));
+    assert_true(compared(d, c, &r));
+    is(r.scaled, 0, "nothing of it");
+    tm_submission_close(a);
+    tm_submission_close(b);
+    a = three(longest);
+    b = three(shortest);
+    assert_false(compared(a, b, &r));
+    assert_true(isinf(r.overhead) && isfinite(r.scaled) && isfinite(r.samples) && isfinite(r.rate));
+    tm_submission_close(a);
+    tm_submission_close(b);
+    tm_submission_close(c);
+    tm_submission_close(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_without_a_beginning_or_samples),
+        cmocka_unit_test(an_evaluation_of_unknown_samples_is_none),
+        cmocka_unit_test(a_target_is_crossed_between_two_numbers_of_samples),
+        cmocka_unit_test(the_first_beginning_counts_and_the_first_end),
+        cmocka_unit_test(lines_that_cannot_be_read_are_passed_over),
+        cmocka_unit_test(runs_whose_figures_make_no_sense_are_left_out),
+        cmocka_unit_test(of_no_known_benchmark),
+        cmocka_unit_test(the_division_decides_whether_convergence_is_tested),
+        cmocka_unit_test(seeds_of_a_log_have_a_limit),
+        cmocka_unit_test(only_scores_of_one_benchmark_are_compared),
+        cmocka_unit_test(quotients_beyond_a_double_are_no_comparison),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
