@@ -47,7 +47,7 @@ static void erase_progress(console_sink *self)
 
 static void clock_text(char out[32], double seconds)
 {
-    long long s = isfinite(seconds) && seconds < 1e9 ? llround(seconds) : 0;
+    long long s = seconds < 1e9 ? llround(seconds) : 0;
     if (s >= 3600)
         snprintf(out, 32, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
     else
@@ -88,7 +88,7 @@ static void print_text(console_sink *self)
     bool failed = fwrite(self->plain.data, 1, self->plain.length, self->options.out) != self->plain.length;
     if (fflush(self->options.out) != 0 || failed)
         (void)tm_fail(&self->head.error, TM_IO, "cannot write to the output: %s", strerror(errno));
-    if (!self->options.closes && self->text.data) { /* log.file has these lines, too: once is enough */
+    if (!self->options.closes) { /* log.file has these lines, too: once is enough */
         self->plain.length = 0;
         tm_plain_add(&self->plain, self->text.data, TM_PLAIN_LINES);
         tm_log_record(TM_LOG_INFO, self->plain.data);

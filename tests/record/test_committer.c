@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -90,6 +91,37 @@ static void old_lines_survive(void **state)
     assert_int_equal(record_committer_stop(c), 0);
     assert_int_equal(kept_bytes, 5 * LINES);
     close(fd);
+}
+
+static atomic_int cause_of_all;
+
+static int refuse(int fd)
+{
+    (void)fd;
+    return errno = cause_of_all, -1;
+}
+
+/* A file that cannot be flushed at all, as a pipe, is no failure; a disk that fails is. */
+static void what_cannot_be_flushed_is_let_pass(void **state)
+{
+    static const struct {
+        int cause, told;
+    } rows[] = { { EINVAL, 0 }, { EROFS, 0 }, { EIO, EIO }, { ENOSPC, ENOSPC } };
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        int      fd;
+        tm_error err = { 0 };
+        cause_of_all = rows[i].cause;
+        assert_int_equal(tm_file_open_append(test_in_folder("refused"), &fd, &err), TM_OK);
+        char             *path = strdup(test_in_folder("refused"));
+        record_committer *c = record_committer_start(path, fd, 60000, refuse);
+        record_committer_note(c);
+        assert_int_equal(record_committer_flush(c), rows[i].told);
+        record_committer_note(c);
+        assert_int_equal(record_committer_stop(c), rows[i].told);
+        close(fd);
+        free(path);
+    }
 }
 
 static sigset_t committers;
@@ -201,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(old_lines_survive, reset, test_folder_teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_be_flushed_is_let_pass, reset, test_folder_teardown),
         cmocka_unit_test_setup_teardown(signals_go_elsewhere, reset, test_folder_teardown),
         cmocka_unit_test_setup_teardown(nothing_from_before_a_checkpoint_is_lost, reset, test_folder_teardown),
         cmocka_unit_test_setup_teardown(the_end_is_kept, reset, test_folder_teardown),

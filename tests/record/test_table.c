@@ -235,6 +235,8 @@ static void a_compressed_file_reads_back(void **state)
     unlink(path);
     assert_memory_equal(text, "name,M,time_ms,ok\n", 18);
     assert_int_equal(tm_table_write(table, "/nowhere/x.csv", &err), TM_INVALID);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_table_write(table, "/nowhere/x.pdf", &err), TM_USAGE);
     tm_table_destroy(table);
 }
 
@@ -279,13 +281,103 @@ static void parts_name_their_rows(void **state)
     }
 }
 
+/* A table of one column is not put into parts, however wide; columns that say nothing new leave the first alone. */
+static void a_single_wide_column_stays_whole(void **state)
+{
+    (void)state;
+    for (int columns = 1; columns <= 2; columns++)
+        for (int rows = 1; rows <= 2; rows++) {
+            char      wide[131], rule[131];
+            tm_table *table = tm_table_create("t");
+            tm_text   text = { 0 }, wanted = { 0 };
+            memset(wide, 'w', 130);
+            memset(rule, '-', 130);
+            wide[130] = rule[130] = '\0';
+            tm_table_column(table, wide, 0);
+            if (columns > 1) tm_table_column(table, "same", 0);
+            for (int row = 0; row < rows; row++) {
+                tm_table_row(table);
+                tm_table_i64(table, wide, row);
+                if (columns > 1 && rows > 1) tm_table_text(table, "same", "x");
+            }
+            tm_table_print(table, TM_TABLE_TERMINAL, &text);
+            tm_text_printf(&wanted, "| %s |\n|-%s:|\n", wide, rule);
+            for (int row = 0; row < rows; row++) tm_text_printf(&wanted, "| %130d |\n", row);
+            if (columns > 1 && rows > 1) tm_text_add(&wanted, "\nin all rows: same x\n");
+            assert_string_equal(text.data, wanted.data);
+            tm_text_fini(&text);
+            tm_text_fini(&wanted);
+            tm_table_destroy(table);
+        }
+}
+
+/* Two of which the first does not tell the rows apart: each stands beside the rows' numbers. */
+static void two_wide_columns_are_numbered(void **state)
+{
+    (void)state;
+    char      wide[101], other[101];
+    tm_table *table = tm_table_create("t");
+    tm_text   text = { 0 }, wanted = { 0 };
+    memset(wide, 'w', 100);
+    memset(other, 'o', 100);
+    wide[100] = other[100] = '\0';
+    tm_table_columns(table, (tm_column[]){ { wide, 0 }, { other, 0 } }, 2);
+    for (int row = 0; row < 2; row++) {
+        tm_table_row(table);
+        tm_table_i64(table, wide, 7);
+        tm_table_i64(table, other, row);
+    }
+    tm_table_print(table, TM_TABLE_TERMINAL, &text);
+    for (int part = 0; part < 2; part++) {
+        tm_text_printf(&wanted, "%s| # | %s |\n|--:|-", part ? "\n" : "", part ? other : wide);
+        for (int i = 0; i < 100; i++) tm_text_add(&wanted, "-");
+        tm_text_printf(&wanted, ":|\n| 1 | %100d |\n| 2 | %100d |\n", part ? 0 : 7, part ? 1 : 7);
+    }
+    assert_string_equal(text.data, wanted.data);
+    tm_text_fini(&text);
+    tm_text_fini(&wanted);
+    tm_table_destroy(table);
+}
+
+/* From 1 on, up to a million milliards, and below -1 alike; smaller ones keep their exponents. */
+static void exponents_where_no_digits_are_read(void **state)
+{
+    static const struct {
+        double      value;
+        const char *text;
+    } rows[] = { { 12345.6, "12346" },        { -12345.6, "-12346" },        { 999999999999999, "999999999999999" },
+                 { 1e15, "1e+15" },           { -1e15, "-1e+15" },           { -999999999999999, "-999999999999999" },
+                 { 0.00001234, "1.234e-05" }, { -0.00001234, "-1.234e-05" }, { 0.5, "0.5" } };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tm_table *table = tm_table_create("t");
+        tm_text   text = { 0 };
+        char      wanted[64];
+        tm_table_column(table, "x", 4);
+        tm_table_row(table);
+        tm_table_f64(table, "x", rows[i].value);
+        tm_table_print(table, TM_TABLE_MARKDOWN, &text);
+        snprintf(wanted, sizeof wanted, "| %s |\n", rows[i].text);
+        if (!strstr(text.data, wanted)) fail_msg("no '%s' in %s", wanted, text.data);
+        tm_text_fini(&text);
+        tm_table_destroy(table);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_to_the_letter), cmocka_unit_test(people_see_no_exponents),
-        cmocka_unit_test(wide_tables_fit_a_terminal), cmocka_unit_test(tables_at_the_edge),
-        cmocka_unit_test(parts_name_their_rows),      cmocka_unit_test(parts_of_a_wide_table_belong_together),
-        cmocka_unit_test(the_extension_decides),      cmocka_unit_test(a_compressed_file_reads_back),
+        cmocka_unit_test(every_format_to_the_letter),
+        cmocka_unit_test(people_see_no_exponents),
+        cmocka_unit_test(wide_tables_fit_a_terminal),
+        cmocka_unit_test(tables_at_the_edge),
+        cmocka_unit_test(parts_name_their_rows),
+        cmocka_unit_test(parts_of_a_wide_table_belong_together),
+        cmocka_unit_test(a_single_wide_column_stays_whole),
+        cmocka_unit_test(two_wide_columns_are_numbered),
+        cmocka_unit_test(exponents_where_no_digits_are_read),
+        cmocka_unit_test(the_extension_decides),
+        cmocka_unit_test(a_compressed_file_reads_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

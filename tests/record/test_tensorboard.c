@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/file.h"
 #include "record/record.h"
 #include "record/sink_kind.h"
 
@@ -22,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* CRC-32C bit by bit from the highest: the mirrored form of what the sink does. */
 static uint32_t crc_of(const unsigned char *data, size_t n)
@@ -163,9 +165,104 @@ static void nothing_without_a_start(void **state)
     tm_arena_destroy(arena);
 }
 
+/* The one event file of a folder; the caller frees. */
+static unsigned char *event_file(const char *in, size_t *n)
+{
+    char           path[900] = "";
+    unsigned char *bytes = malloc(1 << 20);
+    DIR           *folder = opendir(in);
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));)
+        if (entry->d_name[0] != '.') snprintf(path, sizeof path, "%s/%.255s", in, entry->d_name);
+    closedir(folder);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    *n = fread(bytes, 1, 1 << 20, file);
+    fclose(file);
+    return bytes;
+}
+
+/* Steps of two and three bytes, seven bits in each, the lowest first; of a model whose arithmetic nobody counted. */
+static void late_steps_of_a_model_without_arithmetic(void **state)
+{
+    static const struct {
+        int64_t       step;
+        unsigned char bytes[4];
+        int           n;
+    } steps[] = {
+        { 127, { 127 }, 1 }, { 128, { 0x80, 1 }, 2 }, { 16383, { 0xff, 0x7f }, 2 }, { 16384, { 0x80, 0x80, 1 }, 3 }
+    };
+    (void)state;
+    tm_config        *config = test_full_config();
+    tm_arena         *arena = tm_arena_create();
+    tm_output_options o = { .folder = test_in_folder("late"), .config = config };
+    tm_sink          *sink;
+    tm_error          err = { 0 };
+    tm_event          start = fake_started();
+    size_t            n, at = 0, seen = 0;
+    start.run_started.n_flops_per_token = 0;
+    assert_int_equal(tm_folder_make(o.folder, &err), TM_OK);
+    assert_int_equal(record_tensorboard_kind.open(&o, NULL, arena, &sink, &err), TM_OK);
+    fake_emit(sink, start);
+    for (size_t i = 0; i < 4; i++) fake_emit(sink, fake_step(steps[i].step));
+    fake_close(sink);
+    char tb[600];
+    snprintf(tb, sizeof tb, "%s/tb", test_in_folder("late"));
+    unsigned char *bytes = event_file(tb, &n);
+    for (; at < n; at += 16 + (size_t)little(bytes + at, 8), seen++) {
+        if (seen == 0) continue; /* the version */
+        const unsigned char *step = bytes + at + 12 + 9;
+        assert_int_equal(step[0], 16);
+        assert_memory_equal(step + 1, steps[(seen - 1) / 5].bytes, (size_t)steps[(seen - 1) / 5].n);
+        assert_int_equal(step[1 + steps[(seen - 1) / 5].n], 42);
+    }
+    assert_int_equal(seen, 1 + 4 * 5); /* no row of them is "tflops" */
+    assert_null(memmem(bytes, n, "tflops", 6));
+    free(bytes);
+    tm_config_destroy(config);
+    tm_arena_destroy(arena);
+}
+
+/* A file in the place of the folder, or of the event file, is told and left alone; the run goes on without. */
+static void a_place_that_is_taken(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        tm_config        *config = test_full_config();
+        tm_arena         *arena = tm_arena_create();
+        tm_output_options o = { .folder = test_folder(), .config = config };
+        tm_sink          *sink;
+        tm_error          err = { 0 };
+        char              name[900], host[72] = "host";
+        test_apply_words(config, i ? "--metrics.save_tb_folder taken_in" : "--metrics.save_tb_folder taken");
+        gethostname(host, sizeof host - 1);
+        fake_clock_start(0, 0);
+        assert_int_equal(record_tensorboard_kind.open(&o, NULL, arena, &sink, &err), TM_OK);
+        fake_clock_stop();
+        if (i) assert_int_equal(tm_folder_make(test_in_folder("taken_in"), &err), TM_OK);
+        if (i)
+            snprintf(name, sizeof name, "%s/events.out.tfevents.%lld.%s.%ld", test_in_folder("taken_in"),
+                     (long long)FAKE_BEGIN_S + (long long)FAKE_WALL_S, host, (long)getpid());
+        else
+            snprintf(name, sizeof name, "%s", test_in_folder("taken"));
+        assert_int_equal(tm_file_write(name, "mine", 4, &err), TM_OK);
+        fake_emit(sink, fake_started());
+        fake_emit(sink, fake_step(1));
+        assert_int_equal(tm_sink_close(sink, &err), i ? TM_IO : TM_INVALID);
+        assert_non_null(strstr(err.text, i ? "cannot make '" : "taken"));
+        tm_text text = fake_read(name);
+        assert_string_equal(text.data, "mine");
+        tm_text_fini(&text);
+        tm_config_destroy(config);
+        tm_arena_destroy(arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(the_file_holds_every_step),
+                                        cmocka_unit_test(late_steps_of_a_model_without_arithmetic),
+                                        cmocka_unit_test(a_place_that_is_taken),
                                         cmocka_unit_test(nothing_without_a_start) };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

@@ -76,13 +76,14 @@ static void progress_to_the_letter(void **state)
 {
     static const int64_t tenths[] = { 1000, 99, 1, 100, 50, 49, 2, 400 };
     static const int64_t limits[] = { 59499, 1, 59000, 3481499, 1, 500, 60000, 3539499, 3540500 };
-    static const int64_t parts[] = { 30000 };
+    static const int64_t parts[] = { 30000 }, ages[] = { 999999998499, 1501 }; /* up to thirty years are told */
     tm_text              out = { 0 };
     (void)state;
     draw(&out, 1, 8, 8, tenths, 8);
     draw(&out, 1, 9, 10, limits, 9);
     draw(&out, 28, 30, 30, parts, 1);
     draw(&out, 1, 1, 0, parts, 1); /* how many is not known */
+    draw(&out, 1, 2, 3, ages, 2);
     whole_is("tests/golden/whole-progress.txt", &out);
 }
 
@@ -256,6 +257,13 @@ static void a_configuration_tells_the_log(void **state)
     add_told(&out, NULL,
              "--mlperf.enable true --mlperf.benchmark llama31_8b --mlperf.submission_org Other "
              "--mlperf.submission_platform Machine --mlperf.clear_caches false --mlperf.log told.txt");
+    char *here = getcwd(NULL, 0);
+    assert_true(here && chdir(test_folder()) == 0); /* of a file beside, the name alone */
+    add_told(&out, "told.yaml",
+             "--mlperf.enable true --mlperf.benchmark llama31_8b --mlperf.submission_org Other "
+             "--mlperf.submission_platform Machine --mlperf.clear_caches false --mlperf.log told.txt");
+    assert_int_equal(chdir(here), 0);
+    free(here);
     tm_text_add(&out, "== what is said meanwhile\n");
     whole_log_take(&out);
     whole_log_close();
@@ -281,6 +289,41 @@ static void a_log_that_cannot_be_written(void **state)
     tm_config_destroy(config);
     tm_environment_destroy(environment);
     tm_arena_destroy(arena);
+}
+
+/* Without a name the platform is the processor; where that is not known either, a name is asked for. */
+static void a_platform_without_a_name(void **state)
+{
+    (void)state;
+    for (int known = 0; known < 2; known++) {
+        tm_config        *config = test_full_config();
+        tm_environment   *environment = tm_environment_read(known ? "" : test_in_folder("no machine"));
+        tm_arena         *arena = tm_arena_create();
+        tm_output_options o = { .folder = test_folder(), .config = config, .environment = environment };
+        const char       *name = tm_environment_text(environment, "cpu", NULL, "model");
+        tm_sink          *sink = NULL;
+        tm_error          err = { 0 };
+        test_apply_words(config, "--mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org Org "
+                                 "--mlperf.clear_caches false --mlperf.log named.txt");
+        tm_status st = record_mllog_kind.open(&o, NULL, arena, &sink, &err);
+        if (name && *name) {
+            char wanted[300];
+            assert_int_equal(st, TM_OK);
+            say(sink, (tm_event){ .kind = TM_EVENT_RUN_STARTED, .run_started = started() });
+            assert_int_equal(tm_sink_close(sink, &err), TM_OK);
+            tm_text text = fake_read(test_in_folder("named.txt"));
+            snprintf(wanted, sizeof wanted, "\"submission_platform\", \"value\": \"%.200s", name);
+            assert_non_null(strstr(text.data, wanted));
+            tm_text_fini(&text);
+        } else {
+            assert_int_equal(st, TM_INVALID);
+            assert_string_equal(err.text, "the name of the processor is not known; set mlperf.submission_platform");
+        }
+        assert_true(known || !name || !*name);
+        tm_config_destroy(config);
+        tm_environment_destroy(environment);
+        tm_arena_destroy(arena);
+    }
 }
 
 /* log.file, as a configuration asks for it: how often, in which style, never with colours. */
@@ -432,11 +475,9 @@ int main(void)
 {
     tm_log_set_level(TM_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(progress_to_the_letter),
-        cmocka_unit_test(the_log_to_the_letter),
-        cmocka_unit_test(a_configuration_tells_the_log),
-        cmocka_unit_test(a_log_that_cannot_be_written),
-        cmocka_unit_test(logs_in_files),
+        cmocka_unit_test(progress_to_the_letter),        cmocka_unit_test(the_log_to_the_letter),
+        cmocka_unit_test(a_configuration_tells_the_log), cmocka_unit_test(a_log_that_cannot_be_written),
+        cmocka_unit_test(a_platform_without_a_name),     cmocka_unit_test(logs_in_files),
         cmocka_unit_test(figures_at_their_limits),
     };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);

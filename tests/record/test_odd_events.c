@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs in which something odd happens, and what the outputs make of it: steps that take no time, losses that are no
+ * numbers, looks without an end, files whose place another took. */
+#include "support/fake_clock.h"
+#include "support/fake_run.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+
+#include "base/file.h"
+#include "record/record.h"
+#include "record/sink.h"
+#include "record/sink_kind.h"
+#include "stats/sampling.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* --- the console -------------------------------------------------------------------------------------------------- */
+
+/* What is printed of these events. */
+static char *printed(const tm_event *events, size_t n, tm_console_options options)
+{
+    tm_sink *sink = NULL;
+    tm_error err = { 0 };
+    char    *text = NULL;
+    size_t   bytes = 0;
+    options.out = open_memstream(&text, &bytes);
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    for (size_t i = 0; i < n; i++) fake_emit(sink, events[i]);
+    fake_close(sink);
+    fclose(options.out);
+    return text;
+}
+
+static void has(const char *text, const char *wanted)
+{
+    if (!strstr(text, wanted)) fail_msg("no '%s' in: %s", wanted, text);
+}
+
+/* A bar of shares ends at the whole; where there is no whole there are no shares. */
+static void shares_of_a_step(void **state)
+{
+    static const tm_named_f64 phases[] = { { "twice", 0.5 }, { "back", -0.125 }, { "1 of 48", 0.25 / 48 } };
+    (void)state;
+    for (int none = 0; none < 2; none++) {
+        tm_event events[] = { fake_started(), fake_step(1), fake_ended(1, TM_VERDICT_VALID, "") };
+        events[1].step_done.phases = phases;
+        events[1].step_done.n_phases = 3;
+        events[1].step_done.seconds = none ? 0 : 0.25;
+        char *text = printed(events, 3, (tm_console_options){ .log_freq = 1, .quiet = true });
+        if (none) {
+            has(text, "    twice                                            500.000     0.0 %\n");
+            has(text, "    unaccounted                                        0.000     0.0 %\n");
+        } else {
+            has(text,
+                "    twice                                            500.000   200.0 %  ########################\n");
+            has(text, "    back                                            -125.000   -50.0 %\n");
+            has(text, "    1 of 48                                            5.208     2.1 %  #\n");
+        }
+        free(text);
+    }
+}
+
+static void looks_are_counted_and_the_first_that_diverges_is_told(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 3; n++)
+        for (int diverges = 0; diverges < 2; diverges++) {
+            tm_event events[6] = { fake_started(), fake_step(1) };
+            char     wanted[160];
+            for (int i = 0; i < n; i++) {
+                events[2 + i] = fake_look(5 + i);
+                if (!diverges) events[2 + i].look.first = events[2 + i].look.worst = NULL;
+            }
+            events[2 + n] = fake_ended(1, TM_VERDICT_VALID, "");
+            char *text = printed(events, (size_t)(3 + n), (tm_console_options){ .log_freq = 1, .quiet = true });
+            snprintf(wanted, sizeof wanted, "\n  numbers, %d look%s, the last before step %d\n  b%s", n,
+                     n == 1 ? "" : "s", 4 + n,
+                     diverges && n > 1 ? "eyond the bound for the first time before step 5: layers.0.w1.weight.grad\n"
+                                       : "float16 beside");
+            has(text, wanted);
+            has(text, diverges ? "first beyond the bound of 0.1: layers.0.w1"
+                               : "  no relative error is beyond the bound of 0.1\n");
+            free(text);
+        }
+}
+
+static void what_is_no_number_is_counted(void **state)
+{
+    tm_event events[] = { fake_started(), fake_step(1), fake_step(2), fake_step(3), fake_step(4) };
+    (void)state;
+    events[0].run_started.flops_per_token = (const tm_named_f64[]){ { "none", 6e12 } };
+    events[0].run_started.n_flops_per_token = 0;
+    events[2].step_done.grad_norm = (double)INFINITY;
+    events[3].step_done.grad_norm = events[3].step_done.loss = (double)NAN;
+    events[4].step_done.loss = (double)NAN;
+    char *text = printed(events, 5, (tm_console_options){ .log_freq = 1, .style = TM_LOG_STYLE_MEGATRON });
+    for (int i = 0; i < 4; i++) {
+        char wanted[64];
+        snprintf(wanted, sizeof wanted, "number of nan iterations: %d |", i);
+        has(text, wanted);
+    }
+    for (const char *at = text; (at = strstr(at, "throughput per GPU")) != NULL; at++) /* nobody counted any */
+        assert_memory_equal(at, "throughput per GPU (TFLOP/s/GPU): 0.0/0.0 |", 43);
+    free(text);
+}
+
+static void a_log_file_needs_a_name_and_a_place(void **state)
+{
+    tm_config        *config = test_full_config();
+    tm_output_options o = { .folder = test_folder(), .config = config };
+    tm_sink          *sink = NULL;
+    tm_error          err = { 0 };
+    (void)state;
+    assert_false(record_log_kind.wanted(&o));
+    test_apply_words(config, "--log.file ''");
+    assert_false(record_log_kind.wanted(&o));
+    test_apply_words(config, "--log.file no/such/folder/log");
+    assert_true(record_log_kind.wanted(&o));
+    assert_int_equal(record_log_kind.open(&o, NULL, NULL, &sink, &err), TM_INVALID);
+    has(err.text, "cannot append to 'no/such/folder/log' (log.file, command line): ");
+    has(err.text, "; name another file");
+    tm_config_destroy(config);
+}
+
+/* --- what is kept ------------------------------------------------------------------------------------------------- */
+
+static void nothing_is_left_over_of_no_steps(void **state)
+{
+    run_ledger ledger = { .step_seconds = 3 };
+    (void)state;
+    assert_true(run_ledger_unaccounted(&ledger) == 0.0);
+    ledger.steps = 2;
+    assert_true(run_ledger_unaccounted(&ledger) == 1.5);
+    ledger.count = 1;
+    ledger.seconds[0] = 4;
+    assert_true(run_ledger_unaccounted(&ledger) == 0.0);
+}
+
+/* Whoever wants no error gets the status; an earlier error stays. */
+static void an_error_is_told_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        tm_sink *sink = tm_alloc(sizeof *sink);
+        tm_error err = { 0 };
+        *sink = (tm_sink){ 0 };
+        assert_int_equal(tm_fail(&sink->error, TM_IO, "the disk is full"), TM_IO);
+        if (i == 1) assert_int_equal(tm_fail(&err, TM_INVALID, "earlier"), TM_INVALID);
+        assert_int_equal(tm_sink_close(sink, i == 2 ? NULL : &err), TM_IO);
+        assert_string_equal(err.text, i == 0 ? "the disk is full" : i == 1 ? "earlier" : "");
+    }
+}
+
+/* A run in which nothing diverged has no step at which it did, and no worst tensor. */
+static void a_result_of_looks_that_agree(void **state)
+{
+    (void)state;
+    for (int diverges = 0; diverges < 2; diverges++) {
+        tm_result_options options = { .path = test_in_folder("looks.json") };
+        tm_event          look = fake_look(7);
+        tm_sink          *sink;
+        tm_error          err = { 0 };
+        if (!diverges) look.look.first = look.look.worst = NULL;
+        assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
+        fake_emit(sink, fake_started());
+        fake_emit(sink, look);
+        fake_emit(sink, fake_ended(1, TM_VERDICT_VALID, ""));
+        fake_close(sink);
+        tm_text text = fake_read(options.path);
+        has(text.data, diverges ? "\"first_divergent_step\": 7," : "\"first_divergent_step\": null,");
+        has(text.data, diverges ? "\"worst\": \"layers.0.w1.weight.grad\"" : "\"worst\": null");
+        tm_text_fini(&text);
+    }
+}
+
+/* --- metrics ------------------------------------------------------------------------------------------------------ */
+
+static void steps_before_the_start_are_not_recorded(void **state)
+{
+    tm_metrics_options options = { test_in_folder("early.jsonl"), NULL };
+    tm_sink           *sink;
+    tm_error           err = { 0 };
+    (void)state;
+    assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
+    fake_emit(sink, fake_step(1));
+    fake_close(sink);
+    tm_text text = fake_read(options.path);
+    assert_int_equal(text.length, 0);
+    tm_text_fini(&text);
+}
+
+/* A folder where the records were: the run is told at once, whether it begins or goes on, and the folder stays. */
+static void a_folder_in_the_place_of_the_records(void **state)
+{
+    char path[600];
+    (void)state;
+    strcpy(path, test_in_folder("taken.jsonl"));
+    for (int64_t first = 1; first <= 2; first++) {
+        tm_metrics_options options = { path, NULL };
+        tm_sink           *sink;
+        tm_error           err = { 0 };
+        tm_event           start = fake_started();
+        assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(mkdir(path, 0700), 0);
+        start.run_started.first_step = first;
+        fake_emit(sink, start);
+        fake_emit(sink, fake_step(first));
+        assert_non_null(tm_sink_error(sink));
+        assert_int_not_equal(tm_sink_close(sink, &err), TM_OK);
+        has(err.text, path);
+        assert_int_equal(rmdir(path), 0); /* and it is empty */
+    }
+}
+
+/* --- perf.csv ----------------------------------------------------------------------------------------------------- */
+
+static tm_sink *begun(const tm_perf_options *options)
+{
+    tm_sink *sink;
+    tm_error err = { 0 };
+    if (tm_perf_sink_open(options, &sink, &err) != TM_OK) fail_msg("%s", err.text);
+    fake_emit(sink, fake_started());
+    return sink;
+}
+
+/* What became another file during the run is left alone; where the folder went, that is told. */
+static void a_collection_that_changes_during_the_run(void **state)
+{
+    char            folder[600], path[700];
+    tm_perf_options options = { .path = path, .append = true };
+    tm_sink        *sink;
+    tm_error        err = { 0 };
+    (void)state;
+    snprintf(folder, sizeof folder, "%s", test_in_folder("collection"));
+    snprintf(path, sizeof path, "%s/all.csv", folder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    fake_emit(sink = begun(&options), fake_ended(1, TM_VERDICT_VALID, ""));
+    fake_close(sink);
+    tm_text text = fake_read(path);
+    text.data[3] ^= 1; /* a header of the same length */
+    sink = begun(&options);
+    assert_int_equal(tm_file_write(path, text.data, text.length, &err), TM_OK);
+    fake_emit(sink, fake_ended(1, TM_VERDICT_VALID, ""));
+    assert_int_equal(tm_sink_close(sink, &err), TM_INVALID);
+    has(err.text, "cannot append to '");
+    has(err.text, "header is \"moddl,n_gpus,");
+    has(err.text, ",data_size,data_\", wanted \"model,n_gpus,"); /* 300 characters of it */
+    tm_text after = fake_read(path);
+    assert_string_equal(after.data, text.data);
+    tm_text_fini(&after);
+    tm_text_fini(&text);
+    assert_int_equal(unlink(path), 0);
+    sink = begun(&options);
+    assert_int_equal(rmdir(folder), 0);
+    err = (tm_error){ 0 };
+    fake_emit(sink, fake_ended(1, TM_VERDICT_VALID, ""));
+    assert_int_not_equal(tm_sink_close(sink, &err), TM_OK);
+    has(err.text, path);
+}
+
+/* Variables of a runner: the pipeline and the number of the build; secrets are masked. */
+static void variables_of_a_runner_are_told(void **state)
+{
+    tm_config        *config = test_full_config();
+    tm_environment   *environment = tm_environment_read("");
+    tm_arena         *arena = tm_arena_create();
+    tm_output_options o = { .folder = test_folder(), .config = config, .environment = environment, .command = "cmd" };
+    tm_sink          *sink;
+    tm_error          err = { 0 };
+    char              path[600];
+    (void)state;
+    strcpy(path, test_in_folder("told.csv"));
+    for (int set = 0; set < 2; set++) {
+        unsetenv("pipeline");
+        unsetenv("BUILD_NUMBER");
+        if (set) assert_int_equal(setenv("pipeline", "nightly", 1) + setenv("BUILD_NUMBER", "4711", 1), 0);
+        assert_int_equal(record_perf_kind.open(&o, path, arena, &sink, &err), TM_OK);
+        fake_emit(sink, fake_started());
+        fake_emit(sink, fake_ended(1, TM_VERDICT_VALID, ""));
+        fake_close(sink);
+        tm_text text = fake_read(path);
+        has(text.data, set ? ",float32,nightly,cmd," : ",float32,,cmd,");
+        has(text.data, set ? ",synthetic,,,,4711,\n" : ",synthetic,,,,,\n");
+        tm_text_fini(&text);
+    }
+    unsetenv("pipeline");
+    unsetenv("BUILD_NUMBER");
+    tm_config_destroy(config);
+    tm_environment_destroy(environment);
+    tm_arena_destroy(arena);
+}
+
+/* A run that ended without its result cannot be stored, which is told; one that did not end is not looked for. */
+static void a_result_that_is_not_there_is_not_stored(void **state)
+{
+    (void)state;
+    for (int ended = 0; ended < 2; ended++) {
+        tm_config        *config = test_full_config();
+        tm_arena         *arena = tm_arena_create();
+        tm_output_options o = { .folder = test_in_folder("empty"), .config = config };
+        tm_sink          *sink;
+        tm_error          err = { 0 };
+        char              words[700];
+        assert_int_equal(tm_folder_make(o.folder, &err), TM_OK);
+        snprintf(words, sizeof words, "--store.path %s", test_in_folder("store"));
+        test_apply_words(config, words);
+        assert_true(record_stored_kind.wanted(&o));
+        assert_int_equal(record_stored_kind.open(&o, NULL, arena, &sink, &err), TM_OK);
+        fake_emit(sink, fake_started());
+        if (ended) fake_emit(sink, fake_ended(1, TM_VERDICT_VALID, ""));
+        assert_int_equal(tm_sink_close(sink, &err) != TM_OK, ended);
+        if (ended) has(err.text, "/empty");
+        tm_config_destroy(config);
+        tm_arena_destroy(arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares_of_a_step),
+        cmocka_unit_test(looks_are_counted_and_the_first_that_diverges_is_told),
+        cmocka_unit_test(what_is_no_number_is_counted),
+        cmocka_unit_test(a_log_file_needs_a_name_and_a_place),
+        cmocka_unit_test(nothing_is_left_over_of_no_steps),
+        cmocka_unit_test(an_error_is_told_once),
+        cmocka_unit_test(a_result_of_looks_that_agree),
+        cmocka_unit_test(steps_before_the_start_are_not_recorded),
+        cmocka_unit_test(a_folder_in_the_place_of_the_records),
+        cmocka_unit_test(a_collection_that_changes_during_the_run),
+        cmocka_unit_test(variables_of_a_runner_are_told),
+        cmocka_unit_test(a_result_that_is_not_there_is_not_stored),
+    };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+}
