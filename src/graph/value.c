@@ -58,7 +58,7 @@ static double decode(const small_float *f, unsigned code)
     unsigned fraction = magnitude & ((1u << f->mantissa) - 1);
     double   value = exponent ? ldexp(1 + ldexp(fraction, -f->mantissa), exponent - f->bias)
                               : ldexp(fraction, 1 - f->bias - f->mantissa);
-    if (value > f->largest) value = (double)(fraction || !f->infinity ? NAN : INFINITY);
+    if (value > f->largest) value = (double)(fraction ? NAN : INFINITY); /* formats without infinity end before */
     return sign ? -value : value;
 }
 
@@ -86,10 +86,9 @@ static unsigned beyond(const small_float *f, bool saturate, unsigned largest)
     return f->infinity ? ((1u << f->exponent) - 1) << f->mantissa : f->nan;
 }
 
-/* The code of a number of the format, without sign. */
+/* The code of a number of the format that is not zero, without sign. */
 static unsigned code_of(const small_float *f, double magnitude)
 {
-    if (magnitude == 0) return 0;
     int exponent = ilogb(magnitude);
     if (exponent < 1 - f->bias) return (unsigned)ldexp(magnitude, f->bias - 1 + f->mantissa);
     return (unsigned)(exponent + f->bias) << f->mantissa |
@@ -99,7 +98,7 @@ static unsigned code_of(const small_float *f, double magnitude)
 static unsigned encode(const small_float *f, double value, tm_round how, bool saturate, double chance)
 {
     unsigned sign = signbit(value) ? 1u << (f->exponent + f->mantissa) : 0;
-    if (isnan(value) && f->nan) return f->negative_zero ? sign | f->nan : f->nan;
+    if (isnan(value) && f->nan) return sign | f->nan; /* the one NaN of formats without -0 is their sign alone */
     double magnitude = isnan(value) ? f->largest : fabs(value), rounded = magnitude;
     int    exponent = 1 - f->bias;
     if (isfinite(magnitude)) {
@@ -107,10 +106,7 @@ static unsigned encode(const small_float *f, double value, tm_round how, bool sa
         double units = round_units(ldexp(magnitude, f->mantissa - exponent), how, chance);
         rounded = ldexp(units, exponent - f->mantissa);
     }
-    if (rounded > f->largest) {
-        unsigned code = beyond(f, saturate, code_of(f, f->largest));
-        return !saturate && code == f->nan && !f->negative_zero ? code : sign | code; /* one NaN has no sign */
-    }
+    if (rounded > f->largest) return sign | beyond(f, saturate, code_of(f, f->largest));
     if (rounded == 0) return f->negative_zero ? sign : 0;
     return sign | code_of(f, rounded);
 }

@@ -51,7 +51,7 @@ static int64_t signed_rank(int64_t u, double outside)
         for (int64_t s = rank * (rank + 1) / 2; s >= 0; s--)
             share[s] = (share[s] + (s >= rank ? share[s - rank] : 0)) / 2;
     int64_t k = 0;
-    while (k < sums && (below += share[k]) <= outside) k++;
+    while ((below += share[k]) <= outside) k++; /* the last one alone is at most half */
     free(share);
     return k;
 }

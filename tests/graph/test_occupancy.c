@@ -138,13 +138,28 @@ static void work_adds_up(void **state)
     tm_occupancy_destroy(o);
 }
 
+/* What takes up no bytes is in nobody's way, and costs nothing; there may be none at all. */
+static void nothing_takes_no_place(void **state)
+{
+    (void)state;
+    tm_occupancy *o = tm_occupancy_create(8);
+    tm_occupancy_take(o, 0, 7, 50, 50);
+    tm_occupancy_take(o, 3, 3, 0, 0);
+    assert_true(tm_occupancy_work(o) == 0);
+    assert_true(tm_occupancy_lowest(o, 0, 7, 100) == 0);
+    tm_occupancy_take(o, 3, 3, 50, 51);
+    assert_true(tm_occupancy_work(o) > 0);
+    assert_true(tm_occupancy_lowest(o, 0, 7, 50) == 0 && tm_occupancy_lowest(o, 0, 7, 51) == 51);
+    tm_occupancy_destroy(o);
+    tm_occupancy_destroy(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_are_those_of_a_table),
-        cmocka_unit_test(a_long_list_forgets_small_holes_only),
-        cmocka_unit_test(neighbours_melt_into_one_block),
-        cmocka_unit_test(work_adds_up),
+        cmocka_unit_test(answers_are_those_of_a_table),   cmocka_unit_test(a_long_list_forgets_small_holes_only),
+        cmocka_unit_test(neighbours_melt_into_one_block), cmocka_unit_test(work_adds_up),
+        cmocka_unit_test(nothing_takes_no_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,8 @@ static size_t thousand(const tm_call *call)
 }
 
 static const tm_kernel plain = { .name = "plain" }, fast = { .name = "linear/fast", .workspace = thousand },
-                       other = { .name = "linearity" };
+                       other = { .name = "scales" }, /* its op is scale */
+    another = { .name = "gelo/kernel" };             /* and gelu */
 
 static const tm_kernel *choose(const void *context, const tm_call *call, tm_text *refusals)
 {
@@ -45,7 +46,7 @@ static const tm_kernel *choose(const void *context, const tm_call *call, tm_text
             "are more than this matrix has in either of its two directions, and nothing else beside them\n",
             call->op->name, call->op->name);
     if (lacks) return NULL;
-    return op == TM_OP_linear ? &fast : op == TM_OP_scale ? &other : &plain;
+    return op == TM_OP_linear ? &fast : op == TM_OP_scale ? &other : op == TM_OP_gelu ? &another : &plain;
 }
 
 /* --- the graph ---------------------------------------------------------------------------------------------------- */

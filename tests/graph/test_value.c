@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "graph/graph.h"
 #include "graph/value.h"
 
 #include <math.h>
@@ -163,6 +164,102 @@ static void codes_of_a_table(void **state)
     assert_int_equal(tm_value_encode(TM_E2M1, 1.2, TM_ROUND_STOCHASTIC, true, 0.41), 2);
 }
 
+/* NaN keeps its sign where it can; formats without NaN take their largest number. However it is rounded. */
+static void codes_of_what_is_no_number(void **state)
+{
+    static const struct {
+        tm_dtype dtype;
+        unsigned plus, minus;
+    } rows[] = { { TM_F16, 0x7e00, 0xfe00 },  { TM_E4M3, 0x7f, 0xff },     { TM_E5M2, 0x7e, 0xfe },
+                 { TM_E4M3FNUZ, 0x80, 0x80 }, { TM_E5M2FNUZ, 0x80, 0x80 }, { TM_E2M1, 0x7, 0xf },
+                 { TM_E3M2, 0x1f, 0x3f },     { TM_E2M3, 0x1f, 0x3f } };
+    (void)state;
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
+        for (int saturate = 0; saturate < 2; saturate++)
+            for (int how = 0; how < 4; how++) {
+                double nan = copysign((double)NAN, 1);
+                assert_int_equal(tm_value_encode(rows[k].dtype, nan, (tm_round)how, saturate, 0.5), rows[k].plus);
+                assert_int_equal(tm_value_encode(rows[k].dtype, -nan, (tm_round)how, saturate, 0.5), rows[k].minus);
+            }
+    /* Codes above the largest number: infinity, and NaN of any fraction. */
+    static const unsigned char codes[] = { 0x7b, 0x7c, 0x7d, 0x7e, 0x7f, 0xfc, 0xfd };
+    for (size_t k = 0; k < sizeof codes; k++) {
+        double value = tm_value_get(codes, TM_E5M2, (int64_t)k);
+        if (k == 0)
+            assert_true(value == 57344);
+        else if (k == 1 || k == 5)
+            assert_true(value == (k == 1 ? (double)INFINITY : -(double)INFINITY));
+        else
+            assert_true(isnan(value));
+    }
+}
+
+/* Scales are powers of two: the nearest in the exponent, cut at both ends; what is no positive number has the code of
+ * NaN. */
+static void scales_are_powers_of_two(void **state)
+{
+    static const struct {
+        double   value;
+        unsigned code;
+    } rows[] = { { 1, 127 },
+                 { 1.4, 127 },
+                 { 1.5, 128 },
+                 { 0x1p-127, 0 },
+                 { 0x1p-128, 0 },
+                 { 0x1p-1000, 0 },
+                 { 0x1.8p-127, 1 },
+                 { 0x1p-126, 1 },
+                 { 0x1p127, 254 },
+                 { 0x1.8p127, 254 },
+                 { 0x1p128, 254 },
+                 { 0x1p1000, 254 },
+                 { 0x1p126, 253 },
+                 { 0, 0xff },
+                 { -1, 0xff },
+                 { (double)NAN, 0xff },
+                 { (double)INFINITY, 0xff },
+                 { -(double)INFINITY, 0xff } };
+    (void)state;
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        unsigned char byte = 7;
+        tm_value_set(&byte, TM_E8M0, 0, rows[k].value);
+        if (byte != rows[k].code) fail_msg("%g: %u is not %u", rows[k].value, byte, rows[k].code);
+    }
+}
+
+/* Shapes without rows: what stands for a row, how far rows are apart, how it is written. */
+static void shapes_of_few_axes(void **state)
+{
+    char    text[96];
+    tm_view view = { .dtype = TM_F32, .shape = { .rank = 0 } };
+    (void)state;
+    assert_int_equal(tm_view_ld(&view), 1);
+    assert_true(tm_view_dense(&view));
+    view.shape = tm_shape_1(5);
+    assert_int_equal(tm_view_ld(&view), 5);
+    assert_int_equal(tm_piece_row(view.shape), 1);
+    assert_string_equal(tm_shape_text(text, view.shape), "(5)");
+    view.shape = tm_shape_2(5, 3);
+    assert_int_equal(tm_view_ld(&view), 3);
+    assert_int_equal(tm_piece_row(view.shape), 3);
+    assert_string_equal(tm_shape_text(text, view.shape), "(5, 3)");
+    view.ld = 7;
+    assert_int_equal(tm_view_ld(&view), 7);
+    assert_false(tm_view_dense(&view));
+    assert_string_equal(tm_shape_text(text, (tm_shape){ .rank = 0 }), "()");
+    assert_string_equal(tm_shape_text(text, (tm_shape){ .rank = -1 }), "absent");
+}
+
+/* Formats that are smaller than float32's half: of floating point, below 16 bits, and float16. */
+static void which_formats_are_small(void **state)
+{
+    static const tm_dtype small[] = { TM_F16, TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ, TM_E2M1, TM_E3M2, TM_E2M3 },
+                          large[] = { TM_F64, TM_F32, TM_BF16, TM_I32, TM_I64, TM_U8 };
+    (void)state;
+    for (size_t k = 0; k < sizeof small / sizeof small[0]; k++) assert_true(tm_dtype_small(small[k]));
+    for (size_t k = 0; k < sizeof large / sizeof large[0]; k++) assert_false(tm_dtype_small(large[k]));
+}
+
 static tm_dtype format_named(const char *name)
 {
     for (int d = 0; d < TM_DTYPE_COUNT; d++)
@@ -210,6 +307,10 @@ int main(void)
         cmocka_unit_test(small_formats_keep_every_code),
         cmocka_unit_test(four_bits_share_a_byte),
         cmocka_unit_test(codes_of_a_table),
+        cmocka_unit_test(codes_of_what_is_no_number),
+        cmocka_unit_test(scales_are_powers_of_two),
+        cmocka_unit_test(shapes_of_few_axes),
+        cmocka_unit_test(which_formats_are_small),
         cmocka_unit_test(every_float32_becomes_what_others_make_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,6 +31,7 @@ static void hand_values(void **state)
     near(tm_stats_percentile(x, 5, 0), 1);
     near(tm_stats_robust_deviation(x, 5), 1.4826);
     near(tm_stats_deviation(x, 1), 0);
+    assert_true(isnan(tm_stats_variation((const double[]){ -2, 2 }, 2))); /* of a mean of zero */
     near(tm_stats_median(x, 1), 4);
     assert_true(x[0] == 4.0 && x[4] == 10.0);
 }
