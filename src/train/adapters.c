@@ -126,7 +126,7 @@ static int find_modules(declarer *d, const tm_tensor *of, adapted *out, int most
         const tm_piece *piece = &of->pieces[p];
         adapter_names   names = adapter_names_of(d->shape, piece->name);
         bool            wanted = (is_target(d, &names) || d->all) && !is_excluded(d, &names);
-        bool            joined = wanted && n > 0 && p > 0 && out[n - 1].row + out[n - 1].rows == piece->row &&
+        bool            joined = wanted && n > 0 && out[n - 1].row + out[n - 1].rows == piece->row &&
                       adapter_same_module(d->shape, of->pieces[p - 1].name, piece->name);
         if (joined)
             out[n - 1].rows += piece->rows;
@@ -398,10 +398,11 @@ static tm_status adapt_experts(declarer *d, tm_tensor_id id, tm_error *err)
     for (int p = 0; p < tensor.n_pieces && p < 8; p++)
         if (is_target_piece(d, tensor.pieces[p].name))
             return tm_fail(err, TM_UNSUPPORTED,
-                           "lora.targets (%s) names '%s', which is of one expert: adapters are built of all experts' "
-                           "matrices, experts.gate_up_proj and experts.down_proj; give these, or names of other "
+                           "%s (%s) names '%s', which is of one expert: adapters are built of all experts' matrices, "
+                           "experts.gate_up_proj and experts.down_proj; give these, or names of other "
                            "modules, or all-linear, which leaves experts out",
-                           d->adapters->place, tensor.pieces[p].name);
+                           d->adapters->pattern ? "lora.target_pattern" : "lora.targets", d->adapters->place,
+                           tensor.pieces[p].name);
     return TM_OK;
 }
 
@@ -481,11 +482,10 @@ static tm_status check_used(const declarer *d, tm_error *err)
     TM_TRY(check_names(d, &d->targets, a->n_layers ? "linear layer of lora.layers" : "linear layer", err));
     TM_TRY(check_names(d, &d->excluded, "module with an adapter", err));
     if (a->pattern && !d->any)
-        return tm_fail(
-            err, TM_INVALID,
-            "lora.target_pattern (%s): no linear layer of a block is called as '%s' says; it must be all of a "
-            "name, as model.layers.0.self_attn.q_proj (`trainmark explain` lists all parameters)",
-            a->place, a->pattern);
+        return tm_fail(err, TM_INVALID,
+                       "lora.target_pattern (%s): no linear layer of %s is called as '%s' says; it must be all of a "
+                       "name, as model.layers.0.self_attn.q_proj (`trainmark explain` lists all parameters)",
+                       a->place, a->n_layers ? "lora.layers" : "a block", a->pattern);
     TM_TRY(check_any(d, err));
     for (size_t i = 0; !a->modules && i < a->n_ranks + a->n_alphas; i++) {
         bool rank = i < a->n_ranks;

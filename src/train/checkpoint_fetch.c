@@ -58,7 +58,7 @@ static tm_status read_bytes(tm_checkpoint_reader *r, uint32_t file, void *to, si
 /* Rows without gaps are one row. */
 static tm_checkpoint_part joined(tm_checkpoint_part part)
 {
-    if (part.row_part != part.row_bytes || part.first_byte != 0) return part;
+    if (part.row_part != part.row_bytes) return part;
     return (tm_checkpoint_part){ .whole_bytes = part.whole_bytes,
                                  .row_bytes = part.whole_bytes,
                                  .rows = 1,

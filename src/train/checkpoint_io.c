@@ -144,17 +144,17 @@ const char *tm_checkpoint_file_name(tm_arena *arena, int64_t writer)
 static bool parse_name(const char *name, tm_checkpoint_entry *out)
 {
     char canonical[64];
-    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9') return false;
+    if (strncmp(name, "step-", 5) != 0 || name[5] == '-') return false;
     char *end;
     errno = 0;
     out->step = strtoll(name + 5, &end, 10);
     int digits = snprintf(canonical, sizeof canonical, "step-%08" PRId64, out->step);
-    if (errno != 0 || end - name != digits || strncmp(name, canonical, (size_t)digits) != 0) return false;
+    if (end - name != digits || strncmp(name, canonical, (size_t)digits) != 0) return false;
     out->process = 0;
     out->kind = *end == '\0' ? TM_CHECKPOINT_FINAL : TM_CHECKPOINT_OLD;
     if (*end == '\0' || strcmp(end, ".old") == 0) return true;
     out->kind = TM_CHECKPOINT_TEMPORARY;
-    if (strncmp(end, ".tmp.", 5) != 0 || end[5] < '0' || end[5] > '9') return false;
+    if (strncmp(end, ".tmp.", 5) != 0 || end[5] < '0') return false;
     out->process = strtoll(end + 5, &end, 10);
     return *end == '\0' && errno == 0;
 }

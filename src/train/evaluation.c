@@ -35,8 +35,9 @@ tm_status run_check_batch(const tm_batch *batch, tm_error *err)
 bool run_target_reached(const run *r)
 {
     double floor = tm_source_describe(r->held_out)->validation_floor;
-    if (r->validation <= r->options->target_loss) return true; /* never with a NaN */
-    return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
+    /* never with a NaN, which a loss or a floor is that nobody knows */
+    if (r->validation <= r->options->target_loss) return true;
+    return r->options->stop_at_target && r->validation <= floor + r->options->target_gap;
 }
 
 double run_mean_error(double mean, double squares, int64_t n)

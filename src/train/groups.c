@@ -219,7 +219,7 @@ static bool matches(const tm_group *group, const char *name, unsigned *used)
     unsigned bit = 1;
     snprintf(copy, sizeof copy, "%s", group->patterns);
     for (char *pattern; (pattern = strsep(&rest, "|")); bit <<= 1) {
-        if (!*pattern || fnmatch(pattern, name, 0) != 0) continue;
+        if (fnmatch(pattern, name, 0) != 0) continue;
         any = true;
         *used |= bit;
     }
@@ -302,7 +302,7 @@ tm_status tm_groups_assign(tm_graph *graph, const tm_group *groups, int n, bool 
     }
     if (!whole) return TM_OK;
     TM_TRY(check_used(graph, groups, n, used, err));
-    if (!trains && (n > 1 || groups[0].frozen))
+    if (!trains && n > 1)
         return tm_fail(err, TM_INVALID,
                        "optimizer.groups (%s): no parameter is left to be trained; leave some out of the "
                        "groups with trained: false",

@@ -78,7 +78,7 @@ static void make_run(const filler *f, const tm_piece *piece, uint64_t stream, in
     }
 }
 
-/* Elements [from, from + n) of a piece; from is a multiple of BLOCK. */
+/* Elements [from, from + n) of a piece. */
 static void make_values(const filler *f, const tm_piece *piece, int64_t from, int64_t n, void *out)
 {
     uint64_t stream = tm_random_stream(piece->name);
@@ -154,20 +154,6 @@ typedef struct {
     char            *keep;  /* where the bytes of the tensor are kept, of a whole one that is not here */
 } blocked_run;
 
-/* Elements [from, from + n) of a piece, for any `from`. */
-static void make_floats(const filler *f, const tm_piece *piece, int64_t from, int64_t n, float *out)
-{
-    float   part[BLOCK];
-    int64_t block = from / BLOCK * BLOCK, ahead = from - block;
-    if (ahead > 0) { /* the rest of a block that began before */
-        int64_t rest = BLOCK - ahead < n ? BLOCK - ahead : n;
-        make_values(f, piece, block, ahead + rest, part);
-        memcpy(out, part + ahead, (size_t)rest * sizeof *out);
-        from += rest, n -= rest, out += rest;
-    }
-    if (n > 0) make_values(f, piece, from, n, out);
-}
-
 static void blocked_values(void *context, int64_t first, int64_t n, float *out)
 {
     const blocked_run *run = context;
@@ -178,7 +164,7 @@ static void blocked_values(void *context, int64_t first, int64_t n, float *out)
         const tm_piece *piece = &run->tensor->pieces[p];
         int64_t         from = piece->row * row, to = from + piece->rows * row;
         int64_t         a = from > begin ? from : begin, b = to < end ? to : end;
-        if (a < b) make_floats(&floats, piece, a - from, b - a, out + (a - begin));
+        if (a < b) make_values(&floats, piece, a - from, b - a, out + (a - begin));
     }
 }
 

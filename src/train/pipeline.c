@@ -438,7 +438,7 @@ static void print_rank(const tm_pipeline *p, const tm_pipeline_times *t, int ran
         tm_text_printf(out, "%-*s", takes * width, cell);
         at = begin + takes;
     }
-    while (out->length > 0 && out->data[out->length - 1] == ' ') out->data[--out->length] = '\0';
+    while (out->data[out->length - 1] == ' ') out->data[--out->length] = '\0';
     tm_text_add(out, "\n");
 }
 

@@ -227,7 +227,7 @@ static tm_status set_rotation(const tm_config *config, tm_quantize_recipe *recip
         if (no_rotation) z->rotation = TM_ROTATE_NOT;
         if (!tm_config_text(config, "quantize.rotation")) continue;
         bool on = tm_config_bool(config, "quantize.rotation");
-        if (on && z->scaled != TM_SCALED_BLOCK && !z->rotation)
+        if (on && z->scaled != TM_SCALED_BLOCK) /* nothing else is rotated */
             return refuse(config, "quantize.rotation", recipe, "has factors that are not quantized in blocks of a line",
                           err);
         if (!on || !z->rotation) z->rotation = on ? TM_ROTATE_16 : TM_ROTATE_NOT;

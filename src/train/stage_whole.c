@@ -71,7 +71,7 @@ tm_status stage_whole(tm_step *step, const tm_chooser *chooser, tm_error *err)
     const tm_step_options *o = &step->options;
     const tm_step_options  one = without_stages(o);
     tm_step               *whole;
-    if (o->n_groups == 1 && !o->groups[0].frozen && o->adapters.rank == 0 && !o->quantize.on) /* all is trained */
+    if (o->n_groups == 1 && o->adapters.rank == 0 && !o->quantize.on) /* all is trained */
         return tm_groups_assign(step->graph, o->groups, o->n_groups, false, step->group_of, err);
     TM_TRY(step_declare(&one, chooser, &whole, err));
     tm_status st = take_from(step, whole, chooser, err);

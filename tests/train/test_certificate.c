@@ -156,6 +156,36 @@ static void what_cannot_be_exact_says_why(void **state)
     }
 }
 
+/* A device that computes no attention in float32. */
+static const tm_kernel *choose_narrow(const void *context, const tm_call *call, tm_text *refusals)
+{
+    const tm_chooser *device = context;
+    if (call->op == &tm_op_attention && call->in[0].dtype == TM_F32) return NULL;
+    return device->choose(device->context, call, refusals);
+}
+
+static void what_a_device_cannot_is_said(void **state)
+{
+    tm_device       *device = test_device_open("cpu", 1);
+    const tm_chooser chooser = tm_device_chooser(device), narrow = { choose_narrow, &chooser, chooser.threads };
+    tm_step_options  o = options_of(0);
+    (void)state;
+    o.micro_batch = 4, o.seq = 64, o.loss_chunk = 32;
+    o.precision = &tm_precision_bf16;
+    o.exact = &tm_precision_f32;
+    tm_step *well = test_step_plan(&o, &chooser), *step = test_step_plan(&o, &narrow);
+    assert_true(well->exact.n > 0);
+    assert_string_equal(well->inexact, "");
+    assert_int_equal(step->exact.n, 0);
+    assert_null(tm_plan_program(step->plan, "exact"));
+    assert_string_equal(step->inexact,
+                        "no fast kernel for op 'attention' in module 'layers.0.attention' (float32 (256, "
+                        "64), float32 (256, 32), float32 (256, 32)): the device has none");
+    tm_step_destroy(step);
+    tm_step_destroy(well);
+    tm_device_close(device);
+}
+
 /* Every family and format, fresh weights and trained ones: no false alarm. */
 static void honest_training_holds(void **state)
 {
@@ -394,6 +424,7 @@ int main(int argc, char **argv)
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = { cmocka_unit_test(exact_losses_are_those_of_float32),
                                         cmocka_unit_test(what_cannot_be_exact_says_why),
+                                        cmocka_unit_test(what_a_device_cannot_is_said),
                                         cmocka_unit_test(honest_training_holds),
                                         cmocka_unit_test(a_certified_step_has_the_same_bits),
                                         cmocka_unit_test(probes_say_what_a_loss_may_see),

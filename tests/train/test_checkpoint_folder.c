@@ -29,6 +29,11 @@ static void names_count_in_an_order(void **state)
                                           "step-1",
                                           "step-0000001",
                                           "step-000000011",
+                                          "step-000000000",
+                                          "step-a0000001",
+                                          "step-:0000001",
+                                          "step- 0000001",
+                                          "step-9999999999999999999",
                                           "step-00000001.",
                                           "step-00000001.ol",
                                           "step-00000001.old1",
@@ -38,6 +43,11 @@ static void names_count_in_an_order(void **state)
                                           "step-00000001.tmp.",
                                           "step-00000001.tmp.-5",
                                           "step-00000001.tmp.5x",
+                                          "step-00000001.tmp.x5",
+                                          "step-00000001.tmp.:",
+                                          "step-00000001.tmp.+5",
+                                          "step-00000001.tmp. 5",
+                                          "step-00000001.tmq.5",
                                           "stop-00000001",
                                           "step-99999999999999999999",
                                           "step-00000001.tmp.99999999999999999999" };
@@ -190,6 +200,7 @@ static void what_a_new_directory_lies_in_is_flushed(void **state)
         { "one/two/three", ".;one;one/two;" },
         { "./here", ".;" },
         { "*/five/six", "*;*/five;" },
+        { "seven//eight", ".;seven;seven/;" },
         { "*/five/seven", "*/five;" },
     };
     char before[PATH_MAX];
@@ -253,6 +264,124 @@ static void files_of_ranks_are_removed(void **state)
     clear(f.folder);
 }
 
+static int remove_errno;
+
+static int removes_none_of_ranks(void *context, const char *path)
+{
+    if (!strstr(path, "tensors-")) return tm_checkpoint_system_io.remove_file(context, path);
+    errno = remove_errno;
+    return -1;
+}
+
+static int removes_no_folder(void *context, const char *path)
+{
+    (void)context, (void)path;
+    errno = remove_errno;
+    return -1;
+}
+
+/* What somebody else has removed is gone, as wanted; what others have put there stays and with it the directory. */
+static void what_is_not_removed_is_said_or_not(void **state)
+{
+    static const struct {
+        bool folder, said;
+        int  cause;
+    } cases[] = {
+        { false, true, EIO },  { false, true, ENOTEMPTY }, { false, false, ENOENT },   { true, true, EIO },
+        { true, true, EBUSY }, { true, false, ENOENT },    { true, false, ENOTEMPTY }, { true, false, EEXIST }
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_checkpoint_io io = tm_checkpoint_system_io;
+        fixture          f = new_fixture();
+        tm_error         err = { 0 };
+        tm_text          said = { 0 };
+        char             path[500], wanted[600] = "";
+        if (cases[i].folder)
+            io.remove_folder = removes_no_folder;
+        else
+            io.remove_file = removes_none_of_ranks;
+        remove_errno = cases[i].cause;
+        save(&f, 1, 1, 0);
+        snprintf(path, sizeof path, "%s/step-00000001/tensors-00002.bin", f.folder);
+        assert_int_equal(tm_file_write(path, "x", 1, &err), TM_OK);
+        fill(&f, 2, 1);
+        whole_log_open();
+        assert_int_equal(tm_checkpoint_save_with(&io, f.folder, &f.state, f.tensors, N_TENSORS, 1, &err), TM_OK);
+        whole_log_take(&said);
+        whole_log_close();
+        if (cases[i].said)
+            snprintf(wanted, sizeof wanted, "cannot remove '%s/step-00000001': %s\n", f.folder,
+                     strerror(cases[i].cause));
+        const char *found = said.data ? strstr(said.data, "cannot remove") : NULL;
+        assert_string_equal(found ? found : "", wanted);
+        assert_true(exists(&f, "step-00000001"));
+        assert_int_equal(exists(&f, "step-00000001/tensors-00002.bin"), !cases[i].folder);
+        tm_text_fini(&said);
+        clear(f.folder);
+    }
+}
+
+static int create_errno;
+
+static int creates_nothing(void *context, const char *path)
+{
+    (void)context, (void)path;
+    errno = create_errno;
+    return -1;
+}
+
+static void every_cause_has_its_cure(void **state)
+{
+    static const char space[] = "; free some space there, keep fewer checkpoints (checkpoint.keep_latest_k) or choose "
+                                "another checkpoint.folder";
+    static const char limit[] = "; raise the file-size limit (ulimit -f) or choose another checkpoint.folder";
+    static const char rights[] = "; choose a checkpoint.folder that can be written";
+    const struct {
+        int         cause;
+        const char *cure;
+    } cases[] = { { EIO, "" },        { ENOSPC, space }, { EDQUOT, space }, { EFBIG, limit },
+                  { EACCES, rights }, { EPERM, rights }, { EROFS, rights }, { ENOENT, "" } };
+    tm_checkpoint_io io = tm_checkpoint_system_io;
+    (void)state;
+    io.create = creates_nothing;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fixture  f = new_fixture();
+        tm_error err = { 0 };
+        char     wanted[700];
+        set_tensors(&f);
+        fill(&f, 3, 1);
+        create_errno = cases[i].cause;
+        assert_int_equal(tm_checkpoint_save_with(&io, f.folder, &f.state, f.tensors, N_TENSORS, 1, &err), TM_IO);
+        snprintf(wanted, sizeof wanted,
+                 "cannot create '%s/step-00000003.tmp.%ld/tensors.bin': %s%s; earlier checkpoints are unchanged",
+                 f.folder, (long)getpid(), strerror(cases[i].cause), cases[i].cure);
+        assert_string_equal(err.text, wanted);
+        assert_int_equal(count_entries(&f, TM_CHECKPOINT_TEMPORARY), 0);
+        clear(f.folder);
+    }
+}
+
+/* A run that begins anew saves smaller steps: later ones, of another run, neither go nor count. */
+static void later_steps_are_left_alone(void **state)
+{
+    fixture f = new_fixture();
+    (void)state;
+    save(&f, 8, 1, 0);
+    save(&f, 9, 1, 0);
+    save(&f, 1, 1, 1);
+    save(&f, 2, 1, 2);
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 4);
+    save(&f, 3, 1, 2);
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 4);
+    assert_false(exists(&f, "step-00000001"));
+    save(&f, 8, 2, 2);
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 3);
+    assert_true(exists(&f, "step-00000003") && exists(&f, "step-00000008") && exists(&f, "step-00000009"));
+    load_and_expect(&f, 9, 1);
+    clear(f.folder);
+}
+
 static void a_lock_that_cannot_be_opened_is_said(void **state)
 {
     fixture  f = new_fixture();
@@ -304,6 +433,9 @@ int main(void)
         cmocka_unit_test_teardown(a_folder_has_at_most_4000_characters, test_folder_teardown),
         cmocka_unit_test_teardown(what_a_new_directory_lies_in_is_flushed, test_folder_teardown),
         cmocka_unit_test(files_of_ranks_are_removed),
+        cmocka_unit_test(what_is_not_removed_is_said_or_not),
+        cmocka_unit_test(every_cause_has_its_cure),
+        cmocka_unit_test(later_steps_are_left_alone),
         cmocka_unit_test(a_lock_that_cannot_be_opened_is_said),
         cmocka_unit_test_teardown(what_cannot_be_removed_is_said, test_folder_teardown),
     };

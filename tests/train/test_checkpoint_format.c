@@ -279,6 +279,135 @@ static void the_most_that_fits_is_read(void **state)
     free(bytes);
 }
 
+/* --- one thing that is wrong ---------------------------------------------------------------------- */
+
+enum { AT_NAME_BYTES = 24, AT_TEXT_BYTES = 72, AT_RECORDS = 160, RECORD_BYTES = 72 };
+
+static unsigned char *encoded(const tm_checkpoint_index *index, size_t *n)
+{
+    *n = tm_checkpoint_index_bytes(index);
+    unsigned char *bytes = calloc(1, *n);
+    assert_non_null(bytes);
+    tm_checkpoint_index_encode(index, bytes);
+    return bytes;
+}
+
+/* What is said of encoded bytes, which it frees. */
+static void says(unsigned char *bytes, size_t n, const char *wanted)
+{
+    tm_arena           *arena = tm_arena_create();
+    tm_checkpoint_index read;
+    tm_error            err = { 0 };
+    tm_status           st = tm_checkpoint_index_decode(bytes, n, arena, &read, &err);
+    assert_int_equal(st, strcmp(wanted, "") == 0 ? TM_OK : TM_FORMAT);
+    assert_string_equal(err.text, wanted);
+    tm_arena_destroy(arena);
+    free(bytes);
+}
+
+/* Tensors whose last bytes are where numbers end: what comes behind them has no place. */
+static void ends_near_the_largest_number(void **state)
+{
+    static const struct {
+        uint64_t    second, third_at, all; /* bytes of the second tensor; where the third, an empty one, lies */
+        const char *wanted;
+    } cases[] = {
+        { (uint64_t)INT64_MAX - 64, UINT64_MAX - 63, UINT64_MAX - 63, "" },
+        { (uint64_t)INT64_MAX - 63, UINT64_MAX - 63, UINT64_MAX - 63,
+          "index record 2 points to bytes 18446744073709551552 + 0 of 18446744073709551552" },
+        { INT64_MAX, 0, UINT64_MAX, "index record 2 points to bytes 0 + 0 of 18446744073709551615" },
+        { 60, ((uint64_t)1 << 63) + 64, ((uint64_t)1 << 63) + 60,
+          "index record 2 points to bytes 9223372036854775872 + 0 of 9223372036854775868" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_checkpoint_index index = make_plain();
+        tm_checkpoint_piece pieces[3];
+        size_t              n;
+        memcpy(pieces, index.pieces, sizeof pieces);
+        index.pieces = pieces;
+        index.records[0].bytes = INT64_MAX;
+        index.records[1].bytes = cases[i].second;
+        pieces[1].offset = (uint64_t)1 << 63;
+        pieces[2].offset = cases[i].third_at;
+        index.data_bytes = cases[i].all;
+        unsigned char *bytes = encoded(&index, &n);
+        says(bytes, n, cases[i].wanted);
+        index.records[0].bytes++;
+        bytes = encoded(&index, &n);
+        says(bytes, n, "index record 0 has 9223372036854775808 bytes in rows of 9223372036854775808");
+    }
+}
+
+/* Two files may have all bytes that there are numbers for, and not one more. */
+static void files_have_as_many_bytes_as_there_are_numbers(void **state)
+{
+    static const struct {
+        uint64_t    bytes[3], all;
+        const char *wanted;
+    } cases[] = {
+        { { INT64_MAX, INT64_MAX, 1 }, UINT64_MAX, "" },
+        { { INT64_MAX, INT64_MAX, 2 }, 0, "index file 2 has 2 bytes" },
+        { { (uint64_t)INT64_MAX + 1, 1, 1 }, ((uint64_t)1 << 63) + 2, "index file 0 has 9223372036854775808 bytes" },
+        { { INT64_MAX, INT64_MAX, 1 },
+          UINT64_MAX - 1,
+          "the index describes 18446744073709551615 of 18446744073709551614 data bytes and 32 of 32 name bytes" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_checkpoint_index index = make_pieces();
+        tm_checkpoint_file  files[3];
+        size_t              n;
+        for (int k = 0; k < 3; k++) files[k] = (tm_checkpoint_file){ .writer = k, .bytes = cases[i].bytes[k] };
+        index.files = files, index.n_files = 3;
+        index.data_bytes = cases[i].all;
+        unsigned char *bytes = encoded(&index, &n);
+        says(bytes, n, cases[i].wanted);
+    }
+}
+
+static void names_of_scalars_are_checked(void **state)
+{
+    tm_checkpoint_index index = make_plain();
+    uint32_t            longer = TM_CHECKPOINT_SCALAR_BYTES;
+    size_t              n;
+    (void)state;
+    strcpy(index.state.scalars[1].name, index.state.scalars[0].name);
+    unsigned char *bytes = encoded(&index, &n);
+    says(bytes, n, "the index names scalar 'first_loss' twice");
+    index.state.scalars[1].name[0] = '\0';
+    bytes = encoded(&index, &n);
+    says(bytes, n, "index scalar 1 has a name of 0 bytes, 1 to 39 wanted");
+    /* The end of the first, the longest name becomes a letter: the empty name's end is its own. */
+    memset(index.state.scalars[0].name, 'a', TM_CHECKPOINT_SCALAR_BYTES - 1);
+    bytes = encoded(&index, &n);
+    unsigned char *names = bytes + AT_RECORDS + 3 * RECORD_BYTES + 2 * 16;
+    unsigned char *end = memchr(names, 'a', 64);
+    assert_non_null(end);
+    end[TM_CHECKPOINT_SCALAR_BYTES - 1] = 'a';
+    memcpy(bytes + AT_RECORDS + 3 * RECORD_BYTES + 12, &longer, sizeof longer);
+    says(bytes, n, "index scalar 0 has a name of 40 bytes, 1 to 39 wanted");
+}
+
+/* A byte of the description that is counted as one of the names is nobody's name. */
+static void names_that_nobody_has_are_found(void **state)
+{
+    tm_checkpoint_index index = make_plain();
+    uint64_t            value;
+    size_t              n;
+    (void)state;
+    unsigned char *bytes = encoded(&index, &n);
+    memcpy(&value, bytes + AT_NAME_BYTES, sizeof value);
+    assert_int_equal(value, 24);
+    value++;
+    memcpy(bytes + AT_NAME_BYTES, &value, sizeof value);
+    memcpy(&value, bytes + AT_TEXT_BYTES, sizeof value);
+    assert_int_equal(value, strlen(index.state.description));
+    value--;
+    memcpy(bytes + AT_TEXT_BYTES, &value, sizeof value);
+    says(bytes, n, "the index describes 192 of 192 data bytes and 24 of 25 name bytes");
+}
+
 /* --- the completeness record ---------------------------------------------------------------------- */
 
 static void ask_seal(sayings *said, const unsigned char *bytes, size_t n)
@@ -358,6 +487,12 @@ static void rectangles_cover_or_do_not(void **state)
         if (tm_checkpoint_covered(24, 6, pieces, (size_t)rows[i].n, arena) != rows[i].covers)
             fail_msg("row %zu: covers is not %d", i, rows[i].covers);
     }
+    /* Bytes that are one turn of the numbers more than there are: two halves of it at one place, and the whole. */
+    const tm_checkpoint_piece turn[] = { { .rows = 1, .row_part = (uint64_t)1 << 63 },
+                                         { .rows = 1, .row_part = (uint64_t)1 << 63 },
+                                         { .rows = 4, .row_part = 6 } };
+    assert_false(tm_checkpoint_covered(24, 6, turn, 3, arena));
+    assert_true(tm_checkpoint_covered(24, 6, turn + 2, 1, arena));
     assert_true(tm_checkpoint_covered(0, 0, NULL, 0, arena));
     assert_false(tm_checkpoint_covered(8, 8, NULL, 0, arena));
     assert_int_equal(tm_checkpoint_aligned(0), 0);
@@ -370,10 +505,10 @@ static void rectangles_cover_or_do_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(indexes_are_as_recorded),
-        cmocka_unit_test(the_most_that_fits_is_read),
-        cmocka_unit_test(seals_are_as_recorded),
-        cmocka_unit_test(rectangles_cover_or_do_not),
+        cmocka_unit_test(indexes_are_as_recorded),      cmocka_unit_test(the_most_that_fits_is_read),
+        cmocka_unit_test(ends_near_the_largest_number), cmocka_unit_test(files_have_as_many_bytes_as_there_are_numbers),
+        cmocka_unit_test(names_of_scalars_are_checked), cmocka_unit_test(names_that_nobody_has_are_found),
+        cmocka_unit_test(seals_are_as_recorded),        cmocka_unit_test(rectangles_cover_or_do_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -467,6 +467,26 @@ static void a_copy_is_written(void **unused)
     assert_true(tm_checkpoint_written(saving));
     tm_checkpoint_abandon(saving);
     load_and_expect(&f, 4, 1);
+    /* Of tensors without bytes nothing is copied. */
+    static const char *const empty[] = { TM_CHECKPOINT_SEAL, TM_CHECKPOINT_INDEX, TM_CHECKPOINT_DATA };
+    static const long        bytes[] = { TM_CHECKPOINT_SEAL_BYTES, 0, 0 };
+    target.behind = true;
+    fill(&f, 6, 1);
+    assert_int_equal(tm_checkpoint_begin_with(&io, &target, &f.state, &f.tensors[2], 1, &saving, &err), TM_OK);
+    assert_int_equal(tm_checkpoint_commit(saving, &err), TM_OK);
+    for (int i = 0; i < 3; i++) {
+        char        path[400];
+        struct stat info;
+        snprintf(path, sizeof path, "%s/step-00000006/%s", f.folder, empty[i]);
+        assert_int_equal(stat(path, &info), 0);
+        if (i != 1) assert_int_equal(info.st_size, bytes[i]);
+    }
+    memset(&f.state, 0xEE, sizeof f.state);
+    tm_checkpoint_report report = { 0 };
+    if (tm_checkpoint_load_newest(f.folder, 6, &f.state, &f.tensors[2], 1, &report, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(f.state.step, 6);
+    assert_int_equal(report.bytes, 0);
     clear(f.folder);
 }
 

@@ -2,6 +2,7 @@
 /* Ranks that share each sequence: they follow one rank that has all of it, have its gradients in float64, and no token
  * reaches what stands before it. */
 #include "ranks_fixture.h"
+#include "train/context.h"
 #include "train/run.h"
 
 /* `context` ranks share a sequence. */
@@ -430,6 +431,29 @@ static void what_cannot_be_shared_is_refused(void **state)
     refused(o, TM_INVALID, "validation.seq_len is 12; set it to 8 or 16");
 }
 
+/* The fields of a sample that ranks have parts of: of a text those of its length, of images those of several tokens. */
+static void fields_of_tokens_are_cut(void **state)
+{
+    static const struct {
+        int      model, ranks;
+        tm_shape shape;
+        bool     cut;
+    } cases[] = {
+        { 0, 2, { 1, { 32 } }, true },    { 0, 2, { 2, { 32, 4 } }, true },  { 0, 1, { 1, { 32 } }, false },
+        { 0, 2, { 1, { 31 } }, false },   { 0, 2, { 1, { 1 } }, false },     { 0, 2, { 0, { 32 } }, false },
+        { 3, 2, { 2, { 2, 16 } }, true }, { 3, 2, { 1, { 5 } }, true },      { 3, 2, { 2, { 1, 16 } }, false },
+        { 3, 2, { 0, { 5 } }, false },    { 3, 1, { 2, { 2, 16 } }, false },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_step_options o = model_options(cases[i].model);
+        const tm_field  field = { "x", TM_F32, cases[i].shape, 0 };
+        o.layout.mesh = tm_mesh_one();
+        o.layout.mesh.degree[TM_AXIS_CP] = cases[i].ranks;
+        if (context_cuts(&o, &field, 32) != cases[i].cut) fail_msg("row %zu", i);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -445,6 +469,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(keys_go_round),
         cmocka_unit_test(any_layout_goes_on),
         cmocka_unit_test(what_cannot_be_shared_is_refused),
+        cmocka_unit_test(fields_of_tokens_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,6 +175,20 @@ static void weights_of_bfloat16_are_read_as_they_are(void **state)
     bound = 2e-5;
 }
 
+/* Before there is any memory that would be given back. */
+static void a_format_without_kernels_is_refused(void **state)
+{
+    (void)state;
+    tm_step_options o = test_llama_options();
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_decoder     *decoder = NULL;
+    tm_error        err = { 0 };
+    assert_int_equal(tm_decoder_open(device, &o.shape, &tm_precision_f64, LENGTH, &decoder, &err), TM_UNSUPPORTED);
+    if (!strstr(err.text, "float64")) fail_msg("%s", err.text);
+    assert_null(decoder);
+    tm_device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -185,6 +199,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_window_turns_its_table),
         cmocka_unit_test(windows_by_turns_have_two_tables),
         cmocka_unit_test(weights_of_bfloat16_are_read_as_they_are),
+        cmocka_unit_test(a_format_without_kernels_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -308,6 +308,38 @@ static void fused_matrices_go_as_a_whole(void **state)
     tm_device_close(device);
 }
 
+/* As text: members between blanks, groups between commas. */
+static void groups_may_be_text(void **state)
+{
+    static const struct {
+        const char *text;
+        int         n;
+        double      scale[3];
+        const char *said; /* or what is wrong */
+    } cases[] = {
+        { "params=*norm*  lr_scale=2", 2, { 1, 2 }, "" },
+        { " params=*norm*   lr_scale=2  ", 2, { 1, 2 }, "" },
+        { "lr_scale=3 params=*norm*,params=out*", 3, { 1, 3, 1 }, "" },
+        { "params=*norm* lr_scale=4,", 2, { 1, 4 }, "" },
+        { "params=*norm*,,params=out*", 0, { 0 }, "lacks 'params', the pattern of its parameters' names: ''" },
+        { "params=*norm* x",
+          0,
+          { 0 },
+          "must be a list of maps, like {params: \"*.bias\", weight_decay: 0}; found 'x'" },
+        { "", 1, { 1 }, "" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_step_options o = test_llama_options();
+        tm_error        err = { 0 };
+        tm_status       st = read_groups(&o, cases[i].text, &err);
+        if ((st == TM_OK) != !*cases[i].said || !strstr(err.text, cases[i].said)) fail_msg("%zu: %s", i, err.text);
+        if (st != TM_OK) continue;
+        assert_int_equal(o.n_groups, cases[i].n);
+        for (int g = 0; g < o.n_groups; g++) assert_true(fabs(o.groups[g].lr_scale - cases[i].scale[g]) < 1e-15);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -320,6 +352,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(held_formats_compute_with_the_rounded_weights),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(fused_matrices_go_as_a_whole),
+        cmocka_unit_test(groups_may_be_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -291,6 +291,33 @@ static void hosts_turn_the_logits_of_heads(void **state)
     hosts_turn_logits(&tm_precision_bf16, 1e-12);
 }
 
+/* A row without length is as it was: its turn is what it is to become. */
+static void rows_of_zeros_are_divided_by_nothing(void **state)
+{
+    (void)state;
+    enum { ZERO = 4 };
+    tm_device        *device = test_device_open("cpu", 1);
+    tm_step_options   o = head_options(&tm_precision_f32, 12, true);
+    tm_trainer       *trainer = open_shaken(device, &o);
+    const tm_step    *step = tm_trainer_step_of(trainer);
+    const tm_adapter *head = of_head(trainer);
+    int64_t           width = tm_graph_at(step->graph, step->model.head)->shape.n[1];
+    double           *w = test_values_read(trainer, step->model.head), *b = test_values_read(trainer, head->b);
+    double           *m = test_values_read(trainer, head->m), *before, *turns;
+    tm_error          err = { 0 };
+    assert_int_equal(tm_trainer_head_turns(trainer, &before, &err), TM_OK);
+    memset(w + ZERO * width, 0, (size_t)width * sizeof *w);
+    memset(b + ZERO * RANK, 0, RANK * sizeof *b);
+    test_values_write(trainer, step->model.head, w);
+    test_values_write(trainer, head->b, b);
+    assert_int_equal(tm_trainer_head_turns(trainer, &turns, &err), TM_OK);
+    for (int v = 0; v < VOCAB; v++) assert_true(turns[v] == (v == ZERO ? m[v] : before[v]));
+    assert_true(before[ZERO] != m[ZERO]);
+    free(w), free(b), free(m), free(before), free(turns);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
 /* What the same generator writes with either. */
 static void turned_heads_write_what_stretched_ones_do(void **state)
 {
@@ -317,6 +344,10 @@ static void turned_heads_write_what_stretched_ones_do(void **state)
     assert_true(text[0].length > 24);
     assert_int_equal(text[0].length, text[1].length);
     assert_memory_equal(text[0].data, text[1].data, text[0].length);
+    tm_text_fini(&text[1]); /* without time it is what it would go on from, a quarter of a sequence */
+    assert_int_equal(tm_generate(with, source, 5, 24, 0, &text[1], &decoded, &err), TM_OK);
+    assert_int_equal(text[1].length, o.seq / 4);
+    assert_memory_equal(text[0].data, text[1].data, text[1].length);
     free(turns);
     tm_text_fini(&text[0]), tm_text_fini(&text[1]);
     tm_source_close(source);
@@ -333,6 +364,7 @@ int main(int argc, char **argv)
                                         cmocka_unit_test(turned_heads_have_the_gradients_of_stretched_ones),
                                         cmocka_unit_test(turned_heads_train),
                                         cmocka_unit_test(hosts_turn_the_logits_of_heads),
+                                        cmocka_unit_test(rows_of_zeros_are_divided_by_nothing),
                                         cmocka_unit_test(turned_heads_write_what_stretched_ones_do) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,9 @@
 /* From parallelism.* to a layout: what each key says, what is left, batches of ranks, and what does not fit. */
 #include "base/text.h"
 #include "support/full_config.h"
+#include "support/training.h"
 #include "train/run.h"
+#include "train/share.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -232,9 +234,39 @@ static void tokens_are_divided_beside_matrices(void **state)
                         false)
                  .step.layout;
     assert_false(tm_layout_parallel(&layout).rows);
+    layout = options_of("--parallelism.ranks 2 ", false).step.layout;
+    assert_false(tm_layout_parallel(&layout).rows); /* there are no divided matrices */
     refused("--parallelism.ranks 2 --parallelism.tensor_parallel_degree 2 --parallelism.exact true",
             "parallelism.exact");
     refused("--parallelism.enable_sequence_parallel false", "parallelism.tensor_parallel_degree");
+}
+
+/* Sums of copies go on while the last micro-batch is computed: where there are several, and no stages. */
+static void sums_overlap_with_the_last_micro_batch(void **state)
+{
+#define COPIES "--parallelism.data_parallel_replicate_degree 2 --parallelism.data_parallel_shard_degree 1 "
+    static const struct {
+        bool        overlaps;
+        const char *words;
+    } cases[] = {
+        { true, "--parallelism.ranks 2 --training.grad_accumulation 2 " COPIES },
+        { false, "--parallelism.ranks 2 --training.grad_accumulation 1 " COPIES },
+        { false, "--parallelism.ranks 2 --training.grad_accumulation 2" },
+        { false, "--training.grad_accumulation 2" },
+        { false,
+          "--parallelism.ranks 4 --training.grad_accumulation 4 --parallelism.pipeline_parallel_degree 2 " COPIES },
+        { true, "--parallelism.ranks 4 --training.grad_accumulation 4 --parallelism.tensor_parallel_degree 2 " COPIES },
+    };
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_run_options o = options_of(cases[i].words, false);
+        tm_step       *step = test_step_plan(&o.step, &chooser);
+        if (share_overlaps(step) != cases[i].overlaps) fail_msg("%s", cases[i].words);
+        tm_step_destroy(step);
+    }
+    tm_device_close(device);
 }
 
 static void exact_is_for_copies(void **state)
@@ -276,6 +308,7 @@ int main(void)
         cmocka_unit_test(pipelines_are_read),
         cmocka_unit_test(batches_are_those_of_all_ranks),
         cmocka_unit_test(tokens_are_divided_beside_matrices),
+        cmocka_unit_test(sums_overlap_with_the_last_micro_batch),
         cmocka_unit_test(exact_is_for_copies),
         cmocka_unit_test(null_is_the_default),
     };

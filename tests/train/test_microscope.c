@@ -377,6 +377,43 @@ static void zeros_beside_numbers_have_no_direction(void **state)
     tm_device_close(device);
 }
 
+/* Numbers beside nothing but zeros are as far away as can be. */
+static void numbers_beside_zeros_are_infinitely_far(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_step_options o = test_llama_options();
+    o.compared = &tm_precision_bf16;
+    tm_trainer     *trainer = test_trainer_open(device, &o, 1);
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    test_batch      batch = batch_of(&o, 1);
+    tm_looked       seen = { 0 };
+    int             far = 0;
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *t = &graph->tensors[i];
+        if (t->role != TM_ROLE_PARAMETER || isnan(cancelling(t->name, 0, 0))) continue;
+        double *w = test_values_read(trainer, (tm_tensor_id)i);
+        for (int64_t n = 0; n < tm_shape_elements(t->shape); n++) w[n] = cancelling(t->name, 0, n);
+        test_values_write(trainer, (tm_tensor_id)i, w);
+        free(w);
+    }
+    look(trainer, &batch, 1, 1e30, &seen);
+    for (size_t i = 0; i < seen.look.n_tensors; i++) {
+        const tm_look_tensor *t = &seen.look.tensors[i];
+        if (t->reference_zeros < 1 || t->zeros >= 1) continue;
+        if (!isinf(t->error) || t->cosine != 0 || !t->diverges || t->reference_amax != 0 || t->amax <= 0)
+            fail_msg("%s: cosine %g, error %g, amax %g, diverges %d", t->name, t->cosine, t->error, t->amax,
+                     t->diverges);
+        if (far++ == 0) assert_ptr_equal(seen.look.first, t); /* with such a bound nothing else diverges */
+    }
+    assert_true(far > 0);
+    assert_true(isinf(seen.look.worst->error));
+    tm_looked_fini(&seen);
+    test_batch_fini(&batch);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -390,6 +427,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(histograms_and_shares_add_up),
         cmocka_unit_test(a_number_that_overflows_is_found),
         cmocka_unit_test(zeros_beside_numbers_have_no_direction),
+        cmocka_unit_test(numbers_beside_zeros_are_infinitely_far),
         cmocka_unit_test(its_memory_is_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
  * what is said of keys that do not fit. tests/train/options.txt has a line of keys and, below it, indented, the members
  * that differ from those of its first line, or the refusal. TM_RECORD=1 build/release/tests/train/test_options writes
  * what is found anew. */
+#include "support/folder.h"
 #include "support/full_config.h"
 #include "support/whole.h"
 
@@ -214,8 +215,48 @@ static void options_are_as_recorded(void **state)
     whole_is(records, &found);
 }
 
+/* Two keys that say one thing: the one of the later place counts; of a file and of the command line here. */
+static void the_later_place_counts(void **state)
+{
+    static const struct {
+        const char *file, *words, *key, *wanted;
+    } cases[] = {
+        { "optimizer.lr: 0.002\nmin_lr: 0.0005\n", "--lr_scheduler.min_lr_factor 0.5", "lr_scheduler.min_lr_factor",
+          "0.5" },
+        { "optimizer.lr: 0.002\nlr_scheduler.min_lr_factor: 0.5\n", "--min_lr 0.0005", "lr_scheduler.min_lr_factor",
+          "0.25" },
+        { "optimizer.lr: 0.002\nmin_lr: 9\n", "--lr_scheduler.min_lr_factor 0.5", "lr_scheduler.min_lr_factor", "0.5" },
+        { "recompute_granularity: full\n", "--activation_checkpoint.mode none", "activation_checkpoint.mode", "none" },
+        { "activation_checkpoint.mode: none\n", "--recompute_granularity full", "activation_checkpoint.mode", "full" },
+        { "use_distributed_optimizer: true\n",
+          "--parallelism.ranks 2 --parallelism.data_parallel_shard_strategy optim_grads",
+          "parallelism.data_parallel_shard_strategy", "optim_grads" },
+        { "parallelism.data_parallel_shard_strategy: optim_grads\n",
+          "--parallelism.ranks 2 --use_distributed_optimizer true", "parallelism.data_parallel_shard_strategy",
+          "optim" },
+        { "training.steps: 7\n", "--training.epochs 2", "training.steps", "7" },
+        { "training.epochs: 2\n", "--training.steps 7", "training.steps", "7" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_config     *config = test_full_config();
+        tm_run_options options;
+        tm_error       err = { 0 };
+        char           words[300];
+        const char    *path = test_file_write(test_folder(), "keys.yaml", cases[i].file);
+        assert_int_equal(tm_config_load_file(config, path, &err), TM_OK);
+        snprintf(words, sizeof words, "tiny-llama %s", cases[i].words);
+        if (test_read_run(config, words, &options, &err) != TM_OK) fail_msg("%zu: %s", i, err.text);
+        if (strcmp(tm_config_text(config, cases[i].key), cases[i].wanted) != 0)
+            fail_msg("%zu: %s is %s", i, cases[i].key, tm_config_text(config, cases[i].key));
+        assert_int_equal(tm_run_counts_epochs(config), i == 7);
+        tm_config_destroy(config);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(options_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = { cmocka_unit_test(options_are_as_recorded),
+                                        cmocka_unit_test(the_later_place_counts) };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

@@ -98,6 +98,15 @@ static void wrong_files_are_refused(void **state)
         { "0F0,0F1,0B0,0B1\n1F0,1B0,(1F1;1B1)\n", "row 2 (rank 1), column 3: '(1F1;1B1)' is not an action" },
         { "0F0,0F1,(0B0;0B)OVERLAP_F_B,0B1\n" SECOND, "column 3: '(0B0;0B)OVERLAP_F_B' is not an action" },
         { "0F0,\"0F1\n\",0B0,0B1\n" SECOND, "row 1 (rank 0), column 2: '0F1\n' is not an action" },
+        { "0F0,F1\n" SECOND, "row 1 (rank 0), column 2: 'F1' is not an action" },
+        { "0F0,12345678F1\n" SECOND, "row 1 (rank 0), column 2: '12345678F1' is not an action" },
+        { "0F0,1\n" SECOND, "row 1 (rank 0), column 2: '1' is not an action" },
+        { "0F0,(0F1;0B0xOVERLAP_F_B,0B1\n" SECOND, "column 2: '(0F1;0B0xOVERLAP_F_B' is not an action" },
+        { "0F0,(0F1;0B0)OVERLAP_F_Bx,0B1\n" SECOND, "column 2: '(0F1;0B0)OVERLAP_F_Bx' is not an action" },
+        { "0F0,2F0,2B0,0B0\n3F0,1F0,1B0,3B0\n",
+          "row 2 (rank 1), column 1: '3F0' comes where rank 0 gives what '0F0' made (row 1, column 1)" },
+        { "0F0,2F0,2B0,0B0\n1F0,3F0,1B0,3B0\n",
+          "row 1 (rank 0), column 3: '2B0' comes where rank 1 gives what '1B0' made (row 2, column 3)" },
         { "0F0,0SEND_F0\n" SECOND, "column 2: '0SEND_F0' is an action of the format compute_comms; write the file" },
         { "0F0,(0F1;0B0)OVERLAP_X_B,0B1\n" SECOND, "column 2: '(0F1;0B0)OVERLAP_X_B' is not an action" },
         { "0RECV_F0\n" SECOND, "column 1: '0RECV_F0' is an action of the format compute_comms" },
@@ -206,6 +215,15 @@ static void other_files_are_refused(void **state)
                      "'%s' has 67108865 bytes, more than the limit of 67108864; name a shorter file", path);
         assert_string_equal(err.text, words);
     }
+    tm_error                err = { 0 };
+    const tm_pipeline_list *list;
+    assert_int_equal(ftruncate(fileno(made), 0), 0);
+    assert_int_equal(pipeline_file_read(path, 2, arena, &list, &err), TM_INVALID);
+    snprintf(words, sizeof words,
+             "%s has 0 rows, one for each rank, and the pipeline has 2 ranks "
+             "(parallelism.pipeline_parallel_degree)",
+             path);
+    assert_string_equal(err.text, words);
     fclose(made);
     tm_arena_destroy(arena);
 }

@@ -16,6 +16,8 @@
 static int64_t               stop_after;
 static volatile sig_atomic_t stopped;
 
+static const char *device_name = "cpu";
+
 static void hear(tm_sink *sink, const tm_event *event)
 {
     (void)sink;
@@ -46,7 +48,7 @@ static tm_run_options options_of(const char *folder, int64_t steps)
 
 static tm_status go(const tm_run_options *options, tm_error *err)
 {
-    tm_device *device = test_device_open("cpu", 1);
+    tm_device *device = test_device_open(device_name, 1);
     tm_source *source;
     tm_sink    sink = { .handle = hear };
     *err = (tm_error){ 0 };
@@ -64,7 +66,7 @@ static tm_status go(const tm_run_options *options, tm_error *err)
 static tm_status take(tm_checkpoint_state state, tm_error *err)
 {
     tm_run_options options = options_of("folder", 6);
-    tm_device     *device = test_device_open("cpu", 1);
+    tm_device     *device = test_device_open(device_name, 1);
     tm_source     *source;
     assert_int_equal(tm_source_open(&options.source, &source, err), TM_OK);
     run       r = { .options = &options, .source = source, .device = device };
@@ -261,6 +263,39 @@ static void weights_are_not_loaded_again(void **unused)
     clear(f.folder);
 }
 
+static tm_status load_none(void *context, tm_trainer *trainer, tm_error *err)
+{
+    (void)trainer;
+    ++*(int *)context;
+    return tm_fail(err, TM_FORMAT, "no weights in there");
+}
+
+/* Adapters stand beside weights that their checkpoints lack: those are loaded each time. */
+static void weights_beside_adapters_are_loaded_each_time(void **unused)
+{
+    (void)unused;
+    fixture        f = new_fixture();
+    tm_run_options o = options_of(f.folder, 2);
+    tm_error       err;
+    int            loads = 0;
+    o.load_context = &loads;
+    o.load_weights = load_none;
+    assert_int_equal(go(&o, &err), TM_FORMAT);
+    assert_string_equal(err.text, "no weights in there");
+    o.step.adapters = (tm_adapters){ .rank = 2, .alpha = 4, .base = TM_DTYPE_COUNT, .place = "here" };
+    strcpy(o.step.adapters.targets, "wq");
+    err = (tm_error){ 0 };
+    assert_int_equal(go(&o, &err), TM_FORMAT);
+    assert_string_equal(err.text, "no weights in there");
+    assert_int_equal(loads, 2);
+    o.load_weights = count_loads;
+    for (int i = 0; i < 3; i++, o.steps += 2) {
+        if (go(&o, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_int_equal(loads, 3 + i);
+    }
+    clear(f.folder);
+}
+
 /* --- bits --------------------------------------------------------------------------------------------------------- */
 
 static tm_text index_of(const fixture *f, int step)
@@ -360,6 +395,129 @@ static void another_order_of_sums_is_said(void **unused)
     tm_device_close(device);
 }
 
+/* The line is one of its own, the first one, too; a device that sums nothing compares nothing. */
+static void where_the_order_of_sums_is_said(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *before, *after, *device, *refused; /* of the model's own lines */
+        bool        warned;
+    } cases[] = { { "sums x\n", "", "cpu", NULL, true },
+                  { "", "sums x\n", "cpu", NULL, true },
+                  { "", "sums x\n", "null", NULL, false },
+                  { "", "resums x\n", "cpu", "its model has resums x, this run's has 0", false },
+                  { "resums x\n", "", "cpu", "its model has resums x, this run's has 0", false } };
+    tm_device           *device = test_device_open("cpu", 1);
+    const bool           sums = tm_device_describe(device)->sums[0];
+    const tm_model_shape shape = options_of("folder", 6).step.shape;
+    tm_device_close(device);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_checkpoint_state state = state_of(4.5, 4.5, 0.1, 5);
+        tm_text             text = { 0 }, said = { 0 };
+        tm_error            err = { 0 };
+        tm_text_add(&text, cases[i].before);
+        tm_description_print(&shape, &text);
+        tm_text_add(&text, cases[i].after);
+        memcpy(state.description, text.data, text.length);
+        device_name = cases[i].device;
+        whole_log_open();
+        tm_status st = take(state, &err);
+        whole_log_take(&said);
+        whole_log_close();
+        device_name = "cpu";
+        if (st != (cases[i].refused ? TM_INVALID : TM_OK)) fail_msg("case %zu: %d, %s", i, (int)st, err.text);
+        if (cases[i].refused) assert_says(&err, cases[i].refused);
+        bool warned = said.data && strstr(said.data, "with products summed in the order 'x', this run's (");
+        if (warned != (sums && cases[i].warned)) fail_msg("case %zu: %s", i, said.data ? said.data : "");
+        tm_text_fini(&text);
+        tm_text_fini(&said);
+    }
+}
+
+/* A word that is as long is another one, too. */
+static void orders_of_sums_are_whole_words(void **unused)
+{
+    (void)unused;
+    tm_device           *device = test_device_open("cpu", 1);
+    const char          *sums = tm_device_describe(device)->sums[0];
+    const tm_model_shape shape = options_of("folder", 6).step.shape;
+    for (size_t i = 0; sums && i <= strlen(sums); i++) { /* the last one is the same */
+        tm_checkpoint_state state = state_of(4.5, 4.5, 0.1, 5);
+        tm_text             text = { 0 }, said = { 0 };
+        tm_error            err = { 0 };
+        char                other[60];
+        snprintf(other, sizeof other, "%s", sums);
+        if (i < strlen(sums)) other[i] = '_';
+        tm_description_print(&shape, &text);
+        tm_text_printf(&text, "sums %s\n", other);
+        memcpy(state.description, text.data, text.length);
+        whole_log_open();
+        tm_status st = take(state, &err);
+        whole_log_take(&said);
+        whole_log_close();
+        if (st != TM_OK) fail_msg("%s", err.text);
+        assert_true((said.data && strstr(said.data, "summed in the order ")) == (i < strlen(sums)));
+        tm_text_fini(&text);
+        tm_text_fini(&said);
+    }
+    tm_device_close(device);
+}
+
+/* Runs on a device that computes nothing: their checkpoints do not say how they summed, and go on without a word. */
+static void what_sums_nothing_says_no_order(void **unused)
+{
+    (void)unused;
+    fixture        f = new_fixture();
+    tm_run_options o = options_of(f.folder, 2);
+    tm_error       err;
+    tm_text        said = { 0 };
+    whole_log_open();
+    for (int turn = 0; turn < 3; turn++, o.steps++) {
+        device_name = turn < 2 ? "null" : "cpu";
+        if (go(&o, &err) != TM_OK) fail_msg("%s", err.text);
+        tm_text text = index_of(&f, (int)o.steps);
+        if (turn < 2) assert_null(memmem(text.data, text.length, "\nsums ", 6));
+        tm_text_fini(&text);
+    }
+    device_name = "cpu";
+    whole_log_take(&said);
+    whole_log_close();
+    assert_non_null(said.data);
+    assert_null(strstr(said.data, "warning"));
+    tm_text_fini(&said);
+    clear(f.folder);
+}
+
+/* A newer checkpoint that is damaged is passed over with a warning; of one that is whole nothing is said. */
+static void damaged_checkpoints_are_passed_over(void **unused)
+{
+    (void)unused;
+    fixture        f = new_fixture();
+    tm_run_options o = options_of(f.folder, 4);
+    tm_error       err;
+    char           path[600], wanted[900];
+    o.checkpoint_interval = 2;
+    assert_int_equal(go(&o, &err), TM_OK);
+    o.steps = 5;
+    for (int damaged = 0; damaged < 2; damaged++) {
+        tm_text said = { 0 };
+        snprintf(path, sizeof path, "%s/step-%08d/" TM_CHECKPOINT_INDEX, f.folder, damaged ? 5 : 4);
+        if (damaged) assert_int_equal(truncate(path, 100), 0);
+        whole_log_open();
+        if (go(&o, &err) != TM_OK) fail_msg("%s", err.text);
+        whole_log_take(&said);
+        whole_log_close();
+        const char *text = said.data ? said.data : "";
+        snprintf(wanted, sizeof wanted, "  warning: loaded step 4 from '%s/step-00000004' because newer checkpoints",
+                 f.folder);
+        if ((strstr(text, wanted) != NULL) != damaged || (strstr(text, "warning") != NULL) != damaged)
+            fail_msg("damaged %d: %s", damaged, text);
+        assert_non_null(strstr(text, "resumed from step 4 in '"));
+        tm_text_fini(&said);
+    }
+    clear(f.folder);
+}
+
 static double head_count(const fixture *f, int step)
 {
     tm_text             text = index_of(f, step);
@@ -427,8 +585,13 @@ int main(void)
         cmocka_unit_test(descriptions_are_compared_both_ways),
         cmocka_unit_test(changed_data_is_refused),
         cmocka_unit_test(weights_are_not_loaded_again),
+        cmocka_unit_test(weights_beside_adapters_are_loaded_each_time),
         cmocka_unit_test(a_checkpoint_says_what_it_is_of),
         cmocka_unit_test(another_order_of_sums_is_said),
+        cmocka_unit_test(where_the_order_of_sums_is_said),
+        cmocka_unit_test(orders_of_sums_are_whole_words),
+        cmocka_unit_test(what_sums_nothing_says_no_order),
+        cmocka_unit_test(damaged_checkpoints_are_passed_over),
         cmocka_unit_test(a_stopped_run_leaves_the_same_index),
         cmocka_unit_test(the_head_is_what_the_losses_say),
     };

@@ -307,6 +307,61 @@ static void muon_takes_uneven_pieces_together(void **state)
     tm_graph_destroy(graph);
 }
 
+static void pairs_need_samples_of_pairs(void **state)
+{
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_step_options o = test_llama_options();
+    tm_chooser      chooser = tm_device_chooser(device);
+    tm_step        *step = NULL;
+    tm_error        err = { 0 };
+    (void)state;
+    o.preference.beta = 0.1;
+    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_INVALID);
+    assert_string_equal(err.text, "the loss of pairs needs samples of pairs; set data.source preference");
+    o.preference.beta = 0;
+    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_OK);
+    tm_step_destroy(step);
+    tm_device_close(device);
+}
+
+/* Chooses as a device does, and says of losses that they keep two rows in the place of one. */
+static tm_kernel two_rows;
+
+static const tm_kernel *choose_two_rows(const void *context, const tm_call *call, tm_text *refusals)
+{
+    const tm_chooser *device = context;
+    const tm_kernel  *kernel = device->choose(device->context, call, refusals);
+    if (call->op != &tm_op_linear_cross_entropy_grad) return kernel;
+    two_rows = *kernel;
+    two_rows.two_rows = true;
+    return &two_rows;
+}
+
+/* Half of the rows, rounded up, do where two are kept in one's place; unless fewer fit anyway. */
+static void half_a_chunk_does_for_two_rows(void **state)
+{
+    static const int64_t cases[][4] = { /* sequences of 7, vocabulary, rows of a chunk of one, of two */
+                                        { 3, 2048, 21, 11 },      { 2, 2048, 14, 7 },       { 1, 2048, 7, 4 },
+                                        { 200, 16384, 512, 512 }, { 146, 16384, 512, 511 }, { 147, 16384, 512, 512 }
+    };
+    tm_device       *device = test_device_open("cpu", 1);
+    const tm_chooser chooser = tm_device_chooser(device);
+    tm_error         err = { 0 };
+    (void)state;
+    assert_int_equal(tm_device_limit_isa(device, "base", &err), TM_OK); /* whose kernels keep one row */
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int two = 0; two < 2; two++) {
+            tm_step_options o = test_llama_options();
+            tm_chooser      own = chooser;
+            o.micro_batch = cases[i][0], o.seq = 7, o.shape.vocab_size = cases[i][1], o.loss_chunk = 0;
+            if (two) own = (tm_chooser){ choose_two_rows, &chooser, chooser.threads };
+            tm_step *step = test_step_plan(&o, &own);
+            assert_int_equal(step->options.loss_chunk, cases[i][2 + two]);
+            tm_step_destroy(step);
+        }
+    tm_device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +373,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(chunks_of_the_loss_are_as_large_as_fit),
         cmocka_unit_test(muon_takes_each_matrix_for_itself),
         cmocka_unit_test(muon_takes_uneven_pieces_together),
+        cmocka_unit_test(pairs_need_samples_of_pairs),
+        cmocka_unit_test(half_a_chunk_does_for_two_rows),
     };
     (void)argc;
     test_threads_sleep(argv);

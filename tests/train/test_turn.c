@@ -17,6 +17,7 @@
 /* In the place of the system's: every other call is broken off by a signal, the others pass on few bytes. */
 static size_t   few = SIZE_MAX;
 static unsigned calls;
+static int      fails; /* the next read: its errno */
 
 static bool broken_off(void)
 {
@@ -32,6 +33,11 @@ ssize_t write(int fd, const void *from, size_t bytes)
 
 ssize_t read(int fd, void *to, size_t bytes)
 {
+    if (fails) {
+        errno = fails;
+        fails = 0;
+        return -1;
+    }
     return broken_off() ? -1 : recv(fd, to, bytes, 0);
 }
 
@@ -132,6 +138,19 @@ static void the_other_side_goes(void **state)
     assert_string_equal(err.text, "the program that controls the turns (" TM_TURN_VARIABLE ") has ended");
 }
 
+/* After a signal it is read again, after anything else it is not, whatever is there by then. */
+static void a_socket_that_fails_is_read_no_more(void **state)
+{
+    (void)state;
+    tm_error err = { 0 };
+    say("turn 1\nturn 2\n");
+    fails = EINTR;
+    assert_int_equal(tm_turn_begin(turn, &never, &err), TM_OK);
+    fails = EIO;
+    assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INTERRUPTED);
+    assert_string_equal(err.text, "the program that controls the turns (" TM_TURN_VARIABLE ") has ended");
+}
+
 static void a_signal_ends_waiting(void **state)
 {
     (void)state;
@@ -182,6 +201,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_turn_is_whole_steps, set_up, tear_down),
         cmocka_unit_test_setup_teardown(signals_and_short_writes_lose_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_other_side_goes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_socket_that_fails_is_read_no_more, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_signal_ends_waiting, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_turn, set_up, tear_down),
         cmocka_unit_test(no_descriptor),

@@ -203,6 +203,7 @@ static void all_layouts_have_the_sum_of_one_rank(void **state)
         { MIXTRAL EXPERTS_LORA, { R(2) EP(2), R(2) TP(2) } },
         { FLUX LORA "--lora.base_format nf4 ", { R(3), R(2) TP(2) } },
         { FLUX, { R(4) TP(2), R(2) PP(2) } },
+        { WIDE LORA "--lora.base_format nf4 --model.ffn_dim 16512 --model.n_layers 1 ", { R(2) TP(2) } },
         /* matrices of more bytes than are made, and read, at once */
         { TINY "--model.dim 64 --model.vocab_size 36000 --model.n_layers 1 --optimizer.name SGD ", { R(2) TP(2) } },
     };

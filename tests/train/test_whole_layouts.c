@@ -42,6 +42,9 @@
 #define EP RANKS2 "--parallelism.expert_parallel_degree 2 "
 #define STRATEGY "--parallelism.data_parallel_shard_strategy "
 #define PP RANKS2 "--parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 4 --model.n_layers 4 "
+#define PP3                                                                                                            \
+    "--parallelism.ranks 3 --parallelism.pipeline_parallel_degree 3 --training.grad_accumulation 6 "                   \
+    "--model.n_layers 6 "
 #define PP4 RANKS4 "--parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 4 --model.n_layers 4 "
 #define ORDER "--parallelism.pipeline_parallel_schedule "
 #define DIVIDED "--parallelism.pipeline_parallel_divide_head true "
@@ -306,6 +309,48 @@ static const char *const steps[] = {
     TINY "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option 12345",
     TINY "--training.offload optimizer --optimizer.name Muon",
     TINY "--model.converters [quantize.linear.float8,other]",
+    /* what goes together, and the same with one thing that does not */
+    MIXTRAL "--quantize.experts_recipe fp8_rowwise --lora.rank 2 --lora.targets wq",
+    MIXTRAL "--quantize.experts_recipe fp8_rowwise " EXPERTS_LORA,
+    TINY "--optimizer.groups=[{\"params\":\"*norm*\",\"trained\":\"false\"}]",
+    TINY "--optimizer.groups=[{\"params\":\"*\",\"trained\":\"false\"}]",
+    TINY "--optimizer.groups=[{\"params\":\"*norm*|\",\"lr_scale\":\"2\"}]",
+    TINY "--data.source preference --data.path pairs.jsonl --model.vocab_size 258 --dpo.beta 0.3 " HELD,
+    TINY "--data.source preference --data.path pairs.jsonl --model.vocab_size 258 " TP HELD,
+    TINY "--data.source preference --data.path pairs.jsonl --model.vocab_size 258 " WHOLE,
+    TINY "--data.source preference --data.path pairs.jsonl --model.vocab_size 258 " CP HELD,
+    TINY LORA "--lora.targets lm_head --data.source preference --data.path pairs.jsonl --model.vocab_size 258",
+    TINY "--model.vocab_size 16384 --training.seq_len 128 --training.local_batch_size 8",
+    TINY "--model.vocab_size 16384 --training.seq_len 128 --training.local_batch_size 9",
+    TINY COPIES "--training.grad_accumulation 2",
+    TINY COPIES "--training.grad_accumulation 3",
+    TINY SHARDS "--training.grad_accumulation 3",
+    TINY COPIES "--debug.certificate true --training.grad_accumulation 2 " BF16,
+    MIXTRAL "--debug.certificate true " BF16,
+    FLUX LORA "--lora.dropout 0 " CP,
+    TINY LORA "--lora.targets wqkv,wo --lora.exclude wqkv",
+    TINY LORA "--lora.targets wqkv,wq,wo --lora.exclude wqkv",
+    TINY LORA "--lora.targets wqkv,w1 --lora.exclude w1",
+    TINY LORA "--lora.targets wq,wv --lora.exclude wv",
+    TINY LORA "--lora.targets wq --lora.exclude wq",
+    TINY LORA "--lora.targets wq --lora.exclude wq --lora.layers 0",
+    TINY LORA "--lora.target_pattern .*wq --lora.exclude wq",
+    TINY LORA "--lora.target_pattern .*wq --lora.exclude wq --lora.layers 0",
+    DEEPSEEK LORA "--lora.targets layers.0.feed_forward.w2 --lora.layers 1",
+    DEEPSEEK LORA "--lora.target_pattern layers.0.feed_forward.w2 --lora.layers 1",
+    DEEPSEEK LORA "--lora.targets layers.0.feed_forward.w2 --lora.layers 0",
+    MIXTRAL LORA "--lora.target_pattern .*experts.*",
+    MIXTRAL LORA "--lora.target_pattern .*experts.*|.*wq",
+    MIXTRAL ALL,
+    GPT LORA "--lora.targets attn.c_attn",
+    GPT LORA "--lora.targets c_attn,c_fc --lora.exclude h.1.*",
+    GPT LORA "--lora.targets lm_head,c_fc --model.tied false",
+    TINY LORA "--lora.targets wq --optimizer.groups=[{\"params\":\"*lora_B*\",\"trained\":\"false\"}]",
+    TINY LORA "--lora.targets wq --optimizer.groups=[{\"params\":\"*lora_A*\",\"trained\":\"false\"}]",
+    TINY LORA "--lora.targets wq --optimizer.groups=[{\"params\":\"*lora_*\",\"trained\":\"false\"}]",
+    TINY LORA "--lora.targets wq --lora.dora true --optimizer.groups=[{\"params\":\"*magnitude*\",\"lr_scale\":\"2\"}]",
+    MLA LORA "--lora.targets kv_b_proj,kv_a_proj_with_mqa",
+    DEEPSEEK LORA "--lora.targets router,w2",
 };
 
 /* Stages: in every order, beside every recipe, with each other division. */
@@ -377,6 +422,21 @@ static const char *const staged[] = {
     FLUX    PP "--model.n_single_layers 2 " ORDER "ZBVZeroBubble",
     FLUX    PP "--model.n_single_layers 2 " DIVIDED,
     FLUX    PP "--model.n_single_layers 2 " HELD LORA,
+    TINY    PP3 "--model.tied true",
+    TINY    PP3 ORDER "ZBVZeroBubble --model.tied true " HELD,
+    TINY    PP ORDER "DualPipeV --model.tied true --training.grad_accumulation 6",
+    TINY    PP DIVIDED ORDER "ZBVZeroBubble --model.tied true",
+    TINY    PP3 DIVIDED "--model.tied true",
+    TINY    PP DIVIDED "--optimizer.groups=[{\"params\":\"*norm*\",\"trained\":\"false\"}]",
+    TINY    PP DIVIDED "--optimizer.groups=[{\"params\":\"*norm*\",\"lr_scale\":\"2\"}]",
+    TINY    PP "--optimizer.groups=[{\"params\":\"*norm*\",\"lr_scale\":\"2\"}]",
+    TINY    PP ORDER "ZBVZeroBubble --data.source preference --data.path pairs.jsonl --model.vocab_size 258 " HELD,
+    TINY    PP4 "--parallelism.tensor_parallel_degree 2 --data.source preference --data.path pairs.jsonl "
+                "--model.vocab_size 258 " HELD,
+    TINY    PP4 STRATEGY "grads --model.tied true",
+    TINY    PP4 STRATEGY "optim --training.grad_accumulation 1 --parallelism.data_parallel_replicate_degree 1",
+    TINY    PP "--training.separate_sums 2 --training.grad_accumulation 2",
+    TINY    PP "--training.grad_accumulation 1",
 };
 /* clang-format on */
 

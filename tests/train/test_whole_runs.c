@@ -210,6 +210,8 @@ static const struct {
     const char *what, *words;
     int64_t     stop_at;
     const char *isa;
+    const char *folder;        /* of checkpoints, whether they are enabled or not; "": none; NULL: as the words say */
+    int64_t     quantize_freq; /* 0: as the words say */
 } runs[] = {
     { .what = "plain", .words = TINY "--training.steps 3 --validation.enable false" },
     { .what = "micro-batches, evaluations",
@@ -341,6 +343,42 @@ static const struct {
     { .what = "not finite in the end",
       .words = TINY "--training.steps 9 --optimizer.name SGD --optimizer.lr 100 --training.max_norm 0 "
                     "--validation.enable false" },
+    { .what = "stopped, and saved though nothing else is",
+      .words = TINY "--training.steps 9 --validation.enable false",
+      .stop_at = 3,
+      .folder = "other" },
+    { .what = "not gone on with, nor saved",
+      .words = TINY "--training.steps 4 --validation.enable false",
+      .folder = "other" },
+    { .what = "nowhere to save",
+      .words = TINY "--training.steps 4 --checkpoint.enable --checkpoint.interval 2 --validation.enable false",
+      .folder = "" },
+    { .what = "stopped, nowhere to save",
+      .words = TINY "--training.steps 4 --checkpoint.enable --checkpoint.interval 2 --validation.enable false",
+      .stop_at = 3,
+      .folder = "" },
+    { .what = "gone on with, but the end is not saved",
+      .words = TINY "--training.steps 5 --checkpoint.enable --checkpoint.interval 4 --disable_last_saving true "
+                    "--validation.enable false",
+      .folder = "other" },
+    { .what = "stopped, no sample",
+      .words = TINY "--training.steps 3 --data.source text --data.path text.txt --data.validation_fraction 0.2 "
+                    "--model.vocab_size 257 --data.sample_tokens 30 --validation.enable false",
+      .stop_at = 2 },
+    { .what = "not finite, no sample",
+      .words = TINY "--training.steps 9 --data.source text --data.path text.txt --data.validation_fraction 0.2 "
+                    "--model.vocab_size 257 --data.sample_tokens 30 --optimizer.name SGD --optimizer.lr 100 "
+                    "--training.max_norm 0 --validation.enable false" },
+    { .what = "stopped by the last step, a sample",
+      .words = TINY "--training.steps 2 --data.source text --data.path text.txt --data.validation_fraction 0.2 "
+                    "--model.vocab_size 257 --data.sample_tokens 30 --validation.enable false",
+      .stop_at = 2 },
+    { .what = "nothing is quantized",
+      .words = TINY "--training.steps 2 --validation.enable false",
+      .quantize_freq = 1 },
+    { .what = "quantized, nothing told",
+      .words = TINY "--training.steps 2 --quantize.recipe fp8_tensorwise --quantize.log_freq 0 "
+                    "--validation.enable false" },
 };
 
 static tm_status run(const tm_run_options *options, const char *isa, listener *l, tm_error *err)
@@ -398,7 +436,10 @@ static void runs_tell_what_is_recorded(void **state)
         listener       l = { .sink = { .handle = listen }, .out = &out, .stop_at = runs[i].stop_at };
         tm_text_printf(&out, "\n%s\n", runs[i].what);
         if (test_read_run(config, runs[i].words, &options, &err) != TM_OK) fail_msg("%s: %s", runs[i].what, err.text);
-        options.checkpoint_folder = options.checkpoint ? "saved" : NULL;
+        const char *folder = runs[i].folder ? runs[i].folder : options.checkpoint ? "saved" : "";
+        options.checkpoint_folder = *folder ? folder : NULL;
+        if (*folder && !options.checkpoint) options.checkpoint_interval = 2; /* which is not meant */
+        if (runs[i].quantize_freq) options.quantize_freq = runs[i].quantize_freq;
         tm_status st = run(&options, runs[i].isa ? runs[i].isa : "base", &l, &err);
         tm_text_printf(&out, "  exit %d%s%.*s\n", st == TM_OK ? 0 : tm_status_exit_code(st), st == TM_OK ? "" : ": ",
                        (int)strcspn(err.text, ";"), err.text);

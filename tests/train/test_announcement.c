@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run tells of itself before its first step: the devices that compute, and where it begins. */
+#include "device/backend.h"
+#include "support/training.h"
+#include "train/run.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+
+#include <math.h>
+#include <string.h>
+
+static tm_run_started told;
+static int            times;
+
+static void hear(tm_sink *sink, const tm_event *event)
+{
+    (void)sink;
+    if (event->kind != TM_EVENT_RUN_STARTED) return;
+    told = event->run_started;
+    times++;
+}
+
+static void gpu_info(tm_device *device, int threads)
+{
+    tm_backend_cpu.info(device, threads);
+    device->info.kind = TM_DEVICE_GPU;
+}
+
+static tm_run_options options_of(void)
+{
+    tm_run_options o = { .model_name = "small",
+                         .steps = 1,
+                         .learning_rate = 1e-2,
+                         .seed = 77,
+                         .target_gap = 0.05,
+                         .validation_freq = 3,
+                         .step = test_llama_options() };
+    o.step.shape.vocab_size = 64;
+    o.schedule =
+        (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 1, .warmup_steps = 1, .decay_ratio = -1 };
+    o.source = (tm_source_options){ .name = "mock", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
+    tm_error err = { 0 };
+    assert_int_equal(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err), TM_OK);
+    return o;
+}
+
+static void start(const tm_run_options *options, const tm_backend *backend, int threads)
+{
+    tm_device            *device;
+    tm_source            *source;
+    volatile sig_atomic_t stop = 0;
+    tm_sink               sink = { .handle = hear };
+    tm_error              err = { 0 };
+    times = 0;
+    assert_int_equal(tm_device_open_backend(backend, threads, false, &device, &err), TM_OK);
+    if (tm_source_open(&options->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_event_bus bus = { .sinks = (tm_sink *[]){ &sink }, .count = 1 };
+    if (tm_run(options, device, source, &bus, &stop, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(times, 1);
+    tm_source_close(source);
+    tm_device_close(device);
+}
+
+/* Of a run of one process: one device, which may be a GPU. */
+static void devices_that_are_gpus_are_counted(void **state)
+{
+    (void)state;
+    tm_run_options o = options_of();
+    tm_backend     gpu = tm_backend_cpu;
+    gpu.info = gpu_info;
+    start(&o, &tm_backend_cpu, 1);
+    assert_int_equal(told.gpus, 0);
+    assert_int_equal(told.devices, 1);
+    assert_int_equal(told.threads, 1);
+    start(&o, &gpu, 2);
+    assert_int_equal(told.gpus, 1);
+    assert_int_equal(told.devices, 1);
+    assert_int_equal(told.threads, 2);
+}
+
+/* Without validation nothing is evaluated, however often; without a largest norm there is none. */
+static void what_is_not_done_is_not_announced(void **state)
+{
+    (void)state;
+    tm_run_options o = options_of();
+    start(&o, &tm_backend_cpu, 1);
+    assert_true(told.recipe.eval_samples == 0 && told.recipe.eval_interval == 0 && isinf(told.recipe.max_norm));
+    o.validate = true, o.validation_steps = 2, o.max_norm = 0.5;
+    start(&o, &tm_backend_cpu, 1);
+    assert_int_equal(told.recipe.eval_samples, 2 * o.step.micro_batch);
+    assert_int_equal(told.recipe.eval_interval, 3 * o.step.micro_batch * o.step.accumulation);
+    assert_true(told.recipe.max_norm == 0.5);
+    assert_int_equal(told.first_step, 1);
+    assert_int_equal(told.first_sample, 0);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    tm_log_set_level(TM_LOG_ERROR);
+    const struct CMUnitTest tests[] = { cmocka_unit_test(devices_that_are_gpus_are_counted),
+                                        cmocka_unit_test(what_is_not_done_is_not_announced) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

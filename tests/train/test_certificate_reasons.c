@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a certificate says where several things are wrong at once, and where there is nothing to look at. */
+#include "op/attrs.h"
+#include "support/training.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "graph/value.h"
+#include "train/certificate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    bool        ahead, blind; /* attention sees later tokens, or no other */
+    bool        wrong;        /* gradients are twice what they are */
+    const char *lost;         /* a parameter without a gradient */
+    bool        frozen;       /* all */
+    bool        unasked;      /* the first sample has no targets */
+    int64_t     samples;      /* 0: 2 */
+} defects;
+
+static void change_attention(const tm_plan *plan, const defects *d)
+{
+    for (size_t p = 0; p < plan->n_programs; p++)
+        for (size_t k = 0; k < plan->programs[p].count; k++) {
+            const tm_node     *node = plan->programs[p].instructions[k].node;
+            tm_attention_attr *attr = (tm_attention_attr *)(uintptr_t)node->attr;
+            if (node->op != TM_OP_attention && node->op != TM_OP_attention_grad) continue;
+            if (d->ahead) attr->causal = 0;
+            if (d->blind) attr->window = 1;
+        }
+}
+
+static void change_gradients(tm_trainer *trainer, const defects *d)
+{
+    tm_graph *graph = (tm_graph *)(uintptr_t)tm_trainer_step_of(trainer)->graph;
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        tm_tensor *t = &graph->tensors[i];
+        if (t->role != TM_ROLE_PARAMETER) continue;
+        if (d->wrong) {
+            double *values = test_values_read(trainer, t->gradient);
+            for (int64_t k = 0; k < tm_shape_elements(t->shape); k++) values[k] *= 2;
+            test_values_write(trainer, t->gradient, values);
+            free(values);
+        }
+        if (d->frozen) t->trained = false;
+        if (d->frozen || (d->lost && strcmp(d->lost, t->name) == 0)) t->gradient = TM_NONE;
+    }
+}
+
+static tm_certificate certify(defects d)
+{
+    tm_step_options o = test_llama_options();
+    o.micro_batch = d.samples ? d.samples : 2;
+    tm_device     *device = test_device_open("cpu", 1);
+    tm_trainer    *trainer = test_trainer_open(device, &o, 3);
+    test_batch     b = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 3);
+    tm_certificate c;
+    tm_error       err = { 0 };
+    for (int64_t i = 0; d.unasked && i < o.seq; i++) b.targets[i] = TM_IGNORED_TARGET;
+    if (d.unasked) b.target_tokens -= o.seq;
+    tm_micro_batch batch = { .field = { b.tokens, b.targets }, .target_tokens = b.target_tokens };
+    change_attention(tm_trainer_step_of(trainer)->plan, &d);
+    test_begin(trainer, 1, 0, 0, b.target_tokens);
+    if (tm_trainer_gradients(trainer, &batch, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    change_gradients(trainer, &d);
+    if (tm_certify(trainer, &batch, 3, &c, &err) != TM_OK) fail_msg("%s", err.text);
+    test_batch_fini(&b);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    return c;
+}
+
+static void says(const tm_certificate *c, const char *words)
+{
+    if (!strstr(c->reason, words)) fail_msg("'%s' does not say '%s'", c->reason, words);
+}
+
+/* The rows that must not change, and whose they are. */
+static void what_leaks_is_told(void **state)
+{
+    (void)state;
+    tm_certificate c = certify((defects){ .ahead = true });
+    assert_true(c.done && c.gradients && c.looked_ahead && c.context && c.rows && !c.causal);
+    says(&c, "tokens that the model must not see change the loss of target ");
+    says(&c, ": later tokens or other rows leak");
+    int row = -1, target = -1;
+    assert_int_equal(sscanf(strstr(c.reason, "target"), "target %d of row %d", &target, &row), 2);
+    assert_true(row == 0 && target >= 0);
+    c = certify((defects){ .ahead = true, .unasked = true });
+    assert_int_equal(sscanf(strstr(c.reason, "target"), "target %d of row %d", &target, &row), 2);
+    assert_true(row == 1 && target >= 0 && target < 32);
+    c = certify((defects){ .ahead = true, .samples = 1 });
+    assert_true(!c.rows && !c.causal);
+    says(&c, ": later tokens leak");
+    c = certify((defects){ .samples = 1 });
+    assert_true(c.done && c.gradients && c.causal && c.context && !c.rows);
+    assert_string_equal(c.reason, "");
+}
+
+/* What gradients say is told first; the rest is found all the same. */
+static void gradients_come_first(void **state)
+{
+    (void)state;
+    tm_certificate alone = certify((defects){ .wrong = true });
+    assert_true(alone.done && !alone.gradients && alone.causal && alone.context);
+    assert_true(alone.reason[0] && !strstr(alone.reason, "leak") && !strstr(alone.reason, "context"));
+    tm_certificate c = certify((defects){ .wrong = true, .ahead = true });
+    assert_true(c.done && !c.gradients && c.looked_ahead && !c.causal && c.context);
+    assert_null(strstr(c.reason, "leak"));
+    c = certify((defects){ .wrong = true, .blind = true });
+    assert_true(c.done && !c.gradients && c.causal && !c.context);
+    assert_null(strstr(c.reason, "context"));
+    c = certify((defects){ .wrong = true, .lost = "norm.weight" });
+    assert_true(c.done && !c.gradients);
+    assert_null(strstr(c.reason, "nothing computes its gradient"));
+    c = certify((defects){ .lost = "norm.weight", .blind = true });
+    assert_true(c.done && !c.gradients && !c.context);
+    assert_string_equal(c.reason, "norm.weight is trained, but nothing computes its gradient");
+}
+
+/* Where nothing that has a target looks back, nothing must. */
+static void context_is_looked_for_where_it_must_be_used(void **state)
+{
+    (void)state;
+    tm_certificate c = certify((defects){ .blind = true });
+    assert_true(c.done && c.gradients && c.causal && !c.context);
+    assert_string_equal(c.reason, "no token changes the loss of any target behind it: the model uses no context");
+    for (int blind = 0; blind < 2; blind++) {
+        c = certify((defects){ .unasked = true, .blind = blind });
+        assert_true(c.done && c.gradients && c.looked_ahead && c.causal && c.context);
+        assert_string_equal(c.reason, "");
+    }
+}
+
+static void where_nothing_is_trained_nothing_is_certified(void **state)
+{
+    (void)state;
+    tm_certificate c = certify((defects){ .frozen = true });
+    assert_false(c.done || c.gradients || c.looked_ahead);
+    assert_string_equal(c.reason, "nothing is trained");
+    assert_int_equal(c.groups, 0);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = { cmocka_unit_test(what_leaks_is_told), cmocka_unit_test(gradients_come_first),
+                                        cmocka_unit_test(context_is_looked_for_where_it_must_be_used),
+                                        cmocka_unit_test(where_nothing_is_trained_nothing_is_certified) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

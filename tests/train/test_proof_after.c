@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which runs are looked at while they train and behind their last step, and what is said where several things are
+ * wrong: on devices that compute nothing, in float64, in turns, with losses that are known. */
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/training.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "train/run_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tm_run_ended told;
+static char         reason[TM_REASON_BYTES], after[TM_REASON_BYTES];
+
+static void hear(tm_sink *sink, const tm_event *event)
+{
+    (void)sink;
+    if (event->kind != TM_EVENT_RUN_ENDED) return;
+    told = event->run_ended;
+    snprintf(reason, sizeof reason, "%s", event->run_ended.reason);
+    snprintf(after, sizeof after, "%s", event->run_ended.certificate_after.reason);
+}
+
+static tm_run_options options_of(int64_t steps)
+{
+    tm_run_options o = { .model_name = "small",
+                         .steps = steps,
+                         .learning_rate = 1e-2,
+                         .max_norm = 1,
+                         .seed = 77,
+                         .target_gap = 0.05,
+                         .step = test_llama_options() };
+    o.step.shape.vocab_size = 64;
+    o.schedule =
+        (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = steps, .warmup_steps = 3, .decay_ratio = -1 };
+    o.source = (tm_source_options){ .name = "mock", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
+    tm_error err = { 0 };
+    assert_int_equal(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err), TM_OK);
+    return o;
+}
+
+static tm_status go(const tm_run_options *options, const char *name, tm_error *err)
+{
+    tm_device            *device = test_device_open(name, 1);
+    tm_source            *source;
+    volatile sig_atomic_t stop = 0;
+    tm_sink               sink = { .handle = hear };
+    if (tm_source_open(&options->source, &source, err) != TM_OK) fail_msg("%s", err->text);
+    tm_event_bus bus = { .sinks = (tm_sink *[]){ &sink }, .count = 1 };
+    tm_status    st = tm_run(options, device, source, &bus, &stop, err);
+    tm_source_close(source);
+    tm_device_close(device);
+    return st;
+}
+
+/* Losses in float32 beside the run's own are made ready where a look is to come, and can be of use. */
+static void losses_in_float32_are_for_those_who_look(void **state)
+{
+    static const struct {
+        const char *what;
+        int64_t     steps;
+        bool        certify, certify_after, stop_at_target, null, narrow, quantized, ready;
+        int         turn_fd;
+    } cases[] = { { "judged", .steps = 50, .certify = true, .narrow = true, .ready = true },
+                  { "in float32", .steps = 50, .certify = true },
+                  { "too short", .steps = 49, .certify = true, .narrow = true },
+                  { "to a target", .steps = 9, .certify = true, .narrow = true, .stop_at_target = true, .ready = true },
+                  { "nobody asks", .steps = 50, .narrow = true, .stop_at_target = true },
+                  { "behind it", .steps = 9, .certify_after = true, .narrow = true, .ready = true },
+                  { "quantized", .steps = 50, .certify = true, .narrow = true, .quantized = true },
+                  { "computes nothing", .steps = 50, .certify = true, .narrow = true, .null = true },
+                  { "nor behind it", .steps = 9, .certify_after = true, .narrow = true, .null = true },
+                  { "in turns", .steps = 50, .certify = true, .narrow = true, .turn_fd = 3 },
+                  { "in turns, behind it", .steps = 9, .certify_after = true, .narrow = true, .turn_fd = 3 } };
+    (void)state;
+    for (int fields = 0; fields < 2; fields++)
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            tm_run_options o = options_of(cases[i].steps);
+            run            r = { .options = &o, .device = test_device_open(cases[i].null ? "null" : "cpu", 1) };
+            o.certify = cases[i].certify, o.certify_after = cases[i].certify_after;
+            o.stop_at_target = cases[i].stop_at_target, o.turn_fd = cases[i].turn_fd;
+            o.step.quantize.on = cases[i].quantized;
+            if (cases[i].narrow) o.step.precision = &tm_precision_bf16;
+            if (!fields) o.step.n_fields = 0;
+            const tm_precision *wanted = fields && cases[i].ready ? &tm_precision_f32 : NULL;
+            if (run_step_options(&r).exact != wanted) fail_msg("%s, %d", cases[i].what, fields);
+            tm_device_close(r.device);
+        }
+}
+
+/* It was not looked at in the first step. */
+static void what_is_found_behind_the_last_step_counts(void **state)
+{
+    static const char wanted[] = "after the last step: no token changes the loss of any target behind it: the model "
+                                 "uses no context";
+    tm_run_options    o = options_of(60);
+    tm_error          err = { 0 };
+    (void)state;
+    o.certify_after = true;
+    o.step.shape.window = 1;
+    assert_int_equal(go(&o, "cpu", &err), TM_NUMBERS);
+    assert_string_equal(reason, wanted);
+    assert_string_equal(err.text, wanted);
+    assert_string_equal(after, wanted + strlen("after the last step: "));
+    assert_true(told.certificate_after.done && told.certificate_after.gradients && !told.certificate.done);
+    o.step.shape.window = 2;
+    if (go(&o, "cpu", &err) != TM_OK) fail_msg("%s", reason);
+    assert_true(told.certificate_after.done && told.certificate_after.context);
+}
+
+/* Nothing moves there, and no step could be too fast: nothing of that is said. */
+static void where_nothing_is_computed_nothing_is_looked_at(void **state)
+{
+    tm_run_options o = options_of(60);
+    tm_error       err = { 0 };
+    (void)state;
+    o.certify = o.certify_after = true;
+    (void)go(&o, "null", &err);
+    assert_int_equal(told.steps, 60);
+    assert_false(told.certificate.done || told.certificate_after.done);
+    assert_string_equal(told.certificate.reason, "");
+    assert_string_equal(after, "");
+    assert_null(strstr(reason, "moved"));
+    assert_null(strstr(reason, "the fastest step"));
+}
+
+/* --- what is said of steps -----------------------------------------------------------------------------------------
+ */
+
+static double losses[60];
+static int    batches; /* of two samples each, that were read */
+static bool   looked;  /* behind the last step */
+
+/* What is said of steps that went as `like` says, behind one that is real; "": nothing. */
+static const char *check(const tm_run_options *o, const run *like, const char *device)
+{
+    static char unreal[TM_REASON_BYTES];
+    run         r = *like;
+    uint64_t    hash;
+    tm_source  *source;
+    tm_error    err = { 0 };
+    r.options = o;
+    r.device = test_device_open(device, 1);
+    if (tm_source_open(&o->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    r.source = source;
+    r.trainer = test_trainer_open(r.device, &o->step, 5);
+    r.loader = tm_loader_open_part(source, TM_SPLIT_TRAIN, 2, (tm_loader_part){ .ranks = 1 }, 0, 0);
+    for (int i = 0; i < batches; i++) {
+        tm_batch read;
+        tm_loader_next(r.loader, &read);
+        if (read.error) fail_msg("%s", read.error->text);
+    }
+    r.first_step = 1, r.losses = losses;
+    if (run_remember(&r, &err) != TM_OK) fail_msg("%s", err.text);
+    test_batch batch = test_batch_random(o->step.micro_batch, o->step.seq, o->step.shape.vocab_size, 5);
+    test_step(r.trainer, 1, 1e-2, 1, &batch);
+    if (run_check_proof(&r, &hash, &err) != TM_OK) fail_msg("%s", err.text);
+    snprintf(unreal, sizeof unreal, "%s", r.unreal);
+    looked = r.certificate_after.done;
+    free(r.before);
+    test_batch_fini(&batch);
+    tm_loader_close(r.loader);
+    tm_trainer_close(r.trainer);
+    tm_source_close(source);
+    tm_device_close(r.device);
+    return unreal;
+}
+
+/* In wide formats every tensor moves; in narrow ones small steps may be rounded away. */
+static void what_must_move_in_each_format(void **state)
+{
+    static const struct {
+        const tm_precision *precision;
+        const char         *device, *unreal;
+    } cases[] = { { &tm_precision_f32, "cpu", "norm.weight is trained, but has not moved" },
+                  { &tm_precision_bf16_pure, "cpu", "" },
+                  { &tm_precision_f64, "reference", "norm.weight is trained, but has not moved" } };
+    const run like = { .finite = true, .done = 60 };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_run_options o = options_of(60);
+        o.step.precision = cases[i].precision;
+        o.step.groups[0] = (tm_group){ .place = "test", .lr_scale = 1, .format = TM_DTYPE_COUNT };
+        o.step.groups[0].hyper = o.step.hyper;
+        o.step.groups[1] = o.step.groups[0];
+        o.step.n_groups = 1;
+        assert_string_equal(check(&o, &like, cases[i].device), "");
+        o.step.n_groups = 2;
+        o.step.groups[1].lr_scale = 0;
+        snprintf(o.step.groups[1].patterns, sizeof o.step.groups[1].patterns, "norm.weight");
+        assert_string_equal(check(&o, &like, cases[i].device), cases[i].unreal);
+    }
+}
+
+/* Steps whose batches have no names cannot be repeated. */
+static void batches_are_read_by_their_names(void **state)
+{
+    tm_run_options o = options_of(60);
+    const run      like = { .finite = true, .done = 60 };
+    (void)state;
+    o.certify_after = true;
+    assert_string_equal(check(&o, &like, "cpu"), "");
+    assert_true(looked);
+    o.step.n_fields = 0;
+    assert_string_equal(check(&o, &like, "cpu"), "");
+    assert_false(looked);
+}
+
+/* The losses of the main job are known. */
+static void the_main_job_with_its_losses_is_real(void **state)
+{
+    static const double stored[] = {
+#define LOSS(value) value,
+#include "train/curve.def"
+#undef LOSS
+    };
+    tm_config     *config = test_full_config();
+    tm_run_options o;
+    tm_error       err = { 0 };
+    run            like = { .finite = true, .done = 3 };
+    (void)state;
+    if (test_read_run(config, "tiny-llama", &o, &err) != TM_OK) fail_msg("%s", err.text);
+    memcpy(losses, stored, 3 * sizeof *losses);
+    assert_string_equal(check(&o, &like, "cpu"), "");
+    losses[2] += 9;
+    assert_non_null(strstr(check(&o, &like, "cpu"), "the loss of step 3 is "));
+    memset(losses, 0, sizeof losses);
+    tm_config_destroy(config);
+}
+
+/* Of samples that repeat nothing is said where there are few of them, or something was said before. */
+static void what_was_said_first_stays(void **state)
+{
+    tm_run_options o = options_of(60);
+    run            like = { .finite = true, .done = 60 };
+    tm_error       err = { 0 };
+    const char    *path = test_in_folder("rows.txt");
+    FILE          *f = fopen(path, "w");
+    (void)state;
+    assert_non_null(f);
+    for (int row = 0; row < 60; row++) fprintf(f, "x%030d.", row % 20 * 7919);
+    assert_int_equal(fclose(f), 0);
+    o.step.shape.vocab_size = 257;
+    o.source = (tm_source_options){ .name = "text", .path = path, .vocab = 257, .seq = o.step.seq };
+    assert_int_equal(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err), TM_OK);
+    batches = 24;
+    assert_string_equal(check(&o, &like, "cpu"), "");
+    batches = 25;
+    assert_string_equal(check(&o, &like, "cpu"), "of 50 samples only 21 are different ones");
+    like.all_seconds = 1, like.accounted_seconds = 2;
+    assert_string_equal(check(&o, &like, "cpu"), "the phases of the steps take 2 s together, the steps 1 s");
+    batches = 0;
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    tm_log_set_level(TM_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_in_float32_are_for_those_who_look),
+        cmocka_unit_test(what_is_found_behind_the_last_step_counts),
+        cmocka_unit_test(where_nothing_is_computed_nothing_is_looked_at),
+        cmocka_unit_test(what_must_move_in_each_format),
+        cmocka_unit_test(batches_are_read_by_their_names),
+        cmocka_unit_test(the_main_job_with_its_losses_is_real),
+        cmocka_unit_test_teardown(what_was_said_first_stays, test_folder_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
