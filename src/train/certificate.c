@@ -85,8 +85,8 @@ static tm_status check_balance(tm_certifier *c, tm_certificate *out, tm_error *e
     int                    targets = 0;
     char                 **kept = NULL;
     if (c->step->model.balance_loss == TM_NONE || !out->gradients || c->coarse) return TM_OK;
-    while (strcmp(o->fields[targets].name, "targets") != 0) targets++; /* every model with experts reads them */
-    TM_ASSERT(targets < o->n_fields);
+    while (targets < o->n_fields && strcmp(o->fields[targets].name, "targets") != 0) targets++;
+    TM_ASSERT(targets < o->n_fields); /* every model with experts reads them */
     size_t   n = (size_t)(fewest(c) * o->micro_batch * o->seq);
     int32_t *none = tm_alloc(n * sizeof *none);
     for (size_t i = 0; i < n; i++) none[i] = TM_IGNORED_TARGET;

@@ -127,10 +127,14 @@ static void lead_all(tm_decoder *d, call *c)
 
 /* The constants of a decoder have a row for each position: as many as the call has tokens while the builder looks at
  * them. */
-static void cut_tables(tm_decoder *d, int64_t to)
+static void cut_tables(tm_decoder *d, int64_t from, int64_t to)
 {
-    for (size_t i = 0; i < d->graph->n_tensors; i++)
-        if (d->graph->tensors[i].role == TM_ROLE_CONSTANT) d->graph->tensors[i].shape.n[0] = to;
+    for (size_t i = 0; i < d->graph->n_tensors; i++) {
+        tm_tensor *tensor = &d->graph->tensors[i];
+        if (tensor->role != TM_ROLE_CONSTANT) continue;
+        TM_ASSERT(tensor->shape.rank == 2 && tensor->shape.n[0] == from);
+        tensor->shape.n[0] = to;
+    }
 }
 
 static void build_call(tm_decoder *d, call *c, const char *name, int64_t n)
@@ -140,9 +144,9 @@ static void build_call(tm_decoder *d, call *c, const char *name, int64_t n)
     c->positions = input(d, "positions", n, 0);
     tm_graph_segment(d->graph, name);
     d->model.seq = n;
-    cut_tables(d, n);
+    cut_tables(d, d->length, n);
     tm_tensor_id hidden = tm_model_hidden(d->graph, &d->model, c->tokens);
-    cut_tables(d, d->length);
+    cut_tables(d, n, d->length);
     lead_all(d, c);
     if (n > 1) return;
     c->logits = tm_graph_tensor(d->graph, "logits", TM_ROLE_LOGITS, tm_shape_2(1, d->shape.vocab_size));

@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "proof_fixture.h"
+
 #include "base/log.h"
 #include "train/dead_attention.h"
 #include "train/run_state.h"
@@ -36,21 +38,9 @@ static void hear(tm_sink *sink, const tm_event *event)
 
 static tm_run_options options_of(int64_t steps)
 {
-    tm_run_options o = { .model_name = "small",
-                         .steps = steps,
-                         .learning_rate = 1e-2,
-                         .max_norm = 1,
-                         .seed = 77,
-                         .prefetch = 2,
-                         .target_gap = 0.05,
-                         .certify = true,
-                         .step = test_llama_options() };
-    o.step.shape.vocab_size = 64;
-    o.schedule =
-        (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = steps, .warmup_steps = 3, .decay_ratio = -1 };
-    o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
-    tm_error err = { 0 };
-    assert_int_equal(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err), TM_OK);
+    tm_run_options o = proof_options("synthetic", steps);
+    o.prefetch = 2;
+    o.certify = true;
     return o;
 }
 
