@@ -5,27 +5,43 @@
 
 CC      ?= cc
 VARIANT ?= release
-BUILD   := build/$(VARIANT)
+# Instruction sets of the kernels: native, those of this processor; all (for other machines); or one of SETS and those before it.
+ISA     ?= native
+BUILD   := build/$(VARIANT)$(if $(filter-out native,$(ISA)),-$(ISA))
 ifneq ($(origin CC),default)
-BUILD   := build/$(VARIANT)-$(notdir $(firstword $(CC)))
+BUILD   := $(BUILD)-$(notdir $(firstword $(CC)))
 endif
+CPU_FLAGS := $(shell sed -n '/^flags/{s/.*: //p;q}' /proc/cpuinfo)
+# V=1 shows commands; otherwise a line per file.
+Q       := $(if $(filter 1,$(V)),,@)
+say      = $(if $(Q),@echo '$(1)')
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wformat=2 \
             -Wdouble-promotion
 ifdef WERROR
 WARNINGS += -Werror
 endif
-OPT_release := -O3
-OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-OPT_tsan    := -O1 -fsanitize=thread -fno-omit-frame-pointer
+# Debugging information (-g) doubles the time of a build: EXTRA_CFLAGS=-g adds it.
+OPT_release := -O2
+OPT_asan    := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+OPT_tsan    := -g -O1 -fsanitize=thread -fno-omit-frame-pointer
 # For tools/mutants.sh: which tests reach a line; and a library before which a changed object can be loaded.
-OPT_coverage := -O1 --coverage
-OPT_mutants  := -O2 -fPIC
+OPT_coverage := -g -O1 --coverage
+OPT_mutants  := -g -O2 -fPIC
 OPT      := $(OPT_$(VARIANT))
-CFLAGS   := -std=c11 -D_GNU_SOURCE -g $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fno-trapping-math \
+ifeq ($(VARIANT),release)
+# Nothing of these runs inside a step: compiled sooner, not faster. comm/sum.c adds up gradients: with vectors.
+$(foreach room,bench cli config hf mlperf model record results system train,$(BUILD)/src/$(room)/%.o) $(BUILD)/tests/%.o: OPT := -O1
+$(BUILD)/src/comm/sum.o: OPT := -O3
+# Nor of the portable kernels, where the processor has better ones.
+ifeq ($(ISA)$(filter avx2,$(CPU_FLAGS)),nativeavx2)
+$(BUILD)/%.base.o: OPT := -O1
+endif
+endif
+CFLAGS    = -std=c11 -D_GNU_SOURCE $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fno-trapping-math \
             -ffunction-sections -fopenmp -pthread -Isrc -Itests -I$(BUILD)/generated -MMD -MP $(EXTRA_CFLAGS)
 LDLIBS   := -lyaml -ljansson -lhwloc -lxxhash -lz -lpcre2-8 -lutf8proc -lzstd -lsnappy -lsqlite3 -lm -ldl
-STRIP_release := -Wl,--strip-debug -Wl,--gc-sections
+STRIP_release := -Wl,--gc-sections
 LDFLAGS  := $(STRIP_$(VARIANT)) -fopenmp -pthread $(filter -fsanitize% --coverage,$(OPT)) $(EXTRA_LDFLAGS)
 
 COMMIT   := $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
@@ -48,18 +64,31 @@ ISA_amx    := $(ISA_avx512_bf16) -mamx-tile -mamx-bf16
 PRODUCT_SRC := $(addprefix src/device/cpu/simd/,attention.c attention_grad.c gemm.c grouped.c linear.c \
     loss.c)
 ARCH     := $(shell uname -m)
-ISAS     := base $(if $(filter x86_64,$(ARCH)),avx2 avx512)
-PRODUCT_ISAS := $(if $(filter x86_64,$(ARCH)),avx512_bf16 amx)
-SIMD_OBJ := $(foreach isa,$(ISAS),$(SIMD_SRC:%.c=$(BUILD)/%.$(isa).o)) \
-    $(foreach isa,$(PRODUCT_ISAS),$(PRODUCT_SRC:%.c=$(BUILD)/%.$(isa).o))
+SETS     := base $(if $(filter x86_64,$(ARCH)),avx2 avx512 avx512_bf16 amx)
+# The flags of /proc/cpuinfo that make each of them (base/cpu.c asks the processor the same).
+FLAGS_avx2        := avx2 fma f16c
+FLAGS_avx512      := $(FLAGS_avx2) avx512f avx512bw avx512vl avx512dq
+FLAGS_avx512_bf16 := $(FLAGS_avx512) avx512_bf16
+FLAGS_amx         := $(FLAGS_avx512_bf16) amx_tile amx_bf16
+$(if $(filter $(ISA),native all $(SETS)),,$(error ISA=$(ISA): not one of native, all, $(SETS)))
+BUILT_FOR := $(if $(filter native,$(ISA)),$(CPU_FLAGS),$(FLAGS_$(ISA:all=amx)))
+ISAS     := $(foreach set,$(SETS),$(if $(filter-out $(BUILT_FOR),$(FLAGS_$(set))),,$(set)))
+SIMD_OBJ := $(foreach isa,$(filter base avx2 avx512,$(ISAS)),$(SIMD_SRC:%.c=$(BUILD)/%.$(isa).o)) \
+    $(foreach isa,$(filter avx512_bf16 amx,$(ISAS)),$(PRODUCT_SRC:%.c=$(BUILD)/%.$(isa).o))
 REFERENCE := $(sort $(wildcard configs/reference/*.csv))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o
 MPICC_openmpi := $(firstword $(shell command -v mpicc.openmpi) $(if $(shell mpicc --showme:version 2>/dev/null),mpicc))
 MPICC_mpich   := $(firstword $(shell command -v mpicc.mpich) $(if $(shell mpicc -v 2>/dev/null | grep -i mpich),mpicc))
 MODULES  := $(foreach mpi,openmpi mpich,$(if $(MPICC_$(mpi)),$(BUILD)/trainmark-$(mpi).so))
-LIB_OBJ  := $(filter-out $(BUILD)/src/cli/main.o,$(OBJ))
+LIB_OBJ  := $(filter-out $(BUILD)/src/cli/main.o $(SIMD_OBJ),$(OBJ))
+# A program of tests per room; $(BUILD)/tests/op/test_add is a link to that of op and runs the tests of test_add.c. A file that
+# takes the place of functions of the system or of trainmark (TM_TESTS_ALONE) is a program of its own.
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c'))
+ALONE    := $(patsubst %.c,$(BUILD)/%,$(shell grep -l '^TM_TESTS_ALONE' $(TEST_SRC)))
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
+TOGETHER := $(filter-out $(ALONE),$(TESTS))
+TEST_ROOMS := $(sort $(dir $(TOGETHER)))
+TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
 # Libraries that stand in for those of GPUs, of two makers, and old ones; and for those of matrix products.
 BLAS     := $(patsubst %,$(BUILD)/tests/standins/%.so,$(foreach kind,dnnl openblas blis mkl,$(kind) $(kind)-bare) \
     openblas-plain mkl-capitals mkl-hollow layer)
@@ -70,7 +99,8 @@ LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
 # They measure: one at a time, after the others. The long ones of the others first.
 MEASURING := tests/cli/test_ab.sh tests/cli/test_bench.sh tests/cli/test_bench_models.sh tests/cli/test_measurement.sh \
     $(addprefix $(BUILD)/tests/bench/test_,timing slices tables_runs ab_whole)
-LIBRARY  := $(BUILD)/libtrainmark.a
+# Kernels are linked as objects: weak references, of instruction sets that may be left out, take nothing from an archive.
+LIBRARY  := $(SIMD_OBJ) $(BUILD)/libtrainmark.a
 PROGRAM  := $(OBJ)
 ifeq ($(VARIANT),mutants)
 LIBRARY  := $(BUILD)/libmutant.so $(BUILD)/libtrainmark.so
@@ -79,7 +109,7 @@ LDFLAGS  += -Wl,--no-as-needed,--enable-new-dtags,-rpath,$(CURDIR)/$(BUILD)
 endif
 ifeq ($(VARIANT),coverage)
 # Counting would make the kernels many times slower.
-$(SIMD_OBJ): CFLAGS := $(filter-out --coverage,$(CFLAGS)) -O3
+$(SIMD_OBJ): OPT := -O2
 LIBRARY  := $(BUILD)/tools/mutants/exit.o $(LIBRARY)
 PROGRAM  := $(BUILD)/tools/mutants/exit.o $(PROGRAM)
 endif
@@ -91,14 +121,16 @@ all: setup trainmark
 trainmark: $(BUILD)/trainmark $(MODULES)
 	@ln -sf $< $@
 
-$(BUILD)/trainmark: $(PROGRAM)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(BUILD)/trainmark: $(PROGRAM) $(BUILD)/isas
+	$(call say,  LD  $@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter-out %/isas,$^) $(LDLIBS)
 
 # A library that the loader opens cannot be the first to bring a sanitizer: modules are built without. MPICH's headers give
 # a false warning about MPI_STATUS_IGNORE.
 $(BUILD)/trainmark-%.so: $(MODULE_SRC) src/comm/engine.h
 	@mkdir -p $(@D)
-	$(MPICC_$*) -std=c11 -D_GNU_SOURCE -g -O2 $(filter -W%,$(CFLAGS)) -Wno-stringop-overflow -fPIC -shared -pthread -Isrc \
+	$(call say,  CC  $< ($*))
+	$(Q)$(MPICC_$*) -std=c11 -D_GNU_SOURCE -g -O2 $(filter -W%,$(CFLAGS)) -Wno-stringop-overflow -fPIC -shared -pthread -Isrc \
 	    $(EXTRA_CFLAGS) -o $@ $< $(EXTRA_LDFLAGS)
 
 $(BUILD)/libtrainmark.a: $(LIB_OBJ)
@@ -106,45 +138,53 @@ $(BUILD)/libtrainmark.a: $(LIB_OBJ)
 	@ar rcs $@ $^
 
 $(BUILD)/libtrainmark.so: $(OBJ)
-	$(CC) -shared -Wl,-soname,$(@F) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call say,  LD  $@)
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $(BUILD)/libmutant.so:
 	@mkdir -p $(@D)
 	echo | $(CC) -shared -Wl,-soname,$(@F) -o $@ -x c -
 
-$(BUILD)/%.base.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(ISA_base) -DTM_ISA=base -c -o $@ $<
-$(BUILD)/%.avx2.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(ISA_avx2) -DTM_ISA=avx2 -c -o $@ $<
-$(BUILD)/%.avx512.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(ISA_avx512) -DTM_ISA=avx512 -c -o $@ $<
-$(BUILD)/%.avx512_bf16.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(ISA_avx512_bf16) -DTM_ISA=avx512_bf16 -c -o $@ $<
-$(BUILD)/%.amx.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(ISA_amx) -DTM_ISA=amx -c -o $@ $<
+# Kernels: once per instruction set. <immintrin.h> takes a compiler 0.3 s; each set reads it once.
+define KERNELS_OF
+$(BUILD)/intrinsics/$(1).h.gch:
+	@mkdir -p $$(@D)
+	@echo '#include <immintrin.h>' >$$(@:.gch=)
+	$$(Q)$$(CC) $$(CFLAGS) $$(ISA_$(1)) -DTM_ISA=$(1) -x c-header -o $$@ $$(@:.gch=)
+$(BUILD)/%.$(1).o: %.c $(if $(filter x86_64,$(ARCH)),$(BUILD)/intrinsics/$(1).h.gch)
+	@mkdir -p $$(@D)
+	$$(call say,  CC  $$< ($(1)))
+	$$(Q)$$(CC) $$(CFLAGS) $$(ISA_$(1)) -DTM_ISA=$(1) $$(patsubst %.gch,-include %,$$(filter %.gch,$$^)) -c -o $$@ $$<
+endef
+$(foreach set,$(SETS),$(eval $(call KERNELS_OF,$(set))))
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c -o $@ $<
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(LIBRARY)
-	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+	$(call say,  CC  $<)
+	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
+
+define TEST_ROOM
+$(1)all: $$(filter $(1)%,$$(TOGETHER:=.o)) $$(patsubst %.c,$$(BUILD)/%.o,$$(filter-out $$(TEST_SRC),$$(wildcard $(1:$(BUILD)/%=%)*.c)))
+$$(filter $(1)%,$$(TOGETHER)): $(1)all
+endef
+$(foreach room,$(TEST_ROOMS),$(eval $(call TEST_ROOM,$(room))))
+$(ALONE): %: %.o
+$(ALONE) $(TEST_ROOMS:%=%all): $(SUPPORT) $(LIBRARY) $(BUILD)/isas
+	$(call say,  LD  $@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so %.a,$^) -lcmocka $(LDLIBS)
+$(TOGETHER):
+	@ln -sf all $@
 # Order only: they are loaded, not linked.
-$(BUILD)/tests/comm/test_processes: | $(MODULES)
-$(BUILD)/tests/comm/test_nccl $(BUILD)/tests/comm/test_gpu: | $(STANDINS)
-$(BUILD)/tests/bench/test_libraries: | $(BLAS)
-$(BUILD)/tests/bench/test_carrier_gpu: | $(STANDINS)
+$(BUILD)/tests/comm/all $(filter $(BUILD)/tests/comm/%,$(ALONE)): | $(MODULES) $(STANDINS)
+$(filter $(BUILD)/tests/bench/%,$(ALONE)) $(BUILD)/tests/bench/all: | $(STANDINS)
 $(STANDINS):
 	@mkdir -p $(@D)
-	$(CC) -g -O1 -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden $(STANDIN) -o $@ $< -pthread -ldl
+	$(call say,  LD  $@)
+	$(Q)$(CC) -g -O1 -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden $(STANDIN) -o $@ $< -pthread -ldl
 $(BUILD)/tests/standins/cuda.so $(BUILD)/tests/standins/hip.so: tests/standins/gpu.c
 $(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c
 $(BLAS): tests/standins/blas.c
 $(BUILD)/tests/standins/trainmark-mpich.so: tests/standins/mpi.c
 $(BUILD)/tests/standins/trainmark-mpich.so: STANDIN := -Isrc
-$(BUILD)/tests/cli/test_start_ranks: | $(BUILD)/tests/standins/trainmark-mpich.so
+$(filter $(BUILD)/tests/cli/%,$(ALONE)): | $(BUILD)/tests/standins/trainmark-mpich.so
 $(BUILD)/tests/standins/dnnl%: STANDIN = -DDNNL -Wl,-soname,libdnnl.so.3 $(SILENT)
 $(BUILD)/tests/standins/openblas%: STANDIN = -DOPENBLAS -Wl,-soname,libopenblas.so.0 $(SILENT)
 $(BUILD)/tests/standins/blis%: STANDIN = -DBLIS -Wl,-soname,libblis.so.4 $(SILENT)
@@ -156,16 +196,23 @@ $(BUILD)/tests/standins/mkl-hollow.so: SILENT := -DHOLLOW
 $(BUILD)/tests/standins/hip.so: STANDIN := -DHIP
 $(BUILD)/tests/standins/nccl-old.so: STANDIN := -DOLD -DCODE=2708
 $(BUILD)/tests/standins/nccl-ancient.so: STANDIN := -DOLD -DANCIENT -DCODE=2402
-$(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libtrainmark.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(SUPPORT) $(BUILD)/libtrainmark.a
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBRARY)
+	$(call say,  LD  $@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(SUPPORT) $(LIBRARY)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -DTM_FUZZ_STANDALONE $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+	$(call say,  LD  $@)
+	$(Q)$(CC) $(CFLAGS) -DTM_FUZZ_STANDALONE $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
 # Written anew only when it changes: a program knows its commit, also when nothing else had to be compiled for it.
 $(BUILD)/commit: FORCE
 	@mkdir -p $(@D)
 	@echo '$(COMMIT)' | cmp -s - $@ || echo '$(COMMIT)' >$@
+
+# The same of the instruction sets that are built: what has them inside is linked anew.
+$(BUILD)/isas: FORCE
+	@mkdir -p $(@D)
+	@echo '$(ISAS)' | cmp -s - $@ || echo '$(ISAS)' >$@
 
 # The published figures (configs/reference/) as lines of C; of a file that is added, however old it is (FORCE).
 $(BUILD)/published_lines.c: $(REFERENCE) FORCE
@@ -174,7 +221,7 @@ $(BUILD)/published_lines.c: $(REFERENCE) FORCE
 	   sed 's/[\\"]/\\&/g; s/.*/    "&",/' $(REFERENCE); echo '    0,'; echo '};'; } >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 $(BUILD)/published_lines.o: $(BUILD)/published_lines.c
-	$(CC) $(CFLAGS) -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
 
 # The kernel tables of device/cpu/simd: a file there is all that a fast kernel takes, however old it is (FORCE).
 TABLES := $(addprefix $(BUILD)/generated/device/cpu/,kernel_tables.def product_tables.def)
@@ -184,7 +231,7 @@ $(TABLES):
 	@mkdir -p $(@D)
 	@sed -n 's/^const tm_kernel TM_K(tm_cpu_\([a-z0-9_]*\))\[\].*/TM_CPU_TABLE(\1)/p' $(filter %.c,$^) >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
-$(OBJ) $(SUPPORT) $(TEST_SRC:%.c=$(BUILD)/%.o): | $(TABLES)
+$(OBJ) $(SUPPORT) $(TEST_OBJ): | $(TABLES)
 
 # --- what people call ---------------------------------------------------------------------------------------------------
 
@@ -285,4 +332,4 @@ clean:
 .PHONY: FORCE all trainmark setup bench test build-tests test-long asan tsan fuzz mutants check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
--include $(OBJ:.o=.d) $(TESTS:=.d) $(SUPPORT:.o=.d)
+-include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d)

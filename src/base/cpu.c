@@ -4,11 +4,13 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/root.h"
+#include "base/status.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +29,8 @@ static uint64_t saved_registers(void)
     return (uint64_t)high << 32 | low;
 }
 
-tm_cpu_isa tm_cpu_isa_probe(void)
+/* What the processor and the system have. */
+static tm_cpu_isa probe(void)
 {
     enum { YMM = 0x6, ZMM = 0xE6, TILES = 0x60000 };
     tm_cpu_isa isa = { 0 };
@@ -45,6 +48,24 @@ tm_cpu_isa tm_cpu_isa_probe(void)
     return isa;
 }
 
+tm_cpu_isa tm_cpu_isa_probe(void)
+{
+    tm_cpu_isa  isa = probe();
+    const char *most = getenv("TM_TEST_CPU");
+    if (!most || !*most) return isa;
+    bool base = strcmp(most, "base") == 0, avx2 = strcmp(most, "avx2") == 0, avx512 = strcmp(most, "avx512") == 0;
+    TM_ASSERT((base || avx2 || avx512) && "TM_TEST_CPU is base, avx2 or avx512");
+    return (tm_cpu_isa){ .avx2 = isa.avx2 && !base, .avx512 = isa.avx512 && avx512 };
+}
+
+bool tm_cpu_has_avx2(void)
+{
+    static atomic_int known; /* 1: no, 2: yes; cpuid takes microseconds in a virtual machine */
+    int               now = atomic_load_explicit(&known, memory_order_relaxed);
+    if (now == 0) atomic_store_explicit(&known, now = tm_cpu_isa_probe().avx2 ? 2 : 1, memory_order_relaxed);
+    return now == 2;
+}
+
 bool tm_cpu_allow_tiles(void)
 {
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM of asm/prctl.h, XFEATURE_XTILEDATA */
@@ -59,6 +80,11 @@ void tm_cpu_flush_denormals(void)
 tm_cpu_isa tm_cpu_isa_probe(void)
 {
     return (tm_cpu_isa){ 0 };
+}
+
+bool tm_cpu_has_avx2(void)
+{
+    return false;
 }
 
 bool tm_cpu_allow_tiles(void)

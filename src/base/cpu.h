@@ -20,8 +20,12 @@ typedef struct {
     bool amx;         /* tiles with BF16 products (the process must still ask the kernel for leave to use them) */
 } tm_cpu_isa;
 
-/* All false on processors other than x86-64. */
+/* All false on processors other than x86-64. For tests: the variable TM_TEST_CPU (base, avx2 or avx512) hides what the
+ * processor has beyond that. */
 tm_cpu_isa tm_cpu_isa_probe(void);
+
+/* tm_cpu_isa_probe().avx2 of the first call, for code that asks often. */
+bool tm_cpu_has_avx2(void);
 
 /* Asks the kernel for leave to use tile registers, in this process from now on; false: refused, or a system without. */
 bool tm_cpu_allow_tiles(void);

@@ -4,6 +4,7 @@
  *
  * Of max and min, a NaN among the values is the result.
  */
+#include "base/cpu.h"
 #include "comm/group.h"
 
 #include <string.h>
@@ -139,7 +140,7 @@ __attribute__((target("avx2"))) static void reduce_avx2(const part *p)
 static void reduce_widest(const part *p)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) {
+    if (tm_cpu_has_avx2()) {
         reduce_avx2(p);
         return;
     }
@@ -189,7 +190,7 @@ __attribute__((target("avx2"))) static void add_past_avx2(const float *const *in
 bool tm_comm_add_past(const float *const *in, int n, float *const *out, int n_out, size_t count)
 {
 #if defined(__x86_64__)
-    bool whole = count % LINE == 0 && __builtin_cpu_supports("avx2");
+    bool whole = count % LINE == 0 && tm_cpu_has_avx2();
     for (int o = 0; o < n_out; o++) whole = whole && (uintptr_t)out[o] % (LINE * sizeof(float)) == 0;
     if (whole) add_past_avx2(in, n, out, n_out, count);
     return whole;

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/arena.h"
 #include "base/cpu.h"
@@ -140,6 +140,7 @@ static void threads_follow_the_affinity(void **state)
 static void isa_agrees_with_the_kernel(void **state)
 {
     (void)state;
+    unsetenv("TM_TEST_CPU");
     tm_cpu_isa  isa = tm_cpu_isa_probe();
     static char info[1 << 16];
     if (!tm_file_read_line("/proc/cpuinfo", info, sizeof info) || !strstr(info, "\nflags")) {
@@ -152,6 +153,26 @@ static void isa_agrees_with_the_kernel(void **state)
                                      strstr(info, " avx512vl ") && strstr(info, " avx512dq "));
     assert_int_equal(isa.avx512_bf16, isa.avx512 && strstr(info, " avx512_bf16 "));
     assert_int_equal(isa.amx, isa.avx512 && strstr(info, " amx_tile ") && strstr(info, " amx_bf16 "));
+}
+
+static void a_test_can_hide_instructions(void **state)
+{
+    (void)state;
+    unsetenv("TM_TEST_CPU");
+    tm_cpu_isa all = tm_cpu_isa_probe();
+    setenv("TM_TEST_CPU", "base", 1);
+    tm_cpu_isa base = tm_cpu_isa_probe();
+    setenv("TM_TEST_CPU", "avx2", 1);
+    tm_cpu_isa avx2 = tm_cpu_isa_probe();
+    setenv("TM_TEST_CPU", "avx512", 1);
+    tm_cpu_isa avx512 = tm_cpu_isa_probe();
+    unsetenv("TM_TEST_CPU");
+    assert_false(base.avx2 || base.avx512 || base.avx512_bf16 || base.fast_bf16 || base.amx);
+    assert_int_equal(avx2.avx2, all.avx2);
+    assert_false(avx2.avx512 || avx2.avx512_bf16 || avx2.fast_bf16 || avx2.amx);
+    assert_int_equal(avx512.avx2, all.avx2);
+    assert_int_equal(avx512.avx512, all.avx512);
+    assert_false(avx512.avx512_bf16 || avx512.fast_bf16 || avx512.amx);
 }
 
 static void denormals_are_flushed(void **state)
@@ -288,20 +309,19 @@ static void processes_share_the_processors(void **state)
     assert_true(tm_cpu_affinity_hash() == hash);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(cgroup_v2_quota_and_memory, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(cgroup_v1_in_a_container, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(no_limits, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(caches_of_a_tree, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(load_of_a_tree, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(last_level_caches_are_added_up, make_root, remove_root),
-        cmocka_unit_test(threads_follow_the_affinity),
-        cmocka_unit_test(processes_share_the_processors),
-        cmocka_unit_test(isa_agrees_with_the_kernel),
-        cmocka_unit_test(resident_memory_grows_with_use),
-        cmocka_unit_test(denormals_are_flushed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(cgroup_v2_quota_and_memory, make_root, remove_root),
+    cmocka_unit_test_setup_teardown(cgroup_v1_in_a_container, make_root, remove_root),
+    cmocka_unit_test_setup_teardown(no_limits, make_root, remove_root),
+    cmocka_unit_test_setup_teardown(caches_of_a_tree, make_root, remove_root),
+    cmocka_unit_test_setup_teardown(load_of_a_tree, make_root, remove_root),
+    cmocka_unit_test_setup_teardown(last_level_caches_are_added_up, make_root, remove_root),
+    cmocka_unit_test(threads_follow_the_affinity),
+    cmocka_unit_test(processes_share_the_processors),
+    cmocka_unit_test(isa_agrees_with_the_kernel),
+    cmocka_unit_test(a_test_can_hide_instructions),
+    cmocka_unit_test(resident_memory_grows_with_use),
+    cmocka_unit_test(denormals_are_flushed),
+};
+
+TM_TESTS(tests, NULL, NULL)

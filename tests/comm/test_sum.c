@@ -2,6 +2,8 @@
 /* Sums, largest and smallest over ranks: alone, of every format and many lengths, past the caches, and of NaN; what a
  * call is called in messages.
  */
+#include "support/test.h"
+#include "base/cpu.h"
 #include "calls.h"
 
 #include <math.h>
@@ -123,7 +125,7 @@ static void past_the_caches(void **state)
     for (int o = 0; o < 3; o++) out[o] = aligned_alloc(64, (N + 16) * sizeof(float));
     bool done = tm_comm_add_past(sent, 1, out, 1, 16);
 #if defined(__x86_64__)
-    assert_true(done == !!__builtin_cpu_supports("avx2"));
+    assert_true(done == tm_cpu_has_avx2());
 #endif
     for (int n = 1; n <= 4 && done; n++)
         for (int n_out = 1; n_out <= 3; n_out++)
@@ -245,12 +247,10 @@ static void calls_in_words(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_length),    cmocka_unit_test(into_the_first),  cmocka_unit_test(not_a_number),
-        cmocka_unit_test(nearest_even),   cmocka_unit_test(past_the_caches), cmocka_unit_test(large_sums),
-        cmocka_unit_test(calls_in_words),
-    };
-    return cmocka_run_group_tests_name("comm/sum", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_length),    cmocka_unit_test(into_the_first),  cmocka_unit_test(not_a_number),
+    cmocka_unit_test(nearest_even),   cmocka_unit_test(past_the_caches), cmocka_unit_test(large_sums),
+    cmocka_unit_test(calls_in_words),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -39,11 +39,9 @@ typedef struct {
     }
 KT bool isa_available(const char *isa)
 {
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    bool avx2 = tm_cpu_kernel_tables("avx2");
     if (!strcmp(isa, "avx2")) return avx2;
-    if (!strcmp(isa, "avx512"))
-        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    if (!strcmp(isa, "avx512")) return avx2 && tm_cpu_kernel_tables("avx512");
     return true;
 }
 #else

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { GUARD = 192 };
 
@@ -33,10 +33,9 @@ static int families(family out[3])
 {
     int n = 0;
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq"))
+    if (tm_cpu_kernel_tables("avx512"))
         out[n++] = (family){ "avx512", &tm_cpu_attention_avx512[0], &tm_cpu_attention_avx512[1] };
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (tm_cpu_kernel_tables("avx2"))
         out[n++] = (family){ "avx2", &tm_cpu_attention_avx2[0], &tm_cpu_attention_avx2[1] };
 #endif
     out[n++] = (family){ "base", &tm_cpu_attention_base[0], &tm_cpu_attention_base[1] };
@@ -501,13 +500,11 @@ static void test_workspace_and_refusals(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_large_scores),   cmocka_unit_test(test_window_bits),
-        cmocka_unit_test(test_threads),        cmocka_unit_test(test_instruction_sets),
-        cmocka_unit_test(test_sequence_alone), cmocka_unit_test(test_future_token),
-        cmocka_unit_test(test_bfloat16),       cmocka_unit_test(test_workspace_and_refusals),
-    };
-    return cmocka_run_group_tests_name("device: attention kernels", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_large_scores),   cmocka_unit_test(test_window_bits),
+    cmocka_unit_test(test_threads),        cmocka_unit_test(test_instruction_sets),
+    cmocka_unit_test(test_sequence_alone), cmocka_unit_test(test_future_token),
+    cmocka_unit_test(test_bfloat16),       cmocka_unit_test(test_workspace_and_refusals),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 typedef struct {
     const char *isa;
@@ -37,9 +37,9 @@ static int list_engines(engine out[MAX_ENGINES])
     int n = 0;
     out[n++] = base_engine;
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (tm_cpu_kernel_tables("avx2"))
         out[n++] = (engine){ "avx2", tm_gemm_run_avx2, tm_gemm_workspace_avx2, tm_cpu_linear_avx2, true, false };
-    if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+    if (tm_cpu_kernel_tables("avx512"))
         out[n++] =
             (engine){ "avx512", tm_gemm_run_avx512, tm_gemm_workspace_avx512, tm_cpu_linear_avx512, true, false };
     if (tm_cpu_kernel_tables("avx512_bf16"))
@@ -543,20 +543,18 @@ static void test_workspace_bounded(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ugly_shapes),
-        cmocka_unit_test(test_all_options),
-        cmocka_unit_test(test_one_row),
-        cmocka_unit_test(test_narrow),
-        cmocka_unit_test(test_blocked),
-        cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_threads_same_bits),
-        cmocka_unit_test(test_splits_same_bits),
-        cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_denormals),
-        cmocka_unit_test(test_workspace_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_ugly_shapes),
+    cmocka_unit_test(test_all_options),
+    cmocka_unit_test(test_one_row),
+    cmocka_unit_test(test_narrow),
+    cmocka_unit_test(test_blocked),
+    cmocka_unit_test(test_exact),
+    cmocka_unit_test(test_threads_same_bits),
+    cmocka_unit_test(test_splits_same_bits),
+    cmocka_unit_test(test_empty),
+    cmocka_unit_test(test_denormals),
+    cmocka_unit_test(test_workspace_bounded),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 typedef struct {
     const char      *isa;
@@ -30,10 +30,8 @@ static int list_engines(engine out[MAX_ENGINES], bool of_bf16)
     int n = 0;
     out[n++] = (engine){ "base", tm_cpu_loss_base };
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        out[n++] = (engine){ "avx2", tm_cpu_loss_avx2 };
-    if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-        out[n++] = (engine){ "avx512", tm_cpu_loss_avx512 };
+    if (tm_cpu_kernel_tables("avx2")) out[n++] = (engine){ "avx2", tm_cpu_loss_avx2 };
+    if (tm_cpu_kernel_tables("avx512")) out[n++] = (engine){ "avx512", tm_cpu_loss_avx512 };
     if (of_bf16 && tm_cpu_kernel_tables("avx512_bf16")) out[n++] = (engine){ "avx512_bf16", tm_cpu_loss_avx512_bf16 };
     if (of_bf16 && tm_cpu_kernel_tables("amx")) out[n++] = (engine){ "amx", tm_cpu_loss_amx };
 #endif
@@ -350,13 +348,11 @@ static void targets_at_the_ends_of_a_part(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_splits_same_bits),
-        cmocka_unit_test(test_extremes),
-        cmocka_unit_test(slices_count_as_one),
-        cmocka_unit_test(targets_at_the_ends_of_a_part),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_splits_same_bits),
+    cmocka_unit_test(test_extremes),
+    cmocka_unit_test(slices_count_as_one),
+    cmocka_unit_test(targets_at_the_ends_of_a_part),
+};
+
+TM_TESTS(tests, NULL, NULL)

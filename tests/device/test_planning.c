@@ -11,7 +11,7 @@
 #include <string.h>
 #include <ucontext.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 #include <xxhash.h>
 
 #include "device/backend.h"
@@ -50,6 +50,17 @@ static void nothing_runs_on_a_planned_device(void **state)
 
 #if defined(__x86_64__)
 
+/* false: this build leaves the set out (`make ISA=all` has all); the device is closed. */
+static bool limit(tm_device *device, const char *isa)
+{
+    tm_error err = { 0 };
+    if (tm_device_limit_isa(device, isa, &err) == TM_OK) return true;
+    if (strcmp(isa, "base") == 0 || !strstr(err.text, "this build has: base")) fail_msg("%s", err.text);
+    print_message("not built: %s\n", isa);
+    tm_device_close(device);
+    return false;
+}
+
 static void every_set_of_kernels_can_be_planned(void **state)
 {
     (void)state;
@@ -57,7 +68,7 @@ static void every_set_of_kernels_can_be_planned(void **state)
         tm_device *device;
         tm_error   err = { 0 };
         assert_int_equal(tm_device_open_planning("cpu", 2, &device, &err), TM_OK);
-        if (tm_device_limit_isa(device, isas[i], &err) != TM_OK) fail_msg("%s", err.text);
+        if (!limit(device, isas[i])) continue;
         assert_non_null(strstr(tm_device_describe(device)->text, isas[i]));
         tm_step_options options = test_llama_options();
         options.precision = &tm_precision_bf16; /* some have products of bfloat16 only */
@@ -142,7 +153,7 @@ static void planning_needs_no_avx(void **state)
                 tm_device *device;
                 tm_error   err = { 0 };
                 assert_int_equal(tm_device_open_planning("cpu", 2, &device, &err), TM_OK);
-                if (tm_device_limit_isa(device, isas[i], &err) != TM_OK) fail_msg("%s", err.text);
+                if (!limit(device, isas[i])) continue;
                 found_for = i;
                 tm_step_options options = gpt ? test_gpt_options() : test_llama_options();
                 options.precision = bf16 ? &tm_precision_bf16 : &tm_precision_f32;
@@ -157,14 +168,12 @@ static void planning_needs_no_avx(void **state)
 
 #endif
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_runs_on_a_planned_device),
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(nothing_runs_on_a_planned_device),
 #if defined(__x86_64__)
-        cmocka_unit_test(every_set_of_kernels_can_be_planned),
-        cmocka_unit_test(planning_needs_no_avx),
+    cmocka_unit_test(every_set_of_kernels_can_be_planned),
+    cmocka_unit_test(planning_needs_no_avx),
 #endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #if defined(__x86_64__)
 
@@ -181,13 +181,24 @@ static void ask_products(tm_text *out, const table *t)
     }
 }
 
+/* The next line of the record, of a set that this build has. */
+static char *next_line(FILE *file, char *line, int bytes)
+{
+    for (;;) {
+        const table *t = tables;
+        if (!fgets(line, bytes, file)) return NULL;
+        while (strncmp(line, t->name, strlen(t->name)) != 0 || line[strlen(t->name)] != ' ') t++;
+        if (t->families[0]) return line;
+    }
+}
+
 /* Compares with a line of the record, or writes it. */
 static int line_of(FILE *file, bool record, const char *set, const char *what, const tm_text *text)
 {
     char line[160], recorded[160] = "";
     snprintf(line, sizeof line, "%s %s %016llx\n", set, what, (unsigned long long)tm_hash(text->data, text->length));
     if (record) return fputs(line, file) < 0;
-    if (fgets(recorded, sizeof recorded, file) && strcmp(recorded, line) == 0) return 0;
+    if (next_line(file, recorded, sizeof recorded) && strcmp(recorded, line) == 0) return 0;
     print_message("%.20000s\nrecorded: %snow:      %s", text->data, recorded, line);
     return 1;
 }
@@ -211,7 +222,8 @@ static void kernels_say_what_is_recorded(void **state)
         if (text.length > 0) wrong += line_of(file, record, tables[t].name, "products", &text);
         tm_text_fini(&text);
     }
-    assert_true(record || fgetc(file) == EOF);
+    char rest[160];
+    assert_true(record || !next_line(file, rest, sizeof rest));
     fclose(file);
     if (wrong) fail_msg("%d digests are otherwise than recorded in %s", wrong, records);
 }
@@ -226,8 +238,6 @@ static void kernels_say_what_is_recorded(void **state)
 
 #endif
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(kernels_say_what_is_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(kernels_say_what_is_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -36,8 +36,8 @@ static const tm_cpu_probe *best_probe(void)
 {
 #if defined(__x86_64__)
     tm_cpu_isa isa = tm_cpu_isa_probe();
-    if (isa.avx512) return &tm_cpu_probe_avx512;
-    if (isa.avx2) return &tm_cpu_probe_avx2;
+    if (isa.avx512 && &tm_cpu_probe_avx512) return &tm_cpu_probe_avx512;
+    if (isa.avx2 && &tm_cpu_probe_avx2) return &tm_cpu_probe_avx2;
 #endif
     return &tm_cpu_probe_base;
 }

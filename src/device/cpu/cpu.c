@@ -68,7 +68,13 @@ static const isa_row isas[] = {
 };
 enum { ISAS = sizeof isas / sizeof isas[0] };
 
-static bool supported(const char *isa)
+static bool built(const isa_row *row)
+{
+    return row->families[0] != NULL;
+}
+
+/* Does the processor have it? */
+static bool offered(const char *isa)
 {
     tm_cpu_isa have = tm_cpu_isa_probe();
     if (strcmp(isa, "amx") == 0) return have.amx && have.avx512_bf16 && tm_cpu_allow_tiles();
@@ -78,27 +84,39 @@ static bool supported(const char *isa)
     return true;
 }
 
-/* Taken unless others are asked for: avx512_bf16 gives the bits of avx512, not everywhere faster. */
-static bool preferred(const char *isa)
+static bool supported(const isa_row *row)
 {
-    return supported(isa) && (strcmp(isa, "avx512_bf16") != 0 || tm_cpu_isa_probe().fast_bf16);
+    return built(row) && offered(row->name);
+}
+
+/* Taken unless others are asked for: avx512_bf16 gives the bits of avx512, not everywhere faster. */
+static bool preferred(const isa_row *row)
+{
+    return offered(row->name) && (strcmp(row->name, "avx512_bf16") != 0 || tm_cpu_isa_probe().fast_bf16);
 }
 
 const tm_kernel *const *tm_cpu_kernel_tables(const char *isa)
 {
     for (int i = 0; i < ISAS; i++)
-        if (strcmp(isas[i].name, isa) == 0 && supported(isa)) return isas[i].families;
+        if (strcmp(isas[i].name, isa) == 0 && supported(&isas[i])) return isas[i].families;
     return NULL;
 }
 
 static void describe(tm_device *device)
 {
-    const tm_cpu *own = device->own;
-    device->info.kernels = isas[own->isa].name;
-    memcpy(device->info.sums, isas[own->isa].sums, sizeof device->info.sums);
-    snprintf(device->info.text, sizeof device->info.text, "%s: %s kernels%s, %d thread%s", device->info.name,
-             isas[own->isa].name, supported(isas[own->isa].name) ? "" : " (not on this machine)", device->info.threads,
-             device->info.threads == 1 ? "" : "s");
+    const isa_row *row = &isas[((const tm_cpu *)device->own)->isa], *best = row;
+    char           note[80] = "";
+    device->info.kernels = row->name;
+    memcpy(device->info.sums, row->sums, sizeof device->info.sums);
+    for (int i = 0; i < ISAS; i++)
+        if (preferred(&isas[i]) && !built(&isas[i])) best = &isas[i];
+    if (!supported(row)) {
+        snprintf(note, sizeof note, " (not on this machine)");
+    } else if (best > row) {
+        snprintf(note, sizeof note, " (this build lacks %s; `make ISA=all` has it)", best->name);
+    }
+    snprintf(device->info.text, sizeof device->info.text, "%s: %s kernels%s, %d thread%s", device->info.name, row->name,
+             note, device->info.threads, device->info.threads == 1 ? "" : "s");
 }
 
 void tm_cpu_info(tm_device *device, size_t bytes, int threads)
@@ -107,7 +125,7 @@ void tm_cpu_info(tm_device *device, size_t bytes, int threads)
     tm_host_info(device, bytes, threads);
     tm_cpu *own = device->own;
     for (int i = 0; i < ISAS; i++)
-        if (preferred(isas[i].name)) own->isa = i;
+        if (preferred(&isas[i]) && built(&isas[i])) own->isa = i;
     describe(device);
 }
 
@@ -130,7 +148,7 @@ tm_status tm_cpu_limit(tm_device *device, const char *isa, tm_error *err)
 {
     tm_text list = { 0 };
     for (int i = 0; i < ISAS; i++) {
-        bool there = device->planning || supported(isas[i].name);
+        bool there = device->planning ? built(&isas[i]) : supported(&isas[i]);
         if (there && strcmp(isas[i].name, isa) == 0) {
             ((tm_cpu *)device->own)->isa = i;
             describe(device);

@@ -53,15 +53,17 @@ enum { TM_GEMM_WORKSPACE_MAX = 24 << 20 };
  * shape. workspace_most: enough for every product of these formats and at most these m, n and k.
  * run: one OpenMP region of gemm->threads threads (one thread for a very small product); allocates nothing. M or N == 0
  * does nothing, K == 0 gives an empty sum. */
-#define TM_GEMM_DECLARE(isa)                                                                                           \
-    size_t tm_gemm_workspace_##isa(const tm_gemm *gemm);                                                               \
-    size_t tm_gemm_workspace_most_##isa(const tm_gemm *gemm);                                                          \
-    void   tm_gemm_run_##isa(const tm_gemm *gemm)
-TM_GEMM_DECLARE(base);
-TM_GEMM_DECLARE(avx2);
-TM_GEMM_DECLARE(avx512);
-TM_GEMM_DECLARE(avx512_bf16);
-TM_GEMM_DECLARE(amx);
+#define TM_GEMM_DECLARE(isa, optional)                                                                                 \
+    optional size_t tm_gemm_workspace_##isa(const tm_gemm *gemm);                                                      \
+    optional size_t tm_gemm_workspace_most_##isa(const tm_gemm *gemm);                                                 \
+    optional void   tm_gemm_run_##isa(const tm_gemm *gemm)
+/* NULL where the build leaves the instruction set out (`make ISA=...`); so are its kernel tables and probes. */
+#define TM_IF_BUILT __attribute__((weak))
+TM_GEMM_DECLARE(base, );
+TM_GEMM_DECLARE(avx2, TM_IF_BUILT);
+TM_GEMM_DECLARE(avx512, TM_IF_BUILT);
+TM_GEMM_DECLARE(avx512_bf16, TM_IF_BUILT);
+TM_GEMM_DECLARE(amx, TM_IF_BUILT);
 
 /* The product for the instruction set of a CPU device; NULL for other devices. Static. */
 typedef struct {

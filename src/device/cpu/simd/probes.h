@@ -4,6 +4,7 @@
 #define TM_DEVICE_CPU_PROBES_H
 
 #include "device/ceilings.h"
+#include "device/cpu/gemm.h"
 
 typedef struct {
     const char *isa;
@@ -20,6 +21,7 @@ typedef struct {
                      int64_t n);
 } tm_cpu_probe;
 
-extern const tm_cpu_probe tm_cpu_probe_base, tm_cpu_probe_avx2, tm_cpu_probe_avx512;
+extern const tm_cpu_probe             tm_cpu_probe_base;
+extern TM_IF_BUILT const tm_cpu_probe tm_cpu_probe_avx2, tm_cpu_probe_avx512;
 
 #endif
