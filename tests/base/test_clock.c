@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/clock.h"
 
@@ -72,12 +72,10 @@ static void a_process_is_as_old_as_it_is(void **state)
     assert_true(tm_process_age_ns() - age >= 30000000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(times_are_those_of_the_system),
-        cmocka_unit_test(the_wall_is_told_in_utc),
-        cmocka_unit_test(a_process_is_as_old_as_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(times_are_those_of_the_system),
+    cmocka_unit_test(the_wall_is_told_in_utc),
+    cmocka_unit_test(a_process_is_as_old_as_it_is),
+};
+
+TM_TESTS(tests, NULL, NULL)

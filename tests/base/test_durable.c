@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static struct {
     ino_t inode;
@@ -75,11 +75,9 @@ static void a_checkpoint_reaches_the_disk_by_fsync(void **state)
     assert_int_equal(io->close(io->context, fd), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_is_flushed_then_named_then_its_folder_flushed),
-        cmocka_unit_test(a_checkpoint_reaches_the_disk_by_fsync),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_file_is_flushed_then_named_then_its_folder_flushed),
+    cmocka_unit_test(a_checkpoint_reaches_the_disk_by_fsync),
+};
+
+TM_TESTS_ALONE(tests, NULL, test_folder_teardown)

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/file.h"
 
@@ -229,18 +229,22 @@ static void new_files_and_locks_follow_no_link(void **state)
     close(nameless);
 }
 
-int main(void)
+static int begin(void **state)
 {
+    (void)state;
     signal(SIGXFSZ, SIG_IGN);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_link_is_replaced, test_folder_teardown),
-        cmocka_unit_test_teardown(drafts_have_random_names, test_folder_teardown),
-        cmocka_unit_test_teardown(a_failed_write_leaves_nothing, test_folder_teardown),
-        cmocka_unit_test_teardown(devices_are_not_replaced, test_folder_teardown),
-        cmocka_unit_test_teardown(lines_are_not_added_through_a_link, test_folder_teardown),
-        cmocka_unit_test_teardown(a_second_name_keeps_its_content, test_folder_teardown),
-        cmocka_unit_test_teardown(lines_go_to_a_pipe_that_is_read, test_folder_teardown),
-        cmocka_unit_test_teardown(new_files_and_locks_follow_no_link, test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_teardown(a_link_is_replaced, test_folder_teardown),
+    cmocka_unit_test_teardown(drafts_have_random_names, test_folder_teardown),
+    cmocka_unit_test_teardown(a_failed_write_leaves_nothing, test_folder_teardown),
+    cmocka_unit_test_teardown(devices_are_not_replaced, test_folder_teardown),
+    cmocka_unit_test_teardown(lines_are_not_added_through_a_link, test_folder_teardown),
+    cmocka_unit_test_teardown(a_second_name_keeps_its_content, test_folder_teardown),
+    cmocka_unit_test_teardown(lines_go_to_a_pipe_that_is_read, test_folder_teardown),
+    cmocka_unit_test_teardown(new_files_and_locks_follow_no_link, test_folder_teardown),
+};
+
+TM_TESTS(tests, begin, NULL)

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void the_empty_value_is_the_published_one(void **unused)
 {
@@ -69,13 +69,11 @@ static void the_program_has_the_value_of_its_file(void **unused)
     tm_text_fini(&whole);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_empty_value_is_the_published_one),
-        cmocka_unit_test(pieces_give_the_value_of_the_whole),
-        cmocka_unit_test(every_flipped_bit_is_seen),
-        cmocka_unit_test(the_program_has_the_value_of_its_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_empty_value_is_the_published_one),
+    cmocka_unit_test(pieces_give_the_value_of_the_whole),
+    cmocka_unit_test(every_flipped_bit_is_seen),
+    cmocka_unit_test(the_program_has_the_value_of_its_file),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/file.h"
 #include "base/lock.h"
@@ -254,16 +254,14 @@ static void folders_for_a_while_are_in_tmp(void **state)
         unsetenv("TMPDIR");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_folder_has_one_owner, test_folder_teardown),
-        cmocka_unit_test_teardown(on_a_network_the_name_counts_too, test_folder_teardown),
-        cmocka_unit_test_teardown(locks_are_taken_without_a_word, test_folder_teardown),
-        cmocka_unit_test_teardown(a_folder_that_is_removed_is_noticed, test_folder_teardown),
-        cmocka_unit_test_teardown(what_the_dead_left_is_removed, test_folder_teardown),
-        cmocka_unit_test_teardown(old_folders_without_a_lock_go, test_folder_teardown),
-        cmocka_unit_test(folders_for_a_while_are_in_tmp),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_teardown(a_folder_has_one_owner, test_folder_teardown),
+    cmocka_unit_test_teardown(on_a_network_the_name_counts_too, test_folder_teardown),
+    cmocka_unit_test_teardown(locks_are_taken_without_a_word, test_folder_teardown),
+    cmocka_unit_test_teardown(a_folder_that_is_removed_is_noticed, test_folder_teardown),
+    cmocka_unit_test_teardown(what_the_dead_left_is_removed, test_folder_teardown),
+    cmocka_unit_test_teardown(old_folders_without_a_lock_go, test_folder_teardown),
+    cmocka_unit_test(folders_for_a_while_are_in_tmp),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const char *const names[] = { "debug", "info", "warning", "error" };
 
@@ -141,12 +141,10 @@ static void long_messages_are_cut(void **state)
     tm_text_fini(&found);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_go_to_files_of_their_levels),
-        cmocka_unit_test(a_folder_that_is_not_there_is_refused),
-        cmocka_unit_test(long_messages_are_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(messages_go_to_files_of_their_levels),
+    cmocka_unit_test(a_folder_that_is_not_there_is_refused),
+    cmocka_unit_test(long_messages_are_cut),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)

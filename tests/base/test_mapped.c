@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/file.h"
 #include "base/mapped.h"
@@ -144,12 +144,10 @@ static void the_right_one_of_several_is_named(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(the_file_is_named, test_folder_teardown),
-        cmocka_unit_test_teardown(other_faults_stay_faults, test_folder_teardown),
-        cmocka_unit_test_teardown(the_right_one_of_several_is_named, test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_teardown(the_file_is_named, test_folder_teardown),
+    cmocka_unit_test_teardown(other_faults_stay_faults, test_folder_teardown),
+    cmocka_unit_test_teardown(the_right_one_of_several_is_named, test_folder_teardown),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const struct {
     const char *text, *md5;
@@ -84,12 +84,10 @@ static void a_file_has_the_value_of_its_bytes(void **state)
     assert_non_null(strstr(err.text, "is not a regular file"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_vectors_of_the_rfc),
-        cmocka_unit_test(pieces_do_not_matter),
-        cmocka_unit_test(a_file_has_the_value_of_its_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_vectors_of_the_rfc),
+    cmocka_unit_test(pieces_do_not_matter),
+    cmocka_unit_test(a_file_has_the_value_of_its_bytes),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
@@ -70,12 +70,10 @@ static void what_is_none_is_refused(void **state)
     assert_string_equal(err.text, "here: 'a(b' is no regular expression: missing closing parenthesis");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_taken_as_a_whole_or_behind_a_dot),
-        cmocka_unit_test(the_first_that_fits_counts),
-        cmocka_unit_test(what_is_none_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(names_are_taken_as_a_whole_or_behind_a_dot),
+    cmocka_unit_test(the_first_that_fits_counts),
+    cmocka_unit_test(what_is_none_is_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/csv.h"
 #include "base/json.h"
@@ -238,13 +238,11 @@ static void command_lines_and_texts(void **state)
     tm_text_fini(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(terminals_obey_nothing),          cmocka_unit_test(the_log_is_a_sink),
-        cmocka_unit_test(spreadsheets_compute_nothing),    cmocka_unit_test(records_are_split),
-        cmocka_unit_test(json_holds_no_control_character), cmocka_unit_test(names_of_secrets),
-        cmocka_unit_test(values_that_look_like_secrets),   cmocka_unit_test(command_lines_and_texts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(terminals_obey_nothing),          cmocka_unit_test(the_log_is_a_sink),
+    cmocka_unit_test(spreadsheets_compute_nothing),    cmocka_unit_test(records_are_split),
+    cmocka_unit_test(json_holds_no_control_character), cmocka_unit_test(names_of_secrets),
+    cmocka_unit_test(values_that_look_like_secrets),   cmocka_unit_test(command_lines_and_texts),
+};
+
+TM_TESTS(tests, NULL, NULL)

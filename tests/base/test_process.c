@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -382,23 +382,27 @@ static void a_signal_ends_waiting(void **state)
     tm_process_close(p, 0);
 }
 
-int main(int argc, char **argv)
+static int be_answer(int argc, char **argv)
 {
-    if (argc == 2 && strcmp(argv[1], "answer") == 0) return answer();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(environment_and_output),
-        cmocka_unit_test(channel_is_passed),
-        cmocka_unit_test(programs_that_are_not_there),
-        cmocka_unit_test(last_words),
-        cmocka_unit_test(last_words_are_the_last_bytes),
-        cmocka_unit_test(last_words_move_up),
-        cmocka_unit_test(stop_and_continue_reach_the_group),
-        cmocka_unit_test(close_is_polite_then_firm),
-        cmocka_unit_test(a_child_that_ends_takes_its_children_along),
-        cmocka_unit_test(the_guard_waits_for_the_end),
-        cmocka_unit_test(no_orphans),
-        cmocka_unit_test(waiting_ends),
-        cmocka_unit_test(a_signal_ends_waiting),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    (void)argc, (void)argv;
+    return answer();
 }
+TM_TEST_ROLE("answer", be_answer)
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(environment_and_output),
+    cmocka_unit_test(channel_is_passed),
+    cmocka_unit_test(programs_that_are_not_there),
+    cmocka_unit_test(last_words),
+    cmocka_unit_test(last_words_are_the_last_bytes),
+    cmocka_unit_test(last_words_move_up),
+    cmocka_unit_test(stop_and_continue_reach_the_group),
+    cmocka_unit_test(close_is_polite_then_firm),
+    cmocka_unit_test(a_child_that_ends_takes_its_children_along),
+    cmocka_unit_test(the_guard_waits_for_the_end),
+    cmocka_unit_test(no_orphans),
+    cmocka_unit_test(waiting_ends),
+    cmocka_unit_test(a_signal_ends_waiting),
+};
+
+TM_TESTS(tests, NULL, NULL)

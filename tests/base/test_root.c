@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "../support/folder.h"
 #include "../support/fake_run.h"
@@ -344,16 +344,14 @@ static void lists(void **state)
     tm_arena_destroy(arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(links_stay_inside, make_tree, remove_tree),
-        cmocka_unit_test_setup_teardown(limits_are_those_of_the_system, make_tree, remove_tree),
-        cmocka_unit_test_setup_teardown(what_is_opened_is_what_is_asked_for, make_tree, remove_tree),
-        cmocka_unit_test_setup_teardown(writing_tells_why_not, make_tree, remove_tree),
-        cmocka_unit_test_setup_teardown(a_file_may_have_the_number_0, make_tree, remove_tree),
-        cmocka_unit_test_setup_teardown(whole_files, make_tree, remove_tree),
-        cmocka_unit_test_setup_teardown(lists, make_tree, remove_tree),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(links_stay_inside, make_tree, remove_tree),
+    cmocka_unit_test_setup_teardown(limits_are_those_of_the_system, make_tree, remove_tree),
+    cmocka_unit_test_setup_teardown(what_is_opened_is_what_is_asked_for, make_tree, remove_tree),
+    cmocka_unit_test_setup_teardown(writing_tells_why_not, make_tree, remove_tree),
+    cmocka_unit_test_setup_teardown(a_file_may_have_the_number_0, make_tree, remove_tree),
+    cmocka_unit_test_setup_teardown(whole_files, make_tree, remove_tree),
+    cmocka_unit_test_setup_teardown(lists, make_tree, remove_tree),
+};
+
+TM_TESTS(tests, NULL, NULL)

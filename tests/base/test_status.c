@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/status.h"
 
@@ -119,14 +119,12 @@ static void bugs_are_told(void **state)
     assert_string_equal(said, "trainmark: bug: a/b.c:7: one == two\n");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_failure_stays),
-        cmocka_unit_test(several_are_told_each_once),
-        cmocka_unit_test(those_of_a_call_join_the_others),
-        cmocka_unit_test(the_text_is_bounded),
-        cmocka_unit_test(bugs_are_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_first_failure_stays),
+    cmocka_unit_test(several_are_told_each_once),
+    cmocka_unit_test(those_of_a_call_join_the_others),
+    cmocka_unit_test(the_text_is_bounded),
+    cmocka_unit_test(bugs_are_told),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/random.h"
 #include "base/text.h"
@@ -78,12 +78,10 @@ static void grouped_and_bytes(void **state)
     assert_string_equal(tm_format_bytes(text, 1536), "1.50 KiB");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_numbers),
-        cmocka_unit_test(every_number_reads_back),
-        cmocka_unit_test(grouped_and_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(known_numbers),
+    cmocka_unit_test(every_number_reads_back),
+    cmocka_unit_test(grouped_and_bytes),
+};
+
+TM_TESTS(tests, NULL, NULL)

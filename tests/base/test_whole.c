@@ -25,7 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void add_texts(tm_text *out)
 {
@@ -358,11 +358,9 @@ static void outputs_are_as_recorded(void **state)
     whole_is("tests/base/whole.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outputs_are_as_recorded),
-        cmocka_unit_test(arenas_give_what_is_asked_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(outputs_are_as_recorded),
+    cmocka_unit_test(arenas_give_what_is_asked_for),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define GROUP "/proc/self/cgroup"
 #define V2 "/sys/fs/cgroup"
@@ -131,8 +131,6 @@ static void machines_to_the_letter(void **state)
     whole_is("tests/base/whole-machine.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(machines_to_the_letter) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(machines_to_the_letter) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/words.h"
 #include "support/whole.h"
@@ -75,13 +75,11 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/base/whole-words-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_of_a_line),
-        cmocka_unit_test(nothing_is_expanded),
-        cmocka_unit_test(what_does_not_end),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(words_of_a_line),
+    cmocka_unit_test(nothing_is_expanded),
+    cmocka_unit_test(what_does_not_end),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "../support/fake_clock.h"
 
@@ -151,12 +151,10 @@ static void a_question_can_be_stopped(void **state)
     free(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_trainmark_is_known),      cmocka_unit_test(nothing_else_is),
-        cmocka_unit_test(programs_are_asked),        cmocka_unit_test(an_answer_that_does_not_end),
-        cmocka_unit_test(a_question_can_be_stopped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_trainmark_is_known),      cmocka_unit_test(nothing_else_is),
+    cmocka_unit_test(programs_are_asked),        cmocka_unit_test(an_answer_that_does_not_end),
+    cmocka_unit_test(a_question_can_be_stopped),
+};
+
+TM_TESTS_ALONE(tests, NULL, NULL)

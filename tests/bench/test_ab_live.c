@@ -20,7 +20,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* --- the clock, and who moves it ---------------------------------------------------------------------------------- */
 
@@ -325,12 +325,17 @@ static void strangers_are_cut(void **state)
     tm_ab_session_fini(&s);
 }
 
-int main(int argc, char **argv)
+TM_TEST_ROLE("play", play)
+
+static int begin(void **state)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(live_sessions), cmocka_unit_test(orders_come_in_turn),
-                                        cmocka_unit_test(strangers_are_cut) };
-    self = argv[0];
+    (void)state;
+    self = (char *)(uintptr_t)test_program;
     signal(SIGPIPE, SIG_IGN); /* as the program does: a player may be gone */
-    if (argc > 4 && strcmp(argv[1], "play") == 0) _exit(play(argc, argv));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(live_sessions), cmocka_unit_test(orders_come_in_turn),
+                                           cmocka_unit_test(strangers_are_cut) };
+
+TM_TESTS_ALONE(tests, begin, NULL)

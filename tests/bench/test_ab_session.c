@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/arena.h"
 #include "bench/ab.h"
@@ -192,13 +192,11 @@ static void damaged_records(void **state)
     tm_text_fini(&whole);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_by_hand),
-        cmocka_unit_test(incomplete_blocks_make_no_pair),
-        cmocka_unit_test(written_and_read),
-        cmocka_unit_test(damaged_records),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(figures_by_hand),
+    cmocka_unit_test(incomplete_blocks_make_no_pair),
+    cmocka_unit_test(written_and_read),
+    cmocka_unit_test(damaged_records),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* --- the program that plays --------------------------------------------------------------------------------------- */
 
@@ -348,15 +348,20 @@ static void lines_of_strangers(void **state)
     }
 }
 
-int main(int argc, char **argv)
+TM_TEST_ROLE("play", play)
+
+static int begin(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sessions_say_all),
-        cmocka_unit_test(what_is_no_turn_is_refused),
-        cmocka_unit_test(lines_of_strangers),
-    };
-    self = argv[0];
+    (void)state;
+    self = (char *)(uintptr_t)test_program;
     signal(SIGPIPE, SIG_IGN); /* as the program does: a player may be gone */
-    if (argc > 5 && strcmp(argv[1], "play") == 0) _exit(play(argc, argv));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(sessions_say_all),
+    cmocka_unit_test(what_is_no_turn_is_refused),
+    cmocka_unit_test(lines_of_strangers),
+};
+
+TM_TESTS(tests, begin, NULL)

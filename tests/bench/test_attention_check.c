@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { FORWARD, BACKWARD };
 
@@ -172,11 +172,7 @@ static void wrong_masks(void **state)
     release(&t);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(right_results), cmocka_unit_test(planted_errors),
-                                        cmocka_unit_test(wrong_masks) };
-    return cmocka_run_group_tests_name("bench: the check of attention", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(right_results), cmocka_unit_test(planted_errors),
+                                           cmocka_unit_test(wrong_masks) };
+
+TM_TESTS(tests, NULL, NULL)

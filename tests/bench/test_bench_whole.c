@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { READ_NS = 1000 };
 
@@ -323,14 +323,12 @@ static void parts_of_random_inputs(void **state)
     assert_memory_not_equal(part, whole, 32);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_outcome),
-        cmocka_unit_test(a_model_has_a_name_or_a_file),
-        cmocka_unit_test(the_better_ceiling_counts),
-        cmocka_unit_test(ceilings_are_noted),
-        cmocka_unit_test(parts_of_random_inputs),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_outcome),
+    cmocka_unit_test(a_model_has_a_name_or_a_file),
+    cmocka_unit_test(the_better_ceiling_counts),
+    cmocka_unit_test(ceilings_are_noted),
+    cmocka_unit_test(parts_of_random_inputs),
+};
+
+TM_TESTS_ALONE(tests, NULL, test_folder_teardown)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the data of measured calls lie, and by what they are timed; copies among ranks by a clock that only readings
  * move, to the letter (tests/golden/whole-bench-copies.txt). */
+#include "support/test.h"
 #include "bench/carrier.h"
 #include "bench/tables.h"
 #include "comm/group.h"
@@ -120,8 +121,6 @@ static void copies(void **state)
     whole_is("tests/golden/whole-bench-copies.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(buffers_and_time), cmocka_unit_test(copies) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(buffers_and_time), cmocka_unit_test(copies) };
+
+TM_TESTS_ALONE(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the data of calls on GPUs lie, and by what they are timed, over libraries that stand in for CUDA's driver and
  * NCCL (tests/standins); what is given back at the end, and where not all of it could be had. */
+#include "support/test.h"
 #include "bench/carrier.h"
 #include "bench/tables.h"
 #include "comm/group.h"
@@ -191,18 +192,15 @@ static void find_standins(void)
     idle = threads() + 1; /* the default queue of the stand-in stays once it is used */
 }
 
-/* The stand-ins keep what they made: a queue of theirs may still come to it. */
-const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
+static int begin(void **state)
 {
-    return "leak:standins\n";
+    (void)state;
+    find_standins();
+    return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(buffers), cmocka_unit_test(calls_and_time),
-                                        cmocka_unit_test(notes), cmocka_unit_test(too_little_memory),
-                                        cmocka_unit_test(options) };
-    find_standins();
-    return cmocka_run_group_tests_name("bench/carrier_gpu", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(buffers), cmocka_unit_test(calls_and_time),
+                                           cmocka_unit_test(notes), cmocka_unit_test(too_little_memory),
+                                           cmocka_unit_test(options) };
+
+TM_TESTS_ALONE(tests, begin, NULL)

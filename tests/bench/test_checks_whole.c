@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void *memory_of(int64_t elements, tm_dtype dtype)
 {
@@ -217,10 +217,6 @@ static void checks_say_all(void **state)
     whole_is("tests/golden/whole-bench-checks.txt", &out);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(checks_say_all) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(checks_say_all) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -3,6 +3,7 @@
  * each is called with, and tables in which they take turns (tests/golden/whole-bench-libraries.txt). Each case is a
  * process of its own: a library that was loaded stays.
  */
+#include "support/test.h"
 #include "bench/engine.h"
 #include "bench/tables.h"
 #include "support/fake_run.h"
@@ -183,8 +184,6 @@ static void libraries_say_all(void **state)
     whole_is("tests/golden/whole-bench-libraries.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(libraries_say_all) };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(libraries_say_all) };
+
+TM_TESTS_ALONE(tests, NULL, test_folder_teardown)

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "bench/bench.h"
 
@@ -78,12 +78,10 @@ static void shares_of_a_budget(void **state)
     assert_true(tm_bench_share(0, least, 3) == 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(columns_hold_the_measurement),
-        cmocka_unit_test(too_few_samples_have_no_interval),
-        cmocka_unit_test(shares_of_a_budget),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(columns_hold_the_measurement),
+    cmocka_unit_test(too_few_samples_have_no_interval),
+    cmocka_unit_test(shares_of_a_budget),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_mlp_options small(tm_op_id activation, bool bias, const tm_precision *precision)
 {
@@ -147,13 +147,9 @@ static void what_cannot_be_planned(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(counts), cmocka_unit_test(learns_and_checks),
-                                        cmocka_unit_test(check_sees_what_was_not_computed),
-                                        cmocka_unit_test(any_layer_may_be_the_widest),
-                                        cmocka_unit_test(what_cannot_be_planned) };
-    return cmocka_run_group_tests_name("bench: the network of mlp", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(counts), cmocka_unit_test(learns_and_checks),
+                                           cmocka_unit_test(check_sees_what_was_not_computed),
+                                           cmocka_unit_test(any_layer_may_be_the_widest),
+                                           cmocka_unit_test(what_cannot_be_planned) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "bench/engine.h"
 #include "graph/value.h"
@@ -265,18 +265,16 @@ static void sets_rotate_and_hold_the_same(void **state)
     tm_device_close(bench.device);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_are_read),
-        cmocka_unit_test(wrong_shapes_are_refused),
-        cmocka_unit_test(flops_and_bytes),
-        cmocka_unit_test(a_models_products_are_all_its_products),
-        cmocka_unit_test(right_products_pass),
-        cmocka_unit_test(a_wrong_element_in_a_checked_row_or_column_is_found),
-        cmocka_unit_test(an_element_that_was_never_written_is_found),
-        cmocka_unit_test(a_product_that_leaves_out_a_term_is_found),
-        cmocka_unit_test(sets_rotate_and_hold_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(shapes_are_read),
+    cmocka_unit_test(wrong_shapes_are_refused),
+    cmocka_unit_test(flops_and_bytes),
+    cmocka_unit_test(a_models_products_are_all_its_products),
+    cmocka_unit_test(right_products_pass),
+    cmocka_unit_test(a_wrong_element_in_a_checked_row_or_column_is_found),
+    cmocka_unit_test(an_element_that_was_never_written_is_found),
+    cmocka_unit_test(a_product_that_leaves_out_a_term_is_found),
+    cmocka_unit_test(sets_rotate_and_hold_the_same),
+};
+
+TM_TESTS(tests, NULL, NULL)

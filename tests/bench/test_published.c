@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "bench/bench.h"
 #include "bench/published.h"
@@ -279,18 +279,16 @@ static void wrong_files_are_refused(void **state)
     unlink(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_table_is_whole),
-        cmocka_unit_test(products_agree_with_their_times),
-        cmocka_unit_test(the_suite_counts_6n),
-        cmocka_unit_test(only_like_is_compared),
-        cmocka_unit_test(only_numbers_are_compared),
-        cmocka_unit_test(values_of_many_devices_are_divided),
-        cmocka_unit_test(tags),
-        cmocka_unit_test(tables_say_all),
-        cmocka_unit_test(wrong_files_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_table_is_whole),
+    cmocka_unit_test(products_agree_with_their_times),
+    cmocka_unit_test(the_suite_counts_6n),
+    cmocka_unit_test(only_like_is_compared),
+    cmocka_unit_test(only_numbers_are_compared),
+    cmocka_unit_test(values_of_many_devices_are_divided),
+    cmocka_unit_test(tags),
+    cmocka_unit_test(tables_say_all),
+    cmocka_unit_test(wrong_files_are_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_run_options tiny(void)
 {
@@ -260,12 +260,8 @@ static void noise(void **state)
     assert_false(tm_slices_are_noise(&s, 190, &peaks));
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(parts_are_lines),       cmocka_unit_test(part_trains),
-                                        cmocka_unit_test(rounds_and_line),       cmocka_unit_test(ends),
-                                        cmocka_unit_test(the_worst_turn_counts), cmocka_unit_test(noise) };
-    return cmocka_run_group_tests_name("bench: parts and slices of a model", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(parts_are_lines),       cmocka_unit_test(part_trains),
+                                           cmocka_unit_test(rounds_and_line),       cmocka_unit_test(ends),
+                                           cmocka_unit_test(the_worst_turn_counts), cmocka_unit_test(noise) };
+
+TM_TESTS_ALONE(tests, NULL, NULL)

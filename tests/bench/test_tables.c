@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the workloads offer and what their tables say, to the letter: tests/golden/whole-bench.txt. Every kernel takes a
  * given time, so all numbers are known. */
+#include "support/test.h"
 #include "bench/tables.h"
 
 static void options_and_columns(tm_text *out)
@@ -198,11 +199,9 @@ static void a_device_that_breaks(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_device_that_breaks),
-        cmocka_unit_test(tables_say_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_device_that_breaks),
+    cmocka_unit_test(tables_say_all),
+};
+
+TM_TESTS_ALONE(tests, NULL, NULL)

@@ -3,6 +3,7 @@
  * tests/golden/whole-bench-runs.txt. Ranks are measured by the real clock: their numbers stand as "#". `startup` starts
  * this program: it plays the runs, whose times are given.
  */
+#include "support/test.h"
 #include "bench/tables.h"
 
 #include "comm/group.h"
@@ -363,14 +364,13 @@ static void tables_say_all(void **state)
     whole_is("tests/golden/whole-bench-runs.txt", &out);
 }
 
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables_say_all),
-        cmocka_unit_test(starts_are_measured),
-        cmocka_unit_test(slices_have_rows),
-        cmocka_unit_test(a_budget_that_is_over_ends_it),
-    };
-    if (argc > 1 && strcmp(argv[1], "run") == 0) return play_run(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+TM_TEST_ROLE("run", play_run)
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(tables_say_all),
+    cmocka_unit_test(starts_are_measured),
+    cmocka_unit_test(slices_have_rows),
+    cmocka_unit_test(a_budget_that_is_over_ends_it),
+};
+
+TM_TESTS_ALONE(tests, NULL, test_folder_teardown)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/clock.h"
 #include "bench/timing.h"
@@ -253,19 +253,17 @@ static void operands_rotate_through_twice_the_cache(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_least_number_of_samples_is_taken),
-        cmocka_unit_test(milliseconds_become_counts),
-        cmocka_unit_test(short_calls_are_looped),
-        cmocka_unit_test(candidates_take_turns),
-        cmocka_unit_test(settling_makes_a_call_that_does_not_count),
-        cmocka_unit_test(duration_and_budget_end_it),
-        cmocka_unit_test(a_user_can_stop_it),
-        cmocka_unit_test(precision_ends_it_earlier_or_later),
-        cmocka_unit_test(the_cold_cache_is_not_timed),
-        cmocka_unit_test(operands_rotate_through_twice_the_cache),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_least_number_of_samples_is_taken),
+    cmocka_unit_test(milliseconds_become_counts),
+    cmocka_unit_test(short_calls_are_looped),
+    cmocka_unit_test(candidates_take_turns),
+    cmocka_unit_test(settling_makes_a_call_that_does_not_count),
+    cmocka_unit_test(duration_and_budget_end_it),
+    cmocka_unit_test(a_user_can_stop_it),
+    cmocka_unit_test(precision_ends_it_earlier_or_later),
+    cmocka_unit_test(the_cold_cache_is_not_timed),
+    cmocka_unit_test(operands_rotate_through_twice_the_cache),
+};
+
+TM_TESTS(tests, NULL, NULL)

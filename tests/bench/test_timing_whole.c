@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { READ_NS = 10, SHORTEST_NS = READ_NS * TM_LEAST_TICKS, MOST = 3 };
 
@@ -344,13 +344,11 @@ static void ticks_and_rotations(void **state)
     assert_int_equal(fake_clock_passed(), 2000 * 17);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_sample),
-        cmocka_unit_test(the_cache_is_emptied),
-        cmocka_unit_test(others_are_waited_for),
-        cmocka_unit_test(ticks_and_rotations),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_sample),
+    cmocka_unit_test(the_cache_is_emptied),
+    cmocka_unit_test(others_are_waited_for),
+    cmocka_unit_test(ticks_and_rotations),
+};
+
+TM_TESTS_ALONE(tests, NULL, NULL)

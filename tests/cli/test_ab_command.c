@@ -2,6 +2,7 @@
 /* `trainmark ab` without its session: what of the command line becomes of it, what is refused, kept and said of a
  * record, to the letter (tests/golden/whole-ab-command.txt). Sessions: tests/bench/test_ab_*.c; from the outside:
  * test_ab.sh. */
+#include "support/test.h"
 #include "bench/ab.h"
 #include "cli/cli.h"
 #include "told.h"
@@ -9,8 +10,6 @@
 #include <signal.h>
 
 extern const tm_cli_command tm_command_ab;
-volatile sig_atomic_t       tm_cli_stop; /* main.c has it */
-
 /* --- a session that is made up ------------------------------------------------------------------------------------ */
 
 static double    slower;      /* B's time of A's */
@@ -230,10 +229,8 @@ static void what_is_kept(void **state)
     told.length = 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(what_becomes_of_words), cmocka_unit_test(what_is_refused),
-                                        cmocka_unit_test(a_record_is_judged_as_it_was),
-                                        cmocka_unit_test(what_is_kept) };
-    return cmocka_run_group_tests_name("cli/ab_command", tests, told_enter, told_leave);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(what_becomes_of_words), cmocka_unit_test(what_is_refused),
+                                           cmocka_unit_test(a_record_is_judged_as_it_was),
+                                           cmocka_unit_test(what_is_kept) };
+
+TM_TESTS_ALONE(tests, told_enter, told_leave)

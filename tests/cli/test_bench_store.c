@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_config *options(const char *store)
 {
@@ -147,10 +147,8 @@ static void what_cannot_be_stored(void **state)
     tm_table_destroy(t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(documents_are_stored),
-                                        cmocka_unit_test(secrets_are_not_stored),
-                                        cmocka_unit_test(what_cannot_be_stored) };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(documents_are_stored),
+                                           cmocka_unit_test(secrets_are_not_stored),
+                                           cmocka_unit_test(what_cannot_be_stored) };
+
+TM_TESTS(tests, NULL, test_folder_teardown)

@@ -2,6 +2,8 @@
 /* `trainmark check` with a measurement that is made up, on a machine that is made up: what is refused, limits and what
  * is written of them, reports and lists of nodes, to the letter (tests/golden/whole-check-*.txt). From the outside:
  * test_check.sh. */
+#include "cli/cli.h"
+#include "support/test.h"
 #include "cli/check.h"
 #include "support/fake_clock.h"
 #include "told.h"
@@ -11,8 +13,6 @@
 #include <sys/resource.h>
 
 extern const tm_cli_command tm_command_check;
-volatile sig_atomic_t       tm_cli_stop; /* main.c has it */
-
 /* --- a measurement ------------------------------------------------------------------------------------------------ */
 
 static const char *broken[TM_PERF_PARTS]; /* the parts that went wrong */
@@ -309,9 +309,7 @@ static void reports(void **state)
     told_is("tests/golden/whole-check-reports.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(what_is_refused), cmocka_unit_test(limits_of_figures),
-                                        cmocka_unit_test(checks_that_take_too_long), cmocka_unit_test(reports) };
-    return cmocka_run_group_tests_name("cli/check_command", tests, told_enter, told_leave);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(what_is_refused), cmocka_unit_test(limits_of_figures),
+                                           cmocka_unit_test(checks_that_take_too_long), cmocka_unit_test(reports) };
+
+TM_TESTS_ALONE(tests, told_enter, told_leave)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The short measurement of `trainmark check --perf` when it does not come to its end. The figures: test_check.sh. */
+#include "cli/cli.h"
 #include "cli/check.h"
 #include "support/fake_clock.h"
 #include "support/training.h"
@@ -16,9 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-volatile sig_atomic_t tm_cli_stop; /* main.c has it */
+#include "support/test.h"
 
 /* All parts lack their figures, for this reason; no child is left: one that has begun to work is killed. */
 static void expect_problem(double seconds, const char *why)
@@ -200,16 +199,12 @@ static void no_time_is_no_figure(void **state)
     assert_true(gflops >= 0 && gflops <= 0);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(what_takes_too_long_is_killed),
-                                        cmocka_unit_test(a_signal_ends_it),
-                                        cmocka_unit_test(no_process),
-                                        cmocka_unit_test(the_first_problem_counts),
-                                        cmocka_unit_test(what_the_child_has_said_counts),
-                                        cmocka_unit_test(figures_of_a_training),
-                                        cmocka_unit_test(no_time_is_no_figure) };
-    return cmocka_run_group_tests_name("cli/check_measure", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(what_takes_too_long_is_killed),
+                                           cmocka_unit_test(a_signal_ends_it),
+                                           cmocka_unit_test(no_process),
+                                           cmocka_unit_test(the_first_problem_counts),
+                                           cmocka_unit_test(what_the_child_has_said_counts),
+                                           cmocka_unit_test(figures_of_a_training),
+                                           cmocka_unit_test(no_time_is_no_figure) };
+
+TM_TESTS_ALONE(tests, NULL, NULL)

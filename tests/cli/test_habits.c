@@ -14,9 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-volatile sig_atomic_t tm_cli_stop; /* main.c has it */
+#include "support/test.h"
 
 static const char *shown(const char *text)
 {
@@ -167,8 +165,6 @@ static void words_of_others(void **state)
     whole_is("tests/golden/whole-habits.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(words_of_others) };
-    return cmocka_run_group_tests_name("cli/habits", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(words_of_others) };
+
+TM_TESTS(tests, NULL, NULL)

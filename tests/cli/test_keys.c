@@ -13,9 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-volatile sig_atomic_t tm_cli_stop; /* main.c has it */
+#include "support/test.h"
 
 static void add_key(const tm_key *k, tm_text *out)
 {
@@ -53,8 +51,6 @@ static void every_key(void **state)
     whole_is("tests/cli/expected/keys.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_key) };
-    return cmocka_run_group_tests_name("cli/keys", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(every_key) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -2,6 +2,7 @@
 /* Several runs of one command whose runs are made up: what a table of scaling, a sweep and the search for a batch ask
  * for and make of the ends, to the letter (tests/golden/whole-made-*.txt). The runs themselves: test_search.sh,
  * test_sweep.sh, test_scaling.sh. */
+#include "support/test.h"
 #include "base/cpu.h"
 #include "cli/scaling.h"
 #include "cli/sweep_plan.h"
@@ -9,8 +10,6 @@
 #include "told.h"
 
 #include <signal.h>
-
-volatile sig_atomic_t tm_cli_stop; /* main.c has it */
 
 /* Everything happens at one time, and no disk is waited for. */
 time_t time(time_t *out)
@@ -422,14 +421,12 @@ static void what_is_no_search(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(tables_of_scaling),
-                                        cmocka_unit_test(threads_of_ranks),
-                                        cmocka_unit_test(sweeps_are_summed_up),
-                                        cmocka_unit_test(plans_of_sweeps),
-                                        cmocka_unit_test(summaries_that_were_changed),
-                                        cmocka_unit_test(batches_are_found),
-                                        cmocka_unit_test(what_is_no_search) };
-    return cmocka_run_group_tests_name("cli/made_runs", tests, told_enter, told_leave);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(tables_of_scaling),
+                                           cmocka_unit_test(threads_of_ranks),
+                                           cmocka_unit_test(sweeps_are_summed_up),
+                                           cmocka_unit_test(plans_of_sweeps),
+                                           cmocka_unit_test(summaries_that_were_changed),
+                                           cmocka_unit_test(batches_are_found),
+                                           cmocka_unit_test(what_is_no_search) };
+
+TM_TESTS_ALONE(tests, told_enter, told_leave)

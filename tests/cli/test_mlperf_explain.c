@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `trainmark mlperf explain` over results that are made up, no two of whose figures are alike: all cells, ratios and
  * JSON, to the letter (tests/golden/whole-mlperf-explain.txt). What the figures are: tests/mlperf/test_breakdown.c. */
+#include "support/test.h"
 #include "cli/cli.h"
 #include "cli/mlperf.h"
 #include "mlperf/breakdown.h"
@@ -8,8 +9,6 @@
 
 #include <math.h>
 #include <signal.h>
-
-volatile sig_atomic_t tm_cli_stop; /* main.c has it */
 
 /* --- results that are made up ------------------------------------------------------------------------------------- */
 
@@ -189,8 +188,6 @@ static void sixteen_results(void **state)
     told.length = 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(all_that_is_said), cmocka_unit_test(sixteen_results) };
-    return cmocka_run_group_tests_name("cli/mlperf_explain", tests, told_enter, told_leave);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(all_that_is_said), cmocka_unit_test(sixteen_results) };
+
+TM_TESTS_ALONE(tests, told_enter, told_leave)

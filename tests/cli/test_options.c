@@ -11,9 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-volatile sig_atomic_t tm_cli_stop; /* main.c has it */
+#include "support/test.h"
 
 static const char file[] = "tests/cli/expected/options.txt";
 
@@ -105,8 +103,6 @@ static void in_words(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_option), cmocka_unit_test(in_words) };
-    return cmocka_run_group_tests_name("cli/options", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(every_option), cmocka_unit_test(in_words) };
+
+TM_TESTS(tests, NULL, NULL)

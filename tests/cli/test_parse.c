@@ -15,9 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-volatile sig_atomic_t tm_cli_stop; /* main.c has it */
+#include "support/test.h"
 
 typedef struct {
     bool        flag, other;
@@ -362,8 +360,6 @@ static void command_lines_say_all(void **state)
     whole_is("tests/golden/whole-parse.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(command_lines_say_all) };
-    return cmocka_run_group_tests_name("cli/parse", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(command_lines_say_all) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <setjmp.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -280,14 +280,12 @@ static void explain_agrees_with_the_run(void **state)
     json_decref(result);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(result_belongs_together),
-        cmocka_unit_test(metrics_have_a_record_per_step),
-        cmocka_unit_test(models_parse),
-        cmocka_unit_test(explain_agrees_with_the_run),
-        cmocka_unit_test(ten_thousand_stored_runs),
-    };
-    return cmocka_run_group_tests_name("results", tests, open_folder, remove_folder);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(result_belongs_together),
+    cmocka_unit_test(metrics_have_a_record_per_step),
+    cmocka_unit_test(models_parse),
+    cmocka_unit_test(explain_agrees_with_the_run),
+    cmocka_unit_test(ten_thousand_stored_runs),
+};
+
+TM_TESTS(tests, open_folder, remove_folder)

@@ -2,6 +2,7 @@
 /* A command that computes where others use the processors starts itself again with threads that sleep while they wait:
  * when, with which words, and what is left where it cannot, on a machine that is made up. From the outside:
  * test_waiting.sh. */
+#include "support/test.h"
 #include "cli/cli.h"
 #include "told.h"
 
@@ -11,8 +12,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <time.h>
-
-volatile sig_atomic_t tm_cli_stop; /* main.c has it */
 
 /* --- the machine -------------------------------------------------------------------------------------------------- */
 
@@ -163,8 +162,6 @@ static void who_waits_asleep(void **state)
     tm_text_fini(&told);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(who_waits_asleep) };
-    return cmocka_run_group_tests_name("cli/settle", tests, told_enter, told_leave);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(who_waits_asleep) };
+
+TM_TESTS_ALONE(tests, told_enter, told_leave)

@@ -2,6 +2,7 @@
 /* How long ranks that do not end are waited for, and what is said when they are killed, by a clock that goes on when it
  * is looked at. Ends that need no patience: test_launcher.sh. What a rank makes of its input and output, and
  * of its signals. */
+#include "support/test.h"
 #include "cli/cli.h"
 #include "cli/ranks.h"
 #include "support/fake_clock.h"
@@ -12,8 +13,6 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-
-volatile sig_atomic_t tm_cli_stop; /* main.c has it */
 
 /* --- looks -------------------------------------------------------------------------------------------------------- */
 
@@ -237,9 +236,7 @@ static void signals_are_kept(void **state)
     if (status != 0) fail_msg("%d", WIFEXITED(status) ? WEXITSTATUS(status) : -status);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(patience_ends), cmocka_unit_test(ranks_settle),
-                                        cmocka_unit_test(signals_are_kept) };
-    return cmocka_run_group_tests_name("cli/start_ranks", tests, make_launcher, told_leave);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(patience_ends), cmocka_unit_test(ranks_settle),
+                                           cmocka_unit_test(signals_are_kept) };
+
+TM_TESTS_ALONE(tests, make_launcher, told_leave)

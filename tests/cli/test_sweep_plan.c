@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a run of a sweep needs, and that run as a process, which is this program: what is told of each way to end. And
  * `trainmark watch` of records that are there. tests/golden/whole-sweep-runs.txt */
+#include "support/test.h"
 #include "base/cpu.h"
 #include "base/log.h"
 #include "cli/sweep_plan.h"
@@ -9,8 +10,6 @@
 #include <signal.h>
 
 extern const tm_cli_command tm_command_watch;
-volatile sig_atomic_t       tm_cli_stop; /* main.c has it */
-
 /* --- the program that is started ---------------------------------------------------------------------------------- */
 
 static int be_run(int argc, char **argv)
@@ -247,11 +246,11 @@ static void records_that_are_watched(void **state)
     told_is("tests/golden/whole-watched.txt");
 }
 
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(what_runs_need), cmocka_unit_test(notes_are_told_once),
-                                        cmocka_unit_test(devices_that_cannot_be), cmocka_unit_test(every_end_of_a_run),
-                                        cmocka_unit_test(records_that_are_watched) };
-    if (argc > 1 && strcmp(argv[1], "run") == 0) return be_run(argc, argv);
-    return cmocka_run_group_tests_name("cli/sweep_plan", tests, told_enter, told_leave);
-}
+TM_TEST_ROLE("run", be_run)
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(what_runs_need), cmocka_unit_test(notes_are_told_once),
+                                           cmocka_unit_test(devices_that_cannot_be),
+                                           cmocka_unit_test(every_end_of_a_run),
+                                           cmocka_unit_test(records_that_are_watched) };
+
+TM_TESTS(tests, told_enter, told_leave)

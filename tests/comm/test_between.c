@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that hosts share out: the bits of plain loops for every layout of ranks on hosts, the bytes that the formulas
  * say, and the right name when a message is lost on the way. */
+#include "support/test.h"
 #include "calls.h"
 #include "support/agreed_clock.h"
 
@@ -358,12 +359,10 @@ static void a_message_is_lost(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts_alike), cmocka_unit_test(hosts_unlike),      cmocka_unit_test(lanes_of_many_chunks),
-        cmocka_unit_test(any_layout),  cmocka_unit_test(groups_of_a_world), cmocka_unit_test(bytes_between_hosts),
-        cmocka_unit_test(formulas),    cmocka_unit_test(a_message_is_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(hosts_alike), cmocka_unit_test(hosts_unlike),      cmocka_unit_test(lanes_of_many_chunks),
+    cmocka_unit_test(any_layout),  cmocka_unit_test(groups_of_a_world), cmocka_unit_test(bytes_between_hosts),
+    cmocka_unit_test(formulas),    cmocka_unit_test(a_message_is_lost),
+};
+
+TM_TESTS_ALONE(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every kind of call against plain loops, bit for bit: all formats, 1 to 16 ranks on one host and on several, buffers
  * that others reach and buffers that they do not, in place and not, counts of every size. */
+#include "support/test.h"
 #include "calls.h"
 
 #include <math.h>
@@ -112,12 +113,10 @@ static void ways_of_calls(void **state)
     run_world(4, NULL, 60, false, ways, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_host),      cmocka_unit_test(several_hosts),
-        cmocka_unit_test(long_sums),     cmocka_unit_test(values_that_are_odd),
-        cmocka_unit_test(ways_of_calls),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(one_host),      cmocka_unit_test(several_hosts),
+    cmocka_unit_test(long_sums),     cmocka_unit_test(values_that_are_odd),
+    cmocka_unit_test(ways_of_calls),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What carries messages, by hand: the one for threads, its order, sizes and ends; and calls over one that breaks at
  * each of its calls: who is named, and that nothing of a message is left (the leak sanitizer looks). */
+#include "support/test.h"
 #include "world.h"
 
 #include "support/threads_left.h"
@@ -412,12 +413,10 @@ static void the_system_gives_no_thread(void **state)
     run_world(2, hosts, 0.3, false, post_without_a_thread, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_of_threads),        cmocka_unit_test(who_broke_is_named),
-        cmocka_unit_test(posted_messages_that_break), cmocka_unit_test(letters_that_break),
-        cmocka_unit_test(memory_of_threads),          cmocka_unit_test(the_system_gives_no_thread),
-    };
-    return cmocka_run_group_tests_name("comm/engine", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(messages_of_threads),        cmocka_unit_test(who_broke_is_named),
+    cmocka_unit_test(posted_messages_that_break), cmocka_unit_test(letters_that_break),
+    cmocka_unit_test(memory_of_threads),          cmocka_unit_test(the_system_gives_no_thread),
+};
+
+TM_TESTS_ALONE(tests, NULL, NULL)

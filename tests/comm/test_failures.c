@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that call different things, come late, leave early or give up: every rank hears of it in the same words, within
  * the deadline, and no number is wrong. */
+#include "support/test.h"
 #include "world.h"
 
 #include "base/clock.h"
@@ -319,17 +320,15 @@ static void worlds_that_cannot_be(void **state)
     assert_int_equal(tm_comm_open_threads(257, 1, comm, &many), TM_INVALID);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(different_calls),
-        cmocka_unit_test(other_differences),
-        cmocka_unit_test(pieces_of_other_sizes),
-        cmocka_unit_test(a_rank_that_is_late),
-        cmocka_unit_test(a_rank_on_another_host_is_late),
-        cmocka_unit_test(a_rank_that_leaves),
-        cmocka_unit_test(a_rank_that_gives_up),
-        cmocka_unit_test(worlds_that_cannot_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(different_calls),
+    cmocka_unit_test(other_differences),
+    cmocka_unit_test(pieces_of_other_sizes),
+    cmocka_unit_test(a_rank_that_is_late),
+    cmocka_unit_test(a_rank_on_another_host_is_late),
+    cmocka_unit_test(a_rank_that_leaves),
+    cmocka_unit_test(a_rank_that_gives_up),
+    cmocka_unit_test(worlds_that_cannot_be),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static char libraries[2][PATH_MAX + 32];
 
@@ -230,20 +230,11 @@ static void what_is_not_there(void **state)
     assert_int_equal(tm_gpu_count(), 0);
 }
 
-/* The stand-ins keep what they made. */
-const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
-{
-    return "leak:standins\n";
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(facts_and_copies),
+    cmocka_unit_test(no_memory),
+    cmocka_unit_test(each_function_that_fails_is_named),
+    cmocka_unit_test(what_is_not_there),
+};
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(facts_and_copies),
-        cmocka_unit_test(no_memory),
-        cmocka_unit_test(each_function_that_fails_is_named),
-        cmocka_unit_test(what_is_not_there),
-    };
-    return cmocka_run_group_tests_name("comm/gpu", tests, NULL, NULL);
-}
+TM_TESTS(tests, NULL, NULL)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups of every kind, also called by two threads of a rank at once; messages between two ranks; memory; places. */
+#include "support/test.h"
 #include "world.h"
 
 #include <stdio.h>
@@ -326,13 +327,11 @@ static void places_of_ranks(void **state)
     run_world(5, host, 60, false, places, host);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_of_all_kinds), cmocka_unit_test(groups_have_a_limit),
-        cmocka_unit_test(threads_of_a_rank),   cmocka_unit_test(messages_to_one_rank),
-        cmocka_unit_test(memory_of_all_sizes), cmocka_unit_test(ranges_of_private_memory),
-        cmocka_unit_test(places_of_ranks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(groups_of_all_kinds), cmocka_unit_test(groups_have_a_limit),
+    cmocka_unit_test(threads_of_a_rank),   cmocka_unit_test(messages_to_one_rank),
+    cmocka_unit_test(memory_of_all_sizes), cmocka_unit_test(ranges_of_private_memory),
+    cmocka_unit_test(places_of_ranks),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages between two ranks of a host: of every size around the borders of what a letter holds, from memory in reach
  * and out of it, waited for and not, more than the ring holds, asked for in another order. */
+#include "support/test.h"
 #include "comm/world.h"
 
 #include <stdatomic.h>
@@ -179,14 +180,12 @@ static void a_rank_that_does_not_come_is_named(void **state)
     run_world(2, NULL, 0.3, false, nobody_takes_it, &(size_t){ MOST });   /* it is not copied */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_around_the_borders),
-        cmocka_unit_test(letters_are_found_in_any_order),
-        cmocka_unit_test(pairs_keep_apart),
-        cmocka_unit_test(posted_letters_never_wait),
-        cmocka_unit_test(a_rank_that_does_not_come_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(sizes_around_the_borders),
+    cmocka_unit_test(letters_are_found_in_any_order),
+    cmocka_unit_test(pairs_keep_apart),
+    cmocka_unit_test(posted_letters_never_wait),
+    cmocka_unit_test(a_rank_that_does_not_come_is_named),
+};
+
+TM_TESTS(tests, NULL, NULL)

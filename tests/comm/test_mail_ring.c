@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ring of letters from one rank to another, to the byte: where each letter goes, when the rest of the ring is left
  * out, when there is no room, and what is told of a world that fails meanwhile. Both ranks are this thread's. */
+#include "support/test.h"
 #include "world.h"
 
 #include "base/clock.h"
@@ -376,19 +377,17 @@ static void waits_end_with_the_world(void **state)
     for (int i = 0; i < 3; i++) run_world(2, NULL, 10, false, wait_for_failure, (void *)&cases[i]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(letters_take_whole_lines),
-        cmocka_unit_test(names_take_room),
-        cmocka_unit_test(another_message),
-        cmocka_unit_test(round_and_round),
-        cmocka_unit_test(a_full_ring),
-        cmocka_unit_test(the_rest_is_left_out),
-        cmocka_unit_test(letters_aside),
-        cmocka_unit_test(two_threads_of_each_rank),
-        cmocka_unit_test(ways),
-        cmocka_unit_test(waits_end_with_the_world),
-    };
-    return cmocka_run_group_tests_name("comm/mail_ring", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(letters_take_whole_lines),
+    cmocka_unit_test(names_take_room),
+    cmocka_unit_test(another_message),
+    cmocka_unit_test(round_and_round),
+    cmocka_unit_test(a_full_ring),
+    cmocka_unit_test(the_rest_is_left_out),
+    cmocka_unit_test(letters_aside),
+    cmocka_unit_test(two_threads_of_each_rank),
+    cmocka_unit_test(ways),
+    cmocka_unit_test(waits_end_with_the_world),
+};
+
+TM_TESTS(tests, NULL, NULL)

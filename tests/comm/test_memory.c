@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that ranks of a host have in common: files without names and who may map them, where memory lies in windows,
  * how many there may be, and that nothing of it is left. */
+#include "support/test.h"
 #include "world.h"
 
 #include <dlfcn.h>
@@ -337,14 +338,12 @@ static void worlds_without_memory(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files),
-        cmocka_unit_test(windows),
-        cmocka_unit_test(extents),
-        cmocka_unit_test(what_the_system_refuses),
-        cmocka_unit_test(worlds_without_memory),
-    };
-    return cmocka_run_group_tests_name("comm/memory", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(files),
+    cmocka_unit_test(windows),
+    cmocka_unit_test(extents),
+    cmocka_unit_test(what_the_system_refuses),
+    cmocka_unit_test(worlds_without_memory),
+};
+
+TM_TESTS_ALONE(tests, NULL, NULL)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mesh of ranks: numbers and places, groups, what is left, and what is refused with which way out. */
+#include "support/test.h"
 #include "comm/mesh.h"
 
 #include <stdio.h>
@@ -144,14 +145,12 @@ static void a_world_without_room(void **state)
     run_world(4, NULL, 60, false, no_room_body, &mesh);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_and_places_are_inverse),
-        cmocka_unit_test(groups_divide_the_ranks),
-        cmocka_unit_test(wrong_products_name_their_neighbours),
-        cmocka_unit_test(groups_of_a_world_are_those_of_the_mesh),
-        cmocka_unit_test(a_world_without_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_and_places_are_inverse),
+    cmocka_unit_test(groups_divide_the_ranks),
+    cmocka_unit_test(wrong_products_name_their_neighbours),
+    cmocka_unit_test(groups_of_a_world_are_those_of_the_mesh),
+    cmocka_unit_test(a_world_without_room),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -3,6 +3,7 @@
  * call against plain loops, waits that are needed, and what happens when a call fails, hangs or finds other ranks than
  * it should. Ranks are threads here; as processes: tests/cli/test_gpu_ranks.sh.
  */
+#include "support/test.h"
 #include "comm/nccl.h"
 
 #include "base/clock.h"
@@ -523,25 +524,22 @@ static void find_standins(void)
     setenv("TRAINMARK_GPU_RUNTIME", path, 1);
 }
 
-/* The stand-ins keep what they made: a queue of theirs may still come to it. */
-const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
+static int begin(void **state)
 {
-    return "leak:standins\n";
+    (void)state;
+    find_standins();
+    return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        /* first: what was loaded before would be found by its name */
-        cmocka_unit_test(places_of_libraries),
-        cmocka_unit_test(calls),
-        cmocka_unit_test(facts),
-        cmocka_unit_test(idle),
-        cmocka_unit_test(failures),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(other_libraries),
-    };
-    find_standins();
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    /* first: what was loaded before would be found by its name */
+    cmocka_unit_test(places_of_libraries),
+    cmocka_unit_test(calls),
+    cmocka_unit_test(facts),
+    cmocka_unit_test(idle),
+    cmocka_unit_test(failures),
+    cmocka_unit_test(refusals),
+    cmocka_unit_test(other_libraries),
+};
+
+TM_TESTS(tests, begin, test_folder_teardown)

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "support/folder.h"
+#include "support/test.h"
 
 /* --- as a rank ----------------------------------------------------------------------------------- */
 
@@ -203,6 +204,7 @@ static void run_child(const library *l, const char *ranks, const char *how, cons
         argv[n++] = "vader,self";
     }
     argv[n++] = self;
+    argv[n++] = "rank";
     argv[n++] = how;
     argv[n++] = engine;
     argv[n] = NULL;
@@ -444,10 +446,11 @@ static void launchers(void **state)
 }
 
 /* The modules lie beside the program, two folders up. */
-static void settle_environment(void)
+static int settle_environment(void **state)
 {
     char    modules[PATH_MAX + 16];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    (void)state;
     assert_true(n > 0);
     self[n] = 0;
     snprintf(modules, sizeof modules, "%s", self);
@@ -457,19 +460,26 @@ static void settle_environment(void)
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* those of the MPI */
     setenv("TMPDIR", test_folder(), 1);
+    return 0;
 }
 
-int main(int argc, char **argv)
+static int clean_up(void **state)
 {
-    if (argc > 2) return rank_main(argv[1], argv[2][0] == '-' ? NULL : argv[2]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_openmpi),   cmocka_unit_test(calls_mpich),      cmocka_unit_test(end_openmpi),
-        cmocka_unit_test(end_mpich),       cmocka_unit_test(failures_openmpi), cmocka_unit_test(failures_mpich),
-        cmocka_unit_test(wrong_launchers), cmocka_unit_test(launchers),
-    };
-    settle_environment();
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)state;
     unsetenv("TMPDIR");
     test_folder_remove();
-    return failed;
+    return 0;
 }
+
+static int be_rank(int argc, char **argv)
+{
+    return argc > 3 ? rank_main(argv[2], argv[3][0] == '-' ? NULL : argv[3]) : 2;
+}
+TM_TEST_ROLE("rank", be_rank)
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(calls_openmpi),   cmocka_unit_test(calls_mpich),      cmocka_unit_test(end_openmpi),
+    cmocka_unit_test(end_mpich),       cmocka_unit_test(failures_openmpi), cmocka_unit_test(failures_mpich),
+    cmocka_unit_test(wrong_launchers), cmocka_unit_test(launchers),
+};
+TM_TESTS(tests, settle_environment, clean_up)

@@ -17,7 +17,7 @@
 
 #include <setjmp.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static char host[TM_COMM_HOST_NAME], words[1024];
 
@@ -399,19 +399,17 @@ static void silence(void **state)
             "rank 0 at MASTER_ADDR 127.0.0.1, port PORT, did not answer within 0.05 s");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(places_that_are_none, clean),
-        cmocka_unit_test_setup(numbers_of_the_environment, clean),
-        cmocka_unit_test_setup(the_first_waits_in_vain, clean),
-        cmocka_unit_test_setup(the_first_tells_strangers, clean),
-        cmocka_unit_test_setup(a_port_that_is_taken, clean),
-        cmocka_unit_test_setup(nobody_is_there, clean),
-        cmocka_unit_test_setup(somebody_else_is_there, clean),
-        cmocka_unit_test_setup(others_are_not_there, clean),
-        cmocka_unit_test_setup(one_has_come_as_descriptor_0, clean),
-        cmocka_unit_test_setup(silence, clean),
-    };
-    return cmocka_run_group_tests_name("comm/rendezvous", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup(places_that_are_none, clean),
+    cmocka_unit_test_setup(numbers_of_the_environment, clean),
+    cmocka_unit_test_setup(the_first_waits_in_vain, clean),
+    cmocka_unit_test_setup(the_first_tells_strangers, clean),
+    cmocka_unit_test_setup(a_port_that_is_taken, clean),
+    cmocka_unit_test_setup(nobody_is_there, clean),
+    cmocka_unit_test_setup(somebody_else_is_there, clean),
+    cmocka_unit_test_setup(others_are_not_there, clean),
+    cmocka_unit_test_setup(one_has_come_as_descriptor_0, clean),
+    cmocka_unit_test_setup(silence, clean),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -2,6 +2,7 @@
 /* Ranks that meet at an address: the same calls and the same bits as everywhere, on one node and on several; strangers
  * at the door, ranks that do not fit, are late or go.
  */
+#include "support/test.h"
 #include "launched.h"
 
 #include "base/clock.h"
@@ -232,17 +233,21 @@ static void a_rank_gives_up(void **state)
     assert_int_equal(code[2], 4);
 }
 
-int main(void)
+static int begin(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_ipv6),
-        cmocka_unit_test(a_rank_dies),
-        cmocka_unit_test(places),
-        cmocka_unit_test(strangers),
-        cmocka_unit_test(same_calls),
-        cmocka_unit_test(a_rank_gives_up),
-        cmocka_unit_test(ranks_that_do_not_fit),
-    };
+    (void)state;
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(by_ipv6),
+    cmocka_unit_test(a_rank_dies),
+    cmocka_unit_test(places),
+    cmocka_unit_test(strangers),
+    cmocka_unit_test(same_calls),
+    cmocka_unit_test(a_rank_gives_up),
+    cmocka_unit_test(ranks_that_do_not_fit),
+};
+
+TM_TESTS(tests, begin, NULL)

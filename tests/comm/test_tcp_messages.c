@@ -2,6 +2,7 @@
 /* Messages over connections, by hand: of every size, whether they are awaited before they come, while they come or
  * after; of another size than is expected; what is given up; and that a rank which ends loses nothing of what it has
  * sent. */
+#include "support/test.h"
 #include "launched.h"
 
 #include "base/clock.h"
@@ -355,13 +356,11 @@ static void a_rank_that_shares_nothing(void **state)
     assert_int_equal(code[1], 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_of_all_sizes),
-        cmocka_unit_test(what_is_given_up),
-        cmocka_unit_test(what_was_sent_last_arrives),
-        cmocka_unit_test(a_rank_that_shares_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(messages_of_all_sizes),
+    cmocka_unit_test(what_is_given_up),
+    cmocka_unit_test(what_was_sent_last_arrives),
+    cmocka_unit_test(a_rank_that_shares_nothing),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large messages of a host that nobody waits for lie in trays: how many there are, which one is taken, what happens
  * before memory is shared, at the end of a world, and to a tray that cannot be opened. */
+#include "support/test.h"
 #include "comm/world.h"
 
 #include <dirent.h>
@@ -253,15 +254,13 @@ static void a_tray_that_is_gone_is_told(void **state)
     run_world(2, NULL, 20, false, no_such_file, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(trays_are_used_again, nothing_is_left),
-        cmocka_unit_test_teardown(there_are_64_at_most, nothing_is_left),
-        cmocka_unit_test_teardown(without_shared_memory_the_engine_carries, nothing_is_left),
-        cmocka_unit_test_teardown(what_is_put_aside_is_kept, nothing_is_left),
-        cmocka_unit_test_teardown(what_was_posted_arrives, nothing_is_left),
-        cmocka_unit_test_teardown(a_tray_that_is_gone_is_told, nothing_is_left),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_teardown(trays_are_used_again, nothing_is_left),
+    cmocka_unit_test_teardown(there_are_64_at_most, nothing_is_left),
+    cmocka_unit_test_teardown(without_shared_memory_the_engine_carries, nothing_is_left),
+    cmocka_unit_test_teardown(what_is_put_aside_is_kept, nothing_is_left),
+    cmocka_unit_test_teardown(what_was_posted_arrives, nothing_is_left),
+    cmocka_unit_test_teardown(a_tray_that_is_gone_is_told, nothing_is_left),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -4,6 +4,7 @@
  * is late or calls something else. After a change that is meant: TM_RECORD=1 build/release/tests/comm/test_whole; git
  * diff tests/comm/whole.txt
  */
+#include "support/test.h"
 #include "base/arena.h"
 #include "base/file.h"
 #include "comm/hosts.h"
@@ -367,12 +368,10 @@ static void modules_that_are_none(void **state)
     assert_false(tm_comm_engine_built("mpich"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(meshes_are_as_recorded),   cmocka_unit_test(groups_are_as_recorded),
-        cmocka_unit_test(hosts_are_as_recorded),    cmocka_unit_test(failures_are_as_recorded),
-        cmocka_unit_test(launches_are_as_recorded), cmocka_unit_test(modules_that_are_none),
-    };
-    return cmocka_run_group_tests_name("comm/whole", tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(meshes_are_as_recorded),   cmocka_unit_test(groups_are_as_recorded),
+    cmocka_unit_test(hosts_are_as_recorded),    cmocka_unit_test(failures_are_as_recorded),
+    cmocka_unit_test(launches_are_as_recorded), cmocka_unit_test(modules_that_are_none),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

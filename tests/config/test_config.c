@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/arena.h"
 #include "base/file.h"
@@ -588,37 +588,35 @@ static void options_of_a_command_have_only_its_rows(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(layers_decide_in_their_order),
-        TEST(the_example_prints_what_was_resolved),
-        TEST(the_printed_form_loads_again),
-        TEST(variables_are_replaced_before_types),
-        TEST(values_take_the_type_of_their_row),
-        TEST(arguments_have_three_forms),
-        TEST(extends_merges_in_order),
-        TEST(a_file_beside_the_experiment_wins),
-        TEST(flavor_chooses_a_preset),
-        TEST(a_flavor_given_above_replaces_the_preset),
-        TEST(of_a_replaced_preset_nothing_is_left),
-        TEST(a_flavor_that_the_model_does_not_have_is_refused),
-        TEST(a_name_that_no_preset_has_is_refused),
-        TEST(a_name_that_needs_a_flavor_is_told_which),
-        TEST(sizes_of_its_own_make_a_name_of_its_own),
-        TEST(a_second_preset_leaves_nothing_of_the_first),
-        TEST(secrets_are_masked_wherever_they_come_out),
-        TEST(messages_do_not_betray_secrets),
-        TEST(keys_without_effect_are_noted_once),
-        TEST(unknown_keys_can_be_let_through),
-        TEST(the_highest_of_equal_keys_decides),
-        TEST(exp_names_the_file_if_none_was_named),
-        TEST(the_hash_is_of_what_changes_results),
-        TEST(the_program_can_fill_a_default),
-        TEST(a_plan_lists_what_is_not_built),
-        TEST(help_names_default_and_range),
-        TEST(options_of_a_command_have_only_its_rows),
-        TEST(the_page_holds_the_generated_tables),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    TEST(layers_decide_in_their_order),
+    TEST(the_example_prints_what_was_resolved),
+    TEST(the_printed_form_loads_again),
+    TEST(variables_are_replaced_before_types),
+    TEST(values_take_the_type_of_their_row),
+    TEST(arguments_have_three_forms),
+    TEST(extends_merges_in_order),
+    TEST(a_file_beside_the_experiment_wins),
+    TEST(flavor_chooses_a_preset),
+    TEST(a_flavor_given_above_replaces_the_preset),
+    TEST(of_a_replaced_preset_nothing_is_left),
+    TEST(a_flavor_that_the_model_does_not_have_is_refused),
+    TEST(a_name_that_no_preset_has_is_refused),
+    TEST(a_name_that_needs_a_flavor_is_told_which),
+    TEST(sizes_of_its_own_make_a_name_of_its_own),
+    TEST(a_second_preset_leaves_nothing_of_the_first),
+    TEST(secrets_are_masked_wherever_they_come_out),
+    TEST(messages_do_not_betray_secrets),
+    TEST(keys_without_effect_are_noted_once),
+    TEST(unknown_keys_can_be_let_through),
+    TEST(the_highest_of_equal_keys_decides),
+    TEST(exp_names_the_file_if_none_was_named),
+    TEST(the_hash_is_of_what_changes_results),
+    TEST(the_program_can_fill_a_default),
+    TEST(a_plan_lists_what_is_not_built),
+    TEST(help_names_default_and_range),
+    TEST(options_of_a_command_have_only_its_rows),
+    TEST(the_page_holds_the_generated_tables),
+};
+
+TM_TESTS(tests, NULL, NULL)

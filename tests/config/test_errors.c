@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "support/whole.h"
 #include "../support/folder.h"
@@ -589,15 +589,13 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/config/whole-errors-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_wrong_configuration_says_so),
-        cmocka_unit_test(what_is_no_file_is_refused),
-        cmocka_unit_test(large_files_are_refused),
-        cmocka_unit_test(long_circles_and_towers_of_extends_are_refused),
-        cmocka_unit_test(no_two_rows_share_a_name),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_wrong_configuration_says_so),
+    cmocka_unit_test(what_is_no_file_is_refused),
+    cmocka_unit_test(large_files_are_refused),
+    cmocka_unit_test(long_circles_and_towers_of_extends_are_refused),
+    cmocka_unit_test(no_two_rows_share_a_name),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define NAMES "work_group: a\nuser_name: b\nexp_name: c\nworkspace: ./o\n"
 #define MODULE(module, framework) NAMES "modules:\n  " module ":\n    framework: " framework "\n"
@@ -426,23 +426,21 @@ static void data_source_goes_before_mock_data(void **state)
     test_foreign_has(f, "data.source", "mock");
 }
 
-int main(void)
-{
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(other_programs_are_refused_by_their_name),
-        TEST(post_training_reads_rows),
-        TEST(a_second_experiment_has_presets_of_its_own),
-        TEST(rows_of_post_training_are_a_file),
-        TEST(the_environment_of_a_launcher_changes_nothing),
-        TEST(what_is_no_experiment_is_told_so),
-        TEST(windows_and_sinks_are_those_of_its_blocks),
-        TEST(images_are_planned_by_any_of_their_names),
-        TEST(models_are_changed_by_their_arguments),
-        TEST(a_single_file_changes_a_preset_of_ours),
-        TEST(a_preset_of_theirs_is_not_mixed_with_ours),
-        TEST(real_data_is_planned_without),
-        TEST(data_source_goes_before_mock_data),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    TEST(other_programs_are_refused_by_their_name),
+    TEST(post_training_reads_rows),
+    TEST(a_second_experiment_has_presets_of_its_own),
+    TEST(rows_of_post_training_are_a_file),
+    TEST(the_environment_of_a_launcher_changes_nothing),
+    TEST(what_is_no_experiment_is_told_so),
+    TEST(windows_and_sinks_are_those_of_its_blocks),
+    TEST(images_are_planned_by_any_of_their_names),
+    TEST(models_are_changed_by_their_arguments),
+    TEST(a_single_file_changes_a_preset_of_ours),
+    TEST(a_preset_of_theirs_is_not_mixed_with_ours),
+    TEST(real_data_is_planned_without),
+    TEST(data_source_goes_before_mock_data),
+};
+
+TM_TESTS(tests, NULL, NULL)

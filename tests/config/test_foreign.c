@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define TOP "work_group: ${TEAM:amd}\nuser_name: b\nexp_name: c\nworkspace: ./o\nmodules:\n  pre_trainer:\n"
 #define MEGATRON TOP "    framework: megatron\n    config: pre_trainer.yaml\n    model: "
@@ -378,21 +378,19 @@ static void experts_are_quantized_as_elsewhere(void **state)
     }
 }
 
-int main(void)
-{
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(presets_are_found_above_the_file),
-        TEST(the_command_line_speaks_their_language),
-        TEST(a_single_file_works),
-        TEST(a_path_of_presets_can_be_given),
-        TEST(what_changes_the_computation_is_refused_by_name),
-        TEST(what_changes_nothing_is_accepted),
-        TEST(quantized_experts_are_refused),
-        TEST(real_files_have_such_lines),
-        TEST(families_are_refused_by_their_name),
-        TEST(everything_wrong_is_told_at_once),
-        TEST(experts_are_quantized_as_elsewhere),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    TEST(presets_are_found_above_the_file),
+    TEST(the_command_line_speaks_their_language),
+    TEST(a_single_file_works),
+    TEST(a_path_of_presets_can_be_given),
+    TEST(what_changes_the_computation_is_refused_by_name),
+    TEST(what_changes_nothing_is_accepted),
+    TEST(quantized_experts_are_refused),
+    TEST(real_files_have_such_lines),
+    TEST(families_are_refused_by_their_name),
+    TEST(everything_wrong_is_told_at_once),
+    TEST(experts_are_quantized_as_elsewhere),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const char *outside(const char *name)
 {
@@ -231,14 +231,12 @@ static void their_job_files_recipes_and_models_load(void **state)
     }
 }
 
-int main(void)
-{
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(every_key_of_their_presets_has_a_row),
-        TEST(their_examples_plan_or_name_their_family),
-        TEST(their_experts_have_the_published_sizes),
-        TEST(their_job_files_recipes_and_models_load),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    TEST(every_key_of_their_presets_has_a_row),
+    TEST(their_examples_plan_or_name_their_family),
+    TEST(their_experts_have_the_published_sizes),
+    TEST(their_job_files_recipes_and_models_load),
+};
+
+TM_TESTS(tests, NULL, NULL)

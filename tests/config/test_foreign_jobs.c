@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const char job[] =
     "# a job\n[job]\ndump_folder = \"./outputs\"\ndescription = 'of \\ a \"kind\"'\n\n[model]\nname = \"llama3\"\n"
@@ -172,15 +172,13 @@ static void models_of_pytorch_training_benchmark_load(void **state)
     test_foreign_has(f, "quantize.recipe", "fp8_delayed");
 }
 
-int main(void)
-{
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(job_files_of_torchtitan_load),
-        TEST(job_files_ask_for_what_is_not_built),
-        TEST(wrong_toml_is_refused_with_its_line),
-        TEST(every_form_of_toml_is_read),
-        TEST(models_of_pytorch_training_benchmark_load),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    TEST(job_files_of_torchtitan_load),
+    TEST(job_files_ask_for_what_is_not_built),
+    TEST(wrong_toml_is_refused_with_its_line),
+    TEST(every_form_of_toml_is_read),
+    TEST(models_of_pytorch_training_benchmark_load),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* A key of ours that a row names must be one, and a value that it gives must fit. */
 static void check_target(test_foreign *f, const tm_foreign_key *row, const char *what, size_t n)
@@ -187,12 +187,10 @@ static void weights_are_let_go_as_in_torchtune(void **state)
     }
 }
 
-int main(void)
-{
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(every_row_is_sound),    TEST(data_parallel_layouts_of_megatron),  TEST(sequence_parallel_of_megatron),
-        TEST(pipelines_of_megatron), TEST(weights_are_let_go_as_in_torchtune),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    TEST(every_row_is_sound),    TEST(data_parallel_layouts_of_megatron),  TEST(sequence_parallel_of_megatron),
+    TEST(pipelines_of_megatron), TEST(weights_are_let_go_as_in_torchtune),
+};
+
+TM_TESTS(tests, NULL, NULL)

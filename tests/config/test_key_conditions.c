@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "support/whole.h"
 #include "support/folder.h"
@@ -139,12 +139,10 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/config/whole-key_conditions-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(conditions_name_keys), cmocka_unit_test(what_counts_nowhere_is_refused),
-        cmocka_unit_test_teardown(what_a_higher_layer_switches_off_is_noted, test_folder_teardown),
-        cmocka_unit_test(presets_are_not_judged), cmocka_unit_test(every_message_is_whole)
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(conditions_name_keys), cmocka_unit_test(what_counts_nowhere_is_refused),
+    cmocka_unit_test_teardown(what_a_higher_layer_switches_off_is_noted, test_folder_teardown),
+    cmocka_unit_test(presets_are_not_judged), cmocka_unit_test(every_message_is_whole)
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

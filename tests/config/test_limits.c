@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static char *const *environment;
 
@@ -124,12 +124,10 @@ static int enter(void **state)
     return chdir(test_folder());
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_are_counted),
-        cmocka_unit_test(lengths_are_counted),
-        cmocka_unit_test(keys_are_words),
-    };
-    return cmocka_run_group_tests(tests, enter, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(values_are_counted),
+    cmocka_unit_test(lengths_are_counted),
+    cmocka_unit_test(keys_are_words),
+};
+
+TM_TESTS(tests, enter, test_folder_teardown)

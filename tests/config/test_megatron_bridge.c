@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define NAMES "work_group: a\nuser_name: b\nexp_name: c\nworkspace: ./o\n"
 #define BRIDGE                                                                                                         \
@@ -223,18 +223,16 @@ static void what_is_not_built_is_refused_by_its_name(void **state)
     }
 }
 
-int main(void)
-{
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_recipe_has_its_own_constants),
-        TEST(the_frozen_base_is_bfloat16),
-        TEST(what_a_recipe_takes_counts),
-        TEST(no_recipe_sees_the_rest_of_the_trainer),
-        TEST(the_benchmark_has_adapters_of_its_own),
-        TEST(rows_are_a_file),
-        TEST(a_model_is_a_recipe),
-        TEST(what_is_not_built_is_refused_by_its_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    TEST(a_recipe_has_its_own_constants),
+    TEST(the_frozen_base_is_bfloat16),
+    TEST(what_a_recipe_takes_counts),
+    TEST(no_recipe_sees_the_rest_of_the_trainer),
+    TEST(the_benchmark_has_adapters_of_its_own),
+    TEST(rows_are_a_file),
+    TEST(a_model_is_a_recipe),
+    TEST(what_is_not_built_is_refused_by_its_name),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "support/whole.h"
 #include "../support/folder.h"
@@ -190,12 +190,10 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/config/whole-problems-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_of_it_and_no_more),
-        cmocka_unit_test(the_message_is_bounded),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(all_of_it_and_no_more),
+    cmocka_unit_test(the_message_is_bounded),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* {a@2: 'x', b@3: [1, 2]}: lines behind '@', texts in quotes unless plain. */
 static void write_out(const tm_yaml *node, tm_text *out)
@@ -199,9 +199,7 @@ static void limits(void **state)
     tm_arena_destroy(arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(documents), cmocka_unit_test(no_documents),
-                                        cmocka_unit_test(limits) };
-    return cmocka_run_group_tests_name("config/toml", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(documents), cmocka_unit_test(no_documents),
+                                           cmocka_unit_test(limits) };
+
+TM_TESTS(tests, NULL, NULL)

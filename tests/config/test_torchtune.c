@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const char recipe[] =
     "output_dir: /tmp/x\nmodel:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
@@ -287,14 +287,12 @@ static void preferences_of_torchtune_recipes(void **state)
     assert_non_null(strstr(f->err.text, "compares answers"));
 }
 
-int main(void)
-{
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(recipes_of_torchtune_load),           TEST(components_of_torchtune_are_mapped),
-        TEST(quantizers_of_torchtune_are_refused), TEST(rows_of_torchtune_recipes),
-        TEST(what_recipes_do_with_rows),           TEST(preferences_of_torchtune_recipes),
-        TEST(epochs_of_torchtune_recipes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    TEST(recipes_of_torchtune_load),           TEST(components_of_torchtune_are_mapped),
+    TEST(quantizers_of_torchtune_are_refused), TEST(rows_of_torchtune_recipes),
+    TEST(what_recipes_do_with_rows),           TEST(preferences_of_torchtune_recipes),
+    TEST(epochs_of_torchtune_recipes),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* ---- configurations ---- */
 
@@ -298,13 +298,11 @@ static int quiet(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outcomes_are_as_recorded),
-        cmocka_unit_test(tables_are_printed_as_recorded),
-        cmocka_unit_test(frameworks_are_printed_as_recorded),
-        cmocka_unit_test(quiet_keys_are_as_recorded),
-    };
-    return cmocka_run_group_tests(tests, quiet, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(outcomes_are_as_recorded),
+    cmocka_unit_test(tables_are_printed_as_recorded),
+    cmocka_unit_test(frameworks_are_printed_as_recorded),
+    cmocka_unit_test(quiet_keys_are_as_recorded),
+};
+
+TM_TESTS(tests, quiet, test_folder_teardown)

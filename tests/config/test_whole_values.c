@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* Further keys of the same file, as conversions look at them. */
 static const char *const surroundings[][8] = {
@@ -161,8 +161,6 @@ static void conversions_are_as_recorded(void **state)
     whole_is("tests/config/whole-values.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(conversions_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(conversions_are_as_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -317,12 +317,10 @@ static int go_back(void **state)
     return test_folder_teardown(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_are_as_recorded),        cmocka_unit_test(another_corpus_has_another_number),
-        cmocka_unit_test(a_vocabulary_of_a_folder),       cmocka_unit_test(closed_in_the_middle),
-        cmocka_unit_test(an_output_without_a_descriptor),
-    };
-    return cmocka_run_group_tests(tests, write_all, go_back);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(batches_are_as_recorded),        cmocka_unit_test(another_corpus_has_another_number),
+    cmocka_unit_test(a_vocabulary_of_a_folder),       cmocka_unit_test(closed_in_the_middle),
+    cmocka_unit_test(an_output_without_a_descriptor),
+};
+
+TM_TESTS(tests, write_all, go_back)

@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -223,8 +223,6 @@ static void all_outcomes_are_as_recorded(void **state)
     whole_is("tests/data/whole-damage.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(all_outcomes_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(all_outcomes_are_as_recorded) };
+
+TM_TESTS(tests, NULL, test_folder_teardown)

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { TOKENS = 16, CHANNELS = 8, TEXT = 2, WIDTH = 6, VECTOR = 5 };
 
@@ -479,20 +479,18 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/data/whole-images-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(evaluation_times_are_those_of_the_protocols),
-        cmocka_unit_test(training_times_are_those_of_the_protocols),
-        cmocka_unit_test(texts_are_left_out_as_the_protocols_say),
-        cmocka_unit_test(the_mixture_is_what_its_least_loss_assumes),
-        cmocka_unit_test(noise_of_every_place),
-        cmocka_unit_test(encoded_images_are_read_from_files),
-        cmocka_unit_test(left_out_texts_are_those_of_the_empty_one),
-        cmocka_unit_test(always_zero_has_the_loss_of_its_latents),
-        cmocka_unit_test(what_is_wrong_with_files_is_said),
-        cmocka_unit_test(files_that_do_not_fit_are_refused),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(evaluation_times_are_those_of_the_protocols),
+    cmocka_unit_test(training_times_are_those_of_the_protocols),
+    cmocka_unit_test(texts_are_left_out_as_the_protocols_say),
+    cmocka_unit_test(the_mixture_is_what_its_least_loss_assumes),
+    cmocka_unit_test(noise_of_every_place),
+    cmocka_unit_test(encoded_images_are_read_from_files),
+    cmocka_unit_test(left_out_texts_are_those_of_the_empty_one),
+    cmocka_unit_test(always_zero_has_the_loss_of_its_latents),
+    cmocka_unit_test(what_is_wrong_with_files_is_said),
+    cmocka_unit_test(files_that_do_not_fit_are_refused),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

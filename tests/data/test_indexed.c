@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
@@ -348,20 +348,18 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/data/whole-indexed-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_written_is_read),
-        cmocka_unit_test(a_name_may_end_in_idx_or_bin),
-        cmocka_unit_test(every_type_of_token_is_read),
-        cmocka_unit_test(a_damaged_index_is_refused),
-        cmocka_unit_test(the_generator_gives_the_published_numbers),
-        cmocka_unit_test(the_published_example_comes_out),
-        cmocka_unit_test(the_benchmark_needs_684_million_documents),
-        cmocka_unit_test(samples_cover_the_documents),
-        cmocka_unit_test(long_documents),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(what_was_written_is_read),
+    cmocka_unit_test(a_name_may_end_in_idx_or_bin),
+    cmocka_unit_test(every_type_of_token_is_read),
+    cmocka_unit_test(a_damaged_index_is_refused),
+    cmocka_unit_test(the_generator_gives_the_published_numbers),
+    cmocka_unit_test(the_published_example_comes_out),
+    cmocka_unit_test(the_benchmark_needs_684_million_documents),
+    cmocka_unit_test(samples_cover_the_documents),
+    cmocka_unit_test(long_documents),
+    cmocka_unit_test(what_does_not_fit_is_refused),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { SOURCE, MOCK, PATH, MORE, KEYS };
 
@@ -102,11 +102,8 @@ static void sources_are_chosen_as_recorded(void **state)
     whole_is(record, &out);
 }
 
-int main(void)
-{
-    tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sources_are_chosen_as_recorded),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(sources_are_chosen_as_recorded),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

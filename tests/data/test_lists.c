@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -130,13 +130,11 @@ static void folders_have_a_depth(void **state)
     assert_string_equal(err.text, wanted);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(checksums_are_read),
-        cmocka_unit_test(other_lines_are_refused),
-        cmocka_unit_test(files_are_listed_in_order),
-        cmocka_unit_test(folders_have_a_depth),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(checksums_are_read),
+    cmocka_unit_test(other_lines_are_refused),
+    cmocka_unit_test(files_are_listed_in_order),
+    cmocka_unit_test(folders_have_a_depth),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { T = 24, BATCH = 3 };
 
@@ -289,15 +289,13 @@ static void the_system_gives_no_thread(void **state)
     tm_loader_close(loader);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_source_declares_its_fields),    cmocka_unit_test(batches_hold_the_samples_in_order),
-        cmocka_unit_test(different_samples_are_counted),   cmocka_unit_test(a_batch_stays_until_the_next_call),
-        cmocka_unit_test(resumed_is_never_stopped),        cmocka_unit_test(without_a_thread),
-        cmocka_unit_test(handing_out_takes_no_memory),     cmocka_unit_test(closing_works_while_full_empty_or_unused),
-        cmocka_unit_test(rows_beyond_the_end_are_ignored), cmocka_unit_test(samples_of_every_length),
-        cmocka_unit_test(the_system_gives_no_thread),
-    };
-    return cmocka_run_group_tests(tests, open_source, close_source);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_source_declares_its_fields),    cmocka_unit_test(batches_hold_the_samples_in_order),
+    cmocka_unit_test(different_samples_are_counted),   cmocka_unit_test(a_batch_stays_until_the_next_call),
+    cmocka_unit_test(resumed_is_never_stopped),        cmocka_unit_test(without_a_thread),
+    cmocka_unit_test(handing_out_takes_no_memory),     cmocka_unit_test(closing_works_while_full_empty_or_unused),
+    cmocka_unit_test(rows_beyond_the_end_are_ignored), cmocka_unit_test(samples_of_every_length),
+    cmocka_unit_test(the_system_gives_no_thread),
+};
+
+TM_TESTS_ALONE(tests, open_source, close_source)

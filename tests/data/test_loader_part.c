@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { BATCH = 12, T = TEST_SOURCE_T, SETS = 12 };
 
@@ -163,12 +163,10 @@ static void hashes_tell_samples_apart_on_all_ranks(void **state)
     tm_source_close(source);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_together_read_what_one_reads),
-        cmocka_unit_test(another_number_of_ranks_goes_on),
-        cmocka_unit_test(hashes_tell_samples_apart_on_all_ranks),
-    };
-    return cmocka_run_group_tests(tests, write_files, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_together_read_what_one_reads),
+    cmocka_unit_test(another_number_of_ranks_goes_on),
+    cmocka_unit_test(hashes_tell_samples_apart_on_all_ranks),
+};
+
+TM_TESTS(tests, write_files, test_folder_teardown)

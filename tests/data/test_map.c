@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const char *file_of(const char *content)
 {
@@ -118,12 +118,10 @@ static void large_files_are_known_by_their_pieces(void **state)
     free(bytes);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(changes_are_noticed),
-        cmocka_unit_test(other_things_are_no_files),
-        cmocka_unit_test(large_files_are_known_by_their_pieces),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(changes_are_noticed),
+    cmocka_unit_test(other_things_are_no_files),
+    cmocka_unit_test(large_files_are_known_by_their_pieces),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

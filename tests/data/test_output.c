@@ -20,7 +20,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const char *path_of(void)
 {
@@ -180,12 +180,10 @@ static void tensors_to_the_byte(void **state)
     assert_string_equal(err.text, said);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(pieces_become_a_file, test_folder_teardown),
-        cmocka_unit_test_teardown(what_the_system_does_not_give, test_folder_teardown),
-        cmocka_unit_test_teardown(tensors_to_the_byte, test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_teardown(pieces_become_a_file, test_folder_teardown),
+    cmocka_unit_test_teardown(what_the_system_does_not_give, test_folder_teardown),
+    cmocka_unit_test_teardown(tensors_to_the_byte, test_folder_teardown),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static int32_t id_of(int64_t row, int64_t t)
 {
@@ -289,17 +289,15 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/data/whole-packed-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_writer_gives_the_bytes_of_numpy),
-        cmocka_unit_test(the_benchmark_files_have_their_published_sizes),
-        cmocka_unit_test(what_was_written_is_read),
-        cmocka_unit_test(a_file_cut_anywhere_is_refused),
-        cmocka_unit_test(every_damage_is_named),
-        cmocka_unit_test(no_pickle_takes_more_than_an_honest_one),
-        cmocka_unit_test(what_is_no_file_is_refused),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_writer_gives_the_bytes_of_numpy),
+    cmocka_unit_test(the_benchmark_files_have_their_published_sizes),
+    cmocka_unit_test(what_was_written_is_read),
+    cmocka_unit_test(a_file_cut_anywhere_is_refused),
+    cmocka_unit_test(every_damage_is_named),
+    cmocka_unit_test(no_pickle_takes_more_than_an_honest_one),
+    cmocka_unit_test(what_is_no_file_is_refused),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define FIXTURES "tests/data/parquet/"
 
@@ -196,12 +196,10 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/data/whole-parquet-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_of_every_form),    cmocka_unit_test(what_is_refused_is_named),
-        cmocka_unit_test(a_wrong_frame_is_named), cmocka_unit_test(damage_is_an_error),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(texts_of_every_form),    cmocka_unit_test(what_is_refused_is_named),
+    cmocka_unit_test(a_wrong_frame_is_named), cmocka_unit_test(damage_is_an_error),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* --- to write ------------------------------------------------------------------------------------------------------
  */
@@ -220,11 +220,9 @@ static void what_is_said_of_a_column(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_of_all_lengths),
-        cmocka_unit_test(what_is_said_of_a_column),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(names_of_all_lengths),
+    cmocka_unit_test(what_is_said_of_a_column),
+};
+
+TM_TESTS(tests, NULL, NULL)

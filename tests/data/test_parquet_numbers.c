@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void expect_runs(const uint8_t *bytes, size_t size, unsigned width, const uint32_t *wanted, size_t n)
 {
@@ -184,13 +184,11 @@ static void fields_that_cannot_be(void **state)
     assert_int_equal(kind, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_one_behind_the_other),
-        cmocka_unit_test(deltas),
-        cmocka_unit_test(fields_of_every_kind),
-        cmocka_unit_test(fields_that_cannot_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(runs_one_behind_the_other),
+    cmocka_unit_test(deltas),
+    cmocka_unit_test(fields_of_every_kind),
+    cmocka_unit_test(fields_that_cannot_be),
+};
+
+TM_TESTS(tests, NULL, NULL)

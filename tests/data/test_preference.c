@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define USER(text) "{\"role\": \"user\", \"content\": \"" text "\"}"
 #define ANSWER(text) "{\"role\": \"assistant\", \"content\": \"" text "\"}"
@@ -244,15 +244,12 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/data/whole-preference-messages.txt");
 }
 
-int main(void)
-{
-    tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form_is_read),
-        cmocka_unit_test(a_pair_is_two_sequences_of_a_row),
-        cmocka_unit_test(long_answers_are_cut_or_left_out),
-        cmocka_unit_test(what_is_wrong_is_refused),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_form_is_read),
+    cmocka_unit_test(a_pair_is_two_sequences_of_a_row),
+    cmocka_unit_test(long_answers_are_cut_or_left_out),
+    cmocka_unit_test(what_is_wrong_is_refused),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)

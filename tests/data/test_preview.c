@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const char rows[] = "{\"prompt\": \"ab\", \"completion\": \"c\\u0001\"}\n"
                            "{\"prompt\": \"x\", \"completion\": \"yz\"}\n"
@@ -108,12 +108,10 @@ static void what_is_not_there_is_refused(void **state)
     tm_text_fini(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_has_everything),
-        cmocka_unit_test(text_is_for_people),
-        cmocka_unit_test(what_is_not_there_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(json_has_everything),
+    cmocka_unit_test(text_is_for_people),
+    cmocka_unit_test(what_is_not_there_is_refused),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { T = 128, V = 64, ROWS = 4000 };
 
@@ -164,14 +164,12 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/data/whole-reports-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(floors_are_what_is_counted),
-        cmocka_unit_test(answers_rename_a_tenth_of_the_symbols),
-        cmocka_unit_test(rows_are_functions_of_seed_and_number),
-        cmocka_unit_test(too_few_tokens),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(floors_are_what_is_counted),
+    cmocka_unit_test(answers_rename_a_tenth_of_the_symbols),
+    cmocka_unit_test(rows_are_functions_of_seed_and_number),
+    cmocka_unit_test(too_few_tokens),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

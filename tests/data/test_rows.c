@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -328,12 +328,10 @@ static int go_back(void **state)
     return test_folder_teardown(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_as_recorded),       cmocka_unit_test(lines_of_every_length),
-        cmocka_unit_test(what_is_taken_for_text),     cmocka_unit_test(packed_files_are_no_text),
-        cmocka_unit_test(files_are_copied_or_mapped), cmocka_unit_test(a_file_that_is_no_document),
-    };
-    return cmocka_run_group_tests(tests, write_all, go_back);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(rows_are_as_recorded),       cmocka_unit_test(lines_of_every_length),
+    cmocka_unit_test(what_is_taken_for_text),     cmocka_unit_test(packed_files_are_no_text),
+    cmocka_unit_test(files_are_copied_or_mapped), cmocka_unit_test(a_file_that_is_no_document),
+};
+
+TM_TESTS(tests, write_all, go_back)

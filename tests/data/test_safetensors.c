@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* A file of a header and `data` bytes 0, 1, 2, ...; the caller frees it. */
 static uint8_t *file_of(const char *header, size_t data, size_t *size)
@@ -244,15 +244,13 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/data/whole-safetensors-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_that_lie_are_refused_by_file_tensor_and_offset),
-        cmocka_unit_test(what_is_allowed_is_read),
-        cmocka_unit_test(every_format_is_written_and_read_back),
-        cmocka_unit_test(shards_and_their_index_agree_or_are_refused),
-        cmocka_unit_test(a_model_has_a_thousand_files_at_most),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(files_that_lie_are_refused_by_file_tensor_and_offset),
+    cmocka_unit_test(what_is_allowed_is_read),
+    cmocka_unit_test(every_format_is_written_and_read_back),
+    cmocka_unit_test(shards_and_their_index_agree_or_are_refused),
+    cmocka_unit_test(a_model_has_a_thousand_files_at_most),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)

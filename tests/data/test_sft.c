@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define FIXTURES "tests/data/sft/"
 
@@ -652,26 +652,23 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/data/whole-sft-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parquet_is_as_json),
-        cmocka_unit_test(lists_may_be_empty),
-        cmocka_unit_test(prompts_are_masked),
-        cmocka_unit_test(targets_are_those_of_transformers),
-        cmocka_unit_test(targets_without_lengths_of_tokens),
-        cmocka_unit_test(first_fit_is_first_fit),
-        cmocka_unit_test(a_distribution_like_govreport_fills_rows),
-        cmocka_unit_test(rows_hold_samples),
-        cmocka_unit_test(epochs_are_permutations),
-        cmocka_unit_test(a_share_is_held_out),
-        cmocka_unit_test(what_is_too_long),
-        cmocka_unit_test(layouts_as_shipped),
-        cmocka_unit_test(many_rows),
-        cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(options_that_cannot_be),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    tm_log_set_level(TM_LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(parquet_is_as_json),
+    cmocka_unit_test(lists_may_be_empty),
+    cmocka_unit_test(prompts_are_masked),
+    cmocka_unit_test(targets_are_those_of_transformers),
+    cmocka_unit_test(targets_without_lengths_of_tokens),
+    cmocka_unit_test(first_fit_is_first_fit),
+    cmocka_unit_test(a_distribution_like_govreport_fills_rows),
+    cmocka_unit_test(rows_hold_samples),
+    cmocka_unit_test(epochs_are_permutations),
+    cmocka_unit_test(a_share_is_held_out),
+    cmocka_unit_test(what_is_too_long),
+    cmocka_unit_test(layouts_as_shipped),
+    cmocka_unit_test(many_rows),
+    cmocka_unit_test(what_is_wrong_is_named),
+    cmocka_unit_test(options_that_cannot_be),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void expect_refusal(const tm_source_options *options, const char *part)
 {
@@ -165,15 +165,13 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/data/whole-source-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sources_tell_what_they_are),
-        cmocka_unit_test(an_empty_document_cuts_nothing),
-        cmocka_unit_test(wrong_options_are_refused_with_the_cure),
-        cmocka_unit_test(names_are_listed_and_found_in_any_case),
-        cmocka_unit_test(mock_is_uniform_and_has_no_memory),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(sources_tell_what_they_are),
+    cmocka_unit_test(an_empty_document_cuts_nothing),
+    cmocka_unit_test(wrong_options_are_refused_with_the_cure),
+    cmocka_unit_test(names_are_listed_and_found_in_any_case),
+    cmocka_unit_test(mock_is_uniform_and_has_no_memory),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_source *open_language(int64_t vocab, int64_t seq, uint64_t seed)
 {
@@ -212,18 +212,16 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/data/whole-synthetic-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_options_give_the_same_samples_in_any_order),
-        cmocka_unit_test(splits_share_no_sample),
-        cmocka_unit_test(floor_is_the_mean_of_minus_log_p),
-        cmocka_unit_test(floor_has_the_documented_value),
-        cmocka_unit_test(probabilities_add_up),
-        cmocka_unit_test(three_tokens_of_context_tell_nothing),
-        cmocka_unit_test(at_least_half_a_nat_below_order_3),
-        cmocka_unit_test(seven_symbols_are_too_few),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(same_options_give_the_same_samples_in_any_order),
+    cmocka_unit_test(splits_share_no_sample),
+    cmocka_unit_test(floor_is_the_mean_of_minus_log_p),
+    cmocka_unit_test(floor_has_the_documented_value),
+    cmocka_unit_test(probabilities_add_up),
+    cmocka_unit_test(three_tokens_of_context_tell_nothing),
+    cmocka_unit_test(at_least_half_a_nat_below_order_3),
+    cmocka_unit_test(seven_symbols_are_too_few),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -21,7 +21,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { NOBODY = 65534, PATH_BYTES = 256 };
 
@@ -481,24 +481,22 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/data/whole-text-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(stream_is_the_sorted_documents),
-        IN_FOLDER(each_epoch_is_another_permutation_of_all_windows),
-        IN_FOLDER(splits_share_no_byte),
-        IN_FOLDER(unigram_entropy_is_of_the_validation_split),
-        IN_FOLDER(what_a_compressor_needs),
-        IN_FOLDER(binary_bytes_come_back),
-        IN_FOLDER(missing_and_empty_paths),
-        IN_FOLDER(fifos_sockets_and_devices_are_refused_without_waiting),
-        IN_FOLDER(links_that_loop_or_dangle_are_refused),
-        IN_FOLDER(files_reached_twice_count_once),
-        IN_FOLDER(many_files_reached_twice_count_once),
-        IN_FOLDER(unreadable_things_are_refused),
-        IN_FOLDER(depth_is_limited),
-        IN_FOLDER(files_that_change_meanwhile),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    IN_FOLDER(stream_is_the_sorted_documents),
+    IN_FOLDER(each_epoch_is_another_permutation_of_all_windows),
+    IN_FOLDER(splits_share_no_byte),
+    IN_FOLDER(unigram_entropy_is_of_the_validation_split),
+    IN_FOLDER(what_a_compressor_needs),
+    IN_FOLDER(binary_bytes_come_back),
+    IN_FOLDER(missing_and_empty_paths),
+    IN_FOLDER(fifos_sockets_and_devices_are_refused_without_waiting),
+    IN_FOLDER(links_that_loop_or_dangle_are_refused),
+    IN_FOLDER(files_reached_twice_count_once),
+    IN_FOLDER(many_files_reached_twice_count_once),
+    IN_FOLDER(unreadable_things_are_refused),
+    IN_FOLDER(depth_is_limited),
+    IN_FOLDER(files_that_change_meanwhile),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_source *open_source(const tm_source_options *options)
 {
@@ -488,22 +488,20 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/data/whole-token_files-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mask_counts_at_the_input_or_at_the_target),
-        cmocka_unit_test(each_epoch_has_every_row_once_in_an_order_of_the_seed),
-        cmocka_unit_test(the_loader_counts_the_targets),
-        cmocka_unit_test(packed_data_that_does_not_fit_is_refused),
-        cmocka_unit_test(a_file_shortened_in_a_run_is_noticed),
-        cmocka_unit_test(samples_come_in_the_published_order),
-        cmocka_unit_test(validation_comes_in_the_order_of_the_file),
-        cmocka_unit_test(documents_of_indexed_data_are_kept_apart),
-        cmocka_unit_test(indexed_data_is_outlined),
-        cmocka_unit_test(indexed_data_that_does_not_fit_is_refused),
-        cmocka_unit_test(a_set_knows_its_vocabulary),
-        cmocka_unit_test(an_outline_reads_headers_only),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_mask_counts_at_the_input_or_at_the_target),
+    cmocka_unit_test(each_epoch_has_every_row_once_in_an_order_of_the_seed),
+    cmocka_unit_test(the_loader_counts_the_targets),
+    cmocka_unit_test(packed_data_that_does_not_fit_is_refused),
+    cmocka_unit_test(a_file_shortened_in_a_run_is_noticed),
+    cmocka_unit_test(samples_come_in_the_published_order),
+    cmocka_unit_test(validation_comes_in_the_order_of_the_file),
+    cmocka_unit_test(documents_of_indexed_data_are_kept_apart),
+    cmocka_unit_test(indexed_data_is_outlined),
+    cmocka_unit_test(indexed_data_that_does_not_fit_is_refused),
+    cmocka_unit_test(a_set_knows_its_vocabulary),
+    cmocka_unit_test(an_outline_reads_headers_only),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* A numpy file of a version, with this header and these values in `width` bytes each. */
 static size_t numpy(uint8_t *out, int version, const char *header, int width, const int64_t *values, size_t n)
@@ -175,13 +175,11 @@ static void files_are_lists(void **state)
     assert_string_equal(err.text, said);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_are_read),
-        cmocka_unit_test(a_header_has_up_to_1023_bytes),
-        cmocka_unit_test(what_is_no_list_is_refused),
-        cmocka_unit_test(files_are_lists),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(lists_are_read),
+    cmocka_unit_test(a_header_has_up_to_1023_bytes),
+    cmocka_unit_test(what_is_no_list_is_refused),
+    cmocka_unit_test(files_are_lists),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

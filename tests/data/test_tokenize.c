@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* A document is one word of "a" to "c": reading it costs nothing beside encoding it. */
 static const char tokenizer[] =
@@ -211,13 +211,11 @@ static void the_system_gives_few_threads(void **state)
     expect_all(&result);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(nothing_is_lost_between_threads, test_folder_teardown),
-        cmocka_unit_test_teardown(a_stopped_call_goes_on_where_it_was, test_folder_teardown),
-        cmocka_unit_test_teardown(no_thread_is_left, test_folder_teardown),
-        cmocka_unit_test_teardown(the_system_gives_few_threads, test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_teardown(nothing_is_lost_between_threads, test_folder_teardown),
+    cmocka_unit_test_teardown(a_stopped_call_goes_on_where_it_was, test_folder_teardown),
+    cmocka_unit_test_teardown(no_thread_is_left, test_folder_teardown),
+    cmocka_unit_test_teardown(the_system_gives_few_threads, test_folder_teardown),
+};
+
+TM_TESTS_ALONE(tests, NULL, NULL)

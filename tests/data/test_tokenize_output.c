@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const int32_t ids[] = { 1, 258, 65535, 65536, 70000, 7, 8 };
 
@@ -361,20 +361,18 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/data/whole-tokenize_output-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(the_bytes_are_those_of_the_format, test_folder_teardown),
-        cmocka_unit_test_teardown(long_documents_are_whole, test_folder_teardown),
-        cmocka_unit_test_teardown(a_killed_call_goes_on, test_folder_teardown),
-        cmocka_unit_test_teardown(a_call_killed_in_its_first_document_goes_on, test_folder_teardown),
-        cmocka_unit_test_teardown(what_is_damaged_begins_anew, test_folder_teardown),
-        cmocka_unit_test_teardown(numbers_that_nobody_saved_begin_anew, test_folder_teardown),
-        cmocka_unit_test_teardown(two_calls_do_not_write_the_same_files, test_folder_teardown),
-        cmocka_unit_test_teardown(a_second_name_is_not_written_through, test_folder_teardown),
-        cmocka_unit_test_teardown(what_is_abandoned_is_gone, test_folder_teardown),
-        cmocka_unit_test_teardown(what_fails_is_said, test_folder_teardown),
-        cmocka_unit_test(every_message_is_whole)
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_teardown(the_bytes_are_those_of_the_format, test_folder_teardown),
+    cmocka_unit_test_teardown(long_documents_are_whole, test_folder_teardown),
+    cmocka_unit_test_teardown(a_killed_call_goes_on, test_folder_teardown),
+    cmocka_unit_test_teardown(a_call_killed_in_its_first_document_goes_on, test_folder_teardown),
+    cmocka_unit_test_teardown(what_is_damaged_begins_anew, test_folder_teardown),
+    cmocka_unit_test_teardown(numbers_that_nobody_saved_begin_anew, test_folder_teardown),
+    cmocka_unit_test_teardown(two_calls_do_not_write_the_same_files, test_folder_teardown),
+    cmocka_unit_test_teardown(a_second_name_is_not_written_through, test_folder_teardown),
+    cmocka_unit_test_teardown(what_is_abandoned_is_gone, test_folder_teardown),
+    cmocka_unit_test_teardown(what_fails_is_said, test_folder_teardown),
+    cmocka_unit_test(every_message_is_whole)
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

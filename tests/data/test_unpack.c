@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/file.h"
 #include "data/rows.h"
@@ -190,12 +190,10 @@ static void rows_come_out_of_packed_files_and_memory(void **state)
     assert_string_equal(err.text, message);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streams_one_after_another_are_one_text),
-        cmocka_unit_test(what_is_cut_or_damaged_is_seen),
-        cmocka_unit_test(rows_come_out_of_packed_files_and_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(streams_one_after_another_are_one_text),
+    cmocka_unit_test(what_is_cut_or_damaged_is_seen),
+    cmocka_unit_test(rows_come_out_of_packed_files_and_memory),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

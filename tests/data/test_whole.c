@@ -30,7 +30,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { T = TEST_SOURCE_T };
 
@@ -558,12 +558,10 @@ static int go_back(void **state)
     return test_folder_teardown(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sources_are_as_recorded),
-        cmocka_unit_test(files_are_described_as_recorded),
-        cmocka_unit_test(texts_are_tokenized_as_recorded),
-    };
-    return cmocka_run_group_tests(tests, write_all, go_back);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(sources_are_as_recorded),
+    cmocka_unit_test(files_are_described_as_recorded),
+    cmocka_unit_test(texts_are_tokenized_as_recorded),
+};
+
+TM_TESTS(tests, write_all, go_back)

@@ -5,6 +5,7 @@
  *
  * Tolerances: a product of n terms is wrong by at most 6 sqrt(n) u sum|a b|, an exponential by the error of its
  * argument and 4 u; sizes are the largest that occur in the call. */
+#include "support/test.h"
 #include "kernel_test.h"
 
 #include "op/describe.h"
@@ -524,14 +525,12 @@ static void a_window_can_be_said_as_first_keys(void **state)
     setup_free(&s[0]), setup_free(&s[1]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_example_of_the_op),
-        cmocka_unit_test(documents_with_windows_and_sinks),
-        cmocka_unit_test(queries_that_see_nothing),
-        cmocka_unit_test(what_is_hidden_may_be_anything),
-        cmocka_unit_test(a_window_can_be_said_as_first_keys),
-    };
-    return cmocka_run_group_tests_name("device: masks of attention", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_example_of_the_op),
+    cmocka_unit_test(documents_with_windows_and_sinks),
+    cmocka_unit_test(queries_that_see_nothing),
+    cmocka_unit_test(what_is_hidden_may_be_anything),
+    cmocka_unit_test(a_window_can_be_said_as_first_keys),
+};
+
+TM_TESTS(tests, NULL, NULL)

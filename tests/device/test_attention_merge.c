@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What test_kernels.c does not see of merging attention: queries that saw no key of one set, or of neither; results in
  * the place of the first part; large statistics. */
+#include "support/test.h"
 #include "kernel_test.h"
 
 enum { ROWS = 6, HEADS = 2, DIM = 19 };
@@ -69,8 +70,6 @@ static void parts_without_keys_count_nothing(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(parts_without_keys_count_nothing) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(parts_without_keys_count_nothing) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -2,6 +2,7 @@
 /* Collective calls as the device makes them: sums, largest values, parts and wholes of all ranks, in every format,
  * added to what is there or not; what is passed around a ring; groups of one, and what is left alone after a failure.
  */
+#include "support/test.h"
 #include "base/arena.h"
 #include "device/backend.h"
 #include "graph/value.h"
@@ -181,11 +182,9 @@ static void groups_of_another_size_are_refused(void **state)
     tm_device_close(device);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_those_of_all_ranks),
-        cmocka_unit_test(groups_of_another_size_are_refused),
-    };
-    return cmocka_run_group_tests_name("device/collectives", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(results_are_those_of_all_ranks),
+    cmocka_unit_test(groups_of_another_size_are_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

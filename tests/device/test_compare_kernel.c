@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tensor beside the one that it should be: what is counted of zeros, infinities and no numbers, exact sums, one row
  * of the record, the same bits for every split. */
+#include "support/test.h"
 #include "kernel_test.h"
 #include "op/compare.h"
 
@@ -74,11 +75,9 @@ static void test_sums_are_exact(void **state)
     job_free(&j);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_special_numbers),
-        cmocka_unit_test(test_sums_are_exact),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_special_numbers),
+    cmocka_unit_test(test_sums_are_exact),
+};
+
+TM_TESTS(tests, NULL, NULL)

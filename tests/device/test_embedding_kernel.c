@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sum of gradients into the embedding's tables: additions only, so that a loop in float32 in the promised order
  * gives the kernel's bits. */
+#include "support/test.h"
 #include "kernel_test.h"
 
 static const isa_table tables[] = ISA_TABLES(embedding);
@@ -103,13 +104,11 @@ static void test_nothing_is_lost(void **state)
     job_check(&j, tables, COUNT(tables), exact_judge);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embedding_grad),
-        cmocka_unit_test(test_unused_rows_are_zero),
-        cmocka_unit_test(test_split_keeps_bits),
-        cmocka_unit_test(test_nothing_is_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_embedding_grad),
+    cmocka_unit_test(test_unused_rows_are_zero),
+    cmocka_unit_test(test_split_keeps_bits),
+    cmocka_unit_test(test_nothing_is_lost),
+};
+
+TM_TESTS(tests, NULL, NULL)

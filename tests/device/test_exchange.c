@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows that ranks send to each other's experts and get back: the kernels among threads, against what the definition
  * says; uneven, empty and full rounds. */
+#include "support/test.h"
 #include "base/arena.h"
 #include "base/random.h"
 #include "device/backend.h"
@@ -178,11 +179,9 @@ static void between_hosts_as_well(void **state)
     run_world(4, host, 60, false, exchange_body, &j);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_go_to_experts_and_come_back),
-        cmocka_unit_test(between_hosts_as_well),
-    };
-    return cmocka_run_group_tests_name("device/exchange", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(rows_go_to_experts_and_come_back),
+    cmocka_unit_test(between_hosts_as_well),
+};
+
+TM_TESTS(tests, NULL, NULL)

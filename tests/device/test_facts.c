@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "support/training.h"
 
@@ -30,10 +30,8 @@ static void devices_tell_their_facts(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(devices_tell_their_facts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(devices_tell_their_facts),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* --- one that fails ------------------------------------------------------------------------------------- */
 
@@ -201,12 +201,10 @@ static void memory_on_a_disk(void **state)
     tm_device_close(device);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_device_that_plans_cannot_run, test_folder_teardown),
-        cmocka_unit_test_teardown(failures_stay_where_they_are_the_devices, test_folder_teardown),
-        cmocka_unit_test_teardown(memory_on_a_disk, test_folder_teardown),
-    };
-    return cmocka_run_group_tests_name("device/failures", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_teardown(a_device_that_plans_cannot_run, test_folder_teardown),
+    cmocka_unit_test_teardown(failures_stay_where_they_are_the_devices, test_folder_teardown),
+    cmocka_unit_test_teardown(memory_on_a_disk, test_folder_teardown),
+};
+
+TM_TESTS(tests, NULL, NULL)

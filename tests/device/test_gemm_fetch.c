@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* Every line that a run of so many bytes can touch, wherever it begins; then the last one's end again and again. */
 static void test_runs(void **state)
@@ -43,8 +43,6 @@ static void test_nothing(void **state)
         }
 }
 
-int main(void)
-{
-    static const struct CMUnitTest tests[] = { cmocka_unit_test(test_runs), cmocka_unit_test(test_nothing) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(test_runs), cmocka_unit_test(test_nothing) };
+
+TM_TESTS(tests, NULL, NULL)

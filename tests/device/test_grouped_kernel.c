@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Grouped products have the bits of `linear` on the rows of each expert, whether experts are large or small and however
  * the rows fall; test_kernels.c judges their values. */
+#include "support/test.h"
 #include "kernel_test.h"
 
 static const isa_table grouped[] = ISA_TABLES(grouped);
@@ -71,12 +72,10 @@ static void one_expert_is_linear(void **state)
     for (int kind = 0; kind < KINDS; kind++) compare(kind, TM_F32, 700, 600, 33, 1, (const int32_t[]){ 0, 700 });
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_are_those_of_linear),
-        cmocka_unit_test(large_experts_too),
-        cmocka_unit_test(one_expert_is_linear),
-    };
-    return cmocka_run_group_tests_name("device: grouped products", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(bits_are_those_of_linear),
+    cmocka_unit_test(large_experts_too),
+    cmocka_unit_test(one_expert_is_linear),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/cpu.h"
 #include "base/text.h"
@@ -247,13 +247,11 @@ static void unknown_devices_are_refused_by_name(void **state)
     tm_device_close(device);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_as_large_as_asked),         cmocka_unit_test(memory_takes_huge_pages),
-        cmocka_unit_test(used_memory_is_counted_by_pages),     cmocka_unit_test(zeros_are_written_where_they_are_not),
-        cmocka_unit_test(memory_that_is_not_there_is_refused), cmocka_unit_test(threads_are_counted_in_words),
-        cmocka_unit_test(unknown_devices_are_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(memory_is_as_large_as_asked),         cmocka_unit_test(memory_takes_huge_pages),
+    cmocka_unit_test(used_memory_is_counted_by_pages),     cmocka_unit_test(zeros_are_written_where_they_are_not),
+    cmocka_unit_test(memory_that_is_not_there_is_refused), cmocka_unit_test(threads_are_counted_in_words),
+    cmocka_unit_test(unknown_devices_are_refused_by_name),
+};
+
+TM_TESTS(tests, NULL, NULL)

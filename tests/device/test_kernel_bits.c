@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { SEED = 20261123, GAP = 3, SETS = 5 };
 static const char *const       sets[SETS] = { "base", "avx2", "avx512", "avx512_bf16", "amx" };
@@ -300,11 +300,7 @@ static void with_other_attributes_too(void **state)
     are_as_recorded("tests/device/bits_attributes.txt", run_attributes);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(kernels_make_the_bits_that_are_recorded),
-                                        cmocka_unit_test(with_other_attributes_too) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(kernels_make_the_bits_that_are_recorded),
+                                           cmocka_unit_test(with_other_attributes_too) };
+
+TM_TESTS(tests, NULL, NULL)

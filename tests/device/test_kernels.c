@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { GUARD = 64, MAX_VARIANTS = 600, GAP = 3, SUITES = 6 };
 static const int thread_counts[] = { 1, 2, 4 };
@@ -597,15 +597,11 @@ static void every_row_belongs_to_its_suite(void **state)
             }
 }
 
-int main(void)
-{
-    struct CMUnitTest tests[TM_OP_COUNT + 2] = {
-        cmocka_unit_test(no_op_falls_back),
-        cmocka_unit_test(every_row_belongs_to_its_suite),
-    };
-    for (int id = 0; id < TM_OP_COUNT; id++) {
-        const tm_op *op = tm_op_get((tm_op_id)id);
-        tests[id + 2] = (struct CMUnitTest){ op->name, kernels_compute_the_op, NULL, NULL, (void *)(uintptr_t)op };
-    }
-    return cmocka_run_group_tests_name("device: kernels", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(no_op_falls_back),
+    cmocka_unit_test(every_row_belongs_to_its_suite),
+#define TM_OP(name) { #name, kernels_compute_the_op, NULL, NULL, (void *)(uintptr_t)&tm_op_##name },
+#include "op/ops.def"
+#undef TM_OP
+};
+TM_TESTS(tests, NULL, NULL)

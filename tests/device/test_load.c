@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "device/backend.h"
 #include "support/training.h"
@@ -177,12 +177,10 @@ static void a_failure_releases_what_was_prepared(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_layers_share_what_is_prepared),
-        cmocka_unit_test(formats_are_prepared_for),
-        cmocka_unit_test(a_failure_releases_what_was_prepared),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(equal_layers_share_what_is_prepared),
+    cmocka_unit_test(formats_are_prepared_for),
+    cmocka_unit_test(a_failure_releases_what_was_prepared),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages between two ranks as the device sends them: what arrives, in which formats, what is refused, and how one
  * that does not come is named. */
+#include "support/test.h"
 #include "base/arena.h"
 #include "device/backend.h"
 #include "graph/value.h"
@@ -171,12 +172,10 @@ static void what_cannot_be_sent_is_refused(void **state)
     tm_device_close(device);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_arrive_and_are_named),
-        cmocka_unit_test(alone_nothing_is_sent),
-        cmocka_unit_test(what_cannot_be_sent_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(messages_arrive_and_are_named),
+    cmocka_unit_test(alone_nothing_is_sent),
+    cmocka_unit_test(what_cannot_be_sent_is_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What test_kernels.c does not see of the norms' gradients: a batch in parts gives the bits of the whole, and sums of
  * whole numbers are exact. And rows of zeros that rescale meets. */
+#include "support/test.h"
 #include "kernel_test.h"
 
 static const isa_table    tables[] = ISA_TABLES(norm);
@@ -95,12 +96,10 @@ static void test_rows_of_zeros(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_split_keeps_bits),
-        cmocka_unit_test(test_exact_sums),
-        cmocka_unit_test(test_rows_of_zeros),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_split_keeps_bits),
+    cmocka_unit_test(test_exact_sums),
+    cmocka_unit_test(test_rows_of_zeros),
+};
+
+TM_TESTS(tests, NULL, NULL)

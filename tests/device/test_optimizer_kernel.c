@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* AdamW: bit for bit against a plain float32 loop, against double, and the check value of the specification. SGD:
  * against a plain loop. */
+#include "support/test.h"
 #include "kernel_test.h"
 
 static const isa_table tables[] = ISA_TABLES(optimizer);
@@ -219,11 +220,9 @@ static void test_sgd(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adamw_f32),     cmocka_unit_test(test_adamw_bf16), cmocka_unit_test(test_check_value),
-        cmocka_unit_test(test_zero_gradient), cmocka_unit_test(test_sgd),        cmocka_unit_test(test_small_steps),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_adamw_f32),     cmocka_unit_test(test_adamw_bf16), cmocka_unit_test(test_check_value),
+    cmocka_unit_test(test_zero_gradient), cmocka_unit_test(test_sgd),        cmocka_unit_test(test_small_steps),
+};
+
+TM_TESTS(tests, NULL, NULL)

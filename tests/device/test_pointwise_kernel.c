@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What test_kernels.c does not see of the pointwise kernels: the rounding of a cast, numbers that are none, limits. */
+#include "support/test.h"
 #include "graph/blocks.h"
 #include "kernel_test.h"
 
@@ -155,12 +156,10 @@ static void test_rope_refuses_wide_heads(void **state)
     job_free(&j);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cast_of_held_formats),        cmocka_unit_test(test_cast_of_blocks),
-        cmocka_unit_test(test_cast_rounds_to_nearest_even), cmocka_unit_test(test_nan_stays),
-        cmocka_unit_test(test_rope_refuses_wide_heads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_cast_of_held_formats),        cmocka_unit_test(test_cast_of_blocks),
+    cmocka_unit_test(test_cast_rounds_to_nearest_even), cmocka_unit_test(test_nan_stays),
+    cmocka_unit_test(test_rope_refuses_wide_heads),
+};
+
+TM_TESTS(tests, NULL, NULL)

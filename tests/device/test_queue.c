@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/clock.h"
 #include "device/backend.h"
@@ -288,18 +288,16 @@ static void times_are_known_after_waiting(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_are_done_in_order),
-        cmocka_unit_test(filling_with_zero_leaves_zeros),
-        cmocka_unit_test(late_does_nothing_before_somebody_waits),
-        cmocka_unit_test(nobody_can_look_into_the_memory_of_late),
-        cmocka_unit_test(an_instant_orders_two_queues),
-        cmocka_unit_test(times_are_those_between_two_instants),
-        cmocka_unit_test(lines_have_the_time_to_the_next),
-        cmocka_unit_test(the_last_line_is_counted),
-        cmocka_unit_test(times_are_known_after_waiting),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(copies_are_done_in_order),
+    cmocka_unit_test(filling_with_zero_leaves_zeros),
+    cmocka_unit_test(late_does_nothing_before_somebody_waits),
+    cmocka_unit_test(nobody_can_look_into_the_memory_of_late),
+    cmocka_unit_test(an_instant_orders_two_queues),
+    cmocka_unit_test(times_are_those_between_two_instants),
+    cmocka_unit_test(lines_have_the_time_to_the_next),
+    cmocka_unit_test(the_last_line_is_counted),
+    cmocka_unit_test(times_are_known_after_waiting),
+};
+
+TM_TESTS(tests, NULL, NULL)

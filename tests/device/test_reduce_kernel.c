@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums over rows and over whole tensors, bit for bit; the clip coefficient. */
+#include "support/test.h"
 #include "kernel_test.h"
 
 static const isa_table tables[] = ISA_TABLES(reduce);
@@ -117,14 +118,12 @@ static void test_clip(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bias_grad),
-        cmocka_unit_test(test_bias_grad_split_keeps_bits),
-        cmocka_unit_test(test_square_sum_beyond_float32),
-        cmocka_unit_test(test_square_sum_exact),
-        cmocka_unit_test(test_clip),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_bias_grad),
+    cmocka_unit_test(test_bias_grad_split_keeps_bits),
+    cmocka_unit_test(test_square_sum_beyond_float32),
+    cmocka_unit_test(test_square_sum_exact),
+    cmocka_unit_test(test_clip),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A float32 weight that counts as rounded (tm_call.rounded) gives the bits of its bfloat16 copy, in every kernel that
  * says it does that (tm_kernel.rounds); the others refuse. So does a weight in blocks of NF4 or E4M3. */
+#include "support/test.h"
 #include "graph/blocks.h"
 #include "kernel_test.h"
 
@@ -204,12 +205,10 @@ static void codes_that_are_no_number_stay_none(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_weight_rounded_on_the_way_is_a_copy),
-        cmocka_unit_test(a_weight_in_blocks_decoded_on_the_way_is_a_copy),
-        cmocka_unit_test(codes_that_are_no_number_stay_none),
-    };
-    return cmocka_run_group_tests_name("device: rounded weights", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_weight_rounded_on_the_way_is_a_copy),
+    cmocka_unit_test(a_weight_in_blocks_decoded_on_the_way_is_a_copy),
+    cmocka_unit_test(codes_that_are_no_number_stay_none),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { STEPS = 20 };
 
@@ -138,8 +138,6 @@ static void diffusers_computes_the_same(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(diffusers_computes_the_same) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(diffusers_computes_the_same) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const tm_recompute keep_all = { 0 }, cheap = { .cheap = true }, full = { .cheap = true, .every_n = 1 },
                           second = { .every_n = 2 };
@@ -170,11 +170,9 @@ static void flux(void **state)
     run_flux(&single, cheap);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama),   cmocka_unit_test(llama_steps), cmocka_unit_test(gpt2),
-        cmocka_unit_test(mistral), cmocka_unit_test(qwen3),       cmocka_unit_test(flux),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(llama),   cmocka_unit_test(llama_steps), cmocka_unit_test(gpt2),
+    cmocka_unit_test(mistral), cmocka_unit_test(qwen3),       cmocka_unit_test(flux),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { STEPS = 8, NAME = 32 };
 
@@ -302,12 +302,10 @@ static void muon_of_megatron_is_met(void **state)
     for (int i = 0; i < MATRICES; i++) muon(i, &hyper, "megatron", "", 1e-5);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(muon_of_torch_is_met),        cmocka_unit_test(muon_of_megatron_is_met),
-        cmocka_unit_test(maps_are_the_published_ones), cmocka_unit_test(torchao_is_met),
-        cmocka_unit_test(bitsandbytes_is_met),
-    };
-    return cmocka_run_group_tests_name("golden: optimizers", tests, load, unload);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(muon_of_torch_is_met),        cmocka_unit_test(muon_of_megatron_is_met),
+    cmocka_unit_test(maps_are_the_published_ones), cmocka_unit_test(torchao_is_met),
+    cmocka_unit_test(bitsandbytes_is_met),
+};
+
+TM_TESTS(tests, load, unload)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 typedef struct {
     char         name[64];
@@ -284,13 +284,11 @@ static void test_gpt2_float32(void **state)
     run("gpt2", "cpu", &tm_precision_f32, full, true, in_float32);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama_double),
-        cmocka_unit_test(test_gpt2_double),
-        cmocka_unit_test(test_llama_float32),
-        cmocka_unit_test(test_gpt2_float32),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_llama_double),
+    cmocka_unit_test(test_gpt2_double),
+    cmocka_unit_test(test_llama_float32),
+    cmocka_unit_test(test_gpt2_float32),
+};
+
+TM_TESTS(tests, NULL, NULL)

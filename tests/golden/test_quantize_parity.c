@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { STEPS = 20, BATCHES = 4, BATCH = 2, SEQ = 32, VOCAB = 96 };
 
@@ -158,10 +158,6 @@ static void losses_and_scales_are_those_of_others(void **state)
     assert_int_equal(scales, 56);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(losses_and_scales_are_those_of_others) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(losses_and_scales_are_those_of_others) };
+
+TM_TESTS(tests, NULL, NULL)

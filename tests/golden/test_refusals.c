@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const char *const records = "tests/golden/refusals.txt";
 
@@ -75,10 +75,6 @@ static void refusals_are_as_recorded(void **state)
     whole_is(records, &record);
 }
 
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(refusals_are_as_recorded) };
-    (void)argc;
-    test_threads_sleep(argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(refusals_are_as_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { ROWS = 4, INPUTS = 6, OUTPUTS = 5, RANK = 2, EXPERTS = 3 };
 
@@ -213,12 +213,9 @@ static void of_the_output_layer(void **state)
               "linear_cross_entropy x w targets m.linear b -> m.linear_cross_entropy\n");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(beside_a_matrix),      cmocka_unit_test(two_of_one_matrix),
-        cmocka_unit_test(with_lengths_of_rows), cmocka_unit_test(of_experts),
-        cmocka_unit_test(of_the_output_layer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(beside_a_matrix), cmocka_unit_test(two_of_one_matrix),   cmocka_unit_test(with_lengths_of_rows),
+    cmocka_unit_test(of_experts),      cmocka_unit_test(of_the_output_layer),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* Every float32 of 16 bits and their neighbours, and halves between two codes. */
 static void codes_are_the_nearest(void **state)
@@ -130,13 +130,11 @@ static void copied_blocks_keep_their_values(void **state)
     free(values);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_are_the_nearest),
-        cmocka_unit_test(stored_values_are_near),
-        cmocka_unit_test(bits_of_weights),
-        cmocka_unit_test(copied_blocks_keep_their_values),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(codes_are_the_nearest),
+    cmocka_unit_test(stored_values_are_near),
+    cmocka_unit_test(bits_of_weights),
+    cmocka_unit_test(copied_blocks_keep_their_values),
+};
+
+TM_TESTS(tests, NULL, NULL)

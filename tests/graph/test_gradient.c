@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_tensor_id parameter(tm_graph *graph, const char *name, tm_shape shape)
 {
@@ -429,16 +429,14 @@ static void nothing_is_computed_for_nobody(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_used_twice_get_both_contributions),
-        cmocka_unit_test(accumulation_adds_to_what_is_there),
-        cmocka_unit_test(views_pass_their_gradient_to_their_base),
-        cmocka_unit_test(views_of_parameters_pass_their_gradient_on),
-        cmocka_unit_test(computed_weights_pass_their_gradient_on),
-        cmocka_unit_test(frozen_parameters_have_no_gradient_and_stop_the_pass),
-        cmocka_unit_test(nothing_is_computed_for_nobody),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(tensors_used_twice_get_both_contributions),
+    cmocka_unit_test(accumulation_adds_to_what_is_there),
+    cmocka_unit_test(views_pass_their_gradient_to_their_base),
+    cmocka_unit_test(views_of_parameters_pass_their_gradient_on),
+    cmocka_unit_test(computed_weights_pass_their_gradient_on),
+    cmocka_unit_test(frozen_parameters_have_no_gradient_and_stop_the_pass),
+    cmocka_unit_test(nothing_is_computed_for_nobody),
+};
+
+TM_TESTS(tests, NULL, NULL)

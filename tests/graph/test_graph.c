@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* What differs from an empty tensor without a layer. */
 static void print_tensor(const tm_graph *graph, tm_tensor_id id, tm_text *out)
@@ -319,12 +319,10 @@ static void nodes(void **state)
     tm_graph_destroy(g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(views),          cmocka_unit_test(parameters_and_constants),
-        cmocka_unit_test(runs_of_groups), cmocka_unit_test(parts_and_wholes),
-        cmocka_unit_test(nodes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(views),          cmocka_unit_test(parameters_and_constants),
+    cmocka_unit_test(runs_of_groups), cmocka_unit_test(parts_and_wholes),
+    cmocka_unit_test(nodes),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { GRAPHS = 400, BUFFERS = 24, GRADIENTS = 6 };
 
@@ -133,8 +133,6 @@ static void gradients_lend_what_they_can(void **state)
     assert_true(lends > 100 && refuses > 2);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(gradients_lend_what_they_can) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(gradients_lend_what_they_can) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 #include <jansson.h>
 
 typedef struct {
@@ -178,13 +178,11 @@ static void what_bitsandbytes_makes(void **state)
     json_decref(root);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_golden_block),
-        cmocka_unit_test(bits_of_weights),
-        cmocka_unit_test(zeros_stay_zeros),
-        cmocka_unit_test(what_bitsandbytes_makes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_golden_block),
+    cmocka_unit_test(bits_of_weights),
+    cmocka_unit_test(zeros_stay_zeros),
+    cmocka_unit_test(what_bitsandbytes_makes),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/random.h"
 #include "graph/occupancy.h"
@@ -154,12 +154,10 @@ static void nothing_takes_no_place(void **state)
     tm_occupancy_destroy(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_are_those_of_a_table),   cmocka_unit_test(a_long_list_forgets_small_holes_only),
-        cmocka_unit_test(neighbours_melt_into_one_block), cmocka_unit_test(work_adds_up),
-        cmocka_unit_test(nothing_takes_no_place),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(answers_are_those_of_a_table),   cmocka_unit_test(a_long_list_forgets_small_holes_only),
+    cmocka_unit_test(neighbours_melt_into_one_block), cmocka_unit_test(work_adds_up),
+    cmocka_unit_test(nothing_takes_no_place),
+};
+
+TM_TESTS(tests, NULL, NULL)

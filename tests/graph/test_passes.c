@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define TINY                                                                                                           \
     "tiny-llama --model.n_layers 2 --model.dim 32 --model.n_heads 4 --model.n_kv_heads 2 --model.ffn_dim 64 "          \
@@ -305,11 +305,9 @@ static void the_microscope_says_where_formats_part(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(passes_make_what_is_recorded),
-        cmocka_unit_test(the_microscope_says_where_formats_part),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(passes_make_what_is_recorded),
+    cmocka_unit_test(the_microscope_says_where_formats_part),
+};
+
+TM_TESTS(tests, NULL, NULL)

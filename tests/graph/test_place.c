@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/random.h"
 #include "graph/place.h"
@@ -262,16 +262,14 @@ static void lifetimes_without_structure_are_placed_in_bounded_time(void **state)
     free(items);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(live_buffers_never_overlap),
-        cmocka_unit_test(nested_whole_and_disjoint_sets_are_tight),
-        cmocka_unit_test(nothing_needs_nothing),
-        cmocka_unit_test(a_hole_is_used_again),
-        cmocka_unit_test(places_are_those_of_the_plain_form),
-        cmocka_unit_test(a_step_of_200000_buffers_is_placed_at_once),
-        cmocka_unit_test(lifetimes_without_structure_are_placed_in_bounded_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(live_buffers_never_overlap),
+    cmocka_unit_test(nested_whole_and_disjoint_sets_are_tight),
+    cmocka_unit_test(nothing_needs_nothing),
+    cmocka_unit_test(a_hole_is_used_again),
+    cmocka_unit_test(places_are_those_of_the_plain_form),
+    cmocka_unit_test(a_step_of_200000_buffers_is_placed_at_once),
+    cmocka_unit_test(lifetimes_without_structure_are_placed_in_bounded_time),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const tm_recompute keep_all = { 0 }, cheap = { .cheap = true }, second = { .every_n = 2 },
                           full = { .cheap = true, .every_n = 1 };
@@ -482,18 +482,14 @@ static void shared_memory_changes_no_bit(void **state)
     for (int i = 0; i < SMALL; i++) check_apart(&small[i]);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_are_tight_and_classes_add_up),
-        cmocka_unit_test(a_plan_repeats),
-        cmocka_unit_test(the_largest_model_is_planned_in_a_second),
-        cmocka_unit_test(nothing_is_read_after_it_was_overwritten),
-        cmocka_unit_test(memory_is_shared_only_with_what_dies),
-        cmocka_unit_test(a_plan_spoilt_on_purpose_is_found_out),
-        cmocka_unit_test(shared_memory_changes_no_bit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(plans_are_tight_and_classes_add_up),
+    cmocka_unit_test(a_plan_repeats),
+    cmocka_unit_test(the_largest_model_is_planned_in_a_second),
+    cmocka_unit_test(nothing_is_read_after_it_was_overwritten),
+    cmocka_unit_test(memory_is_shared_only_with_what_dies),
+    cmocka_unit_test(a_plan_spoilt_on_purpose_is_found_out),
+    cmocka_unit_test(shared_memory_changes_no_bit),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { F32, BF16, PURE };
 
@@ -181,12 +181,10 @@ static void more_than_200000_tensors_are_planned_at_once(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arenas_are_no_larger_than_recorded),
-        cmocka_unit_test(programs_need_what_the_plain_placement_needs),
-        cmocka_unit_test(more_than_200000_tensors_are_planned_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(arenas_are_no_larger_than_recorded),
+    cmocka_unit_test(programs_need_what_the_plain_placement_needs),
+    cmocka_unit_test(more_than_200000_tensors_are_planned_at_once),
+};
+
+TM_TESTS(tests, NULL, NULL)

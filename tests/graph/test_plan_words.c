@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* --- the device --------------------------------------------------------------------------------------------------- */
 
@@ -284,12 +284,10 @@ static void slots_are_given(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_are_as_recorded), cmocka_unit_test(what_has_no_kernel_is_said),
-        cmocka_unit_test(calls_are_bound),       cmocka_unit_test(empty_programs),
-        cmocka_unit_test(slots_are_given),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(plans_are_as_recorded), cmocka_unit_test(what_has_no_kernel_is_said),
+    cmocka_unit_test(calls_are_bound),       cmocka_unit_test(empty_programs),
+    cmocka_unit_test(slots_are_given),
+};
+
+TM_TESTS(tests, NULL, NULL)

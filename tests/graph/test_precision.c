@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_step *step_of(tm_model_family family, const tm_precision *precision, tm_recompute recompute)
 {
@@ -158,13 +158,11 @@ static void activations_take_at_most_60_percent_of_float32(void **state)
     assert_true(kept[1] > 0 && (double)kept[1] <= 0.6 * (double)kept[0]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_format_needs_no_casts),
-        cmocka_unit_test(casts_stand_where_they_are_needed),
-        cmocka_unit_test(roles_have_the_formats_of_the_regime),
-        cmocka_unit_test(activations_take_at_most_60_percent_of_float32),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(one_format_needs_no_casts),
+    cmocka_unit_test(casts_stand_where_they_are_needed),
+    cmocka_unit_test(roles_have_the_formats_of_the_regime),
+    cmocka_unit_test(activations_take_at_most_60_percent_of_float32),
+};
+
+TM_TESTS(tests, NULL, NULL)

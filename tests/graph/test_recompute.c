@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_step *step_of(tm_model_family family, tm_recompute recompute, int64_t layers)
 {
@@ -257,17 +257,13 @@ static void no_policy_changes_a_bit(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(policies_keep_what_they_say),
-        cmocka_unit_test(by_op_keeps_what_is_named),
-        cmocka_unit_test(fused_products_count_as_their_parts),
-        cmocka_unit_test(memory_falls_with_what_is_recomputed),
-        cmocka_unit_test(full_recomputation_costs_at_most_a_forward_pass),
-        cmocka_unit_test(no_policy_changes_a_bit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(policies_keep_what_they_say),
+    cmocka_unit_test(by_op_keeps_what_is_named),
+    cmocka_unit_test(fused_products_count_as_their_parts),
+    cmocka_unit_test(memory_falls_with_what_is_recomputed),
+    cmocka_unit_test(full_recomputation_costs_at_most_a_forward_pass),
+    cmocka_unit_test(no_policy_changes_a_bit),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* --- an interpreter that runs streams side by side ---------------------------------------------------------------- */
 
@@ -526,17 +526,13 @@ static void micro_batches_in_flight_keep_to_their_slots(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_order_that_the_waits_allow_reads_anything_else),
-        cmocka_unit_test(nodes_thrown_onto_streams_at_random_stay_right),
-        cmocka_unit_test(every_wait_is_needed),
-        cmocka_unit_test(nothing_is_computed_in_place_of_what_another_stream_used),
-        cmocka_unit_test(spaces_have_their_own_books),
-        cmocka_unit_test(micro_batches_in_flight_keep_to_their_slots),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(no_order_that_the_waits_allow_reads_anything_else),
+    cmocka_unit_test(nodes_thrown_onto_streams_at_random_stay_right),
+    cmocka_unit_test(every_wait_is_needed),
+    cmocka_unit_test(nothing_is_computed_in_place_of_what_another_stream_used),
+    cmocka_unit_test(spaces_have_their_own_books),
+    cmocka_unit_test(micro_batches_in_flight_keep_to_their_slots),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { MEMBERS = 3, NODES = 6 };
 
@@ -72,8 +72,6 @@ static void behind_the_last_gradient(void **state)
     assert_int_equal(place_of_sum((int[]){ 2, -1, -1, -1, -1, -1 }, -1, 4), 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(behind_the_last_gradient) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(behind_the_last_gradient) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "graph/graph.h"
 #include "graph/value.h"
@@ -297,21 +297,19 @@ static void every_float32_becomes_what_others_make_of_it(void **state)
     assert_int_equal(lines, 32);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bf16_rounds_to_nearest_even),
-        cmocka_unit_test(bf16_keeps_every_bfloat16),
-        cmocka_unit_test(values_by_format),
-        cmocka_unit_test(small_formats_have_their_bit_patterns),
-        cmocka_unit_test(small_formats_keep_every_code),
-        cmocka_unit_test(four_bits_share_a_byte),
-        cmocka_unit_test(codes_of_a_table),
-        cmocka_unit_test(codes_of_what_is_no_number),
-        cmocka_unit_test(scales_are_powers_of_two),
-        cmocka_unit_test(shapes_of_few_axes),
-        cmocka_unit_test(which_formats_are_small),
-        cmocka_unit_test(every_float32_becomes_what_others_make_of_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(bf16_rounds_to_nearest_even),
+    cmocka_unit_test(bf16_keeps_every_bfloat16),
+    cmocka_unit_test(values_by_format),
+    cmocka_unit_test(small_formats_have_their_bit_patterns),
+    cmocka_unit_test(small_formats_keep_every_code),
+    cmocka_unit_test(four_bits_share_a_byte),
+    cmocka_unit_test(codes_of_a_table),
+    cmocka_unit_test(codes_of_what_is_no_number),
+    cmocka_unit_test(scales_are_powers_of_two),
+    cmocka_unit_test(shapes_of_few_axes),
+    cmocka_unit_test(which_formats_are_small),
+    cmocka_unit_test(every_float32_becomes_what_others_make_of_it),
+};
+
+TM_TESTS(tests, NULL, NULL)

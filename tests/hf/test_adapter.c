@@ -25,7 +25,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 #include <jansson.h>
 
 static const char fixtures[] = "tests/hf/adapters";
@@ -576,18 +576,14 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/hf/whole-adapter-messages.txt");
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_fixture_is_met),
-        cmocka_unit_test(rank_1_has_gradients),
-        cmocka_unit_test(what_was_trained_is_written),
-        cmocka_unit_test(bad_configurations_are_refused),
-        cmocka_unit_test(patterns_that_nothing_has_are_noted),
-        cmocka_unit_test(bad_files_are_refused),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_fixture_is_met),
+    cmocka_unit_test(rank_1_has_gradients),
+    cmocka_unit_test(what_was_trained_is_written),
+    cmocka_unit_test(bad_configurations_are_refused),
+    cmocka_unit_test(patterns_that_nothing_has_are_noted),
+    cmocka_unit_test(bad_files_are_refused),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

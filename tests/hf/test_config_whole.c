@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define EXPERTS "--model.n_experts 4 --model.n_experts_per_token 2 --model.moe_ffn_dim 24 "
 
@@ -190,9 +190,7 @@ static void what_is_lacking_is_said(void **state)
     whole_is("tests/hf/whole-lacks.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(files_are_as_recorded),
-                                        cmocka_unit_test(what_is_lacking_is_said) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(files_are_as_recorded),
+                                           cmocka_unit_test(what_is_lacking_is_said) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { N = 37, FIRST = 3, AT = 2 };
 
@@ -39,8 +39,6 @@ static void every_pair_is_converted_by_element(void **state)
             }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_pair_is_converted_by_element) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(every_pair_is_converted_by_element) };
+
+TM_TESTS(tests, NULL, NULL)

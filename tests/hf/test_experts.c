@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define DEEPSEEK                                                                                                       \
     "\"model_type\": \"deepseek_v2\", \"architectures\": [\"DeepseekV2ForCausalLM\"], \"vocab_size\": 64, "            \
@@ -180,15 +180,13 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/hf/whole-experts-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deepseek),
-        cmocka_unit_test(gpt_oss),
-        cmocka_unit_test(deepseek_balanced),
-        cmocka_unit_test(routing_bias_goes_in_and_out),
-        cmocka_unit_test(what_is_not_built_is_refused),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests_name("hf: experts", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(deepseek),
+    cmocka_unit_test(gpt_oss),
+    cmocka_unit_test(deepseek_balanced),
+    cmocka_unit_test(routing_bias_goes_in_and_out),
+    cmocka_unit_test(what_is_not_built_is_refused),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

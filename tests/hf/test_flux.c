@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 #include <jansson.h>
 
 static json_t *fixture(void)
@@ -239,14 +239,10 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/hf/whole-flux-messages.txt");
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(diffusers_computes_the_same),
-        cmocka_unit_test(inputs_that_do_not_fit_are_refused),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(diffusers_computes_the_same),
+    cmocka_unit_test(inputs_that_do_not_fit_are_refused),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

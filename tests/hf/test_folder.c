@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define LLAMA_SIZES                                                                                                    \
     "\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, "  \
@@ -263,17 +263,15 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/hf/whole-folder-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_numbers_of_folders),
-        cmocka_unit_test(what_is_not_built_is_refused_by_name),
-        cmocka_unit_test(absent_keys_mean_what_the_published_class_says),
-        cmocka_unit_test(weights_that_do_not_fit_are_refused_by_name),
-        cmocka_unit_test(tensors_without_use_are_passed_over),
-        cmocka_unit_test(a_tied_head_in_the_files_equals_the_table),
-        cmocka_unit_test(names_match_whole_numbers),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(golden_numbers_of_folders),
+    cmocka_unit_test(what_is_not_built_is_refused_by_name),
+    cmocka_unit_test(absent_keys_mean_what_the_published_class_says),
+    cmocka_unit_test(weights_that_do_not_fit_are_refused_by_name),
+    cmocka_unit_test(tensors_without_use_are_passed_over),
+    cmocka_unit_test(a_tied_head_in_the_files_equals_the_table),
+    cmocka_unit_test(names_match_whole_numbers),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const struct {
     const char *words, *targets;
@@ -157,8 +157,7 @@ static void modules_of_experts(void **state)
     whole_is("tests/hf/whole-modules.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(layouts_to_the_letter), cmocka_unit_test(modules_of_experts) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(layouts_to_the_letter),
+                                           cmocka_unit_test(modules_of_experts) };
+
+TM_TESTS(tests, NULL, NULL)

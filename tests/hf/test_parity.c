@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 #include <jansson.h>
 
 static const char fixtures[] = "tests/hf/fixtures";
@@ -153,10 +153,6 @@ static void every_fixture_is_met(void **state)
     assert_true(met >= 6);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_fixture_is_met) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(every_fixture_is_met) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const char *const folders[] = {
     "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 63, \"hidden_size\": 32, "
@@ -263,12 +263,10 @@ static void blocks_load_in_parts(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_load_their_parts),
-        cmocka_unit_test(adapters_load_in_parts),
-        cmocka_unit_test(blocks_load_in_parts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_load_their_parts),
+    cmocka_unit_test(adapters_load_in_parts),
+    cmocka_unit_test(blocks_load_in_parts),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -21,7 +21,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 #include <jansson.h>
 
 enum { STEPS = 20, SEQ = 256 };
@@ -208,11 +208,6 @@ static void runs_are_those_of_trl(void **state)
     json_decref(fixture);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(runs_are_those_of_trl) };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(runs_are_those_of_trl) };
+
+TM_TESTS(tests, NULL, test_folder_teardown)

@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* Whole numbers that every format here has. */
 static double value_of(const char *name, int64_t i)
@@ -314,11 +314,8 @@ static void runs_that_do_not_fit_are_refused(void **state)
     whole_refusals_are("tests/hf/whole-runs-messages.txt");
 }
 
-int main(void)
-{
-    tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(runs_are_loaded_and_exported),
-                                        cmocka_unit_test(files_beside_the_weights_come_along),
-                                        cmocka_unit_test(runs_that_do_not_fit_are_refused) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(runs_are_loaded_and_exported),
+                                           cmocka_unit_test(files_beside_the_weights_come_along),
+                                           cmocka_unit_test(runs_that_do_not_fit_are_refused) };
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/log.h"
 #include "mlperf/reference.h"
@@ -92,11 +92,8 @@ static void benchmarks_settle_keys(void **unused)
     whole_is("tests/mlperf/whole-settled.txt", &out);
 }
 
-int main(void)
-{
-    tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(evaluations_by_batch),
-                                        cmocka_unit_test(every_benchmark_says_its_runs),
-                                        cmocka_unit_test(benchmarks_settle_keys) };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(evaluations_by_batch),
+                                           cmocka_unit_test(every_benchmark_says_its_runs),
+                                           cmocka_unit_test(benchmarks_settle_keys) };
+
+TM_TESTS(tests, NULL, test_folder_teardown)

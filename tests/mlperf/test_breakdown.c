@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "mlperf/breakdown.h"
 #include "support/folder.h"
@@ -296,12 +296,10 @@ static void one_step_short(void **state)
     tm_submission_close(s);
 }
 
-int main(void)
-{
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(parts_of_known_runs),   TEST(two_results),    TEST(runs_without_score_are_left_out),
-        TEST(logs_with_fewer_lines), TEST(one_step_short), TEST(warnings_are_no_failures)
-    };
-    return cmocka_run_group_tests_name("mlperf/breakdown", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    TEST(parts_of_known_runs),   TEST(two_results),    TEST(runs_without_score_are_left_out),
+    TEST(logs_with_fewer_lines), TEST(one_step_short), TEST(warnings_are_no_failures)
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 #include <jansson.h>
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
@@ -600,30 +600,28 @@ static void rulesets_have_names(void **unused)
     assert_int_equal(tm_ruleset_find("5.0.0", &r, &err), TM_USAGE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_shortest_logs_pass),
-        cmocka_unit_test(only_some_lines_may_be_left_out),
-        cmocka_unit_test(repeated_lines),
-        cmocka_unit_test(order_of_lines),
-        cmocka_unit_test(time_to_start),
-        cmocka_unit_test(values_8b),
-        cmocka_unit_test(values_lora),
-        cmocka_unit_test(values_flux),
-        cmocka_unit_test(values_gpt_oss),
-        cmocka_unit_test(metadata),
-        cmocka_unit_test(evaluations),
-        cmocka_unit_test(blocks_and_epochs),
-        cmocka_unit_test(odd_lines),
-        cmocka_unit_test(open_division),
-        cmocka_unit_test(later_rulesets),
-        cmocka_unit_test(a_later_set_replaces_earlier_messages),
-        cmocka_unit_test(messages_name_lines_of_the_file),
-        cmocka_unit_test(the_built_in_benchmark),
-        cmocka_unit_test(mutated_logs_never_pass_without_a_required_line),
-        cmocka_unit_test(published_logs_comply),
-        cmocka_unit_test(rulesets_have_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_shortest_logs_pass),
+    cmocka_unit_test(only_some_lines_may_be_left_out),
+    cmocka_unit_test(repeated_lines),
+    cmocka_unit_test(order_of_lines),
+    cmocka_unit_test(time_to_start),
+    cmocka_unit_test(values_8b),
+    cmocka_unit_test(values_lora),
+    cmocka_unit_test(values_flux),
+    cmocka_unit_test(values_gpt_oss),
+    cmocka_unit_test(metadata),
+    cmocka_unit_test(evaluations),
+    cmocka_unit_test(blocks_and_epochs),
+    cmocka_unit_test(odd_lines),
+    cmocka_unit_test(open_division),
+    cmocka_unit_test(later_rulesets),
+    cmocka_unit_test(a_later_set_replaces_earlier_messages),
+    cmocka_unit_test(messages_name_lines_of_the_file),
+    cmocka_unit_test(the_built_in_benchmark),
+    cmocka_unit_test(mutated_logs_never_pass_without_a_required_line),
+    cmocka_unit_test(published_logs_comply),
+    cmocka_unit_test(rulesets_have_names),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void is(const mllog *log, bool werror, const char *words, const char *json_words)
 {
@@ -244,19 +244,17 @@ static void rulesets(void **unused)
     assert_string_equal(err.text, "no ruleset '6.2.0'; there are 5.1.0, 6.0.0 and 6.1.0");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_a_log_that_complies),
-        cmocka_unit_test(of_no_log),
-        cmocka_unit_test(of_lines_that_cannot_be_read),
-        cmocka_unit_test(of_a_line_that_lacks_members),
-        cmocka_unit_test(of_a_key_that_fails_often),
-        cmocka_unit_test(of_lines_that_are_repeated),
-        cmocka_unit_test(of_what_is_missing),
-        cmocka_unit_test(of_benchmarks_that_are_not_known),
-        cmocka_unit_test(of_an_exception),
-        cmocka_unit_test(rulesets),
-    };
-    return cmocka_run_group_tests_name("mlperf/check_report", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(of_a_log_that_complies),
+    cmocka_unit_test(of_no_log),
+    cmocka_unit_test(of_lines_that_cannot_be_read),
+    cmocka_unit_test(of_a_line_that_lacks_members),
+    cmocka_unit_test(of_a_key_that_fails_often),
+    cmocka_unit_test(of_lines_that_are_repeated),
+    cmocka_unit_test(of_what_is_missing),
+    cmocka_unit_test(of_benchmarks_that_are_not_known),
+    cmocka_unit_test(of_an_exception),
+    cmocka_unit_test(rulesets),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define ON "--mlperf.enable true --mlperf.submission_org Us "
 #define TINY "tiny-llama " ON "--mlperf.benchmark trainmark_tiny --data.source synthetic --validation.enable true "
@@ -138,8 +138,6 @@ static void configurations_are_as_recorded(void **state)
     whole_is("tests/mlperf/whole-keys.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(configurations_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(configurations_are_as_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define LINE(key, value) ":::MLLOG {\"time_ms\": 7, \"key\": \"" key "\", \"value\": " value ", \"metadata\": {}}"
 
@@ -493,23 +493,21 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/mlperf/whole-log-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_the_nearest_doubles),
-        cmocka_unit_test(wrong_json_is_refused),
-        cmocka_unit_test(depth_and_length_have_limits),
-        cmocka_unit_test(text_is_latin_1_and_escapes),
-        cmocka_unit_test(equality_is_pythons),
-        cmocka_unit_test(lines_end_in_three_ways),
-        cmocka_unit_test(the_last_token_counts),
-        cmocka_unit_test(faults_are_told_apart),
-        cmocka_unit_test(packed_files),
-        cmocka_unit_test(limits),
-        cmocka_unit_test(times_of_text_have_a_limit),
-        cmocka_unit_test(a_folder_has_a_limit),
-        cmocka_unit_test(folders_are_listed_by_number),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(numbers_are_the_nearest_doubles),
+    cmocka_unit_test(wrong_json_is_refused),
+    cmocka_unit_test(depth_and_length_have_limits),
+    cmocka_unit_test(text_is_latin_1_and_escapes),
+    cmocka_unit_test(equality_is_pythons),
+    cmocka_unit_test(lines_end_in_three_ways),
+    cmocka_unit_test(the_last_token_counts),
+    cmocka_unit_test(faults_are_told_apart),
+    cmocka_unit_test(packed_files),
+    cmocka_unit_test(limits),
+    cmocka_unit_test(times_of_text_have_a_limit),
+    cmocka_unit_test(a_folder_has_a_limit),
+    cmocka_unit_test(folders_are_listed_by_number),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

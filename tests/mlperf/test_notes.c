@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void many(void **state)
 {
@@ -45,8 +45,6 @@ static void odd_characters(void **state)
     tm_arena_destroy(arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(many), cmocka_unit_test(odd_characters) };
-    return cmocka_run_group_tests_name("mlperf/notes", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(many), cmocka_unit_test(odd_characters) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 #define N(count) "{\"samples_count\": " count "}"
@@ -419,20 +419,18 @@ static void quotients_beyond_a_double_are_no_comparison(void **state)
     tm_submission_close(d);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_without_a_beginning_or_samples),
-        cmocka_unit_test(an_evaluation_of_unknown_samples_is_none),
-        cmocka_unit_test(a_target_is_crossed_between_two_numbers_of_samples),
-        cmocka_unit_test(the_first_beginning_counts_and_the_first_end),
-        cmocka_unit_test(lines_that_cannot_be_read_are_passed_over),
-        cmocka_unit_test(runs_whose_figures_make_no_sense_are_left_out),
-        cmocka_unit_test(of_no_known_benchmark),
-        cmocka_unit_test(the_division_decides_whether_convergence_is_tested),
-        cmocka_unit_test(seeds_of_a_log_have_a_limit),
-        cmocka_unit_test(only_scores_of_one_benchmark_are_compared),
-        cmocka_unit_test(quotients_beyond_a_double_are_no_comparison),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(blocks_without_a_beginning_or_samples),
+    cmocka_unit_test(an_evaluation_of_unknown_samples_is_none),
+    cmocka_unit_test(a_target_is_crossed_between_two_numbers_of_samples),
+    cmocka_unit_test(the_first_beginning_counts_and_the_first_end),
+    cmocka_unit_test(lines_that_cannot_be_read_are_passed_over),
+    cmocka_unit_test(runs_whose_figures_make_no_sense_are_left_out),
+    cmocka_unit_test(of_no_known_benchmark),
+    cmocka_unit_test(the_division_decides_whether_convergence_is_tested),
+    cmocka_unit_test(seeds_of_a_log_have_a_limit),
+    cmocka_unit_test(only_scores_of_one_benchmark_are_compared),
+    cmocka_unit_test(quotients_beyond_a_double_are_no_comparison),
+};
+
+TM_TESTS(tests, NULL, NULL)

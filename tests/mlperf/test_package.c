@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/file.h"
 #include "mlperf/package.h"
@@ -396,13 +396,11 @@ static void links_out(void **state)
     tm_package_free(p);
 }
 
-int main(void)
-{
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_good_package), TEST(old_factors_go),     TEST(runs_that_fail), TEST(number_and_names_of_files),
-        TEST(open_division),  TEST(seeds_and_bypasses), TEST(systems),        TEST(benchmarks),
-        TEST(nothing_there),  TEST(repository),         TEST(links_out),
-    };
-    return cmocka_run_group_tests_name("mlperf/package", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    TEST(a_good_package), TEST(old_factors_go),     TEST(runs_that_fail), TEST(number_and_names_of_files),
+    TEST(open_division),  TEST(seeds_and_bypasses), TEST(systems),        TEST(benchmarks),
+    TEST(nothing_there),  TEST(repository),         TEST(links_out),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void file_of(const char *name, off_t bytes)
 {
@@ -129,9 +129,7 @@ static void all_that_is_wrong_is_found(void **state)
     test_folder_remove();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(folders_are_listed),
-                                        cmocka_unit_test(all_that_is_wrong_is_found) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(folders_are_listed),
+                                           cmocka_unit_test(all_that_is_wrong_is_found) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "mlperf/score.h"
 #include "mlperf/seeds.h"
@@ -146,8 +146,6 @@ static void published_results(void **state)
     json_decref(expected);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(results_of_our_own), cmocka_unit_test(published_results) };
-    return cmocka_run_group_tests_name("mlperf/published", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(results_of_our_own), cmocka_unit_test(published_results) };
+
+TM_TESTS(tests, NULL, NULL)

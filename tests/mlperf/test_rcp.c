@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "mlperf/rcp.h"
 #include "support/mllogs.h"
@@ -444,16 +444,14 @@ static void own_records_that_are_wrong(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_verdicts),
-        cmocka_unit_test(mixed_results_fail),
-        cmocka_unit_test(a_batch_that_is_none),
-        cmocka_unit_test(what_a_log_says),
-        cmocka_unit_test(messages_of_the_public_checker),
-        cmocka_unit_test(own_records),
-        cmocka_unit_test(own_records_that_are_wrong),
-    };
-    return cmocka_run_group_tests_name("mlperf/rcp", tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(published_verdicts),
+    cmocka_unit_test(mixed_results_fail),
+    cmocka_unit_test(a_batch_that_is_none),
+    cmocka_unit_test(what_a_log_says),
+    cmocka_unit_test(messages_of_the_public_checker),
+    cmocka_unit_test(own_records),
+    cmocka_unit_test(own_records_that_are_wrong),
+};
+
+TM_TESTS(tests, set_up, tear_down)

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "mlperf/reference.h"
 #include "support/whole.h"
@@ -334,20 +334,18 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/mlperf/whole-reference-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(records_of_a_file),
-        cmocka_unit_test(published_statistics),
-        cmocka_unit_test(published_interpolations),
-        cmocka_unit_test(choice_at_the_ends),
-        cmocka_unit_test(pruning_is_one_forward_pass),
-        cmocka_unit_test(deviation_is_of_the_whole_list),
-        cmocka_unit_test(quantiles),
-        cmocka_unit_test(numpy_order),
-        cmocka_unit_test(relief_and_few_runs),
-        cmocka_unit_test(means_at_the_ends_of_what_there_is),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests_name("mlperf/reference", tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(records_of_a_file),
+    cmocka_unit_test(published_statistics),
+    cmocka_unit_test(published_interpolations),
+    cmocka_unit_test(choice_at_the_ends),
+    cmocka_unit_test(pruning_is_one_forward_pass),
+    cmocka_unit_test(deviation_is_of_the_whole_list),
+    cmocka_unit_test(quantiles),
+    cmocka_unit_test(numpy_order),
+    cmocka_unit_test(relief_and_few_runs),
+    cmocka_unit_test(means_at_the_ends_of_what_there_is),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, set_up, tear_down)

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const char *const three[] = { "one", "two", "three", NULL }, *const lone[] = { "only", NULL };
 
@@ -236,13 +236,11 @@ static void long_values_are_cut(void **unused)
     tm_arena_destroy(arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_at_their_limits), cmocka_unit_test(values_beside_what_came_before),
-        cmocka_unit_test(metadata_at_its_limits), cmocka_unit_test(states_and_the_time_of_the_initialisation),
-        cmocka_unit_test(what_each_wants),        cmocka_unit_test(what_each_found),
-        cmocka_unit_test(long_values_are_cut),
-    };
-    return cmocka_run_group_tests_name("mlperf/rules", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(values_at_their_limits), cmocka_unit_test(values_beside_what_came_before),
+    cmocka_unit_test(metadata_at_its_limits), cmocka_unit_test(states_and_the_time_of_the_initialisation),
+    cmocka_unit_test(what_each_wants),        cmocka_unit_test(what_each_found),
+    cmocka_unit_test(long_values_are_cut),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define LINE(key, value, more)                                                                                         \
     ":::MLLOG {\"time_ms\": 5, \"key\": \"" key "\", \"value\": " value                                                \
@@ -136,8 +136,6 @@ static void odd_lines_are_told(void **state)
     whole_is("tests/mlperf/whole-scanned.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(odd_lines_are_told) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(odd_lines_are_told) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "mlperf/python.h"
 #include "mlperf/score.h"
@@ -360,22 +360,20 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/mlperf/whole-score-messages.txt");
 }
 
-int main(void)
-{
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_result_that_passes),
-        TEST(a_result_that_fails),
-        TEST(one_run_did_not_converge),
-        TEST(two_runs_did_not_converge),
-        TEST(number_of_runs),
-        TEST(status_does_not_decide_the_score),
-        TEST(words_of_the_summary),
-        TEST(seeds),
-        TEST(a_thousand_seeds),
-        TEST(folders_that_cannot_be_read),
-        TEST(integers_as_python_reads_them),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests_name("mlperf/score", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    TEST(a_result_that_passes),
+    TEST(a_result_that_fails),
+    TEST(one_run_did_not_converge),
+    TEST(two_runs_did_not_converge),
+    TEST(number_of_runs),
+    TEST(status_does_not_decide_the_score),
+    TEST(words_of_the_summary),
+    TEST(seeds),
+    TEST(a_thousand_seeds),
+    TEST(folders_that_cannot_be_read),
+    TEST(integers_as_python_reads_them),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

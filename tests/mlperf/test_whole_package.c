@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static char *top;
 
@@ -467,16 +467,14 @@ static int tear_down(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(folders_to_the_letter, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(odd_parameters_and_logs_to_the_letter, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(bypasses_to_the_letter, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(records_that_are_given_judge_their_own, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_old_factor_that_stays_is_a_failure, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(limits_of_the_repository, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(entries_have_a_limit, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(folders_to_the_letter, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(odd_parameters_and_logs_to_the_letter, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(bypasses_to_the_letter, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(records_that_are_given_judge_their_own, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(an_old_factor_that_stays_is_a_failure, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(limits_of_the_repository, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(entries_have_a_limit, set_up, tear_down),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
@@ -532,13 +532,11 @@ static void results_to_the_letter(void **state)
     whole_is("tests/mlperf/whole-results.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(references_to_the_letter),
-        cmocka_unit_test(files_to_the_letter),
-        cmocka_unit_test(benchmarks_to_the_letter),
-        cmocka_unit_test(results_to_the_letter),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(references_to_the_letter),
+    cmocka_unit_test(files_to_the_letter),
+    cmocka_unit_test(benchmarks_to_the_letter),
+    cmocka_unit_test(results_to_the_letter),
+};
+
+TM_TESTS(tests, NULL, NULL)

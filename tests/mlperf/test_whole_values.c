@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
@@ -578,13 +578,11 @@ static void rules_to_the_letter(void **state)
     whole_is("tests/mlperf/whole-rules.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_to_the_letter),
-        cmocka_unit_test(lines_to_the_letter),
-        cmocka_unit_test(systems_to_the_letter),
-        cmocka_unit_test(rules_to_the_letter),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(values_to_the_letter),
+    cmocka_unit_test(lines_to_the_letter),
+    cmocka_unit_test(systems_to_the_letter),
+    cmocka_unit_test(rules_to_the_letter),
+};
+
+TM_TESTS(tests, NULL, NULL)

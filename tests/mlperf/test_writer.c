@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void prints(double value, const char *wanted)
 {
@@ -201,13 +201,11 @@ static void published_logs_are_written_alike(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_print_as_in_python),
-        cmocka_unit_test(any_number_reads_back),
-        cmocka_unit_test(lines_of_public_logs),
-        cmocka_unit_test(published_logs_are_written_alike),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(numbers_print_as_in_python),
+    cmocka_unit_test(any_number_reads_back),
+    cmocka_unit_test(lines_of_public_logs),
+    cmocka_unit_test(published_logs_are_written_alike),
+};
+
+TM_TESTS(tests, NULL, NULL)

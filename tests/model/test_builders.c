@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static int by_name(const void *a, const void *b)
 {
@@ -405,20 +405,18 @@ static void the_rotary_table_is_the_formula(void **state)
     tm_graph_destroy(graph);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_preset_has_the_parameters_of_its_formula),
-        cmocka_unit_test(every_kind_of_bias_has_the_parameters_of_its_formula),
-        cmocka_unit_test(tied_models_share_one_table),
-        cmocka_unit_test(a_tied_torchtitan_table_begins_as_the_head),
-        cmocka_unit_test(executed_flops_are_the_formula),
-        cmocka_unit_test(images_execute_their_formula),
-        cmocka_unit_test(every_node_knows_its_layer_and_module),
-        cmocka_unit_test(behind_a_model_is_no_block),
-        cmocka_unit_test(biases_of_experts_move_at_a_rate),
-        cmocka_unit_test(routers_go_by_the_shape),
-        cmocka_unit_test(the_rotary_table_is_the_formula),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_preset_has_the_parameters_of_its_formula),
+    cmocka_unit_test(every_kind_of_bias_has_the_parameters_of_its_formula),
+    cmocka_unit_test(tied_models_share_one_table),
+    cmocka_unit_test(a_tied_torchtitan_table_begins_as_the_head),
+    cmocka_unit_test(executed_flops_are_the_formula),
+    cmocka_unit_test(images_execute_their_formula),
+    cmocka_unit_test(every_node_knows_its_layer_and_module),
+    cmocka_unit_test(behind_a_model_is_no_block),
+    cmocka_unit_test(biases_of_experts_move_at_a_rate),
+    cmocka_unit_test(routers_go_by_the_shape),
+    cmocka_unit_test(the_rotary_table_is_the_formula),
+};
+
+TM_TESTS(tests, NULL, NULL)

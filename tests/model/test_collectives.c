@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define COMMON                                                                                                         \
     "--training.local_batch_size 2 --training.threads 1 --validation.enable false --optimizer.name SGD "               \
@@ -128,8 +128,6 @@ static void calls_are_as_recorded(void **state)
     whole_is("tests/model/whole-collectives.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(calls_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(calls_are_as_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

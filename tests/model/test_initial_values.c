@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 typedef struct {
     const char *name; /* of the piece, as far as the dot after the layer */
@@ -136,13 +136,9 @@ static void gpt2_has_its_own(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_scheme_has_its_deviations),
-        cmocka_unit_test(gpt2_has_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_scheme_has_its_deviations),
+    cmocka_unit_test(gpt2_has_its_own),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "model/presets.h"
 #include "model/shape.h"
@@ -273,20 +273,18 @@ static void every_preset_is_whole(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parameter_counts_are_the_published_ones),
-        cmocka_unit_test(experts_count_as_published),
-        cmocka_unit_test(yarn_stretches_as_published),
-        cmocka_unit_test(reference_models_have_their_printed_values),
-        cmocka_unit_test(conventions_give_the_printed_values),
-        cmocka_unit_test(gpt_table_has_its_tflops),
-        cmocka_unit_test(every_dimension_is_a_key),
-        cmocka_unit_test(a_window_counts_its_keys),
-        cmocka_unit_test(images_have_their_printed_flops),
-        cmocka_unit_test(the_options_of_the_llama_families_are_read),
-        cmocka_unit_test(every_preset_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(parameter_counts_are_the_published_ones),
+    cmocka_unit_test(experts_count_as_published),
+    cmocka_unit_test(yarn_stretches_as_published),
+    cmocka_unit_test(reference_models_have_their_printed_values),
+    cmocka_unit_test(conventions_give_the_printed_values),
+    cmocka_unit_test(gpt_table_has_its_tflops),
+    cmocka_unit_test(every_dimension_is_a_key),
+    cmocka_unit_test(a_window_counts_its_keys),
+    cmocka_unit_test(images_have_their_printed_flops),
+    cmocka_unit_test(the_options_of_the_llama_families_are_read),
+    cmocka_unit_test(every_preset_is_whole),
+};
+
+TM_TESTS(tests, NULL, NULL)

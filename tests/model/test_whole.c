@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void add_shape(tm_text *out, const tm_model_shape *s)
 {
@@ -358,13 +358,11 @@ static void pieces_are_as_recorded(void **state)
     whole_is("tests/model/whole-pieces.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_are_as_recorded),
-        cmocka_unit_test(divisions_are_as_recorded),
-        cmocka_unit_test(presets_are_as_recorded),
-        cmocka_unit_test(pieces_are_as_recorded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(models_are_as_recorded),
+    cmocka_unit_test(divisions_are_as_recorded),
+    cmocka_unit_test(presets_are_as_recorded),
+    cmocka_unit_test(pieces_are_as_recorded),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define SHORT                                                                                                          \
     "--training.seq_len 16 --training.local_batch_size 2 --training.threads 1 --validation.enable false "              \
@@ -90,11 +90,9 @@ static void stages_are_as_recorded(void **state)
     whole_layouts_are("tests/model/whole-stages.txt", staged, sizeof staged / sizeof staged[0]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(divided_models_are_as_recorded),
-        cmocka_unit_test(stages_are_as_recorded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(divided_models_are_as_recorded),
+    cmocka_unit_test(stages_are_as_recorded),
+};
+
+TM_TESTS(tests, NULL, NULL)

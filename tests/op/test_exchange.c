@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { MOST_RANKS = 5, MOST_EXPERTS = 20, PAIRS = 24 };
 
@@ -145,12 +145,10 @@ static void costs_are_those_of_the_even_share(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_arrives_once_in_order),
-        cmocka_unit_test(runs_to_all_are_those_to_each),
-        cmocka_unit_test(costs_are_those_of_the_even_share),
-    };
-    return cmocka_run_group_tests_name("op/exchange", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_row_arrives_once_in_order),
+    cmocka_unit_test(runs_to_all_are_those_to_each),
+    cmocka_unit_test(costs_are_those_of_the_even_share),
+};
+
+TM_TESTS(tests, NULL, NULL)

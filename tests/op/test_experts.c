@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void expect(const char *what, const double *have, const double *want, int n)
 {
@@ -262,14 +262,12 @@ static void attributes_are_checked(void **state)
     assert_true(why && strstr(why, "multiple of the sequence"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(largest_scores_are_chosen), cmocka_unit_test(bias_moves_the_choice_alone),
-        cmocka_unit_test(groups_limit_the_choice),   cmocka_unit_test(uniform_goes_round),
-        cmocka_unit_test(dispatch_is_stable),        cmocka_unit_test(rows_come_back),
-        cmocka_unit_test(bias_follows_the_load),     cmocka_unit_test(balance_is_that_of_a_sequence),
-        cmocka_unit_test(one_expert_may_have_all),   cmocka_unit_test(attributes_are_checked),
-    };
-    return cmocka_run_group_tests_name("op/experts", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(largest_scores_are_chosen), cmocka_unit_test(bias_moves_the_choice_alone),
+    cmocka_unit_test(groups_limit_the_choice),   cmocka_unit_test(uniform_goes_round),
+    cmocka_unit_test(dispatch_is_stable),        cmocka_unit_test(rows_come_back),
+    cmocka_unit_test(bias_follows_the_load),     cmocka_unit_test(balance_is_that_of_a_sequence),
+    cmocka_unit_test(one_expert_may_have_all),   cmocka_unit_test(attributes_are_checked),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const double tolerance = 1e-7, step = 1e-5;
 /* Elements of an input that are looked at; fewer of examples with many values, which cost the most. */
@@ -437,13 +437,11 @@ static void norms_take_the_pending_gradient(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_agree_with_differences),        cmocka_unit_test(two_uses_add_up),
-        cmocka_unit_test(gradients_of_parameters_accumulate),      cmocka_unit_test(frozen_inputs_cost_nothing),
-        cmocka_unit_test(loss_gradient_replaces_the_forward_node), cmocka_unit_test(linear_emits_only_what_is_wanted),
-        cmocka_unit_test(norms_take_the_pending_gradient),
-    };
-    return cmocka_run_group_tests_name("op/gradients", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(gradients_agree_with_differences),        cmocka_unit_test(two_uses_add_up),
+    cmocka_unit_test(gradients_of_parameters_accumulate),      cmocka_unit_test(frozen_inputs_cost_nothing),
+    cmocka_unit_test(loss_gradient_replaces_the_forward_node), cmocka_unit_test(linear_emits_only_what_is_wanted),
+    cmocka_unit_test(norms_take_the_pending_gradient),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { SEED = 20240608 };
 
@@ -566,24 +566,22 @@ static void examples_have_ignored_targets_and_duplicates(void **state)
     assert_true(duplicates > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_is_complete_and_sorted),
-        cmocka_unit_test(cheap_inplace_and_stored_formats_are_as_documented),
-        cmocka_unit_test(infer_refuses_wrong_shapes),
-        cmocka_unit_test(outputs_not_given_are_inferred_or_absent),
-        cmocka_unit_test(attributes_are_checked),
-        cmocka_unit_test(names_say_shapes),
-        cmocka_unit_test(costs_of_products),
-        cmocka_unit_test(costs_of_attention),
-        cmocka_unit_test(costs_of_loss_and_embedding),
-        cmocka_unit_test(references_write_whole_outputs),
-        cmocka_unit_test(inplace_changes_nothing),
-        cmocka_unit_test(accumulate_adds_to_what_is_there),
-        cmocka_unit_test(optional_outputs_change_nothing),
-        cmocka_unit_test(adamw_updates_its_inputs),
-        cmocka_unit_test(examples_have_ignored_targets_and_duplicates),
-    };
-    return cmocka_run_group_tests_name("op/ops", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(table_is_complete_and_sorted),
+    cmocka_unit_test(cheap_inplace_and_stored_formats_are_as_documented),
+    cmocka_unit_test(infer_refuses_wrong_shapes),
+    cmocka_unit_test(outputs_not_given_are_inferred_or_absent),
+    cmocka_unit_test(attributes_are_checked),
+    cmocka_unit_test(names_say_shapes),
+    cmocka_unit_test(costs_of_products),
+    cmocka_unit_test(costs_of_attention),
+    cmocka_unit_test(costs_of_loss_and_embedding),
+    cmocka_unit_test(references_write_whole_outputs),
+    cmocka_unit_test(inplace_changes_nothing),
+    cmocka_unit_test(accumulate_adds_to_what_is_there),
+    cmocka_unit_test(optional_outputs_change_nothing),
+    cmocka_unit_test(adamw_updates_its_inputs),
+    cmocka_unit_test(examples_have_ignored_targets_and_duplicates),
+};
+
+TM_TESTS(tests, NULL, NULL)

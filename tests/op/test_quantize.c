@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const tm_dtype narrow[] = { TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ, TM_E2M1, TM_E3M2, TM_E2M3 };
 enum { NARROW = sizeof narrow / sizeof narrow[0] };
@@ -305,19 +305,17 @@ static void parts_have_the_scales_of_the_whole(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounding_is_that_of_the_formats),
-        cmocka_unit_test(stochastic_rounding_is_that_of_the_formats),
-        cmocka_unit_test(exponents_by_rule),
-        cmocka_unit_test(ratios),
-        cmocka_unit_test(published_block_of_mxfp8),
-        cmocka_unit_test(published_block_of_mxfp4),
-        cmocka_unit_test(published_block_of_nvfp4),
-        cmocka_unit_test(rotation),
-        cmocka_unit_test(scales_are_shared_as_the_recipe_says),
-        cmocka_unit_test(parts_have_the_scales_of_the_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(rounding_is_that_of_the_formats),
+    cmocka_unit_test(stochastic_rounding_is_that_of_the_formats),
+    cmocka_unit_test(exponents_by_rule),
+    cmocka_unit_test(ratios),
+    cmocka_unit_test(published_block_of_mxfp8),
+    cmocka_unit_test(published_block_of_mxfp4),
+    cmocka_unit_test(published_block_of_nvfp4),
+    cmocka_unit_test(rotation),
+    cmocka_unit_test(scales_are_shared_as_the_recipe_says),
+    cmocka_unit_test(parts_have_the_scales_of_the_whole),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* Weights differ from element to element; what is only rounding counts as 0. */
 static void add_output(tm_text *out, const tm_view *view)
@@ -226,12 +226,10 @@ static void recipes_that_do_not_fit(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(references_are_as_recorded),
-        cmocka_unit_test(refusals_are_as_recorded),
-        cmocka_unit_test(recipes_that_do_not_fit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(references_are_as_recorded),
+    cmocka_unit_test(refusals_are_as_recorded),
+    cmocka_unit_test(recipes_that_do_not_fit),
+};
+
+TM_TESTS(tests, NULL, NULL)

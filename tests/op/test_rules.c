@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 typedef struct {
     const tm_op      *op;
@@ -180,8 +180,6 @@ static void rules_are_as_recorded(void **state)
     whole_is("tests/op/rules.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(rules_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(rules_are_as_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

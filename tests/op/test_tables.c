@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const char *const records = "tests/op/tables.txt";
 
@@ -119,8 +119,6 @@ static void ops_are_as_recorded(void **state)
     if (wrong) fail_msg("%d ops are otherwise than recorded in %s", wrong, records);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(ops_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(ops_are_as_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reference kernels against numbers worked out by hand, and against what must hold for any input. */
+#include "support/test.h"
 #include "values.h"
 
 static void norms(void **state)
@@ -471,27 +472,25 @@ static void loss_of_a_vocabulary_in_parts(void **state)
     assert_true(fabs(loss - log(2)) < 1e-12);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norms),
-        cmocka_unit_test(linear_and_its_gradients),
-        cmocka_unit_test(embeddings),
-        cmocka_unit_test(rotations),
-        cmocka_unit_test(rotations_by_position),
-        cmocka_unit_test(elementwise),
-        cmocka_unit_test(loss_of_three_rows),
-        cmocka_unit_test(loss_of_a_vocabulary_in_parts),
-        cmocka_unit_test(loss_does_not_see_a_shift_of_the_logits),
-        cmocka_unit_test(untrained_loss_is_ln_of_the_vocabulary),
-        cmocka_unit_test(loss_does_not_depend_on_the_chunk),
-        cmocka_unit_test(square_error_and_its_gradient),
-        cmocka_unit_test(keys_have_their_own_norm_weights),
-        cmocka_unit_test(fill_has_its_value),
-        cmocka_unit_test(a_row_of_zeros_has_the_norm_one),
-        cmocka_unit_test(loss_of_two_pairs),
-        cmocka_unit_test(chunks_come_in_the_order_of_tokens),
-        cmocka_unit_test(balance_of_more_rows_than_are_here),
-    };
-    return cmocka_run_group_tests_name("op/values", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(norms),
+    cmocka_unit_test(linear_and_its_gradients),
+    cmocka_unit_test(embeddings),
+    cmocka_unit_test(rotations),
+    cmocka_unit_test(rotations_by_position),
+    cmocka_unit_test(elementwise),
+    cmocka_unit_test(loss_of_three_rows),
+    cmocka_unit_test(loss_of_a_vocabulary_in_parts),
+    cmocka_unit_test(loss_does_not_see_a_shift_of_the_logits),
+    cmocka_unit_test(untrained_loss_is_ln_of_the_vocabulary),
+    cmocka_unit_test(loss_does_not_depend_on_the_chunk),
+    cmocka_unit_test(square_error_and_its_gradient),
+    cmocka_unit_test(keys_have_their_own_norm_weights),
+    cmocka_unit_test(fill_has_its_value),
+    cmocka_unit_test(a_row_of_zeros_has_the_norm_one),
+    cmocka_unit_test(loss_of_two_pairs),
+    cmocka_unit_test(chunks_come_in_the_order_of_tokens),
+    cmocka_unit_test(balance_of_more_rows_than_are_here),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention by hand, and what must hold of it for any input. */
+#include "support/test.h"
 #include "values.h"
 
 /* Two tokens, one head, scores 0 and ln 3 for the second: probabilities 1/4 and 3/4. */
@@ -225,18 +226,16 @@ static void rotated_scores_depend_on_distance(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_of_two_tokens),
-        cmocka_unit_test(a_future_token_changes_no_past_output),
-        cmocka_unit_test(query_heads_read_the_head_of_their_group),
-        cmocka_unit_test(attention_sees_its_window),
-        cmocka_unit_test(attention_sees_its_document),
-        cmocka_unit_test(statistics_stand_by_head),
-        cmocka_unit_test(sequences_do_not_see_each_other),
-        cmocka_unit_test(softmax_is_safe),
-        cmocka_unit_test(rotated_scores_depend_on_distance),
-    };
-    return cmocka_run_group_tests_name("op/values_attention", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(attention_of_two_tokens),
+    cmocka_unit_test(a_future_token_changes_no_past_output),
+    cmocka_unit_test(query_heads_read_the_head_of_their_group),
+    cmocka_unit_test(attention_sees_its_window),
+    cmocka_unit_test(attention_sees_its_document),
+    cmocka_unit_test(statistics_stand_by_head),
+    cmocka_unit_test(sequences_do_not_see_each_other),
+    cmocka_unit_test(softmax_is_safe),
+    cmocka_unit_test(rotated_scores_depend_on_distance),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clipping and optimizers by hand. */
+#include "support/test.h"
 #include "values.h"
 
 static void clipping(void **state)
@@ -172,15 +173,13 @@ static void adafactor_remembers_means(void **state)
     EXPECT(p, 1 - step * u[0], 1 - step * u[1], 1 - step * u[2], 1 - step * u[3]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clipping),
-        cmocka_unit_test(adamw_takes_two_steps),
-        cmocka_unit_test(adamw_adds_the_rest),
-        cmocka_unit_test(sgd_takes_two_steps),
-        cmocka_unit_test(adafactor_of_a_product_moves_by_signs),
-        cmocka_unit_test(adafactor_remembers_means),
-    };
-    return cmocka_run_group_tests_name("op/values_optimizer", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(clipping),
+    cmocka_unit_test(adamw_takes_two_steps),
+    cmocka_unit_test(adamw_adds_the_rest),
+    cmocka_unit_test(sgd_takes_two_steps),
+    cmocka_unit_test(adafactor_of_a_product_moves_by_signs),
+    cmocka_unit_test(adafactor_remembers_means),
+};
+
+TM_TESTS(tests, NULL, NULL)

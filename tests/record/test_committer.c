@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -229,16 +229,14 @@ static void a_removed_file_is_told(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(old_lines_survive, reset, test_folder_teardown),
-        cmocka_unit_test_setup_teardown(what_cannot_be_flushed_is_let_pass, reset, test_folder_teardown),
-        cmocka_unit_test_setup_teardown(signals_go_elsewhere, reset, test_folder_teardown),
-        cmocka_unit_test_setup_teardown(nothing_from_before_a_checkpoint_is_lost, reset, test_folder_teardown),
-        cmocka_unit_test_setup_teardown(the_end_is_kept, reset, test_folder_teardown),
-        cmocka_unit_test_setup_teardown(a_disk_that_fails_is_told, reset, test_folder_teardown),
-        cmocka_unit_test_setup_teardown(a_removed_file_is_told, reset, test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(old_lines_survive, reset, test_folder_teardown),
+    cmocka_unit_test_setup_teardown(what_cannot_be_flushed_is_let_pass, reset, test_folder_teardown),
+    cmocka_unit_test_setup_teardown(signals_go_elsewhere, reset, test_folder_teardown),
+    cmocka_unit_test_setup_teardown(nothing_from_before_a_checkpoint_is_lost, reset, test_folder_teardown),
+    cmocka_unit_test_setup_teardown(the_end_is_kept, reset, test_folder_teardown),
+    cmocka_unit_test_setup_teardown(a_disk_that_fails_is_told, reset, test_folder_teardown),
+    cmocka_unit_test_setup_teardown(a_removed_file_is_told, reset, test_folder_teardown),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* The second is the one that figures are published by. */
 static const tm_named_f64 conventions[] = { { "6 N", 6e9 }, { "matmul", 48.25e9 }, { "palm", 51e9 } };
@@ -176,12 +176,10 @@ static void only_the_model_itself_is_compared(void **state)
     is_compared("tiny-llama --data.source mock", "no published figure for tiny-llama", false);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(published_figures_stand_beside),
-                                        cmocka_unit_test(comparisons_are_as_recorded),
-                                        cmocka_unit_test(nothing_is_said_of_what_is_no_result),
-                                        cmocka_unit_test(only_the_model_itself_is_compared),
-                                        cmocka_unit_test(a_full_output_is_reported) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(published_figures_stand_beside),
+                                           cmocka_unit_test(comparisons_are_as_recorded),
+                                           cmocka_unit_test(nothing_is_said_of_what_is_no_result),
+                                           cmocka_unit_test(only_the_model_itself_is_compared),
+                                           cmocka_unit_test(a_full_output_is_reported) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "../support/fake_run.h"
 #include "record/record.h"
@@ -497,25 +497,23 @@ static void a_full_output_is_reported(void **state)
     fclose(full);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(example_line_to_the_letter),
-        cmocka_unit_test(whole_numbers_reach_the_parsers),
-        cmocka_unit_test(megatron_lines),
-        cmocka_unit_test(consumed_samples),
-        cmocka_unit_test(performance_line),
-        cmocka_unit_test(golden_output),
-        cmocka_unit_test(small_teraflops),
-        cmocka_unit_test(quiet_and_interrupted),
-        cmocka_unit_test(no_failure_words),
-        cmocka_unit_test(log_freq_and_verdict),
-        cmocka_unit_test(rate_is_since_the_last_line),
-        cmocka_unit_test(progress_bar),
-        cmocka_unit_test(hours_are_left),
-        cmocka_unit_test(lines_are_told_at_once),
-        cmocka_unit_test(a_full_output_is_reported),
-        cmocka_unit_test(samples_are_harmless),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(example_line_to_the_letter),
+    cmocka_unit_test(whole_numbers_reach_the_parsers),
+    cmocka_unit_test(megatron_lines),
+    cmocka_unit_test(consumed_samples),
+    cmocka_unit_test(performance_line),
+    cmocka_unit_test(golden_output),
+    cmocka_unit_test(small_teraflops),
+    cmocka_unit_test(quiet_and_interrupted),
+    cmocka_unit_test(no_failure_words),
+    cmocka_unit_test(log_freq_and_verdict),
+    cmocka_unit_test(rate_is_since_the_last_line),
+    cmocka_unit_test(progress_bar),
+    cmocka_unit_test(hours_are_left),
+    cmocka_unit_test(lines_are_told_at_once),
+    cmocka_unit_test(a_full_output_is_reported),
+    cmocka_unit_test(samples_are_harmless),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "../support/folder.h"
 #include "../support/fake_run.h"
@@ -481,20 +481,18 @@ static void unusable_paths(void **state)
     assert_int_equal(tm_sink_close(sink, &err), TM_INVALID);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(metrics_records, clean),
-        cmocka_unit_test_teardown(metrics_of_a_resumed_run, clean),
-        cmocka_unit_test_teardown(large_seeds_are_kept, clean),
-        cmocka_unit_test_teardown(result_read_back, clean),
-        cmocka_unit_test_teardown(outputs_read_the_summary_of_the_run, clean),
-        cmocka_unit_test_teardown(a_run_without_steps, clean),
-        cmocka_unit_test_teardown(steady_recording_allocates_nothing, clean),
-        cmocka_unit_test_teardown(every_member_is_documented, clean),
-        cmocka_unit_test_teardown(kept_records_stay, clean),
-        cmocka_unit_test_teardown(file_size_limit, clean),
-        cmocka_unit_test_teardown(unusable_paths, clean),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_teardown(metrics_records, clean),
+    cmocka_unit_test_teardown(metrics_of_a_resumed_run, clean),
+    cmocka_unit_test_teardown(large_seeds_are_kept, clean),
+    cmocka_unit_test_teardown(result_read_back, clean),
+    cmocka_unit_test_teardown(outputs_read_the_summary_of_the_run, clean),
+    cmocka_unit_test_teardown(a_run_without_steps, clean),
+    cmocka_unit_test_teardown(steady_recording_allocates_nothing, clean),
+    cmocka_unit_test_teardown(every_member_is_documented, clean),
+    cmocka_unit_test_teardown(kept_records_stay, clean),
+    cmocka_unit_test_teardown(file_size_limit, clean),
+    cmocka_unit_test_teardown(unusable_paths, clean),
+};
+
+TM_TESTS(tests, NULL, NULL)

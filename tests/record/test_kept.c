@@ -22,7 +22,7 @@
 #include <sys/resource.h>
 #include <zlib.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* --- what events said ----------------------------------------------------------------------------- */
 
@@ -495,20 +495,18 @@ static void an_evaluation_has_its_own_step(void **state)
     free(told);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_start_is_copied),
-        cmocka_unit_test(phases_add_up),
-        cmocka_unit_test(looks_are_kept),
-        cmocka_unit_test(only_records_of_earlier_steps_stay),
-        cmocka_unit_test(numbers_as_people_read_them),
-        cmocka_unit_test(every_name_of_a_table),
-        cmocka_unit_test(poor_tables),
-        cmocka_unit_test(a_baseline_is_of_the_same_run),
-        cmocka_unit_test(another_header_is_quoted_in_part),
-        cmocka_unit_test(a_row_that_does_not_fit),
-        cmocka_unit_test(an_evaluation_has_its_own_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_start_is_copied),
+    cmocka_unit_test(phases_add_up),
+    cmocka_unit_test(looks_are_kept),
+    cmocka_unit_test(only_records_of_earlier_steps_stay),
+    cmocka_unit_test(numbers_as_people_read_them),
+    cmocka_unit_test(every_name_of_a_table),
+    cmocka_unit_test(poor_tables),
+    cmocka_unit_test(a_baseline_is_of_the_same_run),
+    cmocka_unit_test(another_header_is_quoted_in_part),
+    cmocka_unit_test(a_row_that_does_not_fit),
+    cmocka_unit_test(an_evaluation_has_its_own_step),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { TENSORS = 11, EXPONENTS = 6 };
 
@@ -96,8 +96,6 @@ static void looks_are_as_recorded(void **state)
     whole_is("tests/record/whole-look.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(looks_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(looks_are_as_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

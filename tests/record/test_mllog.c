@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* --- made-up runs ------------------------------------------------------------------------------------------------- */
 
@@ -428,21 +428,18 @@ static int clean(void **unused)
     return 0;
 }
 
-int main(void)
-{
-    tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_of_llama31_8b_complies),
-        cmocka_unit_test(a_run_of_llama2_70b_lora_complies),
-        cmocka_unit_test(runs_of_later_benchmarks_comply),
-        cmocka_unit_test(what_ran_is_what_is_logged),
-        cmocka_unit_test(a_run_that_will_not_comply_is_warned_of),
-        cmocka_unit_test(a_missed_target_is_no_success),
-        cmocka_unit_test(caches_that_were_not_dropped_are_not_logged),
-        cmocka_unit_test(an_interrupted_run_is_aborted),
-        cmocka_unit_test(times_are_milliseconds),
-        cmocka_unit_test(nothing_is_written_before_the_run_starts),
-        cmocka_unit_test(failures_are_kept),
-    };
-    return cmocka_run_group_tests(tests, NULL, clean);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_run_of_llama31_8b_complies),
+    cmocka_unit_test(a_run_of_llama2_70b_lora_complies),
+    cmocka_unit_test(runs_of_later_benchmarks_comply),
+    cmocka_unit_test(what_ran_is_what_is_logged),
+    cmocka_unit_test(a_run_that_will_not_comply_is_warned_of),
+    cmocka_unit_test(a_missed_target_is_no_success),
+    cmocka_unit_test(caches_that_were_not_dropped_are_not_logged),
+    cmocka_unit_test(an_interrupted_run_is_aborted),
+    cmocka_unit_test(times_are_milliseconds),
+    cmocka_unit_test(nothing_is_written_before_the_run_starts),
+    cmocka_unit_test(failures_are_kept),
+};
+
+TM_TESTS(tests, NULL, clean)

@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* --- the console -------------------------------------------------------------------------------------------------- */
 
@@ -327,21 +327,19 @@ static void a_result_that_is_not_there_is_not_stored(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_of_a_step),
-        cmocka_unit_test(looks_are_counted_and_the_first_that_diverges_is_told),
-        cmocka_unit_test(what_is_no_number_is_counted),
-        cmocka_unit_test(a_log_file_needs_a_name_and_a_place),
-        cmocka_unit_test(nothing_is_left_over_of_no_steps),
-        cmocka_unit_test(an_error_is_told_once),
-        cmocka_unit_test(a_result_of_looks_that_agree),
-        cmocka_unit_test(steps_before_the_start_are_not_recorded),
-        cmocka_unit_test(a_folder_in_the_place_of_the_records),
-        cmocka_unit_test(a_collection_that_changes_during_the_run),
-        cmocka_unit_test(variables_of_a_runner_are_told),
-        cmocka_unit_test(a_result_that_is_not_there_is_not_stored),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(shares_of_a_step),
+    cmocka_unit_test(looks_are_counted_and_the_first_that_diverges_is_told),
+    cmocka_unit_test(what_is_no_number_is_counted),
+    cmocka_unit_test(a_log_file_needs_a_name_and_a_place),
+    cmocka_unit_test(nothing_is_left_over_of_no_steps),
+    cmocka_unit_test(an_error_is_told_once),
+    cmocka_unit_test(a_result_of_looks_that_agree),
+    cmocka_unit_test(steps_before_the_start_are_not_recorded),
+    cmocka_unit_test(a_folder_in_the_place_of_the_records),
+    cmocka_unit_test(a_collection_that_changes_during_the_run),
+    cmocka_unit_test(variables_of_a_runner_are_told),
+    cmocka_unit_test(a_result_that_is_not_there_is_not_stored),
+};
+
+TM_TESTS_ALONE(tests, NULL, test_folder_teardown)

@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { MANY = 40 };
 
@@ -293,17 +293,21 @@ static void a_store_that_cannot_be_used(void **state)
     end(&f);
 }
 
-int main(void)
+static int prepare(void **state)
 {
+    (void)state;
     setenv("TRAINMARK_STORE", "none", 1); /* never the user's */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bus_of_many),
-        cmocka_unit_test(where_a_file_is),
-        cmocka_unit_test_teardown(the_files_of_a_run, clean),
-        cmocka_unit_test_teardown(a_run_that_never_began, clean),
-        cmocka_unit_test_teardown(whose_failure_counts, clean),
-        cmocka_unit_test_teardown(what_is_stored, clean),
-        cmocka_unit_test_teardown(a_store_that_cannot_be_used, clean),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_bus_of_many),
+    cmocka_unit_test(where_a_file_is),
+    cmocka_unit_test_teardown(the_files_of_a_run, clean),
+    cmocka_unit_test_teardown(a_run_that_never_began, clean),
+    cmocka_unit_test_teardown(whose_failure_counts, clean),
+    cmocka_unit_test_teardown(what_is_stored, clean),
+    cmocka_unit_test_teardown(a_store_that_cannot_be_used, clean),
+};
+
+TM_TESTS(tests, prepare, NULL)

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "../support/folder.h"
 #include "../support/fake_run.h"
@@ -280,16 +280,14 @@ static void perf_waits_for_its_turn(void **state)
     free(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(perf_header_and_quoting, clean),
-        cmocka_unit_test_teardown(perf_counts_gpus, clean),
-        cmocka_unit_test_teardown(perf_appends_with_relative_change, clean),
-        cmocka_unit_test_teardown(perf_baseline_is_chosen_well, clean),
-        cmocka_unit_test_teardown(perf_of_a_run_that_dies, clean),
-        cmocka_unit_test_teardown(perf_refuses_another_header, clean),
-        cmocka_unit_test_teardown(perf_waits_for_its_turn, clean),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_teardown(perf_header_and_quoting, clean),
+    cmocka_unit_test_teardown(perf_counts_gpus, clean),
+    cmocka_unit_test_teardown(perf_appends_with_relative_change, clean),
+    cmocka_unit_test_teardown(perf_baseline_is_chosen_well, clean),
+    cmocka_unit_test_teardown(perf_of_a_run_that_dies, clean),
+    cmocka_unit_test_teardown(perf_refuses_another_header, clean),
+    cmocka_unit_test_teardown(perf_waits_for_its_turn, clean),
+};
+
+TM_TESTS(tests, NULL, NULL)

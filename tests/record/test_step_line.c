@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const line_figures rows[] = {
     { 1, 10, 8.25, 0.5, 3e-4, 5000000000, 8000000000, 12345.5, 11111.25, 6e9, 4e13, 0.125, 0.25, 16, 0,
@@ -47,8 +47,6 @@ static void lines_are_as_recorded(void **state)
     whole_is("tests/record/whole-step-lines.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(lines_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(lines_are_as_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

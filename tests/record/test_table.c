@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "record/table.h"
 #include "support/whole.h"
@@ -364,20 +364,18 @@ static void exponents_where_no_digits_are_read(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_to_the_letter),
-        cmocka_unit_test(people_see_no_exponents),
-        cmocka_unit_test(wide_tables_fit_a_terminal),
-        cmocka_unit_test(tables_at_the_edge),
-        cmocka_unit_test(parts_name_their_rows),
-        cmocka_unit_test(parts_of_a_wide_table_belong_together),
-        cmocka_unit_test(a_single_wide_column_stays_whole),
-        cmocka_unit_test(two_wide_columns_are_numbered),
-        cmocka_unit_test(exponents_where_no_digits_are_read),
-        cmocka_unit_test(the_extension_decides),
-        cmocka_unit_test(a_compressed_file_reads_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_format_to_the_letter),
+    cmocka_unit_test(people_see_no_exponents),
+    cmocka_unit_test(wide_tables_fit_a_terminal),
+    cmocka_unit_test(tables_at_the_edge),
+    cmocka_unit_test(parts_name_their_rows),
+    cmocka_unit_test(parts_of_a_wide_table_belong_together),
+    cmocka_unit_test(a_single_wide_column_stays_whole),
+    cmocka_unit_test(two_wide_columns_are_numbered),
+    cmocka_unit_test(exponents_where_no_digits_are_read),
+    cmocka_unit_test(the_extension_decides),
+    cmocka_unit_test(a_compressed_file_reads_back),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/file.h"
 #include "record/record.h"
@@ -258,11 +258,9 @@ static void a_place_that_is_taken(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(the_file_holds_every_step),
-                                        cmocka_unit_test(late_steps_of_a_model_without_arithmetic),
-                                        cmocka_unit_test(a_place_that_is_taken),
-                                        cmocka_unit_test(nothing_without_a_start) };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(the_file_holds_every_step),
+                                           cmocka_unit_test(late_steps_of_a_model_without_arithmetic),
+                                           cmocka_unit_test(a_place_that_is_taken),
+                                           cmocka_unit_test(nothing_without_a_start) };
+
+TM_TESTS_ALONE(tests, NULL, test_folder_teardown)

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const int64_t MS = 1000000;
 
@@ -471,14 +471,11 @@ static void figures_at_their_limits(void **state)
     whole_is("tests/golden/whole-report-limits.txt", &out);
 }
 
-int main(void)
-{
-    tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(progress_to_the_letter),        cmocka_unit_test(the_log_to_the_letter),
-        cmocka_unit_test(a_configuration_tells_the_log), cmocka_unit_test(a_log_that_cannot_be_written),
-        cmocka_unit_test(a_platform_without_a_name),     cmocka_unit_test(logs_in_files),
-        cmocka_unit_test(figures_at_their_limits),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(progress_to_the_letter),        cmocka_unit_test(the_log_to_the_letter),
+    cmocka_unit_test(a_configuration_tells_the_log), cmocka_unit_test(a_log_that_cannot_be_written),
+    cmocka_unit_test(a_platform_without_a_name),     cmocka_unit_test(logs_in_files),
+    cmocka_unit_test(figures_at_their_limits),
+};
+
+TM_TESTS_ALONE(tests, NULL, test_folder_teardown)

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* A summary in which no two figures are alike. */
 static tm_event end_of_run(void)
@@ -143,12 +143,10 @@ static void step_lines_have_two_times(void **state)
     free(text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(result_has_percents_and_seconds),
-        cmocka_unit_test(the_report_has_percents_and_milliseconds),
-        cmocka_unit_test(step_lines_have_two_times),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(result_has_percents_and_seconds),
+    cmocka_unit_test(the_report_has_percents_and_milliseconds),
+    cmocka_unit_test(step_lines_have_two_times),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

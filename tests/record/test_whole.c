@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const char *const certificate_reason = "the loss moves otherwise", *const certificate_inexact = "too large";
 
@@ -361,12 +361,10 @@ static void perf_csv_says_all(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_console_says_all), cmocka_unit_test(megatron_lines_add_up),
-        cmocka_unit_test(result_json_says_all), cmocka_unit_test(metrics_say_all),
-        cmocka_unit_test(perf_csv_says_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_console_says_all), cmocka_unit_test(megatron_lines_add_up),
+    cmocka_unit_test(result_json_says_all), cmocka_unit_test(metrics_say_all),
+    cmocka_unit_test(perf_csv_says_all),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

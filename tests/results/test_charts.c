@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { LONG = 2501 };
 
@@ -195,10 +195,8 @@ static void charts_say_all(void **state)
     whole_is("tests/golden/whole-charts.txt", &cut);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(charts_say_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(charts_say_all),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_result *result_of(const char *text)
 {
@@ -207,13 +207,11 @@ static void what_is_no_result_is_refused(void **state)
     tm_text_fini(&metrics);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_side_by_side),
-        cmocka_unit_test(what_differs_of_runs),
-        cmocka_unit_test(benchmarks_side_by_side),
-        cmocka_unit_test(what_is_no_result_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(runs_side_by_side),
+    cmocka_unit_test(what_differs_of_runs),
+    cmocka_unit_test(benchmarks_side_by_side),
+    cmocka_unit_test(what_is_no_result_is_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "bench/bench.h"
 #include "results/convert.h"
@@ -164,13 +164,11 @@ static void what_is_not_known_is_refused(void **state)
     assert_true(isnan(tm_convention_flops(&b, "nothing")));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_figures_convert), cmocka_unit_test(lora_counts_frozen_weights),
-        cmocka_unit_test(mistral_with_its_window),   cmocka_unit_test(images_have_a_length),
-        cmocka_unit_test(the_days_of_a_budget),      cmocka_unit_test(what_is_not_known_is_refused),
-        cmocka_unit_test(tables_to_the_letter),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(published_figures_convert), cmocka_unit_test(lora_counts_frozen_weights),
+    cmocka_unit_test(mistral_with_its_window),   cmocka_unit_test(images_have_a_length),
+    cmocka_unit_test(the_days_of_a_budget),      cmocka_unit_test(what_is_not_known_is_refused),
+    cmocka_unit_test(tables_to_the_letter),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -10,7 +10,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_text     said;    /* what was called */
 static const char *absent;  /* a library, or a function, that is not there */
@@ -207,14 +207,16 @@ static void without_the_libraries_there_is_none(void **state)
     tm_text_fini(&png);
 }
 
-int main(void)
+static int forget(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_picture_is_drawn_in_the_light_colours),
-        cmocka_unit_test(what_cannot_be_drawn_says_so),
-        cmocka_unit_test(without_the_libraries_there_is_none),
-    };
-    int wrong = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)state;
     tm_text_fini(&said);
-    return wrong;
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_picture_is_drawn_in_the_light_colours),
+    cmocka_unit_test(what_cannot_be_drawn_says_so),
+    cmocka_unit_test(without_the_libraries_there_is_none),
+};
+TM_TESTS_ALONE(tests, NULL, forget)

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "record/record.h"
 #include "system/environment.h"
@@ -165,13 +165,11 @@ static void ranks_follow_their_schema(void **state)
     json_decref(schema);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_follow_their_schema),
-        cmocka_unit_test(results_follow_their_schema),
-        cmocka_unit_test(what_a_microscope_saw_follows_it_too),
-        cmocka_unit_test(records_of_steps_follow_theirs),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_follow_their_schema),
+    cmocka_unit_test(results_follow_their_schema),
+    cmocka_unit_test(what_a_microscope_saw_follows_it_too),
+    cmocka_unit_test(records_of_steps_follow_theirs),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -389,19 +389,17 @@ static void ten_thousand_are_listed_at_once(void **state)
     tm_store_close(store);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_added_comes_back),
-        cmocka_unit_test(filters_and_words_find),
-        cmocka_unit_test(a_killed_writer_loses_nothing_that_was_done),
-        cmocka_unit_test(several_write_at_a_time),
-        cmocka_unit_test(many_open_what_is_not_there_yet),
-        cmocka_unit_test(an_old_format_is_brought_up),
-        cmocka_unit_test(strange_files_are_refused),
-        cmocka_unit_test(triggers_reach_nothing),
-        cmocka_unit_test(the_path_is_where_people_look),
-        cmocka_unit_test(ten_thousand_are_listed_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(what_is_added_comes_back),
+    cmocka_unit_test(filters_and_words_find),
+    cmocka_unit_test(a_killed_writer_loses_nothing_that_was_done),
+    cmocka_unit_test(several_write_at_a_time),
+    cmocka_unit_test(many_open_what_is_not_there_yet),
+    cmocka_unit_test(an_old_format_is_brought_up),
+    cmocka_unit_test(strange_files_are_refused),
+    cmocka_unit_test(triggers_reach_nothing),
+    cmocka_unit_test(the_path_is_where_people_look),
+    cmocka_unit_test(ten_thousand_are_listed_at_once),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

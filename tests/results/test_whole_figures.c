@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is worked out of results, to the letter: recomputed figures, limits, slopes, what differs.
  * tests/golden/whole-figures.txt. */
+#include "support/test.h"
 #include "results/made_runs.h"
 #include "results/compare.h"
 #include "results/trend.h"
@@ -326,10 +327,8 @@ static void figures_say_all(void **state)
     whole_is("tests/golden/whole-figures.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_say_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(figures_say_all),
+};
+
+TM_TESTS(tests, NULL, NULL)

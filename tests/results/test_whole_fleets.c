@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is told of many results, to the letter: fleets with their logs and limits, the store's list.
  * tests/golden/whole-fleets.txt. */
+#include "support/test.h"
 #include "base/file.h"
 #include "results/made_runs.h"
 #include "results/fleet.h"
@@ -351,10 +352,8 @@ static void fleets_say_all(void **state)
     whole_is("tests/golden/whole-fleets.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fleets_say_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(fleets_say_all),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

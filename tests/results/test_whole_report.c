@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_result *read_run(const char *name, const char *result, const char *metrics)
 {
@@ -176,14 +176,12 @@ static void folders_have_metrics(void **state)
     tm_text_fini(&lines);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reports_say_all),
-        cmocka_unit_test(rows_of_what_was_run),
-        cmocka_unit_test(sixty_four_phases),
-        cmocka_unit_test(pictures_have_their_size),
-        cmocka_unit_test_teardown(folders_have_metrics, test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(reports_say_all),
+    cmocka_unit_test(rows_of_what_was_run),
+    cmocka_unit_test(sixty_four_phases),
+    cmocka_unit_test(pictures_have_their_size),
+    cmocka_unit_test_teardown(folders_have_metrics, test_folder_teardown),
+};
+
+TM_TESTS(tests, NULL, NULL)

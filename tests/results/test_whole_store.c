@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
@@ -275,11 +275,9 @@ static void damaged_documents_are_named(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_store_to_the_letter),
-        cmocka_unit_test(damaged_documents_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_store_to_the_letter),
+    cmocka_unit_test(damaged_documents_are_named),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

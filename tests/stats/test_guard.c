@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "stats/guard.h"
 
@@ -100,13 +100,11 @@ static void words(void **state)
                                   "times as much): the time or the count of work is wrong, and this is not a result");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(least_seconds),
-        cmocka_unit_test(rates),
-        cmocka_unit_test(times),
-        cmocka_unit_test(words),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(least_seconds),
+    cmocka_unit_test(rates),
+    cmocka_unit_test(times),
+    cmocka_unit_test(words),
+};
+
+TM_TESTS(tests, NULL, NULL)

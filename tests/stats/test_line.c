@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/random.h"
 #include "stats/line.h"
@@ -104,14 +104,12 @@ static void same_seed_same_interval(void **state)
     near(one.interval.hi, two.interval.hi);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_data),
-        cmocka_unit_test(hand_values),
-        cmocka_unit_test(coverage),
-        cmocka_unit_test(bent_law),
-        cmocka_unit_test(same_seed_same_interval),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(exact_data),
+    cmocka_unit_test(hand_values),
+    cmocka_unit_test(coverage),
+    cmocka_unit_test(bent_law),
+    cmocka_unit_test(same_seed_same_interval),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/random.h"
 #include "stats/paired.h"
@@ -377,23 +377,21 @@ static void detectable_is_what_it_says(void **state)
         fail_msg("%d of %d sessions saw %.4f", seen, TRIALS, mean);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pair_by_hand),
-        cmocka_unit_test(result_by_hand),
-        cmocka_unit_test(floor_decides),
-        cmocka_unit_test(floor_has_two_ends),
-        cmocka_unit_test(least_difference),
-        cmocka_unit_test(an_interval_that_holds_1_is_no_difference),
-        cmocka_unit_test(interval_is_the_signed_rank_one),
-        cmocka_unit_test(interval_of_many_rounds),
-        cmocka_unit_test(a_round_counts_once),
-        cmocka_unit_test(too_few),
-        cmocka_unit_test(promises),
-        cmocka_unit_test(one_round_tells_nothing),
-        cmocka_unit_test(many_rounds),
-        cmocka_unit_test(detectable_is_what_it_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(pair_by_hand),
+    cmocka_unit_test(result_by_hand),
+    cmocka_unit_test(floor_decides),
+    cmocka_unit_test(floor_has_two_ends),
+    cmocka_unit_test(least_difference),
+    cmocka_unit_test(an_interval_that_holds_1_is_no_difference),
+    cmocka_unit_test(interval_is_the_signed_rank_one),
+    cmocka_unit_test(interval_of_many_rounds),
+    cmocka_unit_test(a_round_counts_once),
+    cmocka_unit_test(too_few),
+    cmocka_unit_test(promises),
+    cmocka_unit_test(one_round_tells_nothing),
+    cmocka_unit_test(many_rounds),
+    cmocka_unit_test(detectable_is_what_it_says),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sampling until it is known well enough: when it stops, why, and what it sums up. */
+#include "support/test.h"
 #include "series_test.h"
 
 #include "base/clock.h"
@@ -173,17 +174,15 @@ static void wall_time_counts(void **state)
     assert_true(tm_now_ns() - begin >= 49000000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates_are_ratios_of_sums),
-        cmocka_unit_test(the_median_rate_has_two_ends),
-        cmocka_unit_test(few_samples),
-        cmocka_unit_test(outliers_are_counted),
-        cmocka_unit_test(stops_when_precise),
-        cmocka_unit_test(autocorrelation_takes_longer),
-        cmocka_unit_test(budgets_end_it),
-        cmocka_unit_test(wall_time_counts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(rates_are_ratios_of_sums),
+    cmocka_unit_test(the_median_rate_has_two_ends),
+    cmocka_unit_test(few_samples),
+    cmocka_unit_test(outliers_are_counted),
+    cmocka_unit_test(stops_when_precise),
+    cmocka_unit_test(autocorrelation_takes_longer),
+    cmocka_unit_test(budgets_end_it),
+    cmocka_unit_test(wall_time_counts),
+};
+
+TM_TESTS(tests, NULL, NULL)

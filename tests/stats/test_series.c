@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Autocorrelation, its errors and intervals: values worked out by hand, and the promised coverage on AR(1) series. */
+#include "support/test.h"
 #include "series_test.h"
 
 #include "stats/series.h"
@@ -219,19 +220,17 @@ static void median_of_independent_values(void **state)
     assert_true(isnan(tm_stats_median_interval_serial(x, 100).lo));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(student_quantiles),
-        cmocka_unit_test(serial_by_hand),
-        cmocka_unit_test(lags_end_at_a_quarter),
-        cmocka_unit_test(constant_series),
-        cmocka_unit_test(ratio_by_hand),
-        cmocka_unit_test(time_of_known_processes),
-        cmocka_unit_test(coverage_with_autocorrelation),
-        cmocka_unit_test(too_alike_to_tell),
-        cmocka_unit_test(independent_errors_are_too_small),
-        cmocka_unit_test(median_of_independent_values),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(student_quantiles),
+    cmocka_unit_test(serial_by_hand),
+    cmocka_unit_test(lags_end_at_a_quarter),
+    cmocka_unit_test(constant_series),
+    cmocka_unit_test(ratio_by_hand),
+    cmocka_unit_test(time_of_known_processes),
+    cmocka_unit_test(coverage_with_autocorrelation),
+    cmocka_unit_test(too_alike_to_tell),
+    cmocka_unit_test(independent_errors_are_too_small),
+    cmocka_unit_test(median_of_independent_values),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steady state: warm-ups are cut off, drifts and changes of level are seen, noise is not taken for either. */
+#include "support/test.h"
 #include "series_test.h"
 
 #include "stats/series.h"
@@ -162,12 +163,10 @@ static void each_place_counts(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(warmup_steps),      cmocka_unit_test(slow_warmup),       cmocka_unit_test(noise_is_steady),
-        cmocka_unit_test(changes_are_seen),  cmocka_unit_test(drift_is_the_line), cmocka_unit_test(shift_has_a_place),
-        cmocka_unit_test(each_place_counts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(warmup_steps),      cmocka_unit_test(slow_warmup),       cmocka_unit_test(noise_is_steady),
+    cmocka_unit_test(changes_are_seen),  cmocka_unit_test(drift_is_the_line), cmocka_unit_test(shift_has_a_place),
+    cmocka_unit_test(each_place_counts),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/random.h"
 #include "stats/summary.h"
@@ -74,12 +74,10 @@ static void coverage(void **state)
     assert_in_range(hits, 370, 397);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hand_values),
-        cmocka_unit_test(median_interval_ranks),
-        cmocka_unit_test(coverage),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(hand_values),
+    cmocka_unit_test(median_interval_ranks),
+    cmocka_unit_test(coverage),
+};
+
+TM_TESTS(tests, NULL, NULL)

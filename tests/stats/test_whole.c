@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { MOST = 130, KINDS = 7 };
 
@@ -171,8 +171,6 @@ static void figures_are_as_recorded(void **state)
     whole_is("tests/stats/whole.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(figures_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(figures_are_as_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

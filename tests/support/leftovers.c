@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linked into every test program: one that ends well, but leaves files open or mapped that were not at its beginning,
- * ends with exit status 1 and their names. */
+/* A test that ends well, but leaves files open or mapped that were not at its beginning, ends with exit status 1 and
+ * their names. */
+#include "support/test.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -71,9 +73,16 @@ static void at_the_end(int status, void *unused)
     if (left > 0) _exit(1);
 }
 
-__attribute__((constructor)) static void at_the_beginning(void)
+void test_leftovers_begin(void)
 {
     program = getpid();
     for (int fd = 0; fd < MOST; fd++) open_before[fd] = fcntl(fd, F_GETFD) >= 0;
     on_exit(at_the_end, NULL);
+}
+
+/* Libraries that stand in for those of GPUs keep what they made: a queue of theirs may still come to it. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:standins\n";
 }

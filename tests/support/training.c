@@ -280,9 +280,3 @@ double test_relative_difference(const tm_trainer *a, const tm_trainer *b, tm_ten
     free(y);
     return sqrt(difference / norm);
 }
-
-void test_threads_sleep(char **argv)
-{
-    if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
-    execv("/proc/self/exe", argv);
-}

@@ -55,9 +55,4 @@ uint64_t test_state_hash(const tm_trainer *trainer);
 /* |a - b| / |b| over one tensor of two trainers of the same model (any formats). */
 double test_relative_difference(const tm_trainer *a, const tm_trainer *b, tm_tensor_id in_a, tm_tensor_id in_b);
 
-/* First thing in main: starts the program again with OpenMP threads that sleep while they wait, unless the environment
- * says how. Tests run on machines that are busy with other things, where threads that spin wait for each other's time
- * slices. */
-void test_threads_sleep(char **argv);
-
 #endif

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "../support/folder.h"
 #include "../support/fake_run.h"
@@ -469,21 +469,19 @@ static void bad_reports_are_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(each_fixture_has_its_outcome, clean),
-        cmocka_unit_test_teardown(the_same_in_processes_of_their_own, clean),
-        cmocka_unit_test(outcomes_in_words),
-        cmocka_unit_test(no_outcome_is_without_fixture),
-        cmocka_unit_test_teardown(odd_files_harm_nobody, clean),
-        cmocka_unit_test_teardown(names_choose_checks, clean),
-        cmocka_unit_test(what_is_not_said_is_the_usual),
-        cmocka_unit_test_teardown(nothing_is_known, clean),
-        cmocka_unit_test_teardown(a_deadline_ends_what_hangs, clean),
-        cmocka_unit_test(quick_is_quick),
-        cmocka_unit_test_teardown(printed_forms, clean),
-        cmocka_unit_test(bad_reports_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_teardown(each_fixture_has_its_outcome, clean),
+    cmocka_unit_test_teardown(the_same_in_processes_of_their_own, clean),
+    cmocka_unit_test(outcomes_in_words),
+    cmocka_unit_test(no_outcome_is_without_fixture),
+    cmocka_unit_test_teardown(odd_files_harm_nobody, clean),
+    cmocka_unit_test_teardown(names_choose_checks, clean),
+    cmocka_unit_test(what_is_not_said_is_the_usual),
+    cmocka_unit_test_teardown(nothing_is_known, clean),
+    cmocka_unit_test_teardown(a_deadline_ends_what_hangs, clean),
+    cmocka_unit_test(quick_is_quick),
+    cmocka_unit_test_teardown(printed_forms, clean),
+    cmocka_unit_test(bad_reports_are_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hosts beside each other: worlds of threads on several hosts, one of which is slow, or different, or fails a check. */
+#include "support/test.h"
 #include "system/check_hosts.h"
 
 #include "base/arena.h"
@@ -360,12 +361,10 @@ static void to_the_letter(void **state)
     whole_is("tests/golden/whole-hosts.txt", &said);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(alike),         cmocka_unit_test(texts),     cmocka_unit_test(numbers),
-        cmocka_unit_test(speeds),        cmocka_unit_test(two_hosts), cmocka_unit_test(checks_of_hosts),
-        cmocka_unit_test(to_the_letter), cmocka_unit_test(between),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(alike),         cmocka_unit_test(texts),     cmocka_unit_test(numbers),
+    cmocka_unit_test(speeds),        cmocka_unit_test(two_hosts), cmocka_unit_test(checks_of_hosts),
+    cmocka_unit_test(to_the_letter), cmocka_unit_test(between),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

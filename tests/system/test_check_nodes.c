@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "support/whole.h"
 #include "../support/folder.h"
@@ -312,18 +312,16 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/system/whole-check_nodes-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(nodes_are_listed, begin, end),
-        cmocka_unit_test_setup_teardown(clocks_are_compared, begin, end),
-        cmocka_unit_test_setup_teardown(votes_are_all_counted, begin, end),
-        cmocka_unit_test_setup_teardown(the_first_1024_vote, begin, end),
-        cmocka_unit_test_setup_teardown(bad_input_is_refused, begin, end),
-        cmocka_unit_test_setup_teardown(a_folder_without_reports_is_refused, begin, end),
-        cmocka_unit_test_setup_teardown(the_whole_report, begin, end),
-        cmocka_unit_test_setup_teardown(at_the_limits, begin, end),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(nodes_are_listed, begin, end),
+    cmocka_unit_test_setup_teardown(clocks_are_compared, begin, end),
+    cmocka_unit_test_setup_teardown(votes_are_all_counted, begin, end),
+    cmocka_unit_test_setup_teardown(the_first_1024_vote, begin, end),
+    cmocka_unit_test_setup_teardown(bad_input_is_refused, begin, end),
+    cmocka_unit_test_setup_teardown(a_folder_without_reports_is_refused, begin, end),
+    cmocka_unit_test_setup_teardown(the_whole_report, begin, end),
+    cmocka_unit_test_setup_teardown(at_the_limits, begin, end),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

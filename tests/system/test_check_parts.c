@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -281,13 +281,11 @@ static void only_what_can_be_printed(void **state)
     test_folder_remove();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(records_of_the_kernel),      cmocka_unit_test(words_that_tell_of_trouble),
-        cmocka_unit_test(access_control_of_a_device), cmocka_unit_test(lists_of_processors),
-        cmocka_unit_test(numbers_and_fields),         cmocka_unit_test(arguments_of_the_kernel),
-        cmocka_unit_test(moments_and_choices),        cmocka_unit_test(only_what_can_be_printed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(records_of_the_kernel),      cmocka_unit_test(words_that_tell_of_trouble),
+    cmocka_unit_test(access_control_of_a_device), cmocka_unit_test(lists_of_processors),
+    cmocka_unit_test(numbers_and_fields),         cmocka_unit_test(arguments_of_the_kernel),
+    cmocka_unit_test(moments_and_choices),        cmocka_unit_test(only_what_can_be_printed),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -12,7 +12,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <errno.h>
 #include <math.h>
@@ -399,23 +399,21 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/system/whole-check_runs-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_that_are_none),
-        cmocka_unit_test(lists_add_and_take),
-        cmocka_unit_test(quick_leaves_out_what_may_hang),
-        cmocka_unit_test(the_log_is_read_when_it_is_wanted),
-        cmocka_unit_test(names_of_machines),
-        cmocka_unit_test(results_may_lack_everything),
-        cmocka_unit_test(reports_of_others),
-        cmocka_unit_test(a_process_that_ends_otherwise),
-        cmocka_unit_test(a_process_that_hangs),
-        cmocka_unit_test(answers_come_through),
-        cmocka_unit_test(buffers_are_written_once),
-        cmocka_unit_test(file_0_is_a_file),
-        cmocka_unit_test(the_time_that_checks_take),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(names_that_are_none),
+    cmocka_unit_test(lists_add_and_take),
+    cmocka_unit_test(quick_leaves_out_what_may_hang),
+    cmocka_unit_test(the_log_is_read_when_it_is_wanted),
+    cmocka_unit_test(names_of_machines),
+    cmocka_unit_test(results_may_lack_everything),
+    cmocka_unit_test(reports_of_others),
+    cmocka_unit_test(a_process_that_ends_otherwise),
+    cmocka_unit_test(a_process_that_hangs),
+    cmocka_unit_test(answers_come_through),
+    cmocka_unit_test(buffers_are_written_once),
+    cmocka_unit_test(file_0_is_a_file),
+    cmocka_unit_test(the_time_that_checks_take),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_ALONE_IN_ORDER(tests, NULL, NULL)

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "support/whole.h"
 #include "../support/folder.h"
@@ -382,17 +382,15 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/system/whole-check_tune-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(there_and_back, make_host, remove_host),
-        cmocka_unit_test_setup_teardown(a_poor_host, make_host, remove_host),
-        cmocka_unit_test_setup_teardown(killed_at_any_point, make_host, remove_host),
-        cmocka_unit_test_setup_teardown(a_restart_of_the_system_forgets, make_host, remove_host),
-        cmocka_unit_test_setup_teardown(foreign_state_files_change_nothing, make_host, remove_host),
-        cmocka_unit_test_setup_teardown(what_cannot_be_written_is_said, make_host, remove_host),
-        cmocka_unit_test_setup_teardown(what_refuses_is_named, make_host, remove_host),
-        cmocka_unit_test(every_message_is_whole)
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(there_and_back, make_host, remove_host),
+    cmocka_unit_test_setup_teardown(a_poor_host, make_host, remove_host),
+    cmocka_unit_test_setup_teardown(killed_at_any_point, make_host, remove_host),
+    cmocka_unit_test_setup_teardown(a_restart_of_the_system_forgets, make_host, remove_host),
+    cmocka_unit_test_setup_teardown(foreign_state_files_change_nothing, make_host, remove_host),
+    cmocka_unit_test_setup_teardown(what_cannot_be_written_is_said, make_host, remove_host),
+    cmocka_unit_test_setup_teardown(what_refuses_is_named, make_host, remove_host),
+    cmocka_unit_test(every_message_is_whole)
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

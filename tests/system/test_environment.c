@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "../support/folder.h"
 #include "../support/fake_run.h"
@@ -552,18 +552,16 @@ static void secrets_stay_out(void **state)
     unsetenv("MY_API_KEY");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(facts_of_a_made_up_machine, clean),
-        cmocka_unit_test_teardown(printed_forms, clean),
-        cmocka_unit_test_teardown(whole_machines, clean),
-        cmocka_unit_test(whole_variables),
-        cmocka_unit_test_teardown(nothing_readable, clean),
-        cmocka_unit_test(this_machine),
-        cmocka_unit_test_teardown(variables_are_put_back, clean),
-        cmocka_unit_test(libraries_of_this_program),
-        cmocka_unit_test(secrets_stay_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_teardown(facts_of_a_made_up_machine, clean),
+    cmocka_unit_test_teardown(printed_forms, clean),
+    cmocka_unit_test_teardown(whole_machines, clean),
+    cmocka_unit_test(whole_variables),
+    cmocka_unit_test_teardown(nothing_readable, clean),
+    cmocka_unit_test(this_machine),
+    cmocka_unit_test_teardown(variables_are_put_back, clean),
+    cmocka_unit_test(libraries_of_this_program),
+    cmocka_unit_test(secrets_stay_out),
+};
+
+TM_TESTS(tests, NULL, NULL)

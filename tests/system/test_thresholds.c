@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "support/whole.h"
 #include "../support/folder.h"
@@ -166,14 +166,12 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/system/whole-thresholds-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds_judge),
-        cmocka_unit_test(unknown_is_an_error),
-        cmocka_unit_test(what_was_not_measured_does_not_pass),
-        cmocka_unit_test(written_limits_pass_what_they_were_made_from),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(kinds_judge),
+    cmocka_unit_test(unknown_is_an_error),
+    cmocka_unit_test(what_was_not_measured_does_not_pass),
+    cmocka_unit_test(written_limits_pass_what_they_were_made_from),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -525,25 +525,23 @@ static void many_samples(void **state)
     tm_validity_destroy(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_of_processors),
-        cmocka_unit_test(processor_times),
-        cmocka_unit_test(other_kernel_files),
-        cmocka_unit_test(a_calm_machine),
-        cmocka_unit_test(thresholds),
-        cmocka_unit_test(clocks_at_half_speed),
-        cmocka_unit_test(heat_and_frequency),
-        cmocka_unit_test(the_worst_second),
-        cmocka_unit_test(several_reasons),
-        cmocka_unit_test(unknown_is_not_zero),
-        cmocka_unit_test(many_samples),
-        cmocka_unit_test(every_fact_is_documented),
-        cmocka_unit_test_setup_teardown(files_under_a_measurement, make_root, remove_root),
-        cmocka_unit_test(clocks_and_usage_are_those_of_now),
-        cmocka_unit_test_setup_teardown(version_2_groups, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(groups_are_closed, make_root, remove_root),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(lists_of_processors),
+    cmocka_unit_test(processor_times),
+    cmocka_unit_test(other_kernel_files),
+    cmocka_unit_test(a_calm_machine),
+    cmocka_unit_test(thresholds),
+    cmocka_unit_test(clocks_at_half_speed),
+    cmocka_unit_test(heat_and_frequency),
+    cmocka_unit_test(the_worst_second),
+    cmocka_unit_test(several_reasons),
+    cmocka_unit_test(unknown_is_not_zero),
+    cmocka_unit_test(many_samples),
+    cmocka_unit_test(every_fact_is_documented),
+    cmocka_unit_test_setup_teardown(files_under_a_measurement, make_root, remove_root),
+    cmocka_unit_test(clocks_and_usage_are_those_of_now),
+    cmocka_unit_test_setup_teardown(version_2_groups, make_root, remove_root),
+    cmocka_unit_test_setup_teardown(groups_are_closed, make_root, remove_root),
+};
+
+TM_TESTS(tests, NULL, NULL)

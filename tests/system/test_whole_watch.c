@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
@@ -271,8 +271,6 @@ static void all_to_the_letter(void **state)
     whole_is("tests/system/whole-watch.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(all_to_the_letter) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(all_to_the_letter) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define FOLDERS "tests/token/chat/"
 
@@ -180,13 +180,11 @@ static void only_tokenizer_json_finds_special_tokens(void **state)
     tm_tokenizer_close(tokenizer);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_are_those_of_transformers),
-        cmocka_unit_test(answers_are_found_with_every_template),
-        cmocka_unit_test(an_answer_that_is_not_shown_is_an_error),
-        cmocka_unit_test(only_tokenizer_json_finds_special_tokens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ids_are_those_of_transformers),
+    cmocka_unit_test(answers_are_found_with_every_template),
+    cmocka_unit_test(an_answer_that_is_not_shown_is_an_error),
+    cmocka_unit_test(only_tokenizer_json_finds_special_tokens),
+};
+
+TM_TESTS(tests, NULL, NULL)

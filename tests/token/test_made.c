@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define BLANKS "\"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, "
 #define BYTES(more) "\"pre_tokenizer\": {\"type\": \"ByteLevel\"" more "}, "
@@ -272,18 +272,16 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/token/whole-made-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_of_any_size_add_up),
-        cmocka_unit_test(parts_have_a_prefix_or_a_suffix),
-        cmocka_unit_test(a_blank_comes_in_front),
-        cmocka_unit_test(an_expression_that_gives_up),
-        cmocka_unit_test(an_expression_that_remembers),
-        cmocka_unit_test(what_is_damaged_is_refused),
-        cmocka_unit_test_teardown(a_folder_has_one_tokenizer, test_folder_teardown),
-        cmocka_unit_test_teardown(templates_of_a_folder, test_folder_teardown),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(scores_of_any_size_add_up),
+    cmocka_unit_test(parts_have_a_prefix_or_a_suffix),
+    cmocka_unit_test(a_blank_comes_in_front),
+    cmocka_unit_test(an_expression_that_gives_up),
+    cmocka_unit_test(an_expression_that_remembers),
+    cmocka_unit_test(what_is_damaged_is_refused),
+    cmocka_unit_test_teardown(a_folder_has_one_tokenizer, test_folder_teardown),
+    cmocka_unit_test_teardown(templates_of_a_folder, test_folder_teardown),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

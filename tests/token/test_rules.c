@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 #include <jansson.h>
 
 static json_t *rules;
@@ -243,11 +243,9 @@ static void what_is_not_read_is_refused(void **state)
     assert_int_equal(wrong, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_are_those_of_the_library),
-        cmocka_unit_test(what_is_not_read_is_refused),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ids_are_those_of_the_library),
+    cmocka_unit_test(what_is_not_read_is_refused),
+};
+
+TM_TESTS(tests, set_up, tear_down)

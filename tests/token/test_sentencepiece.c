@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define NOT "'m' is not a SentencePiece model: "
 #define KNOWN "; tokenizer files are tokenizer.json, SentencePiece .model, tiktoken and tekken"
@@ -230,12 +230,10 @@ static void pieces_that_join(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces),
-        cmocka_unit_test(settings),
-        cmocka_unit_test(pieces_that_join),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(pieces),
+    cmocka_unit_test(settings),
+    cmocka_unit_test(pieces_that_join),
+};
+
+TM_TESTS(tests, NULL, NULL)

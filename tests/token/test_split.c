@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_classes      classes;
 static tm_regex_match *match;
@@ -166,14 +166,12 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/token/whole-split-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_code_point),
-        cmocka_unit_test(random_texts),
-        cmocka_unit_test(refused_constructs_are_named),
-        cmocka_unit_test(dollar_has_two_meanings),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_code_point),
+    cmocka_unit_test(random_texts),
+    cmocka_unit_test(refused_constructs_are_named),
+    cmocka_unit_test(dollar_has_two_meanings),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, begin, end)

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { TEXTS = 300000, BYTES = 24 };
 
@@ -96,11 +96,9 @@ static void pairs_of_large_vocabularies(void **state)
     tm_pairs_fini(&t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_of_large_vocabularies),
-        cmocka_unit_test(pairs_of_large_vocabularies),
-    };
-    return cmocka_run_group_tests(tests, make_texts, free_texts);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(texts_of_large_vocabularies),
+    cmocka_unit_test(pairs_of_large_vocabularies),
+};
+
+TM_TESTS(tests, make_texts, free_texts)

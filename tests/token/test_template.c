@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void check_case(const char *name, size_t number, const tm_template *t, const json_t *one)
 {
@@ -150,13 +150,11 @@ static void every_message_is_whole(void **state)
     whole_refusals_are("tests/token/whole-template-messages.txt");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_transformers_renders),
-        cmocka_unit_test(what_is_not_there_is_refused_by_name),
-        cmocka_unit_test(generated_parts_are_marked),
-        cmocka_unit_test(every_message_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(what_transformers_renders),
+    cmocka_unit_test(what_is_not_there_is_refused_by_name),
+    cmocka_unit_test(generated_parts_are_marked),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

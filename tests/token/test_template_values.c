@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static json_t *operations(void)
 {
@@ -165,12 +165,10 @@ static void work_has_a_limit(void **state)
            "t, line 1: the template does not come to an end");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_jinja_renders), cmocka_unit_test(what_is_refused_says_why),
-        cmocka_unit_test(depth_has_a_limit),  cmocka_unit_test(breadth_has_none),
-        cmocka_unit_test(work_has_a_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(what_jinja_renders), cmocka_unit_test(what_is_refused_says_why),
+    cmocka_unit_test(depth_has_a_limit),  cmocka_unit_test(breadth_has_none),
+    cmocka_unit_test(work_has_a_limit),
+};
+
+TM_TESTS(tests, NULL, NULL)

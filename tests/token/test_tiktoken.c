@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void add_line(tm_text *out, const unsigned char *bytes, int n, int rank)
 {
@@ -70,8 +70,6 @@ static void specials_follow_from_the_number(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(specials_follow_from_the_number) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(specials_follow_from_the_number) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 #include <jansson.h>
 
 #define FIXTURES "tests/token/fixtures/"
@@ -251,14 +251,12 @@ static void scores_are_read_as_the_library_reads_them(void **state)
     expect_ids(model, sizeof model - 1, "aaaaaaaaaa", (int32_t[]){ 2, 2, 1, 1 }, 4);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_are_those_of_the_reference_libraries),
-        cmocka_unit_test(cut_texts_have_the_same_ids),
-        cmocka_unit_test(long_ways_begin_anew),
-        cmocka_unit_test(scores_are_read_as_the_library_reads_them),
-        cmocka_unit_test(facts_and_questions),
-    };
-    return cmocka_run_group_tests(tests, load_cases, close_all);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ids_are_those_of_the_reference_libraries),
+    cmocka_unit_test(cut_texts_have_the_same_ids),
+    cmocka_unit_test(long_ways_begin_anew),
+    cmocka_unit_test(scores_are_read_as_the_library_reads_them),
+    cmocka_unit_test(facts_and_questions),
+};
+
+TM_TESTS(tests, load_cases, close_all)

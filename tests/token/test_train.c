@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_tokenizer *learn(const char *text, size_t n, const tm_bpe_goal *goal, tm_bpe_result *result, tm_text *file)
 {
@@ -236,13 +236,11 @@ static void what_cannot_be_is_refused(void **state)
     tm_bpe_trainer_destroy(trainer);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_most_frequent_pair_is_first),
-        cmocka_unit_test(every_text_comes_back),
-        cmocka_unit_test(pairs_are_those_of_counting_anew),
-        cmocka_unit_test(what_cannot_be_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_most_frequent_pair_is_first),
+    cmocka_unit_test(every_text_comes_back),
+    cmocka_unit_test(pairs_are_those_of_counting_anew),
+    cmocka_unit_test(what_cannot_be_is_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

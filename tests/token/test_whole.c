@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const struct {
     const char *file, *pattern;
@@ -251,8 +251,6 @@ static void tokenizers_are_as_recorded(void **state)
     whole_is("tests/token/whole.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(tokenizers_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(tokenizers_are_as_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What every test program is linked with: it fails where files stay open or mapped (tests/support/leftovers.c).
+# What every test runs with: it fails where files stay open or mapped (tests/support/leftovers.c).
 # shellcheck disable=SC1091,SC2154
 . "$(dirname "$0")/../cli/lib.sh"
 
@@ -8,8 +8,8 @@
 program()
 {
     printf '%s\n' '#include <fcntl.h>' '#include <stdlib.h>' '#include <sys/mman.h>' '#include <sys/wait.h>' '#include <unistd.h>' \
-        'int main(void)' '{' "    int fd = open(\"held\", O_RDWR);" "    $1" '    return 0;' '}' >program.c
-    ${CC:-cc} -std=c11 -D_GNU_SOURCE -o program program.c "$root/tests/support/leftovers.c" || return 1
+        'void test_leftovers_begin(void);' 'int main(void)' '{' '    test_leftovers_begin();' "    int fd = open(\"held\", O_RDWR);" "    $1" '    return 0;' '}' >program.c
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I"$root/tests" -o program program.c "$root/tests/support/leftovers.c" || return 1
     code=0
     ./program >"$out" 2>"$err" || code=$?
 }

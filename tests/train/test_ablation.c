@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 typedef enum { WHOLE, ATTENTION_ZEROED, POSITIONS_REMOVED, ABLATIONS } ablation;
 
@@ -106,10 +106,6 @@ static void the_gate_needs_attention_and_positions(void **state)
     tm_source_close(source);
 }
 
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(the_gate_needs_attention_and_positions) };
-    (void)argc;
-    test_threads_sleep(argv);
-    return cmocka_run_group_tests_name("ablation", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(the_gate_needs_attention_and_positions) };
+
+TM_TESTS(tests, NULL, NULL)

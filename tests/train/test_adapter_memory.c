@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* Of a block, of a model: query and output, key and value, the three matrices of the FFN; two norms. */
 enum { LAYERS = 16, WIDTH = 2048, KEYS = 512, HIDDEN = 8192, WORDS = 128256, RANK = 8 };
@@ -147,12 +147,10 @@ static void a_base_in_e4m3_needs_no_copies(void **state)
     tm_step_destroy(step[1]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stack_of_1b_takes_what_the_formula_says),
-        cmocka_unit_test(a_base_in_nf4_fits),
-        cmocka_unit_test(a_base_in_e4m3_needs_no_copies),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_stack_of_1b_takes_what_the_formula_says),
+    cmocka_unit_test(a_base_in_nf4_fits),
+    cmocka_unit_test(a_base_in_e4m3_needs_no_copies),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void a_name_ends_another_behind_a_dot(void **state)
 {
@@ -100,7 +100,7 @@ static void lists_of_names_are_read(void **state)
     for (int more = 0; more < 2; more++) {
         list = (adapter_list){ 0 };
         many[0] = '\0';
-        for (int i = 0; i < TM_MAX_TARGETS + more; i++) snprintf(many + strlen(many), 8, "n%d,", i);
+        for (int i = 0; i < TM_MAX_TARGETS + more; i++) snprintf(many + strlen(many), 16, "n%d,", i);
         strcat(many, "all-linear"); /* which is none of them */
         assert_int_equal(adapter_list_read(&list, "lora.targets", many, "here", &err), more ? TM_INVALID : TM_OK);
         assert_int_equal(list.n, 32);
@@ -172,12 +172,10 @@ static void matrices_of_blocks_may_have_adapters(void **state)
     assert_true(tm_adapters_may_adapt(&others[7]));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_ends_another_behind_a_dot),     cmocka_unit_test(both_names_lose_their_ending),
-        cmocka_unit_test(modules_that_files_do_not_tell_apart), cmocka_unit_test(lists_of_names_are_read),
-        cmocka_unit_test(lists_of_names_are_looked_up),         cmocka_unit_test(matrices_of_blocks_may_have_adapters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_name_ends_another_behind_a_dot),     cmocka_unit_test(both_names_lose_their_ending),
+    cmocka_unit_test(modules_that_files_do_not_tell_apart), cmocka_unit_test(lists_of_names_are_read),
+    cmocka_unit_test(lists_of_names_are_looked_up),         cmocka_unit_test(matrices_of_blocks_may_have_adapters),
+};
+
+TM_TESTS(tests, NULL, NULL)

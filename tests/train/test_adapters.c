@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_adapters lora(int64_t rank, double alpha, const char *targets)
 {
@@ -585,22 +585,18 @@ static void bad_patterns_are_refused(void **state)
     refused_with(experts, TM_FAMILY_MIXTRAL, TM_INVALID, "lora.layers");
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_numbers_of_lora),
-        cmocka_unit_test(an_adapter_is_its_merged_model),
-        cmocka_unit_test(ranks_by_pattern),
-        cmocka_unit_test(modules_are_chosen_and_left_out),
-        cmocka_unit_test(bad_patterns_are_refused),
-        cmocka_unit_test(only_adapters_are_trained),
-        cmocka_unit_test(dropout_is_a_function_of_row_and_step),
-        cmocka_unit_test(a_base_in_blocks_computes_with_its_decoded_values),
-        cmocka_unit_test(a_length_is_that_of_the_values_that_are_kept),
-        cmocka_unit_test(modules_that_are_not_there_are_refused),
-        cmocka_unit_test(bad_targets_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(golden_numbers_of_lora),
+    cmocka_unit_test(an_adapter_is_its_merged_model),
+    cmocka_unit_test(ranks_by_pattern),
+    cmocka_unit_test(modules_are_chosen_and_left_out),
+    cmocka_unit_test(bad_patterns_are_refused),
+    cmocka_unit_test(only_adapters_are_trained),
+    cmocka_unit_test(dropout_is_a_function_of_row_and_step),
+    cmocka_unit_test(a_base_in_blocks_computes_with_its_decoded_values),
+    cmocka_unit_test(a_length_is_that_of_the_values_that_are_kept),
+    cmocka_unit_test(modules_that_are_not_there_are_refused),
+    cmocka_unit_test(bad_targets_are_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

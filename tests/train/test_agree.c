@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks agree on: the same bytes, sums and largest numbers on all of them, and one failure for all, which is that
  * of the first rank that has one. */
+#include "support/test.h"
 #include "train/agree.h"
 
 #include <stdio.h>
@@ -164,14 +165,12 @@ static void alone(void **state)
     assert_string_equal(err.text, "");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_ranks_agree),
-        cmocka_unit_test(in_a_failed_world),
-        cmocka_unit_test(the_world_of_two),
-        cmocka_unit_test(different_calls_are_of_no_step),
-        cmocka_unit_test(alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(all_ranks_agree),
+    cmocka_unit_test(in_a_failed_world),
+    cmocka_unit_test(the_world_of_two),
+    cmocka_unit_test(different_calls_are_of_no_step),
+    cmocka_unit_test(alone),
+};
+
+TM_TESTS(tests, NULL, NULL)

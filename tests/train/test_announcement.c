@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/log.h"
 
@@ -101,12 +101,7 @@ static void what_is_not_done_is_not_announced(void **state)
     assert_int_equal(told.first_sample, 0);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(devices_that_are_gpus_are_counted),
-                                        cmocka_unit_test(what_is_not_done_is_not_announced) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(devices_that_are_gpus_are_counted),
+                                           cmocka_unit_test(what_is_not_done_is_not_announced) };
+
+TM_TESTS(tests, NULL, NULL)

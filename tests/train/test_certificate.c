@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "train/certificate.h"
 #include "train/motion.h"
@@ -418,19 +418,15 @@ static void groups_have_names(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(exact_losses_are_those_of_float32),
-                                        cmocka_unit_test(what_cannot_be_exact_says_why),
-                                        cmocka_unit_test(what_a_device_cannot_is_said),
-                                        cmocka_unit_test(honest_training_holds),
-                                        cmocka_unit_test(a_certified_step_has_the_same_bits),
-                                        cmocka_unit_test(probes_say_what_a_loss_may_see),
-                                        cmocka_unit_test(adapters_are_certified_but_for_dora),
-                                        cmocka_unit_test(a_parameter_without_a_gradient_is_named),
-                                        cmocka_unit_test(a_step_without_targets_has_no_certificate),
-                                        cmocka_unit_test(groups_have_names) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(exact_losses_are_those_of_float32),
+                                           cmocka_unit_test(what_cannot_be_exact_says_why),
+                                           cmocka_unit_test(what_a_device_cannot_is_said),
+                                           cmocka_unit_test(honest_training_holds),
+                                           cmocka_unit_test(a_certified_step_has_the_same_bits),
+                                           cmocka_unit_test(probes_say_what_a_loss_may_see),
+                                           cmocka_unit_test(adapters_are_certified_but_for_dora),
+                                           cmocka_unit_test(a_parameter_without_a_gradient_is_named),
+                                           cmocka_unit_test(a_step_without_targets_has_no_certificate),
+                                           cmocka_unit_test(groups_have_names) };
+
+TM_TESTS(tests, NULL, NULL)

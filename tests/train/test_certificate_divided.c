@@ -2,6 +2,7 @@
 /* The certificate of ranks that divide the model - matrices, blocks, experts: in float64 its numbers are those of one
  * rank; it holds for honest training and leaves no trace; a defect on one rank fails it, on all ranks, with the name of
  * the group. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 #include "train/certificate.h"
 #include "train/motion.h"
@@ -466,22 +467,18 @@ static void stages_that_train_nothing_are_certified(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(honest_ranks_hold),
-        cmocka_unit_test(other_directions_hold),
-        cmocka_unit_test(bfloat16_ranks_hold),
-        cmocka_unit_test(ranks_without_room_for_float32_say_so),
-        cmocka_unit_test(numbers_are_those_of_one_rank),
-        cmocka_unit_test(a_defect_on_one_rank_is_named),
-        cmocka_unit_test(a_defect_on_one_rank_is_named_in_bfloat16),
-        cmocka_unit_test(the_first_rank_that_looks_ahead_is_told),
-        cmocka_unit_test(one_rank_with_context_is_enough),
-        cmocka_unit_test(a_weight_of_a_stage_without_a_gradient_fails_all),
-        cmocka_unit_test(stages_that_train_nothing_are_certified),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(honest_ranks_hold),
+    cmocka_unit_test(other_directions_hold),
+    cmocka_unit_test(bfloat16_ranks_hold),
+    cmocka_unit_test(ranks_without_room_for_float32_say_so),
+    cmocka_unit_test(numbers_are_those_of_one_rank),
+    cmocka_unit_test(a_defect_on_one_rank_is_named),
+    cmocka_unit_test(a_defect_on_one_rank_is_named_in_bfloat16),
+    cmocka_unit_test(the_first_rank_that_looks_ahead_is_told),
+    cmocka_unit_test(one_rank_with_context_is_enough),
+    cmocka_unit_test(a_weight_of_a_stage_without_a_gradient_fails_all),
+    cmocka_unit_test(stages_that_train_nothing_are_certified),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "train/certificate.h"
 #include "train/motion.h"
@@ -196,14 +196,10 @@ static void how_often_a_factor_shows(void **state)
         }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_factor_shows),
-        cmocka_unit_test(what_rounding_hides_is_not_certified),
-        cmocka_unit_test(how_often_a_factor_shows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_factor_shows),
+    cmocka_unit_test(what_rounding_hides_is_not_certified),
+    cmocka_unit_test(how_often_a_factor_shows),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The certificate of the gradients of several ranks: it holds for honest training, and all find the same; it leaves no
  * trace; one rank with wrong gradients is enough to fail it. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 #include "train/certificate.h"
 
@@ -128,14 +129,10 @@ static void one_rank_with_wrong_gradients_is_seen(void **state)
         }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(honest_ranks_hold),
-        cmocka_unit_test(bfloat16_ranks_hold),
-        cmocka_unit_test(one_rank_with_wrong_gradients_is_seen),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(honest_ranks_hold),
+    cmocka_unit_test(bfloat16_ranks_hold),
+    cmocka_unit_test(one_rank_with_wrong_gradients_is_seen),
+};
+
+TM_TESTS(tests, NULL, NULL)

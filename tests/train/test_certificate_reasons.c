@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "graph/value.h"
 #include "train/certificate.h"
@@ -149,12 +149,8 @@ static void where_nothing_is_trained_nothing_is_certified(void **state)
     assert_int_equal(c.groups, 0);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(what_leaks_is_told), cmocka_unit_test(gradients_come_first),
-                                        cmocka_unit_test(context_is_looked_for_where_it_must_be_used),
-                                        cmocka_unit_test(where_nothing_is_trained_nothing_is_certified) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(what_leaks_is_told), cmocka_unit_test(gradients_come_first),
+                                           cmocka_unit_test(context_is_looked_for_where_it_must_be_used),
+                                           cmocka_unit_test(where_nothing_is_trained_nothing_is_certified) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints that arrive whole, damaged ones, ones that belong to another model, and folders in every state. */
+#include "support/test.h"
 #include "checkpoint_fixture.h"
 
 #include "base/file.h"
@@ -548,26 +549,24 @@ static void leftovers_go_and_one_process_saves_at_a_time(void **unused)
     clear(f.folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_saved_is_loaded_in_any_order),
-        cmocka_unit_test(large_tensors_cross_chunks),
-        cmocka_unit_test(the_latest_are_kept),
-        cmocka_unit_test(damaged_ones_do_not_count_as_kept),
-        cmocka_unit_test(other_files_are_left_alone),
-        cmocka_unit_test(every_flipped_byte_is_found),
-        cmocka_unit_test(every_truncation_and_extension_is_found),
-        cmocka_unit_test(a_renamed_checkpoint_is_not_another_step),
-        cmocka_unit_test(other_tensors_than_wanted_are_named),
-        cmocka_unit_test(a_name_that_is_there_twice_is_said),
-        cmocka_unit_test(nonsense_with_right_checksums_is_found),
-        cmocka_unit_test(folders_without_a_usable_checkpoint),
-        cmocka_unit_test(a_folder_that_cannot_be_written_is_named),
-        cmocka_unit_test(the_file_size_limit_leaves_the_earlier_one),
-        cmocka_unit_test(version_1_is_read),
-        cmocka_unit_test(scalars_are_found_by_name),
-        cmocka_unit_test(leftovers_go_and_one_process_saves_at_a_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(what_was_saved_is_loaded_in_any_order),
+    cmocka_unit_test(large_tensors_cross_chunks),
+    cmocka_unit_test(the_latest_are_kept),
+    cmocka_unit_test(damaged_ones_do_not_count_as_kept),
+    cmocka_unit_test(other_files_are_left_alone),
+    cmocka_unit_test(every_flipped_byte_is_found),
+    cmocka_unit_test(every_truncation_and_extension_is_found),
+    cmocka_unit_test(a_renamed_checkpoint_is_not_another_step),
+    cmocka_unit_test(other_tensors_than_wanted_are_named),
+    cmocka_unit_test(a_name_that_is_there_twice_is_said),
+    cmocka_unit_test(nonsense_with_right_checksums_is_found),
+    cmocka_unit_test(folders_without_a_usable_checkpoint),
+    cmocka_unit_test(a_folder_that_cannot_be_written_is_named),
+    cmocka_unit_test(the_file_size_limit_leaves_the_earlier_one),
+    cmocka_unit_test(version_1_is_read),
+    cmocka_unit_test(scalars_are_found_by_name),
+    cmocka_unit_test(leftovers_go_and_one_process_saves_at_a_time),
+};
+
+TM_TESTS(tests, NULL, NULL)

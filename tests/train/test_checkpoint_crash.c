@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints on a disk that fails, fills up or loses power at every single call, and in processes that are killed. */
+#include "support/test.h"
 #include "checkpoint_fixture.h"
 
 #include "base/log.h"
@@ -395,13 +396,10 @@ static void killed_processes(void **unused)
     clear(f.folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_full_disk_at_any_call),    cmocka_unit_test(a_crash_at_any_call),
-        cmocka_unit_test(a_power_cut_at_any_call),    cmocka_unit_test(short_and_interrupted_writes),
-        cmocka_unit_test(a_failing_read_at_any_call), cmocka_unit_test(killed_processes),
-    };
-    tm_log_set_level(TM_LOG_ERROR); /* a dead disk cannot clean up either, and says so each time */
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_full_disk_at_any_call),    cmocka_unit_test(a_crash_at_any_call),
+    cmocka_unit_test(a_power_cut_at_any_call),    cmocka_unit_test(short_and_interrupted_writes),
+    cmocka_unit_test(a_failing_read_at_any_call), cmocka_unit_test(killed_processes),
+};
+
+TM_TESTS(tests, NULL, NULL)

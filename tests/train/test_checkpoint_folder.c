@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -425,19 +425,17 @@ static void what_cannot_be_removed_is_said(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(names_count_in_an_order, test_folder_teardown),
-        cmocka_unit_test_teardown(paths_are_as_long_as_the_system_takes_them, test_folder_teardown),
-        cmocka_unit_test_teardown(a_folder_has_at_most_4000_characters, test_folder_teardown),
-        cmocka_unit_test_teardown(what_a_new_directory_lies_in_is_flushed, test_folder_teardown),
-        cmocka_unit_test(files_of_ranks_are_removed),
-        cmocka_unit_test(what_is_not_removed_is_said_or_not),
-        cmocka_unit_test(every_cause_has_its_cure),
-        cmocka_unit_test(later_steps_are_left_alone),
-        cmocka_unit_test(a_lock_that_cannot_be_opened_is_said),
-        cmocka_unit_test_teardown(what_cannot_be_removed_is_said, test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_teardown(names_count_in_an_order, test_folder_teardown),
+    cmocka_unit_test_teardown(paths_are_as_long_as_the_system_takes_them, test_folder_teardown),
+    cmocka_unit_test_teardown(a_folder_has_at_most_4000_characters, test_folder_teardown),
+    cmocka_unit_test_teardown(what_a_new_directory_lies_in_is_flushed, test_folder_teardown),
+    cmocka_unit_test(files_of_ranks_are_removed),
+    cmocka_unit_test(what_is_not_removed_is_said_or_not),
+    cmocka_unit_test(every_cause_has_its_cure),
+    cmocka_unit_test(later_steps_are_left_alone),
+    cmocka_unit_test(a_lock_that_cannot_be_opened_is_said),
+    cmocka_unit_test_teardown(what_cannot_be_removed_is_said, test_folder_teardown),
+};
+
+TM_TESTS(tests, NULL, NULL)

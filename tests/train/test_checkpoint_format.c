@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* --- what is in an index -------------------------------------------------------------------------- */
 
@@ -502,13 +502,11 @@ static void rectangles_cover_or_do_not(void **state)
     tm_arena_destroy(arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(indexes_are_as_recorded),      cmocka_unit_test(the_most_that_fits_is_read),
-        cmocka_unit_test(ends_near_the_largest_number), cmocka_unit_test(files_have_as_many_bytes_as_there_are_numbers),
-        cmocka_unit_test(names_of_scalars_are_checked), cmocka_unit_test(names_that_nobody_has_are_found),
-        cmocka_unit_test(seals_are_as_recorded),        cmocka_unit_test(rectangles_cover_or_do_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(indexes_are_as_recorded),      cmocka_unit_test(the_most_that_fits_is_read),
+    cmocka_unit_test(ends_near_the_largest_number), cmocka_unit_test(files_have_as_many_bytes_as_there_are_numbers),
+    cmocka_unit_test(names_of_scalars_are_checked), cmocka_unit_test(names_that_nobody_has_are_found),
+    cmocka_unit_test(seals_are_as_recorded),        cmocka_unit_test(rectangles_cover_or_do_not),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank that stops while a checkpoint is loaded is no damage of the checkpoint: the others say who is late, and look
  * at no older one. */
+#include "support/test.h"
 #include "checkpoint_fixture.h"
 
 #include "../comm/world.h"
@@ -68,8 +69,6 @@ static void a_rank_that_stops_is_named(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(a_rank_that_stops_is_named) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(a_rank_that_stops_is_named) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks have written becomes one index, or is refused; and any rectangle of a tensor comes out of the pieces that
  * it lies in, byte by byte, from files in the memory of the test. */
+#include "support/test.h"
 #include "base/hash.h"
 #include "base/random.h"
 #include "checkpoint_fixture.h"
@@ -349,13 +350,11 @@ static void only_what_covers_a_tensor_once_is_whole(void **unused)
     tm_arena_destroy(arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_have_one_index),
-        cmocka_unit_test(ranks_that_do_not_fit),
-        cmocka_unit_test(every_rectangle_comes_out),
-        cmocka_unit_test(only_what_covers_a_tensor_once_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_have_one_index),
+    cmocka_unit_test(ranks_that_do_not_fit),
+    cmocka_unit_test(every_rectangle_comes_out),
+    cmocka_unit_test(only_what_covers_a_tensor_once_is_whole),
+};
+
+TM_TESTS(tests, NULL, NULL)

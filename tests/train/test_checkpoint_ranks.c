@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints of several ranks: saved in any layout and loaded in any other, on other numbers of ranks; files that are
  * damaged, full disks and kills on the way; saving behind the training's back. */
+#include "support/test.h"
 #include "checkpoint_fixture.h"
 
 #include "../comm/world.h"
@@ -628,20 +629,17 @@ static void killed_at_random_moments(void **unused)
     clear(f.folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(saved_in_any_layout_and_loaded_in_any_other),
-        cmocka_unit_test(one_that_holds_all_writes_the_files_of_one),
-        cmocka_unit_test(a_damaged_file_of_a_rank_is_named),
-        cmocka_unit_test(parts_that_are_not_the_whole_are_refused),
-        cmocka_unit_test(other_tensors_are_refused_by_all),
-        cmocka_unit_test(a_full_disk_on_one_rank_fails_all),
-        cmocka_unit_test(a_directory_that_others_do_not_see_is_said),
-        cmocka_unit_test(an_abandoned_one_leaves_the_one_before),
-        cmocka_unit_test(of_two_the_whole_one_is_kept),
-        cmocka_unit_test(killed_at_random_moments),
-    };
-    tm_log_set_level(TM_LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(saved_in_any_layout_and_loaded_in_any_other),
+    cmocka_unit_test(one_that_holds_all_writes_the_files_of_one),
+    cmocka_unit_test(a_damaged_file_of_a_rank_is_named),
+    cmocka_unit_test(parts_that_are_not_the_whole_are_refused),
+    cmocka_unit_test(other_tensors_are_refused_by_all),
+    cmocka_unit_test(a_full_disk_on_one_rank_fails_all),
+    cmocka_unit_test(a_directory_that_others_do_not_see_is_said),
+    cmocka_unit_test(an_abandoned_one_leaves_the_one_before),
+    cmocka_unit_test(of_two_the_whole_one_is_kept),
+    cmocka_unit_test(killed_at_random_moments),
+};
+
+TM_TESTS(tests, NULL, NULL)

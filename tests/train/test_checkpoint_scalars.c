@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a run keeps beside its tensors has names: a checkpoint that lacks one, or has one more, is not gone on from. */
+#include "support/test.h"
 #include "support/training.h"
 
 #include "checkpoint_fixture.h"
@@ -96,10 +97,8 @@ static void names_decide(void **unused)
     clear(f.folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_decide),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(names_decide),
+};
+
+TM_TESTS(tests, NULL, NULL)

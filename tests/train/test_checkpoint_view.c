@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors of a checkpoint one at a time: any run of their bytes, of the newest checkpoint or of a step, and what is
  * said of those that are not there or are damaged. */
+#include "support/test.h"
 #include "checkpoint_fixture.h"
 
 #include "train/checkpoint_view.h"
@@ -146,10 +147,8 @@ static void a_file_that_went_is_named(void **state)
     clear(f.folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(any_part_of_a_tensor_is_read),
-                                        cmocka_unit_test(what_is_not_there_or_damaged_is_named),
-                                        cmocka_unit_test(a_file_that_went_is_named) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(any_part_of_a_tensor_is_read),
+                                           cmocka_unit_test(what_is_not_there_or_damaged_is_named),
+                                           cmocka_unit_test(a_file_that_went_is_named) };
+
+TM_TESTS(tests, NULL, NULL)

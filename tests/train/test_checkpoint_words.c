@@ -4,6 +4,7 @@
  * were. After a change that is meant:
  *     TM_RECORD=1 build/release/tests/train/test_checkpoint_words; git diff tests/train/checkpoint-words.txt
  */
+#include "support/test.h"
 #include "checkpoint_fixture.h"
 #include "support/whole.h"
 
@@ -541,13 +542,11 @@ static void signals_are_as_they_were(void **state)
             }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_are_as_recorded),
-        cmocka_unit_test(short_reads_and_no_tensors),
-        cmocka_unit_test(a_copy_is_written),
-        cmocka_unit_test(signals_are_as_they_were),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(words_are_as_recorded),
+    cmocka_unit_test(short_reads_and_no_tensors),
+    cmocka_unit_test(a_copy_is_written),
+    cmocka_unit_test(signals_are_as_they_were),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that share each sequence: they follow one rank that has all of it, have its gradients in float64, and no token
  * reaches what stands before it. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 #include "train/context.h"
 #include "train/run.h"
@@ -454,22 +455,18 @@ static void fields_of_tokens_are_cut(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_follow_one_rank),
-        cmocka_unit_test(layouts_compose),
-        cmocka_unit_test(heads_and_sequences_are_divided),
-        cmocka_unit_test(the_same_bits_every_time),
-        cmocka_unit_test(gradients_are_those_of_whole_sequences),
-        cmocka_unit_test(no_token_reaches_what_stands_before_it),
-        cmocka_unit_test(work_is_shared_alike),
-        cmocka_unit_test(keys_go_round),
-        cmocka_unit_test(any_layout_goes_on),
-        cmocka_unit_test(what_cannot_be_shared_is_refused),
-        cmocka_unit_test(fields_of_tokens_are_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(parts_follow_one_rank),
+    cmocka_unit_test(layouts_compose),
+    cmocka_unit_test(heads_and_sequences_are_divided),
+    cmocka_unit_test(the_same_bits_every_time),
+    cmocka_unit_test(gradients_are_those_of_whole_sequences),
+    cmocka_unit_test(no_token_reaches_what_stands_before_it),
+    cmocka_unit_test(work_is_shared_alike),
+    cmocka_unit_test(keys_go_round),
+    cmocka_unit_test(any_layout_goes_on),
+    cmocka_unit_test(what_cannot_be_shared_is_refused),
+    cmocka_unit_test(fields_of_tokens_are_cut),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const double stored[] = {
 #define LOSS(value) value,
@@ -160,13 +160,11 @@ static void the_band_is_that_of_the_steps_around(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_main_job_is_known),
-        cmocka_unit_test(the_same_bits_are_equal),
-        cmocka_unit_test(other_curves_are_refused),
-        cmocka_unit_test(the_band_is_that_of_the_steps_around),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_main_job_is_known),
+    cmocka_unit_test(the_same_bits_are_equal),
+    cmocka_unit_test(other_curves_are_refused),
+    cmocka_unit_test(the_band_is_that_of_the_steps_around),
+};
+
+TM_TESTS(tests, NULL, NULL)

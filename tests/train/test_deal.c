@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { DATA = 1, EXPERTS = 2, NONE = -1 };
 
@@ -98,12 +98,10 @@ static void copies_have_no_owners(void **state)
     assert_false(deal_is(&d.units[3]));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_largest_goes_first_to_who_has_the_least),
-        cmocka_unit_test(experts_are_dealt_out_among_their_own),
-        cmocka_unit_test(copies_have_no_owners),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_largest_goes_first_to_who_has_the_least),
+    cmocka_unit_test(experts_are_dealt_out_among_their_own),
+    cmocka_unit_test(copies_have_no_owners),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { LENGTH = 70, VOCAB = 96 };
 
@@ -189,17 +189,13 @@ static void a_format_without_kernels_is_refused(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_reads_token_by_token),
-        cmocka_unit_test(gpt_reads_token_by_token),
-        cmocka_unit_test(a_window_turns_its_table),
-        cmocka_unit_test(windows_by_turns_have_two_tables),
-        cmocka_unit_test(weights_of_bfloat16_are_read_as_they_are),
-        cmocka_unit_test(a_format_without_kernels_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(llama_reads_token_by_token),
+    cmocka_unit_test(gpt_reads_token_by_token),
+    cmocka_unit_test(a_window_turns_its_table),
+    cmocka_unit_test(windows_by_turns_have_two_tables),
+    cmocka_unit_test(weights_of_bfloat16_are_read_as_they_are),
+    cmocka_unit_test(a_format_without_kernels_is_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

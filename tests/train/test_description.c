@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define EXPERTS "--model.n_experts=4 --model.n_experts_per_token=2 --model.moe_ffn_dim=32 "
 
@@ -80,9 +80,7 @@ static void lines_are_compared_by_name(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(descriptions_are_as_recorded),
-                                        cmocka_unit_test(lines_are_compared_by_name) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(descriptions_are_as_recorded),
+                                           cmocka_unit_test(lines_are_compared_by_name) };
+
+TM_TESTS(tests, NULL, NULL)

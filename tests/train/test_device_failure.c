@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "failing_fixture.h"
 
@@ -149,14 +149,9 @@ static int tear_down(void **state)
     return 0;
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_may_fail),
-        cmocka_unit_test(the_first_failure_stays),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_call_may_fail),
+    cmocka_unit_test(the_first_failure_stays),
+};
+
+TM_TESTS(tests, set_up, tear_down)

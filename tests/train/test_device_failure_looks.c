@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A device that fails at its n-th call, for every n, while a certificate is made, numbers are looked at, weights are
  * hashed or made, tokens are generated: the failure is told, and no call follows. */
+#include "support/test.h"
 #include "base/log.h"
 #include "support/folder.h"
 #include "support/full_config.h"
@@ -227,15 +228,10 @@ static void while_tokens_are_read_one_by_one(void **state)
     assert_true(fail_each(&o, false, decode, 1) > 30);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(while_gradients_are_certified),     cmocka_unit_test(while_numbers_are_looked_at),
-        cmocka_unit_test(while_weights_are_made_and_hashed), cmocka_unit_test(while_a_run_ends),
-        cmocka_unit_test(while_tokens_are_read_one_by_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(while_gradients_are_certified),     cmocka_unit_test(while_numbers_are_looked_at),
+    cmocka_unit_test(while_weights_are_made_and_hashed), cmocka_unit_test(while_a_run_ends),
+    cmocka_unit_test(while_tokens_are_read_one_by_one),
+};
+
+TM_TESTS(tests, NULL, NULL)

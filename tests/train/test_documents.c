@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { SEQ = 24, VOCAB = 96, DOCUMENTS = 4 };
 static const int64_t lengths[DOCUMENTS] = { 7, 1, 12, 4 };
@@ -177,10 +177,6 @@ static void text_is_separated(void **state)
     test_folder_remove();
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(packed_is_as_alone), cmocka_unit_test(text_is_separated) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(packed_is_as_alone), cmocka_unit_test(text_is_separated) };
+
+TM_TESTS(tests, NULL, NULL)

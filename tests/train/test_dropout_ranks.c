@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dropout before adapters, of ranks that have sequences in parts: what is left out goes by the place in the whole. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 
 #define RATE 2e-2
@@ -79,13 +80,9 @@ static void parts_of_images_are_refused(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_of_sequences_drop_what_one_rank_drops),
-        cmocka_unit_test(parts_of_images_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(parts_of_sequences_drop_what_one_rank_drops),
+    cmocka_unit_test(parts_of_images_are_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

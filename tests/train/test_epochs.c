@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { ROWS = 23, MANY = 1000 };
 
@@ -146,14 +146,18 @@ static void what_has_no_epochs_is_refused(void **state)
     tm_config_destroy(s.config);
 }
 
-int main(void)
+static int begin(void **state)
 {
+    (void)state;
     write_rows("rows.jsonl", ROWS);
     write_rows("many.jsonl", MANY);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_epochs_by_samples),
-        cmocka_unit_test(a_schedule_of_its_own_stays),
-        cmocka_unit_test(what_has_no_epochs_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(steps_are_epochs_by_samples),
+    cmocka_unit_test(a_schedule_of_its_own_stays),
+    cmocka_unit_test(what_has_no_epochs_is_refused),
+};
+
+TM_TESTS(tests, begin, test_folder_teardown)

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* 1 2 3 4 5: mean 3, sum of squares 55, squared deviations 10; the deviation is sqrt(10 / 4), its error that / sqrt(5).
  */
@@ -102,13 +102,11 @@ static void targets_are_reached(void **state)
     tm_source_close(source);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_error_of_a_mean),
-        cmocka_unit_test(of_too_few_values_nothing_is_known),
-        cmocka_unit_test(batches_of_an_evaluation),
-        cmocka_unit_test(targets_are_reached),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_error_of_a_mean),
+    cmocka_unit_test(of_too_few_values_nothing_is_known),
+    cmocka_unit_test(batches_of_an_evaluation),
+    cmocka_unit_test(targets_are_reached),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adapters beside experts that ranks divide: those of attention, and those of the experts, each rank having its own
  * experts'. They follow one rank with all samples, and go on from each other's checkpoints. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 
 static tm_adapters lora(const char *targets)
@@ -132,14 +133,10 @@ static void any_layout_goes_on_from_any_other(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adapters_follow_one_rank),
-        cmocka_unit_test(gradients_agree_in_double_precision),
-        cmocka_unit_test(any_layout_goes_on_from_any_other),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(adapters_follow_one_rank),
+    cmocka_unit_test(gradients_agree_in_double_precision),
+    cmocka_unit_test(any_layout_goes_on_from_any_other),
+};
+
+TM_TESTS(tests, NULL, NULL)

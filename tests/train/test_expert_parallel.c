@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Experts that are divided among ranks: rows are sent to them and back, whoever gets how many; ranks follow one rank
  * with all samples, have the same bits every time, hold their experts and no others. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 
 static const char *const names[MIXTURES] = { "mixtral", "deepseek", "gpt_oss", "qwen3_moe" };
@@ -238,20 +239,16 @@ static void what_does_not_divide_is_refused(void **state)
     refused(model_options(0), 2, TM_INVALID, "the model has no experts");
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_follow_one_rank),
-        cmocka_unit_test(gradients_are_those_of_one_rank),
-        cmocka_unit_test(rounds_change_nothing_but_their_number),
-        cmocka_unit_test(one_expert_may_get_all_and_others_none),
-        cmocka_unit_test(forced_balance_needs_one_round),
-        cmocka_unit_test(bits_are_the_same_every_time),
-        cmocka_unit_test(a_rank_holds_its_experts),
-        cmocka_unit_test(any_layout_goes_on_from_any_other),
-        cmocka_unit_test(what_does_not_divide_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_follow_one_rank),
+    cmocka_unit_test(gradients_are_those_of_one_rank),
+    cmocka_unit_test(rounds_change_nothing_but_their_number),
+    cmocka_unit_test(one_expert_may_get_all_and_others_none),
+    cmocka_unit_test(forced_balance_needs_one_round),
+    cmocka_unit_test(bits_are_the_same_every_time),
+    cmocka_unit_test(a_rank_holds_its_experts),
+    cmocka_unit_test(any_layout_goes_on_from_any_other),
+    cmocka_unit_test(what_does_not_divide_is_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { STEPS = 50 }; /* the fewest that are judged */
 
@@ -361,13 +361,9 @@ static void the_fastest_step_is_told(void **state)
     tm_text_fini(&t.told);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(the_planted_clock_is_noticed),
-                                        cmocka_unit_test(a_step_is_what_is_read_in_it),
-                                        cmocka_unit_test(phases_that_are_longer_than_steps),
-                                        cmocka_unit_test(the_fastest_step_is_told) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(the_planted_clock_is_noticed),
+                                           cmocka_unit_test(a_step_is_what_is_read_in_it),
+                                           cmocka_unit_test(phases_that_are_longer_than_steps),
+                                           cmocka_unit_test(the_fastest_step_is_told) };
+
+TM_TESTS_ALONE(tests, NULL, NULL)

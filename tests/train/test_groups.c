@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* The groups that `text` gives, as on a command line; *err says why not. */
 static tm_status read_groups(tm_step_options *o, const char *text, tm_error *err)
@@ -340,19 +340,15 @@ static void groups_may_be_text(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_parameter_has_its_groups_numbers),
-        cmocka_unit_test(groups_that_say_the_same_change_no_bit),
-        cmocka_unit_test(one_trained_tensor_costs_what_it_must),
-        cmocka_unit_test(frozen_weights_stay),
-        cmocka_unit_test(held_formats_compute_with_the_rounded_weights),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(fused_matrices_go_as_a_whole),
-        cmocka_unit_test(groups_may_be_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_parameter_has_its_groups_numbers),
+    cmocka_unit_test(groups_that_say_the_same_change_no_bit),
+    cmocka_unit_test(one_trained_tensor_costs_what_it_must),
+    cmocka_unit_test(frozen_weights_stay),
+    cmocka_unit_test(held_formats_compute_with_the_rounded_weights),
+    cmocka_unit_test(what_does_not_fit_is_refused),
+    cmocka_unit_test(fused_matrices_go_as_a_whole),
+    cmocka_unit_test(groups_may_be_text),
+};
+
+TM_TESTS(tests, NULL, NULL)

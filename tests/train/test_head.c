@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { VOCAB = 11, RANK = 3 };
 
@@ -356,15 +356,11 @@ static void turned_heads_write_what_stretched_ones_do(void **state)
     test_tree_remove(path);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(adapters_of_the_head_add_to_logits),
-                                        cmocka_unit_test(turned_heads_have_the_gradients_of_stretched_ones),
-                                        cmocka_unit_test(turned_heads_train),
-                                        cmocka_unit_test(hosts_turn_the_logits_of_heads),
-                                        cmocka_unit_test(rows_of_zeros_are_divided_by_nothing),
-                                        cmocka_unit_test(turned_heads_write_what_stretched_ones_do) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(adapters_of_the_head_add_to_logits),
+                                           cmocka_unit_test(turned_heads_have_the_gradients_of_stretched_ones),
+                                           cmocka_unit_test(turned_heads_train),
+                                           cmocka_unit_test(hosts_turn_the_logits_of_heads),
+                                           cmocka_unit_test(rows_of_zeros_are_divided_by_nothing),
+                                           cmocka_unit_test(turned_heads_write_what_stretched_ones_do) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define TINY                                                                                                           \
     "tiny-llama --model.n_layers 2 --model.dim 24 --model.n_heads 4 --model.n_kv_heads 2 --model.head_dim 8 "          \
@@ -183,8 +183,6 @@ static void all_of_a_run_is_held_and_saved_once(void **state)
     whole_is("tests/train/whole-held.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(all_of_a_run_is_held_and_saved_once) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(all_of_a_run_is_held_and_saved_once) };
+
+TM_TESTS(tests, NULL, NULL)

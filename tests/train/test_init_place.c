@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* --- a device that notes what is written --------------------------------------------------------------- */
 
@@ -239,9 +239,7 @@ static void blocks_have_the_values_of_the_whole(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_byte_is_written_once),
-                                        cmocka_unit_test(blocks_have_the_values_of_the_whole) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(every_byte_is_written_once),
+                                           cmocka_unit_test(blocks_have_the_values_of_the_whole) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <setjmp.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/file.h"
 #include "base/log.h"
@@ -686,14 +686,10 @@ static int remove_folder(void **state)
     return 0;
 }
 
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_used_key_is_forgotten),         cmocka_unit_test(a_run_is_the_same_twice),
-        cmocka_unit_test(held_out_samples_of_another_size), cmocka_unit_test(each_key_changes_the_run),
-        cmocka_unit_test(each_key_alone_is_told),
-    };
-    (void)argc;
-    test_threads_sleep(argv);
-    return cmocka_run_group_tests(tests, open_folder, remove_folder);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(no_used_key_is_forgotten),         cmocka_unit_test(a_run_is_the_same_twice),
+    cmocka_unit_test(held_out_samples_of_another_size), cmocka_unit_test(each_key_changes_the_run),
+    cmocka_unit_test(each_key_alone_is_told),
+};
+
+TM_TESTS(tests, open_folder, remove_folder)

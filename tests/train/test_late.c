@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { VOCAB = 257, SEQ = 16, STEPS = 4 };
 
@@ -258,16 +258,11 @@ static int tear_down(void **state)
     return 0;
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_leave_the_same),
-        cmocka_unit_test(initial_values_are_the_same),
-        cmocka_unit_test(what_is_fed_arrives),
-        cmocka_unit_test(text_is_drawn_from_what_the_model_says),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(runs_leave_the_same),
+    cmocka_unit_test(initial_values_are_the_same),
+    cmocka_unit_test(what_is_fed_arrives),
+    cmocka_unit_test(text_is_drawn_from_what_the_model_says),
+};
+
+TM_TESTS(tests, set_up, tear_down)

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_status read_options(const char *words, bool plans, tm_run_options *out, tm_error *err)
 {
@@ -297,20 +297,18 @@ static void null_is_the_default(void **state)
     assert_int_equal(o.step.accumulation, 4);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_say_the_layout),
-        cmocka_unit_test(sequences_are_shared_by_key),
-        cmocka_unit_test(plans_need_no_number_of_ranks),
-        cmocka_unit_test(experts_are_divided_among_those_that_share),
-        cmocka_unit_test(plans_have_the_fewest_ranks_that_divide_experts),
-        cmocka_unit_test(pipelines_are_read),
-        cmocka_unit_test(batches_are_those_of_all_ranks),
-        cmocka_unit_test(tokens_are_divided_beside_matrices),
-        cmocka_unit_test(sums_overlap_with_the_last_micro_batch),
-        cmocka_unit_test(exact_is_for_copies),
-        cmocka_unit_test(null_is_the_default),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(keys_say_the_layout),
+    cmocka_unit_test(sequences_are_shared_by_key),
+    cmocka_unit_test(plans_need_no_number_of_ranks),
+    cmocka_unit_test(experts_are_divided_among_those_that_share),
+    cmocka_unit_test(plans_have_the_fewest_ranks_that_divide_experts),
+    cmocka_unit_test(pipelines_are_read),
+    cmocka_unit_test(batches_are_those_of_all_ranks),
+    cmocka_unit_test(tokens_are_divided_beside_matrices),
+    cmocka_unit_test(sums_overlap_with_the_last_micro_batch),
+    cmocka_unit_test(exact_is_for_copies),
+    cmocka_unit_test(null_is_the_default),
+};
+
+TM_TESTS(tests, NULL, NULL)

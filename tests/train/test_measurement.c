@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 typedef struct {
     tm_sink          sink;
@@ -225,17 +225,13 @@ static void the_load_of_experts(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_vital_output_that_fails_ends_the_run),
-        cmocka_unit_test(a_speed_that_no_machine_has),
-        cmocka_unit_test(the_bound_counts_all_micro_batches),
-        cmocka_unit_test(stops_when_the_speed_is_known),
-        cmocka_unit_test(the_machine_is_watched),
-        cmocka_unit_test(the_load_of_experts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_vital_output_that_fails_ends_the_run),
+    cmocka_unit_test(a_speed_that_no_machine_has),
+    cmocka_unit_test(the_bound_counts_all_micro_batches),
+    cmocka_unit_test(stops_when_the_speed_is_known),
+    cmocka_unit_test(the_machine_is_watched),
+    cmocka_unit_test(the_load_of_experts),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { PAGE = 4096 };
 
@@ -193,15 +193,11 @@ static void a_plan_that_cannot_fit_is_refused_before_anything_is_taken(void **st
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(planned_pages_are_touched),
-        cmocka_unit_test(planned_is_used_and_a_step_allocates_nothing),
-        cmocka_unit_test(little_lies_outside_the_arena),
-        cmocka_unit_test(a_plan_that_cannot_fit_is_refused_before_anything_is_taken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(planned_pages_are_touched),
+    cmocka_unit_test(planned_is_used_and_a_step_allocates_nothing),
+    cmocka_unit_test(little_lies_outside_the_arena),
+    cmocka_unit_test(a_plan_that_cannot_fit_is_refused_before_anything_is_taken),
+};
+
+TM_TESTS(tests, NULL, NULL)

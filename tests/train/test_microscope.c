@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_micro_batch fed(const test_batch *batch)
 {
@@ -414,21 +414,17 @@ static void numbers_beside_zeros_are_infinitely_far(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_format_beside_itself_is_the_same),
-        cmocka_unit_test(training_keeps_its_bits),
-        cmocka_unit_test(errors_are_those_of_two_trainings),
-        cmocka_unit_test(the_first_tensor_that_diverges_is_named),
-        cmocka_unit_test(factors_are_compared_with_what_they_were),
-        cmocka_unit_test(histograms_and_shares_add_up),
-        cmocka_unit_test(a_number_that_overflows_is_found),
-        cmocka_unit_test(zeros_beside_numbers_have_no_direction),
-        cmocka_unit_test(numbers_beside_zeros_are_infinitely_far),
-        cmocka_unit_test(its_memory_is_planned),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_format_beside_itself_is_the_same),
+    cmocka_unit_test(training_keeps_its_bits),
+    cmocka_unit_test(errors_are_those_of_two_trainings),
+    cmocka_unit_test(the_first_tensor_that_diverges_is_named),
+    cmocka_unit_test(factors_are_compared_with_what_they_were),
+    cmocka_unit_test(histograms_and_shares_add_up),
+    cmocka_unit_test(a_number_that_overflows_is_found),
+    cmocka_unit_test(zeros_beside_numbers_have_no_direction),
+    cmocka_unit_test(numbers_beside_zeros_are_infinitely_far),
+    cmocka_unit_test(its_memory_is_planned),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The microscope of several ranks: what it tells is what one rank sees of the same micro-batches, one after the other,
  * also of tensors that ranks have in parts; training keeps its bits. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 #include "train/look.h"
 
@@ -315,14 +316,10 @@ static void stages_see_what_one_sees(void **state)
         }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_see_what_one_sees),
-        cmocka_unit_test(stages_see_what_one_sees),
-        cmocka_unit_test(parts_of_tensors_are_seen_together),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_see_what_one_sees),
+    cmocka_unit_test(stages_see_what_one_sees),
+    cmocka_unit_test(parts_of_tensors_are_seen_together),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/random.h"
 #include "train/motion.h"
@@ -104,9 +104,7 @@ static void signs_go_by_places_in_the_whole(void **state)
             }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(motions_are_alike_in_both_directions),
-                                        cmocka_unit_test(signs_go_by_places_in_the_whole) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(motions_are_alike_in_both_directions),
+                                           cmocka_unit_test(signs_go_by_places_in_the_whole) };
+
+TM_TESTS(tests, NULL, NULL)

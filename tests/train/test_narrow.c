@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients that are added over ranks in bfloat16: the sums bit for bit, which collectives do it, and that a model
  * still learns the same. */
+#include "support/test.h"
 #include "graph/value.h"
 #include "graph/passes/passes.h"
 #include "op/attrs.h"
@@ -151,14 +152,10 @@ static void a_model_learns_the_same(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_rounded_on_every_rank_and_once_more),
-        cmocka_unit_test(gradients_and_nothing_else_are_narrow),
-        cmocka_unit_test(a_model_learns_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(sums_are_rounded_on_every_rank_and_once_more),
+    cmocka_unit_test(gradients_and_nothing_else_are_narrow),
+    cmocka_unit_test(a_model_learns_the_same),
+};
+
+TM_TESTS(tests, NULL, NULL)

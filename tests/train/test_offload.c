@@ -18,7 +18,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 typedef struct {
     bool                gpt;
@@ -228,15 +228,11 @@ static void where_no_file_can_be_the_word_is_clear(void **state)
     test_tree_remove(folder);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(offload_changes_no_bit),
-        cmocka_unit_test(checkpoints_pass_between_forms),
-        cmocka_unit_test(the_file_is_no_memory_of_the_process),
-        cmocka_unit_test(where_no_file_can_be_the_word_is_clear),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(offload_changes_no_bit),
+    cmocka_unit_test(checkpoints_pass_between_forms),
+    cmocka_unit_test(the_file_is_no_memory_of_the_process),
+    cmocka_unit_test(where_no_file_can_be_the_word_is_clear),
+};
+
+TM_TESTS(tests, NULL, NULL)

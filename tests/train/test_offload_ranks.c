@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Offloaded training on several ranks: each has a file for what it holds, and in every layout the bits are those
  * without. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 #include "support/folder.h"
 
@@ -143,15 +144,11 @@ static void checkpoints_pass_between_ranks_and_forms(void **state)
     test_tree_remove(folder);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(offload_changes_no_bit_of_any_rank),
-        cmocka_unit_test(offload_changes_no_bit_of_any_stage),
-        cmocka_unit_test(offload_of_whole_updates_changes_no_bit),
-        cmocka_unit_test(checkpoints_pass_between_ranks_and_forms),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(offload_changes_no_bit_of_any_rank),
+    cmocka_unit_test(offload_changes_no_bit_of_any_stage),
+    cmocka_unit_test(offload_of_whole_updates_changes_no_bit),
+    cmocka_unit_test(checkpoints_pass_between_ranks_and_forms),
+};
+
+TM_TESTS(tests, NULL, NULL)

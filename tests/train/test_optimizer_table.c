@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static void optimizers_are_found_by_name(void **state)
 {
@@ -96,13 +96,11 @@ static void what_adafactor_adds_is_of_the_format(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(optimizers_are_found_by_name),
-        cmocka_unit_test(each_reads_its_keys),
-        cmocka_unit_test(a_state_is_of_one_parameter),
-        cmocka_unit_test(what_adafactor_adds_is_of_the_format),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(optimizers_are_found_by_name),
+    cmocka_unit_test(each_reads_its_keys),
+    cmocka_unit_test(a_state_is_of_one_parameter),
+    cmocka_unit_test(what_adafactor_adds_is_of_the_format),
+};
+
+TM_TESTS(tests, NULL, NULL)

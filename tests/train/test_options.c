@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const char *const records = "tests/train/options.txt";
 
@@ -254,9 +254,7 @@ static void the_later_place_counts(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(options_are_as_recorded),
-                                        cmocka_unit_test(the_later_place_counts) };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(options_are_as_recorded),
+                                           cmocka_unit_test(the_later_place_counts) };
+
+TM_TESTS(tests, NULL, test_folder_teardown)

@@ -2,6 +2,7 @@
 /* Ranks whose streams do not run in the order of the list: every rank runs its instructions in an order of its own that
  * the waits of the plan allow, and the numbers stay the same, bit for bit; without any single wait they do not. Before
  * every program the memory that it may not rely on is full of NaN. */
+#include "support/test.h"
 #include "device/host/host.h"
 #include "ranks_fixture.h"
 
@@ -370,22 +371,24 @@ static void without_a_wait_the_numbers_are_others(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
+static int prepare(void **state)
 {
-    (void)argc;
-    test_threads_sleep(argv);
+    (void)state;
     shuffling = tm_backend_cpu;
     shuffling.launch = launch;
     shuffling.write = write_after;
     shuffling.read = read_after;
     shuffling.fill = fill_after;
     shuffling.wait = wait_after;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_order_that_the_waits_allow_has_the_same_bits),
-        cmocka_unit_test(divided_models_have_the_same_bits_in_every_order),
-        cmocka_unit_test(stages_have_the_same_bits_in_every_order),
-        cmocka_unit_test(a_ring_needs_its_waits),
-        cmocka_unit_test(without_a_wait_the_numbers_are_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_order_that_the_waits_allow_has_the_same_bits),
+    cmocka_unit_test(divided_models_have_the_same_bits_in_every_order),
+    cmocka_unit_test(stages_have_the_same_bits_in_every_order),
+    cmocka_unit_test(a_ring_needs_its_waits),
+    cmocka_unit_test(without_a_wait_the_numbers_are_others),
+};
+
+TM_TESTS(tests, prepare, NULL)

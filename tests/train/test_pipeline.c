@@ -11,7 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
-#include <cmocka.h>
+#include "support/test.h"
 /* clang-format on */
 
 static const tm_pipeline_costs alike = { 1, 1, 1 }, uneven = { 1, 1.5, 0.5 }, large = { 2, 2, 1 },
@@ -456,22 +456,20 @@ static void the_grid_is_printed(void **state)
     tm_text_fini(&text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_begin_with_as_many_forwards_as_published),
-        cmocka_unit_test(orders_are_complete),
-        cmocka_unit_test(idle_times_are_those_of_theory),
-        cmocka_unit_test(pairs_are_as_idle_as_published),
-        cmocka_unit_test(a_worse_order_is_told),
-        cmocka_unit_test(as_many_micro_batches_live_as_stated),
-        cmocka_unit_test(stages_lie_on_one_rank),
-        cmocka_unit_test(models_are_cut_evenly),
-        cmocka_unit_test(pieces_make_ranks_equal),
-        cmocka_unit_test(a_large_head_is_cut_in_two),
-        cmocka_unit_test(names_are_those_of_others),
-        cmocka_unit_test(pipelines_that_cannot_be_are_refused),
-        cmocka_unit_test(the_grid_is_printed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_begin_with_as_many_forwards_as_published),
+    cmocka_unit_test(orders_are_complete),
+    cmocka_unit_test(idle_times_are_those_of_theory),
+    cmocka_unit_test(pairs_are_as_idle_as_published),
+    cmocka_unit_test(a_worse_order_is_told),
+    cmocka_unit_test(as_many_micro_batches_live_as_stated),
+    cmocka_unit_test(stages_lie_on_one_rank),
+    cmocka_unit_test(models_are_cut_evenly),
+    cmocka_unit_test(pieces_make_ranks_equal),
+    cmocka_unit_test(a_large_head_is_cut_in_two),
+    cmocka_unit_test(names_are_those_of_others),
+    cmocka_unit_test(pipelines_that_cannot_be_are_refused),
+    cmocka_unit_test(the_grid_is_printed),
+};
+
+TM_TESTS(tests, NULL, NULL)

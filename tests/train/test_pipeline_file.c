@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Orders from files: those of PyTorch are read and run, what is wrong with a file is told with row and column. */
+#include "support/test.h"
 #include "base/file.h"
 #include "ranks_fixture.h"
 #include "support/full_config.h"
@@ -368,16 +369,12 @@ static void mixed_files_train_as_one_rank(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_of_pytorch_are_read),       cmocka_unit_test(spaces_do_not_count),
-        cmocka_unit_test(wrong_files_are_refused),         cmocka_unit_test(files_of_other_ranks),
-        cmocka_unit_test(other_files_are_refused),         cmocka_unit_test(keys_name_the_file),
-        cmocka_unit_test(parted_backwards_are_sent_early), cmocka_unit_test(files_train_as_one_rank),
-        cmocka_unit_test(mixed_files_train_as_one_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(files_of_pytorch_are_read),       cmocka_unit_test(spaces_do_not_count),
+    cmocka_unit_test(wrong_files_are_refused),         cmocka_unit_test(files_of_other_ranks),
+    cmocka_unit_test(other_files_are_refused),         cmocka_unit_test(keys_name_the_file),
+    cmocka_unit_test(parted_backwards_are_sent_early), cmocka_unit_test(files_train_as_one_rank),
+    cmocka_unit_test(mixed_files_train_as_one_rank),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs on pairs: they begin where model and reference are one, to the last bit; threads, packing and stopping change
  * nothing; what is told is what happened; what makes such a run valid. */
+#include "support/test.h"
 #include "pairs_fixture.h"
 #include "op/preference.h"
 #include "support/full_config.h"
@@ -343,22 +344,23 @@ static void what_does_not_go_together_is_refused(void **state)
     assert_non_null(strstr(err.text, "data.overlong split"));
 }
 
-int main(int argc, char **argv)
+static int begin(void **state)
 {
-    (void)argc;
-    test_threads_sleep(argv);
-    tm_log_set_level(TM_LOG_ERROR);
+    (void)state;
     write_rows();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_begin_where_model_and_reference_are_one),
-        cmocka_unit_test(sums_are_told_by_the_pair),
-        cmocka_unit_test(stopping_and_threads_change_nothing),
-        cmocka_unit_test(packed_pairs_have_their_own_loss),
-        cmocka_unit_test(references_are_kept_with_their_samples),
-        cmocka_unit_test(valid_runs_begin_at_the_reference_and_fall),
-        cmocka_unit_test(a_run_is_certified_and_valid),
-        cmocka_unit_test(a_reference_reads_what_the_run_needs),
-        cmocka_unit_test(what_does_not_go_together_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(runs_begin_where_model_and_reference_are_one),
+    cmocka_unit_test(sums_are_told_by_the_pair),
+    cmocka_unit_test(stopping_and_threads_change_nothing),
+    cmocka_unit_test(packed_pairs_have_their_own_loss),
+    cmocka_unit_test(references_are_kept_with_their_samples),
+    cmocka_unit_test(valid_runs_begin_at_the_reference_and_fall),
+    cmocka_unit_test(a_run_is_certified_and_valid),
+    cmocka_unit_test(a_reference_reads_what_the_run_needs),
+    cmocka_unit_test(what_does_not_go_together_is_refused),
+};
+
+TM_TESTS(tests, begin, test_folder_teardown)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs on pairs by several ranks: in copies, in shards of every kind, in stages, with divided experts, with divided
  * matrices and with sequences in parts they learn what one rank learns, from a first loss of no difference on. */
+#include "support/test.h"
 #include "pairs_fixture.h"
 
 #include "../comm/world.h"
@@ -185,12 +186,13 @@ static void ranks_learn_pairs_as_one_does(void **state)
         }
 }
 
-int main(int argc, char **argv)
+static int begin(void **state)
 {
-    (void)argc;
-    test_threads_sleep(argv);
-    tm_log_set_level(TM_LOG_ERROR);
+    (void)state;
     write_rows();
-    const struct CMUnitTest tests[] = { cmocka_unit_test(ranks_learn_pairs_as_one_does) };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(ranks_learn_pairs_as_one_does) };
+
+TM_TESTS(tests, begin, test_folder_teardown)

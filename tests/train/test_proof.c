@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "proof_fixture.h"
 
@@ -557,29 +557,24 @@ static void the_main_job_has_its_losses(void **state)
     tm_config_destroy(config);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(honest_training_is_certified),
-        cmocka_unit_test_teardown(who_goes_on_is_certified, test_folder_teardown),
-        cmocka_unit_test(its_time_belongs_to_no_step),
-        cmocka_unit_test(weights_that_do_not_move_are_no_training),
-        cmocka_unit_test(frozen_layers_stay),
-        cmocka_unit_test(layers_that_stay_are_no_training),
-        cmocka_unit_test(attention_must_look_back),
-        cmocka_unit_test(attention_must_look_back_in_every_layer),
-        cmocka_unit_test(dead_attention_of_normalised_heads),
-        cmocka_unit_test(attention_is_dead_up_to_what_rounding_makes),
-        cmocka_unit_test(phases_are_no_longer_than_their_steps),
-        cmocka_unit_test(certificates_that_fail_are_told),
-        cmocka_unit_test(frozen_weights_stay),
-        cmocka_unit_test(every_part_has_a_gradient),
-        cmocka_unit_test(the_main_job_has_its_losses),
-        cmocka_unit_test(a_weight_that_no_gradient_reaches_is_no_training),
-        cmocka_unit_test_teardown(rows_must_be_different, test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(honest_training_is_certified),
+    cmocka_unit_test_teardown(who_goes_on_is_certified, test_folder_teardown),
+    cmocka_unit_test(its_time_belongs_to_no_step),
+    cmocka_unit_test(weights_that_do_not_move_are_no_training),
+    cmocka_unit_test(frozen_layers_stay),
+    cmocka_unit_test(layers_that_stay_are_no_training),
+    cmocka_unit_test(attention_must_look_back),
+    cmocka_unit_test(attention_must_look_back_in_every_layer),
+    cmocka_unit_test(dead_attention_of_normalised_heads),
+    cmocka_unit_test(attention_is_dead_up_to_what_rounding_makes),
+    cmocka_unit_test(phases_are_no_longer_than_their_steps),
+    cmocka_unit_test(certificates_that_fail_are_told),
+    cmocka_unit_test(frozen_weights_stay),
+    cmocka_unit_test(every_part_has_a_gradient),
+    cmocka_unit_test(the_main_job_has_its_losses),
+    cmocka_unit_test(a_weight_that_no_gradient_reaches_is_no_training),
+    cmocka_unit_test_teardown(rows_must_be_different, test_folder_teardown),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "proof_fixture.h"
 
@@ -251,19 +251,14 @@ static void what_was_said_first_stays(void **state)
     batches = 0;
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_in_float32_are_for_those_who_look),
-        cmocka_unit_test(what_is_found_behind_the_last_step_counts),
-        cmocka_unit_test(where_nothing_is_computed_nothing_is_looked_at),
-        cmocka_unit_test(what_must_move_in_each_format),
-        cmocka_unit_test(batches_are_read_by_their_names),
-        cmocka_unit_test(the_main_job_with_its_losses_is_real),
-        cmocka_unit_test_teardown(what_was_said_first_stays, test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(losses_in_float32_are_for_those_who_look),
+    cmocka_unit_test(what_is_found_behind_the_last_step_counts),
+    cmocka_unit_test(where_nothing_is_computed_nothing_is_looked_at),
+    cmocka_unit_test(what_must_move_in_each_format),
+    cmocka_unit_test(batches_are_read_by_their_names),
+    cmocka_unit_test(the_main_job_with_its_losses_is_real),
+    cmocka_unit_test_teardown(what_was_said_first_stays, test_folder_teardown),
+};
+
+TM_TESTS(tests, NULL, NULL)

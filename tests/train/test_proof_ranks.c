@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole runs of ranks that divide the model: every one is certified in its first step and after its last, and what a
  * part of a matrix has no gradient of, because its tokens never come, is not taken for dead. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 #include "train/dead_attention.h"
 #include "train/run.h"
@@ -172,11 +173,7 @@ static void attention_is_dead_on_all_ranks_or_none(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(attention_is_dead_on_all_ranks_or_none),
-                                        cmocka_unit_test(runs_of_divided_models_are_certified) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(attention_is_dead_on_all_ranks_or_none),
+                                           cmocka_unit_test(runs_of_divided_models_are_certified) };
+
+TM_TESTS(tests, NULL, NULL)

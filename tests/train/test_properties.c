@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { FAMILIES = TM_FAMILY_MIXTRAL /* those without experts; with: tests/cli/test_experts.sh */, STEPS = 20 };
 
@@ -306,17 +306,13 @@ static void a_batch_without_targets_gives_zero(void **state)
         }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_change_no_bit),
-        cmocka_unit_test(instruction_sets_change_no_bit),
-        cmocka_unit_test(splits_at_512_tokens_change_no_bit),
-        cmocka_unit_test(any_split_gives_the_same_gradients),
-        cmocka_unit_test(future_tokens_change_no_past_output),
-        cmocka_unit_test(a_batch_without_targets_gives_zero),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(threads_change_no_bit),
+    cmocka_unit_test(instruction_sets_change_no_bit),
+    cmocka_unit_test(splits_at_512_tokens_change_no_bit),
+    cmocka_unit_test(any_split_gives_the_same_gradients),
+    cmocka_unit_test(future_tokens_change_no_past_output),
+    cmocka_unit_test(a_batch_without_targets_gives_zero),
+};
+
+TM_TESTS(tests, NULL, NULL)

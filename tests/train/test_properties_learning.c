@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { FAMILIES = TM_FAMILY_MIXTRAL /* those without experts; with: tests/cli/test_experts.sh */ };
 
@@ -180,15 +180,11 @@ static void the_fast_device_follows_the_reference(void **state)
     tm_device_close(slow);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_untrained_loss_is_ln_v_plus_half_the_variance),
-        cmocka_unit_test(one_batch_is_learnt_by_heart),
-        cmocka_unit_test(clipping_limits_the_norm),
-        cmocka_unit_test(the_fast_device_follows_the_reference),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_untrained_loss_is_ln_v_plus_half_the_variance),
+    cmocka_unit_test(one_batch_is_learnt_by_heart),
+    cmocka_unit_test(clipping_limits_the_norm),
+    cmocka_unit_test(the_fast_device_follows_the_reference),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { STEPS = 7, NEVER = -1 };
 
@@ -347,19 +347,14 @@ static void a_broken_weight_shows_in_loss_and_norm(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stopped_and_resumed_is_never_stopped),
-        cmocka_unit_test(a_run_goes_on_from_every_checkpoint),
-        cmocka_unit_test(another_seed_does_not_resume),
-        cmocka_unit_test(an_interruption_saves_even_when_checkpoints_are_off),
-        cmocka_unit_test(a_target_loss_ends_the_run),
-        cmocka_unit_test(broken_numbers_end_the_run_with_a_verdict),
-        cmocka_unit_test(a_broken_weight_shows_in_loss_and_norm),
-    };
-    tm_log_set_level(TM_LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(stopped_and_resumed_is_never_stopped),
+    cmocka_unit_test(a_run_goes_on_from_every_checkpoint),
+    cmocka_unit_test(another_seed_does_not_resume),
+    cmocka_unit_test(an_interruption_saves_even_when_checkpoints_are_off),
+    cmocka_unit_test(a_target_loss_ends_the_run),
+    cmocka_unit_test(broken_numbers_end_the_run_with_a_verdict),
+    cmocka_unit_test(a_broken_weight_shows_in_loss_and_norm),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static tm_step_options options_with(const char *recipe, const char *second, int64_t at)
 {
@@ -516,20 +516,16 @@ static void products_of_experts_are_scalar_loops(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_recipe_trains_with_the_same_bits_for_any_threads),
-        cmocka_unit_test(every_recipe_trains_experts_and_the_head),
-        cmocka_unit_test(linears_are_not_experts),
-        cmocka_unit_test(a_recipe_that_would_quantize_nothing_is_refused),
-        cmocka_unit_test(experts_and_the_head_have_recipes),
-        cmocka_unit_test(products_of_experts_are_scalar_loops),
-        cmocka_unit_test(the_pass_takes_the_linears_that_it_is_told),
-        cmocka_unit_test(products_are_scalar_loops_over_quantized_factors),
-        cmocka_unit_test(delayed_scales_and_a_switch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_recipe_trains_with_the_same_bits_for_any_threads),
+    cmocka_unit_test(every_recipe_trains_experts_and_the_head),
+    cmocka_unit_test(linears_are_not_experts),
+    cmocka_unit_test(a_recipe_that_would_quantize_nothing_is_refused),
+    cmocka_unit_test(experts_and_the_head_have_recipes),
+    cmocka_unit_test(products_of_experts_are_scalar_loops),
+    cmocka_unit_test(the_pass_takes_the_linears_that_it_is_told),
+    cmocka_unit_test(products_are_scalar_loops_over_quantized_factors),
+    cmocka_unit_test(delayed_scales_and_a_switch),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -28,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 #include <xxhash.h>
 
 enum {
@@ -558,14 +558,10 @@ static int clean(void **state)
     return 0;
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(metrics_has_every_step), cmocka_unit_test(speed_and_times),
-        cmocka_unit_test(counts_and_losses),      cmocka_unit_test(the_records_belong_together),
-        cmocka_unit_test(the_table_of_runners),   cmocka_unit_test(the_log_of_mlperf),
-    };
-    return cmocka_run_group_tests(tests, run_once, clean);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(metrics_has_every_step), cmocka_unit_test(speed_and_times),
+    cmocka_unit_test(counts_and_losses),      cmocka_unit_test(the_records_belong_together),
+    cmocka_unit_test(the_table_of_runners),   cmocka_unit_test(the_log_of_mlperf),
+};
+
+TM_TESTS_ALONE(tests, run_once, clean)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 typedef struct {
     const char         *name;
@@ -177,15 +177,11 @@ static void small_tensors_keep_their_moments_whole(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_tensors_keep_their_moments_whole),
-        cmocka_unit_test(threads_do_not_show),
-        cmocka_unit_test(a_resumption_does_not_show),
-        cmocka_unit_test(a_parameter_takes_what_is_said),
-    };
-    return cmocka_run_group_tests_name("train: regimes", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(small_tensors_keep_their_moments_whole),
+    cmocka_unit_test(threads_do_not_show),
+    cmocka_unit_test(a_resumption_does_not_show),
+    cmocka_unit_test(a_parameter_takes_what_is_said),
+};
+
+TM_TESTS(tests, NULL, NULL)

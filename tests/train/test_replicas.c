@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of a model that train together: they follow one rank with all samples, and have the bits of one that sums
  * apart what they sum apart. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 
 static void copies_follow_one_rank(void **state)
@@ -124,16 +125,12 @@ static void separate_sums_that_do_not_divide_are_refused(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_follow_one_rank),
-        cmocka_unit_test(copies_have_the_bits_of_separate_sums),
-        cmocka_unit_test(one_sum_has_other_bits),
-        cmocka_unit_test(reductions_run_beside_the_backward_pass),
-        cmocka_unit_test(separate_sums_that_do_not_divide_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(copies_follow_one_rank),
+    cmocka_unit_test(copies_have_the_bits_of_separate_sums),
+    cmocka_unit_test(one_sum_has_other_bits),
+    cmocka_unit_test(reductions_run_beside_the_backward_pass),
+    cmocka_unit_test(separate_sums_that_do_not_divide_are_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

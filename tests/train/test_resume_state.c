@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a run takes from a checkpoint beside the tensors: numbers no run wrote, another model of the same shapes and
  * other data are refused; a run that was stopped leaves the same bytes as one that was not. */
+#include "support/test.h"
 #include "support/training.h"
 #include "support/whole.h"
 
@@ -576,25 +577,22 @@ static void the_head_is_what_the_losses_say(void **unused)
     assert_true(tm_loss_head_limit(8) == 5 && tm_loss_head_limit(80) == 8 && tm_loss_head_limit(1000000) == 100);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_no_run_wrote_are_refused),
-        cmocka_unit_test(counts_beyond_any_run_are_refused),
-        cmocka_unit_test(another_model_of_the_same_shapes_is_refused),
-        cmocka_unit_test(descriptions_are_compared_both_ways),
-        cmocka_unit_test(changed_data_is_refused),
-        cmocka_unit_test(weights_are_not_loaded_again),
-        cmocka_unit_test(weights_beside_adapters_are_loaded_each_time),
-        cmocka_unit_test(a_checkpoint_says_what_it_is_of),
-        cmocka_unit_test(another_order_of_sums_is_said),
-        cmocka_unit_test(where_the_order_of_sums_is_said),
-        cmocka_unit_test(orders_of_sums_are_whole_words),
-        cmocka_unit_test(what_sums_nothing_says_no_order),
-        cmocka_unit_test(damaged_checkpoints_are_passed_over),
-        cmocka_unit_test(a_stopped_run_leaves_the_same_index),
-        cmocka_unit_test(the_head_is_what_the_losses_say),
-    };
-    tm_log_set_level(TM_LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(numbers_no_run_wrote_are_refused),
+    cmocka_unit_test(counts_beyond_any_run_are_refused),
+    cmocka_unit_test(another_model_of_the_same_shapes_is_refused),
+    cmocka_unit_test(descriptions_are_compared_both_ways),
+    cmocka_unit_test(changed_data_is_refused),
+    cmocka_unit_test(weights_are_not_loaded_again),
+    cmocka_unit_test(weights_beside_adapters_are_loaded_each_time),
+    cmocka_unit_test(a_checkpoint_says_what_it_is_of),
+    cmocka_unit_test(another_order_of_sums_is_said),
+    cmocka_unit_test(where_the_order_of_sums_is_said),
+    cmocka_unit_test(orders_of_sums_are_whole_words),
+    cmocka_unit_test(what_sums_nothing_says_no_order),
+    cmocka_unit_test(damaged_checkpoints_are_passed_over),
+    cmocka_unit_test(a_stopped_run_leaves_the_same_index),
+    cmocka_unit_test(the_head_is_what_the_losses_say),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole runs on several ranks: the same losses as one alone, stopped by any of them and resumed on any number of them;
  * ranks that are not of one run, or slow, are named. */
+#include "support/test.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/training.h"
@@ -517,20 +518,17 @@ static void the_key_saves_behind(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_train_what_one_does),
-        cmocka_unit_test(factors_of_stages_are_those_of_one_rank),
-        cmocka_unit_test(parts_of_sequences_are_one_run),
-        cmocka_unit_test(evaluations_have_the_bits_of_one_rank),
-        cmocka_unit_test(evaluations_are_stopped_by_one),
-        cmocka_unit_test(stopped_by_one_and_resumed_on_others),
-        cmocka_unit_test(ranks_of_another_run_are_named),
-        cmocka_unit_test(a_slow_rank_is_named),
-        cmocka_unit_test(a_failure_of_one_rank_is_that_of_all),
-        cmocka_unit_test(the_key_saves_behind),
-    };
-    tm_log_set_level(TM_LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_train_what_one_does),
+    cmocka_unit_test(factors_of_stages_are_those_of_one_rank),
+    cmocka_unit_test(parts_of_sequences_are_one_run),
+    cmocka_unit_test(evaluations_have_the_bits_of_one_rank),
+    cmocka_unit_test(evaluations_are_stopped_by_one),
+    cmocka_unit_test(stopped_by_one_and_resumed_on_others),
+    cmocka_unit_test(ranks_of_another_run_are_named),
+    cmocka_unit_test(a_slow_rank_is_named),
+    cmocka_unit_test(a_failure_of_one_rank_is_that_of_all),
+    cmocka_unit_test(the_key_saves_behind),
+};
+
+TM_TESTS(tests, NULL, NULL)

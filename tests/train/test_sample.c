@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <math.h>
 #include <string.h>
@@ -103,10 +103,8 @@ static void tokens_are_as_frequent_as_likely(void **state)
     assert_true(other > DRAWS / 2);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(the_most_likely_token_is_taken),
-                                        cmocka_unit_test(draws_follow_the_weights),
-                                        cmocka_unit_test(tokens_are_as_frequent_as_likely) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(the_most_likely_token_is_taken),
+                                           cmocka_unit_test(draws_follow_the_weights),
+                                           cmocka_unit_test(tokens_are_as_frequent_as_likely) };
+
+TM_TESTS(tests, NULL, NULL)

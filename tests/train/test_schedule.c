@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 static const tm_schedule titan = {
     .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 1000, .warmup_steps = 200, .decay_ratio = -1
@@ -198,17 +198,15 @@ static void wrong_schedules_are_named(void **unused)
     assert_int_equal(tm_schedule_check(&titan, &err), TM_OK);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(linear_decay_has_the_published_values),
-        cmocka_unit_test(cosine_decay_has_the_published_values),
-        cmocka_unit_test(sqrt_decay_and_a_stable_part),
-        cmocka_unit_test(halves_round_to_even),
-        cmocka_unit_test(odd_lengths),
-        cmocka_unit_test(nemo_cosine_has_the_published_values),
-        cmocka_unit_test(all_kinds_have_their_bends),
-        cmocka_unit_test(wrong_schedules_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(linear_decay_has_the_published_values),
+    cmocka_unit_test(cosine_decay_has_the_published_values),
+    cmocka_unit_test(sqrt_decay_and_a_stable_part),
+    cmocka_unit_test(halves_round_to_even),
+    cmocka_unit_test(odd_lengths),
+    cmocka_unit_test(nemo_cosine_has_the_published_values),
+    cmocka_unit_test(all_kinds_have_their_bends),
+    cmocka_unit_test(wrong_schedules_are_named),
+};
+
+TM_TESTS(tests, NULL, NULL)

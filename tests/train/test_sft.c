@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { SEQ = 96, SAMPLES = 24 };
 
@@ -154,12 +154,7 @@ static void a_step_without_targets_has_no_loss(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    tm_log_set_level(TM_LOG_ERROR);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(packed_samples_have_their_own_loss),
-                                        cmocka_unit_test(a_step_without_targets_has_no_loss) };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(packed_samples_have_their_own_loss),
+                                           cmocka_unit_test(a_step_without_targets_has_no_loss) };
+
+TM_TESTS(tests, NULL, test_folder_teardown)

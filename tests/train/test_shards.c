@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that share the optimizer's state, gradients and weights of a model: they follow one rank with all samples, have
  * the same bits every time, and hold their part and no more. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 #include "support/folder.h"
 
@@ -242,18 +243,11 @@ static void tensors_are_written_in_pieces(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_follow_one_rank),
-        cmocka_unit_test(layouts_compose),
-        cmocka_unit_test(bfloat16_is_close_and_repeats),
-        cmocka_unit_test(weights_travel_in_the_format_of_the_computation),
-        cmocka_unit_test(a_rank_holds_its_share),
-        cmocka_unit_test(any_layout_goes_on_from_any_other),
-        cmocka_unit_test(tensors_are_written_in_pieces),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(shares_follow_one_rank),        cmocka_unit_test(layouts_compose),
+    cmocka_unit_test(bfloat16_is_close_and_repeats), cmocka_unit_test(weights_travel_in_the_format_of_the_computation),
+    cmocka_unit_test(a_rank_holds_its_share),        cmocka_unit_test(any_layout_goes_on_from_any_other),
+    cmocka_unit_test(tensors_are_written_in_pieces),
+};
+
+TM_TESTS(tests, NULL, NULL)

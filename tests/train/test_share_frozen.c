@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that train adapters, or some of the weights, beside frozen ones: in copies and in shards they follow one rank;
  * frozen weights are held in parts and have no gradient, blocks of 4 and 8 bits stay whole. */
+#include "support/test.h"
 #include "graph/blocks.h"
 #include "ranks_fixture.h"
 #include "support/folder.h"
@@ -233,18 +234,14 @@ static void frozen_groups_follow_one_rank(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adapters_follow_one_rank),
-        cmocka_unit_test(every_cut_begins_with_the_same_weights),
-        cmocka_unit_test(a_rank_holds_its_share),
-        cmocka_unit_test(units_of_a_layer_are_gathered_together),
-        cmocka_unit_test(any_layout_goes_on_from_any_other),
-        cmocka_unit_test(checkpoints_hold_what_is_trained),
-        cmocka_unit_test(frozen_groups_follow_one_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(adapters_follow_one_rank),
+    cmocka_unit_test(every_cut_begins_with_the_same_weights),
+    cmocka_unit_test(a_rank_holds_its_share),
+    cmocka_unit_test(units_of_a_layer_are_gathered_together),
+    cmocka_unit_test(any_layout_goes_on_from_any_other),
+    cmocka_unit_test(checkpoints_hold_what_is_trained),
+    cmocka_unit_test(frozen_groups_follow_one_rank),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -2,6 +2,7 @@
 /* Products in low precision among ranks: scales of weights are those of whole tensors, scales of earlier steps go by
  * what was largest on any rank, random numbers by the micro-batches of all. So copies and shards have the bits of one
  * rank that sums as they do. */
+#include "support/test.h"
 #include "graph/value.h"
 #include "ranks_fixture.h"
 #include "support/folder.h"
@@ -115,14 +116,10 @@ static void any_layout_goes_on_from_any_other(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_recipe_has_the_bits_of_one_rank),
-        cmocka_unit_test(delayed_scales_go_by_all_ranks),
-        cmocka_unit_test(any_layout_goes_on_from_any_other),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_recipe_has_the_bits_of_one_rank),
+    cmocka_unit_test(delayed_scales_go_by_all_ranks),
+    cmocka_unit_test(any_layout_goes_on_from_any_other),
+};
+
+TM_TESTS(tests, NULL, NULL)

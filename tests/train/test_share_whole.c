@@ -2,6 +2,7 @@
 /* Updates that need whole tensors, among ranks that share weights: tensors are dealt out, and the bits are those of
  * ranks that each update everything; every moment is on one rank. Parts that are rounded by chance, or whose rounding
  * is kept, have these bits, too. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 #include "support/folder.h"
 
@@ -252,17 +253,13 @@ static void whole_tensors_of_divided_experts_are_refused(void **state)
             "Muon is not built for divided experts (parallelism.expert_parallel_degree 2)");
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_tensors_have_the_bits_of_copies),
-        cmocka_unit_test(shards_follow_one_rank),
-        cmocka_unit_test(moments_are_dealt_out),
-        cmocka_unit_test(gathers_belong_to_the_layer_of_their_unit),
-        cmocka_unit_test(any_layout_goes_on_from_any_other),
-        cmocka_unit_test(whole_tensors_of_divided_experts_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(whole_tensors_have_the_bits_of_copies),
+    cmocka_unit_test(shards_follow_one_rank),
+    cmocka_unit_test(moments_are_dealt_out),
+    cmocka_unit_test(gathers_belong_to_the_layer_of_their_unit),
+    cmocka_unit_test(any_layout_goes_on_from_any_other),
+    cmocka_unit_test(whole_tensors_of_divided_experts_are_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

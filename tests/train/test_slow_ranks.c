@@ -2,6 +2,7 @@
 /* Which rank is called slow, by clocks of which the test knows how fast they go: each rank's own goes on whenever it
  * looks at it, and the work of a rank whose clock goes on by 9 % more takes 9 % longer.
  */
+#include "support/test.h"
 #include "support/looked_clock.h"
 #include "support/training.h"
 
@@ -114,9 +115,6 @@ static void a_rank_is_slow_from_8_percent_on(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(a_rank_is_slow_from_8_percent_on) };
-    tm_log_set_level(TM_LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(a_rank_is_slow_from_8_percent_on) };
+
+TM_TESTS_ALONE(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adapters in the stages of a pipeline: the bits of one rank where sums have the same order, no message that nobody
  * needs, checkpoints that fit other layouts. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 
 #include <sys/stat.h>
@@ -261,15 +262,11 @@ static void names_are_those_of_the_whole_model(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_have_the_bits_of_one_rank),     cmocka_unit_test(stages_follow_one_rank),
-        cmocka_unit_test(stages_have_divided_matrices),         cmocka_unit_test(gradients_are_those_of_one_rank),
-        cmocka_unit_test(checkpoints_fit_other_layouts),        cmocka_unit_test(the_base_has_one_hash),
-        cmocka_unit_test(nothing_goes_below_the_first_adapter), cmocka_unit_test(names_are_those_of_the_whole_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(stages_have_the_bits_of_one_rank),     cmocka_unit_test(stages_follow_one_rank),
+    cmocka_unit_test(stages_have_divided_matrices),         cmocka_unit_test(gradients_are_those_of_one_rank),
+    cmocka_unit_test(checkpoints_fit_other_layouts),        cmocka_unit_test(the_base_has_one_hash),
+    cmocka_unit_test(nothing_goes_below_the_first_adapter), cmocka_unit_test(names_are_those_of_the_whole_model),
+};
+
+TM_TESTS(tests, NULL, NULL)

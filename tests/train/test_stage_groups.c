@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameter groups in the stages of a pipeline: patterns go by the names of the whole model, frozen weights stop
  * gradients where they stop in one rank, and the bits are those of one rank. */
+#include "support/test.h"
 #include "forms_fixture.h"
 #include "ranks_fixture.h"
 
@@ -214,14 +215,10 @@ static void names_are_those_of_the_whole_model(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_have_the_bits_of_one_rank),   cmocka_unit_test(stages_follow_one_rank),
-        cmocka_unit_test(checkpoints_fit_other_layouts),      cmocka_unit_test(nothing_goes_below_what_is_trained),
-        cmocka_unit_test(names_are_those_of_the_whole_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(stages_have_the_bits_of_one_rank),   cmocka_unit_test(stages_follow_one_rank),
+    cmocka_unit_test(checkpoints_fit_other_layouts),      cmocka_unit_test(nothing_goes_below_what_is_trained),
+    cmocka_unit_test(names_are_those_of_the_whole_model),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -2,6 +2,7 @@
 /* Stages of a pipeline whose ranks share sequences, divide experts, share the optimizer's state and have copies, in
  * every schedule: they follow one rank with the same samples, have its gradients in float64, the same bits every time,
  * and go on from what other layouts saved. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 
 enum { LLAMA, GPT, MIXTURE, LATENT, ALL, IMAGES = ALL };
@@ -194,17 +195,13 @@ static void any_layout_goes_on(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_follow_one_rank),
-        cmocka_unit_test(gradients_are_those_of_one_rank),
-        cmocka_unit_test(weights_that_are_let_go_follow_one_rank),
-        cmocka_unit_test(documents_stay_apart),
-        cmocka_unit_test(any_layout_goes_on),
-        cmocka_unit_test(bits_are_the_same_every_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(layouts_follow_one_rank),
+    cmocka_unit_test(gradients_are_those_of_one_rank),
+    cmocka_unit_test(weights_that_are_let_go_follow_one_rank),
+    cmocka_unit_test(documents_stay_apart),
+    cmocka_unit_test(any_layout_goes_on),
+    cmocka_unit_test(bits_are_the_same_every_time),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stages by the names of their modules: what is read, what is refused, and that an uneven cut trains as one rank does.
  */
+#include "support/test.h"
 #include "ranks_fixture.h"
 #include "support/full_config.h"
 #include "train/run.h"
@@ -153,15 +154,11 @@ static void uneven_stages_have_the_bits_of_one_rank(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_cut_the_model),
-        cmocka_unit_test(wrong_names_are_refused),
-        cmocka_unit_test(images_have_names_of_their_own),
-        cmocka_unit_test(uneven_stages_have_the_bits_of_one_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(names_cut_the_model),
+    cmocka_unit_test(wrong_names_are_refused),
+    cmocka_unit_test(images_have_names_of_their_own),
+    cmocka_unit_test(uneven_stages_have_the_bits_of_one_rank),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An output layer that the ranks of a pipeline divide: the losses, gradients, texts and checkpoints of one rank. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 
 #include "support/full_config.h"
@@ -298,21 +299,17 @@ static void what_does_not_go_with_it_is_named(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_follow_one_rank),
-        cmocka_unit_test(gradients_are_those_of_one_rank),
-        cmocka_unit_test(copies_and_shards_have_pieces),
-        cmocka_unit_test(pieces_go_with_other_layouts),
-        cmocka_unit_test(bfloat16_follows_float32),
-        cmocka_unit_test(checkpoints_fit_other_layouts),
-        cmocka_unit_test(weights_begin_as_those_of_one_rank),
-        cmocka_unit_test(stages_write_what_one_rank_writes),
-        cmocka_unit_test(a_rank_has_its_piece),
-        cmocka_unit_test(what_does_not_go_with_it_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(pieces_follow_one_rank),
+    cmocka_unit_test(gradients_are_those_of_one_rank),
+    cmocka_unit_test(copies_and_shards_have_pieces),
+    cmocka_unit_test(pieces_go_with_other_layouts),
+    cmocka_unit_test(bfloat16_follows_float32),
+    cmocka_unit_test(checkpoints_fit_other_layouts),
+    cmocka_unit_test(weights_begin_as_those_of_one_rank),
+    cmocka_unit_test(stages_write_what_one_rank_writes),
+    cmocka_unit_test(a_rank_has_its_piece),
+    cmocka_unit_test(what_does_not_go_with_it_is_named),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products in low precision in the stages of a pipeline: every recipe has the bits of one rank, and what goes on from
  * step to step (scales, histories, counters) is that of one rank, whichever layout wrote it. */
+#include "support/test.h"
 #include "graph/value.h"
 #include "forms_fixture.h"
 #include "ranks_fixture.h"
@@ -328,16 +329,12 @@ static void words_are_those_of_the_whole_model(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_recipe_has_the_bits_of_one_rank), cmocka_unit_test(every_order_has_the_bits_of_one_rank),
-        cmocka_unit_test(copies_and_shards_of_stages),           cmocka_unit_test(stages_follow_one_rank),
-        cmocka_unit_test(tables_are_those_of_one_rank),          cmocka_unit_test(tables_do_not_depend_on_the_order),
-        cmocka_unit_test(checkpoints_fit_other_layouts),         cmocka_unit_test(ranks_have_the_rows_of_their_stages),
-        cmocka_unit_test(words_are_those_of_the_whole_model),    cmocka_unit_test(parts_have_the_bits_of_one_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_recipe_has_the_bits_of_one_rank), cmocka_unit_test(every_order_has_the_bits_of_one_rank),
+    cmocka_unit_test(copies_and_shards_of_stages),           cmocka_unit_test(stages_follow_one_rank),
+    cmocka_unit_test(tables_are_those_of_one_rank),          cmocka_unit_test(tables_do_not_depend_on_the_order),
+    cmocka_unit_test(checkpoints_fit_other_layouts),         cmocka_unit_test(ranks_have_the_rows_of_their_stages),
+    cmocka_unit_test(words_are_those_of_the_whole_model),    cmocka_unit_test(parts_have_the_bits_of_one_rank),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shards of stages: weights that are gathered for each micro-batch and gradients that are reduced behind each have the
  * bits that they have without stages; updates of whole tensors those of copies. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 
 enum { LLAMA, MIXTURE = 2, IMAGES = 3 };
@@ -239,19 +240,15 @@ static void tied_tables_are_refused(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shards_have_the_bits_that_they_have_without_stages),
-        cmocka_unit_test(casts_may_be_shared),
-        cmocka_unit_test(stages_follow_one_rank),
-        cmocka_unit_test(a_rank_holds_its_share_of_its_stage),
-        cmocka_unit_test(checkpoints_fit_other_layouts),
-        cmocka_unit_test(whole_tensors_have_the_bits_of_copies),
-        cmocka_unit_test(moments_fit_other_layouts),
-        cmocka_unit_test(tied_tables_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(shards_have_the_bits_that_they_have_without_stages),
+    cmocka_unit_test(casts_may_be_shared),
+    cmocka_unit_test(stages_follow_one_rank),
+    cmocka_unit_test(a_rank_holds_its_share_of_its_stage),
+    cmocka_unit_test(checkpoints_fit_other_layouts),
+    cmocka_unit_test(whole_tensors_have_the_bits_of_copies),
+    cmocka_unit_test(moments_fit_other_layouts),
+    cmocka_unit_test(tied_tables_are_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

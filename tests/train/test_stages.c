@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stages of a pipeline train as one rank does: the same bits where sums have the same order. */
+#include "support/test.h"
 #include "data/source.h"
 #include "ranks_fixture.h"
 #include "support/full_config.h"
@@ -409,23 +410,19 @@ static void what_cannot_be_cut_is_refused(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_have_the_bits_of_one_rank),
-        cmocka_unit_test(stages_follow_one_rank),
-        cmocka_unit_test(parts_are_pipelines_one_after_the_other),
-        cmocka_unit_test(stages_have_copies_and_shards),
-        cmocka_unit_test(stages_have_divided_matrices),
-        cmocka_unit_test(checkpoints_fit_other_layouts),
-        cmocka_unit_test(stages_write_what_one_rank_writes),
-        cmocka_unit_test(plans_have_the_parts_of_their_stage),
-        cmocka_unit_test(weights_have_their_own_programs),
-        cmocka_unit_test(a_stage_that_is_late_is_named),
-        cmocka_unit_test(memory_of_slots_is_told_by_what_it_is),
-        cmocka_unit_test(what_cannot_be_cut_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(stages_have_the_bits_of_one_rank),
+    cmocka_unit_test(stages_follow_one_rank),
+    cmocka_unit_test(parts_are_pipelines_one_after_the_other),
+    cmocka_unit_test(stages_have_copies_and_shards),
+    cmocka_unit_test(stages_have_divided_matrices),
+    cmocka_unit_test(checkpoints_fit_other_layouts),
+    cmocka_unit_test(stages_write_what_one_rank_writes),
+    cmocka_unit_test(plans_have_the_parts_of_their_stage),
+    cmocka_unit_test(weights_have_their_own_programs),
+    cmocka_unit_test(a_stage_that_is_late_is_named),
+    cmocka_unit_test(memory_of_slots_is_told_by_what_it_is),
+    cmocka_unit_test(what_cannot_be_cut_is_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { SEQUENCES = 6, SEQ = 24 };
 
@@ -362,21 +362,17 @@ static void half_a_chunk_does_for_two_rows(void **state)
     tm_device_close(device);
 }
 
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ignored_targets_do_not_count_in_any_split),
-        cmocka_unit_test(only_matrices_decay_when_asked),
-        cmocka_unit_test(a_step_walks_its_schedule),
-        cmocka_unit_test(fields_go_by_name),
-        cmocka_unit_test(a_new_trainer_has_no_past),
-        cmocka_unit_test(chunks_of_the_loss_are_as_large_as_fit),
-        cmocka_unit_test(muon_takes_each_matrix_for_itself),
-        cmocka_unit_test(muon_takes_uneven_pieces_together),
-        cmocka_unit_test(pairs_need_samples_of_pairs),
-        cmocka_unit_test(half_a_chunk_does_for_two_rows),
-    };
-    (void)argc;
-    test_threads_sleep(argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ignored_targets_do_not_count_in_any_split),
+    cmocka_unit_test(only_matrices_decay_when_asked),
+    cmocka_unit_test(a_step_walks_its_schedule),
+    cmocka_unit_test(fields_go_by_name),
+    cmocka_unit_test(a_new_trainer_has_no_past),
+    cmocka_unit_test(chunks_of_the_loss_are_as_large_as_fit),
+    cmocka_unit_test(muon_takes_each_matrix_for_itself),
+    cmocka_unit_test(muon_takes_uneven_pieces_together),
+    cmocka_unit_test(pairs_need_samples_of_pairs),
+    cmocka_unit_test(half_a_chunk_does_for_two_rows),
+};
+
+TM_TESTS(tests, NULL, NULL)

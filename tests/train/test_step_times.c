@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { STEPS = 40, SAVED = 10, STEP_NS = 200000000, OTHER_NS = 400000000 };
 
@@ -170,15 +170,11 @@ static void the_first_step_may_be_the_fastest(void **state)
     assert_true(!strstr(l.reason, "the fastest step took "));
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(telling_counts_for_the_next_step),
-        cmocka_unit_test(evaluations_count_for_none),
-        cmocka_unit_test(the_first_step_may_be_the_fastest),
-        cmocka_unit_test_teardown(checkpoints_count_for_none, test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(telling_counts_for_the_next_step),
+    cmocka_unit_test(evaluations_count_for_none),
+    cmocka_unit_test(the_first_step_may_be_the_fastest),
+    cmocka_unit_test_teardown(checkpoints_count_for_none, test_folder_teardown),
+};
+
+TM_TESTS_ALONE(tests, NULL, NULL)

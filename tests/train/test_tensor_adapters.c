@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adapters of matrices that ranks divide (tensor parallel): they follow one rank with the same samples, drop what it
  * drops, hold their part, and go on from each other's checkpoints. */
+#include "support/test.h"
 #include "graph/blocks.h"
 #include "adapters_fixture.h"
 
@@ -238,20 +239,16 @@ static void what_is_not_built_is_refused(void **state)
     tensor_refused(o, 2, TM_INVALID, "lora.rank is 33, but 'layers.0.attention.wq' has 32 rows or columns");
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adapters_follow_one_rank),
-        cmocka_unit_test(layouts_compose),
-        cmocka_unit_test(gradients_agree_in_double_precision),
-        cmocka_unit_test(all_begin_with_the_same_weights),
-        cmocka_unit_test(a_base_of_blocks_is_that_of_one_rank),
-        cmocka_unit_test(parts_of_a_base_are_decoded_as_a_whole_one),
-        cmocka_unit_test(a_rank_holds_its_part),
-        cmocka_unit_test(any_layout_goes_on_from_any_other),
-        cmocka_unit_test(what_is_not_built_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(adapters_follow_one_rank),
+    cmocka_unit_test(layouts_compose),
+    cmocka_unit_test(gradients_agree_in_double_precision),
+    cmocka_unit_test(all_begin_with_the_same_weights),
+    cmocka_unit_test(a_base_of_blocks_is_that_of_one_rank),
+    cmocka_unit_test(parts_of_a_base_are_decoded_as_a_whole_one),
+    cmocka_unit_test(a_rank_holds_its_part),
+    cmocka_unit_test(any_layout_goes_on_from_any_other),
+    cmocka_unit_test(what_is_not_built_is_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -2,6 +2,7 @@
 /* Adapters of divided matrices that need more than their own part of one: DoRA, whose lengths are those of whole rows;
  * the output layer, whose logits no rank has all of; images, of whose single blocks a rank has two runs of columns of
  * one matrix. All as test_tensor_adapters.c. */
+#include "support/test.h"
 #include "adapters_fixture.h"
 #include "graph/value.h"
 #include "support/full_config.h"
@@ -263,20 +264,16 @@ static void what_is_not_built_is_refused(void **state)
     tensor_refused(o, 2, TM_UNSUPPORTED, "names the output layer, which is the table of embeddings");
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adapters_follow_one_rank),
-        cmocka_unit_test(layouts_compose),
-        cmocka_unit_test(gradients_agree_in_double_precision),
-        cmocka_unit_test(all_begin_with_the_same_weights),
-        cmocka_unit_test(a_rank_holds_its_part),
-        cmocka_unit_test(any_layout_goes_on_from_any_other),
-        cmocka_unit_test(ranks_write_what_one_rank_writes),
-        cmocka_unit_test(rows_of_zeros_turn_nowhere),
-        cmocka_unit_test(what_is_not_built_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(adapters_follow_one_rank),
+    cmocka_unit_test(layouts_compose),
+    cmocka_unit_test(gradients_agree_in_double_precision),
+    cmocka_unit_test(all_begin_with_the_same_weights),
+    cmocka_unit_test(a_rank_holds_its_part),
+    cmocka_unit_test(any_layout_goes_on_from_any_other),
+    cmocka_unit_test(ranks_write_what_one_rank_writes),
+    cmocka_unit_test(rows_of_zeros_turn_nowhere),
+    cmocka_unit_test(what_is_not_built_is_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

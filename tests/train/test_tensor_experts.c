@@ -2,6 +2,7 @@
 /* Ranks that divide the matrices of models with experts (tensor parallel): a part of every expert each, or, where they
  * divide experts, too, whole experts and rows of their own; heads of latent attention. They follow one rank with the
  * same samples, beside all other layouts, have its gradients in float64, and go on from each other's checkpoints. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 
 static const char *const names[MIXTURES] = { "mixtral", "deepseek", "gpt_oss", "qwen3_moe" };
@@ -215,18 +216,14 @@ static void what_cannot_be_divided_is_refused(void **state)
     refused(o, 2, 2, TM_UNSUPPORTED, "set training.local_batch_size to 1");
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(divided_mixtures_follow_one_rank),
-        cmocka_unit_test(gradients_are_those_of_one_rank),
-        cmocka_unit_test(what_is_told_of_experts_is_that_of_all_tokens),
-        cmocka_unit_test(bits_are_the_same_every_time),
-        cmocka_unit_test(any_layout_goes_on),
-        cmocka_unit_test(a_rank_holds_its_part),
-        cmocka_unit_test(what_cannot_be_divided_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(divided_mixtures_follow_one_rank),
+    cmocka_unit_test(gradients_are_those_of_one_rank),
+    cmocka_unit_test(what_is_told_of_experts_is_that_of_all_tokens),
+    cmocka_unit_test(bits_are_the_same_every_time),
+    cmocka_unit_test(any_layout_goes_on),
+    cmocka_unit_test(a_rank_holds_its_part),
+    cmocka_unit_test(what_cannot_be_divided_is_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -2,6 +2,7 @@
 /* Ranks that divide the matrices of FLUX: heads and MLP of double and single blocks. They follow one rank with the same
  * samples, beside copies, shards and parts of samples, have its gradients in float64 and the same bits every time, and
  * begin and go on with the weights of any other layout. */
+#include "support/test.h"
 #include "hf/layout.h"
 #include "ranks_fixture.h"
 
@@ -144,14 +145,10 @@ static void what_does_not_divide_is_refused(void **state)
     tensor_refused(o, 2, TM_INVALID, "does not divide model.ffn_dim");
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(divided_images_follow_one_rank), cmocka_unit_test(gradients_are_those_of_one_rank),
-        cmocka_unit_test(bits_are_the_same_every_time),   cmocka_unit_test(any_layout_goes_on),
-        cmocka_unit_test(files_are_read_in_parts),        cmocka_unit_test(what_does_not_divide_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(divided_images_follow_one_rank), cmocka_unit_test(gradients_are_those_of_one_rank),
+    cmocka_unit_test(bits_are_the_same_every_time),   cmocka_unit_test(any_layout_goes_on),
+    cmocka_unit_test(files_are_read_in_parts),        cmocka_unit_test(what_does_not_divide_is_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that divide the matrices of a model (tensor parallel): they follow one rank with the same samples, alone and
  * beside copies and shards; have the same bits every time; hold their part; and go on from each other's checkpoints. */
+#include "support/test.h"
 #include "ranks_fixture.h"
 #include "support/full_config.h"
 
@@ -232,21 +233,17 @@ static void what_cannot_be_divided_is_refused(void **state)
     tensor_refused(o, 2, TM_UNSUPPORTED, "optimizer.bf16_stochastic_round");
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(divided_matrices_follow_one_rank),
-        cmocka_unit_test(layouts_compose),
-        cmocka_unit_test(bfloat16_is_close_and_repeats),
-        cmocka_unit_test(runs_repeat_bit_for_bit),
-        cmocka_unit_test(all_begin_with_the_same_weights),
-        cmocka_unit_test(gradients_agree_in_double_precision),
-        cmocka_unit_test(a_rank_holds_its_part),
-        cmocka_unit_test(any_layout_goes_on_from_any_other),
-        cmocka_unit_test(ranks_write_what_one_rank_writes),
-        cmocka_unit_test(what_cannot_be_divided_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(divided_matrices_follow_one_rank),
+    cmocka_unit_test(layouts_compose),
+    cmocka_unit_test(bfloat16_is_close_and_repeats),
+    cmocka_unit_test(runs_repeat_bit_for_bit),
+    cmocka_unit_test(all_begin_with_the_same_weights),
+    cmocka_unit_test(gradients_agree_in_double_precision),
+    cmocka_unit_test(a_rank_holds_its_part),
+    cmocka_unit_test(any_layout_goes_on_from_any_other),
+    cmocka_unit_test(ranks_write_what_one_rank_writes),
+    cmocka_unit_test(what_cannot_be_divided_is_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

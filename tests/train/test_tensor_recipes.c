@@ -2,6 +2,7 @@
 /* Products in low precision among ranks that divide matrices, and experts: scales are those of whole tensors, whichever
  * rank has which part. In float64, where sums in another order turn no code over, ranks have the losses, norms and
  * gradients of one rank to 12 digits with every recipe; in float32 they follow it to a bound. */
+#include "support/test.h"
 #include "graph/value.h"
 #include "ranks_fixture.h"
 
@@ -339,23 +340,19 @@ static void what_cannot_be_divided_is_refused(void **state)
     tensor_refused(o, 2, TM_UNSUPPORTED, "a rank has two runs of its columns");
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_recipe_has_the_numbers_of_one_rank),
-        cmocka_unit_test(every_model_has_the_numbers_of_one_rank),
-        cmocka_unit_test(gradients_are_those_of_one_rank),
-        cmocka_unit_test(divided_experts_have_the_numbers_of_one_rank),
-        cmocka_unit_test(divided_experts_beside_other_samples),
-        cmocka_unit_test(layouts_compose),
-        cmocka_unit_test(ranks_follow_one_rank),
-        cmocka_unit_test(delayed_scales_are_those_of_one_rank),
-        cmocka_unit_test(checkpoints_fit_other_layouts),
-        cmocka_unit_test(ranks_list_the_factors_of_one_rank),
-        cmocka_unit_test(rounds_are_refused),
-        cmocka_unit_test(what_cannot_be_divided_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_recipe_has_the_numbers_of_one_rank),
+    cmocka_unit_test(every_model_has_the_numbers_of_one_rank),
+    cmocka_unit_test(gradients_are_those_of_one_rank),
+    cmocka_unit_test(divided_experts_have_the_numbers_of_one_rank),
+    cmocka_unit_test(divided_experts_beside_other_samples),
+    cmocka_unit_test(layouts_compose),
+    cmocka_unit_test(ranks_follow_one_rank),
+    cmocka_unit_test(delayed_scales_are_those_of_one_rank),
+    cmocka_unit_test(checkpoints_fit_other_layouts),
+    cmocka_unit_test(ranks_list_the_factors_of_one_rank),
+    cmocka_unit_test(rounds_are_refused),
+    cmocka_unit_test(what_cannot_be_divided_is_refused),
+};
+
+TM_TESTS(tests, NULL, NULL)

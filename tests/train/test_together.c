@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that are not of one run are listed by what they lack, the first sixteen of them; those that most ranks agree
  * with are right. */
+#include "support/test.h"
 #include "data/source.h"
 
 #include <stdio.h>
@@ -142,10 +143,8 @@ static void samples_of_all_ranks_count(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(ranks_that_differ_are_listed),
-                                        cmocka_unit_test(sixteen_ranks_are_listed),
-                                        cmocka_unit_test(samples_of_all_ranks_count) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(ranks_that_differ_are_listed),
+                                           cmocka_unit_test(sixteen_ranks_are_listed),
+                                           cmocka_unit_test(samples_of_all_ranks_count) };
+
+TM_TESTS(tests, NULL, NULL)

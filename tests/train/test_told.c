@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { MOST = 80 };
 
@@ -236,16 +236,12 @@ static void samples_of_other_batches_are_counted(void **state)
     assert_int_equal(l.end.samples, 4 * rows + 3 * 3 * rows);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_has_the_rate_that_it_tells),
-        cmocka_unit_test(times_are_those_of_the_steps),
-        cmocka_unit_test(samples_are_counted),
-        cmocka_unit_test_teardown(samples_of_other_batches_are_counted, test_folder_teardown),
-        cmocka_unit_test_teardown(bits_per_byte_are_of_bytes, test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_step_has_the_rate_that_it_tells),
+    cmocka_unit_test(times_are_those_of_the_steps),
+    cmocka_unit_test(samples_are_counted),
+    cmocka_unit_test_teardown(samples_of_other_batches_are_counted, test_folder_teardown),
+    cmocka_unit_test_teardown(bits_per_byte_are_of_bytes, test_folder_teardown),
+};
+
+TM_TESTS(tests, NULL, NULL)

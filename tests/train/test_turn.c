@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "train/turn.h"
 
@@ -195,16 +195,14 @@ static void no_descriptor(void **state)
     assert_null(none);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_turn_is_whole_steps, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(signals_and_short_writes_lose_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_other_side_goes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_socket_that_fails_is_read_no_more, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_signal_ends_waiting, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_no_turn, set_up, tear_down),
-        cmocka_unit_test(no_descriptor),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(a_turn_is_whole_steps, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(signals_and_short_writes_lose_nothing, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(the_other_side_goes, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(a_socket_that_fails_is_read_no_more, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(a_signal_ends_waiting, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(what_is_no_turn, set_up, tear_down),
+    cmocka_unit_test(no_descriptor),
+};
+
+TM_TESTS_ALONE(tests, NULL, NULL)

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { LOSSES = 100 };
 static const double nothing = (double)NAN;
@@ -437,29 +437,27 @@ static void slowed_down_on_purpose_is_not_judged(void **state)
     expect(&e, TM_VERDICT_INVALID, "slowed down by 3 % on purpose (debug.slowdown_pct); loss 1.0000 is below");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_that_are_not_finite_are_invalid),
-        cmocka_unit_test(few_steps_are_not_judged),
-        cmocka_unit_test(below_the_entropy_something_leaks),
-        cmocka_unit_test(the_goal_is_the_entropy_and_the_gap),
-        cmocka_unit_test(no_progress_is_invalid),
-        cmocka_unit_test(mock_data_teach_ln_v_only),
-        cmocka_unit_test(text_must_beat_its_single_tokens),
-        cmocka_unit_test(images_must_beat_no_prediction),
-        cmocka_unit_test(uneven_step_times_are_noisy),
-        cmocka_unit_test(the_machine_must_have_been_there),
-        cmocka_unit_test(reasons_have_room),
-        cmocka_unit_test(steps_must_be_steady),
-        cmocka_unit_test(too_good_to_be_true),
-        cmocka_unit_test(nothing_is_faster_than_physics),
-        cmocka_unit_test(numbers_that_cannot_be_compared_do_not_pass),
-        cmocka_unit_test(an_interrupted_run_has_not_failed),
-        cmocka_unit_test(a_run_that_goes_on_is_judged_as_a_whole),
-        cmocka_unit_test(what_was_no_training_is_invalid),
-        cmocka_unit_test(a_gap_must_mean_something),
-        cmocka_unit_test(slowed_down_on_purpose_is_not_judged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(numbers_that_are_not_finite_are_invalid),
+    cmocka_unit_test(few_steps_are_not_judged),
+    cmocka_unit_test(below_the_entropy_something_leaks),
+    cmocka_unit_test(the_goal_is_the_entropy_and_the_gap),
+    cmocka_unit_test(no_progress_is_invalid),
+    cmocka_unit_test(mock_data_teach_ln_v_only),
+    cmocka_unit_test(text_must_beat_its_single_tokens),
+    cmocka_unit_test(images_must_beat_no_prediction),
+    cmocka_unit_test(uneven_step_times_are_noisy),
+    cmocka_unit_test(the_machine_must_have_been_there),
+    cmocka_unit_test(reasons_have_room),
+    cmocka_unit_test(steps_must_be_steady),
+    cmocka_unit_test(too_good_to_be_true),
+    cmocka_unit_test(nothing_is_faster_than_physics),
+    cmocka_unit_test(numbers_that_cannot_be_compared_do_not_pass),
+    cmocka_unit_test(an_interrupted_run_has_not_failed),
+    cmocka_unit_test(a_run_that_goes_on_is_judged_as_a_whole),
+    cmocka_unit_test(what_was_no_training_is_invalid),
+    cmocka_unit_test(a_gap_must_mean_something),
+    cmocka_unit_test(slowed_down_on_purpose_is_not_judged),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <setjmp.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/random.h"
 #include "train/verdict.h"
@@ -75,12 +75,10 @@ static void undone_progress_is_none(void **state)
     assert_int_equal(judge(losses, 3.0, (tm_evidence){ .head = head }), TM_VERDICT_VALID);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(progress_towards_the_floor_passes),
-        cmocka_unit_test(scatter_is_no_progress),
-        cmocka_unit_test(undone_progress_is_none),
-    };
-    return cmocka_run_group_tests_name("verdict", tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(progress_towards_the_floor_passes),
+    cmocka_unit_test(scatter_is_no_progress),
+    cmocka_unit_test(undone_progress_is_none),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 typedef struct {
     tm_device  *device;
@@ -222,15 +222,11 @@ static void all_layouts_have_the_sum_of_one_rank(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(seeds_differ_and_repeat),
-        cmocka_unit_test(every_weight_counts_and_no_moment),
-        cmocka_unit_test(the_sum_is_the_documented_one),
-        cmocka_unit_test(all_layouts_have_the_sum_of_one_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(seeds_differ_and_repeat),
+    cmocka_unit_test(every_weight_counts_and_no_moment),
+    cmocka_unit_test(the_sum_is_the_documented_one),
+    cmocka_unit_test(all_layouts_have_the_sum_of_one_rank),
+};
+
+TM_TESTS(tests, NULL, NULL)

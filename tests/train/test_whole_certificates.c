@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* What is wrong: gradients of the groups with these words in their names ("": all) are multiplied; or something of the
  * step itself. */
@@ -302,12 +302,8 @@ static void probes_are_as_recorded(void **state)
     whole_is("tests/train/whole-probes.txt", &out);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(wrong_steps_are_told_as_recorded),
-                                        cmocka_unit_test(kinds_of_steps_are_told_as_recorded),
-                                        cmocka_unit_test(probes_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(wrong_steps_are_told_as_recorded),
+                                           cmocka_unit_test(kinds_of_steps_are_told_as_recorded),
+                                           cmocka_unit_test(probes_are_as_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* What all ranks do, as a checksum; the short ones in full. */
 static void add_actions(tm_text *out, const tm_pipeline *p, const tm_pipeline_times *t)
@@ -175,10 +175,8 @@ static void cuts_are_as_recorded(void **state)
     whole_is("tests/train/whole-pipeline-cuts.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(orders_are_as_recorded),
-                                        cmocka_unit_test(grids_are_as_recorded),
-                                        cmocka_unit_test(cuts_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(orders_are_as_recorded),
+                                           cmocka_unit_test(grids_are_as_recorded),
+                                           cmocka_unit_test(cuts_are_as_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

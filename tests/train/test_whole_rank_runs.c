@@ -4,6 +4,7 @@
  * has. After a change that is meant:
  *     TM_RECORD=1 build/release/tests/train/test_whole_rank_runs; git diff tests/train/whole-rank-runs.txt
  */
+#include "support/test.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/source_files.h"
@@ -292,11 +293,6 @@ static void runs_of_ranks_tell_what_is_recorded(void **state)
     whole_is(path, &all);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(runs_of_ranks_tell_what_is_recorded) };
-    tm_log_set_level(TM_LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(runs_of_ranks_tell_what_is_recorded) };
+
+TM_TESTS(tests, NULL, test_folder_teardown)

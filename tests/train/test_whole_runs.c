@@ -26,7 +26,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 /* ---- who listens ---- */
 
@@ -455,10 +455,6 @@ static void runs_tell_what_is_recorded(void **state)
     whole_is(path, &out);
 }
 
-int main(int argc, char **argv)
-{
-    (void)argc;
-    test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(runs_tell_what_is_recorded) };
-    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(runs_tell_what_is_recorded) };
+
+TM_TESTS_ALONE(tests, NULL, test_folder_teardown)

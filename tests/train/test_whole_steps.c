@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #define TINY                                                                                                           \
     "tiny-llama --model.n_layers 2 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 2 --model.ffn_dim 64 "          \
@@ -112,8 +112,6 @@ static void steps_are_as_recorded(void **state)
     whole_is("tests/train/whole-steps.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(steps_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(steps_are_as_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

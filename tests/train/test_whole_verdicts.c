@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { LOSSES = 120 };
 static double losses[LOSSES];
@@ -272,8 +272,6 @@ static void verdicts_are_as_recorded(void **state)
     whole_is("tests/train/whole-verdicts.txt", &out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(verdicts_are_as_recorded) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = { cmocka_unit_test(verdicts_are_as_recorded) };
+
+TM_TESTS(tests, NULL, NULL)

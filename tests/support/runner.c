@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/support/runner.c - main() of every program of tests.
+ *
+ *   all [FILE|TEST]...       the tests of the room, or those whose file or name has one of the words in it
+ *   test_add [TEST]...       a link to it: the tests of test_add.c
+ *
+ * Each test runs in a process of its own; one that takes longer than TM_TEST_SECONDS (120) is killed with its children.
+ * Lines of TAP, with what a test printed if it failed. Tests for `make test-full` (test.h) run with TM_TEST_FULL=1, or
+ * when they are named; TM_TEST_FULL=draw:SEED runs a tenth of them, which depends on the seed.
+ */
+#include "support/test.h"
+
+#include "base/hash.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+const char          *test_program;
+static tm_test_file *files;
+static tm_test_role *roles;
+
+/* By path: the order of links is the linker's. */
+void test_add_file(tm_test_file *file)
+{
+    tm_test_file **at = &files;
+    while (*at && strcmp((*at)->path, file->path) < 0) at = &(*at)->next;
+    file->next = *at;
+    *at = file;
+}
+
+void test_add_role(tm_test_role *role)
+{
+    role->next = roles;
+    roles = role;
+}
+
+/* "tests/op/test_add.c" -> "test_add", as long as the result says. */
+static const char *stem_of(const char *path, int *length)
+{
+    const char *slash = strrchr(path, '/');
+    path = slash ? slash + 1 : path;
+    *length = (int)strcspn(path, ".");
+    return path;
+}
+
+/* Is it one of the tests that `words` ask for? Without words: all; those of the full suite only if that is wanted. */
+static bool wanted(const tm_test_file *file, const char *name, char *const *words)
+{
+    int         length;
+    const char *stem = stem_of(file->path, &length), *full = getenv("TM_TEST_FULL");
+    for (char *const *word = words; *word; word++)
+        if (strstr(name, *word) || (strncmp(stem, *word, (size_t)length) == 0 && !(*word)[length])) return true;
+    if (*words) return false;
+    if (strncmp(name, TM_FULL, strlen(TM_FULL)) != 0) return true;
+    if (!full || strncmp(full, "draw:", 5) != 0) return full && *full;
+    char key[512];
+    int  n = snprintf(key, sizeof key, "%s %s %s", full, file->path, name);
+    return tm_hash(key, (size_t)n) % 10 == 0;
+}
+
+/* In the child: these tests, as a group of their own. */
+_Noreturn static void run_here(const tm_test_file *file, const struct CMUnitTest *tests, size_t count, int out)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setpgid(0, 0);
+    dup2(out, STDOUT_FILENO);
+    dup2(out, STDERR_FILENO);
+    close(out);
+    setenv("CMOCKA_MESSAGE_OUTPUT", "TAP", 1);
+    test_leftovers_begin();
+    exit(_cmocka_run_group_tests(file->path, tests, count, file->set_up, file->tear_down));
+}
+
+/* Its wait status; false: it took too long and was killed. On kernels before 5.3 only the caller's limit counts. */
+static bool wait_for(pid_t child, int *status)
+{
+    const char   *limit = getenv("TM_TEST_SECONDS");
+    struct pollfd end = { .fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN };
+    bool          in_time = true;
+    if (end.fd >= 0) {
+        in_time = poll(&end, 1, (limit ? atoi(limit) : 120) * 1000) != 0;
+        if (!in_time) kill(-child, SIGKILL);
+        close(end.fd);
+    }
+    while (waitpid(child, status, 0) < 0 && errno == EINTR) {
+    }
+    return in_time;
+}
+
+static char *text_of(int fd)
+{
+    off_t bytes = lseek(fd, 0, SEEK_END);
+    char *text = malloc((size_t)bytes + 1);
+    if (!text || pread(fd, text, (size_t)bytes, 0) != (ssize_t)bytes) abort();
+    text[bytes] = '\0';
+    return text;
+}
+
+static struct {
+    int tests, failed;
+} sum;
+
+static void print_result(bool passed, const char *name, bool skipped)
+{
+    printf("%s %d - %s%s\n", passed ? "ok" : "not ok", ++sum.tests, name, skipped ? " # SKIP" : "");
+    sum.failed += !passed;
+}
+
+static bool starts(const char *line, const char *with)
+{
+    return strncmp(line, with, strlen(with)) == 0;
+}
+
+/* The lines of TAP that a group has printed, with numbers of ours; the rest as comments where something failed or was
+ * skipped. Returns the tests that have a line. */
+static size_t print_output(const struct CMUnitTest *tests, size_t count, const char *text, bool comments)
+{
+    size_t done = 0;
+    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        int  n = (int)strcspn(line, "\n");
+        bool skipped = memmem(line, (size_t)n, "# SKIP", 6) != NULL, passed = starts(line, "ok ");
+        if ((passed || starts(line, "not ok ")) && done < count && line[passed ? 3 : 7] >= '0' &&
+            line[passed ? 3 : 7] <= '9')
+            print_result(passed || skipped, tests[done].name, skipped), done++;
+        else if (comments && n > 0 && !starts(line, "1.."))
+            printf("%s%.*s\n", *line == '#' ? "" : "# ", n, line);
+    }
+    return done;
+}
+
+/* Some tests in a process of their own, and their lines. */
+static void run(const tm_test_file *file, const struct CMUnitTest *tests, size_t count)
+{
+    int out = memfd_create("output", MFD_CLOEXEC), status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (out < 0 || child < 0) abort();
+    if (child == 0) run_here(file, tests, count, out);
+    bool  in_time = wait_for(child, &status), well = in_time && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    char *text = text_of(out);
+    close(out);
+    int    failed = sum.failed;
+    size_t done = print_output(tests, count, text, !well || strstr(text, "# SKIP"));
+    if (done < count) print_result(false, tests[done].name, false);
+    if (done == count && !well && failed == sum.failed) print_result(false, "the end of the process", false);
+    if (!in_time) printf("# it took longer than TM_TEST_SECONDS\n");
+    if (in_time && WIFSIGNALED(status)) printf("# ended by signal %d\n", WTERMSIG(status));
+    if (in_time && !well && failed + 1 == sum.failed && WIFEXITED(status))
+        printf("# exit status %d\n", WEXITSTATUS(status));
+    free(text);
+}
+
+int main(int argc, char **argv)
+{
+    int         length;
+    const char *own = stem_of(argv[0], &length);
+    test_program = argv[0];
+    for (const tm_test_role *role = roles; role && argc > 1; role = role->next)
+        if (strcmp(argv[1], role->name) == 0) return role->run(argc, argv);
+    /* Threads that wait sleep: on a busy machine spinning ones make the tests several times slower. */
+    if (!getenv("OMP_WAIT_POLICY") && setenv("OMP_WAIT_POLICY", "passive", 1) == 0) execv("/proc/self/exe", argv);
+    for (const tm_test_file *file = files; file; file = file->next) {
+        int         n;
+        const char *stem = stem_of(file->path, &n);
+        if (strncmp(own, "test_", 5) == 0 && (n != length || strncmp(own, stem, (size_t)n) != 0)) continue;
+        bool all = file->in_order && argc == 1;
+        if (all) run(file, file->tests, file->count);
+        for (size_t i = 0; i < file->count && !all; i++)
+            if (wanted(file, file->tests[i].name, argv + 1)) run(file, &file->tests[i], 1);
+    }
+    printf("1..%d\n", sum.tests);
+    return sum.failed > 0;
+}

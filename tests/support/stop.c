@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What src/cli/main.c has, which no program of tests is linked with. */
+#include "cli/cli.h"
+
+volatile sig_atomic_t tm_cli_stop;
