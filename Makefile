@@ -33,6 +33,7 @@ ifeq ($(VARIANT),release)
 # Nothing of these runs inside a step: compiled sooner, not faster. comm/sum.c adds up gradients: with vectors.
 $(foreach room,bench cli config hf mlperf model record results system train,$(BUILD)/src/$(room)/%.o) $(BUILD)/tests/%.o: OPT := -O1
 $(BUILD)/src/comm/sum.o: OPT := -O3
+$(BUILD)/tests/device/%.o: OPT := -O2
 # Nor of the portable kernels, where the processor has better ones.
 ifeq ($(ISA)$(filter avx2,$(CPU_FLAGS)),nativeavx2)
 $(BUILD)/%.base.o: OPT := -O1
@@ -96,9 +97,18 @@ STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nccl.so rccl.so 
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
 TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*' ! -path 'tests/long/*'))
 LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
-# They measure: one at a time, after the others. The long ones of the others first.
-MEASURING := tests/cli/test_ab.sh tests/cli/test_bench.sh tests/cli/test_bench_models.sh tests/cli/test_measurement.sh \
+# `make test` leaves out what takes long, measures, kills or tries everything: these, and tests that say so (full_test). Those
+# that measure run one at a time, after the others.
+MEASURING := $(addprefix tests/cli/test_,ab.sh bench.sh bench_models.sh measurement.sh) \
     $(addprefix $(BUILD)/tests/bench/test_,timing slices tables_runs ab_whole)
+FULL_SCRIPTS := $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh check.sh check_hosts.sh foreign.sh gpu_ranks.sh key_effects.sh \
+    mlperf_run.sh run_words.sh search.sh) tests/train/test_late_suite.sh tests/tools/test_mutants.sh
+# DRAW=SEED adds a tenth of them, which depends on the seed.
+FULL     := $(FULL_SCRIPTS) $(MEASURING)
+drawn     = $(shell for t in $(1); do h=$$(echo "$(DRAW) $$t" | cksum | cut -d " " -f 1); \
+    if [ $$((h % 10)) = 0 ]; then echo $$t; fi; done)
+QUICK    := $(filter-out $(FULL),$(TEST_SCRIPTS) $(TESTS))
+
 # Kernels are linked as objects: weak references, of instruction sets that may be left out, take nothing from an archive.
 LIBRARY  := $(SIMD_OBJ) $(BUILD)/libtrainmark.a
 PROGRAM  := $(OBJ)
@@ -237,7 +247,7 @@ $(OBJ) $(SUPPORT) $(TEST_OBJ): | $(TABLES)
 
 setup:
 	@CC='$(CC)' EXTRA_CFLAGS='$(EXTRA_CFLAGS)' EXTRA_LDFLAGS='$(EXTRA_LDFLAGS)' \
-	    tools/setup.sh $(if $(filter test,$(MAKECMDGOALS)),test,bench)
+	    tools/setup.sh $(if $(filter test test-full,$(MAKECMDGOALS)),test,bench)
 
 # The main job: trains the built-in model until it has learnt the built-in language, and prints the report.
 bench: setup
@@ -246,7 +256,14 @@ bench: setup
 
 test: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) trainmark build-tests
-	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark tests/run.sh $(filter-out $(MEASURING),$(TEST_SCRIPTS) $(TESTS)) -- $(MEASURING)
+	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark $(if $(DRAW),TM_TEST_FULL=draw:$(DRAW)) tests/run.sh $(QUICK) \
+	    $(if $(DRAW),$(call drawn,$(FULL_SCRIPTS)) -- $(call drawn,$(MEASURING)))
+
+# All tests, 15 minutes.
+test-full: setup
+	@$(MAKE) --no-print-directory -j$$(nproc) trainmark build-tests
+	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark TM_TEST_FULL=1 TM_TEST_SECONDS=$${TM_TEST_SECONDS:-600} \
+	    tests/run.sh $(FULL_SCRIPTS) $(QUICK) -- $(MEASURING)
 
 build-tests: $(TESTS) $(MODULES) $(STANDINS)
 
@@ -329,7 +346,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test build-tests test-long asan tsan fuzz mutants check-layers check-headers check-format format tidy \
+.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d)

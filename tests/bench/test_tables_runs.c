@@ -367,7 +367,7 @@ static void tables_say_all(void **state)
 TM_TEST_ROLE("run", play_run)
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(tables_say_all),
+    full_test(tables_say_all),
     cmocka_unit_test(starts_are_measured),
     cmocka_unit_test(slices_have_rows),
     cmocka_unit_test(a_budget_that_is_over_ends_it),

@@ -360,8 +360,8 @@ static void a_message_is_lost(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(hosts_alike), cmocka_unit_test(hosts_unlike),      cmocka_unit_test(lanes_of_many_chunks),
-    cmocka_unit_test(any_layout),  cmocka_unit_test(groups_of_a_world), cmocka_unit_test(bytes_between_hosts),
+    full_test(hosts_alike), full_test(hosts_unlike),      full_test(lanes_of_many_chunks),
+    full_test(any_layout),  cmocka_unit_test(groups_of_a_world), cmocka_unit_test(bytes_between_hosts),
     cmocka_unit_test(formulas),    cmocka_unit_test(a_message_is_lost),
 };
 

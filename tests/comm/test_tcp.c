@@ -245,7 +245,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_rank_dies),
     cmocka_unit_test(places),
     cmocka_unit_test(strangers),
-    cmocka_unit_test(same_calls),
+    full_test(same_calls),
     cmocka_unit_test(a_rank_gives_up),
     cmocka_unit_test(ranks_that_do_not_fit),
 };

@@ -545,10 +545,10 @@ static void test_workspace_bounded(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_ugly_shapes),
-    cmocka_unit_test(test_all_options),
+    full_test(test_all_options),
     cmocka_unit_test(test_one_row),
-    cmocka_unit_test(test_narrow),
-    cmocka_unit_test(test_blocked),
+    full_test(test_narrow),
+    full_test(test_blocked),
     cmocka_unit_test(test_exact),
     cmocka_unit_test(test_threads_same_bits),
     cmocka_unit_test(test_splits_same_bits),

@@ -300,7 +300,7 @@ static void with_other_attributes_too(void **state)
     are_as_recorded("tests/device/bits_attributes.txt", run_attributes);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(kernels_make_the_bits_that_are_recorded),
+static const struct CMUnitTest tests[] = { full_test(kernels_make_the_bits_that_are_recorded),
                                            cmocka_unit_test(with_other_attributes_too) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -172,7 +172,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(nothing_runs_on_a_planned_device),
 #if defined(__x86_64__)
     cmocka_unit_test(every_set_of_kernels_can_be_planned),
-    cmocka_unit_test(planning_needs_no_avx),
+    full_test(planning_needs_no_avx),
 #endif
 };
 

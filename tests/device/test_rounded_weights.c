@@ -207,7 +207,7 @@ static void codes_that_are_no_number_stay_none(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_weight_rounded_on_the_way_is_a_copy),
-    cmocka_unit_test(a_weight_in_blocks_decoded_on_the_way_is_a_copy),
+    full_test(a_weight_in_blocks_decoded_on_the_way_is_a_copy),
     cmocka_unit_test(codes_that_are_no_number_stay_none),
 };
 

@@ -9,7 +9,7 @@
 # What is recorded is not to be changed by work that claims to leave training as it is. Where numbers are meant to change,
 # or a configuration is new:
 #     TM_RECORD=1 TRAINMARK=$PWD/build/release/trainmark tests/golden/test_bits.sh; git diff tests/golden/bits.txt
-# on a machine with AVX-512 writes all records anew, and says in the commit why they changed.
+# on a machine with AVX-512, built with ISA=all, writes all records anew, and says in the commit why they changed.
 # The C library's logf, log, cos and sin are in the numbers: recorded with glibc.
 # shellcheck disable=SC1091,SC2046,SC2086,SC2154
 . "$(dirname "$0")/../cli/lib.sh"
@@ -143,9 +143,14 @@ check "AVX2 and AVX-512 leave the same bits" [ -z "$(awk '
     $1 == "avx2" { hash = $2 }
     $1 == "avx512" && $2 != hash { print "differ" }' "$record")" ]
 
+# Here and there; `make test-full` tries all.
+if [ -z "${TM_TEST_FULL:-}" ]; then
+    names=$(echo "$names" | awk 'NR % 9 == 1')
+    resumed=$(echo $resumed | cut -d ' ' -f 1,7)
+fi
 for isa in $kernels; do
     trainmark run $(words llama-f32) --training.steps 1 --isa $isa --out probe
-    if [ "$code" -ne 0 ] && has "$err" "this machine runs"; then
+    if [ "$code" -ne 0 ] && has "$err" "this machine runs"; then # or this build leaves it out
         skip "$isa kernels" "this machine has none: $isa"
         continue
     fi

@@ -184,7 +184,7 @@ static void more_than_200000_tensors_are_planned_at_once(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(arenas_are_no_larger_than_recorded),
     cmocka_unit_test(programs_need_what_the_plain_placement_needs),
-    cmocka_unit_test(more_than_200000_tensors_are_planned_at_once),
+    full_test(more_than_200000_tensors_are_planned_at_once),
 };
 
 TM_TESTS(tests, NULL, NULL)

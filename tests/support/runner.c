@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,6 +45,12 @@ void test_add_role(tm_test_role *role)
     roles = role;
 }
 
+bool test_is_full(void)
+{
+    const char *full = getenv("TM_TEST_FULL");
+    return full && *full && strncmp(full, "draw:", 5) != 0;
+}
+
 /* "tests/op/test_add.c" -> "test_add", as long as the result says. */
 static const char *stem_of(const char *path, int *length)
 {
@@ -62,7 +69,7 @@ static bool wanted(const tm_test_file *file, const char *name, char *const *word
         if (strstr(name, *word) || (strncmp(stem, *word, (size_t)length) == 0 && !(*word)[length])) return true;
     if (*words) return false;
     if (strncmp(name, TM_FULL, strlen(TM_FULL)) != 0) return true;
-    if (!full || strncmp(full, "draw:", 5) != 0) return full && *full;
+    if (!full || strncmp(full, "draw:", 5) != 0) return test_is_full();
     char key[512];
     int  n = snprintf(key, sizeof key, "%s %s %s", full, file->path, name);
     return tm_hash(key, (size_t)n) % 10 == 0;
@@ -81,9 +88,11 @@ _Noreturn static void run_here(const tm_test_file *file, const struct CMUnitTest
     exit(_cmocka_run_group_tests(file->path, tests, count, file->set_up, file->tear_down));
 }
 
-/* Its wait status; false: it took too long and was killed. On kernels before 5.3 only the caller's limit counts. */
-static bool wait_for(pid_t child, int *status)
+/* Its wait status and processor time; false: it took too long and was killed. On kernels before 5.3 only the caller's
+ * limit counts. */
+static bool wait_for(pid_t child, int *status, double *seconds)
 {
+    struct rusage used;
     const char   *limit = getenv("TM_TEST_SECONDS");
     struct pollfd end = { .fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN };
     bool          in_time = true;
@@ -92,8 +101,10 @@ static bool wait_for(pid_t child, int *status)
         if (!in_time) kill(-child, SIGKILL);
         close(end.fd);
     }
-    while (waitpid(child, status, 0) < 0 && errno == EINTR) {
+    while (wait4(child, status, 0, &used) < 0 && errno == EINTR) {
     }
+    *seconds = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+               (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
     return in_time;
 }
 
@@ -146,13 +157,15 @@ static void run(const tm_test_file *file, const struct CMUnitTest *tests, size_t
     pid_t child = fork();
     if (out < 0 || child < 0) abort();
     if (child == 0) run_here(file, tests, count, out);
-    bool  in_time = wait_for(child, &status), well = in_time && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    double seconds;
+    bool  in_time = wait_for(child, &status, &seconds), well = in_time && WIFEXITED(status) && WEXITSTATUS(status) == 0;
     char *text = text_of(out);
     close(out);
     int    failed = sum.failed;
     size_t done = print_output(tests, count, text, !well || strstr(text, "# SKIP"));
     if (done < count) print_result(false, tests[done].name, false);
     if (done == count && !well && failed == sum.failed) print_result(false, "the end of the process", false);
+    if (seconds > 1) printf("# %.1f s of processor time\n", seconds);
     if (!in_time) printf("# it took longer than TM_TEST_SECONDS\n");
     if (in_time && WIFSIGNALED(status)) printf("# ended by signal %d\n", WTERMSIG(status));
     if (in_time && !well && failed + 1 == sum.failed && WIFEXITED(status))

@@ -67,6 +67,8 @@ void test_add_role(tm_test_role *role);
     {                                                                                                                  \
         TM_FULL #f, f, NULL, NULL, NULL                                                                                \
     }
+/* Is this `make test-full`? For a test that then tries more. */
+bool test_is_full(void);
 #define full_test_setup_teardown(f, set_up, tear_down)                                                                 \
     {                                                                                                                  \
         TM_FULL #f, f, set_up, tear_down, NULL                                                                         \

@@ -106,6 +106,6 @@ static void the_gate_needs_attention_and_positions(void **state)
     tm_source_close(source);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(the_gate_needs_attention_and_positions) };
+static const struct CMUnitTest tests[] = { full_test(the_gate_needs_attention_and_positions) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -468,8 +468,8 @@ static void stages_that_train_nothing_are_certified(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(honest_ranks_hold),
-    cmocka_unit_test(other_directions_hold),
+    full_test(honest_ranks_hold),
+    full_test(other_directions_hold),
     cmocka_unit_test(bfloat16_ranks_hold),
     cmocka_unit_test(ranks_without_room_for_float32_say_so),
     cmocka_unit_test(numbers_are_those_of_one_rank),

@@ -197,7 +197,7 @@ static void how_often_a_factor_shows(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_factor_shows),
+    full_test(a_factor_shows),
     cmocka_unit_test(what_rounding_hides_is_not_certified),
     cmocka_unit_test(how_often_a_factor_shows),
 };

@@ -130,9 +130,9 @@ static void one_rank_with_wrong_gradients_is_seen(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(honest_ranks_hold),
+    full_test(honest_ranks_hold),
     cmocka_unit_test(bfloat16_ranks_hold),
-    cmocka_unit_test(one_rank_with_wrong_gradients_is_seen),
+    full_test(one_rank_with_wrong_gradients_is_seen),
 };
 
 TM_TESTS(tests, NULL, NULL)

@@ -150,7 +150,7 @@ static int tear_down(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_call_may_fail),
+    full_test(every_call_may_fail),
     cmocka_unit_test(the_first_failure_stays),
 };
 

@@ -134,7 +134,7 @@ static void any_layout_goes_on_from_any_other(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(adapters_follow_one_rank),
+    full_test(adapters_follow_one_rank),
     cmocka_unit_test(gradients_agree_in_double_precision),
     cmocka_unit_test(any_layout_goes_on_from_any_other),
 };

@@ -688,7 +688,7 @@ static int remove_folder(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(no_used_key_is_forgotten),         cmocka_unit_test(a_run_is_the_same_twice),
-    cmocka_unit_test(held_out_samples_of_another_size), cmocka_unit_test(each_key_changes_the_run),
+    cmocka_unit_test(held_out_samples_of_another_size), full_test(each_key_changes_the_run),
     cmocka_unit_test(each_key_alone_is_told),
 };
 

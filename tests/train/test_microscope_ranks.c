@@ -318,7 +318,7 @@ static void stages_see_what_one_sees(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ranks_see_what_one_sees),
-    cmocka_unit_test(stages_see_what_one_sees),
+    full_test(stages_see_what_one_sees),
     cmocka_unit_test(parts_of_tensors_are_seen_together),
 };
 

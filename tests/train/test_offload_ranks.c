@@ -145,7 +145,7 @@ static void checkpoints_pass_between_ranks_and_forms(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(offload_changes_no_bit_of_any_rank),
+    full_test(offload_changes_no_bit_of_any_rank),
     cmocka_unit_test(offload_changes_no_bit_of_any_stage),
     cmocka_unit_test(offload_of_whole_updates_changes_no_bit),
     cmocka_unit_test(checkpoints_pass_between_ranks_and_forms),

@@ -384,9 +384,9 @@ static int prepare(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_order_that_the_waits_allow_has_the_same_bits),
+    full_test(every_order_that_the_waits_allow_has_the_same_bits),
     cmocka_unit_test(divided_models_have_the_same_bits_in_every_order),
-    cmocka_unit_test(stages_have_the_same_bits_in_every_order),
+    full_test(stages_have_the_same_bits_in_every_order),
     cmocka_unit_test(a_ring_needs_its_waits),
     cmocka_unit_test(without_a_wait_the_numbers_are_others),
 };

@@ -193,6 +193,6 @@ static int begin(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(ranks_learn_pairs_as_one_does) };
+static const struct CMUnitTest tests[] = { full_test(ranks_learn_pairs_as_one_does) };
 
 TM_TESTS(tests, begin, test_folder_teardown)

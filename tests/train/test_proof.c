@@ -572,7 +572,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(certificates_that_fail_are_told),
     cmocka_unit_test(frozen_weights_stay),
     cmocka_unit_test(every_part_has_a_gradient),
-    cmocka_unit_test(the_main_job_has_its_losses),
+    full_test(the_main_job_has_its_losses),
     cmocka_unit_test(a_weight_that_no_gradient_reaches_is_no_training),
     cmocka_unit_test_teardown(rows_must_be_different, test_folder_teardown),
 };

@@ -174,6 +174,6 @@ static void attention_is_dead_on_all_ranks_or_none(void **state)
 }
 
 static const struct CMUnitTest tests[] = { cmocka_unit_test(attention_is_dead_on_all_ranks_or_none),
-                                           cmocka_unit_test(runs_of_divided_models_are_certified) };
+                                           full_test(runs_of_divided_models_are_certified) };
 
 TM_TESTS(tests, NULL, NULL)

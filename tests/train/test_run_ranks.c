@@ -524,7 +524,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(parts_of_sequences_are_one_run),
     cmocka_unit_test(evaluations_have_the_bits_of_one_rank),
     cmocka_unit_test(evaluations_are_stopped_by_one),
-    cmocka_unit_test(stopped_by_one_and_resumed_on_others),
+    full_test(stopped_by_one_and_resumed_on_others),
     cmocka_unit_test(ranks_of_another_run_are_named),
     cmocka_unit_test(a_slow_rank_is_named),
     cmocka_unit_test(a_failure_of_one_rank_is_that_of_all),

@@ -235,11 +235,11 @@ static void frozen_groups_follow_one_rank(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(adapters_follow_one_rank),
+    full_test(adapters_follow_one_rank),
     cmocka_unit_test(every_cut_begins_with_the_same_weights),
     cmocka_unit_test(a_rank_holds_its_share),
     cmocka_unit_test(units_of_a_layer_are_gathered_together),
-    cmocka_unit_test(any_layout_goes_on_from_any_other),
+    full_test(any_layout_goes_on_from_any_other),
     cmocka_unit_test(checkpoints_hold_what_is_trained),
     cmocka_unit_test(frozen_groups_follow_one_rank),
 };

@@ -117,7 +117,7 @@ static void any_layout_goes_on_from_any_other(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_recipe_has_the_bits_of_one_rank),
+    full_test(every_recipe_has_the_bits_of_one_rank),
     cmocka_unit_test(delayed_scales_go_by_all_ranks),
     cmocka_unit_test(any_layout_goes_on_from_any_other),
 };
