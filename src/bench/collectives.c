@@ -500,6 +500,8 @@ static tm_status run_calls(work *w, tm_error *err)
                        "collective calls take two ranks: `trainmark bench collectives --ranks 2`, or mpirun");
     TM_TRY(gpu ? tm_carrier_open_gpu(bench, room, &w->carrier, err)
                : tm_carrier_open_host(bench, room, &w->carrier, err));
+    /* Each rank has measured its clock's steps; samples are as long for all. */
+    w->carrier.least_s = (double)decided(w, (int64_t)(w->carrier.least_s * 1e9)) * 1e-9;
     tm_comm_set_direct(w->world, strcmp(tm_config_text(bench->options, "algorithm"), "direct") == 0);
     w->counts = tm_alloc((size_t)w->size * sizeof *w->counts);
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);

@@ -153,11 +153,11 @@ as()
 }
 
 # all_failed FILE: the whole messages of every failed_with so far are in tests/cli/expected/FILE, through $filter; sizes of
-# memory, times, checksums, numbers of processes and whether others compute are of the machine.
+# memory, times, checksums, numbers of processes, instruction sets and whether others compute are of the machine.
 all_failed()
 {
     sed -e "s,$work,WORK,g; s,$root,ROOT,g; /note: other programs are using/d; s/[0-9][0-9.,]* [KMGT]*i*B\([^a-zA-Z]\|$\)/N B\1/g" \
-        -e "s/this build has: .*/this build has: DEVICES/; s/\b[0-9a-f]\{16\}\b/HASH/g; s/this host ([^)]*)/this host (HOST)/; s/\.tmp\.[0-9]*/.tmp.N/g; s/process [0-9][0-9]*/process N/g; s/[0-9][0-9.]* s\([^a-z]\|$\)/N s\1/g" "$work/.failed" >"$out"
+        -e "s/this build has: .*/this build has: DEVICES/; s/this machine runs: base.*/this machine runs: ISA/; s/\b[0-9a-f]\{16\}\b/HASH/g; s/this host ([^)]*)/this host (HOST)/; s/\.tmp\.[0-9]*/.tmp.N/g; s/process [0-9][0-9]*/process N/g; s/[0-9][0-9.]* s\([^a-z]\|$\)/N s\1/g" "$work/.failed" >"$out"
     code=0
     expected "$1"
 }

@@ -140,7 +140,8 @@ done 3<.table
 
 check "the table has 100 wrong inputs at least" [ "$(wc -l <.table)" -ge 100 ]
 
-cp .said "$out"
+# Which instruction sets there are is of the machine.
+sed 's/this machine runs: base.*/this machine runs: ISA/' .said >"$out"
 code=0
 expected wrong_inputs.txt
 
