@@ -5,8 +5,9 @@
 
 CC      ?= cc
 VARIANT ?= release
-# Instruction sets of the kernels: native, those of this processor; all (for other machines); or one of SETS and those before it.
-ISA     ?= native
+# Instruction sets of the kernels: native, those of this processor; all, as packages for other machines have; or one of SETS
+# and those before it.
+ISA     ?= $(if $(filter deb dist-bin,$(MAKECMDGOALS)),all,native)
 BUILD   := build/$(VARIANT)$(if $(filter-out native,$(ISA)),-$(ISA))
 ifneq ($(origin CC),default)
 BUILD   := $(BUILD)-$(notdir $(firstword $(CC)))
