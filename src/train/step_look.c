@@ -73,7 +73,7 @@ static tm_status add_format(tm_step *step, const tm_chooser *chooser, const trai
 {
     tm_graph   *graph = step->graph;
     int         chunks = step->model.parallel.chunks;
-    tm_segment *made[TM_MAX_CHUNKS];
+    tm_segment *made[TM_MAX_CHUNKS] = { 0 };
     if (!stages_cut(step)) return step_add_program(step, chooser, of, err);
     for (int c = 0; c < chunks; c++) {
         training_program p = *of;

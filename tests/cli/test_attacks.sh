@@ -22,7 +22,7 @@ start_run()
 }
 
 # The program below the `timeout` that was started.
-program() { pgrep -P "$started"; }
+program() { grep -ls "^PPid:[^0-9]*$started\$" /proc/[0-9]*/status | cut -d / -f 3; }
 
 # --- links in a prepared folder -------------------------------------------------------------------------------------------
 

@@ -111,10 +111,10 @@ check "NEXP counts" [ ! -e three/result_1.txt ]
 timeout -s INT 1 "$TRAINMARK" mlperf run "$config" --out "$work/cut" --runs 2 --mlperf.submission_org Us >"$out" 2>"$err"
 check "an interrupted run leaves no result" [ ! -e cut/result_0.txt ]
 for _ in $(seq 100); do
-    pgrep -f "$work/[c]ut/runs/run_0" >/dev/null || break
+    grep -qs "$work/[c]ut/runs/run_0" /proc/[0-9]*/cmdline || break
     sleep 0.1
 done
-check_not "and no process" pgrep -f "$work/[c]ut/runs/run_0"
+check_not "and no process" grep -qs "$work/[c]ut/runs/run_0" /proc/[0-9]*/cmdline
 
 # A benchmark of adapters: the base model is made first, once, and every run begins with it.
 lora=$root/configs/experiments/mlperf/trainmark_tiny_lora.yaml
@@ -148,7 +148,7 @@ if ! has "$err" "--ranks needs an MPI"; then
     check "with the batch of both" grep -q '"key": "global_batch_size", "value": 8,' shared/result_0.txt
     # shellcheck disable=SC2086
     trainmark mlperf run "$lora" --out shared --runs 1 --seed 7 $tune --training.local_batch_size 4
-    failed_with 4 "runs of another number of ranks" \
+    some_failed_with 4 "runs of another number of ranks" \
         "'shared' holds runs of another command \(shared/runs/command.txt\); name another directory$"
 else
     skip "runs of two ranks" "needs an MPI"
@@ -215,7 +215,5 @@ sed -i '/"global_batch_size"/s/"value": 16/"value": 17/' ref/result_2.txt
 trainmark mlperf reference "$config" --out ref --output never.json --runs 4 $short
 failed_with 4 "runs of two batches" "result_2.txt: another batch size than in result_0.txt$"
 check "no record is left" [ ! -e never.json ]
-# This one takes an MPI; its line is judged where there is one.
-sed -i '/^> runs of another number of ranks$/,+1d' "$work/.failed"
 all_failed failed_mlperf_run.txt
 finish
