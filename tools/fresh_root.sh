@@ -11,7 +11,7 @@
 # it. No MPI may have come along. Each has its own clone of HEAD: what is not committed is not in it.
 #
 # The archive is that of this machine's apt, or MIRROR. Its proxy and name server hold inside too. COMMANDS ("bench test")
-# says which of the two are run. TM_TEST_CPU, TM_TEST_SECONDS and JOBS are handed on. Logs: FOLDER/logs. Exit status 1 if
+# says which are run. TM_TEST_CPU, TM_TEST_SECONDS and JOBS are handed on. Logs: FOLDER/logs. Exit status 1 if
 # something failed.
 set -eu
 
@@ -229,7 +229,7 @@ commands_of()
     # At a terminal: without one it could not ask.
     for command in $commands; do
         try "$1" user "make $command, nothing there" "script -qec 'make $command' /dev/null" 2 'setup\] Error 4' || :
-        grep -q "setup: missing for 'make $command'" "$log" ||
+        grep -q "setup: missing for 'make " "$log" ||
             echo "failed: $1, user, make $command did not say what is missing: see $log" >>"$logs/failed"
     done
     for user in root user; do
