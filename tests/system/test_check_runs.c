@@ -307,7 +307,7 @@ static void a_process_that_hangs(void **state)
     for (int i = 0; i < 2; i++) { /* it was told to end */
         int   status = 0;
         pid_t ended = 0;
-        for (int k = 0; k < 200 && ended == 0; k++) {
+        for (int k = 0; k < 6000 && ended == 0; k++) {
             ended = waitpid(born[i], &status, WNOHANG);
             if (ended == 0) usleep(10000);
         }

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static char root[256];
@@ -405,19 +406,27 @@ static void nothing_readable(void **state)
     tm_environment_destroy(e);
 }
 
+/* Of this process: others may have the processors. */
+static int64_t cpu_ns(void)
+{
+    struct timespec now;
+    assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now), 0);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 static void this_machine(void **state)
 {
     (void)state;
     int64_t         best_ns = INT64_MAX;
     tm_environment *e = NULL;
-    for (int i = 0; i < 3; i++) { /* the best of three: other processes run too */
-        int64_t from = tm_now_ns();
+    for (int i = 0; i < 3; i++) {
+        int64_t from = cpu_ns();
         tm_environment_destroy(e);
         e = tm_environment_read("");
-        if (tm_now_ns() - from < best_ns) best_ns = tm_now_ns() - from;
+        if (cpu_ns() - from < best_ns) best_ns = cpu_ns() - from;
     }
     print_message("read in %.1f ms\n", (double)best_ns * 1e-6);
-    assert_true(best_ns < 150000000);
+    assert_true(best_ns < 2000000000); /* also where there are hundreds of processors and devices */
     assert_non_null(tm_environment_text(e, "cpu", NULL, "cores"));
     assert_non_null(tm_environment_text(e, "memory", NULL, "total_bytes"));
     assert_non_null(tm_environment_text(e, "os", NULL, "kernel"));

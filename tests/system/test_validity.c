@@ -394,7 +394,7 @@ static void files_under_a_measurement(void **state)
     tm_validity_destroy(v);
     assert_int_equal(r.processors, 2);
     assert_int_equal(r.samples, 2);
-    assert_true(r.seconds > 1.04 && r.seconds < 5);
+    assert_true(r.seconds > 1.04);
     near(r.facts[TM_MACHINE_STEAL].value, 100 * 0.20 / 2 / r.seconds);
     near(r.facts[TM_MACHINE_THROTTLED].value, 100 * 0.3 / 2 / r.seconds);
     near(r.facts[TM_MACHINE_MIGRATIONS].value, 100 / r.seconds);
@@ -506,13 +506,15 @@ static void many_samples(void **state)
     (void)state;
     tm_validity *v = tm_validity_start("/nowhere");
     v->samples[0].at = 0;
+    int64_t last_ns = 0;
     for (int i = 1; i < 3 * VALIDITY_ROOM; i++) {
         v->next_ns = 0;
+        last_ns = tm_now_ns();
         tm_validity_sample(v);
         v->samples[v->count - 1].at = i;
     }
     assert_in_range(v->count, VALIDITY_ROOM / 2, VALIDITY_ROOM);
-    assert_true(v->gap_ns >= 800000000 && v->next_ns > tm_now_ns() + 500000000);
+    assert_true(v->gap_ns >= 800000000 && v->next_ns > last_ns + 500000000);
     assert_true(v->samples[0].at == 0 && v->samples[v->count - 1].at == 3 * VALIDITY_ROOM - 1);
     for (int i = 1; i < v->count; i++) {
         double gap = v->samples[i].at - v->samples[i - 1].at;

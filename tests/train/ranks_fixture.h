@@ -22,7 +22,8 @@ enum { MOST_RANKS = 8, MOST_STEPS = 50 };
 /* A device of a test's own. */
 typedef struct tm_backend_of_test {
     tm_status (*open)(const struct tm_backend_of_test *backend, int rank, tm_device **out, tm_error *err);
-    void (*begin)(const struct tm_backend_of_test *backend, tm_trainer *trainer, int rank); /* weights are there */
+    void (*begin)(const struct tm_backend_of_test *backend, tm_trainer *trainer,
+                  int rank); /* weights are there; or NULL */
     const void *context;
 } tm_backend_of_test;
 
@@ -272,7 +273,7 @@ static inline void rank_body(tm_comm *comm, void *context)
     int64_t data_rank = comm ? ranks.data_rank : 0, data_ranks = comm ? ranks.data_ranks : 1;
     load_state(j, trainer, comm);
     if (j->change) j->change(j, trainer);
-    if (j->backend) j->backend->begin(j->backend, trainer, rank);
+    if (j->backend && j->backend->begin) j->backend->begin(j->backend, trainer, rank);
     train(j, trainer, data_rank * o.accumulation, data_ranks * o.accumulation, rank);
     if (j->look && rank == 0) j->look(j, trainer);
     save_state(j, trainer, comm);
