@@ -46,17 +46,25 @@ typedef struct {
     uint64_t direct; /* its rank wants no hosts to share the call out */
 } tm_comm_notice;
 
+/* An event count: who publishes something counts the word on and wakes who sleeps until it is another one (event.c). */
+typedef struct {
+    _Atomic uint32_t word, sleepers;
+} tm_comm_event;
+
 /* A flag is step << 32 | hash << 1 | which of the two notices. */
 typedef struct {
     _Alignas(64) _Atomic uint64_t flag;
-    _Alignas(64) _Atomic uint32_t beat; /* counts on while the rank itself waits for another host */
+    _Alignas(64) tm_comm_event all_arrived; /* of the group whose first rank this is: at the same step */
+    _Alignas(64) _Atomic uint32_t beat;     /* counts on while the rank itself waits for another host */
     _Alignas(64) tm_comm_notice notice[2];
     _Alignas(64) unsigned char half[2][TM_COMM_HALF];
 } tm_comm_post;
 
-/* Letters from one rank to another one of its host; taken: out of the ring since the beginning, in bytes. */
+/* Letters from one rank to another one of its host; taken: out of the ring since the beginning, in bytes; changed: one
+ * was put in or taken out. */
 typedef struct {
     _Alignas(64) _Atomic uint64_t taken;
+    _Alignas(64) tm_comm_event changed;
     _Alignas(64) unsigned char ring[TM_COMM_MAIL];
 } tm_comm_mail;
 
@@ -161,13 +169,23 @@ tm_status tm_comm_fail(tm_comm *comm, tm_status status, tm_error *err, const cha
 /* Has it failed, on this rank or another of this host? */
 TM_MUST_USE tm_status tm_comm_failed(tm_comm *comm, tm_error *err);
 
-/* Patience of one wait: first a few turns of spinning, then the processor is given away, then naps. */
+/* Patience of one wait: first a few turns of spinning, then the processor is given away, then naps. In a crowded world
+ * the processor is given away at once, and then the rank sleeps: until the event (NULL: none tells of what is waited
+ * for), but not for long. Turns of sleep count as many, so that all that is looked at every few turns is due.
+ */
 typedef struct {
-    int64_t since_ns, turn;
+    int64_t        since_ns, turn;
+    tm_comm_event *event;
+    uint32_t       seen; /* its word before what is waited for was looked at */
 } tm_comm_patience;
 
-/* One turn; false when the deadline has passed since the patience was new (zero). */
+/* One turn; false when the deadline has passed since the patience was new (zero, but for the event). */
 bool tm_comm_wait_turn(const tm_comm *comm, tm_comm_patience *patience);
+
+/* After what others wait for can be seen. Only in crowded worlds are there sleepers. */
+void tm_comm_event_tell(tm_comm_event *event);
+/* Until the event is told of after its word was `seen`, or so long. */
+void tm_comm_event_sleep(tm_comm_event *event, uint32_t seen, int64_t most_ns);
 void tm_comm_pause(int pauses); /* of the processor, each a few nanoseconds */
 
 /* What a rank calls, in words: "all-reduce of 12 float32 'gradients', step 3". */

@@ -18,6 +18,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { LINE = 64, INSIDE = 8192, AHEAD = 2048, FEW = 12288, MANY = 32768, PAUSES = 128 };
 
@@ -59,10 +60,15 @@ struct tm_comm_letters {
 };
 
 /* Held for as long as a letter is copied. A mutex is given back only when all that was written before has reached the
- * other processors, which takes as long as a small message. */
-static void enter(_Atomic int *lock)
+ * other processors, which takes as long as a small message. In a crowded world who holds it may not run for long. */
+static void enter(const tm_comm_world *world, _Atomic int *lock)
 {
-    while (atomic_exchange_explicit(lock, 1, memory_order_acquire)) sched_yield();
+    enum { YIELDS = 16, NAP_NS = 50000 };
+    for (int turn = 0; atomic_exchange_explicit(lock, 1, memory_order_acquire); turn++)
+        if (turn < YIELDS || !world->crowded)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
 }
 
 static void leave(_Atomic int *lock)
@@ -171,7 +177,7 @@ bool tm_comm_mail_put(tm_comm_world *world, int to, int tag, const tm_comm_notic
     size_t           inside = how == TM_COMM_INSIDE || how == TM_COMM_LAID_OUT ? bytes : 0;
     size_t           named = (strnlen(notice->what, TM_COMM_WHAT - 1) + 7) / 8 * 8;
     size_t           whole = (sizeof(letter) + named + inside + LINE - 1) / LINE * LINE;
-    enter(&own->sends);
+    enter(world, &own->sends);
     bool fits = find_room(mail, own, whole);
     if (fits) {
         letter *l = letter_at(mail, own->put);
@@ -190,6 +196,7 @@ bool tm_comm_mail_put(tm_comm_world *world, int to, int tag, const tm_comm_notic
         hand_in(mail, own, l);
         atomic_store_explicit(&own->answered, true, memory_order_relaxed);
         *end = own->put;
+        if (world->crowded) tm_comm_event_tell(&mail->changed);
         fetch_lines(mail, own->put, whole);
     }
     leave(&own->sends);
@@ -216,7 +223,7 @@ static tm_status run_send(tm_far_call *f)
     tm_comm_world   *world = f->comm->world;
     int              to = f->comm->member[f->call->peer];
     size_t           bytes = f->call->count * f->element;
-    tm_comm_patience patience = { 0 };
+    tm_comm_patience patience = { .event = &mail_to(world, to)->changed };
     uint64_t         end;
     if (bytes > INSIDE) tm_comm_locate(world, f->call->send, bytes, &f->notice.send_window, &f->notice.send_at);
     tm_comm_mail_how how = tm_comm_mail_way(&f->notice, bytes, false);
@@ -228,7 +235,7 @@ static tm_status run_send(tm_far_call *f)
         TM_TRY(tm_far_send(f, f->call->peer, f->call->send, bytes, 0));
         return tm_far_wait(f, 0);
     }
-    patience = (tm_comm_patience){ 0 };
+    patience = (tm_comm_patience){ .event = patience.event };
     while (!tm_comm_mail_taken(world, to, end)) TM_TRY(wait_turn(f, &patience));
     return TM_OK;
 }
@@ -303,6 +310,7 @@ static bool take(tm_far_call *f, tm_comm_mail *mail, tm_comm_letters *own, tm_co
             put_aside(f, own, l);
         own->taken += l->bytes;
         atomic_store_explicit(&mail->taken, own->taken, memory_order_release);
+        if (f->comm->world->crowded) tm_comm_event_tell(&mail->changed);
     }
     return true;
 }
@@ -330,8 +338,8 @@ static tm_status run_receive(tm_far_call *f)
     tm_comm_letters *own = &world->letters[world->local[from]];
     tm_comm_notice  *theirs = &f->comm->notices[peer];
     tm_comm_mail_how how = TM_COMM_INSIDE;
-    for (tm_comm_patience patience = { 0 };;) {
-        enter(&own->receives);
+    for (tm_comm_patience patience = { .event = &mail->changed };;) {
+        enter(world, &own->receives);
         bool came = take(f, mail, own, theirs, &how);
         int  why = own->why, pauses = came || patience.turn > 0 ? 0 : pauses_of(own);
         leave(&own->receives);

@@ -65,7 +65,7 @@ static tm_status wait_for(near_call *n, int rank, uint32_t step, uint32_t hash)
 {
     tm_comm         *comm = n->comm;
     tm_comm_post    *post = comm->post[rank];
-    tm_comm_patience patience = { 0 };
+    tm_comm_patience patience = { .event = &comm->post[0]->all_arrived };
     uint32_t         beat = beat_of(comm, rank);
     for (;;) {
         uint64_t flag = atomic_load_explicit(&post->flag, memory_order_acquire);
@@ -79,13 +79,28 @@ static tm_status wait_for(near_call *n, int rank, uint32_t step, uint32_t hash)
     }
 }
 
+/* In a crowded world the rank that finds all others arrived wakes them, once. That ranks differ, they find when the
+ * rest has come, or their sleep ends. */
+static void tell_if_last(const near_call *n, uint32_t step)
+{
+    tm_comm *comm = n->comm;
+    for (int r = 0; r < comm->size; r++)
+        if ((int32_t)((uint32_t)(atomic_load(&comm->post[r]->flag) >> 32) - step) < 0) return;
+    tm_comm_event_tell(&comm->post[0]->all_arrived);
+}
+
 /* Arrives at the next step and waits for all. */
 static tm_status meet(near_call *n)
 {
     tm_comm *comm = n->comm;
     uint32_t step = ++comm->step, hash = (uint32_t)n->notice.hash & ~1u;
     uint64_t flag = (uint64_t)step << 32 | hash | (unsigned)comm->notice;
-    atomic_store_explicit(&comm->post[comm->rank]->flag, flag, memory_order_release);
+    if (comm->world->crowded) {
+        atomic_store(&comm->post[comm->rank]->flag, flag);
+        tell_if_last(n, step);
+    } else {
+        atomic_store_explicit(&comm->post[comm->rank]->flag, flag, memory_order_release);
+    }
     for (int d = 1; d < comm->size; d++) TM_TRY(wait_for(n, (comm->rank + d) % comm->size, step, hash));
     return TM_OK;
 }

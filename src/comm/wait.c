@@ -11,6 +11,9 @@
 #include <string.h>
 #include <time.h>
 
+/* ALL_DUE: the turns before every 4th, 16th and 64th one are. */
+enum { CROWDED_YIELDS = 4, ALL_DUE = 63, NAP_NS = 50000 };
+
 static void pause_processor(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -25,11 +28,47 @@ void tm_comm_pause(int pauses)
     for (int i = 0; i < pauses; i++) pause_processor();
 }
 
+static bool is_patient(const tm_comm *comm, const tm_comm_patience *patience, int64_t now_ns)
+{
+    return (double)(now_ns - patience->since_ns) * 1e-9 < comm->world->deadline_s + comm->grace_s;
+}
+
+/* A nap for whatever no event tells of lasts an eighth of the time that was waited. Messages that this rank has to move
+ * on do not wait for an event. */
+static void sleep_turn(const tm_comm *comm, tm_comm_patience *patience, int64_t now_ns)
+{
+    const int64_t least_ns = 50000, most_ns = 1000000;
+    int64_t       nap_ns = (now_ns - patience->since_ns) / 8;
+    if (nap_ns < least_ns) nap_ns = least_ns;
+    if (nap_ns > most_ns) nap_ns = most_ns;
+    if (patience->event)
+        tm_comm_event_sleep(patience->event, patience->seen, comm->world->ports.engine->move_on ? least_ns : most_ns);
+    else
+        nanosleep(&(struct timespec){ .tv_nsec = nap_ns }, NULL);
+    patience->turn |= ALL_DUE;
+}
+
+/* Other ranks want the processor. */
+static bool crowded_turn(const tm_comm *comm, tm_comm_patience *patience)
+{
+    int64_t now = tm_now_ns();
+    if (patience->since_ns == 0) patience->since_ns = now;
+    if (patience->turn++ < CROWDED_YIELDS) {
+        sched_yield();
+    } else {
+        sleep_turn(comm, patience, now);
+        now = tm_now_ns();
+    }
+    if (patience->event) patience->seen = atomic_load(&patience->event->word);
+    return is_patient(comm, patience, now);
+}
+
 bool tm_comm_wait_turn(const tm_comm *comm, tm_comm_patience *patience)
 {
-    enum { SPINS = 2000, YIELDS = 4000, CLOCK = 64, NAP_NS = 50000 };
+    enum { SPINS = 2000, YIELDS = 4000, CLOCK = 64 };
+    if (comm->world->crowded) return crowded_turn(comm, patience);
     int64_t turn = patience->turn++;
-    if (turn < SPINS && !comm->world->crowded) {
+    if (turn < SPINS) {
         pause_processor();
         return true;
     }
@@ -41,7 +80,7 @@ bool tm_comm_wait_turn(const tm_comm *comm, tm_comm_patience *patience)
     }
     int64_t now = tm_now_ns();
     if (patience->since_ns == 0) patience->since_ns = now;
-    return (double)(now - patience->since_ns) * 1e-9 < comm->world->deadline_s + comm->grace_s;
+    return is_patient(comm, patience, now);
 }
 
 /* --- what a call is -------------------------------------------------------------------------- */
@@ -138,7 +177,8 @@ static void record(tm_comm_world *world, tm_status status, int code, const char 
         }
         /* Another rank writes its failure just now; one that was killed while it did so must not hold us up. */
         int64_t until = tm_now_ns() + 1000000000;
-        while (atomic_load_explicit(&desk->failed, memory_order_acquire) != 2 && tm_now_ns() < until) sched_yield();
+        while (atomic_load_explicit(&desk->failed, memory_order_acquire) != 2 && tm_now_ns() < until)
+            nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
         if (atomic_load_explicit(&desk->failed, memory_order_acquire) == 2) adopt(world);
         if (!world->failed) {
             (void)tm_fail(&world->error, status, "%s", text);

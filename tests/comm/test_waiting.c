@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that wait in a crowded world, one with more ranks than processors: they sleep, are woken, and hear of failures.
+ */
+#include "world.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* While it is set, sleeps of the library last so long unless a wake-up ends them. */
+static _Atomic bool          only_wake_ups;
+static const struct timespec for_ever = { .tv_sec = 20 };
+
+/* Stands in front of the system's. */
+long syscall(long number, ...)
+{
+    static long (*_Atomic own)(long, ...);
+    long (*call)(long, ...) = own;
+    void   *value[6];
+    va_list args;
+    if (!call) {
+        *(void **)&call = dlsym(RTLD_NEXT, "syscall");
+        own = call;
+    }
+    va_start(args, number);
+    for (int i = 0; i < 6; i++) value[i] = va_arg(args, void *);
+    va_end(args);
+    if (number == SYS_futex && value[3] && only_wake_ups) value[3] = (void *)&for_ever;
+    return call(number, value[0], value[1], value[2], value[3], value[4], value[5]);
+}
+
+static _Thread_local int yields;
+
+/* The system's, counted. */
+int sched_yield(void)
+{
+    yields++;
+    return (int)syscall(SYS_sched_yield);
+}
+
+static double seconds_of(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void rest(double seconds)
+{
+    nanosleep(&(struct timespec){ .tv_nsec = (long)(seconds * 1e9) }, NULL);
+}
+
+/* --- events ---------------------------------------------------------------------------------- */
+
+static tm_comm_event event;
+
+static void *tell_later(void *nothing)
+{
+    rest(0.05);
+    tm_comm_event_tell(&event);
+    return nothing;
+}
+
+static void an_event_ends_the_sleep(void **state)
+{
+    pthread_t thread;
+    double    begin = seconds_of(CLOCK_MONOTONIC);
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, tell_later, NULL), 0);
+    for (uint32_t seen = event.word; event.word == seen;) tm_comm_event_sleep(&event, seen, (int64_t)60e9);
+    pthread_join(thread, NULL);
+    tm_comm_event_sleep(&event, event.word - 1, (int64_t)60e9); /* told of before */
+    assert_true(seconds_of(CLOCK_MONOTONIC) - begin < 30);
+    assert_int_equal(event.sleepers, 0);
+}
+
+static void a_sleep_has_an_end(void **state)
+{
+    double begin = seconds_of(CLOCK_MONOTONIC);
+    (void)state;
+    tm_comm_event_sleep(&event, event.word, 20000000);
+    double slept = seconds_of(CLOCK_MONOTONIC) - begin;
+    assert_true(slept < 30);
+    assert_true(slept > 0.01);
+}
+
+/* --- what waits cost ------------------------------------------------------------------------- */
+
+enum { LATE, FULL, WAITS, FEW_YIELDS = 100 };
+#define LATE_S 0.3
+
+/* The last rank is late; the others wait for it, each in its own way. */
+static void one_is_late(tm_comm *world, void *way)
+{
+    enum { LETTERS = 12, BYTES = 8000 }; /* more than a ring holds */
+    static _Thread_local char data[BYTES];
+    int                       rank = tm_comm_rank(world), last = tm_comm_size(world) - 1;
+    tm_collective             meet = { .kind = TM_COMM_BARRIER, .what = "all" };
+    world->world->crowded = true;
+    CHECK_OK(tm_comm_run(world, &meet, err));
+    if (rank == last) rest(LATE_S);
+    double begin = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    yields = 0;
+    if (*(int *)way == LATE && rank == 0) {
+        tm_collective letter = message_of(world, false, data, 8);
+        letter.peer = last;
+        CHECK_OK(tm_comm_run(world, &letter, err));
+    }
+    if (*(int *)way == LATE && rank == last) {
+        tm_collective letter = message_of(world, true, data, 8);
+        CHECK_OK(tm_comm_run(world, &letter, err));
+    }
+    for (int i = 0; i < LETTERS && *(int *)way == FULL && (rank == 0 || rank == last); i++) {
+        tm_collective letter = message_of(world, rank == 0, data, BYTES);
+        letter.peer = rank == 0 ? last : 0;
+        CHECK_OK(tm_comm_run(world, &letter, err));
+    }
+    CHECK_OK(tm_comm_run(world, &meet, err));
+    if (rank == last) return;
+    CHECK(seconds_of(CLOCK_THREAD_CPUTIME_ID) - begin < LATE_S / 10);
+    CHECK(yields < FEW_YIELDS);
+}
+
+static void who_waits_takes_no_time_of_processors(void **state)
+{
+    static const int apart[] = { 0, 0, 1 };
+    (void)state;
+    for (int way = 0; way < WAITS; way++) {
+        run_world(3, NULL, 60, false, one_is_late, &way);
+        run_world(3, apart, 60, false, one_is_late, &way);
+    }
+}
+
+/* --- wake-ups -------------------------------------------------------------------------------- */
+
+/* Sums of all, letters around a ring of ranks, letters that wait for room, and data that is taken from where it lies.
+ */
+static void many_waits(tm_comm *world, void *context)
+{
+    enum { ROUNDS = 100, FLOATS = 20000 };
+    int   rank = tm_comm_rank(world), size = tm_comm_size(world);
+    void *memory;
+    (void)context;
+    world->world->crowded = true;
+    CHECK_OK(tm_comm_alloc(world, 2 * FLOATS * sizeof(float), &memory, err));
+    float *in = memory, *out = in + FLOATS;
+    for (int i = 0; i < ROUNDS; i++) {
+        size_t        count = i % 3 == 0 ? FLOATS : i % 3 == 1 ? 2000 : 1;
+        tm_collective sum = {
+            .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_FLOAT32, .send = in, .receive = out, .count = count, .step = i
+        };
+        for (size_t k = 0; k < count; k++) in[k] = (float)(rank + i);
+        if (rank == i % size) rest(0.0005); /* the others sleep by then */
+        CHECK_OK(tm_comm_run(world, &sum, err));
+        CHECK(out[0] == (float)(size * (size - 1) / 2 + size * i) && out[count - 1] == out[0]);
+        for (int k = 0; k < 2; k++) {
+            bool          sends = rank % 2 == k;
+            tm_collective letter = message_of(world, sends, sends ? (void *)in : (void *)out, count * sizeof(float));
+            if (rank == (i / 2 + k) % size) rest(0.0005);
+            letter.peer = (sends ? rank + 1 : rank + size - 1) % size;
+            CHECK_OK(tm_comm_run(world, &letter, err));
+            if (!sends) CHECK(out[count - 1] == (float)(letter.peer + i));
+        }
+    }
+    tm_comm_free(world, memory);
+}
+
+static void wake_ups_end_all_waits(void **state)
+{
+    double begin = seconds_of(CLOCK_MONOTONIC);
+    (void)state;
+    only_wake_ups = true;
+    run_world(4, NULL, 300, false, many_waits, NULL);
+    run_world(2, NULL, 300, false, many_waits, NULL);
+    only_wake_ups = false;
+    assert_true(seconds_of(CLOCK_MONOTONIC) - begin < 15);
+}
+
+/* --- failures -------------------------------------------------------------------------------- */
+
+static void one_fails(tm_comm *world, void *by_letter)
+{
+    tm_error      err = { 0 };
+    char          data[8];
+    tm_collective meet = { .kind = TM_COMM_BARRIER, .what = "all" }, letter = message_of(world, false, data, 8);
+    double        begin = seconds_of(CLOCK_MONOTONIC);
+    world->world->crowded = true;
+    if (tm_comm_rank(world) == 1) {
+        rest(0.05);
+        CHECK(tm_comm_fail(world, TM_IO, &err, "rank 1 is broken") == TM_IO);
+        return;
+    }
+    letter.peer = 1;
+    CHECK(tm_comm_run(world, *(bool *)by_letter ? &letter : &meet, &err) == TM_IO);
+    CHECK(strcmp(err.text, "rank 1 is broken") == 0);
+    CHECK(seconds_of(CLOCK_MONOTONIC) - begin < 30);
+}
+
+static void sleepers_hear_of_failures(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) run_world(3, NULL, 60, false, one_fails, &(bool){ i == 1 });
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_event_ends_the_sleep),
+        cmocka_unit_test(a_sleep_has_an_end),
+        cmocka_unit_test(who_waits_takes_no_time_of_processors),
+        cmocka_unit_test(wake_ups_end_all_waits),
+        cmocka_unit_test(sleepers_hear_of_failures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
