@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "support/test.h"
+
 /* While it is set, sleeps of the library last so long unless a wake-up ends them. */
 static _Atomic bool          only_wake_ups;
 static const struct timespec for_ever = { .tv_sec = 20 };
@@ -206,14 +208,12 @@ static void sleepers_hear_of_failures(void **state)
     for (int i = 0; i < 2; i++) run_world(3, NULL, 60, false, one_fails, &(bool){ i == 1 });
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_event_ends_the_sleep),
-        cmocka_unit_test(a_sleep_has_an_end),
-        cmocka_unit_test(who_waits_takes_no_time_of_processors),
-        cmocka_unit_test(wake_ups_end_all_waits),
-        cmocka_unit_test(sleepers_hear_of_failures),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(an_event_ends_the_sleep),
+    cmocka_unit_test(a_sleep_has_an_end),
+    cmocka_unit_test(who_waits_takes_no_time_of_processors),
+    cmocka_unit_test(wake_ups_end_all_waits),
+    cmocka_unit_test(sleepers_hear_of_failures),
+};
+
+TM_TESTS_ALONE(tests, NULL, NULL)
