@@ -118,7 +118,7 @@ static char *text_of(int fd)
 }
 
 static struct {
-    int tests, failed;
+    int tests, failed, passed_over;
 } sum;
 
 static void print_result(bool passed, const char *name, bool skipped)
@@ -189,8 +189,11 @@ int main(int argc, char **argv)
         bool all = file->in_order && argc == 1;
         if (all) run(file, file->tests, file->count);
         for (size_t i = 0; i < file->count && !all; i++)
-            if (wanted(file, file->tests[i].name, argv + 1)) run(file, &file->tests[i], 1);
+            if (wanted(file, file->tests[i].name, argv + 1))
+                run(file, &file->tests[i], 1);
+            else
+                sum.passed_over++;
     }
-    printf("1..%d\n", sum.tests);
+    printf("1..%d%s\n", sum.tests, sum.tests == 0 && sum.passed_over > 0 && argc == 1 ? " # for make test-full" : "");
     return sum.failed > 0;
 }
