@@ -123,6 +123,8 @@ static void programs_that_are_not_there(void **state)
     } rows[] = { { "/no/such/program", "No such file" },
                  { "no-such-program-xyz", "No such file" },
                  { "/etc/passwd", "Permission" } };
+    char *path = strdup(getenv("PATH"));
+    setenv("PATH", "/usr/bin:/bin", 1); /* of folders that everybody may look into */
     for (int i = 0; i < 3; i++) {
         char       *argv[] = { (char *)(size_t)rows[i].name, NULL };
         tm_process *process;
@@ -130,6 +132,8 @@ static void programs_that_are_not_there(void **state)
         assert_int_equal(tm_process_start(&(tm_process_options){ .argv = argv }, &process, &err), TM_INVALID);
         if (!strstr(err.text, rows[i].why) || !strstr(err.text, rows[i].name)) fail_msg("%s", err.text);
     }
+    setenv("PATH", path, 1);
+    free(path);
 }
 
 static void last_words(void **state)

@@ -207,7 +207,7 @@ trainmark ab --from kept/result.json
 failed_with 4 "a result is no record" "'kept/result.json', line 1"
 
 mkdir own
-TMPDIR="$work/own" trainmark ab --a "$args --training.steps 12" --b "$args --training.steps 12" --turn run --budget 20 --target 1000 --min-pairs 6 --json
+TMPDIR="$work/own" trainmark ab --a "$args --training.steps 12" --b "$args --training.steps 12" --turn run --budget 200 --target 1000 --min-pairs 6 --json
 check "whole runs" [ "$code" -eq 0 ]
 check "whole runs: each block is a round" [ "$(value "$out" pairs)" = "$(value "$out" rounds)" ]
 check "whole runs: six pairs are enough" [ "$(value "$out" pairs)" -eq 6 ]
@@ -227,7 +227,7 @@ finished commands
 check "commands take turns" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per step$"
 check "steps that a stop cut are counted" [ "$(value commands/result.json cut_steps)" -ge 12 ]
 check "no command is left" none_left "mark $$"
-trainmark ab --a-command "sh short.sh 5 0.04" --b-command "sh short.sh 5 0.01" --turn run --budget 20 --target 1000 --min-pairs 6
+trainmark ab --a-command "sh short.sh 5 0.04" --b-command "sh short.sh 5 0.01" --turn run --budget 200 --target 1000 --min-pairs 6
 check "commands as whole runs" has "$out" "^B / A +0\.[0-7]"
 compare short BUDGET=8 >"$out" 2>"$err"
 code=$?

