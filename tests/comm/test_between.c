@@ -360,9 +360,14 @@ static void a_message_is_lost(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    full_test(hosts_alike), full_test(hosts_unlike),      full_test(lanes_of_many_chunks),
-    full_test(any_layout),  cmocka_unit_test(groups_of_a_world), cmocka_unit_test(bytes_between_hosts),
-    cmocka_unit_test(formulas),    cmocka_unit_test(a_message_is_lost),
+    full_test(hosts_alike),
+    full_test(hosts_unlike),
+    full_test(lanes_of_many_chunks),
+    full_test(any_layout),
+    cmocka_unit_test(groups_of_a_world),
+    cmocka_unit_test(bytes_between_hosts),
+    cmocka_unit_test(formulas),
+    cmocka_unit_test(a_message_is_lost),
 };
 
 TM_TESTS_ALONE(tests, NULL, NULL)

@@ -114,8 +114,10 @@ static void ways_of_calls(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(one_host),      cmocka_unit_test(several_hosts),
-    full_test(long_sums),     cmocka_unit_test(values_that_are_odd),
+    cmocka_unit_test(one_host),
+    cmocka_unit_test(several_hosts),
+    full_test(long_sums),
+    cmocka_unit_test(values_that_are_odd),
     cmocka_unit_test(ways_of_calls),
 };
 

@@ -229,8 +229,8 @@ static void while_tokens_are_read_one_by_one(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    full_test(while_gradients_are_certified),     cmocka_unit_test(while_numbers_are_looked_at),
-    full_test(while_weights_are_made_and_hashed), full_test(while_a_run_ends),
+    full_test(while_gradients_are_certified),           cmocka_unit_test(while_numbers_are_looked_at),
+    full_test(while_weights_are_made_and_hashed),       full_test(while_a_run_ends),
     cmocka_unit_test(while_tokens_are_read_one_by_one),
 };
 
