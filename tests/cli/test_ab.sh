@@ -50,7 +50,7 @@ at_once()
     shift
     {
         for _ in 1 2 3; do
-            rm -rf "$work/$name"
+            rm -rf "${work:?}/$name"
             "$@" >"$work/$name.stdout" 2>"$work/$name.stderr" </dev/null
             echo $? >"$work/$name.code"
             grep -q "too short to tell" "$work/$name.stdout" || break
