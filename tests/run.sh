@@ -4,7 +4,7 @@
 #
 #   tests/run.sh PROGRAM... [-- PROGRAM...]     those after -- one at a time: they measure, and want the machine for themselves
 #
-# The others run JOBS (the processors) at a time. One line per program; the output of those that failed; the reason of each
+# The others run JOBS (the processors and one more, as some sleep) at a time. One line per program; the output of those that failed; the reason of each
 # skipped test. A crash, a program that runs longer than TM_TEST_SECONDS (240), a plan that was not kept and a run in which no
 # test was executed are failures. Last line: "N passed, N failed, N skipped". Exit status 1 if something failed.
 #
@@ -141,7 +141,7 @@ for program; do
         echo "$program" >>"$work/alone"
     fi
 done
-[ -s "$work/together" ] && xargs -n 1 -P "${JOBS:-$(nproc)}" "$0" --one "$work" <"$work/together"
+[ -s "$work/together" ] && xargs -n 1 -P "${JOBS:-$(($(nproc) + 1))}" "$0" --one "$work" <"$work/together"
 [ -s "$work/alone" ] && xargs -n 1 "$0" --one "$work" <"$work/alone"
 
 # shellcheck disable=SC2046

@@ -537,7 +537,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(calls),
     cmocka_unit_test(facts),
     cmocka_unit_test(idle),
-    cmocka_unit_test(failures),
+    full_test(failures),
     cmocka_unit_test(refusals),
     cmocka_unit_test(other_libraries),
 };

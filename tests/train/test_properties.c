@@ -308,7 +308,7 @@ static void a_batch_without_targets_gives_zero(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(threads_change_no_bit),
-    cmocka_unit_test(instruction_sets_change_no_bit),
+    full_test(instruction_sets_change_no_bit),
     cmocka_unit_test(splits_at_512_tokens_change_no_bit),
     cmocka_unit_test(any_split_gives_the_same_gradients),
     cmocka_unit_test(future_tokens_change_no_past_output),

@@ -254,12 +254,9 @@ static void whole_tensors_of_divided_experts_are_refused(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(whole_tensors_have_the_bits_of_copies),
-    cmocka_unit_test(shards_follow_one_rank),
-    cmocka_unit_test(moments_are_dealt_out),
-    cmocka_unit_test(gathers_belong_to_the_layer_of_their_unit),
-    cmocka_unit_test(any_layout_goes_on_from_any_other),
-    cmocka_unit_test(whole_tensors_of_divided_experts_are_refused),
+    full_test(whole_tensors_have_the_bits_of_copies), cmocka_unit_test(shards_follow_one_rank),
+    cmocka_unit_test(moments_are_dealt_out),          cmocka_unit_test(gathers_belong_to_the_layer_of_their_unit),
+    full_test(any_layout_goes_on_from_any_other),     cmocka_unit_test(whole_tensors_of_divided_experts_are_refused),
 };
 
 TM_TESTS(tests, NULL, NULL)

@@ -263,10 +263,14 @@ static void names_are_those_of_the_whole_model(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(stages_have_the_bits_of_one_rank),     cmocka_unit_test(stages_follow_one_rank),
-    cmocka_unit_test(stages_have_divided_matrices),         cmocka_unit_test(gradients_are_those_of_one_rank),
-    cmocka_unit_test(checkpoints_fit_other_layouts),        cmocka_unit_test(the_base_has_one_hash),
-    cmocka_unit_test(nothing_goes_below_the_first_adapter), cmocka_unit_test(names_are_those_of_the_whole_model),
+    full_test(stages_have_the_bits_of_one_rank),
+    full_test(stages_follow_one_rank),
+    cmocka_unit_test(stages_have_divided_matrices),
+    cmocka_unit_test(gradients_are_those_of_one_rank),
+    cmocka_unit_test(checkpoints_fit_other_layouts),
+    cmocka_unit_test(the_base_has_one_hash),
+    cmocka_unit_test(nothing_goes_below_the_first_adapter),
+    cmocka_unit_test(names_are_those_of_the_whole_model),
 };
 
 TM_TESTS(tests, NULL, NULL)

@@ -196,7 +196,7 @@ static void any_layout_goes_on(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(layouts_follow_one_rank),
+    full_test(layouts_follow_one_rank),
     cmocka_unit_test(gradients_are_those_of_one_rank),
     cmocka_unit_test(weights_that_are_let_go_follow_one_rank),
     cmocka_unit_test(documents_stay_apart),

@@ -330,11 +330,16 @@ static void words_are_those_of_the_whole_model(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_recipe_has_the_bits_of_one_rank), cmocka_unit_test(every_order_has_the_bits_of_one_rank),
-    cmocka_unit_test(copies_and_shards_of_stages),           cmocka_unit_test(stages_follow_one_rank),
-    cmocka_unit_test(tables_are_those_of_one_rank),          cmocka_unit_test(tables_do_not_depend_on_the_order),
-    cmocka_unit_test(checkpoints_fit_other_layouts),         cmocka_unit_test(ranks_have_the_rows_of_their_stages),
-    cmocka_unit_test(words_are_those_of_the_whole_model),    cmocka_unit_test(parts_have_the_bits_of_one_rank),
+    full_test(every_recipe_has_the_bits_of_one_rank),
+    full_test(every_order_has_the_bits_of_one_rank),
+    full_test(copies_and_shards_of_stages),
+    full_test(stages_follow_one_rank),
+    full_test(tables_are_those_of_one_rank),
+    cmocka_unit_test(tables_do_not_depend_on_the_order),
+    full_test(checkpoints_fit_other_layouts),
+    cmocka_unit_test(ranks_have_the_rows_of_their_stages),
+    cmocka_unit_test(words_are_those_of_the_whole_model),
+    cmocka_unit_test(parts_have_the_bits_of_one_rank),
 };
 
 TM_TESTS(tests, NULL, NULL)

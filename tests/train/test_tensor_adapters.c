@@ -240,14 +240,14 @@ static void what_is_not_built_is_refused(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(adapters_follow_one_rank),
-    cmocka_unit_test(layouts_compose),
+    full_test(adapters_follow_one_rank),
+    full_test(layouts_compose),
     cmocka_unit_test(gradients_agree_in_double_precision),
     cmocka_unit_test(all_begin_with_the_same_weights),
     cmocka_unit_test(a_base_of_blocks_is_that_of_one_rank),
     cmocka_unit_test(parts_of_a_base_are_decoded_as_a_whole_one),
     cmocka_unit_test(a_rank_holds_its_part),
-    cmocka_unit_test(any_layout_goes_on_from_any_other),
+    full_test(any_layout_goes_on_from_any_other),
     cmocka_unit_test(what_is_not_built_is_refused),
 };
 

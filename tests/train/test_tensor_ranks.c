@@ -241,7 +241,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(all_begin_with_the_same_weights),
     cmocka_unit_test(gradients_agree_in_double_precision),
     cmocka_unit_test(a_rank_holds_its_part),
-    cmocka_unit_test(any_layout_goes_on_from_any_other),
+    full_test(any_layout_goes_on_from_any_other),
     cmocka_unit_test(ranks_write_what_one_rank_writes),
     cmocka_unit_test(what_cannot_be_divided_is_refused),
 };

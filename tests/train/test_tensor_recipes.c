@@ -341,13 +341,13 @@ static void what_cannot_be_divided_is_refused(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_recipe_has_the_numbers_of_one_rank),
-    cmocka_unit_test(every_model_has_the_numbers_of_one_rank),
-    cmocka_unit_test(gradients_are_those_of_one_rank),
-    cmocka_unit_test(divided_experts_have_the_numbers_of_one_rank),
-    cmocka_unit_test(divided_experts_beside_other_samples),
-    cmocka_unit_test(layouts_compose),
-    cmocka_unit_test(ranks_follow_one_rank),
+    full_test(every_recipe_has_the_numbers_of_one_rank),
+    full_test(every_model_has_the_numbers_of_one_rank),
+    full_test(gradients_are_those_of_one_rank),
+    full_test(divided_experts_have_the_numbers_of_one_rank),
+    full_test(divided_experts_beside_other_samples),
+    full_test(layouts_compose),
+    full_test(ranks_follow_one_rank),
     cmocka_unit_test(delayed_scales_are_those_of_one_rank),
     cmocka_unit_test(checkpoints_fit_other_layouts),
     cmocka_unit_test(ranks_list_the_factors_of_one_rank),
