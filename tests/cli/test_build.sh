@@ -14,15 +14,15 @@ check "to which ./trainmark then points" has "$out" "ln -sf build/release-other/
 dry CC=other VARIANT=asan
 check "a variant builds with its own flags" has "$out" "^other .*-fsanitize=address.* -o build/asan-other/src/cli/main\.o "
 
-dry ISA=base
-check "a set of instructions has a folder" has "$out" "-o build/release-base/trainmark "
+dry CC=other ISA=base
+check "a set of instructions has a folder" has "$out" "-o build/release-base-other/trainmark "
 check "with kernels of its own" has "$out" "rows\.base\.o"
 check_not "and of no other" has "$out" "rows\.avx2\.o"
-dry ISA=all
+dry CC=other ISA=all
 check "ISA=all has kernels for every machine" [ "$(uname -m)" != x86_64 -o "$(grep -c 'gemm\.[a-z0-9_]*\.o src/device/cpu/simd/gemm.c$' "$out")" -eq 5 ]
 dry ISA=avx3
 check "another one is refused" has "$err" "ISA=avx3: not one of native, all, base"
-dry V=1
+dry CC=other V=1
 check_not "V=1 shows commands, not files" has "$out" "^echo '  CC"
 
 stamp() { make -C "$root" BUILD="$work/b" COMMIT="$1" "$work/b/commit" >"$out" 2>"$err"; }
