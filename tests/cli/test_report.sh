@@ -131,22 +131,11 @@ trainmark watch going --interval 0.05
 wait
 check "watch: follows until the run has ended" has "$out" "^step 60 "
 check "watch: and then ends" has "$out" "^ended: "
-# Between two looks it sleeps for the whole interval.
 mkdir slow
 head -n 5 a/metrics.jsonl >slow/metrics.jsonl
-began=$(date +%s%N)
-"$TRAINMARK" watch slow --interval 1.5 >"$out" 2>"$err" </dev/null &
+"$TRAINMARK" watch slow --interval 100 >"$out" 2>"$err" </dev/null &
 watcher=$!
 until has "$out" "^step 5 "; do kill -0 $watcher || break; sleep 0.02; done
-sed -n 6p a/metrics.jsonl >>slow/metrics.jsonl
-sleep 0.2
-cp "$out" early
-late=$((($(date +%s%N) - began) / 1000000))
-if [ $late -lt 1400 ]; then
-    check_not "watch: no look before the interval is over" has early "^step 6 "
-else
-    skip "watch: no look before the interval is over" "this machine has too much to do"
-fi
 kill -TERM $watcher
 wait $watcher
 code=$?

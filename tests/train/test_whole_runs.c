@@ -111,7 +111,8 @@ static void add_speed(tm_text *out, const tm_sample_summary *s)
         s->median_rate_hi, s->stop);
 }
 
-/* Of the reason what is said of training: behind it the machine comes. */
+/* Of the reason what is said of training: behind it the machine comes. How often a run looks at the clock depends on
+ * its kernels: of its seconds two digits. */
 static void add_ended(tm_text *out, const tm_run_ended *e)
 {
     const char *about = strstr(e->reason, "; but the figures");
@@ -119,7 +120,7 @@ static void add_ended(tm_text *out, const tm_run_ended *e)
     tm_text_printf(
         out,
         "  ended: %s, '%.*s', stopped '%s', interrupted %d, %lld steps, %lld samples, image %lld, losses %.7g %.7g "
-        "%.7g %.7g, %.6g bits a byte, planned %lld, disk %lld, weights %016llx, first step %.6g, %.6g s, curve %lld "
+        "%.7g %.7g, %.6g bits a byte, planned %lld, disk %lld, weights %016llx, first step %.2g, %.2g s, curve %lld "
         "%d, ranks %zu\n",
         machine ? "valid" : tm_verdict_name(e->verdict), (int)strcspn(e->reason, ";"), e->reason, e->stopped,
         e->interrupted, (long long)e->steps, (long long)e->samples, (long long)e->image_tokens, e->loss_first,
