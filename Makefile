@@ -260,7 +260,7 @@ test: setup
 	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark $(if $(DRAW),TM_TEST_FULL=draw:$(DRAW)) tests/run.sh $(QUICK) \
 	    $(if $(DRAW),$(call drawn,$(FULL_SCRIPTS)) -- $(call drawn,$(MEASURING)))
 
-# All tests, 15 minutes.
+# All tests.
 test-full: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) trainmark build-tests
 	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark TM_TEST_FULL=1 TM_TEST_SECONDS=$${TM_TEST_SECONDS:-600} \
