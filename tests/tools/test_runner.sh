@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What runs the tests of every room (tests/support/runner.c): a test that fails, crashes, hangs or leaves a file open is red
+# alone, and tests of the full suite are left out.
+# shellcheck disable=SC1091,SC2154
+. "$(dirname "$0")/../cli/lib.sh"
+
+cat >test_small.c <<'END'
+#include "support/test.h"
+#include <stdlib.h>
+#include <fcntl.h>
+#include <unistd.h>
+static int  n;
+static void passes(void **s) { (void)s; assert_int_equal(n++, 0); }
+static void alone(void **s) { (void)s; assert_int_equal(n++, 0); }
+static void fails(void **s) { (void)s; assert_true(n > 0); }
+static void crashes(void **s) { (void)s; _exit(7); }
+static void hangs(void **s) { (void)s; for (;;) pause(); }
+static void leaves(void **s) { (void)s; assert_true(open("held", O_RDONLY) >= 0); }
+static void skips(void **s) { (void)s; skip(); }
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(passes), cmocka_unit_test(alone), cmocka_unit_test(fails), cmocka_unit_test(crashes),
+    cmocka_unit_test(hangs), cmocka_unit_test(leaves), cmocka_unit_test(skips), full_test(passes),
+};
+TM_TESTS(tests, NULL, NULL)
+END
+echo text >held
+${CC:-cc} -std=c11 -D_GNU_SOURCE -I"$root/tests" -I"$root/src" -ffunction-sections -Wl,--gc-sections -o test_small test_small.c "$root/tests/support/runner.c" \
+    "$root/tests/support/leftovers.c" "$root/src/base/hash.c" -lcmocka -lxxhash >"$out" 2>"$err"
+check "a program of tests" [ $? -eq 0 ]
+TM_TEST_SECONDS=2 ./test_small >"$out" 2>"$err"
+check "failures are its status" [ $? -eq 1 ]
+check "each test has a process of its own" [ "$(grep -cE '^ok [12] - (passes|alone)$' "$out")" -eq 2 ]
+check "a failure" has "$out" "^not ok 3 - fails$"
+check "a process that ends" has "$out" "^not ok 4 - crashes$"
+check "with its status" has "$out" "^# exit status 7$"
+check "a test that hangs" has "$out" "^not ok 5 - hangs$"
+check "a file that is left open" has "$out" "^# left open: .*/held$"
+check "what is skipped" has "$out" "# SKIP$"
+check_not "the full suite is left out" has "$out" "ok .*full: "
+TM_TEST_FULL=1 TM_TEST_SECONDS=2 ./test_small "full: passes" >"$out" 2>"$err"
+check "and run when it is named" has "$out" "^ok 1 - full: passes$"
+finish
