@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "machine/machine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Traces are kept for pages that a launch touches: an arena may be large and a launch small. */
+enum { PAGE = 4096, GUARD = 4096, ALIGN = 256 };
+
+#define FIRST_ADDRESS 0x7f0000000000u
+
+typedef struct traces {
+    uint64_t      launch; /* the launch that they belong to */
+    machine_trace of[PAGE];
+} traces;
+
+typedef struct span {
+    uint64_t at, bytes;
+} span;
+
+typedef struct block {
+    uint64_t at, bytes;
+    uint8_t *data;
+    traces **pages;
+    span    *pieces; /* in ascending order, none overlapping */
+    int      n_pieces, room;
+} block;
+
+struct machine_memory {
+    block  **blocks; /* in ascending order of addresses */
+    int      n, room;
+    uint64_t next, launch;
+    block   *last; /* found last: most accesses fall into it again */
+};
+
+static void *need(void *got)
+{
+    if (!got) abort();
+    return got;
+}
+
+machine_memory *machine_memory_new(void)
+{
+    machine_memory *memory = need(calloc(1, sizeof *memory));
+    memory->next = FIRST_ADDRESS;
+    memory->launch = 1;
+    return memory;
+}
+
+static size_t page_count(const block *b)
+{
+    return (size_t)((b->bytes + PAGE - 1) / PAGE);
+}
+
+static void free_block(block *b)
+{
+    for (size_t i = 0; i < page_count(b); i++) free(b->pages[i]);
+    free(b->pages);
+    free(b->pieces);
+    free(b->data);
+    free(b);
+}
+
+void machine_memory_free(machine_memory *memory)
+{
+    if (!memory) return;
+    for (int i = 0; i < memory->n; i++) free_block(memory->blocks[i]);
+    free(memory->blocks);
+    free(memory);
+}
+
+uint64_t machine_alloc(machine_memory *memory, uint64_t bytes)
+{
+    if (bytes == 0 || bytes > (uint64_t)1 << 40) return 0;
+    uint8_t *data = malloc(bytes);
+    if (!data) return 0;
+    memset(data, 0xff, bytes);
+    block *b = need(calloc(1, sizeof *b));
+    *b = (block){ .at = memory->next, .bytes = bytes, .data = data };
+    b->pages = need(calloc(page_count(b), sizeof *b->pages));
+    if (memory->n == memory->room) {
+        memory->room = memory->room ? 2 * memory->room : 16;
+        memory->blocks = need(realloc(memory->blocks, (size_t)memory->room * sizeof(block *)));
+    }
+    memory->blocks[memory->n++] = b;
+    memory->next = (memory->next + bytes + GUARD + ALIGN - 1) / ALIGN * ALIGN;
+    return b->at;
+}
+
+/* The block with `bytes` at `address`; NULL: none has all of them. */
+static block *holding(machine_memory *memory, uint64_t address, uint64_t bytes)
+{
+    block *b = memory->last;
+    if (!b || address < b->at || address - b->at >= b->bytes) {
+        int low = 0, high = memory->n;
+        while (low < high) {
+            int middle = (low + high) / 2;
+            if (memory->blocks[middle]->at <= address)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        if (low == 0) return NULL;
+        b = memory->blocks[low - 1];
+        if (address - b->at >= b->bytes) return NULL;
+        memory->last = b;
+    }
+    return bytes <= b->bytes - (address - b->at) ? b : NULL;
+}
+
+bool machine_release(machine_memory *memory, uint64_t address)
+{
+    for (int i = 0; i < memory->n; i++) {
+        if (memory->blocks[i]->at != address) continue;
+        free_block(memory->blocks[i]);
+        memmove(memory->blocks + i, memory->blocks + i + 1, (size_t)(memory->n - i - 1) * sizeof(block *));
+        memory->n--;
+        memory->last = NULL;
+        return true;
+    }
+    return false;
+}
+
+/* The first piece that ends behind `address`. */
+static int piece_behind(const block *b, uint64_t address)
+{
+    int low = 0, high = b->n_pieces;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (b->pieces[middle].at + b->pieces[middle].bytes <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+bool machine_piece(machine_memory *memory, uint64_t address, uint64_t bytes)
+{
+    block *b = holding(memory, address, bytes);
+    if (!b || bytes == 0) return false;
+    int first = piece_behind(b, address), end = first;
+    while (end < b->n_pieces && b->pieces[end].at < address + bytes) end++;
+    if (b->n_pieces + 1 > b->room) {
+        b->room = b->room ? 2 * b->room : 16;
+        b->pieces = need(realloc(b->pieces, (size_t)b->room * sizeof(span)));
+    }
+    memmove(b->pieces + first + 1, b->pieces + end, (size_t)(b->n_pieces - end) * sizeof(span));
+    b->pieces[first] = (span){ address, bytes };
+    b->n_pieces += 1 - (end - first);
+    return true;
+}
+
+uint8_t *machine_at(machine_memory *memory, uint64_t address, uint64_t bytes)
+{
+    block *b = holding(memory, address, bytes);
+    if (!b) return NULL;
+    if (b->n_pieces) {
+        int p = piece_behind(b, address);
+        if (p < b->n_pieces && b->pieces[p].at <= address) {
+            if (address + bytes > b->pieces[p].at + b->pieces[p].bytes) return NULL;
+        } else if (p < b->n_pieces && b->pieces[p].at < address + bytes) {
+            return NULL;
+        }
+    }
+    return b->data + (address - b->at);
+}
+
+void machine_memory_launch(machine_memory *memory)
+{
+    memory->launch++;
+}
+
+static machine_trace *page_of(machine_memory *memory, block *b, uint64_t offset)
+{
+    traces **page = &b->pages[offset / PAGE];
+    if (!*page) *page = need(calloc(1, sizeof **page));
+    if ((*page)->launch != memory->launch) {
+        memset((*page)->of, 0, sizeof(*page)->of);
+        (*page)->launch = memory->launch;
+    }
+    return (*page)->of;
+}
+
+machine_trace *machine_traces(machine_memory *memory, uint64_t address, uint64_t bytes)
+{
+    block *b = holding(memory, address, bytes);
+    if (!b) return NULL;
+    uint64_t offset = address - b->at;
+    /* Accesses are aligned and at most 16 bytes: they never cross a page. */
+    if (offset / PAGE != (offset + bytes - 1) / PAGE) return NULL;
+    return page_of(memory, b, offset) + offset % PAGE;
+}
