@@ -3,9 +3,10 @@
  * line in backends.def.
  *
  * device.c calls `info` first: from there on the device can be planned for. A device that is to run is probed and
- * opened; then its queue is opened, and work goes there. What a call promises is in device.h. A call that fails says
- * TM_DEVICE when the device itself failed: device.c remembers that and calls nothing any more but free, the closing
- * calls and `close`. Devices that compute at once in the memory of the host take most calls from device/host/host.h.
+ * opened; then a queue is opened for each stream (op.h), and work goes there. What a call promises is in device.h. A
+ * call that fails says TM_DEVICE when the device itself failed: device.c remembers that and calls nothing any more but
+ * free, the closing calls and `close`. Devices that compute at once in the memory of the host take most calls from
+ * device/host/host.h.
  */
 #ifndef TM_DEVICE_BACKEND_H
 #define TM_DEVICE_BACKEND_H
@@ -16,6 +17,7 @@
 
 typedef struct tm_queue   tm_queue;   /* in order; the backend's own struct */
 typedef struct tm_instant tm_instant; /* a point in a queue (others call it an event); the backend's own struct */
+typedef struct tm_bound   tm_bound;   /* work to be played again (others call it a graph); the backend's own struct */
 
 typedef struct {
     const char *name;
@@ -65,12 +67,20 @@ typedef struct {
 
     /* --- NULL: it has none --------------------------------------------------------------------------------------- */
 
+    /* All kernels of a plan were prepared: what they have noted is compiled at once, for all of them. */
+    tm_status (*prepared)(tm_device *device, tm_error *err);
+
+    /* From `bind` to `bound` launches, records and waits for instants are kept, not done. They begin in the queue of
+     * TM_ON_COMPUTE and end there. `play` then does them all, as often as it is called. All four, or none. */
+    tm_status (*bind)(tm_device *device, tm_error *err);
+    tm_status (*bound)(tm_device *device, tm_bound **out, tm_error *err);
+    tm_status (*play)(tm_device *device, tm_bound *bound, tm_error *err);
+    void (*unbind)(tm_bound *bound);
+
     /* These parts of an arena, in whole pages, get memory that collectives of this world reach without copies; as
      * tm_comm_share. */
     tm_status (*share)(tm_device *device, tm_comm *world, const tm_comm_range *ranges, int n, int *share,
                        tm_error *err);
-    /* What went wrong in a kernel's `run`, which returns nothing; asked after every program. */
-    tm_status (*error)(tm_device *device, tm_error *err);
     const tm_gemm_kernel *(*gemm)(const tm_device *device); /* its matrix product, to be called by hand */
 } tm_backend;
 
@@ -78,14 +88,14 @@ struct tm_device {
     const tm_backend     *backend;
     tm_device_info        info;
     void                 *own; /* the backend's */
-    bool                  planning, reference_allowed;
-    tm_queue             *queue;
-    tm_error              failure; /* the first; TM_OK: none */
-    const tm_mesh_groups *groups;  /* NULL: alone */
-    int                   share;   /* number of the memory that collectives reach; -1: none */
+    bool                  planning, reference_allowed, one_by_one;
+    tm_queue             *queues[TM_STREAMS];        /* what is not of a program goes to that of TM_ON_COMPUTE */
+    tm_instant           *begins, *ends[TM_STREAMS]; /* of a program with several streams; NULL: there was none yet */
+    tm_error              failure;                   /* the first; TM_OK: none */
+    const tm_mesh_groups *groups;                    /* NULL: alone */
+    int                   share;                     /* number of the memory that collectives reach; -1: none */
     int64_t               shared_bytes;
-    tm_error              collective; /* why the first one that failed did, until a call tells it */
-    struct tm_mark       *marks;      /* device/ledger.c: times that are not known before the next wait */
+    struct tm_mark       *marks; /* device/ledger.c: times that are not known before the next wait */
     size_t                n_marks, marks_room;
 };
 
@@ -97,6 +107,9 @@ struct tm_device {
 TM_MUST_USE tm_status tm_device_open_backend(const tm_backend *backend, int threads, bool planning, tm_device **out,
                                              tm_error *err);
 
+/* The instructions of a program into their queues. */
+TM_MUST_USE tm_status tm_device_queue(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err);
+
 /* May the device be called? If not: its first failure, or that it was opened to plan. */
 TM_MUST_USE tm_status tm_device_ready(const tm_device *device, tm_error *err);
 /* Remembers the first failure of the device itself (TM_DEVICE); passes on what a call said. */
@@ -105,15 +118,6 @@ TM_MUST_USE tm_status tm_device_noted(tm_device *device, tm_status st, tm_error 
 /* The kernel that runs an op's double reference. `converted`: views may be float32 or bfloat16; values go through
  * float64 copies in the workspace. */
 const tm_kernel *tm_reference_kernel(tm_op_id op, bool converted);
-
-/* device/collectives.c: kernels for devices in the memory of the host; ends with .run == NULL. */
-extern const tm_kernel tm_host_collectives[];
-extern const tm_kernel tm_host_messages[];
-extern const tm_kernel tm_host_exchange[]; /* device/exchange.c, likewise */
-extern const tm_kernel tm_host_ring[];     /* device/ring.c, likewise */
-/* The group of the device that a collective calls; NULL: of one. TM_INVALID: it has joined none of that size. */
-TM_MUST_USE tm_status tm_host_group(const tm_device *device, const char *op, const tm_group_attr *attr, tm_comm **out,
-                                    tm_error *err);
 
 /* device/ledger.c. The ledger's line of an instruction: "forward linear", static text. */
 const char *tm_ledger_line(const tm_instruction *instruction);

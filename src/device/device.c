@@ -41,7 +41,8 @@ tm_status tm_device_open_backend(const tm_backend *backend, int threads, bool pl
     tm_status st = TM_OK;
     if (!planning) st = backend->probe(err);
     if (!planning && st == TM_OK) st = backend->open(device, err);
-    if (!planning && st == TM_OK) st = backend->queue_open(device, &device->queue, err);
+    for (int s = 0; s < TM_STREAMS && !planning && st == TM_OK; s++)
+        st = backend->queue_open(device, &device->queues[s], err);
     if (st != TM_OK) {
         tm_device_close(device);
         return st;
@@ -68,7 +69,11 @@ void tm_device_close(tm_device *device)
 {
     if (!device) return;
     tm_marks_close(device);
-    if (device->queue) device->backend->queue_close(device->queue);
+    if (device->begins) device->backend->instant_close(device->begins);
+    for (int s = 0; s < TM_STREAMS; s++) {
+        if (device->ends[s]) device->backend->instant_close(device->ends[s]);
+        if (device->queues[s]) device->backend->queue_close(device->queues[s]);
+    }
     device->backend->close(device);
     free(device);
 }
@@ -92,6 +97,11 @@ void tm_device_allow_reference(tm_device *device, bool allowed)
     device->reference_allowed = allowed;
 }
 
+void tm_device_one_by_one(tm_device *device, bool wanted)
+{
+    device->one_by_one = wanted;
+}
+
 static const tm_kernel *choose(const void *context, const tm_call *call, tm_text *refusals)
 {
     const tm_device *device = context;
@@ -100,7 +110,9 @@ static const tm_kernel *choose(const void *context, const tm_call *call, tm_text
 
 tm_chooser tm_device_chooser(const tm_device *device)
 {
-    return (tm_chooser){ .choose = choose, .context = device, .threads = device->info.threads };
+    return (tm_chooser){
+        .choose = choose, .context = device, .threads = device->info.threads, .align = device->info.align
+    };
 }
 
 const tm_gemm_kernel *tm_device_gemm(const tm_device *device)
@@ -136,14 +148,6 @@ void tm_device_join(tm_device *device, const tm_mesh_groups *groups)
 tm_comm *tm_device_group(const tm_device *device, unsigned axes)
 {
     return device->groups ? tm_mesh_find(device->groups, axes) : NULL;
-}
-
-/* What a collective met that was done since. */
-static tm_status collective_failure(const tm_device *device, tm_error *err)
-{
-    const tm_error *met = &device->collective;
-    if (met->status == TM_OK) return TM_OK;
-    return tm_fail(err, met->status == TM_INVALID ? TM_INVALID : TM_DEVICE, "%s", met->text);
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -190,62 +194,108 @@ tm_status tm_device_write(tm_device *device, tm_address to, const void *from, si
 {
     tm_error own = { 0 };
     TM_TRY(tm_device_ready(device, err));
-    return tm_device_noted(device, device->backend->write(device->queue, to, from, bytes, &own), &own, err);
+    return tm_device_noted(device, device->backend->write(device->queues[TM_ON_COMPUTE], to, from, bytes, &own), &own,
+                           err);
 }
 
 tm_status tm_device_read(tm_device *device, void *to, tm_address from, size_t bytes, tm_error *err)
 {
     tm_error own = { 0 };
     TM_TRY(tm_device_ready(device, err));
-    return tm_device_noted(device, device->backend->read(device->queue, to, from, bytes, &own), &own, err);
+    return tm_device_noted(device, device->backend->read(device->queues[TM_ON_COMPUTE], to, from, bytes, &own), &own,
+                           err);
 }
 
 tm_status tm_device_copy(tm_device *device, tm_address to, tm_address from, size_t bytes, tm_error *err)
 {
     tm_error own = { 0 };
     TM_TRY(tm_device_ready(device, err));
-    return tm_device_noted(device, device->backend->copy(device->queue, to, from, bytes, &own), &own, err);
+    return tm_device_noted(device, device->backend->copy(device->queues[TM_ON_COMPUTE], to, from, bytes, &own), &own,
+                           err);
 }
 
 tm_status tm_device_fill(tm_device *device, tm_address to, unsigned char value, size_t bytes, tm_error *err)
 {
     tm_error own = { 0 };
     TM_TRY(tm_device_ready(device, err));
-    return tm_device_noted(device, device->backend->fill(device->queue, to, value, bytes, &own), &own, err);
+    return tm_device_noted(device, device->backend->fill(device->queues[TM_ON_COMPUTE], to, value, bytes, &own), &own,
+                           err);
 }
 
 tm_status tm_device_wait(tm_device *device, tm_error *err)
 {
     tm_error own = { 0 };
     TM_TRY(tm_device_ready(device, err));
-    tm_status st = device->backend->wait(device->queue, &own);
-    if (st == TM_OK) st = collective_failure(device, &own);
+    tm_status st = device->backend->wait(device->queues[TM_ON_COMPUTE], &own);
     if (st == TM_OK) st = tm_marks_settle(device, &own);
     return tm_device_noted(device, st, &own, err);
 }
 
 /* --- programs ----------------------------------------------------------------------------------------------------- */
 
-static tm_status run_all(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err)
+/* An instant of a program's begin or end, taken at the first use. */
+static tm_status mark(tm_device *device, tm_stream stream, tm_instant **instant, tm_error *err)
 {
-    const tm_backend *backend = device->backend;
-    const char       *line = NULL;
+    if (!*instant) TM_TRY(device->backend->instant_open(device, instant, err));
+    return device->backend->record(device->queues[stream], *instant, err);
+}
+
+/* The other streams of a program begin behind what was queued before it. */
+static tm_status fork_streams(tm_device *device, const tm_program *program, tm_error *err)
+{
+    if ((program->streams & ~(1U << TM_ON_COMPUTE)) == 0) return TM_OK;
+    TM_TRY(mark(device, TM_ON_COMPUTE, &device->begins, err));
+    for (int s = 0; s < TM_STREAMS; s++)
+        if (s != TM_ON_COMPUTE && program->streams >> s & 1U)
+            TM_TRY(device->backend->wait_for(device->queues[s], device->begins, err));
+    return TM_OK;
+}
+
+/* What comes behind a program begins behind all of its streams. */
+static tm_status join_streams(tm_device *device, const tm_program *program, tm_error *err)
+{
+    for (int s = 0; s < TM_STREAMS; s++) {
+        if (s == TM_ON_COMPUTE || !(program->streams >> s & 1U)) continue;
+        TM_TRY(mark(device, (tm_stream)s, &device->ends[s], err));
+        TM_TRY(device->backend->wait_for(device->queues[TM_ON_COMPUTE], device->ends[s], err));
+    }
+    return TM_OK;
+}
+
+/* Puts an instruction into its queue, behind those of other streams that it waits for. */
+static tm_status queue_one(tm_device *device, const tm_program *program, const tm_instruction *i, tm_error *err)
+{
+    tm_queue *queue = device->queues[i->stream];
+    for (int s = 0; s < TM_STREAMS; s++)
+        if (i->waits[s] >= 0) TM_TRY(device->backend->wait_for(queue, program->instructions[i->waits[s]].done, err));
+    TM_TRY(device->backend->launch(queue, i->kernel, &i->call, err));
+    return i->done ? device->backend->record(queue, i->done, err) : TM_OK;
+}
+
+/* The ledger's lines change in the queue of computations: of copies and messages beside it, what is waited for counts.
+ */
+tm_status tm_device_queue(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err)
+{
+    const char *line = NULL;
+    TM_TRY(fork_streams(device, program, err));
     for (size_t x = 0; x < program->count; x++) {
         const tm_instruction *instruction = &program->instructions[x];
         if (ledger && instruction->line != line) {
             line = instruction->line;
             TM_TRY(tm_marks_add(device, ledger, line, err));
         }
-        TM_TRY(backend->launch(device->queue, instruction->kernel, &instruction->call, err));
+        TM_TRY(queue_one(device, program, instruction, err));
     }
-    if (ledger) TM_TRY(tm_marks_add(device, NULL, NULL, err));
-    TM_TRY(collective_failure(device, err));
-    return backend->error ? backend->error(device, err) : TM_OK;
+    TM_TRY(join_streams(device, program, err));
+    return ledger ? tm_marks_add(device, NULL, NULL, err) : TM_OK;
 }
 
 tm_status tm_device_run(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err)
 {
     tm_error own = { 0 };
     TM_TRY(tm_device_ready(device, err));
-    return tm_device_noted(device, run_all(device, program, ledger, &own), &own, err);
+    tm_status st = program->bound && !ledger && !device->one_by_one
+                       ? device->backend->play(device, program->bound, &own)
+                       : tm_device_queue(device, program, ledger, &own);
+    return tm_device_noted(device, st, &own, err);
 }

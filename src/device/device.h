@@ -37,6 +37,7 @@ typedef struct {
     bool           computes;     /* false: its kernels do nothing, no result and no time of it means anything */
     bool           float64_only; /* its kernels take float64 whatever training.dtype says */
     bool           own_memory;   /* an arena is not in the memory of the host */
+    size_t         align;        /* bytes: where its kernels want buffers to begin; 0: anywhere that plans put them */
     double         peak_flops;   /* 0: unknown */
     const char    *kernels;      /* "avx512": by instruction set; NULL where there is one set only */
     const char    *sums[2];      /* a word for the order of summation in products: of float32, of bfloat16 operands.
@@ -57,6 +58,10 @@ TM_MUST_USE tm_status tm_device_limit_isa(tm_device *device, const char *isa, tm
 
 /* May the references compute what no fast kernel takes (many times slower)? No, unless somebody asks for it. */
 void tm_device_allow_reference(tm_device *device, bool allowed);
+
+/* Where programs are bound when they are loaded (launched as one): launch their instructions one by one all the same. A
+ * run with a ledger does so, too. Same bits. */
+void tm_device_one_by_one(tm_device *device, bool wanted);
 
 /* The groups that its collectives call: of this rank, before a plan with collectives is loaded; they outlive what is
  * loaded. A collective that fails is reported as a failure of the device (TM_DEVICE, with the text of the group), one
@@ -122,8 +127,8 @@ typedef struct {
     size_t       count;
 } tm_ledger;
 
-/* Runs the instructions of a loaded plan in order. Adds to *ledger (may be NULL), which is complete after the next
- * tm_device_wait and stays until then. */
+/* Runs the instructions of a loaded plan: each stream's in order, side by side as far as their waits allow. Adds to
+ * *ledger (may be NULL), which is complete after the next tm_device_wait and stays until then. */
 TM_MUST_USE tm_status tm_device_run(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err);
 void                  tm_ledger_add(tm_ledger *ledger, const char *name, double seconds); /* name: static text */
 void                  tm_ledger_reset(tm_ledger *ledger); /* keeps the lines, sets them to 0 */

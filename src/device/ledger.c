@@ -62,7 +62,7 @@ tm_status tm_marks_add(tm_device *device, tm_ledger *ledger, const char *line, t
     mark->ledger = ledger;
     mark->line = line;
     device->n_marks++;
-    return device->backend->record(device->queue, mark->instant, err);
+    return device->backend->record(device->queues[TM_ON_COMPUTE], mark->instant, err);
 }
 
 tm_status tm_marks_settle(tm_device *device, tm_error *err)

@@ -28,9 +28,13 @@ typedef struct {
 } prepared;
 
 struct tm_loaded {
-    tm_device *device;
-    prepared  *all;
-    size_t     count, room;
+    tm_device   *device;
+    prepared    *all;
+    size_t       count, room;
+    tm_bound   **bound;
+    size_t       n_bound;
+    tm_instant **instants; /* behind instructions that other streams wait for */
+    size_t       n_instants, instants_room;
 };
 
 static void identify(const tm_instruction *instruction, identity *key)
@@ -77,14 +81,57 @@ static tm_status prepare(tm_loaded *loaded, tm_instruction *instruction, tm_erro
     return TM_OK;
 }
 
+static tm_status take_instant(tm_loaded *loaded, tm_instruction *instruction, tm_error *err)
+{
+    tm_instant *instant;
+    TM_TRY(loaded->device->backend->instant_open(loaded->device, &instant, err));
+    if (loaded->n_instants == loaded->instants_room) {
+        loaded->instants_room = loaded->instants_room ? 2 * loaded->instants_room : 64;
+        loaded->instants = tm_realloc(loaded->instants, loaded->instants_room * sizeof(tm_instant *));
+    }
+    loaded->instants[loaded->n_instants++] = instant;
+    instruction->done = instant;
+    return TM_OK;
+}
+
 static tm_status load_program(tm_loaded *loaded, const tm_program *program, tm_error *err)
 {
     for (size_t x = 0; x < program->count; x++) {
         tm_instruction *instruction = &program->instructions[x];
-        instruction->call.queue = loaded->device->queue;
+        instruction->call.queue = loaded->device->queues[instruction->stream];
+        if (instruction->awaited) TM_TRY(take_instant(loaded, instruction, err));
         instruction->line = tm_ledger_line(instruction);
         if (instruction->kernel->prepare) TM_TRY(prepare(loaded, instruction, err));
     }
+    return TM_OK;
+}
+
+static tm_status bind_program(tm_loaded *loaded, tm_program *program, tm_error *err)
+{
+    tm_device        *device = loaded->device;
+    const tm_backend *backend = device->backend;
+    tm_bound         *bound = NULL;
+    program->bound = NULL;
+    if (program->count == 0) return TM_OK;
+    TM_TRY(backend->bind(device, err));
+    tm_status st = tm_device_queue(device, program, NULL, err);
+    tm_error  ignored = { 0 }; /* what failed first counts */
+    tm_status ended = backend->bound(device, &bound, st == TM_OK ? err : &ignored);
+    if (bound) loaded->bound[loaded->n_bound++] = bound;
+    program->bound = bound;
+    return st == TM_OK ? ended : st;
+}
+
+/* Compiles what kernels have noted, then binds the programs of every slot. */
+static tm_status complete(tm_loaded *loaded, const tm_plan *plan, tm_error *err)
+{
+    const tm_backend *backend = loaded->device->backend;
+    size_t            n = plan->n_programs, slots = plan->in_slot ? (size_t)plan->graph->slots : 0;
+    if (backend->prepared) TM_TRY(backend->prepared(loaded->device, err));
+    if (!backend->bind) return TM_OK;
+    loaded->bound = tm_alloc((1 + slots) * n * sizeof(tm_bound *));
+    for (size_t p = 0; p < n; p++) TM_TRY(bind_program(loaded, &plan->programs[p], err));
+    for (size_t k = 0; k < slots * n; k++) TM_TRY(bind_program(loaded, &plan->in_slot[k], err));
     return TM_OK;
 }
 
@@ -99,6 +146,7 @@ tm_status tm_device_load(tm_device *device, tm_plan *plan, const tm_arenas *memo
     for (size_t p = 0; p < plan->n_programs && st == TM_OK; p++) st = load_program(loaded, &plan->programs[p], &own);
     for (size_t k = 0; plan->in_slot && k < (size_t)plan->graph->slots * plan->n_programs && st == TM_OK; k++)
         st = load_program(loaded, &plan->in_slot[k], &own);
+    if (st == TM_OK) st = complete(loaded, plan, &own);
     if (st != TM_OK) {
         tm_device_unload(loaded);
         return tm_device_noted(device, st, &own, err);
@@ -110,8 +158,12 @@ tm_status tm_device_load(tm_device *device, tm_plan *plan, const tm_arenas *memo
 void tm_device_unload(tm_loaded *loaded)
 {
     if (!loaded) return;
+    for (size_t i = 0; i < loaded->n_bound; i++) loaded->device->backend->unbind(loaded->bound[i]);
+    free(loaded->bound);
     for (size_t i = loaded->count; i-- > 0;)
         if (loaded->all[i].kernel->release) loaded->all[i].kernel->release(loaded->all[i].state);
+    for (size_t i = 0; i < loaded->n_instants; i++) loaded->device->backend->instant_close(loaded->instants[i]);
+    free(loaded->instants);
     free(loaded->all);
     free(loaded);
 }

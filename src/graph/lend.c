@@ -61,7 +61,7 @@ tm_lenders tm_lend_lenders(const tm_plan *plan, int32_t index, tm_interval *item
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         const tm_place *place = &plan->places[i];
         if (!is_gradient(plan, (tm_tensor_id)i) || place->program != TM_PERSISTENT) continue;
-        size_t bytes = tm_plan_aligned(place->bytes);
+        size_t bytes = tm_plan_aligned(plan, place->bytes);
         items[lenders.n++] =
             (tm_interval){ bytes, program->written[i], (int32_t)program->count - 1, place->offset - begin };
     }

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN_BYTES = 64 };
+enum { LEAST_ALIGN = 64 };
 
 static const tm_place nowhere = { .program = TM_PERSISTENT, .first = -2, .last = -2, .shares = -1 };
 
-size_t tm_plan_aligned(size_t bytes)
+size_t tm_plan_aligned(const tm_plan *plan, size_t bytes)
 {
-    return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    return (bytes + plan->align - 1) / plan->align * plan->align;
 }
 
 static void place_role(tm_plan *plan, tm_role role)
@@ -29,7 +29,7 @@ static void place_role(tm_plan *plan, tm_role role)
                                       .first = -1,
                                       .last = -1,
                                       .shares = -1 };
-        *used += tm_plan_aligned(plan->places[i].bytes);
+        *used += tm_plan_aligned(plan, plan->places[i].bytes);
     }
 }
 
@@ -120,6 +120,7 @@ static tm_status choose_kernels(tm_plan *plan, tm_program *program, const tm_seg
         i->stream = i->node->stream;
         tm_node_call(plan->graph, i->node, &i->call);
         i->call.threads = chooser->threads;
+        i->call.device = chooser->context;
         i->kernel = chooser->choose(chooser->context, &i->call, NULL);
         if (!i->kernel) return no_kernel(i->node, &i->call, chooser, err);
         i->call.workspace_bytes = i->kernel->workspace ? i->kernel->workspace(&i->call) : 0;
@@ -154,12 +155,12 @@ static size_t place_in_space(tm_plan *plan, int32_t index, tm_space space, const
     size_t workspaces = space == TM_SPACE_DEVICE ? program->count : 0;
     for (size_t i = 0; i < n_tensors; i++)
         if (placed_here(plan, i, index, space))
-            items[n++] = (tm_interval){ .bytes = tm_plan_aligned(plan->places[i].bytes),
+            items[n++] = (tm_interval){ .bytes = tm_plan_aligned(plan, plan->places[i].bytes),
                                         .first = plan->places[i].first,
                                         .last = plan->places[i].last };
     for (size_t x = 0; x < workspaces; x++)
         if (program->instructions[x].call.workspace_bytes)
-            items[n++] = (tm_interval){ .bytes = tm_plan_aligned(program->instructions[x].call.workspace_bytes),
+            items[n++] = (tm_interval){ .bytes = tm_plan_aligned(plan, program->instructions[x].call.workspace_bytes),
                                         .first = (int32_t)x,
                                         .last = (int32_t)x };
     if (space == TM_SPACE_DEVICE)
@@ -266,7 +267,7 @@ static void place_across(tm_plan *plan)
         size_t n = 0, k = 0;
         for (size_t i = 0; i < graph->n_tensors; i++)
             if (placed_here(plan, i, TM_ACROSS, (tm_space)space))
-                items[n++] = (tm_interval){ .bytes = tm_plan_aligned(plan->places[i].bytes),
+                items[n++] = (tm_interval){ .bytes = tm_plan_aligned(plan, plan->places[i].bytes),
                                             .first = plan->places[i].first,
                                             .last = plan->places[i].last };
         plan->spaces[space].slot_bytes = tm_place_intervals(items, n, (int32_t)graph->n_segments);
@@ -335,9 +336,9 @@ static size_t program_bytes(const tm_program *program, tm_space space)
     return space == TM_SPACE_DEVICE ? program->bytes : program->outside_bytes[space];
 }
 
-static size_t workspace_at(const tm_program *program, size_t x, tm_space space)
+static size_t workspace_at(const tm_plan *plan, const tm_program *program, size_t x, tm_space space)
 {
-    return space == TM_SPACE_DEVICE ? tm_plan_aligned(program->instructions[x].call.workspace_bytes) : 0;
+    return space == TM_SPACE_DEVICE ? tm_plan_aligned(plan, program->instructions[x].call.workspace_bytes) : 0;
 }
 
 /* Bytes of a gradient on the device, 0 of everything else. */
@@ -345,7 +346,7 @@ static size_t gradient_at(const tm_plan *plan, size_t tensor)
 {
     const tm_tensor *t = &plan->graph->tensors[tensor];
     bool is = t->role == TM_ROLE_GRADIENT && t->space == TM_SPACE_DEVICE && plan->places[tensor].first == -1;
-    return is ? tm_plan_aligned(plan->places[tensor].bytes) : 0;
+    return is ? tm_plan_aligned(plan, plan->places[tensor].bytes) : 0;
 }
 
 /* The instruction of a program at which most bytes are live. */
@@ -357,12 +358,12 @@ static int32_t fullest_instruction(const tm_plan *plan, int32_t index, tm_space 
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         if (space == TM_SPACE_DEVICE && program->written) live[program->written[i]] += gradient_at(plan, i);
         if (!placed_here(plan, i, index, space)) continue;
-        live[plan->places[i].first] += tm_plan_aligned(plan->places[i].bytes);
-        live[plan->places[i].last + 1] -= tm_plan_aligned(plan->places[i].bytes);
+        live[plan->places[i].first] += tm_plan_aligned(plan, plan->places[i].bytes);
+        live[plan->places[i].last + 1] -= tm_plan_aligned(plan, plan->places[i].bytes);
     }
     for (size_t x = 0; x < program->count; x++) {
         sum += live[x];
-        size_t here = sum + workspace_at(program, x, space);
+        size_t here = sum + workspace_at(plan, program, x, space);
         if (here > most) most = here, at = (int32_t)x;
     }
     free(live);
@@ -377,8 +378,8 @@ static int32_t fullest_of_slots(const tm_plan *plan, tm_space space)
     for (size_t p = 0; p < plan->n_programs + 2; p++) change[p] = 0;
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         if (!placed_here(plan, i, TM_ACROSS, space)) continue;
-        change[plan->places[i].first] += (int64_t)tm_plan_aligned(plan->places[i].bytes);
-        change[plan->places[i].last + 1] -= (int64_t)tm_plan_aligned(plan->places[i].bytes);
+        change[plan->places[i].first] += (int64_t)tm_plan_aligned(plan, plan->places[i].bytes);
+        change[plan->places[i].last + 1] -= (int64_t)tm_plan_aligned(plan, plan->places[i].bytes);
     }
     for (size_t p = 0; p < plan->n_programs; p++) {
         sum += change[p];
@@ -408,10 +409,10 @@ static void sum_classes(tm_plan *plan, tm_space in)
         if (p->program == TM_PERSISTENT) times = p->first == -1 && tm_role_persistent(tensor->role);
         if (p->program == TM_ACROSS) times = p->first <= slot_at && slot_at <= p->last ? (size_t)plan->graph->slots : 0;
         if (times == 0) continue;
-        add_class(space, tm_role_memory_class(tensor->role), (int64_t)(times * tm_plan_aligned(p->bytes)));
-        total += times * tm_plan_aligned(p->bytes);
+        add_class(space, tm_role_memory_class(tensor->role), (int64_t)(times * tm_plan_aligned(plan, p->bytes)));
+        total += times * tm_plan_aligned(plan, p->bytes);
     }
-    size_t workspace = plan->programs[index].count ? workspace_at(&plan->programs[index], (size_t)at, in) : 0;
+    size_t workspace = plan->programs[index].count ? workspace_at(plan, &plan->programs[index], (size_t)at, in) : 0;
     add_class(space, tm_role_memory_class(TM_ROLE_WORKSPACE), (int64_t)workspace);
     total += workspace;
     bool lends = in == TM_SPACE_DEVICE && plan->programs[index].written;
@@ -449,6 +450,7 @@ tm_status tm_plan_create(const tm_graph *graph, const tm_chooser *chooser, tm_pl
     tm_plan *plan = tm_alloc(sizeof *plan);
     bool     used[TM_SPACE_COUNT] = { [TM_SPACE_DEVICE] = true };
     plan->graph = graph;
+    plan->align = chooser->align ? chooser->align : LEAST_ALIGN;
     plan->arena = tm_arena_create();
     plan->places = tm_arena_take(plan->arena, (graph->n_tensors + 1) * sizeof *plan->places);
     plan->programs = tm_arena_take(plan->arena, graph->n_segments * sizeof *plan->programs);

@@ -24,23 +24,28 @@ typedef struct {
     const tm_kernel *(*choose)(const void *context, const tm_call *call, tm_text *refusals);
     const void *context;
     int         threads;
+    size_t      align; /* bytes: buffers begin at multiples of it; a power of two; 0: 64 */
 } tm_chooser;
 
 typedef struct {
     const tm_node   *node;
     const tm_kernel *kernel;
     tm_call          call; /* data pointers are set by tm_plan_bind, state and queue by tm_device_load */
-    const char      *line; /* of a ledger of times (static text): set by tm_device_load */
-    tm_stream        stream;
-    int32_t          waits[TM_STREAMS]; /* instruction of another stream that must be done before; -1: none */
-    size_t           workspace_offset;
-    tm_cost          cost;
+    void       *done; /* a point behind it in its queue, where another stream waits for it: set by tm_device_load */
+    const char *line; /* of a ledger of times (static text): set by tm_device_load */
+    tm_stream   stream;
+    int32_t     waits[TM_STREAMS]; /* instruction of another stream that must be done before; -1: none */
+    bool        awaited;           /* one of another stream waits for it */
+    size_t      workspace_offset;
+    tm_cost     cost;
 } tm_instruction;
 
 typedef struct {
     const char     *name;
     tm_instruction *instructions;
     size_t          count;
+    unsigned        streams; /* bit s: it has instructions of stream s */
+    void           *bound;   /* all of it as one launch; NULL: one by one. Set by tm_device_load */
     tm_cost         cost;
     size_t          live_peak; /* largest sum of live transient bytes over the instructions: no plan can do with less */
     size_t          bytes;     /* what the placement needs for them; of both: beyond the gradients that are lent */
@@ -91,6 +96,7 @@ enum { TM_MEMORY_CLASSES = TM_ROLE_COUNT };
 
 typedef struct tm_plan {
     const tm_graph *graph;
+    size_t          align;    /* as tm_chooser.align */
     tm_program     *programs; /* (graph->n_segments) */
     size_t          n_programs;
     tm_place       *places; /* (graph->n_tensors) */
@@ -103,7 +109,7 @@ typedef struct tm_plan {
 } tm_plan;
 
 /* Bytes that so many take up in an arena. */
-size_t tm_plan_aligned(size_t bytes);
+size_t tm_plan_aligned(const tm_plan *plan, size_t bytes);
 
 /* Plans every segment of the graph, which must outlive the plan. TM_UNSUPPORTED: the device has no kernel for a node
  * (op, formats, shapes and reasons are in the error). */

@@ -178,12 +178,11 @@ static void walk(finder *f, tm_program *program)
 
 void tm_waits_find(const tm_plan *plan, tm_program *program)
 {
-    bool several = false;
     for (size_t x = 0; x < program->count; x++) {
         for (int s = 0; s < TM_STREAMS; s++) program->instructions[x].waits[s] = -1;
-        several = several || program->instructions[x].stream != program->instructions[0].stream;
+        program->streams |= 1U << program->instructions[x].stream;
     }
-    if (!several) return;
+    if ((program->streams & (program->streams - 1)) == 0) return; /* one alone has its order */
     finder f = { .plan = plan };
     for (int s = 1; s < TM_SPACE_COUNT; s++) {
         size_t end = 0; /* of the space before */
@@ -199,6 +198,11 @@ void tm_waits_find(const tm_plan *plan, tm_program *program)
     }
     plant(&f, program);
     walk(&f, program);
+    for (size_t x = 0; x < program->count; x++)
+        for (int s = 0; s < TM_STREAMS; s++) {
+            int32_t before = program->instructions[x].waits[s];
+            if (before >= 0) program->instructions[before].awaited = true;
+        }
     free(f.tree);
     free(f.bounds);
 }

@@ -45,6 +45,7 @@ typedef struct {
     unsigned            rounded; /* bit k: in[k], a float32 weight, counts as rounded to bfloat16, to nearest even */
     void               *workspace;
     size_t              workspace_bytes;
+    const void         *device; /* that runs it: what kernels of its own may look at (tm_chooser.context) */
     int                 threads;
     void               *state; /* what the kernel's `prepare` made; NULL: it has none */
     void               *queue; /* of the device: where the work goes; NULL on devices that compute at once */

@@ -153,7 +153,7 @@ KT double out_at(const job *j, int k, int64_t i)
 
 KT const tm_kernel *kernel_find(const tm_kernel *kernels, tm_op_id op)
 {
-    for (; kernels->run; kernels++)
+    for (; kernels->name; kernels++)
         if (kernels->op == op) return kernels;
     fail_msg("no kernel for op %d", (int)op);
     return NULL;

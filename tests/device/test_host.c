@@ -141,7 +141,7 @@ static void zeros_are_written_where_they_are_not(void **state)
     tm_address      a, b;
     OK(tm_device_alloc(device, 64, &a, NULL));              /* a kernel wrote it */
     tm_call call = { .out = { { .data = (void *)a.at } } }; // NOLINT
-    OK(device->backend->launch(device->queue, &kernel, &call, NULL));
+    OK(device->backend->launch(device->queues[TM_ON_COMPUTE], &kernel, &call, NULL));
     expect_zeros(device, a, 64);
     tm_device_release(device, a, 64);
 

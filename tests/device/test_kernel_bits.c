@@ -155,7 +155,7 @@ static void run_all(tm_text out[SETS], const tm_op *op, const tm_example *exampl
     for (int s = 0; s < SETS && !too_long; s++) {
         const tm_kernel *const *family = tables[s];
         for (; family && *family; family++)
-            for (const tm_kernel *kernel = *family; kernel->run; kernel++) {
+            for (const tm_kernel *kernel = *family; kernel->name; kernel++) {
                 if (kernel->op != tm_op_id_of(op)) continue;
                 tm_text_printf(&out[s], "%s, example %s:", kernel->name, what);
                 run_example(&out[s], kernel, op, example, &made);

@@ -61,7 +61,7 @@ static const tm_kernel *kernel_of(const suite *s, tm_op_id op, int i)
 {
     if (!s->families) return i == 0 ? tm_reference_kernel(op, true) : NULL;
     for (const tm_kernel *const *family = s->families; *family; family++)
-        for (const tm_kernel *kernel = *family; kernel->run; kernel++)
+        for (const tm_kernel *kernel = *family; kernel->name; kernel++)
             if (kernel->op == op && i-- == 0) return kernel;
     return NULL;
 }
@@ -316,7 +316,8 @@ static void trial_run(trial *t, unsigned accumulate, int threads, int alias)
     memset(work.data + call.workspace_bytes, 0xa5, GUARD);
     call.workspace = work.data;
     if (t->kernel->prepare) assert_int_equal(t->kernel->prepare(t->suite->context, &call, &call.state, NULL), TM_OK);
-    t->kernel->run(&call);
+    tm_error err = { 0 };
+    assert_int_equal(tm_kernel_run(t->kernel, &call, &err), TM_OK);
     if (t->kernel->release) t->kernel->release(call.state);
     for (size_t i = 0; i < GUARD; i++)
         if (work.memory[i] != 0xa5 || work.data[call.workspace_bytes + i] != 0xa5)
@@ -591,7 +592,7 @@ static void every_row_belongs_to_its_suite(void **state)
     suite suites[SUITES];
     for (int s = 1, n = list_suites(suites); s < n; s++)
         for (const tm_kernel *const *family = suites[s].families; *family; family++)
-            for (const tm_kernel *kernel = *family; kernel->run; kernel++) {
+            for (const tm_kernel *kernel = *family; kernel->name; kernel++) {
                 const char *op = tm_op_get(kernel->op)->name;
                 assert_memory_equal(kernel->name, op, strlen(op));
                 assert_int_equal(kernel->name[strlen(op)], '/');

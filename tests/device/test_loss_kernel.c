@@ -123,8 +123,8 @@ static void run_call(const engine *e, problem *p, tm_call *call, int threads)
 {
     const tm_op_id   op = p->s.grad ? TM_OP_linear_cross_entropy_grad : TM_OP_linear_cross_entropy;
     const tm_kernel *kernel = e->kernels;
-    while (kernel->run && (kernel->op != op || kernel->refuse(call))) kernel++;
-    assert_non_null(kernel->run);
+    while (kernel->name && (kernel->op != op || kernel->refuse(call))) kernel++;
+    assert_non_null(kernel->name);
     call->threads = threads;
     size_t         bytes = kernel->workspace(call);
     unsigned char *workspace = tm_alloc(bytes + GUARD);
@@ -310,7 +310,7 @@ static void targets_at_the_ends_of_a_part(void **state)
         for (int i = 0; i < PARTS * ROWS; i++) parts[i] = 1; /* of the other rank: most, sum and hit */
         for (int r = 0; r < ROWS; r++) dlosses[r] = (float)(r + 1) / 4;
         e[ROWS * CLASSES] = dz[ROWS * CLASSES] = 77;
-        for (const tm_kernel *k = tables[t]; k && k->run; k++) {
+        for (const tm_kernel *k = tables[t]; k && k->name; k++) {
             tm_call call = { .attr = &attr, .threads = 1 };
             for (int i = 0; i < TM_MAX_IN; i++) call.in[i].shape.rank = -1;
             for (int i = 0; i < TM_MAX_OUT; i++) call.out[i].shape.rank = -1;

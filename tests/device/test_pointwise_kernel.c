@@ -26,8 +26,8 @@ static void test_cast_of_held_formats(void **state)
             }
             const tm_kernel *kernel = tables[t].kernels;
             job_reset(&j);
-            while (kernel->run && (kernel->op != TM_OP_cast || kernel->refuse(&j.call))) kernel++;
-            assert_non_null(kernel->run);
+            while (kernel->name && (kernel->op != TM_OP_cast || kernel->refuse(&j.call))) kernel++;
+            assert_non_null(kernel->name);
             call_run(kernel, &j.call, 3);
             for (int64_t i = 0; i < n; i++) {
                 float  wide = (float)in_at(&j, 0, i);
@@ -70,8 +70,8 @@ static void check_blocks(tm_dtype format, tm_dtype to, int64_t n)
         const tm_kernel *kernel = tables[t].kernels;
         if (!isa_available(tables[t].isa)) continue;
         job_reset(&j);
-        while (kernel->run && (kernel->op != TM_OP_cast || kernel->refuse(&j.call))) kernel++;
-        assert_non_null(kernel->run);
+        while (kernel->name && (kernel->op != TM_OP_cast || kernel->refuse(&j.call))) kernel++;
+        assert_non_null(kernel->name);
         call_run(kernel, &j.call, 3);
         guard_check(j.out[0].base, j.out[0].bytes, kernel->name);
         for (int64_t i = 0; i < n; i++) {

@@ -11,7 +11,7 @@ static const tm_kernel *kernel_of(const char *set, tm_op_id op)
 {
     const tm_kernel *const *families = tm_cpu_kernel_tables(set);
     for (; families && *families; families++)
-        for (const tm_kernel *kernel = *families; kernel->run; kernel++)
+        for (const tm_kernel *kernel = *families; kernel->name; kernel++)
             if (kernel->op == op) return kernel;
     return NULL;
 }

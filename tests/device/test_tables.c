@@ -7,7 +7,7 @@
  */
 #include "base/hash.h"
 #include "base/text.h"
-#include "device/backend.h"
+#include "device/host/host.h"
 #include "device/cpu/copy.h"
 #include "device/cpu/simd/kernels.h"
 
@@ -146,7 +146,7 @@ static void ask_all(tm_text *out, const table *t, const tm_op *op)
 {
     tm_example example;
     for (const tm_kernel *const *family = t->families; *family; family++)
-        for (const tm_kernel *kernel = *family; kernel->run; kernel++) {
+        for (const tm_kernel *kernel = *family; kernel->name; kernel++) {
             if (kernel->op != tm_op_id_of(op)) continue;
             tm_text_printf(out, "%s, rounds %u, two rows %d, prepares %d\n", kernel->name, kernel->rounds,
                            kernel->two_rows, kernel->prepare != NULL);

@@ -67,9 +67,9 @@ static tm_graph *make_graph(uint64_t seed)
     return g;
 }
 
-static size_t end_of(const tm_place *p)
+static size_t end_of(const tm_plan *plan, const tm_place *p)
 {
-    return p->offset + tm_plan_aligned(p->bytes);
+    return p->offset + tm_plan_aligned(plan, p->bytes);
 }
 
 /* The instruction from which on what lies in a gradient counts. */
@@ -85,14 +85,14 @@ static void check(const tm_plan *plan, uint64_t seed)
     size_t base = plan->persistent_bytes, top = base, most = 0;
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         const tm_place *a = &plan->places[i];
-        if (a->bytes > 0 && end_of(a) > top) top = end_of(a);
+        if (a->bytes > 0 && end_of(plan, a) > top) top = end_of(plan, a);
         for (size_t k = 0; k < i; k++) {
             const tm_place *b = &plan->places[k];
             bool            persistent = a->program == TM_PERSISTENT || b->program == TM_PERSISTENT;
             int32_t         last_a = a->program == TM_PERSISTENT ? INT32_MAX : a->last,
                     last_b = b->program == TM_PERSISTENT ? INT32_MAX : b->last;
             bool together = begin_of(plan, i) <= last_b && begin_of(plan, k) <= last_a;
-            if (a->bytes && b->bytes && together && a->offset < end_of(b) && b->offset < end_of(a))
+            if (a->bytes && b->bytes && together && a->offset < end_of(plan, b) && b->offset < end_of(plan, a))
                 fail_msg("graph %llu: tensors %zu and %zu%s overlap", (unsigned long long)seed, i, k,
                          persistent ? " (gradient)" : "");
         }
@@ -106,7 +106,7 @@ static void check(const tm_plan *plan, uint64_t seed)
         for (size_t i = 0; i < plan->graph->n_tensors; i++) {
             const tm_place *p = &plan->places[i];
             bool there = p->program == TM_PERSISTENT ? begin_of(plan, i) <= x : p->first <= x && x <= p->last;
-            if (p->bytes && there) live += tm_plan_aligned(p->bytes);
+            if (p->bytes && there) live += tm_plan_aligned(plan, p->bytes);
         }
         if (live > most) most = live;
     }

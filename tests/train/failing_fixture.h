@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 enum { NEVER = -1 };
-static int  calls, fail_at, asked; /* calls: since it was set to 0; fail_at 0: none, but they are counted */
+static int  calls, fail_at, played; /* calls: since it was set to 0; fail_at 0: none, but they are counted */
 static bool failed;
 
 static tm_status count(tm_error *err)
@@ -85,11 +85,23 @@ static tm_status time_between(const tm_instant *a, const tm_instant *b, double *
     return tm_backend_late.time(a, b, seconds, err);
 }
 
-static tm_status kernel_error(tm_device *device, tm_error *err)
+static tm_status wait_for(tm_queue *queue, tm_instant *instant, tm_error *err)
 {
-    (void)device;
-    asked++;
-    return count(err);
+    TM_TRY(count(err));
+    return tm_backend_late.wait_for(queue, instant, err);
+}
+
+static tm_status bind_next(tm_device *device, tm_error *err)
+{
+    TM_TRY(count(err));
+    return tm_backend_late.bind(device, err);
+}
+
+static tm_status play(tm_device *device, tm_bound *bound, tm_error *err)
+{
+    played++;
+    TM_TRY(count(err));
+    return tm_backend_late.play(device, bound, err);
 }
 
 static inline tm_backend failing(void)
@@ -106,7 +118,9 @@ static inline tm_backend failing(void)
     b.instant_open = instant_open;
     b.record = record;
     b.time = time_between;
-    b.error = kernel_error;
+    b.wait_for = wait_for;
+    b.bind = bind_next;
+    b.play = play;
     return b;
 }
 

@@ -85,7 +85,7 @@ static void every_call_may_fail(void **state)
     for (fail_at = 1;; fail_at++) {
         calls = 0;
         failed = false;
-        asked = 0;
+        played = 0;
         snprintf(wanted, sizeof wanted, "%.500s/step-00000002", checkpoints);
         test_tree_remove(strdup(wanted)); /* of the run before, if it came that far */
         tm_status st = run(&backend, 2, &err);
@@ -96,7 +96,7 @@ static void every_call_may_fail(void **state)
         assert_int_equal(tm_status_exit_code(st), 1);
     }
     assert_true(fail_at > 300);
-    assert_true(asked >= 6); /* after each program: two micro-batches, update, evaluation, two tokens */
+    assert_true(played >= 4); /* programs without a ledger: evaluation, tokens */
 }
 
 static void the_first_failure_stays(void **state)

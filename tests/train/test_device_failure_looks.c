@@ -42,6 +42,7 @@ static int fail_each(const tm_step_options *o, bool opened, deed what, int every
         char       wanted[60];
         fail_at = NEVER;
         assert_int_equal(tm_device_open_backend(&backend, 1, false, &device, &err), TM_OK);
+        tm_device_one_by_one(device, true); /* each launch may fail */
         tm_trainer *trainer = opened ? test_trainer_open(device, o, 3) : NULL;
         test_batch  b = test_batch_random(o->micro_batch * o->accumulation, o->seq, o->shape.vocab_size, 3);
         if (opened) test_step(trainer, 1, 1e-3, 1, &b);

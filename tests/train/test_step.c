@@ -354,7 +354,7 @@ static void half_a_chunk_does_for_two_rows(void **state)
             tm_step_options o = test_llama_options();
             tm_chooser      own = chooser;
             o.micro_batch = cases[i][0], o.seq = 7, o.shape.vocab_size = cases[i][1], o.loss_chunk = 0;
-            if (two) own = (tm_chooser){ choose_two_rows, &chooser, chooser.threads };
+            if (two) own = (tm_chooser){ .choose = choose_two_rows, .context = &chooser, .threads = chooser.threads };
             tm_step *step = test_step_plan(&o, &own);
             assert_int_equal(step->options.loss_chunk, cases[i][2 + two]);
             tm_step_destroy(step);

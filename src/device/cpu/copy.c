@@ -45,5 +45,5 @@ static const char *copy_refuse(const tm_call *call)
 const tm_kernel tm_cpu_copies[] = {
     { .op = TM_OP_fetch, .name = "fetch/base", .refuse = copy_refuse, .run = copy_run },
     { .op = TM_OP_store, .name = "store/base", .refuse = copy_refuse, .run = copy_run },
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -5,6 +5,6 @@
 
 #include "op/kernel.h"
 
-extern const tm_kernel tm_cpu_copies[]; /* ends with .run == NULL */
+extern const tm_kernel tm_cpu_copies[]; /* ends with .name == NULL */
 
 #endif

@@ -168,7 +168,7 @@ const tm_kernel *tm_cpu_choose(const tm_device *device, const tm_call *call, tm_
     tm_op_id op = tm_op_id_of(call->op);
     for (int isa = ((const tm_cpu *)device->own)->isa; isa >= 0; isa--)
         for (const tm_kernel *const *family = isas[isa].families; *family; family++)
-            for (const tm_kernel *kernel = *family; kernel->run; kernel++) {
+            for (const tm_kernel *kernel = *family; kernel->name; kernel++) {
                 if (kernel->op != op) continue;
                 const char *why = kernel->refuse ? kernel->refuse(call) : NULL;
                 if (!why) return kernel;

@@ -1,25 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/collectives.c - kernels of collective ops where the device's memory is the host's: the group does the work;
- * and their operands, which lie where other ranks reach them.
- *
- * A kernel's `run` returns nothing, so a failure is kept in the device until a call that can tell it. After the first
- * one the group refuses everything: what is computed meanwhile is not looked at.
- */
-#include "base/arena.h"
-#include "base/log.h"
-#include "device/backend.h"
+/* device/host/collectives.c - kernels of collective ops where the device's memory is the host's: the group does the
+ * work. After its first failure it refuses everything. */
+#include "device/host/host.h"
 #include "graph/blocks.h"
 #include "graph/value.h"
 #include "op/attrs.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* What `prepare` found out. */
-typedef struct {
-    tm_device *device;
-    tm_comm   *comm; /* NULL: a group of one */
-} member;
 
 static int64_t ranks_of(const tm_call *call)
 {
@@ -71,14 +59,19 @@ tm_status tm_host_group(const tm_device *device, const char *op, const tm_group_
     return TM_OK;
 }
 
+tm_status tm_host_call(tm_comm *comm, const tm_collective *what, tm_error *err)
+{
+    tm_error  met = { 0 };
+    tm_status st = tm_comm_run(comm, what, &met);
+    if (st == TM_OK) return TM_OK;
+    return tm_fail(err, st == TM_INVALID ? TM_INVALID : TM_DEVICE, "%s", met.text);
+}
+
 static tm_status collective_prepare(const void *context, const tm_call *call, void **state, tm_error *err)
 {
     tm_comm *comm;
     TM_TRY(tm_host_group(context, call->op->name, call->attr, &comm, err));
-    if (!comm) return TM_OK;
-    member *own = tm_alloc(sizeof *own);
-    *own = (member){ (tm_device *)context, comm };
-    *state = own;
+    *state = comm; /* NULL: a group of one */
     return TM_OK;
 }
 
@@ -130,7 +123,7 @@ static void widen_result(const tm_call *call, const uint16_t *half)
 }
 
 /* What is sent, and where this rank's result is to come. */
-static void place_operands(const tm_call *call, const member *own, tm_collective *what)
+static void place_operands(const tm_call *call, tm_collective *what)
 {
     what->send = call->in[0].data;
     what->receive = call->accumulate ? call->workspace : call->out[0].data;
@@ -139,16 +132,16 @@ static void place_operands(const tm_call *call, const member *own, tm_collective
     round_operand(call);
     what->format = TM_COMM_BFLOAT16;
     what->send = half;
-    what->receive = half + (call->op == &tm_op_reduce_scatter ? (size_t)tm_comm_rank(own->comm) * what->count : 0);
+    what->receive = half + (call->op == &tm_op_reduce_scatter ? (size_t)tm_comm_rank(call->state) * what->count : 0);
 }
 
-static void collective_run(const tm_call *call)
+static tm_status collective_launch(const tm_call *call, tm_error *err)
 {
     const tm_group_attr *attr = call->attr;
-    member              *own = call->state;
+    tm_comm             *comm = call->state;
     const tm_view       *x = &call->in[0], *y = &call->out[0];
     const void          *result = x->data;
-    if (own) {
+    if (comm) {
         tm_collective what = { .kind = call->op == &tm_op_all_reduce       ? TM_COMM_ALL_REDUCE
                                        : call->op == &tm_op_reduce_scatter ? TM_COMM_REDUCE_SCATTER
                                                                            : TM_COMM_ALL_GATHER,
@@ -157,23 +150,19 @@ static void collective_run(const tm_call *call)
                                .count = count_of(call),
                                .what = attr->what,
                                .step = -1 };
-        tm_error      err = { 0 };
-        if (own->device->collective.status != TM_OK) return;
-        place_operands(call, own, &what);
-        if (tm_comm_run(own->comm, &what, &err) != TM_OK) {
-            own->device->collective = err;
-            return;
-        }
+        place_operands(call, &what);
+        TM_TRY(tm_host_call(comm, &what, err));
         result = what.receive;
         if (narrows(call)) {
             widen_result(call, result);
-            return;
+            return TM_OK;
         }
     }
     if (call->accumulate)
         add_to(y, result);
     else if (result != y->data)
         memcpy(y->data, result, tm_tensor_bytes(y->shape, y->dtype));
+    return TM_OK;
 }
 
 static const char *share_refuse(const tm_call *call)
@@ -190,114 +179,10 @@ static void share_run(const tm_call *call)
 #define COLLECTIVE(id)                                                                                                 \
     {                                                                                                                  \
         .op = TM_OP_##id, .name = #id "/base", .refuse = collective_refuse, .workspace = collective_workspace,         \
-        .run = collective_run, .prepare = collective_prepare, .release = free                                          \
+        .launch = collective_launch, .prepare = collective_prepare                                                     \
     }
 const tm_kernel tm_host_collectives[] = {
     COLLECTIVE(all_reduce), COLLECTIVE(reduce_scatter),
     COLLECTIVE(all_gather), { .op = TM_OP_share, .name = "share/base", .refuse = share_refuse, .run = share_run },
-    { .run = NULL },
+    { .name = NULL },
 };
-
-/* --- memory that others reach ------------------------------------------------------------------------------------- */
-
-enum { PAGE = 4096, MOST_RANGES = 16 };
-
-typedef struct {
-    uintptr_t begin, end; /* whole pages */
-} span;
-
-typedef struct {
-    span  *all;
-    size_t count, room;
-} spans;
-
-static void add_span(spans *s, const void *data, size_t bytes)
-{
-    uintptr_t begin = (uintptr_t)data;
-    if (!data || bytes == 0) return;
-    if (s->count == s->room) {
-        s->room = s->room ? 2 * s->room : 64;
-        s->all = tm_realloc(s->all, s->room * sizeof *s->all);
-    }
-    s->all[s->count++] = (span){ begin / PAGE * PAGE, (begin + bytes + PAGE - 1) / PAGE * PAGE };
-}
-
-static void add_view(spans *s, const tm_plan *plan, tm_tensor_id id, const tm_view *view)
-{
-    if (id == TM_NONE || tm_graph_at(plan->graph, id)->space != TM_SPACE_DEVICE) return;
-    add_span(s, view->data, tm_tensor_bytes(view->shape, view->dtype));
-}
-
-static void add_program(spans *s, const tm_plan *plan, const tm_program *program)
-{
-    for (size_t x = 0; x < program->count; x++) {
-        const tm_instruction *i = &program->instructions[x];
-        if (i->stream != TM_ON_COMMUNICATION) continue;
-        for (int k = 0; k < TM_MAX_IN; k++) add_view(s, plan, i->node->in[k], &i->call.in[k]);
-        for (int k = 0; k < TM_MAX_OUT; k++) add_view(s, plan, i->node->out[k], &i->call.out[k]);
-        add_span(s, i->call.workspace, i->call.workspace_bytes);
-    }
-}
-
-static int by_begin(const void *a, const void *b)
-{
-    const span *x = a, *y = b;
-    return (x->begin > y->begin) - (x->begin < y->begin);
-}
-
-/* Into ascending spans with gaps of more than `gap` bytes. */
-static size_t join(span *all, size_t count, size_t gap)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < count; i++)
-        if (n > 0 && all[i].begin <= all[n - 1].end + gap)
-            all[n - 1].end = all[i].end > all[n - 1].end ? all[i].end : all[n - 1].end;
-        else
-            all[n++] = all[i];
-    return n;
-}
-
-/* What collectives use, in few ranges: gaps are closed, the smallest first. */
-static int collective_ranges(const tm_plan *plan, tm_comm_range out[MOST_RANGES])
-{
-    spans s = { 0 };
-    for (size_t p = 0; p < plan->n_programs; p++) add_program(&s, plan, &plan->programs[p]);
-    for (size_t k = 0; plan->in_slot && k < (size_t)plan->graph->slots * plan->n_programs; k++)
-        add_program(&s, plan, &plan->in_slot[k]);
-    if (s.count > 0) qsort(s.all, s.count, sizeof *s.all, by_begin);
-    size_t n = join(s.all, s.count, 0);
-    for (size_t gap = PAGE; n > MOST_RANGES; gap *= 2) n = join(s.all, n, gap);
-    for (size_t i = 0; i < n; i++)
-        out[i] = (tm_comm_range){ (void *)s.all[i].begin, // NOLINT(performance-no-int-to-ptr): of addresses
-                                  s.all[i].end - s.all[i].begin };
-    free(s.all);
-    return (int)n;
-}
-
-tm_status tm_device_share(tm_device *device, const tm_plan *plan, tm_error *err)
-{
-    tm_comm_range ranges[MOST_RANGES];
-    tm_error      own = { 0 };
-    tm_comm      *world = device->groups ? device->groups->world : NULL;
-    TM_TRY(tm_device_ready(device, err));
-    TM_ASSERT(device->share < 0);
-    if (!world || tm_comm_size(world) == 1 || !device->backend->share) return TM_OK;
-    int       n = collective_ranges(plan, ranges);
-    tm_status st = device->backend->share(device, world, ranges, n, &device->share, &own);
-    for (int i = 0; i < n && st == TM_OK; i++) device->shared_bytes += (int64_t)ranges[i].bytes;
-    if (st != TM_UNSUPPORTED) return tm_device_noted(device, st, &own, err);
-    tm_warn("collective calls copy their data through blocks: %s", own.text);
-    return TM_OK;
-}
-
-void tm_device_unshare(tm_device *device)
-{
-    if (device->share >= 0) tm_comm_unshare(device->groups->world, device->share);
-    device->share = -1;
-    device->shared_bytes = 0;
-}
-
-int64_t tm_device_shared_bytes(const tm_device *device)
-{
-    return device->shared_bytes;
-}

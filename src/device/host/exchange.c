@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/exchange.c - kernels of op/exchange.c where the device's memory is the host's: rows are put together for every
- * rank, the group exchanges them, and they are put where they belong. Failures are kept as in device/collectives.c.
+/* device/host/exchange.c - kernels of op/exchange.c where the device's memory is the host's: rows are put together for
+ * every rank, the group exchanges them, and they are put where they belong.
  */
-#include "device/backend.h"
+#include "device/host/host.h"
 #include "graph/value.h"
 #include "op/exchange.h"
 
@@ -11,10 +11,9 @@
 
 /* What `prepare` found out of several ranks, and the bytes for and from each of the call at hand. */
 typedef struct {
-    tm_device *device;
-    tm_comm   *comm;
-    size_t    *send, *receive;
-    char     **next; /* where the next row for or from each rank is */
+    tm_comm *comm;
+    size_t  *send, *receive;
+    char   **next; /* where the next row for or from each rank is */
 } member;
 
 static const tm_exchange_attr *attr_of(const tm_call *call)
@@ -30,22 +29,12 @@ static tm_status exchange_prepare(const void *context, const tm_call *call, void
     TM_TRY(tm_host_group(context, call->op->name, &attr->group, &comm, err));
     if (!comm) return TM_OK;
     member *own = tm_alloc(sizeof *own + ranks * (2 * sizeof(size_t) + sizeof(char *)));
-    *own = (member){ .device = (tm_device *)(uintptr_t)context, .comm = comm };
+    *own = (member){ .comm = comm };
     own->send = (size_t *)(own + 1);
     own->receive = own->send + ranks;
     own->next = (char **)(own->receive + ranks);
     *state = own;
     return TM_OK;
-}
-
-/* Calls the group; false: the world has failed, now or before. */
-static bool call_group(member *own, const tm_collective *what)
-{
-    tm_error err = { 0 };
-    if (own->device->collective.status != TM_OK) return false;
-    if (tm_comm_run(own->comm, what, &err) == TM_OK) return true;
-    own->device->collective = err;
-    return false;
 }
 
 /* ---- exchange_counts ---- */
@@ -57,8 +46,7 @@ static const char *counts_refuse(const tm_call *call)
     return whole ? NULL : "needs int32 offsets, counts and places";
 }
 
-/* After a failure there is nothing to be sent. */
-static void counts_run(const tm_call *call)
+static tm_status counts_launch(const tm_call *call, tm_error *err)
 {
     const tm_exchange_attr *attr = call->attr;
     member                 *own = call->state;
@@ -73,8 +61,9 @@ static void counts_run(const tm_call *call)
                                      .what = attr->group.what,
                                      .step = -1 };
     for (int64_t e = 0; e < experts; e++) mine[e] = offsets[e + 1] - offsets[e];
-    if (own && !call_group(own, &what)) memset(counts, 0, tm_tensor_bytes(call->out[0].shape, TM_I32));
+    if (own) TM_TRY(tm_host_call(own->comm, &what, err));
     tm_exchange_places(attr, counts, experts, call->out[1].data);
+    return TM_OK;
 }
 
 /* ---- send_rows, return_rows ---- */
@@ -242,7 +231,7 @@ static void move_own_rows(const tm_call *call, char *pieces, bool to_pieces)
     }
 }
 
-static void rows_run(const tm_call *call)
+static tm_status rows_launch(const tm_call *call, tm_error *err)
 {
     const tm_exchange_attr *attr = call->attr;
     member                 *own = call->state;
@@ -251,9 +240,9 @@ static void rows_run(const tm_call *call)
     begin_result(call);
     if (!own) {
         rows_alone(call);
-        return;
+        return TM_OK;
     }
-    if (!count_bytes(call, own)) return;
+    if (!count_bytes(call, own)) return TM_OK;
     if (!direct) of_own = of_experts + (size_t)attr->rows * row_bytes(call);
     if (direct) of_own = sends ? (char *)call->in[0].data : (char *)call->out[0].data;
     tm_collective what = { .kind = TM_COMM_ALL_TO_ALL,
@@ -269,28 +258,29 @@ static void rows_run(const tm_call *call)
         point(call, own, own->send, of_experts);
         move_expert_rows(call, own, true);
     }
-    if (!call_group(own, &what)) return;
+    TM_TRY(tm_host_call(own->comm, &what, err));
     if (sends) {
         point(call, own, own->receive, of_experts);
         move_expert_rows(call, own, false);
     } else if (!direct) {
         move_own_rows(call, of_own, false);
     }
+    return TM_OK;
 }
 
 #define ROWS(id)                                                                                                       \
     {                                                                                                                  \
-        .op = TM_OP_##id, .name = #id "/base", .refuse = rows_refuse, .workspace = rows_workspace, .run = rows_run,    \
-        .prepare = exchange_prepare, .release = free                                                                   \
+        .op = TM_OP_##id, .name = #id "/base", .refuse = rows_refuse, .workspace = rows_workspace,                     \
+        .launch = rows_launch, .prepare = exchange_prepare, .release = free                                            \
     }
 const tm_kernel tm_host_exchange[] = {
     { .op = TM_OP_exchange_counts,
       .name = "exchange_counts/base",
       .refuse = counts_refuse,
-      .run = counts_run,
+      .launch = counts_launch,
       .prepare = exchange_prepare,
       .release = free },
     ROWS(send_rows),
     ROWS(return_rows),
-    { .run = NULL },
+    { .name = NULL },
 };

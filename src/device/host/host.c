@@ -184,10 +184,8 @@ tm_status tm_host_fill(tm_queue *queue, tm_address to, unsigned char value, size
 
 tm_status tm_host_launch(tm_queue *queue, const tm_kernel *kernel, const tm_call *call, tm_error *err)
 {
-    (void)err;
     host_of(queue)->fresh_bytes = 0;
-    kernel->run(call);
-    return TM_OK;
+    return tm_kernel_run(kernel, call, err);
 }
 
 tm_status tm_host_wait(tm_queue *queue, tm_error *err)

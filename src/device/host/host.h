@@ -24,6 +24,15 @@ static inline void *tm_host_pointer(tm_address address)
     return (void *)address.at; // NOLINT(performance-no-int-to-ptr): of a device in the host's memory
 }
 
+/* Kernels of what several ranks do together, where the device's memory is the host's (collectives.c, messages.c,
+ * exchange.c, ring.c); each list ends with .name == NULL. */
+extern const tm_kernel tm_host_collectives[], tm_host_messages[], tm_host_exchange[], tm_host_ring[];
+/* The group of the device that a collective calls; NULL: of one. TM_INVALID: it has joined none of that size. */
+TM_MUST_USE tm_status tm_host_group(const tm_device *device, const char *op, const tm_group_attr *attr, tm_comm **out,
+                                    tm_error *err);
+/* A call of the group: TM_INVALID where ranks do not fit together, else a failure is the device's (TM_DEVICE). */
+TM_MUST_USE tm_status tm_host_call(tm_comm *comm, const tm_collective *what, tm_error *err);
+
 tm_status tm_host_probe(tm_error *err);
 tm_status tm_host_open(tm_device *device, tm_error *err);
 tm_status tm_host_alloc(tm_device *device, size_t bytes, tm_address *out, tm_error *err);

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/ring.c - the kernel of pass_on where the device's memory is the host's: an exchange of all with all in which
- * each rank has something for the next one only. Failures are kept in the device (device/collectives.c). */
-#include "device/backend.h"
-#include "op/attrs.h"
+/* device/host/ring.c - the kernel of pass_on where the device's memory is the host's: an exchange of all with all in
+ * which each rank has something for the next one only. */
+#include "device/host/host.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* What `prepare` found out. */
 typedef struct {
-    tm_device *device;
-    tm_comm   *comm;
-    size_t     counts[]; /* bytes for each rank, then from each */
+    tm_comm *comm;
+    size_t   counts[]; /* bytes for each rank, then from each */
 } member;
 
 static const char *pass_on_refuse(const tm_call *call)
@@ -30,7 +28,6 @@ static tm_status pass_on_prepare(const void *context, const tm_call *call, void 
     int     ranks = tm_comm_size(comm), rank = tm_comm_rank(comm);
     size_t  bytes = tm_tensor_bytes(call->in[0].shape, call->in[0].dtype);
     member *own = tm_alloc(sizeof *own + 2 * (size_t)ranks * sizeof *own->counts);
-    own->device = (tm_device *)context;
     own->comm = comm;
     memset(own->counts, 0, 2 * (size_t)ranks * sizeof *own->counts);
     own->counts[(rank + 1) % ranks] = bytes;
@@ -39,14 +36,13 @@ static tm_status pass_on_prepare(const void *context, const tm_call *call, void 
     return TM_OK;
 }
 
-static void pass_on_run(const tm_call *call)
+static tm_status pass_on_launch(const tm_call *call, tm_error *err)
 {
     const tm_group_attr *attr = call->attr;
     member              *own = call->state;
-    tm_error             err = { 0 };
     if (!own) {
         memcpy(call->out[0].data, call->in[0].data, tm_tensor_bytes(call->in[0].shape, call->in[0].dtype));
-        return;
+        return TM_OK;
     }
     tm_collective what = { .kind = TM_COMM_ALL_TO_ALL,
                            .format = TM_COMM_BYTES,
@@ -56,16 +52,15 @@ static void pass_on_run(const tm_call *call)
                            .receive_counts = own->counts + tm_comm_size(own->comm),
                            .what = attr->what,
                            .step = -1 };
-    if (own->device->collective.status != TM_OK) return;
-    if (tm_comm_run(own->comm, &what, &err) != TM_OK) own->device->collective = err;
+    return tm_host_call(own->comm, &what, err);
 }
 
 const tm_kernel tm_host_ring[] = {
     { .op = TM_OP_pass_on,
       .name = "pass_on/base",
       .refuse = pass_on_refuse,
-      .run = pass_on_run,
+      .launch = pass_on_launch,
       .prepare = pass_on_prepare,
       .release = free },
-    { .run = NULL },
+    { .name = NULL },
 };

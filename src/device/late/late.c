@@ -22,9 +22,10 @@ typedef struct {
 } block;
 
 typedef struct {
-    tm_cpu cpu; /* first: tm_cpu_choose and tm_cpu_limit find it there */
-    block *blocks;
-    size_t n_blocks, room;
+    tm_cpu    cpu; /* first: tm_cpu_choose and tm_cpu_limit find it there */
+    block    *blocks;
+    size_t    n_blocks, room;
+    tm_bound *binding; /* where calls go meanwhile */
 } late;
 
 typedef enum { WRITE, READ, COPY, FILL, LAUNCH, RECORD, WAIT_FOR } command_kind;
@@ -47,6 +48,13 @@ struct tm_queue {
     command   *commands;
     size_t     count, done, room;
     size_t     before; /* commands that were done and forgotten */
+};
+
+/* Calls in their order, each with its queue. */
+struct tm_bound {
+    tm_queue **queues;
+    command   *commands;
+    size_t     count, room;
 };
 
 struct tm_instant {
@@ -128,8 +136,22 @@ static void queue_close(tm_queue *queue)
     free(queue);
 }
 
+static tm_status keep(tm_bound *b, tm_queue *queue, command c)
+{
+    if (b->count == b->room) {
+        b->room = b->room ? 2 * b->room : 64;
+        b->commands = tm_realloc(b->commands, b->room * sizeof *b->commands);
+        b->queues = tm_realloc(b->queues, b->room * sizeof(tm_queue *));
+    }
+    b->queues[b->count] = queue;
+    b->commands[b->count++] = c;
+    return TM_OK;
+}
+
 static tm_status put(tm_queue *queue, command c)
 {
+    tm_bound *binding = ((late *)queue->device->own)->binding;
+    if (binding) return keep(binding, queue, c);
     if (queue->count == queue->room) {
         queue->room = queue->room ? 2 * queue->room : 256;
         queue->commands = tm_realloc(queue->commands, queue->room * sizeof *queue->commands);
@@ -170,9 +192,15 @@ static tm_status put_launch(tm_queue *queue, const tm_kernel *kernel, const tm_c
     return put(queue, (command){ .kind = LAUNCH, .kernel = kernel, .call = call });
 }
 
+static bool binds(const tm_queue *queue)
+{
+    return ((const late *)queue->device->own)->binding != NULL;
+}
+
 static tm_status put_record(tm_queue *queue, tm_instant *instant, tm_error *err)
 {
     (void)err;
+    if (binds(queue)) return put(queue, (command){ .kind = RECORD, .instant = instant });
     *instant = (tm_instant){ .queue = queue, .number = queue->before + queue->count + 1 };
     return put(queue, (command){ .kind = RECORD, .instant = instant });
 }
@@ -180,12 +208,13 @@ static tm_status put_record(tm_queue *queue, tm_instant *instant, tm_error *err)
 static tm_status put_wait_for(tm_queue *queue, tm_instant *instant, tm_error *err)
 {
     (void)err;
+    if (binds(queue)) return put(queue, (command){ .kind = WAIT_FOR, .instant = instant });
     TM_ASSERT(instant->queue);
     return put(queue, (command){ .kind = WAIT_FOR, .other = instant->queue, .number = instant->number });
 }
 
 /* Does the first `number` commands of a queue, and before each that waits for another queue what it waits for. */
-static void run_until(tm_queue *queue, size_t number)
+static tm_status run_until(tm_queue *queue, size_t number, tm_error *err)
 {
     while (queue->before + queue->done < number) {
         const command *c = &queue->commands[queue->done++];
@@ -199,26 +228,79 @@ static void run_until(tm_queue *queue, size_t number)
             memset(c->to, c->value, c->bytes);
             break;
         case LAUNCH:
-            c->kernel->run(c->call);
+            TM_TRY(tm_kernel_run(c->kernel, c->call, err));
             break;
         case RECORD:
             c->instant->ns = tm_now_ns();
             break;
         case WAIT_FOR:
-            run_until(c->other, c->number);
+            TM_TRY(run_until(c->other, c->number, err));
             break;
         }
     }
+    return TM_OK;
+}
+
+/* What was done, or comes behind a failure, is forgotten. */
+static void forget(tm_queue *queue, bool all)
+{
+    size_t n = all ? queue->count : queue->done;
+    memmove(queue->commands, queue->commands + n, (queue->count - n) * sizeof *queue->commands);
+    queue->before += n;
+    queue->count -= n;
+    queue->done = 0;
 }
 
 static tm_status wait(tm_queue *queue, tm_error *err)
 {
     if (queue->count == 0) return TM_OK;
     TM_TRY(protect_all(queue->device, PROT_READ | PROT_WRITE, err));
-    run_until(queue, queue->before + queue->count);
-    queue->before += queue->count;
-    queue->count = queue->done = 0;
-    return protect_all(queue->device, PROT_NONE, err);
+    tm_status st = run_until(queue, queue->before + queue->count, err);
+    for (int s = 0; s < TM_STREAMS; s++)
+        if (queue->device->queues[s]) forget(queue->device->queues[s], st != TM_OK);
+    tm_error  ignored = { 0 };
+    tm_status closed = protect_all(queue->device, PROT_NONE, st == TM_OK ? err : &ignored);
+    return st == TM_OK ? closed : st;
+}
+
+/* --- programs that are played ------------------------------------------------------------------------------------- */
+
+static tm_status bind(tm_device *device, tm_error *err)
+{
+    (void)err;
+    ((late *)device->own)->binding = tm_alloc(sizeof(tm_bound));
+    return TM_OK;
+}
+
+static tm_status bound(tm_device *device, tm_bound **out, tm_error *err)
+{
+    late *own = device->own;
+    (void)err;
+    *out = own->binding;
+    own->binding = NULL;
+    return TM_OK;
+}
+
+static tm_status play(tm_device *device, tm_bound *b, tm_error *err)
+{
+    (void)device;
+    for (size_t i = 0; i < b->count; i++) {
+        tm_queue *queue = b->queues[i];
+        if (b->commands[i].kind == RECORD)
+            TM_TRY(put_record(queue, b->commands[i].instant, err));
+        else if (b->commands[i].kind == WAIT_FOR)
+            TM_TRY(put_wait_for(queue, b->commands[i].instant, err));
+        else
+            TM_TRY(put(queue, b->commands[i]));
+    }
+    return TM_OK;
+}
+
+static void unbind(tm_bound *b)
+{
+    free(b->queues);
+    free(b->commands);
+    free(b);
 }
 
 static tm_status instant_open(tm_device *device, tm_instant **out, tm_error *err)
@@ -265,5 +347,9 @@ const tm_backend tm_backend_late = {
     .instant_close = instant_close,
     .record = put_record,
     .wait_for = put_wait_for,
+    .bind = bind,
+    .bound = bound,
+    .play = play,
+    .unbind = unbind,
     .time = time_between,
 };

@@ -98,7 +98,7 @@ static const tm_kernel *choose_reference(const tm_device *device, const tm_call 
     (void)refusals;
     const tm_kernel *const tables[] = { tm_host_collectives, tm_host_exchange, tm_host_messages, tm_host_ring };
     for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
-        for (const tm_kernel *kernel = tables[t]; kernel->run; kernel++)
+        for (const tm_kernel *kernel = tables[t]; kernel->name; kernel++)
             if (kernel->op == tm_op_id_of(call->op) && ((const tm_group_attr *)call->attr)->ranks > 1) return kernel;
     return tm_reference_kernel(tm_op_id_of(call->op), workspace_converted(call) > 0);
 }

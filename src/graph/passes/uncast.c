@@ -13,6 +13,7 @@ static bool rounds(const tm_graph *graph, const tm_chooser *chooser, const tm_no
     call.in[i].dtype = stored;
     call.rounded |= 1u << i;
     call.threads = chooser->threads;
+    call.device = chooser->context;
     const tm_kernel *kernel = chooser->choose(chooser->context, &call, NULL);
     return kernel && (kernel->rounds >> i & 1u);
 }

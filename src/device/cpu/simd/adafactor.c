@@ -229,5 +229,5 @@ static const char *adafactor_refuse(const tm_call *call)
 
 const tm_kernel TM_K(tm_cpu_adafactor)[] = {
     TM_KERNEL(adafactor, "adafactor/", adafactor_refuse, adafactor_workspace, adafactor_run),
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -187,5 +187,5 @@ static TM_PLANNED const char *adamw8_refuse(const tm_call *call)
 
 const tm_kernel TM_K(tm_cpu_adamw8)[] = {
     TM_KERNEL(adamw8, "adamw8/", adamw8_refuse, adamw8_workspace, adamw8_run),
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -253,5 +253,5 @@ const tm_kernel TM_K(tm_cpu_attention)[] = {
     TM_KERNEL(attention, "attention/", refuse, workspace, run),
     TM_KERNEL(attention_grad, "attention_grad/", TM_K(attention_grad_refuse), TM_K(attention_grad_workspace),
               TM_K(attention_grad_run)),
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -48,5 +48,5 @@ static TM_PLANNED const char *merge_refuse(const tm_call *call)
 
 const tm_kernel TM_K(tm_cpu_attention_merge)[] = {
     TM_KERNEL(merge_attention, "merge_attention/", merge_refuse, NULL, merge_run),
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -134,5 +134,5 @@ static TM_PLANNED const char *compare_refuse(const tm_call *call)
 
 const tm_kernel TM_K(tm_cpu_compare)[] = {
     TM_KERNEL(compare, "compare/", compare_refuse, compare_workspace, compare_run),
-    { .run = NULL },
+    { .name = NULL },
 };

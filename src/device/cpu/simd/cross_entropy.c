@@ -182,5 +182,5 @@ const tm_kernel TM_K(tm_cpu_cross_entropy)[] = {
     TM_KERNEL(vocabulary_loss, "vocabulary_loss/", vocabulary_loss_refuse, NULL, vocabulary_loss_run),
     TM_KERNEL(vocabulary_loss_grad, "vocabulary_loss_grad/", vocabulary_loss_grad_refuse, NULL,
               vocabulary_loss_grad_run),
-    { .run = NULL },
+    { .name = NULL },
 };

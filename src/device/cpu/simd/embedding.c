@@ -193,5 +193,5 @@ static TM_PLANNED const char *embedding_grad_refuse(const tm_call *call)
 const tm_kernel TM_K(tm_cpu_embedding)[] = {
     TM_KERNEL(embedding, "embedding/", embedding_refuse, NULL, embedding_run),
     TM_KERNEL(embedding_grad, "embedding_grad/", embedding_grad_refuse, embedding_grad_workspace, embedding_grad_run),
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -437,5 +437,5 @@ const tm_kernel TM_K(tm_cpu_experts)[] = {
     TM_KERNEL(combine_weights_grad, "combine_weights_grad/", combine_weights_refuse, NULL, combine_weights_run),
     TM_KERNEL(balance_loss, "balance_loss/", balance_loss_refuse, NULL, balance_loss_run),
     TM_KERNEL(balance_loss_grad, "balance_loss_grad/", balance_grad_refuse, NULL, balance_grad_run),
-    { .run = NULL },
+    { .name = NULL },
 };

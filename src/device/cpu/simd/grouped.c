@@ -220,5 +220,5 @@ const tm_kernel TM_K(tm_cpu_grouped)[] = {
 #if !TM_PAIRS
     TM_KERNEL(grouped_bias_grad, "grouped_bias_grad/", bias_refuse, NULL, bias_run),
 #endif
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -135,5 +135,5 @@ static TM_PLANNED const char *head_norm_grad_refuse(const tm_call *call)
 const tm_kernel TM_K(tm_cpu_head_norm)[] = {
     TM_KERNEL(head_norm, "head_norm/", head_norm_refuse, NULL, head_norm_run),
     TM_KERNEL(head_norm_grad, "head_norm_grad/", head_norm_grad_refuse, head_norm_grad_workspace, head_norm_grad_run),
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -114,5 +114,5 @@ const tm_kernel TM_K(tm_cpu_join)[] = {
     TM_KERNEL(split, "split/", split_refuse, NULL, split_run),
     TM_KERNEL(sequence_order, "sequence_order/", order_refuse, NULL, order_run),
     TM_KERNEL(time_embedding, "time_embedding/", time_embedding_refuse, NULL, time_embedding_run),
-    { .run = NULL },
+    { .name = NULL },
 };

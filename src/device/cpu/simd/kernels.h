@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/cpu/simd/kernels.h - the kernel tables of this folder: one per family and instruction set, e.g.
- * tm_cpu_linear_avx512[], best first, ended by .run == NULL. */
+ * tm_cpu_linear_avx512[], best first, ended by .name == NULL. */
 #ifndef TM_DEVICE_CPU_KERNELS_H
 #define TM_DEVICE_CPU_KERNELS_H
 

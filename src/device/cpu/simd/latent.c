@@ -68,5 +68,5 @@ static TM_PLANNED const char *latent_refuse(const tm_call *call)
 const tm_kernel TM_K(tm_cpu_latent)[] = {
     TM_KERNEL(latent_keys, "latent_keys/", latent_refuse, NULL, latent_keys_run),
     TM_KERNEL(latent_keys_grad, "latent_keys_grad/", latent_refuse, NULL, latent_grad_run),
-    { .run = NULL },
+    { .name = NULL },
 };

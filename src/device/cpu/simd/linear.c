@@ -105,5 +105,5 @@ const tm_kernel TM_K(tm_cpu_linear)[] = {
     PRODUCT(linear, forward_refuse, forward, 1u << 1),
     PRODUCT(linear_dgrad, refuse, dgrad, 1u << 1),
     PRODUCT(linear_wgrad, refuse, wgrad, 0),
-    { .run = NULL },
+    { .name = NULL },
 };

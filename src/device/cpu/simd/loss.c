@@ -361,5 +361,5 @@ const tm_kernel TM_K(tm_cpu_loss)[] = {
     WHOLE(linear_token_losses, by_row),
     WHOLE(linear_token_losses_grad, by_row_grad),
 #endif
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -213,5 +213,5 @@ const tm_kernel TM_K(tm_cpu_low_rank)[] = {
     TM_KERNEL(low_rank_dgrad, "low_rank_dgrad/own-", gradient_refuse, dgrad_workspace, dgrad_run),
     TM_KERNEL(low_rank_wgrad, "low_rank_wgrad/own-", gradient_refuse, wgrad_workspace, wgrad_run),
     TM_KERNEL(dropout, "dropout/", dropout_refuse, NULL, dropout_run),
-    { .run = NULL },
+    { .name = NULL },
 };

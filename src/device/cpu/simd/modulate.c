@@ -242,5 +242,5 @@ const tm_kernel TM_K(tm_cpu_modulate)[] = {
     TM_KERNEL(modulate_grad, "modulate_grad/", modulate_grad_refuse, modulate_grad_workspace, modulate_grad_run),
     TM_KERNEL(gated_add, "gated_add/", gated_refuse, NULL, gated_add_run),
     TM_KERNEL(gated_add_grad, "gated_add_grad/", gated_refuse, gated_add_grad_workspace, gated_add_grad_run),
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -235,5 +235,5 @@ static TM_PLANNED const char *muon_refuse(const tm_call *call)
 
 const tm_kernel TM_K(tm_cpu_muon)[] = {
     TM_KERNEL(muon, "muon/own-", muon_refuse, muon_workspace, muon_run),
-    { .run = NULL },
+    { .name = NULL },
 };

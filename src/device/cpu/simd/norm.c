@@ -280,5 +280,5 @@ const tm_kernel TM_K(tm_cpu_norm)[] = {
     TM_KERNEL(rmsnorm_grad, "rmsnorm_grad/", rmsnorm_grad_refuse, rmsnorm_grad_workspace, rmsnorm_grad_run),
     TM_KERNEL(layernorm, "layernorm/", layernorm_refuse, NULL, layernorm_run),
     TM_KERNEL(layernorm_grad, "layernorm_grad/", layernorm_grad_refuse, layernorm_grad_workspace, layernorm_grad_run),
-    { .run = NULL },
+    { .name = NULL },
 };

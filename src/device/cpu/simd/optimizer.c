@@ -164,5 +164,5 @@ static const char *sgd_refuse(const tm_call *call)
 const tm_kernel TM_K(tm_cpu_optimizer)[] = {
     TM_KERNEL(adamw, "adamw/", adamw_refuse, NULL, adamw_run),
     TM_KERNEL(sgd, "sgd/", sgd_refuse, NULL, sgd_run),
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -492,5 +492,5 @@ const tm_kernel TM_K(tm_cpu_pointwise)[] = {
     TM_KERNEL(fill, "fill/", fill_refuse, NULL, fill_run),
     TM_KERNEL(rope, "rope/", rope_refuse, NULL, rope_run),
     TM_KERNEL(rope_grad, "rope_grad/", rope_refuse, NULL, rope_grad_run),
-    { .run = NULL },
+    { .name = NULL },
 };

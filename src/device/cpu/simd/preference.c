@@ -177,5 +177,5 @@ static TM_PLANNED const char *preference_grad_refuse(const tm_call *call)
 const tm_kernel TM_K(tm_cpu_preference)[] = {
     TM_KERNEL(preference_loss, "preference_loss/", preference_refuse, NULL, preference_run),
     TM_KERNEL(preference_loss_grad, "preference_loss_grad/", preference_grad_refuse, NULL, preference_grad_run),
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -395,5 +395,5 @@ const tm_kernel TM_K(tm_cpu_quantize)[] = {
     TM_KERNEL(quantize_largest, "quantize_largest/", largest_refuse, quantize_workspace, largest_run),
     TM_KERNEL(scale_history, "scale_history/", wide_refuse, NULL, tm_scale_history),
     TM_KERNEL(tick, "tick/", wide_refuse, NULL, tick_run),
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -201,5 +201,5 @@ const tm_kernel TM_K(tm_cpu_reduce)[] = {
     TM_KERNEL(square_error, "square_error/", square_error_refuse, square_sum_workspace, square_error_run),
     TM_KERNEL(square_error_grad, "square_error_grad/", square_error_grad_refuse, NULL, square_error_grad_run),
     TM_KERNEL(clip, "clip/", clip_refuse, NULL, clip_run),
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -267,5 +267,5 @@ const tm_kernel TM_K(tm_cpu_rescale)[] = {
     TM_KERNEL(rescale, "rescale/", rescale_refuse, rescale_workspace, rescale_run),
     TM_KERNEL(rescale_add, "rescale_add/", rescale_refuse, rescale_workspace, rescale_run),
     TM_KERNEL(rescale_wgrad, "rescale_wgrad/", rescale_wgrad_refuse, rescale_wgrad_workspace, rescale_wgrad_run),
-    { .run = NULL },
+    { .name = NULL },
 };

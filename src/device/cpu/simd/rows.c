@@ -26,5 +26,5 @@ static TM_PLANNED const char *put_rows_refuse(const tm_call *call)
 
 const tm_kernel TM_K(tm_cpu_rows)[] = {
     TM_KERNEL(put_rows, "put_rows/", put_rows_refuse, NULL, put_rows_run),
-    { .run = NULL },
+    { .name = NULL },
 };

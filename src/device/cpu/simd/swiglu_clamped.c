@@ -78,5 +78,5 @@ static TM_PLANNED const char *refuse(const tm_call *call)
 const tm_kernel TM_K(tm_cpu_swiglu_clamped)[] = {
     TM_KERNEL(swiglu_clamped, "swiglu_clamped/", refuse, NULL, swiglu_clamped_run),
     TM_KERNEL(swiglu_clamped_grad, "swiglu_clamped_grad/", refuse, NULL, swiglu_clamped_grad_run),
-    { .run = NULL },
+    { .name = NULL },
 };

@@ -47,5 +47,5 @@ static TM_PLANNED const char *relu2_refuse(const tm_call *call)
 const tm_kernel TM_K(tm_cpu_relu2)[] = {
     TM_KERNEL(relu2, "relu2/", relu2_refuse, NULL, relu2_run),
     TM_KERNEL(relu2_grad, "relu2_grad/", relu2_refuse, NULL, relu2_grad_run),
-    { .run = NULL },
+    { .name = NULL },
 };
