@@ -321,45 +321,58 @@ tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_mic
     return TM_OK;
 }
 
+/* What a step leaves on the device for its report. */
+typedef struct {
+    double loss, clip[2], balance, preferred[TM_PREFERRED_COUNT];
+} remains;
+
+/* Queues the reading of a value that is there after the next wait. */
+static tm_status queue_read(tm_trainer *trainer, tm_tensor_id id, double *to, size_t n, tm_error *err)
+{
+    if (id == TM_NONE) return TM_OK;
+    return tm_device_read(trainer->device, to, address_at(trainer, id, 0, n * sizeof *to), n * sizeof *to, err);
+}
+
+static size_t count_of(const tm_trainer *trainer, tm_tensor_id id)
+{
+    return id == TM_NONE ? 0 : (size_t)tm_shape_elements(tm_graph_at(trainer->step->graph, id)->shape);
+}
+
 /* What the micro-batches of the step left about experts. */
-static tm_status read_load(tm_trainer *trainer, tm_step_result *result, tm_error *err)
+static void measure_load(const tm_trainer *trainer, const remains *r, tm_step_result *result)
 {
     const tm_step      *step = trainer->step;
     const tm_moe_shape *moe = &step->options.shape.moe;
-    tm_tensor_id        counts = step->model.expert_counts, balance = step->model.balance_loss;
+    tm_tensor_id        counts = step->model.expert_counts;
     result->n_measures = 0;
-    if (counts == TM_NONE) return TM_OK;
+    if (counts == TM_NONE) return;
     int64_t mixtures = tm_graph_at(step->graph, counts)->shape.n[0];
     double  pairs = (double)(step->options.micro_batch * step->options.seq * step->options.accumulation * moe->top_k) *
                    tm_layout_data_ranks(&step->options.layout);
-    double *values = trainer->expert_counts, loss = 0;
-    TM_TRY(tm_trainer_read(trainer, counts, 0, values, (size_t)(mixtures * moe->experts) * sizeof *values, err));
-    tm_load_measure(values, mixtures, moe->experts, pairs, result->measures);
+    tm_load_measure(trainer->expert_counts, mixtures, moe->experts, pairs, result->measures);
     result->n_measures = TM_LOAD_MEASURES;
-    if (balance == TM_NONE) return TM_OK;
-    TM_TRY(tm_trainer_read(trainer, balance, 0, &loss, sizeof loss, err));
+    if (step->model.balance_loss == TM_NONE) return;
     result->measures[result->n_measures++] =
-        (tm_named_f64){ "moe_balance_loss", loss * trainer->scalars[0][TM_SCALAR_LOSS_SCALE] };
-    return TM_OK;
+        (tm_named_f64){ "moe_balance_loss", r->balance * trainer->scalars[0][TM_SCALAR_LOSS_SCALE] };
 }
 
-/* Waits, too. */
+/* Waits, once. */
 static tm_status read_result(tm_trainer *trainer, tm_step_result *result, tm_error *err)
 {
     const tm_step *step = trainer->step;
-    double         loss, clip[2];
-    tm_address     loss_at = address_at(trainer, step->loss, 0, sizeof loss),
-               clip_at = address_at(trainer, step->clip, 0, sizeof clip);
-    TM_TRY(tm_device_read(trainer->device, &loss, loss_at, sizeof loss, err));
-    TM_TRY(tm_device_read(trainer->device, clip, clip_at, sizeof clip, err));
+    remains        r;
+    TM_TRY(queue_read(trainer, step->loss, &r.loss, 1, err));
+    TM_TRY(queue_read(trainer, step->clip, r.clip, 2, err));
+    TM_TRY(queue_read(trainer, step->model.expert_counts, trainer->expert_counts,
+                      count_of(trainer, step->model.expert_counts), err));
+    TM_TRY(queue_read(trainer, step->model.balance_loss, &r.balance, 1, err));
+    TM_TRY(queue_read(trainer, step->model.preferred, r.preferred, TM_PREFERRED_COUNT, err));
     TM_TRY(tm_device_wait(trainer->device, err));
-    result->loss = loss * trainer->scalars[0][TM_SCALAR_LOSS_SCALE];
-    result->grad_norm = clip[0];
-    TM_TRY(read_load(trainer, result, err));
+    result->loss = r.loss * trainer->scalars[0][TM_SCALAR_LOSS_SCALE];
+    result->grad_norm = r.clip[0];
+    measure_load(trainer, &r, result);
     if (step->model.preferred == TM_NONE) return TM_OK;
-    double record[TM_PREFERRED_COUNT];
-    TM_TRY(tm_trainer_preferred(trainer, record, err));
-    tm_preference_measure(record, result->measures + result->n_measures);
+    tm_preference_measure(r.preferred, result->measures + result->n_measures);
     result->n_measures += TM_PREFERENCE_MEASURES;
     return TM_OK;
 }
