@@ -167,8 +167,9 @@ static const tm_kernel *choose_narrow(const void *context, const tm_call *call, 
 static void what_a_device_cannot_is_said(void **state)
 {
     tm_device       *device = test_device_open("cpu", 1);
-    const tm_chooser chooser = tm_device_chooser(device), narrow = { .choose = choose_narrow, .context = &chooser, .threads = chooser.threads };
-    tm_step_options  o = options_of(0);
+    const tm_chooser chooser = tm_device_chooser(device),
+                     narrow = { .choose = choose_narrow, .context = &chooser, .threads = chooser.threads };
+    tm_step_options o = options_of(0);
     (void)state;
     o.micro_batch = 4, o.seq = 64, o.loss_chunk = 32;
     o.precision = &tm_precision_bf16;
