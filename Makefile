@@ -78,7 +78,8 @@ ISAS     := $(foreach set,$(SETS),$(if $(filter-out $(BUILT_FOR),$(FLAGS_$(set))
 SIMD_OBJ := $(foreach isa,$(filter base avx2 avx512,$(ISAS)),$(SIMD_SRC:%.c=$(BUILD)/%.$(isa).o)) \
     $(foreach isa,$(filter avx512_bf16 amx,$(ISAS)),$(PRODUCT_SRC:%.c=$(BUILD)/%.$(isa).o))
 REFERENCE := $(sort $(wildcard configs/reference/*.csv))
-OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o
+GPU_TEXTS := $(sort $(wildcard src/device/gpu/source/*.cu))
+OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o $(BUILD)/gpu_texts.o
 MPICC_openmpi := $(firstword $(shell command -v mpicc.openmpi) $(if $(shell mpicc --showme:version 2>/dev/null),mpicc))
 MPICC_mpich   := $(firstword $(shell command -v mpicc.mpich) $(if $(shell mpicc -v 2>/dev/null | grep -i mpich),mpicc))
 MODULES  := $(foreach mpi,openmpi mpich,$(if $(MPICC_$(mpi)),$(BUILD)/trainmark-$(mpi).so))
@@ -231,7 +232,14 @@ $(BUILD)/published_lines.c: $(REFERENCE) FORCE
 	@{ echo 'extern const char *const tm_published_lines[];'; echo 'const char *const tm_published_lines[] = {'; \
 	   sed 's/[\\"]/\\&/g; s/.*/    "&",/' $(REFERENCE); echo '    0,'; echo '};'; } >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
-$(BUILD)/published_lines.o: $(BUILD)/published_lines.c
+# The kernels of GPUs, which are compiled where they run, as lines of C.
+$(BUILD)/gpu_texts.c: $(GPU_TEXTS) FORCE
+	@mkdir -p $(@D)
+	@for text in $(GPU_TEXTS); do name=tm_gpu_text_$$(basename $$text .cu); \
+	    echo "extern const char *const $$name[]; const char *const $$name[] = {"; \
+	    sed 's/[\\"]/\\&/g; s/.*/    "&",/' $$text; echo '    0,'; echo '};'; done >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+$(BUILD)/gpu_texts.o $(BUILD)/published_lines.o: %.o: %.c
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
 
 # The kernel tables of device/cpu/simd: a file there is all that a fast kernel takes, however old it is (FORCE).

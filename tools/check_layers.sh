@@ -5,7 +5,7 @@
 # (docs/architecture.md).
 set -eu
 cd "$(dirname "$0")/.."
-order="base stats comm config token graph op device model data system train hf bench mlperf results record cli"
+order="base stats gpu comm config token graph op device model data system train hf bench mlperf results record cli"
 # graph and op are one floor: a graph is made of ops, an op's gradient rule emits graph nodes.
 floor_of() {
     case $1 in op) room=graph ;; *) room=$1 ;; esac
@@ -23,7 +23,7 @@ bench/ab.h
 bench/bench.h
 bench/published.h
 comm/comm.h
-comm/gpu.h
+gpu/runtime.h
 comm/hosts.h
 comm/nccl.h
 comm/mesh.h

@@ -32,6 +32,7 @@ struct tm_carrier {
     bool            shared;
     struct tm_nccl *nccl;
     struct tm_gpu  *gpu;
+    void           *event[2]; /* of that GPU: around what is timed */
 };
 
 /* Buffers of `room` bytes, a multiple of a page. All ranks call it; closed by all, before the world is. */

@@ -14,19 +14,19 @@ static tm_status call_gpu(tm_carrier *c, const tm_collective *call, tm_error *er
 
 static tm_status copy_gpu(tm_carrier *c, void *to, const void *from, size_t bytes, tm_error *err)
 {
-    return tm_gpu_copy(c->gpu, to, from, bytes, err);
+    return tm_gpu_queue_copy(c->gpu, tm_nccl_stream(c->nccl), to, from, bytes, err);
 }
 
 static tm_status begin_gpu(tm_carrier *c, tm_error *err)
 {
-    return tm_gpu_mark(c->gpu, 0, err);
+    return tm_gpu_event_record(c->gpu, c->event[0], tm_nccl_stream(c->nccl), err);
 }
 
 static tm_status end_gpu(tm_carrier *c, double *seconds, tm_error *err)
 {
-    TM_TRY(tm_gpu_mark(c->gpu, 1, err));
+    TM_TRY(tm_gpu_event_record(c->gpu, c->event[1], tm_nccl_stream(c->nccl), err));
     TM_TRY(tm_nccl_wait(c->nccl, err));
-    return tm_gpu_marked(c->gpu, seconds, err);
+    return tm_gpu_event_seconds(c->gpu, c->event[0], c->event[1], seconds, err);
 }
 
 static tm_status put_gpu(tm_carrier *c, size_t send_bytes, size_t receive_bytes, tm_error *err)
@@ -48,6 +48,7 @@ static void close_gpu(tm_carrier *c)
     tm_gpu_free(c->gpu, c->send);
     tm_gpu_free(c->gpu, c->receive);
     tm_gpu_free(c->gpu, c->spare);
+    for (int i = 0; i < 2; i++) tm_gpu_event_close(c->gpu, c->event[i]);
     tm_nccl_close(c->nccl);
 }
 
@@ -71,6 +72,7 @@ static tm_status take_memory(tm_carrier *c, size_t room, tm_error *err)
         TM_TRY(tm_gpu_alloc(c->gpu, room, &memory, err));
         *blocks[i] = memory;
     }
+    for (int i = 0; i < 2; i++) TM_TRY(tm_gpu_event_open(c->gpu, &c->event[i], err));
     c->host_send = tm_alloc(room);
     c->host_receive = tm_alloc(room);
     memset(c->host_send, 0, room);

@@ -3,7 +3,7 @@
  * (docs/bench-collectives.md). */
 #include "base/arena.h"
 #include "bench/carrier.h"
-#include "comm/gpu.h"
+#include "gpu/runtime.h"
 #include "graph/value.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "comm/group.h"
-#include "comm/library.h"
+#include "gpu/library.h"
 #include "comm/tcp.h"
 
 #include <pthread.h>
@@ -82,6 +82,7 @@ struct tm_nccl {
     int            version;
     tm_comm       *world;
     tm_gpu        *gpu;
+    void          *stream;
     void          *comm;
     double         deadline_s;
     bool           failed;
@@ -271,7 +272,8 @@ static tm_status open_kind(tm_nccl *n, bool rccl, const char *given, int wanted,
         st = tm_fail(err, TM_INVALID, "%s cannot be loaded (%s)", rccl ? "RCCL" : "NCCL", tried.data ? tried.data : "");
     tm_text_fini(&tried);
     if (st == TM_OK) st = find_calls(n, err);
-    if (st == TM_OK) st = tm_gpu_open(rccl, wanted, &n->gpu, err);
+    if (st == TM_OK) st = tm_gpu_open(rccl ? TM_GPU_HIP : TM_GPU_CUDA, wanted, &n->gpu, err);
+    if (st == TM_OK) st = tm_gpu_stream_open(n->gpu, &n->stream, err);
     return st;
 }
 
@@ -433,6 +435,7 @@ void tm_nccl_close(tm_nccl *n)
     n->since_ns = 0;
     n->ends = true;
     if (n->watches) pthread_join(n->watcher, NULL);
+    if (n->gpu) tm_gpu_stream_close(n->gpu, n->stream);
     tm_gpu_close(n->gpu);
     free(n);
 }
@@ -447,6 +450,11 @@ tm_gpu *tm_nccl_gpu(tm_nccl *n)
     return n->gpu;
 }
 
+void *tm_nccl_stream(tm_nccl *n)
+{
+    return n->stream;
+}
+
 /* --- calls ----------------------------------------------------------------------------------- */
 
 /* As messages to and from every rank, all under way at once. */
@@ -456,13 +464,12 @@ static tm_status all_to_all(tm_nccl *n, const tm_collective *call, tm_error *err
     int         type = types[call->format];
     const char *send = call->send;
     char       *receive = call->receive;
-    void       *stream = tm_gpu_queue(n->gpu);
     TM_TRY(settle(n, "ncclGroupStart", n->call.GroupStart(), err));
     for (int r = 0; r < tm_comm_size(n->world); r++) {
         size_t out = call->send_counts ? call->send_counts[r] : call->count;
         size_t in = call->receive_counts ? call->receive_counts[r] : call->count;
-        if (out > 0) MUST(n, Send, send + to, out, type, r, n->comm, stream);
-        if (in > 0) MUST(n, Recv, receive + from, in, type, r, n->comm, stream);
+        if (out > 0) MUST(n, Send, send + to, out, type, r, n->comm, n->stream);
+        if (in > 0) MUST(n, Recv, receive + from, in, type, r, n->comm, n->stream);
         to += out * bytes;
         from += in * bytes;
     }
@@ -472,8 +479,7 @@ static tm_status all_to_all(tm_nccl *n, const tm_collective *call, tm_error *err
 
 tm_status tm_nccl_run(tm_nccl *n, const tm_collective *c, tm_error *err)
 {
-    void *stream = tm_gpu_queue(n->gpu);
-    int   type = types[c->format], op = ops[c->op];
+    int type = types[c->format], op = ops[c->op];
     if (n->failed) return tm_fail(err, n->error.status, "%s", n->error.text);
     if (c->format == TM_COMM_BFLOAT16 && n->version < HAS_BFLOAT16)
         return tm_fail(err, TM_UNSUPPORTED, "'%s' is version %s: bfloat16 came with 2.10; use float32, or a later one",
@@ -481,24 +487,24 @@ tm_status tm_nccl_run(tm_nccl *n, const tm_collective *c, tm_error *err)
     tm_comm_notice_fill(c, &n->last);
     switch (c->kind) {
     case TM_COMM_ALL_REDUCE:
-        MUST(n, AllReduce, c->send, c->receive, c->count, type, op, n->comm, stream);
+        MUST(n, AllReduce, c->send, c->receive, c->count, type, op, n->comm, n->stream);
         break;
     case TM_COMM_REDUCE_SCATTER:
-        MUST(n, ReduceScatter, c->send, c->receive, c->count, type, op, n->comm, stream);
+        MUST(n, ReduceScatter, c->send, c->receive, c->count, type, op, n->comm, n->stream);
         break;
     case TM_COMM_ALL_GATHER:
-        MUST(n, AllGather, c->send, c->receive, c->count, type, n->comm, stream);
+        MUST(n, AllGather, c->send, c->receive, c->count, type, n->comm, n->stream);
         break;
     case TM_COMM_BROADCAST:
-        MUST(n, Broadcast, c->send, c->receive, c->count, type, c->peer, n->comm, stream);
+        MUST(n, Broadcast, c->send, c->receive, c->count, type, c->peer, n->comm, n->stream);
         break;
     case TM_COMM_ALL_TO_ALL:
         return all_to_all(n, c, err);
     case TM_COMM_SEND:
-        MUST(n, Send, c->send, c->count, type, c->peer, n->comm, stream);
+        MUST(n, Send, c->send, c->count, type, c->peer, n->comm, n->stream);
         break;
     case TM_COMM_RECEIVE:
-        MUST(n, Recv, c->receive, c->count, type, c->peer, n->comm, stream);
+        MUST(n, Recv, c->receive, c->count, type, c->peer, n->comm, n->stream);
         break;
     case TM_COMM_BARRIER:
         TM_ASSERT(!"a barrier is the world's");
@@ -515,7 +521,7 @@ tm_status tm_nccl_wait(tm_nccl *n, tm_error *err)
     for (;;) {
         tm_error  why = { 0 };
         int       code = SUCCESS;
-        tm_status st = tm_gpu_done(n->gpu, &done, &why);
+        tm_status st = tm_gpu_stream_done(n->gpu, n->stream, &done, &why);
         if (st != TM_OK) return give_up(n, st, &why, err);
         if (!done && p.turn % LOOK == 0 && (st = tm_comm_failed(n->world, &why)) != TM_OK)
             return give_up(n, st, &why, err);

@@ -2,7 +2,7 @@
 /* comm/nccl.h - collective calls on the memory of GPUs, by NCCL or RCCL, loaded at run time.
  *
  * A tm_nccl is the GPU of one rank and its end of all of them; it takes the calls of comm/comm.h, with addresses of the
- * GPU. A call is put into the GPU's queue and returns at once; tm_nccl_wait waits for the queue. The order in which the
+ * GPU. A call is put into a stream of the GPU and returns at once; tm_nccl_wait waits for it. The order in which the
  * library adds is its own: unlike on processors, bits may depend on the library, the number of GPUs and the size.
  *
  * Every wait has the deadline; a call of the library that does not return within it ends the job (tm_comm_abort), with
@@ -13,7 +13,7 @@
 #define TM_COMM_NCCL_H
 
 #include "comm/comm.h"
-#include "comm/gpu.h"
+#include "gpu/runtime.h"
 
 typedef struct tm_nccl tm_nccl;
 
@@ -34,6 +34,7 @@ void tm_nccl_close(tm_nccl *nccl);
 
 const tm_nccl_facts *tm_nccl_facts_of(const tm_nccl *nccl);
 tm_gpu              *tm_nccl_gpu(tm_nccl *nccl);
+void                *tm_nccl_stream(tm_nccl *nccl); /* of that GPU: where its calls go */
 
 /* Barriers are the world's. TM_UNSUPPORTED: a format that this version does not have. */
 TM_MUST_USE tm_status tm_nccl_run(tm_nccl *nccl, const tm_collective *call, tm_error *err);

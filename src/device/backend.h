@@ -22,6 +22,7 @@ typedef struct tm_bound   tm_bound;   /* work to be played again (others call it
 typedef struct {
     const char *name;
     bool        for_tests; /* opened by name like any other, not offered to anybody */
+    bool        numbered;  /* there may be several: "cuda:1" is the second (device->ordinal) */
 
     /* --- what it is; nothing here touches hardware ------------------------------------------------------------ */
 
@@ -88,6 +89,7 @@ struct tm_device {
     const tm_backend     *backend;
     tm_device_info        info;
     void                 *own; /* the backend's */
+    int                   ordinal;
     bool                  planning, reference_allowed, one_by_one;
     tm_queue             *queues[TM_STREAMS];        /* what is not of a program goes to that of TM_ON_COMPUTE */
     tm_instant           *begins, *ends[TM_STREAMS]; /* of a program with several streams; NULL: there was none yet */

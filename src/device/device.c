@@ -15,26 +15,44 @@ enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
 
-static tm_status find_backend(const char *name, const tm_backend **out, tm_error *err)
+/* "cuda:1" is `cuda` and 1. */
+static bool names_backend(const tm_backend *backend, const char *name, int *ordinal)
+{
+    size_t length = strlen(backend->name);
+    *ordinal = 0;
+    if (strcmp(name, backend->name) == 0) return true;
+    if (!backend->numbered || strncmp(name, backend->name, length) != 0 || name[length] != ':') return false;
+    const char *digits = name + length + 1;
+    size_t      n = strspn(digits, "0123456789");
+    if (n == 0 || n > 4 || digits[n]) return false;
+    *ordinal = atoi(digits);
+    return true;
+}
+
+static tm_status find_backend(const char *name, const tm_backend **out, int *ordinal, tm_error *err)
 {
     for (int i = 0; i < BACKENDS; i++)
-        if (strcmp(backends[i]->name, name) == 0) {
+        if (names_backend(backends[i], name, ordinal)) {
             *out = backends[i];
             return TM_OK;
         }
     tm_text list = { 0 };
     for (int i = 0; i < BACKENDS; i++)
-        if (!backends[i]->for_tests) tm_text_printf(&list, "%s%s", list.length ? ", " : "", backends[i]->name);
+        if (!backends[i]->for_tests)
+            tm_text_printf(&list, "%s%s%s", list.length ? ", " : "", backends[i]->name,
+                           backends[i]->numbered ? "[:N]" : "");
     tm_fail(err, TM_INVALID, "unknown device '%.100s' (--device); this build has: %s", name, list.data);
     tm_text_fini(&list);
     return TM_INVALID;
 }
 
-tm_status tm_device_open_backend(const tm_backend *backend, int threads, bool planning, tm_device **out, tm_error *err)
+static tm_status open_numbered(const tm_backend *backend, int ordinal, int threads, bool planning, tm_device **out,
+                               tm_error *err)
 {
     tm_device *device = tm_alloc(sizeof *device);
     device->backend = backend;
     device->planning = planning;
+    device->ordinal = ordinal;
     device->share = -1;
     device->info.name = backend->name;
     backend->info(device, threads);
@@ -51,18 +69,25 @@ tm_status tm_device_open_backend(const tm_backend *backend, int threads, bool pl
     return TM_OK;
 }
 
+tm_status tm_device_open_backend(const tm_backend *backend, int threads, bool planning, tm_device **out, tm_error *err)
+{
+    return open_numbered(backend, 0, threads, planning, out, err);
+}
+
 tm_status tm_device_open(const char *name, int threads, tm_device **out, tm_error *err)
 {
     const tm_backend *backend;
-    TM_TRY(find_backend(name, &backend, err));
-    return tm_device_open_backend(backend, threads, false, out, err);
+    int               ordinal;
+    TM_TRY(find_backend(name, &backend, &ordinal, err));
+    return open_numbered(backend, ordinal, threads, false, out, err);
 }
 
 tm_status tm_device_open_planning(const char *name, int threads, tm_device **out, tm_error *err)
 {
     const tm_backend *backend;
-    TM_TRY(find_backend(name, &backend, err));
-    return tm_device_open_backend(backend, threads, true, out, err);
+    int               ordinal;
+    TM_TRY(find_backend(name, &backend, &ordinal, err));
+    return open_numbered(backend, ordinal, threads, true, out, err);
 }
 
 void tm_device_close(tm_device *device)

@@ -3,6 +3,7 @@
  *
  *   cpu        fast kernels, float32 and bfloat16; the references compute what none takes only if that is asked for
  *   reference  every op in float64, slow and obviously right: it judges the others
+ *   cuda, hip  a GPU, through CUDA's driver or HIP's runtime; "cuda:1" is the second one
  *   null       computes nothing: what remains is our own overhead
  *   late       for tests: the kernels of cpu, memory of its own, nothing done before somebody waits for it
  *
@@ -38,6 +39,7 @@ typedef struct {
     bool           float64_only; /* its kernels take float64 whatever training.dtype says */
     bool           own_memory;   /* an arena is not in the memory of the host */
     size_t         align;        /* bytes: where its kernels want buffers to begin; 0: anywhere that plans put them */
+    int64_t        memory_bytes; /* of its own; 0: unknown, or the host's */
     double         peak_flops;   /* 0: unknown */
     const char    *kernels;      /* "avx512": by instruction set; NULL where there is one set only */
     const char    *sums[2];      /* a word for the order of summation in products: of float32, of bfloat16 operands.

@@ -136,7 +136,7 @@ static void release_memory(tm_trainer *trainer)
 static tm_status check_weights_fit(const tm_plan *plan, const tm_device_info *device, tm_error *err)
 {
     char    need[32], have[32];
-    int64_t available = device->own_memory ? 0 : tm_memory_available_bytes("");
+    int64_t available = device->own_memory ? device->memory_bytes : tm_memory_available_bytes("");
     if (available <= 0 || plan->persistent_bytes <= (size_t)available) return TM_OK;
     return tm_fail(
         err, TM_NOMEM,

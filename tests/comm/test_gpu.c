@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU's runtime, of both makers, over libraries that stand in for them (tests/standins): what is told of it, copies
  * and clocks, and what is said when each of its functions fails. */
-#include "comm/gpu.h"
+#include "gpu/runtime.h"
 
 #include <limits.h>
 #include <setjmp.h>
@@ -30,12 +30,15 @@ static void use(int hip)
     setenv("TRAINMARK_GPU_RUNTIME", libraries[hip], 1);
 }
 
+static void *stream;
+
 static tm_gpu *open_gpu(int hip, int wanted)
 {
     tm_gpu  *gpu;
     tm_error err = { 0 };
     use(hip);
-    if (tm_gpu_open(hip, wanted, &gpu, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_gpu_open((tm_gpu_maker)hip, wanted, &gpu, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_gpu_stream_open(gpu, &stream, &err) != TM_OK) fail_msg("%s", err.text);
     return gpu;
 }
 
@@ -43,7 +46,7 @@ static void wait_for(tm_gpu *gpu)
 {
     tm_error err = { 0 };
     for (bool done = false; !done;) {
-        assert_int_equal(tm_gpu_done(gpu, &done, &err), TM_OK);
+        assert_int_equal(tm_gpu_stream_done(gpu, stream, &done, &err), TM_OK);
         nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
     }
 }
@@ -70,24 +73,29 @@ static void facts_and_copies(void **state)
             assert_string_equal(f->name, "a stand-in");
             assert_string_equal(f->bus, bus);
             assert_true(f->memory == (size_t)1 << 32);
+            assert_string_equal(f->arch, hip ? "gfx942" : "sm_90");
+            assert_int_equal(f->shared_bytes, hip ? 65536 : 232448);
+            assert_int_equal(f->multiprocessors, hip ? 304 : 132);
             tm_gpu_close(gpu);
         }
         tm_gpu *gpu = open_gpu(hip, 2);
         assert_int_equal(tm_gpu_count(), 4);
-        assert_non_null(tm_gpu_queue(gpu));
+        void *mark[2];
+        for (int i = 0; i < 2; i++) assert_int_equal(tm_gpu_event_open(gpu, &mark[i], &err), TM_OK);
         for (int i = 0; i < 2; i++) assert_int_equal(tm_gpu_alloc(gpu, sizeof words, &memory[i], &err), TM_OK);
         assert_ptr_not_equal(memory[0], memory[1]);
         assert_int_equal(tm_gpu_write(gpu, memory[0], words, sizeof words, &err), TM_OK);
-        assert_int_equal(tm_gpu_mark(gpu, 0, &err), TM_OK);
-        for (int i = 0; i < 5; i++) assert_int_equal(tm_gpu_copy(gpu, memory[1], memory[0], sizeof words, &err), TM_OK);
-        assert_int_equal(tm_gpu_mark(gpu, 1, &err), TM_OK);
+        assert_int_equal(tm_gpu_event_record(gpu, mark[0], stream, &err), TM_OK);
+        for (int i = 0; i < 5; i++)
+            assert_int_equal(tm_gpu_queue_copy(gpu, stream, memory[1], memory[0], sizeof words, &err), TM_OK);
+        assert_int_equal(tm_gpu_event_record(gpu, mark[1], stream, &err), TM_OK);
         bool done = true;
-        assert_int_equal(tm_gpu_done(gpu, &done, &err), TM_OK);
+        assert_int_equal(tm_gpu_stream_done(gpu, stream, &done, &err), TM_OK);
         assert_false(done); /* seven that take a tenth of a millisecond each */
         wait_for(gpu);
         assert_int_equal(tm_gpu_read(gpu, back, memory[1], sizeof back, &err), TM_OK);
         assert_string_equal(back, words);
-        assert_int_equal(tm_gpu_marked(gpu, &seconds, &err), TM_OK);
+        assert_int_equal(tm_gpu_event_seconds(gpu, mark[0], mark[1], &seconds, &err), TM_OK);
         assert_true(seconds > 5e-4 && seconds < 5);
         for (int i = 0; i < 2; i++) tm_gpu_free(gpu, memory[i]);
         tm_gpu_free(gpu, NULL);
@@ -170,7 +178,7 @@ static void each_function_that_fails_is_named(void **state)
             if (!functions[i].opens) gpu = open_gpu(hip, 1);
             snprintf(told, sizeof told, "%s@1=%d", functions[i].name, i % 2 ? 700 : 719);
             setenv("STANDIN_GPU_FAIL", told, 1);
-            tm_status st = functions[i].opens ? tm_gpu_open(hip, 1, &gpu, &err) : use_all(gpu, &err);
+            tm_status st = functions[i].opens ? tm_gpu_open((tm_gpu_maker)hip, 1, &gpu, &err) : use_all(gpu, &err);
             unsetenv("STANDIN_GPU_FAIL");
             snprintf(want, sizeof want, "GPU %d (%s): %s: %s (error %d)", i < 3 ? 0 : 1,
                      functions[i].knows ? "a stand-in"
@@ -197,7 +205,7 @@ static void what_is_not_there(void **state)
     /* Either is found where it is not said which. */
     for (int hip = 0; hip < 2; hip++) {
         use(hip);
-        assert_int_equal(tm_gpu_open(-1, 0, &gpu, &err), TM_OK);
+        assert_int_equal(tm_gpu_open(TM_GPU_ANY, 0, &gpu, &err), TM_OK);
         assert_string_equal(tm_gpu_facts_of(gpu)->runtime, hip ? "HIP" : "CUDA");
         tm_gpu_close(gpu);
         setenv("STANDIN_GPU_FAIL", "cuInit@1=3", 1);
@@ -209,7 +217,7 @@ static void what_is_not_there(void **state)
         assert_int_equal(tm_gpu_count(), 3);
         setenv("STANDIN_GPUS", "0", 1);
         empty = (tm_error){ 0 };
-        assert_int_equal(tm_gpu_open(hip, 0, &gpu, &empty), TM_INVALID);
+        assert_int_equal(tm_gpu_open((tm_gpu_maker)hip, 0, &gpu, &empty), TM_INVALID);
         assert_null(gpu);
         snprintf(want, sizeof want,
                  "%s (%s) shows no GPU to this process; see CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and the job's "
@@ -219,13 +227,13 @@ static void what_is_not_there(void **state)
         unsetenv("STANDIN_GPUS");
         /* One where the other is wanted. */
         other = (tm_error){ 0 };
-        assert_int_equal(tm_gpu_open(!hip, 0, &gpu, &other), TM_INVALID);
+        assert_int_equal(tm_gpu_open((tm_gpu_maker)!hip, 0, &gpu, &other), TM_INVALID);
         snprintf(want, sizeof want, none, "");
         assert_string_equal(other.text, want);
     }
     setenv("TRAINMARK_GPU_RUNTIME", "/nowhere/libcuda.so", 1);
     err = (tm_error){ 0 };
-    assert_int_equal(tm_gpu_open(0, 0, &gpu, &err), TM_INVALID);
+    assert_int_equal(tm_gpu_open(TM_GPU_CUDA, 0, &gpu, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "no runtime of a GPU was found (/nowhere/libcuda.so"));
     assert_int_equal(tm_gpu_count(), 0);
 }

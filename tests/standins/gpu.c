@@ -1,62 +1,96 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stand-in for libcuda.so.1 and, with HIP defined, for libamdhip64.so: GPUs in memory of the process that cannot be
- * touched at the addresses that callers get, with queues that threads of their own work off, late. For tests.
+ * touched at the addresses that callers get, with queues that threads of their own work off, late; launches execute the
+ * kernels' machine code (tests/machine). For tests. This file: streams, events, graphs.
  *
  * STANDIN_GPUS: how many (4). STANDIN_GPU_FAIL=NAME@N=CODE: from its N-th call on, NAME (of CUDA) returns CODE.
  */
 #define _GNU_SOURCE
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include "gpu.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
-#ifdef HIP
-#define NAME(cuda, hip) hip
-#else
-#define NAME(cuda, hip) cuda
-#endif
-#define API __attribute__((visibility("default"))) int
+pthread_mutex_t standin_lock = PTHREAD_MUTEX_INITIALIZER;
 
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, NOT_READY = 600, LATE_NS = 100000 };
+/* --- faults ----------------------------------------------------------------------------------------------------------
+ */
 
-static const size_t    span = (size_t)1 << 32, page = 4096;
-static char           *base; /* what callers get: not to be touched; `span` behind it what is there */
-static size_t          used;
-static int             held; /* blocks that were not given back */
-static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+static int _Atomic broken;
 
-/* --- faults ---------------------------------------------------------------------------------- */
+void standin_broken(int code)
+{
+    broken = code;
+}
 
-static int fault(const char *name)
+int standin_fault(const char *name)
 {
     static int  calls;
     const char *text = getenv("STANDIN_GPU_FAIL");
     int         n = 1, code = 0;
     size_t      length = strlen(name);
-    if (!text || strncmp(text, name, length) != 0) return 0;
+    if (broken) return broken;
+    if (!text || strncmp(text, name, length) != 0 || text[length] != '@') return 0;
     if (sscanf(text + length, "@%d=%d", &n, &code) != 2) return 0;
     return ++calls >= n ? code : 0;
 }
 
-/* --- queues ---------------------------------------------------------------------------------- */
+/* --- streams ---------------------------------------------------------------------------------------------------------
+ */
 
-typedef struct work {
-    struct work *next;
-    void (*run)(void *);
-    void *with;
-} work;
+typedef struct item {
+    struct item *next;
+    standin_work work;
+} item;
 
+typedef struct event event;
+
+/* What a captured stream was given, in the order of the calls. */
 typedef struct {
+    enum { RUN, RECORD, WAIT } kind;
+    int          stream; /* number in the graph */
+    standin_work work;   /* RUN */
+    event       *event;
+} node;
+
+enum { MOST_STREAMS = 8 };
+
+typedef struct graph {
+    node         *nodes;
+    int           n, room, streams;
+    struct queue *member[MOST_STREAMS];
+} graph;
+
+typedef struct queue {
     pthread_mutex_t lock;
     pthread_cond_t  more;
     pthread_t       thread;
-    work           *first;
+    item           *first;
     bool            busy, ends;
+    graph          *captures; /* NULL: it works */
+    int             number;   /* in that graph */
 } queue;
+
+struct event {
+    int64_t  ns;
+    uint64_t recorded, passed; /* calls of record; of these, those whose turn has come */
+    graph   *in;               /* recorded last in a stream that is captured into this graph */
+};
+
+static pthread_mutex_t event_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t  event_passed = PTHREAD_COND_INITIALIZER;
+
+static void do_work(const standin_work *work)
+{
+    pthread_mutex_lock(&standin_lock);
+    work->run(work->with);
+    pthread_mutex_unlock(&standin_lock);
+}
+
+static void wait_event(void *with);
+static void play(void *with);
 
 static void *work_off(void *of)
 {
@@ -64,54 +98,70 @@ static void *work_off(void *of)
     pthread_mutex_lock(&q->lock);
     for (;;) {
         while (!q->first && !q->ends) pthread_cond_wait(&q->more, &q->lock);
-        work *w = q->first;
-        if (!w) break;
+        item *i = q->first;
+        if (!i) break;
         q->busy = true;
         pthread_mutex_unlock(&q->lock);
         nanosleep(&(struct timespec){ .tv_nsec = LATE_NS }, NULL);
-        w->run(w->with);
+        if (i->work.run == wait_event || i->work.run == play) /* what these wait for needs the lock */
+            i->work.run(i->work.with);
+        else
+            do_work(&i->work);
+        if (i->work.drop) i->work.drop(i->work.with);
         pthread_mutex_lock(&q->lock);
-        q->first = w->next;
+        q->first = i->next;
         q->busy = false;
-        free(w);
+        free(i);
     }
     pthread_mutex_unlock(&q->lock);
     return NULL;
 }
 
-__attribute__((visibility("default"))) void  standin_enqueue(void *stream, void (*run)(void *), void *with);
-__attribute__((visibility("default"))) void *standin_real(const void *address, size_t bytes);
+static void add_node(graph *g, node n)
+{
+    if (g->n == g->room) {
+        g->room = g->room ? 2 * g->room : 64;
+        g->nodes = realloc(g->nodes, (size_t)g->room * sizeof *g->nodes);
+        if (!g->nodes) abort();
+    }
+    g->nodes[g->n++] = n;
+}
 
-void standin_enqueue(void *stream, void (*run)(void *), void *with)
+void standin_put(void *stream, standin_work work)
 {
     queue *q = stream;
-    work  *w = malloc(sizeof *w), **at = &q->first;
-    *w = (work){ .run = run, .with = with };
+    if (q->captures) {
+        add_node(q->captures, (node){ .kind = RUN, .stream = q->number, .work = work });
+        return;
+    }
+    item *i = malloc(sizeof *i), **at = &q->first;
+    *i = (item){ .work = work };
     pthread_mutex_lock(&q->lock);
     while (*at) at = &(*at)->next;
-    *at = w;
+    *at = i;
     pthread_cond_signal(&q->more);
     pthread_mutex_unlock(&q->lock);
 }
 
-/* Where the bytes of an address of the GPU are; NULL: it is none. */
-void *standin_real(const void *address, size_t bytes)
+void standin_enqueue(void *stream, void (*run)(void *), void *with)
 {
-    const char *at = address;
-    if (!base || at < base || at + bytes > base + used) return NULL;
-    return (char *)at + span;
+    standin_put(stream, (standin_work){ .run = run, .with = with });
 }
 
 API NAME(cuStreamCreate, hipStreamCreateWithFlags)(void **stream, unsigned flags);
 API NAME(cuStreamCreate, hipStreamCreateWithFlags)(void **stream, unsigned flags)
 {
+    int    code = standin_fault("cuStreamCreate");
     queue *q = calloc(1, sizeof *q);
-    if (flags != 1) return INVALID;
+    if (code || flags != 1) {
+        free(q);
+        return code ? code : INVALID;
+    }
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->more, NULL);
     pthread_create(&q->thread, NULL, work_off, q);
     *stream = q;
-    return fault("cuStreamCreate");
+    return OK;
 }
 
 API NAME(cuStreamDestroy_v2, hipStreamDestroy)(void *stream);
@@ -131,7 +181,7 @@ API NAME(cuStreamQuery, hipStreamQuery)(void *stream);
 API NAME(cuStreamQuery, hipStreamQuery)(void *stream)
 {
     queue *q = stream;
-    int    code = fault("cuStreamQuery");
+    int    code = standin_fault("cuStreamQuery");
     if (code) return code;
     pthread_mutex_lock(&q->lock);
     bool idle = !q->first && !q->busy;
@@ -139,38 +189,52 @@ API NAME(cuStreamQuery, hipStreamQuery)(void *stream)
     return idle ? OK : NOT_READY;
 }
 
-/* What goes to the GPU at once goes through this one, and other queues do not heed it. */
-static void *_Atomic default_queue;
-
 API NAME(cuStreamSynchronize, hipStreamSynchronize)(void *stream);
 API NAME(cuStreamSynchronize, hipStreamSynchronize)(void *stream)
 {
-    if (!stream && !default_queue) return OK;
-    while (NAME(cuStreamQuery, hipStreamQuery)(stream ? stream : default_queue) == NOT_READY)
+    int code = standin_fault("cuStreamSynchronize");
+    if (code || (!stream && !standin_default_stream())) return code;
+    while ((code = NAME(cuStreamQuery, hipStreamQuery)(stream ? stream : standin_default_stream())) == NOT_READY)
         nanosleep(&(struct timespec){ .tv_nsec = LATE_NS }, NULL);
-    return OK;
+    return code;
 }
 
-/* --- events ---------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------------------------------
+ */
 
-typedef struct {
-    int64_t ns;
-    bool    done;
-} event;
+static void pass_event(event *e)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    pthread_mutex_lock(&event_lock);
+    e->ns = t.tv_sec * 1000000000LL + t.tv_nsec;
+    e->passed++;
+    pthread_cond_broadcast(&event_passed);
+    pthread_mutex_unlock(&event_lock);
+}
 
 static void stamp(void *of)
 {
-    struct timespec t;
-    event          *e = of;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    e->ns = t.tv_sec * 1000000000LL + t.tv_nsec;
-    e->done = true;
+    pass_event(of);
+}
+
+typedef struct {
+    event   *event;
+    uint64_t number; /* of the recording that is waited for */
+} awaited;
+
+static void wait_event(void *with)
+{
+    const awaited *a = with;
+    pthread_mutex_lock(&event_lock);
+    while (a->event->passed < a->number) pthread_cond_wait(&event_passed, &event_lock);
+    pthread_mutex_unlock(&event_lock);
 }
 
 API NAME(cuEventCreate, hipEventCreateWithFlags)(void **out, unsigned flags);
 API NAME(cuEventCreate, hipEventCreateWithFlags)(void **out, unsigned flags)
 {
-    int code = fault("cuEventCreate");
+    int code = standin_fault("cuEventCreate");
     *out = code ? NULL : calloc(1, sizeof(event));
     return code ? code : flags == 0 ? OK : INVALID;
 }
@@ -185,217 +249,179 @@ API NAME(cuEventDestroy_v2, hipEventDestroy)(void *e)
 API NAME(cuEventRecord, hipEventRecord)(void *e, void *stream);
 API NAME(cuEventRecord, hipEventRecord)(void *e, void *stream)
 {
-    ((event *)e)->done = false;
-    standin_enqueue(stream, stamp, e);
-    return fault("cuEventRecord");
+    int    code = standin_fault("cuEventRecord");
+    event *of = e;
+    queue *q = stream;
+    if (code) return code;
+    of->in = q->captures;
+    if (q->captures) {
+        add_node(q->captures, (node){ .kind = RECORD, .stream = q->number, .event = of });
+        return OK;
+    }
+    pthread_mutex_lock(&event_lock);
+    of->recorded++;
+    pthread_mutex_unlock(&event_lock);
+    standin_put(stream, (standin_work){ .run = stamp, .with = e });
+    return OK;
+}
+
+static void join_graph(queue *q, graph *g)
+{
+    if (g->streams == MOST_STREAMS) abort();
+    q->captures = g;
+    q->number = g->streams;
+    g->member[g->streams++] = q;
+}
+
+/* A stream that waits for an event of a captured one is captured as well. */
+API NAME(cuStreamWaitEvent, hipStreamWaitEvent)(void *stream, void *e, unsigned flags);
+API NAME(cuStreamWaitEvent, hipStreamWaitEvent)(void *stream, void *e, unsigned flags)
+{
+    int    code = standin_fault("cuStreamWaitEvent");
+    event *of = e;
+    queue *q = stream;
+    if (code || flags) return code ? code : INVALID;
+    if (of->in) {
+        if (!q->captures) join_graph(q, of->in);
+        add_node(q->captures, (node){ .kind = WAIT, .stream = q->number, .event = of });
+        return OK;
+    }
+    awaited *a = malloc(sizeof *a);
+    *a = (awaited){ of, of->recorded };
+    standin_put(stream, (standin_work){ .run = wait_event, .drop = free, .with = a });
+    return OK;
+}
+
+API NAME(cuEventSynchronize, hipEventSynchronize)(void *e);
+API NAME(cuEventSynchronize, hipEventSynchronize)(void *e)
+{
+    int     code = standin_fault("cuEventSynchronize");
+    awaited a = { e, ((event *)e)->recorded };
+    if (!code) wait_event(&a);
+    return code ? code : standin_fault("");
 }
 
 API NAME(cuEventElapsedTime, hipEventElapsedTime)(float *ms, void *from, void *to);
 API NAME(cuEventElapsedTime, hipEventElapsedTime)(float *ms, void *from, void *to)
 {
+    int    code = standin_fault("cuEventElapsedTime");
     event *a = from, *b = to;
-    if (!a->done || !b->done) return NOT_READY;
+    if (code) return code;
+    if (a->passed < a->recorded || b->passed < b->recorded) return NOT_READY;
     *ms = (float)(b->ns - a->ns) * 1e-6f;
-    return fault("cuEventElapsedTime");
+    return OK;
 }
 
-/* --- memory ---------------------------------------------------------------------------------- */
+/* --- graphs ----------------------------------------------------------------------------------------------------------
+ */
 
-API NAME(cuMemAlloc_v2, hipMalloc)(void **out, size_t bytes);
-API NAME(cuMemAlloc_v2, hipMalloc)(void **out, size_t bytes)
+static queue *capturing; /* the stream that a capture began with: one at a time */
+
+API NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *stream, int mode);
+API NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *stream, int mode)
 {
-    int    code = fault("cuMemAlloc_v2");
-    size_t whole = (bytes + page - 1) / page * page;
-    if (code) return code;
-    pthread_mutex_lock(&memory_lock);
-    if (!base) {
-        base = mmap(NULL, 2 * span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (base == MAP_FAILED) abort();
+    int code = standin_fault("cuStreamBeginCapture_v2");
+    if (code || capturing || mode != 2) return code ? code : INVALID;
+    capturing = stream;
+    join_graph(capturing, calloc(1, sizeof(graph)));
+    return OK;
+}
+
+/* Does every other stream end with an event that another one waits for? */
+static bool joined(const graph *g)
+{
+    for (int s = 1; s < g->streams; s++) {
+        int last = -1;
+        for (int i = 0; i < g->n; i++)
+            if (g->nodes[i].stream == s) last = i;
+        bool ends = last >= 0 && g->nodes[last].kind == RECORD, waited = false;
+        for (int i = last + 1; ends && i < g->n; i++)
+            waited = waited || (g->nodes[i].kind == WAIT && g->nodes[i].event == g->nodes[last].event);
+        if (!waited) return false;
     }
-    if (used + whole <= span) {
-        mprotect(base + span + used, whole, PROT_READ | PROT_WRITE);
-        memset(base + span + used, 0xff, whole); /* NaN */
-        *out = base + used;
-        used += whole;
-        held++;
-    } else {
-        code = NO_MEMORY;
-    }
-    pthread_mutex_unlock(&memory_lock);
+    return true;
+}
+
+API NAME(cuGraphDestroy, hipGraphDestroy)(void *graph);
+API NAME(cuStreamEndCapture, hipStreamEndCapture)(void *stream, void **out);
+API NAME(cuStreamEndCapture, hipStreamEndCapture)(void *stream, void **out)
+{
+    int    code = standin_fault("cuStreamEndCapture");
+    graph *g = ((queue *)stream)->captures;
+    *out = NULL;
+    if (!g) return INVALID;
+    capturing = NULL;
+    for (int s = 0; s < g->streams; s++) g->member[s]->captures = NULL;
+    for (int i = 0; i < g->n; i++)
+        if (g->nodes[i].event) g->nodes[i].event->in = NULL;
+    if (!code && !joined(g)) code = CAPTURE_UNJOINED;
+    if (code)
+        (void)NAME(cuGraphDestroy, hipGraphDestroy)(g);
+    else
+        *out = g;
     return code;
 }
 
-API NAME(cuMemFree_v2, hipFree)(void *memory);
-API NAME(cuMemFree_v2, hipFree)(void *memory)
+/* As late as it may: a stream that another one waits for goes no further than it must. */
+static void run_stream(const graph *g, int stream, int end, int *next, bool *recorded)
 {
-    if (!standin_real(memory, 1)) return INVALID;
-    pthread_mutex_lock(&memory_lock);
-    held--;
-    pthread_mutex_unlock(&memory_lock);
-    return OK;
-}
-
-/* For tests: blocks of memory that nobody has given back. */
-API standin_held(void);
-API standin_held(void)
-{
-    return held;
-}
-
-typedef struct {
-    void       *to;
-    const void *from;
-    size_t      bytes;
-    void       *staged;
-} copying;
-
-static void copy(void *of)
-{
-    copying *c = of;
-    memcpy(c->to, c->from, c->bytes);
-    free(c->staged);
-    free(c);
-}
-
-/* Returns when the source may be changed; what was written is there later. */
-API NAME(cuMemcpyHtoD_v2, hipMemcpyHtoD)(void *to, const void *from, size_t bytes);
-API NAME(cuMemcpyHtoD_v2, hipMemcpyHtoD)(void *to, const void *from, size_t bytes)
-{
-    void    *real = standin_real(to, bytes);
-    copying *c = malloc(sizeof *c);
-    if (!real) return INVALID;
-    pthread_mutex_lock(&memory_lock);
-    if (!default_queue) {
-        void *made = NULL;
-        (void)NAME(cuStreamCreate, hipStreamCreateWithFlags)(&made, 1);
-        default_queue = made;
+    for (int i = next[stream]; i < end; i = next[stream]) {
+        next[stream] = i + 1;
+        const node *n = &g->nodes[i];
+        if (n->stream != stream) continue;
+        if (n->kind == RUN) do_work(&n->work);
+        if (n->kind == RECORD) pass_event(n->event), recorded[i] = true;
+        if (n->kind != WAIT) continue;
+        int at = i - 1; /* the last recording before the wait */
+        while (at >= 0 && (g->nodes[at].kind != RECORD || g->nodes[at].event != n->event)) at--;
+        if (at >= 0 && !recorded[at]) run_stream(g, g->nodes[at].stream, at + 1, next, recorded);
     }
-    pthread_mutex_unlock(&memory_lock);
-    *c = (copying){ real, NULL, bytes, malloc(bytes) };
-    memcpy(c->staged, from, bytes);
-    c->from = c->staged;
-    standin_enqueue(default_queue, copy, c);
-    return fault("cuMemcpyHtoD_v2");
 }
 
-/* At once, as the real one for a queue that does not heed the default queue. */
-API NAME(cuMemcpyDtoH_v2, hipMemcpyDtoH)(void *to, const void *from, size_t bytes);
-API NAME(cuMemcpyDtoH_v2, hipMemcpyDtoH)(void *to, const void *from, size_t bytes)
+static void play(void *with)
 {
-    const void *real = standin_real(from, bytes);
-    if (!real) return INVALID;
-    memcpy(to, real, bytes);
-    return fault("cuMemcpyDtoH_v2");
+    const graph *g = with;
+    int          next[MOST_STREAMS] = { 0 };
+    bool        *recorded = calloc((size_t)g->n + 1, sizeof *recorded);
+    for (int s = 0; s < g->streams; s++) run_stream(g, s, g->n, next, recorded);
+    free(recorded);
 }
 
-API NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void *to, const void *from, size_t bytes, void *stream);
-API NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void *to, const void *from, size_t bytes, void *stream)
+/* The graph that is played is the one that was made, which its maker may give back at once: counted. */
+API NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(void **out, void *of, unsigned long long flags);
+API NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(void **out, void *of, unsigned long long flags)
 {
-    copying *c = malloc(sizeof *c);
-    *c = (copying){ standin_real(to, bytes), standin_real(from, bytes), bytes, NULL };
-    if (!c->to || !c->from) return INVALID;
-    standin_enqueue(stream, copy, c);
-    return fault("cuMemcpyDtoDAsync_v2");
-}
-
-/* --- devices --------------------------------------------------------------------------------- */
-
-static int gpus(void)
-{
-    return getenv("STANDIN_GPUS") ? atoi(getenv("STANDIN_GPUS")) : 4;
-}
-
-API NAME(cuInit, hipInit)(unsigned flags);
-API NAME(cuInit, hipInit)(unsigned flags)
-{
-    (void)flags;
-    return fault("cuInit");
-}
-
-API NAME(cuDriverGetVersion, hipRuntimeGetVersion)(int *version);
-API NAME(cuDriverGetVersion, hipRuntimeGetVersion)(int *version)
-{
-    *version = 12040;
-    return fault("cuDriverGetVersion");
-}
-
-API NAME(cuDeviceGetCount, hipGetDeviceCount)(int *count);
-API NAME(cuDeviceGetCount, hipGetDeviceCount)(int *count)
-{
-    *count = gpus();
-    return fault("cuDeviceGetCount");
-}
-
-API NAME(cuDeviceGet, hipDeviceGet)(int *device, int index);
-API NAME(cuDeviceGet, hipDeviceGet)(int *device, int index)
-{
-    int code = fault("cuDeviceGet");
-    *device = index;
-    return code ? code : index >= 0 && index < gpus() ? OK : NO_DEVICE;
-}
-
-API NAME(cuDeviceGetName, hipDeviceGetName)(char *name, int bytes, int device);
-API NAME(cuDeviceGetName, hipDeviceGetName)(char *name, int bytes, int device)
-{
-    (void)device;
-    snprintf(name, (size_t)bytes, "a stand-in");
-    return fault("cuDeviceGetName");
-}
-
-API NAME(cuDeviceGetPCIBusId, hipDeviceGetPCIBusId)(char *bus, int bytes, int device);
-API NAME(cuDeviceGetPCIBusId, hipDeviceGetPCIBusId)(char *bus, int bytes, int device)
-{
-    snprintf(bus, (size_t)bytes, "0000:%02x:00.0", device + 16);
-    return fault("cuDeviceGetPCIBusId");
-}
-
-API NAME(cuDeviceTotalMem_v2, hipDeviceTotalMem)(size_t *bytes, int device);
-API NAME(cuDeviceTotalMem_v2, hipDeviceTotalMem)(size_t *bytes, int device)
-{
-    (void)device;
-    *bytes = span;
-    return fault("cuDeviceTotalMem_v2");
-}
-
-#ifdef HIP
-API hipSetDevice(int device);
-API hipSetDevice(int device)
-{
-    int code = fault("hipSetDevice");
-    return code ? code : device >= 0 && device < gpus() ? OK : NO_DEVICE;
-}
-
-__attribute__((visibility("default"))) const char *hipGetErrorString(int code);
-const char                                        *hipGetErrorString(int code)
-{
-    return code == 700 ? "an illegal memory access was encountered" : "some other error";
-}
-#else
-API cuDevicePrimaryCtxRetain(void **context, int device);
-API cuDevicePrimaryCtxRetain(void **context, int device)
-{
-    *context = base + device;
-    return fault("cuDevicePrimaryCtxRetain");
-}
-
-API cuCtxSetCurrent(void *context);
-API cuCtxSetCurrent(void *context)
-{
-    (void)context;
-    return fault("cuCtxSetCurrent");
-}
-
-API cuDevicePrimaryCtxRelease_v2(int device);
-API cuDevicePrimaryCtxRelease_v2(int device)
-{
-    (void)device;
+    int code = standin_fault("cuGraphInstantiateWithFlags");
+    *out = NULL;
+    if (code || flags) return code ? code : INVALID;
+    graph *from = of, *g = calloc(1, sizeof *g);
+    *g = *from;
+    *from = (graph){ .nodes = NULL }; /* its nodes are the other's now */
+    *out = g;
     return OK;
 }
 
-API cuGetErrorString(int code, const char **text);
-API cuGetErrorString(int code, const char **text)
+API NAME(cuGraphDestroy, hipGraphDestroy)(void *of)
 {
-    *text = code == 700 ? "an illegal memory access was encountered" : "some other error";
+    graph *g = of;
+    for (int i = 0; i < g->n; i++)
+        if (g->nodes[i].work.drop) g->nodes[i].work.drop(g->nodes[i].work.with);
+    free(g->nodes);
+    free(g);
     return OK;
 }
-#endif
+
+API NAME(cuGraphExecDestroy, hipGraphExecDestroy)(void *of);
+API NAME(cuGraphExecDestroy, hipGraphExecDestroy)(void *of)
+{
+    return NAME(cuGraphDestroy, hipGraphDestroy)(of);
+}
+
+API NAME(cuGraphLaunch, hipGraphLaunch)(void *of, void *stream);
+API NAME(cuGraphLaunch, hipGraphLaunch)(void *of, void *stream)
+{
+    int code = standin_fault("cuGraphLaunch");
+    if (code) return code;
+    standin_put(stream, (standin_work){ .run = play, .with = of });
+    return OK;
+}

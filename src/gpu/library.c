@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "comm/library.h"
+#include "gpu/library.h"
 
 #include <dlfcn.h>
 #include <glob.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/library.h - a library of others, found and loaded when it is needed. Never from the current folder. */
-#ifndef TM_COMM_LIBRARY_H
-#define TM_COMM_LIBRARY_H
+/* gpu/library.h - a library of others, found and loaded when it is needed. Never from the current folder. */
+#ifndef TM_GPU_LIBRARY_H
+#define TM_GPU_LIBRARY_H
 
 #include "base/text.h"
 

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/gpu/attention.c - attention and its gradients in tiles (source/attention.h). */
+#include "device/gpu/gpu.h"
+
+enum { THREADS = 256, MOST = 65535 };
+
+/* Queries and keys of a tile: what it needs of shared memory stays below 48 KiB. */
+static int side_of(const tm_attention_attr *attr)
+{
+    int64_t wide = attr->dim_qk > attr->dim_v ? attr->dim_qk : attr->dim_v;
+    return wide <= 64 ? 32 : wide <= 128 ? 16 : 8;
+}
+
+static tm_gpu_defines definitions(const tm_attention_attr *attr, tm_dtype x, const tm_view *sinks)
+{
+    tm_gpu_defines d = { .n = 0 };
+    tm_gpu_define_format(&d, "X", x);
+    tm_gpu_define_format(&d, "S", tm_view_present(sinks) ? sinks->dtype : TM_F32);
+    tm_gpu_define(&d, "QK", attr->dim_qk);
+    tm_gpu_define(&d, "VO", attr->dim_v);
+    tm_gpu_define(&d, "SIDE", side_of(attr));
+    return d;
+}
+
+static const char *refuse_shape(const tm_attention_attr *attr, int64_t rows)
+{
+    if (attr->dim_qk > 256 || attr->dim_v > 256) return "takes heads of up to 256 elements";
+    return attr->heads > MOST || rows / attr->seq_q > MOST ? "more sequences or heads than a grid takes" : NULL;
+}
+
+static void pass_shape(tm_gpu_arguments *a, const tm_attention_attr *t, const tm_view *qkv)
+{
+    tm_gpu_pass_i64(a, t->seq_q);
+    tm_gpu_pass_i64(a, t->seq_k);
+    tm_gpu_pass_i64(a, t->q_offset);
+    tm_gpu_pass_int(a, (int)t->heads);
+    tm_gpu_pass_int(a, (int)t->kv_heads);
+    tm_gpu_pass_int(a, (int)t->causal);
+    tm_gpu_pass_i64(a, t->window);
+    tm_gpu_pass_i64(a, t->key0);
+    for (int k = 0; k < 3; k++) tm_gpu_pass_i64(a, tm_view_ld(&qkv[k]));
+    tm_gpu_pass_float(a, t->scale);
+}
+
+/* --- forward
+ * ---------------------------------------------------------------------------------------------------------- */
+
+static const char *refuse(const tm_call *call)
+{
+    const char *why = refuse_shape(call->attr, call->in[0].shape.n[0]);
+    for (int k = 0; k < 3 && !why; k++) {
+        why = tm_gpu_refuse_strided(&call->in[k]);
+        if (!why) why = tm_gpu_refuse_other(&call->in[k], call->out[0].dtype);
+    }
+    if (!why) why = tm_gpu_refuse_view(&call->out[0]);
+    if (!why) why = tm_gpu_refuse_view(&call->in[4]);
+    return why ? why : call->out[1].dtype == TM_F32 ? NULL : "keeps lse in float32";
+}
+
+static tm_status prepare(const void *device, const tm_call *call, void **state, tm_error *err)
+{
+    tm_gpu_defines d = definitions(call->attr, call->in[0].dtype, &call->in[4]);
+    (void)err;
+    tm_gpu_note(device, "attention", tm_gpu_text_attention, &d, "attention", state);
+    return TM_OK;
+}
+
+static tm_status launch(const tm_call *call, tm_error *err)
+{
+    const tm_attention_attr *attr = call->attr;
+    int                      side = side_of(attr);
+    tm_gpu_arguments         a = { .bytes = 0 };
+    for (int k = 0; k < 2; k++) tm_gpu_pass(&a, call->out[k].data);
+    for (int k = 0; k < 5; k++) tm_gpu_pass(&a, call->in[k].data);
+    pass_shape(&a, attr, call->in);
+    return tm_gpu_start(call, 0, (attr->seq_q + side - 1) / side, attr->heads, call->in[0].shape.n[0] / attr->seq_q,
+                        THREADS, &a, err);
+}
+
+/* --- backward
+ * --------------------------------------------------------------------------------------------------------- */
+
+/* in: do, q, k, v, o, lse, [first_key], [sinks]; out: dq, dk, dv, [dsinks] */
+static const char *refuse_grad(const tm_call *call)
+{
+    const char *why = refuse_shape(call->attr, call->in[1].shape.n[0]);
+    tm_dtype    x = call->in[1].dtype;
+    for (int k = 0; k < 5 && !why; k++) {
+        why = k >= 1 && k <= 3 ? tm_gpu_refuse_strided(&call->in[k]) : tm_gpu_refuse_view(&call->in[k]);
+        if (!why) why = tm_gpu_refuse_other(&call->in[k], x);
+    }
+    for (int k = 0; k < 3 && !why; k++) why = tm_gpu_refuse_other(&call->out[k], x);
+    if (!why && call->in[5].dtype != TM_F32) why = "takes lse in float32";
+    if (!why) why = tm_gpu_refuse_view(&call->in[7]);
+    if (!why && tm_view_present(&call->out[3])) why = tm_gpu_refuse_other(&call->out[3], call->in[7].dtype);
+    return !why && call->accumulate & 7U ? "does not add to what is there" : why;
+}
+
+static size_t grad_workspace(const tm_call *call)
+{
+    return (size_t)tm_shape_elements(call->in[5].shape) * sizeof(float); /* delta */
+}
+
+enum { DELTA, QUERIES, KEYS, SINKS };
+
+static tm_status prepare_grad(const void *device, const tm_call *call, void **state, tm_error *err)
+{
+    static const char *const kernels[] = { [DELTA] = "attention_delta",
+                                           [QUERIES] = "attention_grad_queries",
+                                           [KEYS] = "attention_grad_keys",
+                                           [SINKS] = "attention_grad_sinks" };
+    tm_gpu_defines           d = definitions(call->attr, call->in[1].dtype, &call->in[7]);
+    (void)err;
+    for (int k = 0; k < 4; k++) tm_gpu_note(device, "attention", tm_gpu_text_attention, &d, kernels[k], state);
+    return TM_OK;
+}
+
+/* Of the queries, or of the keys. */
+static tm_status launch_part(const tm_call *call, int kernel, tm_error *err)
+{
+    const tm_attention_attr *attr = call->attr;
+    bool                     keys = kernel == KEYS;
+    int                      side = side_of(attr);
+    int64_t                  rows = keys ? attr->seq_k : attr->seq_q;
+    tm_gpu_arguments         a = { .bytes = 0 };
+    for (int k = keys; k < (keys ? 3 : 1); k++) tm_gpu_pass(&a, call->out[k].data);
+    for (int k = 0; k < 4; k++) tm_gpu_pass(&a, call->in[k].data);
+    tm_gpu_pass(&a, call->in[5].data);
+    tm_gpu_pass(&a, call->workspace);
+    tm_gpu_pass(&a, call->in[6].data);
+    for (int k = keys; k < (keys ? 3 : 1); k++) tm_gpu_pass_i64(&a, tm_view_ld(&call->out[k]));
+    pass_shape(&a, attr, &call->in[1]);
+    return tm_gpu_start(call, kernel, (rows + side - 1) / side, keys ? attr->kv_heads : attr->heads,
+                        call->in[1].shape.n[0] / attr->seq_q, THREADS, &a, err);
+}
+
+static tm_status launch_grad(const tm_call *call, tm_error *err)
+{
+    const tm_attention_attr *attr = call->attr;
+    int64_t                  n = tm_shape_elements(call->in[5].shape);
+    tm_gpu_arguments         a = { .bytes = 0 }, s = { .bytes = 0 };
+    tm_gpu_pass(&a, call->workspace);
+    tm_gpu_pass(&a, call->in[0].data);
+    tm_gpu_pass(&a, call->in[4].data);
+    tm_gpu_pass_i64(&a, n);
+    tm_gpu_pass_i64(&a, attr->seq_q);
+    tm_gpu_pass_int(&a, (int)attr->heads);
+    TM_TRY(tm_gpu_start_each(call, DELTA, n, &a, err));
+    TM_TRY(launch_part(call, QUERIES, err));
+    TM_TRY(launch_part(call, KEYS, err));
+    if (!tm_view_present(&call->out[3])) return TM_OK;
+    tm_gpu_pass(&s, call->out[3].data);
+    tm_gpu_pass(&s, call->in[7].data);
+    tm_gpu_pass(&s, call->in[5].data);
+    tm_gpu_pass(&s, call->workspace);
+    tm_gpu_pass_i64(&s, call->in[1].shape.n[0] / attr->seq_q);
+    tm_gpu_pass_i64(&s, attr->seq_q);
+    tm_gpu_pass_int(&s, (int)attr->heads);
+    tm_gpu_pass_int(&s, call->accumulate >> 3 & 1U);
+    return tm_gpu_start(call, SINKS, attr->heads, 1, 1, THREADS, &s, err);
+}
+
+const tm_kernel tm_gpu_attention[] = { { .op = TM_OP_attention,
+                                         .name = "attention/tiles",
+                                         .refuse = refuse,
+                                         .launch = launch,
+                                         .prepare = prepare,
+                                         .release = tm_gpu_forget },
+                                       { .op = TM_OP_attention_grad,
+                                         .name = "attention_grad/tiles",
+                                         .refuse = refuse_grad,
+                                         .workspace = grad_workspace,
+                                         .launch = launch_grad,
+                                         .prepare = prepare_grad,
+                                         .release = tm_gpu_forget },
+                                       { .name = NULL } };

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/gpu/gpu.h - what the files of this folder share: the devices cuda and hip, and how their kernels are written.
+ * Private to device/.
+ *
+ * A kernel of an op is a row (tm_kernel) in the file of its kind: `refuse` says what it takes; `prepare` notes which
+ * text (source/) it needs with which definitions, by tm_gpu_note; `launch` starts one or several of that text's
+ * kernels, by tm_gpu_start. Texts that a plan needs are compiled together when all its kernels are prepared.
+ */
+#ifndef TM_DEVICE_GPU_GPU_H
+#define TM_DEVICE_GPU_GPU_H
+
+#include "device/backend.h"
+#include "gpu/compile.h"
+
+/* Of this folder's source/, lines; NULL ends them (made by make: gpu_texts.c). */
+extern const char *const tm_gpu_text_dialect[];
+extern const char *const tm_gpu_text_attention[];
+extern const char *const tm_gpu_text_embedding[];
+extern const char *const tm_gpu_text_loss[];
+extern const char *const tm_gpu_text_norm[];
+extern const char *const tm_gpu_text_optimizer[];
+extern const char *const tm_gpu_text_pointwise[];
+extern const char *const tm_gpu_text_product[];
+
+/* Kernels by kind; each list ends with .name == NULL. */
+extern const tm_kernel tm_gpu_attention[], tm_gpu_embedding[], tm_gpu_loss[], tm_gpu_norm[], tm_gpu_optimizer[],
+    tm_gpu_pointwise[], tm_gpu_product[];
+
+/* --- definitions of a text -------------------------------------------------------------------------------------------
+ */
+
+typedef struct {
+    char text[TM_GPU_MOST_DEFINES][48];
+    int  n;
+} tm_gpu_defines;
+
+void tm_gpu_define(tm_gpu_defines *defines, const char *name, int64_t value);
+/* name: the dialect's word for a format: "f32", "bf16". */
+void tm_gpu_define_format(tm_gpu_defines *defines, const char *name, tm_dtype dtype);
+
+/* For `prepare`: notes that a call needs this kernel (static text) of that text with these definitions. Kernels are
+ * numbered by the calls from 0 on. *state, NULL at first, is for tm_gpu_start, and is released with tm_gpu_forget. */
+void tm_gpu_note(const void *device, const char *name, const char *const *text, const tm_gpu_defines *defines,
+                 const char *kernel, void **state);
+void tm_gpu_forget(void *state);
+
+/* --- launches
+ * --------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    unsigned char data[256];
+    size_t        bytes;
+} tm_gpu_arguments;
+
+void tm_gpu_pass(tm_gpu_arguments *a, const void *address); /* of the device; NULL is one */
+void tm_gpu_pass_int(tm_gpu_arguments *a, int value);
+void tm_gpu_pass_i64(tm_gpu_arguments *a, int64_t value);
+void tm_gpu_pass_float(tm_gpu_arguments *a, double value);
+void tm_gpu_pass_double(tm_gpu_arguments *a, double value);
+
+/* Starts kernel number `kernel` of those that were noted, in the queue of the call. */
+TM_MUST_USE tm_status tm_gpu_start(const tm_call *call, int kernel, int64_t x, int64_t y, int64_t z, int threads,
+                                   const tm_gpu_arguments *a, tm_error *err);
+/* With a block of 256 threads for each 256 of n elements, as far as a grid may have so many (EACH in the dialect). */
+TM_MUST_USE tm_status tm_gpu_start_each(const tm_call *call, int kernel, int64_t n, const tm_gpu_arguments *a,
+                                        tm_error *err);
+
+/* A copy within the device's memory, in the queue of the call. */
+TM_MUST_USE tm_status tm_gpu_copy_of(const tm_call *call, void *to, const void *from, size_t bytes, tm_error *err);
+
+/* A product in tiles (product.c): c (rows, columns) = a b^T, where k goes across the rows of a or b if `across`. */
+typedef struct {
+    tm_dtype    c, a, b;
+    bool        a_across, b_across;
+    int64_t     rows, columns, depth;
+    int64_t     ld_a, ld_b, ld_c;
+    void       *to;
+    const void *from_a, *from_b, *bias, *residual; /* the last two: NULL: none; of the formats of b and of c */
+    bool        adds;
+} tm_gpu_product_of;
+
+void                  tm_gpu_note_product(const void *device, const tm_gpu_product_of *p, void **state);
+TM_MUST_USE tm_status tm_gpu_start_product(const tm_call *call, int kernel, const tm_gpu_product_of *p, tm_error *err);
+
+/* --- what kernels refuse
+ * ----------------------------------------------------------------------------------------------- */
+
+/* NULL: the operand is absent, or float32 or bfloat16 without gaps. */
+const char *tm_gpu_refuse_view(const tm_view *view);
+/* The same of one whose rows may lie apart. */
+const char *tm_gpu_refuse_strided(const tm_view *view);
+/* NULL: absent, or of the format of the other one. */
+const char *tm_gpu_refuse_other(const tm_view *view, tm_dtype dtype);
+
+#endif

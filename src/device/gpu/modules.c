@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/gpu/modules.c - texts with definitions become modules of the GPU, each once, when a plan is loaded. */
+#include "base/arena.h"
+#include "device/gpu/own.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tm_gpu_module {
+    const char        *name;
+    const char *const *text;
+    tm_gpu_defines     defines;
+    void              *loaded; /* NULL: not compiled yet */
+};
+
+enum { MOST_KERNELS = 6 };
+
+/* What `prepare` leaves. */
+typedef struct {
+    tm_gpu_own *own;
+    int         n;
+    struct {
+        size_t      module; /* number */
+        const char *name;
+        void       *kernel; /* found at the first start */
+    } all[MOST_KERNELS];
+} prepared;
+
+/* --- definitions
+ * ------------------------------------------------------------------------------------------------------ */
+
+static void define(tm_gpu_defines *d, const char *name, const char *value)
+{
+    TM_ASSERT(d->n < TM_GPU_MOST_DEFINES);
+    int n = snprintf(d->text[d->n++], sizeof d->text[0], "%s=%s", name, value);
+    TM_ASSERT(n < (int)sizeof d->text[0]);
+}
+
+void tm_gpu_define(tm_gpu_defines *d, const char *name, int64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    define(d, name, text);
+}
+
+void tm_gpu_define_format(tm_gpu_defines *d, const char *name, tm_dtype dtype)
+{
+    TM_ASSERT(dtype == TM_F32 || dtype == TM_BF16);
+    define(d, name, dtype == TM_F32 ? "f32" : "bf16");
+}
+
+/* --- modules
+ * ---------------------------------------------------------------------------------------------------------- */
+
+static size_t module_of(tm_gpu_own *own, const char *name, const char *const *text, const tm_gpu_defines *defines)
+{
+    for (size_t i = 0; i < own->n_modules; i++) {
+        const tm_gpu_module *m = &own->modules[i];
+        if (m->text == text && m->defines.n == defines->n &&
+            memcmp(m->defines.text, defines->text, (size_t)defines->n * sizeof defines->text[0]) == 0)
+            return i;
+    }
+    if (own->n_modules == own->modules_room) {
+        own->modules_room = own->modules_room ? 2 * own->modules_room : 16;
+        own->modules = tm_realloc(own->modules, own->modules_room * sizeof *own->modules);
+    }
+    own->modules[own->n_modules] = (tm_gpu_module){ .name = name, .text = text, .defines = *defines };
+    return own->n_modules++;
+}
+
+void tm_gpu_note(const void *device, const char *name, const char *const *text, const tm_gpu_defines *defines,
+                 const char *kernel, void **state)
+{
+    prepared *p = *state;
+    if (!p) {
+        *state = p = memset(tm_alloc(sizeof *p), 0, sizeof *p);
+        p->own = ((const tm_device *)device)->own;
+    }
+    TM_ASSERT(p->n < MOST_KERNELS);
+    p->all[p->n].module = module_of(p->own, name, text, defines);
+    p->all[p->n++].name = kernel;
+}
+
+void tm_gpu_forget(void *state)
+{
+    free(state);
+}
+
+static void add_lines(tm_text *out, const char *const *lines)
+{
+    for (; *lines; lines++) tm_text_printf(out, "%s\n", *lines);
+}
+
+static tm_status load(tm_gpu_own *own, tm_gpu_module *m, tm_error *err)
+{
+    tm_text       text = { 0 };
+    tm_gpu_code   code;
+    tm_gpu_source source = { .name = m->name, .arch = tm_gpu_facts_of(own->gpu)->arch };
+    for (int i = 0; i < m->defines.n; i++) source.defines[i] = m->defines.text[i];
+    add_lines(&text, tm_gpu_text_dialect);
+    add_lines(&text, m->text);
+    source.source = text.data;
+    tm_status st = tm_gpu_compile(own->compiler, &source, &code, err);
+    tm_text_fini(&text);
+    if (st != TM_OK) return st;
+    st = tm_gpu_module_load(own->gpu, code.code, &m->loaded, err);
+    free(code.code);
+    return st;
+}
+
+tm_status tm_gpu_prepared(tm_device *device, tm_error *err)
+{
+    tm_gpu_own *own = device->own;
+    for (size_t i = 0; i < own->n_modules; i++)
+        if (!own->modules[i].loaded) TM_TRY(load(own, &own->modules[i], err));
+    return TM_OK;
+}
+
+void tm_gpu_modules_close(tm_gpu_own *own)
+{
+    for (size_t i = 0; i < own->n_modules; i++) tm_gpu_module_unload(own->gpu, own->modules[i].loaded);
+    free(own->modules);
+}
+
+/* --- launches
+ * --------------------------------------------------------------------------------------------------------- */
+
+static void pass(tm_gpu_arguments *a, const void *value, size_t bytes)
+{
+    size_t at = (a->bytes + bytes - 1) / bytes * bytes;
+    TM_ASSERT(at + bytes <= sizeof a->data);
+    memset(a->data + a->bytes, 0, at - a->bytes);
+    memcpy(a->data + at, value, bytes);
+    a->bytes = at + bytes;
+}
+
+void tm_gpu_pass(tm_gpu_arguments *a, const void *address)
+{
+    pass(a, &address, sizeof address);
+}
+
+void tm_gpu_pass_int(tm_gpu_arguments *a, int value)
+{
+    pass(a, &value, sizeof value);
+}
+
+void tm_gpu_pass_i64(tm_gpu_arguments *a, int64_t value)
+{
+    pass(a, &value, sizeof value);
+}
+
+void tm_gpu_pass_float(tm_gpu_arguments *a, double value)
+{
+    float rounded = (float)value;
+    pass(a, &rounded, sizeof rounded);
+}
+
+void tm_gpu_pass_double(tm_gpu_arguments *a, double value)
+{
+    pass(a, &value, sizeof value);
+}
+
+tm_status tm_gpu_start(const tm_call *call, int kernel, int64_t x, int64_t y, int64_t z, int threads,
+                       const tm_gpu_arguments *a, tm_error *err)
+{
+    prepared *p = call->state;
+    void    **found = &p->all[kernel].kernel;
+    TM_ASSERT(kernel < p->n);
+    if (x == 0 || y == 0 || z == 0) return TM_OK;
+    if (!*found)
+        TM_TRY(tm_gpu_module_kernel(p->own->gpu, p->own->modules[p->all[kernel].module].loaded, p->all[kernel].name, 0,
+                                    found, err));
+    tm_gpu_launch_of launch = { .kernel = *found,
+                                .blocks = { (unsigned)x, (unsigned)y, (unsigned)z },
+                                .threads = (unsigned)threads,
+                                .arguments = a->data,
+                                .argument_bytes = a->bytes };
+    return tm_gpu_launch(p->own->gpu, tm_gpu_stream_of(call->queue), &launch, err);
+}
+
+tm_status tm_gpu_start_each(const tm_call *call, int kernel, int64_t n, const tm_gpu_arguments *a, tm_error *err)
+{
+    enum { THREADS = 256, MOST_BLOCKS = 4096 };
+    int64_t blocks = (n + THREADS - 1) / THREADS;
+    return tm_gpu_start(call, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, 1, 1, THREADS, a, err);
+}
+
+tm_status tm_gpu_copy_of(const tm_call *call, void *to, const void *from, size_t bytes, tm_error *err)
+{
+    const prepared *p = call->state;
+    return tm_gpu_queue_copy(p->own->gpu, tm_gpu_stream_of(call->queue), to, from, bytes, err);
+}
+
+/* --- what kernels refuse
+ * ------------------------------------------------------------------------------------------------ */
+
+const char *tm_gpu_refuse_strided(const tm_view *view)
+{
+    if (!tm_view_present(view)) return NULL;
+    return view->dtype == TM_F32 || view->dtype == TM_BF16 ? NULL : "takes float32 and bfloat16";
+}
+
+const char *tm_gpu_refuse_view(const tm_view *view)
+{
+    const char *why = tm_gpu_refuse_strided(view);
+    if (why || !tm_view_present(view)) return why;
+    return tm_view_dense(view) ? NULL : "takes operands without gaps between their rows";
+}
+
+const char *tm_gpu_refuse_other(const tm_view *view, tm_dtype dtype)
+{
+    return !tm_view_present(view) || view->dtype == dtype ? NULL : "takes operands of one format";
+}

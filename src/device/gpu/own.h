@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/gpu/own.h - the state of a GPU as a device (gpu.c, modules.c). */
+#ifndef TM_DEVICE_GPU_OWN_H
+#define TM_DEVICE_GPU_OWN_H
+
+#include "device/gpu/gpu.h"
+
+typedef struct tm_gpu_module tm_gpu_module;
+
+/* Pinned memory through which copies go: two halves, taken in turns. What was put into a half has left it when its
+ * event has passed. */
+typedef struct {
+    char  *memory;
+    void  *event[2];
+    bool   recorded[2];
+    int    half;
+    size_t used; /* bytes of the half */
+} tm_gpu_stage;
+
+/* A read that ends in pinned memory: its bytes are there when the queue was waited for. */
+typedef struct {
+    void       *to;
+    const char *from;
+    size_t      bytes;
+} tm_gpu_arrival;
+
+typedef struct {
+    tm_gpu_maker     maker;
+    tm_gpu          *gpu; /* NULL: opened to plan */
+    tm_gpu_compiler *compiler;
+    tm_gpu_module   *modules;
+    size_t           n_modules, modules_room;
+    tm_gpu_stage     writes;
+    char            *reads; /* pinned */
+    size_t           reads_used;
+    tm_gpu_arrival  *arrivals;
+    size_t           n_arrivals, arrivals_room;
+} tm_gpu_own;
+
+TM_MUST_USE tm_status tm_gpu_prepared(tm_device *device, tm_error *err);
+void                  tm_gpu_modules_close(tm_gpu_own *own);
+void                 *tm_gpu_stream_of(const tm_queue *queue);
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/gpu/pointwise.c - ops that take each element by itself (source/pointwise.h). */
+#include "device/gpu/gpu.h"
+
+#include <string.h>
+
+static tm_status prepare(const void *device, const tm_call *call, void **state, tm_error *err)
+{
+    tm_gpu_defines d = { .n = 0 };
+    bool           reads = tm_view_present(&call->in[0]);
+    (void)err;
+    tm_gpu_define_format(&d, "X", reads ? call->in[0].dtype : call->out[0].dtype);
+    tm_gpu_define_format(&d, "Y", call->out[0].dtype);
+    /* one kernel for both directions */
+    const char *kernel = call->op == &tm_op_rope_grad ? "rope" : call->op->name;
+    tm_gpu_note(device, "pointwise", tm_gpu_text_pointwise, &d, kernel, state);
+    return TM_OK;
+}
+
+/* The operands of a pointwise op: no gaps, one format. */
+static const char *refuse_plain(const tm_call *call)
+{
+    const char *why = tm_gpu_refuse_view(&call->out[0]);
+    for (int k = 0; k < call->op->n_in && !why; k++) {
+        why = tm_gpu_refuse_view(&call->in[k]);
+        if (!why) why = tm_gpu_refuse_other(&call->in[k], call->out[0].dtype);
+    }
+    return why ? why : call->accumulate ? "does not add to what is there" : NULL;
+}
+
+static const char *refuse_cast(const tm_call *call)
+{
+    const char *why = tm_gpu_refuse_view(&call->in[0]);
+    return why ? why : tm_gpu_refuse_view(&call->out[0]);
+}
+
+/* y, then the inputs, then how many elements. */
+static tm_status launch_plain(const tm_call *call, tm_error *err)
+{
+    int64_t          n = tm_shape_elements(call->out[0].shape);
+    tm_gpu_arguments a = { .bytes = 0 };
+    tm_gpu_pass(&a, call->out[0].data);
+    for (int k = 0; k < call->op->n_in; k++) tm_gpu_pass(&a, call->in[k].data);
+    tm_gpu_pass_i64(&a, n);
+    return tm_gpu_start_each(call, 0, n, &a, err);
+}
+
+/* A thread for each element of the activated half. */
+static tm_status launch_gated(const tm_call *call, tm_error *err)
+{
+    const tm_view   *half = call->op == &tm_op_swiglu ? &call->out[0] : &call->in[0];
+    int64_t          n = tm_shape_elements(half->shape);
+    tm_gpu_arguments a = { .bytes = 0 };
+    tm_gpu_pass(&a, call->out[0].data);
+    for (int k = 0; k < call->op->n_in; k++) tm_gpu_pass(&a, call->in[k].data);
+    tm_gpu_pass_i64(&a, n);
+    tm_gpu_pass_i64(&a, half->shape.n[1]);
+    return tm_gpu_start_each(call, 0, n, &a, err);
+}
+
+static int64_t columns_of(const tm_view *view)
+{
+    return view->shape.rank > 0 ? view->shape.n[view->shape.rank - 1] : 1;
+}
+
+static const char *refuse_strided(const tm_call *call)
+{
+    const char *why = tm_gpu_refuse_strided(&call->out[0]);
+    for (int k = 0; k < call->op->n_in && !why; k++) {
+        why = tm_gpu_refuse_strided(&call->in[k]);
+        if (!why) why = tm_gpu_refuse_other(&call->in[k], call->out[0].dtype);
+    }
+    return why ? why : call->accumulate ? "does not add to what is there" : NULL;
+}
+
+static tm_status launch_add(const tm_call *call, tm_error *err)
+{
+    const tm_view   *y = &call->out[0];
+    int64_t          n = tm_shape_elements(y->shape);
+    tm_gpu_arguments a = { .bytes = 0 };
+    tm_gpu_pass(&a, y->data);
+    for (int k = 0; k < 2; k++) tm_gpu_pass(&a, call->in[k].data);
+    tm_gpu_pass_i64(&a, n);
+    tm_gpu_pass_i64(&a, columns_of(y));
+    tm_gpu_pass_i64(&a, tm_view_ld(y));
+    for (int k = 0; k < 2; k++) tm_gpu_pass_i64(&a, tm_view_ld(&call->in[k]));
+    return tm_gpu_start_each(call, 0, n, &a, err);
+}
+
+static tm_status launch_fill(const tm_call *call, tm_error *err)
+{
+    const tm_fill_attr *attr = call->attr;
+    const tm_view      *y = &call->out[0];
+    int64_t             n = tm_shape_elements(y->shape);
+    tm_gpu_arguments    a = { .bytes = 0 };
+    tm_gpu_pass(&a, y->data);
+    tm_gpu_pass_i64(&a, n);
+    tm_gpu_pass_i64(&a, columns_of(y));
+    tm_gpu_pass_i64(&a, tm_view_ld(y));
+    tm_gpu_pass_float(&a, attr->value);
+    return tm_gpu_start_each(call, 0, n, &a, err);
+}
+
+static const char *refuse_rope(const tm_call *call)
+{
+    const char *why = tm_gpu_refuse_view(&call->in[0]);
+    if (!why) why = tm_gpu_refuse_other(&call->out[0], call->in[0].dtype);
+    if (!why && call->in[1].dtype != TM_F32) why = "takes a table of float32";
+    return why;
+}
+
+static tm_status launch_rope(const tm_call *call, tm_error *err)
+{
+    const tm_rope_attr *r = call->attr;
+    const tm_view      *x = &call->in[0];
+    int64_t             rows = x->shape.n[0], width = x->shape.n[1], pairs = r->heads * (r->head_dim / 2);
+    bool                copies = x->data != call->out[0].data;
+    tm_gpu_arguments    a = { .bytes = 0 };
+    tm_gpu_pass(&a, call->out[0].data);
+    for (int k = 0; k < 3; k++) tm_gpu_pass(&a, call->in[k].data);
+    tm_gpu_pass_i64(&a, rows);
+    tm_gpu_pass_i64(&a, width);
+    tm_gpu_pass_i64(&a, r->seq);
+    tm_gpu_pass_i64(&a, r->heads);
+    tm_gpu_pass_i64(&a, r->head_dim / 2);
+    tm_gpu_pass_i64(&a, r->first);
+    tm_gpu_pass_i64(&a, r->stride ? r->stride : r->head_dim);
+    tm_gpu_pass_int(&a, r->layout == TM_ROPE_INTERLEAVED);
+    tm_gpu_pass_float(&a, call->op == &tm_op_rope_grad ? -1 : 1);
+    return tm_gpu_start_each(call, 0, rows * (pairs + (copies ? width : 0)), &a, err);
+}
+
+#define POINTWISE(id, refusal, how)                                                                                    \
+    {                                                                                                                  \
+        .op = TM_OP_##id, .name = #id "/gpu", .refuse = refusal, .launch = how, .prepare = prepare,                    \
+        .release = tm_gpu_forget                                                                                       \
+    }
+const tm_kernel tm_gpu_pointwise[] = {
+    POINTWISE(cast, refuse_cast, launch_plain),         POINTWISE(gelu, refuse_plain, launch_plain),
+    POINTWISE(gelu_grad, refuse_plain, launch_plain),   POINTWISE(swiglu, refuse_plain, launch_gated),
+    POINTWISE(swiglu_grad, refuse_plain, launch_gated), POINTWISE(add, refuse_strided, launch_add),
+    POINTWISE(fill, refuse_strided, launch_fill),       POINTWISE(rope, refuse_rope, launch_rope),
+    POINTWISE(rope_grad, refuse_rope, launch_rope),     { .name = NULL }
+};

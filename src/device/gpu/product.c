@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/gpu/product.c - linear layers and their gradients, as products in tiles (source/product.h). */
+#include "device/gpu/gpu.h"
+
+enum { TILE = 64, THREADS = 256, MOST_ROWS_OF_TILES = 65535 };
+
+void tm_gpu_note_product(const void *device, const tm_gpu_product_of *p, void **state)
+{
+    tm_gpu_defines d = { .n = 0 };
+    tm_gpu_define_format(&d, "C", p->c);
+    tm_gpu_define_format(&d, "A", p->a);
+    tm_gpu_define_format(&d, "B", p->b);
+    tm_gpu_define(&d, "A_ACROSS", p->a_across);
+    tm_gpu_define(&d, "B_ACROSS", p->b_across);
+    tm_gpu_note(device, "product", tm_gpu_text_product, &d, "product", state);
+}
+
+tm_status tm_gpu_start_product(const tm_call *call, int kernel, const tm_gpu_product_of *p, tm_error *err)
+{
+    tm_gpu_arguments a = { .bytes = 0 };
+    tm_gpu_pass(&a, p->to);
+    tm_gpu_pass(&a, p->from_a);
+    tm_gpu_pass(&a, p->from_b);
+    tm_gpu_pass(&a, p->bias);
+    tm_gpu_pass(&a, p->residual);
+    tm_gpu_pass_i64(&a, p->rows);
+    tm_gpu_pass_i64(&a, p->columns);
+    tm_gpu_pass_i64(&a, p->depth);
+    tm_gpu_pass_i64(&a, p->ld_a);
+    tm_gpu_pass_i64(&a, p->ld_b);
+    tm_gpu_pass_i64(&a, p->ld_c);
+    tm_gpu_pass_int(&a, p->adds);
+    return tm_gpu_start(call, kernel, (p->columns + TILE - 1) / TILE, (p->rows + TILE - 1) / TILE, 1, THREADS, &a, err);
+}
+
+/* y = x w^T + bias + residual */
+static tm_gpu_product_of forward(const tm_call *call)
+{
+    const tm_view *x = &call->in[0], *w = &call->in[1], *y = &call->out[0];
+    return (tm_gpu_product_of){ .c = y->dtype,
+                                .a = x->dtype,
+                                .b = w->dtype,
+                                .rows = y->shape.n[0],
+                                .columns = y->shape.n[1],
+                                .depth = x->shape.n[1],
+                                .ld_a = tm_view_ld(x),
+                                .ld_b = tm_view_ld(w),
+                                .ld_c = tm_view_ld(y),
+                                .to = y->data,
+                                .from_a = x->data,
+                                .from_b = w->data,
+                                .bias = call->in[2].data,
+                                .residual = call->in[3].data,
+                                .adds = call->accumulate & 1U };
+}
+
+/* dx = dy w */
+static tm_gpu_product_of to_inputs(const tm_call *call)
+{
+    const tm_view *dy = &call->in[0], *w = &call->in[1], *dx = &call->out[0];
+    return (tm_gpu_product_of){ .c = dx->dtype,
+                                .a = dy->dtype,
+                                .b = w->dtype,
+                                .b_across = true,
+                                .rows = dx->shape.n[0],
+                                .columns = dx->shape.n[1],
+                                .depth = dy->shape.n[1],
+                                .ld_a = tm_view_ld(dy),
+                                .ld_b = tm_view_ld(w),
+                                .ld_c = tm_view_ld(dx),
+                                .to = dx->data,
+                                .from_a = dy->data,
+                                .from_b = w->data,
+                                .adds = call->accumulate & 1U };
+}
+
+/* dw = dy^T x */
+static tm_gpu_product_of to_weights(const tm_call *call)
+{
+    const tm_view *dy = &call->in[0], *x = &call->in[1], *dw = &call->out[0];
+    return (tm_gpu_product_of){ .c = dw->dtype,
+                                .a = dy->dtype,
+                                .b = x->dtype,
+                                .a_across = true,
+                                .b_across = true,
+                                .rows = dw->shape.n[0],
+                                .columns = dw->shape.n[1],
+                                .depth = dy->shape.n[0],
+                                .ld_a = tm_view_ld(dy),
+                                .ld_b = tm_view_ld(x),
+                                .ld_c = tm_view_ld(dw),
+                                .to = dw->data,
+                                .from_a = dy->data,
+                                .from_b = x->data,
+                                .adds = call->accumulate & 1U };
+}
+
+static tm_gpu_product_of product_of(const tm_call *call)
+{
+    return call->op == &tm_op_linear         ? forward(call)
+           : call->op == &tm_op_linear_dgrad ? to_inputs(call)
+                                             : to_weights(call);
+}
+
+static const char *refuse(const tm_call *call)
+{
+    const char *why = NULL;
+    for (int k = 0; k < 2 && !why; k++) why = tm_gpu_refuse_strided(&call->in[k]);
+    if (!why) why = tm_gpu_refuse_strided(&call->out[0]);
+    if (!why && call->op == &tm_op_linear) why = tm_gpu_refuse_other(&call->in[2], call->in[1].dtype);
+    if (!why && call->op == &tm_op_linear) why = tm_gpu_refuse_other(&call->in[3], call->out[0].dtype);
+    if (!why && (call->out[0].shape.n[0] + TILE - 1) / TILE > MOST_ROWS_OF_TILES) why = "more rows than a grid takes";
+    return why;
+}
+
+static tm_status prepare(const void *device, const tm_call *call, void **state, tm_error *err)
+{
+    tm_gpu_product_of p = product_of(call);
+    (void)err;
+    tm_gpu_note_product(device, &p, state);
+    return TM_OK;
+}
+
+static tm_status launch(const tm_call *call, tm_error *err)
+{
+    tm_gpu_product_of p = product_of(call);
+    return tm_gpu_start_product(call, 0, &p, err);
+}
+
+#define PRODUCT(id)                                                                                                    \
+    {                                                                                                                  \
+        .op = TM_OP_##id, .name = #id "/tiles", .refuse = refuse, .launch = launch, .prepare = prepare,                \
+        .release = tm_gpu_forget                                                                                       \
+    }
+const tm_kernel tm_gpu_product[] = { PRODUCT(linear), PRODUCT(linear_dgrad), PRODUCT(linear_wgrad), { .name = NULL } };

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu/runtime.c - the only file that knows a GPU's runtime. CUDA's driver and HIP's runtime have the same calls under
+ * other names, but for choosing the device, its properties and the words of an error; one table has both. */
+#include "gpu/runtime.h"
+
+#include "base/arena.h"
+#include "base/text.h"
+#include "gpu/library.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Both runtimes'. An address is a number of 64 bits to one, a pointer to the other: the same to a caller. */
+enum { NO_MEMORY = 2, NOT_READY = 600, NON_BLOCKING = 1, CAPTURE_RELAXED = 2, DYNAMIC_SHARED = 8 };
+
+/* X(member, result, arguments, CUDA's name, HIP's): NULL: it has none. */
+#define GPU_CALLS(X)                                                                                                   \
+    X(init, int, (unsigned flags), "cuInit", "hipInit")                                                                \
+    X(version, int, (int *version), "cuDriverGetVersion", "hipRuntimeGetVersion")                                      \
+    X(count, int, (int *count), "cuDeviceGetCount", "hipGetDeviceCount")                                               \
+    X(device, int, (int *device, int index), "cuDeviceGet", "hipDeviceGet")                                            \
+    X(name, int, (char *name, int bytes, int device), "cuDeviceGetName", "hipDeviceGetName")                           \
+    X(bus, int, (char *bus, int bytes, int device), "cuDeviceGetPCIBusId", "hipDeviceGetPCIBusId")                     \
+    X(memory, int, (size_t * bytes, int device), "cuDeviceTotalMem_v2", "hipDeviceTotalMem")                           \
+    X(attribute, int, (int *value, int which, int device), "cuDeviceGetAttribute", NULL)                               \
+    X(properties, int, (void *properties, int device), NULL, "hipGetDevicePropertiesR0600")                            \
+    X(retain, int, (void **context, int device), "cuDevicePrimaryCtxRetain", NULL)                                     \
+    X(current, int, (void *context), "cuCtxSetCurrent", NULL)                                                          \
+    X(give_back, int, (int device), "cuDevicePrimaryCtxRelease_v2", NULL)                                              \
+    X(choose, int, (int device), NULL, "hipSetDevice")                                                                 \
+    X(alloc, int, (void **memory, size_t bytes), "cuMemAlloc_v2", "hipMalloc")                                         \
+    X(free, int, (void *memory), "cuMemFree_v2", "hipFree")                                                            \
+    X(alloc_host, int, (void **memory, size_t bytes, unsigned flags), "cuMemHostAlloc", "hipHostMalloc")               \
+    X(free_host, int, (void *memory), "cuMemFreeHost", "hipHostFree")                                                  \
+    X(write, int, (void *to, const void *from, size_t bytes), "cuMemcpyHtoD_v2", "hipMemcpyHtoD")                      \
+    X(read, int, (void *to, const void *from, size_t bytes), "cuMemcpyDtoH_v2", "hipMemcpyDtoH")                       \
+    X(queue_write, int, (void *to, const void *from, size_t bytes, void *stream), "cuMemcpyHtoDAsync_v2",              \
+      "hipMemcpyHtoDAsync")                                                                                            \
+    X(queue_read, int, (void *to, const void *from, size_t bytes, void *stream), "cuMemcpyDtoHAsync_v2",               \
+      "hipMemcpyDtoHAsync")                                                                                            \
+    X(queue_copy, int, (void *to, const void *from, size_t bytes, void *stream), "cuMemcpyDtoDAsync_v2",               \
+      "hipMemcpyDtoDAsync")                                                                                            \
+    X(queue_fill, int, (void *to, unsigned char value, size_t bytes, void *stream), "cuMemsetD8Async",                 \
+      "hipMemsetD8Async")                                                                                              \
+    X(stream, int, (void **stream, unsigned flags), "cuStreamCreate", "hipStreamCreateWithFlags")                      \
+    X(stream_free, int, (void *stream), "cuStreamDestroy_v2", "hipStreamDestroy")                                      \
+    X(stream_done, int, (void *stream), "cuStreamQuery", "hipStreamQuery")                                             \
+    X(stream_wait, int, (void *stream), "cuStreamSynchronize", "hipStreamSynchronize")                                 \
+    X(stream_after, int, (void *stream, void *event, unsigned flags), "cuStreamWaitEvent", "hipStreamWaitEvent")       \
+    X(event, int, (void **event, unsigned flags), "cuEventCreate", "hipEventCreateWithFlags")                          \
+    X(event_free, int, (void *event), "cuEventDestroy_v2", "hipEventDestroy")                                          \
+    X(event_wait, int, (void *event), "cuEventSynchronize", "hipEventSynchronize")                                     \
+    X(record, int, (void *event, void *stream), "cuEventRecord", "hipEventRecord")                                     \
+    X(elapsed, int, (float *milliseconds, void *from, void *to), "cuEventElapsedTime", "hipEventElapsedTime")          \
+    X(module, int, (void **module, const void *code), "cuModuleLoadData", "hipModuleLoadData")                         \
+    X(module_free, int, (void *module), "cuModuleUnload", "hipModuleUnload")                                           \
+    X(kernel, int, (void **kernel, void *module, const char *name), "cuModuleGetFunction", "hipModuleGetFunction")     \
+    X(kernel_set, int, (void *kernel, int which, int value), "cuFuncSetAttribute", NULL)                               \
+    X(launch, int,                                                                                                     \
+      (void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,    \
+       void *stream, void **arguments, void **extra),                                                                  \
+      "cuLaunchKernel", "hipModuleLaunchKernel")                                                                       \
+    X(capture, int, (void *stream, int mode), "cuStreamBeginCapture_v2", "hipStreamBeginCapture")                      \
+    X(captured, int, (void *stream, void **graph), "cuStreamEndCapture", "hipStreamEndCapture")                        \
+    X(graph_make, int, (void **played, void *graph, unsigned long long flags), "cuGraphInstantiateWithFlags",          \
+      "hipGraphInstantiateWithFlags")                                                                                  \
+    X(graph_free, int, (void *graph), "cuGraphDestroy", "hipGraphDestroy")                                             \
+    X(played_free, int, (void *played), "cuGraphExecDestroy", "hipGraphExecDestroy")                                   \
+    X(play, int, (void *played, void *stream), "cuGraphLaunch", "hipGraphLaunch")                                      \
+    X(words, int, (int code, const char **text), "cuGetErrorString", NULL)                                             \
+    X(text, const char *, (int code), NULL, "hipGetErrorString")
+
+typedef struct {
+#define X(member, result, arguments, cuda, hip) result(*member) arguments;
+    GPU_CALLS(X)
+#undef X
+} calls;
+
+static const struct {
+    size_t      at;
+    const char *name[2]; /* of CUDA, of HIP; NULL: has none */
+} names[] = {
+#define X(member, result, arguments, cuda, hip) { offsetof(calls, member), { cuda, hip } },
+    GPU_CALLS(X)
+#undef X
+};
+enum { NAMES = sizeof names / sizeof names[0] };
+
+struct tm_gpu {
+    calls        call;
+    int          hip;
+    tm_library   library;
+    tm_gpu_facts facts;
+    int          device;
+    bool         retained;
+};
+
+/* --- the library ----------------------------------------------------------------------------------------------------
+ */
+
+static const char *name_of(const tm_gpu *gpu, size_t member)
+{
+    for (int i = 0; i < NAMES; i++)
+        if (names[i].at == member) return names[i].name[gpu->hip];
+    return "?";
+}
+
+static tm_status failed(const tm_gpu *gpu, size_t member, int code, tm_error *err)
+{
+    const char *words = NULL;
+    if (gpu->call.text) words = gpu->call.text(code);
+    if (gpu->call.words && gpu->call.words(code, &words) != 0) words = NULL;
+    const char *name = *gpu->facts.name ? gpu->facts.name : gpu->facts.runtime;
+    return tm_fail(err, TM_DEVICE, "GPU %d (%s): %s: %s (error %d)", gpu->facts.index, name, name_of(gpu, member),
+                   words ? words : "an error without words", code);
+}
+
+#define MUST(gpu, member, ...)                                                                                         \
+    do {                                                                                                               \
+        int must_code_ = (gpu)->call.member(__VA_ARGS__);                                                              \
+        if (must_code_ != 0) return failed((gpu), offsetof(calls, member), must_code_, err);                           \
+    } while (0)
+
+/* Whose runtime the library is, by its first symbol. */
+static tm_status find_library(tm_gpu_maker maker, tm_gpu *gpu, tm_error *err)
+{
+    static const char *const files[2][5] = { { "libcuda.so.1", NULL },
+                                             { "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
+                                               "/opt/rocm/lib/libamdhip64.so", NULL } };
+    const char              *given = getenv("TRAINMARK_GPU_RUNTIME");
+    tm_text                  tried = { 0 };
+    bool                     found = false;
+    for (int h = 0; h < 2 && !found; h++) {
+        if (maker != TM_GPU_ANY && h != (int)maker) continue;
+        const char *const one[] = { given, NULL };
+        found = tm_library_open(given && *given ? one : files[h], &gpu->library, &tried) &&
+                tm_library_symbol(&gpu->library, names[0].name[h]);
+        gpu->hip = h;
+    }
+    tm_status st = TM_OK;
+    if (!found)
+        st = tm_fail(
+            err, TM_INVALID,
+            "no runtime of a GPU was found (%s); install NVIDIA's driver, which has libcuda.so.1 (in containers: "
+            "docker run --gpus all), or ROCm's libamdhip64.so, or name the file in TRAINMARK_GPU_RUNTIME",
+            tried.data ? tried.data : "");
+    tm_text_fini(&tried);
+    return st;
+}
+
+static tm_status find_calls(tm_gpu *gpu, tm_error *err)
+{
+    for (int i = 0; i < NAMES; i++) {
+        if (!names[i].name[gpu->hip]) continue;
+        void *symbol = tm_library_symbol(&gpu->library, names[i].name[gpu->hip]);
+        if (!symbol)
+            return tm_fail(err, TM_UNSUPPORTED, "'%s' has no %s: it is too old, or no %s", gpu->library.path,
+                           names[i].name[gpu->hip], gpu->facts.runtime);
+        memcpy((char *)&gpu->call + names[i].at, &symbol, sizeof symbol);
+    }
+    return TM_OK;
+}
+
+/* --- from beginning to end ------------------------------------------------------------------------------------------
+ */
+
+/* cuda.h, CUdevice_attribute: what a block may have when it asks for it; processors; compute capability. */
+static tm_status find_facts_cuda(tm_gpu *gpu, tm_error *err)
+{
+    enum { MULTIPROCESSORS = 16, MAJOR = 75, MINOR = 76, SHARED_OPTIN = 97 };
+    tm_gpu_facts *f = &gpu->facts;
+    int           major, minor;
+    MUST(gpu, attribute, &major, MAJOR, gpu->device);
+    MUST(gpu, attribute, &minor, MINOR, gpu->device);
+    MUST(gpu, attribute, &f->multiprocessors, MULTIPROCESSORS, gpu->device);
+    MUST(gpu, attribute, &f->shared_bytes, SHARED_OPTIN, gpu->device);
+    snprintf(f->arch, sizeof f->arch, "sm_%d%d", major, minor);
+    return TM_OK;
+}
+
+/* hip_runtime_api.h, hipDeviceProp_tR0600: 1,472 bytes; members by their offsets. "gfx942:sramecc+:xnack-" */
+static tm_status find_facts_hip(tm_gpu *gpu, tm_error *err)
+{
+    enum { BYTES = 1472, SHARED_PER_BLOCK = 296, MULTIPROCESSORS = 388, GCN_ARCH_NAME = 1160 };
+    _Alignas(16) char properties[2 * BYTES] = { 0 }; /* a later one may have more */
+    tm_gpu_facts     *f = &gpu->facts;
+    size_t            shared;
+    MUST(gpu, properties, properties, gpu->device);
+    memcpy(&shared, properties + SHARED_PER_BLOCK, sizeof shared);
+    memcpy(&f->multiprocessors, properties + MULTIPROCESSORS, sizeof f->multiprocessors);
+    f->shared_bytes = (int)shared;
+    snprintf(f->arch, sizeof f->arch, "%.*s", (int)strcspn(properties + GCN_ARCH_NAME, ":"),
+             properties + GCN_ARCH_NAME);
+    return TM_OK;
+}
+
+static tm_status find_device(tm_gpu *gpu, int wanted, tm_error *err)
+{
+    tm_gpu_facts *f = &gpu->facts;
+    void         *context = NULL;
+    MUST(gpu, init, 0);
+    MUST(gpu, version, &f->version);
+    MUST(gpu, count, &f->count);
+    if (f->count < 1)
+        return tm_fail(err, TM_INVALID,
+                       "%s (%s) shows no GPU to this process; see CUDA_VISIBLE_DEVICES, "
+                       "HIP_VISIBLE_DEVICES and the job's allocation",
+                       f->runtime, f->library);
+    f->index = wanted % f->count;
+    MUST(gpu, device, &gpu->device, f->index);
+    MUST(gpu, name, f->name, (int)sizeof f->name, gpu->device);
+    MUST(gpu, bus, f->bus, (int)sizeof f->bus, gpu->device);
+    MUST(gpu, memory, &f->memory, gpu->device);
+    if (gpu->hip) {
+        MUST(gpu, choose, gpu->device);
+        return find_facts_hip(gpu, err);
+    }
+    MUST(gpu, retain, &context, gpu->device);
+    gpu->retained = true;
+    MUST(gpu, current, context);
+    return find_facts_cuda(gpu, err);
+}
+
+tm_status tm_gpu_open(tm_gpu_maker maker, int wanted, tm_gpu **out, tm_error *err)
+{
+    tm_gpu *gpu = memset(tm_alloc(sizeof *gpu), 0, sizeof *gpu);
+    *out = NULL;
+    tm_status st = find_library(maker, gpu, err);
+    gpu->facts.runtime = gpu->hip ? "HIP" : "CUDA";
+    gpu->facts.library = gpu->library.path;
+    if (st == TM_OK) st = find_calls(gpu, err);
+    if (st == TM_OK) st = find_device(gpu, wanted, err);
+    if (st == TM_OK)
+        *out = gpu;
+    else
+        tm_gpu_close(gpu);
+    return st;
+}
+
+int tm_gpu_count(void)
+{
+    tm_gpu   gpu = { .facts = { .runtime = "GPU" } };
+    tm_error ignored = { 0 };
+    int      n = 0;
+    if (find_library(TM_GPU_ANY, &gpu, &ignored) != TM_OK || find_calls(&gpu, &ignored) != TM_OK) return 0;
+    return gpu.call.init(0) == 0 && gpu.call.count(&n) == 0 ? n : 0;
+}
+
+/* The library stays loaded: it has threads. */
+void tm_gpu_close(tm_gpu *gpu)
+{
+    if (!gpu) return;
+    if (gpu->retained) gpu->call.give_back(gpu->device);
+    free(gpu);
+}
+
+const tm_gpu_facts *tm_gpu_facts_of(const tm_gpu *gpu)
+{
+    return &gpu->facts;
+}
+
+bool tm_gpu_is_hip(const tm_gpu *gpu)
+{
+    return gpu->hip != 0;
+}
+
+/* --- memory ---------------------------------------------------------------------------------------------------------
+ */
+
+tm_status tm_gpu_alloc(tm_gpu *gpu, size_t bytes, void **out, tm_error *err)
+{
+    int code = gpu->call.alloc(out, bytes);
+    if (code == NO_MEMORY)
+        return tm_fail(err, TM_NOMEM, "GPU %d (%s, %.1f GiB) has no memory for %zu bytes", gpu->facts.index,
+                       gpu->facts.name, (double)gpu->facts.memory / (1 << 30), bytes);
+    return code == 0 ? TM_OK : failed(gpu, offsetof(calls, alloc), code, err);
+}
+
+void tm_gpu_free(tm_gpu *gpu, void *memory)
+{
+    if (memory) gpu->call.free(memory);
+}
+
+tm_status tm_gpu_alloc_pinned(tm_gpu *gpu, size_t bytes, void **out, tm_error *err)
+{
+    int code = gpu->call.alloc_host(out, bytes, 0);
+    if (code == NO_MEMORY)
+        return tm_fail(err, TM_NOMEM, "GPU %d (%s): the host has no memory to be pinned for %zu bytes",
+                       gpu->facts.index, gpu->facts.name, bytes);
+    return code == 0 ? TM_OK : failed(gpu, offsetof(calls, alloc_host), code, err);
+}
+
+void tm_gpu_free_pinned(tm_gpu *gpu, void *memory)
+{
+    if (memory) gpu->call.free_host(memory);
+}
+
+tm_status tm_gpu_write(tm_gpu *gpu, void *to, const void *from, size_t bytes, tm_error *err)
+{
+    MUST(gpu, write, to, from, bytes);
+    MUST(gpu, stream_wait, NULL); /* else it may only be on its way, in the default stream, which ours do not heed */
+    return TM_OK;
+}
+
+tm_status tm_gpu_read(tm_gpu *gpu, void *to, const void *from, size_t bytes, tm_error *err)
+{
+    MUST(gpu, read, to, from, bytes);
+    return TM_OK;
+}
+
+tm_status tm_gpu_queue_write(tm_gpu *gpu, void *stream, void *to, const void *from, size_t bytes, tm_error *err)
+{
+    MUST(gpu, queue_write, to, from, bytes, stream);
+    return TM_OK;
+}
+
+tm_status tm_gpu_queue_read(tm_gpu *gpu, void *stream, void *to, const void *from, size_t bytes, tm_error *err)
+{
+    MUST(gpu, queue_read, to, from, bytes, stream);
+    return TM_OK;
+}
+
+tm_status tm_gpu_queue_copy(tm_gpu *gpu, void *stream, void *to, const void *from, size_t bytes, tm_error *err)
+{
+    MUST(gpu, queue_copy, to, from, bytes, stream);
+    return TM_OK;
+}
+
+tm_status tm_gpu_queue_fill(tm_gpu *gpu, void *stream, void *to, unsigned char value, size_t bytes, tm_error *err)
+{
+    MUST(gpu, queue_fill, to, value, bytes, stream);
+    return TM_OK;
+}
+
+/* --- streams and events ---------------------------------------------------------------------------------------------
+ */
+
+tm_status tm_gpu_stream_open(tm_gpu *gpu, void **out, tm_error *err)
+{
+    MUST(gpu, stream, out, NON_BLOCKING);
+    return TM_OK;
+}
+
+void tm_gpu_stream_close(tm_gpu *gpu, void *stream)
+{
+    if (stream) gpu->call.stream_free(stream);
+}
+
+tm_status tm_gpu_stream_wait(tm_gpu *gpu, void *stream, tm_error *err)
+{
+    MUST(gpu, stream_wait, stream);
+    return TM_OK;
+}
+
+tm_status tm_gpu_stream_done(tm_gpu *gpu, void *stream, bool *done, tm_error *err)
+{
+    int code = gpu->call.stream_done(stream);
+    *done = code == 0;
+    return code == 0 || code == NOT_READY ? TM_OK : failed(gpu, offsetof(calls, stream_done), code, err);
+}
+
+tm_status tm_gpu_event_open(tm_gpu *gpu, void **out, tm_error *err)
+{
+    MUST(gpu, event, out, 0);
+    return TM_OK;
+}
+
+void tm_gpu_event_close(tm_gpu *gpu, void *event)
+{
+    if (event) gpu->call.event_free(event);
+}
+
+tm_status tm_gpu_event_record(tm_gpu *gpu, void *event, void *stream, tm_error *err)
+{
+    MUST(gpu, record, event, stream);
+    return TM_OK;
+}
+
+tm_status tm_gpu_event_wait(tm_gpu *gpu, void *event, tm_error *err)
+{
+    MUST(gpu, event_wait, event);
+    return TM_OK;
+}
+
+tm_status tm_gpu_event_order(tm_gpu *gpu, void *event, void *stream, tm_error *err)
+{
+    MUST(gpu, stream_after, stream, event, 0);
+    return TM_OK;
+}
+
+tm_status tm_gpu_event_seconds(tm_gpu *gpu, void *from, void *to, double *seconds, tm_error *err)
+{
+    float milliseconds = 0;
+    MUST(gpu, elapsed, &milliseconds, from, to);
+    *seconds = (double)milliseconds * 1e-3;
+    return TM_OK;
+}
+
+/* --- programs of the GPU --------------------------------------------------------------------------------------------
+ */
+
+tm_status tm_gpu_module_load(tm_gpu *gpu, const void *code, void **out, tm_error *err)
+{
+    MUST(gpu, module, out, code);
+    return TM_OK;
+}
+
+void tm_gpu_module_unload(tm_gpu *gpu, void *module)
+{
+    if (module) gpu->call.module_free(module);
+}
+
+tm_status tm_gpu_module_kernel(tm_gpu *gpu, void *module, const char *name, size_t shared, void **out, tm_error *err)
+{
+    enum { WITHOUT_ASKING = 48 << 10 }; /* CUDA: more has to be asked for */
+    MUST(gpu, kernel, out, module, name);
+    if (gpu->call.kernel_set && shared > WITHOUT_ASKING) MUST(gpu, kernel_set, *out, DYNAMIC_SHARED, (int)shared);
+    return TM_OK;
+}
+
+tm_status tm_gpu_launch(tm_gpu *gpu, void *stream, const tm_gpu_launch_of *l, tm_error *err)
+{
+    /* cuda.h, hip_runtime_api.h: marks of a buffer, of its size, of the end (0, HIP: 3) */
+    uintptr_t end = gpu->hip ? 3 : 0;
+    size_t    bytes = l->argument_bytes;
+    void     *extra[] = { (void *)(uintptr_t)1, (void *)(uintptr_t)l->arguments, (void *)(uintptr_t)2, &bytes,
+                          (void *)end }; // NOLINT(performance-no-int-to-ptr)
+    MUST(gpu, launch, l->kernel, l->blocks[0], l->blocks[1], l->blocks[2], l->threads, 1, 1, l->shared, stream, NULL,
+         extra);
+    return TM_OK;
+}
+
+tm_status tm_gpu_capture_begin(tm_gpu *gpu, void *stream, tm_error *err)
+{
+    MUST(gpu, capture, stream, CAPTURE_RELAXED);
+    return TM_OK;
+}
+
+tm_status tm_gpu_capture_end(tm_gpu *gpu, void *stream, void **graph, tm_error *err)
+{
+    void *kept = NULL;
+    *graph = NULL;
+    MUST(gpu, captured, stream, &kept);
+    int code = gpu->call.graph_make(graph, kept, 0);
+    gpu->call.graph_free(kept);
+    return code == 0 ? TM_OK : failed(gpu, offsetof(calls, graph_make), code, err);
+}
+
+tm_status tm_gpu_graph_play(tm_gpu *gpu, void *graph, void *stream, tm_error *err)
+{
+    MUST(gpu, play, graph, stream);
+    return TM_OK;
+}
+
+void tm_gpu_graph_close(tm_gpu *gpu, void *graph)
+{
+    if (graph) gpu->call.played_free(graph);
+}
