@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the interpreter of PTX share: ptx_load.c reads a module into rows of resolved instructions, ptx.c runs
- * warps, ptx_alu.c, ptx_memory.c, ptx_matrix.c and ptx_async.c hold the instructions, each file with a table of rows.
+/* What the parts of the interpreter of PTX share: ptx_load.c reads a module into rows of resolved instructions, ptx.c
+ * runs warps, ptx_alu.c, ptx_memory.c, ptx_matrix.c and ptx_async.c hold the instructions, each file with a table of
+ * rows.
  *
- * A warp's registers lie in one array of words: 32 words for a register of up to 32 bits, 64 for one of 64 bits, one word
- * (a bit for each lane) for a predicate. Immediate values and special registers have places there, too: a source operand
- * is always a place.
+ * A warp's registers lie in one array of words: 32 words for a register of up to 32 bits, 64 for one of 64 bits, one
+ * word (a bit for each lane) for a predicate. Immediate values and special registers have places there, too: a source
+ * operand is always a place.
  */
 #ifndef TESTS_MACHINE_PTX_H
 #define TESTS_MACHINE_PTX_H
 
 #include "machine/module.h"
+
+#include <string.h>
 
 enum { LANES = 32, MAX_OPERANDS = 8, MAX_PICKS = 8, SHARED_FIRST = 1024, SHARED_MOST = 227 * 1024 };
 
@@ -41,8 +44,8 @@ typedef struct ptx_instruction ptx_instruction;
 /* Executes an instruction in the lanes `on`, of which there is at least one. */
 typedef void ptx_handler(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on);
 
-/* A form of an instruction. Pattern: parts between dots; `a|b`: one of them; `?` behind a part: may be missing. The parts
- * with a choice give an instruction's picks. Operands, a letter each (ptx_load.c says which). */
+/* A form of an instruction. Pattern: parts between dots; `a|b`: one of them; `?` behind a part: may be missing. The
+ * parts with a choice give an instruction's picks. Operands, a letter each (ptx_load.c says which). */
 typedef struct ptx_row {
     const char  *pattern, *operands;
     ptx_handler *run;
@@ -52,7 +55,7 @@ typedef struct ptx_row {
         SYNC = 2,   /* all lanes of the warp at once */
         MASKED = 4, /* the lanes of its last operand at once */
         BRANCH = 8, /* moves lanes by itself */
-        EXPECTS = 16 /* the first vector has as many registers as its shape says */
+        MATRIX = 16 /* wgmma: its registers are owed or lent until it is waited for */
     } flags;
 } ptx_row;
 
@@ -61,6 +64,7 @@ struct ptx_instruction {
     int            guard; /* the place of its predicate; -1: none */
     bool           unless;
     uint8_t        picks[MAX_PICKS];
+    char           letters[MAX_OPERANDS]; /* of its operands */
     int            n;
     ptx_operand    o[MAX_OPERANDS];
     int            touched, n_touched; /* registers of its operands, in the module's list */
@@ -77,16 +81,10 @@ typedef struct ptx_constant {
     bool     wide, predicate;
 } ptx_constant;
 
-typedef struct ptx_parameter {
-    char *name;
-    int   at, bytes;
-} ptx_parameter;
-
 typedef struct ptx_kernel {
     machine_kernel info;
     char          *name;
-    ptx_parameter *parameters;
-    int            n_parameters, parameter_bytes;
+    int            parameter_bytes;
     int            words; /* of a warp's registers */
     ptx_constant  *constants;
     int            n_constants;
@@ -106,6 +104,7 @@ typedef struct ptx_module {
     int              n_list, list_room;
 } ptx_module;
 
+extern const machine_interpreter ptx_interpreter;
 extern const ptx_row ptx_alu_rows[], ptx_memory_rows[], ptx_matrix_rows[], ptx_async_rows[], ptx_control_rows[];
 
 /* --- a launch */
@@ -129,7 +128,7 @@ typedef struct ptx_group { /* lanes at one place */
 
 typedef struct ptx_copy { /* cp.async of a lane */
     uint64_t from;
-    uint32_t to, bytes, zeros, group;
+    uint32_t to, bytes, some, group; /* `some` of the bytes are copied, the others are zeros */
     int      lane;
 } ptx_copy;
 
@@ -143,16 +142,17 @@ typedef struct ptx_product { /* wgmma in flight */
 enum { MOST_PRODUCTS = 64, MOST_BARRIERS = 32, MOST_BULK = 64 };
 
 struct ptx_warp {
-    u32        *file;
-    int         number, n_groups;
-    ptx_group   groups[LANES];
-    u32         alive;
-    bool        waits; /* at barrier `barrier` of `expected` threads (0: all) */
-    int         barrier;
-    uint32_t    expected;
-    int         spins; /* how often it looked in vain, since `events` */
-    uint64_t    events;
-    bool        learned; /* a lane knows more than bar.sync told */
+    u32                   *file;
+    int                    number, n_groups;
+    ptx_group              groups[LANES];
+    u32                    alive;
+    bool                   waits; /* at barrier `barrier` of `expected` threads (0: all) */
+    int                    barrier;
+    uint32_t               expected;
+    bool                   spun;
+    int                    spins; /* how often it looked in vain, since `events` */
+    uint64_t               events;
+    bool                   learned; /* a lane knows more than bar.sync told */
     const ptx_instruction *at;
     /* cp.async */
     ptx_copy *copies;
@@ -175,12 +175,12 @@ typedef struct ptx_barrier { /* an mbarrier */
 } ptx_barrier;
 
 typedef struct ptx_bulk { /* a bulk or tensor copy in flight */
-    uint32_t to, barrier, bytes, clock;
-    uint64_t from;
-    int      thread;
-    bool     tensor;
-    uint8_t  map[128];
-    int32_t  coordinates[5];
+    uint32_t               to, barrier, bytes, clock;
+    uint64_t               from;
+    int                    thread;
+    bool                   tensor;
+    uint8_t                map[128];
+    int32_t                coordinates[5];
     const ptx_instruction *x;
 } ptx_bulk;
 
@@ -199,6 +199,8 @@ struct ptx_block {
     uint8_t              *parameters;
     uint64_t              events; /* what may end somebody's wait */
     uint64_t              executed;
+    int                   skip;
+    ptx_group            *group; /* whose instruction runs */
     /* shared memory; its bytes are [SHARED_FIRST, shared_end) */
     uint8_t       *shared;
     uint32_t       shared_end;
@@ -208,7 +210,7 @@ struct ptx_block {
     ptx_shadow     shared_shadow, global_shadow;
     /* What happened before what: ptx_memory.c */
     uint32_t  agents, now, floor, begin;
-    uint32_t *own, *known, *proxy;
+    uint32_t *own, *known, *proxy, *scratch;
     /* asynchronous */
     ptx_barrier barriers[MOST_BARRIERS];
     int         n_barriers;
@@ -238,6 +240,19 @@ static inline void ptx_put64(ptx_warp *w, int at, u32 on, const u64 *value)
     for (int i = 0; i < LANES; i++) d[i] = on >> i & 1 ? value[i] : d[i];
 }
 
+static inline float ptx_from_f16(u32 h)
+{
+    u32   u = (h & 0x7fff) << 13;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    f *= 0x1p112f; /* the difference of the biases */
+    memcpy(&u, &f, sizeof u);
+    if ((h & 0x7c00) == 0x7c00) u |= 0x7f800000;
+    u |= (h & 0x8000) << 16;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
 static inline int ptx_first(u32 lanes)
 {
     return __builtin_ctz(lanes);
@@ -249,12 +264,19 @@ static inline int ptx_first(u32 lanes)
 /* Lanes of a warp meet: each knows what the others do. */
 void ptx_meet(ptx_block *b, ptx_warp *w, u32 lanes);
 
+/* fence.proxy.async: what these lanes know of ordinary writes, asynchronous agents may see. */
+void ptx_proxy_fence(ptx_block *b, ptx_warp *w, u32 on);
+
 /* What lane `lane` has done and knows is added to `clocks`; what it does from now on is later. */
 void ptx_publish(ptx_block *b, ptx_warp *w, int lane, uint32_t *clocks);
 void ptx_learn(ptx_block *b, ptx_warp *w, int lane, const uint32_t *clocks);
 
+/* Does a lane know what an agent did at a time? */
+bool ptx_knows(const ptx_block *b, const ptx_warp *w, int lane, uint32_t agent, uint32_t clock);
+
 /* --- memory (ptx_memory.c)
- * Each checks an access of lane `lane` to `bytes` (a power of two up to 16, aligned) and traces it; NULL: the launch has failed. */
+ * Each checks an access of lane `lane` to `bytes` (a power of two up to 16, aligned) and traces it; NULL: the launch
+ * has failed. */
 enum ptx_access { READ, WRITE, ATOMIC };
 uint8_t *ptx_global(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint64_t at, uint32_t bytes,
                     enum ptx_access how);
@@ -273,9 +295,8 @@ void ptx_addresses(const ptx_warp *w, const ptx_operand *o, u64 at[LANES]);
 void ptx_count_shared(ptx_block *b, const u64 *at, u32 on, uint32_t bytes);
 
 /* --- asynchronous work (ptx_async.c) */
-void ptx_async_begin(ptx_block *b);
-void ptx_async_end(ptx_block *b);
 
-/* Tensor maps as TMA finds them here: the stand-in of cuTensorMapEncodeTiled writes the same. */
+/* The end of a block: nothing may be in flight. */
+void ptx_async_end(ptx_block *b);
 
 #endif
