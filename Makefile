@@ -35,8 +35,8 @@ ifeq ($(VARIANT),release)
 $(foreach room,bench cli config hf mlperf model record results system train,$(BUILD)/src/$(room)/%.o) $(BUILD)/tests/%.o: OPT := -O1
 $(BUILD)/src/comm/sum.o: OPT := -O3
 $(BUILD)/tests/device/%.o: OPT := -O2
-# Interpreters.
-$(BUILD)/tests/machine/%.o: OPT := -O3 $(if $(filter nativeavx2,$(ISA)$(filter avx2,$(CPU_FLAGS))),-mavx2 -mfma)
+# Interpreters of GPU machine code: what they compute does not depend on these flags.
+$(BUILD)/tests/machine/%.o: OPT = -O3 $(if $(filter-out $(CPU_FLAGS),$(FLAGS_avx2)),,$(ISA_avx2))
 # Nor of the portable kernels, where the processor has better ones.
 ifeq ($(ISA)$(filter avx2,$(CPU_FLAGS)),nativeavx2)
 $(BUILD)/%.base.o: OPT := -O1

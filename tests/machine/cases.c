@@ -129,7 +129,7 @@ static double normal(machine_problem *p)
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
-static void append(machine_problem *p, const void *bytes, size_t size, size_t align)
+void machine_argument_bytes(machine_problem *p, const void *bytes, size_t size, size_t align)
 {
     size_t at = (p->launch.argument_bytes + align - 1) / align * align;
     if (at + size > sizeof p->arguments) abort();
@@ -143,7 +143,7 @@ static machine_array *new_array(machine_problem *p, machine_format format, size_
     machine_array *a = &p->arrays[p->n_arrays++];
     *a = (machine_array){ .format = format, .count = count };
     a->address = machine_alloc(p->memory, count * bytes_of(format));
-    append(p, &a->address, 8, 8);
+    machine_argument_bytes(p, &a->address, 8, 8);
     return a;
 }
 
@@ -187,17 +187,17 @@ double *machine_in_out(machine_problem *p, double bound)
 
 void machine_argument_int(machine_problem *p, int x)
 {
-    append(p, &x, sizeof x, sizeof x);
+    machine_argument_bytes(p, &x, sizeof x, sizeof x);
 }
 
 void machine_argument_long(machine_problem *p, int64_t x)
 {
-    append(p, &x, sizeof x, sizeof x);
+    machine_argument_bytes(p, &x, sizeof x, sizeof x);
 }
 
 void machine_argument_float(machine_problem *p, float x)
 {
-    append(p, &x, sizeof x, sizeof x);
+    machine_argument_bytes(p, &x, sizeof x, sizeof x);
 }
 
 void machine_problem_make(machine_problem *p, const machine_case *c, const char *arch)

@@ -77,6 +77,7 @@ double *machine_in_out(machine_problem *p, double bound);
 void    machine_argument_int(machine_problem *p, int x);
 void    machine_argument_long(machine_problem *p, int64_t x);
 void    machine_argument_float(machine_problem *p, float x);
+void    machine_argument_bytes(machine_problem *p, const void *bytes, size_t size, size_t align); /* a struct */
 
 /* expected[h][i] = softmax(scale q_h[i] k_h^T) v_h with `tokens` rows of `size` in each of `heads` heads; the
  * logarithms of the sums to log_sum. Heads lie one behind the other. */

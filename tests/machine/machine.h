@@ -43,8 +43,8 @@ bool machine_piece(machine_memory *memory, uint64_t address, uint64_t bytes);
 
 /* What a launch remembers of bytes of global memory, to find races: `writer` and `reader` are the interpreter's own
  * numbers of who did it and when (0: nobody in this launch). One entry for each byte; entries of `bytes` at `address`
- * are adjacent. NULL: not inside one allocation. The entries of earlier launches are empty again after
- * `machine_memory_launch`. */
+ * are adjacent. NULL: not inside one allocation and one page of 4,096. The entries of earlier launches are empty again
+ * after `machine_memory_launch`. */
 typedef struct machine_trace {
     uint32_t writer, reader;
 } machine_trace;

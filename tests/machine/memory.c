@@ -49,7 +49,7 @@ machine_memory *machine_memory_new(void)
 
 static size_t page_count(const block *b)
 {
-    return (size_t)((b->bytes + PAGE - 1) / PAGE);
+    return (size_t)((b->at + b->bytes - 1) / PAGE - b->at / PAGE + 1);
 }
 
 static void free_block(block *b)
@@ -171,9 +171,9 @@ void machine_memory_launch(machine_memory *memory)
     memory->launch++;
 }
 
-static machine_trace *page_of(machine_memory *memory, block *b, uint64_t offset)
+static machine_trace *page_of(machine_memory *memory, block *b, uint64_t address)
 {
-    traces **page = &b->pages[offset / PAGE];
+    traces **page = &b->pages[address / PAGE - b->at / PAGE];
     if (!*page) *page = need(calloc(1, sizeof **page));
     if ((*page)->launch != memory->launch) {
         memset((*page)->of, 0, sizeof(*page)->of);
@@ -186,8 +186,6 @@ machine_trace *machine_traces(machine_memory *memory, uint64_t address, uint64_t
 {
     block *b = holding(memory, address, bytes);
     if (!b) return NULL;
-    uint64_t offset = address - b->at;
-    /* Accesses are aligned and at most 16 bytes: they never cross a page. */
-    if (offset / PAGE != (offset + bytes - 1) / PAGE) return NULL;
-    return page_of(memory, b, offset) + offset % PAGE;
+    if (address / PAGE != (address + bytes - 1) / PAGE) return NULL;
+    return page_of(memory, b, address) + address % PAGE;
 }

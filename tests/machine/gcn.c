@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AMD's machine code as a module of machine.h: kernels' arguments, waves, blocks, launches. */
+#include "machine/gcn.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+bool gcn_fail(wave *w, const instruction *x, const char *format, ...)
+{
+    run        *r = w->r;
+    gcn_module *m = r->module;
+    char        told[300];
+    va_list     list;
+    if (r->failed) return false;
+    va_start(list, format);
+    vsnprintf(told, sizeof told, format, list);
+    va_end(list);
+    const char *file = x->source_file < m->n_files ? m->files[x->source_file] : NULL;
+    r->failed = true;
+    return gcn_refuse(m, "%s, line %d (%s:%d): %s: %s", r->k->name, x->line, file ? file : "no source", x->source_line,
+                      x->text, told);
+}
+
+/* --- waves ----------------------------------------------------------------------------------------------------------
+ */
+
+/* Names the register of x that a load still owes. */
+static bool owed_register(wave *w, const instruction *x)
+{
+    for (int at = 0; at < VECTORS + SCALARS; at++) {
+        if (!(x->touched.bits[at / 64] & w->owed.bits[at / 64] & (u64)1 << at % 64)) continue;
+        char kind = at >= VECTORS ? 's' : at >= ACCUMULATORS ? 'a' : 'v';
+        int  number = at >= VECTORS ? at - VECTORS : at % ACCUMULATORS;
+        return gcn_fail(w, x, "%c%d before the wait for what loads it", kind, number);
+    }
+    return true;
+}
+
+static inline bool touches_owed(const wave *w, const instruction *x)
+{
+    u64 both = 0;
+    for (size_t i = 0; i < sizeof w->owed.bits / sizeof *w->owed.bits; i++)
+        both |= x->touched.bits[i] & w->owed.bits[i];
+    return both;
+}
+
+/* Runs a wave until a barrier, its end, an error, or for `most` instructions. */
+static void run_wave(wave *w, int most)
+{
+    run           *r = w->r;
+    gcn_module    *m = r->module;
+    machine_counts none, *counts = r->counts ? r->counts : &none;
+    for (; most; most--) {
+        instruction *x = &m->code[w->pc];
+        if (w->pc >= r->k->told.end) {
+            gcn_fail(w, &m->code[r->k->told.end - 1], "the wave ran past its end");
+            return;
+        }
+        if (w->pc++ == r->order->skip) continue;
+        if (w->vm.count + w->lgkm.count && touches_owed(w, x)) {
+            owed_register(w, x);
+            return;
+        }
+        u64 lanes = (u64)__builtin_popcountll(scalar_pair(w, EXEC));
+        x->executed++;
+        counts->instructions++;
+        counts->lanes += lanes;
+        counts->vector_flops += lanes * x->row->flops;
+        if (!x->row->step(w, x)) return;
+    }
+}
+
+static void start_wave(run *r, int number, const u32 *block, const machine_launch *launch)
+{
+    wave      *w = &r->waves[number];
+    const u32 *size = launch->threads, threads = size[0] * size[1] * size[2];
+    memset(w->v, 0xff, (size_t)r->k->told.registers * sizeof w->v[0]);
+    memset(w->v[ACCUMULATORS], 0xff, (size_t)r->k->told.accumulators * sizeof w->v[0]);
+    memset(w->s, 0xff, sizeof w->s);
+    memset(&w->owed, 0, sizeof w->owed);
+    w->vm.count = w->lgkm.count = w->vm.first = w->lgkm.first = w->scalar_loads = 0;
+    w->at_barrier = w->ended = false;
+    w->r = r;
+    w->number = number;
+    w->pc = r->k->told.first;
+    w->scc = 1;
+    set_scalar_pair(w, 0, r->arguments);
+    for (int d = 0, s = 2; d < 3; d++)
+        if (r->k->group_ids[d]) w->s[s++] = block[d];
+    u32 left = threads - (u32)(number * LANES);
+    w->all = left >= LANES ? ~(u64)0 : ((u64)1 << left) - 1;
+    set_scalar_pair(w, EXEC, w->all);
+    for (u32 i = 0; i < LANES; i++) {
+        u32 t = (u32)(number * LANES) + i;
+        w->v[0][i] = t % size[0] | (t / size[0] % size[1]) << 10 | (t / size[0] / size[1]) << 20;
+    }
+}
+
+/* --- blocks ---------------------------------------------------------------------------------------------------------
+ */
+
+static void next_epoch(run *r)
+{
+    r->epoch++;
+    r->lds_epoch++;
+}
+
+/* Numbers of LDS epochs have 21 bits: a block may use half of them. */
+static void clear_lds(run *r)
+{
+    memset(r->lds, 0xff, r->lds_bytes);
+    if (r->lds_epoch < (u32)1 << 20) return;
+    memset(r->lds_writer, 0, r->lds_bytes * sizeof *r->lds_writer);
+    memset(r->lds_reader, 0, r->lds_bytes * sizeof *r->lds_reader);
+    r->lds_epoch = 1;
+}
+
+/* All waves that have not ended wait: the barrier is over, unless some have. */
+static bool open_barrier(run *r)
+{
+    wave *waiting = NULL, *ended = NULL;
+    for (int i = 0; i < r->n_waves; i++) *(r->waves[i].ended ? &ended : &waiting) = &r->waves[i];
+    const instruction *x = &r->module->code[waiting->pc - 1];
+    if (ended)
+        return gcn_fail(waiting, x, "wave %d ended while wave %d waits at a barrier", ended->number, waiting->number);
+    for (int i = 0; i < r->n_waves; i++) r->waves[i].at_barrier = false;
+    next_epoch(r);
+    return true;
+}
+
+static bool run_block(run *r, const u32 *block, const machine_launch *launch, u32 *random)
+{
+    int order = r->order->waves;
+    next_epoch(r);
+    r->group_epoch = r->epoch;
+    clear_lds(r);
+    for (int i = 0; i < r->n_waves; i++) start_wave(r, i, block, launch);
+    for (int left = r->n_waves; left;) {
+        int waiting = 0;
+        left = 0;
+        for (int i = 0; i < r->n_waves; i++) {
+            wave *w = &r->waves[order == 1 ? r->n_waves - 1 - i : i];
+            *random = *random * 1103515245u + 12345u;
+            if (!w->ended && !w->at_barrier) run_wave(w, order > 1 ? 1 + (int)(*random >> 16 & 31) : -1);
+            if (r->failed) return false;
+            waiting += w->at_barrier;
+            left += !w->ended;
+        }
+        if (left && waiting == left && !open_barrier(r)) return false;
+    }
+    return true;
+}
+
+/* --- arguments ------------------------------------------------------------------------------------------------------
+ */
+
+/* A hidden argument's value; false: this interpreter has none. */
+static bool hidden_value(const machine_launch *l, const char *kind, u64 *value)
+{
+    static const char *const zero[] = { "hidden_remainder_", "hidden_global_offset_" };
+    int                      d = kind[strlen(kind) - 1] - 'x';
+    *value = 0;
+    if (strncmp(kind, "hidden_block_count_", 19) == 0 && d >= 0 && d < 3) {
+        *value = l->blocks[d];
+        return true;
+    }
+    if (strncmp(kind, "hidden_group_size_", 18) == 0 && d >= 0 && d < 3) {
+        *value = l->threads[d];
+        return true;
+    }
+    for (int i = 0; i < 2; i++)
+        if (strncmp(kind, zero[i], strlen(zero[i])) == 0) return true;
+    *value = l->blocks[2] * l->threads[2] > 1 ? 3 : l->blocks[1] * l->threads[1] > 1 ? 2 : 1;
+    return strcmp(kind, "hidden_grid_dims") == 0;
+}
+
+/* Places the arguments; what no argument covers stays 0xff. */
+static bool place_arguments(run *r, const machine_launch *l)
+{
+    kernel *k = r->k;
+    size_t  wanted = 0;
+    for (int i = 0; i < k->n_arguments; i++) {
+        const argument *a = &k->arguments[i];
+        size_t          end = (size_t)(a->offset + a->size);
+        if (strncmp(a->kind, "hidden_", 7) && end > wanted) wanted = end;
+    }
+    if (l->argument_bytes != wanted)
+        return gcn_refuse(r->module, "%s: %zu bytes of arguments, it takes %zu", k->name, l->argument_bytes, wanted);
+    r->arguments = machine_alloc(r->memory, (u64)k->argument_bytes + 64);
+    r->declared = calloc((size_t)k->argument_bytes + 64, 1);
+    u8 *at = machine_at(r->memory, r->arguments, (u64)k->argument_bytes);
+    for (int i = 0; i < k->n_arguments; i++) {
+        const argument *a = &k->arguments[i];
+        u64             value;
+        if (strncmp(a->kind, "hidden_", 7))
+            memcpy(at + a->offset, (const u8 *)l->arguments + a->offset, (size_t)a->size);
+        else if (hidden_value(l, a->kind, &value))
+            memcpy(at + a->offset, &value, (size_t)a->size);
+        else
+            continue;
+        memset(r->declared + a->offset, 1, (size_t)a->size);
+    }
+    return true;
+}
+
+/* --- launches -------------------------------------------------------------------------------------------------------
+ */
+
+static bool fits(run *r, const machine_launch *l)
+{
+    const kernel *k = r->k;
+    u64 threads = (u64)l->threads[0] * l->threads[1] * l->threads[2], most = r->module->gfx950 ? 163840 : 65536;
+    if (threads == 0 || l->blocks[0] == 0 || l->blocks[1] == 0 || l->blocks[2] == 0)
+        return gcn_refuse(r->module, "%s: nothing to run", k->name);
+    if (threads > (u64)k->most_threads)
+        return gcn_refuse(r->module, "%s: %d threads a block at most, not %d", k->name, k->most_threads, (int)threads);
+    if (k->told.spilled_bytes)
+        return gcn_refuse(r->module, "%s: %d bytes of scratch (spilled registers, arrays)", k->name,
+                          k->told.spilled_bytes);
+    if (r->lds_bytes > most)
+        return gcn_refuse(r->module, "%s: %u bytes of LDS, there are %d", k->name, r->lds_bytes, (int)most);
+    r->n_waves = (int)((threads + LANES - 1) / LANES);
+    return true;
+}
+
+static bool run_blocks(run *r, const machine_launch *l)
+{
+    u32 random = (u32)r->order->waves, block[3];
+    for (block[2] = 0; block[2] < l->blocks[2]; block[2]++)
+        for (block[1] = 0; block[1] < l->blocks[1]; block[1]++)
+            for (block[0] = 0; block[0] < l->blocks[0]; block[0]++)
+                if (!run_block(r, block, l, &random)) return false;
+    return true;
+}
+
+static void *take(size_t bytes)
+{
+    void *got = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    if (!got) abort();
+    return memset(got, 0, bytes);
+}
+
+static bool run_launch(machine_module *module, machine_memory *memory, const machine_launch *l,
+                       const machine_order *order, machine_counts *counts, char error[MACHINE_ERROR_ROOM])
+{
+    gcn_module *m = (gcn_module *)module;
+    run         r = { m, gcn_kernel_named(m, l->kernel), memory, order, counts, .epoch = 1, .lds_epoch = 1 };
+    m->error = error;
+    error[0] = 0;
+    if (!r.k) return gcn_refuse(m, "no kernel %s", l->kernel);
+    r.lds_bytes = (u32)r.k->told.shared_bytes + l->dynamic_shared;
+    if (!fits(&r, l)) return false;
+    machine_memory_launch(memory);
+    r.lds = take(r.lds_bytes);
+    r.lds_owed = take(r.lds_bytes);
+    r.lds_writer = take(r.lds_bytes * sizeof(u32));
+    r.lds_reader = take(r.lds_bytes * sizeof(u32));
+    r.waves = take((size_t)r.n_waves * sizeof *r.waves);
+    pending *room = take((size_t)r.n_waves * 2 * OUTSTANDING * sizeof *room);
+    for (int i = 0; i < r.n_waves; i++) {
+        r.waves[i].vm.of = room + (2 * i) * OUTSTANDING;
+        r.waves[i].lgkm.of = room + (2 * i + 1) * OUTSTANDING;
+    }
+    bool well = place_arguments(&r, l) && run_blocks(&r, l);
+    if (r.arguments) machine_release(memory, r.arguments);
+    void *const taken[] = { r.lds, r.lds_owed, r.lds_writer, r.lds_reader, r.waves, room, r.declared };
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) free(taken[i]);
+    return well;
+}
+
+/* --- modules --------------------------------------------------------------------------------------------------------
+ */
+
+static void unload(machine_module *module)
+{
+    gcn_module *m = (gcn_module *)module;
+    for (int i = 0; i < m->n_labels; i++) free((char *)m->labels[i].name);
+    for (int i = 0; i < m->n_files; i++) free((char *)m->files[i]);
+    for (int i = 0; i < m->n_kernels; i++) free(m->kernels[i].arguments);
+    free(m->told_of.arguments);
+    free(m->labels);
+    free(m->files);
+    free(m->kernels);
+    free(m->code);
+    free(m->text);
+    free(m);
+}
+
+static int kernels(const machine_module *module)
+{
+    return ((const gcn_module *)module)->n_kernels;
+}
+
+static const machine_kernel *kernel_at(const machine_module *module, int i)
+{
+    return &((const gcn_module *)module)->kernels[i].told;
+}
+
+static machine_instruction instruction_at(const machine_module *module, int at)
+{
+    const instruction *x = &((const gcn_module *)module)->code[at];
+    return (machine_instruction){ x->text, x->line, x->source_line, x->executed };
+}
+
+static int find(const machine_module *module, int from, int end)
+{
+    const gcn_module *m = (const gcn_module *)module;
+    for (; from < end; from++)
+        if (m->code[from].row->takes & ORDERS) return from;
+    return -1;
+}
+
+static const machine_interpreter gcn = { unload, run_launch, kernels, kernel_at, instruction_at, find };
+
+machine_module *machine_load_gcn(const char *text, char error[MACHINE_ERROR_ROOM])
+{
+    gcn_module *m = calloc(1, sizeof *m);
+    if (!m) abort();
+    m->head.interpreter = &gcn;
+    m->text = strdup(text);
+    m->error = error;
+    error[0] = 0;
+    if (gcn_read_text(m)) return &m->head;
+    unload(&m->head);
+    return NULL;
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AMD's machine code (CDNA3, CDNA4, waves of 64): what the files of the interpreter share.
+ *
+ *   gcn_text.c    lines of assembler become rows of instructions, checked against the tables
+ *   gcn_kernel.c  descriptors and metadata; kernel arguments, hidden ones included
+ *   gcn_scalar.c, gcn_vector.c, gcn_matrix.c, gcn_memory.c   tables of instructions, and what each does
+ *   gcn.c         waves, blocks, launches; machine.h's functions
+ *
+ * Documents: AMD's "Instinct MI300" and "Instinct MI350 Instruction Set Architecture", LLVM's "User Guide for AMDGPU
+ * Backend" (descriptors, hidden arguments, waits).
+ */
+#ifndef TESTS_MACHINE_GCN_H
+#define TESTS_MACHINE_GCN_H
+
+#include "machine/module.h"
+
+#include <string.h>
+
+typedef uint8_t  u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int16_t  i16;
+typedef int32_t  i32;
+typedef int64_t  i64;
+
+enum {
+    LANES = 64,
+    VECTORS = 512, /* of a lane: v0 to v255, then the accumulators a0 to a255 */
+    ACCUMULATORS = 256,
+    SCALARS = 128,
+    VCC = 106,
+    M0 = 124,
+    EXEC = 126,
+    OPERANDS = 6,
+    OUTSTANDING = 64, /* of a wave and counter: more wait for the oldest */
+    BLOCK_WAVES = 16,
+};
+
+/* --- instructions --------------------------------------------------------------------------------------------------
+ */
+
+typedef enum operand_kind { NO_OPERAND, VECTOR, SCALAR, NUMBER, OFF } operand_kind;
+
+typedef struct operand {
+    u8   kind, count; /* registers of 32 bits */
+    bool negate, absolute;
+    i16  at;
+    u64  number;
+} operand;
+
+/* Modifiers behind the operands. Lists have two bits an entry. */
+enum {
+    AT_OFFSET,
+    AT_OFFSET0,
+    AT_OFFSET1,
+    AT_OP_SEL,
+    AT_OP_SEL_HI,
+    AT_NEG_LO,
+    AT_NEG_HI,
+    AT_DST_SEL,
+    AT_DST_UNUSED,
+    AT_SRC0_SEL,
+    AT_SRC1_SEL,
+    AT_QUAD_PERM,
+    AT_ROW_ROR,
+    AT_ROW_MASK,
+    AT_BANK_MASK,
+    AT_BITOP3,
+    MODIFIERS,
+};
+#define BIT(modifier) (1u << (modifier))
+
+/* What a row says besides: operands may be negated (floats), VCC is read unsaid, the instruction orders others, only
+ * gfx950 has it. */
+enum { FLOATS = 1u << 24, READS_VCC = 1u << 25, READS_M0 = 1u << 26, ORDERS = 1u << 27, GFX950 = 1u << 28 };
+
+typedef struct wave        wave;
+typedef struct instruction instruction;
+typedef bool               step_function(wave *w, const instruction *x); /* false: the wave stops here */
+typedef void               lanes_function(const u32 *a, const u32 *b, const u32 *c, u32 *d);
+typedef u64                scalar_function(u64 a, u64 b, u32 *scc);
+
+/* An instruction: what a table says of it. `shape` has a letter for each operand and how many registers it has
+ * (1 if it does not say; g: 16): v vector, s scalar, x vector or scalar or number, z scalar or number, n number,
+ * m vector or number, p an address
+ * in vector registers (2, or 1 with a base), b its base or "off", l label, w waits. */
+typedef struct row {
+    const char      *name, *shape;
+    step_function   *step;
+    u32              takes;           /* modifiers and the flags above */
+    int              kind;            /* which one of those that share `step` */
+    u8               bytes, elements; /* of memory: of an element, elements of a lane */
+    bool             high;            /* the upper half of a register is stored */
+    u8               flops;           /* of a lane */
+    lanes_function  *lanes;
+    scalar_function *scalar;
+} row;
+
+extern const row gcn_scalar_rows[], gcn_vector_rows[], gcn_matrix_rows[], gcn_memory_rows[]; /* end with a NULL name */
+
+typedef struct registers {
+    u64 bits[(VECTORS + SCALARS) / 64]; /* vectors, then scalars */
+} registers;
+
+struct instruction {
+    const row  *row;
+    operand     o[OPERANDS];
+    registers   touched;
+    i32         modifier[MODIFIERS];
+    int         n, target, vmcnt, lgkmcnt; /* counts: -1 if not waited for */
+    int         line, source_line, source_file;
+    const char *text;
+    u64         executed;
+};
+
+/* --- modules -------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct argument {
+    int  offset, size;
+    char kind[32];
+} argument;
+
+typedef struct kernel {
+    machine_kernel told;
+    char           name[80];
+    argument      *arguments;
+    int            n_arguments, arguments_room, argument_bytes, descriptor_bytes, most_threads;
+    int            group_ids[3], described; /* bits of what the text has: descriptor 1, metadata 2 */
+} kernel;
+
+typedef struct label {
+    const char *name;
+    int         at;
+} label;
+
+typedef struct gcn_module {
+    machine_module head;
+    char          *text; /* lines, ended by 0 */
+    bool           gfx950;
+    instruction   *code;
+    int            n_code, code_room;
+    kernel        *kernels;
+    int            n_kernels, kernels_room;
+    kernel         told_of; /* by the lines of metadata until now */
+    label         *labels;
+    int            n_labels, labels_room;
+    const char   **files;
+    int            n_files;
+    char          *error; /* of the caller of the moment */
+} gcn_module;
+
+/* Writes the module's error, unless it has one; false. */
+__attribute__((format(printf, 2, 3))) bool gcn_refuse(gcn_module *m, const char *format, ...);
+void                                      *gcn_grow(void *old, int n, int *room, size_t size); /* room for n + 1 */
+bool                                       gcn_read_text(gcn_module *m);                       /* gcn_text.c */
+kernel                                    *gcn_kernel_named(gcn_module *m, const char *name);  /* NULL: none */
+/* A line of a descriptor (.amdhsa_...) of kernel k, and one of the metadata, `depth` spaces in. */
+bool gcn_descriptor_line(gcn_module *m, kernel *k, const char *line, int number);
+bool gcn_metadata_line(gcn_module *m, const char *line, int number);
+bool gcn_kernels_complete(gcn_module *m);
+
+/* --- runs ----------------------------------------------------------------------------------------------------------
+ */
+
+/* How an instruction accesses memory (`kind` of the rows of gcn_memory.c). */
+enum { SCALAR_LOAD, LOAD, STORE, ATOMIC, TO_LDS, LDS_READ, LDS_WRITE, LDS_PERMUTE };
+
+/* An access that is under way. */
+typedef struct pending {
+    const instruction *x;
+    u64                mask, base;
+    bool               done; /* memory was accessed; the counter does not say so yet */
+    u64                address[LANES];
+    u32                data[4][LANES]; /* of stores */
+} pending;
+
+typedef struct queue {
+    pending *of;
+    int      first, count;
+} queue;
+
+typedef struct run {
+    gcn_module          *module;
+    kernel              *k;
+    machine_memory      *memory;
+    const machine_order *order;
+    machine_counts      *counts; /* NULL: not wanted */
+    wave                *waves;
+    int                  n_waves;
+    u64                  arguments; /* where the kernel's arguments lie */
+    u8                  *declared;  /* of each byte of them: has it an argument? */
+    u32                  epoch, group_epoch;
+    u8                  *lds, *lds_owed; /* owed: bytes that global_load_lds will write */
+    u32                 *lds_writer, *lds_reader, lds_bytes, lds_epoch;
+    int                  to_lds; /* such loads under way */
+    bool                 failed;
+} run;
+
+struct wave {
+    _Alignas(64) u32 v[VECTORS][LANES];
+    u32       s[SCALARS], scc;
+    registers owed; /* by loads under way */
+    queue     vm, lgkm;
+    run      *r;
+    u64       all; /* EXEC at the start */
+    int       number, pc, scalar_loads;
+    bool      at_barrier, ended;
+};
+
+/* Writes the run's error with the kernel, the lines and the instruction; false. */
+__attribute__((format(printf, 3, 4))) bool gcn_fail(wave *w, const instruction *x, const char *format, ...);
+bool                                       gcn_complete(wave *w, queue *q, int left); /* until `left` are under way */
+
+static inline u64 scalar_pair(const wave *w, int at)
+{
+    return w->s[at] | (u64)w->s[at + 1] << 32;
+}
+static inline void set_scalar_pair(wave *w, int at, u64 x)
+{
+    w->s[at] = (u32)x;
+    w->s[at + 1] = (u32)(x >> 32);
+}
+/* A scalar operand or number, of one register or two. */
+static inline u64 scalar_value(const wave *w, const operand *o)
+{
+    u64 x = o->kind == NUMBER ? o->number : o->count == 2 ? scalar_pair(w, o->at) : w->s[o->at];
+    return o->count == 2 ? x : (u32)x;
+}
+static inline float float_of(u32 x)
+{
+    float f;
+    memcpy(&f, &x, 4);
+    return f;
+}
+static inline u32 bits_of(float f)
+{
+    u32 x;
+    memcpy(&x, &f, 4);
+    return x;
+}
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix cores: D = A B + C by one wave, all lanes, whatever EXEC says.
+ *
+ * Of an M x M product over K, lane i has of A row i % M and of B column i % M, both with `each` = K M / 64 of k, from
+ * (i / M) each on, in the order of its registers' bits. Of C and D it has column i % M, and in register r row
+ * 4 (64 / M) (r / 4) + 4 (i / M) + r % 4 (the MI300 document's chapter 7; test_gcn.c states it once more).
+ *
+ * How the sum over k is rounded is not documented: here in ascending order, in float32, products exact.
+ */
+#include "machine/gcn.h"
+
+#include <math.h>
+
+typedef float eight __attribute__((vector_size(32)));
+
+typedef struct floats {
+    _Alignas(32) float k[32][32]; /* [k][row of A or column of B] */
+} floats;
+
+enum { IS_F32, IS_F16, IS_BF16, IS_FP8 };
+typedef struct product {
+    int side, depth, format; /* M, K */
+} product;
+static const product products[] = {
+    { 32, 2, IS_F32 }, { 32, 8, IS_F16 }, { 32, 8, IS_BF16 }, { 32, 16, IS_BF16 }, { 16, 32, IS_FP8 },
+};
+
+/* E4M3 as float: OCP's (exponent bias 7, NaN 0x7f and 0xff), FNUZ's (bias 8, NaN 0x80). */
+static float from_fp8(u32 byte, bool ocp)
+{
+    u32   exponent = byte >> 3 & 15, fraction = byte & 7;
+    float sign = byte & 128 ? -1.0f : 1.0f;
+    if (ocp ? (byte & 127) == 127 : byte == 128) return NAN;
+    int   power = (exponent ? (int)exponent : 1) - (ocp ? 7 : 8) - 3;
+    float f = exponent ? (float)(8 + fraction) : (float)fraction;
+    return sign * ldexpf(f, power);
+}
+
+static const float *fp8_table(bool ocp)
+{
+    static float tables[2][256];
+    static bool  filled[2];
+    for (u32 i = 0; !filled[ocp] && i < 256; i++) tables[ocp][i] = from_fp8(i, ocp);
+    filled[ocp] = true;
+    return tables[ocp];
+}
+
+static inline float from_half(u32 h)
+{
+    u32 x = (h & 0x7fff) << 13, sign = (h & 0x8000) << 16;
+    return float_of(((h & 0x7c00) == 0x7c00 ? x | 0x7f800000 : bits_of(float_of(x) * 0x1p112f)) | sign);
+}
+
+/* Numbers e of each lane of a group, of `lanes` lanes, from their register. */
+static void unpack(const product *p, const float *table, const u32 *from, int e, int lanes, float *to)
+{
+    switch (p->format) {
+    case IS_F32:
+        for (int i = 0; i < lanes; i++) to[i] = float_of(from[i]);
+        break;
+    case IS_F16:
+        for (int i = 0; i < lanes; i++) to[i] = from_half(from[i] >> (16 * (e & 1)) & 0xffff);
+        break;
+    case IS_BF16:
+        for (int i = 0; i < lanes; i++) to[i] = float_of(e & 1 ? from[i] & 0xffff0000 : from[i] << 16);
+        break;
+    default:
+        for (int i = 0; i < lanes; i++) to[i] = table[from[i] >> (8 * (e & 3)) & 255];
+        break;
+    }
+}
+
+static void unpack_operand(wave *w, const product *p, const operand *o, floats *to)
+{
+    const float *table = fp8_table(w->r->module->gfx950);
+    int          each = p->depth * p->side / LANES;
+    int          in_register = p->format == IS_F32 ? 1 : p->format == IS_FP8 ? 4 : 2;
+    for (int group = 0; group < LANES / p->side; group++)
+        for (int e = 0; e < each; e++)
+            unpack(p, table, w->v[o->at + e / in_register] + group * p->side, e, p->side, to->k[group * each + e]);
+}
+
+/* One row of D, of `side` results in `n` vectors: row + sum over k of a[k][at] b[k]. */
+#define ROW_OF(name, n)                                                                                                \
+    static void name(float *results, const floats *a, const floats *b, int at, int depth)                              \
+    {                                                                                                                  \
+        eight sum[n], part;                                                                                            \
+        memcpy(sum, results, sizeof sum);                                                                              \
+        for (int k = 0; k < depth; k++) {                                                                              \
+            float x = a->k[k][at];                                                                                     \
+            for (int j = 0; j < n; j++) {                                                                              \
+                memcpy(&part, &b->k[k][8 * j], sizeof part);                                                           \
+                sum[j] += part * x;                                                                                    \
+            }                                                                                                          \
+        }                                                                                                              \
+        memcpy(results, sum, sizeof sum);                                                                              \
+    }
+ROW_OF(row_of_16, 2)
+ROW_OF(row_of_32, 4)
+
+static bool step_matrix(wave *w, const instruction *x)
+{
+    const product   *p = &products[x->row->kind];
+    const operand   *c = &x->o[3];
+    floats           a, b;
+    _Alignas(64) u32 d[16][LANES];
+    int              groups = LANES / p->side, count = p->side * p->side / LANES;
+    unpack_operand(w, p, &x->o[1], &a);
+    unpack_operand(w, p, &x->o[2], &b);
+    for (int r = 0; r < count; r++) {
+        if (c->kind == VECTOR)
+            memcpy(d[r], w->v[c->at + r], sizeof d[r]);
+        else
+            for (int i = 0; i < LANES; i++) d[r][i] = (u32)c->number;
+        for (int g = 0; g < groups; g++)
+            (p->side == 16 ? row_of_16 : row_of_32)((float *)&d[r][g * p->side], &a, &b,
+                                                    4 * groups * (r / 4) + 4 * g + r % 4, p->depth);
+    }
+    memcpy(w->v[x->o[0].at], d, (size_t)count * sizeof d[0]);
+    if (w->r->counts) w->r->counts->matrix_flops += 2u * (u64)(p->side * p->side * p->depth);
+    return true;
+}
+
+const row gcn_matrix_rows[] = {
+    { "v_mfma_f32_32x32x2_f32", "vg v v mg", step_matrix, .kind = 0 },
+    { "v_mfma_f32_32x32x8_f16", "vg v2 v2 mg", step_matrix, .kind = 1 },
+    { "v_mfma_f32_32x32x8_bf16", "vg v2 v2 mg", step_matrix, .kind = 2 },
+    { "v_mfma_f32_32x32x16_bf16", "vg v4 v4 mg", step_matrix, .takes = GFX950, .kind = 3 },
+    { "v_mfma_f32_16x16x32_fp8_fp8", "v4 v2 v2 m4", step_matrix, .kind = 4 },
+    { 0 },
+};

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lines of assembler, as clang -S writes them, become instructions. What a table does not have is an error. */
+#include "machine/gcn.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+bool gcn_refuse(gcn_module *m, const char *format, ...)
+{
+    va_list list;
+    if (m->error[0]) return false;
+    va_start(list, format);
+    vsnprintf(m->error, MACHINE_ERROR_ROOM, format, list);
+    va_end(list);
+    return false;
+}
+
+void *gcn_grow(void *old, int n, int *room, size_t size)
+{
+    if (n < *room) return old;
+    *room = *room ? 2 * *room : 64;
+    void *grown = realloc(old, (size_t)*room * size);
+    if (!grown) abort();
+    return grown;
+}
+
+static bool starts(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* --- operands -------------------------------------------------------------------------------------------------------
+ */
+
+static bool number_of(const char *s, u64 *number)
+{
+    char *end;
+    if (!*s) return false;
+    if (strchr(s, '.') && !starts(s, "0x") && !starts(s, "-0x"))
+        *number = bits_of(strtof(s, &end));
+    else if (*s == '-')
+        *number = (u64)strtoll(s, &end, 0);
+    else
+        *number = strtoull(s, &end, 0);
+    return *end == 0;
+}
+
+/* "v7", "v[4:7]", "a1", "s[0:1]", "vcc", "exec", "m0". */
+static bool register_of(const char *s, operand *o)
+{
+    static const struct {
+        const char *name;
+        u8          count;
+        i16         at;
+    } named[] = { { "vcc", 2, VCC }, { "exec", 2, EXEC },    { "vcc_lo", 1, VCC },      { "vcc_hi", 1, VCC + 1 },
+                  { "m0", 1, M0 },   { "exec_lo", 1, EXEC }, { "exec_hi", 1, EXEC + 1 } };
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        if (strcmp(s, named[i].name)) continue;
+        *o = (operand){ .kind = SCALAR, .count = named[i].count, .at = named[i].at };
+        return true;
+    }
+    int first, last, end = 0;
+    if (!strchr("vas", *s)) return false;
+    if (sscanf(s + 1, "[%d:%d]%n", &first, &last, &end) < 2 || !end) {
+        end = 0;
+        if (s[1] < '0' || s[1] > '9' || sscanf(s + 1, "%d%n", &first, &end) < 1) return false;
+        last = first;
+    }
+    if (s[1 + end] || first < 0 || last < first || last >= (*s == 's' ? VCC : ACCUMULATORS)) return false;
+    *o = (operand){ .kind = *s == 's' ? SCALAR : VECTOR,
+                    .count = (u8)(last - first + 1),
+                    .at = (i16)(first + (*s == 'a' ? ACCUMULATORS : 0)) };
+    return true;
+}
+
+/* The operand that text says, as a row's shape wants it: false if it is another. */
+static bool operand_of(char *s, char letter, int count, bool floats, operand *o)
+{
+    bool negate = *s == '-' && strchr("vas|", s[1]) && s[1], absolute = s[negate] == '|';
+    s += negate + absolute;
+    size_t n = strlen(s);
+    if (absolute && (n < 2 || s[n - 1] != '|')) return false;
+    if (absolute) s[n - 1] = 0;
+    if ((negate || absolute) && !(floats && letter == 'x')) return false;
+    *o = (operand){ 0 };
+    if (strcmp(s, "off") == 0) {
+        o->kind = OFF;
+        return letter == 'b';
+    }
+    if (register_of(s, o)) {
+        o->negate = negate;
+        o->absolute = absolute;
+        if (letter == 'p') return o->kind == VECTOR && o->count <= 2;
+        if (letter == 'b') return o->kind == SCALAR && o->count == 2;
+        return o->count == count && strchr(o->kind == VECTOR ? "vxm" : "sxz", letter);
+    }
+    *o = (operand){ .kind = NUMBER, .count = (u8)count };
+    return strchr("xznm", letter) && number_of(s, &o->number);
+}
+
+/* --- modifiers ------------------------------------------------------------------------------------------------------
+ */
+
+enum { AS_NUMBER, AS_LIST, AS_PART, AS_WORD };
+static const struct {
+    const char *name;
+    int         at, how;
+} modifiers[] = {
+    { "offset", AT_OFFSET, AS_NUMBER },       { "offset0", AT_OFFSET0, AS_NUMBER },
+    { "offset1", AT_OFFSET1, AS_NUMBER },     { "op_sel", AT_OP_SEL, AS_LIST },
+    { "op_sel_hi", AT_OP_SEL_HI, AS_LIST },   { "neg_lo", AT_NEG_LO, AS_LIST },
+    { "neg_hi", AT_NEG_HI, AS_LIST },         { "dst_sel", AT_DST_SEL, AS_WORD },
+    { "dst_unused", AT_DST_UNUSED, AS_WORD }, { "src0_sel", AT_SRC0_SEL, AS_PART },
+    { "src1_sel", AT_SRC1_SEL, AS_PART },     { "quad_perm", AT_QUAD_PERM, AS_LIST },
+    { "row_ror", AT_ROW_ROR, AS_NUMBER },     { "row_mask", AT_ROW_MASK, AS_NUMBER },
+    { "bank_mask", AT_BANK_MASK, AS_NUMBER }, { "bitop3", AT_BITOP3, AS_NUMBER },
+};
+
+static bool list_of(const char *s, i32 *value)
+{
+    int i = 0;
+    *value = 0;
+    if (*s++ != '[') return false;
+    for (; i < 4 && *s >= '0' && *s <= '3'; i++) {
+        *value |= (*s++ - '0') << (2 * i);
+        if (*s == ',') s++;
+    }
+    return strcmp(s, "]") == 0;
+}
+
+/* BYTE_n: n, WORD_n: 4 + n, DWORD: 6 */
+static bool part_of(const char *s, i32 *value)
+{
+    bool byte = starts(s, "BYTE_");
+    *value = 6;
+    if (strcmp(s, "DWORD") == 0) return true;
+    if ((!byte && !starts(s, "WORD_")) || s[5] < '0' || s[5] > (byte ? '3' : '1') || s[6]) return false;
+    *value = s[5] - '0' + (byte ? 0 : 4);
+    return true;
+}
+
+static bool modifier_of(instruction *x, const char *s)
+{
+    const char *colon = strchr(s, ':');
+    for (size_t i = 0; colon && i < sizeof modifiers / sizeof *modifiers; i++) {
+        int    at = modifiers[i].at;
+        u64    number;
+        size_t n = strlen(modifiers[i].name);
+        if (!starts(s, modifiers[i].name) || s + n != colon || !(x->row->takes & BIT(at))) continue;
+        s = colon + 1;
+        if (modifiers[i].how == AS_LIST) return list_of(s, &x->modifier[at]);
+        if (modifiers[i].how == AS_PART) return part_of(s, &x->modifier[at]);
+        if (modifiers[i].how == AS_WORD) return !strcmp(s, "DWORD") || !strcmp(s, "UNUSED_PAD");
+        if (!number_of(s, &number)) return false;
+        x->modifier[at] = (i32)number;
+        return (at != AT_ROW_MASK && at != AT_BANK_MASK) || number == 15;
+    }
+    return false;
+}
+
+/* --- instructions ---------------------------------------------------------------------------------------------------
+ */
+
+static const row *row_named(const char *name)
+{
+    static const row *const tables[] = { gcn_scalar_rows, gcn_vector_rows, gcn_matrix_rows, gcn_memory_rows };
+    for (int t = 0; t < 4; t++)
+        for (const row *r = tables[t]; r->name; r++)
+            if (strcmp(r->name, name) == 0) return r;
+    return NULL;
+}
+
+/* With _e32 or _e64, which say how an instruction is encoded, and no more. */
+static const row *row_of(char *name)
+{
+    size_t     n = strlen(name);
+    const row *r = row_named(name);
+    if (r || n < 4 || (strcmp(name + n - 4, "_e32") && strcmp(name + n - 4, "_e64"))) return r;
+    name[n - 4] = 0;
+    return row_named(name);
+}
+
+static void touch(registers *t, int at)
+{
+    t->bits[at / 64] |= (u64)1 << at % 64;
+}
+
+static void find_touched(instruction *x)
+{
+    for (int k = 0; k < x->n; k++) {
+        const operand *o = &x->o[k];
+        if (o->kind != VECTOR && o->kind != SCALAR) continue;
+        for (int i = 0; i < o->count; i++) touch(&x->touched, o->at + i + (o->kind == SCALAR ? VECTORS : 0));
+    }
+    if (x->row->takes & READS_VCC) touch(&x->touched, VECTORS + VCC), touch(&x->touched, VECTORS + VCC + 1);
+    if (x->row->takes & READS_M0) touch(&x->touched, VECTORS + M0);
+}
+
+/* The next word: up to a comma or space outside of brackets. NULL: none. */
+static char *next_word(char **at)
+{
+    char *s = *at + strspn(*at, " \t,"), *end = s;
+    if (!*s) return NULL;
+    for (int depth = 0; *end && (depth || !strchr(", \t", *end)); end++) depth += (*end == '[') - (*end == ']');
+    *at = *end ? end + 1 : end;
+    *end = 0;
+    return s;
+}
+
+static bool waits_of(instruction *x, char *s)
+{
+    for (char *word; (word = next_word(&s));) {
+        int count, end = 0;
+        if (sscanf(word, "vmcnt(%d)%n", &count, &end) == 1 && end && !word[end])
+            x->vmcnt = count;
+        else if (sscanf(word, "lgkmcnt(%d)%n", &count, &end) == 1 && end && !word[end])
+            x->lgkmcnt = count;
+        else
+            return false;
+    }
+    return x->vmcnt >= 0 || x->lgkmcnt >= 0;
+}
+
+/* Labels may come later: until the end of the text, `target` is the number of the label's name. */
+static int label_named(gcn_module *m, const char *name)
+{
+    for (int i = m->n_labels - 1; i >= 0; i--)
+        if (strcmp(m->labels[i].name, name) == 0) return i;
+    m->labels = gcn_grow(m->labels, m->n_labels, &m->labels_room, sizeof *m->labels);
+    m->labels[m->n_labels] = (label){ strdup(name), -1 };
+    return m->n_labels++;
+}
+
+static bool operands_of(gcn_module *m, instruction *x, char *s)
+{
+    const char *shape = x->row->shape;
+    for (; *shape; shape++) {
+        char letter = *shape, *word = next_word(&s);
+        int  count = shape[1] == 'g' ? 16 : shape[1] > '0' && shape[1] <= '9' ? shape[1] - '0' : 1;
+        if (!word || x->n == OPERANDS) return gcn_refuse(m, "line %d: an operand is missing: %s", x->line, x->text);
+        if (letter == 'l')
+            x->target = label_named(m, word);
+        else if (!operand_of(word, letter, count, x->row->takes & FLOATS, &x->o[x->n++]))
+            return gcn_refuse(m, "line %d: operand %d is not known: %s", x->line, x->n, x->text);
+        while (shape[1] && shape[1] != ' ') shape++;
+        if (shape[1]) shape++;
+    }
+    const operand *base = x->n ? &x->o[x->n - 1] : NULL;
+    if (base && shape[-1] == 'b' && (base->kind == OFF) != (x->o[x->row->kind == LOAD].count == 2))
+        return gcn_refuse(m, "line %d: the address and its base do not fit: %s", x->line, x->text);
+    for (char *word; (word = next_word(&s));)
+        if (!modifier_of(x, word))
+            return gcn_refuse(m, "line %d: modifier %s is not known: %s", x->line, word, x->text);
+    if (x->row->takes & BIT(AT_QUAD_PERM) && (x->modifier[AT_QUAD_PERM] < 0) == (x->modifier[AT_ROW_ROR] < 0))
+        return gcn_refuse(m, "line %d: which lanes? %s", x->line, x->text);
+    return true;
+}
+
+static bool instruction_line(gcn_module *m, char *s, int number, int source_file, int source_line)
+{
+    char copy[512], *at = copy, *name;
+    if (strlen(s) >= sizeof copy) return gcn_refuse(m, "line %d is too long", number);
+    strcpy(copy, s);
+    m->code = gcn_grow(m->code, m->n_code, &m->code_room, sizeof *m->code);
+    instruction *x = &m->code[m->n_code];
+    *x = (instruction){ .target = -1, .vmcnt = -1, .lgkmcnt = -1, .line = number, .source_line = source_line };
+    x->source_file = source_file;
+    x->text = s;
+    x->modifier[AT_OP_SEL_HI] = 0x55;
+    x->modifier[AT_SRC0_SEL] = x->modifier[AT_SRC1_SEL] = 6;
+    x->modifier[AT_QUAD_PERM] = x->modifier[AT_ROW_ROR] = -1;
+    name = next_word(&at);
+    if (!(x->row = row_of(name))) return gcn_refuse(m, "line %d: no such instruction: %s", number, s);
+    if (x->row->takes & GFX950 && !m->gfx950) return gcn_refuse(m, "line %d: gfx942 does not have %s", number, s);
+    if (x->row->shape[0] == 'w' ? !waits_of(x, at) && !gcn_refuse(m, "line %d: waits for what? %s", number, s)
+                                : !operands_of(m, x, at))
+        return false;
+    find_touched(x);
+    m->n_code++;
+    return true;
+}
+
+/* --- the whole text -------------------------------------------------------------------------------------------------
+ */
+
+typedef struct reader {
+    bool    in_code, in_metadata;
+    kernel *described; /* whose descriptor the lines belong to */
+    int     source_file, source_line;
+} reader;
+
+/* .file 1 "folder" "name" md5 ...: the last name in quotation marks */
+static void file_line(gcn_module *m, const char *s)
+{
+    int         number, room = m->n_files;
+    const char *begin = strchr(s, '"'), *end = NULL;
+    if (sscanf(s, ".file %d", &number) != 1 || number < 0 || number > 9999) return;
+    while (begin && (end = strchr(begin + 1, '"')) && strchr(end + 1, '"')) begin = strchr(end + 1, '"');
+    if (!end) return;
+    for (const char *slash = begin; slash < end; slash++)
+        if (*slash == '/') begin = slash;
+    while (m->n_files <= number) {
+        m->files = gcn_grow(m->files, m->n_files, &room, sizeof *m->files);
+        m->files[m->n_files++] = NULL;
+    }
+    free((char *)m->files[number]);
+    m->files[number] = strndup(begin + 1, (size_t)(end - begin - 1));
+}
+
+static bool directive_line(gcn_module *m, reader *r, const char *s, int number)
+{
+    static const char *const harmless[] = {
+        ".p2align ",        ".globl ",    ".protected ", ".type ",
+        ".size ",           ".cfi_",      ".set ",       ".weak ",
+        ".hidden ",         ".ident ",    ".addrsig",    ".amdhsa_code_object_version ",
+        ".amdgpu_metadata", ".p2alignl ", ".fill "
+    };
+    char name[80];
+    if (starts(s, ".text") || starts(s, ".section")) {
+        r->in_code = starts(s, ".text") || starts(s, ".section .text") || starts(s, ".section\t.text");
+        return true;
+    }
+    if (starts(s, ".amdgcn_target")) {
+        m->gfx950 = strstr(s, "gfx950") != NULL;
+        if (!m->gfx950 && !strstr(s, "gfx942"))
+            return gcn_refuse(m, "line %d: neither gfx942 nor gfx950: %s", number, s);
+        return true;
+    }
+    if (sscanf(s, ".amdhsa_kernel %79s", name) == 1) {
+        m->kernels = gcn_grow(m->kernels, m->n_kernels, &m->kernels_room, sizeof *m->kernels);
+        r->described = &m->kernels[m->n_kernels++];
+        *r->described = (kernel){ .told = { .end = m->n_code } };
+        strcpy(r->described->name, name);
+        return true;
+    }
+    if (sscanf(s, ".loc %d %d", &r->source_file, &r->source_line) == 2) return true;
+    if (starts(s, ".file")) {
+        file_line(m, s);
+        return true;
+    }
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+        if (starts(s, harmless[i]) || (strchr(s, '\t') && strncmp(s, harmless[i], strcspn(s, "\t")) == 0)) return true;
+    return !r->in_code || gcn_refuse(m, "line %d: no such directive: %s", number, s);
+}
+
+static bool one_line(gcn_module *m, reader *r, char *line, int number)
+{
+    char  *s = line + strspn(line, " \t"), *comment = r->in_metadata ? NULL : strchr(s, ';');
+    size_t n = comment ? (size_t)(comment - s) : strlen(s);
+    while (n && strchr(" \t\r", s[n - 1])) n--;
+    s[n] = 0;
+    if (!n) return true;
+    if (strcmp(s, ".end_amdgpu_metadata") == 0) r->in_metadata = false;
+    if (r->in_metadata) return gcn_metadata_line(m, line, number);
+    if (strcmp(s, ".amdgpu_metadata") == 0) r->in_metadata = true;
+    if (strcmp(s, ".end_amdhsa_kernel") == 0) {
+        r->described = NULL;
+        return true;
+    }
+    if (r->described) return gcn_descriptor_line(m, r->described, s, number);
+    if (s == line && s[n - 1] == ':') {
+        s[n - 1] = 0;
+        int at = r->in_code ? label_named(m, s) : -1;
+        if (at >= 0) m->labels[at].at = m->n_code;
+        return true;
+    }
+    if (*s == '.') return directive_line(m, r, s, number);
+    return !r->in_code || instruction_line(m, s, number, r->source_file, r->source_line);
+}
+
+bool gcn_read_text(gcn_module *m)
+{
+    reader r = { 0 };
+    int    number = 1;
+    for (char *line = m->text, *next; line; line = next, number++) {
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        if (!one_line(m, &r, line, number)) return false;
+    }
+    for (int i = 0; i < m->n_code; i++) {
+        instruction *x = &m->code[i];
+        if (x->target < 0) continue;
+        const label *l = &m->labels[x->target];
+        if (l->at < 0) return gcn_refuse(m, "line %d: no label %s: %s", x->line, l->name, x->text);
+        x->target = l->at;
+    }
+    for (int k = 0; k < m->n_kernels; k++) {
+        int at = label_named(m, m->kernels[k].name);
+        m->kernels[k].told.first = m->labels[at].at;
+    }
+    return gcn_kernels_complete(m);
+}
