@@ -110,6 +110,7 @@ ALU3(mad_32, u32, a *b + c)
 ALU3(neg_32, u32, -a)
 ALU3(div_u32, u32, b ? a / b : ~(u32)0)
 ALU3(div_s32, i32, b == 0 ? -1 : b == -1 ? (i32) - (u32)a : a / b)
+ALU3(rem_s32, i32, b == 0 ? a : b == -1 ? 0 : a % b)
 ALU3(min_s32, i32, a < b ? a : b)
 ALU3(max_s32, i32, a > b ? a : b)
 ALU3(min_u32, u32, a < b ? a : b)
@@ -260,6 +261,12 @@ static void not_predicate(ptx_block *block, ptx_warp *w, const ptx_instruction *
     put_predicate(w, x->o[0].at, on, ~w->file[x->o[1].at]);
 }
 
+static void move_predicate(ptx_block *block, ptx_warp *w, const ptx_instruction *x, u32 on)
+{
+    (void)block;
+    put_predicate(w, x->o[0].at, on, w->file[x->o[1].at]);
+}
+
 /* --- between registers and lanes */
 
 /* {a, b} = c or c = {a, b}: halves, the low one first. */
@@ -359,7 +366,8 @@ const ptx_row ptx_alu_rows[] = { { "add.rn.f32", "Ttt", add_f32, 1, 0 },
                                  { "neg.s32", "Tt", neg_32, 0, 0 },
                                  { "div.u32", "Ttt", div_u32, 0, 0 },
                                  { "div.s32", "Ttt", div_s32, 0, 0 },
-                                 { "min.s32", "Ttt", min_s32, 0, 0 },
+                                 { "rem.s32", "Ttt", rem_s32, 0, 0 },
+    { "min.s32", "Ttt", min_s32, 0, 0 },
                                  { "max.s32", "Ttt", max_s32, 0, 0 },
                                  { "min.u32", "Ttt", min_u32, 0, 0 },
                                  { "max.u32", "Ttt", max_u32, 0, 0 },
@@ -416,7 +424,8 @@ const ptx_row ptx_alu_rows[] = { { "add.rn.f32", "Ttt", add_f32, 1, 0 },
                                  { "setp." COMPARISONS ".u64", "Ptt", compare_u64, 0, 0 },
                                  { "setp.eq|ne.s16", "Ptt", compare_s16, 0, 0 },
                                  { "and|or|xor.pred", "Ppp", logic, 0, 0 },
-                                 { "not.pred", "Pp", not_predicate, 0, 0 },
+                                 { "mov.pred", "Pp", move_predicate, 0, 0 },
+    { "not.pred", "Pp", not_predicate, 0, 0 },
                                  { "shfl.sync.bfly|down|up|idx.b32", "Srrrr", shuffle, 0, MASKED },
                                  { "elect.sync", "Sr", elect, 0, MASKED },
                                  { 0 } };

@@ -42,7 +42,8 @@ template <int form> DEVICE void product(bf16 *C, const char *A, const char *B, i
         commit_copies();
         wait_copies<1>();
         barrier();
-        for (int k = 0; k < STEP; k += 32) {
+        _Pragma("unroll 1") for (int k = 0; k < STEP; k += 32)
+        {
             u32 fa[4][4], fb[4][4];
             UNROLL for (int i = 0; i < 4; i++)
                 load_matrices(fa[i], sa + here + (wm + 16 * i + (lane & 15)) * PITCH + k + (lane >> 4) * 16);

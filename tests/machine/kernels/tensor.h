@@ -73,9 +73,11 @@ template <int n> DEVICE void wait_copies(void)
 
 /* --- sm_90a: mbarriers, TMA, wgmma */
 
-typedef struct __align__(64) {
+typedef struct __align__(64)
+{
     char bytes[128];
-} tensor_map;
+}
+tensor_map;
 
 DEVICE void init_barrier(u32 bar, u32 arrivals)
 {
@@ -128,7 +130,8 @@ DEVICE void load_box(u32 to, const tensor_map *map, u32 bar, int x, int y, int z
                  "r"(z), "r"(w)
                  : "memory");
 }
-/* An operand of wgmma with 128-byte swizzle, 8 rows in 1,024 bytes; `lead`: between 64 columns of one that is transposed. */
+/* An operand of wgmma with 128-byte swizzle, 8 rows in 1,024 bytes; `lead`: between 64 columns of one that is
+ * transposed. */
 DEVICE u64 descriptor(u32 at, u32 lead)
 {
     return (u64)((at & 0x3ffff) >> 4) | (u64)(lead >> 4) << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
