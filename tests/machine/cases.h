@@ -30,7 +30,7 @@ typedef struct machine_array {
     double        *expected; /* of an input that is written, too; else NULL */
 } machine_array;
 
-enum { MACHINE_ARRAYS = 12, MACHINE_ARGUMENT_ROOM = 256 };
+enum { MACHINE_ARRAYS = 12, MACHINE_ARGUMENT_ROOM = 512 };
 
 typedef struct machine_problem {
     machine_memory *memory;
@@ -88,5 +88,11 @@ typedef struct machine_attention {
     const double *q, *k, *v;
 } machine_attention;
 void machine_attention_forward(const machine_attention *a, double *out, double *log_sum);
+
+/* Cases of the backward of attention: head size, tokens, batches, query heads, K/V heads, causal?, [batch, token, head,
+ * d]? */
+void machine_make_delta(machine_problem *p, const int *shape);
+void machine_make_dkdv(machine_problem *p, const int *shape);
+void machine_make_dq(machine_problem *p, const int *shape);
 
 #endif

@@ -182,7 +182,7 @@ static void make_backward(machine_problem *p, backward *b)
     free(b->delta);
 }
 
-static void make_dkdv(machine_problem *p, const int *shape)
+void machine_make_dkdv(machine_problem *p, const int *shape)
 {
     backward b = backward_of(shape);
     int      waves = b.size == 128 && strcmp(p->arch, "gfx950") == 0 ? 4 : 8;
@@ -192,7 +192,7 @@ static void make_dkdv(machine_problem *p, const int *shape)
     set_grid(p, (b.tokens + 32 * waves - 1) / (32 * waves), b.kv_heads, b.batches, 64 * waves);
 }
 
-static void make_dq(machine_problem *p, const int *shape)
+void machine_make_dq(machine_problem *p, const int *shape)
 {
     backward b = backward_of(shape);
     b.dq = machine_result(p, MACHINE_BF16, elements(&b, b.heads), 5e-3);
@@ -200,7 +200,7 @@ static void make_dq(machine_problem *p, const int *shape)
     set_grid(p, (b.tokens + 127) / 128, b.heads, b.batches, 256);
 }
 
-static void make_delta(machine_problem *p, const int *shape)
+void machine_make_delta(machine_problem *p, const int *shape)
 {
     backward b = backward_of(shape);
     strides  qs = strides_of(&b, b.heads);
@@ -218,10 +218,18 @@ static void make_delta(machine_problem *p, const int *shape)
 }
 
 #define BACKWARDS(words, D, ...)                                                                                       \
-    { "attention_delta " words, "attention_backward.hip", "attention_delta_" #D, make_delta, { D, __VA_ARGS__ } },     \
-        { "attention_dkdv " words, "attention_backward.hip", "attention_dkdv_" #D, make_dkdv, { D, __VA_ARGS__ } },    \
+    { "attention_delta " words,                                                                                        \
+      "attention_backward.hip",                                                                                        \
+      "attention_delta_" #D,                                                                                           \
+      machine_make_delta,                                                                                              \
+      { D, __VA_ARGS__ } },                                                                                            \
+        { "attention_dkdv " words,                                                                                     \
+          "attention_backward.hip",                                                                                    \
+          "attention_dkdv_" #D,                                                                                        \
+          machine_make_dkdv,                                                                                           \
+          { D, __VA_ARGS__ } },                                                                                        \
     {                                                                                                                  \
-        "attention_dq " words, "attention_backward.hip", "attention_dq_" #D, make_dq,                                  \
+        "attention_dq " words, "attention_backward.hip", "attention_dq_" #D, machine_make_dq,                          \
         {                                                                                                              \
             D, __VA_ARGS__                                                                                             \
         }                                                                                                              \
