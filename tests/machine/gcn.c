@@ -265,7 +265,6 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
     if (!fits(&r, l)) return false;
     machine_memory_launch(memory);
     r.lds = take(r.lds_bytes);
-    r.lds_owed = take(r.lds_bytes);
     r.lds_writer = take(r.lds_bytes * sizeof(u32));
     r.lds_reader = take(r.lds_bytes * sizeof(u32));
     r.waves = take((size_t)r.n_waves * sizeof *r.waves);
@@ -276,7 +275,7 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
     }
     bool well = place_arguments(&r, l) && run_blocks(&r, l);
     if (r.arguments) machine_release(memory, r.arguments);
-    void *const taken[] = { r.lds, r.lds_owed, r.lds_writer, r.lds_reader, r.waves, room, r.declared };
+    void *const taken[] = { r.lds, r.lds_writer, r.lds_reader, r.waves, room, r.declared };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) free(taken[i]);
     return well;
 }
