@@ -194,6 +194,7 @@ typedef struct run {
     u32                  epoch, group_epoch;
     u8                  *lds;
     u32                 *lds_writer, *lds_reader, lds_bytes, lds_epoch, lds_unit;
+    int                  to_lds; /* direct loads into LDS under way */
     bool                 failed;
 } run;
 

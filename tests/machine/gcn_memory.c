@@ -352,12 +352,28 @@ static bool claim_lds(wave *w, const pending *p, bool landed)
 {
     run *r = w->r;
     int  bytes = p->x->row->bytes;
+    r->to_lds += landed ? -1 : 1;
     for (int i = 0; i < LANES; i++) {
         u64 at = p->base + (u64)(bytes * i);
         if (!(p->mask >> i & 1)) continue;
         if (!landed && !reach_lds(w, p->x, at, bytes, i, true)) return false;
         u32 *writer = r->lds_writer + at / r->lds_unit, now = landed ? lds_number(w, i) : OWED;
         for (int u = 0; u < bytes / (int)r->lds_unit; u++) writer[u] = now;
+    }
+    return true;
+}
+
+/* Memory may be read at once: what is owed when an access is issued may not have landed, whatever is waited for later.
+ */
+static bool check_owed(wave *w, const pending *p)
+{
+    const run *r = w->r;
+    for (int e = 0; e < p->x->row->elements; e++) {
+        for (u64 left = p->mask; left; left &= left - 1) {
+            u64 at = p->address[__builtin_ctzll(left)] + offset_of(p->x, e);
+            for (u64 b = at; b < at + p->x->row->bytes && b < r->lds_bytes; b += r->lds_unit)
+                if (r->lds_writer[b / r->lds_unit] == OWED) return lds_race(w, p->x, (u32)b, lds_number(w, 0));
+        }
     }
     return true;
 }
@@ -468,6 +484,7 @@ static bool step_lds(wave *w, const instruction *x)
     if (!p) return false;
     for (int i = 0; i < LANES; i++) p->address[i] = w->v[address->at][i];
     for (int o = 1, k = 0; x->row->kind == LDS_WRITE && o < x->n; k += x->o[o++].count) keep_data(w, p, &x->o[o], k);
+    if (w->r->to_lds && !w->r->order->blind && !check_owed(w, p)) return false;
     return issued(w, p);
 }
 
