@@ -192,9 +192,9 @@ typedef struct run {
     u64                  arguments; /* where the kernel's arguments lie */
     u8                  *declared;  /* of each byte of them: has it an argument? */
     u32                  epoch, group_epoch;
-    u8                  *lds, *lds_owed; /* owed: bytes that global_load_lds will write */
+    u8                  *lds;
     u32                 *lds_writer, *lds_reader, lds_bytes, lds_epoch, lds_unit;
-    int                  to_lds; /* such loads under way */
+    int                  to_lds; /* direct loads into LDS under way */
     bool                 failed;
 } run;
 

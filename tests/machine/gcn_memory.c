@@ -228,6 +228,14 @@ static bool access_scalar(wave *w, const pending *p)
 /* Numbers in its shadows: barrier epoch and thread, that is wave and lane. Waves are in order in themselves. */
 enum { THREAD_BITS = 11, MANY_THREADS = 2047 };
 
+/* The writer of bytes that a global_load_lds will write. */
+#define OWED 0xffffffffu
+
+static inline u32 lds_number(const wave *w, int lane)
+{
+    return w->r->lds_epoch << THREAD_BITS | (u32)(w->number * LANES + lane);
+}
+
 static inline bool lds_conflict(u32 earlier, u32 mine)
 {
     return earlier >= (mine & ~(u32)MANY_THREADS) && (earlier ^ mine) >= LANES;
@@ -257,6 +265,8 @@ static bool lds_race(wave *w, const instruction *x, u32 at, u32 mine)
     while (!lds_conflict(r->lds_writer[unit], mine) && !lds_conflict(r->lds_reader[unit], mine)) unit++;
     bool written = lds_conflict(r->lds_writer[unit], mine);
     u32  other = (written ? r->lds_writer[unit] : r->lds_reader[unit]) & MANY_THREADS, byte = unit * r->lds_unit;
+    if (r->lds_writer[unit] == OWED)
+        return gcn_fail(w, x, "LDS byte %u before the vmcnt wait for its global_load_lds", byte);
     if (other == MANY_THREADS)
         return gcn_fail(w, x,
                         "race on LDS byte %u: read by several waves, no barrier before lane %u of wave %d writes it",
@@ -278,10 +288,7 @@ static inline bool reach_lds(wave *w, const instruction *x, u64 at, int bytes, i
 {
     run *r = w->r;
     if (at + (u64)bytes > r->lds_bytes || at & (u64)(bytes < 16 ? bytes - 1 : 7)) return refuse_lds(w, x, at, bytes);
-    for (u32 b = 0; r->to_lds && b < (u32)bytes; b += r->lds_unit)
-        if (r->lds_owed[(at + b) / r->lds_unit])
-            return gcn_fail(w, x, "LDS byte %d before the vmcnt wait for its global_load_lds", (int)at + (int)b);
-    u32 mine = r->lds_epoch << THREAD_BITS | (u32)(w->number * LANES + lane);
+    u32 mine = lds_number(w, lane);
     return r->order->blind || mark_lds(r, (u32)at, bytes, mine, write) || lds_race(w, x, (u32)at, mine);
 }
 
@@ -340,21 +347,34 @@ static bool access_lds(wave *w, const pending *p)
     return true;
 }
 
-/* The bytes that a direct load will write: owed, or no longer, and nobody may have touched them in between. */
-static void owe_lds(run *r, const pending *p, int by)
+/* What a direct load will write is owed from its issue on, and a write of the wave's when it has landed. */
+static bool claim_lds(wave *w, const pending *p, bool landed)
 {
-    u32 bytes = p->x->row->bytes, each = bytes / r->lds_unit;
-    r->to_lds += by;
-    for (u32 i = 0; i < LANES; i++)
-        for (u32 u = 0; p->mask >> i & 1 && u < each; u++)
-            r->lds_owed[(p->base + bytes * i) / r->lds_unit + u] += (u8)by;
+    run *r = w->r;
+    int  bytes = p->x->row->bytes;
+    r->to_lds += landed ? -1 : 1;
+    for (int i = 0; i < LANES; i++) {
+        u64 at = p->base + (u64)(bytes * i);
+        if (!(p->mask >> i & 1)) continue;
+        if (!landed && !reach_lds(w, p->x, at, bytes, i, true)) return false;
+        u32 *writer = r->lds_writer + at / r->lds_unit, now = landed ? lds_number(w, i) : OWED;
+        for (int u = 0; u < bytes / (int)r->lds_unit; u++) writer[u] = now;
+    }
+    return true;
 }
 
-static bool check_to_lds(wave *w, const pending *p)
+/* Memory may be read at once: what is owed when an access is issued may not have landed, whatever is waited for later.
+ */
+static bool check_owed(wave *w, const pending *p)
 {
-    int bytes = p->x->row->bytes;
-    for (int i = 0; i < LANES; i++)
-        if (p->mask >> i & 1 && !reach_lds(w, p->x, p->base + (u64)(bytes * i), bytes, i, true)) return false;
+    const run *r = w->r;
+    for (int e = 0; e < p->x->row->elements; e++) {
+        for (u64 left = p->mask; left; left &= left - 1) {
+            u64 at = p->address[__builtin_ctzll(left)] + offset_of(p->x, e);
+            for (u64 b = at; b < at + p->x->row->bytes && b < r->lds_bytes; b += r->lds_unit)
+                if (r->lds_writer[b / r->lds_unit] == OWED) return lds_race(w, p->x, (u32)b, lds_number(w, 0));
+        }
+    }
     return true;
 }
 
@@ -403,11 +423,8 @@ bool gcn_complete(wave *w, queue *q, int left)
 {
     while (q->count > left) {
         pending *p = &q->of[q->first];
-        if (p->x->row->kind == TO_LDS) {
-            owe_lds(w->r, p, -1);
-            if (!check_to_lds(w, p)) return false;
-        }
         if (!p->done && !access_memory(w, p)) return false;
+        if (p->x->row->kind == TO_LDS) claim_lds(w, p, true);
         if (brings_registers(p->x)) set_owed(w, &p->x->o[0], false);
         w->scalar_loads -= p->x->row->kind == SCALAR_LOAD;
         q->first = --q->count ? (q->first + 1) % OUTSTANDING : 0;
@@ -457,9 +474,7 @@ static bool step_global(wave *w, const instruction *x)
     if (x->row->kind == STORE || x->row->kind == ATOMIC) keep_data(w, p, &x->o[1], 0);
     if (x->row->kind != TO_LDS) return issued(w, p);
     p->base = w->s[M0] + (u64)(i64)x->modifier[AT_OFFSET];
-    if (!check_to_lds(w, p) || !issued(w, p)) return false;
-    owe_lds(w->r, p, 1);
-    return true;
+    return claim_lds(w, p, false) && issued(w, p);
 }
 
 static bool step_lds(wave *w, const instruction *x)
@@ -469,6 +484,7 @@ static bool step_lds(wave *w, const instruction *x)
     if (!p) return false;
     for (int i = 0; i < LANES; i++) p->address[i] = w->v[address->at][i];
     for (int o = 1, k = 0; x->row->kind == LDS_WRITE && o < x->n; k += x->o[o++].count) keep_data(w, p, &x->o[o], k);
+    if (w->r->to_lds && !w->r->order->blind && !check_owed(w, p)) return false;
     return issued(w, p);
 }
 
