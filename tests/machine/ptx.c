@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_EXECUTED 2000000000u /* of warps, in a block */
+#define MOST_EXECUTED 10000000u /* of warps, in a block */
 #define MOST_EVENTS ((1u << 20) - 4096)
 
 bool ptx_fail(ptx_block *b, const ptx_warp *w, const ptx_instruction *x, const char *format, ...)
@@ -112,7 +112,7 @@ static void step(ptx_block *b, ptx_warp *w, ptx_group *g)
     }
     if (x->n_touched && !(x->row->flags & MATRIX) && !check_registers(b, w, x)) return;
     x->executed++;
-    b->executed++;
+    if (b->executed++ > MOST_EXECUTED) ptx_fail(b, w, x, "this does not end");
     if (b->counted) {
         uint64_t lanes = (uint64_t)__builtin_popcount(on);
         b->counts->instructions++;
@@ -146,7 +146,6 @@ static void run_warp(ptx_block *b, ptx_warp *w, int budget)
         }
         if (w->n_groups > 1) merge(w);
     }
-    if (w->alive && !w->waits && b->executed > MOST_EXECUTED) ptx_fail(b, w, w->at, "this does not end");
 }
 
 /* --- control */

@@ -15,6 +15,7 @@
 enum { ROWS = 16, MOST_K = 32, MOST_COLUMNS = 256, BLOCK = 32, CHUNK = 16, MOST_CHUNKS = 2 * ROWS + 2 * MOST_COLUMNS };
 
 typedef float element(u32 word, int e);
+typedef float eight __attribute__((vector_size(32)));
 
 static float float_of(u32 bits)
 {
@@ -43,7 +44,7 @@ static float e4m3_of(u32 word, int e)
 
 static float e5m2_of(u32 word, int e)
 {
-    return f16_of(word << 8 >> (8 * e) & 0xff00, 0);
+    return ptx_from_f16((word >> (8 * e) & 0xff) << 8);
 }
 
 static const int *places(const ptx_block *b, const ptx_operand *o)
@@ -51,28 +52,36 @@ static const int *places(const ptx_block *b, const ptx_operand *o)
     return b->module->list + o->first;
 }
 
-static void multiply(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int each, element *of)
+/* In line: a function of its own for each format. */
+static inline __attribute__((always_inline)) void multiply(ptx_block *b, ptx_warp *w, const ptx_instruction *x,
+                                                           int each, element *of)
 {
-    float      left[ROWS][MOST_K], right[MOST_K][8], sums[ROWS][8];
+    float      left[ROWS][MOST_K];
+    eight      right[MOST_K], sums[ROWS];
     const int *d = places(b, &x->o[0]), *p = places(b, &x->o[1]), *q = places(b, &x->o[2]), *c = places(b, &x->o[3]);
-    for (int i = 0; i < LANES; i++) {
-        int g = i / 4, t = i % 4;
-        for (int r = 0; r < 4; r++)
+    for (int r = 0; r < 4; r++)
+        for (int i = 0; i < LANES; i++) {
+            int g = i / 4, t = i % 4;
             for (int e = 0; e < each; e++)
                 left[g + 8 * (r % 2)][4 * each * (r / 2) + each * t + e] = of(w->file[p[r] + i], e);
-        for (int r = 0; r < 2; r++)
-            for (int e = 0; e < each; e++) right[4 * each * r + each * t + e][g] = of(w->file[q[r] + i], e);
-        for (int r = 0; r < 4; r++) sums[g + 8 * (r / 2)][2 * t + r % 2] = float_of(w->file[c[r] + i]);
+            for (int e = 0; e < each && r < 2; e++) right[4 * each * r + each * t + e][g] = of(w->file[q[r] + i], e);
+            sums[g + 8 * (r / 2)][2 * t + r % 2] = float_of(w->file[c[r] + i]);
+        }
+    for (int m = 0; m < ROWS; m += 4) {
+        eight s0 = sums[m], s1 = sums[m + 1], s2 = sums[m + 2], s3 = sums[m + 3];
+        for (int k = 0; k < 8 * each; k++) {
+            s0 += left[m][k] * right[k];
+            s1 += left[m + 1][k] * right[k];
+            s2 += left[m + 2][k] * right[k];
+            s3 += left[m + 3][k] * right[k];
+        }
+        sums[m] = s0, sums[m + 1] = s1, sums[m + 2] = s2, sums[m + 3] = s3;
     }
-    for (int m = 0; m < ROWS; m++)
-        for (int k = 0; k < 8 * each; k++)
-            for (int n = 0; n < 8; n++) sums[m][n] += left[m][k] * right[k][n];
-    for (int i = 0; i < LANES; i++)
-        for (int r = 0; r < 4; r++) memcpy(&w->file[d[r] + i], &sums[i / 4 + 8 * (r / 2)][2 * (i % 4) + r % 2], 4);
+    for (int r = 0; r < 4; r++)
+        for (int i = 0; i < LANES; i++) ((f32 *)&w->file[d[r]])[i] = sums[i / 4 + 8 * (r / 2)][2 * (i % 4) + r % 2];
     if (b->counted) b->counts->matrix_flops += 2 * ROWS * 8 * 8 * (uint64_t)each;
 }
 
-/* The compiler makes a function of its own for each format. */
 static void mma_bf16(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
 {
     (void)on;
