@@ -36,7 +36,7 @@ $(foreach room,bench cli config hf mlperf model record results system train,$(BU
 $(BUILD)/src/comm/sum.o: OPT := -O3
 $(BUILD)/tests/device/%.o: OPT := -O2
 # Interpreters of GPU machine code: what they compute does not depend on these flags.
-$(BUILD)/tests/machine/%.o: OPT = -O3 $(if $(filter-out $(CPU_FLAGS),$(FLAGS_avx2)),,$(ISA_avx2))
+$(BUILD)/tests/machine/%.o: OPT = -O3 -fPIC $(if $(filter-out $(CPU_FLAGS),$(FLAGS_avx2)),,$(ISA_avx2))
 # Nor of the portable kernels, where the processor has better ones.
 ifeq ($(ISA)$(filter avx2,$(CPU_FLAGS)),nativeavx2)
 $(BUILD)/%.base.o: OPT := -O1
@@ -97,7 +97,7 @@ TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
 # Libraries that stand in for those of GPUs, of two makers, and old ones; and for those of matrix products.
 BLAS     := $(patsubst %,$(BUILD)/tests/standins/%.so,$(foreach kind,dnnl openblas blis mkl,$(kind) $(kind)-bare) \
     openblas-plain mkl-capitals mkl-hollow layer)
-STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nccl.so rccl.so nccl-old.so nccl-ancient.so trainmark-mpich.so) $(BLAS)
+STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nvrtc.so hiprtc.so nccl.so rccl.so nccl-old.so nccl-ancient.so trainmark-mpich.so) $(BLAS)
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
 TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*' ! -path 'tests/long/*'))
 LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
@@ -188,12 +188,15 @@ $(TOGETHER):
 	@ln -sf all $@
 # Order only: they are loaded, not linked.
 $(BUILD)/tests/comm/all $(filter $(BUILD)/tests/comm/%,$(ALONE)): | $(MODULES) $(STANDINS)
-$(filter $(BUILD)/tests/bench/%,$(ALONE)) $(BUILD)/tests/bench/all: | $(STANDINS)
+$(filter $(BUILD)/tests/bench/% $(BUILD)/tests/gpu/%,$(ALONE)) $(BUILD)/tests/bench/all $(BUILD)/tests/gpu/all: | $(STANDINS)
 $(STANDINS):
 	@mkdir -p $(@D)
 	$(call say,  LD  $@)
-	$(Q)$(CC) -g -O1 -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden $(STANDIN) -o $@ $< -pthread -ldl
-$(BUILD)/tests/standins/cuda.so $(BUILD)/tests/standins/hip.so: tests/standins/gpu.c
+	$(Q)$(CC) -g -O1 -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden -Itests $(STANDIN) -o $@ $(filter %.c %.o,$^) -pthread -ldl -lm
+MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/machine/test_% tests/machine/cases% tests/machine/compile_% \
+    tests/machine/audit%,$(wildcard tests/machine/*.c)))
+$(addprefix $(BUILD)/tests/standins/,cuda.so hip.so): $(wildcard tests/standins/gpu*.c) $(MACHINE) tests/standins/gpu.h
+$(addprefix $(BUILD)/tests/standins/,nvrtc.so hiprtc.so): tests/standins/compilers.c
 $(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c
 $(BLAS): tests/standins/blas.c
 $(BUILD)/tests/standins/trainmark-mpich.so: tests/standins/mpi.c
@@ -207,7 +210,7 @@ $(filter %-bare.so %/layer.so,$(BLAS)): SILENT := -DBARE
 $(BUILD)/tests/standins/openblas-plain.so: SILENT := -DPLAIN
 $(BUILD)/tests/standins/mkl-capitals.so: SILENT := -DCAPITALS
 $(BUILD)/tests/standins/mkl-hollow.so: SILENT := -DHOLLOW
-$(BUILD)/tests/standins/hip.so: STANDIN := -DHIP
+$(BUILD)/tests/standins/hip.so $(BUILD)/tests/standins/hiprtc.so: STANDIN := -DHIP
 $(BUILD)/tests/standins/nccl-old.so: STANDIN := -DOLD -DCODE=2708
 $(BUILD)/tests/standins/nccl-ancient.so: STANDIN := -DOLD -DANCIENT -DCODE=2402
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBRARY)

@@ -43,8 +43,8 @@ enum {
 typedef enum operand_kind { NO_OPERAND, VECTOR, SCALAR, NUMBER, OFF } operand_kind;
 
 typedef struct operand {
-    u8   kind, count; /* registers of 32 bits */
-    bool negate, absolute;
+    u8   kind, count;               /* registers of 32 bits */
+    bool negate, absolute, decimal; /* decimal: a number written with a point */
     i16  at;
     u64  number;
 } operand;
@@ -97,7 +97,8 @@ typedef struct row {
     scalar_function *scalar;
 } row;
 
-extern const row gcn_scalar_rows[], gcn_vector_rows[], gcn_matrix_rows[], gcn_memory_rows[]; /* end with a NULL name */
+extern const row gcn_scalar_rows[], gcn_vector_rows[], gcn_wide_rows[], gcn_matrix_rows[],
+    gcn_memory_rows[]; /* end with a NULL name */
 
 typedef struct registers {
     u64 bits[(VECTORS + SCALARS) / 64]; /* vectors, then scalars */

@@ -113,7 +113,7 @@ static u8 *reach(wave *w, const instruction *x, u64 address)
 {
     int bytes = x->row->bytes;
     u8 *at = machine_at(w->r->memory, address, (u64)bytes);
-    if (address % (bytes < 4 ? (u64)bytes : 4))
+    if (address % (bytes < 2 ? 1 : 2)) /* HSA: unaligned access is on; of halves, not of bytes: no kernel has those */
         gcn_fail(w, x, "misaligned address %#llx for %d bytes", (unsigned long long)address, bytes);
     if (!at) gcn_fail(w, x, "out of bounds: %d bytes at %#llx", bytes, (unsigned long long)address);
     return w->r->failed ? NULL : at;
@@ -516,13 +516,17 @@ const row gcn_memory_rows[] = {
     ROW("s_load_dwordx2", "s2 s2 z", step_scalar_load, 0, SCALAR_LOAD, 8, 1, false),
     ROW("s_load_dwordx4", "s4 s2 z", step_scalar_load, 0, SCALAR_LOAD, 16, 1, false),
     ROW("s_load_dwordx8", "s8 s2 z", step_scalar_load, 0, SCALAR_LOAD, 32, 1, false),
+    ROW("s_load_dwordx16", "sg s2 z", step_scalar_load, 0, SCALAR_LOAD, 64, 1, false),
     ROW("global_load_ushort", "v p b", step_global, OFFSET, LOAD, 2, 1, false),
     ROW("global_load_dword", "v p b", step_global, OFFSET, LOAD, 4, 1, false),
     ROW("global_load_dwordx2", "v2 p b", step_global, OFFSET, LOAD, 8, 1, false),
+    ROW("global_load_dwordx3", "v3 p b", step_global, OFFSET, LOAD, 12, 1, false),
     ROW("global_load_dwordx4", "v4 p b", step_global, OFFSET, LOAD, 16, 1, false),
     ROW("global_store_short", "p v b", step_global, OFFSET, STORE, 2, 1, false),
     ROW("global_store_dword", "p v b", step_global, OFFSET, STORE, 4, 1, false),
     ROW("global_store_dwordx2", "p v2 b", step_global, OFFSET, STORE, 8, 1, false),
+    ROW("global_store_dwordx3", "p v3 b", step_global, OFFSET, STORE, 12, 1, false),
+    ROW("global_store_dwordx4", "p v4 b", step_global, OFFSET, STORE, 16, 1, false),
     ROW("global_atomic_add_f32", "p v b", step_global, OFFSET, ATOMIC, 4, 1, false),
     ROW("global_load_lds_dword", "p b", step_global, OFFSET | READS_M0, TO_LDS, 4, 1, false),
     ROW("global_load_lds_dwordx4", "p b", step_global, OFFSET | READS_M0 | GFX950, TO_LDS, 16, 1, false),
@@ -533,6 +537,8 @@ const row gcn_memory_rows[] = {
     ROW("ds_read2_b64", "v4 v", step_lds, OFFSETS, LDS_READ, 8, 2, false),
     ROW("ds_write_b16", "v v", step_lds, OFFSET, LDS_WRITE, 2, 1, false),
     ROW("ds_write_b16_d16_hi", "v v", step_lds, OFFSET, LDS_WRITE, 2, 1, true),
+    ROW("ds_write_b64", "v v2", step_lds, OFFSET, LDS_WRITE, 8, 1, false),
+    ROW("ds_write_b128", "v v4", step_lds, OFFSET, LDS_WRITE, 16, 1, false),
     ROW("ds_write_b32", "v v", step_lds, OFFSET, LDS_WRITE, 4, 1, false),
     ROW("ds_write2_b64", "v v2 v2", step_lds, OFFSETS, LDS_WRITE, 8, 2, false),
     ROW("ds_bpermute_b32", "v v v", step_permute, OFFSET, LDS_PERMUTE, 4, 1, false),

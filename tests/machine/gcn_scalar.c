@@ -25,10 +25,14 @@ enum { OF_TWO, OF_OWN, COMPARE, SAVE_EXEC };
     X(s_sub_i32, "s z z", OF_TWO, a - b, OVER_SUB)                                                                     \
     X(s_add_u32, "s z z", OF_TWO, a + b, q >> 32 & 1)                                                                  \
     X(s_addc_u32, "s z z", OF_TWO, a + b + *scc, q >> 32 & 1)                                                          \
+    X(s_sub_u32, "s z z", OF_TWO, a - b, q >> 32 & 1)                                                                  \
+    X(s_subb_u32, "s z z", OF_TWO, a - b - *scc, q >> 32 & 1)                                                          \
+    X(s_mulk_i32, "s n", OF_OWN, (u64)(u32)a *(u32)(i32)(i16)b, KEEP)                                                  \
     X(s_mul_i32, "s z z", OF_TWO, a *b, KEEP)                                                                          \
     X(s_mul_hi_u32, "s z z", OF_TWO, a *b >> 32, KEEP)                                                                 \
     X(s_mul_hi_i32, "s z z", OF_TWO, (u64)((i64)LOW(a) * LOW(b)) >> 32, KEEP)                                          \
     X(s_and_b32, "s z z", OF_TWO, a &b, NOT_0)                                                                         \
+    X(s_andn2_b32, "s z z", OF_TWO, a &(u32)~b, NOT_0)                                                                 \
     X(s_or_b32, "s z z", OF_TWO, a | b, NOT_0)                                                                         \
     X(s_xor_b32, "s z z", OF_TWO, a ^ b, NOT_0)                                                                        \
     X(s_lshl_b32, "s z z", OF_TWO, a << (b & 31), NOT_0_32)                                                            \
@@ -52,6 +56,10 @@ enum { OF_TWO, OF_OWN, COMPARE, SAVE_EXEC };
     X(s_cmp_le_i32, "z z", COMPARE, LOW(a) <= LOW(b), NOT_0)                                                           \
     X(s_cmp_gt_i32, "z z", COMPARE, LOW(a) > LOW(b), NOT_0)                                                            \
     X(s_cmp_ge_i32, "z z", COMPARE, LOW(a) >= LOW(b), NOT_0)                                                           \
+    X(s_cmp_gt_u32, "z z", COMPARE, a > b, NOT_0)                                                                      \
+    X(s_cmpk_eq_i32, "s n", COMPARE, (u32)a == (u32)(i32)(i16)b, NOT_0)                                                \
+    X(s_cmpk_lg_i32, "s n", COMPARE, (u32)a != (u32)(i32)(i16)b, NOT_0)                                                \
+    X(s_cmp_eq_u64, "z2 z2", COMPARE, a == b, NOT_0)                                                                   \
     X(s_cmp_lg_u64, "z2 z2", COMPARE, a != b, NOT_0)                                                                   \
     X(s_and_saveexec_b64, "s2 z2", SAVE_EXEC, a &b, NOT_0)                                                             \
     X(s_or_saveexec_b64, "s2 z2", SAVE_EXEC, a | b, NOT_0)                                                             \
@@ -93,7 +101,7 @@ static bool step_scalar(wave *w, const instruction *x)
 /* --- branches, waits, barriers -------------------------------------------------------------------------------------
  */
 
-enum { ALWAYS, SCC_0, SCC_1, VCC_NOT_0, EXEC_0, EXEC_NOT_0 };
+enum { ALWAYS, SCC_0, SCC_1, VCC_0, VCC_NOT_0, EXEC_0, EXEC_NOT_0 };
 
 static bool step_branch(wave *w, const instruction *x)
 {
@@ -104,6 +112,9 @@ static bool step_branch(wave *w, const instruction *x)
         break;
     case SCC_1:
         taken = w->scc;
+        break;
+    case VCC_0:
+        taken = scalar_pair(w, VCC) == 0;
         break;
     case VCC_NOT_0:
         taken = scalar_pair(w, VCC) != 0;
@@ -164,6 +175,7 @@ const row gcn_scalar_rows[] = {
         { "s_branch", "l", step_branch, .kind = ALWAYS },
     { "s_cbranch_scc0", "l", step_branch, .kind = SCC_0 },
     { "s_cbranch_scc1", "l", step_branch, .kind = SCC_1 },
+    { "s_cbranch_vccz", "l", step_branch, .takes = READS_VCC, .kind = VCC_0 },
     { "s_cbranch_vccnz", "l", step_branch, .takes = READS_VCC, .kind = VCC_NOT_0 },
     { "s_cbranch_execz", "l", step_branch, .kind = EXEC_0 },
     { "s_cbranch_execnz", "l", step_branch, .kind = EXEC_NOT_0 },

@@ -95,7 +95,7 @@ static bool operand_of(char *s, char letter, int count, bool floats, operand *o)
         if (letter == 'b') return o->kind == SCALAR && o->count == 2;
         return o->count == count && strchr(o->kind == VECTOR ? "vxm" : "sxz", letter);
     }
-    *o = (operand){ .kind = NUMBER, .count = (u8)count };
+    *o = (operand){ .kind = NUMBER, .count = (u8)count, .decimal = strchr(s, '.') != NULL };
     return strchr("xznm", letter) && number_of(s, &o->number);
 }
 
@@ -164,8 +164,9 @@ static bool modifier_of(instruction *x, const char *s)
 
 static const row *row_named(const char *name)
 {
-    static const row *const tables[] = { gcn_scalar_rows, gcn_vector_rows, gcn_matrix_rows, gcn_memory_rows };
-    for (int t = 0; t < 4; t++)
+    static const row *const tables[] = { gcn_scalar_rows, gcn_vector_rows, gcn_wide_rows, gcn_matrix_rows,
+                                         gcn_memory_rows };
+    for (int t = 0; t < 5; t++)
         for (const row *r = tables[t]; r->name; r++)
             if (strcmp(r->name, name) == 0) return r;
     return NULL;

@@ -111,6 +111,13 @@ static u32 in_class(u32 a, u32 b)
     return b >> kind & 1;
 }
 
+static inline u32 reversed_bits(u32 x)
+{
+    u32 d = 0;
+    for (int i = 0; i < 32; i++) d |= (x >> i & 1) << (31 - i);
+    return d;
+}
+
 static inline u32 to_u32(float x)
 {
     return !(x > 0) ? 0 : x >= 0x1p32f ? ~0u : (u32)x;
@@ -129,6 +136,20 @@ static inline u32 to_u32(float x)
     X(v_accvgpr_read_b32, "v v", 0, 0, a)                                                                              \
     X(v_accvgpr_write_b32, "v x", 0, 0, a)                                                                             \
     X(v_accvgpr_mov_b32, "v v", 0, 0, a)                                                                               \
+    X(v_not_b32, "v x", 0, 0, ~a)                                                                                      \
+    X(v_bfrev_b32, "v x", 0, 0, reversed_bits(a))                                                                      \
+    X(v_mul_hi_u32, "v x x", 0, 0, (u32)((u64)a * b >> 32))                                                            \
+    X(v_alignbit_b32, "v x x x", 0, 0, (u32)((((u64)a << 32) | b) >> (c & 31)))                                        \
+    X(v_sub_u32_sdwa, "v x x", 0, SDWA, a - b)                                                                         \
+    X(v_and_b32_sdwa, "v x x", 0, SDWA, a &b)                                                                          \
+    X(v_mul_u32_u24_sdwa, "v x x", 0, SDWA, LOW24(a) * LOW24(b))                                                       \
+    X(v_add_u16_sdwa, "v x x", 0, SDWA, (u16)(a + b))                                                                  \
+    X(v_sub_u16_sdwa, "v x x", 0, SDWA, (u16)(a - b))                                                                  \
+    X(v_mul_lo_u16, "v x x", 0, 0, (u16)((u32)(u16)a * (u16)b))                                                        \
+    X(v_lshlrev_b16, "v x x", 0, 0, (u16)(b << (a & 15)))                                                              \
+    X(v_lshrrev_b16, "v x x", 0, 0, (u32)(u16)b >> (a & 15))                                                           \
+    X(v_subrev_f32, "v x x", 1, FLOATS, bits_of(fb - fa))                                                              \
+    X(v_trunc_f32, "v x", 1, FLOATS, bits_of(truncf(fa)))                                                              \
     X(v_add_u32, "v x x", 0, 0, a + b)                                                                                 \
     X(v_sub_u32, "v x x", 0, 0, a - b)                                                                                 \
     X(v_subrev_u32, "v x x", 0, 0, b - a)                                                                              \
@@ -137,6 +158,7 @@ static inline u32 to_u32(float x)
     X(v_mul_u32_u24, "v x x", 0, 0, LOW24(a) * LOW24(b))                                                               \
     X(v_mul_i32_i24, "v x x", 0, 0, (u32)(SIGNED24(a) * SIGNED24(b)))                                                  \
     X(v_mad_u32_u24, "v x x x", 0, 0, LOW24(a) * LOW24(b) + c)                                                         \
+    X(v_mad_i32_i24, "v x x x", 0, 0, (u32)(SIGNED24(a) * SIGNED24(b)) + c)                                            \
     X(v_max_i32, "v x x", 0, 0, (i32)a > (i32)b ? a : b)                                                               \
     X(v_and_b32, "v x x", 0, 0, a &b)                                                                                  \
     X(v_or_b32, "v x x", 0, 0, a | b)                                                                                  \
@@ -177,6 +199,13 @@ static inline u32 to_u32(float x)
 /* Comparisons: all bits or none. */
 #define COMPARISONS(X)                                                                                                 \
     X(v_cmp_eq_u32, "s2 x x", 0, 0, (a == b) * ~0u)                                                                    \
+    X(v_cmp_le_u32, "s2 x x", 0, 0, (a <= b) * ~0u)                                                                    \
+    X(v_cmp_eq_u16, "s2 x x", 0, 0, ((u16)a == (u16)b) * ~0u)                                                          \
+    X(v_cmp_ne_u16, "s2 x x", 0, 0, ((u16)a != (u16)b) * ~0u)                                                          \
+    X(v_cmp_lt_u16, "s2 x x", 0, 0, ((u16)a < (u16)b) * ~0u)                                                           \
+    X(v_cmp_neq_f32, "s2 x x", 1, FLOATS, !(fa == fb) * ~0u)                                                           \
+    X(v_cmp_nlt_f32, "s2 x x", 1, FLOATS, !(fa < fb) * ~0u)                                                            \
+    X(v_cmp_u_f32, "s2 x x", 1, FLOATS, (fa != fa || fb != fb) * ~0u)                                                  \
     X(v_cmp_ne_u32, "s2 x x", 0, 0, (a != b) * ~0u)                                                                    \
     X(v_cmp_lt_u32, "s2 x x", 0, 0, (a < b) * ~0u)                                                                     \
     X(v_cmp_gt_u32, "s2 x x", 0, 0, (a > b) * ~0u)                                                                     \
@@ -294,6 +323,7 @@ static bool step_bitop3(wave *w, const instruction *x)
         u32 na = k & 4 ? 0 : ~0u, nb = k & 2 ? 0 : ~0u, nc = k & 1 ? 0 : ~0u;
         if (x->modifier[AT_BITOP3] >> k & 1) EACH_LANE out[i] |= (a[i] ^ na) & (b[i] ^ nb) & (c[i] ^ nc);
     }
+    for (int i = 0; x->row->bytes == 2 && i < LANES; i++) out[i] &= 0xffff;
     write_lanes(w, w->v[x->o[0].at], out);
     return true;
 }
@@ -459,6 +489,8 @@ const row gcn_vector_rows[] = {
         COMPARISONS(X)
 #undef X
             { "v_cndmask_b32", "v x x z2", step_select, .takes = FLOATS },
+    { "v_cndmask_b32_sdwa", "v x x z2", step_select, .takes = SDWA },
+    { "v_bitop3_b16", "v x x x", step_bitop3, .takes = BIT(AT_BITOP3) | GFX950, .bytes = 2 },
     { "v_bitop3_b32", "v x x x", step_bitop3, .takes = BIT(AT_BITOP3) | GFX950 },
     { "v_div_scale_f32", "v s2 x x x", step_division_scaled, .takes = FLOATS, .flops = 1 },
     { "v_div_fmas_f32", "v x x x", step_division_multiplied, .takes = FLOATS | READS_VCC, .flops = 2 },

@@ -7,7 +7,8 @@
 /* Traces are kept for pages that a launch touches: an arena may be large and a launch small. */
 enum { PAGE = 4096, GUARD = 4096, ALIGN = 256 };
 
-#define FIRST_ADDRESS 0x7f0000000000u
+/* No address of a process on x86-64 or AArch64 (47 and 48 bits): following one ends it. */
+#define FIRST_ADDRESS 0x9000000000000u
 
 typedef struct traces {
     uint64_t      launch; /* the launch that they belong to */

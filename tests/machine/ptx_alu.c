@@ -150,11 +150,40 @@ ALU(u64_from_u32, u64, u32, u32, u32, a)
 ALU(u32_from_u64, u32, u64, u64, u64, a)
 ALU(u16_from_u32, u32, u32, u32, u32, a & 0xffff)
 
+ALU3(add_f64, f64, a + b)
+ALU3(sub_f64, f64, a - b)
+ALU3(mul_f64, f64, a *b)
+ALU3(fma_f64, f64, fma(a, b, c))
+ALU3(div_f64, f64, a / b)
+ALU3(sqrt_f64, f64, sqrt(a))
+ALU(f64_from_f32, f64, f32, f32, f32, a)
+ALU(f32_from_f64, f32, f64, f64, f64, a)
+ALU3(rem_u32, u32, b ? a % b : a)
+ALU3(min_s64, i64, a < b ? a : b)
+ALU3(max_s64, i64, a > b ? a : b)
+ALU(shr_s64, i64, i64, u32, u32, a >> (b < 64 ? b : 63))
+ALU3(mul_hi_s32, i32, (i32)((i64)a *b >> 32))
+
 ALU(to_shared, u64, u64, u64, u64, a - SHARED_BASE)
 ALU(from_shared, u64, u64, u64, u64, a + SHARED_BASE)
 ALU(from_param, u64, u64, u64, u64, a + PARAM_BASE)
 ALU3(move_32, u32, a)
 ALU3(move_64, u64, a)
+
+/* Each byte of the result is one of the eight of both sources, or, with bit 3, copies of that byte's sign. */
+static void permute(ptx_block *block, ptx_warp *w, const ptx_instruction *x, u32 on)
+{
+    (void)block;
+    const u32 *a = ptx_place(w, x->o[1].at), *b = ptx_place(w, x->o[2].at), *select = ptx_place(w, x->o[3].at);
+    u32        d[LANES] = { 0 };
+    for (int i = 0; i < LANES; i++)
+        for (int k = 0; k < 4; k++) {
+            u32 pick = select[i] >> (4 * k) & 15, byte = (u32)(((u64)b[i] << 32 | a[i]) >> (8 * (pick & 7))) & 0xff;
+            if (pick & 8) byte = byte & 0x80 ? 0xff : 0;
+            d[i] |= byte << (8 * k);
+        }
+    ptx_put32(w, x->o[0].at, on, d);
+}
 
 /* The low bits of the first source, as many as the fourth says, put into the second from bit `third` on. */
 static void bfi_32(ptx_block *block, ptx_warp *w, const ptx_instruction *x, u32 on)
@@ -233,6 +262,7 @@ enum { EQ, NE, LT, LE, GT, GE, EQU, NEU, LTU, LEU, GTU, GEU };
         put_predicate(w, x->o[0].at, on, r);                                                                           \
     }
 COMPARE(compare_f32, f32)
+COMPARE(compare_f64, f64)
 COMPARE(compare_s32, i32)
 COMPARE(compare_u32, u32)
 COMPARE(compare_s64, i64)
@@ -351,6 +381,23 @@ const ptx_row ptx_alu_rows[] = { { "add.rn.f32", "Ttt", add_f32, 1, 0 },
                                  { "fma.rm.f32", "Tttt", fma_rm_f32, 2, 0 },
                                  { "div.rn.f32", "Ttt", div_f32, 1, 0 },
                                  { "neg.f32", "Tt", neg_f32, 0, 0 },
+                                 { "add.f64", "Ttt", add_f64, 1, 0 },
+                                 { "sub.f64", "Ttt", sub_f64, 1, 0 },
+                                 { "mul.f64", "Ttt", mul_f64, 1, 0 },
+                                 { "add.rn.f64", "Ttt", add_f64, 1, 0 },
+                                 { "sub.rn.f64", "Ttt", sub_f64, 1, 0 },
+                                 { "mul.rn.f64", "Ttt", mul_f64, 1, 0 },
+                                 { "fma.rn.f64", "Tttt", fma_f64, 2, 0 },
+                                 { "div.rn.f64", "Ttt", div_f64, 1, 0 },
+                                 { "sqrt.rn.f64", "Tt", sqrt_f64, 1, 0 },
+                                 { "cvt.f64.f32", "Ut", f64_from_f32, 0, 0 },
+                                 { "cvt.rn.f32.f64", "Ut", f32_from_f64, 0, 0 },
+                                 { "mul.hi.s32", "Ttt", mul_hi_s32, 0, 0 },
+                                 { "rem.u32", "Ttt", rem_u32, 0, 0 },
+                                 { "min.s64", "Ttt", min_s64, 0, 0 },
+                                 { "max.s64", "Ttt", max_s64, 0, 0 },
+                                 { "shr.s64", "Ttr", shr_s64, 0, 0 },
+                                 { "prmt.b32", "Tttt", permute, 0, 0 },
                                  { "abs.f32", "Tt", abs_f32, 0, 0 },
                                  { "min.f32", "Ttt", min_f32, 1, 0 },
                                  { "max.f32", "Ttt", max_f32, 1, 0 },
@@ -412,16 +459,17 @@ const ptx_row ptx_alu_rows[] = { { "add.rn.f32", "Ttt", add_f32, 1, 0 },
                                  { "cvta.shared.u64", "Tt", from_shared, 0, 0 },
                                  { "cvta.param.u64", "Tt", from_param, 0, 0 },
                                  { "mov.b32|u32|s32|f32|b16|u16", "Tt", move_32, 0, 0 },
-                                 { "mov.b64|u64", "Tt", move_64, 0, 0 },
+                                 { "mov.b64|u64|f64", "Tt", move_64, 0, 0 },
                                  { "mov.b32|b64", "{t", unpack, 0, 0 },
                                  { "mov.b32|b64", "T}", pack, 0, 0 },
                                  { "selp.b32|f32|u32|b16", "Tttp", select_32, 0, 0 },
-                                 { "selp.b64|u64", "Tttp", select_64, 0, 0 },
+                                 { "selp.b64|u64|f64", "Tttp", select_64, 0, 0 },
                                  { "setp.eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu.f32", "Ptt", compare_f32, 0, 0 },
                                  { "setp." COMPARISONS ".s32", "Ptt", compare_s32, 0, 0 },
                                  { "setp." COMPARISONS ".u32|u16", "Ptt", compare_u32, 0, 0 },
                                  { "setp." COMPARISONS ".s64", "Ptt", compare_s64, 0, 0 },
-                                 { "setp." COMPARISONS ".u64", "Ptt", compare_u64, 0, 0 },
+                                 { "setp." COMPARISONS ".u64|b64", "Ptt", compare_u64, 0, 0 },
+                                 { "setp.eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu.f64", "Ptt", compare_f64, 0, 0 },
                                  { "setp.eq|ne.s16", "Ptt", compare_s16, 0, 0 },
                                  { "and|or|xor.pred", "Ppp", logic, 0, 0 },
                                  { "mov.pred", "Pp", move_predicate, 0, 0 },

@@ -89,7 +89,7 @@ static int bits_of_type(const char *type)
         int         bits;
     } types[] = { { "pred", 1 }, { "b8", 8 },   { "u8", 8 },   { "b16", 16 }, { "u16", 16 },
                   { "s16", 16 }, { "f16", 16 }, { "b32", 32 }, { "u32", 32 }, { "s32", 32 },
-                  { "f32", 32 }, { "b64", 64 }, { "u64", 64 }, { "s64", 64 } };
+                  { "f32", 32 }, { "b64", 64 }, { "u64", 64 }, { "s64", 64 }, { "f64", 64 } };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!strcmp(types[i].name, type)) return types[i].bits;
     return 0;
@@ -196,7 +196,7 @@ static int sized(char letter, const int bits[2])
 static bool number(const char *s, uint64_t *value)
 {
     char *end;
-    if (!strncmp(s, "0f", 2) && strlen(s) == 10)
+    if ((!strncmp(s, "0f", 2) && strlen(s) == 10) || (!strncmp(s, "0d", 2) && strlen(s) == 18))
         *value = strtoull(s + 2, &end, 16);
     else if (*s == '-')
         *value = (uint64_t)strtoll(s, &end, 0);

@@ -392,8 +392,8 @@ void ptx_count_shared(ptx_block *b, const u64 *at, u32 on, uint32_t bytes)
 
 /* --- loads and stores */
 
-static const uint32_t type_bytes[] = { 1, 1, 2, 2, 4, 4, 4, 4, 8, 8 };
-#define TYPES "u8|b8|u16|b16|u32|b32|f32|s32|u64|b64"
+static const uint32_t type_bytes[] = { 1, 1, 2, 2, 4, 4, 4, 4, 8, 8, 8 };
+#define TYPES "u8|b8|u16|b16|u32|b32|f32|s32|u64|b64|f64"
 
 static reach reach_of(const ptx_block *b, const u64 *at, u32 on, uint32_t bytes)
 {

@@ -137,15 +137,13 @@ static tm_status launch_part(const tm_call *call, int kernel, tm_error *err)
 static tm_status launch_grad(const tm_call *call, tm_error *err)
 {
     const tm_attention_attr *attr = call->attr;
-    int64_t                  n = tm_shape_elements(call->in[5].shape);
+    int64_t                  batches = call->in[1].shape.n[0] / attr->seq_q;
     tm_gpu_arguments         a = { .bytes = 0 }, s = { .bytes = 0 };
     tm_gpu_pass(&a, call->workspace);
     tm_gpu_pass(&a, call->in[0].data);
     tm_gpu_pass(&a, call->in[4].data);
-    tm_gpu_pass_i64(&a, n);
     tm_gpu_pass_i64(&a, attr->seq_q);
-    tm_gpu_pass_int(&a, (int)attr->heads);
-    TM_TRY(tm_gpu_start_each(call, DELTA, n, &a, err));
+    TM_TRY(tm_gpu_start(call, DELTA, (attr->seq_q + THREADS - 1) / THREADS, attr->heads, batches, THREADS, &a, err));
     TM_TRY(launch_part(call, QUERIES, err));
     TM_TRY(launch_part(call, KEYS, err));
     if (!tm_view_present(&call->out[3])) return TM_OK;
@@ -153,7 +151,7 @@ static tm_status launch_grad(const tm_call *call, tm_error *err)
     tm_gpu_pass(&s, call->in[7].data);
     tm_gpu_pass(&s, call->in[5].data);
     tm_gpu_pass(&s, call->workspace);
-    tm_gpu_pass_i64(&s, call->in[1].shape.n[0] / attr->seq_q);
+    tm_gpu_pass_i64(&s, batches);
     tm_gpu_pass_i64(&s, attr->seq_q);
     tm_gpu_pass_int(&s, (int)attr->heads);
     tm_gpu_pass_int(&s, call->accumulate >> 3 & 1U);

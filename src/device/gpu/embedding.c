@@ -74,11 +74,11 @@ static tm_status launch_table(const tm_call *call, int k, tm_error *err)
     const tm_embedding_attr *attr = call->attr;
     const tm_view           *table = &call->out[k], *dy = &call->in[0];
     bool                     adds = call->accumulate >> k & 1U;
-    int64_t                  n = tm_shape_elements(table->shape);
     tm_gpu_arguments         a = { .bytes = 0 }, c = { .bytes = 0 };
     if (!tm_view_present(table)) return TM_OK;
     if (!adds) {
         tm_gpu_pass(&c, table->data);
+        int64_t n = tm_shape_elements(table->shape);
         tm_gpu_pass_i64(&c, n);
         TM_TRY(tm_gpu_start_each(call, 1, n, &c, err));
     }

@@ -65,6 +65,10 @@ TM_MUST_USE tm_status tm_gpu_start(const tm_call *call, int kernel, int64_t x, i
 TM_MUST_USE tm_status tm_gpu_start_each(const tm_call *call, int kernel, int64_t n, const tm_gpu_arguments *a,
                                         tm_error *err);
 
+/* For each column of each row (EACH_OF_ROWS in the dialect). */
+TM_MUST_USE tm_status tm_gpu_start_rows(const tm_call *call, int kernel, int64_t rows, int64_t columns,
+                                        const tm_gpu_arguments *a, tm_error *err);
+
 /* A copy within the device's memory, in the queue of the call. */
 TM_MUST_USE tm_status tm_gpu_copy_of(const tm_call *call, void *to, const void *from, size_t bytes, tm_error *err);
 

@@ -186,6 +186,15 @@ tm_status tm_gpu_start_each(const tm_call *call, int kernel, int64_t n, const tm
     return tm_gpu_start(call, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, 1, 1, THREADS, a, err);
 }
 
+tm_status tm_gpu_start_rows(const tm_call *call, int kernel, int64_t rows, int64_t columns, const tm_gpu_arguments *a,
+                            tm_error *err)
+{
+    enum { THREADS = 256, MOST_BLOCKS = 16384 };
+    int64_t across = (columns + THREADS - 1) / THREADS,
+            most = across < MOST_BLOCKS ? MOST_BLOCKS / (across + !across) : 1;
+    return tm_gpu_start(call, kernel, across, rows < most ? rows : most, 1, THREADS, a, err);
+}
+
 tm_status tm_gpu_copy_of(const tm_call *call, void *to, const void *from, size_t bytes, tm_error *err)
 {
     const prepared *p = call->state;

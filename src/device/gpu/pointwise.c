@@ -49,13 +49,12 @@ static tm_status launch_plain(const tm_call *call, tm_error *err)
 static tm_status launch_gated(const tm_call *call, tm_error *err)
 {
     const tm_view   *half = call->op == &tm_op_swiglu ? &call->out[0] : &call->in[0];
-    int64_t          n = tm_shape_elements(half->shape);
     tm_gpu_arguments a = { .bytes = 0 };
     tm_gpu_pass(&a, call->out[0].data);
     for (int k = 0; k < call->op->n_in; k++) tm_gpu_pass(&a, call->in[k].data);
-    tm_gpu_pass_i64(&a, n);
-    tm_gpu_pass_i64(&a, half->shape.n[1]);
-    return tm_gpu_start_each(call, 0, n, &a, err);
+    tm_gpu_pass_i64(&a, half->shape.n[0]);
+    tm_gpu_pass_int(&a, (int)half->shape.n[1]);
+    return tm_gpu_start_rows(call, 0, half->shape.n[0], half->shape.n[1], &a, err);
 }
 
 static int64_t columns_of(const tm_view *view)
@@ -76,29 +75,29 @@ static const char *refuse_strided(const tm_call *call)
 static tm_status launch_add(const tm_call *call, tm_error *err)
 {
     const tm_view   *y = &call->out[0];
-    int64_t          n = tm_shape_elements(y->shape);
+    int64_t          columns = columns_of(y), rows = columns ? tm_shape_elements(y->shape) / columns : 0;
     tm_gpu_arguments a = { .bytes = 0 };
     tm_gpu_pass(&a, y->data);
     for (int k = 0; k < 2; k++) tm_gpu_pass(&a, call->in[k].data);
-    tm_gpu_pass_i64(&a, n);
-    tm_gpu_pass_i64(&a, columns_of(y));
+    tm_gpu_pass_i64(&a, rows);
+    tm_gpu_pass_int(&a, (int)columns);
     tm_gpu_pass_i64(&a, tm_view_ld(y));
     for (int k = 0; k < 2; k++) tm_gpu_pass_i64(&a, tm_view_ld(&call->in[k]));
-    return tm_gpu_start_each(call, 0, n, &a, err);
+    return tm_gpu_start_rows(call, 0, rows, columns, &a, err);
 }
 
 static tm_status launch_fill(const tm_call *call, tm_error *err)
 {
     const tm_fill_attr *attr = call->attr;
     const tm_view      *y = &call->out[0];
-    int64_t             n = tm_shape_elements(y->shape);
+    int64_t             columns = columns_of(y), rows = columns ? tm_shape_elements(y->shape) / columns : 0;
     tm_gpu_arguments    a = { .bytes = 0 };
     tm_gpu_pass(&a, y->data);
-    tm_gpu_pass_i64(&a, n);
-    tm_gpu_pass_i64(&a, columns_of(y));
+    tm_gpu_pass_i64(&a, rows);
+    tm_gpu_pass_int(&a, (int)columns);
     tm_gpu_pass_i64(&a, tm_view_ld(y));
     tm_gpu_pass_float(&a, attr->value);
-    return tm_gpu_start_each(call, 0, n, &a, err);
+    return tm_gpu_start_rows(call, 0, rows, columns, &a, err);
 }
 
 static const char *refuse_rope(const tm_call *call)
@@ -106,6 +105,7 @@ static const char *refuse_rope(const tm_call *call)
     const char *why = tm_gpu_refuse_view(&call->in[0]);
     if (!why) why = tm_gpu_refuse_other(&call->out[0], call->in[0].dtype);
     if (!why && call->in[1].dtype != TM_F32) why = "takes a table of float32";
+    if (!why && call->in[0].shape.n[0] > INT32_MAX) why = "takes fewer than 2^31 rows";
     return why;
 }
 
@@ -119,15 +119,16 @@ static tm_status launch_rope(const tm_call *call, tm_error *err)
     tm_gpu_pass(&a, call->out[0].data);
     for (int k = 0; k < 3; k++) tm_gpu_pass(&a, call->in[k].data);
     tm_gpu_pass_i64(&a, rows);
-    tm_gpu_pass_i64(&a, width);
-    tm_gpu_pass_i64(&a, r->seq);
-    tm_gpu_pass_i64(&a, r->heads);
-    tm_gpu_pass_i64(&a, r->head_dim / 2);
-    tm_gpu_pass_i64(&a, r->first);
-    tm_gpu_pass_i64(&a, r->stride ? r->stride : r->head_dim);
+    tm_gpu_pass_int(&a, (int)width);
+    tm_gpu_pass_int(&a, (int)r->seq);
+    tm_gpu_pass_int(&a, (int)r->heads);
+    tm_gpu_pass_int(&a, (int)(r->head_dim / 2));
+    tm_gpu_pass_int(&a, (int)r->first);
+    tm_gpu_pass_int(&a, (int)(r->stride ? r->stride : r->head_dim));
     tm_gpu_pass_int(&a, r->layout == TM_ROPE_INTERLEAVED);
+    tm_gpu_pass_int(&a, copies);
     tm_gpu_pass_float(&a, call->op == &tm_op_rope_grad ? -1 : 1);
-    return tm_gpu_start_each(call, 0, rows * (pairs + (copies ? width : 0)), &a, err);
+    return tm_gpu_start_rows(call, 0, rows, pairs + (copies ? width : 0), &a, err);
 }
 
 #define POINTWISE(id, refusal, how)                                                                                    \

@@ -117,18 +117,15 @@ KERNEL_OF(256, attention)
     if (column == 0) lse[(batch * heads + h) * seq_q + query] = largest + logarithm(sum);
 }
 
-/* delta = <do, o> of each query and head: a thread each. */
-KERNEL(attention_delta)
-(f32 *RESTRICT delta, const X *RESTRICT d_o, const X *RESTRICT o, i64 n, i64 seq_q, int heads)
+/* delta = <do, o> of each query, head and sequence (dimensions of the grid): a thread each; as lse lies. */
+KERNEL(attention_delta)(f32 *RESTRICT delta, const X *RESTRICT d_o, const X *RESTRICT o, i64 seq_q)
 {
-    EACH(i, n)
-    { /* (batch, head, query), as lse */
-        i64   query = i % seq_q, h = i / seq_q % heads, batch = i / seq_q / heads;
-        i64   at = ((batch * seq_q + query) * heads + h) * VO;
-        float sum = 0.0f;
-        for (int c = 0; c < VO; c++) sum = multiply_add(get(d_o, at + c), get(o, at + c), sum);
-        delta[i] = sum;
-    }
+    i64   query = (i64)block_id(0) * block_threads() + thread_id(), heads = blocks(1);
+    i64   at = ((block_id(2) * seq_q + query) * heads + block_id(1)) * VO;
+    float sum = 0.0f;
+    if (query >= seq_q) return;
+    for (int c = 0; c < VO; c++) sum = multiply_add(get(d_o, at + c), get(o, at + c), sum);
+    delta[(block_id(2) * heads + block_id(1)) * seq_q + query] = sum;
 }
 
 /* p and ds of a pair; 0 where the query does not see the key. */
@@ -253,10 +250,11 @@ KERNEL_OF(256, attention_grad_sinks)
     int           h = block_id(0);
     float         sink = get(sinks, h);
     double        sum = 0.0;
-    for (i64 i = thread_id(); i < batches * seq_q; i += 256) {
-        i64 at = (i / seq_q * heads + h) * seq_q + i % seq_q;
-        sum -= (double)(exponential(sink - lse[at]) * delta[at]);
-    }
+    for (i64 batch = 0; batch < batches; batch++)
+        for (i64 i = thread_id(); i < seq_q; i += 256) {
+            i64 at = (batch * heads + h) * seq_q + i;
+            sum -= (double)(exponential(sink - lse[at]) * delta[at]);
+        }
     sum = block_sum(sum, room);
     if (thread_id() == 0) put(d_sinks, h, (float)(adds ? (double)get(d_sinks, h) + sum : sum));
 }

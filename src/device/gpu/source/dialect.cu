@@ -205,6 +205,12 @@ DEVICE void put(bf16 *y, i64 i, float value)
     for (i64 i = (i64)block_id(0) * block_threads() + thread_id(), step_ = (i64)blocks(0) * block_threads(); i < (n);  \
          i += step_)
 
+/* Every column of every row: rows by the grid's second dimension, columns by its first. */
+#define EACH_OF_ROWS(row, c, rows, columns)                                                                            \
+    for (i64 row = block_id(1); row < (rows); row += blocks(1))                                                        \
+        for (int c = block_id(0) * block_threads() + thread_id(), step_ = blocks(0) * block_threads(); c < (columns);   \
+             c += step_)
+
 /* The sum over a block's threads, in a fixed order; every thread gets it. `room` has a float for each wave. */
 DEVICE float block_sum(float x, float *room)
 {

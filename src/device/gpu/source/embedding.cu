@@ -12,7 +12,7 @@ KERNEL(embedding)
 (Y *RESTRICT y, const int *RESTRICT tokens, const T *RESTRICT table, const T *RESTRICT positions,
  const int *RESTRICT place, i64 vocabulary, int columns, i64 seq, i64 first, i64 from, i64 rows)
 {
-    i64 r = block_id(0), token = tokens[r] - first, position = place ? place[r] : r % seq;
+    i64 r = block_id(0), token = tokens[r] - first, position = place ? place[r] : (u32)r % (u32)seq;
     int here = token >= 0 && token < vocabulary, adds = positions && has_position(r, from, rows);
     for (int c = thread_id(); c < columns; c += block_threads()) {
         float v = here ? get(table, token * columns + c) : 0.0f;
@@ -24,7 +24,7 @@ KERNEL(embedding)
 DEVICE i64 number_of(const int *tokens, const int *place, i64 r, i64 seq, i64 first, i64 from, i64 rows)
 {
     if (tokens) return tokens[r] - first;
-    return !has_position(r, from, rows) ? -1 : place ? place[r] : r % seq;
+    return !has_position(r, from, rows) ? -1 : place ? place[r] : (u32)r % (u32)seq;
 }
 
 /* The rows of dy that have the same number, in ascending order, are added to that row of the table's gradient, by the

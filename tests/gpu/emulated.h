@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/gpu/emulated.h - the devices cuda and hip over stand-ins for their libraries, which execute the kernels'
+ * machine code (tests/standins, tests/machine). */
+#ifndef TESTS_GPU_EMULATED_H
+#define TESTS_GPU_EMULATED_H
+
+#include <stdbool.h>
+
+/* Environment variables from here on: the libraries of `name` ("cuda" or "hip") are the stand-ins, compiled kernels are
+ * kept beside the tests. False: there is no compiler for it; tests skip then, or fail where TM_TEST_COMPILERS says
+ * "required". */
+bool emulated_device(const char *name);
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every kernel of the devices cuda and hip, as machine code, against the double reference of its op over the op's own
+ * examples: within the bound of kernel_judge.h, also where it adds to what is there; the same bits whatever the order
+ * of waves, and in place where the op allows it. Reading or writing beside an operand, a race, or a wait that is
+ * missing is an error of the interpreters. */
+#include "device/gpu/gpu.h"
+#include "device/kernel_judge.h"
+#include "gpu/emulated.h"
+
+#include <stdio.h>
+
+#include "support/test.h"
+
+enum { QUICK_FLOPS = 200000, QUICK_VALUES = 4000 };
+
+static const char *name_of_device;
+
+static const tm_kernel *kernel_of(tm_op_id op)
+{
+    static const tm_kernel *const families[] = { tm_gpu_product,   tm_gpu_attention, tm_gpu_norm,     tm_gpu_pointwise,
+                                                 tm_gpu_embedding, tm_gpu_loss,      tm_gpu_optimizer };
+    for (size_t f = 0; f < sizeof families / sizeof families[0]; f++)
+        for (const tm_kernel *k = families[f]; k->name; k++)
+            if (k->op == op) return k;
+    return NULL;
+}
+
+/* A call on the device, and what lies there. */
+typedef struct {
+    const judge     *j;
+    const tm_kernel *kernel;
+    tm_device       *device;
+    tm_call          call; /* formats and shapes; data: the device's */
+    char            *image[TM_MAX_IN + TM_MAX_OUT];
+    size_t           bytes[TM_MAX_IN + TM_MAX_OUT];
+    const char      *precision;
+} trial;
+
+static tm_view *view_at(trial *t, int i)
+{
+    return i < TM_MAX_IN ? &t->call.in[i] : &t->call.out[i - TM_MAX_IN];
+}
+
+static void complain(const trial *t, unsigned adds, const char *what, int k)
+{
+    fail_msg("%s on %s, example %d, %s, adds %#x: %s %d", t->kernel->name, name_of_device, t->j->number, t->precision,
+             adds, what, k);
+}
+
+static void *device_bytes(tm_device *device, const void *from, size_t bytes)
+{
+    tm_address at;
+    tm_error   err = { 0 };
+    if (tm_device_alloc(device, bytes, &at, &err) != TM_OK) fail_msg("%s", err.text);
+    if (from) assert_int_equal(tm_device_write(device, at, from, bytes, &err), TM_OK);
+    return (void *)at.at; // NOLINT(performance-no-int-to-ptr)
+}
+
+/* Outputs that are added to hold what was there, the others NaN. */
+static void fill(trial *t, unsigned adds, int alias)
+{
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        tm_view *view = view_at(t, i);
+        int      k = i - TM_MAX_IN;
+        if (!tm_view_present(view)) continue;
+        memset(t->image[i], 0xff, t->bytes[i]);
+        for (int64_t e = 0, n = tm_shape_elements(view->shape); e < n; e++) {
+            if (k < 0) {
+                const tm_view *from = &t->j->call.in[i];
+                tm_value_set(t->image[i], view->dtype, e, tm_value_get(from->data, from->dtype, e));
+            } else if (adds >> k & 1U) {
+                tm_value_set(t->image[i], view->dtype, e, t->j->old[k][e]);
+            }
+        }
+        view->data = k == 0 && alias >= 0 ? t->call.in[alias].data : device_bytes(t->device, t->image[i], t->bytes[i]);
+    }
+}
+
+static void run(trial *t, unsigned adds, int alias)
+{
+    tm_error err = { 0 };
+    t->call.accumulate = adds;
+    fill(t, adds, alias);
+    t->call.workspace_bytes = t->kernel->workspace ? t->kernel->workspace(&t->call) : 0;
+    t->call.workspace = t->call.workspace_bytes ? device_bytes(t->device, NULL, t->call.workspace_bytes) : NULL;
+    t->call.queue = t->device->queues[TM_ON_COMPUTE];
+    t->call.state = NULL;
+    tm_status st = t->kernel->prepare(t->device, &t->call, &t->call.state, &err);
+    if (st == TM_OK) st = t->device->backend->prepared(t->device, &err);
+    if (st == TM_OK) st = t->kernel->launch(&t->call, &err);
+    for (int k = 0; k < TM_MAX_OUT && st == TM_OK; k++)
+        if (tm_view_present(&t->call.out[k]))
+            st = tm_device_read(t->device, t->image[TM_MAX_IN + k], (tm_address){ (uintptr_t)t->call.out[k].data },
+                                t->bytes[TM_MAX_IN + k], &err);
+    if (st == TM_OK) st = tm_device_wait(t->device, &err);
+    if (st != TM_OK) complain(t, adds, err.text, 0);
+    t->kernel->release(t->call.state);
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        tm_view *view = view_at(t, i);
+        if (tm_view_present(view) && !(i == TM_MAX_IN && alias >= 0))
+            tm_device_release(t->device, (tm_address){ (uintptr_t)view->data }, t->bytes[i]);
+    }
+    tm_device_release(t->device, (tm_address){ (uintptr_t)t->call.workspace }, t->call.workspace_bytes);
+}
+
+/* Products of attention and losses of bfloat16 are not rounded on the way: nothing more is allowed than by the judge.
+ */
+static void check(const trial *t, unsigned adds)
+{
+    for (int k = 0; k < t->j->op->n_out; k++) {
+        const tm_view *view = &t->call.out[k];
+        if (!judged(t->j, k) || !tm_view_present(view)) continue;
+        for (int64_t i = 0, n = tm_shape_elements(view->shape); i < n; i++) {
+            double wanted, got = tm_value_get(t->image[TM_MAX_IN + k], view->dtype, i);
+            double bound = bound_at(t->j, k, i, adds >> k & 1U, view->dtype, &wanted);
+            if (t->j->rounding[k].narrow) bound += 24 * t->j->spread[k][i] * (0x1p-9 / (2 * unit));
+            if (fabs(got - wanted) <= bound || (isinf(wanted) && got == wanted)) continue;
+            char text[160];
+            snprintf(text, sizeof text, "%.9g at element %lld, wanted %.9g within %.3g, output", got, (long long)i,
+                     wanted, bound);
+            complain(t, adds, text, k);
+        }
+    }
+}
+
+static char *bits_of(const trial *t, int k)
+{
+    char *bits = malloc(t->bytes[TM_MAX_IN + k] + 1);
+    memcpy(bits, t->image[TM_MAX_IN + k], t->bytes[TM_MAX_IN + k]);
+    return bits;
+}
+
+/* In other orders of waves, and in place: the same bits. */
+static void check_orders(trial *t)
+{
+    static const char *const orders[] = { "eager", "reversed", "7" };
+    char                    *wanted[TM_MAX_OUT] = { NULL };
+    for (int k = 0; k < TM_MAX_OUT; k++)
+        if (tm_view_present(&t->call.out[k])) wanted[k] = bits_of(t, k);
+    for (int o = 0; o < 3 + TM_MAX_IN; o++) {
+        int alias = o - 3;
+        if (alias >= 0 && !(t->j->op->inplace >> alias & 1U)) continue;
+        if (alias >= 0 && (!tm_view_present(&t->call.in[alias]) || t->call.in[alias].dtype != t->call.out[0].dtype))
+            continue;
+        if (alias < 0) setenv("STANDIN_GPU_ORDER", orders[o], 1);
+        run(t, 0, alias);
+        unsetenv("STANDIN_GPU_ORDER");
+        for (int k = 0; k < TM_MAX_OUT; k++)
+            if (wanted[k] && judged(t->j, k) &&
+                memcmp(wanted[k], t->image[TM_MAX_IN + k], t->bytes[TM_MAX_IN + k]) != 0)
+                complain(t, 0, alias < 0 ? orders[o] : "in place: other bits of output", k);
+    }
+    for (int k = 0; k < TM_MAX_OUT; k++) free(wanted[k]);
+}
+
+static void try_precision(const judge *j, tm_device *device, const tm_kernel *kernel, const tm_precision *precision)
+{
+    trial t = { .j = j, .kernel = kernel, .device = device, .precision = precision->name };
+    t.call = tm_example_call(j->op, j->example, precision);
+    t.call.attr = j->call.attr;
+    t.call.device = device;
+    const char *why = kernel->refuse(&t.call);
+    if (why) {
+        if (test_is_full()) print_message("%s, %s: refused: %s\n", kernel->name, precision->name, why);
+        return;
+    }
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        const tm_view *view = view_at(&t, i);
+        if (!tm_view_present(view)) continue;
+        t.bytes[i] = tm_tensor_bytes(view->shape, view->dtype);
+        t.image[i] = malloc(t.bytes[i] + 1);
+    }
+    run(&t, 0, -1);
+    check(&t, 0);
+    if (test_is_full() || j->number == 1) check_orders(&t);
+    if (j->adds) {
+        run(&t, j->adds, -1);
+        if (!kernel->refuse(&t.call)) check(&t, j->adds);
+    }
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) free(t.image[i]);
+}
+
+static bool is_quick(const judge *j)
+{
+    return j->op->cost(&j->call).flops <= QUICK_FLOPS && j->values <= QUICK_VALUES;
+}
+
+/* All examples of an op, quick ones only unless all are wanted. Returns how many. */
+static int try_op(const tm_op *op, const tm_kernel *kernel, tm_device *device)
+{
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
+    tm_example                       example;
+    int                              tried = 0;
+    for (int number = 0; op->example(number, &example); number++)
+        for (int to_bf16 = 0; to_bf16 < 2; to_bf16++) {
+            judge j;
+            judge_open(&j, op, &example, number, to_bf16);
+            if (test_is_full() || is_quick(&j))
+                for (int p = to_bf16; p < 1 + 2 * to_bf16; p++, tried++)
+                    try_precision(&j, device, kernel, precisions[p]);
+            judge_close(&j);
+        }
+    return tried;
+}
+
+static void kernels_are_right(const char *name)
+{
+    const char *only = getenv("TM_TEST_OP");
+    tm_device  *device;
+    tm_error    err = { 0 };
+    int         ops = 0;
+    name_of_device = name;
+    if (!emulated_device(name)) skip();
+    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s", err.text);
+    for (int id = 0; id < TM_OP_COUNT; id++) {
+        const tm_op     *op = tm_op_get((tm_op_id)id);
+        const tm_kernel *kernel = kernel_of((tm_op_id)id);
+        if (!kernel || (only && strcmp(only, op->name) != 0)) continue;
+        if (try_op(op, kernel, device) == 0) fail_msg("no example of %s was tried", op->name);
+        ops++;
+    }
+    assert_true(ops > 0);
+    tm_device_close(device);
+}
+
+static void on_cuda(void **state)
+{
+    (void)state;
+    kernels_are_right("cuda");
+}
+
+static void on_hip(void **state)
+{
+    (void)state;
+    kernels_are_right("hip");
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(on_cuda), cmocka_unit_test(on_hip) };
+
+TM_TESTS(tests, NULL, NULL)
