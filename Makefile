@@ -193,8 +193,7 @@ $(STANDINS):
 	@mkdir -p $(@D)
 	$(call say,  LD  $@)
 	$(Q)$(CC) -g -O1 -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden -Itests $(STANDIN) -o $@ $(filter %.c %.o,$^) -pthread -ldl -lm
-MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/machine/test_% tests/machine/cases% tests/machine/compile_% \
-    tests/machine/audit%,$(wildcard tests/machine/*.c)))
+MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,memory.c module.c) $(filter-out %_texts.c,$(wildcard tests/machine/gcn*.c tests/machine/ptx*.c)))
 $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so): $(wildcard tests/standins/gpu*.c) $(MACHINE) tests/standins/gpu.h
 $(addprefix $(BUILD)/tests/standins/,nvrtc.so hiprtc.so): tests/standins/compilers.c
 $(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c

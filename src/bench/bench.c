@@ -37,9 +37,10 @@ const tm_workload *tm_workload_find(const char *name)
     return NULL;
 }
 
-/* "|cpu|reference|null" */
+/* "|cpu|reference|null": workloads do not run on GPUs yet. */
 #define TM_BACKEND(id) "|" #id
 #define TM_TEST_BACKEND(id)
+#define TM_GPU_BACKEND(id)
 static const char devices[] =
 #include "device/backends.def"
     ;

@@ -47,7 +47,7 @@ typedef struct {
       offsetof(tm_cli_options, device),                                                                                \
       .value = "NAME",                                                                                                 \
       .fallback = "cpu",                                                                                               \
-      .help = "cpu, reference (float64, slow) or null (computes nothing)" },                                           \
+      .help = "cpu, cuda or hip (a GPU; cuda:1 is the second), reference (float64, slow), null" },                     \
         { "isa",                                                                                                       \
           0,                                                                                                           \
           TM_OPTION_TEXT,                                                                                              \

@@ -84,13 +84,10 @@ static pthread_cond_t  event_passed = PTHREAD_COND_INITIALIZER;
 
 static void do_work(const standin_work *work)
 {
-    pthread_mutex_lock(&standin_lock);
+    if (!work->unlocked) pthread_mutex_lock(&standin_lock);
     work->run(work->with);
-    pthread_mutex_unlock(&standin_lock);
+    if (!work->unlocked) pthread_mutex_unlock(&standin_lock);
 }
-
-static void wait_event(void *with);
-static void play(void *with);
 
 static void *work_off(void *of)
 {
@@ -103,10 +100,7 @@ static void *work_off(void *of)
         q->busy = true;
         pthread_mutex_unlock(&q->lock);
         nanosleep(&(struct timespec){ .tv_nsec = LATE_NS }, NULL);
-        if (i->work.run == wait_event || i->work.run == play) /* what these wait for needs the lock */
-            i->work.run(i->work.with);
-        else
-            do_work(&i->work);
+        do_work(&i->work);
         if (i->work.drop) i->work.drop(i->work.with);
         pthread_mutex_lock(&q->lock);
         q->first = i->next;
@@ -145,7 +139,21 @@ void standin_put(void *stream, standin_work work)
 
 void standin_enqueue(void *stream, void (*run)(void *), void *with)
 {
-    standin_put(stream, (standin_work){ .run = run, .with = with });
+    standin_put(stream, (standin_work){ .run = run, .with = with, .unlocked = true });
+}
+
+enum { MOST_QUEUES = 256 };
+static queue          *queues[MOST_QUEUES]; /* that are open */
+static pthread_mutex_t queues_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void note_queue(queue *from, queue *to)
+{
+    int i = 0;
+    pthread_mutex_lock(&queues_lock);
+    while (i < MOST_QUEUES && queues[i] != from) i++;
+    if (i == MOST_QUEUES) abort();
+    queues[i] = to;
+    pthread_mutex_unlock(&queues_lock);
 }
 
 API NAME(cuStreamCreate, hipStreamCreateWithFlags)(void **stream, unsigned flags);
@@ -160,6 +168,7 @@ API NAME(cuStreamCreate, hipStreamCreateWithFlags)(void **stream, unsigned flags
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->more, NULL);
     pthread_create(&q->thread, NULL, work_off, q);
+    note_queue(NULL, q);
     *stream = q;
     return OK;
 }
@@ -173,20 +182,34 @@ API NAME(cuStreamDestroy_v2, hipStreamDestroy)(void *stream)
     pthread_cond_signal(&q->more);
     pthread_mutex_unlock(&q->lock);
     pthread_join(q->thread, NULL);
+    note_queue(q, NULL);
     free(q);
     return OK;
+}
+
+static bool idle(queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    bool is = !q->first && !q->busy;
+    pthread_mutex_unlock(&q->lock);
+    return is;
+}
+
+void standin_settle(void)
+{
+    pthread_mutex_lock(&queues_lock);
+    for (int i = 0; i < MOST_QUEUES; i++)
+        while (queues[i] && !idle(queues[i])) nanosleep(&(struct timespec){ .tv_nsec = LATE_NS }, NULL);
+    pthread_mutex_unlock(&queues_lock);
 }
 
 API NAME(cuStreamQuery, hipStreamQuery)(void *stream);
 API NAME(cuStreamQuery, hipStreamQuery)(void *stream)
 {
-    queue *q = stream;
-    int    code = standin_fault("cuStreamQuery");
-    if (code) return code;
-    pthread_mutex_lock(&q->lock);
-    bool idle = !q->first && !q->busy;
-    pthread_mutex_unlock(&q->lock);
-    return idle ? OK : NOT_READY;
+    int  code = standin_fault("cuStreamQuery");
+    bool done = !code && idle(stream);
+    if (!code) code = standin_fault(""); /* what the work has met */
+    return code ? code : done ? OK : NOT_READY;
 }
 
 API NAME(cuStreamSynchronize, hipStreamSynchronize)(void *stream);
@@ -194,9 +217,8 @@ API NAME(cuStreamSynchronize, hipStreamSynchronize)(void *stream)
 {
     int code = standin_fault("cuStreamSynchronize");
     if (code || (!stream && !standin_default_stream())) return code;
-    while ((code = NAME(cuStreamQuery, hipStreamQuery)(stream ? stream : standin_default_stream())) == NOT_READY)
-        nanosleep(&(struct timespec){ .tv_nsec = LATE_NS }, NULL);
-    return code;
+    while (!idle(stream ? stream : standin_default_stream())) nanosleep(&(struct timespec){ .tv_nsec = LATE_NS }, NULL);
+    return standin_fault("");
 }
 
 /* --- events ----------------------------------------------------------------------------------------------------------
@@ -261,7 +283,7 @@ API NAME(cuEventRecord, hipEventRecord)(void *e, void *stream)
     pthread_mutex_lock(&event_lock);
     of->recorded++;
     pthread_mutex_unlock(&event_lock);
-    standin_put(stream, (standin_work){ .run = stamp, .with = e });
+    standin_put(stream, (standin_work){ .run = stamp, .with = e, .unlocked = true });
     return OK;
 }
 
@@ -288,7 +310,7 @@ API NAME(cuStreamWaitEvent, hipStreamWaitEvent)(void *stream, void *e, unsigned 
     }
     awaited *a = malloc(sizeof *a);
     *a = (awaited){ of, of->recorded };
-    standin_put(stream, (standin_work){ .run = wait_event, .drop = free, .with = a });
+    standin_put(stream, (standin_work){ .run = wait_event, .drop = free, .with = a, .unlocked = true });
     return OK;
 }
 
@@ -414,7 +436,8 @@ API NAME(cuGraphDestroy, hipGraphDestroy)(void *of)
 API NAME(cuGraphExecDestroy, hipGraphExecDestroy)(void *of);
 API NAME(cuGraphExecDestroy, hipGraphExecDestroy)(void *of)
 {
-    return NAME(cuGraphDestroy, hipGraphDestroy)(of);
+    (void)of; /* its turn in a stream may still come */
+    return OK;
 }
 
 API NAME(cuGraphLaunch, hipGraphLaunch)(void *of, void *stream);
@@ -422,6 +445,6 @@ API NAME(cuGraphLaunch, hipGraphLaunch)(void *of, void *stream)
 {
     int code = standin_fault("cuGraphLaunch");
     if (code) return code;
-    standin_put(stream, (standin_work){ .run = play, .with = of });
+    standin_put(stream, (standin_work){ .run = play, .with = of, .unlocked = true });
     return OK;
 }

@@ -47,7 +47,11 @@ typedef struct standin_work {
     void (*run)(void *with);
     void (*drop)(void *with);
     void *with;
+    bool  unlocked; /* runs without standin_lock: it waits for others, or takes the lock itself */
 } standin_work;
+
+/* Until all streams are idle. */
+void standin_settle(void);
 
 /* Puts work into a stream, or into the graph that the stream is captured into. */
 void standin_put(void *stream, standin_work work);

@@ -46,6 +46,7 @@ API NAME(cuMemAlloc_v2, hipMalloc)(void **out, size_t bytes)
 API NAME(cuMemFree_v2, hipFree)(void *at);
 API NAME(cuMemFree_v2, hipFree)(void *at)
 {
+    standin_settle(); /* CUDA's cudaFree, HIP's hipFree: "implicit synchronization is performed" */
     pthread_mutex_lock(&standin_lock);
     bool known = machine_release(standin_memory(), (uintptr_t)at);
     pthread_mutex_unlock(&standin_lock);

@@ -32,12 +32,19 @@ static void use(int hip)
 
 static void *stream;
 
-static tm_gpu *open_gpu(int hip, int wanted)
+static tm_gpu *open_plain(int hip, int wanted)
 {
     tm_gpu  *gpu;
     tm_error err = { 0 };
     use(hip);
     if (tm_gpu_open((tm_gpu_maker)hip, wanted, &gpu, &err) != TM_OK) fail_msg("%s", err.text);
+    return gpu;
+}
+
+static tm_gpu *open_gpu(int hip, int wanted)
+{
+    tm_gpu  *gpu = open_plain(hip, wanted);
+    tm_error err = { 0 };
     if (tm_gpu_stream_open(gpu, &stream, &err) != TM_OK) fail_msg("%s", err.text);
     return gpu;
 }
@@ -119,22 +126,94 @@ static void no_memory(void **state)
 
 /* --- functions that fail ---------------------------------------------------------------------------- */
 
-static tm_status use_all(tm_gpu *gpu, tm_error *err)
+/* Kernels that do nothing, as the stand-ins take them: PTX, and assembler text of gfx942. */
+static const char empty_ptx[] =
+    ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(\n.param .u64 k_param_0\n)\n"
+    "{\nret;\n}\n";
+static const char empty_gcn[] =
+    "\t.amdgcn_target \"amdgcn-amd-amdhsa--gfx942\"\n\t.text\nk:\n\ts_endpgm\n\t.section\t.rodata,\"a\",@progbits\n"
+    "\t.amdhsa_kernel k\n\t\t.amdhsa_group_segment_fixed_size 0\n\t\t.amdhsa_kernarg_size 8\n"
+    "\t\t.amdhsa_system_sgpr_workgroup_id_x 1\n\t.end_amdhsa_kernel\n\t.amdgpu_metadata\n---\namdhsa.kernels:\n"
+    "  - .agpr_count:     0\n    .args:\n      - .offset:         0\n        .size:           8\n"
+    "        .value_kind:     global_buffer\n    .group_segment_fixed_size: 0\n    .kernarg_segment_size: 8\n"
+    "    .max_flat_workgroup_size: 1024\n    .name:           k\n    .private_segment_fixed_size: 0\n"
+    "    .sgpr_count:     16\n    .vgpr_count:     4\n    .wavefront_size: 64\n\t.end_amdgpu_metadata\n";
+
+/* All that belongs to a GPU and was opened, to be closed whatever fails. */
+typedef struct {
+    void *memory, *pinned, *stream[2], *event[2], *module, *graph;
+} held;
+
+/* A graph over two streams, with a launch and a copy, played twice. */
+static tm_status use_graph(tm_gpu *gpu, held *h, tm_error *err)
+{
+    tm_gpu_launch_of launch = { .blocks = { 1, 1, 1 }, .threads = 32, .arguments = &h->memory, .argument_bytes = 8 };
+    TM_TRY(tm_gpu_module_load(gpu, tm_gpu_is_hip(gpu) ? empty_gcn : empty_ptx, &h->module, err));
+    TM_TRY(tm_gpu_module_kernel(gpu, h->module, "k", 64 << 10, &launch.kernel, err));
+    TM_TRY(tm_gpu_capture_begin(gpu, h->stream[0], err));
+    tm_status st = tm_gpu_launch(gpu, h->stream[0], &launch, err);
+    if (st == TM_OK) st = tm_gpu_event_record(gpu, h->event[0], h->stream[0], err);
+    if (st == TM_OK) st = tm_gpu_event_order(gpu, h->event[0], h->stream[1], err);
+    if (st == TM_OK) st = tm_gpu_queue_copy(gpu, h->stream[1], h->memory, h->memory, 8, err);
+    if (st == TM_OK) st = tm_gpu_event_record(gpu, h->event[1], h->stream[1], err);
+    if (st == TM_OK) st = tm_gpu_event_order(gpu, h->event[1], h->stream[0], err);
+    tm_error  later = { 0 };
+    tm_status ended = tm_gpu_capture_end(gpu, h->stream[0], &h->graph, st == TM_OK ? err : &later);
+    if (st != TM_OK || ended != TM_OK) return st != TM_OK ? st : ended;
+    for (int i = 0; i < 2; i++) TM_TRY(tm_gpu_graph_play(gpu, h->graph, h->stream[0], err));
+    return tm_gpu_stream_wait(gpu, h->stream[0], err);
+}
+
+static tm_status use_held(tm_gpu *gpu, held *h, tm_error *err)
 {
     char   data[8] = "";
-    void  *memory;
     bool   done;
     double seconds;
-    TM_TRY(tm_gpu_alloc(gpu, sizeof data, &memory, err));
-    TM_TRY(tm_gpu_write(gpu, memory, data, sizeof data, err));
-    TM_TRY(tm_gpu_read(gpu, data, memory, sizeof data, err));
-    TM_TRY(tm_gpu_mark(gpu, 0, err));
-    TM_TRY(tm_gpu_mark(gpu, 1, err));
-    TM_TRY(tm_gpu_copy(gpu, memory, memory, sizeof data, err));
+    TM_TRY(tm_gpu_alloc(gpu, sizeof data, &h->memory, err));
+    TM_TRY(tm_gpu_alloc_pinned(gpu, sizeof data, &h->pinned, err));
+    for (int i = 0; i < 2; i++) TM_TRY(tm_gpu_stream_open(gpu, &h->stream[i], err));
+    for (int i = 0; i < 2; i++) TM_TRY(tm_gpu_event_open(gpu, &h->event[i], err));
+    TM_TRY(tm_gpu_write(gpu, h->memory, data, sizeof data, err));
+    TM_TRY(tm_gpu_read(gpu, data, h->memory, sizeof data, err));
+    TM_TRY(tm_gpu_event_record(gpu, h->event[0], h->stream[0], err));
+    TM_TRY(tm_gpu_queue_fill(gpu, h->stream[0], h->memory, 7, sizeof data, err));
+    TM_TRY(tm_gpu_queue_read(gpu, h->stream[0], h->pinned, h->memory, sizeof data, err));
+    TM_TRY(tm_gpu_queue_write(gpu, h->stream[0], h->memory, h->pinned, sizeof data, err));
+    TM_TRY(tm_gpu_queue_copy(gpu, h->stream[0], h->memory, h->memory, sizeof data, err));
+    TM_TRY(tm_gpu_event_record(gpu, h->event[1], h->stream[0], err));
+    TM_TRY(tm_gpu_event_wait(gpu, h->event[1], err));
     do {
-        TM_TRY(tm_gpu_done(gpu, &done, err));
+        TM_TRY(tm_gpu_stream_done(gpu, h->stream[0], &done, err));
     } while (!done);
-    return tm_gpu_marked(gpu, &seconds, err);
+    assert_int_equal(((char *)h->pinned)[3], 7);
+    TM_TRY(tm_gpu_event_seconds(gpu, h->event[0], h->event[1], &seconds, err));
+    return use_graph(gpu, h, err);
+}
+
+static tm_status use_all(tm_gpu *gpu, tm_error *err)
+{
+    held      h = { .memory = NULL };
+    tm_status st = use_held(gpu, &h, err);
+    tm_gpu_graph_close(gpu, h.graph);
+    tm_gpu_module_unload(gpu, h.module);
+    for (int i = 0; i < 2; i++) {
+        tm_gpu_event_close(gpu, h.event[i]);
+        tm_gpu_stream_close(gpu, h.stream[i]);
+    }
+    tm_gpu_free_pinned(gpu, h.pinned);
+    tm_gpu_free(gpu, h.memory);
+    return st;
+}
+
+static void nothing_fails(void **state)
+{
+    (void)state;
+    for (int hip = 0; hip < 2; hip++) {
+        tm_gpu  *gpu = open_gpu(hip, 1);
+        tm_error err = { 0 };
+        if (use_all(gpu, &err) != TM_OK) fail_msg("%s", err.text);
+        tm_gpu_close(gpu);
+    }
 }
 
 /* name: of CUDA, as the stand-ins are told; theirs: of HIP. opens: it is called while a GPU is opened, and `knows`:
@@ -153,8 +232,26 @@ static const struct {
     { "cuDevicePrimaryCtxRetain", NULL, true, true },
     { "cuCtxSetCurrent", NULL, true, true },
     { "hipSetDevice", "hipSetDevice", true, true },
-    { "cuStreamCreate", "hipStreamCreateWithFlags", true, true },
-    { "cuEventCreate", "hipEventCreateWithFlags", true, true },
+    { "cuDeviceGetAttribute", NULL, true, true },
+    { "hipGetDevicePropertiesR0600", "hipGetDevicePropertiesR0600", true, true },
+    { "cuStreamCreate", "hipStreamCreateWithFlags", false, true },
+    { "cuEventCreate", "hipEventCreateWithFlags", false, true },
+    { "cuMemHostAlloc", "hipHostMalloc", false, true },
+    { "cuMemcpyHtoDAsync_v2", "hipMemcpyHtoDAsync", false, true },
+    { "cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync", false, true },
+    { "cuMemsetD8Async", "hipMemsetD8Async", false, true },
+    { "cuStreamQuery", "hipStreamQuery", false, true },
+    { "cuStreamSynchronize", "hipStreamSynchronize", false, true },
+    { "cuStreamWaitEvent", "hipStreamWaitEvent", false, true },
+    { "cuEventSynchronize", "hipEventSynchronize", false, true },
+    { "cuModuleLoadData", "hipModuleLoadData", false, true },
+    { "cuModuleGetFunction", "hipModuleGetFunction", false, true },
+    { "cuFuncSetAttribute", NULL, false, true },
+    { "cuLaunchKernel", "hipModuleLaunchKernel", false, true },
+    { "cuStreamBeginCapture_v2", "hipStreamBeginCapture", false, true },
+    { "cuStreamEndCapture", "hipStreamEndCapture", false, true },
+    { "cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags", false, true },
+    { "cuGraphLaunch", "hipGraphLaunch", false, true },
     { "cuMemAlloc_v2", "hipMalloc", false, true },
     { "cuMemcpyHtoD_v2", "hipMemcpyHtoD", false, true },
     { "cuMemcpyDtoH_v2", "hipMemcpyDtoH", false, true },
@@ -175,7 +272,7 @@ static void each_function_that_fails_is_named(void **state)
             tm_gpu     *gpu = NULL;
             if (!name || (of_hip && !hip)) continue;
             use(hip);
-            if (!functions[i].opens) gpu = open_gpu(hip, 1);
+            if (!functions[i].opens) gpu = open_plain(hip, 1);
             snprintf(told, sizeof told, "%s@1=%d", functions[i].name, i % 2 ? 700 : 719);
             setenv("STANDIN_GPU_FAIL", told, 1);
             tm_status st = functions[i].opens ? tm_gpu_open((tm_gpu_maker)hip, 1, &gpu, &err) : use_all(gpu, &err);
@@ -239,9 +336,8 @@ static void what_is_not_there(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(facts_and_copies),
-    cmocka_unit_test(no_memory),
-    cmocka_unit_test(each_function_that_fails_is_named),
+    cmocka_unit_test(facts_and_copies),  cmocka_unit_test(no_memory),
+    cmocka_unit_test(nothing_fails),     cmocka_unit_test(each_function_that_fails_is_named),
     cmocka_unit_test(what_is_not_there),
 };
 

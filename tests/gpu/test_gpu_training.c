@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole trainings on the devices cuda and hip, whose kernels run as machine code: losses and norms of every step are
+ * those of the CPU within rounding; programs that are bound, launched one by one, or timed leave the same bits, and so
+ * does a second run; checkpoints go from one device to another; a call of the runtime that fails is told. */
+#include "device/backend.h"
+#include "gpu/emulated.h"
+#include "support/folder.h"
+#include "support/training.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+
+enum { MOST_STEPS = 20 };
+
+typedef enum { BOUND, ONE_BY_ONE, WITH_LEDGER } way;
+
+typedef struct {
+    double   loss[MOST_STEPS], norm[MOST_STEPS], evaluation;
+    uint64_t state;
+} outcome;
+
+static tm_step_options options_of(bool gpt, const tm_precision *precision)
+{
+    tm_step_options o = gpt ? test_gpt_options() : test_llama_options();
+    o.shape.n_layers = 2;
+    o.accumulation = 2;
+    o.precision = precision;
+    return o;
+}
+
+static outcome train(tm_device *device, const tm_step_options *o, int steps, way how)
+{
+    tm_trainer *trainer = test_trainer_open(device, o, 7);
+    outcome     out = { .evaluation = 0 };
+    tm_ledger   ledger = { 0 };
+    tm_device_one_by_one(device, how == ONE_BY_ONE);
+    for (int t = 1; t <= steps; t++) {
+        test_batch batch =
+            test_batch_random(o->micro_batch * o->accumulation, o->seq, o->shape.vocab_size, (uint64_t)t);
+        tm_step_result result;
+        tm_error       err = { 0 };
+        tm_micro_batch fields = { .field = { batch.tokens, batch.targets } };
+        test_begin(trainer, t, 1e-3, 1, o->micro_batch * o->accumulation * o->seq);
+        if (tm_trainer_step(trainer, &fields, &result, how == WITH_LEDGER ? &ledger : NULL, &err) != TM_OK)
+            fail_msg("step %d: %s", t, err.text);
+        out.loss[t - 1] = result.loss, out.norm[t - 1] = result.grad_norm;
+        test_batch_fini(&batch);
+    }
+    test_batch batch = test_batch_random(o->micro_batch, o->seq, o->shape.vocab_size, 99);
+    out.evaluation = test_evaluate(trainer, batch.tokens, batch.targets);
+    test_batch_fini(&batch);
+    out.state = test_state_hash(trainer);
+    assert_int_equal(ledger.count > 0, how == WITH_LEDGER);
+    tm_trainer_close(trainer);
+    return out;
+}
+
+static tm_device *opened(const char *name)
+{
+    tm_device *device;
+    tm_error   err = { 0 };
+    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    return device;
+}
+
+static void compare(const outcome *a, const outcome *b, int steps, double bound, const char *what)
+{
+    for (int t = 0; t < steps; t++)
+        if (!(fabs(a->loss[t] - b->loss[t]) <= bound && fabs(a->norm[t] - b->norm[t]) <= bound * fabs(b->norm[t])))
+            fail_msg("%s, step %d: loss %.9g, norm %.9g; on the CPU %.9g, %.9g", what, t + 1, a->loss[t], a->norm[t],
+                     b->loss[t], b->norm[t]);
+    if (!(fabs(a->evaluation - b->evaluation) <= bound * fabs(b->evaluation)))
+        fail_msg("%s: evaluation %.9g, on the CPU %.9g", what, a->evaluation, b->evaluation);
+}
+
+static void trains_as_a_cpu(const char *name)
+{
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
+    int                              steps = test_is_full() ? MOST_STEPS : 2;
+    if (!emulated_device(name)) skip();
+    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    for (int gpt = 0; gpt < 2; gpt++)
+        for (int p = 0; p < 2; p++) {
+            char            what[80];
+            tm_step_options o = options_of(gpt, precisions[p]);
+            snprintf(what, sizeof what, "%s on %s, %s", gpt ? "gpt" : "llama", name, precisions[p]->name);
+            outcome wanted = train(cpu, &o, steps, BOUND), found = train(gpu, &o, steps, BOUND);
+            compare(&found, &wanted, steps, p == 0 ? 1e-4 : 1e-2, what);
+            for (int how = 0; how <= WITH_LEDGER; how++) {
+                if (!test_is_full() && how != (gpt + p) % 3) continue;
+                outcome again = train(gpu, &o, steps, (way)how);
+                if (memcmp(&again, &found, sizeof again) != 0) fail_msg("%s, way %d: other bits", what, how);
+            }
+        }
+    tm_device_close(gpu);
+    tm_device_close(cpu);
+}
+
+static void cuda_trains_as_a_cpu(void **state)
+{
+    (void)state;
+    trains_as_a_cpu("cuda");
+}
+
+static void hip_trains_as_a_cpu(void **state)
+{
+    (void)state;
+    trains_as_a_cpu("hip");
+}
+
+/* --- what fails
+ * --------------------------------------------------------------------------------------------------------- */
+
+/* Calls of CUDA that a step makes; each fails, the first time or a later one. */
+static const char *const calls[] = { "cuInit",
+                                     "cuDeviceGetCount",
+                                     "cuMemHostAlloc",
+                                     "cuMemAlloc_v2",
+                                     "cuStreamCreate",
+                                     "cuEventCreate",
+                                     "cuModuleLoadData",
+                                     "cuModuleGetFunction",
+                                     "cuStreamBeginCapture_v2",
+                                     "cuStreamEndCapture",
+                                     "cuGraphInstantiateWithFlags",
+                                     "cuMemcpyHtoDAsync_v2",
+                                     "cuMemcpyDtoHAsync_v2",
+                                     "cuMemsetD8Async",
+                                     "cuLaunchKernel",
+                                     "cuGraphLaunch",
+                                     "cuStreamSynchronize" };
+
+/* A step; what it says if it cannot. */
+static tm_status try_step(const char *name, tm_error *err)
+{
+    tm_step_options o = options_of(false, &tm_precision_f32);
+    tm_device      *device;
+    tm_trainer     *trainer = NULL;
+    tm_step_result  result;
+    test_batch      batch = test_batch_random(o.micro_batch * o.accumulation, o.seq, o.shape.vocab_size, 1);
+    tm_micro_batch  fields = { .field = { batch.tokens, batch.targets } };
+    tm_status       st = tm_device_open(name, 1, &device, err);
+    if (st == TM_OK) {
+        st = tm_trainer_open(device, &o, 7, &trainer, err);
+        if (st == TM_OK) st = tm_trainer_begin(trainer, 1, 1e-3, 1, batch.target_tokens, err);
+        if (st == TM_OK) st = tm_trainer_step(trainer, &fields, &result, NULL, err);
+        if (st == TM_OK) tm_trainer_close(trainer);
+        if (st != TM_OK && trainer) tm_trainer_close(trainer);
+        tm_device_close(device);
+    }
+    test_batch_fini(&batch);
+    return st;
+}
+
+static void a_call_that_fails_is_told(void **state)
+{
+    (void)state;
+    if (!emulated_device("cuda")) skip();
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+        for (int n = 1; n <= 2; n++) {
+            char     told[80];
+            tm_error err = { 0 };
+            if (n == 2 && i < 3) continue; /* opening makes it once */
+            snprintf(told, sizeof told, "%s@%d=719", calls[i], n);
+            fflush(NULL);
+            setenv("STANDIN_GPU_FAIL", told, 1);
+            tm_status st = try_step("cuda", &err);
+            unsetenv("STANDIN_GPU_FAIL");
+            if (st != TM_DEVICE || !strstr(err.text, calls[i]) || !strstr(err.text, "some other error (error 719)"))
+                fail_msg("%s: status %d, '%s'", told, (int)st, err.text);
+        }
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(cuda_trains_as_a_cpu),
+                                           cmocka_unit_test(hip_trains_as_a_cpu),
+                                           cmocka_unit_test(a_call_that_fails_is_told) };
+
+TM_TESTS(tests, NULL, NULL)
