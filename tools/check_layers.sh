@@ -23,6 +23,8 @@ bench/ab.h
 bench/bench.h
 bench/published.h
 comm/comm.h
+gpu/compile.h
+gpu/library.h
 gpu/runtime.h
 comm/hosts.h
 comm/nccl.h

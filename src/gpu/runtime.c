@@ -125,12 +125,12 @@ static tm_status failed(const tm_gpu *gpu, size_t member, int code, tm_error *er
 /* Whose runtime the library is, by its first symbol. */
 static tm_status find_library(tm_gpu_maker maker, tm_gpu *gpu, tm_error *err)
 {
-    static const char *const files[2][5] = { { "libcuda.so.1", NULL },
-                                             { "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
-                                               "/opt/rocm/lib/libamdhip64.so", NULL } };
-    const char              *given = getenv("TRAINMARK_GPU_RUNTIME");
-    tm_text                  tried = { 0 };
-    bool                     found = false;
+    static const char *const files[2][5] = {
+        { "libcuda.so.1", NULL }, { "libamdhip64.so.7", "libamdhip64.so.6", "/opt/rocm/lib/libamdhip64.so", NULL }
+    };
+    const char *given = getenv("TRAINMARK_GPU_RUNTIME");
+    tm_text     tried = { 0 };
+    bool        found = false;
     for (int h = 0; h < 2 && !found; h++) {
         if (maker != TM_GPU_ANY && h != (int)maker) continue;
         const char *const one[] = { given, NULL };
@@ -138,13 +138,18 @@ static tm_status find_library(tm_gpu_maker maker, tm_gpu *gpu, tm_error *err)
                 tm_library_symbol(&gpu->library, names[0].name[h]);
         gpu->hip = h;
     }
+    static const char *const install[] = {
+        "NVIDIA's driver, which has libcuda.so.1 (in containers: docker run --gpus all)", "ROCm's libamdhip64.so"
+    };
     tm_status st = TM_OK;
-    if (!found)
-        st = tm_fail(
-            err, TM_INVALID,
-            "no runtime of a GPU was found (%s); install NVIDIA's driver, which has libcuda.so.1 (in containers: "
-            "docker run --gpus all), or ROCm's libamdhip64.so, or name the file in TRAINMARK_GPU_RUNTIME",
-            tried.data ? tried.data : "");
+    if (!found && maker == TM_GPU_ANY)
+        st = tm_fail(err, TM_INVALID,
+                     "no runtime of a GPU was found (%s); install %s, or %s, or name the file in TRAINMARK_GPU_RUNTIME",
+                     tried.data ? tried.data : "", install[0], install[1]);
+    else if (!found)
+        st = tm_fail(err, TM_INVALID,
+                     "no runtime of a GPU was found (%s); install %s, or name the file in TRAINMARK_GPU_RUNTIME",
+                     tried.data ? tried.data : "", install[maker]);
     tm_text_fini(&tried);
     return st;
 }

@@ -11,7 +11,7 @@
 
 #include "support/test.h"
 
-enum { QUICK_FLOPS = 200000, QUICK_VALUES = 4000 };
+enum { QUICK_FLOPS = 40000, QUICK_VALUES = 2000 };
 
 static const char *name_of_device;
 

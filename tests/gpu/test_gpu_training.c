@@ -87,7 +87,7 @@ static void trains_as_a_cpu(const char *name)
     int                              steps = test_is_full() ? MOST_STEPS : 2;
     if (!emulated_device(name)) skip();
     tm_device *cpu = opened("cpu"), *gpu = opened(name);
-    for (int gpt = 0; gpt < 2; gpt++)
+    for (int gpt = 0; gpt < (test_is_full() ? 2 : 1); gpt++)
         for (int p = 0; p < 2; p++) {
             char            what[80];
             tm_step_options o = options_of(gpt, precisions[p]);
@@ -95,7 +95,7 @@ static void trains_as_a_cpu(const char *name)
             outcome wanted = train(cpu, &o, steps, BOUND), found = train(gpu, &o, steps, BOUND);
             compare(&found, &wanted, steps, p == 0 ? 1e-4 : 1e-2, what);
             for (int how = 0; how <= WITH_LEDGER; how++) {
-                if (!test_is_full() && how != (gpt + p) % 3) continue;
+                if (!test_is_full() && how != 1 + p) continue;
                 outcome again = train(gpu, &o, steps, (way)how);
                 if (memcmp(&again, &found, sizeof again) != 0) fail_msg("%s, way %d: other bits", what, how);
             }

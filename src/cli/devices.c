@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trainmark devices: where programs can run on this machine, from which files, and what is missing. */
+#include "cli/cli.h"
+#include "device/device.h"
+#include "gpu/compile.h"
+
+#include <stdio.h>
+
+typedef struct {
+    bool json;
+} devices_options;
+
+static void version_of(const tm_gpu_facts *f, char text[32])
+{
+    if (f->version > 1000000) /* HIP: 60342133 is 6.3.42133 */
+        snprintf(text, 32, "%s %d.%d", f->runtime, f->version / 10000000, f->version / 100000 % 100);
+    else
+        snprintf(text, 32, "%s %d.%d", f->runtime, f->version / 1000, f->version % 1000 / 10);
+}
+
+static void print_gpu(const char *name, const tm_gpu_facts *f, tm_text *out)
+{
+    char version[32], memory[32];
+    version_of(f, version);
+    tm_text_printf(out, "%-10s%s, %s, %s, %d %s, %s\n", name, f->name, f->arch,
+                   tm_format_bytes(memory, (double)f->memory), f->multiprocessors,
+                   f->runtime[0] == 'H' ? "compute units" : "multiprocessors", f->bus);
+    tm_text_printf(out, "          runtime   %s, %s\n", version, f->library);
+}
+
+static void gpu_json(const char *name, const tm_gpu_facts *f, tm_json *json)
+{
+    char version[32];
+    version_of(f, version);
+    tm_json_open(json, NULL, '{');
+    tm_json_string(json, "name", name);
+    tm_json_string(json, "gpu", f->name);
+    tm_json_string(json, "arch", f->arch);
+    tm_json_i64(json, "memory_bytes", (int64_t)f->memory);
+    tm_json_i64(json, "multiprocessors", f->multiprocessors);
+    tm_json_i64(json, "shared_bytes", f->shared_bytes);
+    tm_json_string(json, "bus", f->bus);
+    tm_json_string(json, "runtime", version);
+    tm_json_string(json, "library", f->library);
+    tm_json_close(json, '}');
+}
+
+/* The GPUs of one maker. *why: what is missing; empty: nothing. */
+static void list_gpus(tm_gpu_maker maker, tm_text *out, tm_json *json, tm_error *why)
+{
+    int count = 1;
+    for (int i = 0; i < count; i++) {
+        tm_gpu *gpu;
+        char    name[32];
+        if (tm_gpu_open(maker, i, &gpu, why) != TM_OK) return;
+        count = tm_gpu_facts_of(gpu)->count;
+        snprintf(name, sizeof name, "%s:%d", maker == TM_GPU_HIP ? "hip" : "cuda", i);
+        if (json)
+            gpu_json(name, tm_gpu_facts_of(gpu), json);
+        else
+            print_gpu(name, tm_gpu_facts_of(gpu), out);
+        tm_gpu_close(gpu);
+    }
+}
+
+/* The compiler of kernels of one maker, where it has GPUs. */
+static void find_compiler(tm_gpu_maker maker, tm_text *out, tm_error *why)
+{
+    tm_gpu_compiler *compiler;
+    if (tm_gpu_compiler_open(maker, &compiler, why) != TM_OK) return;
+    tm_text_printf(out, "          compiler  %s, %s\n", tm_gpu_compiler_name(compiler),
+                   tm_gpu_compiler_library(compiler));
+    tm_gpu_compiler_close(compiler);
+}
+
+static tm_status print_cpu(tm_text *out, tm_json *json, tm_error *err)
+{
+    tm_device *device;
+    TM_TRY(tm_device_open("cpu", 0, &device, err));
+    const tm_device_info *info = tm_device_describe(device);
+    if (json) {
+        tm_json_open(json, NULL, '{');
+        tm_json_string(json, "name", info->name);
+        tm_json_string(json, "kernels", info->kernels);
+        tm_json_i64(json, "threads", info->threads);
+        tm_json_close(json, '}');
+    } else {
+        tm_text_printf(out, "%-10s%s kernels, %d thread%s\n", info->name, info->kernels, info->threads,
+                       info->threads == 1 ? "" : "s");
+    }
+    tm_device_close(device);
+    return TM_OK;
+}
+
+static tm_status devices(tm_cli_line *line, tm_error *err)
+{
+    static const char *const names[] = { "cuda", "hip" };
+    const devices_options   *o = line->options;
+    tm_text                  out = { 0 };
+    tm_json                  all = { .out = &out, .indent = true }, *json = o->json ? &all : NULL;
+    tm_error                 why[2] = { { 0 }, { 0 } }, compiler[2] = { { 0 }, { 0 } };
+    if (json) tm_json_open(json, NULL, '{'), tm_json_open(json, "devices", '[');
+    tm_status st = print_cpu(&out, json, err);
+    for (int m = 0; m < 2 && st == TM_OK; m++) {
+        list_gpus((tm_gpu_maker)m, &out, json, &why[m]);
+        if (!json && why[m].status == TM_OK) find_compiler((tm_gpu_maker)m, &out, &compiler[m]);
+    }
+    if (json) tm_json_close(json, ']'), tm_json_open(json, "missing", '{');
+    for (int m = 0; m < 2 && st == TM_OK; m++) {
+        const char *text = *why[m].text ? why[m].text : compiler[m].text;
+        if (*text && json) tm_json_string(json, names[m], text);
+        if (*text && !json) tm_text_printf(&out, "%-10s%s\n", names[m], text);
+    }
+    if (json) tm_json_close(json, '}'), tm_json_close(json, '}'), tm_text_add(&out, "\n");
+    if (st == TM_OK) st = tm_cli_print(&out, err);
+    tm_text_fini(&out);
+    return st;
+}
+
+static const tm_option rows[] = { TM_OPTION_JSON(devices_options) };
+
+const tm_cli_command tm_command_devices = {
+    .name = "devices",
+    .summary = "list the devices that programs can run on, and what is missing",
+    TM_CLI_OPTIONS(rows, devices_options),
+    .run = devices,
+};

@@ -1,0 +1,95 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# --device cuda and hip on the command line, over stand-ins that execute the kernels' machine code: devices, runs,
+# checkpoints that pass between a CPU and a GPU, kept kernels, and what is said where something is missing or fails.
+# shellcheck disable=SC1091,SC2086,SC2154
+. "$(dirname "$0")/../cli/lib.sh"
+
+standins=$(dirname "$TRAINMARK")/tests/standins
+unset TRAINMARK_GPU_RUNTIME TRAINMARK_NVRTC TRAINMARK_HIPRTC TRAINMARK_KERNELS
+if ! [ -e "$standins/hip.so" ]; then
+    skip "devices" "$standins/hip.so is not built"
+    finish
+fi
+export TRAINMARK_NVRTC="$standins/nvrtc.so" TRAINMARK_HIPRTC="$standins/hiprtc.so"
+on() { TRAINMARK_GPU_RUNTIME="$standins/$1.so"; export TRAINMARK_GPU_RUNTIME; }
+value_of() { sed -n "s/^ *\"$2\": \"*\([^\",]*\).*/\1/p" "$1/result.json" | head -n 1; }
+
+# --- devices ------------------------------------------------------------------------------------------------------------------
+
+on hip
+trainmark devices
+check "devices lists the CPU" has "$out" "^cpu  .* kernels, "
+check "and the GPUs of a maker" has "$out" "^hip:3  .*gfx942, 4.00 GiB, 304 compute units"
+check "with the files that were loaded" has "$out" "compiler  hiprtc .*hiprtc.so"
+check "and what is missing of the other" has "$out" "^cuda .*install NVIDIA's driver"
+trainmark devices --json
+check "the same as JSON" has "$out" '"arch": "gfx942"'
+
+# --- what is not there ----------------------------------------------------------------------------------------------------------
+
+TRAINMARK_GPU_RUNTIME=/nowhere/libcuda.so.1
+trainmark run tiny-llama --device cuda --out never
+check "no runtime: exit 4" [ "$code" -eq 4 ]
+check "and what to install" has "$err" "install NVIDIA's driver"
+on hip
+trainmark run tiny-llama --device hip:7 --out never
+check "no such GPU: exit 4" [ "$code" -eq 4 ]
+check "with how many there are" has "$err" "hip:7: this process sees 4 GPUs, counted from 0"
+trainmark run tiny-llama --device hip:x --out never
+check "a number that is none: exit 4" [ "$code" -eq 4 ]
+STANDIN_GPUS=0 trainmark run tiny-llama --device hip --out never
+check "a runtime without GPUs: exit 4" [ "$code" -eq 4 ]
+TRAINMARK_HIPRTC=/nowhere/libhiprtc.so trainmark run tiny-llama --device hip --out never
+check "no compiler: exit 4" [ "$code" -eq 4 ]
+check "and what to install" has "$err" "install ROCm's hiprtc"
+STANDIN_COMPILE_FAIL=1 TRAINMARK_KERNELS='' trainmark run tiny-llama $tiny --device hip --out never
+check "a kernel that does not compile: exit 1" [ "$code" -eq 1 ]
+check "with the compiler's words" has "$err" "hiprtc 7.0 cannot compile the kernels of '.*': .*an error on command"
+trainmark run tiny-llama --model.dim 8192 --device hip --out never
+check "a plan that does not fit: exit 4" [ "$code" -eq 4 ]
+trainmark explain mixtral-8x7b --device hip
+check "an op without a kernel: exit 4" [ "$code" -eq 4 ]
+check "is named" has "$err" "no fast kernel for op 'route'"
+check "nothing was left behind" [ ! -e never ]
+
+# --- runs -----------------------------------------------------------------------------------------------------------------------
+
+trainmark explain tiny-llama $tiny --device cuda
+check "a GPU that is not here is planned for" has "$out" "^device  *cuda: planned for"
+
+mkdir kernels && chmod 700 kernels
+export TRAINMARK_KERNELS="$work/kernels"
+small="$tiny --model.vocab_size 64 --training.steps 2 --checkpoint.enable true --checkpoint.interval 1"
+on hip
+trainmark run tiny-llama $small --device hip --out gpu
+if [ "$code" -eq 1 ] && grep -q "cannot compile" "$err" && [ "${TM_TEST_COMPILERS:-}" != required ]; then
+    skip "runs" "no compiler of kernels (tools/kernel_compilers.sh)"
+    finish
+fi
+check "a run on a GPU" [ "$code" -eq 0 ]
+check "says on which" has gpu/result.json '"device": .*hip'
+kept=$(find kernels -type f | wc -l)
+check "its kernels are kept" [ "$kept" -gt 5 ]
+STANDIN_COMPILE_FAIL=1 trainmark run tiny-llama $small --device hip --out again
+check "and taken again: nothing is compiled" [ "$code" -eq 0 ]
+check "the same weights" [ "$(value_of again weights_hash)" = "$(value_of gpu weights_hash)" ]
+
+trainmark run tiny-llama $small --device cpu --out cpu
+check "other weights than a CPU's" [ "$(value_of cpu weights_hash)" != "$(value_of gpu weights_hash)" ]
+rm -rf gpu/checkpoint/step-00000002 cpu/checkpoint/step-00000002
+cp -r gpu/checkpoint moved
+trainmark run tiny-llama $small --device hip --out gpu --checkpoint.load_step 1
+check "a run that goes on has the weights of one never stopped" [ "$(value_of gpu weights_hash)" = "$(value_of again weights_hash)" ]
+rm -rf cpu/checkpoint && cp -r moved cpu/checkpoint
+trainmark run tiny-llama $small --device cpu --out cpu --checkpoint.load_step 1
+check "a CPU goes on where a GPU stopped" [ "$code" -eq 0 ]
+
+for file in kernels/*; do printf damage | dd of="$file" bs=1 seek=90 conv=notrunc 2>/dev/null; done
+trainmark run tiny-llama $small --training.steps 1 --checkpoint.enable false --device hip --out mended
+check "damaged kernels are compiled anew" [ "$code" -eq 0 ]
+chmod 777 kernels
+STANDIN_COMPILE_FAIL=1 trainmark run tiny-llama $small --device hip --out never
+check "a folder that others may write to is not used" [ "$code" -eq 1 ]
+
+finish
