@@ -72,6 +72,8 @@ uint64_t machine_problem_bits(const machine_problem *p);
 
 /* An input of normal random numbers times `scale`. Returns its values, rounded to the format. */
 double *machine_input(machine_problem *p, machine_format format, size_t count, double scale);
+/* Writes the values of an input once more, after the caller has changed some. */
+void machine_problem_send(machine_problem *p, const machine_array *a);
 /* An input of given values: they are rounded in place. */
 void machine_given(machine_problem *p, machine_format format, size_t count, double *values);
 /* A result; the caller fills in what is expected. machine_in_out: a result in place of the input made last. */

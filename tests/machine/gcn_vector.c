@@ -144,6 +144,7 @@ static inline u32 to_u32(float x)
     X(v_or3_b32, "v x x x", 0, 0, a | b | c)                                                                           \
     X(v_xor_b32, "v x x", 0, 0, a ^ b)                                                                                 \
     X(v_and_or_b32, "v x x x", 0, 0, (a & b) | c)                                                                      \
+    X(v_bfi_b32, "v x x x", 0, 0, (a & b) | (~a & c))                                                                  \
     X(v_lshlrev_b32, "v x x", 0, 0, b << (a & 31))                                                                     \
     X(v_lshrrev_b32, "v x x", 0, 0, b >> (a & 31))                                                                     \
     X(v_ashrrev_i32, "v x x", 0, 0, (u32)((i32)b >> (a & 31)))                                                         \

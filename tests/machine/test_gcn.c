@@ -83,6 +83,7 @@ WANT(want_or_word1, a >> 16 | b)
 WANT(want_or3, a | b | c)
 WANT(want_xor, a ^ b)
 WANT(want_and_or, (a & b) | c)
+WANT(want_bfi, c ^ (a & (b ^ c)))
 WANT(want_shl, b *((uint64_t)1 << a % 32))
 WANT(want_shr, b / ((uint64_t)1 << a % 32))
 WANT(want_sar, (int64_t)floor((double)(int32_t)b / (double)((int64_t)1 << a % 32)))
@@ -147,6 +148,7 @@ static const vector_row vector_rows[] = {
     { "v_or3_b32 v4, v1, v2, v3", want_or3 },
     { "v_xor_b32_e32 v4, v1, v2", want_xor },
     { "v_and_or_b32 v4, v1, v2, v3", want_and_or },
+    { "v_bfi_b32 v4, v1, v2, v3", want_bfi },
     { "v_lshlrev_b32_e32 v4, v1, v2", want_shl },
     { "v_lshrrev_b32_e32 v4, v1, v2", want_shr },
     { "v_ashrrev_i32_e32 v4, v1, v2", want_sar },
@@ -210,6 +212,8 @@ static void one_vector_row(const vector_row *row)
         if (*error) fail_msg("%s", error);
         for (uint32_t i = 0; i < 64; i++) {
             uint32_t wanted = row->wanted(in[i], in[64 + i], in[128 + i], i);
+            if (row->wanted == want_quotient && !(wanted >> 23 & 255) && wanted - out[i] + 1 < 3)
+                continue; /* scaled back */
             if (!same(out[i], wanted))
                 fail_msg("%s: %08x %08x %08x gives %08x, wanted %08x", row->text, in[i], in[64 + i], in[128 + i],
                          out[i], wanted);
