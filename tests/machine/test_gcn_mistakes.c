@@ -71,7 +71,7 @@ static const mistake mistakes[] = {
     { { "read behind the end", "mistakes.hip", "behind_the_end", make_mistake, { 1000, 1000, 0, 4, 256, 1000 } },
       "out of bounds: 4 bytes" },
     { { "alias in global memory", "mistakes.hip", "neighbours", make_alias, { 512, 512, 0, 2, 256, 512 } },
-      "by another block" },
+      "race on global memory" },
 };
 
 static machine_module *module_of(const char *file, const char *arch, const char *cut)
