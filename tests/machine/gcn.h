@@ -72,26 +72,30 @@ enum {
 #define BIT(modifier) (1u << (modifier))
 
 /* What a row says besides: operands may be negated (floats), VCC is read unsaid, the instruction orders others, only
- * gfx950 has it. */
-enum { FLOATS = 1u << 24, READS_VCC = 1u << 25, READS_M0 = 1u << 26, ORDERS = 1u << 27, GFX950 = 1u << 28 };
+ * gfx950 has it, the upper half of a register is stored. */
+enum {
+    FLOATS = 1u << 24,
+    READS_VCC = 1u << 25,
+    READS_M0 = 1u << 26,
+    ORDERS = 1u << 27,
+    GFX950 = 1u << 28,
+    HIGH = 1u << 29
+};
 
 typedef struct wave        wave;
 typedef struct instruction instruction;
 typedef bool               step_function(wave *w, const instruction *x); /* false: the wave stops here */
-typedef void               lanes_function(const u32 *a, const u32 *b, const u32 *c, u32 *d);
-typedef u64                scalar_function(u64 a, u64 b, u32 *scc);
+/* 64 results of a, b, c, bits of a mask, a table (gcn.def) */
+typedef void lanes_function(const u32 *a, const u32 *b, const u32 *c, u32 *d, u64 mask, int table);
+typedef u64  scalar_function(u64 a, u64 b, u32 *scc);
 
-/* An instruction: what a table says of it. `shape` has a letter for each operand and how many registers it has
- * (1 if it does not say; g: 16): v vector, s scalar, x vector or scalar or number, z scalar or number, n number,
- * m vector or number, p an address
- * in vector registers (2, or 1 with a base), b its base or "off", l label, w waits. */
+/* What gcn.def says of an instruction. */
 typedef struct row {
     const char      *name, *shape;
     step_function   *step;
     u32              takes;           /* modifiers and the flags above */
     int              kind;            /* which one of those that share `step` */
     u8               bytes, elements; /* of memory: of an element, elements of a lane */
-    bool             high;            /* the upper half of a register is stored */
     u8               flops;           /* of a lane */
     lanes_function  *lanes;
     scalar_function *scalar;

@@ -22,7 +22,12 @@ typedef struct product {
     int side, depth, format; /* M, K */
 } product;
 static const product products[] = {
-    { 32, 2, IS_F32 }, { 32, 8, IS_F16 }, { 32, 8, IS_BF16 }, { 32, 16, IS_BF16 }, { 16, 32, IS_FP8 },
+#define MATRIX(name, shape, side, depth, format, flags) { side, depth, format },
+#include "machine/gcn.def"
+};
+enum {
+#define MATRIX(name, shape, side, depth, format, flags) NUMBER_OF_##name,
+#include "machine/gcn.def"
 };
 
 /* E4M3 as float: OCP's (exponent bias 7, NaN 0x7f and 0xff), FNUZ's (bias 8, NaN 0x80). */
@@ -119,10 +124,8 @@ static bool step_matrix(wave *w, const instruction *x)
 }
 
 const row gcn_matrix_rows[] = {
-    { "v_mfma_f32_32x32x2_f32", "vg v v mg", step_matrix, .kind = 0 },
-    { "v_mfma_f32_32x32x8_f16", "vg v2 v2 mg", step_matrix, .kind = 1 },
-    { "v_mfma_f32_32x32x8_bf16", "vg v2 v2 mg", step_matrix, .kind = 2 },
-    { "v_mfma_f32_32x32x16_bf16", "vg v4 v4 mg", step_matrix, .takes = GFX950, .kind = 3 },
-    { "v_mfma_f32_16x16x32_fp8_fp8", "v4 v2 v2 m4", step_matrix, .kind = 4 },
+#define MATRIX(name, shape, side, depth, format, flags)                                                                \
+    { #name, shape, step_matrix, .takes = flags, .kind = NUMBER_OF_##name },
+#include "machine/gcn.def"
     { 0 },
 };

@@ -321,7 +321,7 @@ static u64 offset_of(const instruction *x, int element)
 static bool access_lds(wave *w, const pending *p)
 {
     const instruction *x = p->x;
-    int                bytes = x->row->bytes, words = (bytes + 3) / 4, high = x->row->high;
+    int                bytes = x->row->bytes, words = (bytes + 3) / 4, high = (x->row->takes & HIGH) != 0;
     bool               write = x->row->kind == LDS_WRITE;
     for (int e = 0; e < x->row->elements; e++) {
         u64 offset = offset_of(x, e);
@@ -506,35 +506,9 @@ static bool step_permute(wave *w, const instruction *x)
 #define OFFSET BIT(AT_OFFSET)
 #define OFFSETS (BIT(AT_OFFSET0) | BIT(AT_OFFSET1))
 
-/* name, operands, step, modifiers, kind, bytes of an element, elements of a lane, upper half? */
-#define ROW(name, shape, step, takes, kind, bytes, elements, high)                                                     \
-    {                                                                                                                  \
-        name, shape, step, takes, kind, bytes, elements, high, 0, NULL, NULL                                           \
-    }
 const row gcn_memory_rows[] = {
-    ROW("s_load_dword", "s s2 z", step_scalar_load, 0, SCALAR_LOAD, 4, 1, false),
-    ROW("s_load_dwordx2", "s2 s2 z", step_scalar_load, 0, SCALAR_LOAD, 8, 1, false),
-    ROW("s_load_dwordx4", "s4 s2 z", step_scalar_load, 0, SCALAR_LOAD, 16, 1, false),
-    ROW("s_load_dwordx8", "s8 s2 z", step_scalar_load, 0, SCALAR_LOAD, 32, 1, false),
-    ROW("global_load_ushort", "v p b", step_global, OFFSET, LOAD, 2, 1, false),
-    ROW("global_load_dword", "v p b", step_global, OFFSET, LOAD, 4, 1, false),
-    ROW("global_load_dwordx2", "v2 p b", step_global, OFFSET, LOAD, 8, 1, false),
-    ROW("global_load_dwordx4", "v4 p b", step_global, OFFSET, LOAD, 16, 1, false),
-    ROW("global_store_short", "p v b", step_global, OFFSET, STORE, 2, 1, false),
-    ROW("global_store_dword", "p v b", step_global, OFFSET, STORE, 4, 1, false),
-    ROW("global_store_dwordx2", "p v2 b", step_global, OFFSET, STORE, 8, 1, false),
-    ROW("global_atomic_add_f32", "p v b", step_global, OFFSET, ATOMIC, 4, 1, false),
-    ROW("global_load_lds_dword", "p b", step_global, OFFSET | READS_M0, TO_LDS, 4, 1, false),
-    ROW("global_load_lds_dwordx4", "p b", step_global, OFFSET | READS_M0 | GFX950, TO_LDS, 16, 1, false),
-    ROW("ds_read_b32", "v v", step_lds, OFFSET, LDS_READ, 4, 1, false),
-    ROW("ds_read_b64", "v2 v", step_lds, OFFSET, LDS_READ, 8, 1, false),
-    ROW("ds_read_b128", "v4 v", step_lds, OFFSET, LDS_READ, 16, 1, false),
-    ROW("ds_read2_b32", "v2 v", step_lds, OFFSETS, LDS_READ, 4, 2, false),
-    ROW("ds_read2_b64", "v4 v", step_lds, OFFSETS, LDS_READ, 8, 2, false),
-    ROW("ds_write_b16", "v v", step_lds, OFFSET, LDS_WRITE, 2, 1, false),
-    ROW("ds_write_b16_d16_hi", "v v", step_lds, OFFSET, LDS_WRITE, 2, 1, true),
-    ROW("ds_write_b32", "v v", step_lds, OFFSET, LDS_WRITE, 4, 1, false),
-    ROW("ds_write2_b64", "v v2 v2", step_lds, OFFSETS, LDS_WRITE, 8, 2, false),
-    ROW("ds_bpermute_b32", "v v v", step_permute, OFFSET, LDS_PERMUTE, 4, 1, false),
+#define ACCESS(name, shape, step, of, size, n, flags)                                                                  \
+    { #name, shape, step, .takes = flags, .kind = of, .bytes = size, .elements = n },
+#include "machine/gcn.def"
     { 0 },
 };

@@ -2,7 +2,7 @@
 /* The interpreter of AMD's machine code by small texts: arithmetic against C. */
 #include "support/test.h"
 
-#include "machine/gcn_texts.h"
+#include "machine/texts.h"
 
 #include <math.h>
 #include <stdio.h>

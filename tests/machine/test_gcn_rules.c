@@ -3,7 +3,7 @@
  * arguments, and what a text may say at all. */
 #include "support/test.h"
 
-#include "machine/gcn_texts.h"
+#include "machine/texts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
