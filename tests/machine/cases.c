@@ -12,8 +12,7 @@ static void *need(size_t count, size_t size)
     return got;
 }
 
-/* --- formats -------------------------------------------------------------------------------------------------------
- */
+/* --- formats ------------------------------------------------------------------------------------- */
 
 static size_t bytes_of(machine_format format)
 {
@@ -113,8 +112,7 @@ static double get(const uint8_t *from, machine_format format)
                                     : (double)(int32_t)bits;
 }
 
-/* --- problems ------------------------------------------------------------------------------------------------------
- */
+/* --- problems ------------------------------------------------------------------------------------ */
 
 static uint64_t next_random(machine_problem *p)
 {
@@ -268,8 +266,7 @@ uint64_t machine_problem_bits(const machine_problem *p)
     return hash;
 }
 
-/* --- the portable kernels ------------------------------------------------------------------------------------------
- */
+/* --- the portable kernels ------------------------------------------------------------------------ */
 
 /* rows, columns, threads */
 static void make_rmsnorm(machine_problem *p, const int *shape)

@@ -67,8 +67,7 @@ double machine_problem_error(const machine_problem *p);
 /* A number for the bits of all results. */
 uint64_t machine_problem_bits(const machine_problem *p);
 
-/* --- for what makes cases: arguments in the kernel's order ----------------------------------------------------------
- */
+/* --- for what makes cases: arguments in the kernel's order --------------------------------------- */
 
 /* An input of normal random numbers times `scale`. Returns its values, rounded to the format. */
 double *machine_input(machine_problem *p, machine_format format, size_t count, double scale);

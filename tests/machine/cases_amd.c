@@ -13,8 +13,7 @@ static void set_grid(machine_problem *p, int x, int y, int z, int threads)
     p->launch.threads[0] = (uint32_t)threads;
 }
 
-/* --- products: rows, columns, inner; a tile's rows; threads; some NaN? -------------------------------------------
- */
+/* --- products: rows, columns, inner; a tile's rows; threads; some NaN? --------------------------- */
 
 static void multiply(double *c, const double *a, const double *b, const int *shape)
 {
@@ -67,8 +66,7 @@ static void make_fp8(machine_problem *p, const int *shape)
     set_grid(p, (shape[1] + 63) / 64, (shape[0] + 63) / 64, 1, 256);
 }
 
-/* --- attention: tokens, heads ---------------------------------------------------------------------------------------
- */
+/* --- attention: tokens, heads -------------------------------------------------------------------- */
 
 static void make_flash(machine_problem *p, const int *shape)
 {
@@ -85,8 +83,7 @@ static void make_flash(machine_problem *p, const int *shape)
     set_grid(p, shape[0] / 128, shape[1], 1, 256);
 }
 
-/* --- its backward: head size, tokens, batches, query heads, K/V heads, causal?, [batch, token, head, d]? ------------
- */
+/* --- its backward: head size, tokens, batches, query heads, K/V heads, causal?, [batch, token, head, d]?  */
 
 typedef struct backward {
     int     size, tokens, batches, heads, kv_heads, group, flat;

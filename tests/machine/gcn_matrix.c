@@ -59,20 +59,15 @@ static inline float from_half(u32 h)
 /* Numbers e of each lane of a group, of `lanes` lanes, from their register. */
 static void unpack(const product *p, const float *table, const u32 *from, int e, int lanes, float *to)
 {
-    switch (p->format) {
-    case IS_F32:
+    int half = 16 * (e & 1), quarter = 8 * (e & 3);
+    if (p->format == IS_F32)
         for (int i = 0; i < lanes; i++) to[i] = float_of(from[i]);
-        break;
-    case IS_F16:
-        for (int i = 0; i < lanes; i++) to[i] = from_half(from[i] >> (16 * (e & 1)) & 0xffff);
-        break;
-    case IS_BF16:
-        for (int i = 0; i < lanes; i++) to[i] = float_of(e & 1 ? from[i] & 0xffff0000 : from[i] << 16);
-        break;
-    default:
-        for (int i = 0; i < lanes; i++) to[i] = table[from[i] >> (8 * (e & 3)) & 255];
-        break;
-    }
+    else if (p->format == IS_F16)
+        for (int i = 0; i < lanes; i++) to[i] = from_half(from[i] >> half & 0xffff);
+    else if (p->format == IS_BF16)
+        for (int i = 0; i < lanes; i++) to[i] = float_of(from[i] >> half << 16);
+    else
+        for (int i = 0; i < lanes; i++) to[i] = table[from[i] >> quarter & 255];
 }
 
 static void unpack_operand(wave *w, const product *p, const operand *o, floats *to)

@@ -43,34 +43,15 @@ static bool step_scalar(wave *w, const instruction *x)
     return true;
 }
 
-/* --- branches, waits, barriers -------------------------------------------------------------------------------------
- */
+/* --- branches, waits, barriers ------------------------------------------------------------------- */
 
 enum { ALWAYS, SCC_0, SCC_1, VCC_NOT_0, EXEC_0, EXEC_NOT_0 };
 
 static bool step_branch(wave *w, const instruction *x)
 {
-    bool taken = true;
-    switch (x->row->kind) {
-    case SCC_0:
-        taken = !w->scc;
-        break;
-    case SCC_1:
-        taken = w->scc;
-        break;
-    case VCC_NOT_0:
-        taken = scalar_pair(w, VCC) != 0;
-        break;
-    case EXEC_0:
-        taken = scalar_pair(w, EXEC) == 0;
-        break;
-    case EXEC_NOT_0:
-        taken = scalar_pair(w, EXEC) != 0;
-        break;
-    default:
-        break;
-    }
-    if (taken) w->pc = x->target;
+    u64        vcc = scalar_pair(w, VCC), exec = scalar_pair(w, EXEC);
+    const bool taken[] = { true, !w->scc, w->scc, vcc != 0, exec == 0, exec != 0 };
+    if (taken[x->row->kind]) w->pc = x->target;
     return true;
 }
 

@@ -11,8 +11,7 @@
 #define EACH_LANE _Pragma("GCC ivdep") for (int i = 0; i < LANES; i++)
 #endif
 
-/* --- words of the rows LANES of gcn.def -----------------------------------------------------------------------------
- */
+/* --- words of the rows LANES of gcn.def ---------------------------------------------------------- */
 
 /* Of equal numbers +0 is the larger zero; of a NaN and a number the number. */
 static inline u32 larger(u32 a, u32 b)
@@ -138,8 +137,7 @@ static inline u32 bits_by_table(u32 a, u32 b, u32 c, int table)
     }
 #include "machine/gcn.def"
 
-/* --- operands and results -------------------------------------------------------------------------------------------
- */
+/* --- operands and results ------------------------------------------------------------------------ */
 
 /* Operand k as 64 values, in the registers themselves or in `room`. */
 static const u32 *source(wave *w, const instruction *x, int k, u32 *room)
@@ -204,10 +202,18 @@ static bool step_division_scaled(wave *w, const instruction *x)
     return true;
 }
 
-/* --- of 64 bits, and pairs of floats --------------------------------------------------------------------------------
- */
+/* --- of 64 bits, and pairs of floats ------------------------------------------------------------- */
 
-enum { MOV, LSHL_ADD, LSHLREV, MAD_U, MAD_I, GT_I64, LE_I64 };
+#define WIDE(name, shape, result)                                                                                      \
+    static void do_##name(u64 *as, const u64 *bs, const u64 *cs)                                                       \
+    {                                                                                                                  \
+        for (int i = 0; i < LANES; i++) {                                                                              \
+            u64 a = as[i], b = bs[i], c = cs[i];                                                                       \
+            (void)b, (void)c;                                                                                          \
+            as[i] = (u64)(result);                                                                                     \
+        }                                                                                                              \
+    }
+#include "machine/gcn.def"
 
 /* Operand k as 64 values of 64 bits. */
 static void wide_source(const wave *w, const instruction *x, int k, u64 *to)
@@ -227,38 +233,15 @@ static bool step_wide(wave *w, const instruction *x)
 {
     u64              a[LANES], b[LANES], c[LANES];
     _Alignas(64) u32 low[LANES], high[LANES];
-    int              first = x->row->kind == MAD_U || x->row->kind == MAD_I ? 2 : 1;
+    int              first = x->n == 5 ? 2 : 1; /* of mad, behind the carry */
     wide_source(w, x, first, a);
     wide_source(w, x, first + 1, b);
     wide_source(w, x, first + 2, c);
-    for (int i = 0; i < LANES; i++) {
-        switch (x->row->kind) {
-        case LSHL_ADD:
-            a[i] = (a[i] << (b[i] & 7)) + c[i];
-            break;
-        case LSHLREV:
-            a[i] = b[i] << (a[i] & 63);
-            break;
-        case MAD_U:
-            a[i] = a[i] * b[i] + c[i];
-            break;
-        case MAD_I:
-            a[i] = (u64)((i64)(i32)a[i] * (i32)b[i]) + c[i];
-            break;
-        case GT_I64:
-            a[i] = (i64)a[i] > (i64)b[i];
-            break;
-        case LE_I64:
-            a[i] = (i64)a[i] <= (i64)b[i];
-            break;
-        default:
-            break;
-        }
-    }
+    x->row->wide(a, b, c);
     for (int i = 0; i < LANES; i++) low[i] = (u32)a[i], high[i] = (u32)(a[i] >> 32);
     write_lanes(w, &x->o[0], 0, low);
     if (x->o[0].kind == VECTOR) write_lanes(w, &x->o[0], 1, high);
-    if (first == 2) set_scalar_pair(w, x->o[1].at, ~(u64)0); /* the carry, which no compiler uses: not computed */
+    if (first == 2) set_scalar_pair(w, x->o[1].at, ~(u64)0);
     return true;
 }
 
@@ -293,8 +276,7 @@ static bool step_packed(wave *w, const instruction *x)
     return true;
 }
 
-/* --- across lanes ---------------------------------------------------------------------------------------------------
- */
+/* --- across lanes -------------------------------------------------------------------------------- */
 
 static bool step_first_lane(wave *w, const instruction *x)
 {
@@ -325,6 +307,7 @@ static bool step_mov_dpp(wave *w, const instruction *x)
 const row gcn_vector_rows[] = {
 #define LANE(name, shape, of, flags, result)                                                                           \
     { #name, shape, step_lanes, .takes = flags, .flops = of, .lanes = do_##name },
+#define WIDE(name, shape, result) { #name, shape, step_wide, .wide = do_##name },
 #define VECTOR(name, shape, step, of, n, flags) { #name, shape, step, .kind = of, .flops = n, .takes = flags },
 #include "machine/gcn.def"
     { 0 },

@@ -52,8 +52,7 @@ static void fill(uint32_t *words, int n)
     }
 }
 
-/* --- vector instructions: v4 (and v5) from v1, v2, v3 ---------------------------------------------------------------
- */
+/* --- vector instructions: v4 (and v5) from v1, v2, v3 -------------------------------------------- */
 
 typedef struct vector_row {
     const char *text;
@@ -227,8 +226,7 @@ static void vector_instructions_are_right(void **state)
     for (size_t i = 0; i < sizeof vector_rows / sizeof *vector_rows; i++) one_vector_row(&vector_rows[i]);
 }
 
-/* --- of 64 bits, packed, converted: two results ---------------------------------------------------------------------
- */
+/* --- of 64 bits, packed, converted: two results -------------------------------------------------- */
 
 typedef struct wide_row {
     const char *text; /* v[4:5] from v[0:1] = (a, b), v[2:3] = (c, a) */
@@ -351,8 +349,7 @@ static void gfx950_has_more(void **state)
     assert_non_null(strstr(gcn_try(&text, &trial), "gfx942 does not have v_bitop3_b32"));
 }
 
-/* --- scalar instructions: s8 and SCC from s6, s7, or s[8:9] from s[6:7] and s[6:7] ----------------------------------
- */
+/* --- scalar instructions: s8 and SCC from s6, s7, or s[8:9] from s[6:7] and s[6:7] --------------- */
 
 typedef struct scalar_row {
     const char *text;
@@ -484,8 +481,7 @@ static void scalar_instructions_are_right(void **state)
     }
 }
 
-/* --- across lanes, parts of a wave ----------------------------------------------------------------------------------
- */
+/* --- across lanes, parts of a wave --------------------------------------------------------------- */
 
 static void lanes_exchange_values(void **state)
 {
