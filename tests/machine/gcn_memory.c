@@ -324,8 +324,6 @@ static bool check_owed(wave *w, const pending *p)
     return true;
 }
 
-static step_function step_lds, step_global;
-
 /* --- queues -------------------------------------------------------------------------------------- */
 
 static bool access_memory(wave *w, pending *p)
@@ -345,24 +343,13 @@ static void set_owed(wave *w, const operand *o, bool owed)
     }
 }
 
-static bool brings_registers(const instruction *x)
-{
-    int kind = x->row->kind;
-    return kind == SCALAR_LOAD || kind == LOAD || kind == LDS_READ || kind == LDS_PERMUTE;
-}
-
-bool gcn_touches_lds(const row *r)
-{
-    return r->step == step_lds || (r->step == step_global && r->kind == TO_LDS);
-}
-
 bool gcn_complete(wave *w, queue *q, int left)
 {
     while (q->count > left) {
         pending *p = &q->of[q->first];
         if (!p->done && !access_memory(w, p)) return false;
         if (p->x->row->kind == TO_LDS) claim_lds(w, p, true);
-        if (brings_registers(p->x)) set_owed(w, &p->x->o[0], false);
+        if (p->x->row->kind <= LOAD) set_owed(w, &p->x->o[0], false);
         w->scalar_loads -= p->x->row->kind == SCALAR_LOAD;
         q->first = --q->count ? (q->first + 1) % OUTSTANDING : 0;
     }
@@ -379,71 +366,53 @@ static pending *issue(wave *w, const instruction *x, queue *q)
     return p;
 }
 
-static bool issued(wave *w, pending *p)
+/* Each lane gets what another has, 0 from one that is off. It goes through the LDS' pipe: it is owed like a read. */
+static void permute(wave *w, const pending *p)
 {
-    if (brings_registers(p->x)) set_owed(w, &p->x->o[0], true);
-    return !w->r->order->eager || access_memory(w, p);
-}
-
-static bool step_scalar_load(wave *w, const instruction *x)
-{
-    pending *p = issue(w, x, &w->lgkm);
-    if (!p) return false;
-    p->base = scalar_pair(w, x->o[1].at) + scalar_value(w, &x->o[2]);
-    w->scalar_loads++;
-    return issued(w, p);
-}
-
-static bool step_global(wave *w, const instruction *x)
-{
-    int            loads = x->row->kind == LOAD;
-    const operand *address = &x->o[loads], *base = &x->o[x->n - 1];
-    pending       *p = issue(w, x, &w->vm);
-    if (!p) return false;
-    u64        from = (u64)(i64)x->modifier[AT_OFFSET] + (base->kind == SCALAR ? scalar_pair(w, base->at) : 0);
-    const u32 *low = w->v[address->at], *high = address->count == 2 ? w->v[address->at + 1] : NULL;
-    for (int i = 0; i < LANES; i++) p->address[i] = from + (low[i] | (high ? (u64)high[i] << 32 : 0));
-    if (x->row->kind == STORE || x->row->kind == ATOMIC)
-        memcpy(p->data, w->v[x->o[1].at], x->o[1].count * sizeof p->data[0]);
-    if (x->row->kind != TO_LDS) return issued(w, p);
-    p->base = w->s[M0] + (u64)(i64)x->modifier[AT_OFFSET];
-    return claim_lds(w, p, false) && issued(w, p);
-}
-
-static bool step_lds(wave *w, const instruction *x)
-{
-    const operand *address = &x->o[x->row->kind == LDS_READ];
-    pending       *p = issue(w, x, &w->lgkm);
-    if (!p) return false;
-    for (int i = 0; i < LANES; i++) p->address[i] = w->v[address->at][i];
-    for (int o = 1, k = 0; x->row->kind == LDS_WRITE && o < x->n; k += x->o[o++].count)
-        memcpy(p->data[k], w->v[x->o[o].at], x->o[o].count * sizeof p->data[0]);
-    if (x->row->takes & HIGH)
-        for (int i = 0; i < LANES; i++) p->data[0][i] >>= 16;
-    return check_owed(w, p) && issued(w, p);
-}
-
-/* Each lane gets what another has, 0 from one that is off; it goes through the LDS' pipe, and is counted there. */
-static bool step_permute(wave *w, const instruction *x)
-{
-    pending *p = issue(w, x, &w->lgkm);
-    u32      out[LANES];
-    if (!p) return false;
+    u32 out[LANES];
     for (int i = 0; i < LANES; i++) {
-        u32 lane = (w->v[x->o[1].at][i] + (u32)x->modifier[AT_OFFSET]) / 4 % LANES;
-        out[i] = p->mask >> lane & 1 ? w->v[x->o[2].at][lane] : 0;
+        u32 lane = (u32)(p->address[i] + (u64)p->x->modifier[AT_OFFSET]) / 4 % LANES;
+        out[i] = p->mask >> lane & 1 ? w->v[p->x->o[2].at][lane] : 0;
     }
     for (int i = 0; i < LANES; i++)
-        if (p->mask >> i & 1) w->v[x->o[0].at][i] = out[i];
-    return issued(w, p);
+        if (p->mask >> i & 1) w->v[p->x->o[0].at][i] = out[i];
+}
+
+static bool step_access(wave *w, const instruction *x)
+{
+    int      kind = x->row->kind, first = kind <= LOAD, stored = first + 1, n = 0;
+    bool     global = kind >= LOAD && kind <= TO_LDS;
+    pending *p = issue(w, x, global ? &w->vm : &w->lgkm);
+    if (!p) return false;
+    const operand *address = &x->o[first], *base = &x->o[x->n - 1];
+    u64 from = global ? (u64)(i64)x->modifier[AT_OFFSET] + (base->kind == SCALAR ? scalar_pair(w, base->at) : 0) : 0;
+    if (kind == SCALAR_LOAD) {
+        p->base = scalar_pair(w, x->o[1].at) + scalar_value(w, &x->o[2]);
+        w->scalar_loads++;
+    } else {
+        const u32 *low = w->v[address->at], *high = w->v[address->at + 1];
+        for (int i = 0; i < LANES; i++)
+            p->address[i] = from + (low[i] | (address->count == 2 ? (u64)high[i] << 32 : 0));
+    }
+    for (; kind > LOAD && stored < x->n - global; n += x->o[stored++].count)
+        memcpy(p->data[n], w->v[x->o[stored].at], x->o[stored].count * sizeof p->data[0]);
+    for (int i = 0; x->row->takes & HIGH && i < LANES; i++) p->data[0][i] >>= 16;
+    if (kind == TO_LDS) {
+        p->base = w->s[M0] + (u64)(i64)x->modifier[AT_OFFSET];
+        if (!claim_lds(w, p, false)) return false;
+    }
+    if (kind == LDS_PERMUTE) permute(w, p);
+    if ((kind == LDS_READ || kind == LDS_WRITE) && !check_owed(w, p)) return false;
+    if (first) set_owed(w, &x->o[0], true);
+    return !w->r->order->eager || access_memory(w, p);
 }
 
 #define OFFSET BIT(AT_OFFSET)
 #define OFFSETS (BIT(AT_OFFSET0) | BIT(AT_OFFSET1))
 
 const row gcn_memory_rows[] = {
-#define ACCESS(name, shape, step, of, size, n, flags)                                                                  \
-    { #name, shape, step, .takes = flags, .kind = of, .bytes = size, .elements = n },
+#define ACCESS(name, shape, of, size, n, flags)                                                                        \
+    { #name, shape, step_access, .takes = flags, .kind = of, .bytes = size, .elements = n },
 #include "machine/gcn.def"
     { 0 },
 };
