@@ -245,7 +245,7 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
     error[0] = 0;
     if (!r.k) return gcn_refuse(m, "no kernel %s", l->kernel);
     r.lds_bytes = (u32)r.k->told.shared_bytes + l->dynamic_shared;
-    r.lds_unit = r.k->lds_unit;
+    r.lds_shift = r.k->lds_shift;
     if (!fits(&r, l)) return false;
     machine_memory_launch(memory);
     r.lds = take(r.lds_bytes);

@@ -133,7 +133,7 @@ typedef struct kernel {
     char           name[80];
     argument      *arguments;
     int            n_arguments, arguments_room, argument_bytes, descriptor_bytes, most_threads;
-    u32            lds_unit;                /* bytes of the smallest access to LDS */
+    int            lds_shift;               /* the smallest access to LDS has 1 << lds_shift bytes */
     int            group_ids[3], described; /* bits of what the text has: descriptor 1, metadata 2 */
 } kernel;
 
@@ -198,7 +198,8 @@ typedef struct run {
     u8                  *declared;  /* of each byte of them: has it an argument? */
     u32                  epoch, group_epoch;
     u8                  *lds;
-    u32                 *lds_writer, *lds_reader, lds_bytes, lds_epoch, lds_unit;
+    u32                 *lds_writer, *lds_reader, lds_bytes, lds_epoch;
+    int                  lds_shift;
     int                  to_lds; /* direct loads into LDS under way */
     bool                 failed;
 } run;
