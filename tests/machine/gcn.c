@@ -184,7 +184,7 @@ static bool place_arguments(run *r, const machine_launch *l)
     if (l->argument_bytes != wanted)
         return gcn_refuse(r->module, "%s: %zu bytes of arguments, it takes %zu", k->name, l->argument_bytes, wanted);
     r->arguments = machine_alloc(r->memory, ((u64)k->argument_bytes + 15) / 16 * 16 + (k->argument_bytes ? 0 : 16));
-    r->declared = calloc((size_t)k->argument_bytes + 1, 1);
+    r->declared = calloc((size_t)k->argument_bytes + 64, 1);
     u8 *at = machine_at(r->memory, r->arguments, 1);
     for (int i = 0; i < k->n_arguments; i++) {
         const argument *a = &k->arguments[i];
