@@ -83,7 +83,7 @@ static void audit_kind(machine_module *module, const machine_kernel *k, trials *
         sum.by_values += v == BY_VALUES;
         if (v != SURVIVED || n == 256) continue;
         survivors[n++] = at;
-        bool listed = is_proved(proved, arch, k->name, x, alike(module, survivors, n - 1));
+        bool listed = x.executed && is_proved(proved, arch, k->name, x, alike(module, survivors, n - 1));
         sum.proved += listed;
         sum.survived += !listed;
         if (!listed)
@@ -97,6 +97,21 @@ static void audit_kind(machine_module *module, const machine_kernel *k, trials *
     int *const to[] = { &all->removed, &all->named, &all->by_values, &all->proved, &all->survived };
     const int  from[] = { sum.removed, sum.named, sum.by_values, sum.proved, sum.survived };
     for (int i = 0; i < 5; i++) *to[i] += from[i];
+}
+
+/* Instructions that no case reaches, with their lines of the source. */
+static void print_uncovered(const machine_module *module, const machine_kernel *k, const char *arch)
+{
+    int missing = 0, last = -1;
+    for (int at = k->first; at < k->end; at++) missing += machine_instruction_at(module, at).executed == 0;
+    if (!missing) return;
+    printf("# %s %s: %d of %d instructions never run, of lines", arch, k->name, missing, k->end - k->first);
+    for (int at = k->first; at < k->end; at++) {
+        machine_instruction x = machine_instruction_at(module, at);
+        if (x.executed || x.source_line == last) continue;
+        printf(" %d", last = x.source_line);
+    }
+    printf("\n");
 }
 
 static void make_trials(trials *t, machine_module *module, const machine_case *cases, const char *kernel,
@@ -122,6 +137,7 @@ static void audit_module(machine_module *module, const machine_case *cases, cons
         const machine_kernel *kernel = machine_kernel_at(module, k);
         if (!strstr(kernel->name, only)) continue;
         make_trials(&t, module, cases, kernel->name, arch);
+        print_uncovered(module, kernel, arch);
         audit_kind(module, kernel, &t, arch, false, all);
         audit_kind(module, kernel, &t, arch, true, all);
         for (int i = 0; i < t.n; i++) machine_problem_free(&t.problems[i]);
