@@ -23,24 +23,21 @@ bool gcn_fail(wave *w, const instruction *x, const char *format, ...)
 
 /* --- waves --------------------------------------------------------------------------------------- */
 
-/* Names the register of x that a load still owes. */
-static bool owed_register(wave *w, const instruction *x)
+/* The first register of x that a load still owes; -1: none. */
+static inline int owed_register(const wave *w, const instruction *x)
 {
-    for (int at = 0; at < VECTORS + SCALARS; at++) {
-        if (!(x->touched.bits[at / 64] & w->owed.bits[at / 64] & (u64)1 << at % 64)) continue;
-        char kind = at >= VECTORS ? 's' : at >= ACCUMULATORS ? 'a' : 'v';
-        int  number = at >= VECTORS ? at - VECTORS : at % ACCUMULATORS;
-        return gcn_fail(w, x, "%c%d before the wait for what loads it", kind, number);
+    for (int i = 0; i < (VECTORS + SCALARS) / 64; i++) {
+        u64 both = x->touched.bits[i] & w->owed.bits[i];
+        if (both) return 64 * i + __builtin_ctzll(both);
     }
-    return true;
+    return -1;
 }
 
-static inline bool touches_owed(const wave *w, const instruction *x)
+static bool fail_owed(wave *w, const instruction *x, int at)
 {
-    u64 both = 0;
-    for (size_t i = 0; i < sizeof w->owed.bits / sizeof *w->owed.bits; i++)
-        both |= x->touched.bits[i] & w->owed.bits[i];
-    return both;
+    char kind = at >= VECTORS ? 's' : at >= ACCUMULATORS ? 'a' : 'v';
+    int  number = at >= VECTORS ? at - VECTORS : at % ACCUMULATORS;
+    return gcn_fail(w, x, "%c%d before the wait for what loads it", kind, number);
 }
 
 /* Runs a wave until a barrier, its end, an error, or for `most` instructions. */
@@ -51,15 +48,12 @@ static void run_wave(wave *w, int most)
     machine_counts none, *counts = r->counts ? r->counts : &none;
     for (; most; most--) {
         instruction *x = &m->code[w->pc];
-        if (w->pc >= r->k->told.end) {
-            gcn_fail(w, &m->code[r->k->told.end - 1], "the wave ran past its end");
-            return;
-        }
+        bool         ended = w->pc >= r->k->told.end;
+        int          owed = ended || w->vm.count + w->lgkm.count == 0 ? -1 : owed_register(w, x);
+        if (ended) gcn_fail(w, &m->code[r->k->told.end - 1], "the wave ran past its end");
         if (w->pc++ == r->order->skip) continue;
-        if (w->vm.count + w->lgkm.count && touches_owed(w, x)) {
-            owed_register(w, x);
-            return;
-        }
+        if (owed >= 0) fail_owed(w, x, owed);
+        if (r->failed) return;
         u64 lanes = (u64)__builtin_popcountll(scalar_pair(w, EXEC));
         x->executed++;
         counts->instructions++;
@@ -154,19 +148,20 @@ static bool run_block(run *r, const u32 *block, const machine_launch *launch, u3
 /* A hidden argument's value; false: this interpreter has none. */
 static bool hidden_value(const machine_launch *l, const char *kind, u64 *value)
 {
-    static const char *const zero[] = { "hidden_remainder_", "hidden_global_offset_" };
-    int                      d = kind[strlen(kind) - 1] - 'x';
-    *value = 0;
-    if (strncmp(kind, "hidden_block_count_", 19) == 0 && d >= 0 && d < 3) {
-        *value = l->blocks[d];
+    static const u32 zero[3];
+    const struct {
+        const char *prefix;
+        const u32  *of;
+    } known[] = { { "hidden_block_count_", l->blocks },
+                  { "hidden_group_size_", l->threads },
+                  { "hidden_remainder_", zero },
+                  { "hidden_global_offset_", zero } };
+    for (int i = 0; i < 4; i++) {
+        size_t n = strlen(known[i].prefix);
+        if (strncmp(kind, known[i].prefix, n) || !strchr("xyz", kind[n])) continue;
+        *value = known[i].of[kind[n] - 'x'];
         return true;
     }
-    if (strncmp(kind, "hidden_group_size_", 18) == 0 && d >= 0 && d < 3) {
-        *value = l->threads[d];
-        return true;
-    }
-    for (int i = 0; i < 2; i++)
-        if (strncmp(kind, zero[i], strlen(zero[i])) == 0) return true;
     *value = l->blocks[2] * l->threads[2] > 1 ? 3 : l->blocks[1] * l->threads[1] > 1 ? 2 : 1;
     return strcmp(kind, "hidden_grid_dims") == 0;
 }
@@ -229,11 +224,12 @@ static bool run_blocks(run *r, const machine_launch *l)
     return true;
 }
 
+/* Memory that is not cleared: most of it will not be touched. */
 static void *take(size_t bytes)
 {
     void *got = aligned_alloc(64, (bytes + 127) / 64 * 64);
     if (!got) abort();
-    return memset(got, 0, bytes);
+    return got;
 }
 
 static bool run_launch(machine_module *module, machine_memory *memory, const machine_launch *l,
@@ -249,8 +245,8 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
     if (!fits(&r, l)) return false;
     machine_memory_launch(memory);
     r.lds = take(r.lds_bytes);
-    r.lds_writer = take(r.lds_bytes * sizeof(u32));
-    r.lds_reader = take(r.lds_bytes * sizeof(u32));
+    r.lds_writer = memset(take(r.lds_bytes * sizeof(u32)), 0, r.lds_bytes * sizeof(u32));
+    r.lds_reader = memset(take(r.lds_bytes * sizeof(u32)), 0, r.lds_bytes * sizeof(u32));
     r.waves = take((size_t)r.n_waves * sizeof *r.waves);
     pending *room = take((size_t)r.n_waves * 2 * OUTSTANDING * sizeof *room);
     for (int i = 0; i < r.n_waves; i++) {
@@ -270,7 +266,6 @@ static void unload(machine_module *module)
 {
     gcn_module *m = (gcn_module *)module;
     for (int i = 0; i < m->n_kernels; i++) free(m->kernels[i].arguments);
-    free(m->told_of.arguments);
     free(m->labels);
     free(m->kernels);
     free(m->code);

@@ -150,7 +150,7 @@ typedef struct gcn_module {
     int            n_code, code_room;
     kernel        *kernels;
     int            n_kernels, kernels_room;
-    kernel         told_of; /* by the lines of metadata until now */
+    int            n_told; /* kernels whose metadata was read, the last one perhaps in part */
     label         *labels;
     int            n_labels, labels_room;
     char           files[FILES][48]; /* of the kernel's source, by number */
