@@ -124,12 +124,10 @@ static u8 *reach(wave *w, const instruction *x, u64 address)
 static inline void transfer(u8 *memory, u32 *value, int bytes, bool store)
 {
     u16 half = (u16)*value;
-    if (store)
-        memcpy(memory, bytes == 2 ? (void *)&half : value, bytes == 2 ? 2 : 4);
-    else if (bytes == 2)
-        *value = memory[0] | (u32)memory[1] << 8;
-    else
-        memcpy(value, memory, 4);
+    if (bytes == 2 && store) memcpy(memory, &half, 2);
+    if (bytes == 2 && !store) *value = memory[0] | (u32)memory[1] << 8;
+    if (bytes > 2 && store) memcpy(memory, value, 4);
+    if (bytes > 2 && !store) memcpy(value, memory, 4);
 }
 
 /* Between lanes [i, end), which lie one behind the other from `at` on, and registers, LDS, or what a store has kept. */
@@ -218,11 +216,10 @@ static inline bool lds_conflict(u32 earlier, u32 mine)
     return earlier >= (mine & ~(u32)MANY_THREADS) && (earlier ^ mine) >= LANES;
 }
 
-/* Shadows have an entry for each unit of the kernel's smallest access. */
-static inline bool mark_lds(const run *r, u32 at, int n, u32 mine, bool write)
+/* Shadows have an entry for each unit of the kernel's smallest access: n of them, from these on. */
+static inline bool mark_lds(u32 *restrict writer, u32 *restrict reader, int n, u32 mine, bool write)
 {
-    u32 *writer = r->lds_writer + (at >> r->lds_shift), *reader = r->lds_reader + (at >> r->lds_shift);
-    u32  epoch = mine & ~(u32)MANY_THREADS;
+    u32 epoch = mine & ~(u32)MANY_THREADS;
     for (int u = 0; u < n; u++) {
         if (lds_conflict(writer[u], mine) || (write && lds_conflict(reader[u], mine))) return false;
         if (write)
@@ -264,10 +261,11 @@ static bool reach_lds(wave *w, const pending *p, const u32 *at, bool write)
             return gcn_fail(w, p->x, "out of bounds: %u bytes at %u of %u bytes of LDS", bytes, at[i], r->lds_bytes);
         if (at[i] & odd) return gcn_fail(w, p->x, "misaligned LDS address %u for %u bytes", at[i], bytes);
     }
-    u32 mine = lds_number(w, 0);
+    u32 mine = lds_number(w, 0), *writer = r->lds_writer, *reader = r->lds_reader;
+    int shift = r->lds_shift, n = (int)bytes >> shift;
     for (u64 left = r->order->blind ? 0 : p->mask; left; left &= left - 1) {
-        u32 i = (u32)__builtin_ctzll(left);
-        if (!mark_lds(r, at[i], (int)bytes >> r->lds_shift, mine + i, write)) return lds_race(w, p->x, at[i], mine + i);
+        u32 i = (u32)__builtin_ctzll(left), unit = at[i] >> shift;
+        if (!mark_lds(writer + unit, reader + unit, n, mine + i, write)) return lds_race(w, p->x, at[i], mine + i);
     }
     return true;
 }
@@ -292,9 +290,12 @@ static bool access_lds(wave *w, pending *p)
         lds_places(p, e, at);
         if (w->r->counts) machine_count_banks(w->r->counts, at, p->mask, bytes);
         if (!reach_lds(w, p, at, write)) return false;
-        for (int k = 0; k < words; k++)
-            for (int i = 0; i < LANES; i++)
-                if (p->mask >> i & 1) transfer(w->r->lds + at[i] + 4 * k, &registers_of[k][i], bytes, write);
+        u8 *lds = w->r->lds;
+        for (int k = 0; k < words; k++, lds += 4)
+            for (u64 left = p->mask; left; left &= left - 1) {
+                int i = __builtin_ctzll(left);
+                transfer(lds + at[i], &registers_of[k][i], bytes, write);
+            }
     }
     return true;
 }
