@@ -91,22 +91,6 @@ static void start_wave(run *r, int number, const u32 *block, const machine_launc
 
 /* --- blocks -------------------------------------------------------------------------------------- */
 
-static void next_epoch(run *r)
-{
-    r->epoch++;
-    r->lds_epoch++;
-}
-
-/* Numbers of LDS epochs have 21 bits: a block may use half of them. */
-static void clear_lds(run *r)
-{
-    memset(r->lds, 0xff, r->lds_bytes);
-    if (r->lds_epoch < (u32)1 << 20) return;
-    memset(r->lds_writer, 0, r->lds_bytes * sizeof *r->lds_writer);
-    memset(r->lds_reader, 0, r->lds_bytes * sizeof *r->lds_reader);
-    r->lds_epoch = 1;
-}
-
 /* All waves that have not ended wait: the barrier is over, unless some have. */
 static bool open_barrier(run *r)
 {
@@ -116,16 +100,17 @@ static bool open_barrier(run *r)
     if (ended)
         return gcn_fail(waiting, x, "wave %d ended while wave %d waits at a barrier", ended->number, waiting->number);
     for (int i = 0; i < r->n_waves; i++) r->waves[i].at_barrier = false;
-    next_epoch(r);
+    r->epoch++;
+    r->shadow.epoch++;
     return true;
 }
 
 static bool run_block(run *r, const u32 *block, const machine_launch *launch, u32 *random)
 {
     int order = r->order->waves;
-    next_epoch(r);
-    r->group_epoch = r->epoch;
-    clear_lds(r);
+    r->group_epoch = ++r->epoch;
+    machine_shadow_clear(&r->shadow, r->lds_bytes);
+    memset(r->lds, 0xff, r->lds_bytes);
     for (int i = 0; i < r->n_waves; i++) start_wave(r, i, block, launch);
     for (int left = r->n_waves; left;) {
         int waiting = 0;
@@ -236,17 +221,15 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
                        const machine_order *order, machine_counts *counts, char error[MACHINE_ERROR_ROOM])
 {
     gcn_module *m = (gcn_module *)module;
-    run         r = { m, gcn_kernel_named(m, l->kernel), memory, order, counts, .epoch = 1, .lds_epoch = 1 };
+    run         r = { m, gcn_kernel_named(m, l->kernel), memory, order, counts, .epoch = 1 };
     m->error = error;
     error[0] = 0;
     if (!r.k) return gcn_refuse(m, "no kernel %s", l->kernel);
     r.lds_bytes = (u32)r.k->told.shared_bytes + l->dynamic_shared;
-    r.lds_shift = r.k->lds_shift;
     if (!fits(&r, l)) return false;
     machine_memory_launch(memory);
     r.lds = take(r.lds_bytes);
-    r.lds_writer = memset(take(r.lds_bytes * sizeof(u32)), 0, r.lds_bytes * sizeof(u32));
-    r.lds_reader = memset(take(r.lds_bytes * sizeof(u32)), 0, r.lds_bytes * sizeof(u32));
+    machine_shadow_begin(&r.shadow, r.lds_bytes, r.k->lds_shift);
     r.waves = take((size_t)r.n_waves * sizeof *r.waves);
     pending *room = take((size_t)r.n_waves * 2 * OUTSTANDING * sizeof *room);
     for (int i = 0; i < r.n_waves; i++) {
@@ -255,7 +238,8 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
     }
     bool well = place_arguments(&r, l) && run_blocks(&r, l);
     if (r.arguments) machine_release(memory, r.arguments);
-    void *const taken[] = { r.lds, r.lds_writer, r.lds_reader, r.waves, room, r.declared };
+    machine_shadow_end(&r.shadow);
+    void *const taken[] = { r.lds, r.waves, room, r.declared };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) free(taken[i]);
     return well;
 }
