@@ -94,6 +94,8 @@ TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
 TOGETHER := $(filter-out $(ALONE),$(TESTS))
 TEST_ROOMS := $(sort $(dir $(TOGETHER)))
 TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
+# What a room's tests share, beside them.
+ROOM_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(TEST_SRC),$(wildcard $(TEST_ROOMS:$(BUILD)/%=%*.c))))
 # Libraries that stand in for those of GPUs, of two makers, and old ones; and for those of matrix products.
 BLAS     := $(patsubst %,$(BUILD)/tests/standins/%.so,$(foreach kind,dnnl openblas blis mkl,$(kind) $(kind)-bare) \
     openblas-plain mkl-capitals mkl-hollow layer)
@@ -193,7 +195,7 @@ $(STANDINS):
 	@mkdir -p $(@D)
 	$(call say,  LD  $@)
 	$(Q)$(CC) -g -O1 -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden -Itests $(STANDIN) -o $@ $(filter %.c %.o,$^) -pthread -ldl -lm
-MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,memory.c module.c) $(filter-out %_texts.c,$(wildcard tests/machine/gcn*.c tests/machine/ptx*.c)))
+MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,memory.c module.c races.c) $(filter-out %_texts.c,$(wildcard tests/machine/gcn*.c tests/machine/ptx*.c)))
 $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so): $(wildcard tests/standins/gpu*.c) $(MACHINE) tests/standins/gpu.h
 $(addprefix $(BUILD)/tests/standins/,nvrtc.so hiprtc.so): tests/standins/compilers.c
 $(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c
@@ -312,6 +314,11 @@ fuzz:
 mutants:
 	RANDOM_MUTANTS='$(RANDOM)' SEED='$(SEED)' tools/mutants.sh
 
+# Leaves out every wait and barrier of the kernels under tests/machine/kernels/, one at a time: does anything notice?
+machine-audit:
+	@$(MAKE) --no-print-directory $(BUILD)/tests/machine/all
+	@$(BUILD)/tests/machine/all audit
+
 check-layers:
 	@tools/check_layers.sh
 
@@ -359,7 +366,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants check-layers check-headers check-format format tidy \
+.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
--include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d)
+-include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d) $(ROOM_OBJ:.o=.d)

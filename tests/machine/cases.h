@@ -58,17 +58,21 @@ extern const machine_case machine_amd_cases[];
 void machine_problem_make(machine_problem *p, const machine_case *c, const char *arch);
 void machine_problem_free(machine_problem *p);
 
+/* Inputs as they were, results 0xff: for another launch. */
+void machine_problem_reset(machine_problem *p);
+
 /* The largest error of a result over its bound: right if below 1; NaN: a result is not finite. */
 double machine_problem_error(const machine_problem *p);
 
 /* A number for the bits of all results. */
 uint64_t machine_problem_bits(const machine_problem *p);
 
-/* --- for what makes cases: arguments in the kernel's order ----------------------------------------------------------
- */
+/* --- for what makes cases: arguments in the kernel's order --------------------------------------- */
 
 /* An input of normal random numbers times `scale`. Returns its values, rounded to the format. */
 double *machine_input(machine_problem *p, machine_format format, size_t count, double scale);
+/* Writes the values of an input once more, after the caller has changed some. */
+void machine_problem_send(machine_problem *p, const machine_array *a);
 /* An input of given values: they are rounded in place. */
 void machine_given(machine_problem *p, machine_format format, size_t count, double *values);
 /* A result; the caller fills in what is expected. machine_in_out: a result in place of the input made last. */

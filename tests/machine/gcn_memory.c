@@ -5,107 +5,24 @@
  * once; registers and bytes that it owes must not be touched before the wait in either. vmcnt counts global memory, and
  * direct loads into LDS, in order. lgkmcnt counts LDS in order, and scalar loads in any.
  *
- * LDS: two waves must not touch a byte between two barriers, one of them writing. Global memory: the same for waves of
- * a block, and for two blocks in a whole launch; atomics may meet atomics.
+ * Races are those of races.h.
  */
 #include "machine/gcn.h"
 
-/* --- races in global memory -----------------------------------------------------------------------------------------
- */
+/* --- global memory ------------------------------------------------------------------------------- */
 
-/* Numbers in the traces: barrier epoch (each block has its own) and wave; many waves; anybody's atomics. */
-enum { MANY = 31, WAVE_BITS = 5 };
-#define ATOMICS 0xffffffffu
-
-typedef struct who {
-    u32 mine, epoch, group; /* this wave; the first number of this epoch, and of this block */
-} who;
-
-static who who_is(const wave *w)
+static bool note_global(wave *w, const instruction *x, machine_page *last, u64 address, u64 bytes)
 {
-    const run *r = w->r;
-    return (who){ r->epoch << WAVE_BITS | (u32)(w->number + 1), r->epoch << WAVE_BITS, r->group_epoch << WAVE_BITS };
-}
-
-/* Does an access by `me` conflict with one of an earlier number? */
-static inline bool conflicts(u32 earlier, who me)
-{
-    return earlier && earlier != me.mine && (earlier < me.group || earlier >= me.epoch);
-}
-
-/* Looks at one byte's trace and brings it up to date. */
-static inline bool mark(machine_trace *t, who me, int kind)
-{
-    if (conflicts(t->writer, me) || (kind == SCALAR_LOAD && t->writer)) return false;
-    if (kind == STORE || kind == ATOMIC) {
-        if (conflicts(t->reader, me)) return false;
-        t->writer = me.mine;
-    } else if (t->reader == 0 || (t->reader >= me.group && t->reader < me.epoch)) {
-        t->reader = me.mine;
-    } else if (t->reader >= me.epoch && t->reader != me.mine) {
-        t->reader = me.epoch | MANY;
-    }
-    return true;
-}
-
-static inline u64 both_of(const machine_trace *t)
-{
-    u64 both;
-    memcpy(&both, t, sizeof both);
-    return both;
-}
-
-/* The same for n bytes; mostly their traces are equal. The first that conflicts; n: none does. */
-static u64 mark_all(machine_trace *t, u64 n, who me, int kind)
-{
-    u64           different = 0, before = both_of(t);
-    machine_trace now = t[0];
-    for (u64 i = 1; i < n; i++) different |= both_of(&t[i]) ^ before;
-    if (!different) {
-        if (!mark(&now, me, kind)) return 0;
-        for (u64 i = 0; both_of(&now) != before && i < n; i++) t[i] = now;
-        return n;
-    }
-    for (u64 i = 0; i < n; i++)
-        if (!mark(&t[i], me, kind)) return i;
-    return n;
-}
-
-static bool race(wave *w, const instruction *x, u64 address, const machine_trace *t, who me)
-{
-    bool        writer = conflicts(t->writer, me) || x->row->kind == SCALAR_LOAD;
-    u32         other = writer ? t->writer : t->reader;
-    const char *did = writer ? "written" : "read",
-               *by = other < me.group ? "another block" : "another wave of the block";
-    if (other == ATOMICS) by = "atomics";
-    if (other == me.mine) by = "this wave, past the scalar cache,";
-    return gcn_fail(w, x, "race on global memory at %#llx: %s by %s, no barrier between", (unsigned long long)address,
-                    did, by);
-}
-
-/* Traces of the page that was looked at last: `first` is that of its first byte. */
-typedef struct page {
-    u64            number;
-    machine_trace *first;
-} page;
-
-static bool mark_global(wave *w, const instruction *x, page *last, u64 address, u64 bytes)
-{
-    who me = who_is(w);
-    if (x->row->kind == ATOMIC) me.mine = ATOMICS;
-    while (bytes) {
-        u64 left = 4096 - address % 4096, n = bytes < left ? bytes : left;
-        if (last->number != address / 4096) {
-            *last = (page){ address / 4096, machine_traces(w->r->memory, address, n) };
-            last->first -= address % 4096;
-        }
-        machine_trace *t = last->first + address % 4096;
-        u64            bad = mark_all(t, n, me, x->row->kind);
-        if (bad < n) return race(w, x, address + bad, t + bad, me);
-        address += n;
-        bytes -= n;
-    }
-    return true;
+    const run          *r = w->r;
+    machine_actor       actor = { (u32)w->number, r->epoch, r->group_epoch };
+    const machine_touch touches[] = { [SCALAR_LOAD] = MACHINE_READS_CONSTANT,
+                                      [LOAD] = MACHINE_READS,
+                                      [TO_LDS] = MACHINE_READS,
+                                      [STORE] = MACHINE_WRITES,
+                                      [ATOMIC] = MACHINE_ADDS };
+    char                why[MACHINE_RACE_ROOM];
+    return r->order->blind || machine_note_global(r->memory, last, actor, touches[x->row->kind], address, bytes, why) ||
+           gcn_fail(w, x, "%s", why);
 }
 
 /* Where a lane's bytes lie; NULL: they do not, and the error says why. */
@@ -113,61 +30,35 @@ static u8 *reach(wave *w, const instruction *x, u64 address)
 {
     int bytes = x->row->bytes;
     u8 *at = machine_at(w->r->memory, address, (u64)bytes);
-    if (address % (bytes < 2 ? 1 : 2)) /* HSA: unaligned access is on; of halves, not of bytes: no kernel has those */
+    if (bytes > 1 && address % 2) /* by halves unaligned access is on (HSA), and compilers count on it */
         gcn_fail(w, x, "misaligned address %#llx for %d bytes", (unsigned long long)address, bytes);
     if (!at) gcn_fail(w, x, "out of bounds: %d bytes at %#llx", bytes, (unsigned long long)address);
     return w->r->failed ? NULL : at;
 }
 
-/* --- global memory --------------------------------------------------------------------------------------------------
- */
-
-/* Between lanes [i, end), which lie one behind the other from `at` on, and registers or what a store has kept. */
-static void move(wave *w, const pending *p, u8 *at, int i, int end)
+/* 2 or 4 bytes between memory and a register. */
+static inline void transfer(u8 *memory, u32 *value, int bytes, bool store)
 {
-    const instruction *x = p->x;
-    int                bytes = x->row->bytes, words = bytes / 4;
-    u32(*to)[LANES] = x->row->kind == LOAD ? w->v + x->o[0].at : NULL;
-    for (; i < end; i++, at += bytes) {
-        u32 value = p->data[0][i];
-        switch (x->row->kind) {
-        case LOAD:
-            if (bytes == 2)
-                to[0][i] = at[0] | (u32)at[1] << 8;
-            else
-                for (int k = 0; k < words; k++) memcpy(&to[k][i], at + 4 * k, 4);
-            break;
-        case STORE:
-            if (bytes == 2)
-                memcpy(at, &value, 2);
-            else
-                for (int k = 0; k < words; k++) memcpy(at + 4 * k, &p->data[k][i], 4);
-            break;
-        case ATOMIC:
-            memcpy(&value, at, 4);
-            value = bits_of(float_of(value) + float_of(p->data[0][i]));
-            memcpy(at, &value, 4);
-            break;
-        default:
-            memcpy(w->r->lds + p->base + (u64)(bytes * i), at, (size_t)bytes);
-            break;
-        }
-    }
+    u16 half = (u16)*value;
+    if (bytes == 2 && store) memcpy(memory, &half, 2);
+    if (bytes == 2 && !store) *value = memory[0] | (u32)memory[1] << 8;
+    if (bytes > 2 && store) memcpy(memory, value, 4);
+    if (bytes > 2 && !store) memcpy(value, memory, 4);
 }
 
-static void count_global(wave *w, const pending *p)
+/* Between lanes [i, end), which lie one behind the other from `at` on, and registers, LDS, or what a store has kept. */
+static void move(wave *w, pending *p, u8 *at, int i, int end)
 {
-    machine_counts *counts = w->r->counts;
-    u64             bytes = p->x->row->bytes, seen[2 * LANES], n = 0;
-    for (int i = 0; i < LANES; i++) {
-        if (!(p->mask >> i & 1)) continue;
-        u64 sector = p->address[i] / 64, k = n;
-        while (k && seen[k - 1] != sector) k--;
-        if (!k) seen[n++] = sector;
+    int bytes = p->x->row->bytes, words = (bytes + 3) / 4, kind = p->x->row->kind;
+    u32(*registers_of)[LANES] = kind == LOAD ? w->v + p->x->o[0].at : p->data;
+    for (; i < end; i++, at += bytes) {
+        float sum;
+        memcpy(&sum, at, kind == ATOMIC ? 4 : 0);
+        if (kind == ATOMIC) p->data[0][i] = bits_of(sum + float_of(p->data[0][i]));
+        if (kind == TO_LDS) memcpy(w->r->lds + p->base + (u64)(bytes * i), at, (size_t)bytes);
+        for (int k = 0; kind != TO_LDS && k < words; k++)
+            transfer(at + 4 * k, &registers_of[k][i], bytes, kind != LOAD);
     }
-    bool reads = p->x->row->kind == LOAD || p->x->row->kind == TO_LDS || p->x->row->kind == ATOMIC;
-    *(reads ? &counts->read_sectors : &counts->written_sectors) += n;
-    *(reads ? &counts->read_bytes : &counts->written_bytes) += bytes * (u64)__builtin_popcountll(p->mask);
 }
 
 /* All that lanes may touch at once, if it is allowed: where its first byte lies. */
@@ -186,11 +77,12 @@ static u8 *reach_all(wave *w, const pending *p, u64 *first)
 }
 
 /* Lanes that lie one behind the other are looked at together. */
-static bool access_global(wave *w, const pending *p)
+static bool access_global(wave *w, pending *p)
 {
-    u64  first = 0, bytes = p->x->row->bytes;
-    page last = { 0, NULL };
-    if (w->r->counts) count_global(w, p);
+    u64          first = 0, bytes = p->x->row->bytes;
+    machine_page last = { 0, NULL };
+    if (w->r->counts)
+        machine_count_access(w->r->counts, p->address, p->mask, p->x->row->bytes, SECTOR, p->x->row->kind == STORE);
     u8 *all = p->mask ? reach_all(w, p, &first) : NULL;
     for (int i = 0, end; i < LANES; i = end) {
         end = i + 1;
@@ -199,7 +91,7 @@ static bool access_global(wave *w, const pending *p)
         u8 *at = all ? all + (address - first) : reach(w, p->x, address);
         while (all && end < LANES && p->mask >> end & 1 && p->address[end] == p->address[end - 1] + bytes) end++;
         if (!at) return false;
-        if (!w->r->order->blind && !mark_global(w, p->x, &last, address, bytes * (u64)(end - i))) return false;
+        if (!note_global(w, p->x, &last, address, bytes * (u64)(end - i))) return false;
         move(w, p, at, i, end);
     }
     return true;
@@ -207,12 +99,12 @@ static bool access_global(wave *w, const pending *p)
 
 static bool access_scalar(wave *w, const pending *p)
 {
-    const run *r = w->r;
-    int        bytes = p->x->row->bytes, known = 0;
-    u64        offset = p->base - r->arguments;
-    page       last = { 0, NULL };
-    const u8  *at = reach(w, p->x, p->base);
-    if (!at || (!r->order->blind && !mark_global(w, p->x, &last, p->base, (u64)bytes))) return false;
+    const run   *r = w->r;
+    int          bytes = p->x->row->bytes, known = 0;
+    u64          offset = p->base - r->arguments;
+    machine_page last = { 0, NULL };
+    const u8    *at = reach(w, p->x, p->base);
+    if (!at || !note_global(w, p->x, &last, p->base, (u64)bytes)) return false;
     bool of_arguments = p->base >= r->arguments && offset < (u64)r->k->argument_bytes;
     for (int i = 0; of_arguments && i < bytes; i++) known += r->declared[offset + (u64)i];
     if (of_arguments && !known)
@@ -222,127 +114,51 @@ static bool access_scalar(wave *w, const pending *p)
     return true;
 }
 
-/* --- LDS ------------------------------------------------------------------------------------------------------------
- */
+/* --- LDS ----------------------------------------------------------------------------------------- */
 
-/* Numbers in its shadows: barrier epoch and thread, that is wave and lane. Waves are in order in themselves. */
-enum { THREAD_BITS = 11, MANY_THREADS = 2047 };
-
-/* The writer of bytes that a global_load_lds will write. */
-#define OWED 0xffffffffu
-
-static inline u32 lds_number(const wave *w, int lane)
-{
-    return w->r->lds_epoch << THREAD_BITS | (u32)(w->number * LANES + lane);
-}
-
-static inline bool lds_conflict(u32 earlier, u32 mine)
-{
-    return earlier >= (mine & ~(u32)MANY_THREADS) && (earlier ^ mine) >= LANES;
-}
-
-/* Shadows have an entry for each unit of r->lds_unit bytes: the smallest access that the kernel has. */
-static inline bool mark_lds(run *r, u32 at, int bytes, u32 mine, bool write)
-{
-    u32  bad = 0, epoch = mine & ~(u32)MANY_THREADS, *writer = r->lds_writer + at / r->lds_unit;
-    u32 *reader = r->lds_reader + at / r->lds_unit;
-    int  n = bytes / (int)r->lds_unit;
-    for (int u = 0; u < n; u++) bad |= lds_conflict(writer[u], mine) || (write && lds_conflict(reader[u], mine));
-    if (bad) return false;
-    for (int u = 0; u < n; u++) {
-        if (write)
-            writer[u] = mine;
-        else
-            reader[u] = reader[u] < epoch ? mine : (reader[u] ^ mine) < LANES ? reader[u] : epoch | MANY_THREADS;
-    }
-    return true;
-}
-
-static bool lds_race(wave *w, const instruction *x, u32 at, u32 mine)
-{
-    const run *r = w->r;
-    u32        unit = at / r->lds_unit;
-    while (!lds_conflict(r->lds_writer[unit], mine) && !lds_conflict(r->lds_reader[unit], mine)) unit++;
-    bool written = lds_conflict(r->lds_writer[unit], mine);
-    u32  other = (written ? r->lds_writer[unit] : r->lds_reader[unit]) & MANY_THREADS, byte = unit * r->lds_unit;
-    if (r->lds_writer[unit] == OWED)
-        return gcn_fail(w, x, "LDS byte %u before the vmcnt wait for its global_load_lds", byte);
-    if (other == MANY_THREADS)
-        return gcn_fail(w, x,
-                        "race on LDS byte %u: read by several waves, no barrier before lane %u of wave %d writes it",
-                        byte, mine % LANES, w->number);
-    return gcn_fail(w, x, "race on LDS byte %u: %s by lane %u of wave %u, no barrier before lane %u of wave %d", byte,
-                    written ? "written" : "read", other % LANES, other / LANES, mine % LANES, w->number);
-}
-
-static bool refuse_lds(wave *w, const instruction *x, u64 at, int bytes)
-{
-    if (at + (u64)bytes > w->r->lds_bytes)
-        return gcn_fail(w, x, "out of bounds: %d bytes at %llu of %u bytes of LDS", bytes, (unsigned long long)at,
-                        w->r->lds_bytes);
-    return gcn_fail(w, x, "misaligned LDS address %llu for %d bytes", (unsigned long long)at, bytes);
-}
-
-/* Is the access of a lane allowed? */
-static inline bool reach_lds(wave *w, const instruction *x, u64 at, int bytes, int lane, bool write)
+/* Are the accesses of all lanes allowed? */
+static bool reach_lds(wave *w, const pending *p, const u32 *at, bool write)
 {
     run *r = w->r;
-    if (at + (u64)bytes > r->lds_bytes || at & (u64)(bytes < 16 ? bytes - 1 : 7)) return refuse_lds(w, x, at, bytes);
-    u32 mine = lds_number(w, lane);
-    return r->order->blind || mark_lds(r, (u32)at, bytes, mine, write) || lds_race(w, x, (u32)at, mine);
-}
-
-/* 32 banks of 4 bytes. Lanes go in groups that ask for 128 bytes; each further word of a bank costs them a cycle. */
-static void count_lds(wave *w, const u64 *address, u64 mask, int bytes, u64 offset)
-{
-    int group = bytes <= 4 ? 32 : 128 / bytes, words = bytes < 4 ? 1 : bytes / 4;
-    for (int first = 0; first < LANES; first += group) {
-        u32 seen[32][32], n[32] = { 0 }, most = 0, any = 0;
-        for (int i = first; i < first + group; i++) {
-            for (int k = 0; mask >> i & 1 && k < words; k++) {
-                u32 word = (u32)((address[i] + offset) / 4) + (u32)k, bank = word % 32, q = 0;
-                while (q < n[bank] && seen[bank][q] != word) q++;
-                if (q == n[bank]) seen[bank][n[bank]++] = word;
-                most = n[bank] > most ? n[bank] : most;
-                any = 1;
-            }
-        }
-        w->r->counts->shared_cycles += most;
-        w->r->counts->shared_least += any;
+    u32  bytes = p->x->row->bytes, odd = bytes < 16 ? bytes - 1 : 7, bad = 0;
+    for (int i = 0; i < LANES; i++) bad |= (p->mask >> i & 1) && (at[i] + bytes > r->lds_bytes || at[i] & odd);
+    for (int i = 0; bad && i < LANES; i++) {
+        if (!(p->mask >> i & 1)) continue;
+        if (at[i] + bytes > r->lds_bytes)
+            return gcn_fail(w, p->x, "out of bounds: %u bytes at %u of %u bytes of LDS", bytes, at[i], r->lds_bytes);
+        if (at[i] & odd) return gcn_fail(w, p->x, "misaligned LDS address %u for %u bytes", at[i], bytes);
     }
+    char why[MACHINE_RACE_ROOM];
+    return r->order->blind || machine_note_shared(&r->shadow, (u32)w->number, p->mask, at, (int)bytes, write, why) ||
+           gcn_fail(w, p->x, "%s", why);
 }
 
-static u64 offset_of(const instruction *x, int element)
+/* Where lanes access the LDS: the e-th of their elements. */
+static void lds_places(const pending *p, int e, u32 *at)
 {
-    if (x->row->elements == 1) return (u64)x->modifier[AT_OFFSET];
-    return (u64)(x->modifier[element ? AT_OFFSET1 : AT_OFFSET0] * x->row->bytes);
+    const i32 *m = p->x->modifier;
+    u32        bytes = p->x->row->bytes;
+    u32        offset = p->x->row->elements == 1 ? (u32)m[AT_OFFSET] : (u32)m[e ? AT_OFFSET1 : AT_OFFSET0] * bytes;
+    for (int i = 0; i < LANES; i++)
+        at[i] = p->x->row->kind == TO_LDS ? (u32)p->base + bytes * (u32)i : (u32)p->address[i] + offset;
 }
 
-static bool access_lds(wave *w, const pending *p)
+static bool access_lds(wave *w, pending *p)
 {
     const instruction *x = p->x;
-    int                bytes = x->row->bytes, words = (bytes + 3) / 4, high = x->row->high;
+    int                bytes = x->row->bytes, words = (bytes + 3) / 4;
     bool               write = x->row->kind == LDS_WRITE;
-    for (int e = 0; e < x->row->elements; e++) {
-        u64 offset = offset_of(x, e);
-        if (w->r->counts) count_lds(w, p->address, p->mask, bytes, offset);
-        for (u64 left = p->mask; left; left &= left - 1) {
-            int i = __builtin_ctzll(left);
-            u64 at = p->address[i] + offset;
-            if (!reach_lds(w, x, at, bytes, i, write)) return false;
-            u8 *lds = w->r->lds + at;
-            if (bytes == 2) { /* only stores: loads of 16 bits are not among the rows */
-                u16 half = (u16)(p->data[0][i] >> (16 * high));
-                memcpy(lds, &half, 2);
-                continue;
+    u32(*registers_of)[LANES] = write ? p->data : w->v + x->o[0].at, at[LANES];
+    for (int e = 0; e < x->row->elements; e++, registers_of += words) {
+        lds_places(p, e, at);
+        if (w->r->counts) machine_count_banks(w->r->counts, at, p->mask, bytes);
+        if (!reach_lds(w, p, at, write)) return false;
+        u8 *lds = w->r->lds;
+        for (int k = 0; k < words; k++, lds += 4)
+            for (u64 left = p->mask; left; left &= left - 1) {
+                int i = __builtin_ctzll(left);
+                transfer(lds + at[i], &registers_of[k][i], bytes, write);
             }
-            for (int k = 0; k < words; k++) {
-                if (write)
-                    memcpy(lds + 4 * k, &p->data[e * words + k][i], 4);
-                else
-                    memcpy(&w->v[x->o[0].at + e * words + k][i], lds + 4 * k, 4);
-            }
-        }
     }
     return true;
 }
@@ -350,53 +166,36 @@ static bool access_lds(wave *w, const pending *p)
 /* What a direct load will write is owed from its issue on, and a write of the wave's when it has landed. */
 static bool claim_lds(wave *w, const pending *p, bool landed)
 {
-    run *r = w->r;
-    int  bytes = p->x->row->bytes;
-    r->to_lds += landed ? -1 : 1;
-    for (int i = 0; i < LANES; i++) {
-        u64 at = p->base + (u64)(bytes * i);
-        if (!(p->mask >> i & 1)) continue;
-        if (!landed && !reach_lds(w, p->x, at, bytes, i, true)) return false;
-        u32 *writer = r->lds_writer + at / r->lds_unit, now = landed ? lds_number(w, i) : OWED;
-        for (int u = 0; u < bytes / (int)r->lds_unit; u++) writer[u] = now;
-    }
+    u32 at[LANES];
+    lds_places(p, 0, at);
+    w->r->to_lds += landed ? -1 : 1;
+    if (!landed && !reach_lds(w, p, at, true)) return false;
+    machine_owe_shared(&w->r->shadow, (u32)w->number, p->mask, at, p->x->row->bytes, landed);
     return true;
 }
 
-/* Memory may be read at once: what is owed when an access is issued may not have landed, whatever is waited for later.
- */
+/* Memory may be read at once: what is owed when an access is issued may not land before it, whatever is waited for. */
 static bool check_owed(wave *w, const pending *p)
 {
     const run *r = w->r;
-    for (int e = 0; e < p->x->row->elements; e++) {
-        for (u64 left = p->mask; left; left &= left - 1) {
-            u64 at = p->address[__builtin_ctzll(left)] + offset_of(p->x, e);
-            for (u64 b = at; b < at + p->x->row->bytes && b < r->lds_bytes; b += r->lds_unit)
-                if (r->lds_writer[b / r->lds_unit] == OWED) return lds_race(w, p->x, (u32)b, lds_number(w, 0));
-        }
+    char       why[MACHINE_RACE_ROOM];
+    u32        at[LANES];
+    for (int e = 0; r->to_lds && !r->order->blind && e < p->x->row->elements; e++) {
+        lds_places(p, e, at);
+        for (int i = 0; i < LANES; i++) at[i] = at[i] < r->lds_bytes ? at[i] : 0; /* access_lds names it */
+        if (!machine_none_owed(&r->shadow, p->mask, at, p->x->row->bytes, why)) return gcn_fail(w, p->x, "%s", why);
     }
     return true;
 }
 
-static step_function step_lds, step_global;
-
-/* --- queues ---------------------------------------------------------------------------------------------------------
- */
+/* --- queues -------------------------------------------------------------------------------------- */
 
 static bool access_memory(wave *w, pending *p)
 {
     p->done = true;
-    switch (p->x->row->kind) {
-    case SCALAR_LOAD:
-        return access_scalar(w, p);
-    case LDS_READ:
-    case LDS_WRITE:
-        return access_lds(w, p);
-    case LDS_PERMUTE:
-        return true;
-    default:
-        return access_global(w, p);
-    }
+    if (p->x->row->kind == SCALAR_LOAD) return access_scalar(w, p);
+    if (p->x->row->kind == LDS_READ || p->x->row->kind == LDS_WRITE) return access_lds(w, p);
+    return p->x->row->kind == LDS_PERMUTE || access_global(w, p);
 }
 
 static void set_owed(wave *w, const operand *o, bool owed)
@@ -408,24 +207,13 @@ static void set_owed(wave *w, const operand *o, bool owed)
     }
 }
 
-static bool brings_registers(const instruction *x)
-{
-    int kind = x->row->kind;
-    return kind == SCALAR_LOAD || kind == LOAD || kind == LDS_READ || kind == LDS_PERMUTE;
-}
-
-bool gcn_touches_lds(const row *r)
-{
-    return r->step == step_lds || (r->step == step_global && r->kind == TO_LDS);
-}
-
 bool gcn_complete(wave *w, queue *q, int left)
 {
     while (q->count > left) {
         pending *p = &q->of[q->first];
         if (!p->done && !access_memory(w, p)) return false;
         if (p->x->row->kind == TO_LDS) claim_lds(w, p, true);
-        if (brings_registers(p->x)) set_owed(w, &p->x->o[0], false);
+        if (p->x->row->kind <= LOAD) set_owed(w, &p->x->o[0], false);
         w->scalar_loads -= p->x->row->kind == SCALAR_LOAD;
         q->first = --q->count ? (q->first + 1) % OUTSTANDING : 0;
     }
@@ -442,105 +230,53 @@ static pending *issue(wave *w, const instruction *x, queue *q)
     return p;
 }
 
-static bool issued(wave *w, pending *p)
+/* Each lane gets what another has, 0 from one that is off. It goes through the LDS' pipe: it is owed like a read. */
+static void permute(wave *w, const pending *p)
 {
-    if (brings_registers(p->x)) set_owed(w, &p->x->o[0], true);
-    return !w->r->order->eager || access_memory(w, p);
-}
-
-static void keep_data(const wave *w, pending *p, const operand *o, int first)
-{
-    for (int k = 0; k < o->count; k++) memcpy(p->data[first + k], w->v[o->at + k], sizeof p->data[0]);
-}
-
-static bool step_scalar_load(wave *w, const instruction *x)
-{
-    pending *p = issue(w, x, &w->lgkm);
-    if (!p) return false;
-    p->base = scalar_pair(w, x->o[1].at) + scalar_value(w, &x->o[2]);
-    w->scalar_loads++;
-    return issued(w, p);
-}
-
-static bool step_global(wave *w, const instruction *x)
-{
-    int            loads = x->row->kind == LOAD;
-    const operand *address = &x->o[loads], *base = &x->o[x->n - 1];
-    pending       *p = issue(w, x, &w->vm);
-    if (!p) return false;
-    u64        from = (u64)(i64)x->modifier[AT_OFFSET] + (base->kind == SCALAR ? scalar_pair(w, base->at) : 0);
-    const u32 *low = w->v[address->at], *high = address->count == 2 ? w->v[address->at + 1] : NULL;
-    for (int i = 0; i < LANES; i++) p->address[i] = from + (low[i] | (high ? (u64)high[i] << 32 : 0));
-    if (x->row->kind == STORE || x->row->kind == ATOMIC) keep_data(w, p, &x->o[1], 0);
-    if (x->row->kind != TO_LDS) return issued(w, p);
-    p->base = w->s[M0] + (u64)(i64)x->modifier[AT_OFFSET];
-    return claim_lds(w, p, false) && issued(w, p);
-}
-
-static bool step_lds(wave *w, const instruction *x)
-{
-    const operand *address = &x->o[x->row->kind == LDS_READ];
-    pending       *p = issue(w, x, &w->lgkm);
-    if (!p) return false;
-    for (int i = 0; i < LANES; i++) p->address[i] = w->v[address->at][i];
-    for (int o = 1, k = 0; x->row->kind == LDS_WRITE && o < x->n; k += x->o[o++].count) keep_data(w, p, &x->o[o], k);
-    if (w->r->to_lds && !w->r->order->blind && !check_owed(w, p)) return false;
-    return issued(w, p);
-}
-
-/* Each lane gets what another has, 0 from one that is off; it goes through the LDS' pipe, and is counted there. */
-static bool step_permute(wave *w, const instruction *x)
-{
-    pending *p = issue(w, x, &w->lgkm);
-    u32      out[LANES];
-    if (!p) return false;
+    u32 out[LANES];
     for (int i = 0; i < LANES; i++) {
-        u32 lane = (w->v[x->o[1].at][i] + (u32)x->modifier[AT_OFFSET]) / 4 % LANES;
-        out[i] = p->mask >> lane & 1 ? w->v[x->o[2].at][lane] : 0;
+        u32 lane = (u32)(p->address[i] + (u64)p->x->modifier[AT_OFFSET]) / 4 % LANES;
+        out[i] = p->mask >> lane & 1 ? w->v[p->x->o[2].at][lane] : 0;
     }
     for (int i = 0; i < LANES; i++)
-        if (p->mask >> i & 1) w->v[x->o[0].at][i] = out[i];
-    return issued(w, p);
+        if (p->mask >> i & 1) w->v[p->x->o[0].at][i] = out[i];
+}
+
+static bool step_access(wave *w, const instruction *x)
+{
+    int      kind = x->row->kind, first = kind <= LOAD, stored = first + 1, n = 0;
+    bool     global = kind >= LOAD && kind <= TO_LDS;
+    pending *p = issue(w, x, global ? &w->vm : &w->lgkm);
+    if (!p) return false;
+    const operand *address = &x->o[first], *base = &x->o[x->n - 1];
+    u64 from = global ? (u64)(i64)x->modifier[AT_OFFSET] + (base->kind == SCALAR ? scalar_pair(w, base->at) : 0) : 0;
+    if (kind == SCALAR_LOAD) {
+        p->base = scalar_pair(w, x->o[1].at) + scalar_value(w, &x->o[2]);
+        w->scalar_loads++;
+    } else {
+        const u32 *low = w->v[address->at], *high = w->v[address->at + 1];
+        for (int i = 0; i < LANES; i++)
+            p->address[i] = from + (low[i] | (address->count == 2 ? (u64)high[i] << 32 : 0));
+    }
+    for (; kind > LOAD && stored < x->n - global; n += x->o[stored++].count)
+        memcpy(p->data[n], w->v[x->o[stored].at], x->o[stored].count * sizeof p->data[0]);
+    for (int i = 0; x->row->takes & HIGH && i < LANES; i++) p->data[0][i] >>= 16;
+    if (kind == TO_LDS) {
+        p->base = w->s[M0] + (u64)(i64)x->modifier[AT_OFFSET];
+        if (!claim_lds(w, p, false)) return false;
+    }
+    if (kind == LDS_PERMUTE) permute(w, p);
+    if ((kind == LDS_READ || kind == LDS_WRITE) && !check_owed(w, p)) return false;
+    if (first) set_owed(w, &x->o[0], true);
+    return !w->r->order->eager || access_memory(w, p);
 }
 
 #define OFFSET BIT(AT_OFFSET)
 #define OFFSETS (BIT(AT_OFFSET0) | BIT(AT_OFFSET1))
 
-/* name, operands, step, modifiers, kind, bytes of an element, elements of a lane, upper half? */
-#define ROW(name, shape, step, takes, kind, bytes, elements, high)                                                     \
-    {                                                                                                                  \
-        name, shape, step, takes, kind, bytes, elements, high, 0, NULL, NULL                                           \
-    }
 const row gcn_memory_rows[] = {
-    ROW("s_load_dword", "s s2 z", step_scalar_load, 0, SCALAR_LOAD, 4, 1, false),
-    ROW("s_load_dwordx2", "s2 s2 z", step_scalar_load, 0, SCALAR_LOAD, 8, 1, false),
-    ROW("s_load_dwordx4", "s4 s2 z", step_scalar_load, 0, SCALAR_LOAD, 16, 1, false),
-    ROW("s_load_dwordx8", "s8 s2 z", step_scalar_load, 0, SCALAR_LOAD, 32, 1, false),
-    ROW("s_load_dwordx16", "sg s2 z", step_scalar_load, 0, SCALAR_LOAD, 64, 1, false),
-    ROW("global_load_ushort", "v p b", step_global, OFFSET, LOAD, 2, 1, false),
-    ROW("global_load_dword", "v p b", step_global, OFFSET, LOAD, 4, 1, false),
-    ROW("global_load_dwordx2", "v2 p b", step_global, OFFSET, LOAD, 8, 1, false),
-    ROW("global_load_dwordx3", "v3 p b", step_global, OFFSET, LOAD, 12, 1, false),
-    ROW("global_load_dwordx4", "v4 p b", step_global, OFFSET, LOAD, 16, 1, false),
-    ROW("global_store_short", "p v b", step_global, OFFSET, STORE, 2, 1, false),
-    ROW("global_store_dword", "p v b", step_global, OFFSET, STORE, 4, 1, false),
-    ROW("global_store_dwordx2", "p v2 b", step_global, OFFSET, STORE, 8, 1, false),
-    ROW("global_store_dwordx3", "p v3 b", step_global, OFFSET, STORE, 12, 1, false),
-    ROW("global_store_dwordx4", "p v4 b", step_global, OFFSET, STORE, 16, 1, false),
-    ROW("global_atomic_add_f32", "p v b", step_global, OFFSET, ATOMIC, 4, 1, false),
-    ROW("global_load_lds_dword", "p b", step_global, OFFSET | READS_M0, TO_LDS, 4, 1, false),
-    ROW("global_load_lds_dwordx4", "p b", step_global, OFFSET | READS_M0 | GFX950, TO_LDS, 16, 1, false),
-    ROW("ds_read_b32", "v v", step_lds, OFFSET, LDS_READ, 4, 1, false),
-    ROW("ds_read_b64", "v2 v", step_lds, OFFSET, LDS_READ, 8, 1, false),
-    ROW("ds_read_b128", "v4 v", step_lds, OFFSET, LDS_READ, 16, 1, false),
-    ROW("ds_read2_b32", "v2 v", step_lds, OFFSETS, LDS_READ, 4, 2, false),
-    ROW("ds_read2_b64", "v4 v", step_lds, OFFSETS, LDS_READ, 8, 2, false),
-    ROW("ds_write_b16", "v v", step_lds, OFFSET, LDS_WRITE, 2, 1, false),
-    ROW("ds_write_b16_d16_hi", "v v", step_lds, OFFSET, LDS_WRITE, 2, 1, true),
-    ROW("ds_write_b64", "v v2", step_lds, OFFSET, LDS_WRITE, 8, 1, false),
-    ROW("ds_write_b128", "v v4", step_lds, OFFSET, LDS_WRITE, 16, 1, false),
-    ROW("ds_write_b32", "v v", step_lds, OFFSET, LDS_WRITE, 4, 1, false),
-    ROW("ds_write2_b64", "v v2 v2", step_lds, OFFSETS, LDS_WRITE, 8, 2, false),
-    ROW("ds_bpermute_b32", "v v v", step_permute, OFFSET, LDS_PERMUTE, 4, 1, false),
+#define ACCESS(name, shape, of, size, n, flags)                                                                        \
+    { #name, shape, step_access, .takes = flags, .kind = of, .bytes = size, .elements = n },
+#include "machine/gcn.def"
     { 0 },
 };
