@@ -238,7 +238,8 @@ static bool vector(reader *r, char *s, int bits, bool larger, bool written, ptx_
     }
     for (char *part = strtok_r(s, ", ", &rest); part; part = strtok_r(NULL, ", ", &rest)) {
         ptx_operand element = { 0 };
-        int         at = source_at(r, part, bits, larger, &element);
+        bool        nowhere = written && !strcmp(part, "_");
+        int         at = nowhere ? places(r->k, 2 * LANES) : source_at(r, part, bits, larger, &element);
         if (at < 0 || (written && element.immediate)) return false;
         o->wide = element.wide;
         r->m->list = grown(r->m->list, r->m->n_list, &r->m->list_room, sizeof *r->m->list);

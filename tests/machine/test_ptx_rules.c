@@ -246,6 +246,28 @@ static void wgmma_keeps_its_rules(void **state)
     }
 }
 
+/* The left operand in registers: they are read until the wait. */
+static void operands_in_registers_are_lent(void **state)
+{
+    (void)state;
+    for (int wrong = 0; wrong < 2; wrong++) {
+        trial t = trial_wgmma(0);
+        char  after[2048];
+        int   n = snprintf(after, sizeof after, "%s wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {",
+                           TRIAL_WG_DONE "mov.u32 %r20, 0;" TRIAL_WG_FENCE);
+        for (int i = 0; i < 32; i++)
+            n += snprintf(after + n, sizeof after - (size_t)n, "%s%%f%d", i ? "," : "", 60 + i);
+        snprintf(after + n, sizeof after - (size_t)n, "}, {%%r20,%%r20,%%r20,%%r20}, %%d11, 0, 1, 1, 0; %s %s",
+                 wrong ? "mov.u32 %r20, 1;" : "", TRIAL_WG_DONE);
+        char *body = trial_wgmma_body("fence.proxy.async;", TRIAL_WG_FENCE, "1", after, 0);
+        bool  ran = trial_run(&t, body, &trial_lazy);
+        if (ran == wrong || (wrong && !strstr(t.error, "overwrites an operand")))
+            fail_msg("%s", ran ? "not found" : t.error);
+        free(body);
+        trial_end(&t);
+    }
+}
+
 /* --- TMA */
 
 /* A tensor of bf16, 3 dimensions: element (x, y, z) is in[z * 480 + y * 24 + x], of 20 x 19 x 3. */
@@ -477,10 +499,15 @@ static void accesses_are_counted(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(rules_are_kept),          cmocka_unit_test(broken_rules_are_named),
-    cmocka_unit_test(wgmma_keeps_its_rules),   cmocka_unit_test(tensors_are_copied),
-    cmocka_unit_test(wrong_tensors_are_named), cmocka_unit_test(what_is_not_known_is_named),
-    cmocka_unit_test(launches_are_checked),    cmocka_unit_test(nothing_is_zero_by_chance),
+    cmocka_unit_test(rules_are_kept),
+    cmocka_unit_test(broken_rules_are_named),
+    cmocka_unit_test(wgmma_keeps_its_rules),
+    cmocka_unit_test(operands_in_registers_are_lent),
+    cmocka_unit_test(tensors_are_copied),
+    cmocka_unit_test(wrong_tensors_are_named),
+    cmocka_unit_test(what_is_not_known_is_named),
+    cmocka_unit_test(launches_are_checked),
+    cmocka_unit_test(nothing_is_zero_by_chance),
     cmocka_unit_test(accesses_are_counted),
 };
 TM_TESTS(tests, NULL, NULL)
