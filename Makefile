@@ -302,6 +302,11 @@ fuzz:
 mutants:
 	RANDOM_MUTANTS='$(RANDOM)' SEED='$(SEED)' tools/mutants.sh
 
+# Leaves out every wait and barrier of the kernels under tests/machine/kernels/, one at a time: does anything notice?
+machine-audit:
+	@$(MAKE) --no-print-directory $(BUILD)/tests/machine/all
+	@$(BUILD)/tests/machine/all audit
+
 check-layers:
 	@tools/check_layers.sh
 
@@ -349,7 +354,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants check-layers check-headers check-format format tidy \
+.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d)

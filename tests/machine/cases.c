@@ -208,6 +208,18 @@ void machine_problem_make(machine_problem *p, const machine_case *c, const char 
     p->launch.arguments = p->arguments;
 }
 
+void machine_problem_reset(machine_problem *p)
+{
+    for (int i = 0; i < p->n_arrays; i++) {
+        const machine_array *a = &p->arrays[i];
+        size_t               bytes = a->count * bytes_of(a->format);
+        if (a->values)
+            send(p, a);
+        else
+            memset(machine_at(p->memory, a->address, bytes), 0xff, bytes);
+    }
+}
+
 void machine_problem_free(machine_problem *p)
 {
     for (int i = 0; i < p->n_arrays; i++) {

@@ -58,6 +58,9 @@ extern const machine_case machine_amd_cases[];
 void machine_problem_make(machine_problem *p, const machine_case *c, const char *arch);
 void machine_problem_free(machine_problem *p);
 
+/* Inputs as they were, results 0xff: for another launch. */
+void machine_problem_reset(machine_problem *p);
+
 /* The largest error of a result over its bound: right if below 1; NaN: a result is not finite. */
 double machine_problem_error(const machine_problem *p);
 

@@ -175,7 +175,7 @@ static bool hidden_value(const machine_launch *l, const char *kind, u64 *value)
     return strcmp(kind, "hidden_grid_dims") == 0;
 }
 
-/* Places the arguments; what no argument covers stays 0xff. */
+/* Places the arguments; what no argument covers stays 0xff. Compilers may read up to the next 16 bytes. */
 static bool place_arguments(run *r, const machine_launch *l)
 {
     kernel *k = r->k;
@@ -187,9 +187,9 @@ static bool place_arguments(run *r, const machine_launch *l)
     }
     if (l->argument_bytes != wanted)
         return gcn_refuse(r->module, "%s: %zu bytes of arguments, it takes %zu", k->name, l->argument_bytes, wanted);
-    r->arguments = machine_alloc(r->memory, (u64)k->argument_bytes + 64);
-    r->declared = calloc((size_t)k->argument_bytes + 64, 1);
-    u8 *at = machine_at(r->memory, r->arguments, (u64)k->argument_bytes);
+    r->arguments = machine_alloc(r->memory, ((u64)k->argument_bytes + 15) / 16 * 16 + (k->argument_bytes ? 0 : 16));
+    r->declared = calloc((size_t)k->argument_bytes + 1, 1);
+    u8 *at = machine_at(r->memory, r->arguments, 1);
     for (int i = 0; i < k->n_arguments; i++) {
         const argument *a = &k->arguments[i];
         u64             value;
@@ -241,6 +241,17 @@ static void *take(size_t bytes)
     return memset(got, 0, bytes);
 }
 
+/* The smallest access to LDS that a kernel has. */
+static u32 lds_unit(const gcn_module *m, const kernel *k)
+{
+    u32 unit = 8;
+    for (int at = k->told.first; at < k->told.end; at++) {
+        const row *of = m->code[at].row;
+        if (gcn_touches_lds(of) && of->bytes < unit) unit = of->bytes;
+    }
+    return unit;
+}
+
 static bool run_launch(machine_module *module, machine_memory *memory, const machine_launch *l,
                        const machine_order *order, machine_counts *counts, char error[MACHINE_ERROR_ROOM])
 {
@@ -250,10 +261,10 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
     error[0] = 0;
     if (!r.k) return gcn_refuse(m, "no kernel %s", l->kernel);
     r.lds_bytes = (u32)r.k->told.shared_bytes + l->dynamic_shared;
+    r.lds_unit = lds_unit(m, r.k);
     if (!fits(&r, l)) return false;
     machine_memory_launch(memory);
     r.lds = take(r.lds_bytes);
-    r.lds_owed = take(r.lds_bytes);
     r.lds_writer = take(r.lds_bytes * sizeof(u32));
     r.lds_reader = take(r.lds_bytes * sizeof(u32));
     r.waves = take((size_t)r.n_waves * sizeof *r.waves);
@@ -264,7 +275,7 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
     }
     bool well = place_arguments(&r, l) && run_blocks(&r, l);
     if (r.arguments) machine_release(memory, r.arguments);
-    void *const taken[] = { r.lds, r.lds_owed, r.lds_writer, r.lds_reader, r.waves, room, r.declared };
+    void *const taken[] = { r.lds, r.lds_writer, r.lds_reader, r.waves, room, r.declared };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) free(taken[i]);
     return well;
 }

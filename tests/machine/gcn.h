@@ -192,9 +192,9 @@ typedef struct run {
     u64                  arguments; /* where the kernel's arguments lie */
     u8                  *declared;  /* of each byte of them: has it an argument? */
     u32                  epoch, group_epoch;
-    u8                  *lds, *lds_owed; /* owed: bytes that global_load_lds will write */
-    u32                 *lds_writer, *lds_reader, lds_bytes, lds_epoch;
-    int                  to_lds; /* such loads under way */
+    u8                  *lds;
+    u32                 *lds_writer, *lds_reader, lds_bytes, lds_epoch, lds_unit;
+    int                  to_lds; /* direct loads into LDS under way */
     bool                 failed;
 } run;
 
@@ -212,6 +212,7 @@ struct wave {
 /* Writes the run's error with the kernel, the lines and the instruction; false. */
 __attribute__((format(printf, 3, 4))) bool gcn_fail(wave *w, const instruction *x, const char *format, ...);
 bool                                       gcn_complete(wave *w, queue *q, int left); /* until `left` are under way */
+bool                                       gcn_touches_lds(const row *r);
 
 static inline u64 scalar_pair(const wave *w, int at)
 {

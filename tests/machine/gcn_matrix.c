@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-typedef float eight __attribute__((vector_size(32)));
+typedef float eight __attribute__((vector_size(32), aligned(4), may_alias));
 
 typedef struct floats {
     _Alignas(32) float k[32][32]; /* [k][row of A or column of B] */
@@ -80,43 +80,40 @@ static void unpack_operand(wave *w, const product *p, const operand *o, floats *
             unpack(p, table, w->v[o->at + e / in_register] + group * p->side, e, p->side, to->k[group * each + e]);
 }
 
-/* One row of D, of `side` results in `n` vectors: row + sum over k of a[k][at] b[k]. */
-#define ROW_OF(name, n)                                                                                                \
-    static void name(float *results, const floats *a, const floats *b, int at, int depth)                              \
+/* Two rows of D, `at` and the next, of 8 n results each: they get the sum over k of a[k][row] b[k]. */
+#define TWO_ROWS(name, n)                                                                                              \
+    static void name(eight *d, eight *e, const floats *a, const floats *b, int at, int depth)                          \
     {                                                                                                                  \
-        eight sum[n], part;                                                                                            \
-        memcpy(sum, results, sizeof sum);                                                                              \
+        eight sum[2][n];                                                                                               \
+        for (int j = 0; j < n; j++) sum[0][j] = d[j], sum[1][j] = e[j];                                                \
         for (int k = 0; k < depth; k++) {                                                                              \
-            float x = a->k[k][at];                                                                                     \
-            for (int j = 0; j < n; j++) {                                                                              \
-                memcpy(&part, &b->k[k][8 * j], sizeof part);                                                           \
-                sum[j] += part * x;                                                                                    \
-            }                                                                                                          \
+            const eight *part = (const eight *)b->k[k];                                                                \
+            for (int j = 0; j < n; j++) sum[0][j] += part[j] * a->k[k][at];                                            \
+            for (int j = 0; j < n; j++) sum[1][j] += part[j] * a->k[k][at + 1];                                        \
         }                                                                                                              \
-        memcpy(results, sum, sizeof sum);                                                                              \
+        for (int j = 0; j < n; j++) d[j] = sum[0][j], e[j] = sum[1][j];                                                \
     }
-ROW_OF(row_of_16, 2)
-ROW_OF(row_of_32, 4)
+TWO_ROWS(two_rows_of_16, 2)
+TWO_ROWS(two_rows_of_32, 4)
 
 static bool step_matrix(wave *w, const instruction *x)
 {
-    const product   *p = &products[x->row->kind];
-    const operand   *c = &x->o[3];
-    floats           a, b;
-    _Alignas(64) u32 d[16][LANES];
-    int              groups = LANES / p->side, count = p->side * p->side / LANES;
+    const product *p = &products[x->row->kind];
+    const operand *c = &x->o[3];
+    floats         a, b;
+    u32(*d)[LANES] = w->v + x->o[0].at;
+    int groups = LANES / p->side, count = p->side * p->side / LANES;
     unpack_operand(w, p, &x->o[1], &a);
     unpack_operand(w, p, &x->o[2], &b);
-    for (int r = 0; r < count; r++) {
-        if (c->kind == VECTOR)
-            memcpy(d[r], w->v[c->at + r], sizeof d[r]);
-        else
-            for (int i = 0; i < LANES; i++) d[r][i] = (u32)c->number;
-        for (int g = 0; g < groups; g++)
-            (p->side == 16 ? row_of_16 : row_of_32)((float *)&d[r][g * p->side], &a, &b,
-                                                    4 * groups * (r / 4) + 4 * g + r % 4, p->depth);
+    if (c->kind == VECTOR && c->at != x->o[0].at) memmove(d, w->v[c->at], (size_t)count * sizeof *d);
+    for (int i = 0; c->kind == NUMBER && i < count * LANES; i++) d[i / LANES][i % LANES] = (u32)c->number;
+    for (int r = 0; r < count; r += 2) {
+        for (int g = 0; g < groups; g++) {
+            eight *first = (eight *)&d[r][g * p->side], *second = (eight *)&d[r + 1][g * p->side];
+            int    at = 4 * groups * (r / 4) + 4 * g + r % 4;
+            (p->side == 16 ? two_rows_of_16 : two_rows_of_32)(first, second, &a, &b, at, p->depth);
+        }
     }
-    memcpy(w->v[x->o[0].at], d, (size_t)count * sizeof d[0]);
     if (w->r->counts) w->r->counts->matrix_flops += 2u * (u64)(p->side * p->side * p->depth);
     return true;
 }

@@ -48,17 +48,22 @@ static inline bool mark(machine_trace *t, who me, int kind)
     return true;
 }
 
+static inline u64 both_of(const machine_trace *t)
+{
+    u64 both;
+    memcpy(&both, t, sizeof both);
+    return both;
+}
+
 /* The same for n bytes; mostly their traces are equal. The first that conflicts; n: none does. */
 static u64 mark_all(machine_trace *t, u64 n, who me, int kind)
 {
-    u32           different = 0;
-    machine_trace first = t[0];
-    for (u64 i = 0; i < n; i++) different |= (t[i].writer ^ first.writer) | (t[i].reader ^ first.reader);
+    u64           different = 0, before = both_of(t);
+    machine_trace now = t[0];
+    for (u64 i = 1; i < n; i++) different |= both_of(&t[i]) ^ before;
     if (!different) {
-        machine_trace now = first;
         if (!mark(&now, me, kind)) return 0;
-        if (now.writer != first.writer || now.reader != first.reader)
-            for (u64 i = 0; i < n; i++) t[i] = now;
+        for (u64 i = 0; both_of(&now) != before && i < n; i++) t[i] = now;
         return n;
     }
     for (u64 i = 0; i < n; i++)
@@ -78,47 +83,47 @@ static bool race(wave *w, const instruction *x, u64 address, const machine_trace
                     did, by);
 }
 
-static bool mark_global(wave *w, const instruction *x, u64 address, u64 bytes, int kind)
+/* Traces of the page that was looked at last: `first` is that of its first byte. */
+typedef struct page {
+    u64            number;
+    machine_trace *first;
+} page;
+
+static bool mark_global(wave *w, const instruction *x, page *last, u64 address, u64 bytes)
 {
     who me = who_is(w);
-    if (kind == ATOMIC) me.mine = ATOMICS;
+    if (x->row->kind == ATOMIC) me.mine = ATOMICS;
     while (bytes) {
-        u64            page = 4096 - address % 4096, n = bytes < page ? bytes : page;
-        machine_trace *t = machine_traces(w->r->memory, address, n);
-        for (u64 done = 0, part; t && done < n; done += part) {
-            part = n - done;
-            u64 bad = mark_all(t + done, part, me, kind);
-            if (bad < part) return race(w, x, address + done + bad, t + done + bad, me);
+        u64 left = 4096 - address % 4096, n = bytes < left ? bytes : left;
+        if (last->number != address / 4096) {
+            *last = (page){ address / 4096, machine_traces(w->r->memory, address, n) };
+            last->first -= address % 4096;
         }
+        machine_trace *t = last->first + address % 4096;
+        u64            bad = mark_all(t, n, me, x->row->kind);
+        if (bad < n) return race(w, x, address + bad, t + bad, me);
         address += n;
         bytes -= n;
     }
     return true;
 }
 
-/* Where `bytes` for lanes of `each` lie; NULL: they do not, and the error says why, unless there are several lanes. */
-static u8 *reach(wave *w, const instruction *x, u64 address, u64 bytes, u64 each, int kind)
+/* Where a lane's bytes lie; NULL: they do not, and the error says why. */
+static u8 *reach(wave *w, const instruction *x, u64 address)
 {
-    u64 align = each < 4 ? each : 4;
-    if (address % align) {
-        gcn_fail(w, x, "misaligned address %#llx for %llu bytes", (unsigned long long)address,
-                 (unsigned long long)each);
-        return NULL;
-    }
-    u8 *at = machine_at(w->r->memory, address, bytes);
-    if (!at) {
-        if (bytes == each)
-            gcn_fail(w, x, "out of bounds: %llu bytes at %#llx", (unsigned long long)each, (unsigned long long)address);
-        return NULL;
-    }
-    return w->r->order->blind || mark_global(w, x, address, bytes, kind) ? at : NULL;
+    int bytes = x->row->bytes;
+    u8 *at = machine_at(w->r->memory, address, (u64)bytes);
+    if (address % (bytes < 4 ? (u64)bytes : 4))
+        gcn_fail(w, x, "misaligned address %#llx for %d bytes", (unsigned long long)address, bytes);
+    if (!at) gcn_fail(w, x, "out of bounds: %d bytes at %#llx", bytes, (unsigned long long)address);
+    return w->r->failed ? NULL : at;
 }
 
 /* --- global memory --------------------------------------------------------------------------------------------------
  */
 
 /* Between lanes [i, end), which lie one behind the other from `at` on, and registers or what a store has kept. */
-static bool move(wave *w, const pending *p, u8 *at, int i, int end)
+static void move(wave *w, const pending *p, u8 *at, int i, int end)
 {
     const instruction *x = p->x;
     int                bytes = x->row->bytes, words = bytes / 4;
@@ -148,7 +153,6 @@ static bool move(wave *w, const pending *p, u8 *at, int i, int end)
             break;
         }
     }
-    return true;
 }
 
 static void count_global(wave *w, const pending *p)
@@ -166,24 +170,37 @@ static void count_global(wave *w, const pending *p)
     *(reads ? &counts->read_bytes : &counts->written_bytes) += bytes * (u64)__builtin_popcountll(p->mask);
 }
 
+/* All that lanes may touch at once, if it is allowed: where its first byte lies. */
+static u8 *reach_all(wave *w, const pending *p, u64 *first)
+{
+    u64 low = ~(u64)0, high = 0, bits = 0;
+    for (int i = 0; i < LANES; i++) {
+        u64 a = p->address[i], on = p->mask >> i & 1 ? ~(u64)0 : 0;
+        low = (a | ~on) < low ? a : low;
+        high = (a & on) > high ? a : high;
+        bits |= a & on;
+    }
+    *first = low;
+    if (bits & (p->x->row->bytes < 4 ? p->x->row->bytes - 1u : 3u)) return NULL;
+    return machine_at(w->r->memory, low, high - low + p->x->row->bytes);
+}
+
 /* Lanes that lie one behind the other are looked at together. */
 static bool access_global(wave *w, const pending *p)
 {
-    const instruction *x = p->x;
-    u64                bytes = x->row->bytes;
+    u64  first = 0, bytes = p->x->row->bytes;
+    page last = { 0, NULL };
     if (w->r->counts) count_global(w, p);
+    u8 *all = p->mask ? reach_all(w, p, &first) : NULL;
     for (int i = 0, end; i < LANES; i = end) {
         end = i + 1;
         if (!(p->mask >> i & 1)) continue;
-        while (end < LANES && p->mask >> end & 1 && p->address[end] == p->address[end - 1] + bytes) end++;
-        u8 *at = reach(w, x, p->address[i], bytes * (u64)(end - i), bytes, x->row->kind);
-        if (w->r->failed) return false;
-        if (!at) { /* perhaps two pieces; or the first lane that is wrong is named */
-            end = i + 1;
-            at = reach(w, x, p->address[i], bytes, bytes, x->row->kind);
-            if (!at) return false;
-        }
-        if (!move(w, p, at, i, end)) return false;
+        u64 address = p->address[i];
+        u8 *at = all ? all + (address - first) : reach(w, p->x, address);
+        while (all && end < LANES && p->mask >> end & 1 && p->address[end] == p->address[end - 1] + bytes) end++;
+        if (!at) return false;
+        if (!w->r->order->blind && !mark_global(w, p->x, &last, address, bytes * (u64)(end - i))) return false;
+        move(w, p, at, i, end);
     }
     return true;
 }
@@ -193,8 +210,9 @@ static bool access_scalar(wave *w, const pending *p)
     const run *r = w->r;
     int        bytes = p->x->row->bytes, known = 0;
     u64        offset = p->base - r->arguments;
-    const u8  *at = reach(w, p->x, p->base, (u64)bytes, (u64)bytes, SCALAR_LOAD);
-    if (!at) return false;
+    page       last = { 0, NULL };
+    const u8  *at = reach(w, p->x, p->base);
+    if (!at || (!r->order->blind && !mark_global(w, p->x, &last, p->base, (u64)bytes))) return false;
     bool of_arguments = p->base >= r->arguments && offset < (u64)r->k->argument_bytes;
     for (int i = 0; of_arguments && i < bytes; i++) known += r->declared[offset + (u64)i];
     if (of_arguments && !known)
@@ -210,72 +228,68 @@ static bool access_scalar(wave *w, const pending *p)
 /* Numbers in its shadows: barrier epoch and thread, that is wave and lane. Waves are in order in themselves. */
 enum { THREAD_BITS = 11, MANY_THREADS = 2047 };
 
+/* The writer of bytes that a global_load_lds will write. */
+#define OWED 0xffffffffu
+
+static inline u32 lds_number(const wave *w, int lane)
+{
+    return w->r->lds_epoch << THREAD_BITS | (u32)(w->number * LANES + lane);
+}
+
 static inline bool lds_conflict(u32 earlier, u32 mine)
 {
     return earlier >= (mine & ~(u32)MANY_THREADS) && (earlier ^ mine) >= LANES;
 }
 
-static inline __attribute__((always_inline)) bool mark_lds_bytes(u32 *writer, u32 *reader, int n, u32 mine, bool write)
+/* Shadows have an entry for each unit of r->lds_unit bytes: the smallest access that the kernel has. */
+static inline bool mark_lds(run *r, u32 at, int bytes, u32 mine, bool write)
 {
-    u32 bad = 0, epoch = mine & ~(u32)MANY_THREADS;
-    for (int b = 0; b < n; b++) bad |= lds_conflict(writer[b], mine);
-    if (write) {
-        for (int b = 0; b < n; b++) bad |= lds_conflict(reader[b], mine);
-        for (int b = 0; b < n; b++) writer[b] = bad ? writer[b] : mine;
-    } else {
-        for (int b = 0; b < n; b++)
-            reader[b] = reader[b] < epoch ? mine : (reader[b] ^ mine) < LANES ? reader[b] : epoch | MANY_THREADS;
-    }
-    return !bad;
-}
-
-static bool mark_lds(run *r, u32 at, int bytes, u32 mine, bool write)
-{
-    u32 *writer = r->lds_writer + at, *reader = r->lds_reader + at;
-    switch (bytes) {
-    case 2:
-        return mark_lds_bytes(writer, reader, 2, mine, write);
-    case 4:
-        return mark_lds_bytes(writer, reader, 4, mine, write);
-    case 8:
-        return mark_lds_bytes(writer, reader, 8, mine, write);
-    default:
-        return mark_lds_bytes(writer, reader, 16, mine, write);
-    }
-}
-
-static bool lds_race(wave *w, const instruction *x, u32 at, int bytes, u32 mine)
-{
-    const run *r = w->r;
-    for (u32 b = at; b < at + (u32)bytes; b++) {
-        bool written = lds_conflict(r->lds_writer[b], mine);
-        u32  other = (written ? r->lds_writer[b] : r->lds_reader[b]) & MANY_THREADS;
-        if (!written && !lds_conflict(r->lds_reader[b], mine)) continue;
-        if (other == MANY_THREADS)
-            return gcn_fail(
-                w, x, "race on LDS byte %u: read by several waves, no barrier before lane %u of wave %d writes it", b,
-                mine % LANES, w->number);
-        return gcn_fail(w, x, "race on LDS byte %u: %s by lane %u of wave %u, no barrier before lane %u of wave %d", b,
-                        written ? "written" : "read", other % LANES, other / LANES, mine % LANES, w->number);
+    u32  bad = 0, epoch = mine & ~(u32)MANY_THREADS, *writer = r->lds_writer + at / r->lds_unit;
+    u32 *reader = r->lds_reader + at / r->lds_unit;
+    int  n = bytes / (int)r->lds_unit;
+    for (int u = 0; u < n; u++) bad |= lds_conflict(writer[u], mine) || (write && lds_conflict(reader[u], mine));
+    if (bad) return false;
+    for (int u = 0; u < n; u++) {
+        if (write)
+            writer[u] = mine;
+        else
+            reader[u] = reader[u] < epoch ? mine : (reader[u] ^ mine) < LANES ? reader[u] : epoch | MANY_THREADS;
     }
     return true;
 }
 
+static bool lds_race(wave *w, const instruction *x, u32 at, u32 mine)
+{
+    const run *r = w->r;
+    u32        unit = at / r->lds_unit;
+    while (!lds_conflict(r->lds_writer[unit], mine) && !lds_conflict(r->lds_reader[unit], mine)) unit++;
+    bool written = lds_conflict(r->lds_writer[unit], mine);
+    u32  other = (written ? r->lds_writer[unit] : r->lds_reader[unit]) & MANY_THREADS, byte = unit * r->lds_unit;
+    if (r->lds_writer[unit] == OWED)
+        return gcn_fail(w, x, "LDS byte %u before the vmcnt wait for its global_load_lds", byte);
+    if (other == MANY_THREADS)
+        return gcn_fail(w, x,
+                        "race on LDS byte %u: read by several waves, no barrier before lane %u of wave %d writes it",
+                        byte, mine % LANES, w->number);
+    return gcn_fail(w, x, "race on LDS byte %u: %s by lane %u of wave %u, no barrier before lane %u of wave %d", byte,
+                    written ? "written" : "read", other % LANES, other / LANES, mine % LANES, w->number);
+}
+
+static bool refuse_lds(wave *w, const instruction *x, u64 at, int bytes)
+{
+    if (at + (u64)bytes > w->r->lds_bytes)
+        return gcn_fail(w, x, "out of bounds: %d bytes at %llu of %u bytes of LDS", bytes, (unsigned long long)at,
+                        w->r->lds_bytes);
+    return gcn_fail(w, x, "misaligned LDS address %llu for %d bytes", (unsigned long long)at, bytes);
+}
+
 /* Is the access of a lane allowed? */
-static bool reach_lds(wave *w, const instruction *x, u64 at, int bytes, int lane, bool write)
+static inline bool reach_lds(wave *w, const instruction *x, u64 at, int bytes, int lane, bool write)
 {
     run *r = w->r;
-    if (at + (u64)bytes > r->lds_bytes)
-        return gcn_fail(w, x, "out of bounds: %d bytes at %llu of %u bytes of LDS", bytes, (unsigned long long)at,
-                        r->lds_bytes);
-    if (at % (u64)bytes && (bytes < 16 || at % 8))
-        return gcn_fail(w, x, "misaligned LDS address %llu for %d bytes", (unsigned long long)at, bytes);
-    for (int b = 0; r->to_lds && b < bytes; b++)
-        if (r->lds_owed[at + (u64)b])
-            return gcn_fail(w, x, "LDS byte %llu before the vmcnt wait for its global_load_lds",
-                            (unsigned long long)at + (u64)b);
-    u32 mine = r->lds_epoch << THREAD_BITS | (u32)(w->number * LANES + lane);
-    return r->order->blind || mark_lds(r, (u32)at, bytes, mine, write) || lds_race(w, x, (u32)at, bytes, mine);
+    if (at + (u64)bytes > r->lds_bytes || at & (u64)(bytes < 16 ? bytes - 1 : 7)) return refuse_lds(w, x, at, bytes);
+    u32 mine = lds_number(w, lane);
+    return r->order->blind || mark_lds(r, (u32)at, bytes, mine, write) || lds_race(w, x, (u32)at, mine);
 }
 
 /* 32 banks of 4 bytes. Lanes go in groups that ask for 128 bytes; each further word of a bank costs them a cycle. */
@@ -333,22 +347,38 @@ static bool access_lds(wave *w, const pending *p)
     return true;
 }
 
-/* The bytes that a direct load will write: owed, or no longer, and nobody may have touched them in between. */
-static void owe_lds(run *r, const pending *p, int by)
+/* What a direct load will write is owed from its issue on, and a write of the wave's when it has landed. */
+static bool claim_lds(wave *w, const pending *p, bool landed)
 {
-    int bytes = p->x->row->bytes;
-    r->to_lds += by;
-    for (int i = 0; i < LANES; i++)
-        for (int b = 0; p->mask >> i & 1 && b < bytes; b++) r->lds_owed[p->base + (u64)(bytes * i + b)] += (u8)by;
-}
-
-static bool check_to_lds(wave *w, const pending *p)
-{
-    int bytes = p->x->row->bytes;
-    for (int i = 0; i < LANES; i++)
-        if (p->mask >> i & 1 && !reach_lds(w, p->x, p->base + (u64)(bytes * i), bytes, i, true)) return false;
+    run *r = w->r;
+    int  bytes = p->x->row->bytes;
+    r->to_lds += landed ? -1 : 1;
+    for (int i = 0; i < LANES; i++) {
+        u64 at = p->base + (u64)(bytes * i);
+        if (!(p->mask >> i & 1)) continue;
+        if (!landed && !reach_lds(w, p->x, at, bytes, i, true)) return false;
+        u32 *writer = r->lds_writer + at / r->lds_unit, now = landed ? lds_number(w, i) : OWED;
+        for (int u = 0; u < bytes / (int)r->lds_unit; u++) writer[u] = now;
+    }
     return true;
 }
+
+/* Memory may be read at once: what is owed when an access is issued may not have landed, whatever is waited for later.
+ */
+static bool check_owed(wave *w, const pending *p)
+{
+    const run *r = w->r;
+    for (int e = 0; e < p->x->row->elements; e++) {
+        for (u64 left = p->mask; left; left &= left - 1) {
+            u64 at = p->address[__builtin_ctzll(left)] + offset_of(p->x, e);
+            for (u64 b = at; b < at + p->x->row->bytes && b < r->lds_bytes; b += r->lds_unit)
+                if (r->lds_writer[b / r->lds_unit] == OWED) return lds_race(w, p->x, (u32)b, lds_number(w, 0));
+        }
+    }
+    return true;
+}
+
+static step_function step_lds, step_global;
 
 /* --- queues ---------------------------------------------------------------------------------------------------------
  */
@@ -384,15 +414,17 @@ static bool brings_registers(const instruction *x)
     return kind == SCALAR_LOAD || kind == LOAD || kind == LDS_READ || kind == LDS_PERMUTE;
 }
 
+bool gcn_touches_lds(const row *r)
+{
+    return r->step == step_lds || (r->step == step_global && r->kind == TO_LDS);
+}
+
 bool gcn_complete(wave *w, queue *q, int left)
 {
     while (q->count > left) {
         pending *p = &q->of[q->first];
-        if (p->x->row->kind == TO_LDS) {
-            owe_lds(w->r, p, -1);
-            if (!check_to_lds(w, p)) return false;
-        }
         if (!p->done && !access_memory(w, p)) return false;
+        if (p->x->row->kind == TO_LDS) claim_lds(w, p, true);
         if (brings_registers(p->x)) set_owed(w, &p->x->o[0], false);
         w->scalar_loads -= p->x->row->kind == SCALAR_LOAD;
         q->first = --q->count ? (q->first + 1) % OUTSTANDING : 0;
@@ -442,9 +474,7 @@ static bool step_global(wave *w, const instruction *x)
     if (x->row->kind == STORE || x->row->kind == ATOMIC) keep_data(w, p, &x->o[1], 0);
     if (x->row->kind != TO_LDS) return issued(w, p);
     p->base = w->s[M0] + (u64)(i64)x->modifier[AT_OFFSET];
-    if (!check_to_lds(w, p) || !issued(w, p)) return false;
-    owe_lds(w->r, p, 1);
-    return true;
+    return claim_lds(w, p, false) && issued(w, p);
 }
 
 static bool step_lds(wave *w, const instruction *x)
@@ -454,6 +484,7 @@ static bool step_lds(wave *w, const instruction *x)
     if (!p) return false;
     for (int i = 0; i < LANES; i++) p->address[i] = w->v[address->at][i];
     for (int o = 1, k = 0; x->row->kind == LDS_WRITE && o < x->n; k += x->o[o++].count) keep_data(w, p, &x->o[o], k);
+    if (w->r->to_lds && !w->r->order->blind && !check_owed(w, p)) return false;
     return issued(w, p);
 }
 

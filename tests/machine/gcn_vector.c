@@ -332,52 +332,61 @@ static bool step_division_multiplied(wave *w, const instruction *x)
 
 enum { MOV, LSHL_ADD, LSHLREV, MAD_U, MAD_I, GT_I64, LE_I64 };
 
-static inline u64 lane_value(const wave *w, const operand *o, int i)
+/* Operand k as 64 values of 64 bits. */
+static void wide_source(const wave *w, const instruction *x, int k, u64 *to)
 {
-    if (o->kind != VECTOR) return scalar_value(w, o);
-    return o->count == 2 ? w->v[o->at][i] | (u64)w->v[o->at + 1][i] << 32 : w->v[o->at][i];
+    const operand *o = &x->o[k];
+    if (o->kind == VECTOR) {
+        const u32 *low = w->v[o->at], *high = o->count == 2 ? w->v[o->at + 1] : NULL;
+        for (int i = 0; i < LANES; i++) to[i] = low[i];
+        for (int i = 0; high && i < LANES; i++) to[i] |= (u64)high[i] << 32;
+        return;
+    }
+    u64 value = k < x->n ? scalar_value(w, o) : 0;
+    for (int i = 0; i < LANES; i++) to[i] = value;
 }
 
 static bool step_64(wave *w, const instruction *x)
 {
-    u64            exec = scalar_pair(w, EXEC), q;
-    int            to = x->o[0].at, first = x->row->kind == MAD_U || x->row->kind == MAD_I ? 2 : 1;
-    const operand *o = &x->o[first];
+    u64              a[LANES], b[LANES], c[LANES];
+    _Alignas(64) u32 low[LANES], high[LANES];
+    int              first = x->row->kind == MAD_U || x->row->kind == MAD_I ? 2 : 1;
+    wide_source(w, x, first, a);
+    wide_source(w, x, first + 1, b);
+    wide_source(w, x, first + 2, c);
     for (int i = 0; i < LANES; i++) {
-        if (!(exec >> i & 1)) continue;
-        u64 a = lane_value(w, o, i), b = x->row->kind == MOV ? 0 : lane_value(w, o + 1, i);
         switch (x->row->kind) {
         case LSHL_ADD:
-            q = (a << (b & 7)) + lane_value(w, o + 2, i);
+            a[i] = (a[i] << (b[i] & 7)) + c[i];
             break;
         case LSHLREV:
-            q = b << (a & 63);
+            a[i] = b[i] << (a[i] & 63);
             break;
         case MAD_U:
-            q = a * b + lane_value(w, o + 2, i);
+            a[i] = a[i] * b[i] + c[i];
             break;
         case MAD_I:
-            q = (u64)((i64)(i32)a * (i32)b) + lane_value(w, o + 2, i);
+            a[i] = (u64)((i64)(i32)a[i] * (i32)b[i]) + c[i];
             break;
         default:
-            q = a;
             break;
         }
-        w->v[to][i] = (u32)q;
-        w->v[to + 1][i] = (u32)(q >> 32);
     }
+    for (int i = 0; i < LANES; i++) low[i] = (u32)a[i], high[i] = (u32)(a[i] >> 32);
+    write_lanes(w, w->v[x->o[0].at], low);
+    write_lanes(w, w->v[x->o[0].at + 1], high);
     if (first == 2) set_scalar_pair(w, x->o[1].at, ~(u64)0); /* the carry, which no compiler uses: not computed */
     return true;
 }
 
 static bool step_compare_64(wave *w, const instruction *x)
 {
-    u64 exec = scalar_pair(w, EXEC), mask = 0;
-    for (int i = 0; i < LANES; i++) {
-        i64 a = (i64)lane_value(w, &x->o[1], i), b = (i64)lane_value(w, &x->o[2], i);
-        mask |= (u64)(x->row->kind == GT_I64 ? a > b : a <= b) << i;
-    }
-    set_scalar_pair(w, x->o[0].at, mask & exec);
+    u64 a[LANES], b[LANES], mask = 0;
+    wide_source(w, x, 1, a);
+    wide_source(w, x, 2, b);
+    for (int i = 0; i < LANES; i++)
+        mask |= (u64)(x->row->kind == GT_I64 ? (i64)a[i] > (i64)b[i] : (i64)a[i] <= (i64)b[i]) << i;
+    set_scalar_pair(w, x->o[0].at, mask & scalar_pair(w, EXEC));
     return true;
 }
 

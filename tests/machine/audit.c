@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `all audit`: leaves out every wait and barrier of every kernel for AMD GPUs, one at a time, and says who notices.
+ *
+ *   all audit [ARCH [KERNEL]]
+ *
+ * Named: the interpreter's rules say what is wrong. By values: results are wrong, or other bits. A survivor must be in
+ * proved.txt, with why nothing can notice. Exit status 1 if one is not. */
+#include "support/test.h"
+
+#include "machine/audit.h"
+#include "machine/cases.h"
+#include "machine/compile_amd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CASES = 16 };
+
+/* A kernel's cases, each with the bits of its right results. */
+typedef struct trials {
+    machine_problem problems[CASES];
+    uint64_t        bits[CASES];
+    int             n;
+} trials;
+
+typedef struct tally {
+    int removed, named, by_values, proved, survived;
+} tally;
+
+typedef enum verdict { SURVIVED, BY_VALUES, NAMED } verdict;
+
+static verdict judge(machine_module *module, trials *t, int skip)
+{
+    static const int waves[] = { 0, 1, 7 };
+    verdict          best = SURVIVED;
+    for (int c = 0; c < t->n; c++) {
+        for (int i = 0; i < 3; i++) {
+            char          error[MACHINE_ERROR_ROOM];
+            machine_order order = { .waves = waves[i], .skip = skip };
+            machine_problem_reset(&t->problems[c]);
+            if (!machine_run(module, t->problems[c].memory, &t->problems[c].launch, &order, NULL, error)) return NAMED;
+            if (!(machine_problem_error(&t->problems[c]) < 1) || machine_problem_bits(&t->problems[c]) != t->bits[c])
+                best = BY_VALUES;
+        }
+    }
+    return best;
+}
+
+/* Is there a line "ARCH KERNEL SOURCE_LINE INSTRUCTION: reason"? */
+static bool is_proved(const char *proved, const char *arch, const char *kernel, machine_instruction x)
+{
+    char line[300];
+    snprintf(line, sizeof line, "\n%s %s %d %s: ", arch, kernel, x.source_line, x.text);
+    return proved && strstr(proved, line);
+}
+
+static void audit_kind(machine_module *module, const machine_kernel *k, trials *t, const char *arch, bool barriers,
+                       tally *all)
+{
+    char *proved = machine_read_file("tests/machine/proved.txt");
+    tally sum = { 0, 0, 0, 0, 0 };
+    for (int at = machine_find(module, k->first, k->end); at >= 0; at = machine_find(module, at + 1, k->end)) {
+        machine_instruction x = machine_instruction_at(module, at);
+        if ((strcmp(x.text, "s_barrier") == 0) != barriers) continue;
+        verdict v = judge(module, t, at);
+        sum.removed++;
+        sum.named += v == NAMED;
+        sum.by_values += v == BY_VALUES;
+        if (v != SURVIVED) continue;
+        bool listed = is_proved(proved, arch, k->name, x);
+        sum.proved += listed;
+        sum.survived += !listed;
+        if (!listed)
+            printf("# %s %s %d %s (line %d, executed %llu times) survives\n", arch, k->name, x.source_line, x.text,
+                   x.line, (unsigned long long)x.executed);
+    }
+    free(proved);
+    if (sum.removed)
+        printf("| %s | %-20s | %-8s | %7d | %5d | %9d | %6d | %8d |\n", arch, k->name, barriers ? "barriers" : "waits",
+               sum.removed, sum.named, sum.by_values, sum.proved, sum.survived);
+    int *const to[] = { &all->removed, &all->named, &all->by_values, &all->proved, &all->survived };
+    const int  from[] = { sum.removed, sum.named, sum.by_values, sum.proved, sum.survived };
+    for (int i = 0; i < 5; i++) *to[i] += from[i];
+}
+
+static void make_trials(trials *t, machine_module *module, const machine_case *cases, const char *kernel,
+                        const char *arch)
+{
+    t->n = 0;
+    for (const machine_case *c = cases; c->name; c++) {
+        char             error[MACHINE_ERROR_ROOM];
+        machine_order    order = { .skip = -1 };
+        machine_problem *p = &t->problems[t->n];
+        if (strcmp(c->kernel, kernel) || t->n == CASES) continue;
+        machine_problem_make(p, c, arch);
+        if (!machine_run(module, p->memory, &p->launch, &order, NULL, error)) printf("# %s: %s\n", c->name, error);
+        t->bits[t->n++] = machine_problem_bits(p);
+    }
+}
+
+static void audit_module(machine_module *module, const machine_case *cases, const char *arch, const char *only,
+                         tally *all)
+{
+    trials t;
+    for (int k = 0; k < machine_kernels(module); k++) {
+        const machine_kernel *kernel = machine_kernel_at(module, k);
+        if (!strstr(kernel->name, only)) continue;
+        make_trials(&t, module, cases, kernel->name, arch);
+        audit_kind(module, kernel, &t, arch, false, all);
+        audit_kind(module, kernel, &t, arch, true, all);
+        for (int i = 0; i < t.n; i++) machine_problem_free(&t.problems[i]);
+        fflush(stdout);
+    }
+}
+
+int machine_audit(const char *arch, const char *only)
+{
+    const machine_case *const tables[] = { machine_portable_cases, machine_amd_cases };
+    tally                     all = { 0, 0, 0, 0, 0 };
+    printf("| device | kernel               | kind     | removed | named | by values | proved | survived |\n");
+    printf("|--------|----------------------|----------|---------|-------|-----------|--------|----------|\n");
+    for (int t = 0; t < 2; t++) {
+        const char *file = "";
+        for (const machine_case *c = tables[t]; c->name; c++) {
+            char error[MACHINE_ERROR_ROOM];
+            if (strcmp(file, c->file) == 0) continue;
+            char           *text = machine_compile_amd(file = c->file, arch, error);
+            machine_module *module = text ? machine_load_gcn(text, error) : NULL;
+            free(text);
+            if (!module) {
+                printf("# %s: %s\n", c->file, error);
+                return -1;
+            }
+            audit_module(module, tables[t], arch, only, &all);
+            machine_unload(module);
+        }
+    }
+    printf("# %s: %d left out, %d named, %d by values, %d proved, %d survived\n", arch, all.removed, all.named,
+           all.by_values, all.proved, all.survived);
+    return all.survived;
+}
+
+static int run_audit(int argc, char **argv)
+{
+    int survived = 0;
+    for (int i = 0; i < 2; i++) {
+        const char *arch = i ? "gfx950" : "gfx942";
+        if (argc < 3 || strcmp(argv[2], arch) == 0) survived |= machine_audit(arch, argc > 3 ? argv[3] : "");
+    }
+    return survived != 0;
+}
+
+TM_TEST_ROLE("audit", run_audit)

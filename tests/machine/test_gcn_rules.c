@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The interpreter's rules, each by a text that keeps it and one that does not: waits, races, bounds, barriers,
+ * arguments, and what a text may say at all. */
+#include "support/test.h"
+
+#include "machine/gcn_texts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* s[4:5], s[6:7]: the pointers; v9: 4 times the thread. */
+#define BEGIN "s_load_dwordx4 s[4:7], s[0:1], 0x0\nv_lshlrev_b32_e32 v9, 2, v0\ns_waitcnt lgkmcnt(0)\n"
+#define END "global_store_dword v9, v1, s[6:7]\ns_endpgm\n"
+#define OTHER_WAVE "v_xor_b32_e32 v10, 0x100, v9\n" /* the place of the thread that many bytes away: another wave's */
+#define NEXT_LANE "v_xor_b32_e32 v10, 4, v9\n"
+
+typedef struct rule {
+    const char *what, *body, *wanted; /* part of the error; "": none */
+    int         lds, threads, blocks;
+    const char *arch;
+} rule;
+
+static const rule rules[] = {
+    { .what = "a load's wait",
+      .body = BEGIN "global_load_dword v1, v9, s[4:5]\ns_waitcnt vmcnt(0)\n" END,
+      .wanted = "" },
+    { .what = "a load without a wait",
+      .body = BEGIN "global_load_dword v1, v9, s[4:5]\n" END,
+      .wanted = "line 8 (no source:0): global_store_dword v9, v1, s[6:7]: v1 before the wait" },
+    { .what = "the older of two loads",
+      .body = BEGIN "global_load_dword v1, v9, s[4:5]\nglobal_load_dword v2, v9, s[4:5]\ns_waitcnt vmcnt(1)\n" END,
+      .wanted = "" },
+    { .what = "the younger of two",
+      .body = BEGIN "global_load_dword v2, v9, s[4:5]\nglobal_load_dword v1, v9, s[4:5]\ns_waitcnt vmcnt(1)\n" END,
+      .wanted = "v1 before the wait" },
+    { .what = "an owed register is written",
+      .body = BEGIN "global_load_dword v1, v9, s[4:5]\nv_mov_b32_e32 v1, 0\ns_waitcnt vmcnt(0)\n" END,
+      .wanted = "v1 before the wait" },
+    { .what = "the wrong counter",
+      .body = BEGIN "global_load_dword v1, v9, s[4:5]\ns_waitcnt lgkmcnt(0)\n" END,
+      .wanted = "v1 before the wait" },
+    { .what = "a scalar load without a wait",
+      .body = "s_load_dwordx2 s[4:5], s[0:1], 0x0\ns_add_u32 s6, s5, 4\ns_endpgm\n",
+      .wanted = "s5 before the wait" },
+    { .what = "scalar loads come in any order",
+      .body = "s_load_dword s4, s[0:1], 0x0\ns_load_dword s5, s[0:1], 0x4\ns_waitcnt lgkmcnt(1)\ns_mov_b32 s6, "
+              "s4\ns_endpgm\n",
+      .wanted = "s4 before the wait" },
+    { .what = "a branch on VCC that is owed",
+      .body = "s_load_dwordx2 vcc, s[0:1], 0x0\ns_cbranch_vccnz .L\n.L:\ns_endpgm\n",
+      .wanted = "s106 before the wait" },
+    { .what = "LDS reads come in order",
+      .body = BEGIN "ds_write_b32 v9, v0\nds_read_b32 v1, v9\nds_read_b32 v2, v9\ns_waitcnt lgkmcnt(1)\n" END,
+      .wanted = "",
+      .lds = 256 },
+    { .what = "the younger of two LDS reads",
+      .body = BEGIN "ds_write_b32 v9, v0\nds_read_b32 v2, v9\nds_read_b32 v1, v9\ns_waitcnt lgkmcnt(1)\n" END,
+      .wanted = "v1 before the wait",
+      .lds = 256 },
+    { .what = "a permutation without a wait",
+      .body = BEGIN "ds_bpermute_b32 v1, v9, v0\n" END,
+      .wanted = "v1 before the wait" },
+    { .what = "a store keeps its data",
+      .body = BEGIN "v_mov_b32_e32 v1, 5\nglobal_store_dword v9, v1, s[6:7]\nv_mov_b32_e32 v1, 6\ns_endpgm\n",
+      .wanted = "" },
+    /* LDS */
+    { .what = "a barrier between waves",
+      .body = BEGIN OTHER_WAVE
+      "ds_write_b32 v9, v0\ns_waitcnt lgkmcnt(0)\ns_barrier\nds_read_b32 v1, v10\ns_waitcnt lgkmcnt(0)\n" END,
+      .wanted = "",
+      .lds = 512,
+      .threads = 128 },
+    { .what = "no barrier",
+      .body =
+          BEGIN OTHER_WAVE "ds_write_b32 v9, v0\ns_waitcnt lgkmcnt(0)\nds_read_b32 v1, v10\ns_waitcnt lgkmcnt(0)\n" END,
+      .wanted = "race on LDS byte",
+      .lds = 512,
+      .threads = 128 },
+    { .what = "no wait before the barrier",
+      .body = BEGIN OTHER_WAVE "ds_write_b32 v9, v0\ns_barrier\nds_read_b32 v1, v10\ns_waitcnt lgkmcnt(0)\n" END,
+      .wanted = "race on LDS byte",
+      .lds = 512,
+      .threads = 128 },
+    { .what = "read, then overwritten by others",
+      .body = BEGIN OTHER_WAVE "ds_write_b32 v9, v0\ns_waitcnt lgkmcnt(0)\ns_barrier\nds_read_b32 v1, v10\ns_waitcnt "
+                               "lgkmcnt(0)\nds_write_b32 v9, v0\n" END,
+      .wanted = "no barrier before lane",
+      .lds = 512,
+      .threads = 128 },
+    { .what = "lanes of a wave are in order",
+      .body = BEGIN NEXT_LANE "ds_write_b32 v9, v0\nds_read_b32 v1, v10\ns_waitcnt lgkmcnt(0)\n" END,
+      .wanted = "",
+      .lds = 512,
+      .threads = 128 },
+    { .what = "halves of a word are bytes of their own",
+      .body = BEGIN "v_lshlrev_b32_e32 v10, 1, v0\nds_write_b16 v10, v0\nds_write_b16_d16_hi v10, v0 "
+                    "offset:256\ns_waitcnt lgkmcnt(0)\ns_barrier\nv_mov_b32_e32 v1, 0\n" END,
+      .wanted = "",
+      .lds = 512,
+      .threads = 128 },
+    { .what = "out of the LDS",
+      .body = BEGIN "ds_write_b32 v9, v0 offset:4\n" END,
+      .wanted = "out of bounds: 4 bytes at 256 of 256 bytes of LDS",
+      .lds = 256 },
+    { .what = "misaligned in the LDS",
+      .body = BEGIN "v_mov_b32_e32 v1, 0\nds_read_b64 v[2:3], v9\ns_waitcnt lgkmcnt(0)\n" END,
+      .wanted = "misaligned LDS address 4 for 8 bytes",
+      .lds = 1024 },
+    /* from memory into LDS */
+    { .what = "a direct load's wait",
+      .body = BEGIN "s_mov_b32 m0, 0\nglobal_load_lds_dword v9, s[4:5]\ns_waitcnt vmcnt(0)\nds_read_b32 v1, "
+                    "v9\ns_waitcnt lgkmcnt(0)\n" END,
+      .wanted = "",
+      .lds = 256 },
+    { .what = "no wait for it",
+      .body = BEGIN
+      "s_mov_b32 m0, 0\nglobal_load_lds_dword v9, s[4:5]\nds_read_b32 v1, v9\ns_waitcnt vmcnt(0) lgkmcnt(0)\n" END,
+      .wanted = "before the vmcnt wait for its global_load_lds",
+      .lds = 256 },
+    { .what = "the wrong counter for it",
+      .body = BEGIN "s_mov_b32 m0, 0\nglobal_load_lds_dword v9, s[4:5]\ns_waitcnt lgkmcnt(0)\nds_read_b32 v1, "
+                    "v9\ns_waitcnt lgkmcnt(0)\n" END,
+      .wanted = "before the vmcnt wait for its global_load_lds",
+      .lds = 256 },
+    { .what = "the end before it",
+      .body = BEGIN "s_mov_b32 m0, 0\nglobal_load_lds_dword v9, s[4:5]\ns_endpgm\n",
+      .wanted = "a wave ends while data is on its way",
+      .lds = 256 },
+    /* global memory */
+    { .what = "behind the end",
+      .body = BEGIN "global_load_dword v1, v9, s[4:5] offset:4\ns_waitcnt vmcnt(0)\n" END,
+      .wanted = "out of bounds: 4 bytes at" },
+    { .what = "before the beginning",
+      .body = BEGIN "global_load_dword v1, v9, s[4:5] offset:-4\ns_waitcnt vmcnt(0)\n" END,
+      .wanted = "out of bounds: 4 bytes at" },
+    { .what = "misaligned",
+      .body = BEGIN
+      "v_mov_b32_e32 v1, 0\nv_lshlrev_b32_e32 v10, 1, v0\nglobal_load_dword v1, v10, s[4:5]\ns_waitcnt vmcnt(0)\n" END,
+      .wanted = "misaligned address" },
+    { .what = "blocks write the same place",
+      .body = BEGIN "v_mov_b32_e32 v1, 0\n" END,
+      .wanted = "by another block",
+      .blocks = 2 },
+    { .what = "waves exchange through memory",
+      .body = BEGIN OTHER_WAVE "global_store_dword v9, v0, s[6:7]\ns_waitcnt vmcnt(0)\ns_barrier\nglobal_load_dword "
+                               "v1, v10, s[6:7]\ns_waitcnt vmcnt(0)\ns_endpgm\n",
+      .wanted = "",
+      .threads = 128 },
+    { .what = "no wait for the store",
+      .body = BEGIN OTHER_WAVE
+      "global_store_dword v9, v0, s[6:7]\ns_barrier\nglobal_load_dword v1, v10, s[6:7]\ns_waitcnt vmcnt(0)\ns_endpgm\n",
+      .wanted = "by another wave of the block",
+      .threads = 128 },
+    { .what = "no barrier in between",
+      .body = BEGIN OTHER_WAVE "global_store_dword v9, v0, s[6:7]\ns_waitcnt vmcnt(0)\nglobal_load_dword v1, v10, "
+                               "s[6:7]\ns_waitcnt vmcnt(0)\ns_endpgm\n",
+      .wanted = "by another wave of the block",
+      .threads = 128 },
+    { .what = "past the scalar cache",
+      .body = BEGIN "global_store_dword v9, v0, s[6:7]\ns_waitcnt vmcnt(0)\ns_load_dword s8, s[6:7], 0x0\ns_waitcnt "
+                    "lgkmcnt(0)\ns_endpgm\n",
+      .wanted = "past the scalar cache" },
+    /* waves */
+    { .what = "divergence",
+      .body = BEGIN "v_cmp_gt_u32_e32 vcc, 32, v0\ns_and_saveexec_b64 s[8:9], vcc\ns_barrier\ns_endpgm\n",
+      .wanted = "divergence: of wave 0, lane 32 does not come to the barrier",
+      .threads = 128 },
+    { .what = "an end before a barrier",
+      .body = BEGIN "v_readfirstlane_b32 s8, v0\ns_cmp_lg_u32 s8, 0\ns_cbranch_scc1 .L\ns_barrier\n.L:\ns_endpgm\n",
+      .wanted = "wave 1 ended while wave 0 waits at a barrier",
+      .threads = 128 },
+    { .what = "no end", .body = BEGIN "s_nop 0\n", .wanted = "the wave ran past its end" },
+    /* what a text may say */
+    { .what = "an instruction",
+      .body = "v_wait_and_see v0\n",
+      .wanted = "line 4: no such instruction: v_wait_and_see v0" },
+    { .what = "a modifier", .body = "v_add_f32_e64 v1, v0, v0 clamp\n", .wanted = "modifier clamp is not known" },
+    { .what = "another's modifier",
+      .body = "v_add_f32_e64 v1, v0, v0 offset:4\n",
+      .wanted = "modifier offset:4 is not known" },
+    { .what = "a list that is none",
+      .body = "v_pk_add_f32 v[2:3], v[2:3], v[2:3] neg_lo:[0,7]\n",
+      .wanted = "modifier neg_lo:[0,7] is not known" },
+    { .what = "lanes of a row that are left out",
+      .body = "v_mov_b32_dpp v1, v0 row_ror:4 row_mask:0x3 bank_mask:0xf\n",
+      .wanted = "modifier row_mask:0x3 is not known" },
+    { .what = "lanes from nowhere",
+      .body = "v_mov_b32_dpp v1, v0 row_mask:0xf bank_mask:0xf\n",
+      .wanted = "which lanes?" },
+    { .what = "an operand", .body = "v_add_u32_e32 v1, v0, ttmp3\n", .wanted = "operand 3 is not known" },
+    { .what = "a negative integer", .body = "v_add_u32_e32 v1, v0, -v0\n", .wanted = "operand 3 is not known" },
+    { .what = "registers of another size",
+      .body = "v_lshl_add_u64 v[2:3], v[2:4], 0, v[2:3]\n",
+      .wanted = "operand 2 is not known" },
+    { .what = "an operand too few", .body = "v_add_u32_e32 v1, v0\n", .wanted = "an operand is missing" },
+    { .what = "an operand too many", .body = "v_add_u32_e32 v1, v0, v0, v0\n", .wanted = "modifier v0 is not known" },
+    { .what = "an address without a base",
+      .body = "global_load_dword v1, v0, off\n",
+      .wanted = "the address and its base do not fit" },
+    { .what = "a wait for something else", .body = "s_waitcnt expcnt(0)\n", .wanted = "waits for what?" },
+    { .what = "a wait for nothing", .body = "s_waitcnt\n", .wanted = "waits for what?" },
+    { .what = "a label", .body = "s_branch .Lnowhere\n", .wanted = "no label .Lnowhere" },
+    { .what = "a directive", .body = ".long 0\n", .wanted = "no such directive: .long 0" },
+    { .what = "registers that the kernel does not have",
+      .body = "v_mov_b32_e32 v64, v0\n",
+      .wanted = "kernel k does not have these registers" },
+    { .what = "another device", .body = "s_endpgm\n", .wanted = "neither gfx942 nor gfx950", .arch = "gfx1100" },
+    { .what = "instructions of gfx950",
+      .body = "global_load_lds_dwordx4 v0, s[4:5]\n",
+      .wanted = "gfx942 does not have",
+      .lds = 64 },
+};
+
+/* A rule that is kept is kept in all orders; one that is broken is named in the lazy one, waves in order. */
+static void one_rule(const rule *r)
+{
+    gcn_text text = { .arch = r->arch, .body = r->body, .lds = r->lds, .pointers = 2 };
+    size_t   count = r->threads ? (size_t)r->threads : 64;
+    for (int order = 0; order < (*r->wanted ? 1 : 4); order++) {
+        uint32_t  in[128] = { 0 }, out[128] = { 0 };
+        gcn_trial trial = { .buffers = { in, out }, .count = { count, count }, .order = order };
+        trial.threads = (uint32_t)r->threads;
+        trial.blocks = (uint32_t)r->blocks;
+        const char *error = gcn_try(&text, &trial);
+        if (*r->wanted ? !strstr(error, r->wanted) : *error)
+            fail_msg("%s: \"%s\", wanted \"%s\"", r->what, error, r->wanted);
+    }
+}
+
+static void rules_are_kept_or_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) one_rule(&rules[i]);
+}
+
+/* --- arguments, descriptors -----------------------------------------------------------------------------------------
+ */
+
+#define STORE_FIRST(offset)                                                                                            \
+    "s_load_dwordx2 s[4:5], s[0:1], 0x0\ns_load_dword s6, s[0:1], " offset "\nv_lshlrev_b32_e32 v9, 2, v0\n"           \
+    "s_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v1, s6\nglobal_store_dword v9, v1, s[4:5]\ns_endpgm\n"
+
+static void hidden_arguments_come_from_the_metadata(void **state)
+{
+    (void)state;
+    uint32_t  out[64];
+    gcn_text  text = { .body = STORE_FIRST("0x10"), .pointers = 1, .words = 1, .hidden = true };
+    gcn_trial trial = { .buffers = { out }, .count = { 64 }, .blocks = 1, .arguments = { 9 } };
+    assert_string_equal(gcn_try(&text, &trial), "");
+    assert_int_equal(out[0], 1); /* blocks */
+    text.body = STORE_FIRST("0x1c");
+    assert_string_equal(gcn_try(&text, &trial), "");
+    assert_int_equal(out[0], 64 | 1 << 16); /* threads */
+    text.body = STORE_FIRST("0x8");
+    assert_string_equal(gcn_try(&text, &trial), "");
+    assert_int_equal(out[0], 9);
+    text.body = STORE_FIRST("0xc"); /* a gap */
+    assert_non_null(
+        strstr(gcn_try(&text, &trial), "bytes 12 to 15 of the arguments: the kernel's metadata has no argument there"));
+    text.hidden = false;
+    text.body = STORE_FIRST("0x10");
+    assert_non_null(strstr(gcn_try(&text, &trial), "out of bounds"));
+}
+
+static void arguments_and_descriptors_must_fit(void **state)
+{
+    (void)state;
+    uint32_t  out[64];
+    gcn_text  text = { .body = STORE_FIRST("0x8"), .pointers = 1, .words = 1 };
+    gcn_trial trial = { .buffers = { out }, .count = { 64 }, .argument_bytes = 16 };
+    assert_string_equal(gcn_try(&text, &trial), "k: 16 bytes of arguments, it takes 12");
+    trial.argument_bytes = 0;
+    trial.threads = 2048;
+    assert_string_equal(gcn_try(&text, &trial), "k: 1024 threads a block at most, not 2048");
+    trial.threads = 64;
+    text.extra_bytes = 8;
+    assert_string_equal(gcn_try(&text, &trial),
+                        "kernel k: 24 bytes of arguments in its descriptor, 16 in its metadata");
+    text.extra_bytes = 0;
+    text.more_metadata = "    .private_segment_fixed_size: 16\n    .wavefront_size: 64";
+    assert_string_equal(gcn_try(&text, &trial), "k: 16 bytes of scratch (spilled registers, arrays)");
+    text.more_metadata = "    .wavefront_size: 32";
+    assert_non_null(strstr(gcn_try(&text, &trial), "waves of 32 are not known"));
+    text.more_metadata = "";
+    assert_string_equal(gcn_try(&text, &trial), "kernel k has no metadata");
+    text.more_metadata = NULL;
+    text.lds = 65540;
+    assert_string_equal(gcn_try(&text, &trial), "k: 65540 bytes of LDS, there are 65536");
+    text.arch = "gfx950";
+    assert_string_equal(gcn_try(&text, &trial), "");
+    text.body = "s_endpgm\n.amdhsa_kernel other\n.amdhsa_user_sgpr_dispatch_ptr 1\n.end_amdhsa_kernel\n";
+    assert_non_null(
+        strstr(gcn_try(&text, &trial), "kernel other: .amdhsa_user_sgpr_dispatch_ptr 1 is not known but as 0"));
+}
+
+/* --- what is not written is 0xff; what is counted -------------------------------------------------------------------
+ */
+
+static void nothing_is_zero_by_itself(void **state)
+{
+    (void)state;
+    static const char *const ways[] = { "", "ds_read_b32 v1, v9\ns_waitcnt lgkmcnt(0)\n", "v_mov_b32_e32 v1, s20\n",
+                                        "v_accvgpr_read_b32 v1, a5\n",
+                                        "global_load_dword v1, v9, s[4:5]\ns_waitcnt vmcnt(0)\n" };
+    for (int i = 0; i < 5; i++) {
+        char     body[400];
+        uint32_t out[64] = { 0 };
+        snprintf(body, sizeof body, BEGIN "%s" END, ways[i]);
+        gcn_text  text = { .body = body, .pointers = 2, .lds = 256 };
+        gcn_trial trial = { .buffers = { NULL, out }, .count = { 64, 64 } };
+        assert_string_equal(gcn_try(&text, &trial), "");
+        for (int lane = 0; lane < 64; lane++) assert_int_equal(out[lane], 0xffffffff);
+    }
+}
+
+/* LDS reads of 4 bytes: one word a bank, all lanes one word, all words of one bank. */
+static void bank_conflicts_are_counted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *address;
+        uint64_t    cycles;
+    } reads[] = { { "v_lshlrev_b32_e32 v1, 2, v0\n", 2 },
+                  { "v_mov_b32_e32 v1, 0\n", 2 },
+                  { "v_lshlrev_b32_e32 v1, 7, v0\n", 64 },
+                  { "v_lshlrev_b32_e32 v1, 3, v0\n", 4 } };
+    for (int i = 0; i < 4; i++) {
+        char body[200];
+        snprintf(body, sizeof body, "%sds_read_b32 v2, v1\ns_waitcnt lgkmcnt(0)\ns_endpgm\n", reads[i].address);
+        gcn_text  text = { .body = body, .lds = 8192 };
+        gcn_trial trial = { .order = 0 };
+        assert_string_equal(gcn_try(&text, &trial), "");
+        assert_int_equal(trial.counts.shared_cycles, reads[i].cycles);
+        assert_int_equal(trial.counts.shared_least, 2);
+        assert_int_equal(trial.counts.instructions, 4);
+        assert_int_equal(trial.counts.lanes, 256);
+    }
+}
+
+/* An atomic addition of 64 lanes of two blocks, in memory. */
+static void atomics_add_up(void **state)
+{
+    (void)state;
+    uint32_t sum[1] = { 0 };
+    gcn_text text = {
+        .body = "s_load_dwordx2 s[4:5], s[0:1], 0x0\nv_mov_b32_e32 v1, 2.0\nv_mov_b32_e32 v9, 0\ns_waitcnt lgkmcnt(0)\n"
+                "global_atomic_add_f32 v9, v1, s[4:5]\ns_endpgm\n",
+        .pointers = 1
+    };
+    gcn_trial trial = { .buffers = { sum }, .count = { 1 }, .blocks = 2 };
+    assert_string_equal(gcn_try(&text, &trial), "");
+    assert_int_equal(sum[0], 0x43800000); /* 256.0 */
+}
+
+/* --- what audits ask; memory ----------------------------------------------------------------------------------------
+ */
+
+static void a_module_tells_what_it_has(void **state)
+{
+    (void)state;
+    char     error[MACHINE_ERROR_ROOM];
+    gcn_text t = {
+        .body =
+            ".file 1 \"folder\" \"some/kernel.hip\"\n.loc 1 42 7\ns_load_dword s4, s[0:1], 0x0\ns_waitcnt lgkmcnt(0)\n"
+            ".loc 1 43 1\ns_barrier\nv_mov_b32_e32 v1, v70\ns_endpgm\n",
+        .words = 2,
+        .lds = 64,
+        .more_metadata = "    .vgpr_count: 80\n    .wavefront_size: 64"
+    };
+    char           *text = gcn_text_of(&t);
+    machine_module *m = machine_load_gcn(text, error);
+    free(text);
+    assert_string_equal(error, "");
+    assert_int_equal(machine_kernels(m), 1);
+    const machine_kernel *k = machine_kernel_at(m, 0);
+    assert_string_equal(k->name, "k");
+    assert_int_equal(k->registers, 80);
+    assert_int_equal(k->accumulators, 64);
+    assert_int_equal(k->shared_bytes, 64);
+    assert_int_equal(k->end - k->first, 5);
+    int wait = machine_find(m, k->first, k->end), barrier = machine_find(m, wait + 1, k->end);
+    assert_string_equal(machine_instruction_at(m, wait).text, "s_waitcnt lgkmcnt(0)");
+    assert_int_equal(machine_instruction_at(m, wait).source_line, 42);
+    assert_int_equal(machine_instruction_at(m, barrier).source_line, 43);
+    assert_int_equal(machine_find(m, barrier + 1, k->end), -1);
+    machine_memory *memory = machine_memory_new();
+    machine_launch  launch = { "k", { 1, 1, 1 }, { 128, 1, 1 }, 0, "12345678", 8 };
+    machine_order   order = { .skip = wait };
+    assert_true(machine_run(m, memory, &launch, &order, NULL, error));
+    assert_int_equal(machine_instruction_at(m, barrier).executed, 2);
+    assert_int_equal(machine_instruction_at(m, wait).executed, 0);
+    machine_memory_free(memory);
+    machine_unload(m);
+}
+
+static void memory_keeps_pieces_apart(void **state)
+{
+    (void)state;
+    machine_memory *memory = machine_memory_new();
+    uint64_t        a = machine_alloc(memory, 10000), b = machine_alloc(memory, 16);
+    assert_non_null(machine_at(memory, a, 10000));
+    assert_null(machine_at(memory, a, 10001));
+    assert_null(machine_at(memory, a - 1, 1));
+    assert_null(machine_at(memory, b + 16, 1));
+    assert_true(machine_piece(memory, a + 256, 100));
+    assert_true(machine_piece(memory, a + 512, 100));
+    assert_non_null(machine_at(memory, a + 256, 100));
+    assert_null(machine_at(memory, a + 256, 101));
+    assert_null(machine_at(memory, a + 300, 300));
+    assert_true(machine_piece(memory, a + 256, 1000)); /* in their place */
+    assert_non_null(machine_at(memory, a + 300, 300));
+    machine_trace *t = machine_traces(memory, a + 4000, 90);
+    t[0].writer = 7;
+    assert_ptr_equal(machine_traces(memory, a + 4001, 1), t + 1);
+    assert_null(machine_traces(memory, a + 4000, 100)); /* another page */
+    machine_memory_launch(memory);
+    assert_int_equal(machine_traces(memory, a + 4000, 1)->writer, 0);
+    assert_true(machine_release(memory, a));
+    assert_false(machine_release(memory, a));
+    assert_null(machine_at(memory, a, 1));
+    machine_memory_free(memory);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(rules_are_kept_or_named),
+    cmocka_unit_test(hidden_arguments_come_from_the_metadata),
+    cmocka_unit_test(arguments_and_descriptors_must_fit),
+    cmocka_unit_test(nothing_is_zero_by_itself),
+    cmocka_unit_test(bank_conflicts_are_counted),
+    cmocka_unit_test(atomics_add_up),
+    cmocka_unit_test(a_module_tells_what_it_has),
+    cmocka_unit_test(memory_keeps_pieces_apart),
+};
+TM_TESTS(tests, NULL, NULL)
