@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `all audit`: leaves out every wait and barrier of every kernel for AMD GPUs, one at a time, and says who notices.
+/* `all audit`: leaves out every wait and barrier of every kernel, one at a time, and says who notices.
  *
  *   all audit [ARCH [KERNEL]]
  *
@@ -8,8 +8,9 @@
 #include "support/test.h"
 
 #include "machine/audit.h"
-#include "machine/cases.h"
+#include "machine/cases_nvidia.h"
 #include "machine/compile_amd.h"
+#include "machine/compile_nvidia.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,11 +48,26 @@ static verdict judge(machine_module *module, trials *t, int skip)
     return best;
 }
 
-/* Is there a line "ARCH KERNEL SOURCE_LINE INSTRUCTION: reason"? */
-static bool is_proved(const char *proved, const char *arch, const char *kernel, machine_instruction x)
+/* Which one of those with the same source line and text in its kernel: 1 is the first. */
+static int which_of(const machine_module *module, const machine_kernel *k, int at)
+{
+    machine_instruction x = machine_instruction_at(module, at);
+    int                 n = 1;
+    for (int i = machine_find(module, k->first, at); i >= 0; i = machine_find(module, i + 1, at)) {
+        machine_instruction y = machine_instruction_at(module, i);
+        n += y.source_line == x.source_line && !strcmp(x.text, y.text);
+    }
+    return n;
+}
+
+/* Is there a line "ARCH KERNEL SOURCE_LINE INSTRUCTION: reason"? The second of the same has " #2" before the colon. */
+static bool is_proved(const char *proved, const char *arch, const char *kernel, machine_instruction x, int which)
 {
     char line[300];
-    snprintf(line, sizeof line, "\n%s %s %d %s: ", arch, kernel, x.source_line, x.text);
+    if (which == 1)
+        snprintf(line, sizeof line, "\n%s %s %d %s: ", arch, kernel, x.source_line, x.text);
+    else
+        snprintf(line, sizeof line, "\n%s %s %d %s #%d: ", arch, kernel, x.source_line, x.text, which);
     return proved && strstr(proved, line);
 }
 
@@ -62,13 +78,13 @@ static void audit_kind(machine_module *module, const machine_kernel *k, trials *
     tally sum = { 0, 0, 0, 0, 0 };
     for (int at = machine_find(module, k->first, k->end); at >= 0; at = machine_find(module, at + 1, k->end)) {
         machine_instruction x = machine_instruction_at(module, at);
-        if ((strcmp(x.text, "s_barrier") == 0) != barriers) continue;
+        if ((!strcmp(x.text, "s_barrier") || strstr(x.text, "bar.sync") == x.text) != barriers) continue;
         verdict v = judge(module, t, at);
         sum.removed++;
         sum.named += v == NAMED;
         sum.by_values += v == BY_VALUES;
         if (v != SURVIVED) continue;
-        bool listed = is_proved(proved, arch, k->name, x);
+        bool listed = is_proved(proved, arch, k->name, x, which_of(module, k, at));
         sum.proved += listed;
         sum.survived += !listed;
         if (!listed)
@@ -114,9 +130,26 @@ static void audit_module(machine_module *module, const machine_case *cases, cons
     }
 }
 
+static bool for_nvidia(const char *arch)
+{
+    return !strncmp(arch, "sm_", 3);
+}
+
+static machine_module *load(const char *file, const char *arch, char error[MACHINE_ERROR_ROOM])
+{
+    bool            missing;
+    char           *text = for_nvidia(arch) ? machine_compile_nvidia(file, arch, NULL, NULL, &missing, error)
+                                            : machine_compile_amd(file, arch, error);
+    machine_module *module = NULL;
+    if (text) module = for_nvidia(arch) ? machine_load_ptx(text, error) : machine_load_gcn(text, error);
+    free(text);
+    return module;
+}
+
 int machine_audit(const char *arch, const char *only)
 {
-    const machine_case *const tables[] = { machine_portable_cases, machine_amd_cases };
+    const machine_case *const tables[] = { machine_portable_cases,
+                                           for_nvidia(arch) ? machine_nvidia_cases : machine_amd_cases };
     tally                     all = { 0, 0, 0, 0, 0 };
     printf("| device | kernel               | kind     | removed | named | by values | proved | survived |\n");
     printf("|--------|----------------------|----------|---------|-------|-----------|--------|----------|\n");
@@ -125,9 +158,9 @@ int machine_audit(const char *arch, const char *only)
         for (const machine_case *c = tables[t]; c->name; c++) {
             char error[MACHINE_ERROR_ROOM];
             if (strcmp(file, c->file) == 0) continue;
-            char           *text = machine_compile_amd(file = c->file, arch, error);
-            machine_module *module = text ? machine_load_gcn(text, error) : NULL;
-            free(text);
+            file = c->file;
+            if (for_nvidia(arch) && strstr(file, "wgmma") && strcmp(arch, "sm_90a") != 0) continue;
+            machine_module *module = load(file, arch, error);
             if (!module) {
                 printf("# %s: %s\n", c->file, error);
                 return -1;
@@ -143,11 +176,10 @@ int machine_audit(const char *arch, const char *only)
 
 static int run_audit(int argc, char **argv)
 {
-    int survived = 0;
-    for (int i = 0; i < 2; i++) {
-        const char *arch = i ? "gfx950" : "gfx942";
-        if (argc < 3 || strcmp(argv[2], arch) == 0) survived |= machine_audit(arch, argc > 3 ? argv[3] : "");
-    }
+    static const char *const archs[] = { "gfx942", "gfx950", "sm_80", "sm_90a", "sm_100a" };
+    int                      survived = 0;
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+        if (argc < 3 || strcmp(argv[2], archs[i]) == 0) survived |= machine_audit(archs[i], argc > 3 ? argv[3] : "");
     return survived != 0;
 }
 

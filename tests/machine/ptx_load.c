@@ -20,6 +20,11 @@ typedef struct symbol {
     int  at, space;
 } symbol;
 
+/* Where code is from, and where that was put in line. */
+typedef struct place {
+    int file, line, column;
+} place;
+
 typedef struct label {
     char name[NAME];
     int  at;
@@ -34,6 +39,8 @@ typedef struct reader {
     range       ranges[MOST_NAMES];
     symbol      symbols[MOST_NAMES];
     label      *labels;
+    place       inlined[MOST_NAMES][2]; /* and the place in which it was put in line, of the last few */
+    int         n_inlined;
     int         n_ranges, n_symbols, n_labels, label_room;
     char        dynamic[NAME]; /* the name of dynamic shared memory, and its alignment */
     int         dynamic_align;
@@ -571,17 +578,33 @@ static bool variable(reader *r)
     return true;
 }
 
+/* .loc: the line of the kernel's own file, which is file 1: that of a header is followed to where it was put in line.
+ */
+static void locate(reader *r)
+{
+    place at, to;
+    int n = sscanf(r->statement, ".loc %d %d %d, function_name %*s inlined_at %d %d %d", &at.file, &at.line, &at.column,
+                   &to.file, &to.line, &to.column);
+    if (n == 6) memcpy(r->inlined[r->n_inlined++ % MOST_NAMES], (place[2]){ at, to }, sizeof r->inlined[0]);
+    for (int depth = 0; depth < 8 && at.file != 1; depth++) {
+        int i = r->n_inlined, end = i > MOST_NAMES ? i - MOST_NAMES : 0;
+        while (i > end && memcmp(&r->inlined[(i - 1) % MOST_NAMES][0], &at, sizeof at)) i--;
+        if (i == end) break;
+        at = r->inlined[(i - 1) % MOST_NAMES][1];
+    }
+    r->source = at.line;
+}
+
 static bool directive(reader *r)
 {
     const char *s = r->statement;
-    int         line;
     if (!strncmp(s, ".visible .entry", 15)) return entry(r);
     if (!strncmp(s, ".extern .shared", 15))
         return sscanf(s, ".extern .shared .align %d .b8 %127[A-Za-z0-9_$][]", &r->dynamic_align, r->dynamic) == 2 ||
                wrong(r, "a variable that is not known");
     /* A tag of NVRTC's own, that no kernel uses. */
     if (!r->k && !strncmp(s, ".global .align 1 .u8 ", 21) && !strchr(s, '[') && !strchr(s, '=')) return true;
-    if (sscanf(s, ".loc %*d %d", &line) == 1) return r->source = line, true;
+    if (!strncmp(s, ".loc ", 5)) return locate(r), true;
     static const char *const ignored[] = { ".version",     ".target", ".file", ".section", ".pragma \"nounroll\"",
                                            ".minnctapersm" };
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
