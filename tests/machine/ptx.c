@@ -150,7 +150,7 @@ static void run_warp(ptx_block *b, ptx_warp *w, int budget)
 
 /* --- control */
 
-static void branch(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(branch)
 {
     ptx_group *g = b->group;
     int        to = (int)x->o[0].offset;
@@ -163,27 +163,24 @@ static void branch(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
     w->groups[w->n_groups++] = (ptx_group){ .pc = to, .lanes = on };
 }
 
-static void leave(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(leave)
 {
-    (void)x;
     b->group->lanes &= ~on;
     w->alive &= ~on;
     b->events++;
     merge(w);
 }
 
-static void barrier(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(barrier)
 {
-    (void)on;
     w->waits = true;
     w->barrier = (int)x->o[0].offset;
     w->expected = x->n > 1 ? (uint32_t)x->o[1].offset : 0;
     if (w->barrier < 0 || w->barrier > 15 || w->expected % LANES) ptx_fail(b, w, x, "a barrier that is not modelled");
 }
 
-static void warp_barrier(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(warp_barrier)
 {
-    (void)x;
     ptx_meet(b, w, on);
 }
 

@@ -27,6 +27,8 @@ typedef int64_t __attribute__((may_alias)) i64;
 typedef float __attribute__((may_alias)) f32;
 typedef double __attribute__((may_alias)) f64;
 
+#define UNUSED __attribute__((unused))
+
 /* --- what a module is made of */
 
 typedef struct ptx_operand {
@@ -43,6 +45,9 @@ typedef struct ptx_instruction ptx_instruction;
 
 /* Executes an instruction in the lanes `on`, of which there is at least one. */
 typedef void ptx_handler(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on);
+
+#define PTX_HANDLER(name)                                                                                              \
+    static void name(UNUSED ptx_block *b, UNUSED ptx_warp *w, UNUSED const ptx_instruction *x, UNUSED u32 on)
 
 /* A form of an instruction. Pattern: parts between dots; `a|b`: one of them; `?` behind a part: may be missing. The
  * parts with a choice give an instruction's picks. Operands, a letter each (ptx_load.c says which). */

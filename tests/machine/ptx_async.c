@@ -71,7 +71,7 @@ static void settle(ptx_block *b, ptx_barrier *bar)
     b->events++;
 }
 
-static void mbarrier_init(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(mbarrier_init)
 {
     u64 at[LANES];
     ptx_addresses(w, &x->o[0], at);
@@ -123,12 +123,12 @@ static void arrive(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on, 
     }
 }
 
-static void mbarrier_arrive(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(mbarrier_arrive)
 {
     arrive(b, w, x, on, false);
 }
 
-static void mbarrier_arrive_expect(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(mbarrier_arrive_expect)
 {
     arrive(b, w, x, on, true);
 }
@@ -254,7 +254,7 @@ static bool read_map(ptx_block *b, ptx_warp *w, const ptx_instruction *x, uint64
     return (p && m.magic == 'T') || ptx_fail(b, w, x, "there is no tensor map at 0x%llx", (unsigned long long)at);
 }
 
-static void bulk_tensor(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(bulk_tensor)
 {
     u64 to[LANES], map[LANES], bar[LANES];
     ptx_addresses(w, &x->o[0], to);
@@ -281,7 +281,7 @@ static void bulk_tensor(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32
     }
 }
 
-static void bulk_plain(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(bulk_plain)
 {
     u64 to[LANES], from[LANES], bar[LANES];
     ptx_addresses(w, &x->o[0], to);
@@ -301,7 +301,7 @@ static void bulk_plain(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 
 }
 
 /* Somebody looks: what this phase waits for lands now. */
-static void try_wait(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(try_wait)
 {
     u64 at[LANES];
     u32 done = 0;
@@ -327,7 +327,7 @@ static void try_wait(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on
 
 /* --- cp.async: a lane's own copies, in groups */
 
-static void async_copy(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(async_copy)
 {
     u64      to[LANES], from[LANES];
     uint32_t bytes = (uint32_t)x->o[2].offset, unit = b->kernel->unit;
@@ -356,13 +356,12 @@ static void async_copy(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 
     }
 }
 
-static void async_commit(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(async_commit)
 {
-    (void)b, (void)x;
     for (u32 left = on; left; left &= left - 1) w->copy_group[ptx_first(left)]++;
 }
 
-static void async_wait(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(async_wait)
 {
     int kept = 0, unit = b->kernel->unit;
     for (int k = 0; k < w->n_copies && !b->failed; k++) {
@@ -389,23 +388,20 @@ static void fence_barriers(ptx_block *b, ptx_warp *w, u32 on)
             b->barriers[k].fenced |= ptx_knows(b, w, ptx_first(left), b->barriers[k].thread, b->barriers[k].clock);
 }
 
-static void fence_proxy(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(fence_proxy)
 {
-    (void)x;
     fence_barriers(b, w, on);
     ptx_proxy_fence(b, w, on);
 }
 
-static void fence_init(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(fence_init)
 {
-    (void)x;
     fence_barriers(b, w, on);
 }
 
-static void set_registers(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(set_registers)
 {
     int64_t n = x->o[0].offset;
-    (void)on;
     if (n % 8 || n < 24 || n > 256)
         ptx_fail(b, w, x, "%lld registers: not a multiple of 8 from 24 to 256", (long long)n);
 }

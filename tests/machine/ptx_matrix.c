@@ -82,33 +82,29 @@ static inline __attribute__((always_inline)) void multiply(ptx_block *b, ptx_war
     if (b->counted) b->counts->matrix_flops += 2 * ROWS * 8 * 8 * (uint64_t)each;
 }
 
-static void mma_bf16(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(mma_bf16)
 {
-    (void)on;
     multiply(b, w, x, 2, bf16_of);
 }
 
-static void mma_f16(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(mma_f16)
 {
-    (void)on;
     multiply(b, w, x, 2, f16_of);
 }
 
-static void mma_e4m3(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(mma_e4m3)
 {
-    (void)on;
     multiply(b, w, x, 4, e4m3_of);
 }
 
-static void mma_e5m2(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(mma_e5m2)
 {
-    (void)on;
     multiply(b, w, x, 4, e5m2_of);
 }
 
 /* Matrices of 8 rows of 16 bytes; lane 8 k + r says where row r of matrix k is. Lane i gets elements 2 (i % 4) and the
  * next of row i / 4; transposed, of column i / 4. */
-static void ldmatrix(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(ldmatrix)
 {
     u64 at[LANES];
     ptx_addresses(w, &x->o[1], at);
@@ -269,12 +265,11 @@ static bool dirty(const ptx_block *b, const ptx_warp *w, const ptx_operand *o)
     return false;
 }
 
-static void wgmma(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(wgmma)
 {
     bool               from_registers = in_registers(x);
     const ptx_operand *d = &x->o[0];
     ptx_product        p = { .x = x, .group = w->product_group, .add = w->file[x->o[3].at] & 1 };
-    (void)on;
     if (!from_registers) p.a = *(const u64 *)ptx_place(w, x->o[1].at);
     p.b = *(const u64 *)ptx_place(w, x->o[2].at);
     if (b->n_warps % 4)
@@ -296,23 +291,20 @@ static void wgmma(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
     if (b->counted) b->counts->matrix_flops += 2 * ROWS * 16 * (uint64_t)columns_of(x);
 }
 
-static void wgmma_fence(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(wgmma_fence)
 {
-    (void)x, (void)on;
     memset(w->dirty, 0, (size_t)b->kernel->words / LANES);
     w->fenced = true;
 }
 
-static void wgmma_commit(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(wgmma_commit)
 {
-    (void)b, (void)x, (void)on;
     w->product_group++;
 }
 
-static void wgmma_wait(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(wgmma_wait)
 {
     int kept = 0;
-    (void)on;
     for (int i = 0; i < w->n_products && !b->failed; i++) {
         ptx_product *p = &w->products[i];
         if (p->group + x->o[0].offset >= w->product_group) {

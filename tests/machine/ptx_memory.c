@@ -439,7 +439,7 @@ static void put_loaded(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 
     }
 }
 
-static void load(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(load)
 {
     u64      at[LANES];
     bool     global = x->picks[0] == 0;
@@ -461,7 +461,7 @@ static void load(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
     if (b->counted && !global) ptx_count_shared(b, at, on, bytes);
 }
 
-static void load_parameter(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(load_parameter)
 {
     u64      at[LANES];
     uint32_t size = type_bytes[x->picks[1]], bytes = size * (uint32_t)x->o[0].count;
@@ -479,7 +479,7 @@ static void load_parameter(ptx_block *b, ptx_warp *w, const ptx_instruction *x, 
     put_loaded(b, w, x, on, data, size);
 }
 
-static void store(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(store)
 {
     u64      at[LANES];
     bool     global = x->picks[0] == 0;
@@ -536,17 +536,17 @@ static void atomic(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on, 
     if (b->counted) count_global(b, at, on, 4, true);
 }
 
-static void atomic_add_f32(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(atomic_add_f32)
 {
     atomic(b, w, x, on, ADD_F32);
 }
 
-static void atomic_add_u32(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(atomic_add_u32)
 {
     atomic(b, w, x, on, ADD_U32);
 }
 
-static void atomic_cas_b32(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(atomic_cas_b32)
 {
     atomic(b, w, x, on, CAS_B32);
 }
