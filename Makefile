@@ -357,4 +357,4 @@ clean:
 .PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
--include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d)
+-include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d) $(wildcard $(BUILD)/tests/machine/*.d)

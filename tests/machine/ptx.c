@@ -94,13 +94,13 @@ static bool check_registers(ptx_block *b, ptx_warp *w, const ptx_instruction *x)
 /* One instruction of a group. */
 static void step(ptx_block *b, ptx_warp *w, ptx_group *g)
 {
-    ptx_instruction *x = &b->module->code[g->pc];
-    u32              on = g->lanes, p = x->guard < 0 ? 0 : w->file[x->guard];
     if (g->pc >= b->kernel->info.end) {
         ptx_fail(b, w, w->at, "the kernel ends without ret");
         return;
     }
-    if (x->guard >= 0) on &= x->unless ? ~p : p;
+    ptx_instruction *x = &b->module->code[g->pc];
+    u32              on = g->lanes;
+    if (x->guard >= 0) on &= x->unless ? ~w->file[x->guard] : w->file[x->guard];
     w->at = x;
     if (!on || g->pc == b->skip) {
         g->pc++;
@@ -169,6 +169,7 @@ PTX_HANDLER(leave)
     w->alive &= ~on;
     b->events++;
     merge(w);
+    for (int i = 0; i < w->n_groups; i++) w->groups[i].held = false;
 }
 
 PTX_HANDLER(barrier)
@@ -248,13 +249,10 @@ static void name_deadlock(ptx_block *b)
             ptx_fail(b, w, w->at, "it waits for warps that end, or wait elsewhere");
             return;
         }
-        for (int k = 0; k < b->n_barriers; k++) {
-            const ptx_barrier *bar = &b->barriers[k];
-            if (bar->pending == bar->expected && !bar->bytes && k + 1 < b->n_barriers) continue;
-            ptx_fail(b, w, w->at,
-                     "nobody can go on: the mbarrier at %u of shared memory lacks %u of %u arrivals and %lld bytes",
-                     bar->at - SHARED_FIRST, bar->pending, bar->expected, (long long)bar->bytes);
-        }
+        const ptx_barrier *bar = &b->barriers[w->looked_at];
+        ptx_fail(b, w, w->at,
+                 "nobody can go on: the mbarrier at %u of shared memory lacks %u of %u arrivals and %lld bytes",
+                 bar->at - SHARED_FIRST, bar->pending, bar->expected, (long long)bar->bytes);
     }
 }
 
@@ -353,6 +351,12 @@ static void begin_block(ptx_block *b)
     b->n_owed = b->n_lent = b->shared_shadow.n = b->shared_shadow.free = 0;
     b->n_barriers = b->n_bulk = 0;
     b->executed = 0;
+    if (b->now > MOST_EVENTS / 2) { /* times begin anew: what earlier blocks did is forgotten */
+        machine_memory_launch(b->memory);
+        memset(b->known, 0, (size_t)b->n_warps * LANES * b->agents * sizeof *b->known);
+        memset(b->proxy, 0, b->agents * sizeof *b->proxy);
+        b->now = b->global_shadow.n = b->global_shadow.free = 0;
+    }
     b->begin = b->floor = ++b->now;
     for (uint32_t i = 0; i < b->agents; i++) b->own[i] = b->now;
     for (int i = 0; i < b->n_warps; i++) begin_warp(b, &b->warps[i]);

@@ -155,7 +155,8 @@ struct ptx_warp {
     int                    barrier;
     uint32_t               expected;
     bool                   spun;
-    int                    spins; /* how often it looked in vain, since `events` */
+    int                    looked_at; /* the mbarrier at which it looked in vain */
+    int                    spins;     /* how often it looked in vain, since `events` */
     uint64_t               events;
     bool                   learned; /* a lane knows more than bar.sync told */
     const ptx_instruction *at;
@@ -296,7 +297,8 @@ uint8_t *ptx_shared_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, i
 /* The addresses of an operand in all lanes. */
 void ptx_addresses(const ptx_warp *w, const ptx_operand *o, u64 at[LANES]);
 
-/* Counts the cycles of an access to shared memory: `n` lanes of `bytes`, which hardware serves `together` at a time. */
+/* Counts an access of the lanes `on`: bytes and sectors; cycles of shared memory. */
+void ptx_count_global(ptx_block *b, const u64 *at, u32 on, uint32_t bytes, bool write);
 void ptx_count_shared(ptx_block *b, const u64 *at, u32 on, uint32_t bytes);
 
 /* --- asynchronous work (ptx_async.c) */

@@ -103,7 +103,8 @@ PTX_HANDLER(mbarrier_init)
     }
 }
 
-static void arrive(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on, bool expects)
+/* With a third operand: more bytes are expected. */
+PTX_HANDLER(arrive)
 {
     u64 at[LANES];
     ptx_addresses(w, &x->o[1], at);
@@ -115,22 +116,12 @@ static void arrive(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on, 
             ptx_fail(b, w, x, "more arrivals than the %u that the mbarrier expects", bar->expected);
             return;
         }
-        if (expects) bar->bytes += w->file[x->o[2].at + i];
+        if (x->n > 2) bar->bytes += w->file[x->o[2].at + i];
         ptx_publish(b, w, i, bar->arriving);
         bar->pending--;
         b->events++;
         settle(b, bar);
     }
-}
-
-PTX_HANDLER(mbarrier_arrive)
-{
-    arrive(b, w, x, on, false);
-}
-
-PTX_HANDLER(mbarrier_arrive_expect)
-{
-    arrive(b, w, x, on, true);
 }
 
 /* --- bulk copies: into shared memory, told to an mbarrier */
@@ -316,6 +307,7 @@ PTX_HANDLER(try_wait)
             land(b, k);
             if (b->failed) return;
         }
+        w->looked_at = (int)(bar - b->barriers);
         if (bar->phase % 2 == parity) continue;
         done |= (u32)1 << i;
         ptx_learn(b, w, i, bar->done);
@@ -330,6 +322,7 @@ PTX_HANDLER(try_wait)
 PTX_HANDLER(async_copy)
 {
     u64      to[LANES], from[LANES];
+    u32      copied = 0;
     uint32_t bytes = (uint32_t)x->o[2].offset, unit = b->kernel->unit;
     ptx_addresses(w, &x->o[0], to);
     ptx_addresses(w, &x->o[1], from);
@@ -352,8 +345,9 @@ PTX_HANDLER(async_copy)
             if (!w->copies) abort();
         }
         w->copies[w->n_copies++] = c;
-        if (b->counted && c.some) b->counts->read_bytes += bytes;
+        copied |= (u32)(c.some != 0) << i;
     }
+    if (b->counted) ptx_count_global(b, from, copied, bytes, false);
 }
 
 PTX_HANDLER(async_commit)
@@ -429,9 +423,8 @@ const ptx_row ptx_async_rows[] = { { "cp.async.cg.shared.global", "mmi", async_c
                                    { "cp.async.bulk.tensor.2d|3d|4d." BULK, "mnm", bulk_tensor, 0, 0 },
                                    { "cp.async.bulk." BULK, "mmrm", bulk_plain, 0, 0 },
                                    { "mbarrier.init.shared::cta.b64", "mr", mbarrier_init, 0, 0 },
-                                   { "mbarrier.arrive.shared::cta.b64", "_m", mbarrier_arrive, 0, ORDERS },
-                                   { "mbarrier.arrive.expect_tx.shared::cta.b64", "_mr", mbarrier_arrive_expect, 0,
-                                     ORDERS },
+                                   { "mbarrier.arrive.shared::cta.b64", "_m", arrive, 0, ORDERS },
+                                   { "mbarrier.arrive.expect_tx.shared::cta.b64", "_mr", arrive, 0, ORDERS },
                                    { "mbarrier.try_wait.parity.shared::cta.b64", "Pmr", try_wait, 0, ORDERS },
                                    { "fence.proxy.async", "", fence_proxy, 0, ORDERS },
                                    { "fence.mbarrier_init.release.cluster", "", fence_init, 0, ORDERS },

@@ -82,25 +82,15 @@ static inline __attribute__((always_inline)) void multiply(ptx_block *b, ptx_war
     if (b->counted) b->counts->matrix_flops += 2 * ROWS * 8 * 8 * (uint64_t)each;
 }
 
-PTX_HANDLER(mma_bf16)
-{
-    multiply(b, w, x, 2, bf16_of);
-}
-
-PTX_HANDLER(mma_f16)
-{
-    multiply(b, w, x, 2, f16_of);
-}
-
-PTX_HANDLER(mma_e4m3)
-{
-    multiply(b, w, x, 4, e4m3_of);
-}
-
-PTX_HANDLER(mma_e5m2)
-{
-    multiply(b, w, x, 4, e5m2_of);
-}
+#define MMA_OF(name, each, of)                                                                                         \
+    PTX_HANDLER(name)                                                                                                  \
+    {                                                                                                                  \
+        multiply(b, w, x, each, of);                                                                                   \
+    }
+MMA_OF(mma_bf16, 2, bf16_of)
+MMA_OF(mma_f16, 2, f16_of)
+MMA_OF(mma_e4m3, 4, e4m3_of)
+MMA_OF(mma_e5m2, 4, e5m2_of)
 
 /* Matrices of 8 rows of 16 bytes; lane 8 k + r says where row r of matrix k is. Lane i gets elements 2 (i % 4) and the
  * next of row i / 4; transposed, of column i / 4. */

@@ -356,7 +356,7 @@ void ptx_addresses(const ptx_warp *w, const ptx_operand *o, u64 at[LANES])
 
 /* --- counting */
 
-static void count_global(ptx_block *b, const u64 *at, u32 on, uint32_t bytes, bool write)
+void ptx_count_global(ptx_block *b, const u64 *at, u32 on, uint32_t bytes, bool write)
 {
     uint64_t seen[4 * LANES], *count = write ? &b->counts->written_bytes : &b->counts->read_bytes;
     int      n = 0;
@@ -457,7 +457,7 @@ PTX_HANDLER(load)
         for (int j = i; j < LANES && (lanes >> j & 1); j++) memcpy(data[j], p, bytes);
     }
     put_loaded(b, w, x, on, data, size);
-    if (b->counted && global) count_global(b, at, on, bytes, false);
+    if (b->counted && global) ptx_count_global(b, at, on, bytes, false);
     if (b->counted && !global) ptx_count_shared(b, at, on, bytes);
 }
 
@@ -504,57 +504,34 @@ PTX_HANDLER(store)
         memcpy(p, data[i], bytes);
     }
     b->events++;
-    if (b->counted && global) count_global(b, at, on, bytes, true);
+    if (b->counted && global) ptx_count_global(b, at, on, bytes, true);
     if (b->counted && !global) ptx_count_shared(b, at, on, bytes);
 }
 
-enum { ADD_F32, ADD_U32, CAS_B32 };
-
-static void atomic(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on, int what)
+/* add or cas of 32 bits. */
+PTX_HANDLER(atomic)
 {
     const u32 *v = ptx_place(w, x->o[2].at), *swap = ptx_place(w, x->o[x->n - 1].at);
     u64        at[LANES];
     u32        d[LANES] = { 0 };
+    bool       floats = x->n == 3 && x->picks[2] == 0;
     ptx_addresses(w, &x->o[1], at);
     for (u32 left = on; left; left &= left - 1) {
         int      i = ptx_first(left);
         uint8_t *p = ptx_global(b, w, x, i, at[i], 4, ATOMIC);
         if (!p) return;
-        u32 new, word = v[i];
-        float old, more;
-        memcpy(&d[i], p, 4);
-        memcpy(&old, p, 4);
-        memcpy(&more, &word, 4);
-        old += more;
-        memcpy(&new, &old, 4);
-        if (what == ADD_U32) new = d[i] + v[i];
-        if (what == CAS_B32) new = d[i] == v[i] ? swap[i] : d[i];
-        memcpy(p, &new, 4);
+        d[i] = *(u32 *)p;
+        *(u32 *)p = x->n > 3 ? (d[i] == v[i] ? swap[i] : d[i]) : d[i] + v[i];
+        if (floats) *(f32 *)p = *(f32 *)&d[i] + *(const f32 *)&v[i];
     }
     ptx_put32(w, x->o[0].at, on, d);
     b->events++;
-    if (b->counted) count_global(b, at, on, 4, true);
-}
-
-PTX_HANDLER(atomic_add_f32)
-{
-    atomic(b, w, x, on, ADD_F32);
-}
-
-PTX_HANDLER(atomic_add_u32)
-{
-    atomic(b, w, x, on, ADD_U32);
-}
-
-PTX_HANDLER(atomic_cas_b32)
-{
-    atomic(b, w, x, on, CAS_B32);
+    if (b->counted) ptx_count_global(b, at, on, 4, true);
 }
 
 const ptx_row ptx_memory_rows[] = { { "ld.global|shared.nc?.v2|v4?." TYPES, "Vm", load, 0, 0 },
                                     { "ld.param.v2|v4?." TYPES, "Vm", load_parameter, 0, 0 },
                                     { "st.global|shared.v2|v4?." TYPES, "mv", store, 0, 0 },
-                                    { "atom.relaxed?.gpu?.global.add.f32", "Tmt", atomic_add_f32, 1, 0 },
-                                    { "atom.relaxed?.gpu?.global.add.u32", "Tmt", atomic_add_u32, 0, 0 },
-                                    { "atom.relaxed?.gpu?.global.cas.b32", "Tmtt", atomic_cas_b32, 0, 0 },
+                                    { "atom.relaxed?.gpu?.global.add.f32|u32", "Tmt", atomic, 0, 0 },
+                                    { "atom.relaxed?.gpu?.global.cas.b32", "Tmtt", atomic, 0, 0 },
                                     { 0 } };

@@ -157,6 +157,9 @@ static const rule rules[] = {
       FIRST
       "@%p1 bra A; shfl.sync.bfly.b32 %r7, %r1, 1, 31, -1; bra B; A: shfl.sync.bfly.b32 %r7, %r1, 1, 31, -1; B:" OUT,
       "elsewhere" },
+    { "lanes that end are not waited for", 32, 1,
+      FIRST "@%p1 bra A; bar.warp.sync -1; mov.u32 %r7, 1;" OUT "bra B; A: ret; B: bar.sync 0;",
+      FIRST "@%p1 bra A; bar.warp.sync -1; mov.u32 %r7, 1;" OUT "bra B; A: bra A; B: bar.sync 0;", "does not end" },
     { "registers for a warpgroup", 32, 1, "setmaxnreg.inc.sync.aligned.u32 240;",
       "setmaxnreg.inc.sync.aligned.u32 250;", "not a multiple of 8" },
     { "it ends", 32, 1, "bra A; A:", "A: bra A;", "does not end" },
@@ -451,6 +454,23 @@ static void launches_are_checked(void **state)
     trial_end(&t);
 }
 
+/* Times are numbered anew in a launch of many blocks; blocks that are near each other are still told apart. */
+static void long_launches_are_traced(void **state)
+{
+    (void)state;
+    trial t = trial_begin(32);
+    t.blocks = 3000;
+    static const char body[] =
+        "mov.u32 %r9, 0; L: bar.warp.sync -1; add.s32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 300; @%p1 bra L;"
+        "mov.u32 %r10, %ctaid.x;";
+    char wrong[1024];
+    trial_must_run(&t, body);
+    snprintf(wrong, sizeof wrong, "%s setp.gt.u32 %%p2, %%r10, 2990; @%%p2 st.global.u32 [%%d1], %%r10;", body);
+    assert_false(trial_run(&t, wrong, &trial_lazy));
+    assert_non_null(strstr(t.error, "another"));
+    trial_end(&t);
+}
+
 /* What nobody wrote is 0xff. */
 static void nothing_is_zero_by_chance(void **state)
 {
@@ -509,5 +529,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(launches_are_checked),
     cmocka_unit_test(nothing_is_zero_by_chance),
     cmocka_unit_test(accesses_are_counted),
+    cmocka_unit_test(long_launches_are_traced),
 };
 TM_TESTS(tests, NULL, NULL)
