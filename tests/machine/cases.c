@@ -12,8 +12,7 @@ static void *need(size_t count, size_t size)
     return got;
 }
 
-/* --- formats -------------------------------------------------------------------------------------------------------
- */
+/* --- formats ------------------------------------------------------------------------------------- */
 
 static size_t bytes_of(machine_format format)
 {
@@ -54,6 +53,7 @@ static uint32_t encode(double x, int mantissa, int exponent_bits, int bias)
     uint32_t sign = signbit(x) ? 1u << (mantissa + exponent_bits) : 0;
     int      exponent;
     x = fabs(x);
+    if (isnan(x)) return sign | ((1u << exponent_bits) - 1) << mantissa | 1u << (mantissa - 1);
     if (x == 0) return sign;
     frexp(x, &exponent);
     exponent += bias - 1;
@@ -112,8 +112,7 @@ static double get(const uint8_t *from, machine_format format)
                                     : (double)(int32_t)bits;
 }
 
-/* --- problems ------------------------------------------------------------------------------------------------------
- */
+/* --- problems ------------------------------------------------------------------------------------ */
 
 static uint64_t next_random(machine_problem *p)
 {
@@ -147,7 +146,7 @@ static machine_array *new_array(machine_problem *p, machine_format format, size_
     return a;
 }
 
-static void send(machine_problem *p, const machine_array *a)
+void machine_problem_send(machine_problem *p, const machine_array *a)
 {
     size_t   size = bytes_of(a->format);
     uint8_t *to = machine_at(p->memory, a->address, a->count * size);
@@ -159,7 +158,7 @@ void machine_given(machine_problem *p, machine_format format, size_t count, doub
     machine_array *a = new_array(p, format, count);
     a->values = need(count, sizeof(double));
     for (size_t i = 0; i < count; i++) a->values[i] = values[i] = to_format(values[i], format);
-    send(p, a);
+    machine_problem_send(p, a);
 }
 
 double *machine_input(machine_problem *p, machine_format format, size_t count, double scale)
@@ -167,7 +166,7 @@ double *machine_input(machine_problem *p, machine_format format, size_t count, d
     machine_array *a = new_array(p, format, count);
     a->values = need(count, sizeof(double));
     for (size_t i = 0; i < count; i++) a->values[i] = to_format(normal(p) * scale, format);
-    send(p, a);
+    machine_problem_send(p, a);
     return a->values;
 }
 
@@ -214,7 +213,7 @@ void machine_problem_reset(machine_problem *p)
         const machine_array *a = &p->arrays[i];
         size_t               bytes = a->count * bytes_of(a->format);
         if (a->values)
-            send(p, a);
+            machine_problem_send(p, a);
         else
             memset(machine_at(p->memory, a->address, bytes), 0xff, bytes);
     }
@@ -235,7 +234,8 @@ static double error_of(const machine_problem *p, const machine_array *a)
     const uint8_t *from = machine_at(p->memory, a->address, a->count * size);
     double         difference = 0, length = 0;
     for (size_t i = 0; i < a->count; i++) {
-        double d = get(from + i * size, a->format) - a->expected[i];
+        double got = get(from + i * size, a->format), d = got - a->expected[i];
+        if (isnan(a->expected[i]) && isnan(got)) continue;
         difference += d * d;
         length += a->expected[i] * a->expected[i];
     }
@@ -266,8 +266,7 @@ uint64_t machine_problem_bits(const machine_problem *p)
     return hash;
 }
 
-/* --- the portable kernels ------------------------------------------------------------------------------------------
- */
+/* --- the portable kernels ------------------------------------------------------------------------ */
 
 /* rows, columns, threads */
 static void make_rmsnorm(machine_problem *p, const int *shape)

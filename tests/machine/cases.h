@@ -67,11 +67,12 @@ double machine_problem_error(const machine_problem *p);
 /* A number for the bits of all results. */
 uint64_t machine_problem_bits(const machine_problem *p);
 
-/* --- for what makes cases: arguments in the kernel's order ----------------------------------------------------------
- */
+/* --- for what makes cases: arguments in the kernel's order --------------------------------------- */
 
 /* An input of normal random numbers times `scale`. Returns its values, rounded to the format. */
 double *machine_input(machine_problem *p, machine_format format, size_t count, double scale);
+/* Writes the values of an input once more, after the caller has changed some. */
+void machine_problem_send(machine_problem *p, const machine_array *a);
 /* An input of given values: they are rounded in place. */
 void machine_given(machine_problem *p, machine_format format, size_t count, double *values);
 /* A result; the caller fills in what is expected. machine_in_out: a result in place of the input made last. */

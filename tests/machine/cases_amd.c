@@ -13,8 +13,7 @@ static void set_grid(machine_problem *p, int x, int y, int z, int threads)
     p->launch.threads[0] = (uint32_t)threads;
 }
 
-/* --- products: rows, columns, inner; tiles of how many rows and columns; threads ------------------------------------
- */
+/* --- products: rows, columns, inner; a tile's rows; threads; some NaN? --------------------------- */
 
 static void multiply(double *c, const double *a, const double *b, const int *shape)
 {
@@ -30,6 +29,10 @@ static void make_product(machine_problem *p, const int *shape, machine_format fo
     double *b = machine_input(p, format, (size_t)(shape[1] * shape[2]), 1);
     machine_argument_int(p, shape[1]);
     machine_argument_int(p, shape[2]);
+    if (shape[5]) { /* every third row */
+        for (int i = 0; i < shape[0]; i += 3) a[i * shape[2]] = (double)NAN;
+        machine_problem_send(p, &p->arrays[1]);
+    }
     multiply(c, a, b, shape);
     set_grid(p, shape[1] / shape[3], shape[0] / shape[3], 1, shape[4]);
 }
@@ -63,8 +66,7 @@ static void make_fp8(machine_problem *p, const int *shape)
     set_grid(p, (shape[1] + 63) / 64, (shape[0] + 63) / 64, 1, 256);
 }
 
-/* --- attention: tokens, heads ---------------------------------------------------------------------------------------
- */
+/* --- attention: tokens, heads -------------------------------------------------------------------- */
 
 static void make_flash(machine_problem *p, const int *shape)
 {
@@ -81,8 +83,7 @@ static void make_flash(machine_problem *p, const int *shape)
     set_grid(p, shape[0] / 128, shape[1], 1, 256);
 }
 
-/* --- its backward: head size, tokens, batches, query heads, K/V heads, causal?, [batch, token, head, d]? ------------
- */
+/* --- its backward: head size, tokens, batches, query heads, K/V heads, causal?, [batch, token, head, d]?  */
 
 typedef struct backward {
     int     size, tokens, batches, heads, kv_heads, group, flat;
@@ -237,6 +238,7 @@ void machine_make_delta(machine_problem *p, const int *shape)
 
 const machine_case machine_amd_cases[] = {
     { "gemm_mfma 256 x 128 x 96", "gemm_mfma.hip", "gemm_mfma", make_bf16, { 256, 128, 96, 128, 256 } },
+    { "gemm_mfma 128 x 128 x 32, NaN", "gemm_mfma.hip", "gemm_mfma", make_bf16, { 128, 128, 32, 128, 256, 1 } },
     { "gemm_f16 128 x 128 x 64", "gemm_mfma.hip", "gemm_f16", make_f16, { 128, 128, 64, 128, 256 } },
     { "gemm_f32 64 x 32 x 10", "gemm_mfma.hip", "gemm_f32", make_f32, { 64, 32, 10, 32, 64 } },
     { "gemm_fp8 70 x 100 x 192", "gemm_fp8.hip", "gemm_fp8", make_fp8, { 70, 100, 192 } },

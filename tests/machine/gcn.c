@@ -16,14 +16,12 @@ bool gcn_fail(wave *w, const instruction *x, const char *format, ...)
     va_start(list, format);
     vsnprintf(told, sizeof told, format, list);
     va_end(list);
-    const char *file = x->source_file < m->n_files ? m->files[x->source_file] : NULL;
+    const char *file = x->source_file < FILES && x->source_line ? m->files[x->source_file] : "no source";
     r->failed = true;
-    return gcn_refuse(m, "%s, line %d (%s:%d): %s: %s", r->k->name, x->line, file ? file : "no source", x->source_line,
-                      x->text, told);
+    return gcn_refuse(m, "%s, line %d (%s:%d): %s: %s", r->k->name, x->line, file, x->source_line, x->text, told);
 }
 
-/* --- waves ----------------------------------------------------------------------------------------------------------
- */
+/* --- waves --------------------------------------------------------------------------------------- */
 
 /* Names the register of x that a load still owes. */
 static bool owed_register(wave *w, const instruction *x)
@@ -97,8 +95,7 @@ static void start_wave(run *r, int number, const u32 *block, const machine_launc
     }
 }
 
-/* --- blocks ---------------------------------------------------------------------------------------------------------
- */
+/* --- blocks -------------------------------------------------------------------------------------- */
 
 static void next_epoch(run *r)
 {
@@ -152,8 +149,7 @@ static bool run_block(run *r, const u32 *block, const machine_launch *launch, u3
     return true;
 }
 
-/* --- arguments ------------------------------------------------------------------------------------------------------
- */
+/* --- arguments ----------------------------------------------------------------------------------- */
 
 /* A hidden argument's value; false: this interpreter has none. */
 static bool hidden_value(const machine_launch *l, const char *kind, u64 *value)
@@ -204,8 +200,7 @@ static bool place_arguments(run *r, const machine_launch *l)
     return true;
 }
 
-/* --- launches -------------------------------------------------------------------------------------------------------
- */
+/* --- launches ------------------------------------------------------------------------------------ */
 
 static bool fits(run *r, const machine_launch *l)
 {
@@ -280,18 +275,14 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
     return well;
 }
 
-/* --- modules --------------------------------------------------------------------------------------------------------
- */
+/* --- modules ------------------------------------------------------------------------------------- */
 
 static void unload(machine_module *module)
 {
     gcn_module *m = (gcn_module *)module;
-    for (int i = 0; i < m->n_labels; i++) free((char *)m->labels[i].name);
-    for (int i = 0; i < m->n_files; i++) free((char *)m->files[i]);
     for (int i = 0; i < m->n_kernels; i++) free(m->kernels[i].arguments);
     free(m->told_of.arguments);
     free(m->labels);
-    free(m->files);
     free(m->kernels);
     free(m->code);
     free(m->text);

@@ -12,6 +12,7 @@
 #ifndef TESTS_MACHINE_GCN_H
 #define TESTS_MACHINE_GCN_H
 
+#include "machine/counts.h"
 #include "machine/module.h"
 
 #include <string.h>
@@ -34,11 +35,11 @@ enum {
     EXEC = 126,
     OPERANDS = 6,
     OUTSTANDING = 64, /* of a wave and counter: more wait for the oldest */
-    BLOCK_WAVES = 16,
+    FILES = 64,
+    SECTOR = 64, /* bytes */
 };
 
-/* --- instructions --------------------------------------------------------------------------------------------------
- */
+/* --- instructions -------------------------------------------------------------------------------- */
 
 typedef enum operand_kind { NO_OPERAND, VECTOR, SCALAR, NUMBER, OFF } operand_kind;
 
@@ -72,28 +73,34 @@ enum {
 #define BIT(modifier) (1u << (modifier))
 
 /* What a row says besides: operands may be negated (floats), VCC is read unsaid, the instruction orders others, only
- * gfx950 has it. */
-enum { FLOATS = 1u << 24, READS_VCC = 1u << 25, READS_M0 = 1u << 26, ORDERS = 1u << 27, GFX950 = 1u << 28 };
+ * gfx950 has it, the upper half of a register is stored. */
+enum {
+    FLOATS = 1u << 24,
+    READS_VCC = 1u << 25,
+    READS_M0 = 1u << 26,
+    ORDERS = 1u << 27,
+    GFX950 = 1u << 28,
+    HIGH = 1u << 29
+};
 
 typedef struct wave        wave;
 typedef struct instruction instruction;
 typedef bool               step_function(wave *w, const instruction *x); /* false: the wave stops here */
-typedef void               lanes_function(const u32 *a, const u32 *b, const u32 *c, u32 *d);
-typedef u64                scalar_function(u64 a, u64 b, u32 *scc);
+/* 64 results of a, b, c, bits of a mask, a table (gcn.def) */
+typedef void lanes_function(const u32 *a, const u32 *b, const u32 *c, u32 *d, u64 mask, int table);
+typedef void wide_function(u64 *a, const u64 *b, const u64 *c); /* in place of a */
+typedef u64  scalar_function(u64 a, u64 b, u32 *scc);
 
-/* An instruction: what a table says of it. `shape` has a letter for each operand and how many registers it has
- * (1 if it does not say; g: 16): v vector, s scalar, x vector or scalar or number, z scalar or number, n number,
- * m vector or number, p an address
- * in vector registers (2, or 1 with a base), b its base or "off", l label, w waits. */
+/* What gcn.def says of an instruction. */
 typedef struct row {
     const char      *name, *shape;
     step_function   *step;
     u32              takes;           /* modifiers and the flags above */
     int              kind;            /* which one of those that share `step` */
     u8               bytes, elements; /* of memory: of an element, elements of a lane */
-    bool             high;            /* the upper half of a register is stored */
     u8               flops;           /* of a lane */
     lanes_function  *lanes;
+    wide_function   *wide;
     scalar_function *scalar;
 } row;
 
@@ -114,8 +121,7 @@ struct instruction {
     u64         executed;
 };
 
-/* --- modules -------------------------------------------------------------------------------------------------------
- */
+/* --- modules ------------------------------------------------------------------------------------- */
 
 typedef struct argument {
     int  offset, size;
@@ -146,9 +152,8 @@ typedef struct gcn_module {
     kernel         told_of; /* by the lines of metadata until now */
     label         *labels;
     int            n_labels, labels_room;
-    const char   **files;
-    int            n_files;
-    char          *error; /* of the caller of the moment */
+    char           files[FILES][48]; /* of the kernel's source, by number */
+    char          *error;            /* of the caller of the moment */
 } gcn_module;
 
 /* Writes the module's error, unless it has one; false. */
@@ -161,8 +166,7 @@ bool gcn_descriptor_line(gcn_module *m, kernel *k, const char *line, int number)
 bool gcn_metadata_line(gcn_module *m, const char *line, int number);
 bool gcn_kernels_complete(gcn_module *m);
 
-/* --- runs ----------------------------------------------------------------------------------------------------------
- */
+/* --- runs ---------------------------------------------------------------------------------------- */
 
 /* How an instruction accesses memory (`kind` of the rows of gcn_memory.c). */
 enum { SCALAR_LOAD, LOAD, STORE, ATOMIC, TO_LDS, LDS_READ, LDS_WRITE, LDS_PERMUTE };

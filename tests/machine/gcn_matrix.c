@@ -22,7 +22,12 @@ typedef struct product {
     int side, depth, format; /* M, K */
 } product;
 static const product products[] = {
-    { 32, 2, IS_F32 }, { 32, 8, IS_F16 }, { 32, 8, IS_BF16 }, { 32, 16, IS_BF16 }, { 16, 32, IS_FP8 },
+#define MATRIX(name, shape, side, depth, format, flags) { side, depth, format },
+#include "machine/gcn.def"
+};
+enum {
+#define MATRIX(name, shape, side, depth, format, flags) NUMBER_OF_##name,
+#include "machine/gcn.def"
 };
 
 /* E4M3 as float: OCP's (exponent bias 7, NaN 0x7f and 0xff), FNUZ's (bias 8, NaN 0x80). */
@@ -54,20 +59,15 @@ static inline float from_half(u32 h)
 /* Numbers e of each lane of a group, of `lanes` lanes, from their register. */
 static void unpack(const product *p, const float *table, const u32 *from, int e, int lanes, float *to)
 {
-    switch (p->format) {
-    case IS_F32:
+    int half = 16 * (e & 1), quarter = 8 * (e & 3);
+    if (p->format == IS_F32)
         for (int i = 0; i < lanes; i++) to[i] = float_of(from[i]);
-        break;
-    case IS_F16:
-        for (int i = 0; i < lanes; i++) to[i] = from_half(from[i] >> (16 * (e & 1)) & 0xffff);
-        break;
-    case IS_BF16:
-        for (int i = 0; i < lanes; i++) to[i] = float_of(e & 1 ? from[i] & 0xffff0000 : from[i] << 16);
-        break;
-    default:
-        for (int i = 0; i < lanes; i++) to[i] = table[from[i] >> (8 * (e & 3)) & 255];
-        break;
-    }
+    else if (p->format == IS_F16)
+        for (int i = 0; i < lanes; i++) to[i] = from_half(from[i] >> half & 0xffff);
+    else if (p->format == IS_BF16)
+        for (int i = 0; i < lanes; i++) to[i] = float_of(from[i] >> half << 16);
+    else
+        for (int i = 0; i < lanes; i++) to[i] = table[from[i] >> quarter & 255];
 }
 
 static void unpack_operand(wave *w, const product *p, const operand *o, floats *to)
@@ -119,10 +119,8 @@ static bool step_matrix(wave *w, const instruction *x)
 }
 
 const row gcn_matrix_rows[] = {
-    { "v_mfma_f32_32x32x2_f32", "vg v v mg", step_matrix, .kind = 0 },
-    { "v_mfma_f32_32x32x8_f16", "vg v2 v2 mg", step_matrix, .kind = 1 },
-    { "v_mfma_f32_32x32x8_bf16", "vg v2 v2 mg", step_matrix, .kind = 2 },
-    { "v_mfma_f32_32x32x16_bf16", "vg v4 v4 mg", step_matrix, .takes = GFX950, .kind = 3 },
-    { "v_mfma_f32_16x16x32_fp8_fp8", "v4 v2 v2 m4", step_matrix, .kind = 4 },
+#define MATRIX(name, shape, side, depth, format, flags)                                                                \
+    { #name, shape, step_matrix, .takes = flags, .kind = NUMBER_OF_##name },
+#include "machine/gcn.def"
     { 0 },
 };

@@ -10,8 +10,7 @@
  */
 #include "machine/gcn.h"
 
-/* --- races in global memory -----------------------------------------------------------------------------------------
- */
+/* --- races in global memory ---------------------------------------------------------------------- */
 
 /* Numbers in the traces: barrier epoch (each block has its own) and wave; many waves; anybody's atomics. */
 enum { MANY = 31, WAVE_BITS = 5 };
@@ -119,55 +118,33 @@ static u8 *reach(wave *w, const instruction *x, u64 address)
     return w->r->failed ? NULL : at;
 }
 
-/* --- global memory --------------------------------------------------------------------------------------------------
- */
+/* --- global memory ------------------------------------------------------------------------------- */
 
-/* Between lanes [i, end), which lie one behind the other from `at` on, and registers or what a store has kept. */
-static void move(wave *w, const pending *p, u8 *at, int i, int end)
+/* 2 or 4 bytes between memory and a register. */
+static inline void transfer(u8 *memory, u32 *value, int bytes, bool store)
 {
-    const instruction *x = p->x;
-    int                bytes = x->row->bytes, words = bytes / 4;
-    u32(*to)[LANES] = x->row->kind == LOAD ? w->v + x->o[0].at : NULL;
-    for (; i < end; i++, at += bytes) {
-        u32 value = p->data[0][i];
-        switch (x->row->kind) {
-        case LOAD:
-            if (bytes == 2)
-                to[0][i] = at[0] | (u32)at[1] << 8;
-            else
-                for (int k = 0; k < words; k++) memcpy(&to[k][i], at + 4 * k, 4);
-            break;
-        case STORE:
-            if (bytes == 2)
-                memcpy(at, &value, 2);
-            else
-                for (int k = 0; k < words; k++) memcpy(at + 4 * k, &p->data[k][i], 4);
-            break;
-        case ATOMIC:
-            memcpy(&value, at, 4);
-            value = bits_of(float_of(value) + float_of(p->data[0][i]));
-            memcpy(at, &value, 4);
-            break;
-        default:
-            memcpy(w->r->lds + p->base + (u64)(bytes * i), at, (size_t)bytes);
-            break;
-        }
-    }
+    u16 half = (u16)*value;
+    if (store)
+        memcpy(memory, bytes == 2 ? (void *)&half : value, bytes == 2 ? 2 : 4);
+    else if (bytes == 2)
+        *value = memory[0] | (u32)memory[1] << 8;
+    else
+        memcpy(value, memory, 4);
 }
 
-static void count_global(wave *w, const pending *p)
+/* Between lanes [i, end), which lie one behind the other from `at` on, and registers, LDS, or what a store has kept. */
+static void move(wave *w, pending *p, u8 *at, int i, int end)
 {
-    machine_counts *counts = w->r->counts;
-    u64             bytes = p->x->row->bytes, seen[2 * LANES], n = 0;
-    for (int i = 0; i < LANES; i++) {
-        if (!(p->mask >> i & 1)) continue;
-        u64 sector = p->address[i] / 64, k = n;
-        while (k && seen[k - 1] != sector) k--;
-        if (!k) seen[n++] = sector;
+    int bytes = p->x->row->bytes, words = (bytes + 3) / 4, kind = p->x->row->kind;
+    u32(*registers_of)[LANES] = kind == LOAD ? w->v + p->x->o[0].at : p->data;
+    for (; i < end; i++, at += bytes) {
+        float sum;
+        memcpy(&sum, at, kind == ATOMIC ? 4 : 0);
+        if (kind == ATOMIC) p->data[0][i] = bits_of(sum + float_of(p->data[0][i]));
+        if (kind == TO_LDS) memcpy(w->r->lds + p->base + (u64)(bytes * i), at, (size_t)bytes);
+        for (int k = 0; kind != TO_LDS && k < words; k++)
+            transfer(at + 4 * k, &registers_of[k][i], bytes, kind != LOAD);
     }
-    bool reads = p->x->row->kind == LOAD || p->x->row->kind == TO_LDS || p->x->row->kind == ATOMIC;
-    *(reads ? &counts->read_sectors : &counts->written_sectors) += n;
-    *(reads ? &counts->read_bytes : &counts->written_bytes) += bytes * (u64)__builtin_popcountll(p->mask);
 }
 
 /* All that lanes may touch at once, if it is allowed: where its first byte lies. */
@@ -186,11 +163,12 @@ static u8 *reach_all(wave *w, const pending *p, u64 *first)
 }
 
 /* Lanes that lie one behind the other are looked at together. */
-static bool access_global(wave *w, const pending *p)
+static bool access_global(wave *w, pending *p)
 {
     u64  first = 0, bytes = p->x->row->bytes;
     page last = { 0, NULL };
-    if (w->r->counts) count_global(w, p);
+    if (w->r->counts)
+        machine_count_access(w->r->counts, p->address, p->mask, p->x->row->bytes, SECTOR, p->x->row->kind == STORE);
     u8 *all = p->mask ? reach_all(w, p, &first) : NULL;
     for (int i = 0, end; i < LANES; i = end) {
         end = i + 1;
@@ -222,8 +200,7 @@ static bool access_scalar(wave *w, const pending *p)
     return true;
 }
 
-/* --- LDS ------------------------------------------------------------------------------------------------------------
- */
+/* --- LDS ----------------------------------------------------------------------------------------- */
 
 /* Numbers in its shadows: barrier epoch and thread, that is wave and lane. Waves are in order in themselves. */
 enum { THREAD_BITS = 11, MANY_THREADS = 2047 };
@@ -292,56 +269,26 @@ static inline bool reach_lds(wave *w, const instruction *x, u64 at, int bytes, i
     return r->order->blind || mark_lds(r, (u32)at, bytes, mine, write) || lds_race(w, x, (u32)at, mine);
 }
 
-/* 32 banks of 4 bytes. Lanes go in groups that ask for 128 bytes; each further word of a bank costs them a cycle. */
-static void count_lds(wave *w, const u64 *address, u64 mask, int bytes, u64 offset)
-{
-    int group = bytes <= 4 ? 32 : 128 / bytes, words = bytes < 4 ? 1 : bytes / 4;
-    for (int first = 0; first < LANES; first += group) {
-        u32 seen[32][32], n[32] = { 0 }, most = 0, any = 0;
-        for (int i = first; i < first + group; i++) {
-            for (int k = 0; mask >> i & 1 && k < words; k++) {
-                u32 word = (u32)((address[i] + offset) / 4) + (u32)k, bank = word % 32, q = 0;
-                while (q < n[bank] && seen[bank][q] != word) q++;
-                if (q == n[bank]) seen[bank][n[bank]++] = word;
-                most = n[bank] > most ? n[bank] : most;
-                any = 1;
-            }
-        }
-        w->r->counts->shared_cycles += most;
-        w->r->counts->shared_least += any;
-    }
-}
-
 static u64 offset_of(const instruction *x, int element)
 {
     if (x->row->elements == 1) return (u64)x->modifier[AT_OFFSET];
     return (u64)(x->modifier[element ? AT_OFFSET1 : AT_OFFSET0] * x->row->bytes);
 }
 
-static bool access_lds(wave *w, const pending *p)
+static bool access_lds(wave *w, pending *p)
 {
     const instruction *x = p->x;
-    int                bytes = x->row->bytes, words = (bytes + 3) / 4, high = x->row->high;
+    int                bytes = x->row->bytes, words = (bytes + 3) / 4;
     bool               write = x->row->kind == LDS_WRITE;
-    for (int e = 0; e < x->row->elements; e++) {
+    u32(*registers_of)[LANES] = write ? p->data : w->v + x->o[0].at;
+    for (int e = 0; e < x->row->elements; e++, registers_of += words) {
         u64 offset = offset_of(x, e);
-        if (w->r->counts) count_lds(w, p->address, p->mask, bytes, offset);
+        if (w->r->counts) machine_count_banks(w->r->counts, p->address, p->mask, bytes, offset);
         for (u64 left = p->mask; left; left &= left - 1) {
             int i = __builtin_ctzll(left);
             u64 at = p->address[i] + offset;
             if (!reach_lds(w, x, at, bytes, i, write)) return false;
-            u8 *lds = w->r->lds + at;
-            if (bytes == 2) { /* only stores: loads of 16 bits are not among the rows */
-                u16 half = (u16)(p->data[0][i] >> (16 * high));
-                memcpy(lds, &half, 2);
-                continue;
-            }
-            for (int k = 0; k < words; k++) {
-                if (write)
-                    memcpy(lds + 4 * k, &p->data[e * words + k][i], 4);
-                else
-                    memcpy(&w->v[x->o[0].at + e * words + k][i], lds + 4 * k, 4);
-            }
+            for (int k = 0; k < words; k++) transfer(w->r->lds + at + 4 * k, &registers_of[k][i], bytes, write);
         }
     }
     return true;
@@ -363,16 +310,15 @@ static bool claim_lds(wave *w, const pending *p, bool landed)
     return true;
 }
 
-/* Memory may be read at once: what is owed when an access is issued may not have landed, whatever is waited for later.
- */
+/* Memory may be read at once: what is owed when an access is issued may not land before it, whatever is waited for. */
 static bool check_owed(wave *w, const pending *p)
 {
-    const run *r = w->r;
-    for (int e = 0; e < p->x->row->elements; e++) {
+    const row *of = p->x->row;
+    for (int e = 0; w->r->to_lds && !w->r->order->blind && e < of->elements; e++) {
         for (u64 left = p->mask; left; left &= left - 1) {
             u64 at = p->address[__builtin_ctzll(left)] + offset_of(p->x, e);
-            for (u64 b = at; b < at + p->x->row->bytes && b < r->lds_bytes; b += r->lds_unit)
-                if (r->lds_writer[b / r->lds_unit] == OWED) return lds_race(w, p->x, (u32)b, lds_number(w, 0));
+            for (u64 b = at; b < at + of->bytes && b < w->r->lds_bytes; b += w->r->lds_unit)
+                if (w->r->lds_writer[b / w->r->lds_unit] == OWED) return lds_race(w, p->x, (u32)b, lds_number(w, 0));
         }
     }
     return true;
@@ -380,23 +326,14 @@ static bool check_owed(wave *w, const pending *p)
 
 static step_function step_lds, step_global;
 
-/* --- queues ---------------------------------------------------------------------------------------------------------
- */
+/* --- queues -------------------------------------------------------------------------------------- */
 
 static bool access_memory(wave *w, pending *p)
 {
     p->done = true;
-    switch (p->x->row->kind) {
-    case SCALAR_LOAD:
-        return access_scalar(w, p);
-    case LDS_READ:
-    case LDS_WRITE:
-        return access_lds(w, p);
-    case LDS_PERMUTE:
-        return true;
-    default:
-        return access_global(w, p);
-    }
+    if (p->x->row->kind == SCALAR_LOAD) return access_scalar(w, p);
+    if (p->x->row->kind == LDS_READ || p->x->row->kind == LDS_WRITE) return access_lds(w, p);
+    return p->x->row->kind == LDS_PERMUTE || access_global(w, p);
 }
 
 static void set_owed(wave *w, const operand *o, bool owed)
@@ -448,11 +385,6 @@ static bool issued(wave *w, pending *p)
     return !w->r->order->eager || access_memory(w, p);
 }
 
-static void keep_data(const wave *w, pending *p, const operand *o, int first)
-{
-    for (int k = 0; k < o->count; k++) memcpy(p->data[first + k], w->v[o->at + k], sizeof p->data[0]);
-}
-
 static bool step_scalar_load(wave *w, const instruction *x)
 {
     pending *p = issue(w, x, &w->lgkm);
@@ -471,7 +403,8 @@ static bool step_global(wave *w, const instruction *x)
     u64        from = (u64)(i64)x->modifier[AT_OFFSET] + (base->kind == SCALAR ? scalar_pair(w, base->at) : 0);
     const u32 *low = w->v[address->at], *high = address->count == 2 ? w->v[address->at + 1] : NULL;
     for (int i = 0; i < LANES; i++) p->address[i] = from + (low[i] | (high ? (u64)high[i] << 32 : 0));
-    if (x->row->kind == STORE || x->row->kind == ATOMIC) keep_data(w, p, &x->o[1], 0);
+    if (x->row->kind == STORE || x->row->kind == ATOMIC)
+        memcpy(p->data, w->v[x->o[1].at], x->o[1].count * sizeof p->data[0]);
     if (x->row->kind != TO_LDS) return issued(w, p);
     p->base = w->s[M0] + (u64)(i64)x->modifier[AT_OFFSET];
     return claim_lds(w, p, false) && issued(w, p);
@@ -483,9 +416,11 @@ static bool step_lds(wave *w, const instruction *x)
     pending       *p = issue(w, x, &w->lgkm);
     if (!p) return false;
     for (int i = 0; i < LANES; i++) p->address[i] = w->v[address->at][i];
-    for (int o = 1, k = 0; x->row->kind == LDS_WRITE && o < x->n; k += x->o[o++].count) keep_data(w, p, &x->o[o], k);
-    if (w->r->to_lds && !w->r->order->blind && !check_owed(w, p)) return false;
-    return issued(w, p);
+    for (int o = 1, k = 0; x->row->kind == LDS_WRITE && o < x->n; k += x->o[o++].count)
+        memcpy(p->data[k], w->v[x->o[o].at], x->o[o].count * sizeof p->data[0]);
+    if (x->row->takes & HIGH)
+        for (int i = 0; i < LANES; i++) p->data[0][i] >>= 16;
+    return check_owed(w, p) && issued(w, p);
 }
 
 /* Each lane gets what another has, 0 from one that is off; it goes through the LDS' pipe, and is counted there. */
@@ -506,35 +441,9 @@ static bool step_permute(wave *w, const instruction *x)
 #define OFFSET BIT(AT_OFFSET)
 #define OFFSETS (BIT(AT_OFFSET0) | BIT(AT_OFFSET1))
 
-/* name, operands, step, modifiers, kind, bytes of an element, elements of a lane, upper half? */
-#define ROW(name, shape, step, takes, kind, bytes, elements, high)                                                     \
-    {                                                                                                                  \
-        name, shape, step, takes, kind, bytes, elements, high, 0, NULL, NULL                                           \
-    }
 const row gcn_memory_rows[] = {
-    ROW("s_load_dword", "s s2 z", step_scalar_load, 0, SCALAR_LOAD, 4, 1, false),
-    ROW("s_load_dwordx2", "s2 s2 z", step_scalar_load, 0, SCALAR_LOAD, 8, 1, false),
-    ROW("s_load_dwordx4", "s4 s2 z", step_scalar_load, 0, SCALAR_LOAD, 16, 1, false),
-    ROW("s_load_dwordx8", "s8 s2 z", step_scalar_load, 0, SCALAR_LOAD, 32, 1, false),
-    ROW("global_load_ushort", "v p b", step_global, OFFSET, LOAD, 2, 1, false),
-    ROW("global_load_dword", "v p b", step_global, OFFSET, LOAD, 4, 1, false),
-    ROW("global_load_dwordx2", "v2 p b", step_global, OFFSET, LOAD, 8, 1, false),
-    ROW("global_load_dwordx4", "v4 p b", step_global, OFFSET, LOAD, 16, 1, false),
-    ROW("global_store_short", "p v b", step_global, OFFSET, STORE, 2, 1, false),
-    ROW("global_store_dword", "p v b", step_global, OFFSET, STORE, 4, 1, false),
-    ROW("global_store_dwordx2", "p v2 b", step_global, OFFSET, STORE, 8, 1, false),
-    ROW("global_atomic_add_f32", "p v b", step_global, OFFSET, ATOMIC, 4, 1, false),
-    ROW("global_load_lds_dword", "p b", step_global, OFFSET | READS_M0, TO_LDS, 4, 1, false),
-    ROW("global_load_lds_dwordx4", "p b", step_global, OFFSET | READS_M0 | GFX950, TO_LDS, 16, 1, false),
-    ROW("ds_read_b32", "v v", step_lds, OFFSET, LDS_READ, 4, 1, false),
-    ROW("ds_read_b64", "v2 v", step_lds, OFFSET, LDS_READ, 8, 1, false),
-    ROW("ds_read_b128", "v4 v", step_lds, OFFSET, LDS_READ, 16, 1, false),
-    ROW("ds_read2_b32", "v2 v", step_lds, OFFSETS, LDS_READ, 4, 2, false),
-    ROW("ds_read2_b64", "v4 v", step_lds, OFFSETS, LDS_READ, 8, 2, false),
-    ROW("ds_write_b16", "v v", step_lds, OFFSET, LDS_WRITE, 2, 1, false),
-    ROW("ds_write_b16_d16_hi", "v v", step_lds, OFFSET, LDS_WRITE, 2, 1, true),
-    ROW("ds_write_b32", "v v", step_lds, OFFSET, LDS_WRITE, 4, 1, false),
-    ROW("ds_write2_b64", "v v2 v2", step_lds, OFFSETS, LDS_WRITE, 8, 2, false),
-    ROW("ds_bpermute_b32", "v v v", step_permute, OFFSET, LDS_PERMUTE, 4, 1, false),
+#define ACCESS(name, shape, step, of, size, n, flags)                                                                  \
+    { #name, shape, step, .takes = flags, .kind = of, .bytes = size, .elements = n },
+#include "machine/gcn.def"
     { 0 },
 };

@@ -2,11 +2,8 @@
 /* Scalar instructions: a wave's own registers, branches, waits, barriers. */
 #include "machine/gcn.h"
 
-/* --- arithmetic: name, operands, how it is done, result of a and b, what SCC becomes of the result q ---------------
- */
-
+/* How the rows SCALAR of gcn.def are done, and words of theirs. */
 enum { OF_TWO, OF_OWN, COMPARE, SAVE_EXEC };
-
 #define KEEP *scc
 #define NOT_0 (q != 0)
 #define NOT_0_32 ((u32)q != 0)
@@ -14,50 +11,7 @@ enum { OF_TWO, OF_OWN, COMPARE, SAVE_EXEC };
 #define OVER_SUB ((a ^ b) & (a ^ q)) >> 31 & 1
 #define LOW(x) ((i32)(u32)(x))
 
-#define SCALARS_OF(X)                                                                                                  \
-    X(s_mov_b32, "s z", OF_TWO, a, KEEP)                                                                               \
-    X(s_mov_b64, "s2 z2", OF_TWO, a, KEEP)                                                                             \
-    X(s_movk_i32, "s n", OF_TWO, (u64)(i64)(i16)a, KEEP)                                                               \
-    X(s_not_b32, "s z", OF_TWO, ~a, NOT_0_32)                                                                          \
-    X(s_abs_i32, "s z", OF_TWO, (u64)(LOW(a) < 0 ? -(i64)LOW(a) : LOW(a)), NOT_0_32)                                   \
-    X(s_add_i32, "s z z", OF_TWO, a + b, OVER_ADD)                                                                     \
-    X(s_addk_i32, "s n", OF_OWN, a + (b = (u32)(i32)(i16)b), OVER_ADD)                                                 \
-    X(s_sub_i32, "s z z", OF_TWO, a - b, OVER_SUB)                                                                     \
-    X(s_add_u32, "s z z", OF_TWO, a + b, q >> 32 & 1)                                                                  \
-    X(s_addc_u32, "s z z", OF_TWO, a + b + *scc, q >> 32 & 1)                                                          \
-    X(s_mul_i32, "s z z", OF_TWO, a *b, KEEP)                                                                          \
-    X(s_mul_hi_u32, "s z z", OF_TWO, a *b >> 32, KEEP)                                                                 \
-    X(s_mul_hi_i32, "s z z", OF_TWO, (u64)((i64)LOW(a) * LOW(b)) >> 32, KEEP)                                          \
-    X(s_and_b32, "s z z", OF_TWO, a &b, NOT_0)                                                                         \
-    X(s_or_b32, "s z z", OF_TWO, a | b, NOT_0)                                                                         \
-    X(s_xor_b32, "s z z", OF_TWO, a ^ b, NOT_0)                                                                        \
-    X(s_lshl_b32, "s z z", OF_TWO, a << (b & 31), NOT_0_32)                                                            \
-    X(s_lshr_b32, "s z z", OF_TWO, a >> (b & 31), NOT_0)                                                               \
-    X(s_ashr_i32, "s z z", OF_TWO, (u64)(i64)(LOW(a) >> (b & 31)), NOT_0_32)                                           \
-    X(s_bfe_u32, "s z z", OF_TWO, a >> (b & 31) & (((u64)1 << (b >> 16 & 63)) - 1), NOT_0)                             \
-    X(s_min_i32, "s z z", OF_TWO, LOW(a) < LOW(b) ? a : b, LOW(a) < LOW(b))                                            \
-    X(s_and_b64, "s2 z2 z2", OF_TWO, a &b, NOT_0)                                                                      \
-    X(s_andn2_b64, "s2 z2 z2", OF_TWO, a & ~b, NOT_0)                                                                  \
-    X(s_or_b64, "s2 z2 z2", OF_TWO, a | b, NOT_0)                                                                      \
-    X(s_orn2_b64, "s2 z2 z2", OF_TWO, a | ~b, NOT_0)                                                                   \
-    X(s_xor_b64, "s2 z2 z2", OF_TWO, a ^ b, NOT_0)                                                                     \
-    X(s_lshl_b64, "s2 z2 z", OF_TWO, a << (b & 63), NOT_0)                                                             \
-    X(s_cselect_b32, "s z z", OF_TWO, *scc ? a : b, KEEP)                                                              \
-    X(s_cselect_b64, "s2 z2 z2", OF_TWO, *scc ? a : b, KEEP)                                                           \
-    X(s_cmp_eq_u32, "z z", COMPARE, a == b, NOT_0)                                                                     \
-    X(s_cmp_lg_u32, "z z", COMPARE, a != b, NOT_0)                                                                     \
-    X(s_cmp_lt_u32, "z z", COMPARE, a < b, NOT_0)                                                                      \
-    X(s_cmp_ge_u32, "z z", COMPARE, a >= b, NOT_0)                                                                     \
-    X(s_cmp_lt_i32, "z z", COMPARE, LOW(a) < LOW(b), NOT_0)                                                            \
-    X(s_cmp_le_i32, "z z", COMPARE, LOW(a) <= LOW(b), NOT_0)                                                           \
-    X(s_cmp_gt_i32, "z z", COMPARE, LOW(a) > LOW(b), NOT_0)                                                            \
-    X(s_cmp_ge_i32, "z z", COMPARE, LOW(a) >= LOW(b), NOT_0)                                                           \
-    X(s_cmp_lg_u64, "z2 z2", COMPARE, a != b, NOT_0)                                                                   \
-    X(s_and_saveexec_b64, "s2 z2", SAVE_EXEC, a &b, NOT_0)                                                             \
-    X(s_or_saveexec_b64, "s2 z2", SAVE_EXEC, a | b, NOT_0)                                                             \
-    X(s_andn2_saveexec_b64, "s2 z2", SAVE_EXEC, a & ~b, NOT_0)
-
-#define X(name, shape, kind, result, carry)                                                                            \
+#define SCALAR(name, shape, how, result, carry)                                                                        \
     static u64 do_##name(u64 a, u64 b, u32 *scc)                                                                       \
     {                                                                                                                  \
         u64 q = (result);                                                                                              \
@@ -65,8 +19,7 @@ enum { OF_TWO, OF_OWN, COMPARE, SAVE_EXEC };
         *scc = (u32)(carry);                                                                                           \
         return q;                                                                                                      \
     }
-SCALARS_OF(X)
-#undef X
+#include "machine/gcn.def"
 
 static void write_scalar(wave *w, const operand *o, u64 x)
 {
@@ -90,34 +43,15 @@ static bool step_scalar(wave *w, const instruction *x)
     return true;
 }
 
-/* --- branches, waits, barriers -------------------------------------------------------------------------------------
- */
+/* --- branches, waits, barriers ------------------------------------------------------------------- */
 
 enum { ALWAYS, SCC_0, SCC_1, VCC_NOT_0, EXEC_0, EXEC_NOT_0 };
 
 static bool step_branch(wave *w, const instruction *x)
 {
-    bool taken = true;
-    switch (x->row->kind) {
-    case SCC_0:
-        taken = !w->scc;
-        break;
-    case SCC_1:
-        taken = w->scc;
-        break;
-    case VCC_NOT_0:
-        taken = scalar_pair(w, VCC) != 0;
-        break;
-    case EXEC_0:
-        taken = scalar_pair(w, EXEC) == 0;
-        break;
-    case EXEC_NOT_0:
-        taken = scalar_pair(w, EXEC) != 0;
-        break;
-    default:
-        break;
-    }
-    if (taken) w->pc = x->target;
+    u64        vcc = scalar_pair(w, VCC), exec = scalar_pair(w, EXEC);
+    const bool taken[] = { true, !w->scc, w->scc, vcc != 0, exec == 0, exec != 0 };
+    if (taken[x->row->kind]) w->pc = x->target;
     return true;
 }
 
@@ -158,18 +92,8 @@ static bool step_end(wave *w, const instruction *x)
 }
 
 const row gcn_scalar_rows[] = {
-#define X(name, shape, how, result, carry) { #name, shape, step_scalar, .kind = how, .scalar = do_##name },
-    SCALARS_OF(X)
-#undef X
-        { "s_branch", "l", step_branch, .kind = ALWAYS },
-    { "s_cbranch_scc0", "l", step_branch, .kind = SCC_0 },
-    { "s_cbranch_scc1", "l", step_branch, .kind = SCC_1 },
-    { "s_cbranch_vccnz", "l", step_branch, .takes = READS_VCC, .kind = VCC_NOT_0 },
-    { "s_cbranch_execz", "l", step_branch, .kind = EXEC_0 },
-    { "s_cbranch_execnz", "l", step_branch, .kind = EXEC_NOT_0 },
-    { "s_waitcnt", "w", step_wait, .takes = ORDERS },
-    { "s_barrier", "", step_barrier, .takes = ORDERS },
-    { "s_nop", "n", step_nothing, .takes = 0 },
-    { "s_endpgm", "", step_end, .takes = 0 },
+#define SCALAR(name, shape, how, result, carry) { #name, shape, step_scalar, .kind = how, .scalar = do_##name },
+#define CONTROL(name, shape, step, of, flags) { #name, shape, step, .kind = of, .takes = flags },
+#include "machine/gcn.def"
     { 0 },
 };

@@ -30,8 +30,7 @@ static bool starts(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* --- operands -------------------------------------------------------------------------------------------------------
- */
+/* --- operands ------------------------------------------------------------------------------------ */
 
 static bool number_of(const char *s, u64 *number)
 {
@@ -99,68 +98,45 @@ static bool operand_of(char *s, char letter, int count, bool floats, operand *o)
     return strchr("xznm", letter) && number_of(s, &o->number);
 }
 
-/* --- modifiers ------------------------------------------------------------------------------------------------------
- */
+/* --- modifiers ----------------------------------------------------------------------------------- */
 
-enum { AS_NUMBER, AS_LIST, AS_PART, AS_WORD };
-static const struct {
-    const char *name;
-    int         at, how;
-} modifiers[] = {
-    { "offset", AT_OFFSET, AS_NUMBER },       { "offset0", AT_OFFSET0, AS_NUMBER },
-    { "offset1", AT_OFFSET1, AS_NUMBER },     { "op_sel", AT_OP_SEL, AS_LIST },
-    { "op_sel_hi", AT_OP_SEL_HI, AS_LIST },   { "neg_lo", AT_NEG_LO, AS_LIST },
-    { "neg_hi", AT_NEG_HI, AS_LIST },         { "dst_sel", AT_DST_SEL, AS_WORD },
-    { "dst_unused", AT_DST_UNUSED, AS_WORD }, { "src0_sel", AT_SRC0_SEL, AS_PART },
-    { "src1_sel", AT_SRC1_SEL, AS_PART },     { "quad_perm", AT_QUAD_PERM, AS_LIST },
-    { "row_ror", AT_ROW_ROR, AS_NUMBER },     { "row_mask", AT_ROW_MASK, AS_NUMBER },
-    { "bank_mask", AT_BANK_MASK, AS_NUMBER }, { "bitop3", AT_BITOP3, AS_NUMBER },
+static const char *const modifiers[MODIFIERS] = {
+    "offset:",     "offset0:",  "offset1:",  "op_sel:",    "op_sel_hi:", "neg_lo:",   "neg_hi:",    "dst_sel:",
+    "dst_unused:", "src0_sel:", "src1_sel:", "quad_perm:", "row_ror:",   "row_mask:", "bank_mask:", "bitop3:"
 };
 
 static bool list_of(const char *s, i32 *value)
 {
-    int i = 0;
     *value = 0;
     if (*s++ != '[') return false;
-    for (; i < 4 && *s >= '0' && *s <= '3'; i++) {
-        *value |= (*s++ - '0') << (2 * i);
-        if (*s == ',') s++;
-    }
+    for (int i = 0; i < 4 && *s >= '0' && *s <= '3'; i++, s += *s == ',') *value |= (*s++ - '0') << (2 * i);
     return strcmp(s, "]") == 0;
 }
 
-/* BYTE_n: n, WORD_n: 4 + n, DWORD: 6 */
 static bool part_of(const char *s, i32 *value)
 {
-    bool byte = starts(s, "BYTE_");
-    *value = 6;
-    if (strcmp(s, "DWORD") == 0) return true;
-    if ((!byte && !starts(s, "WORD_")) || s[5] < '0' || s[5] > (byte ? '3' : '1') || s[6]) return false;
-    *value = s[5] - '0' + (byte ? 0 : 4);
-    return true;
+    static const char *const parts[] = { "BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD" };
+    for (*value = 0; *value < 7; ++*value)
+        if (strcmp(s, parts[*value]) == 0) return true;
+    return false;
 }
 
 static bool modifier_of(instruction *x, const char *s)
 {
-    const char *colon = strchr(s, ':');
-    for (size_t i = 0; colon && i < sizeof modifiers / sizeof *modifiers; i++) {
-        int    at = modifiers[i].at;
-        u64    number;
-        size_t n = strlen(modifiers[i].name);
-        if (!starts(s, modifiers[i].name) || s + n != colon || !(x->row->takes & BIT(at))) continue;
-        s = colon + 1;
-        if (modifiers[i].how == AS_LIST) return list_of(s, &x->modifier[at]);
-        if (modifiers[i].how == AS_PART) return part_of(s, &x->modifier[at]);
-        if (modifiers[i].how == AS_WORD) return !strcmp(s, "DWORD") || !strcmp(s, "UNUSED_PAD");
-        if (!number_of(s, &number)) return false;
-        x->modifier[at] = (i32)number;
-        return (at != AT_ROW_MASK && at != AT_BANK_MASK) || number == 15;
-    }
-    return false;
+    int at = 0;
+    u64 number = 0;
+    while (at < MODIFIERS && (!starts(s, modifiers[at]) || !(x->row->takes & BIT(at)))) at++;
+    if (at == MODIFIERS) return false;
+    s += strlen(modifiers[at]);
+    if (at == AT_DST_SEL || at == AT_DST_UNUSED) return strcmp(s, at == AT_DST_SEL ? "DWORD" : "UNUSED_PAD") == 0;
+    if (at == AT_SRC0_SEL || at == AT_SRC1_SEL) return part_of(s, &x->modifier[at]);
+    if (*s == '[') return (at == AT_QUAD_PERM || (at >= AT_OP_SEL && at <= AT_NEG_HI)) && list_of(s, &x->modifier[at]);
+    if (!number_of(s, &number)) return false;
+    x->modifier[at] = (i32)number;
+    return (at != AT_ROW_MASK && at != AT_BANK_MASK) || number == 15;
 }
 
-/* --- instructions ---------------------------------------------------------------------------------------------------
- */
+/* --- instructions -------------------------------------------------------------------------------- */
 
 static const row *row_named(const char *name)
 {
@@ -181,20 +157,17 @@ static const row *row_of(char *name)
     return row_named(name);
 }
 
-static void touch(registers *t, int at)
-{
-    t->bits[at / 64] |= (u64)1 << at % 64;
-}
-
 static void find_touched(instruction *x)
 {
-    for (int k = 0; k < x->n; k++) {
-        const operand *o = &x->o[k];
-        if (o->kind != VECTOR && o->kind != SCALAR) continue;
-        for (int i = 0; i < o->count; i++) touch(&x->touched, o->at + i + (o->kind == SCALAR ? VECTORS : 0));
+    const operand vcc = { .kind = SCALAR, .count = 2, .at = VCC }, m0 = { .kind = SCALAR, .count = 1, .at = M0 };
+    for (int k = 0; k < x->n + 2; k++) {
+        const operand *o = k < x->n ? &x->o[k] : k == x->n ? &vcc : &m0;
+        if ((k >= x->n && !(x->row->takes & (k == x->n ? READS_VCC : READS_M0))) || o->kind > SCALAR) continue;
+        for (int i = 0; i < o->count; i++) {
+            int at = o->at + i + (o->kind == SCALAR ? VECTORS : 0);
+            x->touched.bits[at / 64] |= (u64)1 << at % 64;
+        }
     }
-    if (x->row->takes & READS_VCC) touch(&x->touched, VECTORS + VCC), touch(&x->touched, VECTORS + VCC + 1);
-    if (x->row->takes & READS_M0) touch(&x->touched, VECTORS + M0);
 }
 
 /* The next word: up to a comma or space outside of brackets. NULL: none. */
@@ -222,14 +195,12 @@ static bool waits_of(instruction *x, char *s)
     return x->vmcnt >= 0 || x->lgkmcnt >= 0;
 }
 
-/* Labels may come later: until the end of the text, `target` is the number of the label's name. */
-static int label_named(gcn_module *m, const char *name)
+/* Where the code behind a label begins; -1: there is none. */
+static int label_named(const gcn_module *m, const char *name)
 {
-    for (int i = m->n_labels - 1; i >= 0; i--)
-        if (strcmp(m->labels[i].name, name) == 0) return i;
-    m->labels = gcn_grow(m->labels, m->n_labels, &m->labels_room, sizeof *m->labels);
-    m->labels[m->n_labels] = (label){ strdup(name), -1 };
-    return m->n_labels++;
+    for (int i = 0; i < m->n_labels; i++)
+        if (strcmp(m->labels[i].name, name) == 0) return m->labels[i].at;
+    return -1;
 }
 
 static bool operands_of(gcn_module *m, instruction *x, char *s)
@@ -240,7 +211,7 @@ static bool operands_of(gcn_module *m, instruction *x, char *s)
         int  count = shape[1] == 'g' ? 16 : shape[1] > '0' && shape[1] <= '9' ? shape[1] - '0' : 1;
         if (!word || x->n == OPERANDS) return gcn_refuse(m, "line %d: an operand is missing: %s", x->line, x->text);
         if (letter == 'l')
-            x->target = label_named(m, word);
+            x->target = 0; /* labels may come later: at the end of the text */
         else if (!operand_of(word, letter, count, x->row->takes & FLOATS, &x->o[x->n++]))
             return gcn_refuse(m, "line %d: operand %d is not known: %s", x->line, x->n, x->text);
         while (shape[1] && shape[1] != ' ') shape++;
@@ -281,8 +252,7 @@ static bool instruction_line(gcn_module *m, char *s, int number, int source_file
     return true;
 }
 
-/* --- the whole text -------------------------------------------------------------------------------------------------
- */
+/* --- the whole text ------------------------------------------------------------------------------ */
 
 typedef struct reader {
     bool    in_code, in_metadata;
@@ -293,30 +263,30 @@ typedef struct reader {
 /* .file 1 "folder" "name" md5 ...: the last name in quotation marks */
 static void file_line(gcn_module *m, const char *s)
 {
-    int         number, room = m->n_files;
-    const char *begin = strchr(s, '"'), *end = NULL;
-    if (sscanf(s, ".file %d", &number) != 1 || number < 0 || number > 9999) return;
-    while (begin && (end = strchr(begin + 1, '"')) && strchr(end + 1, '"')) begin = strchr(end + 1, '"');
-    if (!end) return;
-    for (const char *slash = begin; slash < end; slash++)
-        if (*slash == '/') begin = slash;
-    while (m->n_files <= number) {
-        m->files = gcn_grow(m->files, m->n_files, &room, sizeof *m->files);
-        m->files[m->n_files++] = NULL;
-    }
-    free((char *)m->files[number]);
-    m->files[number] = strndup(begin + 1, (size_t)(end - begin - 1));
+    const char *end = strrchr(s, '"'), *begin = end;
+    int         number = atoi(s + strlen(".file "));
+    while (begin && begin[-1] != '"' && begin[-1] != '/') begin--;
+    if (end && number >= 0 && number < FILES)
+        snprintf(m->files[number], sizeof m->files[number], "%.*s", (int)(end - begin), begin);
 }
 
 static bool directive_line(gcn_module *m, reader *r, const char *s, int number)
 {
-    static const char *const harmless[] = {
-        ".p2align ",        ".globl ",    ".protected ", ".type ",
-        ".size ",           ".cfi_",      ".set ",       ".weak ",
-        ".hidden ",         ".ident ",    ".addrsig",    ".amdhsa_code_object_version ",
-        ".amdgpu_metadata", ".p2alignl ", ".fill "
-    };
-    char name[80];
+    static const char *const harmless[] = { ".p2align",
+                                            ".globl",
+                                            ".protected",
+                                            ".type",
+                                            ".size",
+                                            ".cfi_",
+                                            ".set",
+                                            ".weak",
+                                            ".hidden",
+                                            ".ident",
+                                            ".addrsig",
+                                            ".amdhsa_code_object_version",
+                                            ".amdgpu_metadata",
+                                            ".fill" };
+    char                     name[80];
     if (starts(s, ".text") || starts(s, ".section")) {
         r->in_code = starts(s, ".text") || starts(s, ".section .text") || starts(s, ".section\t.text");
         return true;
@@ -334,13 +304,10 @@ static bool directive_line(gcn_module *m, reader *r, const char *s, int number)
         strcpy(r->described->name, name);
         return true;
     }
-    if (sscanf(s, ".loc %d %d", &r->source_file, &r->source_line) == 2) return true;
-    if (starts(s, ".file")) {
-        file_line(m, s);
-        return true;
-    }
+    if (starts(s, ".file")) file_line(m, s);
+    if (starts(s, ".file") || sscanf(s, ".loc %d %d", &r->source_file, &r->source_line) == 2) return true;
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
-        if (starts(s, harmless[i]) || (strchr(s, '\t') && strncmp(s, harmless[i], strcspn(s, "\t")) == 0)) return true;
+        if (starts(s, harmless[i])) return true;
     return !r->in_code || gcn_refuse(m, "line %d: no such directive: %s", number, s);
 }
 
@@ -361,8 +328,9 @@ static bool one_line(gcn_module *m, reader *r, char *line, int number)
     if (r->described) return gcn_descriptor_line(m, r->described, s, number);
     if (s == line && s[n - 1] == ':') {
         s[n - 1] = 0;
-        int at = r->in_code ? label_named(m, s) : -1;
-        if (at >= 0) m->labels[at].at = m->n_code;
+        m->labels = gcn_grow(m->labels, m->n_labels, &m->labels_room, sizeof *m->labels);
+        m->labels[m->n_labels] = (label){ s, m->n_code };
+        m->n_labels += r->in_code && !starts(s, ".Ltmp");
         return true;
     }
     if (*s == '.') return directive_line(m, r, s, number);
@@ -380,14 +348,10 @@ bool gcn_read_text(gcn_module *m)
     }
     for (int i = 0; i < m->n_code; i++) {
         instruction *x = &m->code[i];
-        if (x->target < 0) continue;
-        const label *l = &m->labels[x->target];
-        if (l->at < 0) return gcn_refuse(m, "line %d: no label %s: %s", x->line, l->name, x->text);
-        x->target = l->at;
+        if (x->target == 0) x->target = label_named(m, x->text + strcspn(x->text, " \t") + 1);
+        if (x->row->shape[0] == 'l' && x->target < 0)
+            return gcn_refuse(m, "line %d: no such label: %s", x->line, x->text);
     }
-    for (int k = 0; k < m->n_kernels; k++) {
-        int at = label_named(m, m->kernels[k].name);
-        m->kernels[k].told.first = m->labels[at].at;
-    }
+    for (int k = 0; k < m->n_kernels; k++) m->kernels[k].told.first = label_named(m, m->kernels[k].name);
     return gcn_kernels_complete(m);
 }

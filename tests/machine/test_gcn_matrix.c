@@ -3,7 +3,7 @@
  * it ("Matrix Arithmetic Instructions"), and products of small integers, which are exact in every format. */
 #include "support/test.h"
 
-#include "machine/gcn_texts.h"
+#include "machine/texts.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * arguments, and what a text may say at all. */
 #include "support/test.h"
 
-#include "machine/gcn_texts.h"
+#include "machine/texts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,7 +200,7 @@ static const rule rules[] = {
       .wanted = "the address and its base do not fit" },
     { .what = "a wait for something else", .body = "s_waitcnt expcnt(0)\n", .wanted = "waits for what?" },
     { .what = "a wait for nothing", .body = "s_waitcnt\n", .wanted = "waits for what?" },
-    { .what = "a label", .body = "s_branch .Lnowhere\n", .wanted = "no label .Lnowhere" },
+    { .what = "a label", .body = "s_branch .Lnowhere\n", .wanted = "no such label: s_branch .Lnowhere" },
     { .what = "a directive", .body = ".long 0\n", .wanted = "no such directive: .long 0" },
     { .what = "registers that the kernel does not have",
       .body = "v_mov_b32_e32 v64, v0\n",
@@ -234,8 +234,7 @@ static void rules_are_kept_or_named(void **state)
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) one_rule(&rules[i]);
 }
 
-/* --- arguments, descriptors -----------------------------------------------------------------------------------------
- */
+/* --- arguments, descriptors ---------------------------------------------------------------------- */
 
 #define STORE_FIRST(offset)                                                                                            \
     "s_load_dwordx2 s[4:5], s[0:1], 0x0\ns_load_dword s6, s[0:1], " offset "\nv_lshlrev_b32_e32 v9, 2, v0\n"           \
@@ -294,8 +293,7 @@ static void arguments_and_descriptors_must_fit(void **state)
         strstr(gcn_try(&text, &trial), "kernel other: .amdhsa_user_sgpr_dispatch_ptr 1 is not known but as 0"));
 }
 
-/* --- what is not written is 0xff; what is counted -------------------------------------------------------------------
- */
+/* --- what is not written is 0xff; what is counted ------------------------------------------------ */
 
 static void nothing_is_zero_by_itself(void **state)
 {
@@ -353,8 +351,7 @@ static void atomics_add_up(void **state)
     assert_int_equal(sum[0], 0x43800000); /* 256.0 */
 }
 
-/* --- what audits ask; memory ----------------------------------------------------------------------------------------
- */
+/* --- what audits ask; memory --------------------------------------------------------------------- */
 
 static void a_module_tells_what_it_has(void **state)
 {

@@ -2,7 +2,8 @@
 /* One kernel source for several compilers: clang for AMD GPUs (-x hip, no header of ROCm) and NVRTC for NVIDIA's.
  *
  * KERNEL(name)(arguments) begins a kernel of any block size; KERNEL_OF(threads, name)(arguments) one of a fixed size.
- * Blocks have one dimension, grids three. All pointers of a kernel that do not overlap are RESTRICT.
+ * Blocks have one dimension
+ * and whole waves, grids three dimensions. All pointers of a kernel that do not overlap are RESTRICT.
  */
 #ifndef TESTS_MACHINE_KERNELS_DIALECT_H
 #define TESTS_MACHINE_KERNELS_DIALECT_H
@@ -100,7 +101,9 @@ DEVICE int thread_id(void)
 }
 DEVICE int block_threads(void)
 {
-    return (int)__builtin_amdgcn_workgroup_size_x();
+    int threads = (int)__builtin_amdgcn_workgroup_size_x();
+    __builtin_assume(threads >= WAVE);
+    return threads;
 }
 DEVICE int block_id(int d)
 {

@@ -36,10 +36,9 @@ KERNEL_OF(256, gemm_fp8)
         keep(&as[r * STRIDE + k], next_a);
         keep(&bs[r * STRIDE + k], next_b);
         barrier();
-        if (k0 + INNER < inner) {
-            next_a = fetch(a, row0 + r, rows, inner, k0 + INNER + k);
-            next_b = fetch(b, column0 + r, columns, inner, k0 + INNER + k);
-        }
+        int next = k0 + INNER < inner ? k0 + INNER : k0; /* behind the end the last tile comes again: no branch */
+        next_a = fetch(a, row0 + r, rows, inner, next + k);
+        next_b = fetch(b, column0 + r, columns, inner, next + k);
         for (int x = 0; x < INNER; x += 32) {
             long fa[2], fb[2];
             UNROLL for (int i = 0; i < 2; i++) {

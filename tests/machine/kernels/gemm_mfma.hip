@@ -78,10 +78,9 @@ template <bool HALF> DEVICE void gemm(bf16 *c, const bf16 *a, const bf16 *b, int
         keep(&as[at], next_a);
         keep(&bs[at], next_b);
         barrier();
-        if (k0 + INNER < inner) {
-            next_a = fetch(a += INNER);
-            next_b = fetch(b += INNER);
-        }
+        int next = k0 + INNER < inner ? k0 + INNER : k0; /* behind the end the last tile comes again: no branch */
+        next_a = fetch(a + next);
+        next_b = fetch(b + next);
         products<HALF>(sum, as + wave_row * STRIDE, bs + wave_column * STRIDE, l, h);
     }
     UNROLL for (int i = 0; i < 2; i++) UNROLL for (int j = 0; j < 2; j++) UNROLL for (int r = 0; r < 16; r++) {

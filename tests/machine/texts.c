@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "machine/gcn_texts.h"
+#include "machine/texts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels of a few lines of assembler for the tests of the interpreter. */
-#ifndef TESTS_MACHINE_GCN_TEXTS_H
-#define TESTS_MACHINE_GCN_TEXTS_H
+#ifndef TESTS_MACHINE_TEXTS_H
+#define TESTS_MACHINE_TEXTS_H
 
 #include "machine/machine.h"
 
