@@ -185,13 +185,11 @@ PTX_HANDLER(warp_barrier)
     ptx_meet(b, w, on);
 }
 
-const ptx_row ptx_control_rows[] = { { "bra.uni?", "b", branch, 0, BRANCH },
-                                     { "ret", "", leave, 0, BRANCH },
-                                     { "bar.sync", "i", barrier, 0, SYNC | ORDERS },
-                                     { "bar.sync", "ii", barrier, 0, SYNC | ORDERS },
-                                     { "bar.warp.sync", "r", warp_barrier, 0, MASKED | ORDERS },
-                                     { 0 } };
-
+#define CONTROL(...) { __VA_ARGS__ },
+const ptx_row ptx_control_rows[] = {
+#include "machine/ptx.def"
+    { 0 }
+};
 /* --- a block */
 
 /* Everyone has come: what anyone did before is known to all. */

@@ -49,8 +49,7 @@ typedef void ptx_handler(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u3
 #define PTX_HANDLER(name)                                                                                              \
     static void name(UNUSED ptx_block *b, UNUSED ptx_warp *w, UNUSED const ptx_instruction *x, UNUSED u32 on)
 
-/* A form of an instruction. Pattern: parts between dots; `a|b`: one of them; `?` behind a part: may be missing. The
- * parts with a choice give an instruction's picks. Operands, a letter each (ptx_load.c says which). */
+/* A form of an instruction: a line of ptx.def. */
 typedef struct ptx_row {
     const char  *pattern, *operands;
     ptx_handler *run;

@@ -66,83 +66,8 @@ static u32 to_fp8(float v, int mantissa, int bias, float largest)
     return v != v ? 0x7f : sign | narrow(fminf(fabsf(v), largest), mantissa, bias);
 }
 
-/* Instructions of up to three sources: name, pattern, operands (ptx_load.c says which), floating-point operations,
- * types of the result, of the first and third source, and of the second; what becomes of sources a, b and c. 16 bits
- * are kept in 32. */
-/* clang-format off */
-#define INSTRUCTIONS(X)                                                                                               \
-    X(add_f32,         "add.rn.f32",                   "Ttt",  1, f32, f32, f32, a + b)                               \
-    X(sub_f32,         "sub.rn.f32",                   "Ttt",  1, f32, f32, f32, a - b)                               \
-    X(mul_f32,         "mul.rn.f32",                   "Ttt",  1, f32, f32, f32, a * b)                               \
-    X(fma_f32,         "fma.rn.f32",                   "Tttt", 2, f32, f32, f32, fmaf(a, b, c))                       \
-    X(fma_rm_f32,      "fma.rm.f32",                   "Tttt", 2, f32, f32, f32, fma_down(a, b, c))                   \
-    X(div_f32,         "div.rn.f32",                   "Ttt",  1, f32, f32, f32, a / b)                               \
-    X(neg_f32,         "neg.f32",                      "Tt",   0, f32, f32, f32, -a)                                  \
-    X(abs_f32,         "abs.f32",                      "Tt",   0, f32, f32, f32, fabsf(a))                            \
-    X(min_f32,         "min.f32",                      "Ttt",  1, f32, f32, f32, fminf(a, b))                         \
-    X(max_f32,         "max.f32",                      "Ttt",  1, f32, f32, f32, fmaxf(a, b))                         \
-    X(sqrt_f32,        "sqrt.rn.f32",                  "Tt",   1, f32, f32, f32, sqrtf(a))                            \
-    X(rcp_f32,         "rcp.rn.f32",                   "Tt",   1, f32, f32, f32, 1.0f / a)                            \
-    X(rsqrt_f32,       "rsqrt.approx.f32",             "Tt",   1, f32, f32, f32, 1.0f / sqrtf(a))                     \
-    X(ex2_f32,         "ex2.approx.ftz.f32",           "Tt",   1, f32, f32, f32, flush(exp2f(a)))                     \
-    X(lg2_f32,         "lg2.approx.f32",               "Tt",   1, f32, f32, f32, log2f(a))                            \
-    X(add_32,          "add.s32",                      "Ttt",  0, u32, u32, u32, a + b)                               \
-    X(sub_32,          "sub.s32",                      "Ttt",  0, u32, u32, u32, a - b)                               \
-    X(mul_32,          "mul.lo.s32",                   "Ttt",  0, u32, u32, u32, a * b)                               \
-    X(mad_32,          "mad.lo.s32",                   "Tttt", 0, u32, u32, u32, a * b + c)                           \
-    X(neg_32,          "neg.s32",                      "Tt",   0, u32, u32, u32, -a)                                  \
-    X(div_u32,         "div.u32",                      "Ttt",  0, u32, u32, u32, b ? a / b : ~(u32)0)                 \
-    X(div_s32,         "div.s32",                      "Ttt",  0, i32, i32, i32, b == 0 ? -1 : b == -1 ? (i32) - (u32)a : a / b) \
-    X(rem_s32,         "rem.s32",                      "Ttt",  0, i32, i32, i32, b == 0 ? a : b == -1 ? 0 : a % b)    \
-    X(min_s32,         "min.s32",                      "Ttt",  0, i32, i32, i32, a < b ? a : b)                       \
-    X(max_s32,         "max.s32",                      "Ttt",  0, i32, i32, i32, a > b ? a : b)                       \
-    X(min_u32,         "min.u32",                      "Ttt",  0, u32, u32, u32, a < b ? a : b)                       \
-    X(max_u32,         "max.u32",                      "Ttt",  0, u32, u32, u32, a > b ? a : b)                       \
-    X(and_32,          "and.b32|b16",                  "Ttt",  0, u32, u32, u32, a & b)                               \
-    X(or_32,           "or.b32|b16",                   "Ttt",  0, u32, u32, u32, a | b)                               \
-    X(xor_32,          "xor.b32",                      "Ttt",  0, u32, u32, u32, a ^ b)                               \
-    X(not_32,          "not.b32",                      "Tt",   0, u32, u32, u32, ~a)                                  \
-    X(shl_32,          "shl.b32",                      "Ttr",  0, u32, u32, u32, b < 32 ? a << b : 0)                 \
-    X(shr_u32,         "shr.u32",                      "Ttr",  0, u32, u32, u32, b < 32 ? a >> b : 0)                 \
-    X(shr_s32,         "shr.s32",                      "Ttr",  0, i32, i32, u32, a >> (b < 32 ? b : 31))              \
-    X(add_64,          "add.s64",                      "Ttt",  0, u64, u64, u64, a + b)                               \
-    X(sub_64,          "sub.s64",                      "Ttt",  0, u64, u64, u64, a - b)                               \
-    X(mul_64,          "mul.lo.s64",                   "Ttt",  0, u64, u64, u64, a * b)                               \
-    X(mad_64,          "mad.lo.s64",                   "Tttt", 0, u64, u64, u64, a * b + c)                           \
-    X(neg_64,          "neg.s64",                      "Tt",   0, u64, u64, u64, -a)                                  \
-    X(div_u64,         "div.u64",                      "Ttt",  0, u64, u64, u64, b ? a / b : ~(u64)0)                 \
-    X(max_u64,         "max.u64",                      "Ttt",  0, u64, u64, u64, a > b ? a : b)                       \
-    X(and_64,          "and.b64",                      "Ttt",  0, u64, u64, u64, a & b)                               \
-    X(or_64,           "or.b64",                       "Ttt",  0, u64, u64, u64, a | b)                               \
-    X(not_64,          "not.b64",                      "Tt",   0, u64, u64, u64, ~a)                                  \
-    X(shl_64,          "shl.b64",                      "Ttr",  0, u64, u64, u32, b < 64 ? a << b : 0)                 \
-    X(shr_u64,         "shr.u64",                      "Ttr",  0, u64, u64, u32, b < 64 ? a >> b : 0)                 \
-    X(mul_wide_s32,    "mul.wide.s32",                 "Wtt",  0, i64, i32, i32, (i64)a * b)                          \
-    X(mul_wide_u32,    "mul.wide.u32",                 "Wtt",  0, u64, u32, u32, (u64)a * b)                          \
-    X(mul_wide_u16,    "mul.wide.u16",                 "Wtt",  0, u32, u32, u32, a * b)                               \
-    X(f32_from_f16,    "cvt.f32.f16",                  "Ut",   0, f32, u32, u32, ptx_from_f16(a))                     \
-    X(f16_from_f32,    "cvt.rn.f16.f32",               "Ut",   0, u32, f32, f32, to_f16(a))                           \
-    X(bf16x2_from_f32, "cvt.rn.bf16x2.f32",            "Rtt",  0, u32, f32, f32, to_bf16(a) << 16 | to_bf16(b))       \
-    X(e4m3x2_from_f32, "cvt.rn.satfinite.e4m3x2.f32",  "Htt",  0, u32, f32, f32, to_fp8(a, 3, 7, 448.0f) << 8 | to_fp8(b, 3, 7, 448.0f)) \
-    X(e5m2x2_from_f32, "cvt.rn.satfinite.e5m2x2.f32",  "Htt",  0, u32, f32, f32, to_fp8(a, 2, 15, 57344.0f) << 8 | to_fp8(b, 2, 15, 57344.0f)) \
-    X(f32_from_s32,    "cvt.rn.f32.s32",               "Ut",   0, f32, i32, i32, a)                                   \
-    X(f32_from_u32,    "cvt.rn.f32.u32|u16",           "Ut",   0, f32, u32, u32, a)                                   \
-    X(sat_f32,         "cvt.sat.f32.f32",              "Ut",   0, f32, f32, f32, saturate(a))                         \
-    X(s64_from_s32,    "cvt.s64.s32",                  "Ut",   0, i64, i32, i32, a)                                   \
-    X(u64_from_u32,    "cvt.u64.u32",                  "Ut",   0, u64, u32, u32, a)                                   \
-    X(u32_from_u64,    "cvt.u32.u64",                  "Ut",   0, u32, u64, u64, a)                                   \
-    X(u16_from_u32,    "cvt.u16.u32",                  "Ut",   0, u32, u32, u32, a & 0xffff)                          \
-    X(move_32,         "cvt.u32.u16",                  "Ut",   0, u32, u32, u32, a)                                   \
-    X(to_shared,       "cvta.to.shared.u64",           "Tt",   0, u64, u64, u64, a - SHARED_BASE)                     \
-    X(move_64,         "cvta.to.global.u64",           "Tt",   0, u64, u64, u64, a)                                   \
-    X(from_shared,     "cvta.shared.u64",              "Tt",   0, u64, u64, u64, a + SHARED_BASE)                     \
-    X(from_param,      "cvta.param.u64",               "Tt",   0, u64, u64, u64, a + PARAM_BASE)                      \
-    X(move_32_mov_b32_u32_s3, "mov.b32|u32|s32|f32|b16|u16",  "Tt",   0, u32, u32, u32, a)                            \
-    X(move_64_mov_b64_u64, "mov.b64|u64",                  "Tt",   0, u64, u64, u64, a)
-/* clang-format on */
-
 /* All lanes are computed, as nothing here can trap, and those that are on are written. */
-#define FUNCTION(name, pattern, operands, flops, TD, TA, TB, ...)                                                      \
+#define PLAIN(name, pattern, operands, flops, TD, TA, TB, ...)                                                         \
     HANDLER(name)                                                                                                      \
     {                                                                                                                  \
         const TA *pa = ptx_place(w, x->o[1].at), *pc = ptx_place(w, x->n > 3 ? x->o[3].at : 0);                        \
@@ -158,7 +83,7 @@ static u32 to_fp8(float v, int mantissa, int bias, float largest)
         else                                                                                                           \
             ptx_put32(w, x->o[0].at, on, (const u32 *)d);                                                              \
     }
-INSTRUCTIONS(FUNCTION)
+#include "machine/ptx.def"
 
 /* The low bits of the first source, as many as the fourth says, put into the second from bit `third` on. */
 HANDLER(bfi_32)
@@ -337,23 +262,9 @@ HANDLER(elect)
     put_predicate(w, x->o[0].first, on, (u32)1 << first);
 }
 
-#define COMPARISONS "eq|ne|lt|le|gt|ge"
-#define ROW(name, pattern, operands, flops, ...) { pattern, operands, name, flops, 0 },
-
-const ptx_row ptx_alu_rows[] = { INSTRUCTIONS(ROW){ "bfi.b32", "Ttttt", bfi_32, 0, 0 },
-                                 { "mov.b32|b64", "{t", unpack, 0, 0 },
-                                 { "mov.b32|b64", "T}", pack, 0, 0 },
-                                 { "selp.b32|f32|u32|b16", "Tttp", select_32, 0, 0 },
-                                 { "selp.b64|u64", "Tttp", select_64, 0, 0 },
-                                 { "setp.eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu.f32", "Ptt", compare_f32, 0, 0 },
-                                 { "setp." COMPARISONS ".s32", "Ptt", compare_s32, 0, 0 },
-                                 { "setp." COMPARISONS ".u32|u16|b32", "Ptt", compare_u32, 0, 0 },
-                                 { "setp." COMPARISONS ".s64", "Ptt", compare_s64, 0, 0 },
-                                 { "setp." COMPARISONS ".u64|b64", "Ptt", compare_u64, 0, 0 },
-                                 { "setp.eq|ne.s16", "Ptt", compare_s16, 0, 0 },
-                                 { "and|or|xor.pred", "Ppp", logic, 0, 0 },
-                                 { "mov.pred", "Pp", move_predicate, 0, 0 },
-                                 { "not.pred", "Pp", not_predicate, 0, 0 },
-                                 { "shfl.sync.bfly|down|up|idx.b32", "Srrrr", shuffle, 0, MASKED },
-                                 { "elect.sync", "Sr", elect, 0, MASKED },
-                                 { 0 } };
+#define PLAIN(name, pattern, operands, flops, ...) { pattern, operands, name, flops, 0 },
+#define LANE(...) { __VA_ARGS__ },
+const ptx_row ptx_alu_rows[] = {
+#include "machine/ptx.def"
+    { 0 }
+};

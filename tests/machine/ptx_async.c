@@ -414,19 +414,8 @@ void ptx_async_end(ptx_block *b)
     }
 }
 
-#define BULK "shared::cluster.global.mbarrier::complete_tx::bytes"
-
-const ptx_row ptx_async_rows[] = { { "cp.async.cg.shared.global", "mmi", async_copy, 0, 0 },
-                                   { "cp.async.cg.shared.global", "mmir", async_copy, 0, 0 },
-                                   { "cp.async.commit_group", "", async_commit, 0, ORDERS },
-                                   { "cp.async.wait_group", "i", async_wait, 0, ORDERS },
-                                   { "cp.async.bulk.tensor.2d|3d|4d." BULK, "mnm", bulk_tensor, 0, 0 },
-                                   { "cp.async.bulk." BULK, "mmrm", bulk_plain, 0, 0 },
-                                   { "mbarrier.init.shared::cta.b64", "mr", mbarrier_init, 0, 0 },
-                                   { "mbarrier.arrive.shared::cta.b64", "_m", arrive, 0, ORDERS },
-                                   { "mbarrier.arrive.expect_tx.shared::cta.b64", "_mr", arrive, 0, ORDERS },
-                                   { "mbarrier.try_wait.parity.shared::cta.b64", "Pmr", try_wait, 0, ORDERS },
-                                   { "fence.proxy.async", "", fence_proxy, 0, ORDERS },
-                                   { "fence.mbarrier_init.release.cluster", "", fence_init, 0, ORDERS },
-                                   { "setmaxnreg.inc|dec.sync.aligned.u32", "i", set_registers, 0, SYNC },
-                                   { 0 } };
+#define ASYNC(...) { __VA_ARGS__ },
+const ptx_row ptx_async_rows[] = {
+#include "machine/ptx.def"
+    { 0 }
+};

@@ -312,19 +312,8 @@ PTX_HANDLER(wgmma_wait)
     b->now++;
 }
 
-#define MMA "mma.sync.aligned."
-
+#define TENSOR(...) { __VA_ARGS__ },
 const ptx_row ptx_matrix_rows[] = {
-    { MMA "m16n8k16.row.col.f32.bf16.bf16.f32", "F4f4f2f4", mma_bf16, 0, SYNC },
-    { MMA "m16n8k16.row.col.f32.f16.f16.f32", "F4f4f2f4", mma_f16, 0, SYNC },
-    { MMA "m16n8k32.row.col.f32.e4m3.e4m3.f32", "F4f4f2f4", mma_e4m3, 0, SYNC },
-    { MMA "m16n8k32.row.col.f32.e5m2.e5m2.f32", "F4f4f2f4", mma_e5m2, 0, SYNC },
-    { "ldmatrix.sync.aligned.m8n8.x4.trans?.shared.b16", "F4m", ldmatrix, 0, SYNC },
-    { "ldmatrix.sync.aligned.m8n8.x2.trans?.shared.b16", "F2m", ldmatrix, 0, SYNC },
-    { "wgmma.mma_async.sync.aligned.m64n64k16|m64n128k16.f32.bf16.bf16", "Fllpiiii", wgmma, 0, SYNC | MATRIX },
-    { "wgmma.mma_async.sync.aligned.m64n64k16|m64n128k16.f32.bf16.bf16", "Ff4lpiii", wgmma, 0, SYNC | MATRIX },
-    { "wgmma.fence.sync.aligned", "", wgmma_fence, 0, SYNC | ORDERS },
-    { "wgmma.commit_group.sync.aligned", "", wgmma_commit, 0, SYNC | ORDERS },
-    { "wgmma.wait_group.sync.aligned", "i", wgmma_wait, 0, SYNC | ORDERS },
+#include "machine/ptx.def"
     { 0 }
 };

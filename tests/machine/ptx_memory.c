@@ -393,7 +393,6 @@ void ptx_count_shared(ptx_block *b, const u64 *at, u32 on, uint32_t bytes)
 /* --- loads and stores */
 
 static const uint32_t type_bytes[] = { 1, 1, 2, 2, 4, 4, 4, 4, 8, 8 };
-#define TYPES "u8|b8|u16|b16|u32|b32|f32|s32|u64|b64"
 
 static reach reach_of(const ptx_block *b, const u64 *at, u32 on, uint32_t bytes)
 {
@@ -529,9 +528,8 @@ PTX_HANDLER(atomic)
     if (b->counted) ptx_count_global(b, at, on, 4, true);
 }
 
-const ptx_row ptx_memory_rows[] = { { "ld.global|shared.nc?.v2|v4?." TYPES, "Vm", load, 0, 0 },
-                                    { "ld.param.v2|v4?." TYPES, "Vm", load_parameter, 0, 0 },
-                                    { "st.global|shared.v2|v4?." TYPES, "mv", store, 0, 0 },
-                                    { "atom.relaxed?.gpu?.global.add.f32|u32", "Tmt", atomic, 0, 0 },
-                                    { "atom.relaxed?.gpu?.global.cas.b32", "Tmtt", atomic, 0, 0 },
-                                    { 0 } };
+#define MEMORY(...) { __VA_ARGS__ },
+const ptx_row ptx_memory_rows[] = {
+#include "machine/ptx.def"
+    { 0 }
+};

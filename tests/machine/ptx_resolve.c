@@ -237,13 +237,7 @@ static bool pair(reader *r, char *s, ptx_operand *o)
     return o->at >= 0 && bits == 32;
 }
 
-/* An operand as a row wants it. Written ones have capital letters:
- *   t u w h r l p  a value of the last type, the type before it, twice the last; of 16, 32, 64 bits; a predicate
- *   v              as t, or a vector of them; a register may be larger
- *   f              a vector of 32-bit registers, f4: of 4   { }  halves, written or read
- *   s              32 bits, perhaps with a predicate: d|p
- *   m n            an address; of a tensor map, with coordinates
- *   b i _          a label; an integer; nothing is wanted */
+/* An operand as a row wants it: ptx.def says what the letters mean. */
 static bool operand(reader *r, char letter, const int bits[2], char *s, ptx_operand *o)
 {
     int  size = sized(letter, bits);
