@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PTX: copies that go on by themselves, mbarriers, and the fences between ordinary and asynchronous accesses. */
+#include "machine/counts.h"
 #include "machine/ptx.h"
 #include "machine/tensor_map.h"
 
@@ -347,7 +348,7 @@ PTX_HANDLER(async_copy)
         w->copies[w->n_copies++] = c;
         copied |= (u32)(c.some != 0) << i;
     }
-    if (b->counted) ptx_count_global(b, from, copied, bytes, false);
+    if (b->counted) machine_count_access(b->counts, from, copied, bytes, 32, false);
 }
 
 PTX_HANDLER(async_commit)

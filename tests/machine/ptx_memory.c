@@ -7,6 +7,7 @@
  * holds the last writer's stamp (top bit: by an atomic; in shared memory: by an asynchronous copy) and its readers
  * since then: a stamp, or (top bit) the first of a list.
  */
+#include "machine/counts.h"
 #include "machine/ptx.h"
 
 #include <stdio.h>
@@ -354,42 +355,6 @@ void ptx_addresses(const ptx_warp *w, const ptx_operand *o, u64 at[LANES])
         at[i] = o->at < 0 ? (u64)o->offset : o->wide ? wide[i] + (u64)o->offset : (u32)(narrow[i] + (u32)o->offset);
 }
 
-/* --- counting */
-
-void ptx_count_global(ptx_block *b, const u64 *at, u32 on, uint32_t bytes, bool write)
-{
-    uint64_t seen[4 * LANES], *count = write ? &b->counts->written_bytes : &b->counts->read_bytes;
-    int      n = 0;
-    for (u32 left = on; left; left &= left - 1) {
-        uint64_t sector = at[ptx_first(left)] / 32;
-        *count += bytes;
-        int k = n - 1;
-        while (k >= 0 && seen[k] != sector) k--;
-        if (k < 0) seen[n++] = sector;
-    }
-    *(write ? &b->counts->written_sectors : &b->counts->read_sectors) += (uint64_t)n;
-}
-
-void ptx_count_shared(ptx_block *b, const u64 *at, u32 on, uint32_t bytes)
-{
-    int words = bytes < 4 ? 1 : (int)bytes / 4, together = LANES / words;
-    for (int from = 0; from < LANES; from += together) {
-        uint32_t of[32][LANES], n[32] = { 0 }, most = 0, all = 0;
-        for (int i = from; i < from + together; i++) {
-            for (int e = 0; e < words && (on >> i & 1); e++) {
-                uint32_t word = (uint32_t)at[i] / 4 + (uint32_t)e, bank = word % 32, k = 0;
-                while (k < n[bank] && of[bank][k] != word) k++;
-                if (k < n[bank]) continue;
-                of[bank][n[bank]++] = word;
-                all++;
-                if (n[bank] > most) most = n[bank];
-            }
-        }
-        b->counts->shared_cycles += most;
-        b->counts->shared_least += (all + 31) / 32;
-    }
-}
-
 /* --- loads and stores */
 
 static const uint32_t type_bytes[] = { 1, 1, 2, 2, 4, 4, 4, 4, 8, 8 };
@@ -456,8 +421,8 @@ PTX_HANDLER(load)
         for (int j = i; j < LANES && (lanes >> j & 1); j++) memcpy(data[j], p, bytes);
     }
     put_loaded(b, w, x, on, data, size);
-    if (b->counted && global) ptx_count_global(b, at, on, bytes, false);
-    if (b->counted && !global) ptx_count_shared(b, at, on, bytes);
+    if (b->counted && global) machine_count_access(b->counts, at, on, bytes, 32, false);
+    if (b->counted && !global) machine_count_banks(b->counts, at, on, (int)bytes, 0);
 }
 
 PTX_HANDLER(load_parameter)
@@ -503,8 +468,8 @@ PTX_HANDLER(store)
         memcpy(p, data[i], bytes);
     }
     b->events++;
-    if (b->counted && global) ptx_count_global(b, at, on, bytes, true);
-    if (b->counted && !global) ptx_count_shared(b, at, on, bytes);
+    if (b->counted && global) machine_count_access(b->counts, at, on, bytes, 32, true);
+    if (b->counted && !global) machine_count_banks(b->counts, at, on, (int)bytes, 0);
 }
 
 /* add or cas of 32 bits. */
@@ -525,7 +490,7 @@ PTX_HANDLER(atomic)
     }
     ptx_put32(w, x->o[0].at, on, d);
     b->events++;
-    if (b->counted) ptx_count_global(b, at, on, 4, true);
+    if (b->counted) machine_count_access(b->counts, at, on, 4, 32, true);
 }
 
 #define MEMORY(...) { __VA_ARGS__ },

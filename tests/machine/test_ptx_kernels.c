@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels as NVRTC compiles them, run by the interpreter of PTX in every order, against references in float64. */
+#include "machine/audit.h"
 #include "machine/cases_nvidia.h"
 #include "machine/compile_nvidia.h"
 #include "support/test.h"
@@ -226,6 +227,22 @@ static void wrong_arguments_are_found(void **state)
         machine_problem_free(&p);
     }
     machine_unload(m);
+}
+
+/* Left out one at a time, all waits and barriers are missed by somebody, or in proved.txt. */
+static void nothing_can_be_left_out(void **state)
+{
+    (void)state;
+    machine_unload(machine_nvidia_module("portable.h", "sm_80"));
+    assert_int_equal(machine_audit("sm_80", ""), 0);
+}
+
+static void nothing_can_be_left_out_on_sm_90a_and_sm_100a(void **state)
+{
+    (void)state;
+    machine_unload(machine_nvidia_module("portable.h", "sm_90a"));
+    assert_int_equal(machine_audit("sm_90a", ""), 0);
+    assert_int_equal(machine_audit("sm_100a", ""), 0);
 }
 
 static const struct CMUnitTest tests[] = {
