@@ -246,10 +246,17 @@ static void nothing_can_be_left_out_on_sm_90a_and_sm_100a(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(portable_kernels_on_sm_80),  cmocka_unit_test(portable_kernels_on_sm_90),
-    cmocka_unit_test(portable_kernels_on_sm_100), cmocka_unit_test(products_by_mma_sync),
-    cmocka_unit_test(products_by_wgmma),          cmocka_unit_test(attention_forward),
-    cmocka_unit_test(attention_backward),         cmocka_unit_test(planted_mistakes_are_found),
-    cmocka_unit_test(wrong_arguments_are_found),  full_test(all_shapes_on_all_architectures),
+    cmocka_unit_test(portable_kernels_on_sm_80),
+    cmocka_unit_test(portable_kernels_on_sm_90),
+    cmocka_unit_test(portable_kernels_on_sm_100),
+    cmocka_unit_test(products_by_mma_sync),
+    cmocka_unit_test(products_by_wgmma),
+    cmocka_unit_test(attention_forward),
+    cmocka_unit_test(attention_backward),
+    cmocka_unit_test(planted_mistakes_are_found),
+    cmocka_unit_test(wrong_arguments_are_found),
+    cmocka_unit_test(nothing_can_be_left_out),
+    full_test(nothing_can_be_left_out_on_sm_90a_and_sm_100a),
+    full_test(all_shapes_on_all_architectures),
 };
 TM_TESTS(tests, NULL, NULL)
