@@ -115,6 +115,25 @@ static void make_trials(trials *t, machine_module *module, const machine_case *c
     }
 }
 
+/* What no case has executed: its lines of the source are named, as nothing is known of them. Compilers write code for
+ * numbers of rounds that a loop never has. */
+static void name_uncovered(const machine_module *module, const machine_kernel *k, const char *arch)
+{
+    enum { LINES = 2000 };
+    bool named[LINES] = { true };
+    int  missing = 0;
+    for (int at = k->first; at < k->end; at++) missing += !machine_instruction_at(module, at).executed;
+    printf("# %s %s: %d of %d instructions executed%s", arch, k->name, k->end - k->first - missing, k->end - k->first,
+           missing ? "; some of these lines were not:" : "");
+    for (int at = k->first; at < k->end; at++) {
+        machine_instruction x = machine_instruction_at(module, at);
+        if (x.executed || x.source_line >= LINES || named[x.source_line]) continue;
+        named[x.source_line] = true;
+        printf(" %d", x.source_line);
+    }
+    printf("\n");
+}
+
 static void audit_module(machine_module *module, const machine_case *cases, const char *arch, const char *only,
                          tally *all)
 {
@@ -123,6 +142,7 @@ static void audit_module(machine_module *module, const machine_case *cases, cons
         const machine_kernel *kernel = machine_kernel_at(module, k);
         if (!strstr(kernel->name, only)) continue;
         make_trials(&t, module, cases, kernel->name, arch);
+        name_uncovered(module, kernel, arch);
         audit_kind(module, kernel, &t, arch, false, all);
         audit_kind(module, kernel, &t, arch, true, all);
         for (int i = 0; i < t.n; i++) machine_problem_free(&t.problems[i]);

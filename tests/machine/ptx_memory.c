@@ -324,26 +324,33 @@ uint8_t *ptx_shared(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lan
     return shared_of(b, w, x, &a, at, bytes, how, 0);
 }
 
+/* Were the ordinary writes of this block to `n` traced bytes or units fenced, so that asynchronous agents see them? */
+static bool fenced(ptx_block *b, ptx_warp *w, const ptx_instruction *x, const machine_trace *t, uint32_t n,
+                   uint32_t mark)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t writer = t[i].writer, clock = clock_of(writer);
+        if (!writer || writer & mark || clock < b->begin || b->proxy[writer & AGENT] >= clock) continue;
+        return ptx_fail(b, w, x, "thread %u has written what this reads or writes, without fence.proxy.async between",
+                        writer & AGENT);
+    }
+    return true;
+}
+
 uint8_t *ptx_global_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint64_t at, uint32_t bytes)
 {
-    actor a = { b->agents - 1, 1, b->now, row_of(b, (uint32_t)(w->number * LANES + lane)) };
-    return global_of(b, w, x, &a, at, bytes, READ, NULL);
+    actor    a = { b->agents - 1, 1, b->now, row_of(b, (uint32_t)(w->number * LANES + lane)) };
+    uint8_t *p = global_of(b, w, x, &a, at, bytes, READ, NULL);
+    return p && (!b->traced || fenced(b, w, x, machine_traces(b->memory, at, bytes), bytes, 0)) ? p : NULL;
 }
 
 uint8_t *ptx_shared_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint32_t at, uint32_t bytes,
                           uint32_t agent, uint32_t clock, enum ptx_access how)
 {
     actor a = { agent, 1, clock, row_of(b, (uint32_t)(w->number * LANES + lane)) };
-    if (b->traced && at >= SHARED_FIRST && at + bytes <= b->shared_end) {
-        const machine_trace *t = b->traces + (at >> b->kernel->unit);
-        for (uint32_t i = 0; i < bytes >> b->kernel->unit; i++) {
-            uint32_t writer = t[i].writer;
-            if (!writer || writer & TOP || b->proxy[writer & AGENT] >= clock_of(writer)) continue;
-            ptx_fail(b, w, x, "shared memory at %u was written by thread %u without fence.proxy.async before this",
-                     at - SHARED_FIRST, writer & AGENT);
-            return NULL;
-        }
-    }
+    bool  inside = b->traced && at >= SHARED_FIRST && at + bytes <= b->shared_end;
+    int   unit = b->kernel->unit;
+    if (inside && !fenced(b, w, x, b->traces + (at >> unit), bytes >> unit, TOP)) return NULL;
     return shared_of(b, w, x, &a, at, bytes, how, how == READ ? 0 : TOP);
 }
 

@@ -102,6 +102,13 @@ static const rule rules[] = {
     { "a fence behind the mbarrier's init", 32, 1,
       FIRST INIT "@%p1 fence.proxy.async; bar.sync 0;" EXPECT("64") BULK("%r2", "64") AWAIT("W"),
       FIRST INIT "bar.sync 0;" EXPECT("64") BULK("%r2", "64") AWAIT("W"), "no fence is between the mbarrier's init" },
+    { "a fence between stores to global memory and a bulk copy of them", 32, 1,
+      FIRST INIT FENCE_INIT "mul.wide.u32 %d4, %r1, 4; add.s64 %d4, %d4, %d0; st.global.u32 [%d4], %r1; "
+                            "fence.proxy.async; bar.sync 0;" EXPECT("64") BULK("%r2", "64") AWAIT("W"),
+      FIRST INIT FENCE_INIT
+      "mul.wide.u32 %d4, %r1, 4; add.s64 %d4, %d4, %d0; st.global.u32 [%d4], %r1; bar.sync 0;" EXPECT("64")
+          BULK("%r2", "64") AWAIT("W"),
+      "without fence.proxy.async" },
     { "a barrier behind the mbarrier's init", 64, 1, FIRST INIT FENCE_INIT "bar.sync 0;" EXPECT("0") AWAIT("W"),
       FIRST INIT FENCE_INIT EXPECT("0") AWAIT("W"), "mbarrier" },
     { "expected bytes: too many", 32, 1, FIRST INIT FENCE_INIT "bar.sync 0;" EXPECT("64") BULK("%r2", "64") AWAIT("W"),
