@@ -94,7 +94,6 @@ typedef struct ptx_kernel {
     int            n_constants;
     int            dynamic_at;  /* where dynamic shared memory begins */
     int            max_threads; /* 0: not said */
-    bool           matrix;      /* has wgmma */
     int            unit;        /* shared memory is traced in units of 1 << unit bytes: no access is smaller */
 } ptx_kernel;
 

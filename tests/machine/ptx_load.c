@@ -34,6 +34,7 @@ static char *copied(const char *text)
     if (!copy) abort();
     return copy;
 }
+
 /* --- statements and directives */
 
 /* The next statement, white space made single; false at the end. What ends with its line, with `;`, or with a bracket.
@@ -59,9 +60,13 @@ static bool next(reader *r)
         r->line += *r->at == '\n';
         if (*r->at == end) break;
         if (space && (!n || r->statement[n - 1] == ' ')) continue;
+        if (n + 2 == sizeof r->statement && end != '}') {
+            r->statement[n] = 0;
+            return ptx_wrong(r, "a statement that is too long");
+        }
         if (n + 2 < sizeof r->statement) r->statement[n++] = space ? ' ' : *r->at;
     }
-    if (end != ';' && end != '\n' && n + 1 < sizeof r->statement) r->statement[n++] = end;
+    if (end != ';' && end != '\n') r->statement[n++] = end;
     while (n && r->statement[n - 1] == ' ') n--;
     r->statement[n] = 0;
     if (*r->at) r->at++;
@@ -163,7 +168,7 @@ static bool directive(reader *r)
         if (!strncmp(s, ignored[i], strlen(ignored[i]))) return true;
     if (!strcmp(s, ".address_size 64")) return true;
     if (!r->k) return ptx_wrong(r, "a directive that is not known");
-    if (sscanf(s, ".maxntid %d", &r->k->max_threads) == 1) return true;
+    if (sscanf(s, ".maxntid %d, 1, 1", &r->k->max_threads) == 1) return true;
     if (!strncmp(s, ".reg ", 5)) return ptx_declare(r);
     if (!strncmp(s, ".shared ", 8) || !strncmp(s, ".local ", 7)) return variable(r);
     return ptx_wrong(r, "a directive that is not known");
@@ -254,7 +259,7 @@ static bool read_all(reader *r)
             fine = r->k->info.spilled_bytes || ptx_resolve(r);
         if (!fine) return false;
     }
-    return finish(r) && (r->m->n_kernels || ptx_wrong(r, "no kernel"));
+    return !r->error[0] && finish(r) && (r->m->n_kernels || ptx_wrong(r, "no kernel"));
 }
 
 machine_module *machine_load_ptx(const char *text, char error[MACHINE_ERROR_ROOM])

@@ -23,15 +23,10 @@ static int words_of(int bits)
 
 int ptx_bits_of(const char *type)
 {
-    static const struct {
-        const char *name;
-        int         bits;
-    } types[] = { { "pred", 1 }, { "b8", 8 },   { "u8", 8 },   { "b16", 16 }, { "u16", 16 },
-                  { "s16", 16 }, { "f16", 16 }, { "b32", 32 }, { "u32", 32 }, { "s32", 32 },
-                  { "f32", 32 }, { "b64", 64 }, { "u64", 64 }, { "s64", 64 } };
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(types[i].name, type)) return types[i].bits;
-    return 0;
+    char word[20];
+    snprintf(word, sizeof word, " %.16s ", type);
+    if (!strstr(" pred b8 u8 b16 u16 s16 f16 b32 u32 s32 f32 b64 u64 s64 ", word)) return 0;
+    return *type == 'p' ? 1 : atoi(type + 1);
 }
 
 /* .reg .b32 %r<10>; the same name in another scope is the same register, if it has the same size. */
@@ -111,25 +106,13 @@ static bool symbol_at(reader *r, const char *name, int64_t *at)
 
 /* --- operands */
 
+/* The bits that a letter of ptx.def stands for. */
 static int sized(char letter, const int bits[2])
 {
-    switch (tolower((unsigned char)letter)) {
-    case 't':
-    case 'v':
-        return bits[0];
-    case 'u':
-        return bits[1];
-    case 'w':
-        return 2 * bits[0];
-    case 'h':
-        return 16;
-    case 'l':
-        return 64;
-    case 'p':
-        return 1;
-    default:
-        return 32;
-    }
+    static const char letters[] = "tvuwhlp";
+    const int         sizes[] = { bits[0], bits[0], bits[1], 2 * bits[0], 16, 64, 1 };
+    const char       *at = strchr(letters, tolower((unsigned char)letter));
+    return at ? sizes[at - letters] : 32;
 }
 
 static bool number(const char *s, uint64_t *value)
@@ -155,10 +138,10 @@ static int source_at(reader *r, const char *s, int bits, bool larger, ptx_operan
         return has == bits || (larger && has > bits) ? at : -1;
     }
     o->wide = bits == 64;
+    o->immediate = true;
     for (size_t i = 0; i < sizeof special_names / sizeof *special_names; i++)
         if (!strcmp(special_names[i], s)) return bits == 32 ? constant(r, 0, 32, (int)i + 1) : -1;
     if (number(s, &value)) {
-        o->immediate = true;
         o->offset = (int64_t)value;
         return constant(r, value, bits, 0);
     }
@@ -348,10 +331,11 @@ static void note_registers(reader *r, ptx_instruction *x)
     x->n_touched = r->m->n_list - x->touched;
 }
 
+/* Are the operands as a row wants them? */
 static bool fits(reader *r, const ptx_row *row, const char *op, char *const parts[], int n, ptx_instruction *x)
 {
     int  bits[2], labels = r->n_labels, i = 0, most = strstr(op, ".v4.") ? 4 : strstr(op, ".v2.") ? 2 : 1;
-    bool fine = matches(row->pattern, op, x->picks);
+    bool fine = true;
     types_of(op, bits);
     for (const char *c = row->operands; *c && fine; c++, i++) {
         char copy[4096], letter = x->letters[i] = *c;
@@ -393,16 +377,15 @@ bool ptx_resolve(reader *r)
     bool found = false, known = false;
     for (size_t t = 0; t < sizeof tables / sizeof *tables && !found && n <= MAX_OPERANDS; t++)
         for (const ptx_row *row = tables[t]; row->pattern && !found; row++) {
-            uint8_t picks[MAX_PICKS];
-            known |= matches(row->pattern, op, picks);
+            if (!matches(row->pattern, op, x.picks)) continue;
+            known = true;
             found = fits(r, row, op, parts, n, &x);
         }
     if (!found) return ptx_wrong(r, known ? "operands that are not known" : "an instruction that is not known");
     note_registers(r, &x);
     x.text = strdup(r->statement);
     if (!x.text) abort();
-    if (x.row->flags & MATRIX) r->k->matrix = true;
-    if ((!strncmp(op, "ld.shared", 9) || !strncmp(op, "st.shared", 9))) {
+    if (!strncmp(op, "ld.shared", 9) || !strncmp(op, "st.shared", 9)) {
         int sizes[2];
         types_of(op, sizes);
         while (8 << r->k->unit > sizes[0]) r->k->unit--;
