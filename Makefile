@@ -93,6 +93,8 @@ TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
 TOGETHER := $(filter-out $(ALONE),$(TESTS))
 TEST_ROOMS := $(sort $(dir $(TOGETHER)))
 TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
+# What a room's tests share, beside them.
+ROOM_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(TEST_SRC),$(wildcard $(TEST_ROOMS:$(BUILD)/%=%*.c))))
 # Libraries that stand in for those of GPUs, of two makers, and old ones; and for those of matrix products.
 BLAS     := $(patsubst %,$(BUILD)/tests/standins/%.so,$(foreach kind,dnnl openblas blis mkl,$(kind) $(kind)-bare) \
     openblas-plain mkl-capitals mkl-hollow layer)
@@ -357,4 +359,4 @@ clean:
 .PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
--include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d) $(wildcard $(BUILD)/tests/machine/*.d)
+-include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d) $(ROOM_OBJ:.o=.d)

@@ -17,14 +17,14 @@ void machine_count_access(machine_counts *counts, const uint64_t *address, uint6
     *(write ? &counts->written_bytes : &counts->read_bytes) += bytes * (uint64_t)__builtin_popcountll(mask);
 }
 
-void machine_count_banks(machine_counts *counts, const uint64_t *address, uint64_t mask, int bytes, uint64_t offset)
+void machine_count_banks(machine_counts *counts, const uint32_t *address, uint64_t mask, int bytes)
 {
     int group = bytes <= 4 ? 32 : 128 / bytes, words = bytes < 4 ? 1 : bytes / 4;
     for (int first = 0; first < LANES; first += group) {
         uint32_t seen[BANKS][BANKS], n[BANKS] = { 0 }, most = 0;
         for (int i = first; i < first + group; i++) {
             for (int k = 0; mask >> i & 1 && k < words; k++) {
-                uint32_t word = (uint32_t)((address[i] + offset) / 4) + (uint32_t)k, bank = word % BANKS, q = 0;
+                uint32_t word = address[i] / 4 + (uint32_t)k, bank = word % BANKS, q = 0;
                 while (q < n[bank] && seen[bank][q] != word) q++;
                 if (q == n[bank]) seen[bank][n[bank]++] = word;
                 most = n[bank] > most ? n[bank] : most;

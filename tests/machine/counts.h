@@ -12,6 +12,6 @@ void machine_count_access(machine_counts *counts, const uint64_t *address, uint6
 
 /* LDS or shared memory with 32 banks of 4 bytes: lanes go in groups that ask for 128 bytes; each further word of a bank
  * costs them a cycle. */
-void machine_count_banks(machine_counts *counts, const uint64_t *address, uint64_t mask, int bytes, uint64_t offset);
+void machine_count_banks(machine_counts *counts, const uint32_t *address, uint64_t mask, int bytes);
 
 #endif

@@ -184,7 +184,7 @@ static bool place_arguments(run *r, const machine_launch *l)
     if (l->argument_bytes != wanted)
         return gcn_refuse(r->module, "%s: %zu bytes of arguments, it takes %zu", k->name, l->argument_bytes, wanted);
     r->arguments = machine_alloc(r->memory, ((u64)k->argument_bytes + 15) / 16 * 16 + (k->argument_bytes ? 0 : 16));
-    r->declared = calloc((size_t)k->argument_bytes + 1, 1);
+    r->declared = calloc((size_t)k->argument_bytes + 64, 1);
     u8 *at = machine_at(r->memory, r->arguments, 1);
     for (int i = 0; i < k->n_arguments; i++) {
         const argument *a = &k->arguments[i];
@@ -236,17 +236,6 @@ static void *take(size_t bytes)
     return memset(got, 0, bytes);
 }
 
-/* The smallest access to LDS that a kernel has. */
-static u32 lds_unit(const gcn_module *m, const kernel *k)
-{
-    u32 unit = 8;
-    for (int at = k->told.first; at < k->told.end; at++) {
-        const row *of = m->code[at].row;
-        if (gcn_touches_lds(of) && of->bytes < unit) unit = of->bytes;
-    }
-    return unit;
-}
-
 static bool run_launch(machine_module *module, machine_memory *memory, const machine_launch *l,
                        const machine_order *order, machine_counts *counts, char error[MACHINE_ERROR_ROOM])
 {
@@ -256,7 +245,7 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
     error[0] = 0;
     if (!r.k) return gcn_refuse(m, "no kernel %s", l->kernel);
     r.lds_bytes = (u32)r.k->told.shared_bytes + l->dynamic_shared;
-    r.lds_unit = lds_unit(m, r.k);
+    r.lds_shift = r.k->lds_shift;
     if (!fits(&r, l)) return false;
     machine_memory_launch(memory);
     r.lds = take(r.lds_bytes);

@@ -133,6 +133,7 @@ typedef struct kernel {
     char           name[80];
     argument      *arguments;
     int            n_arguments, arguments_room, argument_bytes, descriptor_bytes, most_threads;
+    int            lds_shift;               /* the smallest access to LDS has 1 << lds_shift bytes */
     int            group_ids[3], described; /* bits of what the text has: descriptor 1, metadata 2 */
 } kernel;
 
@@ -168,8 +169,8 @@ bool gcn_kernels_complete(gcn_module *m);
 
 /* --- runs ---------------------------------------------------------------------------------------- */
 
-/* How an instruction accesses memory (`kind` of the rows of gcn_memory.c). */
-enum { SCALAR_LOAD, LOAD, STORE, ATOMIC, TO_LDS, LDS_READ, LDS_WRITE, LDS_PERMUTE };
+/* How an instruction accesses memory (gcn.def's ACCESS): up to LOAD it brings registers. */
+enum { SCALAR_LOAD = 1, LDS_PERMUTE, LDS_READ, LOAD, STORE, ATOMIC, TO_LDS, LDS_WRITE };
 
 /* An access that is under way. */
 typedef struct pending {
@@ -197,7 +198,8 @@ typedef struct run {
     u8                  *declared;  /* of each byte of them: has it an argument? */
     u32                  epoch, group_epoch;
     u8                  *lds;
-    u32                 *lds_writer, *lds_reader, lds_bytes, lds_epoch, lds_unit;
+    u32                 *lds_writer, *lds_reader, lds_bytes, lds_epoch;
+    int                  lds_shift;
     int                  to_lds; /* direct loads into LDS under way */
     bool                 failed;
 } run;
@@ -216,7 +218,6 @@ struct wave {
 /* Writes the run's error with the kernel, the lines and the instruction; false. */
 __attribute__((format(printf, 3, 4))) bool gcn_fail(wave *w, const instruction *x, const char *format, ...);
 bool                                       gcn_complete(wave *w, queue *q, int left); /* until `left` are under way */
-bool                                       gcn_touches_lds(const row *r);
 
 static inline u64 scalar_pair(const wave *w, int at)
 {

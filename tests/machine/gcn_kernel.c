@@ -120,6 +120,7 @@ bool gcn_kernels_complete(gcn_module *m)
     for (int i = 0; i < m->n_kernels; i++) {
         kernel *k = &m->kernels[i];
         k->told.name = k->name;
+        k->lds_shift = 3;
         if (k->told.first < 0) return gcn_refuse(m, "kernel %s has no code", k->name);
         if (k->described != 3) return gcn_refuse(m, "kernel %s has no metadata", k->name);
         if (k->descriptor_bytes != k->argument_bytes)
@@ -131,6 +132,8 @@ bool gcn_kernels_complete(gcn_module *m)
                                   k->argument_bytes);
         for (int at = k->told.first; at < k->told.end; at++) {
             const instruction *x = &m->code[at];
+            bool               lds = x->row->kind == LDS_READ || x->row->kind == LDS_WRITE || x->row->kind == TO_LDS;
+            while (lds && x->row->bytes && x->row->bytes >> k->lds_shift == 0) k->lds_shift--;
             for (int o = 0; o < x->n; o++) {
                 bool a = x->o[o].at >= ACCUMULATORS;
                 int  end = x->o[o].at + x->o[o].count - (a ? ACCUMULATORS : 0);

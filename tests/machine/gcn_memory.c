@@ -218,19 +218,19 @@ static inline bool lds_conflict(u32 earlier, u32 mine)
     return earlier >= (mine & ~(u32)MANY_THREADS) && (earlier ^ mine) >= LANES;
 }
 
-/* Shadows have an entry for each unit of r->lds_unit bytes: the smallest access that the kernel has. */
-static inline bool mark_lds(run *r, u32 at, int bytes, u32 mine, bool write)
+/* Shadows have an entry for each unit of the kernel's smallest access. */
+static inline bool mark_lds(const run *r, u32 at, int n, u32 mine, bool write)
 {
-    u32  bad = 0, epoch = mine & ~(u32)MANY_THREADS, *writer = r->lds_writer + at / r->lds_unit;
-    u32 *reader = r->lds_reader + at / r->lds_unit;
-    int  n = bytes / (int)r->lds_unit;
-    for (int u = 0; u < n; u++) bad |= lds_conflict(writer[u], mine) || (write && lds_conflict(reader[u], mine));
-    if (bad) return false;
+    u32 *writer = r->lds_writer + (at >> r->lds_shift), *reader = r->lds_reader + (at >> r->lds_shift);
+    u32  epoch = mine & ~(u32)MANY_THREADS;
     for (int u = 0; u < n; u++) {
+        if (lds_conflict(writer[u], mine) || (write && lds_conflict(reader[u], mine))) return false;
         if (write)
             writer[u] = mine;
-        else
-            reader[u] = reader[u] < epoch ? mine : (reader[u] ^ mine) < LANES ? reader[u] : epoch | MANY_THREADS;
+        else if (reader[u] < epoch)
+            reader[u] = mine;
+        else if ((reader[u] ^ mine) >= LANES)
+            reader[u] = epoch | MANY_THREADS;
     }
     return true;
 }
@@ -238,10 +238,10 @@ static inline bool mark_lds(run *r, u32 at, int bytes, u32 mine, bool write)
 static bool lds_race(wave *w, const instruction *x, u32 at, u32 mine)
 {
     const run *r = w->r;
-    u32        unit = at / r->lds_unit;
+    u32        unit = at >> r->lds_shift;
     while (!lds_conflict(r->lds_writer[unit], mine) && !lds_conflict(r->lds_reader[unit], mine)) unit++;
     bool written = lds_conflict(r->lds_writer[unit], mine);
-    u32  other = (written ? r->lds_writer[unit] : r->lds_reader[unit]) & MANY_THREADS, byte = unit * r->lds_unit;
+    u32  other = (written ? r->lds_writer[unit] : r->lds_reader[unit]) & MANY_THREADS, byte = unit << r->lds_shift;
     if (r->lds_writer[unit] == OWED)
         return gcn_fail(w, x, "LDS byte %u before the vmcnt wait for its global_load_lds", byte);
     if (other == MANY_THREADS)
@@ -252,27 +252,34 @@ static bool lds_race(wave *w, const instruction *x, u32 at, u32 mine)
                     written ? "written" : "read", other % LANES, other / LANES, mine % LANES, w->number);
 }
 
-static bool refuse_lds(wave *w, const instruction *x, u64 at, int bytes)
+/* Are the accesses of all lanes allowed? */
+static bool reach_lds(wave *w, const pending *p, const u32 *at, bool write)
 {
-    if (at + (u64)bytes > w->r->lds_bytes)
-        return gcn_fail(w, x, "out of bounds: %d bytes at %llu of %u bytes of LDS", bytes, (unsigned long long)at,
-                        w->r->lds_bytes);
-    return gcn_fail(w, x, "misaligned LDS address %llu for %d bytes", (unsigned long long)at, bytes);
+    const run *r = w->r;
+    u32        bytes = p->x->row->bytes, odd = bytes < 16 ? bytes - 1 : 7, bad = 0;
+    for (int i = 0; i < LANES; i++) bad |= (p->mask >> i & 1) && (at[i] + bytes > r->lds_bytes || at[i] & odd);
+    for (int i = 0; bad && i < LANES; i++) {
+        if (!(p->mask >> i & 1)) continue;
+        if (at[i] + bytes > r->lds_bytes)
+            return gcn_fail(w, p->x, "out of bounds: %u bytes at %u of %u bytes of LDS", bytes, at[i], r->lds_bytes);
+        if (at[i] & odd) return gcn_fail(w, p->x, "misaligned LDS address %u for %u bytes", at[i], bytes);
+    }
+    u32 mine = lds_number(w, 0);
+    for (u64 left = r->order->blind ? 0 : p->mask; left; left &= left - 1) {
+        u32 i = (u32)__builtin_ctzll(left);
+        if (!mark_lds(r, at[i], (int)bytes >> r->lds_shift, mine + i, write)) return lds_race(w, p->x, at[i], mine + i);
+    }
+    return true;
 }
 
-/* Is the access of a lane allowed? */
-static inline bool reach_lds(wave *w, const instruction *x, u64 at, int bytes, int lane, bool write)
+/* Where lanes access the LDS: the e-th of their elements. */
+static void lds_places(const pending *p, int e, u32 *at)
 {
-    run *r = w->r;
-    if (at + (u64)bytes > r->lds_bytes || at & (u64)(bytes < 16 ? bytes - 1 : 7)) return refuse_lds(w, x, at, bytes);
-    u32 mine = lds_number(w, lane);
-    return r->order->blind || mark_lds(r, (u32)at, bytes, mine, write) || lds_race(w, x, (u32)at, mine);
-}
-
-static u64 offset_of(const instruction *x, int element)
-{
-    if (x->row->elements == 1) return (u64)x->modifier[AT_OFFSET];
-    return (u64)(x->modifier[element ? AT_OFFSET1 : AT_OFFSET0] * x->row->bytes);
+    const i32 *m = p->x->modifier;
+    u32        bytes = p->x->row->bytes;
+    u32        offset = p->x->row->elements == 1 ? (u32)m[AT_OFFSET] : (u32)m[e ? AT_OFFSET1 : AT_OFFSET0] * bytes;
+    for (int i = 0; i < LANES; i++)
+        at[i] = p->x->row->kind == TO_LDS ? (u32)p->base + bytes * (u32)i : (u32)p->address[i] + offset;
 }
 
 static bool access_lds(wave *w, pending *p)
@@ -280,16 +287,14 @@ static bool access_lds(wave *w, pending *p)
     const instruction *x = p->x;
     int                bytes = x->row->bytes, words = (bytes + 3) / 4;
     bool               write = x->row->kind == LDS_WRITE;
-    u32(*registers_of)[LANES] = write ? p->data : w->v + x->o[0].at;
+    u32(*registers_of)[LANES] = write ? p->data : w->v + x->o[0].at, at[LANES];
     for (int e = 0; e < x->row->elements; e++, registers_of += words) {
-        u64 offset = offset_of(x, e);
-        if (w->r->counts) machine_count_banks(w->r->counts, p->address, p->mask, bytes, offset);
-        for (u64 left = p->mask; left; left &= left - 1) {
-            int i = __builtin_ctzll(left);
-            u64 at = p->address[i] + offset;
-            if (!reach_lds(w, x, at, bytes, i, write)) return false;
-            for (int k = 0; k < words; k++) transfer(w->r->lds + at + 4 * k, &registers_of[k][i], bytes, write);
-        }
+        lds_places(p, e, at);
+        if (w->r->counts) machine_count_banks(w->r->counts, at, p->mask, bytes);
+        if (!reach_lds(w, p, at, write)) return false;
+        for (int k = 0; k < words; k++)
+            for (int i = 0; i < LANES; i++)
+                if (p->mask >> i & 1) transfer(w->r->lds + at[i] + 4 * k, &registers_of[k][i], bytes, write);
     }
     return true;
 }
@@ -298,33 +303,29 @@ static bool access_lds(wave *w, pending *p)
 static bool claim_lds(wave *w, const pending *p, bool landed)
 {
     run *r = w->r;
-    int  bytes = p->x->row->bytes;
+    u32  at[LANES];
+    lds_places(p, 0, at);
     r->to_lds += landed ? -1 : 1;
-    for (int i = 0; i < LANES; i++) {
-        u64 at = p->base + (u64)(bytes * i);
-        if (!(p->mask >> i & 1)) continue;
-        if (!landed && !reach_lds(w, p->x, at, bytes, i, true)) return false;
-        u32 *writer = r->lds_writer + at / r->lds_unit, now = landed ? lds_number(w, i) : OWED;
-        for (int u = 0; u < bytes / (int)r->lds_unit; u++) writer[u] = now;
-    }
+    if (!landed && !reach_lds(w, p, at, true)) return false;
+    for (int i = 0; i < LANES; i++)
+        for (int u = 0; p->mask >> i & 1 && u < p->x->row->bytes >> r->lds_shift; u++)
+            r->lds_writer[(at[i] >> r->lds_shift) + (u32)u] = landed ? lds_number(w, i) : OWED;
     return true;
 }
 
 /* Memory may be read at once: what is owed when an access is issued may not land before it, whatever is waited for. */
 static bool check_owed(wave *w, const pending *p)
 {
-    const row *of = p->x->row;
-    for (int e = 0; w->r->to_lds && !w->r->order->blind && e < of->elements; e++) {
-        for (u64 left = p->mask; left; left &= left - 1) {
-            u64 at = p->address[__builtin_ctzll(left)] + offset_of(p->x, e);
-            for (u64 b = at; b < at + of->bytes && b < w->r->lds_bytes; b += w->r->lds_unit)
-                if (w->r->lds_writer[b / w->r->lds_unit] == OWED) return lds_race(w, p->x, (u32)b, lds_number(w, 0));
-        }
+    const run *r = w->r;
+    u32        at[LANES];
+    for (int e = 0; r->to_lds && !r->order->blind && e < p->x->row->elements; e++) {
+        lds_places(p, e, at);
+        for (int i = 0; i < LANES; i++)
+            for (u32 b = at[i]; p->mask >> i & 1 && b < at[i] + p->x->row->bytes && b < r->lds_bytes; b++)
+                if (r->lds_writer[b >> r->lds_shift] == OWED) return lds_race(w, p->x, b, lds_number(w, i));
     }
     return true;
 }
-
-static step_function step_lds, step_global;
 
 /* --- queues -------------------------------------------------------------------------------------- */
 
@@ -345,24 +346,13 @@ static void set_owed(wave *w, const operand *o, bool owed)
     }
 }
 
-static bool brings_registers(const instruction *x)
-{
-    int kind = x->row->kind;
-    return kind == SCALAR_LOAD || kind == LOAD || kind == LDS_READ || kind == LDS_PERMUTE;
-}
-
-bool gcn_touches_lds(const row *r)
-{
-    return r->step == step_lds || (r->step == step_global && r->kind == TO_LDS);
-}
-
 bool gcn_complete(wave *w, queue *q, int left)
 {
     while (q->count > left) {
         pending *p = &q->of[q->first];
         if (!p->done && !access_memory(w, p)) return false;
         if (p->x->row->kind == TO_LDS) claim_lds(w, p, true);
-        if (brings_registers(p->x)) set_owed(w, &p->x->o[0], false);
+        if (p->x->row->kind <= LOAD) set_owed(w, &p->x->o[0], false);
         w->scalar_loads -= p->x->row->kind == SCALAR_LOAD;
         q->first = --q->count ? (q->first + 1) % OUTSTANDING : 0;
     }
@@ -379,71 +369,53 @@ static pending *issue(wave *w, const instruction *x, queue *q)
     return p;
 }
 
-static bool issued(wave *w, pending *p)
+/* Each lane gets what another has, 0 from one that is off. It goes through the LDS' pipe: it is owed like a read. */
+static void permute(wave *w, const pending *p)
 {
-    if (brings_registers(p->x)) set_owed(w, &p->x->o[0], true);
-    return !w->r->order->eager || access_memory(w, p);
-}
-
-static bool step_scalar_load(wave *w, const instruction *x)
-{
-    pending *p = issue(w, x, &w->lgkm);
-    if (!p) return false;
-    p->base = scalar_pair(w, x->o[1].at) + scalar_value(w, &x->o[2]);
-    w->scalar_loads++;
-    return issued(w, p);
-}
-
-static bool step_global(wave *w, const instruction *x)
-{
-    int            loads = x->row->kind == LOAD;
-    const operand *address = &x->o[loads], *base = &x->o[x->n - 1];
-    pending       *p = issue(w, x, &w->vm);
-    if (!p) return false;
-    u64        from = (u64)(i64)x->modifier[AT_OFFSET] + (base->kind == SCALAR ? scalar_pair(w, base->at) : 0);
-    const u32 *low = w->v[address->at], *high = address->count == 2 ? w->v[address->at + 1] : NULL;
-    for (int i = 0; i < LANES; i++) p->address[i] = from + (low[i] | (high ? (u64)high[i] << 32 : 0));
-    if (x->row->kind == STORE || x->row->kind == ATOMIC)
-        memcpy(p->data, w->v[x->o[1].at], x->o[1].count * sizeof p->data[0]);
-    if (x->row->kind != TO_LDS) return issued(w, p);
-    p->base = w->s[M0] + (u64)(i64)x->modifier[AT_OFFSET];
-    return claim_lds(w, p, false) && issued(w, p);
-}
-
-static bool step_lds(wave *w, const instruction *x)
-{
-    const operand *address = &x->o[x->row->kind == LDS_READ];
-    pending       *p = issue(w, x, &w->lgkm);
-    if (!p) return false;
-    for (int i = 0; i < LANES; i++) p->address[i] = w->v[address->at][i];
-    for (int o = 1, k = 0; x->row->kind == LDS_WRITE && o < x->n; k += x->o[o++].count)
-        memcpy(p->data[k], w->v[x->o[o].at], x->o[o].count * sizeof p->data[0]);
-    if (x->row->takes & HIGH)
-        for (int i = 0; i < LANES; i++) p->data[0][i] >>= 16;
-    return check_owed(w, p) && issued(w, p);
-}
-
-/* Each lane gets what another has, 0 from one that is off; it goes through the LDS' pipe, and is counted there. */
-static bool step_permute(wave *w, const instruction *x)
-{
-    pending *p = issue(w, x, &w->lgkm);
-    u32      out[LANES];
-    if (!p) return false;
+    u32 out[LANES];
     for (int i = 0; i < LANES; i++) {
-        u32 lane = (w->v[x->o[1].at][i] + (u32)x->modifier[AT_OFFSET]) / 4 % LANES;
-        out[i] = p->mask >> lane & 1 ? w->v[x->o[2].at][lane] : 0;
+        u32 lane = (u32)(p->address[i] + (u64)p->x->modifier[AT_OFFSET]) / 4 % LANES;
+        out[i] = p->mask >> lane & 1 ? w->v[p->x->o[2].at][lane] : 0;
     }
     for (int i = 0; i < LANES; i++)
-        if (p->mask >> i & 1) w->v[x->o[0].at][i] = out[i];
-    return issued(w, p);
+        if (p->mask >> i & 1) w->v[p->x->o[0].at][i] = out[i];
+}
+
+static bool step_access(wave *w, const instruction *x)
+{
+    int      kind = x->row->kind, first = kind <= LOAD, stored = first + 1, n = 0;
+    bool     global = kind >= LOAD && kind <= TO_LDS;
+    pending *p = issue(w, x, global ? &w->vm : &w->lgkm);
+    if (!p) return false;
+    const operand *address = &x->o[first], *base = &x->o[x->n - 1];
+    u64 from = global ? (u64)(i64)x->modifier[AT_OFFSET] + (base->kind == SCALAR ? scalar_pair(w, base->at) : 0) : 0;
+    if (kind == SCALAR_LOAD) {
+        p->base = scalar_pair(w, x->o[1].at) + scalar_value(w, &x->o[2]);
+        w->scalar_loads++;
+    } else {
+        const u32 *low = w->v[address->at], *high = w->v[address->at + 1];
+        for (int i = 0; i < LANES; i++)
+            p->address[i] = from + (low[i] | (address->count == 2 ? (u64)high[i] << 32 : 0));
+    }
+    for (; kind > LOAD && stored < x->n - global; n += x->o[stored++].count)
+        memcpy(p->data[n], w->v[x->o[stored].at], x->o[stored].count * sizeof p->data[0]);
+    for (int i = 0; x->row->takes & HIGH && i < LANES; i++) p->data[0][i] >>= 16;
+    if (kind == TO_LDS) {
+        p->base = w->s[M0] + (u64)(i64)x->modifier[AT_OFFSET];
+        if (!claim_lds(w, p, false)) return false;
+    }
+    if (kind == LDS_PERMUTE) permute(w, p);
+    if ((kind == LDS_READ || kind == LDS_WRITE) && !check_owed(w, p)) return false;
+    if (first) set_owed(w, &x->o[0], true);
+    return !w->r->order->eager || access_memory(w, p);
 }
 
 #define OFFSET BIT(AT_OFFSET)
 #define OFFSETS (BIT(AT_OFFSET0) | BIT(AT_OFFSET1))
 
 const row gcn_memory_rows[] = {
-#define ACCESS(name, shape, step, of, size, n, flags)                                                                  \
-    { #name, shape, step, .takes = flags, .kind = of, .bytes = size, .elements = n },
+#define ACCESS(name, shape, of, size, n, flags)                                                                        \
+    { #name, shape, step_access, .takes = flags, .kind = of, .bytes = size, .elements = n },
 #include "machine/gcn.def"
     { 0 },
 };

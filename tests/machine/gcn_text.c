@@ -36,12 +36,7 @@ static bool number_of(const char *s, u64 *number)
 {
     char *end;
     if (!*s) return false;
-    if (strchr(s, '.') && !starts(s, "0x") && !starts(s, "-0x"))
-        *number = bits_of(strtof(s, &end));
-    else if (*s == '-')
-        *number = (u64)strtoll(s, &end, 0);
-    else
-        *number = strtoull(s, &end, 0);
+    *number = strchr(s, '.') ? bits_of(strtof(s, &end)) : strtoull(s, &end, 0);
     return *end == 0;
 }
 

@@ -208,6 +208,35 @@ static void every_fp8_number_is_read(void **state)
     }
 }
 
+/* --- `all layouts INSTRUCTION MATRIX`: the statement above in the form of AMD's calculator (compare_layouts.sh) --- */
+
+static void print_place(place p, int bits)
+{
+    printf(",v%d{%d}", p.bit / 32, p.lane);
+    if (bits < 32) printf(".[%d:%d]", p.bit % 32 + bits - 1, p.bit % 32);
+}
+
+static int print_layout(int argc, char **argv)
+{
+    const layout *l = layouts;
+    while (argc > 3 && l < layouts + sizeof layouts / sizeof *layouts && strcmp(l->instruction, argv[2])) l++;
+    if (argc < 4 || l == layouts + sizeof layouts / sizeof *layouts) return 2;
+    char matrix = argv[3][0];
+    int  rows = matrix == 'B' ? l->depth : l->side, columns = matrix == 'A' ? l->depth : l->side;
+    for (int i = 0; i < rows; i++) {
+        printf("%d", i);
+        for (int j = 0; j < columns; j++)
+            print_place(matrix == 'A'   ? l->a(i, j)
+                        : matrix == 'B' ? l->a(j, i)
+                                        : l->d(i, j),
+                        matrix == 'D' ? 32 : l->bits);
+        printf("\n");
+    }
+    return 0;
+}
+
+TM_TEST_ROLE("layouts", print_layout)
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(layouts_are_those_of_the_documents),
     cmocka_unit_test(every_fp8_number_is_read),
