@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_EXECUTED 10000000u /* of warps, in a block */
+#define MOST_EXECUTED 20000000u /* of warps, in a block */
 #define MOST_EVENTS ((1u << 20) - 4096)
 
 bool ptx_fail(ptx_block *b, const ptx_warp *w, const ptx_instruction *x, const char *format, ...)
@@ -129,21 +129,15 @@ static void run_warp(ptx_block *b, ptx_warp *w, int budget)
 {
     while (w->alive && !w->waits && budget-- > 0 && !b->failed) {
         ptx_group *g = w->n_groups == 1 && !w->groups[0].held ? &w->groups[0] : pick(b, w);
-        if (!g) {
+        if (g) step(b, w, g);
+        if (!g || (w->spun && w->n_groups == 1)) { /* others shall go on */
             w->spins = w->events == b->events ? w->spins + 1 : 1;
             w->events = b->events;
+            w->spun = false;
             return;
         }
-        step(b, w, g);
-        if (w->spun) {
-            w->spun = false;
-            if (w->n_groups == 1) {
-                w->spins = w->events == b->events ? w->spins + 1 : 1;
-                w->events = b->events;
-                return;
-            }
-            g->spun = true;
-        }
+        g->spun = w->spun;
+        w->spun = false;
         if (w->n_groups > 1) merge(w);
     }
 }
@@ -190,6 +184,7 @@ const ptx_row ptx_control_rows[] = {
 #include "machine/ptx.def"
     { 0 }
 };
+
 /* --- a block */
 
 /* Everyone has come: what anyone did before is known to all. */
@@ -284,31 +279,13 @@ static void run_block(ptx_block *b)
     if (!b->failed) ptx_async_end(b);
 }
 
-static uint64_t special(const ptx_block *b, int which, uint32_t thread)
+/* A special register, in the order of their names (ptx_resolve.c). */
+static uint64_t special(const ptx_block *b, int which, uint32_t t)
 {
-    const uint32_t *n = b->launch->threads;
-    switch (which) {
-    case 0:
-        return thread % n[0];
-    case 1:
-        return thread / n[0] % n[1];
-    case 2:
-        return thread / n[0] / n[1];
-    case 3:
-    case 4:
-    case 5:
-        return n[which - 3];
-    case 6:
-    case 7:
-    case 8:
-        return b->at[which - 6];
-    case 9:
-    case 10:
-    case 11:
-        return b->launch->blocks[which - 9];
-    default:
-        return thread % LANES;
-    }
+    const uint32_t *n = b->launch->threads, *blocks = b->launch->blocks;
+    const uint32_t  all[] = { t % n[0], t / n[0] % n[1], t / n[0] / n[1], n[0],      n[1],      n[2],     b->at[0],
+                              b->at[1], b->at[2],        blocks[0],       blocks[1], blocks[2], t % LANES };
+    return all[which];
 }
 
 static void begin_warp(ptx_block *b, ptx_warp *w)

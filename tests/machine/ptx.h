@@ -295,6 +295,9 @@ uint8_t *ptx_shared_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, i
 /* The addresses of an operand in all lanes. */
 void ptx_addresses(const ptx_warp *w, const ptx_operand *o, u64 at[LANES]);
 
+/* Counts the cycles of an access to shared memory. */
+void ptx_count_shared(ptx_block *b, const u64 *at, u32 on, int bytes);
+
 /* --- asynchronous work (ptx_async.c) */
 
 /* The end of a block: nothing may be in flight. */

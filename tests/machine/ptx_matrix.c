@@ -7,7 +7,6 @@
  *   C, register r:             row g + 8 (r / 2), column 2 t + r % 2
  * A warp of a warpgroup has 16 rows of wgmma's 64, laid out as these; its columns go on by 8 every 4 registers.
  */
-#include "machine/counts.h"
 #include "machine/ptx.h"
 
 #include <math.h>
@@ -113,7 +112,7 @@ PTX_HANDLER(ldmatrix)
             d[i] = x->picks[0] ? v[c][r] | (u32)v[c + 1][r] << 16 : v[r][c] | (u32)v[r][c + 1] << 16;
         }
     }
-    if (b->counted) machine_count_banks(b->counts, at, on & (u32)(((u64)1 << (8 * x->o[0].count)) - 1), CHUNK, 0);
+    if (b->counted) ptx_count_shared(b, at, on & (u32)(((u64)1 << (8 * x->o[0].count)) - 1), CHUNK);
 }
 
 /* --- wgmma */

@@ -362,6 +362,13 @@ void ptx_addresses(const ptx_warp *w, const ptx_operand *o, u64 at[LANES])
         at[i] = o->at < 0 ? (u64)o->offset : o->wide ? wide[i] + (u64)o->offset : (u32)(narrow[i] + (u32)o->offset);
 }
 
+void ptx_count_shared(ptx_block *b, const u64 *at, u32 on, int bytes)
+{
+    uint32_t address[LANES];
+    for (int i = 0; i < LANES; i++) address[i] = (uint32_t)at[i];
+    machine_count_banks(b->counts, address, on, bytes);
+}
+
 /* --- loads and stores */
 
 static const uint32_t type_bytes[] = { 1, 1, 2, 2, 4, 4, 4, 4, 8, 8 };
@@ -429,7 +436,7 @@ PTX_HANDLER(load)
     }
     put_loaded(b, w, x, on, data, size);
     if (b->counted && global) machine_count_access(b->counts, at, on, bytes, 32, false);
-    if (b->counted && !global) machine_count_banks(b->counts, at, on, (int)bytes, 0);
+    if (b->counted && !global) ptx_count_shared(b, at, on, (int)bytes);
 }
 
 PTX_HANDLER(load_parameter)
@@ -476,7 +483,7 @@ PTX_HANDLER(store)
     }
     b->events++;
     if (b->counted && global) machine_count_access(b->counts, at, on, bytes, 32, true);
-    if (b->counted && !global) machine_count_banks(b->counts, at, on, (int)bytes, 0);
+    if (b->counted && !global) ptx_count_shared(b, at, on, (int)bytes);
 }
 
 /* add or cas of 32 bits. */
