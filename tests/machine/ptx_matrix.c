@@ -262,7 +262,7 @@ PTX_HANDLER(wgmma)
     ptx_product        p = { .x = x, .group = w->product_group, .add = w->file[x->o[3].at] & 1 };
     if (!from_registers) p.a = *(const u64 *)ptx_place(w, x->o[1].at);
     p.b = *(const u64 *)ptx_place(w, x->o[2].at);
-    if (b->n_warps % 4)
+    if (b->threads % (4 * LANES))
         ptx_fail(b, w, x, "the block is not made of whole warpgroups");
     else if (2 * d->count != columns_of(x) || x->o[4].offset != 1 || x->o[5].offset != 1)
         ptx_fail(b, w, x, "operands that are not modelled");

@@ -36,29 +36,28 @@ static uint32_t *row_of(const ptx_block *b, uint32_t thread)
 
 /* --- time */
 
-static void learn(const ptx_block *b, uint32_t *to, const uint32_t *from)
+static void learn(uint32_t *to, const uint32_t *from, uint32_t n)
 {
-    for (uint32_t i = 0; i < b->agents; i++) to[i] = to[i] > from[i] ? to[i] : from[i];
+    for (uint32_t i = 0; i < n; i++) to[i] = to[i] > from[i] ? to[i] : from[i];
 }
 
 void ptx_meet(ptx_block *b, ptx_warp *w, u32 lanes)
 {
     if (!b->traced) return;
-    uint32_t base = (uint32_t)w->number * LANES, first = base + (uint32_t)ptx_first(lanes);
-    for (int i = 0; i < LANES; i++)
-        if (w->learned && (lanes >> i & 1)) learn(b, row_of(b, first), row_of(b, base + (uint32_t)i));
-    for (int i = 0; i < LANES; i++)
-        if (lanes >> i & 1) row_of(b, first)[base + (uint32_t)i] = b->now;
+    /* What they know of other warps only bar.sync has told, if nobody has learned more: then it need not be looked at.
+     */
+    uint32_t base = (uint32_t)w->number * LANES, from = w->learned ? 0 : base, n = w->learned ? b->agents : LANES;
+    uint32_t first = base + (uint32_t)ptx_first(lanes), *row = row_of(b, first);
+    for (u32 left = lanes; left; left &= left - 1) {
+        uint32_t t = base + (uint32_t)ptx_first(left);
+        learn(row + from, row_of(b, t) + from, n);
+        row[t] = b->now;
+    }
     b->now++;
-    for (int i = 0; i < LANES; i++) {
-        uint32_t t = base + (uint32_t)i;
-        if (!(lanes >> i & 1)) continue;
+    for (u32 left = lanes; left; left &= left - 1) {
+        uint32_t t = base + (uint32_t)ptx_first(left);
         b->own[t] = b->now;
-        if (t == first) continue;
-        if (w->learned)
-            memcpy(row_of(b, t), row_of(b, first), b->agents * sizeof *b->known);
-        else
-            memcpy(row_of(b, t) + base, row_of(b, first) + base, LANES * sizeof *b->known);
+        if (t != first) memcpy(row_of(b, t) + from, row + from, n * sizeof *row);
     }
 }
 
@@ -67,7 +66,7 @@ void ptx_publish(ptx_block *b, ptx_warp *w, int lane, uint32_t *clocks)
     if (!b->traced) return;
     uint32_t t = (uint32_t)(w->number * LANES + lane);
     row_of(b, t)[t] = b->now;
-    learn(b, clocks, row_of(b, t));
+    learn(clocks, row_of(b, t), b->agents);
     b->own[t] = ++b->now;
 }
 
@@ -75,7 +74,7 @@ void ptx_learn(ptx_block *b, ptx_warp *w, int lane, const uint32_t *clocks)
 {
     if (!b->traced) return;
     w->learned = true;
-    learn(b, row_of(b, (uint32_t)(w->number * LANES + lane)), clocks);
+    learn(row_of(b, (uint32_t)(w->number * LANES + lane)), clocks, b->agents);
 }
 
 void ptx_proxy_fence(ptx_block *b, ptx_warp *w, u32 on)
@@ -83,7 +82,7 @@ void ptx_proxy_fence(ptx_block *b, ptx_warp *w, u32 on)
     for (int i = 0; i < LANES && b->traced; i++) {
         if (!(on >> i & 1)) continue;
         uint32_t t = (uint32_t)(w->number * LANES + i);
-        learn(b, b->proxy, row_of(b, t));
+        learn(b->proxy, row_of(b, t), b->agents);
         for (uint32_t k = 0; k < b->agents; k++) b->proxy[k] = b->proxy[k] >= b->floor ? b->proxy[k] : b->floor - 1;
         b->proxy[t] = b->now;
         b->own[t] = ++b->now;
@@ -229,7 +228,7 @@ static const char *touch(ptx_block *b, ptx_shadow *s, machine_trace *t, uint32_t
     return NULL;
 }
 
-static bool name_agent(const ptx_block *b, int64_t who, char *text, size_t room)
+static void name_agent(const ptx_block *b, int64_t who, char *text, size_t room)
 {
     if (who < b->threads)
         snprintf(text, room, "thread %lld", (long long)who);
@@ -237,7 +236,6 @@ static bool name_agent(const ptx_block *b, int64_t who, char *text, size_t room)
         snprintf(text, room, "a wgmma of warp %lld", (long long)who - b->threads);
     else
         snprintf(text, room, "a bulk copy");
-    return true;
 }
 
 static actor lanes_of(const ptx_block *b, const ptx_warp *w, u32 lanes)
@@ -282,6 +280,11 @@ static uint8_t *global_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, c
     return NULL;
 }
 
+static bool is_shared(const ptx_block *b, uint32_t at, uint32_t bytes)
+{
+    return at >= SHARED_FIRST && at <= b->shared_end && bytes <= b->shared_end - at;
+}
+
 static uint8_t *shared_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, const actor *a, uint32_t at,
                           uint32_t bytes, enum ptx_access how, uint32_t mark)
 {
@@ -292,7 +295,7 @@ static uint8_t *shared_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, c
         ptx_fail(b, w, x, "the shared address %u is not a multiple of %u", at, bytes);
         return NULL;
     }
-    if (at < SHARED_FIRST || at + bytes > b->shared_end) {
+    if (!is_shared(b, at, bytes)) {
         ptx_fail(b, w, x, "%u bytes at %d of shared memory, lane %d: the block has %u bytes", bytes,
                  (int)at - SHARED_FIRST, ptx_first(a->lanes), b->shared_end - SHARED_FIRST);
         return NULL;
@@ -348,9 +351,9 @@ uint8_t *ptx_shared_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, i
                           uint32_t agent, uint32_t clock, enum ptx_access how)
 {
     actor a = { agent, 1, clock, row_of(b, (uint32_t)(w->number * LANES + lane)) };
-    bool  inside = b->traced && at >= SHARED_FIRST && at + bytes <= b->shared_end;
     int   unit = b->kernel->unit;
-    if (inside && !fenced(b, w, x, b->traces + (at >> unit), bytes >> unit, TOP)) return NULL;
+    if (b->traced && is_shared(b, at, bytes) && !fenced(b, w, x, b->traces + (at >> unit), bytes >> unit, TOP))
+        return NULL;
     return shared_of(b, w, x, &a, at, bytes, how, how == READ ? 0 : TOP);
 }
 

@@ -44,6 +44,12 @@ static const rule rules[] = {
     { "a barrier before the next store", 64, 1, FAR MINE "bar.sync 0;" OTHERS "bar.sync 0;" MINE OUT,
       FAR MINE "bar.sync 0;" OTHERS MINE OUT, "another thread" },
     { "lanes of a warp meet", 32, 1, WORD MINE "bar.warp.sync -1;" OTHERS OUT, WORD MINE OTHERS OUT, "another thread" },
+    { "lanes remember whom they have met", 32, 1,
+      WORD MINE "setp.eq.s32 %p1, %r1, 1; setp.eq.s32 %p2, %r1, 2; setp.lt.u32 %p3, %r1, 2; or.pred %p2, %p1, %p2;"
+                "@%p2 bar.warp.sync 6; @%p3 bar.warp.sync 3; @%p1 ld.shared.u32 %r7, [%r4+4];" OUT,
+      WORD MINE
+      "setp.eq.s32 %p1, %r1, 1; setp.lt.u32 %p3, %r1, 2; @%p3 bar.warp.sync 3; @%p1 ld.shared.u32 %r7, [%r4+4];" OUT,
+      "another thread" },
     { "all readers count", 96, 1,
       WORD "st.shared.u32 [%r4], %r1; bar.sync 0; ld.shared.u32 %r7, [%r2]; bar.sync 0;" FIRST
            "@%p1 st.shared.u32 [%r2], %r1;" OUT,
@@ -75,6 +81,8 @@ static const rule rules[] = {
       "not inside one allocation" },
     { "inside shared memory", 32, 1, "ld.shared.u32 %r7, [%r2+8192];", "ld.shared.u32 %r7, [%r2+8224];",
       "the block has 8224 bytes" },
+    { "and not around the end of addresses", 32, 1, "ld.shared.u32 %r7, [%r2+8192];",
+      "mov.u32 %r4, -16; ld.shared.v4.u32 {%r7,%r8,%r9,%r10}, [%r4];", "the block has 8224 bytes" },
     { "aligned", 32, 1, "ld.global.v2.u32 {%r7,%r8}, [%d0+8];", "ld.global.v2.u32 {%r7,%r8}, [%d0+4];",
       "not a multiple of 8" },
     { "aligned in shared memory", 32, 1, "ld.shared.v4.u32 {%r7,%r8,%r9,%r10}, [%r2+16];",
