@@ -239,8 +239,8 @@ static bool read_map(ptx_block *b, ptx_warp *w, const ptx_instruction *x, uint64
     uint64_t offset = at - PARAM_BASE;
     bool     parameter = offset < 65536;
     if (at % 64) return ptx_fail(b, w, x, "the tensor map's address is not a multiple of 64");
-    const uint8_t *p = parameter ? b->parameters + offset : machine_at(b->memory, at, 128);
-    if (parameter && offset + 128 > (uint64_t)b->kernel->parameter_bytes) p = NULL;
+    const uint8_t *p = parameter ? NULL : machine_at(b->memory, at, 128);
+    if (parameter && offset + 128 <= (uint64_t)b->kernel->parameter_bytes) p = b->parameters + offset;
     tensor_map m = { 0 };
     if (p) memcpy(map, p, 128), memcpy(&m, p, sizeof m);
     return (p && m.magic == 'T') || ptx_fail(b, w, x, "there is no tensor map at 0x%llx", (unsigned long long)at);
@@ -267,7 +267,7 @@ PTX_HANDLER(bulk_tensor)
         c.bytes = m.element;
         for (int k = 0; k < rank; k++) {
             c.coordinates[k] = (int32_t)w->file[b->module->list[x->o[1].first + k] + i];
-            c.bytes *= m.box[k];
+            c.bytes *= c.bytes > SHARED_MOST ? 1 : m.box[k];
         }
         begin_bulk(b, w, c, 128u << m.swizzle);
     }

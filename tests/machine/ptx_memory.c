@@ -285,6 +285,12 @@ static bool is_shared(const ptx_block *b, uint32_t at, uint32_t bytes)
     return at >= SHARED_FIRST && at <= b->shared_end && bytes <= b->shared_end - at;
 }
 
+/* Addresses that are no shared ones are outside. */
+static uint32_t shared_address(uint64_t at)
+{
+    return at >> 32 ? 0xfffffff0u : (uint32_t)at;
+}
+
 static uint8_t *shared_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, const actor *a, uint32_t at,
                           uint32_t bytes, enum ptx_access how, uint32_t mark)
 {
@@ -433,7 +439,7 @@ PTX_HANDLER(load)
         lanes = alike(b, w, at, left);
         actor    a = lanes_of(b, w, lanes);
         uint8_t *p = global ? global_of(b, w, x, &a, at[i], bytes, READ, &near)
-                            : shared_of(b, w, x, &a, (uint32_t)at[i], bytes, READ, 0);
+                            : shared_of(b, w, x, &a, shared_address(at[i]), bytes, READ, 0);
         if (!p) return;
         for (int j = i; j < LANES && (lanes >> j & 1); j++) memcpy(data[j], p, bytes);
     }
@@ -447,10 +453,11 @@ PTX_HANDLER(load_parameter)
     u64      at[LANES];
     uint32_t size = type_bytes[x->picks[1]], bytes = size * (uint32_t)x->o[0].count;
     uint8_t  data[LANES][16] = { { 0 } };
+    uint64_t room = (uint64_t)b->kernel->parameter_bytes;
     ptx_addresses(w, &x->o[1], at);
     for (u32 left = on; left; left &= left - 1) {
         int i = ptx_first(left);
-        if (at[i] % bytes || at[i] + bytes > (uint64_t)b->kernel->parameter_bytes) {
+        if (at[i] % bytes || at[i] > room || bytes > room - at[i]) {
             ptx_fail(b, w, x, "%u bytes at %llu of the parameters, which have %d", bytes, (unsigned long long)at[i],
                      b->kernel->parameter_bytes);
             return;
@@ -480,7 +487,7 @@ PTX_HANDLER(store)
         int      i = ptx_first(left);
         actor    a = lanes_of(b, w, (u32)1 << i);
         uint8_t *p = global ? global_of(b, w, x, &a, at[i], bytes, WRITE, &near)
-                            : shared_of(b, w, x, &a, (uint32_t)at[i], bytes, WRITE, 0);
+                            : shared_of(b, w, x, &a, shared_address(at[i]), bytes, WRITE, 0);
         if (!p) return;
         memcpy(p, data[i], bytes);
     }

@@ -81,6 +81,8 @@ static const rule rules[] = {
       "not inside one allocation" },
     { "inside shared memory", 32, 1, "ld.shared.u32 %r7, [%r2+8192];", "ld.shared.u32 %r7, [%r2+8224];",
       "the block has 8224 bytes" },
+    { "which generic addresses are not", 32, 1, "mov.u64 %d4, s; ld.shared.u32 %r7, [%d4];",
+      "mov.u64 %d4, s; cvta.shared.u64 %d4, %d4; ld.shared.u32 %r7, [%d4];", "the block has 8224 bytes" },
     { "and not around the end of addresses", 32, 1, "ld.shared.u32 %r7, [%r2+8192];",
       "mov.u32 %r4, -16; ld.shared.v4.u32 {%r7,%r8,%r9,%r10}, [%r4];", "the block has 8224 bytes" },
     { "aligned", 32, 1, "ld.global.v2.u32 {%r7,%r8}, [%d0+8];", "ld.global.v2.u32 {%r7,%r8}, [%d0+4];",
