@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `all audit`: leaves out every wait and barrier of every kernel for AMD GPUs, one at a time, and says who notices.
+/* `all audit`: leaves out every wait and barrier of every kernel, one at a time, and says who notices.
  *
  *   all audit [ARCH [KERNEL]]
  *
@@ -8,8 +8,9 @@
 #include "support/test.h"
 
 #include "machine/audit.h"
-#include "machine/cases.h"
+#include "machine/cases_nvidia.h"
 #include "machine/compile_amd.h"
+#include "machine/compile_nvidia.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,14 +77,14 @@ static void audit_kind(machine_module *module, const machine_kernel *k, trials *
     int   survivors[256], n = 0;
     for (int at = machine_find(module, k->first, k->end); at >= 0; at = machine_find(module, at + 1, k->end)) {
         machine_instruction x = machine_instruction_at(module, at);
-        if ((strcmp(x.text, "s_barrier") == 0) != barriers) continue;
+        if ((!strcmp(x.text, "s_barrier") || strstr(x.text, "bar.sync") == x.text) != barriers) continue;
         verdict v = judge(module, t, at);
         sum.removed++;
         sum.named += v == NAMED;
         sum.by_values += v == BY_VALUES;
         if (v != SURVIVED || n == 256) continue;
         survivors[n++] = at;
-        bool listed = x.executed && is_proved(proved, arch, k->name, x, alike(module, survivors, n - 1));
+        bool listed = is_proved(proved, arch, k->name, x, alike(module, survivors, n - 1));
         sum.proved += listed;
         sum.survived += !listed;
         if (!listed)
@@ -97,21 +98,6 @@ static void audit_kind(machine_module *module, const machine_kernel *k, trials *
     int *const to[] = { &all->removed, &all->named, &all->by_values, &all->proved, &all->survived };
     const int  from[] = { sum.removed, sum.named, sum.by_values, sum.proved, sum.survived };
     for (int i = 0; i < 5; i++) *to[i] += from[i];
-}
-
-/* Instructions that no case reaches, with their lines of the source. */
-static void print_uncovered(const machine_module *module, const machine_kernel *k, const char *arch)
-{
-    int missing = 0, last = -1;
-    for (int at = k->first; at < k->end; at++) missing += machine_instruction_at(module, at).executed == 0;
-    if (!missing) return;
-    printf("# %s %s: %d of %d instructions never run, of lines", arch, k->name, missing, k->end - k->first);
-    for (int at = k->first; at < k->end; at++) {
-        machine_instruction x = machine_instruction_at(module, at);
-        if (x.executed || x.source_line == last) continue;
-        printf(" %d", last = x.source_line);
-    }
-    printf("\n");
 }
 
 static void make_trials(trials *t, machine_module *module, const machine_case *cases, const char *kernel,
@@ -129,6 +115,25 @@ static void make_trials(trials *t, machine_module *module, const machine_case *c
     }
 }
 
+/* What no case has executed: its lines of the source are named, as nothing is known of them. Compilers write code for
+ * numbers of rounds that a loop never has. */
+static void name_uncovered(const machine_module *module, const machine_kernel *k, const char *arch)
+{
+    enum { LINES = 2000 };
+    bool named[LINES] = { true };
+    int  missing = 0;
+    for (int at = k->first; at < k->end; at++) missing += !machine_instruction_at(module, at).executed;
+    printf("# %s %s: %d of %d instructions executed%s", arch, k->name, k->end - k->first - missing, k->end - k->first,
+           missing ? "; some of these lines were not:" : "");
+    for (int at = k->first; at < k->end; at++) {
+        machine_instruction x = machine_instruction_at(module, at);
+        if (x.executed || x.source_line >= LINES || named[x.source_line]) continue;
+        named[x.source_line] = true;
+        printf(" %d", x.source_line);
+    }
+    printf("\n");
+}
+
 static void audit_module(machine_module *module, const machine_case *cases, const char *arch, const char *only,
                          tally *all)
 {
@@ -137,7 +142,7 @@ static void audit_module(machine_module *module, const machine_case *cases, cons
         const machine_kernel *kernel = machine_kernel_at(module, k);
         if (!strstr(kernel->name, only)) continue;
         make_trials(&t, module, cases, kernel->name, arch);
-        print_uncovered(module, kernel, arch);
+        name_uncovered(module, kernel, arch);
         audit_kind(module, kernel, &t, arch, false, all);
         audit_kind(module, kernel, &t, arch, true, all);
         for (int i = 0; i < t.n; i++) machine_problem_free(&t.problems[i]);
@@ -145,9 +150,26 @@ static void audit_module(machine_module *module, const machine_case *cases, cons
     }
 }
 
+static bool for_nvidia(const char *arch)
+{
+    return !strncmp(arch, "sm_", 3);
+}
+
+static machine_module *load(const char *file, const char *arch, char error[MACHINE_ERROR_ROOM])
+{
+    bool            missing;
+    char           *text = for_nvidia(arch) ? machine_compile_nvidia(file, arch, NULL, NULL, &missing, error)
+                                            : machine_compile_amd(file, arch, error);
+    machine_module *module = NULL;
+    if (text) module = for_nvidia(arch) ? machine_load_ptx(text, error) : machine_load_gcn(text, error);
+    free(text);
+    return module;
+}
+
 int machine_audit(const char *arch, const char *only)
 {
-    const machine_case *const tables[] = { machine_portable_cases, machine_amd_cases };
+    const machine_case *const tables[] = { machine_portable_cases,
+                                           for_nvidia(arch) ? machine_nvidia_cases : machine_amd_cases };
     tally                     all = { 0, 0, 0, 0, 0 };
     printf("| device | kernel               | kind     | removed | named | by values | proved | survived |\n");
     printf("|--------|----------------------|----------|---------|-------|-----------|--------|----------|\n");
@@ -156,9 +178,9 @@ int machine_audit(const char *arch, const char *only)
         for (const machine_case *c = tables[t]; c->name; c++) {
             char error[MACHINE_ERROR_ROOM];
             if (strcmp(file, c->file) == 0) continue;
-            char           *text = machine_compile_amd(file = c->file, arch, error);
-            machine_module *module = text ? machine_load_gcn(text, error) : NULL;
-            free(text);
+            file = c->file;
+            if (for_nvidia(arch) && strstr(file, "wgmma") && strcmp(arch, "sm_90a") != 0) continue;
+            machine_module *module = load(file, arch, error);
             if (!module) {
                 printf("# %s: %s\n", c->file, error);
                 return -1;
@@ -174,11 +196,10 @@ int machine_audit(const char *arch, const char *only)
 
 static int run_audit(int argc, char **argv)
 {
-    int survived = 0;
-    for (int i = 0; i < 2; i++) {
-        const char *arch = i ? "gfx950" : "gfx942";
-        if (argc < 3 || strcmp(argv[2], arch) == 0) survived |= machine_audit(arch, argc > 3 ? argv[3] : "");
-    }
+    static const char *const archs[] = { "gfx942", "gfx950", "sm_80", "sm_90a", "sm_100a" };
+    int                      survived = 0;
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+        if (argc < 3 || strcmp(argv[2], archs[i]) == 0) survived |= machine_audit(archs[i], argc > 3 ? argv[3] : "");
     return survived != 0;
 }
 

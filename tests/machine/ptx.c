@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_EXECUTED 10000000u /* of warps, in a block */
+#define MOST_EXECUTED 20000000u /* of warps, in a block */
 #define MOST_EVENTS ((1u << 20) - 4096)
 
 bool ptx_fail(ptx_block *b, const ptx_warp *w, const ptx_instruction *x, const char *format, ...)
@@ -94,13 +94,13 @@ static bool check_registers(ptx_block *b, ptx_warp *w, const ptx_instruction *x)
 /* One instruction of a group. */
 static void step(ptx_block *b, ptx_warp *w, ptx_group *g)
 {
-    ptx_instruction *x = &b->module->code[g->pc];
-    u32              on = g->lanes, p = x->guard < 0 ? 0 : w->file[x->guard];
     if (g->pc >= b->kernel->info.end) {
         ptx_fail(b, w, w->at, "the kernel ends without ret");
         return;
     }
-    if (x->guard >= 0) on &= x->unless ? ~p : p;
+    ptx_instruction *x = &b->module->code[g->pc];
+    u32              on = g->lanes;
+    if (x->guard >= 0) on &= x->unless ? ~w->file[x->guard] : w->file[x->guard];
     w->at = x;
     if (!on || g->pc == b->skip) {
         g->pc++;
@@ -129,28 +129,22 @@ static void run_warp(ptx_block *b, ptx_warp *w, int budget)
 {
     while (w->alive && !w->waits && budget-- > 0 && !b->failed) {
         ptx_group *g = w->n_groups == 1 && !w->groups[0].held ? &w->groups[0] : pick(b, w);
-        if (!g) {
+        if (g) step(b, w, g);
+        if (!g || (w->spun && w->n_groups == 1)) { /* others shall go on */
             w->spins = w->events == b->events ? w->spins + 1 : 1;
             w->events = b->events;
+            w->spun = false;
             return;
         }
-        step(b, w, g);
-        if (w->spun) {
-            w->spun = false;
-            if (w->n_groups == 1) {
-                w->spins = w->events == b->events ? w->spins + 1 : 1;
-                w->events = b->events;
-                return;
-            }
-            g->spun = true;
-        }
+        g->spun = w->spun;
+        w->spun = false;
         if (w->n_groups > 1) merge(w);
     }
 }
 
 /* --- control */
 
-static void branch(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(branch)
 {
     ptx_group *g = b->group;
     int        to = (int)x->o[0].offset;
@@ -163,36 +157,33 @@ static void branch(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
     w->groups[w->n_groups++] = (ptx_group){ .pc = to, .lanes = on };
 }
 
-static void leave(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(leave)
 {
-    (void)x;
     b->group->lanes &= ~on;
     w->alive &= ~on;
     b->events++;
     merge(w);
+    for (int i = 0; i < w->n_groups; i++) w->groups[i].held = false;
 }
 
-static void barrier(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(barrier)
 {
-    (void)on;
     w->waits = true;
     w->barrier = (int)x->o[0].offset;
     w->expected = x->n > 1 ? (uint32_t)x->o[1].offset : 0;
     if (w->barrier < 0 || w->barrier > 15 || w->expected % LANES) ptx_fail(b, w, x, "a barrier that is not modelled");
 }
 
-static void warp_barrier(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(warp_barrier)
 {
-    (void)x;
     ptx_meet(b, w, on);
 }
 
-const ptx_row ptx_control_rows[] = { { "bra.uni?", "b", branch, 0, BRANCH },
-                                     { "ret", "", leave, 0, BRANCH },
-                                     { "bar.sync", "i", barrier, 0, SYNC | ORDERS },
-                                     { "bar.sync", "ii", barrier, 0, SYNC | ORDERS },
-                                     { "bar.warp.sync", "r", warp_barrier, 0, MASKED | ORDERS },
-                                     { 0 } };
+#define CONTROL(...) { __VA_ARGS__ },
+const ptx_row ptx_control_rows[] = {
+#include "machine/ptx.def"
+    { 0 }
+};
 
 /* --- a block */
 
@@ -251,13 +242,10 @@ static void name_deadlock(ptx_block *b)
             ptx_fail(b, w, w->at, "it waits for warps that end, or wait elsewhere");
             return;
         }
-        for (int k = 0; k < b->n_barriers; k++) {
-            const ptx_barrier *bar = &b->barriers[k];
-            if (bar->pending == bar->expected && !bar->bytes && k + 1 < b->n_barriers) continue;
-            ptx_fail(b, w, w->at,
-                     "nobody can go on: the mbarrier at %u of shared memory lacks %u of %u arrivals and %lld bytes",
-                     bar->at - SHARED_FIRST, bar->pending, bar->expected, (long long)bar->bytes);
-        }
+        const ptx_barrier *bar = &b->barriers[w->looked_at];
+        ptx_fail(b, w, w->at,
+                 "nobody can go on: the mbarrier at %u of shared memory lacks %u of %u arrivals and %lld bytes",
+                 bar->at - SHARED_FIRST, bar->pending, bar->expected, (long long)bar->bytes);
     }
 }
 
@@ -291,31 +279,13 @@ static void run_block(ptx_block *b)
     if (!b->failed) ptx_async_end(b);
 }
 
-static uint64_t special(const ptx_block *b, int which, uint32_t thread)
+/* A special register, in the order of their names (ptx_resolve.c). */
+static uint64_t special(const ptx_block *b, int which, uint32_t t)
 {
-    const uint32_t *n = b->launch->threads;
-    switch (which) {
-    case 0:
-        return thread % n[0];
-    case 1:
-        return thread / n[0] % n[1];
-    case 2:
-        return thread / n[0] / n[1];
-    case 3:
-    case 4:
-    case 5:
-        return n[which - 3];
-    case 6:
-    case 7:
-    case 8:
-        return b->at[which - 6];
-    case 9:
-    case 10:
-    case 11:
-        return b->launch->blocks[which - 9];
-    default:
-        return thread % LANES;
-    }
+    const uint32_t *n = b->launch->threads, *blocks = b->launch->blocks;
+    const uint32_t  all[] = { t % n[0], t / n[0] % n[1], t / n[0] / n[1], n[0],      n[1],      n[2],     b->at[0],
+                              b->at[1], b->at[2],        blocks[0],       blocks[1], blocks[2], t % LANES };
+    return all[which];
 }
 
 static void begin_warp(ptx_block *b, ptx_warp *w)
@@ -356,6 +326,12 @@ static void begin_block(ptx_block *b)
     b->n_owed = b->n_lent = b->shared_shadow.n = b->shared_shadow.free = 0;
     b->n_barriers = b->n_bulk = 0;
     b->executed = 0;
+    if (b->now > MOST_EVENTS / 2) { /* times begin anew: what earlier blocks did is forgotten */
+        machine_memory_launch(b->memory);
+        memset(b->known, 0, (size_t)b->n_warps * LANES * b->agents * sizeof *b->known);
+        memset(b->proxy, 0, b->agents * sizeof *b->proxy);
+        b->now = b->global_shadow.n = b->global_shadow.free = 0;
+    }
     b->begin = b->floor = ++b->now;
     for (uint32_t i = 0; i < b->agents; i++) b->own[i] = b->now;
     for (int i = 0; i < b->n_warps; i++) begin_warp(b, &b->warps[i]);

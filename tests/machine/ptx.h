@@ -27,6 +27,8 @@ typedef int64_t __attribute__((may_alias)) i64;
 typedef float __attribute__((may_alias)) f32;
 typedef double __attribute__((may_alias)) f64;
 
+#define UNUSED __attribute__((unused))
+
 /* --- what a module is made of */
 
 typedef struct ptx_operand {
@@ -44,8 +46,10 @@ typedef struct ptx_instruction ptx_instruction;
 /* Executes an instruction in the lanes `on`, of which there is at least one. */
 typedef void ptx_handler(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on);
 
-/* A form of an instruction. Pattern: parts between dots; `a|b`: one of them; `?` behind a part: may be missing. The
- * parts with a choice give an instruction's picks. Operands, a letter each (ptx_load.c says which). */
+#define PTX_HANDLER(name)                                                                                              \
+    static void name(UNUSED ptx_block *b, UNUSED ptx_warp *w, UNUSED const ptx_instruction *x, UNUSED u32 on)
+
+/* A form of an instruction: a line of ptx.def. */
 typedef struct ptx_row {
     const char  *pattern, *operands;
     ptx_handler *run;
@@ -90,7 +94,6 @@ typedef struct ptx_kernel {
     int            n_constants;
     int            dynamic_at;  /* where dynamic shared memory begins */
     int            max_threads; /* 0: not said */
-    bool           matrix;      /* has wgmma */
     int            unit;        /* shared memory is traced in units of 1 << unit bytes: no access is smaller */
 } ptx_kernel;
 
@@ -150,7 +153,8 @@ struct ptx_warp {
     int                    barrier;
     uint32_t               expected;
     bool                   spun;
-    int                    spins; /* how often it looked in vain, since `events` */
+    int                    looked_at; /* the mbarrier at which it looked in vain */
+    int                    spins;     /* how often it looked in vain, since `events` */
     uint64_t               events;
     bool                   learned; /* a lane knows more than bar.sync told */
     const ptx_instruction *at;
@@ -291,8 +295,8 @@ uint8_t *ptx_shared_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, i
 /* The addresses of an operand in all lanes. */
 void ptx_addresses(const ptx_warp *w, const ptx_operand *o, u64 at[LANES]);
 
-/* Counts the cycles of an access to shared memory: `n` lanes of `bytes`, which hardware serves `together` at a time. */
-void ptx_count_shared(ptx_block *b, const u64 *at, u32 on, uint32_t bytes);
+/* Counts the cycles of an access to shared memory. */
+void ptx_count_shared(ptx_block *b, const u64 *at, u32 on, int bytes);
 
 /* --- asynchronous work (ptx_async.c) */
 

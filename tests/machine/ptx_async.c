@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PTX: copies that go on by themselves, mbarriers, and the fences between ordinary and asynchronous accesses. */
+#include "machine/counts.h"
 #include "machine/ptx.h"
 #include "machine/tensor_map.h"
 
@@ -71,7 +72,7 @@ static void settle(ptx_block *b, ptx_barrier *bar)
     b->events++;
 }
 
-static void mbarrier_init(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(mbarrier_init)
 {
     u64 at[LANES];
     ptx_addresses(w, &x->o[0], at);
@@ -103,7 +104,8 @@ static void mbarrier_init(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u
     }
 }
 
-static void arrive(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on, bool expects)
+/* With a third operand: more bytes are expected. */
+PTX_HANDLER(arrive)
 {
     u64 at[LANES];
     ptx_addresses(w, &x->o[1], at);
@@ -115,22 +117,12 @@ static void arrive(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on, 
             ptx_fail(b, w, x, "more arrivals than the %u that the mbarrier expects", bar->expected);
             return;
         }
-        if (expects) bar->bytes += w->file[x->o[2].at + i];
+        if (x->n > 2) bar->bytes += w->file[x->o[2].at + i];
         ptx_publish(b, w, i, bar->arriving);
         bar->pending--;
         b->events++;
         settle(b, bar);
     }
-}
-
-static void mbarrier_arrive(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
-{
-    arrive(b, w, x, on, false);
-}
-
-static void mbarrier_arrive_expect(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
-{
-    arrive(b, w, x, on, true);
 }
 
 /* --- bulk copies: into shared memory, told to an mbarrier */
@@ -247,14 +239,14 @@ static bool read_map(ptx_block *b, ptx_warp *w, const ptx_instruction *x, uint64
     uint64_t offset = at - PARAM_BASE;
     bool     parameter = offset < 65536;
     if (at % 64) return ptx_fail(b, w, x, "the tensor map's address is not a multiple of 64");
-    const uint8_t *p = parameter ? b->parameters + offset : machine_at(b->memory, at, 128);
-    if (parameter && offset + 128 > (uint64_t)b->kernel->parameter_bytes) p = NULL;
+    const uint8_t *p = parameter ? NULL : machine_at(b->memory, at, 128);
+    if (parameter && offset + 128 <= (uint64_t)b->kernel->parameter_bytes) p = b->parameters + offset;
     tensor_map m = { 0 };
     if (p) memcpy(map, p, 128), memcpy(&m, p, sizeof m);
     return (p && m.magic == 'T') || ptx_fail(b, w, x, "there is no tensor map at 0x%llx", (unsigned long long)at);
 }
 
-static void bulk_tensor(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(bulk_tensor)
 {
     u64 to[LANES], map[LANES], bar[LANES];
     ptx_addresses(w, &x->o[0], to);
@@ -275,13 +267,13 @@ static void bulk_tensor(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32
         c.bytes = m.element;
         for (int k = 0; k < rank; k++) {
             c.coordinates[k] = (int32_t)w->file[b->module->list[x->o[1].first + k] + i];
-            c.bytes *= m.box[k];
+            c.bytes *= c.bytes > SHARED_MOST ? 1 : m.box[k];
         }
         begin_bulk(b, w, c, 128u << m.swizzle);
     }
 }
 
-static void bulk_plain(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(bulk_plain)
 {
     u64 to[LANES], from[LANES], bar[LANES];
     ptx_addresses(w, &x->o[0], to);
@@ -301,7 +293,7 @@ static void bulk_plain(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 
 }
 
 /* Somebody looks: what this phase waits for lands now. */
-static void try_wait(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(try_wait)
 {
     u64 at[LANES];
     u32 done = 0;
@@ -316,6 +308,7 @@ static void try_wait(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on
             land(b, k);
             if (b->failed) return;
         }
+        w->looked_at = (int)(bar - b->barriers);
         if (bar->phase % 2 == parity) continue;
         done |= (u32)1 << i;
         ptx_learn(b, w, i, bar->done);
@@ -327,9 +320,10 @@ static void try_wait(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on
 
 /* --- cp.async: a lane's own copies, in groups */
 
-static void async_copy(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(async_copy)
 {
     u64      to[LANES], from[LANES];
+    u32      copied = 0;
     uint32_t bytes = (uint32_t)x->o[2].offset, unit = b->kernel->unit;
     ptx_addresses(w, &x->o[0], to);
     ptx_addresses(w, &x->o[1], from);
@@ -352,17 +346,17 @@ static void async_copy(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 
             if (!w->copies) abort();
         }
         w->copies[w->n_copies++] = c;
-        if (b->counted && c.some) b->counts->read_bytes += bytes;
+        copied |= (u32)(c.some != 0) << i;
     }
+    if (b->counted) machine_count_access(b->counts, from, copied, bytes, 32, false);
 }
 
-static void async_commit(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(async_commit)
 {
-    (void)b, (void)x;
     for (u32 left = on; left; left &= left - 1) w->copy_group[ptx_first(left)]++;
 }
 
-static void async_wait(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(async_wait)
 {
     int kept = 0, unit = b->kernel->unit;
     for (int k = 0; k < w->n_copies && !b->failed; k++) {
@@ -389,23 +383,20 @@ static void fence_barriers(ptx_block *b, ptx_warp *w, u32 on)
             b->barriers[k].fenced |= ptx_knows(b, w, ptx_first(left), b->barriers[k].thread, b->barriers[k].clock);
 }
 
-static void fence_proxy(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(fence_proxy)
 {
-    (void)x;
     fence_barriers(b, w, on);
     ptx_proxy_fence(b, w, on);
 }
 
-static void fence_init(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(fence_init)
 {
-    (void)x;
     fence_barriers(b, w, on);
 }
 
-static void set_registers(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(set_registers)
 {
     int64_t n = x->o[0].offset;
-    (void)on;
     if (n % 8 || n < 24 || n > 256)
         ptx_fail(b, w, x, "%lld registers: not a multiple of 8 from 24 to 256", (long long)n);
 }
@@ -424,20 +415,8 @@ void ptx_async_end(ptx_block *b)
     }
 }
 
-#define BULK "shared::cluster.global.mbarrier::complete_tx::bytes"
-
-const ptx_row ptx_async_rows[] = { { "cp.async.cg.shared.global", "mmi", async_copy, 0, 0 },
-                                   { "cp.async.cg.shared.global", "mmir", async_copy, 0, 0 },
-                                   { "cp.async.commit_group", "", async_commit, 0, ORDERS },
-                                   { "cp.async.wait_group", "i", async_wait, 0, ORDERS },
-                                   { "cp.async.bulk.tensor.2d|3d|4d." BULK, "mnm", bulk_tensor, 0, 0 },
-                                   { "cp.async.bulk." BULK, "mmrm", bulk_plain, 0, 0 },
-                                   { "mbarrier.init.shared::cta.b64", "mr", mbarrier_init, 0, 0 },
-                                   { "mbarrier.arrive.shared::cta.b64", "_m", mbarrier_arrive, 0, ORDERS },
-                                   { "mbarrier.arrive.expect_tx.shared::cta.b64", "_mr", mbarrier_arrive_expect, 0,
-                                     ORDERS },
-                                   { "mbarrier.try_wait.parity.shared::cta.b64", "Pmr", try_wait, 0, ORDERS },
-                                   { "fence.proxy.async", "", fence_proxy, 0, ORDERS },
-                                   { "fence.mbarrier_init.release.cluster", "", fence_init, 0, ORDERS },
-                                   { "setmaxnreg.inc|dec.sync.aligned.u32", "i", set_registers, 0, SYNC },
-                                   { 0 } };
+#define ASYNC(...) { __VA_ARGS__ },
+const ptx_row ptx_async_rows[] = {
+#include "machine/ptx.def"
+    { 0 }
+};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PTX: from text to rows. What no table knows is an error. */
-#include "machine/ptx.h"
+/* PTX: a module's text, statement by statement. What no table knows is an error. */
+#include "machine/ptx_reader.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -8,40 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME = 128, MOST_NAMES = 256, SPACE_SHARED, SPACE_PARAM };
-
-typedef struct range { /* .reg .b32 %r<10>; or a name alone */
-    char name[NAME];
-    int  first, count, bits;
-} range;
-
-typedef struct symbol {
-    char name[NAME];
-    int  at, space;
-} symbol;
-
-typedef struct label {
-    char name[NAME];
-    int  at;
-} label;
-
-typedef struct reader {
-    ptx_module *m;
-    ptx_kernel *k; /* NULL: outside */
-    char       *text, *at;
-    char        statement[8192];
-    int         line, begun, source, shared_bytes; /* begun: the statement's first line */
-    range       ranges[MOST_NAMES];
-    symbol      symbols[MOST_NAMES];
-    label      *labels;
-    int         n_ranges, n_symbols, n_labels, label_room;
-    char        dynamic[NAME]; /* the name of dynamic shared memory, and its alignment */
-    int         dynamic_align;
-    char       *error;
-} reader;
-
-/* The first error stays. Returns false. */
-__attribute__((format(printf, 2, 3))) static bool wrong(reader *r, const char *format, ...)
+bool ptx_wrong(reader *r, const char *format, ...)
 {
     if (r->error[0]) return false;
     int     n = snprintf(r->error, MACHINE_ERROR_ROOM, "line %d: '%.200s': ", r->begun, r->statement);
@@ -52,7 +19,7 @@ __attribute__((format(printf, 2, 3))) static bool wrong(reader *r, const char *f
     return false;
 }
 
-static void *grown(void *array, int n, int *room, size_t size)
+void *ptx_grown(void *array, int n, int *room, size_t size)
 {
     if (n < *room) return array;
     *room = *room ? 2 * *room : 64;
@@ -66,413 +33,6 @@ static char *copied(const char *text)
     char *copy = strdup(text);
     if (!copy) abort();
     return copy;
-}
-
-/* --- registers, constants, symbols */
-
-static int places(ptx_kernel *k, int words)
-{
-    int at = k->words;
-    k->words += words;
-    return at;
-}
-
-static int words_of(int bits)
-{
-    return bits == 1 ? 1 : bits == 64 ? 2 * LANES : LANES;
-}
-
-static int bits_of_type(const char *type)
-{
-    static const struct {
-        const char *name;
-        int         bits;
-    } types[] = { { "pred", 1 }, { "b8", 8 },   { "u8", 8 },   { "b16", 16 }, { "u16", 16 },
-                  { "s16", 16 }, { "f16", 16 }, { "b32", 32 }, { "u32", 32 }, { "s32", 32 },
-                  { "f32", 32 }, { "b64", 64 }, { "u64", 64 }, { "s64", 64 }, { "f64", 64 } };
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(types[i].name, type)) return types[i].bits;
-    return 0;
-}
-
-/* .reg .b32 %r<10>; the same name in another scope is the same register, if it has the same size. */
-static bool declare(reader *r)
-{
-    char type[16], name[NAME], *rest = NULL;
-    if (sscanf(r->statement, ".reg .%15s", type) != 1 || !bits_of_type(type))
-        return wrong(r, "a type that is not known");
-    for (char *part = strtok_r(strstr(r->statement, type) + strlen(type), " ,", &rest); part;
-         part = strtok_r(NULL, " ,", &rest)) {
-        int count = 0, bits = bits_of_type(type), i = 0;
-        if (sscanf(part, "%127[^<]<%d>", name, &count) < 1) return wrong(r, "a name is missing");
-        while (i < r->n_ranges && strcmp(r->ranges[i].name, name)) i++;
-        if (i < r->n_ranges && r->ranges[i].bits == bits && !count) continue;
-        if (i < r->n_ranges || i == MOST_NAMES) return wrong(r, "declared twice, or too much is declared");
-        range *new = &r->ranges[r->n_ranges++];
-        strcpy(new->name, name);
-        new->bits = bits;
-        new->count = count;
-        new->first = places(r->k, (count ? count : 1) * words_of(bits));
-        r->k->words = (r->k->words + LANES - 1) / LANES * LANES;
-    }
-    return true;
-}
-
-/* The place of a register; -1: there is none of this name. */
-static int register_at(reader *r, const char *name, int *bits)
-{
-    size_t stem = strlen(name);
-    while (stem > 0 && isdigit((unsigned char)name[stem - 1])) stem--;
-    for (int i = 0; i < r->n_ranges; i++) {
-        const range *g = &r->ranges[i];
-        *bits = g->bits;
-        if (!g->count && !strcmp(g->name, name)) return g->first;
-        if (!g->count || strlen(g->name) != stem || strncmp(g->name, name, stem) || !name[stem]) continue;
-        int number = atoi(name + stem);
-        return number < g->count ? g->first + number * words_of(g->bits) : -1;
-    }
-    return -1;
-}
-
-/* Where a value is kept that is the same in all lanes, or special. */
-static int constant(reader *r, uint64_t value, int bits, int special)
-{
-    ptx_kernel *k = r->k;
-    if (bits == 16) value &= 0xffff;
-    if (bits == 32) value &= 0xffffffff;
-    for (int i = 0; i < k->n_constants; i++) {
-        const ptx_constant *c = &k->constants[i];
-        if (c->value == value && c->special == special && c->wide == (bits == 64) && c->predicate == (bits == 1))
-            return c->at;
-    }
-    int room = k->n_constants;
-    k->constants = grown(k->constants, k->n_constants, &room, sizeof *k->constants);
-    int at = places(k, bits == 64 ? 2 * LANES : LANES);
-    k->constants[k->n_constants++] = (ptx_constant){ at, value, special, bits == 64, bits == 1 };
-    return at;
-}
-
-static const char *const special_names[] = { "%tid.x",    "%tid.y",    "%tid.z",   "%ntid.x",  "%ntid.y",
-                                             "%ntid.z",   "%ctaid.x",  "%ctaid.y", "%ctaid.z", "%nctaid.x",
-                                             "%nctaid.y", "%nctaid.z", "%laneid" };
-
-/* The address that a symbol stands for. */
-static bool symbol_at(reader *r, const char *name, int64_t *at)
-{
-    for (int i = 0; i < r->n_symbols; i++) {
-        if (strcmp(r->symbols[i].name, name)) continue;
-        *at = r->symbols[i].at;
-        return true;
-    }
-    if (!r->dynamic[0] || strcmp(r->dynamic, name)) return false;
-    r->k->dynamic_at = SHARED_FIRST + (r->shared_bytes + r->dynamic_align - 1) / r->dynamic_align * r->dynamic_align;
-    *at = r->k->dynamic_at;
-    return true;
-}
-
-/* --- operands */
-
-static int sized(char letter, const int bits[2])
-{
-    switch (tolower((unsigned char)letter)) {
-    case 't':
-    case 'v':
-        return bits[0];
-    case 'u':
-        return bits[1];
-    case 'w':
-        return 2 * bits[0];
-    case 'h':
-        return 16;
-    case 'l':
-        return 64;
-    case 'p':
-        return 1;
-    default:
-        return 32;
-    }
-}
-
-static bool number(const char *s, uint64_t *value)
-{
-    char *end;
-    if ((!strncmp(s, "0f", 2) && strlen(s) == 10) || (!strncmp(s, "0d", 2) && strlen(s) == 18))
-        *value = strtoull(s + 2, &end, 16);
-    else if (*s == '-')
-        *value = (uint64_t)strtoll(s, &end, 0);
-    else
-        *value = strtoull(s, &end, 0);
-    return end != s && *end == 0;
-}
-
-/* A source: register, special register, number, or address of a symbol. -1: none of these, or of another size. */
-static int source_at(reader *r, const char *s, int bits, bool larger, ptx_operand *o)
-{
-    int      has, at = register_at(r, s, &has);
-    uint64_t value;
-    int64_t  address;
-    if (at >= 0) {
-        o->wide = has == 64;
-        return has == bits || (larger && has > bits) ? at : -1;
-    }
-    o->wide = bits == 64;
-    for (size_t i = 0; i < sizeof special_names / sizeof *special_names; i++)
-        if (!strcmp(special_names[i], s)) return bits == 32 ? constant(r, 0, 32, (int)i + 1) : -1;
-    if (number(s, &value)) {
-        o->immediate = true;
-        o->offset = (int64_t)value;
-        return constant(r, value, bits, 0);
-    }
-    return bits >= 32 && symbol_at(r, s, &address) ? constant(r, (uint64_t)address, bits, 0) : -1;
-}
-
-/* {a, b, ...}, or one register alone, which counts as a vector of one. */
-static bool vector(reader *r, char *s, int bits, bool larger, bool written, ptx_operand *o)
-{
-    char *rest = NULL;
-    o->first = r->m->n_list;
-    if (*s == '{') {
-        if (s[strlen(s) - 1] != '}') return false;
-        s[strlen(s) - 1] = 0;
-        s++;
-    }
-    for (char *part = strtok_r(s, ", ", &rest); part; part = strtok_r(NULL, ", ", &rest)) {
-        ptx_operand element = { 0 };
-        int         at = source_at(r, part, bits, larger, &element);
-        if (at < 0 || (written && element.immediate)) return false;
-        o->wide = element.wide;
-        r->m->list = grown(r->m->list, r->m->n_list, &r->m->list_room, sizeof *r->m->list);
-        r->m->list[r->m->n_list++] = at;
-        o->count++;
-    }
-    return o->count > 0;
-}
-
-/* [register or symbol + offset], of a tensor [register, {coordinates}]. */
-static bool address(reader *r, char *s, bool tensor, ptx_operand *o)
-{
-    size_t n = strlen(s);
-    char  *coordinates = strchr(s, '{'), *plus;
-    int    bits;
-    if (*s != '[' || s[n - 1] != ']' || tensor != (coordinates != NULL)) return false;
-    s[n - 1] = 0;
-    s++;
-    if (tensor) {
-        char *comma = strchr(s, ',');
-        if (!comma || comma > coordinates) return false;
-        *comma = 0;
-        if (!vector(r, coordinates, 32, false, false, o)) return false;
-    }
-    if ((plus = strchr(s, '+'))) {
-        uint64_t value;
-        *plus = 0;
-        if (!number(plus + 1, &value)) return false;
-        o->offset = (int64_t)value;
-    }
-    o->at = register_at(r, s, &bits);
-    if (o->at >= 0) return o->wide = bits == 64, bits >= 32;
-    int64_t base;
-    if (!symbol_at(r, s, &base)) return false;
-    o->offset += base;
-    return true;
-}
-
-static bool pair(reader *r, char *s, ptx_operand *o)
-{
-    char *bar = strchr(s, '|');
-    int   bits;
-    if (bar) {
-        *bar = 0;
-        o->first = register_at(r, bar + 1, &bits);
-        o->count = 1;
-        if (o->first < 0 || bits != 1) return false;
-    }
-    if (!strcmp(s, "_") && bar) return true;
-    o->at = register_at(r, s, &bits);
-    return o->at >= 0 && bits == 32;
-}
-
-/* An operand as a row wants it. Written ones have capital letters:
- *   t u w h r l p  a value of the last type, the type before it, twice the last; of 16, 32, 64 bits; a predicate
- *   v              as t, or a vector of them; a register may be larger
- *   f              a vector of 32-bit registers, f4: of 4   { }  halves, written or read
- *   s              32 bits, perhaps with a predicate: d|p
- *   m n            an address; of a tensor map, with coordinates
- *   b i _          a label; an integer; nothing is wanted */
-static bool operand(reader *r, char letter, const int bits[2], char *s, ptx_operand *o)
-{
-    int  size = sized(letter, bits);
-    bool written = isupper((unsigned char)letter) || letter == '{';
-    *o = (ptx_operand){ .at = -1 };
-    switch (letter) {
-    case 'V':
-    case 'v':
-        return vector(r, s, size, true, written, o);
-    case 'F':
-    case 'f':
-        return *s == '{' && vector(r, s, 32, false, written, o);
-    case '{':
-    case '}':
-        return *s == '{' && vector(r, s, bits[0] / 2, false, written, o) && o->count == 2;
-    case 'S':
-        return pair(r, s, o);
-    case 'm':
-    case 'n':
-        return address(r, s, letter == 'n', o);
-    case '_':
-        return !strcmp(s, "_");
-    case 'i': {
-        uint64_t value;
-        if (!number(s, &value)) return false;
-        o->offset = (int64_t)value;
-        return o->immediate = true;
-    }
-    case 'b':
-        r->labels = grown(r->labels, r->n_labels, &r->label_room, sizeof *r->labels);
-        snprintf(r->labels[r->n_labels].name, NAME, "%.127s", s);
-        r->labels[r->n_labels++].at = -1 - r->m->n; /* wanted here */
-        return true;
-    default:
-        o->at = source_at(r, s, size, false, o);
-        return o->at >= 0 && !(written && o->immediate);
-    }
-}
-
-/* --- instructions */
-
-/* Does `op` have the form of a pattern? */
-static bool matches(const char *pattern, const char *op, uint8_t picks[MAX_PICKS])
-{
-    int n = 0;
-    while (*pattern) {
-        size_t part = strcspn(pattern, "."), word = strcspn(op, ".");
-        bool   optional = pattern[part - 1] == '?', found = false;
-        int    which = 0, choices = 1;
-        for (const char *p = pattern, *end = pattern + part - optional; p < end; choices++) {
-            size_t length = 0;
-            while (p + length < end && p[length] != '|') length++;
-            if (!found && length == word && word > 0 && !strncmp(p, op, word)) which = choices, found = true;
-            p += length + 1;
-        }
-        if (!found && !optional) return false;
-        if (optional || choices > 2) picks[n++] = (uint8_t)(optional ? which : which - 1);
-        if (found) op += word + (op[word] == '.');
-        pattern += part + (pattern[part] == '.');
-    }
-    return *op == 0;
-}
-
-static void types_of(const char *op, int bits[2])
-{
-    char copy[NAME], *dot;
-    snprintf(copy, sizeof copy, "%.127s", op);
-    for (int i = 0; i < 2; i++) {
-        dot = strrchr(copy, '.');
-        bits[i] = dot ? bits_of_type(dot + 1) : 0;
-        if (dot) *dot = 0;
-    }
-}
-
-static int split(char *s, char *parts[MAX_OPERANDS])
-{
-    int n = 0, depth = 0;
-    while (*s == ' ') s++;
-    for (char *begin = s; *begin; begin = s) {
-        for (; *s && (depth || *s != ','); s++) depth += (*s == '{' || *s == '[') - (*s == '}' || *s == ']');
-        if (n == MAX_OPERANDS) return n + 1;
-        parts[n++] = begin;
-        char *end = s;
-        if (*s) s++;
-        while (end > begin && end[-1] == ' ') end--;
-        bool last = *end == 0;
-        *end = 0;
-        if (last) break;
-        while (*s == ' ') s++;
-    }
-    return n;
-}
-
-/* The registers of a row that this instruction has become. */
-static void note_registers(reader *r, ptx_instruction *x)
-{
-    x->touched = r->m->n_list;
-    for (int written = 1; written >= 0; written--) {
-        for (int k = 0; k < x->n; k++) {
-            char letter = x->letters[k];
-            bool many = strchr("VvFf{}n", letter) != NULL;
-            if ((isupper((unsigned char)letter) || letter == '{') != (bool)written) continue;
-            for (int e = 0; e < (many ? x->o[k].count : 0) + (x->o[k].at >= 0); e++) {
-                int at = many && e < x->o[k].count ? r->m->list[x->o[k].first + e] : x->o[k].at;
-                r->m->list = grown(r->m->list, r->m->n_list, &r->m->list_room, sizeof *r->m->list);
-                r->m->list[r->m->n_list++] = at / LANES;
-            }
-        }
-        if (written) x->n_written = r->m->n_list - x->touched;
-    }
-    x->n_touched = r->m->n_list - x->touched;
-}
-
-static bool fits(reader *r, const ptx_row *row, const char *op, char *const parts[], int n, ptx_instruction *x)
-{
-    int  bits[2], labels = r->n_labels, i = 0, most = strstr(op, ".v4.") ? 4 : strstr(op, ".v2.") ? 2 : 1;
-    bool fine = matches(row->pattern, op, x->picks);
-    types_of(op, bits);
-    for (const char *c = row->operands; *c && fine; c++, i++) {
-        char copy[4096], letter = x->letters[i] = *c;
-        snprintf(copy, sizeof copy, "%s", i < n ? parts[i] : "");
-        fine = i < n && operand(r, letter, bits, copy, &x->o[i]);
-        if (isdigit((unsigned char)c[1])) fine &= x->o[i].count == *++c - '0';
-        if (tolower((unsigned char)letter) == 'v') fine &= x->o[i].count == most;
-    }
-    if (fine && i == n) {
-        x->row = row;
-        x->n = n;
-        return true;
-    }
-    r->n_labels = labels;
-    return false;
-}
-
-static bool instruction(reader *r)
-{
-    static const ptx_row *const tables[] = { ptx_alu_rows, ptx_memory_rows, ptx_matrix_rows, ptx_async_rows,
-                                             ptx_control_rows };
-    ptx_module                 *m = r->m;
-    ptx_instruction             x = { .guard = -1, .line = r->begun, .source = r->source };
-    char                        copy[8192], *op = copy, *parts[MAX_OPERANDS];
-    int                         bits;
-    strcpy(copy, r->statement);
-    if (*op == '@') {
-        char *space = strchr(op, ' ');
-        if (!space) return wrong(r, "a predicate without an instruction");
-        *space = 0;
-        x.unless = op[1] == '!';
-        x.guard = register_at(r, op + 1 + x.unless, &bits);
-        if (x.guard < 0 || bits != 1) return wrong(r, "no such predicate");
-        op = space + 1;
-    }
-    char *space = strchr(op, ' ');
-    if (space) *space = 0;
-    int  n = space ? split(space + 1, parts) : 0;
-    bool found = false, known = false;
-    for (size_t t = 0; t < sizeof tables / sizeof *tables && !found && n <= MAX_OPERANDS; t++)
-        for (const ptx_row *row = tables[t]; row->pattern && !found; row++) {
-            uint8_t picks[MAX_PICKS];
-            known |= matches(row->pattern, op, picks);
-            found = fits(r, row, op, parts, n, &x);
-        }
-    if (!found) return wrong(r, known ? "operands that are not known" : "an instruction that is not known");
-    note_registers(r, &x);
-    x.text = copied(r->statement);
-    if (x.row->flags & MATRIX) r->k->matrix = true;
-    if ((!strncmp(op, "ld.shared", 9) || !strncmp(op, "st.shared", 9))) {
-        int sizes[2];
-        types_of(op, sizes);
-        while (8 << r->k->unit > sizes[0]) r->k->unit--;
-    }
-    m->code = grown(m->code, m->n, &m->room, sizeof *m->code);
-    m->code[m->n++] = x;
-    return true;
 }
 
 /* --- statements and directives */
@@ -500,12 +60,24 @@ static bool next(reader *r)
         r->line += *r->at == '\n';
         if (*r->at == end) break;
         if (space && (!n || r->statement[n - 1] == ' ')) continue;
+        if (n + 2 == sizeof r->statement && end != '}') {
+            r->statement[n] = 0;
+            return ptx_wrong(r, "a statement that is too long");
+        }
         if (n + 2 < sizeof r->statement) r->statement[n++] = space ? ' ' : *r->at;
     }
-    if (end != ';' && end != '\n' && n + 1 < sizeof r->statement) r->statement[n++] = end;
+    if (end != ';' && end != '\n') r->statement[n++] = end;
     while (n && r->statement[n - 1] == ' ') n--;
     r->statement[n] = 0;
     if (*r->at) r->at++;
+    return true;
+}
+
+static bool add_symbol(reader *r, const char *name, int at)
+{
+    if (r->n_symbols == MOST_NAMES) return ptx_wrong(r, "too many names");
+    snprintf(r->symbols[r->n_symbols].name, NAME, "%.127s", name);
+    r->symbols[r->n_symbols++].at = at;
     return true;
 }
 
@@ -517,32 +89,28 @@ static bool parameter(reader *r, char *s)
         strcpy(type, "b8");
     else if ((sscanf(s, " .param .%15s .ptr .align %*d %127[A-Za-z0-9_$]", type, name) != 2 &&
               sscanf(s, " .param .%15s %127[A-Za-z0-9_$]", type, name) != 2) ||
-             bits_of_type(type) < 8)
-        return wrong(r, "a parameter that is not known: %s", s);
+             ptx_bits_of(type) < 8)
+        return ptx_wrong(r, "a parameter that is not known: %s", s);
     ptx_kernel *k = r->k;
-    int         bytes = bits_of_type(type) / 8;
+    int         bytes = ptx_bits_of(type) / 8;
     if (!align) align = bytes;
-    if (r->n_symbols == MOST_NAMES) return wrong(r, "too many names");
     int at = (k->parameter_bytes + align - 1) / align * align;
-    snprintf(r->symbols[r->n_symbols].name, NAME, "%s", name);
-    r->symbols[r->n_symbols].space = SPACE_PARAM;
-    r->symbols[r->n_symbols++].at = at;
     k->parameter_bytes = at + bytes * count;
-    return true;
+    return add_symbol(r, name, at);
 }
 
 static bool entry(reader *r)
 {
     ptx_module *m = r->m;
     char        name[NAME], *rest = NULL;
-    if (sscanf(r->statement, ".visible .entry %127[A-Za-z0-9_$]", name) != 1) return wrong(r, "not a kernel");
-    m->kernels = grown(m->kernels, m->n_kernels, &m->kernel_room, sizeof *m->kernels);
+    if (sscanf(r->statement, ".visible .entry %127[A-Za-z0-9_$]", name) != 1) return ptx_wrong(r, "not a kernel");
+    m->kernels = ptx_grown(m->kernels, m->n_kernels, &m->kernel_room, sizeof *m->kernels);
     r->k = &m->kernels[m->n_kernels++];
     *r->k = (ptx_kernel){ .name = copied(name), .dynamic_at = -1, .unit = 2, .info.first = m->n };
     r->n_ranges = r->n_symbols = r->n_labels = r->shared_bytes = r->source = 0;
     char *list = strchr(r->statement, '(');
     char  copy[8192];
-    if (!list) return wrong(r, "parameters are missing");
+    if (!list) return ptx_wrong(r, "parameters are missing");
     strcpy(copy, list + 1);
     for (char *part = strtok_r(copy, ",)", &rest); part; part = strtok_r(NULL, ",)", &rest))
         if (strspn(part, " ") != strlen(part) && !parameter(r, part)) return false;
@@ -555,53 +123,71 @@ static bool variable(reader *r)
     char space[16], name[NAME], type[16];
     int  align, count = 1;
     if (sscanf(r->statement, ".%15s .align %d .%15s %127[A-Za-z0-9_$][%d]", space, &align, type, name, &count) < 4 ||
-        bits_of_type(type) < 8 || r->n_symbols == MOST_NAMES || r->k->dynamic_at >= 0)
-        return wrong(r, "a variable that is not known");
-    int bytes = bits_of_type(type) / 8 * count;
+        ptx_bits_of(type) < 8 || r->k->dynamic_at >= 0)
+        return ptx_wrong(r, "a variable that is not known");
+    int bytes = ptx_bits_of(type) / 8 * count;
     if (!strcmp(space, "local")) {
         r->k->info.spilled_bytes += bytes;
         return true;
     }
     int at = (r->shared_bytes + align - 1) / align * align;
-    strcpy(r->symbols[r->n_symbols].name, name);
-    r->symbols[r->n_symbols].space = SPACE_SHARED;
-    r->symbols[r->n_symbols++].at = SHARED_FIRST + at;
     r->shared_bytes = at + bytes;
-    return true;
+    return add_symbol(r, name, SHARED_FIRST + at);
+}
+
+/* .loc: the line of the kernel's own file, which is file 1: that of a header is followed to where it was put in line.
+ */
+static void locate(reader *r)
+{
+    place at, to;
+    int n = sscanf(r->statement, ".loc %d %d %d, function_name %*s inlined_at %d %d %d", &at.file, &at.line, &at.column,
+                   &to.file, &to.line, &to.column);
+    if (n == 6) memcpy(r->inlined[r->n_inlined++ % MOST_NAMES], (place[2]){ at, to }, sizeof r->inlined[0]);
+    for (int depth = 0; depth < 8 && at.file != 1; depth++) {
+        int i = r->n_inlined, end = i > MOST_NAMES ? i - MOST_NAMES : 0;
+        while (i > end && memcmp(&r->inlined[(i - 1) % MOST_NAMES][0], &at, sizeof at)) i--;
+        if (i == end) break;
+        at = r->inlined[(i - 1) % MOST_NAMES][1];
+    }
+    r->source = at.line;
 }
 
 static bool directive(reader *r)
 {
     const char *s = r->statement;
-    int         line;
     if (!strncmp(s, ".visible .entry", 15)) return entry(r);
     if (!strncmp(s, ".extern .shared", 15))
         return sscanf(s, ".extern .shared .align %d .b8 %127[A-Za-z0-9_$][]", &r->dynamic_align, r->dynamic) == 2 ||
-               wrong(r, "a variable that is not known");
+               ptx_wrong(r, "a variable that is not known");
     /* A tag of NVRTC's own, that no kernel uses. */
     if (!r->k && !strncmp(s, ".global .align 1 .u8 ", 21) && !strchr(s, '[') && !strchr(s, '=')) return true;
-    if (sscanf(s, ".loc %*d %d", &line) == 1) return r->source = line, true;
+    if (!strncmp(s, ".loc ", 5)) return locate(r), true;
     static const char *const ignored[] = { ".version",     ".target", ".file", ".section", ".pragma \"nounroll\"",
                                            ".minnctapersm" };
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         if (!strncmp(s, ignored[i], strlen(ignored[i]))) return true;
     if (!strcmp(s, ".address_size 64")) return true;
-    if (!r->k) return wrong(r, "a directive that is not known");
-    if (sscanf(s, ".maxntid %d", &r->k->max_threads) == 1) return true;
-    if (!strncmp(s, ".reg ", 5)) return declare(r);
+    if (!r->k) return ptx_wrong(r, "a directive that is not known");
+    if (sscanf(s, ".maxntid %d, 1, 1", &r->k->max_threads) == 1) return true;
+    if (!strncmp(s, ".reg ", 5)) return ptx_declare(r);
     if (!strncmp(s, ".shared ", 8) || !strncmp(s, ".local ", 7)) return variable(r);
-    return wrong(r, "a directive that is not known");
+    return ptx_wrong(r, "a directive that is not known");
 }
 
-static bool add_label(reader *r)
+void ptx_add_label(reader *r, const char *name, int at)
+{
+    r->labels = ptx_grown(r->labels, r->n_labels, &r->label_room, sizeof *r->labels);
+    snprintf(r->labels[r->n_labels].name, NAME, "%.127s", name);
+    r->labels[r->n_labels++].at = at;
+}
+
+static bool here(reader *r)
 {
     char *s = r->statement;
     s[strlen(s) - 1] = 0;
     for (int i = 0; i < r->n_labels; i++)
-        if (r->labels[i].at >= 0 && !strcmp(r->labels[i].name, s)) return wrong(r, "a label that is there already");
-    r->labels = grown(r->labels, r->n_labels, &r->label_room, sizeof *r->labels);
-    snprintf(r->labels[r->n_labels].name, NAME, "%.127s", s);
-    r->labels[r->n_labels++].at = r->m->n;
+        if (r->labels[i].at >= 0 && !strcmp(r->labels[i].name, s)) return ptx_wrong(r, "a label that is there already");
+    ptx_add_label(r, s, r->m->n);
     return true;
 }
 
@@ -616,7 +202,7 @@ static bool finish(reader *r)
         if (r->labels[i].at >= 0) continue;
         int to = 0;
         while (to < r->n_labels && (r->labels[to].at < 0 || strcmp(r->labels[to].name, r->labels[i].name))) to++;
-        if (to == r->n_labels) return wrong(r, "no label %s", r->labels[i].name);
+        if (to == r->n_labels) return ptx_wrong(r, "no label %s", r->labels[i].name);
         m->code[-1 - r->labels[i].at].o[0].offset = r->labels[to].at;
     }
     k->words = (k->words + LANES - 1) / LANES * LANES;
@@ -641,7 +227,7 @@ static bool finish(reader *r)
     k->info.end = m->n;
     k->info.name = k->name;
     k->info.shared_bytes = r->shared_bytes;
-    if (m->n == k->info.first && !k->info.spilled_bytes) return wrong(r, "%s has no instruction", k->name);
+    if (m->n == k->info.first && !k->info.spilled_bytes) return ptx_wrong(r, "%s has no instruction", k->name);
     return true;
 }
 
@@ -666,14 +252,14 @@ static bool read_all(reader *r)
         if (*s == '.')
             fine = directive(r);
         else if (!r->k)
-            fine = wrong(r, "an instruction outside of kernels");
+            fine = ptx_wrong(r, "an instruction outside of kernels");
         else if (s[strlen(s) - 1] == ':')
-            fine = add_label(r);
+            fine = here(r);
         else
-            fine = r->k->info.spilled_bytes || instruction(r);
+            fine = r->k->info.spilled_bytes || ptx_resolve(r);
         if (!fine) return false;
     }
-    return finish(r) && (r->m->n_kernels || wrong(r, "no kernel"));
+    return !r->error[0] && finish(r) && (r->m->n_kernels || ptx_wrong(r, "no kernel"));
 }
 
 machine_module *machine_load_ptx(const char *text, char error[MACHINE_ERROR_ROOM])

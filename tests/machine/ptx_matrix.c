@@ -82,33 +82,19 @@ static inline __attribute__((always_inline)) void multiply(ptx_block *b, ptx_war
     if (b->counted) b->counts->matrix_flops += 2 * ROWS * 8 * 8 * (uint64_t)each;
 }
 
-static void mma_bf16(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
-{
-    (void)on;
-    multiply(b, w, x, 2, bf16_of);
-}
-
-static void mma_f16(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
-{
-    (void)on;
-    multiply(b, w, x, 2, f16_of);
-}
-
-static void mma_e4m3(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
-{
-    (void)on;
-    multiply(b, w, x, 4, e4m3_of);
-}
-
-static void mma_e5m2(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
-{
-    (void)on;
-    multiply(b, w, x, 4, e5m2_of);
-}
+#define MMA_OF(name, each, of)                                                                                         \
+    PTX_HANDLER(name)                                                                                                  \
+    {                                                                                                                  \
+        multiply(b, w, x, each, of);                                                                                   \
+    }
+MMA_OF(mma_bf16, 2, bf16_of)
+MMA_OF(mma_f16, 2, f16_of)
+MMA_OF(mma_e4m3, 4, e4m3_of)
+MMA_OF(mma_e5m2, 4, e5m2_of)
 
 /* Matrices of 8 rows of 16 bytes; lane 8 k + r says where row r of matrix k is. Lane i gets elements 2 (i % 4) and the
  * next of row i / 4; transposed, of column i / 4. */
-static void ldmatrix(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(ldmatrix)
 {
     u64 at[LANES];
     ptx_addresses(w, &x->o[1], at);
@@ -269,15 +255,14 @@ static bool dirty(const ptx_block *b, const ptx_warp *w, const ptx_operand *o)
     return false;
 }
 
-static void wgmma(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(wgmma)
 {
     bool               from_registers = in_registers(x);
     const ptx_operand *d = &x->o[0];
     ptx_product        p = { .x = x, .group = w->product_group, .add = w->file[x->o[3].at] & 1 };
-    (void)on;
     if (!from_registers) p.a = *(const u64 *)ptx_place(w, x->o[1].at);
     p.b = *(const u64 *)ptx_place(w, x->o[2].at);
-    if (b->n_warps % 4)
+    if (b->threads % (4 * LANES))
         ptx_fail(b, w, x, "the block is not made of whole warpgroups");
     else if (2 * d->count != columns_of(x) || x->o[4].offset != 1 || x->o[5].offset != 1)
         ptx_fail(b, w, x, "operands that are not modelled");
@@ -296,23 +281,20 @@ static void wgmma(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
     if (b->counted) b->counts->matrix_flops += 2 * ROWS * 16 * (uint64_t)columns_of(x);
 }
 
-static void wgmma_fence(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(wgmma_fence)
 {
-    (void)x, (void)on;
     memset(w->dirty, 0, (size_t)b->kernel->words / LANES);
     w->fenced = true;
 }
 
-static void wgmma_commit(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(wgmma_commit)
 {
-    (void)b, (void)x, (void)on;
     w->product_group++;
 }
 
-static void wgmma_wait(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(wgmma_wait)
 {
     int kept = 0;
-    (void)on;
     for (int i = 0; i < w->n_products && !b->failed; i++) {
         ptx_product *p = &w->products[i];
         if (p->group + x->o[0].offset >= w->product_group) {
@@ -330,19 +312,8 @@ static void wgmma_wait(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 
     b->now++;
 }
 
-#define MMA "mma.sync.aligned."
-
+#define TENSOR(...) { __VA_ARGS__ },
 const ptx_row ptx_matrix_rows[] = {
-    { MMA "m16n8k16.row.col.f32.bf16.bf16.f32", "F4f4f2f4", mma_bf16, 0, SYNC },
-    { MMA "m16n8k16.row.col.f32.f16.f16.f32", "F4f4f2f4", mma_f16, 0, SYNC },
-    { MMA "m16n8k32.row.col.f32.e4m3.e4m3.f32", "F4f4f2f4", mma_e4m3, 0, SYNC },
-    { MMA "m16n8k32.row.col.f32.e5m2.e5m2.f32", "F4f4f2f4", mma_e5m2, 0, SYNC },
-    { "ldmatrix.sync.aligned.m8n8.x4.trans?.shared.b16", "F4m", ldmatrix, 0, SYNC },
-    { "ldmatrix.sync.aligned.m8n8.x2.trans?.shared.b16", "F2m", ldmatrix, 0, SYNC },
-    { "wgmma.mma_async.sync.aligned.m64n64k16|m64n128k16.f32.bf16.bf16", "Fllpiiii", wgmma, 0, SYNC | MATRIX },
-    { "wgmma.mma_async.sync.aligned.m64n64k16|m64n128k16.f32.bf16.bf16", "Ff4lpiii", wgmma, 0, SYNC | MATRIX },
-    { "wgmma.fence.sync.aligned", "", wgmma_fence, 0, SYNC | ORDERS },
-    { "wgmma.commit_group.sync.aligned", "", wgmma_commit, 0, SYNC | ORDERS },
-    { "wgmma.wait_group.sync.aligned", "i", wgmma_wait, 0, SYNC | ORDERS },
+#include "machine/ptx.def"
     { 0 }
 };

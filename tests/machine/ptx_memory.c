@@ -7,6 +7,7 @@
  * holds the last writer's stamp (top bit: by an atomic; in shared memory: by an asynchronous copy) and its readers
  * since then: a stamp, or (top bit) the first of a list.
  */
+#include "machine/counts.h"
 #include "machine/ptx.h"
 
 #include <stdio.h>
@@ -35,29 +36,28 @@ static uint32_t *row_of(const ptx_block *b, uint32_t thread)
 
 /* --- time */
 
-static void learn(const ptx_block *b, uint32_t *to, const uint32_t *from)
+static void learn(uint32_t *to, const uint32_t *from, uint32_t n)
 {
-    for (uint32_t i = 0; i < b->agents; i++) to[i] = to[i] > from[i] ? to[i] : from[i];
+    for (uint32_t i = 0; i < n; i++) to[i] = to[i] > from[i] ? to[i] : from[i];
 }
 
 void ptx_meet(ptx_block *b, ptx_warp *w, u32 lanes)
 {
     if (!b->traced) return;
-    uint32_t base = (uint32_t)w->number * LANES, first = base + (uint32_t)ptx_first(lanes);
-    for (int i = 0; i < LANES; i++)
-        if (w->learned && (lanes >> i & 1)) learn(b, row_of(b, first), row_of(b, base + (uint32_t)i));
-    for (int i = 0; i < LANES; i++)
-        if (lanes >> i & 1) row_of(b, first)[base + (uint32_t)i] = b->now;
+    /* What they know of other warps only bar.sync has told, if nobody has learned more: then it need not be looked at.
+     */
+    uint32_t base = (uint32_t)w->number * LANES, from = w->learned ? 0 : base, n = w->learned ? b->agents : LANES;
+    uint32_t first = base + (uint32_t)ptx_first(lanes), *row = row_of(b, first);
+    for (u32 left = lanes; left; left &= left - 1) {
+        uint32_t t = base + (uint32_t)ptx_first(left);
+        learn(row + from, row_of(b, t) + from, n);
+        row[t] = b->now;
+    }
     b->now++;
-    for (int i = 0; i < LANES; i++) {
-        uint32_t t = base + (uint32_t)i;
-        if (!(lanes >> i & 1)) continue;
+    for (u32 left = lanes; left; left &= left - 1) {
+        uint32_t t = base + (uint32_t)ptx_first(left);
         b->own[t] = b->now;
-        if (t == first) continue;
-        if (w->learned)
-            memcpy(row_of(b, t), row_of(b, first), b->agents * sizeof *b->known);
-        else
-            memcpy(row_of(b, t) + base, row_of(b, first) + base, LANES * sizeof *b->known);
+        if (t != first) memcpy(row_of(b, t) + from, row + from, n * sizeof *row);
     }
 }
 
@@ -66,7 +66,7 @@ void ptx_publish(ptx_block *b, ptx_warp *w, int lane, uint32_t *clocks)
     if (!b->traced) return;
     uint32_t t = (uint32_t)(w->number * LANES + lane);
     row_of(b, t)[t] = b->now;
-    learn(b, clocks, row_of(b, t));
+    learn(clocks, row_of(b, t), b->agents);
     b->own[t] = ++b->now;
 }
 
@@ -74,7 +74,7 @@ void ptx_learn(ptx_block *b, ptx_warp *w, int lane, const uint32_t *clocks)
 {
     if (!b->traced) return;
     w->learned = true;
-    learn(b, row_of(b, (uint32_t)(w->number * LANES + lane)), clocks);
+    learn(row_of(b, (uint32_t)(w->number * LANES + lane)), clocks, b->agents);
 }
 
 void ptx_proxy_fence(ptx_block *b, ptx_warp *w, u32 on)
@@ -82,7 +82,7 @@ void ptx_proxy_fence(ptx_block *b, ptx_warp *w, u32 on)
     for (int i = 0; i < LANES && b->traced; i++) {
         if (!(on >> i & 1)) continue;
         uint32_t t = (uint32_t)(w->number * LANES + i);
-        learn(b, b->proxy, row_of(b, t));
+        learn(b->proxy, row_of(b, t), b->agents);
         for (uint32_t k = 0; k < b->agents; k++) b->proxy[k] = b->proxy[k] >= b->floor ? b->proxy[k] : b->floor - 1;
         b->proxy[t] = b->now;
         b->own[t] = ++b->now;
@@ -228,7 +228,7 @@ static const char *touch(ptx_block *b, ptx_shadow *s, machine_trace *t, uint32_t
     return NULL;
 }
 
-static bool name_agent(const ptx_block *b, int64_t who, char *text, size_t room)
+static void name_agent(const ptx_block *b, int64_t who, char *text, size_t room)
 {
     if (who < b->threads)
         snprintf(text, room, "thread %lld", (long long)who);
@@ -236,7 +236,6 @@ static bool name_agent(const ptx_block *b, int64_t who, char *text, size_t room)
         snprintf(text, room, "a wgmma of warp %lld", (long long)who - b->threads);
     else
         snprintf(text, room, "a bulk copy");
-    return true;
 }
 
 static actor lanes_of(const ptx_block *b, const ptx_warp *w, u32 lanes)
@@ -281,6 +280,17 @@ static uint8_t *global_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, c
     return NULL;
 }
 
+static bool is_shared(const ptx_block *b, uint32_t at, uint32_t bytes)
+{
+    return at >= SHARED_FIRST && at <= b->shared_end && bytes <= b->shared_end - at;
+}
+
+/* Addresses that are no shared ones are outside. */
+static uint32_t shared_address(uint64_t at)
+{
+    return at >> 32 ? 0xfffffff0u : (uint32_t)at;
+}
+
 static uint8_t *shared_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, const actor *a, uint32_t at,
                           uint32_t bytes, enum ptx_access how, uint32_t mark)
 {
@@ -291,7 +301,7 @@ static uint8_t *shared_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, c
         ptx_fail(b, w, x, "the shared address %u is not a multiple of %u", at, bytes);
         return NULL;
     }
-    if (at < SHARED_FIRST || at + bytes > b->shared_end) {
+    if (!is_shared(b, at, bytes)) {
         ptx_fail(b, w, x, "%u bytes at %d of shared memory, lane %d: the block has %u bytes", bytes,
                  (int)at - SHARED_FIRST, ptx_first(a->lanes), b->shared_end - SHARED_FIRST);
         return NULL;
@@ -323,26 +333,33 @@ uint8_t *ptx_shared(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lan
     return shared_of(b, w, x, &a, at, bytes, how, 0);
 }
 
+/* Were the ordinary writes of this block to `n` traced bytes or units fenced, so that asynchronous agents see them? */
+static bool fenced(ptx_block *b, ptx_warp *w, const ptx_instruction *x, const machine_trace *t, uint32_t n,
+                   uint32_t mark)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t writer = t[i].writer, clock = clock_of(writer);
+        if (!writer || writer & mark || clock < b->begin || b->proxy[writer & AGENT] >= clock) continue;
+        return ptx_fail(b, w, x, "thread %u has written what this reads or writes, without fence.proxy.async between",
+                        writer & AGENT);
+    }
+    return true;
+}
+
 uint8_t *ptx_global_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint64_t at, uint32_t bytes)
 {
-    actor a = { b->agents - 1, 1, b->now, row_of(b, (uint32_t)(w->number * LANES + lane)) };
-    return global_of(b, w, x, &a, at, bytes, READ, NULL);
+    actor    a = { b->agents - 1, 1, b->now, row_of(b, (uint32_t)(w->number * LANES + lane)) };
+    uint8_t *p = global_of(b, w, x, &a, at, bytes, READ, NULL);
+    return p && (!b->traced || fenced(b, w, x, machine_traces(b->memory, at, bytes), bytes, 0)) ? p : NULL;
 }
 
 uint8_t *ptx_shared_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint32_t at, uint32_t bytes,
                           uint32_t agent, uint32_t clock, enum ptx_access how)
 {
     actor a = { agent, 1, clock, row_of(b, (uint32_t)(w->number * LANES + lane)) };
-    if (b->traced && at >= SHARED_FIRST && at + bytes <= b->shared_end) {
-        const machine_trace *t = b->traces + (at >> b->kernel->unit);
-        for (uint32_t i = 0; i < bytes >> b->kernel->unit; i++) {
-            uint32_t writer = t[i].writer;
-            if (!writer || writer & TOP || b->proxy[writer & AGENT] >= clock_of(writer)) continue;
-            ptx_fail(b, w, x, "shared memory at %u was written by thread %u without fence.proxy.async before this",
-                     at - SHARED_FIRST, writer & AGENT);
-            return NULL;
-        }
-    }
+    int   unit = b->kernel->unit;
+    if (b->traced && is_shared(b, at, bytes) && !fenced(b, w, x, b->traces + (at >> unit), bytes >> unit, TOP))
+        return NULL;
     return shared_of(b, w, x, &a, at, bytes, how, how == READ ? 0 : TOP);
 }
 
@@ -354,46 +371,16 @@ void ptx_addresses(const ptx_warp *w, const ptx_operand *o, u64 at[LANES])
         at[i] = o->at < 0 ? (u64)o->offset : o->wide ? wide[i] + (u64)o->offset : (u32)(narrow[i] + (u32)o->offset);
 }
 
-/* --- counting */
-
-static void count_global(ptx_block *b, const u64 *at, u32 on, uint32_t bytes, bool write)
+void ptx_count_shared(ptx_block *b, const u64 *at, u32 on, int bytes)
 {
-    uint64_t seen[4 * LANES], *count = write ? &b->counts->written_bytes : &b->counts->read_bytes;
-    int      n = 0;
-    for (u32 left = on; left; left &= left - 1) {
-        uint64_t sector = at[ptx_first(left)] / 32;
-        *count += bytes;
-        int k = n - 1;
-        while (k >= 0 && seen[k] != sector) k--;
-        if (k < 0) seen[n++] = sector;
-    }
-    *(write ? &b->counts->written_sectors : &b->counts->read_sectors) += (uint64_t)n;
-}
-
-void ptx_count_shared(ptx_block *b, const u64 *at, u32 on, uint32_t bytes)
-{
-    int words = bytes < 4 ? 1 : (int)bytes / 4, together = LANES / words;
-    for (int from = 0; from < LANES; from += together) {
-        uint32_t of[32][LANES], n[32] = { 0 }, most = 0, all = 0;
-        for (int i = from; i < from + together; i++) {
-            for (int e = 0; e < words && (on >> i & 1); e++) {
-                uint32_t word = (uint32_t)at[i] / 4 + (uint32_t)e, bank = word % 32, k = 0;
-                while (k < n[bank] && of[bank][k] != word) k++;
-                if (k < n[bank]) continue;
-                of[bank][n[bank]++] = word;
-                all++;
-                if (n[bank] > most) most = n[bank];
-            }
-        }
-        b->counts->shared_cycles += most;
-        b->counts->shared_least += (all + 31) / 32;
-    }
+    uint32_t address[LANES];
+    for (int i = 0; i < LANES; i++) address[i] = (uint32_t)at[i];
+    machine_count_banks(b->counts, address, on, bytes);
 }
 
 /* --- loads and stores */
 
 static const uint32_t type_bytes[] = { 1, 1, 2, 2, 4, 4, 4, 4, 8, 8, 8 };
-#define TYPES "u8|b8|u16|b16|u32|b32|f32|s32|u64|b64|f64"
 
 static reach reach_of(const ptx_block *b, const u64 *at, u32 on, uint32_t bytes)
 {
@@ -439,7 +426,7 @@ static void put_loaded(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 
     }
 }
 
-static void load(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(load)
 {
     u64      at[LANES];
     bool     global = x->picks[0] == 0;
@@ -452,24 +439,25 @@ static void load(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
         lanes = alike(b, w, at, left);
         actor    a = lanes_of(b, w, lanes);
         uint8_t *p = global ? global_of(b, w, x, &a, at[i], bytes, READ, &near)
-                            : shared_of(b, w, x, &a, (uint32_t)at[i], bytes, READ, 0);
+                            : shared_of(b, w, x, &a, shared_address(at[i]), bytes, READ, 0);
         if (!p) return;
         for (int j = i; j < LANES && (lanes >> j & 1); j++) memcpy(data[j], p, bytes);
     }
     put_loaded(b, w, x, on, data, size);
-    if (b->counted && global) count_global(b, at, on, bytes, false);
-    if (b->counted && !global) ptx_count_shared(b, at, on, bytes);
+    if (b->counted && global) machine_count_access(b->counts, at, on, bytes, 32, false);
+    if (b->counted && !global) ptx_count_shared(b, at, on, (int)bytes);
 }
 
-static void load_parameter(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(load_parameter)
 {
     u64      at[LANES];
     uint32_t size = type_bytes[x->picks[1]], bytes = size * (uint32_t)x->o[0].count;
     uint8_t  data[LANES][16] = { { 0 } };
+    uint64_t room = (uint64_t)b->kernel->parameter_bytes;
     ptx_addresses(w, &x->o[1], at);
     for (u32 left = on; left; left &= left - 1) {
         int i = ptx_first(left);
-        if (at[i] % bytes || at[i] + bytes > (uint64_t)b->kernel->parameter_bytes) {
+        if (at[i] % bytes || at[i] > room || bytes > room - at[i]) {
             ptx_fail(b, w, x, "%u bytes at %llu of the parameters, which have %d", bytes, (unsigned long long)at[i],
                      b->kernel->parameter_bytes);
             return;
@@ -479,7 +467,7 @@ static void load_parameter(ptx_block *b, ptx_warp *w, const ptx_instruction *x, 
     put_loaded(b, w, x, on, data, size);
 }
 
-static void store(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
+PTX_HANDLER(store)
 {
     u64      at[LANES];
     bool     global = x->picks[0] == 0;
@@ -499,62 +487,38 @@ static void store(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
         int      i = ptx_first(left);
         actor    a = lanes_of(b, w, (u32)1 << i);
         uint8_t *p = global ? global_of(b, w, x, &a, at[i], bytes, WRITE, &near)
-                            : shared_of(b, w, x, &a, (uint32_t)at[i], bytes, WRITE, 0);
+                            : shared_of(b, w, x, &a, shared_address(at[i]), bytes, WRITE, 0);
         if (!p) return;
         memcpy(p, data[i], bytes);
     }
     b->events++;
-    if (b->counted && global) count_global(b, at, on, bytes, true);
-    if (b->counted && !global) ptx_count_shared(b, at, on, bytes);
+    if (b->counted && global) machine_count_access(b->counts, at, on, bytes, 32, true);
+    if (b->counted && !global) ptx_count_shared(b, at, on, (int)bytes);
 }
 
-enum { ADD_F32, ADD_U32, CAS_B32 };
-
-static void atomic(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on, int what)
+/* add or cas of 32 bits. */
+PTX_HANDLER(atomic)
 {
     const u32 *v = ptx_place(w, x->o[2].at), *swap = ptx_place(w, x->o[x->n - 1].at);
     u64        at[LANES];
     u32        d[LANES] = { 0 };
+    bool       floats = x->n == 3 && x->picks[2] == 0;
     ptx_addresses(w, &x->o[1], at);
     for (u32 left = on; left; left &= left - 1) {
         int      i = ptx_first(left);
         uint8_t *p = ptx_global(b, w, x, i, at[i], 4, ATOMIC);
         if (!p) return;
-        u32 new, word = v[i];
-        float old, more;
-        memcpy(&d[i], p, 4);
-        memcpy(&old, p, 4);
-        memcpy(&more, &word, 4);
-        old += more;
-        memcpy(&new, &old, 4);
-        if (what == ADD_U32) new = d[i] + v[i];
-        if (what == CAS_B32) new = d[i] == v[i] ? swap[i] : d[i];
-        memcpy(p, &new, 4);
+        d[i] = *(u32 *)p;
+        *(u32 *)p = x->n > 3 ? (d[i] == v[i] ? swap[i] : d[i]) : d[i] + v[i];
+        if (floats) *(f32 *)p = *(f32 *)&d[i] + *(const f32 *)&v[i];
     }
     ptx_put32(w, x->o[0].at, on, d);
     b->events++;
-    if (b->counted) count_global(b, at, on, 4, true);
+    if (b->counted) machine_count_access(b->counts, at, on, 4, 32, true);
 }
 
-static void atomic_add_f32(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
-{
-    atomic(b, w, x, on, ADD_F32);
-}
-
-static void atomic_add_u32(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
-{
-    atomic(b, w, x, on, ADD_U32);
-}
-
-static void atomic_cas_b32(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on)
-{
-    atomic(b, w, x, on, CAS_B32);
-}
-
-const ptx_row ptx_memory_rows[] = { { "ld.global|shared.nc?.v2|v4?." TYPES, "Vm", load, 0, 0 },
-                                    { "ld.param.v2|v4?." TYPES, "Vm", load_parameter, 0, 0 },
-                                    { "st.global|shared.v2|v4?." TYPES, "mv", store, 0, 0 },
-                                    { "atom.global.add.f32", "Tmt", atomic_add_f32, 1, 0 },
-                                    { "atom.global.add.u32", "Tmt", atomic_add_u32, 0, 0 },
-                                    { "atom.relaxed?.global.cas.b32", "Tmtt", atomic_cas_b32, 0, 0 },
-                                    { 0 } };
+#define MEMORY(...) { __VA_ARGS__ },
+const ptx_row ptx_memory_rows[] = {
+#include "machine/ptx.def"
+    { 0 }
+};

@@ -152,7 +152,7 @@ static values values_of(int i)
 {
     static const uint32_t ints[] = { 0, 1, 2, 7, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffff9, 0x12345678, 100 };
     static const float    floats[] = { 0.3f, -1.5f, 1.0f, 3e-7f, 1234.5f, -60000.0f, 447.0f, 2.5f, 1e-3f, 70000.0f };
-    values                v = { .a = ints[i % 10], .b = ints[i * 7 % 10 + (i > 20)], .c = (uint32_t)(i * 3 % 70) };
+    values                v = { .a = ints[i % 10], .b = ints[(i * 7 + (i > 20)) % 10], .c = (uint32_t)(i * 3 % 70) };
     v.sa = (int32_t)v.a;
     v.sb = (int32_t)v.b;
     v.la = (uint64_t)v.a << 32 | v.b;

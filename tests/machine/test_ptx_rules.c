@@ -44,6 +44,12 @@ static const rule rules[] = {
     { "a barrier before the next store", 64, 1, FAR MINE "bar.sync 0;" OTHERS "bar.sync 0;" MINE OUT,
       FAR MINE "bar.sync 0;" OTHERS MINE OUT, "another thread" },
     { "lanes of a warp meet", 32, 1, WORD MINE "bar.warp.sync -1;" OTHERS OUT, WORD MINE OTHERS OUT, "another thread" },
+    { "lanes remember whom they have met", 32, 1,
+      WORD MINE "setp.eq.s32 %p1, %r1, 1; setp.eq.s32 %p2, %r1, 2; setp.lt.u32 %p3, %r1, 2; or.pred %p2, %p1, %p2;"
+                "@%p2 bar.warp.sync 6; @%p3 bar.warp.sync 3; @%p1 ld.shared.u32 %r7, [%r4+4];" OUT,
+      WORD MINE
+      "setp.eq.s32 %p1, %r1, 1; setp.lt.u32 %p3, %r1, 2; @%p3 bar.warp.sync 3; @%p1 ld.shared.u32 %r7, [%r4+4];" OUT,
+      "another thread" },
     { "all readers count", 96, 1,
       WORD "st.shared.u32 [%r4], %r1; bar.sync 0; ld.shared.u32 %r7, [%r2]; bar.sync 0;" FIRST
            "@%p1 st.shared.u32 [%r2], %r1;" OUT,
@@ -75,6 +81,10 @@ static const rule rules[] = {
       "not inside one allocation" },
     { "inside shared memory", 32, 1, "ld.shared.u32 %r7, [%r2+8192];", "ld.shared.u32 %r7, [%r2+8224];",
       "the block has 8224 bytes" },
+    { "which generic addresses are not", 32, 1, "mov.u64 %d4, s; ld.shared.u32 %r7, [%d4];",
+      "mov.u64 %d4, s; cvta.shared.u64 %d4, %d4; ld.shared.u32 %r7, [%d4];", "the block has 8224 bytes" },
+    { "and not around the end of addresses", 32, 1, "ld.shared.u32 %r7, [%r2+8192];",
+      "mov.u32 %r4, -16; ld.shared.v4.u32 {%r7,%r8,%r9,%r10}, [%r4];", "the block has 8224 bytes" },
     { "aligned", 32, 1, "ld.global.v2.u32 {%r7,%r8}, [%d0+8];", "ld.global.v2.u32 {%r7,%r8}, [%d0+4];",
       "not a multiple of 8" },
     { "aligned in shared memory", 32, 1, "ld.shared.v4.u32 {%r7,%r8,%r9,%r10}, [%r2+16];",
@@ -102,6 +112,13 @@ static const rule rules[] = {
     { "a fence behind the mbarrier's init", 32, 1,
       FIRST INIT "@%p1 fence.proxy.async; bar.sync 0;" EXPECT("64") BULK("%r2", "64") AWAIT("W"),
       FIRST INIT "bar.sync 0;" EXPECT("64") BULK("%r2", "64") AWAIT("W"), "no fence is between the mbarrier's init" },
+    { "a fence between stores to global memory and a bulk copy of them", 32, 1,
+      FIRST INIT FENCE_INIT "mul.wide.u32 %d4, %r1, 4; add.s64 %d4, %d4, %d0; st.global.u32 [%d4], %r1; "
+                            "fence.proxy.async; bar.sync 0;" EXPECT("64") BULK("%r2", "64") AWAIT("W"),
+      FIRST INIT FENCE_INIT
+      "mul.wide.u32 %d4, %r1, 4; add.s64 %d4, %d4, %d0; st.global.u32 [%d4], %r1; bar.sync 0;" EXPECT("64")
+          BULK("%r2", "64") AWAIT("W"),
+      "without fence.proxy.async" },
     { "a barrier behind the mbarrier's init", 64, 1, FIRST INIT FENCE_INIT "bar.sync 0;" EXPECT("0") AWAIT("W"),
       FIRST INIT FENCE_INIT EXPECT("0") AWAIT("W"), "mbarrier" },
     { "expected bytes: too many", 32, 1, FIRST INIT FENCE_INIT "bar.sync 0;" EXPECT("64") BULK("%r2", "64") AWAIT("W"),
@@ -157,6 +174,9 @@ static const rule rules[] = {
       FIRST
       "@%p1 bra A; shfl.sync.bfly.b32 %r7, %r1, 1, 31, -1; bra B; A: shfl.sync.bfly.b32 %r7, %r1, 1, 31, -1; B:" OUT,
       "elsewhere" },
+    { "lanes that end are not waited for", 32, 1,
+      FIRST "@%p1 bra A; bar.warp.sync -1; mov.u32 %r7, 1;" OUT "bra B; A: ret; B: bar.sync 0;",
+      FIRST "@%p1 bra A; bar.warp.sync -1; mov.u32 %r7, 1;" OUT "bra B; A: bra A; B: bar.sync 0;", "does not end" },
     { "registers for a warpgroup", 32, 1, "setmaxnreg.inc.sync.aligned.u32 240;",
       "setmaxnreg.inc.sync.aligned.u32 250;", "not a multiple of 8" },
     { "it ends", 32, 1, "bra A; A:", "A: bra A;", "does not end" },
@@ -243,6 +263,28 @@ static void wgmma_keeps_its_rules(void **state)
             free(body);
             trial_end(&t);
         }
+    }
+}
+
+/* The left operand in registers: they are read until the wait. */
+static void operands_in_registers_are_lent(void **state)
+{
+    (void)state;
+    for (int wrong = 0; wrong < 2; wrong++) {
+        trial t = trial_wgmma(0);
+        char  after[2048];
+        int   n = snprintf(after, sizeof after, "%s wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {",
+                           TRIAL_WG_DONE "mov.u32 %r20, 0;" TRIAL_WG_FENCE);
+        for (int i = 0; i < 32; i++)
+            n += snprintf(after + n, sizeof after - (size_t)n, "%s%%f%d", i ? "," : "", 60 + i);
+        snprintf(after + n, sizeof after - (size_t)n, "}, {%%r20,%%r20,%%r20,%%r20}, %%d11, 0, 1, 1, 0; %s %s",
+                 wrong ? "mov.u32 %r20, 1;" : "", TRIAL_WG_DONE);
+        char *body = trial_wgmma_body("fence.proxy.async;", TRIAL_WG_FENCE, "1", after, 0);
+        bool  ran = trial_run(&t, body, &trial_lazy);
+        if (ran == wrong || (wrong && !strstr(t.error, "overwrites an operand")))
+            fail_msg("%s", ran ? "not found" : t.error);
+        free(body);
+        trial_end(&t);
     }
 }
 
@@ -429,6 +471,23 @@ static void launches_are_checked(void **state)
     trial_end(&t);
 }
 
+/* Times are numbered anew in a launch of many blocks; blocks that are near each other are still told apart. */
+static void long_launches_are_traced(void **state)
+{
+    (void)state;
+    trial t = trial_begin(32);
+    t.blocks = 3000;
+    static const char body[] =
+        "mov.u32 %r9, 0; L: bar.warp.sync -1; add.s32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 300; @%p1 bra L;"
+        "mov.u32 %r10, %ctaid.x;";
+    char wrong[1024];
+    trial_must_run(&t, body);
+    snprintf(wrong, sizeof wrong, "%s setp.gt.u32 %%p2, %%r10, 2990; @%%p2 st.global.u32 [%%d1], %%r10;", body);
+    assert_false(trial_run(&t, wrong, &trial_lazy));
+    assert_non_null(strstr(t.error, "another"));
+    trial_end(&t);
+}
+
 /* What nobody wrote is 0xff. */
 static void nothing_is_zero_by_chance(void **state)
 {
@@ -477,10 +536,16 @@ static void accesses_are_counted(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(rules_are_kept),          cmocka_unit_test(broken_rules_are_named),
-    cmocka_unit_test(wgmma_keeps_its_rules),   cmocka_unit_test(tensors_are_copied),
-    cmocka_unit_test(wrong_tensors_are_named), cmocka_unit_test(what_is_not_known_is_named),
-    cmocka_unit_test(launches_are_checked),    cmocka_unit_test(nothing_is_zero_by_chance),
+    cmocka_unit_test(rules_are_kept),
+    cmocka_unit_test(broken_rules_are_named),
+    cmocka_unit_test(wgmma_keeps_its_rules),
+    cmocka_unit_test(operands_in_registers_are_lent),
+    cmocka_unit_test(tensors_are_copied),
+    cmocka_unit_test(wrong_tensors_are_named),
+    cmocka_unit_test(what_is_not_known_is_named),
+    cmocka_unit_test(launches_are_checked),
+    cmocka_unit_test(nothing_is_zero_by_chance),
     cmocka_unit_test(accesses_are_counted),
+    cmocka_unit_test(long_launches_are_traced),
 };
 TM_TESTS(tests, NULL, NULL)
