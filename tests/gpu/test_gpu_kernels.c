@@ -15,13 +15,14 @@ enum { QUICK_FLOPS = 40000, QUICK_VALUES = 2000 };
 
 static const char *name_of_device;
 
-static const tm_kernel *kernel_of(tm_op_id op)
+/* Kernel number `i` of an op; NULL past the last. */
+static const tm_kernel *kernel_of(tm_op_id op, int i)
 {
     static const tm_kernel *const families[] = { tm_gpu_product,   tm_gpu_attention, tm_gpu_norm,     tm_gpu_pointwise,
                                                  tm_gpu_embedding, tm_gpu_loss,      tm_gpu_optimizer };
     for (size_t f = 0; f < sizeof families / sizeof families[0]; f++)
         for (const tm_kernel *k = families[f]; k->name; k++)
-            if (k->op == op) return k;
+            if (k->op == op && i-- == 0) return k;
     return NULL;
 }
 
@@ -153,7 +154,8 @@ static void check_orders(trial *t)
     for (int k = 0; k < TM_MAX_OUT; k++) free(wanted[k]);
 }
 
-static void try_precision(const judge *j, tm_device *device, const tm_kernel *kernel, const tm_precision *precision)
+/* False: refused. */
+static bool try_precision(const judge *j, tm_device *device, const tm_kernel *kernel, const tm_precision *precision)
 {
     trial t = { .j = j, .kernel = kernel, .device = device, .precision = precision->name };
     t.call = tm_example_call(j->op, j->example, precision);
@@ -162,7 +164,7 @@ static void try_precision(const judge *j, tm_device *device, const tm_kernel *ke
     const char *why = kernel->refuse(&t.call);
     if (why) {
         if (test_is_full()) print_message("%s, %s: refused: %s\n", kernel->name, precision->name, why);
-        return;
+        return false;
     }
     for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
         const tm_view *view = view_at(&t, i);
@@ -178,6 +180,7 @@ static void try_precision(const judge *j, tm_device *device, const tm_kernel *ke
         if (!kernel->refuse(&t.call)) check(&t, j->adds);
     }
     for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) free(t.image[i]);
+    return true;
 }
 
 static bool is_quick(const judge *j)
@@ -196,8 +199,8 @@ static int try_op(const tm_op *op, const tm_kernel *kernel, tm_device *device)
             judge j;
             judge_open(&j, op, &example, number, to_bf16);
             if (test_is_full() || is_quick(&j))
-                for (int p = to_bf16; p < 1 + 2 * to_bf16; p++, tried++)
-                    try_precision(&j, device, kernel, precisions[p]);
+                for (int p = to_bf16; p < 1 + 2 * to_bf16; p++)
+                    tried += try_precision(&j, device, kernel, precisions[p]);
             judge_close(&j);
         }
     return tried;
@@ -214,10 +217,9 @@ static void kernels_are_right(const char *name)
     if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s", err.text);
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op     *op = tm_op_get((tm_op_id)id);
-        const tm_kernel *kernel = kernel_of((tm_op_id)id);
-        if (!kernel || (only && strcmp(only, op->name) != 0)) continue;
-        if (try_op(op, kernel, device) == 0) fail_msg("no example of %s was tried", op->name);
-        ops++;
+        const tm_kernel *kernel;
+        for (int k = 0; (!only || strcmp(only, op->name) == 0) && (kernel = kernel_of((tm_op_id)id, k)); k++, ops++)
+            if (try_op(op, kernel, device) == 0) fail_msg("no example of %s was tried", kernel->name);
     }
     assert_true(ops > 0);
     tm_device_close(device);

@@ -17,6 +17,7 @@ extern const char *const tm_gpu_text_dialect[];
 extern const char *const tm_gpu_text_attention[];
 extern const char *const tm_gpu_text_embedding[];
 extern const char *const tm_gpu_text_loss[];
+extern const char *const tm_gpu_text_matrix[];
 extern const char *const tm_gpu_text_norm[];
 extern const char *const tm_gpu_text_optimizer[];
 extern const char *const tm_gpu_text_pointwise[];
@@ -72,7 +73,7 @@ TM_MUST_USE tm_status tm_gpu_start_rows(const tm_call *call, int kernel, int64_t
 /* A copy within the device's memory, in the queue of the call. */
 TM_MUST_USE tm_status tm_gpu_copy_of(const tm_call *call, void *to, const void *from, size_t bytes, tm_error *err);
 
-/* A product in tiles (product.c): c (rows, columns) = a b^T, where k goes across the rows of a or b if `across`. */
+/* A product (product.c): c (rows, columns) = a b^T, where k goes across the rows of a or b if `across`. */
 typedef struct {
     tm_dtype    c, a, b;
     bool        a_across, b_across;
@@ -80,9 +81,11 @@ typedef struct {
     int64_t     ld_a, ld_b, ld_c;
     void       *to;
     const void *from_a, *from_b, *bias, *residual; /* the last two: NULL: none; of the formats of b and of c */
-    bool        adds;
+    bool        adds, matrix;                      /* by matrix units: tm_gpu_by_matrix */
 } tm_gpu_product_of;
 
+/* NULL: matrix units compute a product of these formats; else why not. */
+const char           *tm_gpu_by_matrix(const void *device, tm_dtype a, tm_dtype b);
 void                  tm_gpu_note_product(const void *device, const tm_gpu_product_of *p, void **state);
 TM_MUST_USE tm_status tm_gpu_start_product(const tm_call *call, int kernel, const tm_gpu_product_of *p, tm_error *err);
 

@@ -26,62 +26,69 @@ static void *rows_from(const tm_view *view, int64_t first)
     return (void *)((uintptr_t)view->data + bytes); // NOLINT(performance-no-int-to-ptr): of the device
 }
 
+/* By matrix units where these take the formats. */
+static tm_gpu_product_of fastest(const tm_call *call, tm_gpu_product_of p)
+{
+    p.matrix = tm_gpu_by_matrix(call->device, p.a, p.b) == NULL;
+    return p;
+}
+
 /* z = x w^T */
 static tm_gpu_product_of to_logits(const tm_call *call, int64_t first, int64_t n)
 {
     const tm_view *x = &call->in[0], *w = &call->in[1], *z = logits_of(call);
-    return (tm_gpu_product_of){ .c = z->dtype,
-                                .a = x->dtype,
-                                .b = w->dtype,
-                                .rows = n,
-                                .columns = w->shape.n[0],
-                                .depth = x->shape.n[1],
-                                .ld_a = x->shape.n[1],
-                                .ld_b = x->shape.n[1],
-                                .ld_c = w->shape.n[0],
-                                .to = z->data,
-                                .from_a = rows_from(x, first),
-                                .from_b = w->data };
+    return fastest(call, (tm_gpu_product_of){ .c = z->dtype,
+                                              .a = x->dtype,
+                                              .b = w->dtype,
+                                              .rows = n,
+                                              .columns = w->shape.n[0],
+                                              .depth = x->shape.n[1],
+                                              .ld_a = x->shape.n[1],
+                                              .ld_b = x->shape.n[1],
+                                              .ld_c = w->shape.n[0],
+                                              .to = z->data,
+                                              .from_a = rows_from(x, first),
+                                              .from_b = w->data });
 }
 
 /* dx = dz w */
 static tm_gpu_product_of to_x(const tm_call *call, int64_t first, int64_t n)
 {
     const tm_view *dx = &call->out[1], *w = &call->in[1], *z = logits_of(call);
-    return (tm_gpu_product_of){ .c = dx->dtype,
-                                .a = z->dtype,
-                                .b = w->dtype,
-                                .b_across = true,
-                                .rows = n,
-                                .columns = w->shape.n[1],
-                                .depth = w->shape.n[0],
-                                .ld_a = w->shape.n[0],
-                                .ld_b = w->shape.n[1],
-                                .ld_c = w->shape.n[1],
-                                .to = rows_from(dx, first),
-                                .from_a = z->data,
-                                .from_b = w->data };
+    return fastest(call, (tm_gpu_product_of){ .c = dx->dtype,
+                                              .a = z->dtype,
+                                              .b = w->dtype,
+                                              .b_across = true,
+                                              .rows = n,
+                                              .columns = w->shape.n[1],
+                                              .depth = w->shape.n[0],
+                                              .ld_a = w->shape.n[0],
+                                              .ld_b = w->shape.n[1],
+                                              .ld_c = w->shape.n[1],
+                                              .to = rows_from(dx, first),
+                                              .from_a = z->data,
+                                              .from_b = w->data });
 }
 
 /* dw = dz^T x, added up over chunks. */
 static tm_gpu_product_of to_w(const tm_call *call, int64_t first, int64_t n)
 {
     const tm_view *dw = &call->out[2], *x = &call->in[0], *z = logits_of(call);
-    return (tm_gpu_product_of){ .c = dw->dtype,
-                                .a = z->dtype,
-                                .b = x->dtype,
-                                .a_across = true,
-                                .b_across = true,
-                                .rows = dw->shape.n[0],
-                                .columns = dw->shape.n[1],
-                                .depth = n,
-                                .ld_a = dw->shape.n[0],
-                                .ld_b = dw->shape.n[1],
-                                .ld_c = dw->shape.n[1],
-                                .to = dw->data,
-                                .from_a = z->data,
-                                .from_b = rows_from(x, first),
-                                .adds = first > 0 || (call->accumulate >> 2 & 1U) };
+    return fastest(call, (tm_gpu_product_of){ .c = dw->dtype,
+                                              .a = z->dtype,
+                                              .b = x->dtype,
+                                              .a_across = true,
+                                              .b_across = true,
+                                              .rows = dw->shape.n[0],
+                                              .columns = dw->shape.n[1],
+                                              .depth = n,
+                                              .ld_a = dw->shape.n[0],
+                                              .ld_b = dw->shape.n[1],
+                                              .ld_c = dw->shape.n[1],
+                                              .to = dw->data,
+                                              .from_a = z->data,
+                                              .from_b = rows_from(x, first),
+                                              .adds = first > 0 || (call->accumulate >> 2 & 1U) });
 }
 
 static const char *refuse(const tm_call *call)

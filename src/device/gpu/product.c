@@ -1,17 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/gpu/product.c - linear layers and their gradients, as products in tiles (source/product.h). */
-#include "device/gpu/gpu.h"
+/* device/gpu/product.c - linear layers and their gradients: by matrix units (source/matrix.cu), or in tiles of float32
+ * arithmetic (source/product.cu). */
+#include "device/gpu/own.h"
 
-enum { TILE = 64, THREADS = 256, MOST_ROWS_OF_TILES = 65535 };
+#include <stdlib.h>
+#include <string.h>
+
+enum { TILE = 64, MATRIX_TILE = 128, THREADS = 256, MOST_ROWS_OF_TILES = 65535 };
+
+/* The architecture has what the text asks for. A GPU that is only planned for has it. */
+static bool has_units(const tm_gpu_own *own)
+{
+    static const char *const amd[] = { "gfx942", "gfx950" };
+    if (!own->gpu) return true;
+    const char *arch = tm_gpu_facts_of(own->gpu)->arch;
+    for (size_t i = 0; i < sizeof amd / sizeof amd[0]; i++)
+        if (strcmp(arch, amd[i]) == 0) return true;
+    return strncmp(arch, "sm_", 3) == 0 && atoi(arch + 3) >= 80;
+}
+
+const char *tm_gpu_by_matrix(const void *device, tm_dtype a, tm_dtype b)
+{
+    if (a != TM_BF16 || b != TM_BF16) return "multiplies bfloat16 by bfloat16";
+    return has_units(((const tm_device *)device)->own) ? NULL : "the architecture has no such matrix unit";
+}
 
 void tm_gpu_note_product(const void *device, const tm_gpu_product_of *p, void **state)
 {
     tm_gpu_defines d = { .n = 0 };
     tm_gpu_define_format(&d, "C", p->c);
-    tm_gpu_define_format(&d, "A", p->a);
-    tm_gpu_define_format(&d, "B", p->b);
     tm_gpu_define(&d, "A_ACROSS", p->a_across);
     tm_gpu_define(&d, "B_ACROSS", p->b_across);
+    if (p->matrix) {
+        tm_gpu_note(device, "matrix", tm_gpu_text_matrix, &d, "product_matrix", state);
+        return;
+    }
+    tm_gpu_define_format(&d, "A", p->a);
+    tm_gpu_define_format(&d, "B", p->b);
     tm_gpu_note(device, "product", tm_gpu_text_product, &d, "product", state);
 }
 
@@ -30,7 +55,8 @@ tm_status tm_gpu_start_product(const tm_call *call, int kernel, const tm_gpu_pro
     tm_gpu_pass_i64(&a, p->ld_b);
     tm_gpu_pass_i64(&a, p->ld_c);
     tm_gpu_pass_int(&a, p->adds);
-    return tm_gpu_start(call, kernel, (p->columns + TILE - 1) / TILE, (p->rows + TILE - 1) / TILE, 1, THREADS, &a, err);
+    int64_t tile = p->matrix ? MATRIX_TILE : TILE;
+    return tm_gpu_start(call, kernel, (p->columns + tile - 1) / tile, (p->rows + tile - 1) / tile, 1, THREADS, &a, err);
 }
 
 /* y = x w^T + bias + residual */
@@ -113,6 +139,12 @@ static const char *refuse(const tm_call *call)
     return why;
 }
 
+static const char *refuse_matrix(const tm_call *call)
+{
+    const char *why = refuse(call);
+    return why ? why : tm_gpu_by_matrix(call->device, call->in[0].dtype, call->in[1].dtype);
+}
+
 static tm_status prepare(const void *device, const tm_call *call, void **state, tm_error *err)
 {
     tm_gpu_product_of p = product_of(call);
@@ -127,7 +159,29 @@ static tm_status launch(const tm_call *call, tm_error *err)
     return tm_gpu_start_product(call, 0, &p, err);
 }
 
+static tm_status prepare_matrix(const void *device, const tm_call *call, void **state, tm_error *err)
+{
+    tm_gpu_product_of p = product_of(call);
+    (void)err;
+    p.matrix = true;
+    tm_gpu_note_product(device, &p, state);
+    return TM_OK;
+}
+
+static tm_status launch_matrix(const tm_call *call, tm_error *err)
+{
+    tm_gpu_product_of p = product_of(call);
+    p.matrix = true;
+    return tm_gpu_start_product(call, 0, &p, err);
+}
+
 #define PRODUCT(id)                                                                                                    \
+    { .op = TM_OP_##id,                                                                                                \
+      .name = #id "/matrix",                                                                                           \
+      .refuse = refuse_matrix,                                                                                         \
+      .launch = launch_matrix,                                                                                         \
+      .prepare = prepare_matrix,                                                                                       \
+      .release = tm_gpu_forget },                                                                                      \
     {                                                                                                                  \
         .op = TM_OP_##id, .name = #id "/tiles", .refuse = refuse, .launch = launch, .prepare = prepare,                \
         .release = tm_gpu_forget                                                                                       \
