@@ -23,24 +23,21 @@ bool gcn_fail(wave *w, const instruction *x, const char *format, ...)
 
 /* --- waves --------------------------------------------------------------------------------------- */
 
-/* Names the register of x that a load still owes. */
-static bool owed_register(wave *w, const instruction *x)
+/* The first register of x that a load still owes; -1: none. */
+static inline int owed_register(const wave *w, const instruction *x)
 {
-    for (int at = 0; at < VECTORS + SCALARS; at++) {
-        if (!(x->touched.bits[at / 64] & w->owed.bits[at / 64] & (u64)1 << at % 64)) continue;
-        char kind = at >= VECTORS ? 's' : at >= ACCUMULATORS ? 'a' : 'v';
-        int  number = at >= VECTORS ? at - VECTORS : at % ACCUMULATORS;
-        return gcn_fail(w, x, "%c%d before the wait for what loads it", kind, number);
+    for (int i = 0; i < (VECTORS + SCALARS) / 64; i++) {
+        u64 both = x->touched.bits[i] & w->owed.bits[i];
+        if (both) return 64 * i + __builtin_ctzll(both);
     }
-    return true;
+    return -1;
 }
 
-static inline bool touches_owed(const wave *w, const instruction *x)
+static bool fail_owed(wave *w, const instruction *x, int at)
 {
-    u64 both = 0;
-    for (size_t i = 0; i < sizeof w->owed.bits / sizeof *w->owed.bits; i++)
-        both |= x->touched.bits[i] & w->owed.bits[i];
-    return both;
+    char kind = at >= VECTORS ? 's' : at >= ACCUMULATORS ? 'a' : 'v';
+    int  number = at >= VECTORS ? at - VECTORS : at % ACCUMULATORS;
+    return gcn_fail(w, x, "%c%d before the wait for what loads it", kind, number);
 }
 
 /* Runs a wave until a barrier, its end, an error, or for `most` instructions. */
@@ -51,15 +48,12 @@ static void run_wave(wave *w, int most)
     machine_counts none, *counts = r->counts ? r->counts : &none;
     for (; most; most--) {
         instruction *x = &m->code[w->pc];
-        if (w->pc >= r->k->told.end) {
-            gcn_fail(w, &m->code[r->k->told.end - 1], "the wave ran past its end");
-            return;
-        }
+        bool         ended = w->pc >= r->k->told.end;
+        int          owed = ended || w->vm.count + w->lgkm.count == 0 ? -1 : owed_register(w, x);
+        if (ended) gcn_fail(w, &m->code[r->k->told.end - 1], "the wave ran past its end");
         if (w->pc++ == r->order->skip) continue;
-        if (w->vm.count + w->lgkm.count && touches_owed(w, x)) {
-            owed_register(w, x);
-            return;
-        }
+        if (owed >= 0) fail_owed(w, x, owed);
+        if (r->failed) return;
         u64 lanes = (u64)__builtin_popcountll(scalar_pair(w, EXEC));
         x->executed++;
         counts->instructions++;
@@ -97,22 +91,6 @@ static void start_wave(run *r, int number, const u32 *block, const machine_launc
 
 /* --- blocks -------------------------------------------------------------------------------------- */
 
-static void next_epoch(run *r)
-{
-    r->epoch++;
-    r->lds_epoch++;
-}
-
-/* Numbers of LDS epochs have 21 bits: a block may use half of them. */
-static void clear_lds(run *r)
-{
-    memset(r->lds, 0xff, r->lds_bytes);
-    if (r->lds_epoch < (u32)1 << 20) return;
-    memset(r->lds_writer, 0, r->lds_bytes * sizeof *r->lds_writer);
-    memset(r->lds_reader, 0, r->lds_bytes * sizeof *r->lds_reader);
-    r->lds_epoch = 1;
-}
-
 /* All waves that have not ended wait: the barrier is over, unless some have. */
 static bool open_barrier(run *r)
 {
@@ -122,16 +100,17 @@ static bool open_barrier(run *r)
     if (ended)
         return gcn_fail(waiting, x, "wave %d ended while wave %d waits at a barrier", ended->number, waiting->number);
     for (int i = 0; i < r->n_waves; i++) r->waves[i].at_barrier = false;
-    next_epoch(r);
+    r->epoch++;
+    r->shadow.epoch++;
     return true;
 }
 
 static bool run_block(run *r, const u32 *block, const machine_launch *launch, u32 *random)
 {
     int order = r->order->waves;
-    next_epoch(r);
-    r->group_epoch = r->epoch;
-    clear_lds(r);
+    r->group_epoch = ++r->epoch;
+    machine_shadow_clear(&r->shadow, r->lds_bytes);
+    memset(r->lds, 0xff, r->lds_bytes);
     for (int i = 0; i < r->n_waves; i++) start_wave(r, i, block, launch);
     for (int left = r->n_waves; left;) {
         int waiting = 0;
@@ -154,19 +133,20 @@ static bool run_block(run *r, const u32 *block, const machine_launch *launch, u3
 /* A hidden argument's value; false: this interpreter has none. */
 static bool hidden_value(const machine_launch *l, const char *kind, u64 *value)
 {
-    static const char *const zero[] = { "hidden_remainder_", "hidden_global_offset_" };
-    int                      d = kind[strlen(kind) - 1] - 'x';
-    *value = 0;
-    if (strncmp(kind, "hidden_block_count_", 19) == 0 && d >= 0 && d < 3) {
-        *value = l->blocks[d];
+    static const u32 zero[3];
+    const struct {
+        const char *prefix;
+        const u32  *of;
+    } known[] = { { "hidden_block_count_", l->blocks },
+                  { "hidden_group_size_", l->threads },
+                  { "hidden_remainder_", zero },
+                  { "hidden_global_offset_", zero } };
+    for (int i = 0; i < 4; i++) {
+        size_t n = strlen(known[i].prefix);
+        if (strncmp(kind, known[i].prefix, n) || !strchr("xyz", kind[n])) continue;
+        *value = known[i].of[kind[n] - 'x'];
         return true;
     }
-    if (strncmp(kind, "hidden_group_size_", 18) == 0 && d >= 0 && d < 3) {
-        *value = l->threads[d];
-        return true;
-    }
-    for (int i = 0; i < 2; i++)
-        if (strncmp(kind, zero[i], strlen(zero[i])) == 0) return true;
     *value = l->blocks[2] * l->threads[2] > 1 ? 3 : l->blocks[1] * l->threads[1] > 1 ? 2 : 1;
     return strcmp(kind, "hidden_grid_dims") == 0;
 }
@@ -229,28 +209,27 @@ static bool run_blocks(run *r, const machine_launch *l)
     return true;
 }
 
+/* Memory that is not cleared: most of it will not be touched. */
 static void *take(size_t bytes)
 {
     void *got = aligned_alloc(64, (bytes + 127) / 64 * 64);
     if (!got) abort();
-    return memset(got, 0, bytes);
+    return got;
 }
 
 static bool run_launch(machine_module *module, machine_memory *memory, const machine_launch *l,
                        const machine_order *order, machine_counts *counts, char error[MACHINE_ERROR_ROOM])
 {
     gcn_module *m = (gcn_module *)module;
-    run         r = { m, gcn_kernel_named(m, l->kernel), memory, order, counts, .epoch = 1, .lds_epoch = 1 };
+    run         r = { m, gcn_kernel_named(m, l->kernel), memory, order, counts, .epoch = 1 };
     m->error = error;
     error[0] = 0;
     if (!r.k) return gcn_refuse(m, "no kernel %s", l->kernel);
     r.lds_bytes = (u32)r.k->told.shared_bytes + l->dynamic_shared;
-    r.lds_shift = r.k->lds_shift;
     if (!fits(&r, l)) return false;
     machine_memory_launch(memory);
     r.lds = take(r.lds_bytes);
-    r.lds_writer = take(r.lds_bytes * sizeof(u32));
-    r.lds_reader = take(r.lds_bytes * sizeof(u32));
+    machine_shadow_begin(&r.shadow, r.lds_bytes, r.k->lds_shift);
     r.waves = take((size_t)r.n_waves * sizeof *r.waves);
     pending *room = take((size_t)r.n_waves * 2 * OUTSTANDING * sizeof *room);
     for (int i = 0; i < r.n_waves; i++) {
@@ -259,7 +238,8 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
     }
     bool well = place_arguments(&r, l) && run_blocks(&r, l);
     if (r.arguments) machine_release(memory, r.arguments);
-    void *const taken[] = { r.lds, r.lds_writer, r.lds_reader, r.waves, room, r.declared };
+    machine_shadow_end(&r.shadow);
+    void *const taken[] = { r.lds, r.waves, room, r.declared };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) free(taken[i]);
     return well;
 }
@@ -270,7 +250,6 @@ static void unload(machine_module *module)
 {
     gcn_module *m = (gcn_module *)module;
     for (int i = 0; i < m->n_kernels; i++) free(m->kernels[i].arguments);
-    free(m->told_of.arguments);
     free(m->labels);
     free(m->kernels);
     free(m->code);

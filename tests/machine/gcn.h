@@ -14,6 +14,7 @@
 
 #include "machine/counts.h"
 #include "machine/module.h"
+#include "machine/races.h"
 
 #include <string.h>
 
@@ -150,7 +151,7 @@ typedef struct gcn_module {
     int            n_code, code_room;
     kernel        *kernels;
     int            n_kernels, kernels_room;
-    kernel         told_of; /* by the lines of metadata until now */
+    int            n_told; /* kernels whose metadata was read, the last one perhaps in part */
     label         *labels;
     int            n_labels, labels_room;
     char           files[FILES][48]; /* of the kernel's source, by number */
@@ -198,8 +199,8 @@ typedef struct run {
     u8                  *declared;  /* of each byte of them: has it an argument? */
     u32                  epoch, group_epoch;
     u8                  *lds;
-    u32                 *lds_writer, *lds_reader, lds_bytes, lds_epoch;
-    int                  lds_shift;
+    machine_shadow       shadow;
+    u32                  lds_bytes;
     int                  to_lds; /* direct loads into LDS under way */
     bool                 failed;
 } run;

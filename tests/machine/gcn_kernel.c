@@ -46,18 +46,15 @@ bool gcn_descriptor_line(gcn_module *m, kernel *k, const char *line, int number)
     return true;
 }
 
-/* Metadata is YAML: kernels are two spaces in, their members four, arguments six, their members eight. Members are in
- * the order of the alphabet, so a kernel's arguments come before its name: `told_of` holds them until its last member.
- */
-typedef struct member {
+/* Metadata is YAML: kernels are two spaces in, their members four, arguments six, their members eight. Kernels come in
+ * the order of their descriptors; the size of a wave is the last of their members. */
+static const struct {
     const char *name;
     size_t      at;
-} member;
-static const member numbers[] = {
+} numbers[] = {
     { ".agpr_count", offsetof(kernel, told.accumulators) },
     { ".vgpr_count", offsetof(kernel, told.registers) },
     { ".sgpr_count", offsetof(kernel, told.scalars) },
-    { ".group_segment_fixed_size", offsetof(kernel, told.shared_bytes) },
     { ".private_segment_fixed_size", offsetof(kernel, told.spilled_bytes) },
     { ".kernarg_segment_size", offsetof(kernel, argument_bytes) },
     { ".max_flat_workgroup_size", offsetof(kernel, most_threads) },
@@ -75,44 +72,27 @@ static void argument_member(kernel *k, const char *name, const char *value, bool
     if (strcmp(name, ".value_kind") == 0) snprintf(a->kind, sizeof a->kind, "%.31s", value);
 }
 
-/* The kernel whose metadata is read: found by its name, but its members come before and behind it. */
-static bool kernel_member(gcn_module *m, kernel *now, const char *name, const char *value, int number)
-{
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (strcmp(name, numbers[i].name) == 0) *(int *)((char *)now + numbers[i].at) = atoi(value);
-    if (strcmp(name, ".wavefront_size") == 0) {
-        if (strcmp(value, "64")) return gcn_refuse(m, "line %d: waves of %s are not known", number, value);
-        kernel *k = gcn_kernel_named(m, now->name);
-        if (!k) return gcn_refuse(m, "line %d: kernel %s has no descriptor", number, now->name);
-        if (k->told.shared_bytes != now->told.shared_bytes)
-            return gcn_refuse(m, "line %d: kernel %s: its descriptor has another size of LDS", number, k->name);
-        int first = k->told.first, end = k->told.end;
-        k->told = now->told;
-        k->told.first = first;
-        k->told.end = end;
-        free(k->arguments);
-        k->arguments = now->arguments;
-        k->n_arguments = now->n_arguments;
-        k->argument_bytes = now->argument_bytes;
-        k->most_threads = now->most_threads;
-        k->described |= 2;
-        *now = (kernel){ 0 };
-    }
-    if (strcmp(name, ".name") == 0) snprintf(now->name, sizeof now->name, "%s", value);
-    return true;
-}
-
 bool gcn_metadata_line(gcn_module *m, const char *line, int number)
 {
-    kernel *now = &m->told_of;
-    size_t  depth = strspn(line, " ");
-    bool    first = line[depth] == '-' && line[depth + 1] == ' ';
-    char    name[64], value[80];
+    size_t depth = strspn(line, " ");
+    bool   first = line[depth] == '-' && line[depth + 1] == ' ';
+    char   name[64], value[80];
     depth += 2 * first;
-    if (depth == 4 && first) *now = (kernel){ 0 };
-    if (sscanf(line + depth, "%63[^:]: %79s", name, value) != 2) return true;
-    if (depth == 8) argument_member(now, name, value, first);
-    return depth != 4 || kernel_member(m, now, name, value, number);
+    m->n_told += depth == 4 && first && line[depth] == '.';
+    if (m->n_told > m->n_kernels) return gcn_refuse(m, "line %d: metadata of a kernel without a descriptor", number);
+    if (!m->n_told || sscanf(line + depth, "%63[^:]: %79s", name, value) != 2) return true;
+    kernel *k = &m->kernels[m->n_told - 1];
+    if (depth == 8 && (first || k->n_arguments)) argument_member(k, name, value, first);
+    if (depth != 4) return true;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (strcmp(name, numbers[i].name) == 0) *(int *)((char *)k + numbers[i].at) = atoi(value);
+    if (strcmp(name, ".wavefront_size") == 0) k->described |= 2;
+    if ((strcmp(name, ".name") == 0 && strcmp(value, k->name)) ||
+        (strcmp(name, ".wavefront_size") == 0 && strcmp(value, "64")) ||
+        (strcmp(name, ".group_segment_fixed_size") == 0 && atoi(value) != k->told.shared_bytes))
+        return gcn_refuse(m, "line %d: kernel %s: its descriptor does not fit, or waves are not of 64: %s", number,
+                          k->name, line);
+    return true;
 }
 
 bool gcn_kernels_complete(gcn_module *m)

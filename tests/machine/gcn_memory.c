@@ -5,106 +5,24 @@
  * once; registers and bytes that it owes must not be touched before the wait in either. vmcnt counts global memory, and
  * direct loads into LDS, in order. lgkmcnt counts LDS in order, and scalar loads in any.
  *
- * LDS: two waves must not touch a byte between two barriers, one of them writing. Global memory: the same for waves of
- * a block, and for two blocks in a whole launch; atomics may meet atomics.
+ * Races are those of races.h.
  */
 #include "machine/gcn.h"
 
-/* --- races in global memory ---------------------------------------------------------------------- */
+/* --- global memory ------------------------------------------------------------------------------- */
 
-/* Numbers in the traces: barrier epoch (each block has its own) and wave; many waves; anybody's atomics. */
-enum { MANY = 31, WAVE_BITS = 5 };
-#define ATOMICS 0xffffffffu
-
-typedef struct who {
-    u32 mine, epoch, group; /* this wave; the first number of this epoch, and of this block */
-} who;
-
-static who who_is(const wave *w)
+static bool note_global(wave *w, const instruction *x, machine_page *last, u64 address, u64 bytes)
 {
-    const run *r = w->r;
-    return (who){ r->epoch << WAVE_BITS | (u32)(w->number + 1), r->epoch << WAVE_BITS, r->group_epoch << WAVE_BITS };
-}
-
-/* Does an access by `me` conflict with one of an earlier number? */
-static inline bool conflicts(u32 earlier, who me)
-{
-    return earlier && earlier != me.mine && (earlier < me.group || earlier >= me.epoch);
-}
-
-/* Looks at one byte's trace and brings it up to date. */
-static inline bool mark(machine_trace *t, who me, int kind)
-{
-    if (conflicts(t->writer, me) || (kind == SCALAR_LOAD && t->writer)) return false;
-    if (kind == STORE || kind == ATOMIC) {
-        if (conflicts(t->reader, me)) return false;
-        t->writer = me.mine;
-    } else if (t->reader == 0 || (t->reader >= me.group && t->reader < me.epoch)) {
-        t->reader = me.mine;
-    } else if (t->reader >= me.epoch && t->reader != me.mine) {
-        t->reader = me.epoch | MANY;
-    }
-    return true;
-}
-
-static inline u64 both_of(const machine_trace *t)
-{
-    u64 both;
-    memcpy(&both, t, sizeof both);
-    return both;
-}
-
-/* The same for n bytes; mostly their traces are equal. The first that conflicts; n: none does. */
-static u64 mark_all(machine_trace *t, u64 n, who me, int kind)
-{
-    u64           different = 0, before = both_of(t);
-    machine_trace now = t[0];
-    for (u64 i = 1; i < n; i++) different |= both_of(&t[i]) ^ before;
-    if (!different) {
-        if (!mark(&now, me, kind)) return 0;
-        for (u64 i = 0; both_of(&now) != before && i < n; i++) t[i] = now;
-        return n;
-    }
-    for (u64 i = 0; i < n; i++)
-        if (!mark(&t[i], me, kind)) return i;
-    return n;
-}
-
-static bool race(wave *w, const instruction *x, u64 address, const machine_trace *t, who me)
-{
-    bool        writer = conflicts(t->writer, me) || x->row->kind == SCALAR_LOAD;
-    u32         other = writer ? t->writer : t->reader;
-    const char *did = writer ? "written" : "read",
-               *by = other < me.group ? "another block" : "another wave of the block";
-    if (other == ATOMICS) by = "atomics";
-    if (other == me.mine) by = "this wave, past the scalar cache,";
-    return gcn_fail(w, x, "race on global memory at %#llx: %s by %s, no barrier between", (unsigned long long)address,
-                    did, by);
-}
-
-/* Traces of the page that was looked at last: `first` is that of its first byte. */
-typedef struct page {
-    u64            number;
-    machine_trace *first;
-} page;
-
-static bool mark_global(wave *w, const instruction *x, page *last, u64 address, u64 bytes)
-{
-    who me = who_is(w);
-    if (x->row->kind == ATOMIC) me.mine = ATOMICS;
-    while (bytes) {
-        u64 left = 4096 - address % 4096, n = bytes < left ? bytes : left;
-        if (last->number != address / 4096) {
-            *last = (page){ address / 4096, machine_traces(w->r->memory, address, n) };
-            last->first -= address % 4096;
-        }
-        machine_trace *t = last->first + address % 4096;
-        u64            bad = mark_all(t, n, me, x->row->kind);
-        if (bad < n) return race(w, x, address + bad, t + bad, me);
-        address += n;
-        bytes -= n;
-    }
-    return true;
+    const run          *r = w->r;
+    machine_actor       actor = { (u32)w->number, r->epoch, r->group_epoch };
+    const machine_touch touches[] = { [SCALAR_LOAD] = MACHINE_READS_CONSTANT,
+                                      [LOAD] = MACHINE_READS,
+                                      [TO_LDS] = MACHINE_READS,
+                                      [STORE] = MACHINE_WRITES,
+                                      [ATOMIC] = MACHINE_ADDS };
+    char                why[MACHINE_RACE_ROOM];
+    return r->order->blind || machine_note_global(r->memory, last, actor, touches[x->row->kind], address, bytes, why) ||
+           gcn_fail(w, x, "%s", why);
 }
 
 /* Where a lane's bytes lie; NULL: they do not, and the error says why. */
@@ -118,18 +36,14 @@ static u8 *reach(wave *w, const instruction *x, u64 address)
     return w->r->failed ? NULL : at;
 }
 
-/* --- global memory ------------------------------------------------------------------------------- */
-
 /* 2 or 4 bytes between memory and a register. */
 static inline void transfer(u8 *memory, u32 *value, int bytes, bool store)
 {
     u16 half = (u16)*value;
-    if (store)
-        memcpy(memory, bytes == 2 ? (void *)&half : value, bytes == 2 ? 2 : 4);
-    else if (bytes == 2)
-        *value = memory[0] | (u32)memory[1] << 8;
-    else
-        memcpy(value, memory, 4);
+    if (bytes == 2 && store) memcpy(memory, &half, 2);
+    if (bytes == 2 && !store) *value = memory[0] | (u32)memory[1] << 8;
+    if (bytes > 2 && store) memcpy(memory, value, 4);
+    if (bytes > 2 && !store) memcpy(value, memory, 4);
 }
 
 /* Between lanes [i, end), which lie one behind the other from `at` on, and registers, LDS, or what a store has kept. */
@@ -165,8 +79,8 @@ static u8 *reach_all(wave *w, const pending *p, u64 *first)
 /* Lanes that lie one behind the other are looked at together. */
 static bool access_global(wave *w, pending *p)
 {
-    u64  first = 0, bytes = p->x->row->bytes;
-    page last = { 0, NULL };
+    u64          first = 0, bytes = p->x->row->bytes;
+    machine_page last = { 0, NULL };
     if (w->r->counts)
         machine_count_access(w->r->counts, p->address, p->mask, p->x->row->bytes, SECTOR, p->x->row->kind == STORE);
     u8 *all = p->mask ? reach_all(w, p, &first) : NULL;
@@ -177,7 +91,7 @@ static bool access_global(wave *w, pending *p)
         u8 *at = all ? all + (address - first) : reach(w, p->x, address);
         while (all && end < LANES && p->mask >> end & 1 && p->address[end] == p->address[end - 1] + bytes) end++;
         if (!at) return false;
-        if (!w->r->order->blind && !mark_global(w, p->x, &last, address, bytes * (u64)(end - i))) return false;
+        if (!note_global(w, p->x, &last, address, bytes * (u64)(end - i))) return false;
         move(w, p, at, i, end);
     }
     return true;
@@ -185,12 +99,12 @@ static bool access_global(wave *w, pending *p)
 
 static bool access_scalar(wave *w, const pending *p)
 {
-    const run *r = w->r;
-    int        bytes = p->x->row->bytes, known = 0;
-    u64        offset = p->base - r->arguments;
-    page       last = { 0, NULL };
-    const u8  *at = reach(w, p->x, p->base);
-    if (!at || (!r->order->blind && !mark_global(w, p->x, &last, p->base, (u64)bytes))) return false;
+    const run   *r = w->r;
+    int          bytes = p->x->row->bytes, known = 0;
+    u64          offset = p->base - r->arguments;
+    machine_page last = { 0, NULL };
+    const u8    *at = reach(w, p->x, p->base);
+    if (!at || !note_global(w, p->x, &last, p->base, (u64)bytes)) return false;
     bool of_arguments = p->base >= r->arguments && offset < (u64)r->k->argument_bytes;
     for (int i = 0; of_arguments && i < bytes; i++) known += r->declared[offset + (u64)i];
     if (of_arguments && !known)
@@ -202,61 +116,11 @@ static bool access_scalar(wave *w, const pending *p)
 
 /* --- LDS ----------------------------------------------------------------------------------------- */
 
-/* Numbers in its shadows: barrier epoch and thread, that is wave and lane. Waves are in order in themselves. */
-enum { THREAD_BITS = 11, MANY_THREADS = 2047 };
-
-/* The writer of bytes that a global_load_lds will write. */
-#define OWED 0xffffffffu
-
-static inline u32 lds_number(const wave *w, int lane)
-{
-    return w->r->lds_epoch << THREAD_BITS | (u32)(w->number * LANES + lane);
-}
-
-static inline bool lds_conflict(u32 earlier, u32 mine)
-{
-    return earlier >= (mine & ~(u32)MANY_THREADS) && (earlier ^ mine) >= LANES;
-}
-
-/* Shadows have an entry for each unit of the kernel's smallest access. */
-static inline bool mark_lds(const run *r, u32 at, int n, u32 mine, bool write)
-{
-    u32 *writer = r->lds_writer + (at >> r->lds_shift), *reader = r->lds_reader + (at >> r->lds_shift);
-    u32  epoch = mine & ~(u32)MANY_THREADS;
-    for (int u = 0; u < n; u++) {
-        if (lds_conflict(writer[u], mine) || (write && lds_conflict(reader[u], mine))) return false;
-        if (write)
-            writer[u] = mine;
-        else if (reader[u] < epoch)
-            reader[u] = mine;
-        else if ((reader[u] ^ mine) >= LANES)
-            reader[u] = epoch | MANY_THREADS;
-    }
-    return true;
-}
-
-static bool lds_race(wave *w, const instruction *x, u32 at, u32 mine)
-{
-    const run *r = w->r;
-    u32        unit = at >> r->lds_shift;
-    while (!lds_conflict(r->lds_writer[unit], mine) && !lds_conflict(r->lds_reader[unit], mine)) unit++;
-    bool written = lds_conflict(r->lds_writer[unit], mine);
-    u32  other = (written ? r->lds_writer[unit] : r->lds_reader[unit]) & MANY_THREADS, byte = unit << r->lds_shift;
-    if (r->lds_writer[unit] == OWED)
-        return gcn_fail(w, x, "LDS byte %u before the vmcnt wait for its global_load_lds", byte);
-    if (other == MANY_THREADS)
-        return gcn_fail(w, x,
-                        "race on LDS byte %u: read by several waves, no barrier before lane %u of wave %d writes it",
-                        byte, mine % LANES, w->number);
-    return gcn_fail(w, x, "race on LDS byte %u: %s by lane %u of wave %u, no barrier before lane %u of wave %d", byte,
-                    written ? "written" : "read", other % LANES, other / LANES, mine % LANES, w->number);
-}
-
 /* Are the accesses of all lanes allowed? */
 static bool reach_lds(wave *w, const pending *p, const u32 *at, bool write)
 {
-    const run *r = w->r;
-    u32        bytes = p->x->row->bytes, odd = bytes < 16 ? bytes - 1 : 7, bad = 0;
+    run *r = w->r;
+    u32  bytes = p->x->row->bytes, odd = bytes < 16 ? bytes - 1 : 7, bad = 0;
     for (int i = 0; i < LANES; i++) bad |= (p->mask >> i & 1) && (at[i] + bytes > r->lds_bytes || at[i] & odd);
     for (int i = 0; bad && i < LANES; i++) {
         if (!(p->mask >> i & 1)) continue;
@@ -264,12 +128,9 @@ static bool reach_lds(wave *w, const pending *p, const u32 *at, bool write)
             return gcn_fail(w, p->x, "out of bounds: %u bytes at %u of %u bytes of LDS", bytes, at[i], r->lds_bytes);
         if (at[i] & odd) return gcn_fail(w, p->x, "misaligned LDS address %u for %u bytes", at[i], bytes);
     }
-    u32 mine = lds_number(w, 0);
-    for (u64 left = r->order->blind ? 0 : p->mask; left; left &= left - 1) {
-        u32 i = (u32)__builtin_ctzll(left);
-        if (!mark_lds(r, at[i], (int)bytes >> r->lds_shift, mine + i, write)) return lds_race(w, p->x, at[i], mine + i);
-    }
-    return true;
+    char why[MACHINE_RACE_ROOM];
+    return r->order->blind || machine_note_shared(&r->shadow, (u32)w->number, p->mask, at, (int)bytes, write, why) ||
+           gcn_fail(w, p->x, "%s", why);
 }
 
 /* Where lanes access the LDS: the e-th of their elements. */
@@ -292,9 +153,12 @@ static bool access_lds(wave *w, pending *p)
         lds_places(p, e, at);
         if (w->r->counts) machine_count_banks(w->r->counts, at, p->mask, bytes);
         if (!reach_lds(w, p, at, write)) return false;
-        for (int k = 0; k < words; k++)
-            for (int i = 0; i < LANES; i++)
-                if (p->mask >> i & 1) transfer(w->r->lds + at[i] + 4 * k, &registers_of[k][i], bytes, write);
+        u8 *lds = w->r->lds;
+        for (int k = 0; k < words; k++, lds += 4)
+            for (u64 left = p->mask; left; left &= left - 1) {
+                int i = __builtin_ctzll(left);
+                transfer(lds + at[i], &registers_of[k][i], bytes, write);
+            }
     }
     return true;
 }
@@ -302,14 +166,11 @@ static bool access_lds(wave *w, pending *p)
 /* What a direct load will write is owed from its issue on, and a write of the wave's when it has landed. */
 static bool claim_lds(wave *w, const pending *p, bool landed)
 {
-    run *r = w->r;
-    u32  at[LANES];
+    u32 at[LANES];
     lds_places(p, 0, at);
-    r->to_lds += landed ? -1 : 1;
+    w->r->to_lds += landed ? -1 : 1;
     if (!landed && !reach_lds(w, p, at, true)) return false;
-    for (int i = 0; i < LANES; i++)
-        for (int u = 0; p->mask >> i & 1 && u < p->x->row->bytes >> r->lds_shift; u++)
-            r->lds_writer[(at[i] >> r->lds_shift) + (u32)u] = landed ? lds_number(w, i) : OWED;
+    machine_owe_shared(&w->r->shadow, (u32)w->number, p->mask, at, p->x->row->bytes, landed);
     return true;
 }
 
@@ -317,12 +178,12 @@ static bool claim_lds(wave *w, const pending *p, bool landed)
 static bool check_owed(wave *w, const pending *p)
 {
     const run *r = w->r;
+    char       why[MACHINE_RACE_ROOM];
     u32        at[LANES];
     for (int e = 0; r->to_lds && !r->order->blind && e < p->x->row->elements; e++) {
         lds_places(p, e, at);
-        for (int i = 0; i < LANES; i++)
-            for (u32 b = at[i]; p->mask >> i & 1 && b < at[i] + p->x->row->bytes && b < r->lds_bytes; b++)
-                if (r->lds_writer[b >> r->lds_shift] == OWED) return lds_race(w, p->x, b, lds_number(w, i));
+        for (int i = 0; i < LANES; i++) at[i] = at[i] < r->lds_bytes ? at[i] : 0; /* access_lds names it */
+        if (!machine_none_owed(&r->shadow, p->mask, at, p->x->row->bytes, why)) return gcn_fail(w, p->x, "%s", why);
     }
     return true;
 }

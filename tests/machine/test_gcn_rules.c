@@ -280,7 +280,7 @@ static void arguments_and_descriptors_must_fit(void **state)
     text.more_metadata = "    .private_segment_fixed_size: 16\n    .wavefront_size: 64";
     assert_string_equal(gcn_try(&text, &trial), "k: 16 bytes of scratch (spilled registers, arrays)");
     text.more_metadata = "    .wavefront_size: 32";
-    assert_non_null(strstr(gcn_try(&text, &trial), "waves of 32 are not known"));
+    assert_non_null(strstr(gcn_try(&text, &trial), "or waves are not of 64:     .wavefront_size: 32"));
     text.more_metadata = "";
     assert_string_equal(gcn_try(&text, &trial), "kernel k has no metadata");
     text.more_metadata = NULL;
