@@ -266,6 +266,8 @@ static bool step_access(wave *w, const instruction *x)
         if (!claim_lds(w, p, false)) return false;
     }
     if (kind == LDS_PERMUTE) permute(w, p);
+    char why[MACHINE_RACE_ROOM];
+    if (kind == STORE && !machine_lanes_agree(p->mask, p->address, p->data, n, why)) return gcn_fail(w, x, "%s", why);
     if ((kind == LDS_READ || kind == LDS_WRITE) && !check_owed(w, p)) return false;
     if (first) set_owed(w, &x->o[0], true);
     return !w->r->order->eager || access_memory(w, p);
