@@ -155,10 +155,8 @@ static bool access_lds(wave *w, pending *p)
         if (!reach_lds(w, p, at, write)) return false;
         u8 *lds = w->r->lds;
         for (int k = 0; k < words; k++, lds += 4)
-            for (u64 left = p->mask; left; left &= left - 1) {
-                int i = __builtin_ctzll(left);
-                transfer(lds + at[i], &registers_of[k][i], bytes, write);
-            }
+            for (int i = 0; i < LANES; i++)
+                if (p->mask >> i & 1) transfer(lds + at[i], &registers_of[k][i], bytes, write);
     }
     return true;
 }

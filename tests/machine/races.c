@@ -198,9 +198,10 @@ bool machine_note_shared(machine_shadow *s, uint32_t wave, uint64_t mask, const 
 {
     uint32_t mine = number_of(s, wave), *writer = s->writer, *reader = s->reader;
     int      shift = s->shift, n = bytes >> shift;
-    for (; mask; mask &= mask - 1) {
-        uint32_t i = (uint32_t)__builtin_ctzll(mask), unit = at[i] >> shift;
-        if (!note_lane(writer + unit, reader + unit, n, mine + i, write)) return shared_race(s, unit, mine + i, why);
+    for (uint32_t i = 0; i < LANES; i++) {
+        uint32_t unit = at[i] >> shift;
+        if (mask >> i & 1 && !note_lane(writer + unit, reader + unit, n, mine + i, write))
+            return shared_race(s, unit, mine + i, why);
     }
     return true;
 }
