@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* AMD's machine code (CDNA3, CDNA4, waves of 64): what the files of the interpreter share.
  *
- *   gcn_text.c    lines of assembler become rows of instructions, checked against the tables
+ *   gcn.def       the instructions, a line each
+ *   gcn_text.c    lines of assembler become rows of instructions, checked against gcn.def
  *   gcn_kernel.c  descriptors and metadata; kernel arguments, hidden ones included
- *   gcn_scalar.c, gcn_vector.c, gcn_matrix.c, gcn_memory.c   tables of instructions, and what each does
+ *   gcn_scalar.c, gcn_vector.c, gcn_matrix.c, gcn_memory.c   what each does
  *   gcn.c         waves, blocks, launches; machine.h's functions
  *
  * Documents: AMD's "Instinct MI300" and "Instinct MI350 Instruction Set Architecture", LLVM's "User Guide for AMDGPU
@@ -164,7 +165,7 @@ __attribute__((format(printf, 2, 3))) bool gcn_refuse(gcn_module *m, const char 
 void                                      *gcn_grow(void *old, int n, int *room, size_t size); /* room for n + 1 */
 bool                                       gcn_read_text(gcn_module *m);                       /* gcn_text.c */
 kernel                                    *gcn_kernel_named(gcn_module *m, const char *name);  /* NULL: none */
-/* A line of a descriptor (.amdhsa_...) of kernel k, and one of the metadata, `depth` spaces in. */
+/* A line of a descriptor (.amdhsa_...) of kernel k, and one of the metadata. */
 bool gcn_descriptor_line(gcn_module *m, kernel *k, const char *line, int number);
 bool gcn_metadata_line(gcn_module *m, const char *line, int number);
 bool gcn_kernels_complete(gcn_module *m);

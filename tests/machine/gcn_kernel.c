@@ -82,7 +82,7 @@ bool gcn_metadata_line(gcn_module *m, const char *line, int number)
     if (m->n_told > m->n_kernels) return gcn_refuse(m, "line %d: metadata of a kernel without a descriptor", number);
     if (!m->n_told || sscanf(line + depth, "%63[^:]: %79s", name, value) != 2) return true;
     kernel *k = &m->kernels[m->n_told - 1];
-    if (depth == 8) argument_member(k, name, value, first);
+    if (depth == 8 && (first || k->n_arguments)) argument_member(k, name, value, first);
     if (depth != 4) return true;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (strcmp(name, numbers[i].name) == 0) *(int *)((char *)k + numbers[i].at) = atoi(value);

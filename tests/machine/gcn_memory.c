@@ -155,10 +155,8 @@ static bool access_lds(wave *w, pending *p)
         if (!reach_lds(w, p, at, write)) return false;
         u8 *lds = w->r->lds;
         for (int k = 0; k < words; k++, lds += 4)
-            for (u64 left = p->mask; left; left &= left - 1) {
-                int i = __builtin_ctzll(left);
-                transfer(lds + at[i], &registers_of[k][i], bytes, write);
-            }
+            for (int i = 0; i < LANES; i++)
+                if (p->mask >> i & 1) transfer(lds + at[i], &registers_of[k][i], bytes, write);
     }
     return true;
 }
@@ -266,6 +264,8 @@ static bool step_access(wave *w, const instruction *x)
         if (!claim_lds(w, p, false)) return false;
     }
     if (kind == LDS_PERMUTE) permute(w, p);
+    char why[MACHINE_RACE_ROOM];
+    if (kind == STORE && !machine_lanes_agree(p->mask, p->address, p->data, n, why)) return gcn_fail(w, x, "%s", why);
     if ((kind == LDS_READ || kind == LDS_WRITE) && !check_owed(w, p)) return false;
     if (first) set_owed(w, &x->o[0], true);
     return !w->r->order->eager || access_memory(w, p);

@@ -175,7 +175,10 @@ void machine_memory_launch(machine_memory *memory)
 static machine_trace *page_of(machine_memory *memory, block *b, uint64_t address)
 {
     traces **page = &b->pages[address / PAGE - b->at / PAGE];
-    if (!*page) *page = need(calloc(1, sizeof **page));
+    if (!*page) {
+        *page = need(malloc(sizeof **page));
+        (*page)->launch = 0;
+    }
     if ((*page)->launch != memory->launch) {
         memset((*page)->of, 0, sizeof(*page)->of);
         (*page)->launch = memory->launch;

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #define MOST_EXECUTED 20000000u /* of warps, in a block */
-#define MOST_EVENTS ((1u << 20) - 4096)
 
 bool ptx_fail(ptx_block *b, const ptx_warp *w, const ptx_instruction *x, const char *format, ...)
 {
@@ -176,7 +175,7 @@ PTX_HANDLER(barrier)
 
 PTX_HANDLER(warp_barrier)
 {
-    ptx_meet(b, w, on);
+    machine_clocks_meet(&b->time, (uint32_t)(w->number * LANES), on, w->learned);
 }
 
 #define CONTROL(...) { __VA_ARGS__ },
@@ -193,21 +192,20 @@ static void pass_barrier(ptx_block *b, int number)
     bool all = true;
     for (int i = 0; i < b->n_warps; i++) all &= b->warps[i].waits && b->warps[i].barrier == number;
     uint32_t *clocks = b->scratch;
-    memset(clocks, 0, b->agents * sizeof *clocks);
+    memset(clocks, 0, b->time.agents * sizeof *clocks);
     for (int i = 0; i < b->n_warps * LANES && !all; i++)
         if (b->warps[i / LANES].waits && b->warps[i / LANES].barrier == number)
-            ptx_publish(b, &b->warps[i / LANES], i % LANES, clocks);
+            machine_clocks_publish(&b->time, (uint32_t)i, clocks);
     for (int i = 0; i < b->n_warps; i++) {
         ptx_warp *w = &b->warps[i];
         if (!w->waits || w->barrier != number) continue;
         w->waits = false;
-        for (int lane = 0; lane < LANES && !all; lane++) ptx_learn(b, w, lane, clocks);
-        if (all) w->learned = false;
+        for (int lane = 0; lane < LANES && !all; lane++)
+            machine_clocks_learn(&b->time, (uint32_t)(i * LANES + lane), clocks);
+        w->learned = !all;
     }
     b->events++;
-    if (!all) return;
-    b->floor = ++b->now;
-    for (uint32_t t = 0; t < b->agents; t++) b->own[t] = b->now;
+    if (all) machine_clocks_barrier(&b->time);
 }
 
 /* Lets warps pass whose barrier is complete. */
@@ -273,7 +271,8 @@ static void run_block(ptx_block *b)
             run_warp(b, w, budget);
             alive |= w->alive != 0;
         }
-        if (b->now > MOST_EVENTS) ptx_fail(b, NULL, NULL, "too many events to search for races: run it blind");
+        if (b->time.now > MACHINE_LAST_TIME)
+            ptx_fail(b, NULL, NULL, "too many events to search for races: run it blind");
         if (alive && !b->failed && !pass_barriers(b) && stuck(b)) name_deadlock(b);
     }
     if (!b->failed) ptx_async_end(b);
@@ -323,17 +322,13 @@ static void begin_block(ptx_block *b)
     memset(b->traces, 0, units * sizeof *b->traces);
     memset(b->owed, 0, units);
     memset(b->lent, 0, units);
-    b->n_owed = b->n_lent = b->shared_shadow.n = b->shared_shadow.free = 0;
+    b->n_owed = b->n_lent = b->shared_readers.n = b->shared_readers.free = 0;
     b->n_barriers = b->n_bulk = 0;
     b->executed = 0;
-    if (b->now > MOST_EVENTS / 2) { /* times begin anew: what earlier blocks did is forgotten */
+    if (machine_clocks_block(&b->time)) {
         machine_memory_launch(b->memory);
-        memset(b->known, 0, (size_t)b->n_warps * LANES * b->agents * sizeof *b->known);
-        memset(b->proxy, 0, b->agents * sizeof *b->proxy);
-        b->now = b->global_shadow.n = b->global_shadow.free = 0;
+        b->global_readers.n = b->global_readers.free = 0;
     }
-    b->begin = b->floor = ++b->now;
-    for (uint32_t i = 0; i < b->agents; i++) b->own[i] = b->now;
     for (int i = 0; i < b->n_warps; i++) begin_warp(b, &b->warps[i]);
 }
 
@@ -372,10 +367,9 @@ static bool check_launch(ptx_block *b)
 
 static void make(ptx_block *b)
 {
-    size_t words = (size_t)b->kernel->words, units = (b->shared_end >> b->kernel->unit) + 16;
-    b->agents = (uint32_t)(b->threads + b->n_warps + 1);
-    size_t rows = (size_t)b->n_warps * LANES;
-    if (b->agents < rows + 1) b->agents = (uint32_t)rows + 1;
+    size_t   words = (size_t)b->kernel->words, units = (b->shared_end >> b->kernel->unit) + 16;
+    uint32_t rows = (uint32_t)(b->n_warps * LANES), agents = (uint32_t)(b->threads + b->n_warps + 1);
+    machine_clocks_make(&b->time, rows, agents > rows ? agents : rows + 1);
     b->warps = room((size_t)b->n_warps, sizeof *b->warps);
     for (int i = 0; i < b->n_warps; i++) {
         ptx_warp *w = &b->warps[i];
@@ -392,10 +386,7 @@ static void make(ptx_block *b)
     b->traces = room(units, sizeof *b->traces);
     b->owed = room(units, 1);
     b->lent = room(units, 1);
-    b->own = room(b->agents, sizeof *b->own);
-    b->proxy = room(b->agents, sizeof *b->proxy);
-    b->scratch = room(b->agents, sizeof *b->scratch);
-    b->known = room(rows * b->agents, sizeof *b->known);
+    b->scratch = room(b->time.agents, sizeof *b->scratch);
 }
 
 static void unmake(ptx_block *b)
@@ -406,11 +397,10 @@ static void unmake(ptx_block *b)
         free(b->warps[i].copies);
     }
     for (int i = 0; i < MOST_BARRIERS; i++) free(b->barriers[i].arriving);
-    void *all[] = {
-        b->warps,   b->parameters, b->shared,           b->traces,          b->owed, b->lent, b->own, b->proxy,
-        b->scratch, b->known,      b->shared_shadow.of, b->global_shadow.of
-    };
+    void *all[] = { b->warps,   b->parameters,        b->shared,           b->traces, b->owed, b->lent,
+                    b->scratch, b->shared_readers.of, b->global_readers.of };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    machine_clocks_end(&b->time);
 }
 
 static bool run(machine_module *module, machine_memory *memory, const machine_launch *launch,
@@ -425,7 +415,7 @@ static bool run(machine_module *module, machine_memory *memory, const machine_la
                       .counts = counts,
                       .error = error,
                       .counted = counts != NULL,
-                      .traced = !order->blind,
+                      .time = { .on = !order->blind },
                       .seed = (uint32_t)order->waves,
                       .skip = order->skip };
     for (int i = 0; i < m->n_kernels; i++)

@@ -10,6 +10,7 @@
 #ifndef TESTS_MACHINE_PTX_H
 #define TESTS_MACHINE_PTX_H
 
+#include "machine/clocks.h"
 #include "machine/module.h"
 
 #include <string.h>
@@ -112,17 +113,6 @@ extern const ptx_row ptx_alu_rows[], ptx_memory_rows[], ptx_matrix_rows[], ptx_a
 
 /* --- a launch */
 
-/* Readers of a byte that do not know of each other: lanes of a warp (thread + lane) at one time. */
-typedef struct ptx_readers {
-    uint32_t clock, thread, lanes, next;
-} ptx_readers;
-
-/* Who touched what (machine_trace): see ptx_memory.c. */
-typedef struct ptx_shadow {
-    ptx_readers *of;
-    uint32_t     n, room, free;
-} ptx_shadow;
-
 typedef struct ptx_group { /* lanes at one place */
     int  pc;
     u32  lanes;
@@ -196,7 +186,7 @@ struct ptx_block {
     const machine_order  *order;
     machine_counts       *counts;
     char                 *error;
-    bool                  failed, counted, traced;
+    bool                  failed, counted;
     uint32_t              at[3], seed;
     int                   n_warps, threads;
     ptx_warp             *warps;
@@ -206,15 +196,15 @@ struct ptx_block {
     int                   skip;
     ptx_group            *group; /* whose instruction runs */
     /* shared memory; its bytes are [SHARED_FIRST, shared_end) */
-    uint8_t       *shared;
-    uint32_t       shared_end;
-    machine_trace *traces;      /* of units */
-    uint8_t       *owed, *lent; /* by units: copies that will write it, products that will read it */
-    uint32_t       n_owed, n_lent;
-    ptx_shadow     shared_shadow, global_shadow;
-    /* What happened before what: ptx_memory.c */
-    uint32_t  agents, now, floor, begin;
-    uint32_t *own, *known, *proxy, *scratch;
+    uint8_t             *shared;
+    uint32_t             shared_end;
+    machine_trace       *traces;      /* of units */
+    uint8_t             *owed, *lent; /* by units: copies that will write it, products that will read it */
+    uint32_t             n_owed, n_lent;
+    machine_reader_lists shared_readers, global_readers;
+    /* What happened before what. Agents are the threads, behind them the warps' products, and last the copies. */
+    machine_clocks time;
+    uint32_t      *scratch;
     /* asynchronous */
     ptx_barrier barriers[MOST_BARRIERS];
     int         n_barriers;
@@ -262,35 +252,18 @@ static inline int ptx_first(u32 lanes)
     return __builtin_ctz(lanes);
 }
 
-/* --- time (ptx_memory.c): events are numbered; a thread's `known` row says up to when it knows of each agent's deeds.
- * Agents are the threads, behind them the warps' matrix products, and last the copies. */
-
-/* Lanes of a warp meet: each knows what the others do. */
-void ptx_meet(ptx_block *b, ptx_warp *w, u32 lanes);
-
-/* fence.proxy.async: what these lanes know of ordinary writes, asynchronous agents may see. */
-void ptx_proxy_fence(ptx_block *b, ptx_warp *w, u32 on);
-
-/* What lane `lane` has done and knows is added to `clocks`; what it does from now on is later. */
-void ptx_publish(ptx_block *b, ptx_warp *w, int lane, uint32_t *clocks);
-void ptx_learn(ptx_block *b, ptx_warp *w, int lane, const uint32_t *clocks);
-
-/* Does a lane know what an agent did at a time? */
-bool ptx_knows(const ptx_block *b, const ptx_warp *w, int lane, uint32_t agent, uint32_t clock);
-
 /* --- memory (ptx_memory.c)
  * Each checks an access of lane `lane` to `bytes` (a power of two up to 16, aligned) and traces it; NULL: the launch
  * has failed. */
-enum ptx_access { READ, WRITE, ATOMIC };
 uint8_t *ptx_global(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint64_t at, uint32_t bytes,
-                    enum ptx_access how);
+                    machine_deed how);
 uint8_t *ptx_shared(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint32_t at, uint32_t bytes,
-                    enum ptx_access how);
+                    machine_deed how);
 
 /* The same for accesses of an asynchronous agent, which knows what `lane` knows. */
 uint8_t *ptx_global_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint64_t at, uint32_t bytes);
 uint8_t *ptx_shared_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint32_t at, uint32_t bytes,
-                          uint32_t agent, uint32_t clock, enum ptx_access how);
+                          uint32_t agent, uint32_t clock, machine_deed how);
 
 /* The addresses of an operand in all lanes. */
 void ptx_addresses(const ptx_warp *w, const ptx_operand *o, u64 at[LANES]);

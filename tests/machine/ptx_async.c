@@ -54,7 +54,7 @@ static ptx_barrier *barrier_at(ptx_block *b, ptx_warp *w, const ptx_instruction 
     for (int i = 0; i < b->n_barriers; i++) {
         ptx_barrier *bar = &b->barriers[i];
         if (bar->at != at) continue;
-        if (ptx_knows(b, w, lane, bar->thread, bar->clock)) return bar;
+        if (machine_clocks_knows(&b->time, (uint32_t)(w->number * LANES + lane), bar->thread, bar->clock)) return bar;
         ptx_fail(b, w, x, "nothing is between this and the mbarrier's init by thread %u", bar->thread);
         return NULL;
     }
@@ -66,7 +66,7 @@ static ptx_barrier *barrier_at(ptx_block *b, ptx_warp *w, const ptx_instruction 
 static void settle(ptx_block *b, ptx_barrier *bar)
 {
     if (bar->pending || bar->bytes) return;
-    memcpy(bar->done, bar->arriving, b->agents * sizeof *bar->done);
+    memcpy(bar->done, bar->arriving, b->time.agents * sizeof *bar->done);
     bar->phase++;
     bar->pending = bar->expected;
     b->events++;
@@ -79,7 +79,7 @@ PTX_HANDLER(mbarrier_init)
     for (u32 left = on; left; left &= left - 1) {
         int      i = ptx_first(left), k = 0;
         uint32_t a = (uint32_t)at[i];
-        if (!ptx_shared(b, w, x, i, a, 8, WRITE)) return;
+        if (!ptx_shared(b, w, x, i, a, 8, MACHINE_WRITE)) return;
         while (k < b->n_barriers && b->barriers[k].at != a) k++;
         if (k == MOST_BARRIERS) {
             ptx_fail(b, w, x, "too many mbarriers");
@@ -87,18 +87,18 @@ PTX_HANDLER(mbarrier_init)
         }
         ptx_barrier *bar = &b->barriers[k];
         if (k == b->n_barriers) b->n_barriers++;
-        if (!bar->arriving) bar->arriving = calloc(2 * b->agents, sizeof *bar->arriving);
+        if (!bar->arriving) bar->arriving = calloc(2 * b->time.agents, sizeof *bar->arriving);
         if (!bar->arriving) abort();
         uint32_t *arriving = bar->arriving, count = w->file[x->o[1].at + i], t = (uint32_t)(w->number * LANES + i);
-        memset(arriving, 0, 2 * b->agents * sizeof *arriving);
+        memset(arriving, 0, 2 * b->time.agents * sizeof *arriving);
         *bar = (ptx_barrier){ .at = a,
                               .expected = count,
                               .pending = count,
                               .thread = t,
-                              .clock = b->own[t],
+                              .clock = b->time.own[t],
                               .arriving = arriving,
-                              .done = arriving + b->agents };
-        b->own[t] = ++b->now;
+                              .done = arriving + b->time.agents };
+        b->time.own[t] = ++b->time.now;
         memset(b->owed + (a >> b->kernel->unit), 0xff, (size_t)(8 >> b->kernel->unit));
         b->n_owed++;
     }
@@ -118,7 +118,7 @@ PTX_HANDLER(arrive)
             return;
         }
         if (x->n > 2) bar->bytes += w->file[x->o[2].at + i];
-        ptx_publish(b, w, i, bar->arriving);
+        machine_clocks_publish(&b->time, (uint32_t)(w->number * LANES + i), bar->arriving);
         bar->pending--;
         b->events++;
         settle(b, bar);
@@ -138,7 +138,8 @@ static bool put_chunk(ptx_block *b, const ptx_bulk *c, uint32_t at, const uint8_
         b->n_owed--;
         return true;
     }
-    if (!ptx_shared_async(b, w, c->x, c->thread % LANES, at, CHUNK, b->agents - 1, c->clock, WRITE)) return false;
+    if (!ptx_shared_async(b, w, c->x, c->thread % LANES, at, CHUNK, b->time.agents - 1, c->clock, MACHINE_ASYNC_WRITE))
+        return false;
     memset(b->owed + (at >> unit), 1, n);
     b->n_owed++;
     return true;
@@ -206,7 +207,7 @@ static void land(ptx_block *b, int i)
     b->bulk[i] = b->bulk[--b->n_bulk];
     while (bar->at != c.barrier) bar++;
     bar->bytes -= c.bytes;
-    if (bar->arriving[b->agents - 1] < c.clock) bar->arriving[b->agents - 1] = c.clock;
+    if (bar->arriving[b->time.agents - 1] < c.clock) bar->arriving[b->time.agents - 1] = c.clock;
     b->events++;
     if (b->counted) b->counts->read_bytes += c.bytes, b->counts->read_sectors += c.bytes / 32;
     if (bar->bytes < 0)
@@ -228,7 +229,7 @@ static void begin_bulk(ptx_block *b, ptx_warp *w, ptx_bulk c, uint32_t align)
         ptx_fail(b, w, c.x, "%u bytes from 0x%llx to %u of shared memory: not aligned to %u", c.bytes,
                  (unsigned long long)c.from, c.to - SHARED_FIRST, align);
     if (b->failed) return;
-    c.clock = ++b->now;
+    c.clock = ++b->time.now;
     if (!each_chunk(b, &c, false)) return;
     b->bulk[b->n_bulk++] = c;
     if (b->order->eager) land(b, b->n_bulk - 1);
@@ -311,7 +312,8 @@ PTX_HANDLER(try_wait)
         w->looked_at = (int)(bar - b->barriers);
         if (bar->phase % 2 == parity) continue;
         done |= (u32)1 << i;
-        ptx_learn(b, w, i, bar->done);
+        w->learned = true;
+        machine_clocks_learn(&b->time, (uint32_t)(w->number * LANES + i), bar->done);
     }
     u32 *d = &w->file[x->o[0].at];
     *d = (*d & ~on) | done;
@@ -335,8 +337,8 @@ PTX_HANDLER(async_copy)
             ptx_fail(b, w, x, "a copy of %u of %u bytes is not modelled", c.some, bytes);
             return;
         }
-        uint8_t *p = ptx_shared(b, w, x, i, c.to, bytes, WRITE);
-        if (!p || (c.some && !ptx_global(b, w, x, i, c.from, bytes, READ))) return;
+        uint8_t *p = ptx_shared(b, w, x, i, c.to, bytes, MACHINE_WRITE);
+        if (!p || (c.some && !ptx_global(b, w, x, i, c.from, bytes, MACHINE_READ))) return;
         if (b->order->eager) memcpy(p, c.some ? machine_at(b->memory, c.from, bytes) : (uint8_t[CHUNK]){ 0 }, bytes);
         memset(b->owed + (c.to >> unit), 1, bytes >> unit);
         b->n_owed++;
@@ -367,7 +369,7 @@ PTX_HANDLER(async_wait)
         }
         memset(b->owed + (c.to >> unit), 0, c.bytes >> unit);
         b->n_owed--;
-        uint8_t *p = ptx_shared(b, w, x, c.lane, c.to, c.bytes, WRITE);
+        uint8_t *p = ptx_shared(b, w, x, c.lane, c.to, c.bytes, MACHINE_WRITE);
         if (p && !b->order->eager)
             memcpy(p, c.some ? machine_at(b->memory, c.from, c.bytes) : (uint8_t[CHUNK]){ 0 }, c.bytes);
     }
@@ -380,13 +382,15 @@ static void fence_barriers(ptx_block *b, ptx_warp *w, u32 on)
 {
     for (int k = 0; k < b->n_barriers; k++)
         for (u32 left = on; left; left &= left - 1)
-            b->barriers[k].fenced |= ptx_knows(b, w, ptx_first(left), b->barriers[k].thread, b->barriers[k].clock);
+            b->barriers[k].fenced |= machine_clocks_knows(&b->time, (uint32_t)(w->number * LANES + ptx_first(left)),
+                                                          b->barriers[k].thread, b->barriers[k].clock);
 }
 
 PTX_HANDLER(fence_proxy)
 {
     fence_barriers(b, w, on);
-    ptx_proxy_fence(b, w, on);
+    for (u32 left = on; left; left &= left - 1)
+        machine_clocks_fence(&b->time, (uint32_t)(w->number * LANES + ptx_first(left)));
 }
 
 PTX_HANDLER(fence_init)

@@ -94,6 +94,7 @@ static bool parameter(reader *r, char *s)
     ptx_kernel *k = r->k;
     int         bytes = ptx_bits_of(type) / 8;
     if (!align) align = bytes;
+    if (align < 1 || align > MOST || count < 1 || count > MOST) return ptx_wrong(r, "a size that is not possible");
     int at = (k->parameter_bytes + align - 1) / align * align;
     k->parameter_bytes = at + bytes * count;
     return add_symbol(r, name, at);
@@ -123,7 +124,7 @@ static bool variable(reader *r)
     char space[16], name[NAME], type[16];
     int  align, count = 1;
     if (sscanf(r->statement, ".%15s .align %d .%15s %127[A-Za-z0-9_$][%d]", space, &align, type, name, &count) < 4 ||
-        ptx_bits_of(type) < 8 || r->k->dynamic_at >= 0)
+        ptx_bits_of(type) < 8 || r->k->dynamic_at >= 0 || align < 1 || align > MOST || count < 1 || count > MOST)
         return ptx_wrong(r, "a variable that is not known");
     int bytes = ptx_bits_of(type) / 8 * count;
     if (!strcmp(space, "local")) {
@@ -157,7 +158,8 @@ static bool directive(reader *r)
     const char *s = r->statement;
     if (!strncmp(s, ".visible .entry", 15)) return entry(r);
     if (!strncmp(s, ".extern .shared", 15))
-        return sscanf(s, ".extern .shared .align %d .b8 %127[A-Za-z0-9_$][]", &r->dynamic_align, r->dynamic) == 2 ||
+        return (sscanf(s, ".extern .shared .align %d .b8 %127[A-Za-z0-9_$][]", &r->dynamic_align, r->dynamic) == 2 &&
+                r->dynamic_align > 0 && r->dynamic_align <= MOST) ||
                ptx_wrong(r, "a variable that is not known");
     /* A tag of NVRTC's own, that no kernel uses. */
     if (!r->k && !strncmp(s, ".global .align 1 .u8 ", 21) && !strchr(s, '[') && !strchr(s, '=')) return true;

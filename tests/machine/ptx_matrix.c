@@ -103,7 +103,7 @@ PTX_HANDLER(ldmatrix)
         u32     *d = w->file + places(b, &x->o[0])[k];
         for (int row = 0; row < 8; row++) {
             int            lane = 8 * k + row;
-            const uint8_t *p = ptx_shared(b, w, x, lane, (uint32_t)at[lane], CHUNK, READ);
+            const uint8_t *p = ptx_shared(b, w, x, lane, (uint32_t)at[lane], CHUNK, MACHINE_READ);
             if (!p) return;
             memcpy(v[row], p, CHUNK);
         }
@@ -186,7 +186,8 @@ static bool lend(ptx_block *b, ptx_warp *w, const ptx_product *p, int step)
     uint32_t at[MOST_CHUNKS];
     int      of_a, n = chunks_of(b, w, p, at, &of_a), unit = b->kernel->unit;
     for (int i = 0; i < n; i++) {
-        if (!ptx_shared_async(b, w, p->x, 0, at[i], CHUNK, (uint32_t)(b->threads + w->number), b->now, READ))
+        if (!ptx_shared_async(b, w, p->x, 0, at[i], CHUNK, (uint32_t)(b->threads + w->number), b->time.now,
+                              MACHINE_READ))
             return false;
         for (uint32_t u = 0; u < (uint32_t)(CHUNK >> unit); u++)
             b->lent[(at[i] >> unit) + u] = (uint8_t)(b->lent[(at[i] >> unit) + u] + step);
@@ -307,9 +308,10 @@ PTX_HANDLER(wgmma_wait)
         if (in_registers(p->x)) mark(b, w->lent, &p->x->o[1], -1);
     }
     w->n_products = kept;
-    for (int i = 0; i < LANES && b->traced; i++)
-        b->known[(size_t)(w->number * LANES + i) * b->agents + (size_t)(b->threads + w->number)] = b->now;
-    b->now++;
+    for (int i = 0; i < LANES && b->time.on; i++)
+        b->time.known[(size_t)(w->number * LANES + i) * b->time.agents + (size_t)(b->threads + w->number)] =
+            b->time.now;
+    b->time.now++;
 }
 
 #define TENSOR(...) { __VA_ARGS__ },

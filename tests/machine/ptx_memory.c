@@ -1,232 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PTX: who knows what others did, traces of memory, loads, stores, atomics.
- *
- * A stamp is a time (20 bits) and an agent (11 bits). What happened before `floor`, the last barrier of the whole
- * block, everyone knows; later deeds are known if the agent's entry in one's row of `known` is as late. Times go on
- * from block to block; what is older than `begin` was done by another block, which nothing but atomics orders. A trace
- * holds the last writer's stamp (top bit: by an atomic; in shared memory: by an asynchronous copy) and its readers
- * since then: a stamp, or (top bit) the first of a list.
- */
+/* PTX: accesses to memory, loads, stores, atomics. */
 #include "machine/counts.h"
 #include "machine/ptx.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { AGENT_BITS = 11, AGENT = (1 << AGENT_BITS) - 1, CLOCK = (1 << 20) - 1 };
-
-#define TOP 0x80000000u
-
-/* Who acts: lanes of a warp from thread `first` on, or one agent. Lane i knows rows[i * agents]. */
-typedef struct actor {
-    uint32_t        first, lanes, clock;
-    const uint32_t *rows;
-} actor;
-
-static uint32_t clock_of(uint32_t stamp)
-{
-    return stamp >> AGENT_BITS & CLOCK;
-}
-
-static uint32_t *row_of(const ptx_block *b, uint32_t thread)
-{
-    return b->known + (size_t)thread * b->agents;
-}
-
-/* --- time */
-
-static void learn(uint32_t *to, const uint32_t *from, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) to[i] = to[i] > from[i] ? to[i] : from[i];
-}
-
-void ptx_meet(ptx_block *b, ptx_warp *w, u32 lanes)
-{
-    if (!b->traced) return;
-    /* What they know of other warps only bar.sync has told, if nobody has learned more: then it need not be looked at.
-     */
-    uint32_t base = (uint32_t)w->number * LANES, from = w->learned ? 0 : base, n = w->learned ? b->agents : LANES;
-    uint32_t first = base + (uint32_t)ptx_first(lanes), *row = row_of(b, first);
-    for (u32 left = lanes; left; left &= left - 1) {
-        uint32_t t = base + (uint32_t)ptx_first(left);
-        learn(row + from, row_of(b, t) + from, n);
-        row[t] = b->now;
-    }
-    b->now++;
-    for (u32 left = lanes; left; left &= left - 1) {
-        uint32_t t = base + (uint32_t)ptx_first(left);
-        b->own[t] = b->now;
-        if (t != first) memcpy(row_of(b, t) + from, row + from, n * sizeof *row);
-    }
-}
-
-void ptx_publish(ptx_block *b, ptx_warp *w, int lane, uint32_t *clocks)
-{
-    if (!b->traced) return;
-    uint32_t t = (uint32_t)(w->number * LANES + lane);
-    row_of(b, t)[t] = b->now;
-    learn(clocks, row_of(b, t), b->agents);
-    b->own[t] = ++b->now;
-}
-
-void ptx_learn(ptx_block *b, ptx_warp *w, int lane, const uint32_t *clocks)
-{
-    if (!b->traced) return;
-    w->learned = true;
-    learn(row_of(b, (uint32_t)(w->number * LANES + lane)), clocks, b->agents);
-}
-
-void ptx_proxy_fence(ptx_block *b, ptx_warp *w, u32 on)
-{
-    for (int i = 0; i < LANES && b->traced; i++) {
-        if (!(on >> i & 1)) continue;
-        uint32_t t = (uint32_t)(w->number * LANES + i);
-        learn(b->proxy, row_of(b, t), b->agents);
-        for (uint32_t k = 0; k < b->agents; k++) b->proxy[k] = b->proxy[k] >= b->floor ? b->proxy[k] : b->floor - 1;
-        b->proxy[t] = b->now;
-        b->own[t] = ++b->now;
-    }
-}
-
-static bool ordered(const ptx_block *b, const uint32_t *row, uint32_t me, uint32_t agent, uint32_t clock)
-{
-    return clock < b->floor || agent == me || row[agent] >= clock;
-}
-
-bool ptx_knows(const ptx_block *b, const ptx_warp *w, int lane, uint32_t agent, uint32_t clock)
-{
-    uint32_t t = (uint32_t)(w->number * LANES + lane);
-    return !b->traced || ordered(b, row_of(b, t), t, agent, clock);
-}
-
-/* Is a deed known to all lanes of an actor? */
-static bool known(const ptx_block *b, const actor *a, uint32_t agent, uint32_t clock)
-{
-    if (clock < b->floor) return true;
-    for (u32 left = a->lanes; left; left &= left - 1) {
-        uint32_t i = (uint32_t)ptx_first(left);
-        if (!ordered(b, a->rows + (size_t)i * b->agents, a->first + i, agent, clock)) return false;
-    }
-    return true;
-}
-
-/* --- traces */
-
-static void drop(ptx_shadow *s, machine_trace *t)
-{
-    if (t->reader & TOP) {
-        uint32_t last = t->reader & ~TOP;
-        while (s->of[last].next) last = s->of[last].next;
-        s->of[last].next = s->free;
-        s->free = t->reader & ~TOP;
-    }
-    t->reader = 0;
-}
-
-static void push(ptx_shadow *s, machine_trace *t, uint32_t first, uint32_t lanes, uint32_t clock)
-{
-    uint32_t at = s->free;
-    if (at)
-        s->free = s->of[at].next;
-    else {
-        if (s->n + 1 >= s->room) {
-            s->room = s->room ? 2 * s->room : 4096;
-            s->of = realloc(s->of, s->room * sizeof *s->of);
-            if (!s->of) abort();
-        }
-        at = ++s->n;
-    }
-    s->of[at] = (ptx_readers){ clock, first, lanes, t->reader & TOP ? t->reader & ~TOP : 0 };
-    t->reader = TOP | at;
-}
-
-static void set_reader(ptx_shadow *s, machine_trace *t, const actor *a)
-{
-    drop(s, t);
-    if (a->lanes & (a->lanes - 1))
-        push(s, t, a->first, a->lanes, a->clock);
-    else
-        t->reader = a->clock << AGENT_BITS | (a->first + (uint32_t)ptx_first(a->lanes));
-}
-
-static void add_reader(ptx_block *b, ptx_shadow *s, machine_trace *t, const actor *a)
-{
-    uint32_t r = t->reader;
-    if (r == 0) {
-        set_reader(s, t, a);
-        return;
-    }
-    if (!(r & TOP)) {
-        if (clock_of(r) < b->begin)
-            return; /* whoever writes it now is in the wrong: this reader must not be forgotten */
-        if (known(b, a, r & AGENT, clock_of(r))) {
-            set_reader(s, t, a);
-            return;
-        }
-        t->reader = 0;
-        push(s, t, r & AGENT, 1, clock_of(r));
-    } else {
-        ptx_readers *head = &s->of[r & ~TOP];
-        if (head->clock < b->begin) return;
-        if (head->clock < b->floor) {
-            set_reader(s, t, a);
-            return;
-        }
-        for (ptx_readers *p = head;; p = &s->of[p->next]) {
-            if (p->thread == a->first && (p->clock == a->clock || !(p->lanes & ~a->lanes))) {
-                p->lanes |= a->lanes;
-                p->clock = a->clock;
-                return;
-            }
-            if (!p->next) break;
-        }
-    }
-    push(s, t, a->first, a->lanes, a->clock);
-}
-
-/* The agent whose reading a writer does not know of; -1: none. */
-static int64_t unknown_reader(const ptx_block *b, const ptx_shadow *s, uint32_t r, const actor *a)
-{
-    if (!r) return -1;
-    if (!(r & TOP)) {
-        uint32_t clock = clock_of(r);
-        return clock < b->begin || !known(b, a, r & AGENT, clock) ? (int64_t)(r & AGENT) : -1;
-    }
-    for (uint32_t at = r & ~TOP; at; at = s->of[at].next) {
-        const ptx_readers *p = &s->of[at];
-        if (p->clock < b->begin) return p->thread;
-        for (u32 left = p->clock < b->floor ? 0 : p->lanes; left; left &= left - 1)
-            if (!known(b, a, p->thread + (uint32_t)ptx_first(left), p->clock))
-                return p->thread + (uint32_t)ptx_first(left);
-    }
-    return -1;
-}
-
-/* The reason, as words, why an actor must not touch this; NULL: it may, and has. `who`: the other one. */
-static const char *touch(ptx_block *b, ptx_shadow *s, machine_trace *t, uint32_t n, const actor *a, enum ptx_access how,
-                         uint32_t mark, int64_t *who)
-{
-    uint32_t stamp = mark | a->clock << AGENT_BITS | (a->first + (uint32_t)ptx_first(a->lanes));
-    for (uint32_t i = 0; i < n; i++, t++) {
-        uint32_t clock = clock_of(t->writer);
-        if (t->writer && (clock < b->begin || clock >= b->floor) && !(how == ATOMIC && t->writer & TOP)) {
-            *who = t->writer & AGENT;
-            if (clock < b->begin) return "another block has written this";
-            if (!known(b, a, t->writer & AGENT, clock))
-                return "another thread has written this, and nothing is between";
-        }
-        if (how == READ) {
-            if (t->reader != stamp) add_reader(b, s, t, a);
-            continue;
-        }
-        *who = unknown_reader(b, s, t->reader, a);
-        if (*who >= 0) return "another thread may still read this";
-        drop(s, t);
-        t->writer = stamp;
-    }
-    return NULL;
-}
 
 static void name_agent(const ptx_block *b, int64_t who, char *text, size_t room)
 {
@@ -238,10 +17,10 @@ static void name_agent(const ptx_block *b, int64_t who, char *text, size_t room)
         snprintf(text, room, "a bulk copy");
 }
 
-static actor lanes_of(const ptx_block *b, const ptx_warp *w, u32 lanes)
+static machine_doer lanes_of(const ptx_block *b, const ptx_warp *w, u32 lanes)
 {
     uint32_t first = (uint32_t)w->number * LANES;
-    return (actor){ first, lanes, b->own[first + (uint32_t)ptx_first(lanes)], row_of(b, first) };
+    return (machine_doer){ first, lanes, b->time.own[first + (uint32_t)ptx_first(lanes)], first };
 }
 
 /* --- accesses */
@@ -253,8 +32,8 @@ typedef struct reach {
     machine_trace *traces;
 } reach;
 
-static uint8_t *global_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, const actor *a, uint64_t at,
-                          uint32_t bytes, enum ptx_access how, const reach *near)
+static uint8_t *global_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, const machine_doer *a, uint64_t at,
+                          uint32_t bytes, machine_deed how, const reach *near)
 {
     uint8_t    *host = near && near->host ? near->host + (at - near->low) : NULL;
     const char *why = NULL;
@@ -270,9 +49,9 @@ static uint8_t *global_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, c
                  (unsigned long long)at, ptx_first(a->lanes));
         return NULL;
     }
-    if (!b->traced) return host;
+    if (!b->time.on) return host;
     machine_trace *t = near && near->traces ? near->traces + (at - near->low) : machine_traces(b->memory, at, bytes);
-    why = touch(b, &b->global_shadow, t, bytes, a, how, how == ATOMIC ? TOP : 0, &who);
+    why = machine_clocks_touch(&b->time, &b->global_readers, t, bytes, a, how, &who);
     if (!why) return host;
     name_agent(b, who, other, sizeof other);
     ptx_fail(b, w, x, "global memory at 0x%llx, thread %u: %s (%s)", (unsigned long long)at,
@@ -291,8 +70,8 @@ static uint32_t shared_address(uint64_t at)
     return at >> 32 ? 0xfffffff0u : (uint32_t)at;
 }
 
-static uint8_t *shared_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, const actor *a, uint32_t at,
-                          uint32_t bytes, enum ptx_access how, uint32_t mark)
+static uint8_t *shared_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, const machine_doer *a, uint32_t at,
+                          uint32_t bytes, machine_deed how)
 {
     const char *why = NULL;
     char        other[64];
@@ -309,9 +88,10 @@ static uint8_t *shared_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, c
     uint32_t from = at >> b->kernel->unit, units = bytes >> b->kernel->unit;
     for (uint32_t u = from; u < from + units && (b->n_owed || b->n_lent); u++) {
         if (b->owed[u]) why = b->owed[u] == 0xff ? "it is an mbarrier" : "a copy that nobody has waited for owes it";
-        if (b->lent[u] && how != READ) why = "a wgmma that nobody has waited for still reads it";
+        if (b->lent[u] && how != MACHINE_READ) why = "a wgmma that nobody has waited for still reads it";
     }
-    if (!why && b->traced) why = touch(b, &b->shared_shadow, b->traces + from, units, a, how, mark, &who);
+    if (!why && b->time.on)
+        why = machine_clocks_touch(&b->time, &b->shared_readers, b->traces + from, units, a, how, &who);
     if (!why) return b->shared + at;
     name_agent(b, who, other, sizeof other);
     ptx_fail(b, w, x, "shared memory at %u, thread %u: %s%s%s", at - SHARED_FIRST,
@@ -320,47 +100,42 @@ static uint8_t *shared_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, c
 }
 
 uint8_t *ptx_global(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint64_t at, uint32_t bytes,
-                    enum ptx_access how)
+                    machine_deed how)
 {
-    actor a = lanes_of(b, w, (u32)1 << lane);
+    machine_doer a = lanes_of(b, w, (u32)1 << lane);
     return global_of(b, w, x, &a, at, bytes, how, NULL);
 }
 
 uint8_t *ptx_shared(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint32_t at, uint32_t bytes,
-                    enum ptx_access how)
+                    machine_deed how)
 {
-    actor a = lanes_of(b, w, (u32)1 << lane);
-    return shared_of(b, w, x, &a, at, bytes, how, 0);
+    machine_doer a = lanes_of(b, w, (u32)1 << lane);
+    return shared_of(b, w, x, &a, at, bytes, how);
 }
 
-/* Were the ordinary writes of this block to `n` traced bytes or units fenced, so that asynchronous agents see them? */
-static bool fenced(ptx_block *b, ptx_warp *w, const ptx_instruction *x, const machine_trace *t, uint32_t n,
-                   uint32_t mark)
+/* Were the ordinary writes of this block to traced bytes or units fenced, so that asynchronous agents see them? */
+static bool fenced(ptx_block *b, ptx_warp *w, const ptx_instruction *x, const machine_trace *t, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t writer = t[i].writer, clock = clock_of(writer);
-        if (!writer || writer & mark || clock < b->begin || b->proxy[writer & AGENT] >= clock) continue;
-        return ptx_fail(b, w, x, "thread %u has written what this reads or writes, without fence.proxy.async between",
-                        writer & AGENT);
-    }
-    return true;
+    int64_t thread = machine_clocks_unfenced(&b->time, t, n);
+    return thread < 0 ||
+           ptx_fail(b, w, x, "thread %lld has written what this reads or writes, without fence.proxy.async between",
+                    (long long)thread);
 }
 
 uint8_t *ptx_global_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint64_t at, uint32_t bytes)
 {
-    actor    a = { b->agents - 1, 1, b->now, row_of(b, (uint32_t)(w->number * LANES + lane)) };
-    uint8_t *p = global_of(b, w, x, &a, at, bytes, READ, NULL);
-    return p && (!b->traced || fenced(b, w, x, machine_traces(b->memory, at, bytes), bytes, 0)) ? p : NULL;
+    machine_doer a = { b->time.agents - 1, 1, b->time.now, (uint32_t)(w->number * LANES + lane) };
+    uint8_t     *p = global_of(b, w, x, &a, at, bytes, MACHINE_READ, NULL);
+    return p && (!b->time.on || fenced(b, w, x, machine_traces(b->memory, at, bytes), bytes)) ? p : NULL;
 }
 
 uint8_t *ptx_shared_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint32_t at, uint32_t bytes,
-                          uint32_t agent, uint32_t clock, enum ptx_access how)
+                          uint32_t agent, uint32_t clock, machine_deed how)
 {
-    actor a = { agent, 1, clock, row_of(b, (uint32_t)(w->number * LANES + lane)) };
-    int   unit = b->kernel->unit;
-    if (b->traced && is_shared(b, at, bytes) && !fenced(b, w, x, b->traces + (at >> unit), bytes >> unit, TOP))
-        return NULL;
-    return shared_of(b, w, x, &a, at, bytes, how, how == READ ? 0 : TOP);
+    machine_doer a = { agent, 1, clock, (uint32_t)(w->number * LANES + lane) };
+    int          unit = b->kernel->unit;
+    if (b->time.on && is_shared(b, at, bytes) && !fenced(b, w, x, b->traces + (at >> unit), bytes >> unit)) return NULL;
+    return shared_of(b, w, x, &a, at, bytes, how);
 }
 
 void ptx_addresses(const ptx_warp *w, const ptx_operand *o, u64 at[LANES])
@@ -393,7 +168,7 @@ static reach reach_of(const ptx_block *b, const u64 *at, u32 on, uint32_t bytes)
     reach r = { .low = low };
     if (high - low > 65536) return r;
     r.host = machine_at(b->memory, low, high - low + bytes);
-    if (r.host && b->traced) r.traces = machine_traces(b->memory, low, high - low + bytes);
+    if (r.host && b->time.on) r.traces = machine_traces(b->memory, low, high - low + bytes);
     return r;
 }
 
@@ -401,7 +176,7 @@ static reach reach_of(const ptx_block *b, const u64 *at, u32 on, uint32_t bytes)
 static u32 alike(const ptx_block *b, const ptx_warp *w, const u64 *at, u32 on)
 {
     int             i = ptx_first(on);
-    const uint32_t *own = b->own + w->number * LANES;
+    const uint32_t *own = b->time.own + w->number * LANES;
     u32             lanes = (u32)1 << i;
     for (int j = i + 1; j < LANES && (on >> j & 1) && at[j] == at[i] && own[j] == own[i]; j++) lanes |= (u32)1 << j;
     return lanes;
@@ -437,9 +212,9 @@ PTX_HANDLER(load)
     for (u32 left = on, lanes; left; left &= ~lanes) {
         int i = ptx_first(left);
         lanes = alike(b, w, at, left);
-        actor    a = lanes_of(b, w, lanes);
-        uint8_t *p = global ? global_of(b, w, x, &a, at[i], bytes, READ, &near)
-                            : shared_of(b, w, x, &a, shared_address(at[i]), bytes, READ, 0);
+        machine_doer a = lanes_of(b, w, lanes);
+        uint8_t     *p = global ? global_of(b, w, x, &a, at[i], bytes, MACHINE_READ, &near)
+                                : shared_of(b, w, x, &a, shared_address(at[i]), bytes, MACHINE_READ);
         if (!p) return;
         for (int j = i; j < LANES && (lanes >> j & 1); j++) memcpy(data[j], p, bytes);
     }
@@ -484,10 +259,10 @@ PTX_HANDLER(store)
     }
     reach near = global ? reach_of(b, at, on, bytes) : (reach){ 0 };
     for (u32 left = on; left; left &= left - 1) {
-        int      i = ptx_first(left);
-        actor    a = lanes_of(b, w, (u32)1 << i);
-        uint8_t *p = global ? global_of(b, w, x, &a, at[i], bytes, WRITE, &near)
-                            : shared_of(b, w, x, &a, shared_address(at[i]), bytes, WRITE, 0);
+        int          i = ptx_first(left);
+        machine_doer a = lanes_of(b, w, (u32)1 << i);
+        uint8_t     *p = global ? global_of(b, w, x, &a, at[i], bytes, MACHINE_WRITE, &near)
+                                : shared_of(b, w, x, &a, shared_address(at[i]), bytes, MACHINE_WRITE);
         if (!p) return;
         memcpy(p, data[i], bytes);
     }
@@ -506,7 +281,7 @@ PTX_HANDLER(atomic)
     ptx_addresses(w, &x->o[1], at);
     for (u32 left = on; left; left &= left - 1) {
         int      i = ptx_first(left);
-        uint8_t *p = ptx_global(b, w, x, i, at[i], 4, ATOMIC);
+        uint8_t *p = ptx_global(b, w, x, i, at[i], 4, MACHINE_ATOMIC);
         if (!p) return;
         d[i] = *(u32 *)p;
         *(u32 *)p = x->n > 3 ? (d[i] == v[i] ? swap[i] : d[i]) : d[i] + v[i];

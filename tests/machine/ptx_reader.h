@@ -6,7 +6,7 @@
 
 #include "machine/ptx.h"
 
-enum { NAME = 128, MOST_NAMES = 256 };
+enum { NAME = 128, MOST_NAMES = 256, MOST = 1 << 20 }; /* MOST: registers of a kind, bytes of a variable */
 
 typedef struct range { /* .reg .b32 %r<10>; or a name alone */
     char name[NAME];

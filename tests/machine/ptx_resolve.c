@@ -38,7 +38,8 @@ bool ptx_declare(reader *r)
     for (char *part = strtok_r(strstr(r->statement, type) + strlen(type), " ,", &rest); part;
          part = strtok_r(NULL, " ,", &rest)) {
         int count = 0, bits = ptx_bits_of(type), i = 0;
-        if (sscanf(part, "%127[^<]<%d>", name, &count) < 1) return ptx_wrong(r, "a name is missing");
+        if (sscanf(part, "%127[^<]<%d>", name, &count) < 1 || count < 0 || count > MOST)
+            return ptx_wrong(r, "a name is missing, or there are too many");
         while (i < r->n_ranges && strcmp(r->ranges[i].name, name)) i++;
         if (i < r->n_ranges && r->ranges[i].bits == bits && !count) continue;
         if (i < r->n_ranges || i == MOST_NAMES) return ptx_wrong(r, "declared twice, or too much is declared");
@@ -62,8 +63,8 @@ static int register_at(reader *r, const char *name, int *bits)
         *bits = g->bits;
         if (!g->count && !strcmp(g->name, name)) return g->first;
         if (!g->count || strlen(g->name) != stem || strncmp(g->name, name, stem) || !name[stem]) continue;
-        int number = atoi(name + stem);
-        return number < g->count ? g->first + number * words_of(g->bits) : -1;
+        long number = strtol(name + stem, NULL, 10);
+        return number < g->count ? g->first + (int)number * words_of(g->bits) : -1;
     }
     return -1;
 }
@@ -279,7 +280,7 @@ static bool matches(const char *pattern, const char *op, uint8_t picks[MAX_PICKS
         if (found) op += word + (op[word] == '.');
         pattern += part + (pattern[part] == '.');
     }
-    return *op == 0;
+    return *op == 0 && op[-1] != '.';
 }
 
 static void types_of(const char *op, int bits[2])

@@ -93,6 +93,29 @@ bool machine_note_global(machine_memory *memory, machine_page *last, machine_act
     return true;
 }
 
+bool machine_lanes_agree(uint64_t mask, const uint64_t address[64], uint32_t data[][64], int words,
+                         char why[MACHINE_RACE_ROOM])
+{
+    uint64_t last = 0;
+    bool     ascending = true;
+    for (int i = 0; i < LANES; i++) {
+        if (!(mask >> i & 1)) continue;
+        ascending &= address[i] > last;
+        last = address[i];
+    }
+    for (int i = 0; !ascending && i < LANES; i++) {
+        for (int j = 0; mask >> i & 1 && j < i; j++) {
+            bool same = true;
+            for (int k = 0; k < words; k++) same &= data[k][i] == data[k][j];
+            if (!(mask >> j & 1) || address[i] != address[j] || same) continue;
+            snprintf(why, MACHINE_RACE_ROOM, "lanes %d and %d write different values at %#llx", j, i,
+                     (unsigned long long)address[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* --- LDS ----------------------------------------------------------------------------------------- */
 
 /* Numbers in its shadows: epoch and thread, that is wave and lane; several waves; a load that has not landed. */
@@ -175,9 +198,10 @@ bool machine_note_shared(machine_shadow *s, uint32_t wave, uint64_t mask, const 
 {
     uint32_t mine = number_of(s, wave), *writer = s->writer, *reader = s->reader;
     int      shift = s->shift, n = bytes >> shift;
-    for (; mask; mask &= mask - 1) {
-        uint32_t i = (uint32_t)__builtin_ctzll(mask), unit = at[i] >> shift;
-        if (!note_lane(writer + unit, reader + unit, n, mine + i, write)) return shared_race(s, unit, mine + i, why);
+    for (uint32_t i = 0; i < LANES; i++) {
+        uint32_t unit = at[i] >> shift;
+        if (mask >> i & 1 && !note_lane(writer + unit, reader + unit, n, mine + i, write))
+            return shared_race(s, unit, mine + i, why);
     }
     return true;
 }

@@ -36,6 +36,11 @@ typedef struct machine_page {
 bool machine_note_global(machine_memory *memory, machine_page *last, machine_actor actor, machine_touch touch,
                          uint64_t address, uint64_t bytes, char why[MACHINE_RACE_ROOM]);
 
+/* Lanes of one store that write the same place must write the same: nothing says who is last. `words` of each lane's
+ * data are in data[0] to data[words - 1]. */
+bool machine_lanes_agree(uint64_t mask, const uint64_t address[64], uint32_t data[][64], int words,
+                         char why[MACHINE_RACE_ROOM]);
+
 /* --- LDS ----------------------------------------------------------------------------------------- */
 
 /* A block's LDS: an entry for each unit of 1 << shift bytes, the smallest access that its kernel has. */

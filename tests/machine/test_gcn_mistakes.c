@@ -131,8 +131,8 @@ static void a_wait_or_barrier_that_is_left_out_is_noticed(void **state)
 {
     (void)state;
     if (no_compiler()) skip();
-    assert_int_equal(machine_audit("gfx942", ""), 0);
-    assert_int_equal(machine_audit("gfx950", ""), 0);
+    assert_int_equal(machine_audit("gfx942", "", false), 0);
+    assert_int_equal(machine_audit("gfx950", "", false), 0);
 }
 
 static const struct CMUnitTest tests[] = {

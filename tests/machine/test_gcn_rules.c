@@ -161,6 +161,12 @@ static const rule rules[] = {
       .body = BEGIN "global_store_dword v9, v0, s[6:7]\ns_waitcnt vmcnt(0)\ns_load_dword s8, s[6:7], 0x0\ns_waitcnt "
                     "lgkmcnt(0)\ns_endpgm\n",
       .wanted = "past the scalar cache" },
+    { .what = "lanes write one place, the same",
+      .body = BEGIN "v_mov_b32_e32 v9, 0\nv_mov_b32_e32 v1, 3\n" END,
+      .wanted = "" },
+    { .what = "lanes write one place",
+      .body = BEGIN "v_and_b32_e32 v9, 60, v9\nv_mov_b32_e32 v1, v0\n" END,
+      .wanted = "lanes 0 and 16 write different values" },
     /* waves */
     { .what = "divergence",
       .body = BEGIN "v_cmp_gt_u32_e32 vcc, 32, v0\ns_and_saveexec_b64 s[8:9], vcc\ns_barrier\ns_endpgm\n",

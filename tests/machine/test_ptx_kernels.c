@@ -234,15 +234,15 @@ static void nothing_can_be_left_out(void **state)
 {
     (void)state;
     machine_unload(machine_nvidia_module("portable.h", "sm_80"));
-    assert_int_equal(machine_audit("sm_80", ""), 0);
+    assert_int_equal(machine_audit("sm_80", "", false), 0);
 }
 
 static void nothing_can_be_left_out_on_sm_90a_and_sm_100a(void **state)
 {
     (void)state;
     machine_unload(machine_nvidia_module("portable.h", "sm_90a"));
-    assert_int_equal(machine_audit("sm_90a", ""), 0);
-    assert_int_equal(machine_audit("sm_100a", ""), 0);
+    assert_int_equal(machine_audit("sm_90a", "", false), 0);
+    assert_int_equal(machine_audit("sm_100a", "", false), 0);
 }
 
 static const struct CMUnitTest tests[] = {

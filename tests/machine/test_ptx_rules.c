@@ -417,6 +417,9 @@ static void what_is_not_known_is_named(void **state)
     } rows[] = {
         { "frobnicate.s32 %r4, %r1;", "an instruction that is not known" },
         { "add.s32.sat %r4, %r1, %r1;", "an instruction that is not known" },
+        { "add.s32. %r4, %r1, %r1;", "an instruction that is not known" },
+        { "add..s32 %r4, %r1, %r1;", "an instruction that is not known" },
+        { "add.s32 %tid.x, %r1, %r1;", "operands that are not known" },
         { "add.sat.s32 %r4, %r1, %r1;", "an instruction that is not known" },
         { "ld.global.volatile.u32 %r4, [%d0];", "an instruction that is not known" },
         { "add.s32 %r4, %r1;", "operands that are not known" },
