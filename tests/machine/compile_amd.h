@@ -7,8 +7,8 @@
 
 #include "machine/machine.h"
 
-/* Is there a compiler? */
-bool machine_amd_compiler(void);
+/* Is there no compiler? Then a test says so and is skipped; with TM_TEST_COMPILERS=required it fails. */
+bool machine_amd_missing(void);
 
 /* The assembler text of kernels/FILE for "gfx942" or "gfx950"; the caller frees it. NULL: `error` says why. */
 char *machine_compile_amd(const char *file, const char *arch, char error[MACHINE_ERROR_ROOM]);

@@ -10,16 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Without a compiler: skipped, or failed where compilers are required. */
-static bool no_compiler(void)
-{
-    const char *required = getenv("TM_TEST_COMPILERS");
-    if (machine_amd_compiler()) return false;
-    printf("# SKIPPED: no clang for AMD GPUs (tools/kernel_compilers.sh)\n");
-    if (required && strcmp(required, "required") == 0) fail();
-    return true;
-}
-
 static machine_module *module_of(const char *file, const char *arch)
 {
     char  error[MACHINE_ERROR_ROOM];
@@ -84,7 +74,7 @@ static void run_cases(const machine_case *cases, const char *arch, bool all, int
 static void portable_kernels_are_right(void **state)
 {
     (void)state;
-    if (no_compiler()) skip();
+    if (machine_amd_missing()) skip();
     run_cases(machine_portable_cases, "gfx942", true, 5);
     run_cases(machine_portable_cases, "gfx950", true, 5);
 }
@@ -92,7 +82,7 @@ static void portable_kernels_are_right(void **state)
 static void matrix_kernels_are_right(void **state)
 {
     (void)state;
-    if (no_compiler()) skip();
+    if (machine_amd_missing()) skip();
     run_cases(machine_amd_cases, "gfx942", false, 4);
     run_cases(machine_amd_cases, "gfx950", false, 4);
 }
@@ -100,7 +90,7 @@ static void matrix_kernels_are_right(void **state)
 static void matrix_kernels_are_right_in_all_shapes(void **state)
 {
     (void)state;
-    if (no_compiler()) skip();
+    if (machine_amd_missing()) skip();
     run_cases(machine_amd_cases, "gfx942", true, 5);
     run_cases(machine_amd_cases, "gfx950", true, 5);
 }

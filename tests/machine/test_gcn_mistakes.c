@@ -11,15 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool no_compiler(void)
-{
-    const char *required = getenv("TM_TEST_COMPILERS");
-    if (machine_amd_compiler()) return false;
-    printf("# SKIPPED: no clang for AMD GPUs (tools/kernel_compilers.sh)\n");
-    if (required && strcmp(required, "required") == 0) fail();
-    return true;
-}
-
 /* Arrays of `count` numbers: a result first, then inputs; then the integer, if it is not 0. */
 static void make_mistake(machine_problem *p, const int *shape)
 {
@@ -101,7 +92,7 @@ static void one_mistake(machine_module *module, const mistake *m, const char *ar
 static void planted_mistakes_are_named(void **state)
 {
     (void)state;
-    if (no_compiler()) skip();
+    if (machine_amd_missing()) skip();
     for (int a = 0; a < 2; a++) {
         const char     *arch = a ? "gfx950" : "gfx942";
         machine_module *module = module_of("mistakes.hip", arch, NULL);
@@ -114,7 +105,7 @@ static void planted_mistakes_are_named(void **state)
 static void a_hidden_argument_that_is_missing_is_named(void **state)
 {
     (void)state;
-    if (no_compiler()) skip();
+    if (machine_amd_missing()) skip();
     const machine_case *c = machine_portable_cases;
     while (strcmp(c->kernel, "adamw")) c++;
     for (int a = 0; a < 2; a++) {
@@ -130,7 +121,7 @@ static void a_hidden_argument_that_is_missing_is_named(void **state)
 static void a_wait_or_barrier_that_is_left_out_is_noticed(void **state)
 {
     (void)state;
-    if (no_compiler()) skip();
+    if (machine_amd_missing()) skip();
     assert_int_equal(machine_audit("gfx942", "", false), 0);
     assert_int_equal(machine_audit("gfx950", "", false), 0);
 }
