@@ -195,7 +195,7 @@ $(STANDINS):
 	@mkdir -p $(@D)
 	$(call say,  LD  $@)
 	$(Q)$(CC) -g -O1 -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden -Itests $(STANDIN) -o $@ $(filter %.c %.o,$^) -pthread -ldl -lm
-MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,counts.c memory.c module.c races.c) $(filter-out %_texts.c,$(wildcard tests/machine/gcn*.c tests/machine/ptx*.c)))
+MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,clocks.c counts.c memory.c module.c races.c) $(filter-out %_texts.c,$(wildcard tests/machine/gcn*.c tests/machine/ptx*.c)))
 $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so): $(wildcard tests/standins/gpu*.c) $(MACHINE) tests/standins/gpu.h
 $(addprefix $(BUILD)/tests/standins/,nvrtc.so hiprtc.so): tests/standins/compilers.c
 $(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c
