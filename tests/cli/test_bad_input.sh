@@ -90,7 +90,7 @@ trainmark run
 unset PRIMUS_SEQ_LENGTH
 failed_with 4 "wrong environment variable" "'training.seq_len' \(environment PRIMUS_SEQ_LENGTH\) must be an integer, found 'abc'"
 tiny_run --device nonsense
-failed_with 4 "unknown device" "unknown device 'nonsense' \(--device\)" "cpu, reference, null"
+failed_with 4 "unknown device" "unknown device 'nonsense' \(--device\)" "cpu, cuda\[:N\], hip\[:N\], reference, null"
 tiny_run --isa nonsense
 failed_with 4 "unknown instruction set" "no 'nonsense' kernels \(--isa\)" "this machine runs: base"
 tiny_run --device null --isa base

@@ -100,5 +100,5 @@ check "device: the losses are the CPU's within 1e-3" [ "$(paste -d , cpu/losses.
 trainmark explain $train
 check "explain: the family's op with its kernel" has "$out" "^ +[0-9]+ relu2_grad .* (base|avx2|avx512)$"
 trainmark run $train --device nowhere
-failed_with 4 "a device that is not there: the new one is named" "nowhere.*cpu, reference, null, plain"
+failed_with 4 "a device that is not there: the new one is named" "nowhere.*cpu, cuda\[:N\], hip\[:N\], reference, null, plain"
 finish
