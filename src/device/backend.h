@@ -85,6 +85,13 @@ typedef struct {
     const tm_gemm_kernel *(*gemm)(const tm_device *device); /* its matrix product, to be called by hand */
 } tm_backend;
 
+/* A bound program, and what is known of its times: tm_program.bound. */
+typedef struct {
+    tm_bound *work;
+    tm_ledger shares;
+    int64_t   timed; /* how often it ran with a ledger */
+} tm_played;
+
 struct tm_device {
     const tm_backend     *backend;
     tm_device_info        info;
@@ -123,8 +130,15 @@ const tm_kernel *tm_reference_kernel(tm_op_id op, bool converted);
 
 /* device/ledger.c. The ledger's line of an instruction: "forward linear", static text. */
 const char *tm_ledger_line(const tm_instruction *instruction);
-/* From here on the device works on `line` of `ledger`, NULL: on nothing that is counted. */
-TM_MUST_USE tm_status tm_marks_add(tm_device *device, tm_ledger *ledger, const char *line, tm_error *err);
+
+/* What the device works on from here to the next mark. */
+typedef struct {
+    tm_ledger  *ledger; /* NULL: nothing that is counted */
+    const char *line;   /* NULL: lines as `shares` says */
+    tm_ledger  *shares; /* seconds by line of the program when it was last timed by operation; with a line: it is now */
+    bool        first;  /* of such a program: what `shares` had is forgotten */
+} tm_marked;
+TM_MUST_USE tm_status tm_marks_add(tm_device *device, const tm_marked *what, tm_error *err);
 /* The queue was waited for: the times go to the ledgers. */
 TM_MUST_USE tm_status tm_marks_settle(tm_device *device, tm_error *err);
 void                  tm_marks_close(tm_device *device);

@@ -301,26 +301,44 @@ static tm_status queue_one(tm_device *device, const tm_program *program, const t
  */
 tm_status tm_device_queue(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err)
 {
-    const char *line = NULL;
+    tm_played *played = program->bound;
+    tm_marked  what = { .ledger = ledger, .shares = played ? &played->shares : NULL, .first = true };
     TM_TRY(fork_streams(device, program, err));
     for (size_t x = 0; x < program->count; x++) {
         const tm_instruction *instruction = &program->instructions[x];
-        if (ledger && instruction->line != line) {
-            line = instruction->line;
-            TM_TRY(tm_marks_add(device, ledger, line, err));
+        if (ledger && instruction->line != what.line) {
+            what.line = instruction->line;
+            TM_TRY(tm_marks_add(device, &what, err));
+            what.first = false;
         }
         TM_TRY(queue_one(device, program, instruction, err));
     }
     TM_TRY(join_streams(device, program, err));
-    return ledger ? tm_marks_add(device, NULL, NULL, err) : TM_OK;
+    return ledger ? tm_marks_add(device, &(tm_marked){ 0 }, err) : TM_OK;
+}
+
+/* A bound program, launched as one. With a ledger its time is measured as a whole, and known to nobody else until then.
+ */
+static tm_status play(tm_device *device, tm_played *played, tm_ledger *ledger, tm_error *err)
+{
+    if (ledger) TM_TRY(tm_marks_add(device, &(tm_marked){ .ledger = ledger, .shares = &played->shares }, err));
+    TM_TRY(device->backend->play(device, played->work, err));
+    return ledger ? tm_marks_add(device, &(tm_marked){ 0 }, err) : TM_OK;
+}
+
+/* By operation: the first times, and each 16th from there on. */
+static bool is_detailed(tm_played *played)
+{
+    enum { FIRST = 2, EVERY = 16 };
+    int64_t run = played->timed++;
+    return run < FIRST || run % EVERY == 0 || played->shares.count == 0;
 }
 
 tm_status tm_device_run(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err)
 {
     tm_error own = { 0 };
     TM_TRY(tm_device_ready(device, err));
-    tm_status st = program->bound && !ledger && !device->one_by_one
-                       ? device->backend->play(device, program->bound, &own)
-                       : tm_device_queue(device, program, ledger, &own);
+    bool      whole = program->bound && !device->one_by_one && !(ledger && is_detailed(program->bound));
+    tm_status st = whole ? play(device, program->bound, ledger, &own) : tm_device_queue(device, program, ledger, &own);
     return tm_device_noted(device, st, &own, err);
 }

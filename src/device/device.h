@@ -61,8 +61,8 @@ TM_MUST_USE tm_status tm_device_limit_isa(tm_device *device, const char *isa, tm
 /* May the references compute what no fast kernel takes (many times slower)? No, unless somebody asks for it. */
 void tm_device_allow_reference(tm_device *device, bool allowed);
 
-/* Where programs are bound when they are loaded (launched as one): launch their instructions one by one all the same. A
- * run with a ledger does so, too. Same bits. */
+/* Where programs are bound when they are loaded (launched as one): launch their instructions one by one all the same.
+ * Same bits. */
 void tm_device_one_by_one(tm_device *device, bool wanted);
 
 /* The groups that its collectives call: of this rank, before a plan with collectives is loaded; they outlive what is
@@ -130,7 +130,8 @@ typedef struct {
 } tm_ledger;
 
 /* Runs the instructions of a loaded plan: each stream's in order, side by side as far as their waits allow. Adds to
- * *ledger (may be NULL), which is complete after the next tm_device_wait and stays until then. */
+ * *ledger (may be NULL), which is complete after the next tm_device_wait and stays until then. A bound program is timed
+ * by operation the first two times and each 16th; else as a whole, and its time is parted as it was last. */
 TM_MUST_USE tm_status tm_device_run(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err);
 void                  tm_ledger_add(tm_ledger *ledger, const char *name, double seconds); /* name: static text */
 void                  tm_ledger_reset(tm_ledger *ledger); /* keeps the lines, sets them to 0 */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/ledger.c - where the time goes. A program marks the points of the queue at which the line changes; when the
- * queue was waited for, the times between them are known. */
+ * queue was waited for, the times between them are known. A bound program is seldom timed so: its time as a whole is
+ * measured, and parted as when it last was. */
 #include "device/backend.h"
 
 #include <stdlib.h>
@@ -45,11 +46,10 @@ const char *tm_ledger_line(const tm_instruction *instruction)
 
 struct tm_mark {
     tm_instant *instant;
-    tm_ledger  *ledger; /* of the time from here to the next mark; NULL: it is not counted */
-    const char *line;
+    tm_marked   what;
 };
 
-tm_status tm_marks_add(tm_device *device, tm_ledger *ledger, const char *line, tm_error *err)
+tm_status tm_marks_add(tm_device *device, const tm_marked *what, tm_error *err)
 {
     if (device->n_marks == device->marks_room) {
         size_t room = device->marks_room ? 2 * device->marks_room : 256;
@@ -59,10 +59,26 @@ tm_status tm_marks_add(tm_device *device, tm_ledger *ledger, const char *line, t
     }
     struct tm_mark *mark = &device->marks[device->n_marks];
     if (!mark->instant) TM_TRY(device->backend->instant_open(device, &mark->instant, err));
-    mark->ledger = ledger;
-    mark->line = line;
+    mark->what = *what;
     device->n_marks++;
     return device->backend->record(device->queues[TM_ON_COMPUTE], mark->instant, err);
+}
+
+/* A program that was launched as one: its time goes to its lines in the shares that they had. */
+static void settle(const tm_marked *what, double seconds)
+{
+    double whole = 0;
+    if (what->line) {
+        if (what->shares && what->first) tm_ledger_reset(what->shares);
+        if (what->shares) tm_ledger_add(what->shares, what->line, seconds);
+        tm_ledger_add(what->ledger, what->line, seconds);
+        return;
+    }
+    for (size_t i = 0; i < what->shares->count; i++) whole += what->shares->lines[i].value;
+    for (size_t i = 0; i < what->shares->count; i++)
+        tm_ledger_add(what->ledger, what->shares->lines[i].name,
+                      whole > 0 ? seconds * what->shares->lines[i].value / whole
+                                : seconds / (double)what->shares->count);
 }
 
 tm_status tm_marks_settle(tm_device *device, tm_error *err)
@@ -72,9 +88,9 @@ tm_status tm_marks_settle(tm_device *device, tm_error *err)
     for (size_t i = 0; i + 1 < n; i++) {
         const struct tm_mark *mark = &device->marks[i];
         double                seconds;
-        if (!mark->ledger) continue;
+        if (!mark->what.ledger) continue;
         TM_TRY(device->backend->time(mark->instant, mark[1].instant, &seconds, err));
-        tm_ledger_add(mark->ledger, mark->line, seconds);
+        settle(&mark->what, seconds);
     }
     return TM_OK;
 }

@@ -31,7 +31,7 @@ struct tm_loaded {
     tm_device   *device;
     prepared    *all;
     size_t       count, room;
-    tm_bound   **bound;
+    tm_played   *bound;
     size_t       n_bound;
     tm_instant **instants; /* behind instructions that other streams wait for */
     size_t       n_instants, instants_room;
@@ -117,8 +117,10 @@ static tm_status bind_program(tm_loaded *loaded, tm_program *program, tm_error *
     tm_status st = tm_device_queue(device, program, NULL, err);
     tm_error  ignored = { 0 }; /* what failed first counts */
     tm_status ended = backend->bound(device, &bound, st == TM_OK ? err : &ignored);
-    if (bound) loaded->bound[loaded->n_bound++] = bound;
-    program->bound = bound;
+    if (bound) {
+        loaded->bound[loaded->n_bound] = (tm_played){ .work = bound };
+        program->bound = &loaded->bound[loaded->n_bound++];
+    }
     return st == TM_OK ? ended : st;
 }
 
@@ -129,7 +131,7 @@ static tm_status complete(tm_loaded *loaded, const tm_plan *plan, tm_error *err)
     size_t            n = plan->n_programs, slots = plan->in_slot ? (size_t)plan->graph->slots : 0;
     if (backend->prepared) TM_TRY(backend->prepared(loaded->device, err));
     if (!backend->bind) return TM_OK;
-    loaded->bound = tm_alloc((1 + slots) * n * sizeof(tm_bound *));
+    loaded->bound = tm_alloc((1 + slots) * n * sizeof(tm_played));
     for (size_t p = 0; p < n; p++) TM_TRY(bind_program(loaded, &plan->programs[p], err));
     for (size_t k = 0; k < slots * n; k++) TM_TRY(bind_program(loaded, &plan->in_slot[k], err));
     return TM_OK;
@@ -158,7 +160,7 @@ tm_status tm_device_load(tm_device *device, tm_plan *plan, const tm_arenas *memo
 void tm_device_unload(tm_loaded *loaded)
 {
     if (!loaded) return;
-    for (size_t i = 0; i < loaded->n_bound; i++) loaded->device->backend->unbind(loaded->bound[i]);
+    for (size_t i = 0; i < loaded->n_bound; i++) loaded->device->backend->unbind(loaded->bound[i].work);
     free(loaded->bound);
     for (size_t i = loaded->count; i-- > 0;)
         if (loaded->all[i].kernel->release) loaded->all[i].kernel->release(loaded->all[i].state);

@@ -199,6 +199,11 @@ static void times_are_those_between_two_instants(void **state)
     }
 }
 
+static tm_status mark(tm_device *device, tm_ledger *ledger, const char *line)
+{
+    return tm_marks_add(device, &(tm_marked){ .ledger = ledger, .line = line }, NULL);
+}
+
 /* Each line has the time up to the next mark; what is marked as nobody's is not counted. */
 static void lines_have_the_time_to_the_next(void **state)
 {
@@ -208,14 +213,14 @@ static void lines_have_the_time_to_the_next(void **state)
     tm_device  *device = test_device_open("cpu", 1);
     tm_ledger   ledger = { 0 }, other = { 0 };
     int64_t     from = tm_now_ns();
-    OK(tm_marks_add(device, &ledger, first, NULL));
+    OK(mark(device, &ledger, first));
     usleep(10000);
-    OK(tm_marks_add(device, NULL, "nobody's", NULL));
+    OK(mark(device, NULL, "nobody's"));
     usleep(20000);
     int64_t over = tm_now_ns();
-    OK(tm_marks_add(device, &other, "of another", NULL));
-    OK(tm_marks_add(device, &ledger, "last", NULL));
-    OK(tm_marks_add(device, NULL, NULL, NULL));
+    OK(mark(device, &other, "of another"));
+    OK(mark(device, &ledger, "last"));
+    OK(mark(device, NULL, NULL));
     OK(tm_device_wait(device, NULL));
     double all = (double)(tm_now_ns() - over) * 1e-9;
     assert_true(ledger.count == 2 && other.count == 1);
@@ -224,8 +229,8 @@ static void lines_have_the_time_to_the_next(void **state)
     assert_true(ledger.lines[0].value >= 0.01 && ledger.lines[0].value <= (double)(over - from) * 1e-9 - 0.02 + 1e-9);
     assert_true(ledger.lines[1].value >= 0 && ledger.lines[1].value + other.lines[0].value <= all);
     tm_ledger before = ledger;
-    for (int i = 0; i < MANY; i++) OK(tm_marks_add(device, &ledger, i % 3 ? first : again, NULL));
-    OK(tm_marks_add(device, NULL, NULL, NULL));
+    for (int i = 0; i < MANY; i++) OK(mark(device, &ledger, i % 3 ? first : again));
+    OK(mark(device, NULL, NULL));
     OK(tm_device_wait(device, NULL));
     assert_int_equal(ledger.count, 2);
     assert_true(ledger.lines[0].value > before.lines[0].value && ledger.lines[1].value == before.lines[1].value);
@@ -238,6 +243,44 @@ static void lines_have_the_time_to_the_next(void **state)
     tm_device_close(device);
 }
 
+/* Work that is timed as a whole has the lines that it had when it was timed one by one, in the same shares. */
+static void a_whole_is_parted_as_it_was(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_ledger       ledger = { 0 }, shares = { 0 };
+    const tm_marked nobody = { 0 }, whole = { .ledger = &ledger, .shares = &shares };
+    for (int round = 0; round < 2; round++) { /* what was known before the second is forgotten */
+        tm_marked one = { .ledger = &ledger, .line = "one", .shares = &shares, .first = true };
+        tm_marked two = { .ledger = &ledger, .line = "two", .shares = &shares };
+        OK(tm_marks_add(device, &one, NULL));
+        usleep(round ? 2000 : 50000);
+        OK(tm_marks_add(device, &two, NULL));
+        usleep(20000);
+        OK(tm_marks_add(device, &nobody, NULL));
+    }
+    OK(tm_device_wait(device, NULL));
+    assert_true(shares.count == 2 && shares.lines[0].value < 0.05 && shares.lines[1].value >= 0.02);
+    assert_true(ledger.lines[0].value >= shares.lines[0].value + 0.05 && ledger.lines[1].value >= 0.04);
+    tm_ledger_reset(&ledger);
+    int64_t from = tm_now_ns();
+    OK(tm_marks_add(device, &whole, NULL));
+    usleep(10000);
+    OK(tm_marks_add(device, &nobody, NULL));
+    OK(tm_device_wait(device, NULL));
+    double a = ledger.lines[0].value, b = ledger.lines[1].value;
+    assert_true(ledger.count == 2 && a + b >= 0.01 && a + b <= (double)(tm_now_ns() - from) * 1e-9);
+    assert_true(fabs(a * shares.lines[1].value - b * shares.lines[0].value) <= 1e-12);
+    memset(&ledger, 0, sizeof ledger);
+    tm_ledger_reset(&shares); /* nothing took any time: equal parts */
+    OK(tm_marks_add(device, &whole, NULL));
+    usleep(1000);
+    OK(tm_marks_add(device, &nobody, NULL));
+    OK(tm_device_wait(device, NULL));
+    assert_true(ledger.lines[0].value > 0 && ledger.lines[0].value == ledger.lines[1].value);
+    tm_device_close(device);
+}
+
 /* Every line of a program has a time, the last one, too. */
 static void the_last_line_is_counted(void **state)
 {
@@ -246,9 +289,9 @@ static void the_last_line_is_counted(void **state)
     for (int d = 0; d < 2; d++) {
         tm_device *device = test_device_open(names[d], 1);
         tm_ledger  ledger = { 0 };
-        OK(tm_marks_add(device, &ledger, "first", NULL));
-        OK(tm_marks_add(device, &ledger, "last", NULL));
-        OK(tm_marks_add(device, NULL, NULL, NULL));
+        OK(mark(device, &ledger, "first"));
+        OK(mark(device, &ledger, "last"));
+        OK(mark(device, NULL, NULL));
         OK(tm_device_wait(device, NULL));
         assert_int_equal(ledger.count, 2);
         assert_string_equal(ledger.lines[1].name, "last");
@@ -296,6 +339,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_instant_orders_two_queues),
     cmocka_unit_test(times_are_those_between_two_instants),
     cmocka_unit_test(lines_have_the_time_to_the_next),
+    cmocka_unit_test(a_whole_is_parted_as_it_was),
     cmocka_unit_test(the_last_line_is_counted),
     cmocka_unit_test(times_are_known_after_waiting),
 };
