@@ -42,7 +42,7 @@ case_arguments()
     esac
     common="--model.n_layers $layers --model.dim $dim --model.n_heads $heads --model.n_kv_heads $kv_heads
         --model.ffn_dim $ffn --model.vocab_size $vocab --training.local_batch_size $batch --training.seq_len $seq
-        --training.threads $threads --data.source mock --validation.enable false"
+        --training.threads $threads --device ${DEVICE:-cpu} --data.source mock --validation.enable false"
     if [ "$arch" = gpt ]; then # learned positions of the length of a sequence, all biases, tied head
         TRAINMARK_MODEL="$preset --model.bias all --model.tied true --model.max_seq_len $seq $common"
         PEER_MODEL="--tied"
@@ -51,7 +51,7 @@ case_arguments()
         PEER_MODEL="--kv-heads $kv_heads"
     fi
     PEER_MODEL="--arch $arch --dim $dim --layers $layers --heads $heads --ffn $ffn --vocab $vocab --batch $batch
-        --seq $seq --threads $threads --device cpu $PEER_MODEL"
+        --seq $seq --threads $threads --device $(echo "${DEVICE:-cpu}" | sed 's/^hip/cuda/') $PEER_MODEL"
 }
 
 # Only batch, seq and (decoders) layers and vocab can be changed: all else is the published width.

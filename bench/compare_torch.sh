@@ -10,6 +10,7 @@
 #   DTYPE=float32|bfloat16  bfloat16: float32 weights, bfloat16 compute, PyTorch by autocast   ISA= kernels (--isa)
 #   TRAINMARK=./trainmark                          DRY_RUN=1  print the commands only
 #   RECORDS=F  keep the raw records in F.CASE
+#   DEVICE=cpu   or cuda, hip: the whole step of both on that GPU; only shapes of gpt and llama
 #   DIM LAYERS HEADS KV_HEADS FFN VOCAB BATCH SEQ  other dimensions, for a quick try
 #
 # A process counts with batch tokens / median step time over its steps after WARMUP, a side with the median over its

@@ -24,6 +24,12 @@ static bool compiles(bool hip, tm_error *err)
     return good;
 }
 
+bool gpu_is_real(void)
+{
+    const char *gpu = getenv("TM_TEST_GPU");
+    return gpu && strcmp(gpu, "real") == 0;
+}
+
 bool emulated_device(const char *name)
 {
     char        folder[PATH_MAX], path[PATH_MAX + 64];
@@ -34,13 +40,15 @@ bool emulated_device(const char *name)
     assert_true(n > 0);
     folder[n] = '\0';
     for (int i = 0; i < 2; i++) *strrchr(folder, '/') = '\0';
-    snprintf(path, sizeof path, "%s/standins/%s.so", folder, hip ? "hip" : "cuda");
-    setenv("TRAINMARK_GPU_RUNTIME", path, 1);
-    snprintf(path, sizeof path, "%s/standins/%s.so", folder, hip ? "hiprtc" : "nvrtc");
-    setenv(hip ? "TRAINMARK_HIPRTC" : "TRAINMARK_NVRTC", path, 1);
-    snprintf(path, sizeof path, "%s/kernels", folder);
-    if (mkdir(path, 0700) == 0) (void)chmod(path, 0700);
-    setenv("TRAINMARK_KERNELS", path, 1);
+    if (!gpu_is_real()) {
+        snprintf(path, sizeof path, "%s/standins/%s.so", folder, hip ? "hip" : "cuda");
+        setenv("TRAINMARK_GPU_RUNTIME", path, 1);
+        snprintf(path, sizeof path, "%s/standins/%s.so", folder, hip ? "hiprtc" : "nvrtc");
+        setenv(hip ? "TRAINMARK_HIPRTC" : "TRAINMARK_NVRTC", path, 1);
+        snprintf(path, sizeof path, "%s/kernels", folder);
+        if (mkdir(path, 0700) == 0) (void)chmod(path, 0700);
+        setenv("TRAINMARK_KERNELS", path, 1);
+    }
     if (compiles(hip, &err)) return true;
     if (wanted && strcmp(wanted, "required") == 0) fail_msg("%s", err.text);
     print_message("SKIPPED: no compiler of kernels for %s (tools/kernel_compilers.sh): %s\n", name, err.text);

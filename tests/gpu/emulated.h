@@ -6,8 +6,11 @@
 
 #include <stdbool.h>
 
+/* TM_TEST_GPU=real: the tests are to use the machine's own GPU and libraries (tools/gpu_acceptance.sh). */
+bool gpu_is_real(void);
+
 /* Environment variables from here on: the libraries of `name` ("cuda" or "hip") are the stand-ins, compiled kernels are
- * kept beside the tests. False: there is no compiler for it; tests skip then, or fail where TM_TEST_COMPILERS says
+ * kept beside the tests; where the GPU is real, nothing is set. False: there is no compiler for it; tests skip then, or fail where TM_TEST_COMPILERS says
  * "required". */
 bool emulated_device(const char *name);
 

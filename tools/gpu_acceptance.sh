@@ -1,0 +1,192 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# tools/gpu_acceptance.sh - what a GPU has to show. Everything is built on another machine; the GPU's needs glibc, the driver and
+# a compiler of kernels (NVRTC or hiprtc), and for the runs of speed a python3 with PyTorch.
+#
+#   tools/gpu_acceptance.sh bundle [FOLDER]          build; FOLDER (build/accept) is all that has to travel
+#   FOLDER/tools/gpu_acceptance.sh correctness OUT   240 s at most: facts, every kernel, trainings, commands
+#   FOLDER/tools/gpu_acceptance.sh speed OUT         300 s at most: steps beside PyTorch's, in turns
+#
+# Each stage is a process with a limit of its own, and no failure stops the next one. OUT gets results.jsonl (a line a stage, at
+# once), devices.json, runs.jsonl (a result a training) and log.txt.gz. Exit status: 0, or 5 if a stage failed.
+#
+#   ACCEPT_DEVICE=cuda|hip    (the first whose GPU trainmark finds)
+#   ACCEPT_BUILT=FOLDER       bundle what lies there, and build nothing
+#   ACCEPT_STANDINS=FOLDER    libraries that execute machine code instead of a GPU: tests of this script; small shapes
+set -eu
+here=$(cd "$(dirname "$0")/.." && pwd)
+
+usage()
+{
+    sed -n '6,8s/^# *//p' "$0" >&2
+    exit 2
+}
+
+# Programs and the libraries that they load, but for those of glibc and of C++, and the scripts of the comparison.
+bundle()
+{
+    to=${1:-$here/build/accept}
+    cd "$here"
+    [ "${ACCEPT_BUILT:-}" ] || make ISA=all BUILD="${BUILD:-build/release}" trainmark "${BUILD:-build/release}/tests/gpu/all"
+    from=${ACCEPT_BUILT:-${BUILD:-build/release}}
+    rm -rf "$to"
+    mkdir -p "$to/bin" "$to/lib" "$to/tools" "$to/bench/peers"
+    strip -o "$to/lib/trainmark" "$from/trainmark"
+    strip -o "$to/lib/gpu_tests" "$from/tests/gpu/all"
+    ldd "$to/lib/trainmark" "$to/lib/gpu_tests" | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' |
+        grep -vE '/(libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)\.so|/ld-linux' | sort -u | xargs cp -L -t "$to/lib"
+    # shellcheck disable=SC2016
+    printf '%s\n' '#!/bin/sh' 'lib=$(cd "$(dirname "$0")/../lib" && pwd)' \
+        'LD_LIBRARY_PATH=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} exec "$lib/trainmark" "$@"' >"$to/bin/trainmark"
+    chmod +x "$to/bin/trainmark"
+    cp tools/gpu_acceptance.sh "$to/tools/"
+    cp bench/cases.sh bench/compare_torch.sh bench/measure.py bench/report.py "$to/bench/"
+    cp bench/peers/torch_train.py "$to/bench/peers/"
+    du -sh "$to" | sed 's/\t/  /'
+}
+
+# stage NAME SECONDS COMMAND...: its lines go to the log.
+stage()
+{
+    name=$1 limit=$2 code=0 begin=$(date +%s%N)
+    shift 2
+    printf '\n== %s: %s\n' "$name" "$*" >>"$out/log.txt"
+    timeout -k 5 "$limit" "$@" >"$out/stage.txt" 2>&1 </dev/null || code=$?
+    cat "$out/stage.txt" >>"$out/log.txt"
+    result=ok
+    [ "$code" -eq 0 ] || result=failed
+    [ "$code" -ne 124 ] && [ "$code" -ne 137 ] || result=late
+    [ "$result" != ok ] || ! grep -q 'SKIPPED' "$out/stage.txt" || result=skipped
+    tell "$result" "$code" $((($(date +%s%N) - begin) / 1000000)) "$(grep -v '^ *$' "$out/stage.txt" | tail -n 1)"
+}
+
+skip() # NAME WHY
+{
+    name=$1
+    tell skipped 0 0 "$2"
+}
+
+tell()
+{
+    said=$(printf %s "$4" | tr -d '\000-\037' | cut -c 1-200 | sed 's/[\\"]/\\&/g')
+    printf '{"stage": "%s", "result": "%s", "exit": %d, "milliseconds": %d, "said": "%s"}\n' "$name" "$1" "$2" "$3" "$said" |
+        tee -a "$out/results.jsonl"
+    case $1 in failed | late) bad=$((bad + 1)) ;; esac
+}
+
+# training NAME SECONDS ARGUMENTS...: a run; its result becomes a line of runs.jsonl.
+training()
+{
+    folder=$out/runs/$1 run=$1 limit=$2
+    shift 2
+    stage "$run" "$limit" "$trainmark" run "$@" --out "$folder"
+    [ ! -e "$folder/result.json" ] || { printf '{"run": "%s", "result": ' "$run"; tr -d '\n' <"$folder/result.json"; echo '}'; } >>"$out/runs.jsonl"
+}
+
+facts()
+{
+    uname -sr
+    nvidia-smi 2>&1 || rocm-smi 2>&1 || true
+    ldconfig -p | grep -E 'libcuda\.|nvrtc|cublasLt|cudnn|nccl|amdhip64|hiprtc|hipblaslt|rccl' || true
+    "$trainmark" devices --json >"$out/devices.json"
+    "$trainmark" devices
+}
+
+correctness()
+{
+    # An operation in every order of waves on emulators, which are slow; all of them, all examples, on a GPU.
+    if [ "$standins" ]; then export TM_TEST_OP=add; else export TM_TEST_FULL=1; fi
+    stage kernels 90 env "$paths" "$tests/test_gpu_kernels" "on_$device"
+    stage trainings 60 env "$paths" "$tests/test_gpu_training" "${device}_trains_as_a_cpu"
+    unset TM_TEST_OP TM_TEST_FULL
+    if [ "$standins" ]; then
+        set -- --model.n_layers 1 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 --model.vocab_size 64 \
+            --training.seq_len 32 --training.local_batch_size 2 --training.steps 2 --validation.enable false
+    else
+        set -- --training.seed 1
+    fi
+    training verdict 40 tiny-llama --device "$device" "$@"
+    training bfloat16 40 tiny-llama --device "$device" --training.dtype bfloat16 "$@"
+    [ "$standins" ] || training gpt-small 40 gpt-small --device "$device" --training.dtype bfloat16 --training.steps 20
+    set -- "$@" --checkpoint.enable true --checkpoint.interval 1
+    training first-step 20 tiny-llama --device "$device" "$@" --training.steps 1
+    stage second-step 20 "$trainmark" run tiny-llama --device "$device" "$@" --training.steps 2 --out "$out/runs/first-step"
+    stage third-on-a-cpu 20 "$trainmark" run tiny-llama --device cpu "$@" --training.steps 3 --out "$out/runs/first-step"
+    sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
+    if [ "$standins" ] || [ -z "$sanitizer" ]; then
+        skip memcheck "compute-sanitizer is not there"
+    else
+        for op in linear attention_grad cross_entropy; do
+            TM_TEST_OP=$op stage "memcheck-$op" 20 "$sanitizer" --tool memcheck --error-exitcode 9 --target-processes all \
+                env "$paths" "$tests/test_gpu_kernels" "on_$device"
+        done
+    fi
+}
+
+# A case of bench/cases.sh beside PyTorch, process by process in turn.
+beside() # NAME SECONDS CASE ROUNDS VARIABLE=VALUE...
+{
+    name=$1 limit=$2 case=$3 rounds=$4
+    shift 4
+    stage "$name" "$limit" env CASES="$case" ROUNDS="$rounds" DTYPE=bfloat16 DEVICE="$device" TRAINMARK="$trainmark" \
+        RECORDS="$out/records" "$@" "$here/bench/compare_torch.sh"
+}
+
+speed()
+{
+    if [ "$standins" ]; then
+        training step 60 tiny-llama --device "$device" --training.dtype bfloat16 --model.n_layers 1 --training.seq_len 32 \
+            --training.local_batch_size 1 --training.steps 3 --validation.enable false --model.vocab_size 64 --model.dim 64 \
+            --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64
+        return
+    fi
+    training cold 30 gpt-small --device "$device" --training.dtype bfloat16 --training.steps 3 --validation.enable false
+    training warm 20 gpt-small --device "$device" --training.dtype bfloat16 --training.steps 3 --validation.enable false
+    beside gpt-medium 70 gpt-medium 2 STEPS=20 WARMUP=5 BATCH=16
+    beside llama-8b-width 160 llama-8b-block 1 STEPS=8 WARMUP=2 BATCH=4 SEQ=4096 LAYERS=4 MODES="eager compile"
+}
+
+[ $# -ge 1 ] || usage
+case $1 in
+bundle) bundle "${2:-}"; exit ;;
+correctness | speed) [ $# -eq 2 ] || usage ;;
+*) usage ;;
+esac
+
+trainmark=$here/bin/trainmark standins=${ACCEPT_STANDINS:-} bad=0
+mkdir -p "$2/runs"
+out=$(cd "$2" && pwd)
+: >"$out/results.jsonl" && : >"$out/runs.jsonl" && : >"$out/log.txt"
+TRAINMARK_KERNELS=${TRAINMARK_KERNELS:-$out/kernels}
+export TRAINMARK_KERNELS
+mkdir -p "$TRAINMARK_KERNELS" && chmod 700 "$TRAINMARK_KERNELS"
+device=${ACCEPT_DEVICE:-}
+if [ "$standins" ]; then
+    export TRAINMARK_GPU_RUNTIME="$standins/${device:=cuda}.so" TRAINMARK_NVRTC="$standins/nvrtc.so"
+    export TRAINMARK_HIPRTC="$standins/hiprtc.so"
+fi
+[ "$device" ] || device=$("$trainmark" devices | sed -n 's/^\(cuda\|hip\):0 .*/\1/p' | head -n 1)
+[ "$device" ] || { echo "no GPU: trainmark devices says what is missing" >&2; "$trainmark" devices >&2; exit 4; }
+export TM_TEST_GPU=real TM_TEST_SECONDS=100 TM_TEST_COMPILERS=required
+tests=$out/tests
+mkdir -p "$tests"
+export TRAINMARK_STORE="$tests/results.db"
+ln -sf "$here/lib/gpu_tests" "$tests/test_gpu_kernels"
+ln -sf "$here/lib/gpu_tests" "$tests/test_gpu_training"
+paths="LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+
+echo "device: $device"
+name=facts
+code=0
+facts >"$out/stage.txt" 2>&1 || code=$?
+if [ "$code" -eq 0 ]; then
+    tell ok 0 0 "$(grep "^$device:0" "$out/stage.txt")"
+else
+    tell failed "$code" 0 "$(tail -n 1 "$out/stage.txt")"
+fi
+cat "$out/stage.txt" >>"$out/log.txt"
+"$1"
+rm -rf "$out/stage.txt" "$tests"
+gzip -f "$out/log.txt"
+echo "$bad of $(wc -l <"$out/results.jsonl") stages failed"
+[ "$bad" -eq 0 ] || exit 5
