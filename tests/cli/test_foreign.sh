@@ -51,6 +51,7 @@ modules:
     model: mine.yaml
     overrides:
       train_iters: 2
+      lr_warmup_iters: 1
       micro_batch_size: 1
       global_batch_size: 2
       seq_length: 32
