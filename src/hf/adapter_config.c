@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/json_input.h"
 #include "base/text.h"
 
 #include <jansson.h>
@@ -308,7 +309,7 @@ tm_status tm_hf_adapter_configure(tm_hf_adapter *a, tm_error *err)
     tm_text      path = { 0 };
     json_error_t problem;
     tm_text_printf(&path, "%s/%s", a->folder, config_name);
-    json_t   *root = json_load_file(path.data, JSON_REJECT_DUPLICATES, &problem);
+    json_t   *root = tm_json_input_file(path.data, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
     tm_status st = TM_OK;
     if (!json_is_object(root))
         st = tm_fail(err, tm_file_exists(path.data) ? TM_FORMAT : TM_INVALID,

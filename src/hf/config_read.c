@@ -2,6 +2,7 @@
 /* hf/config_read.c - config.json into keys: every member is looked up in the rows of its form, none is skipped. */
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/json_input.h"
 #include "hf/config.h"
 #include "hf/config_keys.h"
 
@@ -343,7 +344,7 @@ tm_status tm_hf_config_parse(const char *path, const char *text, size_t bytes, t
     reader       r = { .path = path, .config = config, .out = out, .arena = tm_arena_create() };
     tm_status    st;
     *out = (tm_hf_description){ 0 };
-    r.root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
+    r.root = tm_json_input(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
     if (!r.root)
         st = tm_fail(err, TM_FORMAT, "'%s':%d: not JSON: %s", path, problem.line, problem.text);
     else if (!json_is_object(r.root))

@@ -6,18 +6,17 @@
 
 #include "hf/adapter.h"
 #include "train/checkpoint_view.h"
-
-enum { TM_HF_MAX_ENDS = 8 };
+#include "token/specials.h"
 
 typedef struct {
     const char         *path;
     tm_config          *config; /* finished */
     tm_model_shape      shape;
     const tm_hf_form   *form;
-    tm_safetensors     *weights;              /* of a folder; else NULL */
-    tm_checkpoint_view *checkpoint;           /* of a run; else NULL */
-    tm_hf_adapter       adapter;              /* see tm_hf_source_adapt */
-    int64_t             ends[TM_HF_MAX_ENDS]; /* eos_token_id of config.json */
+    tm_safetensors     *weights;           /* of a folder; else NULL */
+    tm_checkpoint_view *checkpoint;        /* of a run; else NULL */
+    tm_hf_adapter       adapter;           /* see tm_hf_source_adapt */
+    int64_t             ends[TM_MAX_ENDS]; /* eos_token_id of generation_config.json, else of config.json */
     int                 n_ends;
 } tm_hf_source;
 
