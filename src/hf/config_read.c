@@ -72,6 +72,17 @@ static json_t *member(json_t *object, const char *name)
     return name[n] ? member(value, name + n + 1) : value;
 }
 
+/* Is one of a row's names there, and null? */
+static bool is_null(const reader *r, const tm_hf_key *row)
+{
+    char name[160];
+    for (const char *names = row->key; names;) {
+        names = next_name(names, name);
+        if (json_is_null(json_object_get(r->root, name))) return true;
+    }
+    return false;
+}
+
 /* Is `value` one of "a|b"? */
 static bool one_of(const char *values, const char *value)
 {
@@ -213,16 +224,17 @@ static tm_status apply(reader *r, const tm_hf_key *row, tm_error *err)
     if (row->kind == TM_HF_HARMLESS || !in_force(r, row)) return TM_OK;
     if (row->kind == TM_HF_PRODUCT) return give_product(r, row, err);
     TM_TRY(find(r, row, &value, name, err));
-    if (!value && !row->absent)
+    const char *missing = !value && row->null && is_null(r, row) ? row->null : row->absent;
+    if (!value && !missing)
         return tm_fail(err, TM_FORMAT, "'%s' has no '%s', which a config.json of model_type %s needs", r->path, name,
                        r->form->model_type);
-    if (!value && !*row->absent) return TM_OK;
+    if (!value && !*missing) return TM_OK;
     if (row->kind == TM_HF_LIST && value) return give_list(r, row, name, value, err);
     if (row->kind == TM_HF_CYCLE) return value ? cycle(r, row, name, value, err) : TM_OK;
     if (value && row->kind == TM_HF_VALUE && !number(value))
         return tm_fail(err, TM_FORMAT, "'%s': '%s' is %s, wanted a single value", r->path, name,
                        text_of(r->arena, value));
-    const char *text = value ? text_of(r->arena, value) : row->absent;
+    const char *text = value ? text_of(r->arena, value) : missing;
     if (row->kind == TM_HF_VALUE || row->kind == TM_HF_LIST) return give(r, row, name, text, err);
     if (row->kind == TM_HF_CHOICE) return choose(r, row, name, text, err);
     if (one_of(row->values, text)) return TM_OK;

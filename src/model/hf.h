@@ -6,7 +6,7 @@
  * whose models it can be. A shape has the first form whose `pairs` it all has.
  *
  * A value of config.json is compared and passed on as text: a string as it is, numbers in their shortest form (0.0 is
- * "0"), true, false, null. A null member counts as absent.
+ * "0"), true, false, null. A null member counts as absent, unless its row says otherwise.
  */
 #ifndef TM_MODEL_HF_H
 #define TM_MODEL_HF_H
@@ -36,6 +36,7 @@ typedef struct {
     const char *values; /* see the kinds */
     const char *absent; /* what a file means that lacks the key, as the Hugging Face class has it. NULL: it may not lack
                          * it (TM_HF_HARMLESS: may). "": what our key says by itself */
+    const char *null;   /* the same of a null, where that is something else; NULL: a null is as if it were absent */
     const char *only;   /* "model.rope_scaling=llama3": the row is there only when our key has that value */
 } tm_hf_key;
 

@@ -5,9 +5,9 @@
 #include "model/hf_rows.h"
 
 static const tm_hf_key hf_keys[] = {
-    TM_HF_DECODER_SIZES,
-    TM_HF_IS("intermediate_size", "ffn_dim"),
-    TM_HF_IS("moe_intermediate_size", "moe_ffn_dim"),
+    TM_HF_DECODER_SIZES("151936", "2048", "24", "32", "4", ""),
+    TM_HF_IS_OR("intermediate_size", "ffn_dim", "6144"),
+    TM_HF_IS_OR("moe_intermediate_size", "moe_ffn_dim", "768"),
     TM_HF_IS_OR("num_experts|num_local_experts", "n_experts", "128"),
     TM_HF_IS_OR("num_experts_per_tok", "n_experts_per_token", "8"),
     TM_HF_IS_OR("norm_topk_prob", "moe_normalise", "false"),
