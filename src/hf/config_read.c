@@ -140,9 +140,16 @@ static tm_status give(reader *r, const tm_hf_key *row, const char *name, const c
 
 static tm_status refuse(const reader *r, const tm_hf_key *row, const char *name, const char *value, tm_error *err)
 {
+    char        one[160];
+    const char *built = NULL; /* "default=none|llama3=llama3": default or llama3 */
+    for (const char *values = row->values; values;) {
+        values = next_name(values, one);
+        one[strcspn(one, "=")] = '\0';
+        built = built ? tm_arena_format(r->arena, "%s or %s", built, one) : tm_arena_text(r->arena, one);
+    }
     return tm_fail(err, TM_UNSUPPORTED,
                    "'%s': '%s' is %.80s; of %s models only %s is built, and loading it would compute something else",
-                   r->path, name, value, r->form->model_type, row->values);
+                   r->path, name, value, r->form->model_type, built);
 }
 
 /* "default=none|llama3=llama3": theirs to ours. */

@@ -232,7 +232,7 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
         TM_HF_IS_OR("qk_nope_head_dim", "qk_nope_head_dim", "128"),                                                    \
         TM_HF_IS_OR("qk_rope_head_dim", "qk_rope_head_dim", "64"), TM_HF_IS_OR("v_head_dim", "v_head_dim", "128"),     \
         TM_HF_IS_OR("num_key_value_heads", "n_kv_heads", ""), TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"),         \
-        TM_HF_IS_OR("tie_word_embeddings", "tied", "false"), TM_HF_WANTS("hidden_act", "silu", "silu"),                \
+        TM_HF_IS_OR("tie_word_embeddings", "tied", "false"), TM_HF_WANTS("hidden_act", "silu|swish", "silu"),          \
         TM_HF_WANTS("attention_bias", "false", "false"), TM_HF_WANTS("mlp_bias", "false", "false"),                    \
         TM_HF_WANTS("moe_layer_freq", "1", "1"), TM_HF_WANTS("ep_size", "1", "1"),                                     \
         TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),                                                          \

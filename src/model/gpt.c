@@ -154,6 +154,8 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_IDLE("reorder_and_upcast_attn"), /* where numbers are rounded, not what is computed */
     TM_HF_IDLE("n_ctx"),                   /* of old files: n_positions once more */
     TM_HF_IDLE("summary_*"),               /* of a head for classification */
+    TM_HF_IDLE("n_special"),               /* of the first GPT */
+    TM_HF_IDLE("predict_special_tokens"),
     { .key = NULL },
 };
 #define WEIGHT_AND_BIAS(name, across)                                                                                  \

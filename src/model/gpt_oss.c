@@ -36,7 +36,7 @@ static const tm_hf_key hf_keys[] = {
     YARN_OR("beta_fast", "rope_beta_fast", "32"),
     YARN_OR("beta_slow", "rope_beta_slow", "1"),
     YARN_OR("truncate", "rope_truncate", "true"),
-    TM_HF_WANTS("hidden_act", "silu", "silu"),
+    TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
     TM_HF_WANTS("swiglu_limit", "7.0|7", "7"),
     TM_HF_WANTS("swiglu_alpha", "1.702", "1.702"),
     TM_HF_WANTS("attention_bias", "true", "true"),

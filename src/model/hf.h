@@ -17,7 +17,8 @@
 typedef enum {
     TM_HF_VALUE,    /* the value of our key `name` */
     TM_HF_CHOICE,   /* one of `values`, "default=none|llama3=llama3": theirs = the value of our key `name` */
-    TM_HF_MUST,     /* one of `values`, "gelu_new|gelu_fast"; any other is refused. The first one is written */
+    TM_HF_MUST,     /* one of `values`, "gelu_new|gelu_fast"; any other is refused. The first one is written, unless
+                     * `absent` is "" */
     TM_HF_LIST,     /* a list of numbers: the value of our key `name`, with commas */
     TM_HF_PRODUCT,  /* no member of its own: our key `name` is the product of our keys `values`, "model.a|model.b" */
     TM_HF_CYCLE,    /* a list that goes through `values`, "sliding_attention|full_attention", again and again */

@@ -11,7 +11,10 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),
     TM_HF_OR_NULL("sliding_window", "sliding_window", "4096"),
     TM_HF_ROPE("10000"),
-    TM_HF_WANTS("hidden_act", "silu", "silu"),
+    TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
+    TM_HF_WANTS("attention_bias", "false", ""),
+    TM_HF_WANTS("mlp_bias", "false", ""),
+    TM_HF_IDLE("pretraining_tp"),
     TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),
     { .key = NULL },
 };

@@ -15,7 +15,7 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_IDLE("max_window_layers"),
     { .key = "layer_types", .kind = TM_HF_CYCLE, .values = "full_attention", .absent = "" },
     TM_HF_ROPE("10000"),
-    TM_HF_WANTS("hidden_act", "silu", "silu"),
+    TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
     TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),
     { .key = NULL },
 };

@@ -15,7 +15,7 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"),
     TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),
     TM_HF_ROPE("10000"),
-    TM_HF_WANTS("hidden_act", "silu", "silu"),
+    TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
     TM_HF_WANTS("attention_bias", "false", "false"),
     TM_HF_WANTS("use_sliding_window", "false", "false"),
     TM_HF_IDLE("sliding_window"),

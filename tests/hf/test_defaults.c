@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a config.json means that lacks a member: the same as one that has what the class of transformers has there
- * (tests/hf/defaults.json). Also of null where the class tells the two apart; and members that compute nothing. */
+ * (tests/hf/defaults.json). Also of null where the class tells the two apart; and members that compute nothing, as
+ * public files have them (tests/hf/published.json). */
 #include "hf/config.h"
 #include "support/full_config.h"
 
@@ -161,7 +162,58 @@ static void null_is_not_absent(void **state)
     }
 }
 
+/* Public files are read as they are; a member that nobody knows is refused by name in each. */
+static void members_of_public_files_are_known(void **state)
+{
+    json_t     *all = load("tests/hf/published.json"), *file;
+    const char *name;
+    int         read = 0;
+    (void)state;
+    json_object_foreach(all, name, file)
+    {
+        if (!json_is_object(file)) continue;
+        tm_error   err = { 0 };
+        tm_config *config = read_config(file, &err);
+        if (!config) fail_msg("%s: %s", name, err.text);
+        tm_config_destroy(config);
+        json_object_set_new(file, "attention_sharpening", json_real(0.5));
+        if (read_config(file, &err) || !strstr(err.text, "'attention_sharpening' (0.5) is not known"))
+            fail_msg("%s: '%s'", name, err.text);
+        read++;
+    }
+    json_decref(all);
+    assert_true(read > 100);
+}
+
+/* The same members with a value that computes something else. */
+static void members_with_an_effect_are_refused(void **state)
+{
+    static const struct {
+        const char *file, *named;
+    } cases[] = {
+        { "{\"model_type\": \"llama\", \"rope_interleaved\": true}", "'rope_interleaved' is true" },
+        { "{\"model_type\": \"qwen2\", \"use_mrope\": true}", "'use_mrope' is true" },
+        { "{\"model_type\": \"qwen2\", \"attention_bias\": false}", "'attention_bias' is false" },
+        { "{\"model_type\": \"qwen2\", \"dual_chunk_attention_config\": {\"chunk_size\": 8}}",
+          "'dual_chunk_attention_config'" },
+        { "{\"model_type\": \"mistral\", \"attention_bias\": true}", "'attention_bias' is true" },
+        { "{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}",
+          "'scale_attn_by_inverse_layer_idx' is true" },
+        { "{\"model_type\": \"gpt2\", \"activation_function\": \"gelu\"}", "'activation_function' is gelu" },
+        { "{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}}", "'quantization_config'" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_error err = { 0 };
+        json_t  *root = json_loads(cases[i].file, 0, NULL);
+        if (read_config(root, &err) || !strstr(err.text, cases[i].named)) fail_msg("%s: '%s'", cases[i].file, err.text);
+        json_decref(root);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(members_of_public_files_are_known),
+    cmocka_unit_test(members_with_an_effect_are_refused),
     cmocka_unit_test(absent_members_are_those_of_the_class),
     cmocka_unit_test(null_is_not_absent),
 };
