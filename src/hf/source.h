@@ -40,9 +40,14 @@ TM_MUST_USE tm_status tm_hf_source_load(const tm_hf_source *source, const tm_hf_
 
 typedef struct {
     const char *folder;      /* is made; must not hold a model */
-    tm_dtype    dtype;       /* TM_F32, TM_BF16 */
+    tm_dtype    dtype;       /* TM_F32, TM_BF16; TM_DTYPE_COUNT: that of the source, float32 where it has others too */
     int64_t     shard_bytes; /* a file's tensors take so many at most, unless one takes more */
 } tm_hf_export_options;
+
+/* The format that an option's word means; NULL: that of the source. */
+tm_dtype tm_hf_export_format(const char *word);
+/* What an export wrote: "float32", "bfloat16 (rounded: the model was wider)". */
+const char *tm_hf_report_format(const tm_hf_report *report);
 
 /* Of a run of adapters: writes these (tm_hf_adapter_write; always float32). Of anything else:
  * writes config.json, model.safetensors or shards with an index, and copies of the tokenizer's files and
