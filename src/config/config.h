@@ -52,6 +52,7 @@ typedef struct {
     const char  *help;
     tm_key_state state;
     const char  *feature; /* TM_KEY_UNBUILT: what is not built yet, in words */
+    const char  *instead; /* the same where it is built, but not by this key: what does it, in words; else NULL */
     bool         quiet;   /* changes no number of a run (names, folders, log settings): not part of the hash */
     /* With which other keys it counts; NULL: always. "a,b=x/y|c": a is on (neither null, false, none nor 0), and b is x
      * or y or c is on; "!a": it is not on; "a!=x": another value. Given where it would change nothing it is refused. */

@@ -421,7 +421,7 @@ static const wrong cases[] = {
     { .name = "ranks",
       .variables = { "WORLD_SIZE=8" },
       .status = TM_UNSUPPORTED,
-      .says = { "environment WORLD_SIZE", "(ranks) is not built yet", "unset the variable" } },
+      .says = { "environment WORLD_SIZE", "ranks are started with --ranks, torchrun", "unset the variable" } },
     { .name = "nodes",
       .variables = { "NNODES=2" },
       .status = TM_UNSUPPORTED,
