@@ -542,7 +542,7 @@ tm_status tm_hf_adapter_write(const tm_hf_memory *memory, const tm_adapters *ada
 {
     writer  w = { .memory = memory, .adapters = adapters, .base = base, .folder = folder };
     tm_text path = { 0 };
-    *report = (tm_hf_report){ 0 };
+    *report = (tm_hf_report){ .dtype = TM_F32 };
     TM_TRY(tm_folder_make(folder, err));
     if (tm_hf_is_adapter(folder))
         return tm_fail(err, TM_INVALID, "'%s' already holds an adapter; give a directory that does not", folder);

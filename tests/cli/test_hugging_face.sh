@@ -25,7 +25,7 @@ check "a folder is exported into shards" [ "$code $(find shards -name 'model-*-o
 trainmark export folder -o same
 check "the format is that of the model" cmp -s folder/model.safetensors same/model.safetensors
 trainmark export folder -o narrow --dtype bfloat16
-check "a narrower one is told" has "$out" "parameters in bfloat16 (rounded: the model was wider)"
+check "a narrower one is told" has "$out" "parameters in bfloat16 .rounded: the model was wider"
 trainmark export narrow -o narrow_again
 check "a narrow model stays so" cmp -s narrow/model.safetensors narrow_again/model.safetensors
 check_not "and is not rounded" has "$out" rounded
