@@ -223,5 +223,7 @@ void tm_config_describe_key(const tm_key *key, tm_text *out);
 void tm_config_print_help(const tm_config *config, const char *section, tm_text *out);
 /* XXH64 of the resolved values that change results; the order of registration does not matter. */
 uint64_t tm_config_hash(const tm_config *config);
+/* Appends the keys by which the hashes of two differ, with both values: "optimizer.lr (0.1 to 0.2)"; at most 8. */
+void tm_config_changes(const tm_config *before, const tm_config *after, tm_text *out);
 
 #endif
