@@ -84,7 +84,7 @@ tm_status tm_hf_source_adapt(tm_hf_source *source, const char *folder, tm_error 
         return tm_fail(err, TM_UNSUPPORTED,
                        "an adapter is added to a Hugging Face directory, '%.200s' is a run; export it first",
                        source->path);
-    TM_TRY(tm_hf_adapter_open(folder, &source->adapter, err));
+    TM_TRY(tm_hf_adapter_open(folder, source->weights, source->form, &source->adapter, err));
     tm_graph *graph = tm_graph_create(&tm_precision_f32);
     tm_model_declare(graph, &source->shape, 1, NULL, &model);
     tm_hf_memory memory = { .graph = graph, .shape = &source->shape, .form = source->form };
