@@ -3,7 +3,7 @@
 #include "config/internal.h"
 
 #define RANKS                                                                                                          \
-    .feature = "training with more than one process (ranks)",                                                              \
+    .feature = "training with more than one process (ranks)",                                                          \
     .instead = "ranks are started with --ranks, torchrun, srun or mpirun"
 
 /* clang-format off */
