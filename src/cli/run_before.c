@@ -10,8 +10,7 @@ void run_note_changes(run_job *j)
     tm_text_printf(&path, "%s/config.yaml", j->folder.data);
     if (tm_file_exists(path.data)) {
         tm_config *before = tm_cli_config();
-        tm_config_allow_unbuilt(before, true);
-        if (tm_config_load_file(before, path.data, &unread) == TM_OK && tm_config_finish(before, &unread) == TM_OK) {
+        if (tm_config_load_file(before, path.data, &unread) == TM_OK) {
             tm_config_changes(before, j->config, &j->changes);
             j->options.config_before = tm_config_hash(before);
             j->options.config_changes = j->changes.data ? j->changes.data : "";
