@@ -120,6 +120,7 @@ system/validity.h
 train/adapters.h
 train/checkpoint_view.h
 token/chat.h
+token/specials.h
 token/template.h
 token/token.h
 token/train.h

@@ -29,6 +29,10 @@ def main():
                           ("delta_byte", {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}})):
         pyarrow.parquet.write_table(table.select(["text"]), OUT / f"{name}.parquet", row_group_size=25, store_schema=False,
                                     **{"compression": "none", **options})
+    with pyarrow.parquet.ParquetWriter(OUT / "empty_groups.parquet", table.schema, compression="snappy",
+                                       store_schema=False) as writer:
+        for first, count in ((0, 0), (0, 20), (20, 0), (20, 40), (60, 0)):
+            writer.write_table(table.slice(first, count))
     required = pyarrow.schema([pyarrow.field("text", pyarrow.string(), nullable=False)])
     pyarrow.parquet.write_table(pyarrow.table([[t for t in TEXTS if t is not None]], schema=required), OUT / "required.parquet",
                                 store_schema=False)

@@ -223,9 +223,19 @@ int tm_file_open_nameless(const char *folder)
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
+tm_status tm_file_check_fetched(const char *path, const void *bytes, size_t n, tm_error *err)
+{
+    static const char pointer[] = "version https://git-lfs.github.com/spec/";
+    if (n < sizeof pointer - 1 || memcmp(bytes, pointer, sizeof pointer - 1) != 0) return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "'%s' is a pointer of Git LFS, the file itself was not fetched; run 'git lfs pull' where it is",
+                   path);
+}
+
 tm_status tm_file_read(const char *path, size_t limit, tm_text *out, tm_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* non-blocking: a fifo must not hang us */
+    size_t before = out->length;
+    int    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* non-blocking: a fifo must not hang us */
     if (fd < 0) return tm_fail(err, TM_INVALID, "cannot open '%s': %s", path, strerror(errno));
     struct stat info;
     tm_status   st = TM_OK;
@@ -247,7 +257,7 @@ tm_status tm_file_read(const char *path, size_t limit, tm_text *out, tm_error *e
     }
     close(fd);
     if (st == TM_OK) tm_text_add(out, "");
-    return st;
+    return st == TM_OK ? tm_file_check_fetched(path, out->data + before, out->length - before, err) : st;
 }
 
 bool tm_file_read_line(const char *path, char *out, size_t size)

@@ -50,6 +50,8 @@ int tm_file_open_nameless(const char *folder);
 
 /* Appends a NUL-free text file to *out, at most `limit` bytes; not a regular file, unreadable or longer: TM_INVALID. */
 TM_MUST_USE tm_status tm_file_read(const char *path, size_t limit, tm_text *out, tm_error *err);
+/* TM_INVALID: the bytes are what Git LFS keeps in place of a file that was not fetched. All who read files ask. */
+TM_MUST_USE tm_status tm_file_check_fetched(const char *path, const void *bytes, size_t n, tm_error *err);
 /* Like tm_file_read for /proc and /sys: the first `size` - 1 bytes, trailing white space cut; false if unreadable. */
 bool tm_file_read_line(const char *path, char *out, size_t size);
 /* mkdir -p. */

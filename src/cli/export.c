@@ -24,7 +24,7 @@ static void print_json(const tm_hf_export_options *o, const tm_hf_source *source
     tm_json_bool(&json, "adapter", tm_hf_source_of_adapters(source));
     tm_json_i64(&json, "tensors", (int64_t)report->tensors);
     tm_json_i64(&json, "parameters", report->elements);
-    tm_json_string(&json, "dtype", tm_dtype_name(tm_hf_source_of_adapters(source) ? TM_F32 : o->dtype));
+    tm_json_string(&json, "dtype", tm_dtype_name(report->dtype));
     tm_json_i64(&json, "bytes", (int64_t)report->bytes);
     tm_json_close(&json, '}');
     tm_text_add(out, "\n");
@@ -47,7 +47,7 @@ static tm_status export(const char *path, int64_t step, const tm_hf_export_optio
     else if (st == TM_OK)
         tm_text_printf(out, "%s: %s, %zu tensors, %s parameters in %s, %s\n", options->folder,
                        source.form->architecture, report.tensors, tm_format_grouped(parameters, report.elements),
-                       tm_dtype_name(options->dtype), tm_format_bytes(bytes, (double)report.bytes));
+                       tm_hf_report_format(&report), tm_format_bytes(bytes, (double)report.bytes));
     tm_hf_source_close(&source);
     return st;
 }
@@ -58,7 +58,7 @@ static tm_status run(tm_cli_line *line, tm_error *err)
     tm_hf_export_options  o = { .folder = given->out };
     tm_text               out = { 0 };
     o.shard_bytes = (int64_t)(given->gigabytes * 1e9);
-    o.dtype = strcmp(given->dtype, "bfloat16") == 0 ? TM_BF16 : TM_F32;
+    o.dtype = tm_hf_export_format(given->dtype);
     tm_status st = export(line->words[0], given->step, &o, given->json, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_text_fini(&out);
@@ -68,8 +68,8 @@ static tm_status run(tm_cli_line *line, tm_error *err)
 static const tm_option rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(export_options, out), .value = "DIR", .required = true,
       .help = "the directory that is written; must not hold a model yet" },
-    { "dtype", 0, TM_OPTION_CHOICE, offsetof(export_options, dtype), .value = "NAME", .fallback = "bfloat16",
-      .choices = "bfloat16|float32", .help = "format of the weights" },
+    { "dtype", 0, TM_OPTION_CHOICE, offsetof(export_options, dtype), .value = "NAME", .choices = "bfloat16|float32",
+      .help = "format of the weights; default: that of the model" },
     { "step", 0, TM_OPTION_I64, offsetof(export_options, step), .value = "N", .fallback = "-1", .lo = -1, .hi = 1e15,
       .help = "the checkpoint of step N; -1: the newest" },
     { "max-shard-size", 0, TM_OPTION_F64, offsetof(export_options, gigabytes), .value = "GB", .fallback = "5",

@@ -34,7 +34,17 @@ typedef struct {
     int64_t                 n_prompt, n;
     double                  prompt_seconds, seconds;
     tm_tokenizer           *tokenizer; /* NULL: ids in, ids out */
+    int32_t                 end;       /* the tokenizer's token that ends a text, -1: none */
 } job;
+
+/* What a model that was trained with the tokenizer learned to end with: the folder's eos_token; where nothing says
+ * which one that is, and the model names none either, the one that is called so. */
+static int32_t taught_end(const tm_tokenizer *tokenizer, bool model_says)
+{
+    const tm_tokenizer_facts *f = tm_tokenizer_describe(tokenizer);
+    bool                      guessed = !f->eos_from || strcmp(f->eos_from, "name") == 0;
+    return guessed && model_says ? -1 : f->eos;
+}
 
 /* The text's ids, with what stands in front of a text and without what stands behind it. */
 static tm_status encode(job *j, int32_t **ids, int64_t *n, tm_error *err)
@@ -46,6 +56,7 @@ static tm_status encode(job *j, int32_t **ids, int64_t *n, tm_error *err)
     tm_status   st = tm_encoder_encode(encoder, j->o->prompt, strlen(j->o->prompt), TM_ENCODE_SPECIAL, &out, err);
     int32_t     end = tm_tokenizer_describe(j->tokenizer)->eos;
     tm_encoder_destroy(encoder);
+    j->end = taught_end(j->tokenizer, j->source.n_ends > 0);
     if (out.count && end >= 0 && out.data[out.count - 1] == end) out.count--;
     for (size_t i = 0; st == TM_OK && i < out.count; i++)
         if (out.data[i] >= j->source.shape.vocab_size)
@@ -128,7 +139,7 @@ static tm_status go_on(job *j, tm_error *err)
     while (st == TM_OK && !tm_cli_stop) {
         int32_t next = tm_sample(&j->sampler, logits, vocab, j->n);
         j->ids[j->n++] = next;
-        if (j->n == j->n_prompt + j->most || tm_hf_source_ends(&j->source, next)) break;
+        if (j->n == j->n_prompt + j->most || next == j->end || tm_hf_source_ends(&j->source, next)) break;
         st = tm_decoder_feed(j->decoder, &next, 1, logits, err);
     }
     j->seconds = (double)(tm_now_ns() - begin) * 1e-9;
@@ -208,7 +219,7 @@ static void release(job *j)
 
 static tm_status run(tm_cli_line *line, tm_error *err)
 {
-    job     j = { .path = line->words[0], .o = line->options };
+    job     j = { .path = line->words[0], .o = line->options, .end = -1 };
     tm_text out = { 0 };
     if (!j.o->prompt == !j.o->prompt_ids)
         return tm_fail(err, TM_USAGE, "give --prompt TEXT or --prompt-ids FILE (a JSON array of token ids, or a .npy)");

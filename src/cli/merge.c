@@ -13,24 +13,13 @@ typedef struct {
     bool        json;
 } merge_options;
 
-/* That of the model's files, unless one is asked for: float32 stays float32. */
-static tm_dtype format_of(const tm_hf_source *source, const char *asked)
-{
-    size_t                  n;
-    const tm_stored_tensor *all = tm_safetensors_list(source->weights, &n);
-    if (asked) return strcmp(asked, "float32") == 0 ? TM_F32 : TM_BF16;
-    for (size_t i = 0; i < n; i++)
-        if (all[i].dtype == TM_F32) return TM_F32;
-    return TM_BF16;
-}
-
 static void print(const tm_hf_export_options *o, const char *adapter, const tm_hf_report *report, bool as_json,
                   tm_text *out)
 {
     char bytes[32], parameters[40];
     if (!as_json) {
         tm_text_printf(out, "%s: merged with '%s', %zu tensors, %s parameters in %s, %s\n", o->folder, adapter,
-                       report->tensors, tm_format_grouped(parameters, report->elements), tm_dtype_name(o->dtype),
+                       report->tensors, tm_format_grouped(parameters, report->elements), tm_hf_report_format(report),
                        tm_format_bytes(bytes, (double)report->bytes));
         return;
     }
@@ -39,7 +28,7 @@ static void print(const tm_hf_export_options *o, const char *adapter, const tm_h
     tm_json_string(&json, "folder", o->folder);
     tm_json_i64(&json, "tensors", (int64_t)report->tensors);
     tm_json_i64(&json, "parameters", report->elements);
-    tm_json_string(&json, "dtype", tm_dtype_name(o->dtype));
+    tm_json_string(&json, "dtype", tm_dtype_name(report->dtype));
     tm_json_i64(&json, "bytes", (int64_t)report->bytes);
     tm_json_close(&json, '}');
     tm_text_add(out, "\n");
@@ -54,10 +43,8 @@ static tm_status run(tm_cli_line *line, tm_error *err)
     tm_text              out = { 0 };
     tm_status            st = tm_hf_source_open(line->words[0], -1, tm_cli_config(), &source, err);
     if (st == TM_OK) st = tm_hf_source_adapt(&source, line->words[1], err);
-    if (st == TM_OK) {
-        o.dtype = format_of(&source, given->dtype);
-        st = tm_hf_export(&source, &o, &report, err);
-    }
+    o.dtype = tm_hf_export_format(given->dtype);
+    if (st == TM_OK) st = tm_hf_export(&source, &o, &report, err);
     if (st == TM_OK) print(&o, line->words[1], &report, given->json, &out);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_hf_source_close(&source);

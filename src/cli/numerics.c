@@ -96,7 +96,7 @@ static tm_status compute(job *j, tm_error *err)
     TM_TRY(open_device(j, &precision, err));
     tm_step_options step = tm_numerics_step(&j->shape, precision, j->n - 1);
     if (j->o->inputs) tm_numerics_image_fields(&j->shape, &step);
-    if (j->o->adapter) TM_TRY(tm_hf_adapter_open(j->o->adapter, &j->adapter, err));
+    if (j->o->adapter) TM_TRY(tm_hf_adapter_open(j->o->adapter, j->weights, j->description.form, &j->adapter, err));
     step.adapters = j->adapter.adapters;
     step.adapters.dropout = 0;
     if (j->o->compared) step.compared = precision_of(j->o->compared);

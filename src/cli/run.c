@@ -302,6 +302,7 @@ static tm_status train(run_job *j, tm_error *err)
     TM_TRY(check_host(&j->checks, err));
     name_checkpoints(j);
     if (!j->options.step.offload.folder) j->options.step.offload.folder = j->folder.data;
+    run_note_changes(j);
     set_timeout(j->cli->timeout_s);
     tm_status st = run(j, &began, err);
     if (st == TM_INTERRUPTED && timed_out) fprintf(stderr, "stopped by --timeout after %g s\n", j->cli->timeout_s);
@@ -395,6 +396,7 @@ static void release(run_job *j)
     tm_text_fini(&j->folder);
     tm_text_fini(&j->checkpoints);
     tm_text_fini(&j->command);
+    tm_text_fini(&j->changes);
 }
 
 /* The arguments behind `run`, for the records: secrets masked. */

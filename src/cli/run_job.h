@@ -20,7 +20,7 @@ typedef struct run_job {
     tm_source      *source;
     tm_environment *environment;
     tm_checks       checks; /* of the host, some milliseconds' worth */
-    tm_text         folder, checkpoints, command;
+    tm_text         folder, checkpoints, command, changes;
     tm_safetensors *weights; /* of the folder that describes the model */
     tm_hf_adapter   adapter; /* of lora.adapter_path */
     bool            quiet;
@@ -36,5 +36,8 @@ TM_MUST_USE tm_status run_print_plan(run_job *j, tm_error *err);
 /* The weights that the model begins with, of the folder that describes it, and of an adapter. */
 TM_MUST_USE tm_status run_open_weights(run_job *j, tm_error *err);
 TM_MUST_USE tm_status run_open_adapter(run_job *j, tm_error *err);
+
+/* What the run directory's config.yaml says, before it is written again: for what is told of a run that goes on. */
+void run_note_changes(run_job *j);
 
 #endif

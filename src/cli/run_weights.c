@@ -54,7 +54,7 @@ tm_status run_open_adapter(run_job *j, tm_error *err)
         return tm_fail(err, TM_INVALID, "lora.adapter_path (%s) needs %s",
                        tm_config_place(j->config, "lora.adapter_path"),
                        own->rank == 0 ? "lora.rank" : "a model with weights: model.hf_assets_path");
-    TM_TRY(tm_hf_adapter_open(path, &j->adapter, err));
+    TM_TRY(tm_hf_adapter_open(path, j->weights, j->cli->folder.form, &j->adapter, err));
     double apart = tm_adapters_scale(own) - tm_adapters_scale(given);
     if (own->dora != given->dora)
         return tm_fail(err, TM_INVALID, "'%s' is %s adapter, and lora.dora is %s; set lora.dora to %s", path,

@@ -156,6 +156,7 @@ static tm_status info(const arguments *a, const tm_tokenizer *tokenizer, const t
         tm_json_i64(&j, "merges", f->merges);
         tm_json_i64(&j, "added", f->added);
         for (int i = 0; i < 4; i++) tm_json_i64(&j, ids[i].name, ids[i].id);
+        tm_json_string(&j, "eos_from", f->eos_from);
         tm_json_close(&j, '}');
         tm_text_add(out, "\n");
         return TM_OK;
@@ -165,7 +166,9 @@ static tm_status info(const arguments *a, const tm_tokenizer *tokenizer, const t
     tm_text_printf(out, "merges   %lld\nadded    %lld\n", (long long)f->merges, (long long)f->added);
     for (int i = 0; i < 4; i++)
         if (ids[i].id >= 0)
-            tm_text_printf(out, "%-8s %d  %s\n", ids[i].name, ids[i].id, tm_tokenizer_text(tokenizer, ids[i].id, &n));
+            tm_text_printf(out, "%-8s %d  %s%s%s%s\n", ids[i].name, ids[i].id,
+                           tm_tokenizer_text(tokenizer, ids[i].id, &n), i == 1 && f->eos_from ? "  (" : "",
+                           i == 1 && f->eos_from ? f->eos_from : "", i == 1 && f->eos_from ? ")" : "");
     return TM_OK;
 }
 

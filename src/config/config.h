@@ -52,6 +52,7 @@ typedef struct {
     const char  *help;
     tm_key_state state;
     const char  *feature; /* TM_KEY_UNBUILT: what is not built yet, in words */
+    const char  *instead; /* the same where it is built, but not by this key: what does it, in words; else NULL */
     bool         quiet;   /* changes no number of a run (names, folders, log settings): not part of the hash */
     /* With which other keys it counts; NULL: always. "a,b=x/y|c": a is on (neither null, false, none nor 0), and b is x
      * or y or c is on; "!a": it is not on; "a!=x": another value. Given where it would change nothing it is refused. */
@@ -222,5 +223,7 @@ void tm_config_describe_key(const tm_key *key, tm_text *out);
 void tm_config_print_help(const tm_config *config, const char *section, tm_text *out);
 /* XXH64 of the resolved values that change results; the order of registration does not matter. */
 uint64_t tm_config_hash(const tm_config *config);
+/* Appends the keys by which the hashes of two differ, with both values: "optimizer.lr (0.1 to 0.2)"; at most 8. */
+void tm_config_changes(const tm_config *before, const tm_config *after, tm_text *out);
 
 #endif

@@ -185,7 +185,7 @@ void tm_config_check_effects(tm_config *config, bool settled)
         const char     *clause = missing(config, entry, &by);
         if (!clause || given < LAYER_FILE || given == LAYER_PROGRAM || is_default(entry)) continue;
         if (!settled && !is_given(config, clause)) continue;
-        bool theirs = given == LAYER_FILE && config->framework;
+        bool theirs = (given == LAYER_FILE && config->framework) || tm_entry_value(entry)->came_along;
         bool meant = by.layer > given || (by.layer == given && by.off);
         if (!theirs && !meant) {
             refuse(config, entry, clause);

@@ -149,10 +149,11 @@ static tm_status check_entry(const tm_entry *entry, bool allow_unbuilt, tm_error
         return tm_fail(err, TM_UNSUPPORTED, "'%.200s' (%s): %s is not built yet; remove it", value->text,
                        tm_place(value->origin), entry->key.feature);
     const char *fallback = entry->layers[LAYER_DEFAULT].text;
-    return tm_fail(err, TM_UNSUPPORTED, "'%s' = '%.200s' (%s): %s is not built yet; %s%s%s", entry->key.name,
-                   value->secret ? "***" : value->text, tm_place(value->origin), entry->key.feature,
-                   fallback && *fallback ? "set it to " : "leave it out", fallback ? fallback : "",
-                   strncmp(value->origin, "environment ", 12) == 0 ? " or unset the variable" : "");
+    return tm_fail(
+        err, TM_UNSUPPORTED, "'%s' = '%.200s' (%s): %s%s; %s%s%s", entry->key.name, value->secret ? "***" : value->text,
+        tm_place(value->origin), entry->key.instead ? entry->key.instead : entry->key.feature,
+        entry->key.instead ? "" : " is not built yet", fallback && *fallback ? "set it to " : "leave it out",
+        fallback ? fallback : "", strncmp(value->origin, "environment ", 12) == 0 ? " or unset the variable" : "");
 }
 
 static void list_unbuilt(tm_config *config)

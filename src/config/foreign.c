@@ -129,6 +129,15 @@ static const tm_value *highest(const tm_foreign_value *value, tm_layer *layer)
 
 static bool counts(const tm_config *config, const tm_framework *framework, const tm_foreign_key *row, bool with_own);
 
+/* What its own program takes where nothing is given, or NULL. */
+static const char *fallback_of(const tm_config *config, const tm_framework *framework, const tm_foreign_key *row)
+{
+    const char *bar = row->fallback && framework->second ? strchr(row->fallback, '|') : NULL;
+    if (!bar) return row->fallback;
+    return framework->second(config) ? bar + 1
+                                     : tm_arena_text_n(config->arena, row->fallback, (size_t)(bar - row->fallback));
+}
+
 static const char *text_of(const tm_config *config, const tm_framework *framework, const char *name)
 {
     tm_layer layer;
@@ -140,7 +149,7 @@ static const char *text_of(const tm_config *config, const tm_framework *framewor
     }
     const tm_foreign_key *row = tm_foreign_row(framework, name);
     bool                  falls_back = row && config->framework == framework && row->fallback;
-    return falls_back && counts(config, framework, row, false) ? row->fallback : NULL;
+    return falls_back && counts(config, framework, row, false) ? fallback_of(config, framework, row) : NULL;
 }
 
 const char *tm_foreign_text(const tm_config *config, const char *name)
@@ -303,6 +312,15 @@ static bool contradicts(const translation *t, const tm_entry *entry, const char 
     return true;
 }
 
+/* "*" is the value, "*.1" the second item of a list. */
+static const char *item_of(tm_arena *arena, const char *value, const char *which)
+{
+    if (*which != '.') return value;
+    for (long i = strtol(which + 1, NULL, 10); i > 0; i--)
+        value += strcspn(value, ",") + (value[strcspn(value, ",")] == ',');
+    return tm_arena_text_n(arena, value, strcspn(value, ","));
+}
+
 /* "training.steps=50": our key and its value. */
 static void assign(const translation *t, const char *what, size_t n)
 {
@@ -314,7 +332,7 @@ static void assign(const translation *t, const char *what, size_t n)
     key[length] = '\0';
     if (equals) {
         text = tm_arena_text_n(t->config->arena, equals + 1, n - length - 1);
-        if (strcmp(text, "*") == 0) text = t->value->text;
+        if (*text == '*') text = item_of(t->config->arena, t->value->text, text + 1);
         if (strcmp(text, "null") == 0) text = NULL;
     } else if (t->row->convert) {
         text = t->row->convert(t->config, t->value->text);
@@ -329,7 +347,7 @@ static void assign(const translation *t, const char *what, size_t n)
     bool        own_name = tm_names_equal(key, t->path);
     const char *origin =
         own_name ? t->value->origin : tm_arena_format(t->config->arena, "%s (%s)", t->value->origin, t->path);
-    tm_given given = { .text = text, .secret = t->value->secret, .origin = origin };
+    tm_given given = { .text = text, .secret = t->value->secret, .came_along = true, .origin = origin };
     tm_error err = { 0 };
     if (!text && entry && entry->key.fallback) return; /* null: our default */
     if (tm_config_give_own(t->config, t->layer, key, &given, &err) != TM_OK) tm_config_problem(t->config, &err);
@@ -481,11 +499,13 @@ static void settle_fallbacks(tm_config *config)
             const tm_value *value = config->foreign[k].row == row ? highest(&config->foreign[k], &layer) : NULL;
             given |= value && (value->text || (row->kind == TM_FOREIGN_MAPPED && strstr(row->values, "null:")));
         }
-        if (!row->fallback || given || !counts(config, framework, row, false)) continue;
+        if (!row->fallback || given || (row->shape && config->preset)) continue;
+        if (!counts(config, framework, row, false)) continue;
         tm_foreign_key   general = *row; /* a fallback is no preset's */
         tm_foreign_value value = { .framework = framework, .row = &general, .path = row->name };
         general.own = false;
-        value.layers[LAYER_TRAINER] = (tm_value){ .text = row->fallback, .origin = origin, .present = true };
+        value.layers[LAYER_TRAINER] =
+            (tm_value){ .text = fallback_of(config, framework, row), .origin = origin, .present = true };
         settle_value(config, &value, row->name);
     }
 }

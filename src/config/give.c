@@ -147,7 +147,8 @@ static tm_status store(tm_config *config, tm_layer layer, tm_entry *entry, const
                          .origin = tm_arena_text(config->arena, given->origin),
                          .source = given->source ? tm_arena_text(config->arena, given->source) : NULL,
                          .present = true,
-                         .secret = given->secret };
+                         .secret = given->secret,
+                         .came_along = given->came_along };
     return TM_OK;
 }
 

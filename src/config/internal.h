@@ -23,7 +23,8 @@ typedef struct {
     const char *text, *origin;
     const char *source; /* file it came from, to tell a duplicate from an override; compared by content */
     bool        present, secret;
-    tm_layer    follows; /* in LAYER_PROGRAM: the layer of the key that a derived value follows from */
+    bool        came_along; /* translated from a key of another program, which may ignore it */
+    tm_layer    follows;    /* in LAYER_PROGRAM: the layer of the key that a derived value follows from */
 } tm_value;
 
 typedef struct {
@@ -87,7 +88,7 @@ struct tm_config {
 /* A value on its way into the configuration. */
 typedef struct {
     const char *text; /* NULL = null */
-    bool        secret;
+    bool        secret, came_along;
     const char *origin, *source; /* see tm_value; source may be NULL */
 } tm_given;
 

@@ -328,7 +328,7 @@ static bool is_axis(const tm_loader *l, const tm_leaf *value, const char *path)
 
 tm_status tm_load_leaf(tm_loader *l, tm_layer layer, const tm_leaf *value, const char *path)
 {
-    tm_given given = { value->text, value->secret, value->origin, value->source };
+    tm_given given = { .text = value->text, .secret = value->secret, .origin = value->origin, .source = value->source };
     tm_error err = { 0 };
     bool     axis = is_axis(l, value, path);
     if (!value->text && tm_config_is_section(l->config, path)) return TM_OK;

@@ -170,6 +170,42 @@ void tm_config_mask(const tm_config *config, const char *text, tm_text *out)
     }
 }
 
+/* What a row counts as in the hash; NULL: null, or nothing because the row is not counted. */
+static const char *counted(const tm_config *config, const tm_entry *entry)
+{
+    if (entry->key.state != TM_KEY_USED || entry->key.quiet) return NULL;
+    return (tm_entry_is_idle(config, entry) ? &entry->layers[LAYER_DEFAULT] : tm_entry_value(entry))->text;
+}
+
+static const tm_entry *entry_named(const tm_config *config, const char *name)
+{
+    for (size_t i = 0; i < config->n_entries; i++)
+        if (strcmp(config->entries[i].key.name, name) == 0) return &config->entries[i];
+    return NULL;
+}
+
+void tm_config_changes(const tm_config *before, const tm_config *after, tm_text *out)
+{
+    const tm_entry **rows = sorted(after);
+    size_t           n = 0;
+    for (size_t i = 0; i < after->n_entries; i++) {
+        const tm_entry *old = entry_named(before, rows[i]->key.name);
+        const char     *was = old ? counted(before, old) : NULL, *is = counted(after, rows[i]);
+        if (was && is ? strcmp(was, is) == 0 : was == is) continue;
+        bool secret = tm_entry_value(rows[i])->secret || (old && tm_entry_value(old)->secret);
+        if (n++ >= 8) continue;
+        tm_text_printf(out, "%s%s (%.60s to %.60s)", n > 1 ? ", " : "", rows[i]->key.name,
+                       secret ? "***"
+                       : was  ? was
+                              : "null",
+                       secret ? "***"
+                       : is   ? is
+                              : "null");
+    }
+    if (n > 8) tm_text_printf(out, " and %zu more", n - 8);
+    free(rows);
+}
+
 uint64_t tm_config_hash(const tm_config *config)
 {
     const tm_entry **rows = sorted(config);
@@ -177,8 +213,7 @@ uint64_t tm_config_hash(const tm_config *config)
     tm_text_add(&text, "");
     for (size_t i = 0; i < config->n_entries; i++) {
         if (rows[i]->key.state != TM_KEY_USED || rows[i]->key.quiet) continue;
-        const tm_value *fallback = &rows[i]->layers[LAYER_DEFAULT];
-        const char     *value = (tm_entry_is_idle(config, rows[i]) ? fallback : tm_entry_value(rows[i]))->text;
+        const char *value = counted(config, rows[i]);
         tm_text_printf(&text, "%s=%s%s\n", rows[i]->key.name, value ? "" : "~", value ? value : "");
     }
     uint64_t hash = XXH64(text.data, text.length, 0);
@@ -233,7 +268,8 @@ static void reference_row(const tm_entry *entry, tm_text *out)
     tm_config_say_when(key, out);
     if (key->when) tm_text_add(out, "*");
     if (key->state == TM_KEY_IGNORED) tm_text_add(out, " *(accepted and ignored)*");
-    if (key->state == TM_KEY_UNBUILT) tm_text_printf(out, " *(not built yet: %s)*", key->feature);
+    if (key->instead) tm_text_printf(out, " *(%s)*", key->instead);
+    if (key->state == TM_KEY_UNBUILT && !key->instead) tm_text_printf(out, " *(not built yet: %s)*", key->feature);
     tm_text_add(out, " | ");
     for (const char *p = key->synonyms; p && *p;) {
         size_t n = strcspn(p, ",");

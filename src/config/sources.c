@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/sources.c - environment variables and command-line overrides. */
+#include "config/foreign.h"
 #include "config/internal.h"
 
 #include <string.h>
@@ -70,6 +71,24 @@ static bool is_choice(const tm_config *config, const char *key, const char *valu
     return false;
 }
 
+/* The key that an override means: modules.pre_trainer.lr is lr of the experiment's module (as is .overrides.lr), and a
+ * section of which a component is given (optimizer=torch.optim.SGD) is its component. */
+static const char *meant(const tm_config *config, const char *key, const char *value)
+{
+    static const char prefix[] = "modules.", within[] = "overrides.";
+    const char       *module = tm_config_module(config);
+    size_t            n = sizeof prefix - 1, length = module ? strlen(module) : 0;
+    if (module && strncmp(key, prefix, n) == 0 && strncmp(key + n, module, length) == 0 && key[n + length] == '.') {
+        key += n + length + 1;
+        return strncmp(key, within, sizeof within - 1) == 0 ? key + sizeof within - 1 : key;
+    }
+    if (*value == '{' || !tm_config_is_section(config, key)) return key;
+    const char *component = tm_arena_format(config->arena, "%s._component_", key);
+    for (size_t i = 0; config->framework && i < config->framework->n; i++)
+        if (strcmp(config->framework->keys[i].name, component) == 0) return component;
+    return key;
+}
+
 /* One override; `value` as typed. Flow lists, maps and quoted text are YAML, everything else is taken as it is. */
 static tm_status give_argument(tm_config *config, const char *key, const char *value, tm_error *err)
 {
@@ -125,7 +144,7 @@ static tm_status apply_word(tm_config *config, const char *word, const char *nex
     const char *value = equals ? equals + 1 : value_of(config, key, next, taken);
     if (!value) return tm_fail(err, TM_USAGE, "option '%.200s' needs a value: %.200s VALUE", word, word);
     tm_error own = { 0 };
-    tm_config_report(config, give_argument(config, key, value, &own), &own);
+    tm_config_report(config, give_argument(config, meant(config, key, value), value, &own), &own);
     return TM_OK;
 }
 

@@ -305,6 +305,10 @@ static tm_status read_plain(reader *r, tm_yaml *node)
     if (n == 0 ||
         (!word && !(isdigit((unsigned char)text[0]) || (strchr("+-", text[0]) && isdigit((unsigned char)text[1])))))
         return failure(r, "a value is expected; strings need quotes");
+    const char *digits = text + (*text == '+' || *text == '-');
+    size_t      whole = strspn(digits, "0123456789");
+    if (whole > 1 && *digits == '0' && digits[whole] != '-' && digits[whole] != ':') /* neither a date nor a time */
+        return failure(r, "a number begins with 0, which TOML does not allow; leave it out");
     node->text = tm_arena_text(r->arena, text);
     return TM_OK;
 }

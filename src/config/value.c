@@ -42,9 +42,22 @@ static bool parse_number(const char *text, double *value)
     return *end == '\0' && end != text && isfinite(*value);
 }
 
+/* 010 is 8 to YAML 1.1 (PyYAML, so to most programs that read these files), 10 to others. */
+static tm_status check_leading_zero(const tm_key *key, const tm_given *given, tm_error *err)
+{
+    const char *digits = given->text + (*given->text == '+' || *given->text == '-');
+    size_t      n = strspn(digits, "0123456789");
+    if (n < 2 || digits[n] || *digits != '0') return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "'%s' (%s) is '%.200s', which is octal to some programs and decimal to others; write it without the "
+                   "leading 0",
+                   key->name, tm_place(given->origin), shown(given));
+}
+
 static tm_status coerce_i64(tm_arena *arena, const tm_key *key, const tm_given *given, const char **out, tm_error *err)
 {
     char *end;
+    TM_TRY(check_leading_zero(key, given, err));
     errno = 0;
     bool      digits = *given->text && strspn(given->text, "0123456789+-") == strlen(given->text);
     long long value = strtoll(given->text, &end, 10);
@@ -66,6 +79,7 @@ static tm_status coerce_f64(tm_arena *arena, const tm_key *key, const tm_given *
 {
     double value;
     char   text[32];
+    TM_TRY(check_leading_zero(key, given, err));
     if (!parse_number(given->text, &value)) return wrong_kind(key, given, "a number", err);
     *out = tm_arena_text(arena, tm_format_double(text, value));
     return TM_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* data/corpus_documents.c - what is in a part of a batch. */
+#include "base/json_input.h"
 #include "data/corpus.h"
 
 #include <jansson.h>
@@ -16,13 +17,16 @@ static tm_status line_document(const tm_part *part, const char *field, const cha
 {
     json_error_t error;
     if (is_blank(text, n)) return TM_OK;
-    json_t   *object = json_loadb(text, n, JSON_ALLOW_NUL, &error), *value = json_object_get(object, field);
+    json_t   *object = tm_json_input(text, n, JSON_ALLOW_NUL, &error), *value = json_object_get(object, field);
     tm_status st;
     if (!object)
         st = tm_fail(err, TM_FORMAT, "'%s', line %lld: %s", part->file, (long long)number, error.text);
     else if (!json_is_string(value))
         st = tm_fail(err, TM_INVALID, "'%s', line %lld: no text in field '%s'; name another field with --field",
                      part->file, (long long)number, field);
+    else if (tm_json_text_problem(value, true))
+        st = tm_fail(err, TM_FORMAT, "'%s', line %lld: '%s' %s", part->file, (long long)number, field,
+                     tm_json_text_problem(value, true));
     else
         st = sink(context, json_string_value(value), json_string_length(value), true, true, err);
     json_decref(object);

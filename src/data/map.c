@@ -2,6 +2,7 @@
 #include "data/map.h"
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/mapped.h"
 
@@ -34,7 +35,7 @@ static tm_status map_bytes(tm_map *map, const char *path, tm_error *err)
     map->bytes = bytes;
     map->changed_ns = changed_ns(&info);
     tm_mapped_add(bytes, (size_t)map->size, map->path);
-    return TM_OK;
+    return tm_file_check_fetched(path, bytes, (size_t)map->size, err);
 }
 
 tm_status tm_map_open(const char *path, tm_map *out, tm_error *err)

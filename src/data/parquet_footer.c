@@ -225,6 +225,7 @@ static tm_status read_chunk(const char *name, int64_t size, tm_thrift *t, tm_par
     tm_thrift_leave(t, &in);
     c.begin = dictionary > 0 && dictionary < first ? dictionary : first;
     if (t->bad) return tm_parquet_damaged(name, "a column is truncated", err);
+    if (c.values == 0) c.begin = 4, c.bytes = 0; /* a row group without rows: it may name no place */
     if (c.begin < 4 || c.bytes < 0 || c.bytes > size - c.begin || c.values < 0)
         return tm_parquet_damaged(name, "a column lies outside of it", err);
     if (c.codec != TM_PARQUET_UNCOMPRESSED && c.codec != TM_PARQUET_SNAPPY && c.codec != TM_PARQUET_GZIP &&
@@ -244,7 +245,12 @@ static tm_status read_groups(const char *name, int64_t size, tm_thrift *t, int64
     for (size_t i = 0; i < n && !t->bad; i++) {
         tm_thrift in = tm_thrift_inner(t);
         bool      found = false;
+        int64_t   rows = 0;
         while (tm_thrift_next(&in)) {
+            if (in.field == 3 && in.kind == TM_THRIFT_I64) {
+                rows = tm_thrift_number(&in);
+                continue;
+            }
             if (in.field != 1 || in.kind != TM_THRIFT_LIST) {
                 tm_thrift_skip(&in);
                 continue;
@@ -260,6 +266,8 @@ static tm_status read_groups(const char *name, int64_t size, tm_thrift *t, int64
         }
         tm_thrift_leave(t, &in);
         if (!found && !t->bad) return tm_parquet_damaged(name, "a row group lacks the column", err);
+        if (found && rows != 0 && out->count > 0 && out->data[out->count - 1].values == 0)
+            return tm_parquet_damaged(name, "a column has no values of its rows", err);
     }
     return TM_OK;
 }

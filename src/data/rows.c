@@ -3,6 +3,7 @@
 #include "data/rows.h"
 
 #include "base/arena.h"
+#include "base/json_input.h"
 #include "base/text.h"
 #include "data/map.h"
 #include "data/rows_parquet.h"
@@ -132,9 +133,10 @@ static tm_status fill(tm_rows *r, size_t want, tm_error *err)
 
 static tm_status read_array(tm_rows *r, tm_error *err)
 {
+    const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
     json_error_t problem;
     TM_TRY(fill(r, SIZE_MAX, err));
-    r->array = json_loadb(r->rest.data + r->used, r->rest.length - r->used, JSON_REJECT_DUPLICATES, &problem);
+    r->array = tm_json_input(r->rest.data + r->used, r->rest.length - r->used, flags, &problem);
     r->used = r->rest.length;
     if (r->array) return TM_OK;
     return tm_fail(err, TM_FORMAT, "'%s', line %d: %s", r->name, problem.line, problem.text);
@@ -233,7 +235,7 @@ static tm_status read_line(tm_rows *r, json_t **row, tm_error *err)
     size_t       n;
     TM_TRY(next_line(r, &text, &n, err));
     if (!text) return TM_OK;
-    *row = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
+    *row = tm_json_input(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &problem);
     if (*row) return TM_OK;
     bool   open = json_error_code(&problem) == json_error_premature_end_of_input;
     size_t blanks = 0;

@@ -2,6 +2,7 @@
 #include "data/sft_form.h"
 
 #include "base/arena.h"
+#include "base/json_input.h"
 
 #include <string.h>
 
@@ -279,11 +280,25 @@ static tm_status is_other(const tm_sft_form *form, int k, const json_t *value, c
                    column_of(form, &form->layout->columns[k]), type_of(value), wanted);
 }
 
+/* A text, or the first of those in a message, that has what no text here can have. */
+static tm_status check_text(const json_t *value, const char *place, const char *name, tm_error *err)
+{
+    const char   *key, *problem = tm_json_text_problem(value, false);
+    const json_t *one;
+    size_t        i;
+    if (problem) return tm_fail(err, TM_INVALID, "%s: '%s' %s", place, name, problem);
+    json_array_foreach(value, i, one) TM_TRY(check_text(one, place, name, err));
+    json_object_foreach((json_t *)(uintptr_t)value, key, one) TM_TRY(check_text(one, place, key, err));
+    return TM_OK;
+}
+
 static tm_status get_text(const tm_sft_form *form, const json_t *row, int k, const char *place, const json_t **out,
                           tm_error *err)
 {
     TM_TRY(get_column(form, row, k, place, out, err));
-    return !*out || json_is_string(*out) ? TM_OK : is_other(form, k, *out, "a text", place, err);
+    if (!*out) return TM_OK;
+    if (!json_is_string(*out)) return is_other(form, k, *out, "a text", place, err);
+    return check_text(*out, place, column_of(form, &form->layout->columns[k]), err);
 }
 
 static void add_json(tm_text *out, const json_t *text)
@@ -312,10 +327,17 @@ static tm_status is_empty(const tm_sft_form *form, int k, const char *place, tm_
     return tm_fail(err, TM_INVALID, "%s: column '%s' is empty", place, column_of(form, &form->layout->columns[k]));
 }
 
+static tm_status read_prompted(const tm_sft_form *form, const json_t *row, const char *place, tm_sft_row *out,
+                               tm_error *err);
+
 static tm_status read_texts(const tm_sft_form *form, const json_t *row, const char *place, tm_sft_row *out,
                             tm_error *err)
 {
     const json_t *value[MOST] = { NULL };
+    if (form->layout->format == TM_SFT_COMPLETION) {
+        TM_TRY(get_column(form, row, 0, place, &value[0], err));
+        if (json_is_array(value[0])) return read_prompted(form, row, place, out, err);
+    }
     for (int k = 0; k < form->layout->n; k++) TM_TRY(get_text(form, row, k, place, &value[k], err));
     if (form->layout->format == TM_SFT_TEXT) {
         out->nothing = is_blank(value[0]);
@@ -348,11 +370,40 @@ static const char *speaker(tm_sft_format format, const char *given)
     return NULL;
 }
 
-/* A message with a role, or with "from" and "value". */
+/* The text of a message's content: a text, or a list of parts of the type text, which is their texts one after another.
+ * *out is released by the caller; NULL: there is none. */
+static tm_status read_content(const json_t *given, size_t turn, const char *place, const char *what, json_t **out,
+                              tm_error *err)
+{
+    tm_text       text = { 0 };
+    const json_t *part;
+    size_t        i;
+    *out = json_is_string(given) ? json_incref((json_t *)(uintptr_t)given) : NULL;
+    json_array_foreach(given, i, part)
+    {
+        const char   *type = json_string_value(json_object_get(part, "type"));
+        const json_t *words = json_object_get(part, "text");
+        if (!type || strcmp(type, "text") != 0 || !json_is_string(words)) {
+            tm_text_fini(&text);
+            return tm_fail(err, TM_INVALID,
+                           "%s, turn %zu: part %zu of '%s' is %s%.60s%s, wanted {\"type\": \"text\", "
+                           "\"text\": ...}: only texts are read",
+                           place, turn, i + 1, what, type ? "of the type '" : "without a text", type ? type : "",
+                           type ? "'" : "");
+        }
+        tm_text_add_n(&text, json_string_value(words), json_string_length(words));
+    }
+    if (json_array_size(given) > 0) *out = json_stringn_nocheck(text.data, text.length);
+    tm_text_fini(&text);
+    return TM_OK;
+}
+
+/* A message with a role, or with "from" and "value"; conversations may have either. */
 static tm_status read_message(tm_sft_format format, const json_t *given, size_t turn, const char *place, json_t *list,
                               tm_error *err)
 {
-    const bool    from = format == TM_SFT_CONVERSATIONS;
+    const bool    has_role = json_object_get(given, "role") && !json_object_get(given, "from");
+    const bool    from = format == TM_SFT_CONVERSATIONS && !has_role;
     const char   *who = from ? "from" : "role", *what = from ? "value" : "content";
     const json_t *name = json_object_get(given, who), *content = json_object_get(given, what);
     if (!json_is_object(given))
@@ -370,17 +421,26 @@ static tm_status read_message(tm_sft_format format, const json_t *given, size_t 
         return tm_fail(err, TM_INVALID, "%s, turn %zu: unknown role '%.60s'; wanted %s", place, turn,
                        json_string_value(name),
                        from ? "human, gpt, system or tool" : "system, developer, user, assistant or tool");
-    bool calls = json_array_size(json_object_get(given, "tool_calls")) > 0;
-    if (!json_is_string(content) && !(calls && (!content || json_is_null(content))))
-        return tm_fail(err, TM_INVALID, "%s, turn %zu: '%s' is %s, wanted a text", place, turn, what,
-                       content ? type_of(content) : "missing");
-    if (json_is_string(content) && is_blank(content) && strcmp(speaks, "assistant") == 0 && !calls)
-        return tm_fail(err, TM_INVALID, "%s, turn %zu: the answer is empty", place, turn);
+    bool    calls = json_array_size(json_object_get(given, "tool_calls")) > 0;
+    json_t *text;
+    TM_TRY(read_content(content, turn, place, what, &text, err));
+    tm_status st = TM_OK;
+    if (!text && !(calls && (!content || json_is_null(content))))
+        st = tm_fail(err, TM_INVALID, "%s, turn %zu: '%s' is %s, wanted a text", place, turn, what,
+                     !content                 ? "missing"
+                     : json_is_array(content) ? "empty"
+                                              : type_of(content));
+    else if (text && is_blank(text) && strcmp(speaks, "assistant") == 0 && !calls)
+        st = tm_fail(err, TM_INVALID, "%s, turn %zu: the answer is empty", place, turn);
     json_t *message = from ? json_object() : json_copy((json_t *)(uintptr_t)given);
     json_object_set_new(message, "role", json_string(speaks));
-    if (content) json_object_set(message, "content", (json_t *)(uintptr_t)content);
+    if (text)
+        json_object_set_new(message, "content", text);
+    else if (content)
+        json_object_set(message, "content", (json_t *)(uintptr_t)content);
+    if (st == TM_OK) st = check_text(message, place, "message", err);
     json_array_append_new(list, message);
-    return TM_OK;
+    return st;
 }
 
 /* Texts in turns, the user first. */
@@ -486,6 +546,24 @@ static tm_status read_list(const tm_sft_form *form, const json_t *given, int k, 
     }
     tm_text_fini(&where);
     return st;
+}
+
+/* Messages of a prompt and messages that answer it (TRL): only these are trained on. */
+static tm_status read_prompted(const tm_sft_form *form, const json_t *row, const char *place, tm_sft_row *out,
+                               tm_error *err)
+{
+    json_t *tools = json_object_get(row, "tools");
+    out->messages = json_array();
+    for (int k = 0; k < form->layout->n; k++) {
+        const json_t *value;
+        TM_TRY(get_column(form, row, k, place, &value, err));
+        if (!json_is_array(value))
+            return is_other(form, k, value, "an array of messages, as the prompt is", place, err);
+        if (k > 0) out->shared = json_array_size(out->messages);
+        TM_TRY(read_list(form, value, k, place, out->messages, err));
+    }
+    if (json_array_size(tools) > 0) out->more = json_pack("{s:O}", "tools", tools);
+    return TM_OK;
 }
 
 static bool ends_with_answer(const json_t *messages)

@@ -30,7 +30,7 @@ typedef struct {
     bool    paired;  /* messages or answer are the chosen ones, and there are */
     json_t *rejected_messages;
     tm_text rejected;
-    size_t  shared; /* messages of the prompt, with which both begin */
+    size_t  shared; /* messages of the prompt, with which both begin; without a pair: what follows them is trained on */
 } tm_sft_row;
 
 /* Replaces *out. The first row decides the layout for all. `place` ("'x.jsonl', line 7") begins every message.

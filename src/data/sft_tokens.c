@@ -109,6 +109,13 @@ static tm_status end_of_text(const tm_sft_coder *c, int32_t *out, tm_error *err)
 {
     *out = c->tokenizer ? tm_tokenizer_describe(c->tokenizer)->eos : END_OF_BYTES;
     if (*out >= 0) return TM_OK;
+    const char *missing = tm_tokenizer_describe(c->tokenizer)->eos_missing;
+    if (missing)
+        return tm_fail(
+            err, TM_INVALID,
+            "'%s' calls '%.100s' its eos_token, and its tokenizer has no such token, so a model would not learn "
+            "where an answer ends; add it to the tokenizer, or name another",
+            c->folder, missing);
     return tm_fail(err, TM_INVALID,
                    "'%s' has no token that ends a text (</s>, <|endoftext|>, ...), so a model would "
                    "not learn where an answer ends; take another tokenizer",
@@ -255,7 +262,7 @@ static tm_status encode_conversation(tm_sft_coder *c, const tm_sft_row *row, con
 {
     if (!c->chat) TM_TRY(open_template(c, err));
     clear(&c->text);
-    if (row->paired)
+    if (row->paired || (row->shared > 0 && !c->options.train_on_input))
         TM_TRY(render_pair(c, messages, row, err));
     else if (c->options.train_on_input)
         TM_TRY(tm_chat_render(c->chat, messages, row->more, false, &c->text, NULL, err));

@@ -6,6 +6,7 @@
  */
 #include "data/text_files.h"
 
+#include "base/file.h"
 #include "base/mapped.h"
 #include "base/text.h"
 #include "data/map.h"
@@ -147,6 +148,7 @@ static tm_status take_file(walk *w, const char *path, int fd, const struct stat 
     if (file.mapped) tm_mapped_add(file.bytes, (size_t)file.size, file.path);
     out->files = tm_grow(out->files, &out->capacity, out->count, sizeof *out->files);
     out->files[out->count++] = file;
+    TM_TRY(tm_file_check_fetched(path, file.bytes, (size_t)file.size, w->err));
     out->bytes += file.size;
     out->content = tm_fingerprint(out->content, file.bytes, file.size);
     return TM_OK;

@@ -252,6 +252,12 @@ static tm_status tokenize(line *l, tm_tokenize_result *result, tm_error *err)
     const tm_tokenizer_facts *facts = tm_tokenizer_describe(l->tokenizer);
     tm_tokenize_output        out;
     l->end = l->options->end == -1 ? facts->eos : l->options->end;
+    if (l->options->end == -1 && facts->eos_missing)
+        return tm_fail(
+            err, TM_INVALID,
+            "'%s' calls '%.100s' its eos_token, and its tokenizer has no such token; name the token after each "
+            "document: --end ID, or --end none",
+            l->options->tokenizer, facts->eos_missing);
     if (l->options->end == -1 && facts->eos < 0)
         return tm_fail(
             err, TM_INVALID,

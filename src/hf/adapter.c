@@ -33,7 +33,7 @@ bool tm_hf_is_adapter(const char *folder)
 
 /* --- modules ------------------------------------------------------------------------------------------------------ */
 
-static const char        lengths[] = ".lora_magnitude_vector", own_weight[] = ".base_layer.weight";
+static const char        lengths[] = ".lora_magnitude_vector";
 static const char *const expert_matrices[] = { "experts.gate_up_proj", "experts.down_proj" };
 
 /* "base_model.model.MODULE.lora_A.weight": MODULE; its length, 0: no such name. */
@@ -58,6 +58,12 @@ const tm_adapted_module *tm_hf_adapter_module(const tm_hf_adapter *adapter, cons
     for (size_t i = 0; i < a->n_modules; i++)
         if (strcmp(a->modules[i].name, name) == 0) return &a->modules[i];
     return NULL;
+}
+
+bool tm_hf_adapter_is_of_model(const tm_stored_tensor *tensor)
+{
+    const char *module;
+    return module_of(tensor->name, &module) == 0;
 }
 
 /* One of the modules that the file holds, with its rank and its factor. */
@@ -94,7 +100,7 @@ static void note_unused(const tm_hf_adapter *a, const char *key, const tm_patter
 }
 
 /* The modules that the file holds. */
-static tm_status read_modules(tm_hf_adapter *a, tm_error *err)
+static tm_status read_modules(tm_hf_adapter *a, const tm_safetensors *model, const tm_hf_form *form, tm_error *err)
 {
     size_t                  n;
     const tm_stored_tensor *all = tm_safetensors_list(a->weights, &n);
@@ -102,19 +108,10 @@ static tm_status read_modules(tm_hf_adapter *a, tm_error *err)
     for (size_t i = 0; i < n; i++) {
         const char *module = NULL;
         size_t      length = module_of(all[i].name, &module);
-        size_t      n_name = strlen(all[i].name), n_own = sizeof own_weight - 1;
-        if (n_name > n_own && strcmp(all[i].name + n_name - n_own, own_weight) == 0)
-            return tm_fail(
-                err, TM_UNSUPPORTED,
-                "'%s' holds '%s', a weight of the model itself, and adapters are read beside the model's own "
-                "weights only; save with save_embedding_layers=False",
-                all[i].file, all[i].name);
-        if (length == 0)
-            return tm_fail(
-                err, TM_FORMAT,
-                "'%s': '%s' is not a tensor of a LoRA adapter, wanted base_model.model.MODULE.lora_A.weight, "
-                ".lora_B.weight or .lora_magnitude_vector",
-                all[i].file, all[i].name);
+        if (length == 0) {
+            TM_TRY(tm_hf_adapter_check_own(&all[i], model, form, err));
+            continue;
+        }
         if (!a->adapters.dora && strstr(all[i].name, lengths))
             return tm_fail(err, TM_FORMAT, "'%s' holds '%s', which only DoRA has, and 'use_dora' is false in '%s'",
                            all[i].file, all[i].name, config_name);
@@ -131,7 +128,8 @@ static tm_status read_modules(tm_hf_adapter *a, tm_error *err)
     return n ? TM_OK : tm_fail(err, TM_FORMAT, "'%.300s/%s' holds no tensor", a->folder, weights_name);
 }
 
-tm_status tm_hf_adapter_open(const char *folder, tm_hf_adapter *out, tm_error *err)
+tm_status tm_hf_adapter_open(const char *folder, const tm_safetensors *model, const tm_hf_form *form,
+                             tm_hf_adapter *out, tm_error *err)
 {
     tm_text path = { 0 };
     *out = (tm_hf_adapter){ .arena = tm_arena_create() };
@@ -143,7 +141,7 @@ tm_status tm_hf_adapter_open(const char *folder, tm_hf_adapter *out, tm_error *e
                          ? ", but a pickle, which is not read; save it with safe_serialization=True"
                          : "");
     if (st == TM_OK) st = tm_safetensors_open(in_folder(folder, weights_name, &path), &out->weights, err);
-    if (st == TM_OK) st = read_modules(out, err);
+    if (st == TM_OK) st = read_modules(out, model, form, err);
     tm_text_fini(&path);
     return st;
 }
@@ -179,7 +177,7 @@ static tm_status find_all(const tm_hf_layout *layout, const tm_hf_adapter *a, co
         report->tensors++;
     }
     for (size_t i = 0; i < n; i++)
-        if (!in_layout(layout, all[i].name))
+        if (!tm_hf_adapter_is_of_model(&all[i]) && !in_layout(layout, all[i].name))
             return tm_fail(
                 err, TM_FORMAT,
                 "'%s' holds '%s', and the model has no such linear layer in a block, or the run no adapter there",
@@ -542,7 +540,7 @@ tm_status tm_hf_adapter_write(const tm_hf_memory *memory, const tm_adapters *ada
 {
     writer  w = { .memory = memory, .adapters = adapters, .base = base, .folder = folder };
     tm_text path = { 0 };
-    *report = (tm_hf_report){ 0 };
+    *report = (tm_hf_report){ .dtype = TM_F32 };
     TM_TRY(tm_folder_make(folder, err));
     if (tm_hf_is_adapter(folder))
         return tm_fail(err, TM_INVALID, "'%s' already holds an adapter; give a directory that does not", folder);

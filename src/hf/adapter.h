@@ -43,9 +43,17 @@ typedef struct tm_hf_adapter {
 } tm_hf_adapter;
 
 /* TM_INVALID, TM_FORMAT: no such folder, damaged; TM_UNSUPPORTED, naming the member: a configuration that computes what
- * is not built (other modules to be saved, ...). The caller closes *out, also after a failure. */
-TM_MUST_USE tm_status tm_hf_adapter_open(const char *folder, tm_hf_adapter *out, tm_error *err);
-void                  tm_hf_adapter_close(tm_hf_adapter *adapter); /* a zeroed one is fine */
+ * is not built (other modules to be saved, ...). Weights of the model itself that the file holds must equal those of
+ * `model`, whose form is `form`; NULL: the file may hold none. The caller closes *out, also after a failure. */
+TM_MUST_USE tm_status tm_hf_adapter_open(const char *folder, const tm_safetensors *model, const tm_hf_form *form,
+                                         tm_hf_adapter *out, tm_error *err);
+/* TM_UNSUPPORTED, TM_FORMAT: a tensor of the file is no adapter, nor what the model has under its name (private to
+ * hf/). */
+TM_MUST_USE tm_status tm_hf_adapter_check_own(const tm_stored_tensor *own, const tm_safetensors *model,
+                                              const tm_hf_form *form, tm_error *err);
+/* Is a tensor of the file a weight of the model, which PEFT has saved with it? (private to hf/) */
+bool tm_hf_adapter_is_of_model(const tm_stored_tensor *tensor);
+void tm_hf_adapter_close(tm_hf_adapter *adapter); /* a zeroed one is fine */
 
 /* Reads adapter_config.json into a zeroed adapter that has its folder and its arena (private to hf/). */
 TM_MUST_USE tm_status tm_hf_adapter_configure(tm_hf_adapter *adapter, tm_error *err);

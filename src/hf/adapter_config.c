@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/json_input.h"
 #include "base/text.h"
 
 #include <jansson.h>
@@ -170,10 +171,10 @@ static tm_status read_values(tm_hf_adapter *a, const char *key, const json_t *va
     {
         double x = json_number_value(number);
         bool   whole = json_is_integer(number) || least < 1;
-        if (!json_is_number(number) || !whole || !(x >= least) || x > 1e6)
+        if (!json_is_number(number) || !whole || !(x >= least) || x > (least < 1 ? 1e6 : 65536))
             return tm_fail(err, TM_FORMAT, "'%.200s/%s': '%s' gives '%.100s' no %s", a->folder, config_name, key,
                            pattern,
-                           least < 1 ? "alpha: a number from 0 to 1000000" : "rank: a whole number from 1 to 1000000");
+                           least < 1 ? "alpha: a number from 0 to 1000000" : "rank: a whole number from 1 to 65536");
         TM_TRY(check_pattern(a, key, pattern, err));
         all[(*n)++] = (tm_pattern_value){ tm_arena_text(a->arena, pattern), x };
     }
@@ -308,7 +309,7 @@ tm_status tm_hf_adapter_configure(tm_hf_adapter *a, tm_error *err)
     tm_text      path = { 0 };
     json_error_t problem;
     tm_text_printf(&path, "%s/%s", a->folder, config_name);
-    json_t   *root = json_load_file(path.data, JSON_REJECT_DUPLICATES, &problem);
+    json_t   *root = tm_json_input_file(path.data, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
     tm_status st = TM_OK;
     if (!json_is_object(root))
         st = tm_fail(err, tm_file_exists(path.data) ? TM_FORMAT : TM_INVALID,

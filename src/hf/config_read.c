@@ -2,6 +2,7 @@
 /* hf/config_read.c - config.json into keys: every member is looked up in the rows of its form, none is skipped. */
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/json_input.h"
 #include "hf/config.h"
 #include "hf/config_keys.h"
 
@@ -71,6 +72,17 @@ static json_t *member(json_t *object, const char *name)
     return name[n] ? member(value, name + n + 1) : value;
 }
 
+/* Is one of a row's names there, and null? */
+static bool is_null(const reader *r, const tm_hf_key *row)
+{
+    char name[160];
+    for (const char *names = row->key; names;) {
+        names = next_name(names, name);
+        if (json_is_null(json_object_get(r->root, name))) return true;
+    }
+    return false;
+}
+
 /* Is `value` one of "a|b"? */
 static bool one_of(const char *values, const char *value)
 {
@@ -128,9 +140,16 @@ static tm_status give(reader *r, const tm_hf_key *row, const char *name, const c
 
 static tm_status refuse(const reader *r, const tm_hf_key *row, const char *name, const char *value, tm_error *err)
 {
+    char        one[160];
+    const char *built = NULL; /* "default=none|llama3=llama3": default or llama3 */
+    for (const char *values = row->values; values;) {
+        values = next_name(values, one);
+        one[strcspn(one, "=")] = '\0';
+        built = built ? tm_arena_format(r->arena, "%s or %s", built, one) : tm_arena_text(r->arena, one);
+    }
     return tm_fail(err, TM_UNSUPPORTED,
                    "'%s': '%s' is %.80s; of %s models only %s is built, and loading it would compute something else",
-                   r->path, name, value, r->form->model_type, row->values);
+                   r->path, name, value, r->form->model_type, built);
 }
 
 /* "default=none|llama3=llama3": theirs to ours. */
@@ -212,16 +231,17 @@ static tm_status apply(reader *r, const tm_hf_key *row, tm_error *err)
     if (row->kind == TM_HF_HARMLESS || !in_force(r, row)) return TM_OK;
     if (row->kind == TM_HF_PRODUCT) return give_product(r, row, err);
     TM_TRY(find(r, row, &value, name, err));
-    if (!value && !row->absent)
+    const char *missing = !value && row->null && is_null(r, row) ? row->null : row->absent;
+    if (!value && !missing)
         return tm_fail(err, TM_FORMAT, "'%s' has no '%s', which a config.json of model_type %s needs", r->path, name,
                        r->form->model_type);
-    if (!value && !*row->absent) return TM_OK;
+    if (!value && !*missing) return TM_OK;
     if (row->kind == TM_HF_LIST && value) return give_list(r, row, name, value, err);
     if (row->kind == TM_HF_CYCLE) return value ? cycle(r, row, name, value, err) : TM_OK;
     if (value && row->kind == TM_HF_VALUE && !number(value))
         return tm_fail(err, TM_FORMAT, "'%s': '%s' is %s, wanted a single value", r->path, name,
                        text_of(r->arena, value));
-    const char *text = value ? text_of(r->arena, value) : row->absent;
+    const char *text = value ? text_of(r->arena, value) : missing;
     if (row->kind == TM_HF_VALUE || row->kind == TM_HF_LIST) return give(r, row, name, text, err);
     if (row->kind == TM_HF_CHOICE) return choose(r, row, name, text, err);
     if (one_of(row->values, text)) return TM_OK;
@@ -343,7 +363,7 @@ tm_status tm_hf_config_parse(const char *path, const char *text, size_t bytes, t
     reader       r = { .path = path, .config = config, .out = out, .arena = tm_arena_create() };
     tm_status    st;
     *out = (tm_hf_description){ 0 };
-    r.root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
+    r.root = tm_json_input(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
     if (!r.root)
         st = tm_fail(err, TM_FORMAT, "'%s':%d: not JSON: %s", path, problem.line, problem.text);
     else if (!json_is_object(r.root))

@@ -164,7 +164,7 @@ static void write_row(json_t *root, const tm_config *config, const tm_model_shap
             json_decref(theirs);
         else
             put(root, row->key, theirs);
-    } else if (row->kind == TM_HF_MUST || row->kind == TM_HF_TRAINING) {
+    } else if ((row->kind == TM_HF_MUST && *row->absent) || row->kind == TM_HF_TRAINING) {
         put(root, row->key, json_of(row->values, strcspn(row->values, "|")));
     }
 }

@@ -22,6 +22,7 @@ typedef struct {
     tm_graph                   *graph; /* parameters only */
     tm_hf_layout               *layout;
     const tm_stored_tensor    **found; /* of a folder: its tensors */
+    tm_dtype                    dtype; /* of what is written */
     int                        *shard; /* of each entry, from 0 */
     int                         shards;
     int64_t                     total; /* bytes of all tensors */
@@ -31,7 +32,20 @@ typedef struct {
 
 static tm_dtype dtype_of(const exporter *x, const tm_hf_entry *entry)
 {
-    return entry->row->wide ? TM_F32 : x->options->dtype;
+    return entry->row->wide ? TM_F32 : x->dtype;
+}
+
+/* Does the source hold a tensor in another format than bfloat16, of those that are not always written in float32? */
+static bool is_wider(const exporter *x)
+{
+    for (size_t i = 0; i < x->layout->n; i++) {
+        const tm_hf_entry *e = &x->layout->entries[i];
+        if (e->row->wide) continue;
+        if (x->found && x->found[i]->dtype != TM_BF16) return true;
+        for (size_t k = 0; !x->found && k < e->n_slices; k++)
+            if (tm_graph_at(x->graph, e->slices[k].parameter)->dtype != TM_BF16) return true;
+    }
+    return false;
 }
 
 /* Rows of a piece from a checkpoint to their places. */
@@ -262,7 +276,7 @@ static tm_status write_config(const exporter *x, tm_error *err)
     tm_text_printf(&path, "%s/config.json", s->path);
     if (s->weights && !s->form->diffusers) st = tm_file_read(path.data, MAX_COPIED, &ids, err);
     if (st == TM_OK) {
-        tm_hf_config_write(s->config, &s->shape, s->form, tm_dtype_name(x->options->dtype), ids.data, &text);
+        tm_hf_config_write(s->config, &s->shape, s->form, tm_dtype_name(x->dtype), ids.data, &text);
         st = write_named(x, "config.json", &text, err);
     }
     tm_text_fini(&text);
@@ -292,6 +306,8 @@ static tm_status check_target(const exporter *x, tm_error *err)
 static tm_status export_all(exporter *x, tm_error *err)
 {
     TM_TRY(open_values(x, err));
+    bool wider = is_wider(x);
+    x->dtype = x->options->dtype != TM_DTYPE_COUNT ? x->options->dtype : wider ? TM_F32 : TM_BF16;
     divide(x);
     if (x->shards > TM_SAFETENSORS_MAX_FILES)
         return tm_fail(err, TM_INVALID, "%d files would be written, a model has %d at most; allow more bytes for each",
@@ -300,7 +316,8 @@ static tm_status export_all(exporter *x, tm_error *err)
     for (int shard = 0; shard < x->shards; shard++) TM_TRY(write_shard(x, shard, err));
     TM_TRY(write_index(x, err));
     TM_TRY(copy_files(x, err));
-    *x->report = (tm_hf_report){ .tensors = x->layout->n, .bytes = x->total };
+    *x->report = (tm_hf_report){ .tensors = x->layout->n, .bytes = x->total, .dtype = x->dtype };
+    x->report->rounded = wider && x->dtype == TM_BF16;
     for (size_t i = 0; i < x->layout->n; i++) x->report->elements += x->layout->entries[i].elements;
     return write_config(x, err);
 }
@@ -361,4 +378,14 @@ tm_status tm_hf_export(const tm_hf_source *source, const tm_hf_export_options *o
     tm_hf_layout_destroy(x.layout);
     tm_graph_destroy(x.graph);
     return st;
+}
+
+tm_dtype tm_hf_export_format(const char *word)
+{
+    return !word ? TM_DTYPE_COUNT : strcmp(word, "float32") == 0 ? TM_F32 : TM_BF16;
+}
+
+const char *tm_hf_report_format(const tm_hf_report *report)
+{
+    return report->rounded ? "bfloat16 (rounded: the model was wider)" : tm_dtype_name(report->dtype);
 }

@@ -49,6 +49,9 @@ typedef struct {
     size_t  tensors, ignored; /* used; held by the files and of no use to anything */
     int64_t elements, bytes;  /* of those used, as stored */
     char    formats[64];      /* "BF16, F32" */
+    /* Of an export: the format that was written, and whether the source's was wider. */
+    tm_dtype dtype;
+    bool     rounded;
 } tm_hf_report;
 
 /* Fills all parameters, converted to the formats that the graph holds them in: to nearest, ties to even. TM_FORMAT:

@@ -46,8 +46,12 @@ tm_status tm_hf_check_shape(const tm_hf_entry *entry, const tm_stored_tensor *st
 
 static bool ignored(const tm_hf_form *form, const char *name)
 {
-    int64_t numbers[2];
-    size_t  n = form->prefix ? strlen(form->prefix) : 0;
+    static const char *const frequencies[] = { "model.layers.{l}.self_attn.rotary_emb.inv_freq",
+                                               "model.rotary_emb.inv_freq" }; /* config.json says them */
+    int64_t                  numbers[2];
+    for (size_t i = 0; i < sizeof frequencies / sizeof frequencies[0]; i++)
+        if (tm_hf_matches(frequencies[i], name, numbers)) return true;
+    size_t n = form->prefix ? strlen(form->prefix) : 0;
     for (const char *const *pattern = form->ignored; pattern && *pattern; pattern++)
         if (tm_hf_matches(*pattern, name, numbers) ||
             (n && strncmp(name, form->prefix, n) == 0 && tm_hf_matches(*pattern, name + n, numbers)))
@@ -86,12 +90,21 @@ static int by_address(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* The table of a tied model may be in the files under the head's name only. */
+static const tm_stored_tensor *find(const tm_hf_memory *memory, const char *name, const tm_safetensors *weights)
+{
+    const tm_hf_form       *form = memory->form;
+    const tm_stored_tensor *found = tm_hf_find(weights, form, name);
+    if (found || !memory->shape->tied || !form->tied_to || strcmp(name, form->tied_to) != 0) return found;
+    return tm_safetensors_find(weights, form->tied_head);
+}
+
 /* found[i]: the tensor of entries[i]. */
 static tm_status find_all(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_safetensors *weights,
                           const tm_stored_tensor **found, tm_hf_report *report, name_list *missing, tm_error *err)
 {
     for (size_t i = 0; i < layout->n; i++) {
-        found[i] = tm_hf_find(weights, memory->form, layout->entries[i].name);
+        found[i] = find(memory, layout->entries[i].name, weights);
         if (!found[i]) {
             add_name(missing, layout->entries[i].name);
             continue;

@@ -175,7 +175,10 @@ tm_status tm_hf_adapter_check(const tm_hf_memory *memory, const tm_hf_adapter *a
     tm_status               st = TM_OK;
     const tm_stored_tensor *all = tm_safetensors_list(adapter->weights, &n);
     bool                   *seen = tm_alloc((n + 1) * sizeof *seen);
-    memset(seen, 0, n * sizeof *seen);
+    for (size_t i = 0; i < n; i++) {
+        seen[i] = tm_hf_adapter_is_of_model(&all[i]);
+        used += seen[i];
+    }
     for (size_t i = 0; i < layout->n && st == TM_OK; i++) {
         const tm_stored_tensor *found[TM_HF_PARTS];
         st = tm_hf_merge_finds(adapter, memory->form, &layout->entries[i], found, err);

@@ -6,7 +6,6 @@
 #include "graph/value.h"
 #include "hf/layout.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,19 +31,6 @@ static tm_status open_run(tm_hf_source *s, int64_t step, tm_error *err)
     return st;
 }
 
-/* eos_token_id: a number or a list; config.json has been read once before. */
-static void read_ends(tm_hf_source *s)
-{
-    tm_text path = { 0 };
-    tm_text_printf(&path, "%s/config.json", s->path);
-    json_t *root = json_load_file(path.data, 0, NULL), *ends = json_object_get(root, "eos_token_id");
-    if (json_is_integer(ends)) s->ends[s->n_ends++] = json_integer_value(ends);
-    for (size_t i = 0; i < json_array_size(ends) && s->n_ends < TM_HF_MAX_ENDS; i++)
-        s->ends[s->n_ends++] = json_integer_value(json_array_get(ends, i));
-    json_decref(root);
-    tm_text_fini(&path);
-}
-
 bool tm_hf_source_ends(const tm_hf_source *source, int32_t token)
 {
     for (int i = 0; i < source->n_ends; i++)
@@ -57,7 +43,8 @@ static tm_status open_folder(tm_hf_source *s, tm_error *err)
     tm_hf_description description;
     TM_TRY(tm_hf_folder_shape(s->path, s->config, &description, &s->shape, err));
     s->form = description.form;
-    read_ends(s);
+    const char *from;
+    s->n_ends = tm_specials_ends(s->path, s->ends, &from);
     TM_TRY(tm_hf_folder_weights(s->path, &s->weights, err));
     return s->weights ? TM_OK : tm_fail(err, TM_INVALID, "'%.300s' holds no weights (model.safetensors)", s->path);
 }
@@ -97,7 +84,7 @@ tm_status tm_hf_source_adapt(tm_hf_source *source, const char *folder, tm_error 
         return tm_fail(err, TM_UNSUPPORTED,
                        "an adapter is added to a Hugging Face directory, '%.200s' is a run; export it first",
                        source->path);
-    TM_TRY(tm_hf_adapter_open(folder, &source->adapter, err));
+    TM_TRY(tm_hf_adapter_open(folder, source->weights, source->form, &source->adapter, err));
     tm_graph *graph = tm_graph_create(&tm_precision_f32);
     tm_model_declare(graph, &source->shape, 1, NULL, &model);
     tm_hf_memory memory = { .graph = graph, .shape = &source->shape, .form = source->form };

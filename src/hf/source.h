@@ -6,18 +6,17 @@
 
 #include "hf/adapter.h"
 #include "train/checkpoint_view.h"
-
-enum { TM_HF_MAX_ENDS = 8 };
+#include "token/specials.h"
 
 typedef struct {
     const char         *path;
     tm_config          *config; /* finished */
     tm_model_shape      shape;
     const tm_hf_form   *form;
-    tm_safetensors     *weights;              /* of a folder; else NULL */
-    tm_checkpoint_view *checkpoint;           /* of a run; else NULL */
-    tm_hf_adapter       adapter;              /* see tm_hf_source_adapt */
-    int64_t             ends[TM_HF_MAX_ENDS]; /* eos_token_id of config.json */
+    tm_safetensors     *weights;           /* of a folder; else NULL */
+    tm_checkpoint_view *checkpoint;        /* of a run; else NULL */
+    tm_hf_adapter       adapter;           /* see tm_hf_source_adapt */
+    int64_t             ends[TM_MAX_ENDS]; /* eos_token_id of generation_config.json, else of config.json */
     int                 n_ends;
 } tm_hf_source;
 
@@ -41,9 +40,14 @@ TM_MUST_USE tm_status tm_hf_source_load(const tm_hf_source *source, const tm_hf_
 
 typedef struct {
     const char *folder;      /* is made; must not hold a model */
-    tm_dtype    dtype;       /* TM_F32, TM_BF16 */
+    tm_dtype    dtype;       /* TM_F32, TM_BF16; TM_DTYPE_COUNT: that of the source, float32 where it has others too */
     int64_t     shard_bytes; /* a file's tensors take so many at most, unless one takes more */
 } tm_hf_export_options;
+
+/* The format that an option's word means; NULL: that of the source. */
+tm_dtype tm_hf_export_format(const char *word);
+/* What an export wrote: "float32", "bfloat16 (rounded: the model was wider)". */
+const char *tm_hf_report_format(const tm_hf_report *report);
 
 /* Of a run of adapters: writes these (tm_hf_adapter_write; always float32). Of anything else:
  * writes config.json, model.safetensors or shards with an index, and copies of the tokenizer's files and

@@ -228,16 +228,11 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
         .absent = missing, .only = "model.rope_scaling=yarn"                                                           \
     }
 #define BOTH_VERSIONS                                                                                                  \
-    TM_HF_IS("vocab_size", "vocab_size"), TM_HF_IS("hidden_size", "dim"), TM_HF_IS("num_hidden_layers", "n_layers"),   \
-        TM_HF_IS("num_attention_heads", "n_heads"), TM_HF_IS_OR("num_key_value_heads", "n_kv_heads", ""),              \
-        TM_HF_IS("intermediate_size", "ffn_dim"), TM_HF_IS("moe_intermediate_size", "moe_ffn_dim"),                    \
-        TM_HF_IS("n_routed_experts", "n_experts"), TM_HF_IS("num_experts_per_tok", "n_experts_per_token"),             \
-        TM_HF_IS("n_shared_experts", "n_shared_experts"), TM_HF_IS("first_k_dense_replace", "n_dense_layers"),         \
-        TM_HF_IS_OR("q_lora_rank", "q_lora_rank", ""), TM_HF_IS("kv_lora_rank", "kv_lora_rank"),                       \
-        TM_HF_IS("qk_nope_head_dim", "qk_nope_head_dim"), TM_HF_IS("qk_rope_head_dim", "qk_rope_head_dim"),            \
-        TM_HF_IS("v_head_dim", "v_head_dim"), TM_HF_IS("norm_topk_prob", "moe_normalise"),                             \
-        TM_HF_IS("routed_scaling_factor", "moe_scale"), TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"),               \
-        TM_HF_IS_OR("tie_word_embeddings", "tied", "false"), TM_HF_WANTS("hidden_act", "silu", "silu"),                \
+    TM_HF_IS_OR("kv_lora_rank", "kv_lora_rank", "512"), TM_HF_OR_NULL("q_lora_rank", "q_lora_rank", "1536"),           \
+        TM_HF_IS_OR("qk_nope_head_dim", "qk_nope_head_dim", "128"),                                                    \
+        TM_HF_IS_OR("qk_rope_head_dim", "qk_rope_head_dim", "64"), TM_HF_IS_OR("v_head_dim", "v_head_dim", "128"),     \
+        TM_HF_IS_OR("num_key_value_heads", "n_kv_heads", ""), TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"),         \
+        TM_HF_IS_OR("tie_word_embeddings", "tied", "false"), TM_HF_WANTS("hidden_act", "silu|swish", "silu"),          \
         TM_HF_WANTS("attention_bias", "false", "false"), TM_HF_WANTS("mlp_bias", "false", "false"),                    \
         TM_HF_WANTS("moe_layer_freq", "1", "1"), TM_HF_WANTS("ep_size", "1", "1"),                                     \
         TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),                                                          \
@@ -255,6 +250,18 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
         YARN_OR("beta_fast", "rope_beta_fast", "32"), YARN_OR("beta_slow", "rope_beta_slow", "1"),                     \
         YARN_OR("mscale", "rope_mscale", "0"), YARN_OR("mscale_all_dim", "rope_mscale_all_dim", "0")
 static const tm_hf_key v2_keys[] = {
+    TM_HF_IS_OR("vocab_size", "vocab_size", "102400"),
+    TM_HF_IS_OR("hidden_size", "dim", "4096"),
+    TM_HF_IS_OR("num_hidden_layers", "n_layers", "32"),
+    TM_HF_IS_OR("num_attention_heads", "n_heads", "32"),
+    TM_HF_IS_OR("intermediate_size", "ffn_dim", "11008"),
+    TM_HF_IS_OR("moe_intermediate_size", "moe_ffn_dim", "1407"),
+    TM_HF_IS_OR("n_routed_experts", "n_experts", "64"),
+    TM_HF_IS("num_experts_per_tok", "n_experts_per_token"),
+    TM_HF_IS_OR("n_shared_experts", "n_shared_experts", "2"),
+    TM_HF_IS_OR("first_k_dense_replace", "n_dense_layers", "0"),
+    TM_HF_IS_OR("norm_topk_prob", "moe_normalise", "false"),
+    TM_HF_IS_OR("routed_scaling_factor", "moe_scale", "1"),
     BOTH_VERSIONS,
     TM_HF_IS_OR("n_group", "n_expert_groups", "1"),
     TM_HF_IS_OR("topk_group", "n_limited_groups", "1"),
@@ -266,6 +273,18 @@ static const tm_hf_key v2_keys[] = {
     { .key = NULL },
 };
 static const tm_hf_key v3_keys[] = {
+    TM_HF_IS_OR("vocab_size", "vocab_size", "129280"),
+    TM_HF_IS_OR("hidden_size", "dim", "7168"),
+    TM_HF_IS_OR("num_hidden_layers", "n_layers", "61"),
+    TM_HF_IS_OR("num_attention_heads", "n_heads", "128"),
+    TM_HF_IS_OR("intermediate_size", "ffn_dim", "18432"),
+    TM_HF_IS_OR("moe_intermediate_size", "moe_ffn_dim", "2048"),
+    TM_HF_IS_OR("n_routed_experts", "n_experts", "256"),
+    TM_HF_IS_OR("num_experts_per_tok", "n_experts_per_token", "8"),
+    TM_HF_IS_OR("n_shared_experts", "n_shared_experts", "1"),
+    TM_HF_IS_OR("first_k_dense_replace", "n_dense_layers", "3"),
+    TM_HF_IS_OR("norm_topk_prob", "moe_normalise", "true"),
+    TM_HF_IS_OR("routed_scaling_factor", "moe_scale", "2.5"),
     BOTH_VERSIONS,
     TM_HF_IS_OR("n_group", "n_expert_groups", "8"),
     TM_HF_IS_OR("topk_group", "n_limited_groups", "4"),

@@ -137,12 +137,12 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
  */
 
 static const tm_hf_key hf_keys[] = {
-    TM_HF_IS("vocab_size", "vocab_size"),
-    TM_HF_IS("n_embd", "dim"),
-    TM_HF_IS("n_layer", "n_layers"),
-    TM_HF_IS("n_head", "n_heads"),
+    TM_HF_IS_OR("vocab_size", "vocab_size", "50257"),
+    TM_HF_IS_OR("n_embd", "dim", "768"),
+    TM_HF_IS_OR("n_layer", "n_layers", "12"),
+    TM_HF_IS_OR("n_head", "n_heads", "12"),
     TM_HF_IS_OR("n_inner", "ffn_dim", ""),
-    TM_HF_IS("n_positions", "max_seq_len"),
+    TM_HF_IS_OR("n_positions", "max_seq_len", "1024"),
     TM_HF_IS_OR("layer_norm_epsilon", "norm_eps", "1e-5"),
     TM_HF_IS_OR("tie_word_embeddings", "tied", "true"),
     TM_HF_WANTS("activation_function", "gelu_new|gelu_pytorch_tanh|gelu_fast", "gelu_new"),
@@ -154,6 +154,8 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_IDLE("reorder_and_upcast_attn"), /* where numbers are rounded, not what is computed */
     TM_HF_IDLE("n_ctx"),                   /* of old files: n_positions once more */
     TM_HF_IDLE("summary_*"),               /* of a head for classification */
+    TM_HF_IDLE("n_special"),               /* of the first GPT */
+    TM_HF_IDLE("predict_special_tokens"),
     { .key = NULL },
 };
 #define WEIGHT_AND_BIAS(name, across)                                                                                  \

@@ -15,9 +15,10 @@
         .absent = missing, .only = "model.rope_scaling=yarn"                                                           \
     }
 static const tm_hf_key hf_keys[] = {
-    TM_HF_DECODER_SIZES,
-    TM_HF_IS("intermediate_size", "ffn_dim"),
-    TM_HF_IS("intermediate_size", "moe_ffn_dim"), /* all blocks have experts: their width is what is written */
+    TM_HF_DECODER_SIZES("201088", "2880", "36", "64", "8", "64"),
+    TM_HF_IS_OR("intermediate_size", "ffn_dim", "2880"),
+    /* all blocks have experts: their width is what is written */
+    TM_HF_IS_OR("intermediate_size", "moe_ffn_dim", "2880"),
     TM_HF_IS_OR("num_local_experts", "n_experts", "128"),
     TM_HF_IS_OR("num_experts_per_tok|experts_per_token", "n_experts_per_token", "4"),
     TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "131072"),
@@ -29,14 +30,13 @@ static const tm_hf_key hf_keys[] = {
     { .key = "rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",
       .kind = TM_HF_CHOICE,
       .name = "model.rope_scaling",
-      .values = "default=none|yarn=yarn",
-      .absent = "default" },
+      .values = "default=none|yarn=yarn" }, /* its class has YaRN where nothing is said, by other numbers than others */
     YARN("factor", "rope_scaling_factor"),
     YARN("original_max_position_embeddings", "rope_original_max_seq_len"),
     YARN_OR("beta_fast", "rope_beta_fast", "32"),
     YARN_OR("beta_slow", "rope_beta_slow", "1"),
     YARN_OR("truncate", "rope_truncate", "true"),
-    TM_HF_WANTS("hidden_act", "silu", "silu"),
+    TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
     TM_HF_WANTS("swiglu_limit", "7.0|7", "7"),
     TM_HF_WANTS("swiglu_alpha", "1.702", "1.702"),
     TM_HF_WANTS("attention_bias", "true", "true"),

@@ -6,7 +6,7 @@
  * whose models it can be. A shape has the first form whose `pairs` it all has.
  *
  * A value of config.json is compared and passed on as text: a string as it is, numbers in their shortest form (0.0 is
- * "0"), true, false, null. A null member counts as absent.
+ * "0"), true, false, null. A null member counts as absent, unless its row says otherwise.
  */
 #ifndef TM_MODEL_HF_H
 #define TM_MODEL_HF_H
@@ -17,7 +17,8 @@
 typedef enum {
     TM_HF_VALUE,    /* the value of our key `name` */
     TM_HF_CHOICE,   /* one of `values`, "default=none|llama3=llama3": theirs = the value of our key `name` */
-    TM_HF_MUST,     /* one of `values`, "gelu_new|gelu_fast"; any other is refused. The first one is written */
+    TM_HF_MUST,     /* one of `values`, "gelu_new|gelu_fast"; any other is refused. The first one is written, unless
+                     * `absent` is "" */
     TM_HF_LIST,     /* a list of numbers: the value of our key `name`, with commas */
     TM_HF_PRODUCT,  /* no member of its own: our key `name` is the product of our keys `values`, "model.a|model.b" */
     TM_HF_CYCLE,    /* a list that goes through `values`, "sliding_attention|full_attention", again and again */
@@ -36,6 +37,7 @@ typedef struct {
     const char *values; /* see the kinds */
     const char *absent; /* what a file means that lacks the key, as the Hugging Face class has it. NULL: it may not lack
                          * it (TM_HF_HARMLESS: may). "": what our key says by itself */
+    const char *null;   /* the same of a null, where that is something else; NULL: a null is as if it were absent */
     const char *only;   /* "model.rope_scaling=llama3": the row is there only when our key has that value */
 } tm_hf_key;
 

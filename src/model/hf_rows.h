@@ -14,6 +14,11 @@
     {                                                                                                                  \
         .key = theirs, .kind = TM_HF_VALUE, .name = "model." ours, .absent = missing                                   \
     }
+/* The same, where null is what our key says by itself. */
+#define TM_HF_OR_NULL(theirs, ours, missing)                                                                           \
+    {                                                                                                                  \
+        .key = theirs, .kind = TM_HF_VALUE, .name = "model." ours, .absent = missing, .null = ""                       \
+    }
 /* Rows of a key that must have one of some values, the first of which it has where it is absent. */
 #define TM_HF_WANTS(theirs, list, missing)                                                                             \
     {                                                                                                                  \
@@ -29,10 +34,10 @@
     }
 
 /* Sizes of a decoder with grouped attention. */
-#define TM_HF_DECODER_SIZES                                                                                            \
-    TM_HF_IS("vocab_size", "vocab_size"), TM_HF_IS("hidden_size", "dim"), TM_HF_IS("num_hidden_layers", "n_layers"),   \
-        TM_HF_IS("num_attention_heads", "n_heads"), TM_HF_IS_OR("num_key_value_heads", "n_kv_heads", ""),              \
-        TM_HF_IS_OR("head_dim", "head_dim", "")
+#define TM_HF_DECODER_SIZES(vocab, dim, layers, heads, kv_heads, head)                                                 \
+    TM_HF_IS_OR("vocab_size", "vocab_size", vocab), TM_HF_IS_OR("hidden_size", "dim", dim),                            \
+        TM_HF_IS_OR("num_hidden_layers", "n_layers", layers), TM_HF_IS_OR("num_attention_heads", "n_heads", heads),    \
+        TM_HF_OR_NULL("num_key_value_heads", "n_kv_heads", kv_heads), TM_HF_OR_NULL("head_dim", "head_dim", head)
 
 /* Rotary positions of whole heads, plain or scaled as Llama 3.1's; transformers 5 keeps them in one object. */
 #define TM_HF_ROPE_SCALED(theirs, ours)                                                                                \

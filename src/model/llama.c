@@ -185,29 +185,29 @@ const char *tm_llama_lacks_window(const tm_model_shape *s)
 /* --- Hugging Face ------------------------------------------------------------------------------------------------- */
 
 static const tm_hf_key hf_keys[] = {
-    TM_HF_DECODER_SIZES,
-    TM_HF_IS("intermediate_size", "ffn_dim"),
+    TM_HF_DECODER_SIZES("32000", "4096", "32", "32", "", ""),
+    TM_HF_IS_OR("intermediate_size", "ffn_dim", "11008"),
     TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "2048"),
     TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"),
     TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),
     TM_HF_ROPE("10000"),
-    TM_HF_WANTS("hidden_act", "silu", "silu"),
+    TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
     TM_HF_WANTS("attention_bias", "false", "false"),
     TM_HF_WANTS("mlp_bias", "false", "false"),
     TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),
     TM_HF_IDLE("pretraining_tp"),
+    TM_HF_IDLE("is_llama_config"),
+    TM_HF_IDLE("max_sequence_length"), /* of old files: max_position_embeddings once more */
     { .key = NULL },
 };
 static const tm_hf_tensor hf_tensors[] = { TM_HF_LLAMA_ATTENTION, TM_HF_LLAMA_FFN, { .ours = NULL } };
 static const char *const  hf_pairs[] = { "model.family=llama", "model.qk_norm=false", "model.bias=none", NULL };
-static const char *const  hf_ignored[] = { "model.layers.{l}.self_attn.rotary_emb.inv_freq", NULL };
 static const tm_hf_form   hf_llama = {
       .model_type = "llama",
       .architecture = "LlamaForCausalLM",
       .pairs = hf_pairs,
       .keys = hf_keys,
       .tensors = hf_tensors,
-      .ignored = hf_ignored,
       .lacks = tm_llama_lacks_window,
       .tied_head = "lm_head.weight",
       .tied_to = "model.embed_tokens.weight",

@@ -4,14 +4,17 @@
 #include "model/hf_rows.h"
 
 static const tm_hf_key hf_keys[] = {
-    TM_HF_DECODER_SIZES,
-    TM_HF_IS("intermediate_size", "ffn_dim"),
+    TM_HF_DECODER_SIZES("32000", "4096", "32", "32", "8", ""),
+    TM_HF_IS_OR("intermediate_size", "ffn_dim", "14336"),
     TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "131072"),
     TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"),
     TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),
-    TM_HF_IS_OR("sliding_window", "sliding_window", ""), /* null: none */
+    TM_HF_OR_NULL("sliding_window", "sliding_window", "4096"),
     TM_HF_ROPE("10000"),
-    TM_HF_WANTS("hidden_act", "silu", "silu"),
+    TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
+    TM_HF_WANTS("attention_bias", "false", ""),
+    TM_HF_WANTS("mlp_bias", "false", ""),
+    TM_HF_IDLE("pretraining_tp"),
     TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),
     { .key = NULL },
 };

@@ -4,9 +4,10 @@
 #include "model/hf_rows.h"
 
 static const tm_hf_key hf_keys[] = {
-    TM_HF_DECODER_SIZES,
-    TM_HF_IS("intermediate_size", "ffn_dim"),
-    TM_HF_IS("intermediate_size", "moe_ffn_dim"), /* all blocks have experts: their width is what is written */
+    TM_HF_DECODER_SIZES("32000", "4096", "32", "32", "8", ""),
+    TM_HF_IS_OR("intermediate_size", "ffn_dim", "14336"),
+    /* all blocks have experts: their width is what is written */
+    TM_HF_IS_OR("intermediate_size", "moe_ffn_dim", "14336"),
     TM_HF_IS_OR("num_local_experts", "n_experts", "8"),
     TM_HF_IS_OR("num_experts_per_tok", "n_experts_per_token", "2"),
     TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "131072"),
@@ -14,7 +15,8 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),
     TM_HF_IS_OR("sliding_window", "sliding_window", ""),
     TM_HF_ROPE("1000000"),
-    TM_HF_WANTS("hidden_act", "silu", "silu"),
+    TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
+    TM_HF_WANTS("attention_bias", "false", ""),
     TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),
     TM_HF_OF_TRAINING("router_jitter_noise", "0.0|0", "0"),
     TM_HF_OF_TRAINING("output_router_logits", "false", "false"), /* true: an auxiliary loss over all layers at once */

@@ -4,8 +4,8 @@
 #include "model/hf_rows.h"
 
 static const tm_hf_key hf_keys[] = {
-    TM_HF_DECODER_SIZES,
-    TM_HF_IS("intermediate_size", "ffn_dim"),
+    TM_HF_DECODER_SIZES("151936", "4096", "32", "32", "32", ""),
+    TM_HF_IS_OR("intermediate_size", "ffn_dim", "22016"),
     TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "32768"),
     TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"),
     TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),
@@ -14,7 +14,9 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_IDLE("max_window_layers"),
     { .key = "layer_types", .kind = TM_HF_CYCLE, .values = "full_attention", .absent = "" },
     TM_HF_ROPE("10000"),
-    TM_HF_WANTS("hidden_act", "silu", "silu"),
+    TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
+    TM_HF_WANTS("attention_bias", "true", ""), /* of queries, keys and values: always */
+    TM_HF_WANTS("mlp_bias", "false", ""),
     TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),
     { .key = NULL },
 };

@@ -5,9 +5,9 @@
 #include "model/hf_rows.h"
 
 static const tm_hf_key hf_keys[] = {
-    TM_HF_DECODER_SIZES,
-    TM_HF_IS("intermediate_size", "ffn_dim"),
-    TM_HF_IS("moe_intermediate_size", "moe_ffn_dim"),
+    TM_HF_DECODER_SIZES("151936", "2048", "24", "32", "4", ""),
+    TM_HF_IS_OR("intermediate_size", "ffn_dim", "6144"),
+    TM_HF_IS_OR("moe_intermediate_size", "moe_ffn_dim", "768"),
     TM_HF_IS_OR("num_experts|num_local_experts", "n_experts", "128"),
     TM_HF_IS_OR("num_experts_per_tok", "n_experts_per_token", "8"),
     TM_HF_IS_OR("norm_topk_prob", "moe_normalise", "false"),
@@ -15,7 +15,7 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"),
     TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),
     TM_HF_ROPE("10000"),
-    TM_HF_WANTS("hidden_act", "silu", "silu"),
+    TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
     TM_HF_WANTS("attention_bias", "false", "false"),
     TM_HF_WANTS("use_sliding_window", "false", "false"),
     TM_HF_IDLE("sliding_window"),

@@ -3,6 +3,8 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/json_input.h"
+#include "token/specials.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,26 +24,13 @@ static const char *path_of(const char *folder, const char *name, tm_text *path)
     return path->data;
 }
 
-/* Every member whose name ends in "_token": a text, or a map that has it as content. */
-static json_t *tokens_of(json_t *config)
-{
-    json_t     *tokens = json_object(), *value;
-    const char *key;
-    json_object_foreach(config, key, value)
-    {
-        size_t  n = strlen(key);
-        json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
-        if (n > 6 && strcmp(key + n - 6, "_token") == 0 && json_is_string(text)) json_object_set(tokens, key, text);
-    }
-    return tokens;
-}
-
 /* The text of `chat_template`, or NULL. */
 static const json_t *template_of(json_t *config, const char *name)
 {
     json_t *given = json_object_get(config, "chat_template"), *one;
     size_t  i;
     if (json_is_string(given)) return given;
+    if (json_is_object(given)) return json_object_get(given, name ? name : "default");
     json_array_foreach(given, i, one)
     {
         const char *called = json_string_value(json_object_get(one, "name"));
@@ -59,12 +48,21 @@ static tm_status read_file(tm_chat *chat, const char *path, tm_error *err)
     return st;
 }
 
+/* The file that has the template, if there is one: that of its name, else the folder's only one. */
+static bool file_of(const char *folder, const char *name, tm_text *path)
+{
+    tm_text_printf(path, "%s/additional_chat_templates/%s.jinja", folder, name ? name : "default");
+    if (name && tm_file_exists(path->data)) return true;
+    if (tm_file_exists(path_of(folder, "chat_template.jinja", path))) return true;
+    return !name && tm_file_exists(path_of(folder, "additional_chat_templates/default.jinja", path));
+}
+
 static tm_status read_template(tm_chat *chat, const char *folder, const char *name, json_t *config, tm_error *err)
 {
     tm_text       path = { 0 };
     const json_t *given = template_of(config, name);
     tm_status     st = TM_OK;
-    if (tm_file_exists(path_of(folder, "chat_template.jinja", &path))) {
+    if (file_of(folder, name, &path)) {
         st = read_file(chat, path.data, err);
     } else if (json_is_string(given)) {
         path_of(folder, "tokenizer_config.json", &path);
@@ -86,7 +84,7 @@ static tm_status read_config(const char *folder, json_t **out, tm_error *err)
     json_error_t problem;
     tm_status    st = TM_OK;
     if (tm_file_exists(path_of(folder, "tokenizer_config.json", &path))) {
-        *out = json_load_file(path.data, 0, &problem);
+        *out = tm_json_input_file(path.data, JSON_ALLOW_NUL, &problem);
         if (!*out)
             st = tm_fail(err, TM_FORMAT, "'%.300s', line %d: %s", path.data, problem.line, problem.text);
         else if (!json_is_object(*out))
@@ -103,7 +101,8 @@ static tm_status open_chat(const char *folder, const char *name, const char *fil
     tm_chat  *chat = tm_alloc(sizeof *chat);
     tm_status st = folder ? read_config(folder, &config, err) : TM_OK;
     *out = NULL;
-    *chat = (tm_chat){ .tokens = tokens_of(config) };
+    *chat = (tm_chat){ .tokens = folder ? NULL : json_object() };
+    if (st == TM_OK && folder) st = tm_specials_read(folder, &chat->tokens, NULL, err);
     if (st == TM_OK) st = file ? read_file(chat, file, err) : read_template(chat, folder, name, config, err);
     json_decref(config);
     if (st == TM_OK)

@@ -10,8 +10,8 @@
 typedef struct tm_chat tm_chat;
 
 /* Of a folder: chat_template.jinja, else `chat_template` of tokenizer_config.json, which may be a list of named ones:
- * `name` (NULL: "default"). Special tokens (bos_token, eos_token, ...) come from tokenizer_config.json. TM_INVALID:
- * there is none; TM_FORMAT; TM_UNSUPPORTED as tm_template_parse. */
+ * `name` (NULL: "default"), or a map of them, or files in additional_chat_templates. Special tokens (bos_token, ...)
+ * are the folder's (token/specials.h). TM_INVALID: there is none; TM_FORMAT; TM_UNSUPPORTED as tm_template_parse. */
 TM_MUST_USE tm_status tm_chat_open(const char *folder, const char *name, tm_chat **out, tm_error *err);
 /* The template is the file `path`; special tokens are those of the folder, or there are none (NULL). */
 TM_MUST_USE tm_status tm_chat_open_file(const char *path, const char *folder, tm_chat **out, tm_error *err);

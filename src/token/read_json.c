@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* token/read_json.c - tokenizer.json: the model and the added tokens; the rules are in read_rules.c. */
+#include "base/log.h"
 #include "token/internal.h"
 #include "token/read_json.h"
 
@@ -211,8 +212,12 @@ static tm_status read_merges(tm_reading *r, json_t *merges)
     tm_text   joined = { 0 }, scratch = { 0 };
     tm_status st = TM_OK;
     if (!json_is_array(merges)) return tm_fail(r->err, TM_FORMAT, "'%s': model.merges is not an array", r->name);
-    for (size_t i = 0; i < json_array_size(merges) && st == TM_OK; i++)
-        st = read_merge(r, json_array_get(merges, i), i, &joined, &scratch);
+    for (size_t i = 0; i < json_array_size(merges) && st == TM_OK; i++) {
+        json_t     *merge = json_array_get(merges, i);
+        const char *text = json_string_value(merge);
+        if (text && strncmp(text, "#version", 8) == 0) continue; /* a line of merges.txt, in files of early releases */
+        st = read_merge(r, merge, i, &joined, &scratch);
+    }
     tm_text_fini(&joined);
     tm_text_fini(&scratch);
     return st;
@@ -298,7 +303,19 @@ static tm_status read_unigram(tm_reading *r, json_t *model)
 
 /* --- added tokens ------------------------------------------------------------------------------------------------- */
 
-static tm_status add_token(tm_reading *r, json_t *token, tm_encoder *encoder)
+/* The library gives an added token that the vocabulary does not have the next id: behind all that are there, whatever
+ * the file says. `next` is that id. */
+static tm_status check_number(const tm_reading *r, const char *text, int64_t id, int64_t next)
+{
+    if (id == next) return TM_OK;
+    return tm_fail(
+        r->err, TM_FORMAT,
+        "'%s': added token '%.100s' has id %lld, but the tokenizers library numbers it %lld (in the order of "
+        "the list, without gaps); fill the gap, or sort added_tokens by id",
+        r->name, text, (long long)id, (long long)next);
+}
+
+static tm_status add_token(tm_reading *r, json_t *token, tm_encoder *encoder, int64_t *next)
 {
     tm_tokenizer *t = r->tokenizer;
     json_t       *content = json_object_get(token, "content"), *id = json_object_get(token, "id");
@@ -312,7 +329,10 @@ static tm_status add_token(tm_reading *r, json_t *token, tm_encoder *encoder)
     if (there >= 0 && there != json_integer_value(id))
         return tm_fail(r->err, TM_FORMAT, "'%s': token '%.100s' has id %d in the vocabulary and %lld in added_tokens",
                        r->name, text, there, (long long)json_integer_value(id));
-    if (there < 0) TM_TRY(tm_reading_token(r, json_integer_value(id), text, n, text, n));
+    if (there < 0) {
+        TM_TRY(check_number(r, text, json_integer_value(id), (*next)++));
+        TM_TRY(tm_reading_token(r, json_integer_value(id), text, n, text, n));
+    }
     there = (int32_t)json_integer_value(id);
     t->tokens[there].special = tm_rule_flag(token, "special", false);
     t->tokens[there].added = true;
@@ -336,16 +356,27 @@ static tm_status add_token(tm_reading *r, json_t *token, tm_encoder *encoder)
     return st;
 }
 
-static tm_status read_added(tm_reading *r, json_t *tokens)
+/* `next`: the number of tokens of the vocabulary. */
+static tm_status read_added(tm_reading *r, json_t *tokens, int64_t next)
 {
     if (!tokens || json_is_null(tokens)) return TM_OK;
     if (!json_is_array(tokens)) return tm_fail(r->err, TM_FORMAT, "'%s': added_tokens is not an array", r->name);
     tm_encoder *encoder = tm_encoder_create(r->tokenizer);
     tm_status   st = TM_OK;
     for (size_t i = 0; i < json_array_size(tokens) && st == TM_OK; i++)
-        st = add_token(r, json_array_get(tokens, i), encoder);
+        st = add_token(r, json_array_get(tokens, i), encoder, &next);
     tm_encoder_destroy(encoder);
     return st;
+}
+
+/* Left in the file by a call that asked for them; every call of transformers sets both again. */
+static void note_lengths(const tm_reading *r, json_t *root)
+{
+    static const char *const names[] = { "truncation", "padding" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (json_is_object(json_object_get(root, names[i])))
+            tm_note("'%s': its saved %s is passed over, as transformers does; texts have all their tokens", r->name,
+                    names[i]);
 }
 
 tm_status tm_read_tokenizer_json(tm_reading *r, json_t *root)
@@ -355,9 +386,7 @@ tm_status tm_read_tokenizer_json(tm_reading *r, json_t *root)
     TM_TRY(tm_json_keys(
         r, "the file", root,
         " version truncation padding added_tokens normalizer pre_tokenizer post_processor decoder model "));
-    if (json_is_object(json_object_get(root, "truncation")))
-        return tm_json_refuse(r, "key (set it to null)", "truncation");
-    if (json_is_object(json_object_get(root, "padding"))) return tm_json_refuse(r, "key (set it to null)", "padding");
+    note_lengths(r, root);
     if (!type) type = json_is_array(vocab) ? "Unigram" : json_is_array(json_object_get(model, "merges")) ? "BPE" : "?";
     r->tokenizer->facts.format = "tokenizer.json";
     TM_TRY(tm_read_json_rules(r, root));
@@ -367,5 +396,6 @@ tm_status tm_read_tokenizer_json(tm_reading *r, json_t *root)
         TM_TRY(read_unigram(r, model));
     else
         return tm_json_refuse(r, "model", type);
-    return read_added(r, json_object_get(root, "added_tokens"));
+    return read_added(r, json_object_get(root, "added_tokens"),
+                      (int64_t)(json_is_array(vocab) ? json_array_size(vocab) : json_object_size(vocab)));
 }

@@ -61,6 +61,7 @@ typedef enum {
     TM_S_SET,        /* names or text.member, a; without a: body */
     TM_S_MACRO,      /* text, item: parameters, body */
     TM_S_GENERATION, /* body */
+    TM_S_WITH,       /* item: names and values, body */
     TM_S_BREAK,
     TM_S_CONTINUE
 } tm_s_kind;
@@ -184,8 +185,14 @@ tm_v tm_v_from_json(tm_render *r, const json_t *json);
 /* As {{ }} shows it, and as Python shows it within a list. What Python shows by its address is refused. */
 void tm_v_print(tm_render *r, const tm_v *v, tm_text *out);
 void tm_v_show(tm_render *r, const tm_v *v, tm_text *out);
-/* json.dumps(ensure_ascii=False); indent < 0: on one line. */
-void tm_v_json(tm_render *r, const tm_v *v, int indent, tm_text *out);
+/* How json.dumps writes: ascii: letters beyond it are escaped; indent < 0: on one line; item, key: what is between
+ * items, and between a key and its value. */
+typedef struct {
+    bool        ascii, sorted;
+    int64_t     indent;
+    const char *item, *key;
+} tm_json_format;
+void tm_v_json(tm_render *r, const tm_v *v, const tm_json_format *format, tm_text *out);
 
 typedef struct {
     const tm_v *value; /* n by position */
@@ -199,6 +206,8 @@ const tm_v *tm_v_argument(const tm_v_arguments *arguments, size_t at, const char
 tm_v tm_render_filter(tm_render *r, int which, const tm_v *v, const tm_v_arguments *arguments);
 bool tm_render_test(tm_render *r, int which, const tm_v *v, const tm_v_arguments *arguments);
 tm_v tm_render_method(tm_render *r, int which, const tm_v *self, const tm_v_arguments *arguments);
+/* v[at], undefined if there is none. */
+tm_v tm_render_index(tm_render *r, const tm_v *v, const tm_v *at);
 tm_v tm_render_binary(tm_render *r, int which, const tm_v *a, const tm_v *b);
 /* a.name or a['name']; undefined if there is none. */
 tm_v tm_render_member(tm_render *r, const tm_v *v, const char *name, size_t n);

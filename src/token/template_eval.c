@@ -55,6 +55,9 @@ static const char *const functions[FUNCTIONS] = { [F_RAISE] = "raise_exception",
                                                   [F_NOW] = "strftime_now",
                                                   [F_DICT] = "dict" };
 
+/* What Jinja has besides, everywhere or within a macro. */
+static const char *const not_built[] = { "cycler", "joiner", "lipsum", "varargs", "kwargs", "caller", "self" };
+
 static void define(tm_render *r, const char *name, tm_v value)
 {
     tm_v_put(r, &r->scope->variables, tm_v_string(r, name, strlen(name)), value);
@@ -68,6 +71,8 @@ static tm_v look_up(tm_render *r, const char *name, size_t n)
     }
     for (int i = 0; i < FUNCTIONS; i++)
         if (strcmp(functions[i], name) == 0) return (tm_v){ .kind = TM_V_FUNCTION, .integer = i };
+    for (size_t i = 0; i < sizeof not_built / sizeof not_built[0]; i++)
+        if (strcmp(not_built[i], name) == 0) return tm_render_fail(r, TM_UNSUPPORTED, "'%s' is not built", name);
     return (tm_v){ .kind = TM_V_UNDEFINED, .text = name, .length = n };
 }
 
@@ -109,6 +114,18 @@ const tm_v *tm_v_argument(const tm_v_arguments *arguments, size_t at, const char
     return at < arguments->n ? &arguments->value[at] : NULL;
 }
 
+/* An argument by name is one of the macro's, and not given by position as well. */
+static void check_named(tm_render *r, const tm_s *macro, const tm_v_arguments *arguments, size_t k)
+{
+    const char *name = arguments->named[2 * k].text;
+    size_t      i = 0;
+    while (i < macro->n && strcmp(macro->item[i].name, name) != 0) i++;
+    if (i == macro->n)
+        tm_render_fail(r, TM_INVALID, "'%s' has no argument '%s'", macro->text, name);
+    else if (i < arguments->n)
+        tm_render_fail(r, TM_INVALID, "'%s' is given '%s' twice", macro->text, name);
+}
+
 static tm_v call_macro(tm_render *r, const tm_s *macro, const tm_v_arguments *arguments)
 {
     tm_scope *scope = r->scope, *global = scope;
@@ -128,6 +145,7 @@ static tm_v call_macro(tm_render *r, const tm_s *macro, const tm_v_arguments *ar
         define(r, macro->item[i].name, value);
     }
     if (arguments->n > macro->n) tm_render_fail(r, TM_INVALID, "'%s' takes %zu arguments", macro->text, macro->n);
+    for (size_t k = 0; k < arguments->n_named; k++) check_named(r, macro, arguments, k);
     r->out = &own;
     run(r, macro->body);
     r->out = out;
@@ -202,8 +220,13 @@ static void put_all(tm_render *r, const tm_v *dict, const tm_v *from)
 
 static tm_v call_function(tm_render *r, int which, const tm_v_arguments *a)
 {
-    const tm_v *text;
-    tm_v        made;
+    static const char *const takes[] = { [F_RAISE] = "message", [F_RANGE] = "/start,stop,step", [F_NOW] = "format" };
+    const tm_v              *bound[TM_MOST_BOUND], *text;
+    tm_v                     made;
+    if (which <= F_NOW && which != F_NAMESPACE && !tm_v_bind(r, functions[which], takes[which], 1, a, bound))
+        return (tm_v){ .kind = TM_V_UNDEFINED };
+    if (which != F_RANGE && a->n > 1)
+        return tm_render_fail(r, TM_INVALID, "'%s' takes 1 argument by position at most", functions[which]);
     switch (which) {
     case F_RAISE:
         text = tm_v_argument(a, 0, "message");
@@ -235,7 +258,7 @@ static tm_v call(tm_render *r, const tm_x *x)
                           "'%s' is not a function that is built", name);
 }
 
-static tm_v index_of(tm_render *r, const tm_v *v, const tm_v *at)
+tm_v tm_render_index(tm_render *r, const tm_v *v, const tm_v *at)
 {
     if (v->kind == TM_V_DICT || (v->kind == TM_V_NAMESPACE && at->kind == TM_V_STRING)) {
         const tm_v *found = tm_v_at(v, at);
@@ -349,7 +372,7 @@ static tm_v evaluate(tm_render *r, const tm_x *x)
     case TM_X_INDEX:
         a = evaluate(r, x->a);
         b = evaluate(r, x->b);
-        return index_of(r, &a, &b);
+        return tm_render_index(r, &a, &b);
     case TM_X_SLICE:
         return slice(r, x);
     case TM_X_CALL:
@@ -399,6 +422,9 @@ static void define_loop(tm_render *r, const tm_v *all, size_t i)
 {
     int64_t n = (int64_t)all->box->n, at = (int64_t)i;
     tm_v    loop = tm_v_dict(r);
+    loop.kind = TM_V_NAMESPACE;
+    put_number(r, &loop, "depth", 1, false);
+    put_number(r, &loop, "depth0", 0, false);
     put_number(r, &loop, "index", at + 1, false);
     put_number(r, &loop, "index0", at, false);
     put_number(r, &loop, "revindex", n - at, false);
@@ -460,10 +486,22 @@ static void run_set(tm_render *r, const tm_s *s)
     }
     tm_v of = look_up(r, s->names[0], strlen(s->names[0]));
     r->line = s->line;
-    if (of.kind != TM_V_NAMESPACE)
+    if (of.kind != TM_V_NAMESPACE || strcmp(s->names[0], "loop") == 0)
         tm_render_fail(r, TM_INVALID, "'%s' is not a namespace: it has no members to be set", s->names[0]);
     else
         tm_v_put(r, &of, tm_v_string(r, s->member, strlen(s->member)), value);
+}
+
+/* Names of its own for a block; their values do not see each other. */
+static void run_with(tm_render *r, const tm_s *s)
+{
+    tm_scope *scope = r->scope;
+    tm_v     *values = tm_render_take(r, (s->n + 1) * sizeof *values);
+    for (size_t i = 0; i < s->n; i++) values[i] = evaluate(r, s->item[i].value);
+    enter(r);
+    for (size_t i = 0; i < s->n; i++) define(r, s->item[i].name, values[i]);
+    run(r, s->body);
+    r->scope = scope;
 }
 
 static void run_generation(tm_render *r, const tm_s *s)
@@ -504,6 +542,9 @@ static void run(tm_render *r, const tm_s *s)
             break;
         case TM_S_GENERATION:
             run_generation(r, s);
+            break;
+        case TM_S_WITH:
+            run_with(r, s);
             break;
         case TM_S_BREAK:
             r->breaks = true;

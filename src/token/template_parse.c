@@ -3,7 +3,6 @@
  * with Jinja's rules for blanks (trim_blocks, lstrip_blocks, '-' and '+' at the ends of tags). */
 #include "token/template_parser.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,6 +137,26 @@ static tm_s *generation_statement(tm_tmpl_parser *p)
     return s;
 }
 
+static tm_s *with_statement(tm_tmpl_parser *p)
+{
+    static const char *const ends[] = { "endwith", NULL };
+    const char              *ended;
+    tm_s                    *s = statement(p, TM_S_WITH);
+    tm_x                    *values = tm_tmpl_node(p, TM_X_LIST, NULL, NULL);
+    while (!p->failed && p->token.kind != TM_TMPL_END) {
+        const char *name = tm_tmpl_want_name(p);
+        tm_tmpl_want(p, "=");
+        tm_tmpl_add(p, values, name, tm_tmpl_expression(p));
+        if (!tm_tmpl_take(p, ",")) break;
+    }
+    end_of_tag(p);
+    s->item = values->item;
+    s->n = values->n;
+    s->body = block(p, ends, &ended);
+    end_of_tag(p);
+    return s;
+}
+
 static tm_s *leave_statement(tm_tmpl_parser *p, tm_s_kind kind, const char *word)
 {
     if (p->loops == 0) return tm_tmpl_fail(p, TM_FORMAT, "'%s' stands outside of a loop", word);
@@ -168,6 +187,8 @@ static tm_s *tag(tm_tmpl_parser *p, const char *const *ends, const char **ended)
         s = macro_statement(p);
     else if (strcmp(word, "generation") == 0)
         s = generation_statement(p);
+    else if (strcmp(word, "with") == 0)
+        s = with_statement(p);
     else if (strcmp(word, "break") == 0 || strcmp(word, "continue") == 0)
         s = leave_statement(p, *word == 'b' ? TM_S_BREAK : TM_S_CONTINUE, word);
     else if (strncmp(word, "end", 3) == 0 || strcmp(word, "else") == 0 || strcmp(word, "elif") == 0)
@@ -188,10 +209,10 @@ static tm_s *text_statement(tm_tmpl_parser *p)
     if (to < p->end) {
         char kind = to[1], sign = to + 2 < p->end ? to[2] : ' ';
         if (sign == '-') {
-            while (to > from && isspace((unsigned char)to[-1])) to--;
+            for (size_t n; (n = tm_space_before(from, to));) to -= n;
         } else if (kind != '{' && sign != '+') {
             const char *blank = to;
-            while (blank > from && isspace((unsigned char)blank[-1]) && blank[-1] != '\n') blank--;
+            for (size_t n; (n = tm_space_before(from, blank)) && blank[-1] != '\n';) blank -= n;
             if (blank == from ? begins : blank[-1] == '\n') to = blank;
         }
     }

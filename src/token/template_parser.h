@@ -5,7 +5,7 @@
 #ifndef TM_TOKEN_TEMPLATE_PARSER_H
 #define TM_TOKEN_TEMPLATE_PARSER_H
 
-#include "token/template_ast.h"
+#include "token/template_text.h"
 
 typedef enum { TM_TMPL_END, TM_TMPL_NAME, TM_TMPL_STRING, TM_TMPL_INT, TM_TMPL_FLOAT, TM_TMPL_SIGN } tm_tmpl_token_kind;
 typedef struct {

@@ -3,10 +3,12 @@
 #include "token/template_parser.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 void *tm_tmpl_fail(tm_tmpl_parser *p, tm_status status, const char *format, ...)
 {
@@ -38,6 +40,11 @@ static bool is_word(int c)
     return isalnum(c) || c == '_';
 }
 
+static void skip_space(tm_tmpl_parser *p)
+{
+    for (size_t n; (n = tm_space_at(p->at, p->end));) tm_tmpl_skip(p, n);
+}
+
 /* The end of the tag, with the blanks that go with it. */
 bool tm_tmpl_tag_ends(tm_tmpl_parser *p)
 {
@@ -46,7 +53,7 @@ bool tm_tmpl_tag_ends(tm_tmpl_parser *p)
     if (p->open > 0) return false;
     if (tm_tmpl_at(p, dashed)) {
         tm_tmpl_skip(p, 3);
-        while (p->at < p->end && isspace((unsigned char)*p->at)) tm_tmpl_skip(p, 1);
+        skip_space(p);
     } else if (p->tag != '{' && tm_tmpl_at(p, kept)) {
         tm_tmpl_skip(p, 3);
     } else if (tm_tmpl_at(p, close)) {
@@ -56,6 +63,35 @@ bool tm_tmpl_tag_ends(tm_tmpl_parser *p)
         return false;
     }
     p->line_begins = p->at[-1] == '\n';
+    return true;
+}
+
+/* Behind '\\': a character by its number, or the end of a line, which falls out. False: something else stands there. */
+static bool read_code(tm_tmpl_parser *p, tm_text *out)
+{
+    const char      *kinds = "xuU", *kind = *p->at ? strchr(kinds, *p->at) : NULL;
+    bool             octal = *p->at >= '0' && *p->at <= '7';
+    size_t           most = kind ? (size_t)2 << (kind - kinds) : 3, n = 0;
+    char             digits[9] = { 0 };
+    utf8proc_uint8_t bytes[4];
+    if (*p->at == '\n') {
+        tm_tmpl_skip(p, 1);
+        return true;
+    }
+    if (*p->at == 'N') tm_tmpl_fail(p, TM_UNSUPPORTED, "the escape '\\N' in a string is not built");
+    if (!kind && !octal) return false;
+    if (kind) tm_tmpl_skip(p, 1);
+    while (n < most && p->at < p->end &&
+           (kind ? isxdigit((unsigned char)*p->at) != 0 : *p->at >= '0' && *p->at <= '7')) {
+        digits[n++] = *p->at;
+        tm_tmpl_skip(p, 1);
+    }
+    long code = strtol(digits, NULL, kind ? 16 : 8);
+    if (kind && n < most) tm_tmpl_fail(p, TM_FORMAT, "an escape '\\%c' has %zu digits", *kind, most);
+    if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000) || code == 0)
+        tm_tmpl_fail(p, TM_UNSUPPORTED, "a string with the character of number 0x%lx is not built", code);
+    else
+        tm_text_add_n(out, (const char *)bytes, (size_t)utf8proc_encode_char((utf8proc_int32_t)code, bytes));
     return true;
 }
 
@@ -69,15 +105,10 @@ static void read_string(tm_tmpl_parser *p)
         if (c == '\\' && p->at + 1 < p->end) {
             static const char from[] = "ntrabfv\\'\"", to[] = "\n\t\r\a\b\f\v\\'\"";
             tm_tmpl_skip(p, 1);
-            const char *known = strchr(from, *p->at);
-            if (!*p->at || !known) { /* as Python leaves what it does not know */
-                if (*p->at == 'u' || *p->at == 'x' || *p->at == 'U' || *p->at == 'N' || isdigit((unsigned char)*p->at))
-                    tm_tmpl_fail(p, TM_UNSUPPORTED, "the escape '\\%c' in a string is not built", *p->at);
-                tm_text_add(&text, "\\");
-                c = *p->at;
-            } else {
-                c = to[known - from];
-            }
+            const char *known = *p->at ? strchr(from, *p->at) : NULL;
+            if (read_code(p, &text)) continue;
+            if (!known) tm_text_add(&text, "\\"); /* as Python leaves what it does not know */
+            c = known ? to[known - from] : *p->at;
         }
         tm_text_add_n(&text, &c, 1);
         tm_tmpl_skip(p, 1);
@@ -114,7 +145,11 @@ static void read_number(tm_tmpl_parser *p)
     *to = '\0';
     p->token = (tm_tmpl_token){ .kind = real ? TM_TMPL_FLOAT : TM_TMPL_INT, .text = text };
     p->token.real = strtod(text, NULL);
+    errno = 0;
     p->token.integer = real ? 0 : strtoll(text, NULL, 10);
+    if (errno == ERANGE && !real) tm_tmpl_fail(p, TM_UNSUPPORTED, "an integer of more than 64 bits is not built");
+    if (!real && *text == '0' && text[strspn(text, "0")])
+        tm_tmpl_fail(p, TM_FORMAT, "the number %s begins with 0", text);
 }
 
 void tm_tmpl_advance(tm_tmpl_parser *p)
@@ -122,7 +157,7 @@ void tm_tmpl_advance(tm_tmpl_parser *p)
     static const char *const signs[] = { "==", "!=", "<=", ">=", "//", "**", "+", "-", "*", "/", "%", "~", "<",
                                          ">",  "=",  "(",  ")",  "[",  "]",  "{", "}", ",", ":", ".", "|" };
     if (p->failed) return;
-    while (p->at < p->end && isspace((unsigned char)*p->at)) tm_tmpl_skip(p, 1);
+    skip_space(p);
     p->token = (tm_tmpl_token){ .kind = TM_TMPL_END, .text = "" };
     if (p->at == p->end) {
         tm_tmpl_fail(p, TM_FORMAT, "a tag has no end");

@@ -387,59 +387,125 @@ void tm_v_print(tm_render *r, const tm_v *v, tm_text *out)
 
 /* --- JSON --------------------------------------------------------------------------------------------------------- */
 
-static void quote_json(const tm_v *v, tm_text *out)
+/* A character beyond ASCII as "\u00e9", or as two of them. */
+static void escape_letter(int32_t c, tm_text *out)
+{
+    if (c > 0xFFFF)
+        tm_text_printf(out, "\\u%04x\\u%04x", (unsigned)(0xD800 + ((c - 0x10000) >> 10)),
+                       (unsigned)(0xDC00 + ((c - 0x10000) & 0x3FF)));
+    else
+        tm_text_printf(out, "\\u%04x", (unsigned)c);
+}
+
+static void quote_json(const tm_v *v, bool ascii, tm_text *out)
 {
     static const char from[] = "\"\\\n\r\t\b\f", to[] = "\"\\nrtbf";
     tm_text_add(out, "\"");
-    for (size_t i = 0; i < v->length; i++) {
-        char        c = v->text[i];
-        const char *known = c ? strchr(from, c) : NULL;
+    for (size_t i = 0, n; i < v->length; i += n) {
+        char             c = v->text[i];
+        const char      *known = c ? strchr(from, c) : NULL;
+        utf8proc_int32_t letter = 0;
+        utf8proc_ssize_t bytes = 0;
+        n = 1;
+        if (ascii && (unsigned char)c >= 127)
+            bytes = utf8proc_iterate((const utf8proc_uint8_t *)v->text + i, (utf8proc_ssize_t)(v->length - i), &letter);
+        if (bytes > 1) n = (size_t)bytes;
         if (known)
             tm_text_printf(out, "\\%c", to[known - from]);
         else if ((unsigned char)c < 32)
             tm_text_printf(out, "\\u%04x", (unsigned)c);
+        else if (bytes > 1)
+            escape_letter(letter, out);
         else
             tm_text_add_n(out, &c, 1);
     }
     tm_text_add(out, "\"");
 }
 
-static void new_line(int indent, int depth, tm_text *out)
+static void new_line(int64_t indent, int depth, tm_text *out)
 {
     if (indent < 0) return;
     tm_text_add(out, "\n");
-    for (int i = 0; i < indent * depth; i++) tm_text_add(out, " ");
+    for (int64_t i = 0; i < indent * depth; i++) tm_text_add(out, " ");
 }
 
-static void write_json(tm_render *r, const tm_v *v, int indent, int depth, tm_text *out)
+static void write_number(tm_render *r, const tm_v *v, tm_text *out)
 {
-    bool dict = v->kind == TM_V_DICT;
-    if (v->kind == TM_V_STRING) {
-        quote_json(v, out);
-    } else if (v->kind == TM_V_NONE) {
-        tm_text_add(out, "null");
-    } else if (v->kind == TM_V_BOOL) {
-        tm_text_add(out, v->integer ? "true" : "false");
-    } else if (v->kind == TM_V_INT || v->kind == TM_V_FLOAT) {
+    if (v->kind == TM_V_FLOAT && isnan(v->real))
+        tm_text_add(out, "NaN");
+    else if (v->kind == TM_V_FLOAT && isinf(v->real))
+        tm_text_add(out, v->real < 0 ? "-Infinity" : "Infinity");
+    else
         tm_v_print(r, v, out);
-    } else if ((v->kind != TM_V_LIST || v->form > TM_L_TUPLE) && !dict) {
-        tm_render_fail(r, TM_INVALID, "tojson takes what JSON has: no functions, nothing undefined");
-    } else {
-        tm_text_add(out, dict ? "{" : "[");
-        for (size_t i = 0; i < v->box->n; i++) {
-            if (i && !(dict && i % 2)) tm_text_add(out, indent < 0 ? ", " : ",");
-            if (dict && i % 2)
-                tm_text_add(out, ": ");
-            else
-                new_line(indent, depth + 1, out);
-            write_json(r, &v->box->item[i], indent, depth + 1, out);
+}
+
+static void write_json(tm_render *r, const tm_v *v, const tm_json_format *f, int depth, tm_text *out);
+
+/* A key is a text; numbers, truths and nothing become one. */
+static void write_key(tm_render *r, const tm_v *key, const tm_json_format *f, tm_text *out)
+{
+    if (key->kind == TM_V_STRING || key->kind > TM_V_STRING) {
+        if (key->kind != TM_V_STRING) tm_render_fail(r, TM_INVALID, "tojson takes texts and numbers as keys");
+        write_json(r, key, f, 0, out);
+        return;
+    }
+    tm_text_add(out, "\"");
+    write_json(r, key, f, 0, out);
+    tm_text_add(out, "\"");
+}
+
+/* The places of a map's keys, in order. */
+static void sort_keys(tm_render *r, const tm_v *v, size_t *at)
+{
+    int order = 0;
+    for (size_t n = 0; 2 * n < v->box->n; n++) {
+        size_t k = n;
+        for (; k > 0; k--) {
+            if (!tm_v_compare(&v->box->item[at[k - 1]], &v->box->item[2 * n], &order))
+                tm_render_fail(r, TM_INVALID, "tojson(sort_keys) takes keys of one kind");
+            if (r->failed || order <= 0) break;
+            at[k] = at[k - 1];
         }
-        if (v->box->n) new_line(indent, depth, out);
-        tm_text_add(out, dict ? "}" : "]");
+        at[k] = 2 * n;
     }
 }
 
-void tm_v_json(tm_render *r, const tm_v *v, int indent, tm_text *out)
+static void write_items(tm_render *r, const tm_v *v, const tm_json_format *f, int depth, tm_text *out)
 {
-    write_json(r, v, indent, 0, out);
+    bool    dict = v->kind == TM_V_DICT;
+    size_t  step = dict ? 2 : 1, n = v->box->n / step;
+    size_t *at = tm_render_take(r, (n + 1) * sizeof *at);
+    for (size_t i = 0; i < n; i++) at[i] = i * step;
+    if (dict && f->sorted) sort_keys(r, v, at);
+    tm_text_add(out, dict ? "{" : "[");
+    for (size_t i = 0; i < n && !r->failed; i++) {
+        const tm_v *item = &v->box->item[at[i]];
+        if (i) tm_text_add(out, f->item);
+        new_line(f->indent, depth + 1, out);
+        if (dict) write_key(r, item, f, out), tm_text_add(out, f->key);
+        write_json(r, dict ? item + 1 : item, f, depth + 1, out);
+    }
+    if (n) new_line(f->indent, depth, out);
+    tm_text_add(out, dict ? "}" : "]");
+}
+
+static void write_json(tm_render *r, const tm_v *v, const tm_json_format *f, int depth, tm_text *out)
+{
+    if (v->kind == TM_V_STRING)
+        quote_json(v, f->ascii, out);
+    else if (v->kind == TM_V_NONE)
+        tm_text_add(out, "null");
+    else if (v->kind == TM_V_BOOL)
+        tm_text_add(out, v->integer ? "true" : "false");
+    else if (v->kind == TM_V_INT || v->kind == TM_V_FLOAT)
+        write_number(r, v, out);
+    else if (v->kind == TM_V_DICT || (v->kind == TM_V_LIST && v->form <= TM_L_TUPLE))
+        write_items(r, v, f, depth, out);
+    else
+        tm_render_fail(r, TM_INVALID, "tojson takes what JSON has: no functions, nothing undefined");
+}
+
+void tm_v_json(tm_render *r, const tm_v *v, const tm_json_format *format, tm_text *out)
+{
+    write_json(r, v, format, 0, out);
 }

@@ -23,9 +23,10 @@ typedef struct tm_tokenizer tm_tokenizer;
 typedef struct tm_encoder   tm_encoder;
 
 /* `path` is a tokenizer file, or a model's folder: then its tokenizer.json, else its tokenizer.model, else its
- * tekken.json. `pattern` names how a tiktoken file, which does not say it, cuts text into words (tm_tokenizer_pattern);
- * NULL: known by the number of its tokens. TM_INVALID: unreadable or no pattern known; TM_FORMAT: damaged;
- * TM_UNSUPPORTED: a rule or a model that this room lacks. */
+ * tekken.json, and the folder says which tokens begin and end a text (token/specials.h). `pattern` names how a tiktoken
+ * file, which does not say it, cuts text into words (tm_tokenizer_pattern); NULL: known by the number of its tokens.
+ * TM_INVALID: unreadable or no pattern known; TM_FORMAT: damaged; TM_UNSUPPORTED: a rule or a model that this room
+ * lacks. */
 TM_MUST_USE tm_status tm_tokenizer_open(const char *path, const char *pattern, tm_tokenizer **out, tm_error *err);
 /* The same from memory, which need not outlive the call; `name` is for messages. */
 TM_MUST_USE tm_status tm_tokenizer_parse(const char *name, const void *bytes, size_t size, const char *pattern,
@@ -44,6 +45,8 @@ typedef struct {
     int64_t merges;  /* BPE: pairs that may be joined */
     int64_t added;   /* tokens found in the text before anything else is done with it */
     int32_t bos, eos, unk, pad; /* ids, -1: none is known */
+    const char *eos_from; /* what says so: a file of the folder, "post_processor", or "name": it is called like one */
+    const char *eos_missing; /* the text that the folder calls eos_token and that is no token here; NULL: none */
 } tm_tokenizer_facts;
 
 const tm_tokenizer_facts *tm_tokenizer_describe(const tm_tokenizer *tokenizer);

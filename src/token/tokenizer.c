@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* token/tokenizer.c - opening a tokenizer file of any format, and what is asked about one. */
 #include "base/file.h"
+#include "base/json_input.h"
 #include "token/internal.h"
+#include "token/specials.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -118,7 +120,8 @@ static int32_t find_any(const tm_tokenizer *t, const char *const *names)
     return -1;
 }
 
-static tm_status finish(tm_reading *r)
+/* What special tokens are called where no file says which they are. */
+static void guess_specials(tm_tokenizer *t)
 {
     static const char *const bos[] = { "<s>",
                                        "<|begin_of_text|>",
@@ -132,6 +135,16 @@ static tm_status finish(tm_reading *r)
         "</s>", "<|end_of_text|>", "<｜end▁of▁sentence｜>", "<|endoftext|>", "<|return|>", "<eos>", NULL
     };
     static const char *const unk[] = { "<unk>", NULL }, *const pad[] = { "<pad>", "<|finetune_right_pad_id|>", NULL };
+    tm_tokenizer_facts *f = &t->facts;
+    f->bos = t->n_before > 0 ? t->before[0] : find_any(t, bos);
+    f->eos = t->n_after > 0 ? t->after[t->n_after - 1] : find_any(t, eos);
+    f->eos_from = t->n_after > 0 ? "post_processor" : f->eos >= 0 ? "name" : NULL;
+    f->unk = t->model.unk >= 0 ? t->model.unk : find_any(t, unk);
+    f->pad = find_any(t, pad);
+}
+
+static tm_status finish(tm_reading *r)
+{
     tm_tokenizer *t = r->tokenizer;
     tm_added_finish(&t->raw);
     tm_added_finish(&t->normalized);
@@ -144,18 +157,49 @@ static tm_status finish(tm_reading *r)
     f->vocab = t->n_ids;
     f->merges = (int64_t)t->model.pairs.count;
     f->added = (int64_t)(t->raw.count + t->normalized.count);
-    f->bos = t->n_before > 0 ? t->before[0] : find_any(t, bos);
-    f->eos = t->n_after > 0 ? t->after[t->n_after - 1] : find_any(t, eos);
-    f->unk = t->model.unk >= 0 ? t->model.unk : find_any(t, unk);
-    f->pad = find_any(t, pad);
+    guess_specials(t);
     if (t->n_ids > 0) return TM_OK;
     return tm_fail(r->err, TM_FORMAT, "'%s': a tokenizer without tokens", r->name);
+}
+
+/* A token that the folder names: *id, if the tokenizer has it. Returns its text, or NULL. */
+static const char *take_special(tm_tokenizer *t, const json_t *names, const char *name, int32_t *id)
+{
+    const json_t *text = json_object_get(names, name);
+    if (!text) return NULL;
+    int32_t found = tm_tokenizer_find(t, json_string_value(text), json_string_length(text));
+    if (found >= 0) *id = found;
+    return found >= 0 ? NULL : json_string_value(text);
+}
+
+/* What the folder says of special tokens rules over what they are called. */
+static tm_status take_specials(tm_tokenizer *t, const char *folder, tm_error *err)
+{
+    tm_tokenizer_facts *f = &t->facts;
+    json_t             *names;
+    const char         *from, *missing;
+    int64_t             ends[TM_MAX_ENDS];
+    tm_status           st = tm_specials_read(folder, &names, &from, err);
+    (void)take_special(t, names, "bos_token", &f->bos);
+    (void)take_special(t, names, "unk_token", &f->unk);
+    (void)take_special(t, names, "pad_token", &f->pad);
+    missing = take_special(t, names, "eos_token", &f->eos);
+    if (missing) {
+        f->eos = -1;
+        f->eos_missing = tm_arena_text(t->arena, missing);
+    }
+    if (!from && tm_specials_ends(folder, ends, &from) > 0 && ends[0] >= 0 && ends[0] < t->n_ids &&
+        t->tokens[ends[0]].text)
+        f->eos = (int32_t)ends[0];
+    if (from) f->eos_from = from;
+    json_decref(names);
+    return st;
 }
 
 static tm_status read_json(tm_reading *r, const char *bytes, size_t size)
 {
     json_error_t error;
-    json_t      *root = json_loadb(bytes, size, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
+    json_t      *root = tm_json_input(bytes, size, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
     if (!root) return tm_fail(r->err, TM_FORMAT, "'%s', line %d: %s", r->name, error.line, error.text);
     tm_status st;
     if (json_is_object(json_object_get(root, "model")))
@@ -214,15 +258,17 @@ tm_status tm_tokenizer_open(const char *path, const char *pattern, tm_tokenizer 
 {
     tm_text     bytes = { 0 }, file = { 0 };
     struct stat info;
+    bool        folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
     tm_text_add(&file, path);
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode) && !file_in(path, "tokenizer.json", &file) &&
-        !file_in(path, "tokenizer.model", &file) && !file_in(path, "tekken.json", &file)) {
+    if (folder && !file_in(path, "tokenizer.json", &file) && !file_in(path, "tokenizer.model", &file) &&
+        !file_in(path, "tekken.json", &file)) {
         tm_text_fini(&file);
         return tm_fail(err, TM_INVALID,
                        "no tokenizer in '%s': no tokenizer.json, tokenizer.model or tekken.json; name the file", path);
     }
     tm_status st = tm_file_read(file.data, TM_TOKENIZER_MAX_BYTES, &bytes, err);
     if (st == TM_OK) st = tm_tokenizer_parse(file.data, bytes.data, bytes.length, pattern, out, err);
+    if (st == TM_OK && folder && (st = take_specials(*out, path, err)) != TM_OK) tm_tokenizer_close(*out);
     tm_text_fini(&bytes);
     tm_text_fini(&file);
     return st;

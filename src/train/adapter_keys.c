@@ -47,10 +47,10 @@ static tm_status read_values(const tm_config *config, const char *key, double le
         tm_pattern_value *item = &all[(*n)++];
         *item = (tm_pattern_value){ tm_arena_text_n(arena, at, (size_t)(equals - at)), value };
         TM_TRY(tm_pattern_check(item->pattern, where, err));
-        if (!(value >= least) || value > 1e6 || (least > 0 && value > floor(value)))
+        if (!(value >= least) || value > (least > 0 ? 65536 : 1e6) || (least > 0 && value > floor(value)))
             return tm_fail(err, TM_INVALID, "%s: '%s' has %.*s, wanted %s", where, item->pattern,
                            (int)(end - equals - 1), equals + 1,
-                           least > 0 ? "a rank: a whole number from 1 to 1000000" : "a number from 0 to 1000000");
+                           least > 0 ? "a rank: a whole number from 1 to 65536" : "a number from 0 to 1000000");
         at = end + (*end == ',');
     }
     *out = all;

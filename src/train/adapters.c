@@ -277,14 +277,6 @@ static tm_status adapt_tensor(declarer *d, tm_tensor_id id, tm_error *err)
     if (n > TM_MAX_ADAPTED)
         return tm_fail(err, TM_UNSUPPORTED, "'%s' has more than %d modules with an adapter each; name the matrix",
                        of.name, TM_MAX_ADAPTED);
-    for (int i = 0; i < n; i++) {
-        int64_t inputs = adapter_inputs(&of), rows = adapter_outputs(&of, modules[i].row, modules[i].rows);
-        int64_t least = rows < inputs ? rows : inputs;
-        if (modules[i].rank > least)
-            return tm_fail(err, TM_INVALID, "%s is %lld, but '%s' has %lld rows or columns; lower it",
-                           modules[i].rank == d->adapters->rank ? "lora.rank" : "the rank of lora.rank_pattern",
-                           (long long)modules[i].rank, modules[i].name, (long long)least);
-    }
     declare_adapters(d, id, modules, n);
     return TM_OK;
 }
@@ -365,14 +357,9 @@ static tm_status check_experts(const declarer *d, const tm_tensor *matrix, tm_er
                             : d->adapters->n_layers > 0           ? "of experts with lora.layers"
                             : tm_adapters_vary(d->adapters) ? "of experts with lora.rank_pattern or lora.alpha_pattern"
                                                             : NULL;
-    tm_shape    whole = matrix->cut ? matrix->cut->whole : matrix->shape;
-    int64_t     least = whole.n[1] < whole.n[2] ? whole.n[1] : whole.n[2];
     if (not_built)
         return tm_fail(err, TM_UNSUPPORTED, "lora.targets (%s) names '%s': adapters %s are not built; leave it out",
                        d->adapters->place, matrix->name, not_built);
-    if (d->adapters->rank > least)
-        return tm_fail(err, TM_INVALID, "lora.rank is %lld, but an expert of '%s' has %lld rows or columns; lower it",
-                       (long long)d->adapters->rank, matrix->name, (long long)least);
     return TM_OK;
 }
 

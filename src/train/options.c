@@ -56,19 +56,28 @@ static void read_offload(const tm_config *config, tm_offload *out)
 
 static void read_schedule(const tm_config *config, tm_run_options *out)
 {
-    out->schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY,
-                                   .steps = out->steps,
-                                   .warmup_steps = tm_config_i64(config, "lr_scheduler.warmup_steps"),
-                                   .decay_ratio = -1,
-                                   .decay = TM_DECAY_LINEAR,
-                                   .min_lr_factor = tm_config_f64(config, "lr_scheduler.min_lr_factor") };
-    if (tm_config_text(config, "lr_scheduler.total_steps"))
-        out->schedule.steps = tm_config_i64(config, "lr_scheduler.total_steps");
-    if (is(config, "lr_scheduler.form", "nemo")) out->schedule.kind = TM_SCHEDULE_NEMO;
+    static const char *const forms[] = { "titan", "nemo", "megatron", "torchtune" };
+    static const char *const shapes[] = { "linear", "sqrt", "cosine", "exponential", "inverse_sqrt" };
+    tm_schedule             *s = &out->schedule;
+    const char              *total = tm_config_text(config, "lr_scheduler.total_steps");
+    *s = (tm_schedule){ .steps = total ? tm_config_i64(config, "lr_scheduler.total_steps") : out->steps,
+                        .warmup_steps = tm_config_i64(config, "lr_scheduler.warmup_steps"),
+                        .decay_ratio = -1,
+                        .min_lr_factor = tm_config_f64(config, "lr_scheduler.min_lr_factor"),
+                        .warmup_fraction = tm_config_f64(config, "lr_scheduler.warmup_fraction"),
+                        .cycles = tm_config_f64(config, "lr_scheduler.cycles"),
+                        .batch =
+                            out->step.micro_batch * out->step.accumulation * tm_layout_data_ranks(&out->step.layout) };
+    if (tm_config_f64(config, "lr_scheduler.warmup_lr") > 0)
+        s->warmup_factor = tm_config_f64(config, "lr_scheduler.warmup_lr") / out->learning_rate;
+    for (int i = 0; i < 4; i++)
+        if (is(config, "lr_scheduler.form", forms[i])) s->kind = (tm_schedule_kind)i;
+    for (int i = 0; i < 5; i++)
+        if (is(config, "lr_scheduler.decay_type", shapes[i])) s->decay = (tm_decay_shape)i;
     if (tm_config_text(config, "lr_scheduler.decay_ratio"))
-        out->schedule.decay_ratio = tm_config_f64(config, "lr_scheduler.decay_ratio");
-    if (is(config, "lr_scheduler.decay_type", "cosine")) out->schedule.decay = TM_DECAY_COSINE;
-    if (is(config, "lr_scheduler.decay_type", "sqrt")) out->schedule.decay = TM_DECAY_SQRT;
+        s->decay_ratio = tm_config_f64(config, "lr_scheduler.decay_ratio");
+    if (tm_config_text(config, "lr_scheduler.decay_steps"))
+        s->last_steps = tm_config_i64(config, "lr_scheduler.decay_steps");
 }
 
 static tm_muon_scale scale_of(const tm_config *config)

@@ -202,8 +202,11 @@ tm_status run_resume(run *r, tm_error *err)
     if (report.text[0]) tm_warn("%s", report.text);
     TM_TRY(run_take_state(r, &state, err));
     if (state.config_hash != o->config_hash)
-        tm_note("the configuration differs from the one that made the checkpoint: the run continues, but is not the "
-                "same run");
+        tm_note(
+            "the configuration differs from the one that made the checkpoint%s%s: the run continues, but is not the "
+            "same run",
+            o->config_before == state.config_hash ? ", in " : "",
+            o->config_before == state.config_hash ? o->config_changes : "");
     r->first_step = state.step + 1;
     r->saved_step = state.step;
     r->first_sample = state.samples_consumed;

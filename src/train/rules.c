@@ -225,31 +225,80 @@ static tm_status settle_formats(tm_config *config, tm_error *err)
     return TM_OK;
 }
 
+static double part_of_rate(tm_config *config, const char *key, tm_error *err)
+{
+    double rate = tm_config_f64(config, "optimizer.lr"), value = tm_config_f64(config, key);
+    if (value == 0) return 0;
+    if (value > 0 && value <= rate) return value / rate;
+    WRONG("%s %g (%s) must be from 0 to optimizer.lr %g (%s)", key, value, tm_config_place(config, key), rate,
+          tm_config_place(config, "optimizer.lr"));
+    return -1;
+}
+
+/* A key that this form of the schedule does not have. */
+static void refuse_of_form(tm_config *config, const char *key, const char *why, tm_error *err)
+{
+    WRONG("lr_scheduler.form %s (%s) %s, but %s is %s (%s); leave one out", tm_config_text(config, "lr_scheduler.form"),
+          tm_config_place(config, "lr_scheduler.form"), why, key, tm_config_text(config, key),
+          tm_config_place(config, key));
+}
+
+/* titan: a warm-up that is longer than everything is cut, as TorchTitan does with a warning. */
+static void tell_cut_warmup(tm_config *config)
+{
+    const char *all =
+        tm_config_text(config, "lr_scheduler.total_steps") ? "lr_scheduler.total_steps" : "training.steps";
+    int64_t warmup = tm_config_i64(config, "lr_scheduler.warmup_steps"), steps = tm_config_i64(config, all);
+    if (warmup <= steps || !tm_config_is_set(config, "lr_scheduler.warmup_steps")) return;
+    tm_config_note(config,
+                   "lr_scheduler.warmup_steps is %lld (%s), but %s is %lld (%s): the warm-up is cut to %lld steps",
+                   (long long)warmup, tm_config_place(config, "lr_scheduler.warmup_steps"), all, (long long)steps,
+                   tm_config_place(config, all), (long long)steps);
+}
+
+/* nemo and torchtune: a cosine over all steps; that of torchtune ends at 0. */
+static void settle_cosine(tm_config *config, tm_error *err)
+{
+    static const char *const parts[] = { "lr_scheduler.decay_ratio", "lr_scheduler.decay_steps" };
+    const char              *type = tm_config_text(config, "lr_scheduler.decay_type");
+    bool                     torchtune = strcmp(tm_config_text(config, "lr_scheduler.form"), "torchtune") == 0;
+    for (int i = 0; i < 2; i++)
+        if (tm_config_text(config, parts[i])) refuse_of_form(config, parts[i], "decays over all steps", err);
+    if (tm_config_is_set(config, "lr_scheduler.decay_type") && strcmp(type, "cosine") != 0)
+        refuse_of_form(config, "lr_scheduler.decay_type", "is a cosine", err);
+    if (torchtune && tm_config_f64(config, "lr_scheduler.min_lr_factor") > 0)
+        refuse_of_form(config, "lr_scheduler.min_lr_factor", "ends at 0", err);
+    tm_config_derive(config, "lr_scheduler.decay_type", "cosine", "lr_scheduler.form");
+}
+
 static tm_status settle_schedule(tm_config *config, tm_error *err)
 {
-    double rate = tm_config_f64(config, "optimizer.lr");
-    int    least = rank_of(config, "min_lr");
+    static const char *const megatron[] = { "lr_scheduler.warmup_fraction", "lr_scheduler.warmup_lr" };
+    const char              *form = tm_config_text(config, "lr_scheduler.form");
+    int                      least = rank_of(config, "min_lr");
     if (least && least >= rank_of(config, "lr_scheduler.min_lr_factor")) {
-        double factor = tm_config_f64(config, "min_lr") / rate;
+        double factor = part_of_rate(config, "min_lr", err);
         char   text[32];
-        if (!(factor >= 0 && factor <= 1))
-            WRONG("min_lr %g (%s) must be from 0 to optimizer.lr %g (%s)", tm_config_f64(config, "min_lr"),
-                  tm_config_place(config, "min_lr"), rate, tm_config_place(config, "optimizer.lr"));
-        else
+        if (factor >= 0)
             tm_config_derive(config, "lr_scheduler.min_lr_factor", tm_format_double(text, factor), "min_lr");
     }
-    bool nemo = strcmp(tm_config_text(config, "lr_scheduler.form"), "nemo") == 0;
-    if (nemo && tm_config_text(config, "lr_scheduler.decay_ratio"))
-        WRONG("lr_scheduler.form nemo (%s) decays over all steps, but lr_scheduler.decay_ratio is %s (%s); leave "
-              "one out",
-              tm_config_place(config, "lr_scheduler.form"), tm_config_text(config, "lr_scheduler.decay_ratio"),
-              tm_config_place(config, "lr_scheduler.decay_ratio"));
-    if (nemo && tm_config_is_set(config, "lr_scheduler.decay_type") &&
-        strcmp(tm_config_text(config, "lr_scheduler.decay_type"), "cosine") != 0)
-        WRONG("lr_scheduler.form nemo (%s) is a cosine, but lr_scheduler.decay_type is %s (%s); leave one out",
-              tm_config_place(config, "lr_scheduler.form"), tm_config_text(config, "lr_scheduler.decay_type"),
-              tm_config_place(config, "lr_scheduler.decay_type"));
-    if (nemo) tm_config_derive(config, "lr_scheduler.decay_type", "cosine", "lr_scheduler.form");
+    if (strcmp(form, "nemo") == 0 || strcmp(form, "torchtune") == 0) settle_cosine(config, err);
+    if (strcmp(form, "megatron") == 0) {
+        (void)part_of_rate(config, "lr_scheduler.warmup_lr", err);
+        if (tm_config_f64(config, "lr_scheduler.warmup_fraction") > 0 &&
+            tm_config_i64(config, "lr_scheduler.warmup_steps") > 0)
+            WRONG("lr_scheduler.warmup_fraction (%s) and lr_scheduler.warmup_steps (%s) both say how long the warm-up "
+                  "is; leave one out",
+                  tm_config_place(config, "lr_scheduler.warmup_fraction"),
+                  tm_config_place(config, "lr_scheduler.warmup_steps"));
+        return TM_OK;
+    }
+    if (strcmp(form, "titan") == 0 && !tm_config_text(config, "training.epochs")) tell_cut_warmup(config);
+    for (int i = 0; i < 2; i++)
+        if (tm_config_f64(config, megatron[i]) > 0)
+            refuse_of_form(config, megatron[i], "has no such warm-up (megatron has)", err);
+    if (strcmp(tm_config_text(config, "lr_scheduler.decay_type"), "inverse_sqrt") == 0)
+        refuse_of_form(config, "lr_scheduler.decay_type", "has no such decay (megatron has)", err);
     return TM_OK;
 }
 

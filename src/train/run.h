@@ -56,6 +56,8 @@ typedef struct {
     bool concluded; /* the result of an earlier process is there: a run whose steps are all done has nothing to do */
     bool allow_changed_data; /* goes on from a checkpoint that was trained on other data */
     uint64_t        config_hash;
+    uint64_t        config_before;    /* the hash of the run directory's config.yaml, as the run found it; 0: none */
+    const char     *config_changes;   /* by which keys this configuration differs from that one */
     int64_t         microscope;       /* looks at the numbers before every so many steps (step.compared); 0: never */
     double          microscope_bound; /* of the relative error: a tensor beyond it diverges */
     int64_t         quantize_freq; /* tells scales and largest numbers of all factors after so many steps; 0: never */

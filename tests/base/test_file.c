@@ -229,6 +229,24 @@ static void new_files_and_locks_follow_no_link(void **state)
     close(nameless);
 }
 
+/* What Git LFS leaves in place of a file is no content. */
+static void a_pointer_of_git_lfs_is_named(void **state)
+{
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
+                                  "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
+                                  "size 12345\n";
+    tm_text           text = { 0 };
+    tm_error          err = { 0 };
+    char              path[300];
+    (void)state;
+    snprintf(path, sizeof path, "%s", test_in_folder("model.safetensors"));
+    assert_int_equal(tm_file_write(path, pointer, sizeof pointer - 1, &err), TM_OK);
+    assert_int_equal(tm_file_read(path, 1000, &text, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "model.safetensors' is a pointer of Git LFS"));
+    assert_non_null(strstr(err.text, "git lfs pull"));
+    tm_text_fini(&text);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -244,6 +262,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_teardown(lines_are_not_added_through_a_link, test_folder_teardown),
     cmocka_unit_test_teardown(a_second_name_keeps_its_content, test_folder_teardown),
     cmocka_unit_test_teardown(lines_go_to_a_pipe_that_is_read, test_folder_teardown),
+    cmocka_unit_test_teardown(a_pointer_of_git_lfs_is_named, test_folder_teardown),
     cmocka_unit_test_teardown(new_files_and_locks_follow_no_link, test_folder_teardown),
 };
 

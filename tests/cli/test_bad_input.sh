@@ -139,7 +139,7 @@ WORLD_SIZE=8
 export WORLD_SIZE
 tiny_run
 unset WORLD_SIZE
-failed_with 4 "eight processes" "environment WORLD_SIZE" "not built yet" "unset the variable"
+failed_with 4 "eight processes" "environment WORLD_SIZE" "ranks are started with" "unset the variable"
 tiny_run --quantize.linear.float8.recipe_name rowwise
 failed_with 4 "float8 recipe" "quantize.linear.float8" "has an effect only with model.converters"
 

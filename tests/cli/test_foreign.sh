@@ -51,6 +51,7 @@ modules:
     model: mine.yaml
     overrides:
       train_iters: 2
+      lr_warmup_iters: 1
       micro_batch_size: 1
       global_batch_size: 2
       seq_length: 32
@@ -107,7 +108,7 @@ check "-p FP8 is not measured as BF16" has "$out" "^  recipe: fp8_delayed  # der
 trainmark run -t pretrain -m Llama-9
 failed_with 4 "-m of no model" "-m Llama-9: this model is not built"
 trainmark run -t pretrain -n 8 -m Llama-3.1-8B
-failed_with 4 "-n 8" "launch.nnodes.* not built yet"
+failed_with 4 "-n 8" "launch.nnodes.* ranks are started with"
 trainmark run -t pretrain
 failed_with 2 "no model" "names no model; give -m NAME"
 trainmark discover

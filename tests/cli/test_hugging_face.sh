@@ -22,6 +22,13 @@ trainmark export first -o never --step 3
 check "a step without checkpoint is refused" has "$err" "no checkpoint of step 3"
 trainmark export folder -o shards --dtype float32 --max_shard_size 0.00001
 check "a folder is exported into shards" [ "$code $(find shards -name 'model-*-of-*.safetensors' | wc -l)" = "0 7" ]
+trainmark export folder -o same
+check "the format is that of the model" cmp -s folder/model.safetensors same/model.safetensors
+trainmark export folder -o narrow --dtype bfloat16
+check "a narrower one is told" has "$out" "parameters in bfloat16 .rounded: the model was wider"
+trainmark export narrow -o narrow_again
+check "a narrow model stays so" cmp -s narrow/model.safetensors narrow_again/model.safetensors
+check_not "and is not rounded" has "$out" rounded
 check "with an index" has shards/model.safetensors.index.json '"total_size": '
 
 echo "[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]" >ids.json

@@ -75,7 +75,7 @@ for file in llama31_8b-MI350X llama2_70b_lora-MI300X; do
     check "$file: a dry run of a logged run" [ "$code" -eq 0 ]
 done
 trainmark run "$configs/llama31_8b-MI355X.yaml"
-failed_with 4 "a run of what is not built" "launch.gpus_per_node" "is not built yet"
+failed_with 4 "a run of what is not built" "launch.gpus_per_node" "ranks are started with"
 check_not "a refused run leaves no folder" [ -e output ]
 
 finish

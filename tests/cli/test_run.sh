@@ -309,6 +309,12 @@ check "goes on from a checkpoint" has "$err" "resumed from step [0-9]*0 "
 check "and ends as if it had not been killed" same_losses whole killed
 check "no half-written file is left" [ -z "$(torn_files)" ]
 
+trainmark run $tiny --training.steps 2 --checkpoint.enable true --out longer
+trainmark run $tiny --training.steps 3 --optimizer.lr 0.002 --checkpoint.enable true --out longer
+check "another configuration: the keys are named" has "$err" "in optimizer.lr .0.003 to 0.002., training.steps .2 to 3."
+trainmark run $tiny --training.steps 4 --optimizer.lr 0.002 --checkpoint.enable true --out longer
+check "by those of the process before" has "$err" "made the checkpoint, in training.steps .3 to 4.:"
+
 # A step of many seconds, so that both signals arrive within it.
 start twice gpt-medium --training.local_batch_size 2 --model.vocab_size 8192 --metrics.log_freq 1
 await "^Peak"

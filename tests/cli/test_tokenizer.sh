@@ -81,7 +81,6 @@ hostile "an unknown pre_tokenizer" "pre_tokenizer 'Whitespace' is not supported"
 hostile "an unknown post_processor" "post_processor 'X' is not supported" "{\"post_processor\":{\"type\":\"X\"},$bpe}"
 hostile "an unknown decoder" "decoder 'WordPiece' is not supported" "{\"decoder\":{\"type\":\"WordPiece\"},$bpe}"
 hostile "word characters in a pattern" "'.w' in the regular expression" "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\\\\\w+\"},\"behavior\":\"Isolated\",\"invert\":false},$bpe}"
-hostile "truncation" "truncation" "{\"truncation\":{\"max_length\":5},$bpe}"
 hostile "a damaged charsmap" "precompiled_charsmap" "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"},$bpe}"
 hostile "an added token with another id" "has id 0 in the vocabulary and 7" "{\"added_tokens\":[{\"id\":7,\"content\":\"a\"}],$bpe}"
 hostile "Unigram without scores" "vocab.0. is not" '{"model":{"type":"Unigram","unk_id":0,"vocab":[["a"]]}}'

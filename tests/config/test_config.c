@@ -529,9 +529,8 @@ static void help_names_default_and_range(void **state)
     fixture *f = *state;
     tm_text  out = { 0 };
     tm_config_print_help(f->config, "lr_scheduler", &out);
-    assert_non_null(strstr(out.data,
-                           "form of the decay (linear, cosine, sqrt; default linear; applies only with\n"
-                           "                                             lr_scheduler.decay_ratio other than 0)\n"));
+    assert_non_null(strstr(out.data, "inverse_sqrt; default linear; applies only with lr_scheduler.decay_ratio\n"
+                                     "                                             other than 0)\n"));
     assert_non_null(strstr(out.data, "  --lr_scheduler.warmup_steps "));
     assert_null(strstr(out.data, "training."));
     tm_text_fini(&out);

@@ -427,7 +427,32 @@ static void data_source_goes_before_mock_data(void **state)
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
+/* Overrides as the programs take them: of a module by its full name, of a component by its section. */
+static void overrides_are_those_of_the_program(void **state)
+{
+    static const char *const modules[] = { "--modules.pre_trainer.lr=3e-5", "--modules.pre_trainer.overrides.lr=3e-5",
+                                           "--lr=3e-5" };
+    static const char        recipe[] = "model:\n  _component_: torchtune.models.llama2.llama2_7b\noptimizer:\n"
+                                        "  _component_: torch.optim.AdamW\n  lr: 2e-5\nmax_steps_per_epoch: 2\n";
+    char                     text[1200];
+    test_foreign            *f = *state;
+    snprintf(text, sizeof text, "%sllama2_7B.yaml\n%s", MEGATRON, MOCK);
+    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++) {
+        if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), true, 1, &modules[i]) != TM_OK)
+            fail_msg("%s: %s", modules[i], f->err.text);
+        test_foreign_has(f, "optimizer.lr", "3e-05");
+    }
+    const char *other[] = { "--modules.post_trainer.lr=3e-5" };
+    assert_int_not_equal(test_foreign_load(f, test_foreign_put(f, "x.yaml", text), true, 1, other), TM_OK);
+    const char *component[] = { "optimizer=torch.optim.SGD" };
+    if (test_foreign_load(f, test_foreign_put(f, "r.yaml", recipe), true, 1, component) != TM_OK)
+        fail_msg("%s", f->err.text);
+    test_foreign_has(f, "optimizer.name", "SGD");
+    test_foreign_has(f, "optimizer.lr", "2e-05");
+}
+
 static const struct CMUnitTest tests[] = {
+    TEST(overrides_are_those_of_the_program),
     TEST(other_programs_are_refused_by_their_name),
     TEST(post_training_reads_rows),
     TEST(a_second_experiment_has_presets_of_its_own),

@@ -165,7 +165,7 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
         { "hidden_dropout: 0.1", "not built yet: dropout; set it to 0", true },
         { "exp_avg_dtype: fp8", "not built yet: moments in another format; set it to fp32", true },
         { "optimizer: dist_lamb", "not built: another optimizer; wanted one of adam, sgd", false },
-        { "lr_decay_style: wsd", "not built: another shape of the decay; wanted one of cosine, linear, constant",
+        { "lr_decay_style: steps", "not built: another shape of the decay; wanted one of cosine, linear, constant",
           false },
         { "recompute_layer_ids: [1, 2]", "recomputation of chosen layers", true },
         { "fp8: hybrid\n      fp8_wgrad: false", "float8 without its gradients", true },

@@ -21,7 +21,7 @@ static void check_target(test_foreign *f, const tm_foreign_key *row, const char 
         char word[200];
         snprintf(word, sizeof word, "%.*s", (int)length, what);
         name = strcspn(word, "=");
-        bool gives = word[name] == '=' && strcmp(word + name + 1, "*") != 0 && strcmp(word + name + 1, "null") != 0;
+        bool gives = word[name] == '=' && word[name + 1] != '*' && strcmp(word + name + 1, "null") != 0;
         word[name] = '\0';
         const tm_entry *entry = tm_entry_find(f->config, word);
         if (*word && !entry && strcmp(word, "model") != 0) fail_msg("%s: '%s' is no key of ours", row->name, word);
@@ -80,23 +80,24 @@ static void data_parallel_layouts_of_megatron(void **state)
     static const struct {
         const char *lines, *shards, *copies, *strategy;
     } cases[] = {
-        { "", "1", "-1", "optim" },
+        { "", "-1", "1", "optim" },
         { "      use_distributed_optimizer: false\n", "1", "-1", "optim" },
         { "      use_distributed_optimizer: true\n", "-1", "1", "optim" },
         { "      use_torch_fsdp2: true\n", "-1", "1", "optim_grads_params" },
         { "      use_torch_fsdp2: true\n      use_distributed_optimizer: false\n", "-1", "1", "optim_grads_params" },
         { "      use_torch_fsdp2: true\n      data_parallel_replicate_degree: 2\n", "-1", "2", "optim_grads_params" },
-        { "      data_parallel_replicate_degree: 2\n", "1", "-1", "optim" },
+        { "      data_parallel_replicate_degree: 2\n", "-1", "1", "optim" },
         { "      use_megatron_fsdp: true\n", "1", "-1", "optim" },
         { "      use_megatron_fsdp: true\n      data_parallel_sharding_strategy: optim_grads\n", "-1", "1",
           "optim_grads" },
         { "      use_custom_fsdp: true\n      data_parallel_sharding_strategy: optim_grads_params\n"
           "      use_distributed_optimizer: true\n",
           "-1", "1", "optim_grads_params" },
-        { "      data_parallel_sharding_strategy: optim_grads\n", "1", "-1", "optim" },
-        { "      expert_model_parallel_size: 4\n", "-1", "1", "optim" }, /* ranks of one copy divide experts */
+        { "      data_parallel_sharding_strategy: optim_grads\n", "-1", "1", "optim" },
+        { "      use_distributed_optimizer: false\n      expert_model_parallel_size: 4\n", "-1", "1",
+          "optim" }, /* ranks of one copy divide experts */
         { "      expert_model_parallel_size: 4\n      use_megatron_fsdp: true\n", "-1", "1", "optim" },
-        { "      expert_model_parallel_size: 1\n", "1", "-1", "optim" },
+        { "      use_distributed_optimizer: false\n      expert_model_parallel_size: 1\n", "1", "-1", "optim" },
         { "      num_distributed_optimizer_instances: 1\n      use_distributed_optimizer: true\n", "-1", "1", "optim" },
     };
     static const char *const refused[][2] = {
@@ -123,10 +124,10 @@ static void data_parallel_layouts_of_megatron(void **state)
     }
 }
 
-/* Tokens are divided between the matrices where their program does so: there it is no default. */
+/* Tokens are divided between the matrices unless the file says otherwise. */
 static void sequence_parallel_of_megatron(void **state)
 {
-    static const char *const cases[][2] = { { "", "false" },
+    static const char *const cases[][2] = { { "", "true" },
                                             { "      sequence_parallel: 1\n", "true" },
                                             { "      sequence_parallel: false\n", "false" } };
     test_foreign            *f = *state;

@@ -55,7 +55,7 @@ static void a_recipe_has_its_own_constants(void **state)
     test_foreign *f = *state;
     TAKE("sft_trainer", "qwen3_8b", MOCK, { "data.source", "mock" }, { "lora.rank", "32" }, { "lora.alpha", "32" },
          { "lora.targets", "wqkv,wo,w13,w2" }, { "lora.init", "xavier" }, { "lora.dora", "false" },
-         { "lora.base_format", "bfloat16" }, { "optimizer.lr", "0.0001" }, { "optimizer.weight_decay", "0.1" },
+         { "lora.base_format", "bfloat16" }, { "optimizer.lr", "0.0001" }, { "optimizer.weight_decay", "0.033" },
          { "optimizer.beta1", "0.9" }, { "optimizer.beta2", "0.98" }, { "optimizer.eps", "1e-05" },
          { "training.max_norm", "1" }, { "lr_scheduler.warmup_steps", "50" }, { "lr_scheduler.decay_type", "cosine" },
          { "training.steps", "1000" }, { "training.seq_len", "2048" }, { "training.local_batch_size", "1" },
@@ -122,7 +122,7 @@ static void no_recipe_sees_the_rest_of_the_trainer(void **state)
                      "adam_eps: 1.0e-08\nseed: 1234\neval_iters: 10\nsplit: \"95,5,0\"\nbf16: true\nfp16: false\n"
                      "lr_decay_style: cosine\noptimizer: adam\nskip_train: false\nlog_interval: 10\n");
     TAKE("post_trainer", "qwen3_8b", MOCK, { "training.steps", "900" }, { "training.global_batch_size", "16" },
-         { "optimizer.lr", "0.0001" }, { "optimizer.weight_decay", "0.1" }, { "optimizer.beta2", "0.98" },
+         { "optimizer.lr", "0.0001" }, { "optimizer.weight_decay", "0.033" }, { "optimizer.beta2", "0.98" },
          { "optimizer.eps", "1e-05" }, { "debug.seed", "5678" }, { "validation.steps", "32" },
          { "lr_scheduler.warmup_steps", "50" });
     TAKE("post_trainer", "qwen3_8b", MOCK "      lr: 3.0e-4\n", { "optimizer.lr", "0.0003" });
@@ -143,14 +143,14 @@ static void the_benchmark_has_adapters_of_its_own(void **state)
          { "lora.base_format", "bfloat16" }, { "optimizer.lr", "0.0004" }, { "optimizer.beta2", "0.999" },
          { "optimizer.eps", "1e-08" }, { "optimizer.weight_decay", "0.0001" }, { "fp8", "hybrid" },
          { "fp8_recipe", "delayed" }, { "fp8_amax_history_len", "4" }, { "debug.seed", "1234" },
-         { "validation.freq", "2000" });
+         { "validation.freq", "48" }, { "training.max_norm", "0.3" });
     assert_string_equal(tm_config_preset(f->config), "llama2_70B");
     TAKE("sft_trainer", "llama2_7b_lora",
          "      packed_sequence: true\n      packed_train_data_path: /nowhere/train.npy\n      train_iters: 4\n"
-         "      lr_warmup_iters: 1\n",
+         "      lr_warmup_iters: 1\n      precision_config: bf16_mixed\n",
          { "data.source", "govreport" }, { "data.validation_path", "/data/validation.npy" },
-         { "optimizer.lr", "0.0003" }, { "min_lr", "3e-05" }, { "training.global_batch_size", "512" },
-         { "training.seq_len", "4096" });
+         { "optimizer.lr", "0.0004" }, { "min_lr", "0" }, { "training.global_batch_size", "8" },
+         { "training.seq_len", "8192" });
     assert_string_equal(tm_config_preset(f->config), "llama2_7B");
 }
 
@@ -207,7 +207,7 @@ static void what_is_not_built_is_refused_by_its_name(void **state)
         { "      precision_config: bf16_with_mxfp8_mixed\n", "these number formats" },
         { "      fp8: e4m3\n", "give precision_config" },
         { "      optimizer: sgd\n", "another optimizer" },
-        { "      lr_decay_style: linear\n", "another shape of the decay" },
+        { "      lr_decay_style: steps\n", "another shape of the decay" },
         { "      use_megatron_fsdp: true\n", "this layout of several devices" },
         { "      virtual_pipeline_model_parallel_size: 2\n", "stages of a rank that take turns" },
         { "      rampup_batch_size: 4\n", "which no recipe takes" },

@@ -157,8 +157,8 @@ static const whole_case whole_cases[] = {
     { .name = "foreign axes above a file that comes late",
       .file = "x.yaml",
       .text = EXPERIMENT(
-          "megatron") "    model: llama2_7B.yaml\n    overrides:\n      mock_data: true\n      train_iters: [1, "
-                      "2]\n      lr: [1, 2]\n",
+          "megatron") "    model: llama2_7B.yaml\n    overrides:\n      mock_data: true\n      lr_warmup_iters: 0\n"
+                      "      train_iters: [1, 2]\n      lr: [1, 2]\n",
       .words = { "--train_iters=[3,4]" },
       .variables = { "EXP=x.yaml" },
       .axes = true,
@@ -166,8 +166,8 @@ static const whole_case whole_cases[] = {
     { .name = "foreign values above a file that comes late",
       .file = "x.yaml",
       .text = EXPERIMENT(
-          "megatron") "    model: llama2_7B.yaml\n    overrides:\n      mock_data: true\n      train_iters: [1, "
-                      "2]\n      lr: [1, 2]\n",
+          "megatron") "    model: llama2_7B.yaml\n    overrides:\n      mock_data: true\n      lr_warmup_iters: 0\n"
+                      "      train_iters: [1, 2]\n      lr: [1, 2]\n",
       .words = { "--train_iters=5" },
       .variables = { "EXP=x.yaml" },
       .axes = true,

@@ -30,8 +30,8 @@ static tm_text read_whole(const char *name)
 
 static void texts_of_every_form(void **state)
 {
-    static const char *const files[] = { "none-1", "none-2", "snappy-1", "snappy-2", "gzip-1",  "gzip-2",
-                                         "zstd-1", "zstd-2", "plain",    "delta",    "required" };
+    static const char *const files[] = { "none-1", "none-2", "snappy-1", "snappy-2", "gzip-1",   "gzip-2",
+                                         "zstd-1", "zstd-2", "plain",    "delta",    "required", "empty_groups" };
     tm_text                  wanted = read_whole("texts.txt");
     (void)state;
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {

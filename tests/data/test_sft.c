@@ -139,6 +139,25 @@ static void prompts_are_masked(void **state)
           NULL, "[[<|user|>Hi<|/|><|assistant|>]]Yo<|/|>[[<|user|>A?<|/|><|assistant|>]]B<|/|>\n", false },
         { "{\"conversations\": [{\"from\": \"human\", \"value\": \"Hi\"}, {\"from\": \"gpt\", \"value\": \"Yo\"}]}",
           NULL, "[[<|user|>Hi<|/|><|assistant|>]]Yo<|/|>\n", false },
+        /* ShareGPT's rows with the words of OpenAI; its content in parts; TRL's prompt and completion as messages, of
+         * which only the completion is trained on; columns that nobody reads */
+        { "{\"conversations\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"from\": \"gpt\", \"value\": \"Yo\"}]}",
+          NULL, "[[<|user|>Hi<|/|><|assistant|>]]Yo<|/|>\n", false },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"H\"}, {\"type\": "
+          "\"text\", "
+          "\"text\": \"i\"}]}, {\"role\": \"assistant\", \"content\": \"Yo\"}]}",
+          NULL, "[[<|user|>Hi<|/|><|assistant|>]]Yo<|/|>\n", false },
+        { "{\"prompt\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Yo\"}, "
+          "{\"role\": "
+          "\"user\", \"content\": \"A?\"}], \"completion\": [{\"role\": \"assistant\", \"content\": \"B\"}]}",
+          NULL, "[[<|user|>Hi<|/|><|assistant|>Yo<|/|><|user|>A?<|/|><|assistant|>]]B<|/|>\n", false },
+        { "{\"prompt\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"completion\": [{\"role\": \"assistant\", "
+          "\"content\": "
+          "\"B\"}]}",
+          NULL, "<|user|>Hi<|/|><|assistant|>B<|/|>\n", true },
+        { "{\"prompt\": \"a\", \"completion\": \"b\", \"score\": NaN, \"id\": 12345678901234567890, \"x\": "
+          "\"\\u0000\\ud83d\"}",
+          NULL, "[[a]]b<|end|>\n", false },
         { "{\"id\": \"0\", \"data\": [\"Hi\", \"Yo\", \"So\"]}", NULL,
           "[[<|user|>Hi<|/|><|assistant|>]]Yo<|/|>[[<|user|>So<|/|>]]\n", false },
     };
@@ -576,7 +595,15 @@ static void what_is_wrong_is_named(void **state)
           "line 1, turn 2: the answer is empty" },
         { "{\"messages\": [\"hello\"]}\n", "line 1, turn 1: a text, wanted an object with 'role' and 'content'" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": [1]}]}\n",
-          "turn 1: 'content' is an array, wanted a text" },
+          "turn 1: part 1 of 'content' is without a text, wanted {\"type\": \"text\"" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]}\n",
+          "part 1 of 'content' is of the type 'image_url'" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": []}]}\n", "'content' is empty, wanted a text" },
+        { "{\"text\": \"a\\u0000b\"}\n", "'text' has the character \"\\u0000\"" },
+        { "{\"prompt\": \"a\", \"completion\": \"b\\ud83d\"}\n", "'completion' has half a surrogate pair" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"\\ud83d\"}]}\n", "'content' has half a surrogate pair" },
+        { "{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}], \"completion\": \"b\"}\n",
+          "column 'completion' is a text, wanted an array of messages, as the prompt is" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"refuse\"}]}\n", "refuses this conversation: no" },
         { "{\"text\": \"\"}\n{\"text\": \"  \"}\n", "nothing to train on" },
         { "", "it holds no rows" },

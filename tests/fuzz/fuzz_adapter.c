@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     snprintf(path, sizeof path, "%s/adapter_config.json", folder());
     FILE *file = fopen(path, "wb");
     if (!file || fwrite(data, 1, size, file) != size || fclose(file) != 0) abort();
-    tm_status st = tm_hf_adapter_open(folder(), &adapter, &err);
+    tm_status st = tm_hf_adapter_open(folder(), NULL, NULL, &adapter, &err);
     if (st == TM_OK && (adapter.adapters.rank < 1 || adapter.adapters.n_modules != 1)) abort();
     if (st == TM_OK && adapter.adapters.modules[0].rank < 1) abort();
     if (st != TM_OK && (!strstr(err.text, "adapter_") || tm_status_exit_code(st) != 4)) abort();

@@ -145,7 +145,7 @@ static tm_status open_adapted(const fixture *f, const char *device, const tm_pre
     tm_hf_report report;
     *out = (adapted){ .model = { 0 } };
     if (test_hf_open(f->base, device, precision, f->seq, &out->model, err) != TM_OK) fail_msg("%s", err->text);
-    TM_TRY(tm_hf_adapter_open(f->adapter, &out->adapter, err));
+    TM_TRY(tm_hf_adapter_open(f->adapter, out->model.weights, out->model.description.form, &out->adapter, err));
     step.shape = out->model.shape;
     step.adapters = out->adapter.adapters;
     tm_trainer_close(out->model.trainer);
@@ -382,7 +382,7 @@ static void bad_configurations_are_refused(void **state)
     tm_hf_adapter none;
     tm_error      err = { 0 };
     write_config(&f, list);
-    assert_int_equal(tm_hf_adapter_open(f.adapter, &none, &err), TM_FORMAT);
+    assert_int_equal(tm_hf_adapter_open(f.adapter, NULL, NULL, &none, &err), TM_FORMAT);
     whole_refusal(&err);
     assert_non_null(strstr(err.text, "it is not an object (line 1)"));
     tm_hf_adapter_close(&none);
@@ -406,7 +406,7 @@ static void patterns_that_nothing_has_are_noted(void **state)
     json_object_update(config, change);
     write_config(&f, config);
     assert_int_equal(tm_log_open_folder(test_folder(), &err), TM_OK);
-    tm_status st = tm_hf_adapter_open(f.adapter, &a, &err);
+    tm_status st = tm_hf_adapter_open(f.adapter, NULL, NULL, &a, &err);
     tm_log_close_folder();
     if (st != TM_OK) fail_msg("%s", err.text);
     tm_hf_adapter_close(&a);
@@ -425,6 +425,61 @@ static void patterns_that_nothing_has_are_noted(void **state)
     unload(&f);
 }
 
+/* The file of an adapter, one tensor of the model in it, too: with its values, or others. */
+static tm_status open_with(const fixture *f, const char *added, const char *of, double apart, adapted *a, tm_error *err)
+{
+    enum { VOCABULARY = 64, DIM = 32 };
+    char                   path[400];
+    tm_safetensors        *before;
+    size_t                 n;
+    tm_safetensors_writer *writer;
+    tm_model_shape         none = { 0 };
+    float                 *own = malloc(sizeof *own * VOCABULARY * DIM);
+    for (int i = 0; i < VOCABULARY * DIM; i++) own[i] = (float)test_hf_value(of, i);
+    own[5] += (float)apart;
+    write_adapter_weights(f->adapter, json_object_get(f->root, "shapes"));
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", f->adapter);
+    assert_int_equal(tm_safetensors_open(path, &before, err), TM_OK);
+    const tm_stored_tensor *all = tm_safetensors_list(before, &n);
+    tm_tensor_heading      *headings = calloc(n + 1, sizeof *headings);
+    for (size_t i = 0; i < n; i++) {
+        headings[i] = (tm_tensor_heading){ .name = all[i].name, .dtype = TM_F32, .rank = all[i].rank };
+        memcpy(headings[i].n, all[i].n, sizeof headings[i].n[0] * (size_t)all[i].rank);
+    }
+    headings[n] = (tm_tensor_heading){ .name = added, .dtype = TM_F32, .rank = 2, .n = { VOCABULARY, DIM } };
+    assert_int_equal(tm_safetensors_create(path, headings, n + 1, NULL, &writer, err), TM_OK);
+    for (size_t i = 0; i < n; i++) tm_safetensors_write(writer, all[i].data, all[i].bytes);
+    tm_safetensors_write(writer, own, sizeof *own * VOCABULARY * DIM);
+    assert_int_equal(tm_safetensors_finish(writer, err), TM_OK);
+    tm_safetensors_close(before);
+    free(headings), free(own);
+    return open_adapted(f, "cpu", &tm_precision_f32, tm_numerics_step(&none, &tm_precision_f32, f->seq), a, err);
+}
+
+/* PEFT saves embeddings and the output layer with adapters of them. */
+static void weights_of_the_model_are_passed_over(void **state)
+{
+    static const char *const names[][2] = {
+        { "base_model.model.lm_head.base_layer.weight", "lm_head.weight" },
+        { "base_model.model.lm_head.weight", "lm_head.weight" },
+        { "base_model.model.model.embed_tokens.base_layer.weight", "model.embed_tokens.weight" },
+    };
+    fixture f = load("llama.json");
+    (void)state;
+    assert_int_equal(number(json_object_get(f.root, "config"), "vocab_size"), 64);
+    assert_int_equal(number(json_object_get(f.root, "config"), "hidden_size"), 32);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        adapted  a;
+        tm_error err = { 0 };
+        if (open_with(&f, names[i][0], names[i][1], 0, &a, &err) != TM_OK) fail_msg("%s: %s", names[i][0], err.text);
+        close_adapted(&a);
+        assert_int_equal(open_with(&f, names[i][0], names[i][1], 0.5, &a, &err), TM_UNSUPPORTED);
+        assert_non_null(strstr(err.text, "a weight of the model itself, with other values"));
+        close_adapted(&a);
+    }
+    unload(&f);
+}
+
 static void bad_files_are_refused(void **state)
 {
     static const struct {
@@ -434,7 +489,8 @@ static void bad_files_are_refused(void **state)
     } cases[] = {
         { "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight", NULL, TM_FORMAT, "lacks" },
         { NULL, "base_model.model.model.layers.7.self_attn.q_proj.lora_A.weight", TM_FORMAT, "no such linear" },
-        { NULL, "base_model.model.model.layers.0.self_attn.q_proj.weight", TM_FORMAT, "not a tensor of a LoRA" },
+        { NULL, "base_model.model.model.layers.0.self_attn.q_proj.weight", TM_UNSUPPORTED, "with other values" },
+        { NULL, "base_model.model.model.layers.0.self_attn.q_proj.bias", TM_FORMAT, "not a tensor of a LoRA" },
         { NULL, "q_proj.lora_A.weight", TM_FORMAT, "not a tensor of a LoRA" },
         { NULL, "base_model.model.lm_head.base_layer.weight", TM_UNSUPPORTED, "save_embedding_layers=False" },
         { NULL, "base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector", TM_FORMAT, "only DoRA has" },
@@ -462,11 +518,11 @@ static void bad_files_are_refused(void **state)
     json_t       *nothing = json_object();
     write_adapter_weights(f.adapter, nothing);
     json_decref(nothing);
-    assert_int_equal(tm_hf_adapter_open(f.adapter, &none, &err), TM_FORMAT);
+    assert_int_equal(tm_hf_adapter_open(f.adapter, NULL, NULL, &none, &err), TM_FORMAT);
     whole_refusal(&err);
     tm_hf_adapter_close(&none);
     err = (tm_error){ 0 };
-    assert_int_equal(tm_hf_adapter_open(f.base, &none, &err), TM_INVALID);
+    assert_int_equal(tm_hf_adapter_open(f.base, NULL, NULL, &none, &err), TM_INVALID);
     tm_hf_adapter_close(&none);
     unload(&f);
 }
@@ -582,6 +638,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_was_trained_is_written),
     cmocka_unit_test(bad_configurations_are_refused),
     cmocka_unit_test(patterns_that_nothing_has_are_noted),
+    cmocka_unit_test(weights_of_the_model_are_passed_over),
     cmocka_unit_test(bad_files_are_refused),
     cmocka_unit_test(every_message_is_whole),
 };

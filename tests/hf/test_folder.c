@@ -149,7 +149,7 @@ static void what_is_not_built_is_refused_by_name(void **state)
     refuse_config(WITH("\"head_dim\": \"wide\""), TM_INVALID, "must be an integer, found 'wide'");
     refuse_config(WITH("\"num_labels\": 2, \"num_labels\": 3"), TM_FORMAT, "not JSON");
     refuse_config(WITH("\"rms_norm\": 1"), TM_UNSUPPORTED, "'rms_norm' (1) is not known");
-    refuse_config("{\"model_type\": \"llama\", \"vocab_size\": 5}", TM_FORMAT, "has no 'hidden_size'");
+    refuse_config("{\"model_type\": \"deepseek_v2\", \"vocab_size\": 5}", TM_FORMAT, "has no 'num_experts_per_tok'");
     refuse_config("{\"model_type\": \"mamba\"}", TM_UNSUPPORTED, "model_type 'mamba' is not built; these are: llama");
     refuse_config("{\"model_type\": \"llama\", \"architectures\": [\"LlamaModel\"]}", TM_UNSUPPORTED,
                   "architecture LlamaModel");
@@ -244,6 +244,35 @@ static void a_tied_head_in_the_files_equals_the_table(void **state)
     }
 }
 
+/* A tied model whose files have the table under the head's name only. */
+static void a_tied_head_alone_is_the_table(void **state)
+{
+    char untied[1024];
+    (void)state;
+    snprintf(untied, sizeof untied, "{\"tie_word_embeddings\": false, %s", gpt2 + 1);
+    test_hf_write(test_folder(), untied,
+                  &(test_hf_options){ .ours = true, .same_head = true, .leave_out = "wte.weight" });
+    test_file_write(test_folder(), "config.json", gpt2);
+    compute(test_folder(), "reference", &tm_precision_f64, &gpt2_golden, 1e-9, 1e-8);
+    test_folder_remove();
+}
+
+/* Rotary frequencies that old files hold follow from config.json. */
+static void frequencies_are_passed_over(void **state)
+{
+    static const char *const names[] = { "model.layers.1.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq" };
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        test_hf_model model;
+        tm_error      err = { 0 };
+        test_hf_write(test_folder(), llama_new, &(test_hf_options){ .extra = names[i] });
+        if (test_hf_open(test_folder(), "cpu", &tm_precision_f32, 8, &model, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_int_equal(model.report.ignored, 1);
+        test_hf_close(&model);
+        test_folder_remove();
+    }
+}
+
 static void names_match_whole_numbers(void **state)
 {
     int64_t at[2] = { -1, -1 };
@@ -270,6 +299,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(weights_that_do_not_fit_are_refused_by_name),
     cmocka_unit_test(tensors_without_use_are_passed_over),
     cmocka_unit_test(a_tied_head_in_the_files_equals_the_table),
+    cmocka_unit_test(a_tied_head_alone_is_the_table),
+    cmocka_unit_test(frequencies_are_passed_over),
     cmocka_unit_test(names_match_whole_numbers),
     cmocka_unit_test(every_message_is_whole),
 };

@@ -100,7 +100,7 @@ static void load_adapters(part *p, const tm_hf_memory *memory, const beside *b)
             fail_msg("%s", err.text);
         return;
     }
-    if (tm_hf_adapter_open(b->folder, &adapter, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_hf_adapter_open(b->folder, NULL, NULL, &adapter, &err) != TM_OK) fail_msg("%s", err.text);
     if (tm_hf_adapter_load(memory, &adapter, &b->adapters, 1, &report, &err) != TM_OK) fail_msg("%s", err.text);
     tm_hf_adapter_close(&adapter);
 }

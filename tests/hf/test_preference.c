@@ -90,7 +90,7 @@ static void open_weights(bool adapted, first_weights *out)
     snprintf(folder, sizeof folder, "%s/adapter", test_folder());
     mkdir(folder, 0700);
     write_adapter(folder);
-    if (tm_hf_adapter_open(folder, &out->adapter, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_hf_adapter_open(folder, NULL, NULL, &out->adapter, &err) != TM_OK) fail_msg("%s", err.text);
 }
 
 static void close_weights(first_weights *w)

@@ -8,6 +8,7 @@
 #include "token/chat.h"
 #include "token/token.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -130,6 +131,75 @@ static void an_expression_that_remembers(void **state)
     expect_ids(file, text, 0, wanted, N);
 }
 
+/* What a saved call left in the file, and a line that early releases left in the merges, change no id. */
+static void left_overs_change_nothing(void **state)
+{
+    static const char lengths[] =
+        "{\"truncation\": {\"direction\": \"Right\", \"max_length\": 2, \"strategy\": \"LongestFirst\", \"stride\": "
+        "0}, \"padding\": {\"strategy\": {\"Fixed\": 8}, \"direction\": \"Left\", \"pad_to_multiple_of\": null, "
+        "\"pad_id\": 0, \"pad_type_id\": 0, \"pad_token\": \"a\"}, " BPE
+        "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}}";
+    static const char version[] =
+        "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"#version: 0.2\", \"a b\"]}}";
+    (void)state;
+    expect_ids(lengths, "ababbb", TM_ENCODE_SPECIAL, IDS(2, 2, 1, 1));
+    expect_ids(version, "abab", 0, IDS(2, 2));
+}
+
+/* A file of the vocabulary and the added tokens of a case. */
+static char *file_of(const json_t *tried)
+{
+    json_t *list = json_array(), *pair;
+    size_t  i;
+    json_array_foreach(json_object_get(tried, "added"), i, pair)
+        json_array_append_new(list, json_pack("{s:O, s:O, s:b}", "content", json_array_get(pair, 0), "id",
+                                              json_array_get(pair, 1), "special", 1));
+    json_t *root = json_pack("{s:o, s:{s:s, s:O, s:[s]}}", "added_tokens", list, "model", "type", "BPE", "vocab",
+                             json_object_get(tried, "vocab"), "merges", "a b");
+    char   *text = json_dumps(root, 0);
+    json_decref(root);
+    return text;
+}
+
+/* Ids of added tokens are those of the library (tests/token/added.json), or the file is refused with both. */
+static void added_tokens_are_numbered_as_the_library_does(void **state)
+{
+    json_t *all = json_load_file("tests/token/added.json", 0, NULL), *tried, *pair;
+    size_t  i, k;
+    int     refused = 0;
+    (void)state;
+    assert_non_null(all);
+    json_array_foreach(json_object_get(all, "files"), i, tried)
+    {
+        char         *file = file_of(tried), part[100] = "";
+        tm_tokenizer *t = NULL;
+        tm_error      err = { 0 };
+        json_array_foreach(json_object_get(tried, "added"), k, pair)
+        {
+            const char *text = json_string_value(json_array_get(pair, 0));
+            long long   id = json_integer_value(json_array_get(pair, 1));
+            long long   theirs = json_integer_value(json_object_get(json_object_get(tried, "ids"), text));
+            if (id == theirs || part[0]) continue;
+            snprintf(part, sizeof part, "'%s' has id %lld, but the tokenizers library numbers it %lld", text, id,
+                     theirs);
+        }
+        tm_status st = tm_tokenizer_parse("t", file, strlen(file), NULL, &t, &err);
+        if (part[0] ? st != TM_FORMAT || !strstr(err.text, part) : st != TM_OK) fail_msg("%s: %s", file, err.text);
+        refused += st != TM_OK;
+        json_array_foreach(json_object_get(tried, "added"), k, pair)
+        {
+            const char *text = json_string_value(json_array_get(pair, 0));
+            if (t)
+                assert_int_equal(tm_tokenizer_find(t, text, strlen(text)),
+                                 json_integer_value(json_object_get(json_object_get(tried, "ids"), text)));
+        }
+        tm_tokenizer_close(t);
+        free(file);
+    }
+    json_decref(all);
+    assert_int_equal(refused, 36);
+}
+
 static const char *const damaged[] = {
     "{" BPE "\"vocab\": {\"a\": \"0\"}, \"merges\": []}}",
     "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1.5}, \"merges\": []}}",
@@ -144,8 +214,6 @@ static const char *const damaged[] = {
     "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [[1, \"a\"]]}}",
     "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [[\"a\", \"b\", \"c\"]]}}",
     "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [7]}}",
-    "{\"truncation\": {}, " BPE "\"vocab\": {\"a\": 0}, \"merges\": []}}",
-    "{\"padding\": {}, " BPE "\"vocab\": {\"a\": 0}, \"merges\": []}}",
     "{\"more\": 1, " BPE "\"vocab\": {\"a\": 0}, \"merges\": []}}",
     "{\"model\": {\"vocab\": {\"a\": 0}}}",
     "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": []}}",
@@ -273,6 +341,8 @@ static void every_message_is_whole(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(left_overs_change_nothing),
+    cmocka_unit_test(added_tokens_are_numbered_as_the_library_does),
     cmocka_unit_test(scores_of_any_size_add_up),
     cmocka_unit_test(parts_have_a_prefix_or_a_suffix),
     cmocka_unit_test(a_blank_comes_in_front),

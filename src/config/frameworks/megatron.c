@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/frameworks/megatron.c - the arguments of Megatron-LM, and what Primus adds to them.
  *
- * The fallbacks are what a Primus experiment takes where neither file nor preset says anything. A model is described by
+ * The fallbacks are what a Primus experiment takes where neither file nor preset says anything: "a|b", a of
+ * pre_trainer.yaml, b of sft_trainer.yaml (stage: sft). A model is described by
  * its arguments: a preset of ours of the same name only fills what they leave open where theirs is not found. */
 #include "config/frameworks/megatron_values.h"
+
+#include <string.h>
 
 #define DOCUMENTS(key)                                                                                                 \
     MAPPED(key, "true:data.separate_documents=true|false:", .with = "!mock_data", .plans = true,                       \
@@ -21,7 +24,7 @@
 #define KERNEL(key) SPEED(key, "kernels")
 #define MOE(key) MODEL(key, "", "this form of experts", .with = "num_experts")
 #define MOE_SPEED(key) SPEED(key, "kernels of experts")
-#define MLA(key, ours) MAPPED(key, "plain:|*:" ours, .convert = tm_megatron_if_latent)
+#define MLA(key, ...) MAPPED(key, "plain:|*:" __VA_ARGS__, .convert = tm_megatron_if_latent, .shape = true)
 #define STATE_SPACE(key) MODEL(key, "", "state-space layers (Mamba)", .with = "is_hybrid_model")
 #define MUON .with = "optimizer=muon/dist_muon"
 #define FP8(key) UNBUILT(key, "false|null", "float8 training", .with = "fp8")
@@ -56,5 +59,11 @@ static const tm_foreign_key keys[] = {
 };
 /* clang-format on */
 
+static bool fine_tunes(const tm_config *config)
+{
+    const char *stage = tm_foreign_given(config, "stage");
+    return stage && strcmp(stage, "sft") == 0;
+}
+
 const tm_framework tm_framework_megatron = { "megatron", "Megatron-LM, and Primus with framework megatron", keys,
-                                             sizeof keys / sizeof keys[0] };
+                                             sizeof keys / sizeof keys[0], fine_tunes };

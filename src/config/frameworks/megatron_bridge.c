@@ -6,7 +6,7 @@
  * where only the trainer's preset does, whose values no recipe sees. Fallbacks are the recipe's: "a|b", a of the
  * recipes that fine-tune any model (*_finetune_config), b of the one of the benchmark's LoRA (llama2_70b_lora_config).
  */
-#include "config/foreign.h"
+#include "config/frameworks/megatron_values.h"
 
 #include "base/file.h"
 
@@ -85,15 +85,6 @@ static const char *model_of(const tm_config *config, const char *value)
     return NULL;
 }
 
-/* "a|b": the fallback of the recipe; anything else was given. */
-static const char *by_recipe(const tm_config *config, const char *value)
-{
-    const char *bar = strchr(value, '|');
-    if (!bar) return value;
-    return of_benchmark(config) ? tm_arena_text(config->arena, bar + 1)
-                                : tm_arena_text_n(config->arena, value, (size_t)(bar - value));
-}
-
 static const char *rank_of(const tm_config *config, const char *value)
 {
     int i = recipe_of(config);
@@ -122,7 +113,7 @@ static const char *rate_of(const tm_config *config, const char *value)
 {
     const char *kind = tm_foreign_given(config, "peft");
     if (strcmp(value, "recipe") != 0) return value;
-    if (of_benchmark(config)) return "3e-4";
+    if (of_benchmark(config)) return "4e-4";
     return kind && tm_names_equal(kind, "none") ? "5e-6" : "1e-4";
 }
 
@@ -136,7 +127,7 @@ static bool is_true(const tm_config *config, const char *name)
 static const char *batch_of(const tm_config *config, const char *value)
 {
     if (strcmp(value, "recipe") != 0) return value;
-    return of_benchmark(config) ? "512" : is_true(config, "packed_sequence") ? "8" : "128";
+    return of_benchmark(config) ? "8" : is_true(config, "packed_sequence") ? "8" : "128";
 }
 
 static const char *length_of(const tm_config *config, const char *value)
@@ -144,7 +135,8 @@ static const char *length_of(const tm_config *config, const char *value)
     const char *flavor = tm_foreign_given(config, "flavor");
     if (strcmp(value, "recipe") != 0) return value;
     bool llama3 = flavor && strncmp(flavor, "llama3", 6) == 0;
-    return of_benchmark(config) || (llama3 && is_true(config, "packed_sequence")) ? "4096" : "2048";
+    if (of_benchmark(config)) return "8192";
+    return llama3 && is_true(config, "packed_sequence") ? "4096" : "2048";
 }
 
 /* What rows are trained on: "mock", "packed" (sequences of the benchmark), "hub", or a file or folder. */
@@ -153,8 +145,8 @@ static const char *rows_of(const tm_config *config)
     const char *type = tm_foreign_given(config, "dataset._target_"), *kind = tm_foreign_given(config, "dataset_type");
     const char *name = tm_foreign_text(config, "dataset.dataset_name");
     if (is_true(config, "mock") || (type && strstr(type, "MockDatasetConfig"))) return "mock";
-    bool prepared = tm_foreign_given(config, "packed_train_data_path") && is_true(config, "packed_sequence");
-    if (of_benchmark(config) && (kind ? strcmp(kind, "mlperf_dataset") == 0 : prepared)) return "packed";
+    bool prepared = is_true(config, "packed_sequence") && (!kind || strcmp(kind, "mlperf_dataset") == 0);
+    if (of_benchmark(config) && prepared) return "packed";
     return name && tm_file_exists(name) ? name : "hub";
 }
 
@@ -248,13 +240,13 @@ static const tm_foreign_key keys[] = {
     HARMLESS("create_attention_mask_in_dataloader", "where the causal mask is made"),
     HARMLESS("use_null_tokenizer", "the tokenizer is that of the data"),
     /* steps */
-    MAPPED("train_iters", "training.steps", .convert = by_recipe, .fallback = "1000|1168251"),
+    MAPPED("train_iters", "training.steps", .fallback = "1000"),
     MAPPED("micro_batch_size", "training.local_batch_size", .fallback = "1"),
     MAPPED("global_batch_size", "training.global_batch_size", .convert = batch_of, .fallback = "recipe"),
     MAPPED("seq_length", "training.seq_len", .convert = length_of, .fallback = "recipe"),
-    MAPPED("eval_iters", "0:validation.enable=false|*:validation.enable=true;validation.steps=*", OWN, .fallback = "32"),
-    MAPPED("eval_interval", "validation.freq", .convert = by_recipe, .fallback = "30|2000"),
-    MAPPED("seed", "debug.seed", OWN, .convert = by_recipe, .fallback = "5678|1234"),
+    MAPPED("eval_iters", "0:validation.enable=false|*:validation.enable=true;validation.steps=*", OWN, .fallback = "32|22"),
+    MAPPED("eval_interval", "validation.freq", .fallback = "30|48"),
+    MAPPED("seed", "debug.seed", OWN, .fallback = "5678|1234"),
     HARMLESS("exit_signal_handler", "always on"), DROPPED("exit_interval"),
     MAPPED("exit_duration_in_mins", "*:exit_duration_in_mins", OWN),
     DROPPED("rampup_batch_size"), DROPPED("decrease_batch_size_if_needed"), DROPPED("skip_train"),
@@ -264,19 +256,23 @@ static const tm_foreign_key keys[] = {
     MAPPED("optimizer", "adam:optimizer.name=AdamW;optimizer.decay=matrices", OWN, .fallback = "adam",
            .words = "another optimizer"),
     MAPPED("finetune_lr", "optimizer.lr", .convert = rate_of, .fallback = "recipe"), MAPPED("lr", "optimizer.lr", OWN),
-    MAPPED("min_lr", "min_lr", .convert = by_recipe, .fallback = "0|3e-5"),
-    MAPPED("lr_warmup_iters", "lr_scheduler.warmup_steps", .convert = by_recipe, .fallback = "50|2000"),
+    MAPPED("min_lr", "min_lr", .fallback = "0"),
+    MAPPED("lr_warmup_iters", "lr_scheduler.warmup_steps", .fallback = "50|0"),
     MAPPED("lr_decay_iters", "lr_scheduler.total_steps"),
-    MAPPED("lr_decay_style", "cosine:lr_scheduler.decay_type=cosine", OWN, .fallback = "cosine",
+    MAPPED("lr_decay_style", TM_MEGATRON_DECAYS, OWN, .fallback = "cosine", .words = "another shape of the decay"),
+    MAPPED("lr_wsd_decay_style", TM_MEGATRON_WSD_DECAYS, OWN, .with = "lr_decay_style=wsd", .fallback = "exponential",
            .words = "another shape of the decay"),
-    DROPPED("lr_decay_samples"), DROPPED("lr_warmup_fraction"),
+    MAPPED("lr_wsd_decay_iters", "*:lr_scheduler.decay_steps=*", OWN, .with = "lr_decay_style=wsd", .fallback = "none",
+           .convert = tm_megatron_wsd_steps, .words = "the WSD schedule without lr_wsd_decay_iters"),
+    DROPPED("lr_decay_samples"), MAPPED("lr_warmup_fraction", "lr_scheduler.warmup_fraction", OWN),
     UNBUILT("lr_warmup_samples", "0|null", "a warm-up in samples", OWN),
-    UNBUILT("lr_warmup_init", "0|null", "a warm-up that does not begin at 0", OWN),
-    MAPPED("weight_decay", "optimizer.weight_decay", OWN, .convert = by_recipe, .fallback = "0.1|0.0001"),
+    MAPPED("lr_warmup_init", "lr_scheduler.warmup_lr", OWN, .fallback = "0"),
+    /* Its scheduler sets it to 0.033 in every step, whatever the optimizer was made with. */
+    MAPPED("weight_decay", "optimizer.weight_decay", OWN, .fallback = "0.033|0.0001"),
     MAPPED("adam_beta1", "optimizer.beta1", OWN, .fallback = "0.9"),
-    MAPPED("adam_beta2", "optimizer.beta2", OWN, .convert = by_recipe, .fallback = "0.98|0.99"),
-    MAPPED("adam_eps", "optimizer.eps", OWN, .convert = by_recipe, .fallback = "1e-5|1e-8"),
-    MAPPED("clip_grad", "training.max_norm", OWN, .fallback = "1"),
+    MAPPED("adam_beta2", "optimizer.beta2", OWN, .fallback = "0.98|0.999"),
+    MAPPED("adam_eps", "optimizer.eps", OWN, .fallback = "1e-5|1e-8"),
+    MAPPED("clip_grad", "training.max_norm", OWN, .fallback = "1|0.3"),
     HARMLESS("sgd_momentum", "has an effect with sgd"),
     HARMLESS("override_opt_param_scheduler", "which of two schedules counts after loading"),
     DROPPED("use_checkpoint_opt_param_scheduler"),
@@ -284,7 +280,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("precision_config",
            "bf16_mixed:bf16=true|bf16_with_fp8_hybrid:bf16=true;fp8=hybrid;fp8_recipe=delayed;fp8_amax_history_len=4;"
            "fp8_amax_compute_algo=most_recent;fp8_param=true",
-           .fallback = "bf16_mixed", .words = "these number formats"),
+           .fallback = "bf16_mixed|bf16_with_mxfp4_mixed", .words = "these number formats"),
     DROPPED("fp16"), UNBUILT("bf16", "true|null", "another number format; give precision_config", OWN),
     UNBUILT("fp8", "null|false", "float8; give precision_config bf16_with_fp8_hybrid", OWN),
     HARMLESS("fp8_*", "has an effect with fp8"), SPEED("no_fp8_weight_transpose_cache", "kernels"),
@@ -297,7 +293,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("context_parallel_size", "parallelism.context_parallel_degree"),
     MAPPED("sequence_parallel",
            "true:parallelism.enable_sequence_parallel=true|false:parallelism.enable_sequence_parallel=false",
-           .with = "tensor_model_parallel_size"),
+           .with = "tensor_model_parallel_size", .fallback = "false"),
     UNBUILT("virtual_pipeline_model_parallel_size", "null|1", "stages of a rank that take turns"),
     UNBUILT("expert_model_parallel_size", "null|1", "experts"),
     UNBUILT("use_megatron_fsdp", "false|null", "this layout of several devices; see data_parallel_shard_degree"),
@@ -345,4 +341,4 @@ static const tm_foreign_key keys[] = {
 
 const tm_framework tm_framework_megatron_bridge = { "megatron_bridge",
                                                     "recipes of Megatron-Bridge that Primus post-trains with", keys,
-                                                    sizeof keys / sizeof keys[0] };
+                                                    sizeof keys / sizeof keys[0], of_benchmark };

@@ -134,22 +134,6 @@ const char *tm_megatron_latent(const tm_config *config, const char *value)
     return given && strcmp(given, "false") == 0 && family_is_latent(config) ? "lost" : value;
 }
 
-/* What only a preset of ours says of the model, the default of their program does not undo: case "own". */
-static const char *unless_own(const tm_config *config, const char *key, const char *value)
-{
-    return config->preset && !tm_foreign_given(config, key) ? "own" : value;
-}
-
-const char *tm_megatron_biases(const tm_config *config, const char *value)
-{
-    return unless_own(config, "add_qkv_bias", value);
-}
-
-const char *tm_megatron_head(const tm_config *config, const char *value)
-{
-    return unless_own(config, "untie_embeddings_and_output_weights", value);
-}
-
 /* What counts with latent attention only, or without it only: cases "plain" and "latent". */
 const char *tm_megatron_if_latent(const tm_config *config, const char *value)
 {
@@ -165,7 +149,7 @@ const char *tm_megatron_unless_latent(const tm_config *config, const char *value
 const char *tm_megatron_norms(const tm_config *config, const char *value)
 {
     const char *given = tm_foreign_given(config, "qk_layernorm");
-    if (!latent_attention(config)) return unless_own(config, "qk_layernorm", value);
+    if (!latent_attention(config)) return value;
     return !given || strcmp(given, "true") == 0 ? "latent" : NULL;
 }
 
@@ -240,6 +224,14 @@ const char *tm_megatron_adapted(const tm_config *config, const char *value)
     return targets;
 }
 
+/* "adapters": what they have where nothing is given. */
+const char *tm_megatron_alpha(const tm_config *config, const char *value)
+{
+    const char *enabled = tm_foreign_given(config, "lora.enabled");
+    if (strcmp(value, "adapters") != 0) return value;
+    return enabled && strcmp(enabled, "true") == 0 ? "32" : "";
+}
+
 /* With bf16 weights are bfloat16, and those that are trained have float32 ones in the optimizer beside them: what is
  * frozen beside adapters has none. */
 const char *tm_megatron_base(const tm_config *config, const char *value)
@@ -296,6 +288,13 @@ const char *tm_megatron_data(const tm_config *config, const char *value)
         rest = n + strspn(value + n, " ,\n");
     }
     return value[rest] ? NULL : tm_arena_text_n(config->arena, value, n);
+}
+
+/* Megatron-LM asserts that they are given. */
+const char *tm_megatron_wsd_steps(const tm_config *config, const char *value)
+{
+    (void)config;
+    return strcmp(value, "none") == 0 ? NULL : value;
 }
 
 /* Without tensor parallelism matrices are whole: case "whole". */

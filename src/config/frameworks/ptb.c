@@ -40,10 +40,10 @@ static const tm_foreign_key keys[] = {
            "training.grad_accumulation;training.mock_data=true;model.tied=false;optimizer.name=AdamW;"
            "optimizer.lr=1e-3;optimizer.beta1=0.9;optimizer.beta2=0.999;optimizer.eps=1e-8;"
            "optimizer.weight_decay=0.01;lr_scheduler.warmup_steps=0;lr_scheduler.decay_ratio=0;training.max_norm=1;"
-           "training.dtype=bfloat16;validation.enable=false",
+           "training.dtype=bfloat16;training.mixed_precision_reduce=bfloat16;validation.enable=false",
            .fallback = "8"),
     HARMLESS("reduce_pre_steps", "how often the mean loss is gathered"),
-    MAPPED("enable_fp8", "true:fp8=hybrid|false:"),
+    MAPPED("enable_fp8", "true:fp8=hybrid;fp8_recipe=delayed;fp8_amax_history_len=16;fp8_amax_compute_algo=max|false:", .fallback = "false"),
     SPEED("enable_compile", "steps are always compiled into programs"),
     MAPPED("seed", "debug.seed", .fallback = "1024"),
     HARMLESS("num_epochs", "num_iteration ends the run"),
@@ -53,4 +53,4 @@ static const tm_foreign_key keys[] = {
 
 const tm_framework tm_framework_ptb = { "pytorch-training-benchmark",
                                         "pytorch-training-benchmark: its model files and flags", keys,
-                                        sizeof keys / sizeof keys[0] };
+                                        sizeof keys / sizeof keys[0], NULL };

@@ -55,6 +55,13 @@ static const char *held_out(const tm_config *config, const char *value)
     return local && !is_mock && !named ? NULL : value;
 }
 
+/* Images have no tokens to count. */
+static const char *evaluated_tokens(const tm_config *config, const char *value)
+{
+    const char *model = tm_foreign_given(config, "model.name");
+    return model && strcmp(model, "flux") == 0 && !tm_foreign_given(config, "validation.seq_len") ? "" : value;
+}
+
 /* clang-format off */
 static const tm_foreign_key keys[] = {
     HARMLESS("trainable", "which module is trained"),
@@ -234,8 +241,8 @@ static const tm_foreign_key keys[] = {
     SPEED("quantize.linear.float8.enable_fsdp_float8_all_gather", "communication of several devices"),
     SPEED("quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp", "communication of several devices"),
     UNBUILT("quantize.linear.float8.*", "null||false", "float8 training", FLOAT8),
-    MAPPED("quantize.linear.mx.recipe_name", "*:quantize.linear.mx.recipe_name", MX),
-    MAPPED("quantize.linear.mx.filter_fqns", "quantize.linear.mx.filter_fqns", MX),
+    MAPPED("quantize.linear.mx.recipe_name", "*:quantize.linear.mx.recipe_name", MX, .fallback = "mxfp8_cublas"),
+    MAPPED("quantize.linear.mx.filter_fqns", "quantize.linear.mx.filter_fqns", MX, .fallback = "output"),
     MAPPED("quantize.linear.mx.fqns", "quantize.linear.mx.fqns", MX),
     SPEED("quantize.linear.mx.mxfp8_dim1_cast_kernel_choice", "kernels"),
     UNBUILT("quantize.linear.mx.*", "", "MX training", MX),
@@ -280,8 +287,9 @@ static const tm_foreign_key keys[] = {
     MAPPED("validation.dataset", "*:", .with = "validation.enable", .convert = held_out, .plans = true,
            .words = "a data set that is not downloaded; leave it out to hold out a part of the training's"),
     MAPPED("validation.dataset_path", "data.validation_path", .with = "validation.enable"),
-    MAPPED("validation.local_batch_size", "validation.local_batch_size", .with = "validation.enable"),
-    MAPPED("validation.seq_len", "validation.seq_len", .with = "validation.enable"),
+    MAPPED("validation.local_batch_size", "validation.local_batch_size", .with = "validation.enable", .fallback = "8"),
+    MAPPED("validation.seq_len", "validation.seq_len", .with = "validation.enable", .convert = evaluated_tokens,
+           .fallback = "2048"),
     MAPPED("validation.freq", "validation.freq", .with = "validation.enable", .fallback = "10"),
     MAPPED("validation.steps", "validation.steps", .with = "validation.enable"),
     UNBUILT("validation.*", "", "evaluation of images", .with = "validation.enable"),
@@ -302,4 +310,4 @@ static const tm_foreign_key keys[] = {
 /* clang-format on */
 
 const tm_framework tm_framework_torchtitan = { "torchtitan", "TorchTitan, and Primus with framework torchtitan", keys,
-                                               sizeof keys / sizeof keys[0] };
+                                               sizeof keys / sizeof keys[0], NULL };

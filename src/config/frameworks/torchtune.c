@@ -69,6 +69,49 @@ static const char *targets_of(const tm_config *config, const char *value)
                            head ? ",lm_head" : "");
 }
 
+/* lora_* and qlora_* functions take what adapters are, with defaults of their own; the others do not take it. */
+static const char *of_adapters(const tm_config *config, const char *key, const char *value)
+{
+    const char *component = tm_foreign_given(config, "model._component_"),
+               *name = component ? last_part(component) : "";
+    if (!component || strncmp(name, "lora_", 5) == 0 || strncmp(name, "qlora_", 6) == 0) return value;
+    return tm_foreign_given(config, key) ? NULL : "";
+}
+
+static const char *rank_of(const tm_config *config, const char *value)
+{
+    return of_adapters(config, "model.lora_rank", value);
+}
+
+static const char *alpha_of(const tm_config *config, const char *value)
+{
+    return of_adapters(config, "model.lora_alpha", value);
+}
+
+/* AdamW's unless given; SGD has none, whoever made it. */
+static const char *weight_decay_of(const tm_config *config, const char *value)
+{
+    const char *component = tm_foreign_given(config, "optimizer._component_");
+    bool        sgd = component && strcmp(last_part(component), "SGD") == 0;
+    return strcmp(value, "optimizer") != 0 ? value : sgd ? "0" : "0.01";
+}
+
+/* alpaca_dataset and alpaca_cleaned_dataset also train on prompts unless told otherwise. */
+static const char *trains_on_input(const tm_config *config, const char *value)
+{
+    const char *component = tm_foreign_given(config, "dataset._component_"),
+               *name = component ? last_part(component) : "";
+    if (strcmp(value, "dataset") != 0) return value;
+    return strcmp(name, "alpaca_dataset") == 0 || strcmp(name, "alpaca_cleaned_dataset") == 0 ? "true" : "false";
+}
+
+/* A warm-up has no default, and none without a schedule. */
+static const char *warmup_of(const tm_config *config, const char *value)
+{
+    bool given = tm_foreign_given(config, "lr_scheduler.num_warmup_steps") != NULL;
+    return tm_foreign_given(config, "lr_scheduler._component_") ? (given ? value : NULL) : given ? NULL : "";
+}
+
 /* "input: question, output: answer" as data.column_map. Of an instruct_dataset the input is the prompt. */
 static const char *columns_of(const tm_config *config, const char *value)
 {
@@ -103,11 +146,19 @@ static const char *source_of(const tm_config *config, const char *value)
     return rows && prefers(config) ? "pairs" : value;
 }
 
-/* Tokens of a sequence; of a pair there are two. */
+/* Are they rows in local files? */
+static bool has_rows(const tm_config *config)
+{
+    const char *source = tm_foreign_given(config, "dataset.source");
+    return source && (strcmp(source, "json") == 0 || strcmp(source, "parquet") == 0);
+}
+
+/* Tokens of a sequence; of a pair there are two. Without a limit ("none") no row is cut, and none can be packed. */
 static const char *length_of(const tm_config *config, const char *value)
 {
     char *end;
     long  n = strtol(value, &end, 10);
+    if (strcmp(value, "none") == 0) return !has_rows(config) ? "" : asks_for(config, "dataset.packed") ? NULL : "whole";
     return prefers(config) && *value && !*end && n > 0 && n < 1 << 24 ? tm_arena_format(config->arena, "%ld", 2 * n)
                                                                       : value;
 }
@@ -129,9 +180,21 @@ static const char *own_reference(const tm_config *config, const char *value)
     return model && strcmp(model, value) == 0 ? "" : NULL;
 }
 
+/* The column of text_completion_dataset. */
 static const char *text_column(const tm_config *config, const char *value)
 {
+    const char *component = tm_foreign_given(config, "dataset._component_");
+    bool        text = component && strcmp(last_part(component), "text_completion_dataset") == 0;
+    if (!text && !tm_foreign_given(config, "dataset.column")) return "";
     return tm_arena_format(config->arena, "text=%s", value);
+}
+
+/* Evaluations need rows of their own. */
+static const char *evaluations_of(const tm_config *config, const char *value)
+{
+    bool named =
+        tm_foreign_given(config, "dataset_val._component_") || tm_foreign_given(config, "dataset_val.data_files");
+    return strcmp(value, "never") == 0 || named || tm_config_text(config, "data.validation_path") ? value : NULL;
 }
 
 /* A recipe without an optimizer trains nothing: there is nothing to plan. */
@@ -148,13 +211,17 @@ static const char *trained(const tm_config *config, const char *value)
     .with = "loss._component_=torchtune.rlhf.loss.DPOLoss/torchtune.modules.rlhf.loss.DPOLoss/"                        \
             "torchtune.rlhf.loss.RSOLoss/torchtune.modules.rlhf.loss.RSOLoss"
 #define PROFILE(key) HARMLESS(key, "profiling")
+#define SGD .with = "optimizer._component_=torch.optim.SGD"
+#define NOT_SGD .with = "!optimizer._component_=torch.optim.SGD"
 
 /* clang-format off */
 static const tm_foreign_key keys[] = {
     HARMLESS("output_dir", "use --out for the run directory"),
     MAPPED("model._component_", "model", .convert = preset_of, .words = "this model"),
-    MAPPED("model.lora_rank", "lora.rank"),
-    MAPPED("model.lora_alpha", "lora.alpha"),
+    MAPPED("model.lora_rank", "lora.rank", .convert = rank_of, .fallback = "8",
+           .words = "adapters of a model function without lora_"),
+    MAPPED("model.lora_alpha", "lora.alpha", .convert = alpha_of, .fallback = "16",
+           .words = "adapters of a model function without lora_"),
     MAPPED("model.lora_dropout", "lora.dropout"),
     MAPPED("model.lora_attn_modules", "lora.targets", .convert = targets_of),
     HARMLESS("model.apply_lora_to_mlp", "see model.lora_attn_modules"),
@@ -173,7 +240,8 @@ static const tm_foreign_key keys[] = {
     MODEL("tokenizer.image_size", "", "a model of images and text"),
     UNBUILT("tokenizer.prompt_template", "null", "prompts of a template of its own; see data.chat_template",
             LOCAL_ROWS),
-    MAPPED("tokenizer.max_seq_len", "training.seq_len", .convert = length_of),
+    MAPPED("tokenizer.max_seq_len", ":|whole:data.overlong=error|*:training.seq_len", .convert = length_of,
+           .fallback = "none", .words = "packed rows without tokenizer.max_seq_len, which they are packed to"),
     HARMLESS("checkpointer.checkpoint_dir", "the directory of the weights, as model.hf_assets_path"),
     UNBUILT("checkpointer._component_", "torchtune.training.FullModelHFCheckpointer",
             "weights that are no Hugging Face directory"),
@@ -187,9 +255,9 @@ static const tm_foreign_key keys[] = {
     MAPPED("dataset.source",
            "json:data.source=sft|parquet:data.source=sft|pairs:data.source=preference|text:data.source=text|*:",
            .convert = source_of),
-    ROWS("dataset.train_on_input", "data.train_on_input"),
+    ROWS("dataset.train_on_input", "data.train_on_input", .convert = trains_on_input, .fallback = "dataset"),
     ROWS("dataset.packed", "data.packed", .fallback = "false"),
-    ROWS("dataset.column", "data.column_map", .convert = text_column),
+    ROWS("dataset.column", "data.column_map", .convert = text_column, .fallback = "text"),
     ROWS("dataset.column_map.conversations", "data.column_map", .convert = columns_of),
     ROWS("dataset.column_map.messages", "data.column_map", .convert = columns_of),
     ROWS("dataset.column_map.instruction", "data.column_map", .convert = columns_of),
@@ -202,7 +270,10 @@ static const tm_foreign_key keys[] = {
     UNBUILT("dataset.*", "null|false", "this key of a data set", LOCAL_ROWS),
     ROWS("dataset_val.data_files", "data.validation_path"),
     HARMLESS("dataset_val.*", "has an effect with run_val_every_n_steps"),
-    MAPPED("run_val_every_n_steps", "validation.enable=true;validation.freq=*"),
+    MAPPED("run_val_every_n_steps",
+           "never:validation.enable=false;data.validation_fraction=0|*:validation.enable=true;validation.freq=*",
+           .convert = evaluations_of, .fallback = "never",
+           .words = "evaluations without dataset_val, which says of what"),
     MAPPED("batch_size_val", "validation.local_batch_size", .with = "run_val_every_n_steps"),
     MAPPED("seed", "debug.seed"),
     UNBUILT("shuffle", "true|null", "samples in the order of the file", LOCAL_ROWS),
@@ -211,22 +282,32 @@ static const tm_foreign_key keys[] = {
     MAPPED("batch_size", "training.local_batch_size"),
     MAPPED("gradient_accumulation_steps", "training.grad_accumulation"),
     MAPPED("optimizer._component_",
-           "torch.optim.AdamW:optimizer.name=AdamW;optimizer.beta2=0.999|torch.optim.SGD:optimizer.name=SGD|"
-           "torchao.optim.AdamW8bit:optimizer.name=AdamW8bit;optimizer.beta2=0.999|"
-           "bitsandbytes.optim.AdamW8bit:optimizer.name=AdamW8bit;optimizer.definition=bitsandbytes;optimizer.beta2=0.999|"
-           "bitsandbytes.optim.PagedAdamW:optimizer.name=AdamW;optimizer.beta2=0.999|"
-           "bitsandbytes.optim.PagedAdamW8bit:optimizer.name=AdamW8bit;optimizer.definition=bitsandbytes;optimizer.beta2=0.999",
+           "torch.optim.AdamW:optimizer.name=AdamW|torch.optim.SGD:optimizer.name=SGD|"
+           "torchao.optim.AdamW8bit:optimizer.name=AdamW8bit|"
+           "bitsandbytes.optim.AdamW8bit:optimizer.name=AdamW8bit;optimizer.definition=bitsandbytes|"
+           "bitsandbytes.optim.PagedAdamW:optimizer.name=AdamW|"
+           "bitsandbytes.optim.PagedAdamW8bit:optimizer.name=AdamW8bit;optimizer.definition=bitsandbytes",
            .words = "another optimizer"),
     SPEED("optimizer.fused", "how the update is computed"),
     SPEED("optimizer.foreach", "how the update is computed"),
     MAPPED("optimizer.bf16_stochastic_round", "optimizer.bf16_stochastic_round"),
-    MAPPED("optimizer.weight_decay", "optimizer.weight_decay", .fallback = "0.01"),
-    MAPPED("optimizer.lr", "optimizer.lr"),
+    MAPPED("optimizer.weight_decay", "optimizer.weight_decay", .convert = weight_decay_of, .fallback = "optimizer"),
+    MAPPED("optimizer.lr", "optimizer.lr", .fallback = "1e-3"),
+    MAPPED("optimizer.betas", "*:optimizer.beta1=*.0;optimizer.beta2=*.1", NOT_SGD, .fallback = "0.9,0.999"),
+    MAPPED("optimizer.eps", "optimizer.eps", NOT_SGD, .fallback = "1e-8"),
+    MAPPED("optimizer.momentum", "optimizer.momentum", SGD, .fallback = "0"),
+    MAPPED("optimizer.nesterov", "optimizer.nesterov", SGD, .fallback = "false"),
+    UNBUILT("optimizer.dampening", "0|null", "a damped momentum", SGD),
+    UNBUILT("optimizer.amsgrad", "false|null", "AMSGrad"),
+    UNBUILT("optimizer.maximize", "false|null", "a loss that is made larger"),
     MAPPED("lr_scheduler._component_",
-           "torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup:lr_scheduler.decay_type=cosine",
-           .words = "another schedule"),
-    MAPPED("lr_scheduler.num_warmup_steps", "lr_scheduler.warmup_steps"),
-    UNBUILT("lr_scheduler.num_cycles", "0.5", "several cycles of the schedule"),
+           "none:lr_scheduler.warmup_steps=0;lr_scheduler.decay_ratio=0|"
+           "torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup:lr_scheduler.form=torchtune|"
+           "torchtune.training.get_cosine_schedule_with_warmup:lr_scheduler.form=torchtune",
+           .fallback = "none", .words = "another schedule"),
+    MAPPED("lr_scheduler.num_warmup_steps", "lr_scheduler.warmup_steps", .convert = warmup_of, .fallback = "none",
+           .words = "a schedule needs both lr_scheduler._component_ and num_warmup_steps"),
+    MAPPED("lr_scheduler.num_cycles", "lr_scheduler.cycles", .with = "lr_scheduler._component_", .fallback = "0.5"),
     MAPPED("loss._component_",
            "torchtune.modules.loss.LinearCrossEntropyLoss:|torchtune.modules.loss.CEWithChunkedOutputLoss:|"
            "torch.nn.CrossEntropyLoss:|torchtune.rlhf.loss.DPOLoss:data.source=preference|"
@@ -242,12 +323,12 @@ static const tm_foreign_key keys[] = {
     SPEED("compile", "steps are always compiled into programs"),
     MAPPED("optimizer_in_bwd", "optimizer.early_step_in_backward"),
     HARMLESS("metric_logger.*", "output and logging"),
-    MAPPED("log_every_n_steps", "metrics.log_freq"),
+    MAPPED("log_every_n_steps", "metrics.log_freq", .fallback = "1"),
     HARMLESS("log_peak_memory_stats", "always"),
     HARMLESS("log_level", "output and logging"),
     HARMLESS("device", "see --device"),
     MAPPED("dtype", "bf16:training.dtype=bfloat16;training.regime=pure|fp32:training.dtype=float32",
-           .words = "this number format"),
+           .fallback = "fp32", .words = "this number format"),
     MAPPED("enable_activation_checkpointing",
            "true:activation_checkpoint.mode=full|false:activation_checkpoint.mode=none", .with = "!ac_mode"),
     MAPPED("enable_activation_offloading", "true:training.offload=activations|false:"),
@@ -258,7 +339,8 @@ static const tm_foreign_key keys[] = {
     MAPPED("data_parallel_replicate_dim", "parallelism.data_parallel_replicate_degree"),
     SPEED("custom_sharded_layers", "communication of several devices"),
     MAPPED("fsdp_reshard_after_forward",
-           "true:parallelism.fsdp_reshard_after_forward=always|false:parallelism.fsdp_reshard_after_forward=never"),
+           "true:parallelism.fsdp_reshard_after_forward=always|false:parallelism.fsdp_reshard_after_forward=never",
+           .fallback = "true"),
     MAPPED("fsdp_cpu_offload", "training.enable_cpu_offload"),
     SPEED("low_cpu_ram", "how weights are loaded"),
     UNBUILT("enable_fp8_training", "false", "float8 training"),
@@ -303,4 +385,5 @@ static const tm_foreign_key keys[] = {
 };
 /* clang-format on */
 
-const tm_framework tm_framework_torchtune = { "torchtune", "recipes of torchtune", keys, sizeof keys / sizeof keys[0] };
+const tm_framework tm_framework_torchtune = { "torchtune", "recipes of torchtune", keys, sizeof keys / sizeof keys[0],
+                                              NULL };

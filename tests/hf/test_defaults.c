@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a config.json means that lacks a member: the same as one that has what the class of transformers has there
+ * (tests/hf/defaults.json). Also of null where the class tells the two apart; and members that compute nothing, as
+ * public files have them (tests/hf/published.json). */
+#include "hf/config.h"
+#include "support/full_config.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+
+static json_t *load(const char *path)
+{
+    json_error_t problem;
+    json_t      *root = json_load_file(path, 0, &problem);
+    if (!root) fail_msg("%s: %s", path, problem.text);
+    return root;
+}
+
+/* A configuration of a config.json; NULL: refused. */
+static tm_config *read_config(const json_t *root, tm_error *err)
+{
+    tm_config        *config = test_full_config();
+    tm_hf_description description;
+    char             *text = json_dumps(root, 0);
+    tm_status         st = tm_hf_config_parse("config.json", text, strlen(text), config, &description, err);
+    free(text);
+    if (st == TM_OK) return config;
+    tm_config_destroy(config);
+    return NULL;
+}
+
+/* Fails unless both say the same of the model. */
+static void same_model(const tm_config *a, const tm_config *b, const char *type, const char *without)
+{
+    static const char *const keys[] = {
+        "family",
+        "vocab_size",
+        "dim",
+        "n_layers",
+        "n_heads",
+        "n_kv_heads",
+        "head_dim",
+        "ffn_dim",
+        "max_seq_len",
+        "norm_eps",
+        "rope_theta",
+        "rope_scaling",
+        "tied",
+        "sliding_window",
+        "n_experts",
+        "moe_ffn_dim",
+        "n_experts_per_token",
+        "moe_normalise",
+        "n_shared_experts",
+        "n_dense_layers",
+        "moe_scale",
+        "n_expert_groups",
+        "n_limited_groups",
+        "kv_lora_rank",
+        "q_lora_rank",
+        "qk_nope_head_dim",
+        "qk_rope_head_dim",
+        "v_head_dim",
+        "rope_beta_fast",
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        char name[80];
+        snprintf(name, sizeof name, "model.%s", keys[i]);
+        const char *x = tm_config_text(a, name), *y = tm_config_text(b, name);
+        bool        heads =
+            strcmp(keys[i], "n_kv_heads") == 0 || strcmp(keys[i], "head_dim") == 0 || strcmp(keys[i], "ffn_dim") == 0;
+        if (heads && (!x || !y)) continue; /* as many as heads, dim / heads, 4 dim: what the class has without them */
+        if (x && y ? strcmp(x, y) != 0 : x != y)
+            fail_msg("%s without %s: %s is %s, wanted %s", type, without, name, y ? y : "null", x ? x : "null");
+    }
+}
+
+/* Members that have no default here: a file of the family has them. */
+static bool is_needed(const char *type, const char *member)
+{
+    return strcmp(member, "model_type") == 0 ||
+           (strcmp(type, "gpt_oss") == 0 && strcmp(member, "rope_parameters") == 0) ||
+           (strcmp(type, "deepseek_v2") == 0 && strcmp(member, "num_experts_per_tok") == 0);
+}
+
+static void absent_members_are_those_of_the_class(void **state)
+{
+    json_t     *all = load("tests/hf/defaults.json"), *class, *value;
+    const char *type, *member;
+    void       *next;
+    int         tried = 0;
+    (void)state;
+    json_object_foreach(all, type, class)
+    {
+        if (!json_is_object(class)) continue;
+        tm_error   err = { 0 };
+        tm_config *whole = read_config(class, &err);
+        if (!whole) fail_msg("%s: %s", type, err.text);
+        json_t *bare = json_deep_copy(class);
+        json_object_foreach(class, member, value)
+        {
+            json_t *less = json_copy(class);
+            if (is_needed(type, member)) {
+                json_decref(less);
+                continue;
+            }
+            json_object_del(less, member);
+            tm_config *other = read_config(less, &err);
+            if (!other) fail_msg("%s without %s: %s", type, member, err.text);
+            same_model(whole, other, type, member);
+            tm_config_destroy(other);
+            json_decref(less);
+            tried++;
+        }
+        json_object_foreach_safe(bare, next, member, value) if (!is_needed(type, member)) json_object_del(bare, member);
+        tm_config *none = read_config(bare, &err);
+        if (!none) fail_msg("%s with nothing: %s", type, err.text);
+        same_model(whole, none, type, "everything");
+        tm_config_destroy(none);
+        tm_config_destroy(whole);
+        json_decref(bare);
+    }
+    json_decref(all);
+    assert_true(tried > 200);
+}
+
+/* null and absent are not the same where the class has a default and null means none. */
+static void null_is_not_absent(void **state)
+{
+    static const struct {
+        const char *file, *key, *value;
+    } cases[] = {
+        { "{\"model_type\": \"mistral\"}", "model.sliding_window", "4096" },
+        { "{\"model_type\": \"mistral\", \"sliding_window\": null}", "model.sliding_window", NULL },
+        { "{\"model_type\": \"mistral\", \"sliding_window\": 64}", "model.sliding_window", "64" },
+        { "{\"model_type\": \"mistral\"}", "model.n_kv_heads", "8" },
+        { "{\"model_type\": \"mistral\", \"num_key_value_heads\": null}", "model.n_kv_heads", NULL },
+        { "{\"model_type\": \"mixtral\"}", "model.sliding_window", NULL },
+        { "{\"model_type\": \"qwen3\"}", "model.head_dim", "128" },
+        { "{\"model_type\": \"deepseek_v3\"}", "model.q_lora_rank", "1536" },
+        { "{\"model_type\": \"deepseek_v3\", \"q_lora_rank\": null}", "model.q_lora_rank", NULL },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_error   err = { 0 };
+        json_t    *root = json_loads(cases[i].file, 0, NULL);
+        tm_config *config = read_config(root, &err);
+        if (!config) fail_msg("%s: %s", cases[i].file, err.text);
+        const char *is = tm_config_text(config, cases[i].key);
+        if (is && cases[i].value ? strcmp(is, cases[i].value) != 0 : is != cases[i].value)
+            fail_msg("%s: %s is %s", cases[i].file, cases[i].key, is ? is : "null");
+        tm_config_destroy(config);
+        json_decref(root);
+    }
+}
+
+/* Public files are read as they are; a member that nobody knows is refused by name in each. */
+static void members_of_public_files_are_known(void **state)
+{
+    json_t     *all = load("tests/hf/published.json"), *file;
+    const char *name;
+    int         read = 0;
+    (void)state;
+    json_object_foreach(all, name, file)
+    {
+        if (!json_is_object(file)) continue;
+        tm_error   err = { 0 };
+        tm_config *config = read_config(file, &err);
+        if (!config) fail_msg("%s: %s", name, err.text);
+        tm_config_destroy(config);
+        json_object_set_new(file, "attention_sharpening", json_real(0.5));
+        if (read_config(file, &err) || !strstr(err.text, "'attention_sharpening' (0.5) is not known"))
+            fail_msg("%s: '%s'", name, err.text);
+        read++;
+    }
+    json_decref(all);
+    assert_true(read > 100);
+}
+
+/* The same members with a value that computes something else. */
+static void members_with_an_effect_are_refused(void **state)
+{
+    static const struct {
+        const char *file, *named;
+    } cases[] = {
+        { "{\"model_type\": \"llama\", \"rope_interleaved\": true}", "'rope_interleaved' is true" },
+        { "{\"model_type\": \"qwen2\", \"use_mrope\": true}", "'use_mrope' is true" },
+        { "{\"model_type\": \"qwen2\", \"attention_bias\": false}", "'attention_bias' is false" },
+        { "{\"model_type\": \"qwen2\", \"dual_chunk_attention_config\": {\"chunk_size\": 8}}",
+          "'dual_chunk_attention_config'" },
+        { "{\"model_type\": \"mistral\", \"attention_bias\": true}", "'attention_bias' is true" },
+        { "{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}",
+          "'scale_attn_by_inverse_layer_idx' is true" },
+        { "{\"model_type\": \"gpt2\", \"activation_function\": \"gelu\"}", "'activation_function' is gelu" },
+        { "{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}}", "'quantization_config'" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_error err = { 0 };
+        json_t  *root = json_loads(cases[i].file, 0, NULL);
+        if (read_config(root, &err) || !strstr(err.text, cases[i].named)) fail_msg("%s: '%s'", cases[i].file, err.text);
+        json_decref(root);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(members_of_public_files_are_known),
+    cmocka_unit_test(members_with_an_effect_are_refused),
+    cmocka_unit_test(absent_members_are_those_of_the_class),
+    cmocka_unit_test(null_is_not_absent),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Learning rates of files of other programs, against those that the programs themselves compute (schedules.txt). */
+#include "base/file.h"
+#include "base/text.h"
+#include "support/programs.h"
+#include "train/run.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+
+static const test_foreign_program *program_of(const char *name, size_t n)
+{
+    for (size_t i = 0; i < TEST_PROGRAMS; i++)
+        if (strlen(test_foreign_programs[i].framework) == n &&
+            strncmp(test_foreign_programs[i].framework, name, n) == 0)
+            return &test_foreign_programs[i];
+    fail_msg("no program: %.*s", (int)n, name);
+    return NULL;
+}
+
+/* The recipes of Megatron-Bridge need a flavor's data. */
+static void load(test_foreign *f, const test_foreign_program *program, const char *keys, tm_run_options *out)
+{
+    test_words words;
+    char       all[900];
+    bool       bridge = strcmp(program->framework, "megatron_bridge") == 0;
+    snprintf(all, sizeof all, "%s%s", bridge ? "mock: true; " : "", keys);
+    test_words_read(&words, all);
+    tm_status st = test_foreign_load(f, test_foreign_program_put(f, program, ""), true, words.n, words.words);
+    if (st == TM_OK) st = tm_run_options_read(f->config, out, &f->err);
+    if (st != TM_OK) fail_msg("%s %s: %s", program->framework, keys, f->err.text);
+}
+
+static void rates_are_those_of_the_program(void **state)
+{
+    test_foreign *f = *state;
+    tm_text       list = { 0 };
+    int           settings = 0, wrong = 0;
+    if (tm_file_read("tests/train/schedules.txt", 1 << 20, &list, &f->err) != TM_OK) fail_msg("%s", f->err.text);
+    for (char *line = list.data, *end; *line; line = end + 1) {
+        end = strchr(line, '\n');
+        *end = '\0';
+        if (*line == '#') continue;
+        char *keys = strstr(line, " | ") + 3, *rates = strstr(keys, " | ");
+        *rates = '\0';
+        tm_run_options out;
+        load(f, program_of(line, (size_t)(keys - line) - 3), keys, &out);
+        for (char *at = rates + 3, *next; *at; at = next) {
+            long   step = strtol(at, &next, 10);
+            double wanted = strtod(next + 1, &next),
+                   found = out.learning_rate * tm_schedule_factor(&out.schedule, step - 1);
+            if (!(fabs(found - wanted) <= 1e-7 * out.learning_rate)) {
+                print_error("%.*s %s: step %ld has %.12g, wanted %.12g\n", (int)(keys - line) - 3, line, keys, step,
+                            found, wanted);
+                wrong++;
+            }
+        }
+        settings++;
+    }
+    tm_text_fini(&list);
+    if (wrong || settings < 200) fail_msg("%d rates of %d settings are wrong", wrong, settings);
+}
+
+/* What Megatron-LM asserts of a schedule. */
+static void what_megatron_asserts_is_refused(void **state)
+{
+    static const char *const refused[][2] = {
+        { "train_iters: 6; lr_warmup_iters: 6", "a warm-up of 6 steps, fewer than its 6 steps wanted" },
+        { "train_iters: 60; lr_warmup_iters: 10; lr_decay_iters: 10", "a warm-up of 10 steps, fewer than its 10" },
+        { "train_iters: 6; lr_warmup_fraction: 1.0; lr_warmup_iters: 0", "a warm-up of 6 steps" },
+        { "lr_warmup_fraction: 0.1", "both say how long the warm-up is" },
+        { "lr: 1e-4; min_lr: 2e-4", "from 0 to optimizer.lr" },
+        { "lr: 1e-4; lr_warmup_init: 2e-4", "lr_scheduler.warmup_lr 0.0002" },
+        { "lr_decay_style: WSD", "the WSD schedule without lr_wsd_decay_iters" },
+        { "lr_decay_style: WSD; lr_wsd_decay_iters: 0", "found 0, wanted 1 to" },
+        { "lr_decay_style: WSD; lr_wsd_decay_iters: 3; lr_wsd_decay_style: steps", "another shape of the decay" },
+    };
+    test_foreign *f = *state;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        for (int bridge = 0; bridge < 2; bridge++) {
+            const test_foreign_program *program = program_of(bridge ? "megatron_bridge" : "megatron", bridge ? 15 : 8);
+            test_words                  words;
+            test_words_read(&words, refused[i][0]);
+            tm_status st =
+                test_foreign_load(f, test_foreign_program_put(f, program, bridge ? "mock: true" : "mock_data: true"),
+                                  false, words.n, words.words);
+            if (tm_status_exit_code(st) != 4 || !strstr(f->err.text, refused[i][1]))
+                fail_msg("%s %s: status %d: %s", program->framework, refused[i][0], (int)st, f->err.text);
+        }
+}
+
+/* TorchTitan cuts a warm-up that is too long, and warns. */
+static void a_warmup_that_is_cut_is_told(void **state)
+{
+    static const char *const cases[][2] = {
+        { "training.steps: 5; lr_scheduler.warmup_steps: 20", "the warm-up is cut to 5 steps" },
+        { "training.steps: 50; lr_scheduler.warmup_steps: 20; lr_scheduler.total_steps: 9", "is cut to 9 steps" },
+        { "training.steps: 20; lr_scheduler.warmup_steps: 20", NULL },
+    };
+    test_foreign *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_run_options out;
+        load(f, program_of("torchtitan", 10), cases[i][0], &out);
+        const char *notes = tm_config_notes(f->config);
+        if (cases[i][1] ? !strstr(notes, cases[i][1]) : strstr(notes, "is cut to") != NULL)
+            fail_msg("%s: %s", cases[i][0], notes);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
+static const struct CMUnitTest tests[] = {
+    TEST(rates_are_those_of_the_program),
+    TEST(what_megatron_asserts_is_refused),
+    TEST(a_warmup_that_is_cut_is_told),
+};
+
+TM_TESTS(tests, NULL, NULL)
