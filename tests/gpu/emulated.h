@@ -10,8 +10,8 @@
 bool gpu_is_real(void);
 
 /* Environment variables from here on: the libraries of `name` ("cuda" or "hip") are the stand-ins, compiled kernels are
- * kept beside the tests; where the GPU is real, nothing is set. False: there is no compiler for it; tests skip then, or fail where TM_TEST_COMPILERS says
- * "required". */
+ * kept beside the tests; where the GPU is real, nothing is set. False: there is no compiler for it; tests skip then, or
+ * fail where TM_TEST_COMPILERS says "required". */
 bool emulated_device(const char *name);
 
 #endif
