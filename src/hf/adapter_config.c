@@ -311,9 +311,10 @@ tm_status tm_hf_adapter_configure(tm_hf_adapter *a, tm_error *err)
     tm_text_printf(&path, "%s/%s", a->folder, config_name);
     json_t   *root = tm_json_input_file(path.data, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
     tm_status st = TM_OK;
-    if (!json_is_object(root))
-        st = tm_fail(err, tm_file_exists(path.data) ? TM_FORMAT : TM_INVALID,
-                     "'%.300s' is not the configuration of an adapter: %s (line %d)", path.data,
+    if (!root && problem.line < 0)
+        st = tm_fail(err, TM_INVALID, "no configuration of an adapter: %s", problem.text);
+    else if (!json_is_object(root))
+        st = tm_fail(err, TM_FORMAT, "'%.300s' is not the configuration of an adapter: %s (line %d)", path.data,
                      root ? "it is not an object" : problem.text, root ? 1 : problem.line);
     const char *key;
     json_t     *value;

@@ -92,7 +92,7 @@ refused 4 "invalid configuration or input: 1011 files would be written, a model 
 trainmark merge folder adapter -o merged
 failed_with 4 "a model is not written over" "'merged' already holds a model .'config.json'.; give a directory that does not"
 trainmark merge folder folder -o never
-failed_with 4 "a model is no adapter" "'folder/adapter_config.json' is not the configuration of an adapter"
+failed_with 4 "a model is no adapter" "no configuration of an adapter: cannot open 'folder/adapter_config.json'"
 trainmark merge nowhere adapter -o never
 failed_with 4 "no model" "'nowhere'"
 trainmark merge folder adapter -o never --dtype float16
