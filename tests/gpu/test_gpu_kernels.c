@@ -183,26 +183,27 @@ static bool try_precision(const judge *j, tm_device *device, const tm_kernel *ke
     return true;
 }
 
-static bool is_quick(const judge *j)
+static bool is_quick(const tm_op *op, const tm_example *example)
 {
-    return j->op->cost(&j->call).flops <= QUICK_FLOPS && j->values <= QUICK_VALUES;
+    tm_call call = tm_example_call(op, example, &tm_precision_f32);
+    int64_t values = 0;
+    call.attr = example->attr;
+    for (int k = 0; k < op->n_in; k++)
+        if (tm_view_present(&call.in[k])) values += tm_shape_elements(call.in[k].shape);
+    return op->cost(&call).flops <= QUICK_FLOPS && values <= QUICK_VALUES;
 }
 
-/* All examples of an op in all precisions. Unless all are wanted: quick ones only, those after the second in one
- * precision each, in turn. Returns how many. */
+/* All examples of an op, quick ones only unless all are wanted, in all precisions. Returns how many. */
 static int try_op(const tm_op *op, const tm_kernel *kernel, tm_device *device)
 {
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
     tm_example                       example;
     int                              tried = 0;
     for (int number = 0; op->example(number, &example); number++)
-        for (int to_bf16 = 0; to_bf16 < 2; to_bf16++) {
+        for (int p = 0; p < 3 && (test_is_full() || is_quick(op, &example)); p++) {
             judge j;
-            judge_open(&j, op, &example, number, to_bf16);
-            if (test_is_full() || is_quick(&j))
-                for (int p = to_bf16; p < 1 + 2 * to_bf16; p++)
-                    if (test_is_full() || number < 2 || number % 3 == p)
-                        tried += try_precision(&j, device, kernel, precisions[p]);
+            judge_open(&j, op, &example, number, p > 0);
+            tried += try_precision(&j, device, kernel, precisions[p]);
             judge_close(&j);
         }
     return tried;
