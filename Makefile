@@ -36,12 +36,14 @@ $(foreach room,bench cli config hf mlperf model record results system train,$(BU
 $(BUILD)/src/comm/sum.o: OPT := -O3
 $(BUILD)/tests/device/%.o: OPT := -O2
 # Interpreters of GPU machine code: what they compute does not depend on these flags.
-$(BUILD)/tests/machine/%.o: OPT = -O3 -fPIC $(if $(filter-out $(CPU_FLAGS),$(FLAGS_avx2)),,$(ISA_avx2))
+$(BUILD)/tests/machine/%.o: OPT = -O3 $(if $(filter-out $(CPU_FLAGS),$(FLAGS_avx2)),,$(ISA_avx2))
 # Nor of the portable kernels, where the processor has better ones.
 ifeq ($(ISA)$(filter avx2,$(CPU_FLAGS)),nativeavx2)
 $(BUILD)/%.base.o: OPT := -O1
 endif
 endif
+# They are parts of shared objects, too: tests/standins.
+$(BUILD)/tests/machine/%.o: OPT += -fPIC
 CFLAGS    = -std=c11 -D_GNU_SOURCE $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fno-trapping-math \
             -ffunction-sections -fopenmp -pthread -Isrc -Itests -I$(BUILD)/generated -MMD -MP $(EXTRA_CFLAGS)
 LDLIBS   := -lyaml -ljansson -lhwloc -lxxhash -lz -lpcre2-8 -lutf8proc -lzstd -lsnappy -lsqlite3 -lm -ldl
