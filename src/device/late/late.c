@@ -245,7 +245,7 @@ static tm_status run_until(tm_queue *queue, size_t number, tm_error *err)
 static void forget(tm_queue *queue, bool all)
 {
     size_t n = all ? queue->count : queue->done;
-    memmove(queue->commands, queue->commands + n, (queue->count - n) * sizeof *queue->commands);
+    if (queue->count > n) memmove(queue->commands, queue->commands + n, (queue->count - n) * sizeof *queue->commands);
     queue->before += n;
     queue->count -= n;
     queue->done = 0;
