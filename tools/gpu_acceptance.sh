@@ -167,6 +167,7 @@ if [ "$standins" ]; then
 fi
 [ "$device" ] || device=$("$trainmark" devices | sed -n 's/^\(cuda\|hip\):0 .*/\1/p' | head -n 1)
 [ "$device" ] || { echo "no GPU: trainmark devices says what is missing" >&2; "$trainmark" devices >&2; exit 4; }
+unset TM_TEST_FULL TM_TEST_OP
 export TM_TEST_GPU=real TM_TEST_SECONDS=100 TM_TEST_COMPILERS=required
 tests=$out/tests
 mkdir -p "$tests"

@@ -4,6 +4,7 @@
 # alone, and tests of the full suite are left out.
 # shellcheck disable=SC1091,SC2154
 . "$(dirname "$0")/../cli/lib.sh"
+unset TM_TEST_FULL # it may be that of a draw
 
 cat >test_small.c <<'END'
 #include "support/test.h"
