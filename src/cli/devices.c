@@ -64,12 +64,19 @@ static void list_gpus(tm_gpu_maker maker, tm_text *out, tm_json *json, tm_error 
 }
 
 /* The compiler of kernels of one maker, where it has GPUs. */
-static void find_compiler(tm_gpu_maker maker, tm_text *out, tm_error *why)
+static void find_compiler(tm_gpu_maker maker, tm_text *out, tm_json *json, tm_error *why)
 {
     tm_gpu_compiler *compiler;
     if (tm_gpu_compiler_open(maker, &compiler, why) != TM_OK) return;
-    tm_text_printf(out, "          compiler  %s, %s\n", tm_gpu_compiler_name(compiler),
-                   tm_gpu_compiler_library(compiler));
+    if (json) {
+        tm_json_open(json, NULL, '{');
+        tm_json_string(json, "compiler", tm_gpu_compiler_name(compiler));
+        tm_json_string(json, "library", tm_gpu_compiler_library(compiler));
+        tm_json_close(json, '}');
+    } else {
+        tm_text_printf(out, "          compiler  %s, %s\n", tm_gpu_compiler_name(compiler),
+                       tm_gpu_compiler_library(compiler));
+    }
     tm_gpu_compiler_close(compiler);
 }
 
@@ -103,8 +110,11 @@ static tm_status devices(tm_cli_line *line, tm_error *err)
     tm_status st = print_cpu(&out, json, err);
     for (int m = 0; m < 2 && st == TM_OK; m++) {
         list_gpus((tm_gpu_maker)m, &out, json, &why[m]);
-        if (!json && why[m].status == TM_OK) find_compiler((tm_gpu_maker)m, &out, &compiler[m]);
+        if (!json && why[m].status == TM_OK) find_compiler((tm_gpu_maker)m, &out, NULL, &compiler[m]);
     }
+    if (json) tm_json_close(json, ']'), tm_json_open(json, "compilers", '[');
+    for (int m = 0; m < 2 && json && st == TM_OK; m++)
+        if (why[m].status == TM_OK) find_compiler((tm_gpu_maker)m, &out, json, &compiler[m]);
     if (json) tm_json_close(json, ']'), tm_json_open(json, "missing", '{');
     for (int m = 0; m < 2 && st == TM_OK; m++) {
         const char *text = *why[m].text ? why[m].text : compiler[m].text;

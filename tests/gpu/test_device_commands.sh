@@ -25,6 +25,9 @@ check "with the files that were loaded" has "$out" "compiler  hiprtc .*hiprtc.so
 check "and what is missing of the other" has "$out" "^cuda .*install NVIDIA's driver"
 trainmark devices --json
 check "the same as JSON" has "$out" '"arch": "gfx942"'
+check "with the compiler" has "$out" '"compiler": "hiprtc'
+TRAINMARK_HIPRTC=/nowhere/libhiprtc.so trainmark devices --json
+check "or what is missing for it" has "$out" '"hip": ".*install ROCm.s hiprtc'
 
 # --- what is not there ----------------------------------------------------------------------------------------------------------
 
