@@ -180,8 +180,36 @@ static void a_call_that_fails_is_told(void **state)
         }
 }
 
+/* With a ledger the first two steps are launched by operation, the third is played: it alone meets a launch that fails.
+ */
+static void with_a_ledger_the_third_step_is_played(void **state)
+{
+    (void)state;
+    if (gpu_is_real() || !emulated_device("hip")) skip();
+    tm_step_options o = options_of(false, &tm_precision_f32);
+    o.accumulation = 1;
+    tm_device     *device = opened("hip");
+    tm_trainer    *trainer = test_trainer_open(device, &o, 7);
+    tm_ledger      ledger = { 0 };
+    test_batch     batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 1);
+    tm_micro_batch fields = { .field = { batch.tokens, batch.targets } };
+    setenv("STANDIN_GPU_FAIL", "cuGraphLaunch@1=719", 1);
+    for (int t = 1; t <= 3; t++) {
+        tm_step_result result;
+        tm_error       err = { 0 };
+        test_begin(trainer, t, 1e-3, 1, batch.target_tokens);
+        assert_int_equal(tm_trainer_step(trainer, &fields, &result, &ledger, &err), t < 3 ? TM_OK : TM_DEVICE);
+        assert_true(t < 3 || strstr(err.text, "hipGraphLaunch"));
+    }
+    unsetenv("STANDIN_GPU_FAIL");
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    test_batch_fini(&batch);
+}
+
 static const struct CMUnitTest tests[] = { cmocka_unit_test(cuda_trains_as_a_cpu),
                                            cmocka_unit_test(hip_trains_as_a_cpu),
-                                           cmocka_unit_test(a_call_that_fails_is_told) };
+                                           cmocka_unit_test(a_call_that_fails_is_told),
+                                           cmocka_unit_test(with_a_ledger_the_third_step_is_played) };
 
 TM_TESTS(tests, NULL, NULL)
