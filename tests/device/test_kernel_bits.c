@@ -120,7 +120,7 @@ static void run_call(tm_text *out, const tm_kernel *kernel, const tm_op *op, con
         memset(call.workspace, 0xff, call.workspace_bytes);
         if (kernel->prepare) assert_int_equal(kernel->prepare(NULL, &call, &call.state, NULL), TM_OK);
         spoil_stacks(call.threads);
-        kernel->run(&call);
+        assert_int_equal(tm_kernel_run(kernel, &call, NULL), TM_OK);
         if (kernel->release) kernel->release(call.state);
         free(call.workspace);
         for (int k = 0; k < op->n_out; k++)
