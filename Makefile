@@ -107,9 +107,9 @@ TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house
 LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
 # `make test` leaves out what takes long, measures, kills or tries everything: these, and tests that say so (full_test). Those
 # that measure run one at a time, after the others.
-MEASURING := $(addprefix tests/cli/test_,ab.sh bench.sh bench_models.sh measurement.sh) \
+MEASURING := $(addprefix tests/cli/test_,ab.sh bench.sh bench_models.sh check_hosts.sh measurement.sh) \
     $(addprefix $(BUILD)/tests/bench/test_,timing slices tables_runs ab_whole)
-FULL_SCRIPTS := $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh check.sh check_hosts.sh foreign.sh gpu_ranks.sh key_effects.sh \
+FULL_SCRIPTS := $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh check.sh foreign.sh gpu_ranks.sh key_effects.sh \
     mlperf_run.sh run_words.sh search.sh) tests/train/test_late_suite.sh tests/tools/test_mutants.sh
 # DRAW=SEED adds a tenth of them, which depends on the seed.
 FULL     := $(FULL_SCRIPTS) $(MEASURING)
@@ -311,10 +311,9 @@ fuzz:
 	@for t in $(FUZZ_SRC:tests/fuzz/fuzz_%.c=%); do echo "fuzz $$t"; \
 	    build/asan/fuzz/fuzz_$$t -t $(FUZZ_SECONDS) tests/fuzz/corpus/$$t || exit 1; done
 
-# Breaks the code on purpose, one line at a time: tests that stay green are too weak (docs/testing.md). All lists; with
-# RANDOM=N SEED=S: N random changes of all sources.
+# Breaks the code on purpose, RANDOM lines, one at a time: tests that stay green are too weak (docs/testing.md).
 mutants:
-	RANDOM_MUTANTS='$(RANDOM)' SEED='$(SEED)' tools/mutants.sh
+	SEED='$(SEED)' tools/mutants.sh '$(RANDOM)'
 
 # Leaves out every wait and barrier of the kernels under tests/machine/kernels/, one at a time: does anything notice?
 machine-audit:

@@ -1,22 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The tool that tests the tests: rows of lists that can no longer be applied, random changes, and verdicts on a tiny project.
+# The tool that tests the tests: random changes, and verdicts on a tiny project.
 # shellcheck disable=SC1091,SC2154
 . "$(dirname "$0")/../cli/lib.sh"
-
-# --- every row of every list can be applied -----------------------------------------------------------------------------
-
-if (cd "$root" && tools/mutants.sh --check) >"$out" 2>"$err"; then
-    pass "every row of tests/*/mutants.txt and tests/equivalent.txt fits the sources"
-else
-    fail "every row of tests/*/mutants.txt and tests/equivalent.txt fits the sources"
-fi
 
 # --- a project of one source and one test -------------------------------------------------------------------------------
 
 mkdir -p src/base src/cli tests/base
 cp -r "$root/tools" .
-: >tests/equivalent.txt
 # As the variants of the real one, and their names.
 cat >Makefile <<'END'
 BUILD := build/$(VARIANT)
@@ -101,58 +92,40 @@ int main(void)
     return !good;
 }
 END
-# A row as it is written in a list.
-row() { printf '%s\n' "$1" >>tests/base/mutants.txt; }
-rows() { awk -f tools/mutants/rows.awk tests/base/mutants.txt >"$out" 2>"$err"; }
+# record NAME FILE LINE OLD NEW: as random.awk writes it.
+record() { printf '%s\t%s\t%s\tconstant\t%s\t%s\n' "$1" "$2" "$3" "$4" "$5" >>records; }
+judge_all()
+{
+    : >records.results
+    seq "$(wc -l <records)" | GRACE=1 xargs -I '{}' tools/mutants/judge.sh records '{}' >"$out" 2>"$err"
+    awk -f tools/mutants/report.awk records.results >>"$out"
+}
 
-echo '[src/base/clamp.c]' >tests/base/mutants.txt
-row 'high ~ int clamp(int x, int low, int high)$ ~ x > high => x < high ~ never found: the first line has no $'
-if rows; then fail "a block that is not there is said"; else check "a block that is not there is said" has "$err" 'no line of src/base/clamp.c'; fi
-
-echo '[src/base/clamp.c]' >tests/base/mutants.txt
-row 'twice ~ if (x ~ x < low => x > low ~ also in the comment'
-if rows; then fail "text that is there twice is said"; else check "text that is there twice is said" has "$err" 'mutants.txt:2: twice: .* is there 2 times'; fi
-
-echo '[src/base/clamp.c]' >tests/base/mutants.txt
-row 'gone ~ return x ~ x >= high => x > high ~ not there'
-if rows; then fail "text that is gone is said"; else check "text that is gone is said" has "$err" 'is there 0 times'; fi
-
-printf '[src/base/clamp.c test_lamp.c]\n[src/base/no.c]\n' >tests/base/mutants.txt
-if rows; then fail "missing files are said"; else
-    check "a missing test is said" has "$err" "no test 'tests/base/test_lamp.c'"
-    check "a missing source is said" has "$err" "no file 'src/base/no.c'"
-fi
-
-echo '[src/base/clamp.c]' >tests/base/mutants.txt
-row 'high ~ return x ~ x > high => x < high ~ the wrong bound'
-row 'edge ~ while ( ~ n > 0 => n != 0 ~ negative numbers do not end ~ equivalent: there are none'
-row 'wrong ~ int thrice ~ 3 * x => x * 3 ~ nothing ~ equivalent: the same product'
-row 'thrice ~ 3 * x ~ 3 * x => 4 * x ~ nobody calls it'
-row 'endless ~ while ( ~ n - 1 => n + 0 ~ does not end'
-row 'noted ~ if (x ~ return low; => return high; ~ the wrong bound ~ equivalent: not at all'
-echo '[src/base/types.c]' >>tests/base/mutants.txt
-row 'types ~ return sum( ~ sum(a, b) => sum(b, a) ~ the compiler does not take it'
-echo '[src/base/keep.c]' >>tests/base/mutants.txt
-row 'leak ~ free(kept) ~ free(kept); => ~ memory is not given back'
-rows
-check "a row becomes a record of its line" has "$out" "^high	tests/base/mutants.txt	-	src/base/clamp.c	4	the wrong bound	-	    return x > high.*;	    return x < high"
-
-unset RANDOM_MUTANTS ONLY MAP
-mkdir -p build/coverage
-echo 'tests/base/test_clamp 0.1' >build/coverage/seconds
-GRACE=1 JOBS=2 tools/mutants.sh >"$out" 2>"$err"
+unset MAP TOGETHER
+GRACE=1 JOBS=2 SEED=7 tools/mutants.sh 6 >"$out" 2>"$err"
 code=$?
-check "a survivor is exit 1" test "$code" -eq 1
+check "a random run ends" test "$code" -le 1
+check "lines that no test reaches are known" has build/coverage/by-source/src%base%clamp.c \
+    '^tests/base/test_clamp [0-9.]+ [0-9]+ \+.* 3 4 .*- .*9'
+check "all are judged" test "$(awk '$1 == "all" { print $2 + $6 + $7 }' "$out")" -eq 6
+check "how many is asked for" [ "$(tools/mutants.sh 2>&1)" = "mutants: how many? make mutants RANDOM=N SEED=S" ]
+
+clamp=src/base/clamp.c
+record high $clamp 4 '    return x > high ? high : x;' '    return x < high ? high : x;'
+record same $clamp 9 '    return 3 * x;' '    return x * 3;'
+record thrice $clamp 9 '    return 3 * x;' '    return 4 * x;'
+record endless $clamp 14 '    while (n > 0) n = n - 1;' '    while (n > 0) n = n + 0;'
+record types src/base/types.c 8 '    return sum(a, b);' '    return sum(b, a);'
+record leak src/base/keep.c 10 '    free(kept);' '    (void)kept;'
+if judge_all; then fail "a survivor is exit 1"; else pass "a survivor is exit 1"; fi
 check "a red test kills" has "$out" '^killed +high +base/test_clamp'
-check "a note is believed when all is green" has "$out" '^equivalent +edge +there are none'
-check "the same code is seen" has "$out" '^equivalent +wrong +the compiled code is the same'
-check "green tests are a survivor" has "$out" '^SURVIVED +thrice +1 tests \(nobody calls it: src/base/clamp.c:9\)'
+check "the same code is seen" has "$out" '^same +same +same code'
+check "green tests are a survivor" has "$out" '^SURVIVED +thrice +1 tests, no test reaches the line \(constant: src/base/clamp.c:9\)'
 check "killed by time is told apart" has "$out" '^time +endless'
-check "a note that is wrong is a survivor" has "$out" '^NOTE-WRONG +noted'
 check "pointers of other types do not compile" has "$out" '^uncompiled +types'
 if [ -f "$(${CC:-cc} -print-file-name=liblsan.so)" ]; then
     check "memory that is not given back is noticed" has "$out" '^killed +leak +base/test_clamp'
-    check "the table counts them" has "$out" '^all +5 +2 +1 +2 +2 +0 +1 +60.0 %'
+    check "the table counts them" has "$out" '^all +4 +2 +1 +1 +1 +1 +75.0 %'
 else
     skip "memory that is not given back is noticed" "the compiler has no leak sanitizer"
     skip "the table counts them" "the compiler has no leak sanitizer"
@@ -161,16 +134,16 @@ check_not "nothing is left in src" grep -q 'x < high' src/base/clamp.c
 
 # --- tests that are red anyway --------------------------------------------------------------------------------------------
 
-cp tests/base/mutants.txt kept.txt
-printf 'int main(void)\n{\n    return 1;\n}\n' >tests/base/test_red.c
-printf '[src/base/clamp.c test_red.c]\nred ~ return x ~ x > high => x < high ~ the wrong bound\n' >tests/base/mutants.txt
-GRACE=1 JOBS=1 tools/mutants.sh >"$out" 2>"$err"
-code=$?
-check "a mutant that no green test looks at is no survivor" has "$out" '^UNJUDGED +red +no test is green'
-check "and exit 1" test "$code" -eq 1
+: >records
+record high $clamp 4 '    return x > high ? high : x;' '    return x < high ? high : x;'
+mv build/mutants/tests/base/test_clamp kept
+printf '#!/bin/sh\nexit 1\n' >build/mutants/tests/base/test_clamp
+chmod +x build/mutants/tests/base/test_clamp
+rm -f build/mutants/green/*
+if judge_all; then fail "and exit 1"; else pass "and exit 1"; fi
+check "a mutant that no green test looks at is no survivor" has "$out" '^UNJUDGED +high +no test is green'
 check "it does not count" has "$out" '^all +0 +0 '
-rm tests/base/test_red.c
-mv kept.txt tests/base/mutants.txt
+mv kept build/mutants/tests/base/test_clamp
 
 # --- random changes -----------------------------------------------------------------------------------------------------
 
@@ -180,16 +153,16 @@ draw 12 7 >again
 draw 12 8 >other
 check "the same seed draws the same" cmp -s first again
 check_not "another seed draws others" cmp -s first other
-check "twelve different ones" test "$(cut -f 4- first | sort -u | wc -l)" -eq 12
+check "twelve different ones" test "$(cut -f 2- first | sort -u | wc -l)" -eq 12
 check_not "comments stay" grep -q 'x [<>=]* low stands.*in this.*too' <<END
-$(cut -f 9 first | grep -v 'x < low stands in this comment, too' | grep stands)
+$(cut -f 6 first | grep -v 'x < low stands in this comment, too' | grep stands)
 END
-awk -F '\t' 'NR == FNR { line[FNR] = $0; next } line[$5] != $8 || $8 == $9 { bad = 1 } END { exit bad }' \
+awk -F '\t' 'NR == FNR { line[FNR] = $0; next } line[$3] != $5 || $5 == $6 { bad = 1 } END { exit bad }' \
     src/base/clamp.c first
 check "each changes its line" test $? -eq 0
 draw 1000 1 >"$out"
 check "a small source has few" test $? -eq 1
-check "all kinds that it allows are among them" test "$(cut -f 6 "$out" | sort -u | tr '\n' ' ')" = \
+check "all kinds that it allows are among them" test "$(cut -f 4 "$out" | sort -u | tr '\n' ' ')" = \
     "bound condition constant operator statement "
 
 cat >src/base/sizes.c <<'END'
@@ -201,15 +174,9 @@ int same(const char *a, const char *b)
 END
 awk -v count=1000 -v seed=1 -f "$root/tools/mutants/random.awk" src/base/sizes.c >"$out"
 rm src/base/sizes.c
-check "a condition and its numbers change" test "$(cut -f 6 "$out" | sort -u | tr '\n' ' ')" = "constant operator "
+check "a condition and its numbers change" test "$(cut -f 4 "$out" | sort -u | tr '\n' ' ')" = "constant operator "
 check_not "sizes of text buffers stay" grep -q '	    char' "$out"
 check_not "arguments in either order stay" grep -q 'b, a\|wide\[0\], line' "$out"
-
-GRACE=1 JOBS=2 RANDOM_MUTANTS=6 SEED=7 tools/mutants.sh >"$out" 2>"$err"
-check "a random run ends" test $? -eq 0
-check "lines that no test reaches are known" has build/coverage/by-source/src%base%clamp.c \
-    '^tests/base/test_clamp [0-9.]+ [0-9]+ \+.* 3 4 .*- .*9'
-check "all are judged" test "$(awk '$1 == "all" { print $2 + $6 + $7 + $8 }' "$out")" -eq 6
 
 # --- which tests --------------------------------------------------------------------------------------------------------
 
@@ -233,16 +200,15 @@ printf 'tests/room/test_red (exit status 1)\n' >map/red
 : >map/kills
 printf 'tests/%s 1\n' room/test_rows room/test_table room/test_red far/test_row far/test_other far/test_else >map/seconds
 printf 'tests/%s\n' 'room/test_rows 1 5 + 5 7 10 12 -' 'far/test_row 1 5 + 5 7 - 10 12' 'far/test_other 1 5 + 10 12 - 5 7' >map/rows
-# select_for LINE LIST: names, in the order of the alphabet.
+# select_for LINE: names, in the order of the alphabet.
 select_for()
 {
-    awk -v file=src/room/rows.c -v line="$1" -v sum=5 -v list="$2" -v only=- -f tools/mutants/select.awk map/red map/kills \
+    awk -v file=src/room/rows.c -v line="$1" -v sum=5 -f tools/mutants/select.awk map/red map/kills \
         map/seconds map/rows | cut -d ' ' -f 1 | sed 's,.*/,,' | sort | tr '\n' ' '
 }
-check "of a function, tests that reach the line" test "$(select_for 7 random)" = "test_row test_rows "
+check "of a function, tests that reach the line" test "$(select_for 7)" = "test_row test_rows "
 check "of a table, tests that reach the file, and those of the room" \
-    test "$(select_for 2 random)" = "test_other test_row test_rows test_table "
-check "of a table in a list, tests beside the list" test "$(select_for 2 tests/room/mutants.txt)" = "test_rows test_table "
+    test "$(select_for 2)" = "test_other test_row test_rows test_table "
 rm -r map src/room
 
 # --- many at once -------------------------------------------------------------------------------------------------------
@@ -274,12 +240,12 @@ int main(void)
     return !good;
 }
 END
-GRACE=1 JOBS=2 TOGETHER=1 MAP=new RANDOM_MUTANTS=8 SEED=3 tools/mutants.sh src/pair >"$out" 2>"$err"
+GRACE=1 JOBS=2 TOGETHER=1 SEED=3 tools/mutants.sh 8 src/pair >"$out" 2>"$err"
 check "those that the first test did not notice are laid aside" has "$out" '^not yet +left.c:3 +1 tests, 1 left'
 check "two files are judged at once" has "$out" '^together: [2-8] mutants in [1-7] groups'
 check "a later test kills" has "$out" '^killed +left.c:3 +pair/test_first'
 check "the other one survives both" has "$out" '^SURVIVED +right.c:3 +2 tests'
 check_not "and is not taken for the first" grep -q '^killed *right' "$out"
 check_not "nor the other way round" grep -q '^SURVIVED *left' "$out"
-check "all of them are judged" test "$(awk '$1 == "all" { print $2 + $6 + $7 + $8 }' "$out")" -eq 8
+check "all of them are judged" test "$(awk '$1 == "all" { print $2 + $6 + $7 }' "$out")" -eq 8
 finish

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The certificate of the gradients: it holds for honest training, and leaves no trace. That it does not for training
- * that is not honest is shown by mutants.txt. */
+ * that is not honest is shown by breaking it on purpose. */
 #include "support/training.h"
 
 #include <setjmp.h>

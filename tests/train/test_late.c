@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole runs on the device `late`, which does nothing before it is waited for and hides its memory, leave what they
  * leave on the CPU: initial values, steps, evaluation, checkpoints saved and loaded, hashes, generated text. A
- * forgotten copy or wait shows here (tests/train/mutants.txt). */
+ * forgotten copy or wait shows here. */
 #include "base/log.h"
 #include "op/attrs.h"
 #include "support/folder.h"

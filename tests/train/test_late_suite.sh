@@ -3,7 +3,7 @@
 # Training on the device `late`, which does nothing before somebody waits for it and whose memory nobody can look into: a
 # copy or a wait that was forgotten shows. The tests of training run on it as they do on cpu, and whole runs (evaluation,
 # checkpoints, resumption, generated text) leave the recorded bits. Not here: tests of the CPU's own memory, of long
-# trainings (test_ablation), and of what needs no device.
+# trainings (test_ablation), of how often a step looks at the clock (test_fast_clock), and of what needs no device.
 # shellcheck disable=SC1091,SC2046,SC2086,SC2154
 . "$(dirname "$0")/../cli/lib.sh"
 
@@ -11,7 +11,7 @@ built=$(dirname "$TRAINMARK")/tests
 TM_TEST_DEVICE=late
 export TM_TEST_DEVICE
 
-for name in bench/test_mlp_net golden/test_golden train/test_fast_clock train/test_measurement train/test_pipeline_file \
+for name in bench/test_mlp_net golden/test_golden train/test_measurement train/test_pipeline_file \
     train/test_properties train/test_properties_learning train/test_properties_run train/test_step train/test_weights_hash; do
     if ! [ -x "$built/$name" ]; then
         skip "$name" "it is not built beside $TRAINMARK"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# tools/mutants/judge.sh RECORDS NUMBER - builds one mutant (line NUMBER of RECORDS, form: rows.awk), runs the tests that can
+# tools/mutants/judge.sh RECORDS NUMBER - builds one mutant (line NUMBER of RECORDS, form: random.awk), runs the tests that can
 # notice it until one does, appends the verdict to RECORDS.results (verdict, room, name, tests, place, the line as it is, the
 # new one) and prints it.
 #
@@ -17,8 +17,7 @@ tab=$(printf '\t')
 record=$(sed -n "$2p" "$records")
 
 field() { printf '%s\n' "$record" | cut -f "$1"; }
-name=$(field 1) list=$(field 2) only=$(field 3) file=$(field 4) number=$(field 5) what=$(field 6) note=$(field 7)
-old=$(field 8) new=$(field 9)
+name=$(field 1) file=$(field 2) number=$(field 3) kind=$(field 4) old=$(field 5) new=$(field 6)
 [ "$(sed -n "${number}p" "$file")" = "$old" ] || { echo "mutants: $file has changed since" >&2; exit 2; }
 work=$build/work/$(basename "$records").$2
 rm -rf "$work"
@@ -31,69 +30,41 @@ verdict() # what, tests
     room=${file#src/}
     printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "${room%%/*}" "$name" "$2" "$file:$number" "$old" "$new" >>"$records.results"
     case $1 in
-    survived) printf '%-12s %-44s %s (%s: %s)\n' SURVIVED "$name" "$2" "$what" "$file:$number" ;;
+    survived) printf '%-12s %-44s %s (%s: %s)\n' SURVIVED "$name" "$2" "$kind" "$file:$number" ;;
     unjudged) printf '%-12s %-44s %s\n' UNJUDGED "$name" "$2" ;;
-    note-wrong) printf '%-12s %-44s %s (noted as equivalent: %s)\n' NOTE-WRONG "$name" "$2" "$note" ;;
-    equivalent) printf '%-12s %-44s %s\n' "$1" "$name" "$note" ;;
     *) printf '%-12s %-44s %s\n' "$1" "$name" "$2" ;;
     esac
     exit 0
 }
 
-# compile OBJECT OUTPUT [FOLDER]: by the command of make, without debug information, the source from standard input. With
-# FOLDER, the source that make takes, and headers from there.
+# compile OBJECT OUTPUT: by the command of make, without debug information, the source from standard input.
 compile()
 {
     line=$(sed -n "s,^$1$tab,,p" "$build/commands")
     [ -n "$line" ] || { echo "mutants: make has no command for $1" >&2; exit 2; }
-    source='-x c -'
-    [ $# -lt 3 ] || source="-iquote $3 ${line##* }"
     eval "${line%% -c -o *} -g0 -Werror=int-conversion -Werror=incompatible-pointer-types -Werror=implicit-function-declaration" \
-        "-c -o $2 $source" 2>>"$work/errors"
+        "-c -o $2 -x c -" 2>>"$work/errors"
 }
 
-mkdir -p "$work/include/$(dirname "${file#src/}")"
-copy=$work/include/${file#src/}
 {
     printf '#line 1 "%s"\n' "$file"
     L=$number NEW=$new awk 'NR == ENVIRON["L"] { print ENVIRON["NEW"]; next } { print }' "$file"
-} >"$copy"
+} >"$work/mutant.c"
 
-objects=''
-case $file in
-*.c) objects=$(cut -f 1 "$build/commands" | grep -E "^$build/${file%.c}(\.[a-z0-9_]+)?\.o\$") ;; # kernels: one per instruction set
-*)  # A header or a table: whoever includes it.
-    objects=$(grep -rlE --include='*.d' "[ /]${file}( |\$)" "$build/src" | sed 's/\.d$/.o/') ;;
-esac
 same=yes mutated='' k=0
-for object in $objects; do
+for object in $(cut -f 1 "$build/commands" | grep -E "^$build/${file%.c}(\.[a-z0-9_]+)?\.o\$"); do # kernels: one per instruction set
     k=$((k + 1))
-    if [ "${file%.c}" != "$file" ]; then
-        original=$build/same/$object
-        if [ ! -f "$original" ] || [ "$file" -nt "$original" ]; then
-            mkdir -p "$(dirname "$original")"
-            { printf '#line 1 "%s"\n' "$file"; cat "$file"; } | compile "$object" "$work/original.o" && mv "$work/original.o" "$original"
-        fi
-        compile "$object" "$work/$k.o" <"$copy" || verdict uncompiled "$(grep -m 1 error "$work/errors" | cut -c 1-90)"
-        cmp -s "$work/$k.o" "$original" || same=
-    else
-        compile "$object" "$work/$k.o" "$work/include" </dev/null || verdict uncompiled "$(grep -m 1 error "$work/errors" | cut -c 1-90)"
-        same=
+    original=$build/same/$object
+    if [ ! -f "$original" ] || [ "$file" -nt "$original" ]; then
+        mkdir -p "$(dirname "$original")"
+        { printf '#line 1 "%s"\n' "$file"; cat "$file"; } | compile "$object" "$work/original.o" && mv "$work/original.o" "$original"
     fi
+    compile "$object" "$work/$k.o" <"$work/mutant.c" || verdict uncompiled "$(grep -m 1 error "$work/errors" | cut -c 1-90)"
+    cmp -s "$work/$k.o" "$original" || same=
     mutated="$mutated $work/$k.o"
 done
 # The compiler makes the same of both: nothing could notice.
-if [ -n "$same" ]; then
-    [ "$list" = random ] || [ "$note" != - ] || verdict survived "same code"
-    note="the compiled code is the same"
-    verdict "$([ "$list" = random ] && echo same || echo equivalent)" "same code"
-fi
-if [ "$list" = random ]; then
-    # shellcheck disable=SC2016
-    reason=$(O=$(echo "$old" | sed 's/^ *//') N=$(echo "$new" | sed 's/^ *//') F=$file awk -F ' ~ ' '
-        $1 == ENVIRON["F"] && $2 == ENVIRON["O"] && $3 == ENVIRON["N"] { print $4; exit }' tests/equivalent.txt)
-    [ -z "$reason" ] || { note=$reason; verdict equivalent ""; }
-fi
+[ -z "$same" ] || verdict same "same code"
 # shellcheck disable=SC2086
 ${CC:-cc} -shared -fopenmp -o "$work/libmutant.so" $mutated || exit 2
 
@@ -103,14 +74,14 @@ sum=$(cksum "$file" | cut -d ' ' -f 1)
 rows=$map/by-source/$(echo "$file" | tr / %)
 [ -f "$rows" ] || rows=
 # shellcheck disable=SC2086
-awk -v file="$file" -v line="$number" -v sum="$sum" -v list="$list" -v only="$only" -f tools/mutants/select.awk \
+awk -v file="$file" -v line="$number" -v sum="$sum" -f tools/mutants/select.awk \
     "$map/red" "$build/kills" "$build/seconds" $rows >"$work/tests"
 tried=0 known=0 unreached='' spent=0
 while read -r test seconds; do
     if [ "$test" = none ]; then unreached=", no test reaches the line"; continue; fi
     known=$((known + 1))
     spent=$((spent + ${seconds%.*} + 1))
-    if [ -n "${TOGETHER:-}" ] && [ "$list" = random ] && [ "$spent" -gt "$TOGETHER" ]; then
+    if [ -n "${TOGETHER:-}" ] && [ "$spent" -gt "$TOGETHER" ]; then
         open=$build/open/$2
         mkdir -p "$open"
         # shellcheck disable=SC2086
@@ -127,7 +98,6 @@ while read -r test seconds; do
     status=$?
     if fault_of_test "$test" "$limit" $status; then echo "mutants: $test fails without a mutant, too" >&2; continue; fi
     echo "$file $test" >>"$build/kills"
-    [ "$note" = - ] || verdict note-wrong "${test#tests/}"
     case $status in
     124 | 137) verdict time "${test#tests/}" ;;
     *) verdict killed "${test#tests/}" ;;
@@ -135,5 +105,4 @@ while read -r test seconds; do
 done <"$work/tests"
 # Nobody has looked at it: that is no survivor, and nothing that counts.
 [ "$tried" -gt 0 ] || [ "$known" -eq 0 ] || verdict unjudged "no test is green without it"
-[ "$note" = - ] || verdict equivalent ""
 verdict survived "$tried tests$unreached"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# tools/mutants/random.awk -v count=N -v seed=S FILE... - N random mutants of C files as records (form: rows.awk).
+# tools/mutants/random.awk -v count=N -v seed=S FILE... - N random mutants of C files as records, one a line, fields between tabs:
+#   name, file, line number, kind of change, the line, the new line
 #
 # Every line of code that something can be done to is as likely as any other one; then a kind is drawn among those that the line
 # allows, then a place:
@@ -225,7 +226,7 @@ BEGIN {
         base = pool_file[p]
         sub(/.*\//, "", base)
         made++
-        printf "%s:%d\trandom\t-\t%s\t%d\t%s\t-\t%s\t%s\n", base, pool_line[p], pool_file[p], pool_line[p], kind, text, new
+        printf "%s:%d\t%s\t%d\t%s\t%s\t%s\n", base, pool_line[p], pool_file[p], pool_line[p], kind, text, new
     }
     exit made == count ? 0 : 1
 }

@@ -1,20 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# tools/mutants/select.awk -v file=F -v line=L -v sum=CKSUM -v list=LIST -v only=TESTS build/coverage/... - the tests that can
+# tools/mutants/select.awk -v file=F -v line=L -v sum=CKSUM build/coverage/... - the tests that can
 # notice a change in line L of file F, the likeliest killers first: "test seconds", or "none" in front when the map shows that
 # no test reaches the line (the tests behind it reach the file at least).
 #
 # Outside of functions, where no line has a count, every test that reaches the file can, and every test of the room.
 #
-# Input: red, kills, seconds, the rows of the file (made by map.sh). For a row of a list the tests beside it count, the named
-# ones alone if there are any; for a random mutant (list "random") all tests.
+# Input: red, kills, seconds, the rows of the file (made by map.sh).
 
-function candidate(test)
-{
-    if (test in red) return 0
-    if (list == "random") return 1
-    if (only != "-") return index(" " only " ", " " base(test) ".c ") > 0 && folder(test) == folder(list)
-    return folder(test) == folder(list)
-}
 function base(path) { sub(/.*\//, "", path); return path }
 function folder(path) { sub(/\/[^\/]*$/, "", path); return path }
 
@@ -53,20 +45,20 @@ FILENAME ~ /\/seconds$/ { seconds[$1] = $2; next }
 
 END {
     if (inside && !stale) for (l = line; l >= start && !nearest; l--) if (l in known) nearest = l
-    for (test in reaches) if (candidate(test) && (!nearest || ((test, nearest) in hit))) { take[test] = 1; taken++ }
+    for (test in reaches) if (!(test in red) && (!nearest || ((test, nearest) in hit))) { take[test] = 1; taken++ }
     if (!taken) {
         # Table, kernel or a line that no test reaches.
         if (nearest) print "-1 none" | order
         for (test in reaches)
-            if (candidate(test) && (folder(test) == room || list != "random")) { take[test] = 1; taken++ }
+            if (!(test in red) && folder(test) == room) { take[test] = 1; taken++ }
     }
     if (!taken && !nearest)
         for (test in seconds)
-            if (candidate(test) && (list != "random" || folder(test) == room || test ~ kernels)) take[test] = 1
+            if (!(test in red) && (folder(test) == room || test ~ kernels)) take[test] = 1
     # A table of the file is read by tests that run nothing else of it (an option's row, by one that looks at all options).
     if (!inside)
         for (test in seconds)
-            if (candidate(test) && folder(test) == room) take[test] = 1
+            if (!(test in red) && folder(test) == room) take[test] = 1
     for (test in take) {
         name = base(test)
         sub(/^test_/, "", name)
