@@ -39,7 +39,8 @@ typedef struct {
 tm_cpu_caches tm_cpu_caches_read(const char *sysroot);
 
 /* All last-level caches that the processors of this process's affinity mask reach, added up (of all processors where
- * `sysroot` is not ""); 0 = unknown. Memory beyond this many bytes cannot be held by them. */
+ * `sysroot` is not ""); 0 = unknown. Memory beyond this many bytes cannot be held by them. For tests: with
+ * TM_TEST_CACHE_MIB this machine has no more than that. */
 int64_t tm_cpu_last_level_bytes(const char *sysroot);
 
 /* What the control groups (v1 or v2, this one and its parents) leave to the process. */

@@ -155,6 +155,17 @@ static void isa_agrees_with_the_kernel(void **state)
     assert_int_equal(isa.amx, isa.avx512 && strstr(info, " amx_tile ") && strstr(info, " amx_bf16 "));
 }
 
+static void a_test_can_have_a_small_cache(void **state)
+{
+    (void)state;
+    unsetenv("TM_TEST_CACHE_MIB");
+    int64_t all = tm_cpu_last_level_bytes("");
+    setenv("TM_TEST_CACHE_MIB", "1", 1);
+    assert_int_equal(tm_cpu_last_level_bytes(""), all < 1 << 20 ? all : 1 << 20);
+    setenv("TM_TEST_CACHE_MIB", "1000000", 1);
+    assert_int_equal(tm_cpu_last_level_bytes(""), all);
+}
+
 static void a_test_can_hide_instructions(void **state)
 {
     (void)state;
@@ -319,7 +330,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(threads_follow_the_affinity),
     cmocka_unit_test(processes_share_the_processors),
     cmocka_unit_test(isa_agrees_with_the_kernel),
-    cmocka_unit_test(a_test_can_hide_instructions),
+    cmocka_unit_test(a_test_can_hide_instructions), cmocka_unit_test(a_test_can_have_a_small_cache),
     cmocka_unit_test(resident_memory_grows_with_use),
     cmocka_unit_test(denormals_are_flushed),
 };
