@@ -163,7 +163,7 @@ mkdir -p "$TRAINMARK_KERNELS" && chmod 700 "$TRAINMARK_KERNELS"
 device=${ACCEPT_DEVICE:-}
 if [ "$standins" ]; then
     export TRAINMARK_GPU_RUNTIME="$standins/${device:=cuda}.so" TRAINMARK_NVRTC="$standins/nvrtc.so"
-    export TRAINMARK_HIPRTC="$standins/hiprtc.so"
+    export TRAINMARK_HIPRTC="$standins/hiprtc.so" TRAINMARK_CUBLASLT="$standins/cublaslt.so" TRAINMARK_HIPBLASLT="$standins/hipblaslt.so"
 fi
 [ "$device" ] || device=$("$trainmark" devices | sed -n 's/^\(cuda\|hip\):0 .*/\1/p' | head -n 1)
 [ "$device" ] || { echo "no GPU: trainmark devices says what is missing" >&2; "$trainmark" devices >&2; exit 4; }
