@@ -23,7 +23,8 @@ tm_status tm_gpu_library_open(tm_device *device, tm_error *err)
     }
     if (st != TM_OK) return tm_fail(err, st, "%s", why.text);
     /* Which algorithm it takes depends on these. */
-    snprintf(own->sums, sizeof own->sums, "%s, %.31s, %d", tm_gpu_blas_name(own->blas), f->arch, f->multiprocessors);
+    snprintf(own->sums, sizeof own->sums, "%s-%.31s-%d", tm_gpu_blas_name(own->blas), f->arch, f->multiprocessors);
+    *strchr(own->sums, ' ') = '-';
     for (int k = 0; k < 2; k++) device->info.sums[k] = own->sums;
     return TM_OK;
 }
