@@ -436,6 +436,25 @@ static void each_function_that_fails_is_named(void **state)
         }
 }
 
+/* Columns of the library that overlap are rows of ours that do. */
+static void rows_that_overlap_are_refused(void **state)
+{
+    (void)state;
+    for (int hip = 0; hip < 2; hip++)
+        for (int i = 0; i < 3; i++) {
+            bench               b = open_bench(hip);
+            kind                k = { .factors = TM_GPU_F32, .result = TM_GPU_F32 };
+            tm_gpu_matmul_shape s = shape_of(&k);
+            tm_gpu_matmul      *found;
+            const char         *why;
+            tm_error            err = { 0 };
+            (*(int64_t *[]){ &s.ld_a, &s.ld_b, &s.ld_c }[i])--;
+            assert_int_equal(tm_gpu_blas_find(b.blas, &s, &found, &why, &err), TM_DEVICE);
+            assert_non_null(strstr(err.text, "a value is invalid"));
+            close_bench(&b, hip);
+        }
+}
+
 /* The stand-ins notice what a caller gets wrong. */
 static void mistakes_are_noticed(void **state)
 {
@@ -474,6 +493,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(without_a_gpu_it_is_expected),
     cmocka_unit_test(each_function_that_fails_is_named),
     cmocka_unit_test(mistakes_are_noticed),
+    cmocka_unit_test(rows_that_overlap_are_refused),
 };
 
 TM_TESTS(tests, NULL, NULL)

@@ -206,6 +206,75 @@ static void products_agree(const char *name)
     tm_device_close(device);
 }
 
+/* --- what the library does not take ----------------------------------------------------------------- */
+
+static tm_gpu_product_of plain(void)
+{
+    return (tm_gpu_product_of){
+        .c = TM_BF16, .a = TM_BF16, .b = TM_BF16, .rows = 4, .columns = 4, .depth = 4, .ld_a = 4, .ld_b = 4, .ld_c = 4
+    };
+}
+
+static void the_library_refuses(void **state)
+{
+    static const char *const words[] = { "multiplies matrices of one format",
+                                         "leaves a product of float32 in float32",
+                                         "adds a bias in the result's format only",
+                                         "adds one matrix to a product",
+                                         "takes no empty matrix",
+                                         "counts rows and columns in 32 bits" };
+    tm_gpu_product_of        p[6];
+    tm_device               *device;
+    tm_error                 err = { 0 };
+    (void)state;
+    if (!emulated_device("cuda")) skip();
+    for (int i = 0; i < 6; i++) p[i] = plain();
+    p[0].b = TM_F32;
+    p[1].a = p[1].b = TM_F32;
+    p[2].c = TM_F32, p[2].has_bias = true;
+    p[3].has_residual = p[3].adds = true;
+    p[4].depth = 0;
+    p[5].rows = (int64_t)1 << 31;
+    for (int planning = 0; planning < 2; planning++) {
+        must(planning ? tm_device_open_planning("cuda", 1, &device, &err) : tm_device_open("cuda", 1, &device, &err),
+             &err);
+        tm_gpu_product_of good = plain();
+        good.c = TM_F32, good.adds = true;
+        assert_null(tm_gpu_by_library(device, &good));
+        for (int i = 0; i < 6; i++) {
+            const char *why = tm_gpu_by_library(device, &p[i]);
+            if (!why || !strstr(why, words[i])) fail_msg("planning %d, product %d: '%s'", planning, i, why ? why : "");
+        }
+        tm_device_close(device);
+    }
+}
+
+/* At most 32 MiB from Hopper on, 4 MiB before and of AMD; less for small products. */
+static void workspace_is_by_rule(void **state)
+{
+    static const struct {
+        const char *device, *arch;
+        size_t      large;
+    } all[] = { { "cuda", "sm_90", 32 << 20 },
+                { "cuda", "sm_100", 32 << 20 },
+                { "cuda", "sm_80", 4 << 20 },
+                { "hip", "gfx942", 4 << 20 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        tm_gpu_product_of small_one = plain(), large_one = plain();
+        tm_device        *device;
+        tm_error          err = { 0 };
+        large_one.rows = large_one.columns = large_one.depth = 8192;
+        if (gpu_is_real() || !emulated_device(all[i].device)) skip();
+        setenv("STANDIN_GPU_ARCH", all[i].arch, 1);
+        must(tm_device_open(all[i].device, 1, &device, &err), &err);
+        unsetenv("STANDIN_GPU_ARCH");
+        assert_true(tm_gpu_library_bytes(device, &large_one) == all[i].large);
+        assert_true(tm_gpu_library_bytes(device, &small_one) == (128 << 10)); /* a tile, and counters */
+        tm_device_close(device);
+    }
+}
+
 static void on_cuda(void **state)
 {
     (void)state;
@@ -218,6 +287,8 @@ static void on_hip(void **state)
     products_agree("hip");
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(on_cuda), cmocka_unit_test(on_hip) };
+static const struct CMUnitTest tests[] = { cmocka_unit_test(on_cuda), cmocka_unit_test(on_hip),
+                                           cmocka_unit_test(the_library_refuses),
+                                           cmocka_unit_test(workspace_is_by_rule) };
 
 TM_TESTS(tests, NULL, NULL)
