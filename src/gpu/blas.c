@@ -132,28 +132,37 @@ static tm_status failed(const tm_gpu_blas *blas, size_t member, int status, cons
 
 static const char *const variables[] = { "TRAINMARK_CUBLASLT", "TRAINMARK_HIPBLASLT" };
 
+/* Of CUDA 13 only where the driver is of it: an older one runs CUDA 12's. Without a GPU: either. */
+static bool open_any(tm_gpu_blas *blas, tm_text *tried)
+{
+    static const char *const cuda_13[] = { "libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
+                                           "/usr/local/lib/python3*/*-packages/nvidia/cu13/lib/libcublasLt.so.13",
+                                           "/usr/lib/python3*/*-packages/nvidia/cu13/lib/libcublasLt.so.13", NULL };
+    static const char *const cuda_12[] = { "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.12",
+                                           "/usr/local/lib/python3*/*-packages/nvidia/cublas/lib/libcublasLt.so.12",
+                                           "/usr/lib/python3*/*-packages/nvidia/cublas/lib/libcublasLt.so.12", NULL };
+    static const char *const hip[] = { "libhipblaslt.so.1", "libhipblaslt.so.0", "/opt/rocm/lib/libhipblaslt.so",
+                                       NULL };
+    bool                     newest = !blas->gpu || tm_gpu_facts_of(blas->gpu)->version >= 13000;
+    if (blas->hip) return tm_library_open(hip, &blas->library, tried);
+    return (newest && tm_library_open(cuda_13, &blas->library, tried)) ||
+           tm_library_open(cuda_12, &blas->library, tried);
+}
+
 static tm_status find_library(tm_gpu_blas *blas, tm_error *err)
 {
-    static const char *const files[2][9] = {
-        { "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.1[23]",
-          "/usr/local/lib/python3*/*-packages/nvidia/cu13/lib/libcublasLt.so.13",
-          "/usr/local/lib/python3*/*-packages/nvidia/cublas/lib/libcublasLt.so.12",
-          "/usr/lib/python3*/*-packages/nvidia/cu13/lib/libcublasLt.so.13",
-          "/usr/lib/python3*/*-packages/nvidia/cublas/lib/libcublasLt.so.12", NULL },
-        { "libhipblaslt.so.1", "libhipblaslt.so.0", "/opt/rocm/lib/libhipblaslt.so", NULL },
-    };
     const char       *given = getenv(variables[blas->hip]);
     const char *const one[] = { given, NULL };
     tm_text           tried = { 0 };
     tm_status         st = TM_OK;
     if (given && strcmp(given, "none") == 0)
         return tm_fail(err, TM_UNSUPPORTED, "%s is 'none': no library multiplies", variables[blas->hip]);
-    if (!tm_library_open(given && *given ? one : files[blas->hip], &blas->library, &tried))
+    if (!(given && *given ? tm_library_open(one, &blas->library, &tried) : open_any(blas, &tried)))
         st = tm_fail(err, TM_UNSUPPORTED,
                      blas->hip ? "no hipBLASLt was found (%s); install it (`apt-get install hipblaslt`), or name "
                                  "libhipblaslt.so in TRAINMARK_HIPBLASLT"
-                               : "no cublasLt was found (%s); install it (`apt-get install libcublas-13-0`, or `pip "
-                                 "install nvidia-cublas`), or name libcublasLt.so in TRAINMARK_CUBLASLT",
+                               : "no cublasLt was found (%s); install it (`pip install nvidia-cublas`, for a driver of "
+                                 "CUDA 12 nvidia-cublas-cu12), or name libcublasLt.so in TRAINMARK_CUBLASLT",
                      tried.data ? tried.data : "");
     tm_text_fini(&tried);
     return st;

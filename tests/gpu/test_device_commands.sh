@@ -33,6 +33,18 @@ TRAINMARK_HIPBLASLT=/nowhere/libhipblaslt.so trainmark devices --json
 check "or what is missing for it" has "$out" '"hip products": ".*install hipblaslt'
 TRAINMARK_HIPBLASLT=/nowhere/libhipblaslt.so trainmark devices
 check "also as text" has "$out" "^hip .*install hipblaslt"
+
+# Which library is taken, by its name: none of this folder, and one that the driver can run.
+mkdir lib
+for name in libcublasLt.so.12 libcublasLt.so.13; do cp "$standins/cublaslt.so" lib/$name && cp "$standins/cublaslt.so" $name; done
+on cuda
+for version in 12090 13000; do
+    TRAINMARK_CUBLASLT='' STANDIN_GPU_VERSION=$version LD_LIBRARY_PATH="$work/lib" trainmark devices
+    check "a driver of $version takes the library of it" has "$out" "products  cublasLt 13.1.0, $work/lib/libcublasLt.so.${version%???}$"
+done
+TRAINMARK_CUBLASLT='' trainmark devices
+check "nothing is loaded from the current folder" [ "$(grep -c "$work/lib[^/]*cublasLt" "$out")" -eq 0 ]
+on hip
 TRAINMARK_HIPRTC=/nowhere/libhiprtc.so trainmark devices --json
 check "or what is missing for the compiler" has "$out" '"hip": ".*install ROCm.s hiprtc'
 
