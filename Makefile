@@ -101,7 +101,7 @@ ROOM_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(TEST_SRC),$(wildcard $(TE
 # Libraries that stand in for those of GPUs, of two makers, and old ones; and for those of matrix products.
 BLAS     := $(patsubst %,$(BUILD)/tests/standins/%.so,$(foreach kind,dnnl openblas blis mkl,$(kind) $(kind)-bare) \
     openblas-plain mkl-capitals mkl-hollow layer)
-STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nvrtc.so hiprtc.so nccl.so rccl.so nccl-old.so nccl-ancient.so trainmark-mpich.so) $(BLAS)
+STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nvrtc.so hiprtc.so cublaslt.so hipblaslt.so nccl.so rccl.so nccl-old.so nccl-ancient.so trainmark-mpich.so) $(BLAS)
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
 TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*' ! -path 'tests/long/*'))
 LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
@@ -200,6 +200,7 @@ $(STANDINS):
 MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,clocks.c counts.c memory.c module.c races.c) $(filter-out %_texts.c,$(wildcard tests/machine/gcn*.c tests/machine/ptx*.c)))
 $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so): $(wildcard tests/standins/gpu*.c) $(MACHINE) tests/standins/gpu.h
 $(addprefix $(BUILD)/tests/standins/,nvrtc.so hiprtc.so): tests/standins/compilers.c
+$(addprefix $(BUILD)/tests/standins/,cublaslt.so hipblaslt.so): tests/standins/blaslt.c tests/standins/gpu.h
 $(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c
 $(BLAS): tests/standins/blas.c
 $(BUILD)/tests/standins/trainmark-mpich.so: tests/standins/mpi.c
@@ -213,7 +214,7 @@ $(filter %-bare.so %/layer.so,$(BLAS)): SILENT := -DBARE
 $(BUILD)/tests/standins/openblas-plain.so: SILENT := -DPLAIN
 $(BUILD)/tests/standins/mkl-capitals.so: SILENT := -DCAPITALS
 $(BUILD)/tests/standins/mkl-hollow.so: SILENT := -DHOLLOW
-$(BUILD)/tests/standins/hip.so $(BUILD)/tests/standins/hiprtc.so: STANDIN := -DHIP
+$(BUILD)/tests/standins/hip.so $(BUILD)/tests/standins/hiprtc.so $(BUILD)/tests/standins/hipblaslt.so: STANDIN := -DHIP
 $(BUILD)/tests/standins/nccl-old.so: STANDIN := -DOLD -DCODE=2708
 $(BUILD)/tests/standins/nccl-ancient.so: STANDIN := -DOLD -DANCIENT -DCODE=2402
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBRARY)

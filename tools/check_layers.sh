@@ -23,6 +23,7 @@ bench/ab.h
 bench/bench.h
 bench/published.h
 comm/comm.h
+gpu/blas.h
 gpu/compile.h
 gpu/library.h
 gpu/runtime.h

@@ -5,10 +5,11 @@
 #
 #   tools/gpu_acceptance.sh bundle [FOLDER]          build; FOLDER (build/accept) is all that has to travel
 #   FOLDER/tools/gpu_acceptance.sh correctness OUT   240 s at most: facts, every kernel, trainings, commands
-#   FOLDER/tools/gpu_acceptance.sh speed OUT         300 s at most: steps beside PyTorch's, in turns
+#   FOLDER/tools/gpu_acceptance.sh speed OUT         300 s at most: products by each kernel, steps beside PyTorch's, in turns
 #
 # Each stage is a process with a limit of its own, and no failure stops the next one. OUT gets results.jsonl (a line a stage, at
-# once), devices.json, runs.jsonl (a result a training) and log.txt.gz. Exit status: 0, or 5 if a stage failed.
+# once), devices.json, runs.jsonl (a result a training), products.jsonl (a rate a product and kernel) and log.txt.gz. Exit status:
+# 0, or 5 if a stage failed.
 #
 #   ACCEPT_DEVICE=cuda|hip    (the first whose GPU trainmark finds)
 #   ACCEPT_BUILT=FOLDER       bundle what lies there, and build nothing
@@ -95,10 +96,11 @@ facts()
 correctness()
 {
     # An operation in every order of waves on emulators, which are slow; all of them, all examples, on a GPU.
-    if [ "$standins" ]; then export TM_TEST_OP=add; else export TM_TEST_FULL=1; fi
+    if [ "$standins" ]; then export TM_TEST_OP=add; else export TM_TEST_FULL=1 TM_TEST_SHAPES=medium; fi
     stage kernels 90 env "$paths" "$tests/test_gpu_kernels" "on_$device"
+    stage products 30 env "$paths" "$tests/test_products" "on_$device"
     stage trainings 60 env "$paths" "$tests/test_gpu_training" "${device}_trains_as_a_cpu"
-    unset TM_TEST_OP TM_TEST_FULL
+    unset TM_TEST_OP TM_TEST_FULL TM_TEST_SHAPES
     if [ "$standins" ]; then
         set -- --model.n_layers 1 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 --model.vocab_size 64 \
             --training.seq_len 32 --training.local_batch_size 2 --training.steps 2 --validation.enable false
@@ -134,14 +136,16 @@ beside() # NAME SECONDS CASE ROUNDS VARIABLE=VALUE...
 
 speed()
 {
+    [ "$standins" ] || export TM_TEST_SHAPES=large
+    stage products 30 env "$paths" TM_TEST_RATES="$out/products.jsonl" "$tests/test_products" "on_$device"
     if [ "$standins" ]; then
         training step 60 tiny-llama --device "$device" --training.dtype bfloat16 --model.n_layers 1 --training.seq_len 32 \
             --training.local_batch_size 1 --training.steps 3 --validation.enable false --model.vocab_size 64 --model.dim 64 \
             --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64
         return
     fi
-    training cold 30 gpt-small --device "$device" --training.dtype bfloat16 --training.steps 3 --validation.enable false
-    training warm 20 gpt-small --device "$device" --training.dtype bfloat16 --training.steps 3 --validation.enable false
+    training cold 25 gpt-small --device "$device" --training.dtype bfloat16 --training.steps 3 --validation.enable false
+    training warm 15 gpt-small --device "$device" --training.dtype bfloat16 --training.steps 3 --validation.enable false
     beside gpt-medium 70 gpt-medium 2 STEPS=20 WARMUP=5 BATCH=16
     beside llama-8b-width 160 llama-8b-block 1 STEPS=8 WARMUP=2 BATCH=4 SEQ=4096 LAYERS=4 MODES="eager compile"
 }
@@ -163,17 +167,18 @@ mkdir -p "$TRAINMARK_KERNELS" && chmod 700 "$TRAINMARK_KERNELS"
 device=${ACCEPT_DEVICE:-}
 if [ "$standins" ]; then
     export TRAINMARK_GPU_RUNTIME="$standins/${device:=cuda}.so" TRAINMARK_NVRTC="$standins/nvrtc.so"
-    export TRAINMARK_HIPRTC="$standins/hiprtc.so"
+    export TRAINMARK_HIPRTC="$standins/hiprtc.so" TRAINMARK_CUBLASLT="$standins/cublaslt.so" TRAINMARK_HIPBLASLT="$standins/hipblaslt.so"
 fi
 [ "$device" ] || device=$("$trainmark" devices | sed -n 's/^\(cuda\|hip\):0 .*/\1/p' | head -n 1)
 [ "$device" ] || { echo "no GPU: trainmark devices says what is missing" >&2; "$trainmark" devices >&2; exit 4; }
-unset TM_TEST_FULL TM_TEST_OP
+unset TM_TEST_FULL TM_TEST_OP TM_TEST_SHAPES TM_TEST_RATES
 export TM_TEST_GPU=real TM_TEST_SECONDS=100 TM_TEST_COMPILERS=required
 tests=$out/tests
 mkdir -p "$tests"
 export TRAINMARK_STORE="$tests/results.db"
 ln -sf "$here/lib/gpu_tests" "$tests/test_gpu_kernels"
 ln -sf "$here/lib/gpu_tests" "$tests/test_gpu_training"
+ln -sf "$here/lib/gpu_tests" "$tests/test_products"
 paths="LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 echo "device: $device"

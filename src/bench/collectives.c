@@ -534,7 +534,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
 static int ranks_here(const tm_config *config)
 {
     if (strcmp(tm_config_text(config, "engine"), "nccl") != 0) return 2;
-    int gpus = tm_gpu_count();
+    int gpus = tm_gpu_count(TM_GPU_ANY);
     return gpus > 0 ? gpus : 1;
 }
 

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trainmark devices: where programs can run on this machine, from which files, and what is missing. */
+#include "base/arena.h"
 #include "cli/cli.h"
 #include "device/device.h"
+#include "gpu/blas.h"
 #include "gpu/compile.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 typedef struct {
     bool json;
@@ -63,21 +67,38 @@ static void list_gpus(tm_gpu_maker maker, tm_text *out, tm_json *json, tm_error 
     }
 }
 
+static void print_library(const char *what, const char *name, const char *path, tm_text *out, tm_json *json)
+{
+    if (json) {
+        tm_json_open(json, NULL, '{');
+        tm_json_string(json, what, name);
+        tm_json_string(json, "library", path);
+        tm_json_close(json, '}');
+    } else {
+        tm_text_printf(out, "          %-9s %s, %s\n", what, name, path);
+    }
+}
+
 /* The compiler of kernels of one maker, where it has GPUs. */
 static void find_compiler(tm_gpu_maker maker, tm_text *out, tm_json *json, tm_error *why)
 {
     tm_gpu_compiler *compiler;
     if (tm_gpu_compiler_open(maker, &compiler, why) != TM_OK) return;
-    if (json) {
-        tm_json_open(json, NULL, '{');
-        tm_json_string(json, "compiler", tm_gpu_compiler_name(compiler));
-        tm_json_string(json, "library", tm_gpu_compiler_library(compiler));
-        tm_json_close(json, '}');
-    } else {
-        tm_text_printf(out, "          compiler  %s, %s\n", tm_gpu_compiler_name(compiler),
-                       tm_gpu_compiler_library(compiler));
-    }
+    print_library("compiler", tm_gpu_compiler_name(compiler), tm_gpu_compiler_library(compiler), out, json);
     tm_gpu_compiler_close(compiler);
+}
+
+/* The library of matrix products: it begins on a GPU only. */
+static void find_products(tm_gpu_maker maker, tm_text *out, tm_json *json, tm_error *why)
+{
+    tm_gpu      *gpu;
+    tm_gpu_blas *blas;
+    if (tm_gpu_open(maker, 0, &gpu, why) != TM_OK) return;
+    if (tm_gpu_blas_open(gpu, &blas, why) == TM_OK) {
+        print_library("products", tm_gpu_blas_name(blas), tm_gpu_blas_library(blas), out, json);
+        tm_gpu_blas_close(blas);
+    }
+    tm_gpu_close(gpu);
 }
 
 static tm_status print_cpu(tm_text *out, tm_json *json, tm_error *err)
@@ -99,31 +120,63 @@ static tm_status print_cpu(tm_text *out, tm_json *json, tm_error *err)
     return TM_OK;
 }
 
+enum { MAKERS = 2 };
+
+/* What is missing of a maker: with a GPU its libraries may be. */
+typedef struct {
+    tm_error gpus, compiler, products;
+} missing;
+
+static void print_missing(const char *name, const char *what, const tm_error *why, tm_text *out, tm_json *json)
+{
+    char key[32];
+    snprintf(key, sizeof key, "%s%s%s", name, *what ? " " : "", what);
+    if (why->status == TM_OK) return;
+    if (json)
+        tm_json_string(json, key, why->text);
+    else
+        tm_text_printf(out, "%-10s%s\n", name, why->text);
+}
+
+static void list(tm_text *out, tm_json *json, missing *why)
+{
+    for (int m = 0; m < MAKERS; m++) {
+        list_gpus((tm_gpu_maker)m, out, json, &why[m].gpus);
+        if (json || why[m].gpus.status != TM_OK) continue;
+        find_compiler((tm_gpu_maker)m, out, NULL, &why[m].compiler);
+        find_products((tm_gpu_maker)m, out, NULL, &why[m].products);
+    }
+    if (!json) return;
+    tm_json_close(json, ']'), tm_json_open(json, "compilers", '[');
+    for (int m = 0; m < MAKERS; m++)
+        if (why[m].gpus.status == TM_OK) find_compiler((tm_gpu_maker)m, out, json, &why[m].compiler);
+    tm_json_close(json, ']'), tm_json_open(json, "products", '[');
+    for (int m = 0; m < MAKERS; m++)
+        if (why[m].gpus.status == TM_OK) find_products((tm_gpu_maker)m, out, json, &why[m].products);
+    tm_json_close(json, ']');
+}
+
 static tm_status devices(tm_cli_line *line, tm_error *err)
 {
     static const char *const names[] = { "cuda", "hip" };
     const devices_options   *o = line->options;
     tm_text                  out = { 0 };
     tm_json                  all = { .out = &out, .indent = true }, *json = o->json ? &all : NULL;
-    tm_error                 why[2] = { { 0 }, { 0 } }, compiler[2] = { { 0 }, { 0 } };
+    missing                 *why = memset(tm_alloc(MAKERS * sizeof *why), 0, MAKERS * sizeof *why);
     if (json) tm_json_open(json, NULL, '{'), tm_json_open(json, "devices", '[');
     tm_status st = print_cpu(&out, json, err);
-    for (int m = 0; m < 2 && st == TM_OK; m++) {
-        list_gpus((tm_gpu_maker)m, &out, json, &why[m]);
-        if (!json && why[m].status == TM_OK) find_compiler((tm_gpu_maker)m, &out, NULL, &compiler[m]);
+    if (st == TM_OK) {
+        list(&out, json, why);
+        if (json) tm_json_open(json, "missing", '{');
+        for (int m = 0; m < MAKERS; m++) {
+            print_missing(names[m], "", *why[m].gpus.text ? &why[m].gpus : &why[m].compiler, &out, json);
+            print_missing(names[m], "products", &why[m].products, &out, json);
+        }
+        if (json) tm_json_close(json, '}'), tm_json_close(json, '}'), tm_text_add(&out, "\n");
+        st = tm_cli_print(&out, err);
     }
-    if (json) tm_json_close(json, ']'), tm_json_open(json, "compilers", '[');
-    for (int m = 0; m < 2 && json && st == TM_OK; m++)
-        if (why[m].status == TM_OK) find_compiler((tm_gpu_maker)m, &out, json, &compiler[m]);
-    if (json) tm_json_close(json, ']'), tm_json_open(json, "missing", '{');
-    for (int m = 0; m < 2 && st == TM_OK; m++) {
-        const char *text = *why[m].text ? why[m].text : compiler[m].text;
-        if (*text && json) tm_json_string(json, names[m], text);
-        if (*text && !json) tm_text_printf(&out, "%-10s%s\n", names[m], text);
-    }
-    if (json) tm_json_close(json, '}'), tm_json_close(json, '}'), tm_text_add(&out, "\n");
-    if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_text_fini(&out);
+    free(why);
     return st;
 }
 

@@ -243,12 +243,12 @@ tm_status tm_gpu_open(tm_gpu_maker maker, int wanted, tm_gpu **out, tm_error *er
     return st;
 }
 
-int tm_gpu_count(void)
+int tm_gpu_count(tm_gpu_maker maker)
 {
     tm_gpu   gpu = { .facts = { .runtime = "GPU" } };
     tm_error ignored = { 0 };
     int      n = 0;
-    if (find_library(TM_GPU_ANY, &gpu, &ignored) != TM_OK || find_calls(&gpu, &ignored) != TM_OK) return 0;
+    if (find_library(maker, &gpu, &ignored) != TM_OK || find_calls(&gpu, &ignored) != TM_OK) return 0;
     return gpu.call.init(0) == 0 && gpu.call.count(&n) == 0 ? n : 0;
 }
 

@@ -478,7 +478,8 @@ static int64_t default_chunk(const tm_step_options *o, int64_t rows, const tm_ch
     int64_t    chunk = tm_step_loss_chunk(rows, o->shape.vocab_size);
     tm_example example;
     TM_ASSERT(tm_op_linear_cross_entropy_grad.example(0, &example));
-    tm_call          call = tm_example_call(&tm_op_linear_cross_entropy_grad, &example, o->precision);
+    tm_call call = tm_example_call(&tm_op_linear_cross_entropy_grad, &example, o->precision);
+    call.device = chooser->context;
     const tm_kernel *kernel = o->shape.vocab_size > 0 ? chooser->choose(chooser->context, &call, NULL) : NULL;
     return kernel && kernel->two_rows && chunk > (rows + 1) / 2 ? (rows + 1) / 2 : chunk;
 }

@@ -45,6 +45,8 @@ bool emulated_device(const char *name)
         setenv("TRAINMARK_GPU_RUNTIME", path, 1);
         snprintf(path, sizeof path, "%s/standins/%s.so", folder, hip ? "hiprtc" : "nvrtc");
         setenv(hip ? "TRAINMARK_HIPRTC" : "TRAINMARK_NVRTC", path, 1);
+        snprintf(path, sizeof path, "%s/standins/%s.so", folder, hip ? "hipblaslt" : "cublaslt");
+        setenv(hip ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT", path, 1);
         snprintf(path, sizeof path, "%s/kernels", folder);
         if (mkdir(path, 0700) == 0) (void)chmod(path, 0700);
         setenv("TRAINMARK_KERNELS", path, 1);

@@ -6,12 +6,13 @@
 . "$(dirname "$0")/../cli/lib.sh"
 
 standins=$(dirname "$TRAINMARK")/tests/standins
-unset TRAINMARK_GPU_RUNTIME TRAINMARK_NVRTC TRAINMARK_HIPRTC TRAINMARK_KERNELS
+unset TRAINMARK_GPU_RUNTIME TRAINMARK_NVRTC TRAINMARK_HIPRTC TRAINMARK_CUBLASLT TRAINMARK_HIPBLASLT TRAINMARK_KERNELS
 if ! [ -e "$standins/hip.so" ]; then
     skip "devices" "$standins/hip.so is not built"
     finish
 fi
 export TRAINMARK_NVRTC="$standins/nvrtc.so" TRAINMARK_HIPRTC="$standins/hiprtc.so"
+export TRAINMARK_CUBLASLT="$standins/cublaslt.so" TRAINMARK_HIPBLASLT="$standins/hipblaslt.so"
 on() { TRAINMARK_GPU_RUNTIME="$standins/$1.so"; export TRAINMARK_GPU_RUNTIME; }
 value_of() { sed -n "s/^ *\"$2\": \"*\([^\",]*\).*/\1/p" "$1/result.json" | head -n 1; }
 
@@ -23,11 +24,29 @@ check "devices lists the CPU" has "$out" "^cpu  .* kernels, "
 check "and the GPUs of a maker" has "$out" "^hip:3  .*gfx942, 4.00 GiB, 304 compute units"
 check "with the files that were loaded" has "$out" "compiler  hiprtc .*hiprtc.so"
 check "and what is missing of the other" has "$out" "^cuda .*install NVIDIA's driver"
+check "and the library of products" has "$out" "products  hipBLASLt 1.1.0, .*hipblaslt.so"
 trainmark devices --json
 check "the same as JSON" has "$out" '"arch": "gfx942"'
 check "with the compiler" has "$out" '"compiler": "hiprtc'
+check "and the library of products" has "$out" '"products": "hipBLASLt 1.1.0"'
+TRAINMARK_HIPBLASLT=/nowhere/libhipblaslt.so trainmark devices --json
+check "or what is missing for it" has "$out" '"hip products": ".*install hipblaslt'
+TRAINMARK_HIPBLASLT=/nowhere/libhipblaslt.so trainmark devices
+check "also as text" has "$out" "^hip .*install hipblaslt"
+
+# Which library is taken, by its name: none of this folder, and one that the driver can run.
+mkdir lib
+for name in libcublasLt.so.12 libcublasLt.so.13; do cp "$standins/cublaslt.so" lib/$name && cp "$standins/cublaslt.so" $name; done
+on cuda
+for version in 12090 13000; do
+    TRAINMARK_CUBLASLT='' STANDIN_GPU_VERSION=$version LD_LIBRARY_PATH="$work/lib" trainmark devices
+    check "a driver of $version takes the library of it" has "$out" "products  cublasLt 13.1.0, $work/lib/libcublasLt.so.${version%???}$"
+done
+TRAINMARK_CUBLASLT='' trainmark devices
+check "nothing is loaded from the current folder" [ "$(grep -c "$work/lib[^/]*cublasLt" "$out")" -eq 0 ]
+on hip
 TRAINMARK_HIPRTC=/nowhere/libhiprtc.so trainmark devices --json
-check "or what is missing for it" has "$out" '"hip": ".*install ROCm.s hiprtc'
+check "or what is missing for the compiler" has "$out" '"hip": ".*install ROCm.s hiprtc'
 
 # --- what is not there ----------------------------------------------------------------------------------------------------------
 
@@ -60,6 +79,19 @@ check "nothing was left behind" [ ! -e never ]
 
 trainmark explain tiny-llama $tiny --device cuda
 check "a GPU that is not here is planned for" has "$out" "^device  *cuda: planned for"
+check "with its library of products" has "$out" " linear .*  library$"
+check "and its workspace" has "$out" "^ *workspace "
+TRAINMARK_CUBLASLT=none trainmark explain tiny-llama $tiny --device cuda
+check "or without" has "$out" " linear .*  tiles$"
+check "and why" has "$out" "refused: linear/library: TRAINMARK_CUBLASLT is 'none'"
+on cuda
+TRAINMARK_CUBLASLT=/nowhere/libcublasLt.so trainmark explain tiny-llama $tiny --device cuda
+check "without one where a GPU is: own kernels" has "$out" " linear .*  tiles$"
+check "with what to install" has "$out" "refused: linear/library: no cublasLt was found"
+on hip
+STANDIN_BLAS_FAIL=cublasLtMatmul@1=5 trainmark run tiny-llama $tiny --device hip --out never
+check "a product that fails: exit 1" [ "$code" -eq 1 ]
+check "with its shape and the library's words" has "$err" "hipblasLtMatmul of .* x .*: the GPU could not execute it"
 
 mkdir kernels && chmod 700 kernels
 export TRAINMARK_KERNELS="$work/kernels"
@@ -76,6 +108,11 @@ kept=$(find kernels -type f | wc -l)
 check "its kernels are kept" [ "$kept" -gt 5 ]
 STANDIN_COMPILE_FAIL=1 trainmark run tiny-llama $small --device hip --out again
 check "and taken again: nothing is compiled" [ "$code" -eq 0 ]
+check "on the library" has gpu/result.json '"sums": "hipBLASLt-1.1.0-gfx942-304"'
+TRAINMARK_HIPBLASLT=none trainmark run tiny-llama $small --device hip --out own
+check "a run without the library" [ "$code" -eq 0 ]
+check "says so" has own/result.json '"sums": "gpu-tiles"'
+check "and has other bits" [ "$(value_of own weights_hash)" != "$(value_of gpu weights_hash)" ]
 check "the same weights" [ "$(value_of again weights_hash)" = "$(value_of gpu weights_hash)" ]
 
 trainmark run tiny-llama $small --device cpu --out cpu

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every kernel of the devices cuda and hip, as machine code, against the double reference of its op over the op's own
- * examples: within the bound of kernel_judge.h, also where it adds to what is there; the same bits whatever the order
- * of waves, and in place where the op allows it. Reading or writing beside an operand, a race, or a wait that is
- * missing is an error of the interpreters. */
+ * examples: within the bound of kernel_judge.h, also where it adds to what is there, and on views where the op takes
+ * them; the same bits whatever the order of waves, and in place where the op allows it. Reading or writing beside an
+ * operand, a race, or a wait that is missing is an error of the interpreters. */
 #include "device/gpu/gpu.h"
 #include "device/kernel_judge.h"
 #include "gpu/emulated.h"
@@ -35,11 +35,30 @@ typedef struct {
     char            *image[TM_MAX_IN + TM_MAX_OUT];
     size_t           bytes[TM_MAX_IN + TM_MAX_OUT];
     const char      *precision;
+    int64_t          gap; /* elements between the rows of operands that may be views */
 } trial;
 
 static tm_view *view_at(trial *t, int i)
 {
     return i < TM_MAX_IN ? &t->call.in[i] : &t->call.out[i - TM_MAX_IN];
+}
+
+static int64_t gap_of(const trial *t, int i)
+{
+    unsigned may = i < TM_MAX_IN ? t->j->op->strided_in >> i : t->j->op->strided_out >> (i - TM_MAX_IN);
+    return may & 1U ? t->gap : 0;
+}
+
+static int64_t columns_of(const tm_view *view)
+{
+    return view->shape.rank > 0 ? view->shape.n[view->shape.rank - 1] : 1;
+}
+
+/* Where element e of operand i lies in its image. */
+static int64_t place_of(const trial *t, int i, const tm_view *view, int64_t e)
+{
+    int64_t columns = columns_of(view), gap = gap_of(t, i);
+    return gap ? e / columns * (columns + gap) + e % columns : e;
 }
 
 static void complain(const trial *t, unsigned adds, const char *what, int k)
@@ -68,9 +87,10 @@ static void fill(trial *t, unsigned adds, int alias)
         for (int64_t e = 0, n = tm_shape_elements(view->shape); e < n; e++) {
             if (k < 0) {
                 const tm_view *from = &t->j->call.in[i];
-                tm_value_set(t->image[i], view->dtype, e, tm_value_get(from->data, from->dtype, e));
+                tm_value_set(t->image[i], view->dtype, place_of(t, i, view, e),
+                             tm_value_get(from->data, from->dtype, e));
             } else if (adds >> k & 1U) {
-                tm_value_set(t->image[i], view->dtype, e, t->j->old[k][e]);
+                tm_value_set(t->image[i], view->dtype, place_of(t, i, view, e), t->j->old[k][e]);
             }
         }
         view->data = k == 0 && alias >= 0 ? t->call.in[alias].data : device_bytes(t->device, t->image[i], t->bytes[i]);
@@ -112,7 +132,8 @@ static void check(const trial *t, unsigned adds)
         const tm_view *view = &t->call.out[k];
         if (!judged(t->j, k) || !tm_view_present(view)) continue;
         for (int64_t i = 0, n = tm_shape_elements(view->shape); i < n; i++) {
-            double wanted, got = tm_value_get(t->image[TM_MAX_IN + k], view->dtype, i);
+            double wanted,
+                got = tm_value_get(t->image[TM_MAX_IN + k], view->dtype, place_of(t, TM_MAX_IN + k, view, i));
             double bound = bound_at(t->j, k, i, adds >> k & 1U, view->dtype, &wanted);
             if (t->j->rounding[k].narrow) bound += 24 * t->j->spread[k][i] * (0x1p-9 / (2 * unit));
             if (fabs(got - wanted) <= bound || (isinf(wanted) && got == wanted)) continue;
@@ -121,6 +142,20 @@ static void check(const trial *t, unsigned adds)
                      wanted, bound);
             complain(t, adds, text, k);
         }
+    }
+}
+
+/* Nothing was written between the rows. */
+static void check_gaps(const trial *t)
+{
+    for (int k = 0; k < t->j->op->n_out; k++) {
+        const tm_view *view = &t->call.out[k];
+        int64_t        columns = columns_of(view), gap = gap_of(t, TM_MAX_IN + k);
+        if (!tm_view_present(view) || gap == 0) continue;
+        size_t element = tm_dtype_bytes(view->dtype), row = (size_t)(columns + gap) * element;
+        for (size_t at = (size_t)columns * element; at < t->bytes[TM_MAX_IN + k]; at += row)
+            for (size_t b = 0; b < (size_t)gap * element; b++)
+                if ((unsigned char)t->image[TM_MAX_IN + k][at + b] != 0xff) complain(t, 0, "writes beside output", k);
     }
 }
 
@@ -154,6 +189,41 @@ static void check_orders(trial *t)
     for (int k = 0; k < TM_MAX_OUT; k++) free(wanted[k]);
 }
 
+static void open_images(trial *t, int64_t gap)
+{
+    t->gap = gap;
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        tm_view *view = view_at(t, i);
+        if (!tm_view_present(view)) continue;
+        int64_t columns = columns_of(view), rows = columns ? tm_shape_elements(view->shape) / columns : 0;
+        view->ld = gap_of(t, i) ? columns + gap : 0;
+        t->bytes[i] = gap_of(t, i) ? (size_t)(rows * view->ld) * tm_dtype_bytes(view->dtype)
+                                   : tm_tensor_bytes(view->shape, view->dtype);
+        t->image[i] = malloc(t->bytes[i] + 1);
+    }
+}
+
+static void close_images(trial *t)
+{
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        free(t->image[i]);
+        t->image[i] = NULL;
+    }
+}
+
+/* With operands that are columns of wider matrices. */
+static void check_views(trial *t)
+{
+    enum { GAP = 3 };
+    if ((t->j->op->strided_in | t->j->op->strided_out) == 0) return;
+    close_images(t);
+    open_images(t, GAP);
+    if (t->kernel->refuse(&t->call)) return;
+    run(t, 0, -1);
+    check(t, 0);
+    check_gaps(t);
+}
+
 /* False: refused. */
 static bool try_precision(const judge *j, tm_device *device, const tm_kernel *kernel, const tm_precision *precision)
 {
@@ -166,12 +236,7 @@ static bool try_precision(const judge *j, tm_device *device, const tm_kernel *ke
         if (test_is_full()) print_message("%s, %s: refused: %s\n", kernel->name, precision->name, why);
         return false;
     }
-    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
-        const tm_view *view = view_at(&t, i);
-        if (!tm_view_present(view)) continue;
-        t.bytes[i] = tm_tensor_bytes(view->shape, view->dtype);
-        t.image[i] = malloc(t.bytes[i] + 1);
-    }
+    open_images(&t, 0);
     run(&t, 0, -1);
     check(&t, 0);
     if (test_is_full() || j->number == 1) check_orders(&t);
@@ -179,7 +244,8 @@ static bool try_precision(const judge *j, tm_device *device, const tm_kernel *ke
         run(&t, j->adds, -1);
         if (!kernel->refuse(&t.call)) check(&t, j->adds);
     }
-    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) free(t.image[i]);
+    if (test_is_full() || j->number == 1) check_views(&t);
+    close_images(&t);
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole trainings on the devices cuda and hip, whose kernels run as machine code: losses and norms of every step are
  * those of the CPU within rounding; programs that are bound, launched one by one, or timed leave the same bits, and so
- * does a second run; checkpoints go from one device to another; a call of the runtime that fails is told. */
+ * does a second run; a call of the runtime or of the library of products that fails is told. */
 #include "device/backend.h"
 #include "gpu/emulated.h"
 #include "support/folder.h"
@@ -82,39 +82,55 @@ static void compare(const outcome *a, const outcome *b, int steps, double bound,
         fail_msg("%s: evaluation %.9g, on the CPU %.9g", what, a->evaluation, b->evaluation);
 }
 
-static void trains_as_a_cpu(const char *name)
+static void train_twice(tm_device *cpu, tm_device *gpu, bool gpt, const tm_precision *precision, bool ways,
+                        const char *what)
+{
+    tm_step_options o = options_of(gpt, precision);
+    int             steps = test_is_full() ? MOST_STEPS : 3; /* the third is timed as a whole */
+    outcome         wanted = train(cpu, &o, steps, BOUND), found = train(gpu, &o, steps, BOUND);
+    compare(&found, &wanted, steps, precision == &tm_precision_f32 ? 1e-4 : 1e-2, what);
+    for (int how = 0; how <= WITH_LEDGER; how++) {
+        if (!test_is_full() && (!ways || how != WITH_LEDGER)) continue;
+        outcome again = train(gpu, &o, steps, (way)how);
+        if (memcmp(&again, &found, sizeof again) != 0) fail_msg("%s, way %d: other bits", what, how);
+    }
+}
+
+/* Products by the maker's library, where there is one, and by own kernels. quick: own kernels in one precision. */
+static void trains_as_a_cpu(const char *name, int quick)
 {
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
-    int                              steps = test_is_full() ? MOST_STEPS : 3; /* the third is timed as a whole */
+    const char                      *variable = strcmp(name, "hip") == 0 ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT";
     if (!emulated_device(name)) skip();
-    tm_device *cpu = opened("cpu"), *gpu = opened(name);
-    for (int gpt = 0; gpt < (test_is_full() ? 2 : 1); gpt++)
-        for (int p = 0; p < 2; p++) {
-            char            what[80];
-            tm_step_options o = options_of(gpt, precisions[p]);
-            snprintf(what, sizeof what, "%s on %s, %s", gpt ? "gpt" : "llama", name, precisions[p]->name);
-            outcome wanted = train(cpu, &o, steps, BOUND), found = train(gpu, &o, steps, BOUND);
-            compare(&found, &wanted, steps, p == 0 ? 1e-4 : 1e-2, what);
-            for (int how = 0; how <= WITH_LEDGER; how++) {
-                if (!test_is_full() && (p != 0 || how != WITH_LEDGER)) continue;
-                outcome again = train(gpu, &o, steps, (way)how);
-                if (memcmp(&again, &found, sizeof again) != 0) fail_msg("%s, way %d: other bits", what, how);
+    tm_device *cpu = opened("cpu");
+    for (int own = 0; own < 2; own++) {
+        if (own) setenv(variable, "none", 1);
+        tm_device  *gpu = opened(name);
+        const char *text = tm_device_describe(gpu)->text, *by = strstr(text, "products by ");
+        if (!by || ((own || !gpu_is_real()) && (strstr(by, "own kernels") != NULL) != own))
+            fail_msg("own %d: '%s'", own, text);
+        for (int gpt = 0; gpt < (test_is_full() ? 2 : 1); gpt++)
+            for (int p = 0; p < 2; p++) {
+                char what[160];
+                if (own && !test_is_full() && p != quick) continue;
+                snprintf(what, sizeof what, "%s on %s, %s, %s", gpt ? "gpt" : "llama", name, precisions[p]->name, by);
+                train_twice(cpu, gpu, gpt, precisions[p], !own && p == 0, what);
             }
-        }
-    tm_device_close(gpu);
+        tm_device_close(gpu);
+    }
     tm_device_close(cpu);
 }
 
 static void cuda_trains_as_a_cpu(void **state)
 {
     (void)state;
-    trains_as_a_cpu("cuda");
+    trains_as_a_cpu("cuda", 1);
 }
 
 static void hip_trains_as_a_cpu(void **state)
 {
     (void)state;
-    trains_as_a_cpu("hip");
+    trains_as_a_cpu("hip", 0);
 }
 
 /* --- what fails
@@ -180,6 +196,31 @@ static void a_call_that_fails_is_told(void **state)
         }
 }
 
+/* Of the library of products as well; where it has no algorithm for a shape the own kernel is taken. */
+static void a_library_that_fails_is_told(void **state)
+{
+    static const char *const names[] = { "cublasLtCreate", "cublasLtMatmulDescCreate", "cublasLtMatmulAlgoGetHeuristic",
+                                         "cublasLtMatmul" };
+    tm_error                 err = { 0 };
+    (void)state;
+    if (gpu_is_real() || !emulated_device("cuda")) skip();
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char told[80];
+        err = (tm_error){ 0 };
+        snprintf(told, sizeof told, "%s@1=14", names[i]);
+        setenv("STANDIN_BLAS_FAIL", told, 1);
+        tm_status st = try_step("cuda", &err);
+        unsetenv("STANDIN_BLAS_FAIL");
+        if (st != TM_DEVICE || !strstr(err.text, names[i]) || !strstr(err.text, "an internal error (status 14"))
+            fail_msg("%s: status %d, '%s'", told, (int)st, err.text);
+    }
+    char depth[24];
+    snprintf(depth, sizeof depth, "%d", (int)test_llama_options().shape.dim);
+    setenv("STANDIN_BLAS_REFUSES", depth, 1);
+    if (try_step("cuda", &err) != TM_OK) fail_msg("%s", err.text);
+    unsetenv("STANDIN_BLAS_REFUSES");
+}
+
 /* With a ledger the first two steps are launched by operation, the third is played: it alone meets a launch that fails.
  */
 static void with_a_ledger_the_third_step_is_played(void **state)
@@ -210,6 +251,7 @@ static void with_a_ledger_the_third_step_is_played(void **state)
 static const struct CMUnitTest tests[] = { cmocka_unit_test(cuda_trains_as_a_cpu),
                                            cmocka_unit_test(hip_trains_as_a_cpu),
                                            cmocka_unit_test(a_call_that_fails_is_told),
+                                           cmocka_unit_test(a_library_that_fails_is_told),
                                            cmocka_unit_test(with_a_ledger_the_third_step_is_played) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -86,7 +86,7 @@ static void facts_and_copies(void **state)
             tm_gpu_close(gpu);
         }
         tm_gpu *gpu = open_gpu(hip, 2);
-        assert_int_equal(tm_gpu_count(), 4);
+        assert_int_equal(tm_gpu_count(TM_GPU_ANY), 4);
         void *mark[2];
         for (int i = 0; i < 2; i++) assert_int_equal(tm_gpu_event_open(gpu, &mark[i], &err), TM_OK);
         for (int i = 0; i < 2; i++) assert_int_equal(tm_gpu_alloc(gpu, sizeof words, &memory[i], &err), TM_OK);
@@ -308,12 +308,12 @@ static void what_is_not_there(void **state)
         assert_string_equal(tm_gpu_facts_of(gpu)->runtime, hip ? "HIP" : "CUDA");
         tm_gpu_close(gpu);
         setenv("STANDIN_GPU_FAIL", "cuInit@1=3", 1);
-        assert_int_equal(tm_gpu_count(), 0);
+        assert_int_equal(tm_gpu_count(TM_GPU_ANY), 0);
         setenv("STANDIN_GPU_FAIL", "cuDeviceGetCount@1=3", 1);
-        assert_int_equal(tm_gpu_count(), 0);
+        assert_int_equal(tm_gpu_count(TM_GPU_ANY), 0);
         unsetenv("STANDIN_GPU_FAIL");
         setenv("STANDIN_GPUS", "3", 1);
-        assert_int_equal(tm_gpu_count(), 3);
+        assert_int_equal(tm_gpu_count(TM_GPU_ANY), 3);
         setenv("STANDIN_GPUS", "0", 1);
         empty = (tm_error){ 0 };
         assert_int_equal(tm_gpu_open((tm_gpu_maker)hip, 0, &gpu, &empty), TM_INVALID);
@@ -334,7 +334,7 @@ static void what_is_not_there(void **state)
     err = (tm_error){ 0 };
     assert_int_equal(tm_gpu_open(TM_GPU_CUDA, 0, &gpu, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "no runtime of a GPU was found (/nowhere/libcuda.so"));
-    assert_int_equal(tm_gpu_count(), 0);
+    assert_int_equal(tm_gpu_count(TM_GPU_ANY), 0);
 }
 
 static const struct CMUnitTest tests[] = {

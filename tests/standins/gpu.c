@@ -3,7 +3,8 @@
  * touched at the addresses that callers get, with queues that threads of their own work off, late; launches execute the
  * kernels' machine code (tests/machine). For tests. This file: streams, events, graphs.
  *
- * STANDIN_GPUS: how many (4). STANDIN_GPU_FAIL=NAME@N=CODE: from its N-th call on, NAME (of CUDA) returns CODE.
+ * STANDIN_GPUS: how many (4). STANDIN_GPU_VERSION: of the runtime (12040). STANDIN_GPU_FAIL=NAME@N=CODE: from its N-th
+ * call on, NAME (of CUDA) returns CODE.
  */
 #define _GNU_SOURCE
 #include "gpu.h"

@@ -35,8 +35,8 @@ enum { LATE_NS = 100000 }; /* work of a stream begins no sooner than that */
 
 /* The code that the environment variable STANDIN_GPU_FAIL=NAME@N=CODE gives to the N-th call of NAME and all later
  * ones, or what an earlier kernel has met; 0: none. */
-int  standin_fault(const char *name);
-void standin_broken(int code); /* from now on every call fails with it */
+int        standin_fault(const char *name);
+SHOWN void standin_broken(int code); /* from now on every call fails with it */
 
 /* The memory of all GPUs, and the lock that whoever touches it holds: one piece of work runs at a time. */
 machine_memory        *standin_memory(void);
@@ -54,7 +54,7 @@ typedef struct standin_work {
 void standin_settle(void);
 
 /* Puts work into a stream, or into the graph that the stream is captured into. */
-void standin_put(void *stream, standin_work work);
+SHOWN void standin_put(void *stream, standin_work work);
 
 /* The stream of what goes to the GPU at once, which others do not heed; NULL: there was nothing yet. */
 void *standin_default_stream(void);

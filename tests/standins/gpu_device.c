@@ -234,7 +234,7 @@ API NAME(cuInit, hipInit)(unsigned flags)
 API NAME(cuDriverGetVersion, hipRuntimeGetVersion)(int *version);
 API NAME(cuDriverGetVersion, hipRuntimeGetVersion)(int *version)
 {
-    *version = 12040;
+    *version = getenv("STANDIN_GPU_VERSION") ? atoi(getenv("STANDIN_GPU_VERSION")) : 12040;
     return standin_fault("cuDriverGetVersion");
 }
 

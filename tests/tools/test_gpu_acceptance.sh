@@ -33,12 +33,14 @@ if [ "$code" -eq 5 ] && zcat speed/log.txt.gz | grep -q "cannot compile" && [ "$
 fi
 check "speed" [ "$code" -eq 0 ]
 check "a training's result comes back" has speed/runs.jsonl '^."run": "step", "result": .*"tokens_per_second_per_device"'
+check "products have a rate by library" has speed/products.jsonl '"format": "bfloat16", "kernel": "linear_wgrad/library", .*"tflops": '
+check "and by own kernels" has speed/products.jsonl '"kernel": "linear_wgrad/matrix"'
 check "and all of the log" [ "$(zcat speed/log.txt.gz | grep -c "^== step:.*bin/trainmark run tiny-llama")" -eq 1 ]
 accept correctness right
 check "correctness" [ "$code" -eq 0 ]
-check "eight stages" [ "$(lines right ok)" -eq 8 ]
+check "nine stages" [ "$(lines right ok)" -eq 9 ]
 check "one says why it was left out" has right/results.jsonl '"memcheck", "result": "skipped".*compute-sanitizer is not there'
-check "an operation on the GPU" [ "$(zcat right/log.txt.gz | grep -c '^ok 1 - on_hip')" -eq 1 ]
+check "an operation and products on the GPU" [ "$(zcat right/log.txt.gz | grep -c '^ok 1 - on_hip')" -eq 2 ]
 check "the devices" has right/devices.json '"arch": "gfx942"'
 STANDIN_GPU_FAIL=cuGraphLaunch@1=719 accept speed broken
 check "a call that fails: exit 5" [ "$code" -eq 5 ]

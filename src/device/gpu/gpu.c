@@ -108,9 +108,11 @@ static tm_status open_gpu(tm_device *device, tm_error *err)
     TM_TRY(tm_gpu_alloc_pinned(own->gpu, READS, &memory, err));
     own->reads = memory;
     for (int i = 0; i < 2; i++) TM_TRY(tm_gpu_event_open(own->gpu, &own->writes.event[i], err));
+    TM_TRY(tm_gpu_library_open(device, err));
     device->info.memory_bytes = (int64_t)f->memory;
-    snprintf(device->info.text, sizeof device->info.text, "%s: %s, %s, kernels by %s", device->info.name, f->name,
-             f->arch, tm_gpu_compiler_name(own->compiler));
+    snprintf(device->info.text, sizeof device->info.text, "%s: %.48s, %.12s, kernels by %.24s, products by %.24s",
+             device->info.name, f->name, f->arch, tm_gpu_compiler_name(own->compiler),
+             own->blas ? tm_gpu_blas_name(own->blas) : "own kernels");
     return TM_OK;
 }
 
@@ -119,6 +121,7 @@ static void close_gpu(tm_device *device)
     tm_gpu_own *own = device->own;
     if (own->gpu) {
         tm_gpu_modules_close(own);
+        tm_gpu_blas_close(own->blas);
         for (int i = 0; i < 2; i++) tm_gpu_event_close(own->gpu, own->writes.event[i]);
         tm_gpu_free_pinned(own->gpu, own->writes.memory);
         tm_gpu_free_pinned(own->gpu, own->reads);

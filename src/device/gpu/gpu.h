@@ -43,6 +43,8 @@ void tm_gpu_define_format(tm_gpu_defines *defines, const char *name, tm_dtype dt
  * numbered by the calls from 0 on. *state, NULL at first, is for tm_gpu_start, and is released with tm_gpu_forget. */
 void tm_gpu_note(const void *device, const char *name, const char *const *text, const tm_gpu_defines *defines,
                  const char *kernel, void **state);
+/* Of a call that starts none under this number: the library does its work. */
+void tm_gpu_note_none(const void *device, void **state);
 void tm_gpu_forget(void *state);
 
 /* --- launches
@@ -73,6 +75,8 @@ TM_MUST_USE tm_status tm_gpu_start_rows(const tm_call *call, int kernel, int64_t
 /* A copy within the device's memory, in the queue of the call. */
 TM_MUST_USE tm_status tm_gpu_copy_of(const tm_call *call, void *to, const void *from, size_t bytes, tm_error *err);
 
+typedef enum { TM_GPU_BY_TILES, TM_GPU_BY_MATRIX, TM_GPU_BY_LIBRARY } tm_gpu_how;
+
 /* A product (product.c): c (rows, columns) = a b^T, where k goes across the rows of a or b if `across`. */
 typedef struct {
     tm_dtype    c, a, b;
@@ -80,13 +84,20 @@ typedef struct {
     int64_t     rows, columns, depth;
     int64_t     ld_a, ld_b, ld_c;
     void       *to;
-    const void *from_a, *from_b, *bias, *residual; /* the last two: NULL: none; of the formats of b and of c */
-    bool        adds, matrix;                      /* by matrix units: tm_gpu_by_matrix */
+    const void *from_a, *from_b, *bias, *residual; /* the last two: of the formats of b and of c; NULL: none */
+    bool        has_bias, has_residual;            /* said before there are addresses */
+    bool        adds;
+    void       *workspace; /* BY_LIBRARY: of tm_gpu_library_bytes */
+    tm_gpu_how  how;
 } tm_gpu_product_of;
 
 /* NULL: matrix units compute a product of these formats; else why not. */
-const char           *tm_gpu_by_matrix(const void *device, tm_dtype a, tm_dtype b);
-void                  tm_gpu_note_product(const void *device, const tm_gpu_product_of *p, void **state);
+const char *tm_gpu_by_matrix(const void *device, tm_dtype a, tm_dtype b);
+/* NULL: the maker's library computes it; else why not (product_library.c). */
+const char *tm_gpu_by_library(const void *device, const tm_gpu_product_of *p);
+size_t      tm_gpu_library_bytes(const void *device, const tm_gpu_product_of *p);
+
+TM_MUST_USE tm_status tm_gpu_note_product(const void *device, const tm_gpu_product_of *p, void **state, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_start_product(const tm_call *call, int kernel, const tm_gpu_product_of *p, tm_error *err);
 
 /* --- what kernels refuse

@@ -69,8 +69,7 @@ static size_t module_of(tm_gpu_own *own, const char *name, const char *const *te
     return own->n_modules++;
 }
 
-void tm_gpu_note(const void *device, const char *name, const char *const *text, const tm_gpu_defines *defines,
-                 const char *kernel, void **state)
+static prepared *prepared_of(const void *device, void **state)
 {
     prepared *p = *state;
     if (!p) {
@@ -78,8 +77,20 @@ void tm_gpu_note(const void *device, const char *name, const char *const *text, 
         p->own = ((const tm_device *)device)->own;
     }
     TM_ASSERT(p->n < MOST_KERNELS);
+    return p;
+}
+
+void tm_gpu_note(const void *device, const char *name, const char *const *text, const tm_gpu_defines *defines,
+                 const char *kernel, void **state)
+{
+    prepared *p = prepared_of(device, state);
     p->all[p->n].module = module_of(p->own, name, text, defines);
     p->all[p->n++].name = kernel;
+}
+
+void tm_gpu_note_none(const void *device, void **state)
+{
+    prepared_of(device, state)->n++;
 }
 
 void tm_gpu_forget(void *state)
@@ -166,7 +177,7 @@ tm_status tm_gpu_start(const tm_call *call, int kernel, int64_t x, int64_t y, in
 {
     prepared *p = call->state;
     void    **found = &p->all[kernel].kernel;
-    TM_ASSERT(kernel < p->n);
+    TM_ASSERT(kernel < p->n && p->all[kernel].name);
     if (x == 0 || y == 0 || z == 0) return TM_OK;
     if (!*found)
         TM_TRY(tm_gpu_module_kernel(p->own->gpu, p->own->modules[p->all[kernel].module].loaded, p->all[kernel].name, 0,

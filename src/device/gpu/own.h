@@ -4,6 +4,7 @@
 #define TM_DEVICE_GPU_OWN_H
 
 #include "device/gpu/gpu.h"
+#include "gpu/blas.h"
 
 typedef struct tm_gpu_module tm_gpu_module;
 
@@ -28,6 +29,10 @@ typedef struct {
     tm_gpu_maker     maker;
     tm_gpu          *gpu; /* NULL: opened to plan */
     tm_gpu_compiler *compiler;
+    tm_gpu_blas     *blas;          /* NULL: opened to plan, or there is none */
+    bool             blas_expected; /* opened to plan: it was looked whether there will be one */
+    tm_error         no_blas;       /* why there is none; TM_OK: there is, or will be */
+    char             sums[80];      /* tm_device_info.sums */
     tm_gpu_module   *modules;
     size_t           n_modules, modules_room;
     tm_gpu_stage     writes;
@@ -40,5 +45,10 @@ typedef struct {
 TM_MUST_USE tm_status tm_gpu_prepared(tm_device *device, tm_error *err);
 void                  tm_gpu_modules_close(tm_gpu_own *own);
 void                 *tm_gpu_stream_of(const tm_queue *queue);
+
+/* product_library.c. Of a device that was opened: the library is found and begun. TM_OK: also where there is none. */
+TM_MUST_USE tm_status tm_gpu_library_open(tm_device *device, tm_error *err);
+TM_MUST_USE tm_status tm_gpu_library_prepare(const void *device, const tm_gpu_product_of *p, tm_error *err);
+TM_MUST_USE tm_status tm_gpu_library_start(const tm_call *call, const tm_gpu_product_of *p, tm_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/gpu/product.c - linear layers and their gradients: by matrix units (source/matrix.cu), or in tiles of float32
- * arithmetic (source/product.cu). */
+/* device/gpu/product.c - linear layers and their gradients: by the maker's library (product_library.c), by matrix units
+ * (source/matrix.cu), or in tiles of float32 arithmetic (source/product.cu). */
 #include "device/gpu/own.h"
 
 #include <stdlib.h>
@@ -25,24 +25,30 @@ const char *tm_gpu_by_matrix(const void *device, tm_dtype a, tm_dtype b)
     return has_units(((const tm_device *)device)->own) ? NULL : "the architecture has no such matrix unit";
 }
 
-void tm_gpu_note_product(const void *device, const tm_gpu_product_of *p, void **state)
+tm_status tm_gpu_note_product(const void *device, const tm_gpu_product_of *p, void **state, tm_error *err)
 {
     tm_gpu_defines d = { .n = 0 };
+    if (p->how == TM_GPU_BY_LIBRARY) {
+        tm_gpu_note_none(device, state);
+        return tm_gpu_library_prepare(device, p, err);
+    }
     tm_gpu_define_format(&d, "C", p->c);
     tm_gpu_define(&d, "A_ACROSS", p->a_across);
     tm_gpu_define(&d, "B_ACROSS", p->b_across);
-    if (p->matrix) {
+    if (p->how == TM_GPU_BY_MATRIX) {
         tm_gpu_note(device, "matrix", tm_gpu_text_matrix, &d, "product_matrix", state);
-        return;
+        return TM_OK;
     }
     tm_gpu_define_format(&d, "A", p->a);
     tm_gpu_define_format(&d, "B", p->b);
     tm_gpu_note(device, "product", tm_gpu_text_product, &d, "product", state);
+    return TM_OK;
 }
 
 tm_status tm_gpu_start_product(const tm_call *call, int kernel, const tm_gpu_product_of *p, tm_error *err)
 {
     tm_gpu_arguments a = { .bytes = 0 };
+    if (p->how == TM_GPU_BY_LIBRARY) return tm_gpu_library_start(call, p, err);
     tm_gpu_pass(&a, p->to);
     tm_gpu_pass(&a, p->from_a);
     tm_gpu_pass(&a, p->from_b);
@@ -55,7 +61,7 @@ tm_status tm_gpu_start_product(const tm_call *call, int kernel, const tm_gpu_pro
     tm_gpu_pass_i64(&a, p->ld_b);
     tm_gpu_pass_i64(&a, p->ld_c);
     tm_gpu_pass_int(&a, p->adds);
-    int64_t tile = p->matrix ? MATRIX_TILE : TILE;
+    int64_t tile = p->how == TM_GPU_BY_MATRIX ? MATRIX_TILE : TILE;
     return tm_gpu_start(call, kernel, (p->columns + tile - 1) / tile, (p->rows + tile - 1) / tile, 1, THREADS, &a, err);
 }
 
@@ -77,6 +83,8 @@ static tm_gpu_product_of forward(const tm_call *call)
                                 .from_b = w->data,
                                 .bias = call->in[2].data,
                                 .residual = call->in[3].data,
+                                .has_bias = tm_view_present(&call->in[2]),
+                                .has_residual = tm_view_present(&call->in[3]),
                                 .adds = call->accumulate & 1U };
 }
 
@@ -121,12 +129,18 @@ static tm_gpu_product_of to_weights(const tm_call *call)
                                 .adds = call->accumulate & 1U };
 }
 
-static tm_gpu_product_of product_of(const tm_call *call)
+static tm_gpu_product_of product_of(const tm_call *call, tm_gpu_how how)
 {
-    return call->op == &tm_op_linear         ? forward(call)
-           : call->op == &tm_op_linear_dgrad ? to_inputs(call)
-                                             : to_weights(call);
+    tm_gpu_product_of p = call->op == &tm_op_linear         ? forward(call)
+                          : call->op == &tm_op_linear_dgrad ? to_inputs(call)
+                                                            : to_weights(call);
+    p.how = how;
+    p.workspace = call->workspace;
+    return p;
 }
+
+/* --- kernels --------------------------------------------------------------------------------------------------------
+ */
 
 static const char *refuse(const tm_call *call)
 {
@@ -135,55 +149,55 @@ static const char *refuse(const tm_call *call)
     if (!why) why = tm_gpu_refuse_strided(&call->out[0]);
     if (!why && call->op == &tm_op_linear) why = tm_gpu_refuse_other(&call->in[2], call->in[1].dtype);
     if (!why && call->op == &tm_op_linear) why = tm_gpu_refuse_other(&call->in[3], call->out[0].dtype);
-    if (!why && (call->out[0].shape.n[0] + TILE - 1) / TILE > MOST_ROWS_OF_TILES) why = "more rows than a grid takes";
     return why;
+}
+
+static const char *refuse_tiles(const tm_call *call)
+{
+    const char *why = refuse(call);
+    if (why) return why;
+    return (call->out[0].shape.n[0] + TILE - 1) / TILE > MOST_ROWS_OF_TILES ? "more rows than a grid takes" : NULL;
 }
 
 static const char *refuse_matrix(const tm_call *call)
 {
-    const char *why = refuse(call);
+    const char *why = refuse_tiles(call);
     return why ? why : tm_gpu_by_matrix(call->device, call->in[0].dtype, call->in[1].dtype);
 }
 
-static tm_status prepare(const void *device, const tm_call *call, void **state, tm_error *err)
+static const char *refuse_library(const tm_call *call)
 {
-    tm_gpu_product_of p = product_of(call);
-    (void)err;
-    tm_gpu_note_product(device, &p, state);
-    return TM_OK;
+    const char       *why = refuse(call);
+    tm_gpu_product_of p = product_of(call, TM_GPU_BY_LIBRARY);
+    return why ? why : tm_gpu_by_library(call->device, &p);
 }
 
-static tm_status launch(const tm_call *call, tm_error *err)
+static size_t workspace_library(const tm_call *call)
 {
-    tm_gpu_product_of p = product_of(call);
-    return tm_gpu_start_product(call, 0, &p, err);
+    tm_gpu_product_of p = product_of(call, TM_GPU_BY_LIBRARY);
+    return tm_gpu_library_bytes(call->device, &p);
 }
 
-static tm_status prepare_matrix(const void *device, const tm_call *call, void **state, tm_error *err)
-{
-    tm_gpu_product_of p = product_of(call);
-    (void)err;
-    p.matrix = true;
-    tm_gpu_note_product(device, &p, state);
-    return TM_OK;
-}
-
-static tm_status launch_matrix(const tm_call *call, tm_error *err)
-{
-    tm_gpu_product_of p = product_of(call);
-    p.matrix = true;
-    return tm_gpu_start_product(call, 0, &p, err);
-}
-
-#define PRODUCT(id)                                                                                                    \
-    { .op = TM_OP_##id,                                                                                                \
-      .name = #id "/matrix",                                                                                           \
-      .refuse = refuse_matrix,                                                                                         \
-      .launch = launch_matrix,                                                                                         \
-      .prepare = prepare_matrix,                                                                                       \
-      .release = tm_gpu_forget },                                                                                      \
+#define WAY(way, how)                                                                                                  \
+    static tm_status prepare_##way(const void *device, const tm_call *call, void **state, tm_error *err)               \
     {                                                                                                                  \
-        .op = TM_OP_##id, .name = #id "/tiles", .refuse = refuse, .launch = launch, .prepare = prepare,                \
-        .release = tm_gpu_forget                                                                                       \
+        tm_gpu_product_of p = product_of(call, how);                                                                   \
+        return tm_gpu_note_product(device, &p, state, err);                                                            \
+    }                                                                                                                  \
+                                                                                                                       \
+    static tm_status launch_##way(const tm_call *call, tm_error *err)                                                  \
+    {                                                                                                                  \
+        tm_gpu_product_of p = product_of(call, how);                                                                   \
+        return tm_gpu_start_product(call, 0, &p, err);                                                                 \
     }
+WAY(library, TM_GPU_BY_LIBRARY)
+WAY(matrix, TM_GPU_BY_MATRIX)
+WAY(tiles, TM_GPU_BY_TILES)
+
+#define ROW(id, way, ...)                                                                                              \
+    {                                                                                                                  \
+        .op = TM_OP_##id, .name = #id "/" #way, .refuse = refuse_##way, .launch = launch_##way,                        \
+        .prepare = prepare_##way, .release = tm_gpu_forget, __VA_ARGS__                                                \
+    }
+#define PRODUCT(id) ROW(id, library, .workspace = workspace_library), ROW(id, matrix, ), ROW(id, tiles, )
 const tm_kernel tm_gpu_product[] = { PRODUCT(linear), PRODUCT(linear_dgrad), PRODUCT(linear_wgrad), { .name = NULL } };

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/gpu/product_library.c - products by the maker's library (gpu/blas.h): what it takes, and its workspace. */
+#include "device/gpu/own.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tm_gpu_own *own_of(const void *device)
+{
+    return ((const tm_device *)device)->own;
+}
+
+tm_status tm_gpu_library_open(tm_device *device, tm_error *err)
+{
+    tm_gpu_own         *own = device->own;
+    const tm_gpu_facts *f = tm_gpu_facts_of(own->gpu);
+    tm_error            why = { 0 };
+    tm_status           st = tm_gpu_blas_open(own->gpu, &own->blas, &why);
+    if (st == TM_UNSUPPORTED) {
+        own->no_blas = why;
+        return TM_OK;
+    }
+    if (st != TM_OK) return tm_fail(err, st, "%s", why.text);
+    /* Which algorithm it takes depends on these. */
+    snprintf(own->sums, sizeof own->sums, "%s-%.31s-%d", tm_gpu_blas_name(own->blas), f->arch, f->multiprocessors);
+    *strchr(own->sums, ' ') = '-';
+    for (int k = 0; k < 2; k++) device->info.sums[k] = own->sums;
+    return TM_OK;
+}
+
+/* Of a device that was opened to plan: what it will have. */
+static const char *missing(tm_gpu_own *own)
+{
+    if (!own->gpu && !own->blas_expected) {
+        own->blas_expected = true;
+        tm_status st = tm_gpu_blas_expect(own->maker, &own->no_blas);
+        (void)st; /* the error has it */
+    }
+    return own->no_blas.status == TM_OK ? NULL : own->no_blas.text;
+}
+
+/* --- what it takes --------------------------------------------------------------------------------------------------
+ */
+
+/* NVIDIA recommends 32 MiB from Hopper on, 4 MiB before (cuBLAS's documentation, cublasSetWorkspace). Nothing needs
+ * more than a float32 sum of each 64 of the depth, in whole tiles. */
+size_t tm_gpu_library_bytes(const void *device, const tm_gpu_product_of *p)
+{
+    enum { TILE = 128, PART = 64, COUNTERS = 64 << 10, BEFORE = 4 << 20, HOPPER = 32 << 20 };
+    const tm_gpu_own *own = own_of(device);
+    bool              early = own->maker == TM_GPU_HIP || (own->gpu && atoi(tm_gpu_facts_of(own->gpu)->arch + 3) < 90);
+    size_t            most = early ? BEFORE : HOPPER, rows = (size_t)(p->rows + TILE - 1) / TILE * TILE,
+           columns = (size_t)(p->columns + TILE - 1) / TILE * TILE, parts = (size_t)(p->depth + PART - 1) / PART,
+           wanted = rows * columns * sizeof(float) * parts + COUNTERS;
+    return wanted < most ? wanted : most;
+}
+
+static tm_gpu_format format_of(tm_dtype dtype)
+{
+    return dtype == TM_F32 ? TM_GPU_F32 : TM_GPU_BF16;
+}
+
+static tm_gpu_matmul_shape shape_of(const void *device, const tm_gpu_product_of *p)
+{
+    return (tm_gpu_matmul_shape){ .factors = format_of(p->a),
+                                  .result = format_of(p->c),
+                                  .a_across = p->a_across,
+                                  .b_across = p->b_across,
+                                  .bias = p->has_bias,
+                                  .rows = p->rows,
+                                  .columns = p->columns,
+                                  .depth = p->depth,
+                                  .ld_a = p->ld_a,
+                                  .ld_b = p->ld_b,
+                                  .ld_c = p->ld_c,
+                                  .workspace = tm_gpu_library_bytes(device, p) };
+}
+
+const char *tm_gpu_by_library(const void *device, const tm_gpu_product_of *p)
+{
+    tm_gpu_own         *own = own_of(device);
+    tm_gpu_matmul_shape shape;
+    tm_gpu_matmul      *found;
+    tm_error            ignored = { 0 }; /* of a failure: preparing it meets it again, and tells */
+    const char         *why = missing(own);
+    if (why) return why;
+    if (p->a != p->b) return "the library multiplies matrices of one format";
+    if (p->a == TM_F32 && p->c != TM_F32) return "the library leaves a product of float32 in float32";
+    if (p->has_bias && p->b != p->c) return "the library adds a bias in the result's format only";
+    if (p->has_residual && p->adds) return "the library adds one matrix to a product";
+    if (p->rows < 1 || p->columns < 1 || p->depth < 1) return "the library takes no empty matrix";
+    if (p->rows > INT32_MAX || p->columns > INT32_MAX || p->depth > INT32_MAX)
+        return "the library counts rows and columns in 32 bits";
+    if (!own->blas) return NULL; /* opened to plan */
+    shape = shape_of(device, p);
+    return tm_gpu_blas_find(own->blas, &shape, &found, &why, &ignored) == TM_UNSUPPORTED ? why : NULL;
+}
+
+/* --- a product ------------------------------------------------------------------------------------------------------
+ */
+
+tm_status tm_gpu_library_prepare(const void *device, const tm_gpu_product_of *p, tm_error *err)
+{
+    tm_gpu_matmul_shape shape = shape_of(device, p);
+    tm_gpu_matmul      *found;
+    const char         *why;
+    return tm_gpu_blas_find(own_of(device)->blas, &shape, &found, &why, err);
+}
+
+/* Its shape was asked for when the call was prepared. */
+tm_status tm_gpu_library_start(const tm_call *call, const tm_gpu_product_of *p, tm_error *err)
+{
+    tm_gpu_blas           *blas = own_of(call->device)->blas;
+    tm_gpu_matmul_shape    shape = shape_of(call->device, p);
+    tm_gpu_matmul         *found;
+    const char            *why;
+    tm_gpu_matmul_operands o = { .c = p->to,
+                                 .a = p->from_a,
+                                 .b = p->from_b,
+                                 .bias = p->bias,
+                                 .old = p->adds ? p->to : p->residual,
+                                 .workspace = p->workspace };
+    TM_TRY(tm_gpu_blas_find(blas, &shape, &found, &why, err));
+    return tm_gpu_blas_multiply(blas, found, tm_gpu_stream_of(call->queue), &o, err);
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu/blas.c - the only file that knows the libraries of matrix products. The two have the same calls under other
+ * names, with other numbers; their headers are not needed (hipblaslt.h is C++). Both count by columns: what lies here
+ * row after row is the transposed matrix to them, so c^T = b a^T is what they are asked for. */
+#include "gpu/blas.h"
+
+#include "base/arena.h"
+#include "gpu/library.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* X(member, result, arguments, cublasLt's name, hipBLASLt's): NULL: it has none. */
+#define BLAS_CALLS(X)                                                                                                  \
+    X(version, size_t, (void), "cublasLtGetVersion", NULL)                                                             \
+    X(version_of, int, (void *handle, int *version), NULL, "hipblasLtGetVersion")                                      \
+    X(create, int, (void **handle), "cublasLtCreate", "hipblasLtCreate")                                               \
+    X(destroy, int, (void *handle), "cublasLtDestroy", "hipblasLtDestroy")                                             \
+    X(desc, int, (void **desc, int compute, int scale), "cublasLtMatmulDescCreate", "hipblasLtMatmulDescCreate")       \
+    X(desc_set, int, (void *desc, int which, const void *value, size_t bytes), "cublasLtMatmulDescSetAttribute",       \
+      "hipblasLtMatmulDescSetAttribute")                                                                               \
+    X(desc_free, int, (void *desc), "cublasLtMatmulDescDestroy", "hipblasLtMatmulDescDestroy")                         \
+    X(layout, int, (void **layout, int type, uint64_t rows, uint64_t columns, int64_t ld),                             \
+      "cublasLtMatrixLayoutCreate", "hipblasLtMatrixLayoutCreate")                                                     \
+    X(layout_free, int, (void *layout), "cublasLtMatrixLayoutDestroy", "hipblasLtMatrixLayoutDestroy")                 \
+    X(wish, int, (void **wish), "cublasLtMatmulPreferenceCreate", "hipblasLtMatmulPreferenceCreate")                   \
+    X(wish_set, int, (void *wish, int which, const void *value, size_t bytes), "cublasLtMatmulPreferenceSetAttribute", \
+      "hipblasLtMatmulPreferenceSetAttribute")                                                                         \
+    X(wish_free, int, (void *wish), "cublasLtMatmulPreferenceDestroy", "hipblasLtMatmulPreferenceDestroy")             \
+    X(find, int,                                                                                                       \
+      (void *handle, void *desc, void *a, void *b, void *c, void *d, void *wish, int wanted, void *results, int *n),   \
+      "cublasLtMatmulAlgoGetHeuristic", "hipblasLtMatmulAlgoGetHeuristic")                                             \
+    X(multiply, int,                                                                                                   \
+      (void *handle, void *desc, const void *alpha, const void *a, void *layout_a, const void *b, void *layout_b,      \
+       const void *beta, const void *c, void *layout_c, void *d, void *layout_d, const void *algorithm,                \
+       void *workspace, size_t bytes, void *stream),                                                                   \
+      "cublasLtMatmul", "hipblasLtMatmul")
+
+typedef struct {
+#define X(member, result, arguments, cuda, hip) result(*member) arguments;
+    BLAS_CALLS(X)
+#undef X
+} calls;
+
+static const struct {
+    size_t      at;
+    const char *name[2]; /* of cublasLt, of hipBLASLt; NULL: has none */
+} names[] = {
+#define X(member, result, arguments, cuda, hip) { offsetof(calls, member), { cuda, hip } },
+    BLAS_CALLS(X)
+#undef X
+};
+enum { NAMES = sizeof names / sizeof names[0] };
+
+/* cublasLt.h, cublas_api.h, library_types.h; hipblaslt.h, hipblas-common.h, library_types.h. `reduction`, `align`:
+ * wishes that hipBLASLt does not know. */
+static const struct {
+    int    plain, transposed, compute_f32, trans_a, trans_b, epilogue, bias, bias_type;
+    int    reduction, align;
+    size_t algorithm; /* bytes; in a result there follow: size_t workspace, int status, float waves, int [4] */
+    int    oldest;    /* version */
+    int    unsupported;
+} numbers[2] = { { 0, 1, 68, 3, 4, 7, 8, 26, 3, 5, 64, 120000, 15 },
+                 { 111, 112, 2, 0, 1, 2, 3, 4, -1, -1, 24, 1000, 7 } };
+
+/* The same in both. */
+enum { TYPE_F32 = 0, TYPE_BF16 = 14, EPILOGUE_BIAS = 4, MAX_WORKSPACE = 1, MOST_RESULT = 96, MOST_ALGORITHM = 64 };
+
+/* Partial sums are added up in the compute type. The two other ways round them to the result's format before. */
+enum { REDUCTION_COMPUTE_TYPE = 2 };
+
+/* An algorithm for matrices that begin anywhere, and one for those that begin at a multiple of 16 bytes, which vectors
+ * and TMA want. cublasLt takes 256 for granted if it is not told. */
+enum { ANYWHERE, ALIGNED, PLACES, WANTED_ALIGN = 16 };
+
+struct tm_gpu_matmul {
+    tm_gpu_matmul_shape shape;
+    void               *desc, *layout_a, *layout_b, *layout_c;
+    _Alignas(8) unsigned char algorithm[PLACES][MOST_ALGORITHM];
+    char why[160]; /* "": it can be computed */
+};
+
+struct tm_gpu_blas {
+    calls           call;
+    int             hip;
+    tm_library      library;
+    const tm_gpu   *gpu;
+    void           *handle;
+    char            name[40];
+    tm_gpu_matmul **products;
+    size_t          n, room;
+};
+
+/* --- the library ----------------------------------------------------------------------------------------------------
+ */
+
+static const char *words_of(const tm_gpu_blas *blas, int status)
+{
+    static const struct {
+        int         code[2];
+        const char *words;
+    } all[] = { { { 1, 1 }, "it is not initialized" },     { { 3, 2 }, "it has no memory" },
+                { { 7, 3 }, "a value is invalid" },        { { 8, 8 }, "not for this architecture" },
+                { { 11, 4 }, "memory cannot be reached" }, { { 13, 5 }, "the GPU could not execute it" },
+                { { 14, 6 }, "an internal error" },        { { 15, 7 }, "not supported" } };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].code[blas->hip] == status) return all[i].words;
+    return "an error without words";
+}
+
+static tm_status failed(const tm_gpu_blas *blas, size_t member, int status, const tm_gpu_matmul_shape *shape,
+                        tm_error *err)
+{
+    const tm_gpu_facts *f = tm_gpu_facts_of(blas->gpu);
+    const char         *name = "?";
+    char                of[96] = "";
+    for (int i = 0; i < NAMES; i++)
+        if (names[i].at == member) name = names[i].name[blas->hip];
+    if (shape)
+        snprintf(of, sizeof of, " of %lld x %lld x %lld", (long long)shape->rows, (long long)shape->columns,
+                 (long long)shape->depth);
+    return tm_fail(err, TM_DEVICE, "GPU %d (%s): %s%s: %s (status %d of %s)", f->index, f->name, name, of,
+                   words_of(blas, status), status, blas->name);
+}
+
+#define MUST(blas, shape, member, ...)                                                                                 \
+    do {                                                                                                               \
+        int must_status_ = (blas)->call.member(__VA_ARGS__);                                                           \
+        if (must_status_ != 0) return failed((blas), offsetof(calls, member), must_status_, (shape), err);             \
+    } while (0)
+
+static const char *const variables[] = { "TRAINMARK_CUBLASLT", "TRAINMARK_HIPBLASLT" };
+
+/* Of CUDA 13 only where the driver is of it: an older one runs CUDA 12's. Without a GPU: either. */
+static bool open_any(tm_gpu_blas *blas, tm_text *tried)
+{
+    static const char *const cuda_13[] = { "libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
+                                           "/usr/local/lib/python3*/*-packages/nvidia/cu13/lib/libcublasLt.so.13",
+                                           "/usr/lib/python3*/*-packages/nvidia/cu13/lib/libcublasLt.so.13", NULL };
+    static const char *const cuda_12[] = { "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.12",
+                                           "/usr/local/lib/python3*/*-packages/nvidia/cublas/lib/libcublasLt.so.12",
+                                           "/usr/lib/python3*/*-packages/nvidia/cublas/lib/libcublasLt.so.12", NULL };
+    static const char *const hip[] = { "libhipblaslt.so.1", "libhipblaslt.so.0", "/opt/rocm/lib/libhipblaslt.so",
+                                       NULL };
+    bool                     newest = !blas->gpu || tm_gpu_facts_of(blas->gpu)->version >= 13000;
+    if (blas->hip) return tm_library_open(hip, &blas->library, tried);
+    return (newest && tm_library_open(cuda_13, &blas->library, tried)) ||
+           tm_library_open(cuda_12, &blas->library, tried);
+}
+
+static tm_status find_library(tm_gpu_blas *blas, tm_error *err)
+{
+    const char       *given = getenv(variables[blas->hip]);
+    const char *const one[] = { given, NULL };
+    tm_text           tried = { 0 };
+    tm_status         st = TM_OK;
+    if (given && strcmp(given, "none") == 0)
+        return tm_fail(err, TM_UNSUPPORTED, "%s is 'none': no library multiplies", variables[blas->hip]);
+    if (!(given && *given ? tm_library_open(one, &blas->library, &tried) : open_any(blas, &tried)))
+        st = tm_fail(err, TM_UNSUPPORTED,
+                     blas->hip ? "no hipBLASLt was found (%s); install it (`apt-get install hipblaslt`), or name "
+                                 "libhipblaslt.so in TRAINMARK_HIPBLASLT"
+                               : "no cublasLt was found (%s); install it (`pip install nvidia-cublas`, for a driver of "
+                                 "CUDA 12 nvidia-cublas-cu12), or name libcublasLt.so in TRAINMARK_CUBLASLT",
+                     tried.data ? tried.data : "");
+    tm_text_fini(&tried);
+    return st;
+}
+
+static tm_status find_calls(tm_gpu_blas *blas, tm_error *err)
+{
+    for (int i = 0; i < NAMES; i++) {
+        if (!names[i].name[blas->hip]) continue;
+        void *symbol = tm_library_symbol(&blas->library, names[i].name[blas->hip]);
+        if (!symbol)
+            return tm_fail(err, TM_UNSUPPORTED, "'%s' has no %s: it is too old, or no %s", blas->library.path,
+                           names[i].name[blas->hip], blas->hip ? "hipBLASLt" : "cublasLt");
+        memcpy((char *)&blas->call + names[i].at, &symbol, sizeof symbol);
+    }
+    return TM_OK;
+}
+
+/* 130100 is cublasLt 13.1.0, 100100 is hipBLASLt 1.1.0. */
+static tm_status name_it(tm_gpu_blas *blas, int version, tm_error *err)
+{
+    int base = blas->hip ? 100000 : 10000;
+    snprintf(blas->name, sizeof blas->name, "%s %d.%d.%d", blas->hip ? "hipBLASLt" : "cublasLt", version / base,
+             version % base / 100, version % 100);
+    if (version >= numbers[blas->hip].oldest) return TM_OK;
+    return tm_fail(err, TM_UNSUPPORTED, "'%s' is %s: too old, %s is needed", blas->library.path, blas->name,
+                   blas->hip ? "0.10.0 (ROCm 6.3)" : "12.0.0");
+}
+
+static tm_status load(tm_gpu_blas *blas, tm_error *err)
+{
+    TM_TRY(find_library(blas, err));
+    TM_TRY(find_calls(blas, err));
+    return blas->hip ? TM_OK : name_it(blas, (int)blas->call.version(), err);
+}
+
+static tm_status begin(tm_gpu_blas *blas, tm_error *err)
+{
+    int version = 0;
+    int code = blas->call.create(&blas->handle);
+    if (code != 0) {
+        tm_error  own = { 0 };
+        tm_status st = failed(blas, offsetof(calls, create), code, NULL, &own);
+        return tm_fail(err, st, "%s; %s=none leaves the library out", own.text, variables[blas->hip]);
+    }
+    if (!blas->hip) return TM_OK;
+    MUST(blas, NULL, version_of, blas->handle, &version);
+    return name_it(blas, version, err);
+}
+
+tm_status tm_gpu_blas_expect(tm_gpu_maker maker, tm_error *err)
+{
+    tm_gpu_blas blas = { .hip = maker == TM_GPU_HIP };
+    const char *given = getenv(variables[blas.hip]);
+    return (given && *given) || tm_gpu_count(maker) > 0 ? load(&blas, err) : TM_OK;
+}
+
+tm_status tm_gpu_blas_open(const tm_gpu *gpu, tm_gpu_blas **out, tm_error *err)
+{
+    tm_gpu_blas *blas = memset(tm_alloc(sizeof *blas), 0, sizeof *blas);
+    blas->hip = tm_gpu_is_hip(gpu);
+    blas->gpu = gpu;
+    snprintf(blas->name, sizeof blas->name, "%s", blas->hip ? "hipBLASLt" : "cublasLt");
+    *out = NULL;
+    tm_status st = load(blas, err);
+    if (st == TM_OK) st = begin(blas, err);
+    if (st == TM_OK)
+        *out = blas;
+    else
+        tm_gpu_blas_close(blas);
+    return st;
+}
+
+static void drop(const tm_gpu_blas *blas, tm_gpu_matmul *p)
+{
+    void *layouts[] = { p->layout_a, p->layout_b, p->layout_c };
+    for (int i = 0; i < 3; i++)
+        if (layouts[i]) blas->call.layout_free(layouts[i]);
+    if (p->desc) blas->call.desc_free(p->desc);
+    free(p);
+}
+
+/* The library stays loaded. */
+void tm_gpu_blas_close(tm_gpu_blas *blas)
+{
+    if (!blas) return;
+    for (size_t i = 0; i < blas->n; i++) drop(blas, blas->products[i]);
+    if (blas->handle) blas->call.destroy(blas->handle);
+    free(blas->products);
+    free(blas);
+}
+
+const char *tm_gpu_blas_name(const tm_gpu_blas *blas)
+{
+    return blas->name;
+}
+
+const char *tm_gpu_blas_library(const tm_gpu_blas *blas)
+{
+    return blas->library.path;
+}
+
+/* --- shapes ---------------------------------------------------------------------------------------------------------
+ */
+
+static int type_of(tm_gpu_format format)
+{
+    return format == TM_GPU_F32 ? TYPE_F32 : TYPE_BF16;
+}
+
+/* Their A is our b and their B our a. A matrix (m, n) with rows one after the other is one of n rows and m columns to
+ * them; what has to be transposed is what does not go across. */
+static tm_status describe(const tm_gpu_blas *blas, tm_gpu_matmul *p, tm_error *err)
+{
+    const tm_gpu_matmul_shape *s = &p->shape;
+    int                        type = type_of(s->factors), result = type_of(s->result);
+    int                        trans_a = s->b_across ? numbers[blas->hip].plain : numbers[blas->hip].transposed;
+    int                        trans_b = s->a_across ? numbers[blas->hip].transposed : numbers[blas->hip].plain;
+    uint32_t                   epilogue = EPILOGUE_BIAS;
+    uint64_t                   rows = (uint64_t)s->rows, columns = (uint64_t)s->columns, depth = (uint64_t)s->depth;
+    MUST(blas, s, desc, &p->desc, numbers[blas->hip].compute_f32, TYPE_F32);
+    MUST(blas, s, desc_set, p->desc, numbers[blas->hip].trans_a, &trans_a, sizeof trans_a);
+    MUST(blas, s, desc_set, p->desc, numbers[blas->hip].trans_b, &trans_b, sizeof trans_b);
+    if (s->bias) {
+        MUST(blas, s, desc_set, p->desc, numbers[blas->hip].epilogue, &epilogue, sizeof epilogue);
+        MUST(blas, s, desc_set, p->desc, numbers[blas->hip].bias_type, &result, sizeof result);
+    }
+    MUST(blas, s, layout, &p->layout_a, type, s->b_across ? columns : depth, s->b_across ? depth : columns, s->ld_b);
+    MUST(blas, s, layout, &p->layout_b, type, s->a_across ? rows : depth, s->a_across ? depth : rows, s->ld_a);
+    MUST(blas, s, layout, &p->layout_c, result, columns, rows, s->ld_c);
+    return TM_OK;
+}
+
+static tm_status express(const tm_gpu_blas *blas, const tm_gpu_matmul_shape *s, void *wish, int place, tm_error *err)
+{
+    uint64_t bytes = s->workspace;
+    uint32_t scheme = REDUCTION_COMPUTE_TYPE, factor = s->factors == TM_GPU_F32 ? 4 : 2,
+             result = s->result == TM_GPU_F32 ? 4 : 2;
+    MUST(blas, s, wish_set, wish, MAX_WORKSPACE, &bytes, sizeof bytes);
+    if (numbers[blas->hip].reduction >= 0)
+        MUST(blas, s, wish_set, wish, numbers[blas->hip].reduction, &scheme, sizeof scheme);
+    for (int k = 0; k < 4 && numbers[blas->hip].align >= 0; k++) {
+        uint32_t align = place == ALIGNED ? WANTED_ALIGN : k < 2 ? factor : result;
+        MUST(blas, s, wish_set, wish, numbers[blas->hip].align + k, &align, sizeof align);
+    }
+    return TM_OK;
+}
+
+/* Of a bias only the alignment is looked at here (cublasLt.h, at CUBLASLT_MATMUL_DESC_BIAS_POINTER). */
+static tm_status ask(const tm_gpu_blas *blas, tm_gpu_matmul *p, void *wish, int place, tm_error *err)
+{
+    const tm_gpu_matmul_shape *s = &p->shape;
+    _Alignas(16) unsigned char result[MOST_RESULT] = { 0 };
+    uintptr_t                  bias = 4096 + (place == ALIGNED ? 0 : s->result == TM_GPU_F32 ? 4 : 2);
+    int                        n = 0, status = 0;
+    size_t                     needed = 0, at = numbers[blas->hip].algorithm;
+    if (s->bias) MUST(blas, s, desc_set, p->desc, numbers[blas->hip].bias, &bias, sizeof bias);
+    TM_TRY(express(blas, s, wish, place, err));
+    int code =
+        blas->call.find(blas->handle, p->desc, p->layout_a, p->layout_b, p->layout_c, p->layout_c, wish, 1, result, &n);
+    if (code == 0 && n > 0) {
+        memcpy(p->algorithm[place], result, at);
+        memcpy(&needed, result + at, sizeof needed);
+        memcpy(&status, result + at + sizeof needed, sizeof status);
+    }
+    int worst = code ? code : status;
+    if (worst != 0 && worst != numbers[blas->hip].unsupported)
+        return failed(blas, offsetof(calls, find), worst, s, err);
+    if (worst != 0 || n == 0 || needed > s->workspace)
+        snprintf(p->why, sizeof p->why, "%s has no algorithm for %lld x %lld x %lld with %zu bytes of workspace",
+                 blas->name, (long long)s->rows, (long long)s->columns, (long long)s->depth, s->workspace);
+    return TM_OK;
+}
+
+static tm_status choose(const tm_gpu_blas *blas, tm_gpu_matmul *p, tm_error *err)
+{
+    TM_TRY(describe(blas, p, err));
+    for (int place = numbers[blas->hip].align >= 0 ? ANYWHERE : ALIGNED; place < PLACES && !*p->why; place++) {
+        void *wish = NULL;
+        MUST(blas, &p->shape, wish, &wish);
+        tm_status st = ask(blas, p, wish, place, err);
+        blas->call.wish_free(wish);
+        TM_TRY(st);
+    }
+    return TM_OK;
+}
+
+static bool same(const tm_gpu_matmul_shape *a, const tm_gpu_matmul_shape *b)
+{
+    return a->factors == b->factors && a->result == b->result && a->a_across == b->a_across &&
+           a->b_across == b->b_across && a->bias == b->bias && a->rows == b->rows && a->columns == b->columns &&
+           a->depth == b->depth && a->ld_a == b->ld_a && a->ld_b == b->ld_b && a->ld_c == b->ld_c &&
+           a->workspace == b->workspace;
+}
+
+static tm_status known(tm_gpu_matmul *p, tm_gpu_matmul **out, const char **why, tm_error *err)
+{
+    *out = p;
+    *why = *p->why ? p->why : NULL;
+    return *why ? tm_fail(err, TM_UNSUPPORTED, "%s", *why) : TM_OK;
+}
+
+tm_status tm_gpu_blas_find(tm_gpu_blas *blas, const tm_gpu_matmul_shape *shape, tm_gpu_matmul **out, const char **why,
+                           tm_error *err)
+{
+    *why = NULL;
+    for (size_t i = 0; i < blas->n; i++)
+        if (same(&blas->products[i]->shape, shape)) return known(blas->products[i], out, why, err);
+    tm_gpu_matmul *p = memset(tm_alloc(sizeof *p), 0, sizeof *p);
+    p->shape = *shape;
+    tm_status st = choose(blas, p, err);
+    if (st != TM_OK) {
+        drop(blas, p);
+        return st;
+    }
+    if (blas->n == blas->room) {
+        blas->room = blas->room ? 2 * blas->room : 32;
+        blas->products = tm_realloc(blas->products, blas->room * sizeof *blas->products);
+    }
+    blas->products[blas->n++] = p;
+    return known(p, out, why, err);
+}
+
+/* --- a product ------------------------------------------------------------------------------------------------------
+ */
+
+static bool aligned(const tm_gpu_matmul_operands *o)
+{
+    return (((uintptr_t)o->a | (uintptr_t)o->b | (uintptr_t)o->c | (uintptr_t)o->old | (uintptr_t)o->bias) &
+            (WANTED_ALIGN - 1)) == 0;
+}
+
+tm_status tm_gpu_blas_multiply(tm_gpu_blas *blas, const tm_gpu_matmul *p, void *stream, const tm_gpu_matmul_operands *o,
+                               tm_error *err)
+{
+    static const float         zero = 0, one = 1;
+    const tm_gpu_matmul_shape *s = &p->shape;
+    int                        place = numbers[blas->hip].align < 0 || aligned(o) ? ALIGNED : ANYWHERE;
+    if (s->bias) MUST(blas, s, desc_set, p->desc, numbers[blas->hip].bias, &o->bias, sizeof o->bias);
+    MUST(blas, s, multiply, blas->handle, p->desc, &one, o->b, p->layout_a, o->a, p->layout_b, o->old ? &one : &zero,
+         o->old ? o->old : o->c, p->layout_c, o->c, p->layout_c, p->algorithm[place], o->workspace, s->workspace,
+         stream);
+    return TM_OK;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu/blas.h - matrix products by the maker's library: NVIDIA's cublasLt or AMD's hipBLASLt, loaded at run time.
+ *
+ * The library chooses an algorithm once for each shape, the first that it names: two runs on one kind of GPU with one
+ * version of the library take the same. Products are added up in float32; float32 is not rounded to TF32 on the way.
+ */
+#ifndef TM_GPU_BLAS_H
+#define TM_GPU_BLAS_H
+
+#include "gpu/runtime.h"
+
+typedef struct tm_gpu_blas   tm_gpu_blas;
+typedef struct tm_gpu_matmul tm_gpu_matmul; /* a shape with its algorithms; lives as long as the library is open */
+
+/* The library is the file that TRAINMARK_CUBLASLT or TRAINMARK_HIPBLASLT names, else one of where toolkits, drivers
+ * and Python's packages have it. "none" names no library. TM_UNSUPPORTED: there is none, with what to install, or it
+ * is too old. TM_DEVICE: it is there and does not begin. */
+TM_MUST_USE tm_status tm_gpu_blas_open(const tm_gpu *gpu, tm_gpu_blas **out, tm_error *err);
+void                  tm_gpu_blas_close(tm_gpu_blas *blas); /* NULL is fine; no work of it is left in a stream */
+/* Will a GPU of this maker have it? Where one is here, or a file is named: whether it can be loaded. Else yes. It is
+ * not begun: without a GPU hipBLASLt ends the process then. */
+TM_MUST_USE tm_status tm_gpu_blas_expect(tm_gpu_maker maker, tm_error *err);
+/* "cublasLt 13.1.0", and the file that was loaded. */
+const char *tm_gpu_blas_name(const tm_gpu_blas *blas);
+const char *tm_gpu_blas_library(const tm_gpu_blas *blas);
+
+typedef enum { TM_GPU_F32, TM_GPU_BF16 } tm_gpu_format;
+
+/* c (rows, columns) = a b^T + bias, row after row: a (rows, depth), or (depth, rows) if a_across; b (columns, depth),
+ * or (depth, columns) if b_across; bias (columns). */
+typedef struct {
+    tm_gpu_format factors, result; /* of a and b; of c and bias */
+    bool          a_across, b_across, bias;
+    int64_t       rows, columns, depth; /* none is 0 */
+    int64_t       ld_a, ld_b, ld_c;     /* elements from row to row */
+    size_t        workspace;            /* bytes that it may have */
+} tm_gpu_matmul_shape;
+
+/* Asks the library at the first call with a shape. TM_UNSUPPORTED: it has no algorithm for it; the error's text is
+ * also in *why, and stays. */
+TM_MUST_USE tm_status tm_gpu_blas_find(tm_gpu_blas *blas, const tm_gpu_matmul_shape *shape, tm_gpu_matmul **out,
+                                       const char **why, tm_error *err);
+
+typedef struct {
+    void       *c;
+    const void *a, *b, *bias;
+    const void *old; /* is added, in the format and with the rows of c; may be c; NULL: none */
+    void       *workspace;
+} tm_gpu_matmul_operands;
+
+/* Puts the product into `stream`. Neither takes memory nor waits. */
+TM_MUST_USE tm_status tm_gpu_blas_multiply(tm_gpu_blas *blas, const tm_gpu_matmul *product, void *stream,
+                                           const tm_gpu_matmul_operands *operands, tm_error *err);
+
+#endif
