@@ -70,8 +70,12 @@ static tm_status prepare(tm_loaded *loaded, tm_instruction *instruction, tm_erro
         loaded->room = loaded->room ? 2 * loaded->room : 64;
         loaded->all = tm_realloc(loaded->all, loaded->room * sizeof *loaded->all);
     }
-    void *state = NULL;
-    TM_TRY(instruction->kernel->prepare(loaded->device, &instruction->call, &state, err));
+    void     *state = NULL;
+    tm_status st = instruction->kernel->prepare(loaded->device, &instruction->call, &state, err);
+    if (st != TM_OK) {
+        if (state && instruction->kernel->release) instruction->kernel->release(state);
+        return st;
+    }
     prepared *own = &loaded->all[loaded->count++];
     memcpy(&own->key, &key, sizeof key);
     own->hash = hash;

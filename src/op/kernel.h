@@ -26,7 +26,7 @@ typedef struct {
      * device; calls that are equal in these share what it stores in *state, which then is call->state. NULL: nothing to
      * prepare. `context`: the device's own (tm_chooser.context). */
     tm_status (*prepare)(const void *context, const tm_call *call, void **state, tm_error *err);
-    void (*release)(void *state); /* ends what prepare made */
+    void (*release)(void *state); /* ends what prepare made, also if it failed then */
     unsigned
          rounds;   /* bit k: takes a float32 in[k] that counts as rounded (tm_call.rounded) and rounds it on the way */
     bool two_rows; /* losses: keeps two rows of logits in the place of one, so half a chunk does for as many rows */
