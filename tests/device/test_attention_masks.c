@@ -527,7 +527,7 @@ static void a_window_can_be_said_as_first_keys(void **state)
 
 static const struct CMUnitTest tests[] = {
     full_test(every_example_of_the_op),
-    cmocka_unit_test(documents_with_windows_and_sinks),
+    full_test(documents_with_windows_and_sinks),
     cmocka_unit_test(queries_that_see_nothing),
     full_test(what_is_hidden_may_be_anything),
     cmocka_unit_test(a_window_can_be_said_as_first_keys),

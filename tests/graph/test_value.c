@@ -309,7 +309,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(scales_are_powers_of_two),
     cmocka_unit_test(shapes_of_few_axes),
     cmocka_unit_test(which_formats_are_small),
-    cmocka_unit_test(every_float32_becomes_what_others_make_of_it),
+    full_test(every_float32_becomes_what_others_make_of_it),
 };
 
 TM_TESTS(tests, NULL, NULL)

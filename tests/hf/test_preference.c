@@ -208,6 +208,6 @@ static void runs_are_those_of_trl(void **state)
     json_decref(fixture);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(runs_are_those_of_trl) };
+static const struct CMUnitTest tests[] = { full_test(runs_are_those_of_trl) };
 
 TM_TESTS(tests, NULL, test_folder_teardown)

@@ -129,6 +129,6 @@ static void a_wait_or_barrier_that_is_left_out_is_noticed(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(planted_mistakes_are_named),
     cmocka_unit_test(a_hidden_argument_that_is_missing_is_named),
-    cmocka_unit_test(a_wait_or_barrier_that_is_left_out_is_noticed),
+    full_test(a_wait_or_barrier_that_is_left_out_is_noticed),
 };
 TM_TESTS(tests, NULL, NULL)

@@ -107,7 +107,7 @@ static void same_seed_same_interval(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(exact_data),
     cmocka_unit_test(hand_values),
-    cmocka_unit_test(coverage),
+    full_test(coverage),
     cmocka_unit_test(bent_law),
     cmocka_unit_test(same_seed_same_interval),
 };

@@ -388,7 +388,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(interval_of_many_rounds),
     cmocka_unit_test(a_round_counts_once),
     cmocka_unit_test(too_few),
-    cmocka_unit_test(promises),
+    full_test(promises),
     cmocka_unit_test(one_round_tells_nothing),
     cmocka_unit_test(many_rounds),
     cmocka_unit_test(detectable_is_what_it_says),

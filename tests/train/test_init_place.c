@@ -239,7 +239,7 @@ static void blocks_have_the_values_of_the_whole(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(every_byte_is_written_once),
+static const struct CMUnitTest tests[] = { full_test(every_byte_is_written_once),
                                            cmocka_unit_test(blocks_have_the_values_of_the_whole) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -257,7 +257,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(where_nothing_is_computed_nothing_is_looked_at),
     cmocka_unit_test(what_must_move_in_each_format),
     cmocka_unit_test(batches_are_read_by_their_names),
-    cmocka_unit_test(the_main_job_with_its_losses_is_real),
+    full_test(the_main_job_with_its_losses_is_real),
     cmocka_unit_test_teardown(what_was_said_first_stays, test_folder_teardown),
 };
 

@@ -244,7 +244,7 @@ static void tensors_are_written_in_pieces(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(shares_follow_one_rank),        cmocka_unit_test(layouts_compose),
+    cmocka_unit_test(shares_follow_one_rank),        full_test(layouts_compose),
     cmocka_unit_test(bfloat16_is_close_and_repeats), cmocka_unit_test(weights_travel_in_the_format_of_the_computation),
     cmocka_unit_test(a_rank_holds_its_share),        cmocka_unit_test(any_layout_goes_on_from_any_other),
     cmocka_unit_test(tensors_are_written_in_pieces),

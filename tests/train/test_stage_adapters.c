@@ -265,7 +265,7 @@ static void names_are_those_of_the_whole_model(void **state)
 static const struct CMUnitTest tests[] = {
     full_test(stages_have_the_bits_of_one_rank),
     full_test(stages_follow_one_rank),
-    cmocka_unit_test(stages_have_divided_matrices),
+    full_test(stages_have_divided_matrices),
     cmocka_unit_test(gradients_are_those_of_one_rank),
     cmocka_unit_test(checkpoints_fit_other_layouts),
     cmocka_unit_test(the_base_has_one_hash),

@@ -216,7 +216,7 @@ static void names_are_those_of_the_whole_model(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(stages_have_the_bits_of_one_rank),   cmocka_unit_test(stages_follow_one_rank),
+    cmocka_unit_test(stages_have_the_bits_of_one_rank),   full_test(stages_follow_one_rank),
     cmocka_unit_test(checkpoints_fit_other_layouts),      cmocka_unit_test(nothing_goes_below_what_is_trained),
     cmocka_unit_test(names_are_those_of_the_whole_model),
 };

@@ -198,7 +198,7 @@ static void any_layout_goes_on(void **state)
 static const struct CMUnitTest tests[] = {
     full_test(layouts_follow_one_rank),
     cmocka_unit_test(gradients_are_those_of_one_rank),
-    cmocka_unit_test(weights_that_are_let_go_follow_one_rank),
+    full_test(weights_that_are_let_go_follow_one_rank),
     cmocka_unit_test(documents_stay_apart),
     cmocka_unit_test(any_layout_goes_on),
     cmocka_unit_test(bits_are_the_same_every_time),

@@ -241,7 +241,7 @@ static void tied_tables_are_refused(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(shards_have_the_bits_that_they_have_without_stages),
+    full_test(shards_have_the_bits_that_they_have_without_stages),
     cmocka_unit_test(casts_may_be_shared),
     cmocka_unit_test(stages_follow_one_rank),
     cmocka_unit_test(a_rank_holds_its_share_of_its_stage),
