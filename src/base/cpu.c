@@ -182,7 +182,7 @@ int64_t tm_cpu_last_level_bytes(const char *sysroot)
     }
     free(seen);
     if (set) CPU_FREE(set);
-    const char *most = *sysroot ? NULL : getenv("TM_TEST_CACHE_MIB");
+    const char   *most = *sysroot ? NULL : getenv("TM_TEST_CACHE_MIB");
     const int64_t limit = most ? (int64_t)atoi(most) << 20 : total;
     return total < limit ? total : limit;
 }

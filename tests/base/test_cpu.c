@@ -330,7 +330,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(threads_follow_the_affinity),
     cmocka_unit_test(processes_share_the_processors),
     cmocka_unit_test(isa_agrees_with_the_kernel),
-    cmocka_unit_test(a_test_can_hide_instructions), cmocka_unit_test(a_test_can_have_a_small_cache),
+    cmocka_unit_test(a_test_can_hide_instructions),
+    cmocka_unit_test(a_test_can_have_a_small_cache),
     cmocka_unit_test(resident_memory_grows_with_use),
     cmocka_unit_test(denormals_are_flushed),
 };

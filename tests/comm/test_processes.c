@@ -478,8 +478,8 @@ static int be_rank(int argc, char **argv)
 TM_TEST_ROLE("rank", be_rank)
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(calls_openmpi),   cmocka_unit_test(calls_mpich),      cmocka_unit_test(end_openmpi),
-    cmocka_unit_test(end_mpich),       full_test(failures_openmpi), full_test(failures_mpich),
+    cmocka_unit_test(calls_openmpi),   cmocka_unit_test(calls_mpich), cmocka_unit_test(end_openmpi),
+    cmocka_unit_test(end_mpich),       full_test(failures_openmpi),   full_test(failures_mpich),
     cmocka_unit_test(wrong_launchers), cmocka_unit_test(launchers),
 };
 TM_TESTS(tests, settle_environment, clean_up)
