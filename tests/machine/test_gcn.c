@@ -421,6 +421,7 @@ SCALAR(scalar_ge_i, SCC(x >= y, x >= y))
 SCALAR(scalar_orn2, SCC(a | ~b, a | ~b))
 SCALAR(scalar_andn2, SCC(a & ~b, a & ~b))
 SCALAR(scalar_shl_64, SCC((a | (uint64_t)b << 32) << 9 >> 32, (a | (uint64_t)b << 32) << 9))
+SCALAR(scalar_shr_64, SCC((a | (uint64_t)b << 32) >> 9, (a | (uint64_t)b << 32) >> 9))
 #define SCALAR_COMPARED(name) "s_cmp_" name " s6, s7\ns_cselect_b32 s8, 1, 0"
 /* SCC is 1 before, but where an instruction writes it. */
 static const scalar_row scalar_rows[] = {
@@ -472,6 +473,7 @@ static const scalar_row scalar_rows[] = {
     { "s_mov_b32 s10, s7\ns_mov_b32 s11, 0\ns_mov_b32 s7, 0\ns_and_b64 s[8:9], s[6:7], s[10:11]", scalar_and },
     { "s_mov_b32 s10, s7\ns_mov_b32 s11, 0\ns_mov_b32 s7, 0\ns_or_b64 s[8:9], s[6:7], s[10:11]", scalar_or },
     { "s_mov_b32 s10, s7\ns_mov_b32 s11, 0\ns_mov_b32 s7, 0\ns_xor_b64 s[8:9], s[6:7], s[10:11]", scalar_xor },
+    { "s_lshr_b64 s[8:9], s[6:7], 9", scalar_shr_64 },
     { "s_lshl_b64 s[10:11], s[6:7], 9\ns_cselect_b32 s12, 1, 0\ns_mov_b32 s8, s11\ns_cmp_eq_u32 s12, 1",
       scalar_shl_64 },
     /* EXEC changes, and comes back */

@@ -57,7 +57,8 @@ DEVICE reach reach_of(const range *ranges, int at, int rows, int first, int seq_
         range r = ranges[at + i];
         sum = join(sum, reach{ r.from < r.end ? r : NO_REACH.some, r });
     }
-    return reach{ { wave_least(sum.some.from), wave_most(sum.some.end) }, { wave_most(sum.all.from), wave_least(sum.all.end) } };
+    return reach{ { wave_least(sum.some.from), wave_most(sum.some.end) },
+                  { wave_most(sum.all.from), wave_least(sum.all.end) } };
 }
 
 /* Kept in shared memory: registers are few. */
@@ -220,7 +221,8 @@ EACH_SIMD(2) KERNEL_OF(FORWARD_THREADS, attention_matrix)
             int   query = first + m * UNIT + row_of(i);
             by[i] = total > 0.0f ? 1.0f / total : total;
             if (column_of(0) == 0 && query < seq_q)
-                lse[((i64)batch * heads + h) * seq_q + query] = total == 0.0f ? MINUS_INFINITY : now.most[m][i] * LN_2 + logarithm(total);
+                lse[((i64)batch * heads + h) * seq_q + query] =
+                    total == 0.0f ? MINUS_INFINITY : now.most[m][i] * LN_2 + logarithm(total);
         }
         store_rows(o + (i64)batch * seq_q * heads * VO + h * VO, heads * VO, out[m], by, first + m * UNIT, seq_q, VO);
     }
@@ -320,8 +322,9 @@ DEVICE range seen_from(const rule &r, int batch, int first, int last)
 {
     SHARED int least[THREADS / WAVE], most[THREADS / WAVE];
     /* before the causal diagonal and behind the window there are none; documents say it by query */
-    int  begin = r.causal ? greater(first - r.q_offset, 0) : 0, end = r.window > 0 ? smaller(r.seq_q, last + r.window - r.q_offset) : r.seq_q;
-    int  from = 0x7fffffff, to = 0;
+    int begin = r.causal ? greater(first - r.q_offset, 0) : 0;
+    int end = r.window > 0 ? smaller(r.seq_q, last + r.window - r.q_offset) : r.seq_q;
+    int from = 0x7fffffff, to = 0;
     if (!r.first_key) return range{ begin, end };
     for (int i = begin + thread_id(); i < end; i += THREADS)
         if (r.first_key[(i64)batch * r.seq_q + i] - r.key0 <= last) {
@@ -354,7 +357,8 @@ EACH_SIMD(2) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
     SHARED alignas(16) float numbers[2][2][OTHERS]; /* of queries of a stage: L, delta */
     SHARED int               firsts[2][OTHERS];     /* and their documents' first keys */
     rule  rules = { first_key, seq_q, seq_k, q_offset, causal, window, key0 };
-    int   thread = thread_id(), key_0 = block_id(0) * KEYS_ROWS, first = key_0 + wave_id() * UNIT * M, last = first + UNIT * M - 1;
+    int   thread = thread_id(), key_0 = block_id(0) * KEYS_ROWS;
+    int   first = key_0 + wave_id() * UNIT * M, last = first + UNIT * M - 1; /* the wave's */
     int   j = block_id(1), group = heads / kv_heads, batch = block_id(2);
     SHARED range all;
     range        found = seen_from<KEYS_THREADS>(rules, batch, key_0, smaller(key_0 + KEYS_ROWS, seq_k) - 1);
@@ -371,7 +375,8 @@ EACH_SIMD(2) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
     staged  t = { &room };
     int     h = j * group;
     auto    fetch = [&](int stage, int head, int tile) {
-        rows_of qs = { q + row0 * ld_q + head * QK, ld_q, 0, seq_q, QK }, gs = { d_o + row0 * ld_o + head * VO, ld_o, 0, seq_q, VO };
+        rows_of qs = { q + row0 * ld_q + head * QK, ld_q, 0, seq_q, QK };
+        rows_of gs = { d_o + row0 * ld_o + head * VO, ld_o, 0, seq_q, VO };
         int     which = thread / OTHERS, query = tile + thread % OTHERS;
         t.fetch(stage, qs, gs, tile);
         if (which > 1) return;
@@ -398,7 +403,8 @@ EACH_SIMD(2) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
         if (h < (j + 1) * group) fetch(stage ^ 1, h, tile);
         UNROLL for (int u = 0; u < OTHERS; u += 32) {
             int place = now + u + q_offset; /* of the first query */
-            if (now + u >= all.end || (causal && place + 31 < first) || (window > 0 && place - window >= last)) continue; /* a whole wave */
+            if (now + u >= all.end || (causal && place + 31 < first) || (window > 0 && place - window >= last))
+                continue; /* a whole wave */
             bool edge = first_key || (causal && place < last) || (window > 0 && place + 31 - window >= first);
             scores(s, fk, t, A, stage, u);
             UNROLL for (int m = 0; m < M; m++) {
@@ -407,7 +413,8 @@ EACH_SIMD(2) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
                 if (edge)
                     UNROLL for (int e = 0; e < 16; e++) {
                         int column = column_of(e), key = first + m * UNIT + row_of(slot_of(e));
-                        bool seen = key >= firsts[stage][u + column] && (!causal || key <= place + column) && (window == 0 || key > place + column - window);
+                        bool seen = key >= firsts[stage][u + column] && (!causal || key <= place + column) &&
+                                    (window == 0 || key > place + column - window);
                         if (!seen) s[m].of[e] = 0.0f;
                     }
                 round_sums(p[m], s[m]);

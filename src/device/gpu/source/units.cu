@@ -118,11 +118,13 @@ DEVICE void multiply(sums *c, const operand &a, const other &b)
 {
 #if defined(__gfx950__)
     typedef __bf16 b16x8 __attribute__((ext_vector_type(8)));
-    c->of = __builtin_amdgcn_mfma_f32_32x32x16_bf16(__builtin_bit_cast(b16x8, b), __builtin_bit_cast(b16x8, a), c->of, 0, 0, 0);
+    b16x8 x = __builtin_bit_cast(b16x8, b), y = __builtin_bit_cast(b16x8, a);
+    c->of = __builtin_amdgcn_mfma_f32_32x32x16_bf16(x, y, c->of, 0, 0, 0);
 #else
     UNROLL for (int k = 0; k < 2; k++) {
         u32x2 two = { a.of[2 * k], a.of[2 * k + 1] };
-        c->of = __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(__builtin_bit_cast(s16x4, b.of[k]), __builtin_bit_cast(s16x4, two), c->of, 0, 0, 0);
+        s16x4 x = __builtin_bit_cast(s16x4, b.of[k]), y = __builtin_bit_cast(s16x4, two);
+        c->of = __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(x, y, c->of, 0, 0, 0);
     }
 #endif
 }
@@ -193,7 +195,8 @@ struct tiles {
     {
         UNROLL for (int j = 0; j < 4; j++) {
             u32   which = j % 2 ? 0x07060302u : 0x05040100u;
-            u32x2 four = { __builtin_amdgcn_perm(v[1][j / 2], v[0][j / 2], which), __builtin_amdgcn_perm(v[3][j / 2], v[2][j / 2], which) };
+            u32x2 four = { __builtin_amdgcn_perm(v[1][j / 2], v[0][j / 2], which),
+                           __builtin_amdgcn_perm(v[3][j / 2], v[2][j / 2], which) };
             *(u32x2 *)&to[(c + j) * TURNED + r] = four;
         }
     }
@@ -222,7 +225,8 @@ struct tiles {
     /* Of 32 columns from `column` on, 16 of k from row k on. */
     METHOD other across(int tensor, int, int k, int column) const
     {
-        const bf16 *x = (tensor == A ? at->a_turned : at->b_turned) + (column + lane_id() % 32) * TURNED + k + 4 * (lane_id() / 32);
+        const bf16 *x = tensor == A ? at->a_turned : at->b_turned;
+        x += (column + lane_id() % 32) * TURNED + k + 4 * (lane_id() / 32);
         return other{ { *(const u32x2 *)x, *(const u32x2 *)(x + 8) } };
     }
 };
@@ -291,7 +295,8 @@ DEVICE int column_of(int e)
 DEVICE void multiply(sums *c, const operand &a, const other &b)
 {
     UNROLL for (int j = 0; j < 4; j++)
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                      : "+f"(c->of[4 * j]), "+f"(c->of[4 * j + 1]), "+f"(c->of[4 * j + 2]), "+f"(c->of[4 * j + 3])
                      : "r"(a.of[0]), "r"(a.of[1]), "r"(a.of[2]), "r"(a.of[3]), "r"(b.of[2 * j]), "r"(b.of[2 * j + 1]));
 }
@@ -376,7 +381,8 @@ struct tiles {
         other x;
         int   lane = lane_id();
         UNROLL for (int i = 0; i < 2; i++)
-            load_turned(x.of + 4 * i, address(tensor, stage, k + (lane & 7) + (lane >> 3 & 1) * 8, column + 16 * i + (lane >> 4) * 8));
+            load_turned(x.of + 4 * i, address(tensor, stage, k + (lane & 7) + (lane >> 3 & 1) * 8,
+                                              column + 16 * i + (lane >> 4) * 8));
         return x;
     }
 };
