@@ -9,7 +9,8 @@
  * atomics: a result has one writer and one order of additions. Rows that nobody sees are not read.
  *
  * QK, VO: sizes of a head, multiples of 8; DIM: the larger one, rounded up to 32. S: format of the sinks. .._ROWS, .._THREADS:
- * rows and threads of a block. Whole tiles outside of what a wave's rows see are left out; only tiles at an edge are masked.
+ * rows and threads of a block. Whole tiles outside of what a wave's rows see are left out; only tiles at an edge are masked,
+ * by selections: of branches around one element of sixteen clang 22 loses one (gfx950, a window).
  */
 #include "units.cu"
 
@@ -208,7 +209,7 @@ EACH_SIMD(2) KERNEL_OF(FORWARD_THREADS, attention_matrix)
                     UNROLL for (int e = 0; e < 16; e++) {
                         range r = ranges[own + m * UNIT + row_of(slot_of(e))];
                         int   at = key + column_of(e);
-                        if (at < r.from || at >= r.end) s[m].of[e] = MINUS_INFINITY;
+                        s[m].of[e] = (at < r.from) | (at >= r.end) ? MINUS_INFINITY : s[m].of[e];
                     }
             weigh(&now, s, out, p, c);
             add_product(out, p, t, B, stage, u);
@@ -303,7 +304,7 @@ EACH_SIMD(2) KERNEL_OF(QUERIES_THREADS, attention_matrix_queries)
                     UNROLL for (int e = 0; e < 16; e++) {
                         range r = ranges[own + m * UNIT + row_of(slot_of(e))];
                         int   at = key + column_of(e);
-                        if (at < r.from || at >= r.end) d[m].of[e] = 0.0f;
+                        d[m].of[e] = (at < r.from) | (at >= r.end) ? 0.0f : d[m].of[e];
                     }
                 round_sums(ds[m], d[m]);
             }
@@ -358,7 +359,7 @@ EACH_SIMD(2) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
     SHARED int               firsts[2][OTHERS];     /* and their documents' first keys */
     rule  rules = { first_key, seq_q, seq_k, q_offset, causal, window, key0 };
     int   thread = thread_id(), key_0 = block_id(0) * KEYS_ROWS;
-    int   first = key_0 + wave_id() * UNIT * M, last = first + UNIT * M - 1; /* the wave's */
+    int   first = key_0 + wave_id() * UNIT * M; /* the wave's */
     int   j = block_id(1), group = heads / kv_heads, batch = block_id(2);
     SHARED range all;
     range        found = seen_from<KEYS_THREADS>(rules, batch, key_0, smaller(key_0 + KEYS_ROWS, seq_k) - 1);
@@ -403,6 +404,7 @@ EACH_SIMD(2) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
         if (h < (j + 1) * group) fetch(stage ^ 1, h, tile);
         UNROLL for (int u = 0; u < OTHERS; u += 32) {
             int place = now + u + q_offset; /* of the first query */
+            int first = key_0 + uniform(thread_again() / WAVE) * UNIT * M, last = first + UNIT * M - 1;
             if (now + u >= all.end || (causal && place + 31 < first) || (window > 0 && place - window >= last))
                 continue; /* a whole wave */
             bool edge = first_key || (causal && place < last) || (window > 0 && place + 31 - window >= first);
@@ -413,9 +415,9 @@ EACH_SIMD(2) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
                 if (edge)
                     UNROLL for (int e = 0; e < 16; e++) {
                         int column = column_of(e), key = first + m * UNIT + row_of(slot_of(e));
-                        bool seen = key >= firsts[stage][u + column] && (!causal || key <= place + column) &&
-                                    (window == 0 || key > place + column - window);
-                        if (!seen) s[m].of[e] = 0.0f;
+                        bool seen = (key >= firsts[stage][u + column]) & (!causal | (key <= place + column)) &
+                                    ((window == 0) | (key > place + column - window));
+                        s[m].of[e] = seen ? s[m].of[e] : 0.0f;
                     }
                 round_sums(p[m], s[m]);
             }
@@ -426,7 +428,7 @@ EACH_SIMD(2) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
                     u32   two = p[m][e / 8].of[e / 2 % 4];
                     float weight = e % 2 ? high_of(two) : low_of(two);
                     s[m].of[e] = weight * (s[m].of[e] - numbers[stage][1][u + column_of(e)]);
-                    if (edge && weight == 0.0f) s[m].of[e] = 0.0f; /* whatever a value that is not seen is */
+                    s[m].of[e] = weight == 0.0f ? 0.0f : s[m].of[e]; /* whatever a value that is not seen is */
                 }
                 round_sums(ds[m], s[m]);
             }

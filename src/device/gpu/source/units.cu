@@ -146,10 +146,10 @@ DEVICE operand load_operand(const rows_of &x, int first, int k)
     return row < x.end ? load_operand(x.x + row * x.ld, k, x.width) : none;
 }
 
-/* The lane, as if read anew: what is made of it in a loop is not kept in registers in between. */
-DEVICE int lane_again(void)
+/* The thread's number, as if read anew: what is made of it in a loop is not kept in registers in between. */
+DEVICE int thread_again(void)
 {
-    int x = lane_id();
+    int x = thread_id();
     asm volatile("" : "+v"(x));
     return x;
 }
@@ -177,7 +177,7 @@ struct tiles {
     }
     METHOD void fetch(int, const rows_of &a, const rows_of &b, int first)
     {
-        int lane = lane_again();
+        int lane = thread_again() % 64;
         UNROLL for (int j = 0; j < EACH; j++) {
             int  u = uniform(thread_id() / 64) + j * WAVES, unit = u % UNITS;
             bool is_b = u >= UNITS;
@@ -202,7 +202,7 @@ struct tiles {
     }
     METHOD void arrive()
     {
-        int lane = lane_again();
+        int lane = thread_again() % 64;
         barrier(); /* the tile before was used */
         UNROLL for (int j = 0; j < EACH; j++) {
             int u = uniform(thread_id() / 64) + j * WAVES, r = row(u % UNITS, lane), c = column(u % UNITS, lane);
