@@ -82,7 +82,7 @@ ISAS     := $(foreach set,$(SETS),$(if $(filter-out $(BUILT_FOR),$(FLAGS_$(set))
 SIMD_OBJ := $(foreach isa,$(filter base avx2 avx512,$(ISAS)),$(SIMD_SRC:%.c=$(BUILD)/%.$(isa).o)) \
     $(foreach isa,$(filter avx512_bf16 amx,$(ISAS)),$(PRODUCT_SRC:%.c=$(BUILD)/%.$(isa).o))
 REFERENCE := $(sort $(wildcard configs/reference/*.csv))
-GPU_TEXTS := $(sort $(wildcard src/device/gpu/source/*.cu))
+GPU_TEXTS := $(sort $(filter-out %/units.cu,$(wildcard src/device/gpu/source/*.cu)))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o $(BUILD)/gpu_texts.o
 MPICC_openmpi := $(firstword $(shell command -v mpicc.openmpi) $(if $(shell mpicc --showme:version 2>/dev/null),mpicc))
 MPICC_mpich   := $(firstword $(shell command -v mpicc.mpich) $(if $(shell mpicc -v 2>/dev/null | grep -i mpich),mpicc))
@@ -241,12 +241,10 @@ $(BUILD)/published_lines.c: $(REFERENCE) FORCE
 	@{ echo 'extern const char *const tm_published_lines[];'; echo 'const char *const tm_published_lines[] = {'; \
 	   sed 's/[\\"]/\\&/g; s/.*/    "&",/' $(REFERENCE); echo '    0,'; echo '};'; } >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
-# The kernels of GPUs, which are compiled where they run, as lines of C.
+# The kernels of GPUs, as lines of C; they are few and made anew (FORCE), whatever they include.
 $(BUILD)/gpu_texts.c: $(GPU_TEXTS) FORCE
 	@mkdir -p $(@D)
-	@for text in $(GPU_TEXTS); do name=tm_gpu_text_$$(basename $$text .cu); \
-	    echo "extern const char *const $$name[]; const char *const $$name[] = {"; \
-	    sed 's/[\\"]/\\&/g; s/.*/    "&",/' $$text; echo '    0,'; echo '};'; done >$@.new
+	@tools/gpu_texts.sh $(GPU_TEXTS) >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 $(BUILD)/gpu_texts.o $(BUILD)/published_lines.o: %.o: %.c
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<

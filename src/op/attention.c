@@ -193,14 +193,17 @@ static tm_cost attention_cost(const tm_call *call)
     return cost;
 }
 
-/* A score, then a sum over keys; dk and dv: over the queries of all heads of a group; dsinks: over all queries. */
+/* A score, then a sum over keys; dk and dv: over the queries of all heads of a group; dsinks: over all queries. Matrix
+ * units take p and ds as bfloat16, as flash attention does (Dao et al. 2022); lse and dsinks are made without them. */
 static tm_rounding attention_rounding(const tm_call *call, int k)
 {
     const tm_attention_attr *attr = call->attr;
     int64_t                  rows = attr->seq_q * (attr->heads / attr->kv_heads);
     if (k == 3) rows = call->in[0].shape.n[0];
-    return tm_rounding_sum(attr->dim_qk + (attr->dim_v > attr->dim_qk ? attr->dim_v - attr->dim_qk : 0) +
-                           (rows > attr->seq_k ? rows : attr->seq_k));
+    tm_rounding r = tm_rounding_sum(attr->dim_qk + (attr->dim_v > attr->dim_qk ? attr->dim_v - attr->dim_qk : 0) +
+                                    (rows > attr->seq_k ? rows : attr->seq_k));
+    r.narrow = call->op == &tm_op_attention ? k == 0 : k < 3;
+    return r;
 }
 
 static const struct {

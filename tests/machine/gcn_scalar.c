@@ -11,6 +11,15 @@ enum { OF_TWO, OF_OWN, COMPARE, SAVE_EXEC };
 #define OVER_SUB ((a ^ b) & (a ^ q)) >> 31 & 1
 #define LOW(x) ((i32)(u32)(x))
 
+/* Bits of x with their sign: from a bit on, so many (`which`, as bfe has them). */
+static u64 signed_bits(u32 x, u32 which)
+{
+    u32 width = which >> 16 & 127, from = which & 31;
+    if (width == 0) return 0;
+    u64 bits = (u64)x >> from & (((u64)1 << width) - 1);
+    return bits >> (width - 1) & 1 ? bits | ~(u64)0 << width : bits;
+}
+
 #define SCALAR(name, shape, how, result, carry)                                                                        \
     static u64 do_##name(u64 a, u64 b, u32 *scc)                                                                       \
     {                                                                                                                  \

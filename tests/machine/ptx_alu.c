@@ -278,6 +278,12 @@ HANDLER(elect)
     put_predicate(w, x->o[0].first, on, (u32)1 << first);
 }
 
+/* vote.sync.any: does any lane have the predicate? */
+HANDLER(vote)
+{
+    put_predicate(w, x->o[0].at, on, w->file[x->o[1].at] & on ? ~0u : 0);
+}
+
 #define PLAIN(name, pattern, operands, flops, ...) { pattern, operands, name, flops, 0 },
 #define LANE(...) { __VA_ARGS__ },
 const ptx_row ptx_alu_rows[] = {

@@ -76,6 +76,9 @@ WANT(want_mul24, (uint64_t)(a % 0x1000000) * (b % 0x1000000))
 WANT(want_mul_i24, ((int64_t)(int32_t)(a * 256) / 256) * ((int64_t)(int32_t)(b * 256) / 256))
 WANT(want_mad24, (uint64_t)(a % 0x1000000) * (b % 0x1000000) + c)
 WANT(want_max_i, (int32_t)a > (int32_t)b ? a : b)
+WANT(want_min_i, (int32_t)a < (int32_t)b ? a : b)
+WANT(want_max3_i, want_max_i(want_max_i(a, b, 0, 0), c, 0, 0))
+WANT(want_min3_i, want_min_i(want_min_i(a, b, 0, 0), c, 0, 0))
 WANT(want_and, a &b)
 WANT(want_or, a | b)
 WANT(want_or_word1, a >> 16 | b)
@@ -115,7 +118,10 @@ WANT(want_gt, a > b)
 WANT(want_lt_i, (int32_t)a < (int32_t)b)
 WANT(want_le_i, (int32_t)a <= (int32_t)b)
 WANT(want_gt_i, (int32_t)a > (int32_t)b)
+WANT(want_ge_i, (int32_t)a >= (int32_t)b)
 WANT(want_lt_f, x < y)
+WANT(want_eq_f, x == y)
+WANT(want_number, !isnan(x))
 WANT(want_gt_f, x > y)
 WANT(want_ge_f, x >= y)
 WANT(want_select, lane & 1 ? b : a)
@@ -141,6 +147,9 @@ static const vector_row vector_rows[] = {
     { "v_mul_i32_i24_e32 v4, v1, v2", want_mul_i24 },
     { "v_mad_u32_u24 v4, v1, v2, v3", want_mad24 },
     { "v_max_i32_e32 v4, v1, v2", want_max_i },
+    { "v_min_i32_e32 v4, v1, v2", want_min_i },
+    { "v_max3_i32 v4, v1, v2, v3", want_max3_i },
+    { "v_min3_i32 v4, v1, v2, v3", want_min3_i },
     { "v_and_b32_e32 v4, v1, v2", want_and },
     { "v_or_b32_e32 v4, v1, v2", want_or },
     { "v_or_b32_sdwa v4, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD", want_or_word1 },
@@ -182,6 +191,9 @@ static const vector_row vector_rows[] = {
     { COMPARED("lt_i32_e32"), want_lt_i },
     { COMPARED("le_i32_e32"), want_le_i },
     { COMPARED("gt_i32_e32"), want_gt_i },
+    { COMPARED("ge_i32_e32"), want_ge_i },
+    { COMPARED("eq_f32_e32"), want_eq_f },
+    { "v_cmp_eq_f32_e32 vcc, v1, v1\nv_cndmask_b32_e64 v4, 0, 1, vcc", want_number },
     { COMPARED("lt_f32_e32"), want_lt_f },
     { COMPARED("gt_f32_e32"), want_gt_f },
     { COMPARED("ge_f32_e32"), want_ge_f },
@@ -387,6 +399,16 @@ SCALAR(scalar_sar, SCC(floor((double)x / (double)((int64_t)1 << b % 32)) < 0
                        x >> b % 32))
 SCALAR(scalar_bfe, SCC(a / 64 % 8, a / 64 % 8))
 SCALAR(scalar_min, SCC(x < y ? x : y, x < y))
+SCALAR(scalar_max, SCC(x > y ? x : y, x > y))
+SCALAR(scalar_bfe_i, SCC((int32_t)(a << 23) >> 29, a / 64 % 8))
+SCALAR(scalar_byte, SCC((int8_t)a, 1))
+SCALAR(scalar_half, SCC((int16_t)a, 1))
+SCALAR(scalar_times_8, SCC((uint64_t)a * 8 + b, (uint64_t)a * 8 + b > 0xffffffffu))
+SCALAR(scalar_nor, SCC(~(a | b), ~(a | b)))
+SCALAR(scalar_bit, SCC(a >> b % 32 & 1, a >> b % 32 & 1))
+SCALAR(scalar_gt_k, SCC(x > -5, x > -5))
+SCALAR(scalar_gt_ku, SCC(a > 0xfffb, a > 0xfffb))
+SCALAR(scalar_lt_ku, SCC(a < 0xfffb, a < 0xfffb))
 SCALAR(scalar_select, SCC(a, 1))
 SCALAR(scalar_eq, SCC(a == b, a == b))
 SCALAR(scalar_lg, SCC(a != b, a != b))
@@ -399,6 +421,7 @@ SCALAR(scalar_ge_i, SCC(x >= y, x >= y))
 SCALAR(scalar_orn2, SCC(a | ~b, a | ~b))
 SCALAR(scalar_andn2, SCC(a & ~b, a & ~b))
 SCALAR(scalar_shl_64, SCC((a | (uint64_t)b << 32) << 9 >> 32, (a | (uint64_t)b << 32) << 9))
+SCALAR(scalar_shr_64, SCC((a | (uint64_t)b << 32) >> 9, (a | (uint64_t)b << 32) >> 9))
 #define SCALAR_COMPARED(name) "s_cmp_" name " s6, s7\ns_cselect_b32 s8, 1, 0"
 /* SCC is 1 before, but where an instruction writes it. */
 static const scalar_row scalar_rows[] = {
@@ -423,6 +446,16 @@ static const scalar_row scalar_rows[] = {
     { "s_ashr_i32 s8, s6, s7", scalar_sar },
     { "s_bfe_u32 s8, s6, 0x30006", scalar_bfe },
     { "s_min_i32 s8, s6, s7", scalar_min },
+    { "s_max_i32 s8, s6, s7", scalar_max },
+    { "s_bfe_i32 s8, s6, 0x30006", scalar_bfe_i },
+    { "s_sext_i32_i8 s8, s6", scalar_byte },
+    { "s_sext_i32_i16 s8, s6", scalar_half },
+    { "s_lshl3_add_u32 s8, s6, s7", scalar_times_8 },
+    { "s_mov_b32 s10, s7\ns_mov_b32 s11, -1\ns_nor_b64 s[8:9], s[6:7], s[10:11]", scalar_nor },
+    { "s_bitcmp1_b32 s6, s7\ns_cselect_b32 s8, 1, 0", scalar_bit },
+    { "s_cmpk_gt_i32 s6, 0xfffb\ns_cselect_b32 s8, 1, 0", scalar_gt_k },
+    { "s_cmpk_gt_u32 s6, 0xfffb\ns_cselect_b32 s8, 1, 0", scalar_gt_ku },
+    { "s_cmpk_lt_u32 s6, 0xfffb\ns_cselect_b32 s8, 1, 0", scalar_lt_ku },
     { "s_cselect_b32 s8, s6, s7", scalar_select },
     { "s_cselect_b64 s[8:9], s[6:7], 0", scalar_select },
     { SCALAR_COMPARED("eq_u32"), scalar_eq },
@@ -440,6 +473,7 @@ static const scalar_row scalar_rows[] = {
     { "s_mov_b32 s10, s7\ns_mov_b32 s11, 0\ns_mov_b32 s7, 0\ns_and_b64 s[8:9], s[6:7], s[10:11]", scalar_and },
     { "s_mov_b32 s10, s7\ns_mov_b32 s11, 0\ns_mov_b32 s7, 0\ns_or_b64 s[8:9], s[6:7], s[10:11]", scalar_or },
     { "s_mov_b32 s10, s7\ns_mov_b32 s11, 0\ns_mov_b32 s7, 0\ns_xor_b64 s[8:9], s[6:7], s[10:11]", scalar_xor },
+    { "s_lshr_b64 s[8:9], s[6:7], 9", scalar_shr_64 },
     { "s_lshl_b64 s[10:11], s[6:7], 9\ns_cselect_b32 s12, 1, 0\ns_mov_b32 s8, s11\ns_cmp_eq_u32 s12, 1",
       scalar_shl_64 },
     /* EXEC changes, and comes back */

@@ -253,6 +253,21 @@ static void shuffles(void **state)
     }
 }
 
+/* Of two predicates, one that a lane has and one that none has; in the first half a warp the others are not there. */
+static void votes(void **state)
+{
+    (void)state;
+    trial t = trial_begin(32);
+    trial_must_run(
+        &t, "mov.u32 %r7, 9; setp.gt.u32 %p4, %r1, 15; @%p4 bra DONE; setp.eq.s32 %p1, %r1, 5;"
+            "vote.sync.any.pred %p2, %p1, 65535; selp.u32 %r7, 1, 0, %p2; setp.eq.s32 %p1, %r1, 20;"
+            "vote.sync.any.pred %p3, %p1, 65535; selp.u32 %r6, 10, 0, %p3; add.s32 %r7, %r7, %r6; DONE:" TRIAL_TO_OUT
+            "st.global.u32 [%d5], %r7;");
+    const uint32_t *out = trial_out_of(&t);
+    for (int i = 0; i < 32; i++) assert_int_equal(out[i], i < 16 ? 1 : 9);
+    trial_end(&t);
+}
+
 /* --- layouts, as the PTX ISA states them: with g = lane >> 2 and q = lane % 4, element i of a lane's fragment is at
  * ... */
 
@@ -396,7 +411,8 @@ static void wgmma_layouts(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(arithmetic),  cmocka_unit_test(transcendental),   cmocka_unit_test(shuffles),
-    cmocka_unit_test(mma_layouts), cmocka_unit_test(ldmatrix_layouts), cmocka_unit_test(wgmma_layouts),
+    cmocka_unit_test(arithmetic),    cmocka_unit_test(transcendental), cmocka_unit_test(shuffles),
+    cmocka_unit_test(votes),         cmocka_unit_test(mma_layouts),    cmocka_unit_test(ldmatrix_layouts),
+    cmocka_unit_test(wgmma_layouts),
 };
 TM_TESTS(tests, NULL, NULL)

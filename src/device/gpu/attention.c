@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/gpu/attention.c - attention and its gradients in tiles (source/attention.h). */
+/* device/gpu/attention.c - attention and its gradients in tiles (source/attention.cu). */
 #include "device/gpu/gpu.h"
 
 enum { THREADS = 256, MOST = 65535 };
@@ -45,7 +45,7 @@ static void pass_shape(tm_gpu_arguments *a, const tm_attention_attr *t, const tm
 /* --- forward
  * ---------------------------------------------------------------------------------------------------------- */
 
-static const char *refuse(const tm_call *call)
+const char *tm_gpu_refuse_attention(const tm_call *call)
 {
     const char *why = refuse_shape(call->attr, call->in[0].shape.n[0]);
     for (int k = 0; k < 3 && !why; k++) {
@@ -81,7 +81,7 @@ static tm_status launch(const tm_call *call, tm_error *err)
  * --------------------------------------------------------------------------------------------------------- */
 
 /* in: do, q, k, v, o, lse, [first_key], [sinks]; out: dq, dk, dv, [dsinks] */
-static const char *refuse_grad(const tm_call *call)
+const char *tm_gpu_refuse_attention_grad(const tm_call *call)
 {
     const char *why = refuse_shape(call->attr, call->in[1].shape.n[0]);
     tm_dtype    x = call->in[1].dtype;
@@ -105,14 +105,35 @@ enum { DELTA, QUERIES, KEYS, SINKS };
 
 static tm_status prepare_grad(const void *device, const tm_call *call, void **state, tm_error *err)
 {
-    static const char *const kernels[] = { [DELTA] = "attention_delta",
-                                           [QUERIES] = "attention_grad_queries",
-                                           [KEYS] = "attention_grad_keys",
-                                           [SINKS] = "attention_grad_sinks" };
-    tm_gpu_defines           d = definitions(call->attr, call->in[1].dtype, &call->in[7]);
+    static const char *const kernels[] = {
+        [DELTA] = "attention_delta", [QUERIES] = "attention_grad_queries", [KEYS] = "attention_grad_keys"
+    };
+    tm_gpu_defines d = definitions(call->attr, call->in[1].dtype, &call->in[7]);
     (void)err;
-    for (int k = 0; k < 4; k++) tm_gpu_note(device, "attention", tm_gpu_text_attention, &d, kernels[k], state);
+    for (int k = 0; k < 3; k++) tm_gpu_note(device, "attention", tm_gpu_text_attention, &d, kernels[k], state);
+    if (tm_view_present(&call->out[3])) tm_gpu_note_sinks(device, call, state);
     return TM_OK;
+}
+
+void tm_gpu_note_sinks(const void *device, const tm_call *call, void **state)
+{
+    tm_gpu_defines d = definitions(call->attr, call->in[1].dtype, &call->in[7]);
+    tm_gpu_note(device, "attention", tm_gpu_text_attention, &d, "attention_grad_sinks", state);
+}
+
+tm_status tm_gpu_start_sinks(const tm_call *call, int kernel, tm_error *err)
+{
+    const tm_attention_attr *attr = call->attr;
+    tm_gpu_arguments         a = { .bytes = 0 };
+    tm_gpu_pass(&a, call->out[3].data);
+    tm_gpu_pass(&a, call->in[7].data);
+    tm_gpu_pass(&a, call->in[5].data);
+    tm_gpu_pass(&a, call->workspace);
+    tm_gpu_pass_i64(&a, call->in[1].shape.n[0] / attr->seq_q);
+    tm_gpu_pass_i64(&a, attr->seq_q);
+    tm_gpu_pass_int(&a, (int)attr->heads);
+    tm_gpu_pass_int(&a, call->accumulate >> 3 & 1U);
+    return tm_gpu_start(call, kernel, attr->heads, 1, 1, THREADS, &a, err);
 }
 
 /* Of the queries, or of the keys. */
@@ -138,7 +159,7 @@ static tm_status launch_grad(const tm_call *call, tm_error *err)
 {
     const tm_attention_attr *attr = call->attr;
     int64_t                  batches = call->in[1].shape.n[0] / attr->seq_q;
-    tm_gpu_arguments         a = { .bytes = 0 }, s = { .bytes = 0 };
+    tm_gpu_arguments         a = { .bytes = 0 };
     tm_gpu_pass(&a, call->workspace);
     tm_gpu_pass(&a, call->in[0].data);
     tm_gpu_pass(&a, call->in[4].data);
@@ -146,27 +167,18 @@ static tm_status launch_grad(const tm_call *call, tm_error *err)
     TM_TRY(tm_gpu_start(call, DELTA, (attr->seq_q + THREADS - 1) / THREADS, attr->heads, batches, THREADS, &a, err));
     TM_TRY(launch_part(call, QUERIES, err));
     TM_TRY(launch_part(call, KEYS, err));
-    if (!tm_view_present(&call->out[3])) return TM_OK;
-    tm_gpu_pass(&s, call->out[3].data);
-    tm_gpu_pass(&s, call->in[7].data);
-    tm_gpu_pass(&s, call->in[5].data);
-    tm_gpu_pass(&s, call->workspace);
-    tm_gpu_pass_i64(&s, batches);
-    tm_gpu_pass_i64(&s, attr->seq_q);
-    tm_gpu_pass_int(&s, (int)attr->heads);
-    tm_gpu_pass_int(&s, call->accumulate >> 3 & 1U);
-    return tm_gpu_start(call, SINKS, attr->heads, 1, 1, THREADS, &s, err);
+    return tm_view_present(&call->out[3]) ? tm_gpu_start_sinks(call, SINKS, err) : TM_OK;
 }
 
 const tm_kernel tm_gpu_attention[] = { { .op = TM_OP_attention,
                                          .name = "attention/tiles",
-                                         .refuse = refuse,
+                                         .refuse = tm_gpu_refuse_attention,
                                          .launch = launch,
                                          .prepare = prepare,
                                          .release = tm_gpu_forget },
                                        { .op = TM_OP_attention_grad,
                                          .name = "attention_grad/tiles",
-                                         .refuse = refuse_grad,
+                                         .refuse = tm_gpu_refuse_attention_grad,
                                          .workspace = grad_workspace,
                                          .launch = launch_grad,
                                          .prepare = prepare_grad,

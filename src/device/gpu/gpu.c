@@ -68,14 +68,16 @@ static void info_hip(tm_device *device, int threads)
     info(device, TM_GPU_HIP, threads);
 }
 
+const tm_kernel *const tm_gpu_kernels[] = { tm_gpu_product, tm_gpu_attention_matrix, tm_gpu_attention,
+                                            tm_gpu_norm,    tm_gpu_pointwise,        tm_gpu_embedding,
+                                            tm_gpu_loss,    tm_gpu_optimizer,        NULL };
+
 static const tm_kernel *choose(const tm_device *device, const tm_call *call, tm_text *refusals)
 {
-    static const tm_kernel *const families[] = { tm_gpu_product,   tm_gpu_attention, tm_gpu_norm,     tm_gpu_pointwise,
-                                                 tm_gpu_embedding, tm_gpu_loss,      tm_gpu_optimizer };
-    tm_op_id                      op = tm_op_id_of(call->op);
+    tm_op_id op = tm_op_id_of(call->op);
     (void)device;
-    for (size_t f = 0; f < sizeof families / sizeof families[0]; f++)
-        for (const tm_kernel *kernel = families[f]; kernel->name; kernel++) {
+    for (const tm_kernel *const *family = tm_gpu_kernels; *family; family++)
+        for (const tm_kernel *kernel = *family; kernel->name; kernel++) {
             if (kernel->op != op) continue;
             const char *why = kernel->refuse ? kernel->refuse(call) : NULL;
             if (!why) return kernel;

@@ -15,6 +15,7 @@
 /* Of this folder's source/, lines; NULL ends them (made by make: gpu_texts.c). */
 extern const char *const tm_gpu_text_dialect[];
 extern const char *const tm_gpu_text_attention[];
+extern const char *const tm_gpu_text_attention_matrix[];
 extern const char *const tm_gpu_text_embedding[];
 extern const char *const tm_gpu_text_loss[];
 extern const char *const tm_gpu_text_matrix[];
@@ -23,9 +24,11 @@ extern const char *const tm_gpu_text_optimizer[];
 extern const char *const tm_gpu_text_pointwise[];
 extern const char *const tm_gpu_text_product[];
 
-/* Kernels by kind; each list ends with .name == NULL. */
-extern const tm_kernel tm_gpu_attention[], tm_gpu_embedding[], tm_gpu_loss[], tm_gpu_norm[], tm_gpu_optimizer[],
-    tm_gpu_pointwise[], tm_gpu_product[];
+/* Kernels by kind; each list ends with .name == NULL. Of two lists for an op the better one stands first in
+ * tm_gpu_kernels. */
+extern const tm_kernel tm_gpu_attention[], tm_gpu_attention_matrix[], tm_gpu_embedding[], tm_gpu_loss[], tm_gpu_norm[],
+    tm_gpu_optimizer[], tm_gpu_pointwise[], tm_gpu_product[];
+extern const tm_kernel *const tm_gpu_kernels[]; /* all of them; NULL ends them */
 
 /* --- definitions of a text -------------------------------------------------------------------------------------------
  */
@@ -99,6 +102,12 @@ size_t      tm_gpu_library_bytes(const void *device, const tm_gpu_product_of *p)
 
 TM_MUST_USE tm_status tm_gpu_note_product(const void *device, const tm_gpu_product_of *p, void **state, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_start_product(const tm_call *call, int kernel, const tm_gpu_product_of *p, tm_error *err);
+
+/* Attention (attention.c): what both of its kernels refuse, and the gradients of sinks, from delta in the workspace. */
+const char           *tm_gpu_refuse_attention(const tm_call *call);
+const char           *tm_gpu_refuse_attention_grad(const tm_call *call);
+void                  tm_gpu_note_sinks(const void *device, const tm_call *call, void **state);
+TM_MUST_USE tm_status tm_gpu_start_sinks(const tm_call *call, int kernel, tm_error *err);
 
 /* --- what kernels refuse
  * ----------------------------------------------------------------------------------------------- */

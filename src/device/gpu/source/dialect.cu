@@ -2,8 +2,9 @@
 /* One source for several compilers: NVRTC for NVIDIA GPUs, hiprtc and clang (-x hip, no header of ROCm) for AMD's. This
  * text stands before every other one of this folder. Products and sums are never contracted: multiply_add says where.
  *
- * KERNEL(name)(arguments) begins a kernel of any block size; KERNEL_OF(threads, name)(arguments) one of a fixed size.
- * Blocks have one dimension, grids three. Arguments are pointers, int, i64, float and double.
+ * KERNEL(name)(arguments) begins a kernel of any block size; KERNEL_OF(threads, name)(arguments) one of a fixed size. Blocks
+ * have one dimension, grids three. Arguments are pointers, int, i64, float and double. DEVICE and METHOD stand before
+ * functions: of their own, and of a struct.
  */
 typedef unsigned int       u32;
 typedef unsigned long long u64;
@@ -22,6 +23,7 @@ struct bf16 {
 #define KERNEL(name) extern "C" __global__ void name
 #define KERNEL_OF(threads, name) extern "C" __global__ void __launch_bounds__(threads) name
 #define DEVICE static __device__ __forceinline__
+#define METHOD __device__ __forceinline__
 #define SHARED __shared__
 #define WAVE 32
 DEVICE int thread_id(void)
@@ -92,6 +94,7 @@ DEVICE float wave_sum(float x)
     extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name
 #define KERNEL(name) extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, 1024))) void name
 #define DEVICE static __device__ inline __attribute__((always_inline))
+#define METHOD __device__ inline __attribute__((always_inline))
 #define SHARED __shared__
 #define WAVE 64
 DEVICE int thread_id(void)
