@@ -239,9 +239,10 @@ static const wrong cases[] = {
       .status = TM_INVALID,
       .says = { "did you mean 'modules.pre_trainer.model'?" } },
     { .name = "override in the wrong place",
-      .file = HEAD "training.steps: 5\n",
+      .file = "work_group: a\nuser_name: b\nexp_name: c\nworkspace: d\n"
+              "modules: {pre_trainer: {model: tiny-llama, training.steps: 5}}\n",
       .status = TM_INVALID,
-      .says = { "move it under modules.pre_trainer.overrides" } },
+      .says = { "keys of the training go under modules.pre_trainer.overrides" } },
     { .name = "no exp_name",
       .file = "work_group: a\nuser_name: b\nworkspace: c\nmodules: {pre_trainer: {model: gpt-small}}\n",
       .status = TM_INVALID,
