@@ -220,7 +220,7 @@ $(BUILD)/tests/standins/nccl-ancient.so: STANDIN := -DOLD -DANCIENT -DCODE=2402
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBRARY)
 	$(call say,  LD  $@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(SUPPORT) $(LIBRARY)
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(filter-out %/runner.o,$(SUPPORT)) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(call say,  LD  $@)
 	$(Q)$(CC) $(CFLAGS) -DTM_FUZZ_STANDALONE $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)

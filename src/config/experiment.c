@@ -168,6 +168,16 @@ typedef struct {
     bool           post;   /* post-training */
 } experiment;
 
+/* A key of a training beside the modules: their program reads the modules only, so it has no effect there. */
+static tm_status outside(tm_loader *l, const tm_leaf *value)
+{
+    tm_config_note(l->config,
+                   "no effect: %.200s (%.300s) stands beside the modules, where its program reads no key; to have it, "
+                   "move it under modules.%s.overrides",
+                   value->path, tm_place(value->origin), l->config->module);
+    return TM_OK;
+}
+
 /* What stands at the top or in a module and is neither structure nor an override. */
 static tm_status misplaced(tm_loader *l, const tm_leaf *value)
 {
@@ -181,11 +191,10 @@ static tm_status misplaced(tm_loader *l, const tm_leaf *value)
                                              "modules.pre_trainer.config",
                                              "modules.pre_trainer.model",
                                              "modules.pre_trainer.overrides" };
-    if (tm_entry_find(l->config, value->path))
-        return tm_fail(l->err, TM_INVALID,
-                       "key '%.200s' (%s) is outside of the module; move it under "
-                       "modules.pre_trainer.overrides",
-                       value->path, tm_place(value->origin));
+    bool                     bridge = l->config->framework == &tm_framework_megatron_bridge;
+    bool                     section = bridge && (tm_begins(value->path, "peft.") || tm_begins(value->path, "model."));
+    if (section || tm_config_knows(l->config, value->path) || tm_foreign_row(l->config->framework, value->path))
+        return outside(l, value);
     const char *near = tm_nearest(value->path, structure, sizeof structure / sizeof structure[0]);
     return tm_fail(l->err, TM_INVALID, "unknown key '%.200s' (%s)%s%s%s", value->path, tm_place(value->origin),
                    near ? "; did you mean '" : "; keys of the training go under modules.pre_trainer.overrides",

@@ -94,6 +94,8 @@ const tm_foreign_key *tm_foreign_row(const tm_framework *framework, const char *
 /* Keeps a value; the highest layer will count. */
 void tm_foreign_give(tm_config *config, tm_layer layer, const tm_framework *framework, const tm_foreign_key *row,
                      const char *path, const tm_given *given);
+/* Removes what a layer says of a key, or of all keys of a section; false: nothing was there. */
+bool tm_foreign_remove(tm_config *config, tm_layer layer, const char *path);
 void tm_foreign_clear_layer(tm_config *config, tm_layer layer);
 /* The value that counts, or the row's fallback; NULL: neither, or null. For conversions. */
 const char *tm_foreign_text(const tm_config *config, const char *name);

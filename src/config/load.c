@@ -254,6 +254,30 @@ static bool has_component(const tm_yaml *map)
     return false;
 }
 
+/* Does a value below say ${name}? */
+static bool refers_to(const tm_yaml *node, const char *name) /* NOLINT(misc-no-recursion): the depth of a file */
+{
+    size_t n = strlen(name);
+    for (const char *p = node->kind == TM_YAML_SCALAR ? node->text : NULL; p && (p = strstr(p, "${")); p += 2)
+        if (strncmp(p + 2, name, n) == 0 && p[2 + n] == '}') return true;
+    if (node->kind == TM_YAML_SCALAR) return false;
+    for (const tm_yaml_item *i = node->first; i; i = i->next)
+        if (refers_to(i->value, name)) return true;
+    return false;
+}
+
+/* A value that only others of a recipe refer to is no key of a training. */
+static void drop_referred(tm_loader *l, const tm_yaml *root, size_t from)
+{
+    size_t kept = from;
+    for (size_t i = from; i < l->n; i++) {
+        const char *path = l->leaves[i].path;
+        bool        known = tm_config_knows(l->config, path) || tm_foreign_row(l->config->framework, path);
+        if (known || !refers_to(root, path)) l->leaves[kept++] = l->leaves[i];
+    }
+    l->n = kept;
+}
+
 /* Which program's keys a file has that is no experiment; NULL: ours. */
 static const tm_framework *framework_of(const char *path, const tm_yaml *root)
 {
@@ -298,8 +322,10 @@ static tm_status read_leaves(tm_loader *l, const char *path, const chain *above)
     if (!above && !l->preset) TM_TRY(check_program(l, &file, root));
     TM_TRY(extend(l, &file, root, &here));
     if (!above && !l->preset) l->config->framework = framework_of(path, root);
+    size_t before = l->n;
     if (l->config->framework == &tm_framework_torchtune) l->config->references = root;
     st = flatten(l, &file, root, 1, "");
+    if (l->config->references) drop_referred(l, root, before);
     l->config->references = NULL;
     return st;
 }

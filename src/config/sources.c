@@ -129,12 +129,25 @@ static tm_status check_name(tm_config *config, const char *key, const char *word
     return tm_fail(err, TM_USAGE, "unknown option '%.200s': %.600s", word, inner.text);
 }
 
+/* "~key" of torchtune's command line: as if the recipe did not have the key, or the section. */
+static tm_status remove_key(tm_config *config, const char *key, tm_error *err)
+{
+    bool torchtune = config->framework == &tm_framework_torchtune;
+    if (torchtune && tm_foreign_remove(config, LAYER_FILE, key)) return TM_OK;
+    return tm_fail(err, TM_USAGE,
+                   torchtune
+                       ? "'~%.200s' removes a key that the recipe does not have"
+                       : "'~%.200s' removes a key of a recipe of torchtune, which this is not; give the key a value",
+                   key);
+}
+
 static tm_status apply_word(tm_config *config, const char *word, const char *next, bool *taken, tm_error *err)
 {
     const char *equals = strchr(word, '=');
     bool        dashed = strncmp(word, "--", 2) == 0 && word[2];
     const char *name = dashed ? word + 2 : word;
     *taken = false;
+    if (*word == '~' && word[1] && !equals) return remove_key(config, word + 1, err);
     if ((!dashed && !equals) || name == equals)
         return tm_fail(err, TM_USAGE, "cannot use argument '%.200s'; wanted --key VALUE, --key=VALUE or key=VALUE",
                        word);
@@ -175,7 +188,7 @@ int tm_config_argument_words(const tm_config *config, const char *word, const ch
 {
     const char *equals = strchr(word, '=');
     bool        dashed = strncmp(word, "--", 2) == 0 && word[2], taken = false;
-    if (equals || !dashed) return equals && equals != word;
+    if (equals || !dashed) return (equals && equals != word) || (*word == '~' && word[1]);
     (void)value_of(config, word + 2, next, &taken);
     return 1 + taken;
 }

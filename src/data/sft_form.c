@@ -2,7 +2,7 @@
 #include "data/sft_form.h"
 
 #include "base/arena.h"
-#include "base/json_input.h"
+#include "data/sft_message.h"
 
 #include <string.h>
 
@@ -240,19 +240,6 @@ static tm_status choose(tm_sft_form *form, const json_t *row, const char *place,
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
-static const char *type_of(const json_t *value)
-{
-    static const char *const types[] = { "an object", "an array", "a text", "a number",
-                                         "a number",  "true",     "false",  "null" };
-    return types[json_typeof(value)];
-}
-
-static bool is_blank(const json_t *text)
-{
-    const char *p = json_string_value(text);
-    return p[strspn(p, " \t\r\n")] == '\0';
-}
-
 /* Column k of the layout, NULL where an optional one has nothing. */
 static tm_status get_column(const tm_sft_form *form, const json_t *row, int k, const char *place, const json_t **out,
                             tm_error *err)
@@ -277,19 +264,7 @@ static tm_status is_other(const tm_sft_form *form, int k, const json_t *value, c
                           tm_error *err)
 {
     return tm_fail(err, TM_INVALID, "%s: column '%s' is %s, wanted %s", place,
-                   column_of(form, &form->layout->columns[k]), type_of(value), wanted);
-}
-
-/* A text, or the first of those in a message, that has what no text here can have. */
-static tm_status check_text(const json_t *value, const char *place, const char *name, tm_error *err)
-{
-    const char   *key, *problem = tm_json_text_problem(value, false);
-    const json_t *one;
-    size_t        i;
-    if (problem) return tm_fail(err, TM_INVALID, "%s: '%s' %s", place, name, problem);
-    json_array_foreach(value, i, one) TM_TRY(check_text(one, place, name, err));
-    json_object_foreach((json_t *)(uintptr_t)value, key, one) TM_TRY(check_text(one, place, key, err));
-    return TM_OK;
+                   column_of(form, &form->layout->columns[k]), tm_sft_type_of(value), wanted);
 }
 
 static tm_status get_text(const tm_sft_form *form, const json_t *row, int k, const char *place, const json_t **out,
@@ -298,7 +273,7 @@ static tm_status get_text(const tm_sft_form *form, const json_t *row, int k, con
     TM_TRY(get_column(form, row, k, place, out, err));
     if (!*out) return TM_OK;
     if (!json_is_string(*out)) return is_other(form, k, *out, "a text", place, err);
-    return check_text(*out, place, column_of(form, &form->layout->columns[k]), err);
+    return tm_sft_check_text(*out, place, column_of(form, &form->layout->columns[k]), err);
 }
 
 static void add_json(tm_text *out, const json_t *text)
@@ -309,7 +284,7 @@ static void add_json(tm_text *out, const json_t *text)
 /* The prompt that Alpaca was published with. */
 static void add_instruction(const json_t *instruction, const json_t *input, tm_text *out)
 {
-    const bool with = input && !is_blank(input);
+    const bool with = input && !tm_sft_is_blank(input);
     tm_text_printf(out,
                    "Below is an instruction that describes a task%s. Write a response that appropriately completes "
                    "the request.\n\n### Instruction:\n",
@@ -340,13 +315,13 @@ static tm_status read_texts(const tm_sft_form *form, const json_t *row, const ch
     }
     for (int k = 0; k < form->layout->n; k++) TM_TRY(get_text(form, row, k, place, &value[k], err));
     if (form->layout->format == TM_SFT_TEXT) {
-        out->nothing = is_blank(value[0]);
+        out->nothing = tm_sft_is_blank(value[0]);
         add_json(&out->answer, value[0]);
         return TM_OK;
     }
     const int last = form->layout->n - 1;
-    if (is_blank(value[0])) return is_empty(form, 0, place, err);
-    if (is_blank(value[last])) return is_empty(form, last, place, err);
+    if (tm_sft_is_blank(value[0])) return is_empty(form, 0, place, err);
+    if (tm_sft_is_blank(value[last])) return is_empty(form, last, place, err);
     if (form->layout->format == TM_SFT_INSTRUCTION)
         add_instruction(value[0], value[1], &out->prompt);
     else
@@ -357,96 +332,10 @@ static tm_status read_texts(const tm_sft_form *form, const json_t *row, const ch
 
 /* --- conversations ------------------------------------------------------------------------------------------------ */
 
-/* What a template calls the one who speaks; NULL: nobody. */
-static const char *speaker(tm_sft_format format, const char *given)
-{
-    static const char *const rows[][2] = { { "system", "system" },       { "user", "user" },
-                                           { "assistant", "assistant" }, { "tool", "tool" },
-                                           { "developer", "developer" }, { "human", "user" },
-                                           { "gpt", "assistant" } };
-    const size_t             n = sizeof rows / sizeof rows[0] - (format == TM_SFT_MESSAGES ? 2 : 0);
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(rows[i][0], given) == 0) return rows[i][1];
-    return NULL;
-}
-
-/* The text of a message's content: a text, or a list of parts of the type text, which is their texts one after another.
- * *out is released by the caller; NULL: there is none. */
-static tm_status read_content(const json_t *given, size_t turn, const char *place, const char *what, json_t **out,
-                              tm_error *err)
-{
-    tm_text       text = { 0 };
-    const json_t *part;
-    size_t        i;
-    *out = json_is_string(given) ? json_incref((json_t *)(uintptr_t)given) : NULL;
-    json_array_foreach(given, i, part)
-    {
-        const char   *type = json_string_value(json_object_get(part, "type"));
-        const json_t *words = json_object_get(part, "text");
-        if (!type || strcmp(type, "text") != 0 || !json_is_string(words)) {
-            tm_text_fini(&text);
-            return tm_fail(err, TM_INVALID,
-                           "%s, turn %zu: part %zu of '%s' is %s%.60s%s, wanted {\"type\": \"text\", "
-                           "\"text\": ...}: only texts are read",
-                           place, turn, i + 1, what, type ? "of the type '" : "without a text", type ? type : "",
-                           type ? "'" : "");
-        }
-        tm_text_add_n(&text, json_string_value(words), json_string_length(words));
-    }
-    if (json_array_size(given) > 0) *out = json_stringn_nocheck(text.data, text.length);
-    tm_text_fini(&text);
-    return TM_OK;
-}
-
-/* A message with a role, or with "from" and "value"; conversations may have either. */
-static tm_status read_message(tm_sft_format format, const json_t *given, size_t turn, const char *place, json_t *list,
-                              tm_error *err)
-{
-    const bool    has_role = json_object_get(given, "role") && !json_object_get(given, "from");
-    const bool    from = format == TM_SFT_CONVERSATIONS && !has_role;
-    const char   *who = from ? "from" : "role", *what = from ? "value" : "content";
-    const json_t *name = json_object_get(given, who), *content = json_object_get(given, what);
-    if (!json_is_object(given))
-        return tm_fail(err, TM_INVALID, "%s, turn %zu: %s, wanted an object with '%s' and '%s'", place, turn,
-                       type_of(given), who, what);
-    if (!name)
-        return tm_fail(err, TM_INVALID,
-                       "%s, turn %zu: '%s' is missing, wanted a message with '%s' and '%s'; rows that are no messages "
-                       "stand in a line each, or in one array that is the file",
-                       place, turn, who, who, what);
-    if (!json_is_string(name))
-        return tm_fail(err, TM_INVALID, "%s, turn %zu: '%s' is %s, wanted a text", place, turn, who, type_of(name));
-    const char *speaks = speaker(format, json_string_value(name));
-    if (!speaks)
-        return tm_fail(err, TM_INVALID, "%s, turn %zu: unknown role '%.60s'; wanted %s", place, turn,
-                       json_string_value(name),
-                       from ? "human, gpt, system or tool" : "system, developer, user, assistant or tool");
-    bool    calls = json_array_size(json_object_get(given, "tool_calls")) > 0;
-    json_t *text;
-    TM_TRY(read_content(content, turn, place, what, &text, err));
-    tm_status st = TM_OK;
-    if (!text && !(calls && (!content || json_is_null(content))))
-        st = tm_fail(err, TM_INVALID, "%s, turn %zu: '%s' is %s, wanted a text", place, turn, what,
-                     !content                 ? "missing"
-                     : json_is_array(content) ? "empty"
-                                              : type_of(content));
-    else if (text && is_blank(text) && strcmp(speaks, "assistant") == 0 && !calls)
-        st = tm_fail(err, TM_INVALID, "%s, turn %zu: the answer is empty", place, turn);
-    json_t *message = from ? json_object() : json_copy((json_t *)(uintptr_t)given);
-    json_object_set_new(message, "role", json_string(speaks));
-    if (text)
-        json_object_set_new(message, "content", text);
-    else if (content)
-        json_object_set(message, "content", (json_t *)(uintptr_t)content);
-    if (st == TM_OK) st = check_text(message, place, "message", err);
-    json_array_append_new(list, message);
-    return st;
-}
-
 /* Texts in turns, the user first. */
 static tm_status read_turn(const json_t *given, size_t turn, const char *place, json_t *list, tm_error *err)
 {
-    if (is_blank(given)) return tm_fail(err, TM_INVALID, "%s, turn %zu: the text is empty", place, turn);
+    if (tm_sft_is_blank(given)) return tm_fail(err, TM_INVALID, "%s, turn %zu: the text is empty", place, turn);
     json_t *message = json_object();
     json_object_set_new(message, "role", json_string(turn % 2 == 1 ? "user" : "assistant"));
     json_object_set(message, "content", (json_t *)(uintptr_t)given);
@@ -471,7 +360,7 @@ static tm_status read_conversation(const tm_sft_form *form, const json_t *row, c
     }
     if (!json_is_array(given))
         return tm_fail(err, TM_INVALID, "%s: column '%s' is %s, wanted an array of messages", place, column,
-                       type_of(given));
+                       tm_sft_type_of(given));
     if (json_array_size(given) == 0) return tm_fail(err, TM_INVALID, "%s: column '%s' is empty", place, column);
     out->messages = json_array();
     json_array_foreach(given, i, one)
@@ -479,7 +368,7 @@ static tm_status read_conversation(const tm_sft_form *form, const json_t *row, c
         if (format == TM_SFT_CONVERSATIONS && json_is_string(one))
             TM_TRY(read_turn(one, i + 1, place, out->messages, err));
         else
-            TM_TRY(read_message(format, one, i + 1, place, out->messages, err));
+            TM_TRY(tm_sft_read_message(format, one, i + 1, place, out->messages, err));
     }
     if (json_array_size(tools) > 0) out->more = json_pack("{s:O}", "tools", tools);
     return TM_OK;
@@ -513,9 +402,9 @@ static tm_status read_text_pair(const tm_sft_form *form, const json_t *const val
     size_t        from = prompt ? 0 : common_bytes(chosen, rejected);
     if (prompt && !json_is_string(prompt))
         return is_other(form, ASKED, prompt, "a text, as the answers are", place, err);
-    if (prompt && is_blank(prompt)) return is_empty(form, ASKED, place, err);
+    if (prompt && tm_sft_is_blank(prompt)) return is_empty(form, ASKED, place, err);
     for (int k = PREFERRED; k <= OTHER && prompt; k++)
-        if (is_blank(value[k])) return is_empty(form, k, place, err);
+        if (tm_sft_is_blank(value[k])) return is_empty(form, k, place, err);
     out->nothing = json_equal(chosen, rejected) || rest_is_blank(chosen, from) || rest_is_blank(rejected, from);
     if (prompt && strcmp(form->layout->columns[ASKED].column, "question") == 0) { /* as its makers ask it */
         tm_text_add(&out->prompt, "Question: ");
@@ -542,7 +431,7 @@ static tm_status read_list(const tm_sft_form *form, const json_t *given, int k, 
     tm_text_printf(&where, "%s, column '%s'", place, column_of(form, &form->layout->columns[k]));
     json_array_foreach(given, i, one)
     {
-        if (st == TM_OK) st = read_message(TM_SFT_MESSAGES, one, i + 1, where.data, to, err);
+        if (st == TM_OK) st = tm_sft_read_message(TM_SFT_MESSAGES, one, i + 1, where.data, to, err);
     }
     tm_text_fini(&where);
     return st;

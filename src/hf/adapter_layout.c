@@ -216,10 +216,26 @@ bool tm_hf_adapted(const tm_graph *graph, const tm_hf_entry *entry)
     return false;
 }
 
+/* Adapters that experts share have no place in such a file. */
+static tm_status check_shared(const tm_graph *graph, tm_error *err)
+{
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *of = &graph->tensors[i];
+        if (of->shape.rank != 3 || !of->adapter) continue;
+        if (tm_graph_at(graph, of->adapter->a)->shape.n[0] != of->shape.n[0])
+            return tm_fail(err, TM_UNSUPPORTED,
+                           "the adapter of '%s' is one of all experts (lora.experts shared), and PEFT's files have one "
+                           "of each; train with lora.experts each, or go on from the checkpoint",
+                           of->name);
+    }
+    return TM_OK;
+}
+
 tm_status tm_hf_adapter_layout_create(const tm_graph *graph, const tm_model_shape *shape, const tm_hf_form *form,
                                       tm_hf_layout **out, tm_error *err)
 {
     tm_hf_layout *base;
+    TM_TRY(check_shared(graph, err));
     TM_TRY(tm_hf_layout_create(graph, shape, form, &base, err));
     tm_hf_layout *layout = tm_alloc(sizeof *layout);
     tm_status     st = TM_OK;

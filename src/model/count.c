@@ -108,7 +108,7 @@ double tm_model_flops_per_token(const tm_model_shape *s, tm_flops_convention con
     double  width = (double)s->n_layers * (double)s->dim * t;
     int64_t padded = (s->vocab_size + 127) / 128 * 128;
     double  padding = (double)((padded - s->vocab_size) * s->dim);
-    double  routers = (double)((s->n_layers - s->moe.dense_layers) * s->moe.experts * s->dim);
+    double  routers = (double)(tm_moe_layers_below(s, s->n_layers) * s->moe.experts * s->dim);
     switch (convention) {
     case TM_FLOPS_TITAN:
         return 6 * (n - (double)of.input) + attention * t;

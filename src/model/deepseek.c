@@ -328,16 +328,23 @@ static const char *const v2_pairs[] = { "model.family=deepseek", "model.moe_scor
                                         "model.moe_bias=false", NULL };
 static const char *const v3_pairs[] = { "model.family=deepseek", "model.moe_score=sigmoid", "model.expert_group_best=2",
                                         "model.moe_bias=true", NULL };
-static const tm_hf_form  deepseek_v2 = { .model_type = "deepseek_v2",
-                                         .architecture = "DeepseekV2ForCausalLM",
-                                         .pairs = v2_pairs,
-                                         .keys = v2_keys,
-                                         .tensors = hf_tensors };
-static const tm_hf_form  deepseek_v3 = { .model_type = "deepseek_v3",
-                                         .architecture = "DeepseekV3ForCausalLM",
-                                         .pairs = v3_pairs,
-                                         .keys = v3_keys,
-                                         .tensors = hf_tensors };
+static const char       *hf_lacks(const tm_model_shape *s)
+{
+    return *s->moe.pattern ? "without model.moe_pattern" : NULL;
+}
+
+static const tm_hf_form        deepseek_v2 = { .model_type = "deepseek_v2",
+                                               .architecture = "DeepseekV2ForCausalLM",
+                                               .pairs = v2_pairs,
+                                               .keys = v2_keys,
+                                               .tensors = hf_tensors,
+                                               .lacks = hf_lacks };
+static const tm_hf_form        deepseek_v3 = { .model_type = "deepseek_v3",
+                                               .architecture = "DeepseekV3ForCausalLM",
+                                               .pairs = v3_pairs,
+                                               .keys = v3_keys,
+                                               .tensors = hf_tensors,
+                                               .lacks = hf_lacks };
 static const tm_hf_form *const hf_forms[] = { &deepseek_v2, &deepseek_v3, NULL };
 
 const tm_family tm_family_deepseek = {

@@ -133,6 +133,9 @@ static const tm_key keys[] = {
     { .name = "model.n_dense_layers", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 4096,
       .synonyms = "model.first_k_dense_replace", .when = "model.n_experts",
       .help = "number of first blocks that have a plain FFN" },
+    { .name = "model.moe_pattern", .kind = TM_KEY_TEXT, .when = "model.n_experts",
+      .help = "which blocks have experts (1) or a plain FFN (0), from the first on and over again: 10 is every second "
+              "one; null: all behind model.n_dense_layers" },
     { .name = "model.moe_score", .kind = TM_KEY_CHOICE, .fallback = "softmax", .choices = "softmax|sigmoid",
       .synonyms = "moe_router_score_function,model.scoring_func", .when = "model.n_experts",
       .help = "function that turns a router's logit into a score" },

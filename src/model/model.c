@@ -224,7 +224,7 @@ int tm_ffn_products(const tm_model_shape *s, tm_model_product *out)
 {
     const tm_moe_shape *m = &s->moe;
     int                 n = 0;
-    if (m->experts == 0 || m->dense_layers > 0) {
+    if (tm_moe_has_plain_layers(s)) {
         out[n++] = (tm_model_product){ "gate+up", 2 * s->ffn_dim, s->dim };
         out[n++] = (tm_model_product){ "down", s->dim, s->ffn_dim };
     }

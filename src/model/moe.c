@@ -41,10 +41,28 @@ static tm_status check(const tm_config *config, const tm_model_shape *s, tm_erro
                  "a token goes to one expert at least and to model.n_experts at most; change one of the two");
     if (m->dense_layers > s->n_layers)
         st = bad(config, "model.n_dense_layers", err, "there are fewer layers (model.n_layers); make it smaller");
+    if (*m->pattern && m->dense_layers > 0)
+        st = bad(config, "model.moe_pattern", err, "says it of all blocks; leave out model.n_dense_layers");
     if (m->bias_rate > 0 && !m->biased)
         st = bad(config, "model.moe_bias", err, "model.moe_bias_rate changes a bias; leave one of the two out");
     tm_status groups = tm_also_of(err, check_groups(config, m, &own), &own);
     return groups != TM_OK ? groups : st;
+}
+
+/* "10" and its like, with a 1 within the blocks that there are. */
+static tm_status read_pattern(const tm_config *config, tm_moe_shape *m, int64_t layers, tm_error *err)
+{
+    const char *given = tm_config_text(config, "model.moe_pattern");
+    size_t      n = given ? strlen(given) : 0;
+    if (n == 0) return TM_OK;
+    if (n >= sizeof m->pattern)
+        return bad(config, "model.moe_pattern", err, "has more than 255 digits; give a shorter one, which is repeated");
+    const char *first = memchr(given, '1', n);
+    if (strspn(given, "01") != n || !first || first - given >= layers)
+        return bad(config, "model.moe_pattern", err,
+                   "is not made of 0 (a plain FFN) and 1 (experts) with a 1 among them (10: every second block)");
+    memcpy(m->pattern, given, n + 1);
+    return TM_OK;
 }
 
 tm_status tm_moe_read(const tm_config *config, tm_model_shape *s, tm_error *err)
@@ -70,8 +88,11 @@ tm_status tm_moe_read(const tm_config *config, tm_model_shape *s, tm_error *err)
     m.bias_rate = tm_config_f64(config, "model.moe_bias_rate");
     m.biased = tm_config_text(config, "model.moe_bias") ? tm_config_bool(config, "model.moe_bias") : m.bias_rate > 0;
     m.uniform = tm_config_bool(config, "debug.moe_force_load_balance");
+    tm_status pattern = read_pattern(config, &m, s->n_layers, err);
     s->moe = m;
-    return check(config, s, err);
+    tm_error  own = { 0 };
+    tm_status st = tm_also_of(err, check(config, s, &own), &own);
+    return pattern != TM_OK ? pattern : st;
 }
 
 const char *tm_moe_lacks_plain(const tm_model_shape *s)
@@ -80,6 +101,7 @@ const char *tm_moe_lacks_plain(const tm_model_shape *s)
     if (m->experts == 0) return "a model with experts (model.n_experts)";
     if (m->shared > 0) return "without model.n_shared_experts";
     if (m->dense_layers > 0) return "without model.n_dense_layers";
+    if (*m->pattern) return "without model.moe_pattern";
     if (m->sigmoid) return "scored by softmax (model.moe_score)";
     if (m->groups > 1) return "without model.n_expert_groups";
     if (m->biased) return "without model.moe_bias";
@@ -88,7 +110,21 @@ const char *tm_moe_lacks_plain(const tm_model_shape *s)
 
 bool tm_moe_in_layer(const tm_model_shape *shape, int layer)
 {
-    return shape->moe.experts > 0 && layer >= shape->moe.dense_layers;
+    const tm_moe_shape *m = &shape->moe;
+    if (m->experts == 0) return false;
+    return *m->pattern ? m->pattern[(size_t)layer % strlen(m->pattern)] == '1' : layer >= m->dense_layers;
+}
+
+int64_t tm_moe_layers_below(const tm_model_shape *shape, int64_t layer)
+{
+    int64_t n = 0;
+    for (int i = 0; i < layer; i++) n += tm_moe_in_layer(shape, i);
+    return n;
+}
+
+bool tm_moe_has_plain_layers(const tm_model_shape *shape)
+{
+    return tm_moe_layers_below(shape, shape->n_layers) < shape->n_layers;
 }
 
 tm_status tm_moe_divides(const tm_model_shape *s, const tm_parallel *parallel, tm_error *err)
@@ -266,10 +302,10 @@ bool tm_moe_has_experts(const tm_tensor *parameter)
 
 void tm_moe_declare_model(tm_graph *graph, const tm_model_shape *s, tm_model *out)
 {
-    if (s->moe.experts == 0 || s->moe.dense_layers >= s->n_layers) return;
+    int64_t mixtures = tm_moe_layers_below(s, s->n_layers);
+    if (mixtures == 0) return;
     graph->layer = -1;
-    out->expert_counts = tm_graph_tensor(graph, "expert_counts", TM_ROLE_SCALAR,
-                                         tm_shape_2(s->n_layers - s->moe.dense_layers, s->moe.experts));
+    out->expert_counts = tm_graph_tensor(graph, "expert_counts", TM_ROLE_SCALAR, tm_shape_2(mixtures, s->moe.experts));
     if (s->moe.aux_loss > 0)
         out->balance_loss = tm_graph_tensor(graph, "balance_loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
 }
@@ -332,7 +368,7 @@ static tm_tensor_id balanced_ids(tm_graph *graph, const tm_model *model, tm_tens
 static void account(tm_graph *graph, const tm_model *model, int layer, const routes *r)
 {
     const tm_moe_shape *m = &model->shape->moe;
-    int64_t             mixture = layer - m->dense_layers;
+    int64_t             mixture = tm_moe_layers_below(model->shape, layer);
     unsigned            adds = model->account == TM_ACCOUNT_ADD;
     tm_balance_attr     attr = { .seq = m->aux_per_sequence ? model->seq : 0, .top_k = m->top_k, .alpha = m->aux_loss };
     if (model->account == TM_ACCOUNT_NONE) return;
@@ -444,7 +480,7 @@ void tm_moe_update(tm_graph *graph, const tm_model *model, const tm_moe_weights 
         graph->layer = layer;
         graph->module = tm_arena_format(graph->arena, "layers.%d.moe.expert_bias", layer);
         tm_tensor_id counts =
-            tm_graph_row(graph, graph->module, model->expert_counts, layer - model->shape->moe.dense_layers);
+            tm_graph_row(graph, graph->module, model->expert_counts, tm_moe_layers_below(model->shape, layer));
         tm_graph_add(graph, TM_OP_expert_bias, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ counts, w->bias },
                      (tm_tensor_id[TM_MAX_OUT]){ w->bias }, 0);
     }

@@ -35,6 +35,9 @@ TM_MUST_USE tm_status tm_moe_check_tensor(const tm_model_shape *shape, const tm_
 
 /* Is the FFN of this block a mixture? */
 bool tm_moe_in_layer(const tm_model_shape *shape, int layer);
+/* How many of the first `layer` blocks have experts; do any have the plain FFN? */
+int64_t tm_moe_layers_below(const tm_model_shape *shape, int64_t layer);
+bool    tm_moe_has_plain_layers(const tm_model_shape *shape);
 /* Does the parameter hold what each expert has of its own? */
 bool tm_moe_has_experts(const tm_tensor *parameter);
 /* What all blocks share: the counts and the balance loss of `out`. Does nothing for a model without experts. */

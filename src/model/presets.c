@@ -213,6 +213,11 @@ static const char *const deepseek_v3_16b[] = {
     DEEPSEEK("deepseek_v3", "16B", 27, 2048, 16, 10944, 102400, 1e-5, 0.7), EXPERTS(64, 6, 1408), SHARED(2, 1),
     "model.moe_bias_rate=0.001", TRAIN(4, 4096, 2.2e-4), NULL
 };
+static const char *const deepseek_v3_236b[] = {
+    DEEPSEEK("deepseek_v3", "236B", 60, 5120, 128, 12288, 102400, 1e-5, 1), EXPERTS(160, 6, 1536), SHARED(2, 1),
+    "model.q_lora_rank=1536", "model.n_expert_groups=8", "model.n_limited_groups=3", "model.expert_group_best=2",
+    "model.moe_scale=16", "model.moe_bias_rate=0.001", TRAIN(1, 4096, 2.2e-4), NULL
+};
 #define FLUX(f, doubles, singles, width, heads, size, text, guided, batch, rate)                                       \
     {                                                                                                                  \
         "model.family=flux", "model.name=flux", "model.flavor=" f, "model.n_layers=" #doubles,                         \
@@ -296,6 +301,7 @@ static const tm_preset presets[] = {
     { "deepseek_v2", deepseek_v2, "deepseek_v2_236B" },
     { "deepseek_v3", deepseek_v3, "deepseek_v3_671B" },
     { "deepseek_v3_16B", deepseek_v3_16b, NULL },
+    { "deepseek_v3_236B", deepseek_v3_236b, NULL },
     { "gpt_oss_20B", gpt_oss_20b, "gpt-oss-20b" },
     { "gpt_oss_20B_mlperf", gpt_oss_20b_mlperf, NULL },
     { "gpt_oss_120B", gpt_oss_120b, "gpt-oss-120b" },

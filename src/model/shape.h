@@ -31,6 +31,7 @@ typedef struct {
     int64_t experts, top_k;  /* experts 0: no mixture */
     int64_t ffn_dim, shared; /* width of an expert; experts that every token goes to */
     int64_t dense_layers;    /* so many first layers have the FFN */
+    char    pattern[256];    /* "10": every second block has experts, the first of two; "": as dense_layers says */
     bool    sigmoid, normalise, uniform;
     double  scale;
     int64_t groups, top_groups, group_best;

@@ -321,7 +321,7 @@ tm_status tm_tensor_does_not_divide(const char *key, int64_t value, int ranks, t
 tm_status tm_model_check_tensor(const tm_model_shape *s, const tm_parallel *parallel, tm_error *err)
 {
     int  ranks = parallel->tensor.ranks;
-    bool dense = s->moe.experts == 0 || s->moe.dense_layers > 0;
+    bool dense = tm_moe_has_plain_layers(s);
     if (ranks <= 1) return TM_OK;
     if (!tm_family_of(s)->divides)
         return tm_fail(err, TM_UNSUPPORTED,

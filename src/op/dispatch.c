@@ -124,6 +124,40 @@ const tm_op tm_op_expert_counts = {
     .out_name = { "counts (E)" },
 };
 
+/* ---- expert_span: where the rows of all experts together begin and end, for what all of them share.
+ * offsets (E + 1) -> span (2) ---- */
+
+static const char *expert_span_infer(const tm_shape *in, const void *attr, tm_shape *out)
+{
+    (void)attr;
+    if (in[0].rank != 1 || in[0].n[0] < 2) return "there must be one offset more than experts";
+    return tm_shape_fit(&out[0], tm_shape_1(2), "there must be a begin and an end");
+}
+
+static void expert_span_reference(const tm_call *call)
+{
+    const int32_t *offsets = call->in[0].data;
+    int32_t       *span = call->out[0].data;
+    span[0] = offsets[0];
+    span[1] = offsets[call->in[0].shape.n[0] - 1];
+}
+
+const tm_op tm_op_expert_span = {
+    .name = "expert_span",
+    .formula = "span = (offsets[0], offsets[E])",
+    .group = "experts",
+    .n_in = 1,
+    .n_out = 1,
+    .out_role = { TM_ROLE_INDEX },
+    .infer = expert_span_infer,
+    .reference = expert_span_reference,
+    .cost = plain_cost,
+    .vector = 1,
+    .example = expert_counts_example,
+    .in_name = { "offsets (E + 1)" },
+    .out_name = { "span (2)" },
+};
+
 /* ---- expert_bias: balance without a loss (Wang et al. 2024): experts with less than the mean get a larger bias.
  *
  *   delta = rate sign(mean(counts) - counts);  bias += delta - mean(delta)

@@ -120,6 +120,9 @@ tm_status tm_adapters_read(const tm_config *config, uint64_t seed, tm_adapters *
     out->dropout = tm_config_f64(config, "lora.dropout");
     out->rslora = tm_config_bool(config, "lora.rslora");
     out->dora = tm_config_bool(config, "lora.dora");
+    out->shared = is(config, "lora.experts", "shared");
+    out->by_matrix = out->shared || is(config, "lora.experts", "each");
+    out->no_experts = is(config, "lora.experts", "none");
     out->gaussian = is(config, "lora.init", "gaussian");
     out->xavier = is(config, "lora.init", "xavier");
     out->place = tm_config_place(config, tm_config_is_set(config, "lora.targets") ? "lora.targets" : "lora.rank");
@@ -157,5 +160,6 @@ void tm_adapters_print(const tm_adapters *a, tm_text *out)
     print_values("lora.rank_pattern", a->ranks, a->n_ranks, out);
     print_values("lora.alpha_pattern", a->alphas, a->n_alphas, out);
     if (a->dora) tm_text_printf(out, "lora.dora true\n");
+    if (a->shared) tm_text_printf(out, "lora.experts shared\n");
     if (a->dropout > 0) tm_text_printf(out, "lora.dropout %s\n", tm_format_double(dropout, a->dropout));
 }

@@ -89,6 +89,25 @@ const tm_adapter *adapter_of_rest(const tm_graph *graph, tm_tensor_id of)
 
 /* --- experts ------------------------------------------------------------------------------------------------------ */
 
+/* One that all experts here share: of ranks that divide experts each has one, in their order. */
+static tm_tensor_id declare_shared(tm_graph *graph, const tm_tensor *matrix, tm_piece like, tm_shape shape)
+{
+    tm_piece *piece = tm_arena_take(graph->arena, sizeof *piece);
+    int64_t   here = matrix->shape.n[0], whole = matrix->cut ? matrix->cut->whole.n[0] : here;
+    *piece = like;
+    piece->rows = shape.n[1];
+    if (whole != here) {
+        piece->begin = piece->first = matrix->pieces[0].begin / matrix->cut->whole.n[1] / here * shape.n[1];
+        piece->whole = whole / here * shape.n[1];
+    }
+    tm_tensor_id id = tm_graph_parameter(graph, like.name, shape, piece, 1);
+    if (whole == here) return id;
+    tm_cut cut = *matrix->cut;
+    cut.whole = tm_shape_3(whole / here, shape.n[1], shape.n[2]);
+    tm_graph_cut(graph, id, &cut);
+    return id;
+}
+
 /* All of them, in the order of their numbers, are one piece of a or b, `rows` rows each; of these the ones here. */
 static int pieces_of_experts(const tm_tensor *matrix, tm_piece like, int64_t rows, bool is_a, tm_piece *out)
 {
@@ -110,15 +129,19 @@ static int pieces_of_experts(const tm_tensor *matrix, tm_piece like, int64_t row
     return matrix->n_pieces;
 }
 
-tm_tensor_id adapter_declare_of_experts(tm_graph *graph, tm_tensor_id of, tm_piece like, int64_t rank, bool is_a)
+tm_tensor_id adapter_declare_of_experts(tm_graph *graph, tm_tensor_id of, tm_piece like, int64_t rank, bool is_a,
+                                        bool shared)
 {
     const tm_tensor matrix = *tm_graph_at(graph, of);
     const tm_shape  here = matrix.shape, whole = matrix.cut ? matrix.cut->whole : here;
-    const bool      own = is_a ? whole.n[2] != here.n[2] : whole.n[1] != here.n[1];
-    tm_piece       *pieces = tm_arena_take(graph->arena, (size_t)(matrix.n_pieces + 1) * sizeof *pieces);
-    int             n = pieces_of_experts(&matrix, like, is_a ? rank : here.n[1], is_a, pieces);
-    tm_shape        shape = is_a ? tm_shape_3(here.n[0], rank, here.n[2]) : tm_shape_3(here.n[0], here.n[1], rank);
-    tm_tensor_id    id = tm_graph_parameter(graph, like.name, shape, pieces, n);
+    if (shared)
+        return declare_shared(graph, &matrix, like,
+                              is_a ? tm_shape_3(1, rank, here.n[2]) : tm_shape_3(1, here.n[1], rank));
+    const bool   own = is_a ? whole.n[2] != here.n[2] : whole.n[1] != here.n[1];
+    tm_piece    *pieces = tm_arena_take(graph->arena, (size_t)(matrix.n_pieces + 1) * sizeof *pieces);
+    int          n = pieces_of_experts(&matrix, like, is_a ? rank : here.n[1], is_a, pieces);
+    tm_shape     shape = is_a ? tm_shape_3(here.n[0], rank, here.n[2]) : tm_shape_3(here.n[0], here.n[1], rank);
+    tm_tensor_id id = tm_graph_parameter(graph, like.name, shape, pieces, n);
     if (!matrix.cut) return id;
     if (whole.n[0] == here.n[0] && !own) {
         tm_graph_at(graph, id)->sums = matrix.cut->axes;

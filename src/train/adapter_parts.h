@@ -25,8 +25,10 @@ void adapter_make_part(tm_graph *graph, tm_tensor_id id, tm_tensor_id matrix, in
 /* Of a matrix of which several runs of columns are here, each a parameter of its own of the same name (FLUX): the
  * adapter of the first one, whose b and m are those of the others, too. NULL: it is the first one. */
 const tm_adapter *adapter_of_rest(const tm_graph *graph, tm_tensor_id matrix);
-/* The same of all experts, one behind the other: declares it. `like`: name and first values. */
-tm_tensor_id adapter_declare_of_experts(tm_graph *graph, tm_tensor_id matrix, tm_piece like, int64_t rank, bool is_a);
+/* The same of all experts, one behind the other, or one that all of a rank share: declares it. `like`: name and first
+ * values. */
+tm_tensor_id adapter_declare_of_experts(tm_graph *graph, tm_tensor_id matrix, tm_piece like, int64_t rank, bool is_a,
+                                        bool shared);
 
 /* Which rows and columns of the whole input are here: what is left out goes by their places. */
 void adapter_place_dropout(const tm_model *model, const tm_tensor *matrix, tm_dropout_attr *attr);

@@ -340,12 +340,19 @@ static void declare_experts(declarer *d, tm_tensor_id of)
         snprintf(name, sizeof name, "%.*s.lora_%c.weight", (int)length, matrix.name, is_b ? 'B' : 'A');
         tm_piece piece = { .name = name };
         if (!is_b) set_initial(d, &piece, adapter_inputs(&matrix), rank);
-        tm_tensor_id id = adapter_declare_of_experts(d->graph, of, piece, rank, !is_b);
+        tm_tensor_id id = adapter_declare_of_experts(d->graph, of, piece, rank, !is_b, d->adapters->shared);
         tm_graph_at(d->graph, id)->layer = matrix.layer;
         tm_graph_at(d->graph, id)->adapts = of;
         *(is_b ? &adapter->b : &adapter->a) = id;
     }
     tm_graph_at(d->graph, of)->adapter = adapter;
+}
+
+/* Does a rank have some rows or columns of an expert's matrix? */
+static bool cut_within(const tm_tensor *matrix)
+{
+    return matrix->cut &&
+           (matrix->cut->whole.n[1] != matrix->shape.n[1] || matrix->cut->whole.n[2] != matrix->shape.n[2]);
 }
 
 /* What adapters of experts cannot be. */
@@ -355,6 +362,8 @@ static tm_status check_experts(const declarer *d, const tm_tensor *matrix, tm_er
                             : d->adapters->dora                   ? "of experts with lora.dora"
                             : d->adapters->dropout > 0            ? "of experts with lora.dropout"
                             : d->adapters->n_layers > 0           ? "of experts with lora.layers"
+                            : d->adapters->shared && cut_within(matrix)
+                                ? "that experts share (lora.experts) beside ranks that divide their matrices"
                             : tm_adapters_vary(d->adapters) ? "of experts with lora.rank_pattern or lora.alpha_pattern"
                                                             : NULL;
     if (not_built)
@@ -377,17 +386,19 @@ static tm_status adapt_experts(declarer *d, tm_tensor_id id, tm_error *err)
         const char *end = k < 0 ? "" : experts[k][1];
         if (k >= 0 && n > strlen(end) && strcmp(tensor.name + n - strlen(end), end) == 0) named = list->used[i] = true;
     }
+    bool by_name = d->adapters->by_matrix || d->adapters->no_experts;
+    if (by_name && !d->adapters->modules && is_target_piece(d, tensor.name)) named |= d->adapters->by_matrix;
     if (named) {
         TM_TRY(check_experts(d, &tensor, err));
         declare_experts(d, id);
         return TM_OK;
     }
-    for (int p = 0; p < tensor.n_pieces && p < 8; p++)
+    for (int p = 0; p < tensor.n_pieces && p < 8 && !d->adapters->by_matrix && !d->adapters->no_experts; p++)
         if (is_target_piece(d, tensor.pieces[p].name))
             return tm_fail(err, TM_UNSUPPORTED,
                            "%s (%s) names '%s', which is of one expert: adapters are built of all experts' matrices, "
                            "experts.gate_up_proj and experts.down_proj; give these, or names of other "
-                           "modules, or all-linear, which leaves experts out",
+                           "modules, or all-linear, which leaves experts out, or lora.experts",
                            d->adapters->pattern ? "lora.target_pattern" : "lora.targets", d->adapters->place,
                            tensor.pieces[p].name);
     return TM_OK;

@@ -28,6 +28,8 @@ typedef struct {
     double  alpha, dropout;
     bool    rslora;                    /* alpha / sqrt(rank) instead of alpha / rank */
     bool    dora;                      /* lengths of the adapted rows are trained, too (op/rescale.c) */
+    bool    shared;                    /* the experts of a rank have one adapter together */
+    bool    by_matrix, no_experts;     /* names of the matrices of an FFN are those of all experts', too; or never */
     bool    gaussian, xavier;          /* initial values of a: normal with deviation 1 / rank, or with sqrt(2 /
                                         * (inputs + rank)) (Glorot and Bengio 2010); else uniform */
     char targets[TM_MAX_TARGETS_TEXT]; /* "q_proj,v_proj": names of modules, theirs or ours, patterns (* ? [abc]);

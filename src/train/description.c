@@ -7,7 +7,7 @@
 /* A member of tm_model_shape is a row (tests/train/test_description_rows.sh). */
 static const struct {
     const char *name;
-    enum { I64, F64, FLAG, NUMBER } kind; /* NUMBER: of an enumeration */
+    enum { I64, F64, FLAG, NUMBER, WORD } kind; /* NUMBER: of an enumeration; WORD: text without blanks */
     size_t at;
 } rows[] = {
 #define ROW(kind, member)                                                                                              \
@@ -52,6 +52,7 @@ static const struct {
     ROW(I64, moe.ffn_dim),
     ROW(I64, moe.shared),
     ROW(I64, moe.dense_layers),
+    ROW(WORD, moe.pattern),
     ROW(FLAG, moe.sigmoid),
     ROW(FLAG, moe.normalise),
     ROW(FLAG, moe.uniform),
@@ -81,10 +82,14 @@ void tm_description_print(const tm_model_shape *shape, tm_text *out)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *at = (const char *)shape + rows[i].at;
         char        text[32];
-        double      value = rows[i].kind == I64    ? (double)*(const int64_t *)at
-                            : rows[i].kind == F64  ? *(const double *)at
-                            : rows[i].kind == FLAG ? (double)*(const bool *)at
-                                                   : (double)*(const tm_model_bias *)at;
+        if (rows[i].kind == WORD) {
+            if (*at) tm_text_printf(out, "%s %s\n", rows[i].name, at);
+            continue;
+        }
+        double value = rows[i].kind == I64    ? (double)*(const int64_t *)at
+                       : rows[i].kind == F64  ? *(const double *)at
+                       : rows[i].kind == FLAG ? (double)*(const bool *)at
+                                              : (double)*(const tm_model_bias *)at;
         if (value < 0 || value > 0) tm_text_printf(out, "%s %s\n", rows[i].name, tm_format_double(text, value));
     }
 }

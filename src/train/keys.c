@@ -128,6 +128,9 @@ static const tm_key keys[] = {
     { .name = "lora.dora", .kind = TM_KEY_BOOL, .fallback = "false", .synonyms = "use_dora,lora.use_dora",
       .when = "lora.rank",
       .help = "DoRA: the length of every adapted row of a weight is trained, too, and adapters turn the row only" },
+    { .name = "lora.experts", .kind = TM_KEY_CHOICE, .choices = "each|shared|none", .when = "lora.rank",
+      .help = "what w13 and w2 of lora.targets mean for experts, as Megatron-LM has it: an adapter of each, one that "
+              "all experts of a rank share, or none; null: experts are named in full (experts.gate_up_proj)" },
     { .name = "lora.init", .kind = TM_KEY_CHOICE, .fallback = "uniform", .choices = "uniform|gaussian|xavier",
       .when = "lora.rank",
       .help = "initial values of A: uniform in +-1/sqrt(inputs), or normal with standard deviation 1/lora.rank "
@@ -419,10 +422,10 @@ static const tm_key keys[] = {
       .synonyms = "expert_model_parallel_size",
       .help = "ranks that divide the experts of each mixture; it must divide data_parallel_shard x context_parallel x "
               "tensor_parallel degree, and the number of experts" },
-    { .name = "parallelism.expert_parallel_capacity", .kind = TM_KEY_F64, .fallback = "2", .lo = 0, .hi = 1 << 20,
+    { .name = "parallelism.expert_parallel_capacity", .kind = TM_KEY_F64, .lo = 0, .hi = 1 << 20,
       .when = "parallelism.expert_parallel_degree!=1",
       .help = "rows that the experts of a rank take at a time, as a multiple of the even share; more come in further "
-              "rounds, none are dropped. 0: room for all rows that can come" },
+              "rounds, none are dropped. 0: room for all rows that can come; null: 2, and 0 with quantize.experts_recipe" },
     { .name = "parallelism.expert_tensor_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1,
       .hi = 1 << 20, UNBUILT("expert tensor parallelism"),
       .help = "ranks that divide the matrices of an expert where ranks divide the experts, too; without "

@@ -45,6 +45,15 @@ tm_status tm_train_mesh(const tm_config *config, tm_mesh *out, tm_error *err)
     return TM_OK;
 }
 
+/* The rows of an expert are quantized together, so they come in one round. */
+static double capacity_of(const tm_config *config)
+{
+    static const char key[] = "parallelism.expert_parallel_capacity";
+    const char       *recipe = tm_config_text(config, "quantize.experts_recipe");
+    if (tm_config_text(config, key)) return tm_config_f64(config, key);
+    return recipe && strcmp(recipe, "none") != 0 ? 0 : 2;
+}
+
 tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
 {
     const char *shared = tm_config_text(config, "parallelism.data_parallel_shard_strategy");
@@ -58,7 +67,7 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
                         .prefetch = 1,
                         .narrow = strcmp(tm_config_text(config, "training.mixed_precision_reduce"), "bfloat16") == 0,
                         .parts = tm_config_i64(config, "training.separate_sums"),
-                        .expert_capacity = tm_config_f64(config, "parallelism.expert_parallel_capacity"),
+                        .expert_capacity = capacity_of(config),
                         .ring = strcmp(rotate, "alltoall") == 0 };
     TM_TRY(tm_train_mesh(config, &out->mesh, err));
     if (tm_config_bool(config, "parallelism.exact") &&

@@ -324,6 +324,52 @@ static void models_are_changed_by_their_arguments(void **state)
     assert_non_null(strstr(f->err.text, "adapters without lora.rank"));
 }
 
+/* Layers with experts in any order; adapters of experts as the modules are there; a float8 that leaves adapters out. */
+static void layers_and_adapters_of_experts(void **state)
+{
+    static const struct {
+        const char *given, *dense, *pattern;
+    } orders[] = { { "2", "0", "10" },
+                   { "3", "0", "100" },
+                   { "1", "0", NULL },
+                   { "[0, 1, 1, 0]", "0", "0110" },
+                   { "([0]*1+[1]*3)", "1", NULL },
+                   { "'[1]+2*[0,1][0]'", NULL, NULL },
+                   { "([0,1]*2)", "0", "0101" },
+                   { "([1]*5)", NULL, NULL },
+                   { "[0, 2, 1, 0]", NULL, NULL } };
+    static const struct {
+        const char *keys, *experts, *targets;
+    } adapters[] = { { "moe_grouped_gemm: true", "shared", "wo,w13,w2" },
+                     { "moe_grouped_gemm: true\n      moe_use_legacy_grouped_gemm: true", "none", "wo,w13,w2" },
+                     { "moe_grouped_gemm: false", "each", "wo,w13,w2" } };
+    test_foreign *f = *state;
+    char          text[900];
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        snprintf(text, sizeof text,
+                 MEGATRON "deepseek_v3.yaml\n" MOCK "      num_layers: 4\n      moe_layer_freq: %s\n", orders[i].given);
+        const char *path = test_foreign_put(f, "x.yaml", text);
+        if (!orders[i].dense) {
+            test_foreign_refuse(f, path, "neither a number nor 0 or 1 for each of num_layers");
+            continue;
+        }
+        plan(f, path);
+        test_foreign_has(f, "model.n_dense_layers", orders[i].dense);
+        test_foreign_has(f, "model.moe_pattern", orders[i].pattern);
+    }
+    for (size_t i = 0; i < sizeof adapters / sizeof adapters[0]; i++) {
+        snprintf(text, sizeof text,
+                 MEGATRON
+                 "deepseek_v2_lite.yaml\n" MOCK "      stage: sft\n      %s\n      fp8: hybrid\n"
+                 "      lora: {enabled: true, target_modules: [linear_qkv, linear_proj, linear_fc1, linear_fc2]}\n",
+                 adapters[i].keys);
+        plan(f, test_foreign_put(f, "x.yaml", text));
+        test_foreign_has(f, "lora.experts", adapters[i].experts);
+        test_foreign_has(f, "lora.targets", adapters[i].targets); /* latent attention has no linear_qkv */
+        test_foreign_has(f, "quantize.filter_fqns", "lora_A,lora_B");
+    }
+}
+
 /* What a file does not say of its experts, a preset of ours does; what it says counts with them. */
 static void a_single_file_changes_a_preset_of_ours(void **state)
 {
@@ -462,6 +508,7 @@ static const struct CMUnitTest tests[] = {
     TEST(windows_and_sinks_are_those_of_its_blocks),
     TEST(images_are_planned_by_any_of_their_names),
     TEST(models_are_changed_by_their_arguments),
+    TEST(layers_and_adapters_of_experts),
     TEST(a_single_file_changes_a_preset_of_ours),
     TEST(a_preset_of_theirs_is_not_mixed_with_ours),
     TEST(real_data_is_planned_without),

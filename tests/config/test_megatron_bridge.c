@@ -154,6 +154,24 @@ static void the_benchmark_has_adapters_of_its_own(void **state)
     assert_string_equal(tm_config_preset(f->config), "llama2_7B");
 }
 
+/* The recipe of a mixture adapts its attention; products of adapters are in no low precision; what stands beside the
+ * modules is read by nobody, and told. */
+static void other_recipes_of_the_table(void **state)
+{
+    test_foreign *f = *state;
+    TAKE("sft_trainer", "qwen3_30b_a3b",
+         MOCK "      expert_model_parallel_size: 1\n      dataset_name: rajpurkar/squad\n"
+              "peft: {dim: 32}\nmodel: {moe_router_force_load_balancing: true}\n",
+         { "lora.rank", "8" }, { "lora.alpha", "16" }, { "lora.targets", "wqkv,wo" }, { "model.moe_aux_loss", "0.001" },
+         { "parallelism.expert_parallel_degree", "1" }, { "debug.moe_force_load_balance", "false" });
+    assert_string_equal(tm_config_preset(f->config), "qwen3_30B-A3B");
+    assert_non_null(strstr(tm_config_notes(f->config), "no effect: peft.dim"));
+    assert_non_null(strstr(tm_config_notes(f->config), "move it under modules.post_trainer.overrides"));
+    TAKE("sft_trainer", "qwen3_30b_a3b", MOCK "      peft: none\n", { "lora.rank", "0" }, { "optimizer.lr", "5e-06" });
+    TAKE("sft_trainer", "llama2_70b_lora_mxfp4", MOCK, { "lora.rank", "16" }, { "fp4", "e2m1" },
+         { "fp4_recipe", "mxfp4" }, { "quantize.filter_fqns", "lora_A,lora_B" }, { "optimizer.lr", "0.0004" });
+}
+
 static void rows_are_a_file(void **state)
 {
     char          text[900], path[400];
@@ -186,8 +204,7 @@ static void a_model_is_a_recipe(void **state)
     TAKE("sft_trainer", "mine", MOCK, { "lora.rank", "8" }, { "lora.alpha", "16" });
     assert_string_equal(tm_config_preset(f->config), "llama3.1_8B");
     refuse(f, "sft_trainer", "gemma4_26b", MOCK, "the model 'gemma4_26b.yaml'");
-    static const char *const flavors[] = { "qwen3_30b_a3b_finetune_config", "llama2_70b_lora_mxfp4_config",
-                                           "mamba_370m_finetune_config", "llama31_70b_pretrain_config" };
+    static const char *const flavors[] = { "mamba_370m_finetune_config", "llama31_70b_pretrain_config" };
     for (size_t i = 0; i < sizeof flavors / sizeof flavors[0]; i++) {
         char text[200];
         snprintf(text, sizeof text, "recipe: a\nflavor: %s\nhf_path: Qwen/Qwen3-8B\n", flavors[i]);
@@ -230,6 +247,7 @@ static const struct CMUnitTest tests[] = {
     TEST(what_a_recipe_takes_counts),
     TEST(no_recipe_sees_the_rest_of_the_trainer),
     TEST(the_benchmark_has_adapters_of_its_own),
+    TEST(other_recipes_of_the_table),
     TEST(rows_are_a_file),
     TEST(a_model_is_a_recipe),
     TEST(what_is_not_built_is_refused_by_its_name),

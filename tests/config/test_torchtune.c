@@ -23,8 +23,13 @@ static void recipes_of_torchtune_load(void **state)
 {
     test_foreign *f = *state;
     const char   *mock[] = { "--training.mock_data", "true" };
-    test_foreign_refuse(f, test_foreign_put(f, "r.yaml", recipe), "unknown key 'rates.peak'");
-    char text[2048];
+    char          text[2048];
+    if (test_foreign_load(f, test_foreign_put(f, "r.yaml", recipe), false, 2, mock) != TM_OK)
+        fail_msg("%s", f->err.text);
+    test_foreign_has(f, "optimizer.lr", "2e-05"); /* rates.peak, which only others refer to */
+    snprintf(text, sizeof text, "%s", recipe);
+    memcpy(strstr(text, "${rates.peak}"), "2e-05        ", 13);
+    test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), "unknown key 'rates.peak'");
     snprintf(text, sizeof text, "%s", recipe);
     memmove(strstr(text, "rates: "), strstr(text, "epochs"), strlen(strstr(text, "epochs")) + 1);
     memcpy(strstr(text, "${rates.peak}"), "${batch_size}", strlen("${batch_size}"));
@@ -174,6 +179,24 @@ static void quantizers_of_torchtune_are_refused(void **state)
     assert_non_null(strstr(tm_config_unbuilt(f->config), "quantization-aware training"));
 }
 
+/* "~key" is a recipe without the key, or without the section. */
+static void keys_are_removed(void **state)
+{
+    test_foreign *f = *state;
+    const char   *without[] = { "--training.mock_data", "true", "~clip_grad_norm", "~optimizer.fused", "~dataset" };
+    const char   *twice[] = { "--training.mock_data", "true", "~epoch" };
+    char          text[2048];
+    snprintf(text, sizeof text, "%s", recipe);
+    memcpy(strstr(text, "clip_grad_norm: null"), "clip_grad_norm: 0.5 ", 20);
+    const char *path = test_foreign_put(f, "r.yaml", text);
+    if (test_foreign_load(f, path, false, 2, without) != TM_OK) fail_msg("%s", f->err.text);
+    test_foreign_has(f, "training.max_norm", "0.5");
+    if (test_foreign_load(f, path, false, 5, without) != TM_OK) fail_msg("%s", f->err.text);
+    test_foreign_has(f, "training.max_norm", "0");
+    assert_int_equal(tm_status_exit_code(test_foreign_load(f, path, false, 3, twice)), 2);
+    assert_non_null(strstr(f->err.text, "'~epoch' removes a key that the recipe does not have"));
+}
+
 /* Rows in local files are those of data.source sft; a data set of a hub stays one that has to be named. */
 static void rows_of_torchtune_recipes(void **state)
 {
@@ -289,9 +312,13 @@ static void preferences_of_torchtune_recipes(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
 static const struct CMUnitTest tests[] = {
-    TEST(recipes_of_torchtune_load),           TEST(components_of_torchtune_are_mapped),
-    TEST(quantizers_of_torchtune_are_refused), TEST(rows_of_torchtune_recipes),
-    TEST(what_recipes_do_with_rows),           TEST(preferences_of_torchtune_recipes),
+    TEST(recipes_of_torchtune_load),
+    TEST(components_of_torchtune_are_mapped),
+    TEST(quantizers_of_torchtune_are_refused),
+    TEST(rows_of_torchtune_recipes),
+    TEST(keys_are_removed),
+    TEST(what_recipes_do_with_rows),
+    TEST(preferences_of_torchtune_recipes),
     TEST(epochs_of_torchtune_recipes),
 };
 

@@ -83,6 +83,35 @@ static void adapters_follow_one_rank(void **state)
         }
 }
 
+/* An adapter that all experts share: of one expert it is that expert's own, to the bit; of several it learns, and
+ * follows one rank among ranks that share all. Ranks that divide experts have one each. */
+static void experts_share_an_adapter(void **state)
+{
+    (void)state;
+    tm_step_options own = adapted(EXPERTS);
+    own.shape.moe.experts = own.shape.moe.top_k = 1;
+    tm_step_options common = own;
+    common.adapters = lora("w13,w2");
+    common.adapters.shared = common.adapters.by_matrix = true;
+    job a = ranks_job(own, 1, 1, TM_SHARE_COPIES, 4), b = ranks_job(common, 1, 1, TM_SHARE_COPIES, 4);
+    a.rate = b.rate = 2e-3;
+    rank_body(NULL, &a);
+    rank_body(NULL, &b);
+    for (int t = 0; t < 4; t++)
+        if (memcmp(&a.loss[t], &b.loss[t], sizeof a.loss[t]) != 0)
+            fail_msg("step %d: loss %.17g of one shared adapter, %.17g of its own", t + 1, b.loss[t], a.loss[t]);
+    tm_step_options all = adapted(EXPERTS);
+    all.adapters = common.adapters;
+    static const divided layouts[] = { { 1, 2, 1, 1, TM_SHARE_ALL, 0 }, { 1, 2, 1, 2, TM_SHARE_ALL, 0.6 } };
+    job                  among = job_of(all, layouts[0], 5), alone = alone_with(&among);
+    run_job(&among);
+    check_follows(&among, &alone, "shared, 1 x 2", 1e-5);
+    job apart_from = job_of(all, layouts[1], 5);
+    run_job(&apart_from);
+    print_message("# shared by the experts of a rank: %.3g from one for all\n", apart(&apart_from, &alone));
+    assert_true(apart(&apart_from, &alone) > 1e-7 && apart(&apart_from, &alone) < 1e-2);
+}
+
 static void gradients_agree_in_double_precision(void **state)
 {
     static const divided layouts[] = { { 1, 4, 1, 2, TM_SHARE_ALL, 0.75 }, { 1, 2, 2, 2, TM_SHARE_ALL, 1 } };
@@ -135,6 +164,7 @@ static void any_layout_goes_on_from_any_other(void **state)
 
 static const struct CMUnitTest tests[] = {
     full_test(adapters_follow_one_rank),
+    cmocka_unit_test(experts_share_an_adapter),
     cmocka_unit_test(gradients_agree_in_double_precision),
     cmocka_unit_test(any_layout_goes_on_from_any_other),
 };

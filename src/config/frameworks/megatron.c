@@ -28,6 +28,7 @@
 #define STATE_SPACE(key) MODEL(key, "", "state-space layers (Mamba)", .with = "is_hybrid_model")
 #define MUON .with = "optimizer=muon/dist_muon"
 #define FP8(key) UNBUILT(key, "false|null", "float8 training", .with = "fp8")
+#define BESIDE_ADAPTERS(key, format) format " beside adapters:" key "=" format ";quantize.filter_fqns=lora_A,lora_B|"
 #define LOADS(key, words) UNBUILT(key, "null|false", words, .with = "load")
 #define TENSOR .with = "tensor_model_parallel_size"
 #define PIPELINE .with = "pipeline_model_parallel_size"

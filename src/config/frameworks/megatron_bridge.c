@@ -18,12 +18,13 @@
 static const struct {
     const char *flavor, *rank, *alpha;
 } recipes[] = {
-    { "llama2_70b_lora_config", "16", "32" },      { "llama32_1b_finetune_config", "32", "32" },
-    { "llama32_3b_finetune_config", "32", "32" },  { "llama3_8b_finetune_config", "8", "16" },
-    { "llama31_8b_finetune_config", "8", "16" },   { "llama3_70b_finetune_config", "16", "32" },
-    { "llama31_70b_finetune_config", "16", "32" }, { "qwen3_4b_finetune_config", "32", "32" },
-    { "qwen3_8b_finetune_config", "32", "32" },    { "qwen3_14b_finetune_config", "32", "32" },
-    { "qwen3_32b_finetune_config", "32", "32" },
+    { "llama2_70b_lora_config", "16", "32" }, /* of the benchmark */
+    { "llama2_70b_lora_mxfp4_config", "16", "32" }, { "qwen3_30b_a3b_finetune_config", "8", "16" }, /* of a mixture */
+    { "llama32_1b_finetune_config", "32", "32" },   { "llama32_3b_finetune_config", "32", "32" },
+    { "llama3_8b_finetune_config", "8", "16" },     { "llama31_8b_finetune_config", "8", "16" },
+    { "llama3_70b_finetune_config", "16", "32" },   { "llama31_70b_finetune_config", "16", "32" },
+    { "qwen3_4b_finetune_config", "32", "32" },     { "qwen3_8b_finetune_config", "32", "32" },
+    { "qwen3_14b_finetune_config", "32", "32" },    { "qwen3_32b_finetune_config", "32", "32" },
 };
 
 /* Models by the last part of hf_path. */
@@ -36,6 +37,7 @@ static const char *const models[][2] = {
     { "Llama-3.2-3B", "llama3.2_3B" },    { "Llama-3.3-70B-Instruct", "llama3.3_70B" },
     { "Qwen3-4B", "qwen3_4B" },           { "Qwen3-8B", "qwen3_8B" },
     { "Qwen3-14B", "qwen3_14B" },         { "Qwen3-32B", "qwen3_32B" },
+    { "Qwen3-30B-A3B", "qwen3_30B-A3B" },
 };
 
 const char *const *tm_megatron_bridge_model(const char *stem)
@@ -44,6 +46,9 @@ const char *const *tm_megatron_bridge_model(const char *stem)
         { "llama2_7b_lora", "llama2_70b_lora_config", "meta-llama/Llama-2-7b-hf" },
         { "llama2_70b_lora", "llama2_70b_lora_config", "meta-llama/Llama-2-70b-hf" },
         { "llama31_70b", "llama31_70b_finetune_config", "meta-llama/Meta-Llama-3.1-70B" },
+        { "llama2_70b_lora_mxfp4", "llama2_70b_lora_mxfp4_config", "meta-llama/Llama-2-70b-hf" },
+        { "llama3_8b", "llama3_8b_finetune_config", "meta-llama/Meta-Llama-3-8B" },
+        { "qwen3_30b_a3b", "qwen3_30b_a3b_finetune_config", "Qwen/Qwen3-30B-A3B" },
         { "qwen3_8b", "qwen3_8b_finetune_config", "Qwen/Qwen3-8B" },
         { "qwen3_32b", "qwen3_32b_finetune_config", "Qwen/Qwen3-32B" },
     };
@@ -68,7 +73,7 @@ static int recipe_of(const tm_config *config)
 
 static bool of_benchmark(const tm_config *config)
 {
-    return recipe_of(config) == 0;
+    return recipe_of(config) == 0 || recipe_of(config) == 1;
 }
 
 static const char *known_recipe(const tm_config *config, const char *value)
@@ -102,10 +107,23 @@ static const char *alpha_of(const tm_config *config, const char *value)
     return plain && kind && tm_names_equal(kind, "dora") ? "64" : recipes[i].alpha;
 }
 
-/* The benchmark's recipe has adapters of its own, whatever peft says. */
+static bool of_experts(const tm_config *config)
+{
+    return recipe_of(config) == 2;
+}
+
+/* The benchmark's recipe has adapters of its own, whatever peft says; that of a mixture adapts its attention only. */
 static const char *adapters_of(const tm_config *config, const char *value)
 {
-    return of_benchmark(config) ? "benchmark" : value;
+    bool none = tm_names_equal(value, "none") || tm_names_equal(value, "null");
+    if (of_benchmark(config)) return "benchmark";
+    return of_experts(config) && !none ? tm_arena_format(config->arena, "attention %s", value) : value;
+}
+
+/* What a mixture's recipe says of its experts. */
+static const char *balance_of(const tm_config *config, const char *value)
+{
+    return of_experts(config) ? value : "";
 }
 
 /* All weights learn slower than adapters. */
@@ -143,7 +161,8 @@ static const char *length_of(const tm_config *config, const char *value)
 static const char *rows_of(const tm_config *config)
 {
     const char *type = tm_foreign_given(config, "dataset._target_"), *kind = tm_foreign_given(config, "dataset_type");
-    const char *name = tm_foreign_text(config, "dataset.dataset_name");
+    const char *given = tm_foreign_given(config, "dataset_name");
+    const char *name = given ? given : tm_foreign_text(config, "dataset.dataset_name");
     if (is_true(config, "mock") || (type && strstr(type, "MockDatasetConfig"))) return "mock";
     bool prepared = is_true(config, "packed_sequence") && (!kind || strcmp(kind, "mlperf_dataset") == 0);
     if (of_benchmark(config) && prepared) return "packed";
@@ -199,7 +218,10 @@ static const tm_foreign_key keys[] = {
     /* the recipe */
     HARMLESS("recipe", "the module of the flavor"), HARMLESS("trainable", "always"),
     MAPPED("flavor", "*:", .convert = known_recipe,
-           .words = "this recipe; built are those of Llama and Qwen3 that fine-tune, and llama2_70b_lora_config"),
+           .words = "this recipe; built are those of Llama and Qwen3 that fine-tune, and llama2_70b_lora_config"
+                    " with and without mxfp4"),
+    MAPPED("moe_aux_loss_coeff", "model.moe_aux_loss", OWN, .convert = balance_of, .fallback = "1e-3"),
+    MAPPED("moe_router_force_load_balancing", "debug.moe_force_load_balance", OWN),
     MAPPED("hf_path", "model.name", .convert = model_of, .words = "this model"),
     MAPPED("stage", "mock:training.mock_data=true|packed:|hub:|*:data.source=sft;data.path=*",
            .convert = rows, .fallback = "sft"),
@@ -209,6 +231,8 @@ static const tm_foreign_key keys[] = {
      * weights, in the optimizer. */
     MAPPED("peft", "none:|lora:lora.targets=wqkv,wo,w13,w2;lora.init=xavier;lora.base_format=bfloat16|"
            "dora:lora.dora=true;lora.targets=wqkv,wo,w13,w2;lora.init=xavier;lora.base_format=bfloat16|"
+           "attention lora:lora.targets=wqkv,wo;lora.init=xavier;lora.base_format=bfloat16|"
+           "attention dora:lora.dora=true;lora.targets=wqkv,wo;lora.init=xavier;lora.base_format=bfloat16|"
            "benchmark:lora.targets=wqkv,wo;lora.init=xavier;lora.dropout=0.1;lora.base_format=bfloat16|"
            "null:lora.rank=0",
            .convert = adapters_of, .fallback = "lora", .words = "another kind of adapters"),
@@ -216,6 +240,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("peft_alpha", "lora.alpha", IF_ADAPTED, .convert = alpha_of, .fallback = "recipe"),
     /* data */
     MAPPED("dataset.dataset_name", "training.dataset", .convert = set_name, .fallback = "rajpurkar/squad"),
+    MAPPED("dataset_name", "training.dataset", .convert = set_name),
     MAPPED("dataset._target_",
            "megatron.bridge.data.builders.hf_dataset.HFDatasetConfig:|"
            "megatron.bridge.data.datasets.mock_dataset.MockDatasetConfig:",
@@ -279,7 +304,8 @@ static const tm_foreign_key keys[] = {
     /* number formats */
     MAPPED("precision_config",
            "bf16_mixed:bf16=true|bf16_with_fp8_hybrid:bf16=true;fp8=hybrid;fp8_recipe=delayed;fp8_amax_history_len=4;"
-           "fp8_amax_compute_algo=most_recent;fp8_param=true",
+           "fp8_amax_compute_algo=most_recent;fp8_param=true;quantize.filter_fqns=lora_A,lora_B|"
+           "bf16_with_mxfp4_mixed:bf16=true;fp4=e2m1;fp4_recipe=mxfp4;quantize.filter_fqns=lora_A,lora_B",
            .fallback = "bf16_mixed|bf16_with_mxfp4_mixed", .words = "these number formats"),
     DROPPED("fp16"), UNBUILT("bf16", "true|null", "another number format; give precision_config", OWN),
     UNBUILT("fp8", "null|false", "float8; give precision_config bf16_with_fp8_hybrid", OWN),
@@ -295,7 +321,7 @@ static const tm_foreign_key keys[] = {
            "true:parallelism.enable_sequence_parallel=true|false:parallelism.enable_sequence_parallel=false",
            .with = "tensor_model_parallel_size", .fallback = "false"),
     UNBUILT("virtual_pipeline_model_parallel_size", "null|1", "stages of a rank that take turns"),
-    UNBUILT("expert_model_parallel_size", "null|1", "experts"),
+    MAPPED("expert_model_parallel_size", "parallelism.expert_parallel_degree"),
     UNBUILT("use_megatron_fsdp", "false|null", "this layout of several devices; see data_parallel_shard_degree"),
     UNBUILT("use_custom_fsdp", "false|null", "this layout of several devices", OWN),
     UNBUILT("data_parallel_sharding_strategy", "no_shard|null", "this layout of several devices", OWN),

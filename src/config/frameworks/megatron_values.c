@@ -23,6 +23,7 @@ static const struct {
     { "Qwen2.5-", "152064" },
     { "Qwen3-", "151936" },
     { "DeepSeek-R1-Distill-Qwen-1.5B", "151936" },
+    { "DeepSeek-R1-Distill-Qwen-", "152064" },
     { "DeepSeek-V2", "102400" },
     { "Kimi-K2", "163840" },
     { "glm-4-9b", "151552" },
@@ -83,17 +84,6 @@ const char *tm_megatron_shared_experts(const tm_config *config, const char *valu
     return tm_arena_format(config->arena, "%lld", (long long)(all / width));
 }
 
-/* 1, or "([0]*3+[1]*58)": the first three have no experts. */
-const char *tm_megatron_dense_layers(const tm_config *config, const char *value)
-{
-    long long dense, rest;
-    int       used = 0;
-    if (strcmp(value, "1") == 0) return "0";
-    if (sscanf(value, "([0]*%9lld+[1]*%9lld)%n", &dense, &rest, &used) != 2 || value[used] || dense < 0 || rest < 1)
-        return NULL;
-    return tm_arena_format(config->arena, "%lld", dense);
-}
-
 /* A group is judged by so many of its best. */
 const char *tm_megatron_group_best(const tm_config *config, const char *value)
 {
@@ -121,7 +111,7 @@ static bool family_is_latent(const tm_config *config)
 }
 
 /* Said by the file; else a preset of ours has it or not. */
-static bool latent_attention(const tm_config *config)
+bool tm_megatron_has_latent(const tm_config *config)
 {
     const char *given = tm_foreign_given(config, "multi_latent_attention");
     return given ? strcmp(given, "true") == 0 : family_is_latent(config);
@@ -137,26 +127,26 @@ const char *tm_megatron_latent(const tm_config *config, const char *value)
 /* What counts with latent attention only, or without it only: cases "plain" and "latent". */
 const char *tm_megatron_if_latent(const tm_config *config, const char *value)
 {
-    return latent_attention(config) ? value : "plain";
+    return tm_megatron_has_latent(config) ? value : "plain";
 }
 
 const char *tm_megatron_unless_latent(const tm_config *config, const char *value)
 {
-    return latent_attention(config) ? "latent" : value;
+    return tm_megatron_has_latent(config) ? "latent" : value;
 }
 
 /* Norms of query and key: of heads; or of what both are computed from, which our latent attention always has. */
 const char *tm_megatron_norms(const tm_config *config, const char *value)
 {
     const char *given = tm_foreign_given(config, "qk_layernorm");
-    if (!latent_attention(config)) return value;
+    if (!tm_megatron_has_latent(config)) return value;
     return !given || strcmp(given, "true") == 0 ? "latent" : NULL;
 }
 
 /* Latent attention has YaRN's positions, others the plain ones. */
 const char *tm_megatron_positions(const tm_config *config, const char *value)
 {
-    return strcmp(value, latent_attention(config) ? "yarn" : "rope") == 0 ? value : NULL;
+    return strcmp(value, tm_megatron_has_latent(config) ? "yarn" : "rope") == 0 ? value : NULL;
 }
 
 /* Their windows count the tokens before a token, ours the token, too. "128,0" -> "129", "-1,0" -> "none". */
@@ -203,42 +193,6 @@ const char *tm_megatron_sink_window(const tm_config *config, const char *value)
     if (*end || before < 1) return value; /* none, or refused as a number */
     value = tm_megatron_if_sinks(config, value);
     return strcmp(value, "off") == 0 ? value : tm_arena_format(config->arena, "%lld", (long long)before + 1);
-}
-
-/* The modules of a block, by their names there. */
-const char *tm_megatron_adapted(const tm_config *config, const char *value)
-{
-    static const char *const names[][2] = {
-        { "linear_qkv", "wqkv" }, { "linear_proj", "wo" }, { "linear_fc1", "w13" }, { "linear_fc2", "w2" }
-    };
-    const char *targets = "";
-    while (*value) {
-        size_t      n = strcspn(value, ",");
-        const char *ours = NULL;
-        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-            if (strlen(names[i][0]) == n && strncmp(names[i][0], value, n) == 0) ours = names[i][1];
-        if (!ours) return NULL;
-        targets = tm_arena_format(config->arena, "%s%s%s", targets, *targets ? "," : "", ours);
-        value += n + (value[n] == ',');
-    }
-    return targets;
-}
-
-/* "adapters": what they have where nothing is given. */
-const char *tm_megatron_alpha(const tm_config *config, const char *value)
-{
-    const char *enabled = tm_foreign_given(config, "lora.enabled");
-    if (strcmp(value, "adapters") != 0) return value;
-    return enabled && strcmp(enabled, "true") == 0 ? "32" : "";
-}
-
-/* With bf16 weights are bfloat16, and those that are trained have float32 ones in the optimizer beside them: what is
- * frozen beside adapters has none. */
-const char *tm_megatron_base(const tm_config *config, const char *value)
-{
-    const char *given = tm_foreign_given(config, "bf16"), *enabled = tm_foreign_given(config, "lora.enabled");
-    bool        adapted = enabled && strcmp(enabled, "true") == 0;
-    return adapted && (!given || strcmp(given, "true") == 0) ? "base" : value;
 }
 
 /* The rows of the stage sft, where they are a file: NULL for the name of a data set of a hub. */

@@ -19,9 +19,10 @@
 const char *tm_megatron_rows_of_tokenizer(const tm_config *config, const char *value);
 const char *tm_megatron_padded(const tm_config *config, const char *value);
 const char *tm_megatron_shared_experts(const tm_config *config, const char *value);
-const char *tm_megatron_dense_layers(const tm_config *config, const char *value);
+const char *tm_megatron_expert_layers(const tm_config *config, const char *value); /* "3,null", "0,10" */
 const char *tm_megatron_group_best(const tm_config *config, const char *value);
 const char *tm_megatron_documents(const tm_config *config, const char *value);
+bool        tm_megatron_has_latent(const tm_config *config); /* latent attention */
 const char *tm_megatron_latent(const tm_config *config, const char *value);
 const char *tm_megatron_if_latent(const tm_config *config, const char *value);
 const char *tm_megatron_unless_latent(const tm_config *config, const char *value);
@@ -32,6 +33,8 @@ const char *tm_megatron_window_blocks(const tm_config *config, const char *value
 const char *tm_megatron_if_sinks(const tm_config *config, const char *value);
 const char *tm_megatron_sink_window(const tm_config *config, const char *value);
 const char *tm_megatron_adapted(const tm_config *config, const char *value);
+const char *tm_megatron_expert_adapters(const tm_config *config, const char *value);
+const char *tm_megatron_low_precision(const tm_config *config, const char *value);
 const char *tm_megatron_alpha(const tm_config *config, const char *value);
 const char *tm_megatron_base(const tm_config *config, const char *value);
 const char *tm_megatron_stage(const tm_config *config, const char *value);

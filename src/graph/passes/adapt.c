@@ -104,7 +104,8 @@ static void adapt_loss(pass *p, const tm_node *node, const tm_adapter *adapter)
     tm_graph_add(p->graph, node->op, &attr, sizeof attr, in, out, node->accumulate);
 }
 
-/* Of experts, each with an a and a b of its own: base = x w^T + bias, y = base + (scale u) b^T by the rows of each. */
+/* Of experts, each with an a and a b of its own, or with those that all of them share: base = x w^T + bias, y = base +
+ * (scale u) b^T by the rows of each, or of all. */
 static void adapt_experts(pass *p, const tm_node *node, const tm_adapter *adapter)
 {
     tm_graph    *graph = p->graph;
@@ -114,11 +115,14 @@ static void adapt_experts(pass *p, const tm_node *node, const tm_adapter *adapte
     TM_ASSERT(adapter->m == TM_NONE && !adapter->next && !(adapter->dropout.rate > 0));
     emit(graph, node->op, node->attr, node->attr_bytes, node->in, base);
     memcpy(in, absent, sizeof in);
-    in[0] = node->in[0], in[1] = adapter->a, in[2] = node->in[2];
+    tm_tensor_id offsets = in[0] = node->in[2];
+    if (tm_graph_at(graph, adapter->a)->shape.n[0] != tm_graph_at(graph, node->in[1])->shape.n[0])
+        offsets = emit(graph, TM_OP_expert_span, NULL, 0, in, TM_NONE);
+    in[0] = node->in[0], in[1] = adapter->a, in[2] = offsets;
     in[0] = emit(graph, TM_OP_grouped_linear, node->attr, node->attr_bytes, in, TM_NONE);
     in[1] = in[2] = TM_NONE;
     in[0] = emit(graph, TM_OP_scale, &factor, sizeof factor, in, TM_NONE);
-    in[1] = adapter->b, in[2] = node->in[2], in[4] = base;
+    in[1] = adapter->b, in[2] = offsets, in[4] = base;
     emit(graph, TM_OP_grouped_linear, node->attr, node->attr_bytes, in, node->out[0]);
 }
 

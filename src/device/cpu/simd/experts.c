@@ -222,6 +222,18 @@ static TM_PLANNED const char *expert_counts_refuse(const tm_call *call)
     return why ? why : tm_refuse_scalar(&call->out[0]);
 }
 
+static void expert_span_run(const tm_call *call)
+{
+    const int32_t *offsets = call->in[0].data;
+    int32_t       *span = call->out[0].data;
+    span[0] = offsets[0];
+    span[1] = offsets[tm_view_elements(&call->in[0]) - 1];
+}
+static TM_PLANNED const char *expert_span_refuse(const tm_call *call)
+{
+    return refuse_whole(&call->in[0]);
+}
+
 static void expert_bias_run(const tm_call *call)
 {
     const tm_expert_bias_attr *attr = call->attr;
@@ -431,6 +443,7 @@ const tm_kernel TM_K(tm_cpu_experts)[] = {
     TM_KERNEL(route_grad, "route_grad/", route_grad_refuse, NULL, route_grad_run),
     TM_KERNEL(dispatch, "dispatch/", dispatch_refuse, NULL, dispatch_run),
     TM_KERNEL(expert_counts, "expert_counts/", expert_counts_refuse, NULL, expert_counts_run),
+    TM_KERNEL(expert_span, "expert_span/", expert_span_refuse, NULL, expert_span_run),
     TM_KERNEL(expert_bias, "expert_bias/", expert_bias_refuse, NULL, expert_bias_run),
     TM_KERNEL(gather_rows, "gather_rows/", slots_refuse, NULL, gather_run),
     TM_KERNEL(combine, "combine/", combine_refuse, NULL, combine_run),
