@@ -106,6 +106,7 @@ static void infer_all(const tm_op *op, const tm_example *example, tm_shape *out)
 static bool is_free(const tm_op *op, bool output, int k, int axis, bool positions)
 {
     if (op == &tm_op_square_sum) return !output;
+    if (op == &tm_op_expert_span) return !output && axis == 0; /* of any number of experts */
     if (op == &tm_op_fill) return axis < 2;
     if (op == &tm_op_time_embedding) return !output && axis >= 1; /* (N) or (N, 1) */
     if (op == &tm_op_balance_loss) return !output && k == 0 && axis == 1;

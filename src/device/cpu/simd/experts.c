@@ -231,7 +231,8 @@ static void expert_span_run(const tm_call *call)
 }
 static TM_PLANNED const char *expert_span_refuse(const tm_call *call)
 {
-    return refuse_whole(&call->in[0]);
+    const char *why = refuse_whole(&call->in[0]);
+    return why ? why : refuse_whole(&call->out[0]);
 }
 
 static void expert_bias_run(const tm_call *call)
