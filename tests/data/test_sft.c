@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of data for fine-tuning: every form and layout, what is a target, packing, truncation, splits and order; and
+/* Rows of data for fine-tuning: every form and layout, what is a target, truncation, splits and order; and
  * what is wrong is refused with its row. */
-#include "base/arena.h"
 #include "base/log.h"
-#include "base/random.h"
-#include "data/first_fit.h"
 #include "data/preview.h"
 #include "data/rows.h"
 #include "data/sft_tokens.h"
@@ -237,80 +234,6 @@ static void targets_without_lengths_of_tokens(void **state)
     tm_text_fini(&targets);
     free(ids[0].data);
     tm_sft_coder_close(coder);
-}
-
-/* --- packing ------------------------------------------------------------------------------------------------------ */
-
-static void first_fit_is_first_fit(void **state)
-{
-    enum { N = 300, WIDTH = 64 };
-    int32_t lengths[N];
-    int64_t room[N], order[N], in_row[N];
-    (void)state;
-    for (int i = 0; i < N; i++) {
-        lengths[i] = 1 + (int32_t)tm_random_below(5, 1, (uint64_t)i, i % 3 ? WIDTH : 9);
-        room[i] = WIDTH;
-        order[i] = i;
-    }
-    for (int i = 1; i < N; i++) /* stable, the longest first */
-        for (int k = i; k > 0 && lengths[order[k - 1]] < lengths[order[k]]; k--) {
-            int64_t swap = order[k];
-            order[k] = order[k - 1];
-            order[k - 1] = swap;
-        }
-    int64_t rows = 0;
-    for (int i = 0; i < N; i++) {
-        int64_t r = 0;
-        while (room[r] < lengths[order[i]]) r++;
-        room[r] -= lengths[order[i]];
-        in_row[order[i]] = r;
-        if (r >= rows) rows = r + 1;
-    }
-    tm_first_fit got = tm_first_fit_make(lengths, N, WIDTH);
-    assert_int_equal(got.rows, rows);
-    assert_int_equal(got.first[0], 0);
-    assert_int_equal(got.first[rows], N);
-    bool seen[N] = { false };
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t k = got.first[r]; k < got.first[r + 1]; k++) {
-            assert_int_equal(in_row[got.samples[k]], r);
-            assert_false(seen[got.samples[k]]);
-            seen[got.samples[k]] = true;
-        }
-    tm_first_fit_free(&got);
-    got = tm_first_fit_make(lengths, 0, WIDTH);
-    assert_int_equal(got.rows, 0);
-    tm_first_fit_free(&got);
-}
-
-/* Reports of government with their summaries: log-normal, 9,000 tokens in the middle. In sequences of 8192 longer ones
- * are split; in sequences of 16384 they may be cut as well. */
-static double fill_like_govreport(int64_t width, bool split)
-{
-    enum { N = 17457, PARTS = 4 };
-    int32_t *lengths = tm_alloc(PARTS * N * sizeof *lengths);
-    int64_t  n = 0, tokens = 0;
-    for (uint64_t i = 0; i < N; i++) {
-        int64_t left = (int64_t)exp(log(9000) + 0.65 * tm_random_normal(3, 2, i));
-        while (left > 0 && n < PARTS * N) {
-            lengths[n] = (int32_t)(left < width ? left : width);
-            tokens += lengths[n];
-            left = split ? left - lengths[n] : 0;
-            n++;
-        }
-    }
-    tm_first_fit packing = tm_first_fit_make(lengths, n, width);
-    double       full = (double)tokens / ((double)packing.rows * (double)width);
-    tm_first_fit_free(&packing);
-    free(lengths);
-    return full;
-}
-
-static void a_distribution_like_govreport_fills_rows(void **state)
-{
-    (void)state;
-    double split = fill_like_govreport(8192, true), cut = fill_like_govreport(16384, false);
-    if (split < 0.98 || cut < 0.98) fail_msg("%.4f and %.4f full", split, cut);
 }
 
 /* --- the source --------------------------------------------------------------------------------------------------- */
@@ -685,8 +608,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(prompts_are_masked),
     cmocka_unit_test(targets_are_those_of_transformers),
     cmocka_unit_test(targets_without_lengths_of_tokens),
-    cmocka_unit_test(first_fit_is_first_fit),
-    cmocka_unit_test(a_distribution_like_govreport_fills_rows),
     cmocka_unit_test(rows_hold_samples),
     cmocka_unit_test(epochs_are_permutations),
     cmocka_unit_test(a_share_is_held_out),

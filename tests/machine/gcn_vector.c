@@ -293,6 +293,19 @@ static bool step_first_lane(wave *w, const instruction *x)
     return true;
 }
 
+/* One lane of a vector register, whatever EXEC says: compilers keep scalar registers there that they run out of. */
+static bool step_read_lane(wave *w, const instruction *x)
+{
+    w->s[x->o[0].at] = w->v[x->o[1].at][scalar_value(w, &x->o[2]) % LANES];
+    return true;
+}
+
+static bool step_write_lane(wave *w, const instruction *x)
+{
+    w->v[x->o[0].at][scalar_value(w, &x->o[2]) % LANES] = (u32)scalar_value(w, &x->o[1]);
+    return true;
+}
+
 /* Data-parallel primitive within rows of 16 lanes. A lane whose source is off keeps what it has. */
 static bool step_mov_dpp(wave *w, const instruction *x)
 {

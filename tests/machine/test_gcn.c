@@ -540,6 +540,23 @@ static void lanes_exchange_values(void **state)
     }
 }
 
+/* A lane of a register, also where EXEC is off; the other lanes stay. */
+static void one_lane_is_read_and_written(void **state)
+{
+    static const char *const body = HEAD "v_mov_b32_e32 v4, v1\ns_mov_b64 s[12:13], exec\ns_mov_b64 exec, 1\n"
+                                         "v_readlane_b32 s9, v1, 5\ns_movk_i32 s10, 0x29\n"
+                                         "v_writelane_b32 v4, s9, 7\nv_writelane_b32 v4, 3, s10\n"
+                                         "s_mov_b64 exec, s[12:13]" TAIL;
+    uint32_t                 in[192], out[64];
+    (void)state;
+    gcn_text  text = { .body = body, .pointers = 2 };
+    gcn_trial trial = { .buffers = { in, out }, .count = { 192, 64 } };
+    fill(in, 192);
+    const char *error = gcn_try(&text, &trial);
+    if (*error) fail_msg("%s", error);
+    for (uint32_t i = 0; i < 64; i++) assert_int_equal(out[i], i == 7 ? in[5] : i == 0x29 ? 3 : in[i]);
+}
+
 /* Lanes without EXEC keep what they have; a block of 100 threads has a wave and a part. */
 static void only_active_lanes_change(void **state)
 {
@@ -561,6 +578,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(vector_instructions_are_right), cmocka_unit_test(wide_instructions_are_right),
     cmocka_unit_test(float16_is_rounded_to_even),    cmocka_unit_test(gfx950_has_more),
     cmocka_unit_test(scalar_instructions_are_right), cmocka_unit_test(lanes_exchange_values),
-    cmocka_unit_test(only_active_lanes_change),
+    cmocka_unit_test(one_lane_is_read_and_written),  cmocka_unit_test(only_active_lanes_change),
 };
 TM_TESTS(tests, NULL, NULL)

@@ -28,18 +28,31 @@ static const char *refuse_shape(const tm_attention_attr *attr, int64_t rows)
     return attr->heads > MOST || rows / attr->seq_q > MOST ? "more sequences or heads than a grid takes" : NULL;
 }
 
-static void pass_shape(tm_gpu_arguments *a, const tm_attention_attr *t, const tm_view *qkv)
+static void pass_length(tm_gpu_arguments *a, int64_t value, bool narrow)
 {
-    tm_gpu_pass_i64(a, t->seq_q);
-    tm_gpu_pass_i64(a, t->seq_k);
-    tm_gpu_pass_i64(a, t->q_offset);
+    if (narrow)
+        tm_gpu_pass_int(a, (int)value);
+    else
+        tm_gpu_pass_i64(a, value);
+}
+
+static void pass_shape(tm_gpu_arguments *a, const tm_attention_attr *t, const tm_view *qkv, bool narrow)
+{
+    pass_length(a, t->seq_q, narrow);
+    pass_length(a, t->seq_k, narrow);
+    pass_length(a, t->q_offset, narrow);
     tm_gpu_pass_int(a, (int)t->heads);
     tm_gpu_pass_int(a, (int)t->kv_heads);
     tm_gpu_pass_int(a, (int)t->causal);
-    tm_gpu_pass_i64(a, t->window);
-    tm_gpu_pass_i64(a, t->key0);
-    for (int k = 0; k < 3; k++) tm_gpu_pass_i64(a, tm_view_ld(&qkv[k]));
+    pass_length(a, t->window, narrow);
+    pass_length(a, t->key0, narrow);
+    for (int k = 0; k < 3; k++) pass_length(a, tm_view_ld(&qkv[k]), narrow);
     tm_gpu_pass_float(a, t->scale);
+}
+
+static tm_gpu_attention_block block_of(const tm_attention_attr *attr)
+{
+    return (tm_gpu_attention_block){ .rows = side_of(attr), .threads = THREADS };
 }
 
 /* --- forward
@@ -65,16 +78,20 @@ static tm_status prepare(const void *device, const tm_call *call, void **state, 
     return TM_OK;
 }
 
-static tm_status launch(const tm_call *call, tm_error *err)
+tm_status tm_gpu_start_attention(const tm_call *call, tm_gpu_attention_block b, tm_error *err)
 {
     const tm_attention_attr *attr = call->attr;
-    int                      side = side_of(attr);
     tm_gpu_arguments         a = { .bytes = 0 };
     for (int k = 0; k < 2; k++) tm_gpu_pass(&a, call->out[k].data);
     for (int k = 0; k < 5; k++) tm_gpu_pass(&a, call->in[k].data);
-    pass_shape(&a, attr, call->in);
-    return tm_gpu_start(call, 0, (attr->seq_q + side - 1) / side, attr->heads, call->in[0].shape.n[0] / attr->seq_q,
-                        THREADS, &a, err);
+    pass_shape(&a, attr, call->in, b.narrow);
+    return tm_gpu_start(call, 0, (attr->seq_q + b.rows - 1) / b.rows, attr->heads, call->in[0].shape.n[0] / attr->seq_q,
+                        b.threads, &a, err);
+}
+
+static tm_status launch(const tm_call *call, tm_error *err)
+{
+    return tm_gpu_start_attention(call, block_of(call->attr), err);
 }
 
 /* --- backward
@@ -96,19 +113,17 @@ const char *tm_gpu_refuse_attention_grad(const tm_call *call)
     return !why && call->accumulate & 7U ? "does not add to what is there" : why;
 }
 
-static size_t grad_workspace(const tm_call *call)
+size_t tm_gpu_attention_workspace(const tm_call *call)
 {
-    return (size_t)tm_shape_elements(call->in[5].shape) * sizeof(float); /* delta */
+    return (size_t)tm_shape_elements(call->in[5].shape) * sizeof(float);
 }
-
-enum { DELTA, QUERIES, KEYS, SINKS };
 
 static tm_status prepare_grad(const void *device, const tm_call *call, void **state, tm_error *err)
 {
-    static const char *const kernels[] = {
-        [DELTA] = "attention_delta", [QUERIES] = "attention_grad_queries", [KEYS] = "attention_grad_keys"
-    };
-    tm_gpu_defines d = definitions(call->attr, call->in[1].dtype, &call->in[7]);
+    static const char *const kernels[] = { [TM_GPU_DELTA] = "attention_delta",
+                                           [TM_GPU_QUERIES] = "attention_grad_queries",
+                                           [TM_GPU_KEYS] = "attention_grad_keys" };
+    tm_gpu_defines           d = definitions(call->attr, call->in[1].dtype, &call->in[7]);
     (void)err;
     for (int k = 0; k < 3; k++) tm_gpu_note(device, "attention", tm_gpu_text_attention, &d, kernels[k], state);
     if (tm_view_present(&call->out[3])) tm_gpu_note_sinks(device, call, state);
@@ -121,7 +136,7 @@ void tm_gpu_note_sinks(const void *device, const tm_call *call, void **state)
     tm_gpu_note(device, "attention", tm_gpu_text_attention, &d, "attention_grad_sinks", state);
 }
 
-tm_status tm_gpu_start_sinks(const tm_call *call, int kernel, tm_error *err)
+tm_status tm_gpu_start_sinks(const tm_call *call, tm_error *err)
 {
     const tm_attention_attr *attr = call->attr;
     tm_gpu_arguments         a = { .bytes = 0 };
@@ -133,15 +148,13 @@ tm_status tm_gpu_start_sinks(const tm_call *call, int kernel, tm_error *err)
     tm_gpu_pass_i64(&a, attr->seq_q);
     tm_gpu_pass_int(&a, (int)attr->heads);
     tm_gpu_pass_int(&a, call->accumulate >> 3 & 1U);
-    return tm_gpu_start(call, kernel, attr->heads, 1, 1, THREADS, &a, err);
+    return tm_gpu_start(call, TM_GPU_SINKS, attr->heads, 1, 1, THREADS, &a, err);
 }
 
-/* Of the queries, or of the keys. */
-static tm_status launch_part(const tm_call *call, int kernel, tm_error *err)
+tm_status tm_gpu_start_attention_grad(const tm_call *call, int kernel, tm_gpu_attention_block b, tm_error *err)
 {
     const tm_attention_attr *attr = call->attr;
-    bool                     keys = kernel == KEYS;
-    int                      side = side_of(attr);
+    bool                     keys = kernel == TM_GPU_KEYS;
     int64_t                  rows = keys ? attr->seq_k : attr->seq_q;
     tm_gpu_arguments         a = { .bytes = 0 };
     for (int k = keys; k < (keys ? 3 : 1); k++) tm_gpu_pass(&a, call->out[k].data);
@@ -149,10 +162,10 @@ static tm_status launch_part(const tm_call *call, int kernel, tm_error *err)
     tm_gpu_pass(&a, call->in[5].data);
     tm_gpu_pass(&a, call->workspace);
     tm_gpu_pass(&a, call->in[6].data);
-    for (int k = keys; k < (keys ? 3 : 1); k++) tm_gpu_pass_i64(&a, tm_view_ld(&call->out[k]));
-    pass_shape(&a, attr, &call->in[1]);
-    return tm_gpu_start(call, kernel, (rows + side - 1) / side, keys ? attr->kv_heads : attr->heads,
-                        call->in[1].shape.n[0] / attr->seq_q, THREADS, &a, err);
+    for (int k = keys; k < (keys ? 3 : 1); k++) pass_length(&a, tm_view_ld(&call->out[k]), b.narrow);
+    pass_shape(&a, attr, &call->in[1], b.narrow);
+    return tm_gpu_start(call, kernel, (rows + b.rows - 1) / b.rows, keys ? attr->kv_heads : attr->heads,
+                        call->in[1].shape.n[0] / attr->seq_q, b.threads, &a, err);
 }
 
 static tm_status launch_grad(const tm_call *call, tm_error *err)
@@ -164,10 +177,11 @@ static tm_status launch_grad(const tm_call *call, tm_error *err)
     tm_gpu_pass(&a, call->in[0].data);
     tm_gpu_pass(&a, call->in[4].data);
     tm_gpu_pass_i64(&a, attr->seq_q);
-    TM_TRY(tm_gpu_start(call, DELTA, (attr->seq_q + THREADS - 1) / THREADS, attr->heads, batches, THREADS, &a, err));
-    TM_TRY(launch_part(call, QUERIES, err));
-    TM_TRY(launch_part(call, KEYS, err));
-    return tm_view_present(&call->out[3]) ? tm_gpu_start_sinks(call, SINKS, err) : TM_OK;
+    TM_TRY(tm_gpu_start(call, TM_GPU_DELTA, (attr->seq_q + THREADS - 1) / THREADS, attr->heads, batches, THREADS, &a,
+                        err));
+    TM_TRY(tm_gpu_start_attention_grad(call, TM_GPU_QUERIES, block_of(attr), err));
+    TM_TRY(tm_gpu_start_attention_grad(call, TM_GPU_KEYS, block_of(attr), err));
+    return tm_view_present(&call->out[3]) ? tm_gpu_start_sinks(call, err) : TM_OK;
 }
 
 const tm_kernel tm_gpu_attention[] = { { .op = TM_OP_attention,
@@ -179,7 +193,7 @@ const tm_kernel tm_gpu_attention[] = { { .op = TM_OP_attention,
                                        { .op = TM_OP_attention_grad,
                                          .name = "attention_grad/tiles",
                                          .refuse = tm_gpu_refuse_attention_grad,
-                                         .workspace = grad_workspace,
+                                         .workspace = tm_gpu_attention_workspace,
                                          .launch = launch_grad,
                                          .prepare = prepare_grad,
                                          .release = tm_gpu_forget },

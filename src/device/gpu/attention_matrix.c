@@ -5,12 +5,9 @@
 
 enum { MOST = 65535, MOST_SIZE = 128, MOST_ELEMENTS = 1 << 30, DELTA_THREADS = 256 };
 
-/* Threads of a block, and its own rows, of each kernel. */
+/* Of each kernel. */
 typedef struct {
-    int threads, rows;
-} block_of;
-typedef struct {
-    block_of forward, queries, keys;
+    tm_gpu_attention_block forward, queries, keys;
 } blocks_of;
 
 static int64_t size_of(const tm_attention_attr *attr)
@@ -23,8 +20,8 @@ static blocks_of blocks(const void *device, const tm_attention_attr *attr)
 {
     const tm_gpu_own *own = ((const tm_device *)device)->own;
     bool              wide = size_of(attr) > 64;
-    if (own->maker == TM_GPU_HIP) return (blocks_of){ { 256, 128 }, { 256, 128 }, { 512, 256 } };
-    return (blocks_of){ { 128, wide ? 64 : 128 }, { 128, wide ? 64 : 128 }, { 128, 64 } };
+    if (own->maker == TM_GPU_HIP) return (blocks_of){ { 128, 256, true }, { 128, 256, true }, { 256, 512, true } };
+    return (blocks_of){ { wide ? 64 : 128, 128, true }, { wide ? 64 : 128, 128, true }, { 64, 128, true } };
 }
 
 static tm_gpu_defines definitions(const void *device, const tm_attention_attr *attr, const tm_view *sinks)
@@ -62,20 +59,6 @@ static const char *refuse_shape(const void *device, const tm_attention_attr *att
     return tm_gpu_by_matrix(device, qkv[0].dtype, qkv[1].dtype);
 }
 
-static void pass_shape(tm_gpu_arguments *a, const tm_attention_attr *t, const tm_view *qkv)
-{
-    tm_gpu_pass_int(a, (int)t->seq_q);
-    tm_gpu_pass_int(a, (int)t->seq_k);
-    tm_gpu_pass_int(a, (int)t->q_offset);
-    tm_gpu_pass_int(a, (int)t->heads);
-    tm_gpu_pass_int(a, (int)t->kv_heads);
-    tm_gpu_pass_int(a, (int)t->causal);
-    tm_gpu_pass_int(a, (int)t->window);
-    tm_gpu_pass_int(a, (int)t->key0);
-    for (int k = 0; k < 3; k++) tm_gpu_pass_int(a, (int)tm_view_ld(&qkv[k]));
-    tm_gpu_pass_float(a, t->scale);
-}
-
 /* Columns of a matrix may begin anywhere: a plan's are sums of whole heads. */
 static tm_status check_places(const tm_view *views, int n, tm_error *err)
 {
@@ -104,15 +87,8 @@ static tm_status prepare(const void *device, const tm_call *call, void **state, 
 
 static tm_status launch(const tm_call *call, tm_error *err)
 {
-    const tm_attention_attr *attr = call->attr;
-    block_of                 b = blocks(call->device, attr).forward;
-    tm_gpu_arguments         a = { .bytes = 0 };
     TM_TRY(check_places(call->in, 3, err));
-    for (int k = 0; k < 2; k++) tm_gpu_pass(&a, call->out[k].data);
-    for (int k = 0; k < 5; k++) tm_gpu_pass(&a, call->in[k].data);
-    pass_shape(&a, attr, call->in);
-    return tm_gpu_start(call, 0, (attr->seq_q + b.rows - 1) / b.rows, attr->heads, call->in[0].shape.n[0] / attr->seq_q,
-                        b.threads, &a, err);
+    return tm_gpu_start_attention(call, blocks(call->device, call->attr).forward, err);
 }
 
 /* --- backward
@@ -126,19 +102,12 @@ static const char *refuse_grad(const tm_call *call)
     return why ? why : refuse_shape(call->device, call->attr, call->out);
 }
 
-static size_t grad_workspace(const tm_call *call)
-{
-    return (size_t)tm_shape_elements(call->in[5].shape) * sizeof(float); /* delta */
-}
-
-enum { DELTA, QUERIES, KEYS, SINKS };
-
 static tm_status prepare_grad(const void *device, const tm_call *call, void **state, tm_error *err)
 {
-    static const char *const kernels[] = {
-        [DELTA] = "attention_matrix_delta", [QUERIES] = "attention_matrix_queries", [KEYS] = "attention_matrix_keys"
-    };
-    tm_gpu_defines d = definitions(device, call->attr, &call->in[7]);
+    static const char *const kernels[] = { [TM_GPU_DELTA] = "attention_matrix_delta",
+                                           [TM_GPU_QUERIES] = "attention_matrix_queries",
+                                           [TM_GPU_KEYS] = "attention_matrix_keys" };
+    tm_gpu_defines           d = definitions(device, call->attr, &call->in[7]);
     (void)err;
     for (int k = 0; k < 3; k++)
         tm_gpu_note(device, "attention_matrix", tm_gpu_text_attention_matrix, &d, kernels[k], state);
@@ -158,38 +127,19 @@ static tm_status launch_delta(const tm_call *call, tm_error *err)
     tm_gpu_pass_int(&a, (int)attr->seq_q);
     tm_gpu_pass_int(&a, (int)attr->heads);
     int64_t rows = DELTA_THREADS / team;
-    return tm_gpu_start(call, DELTA, (attr->seq_q + rows - 1) / rows, attr->heads, call->in[1].shape.n[0] / attr->seq_q,
-                        DELTA_THREADS, &a, err);
-}
-
-/* Of the queries, or of the keys. */
-static tm_status launch_part(const tm_call *call, int kernel, tm_error *err)
-{
-    const tm_attention_attr *attr = call->attr;
-    bool                     keys = kernel == KEYS;
-    blocks_of                all = blocks(call->device, attr);
-    block_of                 b = keys ? all.keys : all.queries;
-    int64_t                  rows = keys ? attr->seq_k : attr->seq_q;
-    tm_gpu_arguments         a = { .bytes = 0 };
-    for (int k = keys; k < (keys ? 3 : 1); k++) tm_gpu_pass(&a, call->out[k].data);
-    for (int k = 0; k < 4; k++) tm_gpu_pass(&a, call->in[k].data);
-    tm_gpu_pass(&a, call->in[5].data);
-    tm_gpu_pass(&a, call->workspace);
-    tm_gpu_pass(&a, call->in[6].data);
-    for (int k = keys; k < (keys ? 3 : 1); k++) tm_gpu_pass_int(&a, (int)tm_view_ld(&call->out[k]));
-    pass_shape(&a, attr, &call->in[1]);
-    return tm_gpu_start(call, kernel, (rows + b.rows - 1) / b.rows, keys ? attr->kv_heads : attr->heads,
-                        call->in[1].shape.n[0] / attr->seq_q, b.threads, &a, err);
+    return tm_gpu_start(call, TM_GPU_DELTA, (attr->seq_q + rows - 1) / rows, attr->heads,
+                        call->in[1].shape.n[0] / attr->seq_q, DELTA_THREADS, &a, err);
 }
 
 static tm_status launch_grad(const tm_call *call, tm_error *err)
 {
+    blocks_of b = blocks(call->device, call->attr);
     TM_TRY(check_places(call->in, 5, err));
     TM_TRY(check_places(call->out, 3, err));
     TM_TRY(launch_delta(call, err));
-    TM_TRY(launch_part(call, QUERIES, err));
-    TM_TRY(launch_part(call, KEYS, err));
-    return tm_view_present(&call->out[3]) ? tm_gpu_start_sinks(call, SINKS, err) : TM_OK;
+    TM_TRY(tm_gpu_start_attention_grad(call, TM_GPU_QUERIES, b.queries, err));
+    TM_TRY(tm_gpu_start_attention_grad(call, TM_GPU_KEYS, b.keys, err));
+    return tm_view_present(&call->out[3]) ? tm_gpu_start_sinks(call, err) : TM_OK;
 }
 
 const tm_kernel tm_gpu_attention_matrix[] = { { .op = TM_OP_attention,
@@ -201,7 +151,7 @@ const tm_kernel tm_gpu_attention_matrix[] = { { .op = TM_OP_attention,
                                               { .op = TM_OP_attention_grad,
                                                 .name = "attention_grad/matrix",
                                                 .refuse = refuse_grad,
-                                                .workspace = grad_workspace,
+                                                .workspace = tm_gpu_attention_workspace,
                                                 .launch = launch_grad,
                                                 .prepare = prepare_grad,
                                                 .release = tm_gpu_forget },

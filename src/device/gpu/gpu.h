@@ -103,11 +103,24 @@ size_t      tm_gpu_library_bytes(const void *device, const tm_gpu_product_of *p)
 TM_MUST_USE tm_status tm_gpu_note_product(const void *device, const tm_gpu_product_of *p, void **state, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_start_product(const tm_call *call, int kernel, const tm_gpu_product_of *p, tm_error *err);
 
-/* Attention (attention.c): what both of its kernels refuse, and the gradients of sinks, from delta in the workspace. */
+/* Attention (attention.c): what its kernels in tiles and by matrix units have in common. A block's own rows and its
+ * threads; narrow: lengths and positions are 32 bits wide. */
+typedef struct {
+    int  rows, threads;
+    bool narrow;
+} tm_gpu_attention_block;
+
+enum { TM_GPU_DELTA, TM_GPU_QUERIES, TM_GPU_KEYS, TM_GPU_SINKS }; /* kernels of the gradients */
+
 const char           *tm_gpu_refuse_attention(const tm_call *call);
 const char           *tm_gpu_refuse_attention_grad(const tm_call *call);
+size_t                tm_gpu_attention_workspace(const tm_call *call); /* of the gradients: delta of each query */
 void                  tm_gpu_note_sinks(const void *device, const tm_call *call, void **state);
-TM_MUST_USE tm_status tm_gpu_start_sinks(const tm_call *call, int kernel, tm_error *err);
+TM_MUST_USE tm_status tm_gpu_start_attention(const tm_call *call, tm_gpu_attention_block b, tm_error *err);
+/* kernel: of the queries, or of the keys. */
+TM_MUST_USE tm_status tm_gpu_start_attention_grad(const tm_call *call, int kernel, tm_gpu_attention_block b,
+                                                  tm_error *err);
+TM_MUST_USE tm_status tm_gpu_start_sinks(const tm_call *call, tm_error *err);
 
 /* --- what kernels refuse
  * ----------------------------------------------------------------------------------------------- */
