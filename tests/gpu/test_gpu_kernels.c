@@ -13,7 +13,9 @@
 
 #include "support/test.h"
 
-enum { QUICK_FLOPS = 40000, QUICK_VALUES = 2000, FULL_FLOPS = 400000, FULL_VALUES = 20000, SHAPES = 1000 };
+/* Examples that are tried: in the quick suite, in all ways, at all. Longer ones are for the blocks of CPUs. */
+enum { QUICK_FLOPS = 40000, QUICK_VALUES = 2000, WAYS_FLOPS = 400000, WAYS_VALUES = 20000 };
+enum { MOST_FLOPS = 5000000, MOST_VALUES = 200000, SHAPES = 1000 };
 
 static const char *name_of_device;
 
@@ -242,11 +244,11 @@ static bool within(const tm_op *op, const tm_call *call, double flops, int64_t v
     return op->cost(call).flops <= flops && values >= 0;
 }
 
-static bool is_quick(const tm_op *op, const tm_example *example)
+static bool is_tried(const tm_op *op, const tm_example *example)
 {
     tm_call call = tm_example_call(op, example, &tm_precision_f32);
     call.attr = example->attr;
-    return within(op, &call, QUICK_FLOPS, QUICK_VALUES);
+    return test_is_full() ? within(op, &call, MOST_FLOPS, MOST_VALUES) : within(op, &call, QUICK_FLOPS, QUICK_VALUES);
 }
 
 /* gap: elements between the rows of operands whose rows may be apart. False: refused. */
@@ -264,7 +266,7 @@ static bool try_precision(const judge *j, tm_device *device, const tm_kernel *ke
         close_images(&t);
         return false;
     }
-    bool short_one = within(j->op, &t.call, FULL_FLOPS, FULL_VALUES) || j->number >= SHAPES;
+    bool short_one = within(j->op, &t.call, WAYS_FLOPS, WAYS_VALUES) || j->number >= SHAPES;
     bool in_all_ways = j->number == 1 || (test_is_full() && short_one);
     run(&t, 0, -1);
     check(&t, 0);
@@ -274,7 +276,7 @@ static bool try_precision(const judge *j, tm_device *device, const tm_kernel *ke
         run(&t, j->adds, -1);
         if (!kernel->refuse(&t.call)) check(&t, j->adds);
     }
-    if (in_all_ways) check_views(&t);
+    if (in_all_ways || j->number >= SHAPES) check_views(&t);
     close_images(&t);
     return true;
 }
@@ -339,14 +341,14 @@ static void try_shapes(const tm_op *op, const tm_kernel *kernel, tm_device *devi
     }
 }
 
-/* All examples of an op, quick ones only unless all are wanted, in all precisions. Returns how many. */
+/* The examples of an op in all precisions. Returns how many. */
 static int try_op(const tm_op *op, const tm_kernel *kernel, tm_device *device)
 {
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
     tm_example                       example;
     int                              tried = 0;
     for (int number = 0; op->example(number, &example); number++)
-        for (int p = 0; p < 3 && (test_is_full() || is_quick(op, &example)); p++) {
+        for (int p = 0; p < 3 && is_tried(op, &example); p++) {
             judge j;
             judge_open(&j, op, &example, number, p > 0);
             tried += try_precision(&j, device, kernel, precisions[p], 0);
