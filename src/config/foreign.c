@@ -394,11 +394,12 @@ static const char *find_case(const char *cases, const char *value, size_t *n)
     return NULL;
 }
 
+/* What a file may say: names that begin with # are what a row's `convert` makes of others. */
 static void names_of_cases(const char *cases, tm_text *out)
 {
-    for (const char *separator = ""; *cases; separator = ", ") {
+    while (*cases) {
         size_t length = strcspn(cases, "|"), name = strcspn(cases, ":");
-        if (*cases != '*') tm_text_printf(out, "%s%.*s", separator, (int)name, cases);
+        if (!strchr("*#", *cases)) tm_text_printf(out, "%s%.*s", out->length ? ", " : "", (int)name, cases);
         cases += length + (cases[length] == '|');
     }
 }

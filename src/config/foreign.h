@@ -34,14 +34,14 @@ typedef enum {
  * values, MAPPED: one of our keys ("training.steps"), which gets the value as it is; or cases "value:what|value:what",
  *     where value may be "*" (any other) and what is "key=value;key=value", "key=*" or "key" hands the value on,
  *     "key=*.1" its second item, nothing ignores it. A null that has no case means: not given. A value that has no case
- * is refused. values, EQUAL, UNBUILT, MODEL: those that are accepted, "null|false|0". Numbers and booleans are compared
- * as such. with: the row counts only while that key is on: "key", "!key" or "key=value/value". A key is on if its value
- * is neither null, false, 0 or none nor, in a row with accepted values, one of those. fallback: MAPPED: what the other
- * program takes where nothing is given; "a|b": one of them, as tm_framework.second says. convert: MAPPED: the value is
- * converted first; NULL: it cannot be, refused with `words`. UNBUILT: NULL: not even a plan can leave it out. plans: a
- * plan goes on without. The text lives in the arena. own: what presets of the other program say of it does not count,
- * only an experiment and what is above. shape: the fallback does not count where a preset of ours stands for the file
- * that describes the model: that one says it. */
+ * is refused; what begins with # is what `convert` makes of others. values, EQUAL, UNBUILT, MODEL: those that are
+ * accepted, "null|false|0". Numbers and booleans are compared as such. with: the row counts only while that key is on:
+ * "key", "!key" or "key=value/value". A key is on if its value is neither null, false, 0 or none nor, in a row with
+ * accepted values, one of those. fallback: MAPPED: what the other program takes where nothing is given; "a|b": one of
+ * them, as tm_framework.second says. convert: MAPPED: the value is converted first; NULL: it cannot be, refused with
+ * `words`. UNBUILT: NULL: not even a plan can leave it out. plans: a plan goes on without. The text lives in the arena.
+ * own: what presets of the other program say of it does not count, only an experiment and what is above. shape: the
+ * fallback does not count where a preset of ours stands for the file that describes the model: that one says it. */
 typedef struct tm_foreign_key {
     tm_foreign_kind kind;
     const char     *name, *values, *words, *with, *fallback;

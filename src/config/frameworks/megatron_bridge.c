@@ -116,8 +116,9 @@ static bool of_experts(const tm_config *config)
 static const char *adapters_of(const tm_config *config, const char *value)
 {
     bool none = tm_names_equal(value, "none") || tm_names_equal(value, "null");
-    if (of_benchmark(config)) return "benchmark";
-    return of_experts(config) && !none ? tm_arena_format(config->arena, "attention %s", value) : value;
+    if (*value == '#') return NULL; /* names of ours */
+    if (of_benchmark(config)) return "#benchmark";
+    return of_experts(config) && !none ? tm_arena_format(config->arena, "#attention %s", value) : value;
 }
 
 /* What a mixture's recipe says of its experts. */
@@ -231,9 +232,9 @@ static const tm_foreign_key keys[] = {
      * weights, in the optimizer. */
     MAPPED("peft", "none:|lora:lora.targets=wqkv,wo,w13,w2;lora.init=xavier;lora.base_format=bfloat16|"
            "dora:lora.dora=true;lora.targets=wqkv,wo,w13,w2;lora.init=xavier;lora.base_format=bfloat16|"
-           "attention lora:lora.targets=wqkv,wo;lora.init=xavier;lora.base_format=bfloat16|"
-           "attention dora:lora.dora=true;lora.targets=wqkv,wo;lora.init=xavier;lora.base_format=bfloat16|"
-           "benchmark:lora.targets=wqkv,wo;lora.init=xavier;lora.dropout=0.1;lora.base_format=bfloat16|"
+           "#attention lora:lora.targets=wqkv,wo;lora.init=xavier;lora.base_format=bfloat16|"
+           "#attention dora:lora.dora=true;lora.targets=wqkv,wo;lora.init=xavier;lora.base_format=bfloat16|"
+           "#benchmark:lora.targets=wqkv,wo;lora.init=xavier;lora.dropout=0.1;lora.base_format=bfloat16|"
            "null:lora.rank=0",
            .convert = adapters_of, .fallback = "lora", .words = "another kind of adapters"),
     MAPPED("peft_dim", "lora.rank", IF_ADAPTED, .convert = rank_of, .fallback = "recipe"),
