@@ -2,36 +2,36 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every command that the README and the pages under docs/ show is executed: the lines of fenced blocks marked sh or
 # console that begin with `trainmark`, `./trainmark` or `make` (in console blocks behind a `$ `), those of a page in their
-# order, in a copy of the sources per page. A line that fails is a failed test. A comment at its end can say how it is tested:
-#
-#     trainmark run gpt-small          # test: --training.steps 3     these arguments are added
-#     make bench                       # test: skip REASON            it is not executed, and listed with the reason
-#     trainmark run --out old          # test: exit 130               the exit code that is wanted (0 otherwise); `exit 0|3 ARGUMENTS` where speed decides
-#
-# Where readers should not see that, an HTML comment above the block says it for the block's Nth line: <!-- test N: ... -->
+# order, in a copy of the sources per page. A line that fails is a failed test. tests/cli/docs.txt has the commands that
+# are executed in another way, and why.
 #
 # Of a pipe the last command counts.
 # shellcheck disable=SC1091,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
-# commands PAGE: the command lines of a page, one a line, "LINE NUMBER<tab>COMMAND".
+# commands PAGE DIRECTIVES: the command lines of a page, one a line, "LINE NUMBER<tab>COMMAND<tab>DIRECTIVE". Then
+# "unused<tab>COMMAND" for each directive of the page that is for none of them.
 commands()
 {
-    awk '
-        /^<!-- test [0-9]+: .* -->$/ {
-            said = $0
-            sub(/^<!-- test [0-9]+: /, "", said)
-            sub(/ -->$/, "", said)
-            directive[$3 + 0] = said
+    page=${1#"$root"/}
+    awk -v page="${page#"$work"/}: " '
+        # As docs.txt has it: without a remark, with single blanks.
+        function plain(line) { sub(/ *#.*/, "", line); gsub(/ +/, " ", line); sub(/^ /, "", line); sub(/ $/, "", line); return line }
+        FNR == NR {
+            at = index($0, "  # test: ")
+            if (at && index($0, page) == 1) {
+                command = substr($0, length(page) + 1, at - length(page) - 1)
+                directive[command] = substr($0, at + 10)
+                unused[command] = 1
+            }
             next
         }
         /^ *```/ {
             fence = $0
             sub(/^ *```/, "", fence)
-            if (inside) { inside = 0; split("", directive); next }
+            if (inside) { inside = 0; next }
             split(fence, words, /[ \t{]/)
             inside = 1
-            opened = FNR
             wanted = words[1] == "sh" || words[1] == "console"
             console = words[1] == "console"
             next
@@ -49,9 +49,11 @@ commands()
             }
             if (line ~ /\\$/) { continued = substr(line, 1, length(line) - 1); next }
             continued = ""
-            if (line ~ /^([A-Z_][A-Z_0-9]*=[^ ]* )*(\.\/)?(trainmark|make)( |$)/)
-                print number "\t" line (number - opened in directive ? " # test: " directive[number - opened] : "")
-        }' "$1"
+            if (line !~ /^([A-Z_][A-Z_0-9]*=[^ ]* )*(\.\/)?(trainmark|make)( |$)/) next
+            delete unused[plain(line)]
+            print number "\t" line "\t" directive[plain(line)]
+        }
+        END { for (command in unused) print "unused\t" command }' "$2" "$1"
 }
 
 # Goes to the page's copy of the sources, without build outputs; made when it is needed first.
@@ -65,20 +67,19 @@ enter()
     cd "$work/$1.d" || exit 1
 }
 
-# execute PAGE NUMBER COMMAND
+# execute PAGE NUMBER COMMAND DIRECTIVE
 execute()
 {
     page=$1
     number=$2
-    command=${3%%# test:*}
-    directive=
-    case $3 in *"# test:"*) directive=${3#*"# test:"} ;; esac
-    directive=${directive# }
+    command=$3
+    directive=$4
     wanted=0
     name="$page:$number: $(echo "$command" | sed 's/ *#.*//; s/ *$//')"
+    [ "$number" != unused ] || { fail "$name" "tests/cli/docs.txt has it, the page does not"; return; }
     case $directive in
     "skip "?*) skip "$name" "${directive#skip }"; return ;;
-    skip*) fail "$name" "a skip needs a reason: # test: skip REASON"; return ;;
+    skip*) fail "$name" "a skip needs a reason: skip REASON"; return ;;
     "exit "*)
         directive=${directive#exit }
         wanted=${directive%% *}
@@ -127,27 +128,32 @@ trainmark models          # a remark
 trainmark run gpt-small --dry-run \
     --training.steps 7
 ls -l
-PRIMUS_SEQ_LENGTH=64 trainmark run --out x  # test: --dry-run
-trainmark runn  # test: exit 2
-make bench  # test: skip too long
-```
-<!-- test 2: exit 2 -->
-```sh
-trainmark models
-trainmark modelz
+PRIMUS_SEQ_LENGTH=64 trainmark run --out x
+trainmark runn
+make bench
 ```
 ```
 trainmark not-marked
 ```
 ```console
-$ trainmark version
+$ trainmark version   # which
 trainmark 0.0.0
 ```
 END
-check "the commands of a page are found" [ "$(commands "$work/rules.md" | cut -f 1 | tr '\n' ' ')" = "2 3 4 7 8 9 13 14 20 " ]
-check "a comment above a block is for one of its lines" [ "$(commands "$work/rules.md" | sed -n '7,8p' | cut -f 2 | tr '\n' ,)" = \
-    "trainmark models,trainmark modelz # test: exit 2," ]
-check "continued lines are joined" [ "$(commands "$work/rules.md" | sed -n 3p | tr -s ' ' | cut -f 2)" = \
+cat >"$work/rules.txt" <<'END'
+rules.md: PRIMUS_SEQ_LENGTH=64 trainmark run --out x  # test: --dry-run
+rules.md: trainmark runn  # test: exit 2
+other.md: trainmark models  # test: exit 2
+rules.md: make bench  # test: skip too long
+rules.md: trainmark version  # test: exit 0
+END
+commands "$work/rules.md" "$work/rules.txt" >"$work/list"
+check "the commands of a page are found" [ "$(cut -f 1 "$work/list" | tr '\n' ' ')" = "2 3 4 7 8 9 15 " ]
+check "each with its directive" [ "$(cut -f 3 "$work/list" | tr '\n' ,)" = ",,,--dry-run,exit 2,skip too long,exit 0," ]
+echo "rules.md: trainmark modelz  # test: exit 2" >"$work/gone.txt"
+check "a directive for no command is found" [ "$(commands "$work/rules.md" "$work/gone.txt" | sed -n '$p')" = \
+    "unused	trainmark modelz" ]
+check "continued lines are joined" [ "$(sed -n 3p "$work/list" | tr -s ' ' | cut -f 2)" = \
     "trainmark run gpt-small --dry-run --training.steps 7" ]
 check "arguments are added before a pipe" [ "$(echo './trainmark run a | tail' | add_arguments '--b 1')" = \
     "trainmark run a --b 1 | tail" ]
@@ -155,10 +161,11 @@ check "arguments are added before a pipe" [ "$(echo './trainmark run a | tail' |
 # README here; `make test-full` also executes the pages.
 pages=
 [ -z "${TM_TEST_FULL:-}" ] || pages=$(echo "$root"/docs/*.md)
+cat "$work/rules.txt" "$root/tests/cli/docs.txt" >"$work/directives"
 for document in "$work/rules.md" "$root/README.md" $pages; do
-    commands "$document" >"$work/list"
-    while IFS="$(printf '\t')" read -r number command; do
-        execute "$(basename "$document")" "$number" "$command"
+    commands "$document" "$work/directives" >"$work/list"
+    while IFS="$(printf '\t')" read -r number command directive; do
+        execute "$(basename "$document")" "$number" "$command" "$directive"
     done <"$work/list"
 done
 
