@@ -2,21 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Includes point down only: a file of a room includes headers of its own room and of rooms below it, and of another room
 # only those that it shows. The order of the rooms, from the ground, and what they show, are the lists below
-# (docs/architecture.md).
+# (docs/architecture.md). The same holds for the sub-rooms of train. Headers include each other in no circle.
 set -eu
 cd "$(dirname "$0")/.."
-order="base stats gpu comm config token graph op device model data system train hf bench mlperf results record cli"
+order="base stats gpu comm config token graph=op device model data system train hf bench mlperf results record cli"
+train="optimizer pipeline settings parallel adapter step checkpoint trainer certify generate run"
 # graph and op are one floor: a graph is made of ops, an op's gradient rule emits graph nodes.
-floor_of() {
-    case $1 in op) room=graph ;; *) room=$1 ;; esac
-    n=0
-    for r in $order; do
-        [ "$r" = "$room" ] && { echo $n; return; }
-        n=$((n + 1))
-    done
-    echo "unknown room '$1'" >&2
-    exit 1
-}
 # What a room shows to the others; every other header is private. Of base and stats: all.
 shown="
 bench/ab.h
@@ -118,51 +109,69 @@ system/check_tune.h
 system/environment.h
 system/thresholds.h
 system/validity.h
-train/adapters.h
-train/checkpoint_view.h
+train/adapter/adapters.h
+train/checkpoint/view.h
 token/chat.h
 token/specials.h
 token/template.h
 token/token.h
 token/train.h
-train/decode.h
-train/groups.h
-train/keys.h
-train/look.h
-train/optimizer.h
-train/run.h
-train/sample.h
-train/schedule.h
-train/step.h
-train/trainer.h
-train/turn.h
+train/generate/decode.h
+train/optimizer/groups.h
+train/settings/keys.h
+train/trainer/microscope.h
+train/optimizer/optimizer.h
+train/run/run.h
+train/generate/sample.h
+train/optimizer/schedule.h
+train/step/step.h
+train/trainer/trainer.h
+train/run/interleave.h
 "
-is_shown() {
-    case $1 in base/* | stats/*) return 0 ;; esac
-    for header in $shown; do [ "$header" = "$1" ] && return 0; done
-    return 1
-}
 for header in $shown; do
     [ -f "src/$header" ] || { echo "tools/check_layers.sh shows src/$header, which is not there" >&2; exit 1; }
 done
+files=$(find src -name '*.c' -o -name '*.h' | wc -l)
 bad=0
-for file in $(find src -name '*.c' -o -name '*.h'); do
-    room=$(echo "$file" | cut -d/ -f2)
-    here=$(floor_of "$room")
-    for include in $(sed -n 's/^ *# *include "\([^"]*\)".*/\1/p' "$file"); do
-        case $include in */*) ;; *) echo "$file: include \"$include\" without its room"; bad=1; continue ;; esac
-        # Made by make, or there.
-        [ -f "src/$include" ] || grep -q "generated/$include:" Makefile || { echo "$file: no such header: $include"; bad=1; continue; }
-        other=${include%%/*}
-        if [ "$(floor_of "$other")" -gt "$here" ]; then
-            echo "$file: room $room includes $include, which is above it"
-            bad=1
-        fi
-        if [ "$other" != "$room" ] && ! is_shown "$include"; then
-            echo "$file: $include is private to $other"
-            bad=1
-        fi
-    done
+includes=$(mktemp)
+trap 'rm -f "$includes"' EXIT
+# "FILE INCLUDED", both without src/.
+grep -r '^ *# *include "' src --include='*.c' --include='*.h' |
+    sed -n 's|^src/\([^:]*\): *# *include "\([^"]*\)".*|\1 \2|p' >"$includes"
+# Included, but neither there nor made by make.
+# shellcheck disable=SC2013
+for include in $(cut -d ' ' -f 2 "$includes" | sort -u); do
+    [ -f "src/$include" ] || grep -q "generated/$include:" Makefile || { echo "no such header: $include"; bad=1; }
 done
-[ $bad -eq 0 ] && echo "layers: $(find src -name '*.c' -o -name '*.h' | wc -l) files, every include points down"
+awk -v order="$order" -v train="$train" -v shown="$(echo "$shown" | tr "\n" " ")" '
+    BEGIN {
+        n = split(order, rooms, " ")
+        for (i = 1; i <= n; i++) {
+            m = split(rooms[i], same, "=")
+            for (k = 1; k <= m; k++) floor[same[k]] = i
+        }
+        n = split(train, names, " ")
+        for (i = 1; i <= n; i++) within[names[i]] = i
+        n = split(shown, names, " ")
+        for (i = 1; i <= n; i++) is_shown[names[i]] = 1
+    }
+    function wrong(text) { print "src/" $1 ": " text; bad = 1 }
+    {
+        split($1, here, "/")
+        split($2, there, "/")
+        if ($2 !~ /\//) { wrong("include \"" $2 "\" without its room"); next }
+        if (!floor[here[1]]) { wrong("unknown room " here[1]); next }
+        if (!floor[there[1]]) { wrong("unknown room " there[1]); next }
+        if (floor[there[1]] > floor[here[1]]) wrong("room " here[1] " includes " $2 ", which is above it")
+        if (here[1] != there[1]) {
+            if (there[1] != "base" && there[1] != "stats" && !is_shown[$2]) wrong($2 " is private to " there[1])
+        } else if (here[1] == "train") {
+            if (!within[here[2]]) wrong("not in a sub-room of train (" train ")")
+            else if (within[there[2]] > within[here[2]]) wrong("sub-room train/" here[2] " includes " $2 ", which is above it")
+        }
+    }
+    END { exit bad }' "$includes" || bad=1
+circle=$(grep '^[^ ]*\.h [^ ]*\.h$' "$includes" | tsort 2>&1 >/dev/null) ||
+    { echo "headers that include each other: $circle"; bad=1; }
+[ $bad -eq 0 ] && echo "layers: $files files, every include points down"
 exit $bad

@@ -191,7 +191,7 @@ typedef struct {
 enum { TM_REASON_BYTES = 1024 };
 
 /* What was looked at in the first step, or after the last one: are the gradients those of the loss
- * (train/certificate.h)? */
+ * (train/certify/certificate.h)? */
 typedef struct {
     bool   done;                     /* else `reason` says why not; empty: nobody looked */
     int    groups;                   /* of tensors, all of them at once */
@@ -208,7 +208,7 @@ typedef struct {
     char        inexact[160];            /* why not float32, where the products are coarser; empty: they are */
 } tm_certificate;
 
-/* The losses of a run of the main job beside those that are stored (train/curve.h). */
+/* The losses of a run of the main job beside those that are stored (train/run/curve.h). */
 typedef struct {
     int64_t steps; /* compared; 0: the run is another job */
     bool    equal; /* all of them to the bit */

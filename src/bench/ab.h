@@ -81,25 +81,25 @@ void          tm_ab_print_json(const tm_ab_session *session, tm_text *out);
 
 /* --- a live session ----------------------------------------------------------------------------------------------- */
 
-/* A program that takes turns. One that knows the protocol of train/turn.h pauses between two steps by itself; any other
- * prints a line when a step is done, and is stopped in the middle of the next one. */
+/* A program that takes turns. One that knows the protocol of train/run/interleave.h pauses between two steps by itself;
+ * any other prints a line when a step is done, and is stopped in the middle of the next one. */
 typedef struct {
     const char  *text;    /* for people */
     const char  *build;   /* of a trainmark, see tm_ab_build_read; NULL: not told */
     char *const *argv;    /* ends with NULL */
-    bool         turns;   /* speaks train/turn.h; "--out FOLDER" is added to its words */
+    bool         turns;   /* speaks train/run/interleave.h; "--out FOLDER" is added to its words */
     const char  *pattern; /* extended regular expression of the lines that are steps; NULL: all lines */
 } tm_ab_program;
 
 typedef struct {
-    tm_ab_program                a, b;
-    const char                  *folder; /* run directories of programs that speak train/turn.h are made below it */
-    bool                         whole_runs;
-    double                       turn_seconds, budget_seconds;
-    double                       target; /* relative half-width that ends the session early; 0: none does */
-    int64_t                      least_pairs;
-    double                       least_difference; /* relative; a smaller one is none, however sure */
-    uint64_t                     seed;             /* of the order of the turns, and of the bootstrap */
+    tm_ab_program a, b;
+    const char   *folder; /* run directories of programs that speak train/run/interleave.h are made below it */
+    bool          whole_runs;
+    double        turn_seconds, budget_seconds;
+    double        target; /* relative half-width that ends the session early; 0: none does */
+    int64_t       least_pairs;
+    double        least_difference; /* relative; a smaller one is none, however sure */
+    uint64_t      seed;             /* of the order of the turns, and of the bootstrap */
     const volatile sig_atomic_t *stop;
     FILE                        *progress; /* one line that is written again and again; NULL: none */
 } tm_ab_options;

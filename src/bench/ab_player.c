@@ -3,7 +3,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "train/turn.h"
+#include "train/run/interleave.h"
 
 #include <errno.h>
 #include <math.h>
@@ -135,7 +135,7 @@ static bool read_step(const char *line, int64_t *number, double *seconds, int64_
     return !*end && *number > 0 && *seconds > 0 && *tokens >= 0;
 }
 
-/* One line of train/turn.h; *paused when the turn is over. */
+/* One line of train/run/interleave.h; *paused when the turn is over. */
 static bool hear(ab_player *p, const char *line, tm_text *room, tm_ab_turn *turn, bool *paused)
 {
     int64_t number, tokens;

@@ -5,7 +5,7 @@
 #include "data/keys.h"
 #include "model/keys.h"
 #include "system/validity.h"
-#include "train/keys.h"
+#include "train/settings/keys.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "train/trainer.h"
+#include "train/trainer/trainer.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #ifndef TM_BENCH_PART_H
 #define TM_BENCH_PART_H
 
-#include "train/run.h"
+#include "train/run/run.h"
 
 typedef struct {
     const tm_run_options *run; /* of the whole model; must outlive the part */

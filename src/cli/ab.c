@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/words.h"
 #include "cli/cli.h"
-#include "train/turn.h"
+#include "train/run/interleave.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "config/config.h"
 #include "hf/config.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <signal.h>
 #include <stdbool.h>

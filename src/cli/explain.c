@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 #include "cli/explain_ranks.h"
 #include "device/device.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "train/step.h"
+#include "train/step/step.h"
 
 /* Mesh and collectives, program by program; nothing for one rank. per_host: ranks on each host, for the bytes between
  * hosts; 0: these are not told. */

@@ -7,8 +7,8 @@
 #include "data/token_list.h"
 #include "hf/source.h"
 #include "token/token.h"
-#include "train/decode.h"
-#include "train/sample.h"
+#include "train/generate/decode.h"
+#include "train/generate/sample.h"
 
 #include <math.h>
 #include <stdio.h>

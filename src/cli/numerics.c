@@ -6,7 +6,7 @@
 #include "hf/folder.h"
 #include "hf/numerics.h"
 #include "record/look.h"
-#include "train/look.h"
+#include "train/trainer/microscope.h"
 
 #include <stdlib.h>
 #include <string.h>

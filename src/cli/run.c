@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/run.c - `trainmark run`: configuration in, the run with its outputs, the exit code. */
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include "base/file.h"
 #include "base/json.h"
@@ -14,7 +14,7 @@
 #include "cli/sweep.h"
 #include "hf/adapter.h"
 #include "record/outputs.h"
-#include "train/turn.h"
+#include "train/run/interleave.h"
 #include "system/environment.h"
 #include "base/secret.h"
 
@@ -112,7 +112,7 @@ static tm_status open_data(run_job *j, tm_error *err)
     return TM_OK;
 }
 
-/* Another program gives this one its turns (train/turn.h). */
+/* Another program gives this one its turns (train/run/interleave.h). */
 static tm_status join_turns(run_job *j, tm_error *err)
 {
     static const char *const endless[][2] = { { "training.steps", "1000000" },

@@ -9,7 +9,7 @@
 #include "hf/folder.h"
 #include "system/check.h"
 #include "system/environment.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 /* Everything of one `run` that has to be given back. */
 typedef struct run_job {

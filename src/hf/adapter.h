@@ -9,7 +9,7 @@
 #define TM_HF_ADAPTER_H
 
 #include "hf/folder.h"
-#include "train/adapters.h"
+#include "train/adapter/adapters.h"
 
 /* Does the folder have an adapter_config.json? */
 bool tm_hf_is_adapter(const char *folder);

@@ -7,7 +7,7 @@
 #include "data/safetensors.h"
 #include "graph/graph.h"
 #include "hf/config.h"
-#include "train/trainer.h"
+#include "train/trainer/trainer.h"
 
 /* Does the folder have a config.json? */
 bool tm_hf_is_folder(const char *folder);

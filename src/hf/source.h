@@ -5,7 +5,7 @@
 #define TM_HF_SOURCE_H
 
 #include "hf/adapter.h"
-#include "train/checkpoint_view.h"
+#include "train/checkpoint/view.h"
 #include "token/specials.h"
 
 typedef struct {

@@ -8,7 +8,7 @@
  *   backward   from piece j + 1: the parts of all pieces, and its dh;  dz of e and the parts;  dw_j = dz^T h,
  *              dh = dz w_j + that dh, back to piece j - 1
  *
- * The messages and what begins the backward pass of a piece are those of train/stages.h.
+ * The messages and what begins the backward pass of a piece are those of train/step/stages.h.
  */
 #include "model/blocks.h"
 

@@ -6,7 +6,7 @@
  *   receive  y = what the rank `peer` sends
  *
  * A send does not wait until it is received. In a group of one nothing is sent, and what is received are zeros: that is
- * what the references compute. Neither is differentiated: who passes on sends the gradient, too (train/stages.c).
+ * what the references compute. Neither is differentiated: who passes on sends the gradient, too (train/step/stages.c).
  */
 #include "base/status.h"
 #include "op/attrs.h"

@@ -8,7 +8,7 @@
 #include "config/config.h"
 #include "system/check.h"
 #include "system/environment.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 /* What an output may want to know. All of it outlives the outputs. */
 typedef struct {

@@ -4,7 +4,7 @@
 #include "support/folder.h"
 
 #include "base/file.h"
-#include "train/checkpoint_io.h"
+#include "train/checkpoint/io.h"
 
 #include <errno.h>
 #include <fcntl.h>

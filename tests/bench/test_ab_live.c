@@ -6,7 +6,7 @@
 #include "bench/ab.h"
 #include "support/fake_clock.h"
 #include "support/whole.h"
-#include "train/turn.h"
+#include "train/run/interleave.h"
 
 #include <math.h>
 #include <setjmp.h>

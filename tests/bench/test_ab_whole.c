@@ -4,7 +4,7 @@
  * play MODE SECONDS TOKENS STEPS`. */
 #include "bench/ab.h"
 #include "support/whole.h"
-#include "train/turn.h"
+#include "train/run/interleave.h"
 
 #include <setjmp.h>
 #include <signal.h>

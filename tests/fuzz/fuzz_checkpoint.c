@@ -15,9 +15,9 @@
  */
 #include "base/hash.h"
 #include "base/log.h"
-#include "train/checkpoint_format.h"
-#include "train/checkpoint_io.h"
-#include "train/run_state.h"
+#include "train/checkpoint/format.h"
+#include "train/checkpoint/io.h"
+#include "train/run/run_state.h"
 
 #include <errno.h>
 #include <stdlib.h>

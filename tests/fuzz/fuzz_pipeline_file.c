@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzzes the order of a pipeline in a file: what is accepted has every micro-batch of every stage once each way, and
  * can be run by ranks that wait for each other. */
-#include "train/pipeline_file.h"
+#include "train/pipeline/file.h"
 
 #include <math.h>
 #include <string.h>

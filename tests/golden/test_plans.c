@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "graph/plan.h"
 #include "model/model.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 #include "support/whole.h"
 
 #include "base/file.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
 
 #include "base/hash.h"
 #include "graph/passes/microscope.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
 #include "hf/layout.h"
 #include "support/full_config.h"
 #include "support/whole.h"
-#include "train/adapters.h"
+#include "train/adapter/adapters.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

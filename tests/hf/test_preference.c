@@ -9,7 +9,7 @@
 #include "support/golden.h"
 #include "support/hf_folder.h"
 #include "support/training.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -16,7 +16,7 @@ op src/op/ops.def TM_OP(relu2)
 op src/op/ops.def TM_OP(relu2_grad)
 family src/model/families.def TM_FAMILY(PRIMER, primer, "gpt with a squared ReLU")
 source src/data/sources.def TM_SOURCE(counting, "every token is the one before it plus 1")
-optimizer src/train/optimizers.def TM_OPTIMIZER(nag, "NAG")
+optimizer src/train/optimizer/optimizers.def TM_OPTIMIZER(nag, "NAG")
 output src/record/sinks.def TM_SINK(losses)
 device src/device/backends.def TM_BACKEND(plain)
 END

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "mlperf/benchmark.h"
 #include "mlperf/keys.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

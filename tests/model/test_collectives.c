@@ -7,7 +7,7 @@
 #include "support/full_config.h"
 #include "support/training.h"
 #include "support/whole.h"
-#include "train/step.h"
+#include "train/step/step.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 #include "record/record.h"
 #include "record/sink_kind.h"
 #include "stats/sampling.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <math.h>
 #include <setjmp.h>

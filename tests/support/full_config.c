@@ -5,7 +5,7 @@
 #include "mlperf/keys.h"
 #include "model/keys.h"
 #include "record/keys.h"
-#include "train/keys.h"
+#include "train/settings/keys.h"
 
 #include <stdio.h>
 #include <stdlib.h>

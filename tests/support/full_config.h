@@ -5,7 +5,7 @@
 #define TM_SUPPORT_FULL_CONFIG_H
 
 #include "config/config.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 /* Looks at no environment. The caller destroys it. */
 tm_config *test_full_config(void);

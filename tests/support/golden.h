@@ -5,7 +5,7 @@
 #define TM_TESTS_GOLDEN_H
 
 #include "device/device.h"
-#include "train/trainer.h"
+#include "train/trainer/trainer.h"
 
 tm_step_options golden_llama_options(const tm_precision *precision);
 tm_step_options golden_gpt2_options(const tm_precision *precision);

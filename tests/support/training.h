@@ -5,7 +5,7 @@
 #define TM_TESTS_TRAINING_H
 
 #include "device/device.h"
-#include "train/trainer.h"
+#include "train/trainer/trainer.h"
 
 /* The shape of a compiled-in preset; `more`: "--key=value" words separated by blanks, or NULL. */
 tm_model_shape test_shape_preset(const char *preset, const char *more);

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "graph/plan.h"
-#include "train/step.h"
+#include "train/step/step.h"
 
 /* What each pass and the planner left: every op with its operands, formats, costs, kernels, lifetimes and places, where
  * each tensor lies, and in which order the programs run. Not `whole`: a checksum of each program. */

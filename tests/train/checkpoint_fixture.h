@@ -5,8 +5,8 @@
 #define TM_TESTS_CHECKPOINT_FIXTURE_H
 
 #include "base/random.h"
-#include "train/checkpoint.h"
-#include "train/checkpoint_io.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/io.h"
 
 #include <ftw.h>
 #include <setjmp.h>

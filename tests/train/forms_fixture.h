@@ -3,7 +3,7 @@
 #ifndef TM_TESTS_TRAIN_FORMS_FIXTURE_H
 #define TM_TESTS_TRAIN_FORMS_FIXTURE_H
 
-#include "train/pipeline.h"
+#include "train/pipeline/pipeline.h"
 
 typedef struct {
     int               stages, chunks;

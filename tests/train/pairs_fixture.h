@@ -7,7 +7,7 @@
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/training.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <math.h>
 #include <setjmp.h>

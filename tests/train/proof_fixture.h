@@ -4,7 +4,7 @@
 #define TM_TESTS_TRAIN_PROOF_FIXTURE_H
 
 #include "support/training.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 static inline tm_run_options proof_options(const char *source, int64_t steps)
 {

@@ -8,8 +8,8 @@
 #include "support/folder.h"
 #include "support/golden.h"
 #include "support/training.h"
-#include "train/generate.h"
-#include "train/ranks.h"
+#include "train/generate/generate.h"
+#include "train/parallel/ranks.h"
 
 #include <math.h>
 #include <stdio.h>

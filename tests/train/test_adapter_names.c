@@ -3,7 +3,7 @@
  * adapters.
  */
 #include "support/training.h"
-#include "train/adapter_names.h"
+#include "train/adapter/names.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

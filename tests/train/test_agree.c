@@ -2,7 +2,7 @@
 /* What ranks agree on: the same bytes, sums and largest numbers on all of them, and one failure for all, which is that
  * of the first rank that has one. */
 #include "support/test.h"
-#include "train/agree.h"
+#include "train/parallel/agree.h"
 
 #include <stdio.h>
 #include <stdlib.h>

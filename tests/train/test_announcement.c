@@ -2,7 +2,7 @@
 /* What a run tells of itself before its first step: the devices that compute, and where it begins. */
 #include "device/backend.h"
 #include "support/training.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

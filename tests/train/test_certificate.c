@@ -10,9 +10,9 @@
 
 #include "support/test.h"
 
-#include "train/certificate.h"
-#include "train/motion.h"
-#include "train/probe.h"
+#include "train/certify/certificate.h"
+#include "train/certify/perturb.h"
+#include "train/certify/leak_probe.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
  * the group. */
 #include "support/test.h"
 #include "ranks_fixture.h"
-#include "train/certificate.h"
-#include "train/motion.h"
+#include "train/certify/certificate.h"
+#include "train/certify/perturb.h"
 
 enum { LLAMA, GPT, MIXTURE, LATENT };
 static const char *const models[] = { "llama", "gpt", "mixtral", "deepseek" };

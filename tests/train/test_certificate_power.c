@@ -11,8 +11,8 @@
 
 #include "support/test.h"
 
-#include "train/certificate.h"
-#include "train/motion.h"
+#include "train/certify/certificate.h"
+#include "train/certify/perturb.h"
 
 #include <math.h>
 #include <stdio.h>

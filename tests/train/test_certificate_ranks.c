@@ -3,7 +3,7 @@
  * trace; one rank with wrong gradients is enough to fail it. */
 #include "support/test.h"
 #include "ranks_fixture.h"
-#include "train/certificate.h"
+#include "train/certify/certificate.h"
 
 typedef struct {
     tm_certificate found[MOST_RANKS];

@@ -11,7 +11,7 @@
 #include "support/test.h"
 
 #include "graph/value.h"
-#include "train/certificate.h"
+#include "train/certify/certificate.h"
 
 #include <stdio.h>
 #include <stdlib.h>

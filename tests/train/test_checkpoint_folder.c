@@ -6,7 +6,7 @@
 #include "support/whole.h"
 
 #include "base/file.h"
-#include "train/checkpoint_io.h"
+#include "train/checkpoint/io.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

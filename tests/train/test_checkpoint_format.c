@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "support/whole.h"
-#include "train/checkpoint_format.h"
+#include "train/checkpoint/format.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "checkpoint_fixture.h"
-#include "train/checkpoint_format.h"
+#include "train/checkpoint/format.h"
 
 #include <errno.h>
 

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "train/checkpoint_saving.h"
+#include "train/checkpoint/saving.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -4,7 +4,7 @@
 #include "support/training.h"
 
 #include "checkpoint_fixture.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 static double first_loss_told;
 

@@ -4,7 +4,7 @@
 #include "support/test.h"
 #include "checkpoint_fixture.h"
 
-#include "train/checkpoint_view.h"
+#include "train/checkpoint/view.h"
 
 #include <fcntl.h>
 

@@ -3,8 +3,8 @@
  * reaches what stands before it. */
 #include "support/test.h"
 #include "ranks_fixture.h"
-#include "train/context.h"
-#include "train/run.h"
+#include "train/step/sequence.h"
+#include "train/run/run.h"
 
 /* `context` ranks share a sequence. */
 static job run_context(tm_step_options o, int replicate, int shard, int context, tm_sharing sharing, int steps)

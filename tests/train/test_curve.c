@@ -3,7 +3,7 @@
 #include "support/full_config.h"
 
 #include "base/hash.h"
-#include "train/curve.h"
+#include "train/run/curve.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 
 static const double stored[] = {
 #define LOSS(value) value,
-#include "train/curve.def"
+#include "train/run/curve.def"
 #undef LOSS
 };
 enum { STEPS = sizeof stored / sizeof stored[0] };

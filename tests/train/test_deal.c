@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who updates what where tensors are dealt out: the largest first, to the rank that has the least; experts that fewer
  * ranks have in common are dealt out among those; the rest keeps its owners. */
-#include "train/deal.h"
+#include "train/step/owner_update.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

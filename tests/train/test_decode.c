@@ -6,7 +6,7 @@
 #include "support/golden.h"
 #include "support/hf_folder.h"
 #include "support/training.h"
-#include "train/decode.h"
+#include "train/generate/decode.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -6,7 +6,7 @@
 #include "support/training.h"
 #include "support/whole.h"
 
-#include "train/description.h"
+#include "train/checkpoint/description.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

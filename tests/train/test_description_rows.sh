@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every member of tm_model_shape is in the description that a checkpoint keeps of its model (train/description.c), or in the
+# Every member of tm_model_shape is in the description that a checkpoint keeps of its model (train/checkpoint/description.c), or in the
 # list below with the reason why a run may go on with another value.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -30,11 +30,11 @@ done)
 tests=0 failures=0
 for member in $members; do
     tests=$((tests + 1))
-    if grep -qF ", $member)," src/train/description.c || echo "$left_out" | grep -q "^$member: "; then
+    if grep -qF ", $member)," src/train/checkpoint/description.c || echo "$left_out" | grep -q "^$member: "; then
         echo "ok $tests - $member"
     else
         failures=$((failures + 1))
-        echo "not ok $tests - $member of tm_model_shape is no row of src/train/description.c"
+        echo "not ok $tests - $member of tm_model_shape is no row of src/train/checkpoint/description.c"
     fi
 done
 echo "1..$tests"

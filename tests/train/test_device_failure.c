@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "support/folder.h"
 #include "support/training.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,12 +6,12 @@
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/training.h"
-#include "train/certificate.h"
-#include "train/dead_attention.h"
-#include "train/decode.h"
-#include "train/generate.h"
-#include "train/look.h"
-#include "train/run_state.h"
+#include "train/certify/certificate.h"
+#include "train/certify/dead_attention.h"
+#include "train/generate/decode.h"
+#include "train/generate/generate.h"
+#include "train/trainer/microscope.h"
+#include "train/run/run_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "data/source.h"
 #include "support/folder.h"
 #include "support/full_config.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * whether its loss is the one that a run is to reach. */
 #include "support/folder.h"
 #include "support/source_files.h"
-#include "train/run_state.h"
+#include "train/run/run_state.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -9,7 +9,7 @@
 #include "support/training.h"
 
 #include "base/clock.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/training.h"
-#include "train/generate.h"
+#include "train/generate/generate.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -7,8 +7,8 @@
 #include "support/full_config.h"
 #include "support/training.h"
 #include "support/whole.h"
-#include "train/held.h"
-#include "train/run.h"
+#include "train/trainer/shards.h"
+#include "train/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 #include "support/training.h"
 #include "graph/blocks.h"
 #include "graph/nf4.h"
-#include "train/init.h"
+#include "train/trainer/init.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,8 +6,8 @@
 #include "op/attrs.h"
 #include "support/folder.h"
 #include "support/training.h"
-#include "train/generate.h"
-#include "train/run.h"
+#include "train/generate/generate.h"
+#include "train/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,8 +3,8 @@
 #include "base/text.h"
 #include "support/full_config.h"
 #include "support/training.h"
-#include "train/run.h"
-#include "train/share.h"
+#include "train/run/run.h"
+#include "train/step/data_parallel.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

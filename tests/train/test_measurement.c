@@ -4,8 +4,8 @@
 #include "support/training.h"
 
 #include "system/validity.h"
-#include "train/load.h"
-#include "train/run.h"
+#include "train/trainer/expert_balance.h"
+#include "train/run/run.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "base/cpu.h"
-#include "train/init.h"
+#include "train/trainer/init.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 /* The microscope: a micro-batch in the training's format and in float32 beside each other. What it compares, that it
  * says what is so, and that training keeps its bits. */
 #include "support/training.h"
-#include "train/look.h"
+#include "train/trainer/microscope.h"
 
 #include <math.h>
 #include <setjmp.h>

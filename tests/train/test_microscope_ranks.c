@@ -3,7 +3,7 @@
  * also of tensors that ranks have in parts; training keeps its bits. */
 #include "support/test.h"
 #include "ranks_fixture.h"
-#include "train/look.h"
+#include "train/trainer/microscope.h"
 
 typedef struct {
     double *record;

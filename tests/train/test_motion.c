@@ -11,7 +11,7 @@
 #include "support/test.h"
 
 #include "base/random.h"
-#include "train/motion.h"
+#include "train/certify/perturb.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* The table of optimizers: found by name, the keys that each reads, whose rules there are, what is a parameter's state,
  * and the smallest number that Adafactor adds where none is given. */
 #include "support/training.h"
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 #include <math.h>
 #include <setjmp.h>

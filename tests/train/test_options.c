@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

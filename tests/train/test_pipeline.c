@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Orders of pipelines: complete, possible, as idle as theory says, with as many micro-batches alive. */
-#include "train/pipeline.h"
+#include "train/pipeline/pipeline.h"
 
 #include <math.h>
 #include <stdio.h>

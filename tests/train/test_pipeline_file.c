@@ -4,8 +4,8 @@
 #include "base/file.h"
 #include "ranks_fixture.h"
 #include "support/full_config.h"
-#include "train/pipeline_file.h"
-#include "train/run.h"
+#include "train/pipeline/file.h"
+#include "train/run/run.h"
 
 #include <unistd.h>
 

@@ -5,7 +5,7 @@
 #include "pairs_fixture.h"
 
 #include "../comm/world.h"
-#include "train/ranks.h"
+#include "train/parallel/ranks.h"
 
 enum { STEPS = 12, BATCH = 4, MOST_RANKS = 4 };
 

@@ -14,8 +14,8 @@
 #include "proof_fixture.h"
 
 #include "base/log.h"
-#include "train/dead_attention.h"
-#include "train/run_state.h"
+#include "train/certify/dead_attention.h"
+#include "train/run/run_state.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -15,7 +15,7 @@
 #include "proof_fixture.h"
 
 #include "base/log.h"
-#include "train/run_state.h"
+#include "train/run/run_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,7 +210,7 @@ static void the_main_job_with_its_losses_is_real(void **state)
 {
     static const double stored[] = {
 #define LOSS(value) value,
-#include "train/curve.def"
+#include "train/run/curve.def"
 #undef LOSS
     };
     tm_config     *config = test_full_config();

@@ -3,8 +3,8 @@
  * part of a matrix has no gradient of, because its tokens never come, is not taken for dead. */
 #include "support/test.h"
 #include "ranks_fixture.h"
-#include "train/dead_attention.h"
-#include "train/run.h"
+#include "train/certify/dead_attention.h"
+#include "train/run/run.h"
 
 enum { STEPS = 60, BATCH = 4, TOKENS = 64 };
 

@@ -6,7 +6,7 @@
 #include "support/training.h"
 
 #include "base/log.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -16,7 +16,7 @@
 #include "record/outputs.h"
 #include "record/record.h"
 #include "system/validity.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -8,8 +8,8 @@
 #include "checkpoint_fixture.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "train/description.h"
-#include "train/run_state.h"
+#include "train/checkpoint/description.h"
+#include "train/run/run_state.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -8,7 +8,7 @@
 
 #include "../comm/world.h"
 #include "base/log.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens are drawn as train/sample.h says: the most likely one, by weight, among the first k, among those that have a
- * part of the weight together. */
+/* Tokens are drawn as train/generate/sample.h says: the most likely one, by weight, among the first k, among those that
+ * have a part of the weight together. */
 #include "base/random.h"
-#include "train/sample.h"
+#include "train/generate/sample.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The learning-rate factors and the clipping coefficient, against values worked out by hand from their formulas. */
-#include "train/schedule.h"
+#include "train/optimizer/schedule.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "support/programs.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -4,8 +4,8 @@
 #include "support/test.h"
 #include "ranks_fixture.h"
 #include "support/full_config.h"
-#include "train/run.h"
-#include "train/stage_names.h"
+#include "train/run/run.h"
+#include "train/pipeline/names.h"
 
 static tm_status read_names(const char *words, tm_run_options *out, tm_config **config, tm_error *err)
 {

@@ -4,7 +4,7 @@
 #include "ranks_fixture.h"
 
 #include "support/full_config.h"
-#include "train/stages.h"
+#include "train/step/stages.h"
 
 enum { LLAMA, GPT, MIXTURE, TIED_LLAMA }; /* the GPT has the table for its output layer, too */
 

@@ -5,7 +5,7 @@
 #include "graph/value.h"
 #include "forms_fixture.h"
 #include "ranks_fixture.h"
-#include "train/pipeline_file.h"
+#include "train/pipeline/file.h"
 
 enum { LINEARS, HEAD, TIED, EXPERTS, SHARED, GPT, SWITCH, EDGES, ADAPTED, IMAGES, KINDS };
 static const char *const kinds[] = { "linears", "head",   "tied",  "experts",  "shared experts",

@@ -4,7 +4,7 @@
 #include "data/source.h"
 #include "ranks_fixture.h"
 #include "support/full_config.h"
-#include "train/generate.h"
+#include "train/generate/generate.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 #include "support/looked_clock.h"
 #include "support/training.h"
 
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define run_world world_of_run /* the name is that of another function here */
-#include "train/run_state.h"
+#include "train/run/run_state.h"
 #undef run_world
 #include "../comm/world.h"
 

@@ -4,7 +4,7 @@
 #include "support/folder.h"
 #include "support/training.h"
 
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include "support/test.h"
 
-#include "train/turn.h"
+#include "train/run/interleave.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every rule of verdict.h, on both sides of its edge. */
-#include "train/verdict.h"
+#include "train/run/verdict.h"
 
 #include <math.h>
 #include <setjmp.h>

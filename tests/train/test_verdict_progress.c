@@ -7,7 +7,7 @@
 #include "support/test.h"
 
 #include "base/random.h"
-#include "train/verdict.h"
+#include "train/run/verdict.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,8 +6,8 @@
 #include "support/training.h"
 
 #include "base/hash.h"
-#include "train/ranks.h"
-#include "train/run.h"
+#include "train/parallel/ranks.h"
+#include "train/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,9 +7,9 @@
 #include "support/whole.h"
 
 #include "op/attrs.h"
-#include "train/certificate.h"
-#include "train/motion.h"
-#include "train/probe.h"
+#include "train/certify/certificate.h"
+#include "train/certify/perturb.h"
+#include "train/certify/leak_probe.h"
 
 #include <math.h>
 #include <setjmp.h>

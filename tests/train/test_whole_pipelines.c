@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "support/whole.h"
-#include "train/pipeline.h"
+#include "train/pipeline/pipeline.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -14,7 +14,7 @@
 #include "../comm/world.h"
 #include "base/log.h"
 #include "stats/sampling.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,7 +14,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "stats/sampling.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <math.h>
 #include <setjmp.h>

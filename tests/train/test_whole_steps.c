@@ -8,7 +8,7 @@
 #include "support/training.h"
 #include "support/whole.h"
 #include "support/whole_steps.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
  * build/release/tests/train/test_whole_verdicts; git diff tests/train/whole-verdicts.txt
  */
 #include "support/whole.h"
-#include "train/verdict.h"
+#include "train/run/verdict.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -32,8 +32,8 @@ typedef enum { TM_SHARE_COPIES, TM_SHARE_OPTIMIZER, TM_SHARE_GRADIENTS, TM_SHARE
 typedef struct {
     tm_tensor_id parameter, gradient;
     int64_t      first, count; /* elements of the unit */
-    int owner; /* rank of the group that updates all of it, where tensors are dealt out whole (train/deal.h); -1:
-                * each rank its part */
+    int          owner;        /* rank of the group that updates all of it, where tensors are dealt out whole
+                                * (train/step/owner_update.h); -1:                 each rank its part */
 } tm_unit_member;
 
 /* The ranks that train a parameter together. */

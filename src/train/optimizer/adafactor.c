@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/optimizer/adafactor.c - Adafactor: the second moment of a matrix is the product of a column and a row; the
  * formula is op/adafactor.c's. */
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 #include <float.h>
 #include <math.h>

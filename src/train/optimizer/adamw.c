@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/optimizer/adamw.c - Adam with decoupled weight decay; the formula is op/adamw.c's. */
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 /* train/optimizer/adamw8bit.c - AdamW with moments of 8 bits; the formula is op/adamw8.c's. Small tensors keep their
  * moments whole: bitsandbytes those below 4096 elements, in float32; torchao also those that blocks of 256 do not fill,
  * in the format of the weight. */
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 enum { LEAST = 4096 };
 

@@ -2,7 +2,7 @@
 /* train/optimizer/muon.c - Muon for the matrices of blocks, each of a fused parameter's matrices for itself; AdamW, at
  * the same rate, for embeddings, the head, vectors and whatever else lies outside of blocks. The formulas are
  * op/muon.c's and op/adamw.c's. */
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 static bool is_moved(const tm_hyper *hyper, tm_shape parameter)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/optimizer/sgd.c - stochastic gradient descent with momentum; the formula is op/sgd.c's. Without momentum
  * there is no buffer. */
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 static int states(const tm_hyper *hyper, tm_shape parameter, tm_optimizer_state out[TM_MAX_STATES])
 {

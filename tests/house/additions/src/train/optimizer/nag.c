@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/optimizer/nag.c - Nesterov's accelerated gradient: op/sgd.c with a momentum of 0.9 that looks ahead. */
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 static int states(const tm_hyper *hyper, tm_shape parameter, tm_optimizer_state out[TM_MAX_STATES])
 {

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/certify/losses.c - losses of a step, of all ranks, with the weights as they are. */
+#include "train/certify/losses.h"
+
+#include "base/arena.h"
+#include "graph/value.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const unsigned stages = 1U << TM_AXIS_PP, matrices = 1U << TM_AXIS_TP;
+
+tm_status tm_certifier_join(const tm_certifier *c, unsigned axes, double *values, size_t n, tm_error *err)
+{
+    return tm_trainer_sum(c->trainer, axes, values, n, err);
+}
+
+tm_status tm_certifier_join_any(const tm_certifier *c, bool *any, tm_error *err)
+{
+    double flag = *any ? 1 : 0;
+    TM_TRY(tm_certifier_join(c, TM_AXES_WORLD, &flag, 1, err));
+    *any = flag > 0;
+    return TM_OK;
+}
+
+/* Ranks that found different numbers where there should be one go on with their mean. */
+static tm_status agree(const tm_certifier *c, double *value, tm_error *err)
+{
+    int ranks = tm_layout_size(&c->step->options.layout, TM_AXES_WORLD);
+    TM_TRY(tm_certifier_join(c, TM_AXES_WORLD, value, 1, err));
+    *value /= ranks;
+    return TM_OK;
+}
+
+/* Rows of each expert in the programs that have just run, and what the model adds to the loss: of this rank. */
+static tm_status read_counts(const tm_certifier *c, double *counts, tm_error *err)
+{
+    if (c->n_counts == 0) return TM_OK;
+    return tm_trainer_read(c->trainer, c->step->model.expert_counts, 0, counts, c->n_counts * sizeof *counts, err);
+}
+
+static tm_status read_balance(const tm_certifier *c, double *balance, tm_error *err)
+{
+    *balance = 0;
+    if (c->step->model.balance_loss == TM_NONE) return TM_OK;
+    return tm_trainer_read(c->trainer, c->step->model.balance_loss, 0, balance, sizeof *balance, err);
+}
+
+/* Of what the ranks' programs have summed: losses of targets, and what the model adds, which ranks that divide matrices
+ * count for rows of their own where they divide experts, too; stages have what is theirs. */
+static tm_status join_sums(const tm_certifier *c, double targets, double balance, double *sum, tm_error *err)
+{
+    double both[2] = { targets, balance };
+    if (tm_moe_own_rows(&c->step->model.parallel)) TM_TRY(tm_certifier_join(c, matrices, &both[1], 1, err));
+    TM_TRY(tm_certifier_join(c, stages, both, 2, err));
+    *sum = both[0] + both[1];
+    return tm_certifier_join(c, TM_AXES_LOSS, sum, 1, err);
+}
+
+tm_status tm_certifier_begin(tm_certifier *c, tm_error *err)
+{
+    double targets, balance, sum;
+    TM_TRY(tm_trainer_read(c->trainer, c->step->loss, 0, &targets, sizeof targets, err));
+    TM_TRY(read_balance(c, &balance, err));
+    TM_TRY(read_counts(c, c->counts, err));
+    TM_TRY(join_sums(c, targets, balance, &sum, err));
+    TM_TRY(agree(c, &sum, err));
+    c->loss = sum / c->targets;
+    return tm_motion_measure(&c->motion, err);
+}
+
+/* One stage of a pipeline has them. */
+static tm_status read_rows(const tm_certifier *c, double *rows, tm_error *err)
+{
+    const tm_tensor_id id = c->step->row_losses;
+    size_t             n = (size_t)c->probe.rows;
+    tm_status          st = TM_OK;
+    memset(rows, 0, n * sizeof *rows);
+    if (id != TM_NONE) {
+        tm_dtype dtype = tm_graph_at(c->step->graph, id)->dtype;
+        size_t   bytes = n * (size_t)tm_dtype_bytes(dtype);
+        void    *stored = tm_alloc(bytes);
+        st = tm_trainer_read(c->trainer, id, 0, stored, bytes, err);
+        for (size_t i = 0; i < n && st == TM_OK; i++) rows[i] = tm_value_get(stored, dtype, (int64_t)i);
+        free(stored);
+    }
+    return st == TM_OK ? tm_certifier_join(c, stages, rows, n, err) : st;
+}
+
+tm_status tm_certifier_probe(tm_certifier *c, tm_error *err)
+{
+    double sum;
+    TM_TRY(tm_trainer_forward(c->trainer, &c->probe.replaced, 0, &sum, err));
+    TM_TRY(read_rows(c, c->others, err));
+    c->probed = true;
+    return TM_OK;
+}
+
+/* Of micro-batch m of this rank. */
+static tm_status loss_of(const tm_certifier *c, int64_t m, double *sum, tm_error *err)
+{
+    return c->exact ? tm_trainer_exact(c->trainer, c->batch, m, sum, err)
+                    : tm_trainer_forward(c->trainer, c->batch, m, sum, err);
+}
+
+/* Those of the rows of the first micro-batch, which has just gone forward, but maybe in float32. */
+static tm_status take_rows(const tm_certifier *c, tm_error *err)
+{
+    double sum;
+    if (c->exact) TM_TRY(tm_trainer_forward(c->trainer, c->batch, 0, &sum, err));
+    return read_rows(c, c->rows, err);
+}
+
+tm_status tm_certifier_loss(tm_certifier *c, double *loss, bool *jumped, tm_error *err)
+{
+    double total = 0, balances = 0, *counts = tm_alloc(c->n_counts * sizeof *counts);
+    memset(c->now, 0, c->n_counts * sizeof *c->now);
+    tm_status st = TM_OK;
+    for (int64_t m = 0; m < c->micro_batches && st == TM_OK; m++) {
+        double sum, balance;
+        st = loss_of(c, m, &sum, err);
+        if (st == TM_OK) st = read_balance(c, &balance, err);
+        if (st == TM_OK) st = read_counts(c, counts, err);
+        if (st != TM_OK) break;
+        total += sum; /* of whole sequences and of all stages; the balance is that of this rank's rows */
+        balances += balance;
+        for (size_t i = 0; i < c->n_counts; i++) c->now[i] += counts[i];
+        if (m == 0 && c->probe.possible && !c->probed) st = take_rows(c, err);
+    }
+    free(counts);
+    *jumped = *jumped || memcmp(c->now, c->counts, c->n_counts * sizeof *c->now) != 0;
+    if (st == TM_OK) st = tm_certifier_join(c, TM_AXES_BATCH, &total, 1, err);
+    if (st == TM_OK) st = join_sums(c, 0, balances, &balances, err);
+    if (st == TM_OK) st = tm_certifier_join_any(c, jumped, err);
+    *loss = (total + balances) / c->targets;
+    return st == TM_OK ? agree(c, loss, err) : st;
+}

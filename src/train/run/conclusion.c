@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/run/conclusion.c - the end of a run: summed up, checked against what the machine can do, judged, told. */
+#include "train/run/run_state.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "device/ceilings.h"
+#include "train/parallel/agree.h"
+#include "train/generate/generate.h"
+#include "train/trainer/preference.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double sample_seconds = 20; /* at most, for the text at the end */
+
+/* The peak of this run's number format: of all threads of the device together, or of one times their number, which a
+ * busy machine shows, too. */
+static tm_peaks measured_peaks(const run *r, bool alone)
+{
+    tm_ceilings ceilings;
+    tm_device_arithmetic(r->device, alone ? 1 : 0, 0.05, &ceilings);
+    tm_peaks peaks = tm_ceilings_peaks(&ceilings, r->options->step.precision->compute);
+    if (alone) peaks.flops *= tm_device_describe(r->device)->threads;
+    return peaks;
+}
+
+/* Can a step that computes so much take so little? With a peak that is given, or measured: at the end, where it can be
+ * repeated, because in a busy moment it comes out too low. */
+static tm_status check_step(const run *r, double flops, double seconds, tm_error *err)
+{
+    enum { TRIES = 8 };
+    const char *what = "the fastest step";
+    tm_peaks    peaks = r->options->peaks;
+    bool        judged = r->first_step - 1 + r->done >= TM_JUDGED_STEPS;
+    if (peaks.flops > 0) return tm_guard_seconds(&peaks, flops, 0, seconds, what, err);
+    if (!judged || !tm_device_describe(r->device)->computes) return TM_OK;
+    for (int i = 0; i < TRIES; i++) {
+        peaks = measured_peaks(r, i >= TRIES / 2);
+        if (tm_guard_seconds(&peaks, flops, 0, seconds, what, NULL) == TM_OK) return TM_OK;
+    }
+    return tm_guard_seconds(&peaks, flops, 0, seconds, what, err);
+}
+
+/* The program's own count of FLOPs against the device's peak, for the fastest step. */
+static tm_status check_physics(const run *r, tm_error *err)
+{
+    const tm_step *step = tm_trainer_step_of(r->trainer);
+    double         flops = tm_schedule_flops(&step->training), least = r->step_seconds[0];
+    if (r->done == 0) return TM_OK;
+    for (int64_t i = 1; i < r->done; i++) least = fmin(least, r->step_seconds[i]);
+    return check_step(r, flops, least, err);
+}
+
+/* The steps are done: sums them up, and the samples of the machine since the end of the warm-up. */
+static void stop_watching(run *r)
+{
+    double per_step = (double)(run_global_batch(r->options) * r->options->step.seq) / run_ranks(r->options);
+    r->speed = tm_stats_summarize(r->step_seconds, NULL, per_step, r->done);
+    int64_t from_ns = r->speed.warmup > 0 ? r->step_end_ns[r->speed.warmup - 1] : r->certified_ns;
+    tm_validity_stop(r->validity, from_ns, &r->machine);
+}
+
+static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_run_ended *ended,
+                           char reason[TM_REASON_BYTES])
+{
+    const tm_source_facts *facts = tm_source_describe(r->source), *held_out = tm_source_describe(r->held_out);
+    tm_error               impossible = { 0 };
+    bool                   possible = check_physics(r, &impossible) == TM_OK;
+    tm_evidence            evidence = { .gate = tm_source_traits_of(r->options->source.name)->gate,
+                                        .losses = r->losses,
+                                        .n_losses = r->done,
+                                        .total_steps = r->first_step - 1 + r->done,
+                                        .finite = r->finite,
+                                        .validation = r->validation,
+                                        .validation_error = r->validation_error,
+                                        .floor = facts->floor,
+                                        .validation_floor = held_out->validation_floor,
+                                        .images = tm_source_traits_of(r->options->source.name)->images,
+                                        .unigram_entropy = held_out->unigram_entropy,
+                                        .compressed = tm_source_compressed(r->held_out),
+                                        .target_gap = r->options->target_gap,
+                                        .must_reach_target = r->options->stop_at_target,
+                                        .first_loss = r->first_loss,
+                                        .start = r->reference ? tm_preference_start(&r->options->step.preference) : (double)NAN,
+                                        .step_variation = r->speed.variation,
+                                        .steady = &r->speed.steady,
+                                        .machine = r->machine.verdict,
+                                        .machine_reason = r->machine.reason,
+                                        .impossible = possible ? NULL : impossible.text,
+                                        .unreal = r->unreal[0] ? r->unreal : NULL,
+                                        .head = r->head,
+                                        .interrupted = interrupted,
+                                        .slowdown_pct = r->options->slowdown_pct };
+    tm_verdict             verdict = tm_verdict_of(&evidence, reason);
+    const tm_plan         *plan = tm_trainer_step_of(r->trainer)->plan;
+    int64_t                used = tm_device_used_bytes(r->device, tm_trainer_arena(r->trainer), plan->arena_bytes);
+    *ended = (tm_run_ended){
+        .verdict = verdict,
+        .reason = reason,
+        .stopped = r->stopped,
+        .interrupted = interrupted,
+        .machine = { .verdict = r->machine.verdict,
+                     .reason = r->machine.reason,
+                     .seconds = r->machine.seconds,
+                     .samples = r->machine.samples,
+                     .processors = r->machine.processors,
+                     .facts = r->machine.facts,
+                     .n_facts = TM_MACHINE_COUNT },
+        .steps = r->done,
+        .samples = run_samples(r),
+        .speed = &r->speed,
+        .image_tokens = tm_model_length(&r->options->step.shape),
+        .loss_first = r->first_loss,
+        .loss_last = r->done ? r->losses[r->done - 1] : (double)NAN,
+        .loss_validation = r->validation,
+        .loss_floor = held_out->validation_floor,
+        .bits_per_byte = run_bits_per_byte(r),
+        .measures = r->told,
+        .n_measures = r->n_told,
+        .planned_bytes = (int64_t)plan->arena_bytes,
+        .used_bytes = used,
+        .disk_bytes = (int64_t)plan->spaces[TM_SPACE_DISK].arena_bytes,
+        .outside_arena_bytes = tm_resident_anonymous_bytes() - (used - tm_device_shared_bytes(r->device)),
+        .weights_hash = weights_hash,
+        .certificate = r->certificate,
+        .certificate_after = r->certificate_after,
+        .curve = r->curve,
+        .step_seconds = r->step_seconds,
+        .first_step_seconds = r->first_step_seconds,
+        .seconds = (double)tm_process_age_ns() * 1e-9,
+    };
+    return verdict;
+}
+
+tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
+{
+    const tm_run_options *o = r->options;
+    int64_t               step = r->first_step - 1 + r->done, told_to_stop = *stop != 0;
+    TM_TRY(agree_max(run_world(r), "whether the run was stopped", &told_to_stop, 1, err));
+    bool interrupted = told_to_stop && step < o->steps;
+    stop_watching(r);
+    if (r->finite && !interrupted && r->evaluated_step != step) TM_TRY(run_evaluate(r, step, err));
+    bool wanted = interrupted || (o->checkpoint && !o->checkpoint_not_last);
+    if (r->finite && o->checkpoint_folder && wanted && r->saved_step != step) TM_TRY(run_save(r, step, err));
+    TM_TRY(run_saved(r, err));
+    char         reason[TM_REASON_BYTES], *decoded = NULL;
+    uint64_t     hash;
+    tm_run_ended ended;
+    tm_text      sample = { 0 };
+    tm_status    st = TM_OK;
+    TM_TRY(run_check_proof(r, &hash, err));
+    tm_rank_told *ranks = tm_alloc((size_t)run_ranks(o) * sizeof *ranks);
+    tm_verdict    verdict = conclude(r, interrupted, hash, &ended, reason);
+    ended.ranks = ranks;
+    st = run_compare_ranks(r, ranks, &ended.n_ranks, err);
+    if (st == TM_OK && o->step.sample && r->finite && !interrupted)
+        st = tm_generate(r->trainer, r->source, o->seed, o->sample_tokens, sample_seconds, &sample, &decoded, err);
+    if (st != TM_OK) {
+        tm_text_fini(&sample);
+        free(ranks);
+        return st;
+    }
+    ended.sample = decoded;
+    tm_event event = { .kind = TM_EVENT_RUN_ENDED };
+    event.run_ended = ended;
+    tm_event_emit(r->bus, &event);
+    tm_text_fini(&sample);
+    free(ranks);
+    if (verdict == TM_VERDICT_INVALID && run_rank(o) == 0) st = tm_fail(err, TM_NUMBERS, "%s", reason);
+    TM_TRY(agree_status(run_world(r), "the verdict", st, err)); /* that of rank 0, which has seen all */
+    if (interrupted)
+        return tm_fail(err, TM_INTERRUPTED, "stopped after step %lld of %lld", (long long)step, (long long)o->steps);
+    return TM_OK;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/run/run_state.h - private to the room: one run from its first step to its end, and the chapters of run.c. */
+#ifndef TM_TRAIN_RUN_RUN_STATE_H
+#define TM_TRAIN_RUN_RUN_STATE_H
+
+#include "stats/sampling.h"
+#include "system/validity.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/trainer/microscope.h"
+#include "train/run/run.h"
+#include "train/trainer/trainer.h"
+#include "train/run/interleave.h"
+#include "train/run/verdict.h"
+
+typedef struct {
+    const tm_run_options *options;
+    tm_device            *device;
+    const tm_source      *source;
+    const tm_source      *held_out; /* `source`, unless held-out sequences have another length */
+    const tm_event_bus   *bus;
+    tm_trainer           *trainer;
+    tm_loader            *loader;
+    tm_ledger             ledger;
+    tm_named_f64          phases[TM_LEDGER_LINES + 1];
+    double               *step_seconds, *losses;
+    int64_t              *step_end_ns;
+    tm_validity          *validity; /* samples of the machine, once the steps begin */
+    tm_sampling          *sampling; /* of step times; NULL: all steps are done */
+    const char           *stopped;  /* why no more steps were done */
+    tm_sample_summary     speed;    /* of all steps, and what disturbed the machine in them: once they are done */
+    tm_validity_report    machine;
+    int64_t               done;       /* steps of this process */
+    int64_t               first_step; /* number of the first one */
+    bool                  finite;
+    double                validation, validation_error, first_loss, first_step_seconds;
+    int64_t               evaluated_step, evaluated_tokens; /* of `validation` */
+    tm_loss_head          head;                             /* of the steps before this process */
+    tm_loss_head          begun;                            /* of the whole run so far: what a checkpoint keeps */
+    tm_certificate        certificate, certificate_after;
+    int64_t               first_sample; /* of this process: what those before it have consumed */
+    int64_t               certified_ns; /* when the certificate in the first step was done; 0: there is none */
+    tm_curve              curve;
+    uint64_t              base;                  /* with adapters: hash of the weights that they stand beside */
+    uint64_t              reference;             /* hash of the weights that pairs are compared by; 0: there is none */
+    tm_named_f64          told[TM_MAX_MEASURES]; /* of the last evaluation, or step, if there was none */
+    size_t                n_told;
+    uint64_t             *before;                  /* hash of each weight before the first step; NULL: nobody looked */
+    char                  unreal[TM_REASON_BYTES]; /* why this was no training; "": it was */
+    double                accounted_seconds, all_seconds, last_norm;
+    int64_t               saved_step;
+    double               *busy_seconds; /* of each step: what it took without waiting for other ranks */
+    int64_t               own_targets;  /* that this rank has read */
+    int64_t               between_ns;   /* of that, what was agreed on behind the step before the one under way */
+    tm_checkpoint_saving *saving;       /* a checkpoint that is being written while training goes on */
+    tm_checkpoint_saved   saving_told;  /* what will be told of it */
+    int64_t   begin_ns; /* of the step under way: the end of the one before, and what belongs to no step later */
+    tm_turn  *turn;     /* NULL: the machine is this run's alone */
+    tm_looked looked;
+    tm_quantized_factor *factors; /* (rows of step.quantized), and the record that they are read from */
+    double              *factor_record;
+
+    const volatile sig_atomic_t *stop_evaluation; /* becoming nonzero ends it; NULL: nothing does */
+} run;
+
+/* The ranks of a run: of one alone the world is NULL, and it is rank 0 of 1. */
+static inline tm_comm *run_world(const run *r)
+{
+    return r->options->ranks ? r->options->ranks->world : NULL;
+}
+static inline int run_ranks(const tm_run_options *o)
+{
+    return o->ranks ? o->ranks->ranks : 1;
+}
+static inline int run_rank(const tm_run_options *o)
+{
+    return o->ranks ? o->ranks->rank : 0;
+}
+static inline tm_loader_part run_part(const tm_run_options *o)
+{
+    return o->ranks ? (tm_loader_part){ o->ranks->data_rank, o->ranks->data_ranks } : (tm_loader_part){ .ranks = 1 };
+}
+
+/* Sequences of one optimizer step, of all ranks. */
+static inline int64_t run_global_batch(const tm_run_options *o)
+{
+    return o->step.micro_batch * o->step.accumulation * run_part(o).ranks;
+}
+
+/* Sequences trained on so far, in every process of the run, whatever batches those had. */
+static inline int64_t run_samples(const run *r)
+{
+    return r->first_sample + r->done * run_global_batch(r->options);
+}
+
+/* Samples of a batch of an evaluation. */
+static inline int64_t run_validation_rows(const tm_run_options *o)
+{
+    return o->step.validation_batch > 0 ? o->step.validation_batch : o->step.micro_batch;
+}
+
+/* --- resume.c --- */
+
+/* Saves; with checkpoint_behind begins to, and training goes on. */
+TM_MUST_USE tm_status run_save(run *r, int64_t step, tm_error *err);
+/* Ends the saving that is under way, if there is one: the checkpoint is there, and told. Waits for the disk. */
+TM_MUST_USE tm_status run_saved(run *r, tm_error *err);
+/* What a checkpoint's state holds beside the tensors, checked: numbers that no run writes are TM_FORMAT, another seed,
+ * model or data TM_INVALID. */
+TM_MUST_USE tm_status run_take_state(run *r, const tm_checkpoint_state *state, tm_error *err);
+/* Sets first_step and first_sample from the newest valid checkpoint, if there is one. */
+TM_MUST_USE tm_status run_resume(run *r, tm_error *err);
+
+/* --- together.c --- */
+
+/* Before anything is trained: have all ranks the same program, configuration and data? TM_INVALID names those that
+ * differ, and what in. */
+TM_MUST_USE tm_status run_check_same(const run *r, tm_error *err);
+/* The targets of a step, of all ranks, from this rank's `own`; `st`: could this rank read its samples? Ranks fail
+ * together. *waited_ns: what that took. */
+TM_MUST_USE tm_status run_all_targets(const run *r, tm_status st, int64_t own, int64_t *all, int64_t *waited_ns,
+                                      tm_error *err);
+/* How the ranks fared, for RUN_ENDED: `told` (as many as there are ranks) and *n, 0 of one alone. */
+TM_MUST_USE tm_status run_compare_ranks(const run *r, tm_rank_told *told, size_t *n, tm_error *err);
+/* Of the samples that all ranks read first: how many, and how many different ones. */
+TM_MUST_USE tm_status run_count_samples(const run *r, int64_t *seen, int64_t *unique, tm_error *err);
+
+/* --- reference.c --- */
+
+/* Before anything is trained, with the weights that the run begins with: their losses become part of the data. */
+TM_MUST_USE tm_status run_reference(run *r, tm_error *err);
+
+/* --- announcement.c --- */
+
+/* Tells what the run is going to do (RUN_STARTED). */
+void run_announce(run *r);
+
+/* --- proof.c --- */
+
+/* The step as a run has it: with what its certificates need besides. */
+tm_step_options run_step_options(const run *r);
+/* Before the first step: what the weights are. */
+TM_MUST_USE tm_status run_remember(run *r, tm_error *err);
+/* In the first step, between its gradients and its update: the certificate, if one is wanted. `batch`: of the step. */
+TM_MUST_USE tm_status run_certify(run *r, const tm_micro_batch *batch, tm_error *err);
+/* After the last one: sets `unreal`. *weights_hash: as tm_trainer_weights_hash. */
+TM_MUST_USE tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err);
+
+/* --- evaluation.c --- */
+
+/* Batches of one evaluation: what was asked for; else all of a text (at most 64 batches), or 32,768 tokens of an
+ * endless source. */
+int64_t run_validation_batches(const run *r);
+/* Evaluates after `step`, unless nothing is held out or evaluation is off. */
+/* Standard error of the mean of n values with that mean and that sum of squares: their deviation (divisor n - 1) over
+ * the root of n. NAN for one value, or for none that differ. */
+double                run_mean_error(double mean, double squares, int64_t n);
+TM_MUST_USE tm_status run_evaluate(run *r, int64_t step, tm_error *err);
+double                run_bits_per_byte(const run *r); /* by the last evaluation; NAN unless the data is text */
+/* By the last evaluation; never while there was none. */
+bool run_target_reached(const run *r);
+/* Was the data of the batch read? */
+TM_MUST_USE tm_status run_check_batch(const tm_batch *batch, tm_error *err);
+tm_micro_batch run_micro_batch(const tm_batch *batch); /* all of it; a step's micro-batches one after the other */
+
+/* --- loop.c --- */
+
+/* All steps, with the evaluations and checkpoints between them; sets `stopped`. */
+TM_MUST_USE tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err);
+
+/* --- numerics.c --- */
+
+/* Before a step that the microscope looks at, behind tm_trainer_begin: looks, and tells it (LOOK). */
+TM_MUST_USE tm_status run_look(run *r, int64_t step, const tm_micro_batch *batch, tm_error *err);
+/* After a step whose quantized factors are to be told: tells them (QUANTIZED). */
+TM_MUST_USE tm_status run_tell_factors(run *r, int64_t step, tm_error *err);
+
+/* --- conclusion.c --- */
+
+/* The steps are done: the last evaluation and checkpoint, the verdict, RUN_ENDED. TM_NUMBERS for an invalid run,
+ * TM_INTERRUPTED for one that was stopped on the way. */
+TM_MUST_USE tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err);
+
+#endif

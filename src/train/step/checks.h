@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/step/checks.h - private to the room: refusals of what does not go together in a step, by name. */
+#ifndef TM_TRAIN_STEP_CHECKS_H
+#define TM_TRAIN_STEP_CHECKS_H
+
+#include "train/step/step.h"
+
+/* Tensors and adapters are declared: TM_UNSUPPORTED where an option is not built with them. */
+TM_MUST_USE tm_status step_check_declared(const tm_step *step, tm_error *err);
+/* The programs are there: every adapter has a gradient. */
+TM_MUST_USE tm_status step_check_built(const tm_step *step, tm_error *err);
+/* Sums of parts (training.separate_sums): TM_INVALID where they cannot be equal, or other ranks sum as well. */
+TM_MUST_USE tm_status step_check_parts(const tm_step_options *options, tm_error *err);
+
+#endif

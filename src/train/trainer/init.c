@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/trainer/init.h"
+
+#include "base/arena.h"
+#include "base/random.h"
+#include "graph/cut.h"
+#include "graph/value.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 4096, /* elements per task; a multiple of 4 */ BUFFER = 4 << 20 };
+
+/* Beyond the cut: further draws from streams of their own, by element. */
+static double redrawn(const tm_piece *piece, uint64_t seed, uint64_t stream, int64_t i)
+{
+    for (uint64_t attempt = 1;; attempt++) {
+        double value = piece->std * tm_random_normal(seed, stream + attempt * 0x9E3779B97F4A7C15u, (uint64_t)i);
+        if (fabs(value) <= piece->cut) return value;
+    }
+}
+
+/* Values on their way: made in a buffer and copied from there; when the buffer is full everything is waited for. */
+typedef struct {
+    tm_device *device;
+    tm_address to; /* of the tensor */
+    tm_dtype   dtype;
+    char      *buffer; /* BUFFER bytes */
+    size_t     used;
+    uint64_t   seed;
+    int        threads;
+    int64_t    begin, end; /* elements of the tensor that are here; `to` is where the first of them lies */
+} filler;
+
+static int64_t most_elements(const filler *f)
+{
+    return (int64_t)BUFFER * 8 / tm_dtype_bits(f->dtype) / BLOCK * BLOCK;
+}
+
+/* Room for `n` elements. */
+static tm_status take(filler *f, int64_t n, void **out, tm_error *err)
+{
+    size_t bytes = (tm_tensor_bytes(tm_shape_1(n), f->dtype) + 63) / 64 * 64;
+    if (f->used + bytes > BUFFER) {
+        TM_TRY(tm_device_wait(f->device, err)); /* before the buffer is written again */
+        f->used = 0;
+    }
+    *out = f->buffer + f->used;
+    f->used += bytes;
+    return TM_OK;
+}
+
+/* Elements [first, first + n) of the tensor. */
+static tm_status send(const filler *f, int64_t first, int64_t n, const void *values, tm_error *err)
+{
+    int64_t from = first > f->begin ? first : f->begin, to = first + n < f->end ? first + n : f->end;
+    int64_t bits = (from - f->begin) * tm_dtype_bits(f->dtype), skipped = (from - first) * tm_dtype_bits(f->dtype);
+    TM_ASSERT(bits % 8 == 0 && skipped % 8 == 0);
+    if (from >= to) return TM_OK;
+    return tm_device_write(f->device, tm_address_add(f->to, (size_t)bits / 8), (const char *)values + skipped / 8,
+                           tm_tensor_bytes(tm_shape_1(to - from), f->dtype), err);
+}
+
+/* Elements [from, from + n) of a piece into elements [at, at + n) of `out`. */
+static void make_run(const filler *f, const tm_piece *piece, uint64_t stream, int64_t from, int64_t n, void *out,
+                     int64_t at)
+{
+    bool  random = piece->std > 0, cuts = piece->cut > 0;
+    float normal[4] = { 0 };
+    for (int64_t i = from; i < from + n; i++) {
+        if (random && !piece->uniform && (i % 4 == 0 || i == from))
+            tm_random_normal4(f->seed, stream, (uint64_t)i / 4, normal);
+        double value = piece->std * (double)normal[i % 4];
+        if (piece->uniform) value = piece->std * sqrt(3) * (2 * tm_random_uniform(f->seed, stream, (uint64_t)i) - 1);
+        if (cuts && fabs(value) > piece->cut) value = redrawn(piece, f->seed, stream, i);
+        tm_value_set(out, f->dtype, at + i - from, piece->mean + value);
+    }
+}
+
+/* Elements [from, from + n) of a piece. */
+static void make_values(const filler *f, const tm_piece *piece, int64_t from, int64_t n, void *out)
+{
+    uint64_t stream = tm_random_stream(piece->name);
+#pragma omp parallel for schedule(static) num_threads(f->threads)
+    for (int64_t b = from; b < from + n; b += BLOCK)
+        make_run(f, piece, stream, b, from + n - b < BLOCK ? from + n - b : BLOCK, out, b - from);
+}
+
+/* Of a parameter that is cut: of each row some columns, values as in the whole. */
+static void make_cut_rows(const filler *f, const tm_tensor *tensor, const tm_piece *piece, int64_t row, int64_t rows,
+                          void *out)
+{
+    uint64_t stream = tm_random_stream(piece->name);
+    int64_t  columns = tm_piece_row(tensor->shape), all = tm_piece_row(tensor->cut->whole);
+#pragma omp parallel for schedule(static) num_threads(f->threads)
+    for (int64_t r = row; r < row + rows; r++)
+        make_run(f, piece, stream, (piece->first + r) * all + tensor->cut->column, columns, out, (r - row) * columns);
+}
+
+static tm_status fill_cut_piece(filler *f, const tm_tensor *tensor, const tm_piece *piece, tm_error *err)
+{
+    int64_t columns = tm_piece_row(tensor->shape), most = most_elements(f) / columns;
+    TM_ASSERT(tm_dtype_bits(f->dtype) % 8 == 0);
+    if (most < 1)
+        return tm_fail(err, TM_UNSUPPORTED, "a row of '%s' has %lld elements, more than fit a buffer of %d bytes",
+                       tensor->name, (long long)columns, BUFFER);
+    for (int64_t row = 0; row < piece->rows; row += most) {
+        int64_t rows = piece->rows - row < most ? piece->rows - row : most, at = (piece->row + row) * columns;
+        void   *values;
+        if (at + rows * columns <= f->begin || at >= f->end) continue;
+        TM_TRY(take(f, rows * columns, &values, err));
+        make_cut_rows(f, tensor, piece, row, rows, values);
+        TM_TRY(send(f, at, rows * columns, values, err));
+    }
+    return TM_OK;
+}
+
+static tm_status fill_piece(filler *f, const tm_tensor *tensor, const tm_piece *piece, tm_error *err)
+{
+    int64_t row = tm_piece_row(tensor->shape), all = piece->rows * row;
+    int64_t most = most_elements(f);
+    for (int64_t from = 0; from < all; from += most) {
+        int64_t n = all - from < most ? all - from : most, at = piece->row * row + from;
+        void   *values;
+        if (at + n <= f->begin || at >= f->end) continue;
+        TM_TRY(take(f, n, &values, err));
+        make_values(f, piece, from, n, values);
+        TM_TRY(send(f, at, n, values, err));
+    }
+    return TM_OK;
+}
+
+static tm_status fill_constant(filler *f, const tm_tensor *tensor, tm_error *err)
+{
+    int64_t all = tm_shape_elements(tensor->shape), most = most_elements(f);
+    for (int64_t from = 0; from < all; from += most) {
+        int64_t n = all - from < most ? all - from : most;
+        void   *values;
+        TM_TRY(take(f, n, &values, err));
+        for (int64_t k = 0; k < n; k++) tm_value_set(values, f->dtype, k, tensor->fill(tensor->fill_context, from + k));
+        TM_TRY(send(f, from, n, values, err));
+    }
+    return TM_OK;
+}
+
+/* --- formats of blocks: made as float32, then quantized ----------------------------------------------------------- */
+
+typedef struct {
+    filler          *filler;
+    const tm_tensor *tensor;
+    int64_t          begin; /* of the run that is quantized, in the tensor */
+    size_t           at;    /* its first byte */
+    char            *keep;  /* where the bytes of the tensor are kept, of a whole one that is not here */
+} blocked_run;
+
+static void blocked_values(void *context, int64_t first, int64_t n, float *out)
+{
+    const blocked_run *run = context;
+    filler             floats = *run->filler;
+    int64_t            row = tm_piece_row(run->tensor->shape), begin = run->begin + first, end = begin + n;
+    floats.dtype = TM_F32;
+    for (int p = 0; p < run->tensor->n_pieces; p++) {
+        const tm_piece *piece = &run->tensor->pieces[p];
+        int64_t         from = piece->row * row, to = from + piece->rows * row;
+        int64_t         a = from > begin ? from : begin, b = to < end ? to : end;
+        if (a < b) make_values(&floats, piece, a - from, b - a, out + (a - begin));
+    }
+}
+
+static tm_status blocked_write(void *context, size_t offset, const void *bytes, size_t n, tm_error *err)
+{
+    const blocked_run *run = context;
+    const filler      *f = run->filler;
+    /* of the tensor: those that are here, and of these the ones that came */
+    size_t begin = tm_blocked_bytes(f->dtype, f->begin), end = tm_blocked_bytes(f->dtype, f->end);
+    size_t first = run->at + offset, from = first > begin ? first : begin, to = first + n < end ? first + n : end;
+    if (from >= to) return TM_OK;
+    TM_TRY(tm_device_write(f->device, tm_address_add(f->to, from - begin), (const char *)bytes + (from - first),
+                           to - from, err));
+    return tm_device_wait(f->device, err);
+}
+
+static tm_status fill_blocked(filler *f, const tm_tensor *tensor, tm_error *err)
+{
+    int64_t all = tm_shape_elements(tensor->shape);
+    for (int64_t begin = 0; begin < all;) {
+        int64_t     end = tm_nf4_run_end(tensor, begin);
+        blocked_run run = { f, tensor, begin, tm_blocked_bytes(tensor->dtype, begin), NULL };
+        tm_nf4_io   io = { blocked_values, blocked_write, &run, f->threads };
+        if (begin < f->end && end > f->begin) TM_TRY(tm_blocked_store(tensor->dtype, &io, end - begin, err));
+        begin = end;
+    }
+    return TM_OK;
+}
+
+static tm_status blocked_keep(void *context, size_t offset, const void *bytes, size_t n, tm_error *err)
+{
+    const blocked_run *run = context;
+    (void)err;
+    memcpy(run->keep + run->at + offset, bytes, n);
+    return TM_OK;
+}
+
+/* Of a parameter that is cut: the whole is quantized, and of that the blocks are taken that are here. */
+static tm_status fill_cut_blocked(filler *f, const tm_tensor *tensor, tm_error *err)
+{
+    tm_arena *arena = tm_arena_create();
+    tm_tensor whole = tm_cut_whole(arena, tensor);
+    size_t    first = tm_blocked_bytes(tensor->dtype, f->begin), end = tm_blocked_bytes(tensor->dtype, f->end);
+    char     *all = tm_alloc(tm_tensor_bytes(whole.shape, whole.dtype));
+    char     *here = tm_alloc(tm_tensor_bytes(tensor->shape, tensor->dtype));
+    tm_status st = TM_OK;
+    for (int64_t begin = 0, n = tm_shape_elements(whole.shape); begin < n && st == TM_OK;) {
+        int64_t     to = tm_nf4_run_end(&whole, begin);
+        blocked_run run = { f, &whole, begin, tm_blocked_bytes(whole.dtype, begin), all };
+        tm_nf4_io   io = { blocked_values, blocked_keep, &run, f->threads };
+        st = tm_blocked_store(whole.dtype, &io, to - begin, err);
+        begin = to;
+    }
+    if (st == TM_OK) tm_cut_take_blocks(tensor, whole.dtype, all, here);
+    if (st == TM_OK) st = tm_device_write(f->device, f->to, here + first, end - first, err);
+    if (st == TM_OK) st = tm_device_wait(f->device, err);
+    free(here);
+    free(all);
+    tm_arena_destroy(arena);
+    return st;
+}
+
+static tm_status fill_tensor(filler *f, const tm_tensor *tensor, tm_error *err)
+{
+    f->dtype = tensor->dtype;
+    if (tm_dtype_blocked(tensor->dtype) && tensor->cut && !tm_cut_between_pieces(tensor))
+        return fill_cut_blocked(f, tensor, err);
+    if (tm_dtype_blocked(tensor->dtype)) return fill_blocked(f, tensor, err);
+    if (tensor->role == TM_ROLE_CONSTANT) return fill_constant(f, tensor, err);
+    for (int p = 0; p < tensor->n_pieces; p++)
+        TM_TRY((tensor->cut ? fill_cut_piece : fill_piece)(f, tensor, &tensor->pieces[p], err));
+    return TM_OK;
+}
+
+/* Where a tensor lies, or this rank's part of it; false: nothing of it is here. */
+static bool find_place(const tm_plan *plan, const tm_arenas *memory, tm_tensor_id id, filler *f)
+{
+    const tm_tensor *tensor = tm_graph_at(plan->graph, id);
+    const tm_shared *shared = tensor->shared;
+    f->begin = 0;
+    f->end = tm_shape_elements(tensor->shape);
+    if (!tm_graph_elsewhere(tensor)) {
+        f->to = tm_plan_address(plan, memory, id);
+        return true;
+    }
+    int64_t own = shared->rank * shared->share - shared->first; /* the share's first element, counted in the tensor */
+    size_t  skipped = own < 0 ? tm_tensor_bytes(tm_shape_1(-own), tensor->dtype) : 0;
+    if (own > 0) f->begin = own;
+    if (own + shared->share < f->end) f->end = own + shared->share;
+    f->to = tm_address_add(tm_plan_address(plan, memory, shared->flat), skipped);
+    return f->begin < f->end;
+}
+
+static tm_status fill_roles(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed, int threads,
+                            bool parameters, tm_error *err)
+{
+    filler    f = { .device = device, .buffer = tm_alloc(BUFFER), .seed = seed, .threads = threads };
+    tm_status st = TM_OK;
+    for (size_t i = 0; i < plan->graph->n_tensors && st == TM_OK; i++) {
+        const tm_tensor *tensor = &plan->graph->tensors[i];
+        if (tensor->role != TM_ROLE_CONSTANT && !(parameters && tensor->role == TM_ROLE_PARAMETER)) continue;
+        if (tensor->base != TM_NONE && tm_graph_at(plan->graph, tensor->base)->role != TM_ROLE_UNIT) continue;
+        if (!find_place(plan, memory, (tm_tensor_id)i, &f)) continue;
+        st = fill_tensor(&f, tensor, err);
+    }
+    if (st == TM_OK) st = tm_device_wait(device, err);
+    free(f.buffer);
+    return st;
+}
+
+tm_status tm_init_fill(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed, int threads,
+                       tm_error *err)
+{
+    return fill_roles(plan, device, memory, seed, threads, true, err);
+}
+
+tm_status tm_init_constants(const tm_plan *plan, tm_device *device, const tm_arenas *memory, int threads, tm_error *err)
+{
+    return fill_roles(plan, device, memory, 0, threads, false, err);
+}
