@@ -91,52 +91,14 @@ static tm_status read_gradients(const tm_trainer *trainer, const tm_hf_layout *l
     return TM_OK;
 }
 
-/* out[v] = head[v] . state, in the format in which the loss multiplies. */
-static tm_status logits(const tm_trainer *trainer, const double *state, const double *turns, double *out, tm_error *err)
-{
-    const tm_step   *step = tm_trainer_step_of(trainer);
-    const tm_tensor *head = tm_graph_at(step->graph, step->model.head);
-    int64_t          vocab = head->shape.n[0], width = head->shape.n[1], part = CHUNK / (width * 8);
-    tm_dtype         computed = step->options.precision->compute;
-    if (part < 1) part = 1;
-    double   *rows = tm_alloc((size_t)(part * width) * sizeof *rows);
-    tm_status st = TM_OK;
-    for (int64_t v = 0; v < vocab && st == TM_OK; v += part) {
-        int64_t n = vocab - v < part ? vocab - v : part;
-        st = read_values(trainer, step->model.head, v * width, n * width, rows, err);
-        for (int64_t r = 0; st == TM_OK && r < n; r++) {
-            double dot = 0;
-            for (int64_t c = 0; c < width; c++) {
-                double rounded;
-                tm_value_set(&rounded, computed, 0, rows[r * width + c]);
-                dot += tm_value_get(&rounded, computed, 0) * state[c];
-            }
-            out[v + r] = dot;
-        }
-    }
-    free(rows);
-    if (st == TM_OK) st = tm_trainer_adapt_logits(trainer, state, 1, turns, out, err);
-    return st;
-}
-
 static tm_status read_logits(tm_trainer *trainer, const int32_t *ids, tm_numerics *out, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
-    int64_t        seq = step->options.seq, width = tm_graph_at(step->graph, step->sample_hidden)->shape.n[1];
     out->vocab = step->options.shape.vocab_size;
     out->first = tm_alloc((size_t)out->vocab * sizeof *out->first);
     out->last = tm_alloc((size_t)out->vocab * sizeof *out->last);
-    TM_TRY(tm_trainer_write(trainer, step->sample_tokens, 0, ids, (size_t)seq * sizeof *ids, err));
-    for (size_t i = 0; i < step->sampling.n; i++) TM_TRY(tm_trainer_run(trainer, step->sampling.work[i].program, err));
-    double   *state = tm_alloc(2 * (size_t)width * sizeof *state), *turns = NULL;
-    tm_status st = tm_trainer_head_turns(trainer, &turns, err);
-    if (st == TM_OK) st = read_values(trainer, step->sample_hidden, 0, width, state, err);
-    if (st == TM_OK) st = read_values(trainer, step->sample_hidden, (seq - 1) * width, width, state + width, err);
-    if (st == TM_OK) st = logits(trainer, state, turns, out->first, err);
-    if (st == TM_OK) st = logits(trainer, state + width, turns, out->last, err);
-    free(turns);
-    free(state);
-    return st;
+    TM_TRY(tm_trainer_logits(trainer, ids, 0, out->first, err));
+    return tm_trainer_logits(trainer, ids, (int32_t)(step->options.seq - 1), out->last, err);
 }
 
 /* Loss and gradients of a micro-batch. */

@@ -57,21 +57,10 @@ static void copy_weights(const tm_trainer *from, tm_decoder *to)
 /* (LENGTH, VOCAB) logits of the forward pass of training; the caller frees them. */
 static double *forward(tm_trainer *trainer, const int32_t *tokens)
 {
-    const tm_step *step = tm_trainer_step_of(trainer);
-    tm_error       err = { 0 };
-    assert_int_equal(tm_trainer_write(trainer, step->sample_tokens, 0, tokens, LENGTH * sizeof *tokens, &err), TM_OK);
-    assert_int_equal(tm_trainer_run(trainer, step->sample, &err), TM_OK);
-    int64_t width = tm_graph_at(step->graph, step->sample_hidden)->shape.n[1];
-    double *hidden = test_values_read(trainer, step->sample_hidden),
-           *head = test_values_read(trainer, step->model.head);
-    double *z = malloc((size_t)LENGTH * VOCAB * sizeof *z);
-    for (int64_t t = 0; t < LENGTH; t++)
-        for (int64_t v = 0; v < VOCAB; v++) {
-            z[t * VOCAB + v] = 0;
-            for (int64_t c = 0; c < width; c++) z[t * VOCAB + v] += hidden[t * width + c] * head[v * width + c];
-        }
-    free(hidden);
-    free(head);
+    tm_error err = { 0 };
+    double  *z = malloc((size_t)LENGTH * VOCAB * sizeof *z);
+    for (int32_t t = 0; t < LENGTH; t++)
+        assert_int_equal(tm_trainer_logits(trainer, tokens, t, z + t * VOCAB, &err), TM_OK);
     return z;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an adapter of the head adds to logits that the host computes, in every format of products; heads whose rows have
- * lengths of their own (DoRA), whose logits are rescaled. */
+/* Adapters of the output layer: logits of the token that follows; rows with lengths of their own (DoRA), whose logits
+ * are rescaled. */
 #include "graph/value.h"
 #include "support/folder.h"
 #include "support/full_config.h"
@@ -23,67 +23,6 @@ enum { VOCAB = 11, RANK = 3 };
 static double value_of(int which, int64_t i)
 {
     return 0.1 * which + 0.0137 * (double)(i * 7 % 23) - 0.1;
-}
-
-static void put(tm_trainer *trainer, tm_tensor_id id, int which)
-{
-    float  *values;
-    int64_t n = tm_shape_elements(tm_graph_at(tm_trainer_step_of(trainer)->graph, id)->shape);
-    values = malloc((size_t)n * sizeof *values);
-    assert_non_null(values);
-    for (int64_t i = 0; i < n; i++) values[i] = (float)value_of(which, i);
-    test_tensor_write(trainer, id, values);
-    free(values);
-}
-
-static double read_as(tm_dtype format, int which, int64_t i)
-{
-    double number;
-    tm_value_set(&number, format, 0, (double)(float)value_of(which, i));
-    return tm_value_get(&number, format, 0);
-}
-
-static void adds_to_logits(const tm_precision *precision, const char *targets)
-{
-    tm_error        err = { 0 };
-    tm_device      *device;
-    tm_step_options o = test_llama_options();
-    o.shape.vocab_size = VOCAB;
-    o.precision = precision;
-    o.adapters = (tm_adapters){ .rank = RANK, .alpha = 7, .base = TM_DTYPE_COUNT, .place = "test", .seed = 1 };
-    snprintf(o.adapters.targets, sizeof o.adapters.targets, "%s", targets);
-    assert_int_equal(tm_device_open("cpu", 1, &device, &err), TM_OK);
-    tm_trainer      *trainer = test_trainer_open(device, &o, 1);
-    const tm_step   *step = tm_trainer_step_of(trainer);
-    const tm_tensor *head = tm_graph_at(step->graph, step->model.head);
-    int64_t          width = head->shape.n[1];
-    double           logits[VOCAB], state[1024];
-    assert_in_range(width, 2, 1024);
-    for (int v = 0; v < VOCAB; v++) logits[v] = v;
-    for (int64_t c = 0; c < width; c++) state[c] = sin((double)c + 1);
-    if (head->adapter) put(trainer, head->adapter->a, 1), put(trainer, head->adapter->b, 2);
-    assert_int_equal(tm_trainer_adapt_logits(trainer, state, 1.25, NULL, logits, &err), TM_OK);
-    for (int64_t v = 0; v < VOCAB; v++) {
-        double sum = 0;
-        for (int64_t r = 0; r < RANK; r++) {
-            double u = 0;
-            for (int64_t c = 0; c < width; c++) u += read_as(precision->compute, 1, r * width + c) * state[c];
-            sum += read_as(precision->compute, 2, v * RANK + r) * u;
-        }
-        double want = (double)v + (head->adapter ? 1.25 * (7.0 / RANK) * sum : 0);
-        if (!(fabs(logits[v] - want) < 1e-9))
-            fail_msg("%s: %lld: %.12g, not %.12g", targets, (long long)v, logits[v], want);
-    }
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-}
-
-static void adapters_of_the_head_add_to_logits(void **state)
-{
-    (void)state;
-    adds_to_logits(&tm_precision_f32, "lm_head");
-    adds_to_logits(&tm_precision_bf16, "q_proj,lm_head");
-    adds_to_logits(&tm_precision_bf16, "q_proj");
 }
 
 /* --- DoRA --------------------------------------------------------------------------------------------------------- */
@@ -134,6 +73,35 @@ static double *gradient_of(const tm_trainer *trainer, tm_tensor_id id)
     return test_values_read(trainer, tm_graph_at(tm_trainer_step_of(trainer)->graph, id)->gradient);
 }
 
+/* w + scale b a of the output layer, in double; *turns: m over the lengths of its rows, NULL without m. */
+static double *adapted_head(const tm_trainer *trainer, double **turns)
+{
+    const tm_step    *step = tm_trainer_step_of(trainer);
+    const tm_adapter *head = of_head(trainer);
+    int64_t rows = step->options.shape.vocab_size, width = tm_graph_at(step->graph, step->model.head)->shape.n[1];
+    double *w = test_values_read(trainer, step->model.head), *a = test_values_read(trainer, head->a);
+    double *b = test_values_read(trainer, head->b);
+    *turns = head->m == TM_NONE ? NULL : test_values_read(trainer, head->m);
+    for (int64_t v = 0; v < rows; v++) {
+        double squares = 0;
+        for (int64_t c = 0; c < width; c++) {
+            for (int64_t r = 0; r < RANK; r++) w[v * width + c] += 7.0 / RANK * b[v * RANK + r] * a[r * width + c];
+            squares += w[v * width + c] * w[v * width + c];
+        }
+        if (*turns) (*turns)[v] /= squares > 0 ? sqrt(squares) : 1; /* a row of zeros is as it was */
+    }
+    free(a), free(b);
+    return w;
+}
+
+static double *turns_of(const tm_trainer *trainer)
+{
+    double *turns;
+    free(adapted_head(trainer, &turns));
+    assert_non_null(turns);
+    return turns;
+}
+
 /* Rows of `width` values each, times their factors. */
 static void stretch(double *values, const double *by, int64_t rows, int64_t width)
 {
@@ -177,15 +145,13 @@ static void turned(int64_t chunk, const tm_recompute *recompute)
 {
     tm_device      *device = test_device_open("reference", 1);
     tm_step_options o = head_options(&tm_precision_f64, chunk, true), p = head_options(&tm_precision_f64, 12, false);
-    tm_error        err = { 0 };
     double         *turns;
     snprintf(o.adapters.targets, sizeof o.adapters.targets, "lm_head");
     p.adapters = o.adapters, p.adapters.dora = false;
     o.recompute = *recompute;
     test_batch  batch = test_batch_random(1, o.seq, VOCAB, 5);
     tm_trainer *with = open_shaken(device, &o);
-    assert_int_equal(tm_trainer_head_turns(with, &turns, &err), TM_OK);
-    assert_non_null(turns);
+    turns = turns_of(with);
     tm_trainer *plain = open_stretched(device, &p, with, turns);
     double      loss = test_gradients(with, &batch), wanted = test_gradients(plain, &batch);
     near("loss", &loss, &wanted, 1, 1e-13);
@@ -249,73 +215,53 @@ static void turned_heads_train(void **state)
     assert_true(whole[7] < whole[0] - 0.1);
 }
 
-/* Of logits that the host computes. */
-static void hosts_turn_logits(const tm_precision *precision, double error)
+/* Logits of an adapted head are those of the same matrix without an adapter. */
+static void logits_are_adapted(const tm_precision *precision, const char *targets, bool dora, bool zeros, double error)
 {
-    tm_device        *device = test_device_open("cpu", 1);
-    tm_step_options   o = head_options(precision, 12, true);
-    tm_trainer       *trainer = open_shaken(device, &o);
-    const tm_step    *step = tm_trainer_step_of(trainer);
-    const tm_adapter *head = of_head(trainer);
-    int64_t           width = tm_graph_at(step->graph, step->model.head)->shape.n[1];
-    double           *w = test_values_read(trainer, step->model.head), *m = test_values_read(trainer, head->m), *turns;
-    double            state[1024], logits[VOCAB], wanted[VOCAB];
-    tm_error          err = { 0 };
-    for (int64_t c = 0; c < width; c++) state[c] = sin((double)c + 1);
-    for (int64_t v = 0; v < VOCAB; v++) {
-        double squares = 0, dot = 0, base = 0;
-        for (int64_t c = 0; c < width; c++) {
-            double sum = 0, held;
-            for (int64_t r = 0; r < RANK; r++)
-                sum += read_as(precision->compute, 0, v * RANK + r) * read_as(precision->compute, 0, r * width + c);
-            tm_value_set(&held, precision->compute, 0, w[v * width + c]);
-            base += tm_value_get(&held, precision->compute, 0) * state[c];
-            sum = tm_value_get(&held, precision->compute, 0) + 7.0 / RANK * sum;
-            squares += sum * sum, dot += sum * state[c];
-        }
-        logits[v] = base;
-        wanted[v] = m[v] / sqrt(squares) * dot;
-    }
-    assert_int_equal(tm_trainer_head_turns(trainer, &turns, &err), TM_OK);
-    assert_int_equal(tm_trainer_adapt_logits(trainer, state, 1, turns, logits, &err), TM_OK);
-    near("logits", logits, wanted, VOCAB, error);
-    free(w), free(m), free(turns);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-}
-
-static void hosts_turn_the_logits_of_heads(void **state)
-{
-    (void)state;
-    hosts_turn_logits(&tm_precision_f32, 1e-12);
-    hosts_turn_logits(&tm_precision_bf16, 1e-12);
-}
-
-/* A row without length is as it was: its turn is what it is to become. */
-static void rows_of_zeros_are_divided_by_nothing(void **state)
-{
-    (void)state;
     enum { ZERO = 4 };
-    tm_device        *device = test_device_open("cpu", 1);
-    tm_step_options   o = head_options(&tm_precision_f32, 12, true);
-    tm_trainer       *trainer = open_shaken(device, &o);
-    const tm_step    *step = tm_trainer_step_of(trainer);
-    const tm_adapter *head = of_head(trainer);
-    int64_t           width = tm_graph_at(step->graph, step->model.head)->shape.n[1];
-    double           *w = test_values_read(trainer, step->model.head), *b = test_values_read(trainer, head->b);
-    double           *m = test_values_read(trainer, head->m), *before, *turns;
-    tm_error          err = { 0 };
-    assert_int_equal(tm_trainer_head_turns(trainer, &before, &err), TM_OK);
-    memset(w + ZERO * width, 0, (size_t)width * sizeof *w);
-    memset(b + ZERO * RANK, 0, RANK * sizeof *b);
-    test_values_write(trainer, step->model.head, w);
-    test_values_write(trainer, head->b, b);
-    assert_int_equal(tm_trainer_head_turns(trainer, &turns, &err), TM_OK);
-    for (int v = 0; v < VOCAB; v++) assert_true(turns[v] == (v == ZERO ? m[v] : before[v]));
-    assert_true(before[ZERO] != m[ZERO]);
-    free(w), free(b), free(m), free(before), free(turns);
-    tm_trainer_close(trainer);
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_step_options o = head_options(precision, 12, dora), p;
+    int32_t         tokens[12];
+    double          is[VOCAB], wanted[VOCAB], *turns;
+    tm_error        err = { 0 };
+    o.sample = true;
+    snprintf(o.adapters.targets, sizeof o.adapters.targets, "%s", targets);
+    p = o, p.adapters = (tm_adapters){ 0 };
+    for (int i = 0; i < 12; i++) tokens[i] = i % VOCAB;
+    tm_trainer    *trainer = open_shaken(device, &o), *plain = test_trainer_open(device, &p, 3);
+    const tm_step *step = tm_trainer_step_of(trainer);
+    int64_t        width = tm_graph_at(step->graph, step->model.head)->shape.n[1];
+    if (zeros) { /* a row without length, and without a product */
+        double *w = test_values_read(trainer, step->model.head), *b = test_values_read(trainer, of_head(trainer)->b);
+        memset(w + ZERO * width, 0, (size_t)width * sizeof *w);
+        memset(b + ZERO * RANK, 0, RANK * sizeof *b);
+        test_values_write(trainer, step->model.head, w);
+        test_values_write(trainer, of_head(trainer)->b, b);
+        free(w), free(b);
+    }
+    double *head = adapted_head(trainer, &turns);
+    assert_true((turns != NULL) == dora);
+    if (dora) stretch(head, turns, VOCAB, width);
+    test_values_write(plain, tm_trainer_step_of(plain)->model.head, head);
+    for (int32_t row = 0; row < 12; row += 11) {
+        assert_int_equal(tm_trainer_logits(trainer, tokens, row, is, &err), TM_OK);
+        assert_int_equal(tm_trainer_logits(plain, tokens, row, wanted, &err), TM_OK);
+        near("logits", is, wanted, VOCAB, error);
+        for (int v = 0; v < VOCAB && zeros; v++) assert_true((is[v] == 0) == (v == ZERO));
+    }
+    free(head), free(turns);
+    tm_trainer_close(trainer), tm_trainer_close(plain);
     tm_device_close(device);
+}
+
+static void logits_of_adapted_heads(void **state)
+{
+    (void)state;
+    logits_are_adapted(&tm_precision_f32, "lm_head", false, false, 1e-5);
+    logits_are_adapted(&tm_precision_bf16, "lm_head", false, false, 2e-2);
+    logits_are_adapted(&tm_precision_f32, "lm_head", true, false, 1e-5);
+    logits_are_adapted(&tm_precision_bf16, "lm_head", true, false, 2e-2);
+    logits_are_adapted(&tm_precision_f32, "lm_head", true, true, 1e-5);
 }
 
 /* What the same generator writes with either. */
@@ -335,7 +281,7 @@ static void turned_heads_write_what_stretched_ones_do(void **state)
     o.shape.vocab_size = 258, o.sample = true;
     snprintf(o.adapters.targets, sizeof o.adapters.targets, "lm_head");
     tm_trainer *with = open_shaken(device, &o);
-    assert_int_equal(tm_trainer_head_turns(with, &turns, &err), TM_OK);
+    turns = turns_of(with);
     o.adapters.dora = false;
     tm_trainer *plain = open_stretched(device, &o, with, turns);
     assert_int_equal(tm_source_open(&from, &source, &err), TM_OK);
@@ -356,11 +302,9 @@ static void turned_heads_write_what_stretched_ones_do(void **state)
     test_tree_remove(path);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(adapters_of_the_head_add_to_logits),
-                                           cmocka_unit_test(turned_heads_have_the_gradients_of_stretched_ones),
+static const struct CMUnitTest tests[] = { cmocka_unit_test(turned_heads_have_the_gradients_of_stretched_ones),
                                            cmocka_unit_test(turned_heads_train),
-                                           cmocka_unit_test(hosts_turn_the_logits_of_heads),
-                                           cmocka_unit_test(rows_of_zeros_are_divided_by_nothing),
+                                           cmocka_unit_test(logits_of_adapted_heads),
                                            cmocka_unit_test(turned_heads_write_what_stretched_ones_do) };
 
 TM_TESTS(tests, NULL, NULL)

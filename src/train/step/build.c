@@ -299,19 +299,39 @@ static tm_status add_validate_segment(tm_step *step, const tm_chooser *chooser, 
 }
 
 /* Of stages one for each of this rank; the last one has what comes out of the model. */
+/* The logits of one row of the hidden state; behind all that a stage sends, so that they stay. */
+static tm_tensor_id add_sample_logits(tm_step *step, tm_tensor_id hidden)
+{
+    tm_graph         *graph = step->graph;
+    tm_embedding_attr whole = { .seq = 1 };
+    tm_tensor         like = *tm_graph_at(graph, hidden), head = *tm_graph_at(graph, step->model.head);
+    tm_tensor_id row = tm_graph_tensor_as(graph, "sample_state", like.role, tm_shape_2(1, like.shape.n[1]), like.dtype);
+    tm_tensor_id logits = tm_graph_tensor(graph, "sample_logits", TM_ROLE_LOGITS, tm_shape_2(1, head.shape.n[0]));
+    tm_tensor_id in[TM_MAX_IN], out[TM_MAX_OUT] = { row };
+    for (int i = 0; i < TM_MAX_IN; i++) in[i] = TM_NONE;
+    graph->layer = -1;
+    graph->module = "output";
+    in[0] = step->sample_row, in[1] = hidden;
+    tm_graph_add(graph, TM_OP_embedding, &whole, sizeof whole, in, out, 0);
+    in[0] = row, in[1] = step->model.head, out[0] = logits;
+    tm_graph_add(graph, TM_OP_linear, NULL, 0, in, out, 0);
+    return logits;
+}
+
 static tm_status add_sample_segments(tm_step *step, const tm_chooser *chooser, tm_error *err)
 {
     const int64_t seq = step->options.seq;
     tm_model      whole = step->model;
     whole.parallel.context = (tm_division){ 0 }; /* every rank has all of the one sequence */
     step->sample_tokens = tm_graph_tensor(step->graph, "sample_tokens", TM_ROLE_INPUT, tm_shape_1(seq));
+    step->sample_row = tm_graph_tensor_as(step->graph, "sample_row", TM_ROLE_INPUT, tm_shape_1(1), TM_I32);
     for (int c = 0; c < (stages_cut(step) ? whole.parallel.chunks : 1); c++) {
         if (stages_cut(step)) whole.stage = whole.parallel.chunk[c];
         tm_graph_segment(step->graph, stages_cut(step) ? stages_program(step, "sample", false, c) : "sample");
         stages_receive(step, &whole, seq, true);
         tm_tensor_id hidden = tm_model_hidden(step->graph, &whole, step->sample_tokens);
-        if (whole.stage.ends || whole.stage.pieces > 0) step->sample_hidden = hidden;
         if (!whole.stage.ends) stages_pass(step, &whole, hidden, true);
+        if (whole.stage.ends || whole.stage.pieces > 0) step->sample_logits = add_sample_logits(step, hidden);
         TM_TRY(forward_only(step, chooser, TM_NONE, err));
     }
     return TM_OK;
@@ -458,7 +478,7 @@ static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error
         TM_TRY(add_evaluate_segment(step, chooser, stages_cut(step) ? "trial" : "forward", step->first_row, err));
     if (step->options.validation_batch > 0) TM_TRY(add_validate_segment(step, chooser, err));
     if (step->options.compared) TM_TRY(step_add_look(step, chooser, err));
-    step->sample_tokens = step->sample_hidden = TM_NONE;
+    step->sample_tokens = step->sample_row = step->sample_logits = TM_NONE;
     if (step->options.sample) TM_TRY(add_sample_segments(step, chooser, err));
     return step->options.exact ? add_exact_segment(step, chooser, err) : TM_OK;
 }

@@ -94,15 +94,18 @@ typedef struct {
     int *group_of;                     /* (parameters, by tensor) its group */
     tm_tensor_id first_row;            /* () float64: see tm_adapt_pass; TM_NONE: nothing is dropped */
     tm_tensor_id clip;                 /* (2) float64: gradient norm, coefficient */
-    tm_tensor_id sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample"; of stages
-                                                * sample_hidden is on the last one, else TM_NONE */
-    tm_quantized  quantized;                   /* what the pass for products in low precision made */
-    tm_microscope microscope;                  /* what "microscope" compares */
-    tm_tensor_id  look_loss, reference_loss;   /* () float64, of "microscope": of the step's format, and of the other;
-                                                * TM_NONE: there is no such program */
-    tm_units      units;                       /* of parameters, of several ranks; else none */
-    tm_tensor_id  counts;         /* float64: `loss` and what else is counted, where ranks or parts sum it */
-    tm_tensor_id *part_gradients; /* (units) of the parts before; NULL: there are no parts */
+    tm_tensor_id sample_tokens;        /* (T) int32 */
+    tm_tensor_id sample_row;           /* (1) int32, below T: whose logits the program "sample" computes */
+    /* (1, rows of the head that are here): valid right after the program "sample"; of stages on the last one, or of a
+     * divided head everywhere, else TM_NONE. */
+    tm_tensor_id  sample_logits;
+    tm_quantized  quantized;                 /* what the pass for products in low precision made */
+    tm_microscope microscope;                /* what "microscope" compares */
+    tm_tensor_id  look_loss, reference_loss; /* () float64, of "microscope": of the step's format, and of the other;
+                                              * TM_NONE: there is no such program */
+    tm_units      units;                     /* of parameters, of several ranks; else none */
+    tm_tensor_id  counts;                    /* float64: `loss` and what else is counted, where ranks or parts sum it */
+    tm_tensor_id *part_gradients;            /* (units) of the parts before; NULL: there are no parts */
     tm_tensor_id  part_counts;
     tm_tensor_id  handed, handed_gradient; /* from a stage of this rank to the next one, which it has, too, and back */
     tm_plan      *plan;

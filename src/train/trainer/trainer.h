@@ -95,13 +95,10 @@ TM_MUST_USE tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *prog
 /* Adds up values[n] over the ranks of a group along axes of the mesh; alone, nothing. Every rank of it calls. */
 TM_MUST_USE tm_status tm_trainer_sum(const tm_trainer *trainer, unsigned axes, double *values, size_t n, tm_error *err);
 
-/* m / n of each row of the output layer that is here, where its adapter has lengths (DoRA, op/rescale.c); else *out is
- * NULL. Valid until something is trained; free it. */
-TM_MUST_USE tm_status tm_trainer_head_turns(const tm_trainer *trainer, double **out, tm_error *err);
-/* logits[v] (V) = turns[v] (logits[v] + factor scale <b_v, a state>), where the output layer has an adapter; else
- * nothing. state (C); turns: of tm_trainer_head_turns, NULL: 1. */
-TM_MUST_USE tm_status tm_trainer_adapt_logits(const tm_trainer *trainer, const double *state, double factor,
-                                              const double *turns, double *logits, tm_error *err);
+/* Runs the program "sample" on tokens (T): *logits (V), of what follows token `row`, of all ranks that have parts of
+ * the output layer. Every rank calls. */
+TM_MUST_USE tm_status tm_trainer_logits(tm_trainer *trainer, const int32_t *tokens, int32_t row, double *logits,
+                                        tm_error *err);
 
 /* Weights and moments by name, as a checkpoint holds them; valid while the trainer is open. Of a step with adapters
  * without the frozen weights. */
