@@ -125,6 +125,7 @@ train/run/run.h
 train/generate/sample.h
 train/optimizer/schedule.h
 train/step/step.h
+train/step/supported.h
 train/trainer/trainer.h
 train/run/interleave.h
 "

@@ -2,12 +2,13 @@
 #include "cli/cli.h"
 
 #include "base/json.h"
+#include "train/step/supported.h"
 
 #include <string.h>
 
 typedef struct {
     const char *framework;
-    bool        markdown, json;
+    bool        markdown, json, combinations;
 } keys_options;
 
 static void print_json(const tm_config *config, const char *section, tm_text *out)
@@ -32,6 +33,33 @@ static void print_json(const tm_config *config, const char *section, tm_text *ou
     tm_text_add(out, "\n");
 }
 
+static void print_combinations_json(tm_text *out)
+{
+    tm_json json = { .out = out, .indent = true };
+    tm_json_open(&json, NULL, '[');
+    for (size_t i = 0; i < tm_n_not_together; i++) {
+        const tm_not_together *row = &tm_not_together_rows[i];
+        tm_json_open(&json, NULL, '{');
+        tm_json_string(&json, "what", row->what);
+        tm_json_string(&json, "with", row->with);
+        if (row->why) tm_json_string(&json, "why", row->why);
+        tm_json_string(&json, "way", row->way);
+        tm_json_close(&json, '}');
+    }
+    tm_json_close(&json, ']');
+    tm_text_add(out, "\n");
+}
+
+/* As docs/parallelism.md has it. */
+static void print_combinations(tm_text *out)
+{
+    tm_text_add(out, "| this | cannot be combined with | why | way out |\n|---|---|---|---|\n");
+    for (size_t i = 0; i < tm_n_not_together; i++) {
+        const tm_not_together *row = &tm_not_together_rows[i];
+        tm_text_printf(out, "| %s | %s | %s | %s |\n", row->what, row->with, row->why ? row->why : "", row->way);
+    }
+}
+
 static tm_status keys(tm_cli_line *line, tm_error *err)
 {
     const keys_options *o = line->options;
@@ -39,7 +67,14 @@ static tm_status keys(tm_cli_line *line, tm_error *err)
     tm_config          *config = tm_cli_config();
     tm_text             out = { 0 };
     tm_status           st = TM_OK;
-    if (o->markdown && (o->framework || o->json))
+    if (o->combinations && (section || o->framework || o->markdown))
+        st = tm_fail(err, TM_USAGE, "--combinations prints a table of its own; leave out %s",
+                     section        ? section
+                     : o->framework ? "--framework"
+                                    : "--markdown");
+    else if (o->combinations)
+        (o->json ? print_combinations_json : print_combinations)(&out);
+    else if (o->markdown && (o->framework || o->json))
         st = tm_fail(err, TM_USAGE, "--markdown prints the tables of docs/configuration.md; leave out --%s",
                      o->framework ? "framework" : "json");
     else if (o->framework)
@@ -65,6 +100,8 @@ static const tm_option rows[] = {
               "must equal, not built; torchtitan, megatron, torchtune or pytorch-training-benchmark" },
     { "markdown", 0, TM_OPTION_FLAG, offsetof(keys_options, markdown),
       .help = "print the tables of docs/configuration.md" },
+    { "combinations", 0, TM_OPTION_FLAG, offsetof(keys_options, combinations),
+      .help = "list what cannot be combined, and the way out" },
     TM_OPTION_JSON(keys_options),
 };
 

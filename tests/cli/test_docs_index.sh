@@ -26,5 +26,8 @@ done
 trainmark models --markdown
 sed -n '/^| model /,$p' "$docs/models.md" >table
 check "docs/models.md has the table of the program" cmp -s table "$out"
+trainmark keys --combinations
+sed -n '/^| this | cannot/,$p' "$docs/parallelism.md" >table
+check "docs/parallelism.md has the table of what cannot be combined" cmp -s table "$out"
 
 finish

@@ -425,7 +425,7 @@ static void what_cannot_be_shared_is_refused(void **state)
     refused(o, TM_INVALID, "training.seq_len is 4; set it to 8");
     o = two_sequences(3);
     o.layout.ring = true;
-    refused(o, TM_UNSUPPORTED, "context_parallel_rotate_method alltoall is not built for images");
+    refused(o, TM_UNSUPPORTED, "(parallelism.context_parallel_rotate_method alltoall) cannot be combined with images");
     o = with_documents(model_options(0));
     memcpy(o.validation_fields, o.fields, sizeof o.fields);
     o.validation_batch = 1, o.validation_seq = 12;

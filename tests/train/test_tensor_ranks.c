@@ -227,7 +227,7 @@ static void what_cannot_be_divided_is_refused(void **state)
     tensor_refused(o, 2, TM_INVALID, "parallelism.enable_sequence_parallel false");
     o = options_of_kind(0);
     o.optimizer = &tm_optimizer_muon;
-    tensor_refused(o, 2, TM_UNSUPPORTED, "Muon is not built for tensor parallelism");
+    tensor_refused(o, 2, TM_UNSUPPORTED, "(optimizer.name) cannot be combined with matrices that ranks divide");
     o = options_of_kind(0);
     o.hyper.stochastic = true;
     tensor_refused(o, 2, TM_UNSUPPORTED, "optimizer.bf16_stochastic_round");

@@ -9,6 +9,7 @@
 #include "train/step/split_head.h"
 #include "train/step/whole_model.h"
 #include "train/step/stages.h"
+#include "train/step/supported.h"
 #include "train/step/checks.h"
 #include "train/step/program.h"
 #include "train/step/schedule.h"
@@ -345,14 +346,6 @@ static tm_status declare_preference(tm_step *step, tm_error *err)
     if (!(o->preference.beta > 0)) return TM_OK;
     if (tm_inputs_find(&inputs, "first_key") == TM_NONE)
         return tm_fail(err, TM_INVALID, "the loss of pairs needs samples of pairs; set data.source preference");
-    if (step->model.balance_loss != TM_NONE)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "a loss that balances experts (model.moe_aux_loss) is not built beside that of pairs; set its "
-                       "coefficient to 0");
-    if (o->quantize.on)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "products in low precision (quantize.recipe) are not built for data.source preference: the "
-                       "reference would be another model than the one that begins; set it to none");
     step->model.preference = o->preference;
     step->model.preferred = tm_graph_tensor(step->graph, "preferred", TM_ROLE_SCALAR, tm_shape_1(TM_PREFERRED_COUNT));
     return TM_OK;
@@ -376,6 +369,8 @@ static tm_status declare(tm_step *step, tm_error *err)
     step->loss = tm_graph_tensor(graph, "loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     step->evaluation_loss = tm_graph_tensor(graph, "evaluation_loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     step->clip = tm_graph_tensor(graph, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
+    TM_TRY(step_check_parts(&step->options, err));
+    TM_TRY(tm_supported(step, false, err));
     TM_TRY(share_check_tensor(step, err));
     tm_parallel parallel = tm_layout_parallel(&step->options.layout);
     TM_TRY(stages_find(&step->options, &parallel, err));
@@ -390,6 +385,7 @@ static tm_status declare(tm_step *step, tm_error *err)
     if (adapters->rank > 0 && adapters->dropout > 0)
         step->first_row = tm_graph_tensor(graph, "first_row", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     TM_TRY(tm_adapters_declare(graph, &step->model, adapters, err));
+    TM_TRY(tm_supported(step, true, err));
     return step_check_declared(step, err);
 }
 
@@ -468,7 +464,6 @@ static tm_status add_micro_batch_segments(tm_step *step, const tm_chooser *choos
 static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error *err)
 {
     TM_TRY(add_micro_batch_segments(step, chooser, err));
-    TM_TRY(share_check(step, err));
     share_begin(step);
     share_parts(step);
     stage_pieces_share_table(step);

@@ -2,31 +2,8 @@
 /* train/step/checks.c - what does not go together in a step. */
 #include "train/step/checks.h"
 
-/* The product of an adapter of the output layer is part of the cross entropy of chunks; those of adapters of experts
- * have no recipe. */
-static tm_status check_adapted(const tm_step *step, tm_error *err)
-{
-    const tm_model *m = &step->model;
-    bool            other = m->whole_logits || m->preferred != TM_NONE;
-    if (other && m->head != TM_NONE && tm_graph_at(step->graph, m->head)->adapter)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "an adapter of the output layer (lora.targets lm_head) is not built with %s; leave lm_head out",
-                       m->whole_logits ? "a quantized output layer (quantize.output_recipe)"
-                                       : "the loss of pairs (data.source preference)");
-    for (size_t i = 0; step->options.quantize.experts.name && i < step->graph->n_tensors; i++) {
-        const tm_tensor *tensor = tm_graph_at(step->graph, (tm_tensor_id)i);
-        if (tensor->adapter && tensor->shape.rank == 3)
-            return tm_fail(
-                err, TM_UNSUPPORTED,
-                "adapters of experts ('%s') are not built with quantize.experts_recipe; leave experts out of "
-                "lora.targets, or set it to none",
-                tensor->name);
-    }
-    return TM_OK;
-}
-
 /* An expert's rows are quantized together, so they must come together. */
-static tm_status check_experts(const tm_step *step, tm_error *err)
+tm_status step_check_declared(const tm_step *step, tm_error *err)
 {
     const tm_step_options *o = &step->options;
     const tm_parallel     *parallel = &step->model.parallel;
@@ -41,12 +18,6 @@ static tm_status check_experts(const tm_step *step, tm_error *err)
         "parallelism.expert_parallel_degree %d with parallelism.expert_parallel_capacity %g has %lld; set the "
         "capacity to 0, which plans room for all rows",
         parallel->experts.ranks, parallel->expert_capacity, (long long)rounds);
-}
-
-tm_status step_check_declared(const tm_step *step, tm_error *err)
-{
-    TM_TRY(check_experts(step, err));
-    return check_adapted(step, err);
 }
 
 /* An adapter beside a matrix that nothing multiplies with would train nothing. */

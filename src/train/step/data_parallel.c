@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/step/data_parallel.h"
 
-#include "train/step/checks.h"
-
 #include "train/step/owner_update.h"
 #include "train/step/stages.h"
 
@@ -61,25 +59,6 @@ bool share_overlaps(const tm_step *step)
 
 /* --- what cannot be divided --------------------------------------------------------------------------------------- */
 
-static tm_status check_shards(const tm_step *step, tm_error *err)
-{
-    const tm_step_options *o = &step->options;
-    const int              experts = tm_layout_size(&o->layout, 1U << TM_AXIS_EP);
-    if (stages_cut(step) && o->shape.tied && sharing_of(step) >= TM_SHARE_GRADIENTS)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "parts of the gradients of a table that two stages have (model.tied) is not built for shards "
-                       "(parallelism.data_parallel_shard_degree %d x parallelism.context_parallel_degree %d): it means "
-                       "sums of the whole table; set parallelism.data_parallel_shard_strategy to optim, or take copies "
-                       "(parallelism.data_parallel_replicate_degree)",
-                       tm_layout_size(&o->layout, 1U << TM_AXIS_SHARD), tm_layout_size(&o->layout, 1U << TM_AXIS_CP));
-    if (deal_wanted(o) && experts > 1)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "%s is not built for divided experts (parallelism.expert_parallel_degree %d): an update needs "
-                       "whole tensors; take AdamW or SGD, or set the degree to 1",
-                       o->optimizer->name, experts);
-    return TM_OK;
-}
-
 tm_status share_check_tensor(const tm_step *step, tm_error *err)
 {
     const tm_step_options *o = &step->options;
@@ -87,26 +66,9 @@ tm_status share_check_tensor(const tm_step *step, tm_error *err)
     int                    ranks = tm_layout_size(layout, 1U << TM_AXIS_TP);
     int64_t                context = tm_layout_size(layout, 1U << TM_AXIS_CP), rows = o->micro_batch * o->seq / context;
     int64_t                validation = o->validation_batch * o->validation_seq / context;
-    const char            *what = NULL, *way = NULL;
     if (ranks == 1) return TM_OK;
     tm_parallel parallel = tm_layout_parallel(layout);
     TM_TRY(tm_model_check_tensor(&o->shape, &parallel, err));
-    if (!o->optimizer->elementwise)
-        what = o->optimizer->name, way = "an update needs whole tensors; take AdamW or SGD";
-    else if (o->hyper.stochastic)
-        what = "optimizer.bf16_stochastic_round", way = "random bits go by place in a whole tensor; set it to false";
-    if (what)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "%s is not built for tensor parallelism (parallelism.tensor_parallel_degree %d): %s", what,
-                       ranks, way);
-    if (tm_moe_own_rows(&parallel) && o->shape.moe.aux_loss > 0 && o->shape.moe.aux_per_sequence &&
-        o->micro_batch > 1 && (context > 1 || o->micro_batch % ranks))
-        return tm_fail(
-            err, TM_UNSUPPORTED,
-            "a balance of experts per sequence (model.moe_aux_loss_per_sequence) is not built for ranks that "
-            "have parts of %lld sequences (parallelism.tensor_parallel_degree %d beside divided experts); "
-            "set training.local_batch_size to 1, or the key to false",
-            (long long)o->micro_batch, ranks);
     if (layout->whole_rows || tm_model_images(&o->shape)) return TM_OK;
     if (rows % ranks || validation % ranks)
         return tm_fail(err, TM_INVALID,
@@ -123,18 +85,6 @@ tm_status share_check_tensor(const tm_step *step, tm_error *err)
             "data.sample_tokens 0 or parallelism.enable_sequence_parallel false",
             ranks, (long long)o->seq);
     return TM_OK;
-}
-
-tm_status share_check(const tm_step *step, tm_error *err)
-{
-    const tm_step_options *o = &step->options;
-    TM_TRY(step_check_parts(o, err));
-    if (parts(step) > 1 && o->precision->gradient == TM_BF16)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "training.separate_sums is for gradients in float32, found bfloat16 (training.regime pure): "
-                       "ranks add them in float32 and round once");
-    if (!sums(step)) return TM_OK;
-    return shards(step) > 1 || expert_shards(step) > 1 ? check_shards(step, err) : TM_OK;
 }
 
 void share_scales(const tm_layout *layout, int64_t accumulation, tm_quantize *quantize)

@@ -5,11 +5,9 @@
 
 #include "train/step/step.h"
 
-/* What cannot be divided, by name. */
-TM_MUST_USE tm_status share_check(const tm_step *step, tm_error *err);
 /* What of low precision goes by the tensors and micro-batches of all ranks. */
 void share_scales(const tm_layout *layout, int64_t accumulation, tm_quantize *quantize);
-/* The same of matrices, before anything is built: TM_INVALID, TM_UNSUPPORTED with the keys. */
+/* Sizes that the ranks of tensor parallelism do not divide: TM_INVALID, with the keys. */
 TM_MUST_USE tm_status share_check_tensor(const tm_step *step, tm_error *err);
 /* The programs of micro-batches are there: units get their places, and these programs their collectives. */
 void share_begin(tm_step *step);

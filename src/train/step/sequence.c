@@ -33,15 +33,6 @@ tm_status context_check(const tm_step_options *o, tm_error *err)
 {
     if (ranks_of(o) == 1) return TM_OK;
     if (tm_model_images(&o->shape)) {
-        if (o->adapters.rank > 0 && o->adapters.dropout > 0)
-            return tm_fail(err, TM_UNSUPPORTED,
-                           "lora.dropout is not built for images whose tokens ranks share: it means random numbers by "
-                           "row of whole samples; set it to 0, or parallelism.context_parallel_degree to 1");
-        if (o->layout.ring)
-            return tm_fail(
-                err, TM_UNSUPPORTED,
-                "parallelism.context_parallel_rotate_method alltoall is not built for images (model.family), "
-                "whose tokens all see each other; set it to allgather");
         TM_TRY(check_length(o, o->shape.flux.text_len, "model.text_len", err));
         return check_length(o, o->shape.flux.rows * o->shape.flux.columns, "the number of tokens of model.image_size",
                             err);

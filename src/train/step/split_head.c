@@ -11,49 +11,11 @@ static const unsigned pipeline_axes = 1U << TM_AXIS_PP;
 
 /* --- what it goes with -------------------------------------------------------------------------------------------- */
 
-static bool any_frozen(const tm_step_options *o)
-{
-    bool frozen = false;
-    for (int g = 0; g < o->n_groups; g++) frozen = frozen || o->groups[g].frozen;
-    return frozen;
-}
-
-/* What it is not built with, and the way out; NULL: all of it will do. */
-static const char *not_built_with(const tm_step_options *o, const char **way)
-{
-    const struct {
-        bool        here;
-        const char *what, *way;
-    } rows[] = {
-        { tm_model_images(&o->shape), "images, which have no vocabulary", "leave it out" },
-        { tm_layout_size(&o->layout, 1U << TM_AXIS_TP) > 1,
-          "matrices that ranks divide (parallelism.tensor_parallel_degree)", "these divide the output layer, too" },
-        { o->adapters.rank > 0, "adapters (lora.rank)", "leave it out" },
-        { any_frozen(o), "frozen parameters (optimizer.groups)", "leave it out" },
-        { o->quantize.on, "products in low precision (quantize.recipe)", "set the recipe to none" },
-        { o->preference.beta > 0, "the loss of pairs (data.source preference)", "leave it out" },
-        { !o->optimizer->elementwise, "an optimizer of whole tensors (optimizer.name)", "take AdamW or SGD" },
-        { o->hyper.stochastic, "optimizer.bf16_stochastic_round", "set it to false" },
-        { o->compared != NULL, "debug.microscope", "set it to 0" },
-        { o->layout.parts > 1, "training.separate_sums", "set it to 1" },
-        { o->layout.first_blocks != NULL, "stages by names (parallelism.module_fqns_per_model_part)",
-          "leave one of them out" },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        *way = rows[i].way;
-        if (rows[i].here) return rows[i].what;
-    }
-    return NULL;
-}
-
 tm_status stage_pieces_check(const tm_step_options *o, tm_error *err)
 {
     const char *const key = "parallelism.pipeline_parallel_divide_head";
     const tm_pipeline p = stages_pipeline(o);
-    const char       *way, *what;
     if (!o->layout.divide_head) return TM_OK;
-    what = not_built_with(o, &way);
-    if (what) return tm_fail(err, TM_UNSUPPORTED, "%s is not built with %s; %s", key, what, way);
     if (p.chunks > 1 || p.ranks == 2) return TM_OK;
     return tm_fail(err, TM_INVALID,
                    "%s: the %d pieces of the output layer come behind all blocks, which the first of %d stages would "

@@ -12,7 +12,7 @@
 #include "graph/gradient.h"
 #include "train/step/step.h"
 
-/* What it does not go with. */
+/* TM_INVALID: a schedule without room for the pieces. */
 TM_MUST_USE tm_status stage_pieces_check(const tm_step_options *options, tm_error *err);
 
 /* Of a stage with a piece; the others do nothing. Behind stages_receive: model->link; behind the hidden state that goes

@@ -2,7 +2,6 @@
 #include "train/step/stages.h"
 
 #include "base/arena.h"
-#include "train/step/checks.h"
 #include "train/step/split_head.h"
 
 #include <stdio.h>
@@ -22,7 +21,6 @@ tm_status stages_find(const tm_step_options *o, tm_parallel *parallel, tm_error 
 {
     tm_pipeline p = stages_pipeline(o);
     if (p.ranks == 1) return TM_OK;
-    TM_TRY(step_check_parts(o, err));
     TM_TRY(tm_pipeline_check(&p, err));
     TM_TRY(stage_pieces_check(o, err));
     tm_stage *all = tm_alloc((size_t)(p.ranks * p.chunks) * sizeof *all);
