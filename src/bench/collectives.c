@@ -14,30 +14,26 @@
 /* clang-format off */
 static const tm_key options[] = {
     { .name = "ranks", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 256,
-      .help = "processes, started on this machine under MPI; 0: those that mpirun, srun or torchrun has started, else "
-              "2 (--engine nccl: one for each GPU)" },
+      .help = "processes to start under MPI; 0: those that a launcher has started" },
     { .name = "mpi", .kind = TM_KEY_CHOICE, .choices = "openmpi|mpich",
       .help = "MPI that ranks uses; null: whichever is there" },
     { .name = "deadline", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
       .help = "seconds that a rank may keep the others waiting; 0: 300" },
     { .name = "calls", .kind = TM_KEY_TEXT, .fallback = "all",
-      .help = "calls that are measured, separated by commas: copy, all-reduce, all-gather, reduce-scatter, all-to-all, "
-              "all-to-all-v (with counts that differ by rank), broadcast, p2p; or all" },
+      .help = "calls to measure, by commas, or all; a wrong name lists them" },
     { .name = "min-bytes", .kind = TM_KEY_I64, .fallback = "1024", .lo = 8, .hi = 1e12, .help = "smallest message" },
     { .name = "max-bytes", .kind = TM_KEY_I64, .fallback = "16777216", .lo = 8, .hi = 1e12, .help = "largest message" },
     { .name = "factor", .kind = TM_KEY_I64, .fallback = "8", .lo = 2, .hi = 1e6, .help = "from one size to the next" },
     { .name = "format", .kind = TM_KEY_CHOICE, .fallback = "float32", .choices = "float32|bfloat16|float64",
       .help = "of the elements" },
     { .name = "engine", .kind = TM_KEY_CHOICE, .fallback = "host", .choices = "host|nccl",
-      .help = "host: the memory of processes; nccl: that of GPUs, by NCCL or RCCL, one rank for each GPU" },
+      .help = "memory of processes (host), or of GPUs by NCCL or RCCL (nccl)" },
     { .name = "library", .kind = TM_KEY_TEXT,
-      .help = "with --engine nccl: the library's file; null: TRAINMARK_NCCL, else libnccl.so.2 or librccl.so.1 where "
-              "they are installed" },
+      .help = "library of --engine nccl; null: TRAINMARK_NCCL, else the installed one" },
     { .name = "buffers", .kind = TM_KEY_CHOICE, .fallback = "shared", .choices = "shared|private",
-      .help = "shared: memory that the ranks of a host reach without copies, as training has it; private: any" },
+      .help = "memory: shared among the ranks of a host, as training has it, or private" },
     { .name = "algorithm", .kind = TM_KEY_CHOICE, .fallback = "auto", .choices = "auto|direct",
-      .help = "between hosts: auto: hosts share a call out where that is less to send; direct: always from rank to "
-              "rank, to compare; the results are the same" },
+      .help = "between hosts: share calls out where that sends less (auto), or never (direct)" },
 };
 /* clang-format on */
 

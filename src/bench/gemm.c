@@ -23,7 +23,7 @@ static const tm_key options[] = {
     { .name = "shapes", .kind = TM_KEY_TEXT,
       .help = "instead of M, N, K: llama70b, or MxNxK separated by commas, optionally MxNxK:nt" },
     { .name = "model", .kind = TM_KEY_TEXT,
-      .help = "instead of M, N, K: the products of a training step of this model (a preset or a file)" },
+      .help = "measure the products of a training step of this model (a preset or a file)" },
     { .name = "batch", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20, .help = "sequences, with --model" },
     { .name = "seq", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1 << 24,
       .help = "tokens of a sequence, with --model; 0: the model's own" },
@@ -32,7 +32,7 @@ static const tm_key options[] = {
     { .name = "cache", .kind = TM_KEY_CHOICE, .fallback = "cold", .choices = "cold|warm|both",
       .help = "cold: operands come from memory; warm: from the cache, as far as they fit" },
     { .name = "libraries", .kind = TM_KEY_BOOL, .fallback = "false",
-      .help = "measure our kernel, every matrix library that is found, and the reference, in turns" },
+      .help = "measure our kernel, every matrix library and the reference in turns" },
     { .name = "library", .kind = TM_KEY_TEXT,
       .help = "one library instead of our kernel: oneDNN, OpenBLAS, BLIS, MKL" },
 };

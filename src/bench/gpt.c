@@ -26,10 +26,10 @@ static const tm_key options[] = {
       .help = "number format of the computation; pure: also of weights, gradients and moments" },
     { .name = "layers", .kind = TM_KEY_TEXT, .fallback = "1,2,3", .help = "slices: layers of each, ascending" },
     { .name = "validate", .kind = TM_KEY_CHOICE, .fallback = "auto", .choices = "auto|always|never",
-      .help = "measure sizes that fit both whole and by slices, and print the error of the prediction; auto: small and medium" },
+      .help = "measure sizes that fit both ways, and print the error; auto: small, medium" },
     { .name = "max_rounds", .kind = TM_KEY_I64, .fallback = "1000", .lo = 1, .hi = 100000, .help = "rounds of slices at most" },
     { .name = "turn_ms", .kind = TM_KEY_F64, .fallback = "500", .lo = 0, .hi = 1e6,
-      .help = "milliseconds of steps in a turn of slices, at least one step of the largest slice" },
+      .help = "milliseconds of steps in a turn of slices; at least one step" },
     { .name = "memory_gib", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
       .help = "memory that a model may use; 0: what is available, less 512 MiB" },
 };

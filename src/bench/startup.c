@@ -27,7 +27,7 @@ extern char **environ;
 static const tm_key options[] = {
     { .name = "model", .kind = TM_KEY_TEXT, .fallback = "tiny-llama", .help = "model: a preset or an experiment file" },
     { .name = "arguments", .kind = TM_KEY_TEXT, .fallback = "",
-      .help = "further arguments of `run`, separated by blanks: \"training.seq_len=64 data.source=mock\"" },
+      .help = "further arguments of `run`: \"training.seq_len=64 data.source=mock\"" },
     { .name = "runs", .kind = TM_KEY_I64, .fallback = "5", .lo = 1, .hi = 10000, .help = "number of starts of each kind" },
     { .name = "cache", .kind = TM_KEY_CHOICE, .fallback = "both", .choices = "warm|cold|both",
       .help = "cold: the page cache is dropped before each start, which needs root" },

@@ -54,7 +54,7 @@ static const tm_option rows[] = {
     { "b-binary", 0, TM_OPTION_TEXT, SIDE(1, binary), .value = "FILE",
       .help = "another build of trainmark that runs B" },
     { "a-command", 0, TM_OPTION_TEXT, SIDE(0, command), .value = "COMMAND", .may_be_empty = true,
-      .help = "any command that prints a line per step; quotes and backslashes as in a shell, nothing is expanded" },
+      .help = "any command that prints a line per step; quoted as in a shell" },
     { "b-command", 0, TM_OPTION_TEXT, SIDE(1, command), .value = "COMMAND", .may_be_empty = true,
       .help = "the same for B" },
     { "step-pattern", 0, TM_OPTION_TEXT, offsetof(ab_options, pattern), .value = "REGEX",

@@ -48,18 +48,12 @@ typedef struct {
       .value = "NAME",                                                                                                 \
       .fallback = "cpu",                                                                                               \
       .help = "cpu, cuda or hip (a GPU; cuda:1 is the second), reference (float64, slow), null" },                     \
-        { "isa",                                                                                                       \
-          0,                                                                                                           \
-          TM_OPTION_TEXT,                                                                                              \
-          offsetof(tm_cli_options, isa),                                                                               \
-          .value = "NAME",                                                                                             \
-          .help = "instruction set of the kernels: base, avx2, avx512, avx512_bf16, amx; default: the best here" },    \
-        { "config-path",                                                                                               \
-          0,                                                                                                           \
-          TM_OPTION_LIST,                                                                                              \
-          offsetof(tm_cli_options, config_paths),                                                                      \
-          .value = "DIR",                                                                                              \
-          .help = "where to look for presets of experiment files, in addition to their parent directories" },          \
+        { "isa",           0,                                                                                          \
+          TM_OPTION_TEXT,  offsetof(tm_cli_options, isa),                                                              \
+          .value = "NAME", .help = "instruction set of the kernels: avx2, avx512, ...; default: the best here" },      \
+        { "config-path",  0,                                                                                           \
+          TM_OPTION_LIST, offsetof(tm_cli_options, config_paths),                                                      \
+          .value = "DIR", .help = "where to look for presets of experiment files, beside their directories" },         \
     {                                                                                                                  \
         "allow-unknown-keys", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, allow_unknown),                              \
             .help = "list unknown keys instead of refusing them"                                                       \

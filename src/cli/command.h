@@ -112,12 +112,9 @@ struct tm_cli_command {
       .value = "NAME",                                                                                                 \
       .fallback = "cpu",                                                                                               \
       .help = "cpu, or reference (float64, slow)" },                                                                   \
-        { "isa",                                                                                                       \
-          0,                                                                                                           \
-          TM_OPTION_TEXT,                                                                                              \
-          offsetof(type, isa),                                                                                         \
-          .value = "NAME",                                                                                             \
-          .help = "instruction set of the kernels: base, avx2, avx512, avx512_bf16, amx; default: the best here" },    \
+        { "isa",           0,                                                                                          \
+          TM_OPTION_TEXT,  offsetof(type, isa),                                                                        \
+          .value = "NAME", .help = "instruction set of the kernels: avx2, avx512, ...; default: the best here" },      \
     {                                                                                                                  \
         "threads", 0, TM_OPTION_I64, offsetof(type, threads), .value = "N", .fallback = "0", .lo = 0, .hi = 4096,      \
                                                               .help = "threads; 0: all that this process may use"      \

@@ -226,9 +226,7 @@ static tm_status run(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "baseline", 0, TM_OPTION_FLAG, offsetof(compare_options, baseline),
-      .help =
-          "B, or the newest earlier stored result of the same configuration on the same host, is the baseline: exit "
-          "code 5 if A is slower by more than chance and --max-slowdown" },
+      .help = "judge A against B or the newest stored result; exit code 5 if A is slower" },
     { "max-slowdown", 0, TM_OPTION_F64, offsetof(compare_options, slowdown), .value = "PERCENT", .fallback = "5",
       .lo = 0, .hi = 1e6, .help = "slowdown that --baseline accepts" },
     { "thresholds", 0, TM_OPTION_TEXT, offsetof(compare_options, thresholds), .value = "FILE",

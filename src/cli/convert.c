@@ -175,8 +175,7 @@ static const tm_option rows[] = {
     { "model", 0, TM_OPTION_TEXT, offsetof(convert_options, model), .value = "MODEL", .required = true,
       .help = "model of the figure: a built-in model, or a file of model keys" },
     { "from", 0, TM_OPTION_TEXT, offsetof(convert_options, from), .value = "CONVENTION",
-      .help = "convention of a figure in FLOP/s: titan, matmul, megatron, 6n, llm.c, nanogpt, exact-causal, lora or "
-              "lora-causal" },
+      .help = "convention of a figure in FLOP/s; a wrong name lists all" },
     { "seq", 0, TM_OPTION_I64, offsetof(convert_options, seq), .value = "N", .lo = 1, .hi = 1 << 30,
       .help = "tokens of a sequence; default: those of the model" },
     { "window", 0, TM_OPTION_I64, offsetof(convert_options, window), .value = "N", .lo = 1, .hi = 1 << 30,

@@ -43,13 +43,11 @@ static const tm_option rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(pack_options, out), .value = "FILE", .required = true,
       .help = "files to write: FILE.bin and FILE.idx, or FILE (.npy)" },
     { "format", 0, TM_OPTION_CHOICE, offsetof(pack_options, format), .value = "NAME", .fallback = "megatron",
-      .choices = "megatron|govreport",
-      .help = "megatron: an indexed data set, a document for each file; govreport: the files one after another in rows "
-              "of --seq-len tokens" },
+      .choices = "megatron|govreport", .help = "megatron: an indexed data set; govreport: rows of --seq-len tokens" },
     { "seq-len", 0, TM_OPTION_I64, offsetof(pack_options, seq), .value = "N", .fallback = "8192", .lo = 2,
       .hi = 1 << 24, .help = "govreport: tokens in a row" },
     { "answer-after", 0, TM_OPTION_TEXT, offsetof(pack_options, answer), .value = "TEXT",
-      .help = "govreport: only what follows TEXT in a file counts (mask 1), without the end of the file" },
+      .help = "govreport: count only what follows TEXT in a file (mask 1)" },
     TM_OPTION_JSON(pack_options),
 };
 

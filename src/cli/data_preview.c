@@ -50,7 +50,7 @@ static tm_status preview(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "tokenizer", 0, TM_OPTION_TEXT, offsetof(preview_options, tokenizer), .value = "PATH",
-      .help = "a tokenizer file, or a model's directory (its chat template, too); default: bytes" },
+      .help = "tokenizer file, or a model's directory with its template; default: bytes" },
     { "format", 0, TM_OPTION_CHOICE, offsetof(preview_options, format), .fallback = "auto",
       .choices = "auto|messages|conversations|instruction|completion|text|preference",
       .help = "what a row is; auto: by the columns of the first one" },

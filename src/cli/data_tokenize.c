@@ -100,7 +100,7 @@ static const tm_option rows[] = {
     { "special", 0, TM_OPTION_FLAG, offsetof(tokenize_options, special),
       .help = "add the tokens that the tokenizer puts around a text (<s>, ...) to each document" },
     { "threads", 0, TM_OPTION_I64, offsetof(tokenize_options, threads), .value = "N", .lo = 1, .hi = 1024,
-      .help = "number of threads; default: all that this process may use; the result is the same for any number" },
+      .help = "number of threads; default: all; the result does not depend on it" },
     { "batch", 0, TM_OPTION_I64, offsetof(tokenize_options, batch), .value = "BYTES", .fallback = "1048576", .lo = 1,
       .hi = 1 << 28, .help = "bytes of text that are encoded at once" },
     { "save", 0, TM_OPTION_F64, offsetof(tokenize_options, save), .value = "SECONDS", .fallback = "5", .lo = 1e-9,

@@ -256,10 +256,9 @@ static tm_status print(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "schedule", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, schedule),
-      .help =
-          "print the order of a step in the place of its instructions: of a pipeline as a grid, with its idle time" },
+      .help = "print the order of a step; of a pipeline as a grid, with its idle time" },
     { "ranks-per-host", 0, TM_OPTION_I64, offsetof(tm_cli_options, ranks_per_host), .value = "N", .lo = 1, .hi = 256,
-      .help = "of several ranks: so many share a host; print what collectives move between and within hosts" },
+      .help = "ranks that share a host: print what collectives move within and between hosts" },
     TM_OPTION_JSON(tm_cli_options),
     TM_CLI_CONFIGURATION_ROWS,
 };

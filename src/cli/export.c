@@ -73,8 +73,7 @@ static const tm_option rows[] = {
     { "step", 0, TM_OPTION_I64, offsetof(export_options, step), .value = "N", .fallback = "-1", .lo = -1, .hi = 1e15,
       .help = "the checkpoint of step N; -1: the newest" },
     { "max-shard-size", 0, TM_OPTION_F64, offsetof(export_options, gigabytes), .value = "GB", .fallback = "5",
-      .lo = 1e-6, .hi = 1e6,
-      .help = "largest size of a file, in 10^9 bytes; a larger model is written as several files and an index" },
+      .lo = 1e-6, .hi = 1e6, .help = "largest size of a file, in 10^9 bytes; a larger model has several and an index" },
     TM_OPTION_JSON(export_options),
 };
 

@@ -232,7 +232,7 @@ static tm_status run(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "prompt", 0, TM_OPTION_TEXT, offsetof(generate_options, prompt), .value = "TEXT", .may_be_empty = true,
-      .help = "text to continue, encoded by the tokenizer in DIR, with the tokens that it puts in front of a text" },
+      .help = "text to continue, encoded by the tokenizer in DIR" },
     { "prompt-ids", 0, TM_OPTION_TEXT, offsetof(generate_options, prompt_ids), .value = "FILE",
       .help = "token ids: a JSON array or a .npy" },
     { "tokenizer", 0, TM_OPTION_TEXT, offsetof(generate_options, tokenizer), .value = "FILE",
@@ -240,7 +240,7 @@ static const tm_option rows[] = {
     { "adapter", 0, TM_OPTION_TEXT, offsetof(generate_options, adapter), .value = "DIR",
       .help = "add the PEFT adapter in this directory to the weights" },
     { "max-tokens", 0, TM_OPTION_I64, offsetof(generate_options, max_tokens), .value = "N", .fallback = "64", .lo = 1,
-      .hi = 1e7, .help = "number of tokens to add; fewer if the model's positions or eos_token_id end the text" },
+      .hi = 1e7, .help = "number of tokens to add; fewer if the text ends or positions run out" },
     { "temperature", 0, TM_OPTION_F64, offsetof(generate_options, temperature), .value = "T", .fallback = "0", .lo = 0,
       .hi = 1e3, .help = "0: always the most likely token; else logits are divided by T" },
     { "top-k", 0, TM_OPTION_I64, offsetof(generate_options, top_k), .value = "K", .fallback = "0", .lo = 0, .hi = 1e9,

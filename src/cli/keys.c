@@ -95,9 +95,7 @@ static tm_status keys(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "framework", 0, TM_OPTION_TEXT, offsetof(keys_options, framework), .value = "NAME",
-      .help = "list the keys of that program's files, and what happens to each: mapped to ours, harmless, performance "
-              "only, "
-              "must equal, not built; torchtitan, megatron, torchtune or pytorch-training-benchmark" },
+      .help = "list the keys of that program's files, and what happens to each" },
     { "markdown", 0, TM_OPTION_FLAG, offsetof(keys_options, markdown),
       .help = "print the tables of docs/configuration.md" },
     { "combinations", 0, TM_OPTION_FLAG, offsetof(keys_options, combinations),
@@ -111,7 +109,9 @@ const tm_cli_command tm_command_keys = {
     .words = "[SECTION]",
     .most = 1,
     .about = "Lists the configuration keys with type, default, range and meaning: those of a section "
-             "(`trainmark keys training`), or all.",
+             "(`trainmark keys training`), or all. --framework is torchtitan, megatron, torchtune or "
+             "pytorch-training-benchmark; their keys are mapped to ours, harmless, performance only, must equal, or "
+             "not built.",
     TM_CLI_OPTIONS(rows, keys_options),
     .run = keys,
 };

@@ -58,8 +58,7 @@ static const tm_option rows[] = {
     { "dtype", 0, TM_OPTION_CHOICE, offsetof(merge_options, dtype), .value = "NAME", .choices = "bfloat16|float32",
       .help = "format of the weights; default: that of the model" },
     { "max-shard-size", 0, TM_OPTION_F64, offsetof(merge_options, gigabytes), .value = "GB", .fallback = "5",
-      .lo = 1e-6, .hi = 1e6,
-      .help = "largest size of a file, in 10^9 bytes; a larger model is written as several files and an index" },
+      .lo = 1e-6, .hi = 1e6, .help = "largest size of a file, in 10^9 bytes; a larger model has several and an index" },
     TM_OPTION_JSON(merge_options),
 };
 

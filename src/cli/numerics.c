@@ -180,22 +180,15 @@ static tm_status numerics(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "tokens", 0, TM_OPTION_TEXT, offsetof(numerics_options, tokens), .value = "FILE",
-      .help =
-          "a JSON array of ids, or a .npy of int32 or int64: all but the last are the inputs, all but the first the "
-          "targets" },
+      .help = "JSON array or .npy of ids; the last one is only a target" },
     { "inputs", 0, TM_OPTION_TEXT, offsetof(numerics_options, inputs), .value = "FILE",
-      .help =
-          "of a FLUX directory (diffusers): safetensors with noisy and velocity (rows, columns, channels), time, text "
-          "(tokens, n), pooled (n) and guidance, if the model has it" },
+      .help = "safetensors with the inputs of a FLUX directory (diffusers)" },
     { "adapter", 0, TM_OPTION_TEXT, offsetof(numerics_options, adapter), .value = "DIR",
-      .help = "use the PEFT adapter in this directory: gradients are those of its tensors, the model is frozen" },
+      .help = "use the PEFT adapter in this directory, with gradients of its tensors" },
     { "dtype", 0, TM_OPTION_CHOICE, offsetof(numerics_options, dtype), .value = "NAME",
-      .choices = "float32|bfloat16|float64",
-      .help = "format of products; bfloat16: weights and gradients are float32; float64: with --device reference" },
+      .choices = "float32|bfloat16|float64", .help = "format of products; float64: with --device reference" },
     { "compare-dtype", 0, TM_OPTION_CHOICE, offsetof(numerics_options, compared), .value = "NAME",
-      .choices = "float32|bfloat16",
-      .help = "the same forward and backward in this format, too, and all tensors of both compared: relative error, "
-              "cosine, underflow, overflow, exponents; --dtype is then the other one unless given" },
+      .choices = "float32|bfloat16", .help = "compute a second time in this format, and compare all tensors of both" },
     { "bound", 0, TM_OPTION_F64, offsetof(numerics_options, bound), .value = "ERROR", .fallback = "0.1", .lo = 0,
       .hi = 1e9, .help = "with --compare-dtype: relative error from which on a tensor diverges" },
     TM_OPTION_DEVICE(numerics_options),
@@ -211,7 +204,11 @@ const tm_cli_command tm_command_numerics = {
     .about =
         "Loads a Hugging Face directory and runs forward and backward on the tokens, to compare implementations: loss, "
         "norms of all gradients by the names of the tensors, logits of the first and the last input. With "
-        "--compare-dtype also what another number format makes of every tensor, and the first that diverges.",
+        "--compare-dtype also what another number format makes of every tensor (relative error, cosine, underflow, "
+        "overflow, "
+        "exponents), and the first that diverges; --dtype is then the other one unless given. Inputs of FLUX: noisy "
+        "and "
+        "velocity (rows, columns, channels), time, text (tokens, n), pooled (n), and guidance if the model has it.",
     TM_CLI_OPTIONS(rows, numerics_options),
     .run = numerics,
 };

@@ -38,8 +38,7 @@ static const tm_option rows[] = {
     { "file", 0, TM_OPTION_TEXT, offsetof(reference_options, file), .value = "FILE",
       .help = "a CSV file of published figures instead of the built-in ones" },
     { "output-file", 'o', TM_OPTION_TEXT, offsetof(reference_options, output), .value = "FILE",
-      .help =
-          "write the table to FILE; its extension decides the format: md, csv, tsv, json, jsonl, or these with .gz" },
+      .help = "write the table to FILE: md, csv, tsv, json, jsonl, or these with .gz" },
     TM_OPTION_JSON(reference_options),
 };
 

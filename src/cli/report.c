@@ -128,15 +128,13 @@ static tm_status report(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(report_options, out), .value = "FILE",
-      .help = "report.html: one file with charts that loads nothing; .md, .csv or .json: the figures; default: as .md "
-              "on standard "
-              "output" },
+      .help = "file: .html with charts; .md, .csv or .json; default: markdown on stdout" },
     { "plot", 0, TM_OPTION_TEXT, offsetof(report_options, plot), .value = "FILE",
       .help = "write one chart; FILE ends in .svg, or in .png where librsvg is installed" },
     { "chart", 0, TM_OPTION_CHOICE, offsetof(report_options, chart), .value = "NAME", .fallback = "loss",
       .choices = "loss|speed|ledger|memory|roofline|numbers", .help = "the chart" },
     { "fleet", 0, TM_OPTION_FLAG, offsetof(report_options, fleet),
-      .help = "judge the runs of many hosts: one page with the gates of each; exit code 5 if one fails" },
+      .help = "judge the runs of many hosts on one page; exit code 5 if one fails" },
     { "tolerance", 0, TM_OPTION_F64, offsetof(report_options, tolerance), .value = "PERCENT", .fallback = "5", .lo = 0,
       .hi = 100, .help = "with --fleet: how much slower than the median of all runs a run may be" },
     { "thresholds", 0, TM_OPTION_TEXT, offsetof(report_options, thresholds), .value = "FILE",

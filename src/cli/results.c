@@ -91,8 +91,7 @@ static const tm_option list_rows[] = {
       .help = "the newest N; 0: all; -1: 50, all with --json and --output-file" },
     { "all", 0, TM_OPTION_FLAG, offsetof(results_options, all), .help = "every column" },
     { "output-file", 'o', TM_OPTION_TEXT, offsetof(results_options, output), .value = "FILE",
-      .help =
-          "write the table to FILE; its extension decides the format: md, csv, tsv, json, jsonl, or these with .gz" },
+      .help = "write the table to FILE: md, csv, tsv, json, jsonl, or these with .gz" },
     STORE_ROW,
     TM_OPTION_JSON(results_options),
 };

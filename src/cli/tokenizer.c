@@ -218,14 +218,10 @@ static tm_status run_speed(tm_cli_line *line, tm_error *err)
       offsetof(arguments, tokenizer),                                                                                  \
       .value = "FILE",                                                                                                 \
       .required = true,                                                                                                \
-      .help =                                                                                                          \
-          "tokenizer.json, SentencePiece .model, tiktoken, tekken, or a directory with one (docs/tokenizers.md)" },    \
-        { "pattern",                                                                                                   \
-          0,                                                                                                           \
-          TM_OPTION_TEXT,                                                                                              \
-          offsetof(arguments, pattern),                                                                                \
-          .value = "NAME",                                                                                             \
-          .help = "pattern that splits words, for a tiktoken file of unknown size; a wrong name lists all" },          \
+      .help = "tokenizer.json, SentencePiece .model, tiktoken, tekken, or its directory" },                            \
+        { "pattern",       0,                                                                                          \
+          TM_OPTION_TEXT,  offsetof(arguments, pattern),                                                               \
+          .value = "NAME", .help = "pattern that splits words, for a tiktoken file; a wrong name lists all" },         \
         TM_OPTION_JSON(arguments)
 
 static const tm_option encode_rows[] = {

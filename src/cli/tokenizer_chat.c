@@ -105,9 +105,7 @@ static tm_status run(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "messages", 0, TM_OPTION_TEXT, offsetof(chat_options, messages), .value = "FILE", .required = true,
-      .help =
-          "JSON: an array of messages (role, content, ...), or an object with `messages` and further variables of the "
-          "template (tools, ...)" },
+      .help = "JSON: an array of messages, or an object with `messages` and variables" },
     { "template", 0, TM_OPTION_TEXT, offsetof(chat_options, name), .value = "NAME",
       .help = "which of several templates in tokenizer_config.json; default: `default`" },
     { "add-generation-prompt", 0, TM_OPTION_FLAG, offsetof(chat_options, prompt),

@@ -35,7 +35,10 @@ static void add_command(const tm_cli_command *c, const char *name, tm_text *out)
                    synopsis.data ? synopsis.data : "");
     tm_text_fini(&synopsis);
     for (size_t i = 0; i < c->n_options; i++) {
+        const char *help = c->options[i].help;
         assert_true(c->options[i].at < c->size);
+        if (!help || strlen(help) > 80)
+            fail_msg("%s --%s: a line of help has 80 characters: '%s'", name, c->options[i].name, help);
         add_option(&c->options[i], out);
     }
 }

@@ -3,16 +3,16 @@
 #include "train/step/supported.h"
 
 #define SPLIT_HEAD "an output layer that stages divide (parallelism.pipeline_parallel_divide_head)"
-#define TENSOR     "matrices that ranks divide (parallelism.tensor_parallel_degree)"
-#define EXPERTS    "experts that ranks divide (parallelism.expert_parallel_degree)"
-#define PAIRS      "the loss of pairs (data.source preference)"
-#define WHOLE      "an optimizer of whole tensors (optimizer.name)"
-#define TINY       "tiny-llama --training.seq_len 32 --training.local_batch_size 2 "
-#define MIXTURE    TINY "--model.n_experts 8 --model.n_experts_per_token 2 "
-#define TWO        "--parallelism.ranks 2 "
-#define STAGES     TINY TWO "--parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 2 "
-#define SPLIT      " --parallelism.pipeline_parallel_divide_head true"
-#define TP         " --parallelism.tensor_parallel_degree 2"
+#define TENSOR "matrices that ranks divide (parallelism.tensor_parallel_degree)"
+#define EXPERTS "experts that ranks divide (parallelism.expert_parallel_degree)"
+#define PAIRS "the loss of pairs (data.source preference)"
+#define WHOLE "an optimizer of whole tensors (optimizer.name)"
+#define TINY "tiny-llama --training.seq_len 32 --training.local_batch_size 2 "
+#define MIXTURE TINY "--model.n_experts 8 --model.n_experts_per_token 2 "
+#define TWO "--parallelism.ranks 2 "
+#define STAGES TINY TWO "--parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 2 "
+#define SPLIT " --parallelism.pipeline_parallel_divide_head true"
+#define TP " --parallelism.tensor_parallel_degree 2"
 
 static int size(const tm_step *s, int axis)
 {
@@ -190,8 +190,9 @@ const tm_not_together tm_not_together_rows[] = {
     { "a balance of experts per sequence (model.moe_aux_loss_per_sequence)", TENSOR " and " EXPERTS,
       "a rank would have parts of several sequences", "set training.local_batch_size to 1, or the key to false",
       tensor_balance, false,
-      MIXTURE TP " --parallelism.ranks 4 --parallelism.context_parallel_degree 2 --parallelism.expert_parallel_degree 4 "
-                 "--model.moe_aux_loss 0.1 --model.moe_aux_loss_per_sequence false",
+      MIXTURE TP
+      " --parallelism.ranks 4 --parallelism.context_parallel_degree 2 --parallelism.expert_parallel_degree 4 "
+      "--model.moe_aux_loss 0.1 --model.moe_aux_loss_per_sequence false",
       "--model.moe_aux_loss_per_sequence true" },
     { SPLIT_HEAD, "images (model.family)", "they have no vocabulary", "leave it out", split_images, false,
       "tiny-flux " TWO "--training.local_batch_size 2 --parallelism.pipeline_parallel_degree 2 "
@@ -240,8 +241,7 @@ const tm_not_together tm_not_together_rows[] = {
       NULL, "leave lm_head out", head_quantized, true, TINY "--lora.rank 2 --lora.targets q_proj,lm_head",
       "--quantize.output_recipe fp8_rowwise" },
     { "an adapter of the output layer (lora.targets lm_head)", PAIRS, NULL, "leave lm_head out", head_pairs, true,
-      TINY "--lora.rank 2 --lora.targets q_proj,lm_head",
-      "--data.source preference --data.path pairs.jsonl" },
+      TINY "--lora.rank 2 --lora.targets q_proj,lm_head", "--data.source preference --data.path pairs.jsonl" },
     { "adapters of experts (lora.targets)", "experts in low precision (quantize.experts_recipe)", NULL,
       "leave experts out of lora.targets, or set the recipe to none", experts_quantized, true,
       MIXTURE "--lora.rank 2 --lora.targets experts.down_proj", "--quantize.experts_recipe mxfp8" },

@@ -8,9 +8,10 @@
 #include "train/step/step.h"
 
 typedef struct {
-    const char *what, *with; /* each with its key in brackets; what a user asks for, and what it cannot be combined with */
-    const char *why;         /* NULL: nothing stands against it but the work */
-    const char *way;         /* what to do, as an order */
+    const char *what,
+        *with;       /* each with its key in brackets; what a user asks for, and what it cannot be combined with */
+    const char *why; /* NULL: nothing stands against it but the work */
+    const char *way; /* what to do, as an order */
     bool (*asked)(const tm_step *step); /* for both? `declared`: of a step whose tensors are declared */
     bool        declared;
     const char *base, *more; /* an example: words of a command line that are planned, and more, which make both */

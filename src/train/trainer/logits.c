@@ -12,10 +12,10 @@ static tm_status read_here(const tm_trainer *trainer, double *logits, tm_error *
     const tm_step   *step = tm_trainer_step_of(trainer);
     const tm_tensor *stored = tm_graph_at(step->graph, step->sample_logits),
                     *head = tm_graph_at(step->graph, step->model.head);
-    const int64_t    n = stored->shape.n[1], first = head->cut ? head->pieces[0].begin : 0;
-    const size_t     bytes = tm_tensor_bytes(stored->shape, stored->dtype);
-    void            *values = tm_alloc(bytes);
-    tm_status        st = tm_trainer_read(trainer, step->sample_logits, 0, values, bytes, err);
+    const int64_t n = stored->shape.n[1], first = head->cut ? head->pieces[0].begin : 0;
+    const size_t  bytes = tm_tensor_bytes(stored->shape, stored->dtype);
+    void         *values = tm_alloc(bytes);
+    tm_status     st = tm_trainer_read(trainer, step->sample_logits, 0, values, bytes, err);
     for (int64_t v = 0; st == TM_OK && v < n; v++) logits[first + v] = tm_value_get(values, stored->dtype, v);
     free(values);
     return st;
