@@ -151,6 +151,7 @@ static const row rows[] = {
     { "model.rope_theta", LLAMA, "100" },
     { "model.rope_scaling", LLAMA, "yarn" },
     { "model.rope_scaling_factor", YARN, "8" },
+    { "model.rope_attention_factor", YARN, "2" },
     { "model.rope_low_freq_factor", LLAMA "--model.rope_scaling llama3", "0.5" },
     { "model.rope_high_freq_factor", LLAMA "--model.rope_scaling llama3", "8000" },
     { "model.rope_original_max_seq_len", YARN, "512" },
