@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes tests/hf/rope.json: what transformers makes of the rotary positions in a config.json.
 
-    python3 tools/make_rope_fixture.py
+    python3 tools/make_rope_fixture.py                         writes it
+    python3 tools/make_rope_fixture.py TRAINMARK [FAMILY ...]  `trainmark export` of each model, loaded by transformers: the
+                                                               same logits
 
 Needs what tools/hf_parity.py needs. Three lists; `config` is a config.json as files have it, not as the library saves it:
 
@@ -213,9 +215,23 @@ def digits(value, n):
     return [digits(v, n) for v in value] if isinstance(value, list) else value
 
 
+def check(program, families):
+    for family, name, config in configs():
+        if families and family not in families:
+            continue
+        print(f"{family} {name}")
+        with tempfile.TemporaryDirectory() as folder:
+            model_of(config, folder)
+            hf_parity.export(program, hf_parity.FAMILIES[family][1], folder,
+                             hf_parity.tokens(SEQUENCE, config["vocab_size"]))
+
+
 def main():
     T.utils.logging.set_verbosity_error()
     T.utils.logging.disable_progress_bar()
+    if len(sys.argv) > 1:
+        check(os.path.abspath(sys.argv[1]), sys.argv[2:])
+        return
     about = f"made by tools/make_rope_fixture.py with transformers {T.__version__}"
     lists = dict(frequencies=digits(list(frequencies()), 15), models=digits(list(models()), 10),
                  growing=digits(list(growing()), 10))

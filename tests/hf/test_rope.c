@@ -74,7 +74,7 @@ static void table_is(const char *config, const tm_model_shape *shape, const json
     const tm_tensor *table = tm_graph_at(graph, model.rope_table);
     assert_true(table->shape.n[0] == length && table->shape.n[1] == 2 * half);
     for (int64_t i = 0; i < half; i++) {
-        double f = json_number_value(json_array_get(frequencies, (size_t)i)), angle = f * (double)(length - 1);
+        double  f = json_number_value(json_array_get(frequencies, (size_t)i)), angle = f * (double)(length - 1);
         int64_t last = (length - 1) * 2 * half + i;
         near(config, "a frequency", tm_model_rope_frequency(shape, i, length) / f, 1, 1e-12);
         near(config, "a cosine", table->fill(table->fill_context, last), factor * cos(angle), 1e-9);
@@ -200,8 +200,7 @@ static void decoder_is(const char *config, const json_t *row)
                             .write = write_decoder };
     assert_int_equal(tm_hf_load(&memory, model.weights, 1, &report, &err), TM_OK);
     assert_int_equal(tm_decoder_feed(decoder, tokens, prompt, logits, &err), TM_OK);
-    for (int64_t t = prompt; t < n; t++)
-        assert_int_equal(tm_decoder_feed(decoder, tokens + t, 1, logits, &err), TM_OK);
+    for (int64_t t = prompt; t < n; t++) assert_int_equal(tm_decoder_feed(decoder, tokens + t, 1, logits, &err), TM_OK);
     logits_are(config, row, logits, 1e-6);
     tm_decoder_close(decoder);
     test_hf_close(&model);
@@ -247,7 +246,8 @@ static void what_would_be_something_else_is_refused(void **state)
         { SCALED("\"rope_type\": \"yarn\""), "has no 'rope_scaling.factor'" },
         { SCALED("\"rope_type\": \"yarn\", \"factor\": null, \"original_max_position_embeddings\": 128"), "0.5" },
         { SCALED("\"rope_type\": \"llama3\", \"factor\": 2.0"), "has no 'rope_scaling.low_freq_factor'" },
-        { SCALED("\"rope_type\": \"linear\", \"factor\": 2.0, \"mscale_all_dim\": 1.0"), "'rope_scaling.mscale_all_dim'" },
+        { SCALED("\"rope_type\": \"linear\", \"factor\": 2.0, \"mscale_all_dim\": 1.0"),
+          "'rope_scaling.mscale_all_dim'" },
         { SCALED("\"rope_type\": \"linear\", \"factor\": [2.0]"), "'rope_scaling.factor' is [...], wanted a single" },
         { SCALED("\"factor\": 2.0"), "'rope_scaling.factor' (2) is not known" },
         { SCALED("\"rope_type\": \"yarn\", \"factor\": 2.0, \"partial_rotary_factor\": 0.5"),
