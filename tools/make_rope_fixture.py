@@ -164,8 +164,26 @@ def rotary(config, length, wide):
     return module.inv_freq.double().tolist(), float(module.attention_scaling)
 
 
+def lacking():
+    """Of every family: a file without one of the members that a rope_scaling may have."""
+    full = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8, beta_fast=16.0, beta_slow=0.5,
+                mscale=1.0, mscale_all_dim=0.5, truncate=False, attention_factor=1.5)
+    for family, name, config in configs():
+        if name != "yarn":
+            continue
+        for member in [None, *full]:
+            scaling = {k: v for k, v in full.items() if k != member}
+            if member in ("mscale", "mscale_all_dim"):
+                del scaling["attention_factor"]
+            if member not in ("rope_type", "factor"):
+                yield dict(config, rope_scaling=scaling), 8
+        llama3 = {k: v for k, v in LLAMA3.items() if not k.startswith("original")}
+        for scaling in None, llama3:
+            yield {k: v for k, v in dict(config, rope_scaling=scaling).items() if k != "rope_theta"}, 8
+
+
 def frequencies():
-    for config, length in FREQUENCIES:
+    for config, length in [*FREQUENCIES, *lacking()]:
         values, factor = rotary(config, length, True)
         stock, stock_factor = rotary(config, length, False)
         worst = max(abs(a / b - 1) for a, b in zip(stock + [stock_factor], values + [factor]))
