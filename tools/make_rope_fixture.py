@@ -77,6 +77,7 @@ FREQUENCIES = [  # config, length
     (of(LLAMA, dict(YARN, factor=40.0, beta_fast=16, beta_slow=2)), 8),
     (of(LLAMA, dict(YARN, beta_fast=None, beta_slow=None, truncate=None, attention_factor=None)), 8),
     (of(LLAMA, dict(YARN, truncate=False)), 8),
+    (of(LLAMA, dict(YARN, truncate=None), rope_theta=150000.0, head_dim=128), 8),
     (of(LLAMA, dict(YARN, truncate=False), rope_theta=150000.0, head_dim=128), 8),
     (of(LLAMA, dict(YARN, attention_factor=0.75)), 8),
     (of(LLAMA, dict(YARN, attention_factor=1.0, mscale=2.0, mscale_all_dim=1.0)), 8),
