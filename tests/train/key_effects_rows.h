@@ -159,7 +159,7 @@ static const row rows[] = {
     { "model.rope_beta_slow", YARN, "0.01" },
     { "model.rope_truncate", YARN, "false" },
     { "model.rope_mscale", YARN "--model.rope_mscale_all_dim 0.5", "2" },
-    { "model.rope_mscale_all_dim", YARN, "1" },
+    { "model.rope_mscale_all_dim", YARN "--model.rope_mscale 0.5", "1" },
     { "model.kv_lora_rank", MLA, "8" },
     { "model.q_lora_rank", MLA, "8" },
     { "model.qk_nope_head_dim", MLA, "4" },
