@@ -109,7 +109,8 @@ static tm_status open_decoder(job *j, int threads, tm_error *err)
                        "float64 on reference",
                        j->dtype, j->o->device);
     int64_t length = j->n_prompt + j->most;
-    return tm_decoder_open(j->opened, &j->source.shape, precision, length < 2 ? 2 : length, &j->decoder, err);
+    return tm_decoder_open(j->opened, &j->source.shape, precision, length < 2 ? 2 : length, j->n_prompt, &j->decoder,
+                           err);
 }
 
 static tm_status decoder_write(const tm_hf_memory *memory, tm_tensor_id id, size_t offset, const void *from,

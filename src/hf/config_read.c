@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_CONFIG = 16 << 20, MAX_GIVEN = 128 };
@@ -59,8 +60,8 @@ static const char *next_name(const char *names, char name[160])
     return names[n] ? names + n + 1 : NULL;
 }
 
-/* A member by its dotted name; NULL: absent or null. */
-static json_t *member(json_t *object, const char *name)
+/* A member by its dotted name; NULL: absent. */
+static json_t *member_or_null(json_t *object, const char *name)
 {
     char   part[160];
     size_t n = strcspn(name, ".");
@@ -68,8 +69,14 @@ static json_t *member(json_t *object, const char *name)
     memcpy(part, name, n);
     part[n] = '\0';
     json_t *value = json_object_get(object, part);
-    if (!value || json_is_null(value)) return NULL;
-    return name[n] ? member(value, name + n + 1) : value;
+    return value && name[n] ? member_or_null(value, name + n + 1) : value;
+}
+
+/* NULL: absent or null. */
+static json_t *member(json_t *object, const char *name)
+{
+    json_t *value = member_or_null(object, name);
+    return json_is_null(value) ? NULL : value;
 }
 
 /* Is one of a row's names there, and null? */
@@ -78,7 +85,7 @@ static bool is_null(const reader *r, const tm_hf_key *row)
     char name[160];
     for (const char *names = row->key; names;) {
         names = next_name(names, name);
-        if (json_is_null(json_object_get(r->root, name))) return true;
+        if (json_is_null(member_or_null(r->root, name))) return true;
     }
     return false;
 }
@@ -95,17 +102,35 @@ static bool one_of(const char *values, const char *value)
     return false;
 }
 
+/* What a key of ours was given, its name `length` characters long; NULL: nothing yet. */
+static const char *given(const reader *r, const char *name, size_t length)
+{
+    for (int i = 0; i < r->n_given; i++)
+        if (strncmp(r->given[i][0], name, length) == 0 && !r->given[i][0][length]) return r->given[i][1];
+    return NULL;
+}
+
 /* Does the row hold, after what was read so far? */
 static bool in_force(const reader *r, const tm_hf_key *row)
 {
     if (!row->only) return true;
     const char *equals = strchr(row->only, '=');
     TM_ASSERT(equals);
-    for (int i = 0; i < r->n_given; i++)
-        if (strncmp(r->given[i][0], row->only, (size_t)(equals - row->only)) == 0 &&
-            !r->given[i][0][equals - row->only])
-            return strcmp(r->given[i][1], equals + 1) == 0;
-    return false;
+    const char *value = given(r, row->only, (size_t)(equals - row->only));
+    return value && one_of(equals + 1, value);
+}
+
+/* What "model.a" or "model.a/model.b" stands for; other text for itself. */
+static const char *meant(const reader *r, const char *text)
+{
+    char number[32];
+    if (strncmp(text, "model.", 6) != 0) return text;
+    size_t      n = strcspn(text, "/");
+    const char *value = given(r, text, n), *divisor = text[n] ? given(r, text + n + 1, strlen(text + n + 1)) : "1";
+    TM_ASSERT(value && divisor); /* of rows before */
+    if (!text[n]) return value;
+    double by = strtod(divisor, NULL);
+    return tm_arena_text(r->arena, tm_format_double(number, by > 0 ? strtod(value, NULL) / by : 0));
 }
 
 /* The value under any of a row's names, and which. Two that differ are an error. */
@@ -201,10 +226,9 @@ static tm_status give_product(reader *r, const tm_hf_key *row, tm_error *err)
     char      name[160];
     long long product = 1;
     for (const char *names = row->values; names;) {
-        long long factor = 0;
         names = next_name(names, name);
-        for (int i = 0; i < r->n_given; i++)
-            if (strcmp(r->given[i][0], name) == 0) factor = strtoll(r->given[i][1], NULL, 10);
+        const char *value = given(r, name, strlen(name));
+        long long   factor = value ? strtoll(value, NULL, 10) : 0;
         if (factor < 1 || factor > 1 << 24)
             return tm_fail(err, TM_FORMAT, "'%s': what makes '%s' is not a number from 1 to %d", r->path, name,
                            1 << 24);
@@ -241,7 +265,7 @@ static tm_status apply(reader *r, const tm_hf_key *row, tm_error *err)
     if (value && row->kind == TM_HF_VALUE && !number(value))
         return tm_fail(err, TM_FORMAT, "'%s': '%s' is %s, wanted a single value", r->path, name,
                        text_of(r->arena, value));
-    const char *text = value ? text_of(r->arena, value) : missing;
+    const char *text = value ? text_of(r->arena, value) : meant(r, missing);
     if (row->kind == TM_HF_VALUE || row->kind == TM_HF_LIST) return give(r, row, name, text, err);
     if (row->kind == TM_HF_CHOICE) return choose(r, row, name, text, err);
     if (one_of(row->values, text)) return TM_OK;
@@ -347,9 +371,26 @@ static tm_status apply_pairs(reader *r, tm_error *err)
     return TM_OK;
 }
 
+/* Of two objects the class takes the first alone. */
+static tm_status settle_rope(const reader *r, tm_error *err)
+{
+    json_t *scaling = json_object_get(r->root, "rope_scaling"),
+           *parameters = json_object_get(r->root, "rope_parameters");
+    bool both = json_object_size(scaling) > 0 && json_object_size(parameters) > 0;
+    if (both && !json_equal(scaling, parameters))
+        return tm_fail(err, TM_FORMAT,
+                       "'%s': 'rope_scaling' and 'rope_parameters' differ, and transformers takes the first alone; "
+                       "remove one",
+                       r->path);
+    if (r->form->rope && json_object_size(scaling) == 0 && (!parameters || json_is_null(parameters)))
+        json_object_set_new(r->root, "rope_parameters", json_loads(r->form->rope, 0, NULL));
+    return TM_OK;
+}
+
 static tm_status read_root(reader *r, tm_error *err)
 {
     TM_TRY(find_form(r, err));
+    TM_TRY(settle_rope(r, err));
     TM_TRY(apply_pairs(r, err));
     for (const tm_hf_key *row = r->form->keys; row->key; row++) TM_TRY(apply(r, row, err));
     for (const tm_hf_key *row = tm_hf_common_keys; row->key; row++) TM_TRY(apply(r, row, err));

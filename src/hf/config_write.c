@@ -31,6 +31,10 @@ static void value_of(const tm_config *config, const tm_model_shape *s, const cha
         tm_text_add(out, s->qk_norm ? "true" : "false");
     else if (strcmp(key, "model.bias") == 0)
         tm_text_add(out, biases[s->bias]);
+    else if (strcmp(key, "model.sinks") == 0)
+        tm_text_add(out, s->sinks ? "true" : "false");
+    else if (strcmp(key, "model.activation") == 0)
+        tm_text_add(out, s->clamped ? "swiglu_clamped" : "swiglu");
     else if (strcmp(key, "model.moe_normalise") == 0)
         tm_text_add(out, s->moe.normalise ? "true" : "false");
     else if (strcmp(key, "model.moe_bias") == 0)
@@ -39,7 +43,7 @@ static void value_of(const tm_config *config, const tm_model_shape *s, const cha
         tm_text_printf(out, "%lld", (long long)s->moe.ffn_dim);
 }
 
-/* Has the configuration the value of "model.family=llama"? */
+/* Has the configuration one of the values of "model.rope_scaling=llama3|yarn"? */
 static bool has_pair(const tm_config *config, const tm_model_shape *shape, const char *pair, tm_text *value)
 {
     const char *equals = strchr(pair, '=');
@@ -48,7 +52,9 @@ static bool has_pair(const tm_config *config, const tm_model_shape *shape, const
     tm_text_add_n(&key, pair, (size_t)(equals - pair));
     value_of(config, shape, key.data, value);
     tm_text_fini(&key);
-    return strcmp(value->data, equals + 1) == 0;
+    for (const char *one = equals + 1; one; one = strchr(one, '|') ? strchr(one, '|') + 1 : NULL)
+        if (strcspn(one, "|") == value->length && strncmp(one, value->data, value->length) == 0) return true;
+    return false;
 }
 
 /* Why the model does not have the form, or NULL. */
@@ -145,8 +151,8 @@ static json_t *list_of(const char *text)
     return list;
 }
 
-static void write_row(json_t *root, const tm_config *config, const tm_model_shape *shape, const tm_hf_key *row,
-                      tm_text *value)
+static void write_row(json_t *root, const tm_config *config, const tm_model_shape *shape, const tm_hf_form *form,
+                      const tm_hf_key *row, tm_text *value)
 {
     if (row->kind == TM_HF_HARMLESS || (row->only && !has_pair(config, shape, row->only, value))) return;
     if (row->kind == TM_HF_VALUE) {
@@ -160,7 +166,8 @@ static void write_row(json_t *root, const tm_config *config, const tm_model_shap
         value_of(config, shape, row->name, value);
         json_t *theirs = theirs_of(row->values, value->data);
         TM_ASSERT(theirs); /* tm_hf_form_of has found the form */
-        if (row->absent && strcmp(json_string_value(theirs), row->absent) == 0)
+        bool plain = row->absent && strcmp(json_string_value(theirs), row->absent) == 0;
+        if (plain && !form->rope) /* else a file without it means something else */
             json_decref(theirs);
         else
             put(root, row->key, theirs);
@@ -202,7 +209,7 @@ void tm_hf_config_write(const tm_config *config, const tm_model_shape *shape, co
                        ? json_pack("{s:s}", "_class_name", form->model_type)
                        : json_pack("{s:s, s:[s]}", "model_type", form->model_type, "architectures", form->architecture);
     TM_ASSERT(root);
-    for (const tm_hf_key *row = form->keys; row->key; row++) write_row(root, config, shape, row, &value);
+    for (const tm_hf_key *row = form->keys; row->key; row++) write_row(root, config, shape, form, row, &value);
     if (!form->diffusers) {
         take_ids(root, ids);
         json_object_set_new(root, "torch_dtype", json_string(dtype));

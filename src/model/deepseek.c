@@ -222,11 +222,6 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
 
 /* --- Hugging Face: deepseek_v2 (softmax, no bias) and deepseek_v3 (sigmoid, biased choice) ------------------------ */
 
-#define YARN_OR(theirs, ours, missing)                                                                                 \
-    {                                                                                                                  \
-        .key = "rope_scaling." theirs "|rope_parameters." theirs, .kind = TM_HF_VALUE, .name = "model." ours,          \
-        .absent = missing, .only = "model.rope_scaling=yarn"                                                           \
-    }
 #define BOTH_VERSIONS                                                                                                  \
     TM_HF_IS_OR("kv_lora_rank", "kv_lora_rank", "512"), TM_HF_OR_NULL("q_lora_rank", "q_lora_rank", "1536"),           \
         TM_HF_IS_OR("qk_nope_head_dim", "qk_nope_head_dim", "128"),                                                    \
@@ -239,16 +234,7 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
         TM_HF_OF_TRAINING("output_router_logits", "false", "false"), TM_HF_IDLE("router_aux_loss_coef"),               \
         TM_HF_IDLE("pretraining_tp"), TM_HF_IDLE("head_dim"), TM_HF_IDLE("qk_head_dim"),                               \
         TM_HF_IDLE("num_nextn_predict_layers|num_mtp_layers"), /* their blocks are not computed with */                \
-        TM_HF_IS_OR("rope_theta|rope_parameters.rope_theta", "rope_theta", "10000"),                                   \
-        { .key = "rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",            \
-          .kind = TM_HF_CHOICE,                                                                                        \
-          .name = "model.rope_scaling",                                                                                \
-          .values = "default=none|yarn=yarn",                                                                          \
-          .absent = "default" },                                                                                       \
-        YARN_OR("factor", "rope_scaling_factor", NULL),                                                                \
-        YARN_OR("original_max_position_embeddings", "rope_original_max_seq_len", NULL),                                \
-        YARN_OR("beta_fast", "rope_beta_fast", "32"), YARN_OR("beta_slow", "rope_beta_slow", "1"),                     \
-        YARN_OR("mscale", "rope_mscale", "0"), YARN_OR("mscale_all_dim", "rope_mscale_all_dim", "0")
+        TM_HF_ROPE("10000")
 static const tm_hf_key v2_keys[] = {
     TM_HF_IS_OR("vocab_size", "vocab_size", "102400"),
     TM_HF_IS_OR("hidden_size", "dim", "4096"),
@@ -262,10 +248,10 @@ static const tm_hf_key v2_keys[] = {
     TM_HF_IS_OR("first_k_dense_replace", "n_dense_layers", "0"),
     TM_HF_IS_OR("norm_topk_prob", "moe_normalise", "false"),
     TM_HF_IS_OR("routed_scaling_factor", "moe_scale", "1"),
+    TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "2048"),
     BOTH_VERSIONS,
     TM_HF_IS_OR("n_group", "n_expert_groups", "1"),
     TM_HF_IS_OR("topk_group", "n_limited_groups", "1"),
-    TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "2048"),
     TM_HF_WANTS("scoring_func", "softmax", "softmax"),
     TM_HF_WANTS("topk_method", "group_limited_greedy|greedy", "greedy"),
     TM_HF_IS_OR("aux_loss_alpha", "moe_aux_loss", "0"),
@@ -285,10 +271,10 @@ static const tm_hf_key v3_keys[] = {
     TM_HF_IS_OR("first_k_dense_replace", "n_dense_layers", "3"),
     TM_HF_IS_OR("norm_topk_prob", "moe_normalise", "true"),
     TM_HF_IS_OR("routed_scaling_factor", "moe_scale", "2.5"),
+    TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "4096"),
     BOTH_VERSIONS,
     TM_HF_IS_OR("n_group", "n_expert_groups", "8"),
     TM_HF_IS_OR("topk_group", "n_limited_groups", "4"),
-    TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "4096"),
     TM_HF_WANTS("scoring_func", "sigmoid", "sigmoid"),
     TM_HF_WANTS("topk_method", "noaux_tc", "noaux_tc"),
     TM_HF_WANTS("rope_interleave", "true", "true"),

@@ -4,16 +4,6 @@
 #include "model/blocks.h"
 #include "model/hf_rows.h"
 
-#define YARN(theirs, ours)                                                                                             \
-    {                                                                                                                  \
-        .key = "rope_scaling." theirs "|rope_parameters." theirs, .kind = TM_HF_VALUE, .name = "model." ours,          \
-        .only = "model.rope_scaling=yarn"                                                                              \
-    }
-#define YARN_OR(theirs, ours, missing)                                                                                 \
-    {                                                                                                                  \
-        .key = "rope_scaling." theirs "|rope_parameters." theirs, .kind = TM_HF_VALUE, .name = "model." ours,          \
-        .absent = missing, .only = "model.rope_scaling=yarn"                                                           \
-    }
 static const tm_hf_key hf_keys[] = {
     TM_HF_DECODER_SIZES("201088", "2880", "36", "64", "8", "64"),
     TM_HF_IS_OR("intermediate_size", "ffn_dim", "2880"),
@@ -26,16 +16,7 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),
     TM_HF_IS_OR("sliding_window", "sliding_window", "128"),
     { .key = "layer_types", .kind = TM_HF_CYCLE, .values = "sliding_attention|full_attention", .absent = "" },
-    TM_HF_IS_OR("rope_theta|rope_parameters.rope_theta", "rope_theta", "150000"),
-    { .key = "rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",
-      .kind = TM_HF_CHOICE,
-      .name = "model.rope_scaling",
-      .values = "default=none|yarn=yarn" }, /* its class has YaRN where nothing is said, by other numbers than others */
-    YARN("factor", "rope_scaling_factor"),
-    YARN("original_max_position_embeddings", "rope_original_max_seq_len"),
-    YARN_OR("beta_fast", "rope_beta_fast", "32"),
-    YARN_OR("beta_slow", "rope_beta_slow", "1"),
-    YARN_OR("truncate", "rope_truncate", "true"),
+    TM_HF_ROPE("150000"),
     TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
     TM_HF_WANTS("swiglu_limit", "7.0|7", "7"),
     TM_HF_WANTS("swiglu_alpha", "1.702", "1.702"),
@@ -77,10 +58,14 @@ static const char *const       hf_pairs[] = { "model.family=gpt_oss",
                                               "model.moe_normalise=true",
                                               "model.qk_norm=false",
                                               NULL };
+static const char              hf_rope[] = "{\"rope_type\": \"yarn\", \"factor\": 32.0, \"beta_fast\": 32.0, "
+                                           "\"beta_slow\": 1.0, \"truncate\": false, "
+                                           "\"original_max_position_embeddings\": 4096}";
 static const tm_hf_form        hf_gpt_oss = { .model_type = "gpt_oss",
                                               .architecture = "GptOssForCausalLM",
                                               .pairs = hf_pairs,
                                               .keys = hf_keys,
+                                              .rope = hf_rope,
                                               .tensors = hf_tensors,
                                               .tied_head = "lm_head.weight",
                                               .tied_to = "model.embed_tokens.weight",

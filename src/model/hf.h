@@ -36,9 +36,10 @@ typedef struct {
     const char *name;   /* VALUE, CHOICE, LIST, PRODUCT: our key, "model.dim" */
     const char *values; /* see the kinds */
     const char *absent; /* what a file means that lacks the key, as the Hugging Face class has it. NULL: it may not lack
-                         * it (TM_HF_HARMLESS: may). "": what our key says by itself */
+                         * it (TM_HF_HARMLESS: may). "": what our key says by itself. "model.a": the value of that key
+                         * of ours, of a row before; "model.a/model.b": their quotient */
     const char *null;   /* the same of a null, where that is something else; NULL: a null is as if it were absent */
-    const char *only;   /* "model.rope_scaling=llama3": the row is there only when our key has that value */
+    const char *only;   /* "model.rope_scaling=llama3|yarn": the row is there only when our key has one of the values */
 } tm_hf_key;
 
 /* A tensor. {l} is the number of a layer, {e} of an expert; ours is the name of a piece (tm_piece), or of a vector of
@@ -62,7 +63,8 @@ typedef struct {
     bool                diffusers;    /* a folder of that library: other names of files */
     const char *const  *pairs;        /* "model.family=llama": what this form is of; ended by NULL */
     const tm_hf_key    *keys;         /* ended by a row without key */
-    const tm_hf_tensor *tensors;      /* ended by a row without name; the order does not matter */
+    const char         *rope;    /* the rope_parameters of a file that has neither them nor rope_scaling; NULL: none */
+    const tm_hf_tensor *tensors; /* ended by a row without name; the order does not matter */
     /* May be NULL: */
     const char        *prefix;  /* "transformer.": names in files may begin so or not; those we write do */
     const char        *plain;   /* the one name that never has the prefix ("lm_head.weight") */

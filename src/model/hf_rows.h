@@ -39,24 +39,54 @@
         TM_HF_IS_OR("num_hidden_layers", "n_layers", layers), TM_HF_IS_OR("num_attention_heads", "n_heads", heads),    \
         TM_HF_OR_NULL("num_key_value_heads", "n_kv_heads", kv_heads), TM_HF_OR_NULL("head_dim", "head_dim", head)
 
-/* Rotary positions of whole heads, plain or scaled as Llama 3.1's; transformers 5 keeps them in one object. */
-#define TM_HF_ROPE_SCALED(theirs, ours)                                                                                \
+/* Rotary positions, plain or scaled in one of the ways of transformers' modeling_rope_utils; transformers 5 keeps all
+ * in one object. max_position_embeddings comes before them. */
+#define TM_HF_IN_ROPE(member) "rope_scaling." member "|rope_parameters." member
+#define TM_HF_ROPE_OF(scalings, theirs, ours, missing)                                                                 \
     {                                                                                                                  \
-        .key = "rope_scaling." theirs "|rope_parameters." theirs, .kind = TM_HF_VALUE, .name = "model." ours,          \
-        .only = "model.rope_scaling=llama3"                                                                            \
+        .key = TM_HF_IN_ROPE(theirs), .kind = TM_HF_VALUE, .name = "model." ours, .absent = missing,                   \
+        .only = "model.rope_scaling=" scalings                                                                         \
+    }
+/* The class says so, and computes the same with any value. */
+#define TM_HF_ROPE_IDLE(scalings, theirs)                                                                              \
+    {                                                                                                                  \
+        .key = TM_HF_IN_ROPE(theirs), .kind = TM_HF_HARMLESS, .only = "model.rope_scaling=" scalings                   \
     }
 #define TM_HF_ROPE(theta)                                                                                              \
-    TM_HF_IS_OR("rope_theta|rope_parameters.rope_theta", "rope_theta", theta),                                         \
-        TM_HF_WANTS("partial_rotary_factor|rope_parameters.partial_rotary_factor", "1", "1"),                          \
-        { .key = "rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",            \
+    TM_HF_IS_OR("rope_theta|" TM_HF_IN_ROPE("rope_theta"), "rope_theta", theta),                                       \
+        TM_HF_WANTS("partial_rotary_factor|" TM_HF_IN_ROPE("partial_rotary_factor"), "1", "1"),                        \
+        { .key = TM_HF_IN_ROPE("rope_type") "|" TM_HF_IN_ROPE("type"),                                                 \
           .kind = TM_HF_CHOICE,                                                                                        \
           .name = "model.rope_scaling",                                                                                \
-          .values = "default=none|llama3=llama3",                                                                      \
+          .values = "default=none|llama3=llama3|yarn=yarn|linear=linear|dynamic=dynamic",                              \
           .absent = "default" },                                                                                       \
-        TM_HF_ROPE_SCALED("factor", "rope_scaling_factor"),                                                            \
-        TM_HF_ROPE_SCALED("low_freq_factor", "rope_low_freq_factor"),                                                  \
-        TM_HF_ROPE_SCALED("high_freq_factor", "rope_high_freq_factor"),                                                \
-        TM_HF_ROPE_SCALED("original_max_position_embeddings", "rope_original_max_seq_len")
+        TM_HF_ROPE_OF("llama3|yarn", "original_max_position_embeddings", "rope_original_max_seq_len",                  \
+                      "model.max_seq_len"),                                                                            \
+        TM_HF_ROPE_OF("llama3|linear|dynamic", "factor", "rope_scaling_factor", NULL),                                 \
+        { .key = TM_HF_IN_ROPE("factor"),                                                                              \
+          .kind = TM_HF_VALUE,                                                                                         \
+          .name = "model.rope_scaling_factor",                                                                         \
+          .null = "model.max_seq_len/model.rope_original_max_seq_len",                                                 \
+          .only = "model.rope_scaling=yarn" },                                                                         \
+        TM_HF_ROPE_OF("llama3", "low_freq_factor", "rope_low_freq_factor", NULL),                                      \
+        TM_HF_ROPE_OF("llama3", "high_freq_factor", "rope_high_freq_factor", NULL),                                    \
+        TM_HF_ROPE_OF("yarn", "beta_fast", "rope_beta_fast", "32"),                                                    \
+        TM_HF_ROPE_OF("yarn", "beta_slow", "rope_beta_slow", "1"),                                                     \
+        { .key = TM_HF_IN_ROPE("truncate"),                                                                            \
+          .kind = TM_HF_VALUE,                                                                                         \
+          .name = "model.rope_truncate",                                                                               \
+          .absent = "true",                                                                                            \
+          .null = "false",                                                                                             \
+          .only = "model.rope_scaling=yarn" },                                                                         \
+        TM_HF_ROPE_OF("yarn", "mscale", "rope_mscale", "0"),                                                           \
+        TM_HF_ROPE_OF("yarn", "mscale_all_dim", "rope_mscale_all_dim", "0"),                                           \
+        TM_HF_ROPE_OF("yarn", "attention_factor", "rope_attention_factor", ""),                                        \
+        TM_HF_ROPE_IDLE("linear|dynamic", "original_max_position_embeddings"),                                         \
+        TM_HF_ROPE_IDLE("linear|dynamic|yarn", "low_freq_factor"),                                                     \
+        TM_HF_ROPE_IDLE("linear|dynamic|yarn", "high_freq_factor"),                                                    \
+        TM_HF_ROPE_IDLE("linear|dynamic|llama3", "beta_fast"), TM_HF_ROPE_IDLE("linear|dynamic|llama3", "beta_slow"),  \
+        TM_HF_ROPE_IDLE("linear|dynamic|llama3", "truncate"),                                                          \
+        TM_HF_ROPE_IDLE("linear|dynamic|llama3", "attention_factor")
 
 /* Tensors of the llama family's pieces outside of the FFN, which have these names in nearly every form. */
 #define TM_HF_LAYER(mine, yours)                                                                                       \

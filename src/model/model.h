@@ -120,7 +120,12 @@ typedef struct {
 } tm_model_product;
 int tm_model_products(const tm_model_shape *shape, tm_model_product out[TM_MAX_PRODUCTS]);
 
-/* Rotary frequencies after scaling, in radians per position; i in 0 .. head_dim / 2 - 1. */
-double tm_model_rope_frequency(const tm_model_shape *shape, int64_t i);
+/* Rotary frequencies after scaling, in radians per position; i in 0 .. head_dim / 2 - 1. Of a sequence of `length`
+ * tokens: counts where model.rope_scaling is dynamic. */
+double tm_model_rope_frequency(const tm_model_shape *shape, int64_t i, int64_t length);
+/* After tm_model_declare: sequences do not come whole but grow, from `at_once` tokens on by one at a time. Where
+ * frequencies depend on the length (dynamic), a token is rotated as the sequence that it ended asked for, and stays so.
+ */
+void tm_model_grow(tm_graph *graph, const tm_model *model, int64_t at_once);
 
 #endif

@@ -17,6 +17,9 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_ROPE("10000"),
     TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
     TM_HF_WANTS("attention_bias", "false", "false"),
+    TM_HF_WANTS("qkv_bias", "false", ""), /* of Qwen3-Coder, as the next two; the class always computes so */
+    TM_HF_WANTS("use_qk_norm", "true", ""),
+    TM_HF_WANTS("shared_expert_intermediate_size", "0", ""),
     TM_HF_WANTS("use_sliding_window", "false", "false"),
     TM_HF_IDLE("sliding_window"),
     TM_HF_IDLE("max_window_layers"),

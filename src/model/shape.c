@@ -87,7 +87,12 @@ static void read_rope(const tm_config *config, tm_model_shape *s)
                                .beta_fast = tm_config_f64(config, "model.rope_beta_fast"),
                                .beta_slow = tm_config_f64(config, "model.rope_beta_slow"),
                                .mscale = tm_config_f64(config, "model.rope_mscale"),
-                               .mscale_all_dim = tm_config_f64(config, "model.rope_mscale_all_dim") };
+                               .mscale_all_dim = tm_config_f64(config, "model.rope_mscale_all_dim"),
+                               .attention_factor = tm_config_text(config, "model.rope_attention_factor")
+                                                       ? tm_config_f64(config, "model.rope_attention_factor")
+                                                       : 0 };
+    s->rope_linear = is(config, "model.rope_scaling", "linear");
+    s->rope_dynamic_from = is(config, "model.rope_scaling", "dynamic") ? s->max_seq_len : 0;
     s->rope_interleaved = is(config, "model.rope_layout", "interleaved");
 }
 
@@ -150,6 +155,10 @@ static tm_status check(const tm_config *config, const tm_model_shape *s, tm_erro
     if (s->rope_scaled && !(s->rope_low_freq_factor < s->rope_high_freq_factor))
         st = tm_also(err, TM_INVALID, "model.rope_low_freq_factor %g must be below model.rope_high_freq_factor %g",
                      s->rope_low_freq_factor, s->rope_high_freq_factor);
+    if (s->rope_dynamic_from > 0 && (s->mla.kv_rank > 0 ? s->mla.rope : s->head_dim) <= 2)
+        st = tm_also(err, TM_INVALID,
+                     "model.rope_scaling dynamic (%s) needs heads whose rotated part is wider than 2; choose another",
+                     tm_config_place(config, "model.rope_scaling"));
     return st;
 }
 

@@ -50,6 +50,7 @@ typedef struct {
 typedef struct {
     bool   on, truncate; /* truncate: the ends of the ramp are whole pairs */
     double beta_fast, beta_slow, mscale, mscale_all_dim;
+    double attention_factor; /* of cosines and sines; 0: follows from the factor and mscale */
 } tm_yarn_shape;
 
 /* Images (flux): the tokens of a sample are those of its text, then those of its image, row by row. */
@@ -68,10 +69,12 @@ typedef struct {
     int64_t         vocab_size, dim, n_layers, n_heads, n_kv_heads, head_dim, ffn_dim;
     int64_t         max_seq_len; /* positions; rows of the learned table of the gpt family */
     double          norm_eps, rope_theta;
-    bool            rope_scaled; /* "llama3"; the four fields below count only then */
+    bool            rope_scaled; /* "llama3"; else the fields below count as the scaling asks for them */
     double          rope_scaling_factor, rope_low_freq_factor, rope_high_freq_factor;
     int64_t         rope_original_max_seq_len;
-    bool            rope_interleaved; /* else half-split */
+    bool            rope_linear;
+    int64_t         rope_dynamic_from; /* > 0: "dynamic", for sequences longer than this */
+    bool            rope_interleaved;  /* else half-split */
     int64_t         window;  /* > 0: a token sees itself and the window - 1 tokens before it; 0: all before it */
     bool            qk_norm; /* RMSNorm of each query and key head by itself, before the rotation (Qwen3) */
     bool            tied;

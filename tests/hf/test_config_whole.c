@@ -54,6 +54,12 @@ static const char *const models[] = {
     "tiny-llama --model.init_std 0.5 --model.qk_norm true",
     "tiny-llama --model.sinks true",
     "tiny-llama --model.rope_layout interleaved",
+    "tiny-llama --model.rope_scaling linear --model.rope_scaling_factor 2.5",
+    "tiny-llama --model.family qwen2 --model.rope_scaling dynamic --model.rope_scaling_factor 2",
+    "tiny-llama --model.family qwen3 --model.rope_scaling yarn --model.rope_scaling_factor 4 "
+    "--model.rope_original_max_seq_len 64 --model.rope_attention_factor 1.25",
+    "tiny-llama --model.family gpt_oss --model.sliding_window 8 --model.sliding_window_every 2 --model.n_layers "
+    "2 " EXPERTS,
     "tiny-flux --model.time_dim 256 --model.guidance_embed true",
 };
 

@@ -137,8 +137,8 @@ static void what_is_not_built_is_refused_by_name(void **state)
     refuse_config(WITH("\"hidden_act\": \"gelu\""), TM_UNSUPPORTED, "'hidden_act' is gelu");
     refuse_config(WITH("\"sliding_window\": 4096"), TM_UNSUPPORTED, "'sliding_window' (4096) is not known");
     refuse_config(WITH("\"quantization_config\": {\"bits\": 4}"), TM_UNSUPPORTED, "'quantization_config'");
-    refuse_config(WITH("\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}"), TM_UNSUPPORTED,
-                  "'rope_scaling.type' is dynamic");
+    refuse_config(WITH("\"rope_scaling\": {\"type\": \"longrope\", \"factor\": 2}"), TM_UNSUPPORTED,
+                  "'rope_scaling.type' is longrope");
     refuse_config(WITH("\"rope_scaling\": {\"rope_type\": \"default\", \"factor\": 2}"), TM_UNSUPPORTED,
                   "'rope_scaling.factor' (2) is not known");
     refuse_config(WITH("\"rope_scaling\": {\"rope_type\": \"llama3\"}"), TM_FORMAT, "no 'rope_scaling.factor'");

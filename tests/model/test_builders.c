@@ -393,15 +393,16 @@ static void the_rotary_table_is_the_formula(void **state)
     assert_true(table->shape.n[0] == 64 && table->shape.n[1] == 128);
     for (int64_t t = 0; t < 64; t += 21)
         for (int64_t i = 0; i < 64; i++) {
-            double angle = (double)t * tm_model_rope_frequency(&s, i);
+            double angle = (double)t * tm_model_rope_frequency(&s, i, 1);
             assert_true(fabs(table->fill(table->fill_context, t * 128 + i) - cos(angle)) < 1e-14);
             assert_true(fabs(table->fill(table->fill_context, t * 128 + 64 + i) - sin(angle)) < 1e-14);
         }
     /* frequencies by hand: theta 500000, factor 8, from 8192 positions; the highest is kept, the lowest divided by 8 */
-    assert_true(tm_model_rope_frequency(&s, 0) == 1);
+    assert_true(tm_model_rope_frequency(&s, 0, 1) == 1);
     double lowest = pow(500000, -126.0 / 128) / 8;
-    assert_true(fabs(tm_model_rope_frequency(&s, 63) - lowest) <= 1e-12 * lowest);
-    for (int64_t i = 1; i < 64; i++) assert_true(tm_model_rope_frequency(&s, i) < tm_model_rope_frequency(&s, i - 1));
+    assert_true(fabs(tm_model_rope_frequency(&s, 63, 1) - lowest) <= 1e-12 * lowest);
+    for (int64_t i = 1; i < 64; i++)
+        assert_true(tm_model_rope_frequency(&s, i, 1) < tm_model_rope_frequency(&s, i - 1, 1));
     tm_graph_destroy(graph);
 }
 

@@ -85,11 +85,11 @@ static void yarn_stretches_as_published(void **state)
     tm_model_shape s = test_shape_preset("deepseek_v2_lite", NULL);
     const double   lite[][2] = { { 8, 1e-1 }, { 12, 2.687936011e-02 }, { 16, 5.5e-3 }, { 31, 3.333803580e-06 } };
     for (int i = 0; i < 4; i++)
-        assert_true(fabs(tm_model_rope_frequency(&s, (int64_t)lite[i][0]) / lite[i][1] - 1) < 1e-9);
+        assert_true(fabs(tm_model_rope_frequency(&s, (int64_t)lite[i][0], 1) / lite[i][1] - 1) < 1e-9);
     s = test_shape_preset("gpt_oss_20B", NULL);
     const double oss[][2] = { { 8, 5.081327482e-02 }, { 12, 6.794959490e-03 }, { 31, 3.023511428e-07 } };
     for (int i = 0; i < 3; i++)
-        assert_true(fabs(tm_model_rope_frequency(&s, (int64_t)oss[i][0]) / oss[i][1] - 1) < 1e-9);
+        assert_true(fabs(tm_model_rope_frequency(&s, (int64_t)oss[i][0], 1) / oss[i][1] - 1) < 1e-9);
 }
 
 /* Four significant digits, as printed in the table of reference models (in units of 1e9). */

@@ -85,7 +85,7 @@ static void add_counts(tm_text *out, const tm_model_shape *s, bool all)
         tm_text_printf(out, " %s (%lld)", module.name, (long long)module.block);
     tm_text_add(out, "\n  frequencies:");
     for (int64_t i = 0; i < s->head_dim / 2 && !tm_model_images(s); i += 1 + s->head_dim / 16)
-        tm_text_printf(out, " %.12g", tm_model_rope_frequency(s, i));
+        tm_text_printf(out, " %.12g", tm_model_rope_frequency(s, i, 1));
     tm_text_add(out, "\n");
 }
 

@@ -93,7 +93,7 @@ static void check(const tm_model_shape *shape)
     double *wanted = forward(trainer, tokens);
     size_t  n;
     tm_trainer_tensors(trainer, &n);
-    if (tm_decoder_open(device, shape, precision, LENGTH, &decoder, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_decoder_open(device, shape, precision, LENGTH, 1, &decoder, &err) != TM_OK) fail_msg("%s", err.text);
     /* tokens of a prompt are read many at a time, but for tables that turn */
     assert_int_equal(tm_decoder_graph(decoder)->n_segments, shape->window > 0 && shape->window < LENGTH ? 1 : 2);
     copy_weights(trainer, decoder);
@@ -172,7 +172,7 @@ static void a_format_without_kernels_is_refused(void **state)
     tm_device      *device = test_device_open("cpu", 1);
     tm_decoder     *decoder = NULL;
     tm_error        err = { 0 };
-    assert_int_equal(tm_decoder_open(device, &o.shape, &tm_precision_f64, LENGTH, &decoder, &err), TM_UNSUPPORTED);
+    assert_int_equal(tm_decoder_open(device, &o.shape, &tm_precision_f64, LENGTH, 1, &decoder, &err), TM_UNSUPPORTED);
     if (!strstr(err.text, "float64")) fail_msg("%s", err.text);
     assert_null(decoder);
     tm_device_close(device);

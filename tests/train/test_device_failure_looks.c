@@ -213,7 +213,7 @@ static tm_status decode(tm_device *device, tm_trainer *trainer, const tm_step_op
     tm_decoder *decoder;
     double     *logits = malloc((size_t)o->shape.vocab_size * sizeof *logits);
     (void)trainer;
-    tm_status st = tm_decoder_open(device, &o->shape, o->precision, o->seq, &decoder, err);
+    tm_status st = tm_decoder_open(device, &o->shape, o->precision, o->seq, 1, &decoder, err);
     if (st == TM_OK) {
         st = tm_decoder_feed(decoder, b->tokens, 3, logits, err);
         tm_decoder_close(decoder);

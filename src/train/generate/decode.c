@@ -157,10 +157,11 @@ static void build_call(tm_decoder *d, call *c, const char *name, int64_t n)
     tm_graph_add(d->graph, TM_OP_linear, NULL, 0, in, out, 0);
 }
 
-static void build(tm_decoder *d)
+static void build(tm_decoder *d, int64_t prompt)
 {
     d->graph = tm_graph_create(&d->precision);
     tm_model_declare(d->graph, &d->shape, d->length, NULL, &d->model);
+    tm_model_grow(d->graph, &d->model, prompt);
     build_call(d, &d->calls[ONE], "one", 1);
     if (!d->windowed && d->length > CHUNK) build_call(d, &d->calls[MANY], "many", CHUNK);
 }
@@ -180,7 +181,7 @@ static tm_status open_memory(tm_decoder *d, tm_error *err)
 }
 
 tm_status tm_decoder_open(tm_device *device, const tm_model_shape *shape, const tm_precision *precision, int64_t length,
-                          tm_decoder **out, tm_error *err)
+                          int64_t prompt, tm_decoder **out, tm_error *err)
 {
     tm_decoder *d = tm_alloc(sizeof *d);
     TM_ASSERT(length >= 2 && length <= tm_model_max_length(shape));
@@ -189,7 +190,7 @@ tm_status tm_decoder_open(tm_device *device, const tm_model_shape *shape, const 
     d->precision = *precision;
     d->precision.parameter = precision->compute; /* no weight needs a copy */
     d->length = length;
-    build(d);
+    build(d, prompt);
     d->row = tm_alloc(tm_tensor_bytes(tm_shape_1(shape->vocab_size), d->precision.wide));
     tm_status st = open_memory(d, err);
     if (st != TM_OK) {

@@ -15,10 +15,11 @@
 
 typedef struct tm_decoder tm_decoder;
 
-/* For sequences of at most `length` tokens. Parameters are held in the compute format of `precision`. Their values are
- * for the caller to write. TM_NOMEM; TM_UNSUPPORTED: the device lacks a kernel. */
+/* For sequences of at most `length` tokens, of which `prompt` are there from the start (tm_model_grow). Parameters are
+ * held in the compute format of `precision`. Their values are for the caller to write. TM_NOMEM; TM_UNSUPPORTED: the
+ * device lacks a kernel. */
 TM_MUST_USE tm_status tm_decoder_open(tm_device *device, const tm_model_shape *shape, const tm_precision *precision,
-                                      int64_t length, tm_decoder **out, tm_error *err);
+                                      int64_t length, int64_t prompt, tm_decoder **out, tm_error *err);
 void                  tm_decoder_close(tm_decoder *decoder); /* NULL is fine */
 
 const tm_graph *tm_decoder_graph(const tm_decoder *decoder);

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rotary positions that a config.json scales, against what transformers computes from the same file
+ * (tests/hf/rope.json, made by tools/make_rope_fixture.py): frequencies and the factor of cosines and sines, the logits
+ * of whole small models of every family and scaling, and of sequences that grow by a token at a time. Also what is
+ * refused, and that what is written means the same. */
+#include "hf/numerics.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/golden.h"
+#include "support/hf_folder.h"
+#include "train/decode.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+
+static json_t *load(const char *list, size_t at_least)
+{
+    json_error_t problem;
+    json_t      *root = json_load_file("tests/hf/rope.json", 0, &problem);
+    if (!root) fail_msg("tests/hf/rope.json: %s", problem.text);
+    json_t *rows = json_incref(json_object_get(root, list));
+    json_decref(root);
+    assert_true(json_array_size(rows) >= at_least);
+    return rows;
+}
+
+static double number(const json_t *row, const char *name)
+{
+    const json_t *value = json_object_get(row, name);
+    if (!json_is_number(value)) fail_msg("no number '%s'", name);
+    return json_number_value(value);
+}
+
+/* The caller frees it. */
+static char *config_of(const json_t *row)
+{
+    return json_dumps(json_object_get(row, "config"), JSON_SORT_KEYS);
+}
+
+static tm_status read_shape(const char *text, tm_config *config, tm_model_shape *shape, tm_error *err)
+{
+    tm_hf_description description;
+    test_apply_words(config, "--training.seq_len 8"); /* no note of a longer one */
+    TM_TRY(tm_hf_config_parse("config.json", text, strlen(text), config, &description, err));
+    TM_TRY(tm_config_finish(config, err));
+    return tm_model_shape_read(config, shape, err);
+}
+
+/* --- frequencies -------------------------------------------------------------------------------------------------- */
+
+static void near(const char *config, const char *what, double value, double wanted, double bound)
+{
+    if (!(fabs(value - wanted) <= bound)) fail_msg("%s: %s is %.15g, wanted %.15g", config, what, value, wanted);
+}
+
+/* The table that a model of the shape looks at, for a sequence of `length` tokens. */
+static void table_is(const char *config, const tm_model_shape *shape, const json_t *row)
+{
+    const json_t *frequencies = json_object_get(row, "inverse_frequencies");
+    int64_t       length = (int64_t)number(row, "length"), half = (int64_t)json_array_size(frequencies);
+    double        factor = number(row, "attention_factor");
+    tm_graph     *graph = tm_graph_create(&tm_precision_f64);
+    tm_model      model;
+    tm_model_declare(graph, shape, length, NULL, &model);
+    const tm_tensor *table = tm_graph_at(graph, model.rope_table);
+    assert_true(table->shape.n[0] == length && table->shape.n[1] == 2 * half);
+    for (int64_t i = 0; i < half; i++) {
+        double  f = json_number_value(json_array_get(frequencies, (size_t)i)), angle = f * (double)(length - 1);
+        int64_t last = (length - 1) * 2 * half + i;
+        near(config, "a frequency", tm_model_rope_frequency(shape, i, length) / f, 1, 1e-12);
+        near(config, "a cosine", table->fill(table->fill_context, last), factor * cos(angle), 1e-9);
+        near(config, "a sine", table->fill(table->fill_context, last + half), factor * sin(angle), 1e-9);
+    }
+    near(config, "the factor", table->fill(table->fill_context, 0), factor, 1e-14 * factor);
+    tm_graph_destroy(graph);
+}
+
+static void frequencies_are_those_of_the_library(void **state)
+{
+    json_t *rows = load("frequencies", 30), *row;
+    size_t  i;
+    (void)state;
+    json_array_foreach(rows, i, row)
+    {
+        char             *text = config_of(row);
+        tm_config        *config = test_full_config(), *again = test_full_config();
+        tm_model_shape    shape;
+        const tm_hf_form *form;
+        tm_error          err = { 0 };
+        tm_text           written = { 0 };
+        if (read_shape(text, config, &shape, &err) != TM_OK) fail_msg("%s: %s", text, err.text);
+        table_is(text, &shape, row);
+        assert_int_equal(tm_hf_form_of(config, &shape, &form, &err), TM_OK);
+        tm_hf_config_write(config, &shape, form, "float32", NULL, &written);
+        if (read_shape(written.data, again, &shape, &err) != TM_OK) fail_msg("%s: %s", written.data, err.text);
+        table_is(written.data, &shape, row);
+        tm_text_fini(&written);
+        tm_config_destroy(config);
+        tm_config_destroy(again);
+        free(text);
+    }
+    json_decref(rows);
+}
+
+/* --- logits ------------------------------------------------------------------------------------------------------- */
+
+/* Largest difference as a part of the largest value. */
+static void logits_are(const char *config, const json_t *row, const double *logits, double bound)
+{
+    const json_t *wanted = json_object_get(row, "last_logits");
+    double        largest = 0, worst = 0;
+    for (size_t v = 0; v < json_array_size(wanted); v++) {
+        double z = json_number_value(json_array_get(wanted, v));
+        largest = fmax(largest, fabs(z));
+        worst = fmax(worst, fabs(logits[v] - z));
+    }
+    if (!(largest > 0 && worst <= bound * largest)) fail_msg("%s: logits differ by %g of %g", config, worst, largest);
+}
+
+static void model_is(const char *config, const json_t *row, const char *device, const tm_precision *precision)
+{
+    int           n = (int)number(row, "sequence");
+    int32_t      *tokens = malloc((size_t)n * sizeof *tokens);
+    test_hf_model model;
+    tm_numerics   numerics;
+    tm_error      err = { 0 };
+    if (test_hf_open(test_folder(), device, precision, n - 1, &model, &err) != TM_OK)
+        fail_msg("%s: %s", config, err.text);
+    golden_tokens(tokens, n, (int)model.shape.vocab_size);
+    if (tm_numerics_read(model.trainer, model.description.form, model.weights, tokens, &numerics, &err) != TM_OK)
+        fail_msg("%s: %s", config, err.text);
+    near(config, "the loss", numerics.loss, number(row, "loss"), 1e-6);
+    logits_are(config, row, numerics.last, 1e-6);
+    tm_numerics_fini(&numerics);
+    test_hf_close(&model);
+    free(tokens);
+}
+
+static void models_are(const char *device, const tm_precision *precision)
+{
+    json_t *rows = load("models", 60), *row;
+    size_t  i;
+    json_array_foreach(rows, i, row)
+    {
+        char *config = config_of(row);
+        test_hf_write(test_folder(), config, NULL);
+        model_is(config, row, device, precision);
+        test_folder_remove();
+        free(config);
+    }
+    json_decref(rows);
+}
+
+static void references_compute_what_the_library_computes(void **state)
+{
+    (void)state;
+    models_are("reference", &tm_precision_f64);
+}
+
+static void kernels_compute_what_the_library_computes(void **state)
+{
+    (void)state;
+    models_are("cpu", &tm_precision_f32);
+}
+
+/* --- sequences that grow ------------------------------------------------------------------------------------------ */
+
+static tm_status write_decoder(const tm_hf_memory *memory, tm_tensor_id id, size_t offset, const void *from,
+                               size_t bytes, tm_error *err)
+{
+    return tm_decoder_write(memory->context, id, offset, from, bytes, err);
+}
+
+static void decoder_is(const char *config, const json_t *row)
+{
+    int64_t       n = (int64_t)number(row, "sequence"), prompt = (int64_t)number(row, "prompt");
+    int32_t      *tokens = malloc((size_t)n * sizeof *tokens);
+    test_hf_model model;
+    tm_decoder   *decoder;
+    tm_hf_report  report;
+    tm_error      err = { 0 };
+    if (test_hf_open(test_folder(), "reference", &tm_precision_f64, n, &model, &err) != TM_OK)
+        fail_msg("%s: %s", config, err.text);
+    double *logits = malloc((size_t)model.shape.vocab_size * sizeof *logits);
+    golden_tokens(tokens, (int)n, (int)model.shape.vocab_size);
+    assert_int_equal(tm_decoder_open(model.device, &model.shape, &tm_precision_f64, n, prompt, &decoder, &err), TM_OK);
+    tm_hf_memory memory = { .graph = tm_decoder_graph(decoder),
+                            .shape = &model.shape,
+                            .form = model.description.form,
+                            .context = decoder,
+                            .write = write_decoder };
+    assert_int_equal(tm_hf_load(&memory, model.weights, 1, &report, &err), TM_OK);
+    assert_int_equal(tm_decoder_feed(decoder, tokens, prompt, logits, &err), TM_OK);
+    for (int64_t t = prompt; t < n; t++) assert_int_equal(tm_decoder_feed(decoder, tokens + t, 1, logits, &err), TM_OK);
+    logits_are(config, row, logits, 1e-6);
+    tm_decoder_close(decoder);
+    test_hf_close(&model);
+    free(logits);
+    free(tokens);
+}
+
+static void sequences_grow_as_in_the_library(void **state)
+{
+    json_t *rows = load("growing", 15), *row;
+    size_t  i;
+    (void)state;
+    json_array_foreach(rows, i, row)
+    {
+        char *config = config_of(row);
+        test_hf_write(test_folder(), config, NULL);
+        decoder_is(config, row);
+        test_folder_remove();
+        free(config);
+    }
+    json_decref(rows);
+}
+
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
+
+#define SIZES                                                                                                          \
+    "\"hidden_size\": 32, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"max_position_embeddings\": 64"
+#define FILE_OF(type, members) "{\"model_type\": \"" type "\", " SIZES ", " members "}"
+#define SCALED(members) FILE_OF("llama", "\"rope_scaling\": {" members "}")
+
+static void what_would_be_something_else_is_refused(void **state)
+{
+    static const struct {
+        const char *file, *named;
+    } cases[] = {
+        { SCALED("\"rope_type\": \"longrope\", \"short_factor\": [1], \"long_factor\": [2]"),
+          "'rope_scaling.rope_type' is longrope; of llama models only default or llama3 or yarn or linear or dynamic" },
+        { SCALED("\"type\": \"su\", \"factor\": 2.0"), "'rope_scaling.type' is su" },
+        { SCALED("\"rope_type\": \"mrope\""), "'rope_scaling.rope_type' is mrope" },
+        { SCALED("\"rope_type\": \"linear\""), "has no 'rope_scaling.factor'" },
+        { SCALED("\"rope_type\": \"linear\", \"factor\": null"), "has no 'rope_scaling.factor'" },
+        { SCALED("\"rope_type\": \"dynamic\""), "has no 'rope_scaling.factor'" },
+        { SCALED("\"rope_type\": \"yarn\""), "has no 'rope_scaling.factor'" },
+        { SCALED("\"rope_type\": \"yarn\", \"factor\": null, \"original_max_position_embeddings\": 128"), "0.5" },
+        { SCALED("\"rope_type\": \"llama3\", \"factor\": 2.0"), "has no 'rope_scaling.low_freq_factor'" },
+        { SCALED("\"rope_type\": \"linear\", \"factor\": 2.0, \"mscale_all_dim\": 1.0"),
+          "'rope_scaling.mscale_all_dim'" },
+        { SCALED("\"rope_type\": \"linear\", \"factor\": [2.0]"), "'rope_scaling.factor' is [...], wanted a single" },
+        { SCALED("\"factor\": 2.0"), "'rope_scaling.factor' (2) is not known" },
+        { SCALED("\"rope_type\": \"yarn\", \"factor\": 2.0, \"partial_rotary_factor\": 0.5"),
+          "'rope_scaling.partial_rotary_factor' is 0.5" },
+        { SCALED("\"rope_type\": \"linear\", \"type\": \"yarn\", \"factor\": 2.0"),
+          "'rope_scaling.rope_type' is linear, but 'rope_scaling.type' is yarn" },
+        { FILE_OF("llama", "\"rope_theta\": 5.0, \"rope_scaling\": {\"rope_theta\": 7.0}"),
+          "'rope_theta' is 5, but 'rope_scaling.rope_theta' is 7" },
+        { FILE_OF("llama", "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2.0}, \"rope_parameters\": "
+                           "{\"rope_theta\": 5.0}"),
+          "'rope_scaling' and 'rope_parameters' differ" },
+        { FILE_OF("llama", "\"original_max_position_embeddings\": 32"), "'original_max_position_embeddings'" },
+        { FILE_OF("qwen3", "\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5.0}}"),
+          "'rope_parameters.full_attention'" },
+        { FILE_OF("llama", "\"head_dim\": 2, \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}"),
+          "model.rope_scaling dynamic" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_config     *config = test_full_config();
+        tm_model_shape shape;
+        tm_error       err = { 0 };
+        if (read_shape(cases[i].file, config, &shape, &err) == TM_OK || !strstr(err.text, cases[i].named))
+            fail_msg("%s: '%s'", cases[i].file, err.text);
+        tm_config_destroy(config);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(frequencies_are_those_of_the_library),
+    cmocka_unit_test(references_compute_what_the_library_computes),
+    cmocka_unit_test(kernels_compute_what_the_library_computes),
+    cmocka_unit_test(sequences_grow_as_in_the_library),
+    cmocka_unit_test(what_would_be_something_else_is_refused),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)
