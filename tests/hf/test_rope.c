@@ -8,7 +8,7 @@
 #include "support/full_config.h"
 #include "support/golden.h"
 #include "support/hf_folder.h"
-#include "train/decode.h"
+#include "train/generate/decode.h"
 
 #include <jansson.h>
 #include <math.h>
