@@ -174,15 +174,17 @@ static tm_status prove(tm_device *device, tm_trainer *trainer, const tm_step_opt
     uint64_t       weights;
     run            r = { .options = &options, .device = device, .source = source, .trainer = trainer };
     (void)b;
-    r.finite = true, r.done = 1, r.first_step = 1, r.losses = losses, r.last_norm = 1;
-    r.certificate.done = r.certificate.gradients = true;
+    r.progress.finite = true, r.progress.done = 1, r.progress.first_step = 1, r.progress.losses = losses,
+    r.progress.last_norm = 1;
+    r.certified.first.done = r.certified.first.gradients = true;
     r.loader = tm_loader_open_part(source, TM_SPLIT_TRAIN, 2, (tm_loader_part){ .ranks = 1 }, 0, 0);
     tm_status st = run_remember(&r, err);
     if (st == TM_OK) {
-        for (size_t i = 0; i < tm_trainer_step_of(trainer)->graph->n_tensors; i++) r.before[i]++; /* all has moved */
+        for (size_t i = 0; i < tm_trainer_step_of(trainer)->graph->n_tensors; i++)
+            r.certified.hashes[i]++; /* all has moved */
         st = run_check_proof(&r, &weights, err);
     }
-    free(r.before);
+    free(r.certified.hashes);
     tm_loader_close(r.loader);
     return st;
 }

@@ -96,7 +96,7 @@ static void targets_are_reached(void **state)
         const tm_run_options o = { .target_loss = rows[i].target,
                                    .target_gap = rows[i].gap,
                                    .stop_at_target = rows[i].stop };
-        const run            r = { .options = &o, .held_out = source, .validation = rows[i].loss };
+        const run            r = { .options = &o, .held_out = source, .evaluation = { .loss = rows[i].loss } };
         assert_int_equal(run_target_reached(&r), rows[i].reached);
     }
     tm_source_close(source);

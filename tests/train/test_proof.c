@@ -425,15 +425,15 @@ static const char *check_proof(const tm_run_options *o, const run *like, planted
     r.source = source;
     r.trainer = test_trainer_open(r.device, &o->step, 5);
     r.loader = tm_loader_open_part(source, TM_SPLIT_TRAIN, 2, (tm_loader_part){ .ranks = 1 }, 0, 0);
-    r.first_step = 1, r.losses = losses;
+    r.progress.first_step = 1, r.progress.losses = losses;
     if (run_remember(&r, &err) != TM_OK) fail_msg("%s", err.text);
     test_batch batch = test_batch_random(o->step.micro_batch, o->step.seq, o->step.shape.vocab_size, 5);
     test_step(r.trainer, 1, 1e-2, 1, &batch);
     plant(r.trainer, &what);
     if (run_check_proof(&r, &hash, &err) != TM_OK) fail_msg("%s", err.text);
     assert_true(hash == test_weights_hash(r.trainer));
-    snprintf(unreal, sizeof unreal, "%s", r.unreal);
-    free(r.before);
+    snprintf(unreal, sizeof unreal, "%s", r.certified.not_training);
+    free(r.certified.hashes);
     test_batch_fini(&batch);
     tm_loader_close(r.loader);
     tm_trainer_close(r.trainer);
@@ -460,10 +460,10 @@ static void phases_are_no_longer_than_their_steps(void **state)
     const tm_run_options o = options_of(60);
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        run like = { .finite = true, .done = cases[i].done };
-        like.all_seconds = cases[i].all, like.accounted_seconds = cases[i].accounted;
+        run like = { .progress.finite = true, .progress.done = cases[i].done };
+        like.timing.all_seconds = cases[i].all, like.timing.accounted_seconds = cases[i].accounted;
         assert_string_equal(check_proof(&o, &like, nothing), cases[i].unreal);
-        like.finite = false; /* which says enough */
+        like.progress.finite = false; /* which says enough */
         assert_string_equal(check_proof(&o, &like, nothing), "");
     }
 }
@@ -474,8 +474,8 @@ static void certificates_that_fail_are_told(void **state)
     const tm_run_options o = options_of(60);
     (void)state;
     for (int bits = 0; bits < 32; bits++) {
-        run             like = { .finite = true, .done = 60 };
-        tm_certificate *c = &like.certificate;
+        run             like = { .progress.finite = true, .progress.done = 60 };
+        tm_certificate *c = &like.certified.first;
         c->done = bits & 1, c->gradients = bits & 2, c->looked_ahead = bits & 4;
         c->causal = bits & 8, c->context = bits & 16;
         snprintf(c->reason, sizeof c->reason, "as said");
@@ -487,7 +487,7 @@ static void certificates_that_fail_are_told(void **state)
 static void frozen_weights_stay(void **state)
 {
     tm_run_options o = options_of(60);
-    run            like = { .finite = true, .done = 60 };
+    run            like = { .progress.finite = true, .progress.done = 60 };
     (void)state;
     o.step.groups[0] = (tm_group){ .place = "test", .lr_scale = 1, .hyper = o.step.hyper, .format = TM_DTYPE_COUNT };
     o.step.groups[1] = o.step.groups[2] = o.step.groups[0];
@@ -511,8 +511,8 @@ static void every_part_has_a_gradient(void **state)
 {
     enum { PIECE = 1 << 18 }; /* elements that are read at a time */
     tm_run_options o = options_of(60);
-    run            like = { .finite = true, .done = 60, .last_norm = 1 };
-    like.certificate = (tm_certificate){ .done = true, .gradients = true };
+    run            like = { .progress.finite = true, .progress.done = 60, .progress.last_norm = 1 };
+    like.certified.first = (tm_certificate){ .done = true, .gradients = true };
     (void)state;
     static const char *const parts[] = { "tok_embeddings.weight", "layers.0.feed_forward.w1.weight",
                                          "layers.1.feed_forward.w3.weight", "layers.1.ffn_norm.weight",
@@ -525,7 +525,7 @@ static void every_part_has_a_gradient(void **state)
             assert_string_equal(check_proof(&o, &like, (planted){ .dead = parts[i], .alive = alive[k] }), wanted);
         }
     run unknown[2] = { like, like };
-    unknown[0].last_norm = 0, unknown[1].certificate.done = false;
+    unknown[0].progress.last_norm = 0, unknown[1].certified.first.done = false;
     for (int i = 0; i < 2; i++)
         assert_string_equal(check_proof(&o, &unknown[i], (planted){ .dead = "output.weight", .alive = -1 }), "");
     static const int64_t last[] = { -1, PIECE - 1, PIECE, 2 * PIECE + 63 };
@@ -541,7 +541,7 @@ static void the_main_job_has_its_losses(void **state)
     tm_config     *config = test_full_config();
     tm_run_options o;
     tm_error       err = { 0 };
-    run            like = { .finite = true, .done = 1 };
+    run            like = { .progress.finite = true, .progress.done = 1 };
     (void)state;
     if (tm_config_apply_preset(config, "tiny-llama", &err) != TM_OK || tm_config_finish(config, &err) != TM_OK ||
         tm_run_options_read(config, &o, &err) != TM_OK)
@@ -549,9 +549,9 @@ static void the_main_job_has_its_losses(void **state)
     const char *unreal = check_proof(&o, &like, nothing);
     if (strncmp(unreal, "the loss of step 1 is 0.0000; in the main job it lies between ", 62) != 0)
         fail_msg("%s", unreal);
-    like.all_seconds = 1, like.accounted_seconds = 2; /* which comes first */
+    like.timing.all_seconds = 1, like.timing.accounted_seconds = 2; /* which comes first */
     assert_string_equal(check_proof(&o, &like, nothing), "the phases of the steps take 2 s together, the steps 1 s");
-    like.accounted_seconds = 0;
+    like.timing.accounted_seconds = 0;
     o.load_weights = load_nothing;
     assert_string_equal(check_proof(&o, &like, nothing), "");
     tm_config_destroy(config);

@@ -149,14 +149,14 @@ static const char *check(const tm_run_options *o, const run *like, const char *d
         tm_loader_next(r.loader, &read);
         if (read.error) fail_msg("%s", read.error->text);
     }
-    r.first_step = 1, r.losses = losses;
+    r.progress.first_step = 1, r.progress.losses = losses;
     if (run_remember(&r, &err) != TM_OK) fail_msg("%s", err.text);
     test_batch batch = test_batch_random(o->step.micro_batch, o->step.seq, o->step.shape.vocab_size, 5);
     test_step(r.trainer, 1, 1e-2, 1, &batch);
     if (run_check_proof(&r, &hash, &err) != TM_OK) fail_msg("%s", err.text);
-    snprintf(unreal, sizeof unreal, "%s", r.unreal);
-    looked = r.certificate_after.done;
-    free(r.before);
+    snprintf(unreal, sizeof unreal, "%s", r.certified.not_training);
+    looked = r.certified.after.done;
+    free(r.certified.hashes);
     test_batch_fini(&batch);
     tm_loader_close(r.loader);
     tm_trainer_close(r.trainer);
@@ -174,7 +174,7 @@ static void what_must_move_in_each_format(void **state)
     } cases[] = { { &tm_precision_f32, "cpu", "norm.weight is trained, but has not moved" },
                   { &tm_precision_bf16_pure, "cpu", "" },
                   { &tm_precision_f64, "reference", "norm.weight is trained, but has not moved" } };
-    const run like = { .finite = true, .done = 60 };
+    const run like = { .progress.finite = true, .progress.done = 60 };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_run_options o = options_of(60);
@@ -195,7 +195,7 @@ static void what_must_move_in_each_format(void **state)
 static void batches_are_read_by_their_names(void **state)
 {
     tm_run_options o = options_of(60);
-    const run      like = { .finite = true, .done = 60 };
+    const run      like = { .progress.finite = true, .progress.done = 60 };
     (void)state;
     o.certify_after = true;
     assert_string_equal(check(&o, &like, "cpu"), "");
@@ -216,7 +216,7 @@ static void the_main_job_with_its_losses_is_real(void **state)
     tm_config     *config = test_full_config();
     tm_run_options o;
     tm_error       err = { 0 };
-    run            like = { .finite = true, .done = 3 };
+    run            like = { .progress.finite = true, .progress.done = 3 };
     (void)state;
     if (test_read_run(config, "tiny-llama", &o, &err) != TM_OK) fail_msg("%s", err.text);
     memcpy(losses, stored, 3 * sizeof *losses);
@@ -231,7 +231,7 @@ static void the_main_job_with_its_losses_is_real(void **state)
 static void what_was_said_first_stays(void **state)
 {
     tm_run_options o = options_of(60);
-    run            like = { .finite = true, .done = 60 };
+    run            like = { .progress.finite = true, .progress.done = 60 };
     tm_error       err = { 0 };
     const char    *path = test_in_folder("rows.txt");
     FILE          *f = fopen(path, "w");
@@ -246,7 +246,7 @@ static void what_was_said_first_stays(void **state)
     assert_string_equal(check(&o, &like, "cpu"), "");
     batches = 25;
     assert_string_equal(check(&o, &like, "cpu"), "of 50 samples only 21 are different ones");
-    like.all_seconds = 1, like.accounted_seconds = 2;
+    like.timing.all_seconds = 1, like.timing.accounted_seconds = 2;
     assert_string_equal(check(&o, &like, "cpu"), "the phases of the steps take 2 s together, the steps 1 s");
     batches = 0;
 }

@@ -32,7 +32,7 @@ static tm_status check_step(const run *r, double flops, double seconds, tm_error
     enum { TRIES = 8 };
     const char *what = "the fastest step";
     tm_peaks    peaks = r->options->peaks;
-    bool        judged = r->first_step - 1 + r->done >= TM_JUDGED_STEPS;
+    bool        judged = r->progress.first_step - 1 + r->progress.done >= TM_JUDGED_STEPS;
     if (peaks.flops > 0) return tm_guard_seconds(&peaks, flops, 0, seconds, what, err);
     if (!judged || !tm_device_describe(r->device)->computes) return TM_OK;
     for (int i = 0; i < TRIES; i++) {
@@ -46,9 +46,9 @@ static tm_status check_step(const run *r, double flops, double seconds, tm_error
 static tm_status check_physics(const run *r, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(r->trainer);
-    double         flops = tm_schedule_flops(&step->training), least = r->step_seconds[0];
-    if (r->done == 0) return TM_OK;
-    for (int64_t i = 1; i < r->done; i++) least = fmin(least, r->step_seconds[i]);
+    double         flops = tm_schedule_flops(&step->training), least = r->timing.step_seconds[0];
+    if (r->progress.done == 0) return TM_OK;
+    for (int64_t i = 1; i < r->progress.done; i++) least = fmin(least, r->timing.step_seconds[i]);
     return check_step(r, flops, least, err);
 }
 
@@ -56,9 +56,10 @@ static tm_status check_physics(const run *r, tm_error *err)
 static void stop_watching(run *r)
 {
     double per_step = (double)(run_global_batch(r->options) * r->options->step.seq) / run_ranks(r->options);
-    r->speed = tm_stats_summarize(r->step_seconds, NULL, per_step, r->done);
-    int64_t from_ns = r->speed.warmup > 0 ? r->step_end_ns[r->speed.warmup - 1] : r->certified_ns;
-    tm_validity_stop(r->validity, from_ns, &r->machine);
+    r->timing.speed = tm_stats_summarize(r->timing.step_seconds, NULL, per_step, r->progress.done);
+    int64_t from_ns =
+        r->timing.speed.warmup > 0 ? r->timing.step_end_ns[r->timing.speed.warmup - 1] : r->certified.done_ns;
+    tm_validity_stop(r->timing.validity, from_ns, &r->timing.machine);
 }
 
 static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_run_ended *ended,
@@ -68,12 +69,12 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
     tm_error               impossible = { 0 };
     bool                   possible = check_physics(r, &impossible) == TM_OK;
     tm_evidence            evidence = { .gate = tm_source_traits_of(r->options->source.name)->gate,
-                                        .losses = r->losses,
-                                        .n_losses = r->done,
-                                        .total_steps = r->first_step - 1 + r->done,
-                                        .finite = r->finite,
-                                        .validation = r->validation,
-                                        .validation_error = r->validation_error,
+                                        .losses = r->progress.losses,
+                                        .n_losses = r->progress.done,
+                                        .total_steps = r->progress.first_step - 1 + r->progress.done,
+                                        .finite = r->progress.finite,
+                                        .validation = r->evaluation.loss,
+                                        .validation_error = r->evaluation.error,
                                         .floor = facts->floor,
                                         .validation_floor = held_out->validation_floor,
                                         .images = tm_source_traits_of(r->options->source.name)->images,
@@ -81,15 +82,16 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
                                         .compressed = tm_source_compressed(r->held_out),
                                         .target_gap = r->options->target_gap,
                                         .must_reach_target = r->options->stop_at_target,
-                                        .first_loss = r->first_loss,
-                                        .start = r->reference ? tm_preference_start(&r->options->step.preference) : (double)NAN,
-                                        .step_variation = r->speed.variation,
-                                        .steady = &r->speed.steady,
-                                        .machine = r->machine.verdict,
-                                        .machine_reason = r->machine.reason,
+                                        .first_loss = r->progress.first_loss,
+                                        .start = r->certified.reference ? tm_preference_start(&r->options->step.preference)
+                                                                        : (double)NAN,
+                                        .step_variation = r->timing.speed.variation,
+                                        .steady = &r->timing.speed.steady,
+                                        .machine = r->timing.machine.verdict,
+                                        .machine_reason = r->timing.machine.reason,
                                         .impossible = possible ? NULL : impossible.text,
-                                        .unreal = r->unreal[0] ? r->unreal : NULL,
-                                        .head = r->head,
+                                        .unreal = r->certified.not_training[0] ? r->certified.not_training : NULL,
+                                        .head = r->progress.before,
                                         .interrupted = interrupted,
                                         .slowdown_pct = r->options->slowdown_pct };
     tm_verdict             verdict = tm_verdict_of(&evidence, reason);
@@ -98,36 +100,36 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
     *ended = (tm_run_ended){
         .verdict = verdict,
         .reason = reason,
-        .stopped = r->stopped,
+        .stopped = r->progress.stopped,
         .interrupted = interrupted,
-        .machine = { .verdict = r->machine.verdict,
-                     .reason = r->machine.reason,
-                     .seconds = r->machine.seconds,
-                     .samples = r->machine.samples,
-                     .processors = r->machine.processors,
-                     .facts = r->machine.facts,
+        .machine = { .verdict = r->timing.machine.verdict,
+                     .reason = r->timing.machine.reason,
+                     .seconds = r->timing.machine.seconds,
+                     .samples = r->timing.machine.samples,
+                     .processors = r->timing.machine.processors,
+                     .facts = r->timing.machine.facts,
                      .n_facts = TM_MACHINE_COUNT },
-        .steps = r->done,
+        .steps = r->progress.done,
         .samples = run_samples(r),
-        .speed = &r->speed,
+        .speed = &r->timing.speed,
         .image_tokens = tm_model_length(&r->options->step.shape),
-        .loss_first = r->first_loss,
-        .loss_last = r->done ? r->losses[r->done - 1] : (double)NAN,
-        .loss_validation = r->validation,
+        .loss_first = r->progress.first_loss,
+        .loss_last = r->progress.done ? r->progress.losses[r->progress.done - 1] : (double)NAN,
+        .loss_validation = r->evaluation.loss,
         .loss_floor = held_out->validation_floor,
         .bits_per_byte = run_bits_per_byte(r),
-        .measures = r->told,
-        .n_measures = r->n_told,
+        .measures = r->evaluation.measures,
+        .n_measures = r->evaluation.n_measures,
         .planned_bytes = (int64_t)plan->arena_bytes,
         .used_bytes = used,
         .disk_bytes = (int64_t)plan->spaces[TM_SPACE_DISK].arena_bytes,
         .outside_arena_bytes = tm_resident_anonymous_bytes() - (used - tm_device_shared_bytes(r->device)),
         .weights_hash = weights_hash,
-        .certificate = r->certificate,
-        .certificate_after = r->certificate_after,
-        .curve = r->curve,
-        .step_seconds = r->step_seconds,
-        .first_step_seconds = r->first_step_seconds,
+        .certificate = r->certified.first,
+        .certificate_after = r->certified.after,
+        .curve = r->certified.curve,
+        .step_seconds = r->timing.step_seconds,
+        .first_step_seconds = r->timing.first_step_seconds,
         .seconds = (double)tm_process_age_ns() * 1e-9,
     };
     return verdict;
@@ -136,13 +138,13 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
 tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
 {
     const tm_run_options *o = r->options;
-    int64_t               step = r->first_step - 1 + r->done, told_to_stop = *stop != 0;
+    int64_t               step = r->progress.first_step - 1 + r->progress.done, told_to_stop = *stop != 0;
     TM_TRY(agree_max(run_world(r), "whether the run was stopped", &told_to_stop, 1, err));
     bool interrupted = told_to_stop && step < o->steps;
     stop_watching(r);
-    if (r->finite && !interrupted && r->evaluated_step != step) TM_TRY(run_evaluate(r, step, err));
+    if (r->progress.finite && !interrupted && r->evaluation.step != step) TM_TRY(run_evaluate(r, step, err));
     bool wanted = interrupted || (o->checkpoint && !o->checkpoint_not_last);
-    if (r->finite && o->checkpoint_folder && wanted && r->saved_step != step) TM_TRY(run_save(r, step, err));
+    if (r->progress.finite && o->checkpoint_folder && wanted && r->saved.step != step) TM_TRY(run_save(r, step, err));
     TM_TRY(run_saved(r, err));
     char         reason[TM_REASON_BYTES], *decoded = NULL;
     uint64_t     hash;
@@ -154,7 +156,7 @@ tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     tm_verdict    verdict = conclude(r, interrupted, hash, &ended, reason);
     ended.ranks = ranks;
     st = run_compare_ranks(r, ranks, &ended.n_ranks, err);
-    if (st == TM_OK && o->step.sample && r->finite && !interrupted)
+    if (st == TM_OK && o->step.sample && r->progress.finite && !interrupted)
         st = tm_generate(r->trainer, r->source, o->seed, o->sample_tokens, sample_seconds, &sample, &decoded, err);
     if (st != TM_OK) {
         tm_text_fini(&sample);

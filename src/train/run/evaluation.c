@@ -36,8 +36,8 @@ bool run_target_reached(const run *r)
 {
     double floor = tm_source_describe(r->held_out)->validation_floor;
     /* never with a NaN, which a loss or a floor is that nobody knows */
-    if (r->validation <= r->options->target_loss) return true;
-    return r->options->stop_at_target && r->validation <= floor + r->options->target_gap;
+    if (r->evaluation.loss <= r->options->target_loss) return true;
+    return r->options->stop_at_target && r->evaluation.loss <= floor + r->options->target_gap;
 }
 
 double run_mean_error(double mean, double squares, int64_t n)
@@ -65,7 +65,7 @@ static int64_t tokens_of(const run *r, int64_t counted, int64_t batches)
 
 double run_bits_per_byte(const run *r)
 {
-    return r->validation / log(2) / tm_source_describe(r->held_out)->bytes_per_token;
+    return r->evaluation.loss / log(2) / tm_source_describe(r->held_out)->bytes_per_token;
 }
 
 /* What a batch of an evaluation came to. */
@@ -140,24 +140,25 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
     int64_t  begin = tm_now_ns();
     held_out sums = { 0 };
     TM_TRY(evaluate_batches(r, batches, &sums, err));
-    r->validation = r->options->average_sequences ? sums.means / (double)sums.counted : sums.nats / (double)sums.tokens;
-    r->validation_error = run_mean_error(r->validation, sums.squares, sums.counted);
-    r->evaluated_tokens = tokens_of(r, sums.tokens, sums.counted);
+    r->evaluation.loss =
+        r->options->average_sequences ? sums.means / (double)sums.counted : sums.nats / (double)sums.tokens;
+    r->evaluation.error = run_mean_error(r->evaluation.loss, sums.squares, sums.counted);
+    r->evaluation.tokens = tokens_of(r, sums.tokens, sums.counted);
     tm_event event = { .kind = TM_EVENT_EVALUATION };
-    r->evaluated_step = step;
+    r->evaluation.step = step;
     if (r->options->step.preference.beta > 0) {
-        tm_preference_measure(sums.preferred, r->told);
-        r->n_told = TM_PREFERENCE_MEASURES;
+        tm_preference_measure(sums.preferred, r->evaluation.measures);
+        r->evaluation.n_measures = TM_PREFERENCE_MEASURES;
     }
     event.evaluation = (tm_evaluation){ .step = step,
                                         .samples = started.evaluation_started.samples,
-                                        .loss = r->validation,
+                                        .loss = r->evaluation.loss,
                                         .bits_per_byte = run_bits_per_byte(r),
-                                        .tokens = r->evaluated_tokens,
-                                        .measures = r->told,
-                                        .n_measures = r->n_told,
+                                        .tokens = r->evaluation.tokens,
+                                        .measures = r->evaluation.measures,
+                                        .n_measures = r->evaluation.n_measures,
                                         .seconds = (double)(tm_now_ns() - begin) * 1e-9,
-                                        .last = run_target_reached(r) || r->stopped };
+                                        .last = run_target_reached(r) || r->progress.stopped };
     tm_event_emit(r->bus, &event);
     return TM_OK;
 }

@@ -15,32 +15,32 @@ static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, in
     const tm_run_options *o = r->options;
     tm_batch              batch;
     int64_t               begin = tm_now_ns(), waited, targets;
-    tm_ledger_add(&r->ledger, "logging", (double)(begin - r->begin_ns - r->between_ns) * 1e-9);
+    tm_ledger_add(&r->timing.ledger, "logging", (double)(begin - r->timing.begin_ns - r->timing.between_ns) * 1e-9);
     tm_loader_next(r->loader, &batch);
     TM_TRY(run_all_targets(r, run_check_batch(&batch, err), batch.target_tokens, &targets, &waited, err));
-    if (run_world(r)) tm_ledger_add(&r->ledger, "communication", (double)(r->between_ns + waited) * 1e-9);
+    if (run_world(r)) tm_ledger_add(&r->timing.ledger, "communication", (double)(r->timing.between_ns + waited) * 1e-9);
     const tm_source_traits *traits =
         tm_source_traits_of(o->source.name); /* images and pairs are what their loss counts */
     *tokens = traits->images || traits->pairs ? run_global_batch(o) * o->step.seq : targets;
     double rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1);
     TM_TRY(tm_trainer_begin(r->trainer, step, rate, o->max_norm, targets, err));
-    tm_ledger_add(&r->ledger, "data", (double)(tm_now_ns() - begin - waited) * 1e-9);
-    r->own_targets += batch.target_tokens;
+    tm_ledger_add(&r->timing.ledger, "data", (double)(tm_now_ns() - begin - waited) * 1e-9);
+    r->progress.own_targets += batch.target_tokens;
     tm_micro_batch fed = run_micro_batch(&batch);
     TM_TRY(run_look(r, step, &fed, err));
-    TM_TRY(tm_trainer_gradients(r->trainer, &fed, &r->ledger, err));
-    if (r->done == 0) TM_TRY(run_certify(r, &fed, err));
-    return tm_trainer_update(r->trainer, result, &r->ledger, err);
+    TM_TRY(tm_trainer_gradients(r->trainer, &fed, &r->timing.ledger, err));
+    if (r->progress.done == 0) TM_TRY(run_certify(r, &fed, err));
+    return tm_trainer_update(r->trainer, result, &r->timing.ledger, err);
 }
 
 static void report_step(run *r, int64_t step, const tm_step_result *result, int64_t tokens, double seconds)
 {
     double accounted = 0;
-    for (size_t i = 0; i < r->ledger.count; i++) {
-        r->phases[i] = r->ledger.lines[i];
-        accounted += r->ledger.lines[i].value;
+    for (size_t i = 0; i < r->timing.ledger.count; i++) {
+        r->timing.phases[i] = r->timing.ledger.lines[i];
+        accounted += r->timing.ledger.lines[i].value;
     }
-    r->phases[r->ledger.count] = (tm_named_f64){ "unaccounted", seconds - accounted };
+    r->timing.phases[r->timing.ledger.count] = (tm_named_f64){ "unaccounted", seconds - accounted };
     const tm_run_options *o = r->options;
     tm_event              event = { .kind = TM_EVENT_STEP_DONE };
     event.step_done = (tm_step_done){ .step = step,
@@ -49,8 +49,8 @@ static void report_step(run *r, int64_t step, const tm_step_result *result, int6
                                       .learning_rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1),
                                       .tokens = tokens / run_ranks(o),
                                       .seconds = seconds,
-                                      .phases = r->phases,
-                                      .n_phases = r->ledger.count + 1,
+                                      .phases = r->timing.phases,
+                                      .n_phases = r->timing.ledger.count + 1,
                                       .measures = result->measures,
                                       .n_measures = result->n_measures,
                                       .used_bytes = (int64_t)tm_trainer_step_of(r->trainer)->plan->arena_bytes,
@@ -63,10 +63,10 @@ static void slow_down(run *r)
 {
     if (!(r->options->slowdown_pct > 0)) return;
     int64_t begin = tm_now_ns();
-    int64_t until = begin + (int64_t)((double)(begin - r->begin_ns) * r->options->slowdown_pct / 100);
+    int64_t until = begin + (int64_t)((double)(begin - r->timing.begin_ns) * r->options->slowdown_pct / 100);
     while (tm_now_ns() < until) {
     }
-    tm_ledger_add(&r->ledger, "injected slowdown", (double)(tm_now_ns() - begin) * 1e-9);
+    tm_ledger_add(&r->timing.ledger, "injected slowdown", (double)(tm_now_ns() - begin) * 1e-9);
 }
 
 /* What a step communicated, or waited for others to: all of its ledger that says so. */
@@ -82,29 +82,30 @@ static double communication(const tm_ledger *ledger)
 static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error *err)
 {
     tm_step_result result;
-    tm_ledger_reset(&r->ledger);
+    tm_ledger_reset(&r->timing.ledger);
     TM_TRY(train_one_step(r, step, &result, tokens, err));
     slow_down(r);
     int64_t end = tm_now_ns();
-    double  seconds = (double)(end - r->begin_ns) * 1e-9;
-    r->begin_ns = end;
-    if (r->done == 0) r->first_step_seconds = (double)tm_process_age_ns() * 1e-9;
-    if (step == 1) r->first_loss = result.loss;
-    r->step_seconds[r->done] = seconds;
-    r->step_end_ns[r->done] = end;
-    r->losses[r->done] = result.loss;
-    r->last_norm = result.grad_norm;
-    r->busy_seconds[r->done] = seconds - communication(&r->ledger);
-    r->all_seconds += seconds;
-    for (size_t i = 0; i < r->ledger.count; i++) r->accounted_seconds += r->ledger.lines[i].value;
-    if (r->begun.n == step - 1 && r->begun.n < tm_loss_head_limit(r->options->steps))
-        r->begun = tm_loss_head_add(r->begun, result.loss);
-    r->done++;
-    r->finite = isfinite(result.loss) && isfinite(result.grad_norm); /* if not, this step is the last one */
-    if (r->evaluated_step == 0 && r->options->step.preference.beta > 0)
-        for (r->n_told = 0; r->n_told < result.n_measures; r->n_told++) r->told[r->n_told] = result.measures[r->n_told];
+    double  seconds = (double)(end - r->timing.begin_ns) * 1e-9;
+    r->timing.begin_ns = end;
+    if (r->progress.done == 0) r->timing.first_step_seconds = (double)tm_process_age_ns() * 1e-9;
+    if (step == 1) r->progress.first_loss = result.loss;
+    r->timing.step_seconds[r->progress.done] = seconds;
+    r->timing.step_end_ns[r->progress.done] = end;
+    r->progress.losses[r->progress.done] = result.loss;
+    r->progress.last_norm = result.grad_norm;
+    r->timing.busy_seconds[r->progress.done] = seconds - communication(&r->timing.ledger);
+    r->timing.all_seconds += seconds;
+    for (size_t i = 0; i < r->timing.ledger.count; i++) r->timing.accounted_seconds += r->timing.ledger.lines[i].value;
+    if (r->progress.so_far.n == step - 1 && r->progress.so_far.n < tm_loss_head_limit(r->options->steps))
+        r->progress.so_far = tm_loss_head_add(r->progress.so_far, result.loss);
+    r->progress.done++;
+    r->progress.finite = isfinite(result.loss) && isfinite(result.grad_norm); /* if not, this step is the last one */
+    if (r->evaluation.step == 0 && r->options->step.preference.beta > 0)
+        for (r->evaluation.n_measures = 0; r->evaluation.n_measures < result.n_measures; r->evaluation.n_measures++)
+            r->evaluation.measures[r->evaluation.n_measures] = result.measures[r->evaluation.n_measures];
     report_step(r, step, &result, *tokens, seconds);
-    tm_validity_sample(r->validity);
+    tm_validity_sample(r->timing.validity);
     return TM_OK;
 }
 
@@ -112,19 +113,21 @@ static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error
 static tm_status take_turns(run *r, int64_t step, int64_t tokens, const volatile sig_atomic_t *stop, tm_error *err)
 {
     bool waited = false;
-    if (r->turn) TM_TRY(tm_turn_step(r->turn, step, r->step_seconds[r->done - 1], tokens, stop, &waited, err));
-    if (waited) r->begin_ns = tm_now_ns();
+    if (r->turn)
+        TM_TRY(tm_turn_step(r->turn, step, r->timing.step_seconds[r->progress.done - 1], tokens, stop, &waited, err));
+    if (waited) r->timing.begin_ns = tm_now_ns();
     return TM_OK;
 }
 
 /* With a target for the interval: are the steps so far precise enough? */
 static bool precise(run *r)
 {
-    if (!r->sampling) return false;
+    if (!r->timing.sampling) return false;
     int64_t begin = tm_now_ns();
     double  tokens = (double)(run_global_batch(r->options) * r->options->step.seq);
-    bool    enough = tm_sampling_add(r->sampling, r->step_seconds[r->done - 1], tokens) == TM_STOP_PRECISE;
-    r->begin_ns += tm_now_ns() - begin; /* looking is not part of a step; telling of it, before, is */
+    bool    enough =
+        tm_sampling_add(r->timing.sampling, r->timing.step_seconds[r->progress.done - 1], tokens) == TM_STOP_PRECISE;
+    r->timing.begin_ns += tm_now_ns() - begin; /* looking is not part of a step; telling of it, before, is */
     return enough;
 }
 
@@ -136,24 +139,24 @@ static tm_status find_reason(run *r, int64_t step, const volatile sig_atomic_t *
     const bool last = step == r->options->steps;
     int64_t    said[SAID] = { [STOP] = *stop != 0 };
     if (run_rank(r->options) == 0) said[PRECISE] = precise(r);
-    said[WRITING] = r->saving && !tm_checkpoint_written(r->saving);
+    said[WRITING] = r->saved.pending && !tm_checkpoint_written(r->saved.pending);
     TM_TRY(agree_max(run_world(r), "whether to go on", said, SAID, err));
-    r->stopped = last            ? "all steps done"
-                 : said[STOP]    ? "interrupted"
-                 : !r->finite    ? "a loss or gradient norm is not finite"
-                 : said[PRECISE] ? tm_stop_text(TM_STOP_PRECISE)
-                                 : NULL;
-    if (!r->saving || said[WRITING]) return TM_OK;
+    r->progress.stopped = last                  ? "all steps done"
+                          : said[STOP]          ? "interrupted"
+                          : !r->progress.finite ? "a loss or gradient norm is not finite"
+                          : said[PRECISE]       ? tm_stop_text(TM_STOP_PRECISE)
+                                                : NULL;
+    if (!r->saved.pending || said[WRITING]) return TM_OK;
     int64_t begin = tm_now_ns();
     TM_TRY(run_saved(r, err));
-    r->begin_ns += tm_now_ns() - begin; /* saving is not part of a step */
+    r->timing.begin_ns += tm_now_ns() - begin; /* saving is not part of a step */
     return TM_OK;
 }
 
 static void begin_step(run *r)
 {
-    r->begin_ns = tm_now_ns();
-    r->between_ns = 0;
+    r->timing.begin_ns = tm_now_ns();
+    r->timing.between_ns = 0;
 }
 
 tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
@@ -161,22 +164,22 @@ tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     const tm_run_options *o = r->options;
     if (r->turn) TM_TRY(tm_turn_begin(r->turn, stop, err));
     begin_step(r);
-    if (r->first_step > o->steps) r->stopped = "all steps done";
-    for (int64_t step = r->first_step; step <= o->steps; step++) {
+    if (r->progress.first_step > o->steps) r->progress.stopped = "all steps done";
+    for (int64_t step = r->progress.first_step; step <= o->steps; step++) {
         int64_t tokens;
         TM_TRY(step_and_report(r, step, &tokens, err));
         TM_TRY(run_tell_factors(r, step, err));
-        int64_t between = tm_now_ns(), own = r->begin_ns;
+        int64_t between = tm_now_ns(), own = r->timing.begin_ns;
         TM_TRY(agree_status(run_world(r), "the records of a step", tm_event_failure(r->bus, err), err));
         TM_TRY(take_turns(r, step, tokens, stop, err));
         TM_TRY(find_reason(r, step, stop, err));
-        r->between_ns = run_world(r) ? tm_now_ns() - between - (r->begin_ns - own) : 0;
-        if (r->stopped) break;
+        r->timing.between_ns = run_world(r) ? tm_now_ns() - between - (r->timing.begin_ns - own) : 0;
+        if (r->progress.stopped) break;
         bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0 && step >= o->validation_first;
         bool saves = o->checkpoint && o->checkpoint_folder && step % o->checkpoint_interval == 0;
         if (evaluates) TM_TRY(run_evaluate(r, step, err));
         if (evaluates && run_target_reached(r)) {
-            r->stopped = "target loss reached";
+            r->progress.stopped = "target loss reached";
             break;
         }
         if (saves) TM_TRY(run_save(r, step, err));

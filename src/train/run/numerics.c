@@ -15,10 +15,10 @@ tm_status run_look(run *r, int64_t step, const tm_micro_batch *batch, tm_error *
 {
     int64_t every = r->options->microscope, begin = tm_now_ns();
     if (every == 0 || step % every != 0) return TM_OK;
-    TM_TRY(tm_looked_take(&r->looked, r->trainer, batch, step, r->options->microscope_bound, err));
-    tm_event event = { .kind = TM_EVENT_LOOK, .look = r->looked.look };
+    TM_TRY(tm_looked_take(&r->microscope.look, r->trainer, batch, step, r->options->microscope_bound, err));
+    tm_event event = { .kind = TM_EVENT_LOOK, .look = r->microscope.look.look };
     tm_event_emit(r->bus, &event);
-    r->begin_ns += tm_now_ns() - begin;
+    r->timing.begin_ns += tm_now_ns() - begin;
     return TM_OK;
 }
 
@@ -67,21 +67,22 @@ tm_status run_tell_factors(run *r, int64_t step, tm_error *err)
     size_t                  n;
     const tm_quantized_row *rows = tm_quantized_all(&tm_trainer_step_of(r->trainer)->quantized, &n);
     if (n == 0 || every == 0 || step % every != 0) return TM_OK;
-    if (!r->factors) r->factors = tm_alloc(n * sizeof *r->factors);
-    if (!r->factor_record) r->factor_record = tm_alloc(n * TM_QUANTIZE_RECORD * sizeof *r->factor_record);
-    TM_TRY(read_records(r, r->factor_record, n, err));
+    if (!r->microscope.factors) r->microscope.factors = tm_alloc(n * sizeof *r->microscope.factors);
+    if (!r->microscope.factor_record)
+        r->microscope.factor_record = tm_alloc(n * TM_QUANTIZE_RECORD * sizeof *r->microscope.factor_record);
+    TM_TRY(read_records(r, r->microscope.factor_record, n, err));
     for (size_t i = 0; i < n; i++) {
-        const double *row = r->factor_record + i * TM_QUANTIZE_RECORD;
-        r->factors[i] = (tm_quantized_factor){ .linear = rows[i].name,
-                                               .factor = tm_factor_name(rows[i].factor),
-                                               .amax = row[0],
-                                               .scale = row[1],
-                                               .saturated = row[2],
-                                               .flushed = row[3] };
+        const double *row = r->microscope.factor_record + i * TM_QUANTIZE_RECORD;
+        r->microscope.factors[i] = (tm_quantized_factor){ .linear = rows[i].name,
+                                                          .factor = tm_factor_name(rows[i].factor),
+                                                          .amax = row[0],
+                                                          .scale = row[1],
+                                                          .saturated = row[2],
+                                                          .flushed = row[3] };
     }
     tm_event event = { .kind = TM_EVENT_QUANTIZED };
-    event.quantized = (tm_quantized_step){ .step = step, .factors = r->factors, .n_factors = n };
+    event.quantized = (tm_quantized_step){ .step = step, .factors = r->microscope.factors, .n_factors = n };
     tm_event_emit(r->bus, &event);
-    r->begin_ns += tm_now_ns() - begin;
+    r->timing.begin_ns += tm_now_ns() - begin;
     return TM_OK;
 }

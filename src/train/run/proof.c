@@ -69,16 +69,16 @@ tm_status run_remember(run *r, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(r->trainer);
     if (r->options->turn_fd) return TM_OK;
-    r->before = tm_alloc(step->graph->n_tensors * sizeof *r->before);
-    return tm_trainer_hashes(r->trainer, r->before, err);
+    r->certified.hashes = tm_alloc(step->graph->n_tensors * sizeof *r->certified.hashes);
+    return tm_trainer_hashes(r->trainer, r->certified.hashes, err);
 }
 
 tm_status run_certify(run *r, const tm_micro_batch *batch, tm_error *err)
 {
     if (!wanted(r)) return TM_OK;
-    TM_TRY(tm_certify(r->trainer, batch, r->options->seed, &r->certificate, err));
-    r->begin_ns += (int64_t)(r->certificate.seconds * 1e9); /* that time belongs to no step */
-    r->certified_ns = tm_now_ns();
+    TM_TRY(tm_certify(r->trainer, batch, r->options->seed, &r->certified.first, err));
+    r->timing.begin_ns += (int64_t)(r->certified.first.seconds * 1e9); /* that time belongs to no step */
+    r->certified.done_ns = tm_now_ns();
     return TM_OK;
 }
 
@@ -142,9 +142,9 @@ static tm_status check_reached(run *r, tm_error *err)
     tm_status   st = find_dead(r, &dead, err);
     if (st == TM_OK) st = dead_attention_find(r->trainer, &r->options->step.shape, run_world(r), &layers, err);
     if (dead)
-        snprintf(r->unreal, sizeof r->unreal, "no gradient reaches %.120s", dead);
+        snprintf(r->certified.not_training, sizeof r->certified.not_training, "no gradient reaches %.120s", dead);
     else if (layers.length > 0)
-        snprintf(r->unreal, sizeof r->unreal,
+        snprintf(r->certified.not_training, sizeof r->certified.not_training,
                  "the attention of layers %.600s is dead: the gradients of its wq and wk are nothing but rounding, as "
                  "where a token sees only itself (model.sliding_window 1)",
                  layers.data);
@@ -161,17 +161,19 @@ static void check_moved(run *r, const uint64_t *now)
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *t = &graph->tensors[i];
         if (t->role != TM_ROLE_PARAMETER) continue;
-        bool same = now[i] == r->before[i], trained = t->gradient != TM_NONE;
+        bool same = now[i] == r->certified.hashes[i], trained = t->gradient != TM_NONE;
         moved = moved || (trained && !same);
         if (trained && same && t->shape.rank <= 2 && (t->dtype == TM_F32 || t->dtype == TM_F64)) still = t->name;
         if (!trained && !same) stray = t->name;
     }
     if (!moved)
-        snprintf(r->unreal, sizeof r->unreal, "no weight has moved in the %lld steps of this run", (long long)r->done);
+        snprintf(r->certified.not_training, sizeof r->certified.not_training,
+                 "no weight has moved in the %lld steps of this run", (long long)r->progress.done);
     else if (stray)
-        snprintf(r->unreal, sizeof r->unreal, "%.120s is frozen, but has moved", stray);
+        snprintf(r->certified.not_training, sizeof r->certified.not_training, "%.120s is frozen, but has moved", stray);
     else if (still)
-        snprintf(r->unreal, sizeof r->unreal, "%.120s is trained, but has not moved", still);
+        snprintf(r->certified.not_training, sizeof r->certified.not_training, "%.120s is trained, but has not moved",
+                 still);
 }
 
 static tm_status check_samples(run *r, tm_error *err)
@@ -179,9 +181,9 @@ static tm_status check_samples(run *r, tm_error *err)
     int64_t seen, unique, epoch = tm_source_describe(r->source)->train_samples;
     TM_TRY(run_count_samples(r, &seen, &unique, err));
     int64_t different = seen < epoch ? seen : epoch;
-    if (seen >= TM_JUDGED_STEPS && 4 * unique < 3 * different && !r->unreal[0])
-        snprintf(r->unreal, sizeof r->unreal, "of %lld samples only %lld are different ones", (long long)seen,
-                 (long long)unique);
+    if (seen >= TM_JUDGED_STEPS && 4 * unique < 3 * different && !r->certified.not_training[0])
+        snprintf(r->certified.not_training, sizeof r->certified.not_training,
+                 "of %lld samples only %lld are different ones", (long long)seen, (long long)unique);
     return TM_OK;
 }
 
@@ -189,9 +191,10 @@ static tm_status check_samples(run *r, tm_error *err)
 static void check_times(run *r)
 {
     static const double slack = 0.01, per_step = 5e-6;
-    if (r->accounted_seconds > r->all_seconds * (1 + slack) + per_step * (double)r->done)
-        snprintf(r->unreal, sizeof r->unreal, "the phases of the steps take %.4g s together, the steps %.4g s",
-                 r->accounted_seconds, r->all_seconds);
+    if (r->timing.accounted_seconds > r->timing.all_seconds * (1 + slack) + per_step * (double)r->progress.done)
+        snprintf(r->certified.not_training, sizeof r->certified.not_training,
+                 "the phases of the steps take %.4g s together, the steps %.4g s", r->timing.accounted_seconds,
+                 r->timing.all_seconds);
 }
 
 /* Losses that are known: another job's, or none of it, if they differ. */
@@ -200,8 +203,8 @@ static void check_curve(run *r)
     const char *sums = tm_device_describe(r->device)->sums[r->options->step.precision->compute == TM_BF16];
     char        why[TM_REASON_BYTES];
     if (!tm_curve_is_main(r->options) || run_world(r)) return; /* ranks add in another order */
-    tm_curve_compare(sums, r->losses, r->first_step, r->done, &r->curve, why);
-    snprintf(r->unreal, sizeof r->unreal, "%s", why);
+    tm_curve_compare(sums, r->progress.losses, r->progress.first_step, r->progress.done, &r->certified.curve, why);
+    snprintf(r->certified.not_training, sizeof r->certified.not_training, "%s", why);
 }
 
 static bool fails(const tm_certificate *c)
@@ -212,14 +215,15 @@ static bool fails(const tm_certificate *c)
 /* With the weights as they are now, on the samples that would come next: the gradients of the last step are gone. */
 static tm_status certify_again(run *r, tm_error *err)
 {
-    tm_certificate *c = &r->certificate_after;
+    tm_certificate *c = &r->certified.after;
     void           *memory[TM_MAX_FIELDS] = { 0 };
     tm_micro_batch  batch;
     if (!r->options->certify_after || !possible(r)) return TM_OK;
     tm_status st = read_batch(r, run_samples(r), memory, &batch, err);
     if (st == TM_OK) st = tm_certify_anew(r->trainer, &batch, r->options->seed, c, err);
     for (int f = 0; f < TM_MAX_FIELDS; f++) free(memory[f]);
-    if (st == TM_OK && fails(c)) snprintf(r->unreal, sizeof r->unreal, "after the last step: %.900s", c->reason);
+    if (st == TM_OK && fails(c))
+        snprintf(r->certified.not_training, sizeof r->certified.not_training, "after the last step: %.900s", c->reason);
     return st;
 }
 
@@ -235,22 +239,22 @@ static tm_status any_rank(const run *r, bool *yes, tm_error *err)
 tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err)
 {
     const tm_graph       *graph = tm_trainer_step_of(r->trainer)->graph;
-    const tm_certificate *c = &r->certificate;
+    const tm_certificate *c = &r->certified.first;
     uint64_t             *now = tm_alloc(graph->n_tensors * sizeof *now);
     tm_status             st = tm_trainer_hashes(r->trainer, now, err);
     *weights_hash = tm_trainer_weights_sum(r->trainer, now);
     if (st == TM_OK) st = tm_trainer_sum_stages(r->trainer, weights_hash, err);
     bool computes = tm_device_describe(r->device)->computes;
-    if (st == TM_OK && r->finite && r->done > 0 && computes && r->before) {
+    if (st == TM_OK && r->progress.finite && r->progress.done > 0 && computes && r->certified.hashes) {
         check_times(r);
-        if (!r->unreal[0]) check_curve(r);
+        if (!r->certified.not_training[0]) check_curve(r);
         st = check_samples(r, err);
-        if (!r->unreal[0]) check_moved(r, now);
-        bool unreal = r->unreal[0] != '\0';
+        if (!r->certified.not_training[0]) check_moved(r, now);
+        bool unreal = r->certified.not_training[0] != '\0';
         if (st == TM_OK) st = any_rank(r, &unreal, err);
-        if (st == TM_OK && !unreal && c->done && r->last_norm > 0) st = check_reached(r, err);
-        if (fails(c)) snprintf(r->unreal, sizeof r->unreal, "%s", c->reason);
-        unreal = r->unreal[0] != '\0';
+        if (st == TM_OK && !unreal && c->done && r->progress.last_norm > 0) st = check_reached(r, err);
+        if (fails(c)) snprintf(r->certified.not_training, sizeof r->certified.not_training, "%s", c->reason);
+        unreal = r->certified.not_training[0] != '\0';
         if (st == TM_OK) st = any_rank(r, &unreal, err);
         if (st == TM_OK && !unreal) st = certify_again(r, err);
     }

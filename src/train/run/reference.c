@@ -57,7 +57,7 @@ tm_status run_reference(run *r, tm_error *err)
     /* a run of less than an epoch needs no more; the certificate after it reads a micro-batch beyond its end */
     if (r->stop_evaluation) train = 0; /* only held-out pairs are looked at */
     if (!__builtin_mul_overflow(o->steps + 1, run_global_batch(o), &most) && most < train) train = most;
-    TM_TRY(tm_trainer_weights_hash(r->trainer, &r->reference, err));
+    TM_TRY(tm_trainer_weights_hash(r->trainer, &r->certified.reference, err));
     TM_TRY(keep_samples(r, r->source, TM_SPLIT_TRAIN, train, err));
     if (held_out > 0) TM_TRY(keep_samples(r, r->held_out, TM_SPLIT_VALIDATION, held_out, err));
     tm_note("the reference, the model that the run begins with, has read %lld rows of training and %lld of validation "

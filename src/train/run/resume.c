@@ -49,11 +49,11 @@ static tm_status read_scalars(run *r, const tm_checkpoint_state *state, tm_error
                        "the checkpoint of step %lld in '%s' is not one that a run wrote: %s; give another "
                        "checkpoint.folder or checkpoint.load_step",
                        (long long)state->step, r->options->checkpoint_folder, why.text);
-    r->first_loss = values[FIRST_LOSS];
-    r->begun = (tm_loss_head){ .mean = values[HEAD_MEAN],
-                               .deviation = values[HEAD_DEVIATION],
-                               .n = (int64_t)values[HEAD_COUNT] };
-    r->head = r->begun;
+    r->progress.first_loss = values[FIRST_LOSS];
+    r->progress.so_far = (tm_loss_head){ .mean = values[HEAD_MEAN],
+                                         .deviation = values[HEAD_DEVIATION],
+                                         .n = (int64_t)values[HEAD_COUNT] };
+    r->progress.before = r->progress.so_far;
     return TM_OK;
 }
 
@@ -104,10 +104,11 @@ static void describe(const run *r, tm_text *out)
 {
     const tm_adapters *a = &r->options->step.adapters;
     tm_description_print(&r->options->step.shape, out);
-    if (r->reference) tm_text_printf(out, "dpo.reference %016llx\n", (unsigned long long)r->reference);
+    if (r->certified.reference)
+        tm_text_printf(out, "dpo.reference %016llx\n", (unsigned long long)r->certified.reference);
     if (a->rank == 0) return;
     tm_adapters_print(a, out);
-    tm_text_printf(out, "lora.base %016llx\n", (unsigned long long)r->base);
+    tm_text_printf(out, "lora.base %016llx\n", (unsigned long long)r->certified.base);
 }
 
 tm_status run_take_state(run *r, const tm_checkpoint_state *state, tm_error *err)
@@ -145,10 +146,10 @@ tm_status run_save(run *r, int64_t step, tm_error *err)
                                           .seed = r->options->seed,
                                           .config_hash = r->options->config_hash,
                                           .content = tm_source_describe(r->source)->content };
-    const double                values[SCALARS] = { [FIRST_LOSS] = r->first_loss,
-                                                    [HEAD_MEAN] = r->begun.mean,
-                                                    [HEAD_DEVIATION] = r->begun.deviation,
-                                                    [HEAD_COUNT] = (double)r->begun.n };
+    const double                values[SCALARS] = { [FIRST_LOSS] = r->progress.first_loss,
+                                                    [HEAD_MEAN] = r->progress.so_far.mean,
+                                                    [HEAD_DEVIATION] = r->progress.so_far.deviation,
+                                                    [HEAD_COUNT] = (double)r->progress.so_far.n };
     for (int i = 0; i < SCALARS; i++) tm_checkpoint_add_scalar(&state, scalar_names[i], values[i]);
     snprintf(state.model, sizeof state.model, "%s", r->options->model_name);
     describe(r, &model);
@@ -162,25 +163,25 @@ tm_status run_save(run *r, int64_t step, tm_error *err)
                                           .behind = r->options->checkpoint_behind };
     TM_TRY(run_saved(r, err)); /* the one before */
     int64_t begin = tm_now_ns(), bytes = 0;
-    TM_TRY(tm_checkpoint_begin(&target, &state, tensors, n, &r->saving, err));
+    TM_TRY(tm_checkpoint_begin(&target, &state, tensors, n, &r->saved.pending, err));
     for (size_t i = 0; i < n; i++) bytes += tensors[i].elsewhere ? 0 : (int64_t)tensors[i].bytes;
     TM_TRY(agree_sum(run_world(r), "bytes of a checkpoint", &bytes, 1, err));
-    r->saved_step = step;
-    r->saving_told = (tm_checkpoint_saved){ .step = step,
-                                            .path = r->options->checkpoint_folder,
-                                            .bytes = bytes,
-                                            .seconds = (double)(tm_now_ns() - begin) * 1e-9 };
+    r->saved.step = step;
+    r->saved.pending_saved = (tm_checkpoint_saved){ .step = step,
+                                                    .path = r->options->checkpoint_folder,
+                                                    .bytes = bytes,
+                                                    .seconds = (double)(tm_now_ns() - begin) * 1e-9 };
     return r->options->checkpoint_behind ? TM_OK : run_saved(r, err);
 }
 
 tm_status run_saved(run *r, tm_error *err)
 {
-    tm_checkpoint_saving *saving = r->saving;
+    tm_checkpoint_saving *saving = r->saved.pending;
     if (!saving) return TM_OK;
     int64_t begin = tm_now_ns();
-    r->saving = NULL;
+    r->saved.pending = NULL;
     TM_TRY(tm_checkpoint_commit(saving, err));
-    tm_event event = { .kind = TM_EVENT_CHECKPOINT, .checkpoint = r->saving_told };
+    tm_event event = { .kind = TM_EVENT_CHECKPOINT, .checkpoint = r->saved.pending_saved };
     event.checkpoint.seconds += (double)(tm_now_ns() - begin) * 1e-9; /* that training was held up */
     tm_event_emit(r->bus, &event);
     return TM_OK;
@@ -207,9 +208,9 @@ tm_status run_resume(run *r, tm_error *err)
             "same run",
             o->config_before == state.config_hash ? ", in " : "",
             o->config_before == state.config_hash ? o->config_changes : "");
-    r->first_step = state.step + 1;
-    r->saved_step = state.step;
-    r->first_sample = state.samples_consumed;
+    r->progress.first_step = state.step + 1;
+    r->saved.step = state.step;
+    r->progress.first_sample = state.samples_consumed;
     tm_note("resumed from step %lld in '%s'", (long long)state.step, o->checkpoint_folder);
     return TM_OK;
 }

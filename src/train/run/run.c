@@ -14,10 +14,10 @@ static tm_status begin_with_weights(run *r, tm_error *err)
     bool adapters = r->options->step.adapters.rank > 0;            /* checkpoints lack what they stand beside */
     bool first = adapters || r->options->step.preference.beta > 0; /* the weights that the run began with are of use */
     if (r->options->load_weights && first) TM_TRY(r->options->load_weights(r->options->load_context, r->trainer, err));
-    if (adapters) TM_TRY(tm_trainer_base_hash(r->trainer, &r->base, err));
+    if (adapters) TM_TRY(tm_trainer_base_hash(r->trainer, &r->certified.base, err));
     TM_TRY(run_reference(r, err));
     TM_TRY(run_resume(r, err));
-    bool resumed = r->saved_step >= 0;
+    bool resumed = r->saved.step >= 0;
     if (r->options->load_weights && !resumed && !first)
         TM_TRY(r->options->load_weights(r->options->load_context, r->trainer, err));
     return TM_OK;
@@ -27,19 +27,19 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
 {
     TM_TRY(run_check_same(r, err));
     TM_TRY(agree_status(run_world(r), "beginning a run", begin_with_weights(r, err), err));
-    bool trained = r->first_step > r->options->steps;
+    bool trained = r->progress.first_step > r->options->steps;
     if (trained)
         tm_note("%s: the checkpoint is at step %lld, training.steps is %lld",
                 r->options->concluded ? "nothing to do" : "all steps were done before, only the result is missing",
-                (long long)r->first_step - 1, (long long)r->options->steps);
+                (long long)r->progress.first_step - 1, (long long)r->options->steps);
     if (trained && r->options->concluded) return TM_OK;
-    size_t room = trained ? 1 : (size_t)(r->options->steps - r->first_step + 1);
-    r->step_seconds = tm_alloc(room * sizeof *r->step_seconds);
-    r->losses = tm_alloc(room * sizeof *r->losses);
-    r->step_end_ns = tm_alloc(room * sizeof *r->step_end_ns);
-    r->busy_seconds = tm_alloc(room * sizeof *r->busy_seconds);
+    size_t room = trained ? 1 : (size_t)(r->options->steps - r->progress.first_step + 1);
+    r->timing.step_seconds = tm_alloc(room * sizeof *r->timing.step_seconds);
+    r->progress.losses = tm_alloc(room * sizeof *r->progress.losses);
+    r->timing.step_end_ns = tm_alloc(room * sizeof *r->timing.step_end_ns);
+    r->timing.busy_seconds = tm_alloc(room * sizeof *r->timing.busy_seconds);
     if (r->options->target_half_width > 0)
-        r->sampling = tm_sampling_create(
+        r->timing.sampling = tm_sampling_create(
             &(tm_sampling_options){ .half_width = r->options->target_half_width, .min_samples = TM_JUDGED_STEPS });
     if (r->options->slowdown_pct > 0)
         tm_warn("every step is slowed down by %g %% on purpose (debug.slowdown_pct): its times are not a result",
@@ -50,10 +50,10 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
     run_announce(r); /* before any training data is touched: whoever keeps the time starts the clock here */
     TM_TRY(tm_event_failure(r->bus, err));
     r->loader = tm_loader_open_part(r->source, TM_SPLIT_TRAIN, run_global_batch(r->options), run_part(r->options),
-                                    r->first_sample, r->options->prefetch);
+                                    r->progress.first_sample, r->options->prefetch);
     if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that reads data");
     if (!trained) TM_TRY(run_remember(r, err));
-    r->validity = tm_validity_start("");
+    r->timing.validity = tm_validity_start("");
     tm_status st = run_train(r, stop, err);
     if (st == TM_OK) st = run_finish(r, stop, err);
     return st;
@@ -78,12 +78,9 @@ static run new_run(const tm_run_options *options, tm_device *device, const tm_so
                   .device = device,
                   .source = source,
                   .bus = bus,
-                  .first_step = 1,
-                  .finite = true,
-                  .validation = (double)NAN,
-                  .validation_error = (double)NAN,
-                  .first_loss = (double)NAN,
-                  .saved_step = -1 };
+                  .progress = { .first_step = 1, .finite = true, .first_loss = (double)NAN },
+                  .evaluation = { .loss = (double)NAN, .error = (double)NAN },
+                  .saved = { .step = -1 } };
 }
 
 tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_source *source, const tm_event_bus *bus,
@@ -96,19 +93,19 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
     tm_status       st = tm_trainer_open(device, &step, options->seed, &r.trainer, err);
     if (st == TM_OK) st = run_with_trainer(&r, stop, err);
     tm_turn_close(r.turn);
-    tm_checkpoint_abandon(r.saving);
+    tm_checkpoint_abandon(r.saved.pending);
     tm_loader_close(r.loader);
     tm_trainer_close(r.trainer);
-    free(r.step_seconds);
-    free(r.losses);
-    free(r.step_end_ns);
-    free(r.busy_seconds);
-    free(r.before);
-    tm_validity_destroy(r.validity);
-    tm_sampling_destroy(r.sampling);
-    tm_looked_fini(&r.looked);
-    free(r.factors);
-    free(r.factor_record);
+    free(r.timing.step_seconds);
+    free(r.progress.losses);
+    free(r.timing.step_end_ns);
+    free(r.timing.busy_seconds);
+    free(r.certified.hashes);
+    tm_validity_destroy(r.timing.validity);
+    tm_sampling_destroy(r.timing.sampling);
+    tm_looked_fini(&r.microscope.look);
+    free(r.microscope.factors);
+    free(r.microscope.factor_record);
     tm_source_close(own);
     return st;
 }
@@ -124,17 +121,17 @@ tm_status tm_run_evaluate(const tm_run_options *options, tm_device *device, cons
     TM_TRY(open_held_out(&r, &own, err));
     tm_status st = tm_trainer_open(device, &options->step, options->seed, &r.trainer, err);
     if (st == TM_OK) st = begin_with_weights(&r, err);
-    if (st == TM_OK) st = run_evaluate(&r, r.first_step - 1, err);
-    if (st == TM_OK && r.evaluated_tokens == 0)
+    if (st == TM_OK) st = run_evaluate(&r, r.progress.first_step - 1, err);
+    if (st == TM_OK && r.evaluation.tokens == 0)
         st = tm_fail(err, TM_INVALID,
                      "data.source %s holds out nothing that could be evaluated; see data.validation_fraction, "
                      "data.validation_path and validation.enable",
                      options->source.name);
     if (st == TM_OK)
-        *found = (tm_run_evaluation){ .loss = r.validation,
-                                      .error = r.validation_error,
+        *found = (tm_run_evaluation){ .loss = r.evaluation.loss,
+                                      .error = r.evaluation.error,
                                       .bits_per_byte = run_bits_per_byte(&r),
-                                      .tokens = r.evaluated_tokens };
+                                      .tokens = r.evaluation.tokens };
     tm_trainer_close(r.trainer);
     tm_source_close(own);
     return st;

@@ -12,6 +12,65 @@
 #include "train/run/interleave.h"
 #include "train/run/verdict.h"
 
+/* How long steps took, and what else went on on the machine. Steps are those of this process. */
+typedef struct {
+    tm_ledger    ledger;
+    tm_named_f64 phases[TM_LEDGER_LINES + 1];
+    double      *step_seconds, *busy_seconds; /* busy: without waiting for other ranks */
+    int64_t     *step_end_ns;
+    int64_t      begin_ns;   /* of the step under way: the end of the one before, and what belongs to no step later */
+    int64_t      between_ns; /* of that, what ranks agreed on behind the step before */
+    double       accounted_seconds, all_seconds, first_step_seconds;
+    tm_sampling *sampling;       /* of step times; NULL: all steps are done */
+    tm_sample_summary  speed;    /* of all steps, once they are done */
+    tm_validity       *validity; /* samples of the machine, once the steps begin */
+    tm_validity_report machine;  /* what disturbed it in the steps, once they are done */
+} timing_state;
+
+typedef struct {
+    int64_t      done;         /* steps of this process */
+    int64_t      first_step;   /* number of the first one */
+    int64_t      first_sample; /* of this process: those before it have consumed so many */
+    int64_t      own_targets;  /* that this rank has read */
+    double      *losses;       /* of each step */
+    double       first_loss, last_norm;
+    bool         finite;
+    tm_loss_head before;  /* of the steps before this process */
+    tm_loss_head so_far;  /* of the whole run: what a checkpoint keeps */
+    const char  *stopped; /* why no more steps were done */
+} progress_state;
+
+/* The last evaluation. */
+typedef struct {
+    double       loss, error; /* nats per target; standard error */
+    int64_t      step, tokens;
+    tm_named_f64 measures[TM_MAX_MEASURES]; /* of the last step where there was no evaluation */
+    size_t       n_measures;
+} evaluation_state;
+
+/* What shows that the run was training. */
+typedef struct {
+    tm_certificate first, after; /* in the first step, and behind the last one */
+    int64_t        done_ns;      /* when `first` was done; 0: there is none */
+    tm_curve       curve;
+    uint64_t       base;                          /* with adapters: hash of the weights that they stand beside */
+    uint64_t       reference;                     /* hash of the weights that pairs are compared by; 0: there is none */
+    uint64_t      *hashes;                        /* of each weight before the first step; NULL: nobody looked */
+    char           not_training[TM_REASON_BYTES]; /* why the run does not count as training; empty if it does */
+} certified_state;
+
+typedef struct {
+    int64_t               step;          /* of the last checkpoint */
+    tm_checkpoint_saving *pending;       /* a checkpoint that is being written while training goes on */
+    tm_checkpoint_saved   pending_saved; /* what will be reported of it */
+} saved_state;
+
+typedef struct {
+    tm_looked            look;
+    tm_quantized_factor *factors;       /* (rows of step.quantized) */
+    double              *factor_record; /* that they are read from */
+} microscope_state;
+
 typedef struct {
     const tm_run_options *options;
     tm_device            *device;
@@ -20,44 +79,13 @@ typedef struct {
     const tm_event_bus   *bus;
     tm_trainer           *trainer;
     tm_loader            *loader;
-    tm_ledger             ledger;
-    tm_named_f64          phases[TM_LEDGER_LINES + 1];
-    double               *step_seconds, *losses;
-    int64_t              *step_end_ns;
-    tm_validity          *validity; /* samples of the machine, once the steps begin */
-    tm_sampling          *sampling; /* of step times; NULL: all steps are done */
-    const char           *stopped;  /* why no more steps were done */
-    tm_sample_summary     speed;    /* of all steps, and what disturbed the machine in them: once they are done */
-    tm_validity_report    machine;
-    int64_t               done;       /* steps of this process */
-    int64_t               first_step; /* number of the first one */
-    bool                  finite;
-    double                validation, validation_error, first_loss, first_step_seconds;
-    int64_t               evaluated_step, evaluated_tokens; /* of `validation` */
-    tm_loss_head          head;                             /* of the steps before this process */
-    tm_loss_head          begun;                            /* of the whole run so far: what a checkpoint keeps */
-    tm_certificate        certificate, certificate_after;
-    int64_t               first_sample; /* of this process: what those before it have consumed */
-    int64_t               certified_ns; /* when the certificate in the first step was done; 0: there is none */
-    tm_curve              curve;
-    uint64_t              base;                  /* with adapters: hash of the weights that they stand beside */
-    uint64_t              reference;             /* hash of the weights that pairs are compared by; 0: there is none */
-    tm_named_f64          told[TM_MAX_MEASURES]; /* of the last evaluation, or step, if there was none */
-    size_t                n_told;
-    uint64_t             *before;                  /* hash of each weight before the first step; NULL: nobody looked */
-    char                  unreal[TM_REASON_BYTES]; /* why this was no training; "": it was */
-    double                accounted_seconds, all_seconds, last_norm;
-    int64_t               saved_step;
-    double               *busy_seconds; /* of each step: what it took without waiting for other ranks */
-    int64_t               own_targets;  /* that this rank has read */
-    int64_t               between_ns;   /* of that, what was agreed on behind the step before the one under way */
-    tm_checkpoint_saving *saving;       /* a checkpoint that is being written while training goes on */
-    tm_checkpoint_saved   saving_told;  /* what will be told of it */
-    int64_t   begin_ns; /* of the step under way: the end of the one before, and what belongs to no step later */
-    tm_turn  *turn;     /* NULL: the machine is this run's alone */
-    tm_looked looked;
-    tm_quantized_factor *factors; /* (rows of step.quantized), and the record that they are read from */
-    double              *factor_record;
+    tm_turn              *turn; /* NULL: the machine is this run's alone */
+    timing_state          timing;
+    progress_state        progress;
+    evaluation_state      evaluation;
+    certified_state       certified;
+    saved_state           saved;
+    microscope_state      microscope;
 
     const volatile sig_atomic_t *stop_evaluation; /* becoming nonzero ends it; NULL: nothing does */
 } run;
@@ -89,7 +117,7 @@ static inline int64_t run_global_batch(const tm_run_options *o)
 /* Sequences trained on so far, in every process of the run, whatever batches those had. */
 static inline int64_t run_samples(const run *r)
 {
-    return r->first_sample + r->done * run_global_batch(r->options);
+    return r->progress.first_sample + r->progress.done * run_global_batch(r->options);
 }
 
 /* Samples of a batch of an evaluation. */

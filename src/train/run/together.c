@@ -103,14 +103,14 @@ typedef struct {
 
 static told tell(const run *r, int64_t warmup)
 {
-    int64_t n = r->done - warmup;
+    int64_t n = r->progress.done - warmup;
     double *values = tm_alloc((size_t)n * sizeof *values);
-    told    own = { .targets = r->own_targets, .data_rank = run_part(r->options).rank };
-    memcpy(values, r->step_seconds + warmup, (size_t)n * sizeof *values);
+    told    own = { .targets = r->progress.own_targets, .data_rank = run_part(r->options).rank };
+    memcpy(values, r->timing.step_seconds + warmup, (size_t)n * sizeof *values);
     own.step = median(values, n);
-    memcpy(values, r->busy_seconds + warmup, (size_t)n * sizeof *values);
+    memcpy(values, r->timing.busy_seconds + warmup, (size_t)n * sizeof *values);
     own.busy = median(values, n);
-    for (int64_t i = 0; i < n; i++) values[i] = r->step_seconds[warmup + i] - r->busy_seconds[warmup + i];
+    for (int64_t i = 0; i < n; i++) values[i] = r->timing.step_seconds[warmup + i] - r->timing.busy_seconds[warmup + i];
     own.wait = median(values, n);
     own.used_bytes = tm_device_used_bytes(r->device, tm_trainer_arena(r->trainer),
                                           tm_trainer_step_of(r->trainer)->plan->arena_bytes);
@@ -142,7 +142,7 @@ tm_status run_compare_ranks(const run *r, tm_rank_told *out, size_t *n, tm_error
     const int ranks = run_ranks(r->options);
     *n = 0;
     if (!world) return TM_OK;
-    int64_t warmup = r->speed.warmup < r->done ? r->speed.warmup : 0;
+    int64_t warmup = r->timing.speed.warmup < r->progress.done ? r->timing.speed.warmup : 0;
     TM_TRY(agree_bytes(world, "the steps that count", &warmup, sizeof warmup, err));
     told      own = tell(r, warmup);
     told     *all = tm_alloc((size_t)ranks * sizeof *all);
