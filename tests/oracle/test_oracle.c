@@ -103,6 +103,10 @@ static const training trainings[] = {
       DOUBLE, false },
     { "text, documents apart, resumed",
       TEXT "--training.steps=7 --training.grad_accumulation=2 --data.separate_documents=true", DOUBLE, true },
+    { "gpt, documents apart",
+      TEXT "--training.steps=4 --training.grad_accumulation=2 --data.separate_documents=true --model.family=gpt "
+           "--model.n_kv_heads=2 --model.max_seq_len=8 --model.tied=true",
+      DOUBLE, false },
     { "adapters", LLAMA LORA "--training.steps=4", DOUBLE, false },
     { "adapters with dropout",
       LLAMA LORA "--training.steps=5 --lora.dropout=0.3 --training.grad_accumulation=2 --debug.seed=3", DOUBLE, false },
@@ -126,6 +130,9 @@ static const training trainings[] = {
     { "float32, experts", EXPERTS SINGLE "--training.steps=4 --model.moe_aux_loss=0.1", SINGLE_PRECISION, false },
     { "float32, documents apart",
       TEXT SINGLE "--training.steps=6 --data.separate_documents=true --training.grad_accumulation=2", SINGLE_PRECISION,
+      false },
+    { "float32, adapters with dropout",
+      LLAMA LORA SINGLE "--training.steps=4 --lora.dropout=0.3 --training.grad_accumulation=2", SINGLE_PRECISION,
       false },
     { "bfloat16 weights rounded at random",
       LLAMA SINGLE "--training.steps=4 --training.dtype=bfloat16 --training.regime=pure "
