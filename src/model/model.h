@@ -51,7 +51,6 @@ typedef struct {
     tm_tensor_id   places, first_key;
     tm_piece_link *link; /* of a stage with a piece of the output layer: set before tm_model_loss, which fills it in */
     void          *own;  /* what else the family knows of its tensors, in the graph's arena */
-    tm_tensor_id   begins_at; /* the number of its first tensor */
 } tm_model;
 
 /* Declares the parameters with their initial values, and the constants, for sequences of `seq` tokens: of this rank's

@@ -2,6 +2,7 @@
 #include "train/adapter/adapters.h"
 
 #include "base/arena.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "graph/cut.h"
 #include "train/adapter/names.h"
@@ -24,7 +25,6 @@ typedef struct {
     bool                  any;         /* the regular expression was a name */
     bool                 *used_module; /* of adapters->modules, ranks, alphas */
     bool                 *used_rank, *used_alpha;
-    const tm_graph       *whole; /* of all stages, where the graph has some of them; NULL: it is all there */
 } declarer;
 
 /* Of those that a folder names; NULL: it is none. */
@@ -208,23 +208,14 @@ static tm_tensor_id declare_lengths(declarer *d, tm_tensor_id of, const adapted 
     return id;
 }
 
-/* The number of a matrix in a graph of the whole model. */
-static tm_tensor_id number_of(const declarer *d, tm_tensor_id of)
-{
-    const char  *name = tm_graph_at(d->graph, of)->name;
-    tm_tensor_id id = 0;
-    if (!d->whole) return of;
-    while (strcmp(tm_graph_at(d->whole, id)->name, name) != 0) id++;
-    return d->model->begins_at + id;
-}
-
-/* Elements that are left out go by the place in whole rows of whole sequences. */
+/* Elements that are left out go by the name of the matrix and the place in whole rows of whole sequences. */
 static tm_dropout_attr dropout_of(const declarer *d, tm_tensor_id of)
 {
-    tm_dropout_attr attr = { .rate = d->adapters->dropout,
-                             .seed = d->adapters->seed,
-                             .stream = (uint64_t)number_of(d, of) };
-    adapter_place_dropout(d->model, tm_graph_at(d->graph, of), &attr);
+    const tm_tensor *matrix = tm_graph_at(d->graph, of);
+    tm_dropout_attr  attr = { .rate = d->adapters->dropout,
+                              .seed = d->adapters->seed,
+                              .stream = tm_random_stream(matrix->name) };
+    adapter_place_dropout(d->model, matrix, &attr);
     return attr;
 }
 
@@ -524,7 +515,7 @@ static tm_status declare_in(tm_graph *graph, const tm_model *model, const tm_ada
                             tm_error *err)
 {
     size_t   n = adapters->n_modules + adapters->n_ranks + adapters->n_alphas + 1;
-    declarer d = { .graph = graph, .model = model, .shape = model->shape, .adapters = adapters, .whole = whole };
+    declarer d = { .graph = graph, .model = model, .shape = model->shape, .adapters = adapters };
     d.used_module = tm_alloc(n * sizeof *d.used_module);
     d.used_rank = d.used_module + adapters->n_modules;
     d.used_alpha = d.used_rank + adapters->n_ranks;
