@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "graph/value.h"
-#include "train/checkpoint_view.h"
+#include "train/checkpoint/view.h"
 
 #include <errno.h>
 #include <signal.h>
