@@ -8,6 +8,9 @@ VARIANT ?= release
 # Instruction sets of the kernels: native, those of this processor; all, as packages for other machines have; or one of SETS
 # and those before it.
 ISA     ?= $(if $(filter deb dist-bin,$(MAKECMDGOALS)),all,native)
+# Kernels of GPUs inside the program: embedded, the code that the tests have judged, as packages have it; none: compiled where
+# they run.
+KERNELS ?= $(if $(filter deb dist-bin,$(MAKECMDGOALS)),embedded,none)
 BUILD   := build/$(VARIANT)$(if $(filter-out native,$(ISA)),-$(ISA))
 ifneq ($(origin CC),default)
 BUILD   := $(BUILD)-$(notdir $(firstword $(CC)))
@@ -83,7 +86,7 @@ SIMD_OBJ := $(foreach isa,$(filter base avx2 avx512,$(ISAS)),$(SIMD_SRC:%.c=$(BU
     $(foreach isa,$(filter avx512_bf16 amx,$(ISAS)),$(PRODUCT_SRC:%.c=$(BUILD)/%.$(isa).o))
 REFERENCE := $(sort $(wildcard configs/reference/*.csv))
 GPU_TEXTS := $(sort $(filter-out %/units.cu,$(wildcard src/device/gpu/source/*.cu)))
-OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o $(BUILD)/gpu_texts.o
+OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o $(BUILD)/gpu_texts.o $(BUILD)/gpu_embedded.o
 MPICC_openmpi := $(firstword $(shell command -v mpicc.openmpi) $(if $(shell mpicc --showme:version 2>/dev/null),mpicc))
 MPICC_mpich   := $(firstword $(shell command -v mpicc.mpich) $(if $(shell mpicc -v 2>/dev/null | grep -i mpich),mpicc))
 MODULES  := $(foreach mpi,openmpi mpich,$(if $(MPICC_$(mpi)),$(BUILD)/trainmark-$(mpi).so))
@@ -142,6 +145,11 @@ trainmark: $(BUILD)/trainmark $(MODULES)
 $(BUILD)/trainmark: $(PROGRAM) $(BUILD)/isas
 	$(call say,  LD  $@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter-out %/isas,$^) $(LDLIBS)
+
+# The same with judged kernels inside, for tests.
+$(BUILD)/judged/trainmark: $(filter-out %/gpu_embedded.o,$(PROGRAM)) $(BUILD)/judged/gpu_embedded.o
+	$(call say,  LD  $@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # A library that the loader opens cannot be the first to bring a sanitizer: modules are built without. MPICH's headers give
 # a false warning about MPI_STATUS_IGNORE.
@@ -246,7 +254,18 @@ $(BUILD)/gpu_texts.c: $(GPU_TEXTS) FORCE
 	@mkdir -p $(@D)
 	@tools/gpu_texts.sh $(GPU_TEXTS) >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
-$(BUILD)/gpu_texts.o $(BUILD)/published_lines.o: %.o: %.c
+# Their judged code, as a block of bytes (docs/gpu.md). Whether it is up to date, tools/embed_kernels.py knows (FORCE).
+KERNEL_SET := build/kernels/set.bin
+$(KERNEL_SET): FORCE
+	@tools/embed_kernels.py make
+$(BUILD)/gpu_embedded.c: $(if $(filter embedded,$(KERNELS)),$(KERNEL_SET)) FORCE
+	@mkdir -p $(@D)
+	@tools/embedded_set.sh $(filter %.bin,$^) >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+$(BUILD)/judged/gpu_embedded.c: $(KERNEL_SET)
+	@mkdir -p $(@D)
+	@tools/embedded_set.sh $< >$@
+$(BUILD)/gpu_embedded.o $(BUILD)/judged/gpu_embedded.o $(BUILD)/gpu_texts.o $(BUILD)/published_lines.o: %.o: %.c
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
 
 # The kernel tables of device/cpu/simd: a file there is all that a fast kernel takes, however old it is (FORCE).
