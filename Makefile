@@ -112,7 +112,7 @@ LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
 # that measure run one at a time, after the others.
 MEASURING := $(addprefix tests/cli/test_,ab.sh bench.sh bench_models.sh check_hosts.sh measurement.sh) \
     $(addprefix $(BUILD)/tests/bench/test_,timing slices tables_runs ab_whole)
-FULL_SCRIPTS := $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh check.sh foreign.sh gpu_ranks.sh key_effects.sh \
+FULL_SCRIPTS := tests/gpu/test_judged.sh $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh check.sh foreign.sh gpu_ranks.sh key_effects.sh \
     mlperf_run.sh run_words.sh search.sh) tests/train/test_late_suite.sh tests/tools/test_mutants.sh
 # DRAW=SEED adds a tenth of them, which depends on the seed.
 FULL     := $(FULL_SCRIPTS) $(MEASURING)
@@ -196,6 +196,7 @@ $(ALONE): %: %.o
 $(ALONE) $(TEST_ROOMS:%=%all): $(SUPPORT) $(LIBRARY) $(BUILD)/isas
 	$(call say,  LD  $@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so %.a,$^) -lcmocka $(LDLIBS)
+$(BUILD)/tests/gpu/test_judged: $(addprefix $(BUILD)/tests/gpu/,emulated.o trials.o)
 $(TOGETHER):
 	@ln -sf all $@
 # Order only: they are loaded, not linked.
@@ -338,6 +339,12 @@ machine-audit:
 	@$(MAKE) --no-print-directory $(BUILD)/tests/machine/all
 	@$(BUILD)/tests/machine/all audit
 
+# Executes the GPU kernels that packages have inside, those very bytes, and notes that they are right (docs/gpu.md).
+judge-kernels: $(KERNEL_SET)
+	@$(MAKE) --no-print-directory $(BUILD)/tests/gpu/test_judged $(STANDINS)
+	@tools/embed_kernels.py check
+	@TM_TEST_FULL=1 TM_TEST_COMPILERS=required TM_TEST_SECONDS=3600 $(BUILD)/tests/gpu/test_judged
+
 check-layers:
 	@tools/check_layers.sh
 
@@ -359,12 +366,17 @@ install: $(BUILD)/trainmark $(MODULES)
 uninstall:
 	@tools/install.sh uninstall "$(DESTDIR)" "$(PREFIX)"
 
+# A package has the kernels inside that the tests have judged: this set, to the byte.
+JUDGED := $(if $(filter embedded,$(KERNELS)),judged-set)
+judged-set: $(KERNEL_SET)
+	@tools/embed_kernels.py judged
+
 # build/trainmark_VERSION_ARCH.deb, looked at by lintian if it is there.
-deb: $(BUILD)/trainmark $(MODULES)
+deb: $(JUDGED) $(BUILD)/trainmark $(MODULES)
 	@tools/make_deb.sh $< $(VERSION) build
 
 # Libraries of which there is an archive are inside, all but those of glibc as a rule.
-dist-bin: $(OBJ) $(MODULES)
+dist-bin: $(JUDGED) $(OBJ) $(MODULES)
 	@mkdir -p $(BUILD)/static
 	@rm -f $(BUILD)/static/*.so; for module in $(MODULES); do cp $$module $(BUILD)/static/; done
 	@tools/link_static.sh $(BUILD)/static/trainmark '$(CC) $(LDFLAGS)' '$(LDLIBS)' $(OBJ)
@@ -385,7 +397,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit check-layers check-headers check-format format tidy \
+.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit judge-kernels judged-set check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d) $(ROOM_OBJ:.o=.d)

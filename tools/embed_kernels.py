@@ -14,6 +14,7 @@ nothing that only later ones have. build/kernels/ARCH has MODULE.code and, of AM
 """
 import concurrent.futures
 import ctypes
+import fcntl
 import glob
 import hashlib
 import os
@@ -173,6 +174,9 @@ def made_by():
 
 
 def prepare_folder():
+    os.makedirs(FOLDER, exist_ok=True)
+    lock = open(FOLDER + "/lock", "w")  # until the process ends
+    fcntl.flock(lock, fcntl.LOCK_EX)
     path = FOLDER + "/made-by"
     if not os.path.exists(path) or open(path).read() != made_by():
         for old in glob.glob(FOLDER + "/*/*") + glob.glob(FOLDER + "/*.*"):
@@ -181,10 +185,11 @@ def prepare_folder():
         os.makedirs(f"{FOLDER}/{arch}", exist_ok=True)
     with open(path, "w") as f:
         f.write(made_by())
+    return lock
 
 
 def make():
-    prepare_folder()
+    lock = prepare_folder()
     modules = listed()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(compile_one, modules))
@@ -204,6 +209,7 @@ def make():
         print(f"{path}: {len(modules)} modules ("
               + ", ".join(f"{sum(m.arch == a for m in modules)} for {a}" for a in sum(ARCHS.values(), ()))
               + f"), {raw} bytes, packed {len(packed)}")
+    lock.close()
 
 
 def check():
@@ -224,6 +230,8 @@ def check():
 
 
 def judged():
+    if not os.path.exists(FOLDER + "/set.bin"):
+        fail("there is no set of kernels: make judge-kernels")
     with open(FOLDER + "/set.bin", "rb") as f:
         wanted = f"{struct.unpack('<Q', f.read()[8:16])[0]:016x}\n"
     for arch in sum(ARCHS.values(), ()):

@@ -44,7 +44,8 @@ static void print_gpu(const char *name, const tm_gpu_facts *f, tm_text *out)
     tm_text_printf(out, "          runtime   %s, %s\n", version, f->library);
     int judged = judged_for(f);
     if (judged > 0)
-        tm_text_printf(out, "          kernels   %d modules of judged code; others are compiled here, not judged\n", judged);
+        tm_text_printf(out, "          kernels   %d modules of judged code; others are compiled here, not judged\n",
+                       judged);
     else
         tm_text_printf(out, "          kernels   %s\n",
                        judged < 0 ? "judged code is damaged: install trainmark anew" : "compiled here, not judged");

@@ -99,9 +99,7 @@ tm_status tm_gpu_embedded_open(const tm_gpu_facts *gpu, tm_gpu_embedded **out, t
     if (!content) return TM_OK;
     memcpy(&n, content, sizeof n);
     tm_gpu_embedded *e = memset(tm_alloc(sizeof *e), 0, sizeof *e);
-    *e = (tm_gpu_embedded){ .content = content,
-                            .entries = (const entry *)(const void *)(content + sizeof n),
-                            .n = n };
+    *e = (tm_gpu_embedded){ .content = content, .entries = (const entry *)(const void *)(content + sizeof n), .n = n };
     for (size_t i = 0; i < e->n; i++)
         if (takes(gpu, &e->entries[i]) && number_of(e->entries[i].arch) >= number_of(e->arch))
             memcpy(e->arch, e->entries[i].arch, sizeof e->arch);

@@ -19,7 +19,7 @@ const void *tm_gpu_embedded_set(size_t *bytes);
 
 /* Of the set what this GPU may load; *out NULL: nothing, or there is no set. TM_INTERNAL: the set is damaged. */
 TM_MUST_USE tm_status tm_gpu_embedded_open(const tm_gpu_facts *gpu, tm_gpu_embedded **out, tm_error *err);
-void                  tm_gpu_embedded_close(tm_gpu_embedded *embedded); /* NULL is fine */
+void                  tm_gpu_embedded_close(tm_gpu_embedded *embedded);       /* NULL is fine */
 int                   tm_gpu_embedded_count(const tm_gpu_embedded *embedded); /* modules; of NULL: 0 */
 /* The architecture that the code is for: "gfx942", or of PTX the oldest: "sm_80". */
 const char *tm_gpu_embedded_arch(const tm_gpu_embedded *embedded);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which modules plans ask for: a text with definitions, and which of its kernels. src/device/gpu/source/modules.txt lists
- * them; releases have the code of these inside, and tests/gpu/test_judged.c launches it. A plan that asks for another one,
- * or a line that no plan asks for, fails here; TM_RECORD=1 writes the list anew. */
+/* Which modules plans ask for: a text with definitions, and which of its kernels. src/device/gpu/source/modules.txt
+ * lists them; releases have the code of these inside, and tests/gpu/test_judged.c launches it. A plan that asks for
+ * another one, or a line that no plan asks for, fails here; TM_RECORD=1 writes the list anew. */
 #include "device/backend.h"
 #include "device/gpu/own.h"
 #include "gpu/usual.h"

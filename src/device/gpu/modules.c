@@ -68,8 +68,9 @@ static size_t module_of(tm_gpu_own *own, const char *name, const char *const *te
     new.judged = judged_code(own, &new, kernel);
     for (size_t i = 0; i < own->n_modules; i++) {
         const tm_gpu_module *m = &own->modules[i];
-        if (m->text == text && m->judged == new.judged && m->defines.n == defines->n &&
-            memcmp(m->defines.text, defines->text, (size_t)defines->n * sizeof defines->text[0]) == 0)
+        if (m->text == text && m->judged == new.judged &&
+            m->defines.n ==
+                defines->n &&memcmp(m->defines.text, defines->text, (size_t)defines->n * sizeof defines->text[0]) == 0)
             return i;
     }
     if (own->n_modules == own->modules_room) {
@@ -224,7 +225,7 @@ tm_status tm_gpu_start(const tm_call *call, int kernel, int64_t x, int64_t y, in
                        const tm_gpu_arguments *a, tm_error *err)
 {
     tm_gpu_noted *p = call->state;
-    void    **found = &p->all[kernel].kernel;
+    void        **found = &p->all[kernel].kernel;
     TM_ASSERT(kernel < p->n && p->all[kernel].name);
     if (x == 0 || y == 0 || z == 0) return TM_OK;
     if (!*found)

@@ -35,9 +35,9 @@ typedef struct {
 
 typedef struct {
     tm_gpu_maker     maker;
-    tm_gpu          *gpu; /* NULL: opened to plan */
-    tm_gpu_embedded *embedded; /* NULL: this build has no code for this GPU, or the driver does not load it */
-    tm_gpu_compiler *compiler; /* NULL: nothing was compiled yet */
+    tm_gpu          *gpu;           /* NULL: opened to plan */
+    tm_gpu_embedded *embedded;      /* NULL: this build has no code for this GPU, or the driver does not load it */
+    tm_gpu_compiler *compiler;      /* NULL: nothing was compiled yet */
     tm_gpu_blas     *blas;          /* NULL: opened to plan, or there is none */
     bool             blas_expected; /* opened to plan: it was looked whether there will be one */
     tm_error         no_blas;       /* why there is none; TM_OK: there is, or will be */
