@@ -33,6 +33,8 @@ compiler()
     *) export TRAINMARK_NVRTC="$standins/nvrtc.so" TRAINMARK_HIPRTC="$standins/hiprtc.so" ;;
     esac
 }
+# Modules of an architecture; it is the same list for all.
+inside=$(find "$root/build/kernels/gfx942" -name '*.code' | wc -l)
 short="--model.n_layers 1 --model.dim 64 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 --model.vocab_size 64
     --training.seq_len 16 --training.local_batch_size 1 --training.steps 1 --validation.enable false"
 odd="--model.head_dim 40"
@@ -52,7 +54,7 @@ for case in hip:gfx942:gfx942 hip:gfx950:gfx950 cuda:sm_80:sm_80 cuda:sm_90:sm_8
         check "$arch, $format: says so" has "$err" "device $maker: .*$arch; kernels: [0-9]+ modules of judged code; products"
     done
     trainmark devices
-    check "$arch: devices says so" has "$out" "kernels   39 modules of judged code; others are compiled here"
+    check "$arch: devices says so" has "$out" "kernels   $inside modules of judged code; others are compiled here"
 done
 check "the same losses on a newer GPU" [ "$(grep -o '"weights_hash": "[^"]*' sm_80-bfloat16/result.json)" = \
     "$(grep -o '"weights_hash": "[^"]*' sm_90-bfloat16/result.json)" ]
@@ -61,7 +63,7 @@ on hip gfx942 gfx942
 trainmark run tiny-llama $short $odd --device hip --out never
 failed_with 4 "a module that is not inside" "the kernels of 'attention' have to be compiled here: no compiler of kernels was found"
 trainmark devices --json
-check "how many, as JSON" has "$out" '"judged_modules": 39'
+check "how many, as JSON" has "$out" "\"judged_modules\": $inside,"
 
 # --- what is compiled here ------------------------------------------------------------------------------------------------
 

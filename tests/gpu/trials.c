@@ -401,16 +401,24 @@ static void try_shapes(const tm_op *op, const tm_kernel *kernel, tm_device *devi
     }
 }
 
+/* Precisions that only some ops meet: moments in bfloat16; weights in bfloat16 for the float32 of a certificate. */
+static const tm_precision *further_precision(const tm_op *op)
+{
+    static const tm_precision moments = { "bfloat16-moments", TM_F32, TM_F32, TM_F32, TM_BF16, TM_F32 },
+                              weights = { "bfloat16-weights", TM_BF16, TM_F32, TM_F32, TM_F32, TM_F32 };
+    if (op == &tm_op_adamw) return &moments;
+    return op == &tm_op_embedding || op == &tm_op_cast ? &weights : NULL;
+}
+
 /* The examples of an op in all precisions. Returns how many. */
 static int try_op(const tm_op *op, const tm_kernel *kernel, tm_device *device)
 {
-    static const tm_precision        moments = { "bfloat16-moments", TM_F32, TM_F32, TM_F32, TM_BF16, TM_F32 };
-    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure,
-                                                      &moments };
-    tm_example                       example;
-    int                              tried = 0, n = op == tm_op_get(TM_OP_adamw) ? 4 : 3;
+    const tm_precision *precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure,
+                                         further_precision(op) };
+    tm_example          example;
+    int                 tried = 0;
     for (int number = 0; op->example(number, &example); number++)
-        for (int p = 0; p < n && is_tried(op, &example); p++) {
+        for (int p = 0; p < 4 && precisions[p] && is_tried(op, &example); p++) {
             judge j;
             judge_open(&j, op, &example, number, p > 0);
             tried += try_precision(&j, device, kernel, precisions[p], 0);
