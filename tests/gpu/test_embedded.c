@@ -32,8 +32,8 @@ static const module modules[] = {
     { "gfx942", "X=f32", "text", " one two ", "code of gfx942", 0 },
     { "gfx942", "X=bf16", "text", " one ", "another of gfx942", 0 },
     { "gfx950", "X=f32", "text", " one two ", "code of gfx950", 0 },
-    { "sm_80", "X=f32", "text", " one two ", "code of sm_80", 12000 },
     { "sm_100", "X=f32", "text", " one two ", "code of sm_100", 13000 },
+    { "sm_80", "X=f32", "text", " one two ", "code of sm_80", 12000 },
 };
 enum { MODULES = sizeof modules / sizeof modules[0] };
 
