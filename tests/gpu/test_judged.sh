@@ -63,7 +63,7 @@ on hip gfx942 gfx942
 trainmark run tiny-llama $short $odd --device hip --out never
 failed_with 4 "a module that is not inside" "the kernels of 'attention' have to be compiled here: no compiler of kernels was found"
 trainmark devices --json
-check "how many, as JSON" has "$out" "\"judged_modules\": $inside,"
+check "how many, as JSON" has "$out" "\"judged_modules\": $inside$"
 
 # --- what is compiled here ------------------------------------------------------------------------------------------------
 
