@@ -8,6 +8,9 @@ VARIANT ?= release
 # Instruction sets of the kernels: native, those of this processor; all, as packages for other machines have; or one of SETS
 # and those before it.
 ISA     ?= $(if $(filter deb dist-bin,$(MAKECMDGOALS)),all,native)
+# Kernels of GPUs inside the program: embedded, the code that the tests have judged, as packages have it; none: compiled where
+# they run.
+KERNELS ?= $(if $(filter deb dist-bin,$(MAKECMDGOALS)),embedded,none)
 BUILD   := build/$(VARIANT)$(if $(filter-out native,$(ISA)),-$(ISA))
 ifneq ($(origin CC),default)
 BUILD   := $(BUILD)-$(notdir $(firstword $(CC)))
@@ -83,7 +86,7 @@ SIMD_OBJ := $(foreach isa,$(filter base avx2 avx512,$(ISAS)),$(SIMD_SRC:%.c=$(BU
     $(foreach isa,$(filter avx512_bf16 amx,$(ISAS)),$(PRODUCT_SRC:%.c=$(BUILD)/%.$(isa).o))
 REFERENCE := $(sort $(wildcard configs/reference/*.csv))
 GPU_TEXTS := $(sort $(filter-out %/units.cu,$(wildcard src/device/gpu/source/*.cu)))
-OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o $(BUILD)/gpu_texts.o
+OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o $(BUILD)/gpu_texts.o $(BUILD)/gpu_embedded.o
 MPICC_openmpi := $(firstword $(shell command -v mpicc.openmpi) $(if $(shell mpicc --showme:version 2>/dev/null),mpicc))
 MPICC_mpich   := $(firstword $(shell command -v mpicc.mpich) $(if $(shell mpicc -v 2>/dev/null | grep -i mpich),mpicc))
 MODULES  := $(foreach mpi,openmpi mpich,$(if $(MPICC_$(mpi)),$(BUILD)/trainmark-$(mpi).so))
@@ -109,7 +112,7 @@ LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
 # that measure run one at a time, after the others.
 MEASURING := $(addprefix tests/cli/test_,ab.sh bench.sh bench_models.sh check_hosts.sh measurement.sh) \
     $(addprefix $(BUILD)/tests/bench/test_,timing slices tables_runs ab_whole)
-FULL_SCRIPTS := $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh check.sh foreign.sh gpu_ranks.sh key_effects.sh \
+FULL_SCRIPTS := tests/gpu/test_judged.sh $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh check.sh foreign.sh gpu_ranks.sh key_effects.sh \
     mlperf_run.sh run_words.sh search.sh) tests/train/test_late_suite.sh tests/tools/test_mutants.sh
 # DRAW=SEED adds a tenth of them, which depends on the seed.
 FULL     := $(FULL_SCRIPTS) $(MEASURING)
@@ -142,6 +145,11 @@ trainmark: $(BUILD)/trainmark $(MODULES)
 $(BUILD)/trainmark: $(PROGRAM) $(BUILD)/isas
 	$(call say,  LD  $@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter-out %/isas,$^) $(LDLIBS)
+
+# The same with judged kernels inside, for tests.
+$(BUILD)/judged/trainmark: $(filter-out %/gpu_embedded.o,$(PROGRAM)) $(BUILD)/judged/gpu_embedded.o
+	$(call say,  LD  $@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # A library that the loader opens cannot be the first to bring a sanitizer: modules are built without. MPICH's headers give
 # a false warning about MPI_STATUS_IGNORE.
@@ -188,6 +196,7 @@ $(ALONE): %: %.o
 $(ALONE) $(TEST_ROOMS:%=%all): $(SUPPORT) $(LIBRARY) $(BUILD)/isas
 	$(call say,  LD  $@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so %.a,$^) -lcmocka $(LDLIBS)
+$(BUILD)/tests/gpu/test_judged: $(addprefix $(BUILD)/tests/gpu/,emulated.o trials.o)
 $(TOGETHER):
 	@ln -sf all $@
 # Order only: they are loaded, not linked.
@@ -246,7 +255,18 @@ $(BUILD)/gpu_texts.c: $(GPU_TEXTS) FORCE
 	@mkdir -p $(@D)
 	@tools/gpu_texts.sh $(GPU_TEXTS) >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
-$(BUILD)/gpu_texts.o $(BUILD)/published_lines.o: %.o: %.c
+# Their judged code, as a block of bytes (docs/gpu.md). Whether it is up to date, tools/embed_kernels.py knows (FORCE).
+KERNEL_SET := build/kernels/set.bin
+$(KERNEL_SET): FORCE
+	@tools/embed_kernels.py make
+$(BUILD)/gpu_embedded.c: $(if $(filter embedded,$(KERNELS)),$(KERNEL_SET)) FORCE
+	@mkdir -p $(@D)
+	@tools/embedded_set.sh $(filter %.bin,$^) >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+$(BUILD)/judged/gpu_embedded.c: $(KERNEL_SET)
+	@mkdir -p $(@D)
+	@tools/embedded_set.sh $< >$@
+$(BUILD)/gpu_embedded.o $(BUILD)/judged/gpu_embedded.o $(BUILD)/gpu_texts.o $(BUILD)/published_lines.o: %.o: %.c
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
 
 # The kernel tables of device/cpu/simd: a file there is all that a fast kernel takes, however old it is (FORCE).
@@ -319,6 +339,12 @@ machine-audit:
 	@$(MAKE) --no-print-directory $(BUILD)/tests/machine/all
 	@$(BUILD)/tests/machine/all audit
 
+# Executes the GPU kernels that packages have inside, those very bytes, and notes that they are right (docs/gpu.md).
+judge-kernels: $(KERNEL_SET)
+	@$(MAKE) --no-print-directory $(BUILD)/tests/gpu/test_judged $(STANDINS)
+	@tools/embed_kernels.py check
+	@TM_TEST_FULL=1 TM_TEST_COMPILERS=required TM_TEST_SECONDS=3600 $(BUILD)/tests/gpu/test_judged
+
 check-layers:
 	@tools/check_layers.sh
 
@@ -340,12 +366,17 @@ install: $(BUILD)/trainmark $(MODULES)
 uninstall:
 	@tools/install.sh uninstall "$(DESTDIR)" "$(PREFIX)"
 
+# A package has the kernels inside that the tests have judged: this set, to the byte.
+JUDGED := $(if $(filter embedded,$(KERNELS)),judged-set)
+judged-set: $(KERNEL_SET)
+	@tools/embed_kernels.py judged
+
 # build/trainmark_VERSION_ARCH.deb, looked at by lintian if it is there.
-deb: $(BUILD)/trainmark $(MODULES)
+deb: $(JUDGED) $(BUILD)/trainmark $(MODULES)
 	@tools/make_deb.sh $< $(VERSION) build
 
 # Libraries of which there is an archive are inside, all but those of glibc as a rule.
-dist-bin: $(OBJ) $(MODULES)
+dist-bin: $(JUDGED) $(OBJ) $(MODULES)
 	@mkdir -p $(BUILD)/static
 	@rm -f $(BUILD)/static/*.so; for module in $(MODULES); do cp $$module $(BUILD)/static/; done
 	@tools/link_static.sh $(BUILD)/static/trainmark '$(CC) $(LDFLAGS)' '$(LDLIBS)' $(OBJ)
@@ -366,7 +397,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit check-layers check-headers check-format format tidy \
+.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit judge-kernels judged-set check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d) $(ROOM_OBJ:.o=.d)

@@ -16,6 +16,7 @@ bench/published.h
 comm/comm.h
 gpu/blas.h
 gpu/compile.h
+gpu/embedded.h
 gpu/library.h
 gpu/runtime.h
 comm/hosts.h

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# tools/gpu_acceptance.sh - what a GPU has to show. Everything is built on another machine; the GPU's needs glibc, the driver and
-# a compiler of kernels (NVRTC or hiprtc), and for the runs of speed a python3 with PyTorch.
+# tools/gpu_acceptance.sh - what a GPU has to show. Everything is built on another machine, with the judged kernels inside that a
+# release has; the GPU's needs glibc, the driver and a compiler of kernels (NVRTC or hiprtc) for those of odd shapes that the tests
+# try, and for the runs of speed a python3 with PyTorch.
 #
 #   tools/gpu_acceptance.sh bundle [FOLDER]          build; FOLDER (build/accept) is all that has to travel
 #   FOLDER/tools/gpu_acceptance.sh correctness OUT   240 s at most: facts, every kernel, trainings, commands
@@ -19,7 +20,7 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 
 usage()
 {
-    sed -n '6,8s/^# *//p' "$0" >&2
+    sed -n '7,9s/^# *//p' "$0" >&2
     exit 2
 }
 
@@ -28,8 +29,8 @@ bundle()
 {
     to=${1:-$here/build/accept}
     cd "$here"
-    [ "${ACCEPT_BUILT:-}" ] || make ISA=all BUILD="${BUILD:-build/release}" trainmark "${BUILD:-build/release}/tests/gpu/all"
     from=${ACCEPT_BUILT:-${BUILD:-build/release}}
+    [ "${ACCEPT_BUILT:-}" ] || make ISA=all BUILD="$from" KERNELS=embedded judged-set trainmark "$from/tests/gpu/all"
     rm -rf "$to"
     mkdir -p "$to/bin" "$to/lib" "$to/tools" "$to/bench/peers"
     strip -o "$to/lib/trainmark" "$from/trainmark"

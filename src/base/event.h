@@ -72,6 +72,7 @@ typedef struct {
     const char           *device;    /* "cpu" */
     const char           *kernels;   /* "avx512", NULL: one set only */
     const char           *sums;      /* order of summation in products, tm_device_info; NULL as above */
+    int                   judged_modules, compiled_modules; /* of a GPU's kernels, tm_device_info */
     const char           *data_source;
     int64_t               parameters;
     int64_t               steps, first_step; /* planned total; first step of this process (resumed: > 1) */

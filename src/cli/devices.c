@@ -5,6 +5,7 @@
 #include "device/device.h"
 #include "gpu/blas.h"
 #include "gpu/compile.h"
+#include "gpu/embedded.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,17 @@ static void version_of(const tm_gpu_facts *f, char text[32])
         snprintf(text, 32, "%s %d.%d", f->runtime, f->version / 1000, f->version % 1000 / 10);
 }
 
+/* Modules of judged code that this program has for a GPU; a damaged set is what opening the device will tell. */
+static int judged_for(const tm_gpu_facts *f)
+{
+    tm_gpu_embedded *embedded = NULL;
+    tm_error         ignored = { 0 };
+    if (tm_gpu_embedded_open(f, &embedded, &ignored) != TM_OK) return -1;
+    int count = tm_gpu_embedded_count(embedded);
+    tm_gpu_embedded_close(embedded);
+    return count;
+}
+
 static void print_gpu(const char *name, const tm_gpu_facts *f, tm_text *out)
 {
     char version[32], memory[32];
@@ -30,6 +42,13 @@ static void print_gpu(const char *name, const tm_gpu_facts *f, tm_text *out)
                    tm_format_bytes(memory, (double)f->memory), f->multiprocessors,
                    f->runtime[0] == 'H' ? "compute units" : "multiprocessors", f->bus);
     tm_text_printf(out, "          runtime   %s, %s\n", version, f->library);
+    int judged = judged_for(f);
+    if (judged > 0)
+        tm_text_printf(out, "          kernels   %d modules of judged code; others are compiled here, not judged\n",
+                       judged);
+    else
+        tm_text_printf(out, "          kernels   %s\n",
+                       judged < 0 ? "judged code is damaged: install trainmark anew" : "compiled here, not judged");
 }
 
 static void gpu_json(const char *name, const tm_gpu_facts *f, tm_json *json)
@@ -46,6 +65,7 @@ static void gpu_json(const char *name, const tm_gpu_facts *f, tm_json *json)
     tm_json_string(json, "bus", f->bus);
     tm_json_string(json, "runtime", version);
     tm_json_string(json, "library", f->library);
+    tm_json_i64(json, "judged_modules", judged_for(f));
     tm_json_close(json, '}');
 }
 

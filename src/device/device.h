@@ -32,7 +32,7 @@ typedef enum { TM_DEVICE_CPU, TM_DEVICE_GPU } tm_device_kind; /* the hardware th
 /* What the rest of the house may ask about a device: by these facts, never by its name. */
 typedef struct {
     const char    *name;      /* "cpu" */
-    char           text[160]; /* "cpu: avx512, 2 threads" */
+    char           text[240]; /* "cpu: avx512, 2 threads" */
     tm_device_kind kind;
     int            threads;
     bool           computes;     /* false: its kernels do nothing, no result and no time of it means anything */
@@ -44,6 +44,8 @@ typedef struct {
     const char    *kernels;      /* "avx512": by instruction set; NULL where there is one set only */
     const char    *sums[2];      /* a word for the order of summation in products: of float32, of bfloat16 operands.
                                     Kernels with the same words leave the same bits. NULL as above */
+    int judged_modules, compiled_modules; /* of a GPU's kernels that were loaded: how many are code that the tests have
+                                             executed (gpu/embedded.h), how many were compiled on this machine */
 } tm_device_info;
 
 /* threads: 0 = as many as cpuset and cgroup quota allow. Unknown name: TM_INVALID with the list. */

@@ -30,6 +30,12 @@ static void print_start(tm_json *json, const tm_run_started *start)
     tm_json_string(json, "device", start->device);
     if (start->kernels) tm_json_string(json, "kernels", start->kernels);
     if (start->sums) tm_json_string(json, "sums", start->sums);
+    if (start->judged_modules + start->compiled_modules > 0) {
+        tm_json_open(json, "kernel_modules", '{');
+        tm_json_i64(json, "judged", start->judged_modules);
+        tm_json_i64(json, "compiled_here", start->compiled_modules);
+        tm_json_close(json, '}');
+    }
     tm_json_i64(json, "devices", start->devices);
     tm_json_i64(json, "threads", start->threads);
     tm_json_string(json, "data_source", start->data_source);

@@ -30,26 +30,43 @@ bool gpu_is_real(void)
     return gpu && strcmp(gpu, "real") == 0;
 }
 
-bool emulated_device(const char *name)
+/* `variable` names a stand-in. */
+static void take_standin(const char *variable, const char *library)
 {
-    char        folder[PATH_MAX], path[PATH_MAX + 64];
-    bool        hip = strcmp(name, "hip") == 0;
-    ssize_t     n = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    const char *wanted = getenv("TM_TEST_COMPILERS");
-    tm_error    err = { 0 };
+    char    path[PATH_MAX + 64], folder[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
     assert_true(n > 0);
     folder[n] = '\0';
     for (int i = 0; i < 2; i++) *strrchr(folder, '/') = '\0';
+    snprintf(path, sizeof path, "%s/%s", folder, library);
+    setenv(variable, path, 1);
+    if (strcmp(library, "kernels") == 0 && mkdir(path, 0700) == 0) (void)chmod(path, 0700);
+}
+
+static void take_standins(bool hip)
+{
+    take_standin("TRAINMARK_GPU_RUNTIME", hip ? "standins/hip.so" : "standins/cuda.so");
+    take_standin(hip ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT",
+                 hip ? "standins/hipblaslt.so" : "standins/cublaslt.so");
+}
+
+void emulated_without_compiler(const char *name)
+{
+    bool hip = strcmp(name, "hip") == 0;
+    take_standins(hip);
+    setenv(hip ? "TRAINMARK_HIPRTC" : "TRAINMARK_NVRTC", "/nonexistent/compiler.so", 1);
+    setenv("TRAINMARK_KERNELS", "", 1);
+}
+
+bool emulated_device(const char *name)
+{
+    bool        hip = strcmp(name, "hip") == 0;
+    const char *wanted = getenv("TM_TEST_COMPILERS");
+    tm_error    err = { 0 };
     if (!gpu_is_real()) {
-        snprintf(path, sizeof path, "%s/standins/%s.so", folder, hip ? "hip" : "cuda");
-        setenv("TRAINMARK_GPU_RUNTIME", path, 1);
-        snprintf(path, sizeof path, "%s/standins/%s.so", folder, hip ? "hiprtc" : "nvrtc");
-        setenv(hip ? "TRAINMARK_HIPRTC" : "TRAINMARK_NVRTC", path, 1);
-        snprintf(path, sizeof path, "%s/standins/%s.so", folder, hip ? "hipblaslt" : "cublaslt");
-        setenv(hip ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT", path, 1);
-        snprintf(path, sizeof path, "%s/kernels", folder);
-        if (mkdir(path, 0700) == 0) (void)chmod(path, 0700);
-        setenv("TRAINMARK_KERNELS", path, 1);
+        take_standins(hip);
+        take_standin(hip ? "TRAINMARK_HIPRTC" : "TRAINMARK_NVRTC", hip ? "standins/hiprtc.so" : "standins/nvrtc.so");
+        take_standin("TRAINMARK_KERNELS", "kernels");
     }
     if (compiles(hip, &err)) return true;
     if (wanted && strcmp(wanted, "required") == 0) fail_msg("%s", err.text);

@@ -14,4 +14,7 @@ bool gpu_is_real(void);
  * fail where TM_TEST_COMPILERS says "required". */
 bool emulated_device(const char *name);
 
+/* The same, but there is no compiler, and nothing is kept. */
+void emulated_without_compiler(const char *name);
+
 #endif

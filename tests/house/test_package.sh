@@ -5,8 +5,17 @@
 . "$(dirname "$0")/../cli/lib.sh"
 root=$(cd "$here/../.." && pwd)
 
+# Packages have judged kernels inside, or are not built; where nothing was judged the other parts are tried without.
+kernels=embedded
+if ! "$root/tools/embed_kernels.py" judged 2>/dev/null; then
+    kernels=none
+    make -s -C "$root" dist-bin >"$out" 2>"$err"
+    check "no package with kernels that were not judged" [ $? -ne 0 ]
+    check "says how they are" has "$err" "make judge-kernels|tools/kernel_compilers.sh"
+fi
+
 if command -v dpkg-shlibdeps >/dev/null; then
-    make -s -C "$root" deb >"$out" 2>"$err"
+    make -s -C "$root" deb KERNELS=$kernels >"$out" 2>"$err"
     check "make deb: a Debian package, without complaints of lintian" [ $? -eq 0 ]
     package=$root/$(grep -o 'build/trainmark_.*\.deb$' "$out" | head -n 1)
     command -v lintian >/dev/null || skip "lintian" "SKIPPED, it is not installed"
@@ -20,7 +29,7 @@ else
     skip "make deb: a Debian package" "dpkg-dev is not installed"
 fi
 
-make -s -C "$root" dist-bin >"$out" 2>"$err"
+make -s -C "$root" dist-bin KERNELS=$kernels >"$out" 2>"$err"
 check "a tarball" [ $? -eq 0 ]
 mkdir tar
 tar -C tar -xzf "$root"/build/trainmark-*-linux-*.tar.gz

@@ -1,34 +1,135 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stand-in for a GPU's runtime: modules and launches. A module is the text that its stand-in compiler writes; a
  * launch executes it, in the order that STANDIN_GPU_ORDER names ("eager", "reversed", a number: waves at random; as
- * late as may be otherwise). STANDIN_GPU_BLIND=1: races are not looked for. */
+ * late as may be otherwise). STANDIN_GPU_BLIND=1: races are not looked for.
+ *
+ * STANDIN_GPU_CODE=FOLDER: of code objects of AMD's GPUs, which are those of FOLDER/MODULE.code to the byte, the text
+ * is executed that they were assembled from, MODULE.s; PTX is known by its bytes as well. A line "MODULE KERNEL" is
+ * added to the file that STANDIN_GPU_LAUNCHED names for each kernel that is launched for the first time, and ran to its
+ * end. */
 #define _GNU_SOURCE
 #include "gpu.h"
 
+#include <elf.h>
+#include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* A module of STANDIN_GPU_CODE: it is read once. */
+typedef struct loaded {
+    struct loaded  *next;
+    machine_module *module;
+    char            file[PATH_MAX]; /* MODULE.code */
+    char            launched[512];  /* names of kernels, a blank before and behind each */
+} loaded;
+
 typedef struct {
     machine_module *module;
+    loaded         *from; /* NULL: STANDIN_GPU_CODE is not set */
     char            name[96];
 } kernel;
 
 typedef struct {
-    const kernel  *kernel;
+    kernel        *kernel;
     machine_launch launch;
     unsigned char  arguments[];
 } launching;
 
+/* --- code by its bytes
+ * ------------------------------------------------------------------------------------------------ */
+
+static loaded *all_loaded;
+
+static size_t bytes_of(const void *code)
+{
+    const Elf64_Ehdr *h = code; /* of a stripped code object its table of sections is the end */
+    if (memcmp(code, ELFMAG, SELFMAG) != 0) return strlen(code) + 1;
+    return h->e_shoff + (size_t)h->e_shnum * h->e_shentsize;
+}
+
+static char *read_file(const char *path, size_t *bytes)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f) return NULL;
+    fseek(f, 0, SEEK_END);
+    *bytes = (size_t)ftell(f);
+    rewind(f);
+    char *text = calloc(*bytes + 1, 1);
+    if (fread(text, 1, *bytes, f) != *bytes) abort();
+    fclose(f);
+    return text;
+}
+
+/* The file with this code; false: there is none. */
+static bool find_code(const char *folder, const void *code, char path[PATH_MAX])
+{
+    char   pattern[PATH_MAX];
+    size_t wanted = bytes_of(code), bytes;
+    glob_t found;
+    bool   same = false;
+    snprintf(pattern, sizeof pattern, "%s/*.code", folder);
+    if (glob(pattern, 0, NULL, &found) != 0) return false;
+    for (size_t i = 0; i < found.gl_pathc && !same; i++) {
+        char *one = read_file(found.gl_pathv[i], &bytes);
+        same = one && bytes == wanted && memcmp(one, code, wanted) == 0;
+        snprintf(path, PATH_MAX, "%s", found.gl_pathv[i]);
+        free(one);
+    }
+    globfree(&found);
+    return same;
+}
+
+/* NULL: it is not known, or, with an error, wrong. */
+static machine_module *load_known(const char *folder, const void *code, char error[MACHINE_ERROR_ROOM])
+{
+    char   path[PATH_MAX];
+    size_t bytes;
+    if (!find_code(folder, code, path)) return NULL;
+    for (loaded *l = all_loaded; l; l = l->next)
+        if (strcmp(l->file, path) == 0) return l->module;
+    loaded *l = calloc(1, sizeof *l);
+    strcpy(l->file, path);
+    strcpy(strrchr(path, '.'), NAME(".code", ".s"));
+    char *text = read_file(path, &bytes);
+    l->module = text ? NAME(machine_load_ptx, machine_load_gcn)(text, error) : NULL;
+    free(text);
+    if (!l->module) {
+        free(l);
+        return NULL;
+    }
+    l->next = all_loaded;
+    all_loaded = l;
+    return l->module;
+}
+
 API NAME(cuModuleLoadData, hipModuleLoadData)(void **out, const void *code);
 API NAME(cuModuleLoadData, hipModuleLoadData)(void **out, const void *code)
 {
-    char error[MACHINE_ERROR_ROOM] = "";
-    int  fault = standin_fault("cuModuleLoadData");
+    char        error[MACHINE_ERROR_ROOM] = "";
+    const char *folder = getenv("STANDIN_GPU_CODE");
+    int         fault = standin_fault("cuModuleLoadData");
     if (fault) return fault;
-    *out = NAME(machine_load_ptx, machine_load_gcn)(code, error);
+    *out = folder ? load_known(folder, code, error) : NULL;
+    if (!*out && memcmp(code, ELFMAG, SELFMAG) == 0)
+        snprintf(error, sizeof error, "a code object that is none of STANDIN_GPU_CODE");
+    if (!*out && !*error) *out = NAME(machine_load_ptx, machine_load_gcn)(code, error);
     if (!*out) fprintf(stderr, "stand-in: a module cannot be loaded: %s\n", error);
     return *out ? OK : INVALID_IMAGE;
+}
+
+static void note_launch(const kernel *k)
+{
+    const char *path = getenv("STANDIN_GPU_LAUNCHED"), *name = k->from ? strrchr(k->from->file, '/') + 1 : NULL;
+    char        word[100];
+    snprintf(word, sizeof word, " %s ", k->name);
+    if (!path || !name || strstr(k->from->launched, word)) return;
+    FILE *f = fopen(path, "a");
+    if (!f) abort();
+    fprintf(f, "%.*s %s\n", (int)(strrchr(name, '.') - name), name, k->name);
+    fclose(f);
+    strncat(k->from->launched, word, sizeof k->from->launched - strlen(k->from->launched) - 1);
 }
 
 /* Kernels of graphs may still name it: it stays. */
@@ -48,6 +149,7 @@ API NAME(cuModuleGetFunction, hipModuleGetFunction)(void **out, void *module, co
         if (strcmp(machine_kernel_at(module, i)->name, name) != 0) continue;
         kernel *k = calloc(1, sizeof *k);
         k->module = module;
+        for (k->from = all_loaded; k->from && k->from->module != module;) k->from = k->from->next;
         snprintf(k->name, sizeof k->name, "%s", name);
         *out = k;
         return OK;
@@ -80,7 +182,10 @@ static void run(void *with)
     launching    *l = with;
     char          error[MACHINE_ERROR_ROOM] = "";
     machine_order order = order_of_day();
-    if (machine_run(l->kernel->module, standin_memory(), &l->launch, &order, NULL, error)) return;
+    if (machine_run(l->kernel->module, standin_memory(), &l->launch, &order, NULL, error)) {
+        note_launch(l->kernel);
+        return;
+    }
     fprintf(stderr, "stand-in: %s\n", error);
     standin_broken(ILLEGAL_ADDRESS);
 }

@@ -104,7 +104,8 @@ static tm_status open_gpu(tm_device *device, tm_error *err)
     if (device->ordinal >= f->count)
         return tm_fail(err, TM_INVALID, "--device %s:%d: this process sees %d GPU%s, counted from 0", device->info.name,
                        device->ordinal, f->count, f->count == 1 ? "" : "s");
-    TM_TRY(tm_gpu_compiler_open(own->maker, &own->compiler, err));
+    TM_TRY(tm_gpu_embedded_open(f, &own->embedded, err));
+    if (!own->embedded) TM_TRY(tm_gpu_compiler_needed(own, err));
     TM_TRY(tm_gpu_alloc_pinned(own->gpu, (size_t)2 * HALF, &memory, err));
     own->writes.memory = memory;
     TM_TRY(tm_gpu_alloc_pinned(own->gpu, READS, &memory, err));
@@ -112,9 +113,7 @@ static tm_status open_gpu(tm_device *device, tm_error *err)
     for (int i = 0; i < 2; i++) TM_TRY(tm_gpu_event_open(own->gpu, &own->writes.event[i], err));
     TM_TRY(tm_gpu_library_open(device, err));
     device->info.memory_bytes = (int64_t)f->memory;
-    snprintf(device->info.text, sizeof device->info.text, "%s: %.48s, %.12s, kernels by %.24s, products by %.24s",
-             device->info.name, f->name, f->arch, tm_gpu_compiler_name(own->compiler),
-             own->blas ? tm_gpu_blas_name(own->blas) : "own kernels");
+    tm_gpu_describe(device);
     return TM_OK;
 }
 
@@ -129,6 +128,7 @@ static void close_gpu(tm_device *device)
         tm_gpu_free_pinned(own->gpu, own->reads);
     }
     tm_gpu_compiler_close(own->compiler);
+    tm_gpu_embedded_close(own->embedded);
     tm_gpu_close(own->gpu);
     free(own->arrivals);
     free(own);

@@ -1,31 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/gpu/modules.c - texts with definitions become modules of the GPU, each once, when a plan is loaded. */
 #include "base/arena.h"
+#include "base/log.h"
 #include "device/gpu/own.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct tm_gpu_module {
-    const char        *name;
-    const char *const *text;
-    tm_gpu_defines     defines;
-    void              *loaded; /* NULL: not compiled yet */
-};
-
-enum { MOST_KERNELS = 6 };
-
-/* What `prepare` leaves. */
-typedef struct {
-    tm_gpu_own *own;
-    int         n;
-    struct {
-        size_t      module; /* number */
-        const char *name;
-        void       *kernel; /* found at the first start */
-    } all[MOST_KERNELS];
-} prepared;
 
 /* --- definitions
  * ------------------------------------------------------------------------------------------------------ */
@@ -53,44 +34,75 @@ void tm_gpu_define_format(tm_gpu_defines *d, const char *name, tm_dtype dtype)
 /* --- modules
  * ---------------------------------------------------------------------------------------------------------- */
 
-static size_t module_of(tm_gpu_own *own, const char *name, const char *const *text, const tm_gpu_defines *defines)
+static void add_lines(tm_text *out, const char *const *lines)
 {
+    for (; *lines; lines++) tm_text_printf(out, "%s\n", *lines);
+}
+
+/* `whole` has the text, and is released with tm_text_fini. */
+static tm_gpu_source source_of(const tm_gpu_own *own, const tm_gpu_module *m, tm_text *whole)
+{
+    tm_gpu_source source = { .name = m->name, .arch = tm_gpu_facts_of(own->gpu)->arch };
+    for (int i = 0; i < m->defines.n; i++) source.defines[i] = m->defines.text[i];
+    add_lines(whole, tm_gpu_text_dialect);
+    add_lines(whole, m->text);
+    source.source = whole->data;
+    return source;
+}
+
+static const void *judged_code(const tm_gpu_own *own, const tm_gpu_module *m, const char *kernel)
+{
+    if (!own->embedded) return NULL;
+    tm_text       text = { 0 };
+    tm_gpu_source source = source_of(own, m, &text);
+    const void   *code = tm_gpu_embedded_find(own->embedded, &source, kernel);
+    tm_text_fini(&text);
+    return code;
+}
+
+/* A module of which some kernels were judged, and others not, is two: of judged code, and compiled here. */
+static size_t module_of(tm_gpu_own *own, const char *name, const char *const *text, const tm_gpu_defines *defines,
+                        const char *kernel)
+{
+    tm_gpu_module new = { .name = name, .text = text, .defines = *defines };
+    new.judged = judged_code(own, &new, kernel);
     for (size_t i = 0; i < own->n_modules; i++) {
         const tm_gpu_module *m = &own->modules[i];
-        if (m->text == text && m->defines.n == defines->n &&
-            memcmp(m->defines.text, defines->text, (size_t)defines->n * sizeof defines->text[0]) == 0)
+        if (m->text == text && m->judged == new.judged &&
+            m->defines.n ==
+                defines->n &&memcmp(m->defines.text, defines->text, (size_t)defines->n * sizeof defines->text[0]) == 0)
             return i;
     }
     if (own->n_modules == own->modules_room) {
         own->modules_room = own->modules_room ? 2 * own->modules_room : 16;
         own->modules = tm_realloc(own->modules, own->modules_room * sizeof *own->modules);
     }
-    own->modules[own->n_modules] = (tm_gpu_module){ .name = name, .text = text, .defines = *defines };
+    own->modules[own->n_modules] = new;
     return own->n_modules++;
 }
 
-static prepared *prepared_of(const void *device, void **state)
+static tm_gpu_noted *noted_of(const void *device, void **state)
 {
-    prepared *p = *state;
+    tm_gpu_noted *p = *state;
     if (!p) {
         *state = p = memset(tm_alloc(sizeof *p), 0, sizeof *p);
         p->own = ((const tm_device *)device)->own;
     }
-    TM_ASSERT(p->n < MOST_KERNELS);
+    TM_ASSERT(p->n < TM_GPU_MOST_NOTED);
     return p;
 }
 
 void tm_gpu_note(const void *device, const char *name, const char *const *text, const tm_gpu_defines *defines,
                  const char *kernel, void **state)
 {
-    prepared *p = prepared_of(device, state);
-    p->all[p->n].module = module_of(p->own, name, text, defines);
+    tm_gpu_noted *p = noted_of(device, state);
+    p->all[p->n].module = module_of(p->own, name, text, defines, kernel);
     p->all[p->n++].name = kernel;
 }
 
 void tm_gpu_note_none(const void *device, void **state)
 {
-    prepared_of(device, state)->n++;
+    noted_of(device, state)->n++;
 }
 
 void tm_gpu_forget(void *state)
@@ -98,21 +110,20 @@ void tm_gpu_forget(void *state)
     free(state);
 }
 
-static void add_lines(tm_text *out, const char *const *lines)
+tm_status tm_gpu_compiler_needed(tm_gpu_own *own, tm_error *err)
 {
-    for (; *lines; lines++) tm_text_printf(out, "%s\n", *lines);
+    return own->compiler ? TM_OK : tm_gpu_compiler_open(own->maker, &own->compiler, err);
 }
 
-static tm_status load(tm_gpu_own *own, tm_gpu_module *m, tm_error *err)
+static tm_status compile(tm_gpu_own *own, tm_gpu_module *m, tm_error *err)
 {
-    tm_text       text = { 0 };
-    tm_gpu_code   code;
-    tm_gpu_source source = { .name = m->name, .arch = tm_gpu_facts_of(own->gpu)->arch };
-    for (int i = 0; i < m->defines.n; i++) source.defines[i] = m->defines.text[i];
-    add_lines(&text, tm_gpu_text_dialect);
-    add_lines(&text, m->text);
-    source.source = text.data;
-    tm_status st = tm_gpu_compile(own->compiler, &source, &code, err);
+    tm_text     text = { 0 };
+    tm_gpu_code code;
+    tm_error    why = { 0 };
+    if (tm_gpu_compiler_needed(own, &why) != TM_OK)
+        return tm_fail(err, why.status, "the kernels of '%s' have to be compiled here: %s", m->name, why.text);
+    tm_gpu_source source = source_of(own, m, &text);
+    tm_status     st = tm_gpu_compile(own->compiler, &source, &code, err);
     tm_text_fini(&text);
     if (st != TM_OK) return st;
     st = tm_gpu_module_load(own->gpu, code.code, &m->loaded, err);
@@ -120,11 +131,49 @@ static tm_status load(tm_gpu_own *own, tm_gpu_module *m, tm_error *err)
     return st;
 }
 
+/* A driver that does not load one module of judged code is not asked for the next one. */
+static tm_status load(tm_gpu_own *own, tm_gpu_module *m, tm_error *err)
+{
+    tm_error why = { 0 };
+    if (m->judged && own->embedded && tm_gpu_module_load(own->gpu, m->judged, &m->loaded, &why) == TM_OK) return TM_OK;
+    if (m->judged && own->embedded) {
+        tm_warn("the judged kernels of '%s' are not loaded, these and further ones are compiled here: %s", m->name,
+                why.text);
+        tm_gpu_embedded_close(own->embedded);
+        own->embedded = NULL;
+    }
+    m->judged = NULL;
+    return compile(own, m, err);
+}
+
+void tm_gpu_describe(tm_device *device)
+{
+    const tm_gpu_own   *own = device->own;
+    const tm_gpu_facts *f = tm_gpu_facts_of(own->gpu);
+    tm_device_info     *info = &device->info;
+    tm_text             kernels = { 0 };
+    info->judged_modules = info->compiled_modules = 0;
+    for (size_t i = 0; i < own->n_modules; i++)
+        ++*(own->modules[i].judged ? &info->judged_modules : &info->compiled_modules);
+    if (own->n_modules == 0)
+        tm_text_add(&kernels, own->embedded ? "kernels of judged code" : "kernels compiled here, not judged");
+    else if (info->judged_modules)
+        tm_text_printf(&kernels, "kernels: %d modules of judged code", info->judged_modules);
+    if (info->compiled_modules)
+        tm_text_printf(&kernels, "%s%d compiled here by %.24s, not judged",
+                       info->judged_modules ? ", " : "kernels: ", info->compiled_modules,
+                       tm_gpu_compiler_name(own->compiler));
+    snprintf(info->text, sizeof info->text, "%s: %.40s, %.12s; %s; products by %.24s", info->name, f->name, f->arch,
+             kernels.data, own->blas ? tm_gpu_blas_name(own->blas) : "own kernels");
+    tm_text_fini(&kernels);
+}
+
 tm_status tm_gpu_prepared(tm_device *device, tm_error *err)
 {
     tm_gpu_own *own = device->own;
     for (size_t i = 0; i < own->n_modules; i++)
         if (!own->modules[i].loaded) TM_TRY(load(own, &own->modules[i], err));
+    tm_gpu_describe(device);
     return TM_OK;
 }
 
@@ -175,8 +224,8 @@ void tm_gpu_pass_double(tm_gpu_arguments *a, double value)
 tm_status tm_gpu_start(const tm_call *call, int kernel, int64_t x, int64_t y, int64_t z, int threads,
                        const tm_gpu_arguments *a, tm_error *err)
 {
-    prepared *p = call->state;
-    void    **found = &p->all[kernel].kernel;
+    tm_gpu_noted *p = call->state;
+    void        **found = &p->all[kernel].kernel;
     TM_ASSERT(kernel < p->n && p->all[kernel].name);
     if (x == 0 || y == 0 || z == 0) return TM_OK;
     if (!*found)
@@ -208,7 +257,7 @@ tm_status tm_gpu_start_rows(const tm_call *call, int kernel, int64_t rows, int64
 
 tm_status tm_gpu_copy_of(const tm_call *call, void *to, const void *from, size_t bytes, tm_error *err)
 {
-    const prepared *p = call->state;
+    const tm_gpu_noted *p = call->state;
     return tm_gpu_queue_copy(p->own->gpu, tm_gpu_stream_of(call->queue), to, from, bytes, err);
 }
 

@@ -5,8 +5,16 @@
 
 #include "device/gpu/gpu.h"
 #include "gpu/blas.h"
+#include "gpu/embedded.h"
 
-typedef struct tm_gpu_module tm_gpu_module;
+/* A text with definitions. */
+typedef struct {
+    const char        *name;
+    const char *const *text;
+    tm_gpu_defines     defines;
+    const void        *judged; /* its code in the embedded set; NULL: it is compiled here */
+    void              *loaded; /* NULL: not yet */
+} tm_gpu_module;
 
 /* Pinned memory through which copies go: two halves, taken in turns. What was put into a half has left it when its
  * event has passed. */
@@ -27,8 +35,9 @@ typedef struct {
 
 typedef struct {
     tm_gpu_maker     maker;
-    tm_gpu          *gpu; /* NULL: opened to plan */
-    tm_gpu_compiler *compiler;
+    tm_gpu          *gpu;           /* NULL: opened to plan */
+    tm_gpu_embedded *embedded;      /* NULL: this build has no code for this GPU, or the driver does not load it */
+    tm_gpu_compiler *compiler;      /* NULL: nothing was compiled yet */
     tm_gpu_blas     *blas;          /* NULL: opened to plan, or there is none */
     bool             blas_expected; /* opened to plan: it was looked whether there will be one */
     tm_error         no_blas;       /* why there is none; TM_OK: there is, or will be */
@@ -42,7 +51,23 @@ typedef struct {
     size_t           n_arrivals, arrivals_room;
 } tm_gpu_own;
 
+enum { TM_GPU_MOST_NOTED = 6 };
+
+/* What `prepare` of a kernel leaves (tm_gpu_note): kernels by their numbers. */
+typedef struct {
+    tm_gpu_own *own;
+    int         n;
+    struct {
+        size_t      module; /* number */
+        const char *name;   /* NULL: the library does its work */
+        void       *kernel; /* found at the first start */
+    } all[TM_GPU_MOST_NOTED];
+} tm_gpu_noted;
+
 TM_MUST_USE tm_status tm_gpu_prepared(tm_device *device, tm_error *err);
+/* Opens the compiler of kernels, unless that was done. */
+TM_MUST_USE tm_status tm_gpu_compiler_needed(tm_gpu_own *own, tm_error *err);
+void                  tm_gpu_describe(tm_device *device); /* info.text, and how many modules were judged */
 void                  tm_gpu_modules_close(tm_gpu_own *own);
 void                 *tm_gpu_stream_of(const tm_queue *queue);
 

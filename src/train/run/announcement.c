@@ -4,6 +4,7 @@
 #include "train/run/run_state.h"
 
 #include "base/cpu.h"
+#include "base/log.h"
 
 #include <math.h>
 #include <string.h>
@@ -90,6 +91,8 @@ void run_announce(run *r)
         .device = info->name,
         .kernels = info->kernels,
         .sums = info->sums[o->step.precision->compute == TM_BF16],
+        .judged_modules = info->judged_modules,
+        .compiled_modules = info->compiled_modules,
         .data_source = o->source.name,
         .parameters = tm_model_parameters(&o->step.shape),
         .steps = o->steps,
@@ -115,6 +118,7 @@ void run_announce(run *r)
         .n_points = outline.n_points,
         .recipe = recipe_of(r),
     };
+    if (info->kind == TM_DEVICE_GPU) tm_note("device %s", info->text);
     tm_event_emit(r->bus, &event);
     tm_arena_destroy(arena);
 }

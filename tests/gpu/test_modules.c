@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which modules plans ask for: a text with definitions, and which of its kernels. src/device/gpu/source/modules.txt
+ * lists them; releases have the code of these inside, and tests/gpu/test_judged.c launches it. A plan that asks for
+ * another one, or a line that no plan asks for, fails here; TM_RECORD=1 writes the list anew. */
+#include "device/backend.h"
+#include "device/gpu/own.h"
+#include "gpu/usual.h"
+#include "op/describe.h"
+#include "support/training.h"
+#include "support/whole.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+
+enum { MOST_LINES = 400, LINE = 320 };
+
+typedef struct {
+    char line[MOST_LINES][LINE];
+    int  n;
+} line_list;
+
+/* A line: maker, text, definitions; one more for each kernel of a module. */
+static void add(line_list *list, const char *maker, const tm_gpu_module *m, const char *kernel)
+{
+    char line[LINE];
+    int  at = snprintf(line, sizeof line, "%s %s", maker, m->name);
+    for (int i = 0; i < m->defines.n; i++)
+        at += snprintf(line + at, sizeof line - (size_t)at, " %s", m->defines.text[i]);
+    at += snprintf(line + at, sizeof line - (size_t)at, ": %s\n", kernel);
+    assert_true(at < LINE);
+    for (int i = 0; i < list->n; i++)
+        if (strcmp(list->line[i], line) == 0) return;
+    assert_true(list->n < MOST_LINES);
+    memcpy(list->line[list->n++], line, sizeof line);
+}
+
+static void prepare_all(tm_device *device, const tm_step *step, line_list *list)
+{
+    const tm_gpu_own *own = device->own;
+    for (size_t p = 0; p < step->plan->n_programs; p++) {
+        const tm_program *program = &step->plan->programs[p];
+        for (size_t i = 0; i < program->count; i++) {
+            const tm_instruction *in = &program->instructions[i];
+            void                 *state = NULL;
+            tm_error              err = { 0 };
+            if (!in->kernel->prepare) continue;
+            if (in->kernel->prepare(device, &in->call, &state, &err) != TM_OK) fail_msg("%s", err.text);
+            const tm_gpu_noted *noted = state;
+            for (int k = 0; k < noted->n; k++)
+                if (noted->all[k].name)
+                    add(list, device->info.name, &own->modules[noted->all[k].module], noted->all[k].name);
+            in->kernel->release(state);
+        }
+    }
+}
+
+/* Steps of a family with heads of a size: moments in either format, tied or not; with the program of a certificate. */
+static void ask(tm_device *device, tm_model_family family, const tm_precision *precision, int head, line_list *list)
+{
+    tm_chooser chooser = tm_device_chooser(device);
+    for (int way = 0; way < 4; way++) {
+        tm_step_options o = test_family_options(family);
+        o.precision = precision;
+        o.shape.head_dim = head;
+        o.shape.dim = 2 * head;
+        o.shape.tied = way & 1;
+        o.hyper.bf16_moments = way & 2;
+        o.accumulation = 2;
+        o.sample = true;
+        o.exact = precision == &tm_precision_f32 ? NULL : &tm_precision_f32;
+        tm_step *step = test_step_plan(&o, &chooser);
+        prepare_all(device, step, list);
+        tm_step_destroy(step);
+    }
+}
+
+static int in_order(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* Of all families and formats. */
+static void ask_all(const char *name, int head, line_list *list)
+{
+    static const tm_model_family families[] = { TM_FAMILY_LLAMA, TM_FAMILY_GPT, TM_FAMILY_MISTRAL, TM_FAMILY_QWEN2 };
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
+    tm_device                       *device;
+    tm_error                         err = { 0 };
+    if (tm_device_open_planning(name, 1, &device, &err) != TM_OK) fail_msg("%s", err.text);
+    for (int f = 0; f < TM_COUNT_OF(families); f++)
+        for (int p = 0; p < TM_COUNT_OF(precisions); p++) ask(device, families[f], precisions[p], head, list);
+    tm_device_close(device);
+}
+
+static void plans_ask_for_what_is_listed(void **state)
+{
+    line_list *list = calloc(1, sizeof *list);
+    tm_text    text = { 0 };
+    (void)state;
+    for (int m = 0; m < 2; m++) { /* products by own kernels: more than beside a library */
+        setenv(m ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT", "none", 1);
+        for (int h = 0; h < USUAL_HEADS; h++) ask_all(m ? "hip" : "cuda", usual_heads[h], list);
+    }
+    qsort(list->line, (size_t)list->n, LINE, in_order);
+    for (int i = 0; i < list->n; i++) tm_text_add(&text, list->line[i]);
+    free(list);
+    whole_is("src/device/gpu/source/modules.txt", &text);
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(plans_ask_for_what_is_listed) };
+
+TM_TESTS(tests, NULL, NULL)

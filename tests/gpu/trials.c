@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every kernel of the devices cuda and hip, as machine code, against the double reference of its op over the op's own
+ * examples: within the bound of kernel_judge.h, also where it adds to what is there, and on views where the op takes
+ * them; the same bits whatever the order of waves, and in place where the op allows it. Reading or writing beside an
+ * operand, a race, or a wait that is missing is an error of the interpreters. */
+#include "gpu/trials.h"
+
+#include "device/gpu/gpu.h"
+#include "device/kernel_judge.h"
+#include "gpu/emulated.h"
+#include "gpu/usual.h"
+#include "op/attrs.h"
+#include "op/describe.h"
+
+#include <stdio.h>
+
+#include "support/test.h"
+
+/* Examples that are tried: in the quick suite, in all ways, at all. Longer ones are for the blocks of CPUs. */
+enum { QUICK_FLOPS = 40000, QUICK_VALUES = 2000, WAYS_FLOPS = 400000, WAYS_VALUES = 20000 };
+enum { MOST_FLOPS = 5000000, MOST_VALUES = 200000, SHAPES = 1000 };
+
+static const char *name_of_device;
+static bool        embedded_only; /* there is no compiler */
+
+/* Kernel number `i` of an op; NULL past the last. */
+static const tm_kernel *kernel_of(tm_op_id op, int i)
+{
+    for (const tm_kernel *const *family = tm_gpu_kernels; *family; family++)
+        for (const tm_kernel *k = *family; k->name; k++)
+            if (k->op == op && i-- == 0) return k;
+    return NULL;
+}
+
+/* A call on the device, and what lies there. */
+typedef struct {
+    const judge     *j;
+    const tm_kernel *kernel;
+    tm_device       *device;
+    tm_call          call; /* formats and shapes; data: the device's */
+    char            *image[TM_MAX_IN + TM_MAX_OUT];
+    size_t           bytes[TM_MAX_IN + TM_MAX_OUT];
+    const char      *precision;
+    int64_t          gap; /* elements between the rows of operands that may be views */
+} trial;
+
+static tm_view *view_at(trial *t, int i)
+{
+    return i < TM_MAX_IN ? &t->call.in[i] : &t->call.out[i - TM_MAX_IN];
+}
+
+static int64_t gap_of(const trial *t, int i)
+{
+    unsigned may = i < TM_MAX_IN ? t->j->op->strided_in >> i : t->j->op->strided_out >> (i - TM_MAX_IN);
+    return may & 1U ? t->gap : 0;
+}
+
+static int64_t columns_of(const tm_view *view)
+{
+    return view->shape.rank > 0 ? view->shape.n[view->shape.rank - 1] : 1;
+}
+
+/* Where element e of operand i lies in its image. */
+static int64_t place_of(const trial *t, int i, const tm_view *view, int64_t e)
+{
+    int64_t columns = columns_of(view), gap = gap_of(t, i);
+    return gap ? e / columns * (columns + gap) + e % columns : e;
+}
+
+static void complain(const trial *t, unsigned adds, const char *what, int k)
+{
+    fail_msg("%s on %s, example %d, %s, adds %#x: %s %d", t->kernel->name, name_of_device, t->j->number, t->precision,
+             adds, what, k);
+}
+
+static void *device_bytes(tm_device *device, const void *from, size_t bytes)
+{
+    tm_address at;
+    tm_error   err = { 0 };
+    if (tm_device_alloc(device, bytes, &at, &err) != TM_OK) fail_msg("%s", err.text);
+    if (from) assert_int_equal(tm_device_write(device, at, from, bytes, &err), TM_OK);
+    return (void *)at.at; // NOLINT(performance-no-int-to-ptr)
+}
+
+/* Outputs that are added to hold what was there, the others NaN. */
+static void fill(trial *t, unsigned adds, int alias)
+{
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        tm_view *view = view_at(t, i);
+        int      k = i - TM_MAX_IN;
+        if (!tm_view_present(view)) continue;
+        memset(t->image[i], 0xff, t->bytes[i]);
+        for (int64_t e = 0, n = tm_shape_elements(view->shape); e < n; e++) {
+            if (k < 0) {
+                const tm_view *from = &t->j->call.in[i];
+                tm_value_set(t->image[i], view->dtype, place_of(t, i, view, e),
+                             tm_value_get(from->data, from->dtype, e));
+            } else if (adds >> k & 1U) {
+                tm_value_set(t->image[i], view->dtype, place_of(t, i, view, e), t->j->old[k][e]);
+            }
+        }
+        view->data = k == 0 && alias >= 0 ? t->call.in[alias].data : device_bytes(t->device, t->image[i], t->bytes[i]);
+    }
+}
+
+static void run(trial *t, unsigned adds, int alias)
+{
+    tm_error err = { 0 };
+    t->call.accumulate = adds;
+    fill(t, adds, alias);
+    t->call.workspace_bytes = t->kernel->workspace ? t->kernel->workspace(&t->call) : 0;
+    t->call.workspace = t->call.workspace_bytes ? device_bytes(t->device, NULL, t->call.workspace_bytes) : NULL;
+    t->call.queue = t->device->queues[TM_ON_COMPUTE];
+    t->call.state = NULL;
+    tm_status st = t->kernel->prepare(t->device, &t->call, &t->call.state, &err);
+    if (st == TM_OK) st = t->device->backend->prepared(t->device, &err);
+    if (st == TM_OK) st = t->kernel->launch(&t->call, &err);
+    for (int k = 0; k < TM_MAX_OUT && st == TM_OK; k++)
+        if (tm_view_present(&t->call.out[k]))
+            st = tm_device_read(t->device, t->image[TM_MAX_IN + k], (tm_address){ (uintptr_t)t->call.out[k].data },
+                                t->bytes[TM_MAX_IN + k], &err);
+    if (st == TM_OK) st = tm_device_wait(t->device, &err);
+    if (st != TM_OK) complain(t, adds, err.text, 0);
+    t->kernel->release(t->call.state);
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        tm_view *view = view_at(t, i);
+        if (tm_view_present(view) && !(i == TM_MAX_IN && alias >= 0))
+            tm_device_release(t->device, (tm_address){ (uintptr_t)view->data }, t->bytes[i]);
+    }
+    tm_device_release(t->device, (tm_address){ (uintptr_t)t->call.workspace }, t->call.workspace_bytes);
+}
+
+/* The spread of an element or, of few probes it may be near 0 by chance, the mean of the eight around it. */
+static double spread_near(const judge *j, int k, int64_t i)
+{
+    int64_t n = tm_shape_elements(j->call.out[k].shape), from = i / 8 * 8, end = from + 8 < n ? from + 8 : n;
+    double  sum = 0;
+    for (int64_t e = from; e < end; e++) sum += j->spread[k][e];
+    return fmax(j->spread[k][i], sum / (double)(end - from));
+}
+
+/* Factors that a kernel makes of bfloat16 may be rounded to it (tm_rounding): a relative error of 2^-9 each, where the
+ * judge moves inputs by 2 units of float32. */
+static void check(const trial *t, unsigned adds)
+{
+    bool narrow = t->call.in[0].dtype == TM_BF16;
+    for (int k = 0; k < t->j->op->n_out; k++) {
+        const tm_view *view = &t->call.out[k];
+        if (!judged(t->j, k) || !tm_view_present(view)) continue;
+        for (int64_t i = 0, n = tm_shape_elements(view->shape); i < n; i++) {
+            double wanted,
+                got = tm_value_get(t->image[TM_MAX_IN + k], view->dtype, place_of(t, TM_MAX_IN + k, view, i));
+            double bound = bound_at(t->j, k, i, adds >> k & 1U, view->dtype, &wanted);
+            if (narrow && t->j->rounding[k].narrow) bound += 24 * spread_near(t->j, k, i) * (0x1p-9 / (2 * unit));
+            if (fabs(got - wanted) <= bound || (isinf(wanted) && got == wanted)) continue;
+            char text[160];
+            snprintf(text, sizeof text, "%.9g at element %lld, wanted %.9g within %.3g, output", got, (long long)i,
+                     wanted, bound);
+            complain(t, adds, text, k);
+        }
+    }
+}
+
+/* Nothing was written between the rows. */
+static void check_gaps(const trial *t)
+{
+    for (int k = 0; k < t->j->op->n_out; k++) {
+        const tm_view *view = &t->call.out[k];
+        int64_t        columns = columns_of(view), gap = gap_of(t, TM_MAX_IN + k);
+        if (!tm_view_present(view) || gap == 0) continue;
+        size_t element = tm_dtype_bytes(view->dtype), row = (size_t)(columns + gap) * element;
+        for (size_t at = (size_t)columns * element; at < t->bytes[TM_MAX_IN + k]; at += row)
+            for (size_t b = 0; b < (size_t)gap * element; b++)
+                if ((unsigned char)t->image[TM_MAX_IN + k][at + b] != 0xff) complain(t, 0, "writes beside output", k);
+    }
+}
+
+static char *bits_of(const trial *t, int k)
+{
+    char *bits = malloc(t->bytes[TM_MAX_IN + k] + 1);
+    memcpy(bits, t->image[TM_MAX_IN + k], t->bytes[TM_MAX_IN + k]);
+    return bits;
+}
+
+/* In other orders of waves, and in place: the same bits. */
+static void check_orders(trial *t)
+{
+    static const char *const orders[] = { "eager", "reversed", "7" };
+    char                    *wanted[TM_MAX_OUT] = { NULL };
+    for (int k = 0; k < TM_MAX_OUT; k++)
+        if (tm_view_present(&t->call.out[k])) wanted[k] = bits_of(t, k);
+    for (int o = 0; o < 3 + TM_MAX_IN; o++) {
+        int alias = o - 3;
+        if (alias >= 0 && !(t->j->op->inplace >> alias & 1U)) continue;
+        if (alias >= 0 && (!tm_view_present(&t->call.in[alias]) || t->call.in[alias].dtype != t->call.out[0].dtype))
+            continue;
+        if (alias < 0) setenv("STANDIN_GPU_ORDER", orders[o], 1);
+        run(t, 0, alias);
+        unsetenv("STANDIN_GPU_ORDER");
+        for (int k = 0; k < TM_MAX_OUT; k++)
+            if (wanted[k] && judged(t->j, k) &&
+                memcmp(wanted[k], t->image[TM_MAX_IN + k], t->bytes[TM_MAX_IN + k]) != 0)
+                complain(t, 0, alias < 0 ? orders[o] : "in place: other bits of output", k);
+    }
+    for (int k = 0; k < TM_MAX_OUT; k++) free(wanted[k]);
+}
+
+static void open_images(trial *t, int64_t gap)
+{
+    t->gap = gap;
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        tm_view *view = view_at(t, i);
+        if (!tm_view_present(view)) continue;
+        int64_t columns = columns_of(view), rows = columns ? tm_shape_elements(view->shape) / columns : 0;
+        view->ld = gap_of(t, i) ? columns + gap : 0;
+        t->bytes[i] = gap_of(t, i) ? (size_t)(rows * view->ld) * tm_dtype_bytes(view->dtype)
+                                   : tm_tensor_bytes(view->shape, view->dtype);
+        t->image[i] = malloc(t->bytes[i] + 1);
+    }
+}
+
+static void close_images(trial *t)
+{
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        free(t->image[i]);
+        t->image[i] = NULL;
+    }
+}
+
+/* With operands that are columns of wider matrices. */
+static void check_views(trial *t)
+{
+    enum { MORE = 3 };
+    if ((t->j->op->strided_in | t->j->op->strided_out) == 0) return;
+    close_images(t);
+    open_images(t, t->gap + MORE);
+    if (t->kernel->refuse(&t->call)) return;
+    run(t, 0, -1);
+    check(t, 0);
+    check_gaps(t);
+}
+
+/* No longer than that, in operations and elements of its inputs? */
+static bool within(const tm_op *op, const tm_call *call, double flops, int64_t values)
+{
+    for (int k = 0; k < op->n_in; k++)
+        if (tm_view_present(&call->in[k])) values -= tm_shape_elements(call->in[k].shape);
+    return op->cost(call).flops <= flops && values >= 0;
+}
+
+static bool is_tried(const tm_op *op, const tm_example *example)
+{
+    tm_call call = tm_example_call(op, example, &tm_precision_f32);
+    call.attr = example->attr;
+    return test_is_full() ? within(op, &call, MOST_FLOPS, MOST_VALUES) : within(op, &call, QUICK_FLOPS, QUICK_VALUES);
+}
+
+/* Has the program the code that the call takes inside? Asked of another device, which keeps what it cannot load. */
+static bool is_embedded(const trial *t)
+{
+    tm_device *device;
+    tm_error   err = { 0 };
+    void      *state = NULL;
+    tm_call    call = t->call;
+    if (tm_device_open(name_of_device, 1, &device, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_status st = t->kernel->prepare(device, &call, &state, &err);
+    if (st == TM_OK) st = device->backend->prepared(device, &err);
+    if (st != TM_OK && st != TM_UNSUPPORTED) fail_msg("%s", err.text);
+    assert_int_equal(device->info.compiled_modules, 0);
+    t->kernel->release(state);
+    tm_device_close(device);
+    return st == TM_OK;
+}
+
+/* gap: elements between the rows of operands whose rows may be apart. False: refused, or left out. */
+static bool try_precision(const judge *j, tm_device *device, const tm_kernel *kernel, const tm_precision *precision,
+                          int64_t gap)
+{
+    trial t = { .j = j, .kernel = kernel, .device = device, .precision = precision->name };
+    t.call = tm_example_call(j->op, j->example, precision);
+    t.call.attr = j->call.attr;
+    t.call.device = device;
+    open_images(&t, gap);
+    const char *why = kernel->refuse(&t.call);
+    if (why) {
+        if (test_is_full()) print_message("%s, %s: refused: %s\n", kernel->name, precision->name, why);
+        close_images(&t);
+        return false;
+    }
+    if (embedded_only && !is_embedded(&t)) {
+        close_images(&t);
+        return false;
+    }
+    bool short_one = within(j->op, &t.call, WAYS_FLOPS, WAYS_VALUES) || j->number >= SHAPES;
+    bool in_all_ways = j->number == 1 || (test_is_full() && short_one);
+    run(&t, 0, -1);
+    check(&t, 0);
+    check_gaps(&t);
+    if (in_all_ways) check_orders(&t);
+    if (j->adds) {
+        run(&t, j->adds, -1);
+        if (!kernel->refuse(&t.call)) check(&t, j->adds);
+    }
+    if (in_all_ways || j->number >= SHAPES) check_views(&t);
+    close_images(&t);
+    return true;
+}
+
+/* --- attention in the shapes that matrix units meet: several tiles with ragged ends, whole heads, rows apart */
+
+typedef struct {
+    int64_t           batch;
+    tm_attention_attr attr;
+    int64_t           first_keys; /* > 0: a first key below it for each query */
+    bool              sinks;
+    int64_t           gap; /* elements between rows */
+    bool              quick;
+} attention_shape;
+
+static const attention_shape shapes[] = {
+#define OF(Q, K, OFFSET, H, J, DQK, DV)                                                                                \
+    .seq_q = Q, .seq_k = K, .q_offset = OFFSET, .heads = H, .kv_heads = J, .dim_qk = DQK, .dim_v = DV
+    { 1, { OF(70, 90, 20, 2, 1, 64, 64), .scale = 0.125, .causal = 1, .window = 50 }, 60, false, 8, true },
+    { 1, { OF(77, 77, 0, 2, 1, 128, 128), .scale = 0.09, .causal = 1 }, 0, true, 16, true },
+    { 2, { OF(150, 150, 0, 4, 2, 64, 64), .scale = 0.125, .causal = 1 }, 0, false, 128, false },
+    { 1, { OF(300, 300, 0, 2, 1, 128, 128), .scale = 0.09, .causal = 1, .window = 70 }, 200, true, 8, false },
+    { 2, { OF(131, 197, 66, 2, 2, 96, 96), .scale = 0.1, .causal = 1, .key0 = 9 }, 180, false, 24, false },
+    { 1, { OF(200, 130, 7, 3, 1, 72, 104), .scale = 0.1, .causal = 0 }, 130, false, 8, false },
+    { 1, { OF(260, 260, 0, 2, 1, 128, 128), .scale = 3.0, .causal = 1 }, 0, false, 0, false }, /* one key has it all */
+    { 1, { OF(40, 330, 290, 2, 1, 32, 24), .scale = 0.2, .causal = 1, .window = 33 }, 0, false, 40, false },
+#undef OF
+};
+
+/* attention, or its gradients. */
+static void make_example(tm_example *example, const attention_shape *s, bool gradients)
+{
+    const tm_attention_attr *t = &s->attr;
+    int                      first = gradients ? 1 : 0, extras = gradients ? 6 : 3;
+    int64_t                  rows = s->batch * t->seq_q, keys = s->batch * t->seq_k;
+    tm_example_begin(example, t, sizeof *t);
+    tm_example_in(example, first, TM_ROLE_ACTIVATION, tm_shape_2(rows, t->heads * t->dim_qk), 0, 1);
+    tm_example_in(example, first + 1, TM_ROLE_ACTIVATION, tm_shape_2(keys, t->kv_heads * t->dim_qk), 0, 1);
+    tm_example_in(example, first + 2, TM_ROLE_ACTIVATION, tm_shape_2(keys, t->kv_heads * t->dim_v), 0, 1);
+    if (s->first_keys) tm_example_int(example, extras, tm_shape_1(rows), s->first_keys);
+    if (s->sinks) tm_example_in(example, extras + 1, TM_ROLE_PARAMETER, tm_shape_1(t->heads), 0.5, 1);
+    if (!gradients) return;
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(rows, t->heads * t->dim_v), 0, 1);
+    tm_example_in(example, 4, TM_ROLE_ACTIVATION, tm_shape_2(rows, t->heads * t->dim_v), 0, 0.5);
+    tm_example_in(example, 5, TM_ROLE_STATISTIC, tm_shape_3(s->batch, t->heads, t->seq_q), log((double)t->seq_k) + 1,
+                  0.2);
+    if (s->sinks) example->out[3] = tm_shape_1(t->heads);
+}
+
+/* False: refused, or left out. */
+static bool try_shape(const tm_op *op, const tm_kernel *kernel, tm_device *device, const attention_shape *s, int number)
+{
+    bool       gradients = op == tm_op_get(TM_OP_attention_grad), narrow = strstr(kernel->name, "/matrix") != NULL;
+    tm_example example;
+    judge      j;
+    make_example(&example, s, gradients);
+    judge_open(&j, op, &example, number, narrow);
+    bool tried = try_precision(&j, device, kernel, narrow ? &tm_precision_bf16 : &tm_precision_f32, s->gap);
+    judge_close(&j);
+    return tried;
+}
+
+/* Heads of the usual sizes, which the program has inside. */
+static void try_usual_heads(const tm_op *op, const tm_kernel *kernel, tm_device *device)
+{
+    for (int i = 0; i < USUAL_HEADS; i++) {
+        int64_t         d = usual_heads[i];
+        attention_shape s = { .batch = 1,
+                              .attr = { .seq_q = 70,
+                                        .seq_k = 90,
+                                        .q_offset = 20,
+                                        .heads = 2,
+                                        .kv_heads = 1,
+                                        .dim_qk = d,
+                                        .dim_v = d,
+                                        .scale = 0.1,
+                                        .causal = 1,
+                                        .window = 50 },
+                              .first_keys = 60,
+                              .gap = 8 };
+        if (!try_shape(op, kernel, device, &s, SHAPES + 100 + i))
+            fail_msg("%s: heads of %d are not inside", kernel->name, (int)d);
+    }
+}
+
+static void try_shapes(const tm_op *op, const tm_kernel *kernel, tm_device *device)
+{
+    bool gradients = op == tm_op_get(TM_OP_attention_grad);
+    if (!gradients && op != tm_op_get(TM_OP_attention)) return;
+    if (embedded_only) try_usual_heads(op, kernel, device);
+    if (!strstr(kernel->name, "/matrix")) return;
+    for (int k = 0; k < TM_COUNT_OF(shapes); k++) {
+        if (!shapes[k].quick && !test_is_full()) continue;
+        if (gradients && shapes[k].attr.scale > 1) continue; /* of random lse: probabilities beyond float32 */
+        if (!try_shape(op, kernel, device, &shapes[k], SHAPES + k) && !embedded_only)
+            fail_msg("%s refuses shape %d", kernel->name, k);
+    }
+}
+
+/* Precisions that only some ops meet: moments in bfloat16; weights in bfloat16 for the float32 of a certificate. */
+static const tm_precision *further_precision(const tm_op *op)
+{
+    static const tm_precision moments = { "bfloat16-moments", TM_F32, TM_F32, TM_F32, TM_BF16, TM_F32 },
+                              weights = { "bfloat16-weights", TM_BF16, TM_F32, TM_F32, TM_F32, TM_F32 };
+    if (op == &tm_op_adamw) return &moments;
+    return op == &tm_op_embedding || op == &tm_op_cast ? &weights : NULL;
+}
+
+/* The examples of an op in all precisions. Returns how many. */
+static int try_op(const tm_op *op, const tm_kernel *kernel, tm_device *device)
+{
+    const tm_precision *precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure,
+                                         further_precision(op) };
+    tm_example          example;
+    int                 tried = 0;
+    for (int number = 0; op->example(number, &example); number++)
+        for (int p = 0; p < 4 && precisions[p] && is_tried(op, &example); p++) {
+            judge j;
+            judge_open(&j, op, &example, number, p > 0);
+            tried += try_precision(&j, device, kernel, precisions[p], 0);
+            judge_close(&j);
+        }
+    try_shapes(op, kernel, device);
+    return tried;
+}
+
+void kernels_are_right(const char *name, bool embedded)
+{
+    const char *only = getenv("TM_TEST_OP"), *kind = getenv("TM_TEST_KERNEL"); /* part of a kernel's name */
+    tm_device  *device;
+    tm_error    err = { 0 };
+    int         ops = 0;
+    name_of_device = name;
+    embedded_only = embedded;
+    if (embedded)
+        emulated_without_compiler(name);
+    else if (!emulated_device(name))
+        skip();
+    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s", err.text);
+    for (int id = 0; id < TM_OP_COUNT; id++) {
+        const tm_op     *op = tm_op_get((tm_op_id)id);
+        const tm_kernel *kernel;
+        for (int k = 0; (!only || strcmp(only, op->name) == 0) && (kernel = kernel_of((tm_op_id)id, k)); k++) {
+            if (kind && !strstr(kernel->name, kind)) continue;
+            ops++;
+            if (try_op(op, kernel, device) == 0 && !embedded) fail_msg("no example of %s was tried", kernel->name);
+        }
+    }
+    assert_true(ops > 0);
+    tm_device_close(device);
+}
