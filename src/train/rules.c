@@ -207,6 +207,13 @@ static tm_status settle_formats(tm_config *config, tm_error *err)
               "averages them out; leave one of the two out",
               tm_config_place(config, "optimizer.kahan_sum"),
               tm_config_place(config, "optimizer.bf16_stochastic_round"));
+    const tm_hyper     hyper = { .momentum = tm_config_f64(config, "optimizer.momentum") };
+    tm_optimizer_state states[TM_MAX_STATES];
+    if (strcmp(tm_config_text(config, "training.offload"), "optimizer") == 0 &&
+        optimizer->states(&hyper, tm_shape_2(2, 2), states) == 0)
+        WRONG("training.offload optimizer (%s) keeps moments in a file, but %s without optimizer.momentum has none; "
+              "leave it out",
+              tm_config_place(config, "training.offload"), name);
     const char *whose = tm_config_text(config, "optimizer.definition");
     if (whose && optimizer->definitions && !tm_optimizer_defines(optimizer, whose))
         return tm_fail(err, TM_INVALID, "optimizer.definition is %s (%s), optimizer.name %s has %s; take one of these",
