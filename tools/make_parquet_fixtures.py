@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Makes tests/data/parquet/: the same 60 texts (some null, some repeated) as parquet in every codec, encoding and page version
-that is read; needs pyarrow.
+that is read, and in some that are not; needs pyarrow.
 
     tools/make_parquet_fixtures.py
 """
@@ -26,9 +26,13 @@ def main():
     for name, options in (("plain", {"use_dictionary": False}),
                           ("delta", {"use_dictionary": False, "column_encoding": {"text": "DELTA_LENGTH_BYTE_ARRAY"}}),
                           ("brotli", {"compression": "brotli"}),
+                          ("lz4_raw", {"compression": "lz4"}),
                           ("delta_byte", {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}})):
         pyarrow.parquet.write_table(table.select(["text"]), OUT / f"{name}.parquet", row_group_size=25, store_schema=False,
                                     **{"compression": "none", **options})
+    pyarrow.parquet.write_table(table, OUT / "mixed.parquet", row_group_size=25, store_schema=False,
+                                compression={"id": "brotli", "text": "zstd", "meta.a": "lz4", "meta.b": "brotli",
+                                             "tags.list.element": "lz4"})
     with pyarrow.parquet.ParquetWriter(OUT / "empty_groups.parquet", table.schema, compression="snappy",
                                        store_schema=False) as writer:
         for first, count in ((0, 0), (0, 20), (20, 0), (20, 40), (60, 0)):

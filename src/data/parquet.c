@@ -201,7 +201,7 @@ static tm_status begin_values(tm_parquet *p, const uint8_t *at, const uint8_t *e
         p->indices = (tm_parquet_runs){ .at = at + (at < end), .end = end, .width = at < end ? *at : 0 };
         return TM_OK;
     }
-    if (encoding != DELTA_LENGTH) return refuse(p, "encoding", encoding, err);
+    if (encoding != DELTA_LENGTH) return tm_parquet_refuse_encoding(p->name, encoding, err);
     if (present > (end - at) * 64) return damaged(p, "a page says it has more texts than it can", err);
     p->lengths = tm_realloc(p->lengths, (size_t)present * sizeof *p->lengths);
     p->next_length = 0;
