@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Makes tests/data/parquet/: the same 60 texts (some null, some repeated) as parquet in every codec, encoding and page version
-that is read, and in some that are not; needs pyarrow.
+that is read, and in some that are not; rows for fine-tuning whose columns are of odd types (rows_*); needs pyarrow.
 
     tools/make_parquet_fixtures.py
 """
+import json
 import pathlib
 
 import pyarrow
@@ -12,6 +13,31 @@ import pyarrow.parquet
 
 OUT = pathlib.Path(__file__).parent.parent / "tests/data/parquet"
 TEXTS = [None if i % 7 == 3 else f"text {i % 11} " + "äö€😀"[: i % 5] * (i % 4) for i in range(60)]
+
+
+CALL = {"name": "add", "numbers": [1, 2]}
+MESSAGE = pyarrow.struct([("role", pyarrow.string()), ("content", pyarrow.string()), ("id", pyarrow.int64()), ("weight", pyarrow.int64()),
+                          ("tool_calls", pyarrow.list_(pyarrow.struct([("name", pyarrow.string()),
+                                                                       ("numbers", pyarrow.list_(pyarrow.int64()))])))])
+
+
+def talks(**last):
+    ask = {"role": "user", "content": "2+2?", "id": 1, "tool_calls": []}
+    return pyarrow.array([[ask, {"role": "assistant", "content": "4", "id": 2}], [ask, {"role": "assistant", "content": "four", **last}]],
+                         pyarrow.list_(MESSAGE))
+
+
+def rows():
+    alpaca = {"instruction": ["Add.", "Halve."], "output": ["4", "1"]}
+    tools = [[CALL], []]
+    yield "numbers", {**alpaca, "input": pyarrow.array([None, 2], pyarrow.int64())}
+    yield "doubles", {**alpaca, "input": pyarrow.array([2.5, None])}
+    yield "nulls", {**alpaca, "input": pyarrow.array([None, None], pyarrow.null()), "n": [1, 2], "tools": tools}
+    yield "talks", {"messages": talks()}
+    yield "calls", {"messages": talks(tool_calls=[CALL])}
+    yield "weights", {"messages": talks(weight=0)}
+    yield "tools", {"messages": talks(), "tools": tools}
+    yield "tools_text", {"messages": talks(), "tools": [json.dumps([CALL]), ""]}
 
 
 def main():
@@ -40,6 +66,10 @@ def main():
     required = pyarrow.schema([pyarrow.field("text", pyarrow.string(), nullable=False)])
     pyarrow.parquet.write_table(pyarrow.table([[t for t in TEXTS if t is not None]], schema=required), OUT / "required.parquet",
                                 store_schema=False)
+    for name, columns in rows():
+        pyarrow.parquet.write_table(pyarrow.table(columns), OUT / f"rows_{name}.parquet", store_schema=False)
+    twice = pyarrow.Table.from_arrays([["Add."], ["4"], ["5"]], names=["instruction", "output", "output"])
+    pyarrow.parquet.write_table(twice, OUT / "rows_twice.parquet", store_schema=False)
     (OUT / "texts.txt").write_text("".join(t + "\n" for t in TEXTS if t is not None))
 
 
