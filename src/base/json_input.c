@@ -133,12 +133,13 @@ json_t *tm_json_input(const char *bytes, size_t size, size_t flags, json_error_t
     if (root) return root;
     tm_text      text = { 0 };
     rewriting    r = { .at = bytes, .end = bytes + size, .out = &text };
-    json_error_t again;
+    json_error_t again = *error;
     tm_text_add(&text, "");
     choose_mark(&r);
     rewrite(&r);
     if (text.length != size || memcmp(text.data, bytes, size) != 0)
         root = json_loadb(text.data, text.length, flags, &again);
+    if (!root) *error = again; /* not what was read as Python has it, but what is wrong even so */
     if (root && r.halves) unmark(root, r.mark);
     tm_text_fini(&text);
     return root;

@@ -302,6 +302,7 @@ static tm_status train(run_job *j, tm_error *err)
     name_checkpoints(j);
     if (!j->options.step.offload.folder) j->options.step.offload.folder = j->folder.data;
     run_note_changes(j);
+    run_note_threads(j);
     set_timeout(j->cli->timeout_s);
     tm_status st = run(j, &began, err);
     if (st == TM_INTERRUPTED && timed_out) fprintf(stderr, "stopped by --timeout after %g s\n", j->cli->timeout_s);

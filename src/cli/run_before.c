@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the run directory holds of an earlier process. */
+/* What the run directory holds of an earlier process, and a variable that is not read. */
 #include "base/file.h"
+#include "base/log.h"
 #include "cli/run_job.h"
+
+#include <stdlib.h>
 
 void run_note_changes(run_job *j)
 {
@@ -18,4 +21,14 @@ void run_note_changes(run_job *j)
         tm_config_destroy(before);
     }
     tm_text_fini(&path);
+}
+
+void run_note_threads(const run_job *j)
+{
+    const char           *variable = getenv("OMP_NUM_THREADS");
+    const tm_device_info *info = tm_device_describe(j->device);
+    long                  n = variable ? strtol(variable, NULL, 10) : 0;
+    if (n < 1 || n == info->threads || j->world || j->options.threads > 0 || info->kind != TM_DEVICE_CPU) return;
+    tm_note("OMP_NUM_THREADS is %ld and is not read: %d threads compute; training.threads sets their number", n,
+            info->threads);
 }

@@ -39,5 +39,7 @@ TM_MUST_USE tm_status run_open_adapter(run_job *j, tm_error *err);
 
 /* What the run directory's config.yaml says, before it is written again: for what is told of a run that goes on. */
 void run_note_changes(run_job *j);
+/* OMP_NUM_THREADS, which says another number than compute. */
+void run_note_threads(const run_job *j);
 
 #endif

@@ -34,6 +34,7 @@ struct tm_parquet {
     const uint8_t    *bytes;
     int64_t           size;
     int               definition, repetition; /* the highest levels */
+    bool              unread;                 /* of another type: only whether values are there */
     tm_parquet_chunks chunks;
     size_t            next_chunk;
     const uint8_t    *at, *end; /* pages of the chunk */
@@ -142,6 +143,7 @@ static bool next_plain(const uint8_t **at, const uint8_t *end, value *out)
 
 static tm_status read_dictionary(tm_parquet *p, const tm_parquet_chunk *c, const page_header *h, tm_error *err)
 {
+    if (p->unread) return TM_OK;
     if (h->encoding != PLAIN && h->encoding != PLAIN_DICTIONARY)
         return refuse(p, "a dictionary's encoding", h->encoding, err);
     if (h->values < 0 || h->values > h->unpacked / 4) return damaged(p, "a dictionary with too many texts", err);
@@ -194,14 +196,14 @@ static tm_status begin_values(tm_parquet *p, const uint8_t *at, const uint8_t *e
     p->encoding = (int)encoding;
     p->plain = at;
     p->plain_end = end;
-    if (encoding == PLAIN) return TM_OK;
+    if (encoding == PLAIN || p->unread) return TM_OK;
     if (encoding == PLAIN_DICTIONARY || encoding == RLE_DICTIONARY) {
         if (!p->dictionary) return damaged(p, "a page without its dictionary", err);
         if (present > 0 && (at == end || *at > 32)) return damaged(p, "a page has wrong numbers", err);
         p->indices = (tm_parquet_runs){ .at = at + (at < end), .end = end, .width = at < end ? *at : 0 };
         return TM_OK;
     }
-    if (encoding != DELTA_LENGTH) return refuse(p, "encoding", encoding, err);
+    if (encoding != DELTA_LENGTH) return tm_parquet_refuse_encoding(p->name, encoding, err);
     if (present > (end - at) * 64) return damaged(p, "a page says it has more texts than it can", err);
     p->lengths = tm_realloc(p->lengths, (size_t)present * sizeof *p->lengths);
     p->next_length = 0;
@@ -300,7 +302,10 @@ tm_status tm_parquet_next_value(tm_parquet *p, tm_parquet_value *out, bool *more
         return damaged(p, "a level is too high", err);
     *out = (tm_parquet_value){ .repetition = (int)level[0], .definition = (int)level[1] };
     if (out->definition < p->definition) return TM_OK;
-    if (!next_value(p, &found)) return damaged(p, "a string is truncated", err);
+    if (p->unread)
+        found = (value){ (const uint8_t *)"", 0 };
+    else if (!next_value(p, &found))
+        return damaged(p, "a string is truncated", err);
     out->text = (const char *)found.bytes;
     out->bytes = found.length;
     return TM_OK;
@@ -320,7 +325,11 @@ tm_status tm_parquet_parse_leaf(const char *name, const uint8_t *bytes, int64_t 
                                 tm_parquet **out, tm_error *err)
 {
     tm_parquet *p = tm_alloc(sizeof *p);
-    *p = (tm_parquet){ .bytes = bytes, .size = size, .definition = leaf->definition, .repetition = leaf->repetition };
+    *p = (tm_parquet){ .bytes = bytes,
+                       .size = size,
+                       .definition = leaf->definition,
+                       .repetition = leaf->repetition,
+                       .unread = !leaf->text || leaf->out_of_form };
     p->name = strcpy(tm_alloc(strlen(name) + 1), name);
     tm_status st = tm_parquet_read_chunks(name, bytes, size, leaf->index, &p->chunks, err);
     if (st == TM_OK)

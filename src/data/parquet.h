@@ -28,7 +28,8 @@ TM_MUST_USE tm_status tm_parquet_next(tm_parquet *parquet, const char **text, si
 int64_t               tm_parquet_place(const tm_parquet *parquet); /* in the file */
 void                  tm_parquet_close(tm_parquet *parquet);       /* NULL is fine */
 
-/* A column of texts as it is stored, of tm_parquet_read_leaves, from memory that outlives it. */
+/* A column as it is stored, of tm_parquet_read_leaves, from memory that outlives it. Of one that is no texts, or out of
+ * form, values are "" where they are there. */
 TM_MUST_USE tm_status tm_parquet_parse_leaf(const char *name, const uint8_t *bytes, int64_t size,
                                             const tm_parquet_leaf *leaf, tm_parquet **out, tm_error *err);
 

@@ -26,6 +26,32 @@ tm_status tm_parquet_refuse(const char *name, const char *what, long long which,
     return tm_fail(err, TM_UNSUPPORTED, "'%s': %s %lld of parquet is not supported", name, what, which);
 }
 
+tm_status tm_parquet_refuse_codec(const char *name, int64_t codec, tm_error *err)
+{
+    static const char *const names[] = { [3] = "LZO", [4] = "Brotli", [5] = "LZ4 of Hadoop", [7] = "LZ4_RAW" };
+    if (codec < 0 || codec >= (int64_t)(sizeof names / sizeof names[0]) || !names[codec])
+        return tm_parquet_refuse(name, "codec", codec, err);
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "'%s': the column is compressed with %s (codec %lld), which is not read; write it uncompressed or "
+                   "with snappy, gzip or zstd (pyarrow: write_table(read_table(...), ..., compression=\"zstd\"))",
+                   name, names[codec], (long long)codec);
+}
+
+tm_status tm_parquet_refuse_encoding(const char *name, int64_t encoding, tm_error *err)
+{
+    static const char *const names[] = { [3] = "RLE",
+                                         [4] = "BIT_PACKED",
+                                         [5] = "DELTA_BINARY_PACKED",
+                                         [7] = "DELTA_BYTE_ARRAY",
+                                         [9] = "BYTE_STREAM_SPLIT" };
+    if (encoding < 0 || encoding >= (int64_t)(sizeof names / sizeof names[0]) || !names[encoding])
+        return tm_parquet_refuse(name, "encoding", encoding, err);
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "'%s': the column is encoded as %s (encoding %lld), which is not read for texts; write it as PLAIN, "
+                   "with a dictionary or as DELTA_LENGTH_BYTE_ARRAY (pyarrow: write_table(read_table(...), ...))",
+                   name, names[encoding], (long long)encoding);
+}
+
 tm_thrift tm_thrift_inner(const tm_thrift *t)
 {
     return (tm_thrift){ .at = t->at, .end = t->end, .bad = t->bad };
@@ -230,7 +256,7 @@ static tm_status read_chunk(const char *name, int64_t size, tm_thrift *t, tm_par
         return tm_parquet_damaged(name, "a column lies outside of it", err);
     if (c.codec != TM_PARQUET_UNCOMPRESSED && c.codec != TM_PARQUET_SNAPPY && c.codec != TM_PARQUET_GZIP &&
         c.codec != TM_PARQUET_ZSTD)
-        return tm_parquet_refuse(name, "codec", c.codec, err);
+        return tm_parquet_refuse_codec(name, c.codec, err);
     out->data = tm_grow(out->data, &out->capacity, out->count, sizeof *out->data);
     out->data[out->count++] = c;
     return TM_OK;

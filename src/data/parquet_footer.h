@@ -52,6 +52,9 @@ TM_MUST_USE tm_status tm_parquet_read_chunks(const char *name, const uint8_t *by
 
 TM_MUST_USE tm_status tm_parquet_damaged(const char *name, const char *what, tm_error *err);
 TM_MUST_USE tm_status tm_parquet_refuse(const char *name, const char *what, long long which, tm_error *err);
+/* By its name in the format's definition, with what is read instead. */
+TM_MUST_USE tm_status tm_parquet_refuse_codec(const char *name, int64_t codec, tm_error *err);
+TM_MUST_USE tm_status tm_parquet_refuse_encoding(const char *name, int64_t encoding, tm_error *err);
 
 /* A struct inside of the one being read, and back. */
 tm_thrift tm_thrift_inner(const tm_thrift *t);

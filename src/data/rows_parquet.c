@@ -14,6 +14,7 @@ typedef struct {
     const tm_parquet_leaf *leaf;
     tm_parquet            *values;
     bool                   begun, more;
+    bool                   refused;                /* a value of it would be lost: there must be none */
     int                    repetition, definition; /* of the value ahead */
     json_t                *ahead;
 } reader;
@@ -33,20 +34,50 @@ static bool is_wanted(const char *column, const char *const *wanted, size_t n)
     return false;
 }
 
+/* Has this column messages, or (NULL) any? */
+static bool has_messages(const tm_parquet_leaves *leaves, const char *column)
+{
+    for (size_t i = 0; i < leaves->count; i++)
+        if ((!column || strcmp(leaves->data[i].column, column) == 0) &&
+            (strcmp(leaves->data[i].member, "role") == 0 || strcmp(leaves->data[i].member, "from") == 0))
+            return true;
+    return false;
+}
+
+/* Values that are not read and matter: lists and records within messages (calls of tools, parts of a content) and of
+ * tools, and what a message counts. */
+static bool must_be_empty(const tm_parquet_leaves *leaves, const tm_parquet_leaf *leaf)
+{
+    if (strcmp(leaf->column, "tools") == 0)
+        return has_messages(leaves, NULL) && (!leaf->text || leaf->out_of_form || leaf->repetition > 0);
+    return has_messages(leaves, leaf->column) &&
+           (leaf->out_of_form || (!leaf->text && strcmp(leaf->member, "weight") == 0));
+}
+
 static tm_status open_readers(tm_parquet_rows *r, const uint8_t *bytes, int64_t size, const char *const *wanted,
                               size_t n, tm_error *err)
 {
     TM_TRY(tm_parquet_read_leaves(r->name, bytes, size, &r->leaves, err));
+    size_t texts = 0;
     r->readers = tm_alloc((r->leaves.count + 1) * sizeof *r->readers);
     for (size_t i = 0; i < r->leaves.count; i++) {
         const tm_parquet_leaf *leaf = &r->leaves.data[i];
-        if (!leaf->text || leaf->out_of_form || !is_wanted(leaf->column, wanted, n)) continue;
+        bool                   refused = must_be_empty(&r->leaves, leaf);
+        bool                   read = leaf->text ? !leaf->out_of_form : leaf->flat; /* that a number is there, too */
+        if (!is_wanted(leaf->column, wanted, n) || (!read && !refused)) continue;
         reader *next = &r->readers[r->count];
-        *next = (reader){ .leaf = leaf };
+        *next = (reader){ .leaf = leaf, .refused = refused };
+        texts += leaf->text && !refused;
         TM_TRY(tm_parquet_parse_leaf(r->name, bytes, size, leaf, &next->values, err));
         r->count++;
     }
-    if (r->count > 0) return TM_OK;
+    for (size_t i = 1; i < r->count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (r->readers[i].leaf->flat && r->readers[k].leaf->flat &&
+                strcmp(r->readers[i].leaf->column, r->readers[k].leaf->column) == 0)
+                return tm_fail(err, TM_INVALID, "'%s' has two columns '%s'; leave one out", r->name,
+                               r->readers[i].leaf->column);
+    if (texts > 0) return TM_OK;
     return tm_fail(err, TM_INVALID, "'%s': none of its columns (%.300s) is one of texts that is looked for", r->name,
                    r->leaves.names.data ? r->leaves.names.data : "none");
 }
@@ -86,7 +117,9 @@ static tm_status read_ahead(tm_parquet_rows *r, reader *from, tm_error *err)
     if (!from->more) return TM_OK;
     from->repetition = value.repetition;
     from->definition = value.definition;
-    from->ahead = value.text ? json_stringn(value.text, value.bytes) : json_null();
+    from->ahead = !value.text         ? json_null()
+                  : !from->leaf->text ? json_integer(0) /* some number: whoever wants a text says so */
+                                      : json_stringn(value.text, value.bytes);
     if (from->ahead) return TM_OK;
     return tm_fail(err, TM_FORMAT, "'%s', row %lld: column '%s' is not UTF-8", r->name, (long long)r->row,
                    from->leaf->column);
@@ -96,6 +129,22 @@ static tm_status disagree(const tm_parquet_rows *r, const reader *from, tm_error
 {
     return tm_fail(err, TM_FORMAT, "'%s', row %lld: column '%s' and the others are of different length", r->name,
                    (long long)r->row, from->leaf->column);
+}
+
+/* The values of this row, of which there must be none. */
+static tm_status pass_over(tm_parquet_rows *r, reader *from, tm_error *err)
+{
+    do {
+        if (from->definition >= from->leaf->definition)
+            return tm_fail(
+                err, TM_UNSUPPORTED,
+                "'%s', row %lld: column '%s' has '%s', which is not read from parquet: of messages only texts "
+                "are; leave it out, or give the rows as JSON lines",
+                r->name, (long long)r->row, from->leaf->column,
+                *from->leaf->member ? from->leaf->member : "lists in lists");
+        TM_TRY(read_ahead(r, from, err));
+    } while (from->more && from->repetition > 0);
+    return TM_OK;
 }
 
 /* The elements of a list of this row, into `list`: texts, or a member of each record. */
@@ -121,6 +170,7 @@ static tm_status read_list(tm_parquet_rows *r, reader *from, json_t *list, bool 
 /* Of all readers of a column the first makes its value. */
 static tm_status read_column(tm_parquet_rows *r, reader *from, json_t *row, tm_error *err)
 {
+    if (from->refused) return pass_over(r, from, err);
     json_t *there = json_object_get(row, from->leaf->column);
     if (from->leaf->list == 0) {
         json_object_set(row, from->leaf->column, from->ahead);

@@ -2,6 +2,7 @@
 #include "data/sft_form.h"
 
 #include "base/arena.h"
+#include "base/json_input.h"
 #include "data/sft_message.h"
 
 #include <string.h>
@@ -145,6 +146,7 @@ tm_status tm_sft_form_open(tm_sft_format format, const char *column_map, tm_sft_
     for (size_t i = 0; i < LAYOUTS; i++)
         for (int k = 0; k < layouts[i].n; k++)
             if (fits_format(form, &layouts[i])) add_column(form, column_of(form, &layouts[i].columns[k]));
+    add_column(form, "tools");
     if (st == TM_OK)
         *out = form;
     else
@@ -343,13 +345,28 @@ static tm_status read_turn(const json_t *given, size_t turn, const char *place, 
     return TM_OK;
 }
 
+/* Column `tools`, which templates have as such: a list, or one as a text (as tables of texts only have it). */
+static tm_status read_tools(const json_t *row, const char *place, tm_sft_row *out, tm_error *err)
+{
+    json_t      *given = json_object_get(row, "tools"), *list = json_incref(given);
+    const char  *text = json_string_value(given);
+    json_error_t where;
+    if (text) json_decref(list), list = json_null();
+    if (text && !tm_sft_is_blank(given)) list = tm_json_input(text, json_string_length(given), 0, &where);
+    bool good = !given || json_is_null(list) || json_is_array(list);
+    if (json_array_size(list) > 0) out->more = json_pack("{s:O}", "tools", list);
+    json_decref(list);
+    if (good) return TM_OK;
+    return tm_fail(err, TM_INVALID, "%s: column 'tools' is %s, wanted an array of tools", place,
+                   text ? "a text that is no array of JSON" : tm_sft_type_of(given));
+}
+
 static tm_status read_conversation(const tm_sft_form *form, const json_t *row, const char *place, tm_sft_row *out,
                                    tm_error *err)
 {
     const tm_sft_format format = form->layout->format;
     const char         *column = column_of(form, &form->layout->columns[0]);
     const json_t       *given = json_object_get(row, column), *one;
-    json_t             *tools = json_object_get(row, "tools");
     size_t              i;
     tm_text             there = { 0 };
     if (!given) {
@@ -370,8 +387,7 @@ static tm_status read_conversation(const tm_sft_form *form, const json_t *row, c
         else
             TM_TRY(tm_sft_read_message(format, one, i + 1, place, out->messages, err));
     }
-    if (json_array_size(tools) > 0) out->more = json_pack("{s:O}", "tools", tools);
-    return TM_OK;
+    return read_tools(row, place, out, err);
 }
 
 /* --- two answers to a prompt -------------------------------------------------------------------------------------- */
@@ -441,7 +457,6 @@ static tm_status read_list(const tm_sft_form *form, const json_t *given, int k, 
 static tm_status read_prompted(const tm_sft_form *form, const json_t *row, const char *place, tm_sft_row *out,
                                tm_error *err)
 {
-    json_t *tools = json_object_get(row, "tools");
     out->messages = json_array();
     for (int k = 0; k < form->layout->n; k++) {
         const json_t *value;
@@ -451,8 +466,7 @@ static tm_status read_prompted(const tm_sft_form *form, const json_t *row, const
         if (k > 0) out->shared = json_array_size(out->messages);
         TM_TRY(read_list(form, value, k, place, out->messages, err));
     }
-    if (json_array_size(tools) > 0) out->more = json_pack("{s:O}", "tools", tools);
-    return TM_OK;
+    return read_tools(row, place, out, err);
 }
 
 static bool ends_with_answer(const json_t *messages)
@@ -467,7 +481,7 @@ static tm_status read_message_pair(const tm_sft_form *form, const json_t *row, c
                                    const char *place, tm_sft_row *out, tm_error *err)
 {
     const json_t *prompt = json_is_array(value[ASKED]) ? value[ASKED] : NULL; /* a text repeats what they begin with */
-    json_t       *tools = json_object_get(row, "tools"), *both[2];
+    json_t       *both[2];
     out->messages = json_array();
     out->rejected_messages = json_array();
     both[0] = out->messages;
@@ -491,8 +505,7 @@ static tm_status read_message_pair(const tm_sft_form *form, const json_t *row, c
         return tm_fail(
             err, TM_INVALID, "%s: columns '%s' and '%s' begin with different messages, so there is no prompt", place,
             column_of(form, &form->layout->columns[PREFERRED]), column_of(form, &form->layout->columns[OTHER]));
-    if (json_array_size(tools) > 0) out->more = json_pack("{s:O}", "tools", tools);
-    return TM_OK;
+    return read_tools(row, place, out, err);
 }
 
 static tm_status read_pair_row(const tm_sft_form *form, const json_t *row, const char *place, tm_sft_row *out,

@@ -72,6 +72,16 @@ static tm_status read_content(const json_t *given, size_t turn, const char *plac
     return TM_OK;
 }
 
+/* OpenAI's rows say with a weight of 0 that an answer is not to be learned. */
+static tm_status check_weight(const json_t *weight, size_t turn, const char *place, tm_error *err)
+{
+    if (!weight || json_is_null(weight) || (json_is_number(weight) && json_number_value(weight) == 1)) return TM_OK;
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "%s, turn %zu: 'weight' is not 1, and answers that are left out or count otherwise are not built; "
+                   "leave 'weight' out to train on all answers",
+                   place, turn);
+}
+
 /* A message with a role, or with "from" and "value"; conversations may have either. */
 tm_status tm_sft_read_message(tm_sft_format format, const json_t *given, size_t turn, const char *place, json_t *list,
                               tm_error *err)
@@ -96,6 +106,7 @@ tm_status tm_sft_read_message(tm_sft_format format, const json_t *given, size_t 
         return tm_fail(err, TM_INVALID, "%s, turn %zu: unknown role '%.60s'; wanted %s", place, turn,
                        json_string_value(name),
                        from ? "human, gpt, system or tool" : "system, developer, user, assistant or tool");
+    TM_TRY(check_weight(json_object_get(given, "weight"), turn, place, err));
     bool    calls = json_array_size(json_object_get(given, "tool_calls")) > 0;
     json_t *text;
     TM_TRY(read_content(content, turn, place, what, &text, err));

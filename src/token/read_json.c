@@ -271,6 +271,9 @@ static tm_status read_bpe(tm_reading *r, json_t *model)
     m->prefix = text_or_null(r, model, "continuing_subword_prefix");
     m->suffix = text_or_null(r, model, "end_of_word_suffix");
     if (m->prefix && m->byte_level) return tm_json_refuse(r, "byte-level model with", "continuing_subword_prefix");
+    if (m->byte_fallback && !m->byte_level && (m->prefix || m->suffix)) /* the library makes bytes of these, too */
+        return tm_json_refuse(r, "model with byte_fallback and",
+                              m->suffix ? "end_of_word_suffix" : "continuing_subword_prefix");
     TM_TRY(read_vocab(r, json_object_get(model, "vocab")));
     TM_TRY(read_unk(r, model));
     TM_TRY(read_merges(r, json_object_get(model, "merges")));

@@ -65,7 +65,11 @@ static void what_is_no_json_is_refused(void **state)
         if (root) fail_msg("taken: %s", texts[i]);
         if (error.line < 1 && i > 0) fail_msg("no place: %s", texts[i]);
     }
-    json_error_t error;
+    json_error_t      error;
+    static const char two[] = "{\"a\": NaN,\n \"b\": oops}"; /* what Python has is not what is wrong */
+    assert_null(tm_json_input(two, strlen(two), 0, &error));
+    assert_int_equal(error.line, 2);
+    assert_non_null(strstr(error.text, "oops"));
     assert_null(tm_json_input_file("/nowhere/x.json", 0, &error));
     assert_int_equal(error.line, -1);
     assert_non_null(strstr(error.text, "/nowhere/x.json"));

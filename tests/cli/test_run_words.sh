@@ -18,6 +18,15 @@ check "the experiment's name" [ "$(folder --exp_name e)" = output/e ]
 check "all four parts" [ "$(folder --exp_name e --workspace w --work_group g --user_name u)" = w/g/u/e ]
 check "--out is above them" [ "$(folder --exp_name e --workspace w --work_group g --user_name u --out o)" = o ]
 
+# --- a variable that is not read ----------------------------------------------------------------------------------------------
+
+export OMP_NUM_THREADS=4093
+trainmark run ${tiny%--training.threads*} $two --training.threads 0 --out threads
+check "OMP_NUM_THREADS is not read, and it is told" has "$err" "OMP_NUM_THREADS is 4093 and is not read: [0-9]* threads compute; training.threads sets"
+trainmark run $tiny $two --training.threads 1 --out threads
+check_not "who says how many knows" has "$err" "OMP_NUM_THREADS"
+unset OMP_NUM_THREADS
+
 # --- the vocabulary ---------------------------------------------------------------------------------------------------------
 
 seq 1 3000 >text.txt

@@ -128,7 +128,7 @@ failed_with 2 "no output" "missing -o or --out PREFIX"
 trainmark data tokenize docs -o x
 failed_with 2 "no tokenizer" "missing --tokenizer FILE"
 trainmark data tokenize "$parquet/brotli.parquet" --field text -o x $with
-failed_with 4 "a codec that is not read" "codec 4 of parquet is not supported"
+failed_with 4 "a codec that is not read" "compressed with Brotli"
 head -c 700 "$parquet/zstd-1.parquet" >cut.parquet
 trainmark data tokenize cut.parquet --field text -o x $with
 failed_with 4 "a parquet file that was cut" "'cut.parquet' is not a parquet file, or damaged"

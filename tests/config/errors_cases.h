@@ -343,6 +343,11 @@ static const wrong cases[] = {
       .status = TM_INVALID,
       .says = { "4 problems\n  unknown key 'training.stepz' (x.yaml:1); did you mean 'training.steps'?\n",
                 "found 'many'\n", "float16 training is not built yet" } },
+    { .name = "moments of an optimizer that has none",
+      .file = "optimizer: {name: SGD}\ntraining: {offload: optimizer}\n",
+      .status = TM_INVALID,
+      .says = { "training.offload optimizer (x.yaml:2) keeps moments in a file, but SGD without optimizer.momentum "
+                "has none; leave it out" } },
     { .name = "combinations, too",
       .file = "optimizer: {name: SGD, kahan_sum: true, beta1: 0.5, eps: 1}\nfp16: true\nmin_lr: 1\n"
               "training: {global_batch_size: 3, local_batch_size: 2}\nlr_scheduler: {form: nemo, decay_ratio: 0.5}\n",

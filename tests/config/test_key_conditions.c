@@ -58,6 +58,9 @@ static void refused(const char *words, const char *key, const char *counts_with)
 static void what_counts_nowhere_is_refused(void **state)
 {
     (void)state;
+    refused(LLAMA "--lora.rank 4 --lora.experts each", "lora.experts",
+            "model.n_experts, and model.n_experts is null (default)");
+    refused(LLAMA "--lora.experts none", "lora.experts", "lora.rank, and lora.rank is 0 (default)");
     refused(LLAMA "--model.moe_scale 2", "model.moe_scale", "model.n_experts, and model.n_experts is null (default)");
     refused(LLAMA "--model.v_head_dim 8", "model.v_head_dim", "model.family deepseek, and model.family is llama");
     refused(LLAMA "--model.rope_beta_fast 2", "model.rope_beta_fast", "model.rope_scaling yarn");

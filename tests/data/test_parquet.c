@@ -30,8 +30,8 @@ static tm_text read_whole(const char *name)
 
 static void texts_of_every_form(void **state)
 {
-    static const char *const files[] = { "none-1", "none-2", "snappy-1", "snappy-2", "gzip-1",   "gzip-2",
-                                         "zstd-1", "zstd-2", "plain",    "delta",    "required", "empty_groups" };
+    static const char *const files[] = { "none-1", "none-2", "snappy-1", "snappy-2", "gzip-1",       "gzip-2", "zstd-1",
+                                         "zstd-2", "plain",  "delta",    "required", "empty_groups", "mixed" };
     tm_text                  wanted = read_whole("texts.txt");
     (void)state;
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
@@ -77,8 +77,9 @@ static void what_is_refused_is_named(void **state)
     static const struct {
         const char *file, *column, *named;
         tm_status   status;
-    } bad[] = { { "brotli.parquet", "text", "codec 4", TM_UNSUPPORTED },
-                { "delta_byte.parquet", "text", "encoding 7", TM_UNSUPPORTED },
+    } bad[] = { { "brotli.parquet", "text", "compressed with Brotli (codec 4), which is not read", TM_UNSUPPORTED },
+                { "lz4_raw.parquet", "text", "compressed with LZ4_RAW (codec 7), which is not read", TM_UNSUPPORTED },
+                { "delta_byte.parquet", "text", "encoded as DELTA_BYTE_ARRAY (encoding 7)", TM_UNSUPPORTED },
                 { "none-1.parquet", "words", "no column 'words'; it has id, text, meta, tags", TM_INVALID },
                 { "none-1.parquet", "id", "'id' holds no texts", TM_INVALID },
                 { "none-1.parquet", "meta", "'meta' holds no texts", TM_INVALID },

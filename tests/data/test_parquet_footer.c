@@ -190,8 +190,16 @@ static void what_is_said_of_a_column(void **state)
     } rows[] = {
         { "as it is", NULL, { 0, 2, 32, 4, LEFT_OUT, NULL } },
         { "no codec", "'x': codec -1 of parquet is not supported", { LEFT_OUT, 2, 32, 4, LEFT_OUT, NULL } },
-        { "an unknown codec", "'x': codec 3 of parquet is not supported", { 3, 2, 32, 4, LEFT_OUT, NULL } },
-        { "another", "'x': codec 7 of parquet is not supported", { 7, 2, 32, 4, LEFT_OUT, NULL } },
+        { "Hadoop's",
+          "'x': the column is compressed with LZ4 of Hadoop (codec 5), which is not read",
+          { 5, 2, 32, 4, LEFT_OUT, NULL } },
+        { "a codec to come", "'x': codec 8 of parquet is not supported", { 8, 2, 32, 4, LEFT_OUT, NULL } },
+        { "LZO",
+          "'x': the column is compressed with LZO (codec 3), which is not read",
+          { 3, 2, 32, 4, LEFT_OUT, NULL } },
+        { "another",
+          "'x': the column is compressed with LZ4_RAW (codec 7), which is not read",
+          { 7, 2, 32, 4, LEFT_OUT, NULL } },
         { "below all", "'x': codec -2 of parquet is not supported", { -2, 2, 32, 4, LEFT_OUT, NULL } },
         { "no page", outside, { 0, 2, 32, LEFT_OUT, LEFT_OUT, NULL } },
         { "in the beginning of the file", outside, { 0, 2, 32, 3, LEFT_OUT, NULL } },
@@ -212,7 +220,7 @@ static void what_is_said_of_a_column(void **state)
         tm_text   file = make_file("text", &rows[i].s), got = { 0 };
         tm_error  err;
         tm_status st = read_texts(&file, "text", &got, &err);
-        if (rows[i].words ? st == TM_OK || strcmp(err.text, rows[i].words) != 0
+        if (rows[i].words ? st == TM_OK || strncmp(err.text, rows[i].words, strlen(rows[i].words)) != 0
                           : st != TM_OK || strcmp(got.data, "first,second,") != 0)
             fail_msg("%s: %d %s %s", rows[i].what, st, err.text, got.data ? got.data : "");
         tm_text_fini(&got);

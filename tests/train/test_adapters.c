@@ -203,6 +203,7 @@ static void an_adapter_is_its_merged_model(void **state)
     }
     family(TM_FAMILY_MIXTRAL, "o_proj,experts.gate_up_proj,mlp.experts.down_proj", 6, false);
     family(TM_FAMILY_MIXTRAL, "experts.gate_up_proj", 2, false);
+    family_with(TM_FAMILY_LLAMA, lora(200, 300, "all-linear"), 14); /* a rank above all sizes: wasteful, and right */
 }
 
 /* Ranks and factors by module: those of a matrix are several adapters, one behind the other. */

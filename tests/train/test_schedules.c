@@ -115,11 +115,38 @@ static void a_warmup_that_is_cut_is_told(void **state)
     }
 }
 
+/* Behind the end of its schedule the rate stays, where TorchTitan's formula goes below 0. */
+static void a_run_longer_than_its_schedule_is_told(void **state)
+{
+    static const struct {
+        const char *lines;
+        bool        told;
+    } cases[] = {
+        { "training.steps: 10; lr_scheduler.warmup_steps: 2; lr_scheduler.total_steps: 8", true },
+        { "training.steps: 9; lr_scheduler.warmup_steps: 2; lr_scheduler.total_steps: 8", false },
+        { "training.steps: 9; lr_scheduler.warmup_steps: 2; lr_scheduler.total_steps: 9", false },
+        { "training.steps: 9; lr_scheduler.warmup_steps: 2; lr_scheduler.total_steps: 12", false },
+        { "training.steps: 9; lr_scheduler.warmup_steps: 2", false },
+    };
+    test_foreign *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_run_options out;
+        load(f, program_of("torchtitan", 10), cases[i].lines, &out);
+        const char *notes = tm_config_notes(f->config);
+        if (cases[i].told != (strstr(notes, "behind the end of the schedule") != NULL))
+            fail_msg("%s: %s", cases[i].lines, notes);
+        if (cases[i].told)
+            assert_true(tm_schedule_factor(&out.schedule, 9) == 0 && tm_schedule_factor(&out.schedule, 8) == 0 &&
+                        tm_schedule_factor(&out.schedule, 7) > 0);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
 static const struct CMUnitTest tests[] = {
     TEST(rates_are_those_of_the_program),
     TEST(what_megatron_asserts_is_refused),
     TEST(a_warmup_that_is_cut_is_told),
+    TEST(a_run_longer_than_its_schedule_is_told),
 };
 
 TM_TESTS(tests, NULL, NULL)

@@ -209,9 +209,19 @@ static tm_status check_fit(const pass *p, tm_tensor_id weight, tm_factor factor,
 /* The first row of a factor in the tables, or -1. */
 static int32_t find_row(const tm_quantized *made, tm_tensor_id weight, tm_factor factor)
 {
-    for (size_t i = 0; i < made->n_rows; i++)
-        if (made->rows[i].weight == weight && made->rows[i].factor == factor) return (int32_t)i;
-    return -1;
+    return (size_t)weight < made->n_first ? made->first[weight][factor] : -1;
+}
+
+static void add_row(tm_quantized *made, tm_quantized_row row)
+{
+    while (made->n_first <= (size_t)row.weight) {
+        made->first = tm_grow(made->first, &made->first_capacity, made->n_first, sizeof *made->first);
+        for (int f = 0; f < TM_FACTORS; f++) made->first[made->n_first][f] = -1;
+        made->n_first++;
+    }
+    if (find_row(made, row.weight, row.factor) < 0) made->first[row.weight][row.factor] = (int32_t)made->n_rows;
+    made->rows = tm_grow(made->rows, &made->rows_capacity, made->n_rows, sizeof *made->rows);
+    made->rows[made->n_rows++] = row;
 }
 
 /* "layers.0.moe.experts.3.w13" of the weight of all experts "layers.0.moe.experts.w13.weight". */
@@ -246,8 +256,7 @@ static void add_rows(const pass *p, tm_tensor_id weight_id, tm_factor factor, in
             name = expert_name(p->graph, weight, expert);
         else if (own != expert)
             name = same_of(p->graph, name, own, expert);
-        made->rows = tm_grow(made->rows, &made->rows_capacity, made->n_rows, sizeof *made->rows);
-        made->rows[made->n_rows++] = (tm_quantized_row){ weight_id, name, factor, kind_of(weight), own != expert };
+        add_row(made, (tm_quantized_row){ weight_id, name, factor, kind_of(weight), own != expert });
     }
 }
 
@@ -507,8 +516,7 @@ void tm_quantize_take(tm_graph *graph, const tm_quantize *policy, const tm_graph
         made->all[i] = row;
         if (here == TM_NONE) continue;
         made->places[made->n_rows] = i;
-        made->rows = tm_grow(made->rows, &made->rows_capacity, made->n_rows, sizeof *made->rows);
-        made->rows[made->n_rows++] = row;
+        add_row(made, row);
     }
     quantize_make_tables(graph, policy, made);
 }

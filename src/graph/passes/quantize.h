@@ -98,7 +98,9 @@ typedef struct {
     tm_tensor_id      scale;   /* (R) delayed scales; with history and largest TM_NONE: there are none */
     tm_quantized_row *rows;
     size_t            n_rows, rows_capacity;
-    size_t            n_linears, n_left; /* weights that are quantized, and that are left */
+    int32_t (*first)[TM_FACTORS]; /* (weights) the first row of each factor, -1: it has none */
+    size_t n_first, first_capacity;
+    size_t n_linears, n_left; /* weights that are quantized, and that are left */
     /* Of a part of a model (tm_quantize_take): the rows of the whole model's tables, of which `rows` are those numbered
      * places[], and this one's micro-batch in the step, () float64, from 1: what lies between the forward and the
      * backward pass of one counts no passes. all NULL, number TM_NONE: this is the whole. */

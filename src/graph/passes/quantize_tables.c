@@ -192,4 +192,5 @@ void tm_quantize_update(tm_graph *graph, const tm_quantize *policy, tm_quantized
 void tm_quantized_fini(tm_quantized *made)
 {
     free(made->rows);
+    free(made->first);
 }

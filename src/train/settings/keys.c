@@ -126,7 +126,8 @@ static const tm_key keys[] = {
     { .name = "lora.dora", .kind = TM_KEY_BOOL, .fallback = "false", .synonyms = "use_dora,lora.use_dora",
       .when = "lora.rank",
       .help = "DoRA: the length of every adapted row of a weight is trained, too, and adapters turn the row only" },
-    { .name = "lora.experts", .kind = TM_KEY_CHOICE, .choices = "each|shared|none", .when = "lora.rank",
+    { .name = "lora.experts", .kind = TM_KEY_CHOICE, .choices = "each|shared|none",
+      .when = "lora.rank,model.n_experts",
       .help = "what w13 and w2 of lora.targets mean for experts, as Megatron-LM has it: an adapter of each, one that "
               "all experts of a rank share, or none; null: experts are named in full (experts.gate_up_proj)" },
     { .name = "lora.init", .kind = TM_KEY_CHOICE, .fallback = "uniform", .choices = "uniform|gaussian|xavier",

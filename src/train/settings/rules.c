@@ -207,6 +207,13 @@ static tm_status settle_formats(tm_config *config, tm_error *err)
               "averages them out; leave one of the two out",
               tm_config_place(config, "optimizer.kahan_sum"),
               tm_config_place(config, "optimizer.bf16_stochastic_round"));
+    const tm_hyper     hyper = { .momentum = tm_config_f64(config, "optimizer.momentum") };
+    tm_optimizer_state states[TM_MAX_STATES];
+    if (strcmp(tm_config_text(config, "training.offload"), "optimizer") == 0 &&
+        optimizer->states(&hyper, tm_shape_2(2, 2), states) == 0)
+        WRONG("training.offload optimizer (%s) keeps moments in a file, but %s without optimizer.momentum has none; "
+              "leave it out",
+              tm_config_place(config, "training.offload"), name);
     const char *whose = tm_config_text(config, "optimizer.definition");
     if (whose && optimizer->definitions && !tm_optimizer_defines(optimizer, whose))
         return tm_fail(err, TM_INVALID, "optimizer.definition is %s (%s), optimizer.name %s has %s; take one of these",
@@ -256,6 +263,19 @@ static void tell_cut_warmup(tm_config *config)
                    tm_config_place(config, all), (long long)steps);
 }
 
+/* titan: behind the end of its schedule TorchTitan goes on with the formula, below 0 or up again; here the rate stays.
+ * The step behind the last one is at the lowest rate in both. */
+static void tell_end_of_schedule(tm_config *config)
+{
+    static const char all[] = "lr_scheduler.total_steps", steps[] = "training.steps";
+    if (!tm_config_text(config, all) || tm_config_i64(config, all) + 1 >= tm_config_i64(config, steps)) return;
+    tm_config_note(config,
+                   "%s is %s (%s), but %s is %s (%s): behind the end of the schedule the rate stays at its lowest "
+                   "(TorchTitan goes on with its formula, below 0 or up again)",
+                   all, tm_config_text(config, all), tm_config_place(config, all), steps, tm_config_text(config, steps),
+                   tm_config_place(config, steps));
+}
+
 /* nemo and torchtune: a cosine over all steps; that of torchtune ends at 0. */
 static void settle_cosine(tm_config *config, tm_error *err)
 {
@@ -293,7 +313,10 @@ static tm_status settle_schedule(tm_config *config, tm_error *err)
                   tm_config_place(config, "lr_scheduler.warmup_steps"));
         return TM_OK;
     }
-    if (strcmp(form, "titan") == 0 && !tm_config_text(config, "training.epochs")) tell_cut_warmup(config);
+    if (strcmp(form, "titan") == 0 && !tm_config_text(config, "training.epochs")) {
+        tell_cut_warmup(config);
+        tell_end_of_schedule(config);
+    }
     for (int i = 0; i < 2; i++)
         if (tm_config_f64(config, megatron[i]) > 0)
             refuse_of_form(config, megatron[i], "has no such warm-up (megatron has)", err);

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of parquet files that another implementation wrote (tools/make_parquet_fixtures.py), with columns and members
+ * that are no texts: what is used is never left out without a word, as it is not in lines of JSON. */
+#include "data/preview.h"
+
+#include "support/folder.h"
+#include "support/full_config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/test.h"
+
+#define TEMPLATE                                                                                                       \
+    "{% for t in tools or [] %}<{{ t.name }} {{ t.numbers | sum }}>{% endfor %}"                                       \
+    "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}<{{ c.name }}>{% endfor %}"  \
+    "{% endfor %}"
+
+static tm_status preview(const char *path, tm_text *out, tm_error *err)
+{
+    tm_preview_options o = { .path = path, .first = 1, .n = 2 };
+    o.sft.chat_template = test_in_folder("chat.jinja");
+    test_file_write(test_folder(), "chat.jinja", TEMPLATE);
+    return tm_data_preview(&o, out, err);
+}
+
+static void columns_that_are_no_texts(void **state)
+{
+    static const struct {
+        const char *name, *shows, *refused;
+    } cases[] = {
+        { "numbers", NULL, "row 2: column 'input' is a number, wanted a text" },
+        { "doubles", NULL, "row 1: column 'input' is a number, wanted a text" },
+        { "nulls", "### Instruction:\nHalve.\n\n### Response:\n]]1<|end|>", NULL }, /* tools are of no use there */
+        { "talks", "]][assistant]four", NULL },
+        { "calls", NULL, "row 2: column 'messages' has 'name', which is not read from parquet" },
+        { "weights", NULL, "row 2: column 'messages' has 'weight', which is not read from parquet" },
+        { "tools", NULL, "row 1: column 'tools' has 'name', which is not read from parquet" },
+        { "tools_text", "<add 3>[user]2+2?]][assistant]4", NULL },
+        { "twice", NULL, "has two columns 'output'" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char     path[128];
+        tm_text  out = { 0 };
+        tm_error err = { 0 };
+        snprintf(path, sizeof path, "tests/data/parquet/rows_%s.parquet", cases[i].name);
+        tm_status st = preview(path, &out, &err);
+        if (st == TM_OK && !cases[i].shows) fail_msg("%s is taken: %s", cases[i].name, out.data);
+        if (st != TM_OK && !cases[i].refused) fail_msg("%s: %s", cases[i].name, err.text);
+        if (cases[i].shows && !strstr(out.data, cases[i].shows)) fail_msg("%s: %s", cases[i].name, out.data);
+        if (cases[i].refused && (!strstr(err.text, cases[i].refused) || tm_status_exit_code(st) != 4))
+            fail_msg("%s: %s", cases[i].name, err.text);
+        tm_text_fini(&out);
+    }
+}
+
+/* The same in lines of JSON, where all of it is there. */
+static void lines_have_all_of_it(void **state)
+{
+#define TALK "{\"messages\": [{\"role\": \"user\", \"content\": \"2+2?\"}, {\"role\": \"assistant\", \"content\": \"4\""
+    static const struct {
+        const char *line, *shows, *refused;
+    } cases[] = {
+        { TALK "}]}", "[[[user]2+2?", NULL },
+        { TALK ", \"tool_calls\": [{\"name\": \"add\"}]}]}", "[assistant]4<add>", NULL },
+        { TALK ", \"weight\": 1}]}", "[[[user]2+2?", NULL },
+        { TALK ", \"weight\": 1.0}]}", "[[[user]2+2?", NULL },
+        { TALK ", \"weight\": null}]}", "[[[user]2+2?", NULL },
+        { TALK ", \"weight\": 0}]}", NULL, "turn 2: 'weight' is not 1" },
+        { TALK ", \"weight\": 0.5}]}", NULL, "turn 2: 'weight' is not 1" },
+        { TALK ", \"weight\": false}]}", NULL, "turn 2: 'weight' is not 1" },
+        { TALK "}], \"tools\": [{\"name\": \"add\", \"numbers\": [1]}]}", "<add 1>[user]", NULL },
+        { TALK "}], \"tools\": \"[{\\\"name\\\": \\\"add\\\", \\\"numbers\\\": [2]}]\"}", "<add 2>[user]", NULL },
+        { TALK "}], \"tools\": \"\"}", "[[[user]2+2?", NULL },
+        { TALK "}], \"tools\": null}", "[[[user]2+2?", NULL },
+        { TALK "}], \"tools\": []}", "[[[user]2+2?", NULL },
+        { TALK "}], \"tools\": \"[1\"}", NULL, "column 'tools' is a text that is no array of JSON" },
+        { TALK "}], \"tools\": \"{}\"}", NULL, "column 'tools' is a text that is no array of JSON" },
+        { TALK "}], \"tools\": 3}", NULL, "column 'tools' is a number, wanted an array of tools" },
+        { "{\"instruction\": \"Add.\", \"output\": \"4\", \"tools\": 3}", "]]4<|end|>", NULL },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_text  out = { 0 };
+        tm_error err = { 0 };
+        test_file_write(test_folder(), "x.jsonl", cases[i].line);
+        tm_status st = preview(test_in_folder("x.jsonl"), &out, &err);
+        if (st == TM_OK && !cases[i].shows) fail_msg("%s is taken: %s", cases[i].line, out.data);
+        if (st != TM_OK && !cases[i].refused) fail_msg("%s: %s", cases[i].line, err.text);
+        if (cases[i].shows && !strstr(out.data, cases[i].shows)) fail_msg("%s: %s", cases[i].line, out.data);
+        if (cases[i].refused && !strstr(err.text, cases[i].refused)) fail_msg("%s: %s", cases[i].line, err.text);
+        tm_text_fini(&out);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(columns_that_are_no_texts),
+    cmocka_unit_test(lines_have_all_of_it),
+};
+
+TM_TESTS(tests, NULL, NULL)
