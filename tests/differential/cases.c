@@ -117,6 +117,7 @@ static void keep_few(setting *s, uint64_t seed, uint64_t number)
 /* Of one rank with all samples, by the references, in units of a step of one layer: a case shall take no seconds. */
 static double work_of(const setting *s)
 {
+    if (is_set(s, "size")) return 0; /* runs on the fast kernels only */
     double width = (double)number_of(s, "model.dim", 32) / 32, rows = (double)number_of(s, "training.seq_len", 16) / 16;
     double work = (double)number_of(s, "model.n_layers", 2) * width * width * rows *
                   (double)number_of(s, "training.local_batch_size", 2) *

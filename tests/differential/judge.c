@@ -542,9 +542,10 @@ void judge(const setting *s, const char *folder, judgement *out)
     }
     if (!ran(whole->status)) fail_case(&b, "the case as it is: %s", whole->err.text);
     check_finite(&b);
+    any = is_set(s, "size") || ranks_of_case(s, LAYOUT_KEYS) == 1;
     for (int c = 0; c < COMPARISONS; c++) any = any || is_set(s, comparisons[c]);
     for (int c = 0; c < COMPARISONS && out->outcome == PASSED; c++) {
-        if (!is_set(s, comparisons[c]) && (any || c > 0 || ranks_of_case(s, LAYOUT_KEYS) == 1)) continue;
+        if (!is_set(s, comparisons[c]) && (any || c > 0)) continue;
         b.impossible = false;
         makes[c](&b);
         out->made[c] = !b.impossible;

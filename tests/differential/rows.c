@@ -44,6 +44,12 @@ const dimension dimensions[] = {
     { "model.ffn_dim", MODEL, 6, LANGUAGE " !family=gpt", { "32", "48", "96", "128" } },
     { "model.vocab_size", MODEL, 5, LANGUAGE, { "34", "67", "96" } },
     { "training.seq_len", MODEL, 4, LANGUAGE, { "4", "8", "12", "15", "32" } },
+    /* rows enough for kernels to divide them among threads; not for the references */
+    { "size",
+      MODEL,
+      12,
+      LANGUAGE " !training.seq_len",
+      { "long: --training.seq_len 256 --model.max_seq_len 256 --model.dim 64" } },
     { "training.local_batch_size", MODEL, 3, NULL, { "1", "3", "4" } },
     { "training.grad_accumulation", MODEL, 2, NULL, { "2", "3", "4" } },
     { "training.steps", MODEL, 4, NULL, { "2", "4" } },
@@ -78,7 +84,6 @@ const dimension dimensions[] = {
       4,
       "family=deepseek",
       { "2: --model.n_expert_groups 2 --model.n_limited_groups 1" } },
-    { "debug.moe_force_load_balance", MODEL, 10, MIXTURES, { "true" } },
 
     /* data */
     { "data.source",
@@ -185,6 +190,13 @@ const dimension dimensions[] = {
     { "training.separate_sums", LAYOUT, 4, PIPELINE " !parallelism.data_parallel_replicate_degree !" SHARDS, { "2" } },
     { "loss.chunk_tokens", ORDER, 5, LANGUAGE, { "5", "16" } },
 
+    /* tokens go in turn by their row on a rank */
+    { "debug.moe_force_load_balance",
+      MODEL,
+      8,
+      MIXTURES " !parallelism.context_parallel_degree !parallelism.expert_parallel_degree",
+      { "true" } },
+
     /* what changes no bit */
     { "activation_checkpoint.mode",
       NEUTRAL,
@@ -205,14 +217,14 @@ const dimension dimensions[] = {
       { "async: --checkpoint.enable --checkpoint.interval 1 --checkpoint.async_mode async" } },
 
     /* comparisons; where none of these is drawn, and a layout is, the first one is made */
-    { "compare.float64", COMPARED, 2, "ranks>1", { "one" } },
+    { "compare.float64", COMPARED, 2, "ranks>1 !size", { "one" } },
     { "compare.float32", COMPARED, 8, "ranks>1", { "one" } },
     { "compare.exact", COMPARED, 2, "ranks>1 parallelism.data_parallel_replicate_degree", { "one" } },
     { "compare.unclipped", COMPARED, 1, PIPELINE " !" SHARDS, { "bits" } },
-    { "compare.moved", COMPARED, 6, "ranks>1", { "1", "2" } },
+    { "compare.moved", COMPARED, 6, "ranks>1 !size", { "1", "2" } },
     { "compare.neutral", COMPARED, 2, NULL, { "bits" } },
-    { "compare.reference", COMPARED, 8, NULL, { "one" } },
-    { "compare.threads", COMPARED, 6, NULL, { "2", "3", "5" } },
+    { "compare.reference", COMPARED, 8, "!size", { "one" } },
+    { "compare.threads", COMPARED, 4, NULL, { "2", "3", "5" } },
     { "compare.late", COMPARED, 4, NULL, { "bits" } },
     { "compare.resume", COMPARED, 4, NULL, { "1", "2" } },
 };

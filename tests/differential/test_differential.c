@@ -4,6 +4,8 @@
  *
  *   all random SEED SECONDS  cases of a seed for so many seconds of processor time; ends at the first failure
  *   all case 'NAME'          one case again, by the name that a failure prints
+ *
+ * TM_DIFFERENTIAL_SHOWS=1 prints every case; with TM_DIFFERENTIAL_PLAIN=1 one that fails is not made smaller.
  */
 #include "judge.h"
 
@@ -55,7 +57,7 @@ static bool next_case(uint64_t seed, uint64_t *number, sum *counts, tm_text *out
         counts->cases++;
         (*number)++;
         if (j.outcome == PASSED) return true;
-        s = shrink(s, &j);
+        if (!getenv("TM_DIFFERENTIAL_PLAIN")) s = shrink(s, &j);
         tm_text_printf(out, "seed %llu, draw %llu: ", (unsigned long long)seed, (unsigned long long)*number - 1);
         describe_failure(&s, &j, out);
         return false;
