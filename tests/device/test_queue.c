@@ -168,6 +168,31 @@ static void an_instant_orders_two_queues(void **state)
     }
 }
 
+/* A queue that waits for nothing reads what was there before, or what comes last: at every second wait of the host. */
+static void the_other_queues_are_late_and_early(void **state)
+{
+    (void)state;
+    for (int early = 0; early < 2; early++) {
+        tm_device        *device = test_device_open("late", 1);
+        const tm_backend *b = device->backend;
+        tm_queue         *computes = device->queues[TM_ON_COMPUTE], *copies = device->queues[TM_ON_COPY];
+        tm_address        at;
+        int               one = 1, two = 2, out;
+        OK(b->alloc(device, sizeof one, &at, NULL));
+        for (int waits = 0; waits < 2 - early; waits++) {
+            OK(b->write(computes, at, &one, sizeof one, NULL));
+            OK(b->wait(computes, NULL));
+        }
+        OK(b->read(copies, &out, at, sizeof out, NULL));
+        OK(b->write(computes, at, &two, sizeof two, NULL));
+        OK(b->wait(computes, NULL));
+        OK(b->wait(copies, NULL));
+        assert_int_equal(out, early ? 1 : 2);
+        tm_device_release(device, at, sizeof one);
+        tm_device_close(device);
+    }
+}
+
 /* A time is what lies between two instants, by the clock, in seconds. */
 static void times_are_those_between_two_instants(void **state)
 {
@@ -337,6 +362,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(late_does_nothing_before_somebody_waits),
     cmocka_unit_test(nobody_can_look_into_the_memory_of_late),
     cmocka_unit_test(an_instant_orders_two_queues),
+    cmocka_unit_test(the_other_queues_are_late_and_early),
     cmocka_unit_test(times_are_those_between_two_instants),
     cmocka_unit_test(lines_have_the_time_to_the_next),
     cmocka_unit_test(a_whole_is_parted_as_it_was),

@@ -3,7 +3,10 @@
  *
  * Nothing is done before somebody waits for it, so that what was not waited for shows: a read holds 0xff bytes until
  * then (NaN), a write takes what its source holds then. Memory is apart: full of 0xff bytes at first, and out of reach
- * (PROT_NONE) of everybody while the queue stands still. What nobody waits for is never done.
+ * (PROT_NONE) of everybody while the queue stands still.
+ *
+ * Beside the queue of computations the others are as late as a wait allows, and at every second wait of the host as
+ * early: then what they must wait for shows, too. What nobody waits for may never be done.
  */
 #include "base/arena.h"
 #include "base/clock.h"
@@ -26,6 +29,7 @@ typedef struct {
     block    *blocks;
     size_t    n_blocks, room;
     tm_bound *binding; /* where calls go meanwhile */
+    bool      early;   /* next time the other queues go first, as far as they may */
 } late;
 
 typedef enum { WRITE, READ, COPY, FILL, LAUNCH, RECORD, WAIT_FOR } command_kind;
@@ -213,30 +217,55 @@ static tm_status put_wait_for(tm_queue *queue, tm_instant *instant, tm_error *er
     return put(queue, (command){ .kind = WAIT_FOR, .other = instant->queue, .number = instant->number });
 }
 
+static tm_status run_until(tm_queue *queue, size_t number, tm_error *err);
+
+static tm_status run_next(tm_queue *queue, tm_error *err)
+{
+    const command *c = &queue->commands[queue->done++];
+    switch (c->kind) {
+    case WRITE:
+    case READ:
+    case COPY:
+        memcpy(c->to, c->from, c->bytes);
+        break;
+    case FILL:
+        memset(c->to, c->value, c->bytes);
+        break;
+    case LAUNCH:
+        return tm_kernel_run(c->kernel, c->call, err);
+    case RECORD:
+        c->instant->ns = tm_now_ns();
+        break;
+    case WAIT_FOR:
+        return run_until(c->other, c->number, err);
+    }
+    return TM_OK;
+}
+
+/* Is all done that the queue waits for next? */
+static bool may_go_on(const tm_queue *queue)
+{
+    const command *c = &queue->commands[queue->done];
+    if (queue->done == queue->count) return false;
+    return c->kind != WAIT_FOR || c->other->before + c->other->done >= c->number;
+}
+
 /* Does the first `number` commands of a queue, and before each that waits for another queue what it waits for. */
 static tm_status run_until(tm_queue *queue, size_t number, tm_error *err)
 {
-    while (queue->before + queue->done < number) {
-        const command *c = &queue->commands[queue->done++];
-        switch (c->kind) {
-        case WRITE:
-        case READ:
-        case COPY:
-            memcpy(c->to, c->from, c->bytes);
-            break;
-        case FILL:
-            memset(c->to, c->value, c->bytes);
-            break;
-        case LAUNCH:
-            TM_TRY(tm_kernel_run(c->kernel, c->call, err));
-            break;
-        case RECORD:
-            c->instant->ns = tm_now_ns();
-            break;
-        case WAIT_FOR:
-            TM_TRY(run_until(c->other, c->number, err));
-            break;
+    while (queue->before + queue->done < number) TM_TRY(run_next(queue, err));
+    return TM_OK;
+}
+
+/* All commands of the queue of computations, and before each of them what the others may do by now. */
+static tm_status run_early(tm_queue *queue, tm_error *err)
+{
+    while (queue->done < queue->count) {
+        for (int s = 0; s < TM_STREAMS; s++) {
+            tm_queue *other = queue->device->queues[s];
+            while (other && other != queue && may_go_on(other)) TM_TRY(run_next(other, err));
         }
+        TM_TRY(run_next(queue, err));
     }
     return TM_OK;
 }
@@ -253,9 +282,12 @@ static void forget(tm_queue *queue, bool all)
 
 static tm_status wait(tm_queue *queue, tm_error *err)
 {
+    late *own = queue->device->own;
     if (queue->count == 0) return TM_OK;
     TM_TRY(protect_all(queue->device, PROT_READ | PROT_WRITE, err));
-    tm_status st = run_until(queue, queue->before + queue->count, err);
+    bool      computes = queue == queue->device->queues[TM_ON_COMPUTE];
+    tm_status st = computes && own->early ? run_early(queue, err) : run_until(queue, queue->before + queue->count, err);
+    if (computes) own->early = !own->early;
     for (int s = 0; s < TM_STREAMS; s++)
         if (queue->device->queues[s]) forget(queue->device->queues[s], st != TM_OK);
     tm_error  ignored = { 0 };

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trainings that must come to the same numbers do: random configurations of small models, each beside one rank,
+ * float64, other threads, the device late, a run that is stopped and resumed, or one without what changes no bit.
+ *
+ *   all random SEED SECONDS  cases of a seed for so many seconds of processor time; ends at the first failure
+ *   all case 'NAME'          one case again, by the name that a failure prints
+ *
+ * TM_DIFFERENTIAL_SHOWS=1 prints every case; with TM_DIFFERENTIAL_PLAIN=1 one that fails is not made smaller.
+ */
+#include "judge.h"
+
+#include "support/folder.h"
+#include "support/source_files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "support/test.h"
+
+typedef struct {
+    int cases, draws, made[COMPARISONS], impossible[COMPARISONS];
+} sum;
+
+static double seconds_used(void)
+{
+    double        seconds = 0;
+    struct rusage used;
+    int           whose[] = { RUSAGE_SELF, RUSAGE_CHILDREN };
+    for (int i = 0; i < 2; i++) {
+        getrusage(whose[i], &used);
+        seconds += (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                   (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
+    }
+    return seconds;
+}
+
+/* The next valid case from *number on. False: it fails, `out` says how. */
+static bool next_case(uint64_t seed, uint64_t *number, sum *counts, tm_text *out)
+{
+    for (;; (*number)++) {
+        setting   s = draw(seed, *number);
+        double    begin = seconds_used();
+        judgement j = judge_apart(&s);
+        counts->draws++;
+        for (int c = 0; c < COMPARISONS; c++) counts->made[c] += j.made[c], counts->impossible[c] += j.impossible[c];
+        if (getenv("TM_DIFFERENTIAL_SHOWS")) {
+            tm_text name = { 0 };
+            name_of(&s, &name);
+            printf("%llu, %.2f s, %s: %s %s\n", (unsigned long long)*number, seconds_used() - begin, name.data,
+                   (const char *[]){ "died", "passed", "refused", "failed" }[j.outcome], j.text);
+            tm_text_fini(&name);
+        }
+        if (j.outcome == REFUSED) continue;
+        counts->cases++;
+        (*number)++;
+        if (j.outcome == PASSED) return true;
+        if (!getenv("TM_DIFFERENTIAL_PLAIN")) s = shrink(s, &j);
+        tm_text_printf(out, "seed %llu, draw %llu: ", (unsigned long long)seed, (unsigned long long)*number - 1);
+        describe_failure(&s, &j, out);
+        return false;
+    }
+}
+
+static void print_sum(const sum *counts)
+{
+    printf("# %d cases of %d draws (others are refused);", counts->cases, counts->draws);
+    for (int c = 0; c < COMPARISONS; c++)
+        printf(" %s %d%s", comparisons[c] + strlen("compare."), counts->made[c], c + 1 < COMPARISONS ? "," : "\n");
+}
+
+/* --- tests -------------------------------------------------------------------------------------------------------- */
+
+enum { FEW = 4, MANY = 60 };
+
+static void judge_cases(uint64_t seed, int cases)
+{
+    uint64_t number = 0;
+    tm_text  out = { 0 };
+    sum      counts = { 0 };
+    test_source_files_write();
+    while (counts.cases < cases)
+        if (!next_case(seed, &number, &counts, &out)) fail_msg("%s", out.data);
+    print_sum(&counts);
+}
+
+static void judge_few(void **state)
+{
+    judge_cases((uint64_t)(uintptr_t)*state, FEW);
+}
+
+static void judge_many(void **state)
+{
+    judge_cases((uint64_t)(uintptr_t)*state, MANY);
+}
+
+#define QUICK(n)                                                                                                       \
+    {                                                                                                                  \
+        "cases of seed " #n, judge_few, NULL, NULL, (void *)n                                                          \
+    }
+#define FULL(n)                                                                                                        \
+    {                                                                                                                  \
+        TM_FULL "cases of seed " #n, judge_many, NULL, NULL, (void *)n                                                 \
+    }
+static const struct CMUnitTest tests[] = {
+    QUICK(1),  QUICK(2),  QUICK(3),  QUICK(4),  QUICK(5),  QUICK(6),  QUICK(7),  QUICK(8),  QUICK(9),  QUICK(10),
+    QUICK(11), QUICK(12), QUICK(13), QUICK(14), QUICK(15), QUICK(16), QUICK(17), QUICK(18), QUICK(19), QUICK(20),
+    FULL(101), FULL(102), FULL(103), FULL(104), FULL(105), FULL(106), FULL(107), FULL(108),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)
+
+/* --- by hand ------------------------------------------------------------------------------------------------------ */
+
+static int play(int argc, char **argv)
+{
+    tm_text out = { 0 };
+    int     failed = 0;
+    test_source_files_write();
+    if (argc == 4 && strcmp(argv[1], "random") == 0) {
+        uint64_t seed = strtoull(argv[2], NULL, 10), number = 0;
+        double   end = seconds_used() + strtod(argv[3], NULL);
+        sum      counts = { 0 };
+        while (!failed && seconds_used() < end) failed = !next_case(seed, &number, &counts, &out);
+        print_sum(&counts);
+    } else if (argc == 3 && strcmp(argv[1], "case") == 0) {
+        setting s;
+        if (!setting_of(argv[2], &s)) {
+            fprintf(stderr, "'%s' is no case\n", argv[2]);
+            return 2;
+        }
+        judgement j = judge_apart(&s);
+        failed = j.outcome != PASSED;
+        if (failed) describe_failure(&s, &j, &out);
+    } else {
+        fprintf(stderr, "usage: all random SEED SECONDS, or all case NAME\n");
+        return 2;
+    }
+    printf("%s", out.data ? out.data : "passed\n");
+    tm_text_fini(&out);
+    test_folder_remove();
+    return failed;
+}
+
+static tm_test_role                      random_role = { "random", play, NULL }, case_role = { "case", play, NULL };
+__attribute__((constructor)) static void add_roles(void)
+{
+    test_add_role(&random_role);
+    test_add_role(&case_role);
+}
