@@ -6,9 +6,12 @@
 #include "device/gpu/gpu.h"
 #include "device/kernel_judge.h"
 #include "gpu/emulated.h"
+#include "gpu/shapes.h"
+#include "machine/audit.h"
 #include "op/attrs.h"
 #include "op/describe.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 
 #include "support/test.h"
@@ -17,7 +20,13 @@
 enum { QUICK_FLOPS = 40000, QUICK_VALUES = 2000, WAYS_FLOPS = 400000, WAYS_VALUES = 20000 };
 enum { MOST_FLOPS = 5000000, MOST_VALUES = 200000, SHAPES = 1000 };
 
-static const char *name_of_device;
+static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
+static const char               *name_of_device;
+
+static bool is_audited(void)
+{
+    return getenv("STANDIN_GPU_AUDIT") != NULL;
+}
 
 /* Kernel number `i` of an op; NULL past the last. */
 static const tm_kernel *kernel_of(tm_op_id op, int i)
@@ -190,6 +199,7 @@ static void check_orders(trial *t)
         if (alias >= 0 && !(t->j->op->inplace >> alias & 1U)) continue;
         if (alias >= 0 && (!tm_view_present(&t->call.in[alias]) || t->call.in[alias].dtype != t->call.out[0].dtype))
             continue;
+        if (alias < 0 && is_audited()) continue; /* it has orders of its own */
         if (alias < 0) setenv("STANDIN_GPU_ORDER", orders[o], 1);
         run(t, 0, alias);
         unsetenv("STANDIN_GPU_ORDER");
@@ -281,72 +291,38 @@ static bool try_precision(const judge *j, tm_device *device, const tm_kernel *ke
     return true;
 }
 
-/* --- attention in the shapes that matrix units meet: several tiles with ragged ends, whole heads, rows apart */
-
-static const struct {
-    int64_t           batch;
-    tm_attention_attr attr;
-    int64_t           first_keys; /* > 0: a first key below it for each query */
-    bool              sinks;
-    int64_t           gap; /* elements between rows */
-    bool              quick;
-} shapes[] = {
-#define OF(Q, K, OFFSET, H, J, DQK, DV)                                                                                \
-    .seq_q = Q, .seq_k = K, .q_offset = OFFSET, .heads = H, .kv_heads = J, .dim_qk = DQK, .dim_v = DV
-    { 1, { OF(70, 90, 20, 2, 1, 64, 64), .scale = 0.125, .causal = 1, .window = 50 }, 60, false, 8, true },
-    { 1, { OF(77, 77, 0, 2, 1, 128, 128), .scale = 0.09, .causal = 1 }, 0, true, 16, true },
-    { 2, { OF(150, 150, 0, 4, 2, 64, 64), .scale = 0.125, .causal = 1 }, 0, false, 128, false },
-    { 1, { OF(300, 300, 0, 2, 1, 128, 128), .scale = 0.09, .causal = 1, .window = 70 }, 200, true, 8, false },
-    { 2, { OF(131, 197, 66, 2, 2, 96, 96), .scale = 0.1, .causal = 1, .key0 = 9 }, 180, false, 24, false },
-    { 1, { OF(200, 130, 7, 3, 1, 72, 104), .scale = 0.1, .causal = 0 }, 130, false, 8, false },
-    { 1, { OF(260, 260, 0, 2, 1, 128, 128), .scale = 3.0, .causal = 1 }, 0, false, 0, false }, /* one key has it all */
-    { 1, { OF(40, 330, 290, 2, 1, 32, 24), .scale = 0.2, .causal = 1, .window = 33 }, 0, false, 40, false },
-#undef OF
-};
-
-/* attention, or its gradients, in shape number k. */
-static void make_example(tm_example *example, int k, bool gradients)
-{
-    const tm_attention_attr *t = &shapes[k].attr;
-    int                      first = gradients ? 1 : 0, extras = gradients ? 6 : 3;
-    int64_t                  rows = shapes[k].batch * t->seq_q, keys = shapes[k].batch * t->seq_k;
-    tm_example_begin(example, t, sizeof *t);
-    tm_example_in(example, first, TM_ROLE_ACTIVATION, tm_shape_2(rows, t->heads * t->dim_qk), 0, 1);
-    tm_example_in(example, first + 1, TM_ROLE_ACTIVATION, tm_shape_2(keys, t->kv_heads * t->dim_qk), 0, 1);
-    tm_example_in(example, first + 2, TM_ROLE_ACTIVATION, tm_shape_2(keys, t->kv_heads * t->dim_v), 0, 1);
-    if (shapes[k].first_keys) tm_example_int(example, extras, tm_shape_1(rows), shapes[k].first_keys);
-    if (shapes[k].sinks) tm_example_in(example, extras + 1, TM_ROLE_PARAMETER, tm_shape_1(t->heads), 0.5, 1);
-    if (!gradients) return;
-    tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(rows, t->heads * t->dim_v), 0, 1);
-    tm_example_in(example, 4, TM_ROLE_ACTIVATION, tm_shape_2(rows, t->heads * t->dim_v), 0, 0.5);
-    tm_example_in(example, 5, TM_ROLE_STATISTIC, tm_shape_3(shapes[k].batch, t->heads, t->seq_q),
-                  log((double)t->seq_k) + 1, 0.2);
-    if (shapes[k].sinks) example->out[3] = tm_shape_1(t->heads);
-}
-
+/* Beside the ops' own examples (shapes.h): all that the quick suite does not leave out. Kernels in tiles leave long
+ * attention to matrix units, which must take it. */
 static void try_shapes(const tm_op *op, const tm_kernel *kernel, tm_device *device)
 {
-    bool gradients = op == tm_op_get(TM_OP_attention_grad);
-    if ((!gradients && op != tm_op_get(TM_OP_attention)) || !strstr(kernel->name, "/matrix")) return;
-    for (int k = 0; k < TM_COUNT_OF(shapes); k++) {
-        tm_example example;
-        judge      j;
-        if (!shapes[k].quick && !test_is_full()) continue;
-        if (gradients && shapes[k].attr.scale > 1) continue; /* of random lse: probabilities beyond float32 */
-        make_example(&example, k, gradients);
-        judge_open(&j, op, &example, SHAPES + k, true);
-        if (!try_precision(&j, device, kernel, &tm_precision_bf16, shapes[k].gap))
-            fail_msg("%s refuses shape %d", kernel->name, k);
-        judge_close(&j);
+    enum { MOST_IN_TILES = 3000000 };
+    bool      matrix = strstr(kernel->name, "attention") && strstr(kernel->name, "/matrix");
+    gpu_shape s;
+    for (int k = 0; gpu_shape_of(op, k, &s); k++) {
+        tm_call call = tm_example_call(op, &s.example, &tm_precision_f32);
+        call.attr = s.example.attr;
+        if (!s.quick && !test_is_full() && !is_audited()) continue;
+        bool tiles = strstr(kernel->name, "attention") && !matrix;
+        if (tiles && (s.quick || !within(op, &call, MOST_IN_TILES, MOST_VALUES))) continue;
+        for (int p = 0; p < (s.f32 ? 1 : 3); p++) {
+            judge j;
+            judge_open(&j, op, &s.example, SHAPES + k, p > 0);
+            if (op == &tm_op_linear || op == &tm_op_linear_dgrad) j.adds |= 1U; /* as no graph asks for yet */
+            bool                     taken = try_precision(&j, device, kernel, precisions[p], s.gap);
+            const tm_attention_attr *t = (const void *)s.example.attr;
+            if (!taken && matrix && p == 1 && t->dim_qk <= 128 && t->dim_v <= 128 &&
+                (s.gap | t->dim_qk | t->dim_v) % 8 == 0)
+                fail_msg("%s refuses shape %d", kernel->name, k);
+            judge_close(&j);
+        }
     }
 }
 
 /* The examples of an op in all precisions. Returns how many. */
 static int try_op(const tm_op *op, const tm_kernel *kernel, tm_device *device)
 {
-    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
-    tm_example                       example;
-    int                              tried = 0;
+    tm_example example;
+    int        tried = 0;
     for (int number = 0; op->example(number, &example); number++)
         for (int p = 0; p < 3 && is_tried(op, &example); p++) {
             judge j;
@@ -366,6 +342,7 @@ static void kernels_are_right(const char *name)
     int         ops = 0;
     name_of_device = name;
     if (!emulated_device(name)) skip();
+    setenv("STANDIN_GPU_UNITS", "1", 1); /* small grids: their threads go on to further elements */
     if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s", err.text);
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op     *op = tm_op_get((tm_op_id)id);
@@ -392,6 +369,70 @@ static void on_hip(void **state)
     kernels_are_right("hip");
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(on_cuda), cmocka_unit_test(on_hip) };
+/* --- the audit of the shipped kernels (machine/audit.h) */
+
+#define PROVED "tests/gpu/proved.txt"
+
+/* From here on the launches of a device are audited. What prints the table; NULL: there is no compiler. */
+static machine_tally (*audit_of(const char *name, const char *arch))(const char *proved)
+{
+    machine_tally (*print)(const char *);
+    if (!emulated_device(name)) return NULL;
+    void *runtime = dlopen(getenv("TRAINMARK_GPU_RUNTIME"), RTLD_NOW); /* it stays, with what it has seen */
+    *(void **)&print = runtime ? dlsym(runtime, "standin_audit_print") : NULL;
+    if (!print) fail_msg("no audit in %s", getenv("TRAINMARK_GPU_RUNTIME"));
+    setenv("STANDIN_GPU_AUDIT", arch, 1);
+    setenv("STANDIN_GPU_ARCH", arch, 1);
+    return print;
+}
+
+/* audit ARCH: every wait and barrier of every kernel is left out, one at a time, in the launches of these tests. Exit
+ * status 1 if one can be left out and proved.txt does not say why. */
+static int run_audit(int argc, char **argv)
+{
+    const char *arch = argc > 2 ? argv[2] : "", *name = strncmp(arch, "gfx", 3) == 0 ? "hip" : "cuda";
+    machine_tally (*print)(const char *) = audit_of(name, arch);
+    if (!print) return 1;
+    kernels_are_right(name);
+    machine_tally sum = print(PROVED);
+    printf("# %s: %d left out, %d named, %d by values, %d proved, %d survived\n", arch, sum.removed, sum.named,
+           sum.by_values, sum.proved, sum.survived);
+    return sum.survived != 0;
+}
+
+TM_TEST_ROLE("audit", run_audit)
+
+/* One op: each wait and barrier that is left out is named, but for those that the file has proofs of. Returns these. */
+static int left_out(const char *name, const char *arch, const char *op)
+{
+    machine_tally (*print)(const char *) = audit_of(name, arch);
+    if (!print) skip();
+    setenv("TM_TEST_OP", op, 1);
+    kernels_are_right(name);
+    machine_tally with = print(PROVED), without = print("/dev/null");
+    assert_true(with.named >= 2);
+    assert_int_equal(with.survived, 0);
+    assert_int_equal(with.removed, with.named + with.by_values + with.proved);
+    assert_int_equal(without.survived, with.proved);
+    return with.proved;
+}
+
+static void what_is_left_out_is_named_on_cuda(void **state)
+{
+    (void)state;
+    if (gpu_is_real()) skip();
+    assert_int_equal(left_out("cuda", "sm_90", "layernorm"), 0);
+}
+
+static void what_is_left_out_is_named_on_hip(void **state)
+{
+    (void)state;
+    if (gpu_is_real()) skip();
+    assert_true(left_out("hip", "gfx942", "rope") > 0);
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(on_cuda), cmocka_unit_test(on_hip),
+                                           cmocka_unit_test(what_is_left_out_is_named_on_cuda),
+                                           cmocka_unit_test(what_is_left_out_is_named_on_hip) };
 
 TM_TESTS(tests, NULL, NULL)

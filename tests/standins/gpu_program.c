@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stand-in for a GPU's runtime: modules and launches. A module is the text that its stand-in compiler writes; a
  * launch executes it, in the order that STANDIN_GPU_ORDER names ("eager", "reversed", a number: waves at random; as
- * late as may be otherwise). STANDIN_GPU_BLIND=1: races are not looked for. */
+ * late as may be otherwise). STANDIN_GPU_BLIND=1: races are not looked for. STANDIN_GPU_AUDIT=ARCH: each launch is
+ * audited (machine/audit.h), until standin_audit_print. */
 #define _GNU_SOURCE
 #include "gpu.h"
+
+#include "machine/audit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,12 +78,29 @@ static machine_order order_of_day(void)
     return order;
 }
 
+static machine_audit *audit;
+
+SHOWN machine_tally standin_audit_print(const char *proved);
+machine_tally       standin_audit_print(const char *proved)
+{
+    machine_tally none = { 0, 0, 0, 0, 0 };
+    return audit ? machine_audit_print(audit, proved) : none;
+}
+
+static bool run_as_asked(const launching *l, char error[MACHINE_ERROR_ROOM])
+{
+    const char   *arch = getenv("STANDIN_GPU_AUDIT");
+    machine_order order = order_of_day();
+    if (!arch) return machine_run(l->kernel->module, standin_memory(), &l->launch, &order, NULL, error);
+    if (!audit) audit = machine_audit_new(arch);
+    return machine_audit_run(audit, l->kernel->module, standin_memory(), &l->launch, error);
+}
+
 static void run(void *with)
 {
-    launching    *l = with;
-    char          error[MACHINE_ERROR_ROOM] = "";
-    machine_order order = order_of_day();
-    if (machine_run(l->kernel->module, standin_memory(), &l->launch, &order, NULL, error)) return;
+    launching *l = with;
+    char       error[MACHINE_ERROR_ROOM] = "";
+    if (run_as_asked(l, error)) return;
     fprintf(stderr, "stand-in: %s\n", error);
     standin_broken(ILLEGAL_ADDRESS);
 }
