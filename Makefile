@@ -206,7 +206,7 @@ $(STANDINS):
 	@mkdir -p $(@D)
 	$(call say,  LD  $@)
 	$(Q)$(CC) -g -O1 -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden -Itests $(STANDIN) -o $@ $(filter %.c %.o,$^) -pthread -ldl -lm
-MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,clocks.c counts.c memory.c module.c races.c) $(filter-out %_texts.c,$(wildcard tests/machine/gcn*.c tests/machine/ptx*.c)))
+MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,audit.c clocks.c counts.c memory.c module.c races.c) $(filter-out %_texts.c,$(wildcard tests/machine/gcn*.c tests/machine/ptx*.c)))
 $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so): $(wildcard tests/standins/gpu*.c) $(MACHINE) tests/standins/gpu.h
 $(addprefix $(BUILD)/tests/standins/,nvrtc.so hiprtc.so): tests/standins/compilers.c
 $(addprefix $(BUILD)/tests/standins/,cublaslt.so hipblaslt.so): tests/standins/blaslt.c tests/standins/gpu.h
@@ -334,10 +334,12 @@ fuzz:
 mutants:
 	SEED='$(SEED)' tools/mutants.sh '$(RANDOM)'
 
-# Leaves out every wait and barrier of the kernels under tests/machine/kernels/, one at a time: does anything notice?
+# Leaves out every wait and barrier of the GPU kernels, shipped ones and those of tests/machine/kernels/, one at a time: does
+# anything notice?
 machine-audit:
-	@$(MAKE) --no-print-directory $(BUILD)/tests/machine/all
-	@$(BUILD)/tests/machine/all audit
+	@$(MAKE) --no-print-directory $(BUILD)/tests/machine/all $(BUILD)/tests/gpu/all
+	@failed=; $(BUILD)/tests/machine/all audit || failed=1; \
+	    for arch in gfx942 gfx950 sm_80 sm_90; do $(BUILD)/tests/gpu/all audit $$arch || failed=1; done; test -z "$$failed"
 
 # Executes the GPU kernels that packages have inside, those very bytes, and notes that they are right (docs/gpu.md).
 judge-kernels: $(KERNEL_SET)

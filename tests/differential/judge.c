@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "support/folder.h"
 #include "support/full_config.h"
-#include "train/ranks.h"
-#include "train/run.h"
-#include "train/trainer.h"
+#include "train/parallel/ranks.h"
+#include "train/run/run.h"
+#include "train/trainer/trainer.h"
 
 #include <math.h>
 #include <stdio.h>

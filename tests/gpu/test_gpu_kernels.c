@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every kernel of the devices cuda and hip, compiled as a user's machine would and executed (tests/gpu/trials.c). */
+/* Every kernel of the devices cuda and hip, compiled as a user's machine would and executed (tests/gpu/trials.c); and
+ * the audit of their waits and barriers. */
+#include "gpu/emulated.h"
 #include "gpu/trials.h"
+#include "machine/audit.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "support/test.h"
 
@@ -16,6 +24,70 @@ static void on_hip(void **state)
     kernels_are_right("hip", false);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(on_cuda), cmocka_unit_test(on_hip) };
+/* --- the audit of the shipped kernels (machine/audit.h) */
+
+#define PROVED "tests/gpu/proved.txt"
+
+/* From here on the launches of a device are audited. What prints the table; NULL: there is no compiler. */
+static machine_tally (*audit_of(const char *name, const char *arch))(const char *proved)
+{
+    machine_tally (*print)(const char *);
+    if (!emulated_device(name)) return NULL;
+    void *runtime = dlopen(getenv("TRAINMARK_GPU_RUNTIME"), RTLD_NOW); /* it stays, with what it has seen */
+    *(void **)&print = runtime ? dlsym(runtime, "standin_audit_print") : NULL;
+    if (!print) fail_msg("no audit in %s", getenv("TRAINMARK_GPU_RUNTIME"));
+    setenv("STANDIN_GPU_AUDIT", arch, 1);
+    setenv("STANDIN_GPU_ARCH", arch, 1);
+    return print;
+}
+
+/* audit ARCH: every wait and barrier of every kernel is left out, one at a time, in the launches of these tests. Exit
+ * status 1 if one can be left out and proved.txt does not say why. */
+static int run_audit(int argc, char **argv)
+{
+    const char *arch = argc > 2 ? argv[2] : "", *name = strncmp(arch, "gfx", 3) == 0 ? "hip" : "cuda";
+    machine_tally (*print)(const char *) = audit_of(name, arch);
+    if (!print) return 1;
+    kernels_are_right(name, false);
+    machine_tally sum = print(PROVED);
+    printf("# %s: %d left out, %d named, %d by values, %d proved, %d survived\n", arch, sum.removed, sum.named,
+           sum.by_values, sum.proved, sum.survived);
+    return sum.survived != 0;
+}
+
+TM_TEST_ROLE("audit", run_audit)
+
+/* One op: each wait and barrier that is left out is named, but for those that the file has proofs of. Returns these. */
+static int left_out(const char *name, const char *arch, const char *op)
+{
+    machine_tally (*print)(const char *) = audit_of(name, arch);
+    if (!print) skip();
+    setenv("TM_TEST_OP", op, 1);
+    kernels_are_right(name, false);
+    machine_tally with = print(PROVED), without = print("/dev/null");
+    assert_true(with.named >= 2);
+    assert_int_equal(with.survived, 0);
+    assert_int_equal(with.removed, with.named + with.by_values + with.proved);
+    assert_int_equal(without.survived, with.proved);
+    return with.proved;
+}
+
+static void what_is_left_out_is_named_on_cuda(void **state)
+{
+    (void)state;
+    if (gpu_is_real()) skip();
+    assert_int_equal(left_out("cuda", "sm_90", "layernorm"), 0);
+}
+
+static void what_is_left_out_is_named_on_hip(void **state)
+{
+    (void)state;
+    if (gpu_is_real()) skip();
+    assert_true(left_out("hip", "gfx942", "rope") > 0);
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(on_cuda), cmocka_unit_test(on_hip),
+                                           cmocka_unit_test(what_is_left_out_is_named_on_cuda),
+                                           cmocka_unit_test(what_is_left_out_is_named_on_hip) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -8,6 +8,7 @@
 #include "device/gpu/gpu.h"
 #include "device/kernel_judge.h"
 #include "gpu/emulated.h"
+#include "gpu/shapes.h"
 #include "gpu/usual.h"
 #include "op/attrs.h"
 #include "op/describe.h"
@@ -20,8 +21,14 @@
 enum { QUICK_FLOPS = 40000, QUICK_VALUES = 2000, WAYS_FLOPS = 400000, WAYS_VALUES = 20000 };
 enum { MOST_FLOPS = 5000000, MOST_VALUES = 200000, SHAPES = 1000 };
 
-static const char *name_of_device;
-static bool        embedded_only; /* there is no compiler */
+static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
+static const char               *name_of_device;
+static bool                      embedded_only; /* there is no compiler */
+
+static bool is_audited(void)
+{
+    return getenv("STANDIN_GPU_AUDIT") != NULL;
+}
 
 /* Kernel number `i` of an op; NULL past the last. */
 static const tm_kernel *kernel_of(tm_op_id op, int i)
@@ -194,6 +201,7 @@ static void check_orders(trial *t)
         if (alias >= 0 && !(t->j->op->inplace >> alias & 1U)) continue;
         if (alias >= 0 && (!tm_view_present(&t->call.in[alias]) || t->call.in[alias].dtype != t->call.out[0].dtype))
             continue;
+        if (alias < 0 && is_audited()) continue; /* it has orders of its own */
         if (alias < 0) setenv("STANDIN_GPU_ORDER", orders[o], 1);
         run(t, 0, alias);
         unsetenv("STANDIN_GPU_ORDER");
@@ -306,98 +314,46 @@ static bool try_precision(const judge *j, tm_device *device, const tm_kernel *ke
     return true;
 }
 
-/* --- attention in the shapes that matrix units meet: several tiles with ragged ends, whole heads, rows apart */
-
-typedef struct {
-    int64_t           batch;
-    tm_attention_attr attr;
-    int64_t           first_keys; /* > 0: a first key below it for each query */
-    bool              sinks;
-    int64_t           gap; /* elements between rows */
-    bool              quick;
-} attention_shape;
-
-static const attention_shape shapes[] = {
-#define OF(Q, K, OFFSET, H, J, DQK, DV)                                                                                \
-    .seq_q = Q, .seq_k = K, .q_offset = OFFSET, .heads = H, .kv_heads = J, .dim_qk = DQK, .dim_v = DV
-    { 1, { OF(70, 90, 20, 2, 1, 64, 64), .scale = 0.125, .causal = 1, .window = 50 }, 60, false, 8, true },
-    { 1, { OF(77, 77, 0, 2, 1, 128, 128), .scale = 0.09, .causal = 1 }, 0, true, 16, true },
-    { 2, { OF(150, 150, 0, 4, 2, 64, 64), .scale = 0.125, .causal = 1 }, 0, false, 128, false },
-    { 1, { OF(300, 300, 0, 2, 1, 128, 128), .scale = 0.09, .causal = 1, .window = 70 }, 200, true, 8, false },
-    { 2, { OF(131, 197, 66, 2, 2, 96, 96), .scale = 0.1, .causal = 1, .key0 = 9 }, 180, false, 24, false },
-    { 1, { OF(200, 130, 7, 3, 1, 72, 104), .scale = 0.1, .causal = 0 }, 130, false, 8, false },
-    { 1, { OF(260, 260, 0, 2, 1, 128, 128), .scale = 3.0, .causal = 1 }, 0, false, 0, false }, /* one key has it all */
-    { 1, { OF(40, 330, 290, 2, 1, 32, 24), .scale = 0.2, .causal = 1, .window = 33 }, 0, false, 40, false },
-#undef OF
-};
-
-/* attention, or its gradients. */
-static void make_example(tm_example *example, const attention_shape *s, bool gradients)
-{
-    const tm_attention_attr *t = &s->attr;
-    int                      first = gradients ? 1 : 0, extras = gradients ? 6 : 3;
-    int64_t                  rows = s->batch * t->seq_q, keys = s->batch * t->seq_k;
-    tm_example_begin(example, t, sizeof *t);
-    tm_example_in(example, first, TM_ROLE_ACTIVATION, tm_shape_2(rows, t->heads * t->dim_qk), 0, 1);
-    tm_example_in(example, first + 1, TM_ROLE_ACTIVATION, tm_shape_2(keys, t->kv_heads * t->dim_qk), 0, 1);
-    tm_example_in(example, first + 2, TM_ROLE_ACTIVATION, tm_shape_2(keys, t->kv_heads * t->dim_v), 0, 1);
-    if (s->first_keys) tm_example_int(example, extras, tm_shape_1(rows), s->first_keys);
-    if (s->sinks) tm_example_in(example, extras + 1, TM_ROLE_PARAMETER, tm_shape_1(t->heads), 0.5, 1);
-    if (!gradients) return;
-    tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(rows, t->heads * t->dim_v), 0, 1);
-    tm_example_in(example, 4, TM_ROLE_ACTIVATION, tm_shape_2(rows, t->heads * t->dim_v), 0, 0.5);
-    tm_example_in(example, 5, TM_ROLE_STATISTIC, tm_shape_3(s->batch, t->heads, t->seq_q), log((double)t->seq_k) + 1,
-                  0.2);
-    if (s->sinks) example->out[3] = tm_shape_1(t->heads);
-}
-
-/* False: refused, or left out. */
-static bool try_shape(const tm_op *op, const tm_kernel *kernel, tm_device *device, const attention_shape *s, int number)
-{
-    bool       gradients = op == tm_op_get(TM_OP_attention_grad), narrow = strstr(kernel->name, "/matrix") != NULL;
-    tm_example example;
-    judge      j;
-    make_example(&example, s, gradients);
-    judge_open(&j, op, &example, number, narrow);
-    bool tried = try_precision(&j, device, kernel, narrow ? &tm_precision_bf16 : &tm_precision_f32, s->gap);
-    judge_close(&j);
-    return tried;
-}
-
 /* Heads of the usual sizes, which the program has inside. */
 static void try_usual_heads(const tm_op *op, const tm_kernel *kernel, tm_device *device)
 {
+    const tm_precision *precision = strstr(kernel->name, "/matrix") ? &tm_precision_bf16 : &tm_precision_f32;
     for (int i = 0; i < USUAL_HEADS; i++) {
-        int64_t         d = usual_heads[i];
-        attention_shape s = { .batch = 1,
-                              .attr = { .seq_q = 70,
-                                        .seq_k = 90,
-                                        .q_offset = 20,
-                                        .heads = 2,
-                                        .kv_heads = 1,
-                                        .dim_qk = d,
-                                        .dim_v = d,
-                                        .scale = 0.1,
-                                        .causal = 1,
-                                        .window = 50 },
-                              .first_keys = 60,
-                              .gap = 8 };
-        if (!try_shape(op, kernel, device, &s, SHAPES + 100 + i))
-            fail_msg("%s: heads of %d are not inside", kernel->name, (int)d);
+        gpu_shape s;
+        judge     j;
+        if (!gpu_usual_heads(op, usual_heads[i], &s)) return;
+        judge_open(&j, op, &s.example, SHAPES + 100 + i, precision == &tm_precision_bf16);
+        if (!try_precision(&j, device, kernel, precision, s.gap))
+            fail_msg("%s: heads of %d are not inside", kernel->name, (int)usual_heads[i]);
+        judge_close(&j);
     }
 }
 
+/* Beside the ops' own examples (shapes.h): all that the quick suite does not leave out. Kernels in tiles leave long
+ * attention to matrix units, which must take it. */
 static void try_shapes(const tm_op *op, const tm_kernel *kernel, tm_device *device)
 {
-    bool gradients = op == tm_op_get(TM_OP_attention_grad);
-    if (!gradients && op != tm_op_get(TM_OP_attention)) return;
+    enum { MOST_IN_TILES = 3000000 };
+    bool      matrix = strstr(kernel->name, "attention") && strstr(kernel->name, "/matrix");
+    gpu_shape s;
     if (embedded_only) try_usual_heads(op, kernel, device);
-    if (!strstr(kernel->name, "/matrix")) return;
-    for (int k = 0; k < TM_COUNT_OF(shapes); k++) {
-        if (!shapes[k].quick && !test_is_full()) continue;
-        if (gradients && shapes[k].attr.scale > 1) continue; /* of random lse: probabilities beyond float32 */
-        if (!try_shape(op, kernel, device, &shapes[k], SHAPES + k) && !embedded_only)
-            fail_msg("%s refuses shape %d", kernel->name, k);
+    for (int k = 0; gpu_shape_of(op, k, &s); k++) {
+        tm_call call = tm_example_call(op, &s.example, &tm_precision_f32);
+        call.attr = s.example.attr;
+        if (!s.quick && !test_is_full() && !is_audited()) continue;
+        bool tiles = strstr(kernel->name, "attention") && !matrix;
+        if (tiles && (s.quick || !within(op, &call, MOST_IN_TILES, MOST_VALUES))) continue;
+        for (int p = 0; p < (s.f32 ? 1 : 3); p++) {
+            judge j;
+            judge_open(&j, op, &s.example, SHAPES + k, p > 0);
+            if (op == &tm_op_linear || op == &tm_op_linear_dgrad) j.adds |= 1U; /* as no graph asks for yet */
+            bool                     taken = try_precision(&j, device, kernel, precisions[p], s.gap);
+            const tm_attention_attr *t = (const void *)s.example.attr;
+            if (!taken && !embedded_only && matrix && p == 1 && t->dim_qk <= 128 && t->dim_v <= 128 &&
+                (s.gap | t->dim_qk | t->dim_v) % 8 == 0)
+                fail_msg("%s refuses shape %d", kernel->name, k);
+            judge_close(&j);
+        }
     }
 }
 
@@ -413,15 +369,14 @@ static const tm_precision *further_precision(const tm_op *op)
 /* The examples of an op in all precisions. Returns how many. */
 static int try_op(const tm_op *op, const tm_kernel *kernel, tm_device *device)
 {
-    const tm_precision *precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure,
-                                         further_precision(op) };
+    const tm_precision *all[] = { precisions[0], precisions[1], precisions[2], further_precision(op) };
     tm_example          example;
     int                 tried = 0;
     for (int number = 0; op->example(number, &example); number++)
-        for (int p = 0; p < 4 && precisions[p] && is_tried(op, &example); p++) {
+        for (int p = 0; p < 4 && all[p] && is_tried(op, &example); p++) {
             judge j;
             judge_open(&j, op, &example, number, p > 0);
-            tried += try_precision(&j, device, kernel, precisions[p], 0);
+            tried += try_precision(&j, device, kernel, all[p], 0);
             judge_close(&j);
         }
     try_shapes(op, kernel, device);
@@ -440,6 +395,7 @@ void kernels_are_right(const char *name, bool embedded)
         emulated_without_compiler(name);
     else if (!emulated_device(name))
         skip();
+    setenv("STANDIN_GPU_UNITS", "1", 1); /* small grids: their threads go on to further elements */
     if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s", err.text);
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op     *op = tm_op_get((tm_op_id)id);

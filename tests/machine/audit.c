@@ -1,247 +1,353 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `all audit`: leaves out every wait and barrier of every kernel, one at a time, and says who notices.
- *
- *   all audit [ARCH [KERNEL]]
- *
- * With counts that are one too lax as well, which need no proof.
- *
- * Named: the interpreter's rules say what is wrong. By values: results are wrong, or other bits. A survivor must be in
- * proved.txt, with why nothing can notice. Exit status 1 if one is not. */
-#include "support/test.h"
-
 #include "machine/audit.h"
-#include "machine/cases_nvidia.h"
-#include "machine/compile_amd.h"
-#include "machine/compile_nvidia.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CASES = 16 };
-
-/* A kernel's cases, each with the bits of its right results. */
-typedef struct trials {
-    machine_problem problems[CASES];
-    uint64_t        bits[CASES];
-    int             n;
-} trials;
-
-typedef struct tally {
-    int removed, named, by_values, proved, survived;
-} tally;
-
 typedef enum verdict { SURVIVED, BY_VALUES, NAMED } verdict;
+typedef enum kind_of_change { WAITS, BARRIERS, COUNTS, KINDS } kind_of_change;
 
-static verdict judge(machine_module *module, trials *t, int skip)
+/* An instruction that is left out, or a count of it one higher. */
+typedef struct change {
+    int            at;
+    kind_of_change kind;
+    int            count; /* of COUNTS */
+    verdict        verdict;
+} change;
+
+/* A kernel of one module. */
+typedef struct subject {
+    machine_module       *module;
+    const machine_kernel *kernel;
+    change               *changes;
+    int                   n, room;
+    uint64_t             *ran; /* how often each of its instructions ran, in launches as they are */
+} subject;
+
+struct machine_audit {
+    char     arch[16];
+    subject *subjects;
+    int      n, room;
+};
+
+static void *grown(void *array, int n, int *room, size_t size)
+{
+    if (n < *room) return array;
+    *room = *room ? 2 * *room : 16;
+    array = realloc(array, (size_t)*room * size);
+    if (!array) abort();
+    return array;
+}
+
+static void *need(size_t bytes)
+{
+    void *got = calloc(bytes + 1, 1);
+    if (!got) abort();
+    return got;
+}
+
+machine_audit *machine_audit_new(const char *arch)
+{
+    machine_audit *audit = need(sizeof *audit);
+    snprintf(audit->arch, sizeof audit->arch, "%s", arch);
+    return audit;
+}
+
+void machine_audit_free(machine_audit *audit)
+{
+    for (int i = 0; i < audit->n; i++) {
+        free(audit->subjects[i].changes);
+        free(audit->subjects[i].ran);
+    }
+    free(audit->subjects);
+    free(audit);
+}
+
+/* --- launches ----------------------------------------------------------------------------------------------------- */
+
+static void add_change(subject *s, change c)
+{
+    s->changes = grown(s->changes, s->n, &s->room, sizeof *s->changes);
+    s->changes[s->n++] = c;
+}
+
+static subject *subject_of(machine_audit *audit, machine_module *module, const char *name)
+{
+    for (int i = 0; i < audit->n; i++)
+        if (audit->subjects[i].module == module && !strcmp(audit->subjects[i].kernel->name, name))
+            return &audit->subjects[i];
+    const machine_kernel *k = NULL;
+    for (int i = 0; i < machine_kernels(module); i++)
+        if (!strcmp(machine_kernel_at(module, i)->name, name)) k = machine_kernel_at(module, i);
+    if (!k) return NULL;
+    audit->subjects = grown(audit->subjects, audit->n, &audit->room, sizeof *audit->subjects);
+    subject *s = &audit->subjects[audit->n++];
+    *s = (subject){ .module = module, .kernel = k, .ran = need((size_t)(k->end - k->first) * sizeof *s->ran) };
+    for (int at = machine_find(module, k->first, k->end); at >= 0; at = machine_find(module, at + 1, k->end)) {
+        const char *text = machine_instruction_at(module, at).text;
+        bool        barrier = !strcmp(text, "s_barrier") || !strncmp(text, "bar.", 4);
+        add_change(s, (change){ .at = at, .kind = barrier ? BARRIERS : WAITS });
+        for (int count = 0; count < 2; count++)
+            if (machine_loosen(module, at, count, 0))
+                add_change(s, (change){ .at = at, .kind = COUNTS, .count = count });
+    }
+    return s;
+}
+
+/* The memory before a launch, and after it as it is. */
+typedef struct trial {
+    machine_memory       *memory;
+    const machine_launch *launch;
+    uint8_t              *before, *after;
+} trial;
+
+static verdict judge(const trial *t, machine_module *module, int skip)
 {
     static const int waves[] = { 0, 1, 7 };
     verdict          best = SURVIVED;
-    for (int c = 0; c < t->n; c++) {
-        for (int i = 0; i < 3; i++) {
-            char          error[MACHINE_ERROR_ROOM];
-            machine_order order = { .waves = waves[i], .skip = skip };
-            machine_problem_reset(&t->problems[c]);
-            if (!machine_run(module, t->problems[c].memory, &t->problems[c].launch, &order, NULL, error)) return NAMED;
-            if (!(machine_problem_error(&t->problems[c]) < 1) || machine_problem_bits(&t->problems[c]) != t->bits[c])
-                best = BY_VALUES;
-        }
+    for (int i = 0; i < 3; i++) {
+        char          error[MACHINE_ERROR_ROOM];
+        machine_order order = { .waves = waves[i], .skip = skip };
+        machine_memory_put(t->memory, t->before);
+        if (!machine_run(module, t->memory, t->launch, &order, NULL, error)) return NAMED;
+        if (!machine_memory_is(t->memory, t->after)) best = BY_VALUES;
     }
     return best;
 }
 
-/* Each line "ARCH KERNEL SOURCE_LINE INSTRUCTION: reason" is for one instruction: is there one for the nth like x? */
-static bool is_proved(const char *proved, const char *arch, const char *kernel, machine_instruction x, int nth)
+static void try_change(const trial *t, machine_module *module, change *c)
 {
-    char line[300];
-    snprintf(line, sizeof line, "\n%s %s %d %s: ", arch, kernel, x.source_line, x.text);
-    while (proved && (proved = strstr(proved, line)) && nth--) proved++;
-    return proved;
+    if (c->kind == COUNTS) machine_loosen(module, c->at, c->count, 1);
+    c->verdict = judge(t, module, c->kind == COUNTS ? -1 : c->at);
+    if (c->kind == COUNTS) machine_loosen(module, c->at, c->count, -1);
 }
 
-/* How many of the survivors so far are like the last: line of the source and text. */
-static int alike(const machine_module *module, const int *at, int last)
+bool machine_audit_run(machine_audit *audit, machine_module *module, machine_memory *memory,
+                       const machine_launch *launch, char error[MACHINE_ERROR_ROOM])
 {
-    machine_instruction x = machine_instruction_at(module, at[last]);
-    int                 n = 0;
-    for (int i = 0; i < last; i++) {
-        machine_instruction y = machine_instruction_at(module, at[i]);
-        n += x.source_line == y.source_line && strcmp(x.text, y.text) == 0;
+    size_t        bytes = machine_memory_bytes(memory);
+    trial         t = { memory, launch, need(bytes), need(bytes) };
+    machine_order order = { .skip = -1 };
+    subject      *s = subject_of(audit, module, launch->kernel);
+    int           first = s ? s->kernel->first : 0, n = s ? s->kernel->end - first : 0;
+    uint64_t     *was = need((size_t)n * sizeof *was);
+    for (int i = 0; i < n; i++) was[i] = machine_instruction_at(module, first + i).executed;
+    machine_memory_keep(memory, t.before);
+    bool well = machine_run(module, memory, launch, &order, NULL, error);
+    machine_memory_keep(memory, t.after);
+    for (int i = 0; i < n; i++) was[i] = machine_instruction_at(module, first + i).executed - was[i];
+    for (int i = 0; i < n; i++) s->ran[i] += was[i];
+    for (int i = 0; s && well && i < s->n; i++)
+        if (s->changes[i].verdict == SURVIVED && was[s->changes[i].at - first]) try_change(&t, module, &s->changes[i]);
+    machine_memory_put(memory, t.after);
+    free(t.before);
+    free(t.after);
+    free(was);
+    return well;
+}
+
+/* --- the table ---------------------------------------------------------------------------------------------------- */
+
+/* A change as the modules of a kernel have it: the nth of those that look the same. One that notices is enough: whether
+ * a loop has a second round, or an operand is there, depends on the module. */
+typedef struct row {
+    machine_instruction x;
+    const change       *change;
+    int                 nth;
+    verdict             best;
+    uint64_t            ran;
+} row;
+
+typedef struct table {
+    row *rows;
+    int  n, room;
+} table;
+
+static bool same_line(const machine_instruction *a, const machine_instruction *b)
+{
+    return a->source_line == b->source_line && strcmp(a->source_file, b->source_file) == 0;
+}
+
+static bool alike(const row *a, const row *b)
+{
+    return a->change->kind == b->change->kind && a->change->count == b->change->count && same_line(&a->x, &b->x) &&
+           strcmp(a->x.text, b->x.text) == 0;
+}
+
+static void add_row(table *t, row r)
+{
+    for (int i = 0; i < t->n; i++) {
+        row *other = &t->rows[i];
+        if (other->nth != r.nth || !alike(other, &r)) continue;
+        if (r.best > other->best) other->best = r.best;
+        other->ran += r.ran;
+        return;
     }
-    return n;
+    t->rows = grown(t->rows, t->n, &t->room, sizeof *t->rows);
+    t->rows[t->n++] = r;
 }
 
-static void audit_kind(machine_module *module, const machine_kernel *k, trials *t, const char *arch, bool barriers,
-                       tally *all)
+static void add_subject(table *t, const subject *s)
 {
-    char *proved = machine_read_file("tests/machine/proved.txt");
-    tally sum = { 0, 0, 0, 0, 0 };
-    int   survivors[256], n = 0;
-    for (int at = machine_find(module, k->first, k->end); at >= 0; at = machine_find(module, at + 1, k->end)) {
-        machine_instruction x = machine_instruction_at(module, at);
-        if ((!strcmp(x.text, "s_barrier") || !strncmp(x.text, "bar.", 4)) != barriers) continue;
-        verdict v = judge(module, t, at);
+    table own = { NULL, 0, 0 };
+    for (int i = 0; i < s->n; i++) {
+        const change *c = &s->changes[i];
+        row r = { machine_instruction_at(s->module, c->at), c, 0, c->verdict, s->ran[c->at - s->kernel->first] };
+        for (int k = 0; k < own.n; k++) r.nth += alike(&own.rows[k], &r);
+        own.rows = grown(own.rows, own.n, &own.room, sizeof *own.rows);
+        own.rows[own.n++] = r;
+    }
+    for (int i = 0; i < own.n; i++) add_row(t, own.rows[i]);
+    free(own.rows);
+}
+
+/* The next line behind `from` that is for this instruction; NULL: none. */
+static const char *proof_of(const char *from, const char *arch, const char *kernel, machine_instruction x)
+{
+    char key[300];
+    int  n = snprintf(key, sizeof key, " %s %s:%d %s: ", kernel, x.source_file, x.source_line, x.text);
+    for (const char *line = from ? strchr(from, '\n') : NULL; line && line[1]; line = strchr(line + 1, '\n')) {
+        size_t word = strcspn(line + 1, " \n");
+        if (word && !strncmp(line + 1, arch, word) && !strncmp(line + 1 + word, key, (size_t)n)) return line;
+    }
+    return NULL;
+}
+
+/* Is there one for survivor i of a kernel, and others for those before it that look the same? What never ran is not
+ * proved by words. */
+static bool is_proved(const char *proved, const char *arch, const char *kernel, const table *t, int i)
+{
+    const char *line = proof_of(proved, arch, kernel, t->rows[i].x);
+    for (int k = 0; k < i && line; k++)
+        if (t->rows[k].best == SURVIVED && alike(&t->rows[k], &t->rows[i]))
+            line = proof_of(line, arch, kernel, t->rows[i].x);
+    return line && t->rows[i].ran;
+}
+
+static machine_tally tally_of(const table *t, kind_of_change kind, const char *arch, const char *kernel,
+                              const char *proved)
+{
+    machine_tally sum = { 0, 0, 0, 0, 0 };
+    for (int i = 0; i < t->n; i++) {
+        const row *r = &t->rows[i];
+        if (r->change->kind != kind) continue;
         sum.removed++;
-        sum.named += v == NAMED;
-        sum.by_values += v == BY_VALUES;
-        if (v != SURVIVED || n == 256) continue;
-        survivors[n++] = at;
-        bool listed = x.executed && is_proved(proved, arch, k->name, x, alike(module, survivors, n - 1));
-        sum.proved += listed;
-        sum.survived += !listed;
-        if (!listed)
-            printf("# %s %s %d %s (line %d, executed %llu times) survives\n", arch, k->name, x.source_line, x.text,
-                   x.line, (unsigned long long)x.executed);
+        sum.named += r->best == NAMED;
+        sum.by_values += r->best == BY_VALUES;
+        if (r->best != SURVIVED) continue;
+        bool fine = kind != COUNTS && is_proved(proved, arch, kernel, t, i);
+        sum.proved += fine;
+        sum.survived += !fine;
+        if (!fine)
+            printf("# %s %s %s:%d %s%s survives: line %d, ran %llu times\n", arch, kernel, r->x.source_file,
+                   r->x.source_line, r->x.text,
+                   kind != COUNTS     ? ""
+                   : r->change->count ? ", its second count one too high,"
+                                      : ", its count one too high,",
+                   r->x.line, (unsigned long long)r->ran);
     }
-    free(proved);
-    if (sum.removed)
-        printf("| %s | %-20s | %-8s | %7d | %5d | %9d | %6d | %8d |\n", arch, k->name, barriers ? "barriers" : "waits",
-               sum.removed, sum.named, sum.by_values, sum.proved, sum.survived);
-    int *const to[] = { &all->removed, &all->named, &all->by_values, &all->proved, &all->survived };
-    const int  from[] = { sum.removed, sum.named, sum.by_values, sum.proved, sum.survived };
-    for (int i = 0; i < 5; i++) *to[i] += from[i];
+    return sum;
 }
 
-/* Instructions that no case reaches, with their lines of the source. Compilers write code for numbers of rounds that a
- * loop never has. */
-static void print_uncovered(const machine_module *module, const machine_kernel *k, const char *arch)
+static row *row_of_line(table *t, const machine_instruction *x)
 {
-    enum { LINES = 2000 };
-    bool named[LINES] = { true };
-    int  missing = 0;
-    for (int at = k->first; at < k->end; at++) missing += machine_instruction_at(module, at).executed == 0;
-    if (!missing) return;
-    printf("# %s %s: %d of %d instructions never run, of lines", arch, k->name, missing, k->end - k->first);
-    for (int at = k->first; at < k->end; at++) {
-        machine_instruction x = machine_instruction_at(module, at);
-        if (x.executed || x.source_line >= LINES || named[x.source_line]) continue;
-        named[x.source_line] = true;
-        printf(" %d", x.source_line);
+    for (int i = 0; i < t->n; i++)
+        if (same_line(&t->rows[i].x, x)) return &t->rows[i];
+    t->rows = grown(t->rows, t->n, &t->room, sizeof *t->rows);
+    t->rows[t->n] = (row){ .x = *x };
+    return &t->rows[t->n++];
+}
+
+/* Of each line of a kernel: instructions (nth), those that never ran, the first of them. */
+static table lines_of(const subject *s)
+{
+    table lines = { NULL, 0, 0 };
+    for (int k = s->kernel->first; k < s->kernel->end; k++) {
+        machine_instruction x = machine_instruction_at(s->module, k);
+        row                *r = row_of_line(&lines, &x);
+        r->nth++;
+        if (s->ran[k - s->kernel->first]) continue;
+        if (r->ran++ == 0) r->x = x;
     }
-    printf("\n");
+    return lines;
 }
 
-static bool for_nvidia(const char *arch)
+/* Lines of which no launch of any module ran some instruction: in each of them the module that has run most. */
+static void print_uncovered(const machine_audit *audit, const char *name, const char *proved)
 {
-    return strncmp(arch, "sm_", 3) == 0;
-}
-
-static char *compile(const char *file, const char *arch, char error[MACHINE_ERROR_ROOM])
-{
-    bool missing;
-    return for_nvidia(arch) ? machine_compile_nvidia(file, arch, NULL, NULL, &missing, error)
-                            : machine_compile_amd(file, arch, error);
-}
-
-static machine_module *load(const char *text, const char *arch, char error[MACHINE_ERROR_ROOM])
-{
-    return for_nvidia(arch) ? machine_load_ptx(text, error) : machine_load_gcn(text, error);
-}
-
-static void make_trials(trials *t, machine_module *module, const machine_case *cases, const char *kernel,
-                        const char *arch)
-{
-    t->n = 0;
-    for (const machine_case *c = cases; c->name; c++) {
-        char             error[MACHINE_ERROR_ROOM];
-        machine_order    order = { .skip = -1 };
-        machine_problem *p = &t->problems[t->n];
-        if (strcmp(c->kernel, kernel) || t->n == CASES) continue;
-        machine_problem_make(p, c, arch);
-        if (!machine_run(module, p->memory, &p->launch, &order, NULL, error)) printf("# %s: %s\n", c->name, error);
-        t->bits[t->n++] = machine_problem_bits(p);
-    }
-}
-
-/* The text with the count of `counter` in a line one higher; NULL: the line does not wait for it. */
-static char *one_more(const char *text, int line, const char *counter)
-{
-    while (--line && (text = strchr(text, '\n'))) text++;
-    const char *at = text ? strstr(text, counter) : NULL, *end = text ? strchr(text, '\n') : NULL;
-    return at && at < end ? (char *)at + strlen(counter) : NULL;
-}
-
-/* Counts one too lax: vmcnt(2) becomes vmcnt(3). Each takes a module of its own. */
-static void audit_counts(machine_module *module, const char *text, const machine_kernel *k, trials *t, const char *arch)
-{
-    static const char *const counters[] = { "vmcnt(", "lgkmcnt(", "wait_group ", "wait_group.sync.aligned " };
-    int                      verdicts[3] = { 0, 0, 0 };
-    for (int at = machine_find(module, k->first, k->end); at >= 0; at = machine_find(module, at + 1, k->end)) {
-        machine_instruction x = machine_instruction_at(module, at);
-        for (int c = 0; c < 4; c++) {
-            char error[MACHINE_ERROR_ROOM], *place = one_more(text, x.line, counters[c]), *changed;
-            if (!place || asprintf(&changed, "%.*s%d%s", (int)(place - text), text, atoi(place) + 1,
-                                   place + strspn(place, "0123456789")) < 0)
-                continue;
-            machine_module *lax = load(changed, arch, error);
-            verdict         v = lax ? judge(lax, t, -1) : NAMED;
-            verdicts[v]++;
-            if (v == SURVIVED)
-                printf("# %s %s %d %s (line %d): %s one too lax survives\n", arch, k->name, x.source_line, x.text,
-                       x.line, counters[c]);
-            machine_unload(lax);
-            free(changed);
+    table best = { NULL, 0, 0 };
+    for (int i = 0; i < audit->n; i++) {
+        if (strcmp(audit->subjects[i].kernel->name, name) != 0) continue;
+        table lines = lines_of(&audit->subjects[i]);
+        for (int k = 0; k < lines.n; k++) {
+            int  n = best.n;
+            row *r = row_of_line(&best, &lines.rows[k].x);
+            if (n < best.n || lines.rows[k].ran < r->ran) *r = lines.rows[k];
         }
+        free(lines.rows);
     }
-    if (verdicts[0] + verdicts[1] + verdicts[2] == 0) return;
-    printf("| %s | %-20s | %-8s | %7d | %5d | %9d | %6s | %8d |\n", arch, k->name, "counts",
-           verdicts[0] + verdicts[1] + verdicts[2], verdicts[NAMED], verdicts[BY_VALUES], "", verdicts[SURVIVED]);
-}
-
-static void audit_module(machine_module *module, const char *text, const machine_case *cases, const char *arch,
-                         const char *only, tally *all)
-{
-    trials t;
-    for (int k = 0; k < machine_kernels(module); k++) {
-        const machine_kernel *kernel = machine_kernel_at(module, k);
-        if (!strstr(kernel->name, only)) continue;
-        make_trials(&t, module, cases, kernel->name, arch);
-        print_uncovered(module, kernel, arch);
-        audit_kind(module, kernel, &t, arch, false, all);
-        audit_kind(module, kernel, &t, arch, true, all);
-        if (text) audit_counts(module, text, kernel, &t, arch);
-        for (int i = 0; i < t.n; i++) machine_problem_free(&t.problems[i]);
-        fflush(stdout);
+    for (int k = 0; k < best.n; k++) {
+        const row          *r = &best.rows[k];
+        machine_instruction never = r->x;
+        never.text = "unreached";
+        if (r->ran && !proof_of(proved, audit->arch, name, never))
+            printf("# %s %s %s:%d unreached: %d of %d instructions, line %d %s\n", audit->arch, name, r->x.source_file,
+                   r->x.source_line, (int)r->ran, r->nth, r->x.line, r->x.text);
     }
+    free(best.rows);
 }
 
-int machine_audit(const char *arch, const char *only, bool counts)
+static void add(machine_tally *to, const machine_tally *from)
 {
-    const machine_case *const tables[] = { machine_portable_cases,
-                                           for_nvidia(arch) ? machine_nvidia_cases : machine_amd_cases };
-    tally                     all = { 0, 0, 0, 0, 0 };
-    printf("| device | kernel               | kind     | removed | named | by values | proved | survived |\n");
-    printf("|--------|----------------------|----------|---------|-------|-----------|--------|----------|\n");
-    for (int t = 0; t < 2; t++) {
-        const char *file = "";
-        for (const machine_case *c = tables[t]; c->name; c++) {
-            char error[MACHINE_ERROR_ROOM];
-            if (strcmp(file, c->file) == 0) continue;
-            file = c->file;
-            if (for_nvidia(arch) && strstr(file, "wgmma") && strcmp(arch, "sm_90a") != 0) continue;
-            char           *text = compile(file, arch, error);
-            machine_module *module = text ? load(text, arch, error) : NULL;
-            if (module)
-                audit_module(module, counts ? text : NULL, tables[t], arch, only, &all);
-            else
-                printf("# %s: %s\n", c->file, error);
-            free(text);
-            if (!module) return -1;
-            machine_unload(module);
-        }
+    to->removed += from->removed;
+    to->named += from->named;
+    to->by_values += from->by_values;
+    to->proved += from->proved;
+    to->survived += from->survived;
+}
+
+static void print_kernel(const machine_audit *audit, const char *name, const char *proved, machine_tally *all)
+{
+    static const char *const kinds[] = { "waits", "barriers", "counts" };
+    table                    t = { NULL, 0, 0 };
+    for (int i = 0; i < audit->n; i++)
+        if (!strcmp(audit->subjects[i].kernel->name, name)) add_subject(&t, &audit->subjects[i]);
+    print_uncovered(audit, name, proved);
+    for (int k = 0; k < KINDS; k++) {
+        machine_tally sum = tally_of(&t, (kind_of_change)k, audit->arch, name, proved);
+        if (sum.removed)
+            printf("| %s | %-24s | %-8s | %7d | %5d | %9d | %6d | %8d |\n", audit->arch, name, kinds[k], sum.removed,
+                   sum.named, sum.by_values, sum.proved, sum.survived);
+        if (k != COUNTS) add(all, &sum);
     }
-    printf("# %s: %d left out, %d named, %d by values, %d proved, %d survived\n", arch, all.removed, all.named,
-           all.by_values, all.proved, all.survived);
-    return all.survived;
+    free(t.rows);
 }
 
-static int run_audit(int argc, char **argv)
+static char *text_of(const char *path)
 {
-    static const char *const archs[] = { "gfx942", "gfx950", "sm_80", "sm_90a", "sm_100a" };
-    int                      survived = 0;
-    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-        if (argc < 3 || !strcmp(argv[2], archs[i])) survived |= machine_audit(archs[i], argc > 3 ? argv[3] : "", true);
-    return survived != 0;
+    FILE *f = fopen(path, "r");
+    char *text = need(1 << 20);
+    if (f) {
+        text[fread(text, 1, (1 << 20) - 1, f)] = '\0';
+        fclose(f);
+    }
+    return text;
 }
 
-TM_TEST_ROLE("audit", run_audit)
+machine_tally machine_audit_print(const machine_audit *audit, const char *proved)
+{
+    machine_tally all = { 0, 0, 0, 0, 0 };
+    char         *lines = text_of(proved);
+    printf("| device | kernel                   | kind     | removed | named | by values | proved | survived |\n");
+    printf("|--------|--------------------------|----------|---------|-------|-----------|--------|----------|\n");
+    for (int i = 0; i < audit->n; i++) {
+        bool seen = false;
+        for (int k = 0; k < i; k++)
+            seen = seen || !strcmp(audit->subjects[i].kernel->name, audit->subjects[k].kernel->name);
+        if (!seen) print_kernel(audit, audit->subjects[i].kernel->name, lines, &all);
+    }
+    fflush(stdout);
+    free(lines);
+    return all;
+}

@@ -2,7 +2,7 @@
 /* Launches of the kernels under kernels/, with inputs and what must come out of them, computed in float64.
  *
  *     machine_problem p;
- *     machine_problem_make(&p, &machine_portable_cases[i], "gfx942");
+ *     machine_problem_make(&p, &machine_amd_cases[i], "gfx942");
  *     machine_run(module, p.memory, &p.launch, &order, NULL, error) && machine_problem_error(&p) < 1
  *     machine_problem_free(&p);
  */
@@ -17,7 +17,6 @@ typedef enum machine_format {
     MACHINE_F16,
     MACHINE_E4M3,      /* OCP */
     MACHINE_E4M3_FNUZ, /* AMD's before gfx950 */
-    MACHINE_I32,
 } machine_format;
 
 /* An array in device memory; one with a bound is a result. */
@@ -50,8 +49,7 @@ typedef struct machine_case {
     int shape[8]; /* what `make` makes of it */
 } machine_case;
 
-/* Kernels of portable.h, for every interpreter; those for AMD's matrix cores. Both end with a name of NULL. */
-extern const machine_case machine_portable_cases[];
+/* Kernels for AMD's matrix cores; ends with a name of NULL. */
 extern const machine_case machine_amd_cases[];
 
 /* Inputs, results and arguments of a case on a device ("gfx942", "sm_80"): the same at every call. */
@@ -71,15 +69,9 @@ uint64_t machine_problem_bits(const machine_problem *p);
 
 /* An input of normal random numbers times `scale`. Returns its values, rounded to the format. */
 double *machine_input(machine_problem *p, machine_format format, size_t count, double scale);
-/* Writes the values of an input once more, after the caller has changed some. */
-void machine_problem_send(machine_problem *p, const machine_array *a);
-/* An input of given values: they are rounded in place. */
-void machine_given(machine_problem *p, machine_format format, size_t count, double *values);
-/* A result; the caller fills in what is expected. machine_in_out: a result in place of the input made last. */
+/* A result; the caller fills in what is expected. */
 double *machine_result(machine_problem *p, machine_format format, size_t count, double bound);
-double *machine_in_out(machine_problem *p, double bound);
 void    machine_argument_int(machine_problem *p, int x);
-void    machine_argument_long(machine_problem *p, int64_t x);
 void    machine_argument_float(machine_problem *p, float x);
 void    machine_argument_bytes(machine_problem *p, const void *bytes, size_t size, size_t align); /* a struct */
 
@@ -92,11 +84,5 @@ typedef struct machine_attention {
     const double *q, *k, *v;
 } machine_attention;
 void machine_attention_forward(const machine_attention *a, double *out, double *log_sum);
-
-/* Cases of the backward of attention: head size, tokens, batches, query heads, K/V heads, causal?, [batch, token, head,
- * d]? */
-void machine_make_delta(machine_problem *p, const int *shape);
-void machine_make_dkdv(machine_problem *p, const int *shape);
-void machine_make_dq(machine_problem *p, const int *shape);
 
 #endif

@@ -125,39 +125,7 @@ static void make_flash(machine_problem *p, const int *shape)
     p->launch.dynamic_shared = 5 * 32768 + 72;
 }
 
-/* --- its backward: cases of cases.h --------------------------------------------------------------------------------
- */
-
-/* Own rows and tiles of `size` elements and 16 bytes, and numbers of the tiles' rows: rows<D>::BYTES of the kernel. */
-static void set_backward(machine_problem *p, const int *shape, int heads)
-{
-    int pitch = 2 * shape[0] + 16;
-    set_grid(p, (shape[1] + 63) / 64, heads, shape[2], 128);
-    p->launch.dynamic_shared = (uint32_t)((2 * 64 + 4 * 32) * pitch + 4 * 32 * 4);
-}
-
-static void make_delta(machine_problem *p, const int *shape)
-{
-    machine_make_delta(p, shape);
-    set_grid(p, (shape[1] + 3) / 4, shape[3], shape[2], 128);
-}
-
-static void make_dkdv(machine_problem *p, const int *shape)
-{
-    machine_make_dkdv(p, shape);
-    set_backward(p, shape, shape[4]);
-}
-
-static void make_dq(machine_problem *p, const int *shape)
-{
-    machine_make_dq(p, shape);
-    set_backward(p, shape, shape[3]);
-}
-
 #define OF(file, kernel, make) file ".cu", kernel, make
-#define DELTA(D) OF("attention_backward", "attention_delta_" #D, make_delta)
-#define DKDV(D) OF("attention_backward", "attention_dkdv_" #D, make_dkdv)
-#define DQ(D) OF("attention_backward", "attention_dq_" #D, make_dq)
 
 const machine_case machine_nvidia_cases[] = {
     { "gemm_bf16 128 x 128 x 96", OF("gemm_mma", "gemm_bf16", make_bf16), { 128, 128, 96 } },
@@ -170,15 +138,5 @@ const machine_case machine_nvidia_cases[] = {
     { "flash_wgmma 450, 2/2 heads, full", OF("flash_wgmma", "flash_wgmma", make_flash), { 450, 1, 2, 2, 0 } },
     { "flash_wgmma 128, causal", OF("flash_wgmma", "flash_wgmma", make_flash), { 128, 1, 1, 1, 1 } },
     { "flash_wgmma 200, batch 2, causal", OF("flash_wgmma", "flash_wgmma", make_flash), { 200, 2, 1, 1, 1 } },
-    { "attention_delta 128: 77, batch 2", DELTA(128), { 128, 77, 2, 2, 2, 1, 0 } },
-    { "attention_delta 64: 131", DELTA(64), { 64, 131, 1, 3, 1, 0, 1 } },
-    { "attention_dkdv 128: 150, 2/1 heads, causal", DKDV(128), { 128, 150, 1, 2, 1, 1, 1 } },
-    { "attention_dkdv 64: 131, batch 2, 3/1 heads, full", DKDV(64), { 64, 131, 2, 3, 1, 0, 1 } },
-    { "attention_dkdv 128: 77, batch 2, 2/2 heads, full", DKDV(128), { 128, 77, 2, 2, 2, 0, 0 } },
-    { "attention_dkdv 64: 300, causal", DKDV(64), { 64, 300, 1, 1, 1, 1, 0 } },
-    { "attention_dq 128: 150, 2/1 heads, causal", DQ(128), { 128, 150, 1, 2, 1, 1, 1 } },
-    { "attention_dq 64: 131, batch 2, 3/1 heads, full", DQ(64), { 64, 131, 2, 3, 1, 0, 1 } },
-    { "attention_dq 128: 77, batch 2, 2/2 heads, full", DQ(128), { 128, 77, 2, 2, 2, 0, 0 } },
-    { "attention_dq 64: 300, causal", DQ(64), { 64, 300, 1, 1, 1, 1, 0 } },
     { 0 },
 };

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define FOLDER "tests/machine/kernels"
+#define DIALECT "src/device/gpu/source/dialect.cu"
 #define PYTHON "build/venv/bin/python"
 #define FLAGS "-x hip --cuda-device-only --no-gpu-bundle-output -nogpuinc -nogpulib -O3 -std=c++17 -gline-tables-only"
 
@@ -77,6 +78,7 @@ static void cached_name(const char *words, const char *file, const char *arch, c
     uint64_t    hash = hash_text(0xcbf29ce484222325u, words);
     snprintf(source, sizeof source, FOLDER "/%s", file);
     hash = hash_files(hash_text(hash, FLAGS), source, true);
+    hash = hash_files(hash, DIALECT, true);
     hash = hash_files(hash_files(hash, FOLDER "/*.h", true), "build/venv/lib/*/site-packages/ziglang-*", false);
     snprintf(path, 512, "%.*s/kernels", slash ? folder : 1, slash ? test_program : ".");
     mkdir(path, 0777);

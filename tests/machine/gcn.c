@@ -6,6 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static const char *file_of(const gcn_module *m, const instruction *x)
+{
+    return x->source_file < FILES && *m->files[x->source_file] ? m->files[x->source_file] : "no source";
+}
+
 bool gcn_fail(wave *w, const instruction *x, const char *format, ...)
 {
     run        *r = w->r;
@@ -16,9 +21,9 @@ bool gcn_fail(wave *w, const instruction *x, const char *format, ...)
     va_start(list, format);
     vsnprintf(told, sizeof told, format, list);
     va_end(list);
-    const char *file = x->source_file < FILES && x->source_line ? m->files[x->source_file] : "no source";
     r->failed = true;
-    return gcn_refuse(m, "%s, line %d (%s:%d): %s: %s", r->k->name, x->line, file, x->source_line, x->text, told);
+    return gcn_refuse(m, "%s, line %d (%s:%d): %s: %s", r->k->name, x->line, file_of(m, x), x->source_line, x->text,
+                      told);
 }
 
 /* --- waves --------------------------------------------------------------------------------------- */
@@ -269,8 +274,9 @@ static const machine_kernel *kernel_at(const machine_module *module, int i)
 
 static machine_instruction instruction_at(const machine_module *module, int at)
 {
-    const instruction *x = &((const gcn_module *)module)->code[at];
-    return (machine_instruction){ x->text, x->line, x->source_line, x->executed };
+    const gcn_module  *m = (const gcn_module *)module;
+    const instruction *x = &m->code[at];
+    return (machine_instruction){ x->text, x->line, file_of(m, x), x->source_line, x->executed };
 }
 
 static int find(const machine_module *module, int from, int end)
@@ -281,7 +287,16 @@ static int find(const machine_module *module, int from, int end)
     return -1;
 }
 
-static const machine_interpreter gcn = { unload, run_launch, kernels, kernel_at, instruction_at, find };
+static bool loosen(machine_module *module, int at, int count, int by)
+{
+    instruction *x = &((gcn_module *)module)->code[at];
+    int         *of = count ? &x->lgkmcnt : &x->vmcnt;
+    if (*of < 0) return false;
+    *of += by;
+    return true;
+}
+
+static const machine_interpreter gcn = { unload, run_launch, kernels, kernel_at, instruction_at, find, loosen };
 
 machine_module *machine_load_gcn(const char *text, char error[MACHINE_ERROR_ROOM])
 {

@@ -266,6 +266,28 @@ static void file_line(gcn_module *m, const char *s)
         snprintf(m->files[number], sizeof m->files[number], "%.*s", (int)(end - begin), begin);
 }
 
+/* .loc 1 121 5, and behind it "DIALECT:121:5 @[ DIALECT:222:5 @[ NORM:16:34 ] ]": the last file is the kernel's own,
+ * its first line is meant. Code of line 0 is no line's: it belongs to the one before. */
+static void locate(const gcn_module *m, reader *r, const char *loc, const char *s)
+{
+    char own[48] = "", file[200];
+    int  number, line, used;
+    if (sscanf(loc, ".loc %d %d", &number, &line) != 2 || line == 0) return;
+    r->source_file = number;
+    r->source_line = line;
+    for (int last = 1; last >= 0; last--)
+        for (const char *at = s; sscanf(at, " %199[^:@]:%d:%*d%n", file, &line, &used) == 2; at += strspn(at, " @[")) {
+            const char *name = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
+            at += used;
+            if (last) snprintf(own, sizeof own, "%.47s", name);
+            if (last || strcmp(name, own)) continue;
+            for (int i = 0; i < FILES; i++)
+                if (strcmp(m->files[i], own) == 0) r->source_file = i;
+            r->source_line = line;
+            return;
+        }
+}
+
 static bool directive_line(gcn_module *m, reader *r, const char *s, int number)
 {
     static const char *const harmless[] = { ".p2align",
@@ -301,7 +323,7 @@ static bool directive_line(gcn_module *m, reader *r, const char *s, int number)
         return true;
     }
     if (starts(s, ".file")) file_line(m, s);
-    if (starts(s, ".file") || sscanf(s, ".loc %d %d", &r->source_file, &r->source_line) == 2) return true;
+    if (starts(s, ".file") || starts(s, ".loc")) return true;
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
         if (starts(s, harmless[i])) return true;
     return !r->in_code || gcn_refuse(m, "line %d: no such directive: %s", number, s);
@@ -329,7 +351,10 @@ static bool one_line(gcn_module *m, reader *r, char *line, int number)
         m->n_labels += r->in_code && !starts(s, ".Ltmp");
         return true;
     }
-    if (*s == '.') return directive_line(m, r, s, number);
+    if (*s == '.') {
+        if (starts(s, ".loc")) locate(m, r, s, comment ? comment + 1 : "");
+        return directive_line(m, r, s, number);
+    }
     return !r->in_code || instruction_line(m, s, number, r->source_file, r->source_line);
 }
 

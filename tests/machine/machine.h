@@ -50,7 +50,14 @@ typedef struct machine_trace {
 } machine_trace;
 
 machine_trace *machine_traces(machine_memory *memory, uint64_t address, uint64_t bytes);
-void           machine_memory_launch(machine_memory *memory);
+
+/* What all allocations hold, as one array (machine_memory_bytes of it): kept, put back, compared. */
+size_t machine_memory_bytes(const machine_memory *memory);
+void   machine_memory_keep(const machine_memory *memory, uint8_t *to);
+void   machine_memory_put(machine_memory *memory, const uint8_t *from);
+bool   machine_memory_is(const machine_memory *memory, const uint8_t *bytes);
+
+void machine_memory_launch(machine_memory *memory);
 
 /* --- modules and launches
  * --------------------------------------------------------------------------------------------------- */
@@ -110,11 +117,13 @@ typedef struct machine_kernel {
 int                   machine_kernels(const machine_module *module);
 const machine_kernel *machine_kernel_at(const machine_module *module, int i);
 
-/* An instruction's text, its line in the module's text, its line in the kernel's source (0: not told), how often it
- * ran. */
+/* An instruction's text, its line in the module's text, how often it ran; file and line of its source (0: not told). Of
+ * what is inlined from other files that is the line that asks for it in the kernel's own file. */
 typedef struct machine_instruction {
     const char *text;
-    int         line, source_line;
+    int         line;
+    const char *source_file;
+    int         source_line;
     uint64_t    executed;
 } machine_instruction;
 
@@ -123,5 +132,8 @@ machine_instruction machine_instruction_at(const machine_module *module, int at)
 /* The next instruction of [from, end) that orders others (waits, barriers, fences, commits): what an audit leaves out,
  * one at a time. -1: none. */
 int machine_find(const machine_module *module, int from, int end);
+
+/* The count of a wait becomes `by` higher. It may have two: 0 and 1. False: it has no such one. */
+bool machine_loosen(machine_module *module, int at, int count, int by);
 
 #endif

@@ -167,6 +167,32 @@ uint8_t *machine_at(machine_memory *memory, uint64_t address, uint64_t bytes)
     return b->data + (address - b->at);
 }
 
+size_t machine_memory_bytes(const machine_memory *memory)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < memory->n; i++) bytes += memory->blocks[i]->bytes;
+    return bytes;
+}
+
+void machine_memory_keep(const machine_memory *memory, uint8_t *to)
+{
+    for (int i = 0; i < memory->n; to += memory->blocks[i++]->bytes)
+        memcpy(to, memory->blocks[i]->data, memory->blocks[i]->bytes);
+}
+
+void machine_memory_put(machine_memory *memory, const uint8_t *from)
+{
+    for (int i = 0; i < memory->n; from += memory->blocks[i++]->bytes)
+        memcpy(memory->blocks[i]->data, from, memory->blocks[i]->bytes);
+}
+
+bool machine_memory_is(const machine_memory *memory, const uint8_t *bytes)
+{
+    for (int i = 0; i < memory->n; bytes += memory->blocks[i++]->bytes)
+        if (memcmp(memory->blocks[i]->data, bytes, memory->blocks[i]->bytes) != 0) return false;
+    return true;
+}
+
 void machine_memory_launch(machine_memory *memory)
 {
     memory->launch++;

@@ -31,3 +31,8 @@ int machine_find(const machine_module *module, int from, int end)
 {
     return module->interpreter->find(module, from, end);
 }
+
+bool machine_loosen(machine_module *module, int at, int count, int by)
+{
+    return module->interpreter->loosen(module, at, count, by);
+}

@@ -13,6 +13,7 @@ typedef struct machine_interpreter {
     const machine_kernel *(*kernel_at)(const machine_module *module, int i);
     machine_instruction (*instruction_at)(const machine_module *module, int at);
     int (*find)(const machine_module *module, int from, int end);
+    bool (*loosen)(machine_module *module, int at, int count, int by);
 } machine_interpreter;
 
 /* The first member of every module. */

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-enum { LANES = 32, MAX_OPERANDS = 8, MAX_PICKS = 8, SHARED_FIRST = 1024, SHARED_MOST = 227 * 1024 };
+enum { LANES = 32, MAX_OPERANDS = 8, MAX_PICKS = 8, FILES = 16, SHARED_FIRST = 1024, SHARED_MOST = 227 * 1024 };
 
 #define SHARED_BASE 0x0200000000000000u /* generic addresses of shared memory: the block's own */
 #define PARAM_BASE 0x0300000000000000u  /* and of parameters */
@@ -74,7 +74,7 @@ struct ptx_instruction {
     ptx_operand    o[MAX_OPERANDS];
     int            touched, n_touched; /* registers of its operands, in the module's list */
     int            written, n_written; /* and those it writes that a wgmma uses */
-    int            line, source;
+    int            line, source_file, source;
     char          *text;
     uint64_t       executed;
 };
@@ -106,6 +106,7 @@ typedef struct ptx_module {
     int              n, room;
     int             *list;
     int              n_list, list_room;
+    char             files[FILES][48]; /* of the source, by number */
 } ptx_module;
 
 extern const machine_interpreter ptx_interpreter;

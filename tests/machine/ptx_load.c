@@ -150,7 +150,18 @@ static void locate(reader *r)
         if (i == end) break;
         at = r->inlined[(i - 1) % MOST_NAMES][1];
     }
+    r->source_file = at.file;
     r->source = at.line;
+}
+
+/* .file 1 "/folder/name" */
+static bool file(reader *r)
+{
+    const char *name = strrchr(r->statement, '/') ? strrchr(r->statement, '/') : strchr(r->statement, '"');
+    int         number = atoi(r->statement + strlen(".file "));
+    if (!name || number < 0 || number >= FILES) return ptx_wrong(r, "a file that is not known");
+    snprintf(r->m->files[number], sizeof r->m->files[number], "%.*s", (int)strcspn(name + 1, "\""), name + 1);
+    return true;
 }
 
 static bool directive(reader *r)
@@ -164,8 +175,8 @@ static bool directive(reader *r)
     /* A tag of NVRTC's own, that no kernel uses. */
     if (!r->k && !strncmp(s, ".global .align 1 .u8 ", 21) && !strchr(s, '[') && !strchr(s, '=')) return true;
     if (!strncmp(s, ".loc ", 5)) return locate(r), true;
-    static const char *const ignored[] = { ".version",     ".target", ".file", ".section", ".pragma \"nounroll\"",
-                                           ".minnctapersm" };
+    if (!strncmp(s, ".file", 5)) return file(r);
+    static const char *const ignored[] = { ".version", ".target", ".section", ".pragma \"nounroll\"", ".minnctapersm" };
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         if (!strncmp(s, ignored[i], strlen(ignored[i]))) return true;
     if (!strcmp(s, ".address_size 64")) return true;

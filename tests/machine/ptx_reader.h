@@ -29,7 +29,7 @@ typedef struct reader {
     ptx_kernel *k; /* NULL: outside */
     char       *text, *at;
     char        statement[8192];
-    int         line, begun, source, shared_bytes; /* begun: the statement's first line */
+    int         line, begun, source_file, source, shared_bytes; /* begun: the statement's first line */
     range       ranges[MOST_NAMES];
     symbol      symbols[MOST_NAMES], *labels;
     int         n_ranges, n_symbols, n_labels, label_room;

@@ -359,9 +359,9 @@ bool ptx_resolve(reader *r)
     static const ptx_row *const tables[] = { ptx_alu_rows, ptx_memory_rows, ptx_matrix_rows, ptx_async_rows,
                                              ptx_control_rows };
     ptx_module                 *m = r->m;
-    ptx_instruction             x = { .guard = -1, .line = r->begun, .source = r->source };
-    char                        copy[8192], *op = copy, *parts[MAX_OPERANDS];
-    int                         bits;
+    ptx_instruction x = { .guard = -1, .line = r->begun, .source_file = r->source_file, .source = r->source };
+    char            copy[8192], *op = copy, *parts[MAX_OPERANDS];
+    int             bits;
     strcpy(copy, r->statement);
     if (*op == '@') {
         char *space = strchr(op, ' ');

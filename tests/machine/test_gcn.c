@@ -85,6 +85,9 @@ WANT(want_or_word1, a >> 16 | b)
 WANT(want_or3, a | b | c)
 WANT(want_xor, a ^ b)
 WANT(want_and_or, (a & b) | c)
+WANT(want_xad, (uint64_t)(a ^ b) + c)
+WANT(want_ge, a >= b)
+WANT(want_mul_word1, (uint64_t)((int64_t)(a >> 16) * ((int32_t)(b << 8) >> 8)))
 WANT(want_bfi, c ^ (a & (b ^ c)))
 WANT(want_shl, b *((uint64_t)1 << a % 32))
 WANT(want_shr, b / ((uint64_t)1 << a % 32))
@@ -156,6 +159,10 @@ static const vector_row vector_rows[] = {
     { "v_or3_b32 v4, v1, v2, v3", want_or3 },
     { "v_xor_b32_e32 v4, v1, v2", want_xor },
     { "v_and_or_b32 v4, v1, v2, v3", want_and_or },
+    { "v_xad_u32 v4, v1, v2, v3", want_xad },
+    { "v_cmp_ge_u32_e32 vcc, v1, v2\nv_cndmask_b32_e64 v4, 0, 1, vcc", want_ge },
+    { "v_mul_i32_i24_sdwa v4, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD",
+      want_mul_word1 },
     { "v_bfi_b32 v4, v1, v2, v3", want_bfi },
     { "v_lshlrev_b32_e32 v4, v1, v2", want_shl },
     { "v_lshrrev_b32_e32 v4, v1, v2", want_shr },

@@ -71,14 +71,6 @@ static void run_cases(const machine_case *cases, const char *arch, bool all, int
     assert_int_equal(right, wanted);
 }
 
-static void portable_kernels_are_right(void **state)
-{
-    (void)state;
-    if (machine_amd_missing()) skip();
-    run_cases(machine_portable_cases, "gfx942", true, 5);
-    run_cases(machine_portable_cases, "gfx950", true, 5);
-}
-
 static void matrix_kernels_are_right(void **state)
 {
     (void)state;
@@ -96,7 +88,6 @@ static void matrix_kernels_are_right_in_all_shapes(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(portable_kernels_are_right),
     cmocka_unit_test(matrix_kernels_are_right),
     full_test(matrix_kernels_are_right_in_all_shapes),
 };

@@ -3,7 +3,7 @@
  * a text may lack): each must be named, or its result be wrong, on both architectures. */
 #include "support/test.h"
 
-#include "machine/audit.h"
+#include "machine/audit_cases.h"
 #include "machine/cases.h"
 #include "machine/compile_amd.h"
 
@@ -106,12 +106,11 @@ static void a_hidden_argument_that_is_missing_is_named(void **state)
 {
     (void)state;
     if (machine_amd_missing()) skip();
-    const machine_case *c = machine_portable_cases;
-    while (strcmp(c->kernel, "adamw")) c++;
+    const mistake m = { { "no hidden argument", "mistakes.hip", "copy", make_mistake, { 1000, 1000, 0, 2, 256, 1000 } },
+                        "of the arguments: the kernel's metadata has no argument there" };
     for (int a = 0; a < 2; a++) {
         const char     *arch = a ? "gfx950" : "gfx942";
-        machine_module *module = module_of(c->file, arch, "block_count_x");
-        mistake         m = { *c, "of the arguments: the kernel's metadata has no argument there" };
+        machine_module *module = module_of(m.made.file, arch, "block_count_x");
         one_mistake(module, &m, arch);
         machine_unload(module);
     }
@@ -122,8 +121,8 @@ static void a_wait_or_barrier_that_is_left_out_is_noticed(void **state)
 {
     (void)state;
     if (machine_amd_missing()) skip();
-    assert_int_equal(machine_audit("gfx942", "", false), 0);
-    assert_int_equal(machine_audit("gfx950", "", false), 0);
+    assert_int_equal(machine_audit_cases("gfx942"), 0);
+    assert_int_equal(machine_audit_cases("gfx950"), 0);
 }
 
 static const struct CMUnitTest tests[] = {

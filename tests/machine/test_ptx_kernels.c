@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels as NVRTC compiles them, run by the interpreter of PTX in every order, against references in float64. */
-#include "machine/audit.h"
+#include "machine/audit_cases.h"
 #include "machine/cases_nvidia.h"
 #include "machine/compile_nvidia.h"
 #include "support/test.h"
@@ -59,24 +59,6 @@ static void judge_all(const machine_case *cases, const char *arch, const char *f
     machine_unload(m);
 }
 
-static void portable_kernels_on_sm_80(void **state)
-{
-    (void)state;
-    judge_all(machine_portable_cases, "sm_80", "portable.h", true);
-}
-
-static void portable_kernels_on_sm_90(void **state)
-{
-    (void)state;
-    judge_all(machine_portable_cases, "sm_90", "portable.h", true);
-}
-
-static void portable_kernels_on_sm_100(void **state)
-{
-    (void)state;
-    judge_all(machine_portable_cases, "sm_100a", "portable.h", true);
-}
-
 static void products_by_mma_sync(void **state)
 {
     (void)state;
@@ -96,19 +78,10 @@ static void attention_forward(void **state)
     judge_all(machine_nvidia_cases, "sm_90a", "flash_wgmma.cu", false);
 }
 
-static void attention_backward(void **state)
-{
-    (void)state;
-    judge_all(machine_nvidia_cases, "sm_90a", "attention_backward.cu", false);
-}
-
 static void all_shapes_on_all_architectures(void **state)
 {
     (void)state;
     judge_all(machine_nvidia_cases, "sm_90a", "flash_wgmma.cu", true);
-    judge_all(machine_nvidia_cases, "sm_90a", "attention_backward.cu", true);
-    judge_all(machine_nvidia_cases, "sm_80", "attention_backward.cu", true);
-    judge_all(machine_nvidia_cases, "sm_100a", "attention_backward.cu", true);
     judge_all(machine_nvidia_cases, "sm_100a", "gemm_mma.cu", true);
 }
 
@@ -155,9 +128,6 @@ static const mistake mistakes[] = {
     { "one warp too few gives back", "flash_wgmma", "init_barrier(at.empty_k + 8 * i, 8)",
       "init_barrier(at.empty_k + 8 * i, 7)", "" },
     { "the lead of a descriptor", "flash_wgmma", "x * 2048, BOX)", "x * 2048, 2 * BOX)", "" },
-    { "a key that is not yet to be seen", "attention_dq 128", "key <= mine + 8 * h", "key <= mine + 8 * h + 1", NULL },
-    { "queries that do not exist", "attention_dkdv 128", "row < s.tokens ? L[line + row] * LOG2_E : NOTHING",
-      "L[line + row] * LOG2_E", "not inside one allocation" },
 };
 
 /* Is one of the words (`|` between them) in a text? */
@@ -233,26 +203,22 @@ static void wrong_arguments_are_found(void **state)
 static void nothing_can_be_left_out(void **state)
 {
     (void)state;
-    machine_unload(machine_nvidia_module("portable.h", "sm_80"));
-    assert_int_equal(machine_audit("sm_80", "", false), 0);
+    machine_unload(machine_nvidia_module("gemm_mma.cu", "sm_80"));
+    assert_int_equal(machine_audit_cases("sm_80"), 0);
 }
 
 static void nothing_can_be_left_out_on_sm_90a_and_sm_100a(void **state)
 {
     (void)state;
-    machine_unload(machine_nvidia_module("portable.h", "sm_90a"));
-    assert_int_equal(machine_audit("sm_90a", "", false), 0);
-    assert_int_equal(machine_audit("sm_100a", "", false), 0);
+    machine_unload(machine_nvidia_module("gemm_mma.cu", "sm_90a"));
+    assert_int_equal(machine_audit_cases("sm_90a"), 0);
+    assert_int_equal(machine_audit_cases("sm_100a"), 0);
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(portable_kernels_on_sm_80),
-    cmocka_unit_test(portable_kernels_on_sm_90),
-    cmocka_unit_test(portable_kernels_on_sm_100),
     cmocka_unit_test(products_by_mma_sync),
     cmocka_unit_test(products_by_wgmma),
     cmocka_unit_test(attention_forward),
-    cmocka_unit_test(attention_backward),
     cmocka_unit_test(planted_mistakes_are_found),
     cmocka_unit_test(wrong_arguments_are_found),
     cmocka_unit_test(nothing_can_be_left_out),

@@ -276,6 +276,12 @@ API NAME(cuDeviceTotalMem_v2, hipDeviceTotalMem)(size_t *bytes, int device)
     return standin_fault("cuDeviceTotalMem_v2");
 }
 
+/* STANDIN_GPU_UNITS, or those of a real one: grids are as large. */
+static int units_or(int real)
+{
+    return getenv("STANDIN_GPU_UNITS") ? atoi(getenv("STANDIN_GPU_UNITS")) : real;
+}
+
 #ifdef HIP
 API hipSetDevice(int device);
 API hipSetDevice(int device)
@@ -290,7 +296,7 @@ API hipGetDevicePropertiesR0600(void *out, int device)
 {
     char  *at = out;
     size_t shared = 65536;
-    int    units = 304;
+    int    units = units_or(304);
     (void)device;
     memset(at, 0, 1472);
     memcpy(at + 296, &shared, sizeof shared);
@@ -312,7 +318,11 @@ API cuDeviceGetAttribute(int *value, int which, int device)
     const char *arch = getenv("STANDIN_GPU_ARCH") ? getenv("STANDIN_GPU_ARCH") : "sm_90";
     int         number = atoi(arch + 3);
     (void)device;
-    *value = which == 16 ? 132 : which == 75 ? number / 10 : which == 76 ? number % 10 : which == 97 ? 232448 : 0;
+    *value = which == 16   ? units_or(132)
+             : which == 75 ? number / 10
+             : which == 76 ? number % 10
+             : which == 97 ? 232448
+                           : 0;
     return standin_fault("cuDeviceGetAttribute");
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stand-in for a GPU's runtime: modules and launches. A module is the text that its stand-in compiler writes; a
  * launch executes it, in the order that STANDIN_GPU_ORDER names ("eager", "reversed", a number: waves at random; as
- * late as may be otherwise). STANDIN_GPU_BLIND=1: races are not looked for.
+ * late as may be otherwise). STANDIN_GPU_BLIND=1: races are not looked for. STANDIN_GPU_AUDIT=ARCH: each launch is
+ * audited (machine/audit.h), until standin_audit_print.
  *
  * STANDIN_GPU_CODE=FOLDER: of code objects of AMD's GPUs, which are those of FOLDER/MODULE.code to the byte, the text
  * is executed that they were assembled from, MODULE.s; PTX is known by its bytes as well. A line "MODULE KERNEL" is
@@ -9,6 +10,8 @@
  * end. */
 #define _GNU_SOURCE
 #include "gpu.h"
+
+#include "machine/audit.h"
 
 #include <elf.h>
 #include <glob.h>
@@ -177,12 +180,29 @@ static machine_order order_of_day(void)
     return order;
 }
 
+static machine_audit *audit;
+
+SHOWN machine_tally standin_audit_print(const char *proved);
+machine_tally       standin_audit_print(const char *proved)
+{
+    machine_tally none = { 0, 0, 0, 0, 0 };
+    return audit ? machine_audit_print(audit, proved) : none;
+}
+
+static bool run_as_asked(const launching *l, char error[MACHINE_ERROR_ROOM])
+{
+    const char   *arch = getenv("STANDIN_GPU_AUDIT");
+    machine_order order = order_of_day();
+    if (!arch) return machine_run(l->kernel->module, standin_memory(), &l->launch, &order, NULL, error);
+    if (!audit) audit = machine_audit_new(arch);
+    return machine_audit_run(audit, l->kernel->module, standin_memory(), &l->launch, error);
+}
+
 static void run(void *with)
 {
-    launching    *l = with;
-    char          error[MACHINE_ERROR_ROOM] = "";
-    machine_order order = order_of_day();
-    if (machine_run(l->kernel->module, standin_memory(), &l->launch, &order, NULL, error)) {
+    launching *l = with;
+    char       error[MACHINE_ERROR_ROOM] = "";
+    if (run_as_asked(l, error)) {
         note_launch(l->kernel);
         return;
     }

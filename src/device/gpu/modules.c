@@ -239,19 +239,26 @@ tm_status tm_gpu_start(const tm_call *call, int kernel, int64_t x, int64_t y, in
     return tm_gpu_launch(p->own->gpu, tm_gpu_stream_of(call->queue), &launch, err);
 }
 
+/* Of a grid whose threads go on to further elements: several times what runs at once. */
+static int64_t most_blocks(const tm_call *call)
+{
+    enum { EACH_UNIT = 32 };
+    return (int64_t)EACH_UNIT * tm_gpu_facts_of(((const tm_gpu_noted *)call->state)->own->gpu)->multiprocessors;
+}
+
 tm_status tm_gpu_start_each(const tm_call *call, int kernel, int64_t n, const tm_gpu_arguments *a, tm_error *err)
 {
-    enum { THREADS = 256, MOST_BLOCKS = 4096 };
-    int64_t blocks = (n + THREADS - 1) / THREADS;
-    return tm_gpu_start(call, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, 1, 1, THREADS, a, err);
+    enum { THREADS = 256 };
+    int64_t blocks = (n + THREADS - 1) / THREADS, most = most_blocks(call);
+    return tm_gpu_start(call, kernel, blocks < most ? blocks : most, 1, 1, THREADS, a, err);
 }
 
 tm_status tm_gpu_start_rows(const tm_call *call, int kernel, int64_t rows, int64_t columns, const tm_gpu_arguments *a,
                             tm_error *err)
 {
-    enum { THREADS = 256, MOST_BLOCKS = 16384 };
-    int64_t across = (columns + THREADS - 1) / THREADS,
-            most = across < MOST_BLOCKS ? MOST_BLOCKS / (across + !across) : 1;
+    enum { THREADS = 256 };
+    int64_t across = (columns + THREADS - 1) / THREADS, most = most_blocks(call) / (across + !across);
+    if (most < 1) most = 1;
     return tm_gpu_start(call, kernel, across, rows < most ? rows : most, 1, THREADS, a, err);
 }
 

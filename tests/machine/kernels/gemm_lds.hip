@@ -94,6 +94,6 @@ KERNEL_OF(256, gemm_lds)
     WAIT(0); /* the LDS must not be somebody else's when the last ones land */
     UNROLL for (int i = 0; i < 2; i++) UNROLL for (int j = 0; j < 2; j++) UNROLL for (int r = 0; r < 16; r++) {
         int row = row0 + (wave >> 1) * 64 + 32 * i + row_of_result(r, h), column = column0 + (wave & 1) * 64 + 32 * j + l;
-        c[(i64)row * columns + column] = to_bf16(sum[i][j][r]);
+        put(c, (i64)row * columns + column, sum[i][j][r]);
     }
 }

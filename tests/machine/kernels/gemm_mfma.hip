@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products on matrix cores, a tile of 128 x 128 per block of 4 waves, each with 64 x 64 of it.
- *
- * gemm_mfma: c[rows, columns] = a[rows, inner] b[columns, inner]^T, bfloat16; rows and columns multiples of 128, inner
- *            of 32. gemm_f16: the same of float16. gemm_f32: float32, one tile of 32 x 32 per wave, straight from memory.
+/* Products on matrix cores. gemm_f16: c[rows, columns] = a[rows, inner] b[columns, inner]^T, float16; a tile of 128 x 128 per
+ * block of 4 waves, each with 64 x 64 of it; rows and columns multiples of 128, inner of 32. gemm_f32: float32, one tile of
+ * 32 x 32 per wave, straight from memory.
  */
 #include "matrix.h"
 
@@ -14,12 +13,12 @@
 struct copied {
     u32x4 part[2];
 };
-DEVICE copied fetch(const bf16 *from)
+DEVICE copied fetch(const f16 *from)
 {
     copied c = { { ((const u32x4 *)from)[0], ((const u32x4 *)from)[1] } };
     return c;
 }
-DEVICE void keep(bf16 *to, copied c)
+DEVICE void keep(f16 *to, copied c)
 {
     UNROLL for (int i = 0; i < 2; i++) {
         *(u32x2 *)&to[8 * i] = c.part[i].xy;
@@ -27,45 +26,24 @@ DEVICE void keep(bf16 *to, copied c)
     }
 }
 
-template <bool HALF> DEVICE f32x16 step(s16x4 a, s16x4 b, f32x16 c)
+DEVICE void products(f32x16 (*sum)[2], const f16 *as, const f16 *bs, int l, int h)
 {
     typedef _Float16 h16x4 __attribute__((ext_vector_type(4)));
-    if (HALF)
-        return __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(h16x4, a), __builtin_bit_cast(h16x4, b), c, 0, 0,
-                                                    0);
-    return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(a, b, c, 0, 0, 0);
-}
-
-template <bool HALF> DEVICE void products(f32x16 (*sum)[2], const bf16 *as, const bf16 *bs, int l, int h)
-{
-#if defined(__gfx950__)
-    if (!HALF) {
-        for (int k = 0; k < INNER; k += 16) {
-            fragment fa[2], fb[2];
-            UNROLL for (int i = 0; i < 2; i++) {
-                fa[i] = load_fragment(&as[(32 * i + l) * STRIDE + k + 4 * h]);
-                fb[i] = load_fragment(&bs[(32 * i + l) * STRIDE + k + 4 * h]);
-            }
-            UNROLL for (int i = 0; i < 2; i++) UNROLL for (int j = 0; j < 2; j++)
-                sum[i][j] = multiply(fa[i], fb[j], sum[i][j]);
-        }
-        return;
-    }
-#endif
     for (int k = 0; k < INNER; k += 8) {
-        s16x4 fa[2], fb[2];
+        h16x4 fa[2], fb[2];
         UNROLL for (int i = 0; i < 2; i++) {
-            fa[i] = *(const s16x4 *)&as[(32 * i + l) * STRIDE + k + 4 * h];
-            fb[i] = *(const s16x4 *)&bs[(32 * i + l) * STRIDE + k + 4 * h];
+            fa[i] = *(const h16x4 *)&as[(32 * i + l) * STRIDE + k + 4 * h];
+            fb[i] = *(const h16x4 *)&bs[(32 * i + l) * STRIDE + k + 4 * h];
         }
         UNROLL for (int i = 0; i < 2; i++) UNROLL for (int j = 0; j < 2; j++)
-            sum[i][j] = step<HALF>(fa[i], fb[j], sum[i][j]);
+            sum[i][j] = __builtin_amdgcn_mfma_f32_32x32x8f16(fa[i], fb[j], sum[i][j], 0, 0, 0);
     }
 }
 
-template <bool HALF> DEVICE void gemm(bf16 *c, const bf16 *a, const bf16 *b, int columns, int inner)
+KERNEL_OF(256, gemm_f16)
+(f16 *RESTRICT c, const f16 *RESTRICT a, const f16 *RESTRICT b, int columns, int inner)
 {
-    __shared__ ALIGNED bf16 as[TILE * STRIDE], bs[TILE * STRIDE];
+    __shared__ ALIGNED f16 as[TILE * STRIDE], bs[TILE * STRIDE];
     int thread = thread_id(), lane = thread & 63, wave = thread >> 6, l = lane & 31, h = lane >> 5;
     int row0 = block_id(1) * TILE, column0 = block_id(0) * TILE, wave_row = (wave >> 1) * 64, wave_column = (wave & 1) * 64;
     int at = (thread >> 1) * STRIDE + (thread & 1) * 16;
@@ -81,22 +59,12 @@ template <bool HALF> DEVICE void gemm(bf16 *c, const bf16 *a, const bf16 *b, int
         int next = k0 + INNER < inner ? k0 + INNER : k0; /* behind the end the last tile comes again: no branch */
         next_a = fetch(a + next);
         next_b = fetch(b + next);
-        products<HALF>(sum, as + wave_row * STRIDE, bs + wave_column * STRIDE, l, h);
+        products(sum, as + wave_row * STRIDE, bs + wave_column * STRIDE, l, h);
     }
     UNROLL for (int i = 0; i < 2; i++) UNROLL for (int j = 0; j < 2; j++) UNROLL for (int r = 0; r < 16; r++) {
         i64 to = (i64)(row0 + wave_row + 32 * i + row_of_result(r, h)) * columns + column0 + wave_column + 32 * j + l;
-        c[to] = HALF ? __builtin_bit_cast(unsigned short, (_Float16)sum[i][j][r]) : to_bf16(sum[i][j][r]);
+        c[to] = __builtin_bit_cast(unsigned short, (_Float16)sum[i][j][r]);
     }
-}
-KERNEL_OF(256, gemm_mfma)
-(bf16 *RESTRICT c, const bf16 *RESTRICT a, const bf16 *RESTRICT b, int columns, int inner)
-{
-    gemm<false>(c, a, b, columns, inner);
-}
-KERNEL_OF(256, gemm_f16)
-(f16 *RESTRICT c, const f16 *RESTRICT a, const f16 *RESTRICT b, int columns, int inner)
-{
-    gemm<true>(c, a, b, columns, inner);
 }
 
 KERNEL_OF(64, gemm_f32)

@@ -2,8 +2,7 @@
 /* Matrix cores of gfx942 and gfx950: what the kernels for them share. Builtins only.
  *
  * An operand of a 32 x 32 product has its row (A) or column (B) in the lane, lane % 32, and k in registers. The result
- * has its column in the lane and its rows in registers: row 8 (r / 4) + 4 (lane / 32) + r % 4. So registers 4 x .. 4 x
- * + 3 of a result are the operand of step x of a product over the result's rows: no shuffle between two products.
+ * has its column in the lane and its rows in registers: row 8 (r / 4) + 4 (lane / 32) + r % 4.
  */
 #ifndef TESTS_MACHINE_KERNELS_MATRIX_H
 #define TESTS_MACHINE_KERNELS_MATRIX_H
@@ -34,13 +33,6 @@ DEVICE int row_of_result(int r, int half)
 struct fragment {
     s16x4 k[2];
 };
-DEVICE fragment load_fragment(const bf16 *at)
-{
-    fragment f;
-    f.k[0] = *(const s16x4 *)at;
-    f.k[1] = *(const s16x4 *)(at + 8);
-    return f;
-}
 /* c + a b, 32 x 16 by 16 x 32. gfx950's instruction takes eight of k a lane: which ones they are does not matter as
  * long as A and B agree, so two operands of gfx942's are one of its. */
 DEVICE f32x16 multiply(fragment a, fragment b, f32x16 c)
@@ -53,26 +45,6 @@ DEVICE f32x16 multiply(fragment a, fragment b, f32x16 c)
     c = __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(a.k[0], b.k[0], c, 0, 0, 0);
     return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(a.k[1], b.k[1], c, 0, 0, 0);
 #endif
-}
-/* Two floats to two bfloat16, nearest even; no special case for NaN (it may become infinite, never finite). */
-DEVICE u32 pack2(float x, float y)
-{
-#if defined(__gfx950__)
-    typedef float  f2 __attribute__((ext_vector_type(2)));
-    typedef __bf16 b2 __attribute__((ext_vector_type(2)));
-    f2             v = { x, y };
-    return __builtin_bit_cast(u32, __builtin_convertvector(v, b2));
-#else
-    u32 a = bits_of(x), b = bits_of(y);
-    a += 0x7fffu + (a >> 16 & 1u);
-    b += 0x7fffu + (b >> 16 & 1u);
-    return __builtin_amdgcn_perm(b, a, 0x07060302u);
-#endif
-}
-DEVICE s16x4 pack4(float a, float b, float c, float d)
-{
-    u32x2 v = { pack2(a, b), pack2(c, d) };
-    return __builtin_bit_cast(s16x4, v);
 }
 
 #endif

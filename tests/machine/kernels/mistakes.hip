@@ -50,3 +50,9 @@ KERNEL_OF(256, neighbours)(float *out, const float *x, int n)
     int i = block_id(0) * 256 + thread_id();
     if (i < n - 1) out[i] = x[i] + x[i + 1];
 }
+
+/* A copy by as many threads as there are. No mistake, but the number of blocks is an argument that the runtime fills. */
+KERNEL(copy)(float *RESTRICT out, const float *RESTRICT x, int n)
+{
+    EACH(i, n) out[i] = x[i];
+}

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention for every GPU (op/attention.c has the formulas): tiles of SIDE queries and SIDE keys, scores in float32 in
  * shared memory, never a matrix of all scores. X: format of q, k, v, o and their gradients; S: of the sinks. QK, VO:
- * elements of a head, of queries and keys, of values and results. A block of 256 threads has the queries (or keys) of a
+ * elements of a head, of queries and keys, of values and results. A block has the queries (or keys) of a
  * tile; each of its threads has some columns of one row. No atomics: the same bits in every run. */
 
-enum { THREADS = 256, ACROSS = THREADS / SIDE /* threads of a row */ };
+enum { ACROSS = BLOCK / SIDE /* threads of a row, all of one wave */ };
 enum { QK_EACH = (QK + ACROSS - 1) / ACROSS, VO_EACH = (VO + ACROSS - 1) / ACROSS };
+
+/* Those scores of a thread's row that it has to compute. */
+#define EACH_SCORE(i)                                                                                                  \
+    ROLLED for (int n_ = 0; n_ < (SIDE + ACROSS - 1) / ACROSS; n_++)                                                   \
+        if (int i = column + n_ * ACROSS; SIDE >= ACROSS || i < SIDE)
 
 #define SHAPE                                                                                                          \
     i64 seq_q, i64 seq_k, i64 q_offset, int heads, int kv_heads, int causal, i64 window, i64 key0, i64 ld_q, i64 ld_k, \
@@ -27,9 +32,9 @@ DEVICE range seen_by(const int *first_key, i64 row, i64 query, i64 seq_q, i64 se
 /* SIDE rows of `width` elements from row `row0` on, as far as there are `rows`, else zeros. */
 DEVICE void load_tile(float *tile, const X *x, i64 row0, i64 rows, i64 ld, int width)
 {
-    for (int i = thread_id(); i < SIDE * width; i += THREADS) {
+    for (int n = 0, i = thread_id(); n < (SIDE * width + BLOCK - 1) / BLOCK; n++, i += BLOCK) {
         int r = i / width, c = i - r * width;
-        tile[i] = r < rows ? get(x, (row0 + r) * ld + c) : 0.0f;
+        if (i < SIDE * width) tile[i] = r < rows ? get(x, (row0 + r) * ld + c) : 0.0f;
     }
 }
 
@@ -57,7 +62,7 @@ DEVICE range seen_by_tile(range *of, range mine)
     return all;
 }
 
-KERNEL_OF(256, attention)
+KERNEL(attention)
 (X *RESTRICT o, f32 *RESTRICT lse, const X *RESTRICT q, const X *RESTRICT k, const X *RESTRICT v,
  const int *RESTRICT first_key, const S *RESTRICT sinks, SHAPE)
 {
@@ -75,12 +80,12 @@ KERNEL_OF(256, attention)
         load_tile(ks, k + (batch * seq_k + key0_) * ld_k + j * QK, 0, seq_k - key0_, ld_k, QK);
         load_tile(vs, v + (batch * seq_k + key0_) * ld_v + j * VO, 0, seq_k - key0_, ld_v, VO);
         barrier();
-        for (int i = column; i < SIDE; i += ACROSS) {
+        EACH_SCORE (i) {
             i64 key = key0_ + i;
             scores[row][i] =
                 key >= mine.from && key < mine.end ? scale * dot(qs + row * QK, ks + i * QK, QK) : MINUS_INFINITY;
         }
-        barrier();
+        wave_barrier();
         if (column == 0) {
             float most = largest;
             for (int i = 0; i < SIDE; i++) most = larger(most, scores[row][i]);
@@ -94,7 +99,7 @@ KERNEL_OF(256, attention)
             largest = most;
             shrink[row] = less;
         }
-        barrier();
+        wave_barrier();
         UNROLL for (int c = 0; c < VO_EACH; c++)
         {
             int at = column + c * ACROSS;
@@ -105,7 +110,7 @@ KERNEL_OF(256, attention)
         }
     }
     if (column == 0) total[row] = sum;
-    barrier();
+    wave_barrier();
     if (query >= seq_q) return;
     float all_of_it = total[row];
     UNROLL for (int c = 0; c < VO_EACH; c++)
@@ -120,7 +125,7 @@ KERNEL_OF(256, attention)
 /* delta = <do, o> of each query, head and sequence (dimensions of the grid): a thread each; as lse lies. */
 KERNEL(attention_delta)(f32 *RESTRICT delta, const X *RESTRICT d_o, const X *RESTRICT o, i64 seq_q)
 {
-    i64   query = (i64)block_id(0) * block_threads() + thread_id(), heads = blocks(1);
+    i64   query = (i64)block_id(0) * BLOCK + thread_id(), heads = blocks(1);
     i64   at = ((block_id(2) * seq_q + query) * heads + block_id(1)) * VO;
     float sum = 0.0f;
     if (query >= seq_q) return;
@@ -140,7 +145,7 @@ DEVICE pair weigh(const float *q, const float *k, const float *d_o, const float 
     return pair{ p, p * (dot(d_o, v, VO) - delta) };
 }
 
-KERNEL_OF(256, attention_grad_queries)
+KERNEL(attention_grad_queries)
 (X *RESTRICT dq, const X *RESTRICT d_o, const X *RESTRICT q, const X *RESTRICT k, const X *RESTRICT v,
  const f32 *RESTRICT lse, const f32 *RESTRICT delta, const int *RESTRICT first_key, i64 ld_dq, SHAPE)
 {
@@ -161,13 +166,13 @@ KERNEL_OF(256, attention_grad_queries)
         load_tile(ks, k + (batch * seq_k + key0_) * ld_k + j * QK, 0, seq_k - key0_, ld_k, QK);
         load_tile(vs, v + (batch * seq_k + key0_) * ld_v + j * VO, 0, seq_k - key0_, ld_v, VO);
         barrier();
-        for (int i = column; i < SIDE; i += ACROSS) {
+        EACH_SCORE (i) {
             i64 key = key0_ + i;
             scores[row][i] = weigh(qs + row * QK, ks + i * QK, os + row * VO, vs + i * VO, scale, my_lse, my_delta,
                                    key >= mine.from && key < mine.end)
                                  .ds;
         }
-        barrier();
+        wave_barrier();
         UNROLL for (int c = 0; c < QK_EACH; c++)
         {
             int at = column + c * ACROSS;
@@ -184,7 +189,7 @@ KERNEL_OF(256, attention_grad_queries)
 }
 
 /* Of a tile of keys, over all queries of all heads of the group, in ascending order. */
-KERNEL_OF(256, attention_grad_keys)
+KERNEL(attention_grad_keys)
 (X *RESTRICT dk, X *RESTRICT dv, const X *RESTRICT d_o, const X *RESTRICT q, const X *RESTRICT k, const X *RESTRICT v,
  const f32 *RESTRICT lse, const f32 *RESTRICT delta, const int *RESTRICT first_key, i64 ld_dk, i64 ld_dv, SHAPE)
 {
@@ -204,7 +209,7 @@ KERNEL_OF(256, attention_grad_keys)
             load_tile(qs, q + (batch * seq_q + query0) * ld_q + h * QK, 0, seq_q - query0, ld_q, QK);
             load_tile(os, d_o + (batch * seq_q + query0) * heads * VO + h * VO, 0, seq_q - query0, heads * VO, VO);
             barrier();
-            for (int i = column; i < SIDE; i += ACROSS) {
+            EACH_SCORE (i) {
                 i64   query = query0 + i, at = (batch * heads + h) * seq_q + query;
                 range r =
                     seen_by(first_key, batch * seq_q + query, query, seq_q, seq_k, q_offset, causal, window, key0);
@@ -214,7 +219,7 @@ KERNEL_OF(256, attention_grad_keys)
                 ps[row][i] = w.p;
                 ds[row][i] = w.ds;
             }
-            barrier();
+            wave_barrier();
             UNROLL for (int c = 0; c < QK_EACH; c++)
             {
                 int at = column + c * ACROSS;
@@ -241,17 +246,17 @@ KERNEL_OF(256, attention_grad_keys)
     }
 }
 
-/* dsink_h = - sum of exp(sink_h - lse) delta: a block of 256 for each head. */
-KERNEL_OF(256, attention_grad_sinks)
+/* dsink_h = - sum of exp(sink_h - lse) delta: a block for each head. */
+KERNEL(attention_grad_sinks)
 (S *RESTRICT d_sinks, const S *RESTRICT sinks, const f32 *RESTRICT lse, const f32 *RESTRICT delta, i64 batches,
  i64 seq_q, int heads, int adds)
 {
-    SHARED double room[256];
+    SHARED double room[BLOCK];
     int           h = block_id(0);
     float         sink = get(sinks, h);
     double        sum = 0.0;
     for (i64 batch = 0; batch < batches; batch++)
-        for (i64 i = thread_id(); i < seq_q; i += 256) {
+        for (i64 i = thread_id(); i < seq_q; i += BLOCK) {
             i64 at = (batch * heads + h) * seq_q + i;
             sum -= (double)(exponential(sink - lse[at]) * delta[at]);
         }

@@ -174,7 +174,8 @@ EACH_SIMD(2) KERNEL_OF(FORWARD_THREADS, attention_matrix)
     rule rules = { first_key, seq_q, seq_k, q_offset, causal, window, key0 };
     int  query0 = (blocks(0) - 1 - block_id(0)) * FORWARD_ROWS, own = wave_id() * UNIT * M, first = query0 + own;
     int  h = block_id(1), j = h / (heads / kv_heads), batch = block_id(2);
-    for (int i = thread_id(); i < FORWARD_ROWS; i += FORWARD_THREADS) ranges[i] = seen_by(rules, batch, query0 + i);
+    static_assert(FORWARD_ROWS <= FORWARD_THREADS, "a thread for each row");
+    if (thread_id() < FORWARD_ROWS) ranges[thread_id()] = seen_by(rules, batch, query0 + thread_id());
     barrier();
     see(reaches, reach_of(ranges, own, UNIT * M, first, seq_q));
     range   all = reach_of(ranges, 0, FORWARD_ROWS, query0, seq_q).some;
@@ -230,11 +231,11 @@ EACH_SIMD(2) KERNEL_OF(FORWARD_THREADS, attention_matrix)
 }
 
 /* delta of each query, head and sequence, as lse lies: TEAM lanes have a row, of 8 elements each. */
-KERNEL_OF(256, attention_matrix_delta)
+KERNEL(attention_matrix_delta)
 (f32 *RESTRICT delta, const bf16 *RESTRICT d_o, const bf16 *RESTRICT o, int seq_q, int heads)
 {
     enum { TEAM = VO <= 8 ? 1 : VO <= 16 ? 2 : VO <= 32 ? 4 : VO <= 64 ? 8 : 16 };
-    int query = block_id(0) * (256 / TEAM) + thread_id() / TEAM, part = thread_id() % TEAM * 8;
+    int query = block_id(0) * (BLOCK / TEAM) + thread_id() / TEAM, part = thread_id() % TEAM * 8;
     i64 at = (((i64)block_id(2) * seq_q + query) * heads + block_id(1)) * VO + part;
     float sum = 0.0f;
     if (query < seq_q && part < VO) {
@@ -260,7 +261,8 @@ EACH_SIMD(2) KERNEL_OF(QUERIES_THREADS, attention_matrix_queries)
     rule rules = { first_key, seq_q, seq_k, q_offset, causal, window, key0 };
     int  query0 = (blocks(0) - 1 - block_id(0)) * QUERIES_ROWS, own = wave_id() * UNIT * M, first = query0 + own;
     int  h = block_id(1), j = h / (heads / kv_heads), batch = block_id(2);
-    for (int i = thread_id(); i < QUERIES_ROWS; i += QUERIES_THREADS) ranges[i] = seen_by(rules, batch, query0 + i);
+    static_assert(QUERIES_ROWS <= QUERIES_THREADS, "a thread for each row");
+    if (thread_id() < QUERIES_ROWS) ranges[thread_id()] = seen_by(rules, batch, query0 + thread_id());
     barrier();
     see(reaches, reach_of(ranges, own, UNIT * M, first, seq_q));
     range   all = reach_of(ranges, 0, QUERIES_ROWS, query0, seq_q).some;

@@ -2,9 +2,10 @@
 /* One source for several compilers: NVRTC for NVIDIA GPUs, hiprtc and clang (-x hip, no header of ROCm) for AMD's. This
  * text stands before every other one of this folder. Products and sums are never contracted: multiply_add says where.
  *
- * KERNEL(name)(arguments) begins a kernel of any block size; KERNEL_OF(threads, name)(arguments) one of a fixed size. Blocks
- * have one dimension, grids three. Arguments are pointers, int, i64, float and double. DEVICE and METHOD stand before
- * functions: of their own, and of a struct.
+ * KERNEL(name)(arguments) begins a kernel whose blocks have BLOCK threads; KERNEL_OF(threads, name)(arguments) one of another
+ * size. Blocks have one dimension, grids three. Arguments are pointers, int, i64, float and double. DEVICE and METHOD stand
+ * before functions: of their own, and of a struct. barrier() is for all threads of a block, wave_barrier() for those of a wave
+ * (NVIDIA: warp), all of whose lanes come.
  */
 typedef unsigned int       u32;
 typedef unsigned long long u64;
@@ -17,10 +18,13 @@ struct bf16 {
 
 #define RESTRICT __restrict__
 #define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1")
+
+enum { BLOCK = 256 };
+#define KERNEL(name) KERNEL_OF(BLOCK, name)
 
 #if defined(__CUDACC_RTC__)
 
-#define KERNEL(name) extern "C" __global__ void name
 #define KERNEL_OF(threads, name) extern "C" __global__ void __launch_bounds__(threads) name
 #define DEVICE static __device__ __forceinline__
 #define METHOD __device__ __forceinline__
@@ -29,10 +33,6 @@ struct bf16 {
 DEVICE int thread_id(void)
 {
     return (int)threadIdx.x;
-}
-DEVICE int block_threads(void)
-{
-    return (int)blockDim.x;
 }
 DEVICE int block_id(int d)
 {
@@ -45,6 +45,10 @@ DEVICE int blocks(int d)
 DEVICE void barrier(void)
 {
     __syncthreads();
+}
+DEVICE void wave_barrier(void)
+{
+    __syncwarp();
 }
 DEVICE u32 bits_of(float x)
 {
@@ -92,7 +96,6 @@ DEVICE float wave_sum(float x)
 #endif
 #define KERNEL_OF(threads, name)                                                                                       \
     extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name
-#define KERNEL(name) extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, 1024))) void name
 #define DEVICE static __device__ inline __attribute__((always_inline))
 #define METHOD __device__ inline __attribute__((always_inline))
 #define SHARED __shared__
@@ -100,10 +103,6 @@ DEVICE float wave_sum(float x)
 DEVICE int thread_id(void)
 {
     return (int)__builtin_amdgcn_workitem_id_x();
-}
-DEVICE int block_threads(void)
-{
-    return (int)__builtin_amdgcn_workgroup_size_x();
 }
 DEVICE int block_id(int d)
 {
@@ -121,6 +120,13 @@ DEVICE void barrier(void)
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+/* A wave's accesses to LDS are in order by themselves: this is for the compiler. */
+DEVICE void wave_barrier(void)
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
 }
 DEVICE u32 bits_of(float x)
 {
@@ -205,35 +211,32 @@ DEVICE void put(bf16 *y, i64 i, float value)
 
 /* Every element once: the loop of kernels that have as many threads as there are. */
 #define EACH(i, n)                                                                                                     \
-    for (i64 i = (i64)block_id(0) * block_threads() + thread_id(), step_ = (i64)blocks(0) * block_threads(); i < (n);  \
-         i += step_)
+    for (i64 i = (i64)block_id(0) * BLOCK + thread_id(), step_ = (i64)blocks(0) * BLOCK; i < (n); i += step_)
 
-/* Every column of every row: rows by the grid's second dimension, columns by its first. */
+/* Every column of every row: rows by the grid's second dimension, columns by its first, which has a thread for each. */
 #define EACH_OF_ROWS(row, c, rows, columns)                                                                            \
     for (i64 row = block_id(1); row < (rows); row += blocks(1))                                                        \
-        for (int c = block_id(0) * block_threads() + thread_id(), step_ = blocks(0) * block_threads(); c < (columns);   \
-             c += step_)
+        if (int c = block_id(0) * BLOCK + thread_id(); c < (columns))
 
-/* The sum over a block's threads, in a fixed order; every thread gets it. `room` has a float for each wave. */
+/* The sum over a block's threads, in a fixed order; every thread gets it. `room` has a float for each wave. Here and below:
+ * a barrier stands between its last use and this one. */
 DEVICE float block_sum(float x, float *room)
 {
-    int thread = thread_id(), waves = (block_threads() + WAVE - 1) / WAVE;
+    int thread = thread_id();
     x = wave_sum(x);
-    barrier();
     if (thread % WAVE == 0) room[thread / WAVE] = x;
     barrier();
     float sum = 0.0f;
-    for (int i = 0; i < waves; i++) sum += room[i];
+    UNROLL for (int i = 0; i < BLOCK / WAVE; i++) sum += room[i];
     return sum;
 }
-/* The largest over a block's threads, whose number is a power of two; `room` has a float for each. */
+/* The largest over a block's threads; `room` has a float for each. */
 DEVICE float block_largest(float x, float *room)
 {
     int thread = thread_id();
-    barrier();
     room[thread] = x;
     barrier();
-    for (int m = block_threads() / 2; m > 0; m >>= 1) {
+    ROLLED for (int m = BLOCK / 2; m > 0; m >>= 1) {
         if (thread < m) room[thread] = larger(room[thread], room[thread + m]);
         barrier();
     }
@@ -243,10 +246,9 @@ DEVICE float block_largest(float x, float *room)
 DEVICE double block_sum(double x, double *room)
 {
     int thread = thread_id();
-    barrier();
     room[thread] = x;
     barrier();
-    for (int m = block_threads() / 2; m > 0; m >>= 1) {
+    ROLLED for (int m = BLOCK / 2; m > 0; m >>= 1) {
         if (thread < m) room[thread] += room[thread + m];
         barrier();
     }

@@ -3,7 +3,7 @@
  * 128 x 128 results, steps of 32 k; sums in float32. While a step is computed, the next one is on its way to registers.
  * C: format of the result. A_ACROSS, B_ACROSS: 1 where k goes from row to row of that matrix, 0 where it goes along a row. */
 
-enum { SIDE = 128, DEPTH = 32, THREADS = 256, PITCH = DEPTH + 8 /* no two rows of a fragment share a bank */ };
+enum { SIDE = 128, DEPTH = 32, PITCH = DEPTH + 8 /* no two rows of a fragment share a bank */ };
 
 struct alignas(16) eight {
     bf16 of[8];
@@ -150,7 +150,7 @@ DEVICE void multiply(results *c, const bf16 *as, const bf16 *bs)
 #endif
 
 /* As product (product.cu): c = a b^T + bias + residual, + c where it adds. */
-KERNEL_OF(256, product_matrix)
+KERNEL(product_matrix)
 (C *c, const bf16 *RESTRICT a, const bf16 *RESTRICT b, const bf16 *RESTRICT bias, const C *residual, i64 rows,
  i64 columns, i64 depth, i64 ld_a, i64 ld_b, i64 ld_c, int adds)
 {

@@ -26,9 +26,9 @@ KERNEL(adamw)
 }
 
 /* Sums of squares in double: of a block's share of the elements, then of all blocks in one. */
-KERNEL_OF(256, square_parts)(f64 *RESTRICT part, const P *RESTRICT x, i64 n)
+KERNEL(square_parts)(f64 *RESTRICT part, const P *RESTRICT x, i64 n)
 {
-    SHARED double room[256];
+    SHARED double room[BLOCK];
     double        sum = 0.0;
     EACH(i, n)
     {
@@ -39,20 +39,19 @@ KERNEL_OF(256, square_parts)(f64 *RESTRICT part, const P *RESTRICT x, i64 n)
     if (thread_id() == 0) part[block_id(0)] = sum;
 }
 
-KERNEL_OF(256, square_total)(f64 *total, const f64 *RESTRICT part, int parts, int adds)
+KERNEL(square_total)(f64 *total, const f64 *RESTRICT part, int parts, int adds)
 {
-    SHARED double room[256];
+    SHARED double room[BLOCK];
     double        sum = 0.0;
-    for (int i = thread_id(); i < parts; i += 256) sum += part[i];
+    for (int i = thread_id(); i < parts; i += BLOCK) sum += part[i];
     sum = block_sum(sum, room);
     if (thread_id() == 0) *total = adds ? *total + sum : sum;
 }
 
 /* The norm, and what gradients are multiplied by. */
-KERNEL(clip)(f64 *RESTRICT result, const f64 *RESTRICT sum, const f64 *RESTRICT scalars)
+KERNEL_OF(1, clip)(f64 *RESTRICT result, const f64 *RESTRICT sum, const f64 *RESTRICT scalars)
 {
     double most = scalars[4], norm = square_root(*sum), coefficient = most / (norm + 1e-6);
-    if (thread_id() != 0) return;
     if (most <= 0.0 || coefficient > 1.0) coefficient = 1.0;
     result[0] = norm;
     result[1] = coefficient;

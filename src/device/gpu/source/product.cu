@@ -14,7 +14,7 @@ DEVICE float element_b(const B *b, i64 n, i64 k, i64 ld)
 }
 
 /* c[m, n] = sum over k of a(m, k) b(n, k), + bias[n] + residual[m, n], + c[m, n] where it adds. */
-KERNEL_OF(256, product)
+KERNEL(product)
 (C *c, const A *RESTRICT a, const B *RESTRICT b, const B *RESTRICT bias, const C *residual, i64 rows, i64 columns,
  i64 depth, i64 ld_a, i64 ld_b, i64 ld_c, int adds)
 {
@@ -23,7 +23,7 @@ KERNEL_OF(256, product)
     i64          row0 = (i64)block_id(1) * TILE, column0 = (i64)block_id(0) * TILE;
     float        sum[4][4] = {};
     for (i64 k0 = 0; k0 < depth; k0 += DEPTH) {
-        for (int t = thread; t < TILE * DEPTH; t += 256) {
+        UNROLL for (int n = 0, t = thread; n < TILE * DEPTH / BLOCK; n++, t += BLOCK) {
             /* neighbours in a wave read neighbours in memory */
             int ma = A_ACROSS ? t % TILE : t / DEPTH, ka = A_ACROSS ? t / TILE : t % DEPTH;
             int nb = B_ACROSS ? t % TILE : t / DEPTH, kb = B_ACROSS ? t / TILE : t % DEPTH;

@@ -166,6 +166,13 @@ struct tiles {
     room *at;
     u32x2 next[EACH][4]; /* blocks of 4 x 4 on their way */
 
+    /* The j-th of a wave: of tensor A below UNITS, of B from there on. */
+    static METHOD int unit_of(int j)
+    {
+        int wave = uniform(thread_id() / 64);
+        __builtin_assume(wave >= 0 && wave < WAVES);
+        return wave + j * WAVES;
+    }
     /* A wave's 32 rows and columns of a tensor: which ones, and where a lane's block lies. */
     static METHOD int row(int unit, int lane)
     {
@@ -179,7 +186,7 @@ struct tiles {
     {
         int lane = thread_again() % 64;
         UNROLL for (int j = 0; j < EACH; j++) {
-            int  u = uniform(thread_id() / 64) + j * WAVES, unit = u % UNITS;
+            int  u = unit_of(j), unit = u % UNITS;
             bool is_b = u >= UNITS;
             const bf16 *x = is_b ? b.x : a.x;
             int         ld = is_b ? b.ld : a.ld, width = is_b ? b.width : a.width, c = column(unit, lane);
@@ -205,7 +212,7 @@ struct tiles {
         int lane = thread_again() % 64;
         barrier(); /* the tile before was used */
         UNROLL for (int j = 0; j < EACH; j++) {
-            int u = uniform(thread_id() / 64) + j * WAVES, r = row(u % UNITS, lane), c = column(u % UNITS, lane);
+            int u = unit_of(j), r = row(u % UNITS, lane), c = column(u % UNITS, lane);
             if (u < UNITS) {
                 if (KEPT & A_ALONG) UNROLL for (int i = 0; i < 4; i++) *(u32x2 *)&at->a[(r + i) * PITCH + c] = next[j][i];
                 if (KEPT & A_ACROSS) turn(at->a_turned, next[j], r, c);

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/shapes.h"
+
+#include "op/attrs.h"
+#include "op/describe.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* --- attention */
+
+typedef struct {
+    int64_t           batch;
+    tm_attention_attr attr;
+    int64_t           first_keys; /* > 0: a first key below it for each query */
+    bool              sinks;
+    int64_t           gap;
+    bool              quick;
+} attention_shape;
+
+static const attention_shape attentions[] = {
+#define OF(Q, K, OFFSET, H, J, DQK, DV)                                                                                \
+    .seq_q = Q, .seq_k = K, .q_offset = OFFSET, .heads = H, .kv_heads = J, .dim_qk = DQK, .dim_v = DV
+    { 1, { OF(70, 90, 20, 2, 1, 64, 64), .scale = 0.125, .causal = 1, .window = 50 }, 60, false, 8, true },
+    { 1, { OF(77, 77, 0, 2, 1, 128, 128), .scale = 0.09, .causal = 1 }, 0, true, 16, true },
+    { 2, { OF(150, 150, 0, 4, 2, 64, 64), .scale = 0.125, .causal = 1 }, 0, false, 128, false },
+    { 1, { OF(300, 300, 0, 2, 1, 128, 128), .scale = 0.09, .causal = 1, .window = 70 }, 200, true, 8, false },
+    { 2, { OF(131, 197, 66, 2, 2, 96, 96), .scale = 0.1, .causal = 1, .key0 = 9 }, 180, false, 24, false },
+    { 1, { OF(200, 130, 7, 3, 1, 72, 104), .scale = 0.1, .causal = 0 }, 130, false, 8, false },
+    { 1, { OF(260, 260, 0, 2, 1, 128, 128), .scale = 3.0, .causal = 1 }, 0, false, 0, false }, /* one key has it all */
+    { 1, { OF(40, 330, 290, 2, 1, 32, 24), .scale = 0.2, .causal = 1, .window = 33 }, 0, false, 40, false },
+    { 1, { OF(1100, 70, 0, 1, 1, 8, 8), .scale = 0.3, .causal = 0 }, 60, true, 0, false },
+    { 1, { OF(1900, 9, 0, 1, 1, 8, 8), .scale = 0.3, .causal = 0 }, 6, true, 0, false },
+    { 1, { OF(20, 40, 20, 2, 1, 72, 104), .scale = 0.1, .causal = 1, .window = 30 }, 25, true, 3, false },
+    { 1, { OF(12, 80, 0, 2, 1, 72, 104), .scale = 0.1, .causal = 1 }, 0, true, 0, false }, /* keys that nobody sees */
+    { 1, { OF(80, 24, -70, 2, 1, 4, 4), .scale = 0.4, .causal = 1 }, 0, true, 0, false },  /* queries without keys */
+    { 1, { OF(200, 24, -190, 2, 1, 16, 8), .scale = 0.4, .causal = 1 }, 0, false, 8, false },
+    { 1, { OF(10, 20, 10, 2, 2, 136, 200), .scale = 0.1, .causal = 1 }, 0, true, 0, false },
+#undef OF
+};
+
+static void make_attention(gpu_shape *s, const attention_shape *of, bool gradients)
+{
+    const tm_attention_attr *t = &of->attr;
+    tm_example              *example = &s->example;
+    int                      first = gradients ? 1 : 0, extras = gradients ? 6 : 3;
+    int64_t                  rows = of->batch * t->seq_q, keys = of->batch * t->seq_k;
+    *s = (gpu_shape){ .gap = of->gap, .quick = of->quick };
+    tm_example_begin(example, t, sizeof *t);
+    tm_example_in(example, first, TM_ROLE_ACTIVATION, tm_shape_2(rows, t->heads * t->dim_qk), 0, 1);
+    tm_example_in(example, first + 1, TM_ROLE_ACTIVATION, tm_shape_2(keys, t->kv_heads * t->dim_qk), 0, 1);
+    tm_example_in(example, first + 2, TM_ROLE_ACTIVATION, tm_shape_2(keys, t->kv_heads * t->dim_v), 0, 1);
+    if (of->first_keys) tm_example_int(example, extras, tm_shape_1(rows), of->first_keys);
+    if (of->sinks) tm_example_in(example, extras + 1, TM_ROLE_PARAMETER, tm_shape_1(t->heads), 0.5, 1);
+    if (!gradients) return;
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(rows, t->heads * t->dim_v), 0, 1);
+    tm_example_in(example, 4, TM_ROLE_ACTIVATION, tm_shape_2(rows, t->heads * t->dim_v), 0, 0.5);
+    tm_example_in(example, 5, TM_ROLE_STATISTIC, tm_shape_3(of->batch, t->heads, t->seq_q), log((double)t->seq_k) + 1,
+                  0.2);
+    if (of->sinks) example->out[3] = tm_shape_1(t->heads);
+}
+
+bool gpu_usual_heads(const tm_op *op, int64_t size, gpu_shape *out)
+{
+    const attention_shape of = { 1,
+                                 { .seq_q = 70,
+                                   .seq_k = 90,
+                                   .q_offset = 20,
+                                   .heads = 2,
+                                   .kv_heads = 1,
+                                   .dim_qk = size,
+                                   .dim_v = size,
+                                   .scale = 0.1,
+                                   .causal = 1,
+                                   .window = 50 },
+                                 60,
+                                 false,
+                                 8,
+                                 true };
+    if (op != &tm_op_attention && op != &tm_op_attention_grad) return false;
+    make_attention(out, &of, op == &tm_op_attention_grad);
+    return true;
+}
+
+/* --- other ops: an example of theirs whose dimensions are longer */
+
+static const struct {
+    const tm_op *op;
+    int          number; /* of the example */
+    int64_t      from[3], to[3];
+} stretched[] = {
+    { &tm_op_rmsnorm, 1, { 7 }, { 1300 } },
+    { &tm_op_rmsnorm, 1, { 7 }, { 1900 } },
+    { &tm_op_rmsnorm_grad, 1, { 7 }, { 1300 } },
+    { &tm_op_rmsnorm_grad, 1, { 7 }, { 1900 } },
+    { &tm_op_rmsnorm_grad, 3, { 65 }, { 1300 } },
+    { &tm_op_rmsnorm_grad, 3, { 65 }, { 1900 } },
+    { &tm_op_rmsnorm_grad, 1, { 3 }, { 150 } },
+    { &tm_op_layernorm, 1, { 7 }, { 1300 } },
+    { &tm_op_layernorm, 1, { 7 }, { 1900 } },
+    { &tm_op_layernorm, 2, { 8 }, { 1300 } },
+    { &tm_op_layernorm, 2, { 8 }, { 1900 } },
+    { &tm_op_layernorm_grad, 1, { 7 }, { 1300 } },
+    { &tm_op_layernorm_grad, 1, { 7 }, { 1900 } },
+    { &tm_op_layernorm_grad, 3, { 65 }, { 1300 } },
+    { &tm_op_layernorm_grad, 3, { 65 }, { 1900 } },
+    { &tm_op_bias_grad, 1, { 3 }, { 1300 } },
+    { &tm_op_bias_grad, 1, { 3 }, { 1475 } },
+    { &tm_op_linear, 5, { 70, 20, 40 }, { 200, 136, 72 } },
+    { &tm_op_linear, 5, { 20 }, { 70 } },
+    { &tm_op_linear, 5, { 20, 40 }, { 70, 45 } },
+    { &tm_op_linear, 1, { 3, 7, 9 }, { 70, 70, 40 } },
+    { &tm_op_linear, 2, { 8, 9, 7 }, { 70, 70, 40 } },
+    { &tm_op_linear, 4, { 8 }, { 70 } },
+    { &tm_op_linear_dgrad, 5, { 70, 20, 40 }, { 200, 136, 136 } },
+    { &tm_op_linear_dgrad, 5, { 20, 40 }, { 45, 70 } },
+    { &tm_op_linear_wgrad, 5, { 70, 20 }, { 45, 70 } },
+    { &tm_op_linear_wgrad, 5, { 70, 20, 40 }, { 72, 200, 136 } },
+    { &tm_op_linear_cross_entropy, 3, { 65 }, { 1300 } },
+    { &tm_op_linear_cross_entropy, 14, { 100 }, { 1300 } },
+    { &tm_op_linear_cross_entropy, 14, { 100 }, { 1900 } },
+    { &tm_op_linear_cross_entropy_grad, 2, { 7 }, { 1300 } },
+    { &tm_op_linear_cross_entropy_grad, 2, { 7 }, { 1900 } },
+    { &tm_op_embedding, 1, { 9 }, { 1300 } },
+    { &tm_op_embedding, 1, { 9 }, { 1900 } },
+    { &tm_op_embedding, 3, { 20 }, { 1300 } },
+    { &tm_op_embedding, 13, { 19 }, { 1300 } },
+    { &tm_op_embedding, 13, { 19 }, { 1900 } },
+    { &tm_op_embedding_grad, 2, { 27, 5 }, { 1300, 6000 } },
+    { &tm_op_embedding_grad, 2, { 5 }, { 8000 } },
+    { &tm_op_embedding_grad, 3, { 18 }, { 1300 } },
+    { &tm_op_embedding_grad, 13, { 40 }, { 1300 } },
+    { &tm_op_embedding_grad, 14, { 63 }, { 1475 } },
+    { &tm_op_adamw, 8, { 0 }, { 0 } },
+    { &tm_op_adamw, 8, { 40001 }, { 60000 } },
+    { &tm_op_adamw, 8, { 40001 }, { 51000 } },
+    { &tm_op_square_sum, 10, { 0 }, { 0 } },
+    { &tm_op_square_sum, 3, { 1030 }, { 1060000 } },
+    { &tm_op_cast, 9, { 200 }, { 60 } },
+    { &tm_op_cast, 9, { 200 }, { 80 } },
+    { &tm_op_add, 9, { 200, 768 }, { 150, 300 } },
+    { &tm_op_fill, 3, { 65 }, { 150 } },
+    { &tm_op_gelu, 10, { 200 }, { 60 } },
+    { &tm_op_gelu, 10, { 200 }, { 80 } },
+    { &tm_op_gelu_grad, 10, { 200 }, { 60 } },
+    { &tm_op_gelu_grad, 10, { 200 }, { 80 } },
+    { &tm_op_swiglu, 5, { 65 }, { 150 } },
+    { &tm_op_swiglu_grad, 5, { 65 }, { 150 } },
+    { &tm_op_rope, 8, { 0 }, { 0 } },
+    { &tm_op_rope, 12, { 0 }, { 0 } },
+    { &tm_op_rope_grad, 12, { 0 }, { 0 } },
+};
+
+static void stretch(int64_t *n, const int64_t *from, const int64_t *to)
+{
+    for (int i = 0; i < 3; i++)
+        if (from[i] && *n == from[i]) {
+            *n = to[i];
+            return;
+        }
+}
+
+static void stretch_shape(tm_shape *shape, const int64_t *from, const int64_t *to)
+{
+    for (int d = 0; d < shape->rank; d++) stretch(&shape->n[d], from, to);
+}
+
+static void make_stretched(gpu_shape *s, int row)
+{
+    const tm_op *op = stretched[row].op;
+    *s = (gpu_shape){ .gap = 0 };
+    if (!op->example(stretched[row].number, &s->example)) abort();
+    for (int k = 0; k < op->n_in; k++) stretch_shape(&s->example.in[k], stretched[row].from, stretched[row].to);
+    for (int k = 0; k < op->n_in; k++) stretch(&s->example.limit[k], stretched[row].from, stretched[row].to);
+    for (int k = 0; k < op->n_out; k++) stretch_shape(&s->example.out[k], stretched[row].from, stretched[row].to);
+}
+
+bool gpu_shape_of(const tm_op *op, int k, gpu_shape *out)
+{
+    bool gradients = op == &tm_op_attention_grad;
+    for (int row = 0; row < TM_COUNT_OF(attentions) && (gradients || op == &tm_op_attention); row++) {
+        if (gradients && attentions[row].attr.scale > 1) continue; /* of random lse: probabilities beyond float32 */
+        make_attention(out, &attentions[row], gradients);
+        if (k-- == 0) return true;
+    }
+    for (int row = 0; row < TM_COUNT_OF(stretched); row++) {
+        if (stretched[row].op != op || k-- > 0) continue;
+        make_stretched(out, row);
+        return true;
+    }
+    static const int64_t elements[] = { 40001, 60000, 51000 };
+    if (op != &tm_op_adamw || k >= TM_COUNT_OF(elements)) return false;
+    *out = (gpu_shape){ .f32 = true }; /* what weights of bfloat16 lose is kept beside them: in float32 there is none */
+    if (!op->example(8, &out->example)) abort();
+    for (int i = 0; i < TM_MAX_IN; i++) stretch_shape(&out->example.in[i], (int64_t[3]){ 40001 }, &elements[k]);
+    for (int i = 0; i < 3; i++) out->example.out[i] = out->example.in[0];
+    tm_example_in(&out->example, 6, TM_ROLE_PARAMETER, out->example.in[0], 0, 0.01);
+    out->example.out[3] = out->example.in[0];
+    return true;
+}
