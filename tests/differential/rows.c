@@ -193,7 +193,12 @@ const dimension dimensions[] = {
       2,
       PIPELINE "=2 model.n_layers=4 training.grad_accumulation=4",
       { ORDER_OF("DualPipeV") } },
-    { "parallelism.pipeline_parallel_divide_head", LAYOUT, 5, PIPELINE, { "true" } },
+    { "parallelism.pipeline_parallel_divide_head",
+      LAYOUT,
+      3,
+      PIPELINE " model.vocab_size=96",
+      { "true: --parallelism.pipeline_parallel_divide_head true "
+        "--parallelism.pipeline_parallel_last_stage_less_layers null" } },
     { "parallelism.pipeline_parallel_microbatch_size", LAYOUT, 5, PIPELINE, { "1" } },
     { "training.separate_sums",
       LAYOUT,
