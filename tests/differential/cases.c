@@ -77,7 +77,10 @@ int ranks_of_case(const setting *s, unsigned effects)
 /* One word of a condition. */
 static bool word_holds(const setting *s, const char *word, size_t length)
 {
-    if (length > 6 && strncmp(word, "ranks>", 6) == 0) return ranks_of_case(s, LAYOUT_KEYS) > atoi(word + 6);
+    if (length == 7 && strncmp(word, "ranks>1", 7) == 0) return ranks_of_case(s, LAYOUT_KEYS) > 1;
+    if (length == 8 && strncmp(word, "shared>1", 8) == 0)
+        return ranks_of_case(s, LAYOUT_KEYS) > number_of(s, "parallelism.pipeline_parallel_degree", 1) *
+                                                   number_of(s, "parallelism.data_parallel_replicate_degree", 1);
     bool        negated = *word == '!';
     const char *name = word + negated, *end = word + length, *equals = memchr(word, '=', length);
     size_t      r = row_of(name, (size_t)((equals ? equals : end) - name));

@@ -22,7 +22,8 @@ enum { MODEL_KEYS = 1 << MODEL, LAYOUT_KEYS = 1 << LAYOUT | 1 << ORDER | 1 << UN
 enum { MOST_VALUES = 16, MOST_ROWS = 128, MOST_DEGREE = 4 };
 
 /* A value is "text", which stands for "--name text", or "text: words of a command line". Values go from small to
- * large. `when`: "name=text,text", "name" (is set), "!name", "ranks>N"; all of these words must hold. */
+ * large. `when`: "name=text,text", "name" (is set), "!name", "ranks>1",
+ * "shared>1" (ranks that may divide experts); all of these words must hold. */
 typedef struct {
     const char *name;
     effect      effect;

@@ -235,6 +235,7 @@ static side *other_side(bench *b, const char *what, unsigned effects, const char
     int64_t data = tm_layout_data_ranks(&whole->layout), own = tm_layout_data_ranks(&s->options.step.layout);
     s->options.step.micro_batch = whole->micro_batch;
     s->options.step.accumulation = whole->accumulation * data / own;
+    s->options.step.validation_batch = whole->validation_batch;
     s->options.source.samples = b->whole->options.source.samples; /* these two go by the batch that was given */
     s->options.schedule.batch = b->whole->options.schedule.batch;
     return s;

@@ -18,6 +18,7 @@
 #define GROUPED "!family=flux,gpt,deepseek" /* grouped heads with rotary positions */
 #define PIPELINE "parallelism.pipeline_parallel_degree"
 #define SHARDS "parallelism.data_parallel_shard_degree"
+#define ORDER_OF(name) name ": --parallelism.pipeline_parallel_schedule " name
 #define QUANTIZED "quantize.recipe"
 
 const dimension dimensions[] = {
@@ -164,12 +165,13 @@ const dimension dimensions[] = {
     { "parallelism.data_parallel_shard_degree", LAYOUT, 3, NULL, { "2", "3", "4" } },
     { "parallelism.tensor_parallel_degree", LAYOUT, 4, NULL, { "2", "4" } },
     { "parallelism.context_parallel_degree", LAYOUT, 4, NULL, { "2", "4" } },
-    { "parallelism.pipeline_parallel_degree", UNCLIPPED, 2, "model.n_layers=3,4", { "2", "3" } },
-    { "parallelism.expert_parallel_degree",
-      LAYOUT,
-      2,
-      MIXTURES " ranks>1 !parallelism.data_parallel_replicate_degree",
-      { "2", "4" } },
+    { "parallelism.pipeline_parallel_degree",
+      UNCLIPPED,
+      1,
+      "model.n_layers=3,4",
+      { "2: --parallelism.pipeline_parallel_degree 2 --parallelism.pipeline_parallel_last_stage_less_layers 0",
+        "3: --parallelism.pipeline_parallel_degree 3 --parallelism.pipeline_parallel_last_stage_less_layers 0" } },
+    { "parallelism.expert_parallel_degree", LAYOUT, 2, MIXTURES " shared>1", { "2", "4" } },
     { "parallelism.data_parallel_shard_strategy", LAYOUT, 2, SHARDS, { "optim", "optim_grads" } },
     { "parallelism.fsdp_reshard_after_forward", NEUTRAL, 3, SHARDS " !" PIPELINE, { "always", "never" } },
     { "stages.fsdp_reshard_after_forward",
@@ -180,14 +182,29 @@ const dimension dimensions[] = {
     { "parallelism.enable_sequence_parallel", LAYOUT, 2, "parallelism.tensor_parallel_degree", { "false" } },
     { "parallelism.context_parallel_rotate_method", LAYOUT, 2, "parallelism.context_parallel_degree", { "alltoall" } },
     { "parallelism.expert_parallel_capacity", LAYOUT, 2, "parallelism.expert_parallel_degree", { "0", "1" } },
-    { "parallelism.pipeline_parallel_schedule",
+    { "parallelism.pipeline_parallel_schedule", UNCLIPPED, 1, PIPELINE, { "1F1B", "GPipe", "InterleavedZeroBubble" } },
+    { "schedule.two_stages",
       UNCLIPPED,
-      1,
-      PIPELINE,
-      { "1F1B", "GPipe", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV" } },
-    { "parallelism.pipeline_parallel_divide_head", LAYOUT, 5, PIPELINE, { "true" } },
+      2,
+      PIPELINE "=2 model.n_layers=4",
+      { ORDER_OF("Interleaved1F1B"), ORDER_OF("InterleavedZeroBubble"), ORDER_OF("ZBVZeroBubble") } },
+    { "schedule.two_ways",
+      UNCLIPPED,
+      2,
+      PIPELINE "=2 model.n_layers=4 training.grad_accumulation=4",
+      { ORDER_OF("DualPipeV") } },
+    { "parallelism.pipeline_parallel_divide_head",
+      LAYOUT,
+      3,
+      PIPELINE " model.vocab_size=96",
+      { "true: --parallelism.pipeline_parallel_divide_head true "
+        "--parallelism.pipeline_parallel_last_stage_less_layers null" } },
     { "parallelism.pipeline_parallel_microbatch_size", LAYOUT, 5, PIPELINE, { "1" } },
-    { "training.separate_sums", LAYOUT, 4, PIPELINE " !parallelism.data_parallel_replicate_degree !" SHARDS, { "2" } },
+    { "training.separate_sums",
+      LAYOUT,
+      4,
+      PIPELINE " training.grad_accumulation=2,4 !parallelism.data_parallel_replicate_degree !" SHARDS,
+      { "2" } },
     { "loss.chunk_tokens", ORDER, 5, LANGUAGE, { "5", "16" } },
 
     /* tokens go in turn by their row on a rank */
@@ -220,7 +237,11 @@ const dimension dimensions[] = {
     { "compare.float64", COMPARED, 2, "ranks>1 !size", { "one" } },
     { "compare.float32", COMPARED, 8, "ranks>1", { "one" } },
     { "compare.exact", COMPARED, 2, "ranks>1 parallelism.data_parallel_replicate_degree", { "one" } },
-    { "compare.unclipped", COMPARED, 1, PIPELINE " !" SHARDS, { "bits" } },
+    { "compare.unclipped",
+      COMPARED,
+      1,
+      PIPELINE " !parallelism.context_parallel_degree !" SHARDS, /* these add up behind each micro-batch */
+      { "bits" } },
     { "compare.moved", COMPARED, 6, "ranks>1 !size", { "1", "2" } },
     { "compare.neutral", COMPARED, 2, NULL, { "bits" } },
     { "compare.reference", COMPARED, 8, "!size", { "one" } },

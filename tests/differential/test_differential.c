@@ -96,6 +96,21 @@ static void judge_many(void **state)
     judge_cases((uint64_t)(uintptr_t)*state, MANY);
 }
 
+static void judge_kept(void **state)
+{
+    const char *name = *state;
+    setting     s;
+    test_source_files_write();
+    if (!setting_of(name, &s)) fail_msg("no case: %s", name);
+    judgement j = judge_apart(&s);
+    if (j.outcome != PASSED) fail_msg("%s: %s", name, j.text);
+}
+
+/* What few random cases have. */
+#define KEPT(what, name)                                                                                               \
+    {                                                                                                                  \
+        "kept: " what, judge_kept, NULL, NULL, name                                                                    \
+    }
 #define QUICK(n)                                                                                                       \
     {                                                                                                                  \
         "cases of seed " #n, judge_few, NULL, NULL, (void *)n                                                          \
@@ -105,9 +120,54 @@ static void judge_many(void **state)
         TM_FULL "cases of seed " #n, judge_many, NULL, NULL, (void *)n                                                 \
     }
 static const struct CMUnitTest tests[] = {
-    QUICK(1),  QUICK(2),  QUICK(3),  QUICK(4),  QUICK(5),  QUICK(6),  QUICK(7),  QUICK(8),  QUICK(9),  QUICK(10),
-    QUICK(11), QUICK(12), QUICK(13), QUICK(14), QUICK(15), QUICK(16), QUICK(17), QUICK(18), QUICK(19), QUICK(20),
-    FULL(101), FULL(102), FULL(103), FULL(104), FULL(105), FULL(106), FULL(107), FULL(108),
+    KEPT("tied stages",
+         "family=llama model.n_layers=4 training.grad_accumulation=4 model.tied=true "
+         "parallelism.pipeline_parallel_degree=2 parallelism.pipeline_parallel_schedule=1F1B compare.unclipped=bits"),
+    KEPT("two ways", "family=gpt model.n_layers=4 training.grad_accumulation=4 parallelism.pipeline_parallel_degree=2 "
+                     "schedule.two_ways=DualPipeV compare.unclipped=bits compare.late=bits"),
+    KEPT("experts and stages", "family=qwen3_moe model.n_layers=3 training.grad_accumulation=2 model.moe_aux_loss=0.1 "
+                               "parallelism.data_parallel_shard_degree=2 parallelism.pipeline_parallel_degree=2 "
+                               "parallelism.expert_parallel_degree=2 compare.float64=one"),
+    KEPT("latents in a ring",
+         "family=deepseek parallelism.tensor_parallel_degree=2 parallelism.context_parallel_degree=2 "
+         "parallelism.context_parallel_rotate_method=alltoall compare.float64=one"),
+    KEPT("adapters", "family=llama model.n_layers=3 training.grad_accumulation=2 lora.rank=2 lora.dropout=0.25 "
+                     "lora.targets=all-linear,lm_head parallelism.tensor_parallel_degree=2 "
+                     "activation_checkpoint.mode=full training.offload=all compare.float64=one compare.neutral=bits"),
+    KEPT("images",
+         "family=flux training.grad_accumulation=2 lora.rank=2 lora.dora=true parallelism.data_parallel_shard_degree=2 "
+         "parallelism.tensor_parallel_degree=2 compare.float64=one compare.late=bits"),
+    KEPT("divided head", "family=llama model.n_layers=4 model.vocab_size=96 training.grad_accumulation=2 "
+                         "parallelism.pipeline_parallel_degree=2 parallelism.pipeline_parallel_divide_head=true "
+                         "compare.moved=1 compare.late=bits"),
+    QUICK(1),
+    QUICK(2),
+    QUICK(3),
+    QUICK(4),
+    QUICK(5),
+    QUICK(6),
+    QUICK(7),
+    QUICK(8),
+    QUICK(9),
+    QUICK(10),
+    QUICK(11),
+    QUICK(12),
+    QUICK(13),
+    QUICK(14),
+    QUICK(15),
+    QUICK(16),
+    QUICK(17),
+    QUICK(18),
+    QUICK(19),
+    QUICK(20),
+    FULL(101),
+    FULL(102),
+    FULL(103),
+    FULL(104),
+    FULL(105),
+    FULL(106),
+    FULL(107),
+    FULL(108),
 };
 
 TM_TESTS(tests, NULL, test_folder_teardown)
