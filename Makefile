@@ -196,7 +196,7 @@ $(ALONE): %: %.o
 $(ALONE) $(TEST_ROOMS:%=%all): $(SUPPORT) $(LIBRARY) $(BUILD)/isas
 	$(call say,  LD  $@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so %.a,$^) -lcmocka $(LDLIBS)
-$(BUILD)/tests/gpu/test_judged: $(addprefix $(BUILD)/tests/gpu/,emulated.o trials.o)
+$(BUILD)/tests/gpu/test_judged: $(addprefix $(BUILD)/tests/gpu/,emulated.o shapes.o trials.o)
 $(TOGETHER):
 	@ln -sf all $@
 # Order only: they are loaded, not linked.
