@@ -446,6 +446,9 @@ static void compare_exact(bench *b)
 
 static void compare_unclipped(bench *b)
 {
+    /* One rank rounds the sum of a tied table's gradients in bfloat16 once, if it has one micro-batch. */
+    b->impossible = is_set(b->setting, "training.regime") && !is_set(b->setting, "training.grad_accumulation");
+    if (b->impossible) return;
     unsigned effects = MODEL_KEYS | 1U << LAYOUT | 1U << ORDER | NEUTRAL_KEYS;
     side    *with = other_side(b, "unclipped", ALL_KEYS, "--training.max_norm 0");
     side    *without = other_side(b, "unclipped, without stages", effects, "--training.max_norm 0");
