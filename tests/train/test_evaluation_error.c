@@ -102,11 +102,28 @@ static void targets_are_reached(void **state)
     tm_source_close(source);
 }
 
+/* Asked for where the verdict compares with it: of text, not of a language whose entropy is known. */
+static void a_compressor_is_asked_about_text(void **state)
+{
+    (void)state;
+    test_source_files_write();
+    tm_source *text = open_source("text", test_in_folder("text.txt"), 4), *made = open_source("synthetic", NULL, 16);
+    tm_run_options o = { .source = { .name = "text" } };
+    const run      of_text = { .options = &o, .held_out = text };
+    assert_true(run_compressed(&of_text) > 0 && run_compressed(&of_text) == tm_source_compressed(text));
+    o.source.name = "synthetic";
+    const run of_made = { .options = &o, .held_out = made };
+    assert_true(tm_source_compressed(made) > 0 && isnan(run_compressed(&of_made)));
+    tm_source_close(text);
+    tm_source_close(made);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_error_of_a_mean),
     cmocka_unit_test(of_too_few_values_nothing_is_known),
     cmocka_unit_test(batches_of_an_evaluation),
     cmocka_unit_test(targets_are_reached),
+    cmocka_unit_test(a_compressor_is_asked_about_text),
 };
 
 TM_TESTS(tests, NULL, test_folder_teardown)

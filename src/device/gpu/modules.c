@@ -64,20 +64,18 @@ static const void *judged_code(const tm_gpu_own *own, const tm_gpu_module *m, co
 static size_t module_of(tm_gpu_own *own, const char *name, const char *const *text, const tm_gpu_defines *defines,
                         const char *kernel)
 {
-    tm_gpu_module new = { .name = name, .text = text, .defines = *defines };
-    new.judged = judged_code(own, &new, kernel);
+    tm_gpu_module wanted = { .name = name, .text = text, .defines = *defines };
+    wanted.judged = judged_code(own, &wanted, kernel);
     for (size_t i = 0; i < own->n_modules; i++) {
         const tm_gpu_module *m = &own->modules[i];
-        if (m->text == text && m->judged == new.judged &&
-            m->defines.n ==
-                defines->n &&memcmp(m->defines.text, defines->text, (size_t)defines->n * sizeof defines->text[0]) == 0)
-            return i;
+        if (m->text != text || m->judged != wanted.judged || m->defines.n != defines->n) continue;
+        if (memcmp(m->defines.text, defines->text, (size_t)defines->n * sizeof defines->text[0]) == 0) return i;
     }
     if (own->n_modules == own->modules_room) {
         own->modules_room = own->modules_room ? 2 * own->modules_room : 16;
         own->modules = tm_realloc(own->modules, own->modules_room * sizeof *own->modules);
     }
-    own->modules[own->n_modules] = new;
+    own->modules[own->n_modules] = wanted;
     return own->n_modules++;
 }
 

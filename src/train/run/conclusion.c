@@ -68,9 +68,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
     const tm_source_facts *facts = tm_source_describe(r->source), *held_out = tm_source_describe(r->held_out);
     tm_error               impossible = { 0 };
     bool                   possible = check_physics(r, &impossible) == TM_OK;
-    int                    gate = tm_source_traits_of(r->options->source.name)->gate;
-    bool                   compares = gate == TM_GATE_HELD_OUT; /* a compressor takes some 50 ms */
-    tm_evidence            evidence = { .gate = gate,
+    tm_evidence            evidence = { .gate = tm_source_traits_of(r->options->source.name)->gate,
                                         .losses = r->progress.losses,
                                         .n_losses = r->progress.done,
                                         .total_steps = r->progress.first_step - 1 + r->progress.done,
@@ -81,7 +79,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
                                         .validation_floor = held_out->validation_floor,
                                         .images = tm_source_traits_of(r->options->source.name)->images,
                                         .unigram_entropy = held_out->unigram_entropy,
-                                        .compressed = compares ? tm_source_compressed(r->held_out) : (double)NAN,
+                                        .compressed = run_compressed(r),
                                         .target_gap = r->options->target_gap,
                                         .must_reach_target = r->options->stop_at_target,
                                         .first_loss = r->progress.first_loss,

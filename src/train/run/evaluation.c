@@ -32,6 +32,12 @@ tm_status run_check_batch(const tm_batch *batch, tm_error *err)
     return batch->error ? tm_fail(err, batch->error->status, "%s", batch->error->text) : TM_OK;
 }
 
+double run_compressed(const run *r)
+{
+    bool asks = tm_source_traits_of(r->options->source.name)->gate == TM_GATE_HELD_OUT;
+    return asks ? tm_source_compressed(r->held_out) : (double)NAN;
+}
+
 bool run_target_reached(const run *r)
 {
     double floor = tm_source_describe(r->held_out)->validation_floor;

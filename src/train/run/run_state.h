@@ -184,6 +184,8 @@ int64_t run_validation_batches(const run *r);
 double                run_mean_error(double mean, double squares, int64_t n);
 TM_MUST_USE tm_status run_evaluate(run *r, int64_t step, tm_error *err);
 double                run_bits_per_byte(const run *r); /* by the last evaluation; NAN unless the data is text */
+/* What a compressor needs for held-out data (tm_source_compressed); NAN where no verdict asks for it. */
+double run_compressed(const run *r);
 /* By the last evaluation; never while there was none. */
 bool run_target_reached(const run *r);
 /* Was the data of the batch read? */
