@@ -118,12 +118,18 @@ static tm_status look(watched *w, const watch_options *o, bool *ended, tm_error 
     return st;
 }
 
+/* Ends early at a signal, also at one that comes before the first look at it. */
+static void wait_seconds(double seconds)
+{
+    const int64_t slice = 50000000, end = tm_now_ns() + (int64_t)(seconds * 1e9);
+    for (int64_t left; !tm_cli_stop && (left = end - tm_now_ns()) > 0;)
+        nanosleep(&(struct timespec){ .tv_nsec = left < slice ? left : slice }, NULL);
+}
+
 static tm_status watch(tm_cli_line *line, tm_error *err)
 {
     const watch_options *o = line->options;
     watched              w = { .folder = line->words[0], .validation = (double)NAN };
-    struct timespec      pause = { .tv_sec = (time_t)o->interval,
-                                   .tv_nsec = (long)((o->interval - floor(o->interval)) * 1e9) };
     bool                 ended = false;
     w.path = tm_arena_format(line->arena, "%s/metrics.jsonl", w.folder);
     if (!tm_file_exists(w.folder))
@@ -131,7 +137,7 @@ static tm_status watch(tm_cli_line *line, tm_error *err)
     while (!ended && !tm_cli_stop) {
         TM_TRY(look(&w, o, &ended, err));
         if (o->once) return TM_OK;
-        if (!ended) nanosleep(&pause, NULL);
+        if (!ended) wait_seconds(o->interval);
     }
     return TM_OK;
 }
