@@ -14,6 +14,7 @@
 #define TM_DATA_SAFETENSORS_H
 
 #include "base/status.h"
+#include "base/text.h"
 #include "graph/tensor.h"
 
 #include <stdbool.h>
@@ -84,6 +85,9 @@ TM_MUST_USE tm_status tm_safetensors_check(const tm_safetensors *set, tm_error *
 /* "[2048, 768]" */
 char *tm_stored_shape_text(char out[192], const tm_stored_tensor *tensor);
 
+/* "BF16"; NULL: the format has no name in such a file. */
+const char *tm_safetensors_dtype_name(tm_dtype dtype);
+
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
 typedef struct {
@@ -95,6 +99,10 @@ typedef struct {
 
 typedef struct tm_safetensors_writer tm_safetensors_writer;
 
+/* The header, but for its length in front: padded with blanks so that data begins at a multiple of 64. `metadata` as
+ * below. Adds to *out; returns the bytes of all tensors. */
+size_t tm_safetensors_header(tm_text *out, const tm_tensor_heading *tensors, size_t n,
+                             const char *const (*metadata)[2]);
 /* Writes the header, padded with blanks so that data begins at a multiple of 64. metadata: pairs {"format", "pt"},
  * ended by NULL; may be NULL. The file replaces `path` when it is closed, complete. A format without a name in the
  * table is a bug. TM_IO. */

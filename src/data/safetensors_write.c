@@ -15,7 +15,7 @@ struct tm_safetensors_writer {
     size_t    left; /* bytes of tensors that are still to come */
 };
 
-static const char *name_of(tm_dtype dtype)
+const char *tm_safetensors_dtype_name(tm_dtype dtype)
 {
     static const struct {
         const char *name;
@@ -27,7 +27,14 @@ static const char *name_of(tm_dtype dtype)
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (names[i].ours == dtype && dtype != TM_DTYPE_COUNT) return names[i].name;
-    tm_assert_failed("a number format without a name in safetensors", __FILE__, __LINE__);
+    return NULL;
+}
+
+static const char *name_of(tm_dtype dtype)
+{
+    const char *name = tm_safetensors_dtype_name(dtype);
+    if (!name) tm_assert_failed("a number format without a name in safetensors", __FILE__, __LINE__);
+    return name;
 }
 
 static size_t bytes_of(const tm_tensor_heading *t)
@@ -46,8 +53,8 @@ static void add_metadata(tm_json *json, const char *const (*metadata)[2])
     tm_json_close(json, '}');
 }
 
-/* Returns the bytes of all tensors. */
-static size_t add_header(tm_text *text, const tm_tensor_heading *tensors, size_t n, const char *const (*metadata)[2])
+size_t tm_safetensors_header(tm_text *text, const tm_tensor_heading *tensors, size_t n,
+                             const char *const (*metadata)[2])
 {
     tm_json json = { .out = text };
     size_t  at = 0;
@@ -81,7 +88,7 @@ tm_status tm_safetensors_create(const char *path, const tm_tensor_heading *tenso
         free(writer);
         return st;
     }
-    writer->left = add_header(&header, tensors, n, metadata);
+    writer->left = tm_safetensors_header(&header, tensors, n, metadata);
     tm_output_number(&writer->out, header.length, 8);
     tm_output_bytes(&writer->out, header.data, header.length);
     tm_text_fini(&header);

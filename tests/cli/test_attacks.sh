@@ -51,7 +51,7 @@ tiny_run --log.file all.csv
 check "nor log lines" [ "$(cat victim)" = treasure ]
 rm -rf run all.csv
 mkdir -p run/checkpoint away
-for name in complete index.bin tensors.bin; do echo treasure >away/$name; done
+for name in complete index.bin tensors.safetensors tensors.bin; do echo treasure >away/$name; done
 ln -s "$work/away" run/checkpoint/step-00000001
 ln -s "$work/away" run/checkpoint/step-00000002.tmp.1
 ln -s "$work/victim" run/checkpoint/lock
@@ -59,7 +59,7 @@ tiny_run --checkpoint.enable true --checkpoint.keep_latest_k 1 --checkpoint.load
 check "a link named lock is not opened" [ "$(cat victim)" = treasure ]
 rm -f run/checkpoint/lock
 tiny_run --checkpoint.enable true --checkpoint.keep_latest_k 1
-check "checkpoints that are links lose no file" [ "$(cat away/* | sort -u)" = treasure -a "$(find away -type f | wc -l)" -eq 3 ]
+check "checkpoints that are links lose no file" [ "$(cat away/* | sort -u)" = treasure -a "$(find away -type f | wc -l)" -eq 4 ]
 rm -rf run away
 
 # --- second names (hard links), pipes, a full disk's like, closed descriptors ---------------------------------------------

@@ -322,7 +322,7 @@ limited 20 --training.steps 80 --out limit2
 failed_with 1 "file-size limit: records" "cannot write to 'limit2/metrics.jsonl': File too large"
 check_not "no torn line is in metrics.jsonl" grep -qv '^{.*}$' limit2/metrics.jsonl
 limited 64 --training.steps 40 --checkpoint.enable true --checkpoint.interval 5 --out limit3
-failed_with 1 "file-size limit: checkpoint" "tensors.bin': File too large; raise the file-size limit"
+failed_with 1 "file-size limit: checkpoint" "tensors.safetensors': File too large; raise the file-size limit"
 
 # --- checkpoints ----------------------------------------------------------------------------------------------------------
 
@@ -338,11 +338,11 @@ copy()
 }
 
 copy cut
-truncate -s 1000 cut/checkpoint/step-00000004/tensors.bin
+truncate -s 1000 cut/checkpoint/step-00000004/tensors.safetensors
 saved cut
 check "truncated checkpoint: the run goes on" [ "$code" -eq 0 ]
 check "truncated checkpoint: it says which one it took instead" has "$err" \
-    "loaded step 2 .*'cut/checkpoint/step-00000004': its file tensors.bin has 1000 bytes, [0-9]+ wanted"
+    "loaded step 2 .*'cut/checkpoint/step-00000004': its file tensors.safetensors has 1000 bytes, [0-9]+ wanted"
 check "truncated checkpoint: the same end as without a stop" \
     [ "$(grep -o '"step": 6, "loss": [^,]*' good/metrics.jsonl)" = "$(grep -o '"step": 6, "loss": [^,]*' cut/metrics.jsonl)" ]
 
@@ -352,14 +352,16 @@ flip()
     byte=$(od -An -tu1 -j "$2" -N 1 "$1")
     printf "\\$(printf %03o $((byte ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
 }
-for file in tensors.bin index.bin complete; do
+for file in tensors.safetensors index.bin complete; do
     copy flipped
-    flip flipped/checkpoint/step-00000004/$file 40
+    at=40
+    [ $file = index.bin ] || [ $file = complete ] || at=5000 # behind the header
+    flip flipped/checkpoint/step-00000004/$file $at
     saved flipped
     check "bit flipped in $file: the older checkpoint is taken" has "$err" "resumed from step 2"
 done
 copy flipped
-flip flipped/checkpoint/step-00000004/tensors.bin 2000
+flip flipped/checkpoint/step-00000004/tensors.safetensors 5000
 saved flipped --checkpoint.load_step 4
 failed_with 4 "named checkpoint is damaged" "cannot load checkpoint 'flipped/checkpoint/step-00000004'" "checksum" "name another step"
 rm -r flipped/checkpoint/step-00000002

@@ -47,6 +47,7 @@ static int memory_open(void *context, const char *path)
 {
     static const char *const names[] = { TM_CHECKPOINT_SEAL, TM_CHECKPOINT_INDEX, TM_CHECKPOINT_DATA };
     (void)context;
+    if (strcmp(strrchr(path, '/') + 1, TM_CHECKPOINT_OLD_DATA) == 0) return 2;
     for (int i = 0; i < 3; i++)
         if (strcmp(strrchr(path, '/') + 1, names[i]) == 0) return i;
     if (strstr(path, "/tensors-")) return 2; /* files of ranks: all of them are the data */
@@ -120,7 +121,7 @@ static void repair(uint8_t repairs, uint8_t *seal, uint8_t *index, size_t index_
                    size_t data_bytes)
 {
     uint64_t whole[3] = { index_bytes, 0, data_bytes };
-    bool     in_pieces = index_bytes >= HEADER_BYTES && number_at(index, 8) == 4;
+    bool     in_pieces = index_bytes >= HEADER_BYTES && (number_at(index, 8) == 4 || number_at(index, 8) == 6);
     if (!in_pieces && (repairs & REPAIR_INDEX) && index_bytes >= 24) memcpy(index + 16, &whole[2], 8);
     if (!in_pieces && (repairs & REPAIR_DATA)) repair_data(index, index_bytes, data, data_bytes);
     if (in_pieces) repair_pieces(repairs, index, index_bytes, data, data_bytes);

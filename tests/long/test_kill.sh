@@ -39,7 +39,7 @@ while [ $killed -lt "$kills" ]; do
     runs=$((runs + 1))
     [ $code -eq 0 ] || { failed=$((failed + 1)) && cat again.out; }
     hash=$(hash_of again 2>/dev/null) # also of one that was killed between its last checkpoint and its result
-    if [ "$hash" != "$(hash_of straight)" ] || ! same_checkpoint again tensors.bin ||
+    if [ "$hash" != "$(hash_of straight)" ] || ! same_checkpoint again tensors.safetensors ||
         ! same_checkpoint again index.bin; then
         wrong=$((wrong + 1))
         echo "# '$hash' instead of $(hash_of straight)"

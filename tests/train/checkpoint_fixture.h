@@ -185,6 +185,16 @@ static inline size_t count_entries(const fixture *f, tm_checkpoint_kind kind)
     return found;
 }
 
+/* Where the tensors begin in a file of them. */
+static inline long data_begins(const char *path)
+{
+    uint64_t length = 0;
+    FILE    *file = fopen(path, "rb");
+    assert_true(file && fread(&length, sizeof length, 1, file) == 1);
+    fclose(file);
+    return (long)(sizeof length + length);
+}
+
 static inline void assert_says(const tm_error *err, const char *words)
 {
     if (!strstr(err->text, words)) fail_msg("'%s' lacks '%s'", err->text, words);

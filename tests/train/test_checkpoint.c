@@ -110,7 +110,7 @@ static void other_files_are_left_alone(void **unused)
     assert_true(tm_checkpoint_present(f.folder));
     static const char *const kept[] = { "my notes",           "tensors--0001.bin",  "tensors-1.bin",
                                         "tensors-00001.bin2", "tensors-000001.bin", "tensors-4294967297.bin",
-                                        "tensors-",           "tensor1-00001.bin" };
+                                        "tensors-",           "tensor1-00001.bin",  "tensors-1.safetensors" };
     tm_error                 err = { 0 };
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         snprintf(path, sizeof path, "%s/step-00000007/%s", f.folder, kept[i]);
@@ -122,13 +122,14 @@ static void other_files_are_left_alone(void **unused)
         snprintf(name, sizeof name, "step-00000007/%s", kept[i]);
         assert_true(exists(&f, name));
     }
-    assert_false(exists(&f, "step-00000007/tensors.bin"));
+    assert_false(exists(&f, "step-00000007/tensors.safetensors"));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_true(exists(&f, names[i]));
     load_and_expect(&f, 8, 0);
     clear(f.folder);
 }
 
-static const char *const files[] = { "step-00000002/complete", "step-00000002/index.bin", "step-00000002/tensors.bin" };
+static const char *const files[] = { "step-00000002/complete", "step-00000002/index.bin",
+                                     "step-00000002/tensors.safetensors" };
 
 /* Step 2 is damaged: the newest usable one is step 1 and the report says so; step 2 by name fails and touches nothing.
  */
@@ -158,7 +159,6 @@ static void every_flipped_byte_is_found(void **unused)
         assert_int_equal(stat(path, &info), 0);
         int fd = open(path, O_RDWR);
         assert_true(fd >= 0);
-        size_t harmless = 0;
         for (off_t at = 0; at < info.st_size; at++) {
             unsigned char byte, flipped;
             char          what[600];
@@ -166,15 +166,14 @@ static void every_flipped_byte_is_found(void **unused)
             flipped = byte ^ (unsigned char)(1u << (at * 5 + 3) % 8);
             assert_int_equal(pwrite(fd, &flipped, 1, at), 1);
             snprintf(what, sizeof what, "%s byte %ld", files[i], (long)at);
-            bool padding = i == 2 && ((at >= 60 && at < 64) || (at >= 68 && at < 128));
-            if (padding)
+            bool unread = i == 2 && at < data_begins(path); /* the header, which is for others */
+            if (unread && at >= 8 && at % 16) continue;
+            if (unread)
                 load_and_expect(&f, 2, 0);
             else
                 expect_fallback(&f, what);
-            harmless += padding;
             assert_int_equal(pwrite(fd, &byte, 1, at), 1);
         }
-        assert_int_equal(harmless, i == 2 ? 64 : 0);
         close(fd);
     }
     load_and_expect(&f, 2, 0);
@@ -300,7 +299,10 @@ static void nonsense_with_right_checksums_is_found(void **unused)
         { 0, 1, 'x' }, /* magic */
         { 8, 4, 0 },
         { 8, 4, 1 },
-        { 8, 4, 4 }, /* version */
+        { 8, 4, 3 },
+        { 8, 4, 4 },
+        { 8, 4, 6 },
+        { 8, 4, 7 }, /* version */
         { 12, 4, 5 },
         { 12, 4, 3 }, /* count */
         { 12, 4, UINT32_MAX },
@@ -318,6 +320,7 @@ static void nonsense_with_right_checksums_is_found(void **unused)
         { 64, 8, UINT64_MAX }, /* scalars */
         { 159, 1, 'x' },       /* model not ended: see below */
         { 160, 8, 64 },
+        { 232, 8, 64 },
         { 160, 8, UINT64_MAX - 3 }, /* offset */
         { 168, 8, UINT64_MAX - 60 },
         { 168, 8, 65 }, /* bytes */
@@ -335,15 +338,20 @@ static void nonsense_with_right_checksums_is_found(void **unused)
     };
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
         save(&f, 2, 0, 0);
-        char    path[512];
-        tm_text index = { 0 };
+        char        path[512];
+        struct stat data;
+        tm_text     index = { 0 };
         snprintf(path, sizeof path, "%s/%s", f.folder, files[1]);
         tm_error err = { 0 };
         assert_int_equal(tm_file_read(path, 1 << 20, &index, &err), TM_OK);
+        snprintf(path, sizeof path, "%s/%s", f.folder, files[2]);
+        assert_int_equal(stat(path, &data), 0);
+        const uint64_t data_bytes = (uint64_t)data.st_size;
+        snprintf(path, sizeof path, "%s/%s", f.folder, files[1]);
         if (edits[i].at == 159) memset(index.data + 96, 'x', 64);
         memcpy(index.data + edits[i].at, &edits[i].value, edits[i].bytes);
         assert_int_equal(tm_file_write(path, index.data, index.length, &err), TM_OK);
-        tm_checkpoint_seal seal = { 2, index.length, tm_hash(index.data, index.length), 128 + 130, false };
+        tm_checkpoint_seal seal = { 2, index.length, tm_hash(index.data, index.length), data_bytes, false, true };
         unsigned char      sealed[TM_CHECKPOINT_SEAL_BYTES];
         tm_checkpoint_seal_encode(&seal, sealed);
         snprintf(path, sizeof path, "%s/%s", f.folder, files[0]);
@@ -385,7 +393,7 @@ static void version_1_is_read(void **unused)
     assert_int_equal(version, 1);
     write_part(&f, TM_CHECKPOINT_SEAL, &seed, 1, 56);
     write_part(&f, TM_CHECKPOINT_INDEX, &seed, 61, index_bytes);
-    write_part(&f, TM_CHECKPOINT_DATA, &seed, 61 + index_bytes, seed.length - 61 - index_bytes);
+    write_part(&f, TM_CHECKPOINT_OLD_DATA, &seed, 61 + index_bytes, seed.length - 61 - index_bytes);
     tm_checkpoint_tensor tensors[] = {
         { .name = "bytes", .dtype = 9, .rank = 4, .n = { 1, 13, 2, 5 }, .bytes = 130 },
         { .name = "layers.0.wq.weight", .dtype = 1, .rank = 2, .n = { 3, 5 }, .bytes = 60 },
@@ -495,12 +503,13 @@ static void the_file_size_limit_leaves_the_earlier_one(void **unused)
     if (child == 0) {
         struct rlimit limit = { 0, RLIM_INFINITY };
         sigset_t      pending;
-        for (limit.rlim_cur = 100; limit.rlim_cur < 600; limit.rlim_cur += 300) { /* the data, the index */
+        for (limit.rlim_cur = 100; limit.rlim_cur < 2000; limit.rlim_cur += 1400) { /* the data, the index */
             tm_error err = { 0 };
             if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(10);
             fill(&f, 2, 0);
+            memset(f.state.description, 'x', 2000);
             if (tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 1, &err) != TM_IO) _exit(11);
-            if (!strstr(err.text, limit.rlim_cur == 100 ? "tensors.bin" : "index.bin")) _exit(12);
+            if (!strstr(err.text, limit.rlim_cur == 100 ? "tensors.safetensors" : "index.bin")) _exit(12);
             if (!strstr(err.text, "ulimit -f")) _exit(12);
             sigpending(&pending);
             if (sigismember(&pending, SIGXFSZ)) _exit(13);

@@ -95,8 +95,10 @@ static void names_count_in_an_order(void **state)
     assert_string_equal(tm_checkpoint_path(arena, "/a", 42, TM_CHECKPOINT_TEMPORARY), path);
     assert_string_equal(tm_checkpoint_path(arena, "/a", 42, TM_CHECKPOINT_OLD), "/a/step-00000042.old");
     assert_string_equal(tm_checkpoint_path(arena, "/a", 123456789, TM_CHECKPOINT_FINAL), "/a/step-123456789");
-    assert_string_equal(tm_checkpoint_file_name(arena, -1), "tensors.bin");
-    assert_string_equal(tm_checkpoint_file_name(arena, 0), "tensors-00000.bin");
+    assert_string_equal(tm_checkpoint_file_name(arena, -1, true), "tensors.safetensors");
+    assert_string_equal(tm_checkpoint_file_name(arena, -1, false), "tensors.bin");
+    assert_string_equal(tm_checkpoint_file_name(arena, 7, false), "tensors-00007.bin");
+    assert_string_equal(tm_checkpoint_file_name(arena, 0, true), "tensors-00000.safetensors");
     tm_arena_destroy(arena);
 }
 
@@ -240,7 +242,8 @@ static int removes_file(void *context, const char *path)
 /* Files of ranks go, too; what errno is counts only where something failed. */
 static void files_of_ranks_are_removed(void **state)
 {
-    static const char *const names[] = { "tensors-00000.bin", "tensors-00003.bin", "tensors-123456.bin" };
+    static const char *const names[] = { "tensors-00000.bin", "tensors-00003.safetensors",
+                                         "tensors-123456.safetensors" };
     tm_checkpoint_io         io = tm_checkpoint_system_io;
     fixture                  f = new_fixture();
     tm_error                 err = { 0 };
@@ -353,9 +356,10 @@ static void every_cause_has_its_cure(void **state)
         fill(&f, 3, 1);
         create_errno = cases[i].cause;
         assert_int_equal(tm_checkpoint_save_with(&io, f.folder, &f.state, f.tensors, N_TENSORS, 1, &err), TM_IO);
-        snprintf(wanted, sizeof wanted,
-                 "cannot create '%s/step-00000003.tmp.%ld/tensors.bin': %s%s; earlier checkpoints are unchanged",
-                 f.folder, (long)getpid(), strerror(cases[i].cause), cases[i].cure);
+        snprintf(
+            wanted, sizeof wanted,
+            "cannot create '%s/step-00000003.tmp.%ld/tensors.safetensors': %s%s; earlier checkpoints are unchanged",
+            f.folder, (long)getpid(), strerror(cases[i].cause), cases[i].cure);
         assert_string_equal(err.text, wanted);
         assert_int_equal(count_entries(&f, TM_CHECKPOINT_TEMPORARY), 0);
         clear(f.folder);
@@ -403,7 +407,7 @@ static void a_lock_that_cannot_be_opened_is_said(void **state)
 /* What cannot be removed of an old checkpoint is said, also where it is a rank's file. */
 static void what_cannot_be_removed_is_said(void **state)
 {
-    static const char *const in_the_way[] = { "tensors-00001.bin", "tensors.bin", "complete" };
+    static const char *const in_the_way[] = { "tensors-00001.bin", "tensors.safetensors", "complete" };
     (void)state;
     for (int i = 0; i < 3; i++) {
         tm_text said = { 0 };

@@ -408,6 +408,53 @@ static void names_that_nobody_has_are_found(void **state)
     says(bytes, n, "the index describes 192 of 192 data bytes and 24 of 25 name bytes");
 }
 
+/* Tensors of files of safetensors begin behind a header of any length and lie one behind the other, wherever that is.
+ */
+static void safetensors_have_no_gaps(void **state)
+{
+    static const struct {
+        uint64_t    at[3], bytes;
+        const char *wanted;
+    } cases[] = {
+        { { 0, 120, 184 }, 184, "" },
+        { { 77, 197, 261 }, 261, "" },
+        { { 77, 198, 262 }, 262, "index record 1 points to bytes 198 + 64 of 262" },
+        { { 77, 196, 260 }, 260, "index record 1 points to bytes 196 + 64 of 260" },
+        { { 77, 197, 262 }, 262, "index record 2 points to bytes 262 + 0 of 262" },
+        { { 77, 197, 261 }, 262, "the index describes 261 of 262 data bytes and 24 of 24 name bytes" },
+        { { 262, 382, 446 }, 261, "index record 0 points to bytes 262 + 120 of 261" },
+        { { UINT64_MAX - 60, 59, 123 }, 123, "index record 0 points to bytes 18446744073709551555 + 120 of 123" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_checkpoint_index index = make_plain();
+        tm_checkpoint_piece pieces[3];
+        size_t              n;
+        memcpy(pieces, index.pieces, sizeof pieces);
+        for (int k = 0; k < 3; k++) pieces[k].offset = cases[i].at[k];
+        index.pieces = pieces, index.data_bytes = cases[i].bytes, index.safetensors = true;
+        unsigned char *bytes = encoded(&index, &n);
+        assert_int_equal(bytes[8], 5);
+        says(bytes, n, cases[i].wanted);
+    }
+    /* Of one without tensors the header is all there is; pieces lie anywhere. */
+    size_t              n;
+    tm_checkpoint_index none = make_plain(), pieces = make_pieces();
+    none.count = none.n_pieces = 0, none.data_bytes = 88, none.safetensors = true;
+    unsigned char *bytes = encoded(&none, &n);
+    says(bytes, n, "");
+    bytes = encoded(&pieces, &n);
+    says(bytes, n, "");
+    pieces.pieces[1].offset = 65;
+    bytes = encoded(&pieces, &n);
+    says(bytes, n, "index piece 1 points to bytes 65 + 48 of file 1");
+    pieces.safetensors = true;
+    bytes = encoded(&pieces, &n);
+    assert_int_equal(bytes[8], 6);
+    says(bytes, n, "");
+    pieces.pieces[1].offset = 64;
+}
+
 /* --- the completeness record ---------------------------------------------------------------------- */
 
 static void ask_seal(sayings *said, const unsigned char *bytes, size_t n)
@@ -427,7 +474,7 @@ static void seals_are_as_recorded(void **state)
     tm_text out = { 0 };
     (void)state;
     for (int pieces = 0; pieces < 2; pieces++) {
-        const tm_checkpoint_seal seal = { 7, 700, 0x1122334455667788, 520, pieces };
+        const tm_checkpoint_seal seal = { 7, 700, 0x1122334455667788, 520, pieces, false };
         unsigned char            bytes[TM_CHECKPOINT_SEAL_BYTES + 8] = { 0 };
         const size_t             end = TM_CHECKPOINT_SEAL_BYTES - 8;
         sayings                  said = { .n = 0 };
@@ -506,7 +553,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(indexes_are_as_recorded),      cmocka_unit_test(the_most_that_fits_is_read),
     cmocka_unit_test(ends_near_the_largest_number), cmocka_unit_test(files_have_as_many_bytes_as_there_are_numbers),
     cmocka_unit_test(names_of_scalars_are_checked), cmocka_unit_test(names_that_nobody_has_are_found),
-    cmocka_unit_test(seals_are_as_recorded),        cmocka_unit_test(rectangles_cover_or_do_not),
+    cmocka_unit_test(safetensors_have_no_gaps),     cmocka_unit_test(seals_are_as_recorded),
+    cmocka_unit_test(rectangles_cover_or_do_not),
 };
 
 TM_TESTS(tests, NULL, NULL)

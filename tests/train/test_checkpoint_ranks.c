@@ -246,7 +246,7 @@ static void read_all(const char *folder, const char *name, tm_text *out)
 static void one_that_holds_all_writes_the_files_of_one(void **unused)
 {
     (void)unused;
-    static const char *const names[] = { "tensors.bin", "index.bin", "complete" };
+    static const char *const names[] = { "tensors.safetensors", "index.bin", "complete" };
     fixture                  f = new_fixture(), g = new_fixture();
     holding                 *h = tm_alloc(sizeof *h);
     tm_checkpoint_state      state = state_of(3);
@@ -290,7 +290,8 @@ static void expect_failure(const job *j, int ranks, tm_status status, const char
 static void a_damaged_file_of_a_rank_is_named(void **unused)
 {
     (void)unused;
-    static const char *const names[] = { "tensors-00000.bin", "tensors-00002.bin", "index.bin", "complete" };
+    static const char *const names[] = { "tensors-00000.safetensors", "tensors-00002.safetensors", "index.bin",
+                                         "complete" };
     fixture                  f = new_fixture();
     char                     path[512];
     for (int i = 0; i < 4; i++)
@@ -303,7 +304,7 @@ static void a_damaged_file_of_a_rank_is_named(void **unused)
             tm_text  bytes = { 0 };
             tm_error err = { 0 };
             assert_int_equal(tm_file_read(path, 1 << 20, &bytes, &err), TM_OK);
-            bytes.data[bytes.length / 2] ^= 4;
+            bytes.data[i < 2 ? bytes.length - 1 : bytes.length / 2] ^= 4; /* behind the header */
             if (damage == 0)
                 assert_int_equal(unlink(path), 0);
             else if (damage == 1)
@@ -497,8 +498,8 @@ static void a_directory_that_others_do_not_see_is_said(void **unused)
         job     j = { .folder = f.folder, .how = FLAT, .step = 1 };
         char    wanted[500];
         j.io[rank] = &io, save_in(&j, 2);
-        snprintf(wanted, sizeof wanted, "cannot create '%s/step-00000001.tmp.%ld/tensors-%05d.bin': %s", f.folder,
-                 (long)getpid(), rank, cures[rank]);
+        snprintf(wanted, sizeof wanted, "cannot create '%s/step-00000001.tmp.%ld/tensors-%05d.safetensors': %s",
+                 f.folder, (long)getpid(), rank, cures[rank]);
         expect_failure(&j, 2, TM_IO, wanted);
         clear(f.folder);
     }
@@ -551,7 +552,8 @@ static int rename_but_not_into_place(void *context, const char *from, const char
 static void of_two_the_whole_one_is_kept(void **unused)
 {
     (void)unused;
-    static const char *const lost[] = { "tensors-00000.bin", "tensors-00001.bin", "tensors-00002.bin" };
+    static const char *const lost[] = { "tensors-00000.safetensors", "tensors-00001.safetensors",
+                                        "tensors-00002.safetensors" };
     tm_checkpoint_io         io = tm_checkpoint_system_io;
     io.rename = rename_but_not_into_place;
     for (int i = 0; i < 3; i++) {

@@ -71,12 +71,14 @@ static void any_part_of_a_tensor_is_read(void **state)
     clear(f.folder);
 }
 
+/* at < 0: counted from the end */
 static void change(const fixture *f, const char *file, off_t at)
 {
     char          path[400];
     unsigned char byte;
     snprintf(path, sizeof path, "%s/%s", f->folder, file);
     int fd = open(path, O_RDWR);
+    if (at < 0) at += lseek(fd, 0, SEEK_END);
     assert_true(fd >= 0 && pread(fd, &byte, 1, at) == 1);
     byte ^= 0x10;
     assert_true(pwrite(fd, &byte, 1, at) == 1 && close(fd) == 0);
@@ -93,7 +95,7 @@ static void what_is_not_there_or_damaged_is_named(void **state)
     (void)state;
     save(&f, 7, 1, 0);
     refuses(&f, 0, TM_INVALID, "there is no checkpoint of step 0 in", NULL);
-    change(&f, "step-00000007/" TM_CHECKPOINT_DATA, 5); /* of the first tensor */
+    change(&f, "step-00000007/" TM_CHECKPOINT_DATA, 5 - ROOM_BYTES); /* of the first tensor */
     assert_int_equal(tm_checkpoint_view_open(f.folder, -1, &view, &err), TM_OK);
     assert_int_equal(tm_checkpoint_view_find(view, "other", &dtype, &bytes, &err), TM_INVALID);
     snprintf(said, sizeof said, "checkpoint '%s/step-00000007' holds no tensor 'other'", f.folder);
@@ -109,7 +111,7 @@ static void what_is_not_there_or_damaged_is_named(void **state)
     /* An older one is taken where the newest is no checkpoint; where none is, the newest is told. */
     save(&f, 8, 2, 0);
     change(&f, "step-00000008/" TM_CHECKPOINT_INDEX, 40);
-    change(&f, "step-00000007/" TM_CHECKPOINT_DATA, 5);
+    change(&f, "step-00000007/" TM_CHECKPOINT_DATA, 5 - ROOM_BYTES);
     check_tensors(&f, -1, 7, 1);
     refuses(&f, 8, TM_FORMAT, "no checkpoint in", "step-00000008");
     change(&f, "step-00000007/" TM_CHECKPOINT_INDEX, 40);
@@ -134,7 +136,8 @@ static void a_file_that_went_is_named(void **state)
     snprintf(path, sizeof path, "%s/step-00000007/" TM_CHECKPOINT_DATA, f.folder);
     assert_int_equal(unlink(path), 0);
     snprintf(said, sizeof said,
-             "checkpoint '%s/step-00000007': cannot open its file tensors.bin: No such file or directory", f.folder);
+             "checkpoint '%s/step-00000007': cannot open its file tensors.safetensors: No such file or directory",
+             f.folder);
     assert_int_equal(tm_checkpoint_view_read(view, names[3], 1, bytes, 129, &err), TM_IO);
     assert_string_equal(err.text, said);
     err = (tm_error){ 0 };

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What saving and loading say, to the letter, when any one of their calls to the system fails, ends early or finds
- * other bytes; that what is saved late is what was there; and that the signals of the thread that saves are as they
- * were. After a change that is meant:
- *     TM_RECORD=1 build/release/tests/train/test_checkpoint_words; git diff tests/train/checkpoint-words.txt
- */
+/* What saving and loading say when any one of their calls to the system fails or ends early, and that the last whole
+ * checkpoint loads then; that what is saved late is what was there; and that the signals of the thread that saves are
+ * as they were. */
 #include "support/test.h"
 #include "checkpoint_fixture.h"
 #include "support/whole.h"
@@ -118,53 +116,84 @@ static tm_checkpoint_io failing(faults *f)
                                .read_at = read_at };
 }
 
-/* --- words ------------------------------------------------------------------------------------------ */
+/* --- what is said, and what is there then --------------------------------------------------------- */
 
-/* With DIR and PID in the place of this folder and this process. */
-static void add_words(tm_text *out, const char *text, const char *folder)
+static bool is_one_of(const char *name, const char *const *names)
 {
-    char pid[32];
-    snprintf(pid, sizeof pid, ".tmp.%ld", (long)getpid());
-    for (const char *at = text; *at;) {
-        if (strncmp(at, folder, strlen(folder)) == 0) {
-            tm_text_add(out, "DIR");
-            at += strlen(folder);
-        } else if (strncmp(at, pid, strlen(pid)) == 0) {
-            tm_text_add(out, ".tmp.PID");
-            at += strlen(pid);
-        } else
-            tm_text_add_n(out, at++, 1);
+    while (*names && strcmp(*names, name) != 0) names++;
+    return *names != NULL;
+}
+
+/* The way out, as a message has it. */
+static const char *cure_of(int error)
+{
+    switch (error) {
+    case 0:
+    case ENOSPC:
+        return "; free some space there, keep fewer checkpoints (checkpoint.keep_latest_k) or choose another ";
+    case EFBIG:
+        return "; raise the file-size limit (ulimit -f) or choose another checkpoint.folder";
+    case EACCES:
+        return "; choose a checkpoint.folder that can be written";
+    default:
+        return "; earlier checkpoints are unchanged";
     }
 }
 
-static void add_outcome(tm_text *out, const faults *f, tm_status st, const tm_error *err, const fixture *on)
+/* The call number `at` of saving fails: it is said which file and why, and what was there loads; or nothing is said to
+ * have failed, and what was saved loads. */
+static bool saves(const faults *f, tm_status st, const tm_error *err, const fixture *on)
 {
-    tm_text log = { 0 };
-    tm_text_printf(out, "  %d %s %d: %d ", f->fail_at, f->name, f->error, st);
-    add_words(out, err->text, on->folder);
-    tm_text_add(out, "\n");
+    static const char *const needed[] = { "make_folder", "create", "write", "sync", NULL }, *const again[] = { "write",
+                                                                                                               "sync",
+                                                                                                               NULL };
+    static const char *const removals[] = { "remove_file", "remove_folder", NULL };
+    const bool               retried = f->error == EINTR && is_one_of(f->name, again);
+    tm_text                  log = { 0 };
     whole_log_take(&log);
-    if (log.data) add_words(out, log.data, on->folder);
+    if (st != TM_OK) {
+        assert_int_equal(st, TM_IO);
+        assert_false(retried);
+        assert_says(err, on->folder);
+        assert_says(err, "; earlier checkpoints are unchanged");
+        if (f->error) assert_says(err, strerror(f->error));
+        if (f->error || strcmp(f->name, "write") == 0) assert_says(err, cure_of(f->error));
+    } else if (!retried && (is_one_of(f->name, needed) && (f->error || strcmp(f->name, "write") == 0)))
+        fail_msg("call %d, %s, failed with %d, and nobody noticed", f->fail_at, f->name, f->error);
+    if (st == TM_OK && is_one_of(f->name, removals) && f->error && !(log.data && strstr(log.data, "cannot remove '")))
+        fail_msg("call %d, %s, failed: not in the log", f->fail_at, f->name);
     tm_text_fini(&log);
+    return st == TM_OK;
 }
 
 /* Step 1 is there, and another one of it is saved; or step 2 beside it, and step 1 goes. */
-static void add_saves(tm_text *out, int64_t step, int error)
+static void each_call_of_saving_fails(void **state)
 {
-    tm_text_printf(out, "saving step %lld, error %d\n", (long long)step, error);
-    for (int at = 1;; at++) {
-        faults           f = { .fail_at = at, .error = error };
-        tm_checkpoint_io io = failing(&f);
-        tm_error         err = { 0 };
-        fixture          on = new_fixture();
-        save(&on, 1, 1, 0);
-        fill(&on, step, 2);
-        tm_status st = tm_checkpoint_save_with(&io, on.folder, &on.state, on.tensors, N_TENSORS, 1, &err);
-        if (f.calls >= at) add_outcome(out, &f, st, &err, &on);
-        bool done = f.calls < at;
-        clear(on.folder);
-        if (done) break;
-    }
+    static const struct {
+        int64_t step;
+        int     error;
+    } rows[] = { { 1, EIO }, { 2, ENOSPC }, { 2, EACCES }, { 1, EFBIG }, { 2, 0 }, { 2, EINTR } };
+    (void)state;
+    whole_log_open();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int at = 1, more = 1; more; at++) {
+            faults               f = { .fail_at = at, .error = rows[i].error };
+            tm_checkpoint_io     io = failing(&f);
+            tm_checkpoint_report report = { 0 };
+            tm_error             err = { 0 };
+            fixture              on = new_fixture();
+            save(&on, 1, 1, 0);
+            fill(&on, rows[i].step, 2);
+            tm_status st = tm_checkpoint_save_with(&io, on.folder, &on.state, on.tensors, N_TENSORS, 1, &err);
+            more = f.calls >= at;
+            bool done = more ? saves(&f, st, &err, &on) : st == TM_OK;
+            assert_int_equal(load(&on, -1, &report, &err), TM_OK);
+            if (!holds(&on, rows[i].step, 2) && (done || !holds(&on, 1, 1)))
+                fail_msg("call %d (%s) fails with %d: step %lld is loaded", at, f.name, f.error,
+                         (long long)report.step);
+            clear(on.folder);
+        }
+    whole_log_close();
 }
 
 static const char *seal_of(const fixture *on)
@@ -174,173 +203,194 @@ static const char *seal_of(const fixture *on)
     return path;
 }
 
-/* As a crash while a step was replaced leaves it: number 2 beside number 1, and `whole` or without its record. Number 3
- * replaces them. */
-static void add_replacements(tm_text *out, bool whole)
+/* As a crash while a step was replaced leaves it: number 2 beside number 1, and whole or without its record. Number 3
+ * replaces them; where that fails, the newest whole one is there. */
+static void each_call_of_replacing_fails(void **state)
 {
-    tm_text_printf(out, "replacing one that is there twice, the new one %s\n", whole ? "whole" : "incomplete");
-    for (int at = 0, calls = 1; at <= calls; at++) {
-        faults               f = { .fail_at = at, .error = EIO };
-        tm_checkpoint_io     io = failing(&f);
-        tm_checkpoint_report report = { 0 };
-        tm_error             err = { 0 };
-        fixture              on = new_fixture();
-        char                 final[300], old[304], aside[300];
-        snprintf(final, sizeof final, "%s/step-00000001", on.folder);
-        snprintf(old, sizeof old, "%s.old", final);
-        snprintf(aside, sizeof aside, "%s/aside", on.folder);
-        save(&on, 1, 1, 0);
-        assert_int_equal(rename(final, aside), 0);
-        save(&on, 1, 2, 0);
-        assert_int_equal(rename(aside, old), 0);
-        if (!whole) assert_int_equal(tm_checkpoint_system_io.remove_file(NULL, seal_of(&on)), 0);
-        fill(&on, 1, 3);
-        tm_status st = tm_checkpoint_save_with(&io, on.folder, &on.state, on.tensors, N_TENSORS, 1, &err);
-        calls = f.calls;
-        if (at == 0) f.name = "nothing";
-        add_outcome(out, &f, st, &err, &on);
-        assert_int_equal(load(&on, 1, &report, &err), TM_OK);
-        tm_text_printf(out, "    number %d is loaded, of %zu\n",
-                       holds(&on, 1, 1)   ? 1
-                       : holds(&on, 1, 2) ? 2
-                       : holds(&on, 1, 3) ? 3
-                                          : 0,
-                       count_entries(&on, TM_CHECKPOINT_FINAL) + count_entries(&on, TM_CHECKPOINT_OLD));
-        clear(on.folder);
-    }
+    (void)state;
+    whole_log_open();
+    for (int whole = 0; whole < 2; whole++)
+        for (int at = 0, calls = 1; at <= calls; at++) {
+            faults               f = { .fail_at = at, .error = EIO, .name = "close" };
+            tm_checkpoint_io     io = failing(&f);
+            tm_checkpoint_report report = { 0 };
+            tm_error             err = { 0 };
+            fixture              on = new_fixture();
+            char                 final[300], old[304], aside[300];
+            snprintf(final, sizeof final, "%s/step-00000001", on.folder);
+            snprintf(old, sizeof old, "%s.old", final);
+            snprintf(aside, sizeof aside, "%s/aside", on.folder);
+            save(&on, 1, 1, 0);
+            assert_int_equal(rename(final, aside), 0);
+            save(&on, 1, 2, 0);
+            assert_int_equal(rename(aside, old), 0);
+            if (!whole) assert_int_equal(tm_checkpoint_system_io.remove_file(NULL, seal_of(&on)), 0);
+            fill(&on, 1, 3);
+            tm_status st = tm_checkpoint_save_with(&io, on.folder, &on.state, on.tensors, N_TENSORS, 1, &err);
+            calls = f.calls;
+            bool done = saves(&f, st, &err, &on);
+            assert_int_equal(load(&on, 1, &report, &err), TM_OK);
+            bool kept = holds(&on, 1, 1) || (whole && holds(&on, 1, 2));
+            if (!holds(&on, 1, 3) && (done || !kept))
+                fail_msg("call %d (%s) fails: none of them is loaded", at, f.name);
+            clear(on.folder);
+        }
+    whole_log_close();
 }
 
-static void add_loads(tm_text *out, int64_t step, int error)
+/* Of two checkpoints one is loaded whatever fails once, if any will do; one that was asked for by its step is loaded or
+ * it is said why not, and nothing is touched. */
+static void each_call_of_loading_fails(void **state)
 {
+    static const struct {
+        int64_t step;
+        int     error;
+    } rows[] = { { -1, EIO }, { 2, EACCES }, { -1, 0 }, { 2, EINTR }, { 2, 0 } };
     fixture on = new_fixture();
+    (void)state;
     save(&on, 1, 1, 0);
     save(&on, 2, 1, 0);
-    tm_text_printf(out, "loading step %lld, error %d\n", (long long)step, error);
-    for (int at = 1;; at++) {
-        faults               f = { .fail_at = at, .error = error };
-        tm_checkpoint_io     io = failing(&f);
-        tm_checkpoint_report report = { 0 };
-        tm_error             err = { 0 };
-        tm_status            st =
-            tm_checkpoint_load_with(&io, NULL, on.folder, step, &on.state, on.tensors, N_TENSORS, &report, &err);
-        if (f.calls < at) break;
-        add_outcome(out, &f, st, &err, &on);
-        tm_text_printf(out, "    step %lld, %lld bytes, %zu passed over: ", (long long)report.step,
-                       (long long)report.bytes, report.passed_over);
-        add_words(out, report.text, on.folder);
-        tm_text_add(out, "\n");
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int at = 1;; at++) {
+            faults               f = { .fail_at = at, .error = rows[i].error };
+            tm_checkpoint_io     io = failing(&f);
+            tm_checkpoint_report report = { 0 };
+            tm_error             err = { 0 };
+            memset(on.data, 0xEE, sizeof on.data);
+            memset(&on.state, 0xEE, sizeof on.state);
+            tm_status st = tm_checkpoint_load_with(&io, NULL, on.folder, rows[i].step, &on.state, on.tensors, N_TENSORS,
+                                                   &report, &err);
+            if (f.calls < at) break;
+            bool counts = strcmp(f.name, "close") != 0 && !(f.error == EINTR && strcmp(f.name, "read_at") == 0);
+            if (st == TM_OK) {
+                assert_true(holds(&on, report.step, 1));
+                assert_int_equal(report.step, counts && rows[i].step < 0 ? 1 : 2);
+                assert_int_equal(report.passed_over, report.step == 1);
+                assert_int_equal(report.bytes, ROOM_BYTES);
+                if (report.step == 1 &&
+                    (!strstr(report.text, "'step-00000002'") && !strstr(report.text, "/step-00000002': ")))
+                    fail_msg("%s", report.text);
+                if (rows[i].step == 2 && counts) fail_msg("call %d, %s, failed, and nobody noticed", at, f.name);
+                continue;
+            }
+            assert_int_equal(rows[i].step, 2);
+            assert_true(st == TM_IO || (!f.error && st == TM_FORMAT));
+            assert_says(&err, "cannot load checkpoint '");
+            assert_says(&err, "/step-00000002': ");
+            assert_says(&err, "; name another step or none");
+            if (f.error) assert_says(&err, strerror(f.error));
+            /* what has been read before the failure may be there; the state is not */
+            assert_int_equal(report.passed_over, 0);
+        }
     clear(on.folder);
 }
 
-/* One file of the newest is not there, empty, too long, or has another byte. */
-static void add_damages(tm_text *out)
+/* Which of a folder is loaded when a step is asked for (-1: the newest): its place in the row; or what is said. */
+static void the_newest_whole_one_is_loaded(void **state)
 {
-    static const char *const names[] = { TM_CHECKPOINT_SEAL, TM_CHECKPOINT_INDEX, TM_CHECKPOINT_DATA };
-    for (int file = 0; file < 3; file++)
-        for (int how = 0; how < 5; how++)
-            for (int64_t step = -1; step < 3; step += 3) {
-                tm_checkpoint_report report = { 0 };
-                tm_error             err = { 0 };
-                char                 path[400];
-                fixture              on = new_fixture();
-                save(&on, 1, 1, 0);
-                save(&on, 2, 1, 0);
-                snprintf(path, sizeof path, "%s/step-00000002/%s", on.folder, names[file]);
-                FILE *f = how == 0 ? NULL : fopen(path, how == 1 ? "w" : "r+");
-                if (how == 0) assert_int_equal(remove(path), 0);
-                if (how == 2) fseek(f, 0, SEEK_END), fputs("more", f);
-                if (how == 3) fseek(f, 40, SEEK_SET), fputc('#', f);
-                if (how == 4) fseek(f, -1, SEEK_END), fputc('#', f);
-                if (f) fclose(f);
-                tm_status st = load(&on, step, &report, &err);
-                tm_text_printf(out, "%s, damage %d, step %lld: %d ", names[file], how, (long long)step, st);
-                add_words(out, err.text, on.folder);
-                tm_text_printf(out, "; step %lld, %zu passed over: ", (long long)report.step, report.passed_over);
-                add_words(out, report.text, on.folder);
-                tm_text_add(out, "\n");
-                clear(on.folder);
-            }
-}
-
-/* What is loaded of a folder when a step is asked for, and -1: the newest. */
-static void add_choices(tm_text *out)
-{
-    static const char *const folders[][4] = { /* "!": incomplete; the number of the step is the 13th character */
-                                              { " step-00000001" },
-                                              { " step-00000000", " step-00000001" },
-                                              { "!step-00000000", " step-00000001" },
-                                              { " step-00000000", "!step-00000001", " step-00000001.old" },
-                                              { "!step-00000001", "!step-00000001.old", " step-00000002" },
-                                              { " step-00000000.old", "!step-00000001" },
-                                              { "!step-00000001", " step-00000001.tmp.7", " step-00000000" },
-                                              { " step-00000001.tmp.7" }
+    enum { NONE = -1, INCOMPLETE = -2 };
+    static const struct {
+        const char *folder[3]; /* "!": incomplete; the number of the step is the 13th character */
+        int         wanted[4]; /* of -1, 0, 1, 2 */
+        size_t      passed_over;
+    } rows[] = {
+        { { " step-00000001" }, { 0, NONE, 0, NONE }, 0 },
+        { { " step-00000000", " step-00000001" }, { 1, 0, 1, NONE }, 0 },
+        { { "!step-00000000", " step-00000001" }, { 1, INCOMPLETE, 1, NONE }, 0 },
+        { { " step-00000000", "!step-00000001", " step-00000001.old" }, { 2, 0, 2, NONE }, 1 },
+        { { "!step-00000001", "!step-00000001.old", " step-00000002" }, { 2, NONE, INCOMPLETE, 2 }, 0 },
+        { { " step-00000000.old", "!step-00000001" }, { 0, 0, INCOMPLETE, NONE }, 1 },
+        { { "!step-00000001", " step-00000001.tmp.7", " step-00000000" }, { 2, 2, INCOMPLETE, NONE }, 1 },
+        { { " step-00000001.tmp.7" }, { NONE, NONE, NONE, NONE }, 0 },
     };
-    for (size_t c = 0; c < sizeof folders / sizeof folders[0]; c++)
-        for (int64_t step = -1; step < 3; step++) {
+    (void)state;
+    for (size_t c = 0; c < sizeof rows / sizeof rows[0]; c++)
+        for (int step = -1; step < 3; step++) {
             fixture              on = new_fixture(), from = new_fixture();
             tm_checkpoint_report report = { 0 };
             tm_error             err = { 0 };
             char                 path[400], to[400];
-            int                  loaded = 0;
-            for (int k = 0; k < 4 && folders[c][k]; k++) {
-                int64_t of = folders[c][k][13] - '0';
+            const int            wanted = rows[c].wanted[step + 1];
+            for (int k = 0; k < 3 && rows[c].folder[k]; k++) {
+                int64_t of = rows[c].folder[k][13] - '0';
                 save(&from, of, (uint64_t)k, 0);
                 snprintf(path, sizeof path, "%s/step-%08d/complete", from.folder, (int)of);
-                if (folders[c][k][0] == '!') assert_int_equal(unlink(path), 0);
+                if (rows[c].folder[k][0] == '!') assert_int_equal(unlink(path), 0);
                 path[strlen(path) - strlen("/complete")] = '\0';
-                snprintf(to, sizeof to, "%s/%s", on.folder, folders[c][k] + 1);
+                snprintf(to, sizeof to, "%s/%s", on.folder, rows[c].folder[k] + 1);
                 assert_int_equal(rename(path, to), 0);
             }
             tm_status st = load(&on, step, &report, &err);
-            while (st == TM_OK && loaded < 4 && !holds(&on, report.step, (uint64_t)loaded)) loaded++;
-            tm_text_printf(out, "folder %zu, step %d: %d ", c, (int)step, st);
-            if (st == TM_OK)
-                tm_text_printf(out, "%s, %zu passed over", folders[c][loaded] + 1, report.passed_over);
-            else
-                add_words(out, err.text, on.folder);
-            tm_text_printf(out, "%s\n", tm_checkpoint_present(on.folder) ? "" : "; none is there");
+            if (wanted >= 0) {
+                if (st != TM_OK || !holds(&on, report.step, (uint64_t)wanted))
+                    fail_msg("row %zu, step %d: %s", c, step, err.text);
+                if (step == -1) assert_int_equal(report.passed_over, rows[c].passed_over);
+            } else {
+                assert_int_equal(st, wanted == NONE ? TM_INVALID : TM_FORMAT);
+                assert_says(&err, wanted == NONE ? "there is no checkpoint" : "it is incomplete (no file complete)");
+            }
+            assert_int_equal(tm_checkpoint_present(on.folder), c != 7);
             clear(on.folder);
             clear(from.folder);
         }
 }
 
-/* So many incomplete ones, and one before them, or none. */
-static void add_reasons(tm_text *out)
+/* So many incomplete ones, and one before them, or none: three are named, the newest first. */
+static void three_reasons_are_told(void **state)
 {
-    for (int64_t n = 1; n <= 6; n++)
-        for (int64_t good = 0; good < 2; good++) {
+    (void)state;
+    for (int n = 1; n <= 6; n++)
+        for (int good = 0; good < 2; good++) {
             tm_checkpoint_report report = { 0 };
             tm_error             err = { 0 };
             char                 path[400];
             fixture              on = new_fixture();
+            tm_text              wanted = { 0 };
             if (good) save(&on, 0, 1, 0);
-            for (int64_t step = 1; step <= n; step++) {
+            for (int step = 1; step <= n; step++) {
                 save(&on, step, 1, 0);
-                snprintf(path, sizeof path, "%s/step-%08d/complete", on.folder, (int)step);
+                snprintf(path, sizeof path, "%s/step-%08d/complete", on.folder, step);
                 assert_int_equal(unlink(path), 0);
             }
-            tm_status st = load(&on, -1, &report, &err);
-            tm_text_printf(out, "%d incomplete: %d ", (int)n, st);
-            add_words(out, good ? report.text : err.text, on.folder);
-            tm_text_add(out, "\n");
+            if (good)
+                tm_text_printf(
+                    &wanted,
+                    "loaded step 0 from '%s/step-00000000' because newer checkpoints are not usable: ", on.folder);
+            else
+                tm_text_printf(&wanted, "no checkpoint in '%s' is usable: ", on.folder);
+            for (int k = 0; k < n && k < 3; k++)
+                tm_text_printf(&wanted, "%s'%s/step-%08d': it is incomplete (no file complete)", k ? "; " : "",
+                               on.folder, n - k);
+            if (n > 3) tm_text_add(&wanted, "; and so on");
+            if (!good) tm_text_add(&wanted, "; start again with another checkpoint.folder");
+            assert_int_equal(load(&on, -1, &report, &err), good ? TM_OK : TM_INVALID);
+            assert_string_equal(good ? report.text : err.text, wanted.data);
+            tm_text_fini(&wanted);
             clear(on.folder);
         }
 }
 
 /* Records whose checksum is right. */
-static void add_records(tm_text *out)
+static void a_record_of_something_else_is_found(void **state)
 {
-    static const tm_checkpoint_seal changes[] = {
-        { .step = 1 },       { .index_bytes = 1 }, { .index_bytes = 1 << 30 }, { .index_bytes = (1 << 30) + 1 },
-        { .index_hash = 1 }, { .data_bytes = 1 },  { .in_pieces = true }
+    static const struct {
+        tm_checkpoint_seal change;
+        const char        *words;
+    } rows[] = {
+        { { .step = 1 }, "it holds step 1, not 2" },
+        { { .index_bytes = 1 }, "its file index.bin has" },
+        { { .index_bytes = 1 << 30 }, "its file index.bin has" },
+        { { .index_bytes = (1 << 30) + 1 }, "its index has 1073741825 bytes, at most 1073741824 wanted" },
+        { { .index_hash = 1 }, "its index does not match its checksum" },
+        { { .data_bytes = 1 }, "its index and its completeness record disagree" },
     };
     fixture on = new_fixture();
     char    path[400];
+    (void)state;
     save(&on, 2, 1, 0);
     snprintf(path, sizeof path, "%s/step-00000002/complete", on.folder);
-    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
-        const tm_checkpoint_seal *change = &changes[i];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const tm_checkpoint_seal *change = &rows[i].change;
         tm_checkpoint_report      report = { 0 };
         tm_checkpoint_seal        seal;
         tm_error                  err = { 0 };
@@ -348,46 +398,20 @@ static void add_records(tm_text *out)
         unsigned char             bytes[TM_CHECKPOINT_SEAL_BYTES];
         assert_int_equal(tm_file_read(path, 100, &was, &err), TM_OK);
         assert_int_equal(tm_checkpoint_seal_decode((unsigned char *)was.data, was.length, &seal, &err), TM_OK);
+        assert_true(seal.safetensors && !seal.in_pieces);
         if (change->step) seal.step = change->step;
         if (change->index_bytes) seal.index_bytes = change->index_bytes;
         if (change->index_hash) seal.index_hash = change->index_hash;
         if (change->data_bytes) seal.data_bytes = change->data_bytes;
-        seal.in_pieces = change->in_pieces;
         tm_checkpoint_seal_encode(&seal, bytes);
         assert_int_equal(tm_file_write(path, bytes, sizeof bytes, &err), TM_OK);
-        tm_status st = load(&on, 2, &report, &err);
-        tm_text_printf(out, "record %zu: %d ", i, st);
-        add_words(out, err.text, on.folder);
-        tm_text_add(out, "\n");
+        assert_int_equal(load(&on, 2, &report, &err), TM_FORMAT);
+        assert_says(&err, rows[i].words);
+        assert_true(untouched(&on));
         assert_int_equal(tm_file_write(path, was.data, was.length, &err), TM_OK);
         tm_text_fini(&was);
     }
     clear(on.folder);
-}
-
-static void words_are_as_recorded(void **state)
-{
-    tm_text out = { 0 };
-    (void)state;
-    whole_log_open();
-    add_saves(&out, 1, EIO);
-    add_saves(&out, 2, ENOSPC);
-    add_saves(&out, 2, EACCES);
-    add_saves(&out, 1, EFBIG);
-    add_saves(&out, 2, 0);
-    add_saves(&out, 2, EINTR);
-    add_replacements(&out, true);
-    add_replacements(&out, false);
-    add_loads(&out, -1, EIO);
-    add_loads(&out, 2, EACCES);
-    add_loads(&out, -1, 0);
-    add_loads(&out, 2, EINTR);
-    add_damages(&out);
-    add_choices(&out);
-    add_reasons(&out);
-    add_records(&out);
-    whole_log_close();
-    whole_is("tests/train/checkpoint-words.txt", &out);
 }
 
 /* A read that ends early is gone on with; a checkpoint without tensors has a file without bytes. */
@@ -470,7 +494,7 @@ static void a_copy_is_written(void **unused)
     load_and_expect(&f, 4, 1);
     /* Of tensors without bytes nothing is copied. */
     static const char *const empty[] = { TM_CHECKPOINT_SEAL, TM_CHECKPOINT_INDEX, TM_CHECKPOINT_DATA };
-    static const long        bytes[] = { TM_CHECKPOINT_SEAL_BYTES, 0, 0 };
+    static const long        bytes[] = { TM_CHECKPOINT_SEAL_BYTES, 0, 128 };
     target.behind = true;
     fill(&f, 6, 1);
     assert_int_equal(tm_checkpoint_begin_with(&io, &target, &f.state, &f.tensors[2], 1, &saving, &err), TM_OK);
@@ -543,9 +567,10 @@ static void signals_are_as_they_were(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(words_are_as_recorded),
-    cmocka_unit_test(short_reads_and_no_tensors),
-    cmocka_unit_test(a_copy_is_written),
+    cmocka_unit_test(each_call_of_saving_fails),  cmocka_unit_test(each_call_of_replacing_fails),
+    cmocka_unit_test(each_call_of_loading_fails), cmocka_unit_test(the_newest_whole_one_is_loaded),
+    cmocka_unit_test(three_reasons_are_told),     cmocka_unit_test(a_record_of_something_else_is_found),
+    cmocka_unit_test(short_reads_and_no_tensors), cmocka_unit_test(a_copy_is_written),
     cmocka_unit_test(signals_are_as_they_were),
 };
 

@@ -60,7 +60,7 @@ static void describe(saver *s, const tm_checkpoint_state *state, const tm_checkp
                      bool plain)
 {
     tm_checkpoint_index *index = &s->index;
-    *index = (tm_checkpoint_index){ .state = *state, .count = n };
+    *index = (tm_checkpoint_index){ .state = *state, .count = n, .safetensors = true };
     index->records = tm_arena_take(s->arena, (n + 1) * sizeof *index->records);
     index->pieces = tm_arena_take(s->arena, (n + 1) * sizeof *index->pieces);
     index->files = tm_arena_take(s->arena, sizeof *index->files);
@@ -74,8 +74,8 @@ static void describe(saver *s, const tm_checkpoint_state *state, const tm_checkp
     }
     index->n_files = plain || index->n_pieces > 0;
     if (index->n_files > 0)
-        s->data =
-            tm_arena_format(s->arena, "%s/%s", s->temporary, tm_checkpoint_file_name(s->arena, index->files[0].writer));
+        s->data = tm_arena_format(s->arena, "%s/%s", s->temporary,
+                                  tm_checkpoint_file_name(s->arena, index->files[0].writer, true));
 }
 
 /* One rank that writes all tensors whole leaves the files of a single process, if the others have the same tensors. */

@@ -67,9 +67,21 @@ static tm_status write_tensor(saver *s, int fd, const char *path, const tm_check
     return TM_OK;
 }
 
+static tm_status write_header(saver *s, int fd)
+{
+    tm_text       header = { 0 };
+    unsigned char length[8];
+    saving_header(s, &header);
+    for (size_t i = 0; i < sizeof length; i++) length[i] = (unsigned char)((uint64_t)header.length >> 8 * i);
+    s->index.data_bytes = sizeof length + header.length;
+    tm_status st = write_bytes(s, fd, s->data, length, sizeof length);
+    if (st == TM_OK) st = write_bytes(s, fd, s->data, header.data, header.length);
+    tm_text_fini(&header);
+    return st;
+}
+
 tm_status saving_write_data(saver *s)
 {
-    static const char    zeros[TM_CHECKPOINT_ALIGN];
     tm_checkpoint_index *index = &s->index;
     if (!s->data) return TM_OK;
     int fd = s->io->create(s->io->context, s->data);
@@ -79,13 +91,12 @@ tm_status saving_write_data(saver *s)
                        "same checkpoint.folder",
                        s->data);
     if (fd < 0) return saving_failed_to(s, "create", s->data, errno);
-    tm_status st = TM_OK;
+    tm_status st = write_header(s, fd);
     for (size_t i = 0; i < index->n_pieces && st == TM_OK; i++) {
         tm_checkpoint_piece *p = &index->pieces[i];
-        p->offset = tm_checkpoint_aligned(index->data_bytes);
-        st = write_bytes(s, fd, s->data, zeros, (size_t)(p->offset - index->data_bytes));
-        if (st == TM_OK) st = write_tensor(s, fd, s->data, &s->tensors[i], &p->hash);
-        index->data_bytes = p->offset + tm_checkpoint_piece_bytes(p);
+        p->offset = index->data_bytes;
+        st = write_tensor(s, fd, s->data, &s->tensors[i], &p->hash);
+        index->data_bytes += tm_checkpoint_piece_bytes(p);
     }
     index->files[0].bytes = index->data_bytes;
     return finish_file(s, fd, s->data, st);
@@ -109,7 +120,8 @@ tm_status saving_write_index(saver *s, const tm_checkpoint_index *index)
                                 .index_bytes = index_bytes,
                                 .index_hash = tm_hash(encoded, index_bytes),
                                 .data_bytes = index->data_bytes,
-                                .in_pieces = index->files[0].writer >= 0 };
+                                .in_pieces = index->files[0].writer >= 0,
+                                .safetensors = true };
     unsigned char      sealed[TM_CHECKPOINT_SEAL_BYTES];
     tm_checkpoint_seal_encode(&seal, sealed);
     TM_TRY(write_file(s, TM_CHECKPOINT_SEAL, sealed, sizeof sealed));
@@ -122,14 +134,13 @@ static int remove_parts(const saver *s, const char *path)
     DIR *dir = opendir(path);
     int  cause = 0;
     for (struct dirent *d; dir && cause == 0 && (d = readdir(dir));) {
-        char  name[32];
-        char *end;
         if (strncmp(d->d_name, "tensors-", 8) != 0) continue;
-        long rank = strtol(d->d_name + 8, &end, 10);
-        if (rank < 0) continue;
-        snprintf(name, sizeof name, TM_CHECKPOINT_DATA_OF, (int)rank);
-        if (strcmp(name, d->d_name) != 0) continue;
-        const char *file = tm_arena_format(s->arena, "%s/%s", path, name);
+        long rank = strtol(d->d_name + 8, NULL, 10);
+        if (rank < 0 || rank > INT32_MAX) continue;
+        if (strcmp(tm_checkpoint_file_name(s->arena, rank, true), d->d_name) != 0 &&
+            strcmp(tm_checkpoint_file_name(s->arena, rank, false), d->d_name) != 0)
+            continue;
+        const char *file = tm_arena_format(s->arena, "%s/%s", path, d->d_name);
         if (s->io->remove_file(s->io->context, file) != 0 && errno != ENOENT) cause = errno;
     }
     if (dir) closedir(dir);
@@ -140,7 +151,8 @@ static int remove_parts(const saver *s, const char *path)
  * goes first, so that a half-removed checkpoint is an incomplete one. */
 static int remove_checkpoint(const saver *s, const char *path)
 {
-    static const char *const names[] = { TM_CHECKPOINT_SEAL, TM_CHECKPOINT_INDEX, TM_CHECKPOINT_DATA };
+    static const char *const names[] = { TM_CHECKPOINT_SEAL, TM_CHECKPOINT_INDEX, TM_CHECKPOINT_DATA,
+                                         TM_CHECKPOINT_OLD_DATA };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *file = tm_arena_format(s->arena, "%s/%s", path, names[i]);
         if (s->io->remove_file(s->io->context, file) != 0 && errno != ENOENT) return errno;

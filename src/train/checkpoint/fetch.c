@@ -30,7 +30,7 @@ void tm_checkpoint_reader_close(tm_checkpoint_reader *reader)
 
 static const char *name_of(const tm_checkpoint_reader *r, uint32_t file)
 {
-    return tm_checkpoint_file_name(r->arena, r->index->files[file].writer);
+    return tm_checkpoint_file_name(r->arena, r->index->files[file].writer, r->index->safetensors);
 }
 
 static tm_status read_bytes(tm_checkpoint_reader *r, uint32_t file, void *to, size_t bytes, uint64_t offset,

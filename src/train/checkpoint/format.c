@@ -16,7 +16,9 @@ enum {
     SCALAR_BYTES = 16,
     FILE_BYTES = 16,
     PIECE_BYTES = 56,
-    PLAIN_VERSION = 3, /* without files and pieces */
+    BARE_VERSION = 3, /* the first with a description; tensors alone in files */
+    PIECES = 1,       /* more, and it has files and pieces */
+    SAFETENSORS = 2,  /* more, and its files are safetensors */
     MODEL_AT = 96,
     MAX_DTYPE = 65535
 };
@@ -121,6 +123,21 @@ tm_status tm_checkpoint_scalars(const tm_checkpoint_state *state, const char *co
     return TM_OK;
 }
 
+static uint32_t version_of(bool in_pieces, bool safetensors)
+{
+    return BARE_VERSION + (in_pieces ? PIECES : 0u) + (safetensors ? SAFETENSORS : 0u);
+}
+
+static bool has_pieces(uint32_t version)
+{
+    return version >= BARE_VERSION && (version - BARE_VERSION) % SAFETENSORS == PIECES;
+}
+
+static bool has_safetensors(uint32_t version)
+{
+    return version >= BARE_VERSION + SAFETENSORS;
+}
+
 /* One process has written all tensors as they are. */
 static bool is_plain(const tm_checkpoint_index *index)
 {
@@ -163,7 +180,7 @@ void tm_checkpoint_index_encode(const tm_checkpoint_index *index, unsigned char 
     writer                     w = { out };
     const bool                 plain = is_plain(index);
     put(&w, index_magic, sizeof index_magic);
-    put_u32(&w, plain ? PLAIN_VERSION : TM_CHECKPOINT_VERSION);
+    put_u32(&w, version_of(!plain, index->safetensors));
     put_u32(&w, (uint32_t)index->count);
     put_u64(&w, index->data_bytes);
     put_u64(&w, names_bytes(index));
@@ -215,7 +232,7 @@ typedef struct {
     uint64_t             data_end, data_bytes;
     size_t               name_end, name_bytes, piece_end;
     const unsigned char *names;
-    bool                 plain, part;
+    bool                 plain, part, safetensors;
     tm_arena            *arena;
 } layout;
 
@@ -236,7 +253,9 @@ static tm_status decode_name(layout *at, uint32_t offset, uint32_t length, const
 static tm_status take_piece(uint64_t offset, uint64_t hash, size_t i, layout *at, const tm_checkpoint_record *record,
                             tm_checkpoint_piece *out, tm_error *err)
 {
-    if (at->data_end > UINT64_MAX - TM_CHECKPOINT_ALIGN || offset != tm_checkpoint_aligned(at->data_end) ||
+    const bool first = at->safetensors && i == 0; /* behind the header */
+    if (at->data_end > UINT64_MAX - TM_CHECKPOINT_ALIGN ||
+        (!first && offset != (at->safetensors ? at->data_end : tm_checkpoint_aligned(at->data_end))) ||
         offset > at->data_bytes || record->bytes > at->data_bytes - offset)
         return tm_fail(err, TM_FORMAT, "index record %zu points to bytes %llu + %llu of %llu", i,
                        (unsigned long long)offset, (unsigned long long)record->bytes,
@@ -307,7 +326,7 @@ static tm_status decode_piece(reader *r, size_t i, const tm_checkpoint_record *o
         out->row_part > of->row_bytes || out->first_byte > of->row_bytes - out->row_part)
         return tm_fail(err, TM_FORMAT, "index piece %zu lies outside of its tensor", i);
     uint64_t bytes = tm_checkpoint_piece_bytes(out); /* at most those of the tensor */
-    if (out->file >= index->n_files || out->offset % TM_CHECKPOINT_ALIGN != 0 ||
+    if (out->file >= index->n_files || (!index->safetensors && out->offset % TM_CHECKPOINT_ALIGN != 0) ||
         out->offset > index->files[out->file].bytes || bytes > index->files[out->file].bytes - out->offset)
         return tm_fail(err, TM_FORMAT, "index piece %zu points to bytes %llu + %llu of file %u", i,
                        (unsigned long long)out->offset, (unsigned long long)bytes, out->file);
@@ -386,8 +405,9 @@ static tm_status decode_state(reader *r, uint32_t version, tm_checkpoint_index *
     const unsigned char *model = r->from + OLD_SCALARS * sizeof(double);
     uint64_t             count = version == 1 ? 0 : get_u64(r), text = version < 3 ? 0 : get_u64(r);
     state->content = version < 3 ? 0 : get_u64(r);
-    out->n_files = version < 4 ? 1 : get_u32(r);
-    out->n_pieces = version < 4 ? out->count : get_u32(r);
+    out->safetensors = has_safetensors(version);
+    out->n_files = has_pieces(version) ? get_u32(r) : 1;
+    out->n_pieces = has_pieces(version) ? get_u32(r) : out->count;
     for (size_t i = 0; version == 1 && i < OLD_SCALARS; i++) {
         double value;
         get(r, &value, sizeof value);
@@ -430,7 +450,7 @@ static tm_status decode(const unsigned char *bytes, size_t length, bool part, tm
     out->data_bytes = get_u64(&r);
     uint64_t name_bytes = get_u64(&r);
     TM_TRY(decode_state(&r, version, out, &n_scalars, &n_text, err));
-    const bool plain = version <= PLAIN_VERSION;
+    const bool plain = !has_pieces(version);
     size_t     tables = out->count * RECORD_BYTES + n_scalars * SCALAR_BYTES; /* all are small: nothing overflows */
     if (!plain) tables += out->n_files * FILE_BYTES + out->n_pieces * PIECE_BYTES;
     if (tables + n_text > rest || name_bytes != rest - tables - n_text)
@@ -445,6 +465,7 @@ static tm_status decode(const unsigned char *bytes, size_t length, bool part, tm
                   .names = bytes + HEADER_BYTES + tables,
                   .plain = plain,
                   .part = part,
+                  .safetensors = out->safetensors,
                   .arena = arena };
     for (size_t i = 0; i < out->count; i++) TM_TRY(decode_record(&r, i, &at, out, err));
     for (size_t i = 0; i < n_scalars; i++) TM_TRY(decode_scalar(&r, i, &at, &out->state, err));
@@ -452,6 +473,7 @@ static tm_status decode(const unsigned char *bytes, size_t length, bool part, tm
     const unsigned char *text = bytes + length - n_text;
     if (!is_text(text, n_text, true)) return tm_fail(err, TM_FORMAT, "the index has a broken description");
     memcpy(out->state.description, text, n_text);
+    if (plain && out->safetensors && out->count == 0) at.data_end = at.data_bytes; /* a header alone */
     if (at.data_end != at.data_bytes || at.name_end != at.name_bytes)
         return tm_fail(err, TM_FORMAT, "the index describes %llu of %llu data bytes and %zu of %zu name bytes",
                        (unsigned long long)at.data_end, (unsigned long long)at.data_bytes, at.name_end, at.name_bytes);
@@ -516,7 +538,7 @@ void tm_checkpoint_seal_encode(const tm_checkpoint_seal *seal, unsigned char out
 {
     writer w = { out };
     put(&w, seal_magic, sizeof seal_magic);
-    put_u32(&w, seal->in_pieces ? TM_CHECKPOINT_VERSION : PLAIN_VERSION);
+    put_u32(&w, version_of(seal->in_pieces, seal->safetensors));
     put_u32(&w, 0);
     put_u64(&w, (uint64_t)seal->step);
     put_u64(&w, seal->index_bytes);
@@ -534,7 +556,8 @@ tm_status tm_checkpoint_seal_decode(const unsigned char *bytes, size_t length, t
     uint32_t version;
     TM_TRY(check_magic(&r, seal_magic, "completeness record", &version, err));
     get_u32(&r);
-    out->in_pieces = version > PLAIN_VERSION;
+    out->in_pieces = has_pieces(version);
+    out->safetensors = has_safetensors(version);
     out->step = get_i64(&r);
     out->index_bytes = get_u64(&r);
     out->index_hash = get_u64(&r);

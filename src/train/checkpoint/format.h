@@ -12,10 +12,10 @@
 #include "train/checkpoint/checkpoint.h"
 
 enum {
-    TM_CHECKPOINT_VERSION = 4,     /* written where there are pieces, else 3, which is the same without them; 1 (scalars
-                                      have places instead of names) and 2 (neither content nor description) are read,
-                                      too */
-    TM_CHECKPOINT_ALIGN = 64,      /* of each tensor in the data file */
+    TM_CHECKPOINT_VERSION = 6,     /* written where there are pieces, else 5, which is the same without them. 3 and 4:
+                                      their files are no safetensors; 1 (scalars have places instead of names) and 2
+                                      (neither content nor description) are read, too */
+    TM_CHECKPOINT_ALIGN = 64,      /* of each tensor in a file, up to version 4 */
     TM_CHECKPOINT_SEAL_BYTES = 56, /* size of the completeness record */
     TM_CHECKPOINT_MAX_INDEX_BYTES = 1 << 30,
 };
@@ -23,7 +23,7 @@ enum {
 /* Bytes of a tensor, in rows as of tm_checkpoint_part, one row behind the other in a file. */
 typedef struct {
     uint64_t first_row, rows, first_byte, row_part;
-    uint64_t offset; /* in the file; a multiple of TM_CHECKPOINT_ALIGN */
+    uint64_t offset; /* in the file */
     uint64_t hash;   /* of these rows x row_part bytes */
     uint32_t file;   /* which of the index */
 } tm_checkpoint_piece;
@@ -44,7 +44,8 @@ typedef struct {
 
 typedef struct {
     tm_checkpoint_state   state;
-    uint64_t              data_bytes; /* of all files */
+    uint64_t              data_bytes;  /* of all files */
+    bool                  safetensors; /* that is what the files are; else tensors alone, aligned */
     size_t                count;
     tm_checkpoint_record *records; /* of one file: in its order */
     size_t                n_files, n_pieces;
@@ -65,7 +66,7 @@ static inline uint64_t tm_checkpoint_piece_bytes(const tm_checkpoint_piece *piec
 typedef struct {
     int64_t  step;
     uint64_t index_bytes, index_hash, data_bytes;
-    bool     in_pieces; /* the version of the index */
+    bool     in_pieces, safetensors; /* the version of the index */
 } tm_checkpoint_seal;
 
 /* Length of the encoded index. */

@@ -135,9 +135,10 @@ const char *tm_checkpoint_path(tm_arena *arena, const char *folder, int64_t step
     return tm_arena_format(arena, "%s/step-%08" PRId64 "%s", folder, step, kind == TM_CHECKPOINT_OLD ? ".old" : "");
 }
 
-const char *tm_checkpoint_file_name(tm_arena *arena, int64_t writer)
+const char *tm_checkpoint_file_name(tm_arena *arena, int64_t writer, bool safetensors)
 {
-    return writer < 0 ? TM_CHECKPOINT_DATA : tm_arena_format(arena, TM_CHECKPOINT_DATA_OF, (int)writer);
+    if (writer < 0) return safetensors ? TM_CHECKPOINT_DATA : TM_CHECKPOINT_OLD_DATA;
+    return tm_arena_format(arena, "tensors-%05d.%s", (int)writer, safetensors ? "safetensors" : "bin");
 }
 
 /* Is it a name that tm_checkpoint_path makes? */

@@ -12,8 +12,8 @@
 
 #include <sys/types.h>
 
-#define TM_CHECKPOINT_DATA "tensors.bin"
-#define TM_CHECKPOINT_DATA_OF "tensors-%05d.bin" /* of a rank */
+#define TM_CHECKPOINT_DATA "tensors.safetensors" /* of a rank: tensors-00003.safetensors */
+#define TM_CHECKPOINT_OLD_DATA "tensors.bin"     /* up to version 4 */
 #define TM_CHECKPOINT_INDEX "index.bin"
 #define TM_CHECKPOINT_SEAL "complete"
 
@@ -61,7 +61,7 @@ int  tm_checkpoint_lock(const char *folder, int wait_ms);
 void tm_checkpoint_unlock(int lock);
 
 /* The name of a file of tensors: of a rank, or -1, of the only one. */
-const char *tm_checkpoint_file_name(tm_arena *arena, int64_t writer);
+const char *tm_checkpoint_file_name(tm_arena *arena, int64_t writer, bool safetensors);
 
 /* Which of several ranks checks what. */
 typedef struct {

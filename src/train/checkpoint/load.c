@@ -61,10 +61,10 @@ static tm_status read_file(const loader *l, const char *name, void *to, size_t b
     return st;
 }
 
-static tm_status check_file(const loader *l, const tm_checkpoint_file *file)
+static tm_status check_file(const loader *l, const tm_checkpoint_index *index, const tm_checkpoint_file *file)
 {
     int fd;
-    TM_TRY(open_file(l, tm_checkpoint_file_name(l->arena, file->writer), file->bytes, &fd));
+    TM_TRY(open_file(l, tm_checkpoint_file_name(l->arena, file->writer, index->safetensors), file->bytes, &fd));
     l->io->close(l->io->context, fd);
     return TM_OK;
 }
@@ -94,7 +94,7 @@ tm_status tm_checkpoint_open(const tm_checkpoint_io *io, tm_arena *arena, const 
     if (out->state.step != step || out->data_bytes != seal.data_bytes)
         return tm_fail(err, TM_FORMAT, "its index and its completeness record disagree");
     for (size_t i = (size_t)share.rank; i < out->n_files; i += (size_t)share.ranks)
-        TM_TRY(check_file(&l, &out->files[i]));
+        TM_TRY(check_file(&l, out, &out->files[i]));
     return TM_OK;
 }
 

@@ -83,6 +83,7 @@ static tm_status list(unsigned char *const *parts, const size_t *lengths, int ra
         pieces += own[r].n_pieces;
     }
     out->state = own[0].state;
+    out->safetensors = own[0].safetensors;
     out->files = tm_arena_take(arena, (size_t)ranks * sizeof *out->files);
     out->records = tm_arena_take(arena, (*n + 1) * sizeof *out->records);
     out->pieces = tm_arena_take(arena, (pieces + 1) * sizeof *out->pieces);

@@ -4,6 +4,7 @@
 #ifndef TM_TRAIN_CHECKPOINT_SAVING_H
 #define TM_TRAIN_CHECKPOINT_SAVING_H
 
+#include "base/text.h"
 #include "train/checkpoint/io.h"
 
 #include <pthread.h>
@@ -38,6 +39,8 @@ TM_MUST_USE tm_status saving_failed_to(saver *s, const char *verb, const char *p
 TM_MUST_USE tm_status saving_make_folder(saver *s);
 /* Removes what dead processes left. Without locks only our own leftovers are known to be dead. */
 void saving_sweep(const saver *s, bool locked);
+/* What stands in front of the tensors of this rank's file, but for its length (header.c). Adds to *out. */
+void saving_header(saver *s, tm_text *out);
 /* The file of this rank, if it has one; fills the pieces' places and checksums. */
 TM_MUST_USE tm_status saving_write_data(saver *s);
 /* Index and completeness record, of all ranks. */
