@@ -106,11 +106,11 @@ static size_t put_together(const tm_safetensors *set, const char *name, const ch
 static void parts_are_slices(void **state)
 {
     static const tm_checkpoint_part parts[] = {
-        { MATRIX, 16, 0, 4, 0, 6 },   { MATRIX, 16, 0, 4, 6, 10 },  { MATRIX, 16, 4, 2, 0, 16 },
-        { VECTOR, VECTOR, 0, 1, 0, 24 }, { VECTOR, VECTOR, 0, 1, 24, 16 },
-        { VECTOR, VECTOR, 0, 1, 0, 13 }, { VECTOR, VECTOR, 0, 1, 13, 27 },
+        { MATRIX, 16, 0, 4, 0, 6 },       { MATRIX, 16, 0, 4, 6, 10 },      { MATRIX, 16, 4, 2, 0, 16 },
+        { VECTOR, VECTOR, 0, 1, 0, 24 },  { VECTOR, VECTOR, 0, 1, 24, 16 }, { VECTOR, VECTOR, 0, 1, 0, 13 },
+        { VECTOR, VECTOR, 0, 1, 13, 27 },
     };
-    static const char   *const names[] = { "m", "m", "m", "v", "v", "odd", "odd" };
+    static const char *const names[] = { "m", "m", "m", "v", "v", "odd", "odd" };
     enum { N = 8 };
     unsigned char        whole[3][MATRIX], bytes[N][MATRIX], again[MATRIX] = { 0 };
     tm_checkpoint_tensor tensors[N] = { { 0 } };

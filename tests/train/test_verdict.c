@@ -72,6 +72,11 @@ static void few_steps_are_not_judged(void **state)
         char reason[TM_REASON_BYTES];
         assert_true(tm_verdict_of(&e, reason) != TM_VERDICT_NOT_JUDGED);
     }
+    for (int i = 1; i < 3; i++) { /* a held-out loss is no goal there */
+        tm_evidence known = evidence_of(sources[i], losses, 4, 2.5);
+        known.validation = 2.6, known.total_steps = 20;
+        expect(&known, TM_VERDICT_NOT_JUDGED, "20 steps");
+    }
     tm_evidence e = evidence_of("synthetic", losses, 4, 2.5);
     e.n_losses = e.total_steps = 0;
     expect(&e, TM_VERDICT_NOT_JUDGED, "0 steps");
@@ -437,7 +442,76 @@ static void slowed_down_on_purpose_is_not_judged(void **state)
     expect(&e, TM_VERDICT_INVALID, "slowed down by 3 % on purpose (debug.slowdown_pct); loss 1.0000 is below");
 }
 
+/* Pairs: the first loss is known, the loss falls, and that on pairs that are held out, too. */
+static void preferences_hold_for_other_pairs(void **state)
+{
+    double losses[LOSSES];
+    (void)state;
+    tm_evidence e = evidence_of("preference", losses, 0.7, 0.4);
+    e.start = 0.6931, e.first_loss = 0.6931;
+    expect(&e, TM_VERDICT_VALID, "loss fell from 0.");
+    e.validation = 0.69;
+    expect(&e, TM_VERDICT_VALID, ", held-out 0.6900");
+    e.validation = 0.6931; /* as without training */
+    expect(&e, TM_VERDICT_INVALID, "held-out loss 0.6931, without training 0.6931: what was learned holds");
+    e.start = nothing; /* what it would be is not known */
+    expect(&e, TM_VERDICT_VALID, ", held-out 0.6931");
+    e.validation = nothing;
+    for (int sign = -1; sign < 2; sign += 2) {
+        e.start = 4, e.first_loss = 4 + sign * 4.9e-5;
+        expect(&e, TM_VERDICT_VALID, "loss fell");
+        e.first_loss = 4 + sign * 5.1e-5;
+        expect(&e, TM_VERDICT_INVALID, "wanted 4.000000: the model that begins is not what it is compared with");
+    }
+    e = evidence_of("preference", losses, 0.7, 0.7001);
+    expect(&e, TM_VERDICT_INVALID, "no progress: the mean loss went from");
+}
+
+/* Losses that rise again after a checkpoint undo what was there before it; five losses of the beginning are enough to
+ * tell, and 50 steps. */
+static void what_rises_since_the_checkpoint_is_invalid(void **state)
+{
+    static const char *const sources[] = { "synthetic", "preference" };
+    double                   losses[LOSSES];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        tm_evidence e = evidence_of(sources[i], losses, 2.9, 3.1);
+        e.total_steps = 400;
+        for (int64_t n = TM_JUDGED_STEPS - 1; n <= TM_JUDGED_STEPS; n++) {
+            e.head = (tm_loss_head){ .mean = 4, .deviation = 0.1, .n = 5 };
+            e.n_losses = n;
+            if (n < TM_JUDGED_STEPS)
+                expect(&e, TM_VERDICT_VALID, "fell");
+            else
+                expect(&e, TM_VERDICT_INVALID, "rose from 2.9");
+        }
+    }
+}
+
+/* The beginning of a run is its first tenth, of 5 to 100 losses; mean and deviation are those of all of them. */
+static void the_beginning_is_a_tenth(void **state)
+{
+    static const int64_t steps[][2] = { { 0, 5 },      { 59, 5 },     { 60, 6 },      { 999, 99 },
+                                        { 1000, 100 }, { 1010, 100 }, { 100000, 100 } };
+    double               sum = 0, squares = 0;
+    tm_loss_head         head = { 0 };
+    (void)state;
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+        assert_int_equal(tm_loss_head_limit(steps[i][0]), steps[i][1]);
+    for (int n = 1; n <= 9; n++) {
+        const double loss = 4 - 0.3 * (n % 4);
+        head = tm_loss_head_add(head, loss);
+        sum += loss, squares += loss * loss;
+        const double variance = n > 1 ? (squares - sum * sum / n) / (n - 1) : 0;
+        assert_int_equal(head.n, n);
+        assert_true(fabs(head.mean - sum / n) < 1e-12 && fabs(head.deviation * head.deviation - variance) < 1e-12);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(preferences_hold_for_other_pairs),
+    cmocka_unit_test(what_rises_since_the_checkpoint_is_invalid),
+    cmocka_unit_test(the_beginning_is_a_tenth),
     cmocka_unit_test(numbers_that_are_not_finite_are_invalid),
     cmocka_unit_test(few_steps_are_not_judged),
     cmocka_unit_test(below_the_entropy_something_leaks),
