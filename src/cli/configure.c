@@ -272,6 +272,7 @@ static tm_status fill(reader *r, const char *fallback, bool plans, tm_error *err
     bool named = r->options->subject || (experiment && *experiment) || tm_config_preset(config);
     if (!named && fallback && !tm_cli_model_folder(config)) TM_TRY(tm_config_apply_preset(config, fallback, err));
     keep_of_model(config, take_folder(r, &own), &own);
+    TM_TRY(tm_cli_take_platform(r->options, config, err));
     set_ranks(r);
     TM_TRY(tm_config_finish(config, err));
     if (r->line->verbose) fputs(tm_config_accepted(config), stderr);

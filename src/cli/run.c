@@ -36,6 +36,7 @@ static const tm_option rows[] = {
       .help = "print the loss on held-out data of the model that would be trained, then stop" },
     { "memory", 0, TM_OPTION_BYTES, offsetof(tm_cli_options, memory_bytes), .value = "SIZE",
       .help = "memory that a dry run must fit into (192GiB); default: that of this machine" },
+    TM_OPTION_PLATFORM(tm_cli_options, "with --dry-run: "),
     { "json", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, json),
       .help = "print the result (result.json), the dry run or the evaluation as JSON" },
     { "compare", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, compare), .value = "FILE",
