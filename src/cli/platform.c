@@ -54,8 +54,9 @@ void tm_cli_print_platform(const tm_cli_options *options, const tm_device *devic
     tm_text_printf(out, "%s%s\n", prefix, line.data);
     tm_text_fini(&line);
     if (is_its_program(p, device))
-        tm_text_printf(out, "%sthe plan is of the program for %s, without what drivers and libraries keep; no time is known\n",
-                       prefix, tm_device_describe(device)->name);
+        tm_text_printf(
+            out, "%sthe plan is of the program for %s, without what drivers and libraries keep; no time is known\n",
+            prefix, tm_device_describe(device)->name);
     else
         tm_text_printf(out,
                        "%sthe plan is of the program for %s, not for %s: kernels, workspaces and times differ there\n",

@@ -43,8 +43,9 @@ static tm_status refuse(const char *text, const char *why, tm_status status, tm_
 {
     tm_text names = { 0 };
     for (size_t i = 0; i < SHEETS; i++) tm_text_printf(&names, "%s%s", i ? ", " : "", sheets[i].name);
-    tm_status st = tm_fail(err, status, "--platform '%.60s': %s; wanted NAME, GPUSxNAME or NODESxGPUSxNAME, NAME is one of %s",
-                           text, why, names.data);
+    tm_status st =
+        tm_fail(err, status, "--platform '%.60s': %s; wanted NAME, GPUSxNAME or NODESxGPUSxNAME, NAME is one of %s",
+                text, why, names.data);
     tm_text_fini(&names);
     return st;
 }

@@ -25,19 +25,33 @@ static void forms(void **state)
         const char *text, *name;
         int         nodes, gpus;
     } good[] = {
-        { "MI300X", "MI300X", 1, 1 },         { "8xMI300X", "MI300X", 1, 8 },    { "4x8xMI355X", "MI355X", 4, 8 },
-        { "1x1xH100", "H100", 1, 1 },         { "8XmI300x", "MI300X", 1, 8 },    { "2x4xA100-80GB", "A100-80GB", 2, 4 },
+        { "MI300X", "MI300X", 1, 1 },           { "8xMI300X", "MI300X", 1, 8 },
+        { "4x8xMI355X", "MI355X", 4, 8 },       { "1x1xH100", "H100", 1, 1 },
+        { "8XmI300x", "MI300X", 1, 8 },         { "2x4xA100-80GB", "A100-80GB", 2, 4 },
         { "16384x64xB200", "B200", 16384, 64 }, { "8xh100_pcie", "H100-PCIe", 1, 8 },
     };
     static const struct {
         const char *text;
         tm_status   status;
     } bad[] = {
-        { "", TM_USAGE },          { "8", TM_USAGE },          { "8x", TM_USAGE },         { "4x8x", TM_USAGE },
-        { "0xMI300X", TM_USAGE },  { "8x0xMI300X", TM_USAGE }, { "0x8xH100", TM_USAGE },   { "65xMI300X", TM_USAGE },
-        { "2x2x2xMI300X", TM_USAGE }, { "16385x8xMI300X", TM_USAGE }, { "99999999999999999999xH100", TM_USAGE },
-        { "-8xMI300X", TM_INVALID }, { "xMI300X", TM_INVALID }, { "8 xMI300X", TM_USAGE }, { "8*MI300X", TM_USAGE },
-        { "8xMI300", TM_INVALID }, { "8xMI300X ", TM_INVALID }, { "MI300X,H100", TM_INVALID },
+        { "", TM_USAGE },
+        { "8", TM_USAGE },
+        { "8x", TM_USAGE },
+        { "4x8x", TM_USAGE },
+        { "0xMI300X", TM_USAGE },
+        { "8x0xMI300X", TM_USAGE },
+        { "0x8xH100", TM_USAGE },
+        { "65xMI300X", TM_USAGE },
+        { "2x2x2xMI300X", TM_USAGE },
+        { "16385x8xMI300X", TM_USAGE },
+        { "99999999999999999999xH100", TM_USAGE },
+        { "-8xMI300X", TM_INVALID },
+        { "xMI300X", TM_INVALID },
+        { "8 xMI300X", TM_USAGE },
+        { "8*MI300X", TM_USAGE },
+        { "8xMI300", TM_INVALID },
+        { "8xMI300X ", TM_INVALID },
+        { "MI300X,H100", TM_INVALID },
     };
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
