@@ -104,13 +104,13 @@ static const launcher_option of_primus[] = {
 };
 
 typedef struct {
-    tm_arena  *arena;
-    int        argc, at; /* the next word */
-    char     **argv;
-    char     **out;
-    int        n;
-    bool       nodes;   /* a launcher starts several */
-    bool       devices; /* it says how many each has */
+    tm_arena *arena;
+    int       argc, at; /* the next word */
+    char    **argv;
+    char    **out;
+    int       n;
+    bool      nodes;   /* a launcher starts several */
+    bool      devices; /* it says how many each has */
 } line;
 
 static const char *next(const line *l)
@@ -168,12 +168,13 @@ static tm_status set_variable(const char *pair, tm_error *err)
 /* An option of the launcher `whose`, and its value. */
 static tm_status take_option(line *l, const launcher_option *rows, const char *whose, tm_error *err)
 {
-    const char *word = l->argv[l->at++], *equals = strchr(word, '='), *value = equals ? equals + 1 : NULL;
-    size_t      n = equals ? (size_t)(equals - word) : strlen(word);
+    const char            *word = l->argv[l->at++], *equals = strchr(word, '='), *value = equals ? equals + 1 : NULL;
+    size_t                 n = equals ? (size_t)(equals - word) : strlen(word);
     const launcher_option *row = find(rows, word, n);
     if (!row)
-        return tm_fail(err, TM_USAGE, "'%.100s' of %s is not known here; leave it out, or give what it sets as --key VALUE",
-                       word, whose);
+        return tm_fail(err, TM_USAGE,
+                       "'%.100s' of %s is not known here; leave it out, or give what it sets as --key VALUE", word,
+                       whose);
     if (row->fate == REFUSED) return tm_fail(err, TM_UNSUPPORTED, "'%.100s' of %s: %s", word, whose, row->to);
     bool takes = row->fate == DROPPED || row->fate == KEY || row->fate == VARIABLE;
     if (takes && !value && l->at >= l->argc)
@@ -195,7 +196,7 @@ static tm_status take_option(line *l, const launcher_option *rows, const char *w
 /* torchrun OPTIONS script.py, torchrun OPTIONS -m module. */
 static tm_status take_torchrun(line *l, tm_error *err)
 {
-    for (l->at++; next(l)[0] == '-'; ) {
+    for (l->at++; next(l)[0] == '-';) {
         if (strcmp(next(l), "-m") == 0) {
             l->at += 2;
             return TM_OK;
@@ -228,7 +229,8 @@ static tm_status take_primus_command(line *l, tm_error *err)
         l->at++;
         put(l, "--dry-run");
     } else if (strcmp(next(l), "train") != 0) {
-        return tm_fail(err, TM_USAGE, "Primus is asked for '%.100s'; wanted train pretrain or train posttrain", next(l));
+        return tm_fail(err, TM_USAGE, "Primus is asked for '%.100s'; wanted train pretrain or train posttrain",
+                       next(l));
     }
     while (is_one_of(next(l), trains)) l->at++;
     return TM_OK;
@@ -278,6 +280,21 @@ static const struct {
     { "run_models.py", { NULL }, NULL },
 };
 
+/* run_with_docker.sh reads config_$DGXSYSTEM.sh beside itself, which also says what DGXSYSTEM is. */
+static tm_status take_submission(line *l, bool *taken, tm_error *err)
+{
+    static const char name[] = "run_with_docker.sh";
+    const char       *script = next(l), *system = getenv("DGXSYSTEM");
+    *taken = strcmp(base_of(script), name) == 0;
+    if (!*taken) return TM_OK;
+    if (!system || !*system)
+        return tm_fail(err, TM_USAGE,
+                       "%s trains config_$DGXSYSTEM.sh, and DGXSYSTEM is not set; name that file instead", name);
+    l->at++;
+    l->out[l->n++] = tm_arena_format(l->arena, "%.*sconfig_%s.sh", (int)(base_of(script) - script), script, system);
+    return TM_OK;
+}
+
 /* Takes the script at the next word; false: it is none that is known. */
 static bool take_script(line *l)
 {
@@ -310,8 +327,12 @@ static tm_status take_launcher(line *l, bool *taken, tm_error *err)
     static const char *const shells[] = { "bash", "sh", "python", "python3", NULL };
     const char              *name = base_of(next(l)), *behind = l->at + 1 < l->argc ? l->argv[l->at + 1] : "";
     *taken = true;
-    if (is_one_of(name, shells) && (strchr(behind, '.') || strstr(behind, "primus-cli") || strcmp(behind, "madengine") == 0)) {
+    if (is_one_of(name, shells) &&
+        (strchr(behind, '.') || strstr(behind, "primus-cli") || strcmp(behind, "madengine") == 0)) {
         l->at++;
+        TM_TRY(take_submission(l, taken, err));
+        if (*taken) return TM_OK;
+        *taken = true;
         if (take_script(l) || strstr(next(l), "primus-cli") || strcmp(next(l), "madengine") == 0) return TM_OK;
         return tm_fail(err, TM_USAGE, "'%.100s' is no script that is known here, and none is executed", next(l));
     }
@@ -320,7 +341,8 @@ static tm_status take_launcher(line *l, bool *taken, tm_error *err)
     if (strcmp(name, "primus") == 0) return l->at++, take_primus_command(l, err);
     if (strcmp(name, "tune") == 0) return take_tune(l, err);
     if (strcmp(name, "madengine") == 0 && strcmp(behind, "run") == 0) return l->at += 2, TM_OK;
-    *taken = take_script(l);
+    TM_TRY(take_submission(l, taken, err));
+    if (!*taken) *taken = take_script(l);
     return TM_OK;
 }
 
@@ -340,7 +362,8 @@ tm_status tm_launcher_translate(tm_arena *arena, int *argc, char ***argv, tm_err
         bool        apart = strcmp(word, "--config") == 0 || strcmp(word, "--job.config_file") == 0;
         if (!file && (apart || strncmp(word, "--config=", 9) == 0)) {
             file = true;
-            if (apart && l.at + 1 >= l.argc) return tm_fail(err, TM_USAGE, "option '%s' needs a value: %s FILE", word, word);
+            if (apart && l.at + 1 >= l.argc)
+                return tm_fail(err, TM_USAGE, "option '%s' needs a value: %s FILE", word, word);
             put(&l, apart ? l.argv[++l.at] : word + 9);
             continue;
         }

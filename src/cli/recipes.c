@@ -79,11 +79,11 @@ static int batch_of(tm_arena *arena, const recipe *r, const char *gpu, const cha
     return atoi(equals ? equals + 1 : chosen);
 }
 
-tm_habit_recipe tm_habit_recipe_find(tm_arena *arena, const char *by, const char *task, const char *preset, const char *precision,
-                         const char *gpu)
+tm_habit_recipe tm_habit_recipe_find(tm_arena *arena, const char *by, const char *task, const char *preset,
+                                     const char *precision, const char *gpu)
 {
-    const recipe *r = find(by, task, preset, precision);
-    tm_habit_recipe     found = { .n = 0 };
+    const recipe   *r = find(by, task, preset, precision);
+    tm_habit_recipe found = { .n = 0 };
     if (!r && precision) r = find(by, task, preset, NULL); /* as fast as it may be, what is measured is the same */
     if (!r) return found;
     int   batch = batch_of(arena, r, gpu, &found.gpu);

@@ -64,13 +64,74 @@ for gpu in MI300X MI355X; do
     experiment $gpu deepseek_v3_16b-pretrain deepseek_v3_16B 8 'training.seq_len: 4096'
 done
 
+# submission NAME: config_NAME.sh of MLPerf, with what standard input says besides.
+submission()
+{
+    {
+        echo '#!/bin/bash'
+        # shellcheck disable=SC2016
+        printf '%s\n' 'export DGXSYSTEM=$(basename $(readlink -f ${BASH_SOURCE[0]}) | sed '"'s/^config_//;s/\\.sh\$//')" \
+            'export WALLTIME=$(( (${NEXP:-1} * 50) ))' 'export TP=1' 'export PP=1;' 'export CP=1' \
+            'export MLPERF_SUBMISSION_ORG="Us"' "export MLPERF_SUBMISSION_PLATFORM=\"${1%%_*}\"" 'export NCCL_MIN_CTAS=32;' \
+            'export NVTE_FUSED_ATTN=1' 'export OMP_NUM_THREADS=1'
+        cat
+    } >"config_$1.sh"
+}
+for system in MI300X_1x8x1 MI355X_1x8x1; do
+    submission $system <<END
+export DGXNGPU=8
+export DGXNNODES=1
+export WARMUP=True
+export MAX_STEPS=1024
+export SP=False
+export MBS=1
+export LR=0.0004
+export MINIBS=1
+export SKIP_EVALS=3
+export VAL_CHECK_INTERVAL=384
+export LORA_A2A=1
+export FP8=True
+export FP8_DPA=0
+export FP8_AMAX_ALGO=most_recent
+export FP8_REDUCE_AMAX=False
+export FP8_AMAX_HISTORY=4
+export FP8_ACTIVATION=True
+END
+done
+echo 'export ACG=full && export ACM=block && export ACL=21' >>config_MI300X_1x8x1.sh
+# shellcheck disable=SC2016
+submission MI355X_1x8x1_8b <<'END'
+export NNODES=1
+export GPUS_PER_NODE=8
+export CONTINUAL_CKPT="${CONTINUAL_CKPT:-/data/model/saved_ckpts}"
+export USE_CKPT=0
+export FROM_HF=1
+export SAVE_CKPT=0
+export SIZE="8b"
+export GBS=32
+export MBS=2
+export MAX_LR="8e-4"
+export MAX_STEPS=1200000
+export WARMUP_STEPS=128
+export EVAL_EVERY=12288
+export START_EVAL_AT=0
+export START_STEPS="0"
+export TARGET="3.3"
+export FP8_PARAMS=1
+END
+
 # --- the same training by both commands -----------------------------------------------------------------------------------
 
 # theirs COMMAND WORD...: `trainmark run` behind the variables that are in front of a command, the words behind it.
 theirs()
 {
-    line=$1
+    line=$1 before='' verb=run
     shift
+    case $line in
+    source*) # of MLPerf: trainings in a row
+        before="${line%%; *};" line=${line#*; } verb='mlperf run'
+        ;;
+    esac
     variables=
     while :; do
         case $line in
@@ -78,7 +139,8 @@ theirs()
         *) break ;;
         esac
     done
-    timeout 60 sh -c "$variables trainmark run $line $*" >"$out" 2>"$err" </dev/null
+    case $before in '') shell=sh ;; *) shell=bash ;; esac
+    timeout 60 $shell -c "$before $variables trainmark $verb $line $*" >"$out" 2>"$err" </dev/null
     code=$?
 }
 
@@ -114,7 +176,7 @@ slice="--training.global_batch_size -1 --training.seq_len 32 --model.n_layers 1 
 slice=$(echo $slice)
 
 # Figures that are published have a row among those that are built in.
-is_published() { [ "$1" = - ] || grep -q ",${2#*x},.*,${1%% *},${1#* }," "$root"/configs/reference/training.csv; }
+is_published() { [ "$1" = - ] || grep -q ",${2#*x},.*,${1%% *},${1#* }," "$root"/configs/reference/training.csv "$root"/configs/reference/mlperf.csv; }
 
 sed -n 's/^== //p; /^[0-9].* :: /p' "$root/tests/cli/pages.txt" >lines
 check "there are lines of pages" [ "$(grep -c ' :: ' lines)" -ge 50 ]
@@ -142,6 +204,30 @@ while IFS= read -r row <&3; do
     theirs "$command" "$short $slice --out slice$number"
     if [ "$code" -eq 0 ] && has "$out" "^step: +1 +loss: "; then pass "trains a slice: $command"; else fail "trains a slice: $command" "exit code $code"; fi
 done 3<lines
+
+# Shell files of submissions are read as what the shipped files say.
+plain() { sed -n 's/ *#.*//; /exp_name:/d; /hf_assets_path:/d; /submission_/d; /^  name: llama/d; /./p' "$1"; }
+while read -r shell shipped platform <&3; do
+    DATADIR=/sets trainmark run "config_$shell.sh" --dry-run --platform "$platform" $alike
+    check "config_$shell.sh plans" [ "$code" -eq 0 ]
+    plain "$out" >theirs
+    grep '^# memory plan' "$out" >>theirs
+    case $shipped in *lora*) sets=/sets/data ;; *) sets=/sets ;; esac
+    DATADIR=$sets MODEL=/sets/model trainmark run "$root/configs/experiments/mlperf/$shipped.yaml" --dry-run --platform "$platform" $alike
+    plain "$out" >ours
+    grep '^# memory plan' "$out" >>ours
+    diff theirs ours >apart
+    check "config_$shell.sh is $shipped.yaml$(head -n 4 apart)" [ ! -s apart ]
+done 3<<END
+MI300X_1x8x1 llama2_70b_lora-MI300X 8xMI300X
+MI355X_1x8x1 llama2_70b_lora-MI355X 8xMI355X
+MI355X_1x8x1_8b llama31_8b-MI355X 8xMI355X
+END
+echo 'docker run x' >>config_MI355X_1x8x1.sh
+trainmark run config_MI355X_1x8x1.sh --dry-run
+failed_with 4 "another statement" "config_MI355X_1x8x1.sh:29: 'docker run x' is no export NAME=VALUE; .* nothing is executed"
+trainmark mlperf run bash run_with_docker.sh --dry-run
+failed_with 2 "no system" "run_with_docker.sh trains config_.DGXSYSTEM.sh, and DGXSYSTEM is not set; name that file instead"
 
 begin='<!-- generated from tests/cli/pages.txt; do not edit below -->'
 end='<!-- end of what is generated -->'
