@@ -50,7 +50,7 @@ static const launcher_option of_torchrun[] = {
     { "--redirects", DROPPED, NULL },
     { "--log_dir", DROPPED, NULL },
     { "--max_restarts", REFUSED, "use --max-restarts of `trainmark run`, which goes on from a checkpoint" },
-    { NULL },
+    { NULL, DROPPED, NULL },
 };
 static const launcher_option of_primus[] = {
     { "--config", DROPPED, NULL }, /* in front of --: of the launcher itself */
@@ -100,7 +100,7 @@ static const launcher_option of_primus[] = {
     { "--exclude", DROPPED, NULL },
     { "-x", DROPPED, NULL },
     { "--exclusive", FLAG, NULL },
-    { NULL },
+    { NULL, DROPPED, NULL },
 };
 
 typedef struct {

@@ -36,6 +36,7 @@ typedef enum {
 
 typedef enum {
     TM_KEY_USED,
+    TM_KEY_SAID,    /* used, and of who starts the ranks: config.yaml has it only where it is given */
     TM_KEY_IGNORED, /* accepted and ignored, listed once */
     TM_KEY_UNBUILT  /* any value but the default is exit 4 naming the feature */
 } tm_key_state;

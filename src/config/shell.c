@@ -29,10 +29,11 @@ static tm_status refuse(const reader *r, const char *at, const char *why)
 {
     size_t n = 0;
     while (at + n < r->end && at[n] != '\n' && n < 80) n++;
-    return tm_fail(r->err, TM_FORMAT,
-                   "%s:%d: '%.*s' %s; of shell files only export NAME=VALUE is read, nothing is executed: leave it out, "
-                   "or write what it sets",
-                   r->name, r->line, (int)n, at, why);
+    return tm_fail(
+        r->err, TM_FORMAT,
+        "%s:%d: '%.*s' %s; of shell files only export NAME=VALUE is read, nothing is executed: leave it out, "
+        "or write what it sets",
+        r->name, r->line, (int)n, at, why);
 }
 
 static tm_yaml_item *find(const reader *r, const char *name)

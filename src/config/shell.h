@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config/shell.h - a shell file of variables (config_MI300X_1x8x1.sh) as the tree that YAML documents become (private to
- * config/). It is read, never executed. */
+/* config/shell.h - a shell file of variables (config_MI300X_1x8x1.sh) as the tree that YAML documents become (private
+ * to config/). It is read, never executed. */
 #ifndef TM_CONFIG_SHELL_H
 #define TM_CONFIG_SHELL_H
 

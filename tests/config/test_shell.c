@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config/shell.c: what is a value and what is not, against what a shell makes of the same lines (written beside them). */
+/* config/shell.c: what is a value and what is not, against what a shell makes of the same lines (written beside them).
+ */
 #include "config/shell.h"
 #include "config/yaml.h"
 
@@ -95,7 +96,7 @@ static void what_is_no_value(void **state)
         tm_arena      *arena = tm_arena_create();
         const tm_yaml *root;
         tm_error       err = { 0 };
-        tm_status st = tm_shell_parse(arena, rows[i].text, strlen(rows[i].text), "f.sh", environment, &root, &err);
+        tm_status      st = tm_shell_parse(arena, rows[i].text, strlen(rows[i].text), "f.sh", environment, &root, &err);
         if (st != TM_FORMAT || !strstr(err.text, rows[i].place) || !strstr(err.text, rows[i].says))
             fail_msg("%s: status %d, %s", rows[i].text, st, err.text);
         assert_non_null(strstr(err.text, "nothing is executed"));
@@ -103,8 +104,8 @@ static void what_is_no_value(void **state)
     }
 }
 
-/* Whatever bytes there are, it ends, with a map or a cause. Every prefix of a file with all forms, and each of its bytes
- * replaced. */
+/* Whatever bytes there are, it ends, with a map or a cause. Every prefix of a file with all forms, and each of its
+ * bytes replaced. */
 static void any_bytes(void **state)
 {
     static const char text[] = "export A=\"${B:-x y}\" && C='z';D=$(a (b) c)\n# r\nE=$HOME\n";

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config/frameworks/mlperf_shell.c - config_*.sh of MLPerf Training submissions that train with NeMo: llama2_70b_lora and
- * llama31_8b of round 5.1.
+/* config/frameworks/mlperf_shell.c - config_*.sh of MLPerf Training submissions that train with NeMo: llama2_70b_lora
+ * and llama31_8b of round 5.1.
  *
- * Such a file exports what the submitter chose; what the rules fix, and the defaults of the variables that the file does
- * not set, are those of the program that reads them (megatron_gpt_peft_tuning_config.yaml; train.py). */
+ * Such a file exports what the submitter chose; what the rules fix, and the defaults of the variables that the file
+ * does not set, are those of the program that reads them (megatron_gpt_peft_tuning_config.yaml; train.py). */
 #include "config/foreign.h"
 
 #include <stdlib.h>
@@ -53,9 +53,9 @@ static const char *data_folder(const tm_config *config, const char *value)
 static const char *model_folder(const tm_config *config, const char *value)
 {
     const char *folder = from_environment(config, "DATADIR", tm_foreign_text(config, "DATADIR"));
-    return from_environment(config, "MODEL", tm_foreign_given(config, "MODEL")
-                                                 ? value
-                                                 : tm_arena_format(config->arena, "%s/model", folder));
+    return from_environment(config, "MODEL",
+                            tm_foreign_given(config, "MODEL") ? value
+                                                              : tm_arena_format(config->arena, "%s/model", folder));
 }
 
 const char *tm_mlperf_lora_weights(const tm_config *config)
