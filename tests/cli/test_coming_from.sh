@@ -154,13 +154,13 @@ while IFS=';' read -r program their ours <&3; do
         fail "$program: $ours" "exit code $code"
         continue
     fi
-    sed '/^  gpus_per_node: /d' "$out" >ours # one, said or not
+    sed '/^launch:$/d; /^  gpus_per_node: /d' "$out" >ours # one, said or not
     if [ -z "$more" ]; then
         pass "$program: $ours"
         continue
     fi
     theirs "$their" "$more"
-    sed '/^  gpus_per_node: /d' "$out" >their
+    sed '/^launch:$/d; /^  gpus_per_node: /d' "$out" >their
     if [ "$code" -eq 0 ] && cmp -s ours their; then pass "$program: $their"; else fail "$program: $their" "not what '$ours' does"; fi
 done 3<rows
 
