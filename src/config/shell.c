@@ -201,7 +201,8 @@ tm_status tm_shell_parse(tm_arena *arena, const char *bytes, size_t length, cons
                  .err = err };
     *r.map = (tm_yaml){ .kind = TM_YAML_MAP, .line = 1, .nodes = 1, .height = 2 };
     *root = NULL;
-    if (memchr(bytes, '\0', length)) return refuse(&r, "", "holds bytes that are no text");
+    if (memchr(bytes, '\0', length))
+        return tm_fail(err, TM_FORMAT, "'%s' holds a NUL byte; a shell file is text", name);
     for (; r.p < r.end; r.p++, r.line++) {
         TM_TRY(read_line(&r));
         if (r.p >= r.end) break;
