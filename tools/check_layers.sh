@@ -18,6 +18,7 @@ gpu/blas.h
 gpu/compile.h
 gpu/embedded.h
 gpu/library.h
+gpu/platform.h
 gpu/runtime.h
 comm/hosts.h
 comm/nccl.h

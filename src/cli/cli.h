@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "config/config.h"
+#include "gpu/platform.h"
 #include "hf/config.h"
 #include "train/run/run.h"
 
@@ -33,6 +34,8 @@ typedef struct {
     const char       *scaling;        /* --scaling 1,2,4 */
     const char       *scaling_mode;   /* --scaling-mode */
     int64_t           ranks_per_host; /* --ranks-per-host, 0: not given */
+    const char       *platform;       /* --platform */
+    tm_platform       hardware;       /* what it names; gpu NULL: not given */
     bool              json, dry_run, evaluate, allow_unknown, schedule;
     bool              axes;    /* set by a command that runs: lists where single values belong are axes of a sweep */
     const char       *subject; /* MODEL or FILE.yaml, NULL when none */
@@ -58,6 +61,20 @@ typedef struct {
         "allow-unknown-keys", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, allow_unknown),                              \
             .help = "list unknown keys instead of refusing them"                                                       \
     }
+
+/* --platform: hardware that is not here, for plans. */
+#define TM_OPTION_PLATFORM(type, words)                                                                                \
+    {                                                                                                                  \
+        "platform", 0, TM_OPTION_TEXT, offsetof(type, platform),                                                       \
+            .value = "[NODESx]GPUSxNAME", .help = words "plan for this hardware (8xMI300X): as many ranks, its memory" \
+    }
+/* Reads it into options->hardware; memory_bytes and ranks_per_host, where not given, are those of the hardware, and
+ * launch.nnodes and launch.gpus_per_node, where neither a file nor the command line gives them. TM_USAGE, TM_INVALID.
+ */
+TM_MUST_USE tm_status tm_cli_take_platform(tm_cli_options *options, tm_config *config, tm_error *err);
+/* What was published of it, and whose program the plan is, each in a line behind `prefix`; nothing without it. */
+void tm_cli_print_platform(const tm_cli_options *options, const tm_device *device, const char *prefix, tm_text *out);
+void tm_cli_platform_json(const tm_cli_options *options, const tm_device *device, tm_json *json);
 
 /* Reads options (into line->options, a tm_cli_options), subject and overrides, in any order, into a finished
  * configuration: `fallback` is the preset when nothing is named. The subject is the first word that is neither an

@@ -72,7 +72,7 @@ static bool ends_with(const char *text, const char *suffix)
 
 static bool is_file_name(const char *subject)
 {
-    static const char *const suffixes[] = { ".yaml", ".yml", ".toml", ".json", ".py" };
+    static const char *const suffixes[] = { ".yaml", ".yml", ".toml", ".json", ".sh", ".py" };
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++)
         if (ends_with(subject, suffixes[i])) return true;
     return strchr(subject, '/') != NULL;
@@ -160,13 +160,6 @@ static void name_of(const char *path, char name[128])
     snprintf(name, 128, "%.*s", (int)(n - from), path + from);
 }
 
-/* The folder of the weights as recipes of other programs give it; NULL: none does. */
-static const char *folder_of_others(const tm_config *config)
-{
-    const char *recipe = tm_config_foreign(config, "checkpointer.checkpoint_dir");
-    return recipe ? recipe : tm_config_foreign(config, "pretrained_checkpoint");
-}
-
 /* model.hf_assets_path: a config.json there describes the model. A name of a hub in a file that was written for other
  * programs is no folder here, and the file says itself what the model is. */
 static tm_status take_folder(reader *r, tm_error *err)
@@ -174,7 +167,7 @@ static tm_status take_folder(reader *r, tm_error *err)
     static const char key[] = "model.hf_assets_path";
     tm_config        *config = r->config;
     char              name[128];
-    const char       *theirs = folder_of_others(config);
+    const char       *theirs = tm_config_weights(config);
     if (!tm_config_text(config, key) && theirs) tm_config_set(config, key, theirs, "derived from the file");
     const char *path = tm_config_text(config, key), *folder = tm_cli_model_folder(config);
     if (!path) return TM_OK;
@@ -272,6 +265,7 @@ static tm_status fill(reader *r, const char *fallback, bool plans, tm_error *err
     bool named = r->options->subject || (experiment && *experiment) || tm_config_preset(config);
     if (!named && fallback && !tm_cli_model_folder(config)) TM_TRY(tm_config_apply_preset(config, fallback, err));
     keep_of_model(config, take_folder(r, &own), &own);
+    TM_TRY(tm_cli_take_platform(r->options, config, err));
     set_ranks(r);
     TM_TRY(tm_config_finish(config, err));
     if (r->line->verbose) fputs(tm_config_accepted(config), stderr);

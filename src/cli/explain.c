@@ -36,7 +36,8 @@ static double of_micro_batch(const tm_step *step)
     return flops;
 }
 
-static void summary(const tm_run_options *o, const tm_step *step, const char *device, const char *without, tm_text *out)
+static void summary(const tm_cli_options *cli, const tm_run_options *o, const tm_step *step, const tm_device *device,
+                    const char *without, tm_text *out)
 {
     char parameters[40], bytes[32], live[32];
     tm_text_printf(out, "model       %s: %s parameters\n", o->model_name,
@@ -45,7 +46,8 @@ static void summary(const tm_run_options *o, const tm_step *step, const char *de
         out, "step        %lld sequence(s) of %lld tokens x %lld micro-batch(es), %s, logits in chunks of %lld rows\n",
         (long long)o->step.micro_batch, (long long)o->step.seq, (long long)o->step.accumulation,
         o->step.precision->name, (long long)step->options.loss_chunk);
-    tm_text_printf(out, "device      %s\n", device);
+    tm_text_printf(out, "device      %s\n", tm_device_describe(device)->text);
+    tm_cli_print_platform(cli, device, "platform    ", out);
     double own = (double)(o->step.micro_batch * o->step.seq) / tm_layout_size(&o->step.layout, 1U << TM_AXIS_CP);
     double executed = of_micro_batch(step);
     tm_text_printf(out, "executed    %.6g GFLOP per micro-batch, %.6g per token\n", executed * 1e-9,
@@ -56,6 +58,10 @@ static void summary(const tm_run_options *o, const tm_step *step, const char *de
     tm_text_printf(out, "memory      %s planned, %s is the least that any placement needs\n",
                    tm_format_bytes(bytes, (double)step->plan->arena_bytes),
                    tm_format_bytes(live, (double)step->plan->live_peak));
+    if (cli->memory_bytes)
+        tm_text_printf(out, "  %s the %s of %s\n",
+                       step->plan->arena_bytes <= (size_t)cli->memory_bytes ? "fits into" : "does not fit into",
+                       tm_format_bytes(bytes, (double)cli->memory_bytes), cli->hardware.gpu->name);
     bytes_per_parameter each = per_parameter(step);
     tm_text_printf(out, "  per parameter %.4g B: weights %.4g, gradients %.4g, optimizer %.4g (%s)\n",
                    each.weights + each.gradients + each.optimizer, each.weights, each.gradients, each.optimizer,
@@ -182,8 +188,8 @@ void tm_cli_json_lines(tm_json *json, const char *key, const char *lines)
     tm_json_close(json, ']');
 }
 
-static void as_json(const tm_run_options *o, const tm_step *step, const tm_chooser *chooser, const char *device,
-                    const char *without, int64_t per_host, tm_text *out)
+static void as_json(const tm_cli_options *cli, const tm_run_options *o, const tm_step *step, const tm_chooser *chooser,
+                    const tm_device *device, const char *without, tm_text *out)
 {
     tm_json json = { .out = out, .indent = true };
     tm_json_open(&json, NULL, '{');
@@ -191,7 +197,8 @@ static void as_json(const tm_run_options *o, const tm_step *step, const tm_choos
     tm_json_i64(&json, "parameters", tm_model_parameters(&o->step.shape));
     tm_json_i64(&json, "parameters_active", tm_model_parameters_active(&o->step.shape));
     tm_json_string(&json, "precision", o->step.precision->name);
-    tm_json_string(&json, "device", device);
+    tm_json_string(&json, "device", tm_device_describe(device)->text);
+    tm_cli_platform_json(cli, device, &json);
     tm_cli_json_lines(&json, "planned_without", without);
     tm_json_i64(&json, "local_batch_size", o->step.micro_batch);
     tm_json_i64(&json, "seq_len", o->step.seq);
@@ -208,7 +215,7 @@ static void as_json(const tm_run_options *o, const tm_step *step, const tm_choos
         tm_json_f64(&json, tm_flops_convention_name((tm_flops_convention)i),
                     tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq));
     tm_json_close(&json, '}');
-    explain_ranks_json(step, per_host, &json);
+    explain_ranks_json(step, cli->ranks_per_host, &json);
     if (step->options.n_groups > 1 || o->step.adapters.rank > 0) json_parameters(step, &json);
     tm_plan_json(step->plan, chooser, &json);
     tm_json_close(&json, '}');
@@ -224,11 +231,11 @@ static tm_status explain(const tm_config *config, const tm_cli_options *cli, tm_
     TM_TRY(tm_cli_open_device(cli, &run, true, &device, err));
     tm_chooser  chooser = tm_device_chooser(device);
     tm_status   st = tm_step_create(&run.step, &chooser, &step, err);
-    const char *text = tm_device_describe(device)->text, *without = tm_config_unbuilt(config);
+    const char *without = tm_config_unbuilt(config);
     if (st == TM_OK && cli->json) {
-        as_json(&run, step, &chooser, text, without, cli->ranks_per_host, out);
+        as_json(cli, &run, step, &chooser, device, without, out);
     } else if (st == TM_OK) {
-        summary(&run, step, text, without, out);
+        summary(cli, &run, step, device, without, out);
         explain_ranks(step, cli->ranks_per_host, out);
         if (run.step.adapters.rank > 0) adapters(step, out);
         if (step->options.n_groups > 1 || run.step.adapters.rank > 0) parameters(step, out);
@@ -259,6 +266,7 @@ static const tm_option rows[] = {
       .help = "print the order of a step; of a pipeline as a grid, with its idle time" },
     { "ranks-per-host", 0, TM_OPTION_I64, offsetof(tm_cli_options, ranks_per_host), .value = "N", .lo = 1, .hi = 256,
       .help = "ranks that share a host: print what collectives move within and between hosts" },
+    TM_OPTION_PLATFORM(tm_cli_options, ""),
     TM_OPTION_JSON(tm_cli_options),
     TM_CLI_CONFIGURATION_ROWS,
 };

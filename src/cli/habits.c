@@ -2,6 +2,7 @@
 #include "cli/habits.h"
 
 #include "base/text.h"
+#include "gpu/platform.h"
 #include "model/presets.h"
 
 #include <ctype.h>
@@ -65,12 +66,14 @@ static bool cut(char *name, const char *suffix)
     return true;
 }
 
+static const char *const schemes[] = {
+    "pyt_train_",         "primus_pyt_train_", "pyt_megatron_lm_train_", "primus_pyt_megatron_lm_train_",
+    "jax_maxtext_train_", "pyt_huggingface_"
+};
+enum { MAD, PRIMUS }; /* the first two */
+
 const char *tm_habit_preset(const tm_config *config, const char *tag)
 {
-    static const char *const schemes[] = {
-        "pyt_train_",         "primus_pyt_train_", "pyt_megatron_lm_train_", "primus_pyt_megatron_lm_train_",
-        "jax_maxtext_train_", "pyt_huggingface_"
-    };
     for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
         size_t n = strlen(schemes[i]);
         if (strncmp(tag, schemes[i], n) != 0) continue;
@@ -78,6 +81,7 @@ const char *tm_habit_preset(const tm_config *config, const char *tag)
         snprintf(model, sizeof model, "%s", tag + n);
         cut(model, "_overlay");
         cut(model, "_fp8");
+        if (i == PRIMUS && strcmp(model, "deepseek-v2") == 0) return "deepseek_v3_16B"; /* so it is called there */
         return tm_habit_model(config, model);
     }
     return NULL;
@@ -98,13 +102,15 @@ bool tm_habit_selects(const tm_config *config, const char *tag, const char *pres
 
 /* Words on their way into a new command line. */
 typedef struct {
-    const tm_config *config;
-    tm_arena        *arena;
-    char           **made, **rest; /* in front, behind */
-    int              n_made, n_rest;
-    const char      *model, *task;
-    bool             benchmark; /* words of a benchmark script were there */
-    bool             bfloat16;  /* -p BF16 */
+    tm_config  *config;
+    tm_arena   *arena;
+    char      **made, **rest; /* in front, behind */
+    int         n_made, n_rest;
+    const char *model, *task;
+    const char *entry;     /* of the catalogue: --tags; NULL: none */
+    const char *precision; /* -p */
+    bool        benchmark; /* words of a benchmark script were there */
+    bool        bfloat16;  /* -p BF16 */
 } rewriting;
 
 static void make(rewriting *r, const char *word, const char *value)
@@ -158,12 +164,13 @@ static tm_status take_model(rewriting *r, const char *value, tm_error *err)
 
 static tm_status take_precision(rewriting *r, const char *value, tm_error *err)
 {
+    r->precision = value;
     if (tm_names_equal(value, "BF16"))
         make(r, "--training.dtype", "bfloat16"), r->bfloat16 = true;
     else if (tm_names_equal(value, "FP32"))
         make(r, "--training.dtype", "float32");
-    else if (tm_names_equal(value, "FP8"))
-        make(r, "--fp8", "hybrid");
+    else if (tm_names_equal(value, "FP8")) /* of the products; all else is bfloat16 */
+        make(r, "--training.dtype", "bfloat16"), make(r, "--fp8", "hybrid");
     else
         return tm_fail(err, TM_UNSUPPORTED, "-p %.60s: wanted BF16, FP8 or FP32", value);
     return TM_OK;
@@ -172,8 +179,13 @@ static tm_status take_precision(rewriting *r, const char *value, tm_error *err)
 static tm_status take_strategy(rewriting *r, const char *value, tm_error *err)
 {
     (void)r;
-    if (tm_names_equal(value, "fsdp")) return TM_OK; /* on one device it is what there is */
-    return tm_fail(err, TM_UNSUPPORTED, "-f %.60s: wanted fsdp", value);
+    static const char *const yes[] = { "fsdp", "True", "1" };
+    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++)
+        if (tm_names_equal(value, yes[i])) return TM_OK; /* ranks share the model anyway */
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "-f %.60s: wanted fsdp or True; for copies of the model give "
+                   "--parallelism.data_parallel_replicate_degree -1 --parallelism.data_parallel_shard_degree 1",
+                   value);
 }
 
 static tm_status take_flag(rewriting *r, char flag, const char *value, tm_error *err)
@@ -192,7 +204,7 @@ static tm_status take_flag(rewriting *r, char flag, const char *value, tm_error 
         make(r, "--training.seq_len", value);
         return TM_OK;
     case 'n':
-        make(r, "--launch.nnodes", value);
+        make(r, "--launch.gpus_per_node", value);
         return TM_OK;
     case 'b':
         make(r, "--training.local_batch_size", value);
@@ -217,7 +229,8 @@ static tm_status take_tag(rewriting *r, const char *tag, tm_error *err)
     r->model = preset;
     r->benchmark = true;
     (void)cut(name, "_overlay");
-    if (cut(name, "_fp8")) make(r, "--fp8", "hybrid");
+    if (cut(name, "_fp8")) TM_TRY(take_precision(r, "FP8", err));
+    r->entry = name;
     for (char *next; parameters; parameters = next) {
         next = strchr(parameters, ':');
         if (next) *next++ = '\0';
@@ -240,6 +253,56 @@ static tm_status take_tags(rewriting *r, int argc, char **argv, int *i, tm_error
     return *i > before ? TM_OK : tm_fail(err, TM_USAGE, "option '--tags' needs a value: --tags NAME");
 }
 
+/* What the catalogue's runner does with its output, containers and folders; there are none, and output comes at once.
+ */
+static bool is_habit(const char *word)
+{
+    static const char *const habits[] = { "--live-output", "--keep-model-dir", "--keep-alive", "--clean-docker-cache" };
+    for (size_t i = 0; i < sizeof habits / sizeof habits[0]; i++)
+        if (tm_names_equal(word, habits[i])) return true;
+    return false;
+}
+
+/* The GPU of --platform, for a plan; NULL: none is said. */
+static const char *gpu_of(int argc, char **argv)
+{
+    static const char name[] = "--platform";
+    const size_t      n = sizeof name - 1;
+    tm_platform       platform;
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], name, n) != 0 || (argv[i][n] && argv[i][n] != '=')) continue;
+        const char *value = argv[i][n] ? argv[i] + n + 1 : i + 1 < argc ? argv[i + 1] : "";
+        if (tm_platform_read(value, &platform, NULL) == TM_OK) return platform.gpu->name;
+    }
+    return NULL;
+}
+
+/* Who trains so: the catalogue's own scripts, or Primus; NULL: somebody whose recipes are not here. */
+static const char *whose(const rewriting *r)
+{
+    if (!r->entry) return "mad";
+    for (size_t i = 0; i <= PRIMUS; i++)
+        if (strncmp(r->entry, schemes[i], strlen(schemes[i])) == 0) return i == MAD ? "mad" : "primus";
+    return NULL;
+}
+
+/* How the catalogue trains this model; a task that was not given is that of its entry. Said in a note. */
+static tm_status take_recipe(rewriting *r, const char *gpu, tm_habit_recipe *out, tm_error *err)
+{
+    const char *by = whose(r);
+    *out = (tm_habit_recipe){ .n = 0 };
+    if (!r->benchmark || !r->model || !by) return TM_OK;
+    const char *task = r->task ? r->task : r->entry ? NULL : "pretrain";
+    *out = tm_habit_recipe_find(r->arena, by, task, r->model, r->precision ? r->precision : "BF16", gpu);
+    if (!out->text) return TM_OK;
+    if (!r->task) TM_TRY(take_task(r, out->task, err));
+    if (!r->precision) TM_TRY(take_precision(r, "BF16", err));
+    tm_config_note(r->config, "%s of %s as it is done there: %s%s%s%s", r->task, r->model, out->text,
+                   out->gpu ? ", the batch of " : "", out->gpu ? out->gpu : "",
+                   r->entry ? "; other tasks and formats of this entry are runs of their own (-t, -p)" : "");
+    return TM_OK;
+}
+
 static tm_status read_word(rewriting *r, int argc, char **argv, int *i, tm_error *err)
 {
     const char *word = argv[*i], *next = *i + 1 < argc ? argv[*i + 1] : NULL;
@@ -248,15 +311,16 @@ static tm_status read_word(rewriting *r, int argc, char **argv, int *i, tm_error
         ++*i;
         return take_flag(r, word[1], next, err);
     }
-    if (strcmp(word, "--live-output") == 0) return TM_OK; /* what is printed is always printed at once */
+    if (is_habit(word)) return TM_OK;
     if (strcmp(word, "--tags") == 0) return take_tags(r, argc, argv, i, err);
     r->rest[r->n_rest++] = argv[*i];
     return TM_OK;
 }
 
-tm_status tm_habits_translate(const tm_config *config, tm_arena *arena, int *argc, char ***argv, tm_error *err)
+tm_status tm_habits_translate(tm_config *config, tm_arena *arena, int *argc, char ***argv, tm_error *err)
 {
-    size_t room = 16, n = (size_t)*argc;
+    TM_TRY(tm_launcher_translate(arena, argc, argv, err));
+    size_t room = 40, n = (size_t)*argc;
     for (int i = 1; i < *argc; i++) room += 4 + 2 * strlen((*argv)[i]); /* a tag may hold many parameters */
     rewriting r = { .config = config, .arena = arena };
     r.made = tm_arena_take(arena, (room + n) * sizeof *r.made);
@@ -264,10 +328,12 @@ tm_status tm_habits_translate(const tm_config *config, tm_arena *arena, int *arg
     for (int i = 1; i < *argc; i++) TM_TRY(read_word(&r, *argc, *argv, &i, err));
     if (r.benchmark && r.task && !r.model)
         return tm_fail(err, TM_USAGE, "-t %.60s names no model; give -m NAME", r.task);
+    tm_habit_recipe recipe;
+    TM_TRY(take_recipe(&r, gpu_of(*argc, *argv), &recipe, err));
     /* what the scripts fine-tune with has all weights in bfloat16 then, those that are not trained included */
     if (r.bfloat16 && r.task && strstr(r.task, "finetune")) make(&r, "--training.regime", "pure");
     if (r.n_rest == *argc - 1) return TM_OK;
-    char **words = tm_arena_take(arena, ((size_t)(r.n_made + r.n_rest) + 12) * sizeof *words);
+    char **words = tm_arena_take(arena, ((size_t)(r.n_made + r.n_rest + recipe.n) + 12) * sizeof *words);
     int    k = 0;
     words[k++] = (*argv)[0];
     if (r.model) words[k++] = tm_arena_text(arena, r.model);
@@ -276,6 +342,7 @@ tm_status tm_habits_translate(const tm_config *config, tm_arena *arena, int *arg
                                              "--training.mock_data", "true" };
         for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) words[k++] = tm_arena_text(arena, usual[i]);
     }
+    for (int i = 0; i < recipe.n; i++) words[k++] = recipe.words[i];
     memcpy(words + k, r.made, (size_t)r.n_made * sizeof *words);
     memcpy(words + k + r.n_made, r.rest, (size_t)r.n_rest * sizeof *words);
     *argc = k + r.n_made + r.n_rest;

@@ -13,7 +13,7 @@ typedef struct {
 
 static void print_json(const tm_config *config, const char *section, tm_text *out)
 {
-    static const char *const states[] = { "used", "ignored", "not built" };
+    static const char *const states[] = { "used", "used", "ignored", "not built" };
     tm_json                  json = { .out = out, .indent = true };
     size_t                   n = section ? strlen(section) : 0;
     for (size_t i = 0; i < tm_config_n_keys(config); i++) {

@@ -36,6 +36,7 @@ static const tm_option rows[] = {
       .help = "print the loss on held-out data of the model that would be trained, then stop" },
     { "memory", 0, TM_OPTION_BYTES, offsetof(tm_cli_options, memory_bytes), .value = "SIZE",
       .help = "memory that a dry run must fit into (192GiB); default: that of this machine" },
+    TM_OPTION_PLATFORM(tm_cli_options, "with --dry-run: "),
     { "json", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, json),
       .help = "print the result (result.json), the dry run or the evaluation as JSON" },
     { "compare", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, compare), .value = "FILE",
@@ -566,8 +567,9 @@ const tm_cli_command tm_command_run = {
         "job).\n\n"
         "MODEL is a built-in name (`trainmark models`). FILE is an experiment of Primus (.yaml), a job file of "
         "TorchTitan (.toml), a recipe of torchtune (.yaml), a model of pytorch-training-benchmark (.json, then "
-        "llama or mistral), or a file of keys. Options of report scripts (-t -m -p -s -n -f -b -l) and tags of the "
-        "MAD catalogue (--tags) are also accepted (docs/other-programs.md).",
+        "llama or mistral), variables of an MLPerf submission (.sh), or a file of keys. A command of these programs "
+        "may stand behind `trainmark run` as it is: torchrun, primus-cli, tune run, madengine run, and the report "
+        "script with -t TASK -m MODEL -p FORMAT -s TOKENS -n GPUS -b BATCH -l LAYERS (docs/coming-from.md).",
     TM_CLI_OPTIONS(rows, tm_cli_options),
     .keys = tm_cli_keys,
     .first_keys = "model.hf_assets_path,data.source,data.path,training.steps,training.local_batch_size,"

@@ -44,6 +44,7 @@ static void print_plan_text(const run_job *j, const fit *f, tm_text *out)
                        tm_format_bytes(bytes, (double)f->plan->by_class[i].value));
     tm_plan_print_spaces(f->plan, "# ", out);
     explain_plans(&f->ranks, &j->options.step.layout.mesh, out);
+    tm_cli_print_platform(j->cli, j->device, "# platform: ", out);
     if (fits(f) && !j->cli->memory_bytes)
         tm_text_add(out, "# fits into the memory of this machine\n"); /* how much is free differs from run to run */
     else
@@ -75,6 +76,7 @@ static void print_plan_json(const run_job *j, const fit *f, tm_text *out)
         tm_json_close(&json, '}');
         if (i + 1 == f->ranks.n) tm_json_close(&json, ']');
     }
+    tm_cli_platform_json(j->cli, j->device, &json);
     if (f->available > 0) tm_json_i64(&json, "available_bytes", f->available);
     tm_json_bool(&json, "fits", fits(f));
     tm_cli_json_lines(&json, "planned_without", tm_config_unbuilt(j->config));
@@ -94,7 +96,9 @@ tm_status run_print_plan(run_job *j, tm_error *err)
     tm_chooser chooser = tm_device_chooser(j->device);
     tm_step   *step;
     TM_TRY(tm_step_create(&j->options.step, &chooser, &step, err));
-    fit f = { step->plan, j->cli->memory_bytes, "--memory", .ranks = { .n = 0 } };
+    const tm_gpu_sheet *gpu = j->cli->hardware.gpu;
+    bool                its = gpu && j->cli->memory_bytes == gpu->memory_bytes;
+    fit                 f = { step->plan, j->cli->memory_bytes, its ? gpu->name : "--memory", .ranks = { .n = 0 } };
     if (!j->cli->memory_bytes)
         f = (fit){ step->plan, tm_memory_available_bytes(""), "this machine", .ranks = { .n = 0 } };
     tm_status st = explain_each_rank(&j->options.step, step, &chooser, &f.ranks, err);

@@ -36,6 +36,7 @@ typedef enum {
 
 typedef enum {
     TM_KEY_USED,
+    TM_KEY_SAID,    /* used, and of who starts the ranks: config.yaml has it only where it is given */
     TM_KEY_IGNORED, /* accepted and ignored, listed once */
     TM_KEY_UNBUILT  /* any value but the default is exit 4 naming the feature */
 } tm_key_state;
@@ -192,6 +193,8 @@ bool tm_config_failed(const tm_config *config);
 const char *tm_config_accepted(const tm_config *config);
 /* What a key of that program was given, or NULL; before tm_config_finish. */
 const char *tm_config_foreign(const tm_config *config, const char *name);
+/* The directory of the weights as a file of another program gives it, in keys that are no key of ours; or NULL. */
+const char *tm_config_weights(const tm_config *config);
 /* Where: "exp.yaml:12"; "default of megatron" if it was not given. */
 const char *tm_config_foreign_place(const tm_config *config, const char *name);
 /* The program whose keys the loaded file has ("megatron"), NULL: ours. */

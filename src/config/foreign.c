@@ -196,6 +196,13 @@ const char *tm_config_foreign(const tm_config *config, const char *name)
     return config->framework ? tm_foreign_given(config, name) : NULL;
 }
 
+const char *tm_config_weights(const tm_config *config)
+{
+    const char *recipe = tm_config_foreign(config, "checkpointer.checkpoint_dir");
+    if (config->framework == &tm_framework_mlperf_lora) return tm_mlperf_lora_weights(config);
+    return recipe ? recipe : tm_config_foreign(config, "pretrained_checkpoint");
+}
+
 const char *tm_config_foreign_place(const tm_config *config, const char *name)
 {
     tm_layer layer;

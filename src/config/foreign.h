@@ -107,6 +107,8 @@ void tm_foreign_settle(tm_config *config);
  * NULL; and what its post_trainer.yaml gives recipes, key and value in turns, ends with NULL. */
 const char *const       *tm_megatron_bridge_model(const char *stem);
 extern const char *const tm_megatron_bridge_trainer[];
+/* Where submissions of llama2_70b_lora have their weights (config_*.sh): MODEL, of the file or the environment. */
+const char *tm_mlperf_lora_weights(const tm_config *config);
 /* The family of a model that is known by name, but not built ("Mixtral"), or NULL. */
 const char *tm_foreign_family(const char *model);
 /* Refuses a model of such a family; `shown` and `origin` are for the message. */

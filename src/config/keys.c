@@ -2,10 +2,6 @@
 /* config/keys.c - the rows of this room: who runs what where, and the launch. */
 #include "config/internal.h"
 
-#define RANKS                                                                                                          \
-    .feature = "training with more than one process (ranks)",                                                          \
-    .instead = "ranks are started with --ranks, torchrun, srun or mpirun"
-
 /* clang-format off */
 static const tm_key keys[] = {
     { .name = "work_group", .kind = TM_KEY_TEXT, .quiet = true,
@@ -22,23 +18,20 @@ static const tm_key keys[] = {
     { .name = "job.dump_folder", .kind = TM_KEY_TEXT, .quiet = true, .state = TM_KEY_IGNORED,
       .help = "use --out for the run directory" },
     { .name = "job.description", .kind = TM_KEY_TEXT, .quiet = true, .help = "a description that is kept with the results" },
-    { .name = "launch.nnodes", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20, .state = TM_KEY_UNBUILT,
-      RANKS, .quiet = true, .synonyms = "nnodes", .help = "machines that train together" },
+    { .name = "launch.nnodes", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20, .quiet = true, .state = TM_KEY_SAID,
+      .synonyms = "nnodes", .help = "machines that train together" },
     { .name = "launch.node_rank", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1 << 20,
-      .state = TM_KEY_UNBUILT, RANKS, .quiet = true, .synonyms = "node_rank",
-      .help = "number of this machine" },
-    { .name = "launch.gpus_per_node", .kind = TM_KEY_I64, .lo = 0, .hi = 1024, .state = TM_KEY_UNBUILT,
-      RANKS, .choices = "0|1", .quiet = true, .synonyms = "gpus_per_node",
-      .help = "devices of a machine that train; null: those that are found" },
+      .quiet = true, .state = TM_KEY_SAID, .synonyms = "node_rank", .help = "number of this machine" },
+    { .name = "launch.gpus_per_node", .kind = TM_KEY_I64, .lo = 0, .hi = 1024, .quiet = true, .state = TM_KEY_SAID,
+      .synonyms = "gpus_per_node", .help = "devices of a machine that train, a rank each; null or 0: one" },
     { .name = "launch.world_size", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 24,
-      .state = TM_KEY_UNBUILT, RANKS, .quiet = true, .synonyms = "world_size",
-      .help = "processes that train together" },
-    { .name = "launch.rank", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1 << 24, .state = TM_KEY_UNBUILT,
-      RANKS, .quiet = true, .help = "number of this process" },
-    { .name = "launch.local_rank", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1024, .state = TM_KEY_UNBUILT,
-      RANKS, .quiet = true, .help = "number of this process on its machine" },
+      .quiet = true, .state = TM_KEY_SAID, .synonyms = "world_size", .help = "processes that train together" },
+    { .name = "launch.rank", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1 << 24, .quiet = true, .state = TM_KEY_SAID,
+      .help = "number of this process" },
+    { .name = "launch.local_rank", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1024, .quiet = true, .state = TM_KEY_SAID,
+      .help = "number of this process on its machine" },
     { .name = "launch.local_world_size", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1024,
-      .state = TM_KEY_UNBUILT, RANKS, .quiet = true, .help = "processes of this machine" },
+      .quiet = true, .state = TM_KEY_SAID, .help = "processes of this machine" },
     { .name = "launch.master_addr", .kind = TM_KEY_TEXT, .fallback = "localhost", .quiet = true,
       .state = TM_KEY_IGNORED, .synonyms = "master_addr", .help = "address at which the ranks connect" },
     { .name = "launch.master_port", .kind = TM_KEY_I64, .fallback = "1234", .lo = 1, .hi = 65535, .quiet = true,

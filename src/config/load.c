@@ -3,6 +3,7 @@
 #include "config/load.h"
 
 #include "base/file.h"
+#include "config/shell.h"
 #include "config/toml.h"
 #include "config/yaml.h"
 
@@ -243,6 +244,8 @@ static tm_status parse(tm_loader *l, const char *path, const tm_text *bytes, con
 {
     const char *text = bytes->data ? bytes->data : "";
     if (ends_with(path, ".toml")) return tm_toml_parse(l->arena, text, bytes->length, path, root, l->err);
+    if (ends_with(path, ".sh"))
+        return tm_shell_parse(l->arena, text, bytes->length, path, l->config->environment, root, l->err);
     return tm_yaml_parse(l->arena, text, bytes->length, path, root, l->err);
 }
 
@@ -283,6 +286,8 @@ static const tm_framework *framework_of(const char *path, const tm_yaml *root)
 {
     if (ends_with(path, ".toml")) return &tm_framework_torchtitan;
     if (ends_with(path, ".json")) return &tm_framework_ptb;
+    if (ends_with(path, ".sh"))
+        return tm_yaml_get(root, "MAX_LR") ? &tm_framework_mlperf_8b : &tm_framework_mlperf_lora;
     return has_component(root) ? &tm_framework_torchtune : NULL;
 }
 

@@ -1,11 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every row of docs/coming-from.md: the command of another program, its launcher taken away, and ours plan the same training; those
-# of MLPerf's tools, which are not here, are ours only.
+# docs/coming-from.md. Every row of its first table: the command of another program and ours plan the same training. Every line of
+# tests/cli/pages.txt: `trainmark run` in front plans it for its hardware, a slice of some trains, and the tables of the page hold
+# the plans. TM_UPDATE_DOCS=1 in front of the test writes these tables anew.
 # shellcheck disable=SC1091,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 export OMP_WAIT_POLICY=passive
 page=$root/docs/coming-from.md
+mkdir bin
+ln -s "$TRAINMARK" bin/trainmark
+PATH=$work/bin:$PATH
+export PATH
+
+# --- files like theirs ----------------------------------------------------------------------------------------------------
 
 cp "$root/configs/experiments/llama3.1_8B-mock.yaml" exp.yaml
 printf '[model]\nname = "llama3"\nflavor = "debugmodel"\n[training]\nlocal_batch_size = 1\nseq_len = 32\n' >job.toml
@@ -15,44 +22,225 @@ cp -r "$root/tests/mlperf/example" submission
 ln -s submission/results/BOX/llama2_70b_lora result
 gzip -dc result/result_0.txt.gz >result_0.txt
 
-# launchers: what each leaves to the program that it starts.
-mkdir bin
-ln -s "$TRAINMARK" bin/trainmark
-launcher() { printf '#!/bin/sh\n%s\n' "$2" >"bin/$1"; chmod +x "bin/$1"; }
-launcher primus 'while [ "$1" != --config ]; do shift; done; shift; exec trainmark run "$@"'
-launcher run_pretrain.sh 'exec trainmark run "$@"'
-launcher run_train.sh 'exec trainmark run "$CONFIG_FILE" "$@"'
-launcher tune 'while [ "$1" != --config ]; do shift; done; shift; exec trainmark run "$@"'
-launcher report.sh 'exec trainmark run "$@"'
-launcher madengine 'exec trainmark "$@"'
-launcher torchrun 'while :; do case $1 in *.py) shift; break ;; --job.config_file) shift; break ;; esac; shift; done; exec trainmark run "$@"'
-PATH=$work/bin:$PATH
-export PATH
+# Model files of pytorch-training-benchmark.
+mkdir configs
+for model in llama-3.1-8b-4k:4096:128256 llama-3.1-8b-8k:8192:128256 mistral-7b-v0.1:8192:32000; do
+    seq=${model#*:}
+    case $model in mistral*) window=',"window_size": 1024, "arch_name": "mistral"' ;; *) window= ;; esac
+    printf '{"num_layers": 32, "num_heads": 32, "num_kv_heads": 8, "embedding_dim": 4096, "hidden_dim": 14336, "max_seq_len": %s, "vocab_size": %s, "eps": 1e-05%s}\n' \
+        "${seq%:*}" "${seq#*:}" "$window" >"configs/${model%%:*}.json"
+done
 
-# execute COMMAND: standard output to $out.
-execute()
+# experiment GPU NAME MODEL BATCH MORE: of Primus, in its folders.
+experiment()
 {
-    line=$(echo "$1" | sed 's,bash run_,run_,; s,\./,,')
-    case $line in *" discover "* | *" mlperf "*) ;; *) line="$line --dry-run --memory 4TiB" ;; esac
-    timeout 60 sh -c "$line" >"$out" 2>"$err" </dev/null
+    folder=examples/torchtitan/configs/$1
+    mkdir -p "$folder"
+    cat >"$folder/$2.yaml" <<END
+work_group: us
+user_name: us
+exp_name: $2
+workspace: ./output
+modules:
+  pre_trainer:
+    framework: torchtitan
+    config: pre_trainer.yaml
+    model: $3.yaml
+    overrides:
+      training: {local_batch_size: $4, seq_len: 8192, steps: 50, mock_data: true}
+      lr_scheduler: {warmup_steps: 10}
+      $5
+END
+}
+full='activation_checkpoint: {mode: full}'
+fp8='model: {converters: [primus_turbo, quantize.linear.float8]}
+      quantize.linear.float8: {filter_fqns: [output], enable_fsdp_float8_all_gather: true}'
+for gpu in MI300X MI355X; do
+    experiment $gpu llama3.1_8B-BF16-pretrain llama3.1_8B 4 ''
+    experiment $gpu llama3.1_8B-FP8-pretrain llama3.1_8B 5 "$fp8"
+    experiment $gpu llama3.1_70B-BF16-pretrain llama3.1_70B 2 "$full"
+    experiment $gpu llama3.1_70B-FP8-pretrain llama3.1_70B 2 "$full
+      $fp8"
+    experiment $gpu deepseek_v3_16b-pretrain deepseek_v3_16B 8 'training.seq_len: 4096'
+done
+
+# submission NAME: config_NAME.sh of MLPerf, with what standard input says besides.
+submission()
+{
+    {
+        echo '#!/bin/bash'
+        # shellcheck disable=SC2016
+        printf '%s\n' 'export DGXSYSTEM=$(basename $(readlink -f ${BASH_SOURCE[0]}) | sed '"'s/^config_//;s/\\.sh\$//')" \
+            'export WALLTIME=$(( (${NEXP:-1} * 50) ))' 'export TP=1' 'export PP=1;' 'export CP=1' \
+            'export MLPERF_SUBMISSION_ORG="Us"' "export MLPERF_SUBMISSION_PLATFORM=\"${1%%_*}\"" 'export NCCL_MIN_CTAS=32;' \
+            'export NVTE_FUSED_ATTN=1' 'export OMP_NUM_THREADS=1'
+        cat
+    } >"config_$1.sh"
+}
+for system in MI300X_1x8x1 MI355X_1x8x1; do
+    submission $system <<END
+export DGXNGPU=8
+export DGXNNODES=1
+export WARMUP=True
+export MAX_STEPS=1024
+export SP=False
+export MBS=1
+export LR=0.0004
+export MINIBS=1
+export SKIP_EVALS=3
+export VAL_CHECK_INTERVAL=384
+export LORA_A2A=1
+export FP8=True
+export FP8_DPA=0
+export FP8_AMAX_ALGO=most_recent
+export FP8_REDUCE_AMAX=False
+export FP8_AMAX_HISTORY=4
+export FP8_ACTIVATION=True
+END
+done
+echo 'export ACG=full && export ACM=block && export ACL=21' >>config_MI300X_1x8x1.sh
+# shellcheck disable=SC2016
+submission MI355X_1x8x1_8b <<'END'
+export NNODES=1
+export GPUS_PER_NODE=8
+export CONTINUAL_CKPT="${CONTINUAL_CKPT:-/data/model/saved_ckpts}"
+export USE_CKPT=0
+export FROM_HF=1
+export SAVE_CKPT=0
+export SIZE="8b"
+export GBS=32
+export MBS=2
+export MAX_LR="8e-4"
+export MAX_STEPS=1200000
+export WARMUP_STEPS=128
+export EVAL_EVERY=12288
+export START_EVAL_AT=0
+export START_STEPS="0"
+export TARGET="3.3"
+export FP8_PARAMS=1
+END
+
+# --- the same training by both commands -----------------------------------------------------------------------------------
+
+# theirs COMMAND WORD...: `trainmark run` behind the variables that are in front of a command, the words behind it.
+theirs()
+{
+    line=$1 before='' verb=run
+    shift
+    case $line in
+    source*) # of MLPerf: trainings in a row
+        before="${line%%; *};" line=${line#*; } verb='mlperf run'
+        ;;
+    esac
+    variables=
+    while :; do
+        case $line in
+        [A-Z]*=*) variables="$variables${line%% *} " line=${line#* } ;;
+        *) break ;;
+        esac
+    done
+    case $before in '') shell=sh ;; *) shell=bash ;; esac
+    timeout 60 $shell -c "$before $variables trainmark $verb $line $*" >"$out" 2>"$err" </dev/null
     code=$?
 }
 
-sed -n 's/^| \([^|]*\) | `\([^`]*\)` | `\(\(EXP=[^ ]* \)*trainmark [^`]*\)` |$/\1;\2;\3/p' "$page" >rows
+sed -n 's/^| \([^|]*\) | `\([^`]*\)` | `\(\([A-Z_]*=[^ ]* \)*trainmark [^`]*\)` |$/\1;\2;\3/p' "$page" >rows
 check "the page has its rows" [ "$(wc -l <rows)" -ge 14 ]
-while IFS=';' read -r program theirs ours <&3; do
-    execute "$ours"
+while IFS=';' read -r program their ours <&3; do
+    case $ours in *" discover "* | *" mlperf "*) more= ;; *) more="--dry-run --memory 4TiB" ;; esac
+    timeout 60 sh -c "$ours $more" >"$out" 2>"$err" </dev/null
+    code=$?
     if [ "$code" -ne 0 ]; then
         fail "$program: $ours" "exit code $code"
         continue
     fi
-    cp "$out" ours
-    if [ "$program" = MLPerf ]; then
+    sed '/^launch:$/d; /^  gpus_per_node: /d' "$out" >ours # one, said or not
+    if [ -z "$more" ]; then
         pass "$program: $ours"
         continue
     fi
-    execute "$theirs"
-    if [ "$code" -eq 0 ] && cmp -s ours "$out"; then pass "$program: $theirs"; else fail "$program: $theirs" "not what '$ours' does"; fi
+    theirs "$their" "$more"
+    sed '/^launch:$/d; /^  gpus_per_node: /d' "$out" >their
+    if [ "$code" -eq 0 ] && cmp -s ours their; then pass "$program: $their"; else fail "$program: $their" "not what '$ours' does"; fi
 done 3<rows
+
+# --- the lines of published pages -----------------------------------------------------------------------------------------
+
+# The plan is of kernels that every machine has, and of one thread.
+alike="--isa base --training.threads 1"
+steps="--training.steps 1 --training.local_batch_size 1 --training.grad_accumulation 1"
+their_steps="--num_iteration 1 --batch_size 1 --grad_accumlate_pre_steps 1" # of pytorch-training-benchmark
+slice="--training.global_batch_size -1 --training.seq_len 32 --model.n_layers 1 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64
+       --model.vocab_size 64 --launch.gpus_per_node 1 --training.threads 1 --training.mock_data true
+       --validation.enable false --training.stop_at_target false"
+slice=$(echo $slice)
+
+# Figures that are published have a row among those that are built in.
+is_published() { [ "$1" = - ] || grep -q ",${2#*x},.*,${1%% *},${1#* }," "$root"/configs/reference/training.csv "$root"/configs/reference/mlperf.csv; }
+
+sed -n 's/^== //p; /^[0-9].* :: /p' "$root/tests/cli/pages.txt" >lines
+check "there are lines of pages" [ "$(grep -c ' :: ' lines)" -ge 50 ]
+: >tables
+number=0
+while IFS= read -r row <&3; do
+    case $row in
+    *" :: "*) ;;
+    *) printf '\n### %s\n\n| hardware | command | plan, GiB of a GPU | published |\n|---|---|---|---|\n' "$row" >>tables && continue ;;
+    esac
+    number=$((number + 1))
+    platform=${row%% :: *} row=${row#* :: }
+    command=${row%% :: *} row=${row#* :: }
+    published=${row%% :: *} trained=${row##* :: }
+    theirs "$command" "--dry-run --platform $platform $alike"
+    plan=$(sed -n 's/^# memory plan: \(.*\) GiB$/\1/p' "$out")
+    fits=$(sed -n 's/^# \(does not fit into\|fits into\) the .*/\1/p' "$out")
+    case $code:$fits in 0:"fits into" | 4:"does not fit into") ;; *) plan= ;; esac
+    if [ -n "$plan" ]; then pass "plans: $command"; else fail "plans: $command" "exit code $code"; fi
+    [ "$code" -eq 0 ] || plan="$plan, does not fit"
+    printf '| %s | `%s` | %s | %s |\n' "$platform" "$command" "$plan" "$published" >>tables
+    check "published: $published ($platform)" is_published "$published" "$platform"
+    [ "$trained" = slice ] || continue
+    case $command in *train_fsdp.py*) short=$their_steps ;; *) short=$steps ;; esac
+    theirs "$command" "$short $slice --out slice$number"
+    if [ "$code" -eq 0 ] && has "$out" "^step: +1 +loss: "; then pass "trains a slice: $command"; else fail "trains a slice: $command" "exit code $code"; fi
+done 3<lines
+
+# Shell files of submissions are read as what the shipped files say.
+plain() { sed -n 's/ *#.*//; /exp_name:/d; /hf_assets_path:/d; /submission_/d; /^  name: llama/d; /./p' "$1"; }
+while read -r shell shipped platform <&3; do
+    DATADIR=/sets trainmark run "config_$shell.sh" --dry-run --platform "$platform" $alike
+    check "config_$shell.sh plans" [ "$code" -eq 0 ]
+    plain "$out" >theirs
+    grep '^# memory plan' "$out" >>theirs
+    case $shipped in *lora*) sets=/sets/data ;; *) sets=/sets ;; esac
+    DATADIR=$sets MODEL=/sets/model trainmark run "$root/configs/experiments/mlperf/$shipped.yaml" --dry-run --platform "$platform" $alike
+    plain "$out" >ours
+    grep '^# memory plan' "$out" >>ours
+    diff theirs ours >apart
+    check "config_$shell.sh is $shipped.yaml$(head -n 4 apart)" [ ! -s apart ]
+done 3<<END
+MI300X_1x8x1 llama2_70b_lora-MI300X 8xMI300X
+MI355X_1x8x1 llama2_70b_lora-MI355X 8xMI355X
+MI355X_1x8x1_8b llama31_8b-MI355X 8xMI355X
+END
+echo 'docker run x' >>config_MI355X_1x8x1.sh
+trainmark run config_MI355X_1x8x1.sh --dry-run
+failed_with 4 "another statement" "config_MI355X_1x8x1.sh:29: 'docker run x' is no export NAME=VALUE; .* nothing is executed"
+trainmark mlperf run bash run_with_docker.sh --dry-run
+failed_with 2 "no system" "run_with_docker.sh trains config_.DGXSYSTEM.sh, and DGXSYSTEM is not set; name that file instead"
+
+begin='<!-- generated from tests/cli/pages.txt; do not edit below -->'
+end='<!-- end of what is generated -->'
+awk -v begin="$begin" -v end="$end" '
+    $0 == end { skipped = 0 }
+    !skipped { print }
+    $0 == begin { skipped = 1; while ((getline line <"tables") > 0) print line; print "" }' "$page" >page
+check "the page has a place for its tables" grep -qxF -e "$begin" "$page"
+[ "${TM_UPDATE_DOCS:-}" != 1 ] || cp page "$page"
+if cmp -s page "$page"; then
+    pass "docs/coming-from.md holds the plans"
+else
+    fail "docs/coming-from.md is out of date; run this test with TM_UPDATE_DOCS=1" "$(diff "$page" page | head -n 12)"
+fi
 
 finish

@@ -107,8 +107,8 @@ trainmark run -t pretrain -m Llama-3.1-8B -p FP8 --dry-run --memory 100TiB
 check "-p FP8 is not measured as BF16" has "$out" "^  recipe: fp8_delayed  # derived from fp8 "
 trainmark run -t pretrain -m Llama-9
 failed_with 4 "-m of no model" "-m Llama-9: this model is not built"
-trainmark run -t pretrain -n 8 -m Llama-3.1-8B
-failed_with 4 "-n 8" "launch.nnodes.* ranks are started with"
+trainmark run -t pretrain -n 8 -m Llama-3.1-8B -l 1 --dry-run --memory 4TiB
+check "-n 8: eight GPUs" has "$out" "^# ranks: 8, dp_shard 8$"
 trainmark run -t pretrain
 failed_with 2 "no model" "names no model; give -m NAME"
 trainmark discover

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"
@@ -85,9 +86,9 @@ static void names(const tm_config *config, tm_arena *arena, tm_text *out)
     }
 }
 
-static void translate(const tm_config *config, tm_arena *arena, const char *words, tm_text *out)
+static void translate(tm_config *config, tm_arena *arena, const char *words, tm_text *out)
 {
-    char     copy[400], *list[40], **argv = list, *rest = copy;
+    char     copy[400], *list[60], **argv = list, *rest = copy;
     int      argc = 0;
     tm_error err = { 0 };
     snprintf(copy, sizeof copy, "run %s", words);
@@ -158,8 +159,83 @@ static void words_of_others(void **state)
         "-m gpt2 --tags pyt_train_flux",
         "--tags pyt_train_flux -m gpt2",
         "-p BF16 --tags pyt_train_gpt2 -t finetune_fw",
+        /* how the catalogue trains */
+        "-t pretrain -m Llama-3.1-8B",
+        "-t pretrain -m Llama-3.1-8B -p FP8 -b 2 -n 8",
+        "-m Llama-3.1-70B -p FP32",
+        "-t pretrain -m Llama-3.3-70B",
+        "-t finetune_fw -m Llama-3.3-70B -p BF16 -s 4096",
+        "-t HF_finetune_lora -m Llama-3.1-70B -p BF16",
+        "--tags pyt_train_llama-2-70b --keep-model-dir --live-output --timeout 28800",
+        "--tags pyt_train_llama-3.1-8b -t finetune_lora",
+        "--tags primus_pyt_train_deepseek-v2",
+        "--tags pyt_train_deepseek-v2",
+        "--tags primus_pyt_train_llama-3.1-8b --platform 8xMI355X",
+        "--tags primus_pyt_train_llama-3.1-8b --platform=8xMI325X",
+        "--tags primus_pyt_train_llama-3.1-8b --platform H100",
+        "--tags primus_pyt_train_llama-3.1-8b_fp8",
+        "--tags primus_pyt_train_llama-3.1-70b -p FP8 --platform 8xMI355X",
+        "--tags pyt_megatron_lm_train_llama-3.1-8b",
+        "-f True -m gpt2",
+        /* what starts them */
+        "torchrun --nnodes=1 --node_rank=0 --nproc_per_node=8 --master_addr=0.0.0.0 --master_port=12234 "
+        "./train_fsdp.py "
+        "a.json llama --batch_size 3 --enable_fp8 True",
+        "torchrun --nproc-per-node 4 --standalone -m torchtitan.train --job.config_file a.toml --training.steps 2",
+        "torchrun --nproc_per_node gpu --nnodes 2 train_fsdp.py a.json",
+        "torchrun --max_restarts 3 train_fsdp.py",
+        "torchrun --nproc_per_node",
+        "torchrun --unknown 3 train_fsdp.py",
+        "torchrun --standalone other",
+        "bash run_llama_train.sh --x 1",
+        "./run_llama_train.sh",
+        "python3 launcher.py",
+        "bash other.sh",
+        "python3 other.py --x",
+        "bash",
+        "./pytorch_benchmark_report.sh -t pretrain -m Llama-3.1-70B -p BF16 -s 8192 -n 8",
+        "python3 tools/run_models.py --tags pyt_train_gpt2 --keep-model-dir",
+        "madengine run --tags pyt_train_gpt2 --keep-model-dir --live-output",
+        "madengine report",
+        "bash ./examples/run_pretrain.sh --training.local_batch_size 6",
+        "bash examples/run_slurm_pretrain.sh --training.local_batch_size 6",
+        "primus-cli direct -- train pretrain --config exp.yaml --lr 1",
+        "bash runner/primus-cli direct --log_file x.log --numa -- train pretrain --config=exp.yaml",
+        "./primus-cli --debug --dry-run direct -- train posttrain --config exp.yaml",
+        "./primus-cli direct train posttrain --config exp.yaml",
+        "primus-cli direct --single -- train pretrain --config exp.yaml",
+        "primus-cli container --image a:b --volume /data:/data --memory 128G --gpus 4 -- train pretrain --config "
+        "exp.yaml",
+        "primus-cli slurm srun -N 4 -p gpu --exclusive -- train pretrain --config exp.yaml",
+        "primus-cli slurm srun -N 4 -- train pretrain --config exp.yaml --platform 8xMI355X",
+        "primus-cli slurm -N 2 --gpus-per-node=4 -- container -- train pretrain --config exp.yaml",
+        "primus-cli slurm sbatch -N 1 -t 8:00:00 -o train.log -- train pretrain --config exp.yaml",
+        "primus-cli direct --patch a.sh -- train pretrain --config exp.yaml",
+        "primus-cli direct --env BAD -- train pretrain --config exp.yaml",
+        "primus-cli direct --nothing -- train pretrain --config exp.yaml",
+        "primus-cli direct -- benchmark gemm --M 4",
+        "primus-cli direct -- preflight --host",
+        "primus-cli direct -- train pretrain --config",
+        "primus-cli direct --",
+        "primus-cli",
+        "primus train pretrain --config exp.yaml --training.steps 20",
+        "primus projection memory --config exp.yaml",
+        "primus projection performance --config exp.yaml",
+        "tune run --nproc_per_node 8 full_finetune_distributed --config a.yaml batch_size=4",
+        "tune run lora_finetune_single_device --config llama a=b --config c",
+        "tune ls",
     };
+    static const char *const variables[] = { "CONFIG_FILE", "GPUS_PER_NODE", "EXP" };
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) unsetenv(variables[i]);
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) translate(config, arena, lines[i], &out);
+    translate(config, arena, "primus-cli direct --env GPUS_PER_NODE=4 -- train pretrain --config exp.yaml", &out);
+    assert_string_equal(getenv("GPUS_PER_NODE"), "4");
+    unsetenv("GPUS_PER_NODE");
+    setenv("CONFIG_FILE", "job.toml", 1);
+    translate(config, arena, "bash run_llama_train.sh --x 1", &out);
+    translate(config, arena, "./run_train.sh", &out);
+    unsetenv("CONFIG_FILE");
+    tm_text_printf(&out, "notes:\n%s", tm_config_notes(config));
     tm_config_destroy(config);
     tm_arena_destroy(arena);
     whole_is("tests/golden/whole-habits.txt", &out);

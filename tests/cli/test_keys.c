@@ -18,7 +18,7 @@
 static void add_key(const tm_key *k, tm_text *out)
 {
     static const char *const kinds[] = { "bool", "integer", "number", "text", "choice", "list", "maps", "lists" };
-    static const char *const states[] = { "", " ignored", " unbuilt" };
+    static const char *const states[] = { "", " where given", " ignored", " unbuilt" };
     tm_text_printf(out, "  %s %s", k->name, kinds[k->kind]);
     if (k->fallback) tm_text_printf(out, " = '%s'", k->fallback);
     if (k->lo < k->hi || k->lo > k->hi) tm_text_printf(out, " [%.17g, %.17g]", k->lo, k->hi);

@@ -23,9 +23,9 @@ for platform in MI350X MI355X; do
     [ $platform = MI350X ] && rate=0.001
     holds "llama31_8b-$platform.yaml" '^  seq_len: 8192 ' '^  steps: 1200000 ' '^  max_norm: 1(\.0)? ' '^  target_loss: 3.3 ' \
         '^  beta2: 0.95 ' '^  eps: 1(\.0)?e-0?5 ' '^  decay: matrices ' '^  form: nemo ' '^  min_lr_factor: 0.1 ' \
-        "^  lr: $rate " '^  warmup_steps: 128 ' '^  global_batch_size: 32 ' '^  grad_accumulation: 16 ' '^  freq: 384 ' \
+        "^  lr: $rate " '^  warmup_steps: 128 ' '^  global_batch_size: 32 ' '^  grad_accumulation: 2 ' '^  freq: 384 ' \
         '^  rope_scaling: llama3 ' '^  vocab_size: 128256 ' '^  init: gpt2 ' \
-        '^  recipe: fp8_delayed ' '^# planned without: training with more than one process' \
+        '^  recipe: fp8_delayed ' '^# ranks: 8, dp_shard 8' \
         '^  mixed_precision_reduce: bfloat16 ' '^# data: not read: cannot open .*c4-train'
 done
 for platform in MI300X MI325X MI350X MI355X; do
@@ -60,7 +60,7 @@ for file in flux1-MI325X gpt_oss_20b-MI355X llama2_70b_lora-MI355X-6.0 trainmark
 done
 
 trainmark explain "$configs/llama31_8b-MI355X.yaml" --json
-check "explain says the same as JSON" has "$out" '"training with more than one process'
+check "explain says the same as JSON" has "$out" '"count": 8,'
 check "the model of the rules: 8,030,261,248 parameters" has "$out" '"parameters": 8030261248,'
 trainmark explain "$configs/llama2_70b_lora-MI300X.yaml"
 check "the model of the rules: 68,976,648,192 parameters" has "$out" "llama2_70B: 68,976,648,192 parameters"
@@ -74,8 +74,8 @@ for file in llama31_8b-MI350X llama2_70b_lora-MI300X; do
     trainmark run "$configs/$file.yaml" --mlperf.enable true --mlperf.submission_org Example --dry-run --memory 100TiB
     check "$file: a dry run of a logged run" [ "$code" -eq 0 ]
 done
-trainmark run "$configs/llama31_8b-MI355X.yaml"
-failed_with 4 "a run of what is not built" "launch.gpus_per_node" "ranks are started with"
+trainmark run "$configs/flux1-MI325X.yaml"
+failed_with 4 "a run of eight nodes on one" "'launch.nnodes' = '8'" "ranks are started with"
 check_not "a refused run leaves no folder" [ -e output ]
 
 finish

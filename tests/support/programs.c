@@ -26,6 +26,8 @@ const test_foreign_program test_foreign_programs[TEST_PROGRAMS] = {
     { "pytorch-training-benchmark", "ptb", "m.json",
       "{\"num_layers\": 2, \"num_heads\": 4, \"num_kv_heads\": 2, \"embedding_dim\": 64, \"hidden_dim\": 128, "
       "\"max_seq_len\": 64, \"vocab_size\": 128, \"eps\": 1e-5}\n" },
+    { "mlperf-llama2_70b_lora", "mlperf_lora", "l.sh", "export MAX_STEPS=1024\n" },
+    { "mlperf-llama31_8b", "mlperf_8b", "p.sh", "export MAX_LR=8e-4 && export GBS=32; export EVAL_EVERY=12288\n" },
 };
 
 /* A model of Megatron-LM's that says its shape, and what its program would not train without. */
@@ -58,6 +60,9 @@ const char *test_foreign_program_put(test_foreign *f, const test_foreign_program
     if (json && *line)
         snprintf(text, sizeof text, "{\"%.*s\": %s, %s", (int)strcspn(line, ":"), line, strchr(line, ':') + 2,
                  program->text + 1);
+    else if (strstr(program->name, ".sh") && *line)
+        snprintf(text, sizeof text, "%sexport %.*s='%s'\n", program->text, (int)strcspn(line, ":"), line,
+                 strchr(line, ':') + 2);
     else
         snprintf(text, sizeof text, "%s%s%s\n", program->text, *line ? margin : "", line);
     (void)test_foreign_put(f, "tiny.yaml", tiny);

@@ -11,7 +11,7 @@ typedef struct {
     const char *framework, *list, *name, *text;
 } test_foreign_program;
 
-enum { TEST_PROGRAMS = 5 };
+enum { TEST_PROGRAMS = 7 };
 extern const test_foreign_program test_foreign_programs[TEST_PROGRAMS];
 
 enum { TEST_MAX_WORDS = 32 };

@@ -39,7 +39,7 @@ tm_status tm_train_mesh(const tm_config *config, tm_mesh *out, tm_error *err)
         bool multiplies = degrees[i].axis != TM_AXIS_EP && mesh.degree[degrees[i].axis] > 0;
         if (multiplies && product < 1 << 20) product *= mesh.degree[degrees[i].axis];
     }
-    if (plans && !tm_config_is_set(config, "parallelism.ranks")) ranks = product * least_shards(&mesh);
+    if (plans && ranks == 1 && !tm_config_is_set(config, "parallelism.ranks")) ranks = product * least_shards(&mesh);
     TM_TRY(tm_mesh_fill(&mesh, ranks, err));
     *out = mesh;
     return TM_OK;

@@ -394,8 +394,8 @@ static const tm_key keys[] = {
       .help = "number of blocks that recompute_method block recomputes; 0: none; null: all" },
     /* parallelism */
     { .name = "parallelism.ranks", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20,
-      .help = "number of ranks that train together; set by run --ranks and by launchers. A plan without it has as many "
-              "as the degrees multiply to" },
+      .help = "number of ranks that train together; set by run --ranks, launchers, --platform, or else "
+              "launch.gpus_per_node x launch.nnodes. A plan without any has as many as the degrees multiply to" },
     { .name = "parallelism.data_parallel_shard_degree", .kind = TM_KEY_I64, .fallback = "-1", .lo = -1, .hi = 1 << 20,
       .help = "ranks that share one copy of the model; -1: all remaining ones" },
     { .name = "parallelism.data_parallel_replicate_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = -1,

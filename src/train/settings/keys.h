@@ -16,6 +16,9 @@ void tm_train_configure(tm_config *config);
 TM_MUST_USE tm_status tm_train_mesh(const tm_config *config, tm_mesh *out, tm_error *err);
 /* optimizer.name. TM_UNSUPPORTED: none of that name is built. */
 TM_MUST_USE tm_status tm_train_optimizer(const tm_config *config, const tm_optimizer **out, tm_error *err);
+/* parallelism.ranks where nothing gives it: the nodes x devices, or processes, of launch.*. TM_UNSUPPORTED: they are
+ * what only a launcher starts, and this process is none of those. */
+TM_MUST_USE tm_status tm_train_settle_ranks(tm_config *config, tm_error *err);
 /* The rules, for tm_train_configure; and the check of what a run reads (tm_run_options_read). */
 tm_status tm_train_rules(tm_config *config, tm_error *err);
 tm_status tm_train_check(tm_config *config, tm_error *err);

@@ -413,6 +413,7 @@ tm_status tm_train_rules(tm_config *config, tm_error *err)
         tm_config *, tm_error *) = { settle_batch,          settle_schedule, settle_recompute, check_evaluation,
                                      train_quantize_settle, check_length,    check_epochs };
     settle_sharing(config);
+    tm_config_report(config, tm_train_settle_ranks(config, err), err);
     bool wrong = tm_config_report(config, settle_dtype(config, err), err);
     wrong |= tm_config_report(config, settle_optimizer(config, err), err);
     if (!wrong) tm_config_report(config, settle_formats(config, err), err);

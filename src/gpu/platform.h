@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu/platform.h - hardware that need not be here, by name: "MI300X", "8xMI300X", "4x8xMI355X"; and what the makers of
+ * GPUs publish of them. */
+#ifndef TM_GPU_PLATFORM_H
+#define TM_GPU_PLATFORM_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdint.h>
+
+/* A data sheet. Rates are dense, of the matrix units where there are any, in TFLOP/s at the highest clock; 0: none is
+ * published, or the GPU has no such unit. A module of two dies that software sees as two GPUs is two of them. */
+typedef struct {
+    const char *name, *maker, *arch; /* "MI300X", "AMD", "gfx942" */
+    int64_t     memory_bytes;
+    double      tflops_f32, tflops_bf16, tflops_fp8, tflops_fp4;
+    const char *source;
+} tm_gpu_sheet;
+
+typedef struct {
+    const tm_gpu_sheet *gpu;
+    int                 nodes, gpus; /* gpus: of a node */
+} tm_platform;
+
+/* NULL behind the last. */
+const tm_gpu_sheet *tm_gpu_sheet_at(size_t i);
+/* [NODESx]GPUSxNAME or NAME; the case does not matter. TM_USAGE: not of that form; TM_INVALID: no such GPU, with the
+ * names of all. */
+TM_MUST_USE tm_status tm_platform_read(const char *text, tm_platform *out, tm_error *err);
+/* "8x MI300X (AMD, gfx942), 192 GiB each; float32 163, bf16 1307, ... TFLOP/s dense; published: ...", one line
+ * without its end. */
+void tm_platform_describe(const tm_platform *platform, tm_text *out);
+
+#endif
