@@ -220,7 +220,28 @@ static void median_of_independent_values(void **state)
     assert_true(isnan(tm_stats_median_interval_serial(x, 100).lo));
 }
 
+/* Seconds or hours: the same figures. */
+static void units_do_not_matter(void **state)
+{
+    static const double units[] = { 1e-9, 1e-3, 1e6 };
+    double              x[200], y[200];
+    (void)state;
+    autoregressive(x, 200, 0.5, 0.02, 3);
+    const tm_serial one = tm_stats_serial(x, 200);
+    const tm_steady steady = tm_stats_steady(x, 200);
+    for (int u = 0; u < 3; u++) {
+        for (int i = 0; i < 200; i++) y[i] = x[i] * units[u];
+        const tm_serial other = tm_stats_serial(y, 200);
+        const tm_steady same = tm_stats_steady(y, 200);
+        assert_true(fabs(other.half_width / (one.half_width * units[u]) - 1) < 1e-9);
+        assert_true(fabs(other.effective_n / one.effective_n - 1) < 1e-9);
+        assert_true(same.warmup == steady.warmup && same.reached == steady.reached);
+        assert_true(fabs(same.drift - steady.drift) < 1e-9 && fabs(same.drift_hi - steady.drift_hi) < 1e-9);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(units_do_not_matter),
     cmocka_unit_test(student_quantiles),
     cmocka_unit_test(serial_by_hand),
     cmocka_unit_test(lags_end_at_a_quarter),
