@@ -223,7 +223,7 @@ static void median_of_independent_values(void **state)
 /* Seconds or hours: the same figures. */
 static void units_do_not_matter(void **state)
 {
-    static const double units[] = { 1e-9, 1e-3, 1e6 };
+    static const double units[] = { 1e-30, 1e-3, 1e6 };
     double              x[200], y[200];
     (void)state;
     autoregressive(x, 200, 0.5, 0.02, 3);
