@@ -18,7 +18,9 @@ gpu/blas.h
 gpu/compile.h
 gpu/embedded.h
 gpu/library.h
+gpu/places.h
 gpu/runtime.h
+gpu/visible.h
 comm/hosts.h
 comm/nccl.h
 comm/mesh.h
