@@ -16,6 +16,7 @@ bench/published.h
 comm/comm.h
 gpu/blas.h
 gpu/compile.h
+gpu/defaults.h
 gpu/embedded.h
 gpu/library.h
 gpu/places.h

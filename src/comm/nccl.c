@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "comm/group.h"
+#include "gpu/defaults.h"
 #include "gpu/library.h"
 #include "comm/tcp.h"
 
@@ -268,9 +269,11 @@ static tm_status open_kind(tm_nccl *n, bool rccl, const char *given, int wanted,
     tm_status   st = TM_OK;
     n->facts = (tm_nccl_facts){ .name = rccl ? "rccl" : "nccl", .library = n->library.path };
     list_places(rccl, path, places);
+    tm_gpu_defaults_set(rccl ? TM_GPU_HIP : TM_GPU_CUDA);
     if (!tm_library_open(given ? one : places, &n->library, &tried))
         st = tm_fail(err, TM_INVALID, "%s cannot be loaded (%s)", rccl ? "RCCL" : "NCCL", tried.data ? tried.data : "");
     tm_text_fini(&tried);
+    if (st != TM_OK) tm_gpu_defaults_unset(rccl ? TM_GPU_HIP : TM_GPU_CUDA);
     if (st == TM_OK) st = find_calls(n, err);
     if (st == TM_OK) st = tm_gpu_open(rccl ? TM_GPU_HIP : TM_GPU_CUDA, wanted, &n->gpu, err);
     if (st == TM_OK) st = tm_gpu_stream_open(n->gpu, &n->stream, err);

@@ -51,10 +51,14 @@ static void add_list(search *s, const char *named, const char *list, const char 
 static void add_loader(search *s, char *const *environment)
 {
     static const char        configuration[] = "/etc/ld.so.conf.d";
-    static const char *const own[] = { "/lib/x86_64-linux-gnu",      "/usr/lib/x86_64-linux-gnu",
-                                       "/lib/aarch64-linux-gnu",     "/usr/lib/aarch64-linux-gnu",
-                                       "/lib64",                     "/usr/lib64",
-                                       "/usr/lib",                   "/usr/local/lib" };
+    static const char *const own[] = { "/lib/x86_64-linux-gnu",
+                                       "/usr/lib/x86_64-linux-gnu",
+                                       "/lib/aarch64-linux-gnu",
+                                       "/usr/lib/aarch64-linux-gnu",
+                                       "/lib64",
+                                       "/usr/lib64",
+                                       "/usr/lib",
+                                       "/usr/local/lib" };
     size_t                   n;
     add_list(s, "LD_LIBRARY_PATH", tm_gpu_variable(environment, "LD_LIBRARY_PATH"), ":;");
     const char **files = tm_root_list(s->sysroot, configuration, ENTRIES, s->arena, &n);
@@ -126,7 +130,8 @@ const tm_gpu_place *tm_gpu_places(tm_gpu_maker maker, const char *sysroot, char 
     search      s = { .sysroot = sysroot, .arena = arena };
     bool        hip = maker == TM_GPU_HIP;
     const char *root = tm_gpu_variable(environment, hip ? "ROCM_PATH" : "CUDA_HOME");
-    if (root && *root) add(&s, hip ? "ROCM_PATH" : "CUDA_HOME", false, tm_arena_format(arena, "%s/%s", root, hip ? "lib" : "lib64"));
+    if (root && *root)
+        add(&s, hip ? "ROCM_PATH" : "CUDA_HOME", false, tm_arena_format(arena, "%s/%s", root, hip ? "lib" : "lib64"));
     add_loader(&s, environment);
     if (hip)
         add_rocm(&s);
@@ -212,7 +217,8 @@ tm_gpu_file tm_gpu_file_find(tm_gpu_maker maker, const char *sysroot, const char
         if (strncmp(names[i], stem, length) == 0 && strncmp(names[i] + length, ".so.", 4) == 0) found = names[i];
     if (!found) return (tm_gpu_file){ 0 };
     const char *version = strstr(behind_links(sysroot, folder, found, arena), ".so.");
-    tm_gpu_file file = { .path = tm_arena_format(arena, "%s/%s", folder, found), .version = version ? version + 4 : "" };
+    tm_gpu_file file = { .path = tm_arena_format(arena, "%s/%s", folder, found),
+                         .version = version ? version + 4 : "" };
     if (maker == TM_GPU_CUDA)
         file.release = *file.version ? file.version : NULL;
     else
@@ -226,6 +232,7 @@ bool tm_gpu_release_same(const char *a, const char *b)
     char *end_a, *end_b;
     if (!a || !b) return true;
     long major_a = strtol(a, &end_a, 10), major_b = strtol(b, &end_b, 10);
-    long minor_a = *end_a == '.' ? strtol(end_a + 1, NULL, 10) : 0, minor_b = *end_b == '.' ? strtol(end_b + 1, NULL, 10) : 0;
+    long minor_a = *end_a == '.' ? strtol(end_a + 1, NULL, 10) : 0,
+         minor_b = *end_b == '.' ? strtol(end_b + 1, NULL, 10) : 0;
     return major_a == major_b && minor_a == minor_b;
 }

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/text.h"
+#include "gpu/defaults.h"
 #include "gpu/library.h"
 
 #include <stdio.h>
@@ -134,8 +135,10 @@ static tm_status find_library(tm_gpu_maker maker, tm_gpu *gpu, tm_error *err)
     for (int h = 0; h < 2 && !found; h++) {
         if (maker != TM_GPU_ANY && h != (int)maker) continue;
         const char *const one[] = { given, NULL };
+        tm_gpu_defaults_set((tm_gpu_maker)h);
         found = tm_library_open(given && *given ? one : files[h], &gpu->library, &tried) &&
                 tm_library_symbol(&gpu->library, names[0].name[h]);
+        if (!found) tm_gpu_defaults_unset((tm_gpu_maker)h);
         gpu->hip = h;
     }
     static const char *const install[] = {

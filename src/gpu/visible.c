@@ -24,7 +24,8 @@ static int count(const char *name, const char *list, int devices, char wrong[96]
         size_t n = strcspn(at, ",");
         char  *end;
         long   index = strtol(at, &end, 10);
-        bool   number = end != at && end == at + n, identifier = strncmp(at, "GPU-", 4) == 0 || strncmp(at, "MIG-", 4) == 0;
+        bool   number = end != at && end == at + n,
+             identifier = strncmp(at, "GPU-", 4) == 0 || strncmp(at, "MIG-", 4) == 0;
         if (!identifier && (!number || index < 0 || index >= devices)) {
             if (!*wrong) snprintf(wrong, 96, "'%.*s' of %s", n < 40 ? (int)n : 40, at, name);
             return visible;

@@ -104,9 +104,10 @@ static void remedy(check *c, const files *f, bool amd)
         check_remedy(c, amd ? "start the container with: --device /dev/kfd --device /dev/dri"
                             : "start the container with: --gpus all (NVIDIA Container Toolkit)");
     else if (f->n_missing > 0)
-        check_remedy(c, amd ? "modprobe amdgpu; dmesg | grep -e amdgpu -e kfd; in containers: --device /dev/kfd --device "
-                              "/dev/dri"
-                            : "nvidia-modprobe -u -c 0; in containers: --gpus all");
+        check_remedy(c,
+                     amd ? "modprobe amdgpu; dmesg | grep -e amdgpu -e kfd; in containers: --device /dev/kfd --device "
+                           "/dev/dri"
+                         : "nvidia-modprobe -u -c 0; in containers: --gpus all");
     else if (!amd)
         check_remedy(c, "chmod 666 %s (nvidia-modprobe makes it so)", "/dev/nvidia*");
     else if (kind)
@@ -164,17 +165,17 @@ void check_gpu_visible(check *c)
     tm_text                  told = { 0 };
     const check_gpu         *gpus = check_gpus(c, &n);
     if (check_no_gpu(c, n)) return;
-    bool   amd = check_gpus_of(gpus, n, CHECK_AMD) > 0;
-    size_t driven = amd ? check_kfd_gpus(c, kfd) : 0;
-    int    devices = driven > 0 ? (int)driven : (int)check_gpus_of(gpus, n, amd ? CHECK_AMD : CHECK_NVIDIA);
-    int    visible = tm_gpu_visible(amd ? TM_GPU_HIP : TM_GPU_CUDA, c->host->environment, devices, &told, wrong);
+    bool        amd = check_gpus_of(gpus, n, CHECK_AMD) > 0;
+    size_t      driven = amd ? check_kfd_gpus(c, kfd) : 0;
+    int         devices = driven > 0 ? (int)driven : (int)check_gpus_of(gpus, n, amd ? CHECK_AMD : CHECK_NVIDIA);
+    int         visible = tm_gpu_visible(amd ? TM_GPU_HIP : TM_GPU_CUDA, c->host->environment, devices, &told, wrong);
     const char *by = told.length ? check_path(c, " (%s)", told.data) : "";
     const char *few = NULL;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0] && !few; i++)
         if (wanted_by(c, counts[i]) > visible) few = counts[i];
     if (*wrong)
-        check_say(c, TM_CHECK_FAIL, "%d of %d devices%s: %s names no device, what follows it is hidden", visible, devices,
-                  by, wrong);
+        check_say(c, TM_CHECK_FAIL, "%d of %d devices%s: %s names no device, what follows it is hidden", visible,
+                  devices, by, wrong);
     else if (few)
         check_say(c, TM_CHECK_FAIL, "%d of %d devices%s, but %s is %lld", visible, devices, by, few,
                   (long long)wanted_by(c, few));

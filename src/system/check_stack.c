@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* system/check_stack.c - do driver and libraries belong together: ROCm's libraries of one release, amdgpu with that
- * release, NVIDIA's driver with its own library and with CUDA's; NVSwitches. Where libraries are looked for is the order
- * in which a GPU's device loads them (gpu/places.h). */
+ * release, NVIDIA's driver with its own library and with CUDA's; NVSwitches. Where libraries are looked for is the
+ * order in which a GPU's device loads them (gpu/places.h). */
 #include "system/check_context.h"
 
 #include "base/root.h"
@@ -84,9 +84,11 @@ static void say_mixed(check *c, const stack *s, const char *mixed)
         check_remedy(c, "export ROCM_PATH=%s, which has all of them%s%s; or uninstall the others", parent(c, whole),
                      release ? " of ROCm " : "", release ? release : "");
     else
-        check_remedy(c, "install hiprtc, hipBLASLt and RCCL of ROCm %s beside it: apt-get install hip-runtime-amd hipblaslt "
-                        "rccl, from the repository of that release",
-                     first ? first : "(that of HIP)");
+        check_remedy(
+            c,
+            "install hiprtc, hipBLASLt and RCCL of ROCm %s beside it: apt-get install hip-runtime-amd hipblaslt "
+            "rccl, from the repository of that release",
+            first ? first : "(that of HIP)");
     check_say(c, TM_CHECK_FAIL, "of several releases: %s", mixed);
 }
 
@@ -166,8 +168,8 @@ void check_rocm(check *c)
 
 /* --- amdgpu ---------------------------------------------------------------------------------- */
 
-/* The version that the module reports, the release of the driver that has it, and the releases of ROCm that AMD supports
- * with it (install guide, "User and AMD GPU Driver support matrix"). */
+/* The version that the module reports, the release of the driver that has it, and the releases of ROCm that AMD
+ * supports with it (install guide, "User and AMD GPU Driver support matrix"). */
 static const struct {
     const char *module, *driver, *rocm;
 } drivers[] = {
@@ -256,7 +258,8 @@ static const char *driver_version(check *c)
     const char *line = check_line(c, "/proc/driver/nvidia/version");
     for (const char *at = line; at && *at; at += strcspn(at, " \t"), at += strspn(at, " \t")) {
         size_t n = strspn(at, "0123456789.");
-        if (isdigit((unsigned char)*at) && memchr(at, '.', n) && strchr(" \t", at[n])) return check_path(c, "%.*s", (int)n, at);
+        if (isdigit((unsigned char)*at) && memchr(at, '.', n) && strchr(" \t", at[n]))
+            return check_path(c, "%.*s", (int)n, at);
     }
     return NULL;
 }
@@ -321,14 +324,15 @@ void check_cuda(check *c)
     } else if (strchr(own.version, '.') && strcmp(own.version, driver) != 0 && !strstr(own.path, "/compat/")) {
         check_remedy(c, "reboot, so that the module of %s is loaded; or install libraries of %s", own.version, driver);
         check_say(c, TM_CHECK_FAIL, "the module is %s, %s is %s", driver, own.path, own.version);
-    } else if (has_library(c, "NVRTC", "libnvrtc", most, &told) && has_library(c, "cublasLt", "libcublasLt", most, &told)) {
+    } else if (has_library(c, "NVRTC", "libnvrtc", most, &told) &&
+               has_library(c, "cublasLt", "libcublasLt", most, &told)) {
         check_say(c, TM_CHECK_PASS, "%s", told.data);
     }
     tm_text_fini(&told);
 }
 
-/* An NVSwitch is a bridge of class 0680h on the bus; /proc/driver/nvidia-nvswitch/devices has those that the driver has.
- * GPUs behind switches do not begin without the fabric manager. */
+/* An NVSwitch is a bridge of class 0680h on the bus; /proc/driver/nvidia-nvswitch/devices has those that the driver
+ * has. GPUs behind switches do not begin without the fabric manager. */
 void check_nvlink(check *c)
 {
     static const char pci[] = "/sys/bus/pci/devices", of_driver[] = "/proc/driver/nvidia-nvswitch/devices";

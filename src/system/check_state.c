@@ -240,8 +240,8 @@ void check_gpu_temp(check *c)
 
 /* --- retired memory -------------------------------------------------------------------------- */
 
-/* amdgpu, ras/gpu_vram_bad_pages: a line "0x027f5d43 : 0x00001000 : R" per page. R: retired. P: pending until the driver
- * is loaded again. F: cannot be retired. */
+/* amdgpu, ras/gpu_vram_bad_pages: a line "0x027f5d43 : 0x00001000 : R" per page. R: retired. P: pending until the
+ * driver is loaded again. F: cannot be retired. */
 void check_bad_pages(check *c)
 {
     size_t           n, read = 0, retired = 0, pending = 0, failed = 0, count = 0;
@@ -265,13 +265,14 @@ void check_bad_pages(check *c)
         pending += p;
         failed += f;
         if (r + p + f > 0)
-            check_list_add(&list, &count, SHOWN, "%.20s %zu retired, %zu pending, %zu not retired", gpus[i].address, r, p,
-                           f);
+            check_list_add(&list, &count, SHOWN, "%.20s %zu retired, %zu pending, %zu not retired", gpus[i].address, r,
+                           p, f);
     }
     check_list_end(&list, count, SHOWN);
     if (read == 0)
-        check_say(c, TM_CHECK_SKIP, "no driver shows ras/gpu_vram_bad_pages (amdgpu with ECC does; NVIDIA: nvidia-smi -q "
-                                    "-d PAGE_RETIREMENT,ROW_REMAPPER)");
+        check_say(c, TM_CHECK_SKIP,
+                  "no driver shows ras/gpu_vram_bad_pages (amdgpu with ECC does; NVIDIA: nvidia-smi -q "
+                  "-d PAGE_RETIREMENT,ROW_REMAPPER)");
     else if (failed > 0)
         check_say(c, TM_CHECK_FAIL, "%s", list.data);
     else if (pending > 0)
@@ -306,10 +307,12 @@ void check_firmware(check *c)
     }
     check_list_end(&list, count, SHOWN);
     if (read == 0)
-        check_say(c, TM_CHECK_SKIP, "no driver shows vbios_version or fw_version/ (amdgpu does; NVIDIA: nvidia-smi -q)");
+        check_say(c, TM_CHECK_SKIP,
+                  "no driver shows vbios_version or fw_version/ (amdgpu does; NVIDIA: nvidia-smi -q)");
     else if (count > 0)
         check_say(c, TM_CHECK_WARN, "differs: %s", list.data);
     else
-        check_say(c, TM_CHECK_PASS, "%zu of %zu kinds are read, the same on all GPUs", read, sizeof names / sizeof names[0]);
+        check_say(c, TM_CHECK_PASS, "%zu of %zu kinds are read, the same on all GPUs", read,
+                  sizeof names / sizeof names[0]);
     tm_text_fini(&list);
 }

@@ -150,6 +150,37 @@ const char *tm_environment_text(const tm_environment *environment, const char *s
     return NULL;
 }
 
+void tm_environment_print_options(const tm_environment *environment, tm_text *out)
+{
+    static const char *const of_gpus[] = { "NCCL_",
+                                           "RCCL_",
+                                           "HSA_",
+                                           "HIP_",
+                                           "HIPBLASLT_",
+                                           "ROCR_VISIBLE_DEVICES",
+                                           "GPU_DEVICE_ORDINAL",
+                                           "GPU_MAX_HW_QUEUES",
+                                           "CUDA_VISIBLE_DEVICES",
+                                           "CUDA_DEVICE_MAX_CONNECTIONS" };
+    for (size_t i = 0; i < environment->count; i++) {
+        const fact *f = &environment->facts[i];
+        bool        named = false;
+        for (size_t k = 0; k < sizeof of_gpus / sizeof of_gpus[0]; k++)
+            named = named || strncmp(f->name, of_gpus[k], strlen(of_gpus[k])) == 0;
+        if (!named || strcmp(f->section, "variables") != 0) continue;
+        const char *value = f->kind == FACT_UNKNOWN ? "" : f->text;
+        tm_text_printf(out, "%s-e %s=", out->length ? " " : "", f->name);
+        bool quoted = value[strcspn(value, " \t\"$&;|<>*?'()\\")] != '\0';
+        if (quoted) tm_text_add(out, "'");
+        for (; *value; value++)
+            if (*value == '\'')
+                tm_text_add(out, "'\\''");
+            else
+                tm_text_add_n(out, value, 1);
+        if (quoted) tm_text_add(out, "'");
+    }
+}
+
 static void print_fact(tm_json *json, const fact *f)
 {
     if (f->kind == FACT_TEXT) tm_json_string(json, f->name, f->text);

@@ -29,6 +29,13 @@ trainmark devices --json
 check "the same as JSON" has "$out" '"arch": "gfx942"'
 check "with the compiler" has "$out" '"compiler": "hiprtc'
 check "and the library of products" has "$out" '"products": "hipBLASLt 1.1.0"'
+HSA_NO_SCRATCH_RECLAIM=0 HIP_VISIBLE_DEVICES=2,0,1,3 trainmark devices
+check "what hides GPUs" has "$out" "^ *visible   4 devices: HIP_VISIBLE_DEVICES=2,0,1,3$"
+check "a variable of the vendor's pages" has "$out" "^ *variable  RCCL_MSCCL_ENABLE=0, set by trainmark$"
+check "the user's value stays" has "$out" "^ *variable  HSA_NO_SCRATCH_RECLAIM=0, set by the user$"
+HSA_NO_SCRATCH_RECLAIM=0 GPU_DEVICE_ORDINAL=0 trainmark devices --json
+check "as JSON" has "$out" '"variables": "GPU_DEVICE_ORDINAL=0"'
+check "with who has set them" [ "$(grep -c -e '"set_by": "trainmark"' "$out") $(grep -c -e '"set_by": "the user"' "$out")" = "2 1" ]
 TRAINMARK_HIPBLASLT=/nowhere/libhipblaslt.so trainmark devices --json
 check "or what is missing for it" has "$out" '"hip products": ".*install hipblaslt'
 TRAINMARK_HIPBLASLT=/nowhere/libhipblaslt.so trainmark devices
@@ -104,10 +111,16 @@ if [ "$code" -eq 1 ] && grep -q "cannot compile" "$err" && [ "${TM_TEST_COMPILER
 fi
 check "a run on a GPU" [ "$code" -eq 0 ]
 check "says on which" has gpu/result.json '"device": .*hip'
+check "the vendor's variables are in the result" has gpu/result.json '"HSA_NO_SCRATCH_RECLAIM": "1"'
+check "and which of them are trainmark's" has gpu/result.json \
+    '"TRAINMARK_GPU_VARIABLES": "HSA_NO_SCRATCH_RECLAIM,HSA_OVERRIDE_CPU_AFFINITY_DEBUG,RCCL_MSCCL_ENABLE"'
+check "and in perf.csv" has gpu/perf.csv ',-e HSA_NO_SCRATCH_RECLAIM=1 -e HSA_OVERRIDE_CPU_AFFINITY_DEBUG=0 -e RCCL_MSCCL_ENABLE=0$'
 kept=$(find kernels -type f | wc -l)
 check "its kernels are kept" [ "$kept" -gt 5 ]
-STANDIN_COMPILE_FAIL=1 trainmark run tiny-llama $small --device hip --out again
+STANDIN_COMPILE_FAIL=1 HSA_NO_SCRATCH_RECLAIM=0 NCCL_DEBUG='a b' trainmark run tiny-llama $small --device hip --out again
 check "and taken again: nothing is compiled" [ "$code" -eq 0 ]
+check "the user's variables stay" has again/result.json '"HSA_NO_SCRATCH_RECLAIM": "0"'
+check "and are in perf.csv" has again/perf.csv "-e HSA_NO_SCRATCH_RECLAIM=0 .*-e NCCL_DEBUG='a b'"
 check "on the library" has gpu/result.json '"sums": "hipBLASLt-1.1.0-gfx942-304"'
 TRAINMARK_HIPBLASLT=none trainmark run tiny-llama $small --device hip --out own
 check "a run without the library" [ "$code" -eq 0 ]
@@ -116,6 +129,7 @@ check "and has other bits" [ "$(value_of own weights_hash)" != "$(value_of gpu w
 check "the same weights" [ "$(value_of again weights_hash)" = "$(value_of gpu weights_hash)" ]
 
 trainmark run tiny-llama $small --device cpu --out cpu
+check "a run on a CPU sets none of them" [ "$(grep -c -e 'HSA_' -e 'TRAINMARK_GPU_VAR' cpu/result.json cpu/perf.csv | tr '\n' ' ')" = "cpu/result.json:0 cpu/perf.csv:0 " ]
 check "other weights than a CPU's" [ "$(value_of cpu weights_hash)" != "$(value_of gpu weights_hash)" ]
 rm -rf gpu/checkpoint/step-00000002 cpu/checkpoint/step-00000002
 cp -r gpu/checkpoint moved

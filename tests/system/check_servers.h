@@ -5,11 +5,10 @@
  *   amdgpu       Documentation/gpu/amdgpu/{thermal,driver-misc,ras}.rst, drivers/gpu/drm/amd/pm/amdgpu_pm.c (hwmon,
  *                pp_dpm_sclk, power_dpm_force_performance_level), amdgpu_gfx.c and amdgpu_gmc.c (partitions),
  *                amdgpu_ras.c (*_err_count, gpu_vram_bad_pages), amdgpu_ucode.c (fw_version)
- *   KFD          drivers/gpu/drm/amd/amdkfd/kfd_topology.c: gpu_id, properties, io_links/N/properties; io_link type 11 is
- *                XGMI (include/uapi/linux/kfd_sysfs.h: HSA_IOLINKTYPE_XGMI)
- *   NVIDIA       kernel-open/nvidia/nv-procfs.c (version, gpus/ADDRESS/information), procfs_nvswitch.c of NVIDIA's open
- *                kernel modules
- *   libraries    file names of ROCm's packages: libamdhip64.so.6.4.60401 is of ROCm 6.4.1
+ *   KFD          drivers/gpu/drm/amd/amdkfd/kfd_topology.c: gpu_id, properties, io_links/N/properties; io_link type 11
+ * is XGMI (include/uapi/linux/kfd_sysfs.h: HSA_IOLINKTYPE_XGMI) NVIDIA       kernel-open/nvidia/nv-procfs.c (version,
+ * gpus/ADDRESS/information), procfs_nvswitch.c of NVIDIA's open kernel modules libraries    file names of ROCm's
+ * packages: libamdhip64.so.6.4.60401 is of ROCm 6.4.1
  */
 #ifndef TM_TESTS_SYSTEM_CHECK_SERVERS_H
 #define TM_TESTS_SYSTEM_CHECK_SERVERS_H
@@ -179,11 +178,27 @@ typedef struct {
     const char *buses[SERVER_GPUS];
 } amd_server;
 
-static const amd_server mi300x = { "0x74a1", "MI300X", 750,   2100,    90402,
-                                   "6.12.12", "6.4.1", "6.4", "0.12", "60401",
+static const amd_server mi300x = { "0x74a1",
+                                   "MI300X",
+                                   750,
+                                   2100,
+                                   90402,
+                                   "6.12.12",
+                                   "6.4.1",
+                                   "6.4",
+                                   "0.12",
+                                   "60401",
                                    { "05", "26", "46", "65", "85", "a6", "c6", "e5" } };
-static const amd_server mi355x = { "0x75a3", "MI355X", 1400,  2400,    90500,
-                                   "6.14.14", "7.0.2", "7.0", "1.0",  "70002",
+static const amd_server mi355x = { "0x75a3",
+                                   "MI355X",
+                                   1400,
+                                   2400,
+                                   90500,
+                                   "6.14.14",
+                                   "7.0.2",
+                                   "7.0",
+                                   "1.0",
+                                   "70002",
                                    { "05", "15", "65", "75", "85", "95", "e5", "f5" } };
 
 static void put_amd_gpu(const amd_server *s, int i, const char *compute, const char *memory)
@@ -228,11 +243,12 @@ static void put_kfd(const amd_server *s, int parts)
     for (int i = 0; i < n; i++) {
         int minor = 128 + 8 * (i / parts) + i % parts, bus = (int)strtol(s->buses[i / parts], NULL, 16);
         put("%s/%d/gpu_id=%d\n", nodes, i + 2, 1000 + i);
-        put("%s/%d/properties=cpu_cores_count 0\nsimd_count %d\nio_links_count %d\ngfx_target_version %d\nvendor_id 4098\n"
+        put("%s/%d/properties=cpu_cores_count 0\nsimd_count %d\nio_links_count %d\ngfx_target_version %d\nvendor_id "
+            "4098\n"
             "location_id %d\ndomain 0\ndrm_render_minor %d\nnum_xcc %d\n",
             nodes, i + 2, 1216 / parts, n, s->gfx, bus << 8, minor, 8 / parts);
-        put("%s/%d/io_links/0/properties=type 2\nversion_major 0\nnode_from %d\nnode_to %d\nweight 20\nflags 1\n", nodes,
-            i + 2, i + 2, i / parts / 4);
+        put("%s/%d/io_links/0/properties=type 2\nversion_major 0\nnode_from %d\nnode_to %d\nweight 20\nflags 1\n",
+            nodes, i + 2, i + 2, i / parts / 4);
         for (int k = 0, link = 1; k < n; k++) {
             if (k == i) continue;
             put("%s/%d/io_links/%d/properties=type 11\nversion_major 0\nversion_minor 0\nnode_from %d\nnode_to %d\n"
@@ -275,7 +291,8 @@ static void put_h100_server(void)
         char address[32];
         snprintf(address, sizeof address, "0000:%s:00.0", buses[i]);
         put_pci(address, i, "0x10de", "0x2330", "0x030200");
-        put("/proc/driver/nvidia/gpus/%s/information=Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 18\nBus Location: \t %s\n"
+        put("/proc/driver/nvidia/gpus/%s/information=Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 18\nBus Location: "
+            "\t %s\n"
             "Device Minor: \t %d\nGPU Firmware: \t 580.65.06\nGPU Excluded:\t No\n",
             address, address, i);
         put("/dev/nvidia%d=", i);

@@ -118,4 +118,4 @@
     { "gpu_count", TM_CHECK_FAIL, "1 x NVIDIA device 2335, 0 in the driver", 0, { H200, "/proc/driver/nvidia/gpus/" } },
     { "xgmi", TM_CHECK_FAIL, "node 1 (0000:05:00.0) to 2 (0000:26:00.0), 2 (0000:26:00.0) to 1", 0, { NODE_OF("1", "7", "128", "1280"),
       NODE_OF("2", "8", "136", "9728") } },
-/* clang-format on */
+    /* clang-format on */
