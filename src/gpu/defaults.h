@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu/defaults.h - environment variables that a maker's training pages export and that its libraries read in this
- * program as well. They are set inside, before the libraries are loaded; a value of the user stays. docs/check.md has the
- * others, and why they are not set.
+ * program as well. They are set inside, before the libraries are loaded; a value of the user stays. docs/check.md has
+ * the others, and why they are not set.
  *
  * TRAINMARK_GPU_VARIABLES names those that were set here, with commas between them: processes that this one starts know
  * them from the user's.

@@ -38,17 +38,17 @@ static void add(search *s, const char *named, bool loader, const char *folder)
 }
 
 /* A list of folders with separators between them. */
-static void add_list(search *s, const char *named, const char *list, const char *separators)
+static void add_list(search *s, const char *named, bool loader, const char *list, const char *separators)
 {
     for (const char *at = list; at && *at; at += strspn(at, separators)) {
         size_t n = strcspn(at, separators);
-        add(s, named, true, tm_arena_text_n(s->arena, at, n));
+        add(s, named, loader, tm_arena_text_n(s->arena, at, n));
         at += n;
     }
 }
 
-/* What the dynamic loader searches: LD_LIBRARY_PATH, the folders of /etc/ld.so.conf.d, the system's own. */
-static void add_loader(search *s, char *const *environment)
+/* What the dynamic loader searches besides LD_LIBRARY_PATH: the folders of /etc/ld.so.conf.d, the system's own. */
+static void add_loader(search *s)
 {
     static const char        configuration[] = "/etc/ld.so.conf.d";
     static const char *const own[] = { "/lib/x86_64-linux-gnu",
@@ -60,12 +60,11 @@ static void add_loader(search *s, char *const *environment)
                                        "/usr/lib",
                                        "/usr/local/lib" };
     size_t                   n;
-    add_list(s, "LD_LIBRARY_PATH", tm_gpu_variable(environment, "LD_LIBRARY_PATH"), ":;");
-    const char **files = tm_root_list(s->sysroot, configuration, ENTRIES, s->arena, &n);
+    const char             **files = tm_root_list(s->sysroot, configuration, ENTRIES, s->arena, &n);
     for (size_t i = 0; i < n; i++) {
         tm_text text = { 0 };
         if (tm_root_read(s->sysroot, tm_arena_format(s->arena, "%s/%s", configuration, files[i]), 1 << 20, &text))
-            add_list(s, "the loader", text.data, " \t\r\n");
+            add_list(s, "the loader", true, text.data, " \t\r\n");
         tm_text_fini(&text);
     }
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) add(s, "the loader", true, own[i]);
@@ -130,9 +129,10 @@ const tm_gpu_place *tm_gpu_places(tm_gpu_maker maker, const char *sysroot, char 
     search      s = { .sysroot = sysroot, .arena = arena };
     bool        hip = maker == TM_GPU_HIP;
     const char *root = tm_gpu_variable(environment, hip ? "ROCM_PATH" : "CUDA_HOME");
+    add_list(&s, "LD_LIBRARY_PATH", false, tm_gpu_variable(environment, "LD_LIBRARY_PATH"), ":;");
     if (root && *root)
         add(&s, hip ? "ROCM_PATH" : "CUDA_HOME", false, tm_arena_format(arena, "%s/%s", root, hip ? "lib" : "lib64"));
-    add_loader(&s, environment);
+    add_loader(&s);
     if (hip)
         add_rocm(&s);
     else

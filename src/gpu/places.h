@@ -13,12 +13,12 @@
 typedef struct {
     const char *folder; /* "/opt/rocm-6.4.1/lib" */
     const char *named;  /* who names it: "ROCM_PATH", "LD_LIBRARY_PATH", "the loader", "/opt", "a wheel", "torch" */
-    bool        loader; /* the dynamic loader searches it by itself */
+    bool        loader; /* the dynamic loader searches it by itself, without a variable */
 } tm_gpu_place;
 
-/* Existing folders in the order in which libraries are searched: ROCM_PATH (CUDA_HOME), the loader's, /opt/rocm,
- * /opt/rocm-* from the newest (/usr/local/cuda), Python's packages, the copies inside PyTorch. environment: NAME=value,
- * NULL-terminated. */
+/* Existing folders in the order in which libraries are searched: LD_LIBRARY_PATH, ROCM_PATH (CUDA_HOME), the loader's,
+ * /opt/rocm, /opt/rocm-* from the newest (/usr/local/cuda), Python's packages, the copies inside PyTorch. environment:
+ * NAME=value, NULL-terminated. */
 const tm_gpu_place *tm_gpu_places(tm_gpu_maker maker, const char *sysroot, char *const *environment, tm_arena *arena,
                                   size_t *n);
 

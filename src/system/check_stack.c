@@ -31,26 +31,25 @@ typedef struct {
     const char         *folders[LIBRARIES];
 } stack;
 
-static void find_first(check *c, stack *s, tm_gpu_maker maker, const char *stem, size_t k)
+/* The first file of a library that is of HIP's release, as the loader of a GPU's device takes it; else the first. */
+static void find_library(check *c, stack *s, size_t k)
 {
-    for (size_t i = 0; i < s->n && !s->files[k].path; i++) {
-        s->files[k] = tm_gpu_file_find(maker, c->sysroot, s->places[i].folder, stem, c->arena);
+    for (size_t i = 0; i < s->n; i++) {
+        tm_gpu_file file =
+            tm_gpu_file_find(TM_GPU_HIP, c->sysroot, s->places[i].folder, rocm_libraries[k].stem, c->arena);
+        bool fits = file.path && tm_gpu_release_same(file.release, s->files[0].release);
+        if (!file.path || (s->files[k].path && !fits)) continue;
+        s->files[k] = file;
         s->folders[k] = s->places[i].folder;
+        if (fits) return;
     }
 }
 
-/* The other libraries are first looked for beside HIP. */
 static stack find_rocm(check *c)
 {
     stack s = { 0 };
     s.places = tm_gpu_places(TM_GPU_HIP, c->sysroot, c->host->environment, c->arena, &s.n);
-    find_first(c, &s, TM_GPU_HIP, rocm_libraries[0].stem, 0);
-    for (size_t k = 1; k < LIBRARIES; k++) {
-        if (s.files[0].path)
-            s.files[k] = tm_gpu_file_find(TM_GPU_HIP, c->sysroot, s.folders[0], rocm_libraries[k].stem, c->arena);
-        s.folders[k] = s.folders[0];
-        find_first(c, &s, TM_GPU_HIP, rocm_libraries[k].stem, k);
-    }
+    for (size_t k = 0; k < LIBRARIES; k++) find_library(c, &s, k);
     return s;
 }
 
@@ -147,8 +146,8 @@ void check_rocm(check *c)
         tm_text_printf(&list, "%s%s %s in %.200s", list.length ? ", " : "", rocm_libraries[k].name,
                        s.files[k].release ? s.files[k].release : "of an unknown release", s.folders[k]);
     }
-    if (root && (s.n == 0 || strcmp(s.places[0].named, "ROCM_PATH") != 0 || !s.files[0].path ||
-                 strcmp(s.folders[0], s.places[0].folder) != 0)) {
+    if (root &&
+        !tm_gpu_file_find(TM_GPU_HIP, c->sysroot, check_path(c, "%s/lib", root), "libamdhip64", c->arena).path) {
         check_remedy(c, "unset ROCM_PATH, or export ROCM_PATH=%s",
                      s.files[0].path ? parent(c, s.folders[0]) : "DIRECTORY (ls -d /opt/rocm*)");
         check_say(c, TM_CHECK_FAIL, "ROCM_PATH is '%.200s', which has no lib/libamdhip64.so", root);

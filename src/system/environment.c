@@ -150,35 +150,54 @@ const char *tm_environment_text(const tm_environment *environment, const char *s
     return NULL;
 }
 
+/* A variable that a runtime or a library of GPUs reads. */
+static bool is_of_gpus(const fact *f)
+{
+    static const char *const names[] = { "NCCL_",
+                                         "RCCL_",
+                                         "HSA_",
+                                         "HIP_",
+                                         "HIPBLASLT_",
+                                         "ROCR_VISIBLE_DEVICES",
+                                         "GPU_DEVICE_ORDINAL",
+                                         "GPU_MAX_HW_QUEUES",
+                                         "CUDA_VISIBLE_DEVICES",
+                                         "CUDA_DEVICE_MAX_CONNECTIONS" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strncmp(f->name, names[i], strlen(names[i])) == 0) return strcmp(f->section, "variables") == 0;
+    return false;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const fact *const *)a)->name, (*(const fact *const *)b)->name);
+}
+
+/* As one word of a shell. */
+static void add_word(tm_text *out, const char *word)
+{
+    bool quoted = word[strcspn(word, " \t\"$&;|<>*?'()\\")] != '\0';
+    if (quoted) tm_text_add(out, "'");
+    for (; *word; word++)
+        if (*word == '\'')
+            tm_text_add(out, "'\\''");
+        else
+            tm_text_add_n(out, word, 1);
+    if (quoted) tm_text_add(out, "'");
+}
+
 void tm_environment_print_options(const tm_environment *environment, tm_text *out)
 {
-    static const char *const of_gpus[] = { "NCCL_",
-                                           "RCCL_",
-                                           "HSA_",
-                                           "HIP_",
-                                           "HIPBLASLT_",
-                                           "ROCR_VISIBLE_DEVICES",
-                                           "GPU_DEVICE_ORDINAL",
-                                           "GPU_MAX_HW_QUEUES",
-                                           "CUDA_VISIBLE_DEVICES",
-                                           "CUDA_DEVICE_MAX_CONNECTIONS" };
-    for (size_t i = 0; i < environment->count; i++) {
-        const fact *f = &environment->facts[i];
-        bool        named = false;
-        for (size_t k = 0; k < sizeof of_gpus / sizeof of_gpus[0]; k++)
-            named = named || strncmp(f->name, of_gpus[k], strlen(of_gpus[k])) == 0;
-        if (!named || strcmp(f->section, "variables") != 0) continue;
-        const char *value = f->kind == FACT_UNKNOWN ? "" : f->text;
-        tm_text_printf(out, "%s-e %s=", out->length ? " " : "", f->name);
-        bool quoted = value[strcspn(value, " \t\"$&;|<>*?'()\\")] != '\0';
-        if (quoted) tm_text_add(out, "'");
-        for (; *value; value++)
-            if (*value == '\'')
-                tm_text_add(out, "'\\''");
-            else
-                tm_text_add_n(out, value, 1);
-        if (quoted) tm_text_add(out, "'");
+    const fact **chosen = tm_alloc((environment->count + 1) * sizeof *chosen);
+    size_t       n = 0;
+    for (size_t i = 0; i < environment->count; i++)
+        if (is_of_gpus(&environment->facts[i])) chosen[n++] = &environment->facts[i];
+    if (n > 0) qsort(chosen, n, sizeof *chosen, by_name);
+    for (size_t i = 0; i < n; i++) {
+        tm_text_printf(out, "%s-e %s=", i > 0 ? " " : "", chosen[i]->name);
+        add_word(out, chosen[i]->kind == FACT_UNKNOWN ? "" : chosen[i]->text);
     }
+    free(chosen);
 }
 
 static void print_fact(tm_json *json, const fact *f)

@@ -26,7 +26,7 @@ const char *tm_environment_text(const tm_environment *environment, const char *s
                                 const char *name);
 
 /* The recorded variables that runtimes and libraries of GPUs read, as options of a container that would have the same:
- * "-e HSA_NO_SCRATCH_RECLAIM=1 -e NCCL_DEBUG=INFO". Values with blanks are quoted for a shell. */
+ * "-e HSA_NO_SCRATCH_RECLAIM=1 -e NCCL_DEBUG=INFO". Sorted by name; values with blanks are quoted for a shell. */
 void tm_environment_print_options(const tm_environment *environment, tm_text *out);
 
 /* One object, a member per section; facts without a value are null and their reasons stand in the member "unknown". */

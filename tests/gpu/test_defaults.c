@@ -128,8 +128,8 @@ static void put(const char *path)
 
 static void places_in_their_order(void **state)
 {
-    static char *const       variables[] = { "ROCM_PATH=/opt/rocm-6.2.4", "LD_LIBRARY_PATH=relative:/nothing:/ld/one", "VIRTUAL_ENV=/venv",
-                                             "HOME=/home/me", NULL };
+    static char *const       variables[] = { "ROCM_PATH=/opt/rocm-6.2.4", "LD_LIBRARY_PATH=relative:/nothing:/ld/one",
+                                             "VIRTUAL_ENV=/venv", "HOME=/home/me", NULL };
     static const char *const files[] = { "/opt/rocm-6.2.4/lib/x",
                                          "/opt/rocm-6.10.0/lib/x",
                                          "/opt/rocm-6.4.1/lib/x",
@@ -139,16 +139,18 @@ static void places_in_their_order(void **state)
                                          "/venv/lib/python3.12/site-packages/_rocm_sdk_libraries_gfx94X_dcgpu/lib/x",
                                          "/venv/lib/python3.12/site-packages/nvidia/cublas/lib/x",
                                          "/home/me/.local/lib/python3.10/site-packages/torch/lib/x" };
-    static const char *const wanted[] = { "ROCM_PATH /opt/rocm-6.2.4/lib",
-                                          "LD_LIBRARY_PATH /ld/one",
-                                          "the loader /usr/lib64",
-                                          "/opt /opt/rocm-6.10.0/lib",
-                                          "/opt /opt/rocm-6.4.1/lib",
-                                          "a wheel /venv/lib/python3.12/site-packages/_rocm_sdk_core/lib",
-                                          "a wheel /venv/lib/python3.12/site-packages/_rocm_sdk_libraries_gfx94X_dcgpu/lib",
-                                          "torch /home/me/.local/lib/python3.10/site-packages/torch/lib" };
-    size_t                   n;
-    tm_arena                *arena = tm_arena_create();
+    static const char *const wanted[] = {
+        "LD_LIBRARY_PATH /ld/one",
+        "ROCM_PATH /opt/rocm-6.2.4/lib",
+        "the loader /usr/lib64",
+        "/opt /opt/rocm-6.10.0/lib",
+        "/opt /opt/rocm-6.4.1/lib",
+        "a wheel /venv/lib/python3.12/site-packages/_rocm_sdk_core/lib",
+        "a wheel /venv/lib/python3.12/site-packages/_rocm_sdk_libraries_gfx94X_dcgpu/lib",
+        "torch /home/me/.local/lib/python3.10/site-packages/torch/lib"
+    };
+    size_t    n;
+    tm_arena *arena = tm_arena_create();
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) put(files[i]);
     const tm_gpu_place *places = tm_gpu_places(TM_GPU_HIP, test_in_folder("root"), variables, arena, &n);
@@ -157,8 +159,10 @@ static void places_in_their_order(void **state)
         if (i >= sizeof wanted / sizeof wanted[0] || strcmp(text, wanted[i]) != 0) fail_msg("%zu: %s", i, text);
     }
     assert_int_equal(n, sizeof wanted / sizeof wanted[0]);
-    assert_true(tm_gpu_release_same("6.4", "6.4.3") && tm_gpu_release_same(NULL, "6.4") && tm_gpu_release_same("7.0.2", "7.0.0"));
-    assert_false(tm_gpu_release_same("6.4", "6.3.4") || tm_gpu_release_same("7.1.0", "7.10.0") || tm_gpu_release_same("6.0", "7.0"));
+    assert_true(tm_gpu_release_same("6.4", "6.4.3") && tm_gpu_release_same(NULL, "6.4") &&
+                tm_gpu_release_same("7.0.2", "7.0.0"));
+    assert_false(tm_gpu_release_same("6.4", "6.3.4") || tm_gpu_release_same("7.1.0", "7.10.0") ||
+                 tm_gpu_release_same("6.0", "7.0"));
     tm_arena_destroy(arena);
     test_folder_remove();
 }

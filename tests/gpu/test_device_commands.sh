@@ -51,6 +51,30 @@ for version in 12090 13000; do
 done
 TRAINMARK_CUBLASLT='' trainmark devices
 check "nothing is loaded from the current folder" [ "$(grep -c "$work/lib[^/]*cublasLt" "$out")" -eq 0 ]
+
+# ROCm in a folder of one's own, named by ROCM_PATH: the libraries beside HIP, if they are of its release.
+mkdir -p rocm/lib
+put_rocm() { cp "$standins/$1.so" "rocm/lib/$2.$3" && ln -sf "$2.$3" "rocm/lib/$2.$4"; }
+put_rocm hip libamdhip64.so 6.4.60401 6
+put_rocm hiprtc libhiprtc.so 6.4.60401 6
+put_rocm hipblaslt libhipblaslt.so 0.12.60401 0
+rocm() { TRAINMARK_HIPRTC='' ROCM_PATH="$work/rocm" trainmark "$@"; }
+TRAINMARK_GPU_RUNTIME='' TRAINMARK_HIPBLASLT=none rocm devices
+check "HIP of ROCM_PATH" has "$out" "runtime   HIP .*, $work/rocm/lib/libamdhip64.so.6.4.60401"
+check "with the compiler beside it" has "$out" "compiler  hiprtc .*, $work/rocm/lib/libhiprtc.so.6.4.60401"
+TRAINMARK_GPU_RUNTIME="$work/rocm/lib/libamdhip64.so.6.4.60401" # the stand-in of products asks for it
+TRAINMARK_HIPBLASLT='' rocm devices
+check "and the library of products" has "$out" "products  hipBLASLt .*, $work/rocm/lib/libhipblaslt.so.0.12.60401"
+rm rocm/lib/libhipblaslt.so*
+put_rocm hipblaslt libhipblaslt.so 0.8.60204 0
+TRAINMARK_HIPBLASLT='' rocm devices
+check "one of another release is not taken" has "$out" \
+    "no hipBLASLt was found .$work/rocm/lib/libhipblaslt.so.0.8.60204 is of ROCm 6.2.4, but the runtime in $work/rocm/lib is of 6.4.1"
+check_not "though it is there" has "$out" "^ *products"
+mkdir -p venv/lib/python3.12/site-packages/torch/lib venv/lib/python3.12/site-packages/torch-2.8.0+rocm6.4.dist-info
+cp "$standins/hipblaslt.so" venv/lib/python3.12/site-packages/torch/lib/libhipblaslt.so
+TRAINMARK_HIPBLASLT="" VIRTUAL_ENV="$work/venv" rocm devices
+check "a copy inside PyTorch, of the same release, is" has "$out" "products  hipBLASLt .*, $work/venv/lib/python3.12/site-packages/torch/lib/libhipblaslt.so"
 on hip
 TRAINMARK_HIPRTC=/nowhere/libhiprtc.so trainmark devices --json
 check "or what is missing for the compiler" has "$out" '"hip": ".*install ROCm.s hiprtc'
@@ -114,7 +138,7 @@ check "says on which" has gpu/result.json '"device": .*hip'
 check "the vendor's variables are in the result" has gpu/result.json '"HSA_NO_SCRATCH_RECLAIM": "1"'
 check "and which of them are trainmark's" has gpu/result.json \
     '"TRAINMARK_GPU_VARIABLES": "HSA_NO_SCRATCH_RECLAIM,HSA_OVERRIDE_CPU_AFFINITY_DEBUG,RCCL_MSCCL_ENABLE"'
-check "and in perf.csv" has gpu/perf.csv ',-e HSA_NO_SCRATCH_RECLAIM=1 -e HSA_OVERRIDE_CPU_AFFINITY_DEBUG=0 -e RCCL_MSCCL_ENABLE=0$'
+check "and in perf.csv" has gpu/perf.csv ",'-e HSA_NO_SCRATCH_RECLAIM=1 -e HSA_OVERRIDE_CPU_AFFINITY_DEBUG=0 -e RCCL_MSCCL_ENABLE=0$"
 kept=$(find kernels -type f | wc -l)
 check "its kernels are kept" [ "$kept" -gt 5 ]
 STANDIN_COMPILE_FAIL=1 HSA_NO_SCRATCH_RECLAIM=0 NCCL_DEBUG='a b' trainmark run tiny-llama $small --device hip --out again

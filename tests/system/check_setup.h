@@ -70,6 +70,7 @@
     { "rocm", TM_CHECK_FAIL, "not found: HIP, hiprtc, hipBLASLt, RCCL", 0, { GPU("1", "0x74a1") } },
     { "rocm", TM_CHECK_FAIL, "ROCM_PATH is '/nowhere'", rocm_of_nowhere, { GPU("1", "0x74a1"), FOUR("/opt/rocm-6.4.3/lib", "6.4", "0.12", "60403") } },
     { "rocm", TM_CHECK_FAIL, "RCCL 6.3.1 in /usr/lib64", 0, { GPU("1", "0x74a1"), "/usr/lib64/librccl.so.1.0.60301=", "/opt/rocm/lib/libamdhip64.so.6.4.60400=" } },
+    { "rocm", TM_CHECK_PASS, "RCCL 6.4.0 in /opt/rocm/lib", 0, { GPU("1", "0x74a1"), "/usr/lib64/librccl.so.1.0.60301=", FOUR("/opt/rocm/lib", "6.4", "0.12", "60400") } },
     { "rocm", TM_CHECK_FAIL, "7.0 is the oldest", 0, { GPU("1", "0x75a0"), FOUR("/opt/rocm-6.4.3/lib", "6.4", "0.12", "60403") } },
     { "rocm", TM_CHECK_SKIP, "no GPU of AMD", 0, { H200 } },
 #define HIP_OF(path) "/opt/rocm/lib/libamdhip64.so." path "="
