@@ -10,6 +10,7 @@
 #include "check_servers.h"
 #include "base/root.h"
 #include "system/check.h"
+#include "system/environment.h"
 
 #include <ftw.h>
 #include <stdlib.h>
@@ -34,8 +35,8 @@ typedef struct {
 
 /* clang-format off */
 #define NONE { 0 }
-static const server servers[] =
-      { { "8 x MI300X, ROCm 6.4.1", MI300X, NULL, TM_CHECK_PASS, "", "", NONE, NONE, NOTHING },
+static const server servers[] = {
+    { "8 x MI300X, ROCm 6.4.1", MI300X, NULL, TM_CHECK_PASS, "", "", NONE, NONE, NOTHING },
     { "8 x MI355X, ROCm 7.0.2", MI355X, NULL, TM_CHECK_PASS, "", "", NONE, NONE, NOTHING },
     { "8 x H100, CUDA 13", H100, NULL, TM_CHECK_PASS, "", "", NONE, NONE, NOTHING },
 
@@ -377,10 +378,36 @@ static void what_a_healthy_server_shows(void **state)
     test_folder_remove();
 }
 
+/* What a result keeps of them. */
+static void devices_in_results(void **state)
+{
+    static const char *const hide[] = { "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES",
+                                        "GPU_DEVICE_ORDINAL" };
+    (void)state;
+    for (size_t i = 0; i < sizeof hide / sizeof hide[0]; i++) unsetenv(hide[i]);
+    for (int of = 0; of < SERVERS; of++) {
+        build(&servers[of]);
+        for (int hidden = 0; hidden < 2; hidden++) {
+            if (hidden) setenv("CUDA_VISIBLE_DEVICES", "3,1", 1);
+            tm_environment *e = tm_environment_read(server_root);
+            assert_string_equal(tm_environment_text(e, "gpus", NULL, "devices"), "8");
+            assert_string_equal(tm_environment_text(e, "gpus", NULL, "visible"), hidden ? "2" : "8");
+            if (hidden)
+                assert_string_equal(tm_environment_text(e, "gpus", NULL, "visible_by"), "CUDA_VISIBLE_DEVICES=3,1");
+            else
+                assert_null(tm_environment_text(e, "gpus", NULL, "visible_by"));
+            tm_environment_destroy(e);
+            unsetenv("CUDA_VISIBLE_DEVICES");
+        }
+    }
+    test_folder_remove();
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_fault_is_named_by_its_row),
     cmocka_unit_test(sixty_four_devices),
     cmocka_unit_test(what_a_healthy_server_shows),
+    cmocka_unit_test(devices_in_results),
 };
 
 TM_TESTS(tests, NULL, NULL)
