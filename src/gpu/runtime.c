@@ -256,6 +256,15 @@ int tm_gpu_count(tm_gpu_maker maker)
     return gpu.call.init(0) == 0 && gpu.call.count(&n) == 0 ? n : 0;
 }
 
+int tm_gpu_version(tm_gpu_maker maker)
+{
+    tm_gpu   gpu = { .facts = { .runtime = "GPU" } };
+    tm_error ignored = { 0 };
+    int      version = 0;
+    if (find_library(maker, &gpu, &ignored) != TM_OK || find_calls(&gpu, &ignored) != TM_OK) return 0;
+    return gpu.call.version(&version) == 0 ? version : 0;
+}
+
 /* The library stays loaded: it has threads. */
 void tm_gpu_close(tm_gpu *gpu)
 {

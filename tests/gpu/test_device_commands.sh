@@ -45,9 +45,11 @@ check "also as text" has "$out" "^hip .*install hipblaslt"
 mkdir lib
 for name in libcublasLt.so.12 libcublasLt.so.13; do cp "$standins/cublaslt.so" lib/$name && cp "$standins/cublaslt.so" $name; done
 on cuda
+cp "$standins/nvrtc.so" lib/libnvrtc.so.12 && cp "$standins/nvrtc.so" lib/libnvrtc.so.13
 for version in 12090 13000; do
-    TRAINMARK_CUBLASLT='' STANDIN_GPU_VERSION=$version LD_LIBRARY_PATH="$work/lib" trainmark devices
+    TRAINMARK_NVRTC='' TRAINMARK_CUBLASLT='' STANDIN_GPU_VERSION=$version LD_LIBRARY_PATH="$work/lib" trainmark devices
     check "a driver of $version takes the library of it" has "$out" "products  cublasLt 13.1.0, $work/lib/libcublasLt.so.${version%???}$"
+    check "and the compiler of it" has "$out" "compiler  NVRTC .*, $work/lib/libnvrtc.so.${version%???}$"
 done
 TRAINMARK_CUBLASLT='' trainmark devices
 check "nothing is loaded from the current folder" [ "$(grep -c "$work/lib[^/]*cublasLt" "$out")" -eq 0 ]
