@@ -62,6 +62,7 @@ typedef struct {
     const char *address; /* "0000:05:00.0" */
     const char *folder;  /* "/sys/bus/pci/devices/0000:05:00.0" */
     unsigned    vendor, device;
+    bool        display;      /* class 0300h: a graphics card, which may be here for a screen only */
     bool        instinct;     /* one of the table */
     const char *name;         /* "MI300X"; vendor and number where the table has none */
     double      host_tb_of_8; /* host memory wanted beside 8 of them, 10^12 bytes; 0 = not said */
@@ -71,6 +72,8 @@ typedef struct {
 const check_gpu *check_gpus(check *c, size_t *n);
 /* SKIP if there is no GPU; true then. */
 bool check_no_gpu(check *c, size_t n);
+/* The same where all of them are graphics cards, unless --expected-gpus says that they are to be used. */
+bool check_no_compute(check *c, const check_gpu *gpus, size_t n);
 /* How many of them are of a maker. */
 size_t check_gpus_of(const check_gpu *gpus, size_t n, unsigned vendor);
 enum { CHECK_AMD = 0x1002, CHECK_NVIDIA = 0x10DE };

@@ -123,7 +123,7 @@ void check_gpu_devices(check *c)
     size_t           n;
     files            f = { .group = -1 };
     const check_gpu *gpus = check_gpus(c, &n);
-    if (check_no_gpu(c, n)) return;
+    if (check_no_compute(c, gpus, n)) return;
     bool amd = check_gpus_of(gpus, n, CHECK_AMD) > 0;
     if (*c->sysroot && !tm_root_exists(c->sysroot, "/dev/dri") && !tm_root_exists(c->sysroot, "/dev/nvidiactl") &&
         !tm_root_exists(c->sysroot, "/dev/kfd")) {

@@ -131,7 +131,7 @@ void check_rocm(check *c)
     bool             one = true;
     tm_text          list = { 0 };
     const check_gpu *gpus = check_gpus(c, &n);
-    if (check_no_gpu(c, n)) return;
+    if (check_no_compute(c, gpus, n)) return;
     if (check_gpus_of(gpus, n, CHECK_AMD) == 0) {
         check_say(c, TM_CHECK_SKIP, "no GPU of AMD");
         return;
@@ -220,7 +220,7 @@ void check_amdgpu(check *c)
 {
     size_t           n, row = 0;
     const check_gpu *gpus = check_gpus(c, &n);
-    if (check_no_gpu(c, n)) return;
+    if (check_no_compute(c, gpus, n)) return;
     if (check_gpus_of(gpus, n, CHECK_AMD) == 0) {
         check_say(c, TM_CHECK_SKIP, "no GPU of AMD");
         return;
@@ -299,7 +299,7 @@ void check_cuda(check *c)
     size_t           n;
     tm_text          told = { 0 };
     const check_gpu *gpus = check_gpus(c, &n);
-    if (check_no_gpu(c, n)) return;
+    if (check_no_compute(c, gpus, n)) return;
     if (check_gpus_of(gpus, n, CHECK_NVIDIA) == 0) {
         check_say(c, TM_CHECK_SKIP, "no GPU of NVIDIA");
         return;

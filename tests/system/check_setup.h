@@ -18,6 +18,13 @@
     { "gpu_devices", TM_CHECK_FAIL, "missing: /dev/nvidia-uvm, /dev/nvidia3", 0, { H200, "/dev/nvidiactl=",
       "/proc/driver/nvidia/gpus/0000:41:00.0/information=Model: \t\t NVIDIA H200\nDevice Minor: \t 3\n" } },
     { "gpu_devices", TM_CHECK_SKIP, "no device files below", 0, { GPU("1", "0x74a1") } },
+#define GRAPHICS GPU_OF("0000:03:00.0", "0x1002", "0x164e", "0x030000")
+    { "gpu_devices", TM_CHECK_SKIP, "only graphics cards", 0, { GRAPHICS, "/dev/dri/renderD128=" } },
+    { "gpu_devices", TM_CHECK_FAIL, "missing: /dev/kfd", want_1_gpu, { GRAPHICS, "/dev/dri/renderD128=" } },
+    { "gpu_devices", TM_CHECK_FAIL, "missing: /dev/kfd", 0, { GRAPHICS, GPU("1", "0x74a1"), "/dev/dri/renderD128=" } },
+    { "rocm", TM_CHECK_SKIP, "only graphics cards", 0, { GRAPHICS } },
+    { "amdgpu", TM_CHECK_SKIP, "only graphics cards", 0, { GRAPHICS } },
+    { "cuda", TM_CHECK_SKIP, "only graphics cards", 0, { GPU_OF("0000:03:00.0", "0x10de", "0x2684", "0x030000") } },
     { "gpu_devices", TM_CHECK_SKIP, "no GPU", 0, { 0 } },
 #define TWO_GPUS GPU("1", "0x74a1"), GPU("2", "0x74a1")
     { "gpu_visible", TM_CHECK_PASS, "2 of 2 devices", 0, { TWO_GPUS } },
