@@ -16,10 +16,13 @@ bench/published.h
 comm/comm.h
 gpu/blas.h
 gpu/compile.h
+gpu/defaults.h
 gpu/embedded.h
 gpu/library.h
+gpu/places.h
 gpu/platform.h
 gpu/runtime.h
+gpu/visible.h
 comm/hosts.h
 comm/nccl.h
 comm/mesh.h

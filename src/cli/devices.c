@@ -5,7 +5,9 @@
 #include "device/device.h"
 #include "gpu/blas.h"
 #include "gpu/compile.h"
+#include "gpu/defaults.h"
 #include "gpu/embedded.h"
+#include "gpu/visible.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,6 +123,47 @@ static void find_products(tm_gpu_maker maker, tm_text *out, tm_json *json, tm_er
     tm_gpu_close(gpu);
 }
 
+extern char **environ;
+
+/* Variables that hide GPUs of a maker, and how many are left. The runtime has counted already: no index is unknown. */
+static void find_visible(tm_gpu_maker maker, tm_text *out, tm_json *json)
+{
+    char    wrong[96];
+    tm_text told = { 0 };
+    int     count = tm_gpu_count(maker);
+    (void)tm_gpu_visible(maker, environ, 1 << 20, &told, wrong);
+    if (told.length && json) {
+        tm_json_open(json, NULL, '{');
+        tm_json_string(json, "name", maker == TM_GPU_HIP ? "hip" : "cuda");
+        tm_json_i64(json, "devices", count);
+        tm_json_string(json, "variables", told.data);
+        tm_json_close(json, '}');
+    } else if (told.length) {
+        tm_text_printf(out, "          visible   %d device%s: %s\n", count, count == 1 ? "" : "s", told.data);
+    }
+    tm_text_fini(&told);
+}
+
+/* What is set for the libraries of a maker before they are loaded. */
+static void find_variables(tm_gpu_maker maker, tm_text *out, tm_json *json)
+{
+    size_t                n;
+    const tm_gpu_default *rows = tm_gpu_defaults(&n);
+    for (size_t i = 0; i < n; i++) {
+        const char *value = getenv(rows[i].name), *by = tm_gpu_default_is_ours(rows[i].name) ? "trainmark" : "the user";
+        if (rows[i].maker != maker || !value) continue;
+        if (json) {
+            tm_json_open(json, NULL, '{');
+            tm_json_string(json, "variable", rows[i].name);
+            tm_json_string(json, "value", value);
+            tm_json_string(json, "set_by", by);
+            tm_json_close(json, '}');
+        } else {
+            tm_text_printf(out, "          variable  %s=%s, set by %s\n", rows[i].name, value, by);
+        }
+    }
+}
+
 static tm_status print_cpu(tm_text *out, tm_json *json, tm_error *err)
 {
     tm_device *device;
@@ -165,6 +208,8 @@ static void list(tm_text *out, tm_json *json, missing *why)
         if (json || why[m].gpus.status != TM_OK) continue;
         find_compiler((tm_gpu_maker)m, out, NULL, &why[m].compiler);
         find_products((tm_gpu_maker)m, out, NULL, &why[m].products);
+        find_visible((tm_gpu_maker)m, out, NULL);
+        find_variables((tm_gpu_maker)m, out, NULL);
     }
     if (!json) return;
     tm_json_close(json, ']'), tm_json_open(json, "compilers", '[');
@@ -173,6 +218,12 @@ static void list(tm_text *out, tm_json *json, missing *why)
     tm_json_close(json, ']'), tm_json_open(json, "products", '[');
     for (int m = 0; m < MAKERS; m++)
         if (why[m].gpus.status == TM_OK) find_products((tm_gpu_maker)m, out, json, &why[m].products);
+    tm_json_close(json, ']'), tm_json_open(json, "visible", '[');
+    for (int m = 0; m < MAKERS; m++)
+        if (why[m].gpus.status == TM_OK) find_visible((tm_gpu_maker)m, out, json);
+    tm_json_close(json, ']'), tm_json_open(json, "variables", '[');
+    for (int m = 0; m < MAKERS; m++)
+        if (why[m].gpus.status == TM_OK) find_variables((tm_gpu_maker)m, out, json);
     tm_json_close(json, ']');
 }
 

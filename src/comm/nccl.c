@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "comm/group.h"
+#include "gpu/defaults.h"
 #include "gpu/library.h"
 #include "comm/tcp.h"
 
@@ -237,7 +238,7 @@ static tm_status find_calls(tm_nccl *n, tm_error *err)
 enum { MOST_PLACES = 8 };
 
 /* Where pip and conda put it in an environment that is in use, where the loader finds it, and elsewhere. */
-static void list_places(bool rccl, char (*path)[PATH_MAX], const char **places)
+static void list_places(char (*path)[PATH_MAX], const char **places)
 {
     static const struct {
         const char *variable, *below; /* NULL: what the loader finds */
@@ -247,30 +248,33 @@ static void list_places(bool rccl, char (*path)[PATH_MAX], const char **places)
                  { NULL, "libnccl.so.2" },
                  { "HOME", ".local/lib/python3*/site-packages/nvidia/nccl/lib" } };
     int n = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !rccl; i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *folder = rows[i].variable ? getenv(rows[i].variable) : NULL;
         if (rows[i].variable && (!folder || *folder != '/')) continue;
         snprintf(path[n], PATH_MAX, "%.2000s/%s/libnccl.so.2", folder ? folder : "", rows[i].below);
         places[n] = folder ? path[n] : rows[i].below;
         n++;
     }
-    places[n++] = rccl ? "librccl.so.1" : "/usr/local/lib/python3*/*-packages/nvidia/nccl/lib/libnccl.so.2";
-    if (rccl) places[n++] = "/opt/rocm/lib/librccl.so.1";
+    places[n++] = "/usr/local/lib/python3*/*-packages/nvidia/nccl/lib/libnccl.so.2";
     places[n] = NULL;
 }
 
 /* One of the two, and the GPU whose runtime it works with. */
 static tm_status open_kind(tm_nccl *n, bool rccl, const char *given, int wanted, tm_error *err)
 {
-    char        path[MOST_PLACES][PATH_MAX];
-    const char *places[MOST_PLACES + 1], *one[] = { given, NULL };
-    tm_text     tried = { 0 };
-    tm_status   st = TM_OK;
+    static const char *const librccl[] = { "librccl.so.1", "librccl.so", NULL };
+    char                     path[MOST_PLACES][PATH_MAX];
+    const char              *places[MOST_PLACES + 1], *one[] = { given, NULL };
+    tm_text                  tried = { 0 };
+    tm_status                st = TM_OK;
     n->facts = (tm_nccl_facts){ .name = rccl ? "rccl" : "nccl", .library = n->library.path };
-    list_places(rccl, path, places);
-    if (!tm_library_open(given ? one : places, &n->library, &tried))
+    list_places(path, places);
+    tm_gpu_defaults_set(rccl ? TM_GPU_HIP : TM_GPU_CUDA);
+    if (!(rccl && !given ? tm_library_open_of(TM_GPU_HIP, librccl, &n->library, &tried)
+                         : tm_library_open(given ? one : places, &n->library, &tried)))
         st = tm_fail(err, TM_INVALID, "%s cannot be loaded (%s)", rccl ? "RCCL" : "NCCL", tried.data ? tried.data : "");
     tm_text_fini(&tried);
+    if (st != TM_OK) tm_gpu_defaults_unset(rccl ? TM_GPU_HIP : TM_GPU_CUDA);
     if (st == TM_OK) st = find_calls(n, err);
     if (st == TM_OK) st = tm_gpu_open(rccl ? TM_GPU_HIP : TM_GPU_CUDA, wanted, &n->gpu, err);
     if (st == TM_OK) st = tm_gpu_stream_open(n->gpu, &n->stream, err);

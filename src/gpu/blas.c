@@ -135,18 +135,13 @@ static const char *const variables[] = { "TRAINMARK_CUBLASLT", "TRAINMARK_HIPBLA
 /* Of CUDA 13 only where the driver is of it: an older one runs CUDA 12's. Without a GPU: either. */
 static bool open_any(tm_gpu_blas *blas, tm_text *tried)
 {
-    static const char *const cuda_13[] = { "libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
-                                           "/usr/local/lib/python3*/*-packages/nvidia/cu13/lib/libcublasLt.so.13",
-                                           "/usr/lib/python3*/*-packages/nvidia/cu13/lib/libcublasLt.so.13", NULL };
-    static const char *const cuda_12[] = { "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.12",
-                                           "/usr/local/lib/python3*/*-packages/nvidia/cublas/lib/libcublasLt.so.12",
-                                           "/usr/lib/python3*/*-packages/nvidia/cublas/lib/libcublasLt.so.12", NULL };
-    static const char *const hip[] = { "libhipblaslt.so.1", "libhipblaslt.so.0", "/opt/rocm/lib/libhipblaslt.so",
-                                       NULL };
+    static const char *const cuda_13[] = { "libcublasLt.so.13", NULL }, *const cuda_12[] = { "libcublasLt.so.12",
+                                                                                             NULL };
+    static const char *const hip[] = { "libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so", NULL };
     bool                     newest = !blas->gpu || tm_gpu_facts_of(blas->gpu)->version >= 13000;
-    if (blas->hip) return tm_library_open(hip, &blas->library, tried);
-    return (newest && tm_library_open(cuda_13, &blas->library, tried)) ||
-           tm_library_open(cuda_12, &blas->library, tried);
+    if (blas->hip) return tm_library_open_of(TM_GPU_HIP, hip, &blas->library, tried);
+    return (newest && tm_library_open_of(TM_GPU_CUDA, cuda_13, &blas->library, tried)) ||
+           tm_library_open_of(TM_GPU_CUDA, cuda_12, &blas->library, tried);
 }
 
 static tm_status find_library(tm_gpu_blas *blas, tm_error *err)

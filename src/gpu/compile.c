@@ -54,18 +54,17 @@ enum { NAMES = sizeof names / sizeof names[0] };
 
 static tm_status find_library(tm_gpu_compiler *c, tm_error *err)
 {
-    static const char *const files[2][9] = {
-        { "libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so.1[23]",
-          "/usr/local/lib/python3*/*-packages/nvidia/cu13/lib/libnvrtc.so.13",
-          "/usr/local/lib/python3*/*-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.1[23]",
-          "/usr/lib/python3*/*-packages/nvidia/cu13/lib/libnvrtc.so.13", NULL },
-        { "libhiprtc.so.7", "libhiprtc.so.6", "/opt/rocm/lib/libhiprtc.so", NULL },
-    };
-    const char       *given = getenv(c->hip ? "TRAINMARK_HIPRTC" : "TRAINMARK_NVRTC");
-    const char *const one[] = { given, NULL };
-    tm_text           tried = { 0 };
-    tm_status         st = TM_OK;
-    if (!tm_library_open(given && *given ? one : files[c->hip], &c->library, &tried))
+    static const char *const nvrtc[] = { "libnvrtc.so.13", "libnvrtc.so.12", NULL };
+    static const char *const hiprtc[] = { "libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so", NULL };
+    const char              *given = getenv(c->hip ? "TRAINMARK_HIPRTC" : "TRAINMARK_NVRTC");
+    const char *const        one[] = { given, NULL };
+    tm_text                  tried = { 0 };
+    tm_status                st = TM_OK;
+    int                      driver = c->hip ? 0 : tm_gpu_version(TM_GPU_CUDA);
+    bool                     older = driver > 0 && driver < 13000; /* it does not load what CUDA 13 compiles */
+    if (!(given && *given
+              ? tm_library_open(one, &c->library, &tried)
+              : tm_library_open_of((tm_gpu_maker)c->hip, c->hip ? hiprtc : nvrtc + older, &c->library, &tried)))
         st = tm_fail(err, TM_UNSUPPORTED,
                      c->hip ? "no compiler of kernels was found (%s); install ROCm's hiprtc (`apt-get install "
                               "hip-runtime-amd`), or name libhiprtc.so in TRAINMARK_HIPRTC"

@@ -4,6 +4,7 @@
 #define TM_GPU_LIBRARY_H
 
 #include "base/text.h"
+#include "gpu/runtime.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -17,6 +18,12 @@ typedef struct {
  * ("/opt/a*b/lib.so": the last that fits, which has the highest number). NULL ends the list. False: none; `tried` says
  * what was tried, and what was wrong with a file that is there. A library stays loaded. */
 bool tm_library_open(const char *const *names, tm_library *out, tm_text *tried);
+
+/* Loads a library of a GPU's maker: the first of `names` ("libhiprtc.so.7", ...; the last may be without a number, as
+ * copies inside PyTorch are) in the first of the maker's places (gpu/places.h) that has one. Of ROCm's
+ * libraries one of another release than the HIP runtime that is loaded is not taken: `tried` says so. NULL ends the
+ * names. */
+bool tm_library_open_of(tm_gpu_maker maker, const char *const *names, tm_library *out, tm_text *tried);
 
 /* NULL: it has none of that name. */
 void *tm_library_symbol(const tm_library *library, const char *name);

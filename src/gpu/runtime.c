@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/text.h"
+#include "gpu/defaults.h"
 #include "gpu/library.h"
 
 #include <stdio.h>
@@ -125,21 +126,24 @@ static tm_status failed(const tm_gpu *gpu, size_t member, int code, tm_error *er
 /* Whose runtime the library is, by its first symbol. */
 static tm_status find_library(tm_gpu_maker maker, tm_gpu *gpu, tm_error *err)
 {
-    static const char *const files[2][5] = {
-        { "libcuda.so.1", NULL }, { "libamdhip64.so.7", "libamdhip64.so.6", "/opt/rocm/lib/libamdhip64.so", NULL }
-    };
-    const char *given = getenv("TRAINMARK_GPU_RUNTIME");
-    tm_text     tried = { 0 };
-    bool        found = false;
+    static const char *const files[2][4] = { { "libcuda.so.1", NULL },
+                                             { "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", NULL } };
+    const char              *given = getenv("TRAINMARK_GPU_RUNTIME");
+    tm_text                  tried = { 0 };
+    bool                     found = false;
     for (int h = 0; h < 2 && !found; h++) {
         if (maker != TM_GPU_ANY && h != (int)maker) continue;
         const char *const one[] = { given, NULL };
-        found = tm_library_open(given && *given ? one : files[h], &gpu->library, &tried) &&
+        tm_gpu_defaults_set((tm_gpu_maker)h);
+        found = (given && *given ? tm_library_open(one, &gpu->library, &tried)
+                                 : tm_library_open_of((tm_gpu_maker)h, files[h], &gpu->library, &tried)) &&
                 tm_library_symbol(&gpu->library, names[0].name[h]);
+        if (!found) tm_gpu_defaults_unset((tm_gpu_maker)h);
         gpu->hip = h;
     }
     static const char *const install[] = {
-        "NVIDIA's driver, which has libcuda.so.1 (in containers: docker run --gpus all)", "ROCm's libamdhip64.so"
+        "NVIDIA's driver, which has libcuda.so.1 (in containers: docker run --gpus all)",
+        "ROCm's libamdhip64.so (or name where it is installed in ROCM_PATH)"
     };
     tm_status st = TM_OK;
     if (!found && maker == TM_GPU_ANY)
@@ -250,6 +254,15 @@ int tm_gpu_count(tm_gpu_maker maker)
     int      n = 0;
     if (find_library(maker, &gpu, &ignored) != TM_OK || find_calls(&gpu, &ignored) != TM_OK) return 0;
     return gpu.call.init(0) == 0 && gpu.call.count(&n) == 0 ? n : 0;
+}
+
+int tm_gpu_version(tm_gpu_maker maker)
+{
+    tm_gpu   gpu = { .facts = { .runtime = "GPU" } };
+    tm_error ignored = { 0 };
+    int      version = 0;
+    if (find_library(maker, &gpu, &ignored) != TM_OK || find_calls(&gpu, &ignored) != TM_OK) return 0;
+    return gpu.call.version(&version) == 0 ? version : 0;
 }
 
 /* The library stays loaded: it has threads. */

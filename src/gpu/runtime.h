@@ -39,7 +39,9 @@ typedef struct {
 TM_MUST_USE tm_status tm_gpu_open(tm_gpu_maker maker, int wanted, tm_gpu **out, tm_error *err);
 void                  tm_gpu_close(tm_gpu *gpu); /* NULL is fine; memory that is left goes with it */
 /* GPUs of a maker that this process sees; 0: also where there is no runtime. */
-int                 tm_gpu_count(tm_gpu_maker maker);
+int tm_gpu_count(tm_gpu_maker maker);
+/* The runtime's version as in tm_gpu_facts; 0: there is no runtime. No GPU is needed. */
+int                 tm_gpu_version(tm_gpu_maker maker);
 const tm_gpu_facts *tm_gpu_facts_of(const tm_gpu *gpu);
 bool                tm_gpu_is_hip(const tm_gpu *gpu);
 

@@ -156,6 +156,7 @@ static void fill_row(char *row[COLUMNS], const perf_sink *self, const tm_run_end
     set(row, COLUMN_gpu_architecture, o->architecture);
     set(row, COLUMN_data_provider_type, o->data_provider_type);
     set(row, COLUMN_build_number, o->build_number);
+    if (start->gpus > 0) set(row, COLUMN_additional_docker_run_options, o->container_options);
     set(row, COLUMN_dataname, start->data_source);
     set(row, COLUMN_metric, "tokens_per_second");
     set(row, COLUMN_status, good ? "SUCCESS" : "FAILURE");
@@ -255,6 +256,15 @@ static const char *variable(tm_arena *arena, const char *name)
     return text;
 }
 
+static const char *container_options(const tm_environment *environment, tm_arena *arena)
+{
+    tm_text text = { 0 };
+    tm_environment_print_options(environment, &text);
+    const char *kept = tm_arena_text(arena, text.data ? text.data : "");
+    tm_text_fini(&text);
+    return kept;
+}
+
 static tm_perf_options options_of(const tm_output_options *o, tm_arena *arena)
 {
     return (tm_perf_options){ .args = o->command,
@@ -264,7 +274,8 @@ static tm_perf_options options_of(const tm_output_options *o, tm_arena *arena)
                               .git_commit = tm_environment_text(o->environment, "build", NULL, "commit"),
                               .architecture = tm_environment_text(o->environment, "cpu", NULL, "model"),
                               .pipeline = variable(arena, "pipeline"),
-                              .build_number = variable(arena, "BUILD_NUMBER") };
+                              .build_number = variable(arena, "BUILD_NUMBER"),
+                              .container_options = container_options(o->environment, arena) };
 }
 
 static tm_status open_perf(const tm_output_options *o, const char *path, tm_arena *arena, tm_sink **out, tm_error *err)

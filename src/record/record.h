@@ -96,7 +96,9 @@ typedef struct {
     const char *pipeline, *args, *tags, *git_commit, *machine_name, *deployment_type, *launcher;
     const char *architecture; /* of the GPU; of the processor for a run on one */
     const char *data_provider_type, *build_number;
-    int         nodes; /* 0 counts as 1 */
+    const char
+        *container_options; /* of a run on GPUs: variables that their libraries read, as options of a container */
+    int  nodes;             /* 0 counts as 1 */
 } tm_perf_options;
 TM_MUST_USE tm_status tm_perf_sink_open(const tm_perf_options *options, tm_sink **out, tm_error *err);
 

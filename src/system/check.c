@@ -33,6 +33,9 @@ enum {
     PFI = P | F | I,
     PF = P | F,
     PFIS = P | F | I | S,
+    PWFS = P | W | F | S,
+    PWFIS = P | W | F | I | S,
+    WIS = W | I | S,
     IS = I | S
 };
 

@@ -83,6 +83,12 @@ typedef struct {
     int64_t              wall_ms;        /* since 1970 */
     char               **environment;    /* NAME=value, NULL-terminated */
     const tm_check_perf *perf;           /* NULL: nothing was measured, and the rows of group perf are left out */
+    /* Whom the permissions of device files are held against: user, group and further groups. user -1: on the running
+     * system the kernel is asked about this process; below a sysroot only whether a file is there. */
+    int64_t        user, group;
+    const int64_t *groups;
+    size_t         n_groups;
+    int            numa_calls; /* 1: mbind and its like are allowed, 0: refused (seccomp), -1: unknown */
 } tm_check_host;
 
 typedef struct {

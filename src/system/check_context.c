@@ -209,6 +209,17 @@ const char *check_env(const check *c, const char *name)
     return NULL;
 }
 
+bool check_running(check *c, const char *name)
+{
+    size_t       n;
+    const char **pids = check_list(c, "/proc", "", true, &n);
+    for (size_t i = 0; i < n; i++) {
+        const char *own = check_line(c, check_path(c, "/proc/%s/comm", pids[i]));
+        if (own && strcmp(own, name) == 0) return true;
+    }
+    return false;
+}
+
 char *check_utc(int64_t wall_ms, char out[32])
 {
     time_t    seconds = (time_t)(wall_ms / 1000);

@@ -62,6 +62,7 @@ typedef struct {
     const char *address; /* "0000:05:00.0" */
     const char *folder;  /* "/sys/bus/pci/devices/0000:05:00.0" */
     unsigned    vendor, device;
+    bool        display;      /* class 0300h: a graphics card, which may be here for a screen only */
     bool        instinct;     /* one of the table */
     const char *name;         /* "MI300X"; vendor and number where the table has none */
     double      host_tb_of_8; /* host memory wanted beside 8 of them, 10^12 bytes; 0 = not said */
@@ -71,6 +72,27 @@ typedef struct {
 const check_gpu *check_gpus(check *c, size_t *n);
 /* SKIP if there is no GPU; true then. */
 bool check_no_gpu(check *c, size_t n);
+/* The same where all of them are graphics cards, unless --expected-gpus says that they are to be used. */
+bool check_no_compute(check *c, const check_gpu *gpus, size_t n);
+/* How many of them are of a maker. */
+size_t check_gpus_of(const check_gpu *gpus, size_t n, unsigned vendor);
+enum { CHECK_AMD = 0x1002, CHECK_NVIDIA = 0x10DE };
+
+/* A device of AMD's compute driver: with partitions there are several of one GPU. */
+typedef struct {
+    int64_t     number;  /* of the node */
+    const char *folder;  /* /sys/class/kfd/kfd/topology/nodes/N */
+    int64_t     render;  /* N of /dev/dri/renderDN; -1 = unknown */
+    const char *address; /* on the PCI bus; NULL = unknown */
+} check_kfd_gpu;
+enum { CHECK_KFD_GPUS = 256 };
+/* Those whose gpu_id is not 0; at most CHECK_KFD_GPUS. */
+size_t check_kfd_gpus(check *c, check_kfd_gpu gpus[CHECK_KFD_GPUS]);
+
+/* Is a program of this name (at most 15 bytes, as /proc has it) running where this process can see it? */
+bool check_running(check *c, const char *name);
+/* Does this process run in a container? Its kind, or NULL. */
+const char *check_container_kind(check *c);
 
 /* --- parsers of what a stranger may have written; never read beyond `n` bytes ------------------- */
 

@@ -14,34 +14,30 @@ enum { SHOWN = 4, FULL_NODE = 8 };
 
 /* --- how many -------------------------------------------------------------------------------- */
 
-/* GPUs that the compute driver has; -1 without the driver. */
-static int64_t driver_gpus(check *c)
+/* GPUs that the maker's driver has; -1 without the driver. */
+static int64_t driver_gpus(check *c, bool amd)
 {
-    static const char folder[] = "/sys/class/kfd/kfd/topology/nodes";
-    size_t            n;
-    int64_t           gpus = 0, id;
-    const char      **nodes = check_list(c, folder, "", true, &n);
-    if (!nodes) return -1;
-    for (size_t i = 0; i < n; i++)
-        if (check_number(check_line(c, check_path(c, "%s/%s/gpu_id", folder, nodes[i])), &id) && id != 0) gpus++;
-    return gpus;
+    static const char *const folders[] = { "/proc/driver/nvidia/gpus", "/sys/class/kfd/kfd/topology/nodes" };
+    check_kfd_gpu            gpus[CHECK_KFD_GPUS];
+    size_t                   n;
+    if (!check_list(c, folders[amd], "", false, &n)) return -1;
+    return amd ? (int64_t)check_kfd_gpus(c, gpus) : (int64_t)n;
 }
 
 void check_gpu_count(check *c)
 {
-    size_t           n, amd = 0, instinct = 0;
+    size_t           n, instinct = 0;
     const check_gpu *gpus = check_gpus(c, &n);
-    for (size_t i = 0; i < n; i++) {
-        amd += gpus[i].vendor == 0x1002;
-        instinct += gpus[i].instinct;
-    }
+    size_t           amd = check_gpus_of(gpus, n, CHECK_AMD), of_driver = amd > 0 ? amd : n;
+    for (size_t i = 0; i < n; i++) instinct += gpus[i].instinct;
     int     wanted = c->options->expected_gpus;
-    int64_t driven = driver_gpus(c);
+    int64_t driven = driver_gpus(c, amd > 0 || n == 0);
     if (wanted < 0 && instinct > 0) wanted = FULL_NODE;
     if (wanted < 0 && check_no_gpu(c, n)) return;
     const char *driver = driven < 0 ? "" : check_path(c, ", %lld in the driver", (long long)driven);
     if (wanted >= 0) check_expect(c, "%d; the driver has those that PCI shows", wanted);
-    bool good = (wanted < 0 || n == (size_t)wanted) && !(driven >= 0 && driven < (int64_t)amd);
+    if (n > 0 && amd == 0) check_remedy(c, "nvidia-smi -q; dmesg | grep -e NVRM -e Xid; reseat or reset the GPU");
+    bool good = (wanted < 0 || n == (size_t)wanted) && !(driven >= 0 && driven < (int64_t)of_driver);
     check_say(c,
               !good        ? TM_CHECK_FAIL
               : wanted < 0 ? TM_CHECK_INFO
@@ -165,68 +161,6 @@ void check_ecc(check *c)
     else
         check_say(c, TM_CHECK_PASS, "0 uncorrectable, %lld corrected", (long long)corrected);
     tm_text_fini(&bad);
-}
-
-/* --- clocks and power ------------------------------------------------------------------------ */
-
-/* pp_dpm_sclk: "0: 132Mhz\n1: 2100Mhz *\n"; the star is now. */
-void check_gpu_clocks(check *c)
-{
-    size_t           n, count = 0;
-    tm_text          list = { 0 };
-    const check_gpu *gpus = check_gpus(c, &n);
-    if (check_no_gpu(c, n)) return;
-    for (size_t i = 0; i < n; i++) {
-        const char *text = check_content(c, check_path(c, "%s/pp_dpm_sclk", gpus[i].folder)), *last;
-        double      now = 0, highest = 0;
-        for (const char *line = text; line && *line; line = last ? last + 1 : NULL) {
-            last = strchr(line, '\n');
-            const char *colon = strchr(line, ':');
-            if (!colon || (last && colon > last)) continue;
-            double mhz = strtod(colon + 1, NULL);
-            highest = fmax(highest, mhz);
-            const char *star = strchr(line, '*');
-            if (star && (!last || star < last)) now = mhz;
-        }
-        if (highest > 0) check_list_add(&list, &count, SHOWN, "%.20s %g of %g MHz", gpus[i].address, now, highest);
-    }
-    check_list_end(&list, count, SHOWN);
-    if (count == 0)
-        check_say(c, TM_CHECK_SKIP, "no driver shows pp_dpm_sclk (amdgpu does; NVIDIA: nvidia-smi -q -d CLOCK)");
-    else
-        check_say(c, TM_CHECK_INFO, "%s", list.data);
-    tm_text_fini(&list);
-}
-
-void check_gpu_power(check *c)
-{
-    size_t           n, read = 0, count = 0;
-    tm_text          list = { 0 };
-    const check_gpu *gpus = check_gpus(c, &n);
-    if (check_no_gpu(c, n)) return;
-    for (size_t i = 0; i < n; i++) {
-        size_t       m;
-        int64_t      cap, most; /* microwatts */
-        const char  *folder = check_path(c, "%s/hwmon", gpus[i].folder);
-        const char **monitors = check_list(c, folder, "hwmon", true, &m);
-        for (size_t k = 0; k < m; k++) {
-            const char *place = check_path(c, "%s/%s", folder, monitors[k]);
-            if (!check_number(check_line_in(c, place, "power1_cap"), &cap)) continue;
-            if (!check_number(check_line_in(c, place, "power1_cap_max"), &most)) continue;
-            read++;
-            if (cap < most)
-                check_list_add(&list, &count, SHOWN, "%.20s %g of %g W", gpus[i].address, (double)cap * 1e-6,
-                               (double)most * 1e-6);
-        }
-    }
-    check_list_end(&list, count, SHOWN);
-    if (read == 0)
-        check_say(c, TM_CHECK_SKIP, "no driver shows power1_cap (amdgpu does; NVIDIA: nvidia-smi -q -d POWER)");
-    else if (count > 0)
-        check_say(c, TM_CHECK_INFO, "capped: %s", list.data);
-    else
-        check_say(c, TM_CHECK_PASS, "the board's limit on %zu", read);
-    tm_text_fini(&list);
 }
 
 /* --- versions -------------------------------------------------------------------------------- */

@@ -44,35 +44,48 @@ void check_foreign(check *c)
     tm_text_fini(&list);
 }
 
-/* --- xgmi ------------------------------------------------------------------------------------ */
+/* --- devices --------------------------------------------------------------------------------- */
 
-enum { GPUS = 256, XGMI = 11 };
+/* location_id is bus << 8 | device << 3 | function (drivers/gpu/drm/amd/amdkfd/kfd_topology.c). */
+static const char *address_of(check *c, const char *properties)
+{
+    int64_t place = check_field(properties, "location_id"), domain = check_field(properties, "domain");
+    if (place < 0) return NULL;
+    return check_path(c, "%04llx:%02llx:%02llx.%llx", (unsigned long long)(domain > 0 ? domain : 0),
+                      (unsigned long long)place >> 8, (unsigned long long)place >> 3 & 0x1F,
+                      (unsigned long long)place & 7);
+}
 
-typedef struct {
-    int64_t     number; /* of the node */
-    const char *folder;
-} kfd_gpu;
-
-static size_t read_gpus(check *c, kfd_gpu gpus[GPUS])
+size_t check_kfd_gpus(check *c, check_kfd_gpu gpus[CHECK_KFD_GPUS])
 {
     size_t       all, n = 0;
     int64_t      id, number;
     const char **nodes = check_list(c, topology, "", true, &all);
-    for (size_t i = 0; i < all && n < GPUS; i++) {
+    for (size_t i = 0; i < all && n < CHECK_KFD_GPUS; i++) {
         const char *folder = check_path(c, "%s/%s", topology, nodes[i]);
-        if (!check_number(check_line_in(c, folder, "gpu_id"), &id) || id == 0) continue;
-        if (check_number(nodes[i], &number)) gpus[n++] = (kfd_gpu){ .number = number, .folder = folder };
+        if (!check_number(check_line_in(c, folder, "gpu_id"), &id) || id == 0 || !check_number(nodes[i], &number))
+            continue;
+        const char *properties = check_content(c, check_path(c, "%s/properties", folder));
+        gpus[n++] = (check_kfd_gpu){ .number = number,
+                                     .folder = folder,
+                                     .render = properties ? check_field(properties, "drm_render_minor") : -1,
+                                     .address = properties ? address_of(c, properties) : NULL };
     }
     return n;
 }
 
+/* --- xgmi ------------------------------------------------------------------------------------ */
+
+enum { XGMI = 11 };
+
 /* Marks in `linked` to which GPUs a link of type 11 leads. */
-static void read_links(check *c, const kfd_gpu *from, const kfd_gpu gpus[GPUS], size_t n, bool linked[GPUS])
+static void read_links(check *c, const check_kfd_gpu *from, const check_kfd_gpu *gpus, size_t n,
+                       bool linked[CHECK_KFD_GPUS])
 {
     size_t       m;
     const char  *folder = check_path(c, "%s/io_links", from->folder);
     const char **links = check_list(c, folder, "", true, &m);
-    memset(linked, 0, GPUS * sizeof *linked);
+    memset(linked, 0, CHECK_KFD_GPUS * sizeof *linked);
     for (size_t i = 0; i < m; i++) {
         const char *text = check_content(c, check_path(c, "%s/%s/properties", folder, links[i]));
         if (!text || check_field(text, "type") != XGMI) continue;
@@ -82,12 +95,18 @@ static void read_links(check *c, const kfd_gpu *from, const kfd_gpu gpus[GPUS], 
     }
 }
 
+static const char *name_of(check *c, const check_kfd_gpu *gpu)
+{
+    if (!gpu->address) return check_path(c, "%lld", (long long)gpu->number);
+    return check_path(c, "%lld (%s)", (long long)gpu->number, gpu->address);
+}
+
 void check_xgmi(check *c)
 {
-    kfd_gpu gpus[GPUS];
-    bool    linked[GPUS];
-    size_t  n = read_gpus(c, gpus), count = 0;
-    tm_text missing = { 0 };
+    check_kfd_gpu gpus[CHECK_KFD_GPUS];
+    bool          linked[CHECK_KFD_GPUS];
+    size_t        n = check_kfd_gpus(c, gpus), count = 0;
+    tm_text       missing = { 0 };
     if (n < 2) {
         check_say(c, TM_CHECK_SKIP, "%zu GPUs in %s: no pairs", n, topology);
         return;
@@ -96,8 +115,7 @@ void check_xgmi(check *c)
         read_links(c, &gpus[i], gpus, n, linked);
         for (size_t k = 0; k < n; k++)
             if (k != i && !linked[k])
-                check_list_add(&missing, &count, 6, "%lld to %lld", (long long)gpus[i].number,
-                               (long long)gpus[k].number);
+                check_list_add(&missing, &count, 6, "%s to %s", name_of(c, &gpus[i]), name_of(c, &gpus[k]));
     }
     check_list_end(&missing, count, 6);
     if (count > 0)

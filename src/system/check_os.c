@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/klog.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/timex.h>
 #include <unistd.h>
 
@@ -19,7 +20,7 @@ extern char **environ;
 
 /* --- checks ---------------------------------------------------------------------------------- */
 
-void check_container(check *c)
+const char *check_container_kind(check *c)
 {
     static const char *const words[] = { "docker", "kubepods", "containerd", "libpod", "lxc", "slurm" };
     const char              *groups = check_content(c, "/proc/1/cgroup"), *kind = NULL;
@@ -27,7 +28,31 @@ void check_container(check *c)
         if (strstr(groups, words[i])) kind = words[i];
     if (tm_root_exists(c->sysroot, "/.dockerenv")) kind = "docker";
     if (tm_root_exists(c->sysroot, "/run/.containerenv")) kind = "podman";
+    return kind;
+}
+
+void check_container(check *c)
+{
+    const char *kind = check_container_kind(c);
     check_say(c, TM_CHECK_INFO, "%s", kind ? kind : "none seen");
+}
+
+/* /proc/self/status, "Seccomp:": 0 none, 1 strict, 2 a filter. A filter may refuse mbind: then ROCm and CUDA cannot put
+ * memory that they pin on the NUMA node of a GPU. */
+void check_seccomp(check *c)
+{
+    const char *status = check_content(c, "/proc/self/status");
+    int64_t     mode = status ? check_field(status, "Seccomp") : -1;
+    if (mode < 0)
+        check_say(c, TM_CHECK_SKIP, "/proc/self/status has no Seccomp");
+    else if (mode == 0)
+        check_say(c, TM_CHECK_PASS, "no filter");
+    else if (c->host->numa_calls == 0)
+        check_say(c, TM_CHECK_WARN, "a filter refuses mbind and get_mempolicy: pinned memory is on any NUMA node");
+    else if (c->host->numa_calls > 0)
+        check_say(c, TM_CHECK_PASS, "a filter that allows mbind");
+    else
+        check_say(c, TM_CHECK_SKIP, "a filter; whether it allows mbind is only known on the running system");
 }
 
 void check_os(check *c)
@@ -64,6 +89,14 @@ void check_time(check *c)
 }
 
 /* --- facts that are not files ----------------------------------------------------------------- */
+
+/* get_mempolicy is refused with mbind and set_mempolicy by the default profile of containers, and changes nothing. */
+static int numa_calls(void)
+{
+    int mode;
+    if (syscall(SYS_get_mempolicy, &mode, NULL, 0, NULL, 0) == 0) return 1;
+    return errno == EPERM ? 0 : -1;
+}
 
 enum { LOG_BYTES = 64 << 20 }; /* no kernel keeps more */
 
@@ -122,11 +155,14 @@ tm_check_host tm_check_host_read(const char *sysroot, bool klog, tm_arena *arena
                             .clock_synced = -1,
                             .clock_error_ms = (double)NAN,
                             .wall_ms = tm_wall_ms(),
-                            .environment = environ };
+                            .environment = environ,
+                            .user = -1,
+                            .numa_calls = -1 };
     if (tm_root_read_line(sysroot, "/proc/uptime", uptime, sizeof uptime) && *uptime)
         host.uptime_seconds = strtod(uptime, NULL);
     if (!*sysroot) {
         read_clock(&host);
+        host.numa_calls = numa_calls();
         if (statvfs("/dev/shm", &shm) == 0) host.shm_bytes = (int64_t)((uint64_t)shm.f_blocks * shm.f_frsize);
     }
     if (!klog) return host;

@@ -12,7 +12,7 @@ static const char devices[] = "/sys/bus/pci/devices";
 
 /* --- GPUs ------------------------------------------------------------------------------------ */
 
-enum { AMD = 0x1002, NVIDIA = 0x10DE, CLASS_DISPLAY = 0x03, CLASS_ACCELERATOR = 0x12 };
+enum { CLASS_DISPLAY = 0x03, CLASS_ACCELERATOR = 0x12, DISPLAY_VGA = 0x0300 };
 
 static const struct {
     unsigned    device;
@@ -35,13 +35,15 @@ static bool read_gpu(check *c, const char *address, check_gpu *gpu)
 {
     unsigned class;
     *gpu = (check_gpu){ .address = address, .folder = check_path(c, "%s/%s", devices, address) };
-    if (!hexadecimal(c, gpu->folder, "vendor", &gpu->vendor) || (gpu->vendor != AMD && gpu->vendor != NVIDIA))
+    if (!hexadecimal(c, gpu->folder, "vendor", &gpu->vendor) ||
+        (gpu->vendor != CHECK_AMD && gpu->vendor != CHECK_NVIDIA))
         return false;
     if (!hexadecimal(c, gpu->folder, "class", &class) || !hexadecimal(c, gpu->folder, "device", &gpu->device))
         return false;
-    if (class >> 16 != CLASS_DISPLAY && !(class >> 16 == CLASS_ACCELERATOR && gpu->vendor == AMD)) return false;
-    gpu->name = check_path(c, "%s device %04x", gpu->vendor == AMD ? "AMD" : "NVIDIA", gpu->device);
-    for (size_t i = 0; gpu->vendor == AMD && i < sizeof instinct_rows / sizeof instinct_rows[0]; i++) {
+    if (class >> 16 != CLASS_DISPLAY && !(class >> 16 == CLASS_ACCELERATOR && gpu->vendor == CHECK_AMD)) return false;
+    gpu->display = class >> 8 == DISPLAY_VGA;
+    gpu->name = check_path(c, "%s device %04x", gpu->vendor == CHECK_AMD ? "AMD" : "NVIDIA", gpu->device);
+    for (size_t i = 0; gpu->vendor == CHECK_AMD && i < sizeof instinct_rows / sizeof instinct_rows[0]; i++) {
         if (instinct_rows[i].device != gpu->device) continue;
         gpu->instinct = true;
         gpu->name = instinct_rows[i].name;
@@ -61,11 +63,27 @@ const check_gpu *check_gpus(check *c, size_t *n)
     return *n > 0 ? gpus : NULL;
 }
 
+size_t check_gpus_of(const check_gpu *gpus, size_t n, unsigned vendor)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) count += gpus[i].vendor == vendor;
+    return count;
+}
+
 bool check_no_gpu(check *c, size_t n)
 {
     if (n > 0) return false;
     check_say(c, TM_CHECK_SKIP, "no GPU of AMD or NVIDIA in %s", devices);
     return true;
+}
+
+bool check_no_compute(check *c, const check_gpu *gpus, size_t n)
+{
+    bool display = c->options->expected_gpus <= 0;
+    if (check_no_gpu(c, n)) return true;
+    for (size_t i = 0; i < n; i++) display = display && gpus[i].display;
+    if (display) check_say(c, TM_CHECK_SKIP, "only graphics cards; --expected-gpus N has them checked, too");
+    return display;
 }
 
 /* --- IOMMU ----------------------------------------------------------------------------------- */

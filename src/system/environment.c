@@ -150,6 +150,56 @@ const char *tm_environment_text(const tm_environment *environment, const char *s
     return NULL;
 }
 
+/* A variable that a runtime or a library of GPUs reads. */
+static bool is_of_gpus(const fact *f)
+{
+    static const char *const names[] = { "NCCL_",
+                                         "RCCL_",
+                                         "HSA_",
+                                         "HIP_",
+                                         "HIPBLASLT_",
+                                         "ROCR_VISIBLE_DEVICES",
+                                         "GPU_DEVICE_ORDINAL",
+                                         "GPU_MAX_HW_QUEUES",
+                                         "CUDA_VISIBLE_DEVICES",
+                                         "CUDA_DEVICE_MAX_CONNECTIONS" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strncmp(f->name, names[i], strlen(names[i])) == 0) return strcmp(f->section, "variables") == 0;
+    return false;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const fact *const *)a)->name, (*(const fact *const *)b)->name);
+}
+
+/* As one word of a shell. */
+static void add_word(tm_text *out, const char *word)
+{
+    bool quoted = word[strcspn(word, " \t\"$&;|<>*?'()\\")] != '\0';
+    if (quoted) tm_text_add(out, "'");
+    for (; *word; word++)
+        if (*word == '\'')
+            tm_text_add(out, "'\\''");
+        else
+            tm_text_add_n(out, word, 1);
+    if (quoted) tm_text_add(out, "'");
+}
+
+void tm_environment_print_options(const tm_environment *environment, tm_text *out)
+{
+    const fact **chosen = tm_alloc((environment->count + 1) * sizeof *chosen);
+    size_t       n = 0;
+    for (size_t i = 0; i < environment->count; i++)
+        if (is_of_gpus(&environment->facts[i])) chosen[n++] = &environment->facts[i];
+    if (n > 0) qsort(chosen, n, sizeof *chosen, by_name);
+    for (size_t i = 0; i < n; i++) {
+        tm_text_printf(out, "%s-e %s=", i > 0 ? " " : "", chosen[i]->name);
+        add_word(out, chosen[i]->kind == FACT_UNKNOWN ? "" : chosen[i]->text);
+    }
+    free(chosen);
+}
+
 static void print_fact(tm_json *json, const fact *f)
 {
     if (f->kind == FACT_TEXT) tm_json_string(json, f->name, f->text);

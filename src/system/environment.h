@@ -25,6 +25,10 @@ void            tm_environment_destroy(tm_environment *environment); /* NULL is 
 const char *tm_environment_text(const tm_environment *environment, const char *section, const char *item,
                                 const char *name);
 
+/* The recorded variables that runtimes and libraries of GPUs read, as options of a container that would have the same:
+ * "-e HSA_NO_SCRATCH_RECLAIM=1 -e NCCL_DEBUG=INFO". Sorted by name; values with blanks are quoted for a shell. */
+void tm_environment_print_options(const tm_environment *environment, tm_text *out);
+
 /* One object, a member per section; facts without a value are null and their reasons stand in the member "unknown". */
 void tm_environment_print_json(const tm_environment *environment, tm_json *json, const char *key);
 /* Lines `key,value` after a header line; keys are section.name or section.item.name; an unknown value is empty. */

@@ -2,8 +2,10 @@
 /* system/software.c - probes of the software: system, drivers, kernel settings, control group, this program. */
 #include "base/cpu.h"
 #include "base/file.h"
+#include "base/root.h"
 #include "system/facts.h"
 #include "base/secret.h"
+#include "gpu/visible.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -40,6 +42,32 @@ static void add_drivers(tm_environment *e)
         fact_text(e, "amdgpu", "the kernel's own", NULL);
     else
         fact_file(e, "amdgpu", "/sys/module/amdgpu/version");
+}
+
+/* Devices that the compute driver of AMD has, and GPUs that NVIDIA's has; how many *_VISIBLE_DEVICES leave. */
+static void add_gpus(tm_environment *e)
+{
+    static const char nodes[] = "/sys/class/kfd/kfd/topology/nodes", gpus[] = "/proc/driver/nvidia/gpus";
+    enum { LIMIT = 4096 };
+    size_t       n, nvidia;
+    int          amd = 0;
+    char         id[64], wrong[96];
+    tm_text      told = { 0 };
+    const char **names = tm_root_list(e->sysroot, nodes, LIMIT, e->arena, &n);
+    for (size_t i = 0; i < n; i++)
+        if (tm_root_read_line(e->sysroot, tm_arena_format(e->arena, "%s/%s/gpu_id", nodes, names[i]), id, sizeof id))
+            amd += strtol(id, NULL, 10) != 0;
+    (void)tm_root_list(e->sysroot, gpus, LIMIT, e->arena, &nvidia);
+    fact_section(e, "gpus");
+    if (amd == 0 && nvidia == 0) {
+        fact_unknown(e, "devices", "no driver shows any");
+        return;
+    }
+    int devices = amd > 0 ? amd : (int)nvidia;
+    fact_number(e, "devices", devices);
+    fact_number(e, "visible", tm_gpu_visible(amd > 0 ? TM_GPU_HIP : TM_GPU_CUDA, environ, devices, &told, wrong));
+    fact_text(e, "visible_by", told.data, "no variable hides any");
+    tm_text_fini(&told);
 }
 
 /* "always [madvise] never" -> "madvise" */
@@ -95,6 +123,7 @@ void probe_system(tm_environment *e)
 {
     add_os(e);
     add_drivers(e);
+    add_gpus(e);
     add_settings(e);
     add_control_group(e);
 }
@@ -196,14 +225,14 @@ static void add_libraries(tm_environment *e)
 /* The variables that are recorded; a name that ends in '*' stands for all that begin so. */
 /* clang-format off */
 static const char *const recorded_variables[] = {
-    "NCCL_*", "RCCL_*", "HSA_*", "HIP_*", "ROCR_VISIBLE_DEVICES", "HIPBLASLT_TUNING_OVERRIDE_FILE",
-    "GPU_MAX_HW_QUEUES", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_VISIBLE_DEVICES", "OMP_*", "GOMP_*", "KMP_*",
-    "DNNL_*", "ONEDNN_*", "TRAINMARK_*", "MALLOC_*", "GLIBC_TUNABLES", "LD_PRELOAD", "LD_LIBRARY_PATH", "NNODES",
-    "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE", "EXP", "TRAIN_LOG", "PRIMUS_*", "MAD_SYSTEM_GPU_ARCHITECTURE", "MAD_RUNTIME_NGPUS",
-    "MAD_MODEL_NAME", "MAD_MODEL_BATCH_SIZE", "MODEL_DIR", "BUILD_NUMBER", "pipeline", "SLURM_NNODES",
-    "SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_GPUS_ON_NODE", "SLURM_JOB_NODELIST", "DATADIR",
-    "LOGDIR", "SEED", "NEXP",
+    "NCCL_*", "RCCL_*", "HSA_*", "HIP_*", "ROCR_VISIBLE_DEVICES", "HIPBLASLT_*", "GPU_MAX_HW_QUEUES",
+    "GPU_DEVICE_ORDINAL", "ROCM_PATH", "CUDA_HOME", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_VISIBLE_DEVICES", "OMP_*",
+    "GOMP_*", "KMP_*", "DNNL_*", "ONEDNN_*", "TRAINMARK_*", "MALLOC_*", "GLIBC_TUNABLES", "LD_PRELOAD",
+    "LD_LIBRARY_PATH", "NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE",
+    "LOCAL_RANK", "LOCAL_WORLD_SIZE", "EXP", "TRAIN_LOG", "PRIMUS_*", "NVTE_*", "TORCH_NCCL_*",
+    "MAD_SYSTEM_GPU_ARCHITECTURE", "MAD_RUNTIME_NGPUS", "MAD_MODEL_NAME", "MAD_MODEL_BATCH_SIZE", "MODEL_DIR",
+    "BUILD_NUMBER", "pipeline", "SLURM_NNODES", "SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID",
+    "SLURM_GPUS_ON_NODE", "SLURM_JOB_NODELIST", "DATADIR", "LOGDIR", "SEED", "NEXP",
 };
 /* clang-format on */
 

@@ -484,7 +484,7 @@ static void places_of_libraries(void **state)
     snprintf(want, sizeof want,
              "rank 0 on %s: NCCL cannot be loaded (libnccl.so.2: cannot open shared object file: No such file or "
              "directory); RCCL cannot be loaded (librccl.so.1: cannot open shared object file: No such file or "
-             "directory; /opt/rocm/lib/librccl.so.1: cannot open shared object file: No such file or directory); "
+             "directory); "
              "install NCCL (`apt-get install libnccl2`, or `pip install nvidia-nccl-cu12` or -cu13) or RCCL (`apt-get "
              "install rccl`), or name the file: --library FILE",
              host);

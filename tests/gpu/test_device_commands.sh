@@ -29,6 +29,13 @@ trainmark devices --json
 check "the same as JSON" has "$out" '"arch": "gfx942"'
 check "with the compiler" has "$out" '"compiler": "hiprtc'
 check "and the library of products" has "$out" '"products": "hipBLASLt 1.1.0"'
+HSA_NO_SCRATCH_RECLAIM=0 HIP_VISIBLE_DEVICES=2,0,1,3 trainmark devices
+check "what hides GPUs" has "$out" "^ *visible   4 devices: HIP_VISIBLE_DEVICES=2,0,1,3$"
+check "a variable of the vendor's pages" has "$out" "^ *variable  RCCL_MSCCL_ENABLE=0, set by trainmark$"
+check "the user's value stays" has "$out" "^ *variable  HSA_NO_SCRATCH_RECLAIM=0, set by the user$"
+HSA_NO_SCRATCH_RECLAIM=0 GPU_DEVICE_ORDINAL=0 trainmark devices --json
+check "as JSON" has "$out" '"variables": "GPU_DEVICE_ORDINAL=0"'
+check "with who has set them" [ "$(grep -c -e '"set_by": "trainmark"' "$out") $(grep -c -e '"set_by": "the user"' "$out")" = "2 1" ]
 TRAINMARK_HIPBLASLT=/nowhere/libhipblaslt.so trainmark devices --json
 check "or what is missing for it" has "$out" '"hip products": ".*install hipblaslt'
 TRAINMARK_HIPBLASLT=/nowhere/libhipblaslt.so trainmark devices
@@ -38,12 +45,38 @@ check "also as text" has "$out" "^hip .*install hipblaslt"
 mkdir lib
 for name in libcublasLt.so.12 libcublasLt.so.13; do cp "$standins/cublaslt.so" lib/$name && cp "$standins/cublaslt.so" $name; done
 on cuda
+cp "$standins/nvrtc.so" lib/libnvrtc.so.12 && cp "$standins/nvrtc.so" lib/libnvrtc.so.13
 for version in 12090 13000; do
-    TRAINMARK_CUBLASLT='' STANDIN_GPU_VERSION=$version LD_LIBRARY_PATH="$work/lib" trainmark devices
+    TRAINMARK_NVRTC='' TRAINMARK_CUBLASLT='' STANDIN_GPU_VERSION=$version LD_LIBRARY_PATH="$work/lib" trainmark devices
     check "a driver of $version takes the library of it" has "$out" "products  cublasLt 13.1.0, $work/lib/libcublasLt.so.${version%???}$"
+    check "and the compiler of it" has "$out" "compiler  NVRTC .*, $work/lib/libnvrtc.so.${version%???}$"
 done
 TRAINMARK_CUBLASLT='' trainmark devices
 check "nothing is loaded from the current folder" [ "$(grep -c "$work/lib[^/]*cublasLt" "$out")" -eq 0 ]
+
+# ROCm in a folder of one's own, named by ROCM_PATH: the libraries beside HIP, if they are of its release.
+mkdir -p rocm/lib
+put_rocm() { cp "$standins/$1.so" "rocm/lib/$2.$3" && ln -sf "$2.$3" "rocm/lib/$2.$4"; }
+put_rocm hip libamdhip64.so 6.4.60401 6
+put_rocm hiprtc libhiprtc.so 6.4.60401 6
+put_rocm hipblaslt libhipblaslt.so 0.12.60401 0
+rocm() { TRAINMARK_HIPRTC='' ROCM_PATH="$work/rocm" trainmark "$@"; }
+TRAINMARK_GPU_RUNTIME='' TRAINMARK_HIPBLASLT=none rocm devices
+check "HIP of ROCM_PATH" has "$out" "runtime   HIP .*, $work/rocm/lib/libamdhip64.so.6.4.60401"
+check "with the compiler beside it" has "$out" "compiler  hiprtc .*, $work/rocm/lib/libhiprtc.so.6.4.60401"
+TRAINMARK_GPU_RUNTIME="$work/rocm/lib/libamdhip64.so.6.4.60401" # the stand-in of products asks for it
+TRAINMARK_HIPBLASLT='' rocm devices
+check "and the library of products" has "$out" "products  hipBLASLt .*, $work/rocm/lib/libhipblaslt.so.0.12.60401"
+rm rocm/lib/libhipblaslt.so*
+put_rocm hipblaslt libhipblaslt.so 0.8.60204 0
+TRAINMARK_HIPBLASLT='' rocm devices
+check "one of another release is not taken" has "$out" \
+    "no hipBLASLt was found .$work/rocm/lib/libhipblaslt.so.0.8.60204 is of ROCm 6.2.4, but the runtime in $work/rocm/lib is of 6.4.1"
+check_not "though it is there" has "$out" "^ *products"
+mkdir -p venv/lib/python3.12/site-packages/torch/lib venv/lib/python3.12/site-packages/torch-2.8.0+rocm6.4.dist-info
+cp "$standins/hipblaslt.so" venv/lib/python3.12/site-packages/torch/lib/libhipblaslt.so
+TRAINMARK_HIPBLASLT="" VIRTUAL_ENV="$work/venv" rocm devices
+check "a copy inside PyTorch, of the same release, is" has "$out" "products  hipBLASLt .*, $work/venv/lib/python3.12/site-packages/torch/lib/libhipblaslt.so"
 on hip
 TRAINMARK_HIPRTC=/nowhere/libhiprtc.so trainmark devices --json
 check "or what is missing for the compiler" has "$out" '"hip": ".*install ROCm.s hiprtc'
@@ -104,10 +137,16 @@ if [ "$code" -eq 1 ] && grep -q "cannot compile" "$err" && [ "${TM_TEST_COMPILER
 fi
 check "a run on a GPU" [ "$code" -eq 0 ]
 check "says on which" has gpu/result.json '"device": .*hip'
+check "the vendor's variables are in the result" has gpu/result.json '"HSA_NO_SCRATCH_RECLAIM": "1"'
+check "and which of them are trainmark's" has gpu/result.json \
+    '"TRAINMARK_GPU_VARIABLES": "HSA_NO_SCRATCH_RECLAIM,HSA_OVERRIDE_CPU_AFFINITY_DEBUG,RCCL_MSCCL_ENABLE"'
+check "and in perf.csv" has gpu/perf.csv ",'-e HSA_NO_SCRATCH_RECLAIM=1 -e HSA_OVERRIDE_CPU_AFFINITY_DEBUG=0 -e RCCL_MSCCL_ENABLE=0$"
 kept=$(find kernels -type f | wc -l)
 check "its kernels are kept" [ "$kept" -gt 5 ]
-STANDIN_COMPILE_FAIL=1 trainmark run tiny-llama $small --device hip --out again
+STANDIN_COMPILE_FAIL=1 HSA_NO_SCRATCH_RECLAIM=0 NCCL_DEBUG='a b' trainmark run tiny-llama $small --device hip --out again
 check "and taken again: nothing is compiled" [ "$code" -eq 0 ]
+check "the user's variables stay" has again/result.json '"HSA_NO_SCRATCH_RECLAIM": "0"'
+check "and are in perf.csv" has again/perf.csv "-e HSA_NO_SCRATCH_RECLAIM=0 .*-e NCCL_DEBUG='a b'"
 check "on the library" has gpu/result.json '"sums": "hipBLASLt-1.1.0-gfx942-304"'
 TRAINMARK_HIPBLASLT=none trainmark run tiny-llama $small --device hip --out own
 check "a run without the library" [ "$code" -eq 0 ]
@@ -116,6 +155,7 @@ check "and has other bits" [ "$(value_of own weights_hash)" != "$(value_of gpu w
 check "the same weights" [ "$(value_of again weights_hash)" = "$(value_of gpu weights_hash)" ]
 
 trainmark run tiny-llama $small --device cpu --out cpu
+check "a run on a CPU sets none of them" [ "$(grep -c -e 'HSA_' -e 'TRAINMARK_GPU_VAR' cpu/result.json cpu/perf.csv | tr '\n' ' ')" = "cpu/result.json:0 cpu/perf.csv:0 " ]
 check "other weights than a CPU's" [ "$(value_of cpu weights_hash)" != "$(value_of gpu weights_hash)" ]
 rm -rf gpu/checkpoint/step-00000002 cpu/checkpoint/step-00000002
 cp -r gpu/checkpoint moved

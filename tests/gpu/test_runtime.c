@@ -292,7 +292,8 @@ static void each_function_that_fails_is_named(void **state)
 static void what_is_not_there(void **state)
 {
     static const char *const install[] = {
-        "NVIDIA's driver, which has libcuda.so.1 (in containers: docker run --gpus all)", "ROCm's libamdhip64.so"
+        "NVIDIA's driver, which has libcuda.so.1 (in containers: docker run --gpus all)",
+        "ROCm's libamdhip64.so (or name where it is installed in ROCM_PATH)"
     };
     tm_gpu  *gpu;
     char     want[2 * PATH_MAX + 400];

@@ -496,6 +496,12 @@ static const fixture fixtures[] = {
       "0000:01:00.0 132 of 2100 MHz",
       0,
       { GPU("1", "0x74a1"), GPU_FILE("1", "pp_dpm_sclk=0: 132Mhz *\n1: 2100Mhz\n") } },
+    { "gpu_clocks",
+      TM_CHECK_WARN,
+      "the highest clock is 1900 to 2100 MHz",
+      0,
+      { GPU("1", "0x74a1"), GPU_FILE("1", "pp_dpm_sclk=0: 132Mhz *\n1: 2100Mhz\n"), GPU("2", "0x74a1"),
+        GPU_FILE("2", "pp_dpm_sclk=0: 132Mhz *\n1: 1900Mhz\n") } },
     { "gpu_clocks", TM_CHECK_SKIP, "", 0, { H200 } },
     { "gpu_power",
       TM_CHECK_PASS,
@@ -504,7 +510,7 @@ static const fixture fixtures[] = {
       { GPU("1", "0x74a1"), GPU_FILE("1", "hwmon/hwmon4/power1_cap=750000000\n"),
         GPU_FILE("1", "hwmon/hwmon4/power1_cap_max=750000000\n") } },
     { "gpu_power",
-      TM_CHECK_INFO,
+      TM_CHECK_WARN,
       "500 of 750 W",
       0,
       { GPU("1", "0x74a1"), GPU_FILE("1", "hwmon/hwmon4/power1_cap=500000000\n"),
@@ -586,6 +592,7 @@ static const fixture fixtures[] = {
     { "perf_train", TM_CHECK_FAIL, "wanted at least 2", trains_slowly, { 0 } },
     { "perf_train", TM_CHECK_FAIL, "killed", measurement_died, { 0 } },
 #include "check_limits.h"
+#include "check_setup.h"
 };
 enum { FIXTURES = sizeof fixtures / sizeof fixtures[0] };
 

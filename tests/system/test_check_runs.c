@@ -80,8 +80,8 @@ static void quick_leaves_out_what_may_hang(void **state)
 {
     (void)state;
     static const char all[] = "numa_balancing cmdline nmi_watchdog aslr thp clocksource tuned governor cstate smt "
-                              "iommu_smt cgroup_quota memory hugepages memlock shm numa_layout container os kernel "
-                              "time dist_env ";
+                              "iommu_smt cgroup_quota memory hugepages memlock shm numa_layout container seccomp "
+                              "os kernel time dist_env ";
     tm_check_options  options = tm_check_options_default();
     tm_checks         checks = { 0 };
     tm_text           ids = { 0 };

@@ -387,6 +387,27 @@ static void whole_variables(void **state)
     tm_environment_destroy(e);
 }
 
+/* What perf.csv keeps of them. */
+static void variables_as_options(void **state)
+{
+    static char *variables[] = {
+        "OMP_NUM_THREADS=4", "RCCL_MSCCL_ENABLE=0",      "HSA_X=it's", "NCCL_TOKEN=secret", "NCCL_DEBUG=a b",
+        "HIP_EMPTY=",        "CUDA_VISIBLE_DEVICES=0,1", NULL
+    };
+    static char *kept[4096]; /* setenv takes the list that it made before away */
+    tm_text      text = { 0 };
+    (void)state;
+    for (int i = 0; environ[i] && i < 4095; i++) kept[i] = environ[i];
+    environ = variables;
+    tm_environment *e = tm_environment_read(test_in_folder("empty"));
+    environ = kept;
+    tm_environment_print_options(e, &text);
+    assert_string_equal(text.data, "-e CUDA_VISIBLE_DEVICES=0,1 -e HIP_EMPTY= -e HSA_X='it'\\''s' -e NCCL_DEBUG='a b' "
+                                   "-e NCCL_TOKEN='***' -e RCCL_MSCCL_ENABLE=0");
+    tm_text_fini(&text);
+    tm_environment_destroy(e);
+}
+
 static void nothing_readable(void **state)
 {
     (void)state;
@@ -566,6 +587,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_teardown(printed_forms, clean),
     cmocka_unit_test_teardown(whole_machines, clean),
     cmocka_unit_test(whole_variables),
+    cmocka_unit_test(variables_as_options),
     cmocka_unit_test_teardown(nothing_readable, clean),
     cmocka_unit_test(this_machine),
     cmocka_unit_test_teardown(variables_are_put_back, clean),

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Variables of the vendor's pages: set before the libraries of their maker are loaded, never over a user's value, gone
+ * where there is no library; which devices the *_VISIBLE_DEVICES leave; where libraries are searched. */
+#include "gpu/defaults.h"
+#include "gpu/places.h"
+#include "gpu/visible.h"
+
+#include "support/folder.h"
+#include "base/file.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/test.h"
+
+static const char marker[] = "TRAINMARK_GPU_VARIABLES";
+
+static void forget(void)
+{
+    size_t                n;
+    const tm_gpu_default *rows = tm_gpu_defaults(&n);
+    for (size_t i = 0; i < n; i++) unsetenv(rows[i].name);
+    unsetenv(marker);
+    unsetenv("TRAINMARK_GPU_RUNTIME");
+}
+
+static void set_once_and_not_over_the_users(void **state)
+{
+    (void)state;
+    forget();
+    setenv("HSA_NO_SCRATCH_RECLAIM", "0", 1);
+    tm_gpu_defaults_set(TM_GPU_CUDA);
+    assert_null(getenv(marker));
+    assert_null(getenv("RCCL_MSCCL_ENABLE"));
+    tm_gpu_defaults_set(TM_GPU_HIP);
+    assert_string_equal(getenv("HSA_NO_SCRATCH_RECLAIM"), "0");
+    assert_string_equal(getenv("RCCL_MSCCL_ENABLE"), "0");
+    assert_string_equal(getenv(marker), "HSA_OVERRIDE_CPU_AFFINITY_DEBUG,RCCL_MSCCL_ENABLE");
+    assert_true(tm_gpu_default_is_ours("RCCL_MSCCL_ENABLE"));
+    assert_false(tm_gpu_default_is_ours("HSA_NO_SCRATCH_RECLAIM"));
+    assert_false(tm_gpu_default_is_ours("RCCL_MSCCL"));
+    /* Again, as a process that this one has started would: they are still ours. */
+    tm_gpu_defaults_set(TM_GPU_HIP);
+    assert_string_equal(getenv(marker), "HSA_OVERRIDE_CPU_AFFINITY_DEBUG,RCCL_MSCCL_ENABLE");
+    tm_gpu_defaults_unset(TM_GPU_CUDA);
+    assert_non_null(getenv("RCCL_MSCCL_ENABLE"));
+    tm_gpu_defaults_unset(TM_GPU_HIP);
+    assert_string_equal(getenv("HSA_NO_SCRATCH_RECLAIM"), "0");
+    assert_null(getenv("RCCL_MSCCL_ENABLE"));
+    assert_null(getenv(marker));
+    forget();
+}
+
+static void where_the_library_is(void **state)
+{
+    (void)state;
+    char     file[PATH_MAX + 32], folder[PATH_MAX];
+    tm_gpu  *gpu;
+    tm_error err = { 0 };
+    ssize_t  n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    assert_true(n > 0);
+    folder[n] = '\0';
+    for (int i = 0; i < 2; i++) *strrchr(folder, '/') = '\0';
+    forget();
+    setenv("TRAINMARK_GPU_RUNTIME", "/nowhere/libamdhip64.so", 1);
+    assert_int_equal(tm_gpu_open(TM_GPU_HIP, 0, &gpu, &err), TM_INVALID);
+    assert_null(getenv("HSA_NO_SCRATCH_RECLAIM"));
+    assert_null(getenv(marker));
+    snprintf(file, sizeof file, "%s/standins/cuda.so", folder);
+    setenv("TRAINMARK_GPU_RUNTIME", file, 1);
+    if (tm_gpu_open(TM_GPU_ANY, 0, &gpu, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_gpu_close(gpu);
+    assert_null(getenv(marker));
+    snprintf(file, sizeof file, "%s/standins/hip.so", folder);
+    setenv("TRAINMARK_GPU_RUNTIME", file, 1);
+    if (tm_gpu_open(TM_GPU_HIP, 0, &gpu, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_gpu_close(gpu);
+    assert_string_equal(getenv("HSA_NO_SCRATCH_RECLAIM"), "1");
+    forget();
+}
+
+static void devices_that_are_left(void **state)
+{
+    static char *const none[] = { NULL };
+    static const struct {
+        tm_gpu_maker maker;
+        char *const  variables[4];
+        int          visible;
+        const char  *wrong;
+    } rows[] = {
+        { TM_GPU_HIP, { "HIP_VISIBLE_DEVICES=7" }, 1, "" },
+        { TM_GPU_HIP, { "HIP_VISIBLE_DEVICES=8" }, 0, "'8' of HIP_VISIBLE_DEVICES" },
+        { TM_GPU_HIP, { "HIP_VISIBLE_DEVICES=0,-1,2" }, 1, "'-1' of HIP_VISIBLE_DEVICES" },
+        { TM_GPU_HIP, { "HIP_VISIBLE_DEVICES=0,,2" }, 1, "'' of HIP_VISIBLE_DEVICES" },
+        { TM_GPU_HIP, { "HIP_VISIBLE_DEVICES=" }, 8, "" },
+        { TM_GPU_HIP, { "ROCR_VISIBLE_DEVICES=4,5,6", "HIP_VISIBLE_DEVICES=0,2" }, 2, "" },
+        { TM_GPU_HIP, { "ROCR_VISIBLE_DEVICES=4,5,6", "HIP_VISIBLE_DEVICES=0,3" }, 1, "'3' of HIP_VISIBLE_DEVICES" },
+        { TM_GPU_HIP, { "CUDA_VISIBLE_DEVICES=0,1", "HIP_VISIBLE_DEVICES=0,1,2" }, 3, "" },
+        { TM_GPU_HIP, { "CUDA_VISIBLE_DEVICES=0,1" }, 2, "" },
+        { TM_GPU_CUDA, { "HIP_VISIBLE_DEVICES=0" }, 8, "" },
+        { TM_GPU_CUDA, { "CUDA_VISIBLE_DEVICES=" }, 0, "" },
+        { TM_GPU_CUDA, { "CUDA_VISIBLE_DEVICES=GPU-1234,MIG-5678" }, 2, "" },
+        { TM_GPU_CUDA, { "CUDA_VISIBLE_DEVICES=NoDevFiles" }, 0, "'NoDevFiles' of CUDA_VISIBLE_DEVICES" },
+    };
+    char wrong[96];
+    (void)state;
+    assert_int_equal(tm_gpu_visible(TM_GPU_HIP, none, 8, NULL, wrong), 8);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int visible = tm_gpu_visible(rows[i].maker, rows[i].variables, 8, NULL, wrong);
+        if (visible != rows[i].visible || strcmp(wrong, rows[i].wrong) != 0)
+            fail_msg("row %zu: %d, \"%s\"", i, visible, wrong);
+    }
+}
+
+static void put(const char *path)
+{
+    char     full[PATH_MAX];
+    tm_error err = { 0 };
+    snprintf(full, sizeof full, "%s%s", test_in_folder("root"), path);
+    *strrchr(full, '/') = '\0';
+    assert_int_equal(tm_folder_make(full, &err), TM_OK);
+    snprintf(full, sizeof full, "%s%s", test_in_folder("root"), path);
+    assert_int_equal(tm_file_write(full, "x", 1, &err), TM_OK);
+}
+
+static void places_in_their_order(void **state)
+{
+    static char *const       variables[] = { "ROCM_PATH=/opt/rocm-6.2.4", "LD_LIBRARY_PATH=relative:/nothing:/ld/one",
+                                             "VIRTUAL_ENV=/venv", "HOME=/home/me", NULL };
+    static const char *const files[] = { "/opt/rocm-6.2.4/lib/x",
+                                         "/opt/rocm-6.10.0/lib/x",
+                                         "/opt/rocm-6.4.1/lib/x",
+                                         "/ld/one/x",
+                                         "/usr/lib64/x",
+                                         "/venv/lib/python3.12/site-packages/_rocm_sdk_core/lib/x",
+                                         "/venv/lib/python3.12/site-packages/_rocm_sdk_libraries_gfx94X_dcgpu/lib/x",
+                                         "/venv/lib/python3.12/site-packages/nvidia/cublas/lib/x",
+                                         "/home/me/.local/lib/python3.10/site-packages/torch/lib/x" };
+    static const char *const wanted[] = {
+        "LD_LIBRARY_PATH /ld/one",
+        "ROCM_PATH /opt/rocm-6.2.4/lib",
+        "the loader /usr/lib64",
+        "/opt /opt/rocm-6.10.0/lib",
+        "/opt /opt/rocm-6.4.1/lib",
+        "a wheel /venv/lib/python3.12/site-packages/_rocm_sdk_core/lib",
+        "a wheel /venv/lib/python3.12/site-packages/_rocm_sdk_libraries_gfx94X_dcgpu/lib",
+        "torch /home/me/.local/lib/python3.10/site-packages/torch/lib"
+    };
+    size_t    n;
+    tm_arena *arena = tm_arena_create();
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) put(files[i]);
+    const tm_gpu_place *places = tm_gpu_places(TM_GPU_HIP, test_in_folder("root"), variables, arena, &n);
+    for (size_t i = 0; i < n; i++) {
+        const char *text = tm_arena_format(arena, "%s %s", places[i].named, places[i].folder);
+        if (i >= sizeof wanted / sizeof wanted[0] || strcmp(text, wanted[i]) != 0) fail_msg("%zu: %s", i, text);
+    }
+    assert_int_equal(n, sizeof wanted / sizeof wanted[0]);
+    assert_true(tm_gpu_release_same("6.4", "6.4.3") && tm_gpu_release_same(NULL, "6.4") &&
+                tm_gpu_release_same("7.0.2", "7.0.0"));
+    assert_false(tm_gpu_release_same("6.4", "6.3.4") || tm_gpu_release_same("7.1.0", "7.10.0") ||
+                 tm_gpu_release_same("6.0", "7.0"));
+    tm_arena_destroy(arena);
+    test_folder_remove();
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(set_once_and_not_over_the_users),
+    cmocka_unit_test(where_the_library_is),
+    cmocka_unit_test(devices_that_are_left),
+    cmocka_unit_test(places_in_their_order),
+};
+
+TM_TESTS(tests, NULL, NULL)

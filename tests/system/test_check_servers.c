@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Day one on a new server of eight GPUs: healthy ones have nothing to say; of one with a fault, the row that is made
+ * for this fault says so, with what to do, and no other row does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "support/test.h"
+
+#include "check_servers.h"
+#include "base/root.h"
+#include "system/check.h"
+#include "system/environment.h"
+
+#include <ftw.h>
+#include <stdlib.h>
+
+typedef enum { MI300X, MI355X, H100, SERVERS } kind;
+enum { CHANGES = 8, VARIABLES = 4 };
+
+typedef struct {
+    const char     *name;
+    kind            of;
+    const char     *row; /* NULL: healthy */
+    tm_check_status status;
+    const char     *observed, *remedy; /* a word of each */
+    const char     *changes[CHANGES];  /* as put() takes them; "!PATH" removes */
+    char           *environment[VARIABLES];
+    enum { NOTHING, NOT_IN_GROUP, SMALL_SHM, NO_NUMA_CALLS, PARTS, ACS } special;
+} server;
+
+#define P(bus) "/sys/bus/pci/devices/0000:" bus ":00.0"
+#define NODES "/sys/class/kfd/kfd/topology/nodes"
+#define PACKAGES "/opt/venv/lib/python3.12/site-packages"
+
+/* clang-format off */
+#define NONE { 0 }
+static const server servers[] = {
+    { "8 x MI300X, ROCm 6.4.1", MI300X, NULL, TM_CHECK_PASS, "", "", NONE, NONE, NOTHING },
+    { "8 x MI355X, ROCm 7.0.2", MI355X, NULL, TM_CHECK_PASS, "", "", NONE, NONE, NOTHING },
+    { "8 x H100, CUDA 13", H100, NULL, TM_CHECK_PASS, "", "", NONE, NONE, NOTHING },
+
+    /* device files */
+    { "no /dev/kfd", MI300X, "gpu_devices", TM_CHECK_FAIL, "missing: /dev/kfd", "modprobe amdgpu", { "!/dev/kfd" }, NONE, NOTHING },
+    { "a container without --device /dev/kfd", MI300X, "gpu_devices", TM_CHECK_FAIL, "/dev/kfd",
+      "start the container with: --device /dev/kfd", { "!/dev/kfd", "/.dockerenv=" }, NONE, NOTHING },
+    { "a render node is missing", MI355X, "gpu_devices", TM_CHECK_FAIL, "missing: /dev/dri/renderD152",
+      "--device /dev/dri", { "!/dev/dri/renderD152" }, NONE, NOTHING },
+    { "not in group render", MI300X, "gpu_devices", TM_CHECK_FAIL, "may not open /dev/kfd", "usermod -aG render", NONE, NONE, NOT_IN_GROUP },
+    { "a container without --group-add", MI355X, "gpu_devices", TM_CHECK_FAIL, "may not open", "--group-add",
+      { "/run/.containerenv=" }, NONE, NOT_IN_GROUP },
+    { "no /dev/nvidia-uvm", H100, "gpu_devices", TM_CHECK_FAIL, "missing: /dev/nvidia-uvm", "nvidia-modprobe",
+      { "!/dev/nvidia-uvm" }, NONE, NOTHING },
+    { "HIP_VISIBLE_DEVICES beyond the last", MI300X, "gpu_visible", TM_CHECK_FAIL, "2 of 8", "indices of devices", NONE, { "HIP_VISIBLE_DEVICES=0,1,8,2" }, NOTHING },
+    { "CUDA_VISIBLE_DEVICES leaves too few", H100, "gpu_visible", TM_CHECK_FAIL, "GPUS_PER_NODE is 8", "unset", NONE,
+      { "CUDA_VISIBLE_DEVICES=0,1", "GPUS_PER_NODE=8" }, NOTHING },
+
+    /* the GPUs */
+    { "a GPU that the driver does not have", MI300X, "gpu_count", TM_CHECK_FAIL, "7 in the driver", "dmesg", { "!"
+      NODES "/9" }, NONE, NOTHING },
+    { "a GPU that NVIDIA's driver does not have", H100, "gpu_count", TM_CHECK_FAIL, "7 in the driver", "nvidia-smi",
+      { "!/proc/driver/nvidia/gpus/0000:df:00.0" }, NONE, NOTHING },
+    { "CPX and NPS4: 64 devices", MI300X, "partition", TM_CHECK_WARN, "64 devices of 8 GPUs", "SPX", NONE, NONE,
+      PARTS },
+    { "one GPU is partitioned", MI355X, "partition", TM_CHECK_FAIL, "7 x SPX, 1 x DPX", "SPX", { P("f5")
+      "/current_compute_partition=DPX\n" }, NONE, NOTHING },
+    { "an XGMI link is missing", MI300X, "xgmi", TM_CHECK_FAIL, "node 2 (0000:05:00.0) to 5 (0000:65:00.0)",
+      "power-cycle", { NODES "/2/io_links/3/properties=type 2\nnode_from 2\nnode_to 5\nweight 20\n" }, NONE, NOTHING
+      },
+    { "half of the PCIe lanes", MI300X, "pcie", TM_CHECK_WARN, "x8", "reseat", { P("46") "/current_link_width=8\n" },
+      NONE, NOTHING },
+    { "PCIe 4 instead of 5", MI355X, "pcie", TM_CHECK_WARN, "16 GT/s", "reseat", { P("75")
+      "/current_link_speed=16.0 GT/s PCIe\n" }, NONE, NOTHING },
+    { "a slow H100", H100, "pcie", TM_CHECK_WARN, "0000:52:00.0 8 GT/s", "reseat", { P("52")
+      "/current_link_speed=8.0 GT/s PCIe\n" }, NONE, NOTHING },
+    { "a power cap", MI300X, "gpu_power", TM_CHECK_WARN, "500 of 750 W", "poweroverdrive", { P("85")
+      "/hwmon/hwmon8/power1_cap=500000000\n" }, NONE, NOTHING },
+    { "the lowest clocks forced", MI300X, "gpu_level", TM_CHECK_WARN, "1 x low", "setperflevel auto", { P("05")
+      "/power_dpm_force_performance_level=low\n" }, NONE, NOTHING },
+    { "one GPU with a lower clock", MI355X, "gpu_clocks", TM_CHECK_WARN, "1900 to 2400 MHz", "resetclocks", { P("15")
+      "/pp_dpm_sclk=0: 132Mhz *\n1: 1900Mhz \n" }, NONE, NOTHING },
+    { "a hot GPU", MI300X, "gpu_temp", TM_CHECK_WARN, "junction 98 of 100 C", "airflow", { P("c6")
+      "/hwmon/hwmon10/temp2_input=98000\n" }, NONE, NOTHING },
+    { "uncorrectable errors", MI300X, "ecc", TM_CHECK_FAIL, "0000:a6:00.0 umc 2", "replace it", { P("a6")
+      "/ras/umc_err_count=ue: 2\nce: 5\nde: 0\n" }, NONE, NOTHING },
+    { "pages that wait for being retired", MI355X, "bad_pages", TM_CHECK_WARN, "1 retired, 1 pending",
+      "load the driver again", { P("e5")
+      "/ras/gpu_vram_bad_pages=0x027f5d43 : 0x00001000 : R\n0x027f5d4b : 0x00001000 : P\n" }, NONE, NOTHING },
+    { "a page that cannot be retired", MI300X, "bad_pages", TM_CHECK_FAIL, "1 not retired", "replace the GPU",
+      { P("e5") "/ras/gpu_vram_bad_pages=0x027f5d43 : 0x00001000 : F\n" }, NONE, NOTHING },
+    { "one GPU with another VBIOS", MI300X, "firmware", TM_CHECK_WARN,
+      "vbios_version 7 x 113-MI300X-102, 1 x 113-MI300X-099", "IFWI", { P("26") "/vbios_version=113-MI300X-099\n" }, NONE, NOTHING },
+    { "memory in use", MI355X, "gpu_mem", TM_CHECK_FAIL, "0000:05:00.0 60 GiB", "showpids", { P("05")
+      "/mem_info_vram_used=64424509440\n" }, NONE, NOTHING },
+    { "somebody else's training", MI300X, "foreign", TM_CHECK_FAIL, "77 python3", "end the processes",
+      { "/sys/class/kfd/kfd/proc/77/pasid=32770\n", "/proc/77/comm=python3\n" }, NONE, NOTHING },
+    { "a switch that is not driven", H100, "nvlink", TM_CHECK_FAIL, "not 0000:06:00.0", "nvswitch",
+      { "!/proc/driver/nvidia-nvswitch/devices/0000:06:00.0" }, NONE, NOTHING },
+    { "no fabric manager", H100, "nvlink", TM_CHECK_FAIL, "does not run",
+      "systemctl enable --now nvidia-fabricmanager", { "!/proc/2212" }, NONE, NOTHING },
+
+    /* the host */
+    { "ACS is on", MI300X, "acs", TM_CHECK_WARN, "0000:00:01.1", "setpci", NONE, NONE, ACS },
+    { "the IOMMU translates", MI355X, "iommu", TM_CHECK_WARN, "DMA-FQ", "iommu=pt",
+      { "/sys/kernel/iommu_groups/0/type=DMA-FQ\n" }, NONE, NOTHING },
+    { "NUMA balancing", MI300X, "numa_balancing", TM_CHECK_WARN, "1", "echo 0 >",
+      { "/proc/sys/kernel/numa_balancing=1\n" }, NONE, NOTHING },
+    { "a GPU on no NUMA node", MI300X, "numa_layout", TM_CHECK_WARN, "on no node", "BIOS", { P("65") "/numa_node=-1\n"
+      }, NONE, NOTHING },
+    { "an Xid", H100, "klog", TM_CHECK_FAIL, "[xid]", "dmesg",
+      { "/dev/kmsg=3,9,99990000000,-;NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus\n" }, NONE, NOTHING },
+
+    /* limits of containers */
+    { "a small /dev/shm", MI300X, "shm", TM_CHECK_FAIL, "64.00 MiB", "--shm-size", { "/.dockerenv=" }, NONE,
+      SMALL_SHM },
+    { "little locked memory", MI355X, "memlock", TM_CHECK_FAIL, "8.00 MiB", "--ulimit memlock=-1",
+      { "/proc/self/limits=Max locked memory         8388608              8388608              bytes\n", "/.dockerenv="
+      }, NONE, NOTHING },
+    { "a seccomp profile", MI300X, "seccomp", TM_CHECK_WARN, "refuses mbind", "--security-opt seccomp=unconfined",
+      { "/proc/self/status=Seccomp:\t2\nSeccomp_filters:\t1\n", "/.dockerenv=" }, NONE, NO_NUMA_CALLS },
+
+    /* driver and libraries */
+    { "hipBLASLt of ROCm 6.2 beside HIP", MI300X, "rocm", TM_CHECK_FAIL, "hipBLASLt 6.2.4", "of ROCm 6.4.1",
+      { "/opt/rocm-6.4.1/lib/libhipblaslt.so.0->libhipblaslt.so.0.8.60204",
+      "/opt/rocm-6.4.1/lib/libhipblaslt.so.0.8.60204=\177ELF" }, NONE, NOTHING },
+    { "no RCCL", MI355X, "rocm", TM_CHECK_WARN, "not found: RCCL", "apt-get install rccl of ROCm 7.0.2",
+      { "!/opt/rocm-7.0.2/lib/librccl.so", "!/opt/rocm-7.0.2/lib/librccl.so.1",
+      "!/opt/rocm-7.0.2/lib/librccl.so.1.0.70002" }, NONE, NOTHING },
+    { "HIP of a PyTorch wheel in LD_LIBRARY_PATH", MI300X, "rocm", TM_CHECK_FAIL, "HIP 6.2",
+      "export ROCM_PATH=/opt/rocm-6.4.1", { PACKAGES "/torch/lib/libamdhip64.so=\177ELF", PACKAGES
+      "/torch-2.5.1+rocm6.2.dist-info/RECORD=" }, { "LD_LIBRARY_PATH=" PACKAGES "/torch/lib" }, NOTHING },
+    { "a ROCM_PATH that is not there", MI300X, "rocm", TM_CHECK_FAIL, "ROCM_PATH is '/opt/rocm-6.0.0'",
+      "export ROCM_PATH=/opt/rocm-6.4.1", NONE, { "ROCM_PATH=/opt/rocm-6.0.0" }, NOTHING },
+    { "ROCm 6.4 with MI355X", MI355X, "rocm", TM_CHECK_FAIL, "7.0 is the oldest", "install ROCm 7.0",
+      { "!/opt/rocm-7.0.2", "!/opt/rocm", PACKAGES "/_rocm_sdk_core/lib/libamdhip64.so.6=", PACKAGES
+      "/_rocm_sdk_core/lib/libhiprtc.so.6=", PACKAGES "/_rocm_sdk_libraries_gfx94X_dcgpu/lib/libhipblaslt.so.0=",
+      PACKAGES "/_rocm_sdk_libraries_gfx94X_dcgpu/lib/librccl.so.1=", PACKAGES
+      "/rocm_sdk_core-6.4.2.dist-info/RECORD=" }, NONE, NOTHING },
+    { "a driver that is too old for ROCm", MI355X, "amdgpu", TM_CHECK_FAIL, "does not support ROCm 7.0.2",
+      "install amdgpu of release", { "/sys/module/amdgpu/version=6.7.0\n" }, NONE, NOTHING },
+    { "a driver that is too new for ROCm", MI300X, "amdgpu", TM_CHECK_FAIL, "does not support ROCm 6.2.4",
+      "or ROCm 7.0", { "/sys/module/amdgpu/version=6.19.14\n", "!/opt/rocm-6.4.1", "!/opt/rocm", "/opt/rocm-6.2.4/" },
+      NONE, NOTHING },
+    { "another libcuda than the module's", H100, "cuda", TM_CHECK_FAIL, "the module is 580.65.06", "reboot",
+      { "/usr/lib/x86_64-linux-gnu/libcuda.so.1->libcuda.so.580.95.05",
+      "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05=\177ELF" }, NONE, NOTHING },
+    { "CUDA 13 on a driver of CUDA 12", H100, "cuda", TM_CHECK_FAIL, "libnvrtc.so.13: of CUDA 13",
+      "nvidia-cuda-nvrtc-cu12", { NVRM("550.54.15"), "/usr/lib/x86_64-linux-gnu/libcuda.so.1->libcuda.so.550.54.15",
+      "/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15=\177ELF" }, NONE, NOTHING },
+    { "a driver of CUDA 11", H100, "cuda", TM_CHECK_FAIL, "older than CUDA 12", "525 or later", { NVRM("470.256.02")
+      }, NONE, NOTHING },
+    { "no libcuda in the container", H100, "cuda", TM_CHECK_FAIL, "no libcuda.so.1", "--gpus all",
+      { "!/usr/lib/x86_64-linux-gnu/libcuda.so.1", "!/usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06",
+      "!/usr/lib/x86_64-linux-gnu/libcuda.so" }, NONE, NOTHING },
+};
+/* clang-format on */
+enum { N = sizeof servers / sizeof servers[0] };
+
+/* --- trees: one of each kind, whose changes are undone
+ * ---------------------------------------------------------------- */
+
+typedef struct {
+    char path[1024],
+        saved[1024]; /* saved: where the old file is; "": there was none, and `path` is the first new one */
+} old_file;
+static old_file old_files[CHANGES + 1];
+static int      n_old;
+
+static int remove_one(const char *path, const struct stat *info, int flag, struct FTW *ftw)
+{
+    (void)info, (void)flag, (void)ftw;
+    return remove(path);
+}
+
+/* Puts what is at a path away. */
+static void save(const char *path)
+{
+    struct stat info;
+    old_file   *old = &old_files[n_old];
+    assert_true(n_old < (int)(sizeof old_files / sizeof old_files[0]));
+    snprintf(old->path, sizeof old->path, "%s%s", server_root, path);
+    old->saved[0] = '\0';
+    if (old->path[strlen(old->path) - 1] == '/') old->path[strlen(old->path) - 1] = '\0';
+    if (lstat(old->path, &info) == 0) {
+        snprintf(old->saved, sizeof old->saved, "%s-%d", server_root, n_old);
+        assert_int_equal(rename(old->path, old->saved), 0);
+    } else {
+        for (size_t i = strlen(server_root) + 1; old->path[i]; i++) {
+            if (old->path[i] != '/') continue;
+            old->path[i] = '\0';
+            if (lstat(old->path, &info) != 0) break;
+            old->path[i] = '/';
+        }
+    }
+    n_old++;
+}
+
+static void restore(void)
+{
+    while (n_old > 0) {
+        old_file *old = &old_files[--n_old];
+        nftw(old->path, remove_one, 16, FTW_DEPTH | FTW_PHYS); /* nothing is there if it was taken away */
+        if (*old->saved) assert_int_equal(rename(old->saved, old->path), 0);
+    }
+}
+
+static void change(const char *entry)
+{
+    char        path[1024];
+    const char *end = strpbrk(entry, "="), *arrow = strstr(entry, "->");
+    if (arrow && (!end || arrow < end)) end = arrow;
+    snprintf(path, sizeof path, "%.*s", end ? (int)(end - entry) : 1000, entry + (*entry == '!'));
+    save(path);
+    if (*entry != '!')
+        put("%s", entry);
+    else if (!*old_files[n_old - 1].saved)
+        fail_msg("'%s' is not there", path);
+}
+
+/* Device files belong to another user and to the test's group; 0660 of AMD's, 0666 of NVIDIA's. */
+static void set_modes(kind of)
+{
+    static const char *const folders[] = { "/dev", "/dev/dri" };
+    char                     path[1024];
+    for (int i = 0; i < 2; i++) {
+        tm_arena    *arena = tm_arena_create();
+        size_t       n;
+        const char **names;
+        snprintf(path, sizeof path, "%s%s", server_root, folders[i]);
+        names = tm_root_list("", path, 1000, arena, &n);
+        for (size_t k = 0; k < n; k++) {
+            snprintf(path, sizeof path, "%s%s/%s", server_root, folders[i], names[k]);
+            if (strcmp(names[k], "dri") != 0 && strcmp(names[k], "kmsg") != 0) chmod(path, of == H100 ? 0666 : 0660);
+        }
+        tm_arena_destroy(arena);
+    }
+}
+
+static void build(const server *s)
+{
+    static const char *const names[] = { "mi300x", "mi355x", "h100", "parts" };
+    bool                     parts = s->special == PARTS;
+    snprintf(server_root, sizeof server_root, "%s", test_in_folder(names[parts ? SERVERS : (int)s->of]));
+    if (access(server_root, F_OK) != 0) {
+        if (s->of == H100)
+            put_h100_server();
+        else
+            put_amd_server(s->of == MI300X ? &mi300x : &mi355x, parts ? 8 : 1, parts ? "CPX" : "SPX",
+                           parts ? "NPS4" : "NPS1");
+        set_modes(s->of);
+    }
+    for (int i = 0; i < CHANGES && s->changes[i]; i++) change(s->changes[i]);
+    if (strstr(s->name, "too new")) put_rocm("/opt/rocm-6.2.4/lib", "6.2", "0.8", "60204");
+    if (s->special != ACS) return;
+    save("/sys/bus/pci/devices/0000:00:01.1/config");
+    put_config("0000:00:01.1", true);
+}
+
+static void run(const server *s, tm_checks *checks)
+{
+    static char     *nothing[] = { NULL };
+    tm_arena        *arena = tm_arena_create();
+    tm_check_host    host = tm_check_host_read(server_root, true, arena);
+    tm_check_options options = tm_check_options_default();
+    tm_error         err = { 0 };
+    int64_t          group = (int64_t)getegid();
+    host.environment = s->environment[0] ? (char **)s->environment : nothing;
+    host.wall_ms = 1767225600000;
+    host.shm_bytes = s->special == SMALL_SHM ? 64 << 20 : INT64_C(64) << 30;
+    host.numa_calls = s->special == NO_NUMA_CALLS ? 0 : 1;
+    host.user = (int64_t)geteuid() + 1;
+    host.group = group + 1;
+    host.groups = &group;
+    host.n_groups = s->special == NOT_IN_GROUP ? 0 : 1;
+    options.sysroot = server_root;
+    options.host = &host;
+    if (tm_checks_run(&options, checks, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_arena_destroy(arena);
+}
+
+static bool bad(tm_check_status status)
+{
+    return status == TM_CHECK_WARN || status == TM_CHECK_FAIL;
+}
+
+static void judge(const server *s, const tm_checks *checks)
+{
+    bool found = false;
+    for (size_t i = 0; i < checks->n; i++) {
+        const tm_check_result *r = &checks->results[i];
+        bool                   wanted = s->row && strcmp(r->id, s->row) == 0;
+        found = found || wanted;
+        if (wanted && (r->status != s->status || !strstr(r->observed, s->observed) || !strstr(r->remedy, s->remedy)))
+            fail_msg("%s: %s is %s '%s', remedy '%s'; wanted %s '%s', '%s'", s->name, r->id,
+                     tm_check_status_name(r->status), r->observed, r->remedy, tm_check_status_name(s->status),
+                     s->observed, s->remedy);
+        if (!wanted && bad(r->status))
+            fail_msg("%s: %s is %s '%s'", s->name, r->id, tm_check_status_name(r->status), r->observed);
+    }
+    if (s->row && !found) fail_msg("%s: there is no row %s", s->name, s->row);
+}
+
+static void try_one(const server *s)
+{
+    tm_checks checks = { 0 };
+    build(s);
+    run(s, &checks);
+    judge(s, &checks);
+    restore();
+    tm_checks_fini(&checks);
+}
+
+static void each_fault_is_named_by_its_row(void **state)
+{
+    (void)state;
+    int broken = 0;
+    for (int i = 0; i < N; i++) {
+        if (servers[i].special != PARTS) try_one(&servers[i]);
+        broken += servers[i].row != NULL;
+    }
+    for (int i = 0; i < SERVERS; i++) try_one(&servers[i]); /* healthy again: all changes were undone */
+    assert_true(broken >= 30);
+    test_folder_remove();
+}
+
+static void sixty_four_devices(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N; i++)
+        if (servers[i].special == PARTS) try_one(&servers[i]);
+    test_folder_remove();
+}
+
+/* A healthy server is not green because nothing was read: each row of its maker passes. */
+static void what_a_healthy_server_shows(void **state)
+{
+    static const struct {
+        kind        of;
+        const char *row, *observed;
+    } all[] = {
+        { MI300X, "gpu_count", "8 x MI300X, 8 in the driver" },
+        { MI300X, "gpu_devices", "all 9 device files" },
+        { MI300X, "gpu_visible", "8 of 8 devices" },
+        { MI300X, "partition", "8 x SPX; 8 x NPS1; 8 devices of 8 GPUs" },
+        { MI300X, "xgmi", "all 56 links of 8 GPUs" },
+        { MI300X, "pcie", "full speed on 8" },
+        { MI300X, "ecc", "0 uncorrectable" },
+        { MI300X, "bad_pages", "none" },
+        { MI300X, "gpu_power", "the board's limit on 8" },
+        { MI300X, "gpu_level", "8 x auto" },
+        { MI300X, "gpu_temp", "at most 46 C on 16 sensors" },
+        { MI300X, "firmware", "4 of 8 kinds" },
+        { MI300X, "numa_layout", "96 processors, 1.44 TiB, 4 GPUs" },
+        { MI300X, "rocm", "HIP 6.4.1 in /opt/rocm-6.4.1/lib, hiprtc 6.4.1" },
+        { MI300X, "amdgpu", "amdgpu 6.12.12 (release 6.4) with ROCm 6.4.1" },
+        { MI300X, "seccomp", "no filter" },
+        { MI355X, "rocm", "RCCL 7.0.2" },
+        { MI355X, "amdgpu", "release 30.10) with ROCm 7.0.2" },
+        { H100, "gpu_devices", "all 10 device files" },
+        { H100, "cuda", "driver 580.65.06 (CUDA 13), NVRTC 13.0.88, cublasLt 13.0.2.14" },
+        { H100, "nvlink", "4 NVSwitches, the fabric manager runs" },
+    };
+    (void)state;
+    for (int of = 0; of < SERVERS; of++) {
+        tm_checks checks = { 0 };
+        build(&servers[of]);
+        run(&servers[of], &checks);
+        for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
+            for (size_t i = 0; i < checks.n && (int)all[k].of == of; i++) {
+                const tm_check_result *r = &checks.results[i];
+                if (strcmp(r->id, all[k].row) == 0 &&
+                    (r->status != TM_CHECK_PASS || !strstr(r->observed, all[k].observed)))
+                    fail_msg("%s: %s is %s '%s', wanted '%s'", servers[of].name, r->id, tm_check_status_name(r->status),
+                             r->observed, all[k].observed);
+            }
+        tm_checks_fini(&checks);
+    }
+    test_folder_remove();
+}
+
+/* What a result keeps of them. */
+static void devices_in_results(void **state)
+{
+    static const char *const hide[] = { "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES",
+                                        "GPU_DEVICE_ORDINAL" };
+    (void)state;
+    for (size_t i = 0; i < sizeof hide / sizeof hide[0]; i++) unsetenv(hide[i]);
+    for (int of = 0; of < SERVERS; of++) {
+        build(&servers[of]);
+        for (int hidden = 0; hidden < 2; hidden++) {
+            if (hidden) setenv("CUDA_VISIBLE_DEVICES", "3,1", 1);
+            tm_environment *e = tm_environment_read(server_root);
+            assert_string_equal(tm_environment_text(e, "gpus", NULL, "devices"), "8");
+            assert_string_equal(tm_environment_text(e, "gpus", NULL, "visible"), hidden ? "2" : "8");
+            if (hidden)
+                assert_string_equal(tm_environment_text(e, "gpus", NULL, "visible_by"), "CUDA_VISIBLE_DEVICES=3,1");
+            else
+                assert_null(tm_environment_text(e, "gpus", NULL, "visible_by"));
+            tm_environment_destroy(e);
+            unsetenv("CUDA_VISIBLE_DEVICES");
+        }
+    }
+    test_folder_remove();
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_fault_is_named_by_its_row),
+    cmocka_unit_test(sixty_four_devices),
+    cmocka_unit_test(what_a_healthy_server_shows),
+    cmocka_unit_test(devices_in_results),
+};
+
+TM_TESTS(tests, NULL, NULL)
