@@ -327,7 +327,7 @@ static void begin_block(ptx_block *b)
     b->n_barriers = b->n_bulk = 0;
     b->executed = 0;
     if (machine_clocks_block(&b->time)) {
-        machine_memory_launch(b->memory);
+        machine_memory_launch(b->memory, 0);
         b->global_readers.n = b->global_readers.free = 0;
     }
     for (int i = 0; i < b->n_warps; i++) begin_warp(b, &b->warps[i]);
@@ -422,7 +422,7 @@ static bool run(machine_module *module, machine_memory *memory, const machine_la
     for (int i = 0; i < m->n_kernels; i++)
         if (!strcmp(m->kernels[i].name, launch->kernel)) b->kernel = &m->kernels[i];
     error[0] = 0;
-    machine_memory_launch(memory);
+    machine_memory_launch(memory, 0);
     if (!b->kernel) {
         snprintf(error, MACHINE_ERROR_ROOM, "there is no kernel %s", launch->kernel);
         b->failed = true;

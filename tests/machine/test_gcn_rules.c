@@ -103,6 +103,10 @@ static const rule rules[] = {
       .body = BEGIN "ds_write_b32 v9, v0 offset:4\n" END,
       .wanted = "out of bounds: 4 bytes at 256 of 256 bytes of LDS",
       .lds = 256 },
+    { .what = "before the LDS",
+      .body = BEGIN "v_mov_b32_e32 v10, -4\nds_write_b32 v10, v0\n" END,
+      .wanted = "out of bounds: 4 bytes at 4294967292 of 256 bytes of LDS",
+      .lds = 256 },
     { .what = "misaligned in the LDS",
       .body = BEGIN "v_mov_b32_e32 v1, 0\nds_read_b64 v[2:3], v9\ns_waitcnt lgkmcnt(0)\n" END,
       .wanted = "misaligned LDS address 4 for 8 bytes",
@@ -167,6 +171,12 @@ static const rule rules[] = {
     { .what = "lanes write one place",
       .body = BEGIN "v_and_b32_e32 v9, 60, v9\nv_mov_b32_e32 v1, v0\n" END,
       .wanted = "lanes 0 and 16 write different values" },
+    { .what = "lanes write backwards",
+      .body = BEGIN "v_sub_u32_e32 v9, 0xfc, v9\nv_mov_b32_e32 v1, v0\n" END,
+      .wanted = "" },
+    { .what = "every second lane writes a place, from behind",
+      .body = BEGIN "v_and_b32_e32 v1, 1, v0\nv_lshlrev_b32_e32 v9, 2, v1\nv_sub_u32_e32 v9, 64, v9\n" END,
+      .wanted = "" },
     /* waves */
     { .what = "divergence",
       .body = BEGIN "v_cmp_gt_u32_e32 vcc, 32, v0\ns_and_saveexec_b64 s[8:9], vcc\ns_barrier\ns_endpgm\n",
@@ -417,7 +427,7 @@ static void memory_keeps_pieces_apart(void **state)
     t[0].writer = 7;
     assert_ptr_equal(machine_traces(memory, a + 4001, 1), t + 1);
     assert_null(machine_traces(memory, a + 4000, 100)); /* another page */
-    machine_memory_launch(memory);
+    machine_memory_launch(memory, 0);
     assert_int_equal(machine_traces(memory, a + 4000, 1)->writer, 0);
     assert_true(machine_release(memory, a));
     assert_false(machine_release(memory, a));
