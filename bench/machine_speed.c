@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench/machine_speed.c - the rate of tests/machine/'s interpreters beside that of another emulator, launch by launch in
- * turns, on one core, by processor time. Both run the same text with all of their checks, in the lazy order; they must
- * leave the same numbers, and execute as many instructions (the other one of PTX may count those whose lanes are all off).
+/* bench/machine_speed.c - the rate of tests/machine/'s interpreters beside that of another emulator, launch by launch
+ * in turns, on one core, by processor time. Both run the same text with all of their checks, in the lazy order; they
+ * must leave the same numbers, and execute as many instructions (the other one of PTX may count those whose lanes are
+ * all off).
  *
  *   machine_speed gcn|ptx LIBRARY TEXT [rounds [kernel]]
  *
- * LIBRARY has emu_load, emu_run and emu_error (ptx: ptx_...), TEXT the kernels below. Kernels that TEXT does not have are left
- * out. A line a kernel: instructions of waves a second of both, the median of the ratios of pairs of launches, the lowest
- * and the highest; of products also floating-point operations. bench/machine_speed.sh makes all of them.
+ * LIBRARY has emu_load, emu_run and emu_error (ptx: ptx_...), TEXT the kernels below. Kernels that TEXT does not have
+ * are left out. A line a kernel: instructions of waves a second of both, the median of the ratios of pairs of launches,
+ * the lowest and the highest; of products also floating-point operations. bench/machine_speed.sh makes all of them.
  */
 #include "machine/machine.h"
 
@@ -22,8 +23,8 @@ enum { BUFFERS = 8, ROUNDS = 99 };
 
 /* --- kernels ------------------------------------------------------------------------------------- */
 
-/* Arguments, a letter each: b, f buffers of bfloat16 and float32, in capitals what is written; i, q a number of 32 or 64 bits,
- * e a small float32. */
+/* Arguments, a letter each: b, f buffers of bfloat16 and float32, in capitals what is written; i, q a number of 32 or
+ * 64 bits, e a small float32. */
 typedef struct work {
     const char *kernel, *arguments;
     int         blocks[3], threads;
@@ -297,12 +298,14 @@ int main(int n, char **words)
     if (!m) stop(words[3], error);
     void *library = dlopen(words[2], RTLD_NOW);
     if (!library) stop(words[2], dlerror());
-    theirs t = { NULL, symbol(library, prefix, "load"), symbol(library, prefix, "run"), symbol(library, prefix, "error") };
+    theirs t = { NULL, symbol(library, prefix, "load"), symbol(library, prefix, "run"),
+                 symbol(library, prefix, "error") };
     t.module = t.load(words[3]);
     if (rounds < 1 || rounds > ROUNDS) rounds = 7;
     for (size_t i = 0; i < sizeof works / sizeof *works; i++)
         for (int k = 0; k < machine_kernels(m); k++)
-            if (strcmp(machine_kernel_at(m, k)->name, works[i].kernel) == 0 && (n < 6 || strcmp(words[5], works[i].kernel) == 0))
+            if (strcmp(machine_kernel_at(m, k)->name, works[i].kernel) == 0 &&
+                (n < 6 || strcmp(words[5], works[i].kernel) == 0))
                 compare(m, &t, &works[i], rounds);
     machine_unload(m);
     free(text);

@@ -50,8 +50,9 @@ static uint8_t *global_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, c
         return NULL;
     }
     if (!b->time.on) return host;
-    machine_trace *t = near && near->traces ? near->traces + (at - near->low) : machine_traces(b->memory, at, bytes);
-    why = machine_clocks_touch(&b->time, &b->global_readers, t, bytes, a, how, &who);
+    machine_trace *t = near && near->traces ? near->traces + ((at - near->low) >> b->kernel->global_unit)
+                                            : machine_traces(b->memory, at, bytes);
+    why = machine_clocks_touch(&b->time, &b->global_readers, t, bytes >> b->kernel->global_unit, a, how, &who);
     if (!why) return host;
     name_agent(b, who, other, sizeof other);
     ptx_fail(b, w, x, "global memory at 0x%llx, thread %u: %s (%s)", (unsigned long long)at,
@@ -126,7 +127,9 @@ uint8_t *ptx_global_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, i
 {
     machine_doer a = { b->time.agents - 1, 1, b->time.now, (uint32_t)(w->number * LANES + lane) };
     uint8_t     *p = global_of(b, w, x, &a, at, bytes, MACHINE_READ, NULL);
-    return p && (!b->time.on || fenced(b, w, x, machine_traces(b->memory, at, bytes), bytes)) ? p : NULL;
+    return p && (!b->time.on || fenced(b, w, x, machine_traces(b->memory, at, bytes), bytes >> b->kernel->global_unit))
+               ? p
+               : NULL;
 }
 
 uint8_t *ptx_shared_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint32_t at, uint32_t bytes,
@@ -182,19 +185,56 @@ static u32 alike(const ptx_block *b, const ptx_warp *w, const u64 *at, u32 on)
     return lanes;
 }
 
+static inline void copy(uint8_t *to, const uint8_t *from, uint32_t bytes)
+{
+    switch (bytes) {
+    case 16:
+        memcpy(to, from, 16);
+        break;
+    case 8:
+        memcpy(to, from, 8);
+        break;
+    case 4:
+        memcpy(to, from, 4);
+        break;
+    case 2:
+        memcpy(to, from, 2);
+        break;
+    default:
+        memcpy(to, from, 1);
+    }
+}
+
+/* Element e of what each lane has loaded, elements having so many bytes. */
+static inline __attribute__((always_inline)) void element(uint8_t (*data)[16], uint32_t e, uint32_t bytes, bool wide,
+                                                          u64 *to, u32 *narrow)
+{
+    for (int i = 0; i < LANES; i++) {
+        uint64_t v = 0;
+        memcpy(&v, data[i] + e * bytes, bytes);
+        if (wide)
+            to[i] = v;
+        else
+            narrow[i] = (u32)v;
+    }
+}
+
 static void put_loaded(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on, uint8_t (*data)[16], uint32_t bytes)
 {
-    for (int e = 0; e < x->o[0].count; e++) {
-        u64 wide[LANES];
-        u32 narrow[LANES];
-        for (int i = 0; i < LANES; i++) {
-            uint64_t v = 0;
-            memcpy(&v, data[i] + (uint32_t)e * bytes, bytes);
-            wide[i] = v;
-            narrow[i] = (u32)v;
-        }
-        int place = b->module->list[x->o[0].first + e];
-        if (x->o[0].wide)
+    for (uint32_t e = 0; e < (uint32_t)x->o[0].count; e++) {
+        u64  wide[LANES];
+        u32  narrow[LANES];
+        bool is_wide = x->o[0].wide;
+        if (bytes == 4)
+            element(data, e, 4, is_wide, wide, narrow);
+        else if (bytes == 2)
+            element(data, e, 2, is_wide, wide, narrow);
+        else if (bytes == 8)
+            element(data, e, 8, is_wide, wide, narrow);
+        else
+            element(data, e, 1, is_wide, wide, narrow);
+        int place = b->module->list[x->o[0].first + (int)e];
+        if (is_wide)
             ptx_put64(w, place, on, wide);
         else
             ptx_put32(w, place, on, narrow);
@@ -216,7 +256,7 @@ PTX_HANDLER(load)
         uint8_t     *p = global ? global_of(b, w, x, &a, at[i], bytes, MACHINE_READ, &near)
                                 : shared_of(b, w, x, &a, shared_address(at[i]), bytes, MACHINE_READ);
         if (!p) return;
-        for (int j = i; j < LANES && (lanes >> j & 1); j++) memcpy(data[j], p, bytes);
+        for (int j = i; j < LANES && (lanes >> j & 1); j++) copy(data[j], p, bytes);
     }
     put_loaded(b, w, x, on, data, size);
     if (b->counted && global) machine_count_access(b->counts, at, on, bytes, 32, false);
@@ -232,12 +272,16 @@ PTX_HANDLER(load_parameter)
     ptx_addresses(w, &x->o[1], at);
     for (u32 left = on; left; left &= left - 1) {
         int i = ptx_first(left);
+        if (x->o[1].at < 0 && left != on) { /* all have one address */
+            copy(data[i], data[ptx_first(on)], bytes);
+            continue;
+        }
         if (at[i] % bytes || at[i] > room || bytes > room - at[i]) {
             ptx_fail(b, w, x, "%u bytes at %llu of the parameters, which have %d", bytes, (unsigned long long)at[i],
                      b->kernel->parameter_bytes);
             return;
         }
-        memcpy(data[i], b->parameters + at[i], bytes);
+        copy(data[i], b->parameters + at[i], bytes);
     }
     put_loaded(b, w, x, on, data, size);
 }
@@ -253,8 +297,8 @@ PTX_HANDLER(store)
         const u32 *narrow = ptx_place(w, b->module->list[x->o[1].first + e]);
         const u64 *wide = (const u64 *)narrow;
         for (int i = 0; i < LANES; i++) {
-            uint64_t v = x->o[1].wide ? wide[i] : narrow[i];
-            memcpy(data[i] + (uint32_t)e * size, &v, size);
+            uint64_t v[2] = { x->o[1].wide ? wide[i] : narrow[i] };
+            copy(data[i] + (uint32_t)e * size, (const uint8_t *)v, size);
         }
     }
     reach near = global ? reach_of(b, at, on, bytes) : (reach){ 0 };
@@ -264,7 +308,7 @@ PTX_HANDLER(store)
         uint8_t     *p = global ? global_of(b, w, x, &a, at[i], bytes, MACHINE_WRITE, &near)
                                 : shared_of(b, w, x, &a, shared_address(at[i]), bytes, MACHINE_WRITE);
         if (!p) return;
-        memcpy(p, data[i], bytes);
+        copy(p, data[i], bytes);
     }
     b->events++;
     if (b->counted && global) machine_count_access(b->counts, at, on, bytes, 32, true);
