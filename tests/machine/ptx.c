@@ -279,7 +279,15 @@ static void run_block(ptx_block *b)
     if (!b->failed) ptx_async_end(b);
 }
 
-/* A special register, in the order of their names (ptx_resolve.c). */
+/* Special registers, in the order of their names (ptx_resolve.c): those that are not the same in every block. */
+enum { CTAID_X = 6, CTAID_Z = 8 };
+
+static bool is_of_block(const ptx_constant *of)
+{
+    return of->special > CTAID_X && of->special <= CTAID_Z + 1;
+}
+
+/* A special register of a thread. */
 static uint64_t special(const ptx_block *b, int which, uint32_t t)
 {
     const uint32_t *n = b->launch->threads, *blocks = b->launch->blocks;
@@ -311,7 +319,7 @@ static void begin_warp(ptx_block *b, ptx_warp *w)
     memset(w->file, 0xff, (size_t)k->registers * sizeof *w->file);
     for (int c = 0; c < k->n_constants; c++) {
         const ptx_constant *of = &k->constants[c];
-        if (!w->begun || of->at < k->registers || of->special) set_constant(b, w, of);
+        if (!w->begun || of->at < k->registers || is_of_block(of)) set_constant(b, w, of);
     }
     w->begun = true;
     w->alive = left >= LANES ? ~(u32)0 : ((u32)1 << left) - 1;
