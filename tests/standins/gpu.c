@@ -213,6 +213,7 @@ void standin_settle(void)
     pthread_mutex_unlock(&queues_lock);
 }
 
+/* cuda.h, cuStreamQuery: "CUDA_ERROR_NOT_READY if not" all operations have completed. */
 API NAME(cuStreamQuery, hipStreamQuery)(void *stream);
 API NAME(cuStreamQuery, hipStreamQuery)(void *stream)
 {
@@ -333,6 +334,7 @@ API NAME(cuEventSynchronize, hipEventSynchronize)(void *e)
     return code ? code : standin_fault("");
 }
 
+/* cuda.h, cuEventElapsedTime: CUDA_ERROR_NOT_READY if one or both "has not yet been completed". */
 API NAME(cuEventElapsedTime, hipEventElapsedTime)(float *ms, void *from, void *to);
 API NAME(cuEventElapsedTime, hipEventElapsedTime)(float *ms, void *from, void *to)
 {
