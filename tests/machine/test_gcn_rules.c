@@ -15,6 +15,8 @@
 #define OTHER_WAVE "v_xor_b32_e32 v10, 0x100, v9\n" /* the place of the thread that many bytes away: another wave's */
 #define NEXT_LANE "v_xor_b32_e32 v10, 4, v9\n"
 
+#define HALVES "v_and_b32_e32 v1, 63, v0\nv_lshlrev_b32_e32 v10, 2, v1\n" /* v10: the place of the lane */
+
 typedef struct rule {
     const char *what, *body, *wanted; /* part of the error; "": none */
     int         lds, threads, blocks;
@@ -159,6 +161,15 @@ static const rule rules[] = {
     { .what = "no barrier in between",
       .body = BEGIN OTHER_WAVE "global_store_dword v9, v0, s[6:7]\ns_waitcnt vmcnt(0)\nglobal_load_dword v1, v10, "
                                "s[6:7]\ns_waitcnt vmcnt(0)\ns_endpgm\n",
+      .wanted = "by another wave of the block",
+      .threads = 128 },
+    { .what = "waves write halves of their own",
+      .body = BEGIN HALVES "v_lshrrev_b32_e32 v1, 6, v0\nv_lshlrev_b32_e32 v1, 1, v1\nv_add_u32_e32 v10, v10, v1\n"
+                           "global_store_short v10, v0, s[4:5]\ns_endpgm\n",
+      .wanted = "",
+      .threads = 128 },
+    { .what = "waves write the same halves",
+      .body = BEGIN HALVES "global_store_short v10, v0, s[4:5]\ns_endpgm\n",
       .wanted = "by another wave of the block",
       .threads = 128 },
     { .what = "past the scalar cache",
