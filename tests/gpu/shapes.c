@@ -119,6 +119,7 @@ static const struct {
     { &tm_op_linear_cross_entropy, 3, { 65 }, { 1300 } },
     { &tm_op_linear_cross_entropy, 14, { 100 }, { 1300 } },
     { &tm_op_linear_cross_entropy, 14, { 100 }, { 1900 } },
+    { &tm_op_linear_cross_entropy, 9, { 9, 8, 16 }, { 8300, 3, 2 } }, /* more rows than a grid has threads */
     { &tm_op_linear_cross_entropy_grad, 2, { 7 }, { 1300 } },
     { &tm_op_linear_cross_entropy_grad, 2, { 7 }, { 1900 } },
     { &tm_op_embedding, 1, { 9 }, { 1300 } },
@@ -131,6 +132,8 @@ static const struct {
     { &tm_op_embedding_grad, 3, { 18 }, { 1300 } },
     { &tm_op_embedding_grad, 13, { 40 }, { 1300 } },
     { &tm_op_embedding_grad, 14, { 63 }, { 1475 } },
+    { &tm_op_embedding_grad, 13, { 40, 20 }, { 2100, 2000 } }, /* parts of positions as long as the rows */
+    { &tm_op_embedding_grad, 14, { 63, 31 }, { 2100, 2090 } },
     { &tm_op_adamw, 8, { 0 }, { 0 } },
     { &tm_op_adamw, 8, { 40001 }, { 60000 } },
     { &tm_op_adamw, 8, { 40001 }, { 51000 } },
@@ -173,6 +176,8 @@ static void make_stretched(gpu_shape *s, int row)
     for (int k = 0; k < op->n_in; k++) stretch_shape(&s->example.in[k], stretched[row].from, stretched[row].to);
     for (int k = 0; k < op->n_in; k++) stretch(&s->example.limit[k], stretched[row].from, stretched[row].to);
     for (int k = 0; k < op->n_out; k++) stretch_shape(&s->example.out[k], stretched[row].from, stretched[row].to);
+    if (op == &tm_op_embedding_grad)
+        stretch(&((tm_embedding_attr *)(void *)s->example.attr)->rows, stretched[row].from, stretched[row].to);
 }
 
 bool gpu_shape_of(const tm_op *op, int k, gpu_shape *out)

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "support/test.h"
 
@@ -134,6 +135,50 @@ static void hip_trains_as_a_cpu(void **state)
     trains_as_a_cpu("hip", 0);
 }
 
+/* --- a Llama of 0.95 million parameters ----------------------------------------------------------------------------
+ */
+
+static double processor_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* 20 steps in bfloat16, products by own kernels, on each architecture that releases have code for. */
+static void a_llama_trains_on(const char *name, const char *arch)
+{
+    tm_step_options o = test_llama_options();
+    o.precision = &tm_precision_bf16;
+    o.shape.vocab_size = 1024, o.shape.dim = 128, o.shape.n_layers = 4, o.shape.ffn_dim = 320;
+    o.shape.n_heads = 4, o.shape.n_kv_heads = 2;
+    if (gpu_is_real() || !emulated_device(name)) skip();
+    setenv("STANDIN_GPU_ARCH", arch, 1);
+    setenv("TRAINMARK_HIPBLASLT", "none", 1);
+    setenv("TRAINMARK_CUBLASLT", "none", 1);
+    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    assert_non_null(strstr(tm_device_describe(gpu)->text, arch));
+    outcome wanted = train(cpu, &o, MOST_STEPS, BOUND);
+    double  start = processor_seconds();
+    outcome found = train(gpu, &o, MOST_STEPS, BOUND);
+    print_message("# %s: %d steps in %.1f s of processor time; loss %.4f to %.4f\n", arch, MOST_STEPS,
+                  processor_seconds() - start, found.loss[0], found.loss[MOST_STEPS - 1]);
+    compare(&found, &wanted, MOST_STEPS, 1e-2, arch);
+    tm_device_close(gpu);
+    tm_device_close(cpu);
+}
+
+#define TRAINS_ON(name, arch)                                                                                          \
+    static void a_llama_trains_on_##arch(void **state)                                                                 \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        a_llama_trains_on(name, #arch);                                                                                \
+    }
+TRAINS_ON("hip", gfx942)
+TRAINS_ON("hip", gfx950)
+TRAINS_ON("cuda", sm_80)
+TRAINS_ON("cuda", sm_90)
+
 /* --- what fails
  * --------------------------------------------------------------------------------------------------------- */
 
@@ -251,6 +296,10 @@ static void with_a_ledger_the_third_step_is_played(void **state)
 
 static const struct CMUnitTest tests[] = { cmocka_unit_test(cuda_trains_as_a_cpu),
                                            cmocka_unit_test(hip_trains_as_a_cpu),
+                                           full_test(a_llama_trains_on_gfx942),
+                                           full_test(a_llama_trains_on_gfx950),
+                                           full_test(a_llama_trains_on_sm_80),
+                                           full_test(a_llama_trains_on_sm_90),
                                            cmocka_unit_test(a_call_that_fails_is_told),
                                            cmocka_unit_test(a_library_that_fails_is_told),
                                            cmocka_unit_test(with_a_ledger_the_third_step_is_played) };

@@ -247,6 +247,48 @@ const char *machine_clocks_touch(const machine_clocks *c, machine_reader_lists *
     return NULL;
 }
 
+/* Was a deed thread `me`'s own in this block, or one before the last barrier? 0: there was none. */
+static inline bool is_past(const machine_clocks *c, uint32_t stamp, uint32_t me)
+{
+    uint32_t time = time_of(stamp);
+    return !stamp || (time >= c->begin && (time < c->floor || (stamp & AGENT) == me));
+}
+
+/* A deed of one thread on traces without anything to look up, as nearly all are. False: it is not such a one. */
+static inline bool touch_quietly(const machine_clocks *c, machine_trace *t, uint32_t n, uint32_t me, machine_deed deed)
+{
+    uint32_t stamp = c->own[me] << AGENT_BITS | me;
+    bool     quiet = true;
+    for (uint32_t i = 0; i < n; i++)
+        quiet &= is_past(c, t[i].writer & ~TOP, me) && !(t[i].reader & TOP) && is_past(c, t[i].reader, me);
+    for (uint32_t i = 0; quiet && i < n; i++) t[i] = (machine_trace){ t[i].writer, stamp };
+    if (deed == MACHINE_WRITE)
+        for (uint32_t i = 0; quiet && i < n; i++) t[i] = (machine_trace){ stamp, 0 };
+    return quiet;
+}
+
+const char *machine_clocks_touch_warp(const machine_clocks *c, machine_reader_lists *lists, machine_trace *t,
+                                      const uint32_t place[32], uint32_t n, uint32_t first, uint32_t on,
+                                      machine_deed deed, int64_t *other, int *lane)
+{
+    const uint32_t *own = c->own + first;
+    for (uint32_t left = on, lanes; left; left &= ~lanes) {
+        uint32_t i = first_of(left);
+        lanes = (uint32_t)1 << i;
+        for (uint32_t j = i + 1; deed == MACHINE_READ && j < LANES; j++) {
+            if (!(on >> j & 1) || place[j] != place[i] || own[j] != own[i]) break;
+            lanes |= (uint32_t)1 << j;
+        }
+        if (!(lanes & (lanes - 1)) && deed <= MACHINE_WRITE && touch_quietly(c, t + place[i], n, first + i, deed))
+            continue;
+        machine_doer doer = { first, lanes, own[i], first };
+        const char  *why = machine_clocks_touch(c, lists, t + place[i], n, &doer, deed, other);
+        *lane = (int)i;
+        if (why) return why;
+    }
+    return NULL;
+}
+
 int64_t machine_clocks_unfenced(const machine_clocks *c, const machine_trace *t, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {

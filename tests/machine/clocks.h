@@ -66,6 +66,13 @@ typedef struct machine_doer {
 const char *machine_clocks_touch(const machine_clocks *c, machine_reader_lists *lists, machine_trace *t, uint32_t n,
                                  const machine_doer *a, machine_deed deed, int64_t *other);
 
+/* The same for the lanes `on` of a warp, whose first thread is `first`: each touches n traces from t[place[lane]] on.
+ * Lanes one behind the other that read one place, and acted last when the first of them did, read as one. *lane: whose
+ * deed is a race. */
+const char *machine_clocks_touch_warp(const machine_clocks *c, machine_reader_lists *lists, machine_trace *t,
+                                      const uint32_t place[32], uint32_t n, uint32_t first, uint32_t on,
+                                      machine_deed deed, int64_t *other, int *lane);
+
 /* The thread whose ordinary write in this block an asynchronous agent would not see; -1: none. */
 int64_t machine_clocks_unfenced(const machine_clocks *c, const machine_trace *t, uint32_t n);
 

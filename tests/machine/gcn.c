@@ -232,7 +232,7 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
     if (!r.k) return gcn_refuse(m, "no kernel %s", l->kernel);
     r.lds_bytes = (u32)r.k->told.shared_bytes + l->dynamic_shared;
     if (!fits(&r, l)) return false;
-    machine_memory_launch(memory);
+    machine_memory_launch(memory, r.k->global_shift);
     r.lds = take(r.lds_bytes);
     machine_shadow_begin(&r.shadow, r.lds_bytes, r.k->lds_shift);
     r.waves = take((size_t)r.n_waves * sizeof *r.waves);

@@ -136,7 +136,8 @@ typedef struct kernel {
     char           name[80];
     argument      *arguments;
     int            n_arguments, arguments_room, argument_bytes, descriptor_bytes, most_threads;
-    int            lds_shift;               /* the smallest access to LDS has 1 << lds_shift bytes */
+    int            lds_shift;    /* the smallest access to LDS has 1 << lds_shift bytes */
+    int            global_shift; /* accesses to global memory begin and end at multiples of 1 << global_shift */
     int            group_ids[3], described; /* bits of what the text has: descriptor 1, metadata 2 */
 } kernel;
 

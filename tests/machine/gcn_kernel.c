@@ -101,6 +101,7 @@ bool gcn_kernels_complete(gcn_module *m)
         kernel *k = &m->kernels[i];
         k->told.name = k->name;
         k->lds_shift = 3;
+        k->global_shift = 1; /* a halfword: reach() */
         if (k->told.first < 0) return gcn_refuse(m, "kernel %s has no code", k->name);
         if (k->described != 3) return gcn_refuse(m, "kernel %s has no metadata", k->name);
         if (k->descriptor_bytes != k->argument_bytes)
@@ -114,6 +115,7 @@ bool gcn_kernels_complete(gcn_module *m)
             const instruction *x = &m->code[at];
             bool               lds = x->row->kind == LDS_READ || x->row->kind == LDS_WRITE || x->row->kind == TO_LDS;
             while (lds && x->row->bytes && x->row->bytes >> k->lds_shift == 0) k->lds_shift--;
+            if (x->row->bytes == 1) k->global_shift = 0;
             for (int o = 0; o < x->n; o++) {
                 bool a = x->o[o].at >= ACCUMULATORS;
                 int  end = x->o[o].at + x->o[o].count - (a ? ACCUMULATORS : 0);

@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-typedef float eight __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float eight __attribute__((vector_size(32), may_alias)); /* as registers and `floats` are aligned */
 
 typedef struct floats {
     _Alignas(32) float k[32][32]; /* [k][row of A or column of B] */
@@ -80,21 +80,29 @@ static void unpack_operand(wave *w, const product *p, const operand *o, floats *
             unpack(p, table, w->v[o->at + e / in_register] + group * p->side, e, p->side, to->k[group * each + e]);
 }
 
-/* Two rows of D, `at` and the next, of 8 n results each: they get the sum over k of a[k][row] b[k]. */
-#define TWO_ROWS(name, n)                                                                                              \
-    static void name(eight *d, eight *e, const floats *a, const floats *b, int at, int depth)                          \
-    {                                                                                                                  \
-        eight sum[2][n];                                                                                               \
-        for (int j = 0; j < n; j++) sum[0][j] = d[j], sum[1][j] = e[j];                                                \
-        for (int k = 0; k < depth; k++) {                                                                              \
-            const eight *part = (const eight *)b->k[k];                                                                \
-            for (int j = 0; j < n; j++) sum[0][j] += part[j] * a->k[k][at];                                            \
-            for (int j = 0; j < n; j++) sum[1][j] += part[j] * a->k[k][at + 1];                                        \
-        }                                                                                                              \
-        for (int j = 0; j < n; j++) d[j] = sum[0][j], e[j] = sum[1][j];                                                \
+static inline eight multiply_add(eight a, float b, eight c)
+{
+    for (int i = 0; i < 8; i++) c[i] = fmaf(a[i], b, c[i]);
+    return c;
+}
+
+/* Four rows of D from `top` on, 16 results each, from `column` on, which are lanes from `lane` on of four registers:
+ * they get the sum over k of a[k][top] b[k][column]. */
+static void add_products(u32 (*d)[LANES], int lane, const floats *a, int top, const floats *b, int column, int depth)
+{
+    eight *d0 = (eight *)&d[0][lane], *d1 = (eight *)&d[1][lane], *d2 = (eight *)&d[2][lane];
+    eight *d3 = (eight *)&d[3][lane];
+    eight  p0 = d0[0], p1 = d1[0], p2 = d2[0], p3 = d3[0], q0 = d0[1], q1 = d1[1], q2 = d2[1], q3 = d3[1];
+    for (int k = 0; k < depth; k++) {
+        const float *left = &a->k[k][top];
+        const eight *right = (const eight *)&b->k[k][column], p = right[0], q = right[1];
+        p0 = multiply_add(p, left[0], p0), q0 = multiply_add(q, left[0], q0);
+        p1 = multiply_add(p, left[1], p1), q1 = multiply_add(q, left[1], q1);
+        p2 = multiply_add(p, left[2], p2), q2 = multiply_add(q, left[2], q2);
+        p3 = multiply_add(p, left[3], p3), q3 = multiply_add(q, left[3], q3);
     }
-TWO_ROWS(two_rows_of_16, 2)
-TWO_ROWS(two_rows_of_32, 4)
+    d0[0] = p0, d1[0] = p1, d2[0] = p2, d3[0] = p3, d0[1] = q0, d1[1] = q1, d2[1] = q2, d3[1] = q3;
+}
 
 static bool step_matrix(wave *w, const instruction *x)
 {
@@ -107,13 +115,9 @@ static bool step_matrix(wave *w, const instruction *x)
     unpack_operand(w, p, &x->o[2], &b);
     if (c->kind == VECTOR && c->at != x->o[0].at) memmove(d, w->v[c->at], (size_t)count * sizeof *d);
     for (int i = 0; c->kind == NUMBER && i < count * LANES; i++) d[i / LANES][i % LANES] = (u32)c->number;
-    for (int r = 0; r < count; r += 2) {
-        for (int g = 0; g < groups; g++) {
-            eight *first = (eight *)&d[r][g * p->side], *second = (eight *)&d[r + 1][g * p->side];
-            int    at = 4 * groups * (r / 4) + 4 * g + r % 4;
-            (p->side == 16 ? two_rows_of_16 : two_rows_of_32)(first, second, &a, &b, at, p->depth);
-        }
-    }
+    for (int r = 0; r < count; r += 4)
+        for (int lane = 0; lane < LANES; lane += 16)
+            add_products(d + r, lane, &a, r * groups + 4 * (lane / p->side), &b, lane % p->side, p->depth);
     if (w->r->counts) w->r->counts->matrix_flops += 2u * (u64)(p->side * p->side * p->depth);
     return true;
 }

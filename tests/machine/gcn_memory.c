@@ -11,7 +11,7 @@
 
 /* --- global memory ------------------------------------------------------------------------------- */
 
-static bool note_global(wave *w, const instruction *x, machine_page *last, u64 address, u64 bytes)
+static bool note_global(wave *w, const instruction *x, u64 mask, const u64 *address)
 {
     const run          *r = w->r;
     machine_actor       actor = { (u32)w->number, r->epoch, r->group_epoch };
@@ -21,7 +21,8 @@ static bool note_global(wave *w, const instruction *x, machine_page *last, u64 a
                                       [STORE] = MACHINE_WRITES,
                                       [ATOMIC] = MACHINE_ADDS };
     char                why[MACHINE_RACE_ROOM];
-    return r->order->blind || machine_note_global(r->memory, last, actor, touches[x->row->kind], address, bytes, why) ||
+    return r->order->blind ||
+           machine_note_global(r->memory, actor, touches[x->row->kind], mask, address, x->row->bytes, why) ||
            gcn_fail(w, x, "%s", why);
 }
 
@@ -36,75 +37,118 @@ static u8 *reach(wave *w, const instruction *x, u64 address)
     return w->r->failed ? NULL : at;
 }
 
-/* 2 or 4 bytes between memory and a register. */
-static inline void transfer(u8 *memory, u32 *value, int bytes, bool store)
+#define EACH_ON                                                                                                        \
+    for (int i = 0; i < LANES; i++)                                                                                    \
+        if (mask >> i & 1)
+
+/* A register of lanes between memory, which has it at from + place, and `value`. */
+static inline __attribute__((always_inline)) void move_words(u8 *from, const u32 *place, u32 *value, u64 mask,
+                                                             bool store)
 {
-    u16 half = (u16)*value;
-    if (bytes == 2 && store) memcpy(memory, &half, 2);
-    if (bytes == 2 && !store) *value = memory[0] | (u32)memory[1] << 8;
-    if (bytes > 2 && store) memcpy(memory, value, 4);
-    if (bytes > 2 && !store) memcpy(value, memory, 4);
+    EACH_ON memcpy(store ? from + place[i] : (u8 *)&value[i], store ? (u8 *)&value[i] : from + place[i], 4);
 }
 
-/* Between lanes [i, end), which lie one behind the other from `at` on, and registers, LDS, or what a store has kept. */
-static void move(wave *w, pending *p, u8 *at, int i, int end)
+static inline __attribute__((always_inline)) void move_halves(u8 *from, const u32 *place, u32 *value, u64 mask,
+                                                              bool store)
 {
-    int bytes = p->x->row->bytes, words = (bytes + 3) / 4, kind = p->x->row->kind;
-    u32(*registers_of)[LANES] = kind == LOAD ? w->v + p->x->o[0].at : p->data;
-    for (; i < end; i++, at += bytes) {
-        float sum;
-        memcpy(&sum, at, kind == ATOMIC ? 4 : 0);
-        if (kind == ATOMIC) p->data[0][i] = bits_of(sum + float_of(p->data[0][i]));
-        if (kind == TO_LDS) memcpy(w->r->lds + p->base + (u64)(bytes * i), at, (size_t)bytes);
-        for (int k = 0; kind != TO_LDS && k < words; k++)
-            transfer(at + 4 * k, &registers_of[k][i], bytes, kind != LOAD);
+    EACH_ON
+    {
+        u16 half = (u16)value[i];
+        memcpy(store ? from + place[i] : (u8 *)&half, store ? (u8 *)&half : from + place[i], 2);
+        if (!store) value[i] = half;
     }
 }
 
-/* All that lanes may touch at once, if it is allowed: where its first byte lies. */
-static u8 *reach_all(wave *w, const pending *p, u64 *first)
+/* `count` registers of lanes, or halves of one; with functions of their own for all lanes. */
+static void move(u8 *memory, const u32 *place, u32 (*value)[LANES], int bytes, u64 mask, bool store)
 {
-    u64 low = ~(u64)0, high = 0, bits = 0;
+    const u64 all = ~(u64)0;
+    if (bytes == 2) {
+        if (mask == all)
+            store ? move_halves(memory, place, *value, all, true) : move_halves(memory, place, *value, all, false);
+        else
+            move_halves(memory, place, *value, mask, store);
+        return;
+    }
+    for (int k = 0; k < bytes / 4; k++, memory += 4) {
+        if (mask == all)
+            store ? move_words(memory, place, value[k], all, true) : move_words(memory, place, value[k], all, false);
+        else
+            move_words(memory, place, value[k], mask, store);
+    }
+}
+
+/* What an access does with memory, which has lane i's bytes at memory + place[i]. */
+static void exchange(wave *w, pending *p, u8 *memory, const u32 *place, u64 mask)
+{
+    int bytes = p->x->row->bytes;
+    switch (p->x->row->kind) {
+    case ATOMIC:
+        EACH_ON
+        {
+            float sum;
+            memcpy(&sum, memory + place[i], 4);
+            sum += float_of(p->data[0][i]);
+            memcpy(memory + place[i], &sum, 4);
+        }
+        break;
+    case TO_LDS:
+        EACH_ON memcpy(w->r->lds + p->base + (u64)(bytes * i), memory + place[i], (size_t)bytes);
+        break;
+    case LOAD:
+        move(memory, place, w->v + p->x->o[0].at, bytes, mask, false);
+        break;
+    default:
+        move(memory, place, p->data, bytes, mask, true);
+    }
+}
+
+/* All that lanes may touch at once, if it is allowed: where its first byte lies; place[i]: lane i's from there. */
+static u8 *reach_all(wave *w, const pending *p, u32 *place)
+{
+    u64 low = ~(u64)0, high = 0, bits = 0, address[LANES];
     for (int i = 0; i < LANES; i++) {
-        u64 a = p->address[i], on = p->mask >> i & 1 ? ~(u64)0 : 0;
-        low = (a | ~on) < low ? a : low;
-        high = (a & on) > high ? a : high;
-        bits |= a & on;
+        u64 on = (u64)0 - (p->mask >> i & 1);
+        address[i] = p->address[i];
+        low = (address[i] | ~on) < low ? address[i] | ~on : low;
+        high = (address[i] & on) > high ? address[i] & on : high;
+        bits |= address[i] & on;
     }
-    *first = low;
-    if (bits & (p->x->row->bytes < 4 ? p->x->row->bytes - 1u : 3u)) return NULL;
+    for (int i = 0; i < LANES; i++) place[i] = (u32)(address[i] - low);
+    if (bits & (p->x->row->bytes > 1) || high - low > ~(u32)0) return NULL;
     return machine_at(w->r->memory, low, high - low + p->x->row->bytes);
 }
 
-/* Lanes that lie one behind the other are looked at together. */
 static bool access_global(wave *w, pending *p)
 {
-    u64          first = 0, bytes = p->x->row->bytes;
-    machine_page last = { 0, NULL };
+    const instruction *x = p->x;
+    u32                place[LANES];
     if (w->r->counts)
-        machine_count_access(w->r->counts, p->address, p->mask, p->x->row->bytes, SECTOR, p->x->row->kind == STORE);
-    u8 *all = p->mask ? reach_all(w, p, &first) : NULL;
-    for (int i = 0, end; i < LANES; i = end) {
-        end = i + 1;
-        if (!(p->mask >> i & 1)) continue;
-        u64 address = p->address[i];
-        u8 *at = all ? all + (address - first) : reach(w, p->x, address);
-        while (all && end < LANES && p->mask >> end & 1 && p->address[end] == p->address[end - 1] + bytes) end++;
-        if (!at) return false;
-        if (!note_global(w, p->x, &last, address, bytes * (u64)(end - i))) return false;
-        move(w, p, at, i, end);
+        machine_count_access(w->r->counts, p->address, p->mask, x->row->bytes, SECTOR, x->row->kind == STORE);
+    if (!p->mask) return true;
+    u8 *all = reach_all(w, p, place);
+    if (all) {
+        if (!note_global(w, x, p->mask, p->address)) return false;
+        exchange(w, p, all, place, p->mask);
+        return true;
+    }
+    for (u64 left = p->mask; left; left &= left - 1) {
+        int i = __builtin_ctzll(left);
+        u8 *at = reach(w, x, p->address[i]);
+        if (!at || !note_global(w, x, left & -left, p->address)) return false;
+        place[i] = 0;
+        exchange(w, p, at, place, left & -left);
     }
     return true;
 }
 
 static bool access_scalar(wave *w, const pending *p)
 {
-    const run   *r = w->r;
-    int          bytes = p->x->row->bytes, known = 0;
-    u64          offset = p->base - r->arguments;
-    machine_page last = { 0, NULL };
-    const u8    *at = reach(w, p->x, p->base);
-    if (!at || !note_global(w, p->x, &last, p->base, (u64)bytes)) return false;
+    const run *r = w->r;
+    int        bytes = p->x->row->bytes, known = 0;
+    u64        offset = p->base - r->arguments;
+    const u8  *at = reach(w, p->x, p->base);
+    if (!at || !note_global(w, p->x, 1, &p->base)) return false;
     bool of_arguments = p->base >= r->arguments && offset < (u64)r->k->argument_bytes;
     for (int i = 0; of_arguments && i < bytes; i++) known += r->declared[offset + (u64)i];
     if (of_arguments && !known)
@@ -121,10 +165,14 @@ static bool reach_lds(wave *w, const pending *p, const u32 *at, bool write)
 {
     run *r = w->r;
     u32  bytes = p->x->row->bytes, odd = bytes < 16 ? bytes - 1 : 7, bad = 0;
-    for (int i = 0; i < LANES; i++) bad |= (p->mask >> i & 1) && (at[i] + bytes > r->lds_bytes || at[i] & odd);
+    u32  none = r->lds_bytes < bytes, last = none ? 0 : r->lds_bytes - bytes;
+    bool full = p->mask == ~(u64)0;
+    for (int i = 0; full && i < LANES; i++) bad |= none | (at[i] > last) | (at[i] & odd);
+    for (int i = 0; !full && i < LANES; i++)
+        bad |= (u32)(p->mask >> i & 1) & (none | (at[i] > last) | ((at[i] & odd) != 0));
     for (int i = 0; bad && i < LANES; i++) {
         if (!(p->mask >> i & 1)) continue;
-        if (at[i] + bytes > r->lds_bytes)
+        if (none || at[i] > last)
             return gcn_fail(w, p->x, "out of bounds: %u bytes at %u of %u bytes of LDS", bytes, at[i], r->lds_bytes);
         if (at[i] & odd) return gcn_fail(w, p->x, "misaligned LDS address %u for %u bytes", at[i], bytes);
     }
@@ -153,10 +201,7 @@ static bool access_lds(wave *w, pending *p)
         lds_places(p, e, at);
         if (w->r->counts) machine_count_banks(w->r->counts, at, p->mask, bytes);
         if (!reach_lds(w, p, at, write)) return false;
-        u8 *lds = w->r->lds;
-        for (int k = 0; k < words; k++, lds += 4)
-            for (int i = 0; i < LANES; i++)
-                if (p->mask >> i & 1) transfer(lds + at[i], &registers_of[k][i], bytes, write);
+        move(w->r->lds, at, registers_of, bytes, p->mask, write);
     }
     return true;
 }

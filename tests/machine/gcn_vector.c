@@ -199,12 +199,27 @@ static bool step_lanes(wave *w, const instruction *x)
     return true;
 }
 
+/* Are all quotients of a size for which nothing is scaled? */
+static bool divisions_are_plain(const u32 *divisor, const u32 *dividend)
+{
+    u32 odd = 0;
+    for (int i = 0; i < LANES; i++) {
+        i32 d = exponent(divisor[i]), n = exponent(dividend[i]);
+        odd |= (u32)(d < 1) | (u32)(d > 252) | (u32)(n < 24) | (u32)(n > 254) | (u32)(n - d < -124) | (u32)(n - d > 95);
+    }
+    return !odd;
+}
+
 static bool step_division_scaled(wave *w, const instruction *x)
 {
-    u32        room[3][LANES], out[LANES], late[LANES];
-    const u32 *a = source(w, x, 2, room[0]), *b = source(w, x, 3, room[1]), *c = source(w, x, 4, room[2]);
-    for (int i = 0; i < LANES; i++) late[i] = division_is_late(b[i], c[i]);
-    for (int i = 0; i < LANES; i++) out[i] = division_scaled(a[i], b[i], c[i]);
+    _Alignas(64) u32 room[3][LANES], out[LANES], late[LANES] = { 0 };
+    const u32       *a = source(w, x, 2, room[0]), *b = source(w, x, 3, room[1]), *c = source(w, x, 4, room[2]);
+    if (divisions_are_plain(b, c)) {
+        memcpy(out, a, sizeof out);
+    } else {
+        for (int i = 0; i < LANES; i++) late[i] = division_is_late(b[i], c[i]);
+        for (int i = 0; i < LANES; i++) out[i] = division_scaled(a[i], b[i], c[i]);
+    }
     write_lanes(w, &x->o[0], 0, out);
     write_lanes(w, &x->o[1], 0, late);
     return true;

@@ -42,9 +42,10 @@ uint8_t *machine_at(machine_memory *memory, uint64_t address, uint64_t bytes);
 bool machine_piece(machine_memory *memory, uint64_t address, uint64_t bytes);
 
 /* What a launch remembers of bytes of global memory, to find races: `writer` and `reader` are the interpreter's own
- * numbers of who did it and when (0: nobody in this launch). One entry for each byte; entries of `bytes` at `address`
- * are adjacent. NULL: not inside one allocation and one page of 4,096. The entries of earlier launches are empty again
- * after `machine_memory_launch`. */
+ * numbers of who did it and when (0: nobody in this launch). An entry for each unit of 1 << shift bytes; those that
+ * `bytes` at `address` touch are adjacent. NULL: not inside one allocation and one page of 4,096. The entries of
+ * earlier launches are empty again after `machine_memory_launch`, which says how large units are: no access may begin
+ * or end inside of one. */
 typedef struct machine_trace {
     uint32_t writer, reader;
 } machine_trace;
@@ -57,7 +58,8 @@ void   machine_memory_keep(const machine_memory *memory, uint8_t *to);
 void   machine_memory_put(machine_memory *memory, const uint8_t *from);
 bool   machine_memory_is(const machine_memory *memory, const uint8_t *bytes);
 
-void machine_memory_launch(machine_memory *memory);
+void machine_memory_launch(machine_memory *memory, int shift);
+int  machine_memory_shift(const machine_memory *memory);
 
 /* --- modules and launches
  * --------------------------------------------------------------------------------------------------- */

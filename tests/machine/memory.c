@@ -29,7 +29,7 @@ typedef struct block {
 
 struct machine_memory {
     block  **blocks; /* in ascending order of addresses */
-    int      n, room;
+    int      n, room, shift;
     uint64_t next, launch;
     block   *last; /* found last: most accesses fall into it again */
 };
@@ -193,9 +193,15 @@ bool machine_memory_is(const machine_memory *memory, const uint8_t *bytes)
     return true;
 }
 
-void machine_memory_launch(machine_memory *memory)
+void machine_memory_launch(machine_memory *memory, int shift)
 {
     memory->launch++;
+    memory->shift = shift;
+}
+
+int machine_memory_shift(const machine_memory *memory)
+{
+    return memory->shift;
 }
 
 static machine_trace *page_of(machine_memory *memory, block *b, uint64_t address)
@@ -206,7 +212,7 @@ static machine_trace *page_of(machine_memory *memory, block *b, uint64_t address
         (*page)->launch = 0;
     }
     if ((*page)->launch != memory->launch) {
-        memset((*page)->of, 0, sizeof(*page)->of);
+        memset((*page)->of, 0, sizeof(*page)->of >> memory->shift);
         (*page)->launch = memory->launch;
     }
     return (*page)->of;
@@ -217,5 +223,5 @@ machine_trace *machine_traces(machine_memory *memory, uint64_t address, uint64_t
     block *b = holding(memory, address, bytes);
     if (!b) return NULL;
     if (address / PAGE != (address + bytes - 1) / PAGE) return NULL;
-    return page_of(memory, b, address) + address % PAGE;
+    return page_of(memory, b, address) + (address % PAGE >> memory->shift);
 }

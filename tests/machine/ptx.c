@@ -279,7 +279,15 @@ static void run_block(ptx_block *b)
     if (!b->failed) ptx_async_end(b);
 }
 
-/* A special register, in the order of their names (ptx_resolve.c). */
+/* Special registers, in the order of their names (ptx_resolve.c): those that are not the same in every block. */
+enum { CTAID_X = 6, CTAID_Z = 8 };
+
+static bool is_of_block(const ptx_constant *of)
+{
+    return of->special > CTAID_X && of->special <= CTAID_Z + 1;
+}
+
+/* A special register of a thread. */
 static uint64_t special(const ptx_block *b, int which, uint32_t t)
 {
     const uint32_t *n = b->launch->threads, *blocks = b->launch->blocks;
@@ -288,23 +296,32 @@ static uint64_t special(const ptx_block *b, int which, uint32_t t)
     return all[which];
 }
 
+/* A constant's or special register's value in all lanes. */
+static void set_constant(const ptx_block *b, ptx_warp *w, const ptx_constant *of)
+{
+    u64     *wide = ptx_place(w, of->at);
+    uint64_t v = of->value;
+    if (of->predicate) v = v ? ~(uint64_t)0 : 0;
+    for (int i = 0; i < LANES; i++) {
+        if (of->special) v = special(b, of->special - 1, (uint32_t)(w->number * LANES + i));
+        if (of->wide)
+            wide[i] = v;
+        else
+            w->file[of->at + i] = (u32)v;
+    }
+}
+
+/* Nothing writes a constant behind the registers: it is set once, but where it is of the block. */
 static void begin_warp(ptx_block *b, ptx_warp *w)
 {
     const ptx_kernel *k = b->kernel;
     int               left = b->threads - w->number * LANES;
-    memset(w->file, 0xff, (size_t)k->words * sizeof *w->file);
+    memset(w->file, 0xff, (size_t)k->registers * sizeof *w->file);
     for (int c = 0; c < k->n_constants; c++) {
         const ptx_constant *of = &k->constants[c];
-        u64                *wide = ptx_place(w, of->at);
-        for (int i = 0; i < LANES; i++) {
-            uint64_t v = of->special ? special(b, of->special - 1, (uint32_t)(w->number * LANES + i)) : of->value;
-            if (of->predicate) v = v ? ~(uint64_t)0 : 0;
-            if (of->wide)
-                wide[i] = v;
-            else
-                w->file[of->at + i] = (u32)v;
-        }
+        if (!w->begun || of->at < k->registers || is_of_block(of)) set_constant(b, w, of);
     }
+    w->begun = true;
     w->alive = left >= LANES ? ~(u32)0 : ((u32)1 << left) - 1;
     w->n_groups = 1;
     w->groups[0] = (ptx_group){ .pc = k->info.first, .lanes = w->alive };
@@ -327,7 +344,7 @@ static void begin_block(ptx_block *b)
     b->n_barriers = b->n_bulk = 0;
     b->executed = 0;
     if (machine_clocks_block(&b->time)) {
-        machine_memory_launch(b->memory);
+        machine_memory_launch(b->memory, b->kernel->global_unit);
         b->global_readers.n = b->global_readers.free = 0;
     }
     for (int i = 0; i < b->n_warps; i++) begin_warp(b, &b->warps[i]);
@@ -422,12 +439,12 @@ static bool run(machine_module *module, machine_memory *memory, const machine_la
     for (int i = 0; i < m->n_kernels; i++)
         if (!strcmp(m->kernels[i].name, launch->kernel)) b->kernel = &m->kernels[i];
     error[0] = 0;
-    machine_memory_launch(memory);
     if (!b->kernel) {
         snprintf(error, MACHINE_ERROR_ROOM, "there is no kernel %s", launch->kernel);
         b->failed = true;
     } else if (check_launch(b)) {
         make(b);
+        machine_memory_launch(memory, b->kernel->global_unit);
         const uint32_t *n = launch->blocks;
         for (uint64_t i = 0; i < (uint64_t)n[0] * n[1] * n[2] && !b->failed; i++) {
             b->at[0] = (uint32_t)(i % n[0]);

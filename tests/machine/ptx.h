@@ -90,12 +90,14 @@ typedef struct ptx_kernel {
     machine_kernel info;
     char          *name;
     int            parameter_bytes;
-    int            words; /* of a warp's registers */
+    int            words;     /* of a warp's registers */
+    int            registers; /* those that may be written lie in the first of these words */
     ptx_constant  *constants;
     int            n_constants;
     int            dynamic_at;  /* where dynamic shared memory begins */
     int            max_threads; /* 0: not said */
     int            unit;        /* shared memory is traced in units of 1 << unit bytes: no access is smaller */
+    int            global_unit; /* the same for global memory */
 } ptx_kernel;
 
 typedef struct ptx_module {
@@ -148,6 +150,7 @@ struct ptx_warp {
     int                    spins;     /* how often it looked in vain, since `events` */
     uint64_t               events;
     bool                   learned; /* a lane knows more than bar.sync told */
+    bool                   begun;   /* its constants have their values */
     const ptx_instruction *at;
     /* cp.async */
     ptx_copy *copies;

@@ -107,7 +107,7 @@ static bool entry(reader *r)
     if (sscanf(r->statement, ".visible .entry %127[A-Za-z0-9_$]", name) != 1) return ptx_wrong(r, "not a kernel");
     m->kernels = ptx_grown(m->kernels, m->n_kernels, &m->kernel_room, sizeof *m->kernels);
     r->k = &m->kernels[m->n_kernels++];
-    *r->k = (ptx_kernel){ .name = copied(name), .dynamic_at = -1, .unit = 2, .info.first = m->n };
+    *r->k = (ptx_kernel){ .name = copied(name), .dynamic_at = -1, .unit = 2, .global_unit = 2, .info.first = m->n };
     r->n_ranges = r->n_symbols = r->n_labels = r->shared_bytes = r->source = 0;
     char *list = strchr(r->statement, '(');
     char  copy[8192];

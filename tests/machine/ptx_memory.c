@@ -17,6 +17,18 @@ static void name_agent(const ptx_block *b, int64_t who, char *text, size_t room)
         snprintf(text, room, "a bulk copy");
 }
 
+static void name_race(ptx_block *b, const ptx_warp *w, const ptx_instruction *x, bool global, uint64_t at,
+                      uint32_t thread, const char *why, int64_t who)
+{
+    char other[64] = "";
+    if (who >= 0) name_agent(b, who, other, sizeof other);
+    if (global)
+        ptx_fail(b, w, x, "global memory at 0x%llx, thread %u: %s (%s)", (unsigned long long)at, thread, why, other);
+    else
+        ptx_fail(b, w, x, "shared memory at %u, thread %u: %s%s%s", (uint32_t)at - SHARED_FIRST, thread, why,
+                 *other ? ": " : "", other);
+}
+
 static machine_doer lanes_of(const ptx_block *b, const ptx_warp *w, u32 lanes)
 {
     uint32_t first = (uint32_t)w->number * LANES;
@@ -25,37 +37,26 @@ static machine_doer lanes_of(const ptx_block *b, const ptx_warp *w, u32 lanes)
 
 /* --- accesses */
 
-/* What the lanes of an access have in common: one allocation, one page of traces. */
-typedef struct reach {
-    uint64_t       low;
-    uint8_t       *host;
-    machine_trace *traces;
-} reach;
-
 static uint8_t *global_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, const machine_doer *a, uint64_t at,
-                          uint32_t bytes, machine_deed how, const reach *near)
+                          uint32_t bytes, machine_deed how)
 {
-    uint8_t    *host = near && near->host ? near->host + (at - near->low) : NULL;
     const char *why = NULL;
-    char        other[64];
     int64_t     who = 0;
+    uint8_t    *host = machine_at(b->memory, at, bytes);
     if (at % bytes) {
         ptx_fail(b, w, x, "the address 0x%llx is not a multiple of %u", (unsigned long long)at, bytes);
         return NULL;
     }
-    if (!host) host = machine_at(b->memory, at, bytes);
     if (!host) {
         ptx_fail(b, w, x, "%u bytes at 0x%llx (lane %d) are not inside one allocation or piece", bytes,
                  (unsigned long long)at, ptx_first(a->lanes));
         return NULL;
     }
     if (!b->time.on) return host;
-    machine_trace *t = near && near->traces ? near->traces + (at - near->low) : machine_traces(b->memory, at, bytes);
-    why = machine_clocks_touch(&b->time, &b->global_readers, t, bytes, a, how, &who);
+    machine_trace *t = machine_traces(b->memory, at, bytes);
+    why = machine_clocks_touch(&b->time, &b->global_readers, t, bytes >> b->kernel->global_unit, a, how, &who);
     if (!why) return host;
-    name_agent(b, who, other, sizeof other);
-    ptx_fail(b, w, x, "global memory at 0x%llx, thread %u: %s (%s)", (unsigned long long)at,
-             a->first + (uint32_t)ptx_first(a->lanes), why, other);
+    name_race(b, w, x, true, at, a->first + (uint32_t)ptx_first(a->lanes), why, who);
     return NULL;
 }
 
@@ -74,7 +75,6 @@ static uint8_t *shared_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, c
                           uint32_t bytes, machine_deed how)
 {
     const char *why = NULL;
-    char        other[64];
     int64_t     who = -1;
     if (at % bytes) {
         ptx_fail(b, w, x, "the shared address %u is not a multiple of %u", at, bytes);
@@ -93,9 +93,7 @@ static uint8_t *shared_of(ptx_block *b, ptx_warp *w, const ptx_instruction *x, c
     if (!why && b->time.on)
         why = machine_clocks_touch(&b->time, &b->shared_readers, b->traces + from, units, a, how, &who);
     if (!why) return b->shared + at;
-    name_agent(b, who, other, sizeof other);
-    ptx_fail(b, w, x, "shared memory at %u, thread %u: %s%s%s", at - SHARED_FIRST,
-             a->first + (uint32_t)ptx_first(a->lanes), why, who < 0 ? "" : ": ", who < 0 ? "" : other);
+    name_race(b, w, x, false, at, a->first + (uint32_t)ptx_first(a->lanes), why, who);
     return NULL;
 }
 
@@ -103,7 +101,7 @@ uint8_t *ptx_global(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lan
                     machine_deed how)
 {
     machine_doer a = lanes_of(b, w, (u32)1 << lane);
-    return global_of(b, w, x, &a, at, bytes, how, NULL);
+    return global_of(b, w, x, &a, at, bytes, how);
 }
 
 uint8_t *ptx_shared(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint32_t at, uint32_t bytes,
@@ -125,8 +123,10 @@ static bool fenced(ptx_block *b, ptx_warp *w, const ptx_instruction *x, const ma
 uint8_t *ptx_global_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint64_t at, uint32_t bytes)
 {
     machine_doer a = { b->time.agents - 1, 1, b->time.now, (uint32_t)(w->number * LANES + lane) };
-    uint8_t     *p = global_of(b, w, x, &a, at, bytes, MACHINE_READ, NULL);
-    return p && (!b->time.on || fenced(b, w, x, machine_traces(b->memory, at, bytes), bytes)) ? p : NULL;
+    uint8_t     *p = global_of(b, w, x, &a, at, bytes, MACHINE_READ);
+    return p && (!b->time.on || fenced(b, w, x, machine_traces(b->memory, at, bytes), bytes >> b->kernel->global_unit))
+               ? p
+               : NULL;
 }
 
 uint8_t *ptx_shared_async(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint32_t at, uint32_t bytes,
@@ -157,44 +157,109 @@ void ptx_count_shared(ptx_block *b, const u64 *at, u32 on, int bytes)
 
 static const uint32_t type_bytes[] = { 1, 1, 2, 2, 4, 4, 4, 4, 8, 8, 8 };
 
-static reach reach_of(const ptx_block *b, const u64 *at, u32 on, uint32_t bytes)
+/* What the lanes of an access have in common: one allocation, one page of traces. */
+typedef struct reach {
+    uint64_t       low;
+    uint8_t       *host;
+    machine_trace *traces;
+} reach;
+
+/* If all lanes may access what they want at once: where the first of them finds it, and each its own from there on. */
+static reach reach_of(const ptx_block *b, const u64 *at, u32 on, uint32_t bytes, bool global, uint32_t place[LANES])
 {
-    uint64_t low = UINT64_MAX, high = 0;
-    for (u32 left = on; left; left &= left - 1) {
-        uint64_t a = at[ptx_first(left)];
-        low = a < low ? a : low;
-        high = a > high ? a : high;
+    uint64_t low = UINT64_MAX, high = 0, odd = 0;
+    for (int i = 0; i < LANES; i++) {
+        uint64_t mask = (uint64_t)0 - (on >> i & 1);
+        low = (at[i] | ~mask) < low ? at[i] | ~mask : low;
+        high = (at[i] & mask) > high ? at[i] & mask : high;
+        odd |= at[i] & mask;
     }
     reach r = { .low = low };
-    if (high - low > 65536) return r;
+    if (odd % bytes || high - low > 65536) return r;
+    for (int i = 0; i < LANES; i++) place[i] = (uint32_t)(at[i] - low);
+    if (!global) {
+        if (low < SHARED_FIRST || high + bytes > b->shared_end || b->n_owed || b->n_lent) return r;
+        return (reach){ low, b->shared + low, b->traces + (low >> b->kernel->unit) };
+    }
     r.host = machine_at(b->memory, low, high - low + bytes);
     if (r.host && b->time.on) r.traces = machine_traces(b->memory, low, high - low + bytes);
     return r;
 }
 
-/* Lanes from the lowest on that have its address, and acted last when it did: they read as one. */
-static u32 alike(const ptx_block *b, const ptx_warp *w, const u64 *at, u32 on)
+/* All lanes' accesses at once. False: they are to be looked at one by one, or the launch has failed. */
+static bool touch_all(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on, uint32_t bytes, machine_deed how,
+                      bool global, const reach *near, const uint32_t *place)
 {
-    int             i = ptx_first(on);
-    const uint32_t *own = b->time.own + w->number * LANES;
-    u32             lanes = (u32)1 << i;
-    for (int j = i + 1; j < LANES && (on >> j & 1) && at[j] == at[i] && own[j] == own[i]; j++) lanes |= (u32)1 << j;
-    return lanes;
+    int      unit = global ? b->kernel->global_unit : b->kernel->unit, lane = 0;
+    int64_t  who = 0;
+    uint32_t from[LANES];
+    if (!near->host || (b->time.on && !near->traces)) return false;
+    if (!b->time.on) return true;
+    for (int i = 0; i < LANES; i++) from[i] = place[i] >> unit;
+    const char *why =
+        machine_clocks_touch_warp(&b->time, global ? &b->global_readers : &b->shared_readers, near->traces, from,
+                                  bytes >> unit, (uint32_t)w->number * LANES, on, how, &who, &lane);
+    if (why) name_race(b, w, x, global, near->low + place[lane], (uint32_t)(w->number * LANES + lane), why, who);
+    return !why;
+}
+
+static uint8_t *touch_one(ptx_block *b, ptx_warp *w, const ptx_instruction *x, int lane, uint64_t at, uint32_t bytes,
+                          machine_deed how, bool global)
+{
+    return global ? ptx_global(b, w, x, lane, at, bytes, how)
+                  : ptx_shared(b, w, x, lane, shared_address(at), bytes, how);
+}
+
+static inline void copy(uint8_t *to, const uint8_t *from, uint32_t bytes)
+{
+    switch (bytes) {
+    case 16:
+        memcpy(to, from, 16);
+        break;
+    case 8:
+        memcpy(to, from, 8);
+        break;
+    case 4:
+        memcpy(to, from, 4);
+        break;
+    case 2:
+        memcpy(to, from, 2);
+        break;
+    default:
+        memcpy(to, from, 1);
+    }
+}
+
+/* Element e of what each lane has loaded, elements having so many bytes. */
+static inline __attribute__((always_inline)) void element(uint8_t (*data)[16], uint32_t e, uint32_t bytes, bool wide,
+                                                          u64 *to, u32 *narrow)
+{
+    for (int i = 0; i < LANES; i++) {
+        uint64_t v = 0;
+        memcpy(&v, data[i] + e * bytes, bytes);
+        if (wide)
+            to[i] = v;
+        else
+            narrow[i] = (u32)v;
+    }
 }
 
 static void put_loaded(ptx_block *b, ptx_warp *w, const ptx_instruction *x, u32 on, uint8_t (*data)[16], uint32_t bytes)
 {
-    for (int e = 0; e < x->o[0].count; e++) {
-        u64 wide[LANES];
-        u32 narrow[LANES];
-        for (int i = 0; i < LANES; i++) {
-            uint64_t v = 0;
-            memcpy(&v, data[i] + (uint32_t)e * bytes, bytes);
-            wide[i] = v;
-            narrow[i] = (u32)v;
-        }
-        int place = b->module->list[x->o[0].first + e];
-        if (x->o[0].wide)
+    for (uint32_t e = 0; e < (uint32_t)x->o[0].count; e++) {
+        u64  wide[LANES];
+        u32  narrow[LANES];
+        bool is_wide = x->o[0].wide;
+        if (bytes == 4)
+            element(data, e, 4, is_wide, wide, narrow);
+        else if (bytes == 2)
+            element(data, e, 2, is_wide, wide, narrow);
+        else if (bytes == 8)
+            element(data, e, 8, is_wide, wide, narrow);
+        else
+            element(data, e, 1, is_wide, wide, narrow);
+        int place = b->module->list[x->o[0].first + (int)e];
+        if (is_wide)
             ptx_put64(w, place, on, wide);
         else
             ptx_put32(w, place, on, narrow);
@@ -207,17 +272,16 @@ PTX_HANDLER(load)
     bool     global = x->picks[0] == 0;
     uint32_t size = type_bytes[x->picks[3]], bytes = size * (uint32_t)x->o[0].count;
     uint8_t  data[LANES][16] = { { 0 } };
+    uint32_t place[LANES];
     ptx_addresses(w, &x->o[1], at);
-    reach near = global ? reach_of(b, at, on, bytes) : (reach){ 0 };
-    for (u32 left = on, lanes; left; left &= ~lanes) {
-        int i = ptx_first(left);
-        lanes = alike(b, w, at, left);
-        machine_doer a = lanes_of(b, w, lanes);
-        uint8_t     *p = global ? global_of(b, w, x, &a, at[i], bytes, MACHINE_READ, &near)
-                                : shared_of(b, w, x, &a, shared_address(at[i]), bytes, MACHINE_READ);
-        if (!p) return;
-        for (int j = i; j < LANES && (lanes >> j & 1); j++) memcpy(data[j], p, bytes);
+    reach near = reach_of(b, at, on, bytes, global, place);
+    bool  all = touch_all(b, w, x, on, bytes, MACHINE_READ, global, &near, place);
+    for (u32 left = on; left && !b->failed; left &= left - 1) {
+        int            i = ptx_first(left);
+        const uint8_t *p = all ? near.host + place[i] : touch_one(b, w, x, i, at[i], bytes, MACHINE_READ, global);
+        if (p) copy(data[i], p, bytes);
     }
+    if (b->failed) return;
     put_loaded(b, w, x, on, data, size);
     if (b->counted && global) machine_count_access(b->counts, at, on, bytes, 32, false);
     if (b->counted && !global) ptx_count_shared(b, at, on, (int)bytes);
@@ -232,12 +296,16 @@ PTX_HANDLER(load_parameter)
     ptx_addresses(w, &x->o[1], at);
     for (u32 left = on; left; left &= left - 1) {
         int i = ptx_first(left);
+        if (x->o[1].at < 0 && left != on) { /* all have one address */
+            copy(data[i], data[ptx_first(on)], bytes);
+            continue;
+        }
         if (at[i] % bytes || at[i] > room || bytes > room - at[i]) {
             ptx_fail(b, w, x, "%u bytes at %llu of the parameters, which have %d", bytes, (unsigned long long)at[i],
                      b->kernel->parameter_bytes);
             return;
         }
-        memcpy(data[i], b->parameters + at[i], bytes);
+        copy(data[i], b->parameters + at[i], bytes);
     }
     put_loaded(b, w, x, on, data, size);
 }
@@ -248,24 +316,24 @@ PTX_HANDLER(store)
     bool     global = x->picks[0] == 0;
     uint32_t size = type_bytes[x->picks[2]], bytes = size * (uint32_t)x->o[1].count;
     uint8_t  data[LANES][16];
+    uint32_t place[LANES];
     ptx_addresses(w, &x->o[0], at);
     for (int e = 0; e < x->o[1].count; e++) {
         const u32 *narrow = ptx_place(w, b->module->list[x->o[1].first + e]);
         const u64 *wide = (const u64 *)narrow;
         for (int i = 0; i < LANES; i++) {
-            uint64_t v = x->o[1].wide ? wide[i] : narrow[i];
-            memcpy(data[i] + (uint32_t)e * size, &v, size);
+            uint64_t v[2] = { x->o[1].wide ? wide[i] : narrow[i] };
+            copy(data[i] + (uint32_t)e * size, (const uint8_t *)v, size);
         }
     }
-    reach near = global ? reach_of(b, at, on, bytes) : (reach){ 0 };
-    for (u32 left = on; left; left &= left - 1) {
-        int          i = ptx_first(left);
-        machine_doer a = lanes_of(b, w, (u32)1 << i);
-        uint8_t     *p = global ? global_of(b, w, x, &a, at[i], bytes, MACHINE_WRITE, &near)
-                                : shared_of(b, w, x, &a, shared_address(at[i]), bytes, MACHINE_WRITE);
-        if (!p) return;
-        memcpy(p, data[i], bytes);
+    reach near = reach_of(b, at, on, bytes, global, place);
+    bool  all = touch_all(b, w, x, on, bytes, MACHINE_WRITE, global, &near, place);
+    for (u32 left = on; left && !b->failed; left &= left - 1) {
+        int      i = ptx_first(left);
+        uint8_t *p = all ? near.host + place[i] : touch_one(b, w, x, i, at[i], bytes, MACHINE_WRITE, global);
+        if (p) copy(p, data[i], bytes);
     }
+    if (b->failed) return;
     b->events++;
     if (b->counted && global) machine_count_access(b->counts, at, on, bytes, 32, true);
     if (b->counted && !global) ptx_count_shared(b, at, on, (int)bytes);

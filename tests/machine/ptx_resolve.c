@@ -48,7 +48,7 @@ bool ptx_declare(reader *r)
         new->bits = bits;
         new->count = count;
         new->first = places(r->k, (count ? count : 1) * words_of(bits));
-        r->k->words = (r->k->words + LANES - 1) / LANES * LANES;
+        r->k->registers = r->k->words = (r->k->words + LANES - 1) / LANES * LANES;
     }
     return true;
 }
@@ -169,6 +169,7 @@ static bool vector(reader *r, char *s, int bits, bool larger, bool written, ptx_
         ptx_operand element = { 0 };
         bool        nowhere = written && !strcmp(part, "_");
         int         at = nowhere ? places(r->k, 2 * LANES) : source_at(r, part, bits, larger, &element);
+        if (nowhere) r->k->registers = r->k->words;
         if (at < 0 || (written && element.immediate)) return false;
         o->wide = element.wide;
         put_in_list(r->m, at);
@@ -354,6 +355,18 @@ static bool fits(reader *r, const ptx_row *row, const char *op, char *const part
     return false;
 }
 
+/* The smallest accesses to shared and global memory; a tensor's copies may be of single elements, of a byte each. */
+static void note_units(ptx_kernel *k, const char *op)
+{
+    int sizes[2], *unit = strstr(op, ".shared") ? &k->unit : &k->global_unit;
+    if (!strncmp(op, "cp.async.bulk.tensor", 20)) k->global_unit = 0;
+    if (strncmp(op, "ld.shared", 9) && strncmp(op, "st.shared", 9) && strncmp(op, "ld.global", 9) &&
+        strncmp(op, "st.global", 9))
+        return;
+    types_of(op, sizes);
+    while (8 << *unit > sizes[0]) --*unit;
+}
+
 bool ptx_resolve(reader *r)
 {
     static const ptx_row *const tables[] = { ptx_alu_rows, ptx_memory_rows, ptx_matrix_rows, ptx_async_rows,
@@ -386,11 +399,7 @@ bool ptx_resolve(reader *r)
     note_registers(r, &x);
     x.text = strdup(r->statement);
     if (!x.text) abort();
-    if (!strncmp(op, "ld.shared", 9) || !strncmp(op, "st.shared", 9)) {
-        int sizes[2];
-        types_of(op, sizes);
-        while (8 << r->k->unit > sizes[0]) r->k->unit--;
-    }
+    note_units(r->k, op);
     m->code = ptx_grown(m->code, m->n, &m->room, sizeof *m->code);
     m->code[m->n++] = x;
     return true;

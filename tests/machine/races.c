@@ -45,8 +45,9 @@ static inline uint64_t both_of(const machine_trace *t)
     return both;
 }
 
-/* The same for n bytes; mostly their traces are equal. The first that conflicts; n: none does. */
-static uint64_t note_all(machine_trace *t, uint64_t n, who me, machine_touch touch)
+/* The same for n units; mostly their traces are equal. The first that conflicts; n: none does. */
+static inline __attribute__((always_inline)) uint64_t note_units(machine_trace *t, uint64_t n, who me,
+                                                                 machine_touch touch)
 {
     uint64_t      different = 0, before = both_of(t);
     machine_trace now = t[0];
@@ -61,6 +62,12 @@ static uint64_t note_all(machine_trace *t, uint64_t n, who me, machine_touch tou
     return n;
 }
 
+/* A function of its own for what a lane mostly touches. */
+static uint64_t note_all(machine_trace *t, uint64_t n, who me, machine_touch touch)
+{
+    return n == 8 ? note_units(t, 8, me, touch) : n == 2 ? note_units(t, 2, me, touch) : note_units(t, n, me, touch);
+}
+
 static bool race(const machine_trace *t, who me, machine_touch touch, uint64_t address, char *why)
 {
     bool        writer = conflicts(t->writer, me) || touch == MACHINE_READS_CONSTANT;
@@ -73,22 +80,68 @@ static bool race(const machine_trace *t, who me, machine_touch touch, uint64_t a
     return false;
 }
 
-bool machine_note_global(machine_memory *memory, machine_page *last, machine_actor actor, machine_touch touch,
-                         uint64_t address, uint64_t bytes, char why[MACHINE_RACE_ROOM])
+/* The page whose traces were looked at last. */
+typedef struct page {
+    uint64_t       number;
+    machine_trace *first;
+} page;
+
+static bool note_bytes(machine_memory *memory, page *last, who me, machine_touch touch, uint64_t address,
+                       uint64_t bytes, char *why)
 {
-    who me = { actor.epoch << WAVE_BITS | (actor.wave + 1), actor.epoch << WAVE_BITS, actor.group_epoch << WAVE_BITS };
-    if (touch == MACHINE_ADDS) me.mine = ATOMICS;
+    int shift = machine_memory_shift(memory);
     while (bytes) {
         uint64_t left = PAGE - address % PAGE, n = bytes < left ? bytes : left;
-        if (last->number != address / PAGE) {
-            *last = (machine_page){ address / PAGE, machine_traces(memory, address, n) };
-            last->first -= address % PAGE;
-        }
-        machine_trace *t = last->first + address % PAGE;
-        uint64_t       bad = note_all(t, n, me, touch);
-        if (bad < n) return race(t + bad, me, touch, address + bad, why);
+        if (last->number != address / PAGE)
+            *last = (page){ address / PAGE, machine_traces(memory, address, n) - (address % PAGE >> shift) };
+        machine_trace *t = last->first + (address % PAGE >> shift);
+        uint64_t       bad = note_all(t, n >> shift, me, touch);
+        if (bad < n >> shift) return race(t + bad, me, touch, address + (bad << shift), why);
         address += n;
         bytes -= n;
+    }
+    return true;
+}
+
+/* Lanes that lie one behind the other are looked at together, and those at one place once. */
+bool machine_note_global(machine_memory *memory, machine_actor actor, machine_touch touch, uint64_t mask,
+                         const uint64_t address[64], uint64_t bytes, char why[MACHINE_RACE_ROOM])
+{
+    who  me = { actor.epoch << WAVE_BITS | (actor.wave + 1), actor.epoch << WAVE_BITS, actor.group_epoch << WAVE_BITS };
+    page last = { 0, NULL };
+    if (touch == MACHINE_ADDS) me.mine = ATOMICS;
+    for (int i = 0, end; i < LANES; i = end) {
+        end = i + 1;
+        if (!(mask >> i & 1)) continue;
+        uint64_t at = address[i], behind = at + bytes;
+        for (; end < LANES && mask >> end & 1; end++) {
+            if (address[end] == behind)
+                behind += bytes;
+            else if (address[end] != behind - bytes)
+                break;
+        }
+        if (!note_bytes(memory, &last, me, touch, at, behind - at, why)) return false;
+    }
+    return true;
+}
+
+/* By a table of the places that were seen: 1 + the first lane there. */
+static bool same_at_each(uint64_t mask, const uint64_t address[64], uint32_t data[][64], int words, char *why)
+{
+    enum { ROOM = 256 };
+    uint8_t seen[ROOM] = { 0 };
+    for (; mask; mask &= mask - 1) {
+        int      i = __builtin_ctzll(mask), j;
+        uint32_t at = (uint32_t)(address[i] * 0x9e3779b97f4a7c15u >> 56);
+        while (seen[at % ROOM] && address[seen[at % ROOM] - 1] != address[i]) at++;
+        j = seen[at % ROOM] - 1;
+        if (j < 0) seen[at % ROOM] = (uint8_t)(i + 1);
+        for (int k = 0; j >= 0 && k < words; k++) {
+            if (data[k][i] == data[k][j]) continue;
+            snprintf(why, MACHINE_RACE_ROOM, "lanes %d and %d write different values at %#llx", j, i,
+                     (unsigned long long)address[i]);
+            return false;
+        }
     }
     return true;
 }
@@ -98,22 +151,14 @@ bool machine_lanes_agree(uint64_t mask, const uint64_t address[64], uint32_t dat
 {
     uint64_t last = 0;
     bool     ascending = true;
-    for (int i = 0; i < LANES; i++) {
+    if (mask == ~(uint64_t)0)
+        for (int i = 1; i < LANES; i++) ascending &= address[i] > address[i - 1];
+    for (int i = 0; mask != ~(uint64_t)0 && i < LANES; i++) {
         if (!(mask >> i & 1)) continue;
         ascending &= address[i] > last;
         last = address[i];
     }
-    for (int i = 0; !ascending && i < LANES; i++) {
-        for (int j = 0; mask >> i & 1 && j < i; j++) {
-            bool same = true;
-            for (int k = 0; k < words; k++) same &= data[k][i] == data[k][j];
-            if (!(mask >> j & 1) || address[i] != address[j] || same) continue;
-            snprintf(why, MACHINE_RACE_ROOM, "lanes %d and %d write different values at %#llx", j, i,
-                     (unsigned long long)address[i]);
-            return false;
-        }
-    }
-    return true;
+    return ascending || same_at_each(mask, address, data, words, why);
 }
 
 /* --- LDS ----------------------------------------------------------------------------------------- */
@@ -177,33 +222,37 @@ static bool shared_race(const machine_shadow *s, uint32_t unit, uint32_t mine, c
     return false;
 }
 
-/* n units of one lane. */
-static inline bool note_lane(uint32_t *restrict writer, uint32_t *restrict reader, int n, uint32_t mine, bool write)
+/* Lanes of n units each. The first that collides; LANES: none does. */
+static inline __attribute__((always_inline)) int note_lanes(const machine_shadow *s, uint32_t mine, uint64_t mask,
+                                                            const uint32_t *at, int n, bool write)
 {
     uint32_t epoch = mine & ~(uint32_t)MANY_THREADS;
-    for (int u = 0; u < n; u++) {
-        if (collides(writer[u], mine) || (write && collides(reader[u], mine))) return false;
-        if (write)
-            writer[u] = mine;
-        else if (reader[u] < epoch)
-            reader[u] = mine;
-        else if ((reader[u] ^ mine) >= LANES)
-            reader[u] = epoch | MANY_THREADS;
+    for (int i = 0; i < LANES; i++, mine++) {
+        if (!(mask >> i & 1)) continue;
+        uint32_t *writer = s->writer + (at[i] >> s->shift), *reader = s->reader + (at[i] >> s->shift);
+        for (int u = 0; u < n; u++) {
+            if (collides(writer[u], mine) || (write && collides(reader[u], mine))) return i;
+            if (write)
+                writer[u] = mine;
+            else if (reader[u] < epoch)
+                reader[u] = mine;
+            else if ((reader[u] ^ mine) >= LANES)
+                reader[u] = epoch | MANY_THREADS;
+        }
     }
-    return true;
+    return LANES;
 }
 
 bool machine_note_shared(machine_shadow *s, uint32_t wave, uint64_t mask, const uint32_t *at, int bytes, bool write,
                          char why[MACHINE_RACE_ROOM])
 {
-    uint32_t mine = number_of(s, wave), *writer = s->writer, *reader = s->reader;
-    int      shift = s->shift, n = bytes >> shift;
-    for (uint32_t i = 0; i < LANES; i++) {
-        uint32_t unit = at[i] >> shift;
-        if (mask >> i & 1 && !note_lane(writer + unit, reader + unit, n, mine + i, write))
-            return shared_race(s, unit, mine + i, why);
-    }
-    return true;
+    uint32_t mine = number_of(s, wave);
+    int      n = bytes >> s->shift, bad;
+    if (n == 1) /* a function of its own for what lanes mostly touch */
+        bad = write ? note_lanes(s, mine, mask, at, 1, true) : note_lanes(s, mine, mask, at, 1, false);
+    else
+        bad = write ? note_lanes(s, mine, mask, at, n, true) : note_lanes(s, mine, mask, at, n, false);
+    return bad == LANES || shared_race(s, at[bad] >> s->shift, mine + (uint32_t)bad, why);
 }
 
 void machine_owe_shared(machine_shadow *s, uint32_t wave, uint64_t mask, const uint32_t *at, int bytes, bool landed)

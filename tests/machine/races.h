@@ -26,15 +26,10 @@ typedef struct machine_actor {
     uint32_t wave, epoch, group_epoch; /* below 30; now; the block's first */
 } machine_actor;
 
-/* The page whose traces were looked at last: {0} at first. */
-typedef struct machine_page {
-    uint64_t       number;
-    machine_trace *first;
-} machine_page;
-
-/* Notes that `actor` touches `bytes` at `address`, all in one allocation. False: a race, which `why` describes. */
-bool machine_note_global(machine_memory *memory, machine_page *last, machine_actor actor, machine_touch touch,
-                         uint64_t address, uint64_t bytes, char why[MACHINE_RACE_ROOM]);
+/* Notes that lanes of `mask` of `actor` touch `bytes` each, inside of allocations. False: a race, which `why`
+ * describes. */
+bool machine_note_global(machine_memory *memory, machine_actor actor, machine_touch touch, uint64_t mask,
+                         const uint64_t address[64], uint64_t bytes, char why[MACHINE_RACE_ROOM]);
 
 /* Lanes of one store that write the same place must write the same: nothing says who is last. `words` of each lane's
  * data are in data[0] to data[words - 1]. */

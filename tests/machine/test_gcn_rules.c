@@ -15,6 +15,8 @@
 #define OTHER_WAVE "v_xor_b32_e32 v10, 0x100, v9\n" /* the place of the thread that many bytes away: another wave's */
 #define NEXT_LANE "v_xor_b32_e32 v10, 4, v9\n"
 
+#define HALVES "v_and_b32_e32 v1, 63, v0\nv_lshlrev_b32_e32 v10, 2, v1\n" /* v10: the place of the lane */
+
 typedef struct rule {
     const char *what, *body, *wanted; /* part of the error; "": none */
     int         lds, threads, blocks;
@@ -103,6 +105,10 @@ static const rule rules[] = {
       .body = BEGIN "ds_write_b32 v9, v0 offset:4\n" END,
       .wanted = "out of bounds: 4 bytes at 256 of 256 bytes of LDS",
       .lds = 256 },
+    { .what = "before the LDS",
+      .body = BEGIN "v_mov_b32_e32 v10, -4\nds_write_b32 v10, v0\n" END,
+      .wanted = "out of bounds: 4 bytes at 4294967292 of 256 bytes of LDS",
+      .lds = 256 },
     { .what = "misaligned in the LDS",
       .body = BEGIN "v_mov_b32_e32 v1, 0\nds_read_b64 v[2:3], v9\ns_waitcnt lgkmcnt(0)\n" END,
       .wanted = "misaligned LDS address 4 for 8 bytes",
@@ -157,6 +163,15 @@ static const rule rules[] = {
                                "s[6:7]\ns_waitcnt vmcnt(0)\ns_endpgm\n",
       .wanted = "by another wave of the block",
       .threads = 128 },
+    { .what = "waves write halves of their own",
+      .body = BEGIN HALVES "v_lshrrev_b32_e32 v1, 6, v0\nv_lshlrev_b32_e32 v1, 1, v1\nv_add_u32_e32 v10, v10, v1\n"
+                           "global_store_short v10, v0, s[4:5]\ns_endpgm\n",
+      .wanted = "",
+      .threads = 128 },
+    { .what = "waves write the same halves",
+      .body = BEGIN HALVES "global_store_short v10, v0, s[4:5]\ns_endpgm\n",
+      .wanted = "by another wave of the block",
+      .threads = 128 },
     { .what = "past the scalar cache",
       .body = BEGIN "global_store_dword v9, v0, s[6:7]\ns_waitcnt vmcnt(0)\ns_load_dword s8, s[6:7], 0x0\ns_waitcnt "
                     "lgkmcnt(0)\ns_endpgm\n",
@@ -167,6 +182,12 @@ static const rule rules[] = {
     { .what = "lanes write one place",
       .body = BEGIN "v_and_b32_e32 v9, 60, v9\nv_mov_b32_e32 v1, v0\n" END,
       .wanted = "lanes 0 and 16 write different values" },
+    { .what = "lanes write backwards",
+      .body = BEGIN "v_sub_u32_e32 v9, 0xfc, v9\nv_mov_b32_e32 v1, v0\n" END,
+      .wanted = "" },
+    { .what = "every second lane writes a place, from behind",
+      .body = BEGIN "v_and_b32_e32 v1, 1, v0\nv_lshlrev_b32_e32 v9, 2, v1\nv_sub_u32_e32 v9, 64, v9\n" END,
+      .wanted = "" },
     /* waves */
     { .what = "divergence",
       .body = BEGIN "v_cmp_gt_u32_e32 vcc, 32, v0\ns_and_saveexec_b64 s[8:9], vcc\ns_barrier\ns_endpgm\n",
@@ -417,7 +438,7 @@ static void memory_keeps_pieces_apart(void **state)
     t[0].writer = 7;
     assert_ptr_equal(machine_traces(memory, a + 4001, 1), t + 1);
     assert_null(machine_traces(memory, a + 4000, 100)); /* another page */
-    machine_memory_launch(memory);
+    machine_memory_launch(memory, 0);
     assert_int_equal(machine_traces(memory, a + 4000, 1)->writer, 0);
     assert_true(machine_release(memory, a));
     assert_false(machine_release(memory, a));

@@ -360,6 +360,12 @@ static void mma_layouts(void **state)
 
 /* Row r of matrix m is at the address of lane 8 m + r; lane i gets elements (i / 4, 2 (i % 4) + {0, 1}), or transposed.
  */
+static place row_of(int lane, int e, int transposed)
+{
+    int row = lane / 4, column = 2 * (lane % 4) + e;
+    return transposed ? (place){ column, row } : (place){ row, column };
+}
+
 static void ldmatrix_layouts(void **state)
 {
     (void)state;
@@ -380,9 +386,8 @@ static void ldmatrix_layouts(void **state)
         for (int lane = 0; lane < 32; lane++)
             for (int m = 0; m < 4; m++)
                 for (int e = 0; e < 2; e++) {
-                    int row = lane / 4, column = 2 * (lane % 4) + e;
-                    int want = 1000 + m * 64 + (transposed ? column * 8 + row : row * 8 + column);
-                    assert_int_equal(out[lane * 8 + m * 2 + e], want);
+                    place p = row_of(lane, e, transposed);
+                    assert_int_equal(out[lane * 8 + m * 2 + e], 1000 + m * 64 + p.row * 8 + p.column);
                 }
         trial_end(&t);
     }
@@ -409,6 +414,29 @@ static void wgmma_layouts(void **state)
         trial_end(&t);
     }
 }
+
+/* `all fragments FORM MATRIX`: the statements above, a line for each thread and element: row and column
+ * (compare_layouts.py). FORM: 2 or 4 elements in a register of mma.sync, or 64 or 128 columns of wgmma. MATRIX: A, B,
+ * C; of FORM 2 also L and T, what ldmatrix brings, and transposed. */
+static int print_fragments(int argc, char **argv)
+{
+    if (argc < 4) return 2;
+    int form = atoi(argv[2]), each = form > 4 ? 2 : form, threads = form > 4 ? 128 : 32;
+    for (int t = 0; t < threads; t++) {
+        char matrix = argv[3][0];
+        int  n = matrix == 'A' ? 4 * each : matrix == 'B' ? 2 * each : form > 4 ? form / 2 : matrix == 'C' ? 4 : 2;
+        for (int i = 0; i < n; i++) {
+            place p = matrix == 'A'   ? a_of(t % 32, i, each)
+                      : matrix == 'B' ? b_of(t, i, each)
+                      : matrix == 'C' ? c_of(t % 32, i)
+                                      : row_of(t, i, matrix == 'T');
+            printf("%d %d %d %d\n", t, i, p.row + 16 * (t / 32), p.column);
+        }
+    }
+    return 0;
+}
+
+TM_TEST_ROLE("fragments", print_fragments)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(arithmetic),    cmocka_unit_test(transcendental), cmocka_unit_test(shuffles),

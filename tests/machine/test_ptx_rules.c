@@ -32,6 +32,15 @@ static const machine_order orders[] = {
 #define WAIT "cp.async.wait_group 0;"
 #define READ_OWN "ld.shared.u32 %r7, [%r4];" OUT
 
+/* 16 bits each, of one's own and of another warp's thread. */
+#define SHARED_HALF "mad.lo.s32 %r4, %r1, 2, %r2; cvt.u16.u32 %h1, %r1; st.shared.u16 [%r4], %h1;"
+#define OTHER_SHARED_HALF                                                                                              \
+    "xor.b32 %r6, %r1, 32; mad.lo.s32 %r6, %r6, 2, %r2; ld.shared.u16 %h2, [%r6]; cvt.u32.u16 %r7, %h2;"
+#define GLOBAL_HALF "mul.wide.u32 %d6, %r1, 2; add.s64 %d6, %d6, %d0; cvt.u16.u32 %h1, %r1; st.global.u16 [%d6], %h1;"
+#define OTHER_GLOBAL_HALF                                                                                              \
+    "xor.b32 %r6, %r1, 32; mul.wide.u32 %d7, %r6, 2; add.s64 %d7, %d7, %d0; ld.global.u16 %h2, [%d7];"                 \
+    "cvt.u32.u16 %r7, %h2;"
+
 typedef struct rule {
     const char *name;
     uint32_t    threads, blocks;
@@ -43,6 +52,10 @@ static const rule rules[] = {
       FAR MINE OTHERS OUT, "another thread" },
     { "a barrier before the next store", 64, 1, FAR MINE "bar.sync 0;" OTHERS "bar.sync 0;" MINE OUT,
       FAR MINE "bar.sync 0;" OTHERS MINE OUT, "another thread" },
+    { "halves of shared words", 64, 1, SHARED_HALF "bar.sync 0;" OTHER_SHARED_HALF OUT,
+      SHARED_HALF OTHER_SHARED_HALF OUT, "another thread" },
+    { "halves of global words", 64, 1, GLOBAL_HALF "bar.sync 0;" OTHER_GLOBAL_HALF OUT,
+      GLOBAL_HALF OTHER_GLOBAL_HALF OUT, "another thread" },
     { "lanes of a warp meet", 32, 1, WORD MINE "bar.warp.sync -1;" OTHERS OUT, WORD MINE OTHERS OUT, "another thread" },
     { "lanes remember whom they have met", 32, 1,
       WORD MINE "setp.eq.s32 %p1, %r1, 1; setp.eq.s32 %p2, %r1, 2; setp.lt.u32 %p3, %r1, 2; or.pred %p2, %p1, %p2;"

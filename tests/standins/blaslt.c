@@ -442,17 +442,26 @@ static void multiply(void *with)
         return;
     }
     if (room) memset(room, 0xff, t->workspace_bytes);
-    for (uint64_t j = 0; j < t->n; j++)
+    float *left = malloc(t->m * t->k * sizeof *left + 1), *sums = malloc(t->m * sizeof *sums + 1);
+    if (!left || !sums) abort();
+    for (uint64_t k = 0; k < t->k; k++)
+        for (uint64_t i = 0; i < t->m; i++)
+            left[k * t->m + i] = get(a, t->a.type, t->turns_a ? i * (uint64_t)t->a.ld + k : k * (uint64_t)t->a.ld + i);
+    for (uint64_t j = 0; j < t->n; j++) {
+        memset(sums, 0, t->m * sizeof *sums);
+        for (uint64_t k = 0; k < t->k; k++) {
+            float right = get(b, t->b.type, t->turns_b ? k * (uint64_t)t->b.ld + j : j * (uint64_t)t->b.ld + k);
+            for (uint64_t i = 0; i < t->m; i++) sums[i] += left[k * t->m + i] * right;
+        }
         for (uint64_t i = 0; i < t->m; i++) {
-            float sum = 0;
-            for (uint64_t k = 0; k < t->k; k++)
-                sum += get(a, t->a.type, t->turns_a ? i * (uint64_t)t->a.ld + k : k * (uint64_t)t->a.ld + i) *
-                       get(b, t->b.type, t->turns_b ? k * (uint64_t)t->b.ld + j : j * (uint64_t)t->b.ld + k);
-            sum *= t->alpha;
+            float sum = sums[i] * t->alpha;
             if (c) sum += t->beta * get(c, t->c.type, j * (uint64_t)t->c.ld + i);
             if (bias) sum += get(bias, t->d.type, i);
             set(d, t->d.type, j * (uint64_t)t->d.ld + i, sum);
         }
+    }
+    free(left);
+    free(sums);
 }
 
 /* As wide as the algorithm was chosen for, at least as an element. hipBLASLt knows no wishes for that. */

@@ -66,7 +66,7 @@ typedef struct graph {
 
 typedef struct queue {
     pthread_mutex_t lock;
-    pthread_cond_t  more;
+    pthread_cond_t  more, done; /* all of it */
     pthread_t       thread;
     item           *first;
     bool            busy, ends;
@@ -107,6 +107,7 @@ static void *work_off(void *of)
         q->first = i->next;
         q->busy = false;
         free(i);
+        if (!q->first) pthread_cond_broadcast(&q->done);
     }
     pthread_mutex_unlock(&q->lock);
     return NULL;
@@ -168,6 +169,7 @@ API NAME(cuStreamCreate, hipStreamCreateWithFlags)(void **stream, unsigned flags
     }
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->more, NULL);
+    pthread_cond_init(&q->done, NULL);
     pthread_create(&q->thread, NULL, work_off, q);
     note_queue(NULL, q);
     *stream = q;
@@ -196,14 +198,22 @@ static bool idle(queue *q)
     return is;
 }
 
+static void await(queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    while (q->first || q->busy) pthread_cond_wait(&q->done, &q->lock);
+    pthread_mutex_unlock(&q->lock);
+}
+
 void standin_settle(void)
 {
     pthread_mutex_lock(&queues_lock);
     for (int i = 0; i < MOST_QUEUES; i++)
-        while (queues[i] && !idle(queues[i])) nanosleep(&(struct timespec){ .tv_nsec = LATE_NS }, NULL);
+        if (queues[i]) await(queues[i]);
     pthread_mutex_unlock(&queues_lock);
 }
 
+/* cuda.h, cuStreamQuery: "CUDA_ERROR_NOT_READY if not" all operations have completed. */
 API NAME(cuStreamQuery, hipStreamQuery)(void *stream);
 API NAME(cuStreamQuery, hipStreamQuery)(void *stream)
 {
@@ -218,7 +228,7 @@ API NAME(cuStreamSynchronize, hipStreamSynchronize)(void *stream)
 {
     int code = standin_fault("cuStreamSynchronize");
     if (code || (!stream && !standin_default_stream())) return code;
-    while (!idle(stream ? stream : standin_default_stream())) nanosleep(&(struct timespec){ .tv_nsec = LATE_NS }, NULL);
+    await(stream ? stream : standin_default_stream());
     return standin_fault("");
 }
 
@@ -324,6 +334,7 @@ API NAME(cuEventSynchronize, hipEventSynchronize)(void *e)
     return code ? code : standin_fault("");
 }
 
+/* cuda.h, cuEventElapsedTime: CUDA_ERROR_NOT_READY if one or both "has not yet been completed". */
 API NAME(cuEventElapsedTime, hipEventElapsedTime)(float *ms, void *from, void *to);
 API NAME(cuEventElapsedTime, hipEventElapsedTime)(float *ms, void *from, void *to)
 {

@@ -27,6 +27,7 @@ void *standin_real(const void *address, size_t bytes)
     return memory ? machine_at(memory, (uintptr_t)address, bytes) : NULL;
 }
 
+/* cuda.h, CUDA_ERROR_OUT_OF_MEMORY: "unable to allocate enough memory". */
 API NAME(cuMemAlloc_v2, hipMalloc)(void **out, size_t bytes);
 API NAME(cuMemAlloc_v2, hipMalloc)(void **out, size_t bytes)
 {

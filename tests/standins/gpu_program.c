@@ -107,6 +107,7 @@ static machine_module *load_known(const char *folder, const void *code, char err
     return l->module;
 }
 
+/* cuda.h, CUDA_ERROR_INVALID_IMAGE: "the device kernel image is invalid". */
 API NAME(cuModuleLoadData, hipModuleLoadData)(void **out, const void *code);
 API NAME(cuModuleLoadData, hipModuleLoadData)(void **out, const void *code)
 {
@@ -143,6 +144,7 @@ API NAME(cuModuleUnload, hipModuleUnload)(void *module)
     return OK;
 }
 
+/* cuda.h, cuModuleGetFunction: CUDA_ERROR_NOT_FOUND "if no function of that name exists". */
 API NAME(cuModuleGetFunction, hipModuleGetFunction)(void **out, void *module, const char *name);
 API NAME(cuModuleGetFunction, hipModuleGetFunction)(void **out, void *module, const char *name)
 {
@@ -161,6 +163,8 @@ API NAME(cuModuleGetFunction, hipModuleGetFunction)(void **out, void *module, co
 }
 
 #ifndef HIP
+/* cuda.h: 8 is CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES; CUDA C++ Programming Guide, technical specifications:
+ * 227 KiB of shared memory per block from compute capability 9.0 on. */
 API cuFuncSetAttribute(void *of, int which, int value);
 API cuFuncSetAttribute(void *of, int which, int value)
 {
