@@ -195,7 +195,6 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_WANTS("attention_bias", "false", "false"),
     TM_HF_WANTS("mlp_bias", "false", "false"),
     TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),
-    TM_HF_IDLE("pretraining_tp"),
     TM_HF_IDLE("is_llama_config"),
     TM_HF_IDLE("max_sequence_length"), /* of old files: max_position_embeddings once more */
     { .key = NULL },
