@@ -16,7 +16,8 @@ TEXTS = [None if i % 7 == 3 else f"text {i % 11} " + "äö€😀"[: i % 5] * (i
 
 
 CALL = {"name": "add", "numbers": [1, 2]}
-MESSAGE = pyarrow.struct([("role", pyarrow.string()), ("content", pyarrow.string()), ("id", pyarrow.int64()), ("weight", pyarrow.int64()),
+MESSAGE = pyarrow.struct([("role", pyarrow.string()), ("content", pyarrow.string()), ("id", pyarrow.int64()),
+                          ("weight", pyarrow.int64()), ("loss", pyarrow.bool_()),
                           ("tool_calls", pyarrow.list_(pyarrow.struct([("name", pyarrow.string()),
                                                                        ("numbers", pyarrow.list_(pyarrow.int64()))])))])
 
@@ -36,6 +37,7 @@ def rows():
     yield "talks", {"messages": talks()}
     yield "calls", {"messages": talks(tool_calls=[CALL])}
     yield "weights", {"messages": talks(weight=0)}
+    yield "losses", {"messages": talks(loss=False)}
     yield "tools", {"messages": talks(), "tools": tools}
     yield "tools_text", {"messages": talks(), "tools": [json.dumps([CALL]), ""]}
 

@@ -44,6 +44,13 @@ static bool has_messages(const tm_parquet_leaves *leaves, const char *column)
     return false;
 }
 
+/* Does this member of a message say whether it is learned? */
+static bool says_what_is_learned(const char *member)
+{
+    static const char *const members[] = { "weight", "loss", "loss_scale", "train" };
+    return is_wanted(member, members, sizeof members / sizeof members[0]);
+}
+
 /* Values that are not read and matter: lists and records within messages (calls of tools, parts of a content) and of
  * tools, and what a message counts. */
 static bool must_be_empty(const tm_parquet_leaves *leaves, const tm_parquet_leaf *leaf)
@@ -51,7 +58,7 @@ static bool must_be_empty(const tm_parquet_leaves *leaves, const tm_parquet_leaf
     if (strcmp(leaf->column, "tools") == 0)
         return has_messages(leaves, NULL) && (!leaf->text || leaf->out_of_form || leaf->repetition > 0);
     return has_messages(leaves, leaf->column) &&
-           (leaf->out_of_form || (!leaf->text && strcmp(leaf->member, "weight") == 0));
+           (leaf->out_of_form || (!leaf->text && says_what_is_learned(leaf->member)));
 }
 
 static tm_status open_readers(tm_parquet_rows *r, const uint8_t *bytes, int64_t size, const char *const *wanted,
