@@ -28,6 +28,15 @@ def talks(**last):
                          pyarrow.list_(MESSAGE))
 
 
+PARTS = pyarrow.list_(pyarrow.struct([("role", pyarrow.string()), ("content", pyarrow.list_(pyarrow.struct(
+    [("index", pyarrow.int64()), ("text", pyarrow.string()), ("type", pyarrow.string())])))]))
+
+
+def parts(*of_a_message):
+    return {"role": "user" if len(of_a_message) % 2 else "assistant",
+            "content": [{"type": "image" if text is None else "text", "text": text} for text in of_a_message]}
+
+
 def rows():
     alpaca = {"instruction": ["Add.", "Halve."], "output": ["4", "1"]}
     tools = [[CALL], []]
@@ -37,6 +46,12 @@ def rows():
     yield "talks", {"messages": talks()}
     yield "calls", {"messages": talks(tool_calls=[CALL])}
     yield "weights", {"messages": talks(weight=0)}
+    yield "parts", {"messages": pyarrow.array([
+        [parts("a", " b", "c"), parts("d", "e")], [parts("f"), parts("g ", "h"), parts("i"), parts("j", "k")]], PARTS)}
+    yield "parts_image", {"messages": pyarrow.array([[parts("a", None, "b"), parts("c", "d")]], PARTS)}
+    yield "parts_empty", {"messages": pyarrow.array([[parts("a"), {"role": "assistant", "content": []}]], PARTS)}
+    yield "parts_null", {"messages": pyarrow.array([[parts("a"), {"role": "assistant", "content": None}]], PARTS)}
+    yield "parts_index", {"messages": pyarrow.array([[{"role": "user", "content": [{"type": "text", "text": "a", "index": 1}]}]], PARTS)}
     yield "losses", {"messages": talks(loss=False)}
     yield "tools", {"messages": talks(), "tools": tools}
     yield "tools_text", {"messages": talks(), "tools": [json.dumps([CALL]), ""]}

@@ -469,7 +469,8 @@ bool tm_render_test(tm_render *r, int which, const tm_v *v, const tm_v_arguments
         made = tm_render_binary(r, tm_template_operator("in"), v, other);
         return made.integer != 0;
     case IS_CALLABLE:
-        return k == TM_V_MACRO || k == TM_V_FUNCTION || k == TM_V_METHOD;
+        /* what is undefined has a method that says so when it is called */
+        return k == TM_V_MACRO || k == TM_V_FUNCTION || k == TM_V_METHOD || k == TM_V_UNDEFINED;
     default:
         if (k != TM_V_INT || (other && (other->kind != TM_V_INT || other->integer == 0))) {
             tm_v_wants(r, tests[which], "an integer");
