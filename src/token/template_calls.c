@@ -312,6 +312,7 @@ tm_v tm_render_method(tm_render *r, int which, const tm_v *self, const tm_v_argu
     const tm_v *bound[TM_MOST_BOUND];
     if (!tm_v_bind(r, methods[which].name, methods[which].takes, methods[which].least, a, bound))
         return (tm_v){ .kind = TM_V_UNDEFINED };
+    if (tm_v_refuse_marked(r, self, methods[which].name)) return (tm_v){ .kind = TM_V_UNDEFINED };
     if (self->kind == TM_V_STRING && which < M_ITEMS) return text_method(r, which, self, bound);
     if (self->kind == TM_V_DICT && which >= M_ITEMS && which <= M_VALUES)
         return tm_v_parts(r, (tm_v_part)(which - M_ITEMS), self);

@@ -201,6 +201,29 @@ static tm_chat *chat_of(const char *text)
     return chat;
 }
 
+/* transformers calls templates with tools and documents, which are None where there are none. */
+static void tools_are_none_where_there_are_none(void **state)
+{
+    static const char text[] =
+        "{{ tools is defined }} {{ tools is none }} {{ documents is none }} {{ more is defined }}";
+    static const char *const cases[][2] = { { NULL, "True True True False" },
+                                            { "{\"tools\": []}", "True False True False" },
+                                            { "{\"documents\": [1], \"more\": 1}", "True True False True" } };
+    tm_chat                 *chat = chat_of(text);
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        json_t  *messages = json_array(), *more = cases[i][0] ? json_loads(cases[i][0], 0, NULL) : NULL;
+        tm_text  out = { 0 };
+        tm_error err = { 0 };
+        if (tm_chat_render(chat, messages, more, false, &out, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_string_equal(out.data, cases[i][1]);
+        json_decref(messages);
+        json_decref(more);
+        tm_text_fini(&out);
+    }
+    tm_chat_close(chat);
+}
+
 /* A template may mark answers that follow each other as one. */
 static void answers_within_one_mark_are_told_apart(void **state)
 {
@@ -270,6 +293,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ids_are_those_of_transformers),
     cmocka_unit_test(answers_are_found_with_every_template),
     cmocka_unit_test(answers_without_weight_are_none),
+    cmocka_unit_test(tools_are_none_where_there_are_none),
     cmocka_unit_test(answers_within_one_mark_are_told_apart),
     cmocka_unit_test(an_answer_that_is_not_shown_is_an_error),
     cmocka_unit_test(only_tokenizer_json_finds_special_tokens),
