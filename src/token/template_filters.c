@@ -147,8 +147,7 @@ static tm_v key_of(tm_render *r, const tm_v *v, const tm_v *sensitive)
 /* What is false has no items for filters that ask first: none, 0. */
 static tm_v items_if_true(tm_render *r, const tm_v *v)
 {
-    bool single = v->kind == TM_V_NONE || v->kind == TM_V_BOOL || v->kind == TM_V_INT || v->kind == TM_V_FLOAT;
-    return single && !tm_v_true(v) ? tm_v_list(r) : tm_v_items(r, v);
+    return v->kind <= TM_V_FLOAT && !tm_v_true(v) ? tm_v_list(r) : tm_v_items(r, v);
 }
 
 static tm_v choose(tm_render *r, int which, const tm_v *v, const tm_v_arguments *a)
