@@ -16,7 +16,8 @@ TEXTS = [None if i % 7 == 3 else f"text {i % 11} " + "äö€😀"[: i % 5] * (i
 
 
 CALL = {"name": "add", "numbers": [1, 2]}
-MESSAGE = pyarrow.struct([("role", pyarrow.string()), ("content", pyarrow.string()), ("id", pyarrow.int64()), ("weight", pyarrow.int64()),
+MESSAGE = pyarrow.struct([("role", pyarrow.string()), ("content", pyarrow.string()), ("id", pyarrow.int64()),
+                          ("weight", pyarrow.int64()), ("loss", pyarrow.bool_()),
                           ("tool_calls", pyarrow.list_(pyarrow.struct([("name", pyarrow.string()),
                                                                        ("numbers", pyarrow.list_(pyarrow.int64()))])))])
 
@@ -25,6 +26,15 @@ def talks(**last):
     ask = {"role": "user", "content": "2+2?", "id": 1, "tool_calls": []}
     return pyarrow.array([[ask, {"role": "assistant", "content": "4", "id": 2}], [ask, {"role": "assistant", "content": "four", **last}]],
                          pyarrow.list_(MESSAGE))
+
+
+PARTS = pyarrow.list_(pyarrow.struct([("role", pyarrow.string()), ("content", pyarrow.list_(pyarrow.struct(
+    [("index", pyarrow.int64()), ("text", pyarrow.string()), ("type", pyarrow.string())])))]))
+
+
+def parts(*of_a_message):
+    return {"role": "user" if len(of_a_message) % 2 else "assistant",
+            "content": [{"type": "image" if text is None else "text", "text": text} for text in of_a_message]}
 
 
 def rows():
@@ -36,6 +46,13 @@ def rows():
     yield "talks", {"messages": talks()}
     yield "calls", {"messages": talks(tool_calls=[CALL])}
     yield "weights", {"messages": talks(weight=0)}
+    yield "parts", {"messages": pyarrow.array([
+        [parts("a", " b", "c"), parts("d", "e")], [parts("f"), parts("g ", "h"), parts("i"), parts("j", "k")]], PARTS)}
+    yield "parts_image", {"messages": pyarrow.array([[parts("a", None, "b"), parts("c", "d")]], PARTS)}
+    yield "parts_empty", {"messages": pyarrow.array([[parts("a"), {"role": "assistant", "content": []}]], PARTS)}
+    yield "parts_null", {"messages": pyarrow.array([[parts("a"), {"role": "assistant", "content": None}]], PARTS)}
+    yield "parts_index", {"messages": pyarrow.array([[{"role": "user", "content": [{"type": "text", "text": "a", "index": 1}]}]], PARTS)}
+    yield "losses", {"messages": talks(loss=False)}
     yield "tools", {"messages": talks(), "tools": tools}
     yield "tools_text", {"messages": talks(), "tools": [json.dumps([CALL]), ""]}
 

@@ -4,8 +4,8 @@
  * FileMetaData   2 schema: list of {1 type, 3 repetition, 4 name, 5 children}, depth first; 4 row groups: {1 columns}
  * ColumnChunk    1 file, 3 {1 type, 4 codec, 5 values, 7 bytes, 9 first data page, 11 dictionary page}
  *
- * A list is a group with a repeated group of one child, its element: `tags.list.element`, `talk.list.element.role`.
- * Older writers leave the element out.
+ * A list is a group with a repeated group of one child, its element: `tags.list.element`, `talk.list.element.role`,
+ * `talk.list.element.content.list.element.text`. Older writers leave the element out.
  */
 #include "data/parquet_footer.h"
 
@@ -110,10 +110,14 @@ typedef struct {
     int     definition, repetition, list;
     int     below;    /* groups below the list's repeated one; -1: no list yet */
     bool    siblings; /* the repeated group has several children: it is the record itself */
+    element group;    /* its name */
+    element member;   /* below a list in a list: what the inner one is called, or without a name */
+    int     parts;    /* below a list in a list: definition level of the inner one */
 } level;
 
 static char *copy_name(const element *e)
 {
+    if (!e->name) return strcpy(tm_alloc(1), "");
     char *name = tm_alloc(e->name_bytes + 1);
     memcpy(name, e->name, e->name_bytes);
     name[e->name_bytes] = '\0';
@@ -122,18 +126,24 @@ static char *copy_name(const element *e)
 
 static void add_leaf(tm_parquet_leaves *out, const element *e, const level *at, int depth, const char *top)
 {
-    bool record = at->below > 0 || at->siblings; /* the leaf is a member of the list's element */
+    bool          record = at->below > 0 || at->siblings; /* the leaf is a member of the list's element */
+    bool          nested = at->repetition == 2 && record && at->member.name;
+    const element nothing = { 0 };
     out->data = tm_grow(out->data, &out->capacity, out->count, sizeof *out->data);
     out->data[out->count] = (tm_parquet_leaf){
         .column = strcpy(tm_alloc(strlen(top) + 1), top),
-        .member = record ? copy_name(e) : strcpy(tm_alloc(1), ""),
+        .member = copy_name(nested   ? &at->member
+                            : record ? e
+                                     : &nothing),
+        .part = copy_name(nested ? e : &nothing),
         .index = (int)out->count,
         .flat = depth == 1 && at->repetition == 0,
         .text = e->type == BYTE_ARRAY,
         .definition = at->definition,
         .repetition = at->repetition,
         .list = at->list,
-        .out_of_form = at->repetition > 1 || at->below > 1 || (depth > 1 && at->repetition == 0),
+        .parts = at->parts,
+        .out_of_form = (at->repetition > 1 && !nested) || at->below > 1 || (depth > 1 && at->repetition == 0),
     };
     out->count++;
 }
@@ -145,9 +155,12 @@ static level enter(const level *in, const element *e)
     at.left = e->children;
     at.definition += e->repetition != REQUIRED;
     at.siblings = at.siblings && in->below >= 0;
+    at.group = *e;
     if (e->repetition == REPEATED) {
         at.repetition++;
-        at.list = at.definition;
+        if (at.repetition == 1) at.list = at.definition;
+        if (at.repetition == 2) at.parts = at.definition;
+        at.member = at.repetition == 2 && in->below == (in->siblings ? 1 : 2) ? in->group : (element){ 0 };
         at.below = 0;
         at.siblings = e->children > 1;
     } else if (at.below >= 0) {
@@ -213,6 +226,7 @@ void tm_parquet_leaves_fini(tm_parquet_leaves *leaves)
     for (size_t i = 0; i < leaves->count; i++) {
         free(leaves->data[i].column);
         free(leaves->data[i].member);
+        free(leaves->data[i].part);
     }
     free(leaves->data);
     tm_text_fini(&leaves->names);

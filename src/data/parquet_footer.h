@@ -16,13 +16,15 @@
 typedef struct {
     char *column;      /* the name at the top level */
     char *member;      /* below a list of records: the member of a record; else "" */
+    char *part;        /* below a list of records that is such a member: the member of one of those; else "" */
     int   index;       /* among all that are stored */
     bool  flat;        /* a value a row */
     bool  text;        /* its values are texts */
     int   definition;  /* highest level: a value is there */
-    int   repetition;  /* highest level: 0, or 1 below a list */
+    int   repetition;  /* highest level: 0, 1 below a list, 2 below a list in a list */
     int   list;        /* from this definition level on a list has an element; 0: no list */
-    bool  out_of_form; /* lists in lists, or a record outside of a list */
+    int   parts;       /* from this definition level on the list in it has one; 0: there is none in it */
+    bool  out_of_form; /* other lists in lists, or a record outside of a list */
 } tm_parquet_leaf;
 
 typedef struct {

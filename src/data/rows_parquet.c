@@ -44,14 +44,27 @@ static bool has_messages(const tm_parquet_leaves *leaves, const char *column)
     return false;
 }
 
-/* Values that are not read and matter: lists and records within messages (calls of tools, parts of a content) and of
- * tools, and what a message counts. */
+/* Does this member of a message say whether it is learned? */
+static bool says_what_is_learned(const char *member)
+{
+    static const char *const members[] = { "weight", "loss", "loss_scale", "train" };
+    return is_wanted(member, members, sizeof members / sizeof members[0]);
+}
+
+/* A text of a message's content that is a list of parts. */
+static bool is_of_parts(const tm_parquet_leaf *leaf)
+{
+    return leaf->text && !leaf->out_of_form && *leaf->part && strcmp(leaf->member, "content") == 0;
+}
+
+/* Values that are not read and matter: other lists and records within messages (calls of tools) and of tools, and what
+ * a message counts. */
 static bool must_be_empty(const tm_parquet_leaves *leaves, const tm_parquet_leaf *leaf)
 {
     if (strcmp(leaf->column, "tools") == 0)
         return has_messages(leaves, NULL) && (!leaf->text || leaf->out_of_form || leaf->repetition > 0);
-    return has_messages(leaves, leaf->column) &&
-           (leaf->out_of_form || (!leaf->text && strcmp(leaf->member, "weight") == 0));
+    return has_messages(leaves, leaf->column) && (leaf->out_of_form || (leaf->repetition > 1 && !is_of_parts(leaf)) ||
+                                                  (!leaf->text && says_what_is_learned(leaf->member)));
 }
 
 static tm_status open_readers(tm_parquet_rows *r, const uint8_t *bytes, int64_t size, const char *const *wanted,
@@ -63,7 +76,8 @@ static tm_status open_readers(tm_parquet_rows *r, const uint8_t *bytes, int64_t 
     for (size_t i = 0; i < r->leaves.count; i++) {
         const tm_parquet_leaf *leaf = &r->leaves.data[i];
         bool                   refused = must_be_empty(&r->leaves, leaf);
-        bool                   read = leaf->text ? !leaf->out_of_form : leaf->flat; /* that a number is there, too */
+        bool                   read = leaf->text ? !leaf->out_of_form && (leaf->repetition < 2 || is_of_parts(leaf))
+                                                 : leaf->flat; /* that a number is there, too */
         if (!is_wanted(leaf->column, wanted, n) || (!read && !refused)) continue;
         reader *next = &r->readers[r->count];
         *next = (reader){ .leaf = leaf, .refused = refused };
@@ -141,26 +155,50 @@ static tm_status pass_over(tm_parquet_rows *r, reader *from, tm_error *err)
                 "'%s', row %lld: column '%s' has '%s', which is not read from parquet: of messages only texts "
                 "are; leave it out, or give the rows as JSON lines",
                 r->name, (long long)r->row, from->leaf->column,
-                *from->leaf->member ? from->leaf->member : "lists in lists");
+                *from->leaf->part     ? from->leaf->part
+                : *from->leaf->member ? from->leaf->member
+                                      : "lists in lists");
         TM_TRY(read_ahead(r, from, err));
     } while (from->more && from->repetition > 0);
+    return TM_OK;
+}
+
+/* The member of a record that is a list of records, one member of each of these: the first stored column of it makes
+ * the list, which is null or empty where there is none, or nothing in it. */
+static tm_status read_part(tm_parquet_rows *r, const reader *from, json_t *record, size_t *n, bool *made, tm_error *err)
+{
+    const tm_parquet_leaf *leaf = from->leaf;
+    if (from->repetition < 2) {
+        *n = 0;
+        *made = !json_object_get(record, leaf->member);
+        if (*made)
+            json_object_set_new(record, leaf->member, from->definition < leaf->parts - 1 ? json_null() : json_array());
+    }
+    json_t *parts = json_object_get(record, leaf->member);
+    if (from->definition < leaf->parts) return TM_OK;
+    if (*made && json_array_size(parts) == *n) json_array_append_new(parts, json_object());
+    if (!json_is_object(json_array_get(parts, *n))) return disagree(r, from, err);
+    json_object_set(json_array_get(parts, (*n)++), leaf->part, from->ahead);
     return TM_OK;
 }
 
 /* The elements of a list of this row, into `list`: texts, or a member of each record. */
 static tm_status read_list(tm_parquet_rows *r, reader *from, json_t *list, bool first, tm_error *err)
 {
-    size_t i = 0;
+    size_t i = 0, n_parts = 0;
+    bool   made = false;
     do {
         if (from->definition >= from->leaf->list) { /* else the list is empty, or there is none */
-            if (!*from->leaf->member) {
+            i += from->repetition < 2;
+            if (first && *from->leaf->member && from->repetition < 2) json_array_append_new(list, json_object());
+            if (!*from->leaf->member)
                 json_array_append(list, from->ahead);
-            } else {
-                if (first) json_array_append_new(list, json_object());
-                if (i >= json_array_size(list)) return disagree(r, from, err);
-                json_object_set(json_array_get(list, i), from->leaf->member, from->ahead);
-            }
-            i++;
+            else if (i == 0 || i > json_array_size(list))
+                return disagree(r, from, err);
+            else if (*from->leaf->part)
+                TM_TRY(read_part(r, from, json_array_get(list, i - 1), &n_parts, &made, err));
+            else
+                json_object_set(json_array_get(list, i - 1), from->leaf->member, from->ahead);
         }
         TM_TRY(read_ahead(r, from, err));
     } while (from->more && from->repetition > 0);

@@ -65,6 +65,14 @@ static tm_status read_content(const json_t *given, size_t turn, const char *plac
                            place, turn, i + 1, what, type ? "of the type '" : "without a text", type ? type : "",
                            type ? "'" : "");
         }
+        if (json_object_get(part, "train") || json_object_get(part, "weight")) {
+            tm_text_fini(&text);
+            return tm_fail(
+                err, TM_UNSUPPORTED,
+                "%s, turn %zu: part %zu of '%s' says what of an answer is learned, and answers are learned as "
+                "a whole; leave its 'train' and 'weight' out",
+                place, turn, i + 1, what);
+        }
         tm_text_add_n(&text, json_string_value(words), json_string_length(words));
     }
     if (json_array_size(given) > 0) *out = json_stringn_nocheck(text.data, text.length);
@@ -72,14 +80,40 @@ static tm_status read_content(const json_t *given, size_t turn, const char *plac
     return TM_OK;
 }
 
-/* OpenAI's rows say with a weight of 0 that an answer is not to be learned. */
-static tm_status check_weight(const json_t *weight, size_t turn, const char *place, tm_error *err)
+/* Is this answer one to learn? OpenAI and mistral-finetune say it with `weight`, ms-swift with `loss` or `loss_scale`,
+ * axolotl with `train`, which asks for other turns, too: the others count for answers only. */
+static tm_status read_wanted(const json_t *given, bool answer, size_t turn, const char *place, bool *out, tm_error *err)
 {
-    if (!weight || json_is_null(weight) || (json_is_number(weight) && json_number_value(weight) == 1)) return TM_OK;
-    return tm_fail(err, TM_UNSUPPORTED,
-                   "%s, turn %zu: 'weight' is not 1, and answers that are left out or count otherwise are not built; "
-                   "leave 'weight' out to train on all answers",
-                   place, turn);
+    static const struct {
+        const char *name, *wanted;
+        bool        boolean, of_others;
+    } members[] = { { .name = "weight", .wanted = "1 nor 0" },
+                    { .name = "loss_scale", .wanted = "1 nor 0" },
+                    { .name = "loss", .wanted = "true nor false", .boolean = true },
+                    { .name = "train", .wanted = "true nor false", .boolean = true, .of_others = true } };
+    *out = true;
+    if (json_array_size(json_object_get(given, "train_detail")) > 0)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "%s, turn %zu: 'train_detail' is not built: answers are learned as a whole; leave it out", place,
+                       turn);
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+        const json_t *value = json_object_get(given, members[i].name);
+        double        x = json_is_boolean(value) ? (double)json_is_true(value) : json_number_value(value);
+        bool          is_no = x >= 0 && x <= 0, is_yes = x >= 1 && x <= 1;
+        if (!value || json_is_null(value) || (!answer && !members[i].of_others)) continue;
+        if (!(members[i].boolean ? json_is_boolean(value) : json_is_number(value)) || (!is_no && !is_yes))
+            return tm_fail(err, TM_UNSUPPORTED,
+                           "%s, turn %zu: '%s' is neither %s, and answers that count otherwise are not built; leave it "
+                           "out to learn all answers alike",
+                           place, turn, members[i].name, members[i].wanted);
+        if (!answer && is_yes)
+            return tm_fail(err, TM_UNSUPPORTED,
+                           "%s, turn %zu: '%s' is true, and of a conversation only answers are learned, or all of it "
+                           "with data.train_on_input; leave it out",
+                           place, turn, members[i].name);
+        *out &= is_yes;
+    }
+    return TM_OK;
 }
 
 /* A message with a role, or with "from" and "value"; conversations may have either. */
@@ -106,7 +140,8 @@ tm_status tm_sft_read_message(tm_sft_format format, const json_t *given, size_t 
         return tm_fail(err, TM_INVALID, "%s, turn %zu: unknown role '%.60s'; wanted %s", place, turn,
                        json_string_value(name),
                        from ? "human, gpt, system or tool" : "system, developer, user, assistant or tool");
-    TM_TRY(check_weight(json_object_get(given, "weight"), turn, place, err));
+    bool wanted, answer = strcmp(speaks, "assistant") == 0;
+    TM_TRY(read_wanted(given, answer, turn, place, &wanted, err));
     bool    calls = json_array_size(json_object_get(given, "tool_calls")) > 0;
     json_t *text;
     TM_TRY(read_content(content, turn, place, what, &text, err));
@@ -116,10 +151,11 @@ tm_status tm_sft_read_message(tm_sft_format format, const json_t *given, size_t 
                      !content                 ? "missing"
                      : json_is_array(content) ? "empty"
                                               : tm_sft_type_of(content));
-    else if (text && tm_sft_is_blank(text) && strcmp(speaks, "assistant") == 0 && !calls)
+    else if (text && tm_sft_is_blank(text) && answer && !calls)
         st = tm_fail(err, TM_INVALID, "%s, turn %zu: the answer is empty", place, turn);
     json_t *message = from ? json_object() : json_copy((json_t *)(uintptr_t)given);
     json_object_set_new(message, "role", json_string(speaks));
+    if (!wanted) json_object_set_new(message, "weight", json_integer(0)); /* for tm_chat_render_answers */
     if (text)
         json_object_set_new(message, "content", text);
     else if (content)

@@ -257,11 +257,26 @@ static tm_status render_pair(tm_sft_coder *c, const json_t *messages, const tm_s
     return TM_OK;
 }
 
+/* Where more than answers is learned, or all that follows a prompt, every answer has to be. */
+static tm_status all_count(const json_t *messages, size_t from, tm_error *err)
+{
+    for (size_t i = from; i < json_array_size(messages); i++) {
+        const json_t *weight = json_object_get(json_array_get(messages, i), "weight");
+        if (json_is_number(weight) && json_number_value(weight) <= 0)
+            return tm_fail(err, TM_UNSUPPORTED,
+                           "turn %zu is not to be learned, which is built for conversations whose answers are learned, "
+                           "not for data.train_on_input, completions and preferences; leave the message out",
+                           i + 1);
+    }
+    return TM_OK;
+}
+
 static tm_status encode_conversation(tm_sft_coder *c, const tm_sft_row *row, const json_t *messages, tm_ids *out,
                                      tm_error *err)
 {
     if (!c->chat) TM_TRY(open_template(c, err));
     clear(&c->text);
+    if (row->paired || row->shared > 0 || c->options.train_on_input) TM_TRY(all_count(messages, row->shared, err));
     if (row->paired || (row->shared > 0 && !c->options.train_on_input))
         TM_TRY(render_pair(c, messages, row, err));
     else if (c->options.train_on_input)

@@ -18,10 +18,12 @@ const tm_hf_key tm_hf_common_keys[] = {
     IDLE("_name_or_path"), IDLE("name_or_path"), IDLE("transformers_version"), IDLE("torch_dtype"), IDLE("dtype"),
     IDLE("torchscript"), IDLE("auto_map"), IDLE("attn_implementation"), IDLE("_attn_implementation"),
     IDLE("_attn_implementation_autoset"), IDLE("_commit_hash"), IDLE("use_bfloat16"), IDLE("tf_legacy_loss"),
-    IDLE("_flash_attn_2_enabled"), IDLE("use_flash_attn"), IDLE("use_flash_attention_2"), IDLE("trust_remote_code"),
-    IDLE("unsloth_version"), IDLE("unsloth_fixed"), IDLE("transformers.js_config"), IDLE("xla_device"),
+    IDLE("_flash_attn_2_enabled"), IDLE("use_flash_attn"), IDLE("use_flash_attention_2"), IDLE("use_flash_attention"), IDLE("trust_remote_code"),
+    IDLE("unsloth_version"), IDLE("unsloth_fixed"), IDLE("internal_version"), IDLE("transformers.js_config"), IDLE("xla_device"),
     /* how it was trained elsewhere */
     IDLE("gradient_checkpointing"), IDLE("neftune_noise_alpha"), IDLE("tokenizer_model_max_length"),
+    IDLE("tokenizer_padding_side"), IDLE("selective_checkpoint_enabled"), IDLE("sequence_parallel_enabled"),
+    IDLE("pretraining_tp"), /* parts of the same sums */
     /* what is returned, and kept between calls */
     IDLE("use_cache"), IDLE("return_dict"), IDLE("output_attentions"), IDLE("output_hidden_states"),
     IDLE("return_dict_in_generate"), IDLE("output_scores"), IDLE("chunk_size_feed_forward"), IDLE("output_past"),

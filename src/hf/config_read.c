@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_CONFIG = 16 << 20, MAX_GIVEN = 128 };
 
@@ -353,7 +354,7 @@ static tm_status find_form(reader *r, tm_error *err)
     const char *class = json_string_value(json_array_get(classes, 0));
     if (classes && !json_is_null(classes) && (json_array_size(classes) != 1 || !class))
         return tm_fail(err, TM_FORMAT, "'%s': 'architectures' is not a list of one name", r->path);
-    if (class && strcmp(class, r->form->architecture) != 0)
+    if (class && strcasecmp(class, r->form->architecture) != 0) /* LLaMAForCausalLM: before transformers 4.28 */
         return tm_fail(err, TM_UNSUPPORTED, "'%s': architecture %.80s is not built; of model_type %s only %s is",
                        r->path, class, type, r->form->architecture);
     return TM_OK;

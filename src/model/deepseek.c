@@ -232,7 +232,7 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
         TM_HF_WANTS("moe_layer_freq", "1", "1"), TM_HF_WANTS("ep_size", "1", "1"),                                     \
         TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),                                                          \
         TM_HF_OF_TRAINING("output_router_logits", "false", "false"), TM_HF_IDLE("router_aux_loss_coef"),               \
-        TM_HF_IDLE("pretraining_tp"), TM_HF_IDLE("head_dim"), TM_HF_IDLE("qk_head_dim"),                               \
+        TM_HF_IDLE("head_dim"), TM_HF_IDLE("qk_head_dim"),                                                             \
         TM_HF_IDLE("num_nextn_predict_layers|num_mtp_layers"), /* their blocks are not computed with */                \
         TM_HF_ROPE("10000")
 static const tm_hf_key v2_keys[] = {

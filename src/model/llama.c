@@ -191,11 +191,12 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"),
     TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),
     TM_HF_ROPE("10000"),
+    /* of YaRN's own files, whose code computes the same for Llama, but not for Mistral */
+    TM_HF_ROPE_IDLE("yarn", "finetuned"),
     TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
     TM_HF_WANTS("attention_bias", "false", "false"),
     TM_HF_WANTS("mlp_bias", "false", "false"),
     TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),
-    TM_HF_IDLE("pretraining_tp"),
     TM_HF_IDLE("is_llama_config"),
     TM_HF_IDLE("max_sequence_length"), /* of old files: max_position_embeddings once more */
     { .key = NULL },

@@ -14,7 +14,6 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
     TM_HF_WANTS("attention_bias", "false", ""),
     TM_HF_WANTS("mlp_bias", "false", ""),
-    TM_HF_IDLE("pretraining_tp"),
     TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),
     { .key = NULL },
 };

@@ -17,6 +17,7 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_ROPE("1000000"),
     TM_HF_WANTS("hidden_act", "silu|swish", "silu"),
     TM_HF_WANTS("attention_bias", "false", ""),
+    TM_HF_WANTS("moe_frequency", "1", ""),
     TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),
     TM_HF_OF_TRAINING("router_jitter_noise", "0.0|0", "0"),
     TM_HF_OF_TRAINING("output_router_logits", "false", "false"), /* true: an auxiliary loss over all layers at once */

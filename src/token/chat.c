@@ -150,6 +150,8 @@ tm_status tm_chat_render(const tm_chat *chat, const json_t *messages, const json
                          tm_template_spans *spans, tm_error *err)
 {
     json_t *variables = json_copy(chat->tokens);
+    json_object_set_new(variables, "tools", json_null()); /* as transformers calls a template without them */
+    json_object_set_new(variables, "documents", json_null());
     if (more) json_object_update(variables, (json_t *)(uintptr_t)more);
     json_object_set(variables, "messages", (json_t *)(uintptr_t)messages);
     json_object_set_new(variables, "add_generation_prompt", json_boolean(prompt));

@@ -29,8 +29,8 @@ TM_MUST_USE tm_status tm_chat_render(const tm_chat *chat, const json_t *messages
  *   end     the text up to the message and with it, where the whole text begins with that
  *
  * and where it does not (templates that show earlier turns otherwise once later ones follow): the message's own text in
- * the whole, found by putting a mark in its place, and behind it what a template puts behind a last answer. TM_INVALID:
- * an answer cannot be found. */
+ * the whole, found by putting a mark in its place, and behind it what a template puts behind a last answer. A message
+ * with a `weight` of 0 is no answer. TM_INVALID: an answer cannot be found. */
 TM_MUST_USE tm_status tm_chat_render_answers(const tm_chat *chat, const json_t *messages, const json_t *more,
                                              tm_text *out, tm_template_spans *spans, tm_error *err);
 bool                  tm_chat_marks_generation(const tm_chat *chat);

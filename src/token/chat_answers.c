@@ -99,21 +99,52 @@ static tm_status find_answer(const search *s, tm_template_span *out, tm_error *e
     return st;
 }
 
+static bool is_answer(const json_t *message, bool *counts)
+{
+    const char   *role = json_string_value(json_object_get(message, "role"));
+    const json_t *weight = json_object_get(message, "weight");
+    *counts = !weight || !json_is_number(weight) || json_number_value(weight) > 0;
+    return role && strcmp(role, "assistant") == 0;
+}
+
+/* What a template marks, without one answer; another one may follow it within the same mark. What ends a turn can be
+ * something else behind a last answer, so `answer` can end before what is marked does. */
+static void leave_out(tm_template_spans *spans, const tm_template_span *answer, bool followed)
+{
+    size_t n = spans->count;
+    for (size_t i = 0; i < n; i++) {
+        tm_template_span *span = &spans->data[i], rest = { followed ? answer->end : span->end, span->end };
+        if (answer->end <= span->begin || answer->begin >= span->end) continue;
+        span->end = answer->begin > span->begin ? answer->begin : span->begin;
+        if (rest.begin >= rest.end) continue;
+        spans->data = tm_grow(spans->data, &spans->capacity, spans->count, sizeof *spans->data);
+        memmove(&spans->data[i + 2], &spans->data[i + 1], (spans->count - i - 1) * sizeof *spans->data);
+        spans->data[i + 1] = rest;
+        spans->count++;
+        return; /* spans do not overlap */
+    }
+}
+
 tm_status tm_chat_render_answers(const tm_chat *chat, const json_t *messages, const json_t *more, tm_text *out,
                                  tm_template_spans *spans, tm_error *err)
 {
-    search s = { .chat = chat, .messages = messages, .more = more, .whole = out };
+    search     s = { .chat = chat, .messages = messages, .more = more, .whole = out };
+    const bool marks = tm_chat_marks_generation(chat);
     TM_ASSERT(out->length == 0);
     spans->count = 0;
     tm_text_add_n(out, "", 0);
-    if (tm_chat_marks_generation(chat)) return tm_chat_render(chat, messages, more, false, out, spans, err);
-    TM_TRY(tm_chat_render(chat, messages, more, false, out, NULL, err));
+    TM_TRY(tm_chat_render(chat, messages, more, false, out, marks ? spans : NULL, err));
     for (; s.turn < json_array_size(messages); s.turn++) {
-        const char *role = json_string_value(json_object_get(json_array_get(messages, s.turn), "role"));
-        if (!role || strcmp(role, "assistant") != 0) continue;
+        tm_template_span answer;
+        bool             counts;
+        if (!is_answer(json_array_get(messages, s.turn), &counts) || marks == counts) continue;
+        TM_TRY(find_answer(&s, &answer, err));
+        if (marks) {
+            leave_out(spans, &answer, is_answer(json_array_get(messages, s.turn + 1), &counts));
+            continue;
+        }
         spans->data = tm_grow(spans->data, &spans->capacity, spans->count, sizeof *spans->data);
-        TM_TRY(find_answer(&s, &spans->data[spans->count], err));
-        spans->count++;
+        spans->data[spans->count++] = answer;
     }
     return TM_OK;
 }

@@ -126,7 +126,7 @@ typedef struct tm_box tm_box; /* of lists and maps: shared */
 struct tm_v {
     tm_v_kind   kind;
     tm_l_form   form;    /* of a list */
-    int64_t     integer; /* also of a function or method: which */
+    int64_t     integer; /* also of a function or method: which; of a text: went through `safe` */
     double      real;
     const char *text; /* also the name of what is undefined */
     size_t      length;
@@ -173,8 +173,11 @@ const tm_v *tm_v_at(const tm_v *dict, const tm_v *key);            /* the same b
 bool        tm_v_is(const tm_v *v, tm_l_form form);                /* a list of that form? */
 bool        tm_v_has_places(const tm_v *v);                        /* a list, tuple or range: it has an n-th item */
 bool        tm_v_can_be_key(const tm_v *v);
-bool        tm_v_true(const tm_v *v);
-bool        tm_v_equal(const tm_v *a, const tm_v *b);
+/* Fails the rendering if `what` is done to a text that went through `safe`: Jinja escapes what is put together with it.
+ */
+bool tm_v_refuse_marked(tm_render *r, const tm_v *v, const char *what);
+bool tm_v_true(const tm_v *v);
+bool tm_v_equal(const tm_v *a, const tm_v *b);
 /* *order: -1, 0, 1; false: they have none. */
 bool tm_v_compare(const tm_v *a, const tm_v *b, int *order);
 /* What a loop goes through: a map's keys, a text's characters. An iterator is empty then. */

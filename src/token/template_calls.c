@@ -312,6 +312,7 @@ tm_v tm_render_method(tm_render *r, int which, const tm_v *self, const tm_v_argu
     const tm_v *bound[TM_MOST_BOUND];
     if (!tm_v_bind(r, methods[which].name, methods[which].takes, methods[which].least, a, bound))
         return (tm_v){ .kind = TM_V_UNDEFINED };
+    if (tm_v_refuse_marked(r, self, methods[which].name)) return (tm_v){ .kind = TM_V_UNDEFINED };
     if (self->kind == TM_V_STRING && which < M_ITEMS) return text_method(r, which, self, bound);
     if (self->kind == TM_V_DICT && which >= M_ITEMS && which <= M_VALUES)
         return tm_v_parts(r, (tm_v_part)(which - M_ITEMS), self);
@@ -469,7 +470,8 @@ bool tm_render_test(tm_render *r, int which, const tm_v *v, const tm_v_arguments
         made = tm_render_binary(r, tm_template_operator("in"), v, other);
         return made.integer != 0;
     case IS_CALLABLE:
-        return k == TM_V_MACRO || k == TM_V_FUNCTION || k == TM_V_METHOD;
+        /* what is undefined has a method that says so when it is called */
+        return k == TM_V_MACRO || k == TM_V_FUNCTION || k == TM_V_METHOD || k == TM_V_UNDEFINED;
     default:
         if (k != TM_V_INT || (other && (other->kind != TM_V_INT || other->integer == 0))) {
             tm_v_wants(r, tests[which], "an integer");

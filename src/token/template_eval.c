@@ -266,6 +266,7 @@ tm_v tm_render_index(tm_render *r, const tm_v *v, const tm_v *at)
     }
     if (v->kind == TM_V_UNDEFINED)
         return tm_render_fail(r, TM_INVALID, "'%s' is undefined and has no members", v->text ? v->text : "a value");
+    if (tm_v_refuse_marked(r, v, "[]")) return (tm_v){ .kind = TM_V_UNDEFINED };
     bool number = at->kind == TM_V_INT || at->kind == TM_V_BOOL, places = v->kind == TM_V_STRING || tm_v_has_places(v);
     if (!number || !places) return (tm_v){ .kind = TM_V_UNDEFINED };
     tm_v    all = tm_v_items(r, v);
@@ -282,6 +283,7 @@ static tm_v slice(tm_render *r, const tm_x *x)
     for (int i = 0; i < 3; i++)
         if (part[i].kind != TM_V_NONE && part[i].kind != TM_V_INT)
             return tm_render_fail(r, TM_INVALID, "a slice has integers");
+    if (tm_v_refuse_marked(r, &of, "[]")) return of;
     if (of.kind != TM_V_STRING && !tm_v_has_places(&of))
         return tm_render_fail(r, TM_INVALID, "only lists and texts have slices");
     all = tm_v_items(r, &of);

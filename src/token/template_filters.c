@@ -144,6 +144,12 @@ static tm_v key_of(tm_render *r, const tm_v *v, const tm_v *sensitive)
 }
 
 /* select, reject, selectattr, rejectattr: those for which a test holds, or that are true. */
+/* What is false has no items for filters that ask first: none, 0. */
+static tm_v items_if_true(tm_render *r, const tm_v *v)
+{
+    return v->kind <= TM_V_FLOAT && !tm_v_true(v) ? tm_v_list(r) : tm_v_items(r, v);
+}
+
 static tm_v choose(tm_render *r, int which, const tm_v *v, const tm_v_arguments *a)
 {
     bool by_member = which == P_SELECTATTR || which == P_REJECTATTR,
@@ -153,7 +159,7 @@ static tm_v choose(tm_render *r, int which, const tm_v *v, const tm_v_arguments 
     tm_v_arguments rest = {
         .value = a->value + at + 1, .n = a->n > at + 1 ? a->n - at - 1 : 0, .named = a->named, .n_named = a->n_named
     };
-    tm_v all = tm_v_items(r, v), out = tm_v_list_as(r, TM_L_ONCE);
+    tm_v all = items_if_true(r, v), out = tm_v_list_as(r, TM_L_ONCE);
     int  test = -1;
     if (by_member && (!member || (member->kind != TM_V_STRING && member->kind != TM_V_INT)))
         return tm_v_wants(r, filters[which].name, "the name of a member");
@@ -176,7 +182,7 @@ static tm_v map(tm_render *r, const tm_v *v, const tm_v_arguments *a)
 {
     const tm_v *member = tm_v_argument(a, 99, "attribute"), *other = tm_v_argument(a, 99, "default");
     const tm_v *name = tm_v_argument(a, 0, NULL);
-    tm_v        all = tm_v_items(r, v), out = tm_v_list_as(r, TM_L_ONCE);
+    tm_v        all = items_if_true(r, v), out = tm_v_list_as(r, TM_L_ONCE);
     int         which = name && name->kind == TM_V_STRING ? tm_template_filter(name->text) : -1;
     if (a->n > 0 ? which < 0 : !member || (member->kind != TM_V_STRING && member->kind != TM_V_INT))
         return tm_render_fail(r, TM_UNSUPPORTED, "'map' takes attribute='name', or the name of a filter");
@@ -530,6 +536,8 @@ tm_v tm_render_filter(tm_render *r, int which, const tm_v *v, const tm_v_argumen
     if (filters[which].takes &&
         !tm_v_bind(r, filters[which].name, filters[which].takes, filters[which].least, a, bound))
         return (tm_v){ .kind = TM_V_UNDEFINED };
+    bool keeps = which == P_TOJSON || which == P_LENGTH || which == P_DEFAULT || which == P_SAFE;
+    if (!keeps && tm_v_refuse_marked(r, v, filters[which].name)) return (tm_v){ .kind = TM_V_UNDEFINED };
     switch (which) {
     case P_TOJSON:
         return to_json(r, v, bound);
@@ -569,7 +577,9 @@ tm_v tm_render_filter(tm_render *r, int which, const tm_v *v, const tm_v_argumen
     case P_ROUND:
         return number_filter(r, which, v, bound);
     case P_SAFE:
-        return *v;
+        made = tm_v_as_text(r, v);
+        made.integer = 1;
+        return made;
     case P_DICTSORT:
         return v->kind == TM_V_DICT ? sorted_map(r, v, bound) : tm_v_wants(r, "dictsort", "a map");
     case P_UNIQUE:

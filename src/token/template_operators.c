@@ -101,6 +101,8 @@ tm_v tm_render_binary(tm_render *r, int which, const tm_v *a, const tm_v *b)
         tm_v x = tm_v_as_text(r, a), y = tm_v_as_text(r, b);
         return tm_v_concatenated(r, &x, &y);
     }
+    if (tm_v_refuse_marked(r, a, operators[which]) || tm_v_refuse_marked(r, b, operators[which]))
+        return (tm_v){ .kind = TM_V_UNDEFINED };
     if (which == O_ADD && a->kind == TM_V_STRING && b->kind == TM_V_STRING) return tm_v_concatenated(r, a, b);
     if (which == O_ADD && a->kind == TM_V_LIST && b->kind == TM_V_LIST && a->form == b->form && a->form <= TM_L_TUPLE) {
         tm_v all = tm_v_list_as(r, a->form);

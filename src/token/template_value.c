@@ -17,6 +17,16 @@ tm_v tm_v_string(tm_render *r, const char *text, size_t n)
     return (tm_v){ .kind = TM_V_STRING, .text = copy, .length = n };
 }
 
+bool tm_v_refuse_marked(tm_render *r, const tm_v *v, const char *what)
+{
+    if (v->kind != TM_V_STRING || !v->integer) return false;
+    tm_render_fail(r, TM_UNSUPPORTED,
+                   "'%s' with a text that 'safe' has marked is not built: Jinja escapes what it is "
+                   "put together with; leave 'safe' out",
+                   what);
+    return true;
+}
+
 static tm_v with_box(tm_render *r, tm_v_kind kind)
 {
     return (tm_v){ .kind = kind, .box = tm_render_take(r, sizeof(tm_box)) };

@@ -173,6 +173,44 @@ static void pipelines_of_megatron(void **state)
     test_foreign_refuse(f, test_foreign_put(f, "x.yaml", uneven), "stages that differ in the number of their blocks");
 }
 
+/* Megatron-LM multiplies positions by 1 / factor, which is linear scaling; beside Llama 3's, both would count. */
+static void positions_of_megatron_are_interpolated(void **state)
+{
+#define FACTOR "      rotary_seq_len_interpolation_factor: "
+    static const struct {
+        const char *lines, *scaling, *factor;
+    } cases[] = {
+        { "", "none", NULL },
+        { FACTOR "null\n", "none", NULL },
+        { FACTOR "1\n", "none", NULL },
+        { FACTOR "1.0\n      use_rope_scaling: true\n", "llama3", "8" },
+        { FACTOR "4\n", "linear", "4" },
+        { FACTOR "2.5\n      use_rope_scaling: false\n", "linear", "2.5" },
+        { FACTOR "1\n      multi_latent_attention: true\n      kv_lora_rank: 16\n", "yarn", NULL },
+    };
+    static const char *const refused[][2] = {
+        { FACTOR "2\n      use_rope_scaling: true\n",
+          "interpolated positions with use_rope_scaling or latent attention" },
+        { FACTOR "2\n      multi_latent_attention: true\n",
+          "interpolated positions with use_rope_scaling or latent attention" },
+        { FACTOR "0.5\n", "model.rope_scaling_factor" },
+    };
+#undef FACTOR
+    test_foreign *f = *state;
+    char          text[1024];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, MEGATRON "%s", cases[i].lines);
+        if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), true, 0, NULL) != TM_OK)
+            fail_msg("%s", f->err.text);
+        test_foreign_has(f, "model.rope_scaling", cases[i].scaling);
+        if (cases[i].factor) test_foreign_has(f, "model.rope_scaling_factor", cases[i].factor);
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        snprintf(text, sizeof text, MEGATRON "%s", refused[i][0]);
+        test_foreign_refuse(f, test_foreign_put(f, "x.yaml", text), refused[i][1]);
+    }
+}
+
 static void weights_are_let_go_as_in_torchtune(void **state)
 {
     test_foreign *f = *state;
@@ -190,8 +228,8 @@ static void weights_are_let_go_as_in_torchtune(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
 static const struct CMUnitTest tests[] = {
-    TEST(every_row_is_sound),    TEST(data_parallel_layouts_of_megatron),  TEST(sequence_parallel_of_megatron),
-    TEST(pipelines_of_megatron), TEST(weights_are_let_go_as_in_torchtune),
+    TEST(every_row_is_sound),    TEST(data_parallel_layouts_of_megatron),      TEST(sequence_parallel_of_megatron),
+    TEST(pipelines_of_megatron), TEST(positions_of_megatron_are_interpolated), TEST(weights_are_let_go_as_in_torchtune),
 };
 
 TM_TESTS(tests, NULL, NULL)

@@ -267,6 +267,33 @@ static void what_recipes_do_with_rows(void **state)
 }
 
 /* Recipes of DPO: pairs have two sequences of tokenizer.max_seq_len, and the reference is the model itself. */
+
+/* A chat_dataset names its only column, and the style of what is in it. */
+static void conversations_of_torchtune_recipes(void **state)
+{
+#define TALKS                                                                                                          \
+    "model:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\noptimizer:\n  _component_: torch.optim.AdamW\n"     \
+    "  lr: 2e-5\nmax_steps_per_epoch: 2\ntokenizer:\n  max_seq_len: 64\ndataset:\n"                                    \
+    "  _component_: torchtune.datasets.chat_dataset\n  source: json\n  data_files: rows.jsonl\n"
+    static const char *const cases[][3] = { { "openai", "messages", "messages=talk" },
+                                            { "sharegpt", "conversations", "conversations=talk" } };
+    test_foreign            *f = *state;
+    char                     text[1024];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, TALKS "  conversation_column: talk\n  conversation_style: %s\n", cases[i][0]);
+        test_foreign_take(f, test_foreign_put(f, "talks.yaml", text));
+        test_foreign_has(f, "data.source", "sft");
+        test_foreign_has(f, "data.format", cases[i][1]);
+        test_foreign_has(f, "data.column_map", cases[i][2]);
+        test_foreign_has(f, "data.train_on_input", "false");
+    }
+    test_foreign_refuse(f, test_foreign_put(f, "talks.yaml", TALKS "  conversation_style: alpaca\n"),
+                        "another style of conversations");
+    test_foreign_refuse(f, test_foreign_put(f, "talks.yaml", TALKS "  conversation_column: talk\n"),
+                        "conversations without conversation_style");
+#undef TALKS
+}
+
 static void preferences_of_torchtune_recipes(void **state)
 {
     static const char preferences[] =
@@ -318,6 +345,7 @@ static const struct CMUnitTest tests[] = {
     TEST(rows_of_torchtune_recipes),
     TEST(keys_are_removed),
     TEST(what_recipes_do_with_rows),
+    TEST(conversations_of_torchtune_recipes),
     TEST(preferences_of_torchtune_recipes),
     TEST(epochs_of_torchtune_recipes),
 };

@@ -40,6 +40,12 @@ static void columns_that_are_no_texts(void **state)
         { "talks", "]][assistant]four", NULL },
         { "calls", NULL, "row 2: column 'messages' has 'name', which is not read from parquet" },
         { "weights", NULL, "row 2: column 'messages' has 'weight', which is not read from parquet" },
+        { "losses", NULL, "row 2: column 'messages' has 'loss', which is not read from parquet" },
+        { "parts", "[[[user]a bc]][assistant]de\n", NULL },
+        { "parts_image", NULL, "row 1, turn 1: part 2 of 'content' is of the type 'image'" },
+        { "parts_empty", NULL, "row 1, turn 2: 'content' is empty, wanted a text" },
+        { "parts_null", NULL, "row 1, turn 2: 'content' is null, wanted a text" },
+        { "parts_index", NULL, "row 1: column 'messages' has 'index', which is not read from parquet" },
         { "tools", NULL, "row 1: column 'tools' has 'name', which is not read from parquet" },
         { "tools_text", "<add 3>[user]2+2?]][assistant]4", NULL },
         { "twice", NULL, "has two columns 'output'" },
@@ -64,6 +70,7 @@ static void columns_that_are_no_texts(void **state)
 static void lines_have_all_of_it(void **state)
 {
 #define TALK "{\"messages\": [{\"role\": \"user\", \"content\": \"2+2?\"}, {\"role\": \"assistant\", \"content\": \"4\""
+#define AGAIN "{\"role\": \"user\", \"content\": \"3?\"}, {\"role\": \"assistant\", \"content\": \"9\"}]}"
     static const struct {
         const char *line, *shows, *refused;
     } cases[] = {
@@ -72,9 +79,28 @@ static void lines_have_all_of_it(void **state)
         { TALK ", \"weight\": 1}]}", "[[[user]2+2?", NULL },
         { TALK ", \"weight\": 1.0}]}", "[[[user]2+2?", NULL },
         { TALK ", \"weight\": null}]}", "[[[user]2+2?", NULL },
-        { TALK ", \"weight\": 0}]}", NULL, "turn 2: 'weight' is not 1" },
-        { TALK ", \"weight\": 0.5}]}", NULL, "turn 2: 'weight' is not 1" },
-        { TALK ", \"weight\": false}]}", NULL, "turn 2: 'weight' is not 1" },
+        { TALK ", \"weight\": 0.5}]}", NULL, "turn 2: 'weight' is neither 1 nor 0" },
+        { TALK ", \"weight\": false}]}", NULL, "turn 2: 'weight' is neither 1 nor 0" },
+        { TALK ", \"loss_scale\": 2.0}]}", NULL, "turn 2: 'loss_scale' is neither 1 nor 0" },
+        { TALK ", \"loss\": 0}]}", NULL, "turn 2: 'loss' is neither true nor false" },
+        { TALK ", \"train\": \"no\"}]}", NULL, "turn 2: 'train' is neither true nor false" },
+        { TALK ", \"train_detail\": [{\"train\": false}]}]}", NULL, "turn 2: 'train_detail' is not built" },
+        { TALK ", \"weight\": 0}]}", "[[[user]2+2?[assistant]4]]", NULL },
+        { TALK ", \"weight\": 1, \"loss\": false}]}", "[[[user]2+2?[assistant]4]]", NULL },
+        { TALK ", \"loss_scale\": 0.0}]}", "[[[user]2+2?[assistant]4]]", NULL },
+        { TALK ", \"train\": false}, " AGAIN, "[[[user]2+2?[assistant]4[user]3?]][assistant]9", NULL },
+        { TALK ", \"train\": true, \"loss\": true, \"loss_scale\": 1}, " AGAIN, "[[[user]2+2?]][assistant]4[[[user]3?",
+          NULL },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"2+2?\", \"train\": true}, " AGAIN, NULL,
+          "turn 1: 'train' is true, and of a conversation only answers are learned" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"2+2?\", \"train\": false, \"weight\": 0}, " AGAIN,
+          "[[[user]2+2?[user]3?]][assistant]9", NULL },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"2+2?\"}, {\"role\": \"assistant\", \"content\": "
+          "[{\"type\": \"text\", \"text\": \"4\", \"train\": false}]}]}",
+          NULL, "turn 2: part 1 of 'content' says what of an answer is learned" },
+        { "{\"prompt\": [{\"role\": \"user\", \"content\": \"2+2?\"}], \"completion\": [{\"role\": \"assistant\", "
+          "\"content\": \"4\", \"weight\": 0}]}",
+          NULL, "turn 2 is not to be learned" },
         { TALK "}], \"tools\": [{\"name\": \"add\", \"numbers\": [1]}]}", "<add 1>[user]", NULL },
         { TALK "}], \"tools\": \"[{\\\"name\\\": \\\"add\\\", \\\"numbers\\\": [2]}]\"}", "<add 2>[user]", NULL },
         { TALK "}], \"tools\": \"\"}", "[[[user]2+2?", NULL },

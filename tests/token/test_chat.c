@@ -142,31 +142,140 @@ static void answers_are_found_with_every_template(void **state)
     }
 }
 
+static void mark(const tm_template_spans *spans, unsigned without, char *bytes, size_t n)
+{
+    memset(bytes, 0, n);
+    for (size_t i = 0; i < spans->count; i++)
+        if (!(without >> i & 1)) memset(bytes + spans->data[i].begin, 1, spans->data[i].end - spans->data[i].begin);
+}
+
+/* Without some of the answers: the text is the same, and the bytes of the others are what they are with all. */
+static void answers_without_weight_are_none(void **state)
+{
+    enum { TURNS = 3 };
+    static const char *const templates[] = { "llama2", "llama3", "mistral", "qwen3", "deepseek", "gpt-oss" };
+    (void)state;
+    for (size_t t = 0; t < sizeof templates / sizeof templates[0]; t++) {
+        tm_chat          *chat = open_chat(templates[t]);
+        tm_text           all = { 0 };
+        tm_template_spans spans = { 0 };
+        tm_error          err = { 0 };
+        json_t           *messages = conversation(TURNS, false);
+        assert_int_equal(tm_chat_render_answers(chat, messages, NULL, &all, &spans, &err), TM_OK);
+        for (unsigned without = 0; without < 1u << TURNS; without++) {
+            char              wanted[2048], found[2048];
+            tm_text           text = { 0 };
+            tm_template_spans some = { 0 };
+            for (int i = 0; i < TURNS; i++)
+                json_object_set_new(json_array_get(messages, (size_t)(2 * i + 1)), "weight",
+                                    json_integer(!(without >> i & 1)));
+            if (tm_chat_render_answers(chat, messages, NULL, &text, &some, &err) != TM_OK)
+                fail_msg("%s: %s", templates[t], err.text);
+            assert_string_equal(text.data, all.data);
+            assert_true(all.length < sizeof wanted);
+            mark(&spans, without, wanted, all.length);
+            mark(&some, 0, found, all.length);
+            if (memcmp(wanted, found, all.length) != 0)
+                fail_msg("%s without %u has other answers: %s", templates[t], without, all.data);
+            tm_text_fini(&text);
+            free(some.data);
+        }
+        json_decref(messages);
+        tm_text_fini(&all);
+        free(spans.data);
+        tm_chat_close(chat);
+    }
+}
+
+static tm_chat *chat_of(const char *text)
+{
+    char     path[] = "/tmp/tm-chat-XXXXXX";
+    FILE    *file = fdopen(mkstemp(path), "w");
+    tm_chat *chat;
+    tm_error err = { 0 };
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    if (tm_chat_open_file(path, NULL, &chat, &err) != TM_OK) fail_msg("%s", err.text);
+    remove(path);
+    return chat;
+}
+
+/* transformers calls templates with tools and documents, which are None where there are none. */
+static void tools_are_none_where_there_are_none(void **state)
+{
+    static const char text[] =
+        "{{ tools is defined }} {{ tools is none }} {{ documents is none }} {{ more is defined }}";
+    static const char *const cases[][2] = { { NULL, "True True True False" },
+                                            { "{\"tools\": []}", "True False True False" },
+                                            { "{\"documents\": [1], \"more\": 1}", "True True False True" } };
+    tm_chat                 *chat = chat_of(text);
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        json_t  *messages = json_array(), *more = cases[i][0] ? json_loads(cases[i][0], 0, NULL) : NULL;
+        tm_text  out = { 0 };
+        tm_error err = { 0 };
+        if (tm_chat_render(chat, messages, more, false, &out, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_string_equal(out.data, cases[i][1]);
+        json_decref(messages);
+        json_decref(more);
+        tm_text_fini(&out);
+    }
+    tm_chat_close(chat);
+}
+
+/* A template may mark answers that follow each other as one. */
+static void answers_within_one_mark_are_told_apart(void **state)
+{
+    static const char text[] = "<{{ messages[0].content }}>{% generation %}{% for m in messages[1:] %}{{ m.content }}"
+                               "{% endfor %}.{% endgeneration %}";
+    static const char *const shown[] = { "<q>[abc.]", "<q>a[bc.]", "<q>[a]b[c.]", "<q>ab[c.]",
+                                         "<q>[ab]c.", "<q>a[b]c.", "<q>[a]bc.",   "<q>abc." };
+    (void)state;
+    tm_chat *chat = chat_of(text);
+    for (unsigned without = 0; without < 8; without++) {
+        json_t           *messages = json_array();
+        tm_text           out = { 0 }, seen = { 0 };
+        tm_template_spans spans = { 0 };
+        tm_error          err = { 0 };
+        json_array_append_new(messages, json_pack("{s:s,s:s}", "role", "user", "content", "q"));
+        for (unsigned i = 0; i < 3; i++)
+            json_array_append_new(messages, json_pack("{s:s,s:s#,s:i}", "role", "assistant", "content", &"abc"[i], 1,
+                                                      "weight", (int)!(without >> i & 1)));
+        if (tm_chat_render_answers(chat, messages, NULL, &out, &spans, &err) != TM_OK) fail_msg("%s", err.text);
+        for (size_t at = 0; at <= out.length; at++) {
+            for (size_t i = 0; i < spans.count; i++)
+                if (spans.data[i].end == at && spans.data[i].begin < at) tm_text_add(&seen, "]");
+            for (size_t i = 0; i < spans.count; i++)
+                if (spans.data[i].begin == at && spans.data[i].end > at) tm_text_add(&seen, "[");
+            if (at < out.length) tm_text_add_n(&seen, out.data + at, 1);
+        }
+        assert_string_equal(seen.data, shown[without]);
+        json_decref(messages);
+        tm_text_fini(&out);
+        tm_text_fini(&seen);
+        free(spans.data);
+    }
+    tm_chat_close(chat);
+}
+
 /* The place of an answer that a template does not show as it is cannot be known. */
 static void an_answer_that_is_not_shown_is_an_error(void **state)
 {
     static const char text[] = "{% for m in messages %}{% if m.role == 'user' %}<{{ m.content }}>{% else %}"
                                "{{ m.content|upper }}{{ messages|length }}{% endif %}{% endfor %}";
-    char              path[] = "/tmp/tm-chat-XXXXXX";
-    int               fd = mkstemp(path);
-    FILE             *file = fdopen(fd, "w");
-    tm_chat          *chat;
+    tm_chat          *chat = chat_of(text);
     tm_error          err = { 0 };
     tm_text           out = { 0 };
     tm_template_spans spans = { 0 };
     json_t           *messages = conversation(2, false);
     (void)state;
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-    assert_int_equal(tm_chat_open_file(path, NULL, &chat, &err), TM_OK);
     assert_int_equal(tm_chat_render_answers(chat, messages, NULL, &out, &spans, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "turn 2: the chat template does not show this answer as it is"));
     tm_chat_close(chat);
     json_decref(messages);
     tm_text_fini(&out);
     free(spans.data);
-    remove(path);
 }
 
 static void only_tokenizer_json_finds_special_tokens(void **state)
@@ -183,6 +292,9 @@ static void only_tokenizer_json_finds_special_tokens(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ids_are_those_of_transformers),
     cmocka_unit_test(answers_are_found_with_every_template),
+    cmocka_unit_test(answers_without_weight_are_none),
+    cmocka_unit_test(tools_are_none_where_there_are_none),
+    cmocka_unit_test(answers_within_one_mark_are_told_apart),
     cmocka_unit_test(an_answer_that_is_not_shown_is_an_error),
     cmocka_unit_test(only_tokenizer_json_finds_special_tokens),
 };

@@ -103,7 +103,7 @@ static void arguments_are_jinjas(void **state)
     }
     json_decref(root);
     assert_int_equal(wrong, 0);
-    assert_true(i >= 509 && equal >= 330 && here <= 40);
+    assert_true(i >= 530 && equal >= 350 && here <= 46);
 }
 
 /* `opens` n times, `middle`, `closes` n times. */

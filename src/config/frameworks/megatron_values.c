@@ -135,6 +135,28 @@ const char *tm_megatron_unless_latent(const tm_config *config, const char *value
     return tm_megatron_has_latent(config) ? "latent" : value;
 }
 
+static bool is_one(const char *number)
+{
+    char  *end;
+    double x = strtod(number, &end);
+    return *number && !*end && x <= 1 && x >= 1;
+}
+
+/* Positions divided by a factor; latent attention does not look at it, and beside Llama 3's scaling both count. */
+const char *tm_megatron_interpolated(const tm_config *config, const char *value)
+{
+    const char *llama3 = tm_foreign_given(config, "use_rope_scaling");
+    bool        alone = !tm_megatron_has_latent(config) && !(llama3 && strcmp(llama3, "true") == 0);
+    return alone || is_one(value) ? value : NULL;
+}
+
+const char *tm_megatron_scaling(const tm_config *config, const char *value)
+{
+    const char *factor = tm_foreign_given(config, "rotary_seq_len_interpolation_factor");
+    if (tm_megatron_has_latent(config)) return "latent";
+    return strcmp(value, "false") == 0 && factor && !is_one(factor) ? "interpolated" : value;
+}
+
 /* Norms of query and key: of heads; or of what both are computed from, which our latent attention always has. */
 const char *tm_megatron_norms(const tm_config *config, const char *value)
 {

@@ -26,6 +26,8 @@ bool        tm_megatron_has_latent(const tm_config *config); /* latent attention
 const char *tm_megatron_latent(const tm_config *config, const char *value);
 const char *tm_megatron_if_latent(const tm_config *config, const char *value);
 const char *tm_megatron_unless_latent(const tm_config *config, const char *value);
+const char *tm_megatron_interpolated(const tm_config *config, const char *value);
+const char *tm_megatron_scaling(const tm_config *config, const char *value);
 const char *tm_megatron_norms(const tm_config *config, const char *value);
 const char *tm_megatron_positions(const tm_config *config, const char *value);
 const char *tm_megatron_window(const tm_config *config, const char *value);

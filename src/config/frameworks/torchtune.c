@@ -132,6 +132,14 @@ static const char *columns_of(const tm_config *config, const char *value)
     return out;
 }
 
+/* The column of a chat_dataset, which is called after its style. */
+static const char *conversation_column(const tm_config *config, const char *value)
+{
+    const char *style = tm_foreign_given(config, "dataset.conversation_style");
+    if (!style) return NULL;
+    return tm_arena_format(config->arena, "%s=%s", strcmp(style, "openai") == 0 ? "messages" : "conversations", value);
+}
+
 /* Is the loss one of pairs? */
 static bool prefers(const tm_config *config)
 {
@@ -258,6 +266,10 @@ static const tm_foreign_key keys[] = {
     ROWS("dataset.train_on_input", "data.train_on_input", .convert = trains_on_input, .fallback = "dataset"),
     ROWS("dataset.packed", "data.packed", .fallback = "false"),
     ROWS("dataset.column", "data.column_map", .convert = text_column, .fallback = "text"),
+    ROWS("dataset.conversation_style", "openai:data.format=messages|sharegpt:data.format=conversations",
+         .words = "another style of conversations"),
+    ROWS("dataset.conversation_column", "data.column_map", .convert = conversation_column,
+         .words = "conversations without conversation_style"),
     ROWS("dataset.column_map.conversations", "data.column_map", .convert = columns_of),
     ROWS("dataset.column_map.messages", "data.column_map", .convert = columns_of),
     ROWS("dataset.column_map.instruction", "data.column_map", .convert = columns_of),
