@@ -241,7 +241,10 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
         r.waves[i].vm.of = room + (2 * i) * OUTSTANDING;
         r.waves[i].lgkm.of = room + (2 * i + 1) * OUTSTANDING;
     }
-    bool well = place_arguments(&r, l) && run_blocks(&r, l);
+    bool well = place_arguments(&r, l);
+    u8  *before = well ? gcn_record_before(&r) : NULL;
+    well = well && run_blocks(&r, l);
+    gcn_record_after(&r, l, before, well);
     if (r.arguments) machine_release(memory, r.arguments);
     machine_shadow_end(&r.shadow);
     void *const taken[] = { r.lds, r.waves, room, r.declared };
@@ -259,6 +262,7 @@ static void unload(machine_module *module)
     free(m->kernels);
     free(m->code);
     free(m->text);
+    free(m->whole);
     free(m);
 }
 
@@ -304,6 +308,7 @@ machine_module *machine_load_gcn(const char *text, char error[MACHINE_ERROR_ROOM
     if (!m) abort();
     m->head.interpreter = &gcn;
     m->text = strdup(text);
+    m->whole = getenv("TM_MACHINE_RECORD") ? strdup(text) : NULL;
     m->error = error;
     error[0] = 0;
     if (gcn_read_text(m)) return &m->head;

@@ -52,6 +52,9 @@ typedef struct machine_trace {
 
 machine_trace *machine_traces(machine_memory *memory, uint64_t address, uint64_t bytes);
 
+/* Allocation i, in ascending order of addresses. False: there are no more. */
+bool machine_allocation(const machine_memory *memory, int i, uint64_t *address, uint64_t *bytes);
+
 /* What all allocations hold, as one array (machine_memory_bytes of it): kept, put back, compared. */
 size_t machine_memory_bytes(const machine_memory *memory);
 void   machine_memory_keep(const machine_memory *memory, uint8_t *to);

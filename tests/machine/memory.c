@@ -10,6 +10,9 @@ enum { PAGE = 4096, GUARD = 4096, ALIGN = 256 };
 /* No address of a process on x86-64 or AArch64 (47 and 48 bits): following one ends it. */
 #define FIRST_ADDRESS 0x9000000000000u
 
+/* Of recorded launches (gcn_record.c): another process is to use the same addresses, and may. */
+#define RECORDED_ADDRESS 0x100000000000u
+
 typedef struct traces {
     uint64_t      launch; /* the launch that they belong to */
     machine_trace of[PAGE];
@@ -43,7 +46,7 @@ static void *need(void *got)
 machine_memory *machine_memory_new(void)
 {
     machine_memory *memory = need(calloc(1, sizeof *memory));
-    memory->next = FIRST_ADDRESS;
+    memory->next = getenv("TM_MACHINE_RECORD") ? RECORDED_ADDRESS : FIRST_ADDRESS;
     memory->launch = 1;
     return memory;
 }
@@ -165,6 +168,14 @@ uint8_t *machine_at(machine_memory *memory, uint64_t address, uint64_t bytes)
         }
     }
     return b->data + (address - b->at);
+}
+
+bool machine_allocation(const machine_memory *memory, int i, uint64_t *address, uint64_t *bytes)
+{
+    if (i >= memory->n) return false;
+    *address = memory->blocks[i]->at;
+    *bytes = memory->blocks[i]->bytes;
+    return true;
 }
 
 size_t machine_memory_bytes(const machine_memory *memory)
