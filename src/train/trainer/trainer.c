@@ -532,5 +532,7 @@ tm_status tm_trainer_sum(const tm_trainer *trainer, unsigned axes, double *value
                            .count = n,
                            .what = "values of a rank",
                            .step = -1 };
-    return comm ? tm_comm_run(comm, &call, err) : TM_OK;
+    if (!comm) return TM_OK;
+    TM_TRY(tm_device_wait(trainer->device, err)); /* others may wait for what is queued here before they come */
+    return tm_comm_run(comm, &call, err);
 }

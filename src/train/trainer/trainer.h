@@ -92,7 +92,8 @@ TM_MUST_USE tm_status tm_trainer_look(tm_trainer *trainer, const tm_micro_batch 
 /* Runs another program of the step; may return before it is done. */
 TM_MUST_USE tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *program, tm_error *err);
 
-/* Adds up values[n] over the ranks of a group along axes of the mesh; alone, nothing. Every rank of it calls. */
+/* Adds up values[n] over the ranks of a group along axes of the mesh; alone, nothing. Every rank of it calls. What runs
+ * on the device is done before. */
 TM_MUST_USE tm_status tm_trainer_sum(const tm_trainer *trainer, unsigned axes, double *values, size_t n, tm_error *err);
 
 /* Runs the program "sample" on tokens (T): *logits (V), of what follows token `row`, of all ranks that have parts of
