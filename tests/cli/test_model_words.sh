@@ -96,6 +96,7 @@ as model_uses.txt
 
 mkdir going
 printf '{"step": 1, "loss": 3, "tokens": 64, "seconds": 0.5}\n' >going/metrics.jsonl
+: >"$out" # what stood there is not its output
 "$TRAINMARK" watch going --interval 0.05 >"$out" 2>"$err" </dev/null &
 watching=$!
 # seen N: the follower has printed N lines.

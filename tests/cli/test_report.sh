@@ -133,6 +133,7 @@ check "watch: follows until the run has ended" has "$out" "^step 60 "
 check "watch: and then ends" has "$out" "^ended: "
 mkdir slow
 head -n 5 a/metrics.jsonl >slow/metrics.jsonl
+: >"$out" # what stood there is not its output
 "$TRAINMARK" watch slow --interval 100 >"$out" 2>"$err" </dev/null &
 watcher=$!
 until has "$out" "^step 5 "; do kill -0 $watcher || break; sleep 0.02; done
