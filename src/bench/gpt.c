@@ -175,8 +175,12 @@ static tm_status put_steps(size *z, const tm_sampling *sampling, const tm_validi
 static tm_status measure_whole(size *z, tm_error *err)
 {
     tm_live_part       *live;
-    double              left = seconds_until(z->end_ns); /* 0 would be no limit */
-    tm_sampling_options limits = { .half_width = 0.01, .max_seconds = fmax(left, 1e-3), .min_samples = 10 };
+    const tm_timing    *timing = &z->of->bench->timing;
+    double              left = seconds_until(z->end_ns);
+    double              most = timing->precision > 0 ? left : fmin(left, timing->rep_ms * 1e-3);
+    tm_sampling_options limits = { .half_width = timing->precision,
+                                   .max_seconds = fmax(most, 1e-3), /* 0 would be no limit */
+                                   .min_samples = 10 };
     TM_TRY(tm_part_open(&z->whole, z->of->bench->device, &live, err));
     tm_sampling       *sampling = tm_sampling_create(&limits);
     tm_validity_report report;
