@@ -9,7 +9,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WIDTH = 760, HEIGHT = 330, LEFT = 76, RIGHT = 14, TOP = 34, BOTTOM = 76, COLOURS = 10, MOST_POINTS = 1000 };
+enum {
+    WIDTH = 760,
+    HEIGHT = 330,
+    LEFT = 76,
+    RIGHT = 14,
+    TOP = 34,
+    BOTTOM = 76,
+    COLOURS = 10,
+    MOST_POINTS = 1000,
+    KEY_ROW = 16
+};
 
 const char *chart_style(void)
 {
@@ -93,52 +103,40 @@ static void add_number(tm_text *out, double value)
     tm_text_printf(out, "%.4g", fabs(value) < 1e-12 ? 0 : value);
 }
 
-static void add_tick_y(tm_text *out, double y, double value)
+static void add_tick(tm_text *out, const scale *s, bool vertical, double value)
 {
-    tm_text_printf(out, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - RIGHT, y,
-                   y);
-    tm_text_printf(out, "<text class=\"soft\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 6, y + 4);
-    add_number(out, value);
-    tm_text_add(out, "</text>");
-}
-
-static void add_tick_x(tm_text *out, double x, double value)
-{
-    tm_text_printf(out, "<text class=\"soft\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", x, HEIGHT - BOTTOM + 16);
+    if (vertical) {
+        double y = place(s, value, HEIGHT - BOTTOM, TOP);
+        tm_text_printf(out, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - RIGHT,
+                       y, y);
+        tm_text_printf(out, "<text class=\"soft\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 6, y + 4);
+    } else {
+        tm_text_printf(out, "<text class=\"soft\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">",
+                       place(s, value, LEFT, WIDTH - RIGHT), HEIGHT - BOTTOM + 16);
+    }
     add_number(out, value);
     tm_text_add(out, "</text>");
 }
 
 /* 1, 2, 5, 10, ...: of a range of less than two decades, else the powers of ten. */
-static void add_log_ticks(tm_text *out, const scale *s, bool vertical, double from, double to)
+static void add_log_ticks(tm_text *out, const scale *s, bool vertical)
 {
     bool   few = s->hi / s->lo < 100;
     double power = pow(10, floor(log10(s->lo)));
     for (int k = 0; k < 60 && power <= s->hi; k++, power *= 10)
-        for (int part = 1; part <= (few ? 5 : 1); part += part == 1 ? 1 : 3) {
-            double value = power * part;
-            if (value < s->lo || value > s->hi) continue;
-            if (vertical)
-                add_tick_y(out, place(s, value, from, to), value);
-            else
-                add_tick_x(out, place(s, value, from, to), value);
-        }
+        for (int part = 1; part <= (few ? 5 : 1); part += part == 1 ? 1 : 3)
+            if (power * part >= s->lo && power * part <= s->hi) add_tick(out, s, vertical, power * part);
 }
 
 static void add_ticks(tm_text *out, const scale *s, bool vertical)
 {
-    double from = vertical ? HEIGHT - BOTTOM : LEFT, to = vertical ? TOP : WIDTH - RIGHT;
     if (s->logarithmic) {
-        add_log_ticks(out, s, vertical, from, to);
-        return;
-    }
-    double step = step_of(s->hi > s->lo ? s->hi - s->lo : 1), first = ceil(s->lo / step - 1e-9);
-    for (double k = first; k <= s->hi / step + 1e-9 && k < first + 20; k++) {
-        double value = k * step, at = place(s, value, from, to);
-        if (vertical)
-            add_tick_y(out, at, value);
-        else
-            add_tick_x(out, at, value);
+        add_log_ticks(out, s, vertical);
+    } else if (!(s->hi > s->lo)) {
+        add_tick(out, s, vertical, s->lo); /* one value: its tick says which */
+    } else {
+        double step = step_of(s->hi - s->lo), first = ceil(s->lo / step - 1e-9);
+        for (double k = first; k <= s->hi / step + 1e-9 && k < first + 20; k++) add_tick(out, s, vertical, k * step);
     }
 }
 
@@ -165,26 +163,51 @@ static void name_axes(tm_text *out, const char *x, const char *y)
     tm_text_add(out, "</text>");
 }
 
-/* Names below the chart, row by row. */
-static void add_key(tm_text *out, double *x, int *row, int colour, const char *name)
+/* Names below the chart, row by row: where the next one begins. */
+typedef struct {
+    double x, next;
+    int    row;
+} key_place;
+
+static void advance(key_place *at, const char *name)
 {
     double width = 7.0 * (double)tm_utf8_width(name) + 26;
-    if (*x + width > WIDTH) *x = LEFT, *row += 16;
-    int y = *row;
+    if (at->next + width > WIDTH && at->next > LEFT) at->next = LEFT, at->row += KEY_ROW;
+    at->x = at->next;
+    at->next += width;
+}
+
+static void add_key(tm_text *out, key_place *at, int colour, const char *name)
+{
+    advance(at, name);
     tm_text_printf(out,
                    "<rect class=\"c%d\" x=\"%.0f\" y=\"%d\" width=\"10\" height=\"10\"/><text x=\"%.0f\" y=\"%d\">",
-                   colour, *x, y - 9, *x + 14, y);
+                   colour, at->x, at->row - 9, at->x + 14, at->row);
     chart_escape(out, name);
     tm_text_add(out, "</text>");
-    *x += width;
+}
+
+static key_place first_key(void)
+{
+    return (key_place){ .next = LEFT, .row = HEIGHT - 24 };
+}
+
+/* Of a chart whose last name is at `key`. */
+static int height_of(const key_place *key)
+{
+    return HEIGHT + key->row - first_key().row;
 }
 
 /* --- lines -------------------------------------------------------------------------------------------------------- */
 
+static bool has_place(const scale *x, const scale *y, double at, double value)
+{
+    return isfinite(at) && isfinite(value) && (!x->logarithmic || at > 0) && (!y->logarithmic || value > 0);
+}
+
 static void add_point(tm_text *out, const scale *x, const scale *y, double at, double value)
 {
-    if (!isfinite(at) || !isfinite(value)) return;
-    if ((x->logarithmic && !(at > 0)) || (y->logarithmic && !(value > 0))) return;
+    if (!has_place(x, y, at, value)) return;
     tm_text_printf(out, "%.1f,%.1f ", place(x, at, LEFT, WIDTH - RIGHT), place(y, value, HEIGHT - BOTTOM, TOP));
 }
 
@@ -206,22 +229,22 @@ static void add_points(tm_text *out, const scale *x, const scale *y, const chart
 static void add_dots(tm_text *out, const scale *x, const scale *y, const chart_series *s)
 {
     for (size_t i = 0; i < s->n; i++)
-        if (isfinite(s->x[i]) && isfinite(s->y[i]))
+        if (has_place(x, y, s->x[i], s->y[i]))
             tm_text_printf(out, "<circle class=\"c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>", s->colour,
                            place(x, s->x[i], LEFT, WIDTH - RIGHT), place(y, s->y[i], HEIGHT - BOTTOM, TOP));
 }
 
 void chart_lines(tm_text *out, const chart_lines_options *o)
 {
-    scale  x = { (double)NAN, (double)NAN, o->log_x }, y = { (double)NAN, (double)NAN, o->log_y };
-    double key = LEFT;
-    int    row = HEIGHT - 24;
+    scale     x = { (double)NAN, (double)NAN, o->log_x }, y = { (double)NAN, (double)NAN, o->log_y };
+    key_place key = first_key(), last = key;
+    for (size_t i = 0; i < o->n; i++) advance(&last, o->series[i].name);
     for (size_t i = 0; i < o->n; i++)
         for (size_t k = 0; k < o->series[i].n; k++) widen(&x, o->series[i].x[k]), widen(&y, o->series[i].y[k]);
     if (o->from_zero) widen(&y, 0);
     if (o->log_x) x.lo /= 1.5, x.hi *= 1.5;
     if (o->log_y) y.lo /= 1.5, y.hi *= 1.5;
-    begin(out, o->id, o->title, HEIGHT);
+    begin(out, o->id, o->title, height_of(&last));
     if (isfinite(x.lo) && isfinite(y.lo)) {
         if (o->shade_to > o->shade_from) {
             double from = place(&x, fmax(o->shade_from, x.lo), LEFT, WIDTH - RIGHT);
@@ -240,7 +263,7 @@ void chart_lines(tm_text *out, const chart_lines_options *o)
                 add_points(out, &x, &y, s);
                 tm_text_add(out, "\"/>");
             }
-            add_key(out, &key, &row, s->colour, s->name);
+            add_key(out, &key, s->colour, s->name);
         }
     }
     name_axes(out, o->x_name, o->y_name);
@@ -279,24 +302,25 @@ void chart_bars(tm_text *out, const chart_bars_options *o)
         tm_text_printf(out, "<text class=\"soft\" x=\"%.1f\" y=\"%d\">%.4g %s</text>", x + 6, y + 16, sum, o->unit);
     }
     for (size_t c = 0; c < o->n_columns; c++) {
-        double key = LEFT + (double)(c % 4) * 168;
-        int    row = TOP + ROW * (int)o->n_rows + 18 * (int)(c / 4) + 14;
-        add_key(out, &key, &row, (int)(c % COLOURS), o->columns[c]);
+        key_place key = { .next = LEFT + (double)(c % 4) * 168,
+                          .row = TOP + ROW * (int)o->n_rows + 18 * (int)(c / 4) + 14 };
+        add_key(out, &key, (int)(c % COLOURS), o->columns[c]);
     }
     tm_text_add(out, "</svg>\n");
 }
 
 void chart_areas(tm_text *out, const chart_areas_options *o)
 {
-    scale   x = { 0, (double)(o->n_points > 1 ? o->n_points - 1 : 1), false }, y = { 0, o->limit, false };
-    double *below = tm_alloc((o->n_points + 1) * sizeof *below), key = LEFT;
-    int     row = HEIGHT - 24;
+    scale     x = { 0, (double)(o->n_points > 1 ? o->n_points - 1 : 1), false }, y = { 0, o->limit, false };
+    double   *below = tm_alloc((o->n_points + 1) * sizeof *below);
+    key_place key = first_key(), last = key;
+    for (size_t c = 0; c < o->n_columns; c++) advance(&last, o->columns[c]);
     for (size_t p = 0; p < o->n_points; p++) {
         double sum = 0;
         for (size_t c = 0; c < o->n_columns; c++) sum += o->values[c * o->n_points + p];
         widen(&y, sum);
     }
-    begin(out, o->id, o->title, HEIGHT);
+    begin(out, o->id, o->title, height_of(&last));
     add_ticks(out, &y, true);
     for (size_t c = 0; c < o->n_columns; c++) {
         tm_text_printf(out, "<polygon class=\"c%zu\" points=\"", c % COLOURS);
@@ -308,7 +332,7 @@ void chart_areas(tm_text *out, const chart_areas_options *o)
         tm_text_add(out, "\"><title>");
         chart_escape(out, o->columns[c]);
         tm_text_add(out, "</title></polygon>");
-        add_key(out, &key, &row, (int)(c % COLOURS), o->columns[c]);
+        add_key(out, &key, (int)(c % COLOURS), o->columns[c]);
     }
     if (o->limit > 0) {
         double at = place(&y, o->limit, HEIGHT - BOTTOM, TOP);
