@@ -4,7 +4,7 @@
 #ifndef TM_TESTS_RESULTS_REPORT_RULES_H
 #define TM_TESTS_RESULTS_REPORT_RULES_H
 
-#include "chart_rules.h"
+#include "results/chart_rules.h"
 #include "made_runs.h"
 
 #include <jansson.h>
@@ -20,18 +20,15 @@ typedef struct {
     json_t     *tree, *lines; /* result.json; an array of the records of metrics.jsonl */
 } source;
 
-static inline source open_source(const char *name, const char *shown, tm_text json, const char *metrics_path)
+static inline source open_source(const char *name, const char *shown, tm_text json, tm_text lines)
 {
     source   s = { .name = name, .shown = shown, .lines = json_array() };
     tm_error err = { 0 };
-    tm_text  lines = { 0 };
-    if (metrics_path) lines = fake_read(metrics_path);
     s.tree = json_loads(json.data, 0, NULL);
     for (const char *at = lines.data, *end; at && (end = strchr(at, '\n')); at = end + 1)
         json_array_append_new(s.lines, json_loadb(at, (size_t)(end - at), 0, NULL));
     assert_non_null(s.tree);
-    if (tm_result_parse(name, &json, metrics_path ? &lines : NULL, NULL, &s.run, &err) != TM_OK)
-        fail_msg("%s", err.text);
+    if (tm_result_parse(name, &json, lines.data ? &lines : NULL, NULL, &s.run, &err) != TM_OK) fail_msg("%s", err.text);
     tm_text_fini(&json);
     tm_text_fini(&lines);
     return s;
@@ -42,14 +39,6 @@ static inline void close_source(source *s)
     tm_result_destroy(s->run);
     json_decref(s->tree);
     json_decref(s->lines);
-}
-
-static inline tm_result *read_run(const char *name, const char *result, const char *metrics_path)
-{
-    source s = open_source(name, name, fake_read(result), metrics_path);
-    json_decref(s.tree);
-    json_decref(s.lines);
-    return s.run;
 }
 
 static inline json_t *member(json_t *tree, const char *path)

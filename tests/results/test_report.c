@@ -414,8 +414,8 @@ static void both_ways(source one, source other)
 static void reports_say_all(void **state)
 {
     (void)state;
-    both_ways(open_source("rich", "rich", fake_read(rich), metrics),
-              open_source("po<or", "po<or", fake_read(poor), NULL));
+    both_ways(open_source("rich", "rich", fake_read(rich), fake_read(metrics)),
+              open_source("po<or", "po<or", fake_read(poor), (tm_text){ 0 }));
 }
 
 /* What of two runs is told in rows: figures, checks, everything below what was run on what; tensors, of which ten are
@@ -451,9 +451,15 @@ static void rows_of_what_was_run(void **state)
     const char *const one[] = { "\"environment\": null", "\"environment\": {\"os\": {\"host\": \"k\"}, \"x\": 7}",
                                 NULL };
     (void)state;
-    both_ways(open_source("a/rich", "rich", changed(rich, two), metrics),
-              open_source("po<or/result.json", "po<or/result.json", changed(poor, one), NULL));
+    both_ways(open_source("a/rich", "rich", changed(rich, two), fake_read(metrics)),
+              open_source("po<or/result.json", "po<or/result.json", changed(poor, one), (tm_text){ 0 }));
     tm_text_fini(&tensors);
+}
+
+static tm_result *rich_run(void)
+{
+    tm_text json = fake_read(rich), lines = fake_read(metrics);
+    return parsed("rich", &json, &lines);
 }
 
 /* Of more phases than 64 the first are drawn. */
@@ -492,7 +498,7 @@ static void pictures_have_their_size(void **state)
     tm_text          svg = { 0 }, png = { 0 };
     tm_error         err = { 0 };
     int              width, height;
-    tm_result       *run = read_run("rich", rich, metrics);
+    tm_result       *run = rich_run();
     const tm_result *one = run;
     assert_int_equal(tm_results_plot(&one, 1, "loss", &svg, &err), TM_OK);
     assert_int_equal(sscanf(strstr(svg.data, "viewBox="), "viewBox=\"0 0 %d %d\"", &width, &height), 2);
@@ -519,7 +525,7 @@ static void folders_have_metrics(void **state)
     (void)state;
     tm_text    json = fake_read(rich), lines = fake_read(metrics);
     tm_error   err = { 0 };
-    tm_result *run = NULL, *whole = read_run("rich", rich, metrics);
+    tm_result *run = NULL, *whole = rich_run();
     size_t     n, wanted;
     assert_int_equal(tm_file_write(test_in_folder("result.json"), json.data, json.length, &err), TM_OK);
     assert_int_equal(tm_file_write(test_in_folder("metrics.jsonl"), lines.data, lines.length, &err), TM_OK);

@@ -3,7 +3,7 @@
  * tests/golden/whole-fleets.txt. */
 #include "support/test.h"
 #include "base/file.h"
-#include "results/made_runs.h"
+#include "results/report_rules.h"
 #include "results/fleet.h"
 #include "results/keep.h"
 #include "support/folder.h"
@@ -12,41 +12,69 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char metrics[] = "tests/golden/whole-metrics.txt";
-
 /* --- fleets ------------------------------------------------------------------------------------------------------- */
 
-static void fleet(const char *what, tm_result **runs, size_t n, const tm_fleet_options *options, bool page,
-                  tm_text *out)
+/* The page: what passes, both charts of all runs, the gates as the table has them. */
+static void page_says(const source *runs, const tm_result *const *results, size_t n, const tm_table *table)
 {
-    tm_table *table = NULL;
-    size_t    failed = 0;
-    tm_error  err = { 0 };
-    tm_status st = tm_results_fleet((const tm_result *const *)runs, n, options, &table, &failed, &err);
+    tm_text  html = { 0 };
+    tm_error err = { 0 };
+    assert_int_equal(tm_results_fleet_page(results, n, table, &html, &err), TM_OK);
+    svg_page page = svg_read(html.data);
+    size_t   gates = svg_find(&page, 0, page.n, "h2", NULL), at = gates, cells = 0;
+    assert_string_equal(svg_text(&page, svg_find(&page, 0, page.n, "h1", NULL)), "Fleet report");
+    assert_string_equal(svg_text(&page, svg_find(&page, 0, page.n, "b", NULL)), tm_table_note_at(table, 0));
+    assert_true(chart_is_drawn(&page, "loss", runs, n) && chart_is_drawn(&page, "speed", runs, n));
+    for (size_t row = 0; row <= tm_table_n_rows(table); row++)
+        for (size_t c = 0; c < tm_table_n_columns(table); c++, cells++) {
+            const tm_cell *cell = row ? tm_table_cell(table, row - 1, c) : NULL;
+            const char    *name = tm_table_column_at(table, c)->name, *text, *class_name = NULL;
+            while (at < page.n && strcmp(page.nodes[at].tag, row ? "td" : "th") != 0) at++;
+            assert_true(at < page.n);
+            text = svg_text(&page, at);
+            if (!row)
+                assert_string_equal(text, name);
+            else if (cell->kind == TM_CELL_F64)
+                assert_near(strtod(text, NULL), cell->f64, 0, name);
+            else
+                assert_string_equal(text, cell->kind == TM_CELL_TEXT ? cell->text : "");
+            if (row && strcmp(name, "status") == 0)
+                class_name = strcmp(text, "PASS") == 0 ? "valid" : strcmp(text, "FAIL") == 0 ? "invalid" : "noisy";
+            assert_true(svg_is(&page.nodes[at++], row ? "td" : "th", class_name));
+        }
+    for (; at < page.n; at++) assert_string_not_equal(page.nodes[at].tag, "td");
+    assert_int_equal(cells, (tm_table_n_rows(table) + 1) * tm_table_n_columns(table));
+    svg_close(&page);
+    tm_text_fini(&html);
+}
+
+static void fleet(const char *what, source *runs, size_t n, const tm_fleet_options *options, tm_text *out)
+{
+    const tm_result *results[5];
+    tm_table        *table = NULL;
+    size_t           failed = 0;
+    tm_error         err = { 0 };
+    for (size_t i = 0; i < n; i++) results[i] = runs[i].run;
+    tm_status st = tm_results_fleet(results, n, options, &table, &failed, &err);
     tm_text_printf(out, "== fleet: %s\n", what);
     if (st == TM_OK) {
         tm_text_printf(out, "%zu failed\n", failed);
         add_table(table, out);
+        page_says(runs, results, n, table);
     } else {
         tm_text_printf(out, "-> %s: %s\n", tm_status_text(st), err.text);
     }
-    if (st == TM_OK && page) {
-        tm_text html = { 0 };
-        assert_int_equal(tm_results_fleet_page((const tm_result *const *)runs, n, table, &html, &err), TM_OK);
-        for (const char *c = html.data; *c; c++)
-            tm_text_printf(out, "%s%c", *c == '<' && c > html.data && c[-1] != '\n' ? "\n" : "", *c);
-        tm_text_fini(&html);
-    }
     tm_table_destroy(table);
-    for (size_t i = 0; i < n; i++) tm_result_destroy(runs[i]);
+    for (size_t i = 0; i < n; i++) close_source(&runs[i]);
 }
 
-static const char finite[] = "{\"step\": 1, \"loss\": 3, \"grad_norm\": 1, \"tokens\": 64, \"seconds\": 0.5}\n"
-                             "{\"step\": 2, \"loss\": 2, \"grad_norm\": 1, \"tokens\": 64, \"seconds\": 0.5}\n";
+static const char falling[] = "{\"step\": 1, \"loss\": 3, \"grad_norm\": 1, \"tokens\": 64, \"seconds\": 0.5}\n"
+                              "{\"step\": 2, \"loss\": 2, \"grad_norm\": 1, \"tokens\": 64, \"seconds\": 0.5}\n";
 
-static tm_result *host(const char *name, const char *host_name, const char *rate, const char *verdict,
-                       const char *interrupted, const char *lines)
+static source host(const char *name, const char *host_name, const char *rate, const char *verdict,
+                   const char *interrupted, const char *lines)
 {
+    tm_text     text = { 0 };
     char        environment[96], median[64], judged[64], ended[64];
     const char *pairs[] = { "\"environment\": null",
                             environment,
@@ -63,7 +91,8 @@ static tm_result *host(const char *name, const char *host_name, const char *rate
     snprintf(median, sizeof median, "\"median\": %s,", rate);
     snprintf(judged, sizeof judged, "\"verdict\": %s", verdict);
     snprintf(ended, sizeof ended, "\"interrupted\": %s", interrupted);
-    return run_of(name, rich, pairs, lines);
+    if (lines) tm_text_add(&text, lines);
+    return open_source(name, name, changed(rich, pairs), text);
 }
 
 static void fleets(tm_text *out)
@@ -85,39 +114,39 @@ static void fleets(tm_text *out)
                                  "\"grad_norm\": 1}\n{\"step\": 9, \"loss\": 1, \"grad_norm\": 1}\n";
     tm_fleet_options options = { .tolerance = 5 };
     tm_error         err = { 0 };
-    tm_result       *five[] = { host("a", "\"one\"", "1000", "\"valid\"", "false", finite),
+    source           five[] = { host("a", "\"one\"", "1000", "\"valid\"", "false", falling),
                                 host("b", "\"two\"", "950", "\"noisy\"", "false", rising),
                                 host("c", "\"two\"", "949", "\"valid\"", "true", flat),
                                 host("d", "null", "1100", "\"invalid\"", "false", broken),
                                 host("<e>", "\"<five>\"", "null", "null", "false", NULL) };
-    fleet("five", five, 5, &options, true, out);
-    tm_result *even[] = { host("a", "\"a\"", "1000", "\"valid\"", "false", finite),
-                          host("b", "\"b\"", "4", "\"valid\"", "false", finite),
-                          host("c", "\"c\"", "3000", "\"valid\"", "false", finite),
-                          host("d", "\"d\"", "2000", "\"valid\"", "false", finite) };
+    fleet("five", five, 5, &options, out);
+    source even[] = { host("a", "\"a\"", "1000", "\"valid\"", "false", falling),
+                      host("b", "\"b\"", "4", "\"valid\"", "false", falling),
+                      host("c", "\"c\"", "3000", "\"valid\"", "false", falling),
+                      host("d", "\"d\"", "2000", "\"valid\"", "false", falling) };
     options.tolerance = 50;
-    fleet("four", even, 4, &options, false, out);
-    tm_result *two[] = { host("a", "\"a\"", "1000", "\"valid\"", "false", finite),
-                         host("b", "\"b\"", "10", "\"valid\"", "false", finite) };
+    fleet("four", even, 4, &options, out);
+    source two[] = { host("a", "\"a\"", "1000", "\"valid\"", "false", falling),
+                     host("b", "\"b\"", "10", "\"valid\"", "false", falling) };
     assert_int_equal(tm_thresholds_parse(limits_text, strlen(limits_text), "limits", &options.limits, &err), TM_OK);
-    fleet("limits", two, 2, &options, false, out);
-    tm_result *one[] = { host("a", "\"a\"", "1000", "\"valid\"", "false", finite) };
+    fleet("limits", two, 2, &options, out);
+    source one[] = { host("a", "\"a\"", "1000", "\"valid\"", "false", falling) };
     options.cell = "MBS=9,GBS=9,PRECISION=fp32";
-    fleet("limits of a cell that was named", one, 1, &options, false, out);
-    one[0] = host("a", "\"a\"", "1000", "\"valid\"", "false", finite);
+    fleet("limits of a cell that was named", one, 1, &options, out);
+    one[0] = host("a", "\"a\"", "1000", "\"valid\"", "false", falling);
     options.cell = "MBS=8,GBS=9,PRECISION=fp32";
-    fleet("limits of a cell that is not there", one, 1, &options, false, out);
+    fleet("limits of a cell that is not there", one, 1, &options, out);
     tm_thresholds_destroy(options.limits);
     options = (tm_fleet_options){ .tolerance = 5 };
     assert_int_equal(tm_thresholds_parse(whole_text, strlen(whole_text), "limits", &options.limits, &err), TM_OK);
-    one[0] = host("a", "\"a\"", "1000", "\"valid\"", "false", finite);
-    fleet("limits of the whole run", one, 1, &options, false, out);
+    one[0] = host("a", "\"a\"", "1000", "\"valid\"", "false", falling);
+    fleet("limits of the whole run", one, 1, &options, out);
     tm_thresholds_destroy(options.limits);
     tm_text bench = { 0 };
     tm_text_add(&bench, "{\"name\": \"gemm\", \"rows\": [{\"M\": 2}]}");
-    tm_result *mixed[] = { host("a", "\"a\"", "1000", "\"valid\"", "false", finite),
-                           parsed("bench.json", &bench, NULL) };
-    fleet("a benchmark", mixed, 2, &(tm_fleet_options){ .tolerance = 5 }, false, out);
+    source mixed[] = { host("a", "\"a\"", "1000", "\"valid\"", "false", falling),
+                       open_source("bench.json", "bench.json", bench, (tm_text){ 0 }) };
+    fleet("a benchmark", mixed, 2, &(tm_fleet_options){ .tolerance = 5 }, out);
 }
 
 static void put(const char *name, const char *text)
