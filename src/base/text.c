@@ -135,7 +135,7 @@ char *tm_format_bytes(char out[32], double bytes)
 {
     static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
     size_t                   unit = 0;
-    while (fabs(bytes) >= 1024 && unit + 1 < sizeof units / sizeof units[0]) {
+    while (fabs(bytes) >= (unit ? 1023.995 : 1024) && unit + 1 < sizeof units / sizeof units[0]) {
         bytes /= 1024;
         unit++;
     }

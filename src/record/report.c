@@ -10,19 +10,33 @@
 
 enum { WIDTH = 96, LABEL = 42, COLUMN = 16 };
 
-static void heading(tm_text *out, const char *title, const char *a, const char *b, const char *c)
+/* Right-aligned in `width` columns, two spaces at least behind what stands before. */
+static void add_cell(tm_text *out, int width, const char *text)
 {
-    tm_text_printf(out, "\n  %-*s%*s%*s%*s", LABEL, title, COLUMN, a, COLUMN, b, COLUMN, c);
+    bool wide = (int)strlen(text) + 2 > width;
+    tm_text_printf(out, wide ? "  %*s" : "%*s", wide ? 0 : width, text);
+}
+
+static void end_row(tm_text *out)
+{
     while (out->data[out->length - 1] == ' ') out->data[--out->length] = '\0';
     tm_text_add(out, "\n");
 }
 
-/* A row of up to three right-aligned columns under a heading. */
+static void heading(tm_text *out, const char *title, const char *a, const char *b, const char *c)
+{
+    tm_text_printf(out, "\n  %-*s%*s%*s%*s", LABEL, title, COLUMN, a, COLUMN, b, COLUMN, c);
+    end_row(out);
+}
+
+/* A row of up to three columns under a heading. */
 static void row(tm_text *out, const char *label, const char *a, const char *b, const char *c)
 {
-    tm_text_printf(out, "    %-*.*s%*s%*s%*s", LABEL - 2, LABEL - 3, label, COLUMN, a, COLUMN, b, COLUMN, c);
-    while (out->data[out->length - 1] == ' ') out->data[--out->length] = '\0';
-    tm_text_add(out, "\n");
+    tm_text_printf(out, "    %-*.*s", LABEL - 2, LABEL - 3, label);
+    add_cell(out, COLUMN, a);
+    add_cell(out, COLUMN, b);
+    add_cell(out, COLUMN, c);
+    end_row(out);
 }
 
 /* "1,234", or with decimals where that would lose digits; "-" for NAN. */
@@ -34,13 +48,13 @@ static const char *rate_text(char out[40], double value)
     return out;
 }
 
-/* 12.3 with the unit that keeps it between 1 and 1000: "123.4 GFLOP/s". */
+/* 12.3 with the unit that keeps what is shown between 1 and 1000: "123.4 GFLOP/s". */
 static const char *flops_text(char out[40], double value, const char *unit)
 {
     static const char *const prefix[] = { "", "K", "M", "G", "T", "P", "E" };
     size_t                   i = 0;
     if (!isfinite(value)) return "-";
-    while (value >= 1000 && i + 1 < sizeof prefix / sizeof prefix[0]) {
+    while (value >= 999.95 && i + 1 < sizeof prefix / sizeof prefix[0]) {
         value /= 1000;
         i++;
     }
@@ -51,9 +65,9 @@ static const char *flops_text(char out[40], double value, const char *unit)
 static const char *seconds_text(char out[40], double seconds)
 {
     if (!isfinite(seconds)) return "-";
-    if (seconds >= 100)
+    if (seconds >= 99.995)
         snprintf(out, 40, "%.0f s", seconds);
-    else if (seconds >= 1)
+    else if (seconds >= 0.99995)
         snprintf(out, 40, "%.2f s", seconds);
     else
         snprintf(out, 40, "%.4g ms", seconds * 1e3);
@@ -133,8 +147,9 @@ static void print_verdict(tm_text *out, const tm_run_ended *end, bool colour)
     print_certificate(out, "certificate", &end->certificate);
     print_certificate(out, "and after", &end->certificate_after);
     if (end->curve.steps > 0)
-        tm_text_printf(out, "  %-12s%-12s%lld steps of the main job\n", "losses",
-                       end->curve.equal ? "as stored" : "in the band", (long long)end->curve.steps);
+        tm_text_printf(out, "  %-12s%-12s%lld step%s of the main job\n", "losses",
+                       end->curve.equal ? "as stored" : "in the band", (long long)end->curve.steps,
+                       end->curve.steps == 1 ? "" : "s");
     if (end->machine.reason) verdict_line(out, "machine", end->machine.verdict, end->machine.reason, colour);
 }
 
@@ -167,8 +182,11 @@ static void interval_row(tm_text *out, const char *label, double value, double l
 {
     char a[40], b[40], c[40], both[88] = "-";
     if (isfinite(lo)) snprintf(both, sizeof both, "%s .. %s", rate_text(b, lo), rate_text(c, hi));
-    tm_text_printf(out, "    %-*s%*s%*s%*s\n", LABEL - 2, label, COLUMN, rate_text(a, value), COLUMN + 8, both,
-                   COLUMN - 8, steps);
+    tm_text_printf(out, "    %-*s", LABEL - 2, label);
+    add_cell(out, COLUMN, rate_text(a, value));
+    add_cell(out, COLUMN + 8, both);
+    add_cell(out, COLUMN - 8, steps);
+    end_row(out);
 }
 
 /* How much the steps are worth, and whether they stand still. */
@@ -185,7 +203,10 @@ static void print_steady(tm_text *out, const tm_sample_summary *rate)
     if (isnan(rate->steady.drift)) return;
     snprintf(both, sizeof both, "%+.1f .. %+.1f %%", rate->steady.drift_lo, rate->steady.drift_hi);
     snprintf(a, sizeof a, "%+.1f %%", rate->steady.drift);
-    tm_text_printf(out, "    %-*s%*s%*s\n", LABEL - 2, "drift over these steps", COLUMN, a, COLUMN + 8, both);
+    tm_text_printf(out, "    %-*s", LABEL - 2, "drift over these steps");
+    add_cell(out, COLUMN, a);
+    add_cell(out, COLUMN + 8, both);
+    end_row(out);
     row(out, "steady state", rate->steady.reached ? "reached" : "not reached", "", "");
 }
 
@@ -264,7 +285,9 @@ static void ledger_line(tm_text *out, const char *label, double seconds, double 
     bar[length] = '\0';
     snprintf(a, sizeof a, "%.3f", seconds * 1e3);
     snprintf(b, sizeof b, "%.1f %%", whole > 0 ? 100 * seconds / whole : 0);
-    tm_text_printf(out, "    %-*.*s%*s%*s", LABEL - 2, LABEL - 3, label, COLUMN, a, COLUMN / 2 + 2, b);
+    tm_text_printf(out, "    %-*.*s", LABEL - 2, LABEL - 3, label);
+    add_cell(out, COLUMN, a);
+    add_cell(out, COLUMN / 2 + 2, b);
     tm_text_printf(out, *bar ? "  %s\n" : "\n", bar);
 }
 
@@ -281,7 +304,10 @@ static void print_ledger(tm_text *out, const run_ledger *ledger)
     char a[40], b[40];
     snprintf(a, sizeof a, "%.3f", whole * 1e3);
     snprintf(title, sizeof title, "whole step, mean of %s", tm_format_grouped(b, ledger->steps));
-    tm_text_printf(out, "    %-*s%*s%*s\n", LABEL - 2, title, COLUMN, a, COLUMN / 2 + 2, "100.0 %");
+    tm_text_printf(out, "    %-*s", LABEL - 2, title);
+    add_cell(out, COLUMN, a);
+    add_cell(out, COLUMN / 2 + 2, "100.0 %");
+    end_row(out);
 }
 
 static void print_memory(tm_text *out, const run_record *run, const tm_run_ended *end)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What outputs say of time, to the letter, by a clock of the test's own: the bar of progress, the log for MLPerf; and
- * figures of the report at the limits where their units change. */
+/* What outputs say of time, to the letter, by a clock of the test's own: the bar of progress, the log for MLPerf. */
 #include "support/fake_clock.h"
 #include "support/fake_run.h"
 #include "support/folder.h"
@@ -367,115 +366,10 @@ static void logs_in_files(void **state)
     whole_is("tests/record/whole-log-files.txt", &out);
 }
 
-/* --- the report, where units change ------------------------------------------------------------------------------- */
-
-static const double reported[] = { 0.00001234, 0.99994, 0.99996,  1,    9.996,  99.994, 99.996,
-                                   100,        999.94,  999.9999, 1000, 1500.5, 999999, 1e6 };
-
-static void report(tm_text *out, size_t i, const char *reason, const char *sample)
-{
-    enum { N = sizeof reported / sizeof reported[0] };
-    double             at = reported[i % N], next = reported[(i + 1) % N], none = (double)NAN;
-    const double       seconds[] = { at };
-    const tm_named_f64 flops[] = { { "a", at }, { "b", next * 1e3 }, { "c", next * 1e17 }, { "d", none } };
-    const tm_named_f64 phases[] = { { "a", at / 2 }, { "b", i % 2 ? at : at / 48 }, { "unaccounted", 9 } };
-    const tm_rank_told ranks[] = { { 7, 0, "h", at, next, at, none, false, 1, 1 },
-                                   { 8, 0, "i", at, at, next, 0.25, i % 2 == 0, 1, 1 },
-                                   { 9, 0, "j", at, at, next, none, false, 1, 1 } };
-    tm_sample_summary  speed = {
-         .n = (int64_t)i,
-         .warmup = 999 + (int64_t)i,
-         .outliers = 1000,
-         .median = at,
-         .p5 = next,
-         .p95 = i % 3 ? none : next,
-         .variation = 0.00049 + 0.0001 * (double)(i % 2),
-         .rate = next,
-         .rate_lo = i % 4 < 2 ? none : at,
-         .rate_hi = next,
-         .effective_n = 1.5,
-         .median_rate = i == 3 ? none : at,
-         .median_rate_lo = at,
-         .median_rate_hi = next,
-         .steady = { .reached = i % 2, .drift = i == 5 ? none : 0.25, .drift_lo = -0.05, .drift_hi = 0.04999 }
-    };
-    tm_event           start = fake_started(), step = fake_step(1), end = { .kind = TM_EVENT_RUN_ENDED };
-    tm_console_options options = { .log_freq = 1, .quiet = true };
-    tm_sink           *sink = NULL;
-    tm_error           err = { 0 };
-    char              *data = NULL;
-    size_t             bytes = 0;
-    start.run_started.threads = (int)(i % 3);
-    start.run_started.devices = (int)(i % 2) + 1;
-    start.run_started.peak_flops = i % 2 ? 0 : 1e3;
-    start.run_started.flops_per_token = flops;
-    start.run_started.n_flops_per_token = i == 4 ? 0 : 4;
-    step.step_done.seconds = at;
-    step.step_done.phases = phases;
-    step.step_done.n_phases = i == 6 ? 0 : 3;
-    end.run_ended = (tm_run_ended){ .verdict = (tm_verdict)(i % 4),
-                                    .reason = reason,
-                                    .stopped = "",
-                                    .steps = 1,
-                                    .speed = &speed,
-                                    .image_tokens = i % 5 == 4 ? 64 : 0,
-                                    .loss_first = at,
-                                    .loss_last = i % 2 ? none : next,
-                                    .loss_validation = next,
-                                    .loss_floor = i % 3 ? none : at,
-                                    .bits_per_byte = i % 3 ? at : none,
-                                    .planned_bytes = 1023,
-                                    .used_bytes = i % 2 ? 1023 : 1024,
-                                    .outside_arena_bytes = 1048575,
-                                    .step_seconds = seconds,
-                                    .first_step_seconds = at,
-                                    .seconds = next,
-                                    .sample = sample,
-                                    .ranks = ranks,
-                                    .n_ranks = i % 4 };
-    end.run_ended.certificate = (tm_certificate){ .done = i % 2,
-                                                  .groups = 3,
-                                                  .expected = at,
-                                                  .measured = next,
-                                                  .band = 0.5,
-                                                  .rows = i % 4 < 2,
-                                                  .causal = i % 3,
-                                                  .context = i % 5,
-                                                  .seconds = at };
-    end.run_ended.curve = (tm_curve){ (int64_t)(i % 3), i % 2 };
-    options.out = open_memstream(&data, &bytes);
-    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
-    fake_emit(sink, start);
-    fake_emit(sink, step);
-    fake_emit(sink, end);
-    fake_close(sink);
-    fclose(options.out);
-    tm_text_printf(out, "== %zu\n%s", i, data);
-    free(data);
-}
-
-static void figures_at_their_limits(void **state)
-{
-    (void)state;
-    tm_text out = { 0 };
-    char    words[180], sample[240], wide[71], wider[61];
-    memset(wide, 'w', sizeof wide);
-    memset(wider, 'v', sizeof wider);
-    for (size_t i = 0; i < sizeof reported / sizeof reported[0]; i++) {
-        /* Words that end before the margin, at it and behind it; one more that is wide. */
-        snprintf(words, sizeof words, "%.*s  x\n\ny %.*s z", (int)(66 + i % 5), wide, (int)(60 * (i % 2)), wider);
-        snprintf(sample, sizeof sample, "a\tb\x01%c\x1f\x20\x7f\xc2\x85\xc2\xa0\xc3\xa9\xff\xe2\x82 \xe2\x82\xac\n%s",
-                 (int)(1 + i), words);
-        report(&out, i, i == 0 ? "" : words, i % 2 ? sample : i % 4 ? "" : NULL);
-    }
-    whole_is("tests/golden/whole-report-limits.txt", &out);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(progress_to_the_letter),        cmocka_unit_test(the_log_to_the_letter),
     cmocka_unit_test(a_configuration_tells_the_log), cmocka_unit_test(a_log_that_cannot_be_written),
     cmocka_unit_test(a_platform_without_a_name),     cmocka_unit_test(logs_in_files),
-    cmocka_unit_test(figures_at_their_limits),
 };
 
 TM_TESTS_ALONE(tests, NULL, test_folder_teardown)

@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The report that ends a run is read back: every figure of it, with its unit, is the one that the run told, to the digits
+ * that it has. Figures stand at the limits where their units change, and anywhere between. */
+#include "support/fake_run.h"
+
+#include "record/record.h"
+#include "record/sink_kind.h"
+#include "stats/sampling.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+
+enum { MOST_LINES = 120, MOST_CELLS = 6, WIDE = 96, WORDS = 26 };
+
+/* --- reading ------------------------------------------------------------------------------------------------------ */
+
+/* A line in cells, which two spaces or more divide. */
+typedef struct {
+    char text[240];
+    char cells[MOST_CELLS][120];
+    int  n;
+} told_line;
+
+typedef struct {
+    told_line lines[MOST_LINES];
+    int       n;
+} told;
+
+static void read_line(told_line *l, const char *text, size_t length)
+{
+    assert_true(length < sizeof l->text);
+    snprintf(l->text, sizeof l->text, "%.*s", (int)length, text);
+    l->n = 0;
+    for (const char *at = l->text + strspn(l->text, " "); *at && l->n < MOST_CELLS;) {
+        const char *end = strstr(at, "  ");
+        size_t      n = end ? (size_t)(end - at) : strlen(at);
+        assert_true(n < sizeof l->cells[0]);
+        snprintf(l->cells[l->n++], sizeof l->cells[0], "%.*s", (int)n, at);
+        at += n;
+        at += strspn(at, " ");
+    }
+}
+
+static told *read_report(const char *text)
+{
+    told *t = calloc(1, sizeof *t);
+    assert_non_null(t);
+    for (const char *end; (end = strchr(text, '\n')); text = end + 1) {
+        assert_true(t->n < MOST_LINES);
+        read_line(&t->lines[t->n++], text, (size_t)(end - text));
+    }
+    return t;
+}
+
+/* The line that begins with this cell, behind the one that begins with `heading`; NULL: there is none. */
+static const told_line *find(const told *t, const char *heading, const char *label)
+{
+    int i = 0;
+    while (i < t->n && strcmp(t->lines[i].cells[0], heading) != 0) i++;
+    if (i < t->n) assert_int_equal(t->lines[i - 1].n, 0); /* an empty line divides */
+    for (i++; i < t->n && t->lines[i].n > 0; i++)
+        if (strcmp(t->lines[i].cells[0], label) == 0) return &t->lines[i];
+    return NULL;
+}
+
+static double unit_of(const char *unit)
+{
+    static const struct {
+        const char *name;
+        double      is;
+    } units[] = { { "", 1 },          { "%", 0.01 },         { "s", 1 },           { "ms", 1e-3 },       { "FLOP", 1 },
+                  { "KFLOP", 1e3 },   { "MFLOP", 1e6 },      { "GFLOP", 1e9 },     { "TFLOP", 1e12 },    { "PFLOP", 1e15 },
+                  { "EFLOP", 1e18 },  { "FLOP/s", 1 },       { "KFLOP/s", 1e3 },   { "MFLOP/s", 1e6 },   { "GFLOP/s", 1e9 },
+                  { "TFLOP/s", 1e12 }, { "PFLOP/s", 1e15 },  { "EFLOP/s", 1e18 },  { "B", 1 },           { "KiB", 0x1p10 },
+                  { "MiB", 0x1p20 },  { "GiB", 0x1p30 } };
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(unit, units[i].name) == 0) return units[i].is;
+    fail_msg("'%s' is no unit", unit);
+    return 0;
+}
+
+/* "1,234.5 KiB" is `value`, to four digits or to the last one of those that are shown; "-" and "N/A": there is none. The
+ * next larger unit is for what would show as 1000 of this one. */
+static void says(const char *cell, double value)
+{
+    char   digits[64], *end;
+    size_t n = 0, decimals = 0;
+    if (!isfinite(value)) {
+        assert_true(strcmp(cell, "-") == 0 || strcmp(cell, "N/A") == 0);
+        return;
+    }
+    for (const char *c = cell; *c && *c != ' ' && n < sizeof digits - 1; c++)
+        if (*c != ',') digits[n++] = *c;
+    digits[n] = 0;
+    double is = strtod(digits, &end);
+    if (*end || n == 0) fail_msg("'%s' is no number", cell);
+    const char *point = strchr(digits, '.'), *space = strchr(cell, ' '), *name = space ? space + 1 : "";
+    bool        bytes = strchr(name, 'B') != NULL, four = strchr(name, 'F') != NULL || strcmp(name, "ms") == 0;
+    double      unit = unit_of(name);
+    if (point) decimals = strspn(point + 1, "0123456789");
+    double most = 0.5001 * pow(10, -(double)decimals) * unit;
+    if (four || (!*name && decimals != 4 && fabs(is) < 1000)) most = 5.001e-4 * fabs(value);
+    if (!(fabs(is * unit - value) <= most + 1e-12 * fabs(value))) fail_msg("'%s' is not %.17g", cell, value);
+    if ((four && unit < 1e18) || bytes) assert_true(fabs(is) < (bytes ? 1024 : 1000));
+}
+
+/* A row of these figures; `n` 0: there must be none. */
+static void row_says(const told *t, const char *heading, const char *label, int n, double a, double b, double c)
+{
+    const double     values[] = { a, b, c };
+    const told_line *l = find(t, heading, label);
+    if (n == 0 && l) fail_msg("there is: %s", l->text);
+    if (n == 0) return;
+    if (!l) fail_msg("no row '%s'", label);
+    assert_true(l->n > n);
+    for (int i = 0; i < n; i++) says(l->cells[i + 1], values[i]);
+}
+
+/* --- what is told ------------------------------------------------------------------------------------------------- */
+
+static const double reported[] = { 0.00001234, 0.99994,  0.99996, 0.999951, 1,       9.996, 99.994, 99.996, 100, 999.94,
+                                   999.96,     999.9999, 1000,    1023.9,   1023.996, 1024, 1500.5, 999999, 1e6 };
+enum { LIMITS = sizeof reported / sizeof reported[0], DRAWS = 200, PHASES = 3, RANKS = 3 };
+
+/* A run whose every figure is drawn: one of the limits, something of any size, or none. */
+typedef struct {
+    uint64_t          state;
+    tm_named_f64      flops[4], phases[PHASES], measures[2];
+    tm_rank_told      ranks[RANKS];
+    tm_sample_summary speed;
+    double            step_seconds;
+    int64_t           steps; /* all alike */
+    char              reason[240], sample[160];
+    tm_event          start, step, end;
+} run;
+
+static uint64_t draw(run *r)
+{
+    r->state = r->state * 6364136223846793005u + 1442695040888963407u;
+    return r->state >> 33;
+}
+
+static double figure(run *r)
+{
+    double value = reported[draw(r) % LIMITS];
+    return draw(r) % 3 ? value : value * (double)(draw(r) % 1000000 + 1) / 7919;
+}
+
+static double maybe(run *r)
+{
+    return draw(r) % 4 ? figure(r) : (double)NAN;
+}
+
+/* Words of which one may be wider than the report. */
+static void say_words(run *r, char *out, size_t room)
+{
+    size_t n = 0;
+    for (uint64_t words = draw(r) % 12; words > 0 && n + 90 < room; words--) {
+        if (n) out[n++] = draw(r) % 8 ? ' ' : '\n';
+        for (uint64_t k = draw(r) % (draw(r) % 5 ? 12 : 72) + 1; k > 0; k--) out[n++] = (char)('o' + draw(r) % 12);
+    }
+    out[n] = 0;
+}
+
+static void draw_speed(run *r)
+{
+    r->speed = (tm_sample_summary){ .n = (int64_t)(draw(r) % 9),
+                                    .warmup = (int64_t)figure(r),
+                                    .outliers = (int64_t)figure(r),
+                                    .median = figure(r),
+                                    .p5 = figure(r),
+                                    .p95 = maybe(r),
+                                    .variation = figure(r) / 1000,
+                                    .rate = figure(r),
+                                    .rate_hi = figure(r),
+                                    .effective_n = (double)(draw(r) % 9),
+                                    .median_rate = maybe(r),
+                                    .median_rate_hi = figure(r),
+                                    .steady = { .reached = draw(r) % 2, .drift = maybe(r) / 100, .drift_lo = -figure(r) / 100 } };
+    r->speed.rate_lo = maybe(r);
+    r->speed.median_rate_lo = maybe(r);
+    r->speed.steady.drift_hi = figure(r) / 100;
+}
+
+static void draw_run(run *r, uint64_t seed)
+{
+    static const char *const names[] = { "a", "some lines", "unaccounted" };
+    *r = (run){ .state = seed * 977 + 1, .start = fake_started(), .step = fake_step(1), .end = { .kind = TM_EVENT_RUN_ENDED } };
+    draw_speed(r);
+    for (int i = 0; i < 4; i++)
+        r->flops[i] = (tm_named_f64){ i == 0 ? "6 N" : i == 1 ? "all" : i == 2 ? "more" : "none",
+                                      i == 3 ? (double)NAN : figure(r) * pow(1e3, (double)(draw(r) % 6)) };
+    r->step_seconds = figure(r);
+    r->steps = 1 + (int64_t)(draw(r) % 3);
+    for (int i = 0; i < PHASES; i++) r->phases[i] = (tm_named_f64){ names[i], r->step_seconds * (double)(draw(r) % 9) / 20 };
+    for (int i = 0; i < RANKS; i++)
+        r->ranks[i] = (tm_rank_told){ .rank = 7 + i,
+                                      .host = "some-host",
+                                      .step_seconds = figure(r),
+                                      .busy_seconds = figure(r),
+                                      .wait_seconds = figure(r),
+                                      .behind = figure(r) / 1000,
+                                      .slow = draw(r) % 3 == 0 };
+    r->measures[0] = (tm_named_f64){ "reward", figure(r) };
+    r->measures[1] = (tm_named_f64){ "margin", -figure(r) };
+    r->start.run_started.threads = (int)(draw(r) % 3);
+    r->start.run_started.devices = (int)(draw(r) % 2) + 1;
+    r->start.run_started.peak_flops = draw(r) % 2 ? 0 : 1e3;
+    r->start.run_started.flops_per_token = r->flops;
+    r->start.run_started.n_flops_per_token = draw(r) % 5 ? 4 : 0;
+    r->step.step_done.seconds = r->step_seconds;
+    r->step.step_done.phases = r->phases;
+    r->step.step_done.n_phases = draw(r) % 5 ? PHASES : 0;
+    r->step.step_done.resident_bytes = (int64_t)figure(r);
+    say_words(r, r->reason, sizeof r->reason);
+    say_words(r, r->sample, sizeof r->sample);
+    r->end.run_ended = (tm_run_ended){ .verdict = (tm_verdict)(draw(r) % 4),
+                                       .reason = r->reason,
+                                       .stopped = "",
+                                       .steps = 1,
+                                       .speed = &r->speed,
+                                       .image_tokens = draw(r) % 5 ? 0 : 64,
+                                       .loss_first = maybe(r),
+                                       .loss_last = maybe(r),
+                                       .loss_validation = maybe(r),
+                                       .loss_floor = maybe(r),
+                                       .bits_per_byte = maybe(r),
+                                       .measures = r->measures,
+                                       .n_measures = draw(r) % 4 ? 0 : 2,
+                                       .planned_bytes = (int64_t)figure(r),
+                                       .outside_arena_bytes = (int64_t)figure(r),
+                                       .step_seconds = &r->step_seconds,
+                                       .first_step_seconds = figure(r),
+                                       .seconds = maybe(r),
+                                       .sample = draw(r) % 2 ? r->sample : NULL,
+                                       .ranks = r->ranks,
+                                       .n_ranks = draw(r) % 4,
+                                       .curve = { (int64_t)(draw(r) % 3), draw(r) % 2 } };
+    tm_run_ended *end = &r->end.run_ended;
+    end->used_bytes = draw(r) % 2 ? end->planned_bytes : (int64_t)figure(r);
+    end->certificate = (tm_certificate){ .done = draw(r) % 2,
+                                         .groups = 3,
+                                         .expected = figure(r),
+                                         .measured = figure(r),
+                                         .band = 0.5,
+                                         .rows = draw(r) % 2,
+                                         .causal = draw(r) % 2,
+                                         .context = draw(r) % 2,
+                                         .seconds = figure(r) };
+}
+
+static char *print_run(const run *r)
+{
+    tm_console_options options = { .log_freq = 1, .quiet = true };
+    tm_sink           *sink = NULL;
+    tm_error           err = { 0 };
+    char              *data = NULL;
+    size_t             bytes = 0;
+    options.out = open_memstream(&data, &bytes);
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    fake_emit(sink, r->start);
+    for (int64_t k = 0; k < r->steps; k++) fake_emit(sink, r->step);
+    fake_emit(sink, r->end);
+    fake_close(sink);
+    fclose(options.out);
+    return data;
+}
+
+/* --- judging ------------------------------------------------------------------------------------------------------ */
+
+/* The words follow each other from line `i` on, its first ones in cell `cell`; no line is wider than the report, but for
+ * one word. Returns the line behind them. */
+static int words_follow(const told *t, int i, const char *at, const char *words, size_t indent)
+{
+    char wanted[260] = " ", found[260] = " ";
+    for (const char *w = words + strspn(words, " \n"); *w; w += strspn(w, " \n")) {
+        size_t n = strcspn(w, " \n");
+        snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%.*s ", (int)n, w);
+        w += n;
+    }
+    do {
+        if (*at) snprintf(found + strlen(found), sizeof found - strlen(found), "%s ", at);
+        if (strlen(t->lines[i].text) > WIDE) assert_null(strchr(at, ' '));
+        at = t->lines[++i].text;
+        size_t spaces = strspn(at, " ");
+        if (spaces != indent) break;
+        at += spaces;
+        /* the first word would not have fitted above */
+        assert_true(strlen(t->lines[i - 1].text) + 1 + strcspn(at, " ") > WIDE);
+    } while (*at);
+    assert_string_equal(found, wanted);
+    return i;
+}
+
+static void verdict_is_told(const told *t, const run *r)
+{
+    const tm_run_ended *end = &r->end.run_ended;
+    char                text[300];
+    int                 i = 0;
+    while (strncmp(t->lines[i].text, "  verdict ", 10) != 0) i++;
+    snprintf(text, sizeof text, "  verdict     %-12s", tm_verdict_name(end->verdict));
+    assert_true(strncmp(t->lines[i].text, text, WORDS) == 0);
+    i = words_follow(t, i, t->lines[i].text + WORDS, r->reason, WORDS);
+    const tm_certificate *c = &end->certificate;
+    if (c->done) {
+        assert_true(strncmp(t->lines[i].text, "  certificate holds       ", WORDS) == 0);
+        snprintf(text, sizeof text, "gradients of 3 groups: %.6g by the gradient, %.6g by the loss, band 0.5%s%s%s; %.3g s", c->expected,
+                 c->measured, c->causal ? "; no look-ahead" : "", c->causal && c->rows ? ", rows independent" : "",
+                 c->context ? ", context counts" : "", c->seconds);
+        i = words_follow(t, i, t->lines[i].text + WORDS, text, WORDS);
+    }
+    const told_line *losses = &t->lines[i];
+    assert_true((losses->n > 0 && strcmp(losses->cells[0], "losses") == 0) == (end->curve.steps > 0));
+    if (end->curve.steps == 0) return;
+    snprintf(text, sizeof text, "  losses      %-12s%lld step%s of the main job", end->curve.equal ? "as stored" : "in the band",
+             (long long)end->curve.steps, end->curve.steps == 1 ? "" : "s");
+    assert_string_equal(losses->text, text);
+}
+
+static void losses_are_told(const told *t, const run *r)
+{
+    const tm_run_ended *end = &r->end.run_ended;
+    bool                image = end->image_tokens > 0;
+    const struct {
+        const char *label;
+        double      value;
+    } rows[] = { { "first step", end->loss_first },
+                 { "last step", end->loss_last },
+                 { "validation", end->loss_validation },
+                 { image ? "floor: the least possible loss" : "floor: the entropy of the data", end->loss_floor },
+                 { "validation above the floor", end->loss_validation - end->loss_floor },
+                 { "validation, bits per byte", end->bits_per_byte },
+                 { "reward", end->n_measures ? r->measures[0].value : (double)NAN },
+                 { "margin", end->n_measures ? r->measures[1].value : (double)NAN } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        row_says(t, "loss", rows[i].label, isfinite(rows[i].value), rows[i].value, 0, 0);
+    int i = 0;
+    while (strcmp(t->lines[i].cells[0], "loss") != 0) i++;
+    assert_string_equal(t->lines[i].cells[1], end->n_measures ? "nats per pair" : image ? "mean square error" : "nats per token");
+}
+
+static void interval_is_told(const told *t, const char *label, double scale, double value, double lo, double hi, int64_t n)
+{
+    const told_line *l = find(t, "speed, one device", label);
+    assert_non_null(l);
+    assert_int_equal(l->n, 4);
+    says(l->cells[1], value * scale);
+    says(l->cells[3], (double)n);
+    char *dots = strstr(l->cells[2], " .. "), from[40];
+    if (!isfinite(lo)) {
+        assert_string_equal(l->cells[2], "-");
+        return;
+    }
+    assert_non_null(dots);
+    snprintf(from, sizeof from, "%.*s", (int)(dots - l->cells[2]), l->cells[2]);
+    says(from, lo * scale);
+    says(dots + 4, hi * scale);
+}
+
+static void speed_is_told(const told *t, const run *r)
+{
+    static const char        speed[] = "speed, one device";
+    const tm_sample_summary *s = &r->speed;
+    const tm_run_ended      *end = &r->end.run_ended;
+    bool                     any = s->n > 0, drifts = any && !isnan(s->steady.drift);
+    interval_is_told(t, "tokens/s, median step", 1, s->median_rate, s->median_rate_lo, s->median_rate_hi, s->n);
+    interval_is_told(t, "tokens/s, all tokens / all seconds", 1, s->rate, s->rate_lo, s->rate_hi, s->n);
+    if (end->image_tokens)
+        interval_is_told(t, "images/s, median step", 1.0 / 64, s->median_rate, s->median_rate_lo, s->median_rate_hi, s->n);
+    else
+        row_says(t, speed, "images/s, median step", 0, 0, 0, 0);
+    row_says(t, speed, "step time, median", any, s->median, 0, 0);
+    row_says(t, speed, "step time, 5 and 95 % of steps", 2 * any, s->p5, s->p95, 0);
+    row_says(t, speed, "step time, variation", any, s->variation, 0, 0);
+    row_says(t, speed, "steps far from the median, counted", any, (double)s->outliers, 0, 0);
+    row_says(t, speed, "steps left out as warm-up", 1, (double)s->warmup, 0, 0);
+    row_says(t, speed, "program start to end of first step", 1, end->first_step_seconds, 0, 0);
+    row_says(t, speed, "whole run", 1, end->seconds, 0, 0);
+    const told_line *worth = find(t, speed, "equivalent number of independent steps");
+    const told_line *drift = find(t, speed, "drift over these steps"), *steady = find(t, speed, "steady state");
+    assert_true((worth != NULL) == any && (drift != NULL) == drifts && (steady != NULL) == drifts);
+    char text[120];
+    snprintf(text, sizeof text, "%.0f of %lld", s->effective_n, (long long)s->n);
+    if (any) assert_string_equal(worth->cells[1], text);
+    bool none = any && s->n > 1 && isnan(s->rate_lo);
+    assert_true((find(t, speed, "no interval: fewer than 6 steps") != NULL) == (none && s->n < 6));
+    assert_true((find(t, speed, "no interval: steps too correlated; run longer") != NULL) == (none && s->n >= 6));
+    if (!drifts) return;
+    assert_string_equal(steady->cells[1], s->steady.reached ? "reached" : "not reached");
+    assert_true(drift->cells[1][0] == '+');
+    says(drift->cells[1], s->steady.drift / 100);
+    char *dots = strstr(drift->cells[2], " .. ");
+    assert_non_null(dots);
+    says(dots + 4, s->steady.drift_hi / 100);
+    snprintf(text, sizeof text, "%.*s %%", (int)(dots - drift->cells[2]), drift->cells[2]);
+    says(text, s->steady.drift_lo / 100);
+}
+
+static void ranks_are_told(const told *t, const run *r)
+{
+    size_t n = r->end.run_ended.n_ranks, most = 0, least = 0;
+    char   heading[40], line[160];
+    snprintf(heading, sizeof heading, "%zu ranks", n);
+    for (size_t i = 0; i < n; i++) {
+        if (r->ranks[i].busy_seconds > r->ranks[most].busy_seconds) most = i;
+        if (r->ranks[i].busy_seconds < r->ranks[least].busy_seconds) least = i;
+    }
+    row_says(t, heading, "works longest in a step", n < 2 ? 0 : 3, r->ranks[most].busy_seconds, r->ranks[most].wait_seconds,
+             r->ranks[most].rank);
+    row_says(t, heading, "works shortest in a step", n < 2 ? 0 : 3, r->ranks[least].busy_seconds, r->ranks[least].wait_seconds,
+             r->ranks[least].rank);
+    row_says(t, heading, "tokens/s of all ranks, median step", n >= 2 && isfinite(r->speed.median_rate),
+             round(r->speed.median_rate * r->start.run_started.devices), 0, 0);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(line, sizeof line, "rank %d on some-host holds up the others: its own work takes %.1f %% longer than theirs",
+                 r->ranks[i].rank, 100 * r->ranks[i].behind);
+        assert_true((find(t, heading, line) != NULL) == (n >= 2 && r->ranks[i].slow));
+    }
+}
+
+static void arithmetic_is_told(const told *t, const run *r)
+{
+    double peak = r->start.run_started.peak_flops;
+    for (int i = 0; i < 4; i++) {
+        double rate = r->flops[i].value * r->speed.median_rate;
+        row_says(t, "arithmetic, by convention", r->flops[i].name, r->start.run_started.n_flops_per_token ? 3 : 0, r->flops[i].value,
+                 rate, peak > 0 ? rate / peak : (double)NAN);
+    }
+}
+
+/* Milliseconds, to a thousandth, and a share of the step. */
+static void line_says(const told *t, const char *label, bool any, double seconds, double whole)
+{
+    const told_line *l = find(t, "where the step time went", label);
+    assert_true((l != NULL) == any);
+    if (!any) return;
+    char  *end;
+    double ms = strtod(l->cells[1], &end);
+    if (*end || fabs(ms - 1e3 * seconds) > 0.0005001) fail_msg("%s: '%s' is not %.17g", label, l->cells[1], 1e3 * seconds);
+    says(l->cells[2], seconds / whole);
+}
+
+/* Lines of the ledger add up to the step, bars are as long as the shares. */
+static void ledger_is_told(const told *t, const run *r)
+{
+    static const char ledger[] = "where the step time went";
+    double            whole = r->step_seconds, rest = whole;
+    size_t            n = r->step.step_done.n_phases;
+    for (size_t i = 0; i < n; i++) {
+        bool   own = strcmp(r->phases[i].name, "unaccounted") != 0;
+        double seconds = r->phases[i].value;
+        if (!own) continue;
+        rest -= seconds;
+        line_says(t, r->phases[i].name, true, seconds, whole);
+        const told_line *l = find(t, ledger, r->phases[i].name);
+        size_t           bar = l->n > 3 ? strlen(l->cells[3]) : 0;
+        assert_true(fabs((double)bar - fmin(24, 24 * seconds / whole)) <= 0.5001);
+    }
+    line_says(t, "unaccounted", n > 0, fmax(0, rest), whole);
+    char mean[40];
+    snprintf(mean, sizeof mean, "whole step, mean of %lld", (long long)(r->steps > 1 ? r->steps - 1 : 1)); /* the first does not count, if there are others */
+    line_says(t, mean, n > 0, whole, whole);
+}
+
+static void memory_is_told(const told *t, const run *r)
+{
+    const tm_run_ended   *end = &r->end.run_ended;
+    const tm_run_started *start = &r->start.run_started;
+    for (size_t i = 0; i < start->n_memory; i++)
+        row_says(t, "memory", start->memory[i].name, 1, (double)start->memory[i].value, 0, 0);
+    row_says(t, "memory", "arena", 2, (double)end->planned_bytes, (double)end->used_bytes, 0);
+    assert_string_equal(find(t, "memory", "arena")->cells[3], end->planned_bytes == end->used_bytes ? "equal" : "differ");
+    row_says(t, "memory", "outside the arena, libraries", 1, (double)end->outside_arena_bytes, 0, 0);
+    row_says(t, "memory", "resident, whole process", 1, (double)r->step.step_done.resident_bytes, 0, 0);
+    row_says(t, "memory", "limit", 1, (double)start->memory_limit_bytes, 0, 0);
+}
+
+static void sample_is_told(const told *t, const run *r)
+{
+    int i = 0;
+    while (i < t->n && strcmp(t->lines[i].text, "  sample of the trained model") != 0) i++;
+    assert_true((i < t->n) == (r->end.run_ended.sample != NULL));
+    if (i < t->n) words_follow(t, i + 1, t->lines[i + 1].text + 4, r->sample, 4);
+}
+
+static void every_figure_is_told(void **state)
+{
+    (void)state;
+    run r;
+    for (uint64_t seed = 0; seed < DRAWS; seed++) {
+        draw_run(&r, seed);
+        char *text = print_run(&r);
+        told *t = read_report(text);
+        for (int i = 0; i < t->n; i++)
+            if (strstr(t->lines[i].text, "nan") || strstr(t->lines[i].text, "inf ")) fail_msg("'%s'", t->lines[i].text);
+        verdict_is_told(t, &r);
+        losses_are_told(t, &r);
+        speed_is_told(t, &r);
+        ranks_are_told(t, &r);
+        arithmetic_is_told(t, &r);
+        ledger_is_told(t, &r);
+        memory_is_told(t, &r);
+        sample_is_told(t, &r);
+        free(t);
+        free(text);
+    }
+}
+
+/* Text that a model wrote can hold any bytes; what could command a terminal becomes '?'. */
+static void a_sample_commands_no_terminal(void **state)
+{
+    (void)state;
+    static const char written[] = "a\tb\x01\x1b[2J\x1f \x7f\xc2\x85\xc2\xa0\xc3\xa9\xff\xe2\x82 \xe2\x82\xac";
+    run               r;
+    draw_run(&r, 5);
+    r.end.run_ended.sample = written;
+    char *text = print_run(&r), *sample = strstr(text, "sample of the trained model\n    ");
+    assert_non_null(sample);
+    assert_true(strncmp(sample + 32, "a b??[2J? ??\xc2\xa0\xc3\xa9??? \xe2\x82\xac\n", 22) == 0);
+    free(text);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_figure_is_told),
+    cmocka_unit_test(a_sample_commands_no_terminal),
+};
+
+TM_TESTS(tests, NULL, NULL)
