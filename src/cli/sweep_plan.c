@@ -110,29 +110,42 @@ static void judge(tm_process *process, int status, sweep_end *end)
     end->nomem = killed || starved || (end->code == 4 && strstr(words, tm_status_text(TM_NOMEM)));
 }
 
+tm_status sweep_program(char self[SWEEP_PROGRAM], tm_error *err)
+{
+    ssize_t length = readlink("/proc/self/exe", self, SWEEP_PROGRAM - 1);
+    if (length < 0) return tm_fail(err, TM_INTERNAL, "cannot find this program: /proc/self/exe: %s", strerror(errno));
+    self[length] = '\0';
+    return TM_OK;
+}
+
+tm_status sweep_process(char *const *argv, tm_text *output, sweep_end *end, tm_error *err)
+{
+    tm_process *process;
+    int         status = 0;
+    int64_t     begin = tm_now_ns();
+    *end = (sweep_end){ .code = -1 };
+    TM_TRY(tm_process_start(&(tm_process_options){ .argv = argv, .output = true }, &process, err));
+    tm_status st = follow(process, &status, output, err);
+    end->seconds = (double)(tm_now_ns() - begin) * 1e-9;
+    if (st == TM_OK) judge(process, status, end);
+    tm_process_close(process, 10);
+    return st;
+}
+
 tm_status sweep_start(const tm_sweep_options *o, char *const *more, int n, const char *folder, const char *log,
                       sweep_end *end, tm_error *err)
 {
-    char        self[4096];
-    ssize_t     length = readlink("/proc/self/exe", self, sizeof self - 1);
-    tm_process *process;
-    tm_text     output = { 0 };
-    int         argc, status = 0;
-    if (length < 0) return tm_fail(err, TM_INTERNAL, "cannot find this program: /proc/self/exe: %s", strerror(errno));
-    self[length] = '\0';
+    char    self[SWEEP_PROGRAM];
+    tm_text output = { 0 };
+    int     argc;
+    *end = (sweep_end){ .code = -1 };
+    TM_TRY(sweep_program(self, err));
     char **words = words_of(o, more, n, self, &argc);
     words[argc++] = (char *)"--out";
     words[argc++] = (char *)folder;
     words[argc] = NULL;
-    *end = (sweep_end){ .code = -1 };
-    int64_t   begin = tm_now_ns();
-    tm_status st = tm_process_start(&(tm_process_options){ .argv = words, .output = true }, &process, err);
+    tm_status st = sweep_process(words, &output, end, err);
     free(words);
-    TM_TRY(st);
-    st = follow(process, &status, &output, err);
-    end->seconds = (double)(tm_now_ns() - begin) * 1e-9;
-    if (st == TM_OK) judge(process, status, end);
-    tm_process_close(process, 10);
     tm_text_add(&output, end->words);
     if (log && output.length) {
         tm_status written = tm_file_write(log, output.data, output.length, err);

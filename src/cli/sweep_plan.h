@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/sweep_plan.h - private to the sweep: what one of its runs needs, and that run as a process. */
+/* cli/sweep_plan.h - private to the room: what a run of a sweep needs, and runs as processes. */
 #ifndef TM_CLI_SWEEP_PLAN_H
 #define TM_CLI_SWEEP_PLAN_H
 
@@ -21,6 +21,13 @@ typedef struct {
     char   words[700]; /* the last on standard error */
     double seconds;
 } sweep_end;
+
+/* The path of this program. */
+enum { SWEEP_PROGRAM = 4096 };
+TM_MUST_USE tm_status sweep_program(char self[SWEEP_PROGRAM], tm_error *err);
+/* A process that is waited for; its standard output, 64 MiB of it at most, is appended to `output`. TM_INTERRUPTED when
+ * the user wants to stop. */
+TM_MUST_USE tm_status sweep_process(char *const *argv, tm_text *output, sweep_end *end, tm_error *err);
 
 /* `trainmark run` with the words of the command line, `more`, and --out folder; its standard output goes to the file
  * `log` (NULL: nowhere). TM_INTERRUPTED when the user wants to stop. */
