@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/reproduce.c - `trainmark reproduce`: the rows of a published page that fit this machine, run; the others, planned;
- * ours beside the published figures, and why they may differ. */
+/* cli/reproduce.c - `trainmark reproduce`: the rows of a published page that fit this machine, run; the others,
+ * planned; ours beside the published figures, and why they may differ. */
 #include "cli/reproduce.h"
 
 #include "base/file.h"
 #include "base/lock.h"
 #include "cli/cli.h"
-#include "cli/sweep_plan.h"
+#include "cli/child.h"
 #include "gpu/runtime.h"
 #include "record/table.h"
 
@@ -185,7 +185,8 @@ static void add_notes(const reproduction *r, tm_table *table)
                              "GPUs' times has been judged by a measurement");
 }
 
-static void add_rows(const reproduction *r, tm_table *table, void (*add)(tm_table *, const reproduce_row *, const tm_figure *, bool))
+static void add_rows(const reproduction *r, tm_table *table,
+                     void (*add)(tm_table *, const reproduce_row *, const tm_figure *, bool))
 {
     for (size_t i = 0; i < r->n; i++) {
         const page_row *page = r->rows[i].page;
@@ -197,10 +198,11 @@ static void add_rows(const reproduction *r, tm_table *table, void (*add)(tm_tabl
 /* Everything, for programs. */
 static tm_table *make_table(const reproduction *r)
 {
-    static const char *const names[] = { "row",       "hardware", "state", "plan_gib",     "fits",       "figure", "case",
-                                         "ours",      "tag",      "lo",    "hi",           "published",  "ratio",  "unit",
-                                         "convention", "source",  "published_note", "why", "causes",     "theirs", "command",
-                                         "note" };
+    static const char *const names[] = {
+        "row",    "hardware", "state",     "plan_gib", "fits", "figure",     "case",   "ours",           "tag",
+        "lo",     "hi",       "published", "ratio",    "unit", "convention", "source", "published_note", "why",
+        "causes", "theirs",   "command",   "note"
+    };
     tm_table *table = tm_table_create("reproduce");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) tm_table_column(table, names[i], 0);
     add_rows(r, table, add_all);
@@ -210,9 +212,10 @@ static tm_table *make_table(const reproduction *r)
 /* What fits a screen: causes and reasons stand below. */
 static tm_table *make_brief(const reproduction *r)
 {
-    static const tm_column columns[] = { { "row", 0 }, { "figure", 0 },    { "state", 0 }, { "plan_gib", 4 }, { "ours", 5 }, { "lo", 5 },
-                                         { "hi", 5 },  { "published", 7 }, { "ratio", 4 }, { "unit", 0 }, { "convention", 0 } };
-    tm_table *table = tm_table_create("reproduce");
+    static const tm_column columns[] = { { "row", 0 },   { "figure", 0 }, { "state", 0 },     { "plan_gib", 4 },
+                                         { "ours", 5 },  { "lo", 5 },     { "hi", 5 },        { "published", 7 },
+                                         { "ratio", 4 }, { "unit", 0 },   { "convention", 0 } };
+    tm_table              *table = tm_table_create("reproduce");
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
     add_rows(r, table, add_brief);
     add_notes(r, table);
@@ -235,9 +238,11 @@ static tm_status write_report(const reproduction *r, const tm_table *brief, cons
         if (row->page->note) tm_text_printf(&text, "- note: %s\n", row->page->note);
         if (row->causes) tm_cli_add_lines(&text, "- likely cause of a difference: ", row->causes);
         if (!row->causes && row->state == ROW_RAN && row->page->n_figures)
-            tm_text_add(&text, "- likely cause of a difference: none is known of configuration, libraries and machine\n");
+            tm_text_add(&text,
+                        "- likely cause of a difference: none is known of configuration, libraries and machine\n");
     }
-    tm_status st = tm_file_write(tm_arena_format(r->arena, "%s/report.md", r->options.folder), text.data, text.length, err);
+    tm_status st =
+        tm_file_write(tm_arena_format(r->arena, "%s/report.md", r->options.folder), text.data, text.length, err);
     tm_text_fini(&text);
     if (st == TM_OK) st = tm_table_write(all, tm_arena_format(r->arena, "%s/rows.csv", r->options.folder), err);
     if (st == TM_OK) st = tm_table_write(all, tm_arena_format(r->arena, "%s/rows.json", r->options.folder), err);
@@ -262,8 +267,7 @@ static tm_status give_out(const reproduction *r, tm_error *err)
 
 static void tell(const reproduction *r, size_t i, const char *what)
 {
-    if (!r->quiet)
-        fprintf(stderr, "row %zu of %zu: %s: %s\n", i + 1, r->n, r->rows[i].page->name, what);
+    if (!r->quiet) fprintf(stderr, "row %zu of %zu: %s: %s\n", i + 1, r->n, r->rows[i].page->name, what);
 }
 
 static tm_status plan_all(reproduction *r, tm_error *err)
@@ -312,9 +316,9 @@ static tm_status judge(const reproduction *r, tm_error *err)
     for (size_t i = 0; i < r->n; i++)
         for (size_t k = 0; k < r->rows[i].page->n_figures; k++) {
             const tm_figure *f = &r->rows[i].page->figures[k];
-            double ratio = r->rows[i].state == ROW_RAN && !r->options.slice
-                               ? speed_ratio(f, row_measure(&r->rows[i], f).value / row_published(f))
-                               : (double)NAN;
+            double           ratio = r->rows[i].state == ROW_RAN && !r->options.slice
+                                         ? speed_ratio(f, row_measure(&r->rows[i], f).value / row_published(f))
+                                         : (double)NAN;
             if (!isfinite(ratio)) continue;
             judged++;
             below += ratio < r->cli->at_least;
@@ -322,7 +326,9 @@ static tm_status judge(const reproduction *r, tm_error *err)
     if (judged == 0)
         return tm_fail(err, TM_INVALID, "--at-least %g judges figures that were measured, and none was",
                        r->cli->at_least);
-    if (below) return tm_fail(err, TM_NEGATIVE, "%zu of %zu figures are below %g of what is published", below, judged, r->cli->at_least);
+    if (below)
+        return tm_fail(err, TM_NEGATIVE, "%zu of %zu figures are below %g of what is published", below, judged,
+                       r->cli->at_least);
     return TM_OK;
 }
 
@@ -349,16 +355,18 @@ static tm_status run_page(reproduction *r, tm_error *err)
 static tm_status reproduce(tm_cli_line *line, tm_error *err)
 {
     const command_options *o = line->options;
-    char                   program[SWEEP_PROGRAM];
+    char                   program[CHILD_PROGRAM];
     tm_platform            platform;
     reproduction           r = { .cli = o, .arena = line->arena, .quiet = line->quiet };
     if (line->n_words > 0 && line->words[0][0] == '-')
-        return tm_fail(err, TM_USAGE, "'%.60s' stands before the page: trainmark reproduce PAGE [options]", line->words[0]);
+        return tm_fail(err, TM_USAGE, "'%.60s' stands before the page: trainmark reproduce PAGE [options]",
+                       line->words[0]);
     if (line->n_words == 0) return list_pages(o->json, line->arena, err);
     if (o->platform) TM_TRY(tm_platform_read(o->platform, &platform, err));
     if (o->platform && (o->slice || o->any_gpu))
-        return tm_fail(err, TM_USAGE, "--platform plans for hardware that need not be here; leave --slice and --any-gpu out");
-    TM_TRY(sweep_program(program, err));
+        return tm_fail(err, TM_USAGE,
+                       "--platform plans for hardware that need not be here; leave --slice and --any-gpu out");
+    TM_TRY(child_program(program, err));
     TM_TRY(page_read(line->words[0], line->arena, &r.page, err));
     TM_TRY(select_rows(&r, err));
     const char *slash = strrchr(r.page.name, '/');
@@ -370,8 +378,8 @@ static tm_status reproduce(tm_cli_line *line, tm_error *err)
                                      .dry_run = o->dry_run || o->platform,
                                      .machine = machine_here(),
                                      .program = program };
-    r.options.folder = o->out ? o->out
-                              : tm_arena_format(line->arena, "output/reproduce/%s", slash ? slash + 1 : r.page.name);
+    r.options.folder =
+        o->out ? o->out : tm_arena_format(line->arena, "output/reproduce/%s", slash ? slash + 1 : r.page.name);
     tm_status st = run_page(&r, err);
     for (size_t i = 0; i < r.n; i++) row_fini(&r.rows[i]);
     return st;

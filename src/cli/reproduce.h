@@ -16,15 +16,15 @@
 /* --- pages: configs/reference/NAME.yaml, compiled in, or a file --------------------------------------------------- */
 
 typedef struct {
-    const char  *name, *theirs, *ours; /* ours: words behind `trainmark` */
-    const char  *plan;                 /* words of a run whose memory is that of ours; NULL: none can be planned */
-    const char  *slice;                /* words that make it small, behind those of all runs; NULL: only those */
-    const char  *source, *note;        /* of its figures; NULL: none */
-    const char  *hardware;             /* as it is written: "8xMI300X", "cpu" */
-    tm_platform  platform;             /* gpu NULL: processors of any kind */
-    tm_figure   *figures;              /* (n_figures) */
-    size_t       n_figures;
-    int          line;
+    const char *name, *theirs, *ours; /* ours: words behind `trainmark` */
+    const char *plan;                 /* words of a run whose memory is that of ours; NULL: none can be planned */
+    const char *slice;                /* words that make it small, behind those of all runs; NULL: only those */
+    const char *source, *note;        /* of its figures; NULL: none */
+    const char *hardware;             /* as it is written: "8xMI300X", "cpu" */
+    tm_platform platform;             /* gpu NULL: processors of any kind */
+    tm_figure  *figures;              /* (n_figures) */
+    size_t      n_figures;
+    int         line;
 } page_row;
 
 typedef struct {
@@ -58,13 +58,13 @@ typedef struct {
 } reproduce_machine;
 
 typedef struct {
-    const char        *folder;   /* of all rows */
-    const char        *platform; /* --platform: plan for this hardware instead of each row's own; NULL */
-    char             **extra;    /* (n_extra) words for each run of a training */
-    int                n_extra;
-    bool               slice, any_gpu, dry_run;
-    reproduce_machine  machine;
-    const char        *program; /* path of this one */
+    const char       *folder;   /* of all rows */
+    const char       *platform; /* --platform: plan for this hardware instead of each row's own; NULL */
+    char            **extra;    /* (n_extra) words for each run of a training */
+    int               n_extra;
+    bool              slice, any_gpu, dry_run;
+    reproduce_machine machine;
+    const char       *program; /* path of this one */
 } reproduce_options;
 
 typedef enum { ROW_PLANNED, ROW_NO_HARDWARE, ROW_NO_ROOM, ROW_RAN, ROW_INVALID, ROW_FAILED } row_state;
@@ -72,16 +72,16 @@ typedef enum { ROW_PLANNED, ROW_NO_HARDWARE, ROW_NO_ROOM, ROW_RAN, ROW_INVALID, 
 typedef struct {
     const page_row *page;
     row_state       state;
-    bool            earlier;     /* an earlier call has run it */
-    double          plan_bytes;  /* of a device; NAN: not known */
-    int             fits;        /* 1, 0; -1: not known */
-    int             code;        /* of a row that was run or failed to be planned */
-    const char     *why;         /* it was not run, or failed; NULL */
-    const char     *gpu;         /* the name of this machine's; NULL: it has none */
-    const char     *causes;      /* of a difference, NULL: none is known */
-    json_t         *configuration; /* the page's own, planned; NULL: it has none */
-    tm_result      *result;        /* NULL: none */
-    double          minutes;       /* a score of MLPerf; NAN: none */
+    bool            earlier;               /* an earlier call has run it */
+    double          plan_bytes, available; /* of a device; NAN: not known */
+    int             fits;                  /* 1, 0; -1: not known */
+    int             code;                  /* of a row that was run or failed to be planned */
+    const char     *why;                   /* it was not run, or failed; NULL */
+    const char     *gpu;                   /* the name of this machine's; NULL: it has none */
+    const char     *causes;                /* of a difference, NULL: none is known */
+    json_t         *configuration;         /* the page's own, planned; NULL: it has none */
+    tm_result      *result;                /* NULL: none */
+    double          minutes;               /* a score of MLPerf; NAN: none */
 } reproduce_row;
 
 /* Plans the row: memory, whether it fits, the page's own configuration; and whether it may run here. Never fails: what

@@ -66,9 +66,9 @@ static void of_device(const case_of *c, const char *keys, tm_text *out)
     const tm_platform *p = &c->row->page->platform;
     const char        *device = json_string_value(json_object_get(c->result, "device"));
     (void)keys;
-    if (!device || !p->gpu) return;
-    bool        gpu = strcmp(device, "hip") == 0 || strcmp(device, "cuda") == 0;
-    const char *have = gpu && c->row->gpu ? c->row->gpu : device;
+    if (!p->gpu) return;
+    bool gpu = !device || strcmp(device, "hip") == 0 || strcmp(device, "cuda") == 0; /* a benchmark's: as it was run */
+    const char *have = gpu && c->row->gpu ? c->row->gpu : device ? device : "cpu";
     if (!strstr(have, p->gpu->name)) tm_text_printf(out, "%s instead of %s", have, p->gpu->name);
 }
 
@@ -112,10 +112,15 @@ static void of_clock(const case_of *c, const char *keys, tm_text *out)
     tm_text_fini(&checks);
 }
 
-/* Other programs took the processors: the verdict on the machine. */
+/* Other programs took the processors: the verdict on the machine; of a benchmark, on the first row that was disturbed.
+ */
 static void of_machine(const case_of *c, const char *keys, tm_text *out)
 {
-    json_t     *machine = json_object_get(c->result, "machine");
+    json_t *machine = json_object_get(c->result, "machine"), *rows = json_object_get(c->result, "rows");
+    for (size_t i = 0; !machine && i < json_array_size(rows); i++) {
+        const char *judged = json_string_value(json_object_get(json_array_get(rows, i), "verdict"));
+        if (judged && strcmp(judged, "valid") != 0) machine = json_array_get(rows, i);
+    }
     const char *verdict = json_string_value(json_object_get(machine, "verdict"));
     const char *reason = json_string_value(json_object_get(machine, "reason"));
     (void)keys;
@@ -166,8 +171,8 @@ static void of_convention(const case_of *c, const char *keys, tm_text *out)
     for (size_t i = 0; i < c->row->page->n_figures; i++) {
         const tm_figure *f = &c->row->page->figures[i];
         if (*f->convention && isnan(row_measure(c->row, f).value))
-            tm_text_printf(out, "%s%s is counted as '%s', which is not counted here", out->length ? ", " : "", f->column,
-                           f->convention);
+            tm_text_printf(out, "%s%s is counted as '%s', which is not counted here", out->length ? ", " : "",
+                           f->column, f->convention);
         if (strstr(f->note, "counted ")) tm_text_printf(out, "%s%s", out->length ? ", " : "", f->note);
     }
 }
@@ -180,13 +185,15 @@ static const struct {
 } rules[] = {
     { "device", of_device, NULL },
     { "devices", of_devices, NULL },
-    { "model", of_keys, "model.n_layers,model.dim,model.ffn_dim,model.n_heads,model.n_kv_heads,model.vocab_size,"
-                        "model.sliding_window,model.n_experts,model.*" },
+    { "model", of_keys,
+      "model.n_layers,model.dim,model.ffn_dim,model.n_heads,model.n_kv_heads,model.vocab_size,"
+      "model.sliding_window,model.n_experts,model.*" },
     { "batch", of_keys, "training.local_batch_size,training.grad_accumulation,training.global_batch_size" },
     { "sequence", of_keys, "training.seq_len" },
     { "recompute", of_keys, "activation_checkpoint.*" },
-    { "precision", of_keys, "training.dtype,training.regime,training.mixed_precision_param,training.mixed_precision_reduce,"
-                            "quantize.*,model.converters" },
+    { "precision", of_keys,
+      "training.dtype,training.regime,training.mixed_precision_param,training.mixed_precision_reduce,"
+      "quantize.*,model.converters" },
     { "layout", of_keys, "parallelism.*" },
     { "offload", of_keys, "offload.*" },
     { "clock", of_clock, "gpu_clocks,gpu_level,gpu_temp,governor" },
@@ -198,7 +205,7 @@ static const struct {
     { "machine", of_machine, NULL },
 };
 
-/* The document of a run, or NULL: a benchmark's table has no configuration. */
+/* The document of a result: of a run, or the table of a benchmark, which has no configuration. */
 static json_t *document_of(const tm_result *result)
 {
     json_error_t   cause;

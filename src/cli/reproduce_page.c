@@ -157,7 +157,8 @@ static tm_status read_row(const reader *r, const tm_yaml_item *item, page_row *r
     tm_error  own = { 0 };
     tm_status st = TM_OK;
     if (strcmp(row->hardware, "cpu") != 0) st = tm_platform_read(row->hardware, &row->platform, &own);
-    if (st != TM_OK) return tm_fail(err, TM_FORMAT, "%s:%d: hardware of '%s': %s", r->place, item->line, row->name, own.text);
+    if (st != TM_OK)
+        return tm_fail(err, TM_FORMAT, "%s:%d: hardware of '%s': %s", r->place, item->line, row->name, own.text);
     return find_figures(r, row, figure, err);
 }
 
@@ -180,7 +181,8 @@ static tm_status open_figures(reader *r, const tm_yaml *root, tm_error *err)
 {
     const char *file, *slash = strrchr(r->place, '/');
     TM_TRY(take(r, root, "figures", &file, err));
-    if (file && file[0] != '/' && slash) file = tm_arena_format(r->arena, "%.*s/%s", (int)(slash - r->place), r->place, file);
+    if (file && file[0] != '/' && slash)
+        file = tm_arena_format(r->arena, "%.*s/%s", (int)(slash - r->place), r->place, file);
     return tm_published_read(file, &r->figures, err);
 }
 
@@ -189,8 +191,8 @@ static tm_status read_root(reader *r, const tm_yaml *root, tm_error *err)
     const tm_yaml *rows = root && root->kind == TM_YAML_MAP ? tm_yaml_get(root, "rows") : NULL;
     size_t         n = 0;
     if (!rows || rows->kind != TM_YAML_MAP || rows->count == 0)
-        return tm_fail(err, TM_FORMAT, "%s:%d: a page has title: TEXT and rows: {NAME: {hardware, theirs, ...}}", r->place,
-                       root ? root->line : 1);
+        return tm_fail(err, TM_FORMAT, "%s:%d: a page has title: TEXT and rows: {NAME: {hardware, theirs, ...}}",
+                       r->place, root ? root->line : 1);
     TM_TRY(check_keys(r, root, "a page", "title,source,software,common,figures,rows", err));
     TM_TRY(take(r, root, "title", &r->page->title, err));
     if (!r->page->title) return tm_fail(err, TM_FORMAT, "%s:%d: the page has no 'title'", r->place, root->line);

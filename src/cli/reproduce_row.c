@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/json_input.h"
-#include "cli/sweep_plan.h"
+#include "cli/child.h"
 #include "results/compare.h"
 
 #include <math.h>
@@ -18,7 +18,8 @@ enum { LOG_LIMIT = 64 << 20 };
 static const char small[] =
     "--training.steps 1 --training.local_batch_size 1 --training.grad_accumulation 1 --training.global_batch_size -1 "
     "--training.seq_len 32 --model.n_layers 1 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 "
-    "--model.vocab_size 64 --launch.nnodes 1 --launch.gpus_per_node 1 --training.mock_data true --validation.enable false "
+    "--model.vocab_size 64 --launch.nnodes 1 --launch.gpus_per_node 1 --training.mock_data true --validation.enable "
+    "false "
     "--training.stop_at_target false";
 /* The same where a row has sizes of its own. */
 static const char small_step[] =
@@ -116,20 +117,28 @@ static double bytes_of(const json_t *plan)
     return most;
 }
 
+/* The last message of a process, without the program's name. */
+static const char *message_of(const char *words)
+{
+    const char *last = words;
+    for (const char *at = words; (at = strstr(at, "trainmark: ")); at += 11) last = at + 11;
+    return last;
+}
+
 /* A dry run; *plan NULL: it cannot be planned, and *why says so. */
 static tm_status dry_run(line *l, json_t **plan, int *code, const char **why, tm_error *err)
 {
     tm_text      output = { 0 };
-    sweep_end    end;
+    child_end    end;
     json_error_t cause;
     put(l, "--dry-run");
     put(l, "--json");
     put(l, "-q");
     *plan = NULL;
-    tm_status st = sweep_process(l->words, &output, &end, err);
+    tm_status st = child_run(l->words, &output, &end, err);
     if (st == TM_OK && output.length) *plan = tm_json_input(output.data, output.length, 0, &cause);
     *code = end.code;
-    if (st == TM_OK && !*plan) *why = tm_arena_format(l->arena, "cannot be planned: %s", end.words);
+    if (st == TM_OK && !*plan) *why = tm_arena_format(l->arena, "cannot be planned: %s", message_of(end.words));
     tm_text_fini(&output);
     return st;
 }
@@ -143,7 +152,10 @@ static tm_status plan_memory(reproduce_row *row, const reproduce_options *o, tm_
         if (!own && !changed) break;
         line l = begin(o, page->plan, arena);
         if (!own) put_extra(&l, row, o, true);
-        const char *platform = !own && o->slice ? NULL : o->platform ? o->platform : page->platform.gpu ? page->hardware : NULL;
+        const char *platform = !own && o->slice     ? NULL
+                               : o->platform        ? o->platform
+                               : page->platform.gpu ? page->hardware
+                                                    : NULL;
         if (platform) put(&l, "--platform");
         if (platform) put(&l, platform);
         if (o->any_gpu && o->machine.device && platform && !o->platform)
@@ -154,6 +166,7 @@ static tm_status plan_memory(reproduce_row *row, const reproduce_options *o, tm_
             return TM_OK;
         }
         row->plan_bytes = bytes_of(plan);
+        row->available = json_number_value(json_object_get(plan, "available_bytes"));
         row->fits = json_is_true(json_object_get(plan, "fits"));
         row->code = 0;
         if (own) row->configuration = json_incref(json_object_get(plan, "configuration"));
@@ -185,8 +198,8 @@ static const char *lacks(const reproduce_row *row, const reproduce_options *o, t
     if (p->nodes > 1) return tm_arena_format(arena, "needs %d nodes; start its line with a launcher on each", p->nodes);
     if (!m->device) return tm_arena_format(arena, "needs %d x %s; there is no GPU here", p->gpus, p->gpu->name);
     if (!o->any_gpu && !is_such(m->name, p->gpu->name))
-        return tm_arena_format(arena, "needs %d x %s; here are %d x %s (--any-gpu runs it there)", p->gpus, p->gpu->name,
-                               m->count, m->name);
+        return tm_arena_format(arena, "needs %d x %s; here are %d x %s (--any-gpu runs it there)", p->gpus,
+                               p->gpu->name, m->count, m->name);
     if (m->count < p->gpus)
         return tm_arena_format(arena, "needs %d x %s; here are %d x %s", p->gpus, p->gpu->name, m->count, m->name);
     return NULL;
@@ -205,7 +218,9 @@ tm_status row_plan(reproduce_row *row, const reproduce_options *o, tm_arena *are
     if (row->why) row->state = ROW_NO_HARDWARE;
     if (row->fits == 0 && !(o->slice && !trains(row->page->ours))) {
         row->state = ROW_NO_ROOM;
-        row->why = "does not fit into its memory";
+        char need[32], have[32];
+        row->why = tm_arena_format(arena, "needs %s of a device, %s are available",
+                                   tm_format_bytes(need, row->plan_bytes), tm_format_bytes(have, row->available));
     }
     if (o->dry_run && !row->why) row->why = "--dry-run";
     return TM_OK;
@@ -299,30 +314,28 @@ static tm_status read_result(reproduce_row *row, const reproduce_options *o, tm_
 }
 
 /* Ended with another code than 0 and 3. */
-static void set_failed(reproduce_row *row, const sweep_end *end, tm_arena *arena)
+static void set_failed(reproduce_row *row, const child_end *end, tm_arena *arena)
 {
-    const char *last = strrchr(end->words, '\n');
-    const char *colon = strstr(last ? last + 1 : end->words, "trainmark: ");
     row->state = ROW_FAILED;
-    row->why = tm_arena_format(arena, "ended with exit code %d: %s", end->code,
-                               colon ? colon + 11 : last ? last + 1 : end->words);
+    row->why = tm_arena_format(arena, "ended with exit code %d: %s", end->code, message_of(end->words));
 }
 
 tm_status row_run(reproduce_row *row, const reproduce_options *o, tm_arena *arena, tm_error *err)
 {
     line      l = command_of(row, o, arena);
     tm_text   output = { 0 }, ended = { 0 };
-    sweep_end end = { .code = 0 };
+    child_end end = { .code = 0 };
     row->code = 0;
     row->gpu = o->machine.device ? o->machine.name : NULL;
     row->earlier = was_run(row, o, &l, arena);
     if (row->earlier) return read_result(row, o, arena, err);
     TM_TRY(tm_folder_make(path_of(row, o, arena, ""), err));
-    tm_status st = sweep_process(l.words, &output, &end, err);
+    tm_status st = child_run(l.words, &output, &end, err);
     if (st == TM_OK && end.code == 130)
         st = tm_fail(err, TM_INTERRUPTED, "interrupted; the same command continues from here");
     if (st == TM_OK && !is_mlperf(row->page->ours)) tm_text_add(&output, end.words);
-    if (st == TM_OK && output.length) st = tm_file_write(path_of(row, o, arena, ".log"), output.data, output.length, err);
+    if (st == TM_OK && output.length)
+        st = tm_file_write(path_of(row, o, arena, ".log"), output.data, output.length, err);
     row->code = end.code;
     if (st == TM_OK && (end.code == 0 || end.code == 3 || (end.code == 5 && is_mlperf(row->page->ours))))
         st = read_result(row, o, arena, err);
