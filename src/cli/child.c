@@ -60,4 +60,3 @@ tm_status child_run(char *const *argv, tm_text *output, child_end *end, tm_error
     tm_process_close(process, 10);
     return st;
 }
-

@@ -18,8 +18,8 @@ typedef struct {
 /* The path of this program. */
 enum { CHILD_PROGRAM = 4096 };
 TM_MUST_USE tm_status child_program(char self[CHILD_PROGRAM], tm_error *err);
-/* Runs a program; its standard output, 64 MiB of it at most, is appended to `output`. TM_INTERRUPTED when the user wants
- * to stop. */
+/* Runs a program; its standard output, 64 MiB of it at most, is appended to `output`. TM_INTERRUPTED when the user
+ * wants to stop. */
 TM_MUST_USE tm_status child_run(char *const *argv, tm_text *output, child_end *end, tm_error *err);
 
 #endif

@@ -54,6 +54,7 @@ wrong()
 wrong 's/^    ours: run micro/    our: run micro/' "an unknown key" "wrong.yaml:9: unknown key 'our' of a row; known are hardware,theirs,"
 wrong 's/^common/comon/' "of the page, too" "wrong.yaml:4: unknown key 'comon' of a page"
 wrong 's/float32 2 32/float32 3 32/' "a figure that nobody published" "wrong.yaml:6: row 'micro': no published figure 'run micro-llama float32 3 32' of cpu by Us"
+wrong 's/^source: Us/source: Them/' "a figure of somebody else" "wrong.yaml:6: row 'micro': no published figure .* of cpu by Them"
 wrong 's/figure: mlp.*/figure: mlp/' "half a figure" "wrong.yaml:19: figure 'mlp' of 'mlp': wanted WORKLOAD ROW"
 wrong '0,/    hardware: cpu/{//d}' "a row without hardware" "wrong.yaml:6: row 'micro' has no 'hardware'"
 wrong 's/8xMI300X/8xMI3/' "unknown hardware" "wrong.yaml:11: hardware of 'big': .*nothing is known of this GPU"
