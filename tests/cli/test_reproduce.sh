@@ -186,6 +186,36 @@ else
     skip "GPUs that are here" "the stand-ins were not built (make build-tests)"
 fi
 
+# --- a score of MLPerf ------------------------------------------------------------------------------------------------------
+
+echo "mlperf,trainmark_tiny,cpu,1,all,float32,,,minutes,2,minutes,official score,Us,2026," | cat figures.csv - >scores.csv
+cat >score.yaml <<END
+title: Scores
+source: Us
+figures: scores.csv
+rows:
+  tiny:
+    hardware: cpu
+    theirs: bash run_with_docker.sh
+    ours: mlperf run $root/configs/experiments/mlperf/trainmark_tiny.yaml --runs 1 --seed 1
+    plan: run $root/configs/experiments/mlperf/trainmark_tiny.yaml
+    figure: mlperf trainmark_tiny
+END
+score() { trainmark reproduce score.yaml --out score "$@" --mlperf.submission_org Us --mlperf.clear_caches false --training.steps 1 \
+    --mlperf.eval_interval_samples 16 --validation.steps 1; }
+score
+check "one run is no score" [ "$code" -eq 3 ]
+check "and says so" has "$out" "^tiny: no valid score: "
+sed -i 's/"scaled_minutes": null/"scaled_minutes": 3/' score/tiny.log # as if it were one
+sed -i '1s/5/0/' score/tiny.ended
+score --at-least 0.7
+rows=score/rows.csv
+check "a score is the row's figure" near "$(cell tiny minutes ours)" 3
+check "for all devices together" near "$(cell tiny minutes published)" 2
+check "half as long again is not 0.7 as fast" [ "$code" -eq 5 ]
+score --at-least 0.6
+check "but 0.6" [ "$code" -eq 0 ]
+
 # --- exit codes ---------------------------------------------------------------------------------------------------------------
 
 trainmark reproduce page.yaml --out two --rows first --at-least 0.1
