@@ -102,19 +102,20 @@ static double predicted(const reproduce_row *row, const tm_figure *f)
     return strcmp(f->column, "memory_gb") == 0 ? row->plan_bytes / 1e9 : (double)NAN;
 }
 
-/* Ours, the published value, their ratio. A slice is another model: nothing of it is beside anything. */
-static void add_values(tm_table *table, const reproduce_row *row, const tm_figure *f, bool slice)
+/* Ours, the published value, their ratio; is there ours? A slice is another model: nothing of it is beside anything. */
+static bool add_values(tm_table *table, const reproduce_row *row, const tm_figure *f, bool slice)
 {
     row_measured m = row_measure(row, f);
     double       published = row_published(f), ours = has_run(row) ? m.value : predicted(row, f);
     tm_table_f64(table, "published", published);
     tm_table_text(table, "unit", f->unit);
     tm_table_text(table, "convention", *f->convention ? f->convention : NULL);
-    if (slice || !isfinite(ours)) return;
+    if (slice || !isfinite(ours)) return false;
     tm_table_f64(table, "ours", ours);
     tm_table_f64(table, "ratio", ours / published);
     if (isfinite(m.lo)) tm_table_f64(table, "lo", m.lo);
     if (isfinite(m.hi)) tm_table_f64(table, "hi", m.hi);
+    return true;
 }
 
 static void add_all(tm_table *table, const reproduce_row *row, const tm_figure *f, bool slice)
@@ -135,8 +136,7 @@ static void add_all(tm_table *table, const reproduce_row *row, const tm_figure *
     tm_table_text(table, "case", f->row);
     tm_table_text(table, "source", f->source);
     tm_table_text(table, "published_note", *f->note ? f->note : NULL);
-    tm_table_text(table, "tag", has_run(row) ? "measured" : isfinite(predicted(row, f)) ? "predicted" : NULL);
-    add_values(table, row, f, slice);
+    if (add_values(table, row, f, slice)) tm_table_text(table, "tag", has_run(row) ? "measured" : "predicted");
 }
 
 static void add_brief(tm_table *table, const reproduce_row *row, const tm_figure *f, bool slice)

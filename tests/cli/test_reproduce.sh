@@ -63,6 +63,7 @@ check "runs" [ "$code" -eq 0 ]
 check "tells each row" has "$err" "^row 1 of 4: micro: ran$"
 result=o/micro/result.json
 rate=$(of $result tokens_per_second_per_device median)
+check "measured" [ "$(cell micro tokens_per_second tag)" = measured ]
 check "ours is the run's" near "$(cell micro tokens_per_second ours)" "$rate"
 check "beside the published one" near "$(cell micro tokens_per_second ratio)" "$(by "$rate" 5000)"
 per_token=$(sed -n '/"convention": "titan"/,/}/s/.*"per_token": \([^,]*\),*$/\1/p' $result | head -n 1)
@@ -164,6 +165,7 @@ check "as another model" has "$out" "slices are other models"
 check "on another device" has "$out" "^big: device: cpu instead of MI300X$"
 check "and fewer" has "$out" "^big: devices: 1 instead of 8$"
 rows=slice/rows.csv
+check "measured, but of nothing" [ -z "$(cell big tokens_per_second tag)" ]
 check "beside nothing" [ -z "$(cell big tokens_per_second ratio)" ]
 
 # --- GPUs that are here -----------------------------------------------------------------------------------------------------
