@@ -129,6 +129,16 @@ trainmark reproduce two.yaml --out two --rows '[fs]*'
 check "the rows before are" has "$err" "^row 1 of 2: first: done already$"
 check "and it is run" has "$err" "^row 2 of 2: second: ran$"
 
+sh -c 'exec "$0" "$@"' "$TRAINMARK" reproduce two.yaml --out stopped --rows '[fs]*' >stopped.out 2>stopped.err &
+pid=$!
+while [ ! -e stopped/second/metrics.jsonl ] && kill -0 $pid 2>/dev/null; do sleep 0.02; done
+kill -TERM $pid
+wait $pid
+check "interrupted" [ $? -eq 130 ]
+check "says how to go on" has stopped.err "the same command continues from here$"
+check "what was measured is told" has stopped.out "^\| +[0-9]+ \| first +\| tokens_per_second +\| ran "
+check_not "a row that was interrupted is not done" [ -e stopped/second.ended ]
+
 # --- what may cause a difference ------------------------------------------------------------------------------------------
 
 # cause NAME PATTERN: of the last command.
