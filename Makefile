@@ -85,8 +85,10 @@ ISAS     := $(foreach set,$(SETS),$(if $(filter-out $(BUILT_FOR),$(FLAGS_$(set))
 SIMD_OBJ := $(foreach isa,$(filter base avx2 avx512,$(ISAS)),$(SIMD_SRC:%.c=$(BUILD)/%.$(isa).o)) \
     $(foreach isa,$(filter avx512_bf16 amx,$(ISAS)),$(PRODUCT_SRC:%.c=$(BUILD)/%.$(isa).o))
 REFERENCE := $(sort $(wildcard configs/reference/*.csv))
+PAGES    := $(sort $(wildcard configs/reference/*.yaml))
 GPU_TEXTS := $(sort $(filter-out %/units.cu,$(wildcard src/device/gpu/source/*.cu)))
-OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o $(BUILD)/gpu_texts.o $(BUILD)/gpu_embedded.o
+OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o $(BUILD)/page_lines.o \
+    $(BUILD)/gpu_texts.o $(BUILD)/gpu_embedded.o
 MPICC_openmpi := $(firstword $(shell command -v mpicc.openmpi) $(if $(shell mpicc --showme:version 2>/dev/null),mpicc))
 MPICC_mpich   := $(firstword $(shell command -v mpicc.mpich) $(if $(shell mpicc -v 2>/dev/null | grep -i mpich),mpicc))
 MODULES  := $(foreach mpi,openmpi mpich,$(if $(MPICC_$(mpi)),$(BUILD)/trainmark-$(mpi).so))
@@ -112,8 +114,8 @@ LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
 # that measure run one at a time, after the others.
 MEASURING := $(addprefix tests/cli/test_,ab.sh bench.sh bench_models.sh check_hosts.sh measurement.sh) \
     $(addprefix $(BUILD)/tests/bench/test_,timing slices tables_runs ab_whole)
-FULL_SCRIPTS := tests/gpu/test_judged.sh $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh check.sh foreign.sh gpu_ranks.sh key_effects.sh \
-    mlperf_run.sh run_words.sh search.sh) tests/train/test_late_suite.sh tests/tools/test_mutants.sh
+FULL_SCRIPTS := tests/gpu/test_judged.sh $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh check.sh coming_from.sh foreign.sh gpu_ranks.sh key_effects.sh \
+    mlperf_run.sh reproduce.sh run_words.sh search.sh) tests/train/test_late_suite.sh tests/tools/test_mutants.sh
 # DRAW=SEED adds a tenth of them, which depends on the seed.
 FULL     := $(FULL_SCRIPTS) $(MEASURING)
 drawn     = $(shell for t in $(1); do h=$$(echo "$(DRAW) $$t" | cksum | cut -d " " -f 1); \
@@ -250,6 +252,13 @@ $(BUILD)/published_lines.c: $(REFERENCE) FORCE
 	@{ echo 'extern const char *const tm_published_lines[];'; echo 'const char *const tm_published_lines[] = {'; \
 	   sed 's/[\\"]/\\&/g; s/.*/    "&",/' $(REFERENCE); echo '    0,'; echo '};'; } >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+# The published pages (trainmark reproduce), each behind a line with its name.
+$(BUILD)/page_lines.c: $(PAGES) FORCE
+	@mkdir -p $(@D)
+	@{ echo 'extern const char *const tm_page_lines[];'; echo 'const char *const tm_page_lines[] = {'; \
+	   for page in $(PAGES); do echo "    \"== $$(basename $$page .yaml)\","; sed 's/[\\"]/\\&/g; s/.*/    "&",/' $$page; done; \
+	   echo '    0,'; echo '};'; } >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 # The kernels of GPUs, as lines of C; they are few and made anew (FORCE), whatever they include.
 $(BUILD)/gpu_texts.c: $(GPU_TEXTS) FORCE
 	@mkdir -p $(@D)
@@ -266,7 +275,7 @@ $(BUILD)/gpu_embedded.c: $(if $(filter embedded,$(KERNELS)),$(KERNEL_SET)) FORCE
 $(BUILD)/judged/gpu_embedded.c: $(KERNEL_SET)
 	@mkdir -p $(@D)
 	@tools/embedded_set.sh $< >$@
-$(BUILD)/gpu_embedded.o $(BUILD)/judged/gpu_embedded.o $(BUILD)/gpu_texts.o $(BUILD)/published_lines.o: %.o: %.c
+$(BUILD)/gpu_embedded.o $(BUILD)/judged/gpu_embedded.o $(BUILD)/gpu_texts.o $(BUILD)/published_lines.o $(BUILD)/page_lines.o: %.o: %.c
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
 
 # The kernel tables of device/cpu/simd: a file there is all that a fast kernel takes, however old it is (FORCE).

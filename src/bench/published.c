@@ -141,6 +141,25 @@ void tm_published_destroy(tm_published *reference)
     free(reference);
 }
 
+bool tm_published_at(const tm_published *reference, size_t i, tm_figure *out)
+{
+    if (i >= reference->count) return false;
+    const figure *row = &reference->rows[i];
+    *out = (tm_figure){ .value = row->value, .devices = row->devices };
+    const struct {
+        int          column;
+        const char **to;
+    } texts[] = { { COLUMN_workload, &out->workload }, { COLUMN_row, &out->row },
+                  { COLUMN_device, &out->device },     { COLUMN_scope, &out->scope },
+                  { COLUMN_dtype, &out->dtype },       { COLUMN_batch, &out->batch },
+                  { COLUMN_seq, &out->seq },           { COLUMN_column, &out->column },
+                  { COLUMN_unit, &out->unit },         { COLUMN_convention, &out->convention },
+                  { COLUMN_source, &out->source },     { COLUMN_date, &out->date },
+                  { COLUMN_note, &out->note } };
+    for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) *texts[k].to = row->text[texts[k].column];
+    return true;
+}
+
 tm_table *tm_published_list(const tm_published *reference, const char *workload)
 {
     tm_table *table = tm_table_create("reference");

@@ -19,6 +19,17 @@ typedef struct tm_published tm_published;
 TM_MUST_USE tm_status tm_published_read(const char *path, tm_published **out, tm_error *err);
 void                  tm_published_destroy(tm_published *reference); /* NULL is fine */
 
+/* One published value. Texts are those of the file, "" where it has none; they live with the reference. `value` is of
+ * all devices where `scope` is "all". */
+typedef struct {
+    const char *workload, *row, *device, *scope, *dtype, *batch, *seq, *column, *unit, *convention, *source, *date,
+        *note;
+    double  value;
+    int64_t devices;
+} tm_figure;
+/* The i-th; false behind the last. */
+bool tm_published_at(const tm_published *reference, size_t i, tm_figure *out);
+
 /* All rows, or those of one workload ("gemm"; NULL: all), as a table. The caller destroys it. */
 tm_table *tm_published_list(const tm_published *reference, const char *workload);
 

@@ -88,7 +88,7 @@ static tm_status prove(const search *s, int64_t batch, bool *runs, tm_error *err
                                       (char *)"--debug.certificate=false",
                                       (char *)"--store.path=none" };
     tm_scratch scratch;
-    sweep_end  end;
+    child_end  end;
     name_word(s, batch, word);
     TM_TRY(tm_scratch_make("trainmark-batch", &scratch, err));
     tm_text folder = { 0 };

@@ -36,7 +36,7 @@ static const tm_column columns[] = {
 
 typedef struct {
     int        ranks;
-    sweep_end  end;
+    child_end  end;
     tm_result *result; /* NULL: it failed */
     double     rate;   /* tokens/s of one rank */
 } size_run;
@@ -192,7 +192,7 @@ static tm_status write_table(const scaling *s, const tm_table *table, tm_error *
 
 /* --- training ----------------------------------------------------------------------------------------------------- */
 
-static tm_status status_of(const sweep_end *end)
+static tm_status status_of(const child_end *end)
 {
     return end->nomem       ? TM_NOMEM
            : end->code == 3 ? TM_NUMBERS

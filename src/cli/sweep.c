@@ -181,7 +181,7 @@ static void add_figures(const tm_result *result, tm_text *out)
     add_number(out, (double)seconds.n);
 }
 
-static void add_line(const sweep *s, sweep_run *run, const sweep_end *end, const tm_result *result)
+static void add_line(const sweep *s, sweep_run *run, const child_end *end, const tm_result *result)
 {
     char        number[24], now[32];
     const char *user = getenv("USER");
@@ -326,7 +326,7 @@ static tm_status train(sweep *s, sweep_run *run, tm_error *failure, tm_error *er
 {
     const char *folder = tm_arena_format(s->arena, "%s/%04d_%s", s->options->folder, run->number, run->name);
     const char *log = tm_arena_format(s->arena, "%s/%04d_logs_%s.txt", s->options->folder, run->number, run->name);
-    sweep_end   end;
+    child_end   end;
     tm_result  *result = NULL;
     tm_error    ignored = { 0 };
     int         n;

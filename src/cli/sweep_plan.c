@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/sweep_plan.h"
 
-#include "base/clock.h"
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/process.h"
 #include "cli/explain_ranks.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 int64_t sweep_memory(const tm_sweep_options *o)
 {
@@ -82,57 +76,20 @@ tm_status sweep_plan_bytes(const tm_sweep_options *o, char *const *more, int n, 
 
 /* --- a run -------------------------------------------------------------------------------------------------------- */
 
-/* Takes in what the child prints until it has ended. */
-static tm_status follow(tm_process *process, int *status, tm_text *output, tm_error *err)
-{
-    const long long look_ns = 20000000;
-    enum { LOG_LIMIT = 64 << 20 };
-    bool open = true;
-    while (open || !tm_process_ended(process, status)) {
-        char part[16384];
-        if (tm_cli_stop) return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command continues from here");
-        if (!tm_process_wait(&process, 1, open ? tm_process_output(process) : -1, look_ns, &tm_cli_stop) || !open)
-            continue;
-        ssize_t got = read(tm_process_output(process), part, sizeof part);
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) open = false;
-        if (got > 0 && output->length < LOG_LIMIT) tm_text_add_n(output, part, (size_t)got);
-    }
-    return TM_OK;
-}
-
-static void judge(tm_process *process, int status, sweep_end *end)
-{
-    const char *words = tm_process_last_words(process);
-    snprintf(end->words, sizeof end->words, "%s", words);
-    end->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; /* by the kernel, which had no memory left */
-    bool starved = end->code == 1 && strstr(words, "out of memory: cannot allocate"); /* tm_alloc: base/arena.c */
-    end->nomem = killed || starved || (end->code == 4 && strstr(words, tm_status_text(TM_NOMEM)));
-}
-
 tm_status sweep_start(const tm_sweep_options *o, char *const *more, int n, const char *folder, const char *log,
-                      sweep_end *end, tm_error *err)
+                      child_end *end, tm_error *err)
 {
-    char        self[4096];
-    ssize_t     length = readlink("/proc/self/exe", self, sizeof self - 1);
-    tm_process *process;
-    tm_text     output = { 0 };
-    int         argc, status = 0;
-    if (length < 0) return tm_fail(err, TM_INTERNAL, "cannot find this program: /proc/self/exe: %s", strerror(errno));
-    self[length] = '\0';
+    char    self[CHILD_PROGRAM];
+    tm_text output = { 0 };
+    int     argc;
+    *end = (child_end){ .code = -1 };
+    TM_TRY(child_program(self, err));
     char **words = words_of(o, more, n, self, &argc);
     words[argc++] = (char *)"--out";
     words[argc++] = (char *)folder;
     words[argc] = NULL;
-    *end = (sweep_end){ .code = -1 };
-    int64_t   begin = tm_now_ns();
-    tm_status st = tm_process_start(&(tm_process_options){ .argv = words, .output = true }, &process, err);
+    tm_status st = child_run(words, &output, end, err);
     free(words);
-    TM_TRY(st);
-    st = follow(process, &status, &output, err);
-    end->seconds = (double)(tm_now_ns() - begin) * 1e-9;
-    if (st == TM_OK) judge(process, status, end);
-    tm_process_close(process, 10);
     tm_text_add(&output, end->words);
     if (log && output.length) {
         tm_status written = tm_file_write(log, output.data, output.length, err);

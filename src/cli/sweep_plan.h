@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/sweep_plan.h - private to the sweep: what one of its runs needs, and that run as a process. */
+/* cli/sweep_plan.h - private to the room: what a run of a sweep needs, and runs as processes. */
 #ifndef TM_CLI_SWEEP_PLAN_H
 #define TM_CLI_SWEEP_PLAN_H
 
+#include "cli/child.h"
 #include "cli/sweep.h"
 
 extern const tm_cli_command tm_command_run;
@@ -14,17 +15,9 @@ TM_MUST_USE tm_status sweep_plan_bytes(const tm_sweep_options *o, char *const *m
 /* What a plan may need: --memory, or 95 % of what is free. 0: not known. */
 int64_t sweep_memory(const tm_sweep_options *o);
 
-/* How a run ended. */
-typedef struct {
-    int    code;       /* exit code; -1: killed by a signal */
-    bool   nomem;      /* it did not fit: the plan, the allocation, or killed for memory */
-    char   words[700]; /* the last on standard error */
-    double seconds;
-} sweep_end;
-
 /* `trainmark run` with the words of the command line, `more`, and --out folder; its standard output goes to the file
  * `log` (NULL: nowhere). TM_INTERRUPTED when the user wants to stop. */
 TM_MUST_USE tm_status sweep_start(const tm_sweep_options *o, char *const *more, int n, const char *folder,
-                                  const char *log, sweep_end *end, tm_error *err);
+                                  const char *log, child_end *end, tm_error *err);
 
 #endif

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # docs/coming-from.md. Every row of its first table: the command of another program and ours plan the same training. Every line of
-# tests/cli/pages.txt: `trainmark run` in front plans it for its hardware, a slice of some trains, and the tables of the page hold
-# the plans. TM_UPDATE_DOCS=1 in front of the test writes these tables anew.
+# the published pages (configs/reference/*.yaml): `trainmark run` in front plans it for its hardware, in as much memory as the line
+# that `trainmark reproduce` runs instead; a slice of some trains, and the tables of the page hold the plans. TM_UPDATE_DOCS=1 in
+# front of the test writes these tables anew.
 # shellcheck disable=SC1091,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 export OMP_WAIT_POLICY=passive
@@ -77,7 +78,7 @@ submission()
         cat
     } >"config_$1.sh"
 }
-for system in MI300X_1x8x1 MI355X_1x8x1; do
+for system in MI300X_1x8x1 MI325X_1x8x1 MI350X_1x8x1 MI355X_1x8x1; do
     submission $system <<END
 export DGXNGPU=8
 export DGXNNODES=1
@@ -99,8 +100,9 @@ export FP8_ACTIVATION=True
 END
 done
 echo 'export ACG=full && export ACM=block && export ACL=21' >>config_MI300X_1x8x1.sh
-# shellcheck disable=SC2016
-submission MI355X_1x8x1_8b <<'END'
+for system in MI350X_1x8x1_8b MI355X_1x8x1_8b; do
+    # shellcheck disable=SC2016
+    submission $system <<'END'
 export NNODES=1
 export GPUS_PER_NODE=8
 export CONTINUAL_CKPT="${CONTINUAL_CKPT:-/data/model/saved_ckpts}"
@@ -119,6 +121,7 @@ export START_STEPS="0"
 export TARGET="3.3"
 export FP8_PARAMS=1
 END
+done
 
 # --- the same training by both commands -----------------------------------------------------------------------------------
 
@@ -175,35 +178,55 @@ slice="--training.global_batch_size -1 --training.seq_len 32 --model.n_layers 1 
        --validation.enable false --training.stop_at_target false"
 slice=$(echo $slice)
 
-# Figures that are published have a row among those that are built in.
-is_published() { [ "$1" = - ] || grep -q ",${2#*x},.*,${1%% *},${1#* }," "$root"/configs/reference/training.csv "$root"/configs/reference/mlperf.csv; }
+# What the program says of the rows of a page: NAME, GiB of the plan, published figures, by tabs; a line for each row.
+said_of()
+{
+    trainmark reproduce "$1" --dry-run --json $alike
+    awk -F '": ' 'function out() { if (row) printf "%s\t%.2f\t%s\n", row, plan, figures ? figures : "-" }
+        { v = $2; sub(/,$/, "", v); gsub(/"/, "", v) }
+        / "row": / { if (v != row) { out(); figures = "" } row = v }
+        / "plan_gib": / { plan = v }
+        / "published": / { value = v }
+        / "unit": / { if (value != "null") figures = figures (figures ? ", " : "") value " " v }
+        END { out() }' "$out"
+}
 
-sed -n 's/^== //p; /^[0-9].* :: /p' "$root/tests/cli/pages.txt" >lines
-check "there are lines of pages" [ "$(grep -c ' :: ' lines)" -ge 50 ]
 : >tables
-number=0
-while IFS= read -r row <&3; do
-    case $row in
-    *" :: "*) ;;
-    *) printf '\n### %s\n\n| hardware | command | plan, GiB of a GPU | published |\n|---|---|---|---|\n' "$row" >>tables && continue ;;
-    esac
-    number=$((number + 1))
-    platform=${row%% :: *} row=${row#* :: }
-    command=${row%% :: *} row=${row#* :: }
-    published=${row%% :: *} trained=${row##* :: }
-    theirs "$command" "--dry-run --platform $platform $alike"
-    plan=$(sed -n 's/^# memory plan: \(.*\) GiB$/\1/p' "$out")
-    fits=$(sed -n 's/^# \(does not fit into\|fits into\) the .*/\1/p' "$out")
-    case $code:$fits in 0:"fits into" | 4:"does not fit into") ;; *) plan= ;; esac
-    if [ -n "$plan" ]; then pass "plans: $command"; else fail "plans: $command" "exit code $code"; fi
-    [ "$code" -eq 0 ] || plan="$plan, does not fit"
-    printf '| %s | `%s` | %s | %s |\n' "$platform" "$command" "$plan" "$published" >>tables
-    check "published: $published ($platform)" is_published "$published" "$platform"
-    [ "$trained" = slice ] || continue
-    case $command in *train_fsdp.py*) short=$their_steps ;; *) short=$steps ;; esac
-    theirs "$command" "$short $slice --out slice$number"
-    if [ "$code" -eq 0 ] && has "$out" "^step: +1 +loss: "; then pass "trains a slice: $command"; else fail "trains a slice: $command" "exit code $code"; fi
-done 3<lines
+number=0 kinds=" " # of lines that a slice was trained of
+for page_file in "$root"/configs/reference/*.yaml; do
+    name=$(basename "$page_file" .yaml)
+    case $name in bring-up-*) continue ;; esac # its lines are words
+    said_of "$name" >said.tsv
+    check "$name is planned" [ "$code" -eq 0 ]
+    printf '\n### %s\n\n| hardware | command | plan, GiB of a GPU | published |\n|---|---|---|---|\n' \
+        "$(sed -n 's/^title: //p' "$page_file")" >>tables
+    awk '/^  [a-zA-Z0-9].*:$/ { name = $1; sub(/:$/, "", name) }
+        /^    hardware: / { hardware = $2 }
+        /^    theirs: / { print name " :: " hardware " :: " substr($0, 13) }' "$page_file" >lines
+    check "$name has all its rows" [ "$(wc -l <lines)" -eq "$(wc -l <said.tsv)" ]
+    while IFS= read -r row <&3; do
+        number=$((number + 1))
+        id=${row%% :: *} row=${row#* :: }
+        platform=${row%% :: *} command=${row#* :: }
+        theirs "$command" "--dry-run --platform $platform $alike"
+        plan=$(sed -n 's/^# memory plan: \(.*\) GiB$/\1/p' "$out")
+        fits=$(sed -n 's/^# \(does not fit into\|fits into\) the .*/\1/p' "$out")
+        case $code:$fits in 0:"fits into" | 4:"does not fit into") ;; *) plan= ;; esac
+        if [ -n "$plan" ]; then pass "plans: $command"; else fail "plans: $command" "exit code $code"; fi
+        ours=$(awk -F '\t' -v row="$id" '$1 == row { print $2 }' said.tsv)
+        check "$id: as much memory as theirs" [ "$ours" = "$plan" ]
+        [ "$code" -eq 0 ] || plan="$plan, does not fit"
+        printf '| %s | `%s` | %s | %s |\n' "$platform" "$command" "$plan" \
+            "$(awk -F '\t' -v row="$id" '$1 == row { print $3 }' said.tsv)" >>tables
+        # A slice of the first line of each kind: its words without numbers, models' files and GPUs.
+        kind=$(printf '%s' "$command" | sed 's/configs\/[^ ]*\///; s/MI[0-9]*X//g; s/_size [0-9]*//g; s/[^a-zA-Z ]//g' | tr ' ' '.')
+        case "$kinds$command" in *" $kind "* | *"source "* | *lux* | *launcher.py* | *deepseek* | *"-N 4"* | *NNODES=4*) continue ;; esac
+        kinds="$kinds$kind "
+        case $command in *train_fsdp.py*) short=$their_steps ;; *) short=$steps ;; esac
+        theirs "$command" "$short $slice --out slice$number"
+        if [ "$code" -eq 0 ] && has "$out" "^step: +1 +loss: "; then pass "trains a slice: $command"; else fail "trains a slice: $command" "exit code $code"; fi
+    done 3<lines
+done
 
 # Shell files of submissions are read as what the shipped files say.
 plain() { sed -n 's/ *#.*//; /exp_name:/d; /hf_assets_path:/d; /submission_/d; /^  name: llama/d; /./p' "$1"; }
@@ -229,7 +252,7 @@ failed_with 4 "another statement" "config_MI355X_1x8x1.sh:29: 'docker run x' is 
 trainmark mlperf run bash run_with_docker.sh --dry-run
 failed_with 2 "no system" "run_with_docker.sh trains config_.DGXSYSTEM.sh, and DGXSYSTEM is not set; name that file instead"
 
-begin='<!-- generated from tests/cli/pages.txt; do not edit below -->'
+begin='<!-- generated from configs/reference/*.yaml; do not edit below -->'
 end='<!-- end of what is generated -->'
 awk -v begin="$begin" -v end="$end" '
     $0 == end { skipped = 0 }

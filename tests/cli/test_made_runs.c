@@ -94,7 +94,7 @@ tm_status sweep_plan_bytes(const tm_sweep_options *o, char *const *more, int n, 
 }
 
 tm_status sweep_start(const tm_sweep_options *o, char *const *more, int n, const char *folder, const char *log,
-                      sweep_end *end, tm_error *err)
+                      child_end *end, tm_error *err)
 {
     const made_end *e = &script[started < n_script ? started : n_script - 1];
     bool            scratch = strstr(folder, "trainmark-batch") != NULL;
@@ -104,7 +104,7 @@ tm_status sweep_start(const tm_sweep_options *o, char *const *more, int n, const
     tm_text_add(&told, " |");
     for (int i = 0; i < n; i++) tm_text_printf(&told, " %s", more[i]);
     tm_text_printf(&told, " | %s, log %s\n", scratch ? strrchr(folder, '/') : folder, log ? log : "none");
-    *end = (sweep_end){ .code = e->code, .nomem = e->nomem, .seconds = 1.5 * started };
+    *end = (child_end){ .code = e->code, .nomem = e->nomem, .seconds = 1.5 * started };
     snprintf(end->words, sizeof end->words, "%s", e->words ? e->words : "");
     if (e->steps != 0) write_result(folder, e);
     return e->code == -9 ? tm_fail(err, TM_IO, "it cannot be started") : TM_OK;

@@ -171,7 +171,7 @@ static void devices_that_cannot_be(void **state)
 static void start(const char *how, const char *code, const char *log)
 {
     tm_error         err = { 0 };
-    sweep_end        end;
+    child_end        end;
     char            *argv[] = { (char *)how, (char *)code }, *more[] = { (char *)"--more", (char *)"--most" };
     tm_sweep_options o = { .argc = code ? 2 : 1, .argv = argv };
     memset(&end, 0xff, sizeof end);
@@ -202,7 +202,7 @@ static void every_end_of_a_run(void **state)
     tm_cli_stop = 0;
     start("long", "0", NULL);
     tm_error         err = { 0 };
-    sweep_end        end;
+    child_end        end;
     char            *argv[] = { (char *)"long" };
     tm_sweep_options o = { .argc = 1, .argv = argv };
     assert_int_equal(sweep_start(&o, NULL, 0, "folder", "long", &end, &err), TM_OK);

@@ -258,7 +258,7 @@ API NAME(cuDeviceGetName, hipDeviceGetName)(char *name, int bytes, int device);
 API NAME(cuDeviceGetName, hipDeviceGetName)(char *name, int bytes, int device)
 {
     (void)device;
-    snprintf(name, (size_t)bytes, "a stand-in");
+    snprintf(name, (size_t)bytes, "%s", getenv("STANDIN_GPU_NAME") ? getenv("STANDIN_GPU_NAME") : "a stand-in");
     return standin_fault("cuDeviceGetName");
 }
 

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/child.h"
+
+#include "base/clock.h"
+#include "base/process.h"
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Takes in what the child prints until it has ended. */
+static tm_status follow(tm_process *process, int *status, tm_text *output, tm_error *err)
+{
+    const long long look_ns = 20000000;
+    enum { LOG_LIMIT = 64 << 20 };
+    bool open = true;
+    while (open || !tm_process_ended(process, status)) {
+        char part[16384];
+        if (tm_cli_stop) return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command continues from here");
+        if (!tm_process_wait(&process, 1, open ? tm_process_output(process) : -1, look_ns, &tm_cli_stop) || !open)
+            continue;
+        ssize_t got = read(tm_process_output(process), part, sizeof part);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) open = false;
+        if (got > 0 && output->length < LOG_LIMIT) tm_text_add_n(output, part, (size_t)got);
+    }
+    return TM_OK;
+}
+
+static void judge(tm_process *process, int status, child_end *end)
+{
+    const char *words = tm_process_last_words(process);
+    snprintf(end->words, sizeof end->words, "%s", words);
+    end->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; /* by the kernel, which had no memory left */
+    bool starved = end->code == 1 && strstr(words, "out of memory: cannot allocate"); /* tm_alloc: base/arena.c */
+    end->nomem = killed || starved || (end->code == 4 && strstr(words, tm_status_text(TM_NOMEM)));
+}
+
+tm_status child_program(char self[CHILD_PROGRAM], tm_error *err)
+{
+    ssize_t length = readlink("/proc/self/exe", self, CHILD_PROGRAM - 1);
+    if (length < 0) return tm_fail(err, TM_INTERNAL, "cannot find this program: /proc/self/exe: %s", strerror(errno));
+    self[length] = '\0';
+    return TM_OK;
+}
+
+tm_status child_run(char *const *argv, tm_text *output, child_end *end, tm_error *err)
+{
+    tm_process *process;
+    int         status = 0;
+    int64_t     begin = tm_now_ns();
+    *end = (child_end){ .code = -1 };
+    TM_TRY(tm_process_start(&(tm_process_options){ .argv = argv, .output = true }, &process, err));
+    tm_status st = follow(process, &status, output, err);
+    end->seconds = (double)(tm_now_ns() - begin) * 1e-9;
+    if (st == TM_OK) judge(process, status, end);
+    tm_process_close(process, 10);
+    return st;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/child.h - private to the room: processes that are waited for, and how they ended. */
+#ifndef TM_CLI_CHILD_H
+#define TM_CLI_CHILD_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+
+typedef struct {
+    int    code;       /* exit code; -1: killed by a signal */
+    bool   nomem;      /* it did not fit: the plan, the allocation, or killed for memory */
+    char   words[700]; /* the last on standard error */
+    double seconds;
+} child_end;
+
+/* The path of this program. */
+enum { CHILD_PROGRAM = 4096 };
+TM_MUST_USE tm_status child_program(char self[CHILD_PROGRAM], tm_error *err);
+/* Runs a program; its standard output, 64 MiB of it at most, is appended to `output`. TM_INTERRUPTED when the user
+ * wants to stop. */
+TM_MUST_USE tm_status child_run(char *const *argv, tm_text *output, child_end *end, tm_error *err);
+
+#endif

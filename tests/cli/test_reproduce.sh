@@ -1,0 +1,272 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `trainmark reproduce`: rows of a made-up page run, go on where they stopped, are planned where they do not fit; ours, interval and
+# ratio are those of the row's own result; what differs from the page is named; exit codes; page files that are wrong.
+# shellcheck disable=SC1091,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+export OMP_WAIT_POLICY=passive
+
+head="workload,row,device,devices,scope,dtype,batch,seq,column,value,unit,convention,source,date,note"
+cat >figures.csv <<END
+$head
+run,micro-llama,cpu,1,device,float32,2,32,tokens_per_second,5000,tokens/s,,Us,2026,
+run,micro-llama,cpu,1,device,float32,2,32,tflops_titan,0.02,TFLOP/s,titan,Us,2026,
+run,micro-llama,cpu,1,device,float32,2,32,memory_gb,0.013,GB (1e9 bytes),,Us,2026,
+run,micro-llama,cpu,1,device,float32,2,32,step_ms,10,ms,,Us,2026,
+run,micro-llama,cpu,1,device,float32,1,32,tflops_other,0.02,TFLOP/s,other,Us,2026,counted in another way
+run,llama3.1_70B,MI300X,8,all,bfloat16,4,8192,tokens_per_second,8000,tokens/s,,Us,2026,
+mlp,64-64-64,cpu,1,device,float32,8,,samples_per_second,50000,samples/s,,Us,2026,
+END
+cat >page.yaml <<'END'
+title: A page of ours
+source: Us
+figures: figures.csv
+common: --training.threads 1 --validation.enable false --training.stop_at_target false
+rows:
+  micro:
+    hardware: cpu
+    theirs: ./train.sh "two words"
+    ours: run micro-llama --training.steps 8 --training.local_batch_size 2 --training.seq_len 32
+    figure: run micro-llama float32 2 32
+  big:
+    hardware: 8xMI300X
+    theirs: bash run_llama_train.sh
+    figure: run llama3.1_70B bfloat16 4 8192
+  huge:
+    hardware: cpu
+    theirs: train everything
+    ours: run micro-llama --training.local_batch_size 1000000
+  mlp:
+    hardware: cpu
+    theirs: python mlp.py
+    ours: bench mlp --dims 64-64-64 --batch 8 --iterations 20 --threads 1
+    figure: mlp 64-64-64
+END
+
+# of FILE OBJECT MEMBER: a number of an object of a result.json.
+of() { sed -n "/\"$2\": {/,/}/s/.*\"$3\": \([^,]*\),*$/\1/p" "$1" | head -n 1; }
+# cell ROW FIGURE COLUMN: of rows.csv; what is asked for stands in front of the columns with commas.
+cell()
+{
+    awk -F, -v row="$1" -v figure="$2" -v column="$3" 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        $1 == row && $at["figure"] == figure { print $at[column] }' "${rows:-o/rows.csv}"
+}
+# near A B: equal to a part in 1e9.
+near() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && b != "" && a + 0 > 0 && (a - b < 0 ? b - a : a - b) <= 1e-9 * a) }'; }
+by() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.17g", a / b }'; }
+product() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.17g", a * b }'; }
+
+# --- rows that run, and their numbers ------------------------------------------------------------------------------------
+
+trainmark reproduce page.yaml --out o
+check "runs" [ "$code" -eq 0 ]
+check "tells each row" has "$err" "^row 1 of 4: micro: ran$"
+result=o/micro/result.json
+rate=$(of $result tokens_per_second_per_device median)
+check "measured" [ "$(cell micro tokens_per_second tag)" = measured ]
+check "ours is the run's" near "$(cell micro tokens_per_second ours)" "$rate"
+check "beside the published one" near "$(cell micro tokens_per_second ratio)" "$(by "$rate" 5000)"
+per_token=$(sed -n '/"convention": "titan"/,/}/s/.*"per_token": \([^,]*\),*$/\1/p' $result | head -n 1)
+check "by its convention" near "$(cell micro tflops_titan ours)" "$(by "$(product "$rate" "$per_token")" 1e12)"
+check "memory" near "$(cell micro memory_gb ours)" "$(by "$(sed -n 's/.*"used_bytes": \([0-9]*\),/\1/p' $result | head -n 1)" 1e9)"
+step=$(of $result step_time median)
+check "a time" near "$(cell micro step_ms ours)" "$(product "$step" 1000)"
+check "a benchmark's figure" near "$(cell mlp samples_per_second ours)" "$(sed -n 's/.*"samples_per_second": \([^,]*\),*$/\1/p' o/mlp/table.json)"
+check "one page" has o/report.md "^# A page of ours$"
+check "with both commands" has o/report.md '^- the page: `./train.sh "two words"`$'
+check "no cause where nothing differs" has o/report.md "^- likely cause of a difference: none is known"
+
+# The interval of the median; where that has none, that of the whole.
+plant() { sed -i "/\"tokens_per_second_per_device\": {/,/}/{s/\"lo\": .*/\"lo\": $1,/;s/\"hi\": .*/\"hi\": $2,/}
+    /\"tokens_per_second_per_device_overall\": {/,/}/s/\"half_width_percent\": .*/\"half_width_percent\": $3/" $result; }
+plant "$(product "$rate" 0.9)" "$(product "$rate" 1.2)" 3
+trainmark reproduce page.yaml --out o --rows micro
+check "with its interval" near "$(cell micro tokens_per_second lo)" "$(product "$rate" 0.9)"
+check "with both ends" near "$(cell micro tflops_titan hi)" "$(by "$(product "$(product "$rate" "$per_token")" 1.2)" 1e12)"
+check "a time's is the other way round" near "$(cell micro step_ms lo)" "$(by "$(product "$step" 1000)" 1.2)"
+plant null null 5
+trainmark reproduce page.yaml --out o --rows micro
+check "else that of the whole" near "$(cell micro tokens_per_second hi)" "$(product "$rate" 1.05)"
+plant null null null
+trainmark reproduce page.yaml --out o --rows micro
+check "or none" [ -z "$(cell micro tokens_per_second lo)" ]
+trainmark reproduce page.yaml --out o
+
+# --- rows that do not fit ---------------------------------------------------------------------------------------------------
+
+check "hardware that is not here" [ "$(cell big tokens_per_second state)" = "not here" ]
+check "why" has "$out" "^big: needs 8 x MI300X; there is no GPU here$"
+plan=$(cell big tokens_per_second plan_gib)
+check "published for one device" near "$(cell big tokens_per_second published)" 1000
+check "no figure is made up" [ -z "$(cell big tokens_per_second ours)" ]
+check "a model that is too big is not run" [ ! -e o/huge ]
+check "but planned" has "$out" "^huge: needs .* of a device, .* are available$"
+trainmark run bash run_llama_train.sh --training.threads 1 --validation.enable false --dry-run --platform 8xMI300X --json
+check "the plan is that of its line" near "$(product "$plan" 1073741824)" "$(sed -n 's/.*"plan_bytes": \([0-9]*\),/\1/p' "$out" | head -n 1)"
+trainmark reproduce page.yaml --rows big --platform 8xMI355X --json
+check "--platform plans for other hardware" has "$out" '"why": "planned for 8xMI355X: --platform"'
+check "which has the memory" has "$out" '"fits": true'
+trainmark reproduce page.yaml --rows big --platform 8xH100
+check "or has not" has "$out" "^big: needs 186.20 GiB of a device, 80.00 GiB are available$"
+
+# --- going on ---------------------------------------------------------------------------------------------------------------
+
+before=$(cksum <$result)
+trainmark reproduce page.yaml --out o
+check "what is done is not done again" has "$err" "^row 1 of 4: micro: done already$"
+check "nor touched" [ "$before" = "$(cksum <$result)" ]
+check "its figures are there" near "$(cell micro tokens_per_second ours)" "$rate"
+trainmark reproduce page.yaml --out o --rows micro --training.steps 9
+check "another command is another run" has "$err" "^row 1 of 1: micro: ran$"
+sed 's/^  micro:/  first:/; s/^  huge:/  second:/; s/local_batch_size 1000000/local_batch_size 2 --training.seq_len 64 --training.steps 400/; /^  mlp:/,$d' page.yaml >two.yaml
+sh -c 'exec "$0" "$@"' "$TRAINMARK" reproduce two.yaml --out two --rows '[fs]*' >/dev/null 2>two.err &
+pid=$!
+while [ ! -e two/second/metrics.jsonl ] && kill -0 $pid 2>/dev/null; do sleep 0.02; done
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+check_not "a row that was killed is not done" [ -e two/second.ended ]
+trainmark reproduce two.yaml --out two --rows '[fs]*'
+check "the rows before are" has "$err" "^row 1 of 2: first: done already$"
+check "and it is run" has "$err" "^row 2 of 2: second: ran$"
+
+sh -c 'exec "$0" "$@"' "$TRAINMARK" reproduce two.yaml --out stopped --rows '[fs]*' >stopped.out 2>stopped.err &
+pid=$!
+while [ ! -e stopped/second/metrics.jsonl ] && kill -0 $pid 2>/dev/null; do sleep 0.02; done
+kill -TERM $pid
+wait $pid
+check "interrupted" [ $? -eq 130 ]
+check "says how to go on" has stopped.err "the same command continues from here$"
+check "what was measured is told" has stopped.out "^\| +[0-9]+ \| first +\| tokens_per_second +\| ran "
+check_not "a row that was interrupted is not done" [ -e stopped/second.ended ]
+
+# --- what may cause a difference ------------------------------------------------------------------------------------------
+
+# cause NAME PATTERN: of the last command.
+cause() { if has "$out" "^micro: $1: $2"; then pass "cause: $1"; else fail "cause: $1" "wanted: $2"; fi; }
+trainmark reproduce page.yaml --out c --rows micro --training.local_batch_size 4 --training.seq_len 16 --training.dtype bfloat16 \
+    --activation_checkpoint.mode full --model.n_layers 1
+cause model "model.n_layers 1 instead of [0-9]+$"
+cause batch ".*training.local_batch_size 4 instead of 2"
+cause sequence "training.seq_len 16 instead of 32$"
+cause recompute "activation_checkpoint.mode full instead of none"
+cause precision "training.dtype bfloat16 instead of float32"
+check "the likeliest first" [ "$(grep -nE '^micro: (model|batch|sequence|recompute|precision)' "$out" | cut -d: -f3 | tr -d '\n')" = " model batch sequence recompute precision" ]
+sed 's/^common/software: {libyaml: 0.1.4, libnothere: 1.0}\n&/; s/float32 2 32/float32 1 32/' page.yaml >software.yaml
+trainmark reproduce software.yaml --out s --rows micro
+cause "library version" "libyaml [0-9.]+ instead of 0.1.4$"
+cause convention "tflops_other is counted as 'other', which is not counted here, counted in another way$"
+sed 's/libyaml: 0.1.4/libyaml: 0.2.9/' software.yaml >same.yaml
+trainmark reproduce same.yaml --out s --rows micro
+case $(grep -c '"version": "0.2' s/micro/result.json) in
+0) skip "the same release is no cause" "another libyaml" ;;
+*) check_not "the same release is no cause" has "$out" "library version" ;;
+esac
+sed -i 's/"not_passed": \[\]/"not_passed": [{"id": "gpu_power", "status": "WARN", "observed": "300 W of 750 W"}]/
+        s/"not_passed": \[$/"not_passed": [{"id": "gpu_power", "status": "WARN", "observed": "300 W of 750 W"},/
+        s/"frequency_change_percent": [^,]*/"frequency_change_percent": 12/
+        /"machine": {/,/"reason"/{s/"verdict": "[^"]*"/"verdict": "noisy"/;s/"reason": .*/"reason": "others worked",/}' o/micro/result.json
+trainmark reproduce page.yaml --out o --rows micro --training.steps 9
+cause "power cap" "gpu_power: 300 W of 750 W$"
+cause clock "it changed by 12 % meanwhile$"
+cause machine "noisy: others worked$"
+trainmark reproduce page.yaml --out slice --rows big --slice
+check "a slice runs anywhere" has "$err" "^row 1 of 1: big: ran$"
+check "as another model" has "$out" "slices are other models"
+check "on another device" has "$out" "^big: device: cpu instead of MI300X$"
+check "and fewer" has "$out" "^big: devices: 1 instead of 8$"
+rows=slice/rows.csv
+check "measured, but of nothing" [ -z "$(cell big tokens_per_second tag)" ]
+check "beside nothing" [ -z "$(cell big tokens_per_second ratio)" ]
+
+# --- GPUs that are here -----------------------------------------------------------------------------------------------------
+
+standins=$(dirname "$(readlink -f "$TRAINMARK")")/tests/standins
+if [ -f "$standins/hip.so" ]; then
+    export TRAINMARK_GPU_RUNTIME="$standins/hip.so" STANDIN_GPU_NAME="AMD Instinct MI300X OAM" STANDIN_GPUS=8
+    trainmark reproduce page.yaml --rows big --dry-run --json
+    check "eight of them are enough" has "$out" '"state": "planned"'
+    STANDIN_GPUS=4
+    trainmark reproduce page.yaml --rows big --dry-run
+    check "four are not" has "$out" "^big: needs 8 x MI300X; here are 4 x AMD Instinct MI300X OAM$"
+    STANDIN_GPUS=8 STANDIN_GPU_NAME="AMD Instinct MI325X"
+    trainmark reproduce page.yaml --rows big --dry-run
+    check "nor are others" has "$out" "^big: needs 8 x MI300X; here are 8 x AMD Instinct MI325X \(--any-gpu runs it there\)$"
+    trainmark reproduce page.yaml --rows big --dry-run --any-gpu --json
+    check "unless they are wanted" has "$out" '"state": "(planned|does not fit)"'
+    unset TRAINMARK_GPU_RUNTIME STANDIN_GPU_NAME STANDIN_GPUS
+else
+    skip "GPUs that are here" "the stand-ins were not built (make build-tests)"
+fi
+
+# --- a score of MLPerf ------------------------------------------------------------------------------------------------------
+
+echo "mlperf,trainmark_tiny,cpu,1,all,float32,,,minutes,2,minutes,official score,Us,2026," | cat figures.csv - >scores.csv
+cat >score.yaml <<END
+title: Scores
+source: Us
+figures: scores.csv
+rows:
+  tiny:
+    hardware: cpu
+    theirs: bash run_with_docker.sh
+    ours: mlperf run $root/configs/experiments/mlperf/trainmark_tiny.yaml --runs 1 --seed 1
+    plan: run $root/configs/experiments/mlperf/trainmark_tiny.yaml
+    figure: mlperf trainmark_tiny
+END
+score() { trainmark reproduce score.yaml --out score "$@" --mlperf.submission_org Us --mlperf.clear_caches false --training.steps 1 \
+    --mlperf.eval_interval_samples 16 --validation.steps 1; }
+score
+check "one run is no score" [ "$code" -eq 3 ]
+check "and says so" has "$out" "^tiny: no valid score: "
+sed -i 's/"scaled_minutes": null/"scaled_minutes": 3/' score/tiny.log # as if it were one
+sed -i '1s/5/0/' score/tiny.ended
+score --at-least 0.7
+rows=score/rows.csv
+check "a score is the row's figure" near "$(cell tiny minutes ours)" 3
+check "for all devices together" near "$(cell tiny minutes published)" 2
+check "half as long again is not 0.7 as fast" [ "$code" -eq 5 ]
+score --at-least 0.6
+check "but 0.6" [ "$code" -eq 0 ]
+
+# --- exit codes ---------------------------------------------------------------------------------------------------------------
+
+trainmark reproduce page.yaml --out two --rows first --at-least 0.1
+failed_with 4 "no such row" "no row of page.yaml is called 'first'"
+trainmark reproduce two.yaml --out two --rows '[fs]*' --at-least 1e-6
+check "at least" [ "$code" -eq 0 ]
+trainmark reproduce two.yaml --out two --rows '[fs]*' --at-least 100
+check "below it" [ "$code" -eq 5 ]
+check "counted" has "$err" "negative verdict: 3 of 3 figures are below 100 of what is published$"
+trainmark reproduce two.yaml --out two --rows big --at-least 0.5
+check "nothing to judge" [ "$code" -eq 4 ]
+check "says so" has "$err" "judges figures that were measured, and none was$"
+trainmark reproduce page.yaml --out bad --rows micro --optimizer.lr 0 --training.steps 60
+check "invalid numbers" [ "$code" -eq 3 ]
+check "are no success" grep -q "^3$" bad/micro.ended
+trainmark reproduce page.yaml --out bad --rows micro --optimizer.lrr 1
+check "a row that fails" [ "$code" -eq 4 ]
+check "is told" has "$err" "row micro: cannot be planned: .*lrr"
+trainmark reproduce nothing
+failed_with 4 "unknown page" "no page 'nothing'; there are amd-v25.3, amd-v25.5, bring-up-mi350x, mlperf-v5.1, primus-v25.10, or name a file.yaml"
+trainmark reproduce page.yaml --platform 8xMI300X --slice
+failed_with 2 "two that exclude each other" "leave --slice and --any-gpu out"
+trainmark reproduce page.yaml --platform 8xNONE
+failed_with 4 "no such GPU" "nothing is known of this GPU"
+
+# --- the pages that are compiled in: each row is planned on its hardware, and a small one of each line trains ----------------
+
+for page in amd-v25.3 amd-v25.5 bring-up-mi350x mlperf-v5.1 primus-v25.10; do
+    trainmark reproduce $page --dry-run --json
+    check "$page is planned" [ "$code" -eq 0 ]
+    check "$page: every training" [ "$(grep -c '"command": "trainmark \(run\|mlperf run\|bench gpt\) ' "$out")" -eq "$(grep -c '"plan_gib": [0-9]' "$out")" ]
+    check_not "$page: none fails" grep -q '"state": "failed"' "$out"
+done
+check "of another directory, too" [ ! -e configs ]
+for page in amd-v25.3 amd-v25.5 primus-v25.10; do
+    seconds=600
+    trainmark reproduce $page --slice --out "slices/$page" --training.threads 1
+    check "$page in slices" [ "$code" -eq 0 ]
+    check "$page: each row" [ "$(grep -c ': ran$' "$err")" -eq "$(grep -c '^  [a-zA-Z0-9].*:$' "$root/configs/reference/$page.yaml")" ]
+done
+
+finish
