@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report that ends a run is read back: every figure of it, with its unit, is the one that the run told, to the digits
- * that it has. Figures stand at the limits where their units change, and anywhere between. */
+/* The report that ends a run is read back: every figure of it, with its unit, is the one that the run told, to the
+ * digits that it has. Figures stand at the limits where their units change, and anywhere between. */
 #include "support/fake_run.h"
 
 #include "record/record.h"
@@ -77,19 +77,19 @@ static double unit_of(const char *unit)
     static const struct {
         const char *name;
         double      is;
-    } units[] = { { "", 1 },          { "%", 0.01 },         { "s", 1 },           { "ms", 1e-3 },       { "FLOP", 1 },
-                  { "KFLOP", 1e3 },   { "MFLOP", 1e6 },      { "GFLOP", 1e9 },     { "TFLOP", 1e12 },    { "PFLOP", 1e15 },
-                  { "EFLOP", 1e18 },  { "FLOP/s", 1 },       { "KFLOP/s", 1e3 },   { "MFLOP/s", 1e6 },   { "GFLOP/s", 1e9 },
-                  { "TFLOP/s", 1e12 }, { "PFLOP/s", 1e15 },  { "EFLOP/s", 1e18 },  { "B", 1 },           { "KiB", 0x1p10 },
-                  { "MiB", 0x1p20 },  { "GiB", 0x1p30 } };
+    } units[] = { { "", 1 },           { "%", 0.01 },       { "s", 1 },          { "ms", 1e-3 },     { "FLOP", 1 },
+                  { "KFLOP", 1e3 },    { "MFLOP", 1e6 },    { "GFLOP", 1e9 },    { "TFLOP", 1e12 },  { "PFLOP", 1e15 },
+                  { "EFLOP", 1e18 },   { "FLOP/s", 1 },     { "KFLOP/s", 1e3 },  { "MFLOP/s", 1e6 }, { "GFLOP/s", 1e9 },
+                  { "TFLOP/s", 1e12 }, { "PFLOP/s", 1e15 }, { "EFLOP/s", 1e18 }, { "B", 1 },         { "KiB", 0x1p10 },
+                  { "MiB", 0x1p20 },   { "GiB", 0x1p30 } };
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
         if (strcmp(unit, units[i].name) == 0) return units[i].is;
     fail_msg("'%s' is no unit", unit);
     return 0;
 }
 
-/* "1,234.5 KiB" is `value`, to four digits or to the last one of those that are shown; "-" and "N/A": there is none. The
- * next larger unit is for what would show as 1000 of this one. */
+/* "1,234.5 KiB" is `value`, to four digits or to the last one of those that are shown; "-" and "N/A": there is none.
+ * The next larger unit is for what would show as 1000 of this one. */
 static void says(const char *cell, double value)
 {
     char   digits[64], *end;
@@ -127,8 +127,9 @@ static void row_says(const told *t, const char *heading, const char *label, int 
 
 /* --- what is told ------------------------------------------------------------------------------------------------- */
 
-static const double reported[] = { 0.00001234, 0.99994,  0.99996, 0.999951, 1,       9.996, 99.994, 99.996, 100, 999.94,
-                                   999.96,     999.9999, 1000,    1023.9,   1023.996, 1024, 1500.5, 999999, 1e6 };
+static const double reported[] = { 0.00001234, 0.99994, 0.99996, 0.999951, 1,        9.996, 99.994,
+                                   99.996,     100,     999.94,  999.96,   999.9999, 1000,  1023.9,
+                                   1023.996,   1024,    1500.5,  999999,   1e6 };
 enum { LIMITS = sizeof reported / sizeof reported[0], DRAWS = 200, PHASES = 3, RANKS = 3 };
 
 /* A run whose every figure is drawn: one of the limits, something of any size, or none. */
@@ -173,19 +174,21 @@ static void say_words(run *r, char *out, size_t room)
 
 static void draw_speed(run *r)
 {
-    r->speed = (tm_sample_summary){ .n = (int64_t)(draw(r) % 9),
-                                    .warmup = (int64_t)figure(r),
-                                    .outliers = (int64_t)figure(r),
-                                    .median = figure(r),
-                                    .p5 = figure(r),
-                                    .p95 = maybe(r),
-                                    .variation = figure(r) / 1000,
-                                    .rate = figure(r),
-                                    .rate_hi = figure(r),
-                                    .effective_n = (double)(draw(r) % 9),
-                                    .median_rate = maybe(r),
-                                    .median_rate_hi = figure(r),
-                                    .steady = { .reached = draw(r) % 2, .drift = maybe(r) / 100, .drift_lo = -figure(r) / 100 } };
+    r->speed = (tm_sample_summary){
+        .n = (int64_t)(draw(r) % 9),
+        .warmup = (int64_t)figure(r),
+        .outliers = (int64_t)figure(r),
+        .median = figure(r),
+        .p5 = figure(r),
+        .p95 = maybe(r),
+        .variation = figure(r) / 1000,
+        .rate = figure(r),
+        .rate_hi = figure(r),
+        .effective_n = (double)(draw(r) % 9),
+        .median_rate = maybe(r),
+        .median_rate_hi = figure(r),
+        .steady = { .reached = draw(r) % 2, .drift = maybe(r) / 100, .drift_lo = -figure(r) / 100 }
+    };
     r->speed.rate_lo = maybe(r);
     r->speed.median_rate_lo = maybe(r);
     r->speed.steady.drift_hi = figure(r) / 100;
@@ -194,14 +197,20 @@ static void draw_speed(run *r)
 static void draw_run(run *r, uint64_t seed)
 {
     static const char *const names[] = { "a", "some lines", "unaccounted" };
-    *r = (run){ .state = seed * 977 + 1, .start = fake_started(), .step = fake_step(1), .end = { .kind = TM_EVENT_RUN_ENDED } };
+    *r = (run){
+        .state = seed * 977 + 1, .start = fake_started(), .step = fake_step(1), .end = { .kind = TM_EVENT_RUN_ENDED }
+    };
     draw_speed(r);
     for (int i = 0; i < 4; i++)
-        r->flops[i] = (tm_named_f64){ i == 0 ? "6 N" : i == 1 ? "all" : i == 2 ? "more" : "none",
+        r->flops[i] = (tm_named_f64){ i == 0   ? "6 N"
+                                      : i == 1 ? "all"
+                                      : i == 2 ? "more"
+                                               : "none",
                                       i == 3 ? (double)NAN : figure(r) * pow(1e3, (double)(draw(r) % 6)) };
     r->step_seconds = figure(r);
     r->steps = 1 + (int64_t)(draw(r) % 3);
-    for (int i = 0; i < PHASES; i++) r->phases[i] = (tm_named_f64){ names[i], r->step_seconds * (double)(draw(r) % 9) / 20 };
+    for (int i = 0; i < PHASES; i++)
+        r->phases[i] = (tm_named_f64){ names[i], r->step_seconds * (double)(draw(r) % 9) / 20 };
     for (int i = 0; i < RANKS; i++)
         r->ranks[i] = (tm_rank_told){ .rank = 7 + i,
                                       .host = "some-host",
@@ -277,8 +286,8 @@ static char *print_run(const run *r)
 
 /* --- judging ------------------------------------------------------------------------------------------------------ */
 
-/* The words follow each other from line `i` on, its first ones in cell `cell`; no line is wider than the report, but for
- * one word. Returns the line behind them. */
+/* The words follow each other from line `i` on, its first ones in cell `cell`; no line is wider than the report, but
+ * for one word. Returns the line behind them. */
 static int words_follow(const told *t, int i, const char *at, const char *words, size_t indent)
 {
     char wanted[260] = " ", found[260] = " ";
@@ -313,7 +322,8 @@ static void verdict_is_told(const told *t, const run *r)
     const tm_certificate *c = &end->certificate;
     if (c->done) {
         assert_true(strncmp(t->lines[i].text, "  certificate holds       ", WORDS) == 0);
-        snprintf(text, sizeof text, "gradients of 3 groups: %.6g by the gradient, %.6g by the loss, band 0.5%s%s%s; %.3g s", c->expected,
+        snprintf(text, sizeof text,
+                 "gradients of 3 groups: %.6g by the gradient, %.6g by the loss, band 0.5%s%s%s; %.3g s", c->expected,
                  c->measured, c->causal ? "; no look-ahead" : "", c->causal && c->rows ? ", rows independent" : "",
                  c->context ? ", context counts" : "", c->seconds);
         i = words_follow(t, i, t->lines[i].text + WORDS, text, WORDS);
@@ -321,8 +331,9 @@ static void verdict_is_told(const told *t, const run *r)
     const told_line *losses = &t->lines[i];
     assert_true((losses->n > 0 && strcmp(losses->cells[0], "losses") == 0) == (end->curve.steps > 0));
     if (end->curve.steps == 0) return;
-    snprintf(text, sizeof text, "  losses      %-12s%lld step%s of the main job", end->curve.equal ? "as stored" : "in the band",
-             (long long)end->curve.steps, end->curve.steps == 1 ? "" : "s");
+    snprintf(text, sizeof text, "  losses      %-12s%lld step%s of the main job",
+             end->curve.equal ? "as stored" : "in the band", (long long)end->curve.steps,
+             end->curve.steps == 1 ? "" : "s");
     assert_string_equal(losses->text, text);
 }
 
@@ -345,10 +356,13 @@ static void losses_are_told(const told *t, const run *r)
         row_says(t, "loss", rows[i].label, isfinite(rows[i].value), rows[i].value, 0, 0);
     int i = 0;
     while (strcmp(t->lines[i].cells[0], "loss") != 0) i++;
-    assert_string_equal(t->lines[i].cells[1], end->n_measures ? "nats per pair" : image ? "mean square error" : "nats per token");
+    assert_string_equal(t->lines[i].cells[1], end->n_measures ? "nats per pair"
+                                              : image         ? "mean square error"
+                                                              : "nats per token");
 }
 
-static void interval_is_told(const told *t, const char *label, double scale, double value, double lo, double hi, int64_t n)
+static void interval_is_told(const told *t, const char *label, double scale, double value, double lo, double hi,
+                             int64_t n)
 {
     const told_line *l = find(t, "speed, one device", label);
     assert_non_null(l);
@@ -375,7 +389,8 @@ static void speed_is_told(const told *t, const run *r)
     interval_is_told(t, "tokens/s, median step", 1, s->median_rate, s->median_rate_lo, s->median_rate_hi, s->n);
     interval_is_told(t, "tokens/s, all tokens / all seconds", 1, s->rate, s->rate_lo, s->rate_hi, s->n);
     if (end->image_tokens)
-        interval_is_told(t, "images/s, median step", 1.0 / 64, s->median_rate, s->median_rate_lo, s->median_rate_hi, s->n);
+        interval_is_told(t, "images/s, median step", 1.0 / 64, s->median_rate, s->median_rate_lo, s->median_rate_hi,
+                         s->n);
     else
         row_says(t, speed, "images/s, median step", 0, 0, 0, 0);
     row_says(t, speed, "step time, median", any, s->median, 0, 0);
@@ -414,14 +429,15 @@ static void ranks_are_told(const told *t, const run *r)
         if (r->ranks[i].busy_seconds > r->ranks[most].busy_seconds) most = i;
         if (r->ranks[i].busy_seconds < r->ranks[least].busy_seconds) least = i;
     }
-    row_says(t, heading, "works longest in a step", n < 2 ? 0 : 3, r->ranks[most].busy_seconds, r->ranks[most].wait_seconds,
-             r->ranks[most].rank);
-    row_says(t, heading, "works shortest in a step", n < 2 ? 0 : 3, r->ranks[least].busy_seconds, r->ranks[least].wait_seconds,
-             r->ranks[least].rank);
+    row_says(t, heading, "works longest in a step", n < 2 ? 0 : 3, r->ranks[most].busy_seconds,
+             r->ranks[most].wait_seconds, r->ranks[most].rank);
+    row_says(t, heading, "works shortest in a step", n < 2 ? 0 : 3, r->ranks[least].busy_seconds,
+             r->ranks[least].wait_seconds, r->ranks[least].rank);
     row_says(t, heading, "tokens/s of all ranks, median step", n >= 2 && isfinite(r->speed.median_rate),
              round(r->speed.median_rate * r->start.run_started.devices), 0, 0);
     for (size_t i = 0; i < n; i++) {
-        snprintf(line, sizeof line, "rank %d on some-host holds up the others: its own work takes %.1f %% longer than theirs",
+        snprintf(line, sizeof line,
+                 "rank %d on some-host holds up the others: its own work takes %.1f %% longer than theirs",
                  r->ranks[i].rank, 100 * r->ranks[i].behind);
         assert_true((find(t, heading, line) != NULL) == (n >= 2 && r->ranks[i].slow));
     }
@@ -432,8 +448,8 @@ static void arithmetic_is_told(const told *t, const run *r)
     double peak = r->start.run_started.peak_flops;
     for (int i = 0; i < 4; i++) {
         double rate = r->flops[i].value * r->speed.median_rate;
-        row_says(t, "arithmetic, by convention", r->flops[i].name, r->start.run_started.n_flops_per_token ? 3 : 0, r->flops[i].value,
-                 rate, peak > 0 ? rate / peak : (double)NAN);
+        row_says(t, "arithmetic, by convention", r->flops[i].name, r->start.run_started.n_flops_per_token ? 3 : 0,
+                 r->flops[i].value, rate, peak > 0 ? rate / peak : (double)NAN);
     }
 }
 
@@ -445,7 +461,8 @@ static void line_says(const told *t, const char *label, bool any, double seconds
     if (!any) return;
     char  *end;
     double ms = strtod(l->cells[1], &end);
-    if (*end || fabs(ms - 1e3 * seconds) > 0.0005001) fail_msg("%s: '%s' is not %.17g", label, l->cells[1], 1e3 * seconds);
+    if (*end || fabs(ms - 1e3 * seconds) > 0.0005001)
+        fail_msg("%s: '%s' is not %.17g", label, l->cells[1], 1e3 * seconds);
     says(l->cells[2], seconds / whole);
 }
 
@@ -467,7 +484,8 @@ static void ledger_is_told(const told *t, const run *r)
     }
     line_says(t, "unaccounted", n > 0, fmax(0, rest), whole);
     char mean[40];
-    snprintf(mean, sizeof mean, "whole step, mean of %lld", (long long)(r->steps > 1 ? r->steps - 1 : 1)); /* the first does not count, if there are others */
+    snprintf(mean, sizeof mean, "whole step, mean of %lld",
+             (long long)(r->steps > 1 ? r->steps - 1 : 1)); /* the first does not count, if there are others */
     line_says(t, mean, n > 0, whole, whole);
 }
 
@@ -478,7 +496,8 @@ static void memory_is_told(const told *t, const run *r)
     for (size_t i = 0; i < start->n_memory; i++)
         row_says(t, "memory", start->memory[i].name, 1, (double)start->memory[i].value, 0, 0);
     row_says(t, "memory", "arena", 2, (double)end->planned_bytes, (double)end->used_bytes, 0);
-    assert_string_equal(find(t, "memory", "arena")->cells[3], end->planned_bytes == end->used_bytes ? "equal" : "differ");
+    assert_string_equal(find(t, "memory", "arena")->cells[3],
+                        end->planned_bytes == end->used_bytes ? "equal" : "differ");
     row_says(t, "memory", "outside the arena, libraries", 1, (double)end->outside_arena_bytes, 0, 0);
     row_says(t, "memory", "resident, whole process", 1, (double)r->step.step_done.resident_bytes, 0, 0);
     row_says(t, "memory", "limit", 1, (double)start->memory_limit_bytes, 0, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All that small runs tell, to the letter: every event with every number, by a clock that goes on by a millisecond
- * whenever the run looks at it, with the kernels that every processor has. What the machine says of itself is left out.
- * After a change that is meant:
- *     TM_RECORD=1 build/release/tests/train/test_whole_runs; git diff tests/train/whole-runs.txt
+/* What small runs tell: every event agrees with those before it, with the options and with the times by a clock that
+ * goes on by a millisecond whenever the run looks at it. What happens in which order, and why a run ended, is recorded.
+ * After a change that is meant: TM_RECORD=1 build/release/tests/train/test_whole_runs; git diff
+ * tests/train/whole-runs.txt
  */
 #include "support/full_config.h"
 #include "support/source_files.h"
@@ -30,171 +30,192 @@
 
 /* ---- who listens ---- */
 
+enum { MOST_STEPS = 200 };
+
 typedef struct {
     tm_sink                sink;
     tm_text               *out;
+    const tm_run_options  *options;
     int64_t                stop_at; /* step; 0: never */
     volatile sig_atomic_t *stop;
+    /* of the events so far */
+    int64_t      first, steps, tokens, planned, batch;
+    double       seconds[MOST_STEPS], loss_first, loss_last, validation;
+    tm_named_f64 measures[8];
+    size_t       n_measures;
+    bool         evaluating;
+    double       floor;
 } listener;
 
-static void add_named(tm_text *out, const char *what, const tm_named_f64 *named, size_t n)
+static void assert_close(double is, double wanted)
 {
-    if (n > 0) tm_text_printf(out, "    %s:", what);
-    for (size_t i = 0; i < n; i++) tm_text_printf(out, " %s %.6g,", named[i].name, named[i].value);
-    if (n > 0) tm_text_add(out, "\n");
+    if (!(fabs(is - wanted) <= 1e-9 * fmax(fabs(wanted), 1e-300) || (isnan(is) && isnan(wanted))))
+        fail_msg("%.17g, wanted %.17g", is, wanted);
 }
 
-static void add_started(tm_text *out, const tm_run_started *s)
+/* Classes of memory are all of the plan; the least of them that lives along the step is no more than the whole. */
+static void hear_start(listener *l, const tm_run_started *s)
 {
-    const tm_recipe *r = &s->recipe;
-    tm_text_printf(
-        out,
-        "  started: %s %s %s %s %s %s, %lld parameters, steps %lld from %lld, batch %lld, %d devices (%d), %d "
-        "threads, seed %llu, floor %.6g, peak %.6g, planned %lld\n",
-        s->model, s->precision, s->device, s->kernels, s->sums, s->data_source, (long long)s->parameters,
-        (long long)s->steps, (long long)s->first_step, (long long)s->batch_tokens, s->devices, s->gpus, s->threads,
-        (unsigned long long)s->seed, s->loss_floor, s->peak_flops, (long long)s->planned_bytes);
-    tm_text_printf(
-        out,
-        "    recipe: %s, %s, batch %lld, %lld micro-batches of %lld, sequences of %lld, evaluated %lld, warm-up %lld, "
-        "decay %lld, rate %.6g to %.6g, betas %.6g %.6g, eps %.6g, decay %.6g, norm %.6g, adapters %lld %.6g, every "
-        "%lld, formats %s %s %s, ranks %lld %lld %lld %lld\n",
-        r->optimizer, r->schedule, (long long)r->global_batch, (long long)r->accumulation, (long long)r->micro_batch,
-        (long long)r->sequence_length, (long long)r->eval_samples, (long long)r->warmup_steps,
-        (long long)r->decay_steps, r->learning_rate, r->end_learning_rate, r->beta1, r->beta2, r->eps, r->weight_decay,
-        r->max_norm, (long long)r->lora_rank, r->lora_alpha, (long long)r->eval_interval, r->precision_linear,
-        r->precision_attention, r->precision_communication, (long long)r->tensor_ranks, (long long)r->pipeline_ranks,
-        (long long)r->context_ranks, (long long)r->expert_ranks);
-    add_named(out, "flops a token", s->flops_per_token, s->n_flops_per_token);
-    tm_text_add(out, "    memory:");
-    for (size_t i = 0; i < s->n_memory; i++)
-        tm_text_printf(out, " %s %lld,", s->memory[i].name, (long long)s->memory[i].value);
-    tm_text_add(out, "\n    work:");
-    for (size_t i = 0; i < s->n_work; i++)
-        tm_text_printf(out, " %s %.9g %.9g,", s->work[i].name, s->work[i].flops, s->work[i].bytes);
-    tm_text_printf(out, "\n    along %zu points:", s->n_points);
-    for (size_t i = 0; i < s->n_memory_along; i++) {
-        int64_t sum = 0;
-        for (size_t p = 0; p < s->n_points; p++) sum += s->memory_along[i].bytes[p] * (int64_t)(p % 5 + 1);
-        tm_text_printf(out, " %s %lld,", s->memory_along[i].name, (long long)sum);
+    int64_t sum = 0;
+    for (size_t i = 0; i < s->n_memory; i++) sum += s->memory[i].value;
+    assert_true(sum >= s->planned_bytes); /* classes share space at other times of the step */
+    for (size_t p = 0; p < s->n_points; p++) {
+        int64_t live = 0;
+        for (size_t i = 0; i < s->n_memory_along; i++) live += s->memory_along[i].bytes[p];
+        assert_true(live > 0 && live <= s->planned_bytes);
     }
-    tm_text_add(out, "\n");
+    const tm_run_options *o = l->options;
+    assert_int_equal(s->steps, o->steps);
+    assert_int_equal(s->seed, o->seed);
+    assert_int_equal(s->devices, 1);
+    assert_int_equal(s->recipe.sequence_length, o->step.seq);
+    assert_int_equal(s->recipe.global_batch, s->recipe.micro_batch * s->recipe.accumulation);
+    assert_int_equal(s->first_sample, (s->first_step - 1) * s->recipe.global_batch);
+    assert_close(s->recipe.learning_rate, o->learning_rate);
+    assert_true(s->n_flops_per_token > 0 && s->flops_per_token[0].value > 0);
+    l->first = s->first_step;
+    l->planned = s->planned_bytes;
+    l->batch = s->recipe.global_batch;
+    l->tokens = s->batch_tokens;
+    l->floor = s->loss_floor;
+    tm_text_add(l->out, " ");
 }
 
-static void add_step(tm_text *out, const tm_step_done *s)
+/* Phases are all of a step's time; what every step does is in its ledger. */
+static void hear_step(listener *l, const tm_step_done *s)
 {
-    tm_text_printf(out, "  step %lld: loss %.7g, norm %.6g, rate %.6g, %lld tokens, %.6g s, used %lld\n",
-                   (long long)s->step, s->loss, s->grad_norm, s->learning_rate, (long long)s->tokens, s->seconds,
-                   (long long)s->used_bytes);
-    add_named(out, "phases", s->phases, s->n_phases);
-    add_named(out, "measures", s->measures, s->n_measures);
+    static const char *const lines[] = { "data", "optimizer", "loss" };
+    double                   sum = 0, slow = 0;
+    const tm_run_options    *o = l->options;
+    assert_int_equal(s->step, l->first + l->steps);
+    assert_true(l->steps < MOST_STEPS);
+    assert_string_equal(s->phases[s->n_phases - 1].name, "unaccounted");
+    for (size_t i = 0; i < s->n_phases; i++) {
+        assert_true(s->phases[i].value >= -1e-12);
+        sum += s->phases[i].value;
+        if (strcmp(s->phases[i].name, "injected slowdown") == 0) slow = s->phases[i].value;
+    }
+    assert_close(sum, s->seconds);
+    for (int k = 0; k < 3; k++) {
+        size_t i = 0;
+        while (i < s->n_phases && strcmp(s->phases[i].name, lines[k]) != 0) i++;
+        assert_true(i < s->n_phases && s->phases[i].value > 0);
+    }
+    /* the spin ends at the first look behind its share */
+    double share = (s->seconds - slow) * o->slowdown_pct / 100;
+    assert_true(slow >= share - 0.0021 && slow <= share + 0.0021);
+    assert_close(s->learning_rate, o->learning_rate * tm_schedule_factor(&o->schedule, s->step - 1));
+    assert_int_equal(s->used_bytes, l->planned);
+    assert_true(s->tokens > 0 && s->tokens <= l->tokens);
+    if (l->steps == 0) l->loss_first = s->loss;
+    l->loss_last = s->loss;
+    l->seconds[l->steps++] = s->seconds;
+    if (s->step == l->stop_at) *l->stop = 1;
+    if (s->step < 8 || s->step % 20 == 0) tm_text_printf(l->out, " %lld", (long long)s->step);
 }
 
-static void add_certificate(tm_text *out, const char *what, const tm_certificate *c)
+static void hear_evaluation(listener *l, const tm_evaluation *e)
 {
-    tm_text_printf(
-        out,
-        "    %s: done %d, %d groups, %.4g beside %.4g, band %.4g, gradients %d, ahead %d, rows %d, causal %d, "
-        "context %d, %.6g s, '%s'\n",
-        what, c->done, c->groups, c->measured, c->expected, c->band, c->gradients, c->looked_ahead, c->rows, c->causal,
-        c->context, c->seconds, c->reason);
+    assert_true(l->evaluating);
+    l->evaluating = false;
+    assert_int_equal(e->step, l->first + l->steps - 1);
+    assert_int_equal(e->samples, e->step * l->batch);
+    assert_true(e->tokens > 0 && e->seconds > 0);
+    l->validation = e->loss;
+    l->n_measures = e->n_measures;
+    for (size_t i = 0; i < e->n_measures && i < 8; i++) l->measures[i] = e->measures[i];
+    tm_text_printf(l->out, " evaluated%s", e->last ? " at last" : "");
 }
 
-static void add_speed(tm_text *out, const tm_sample_summary *s)
+static int by_value(const void *a, const void *b)
 {
-    tm_text_printf(
-        out,
-        "    speed: n %lld, warm-up %lld, outliers %lld, worth %.6g, median %.6g %.6g %.6g, variation %.6g, rate "
-        "%.6g (%.6g %.6g, %.6g), median %.6g (%.6g %.6g), stop %d\n",
-        (long long)s->n, (long long)s->warmup, (long long)s->outliers, s->effective_n, s->median, s->p5, s->p95,
-        s->variation, s->rate, s->rate_lo, s->rate_hi, s->half_width, s->median_rate, s->median_rate_lo,
-        s->median_rate_hi, s->stop);
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
 }
 
-/* Of the reason what is said of training: behind it the machine comes. How often a run looks at the clock depends on
- * its kernels: of its seconds two digits. */
-static void add_ended(tm_text *out, const tm_run_ended *e)
+/* What is told in the end is what was told before: losses, times, their middle and sum. */
+static void hear_end(listener *l, const tm_run_ended *e)
 {
+    const tm_sample_summary *s = e->speed;
+    double                   sorted[MOST_STEPS], sum = 0;
+    assert_int_equal(e->steps, l->steps);
+    assert_int_equal(e->planned_bytes, l->planned);
+    assert_true(e->used_bytes <= e->planned_bytes);
+    for (int64_t i = 0; i < l->steps; i++) assert_close(e->step_seconds[i], l->seconds[i]);
+    if (l->steps > 0 && l->first == 1) assert_close(e->loss_first, l->loss_first);
+    if (l->steps > 0) assert_close(e->loss_last, l->loss_last);
+    assert_close(e->loss_validation, l->validation);
+    assert_close(e->loss_floor, l->floor);
+    if (l->n_measures) assert_int_equal(e->n_measures, l->n_measures);
+    for (size_t i = 0; i < l->n_measures && i < 8; i++) assert_close(e->measures[i].value, l->measures[i].value);
+    assert_int_equal(s->n + s->warmup, l->steps);
+    for (int64_t i = 0; i < s->n; i++) sum += sorted[i] = l->seconds[s->warmup + i];
+    qsort(sorted, (size_t)s->n, sizeof *sorted, by_value);
+    if (s->n > 0) {
+        assert_close(s->median, (sorted[(s->n - 1) / 2] + sorted[s->n / 2]) / 2);
+        assert_close(s->rate, (double)(s->n * l->tokens) / sum);
+    }
     const char *about = strstr(e->reason, "; but the figures");
     bool        machine = e->verdict == TM_VERDICT_NOISY || about;
-    tm_text_printf(
-        out,
-        "  ended: %s, '%.*s', stopped '%s', interrupted %d, %lld steps, %lld samples, image %lld, losses %.7g %.7g "
-        "%.7g %.7g, %.6g bits a byte, planned %lld, disk %lld, weights %016llx, first step %.2g, %.2g s, curve %lld "
-        "%d, ranks %zu\n",
-        machine ? "valid" : tm_verdict_name(e->verdict), (int)strcspn(e->reason, ";"), e->reason, e->stopped,
-        e->interrupted, (long long)e->steps, (long long)e->samples, (long long)e->image_tokens, e->loss_first,
-        e->loss_last, e->loss_validation, e->loss_floor, e->bits_per_byte, (long long)e->planned_bytes,
-        (long long)e->disk_bytes, (unsigned long long)e->weights_hash, e->first_step_seconds, e->seconds,
-        (long long)e->curve.steps, e->curve.equal, e->n_ranks);
-    add_named(out, "measures", e->measures, e->n_measures);
-    add_speed(out, e->speed);
-    add_certificate(out, "certificate", &e->certificate);
-    add_certificate(out, "after", &e->certificate_after);
-    tm_text_add(out, "    seconds:");
-    for (int64_t i = 0; i < e->steps && i < 8; i++) tm_text_printf(out, " %.6g", e->step_seconds[i]);
-    tm_text_printf(out, "\n    sample: %s\n", e->sample ? e->sample : "-");
+    tm_text_printf(l->out, "\n  %s, '%.*s', stopped '%s'%s%s\n", machine ? "valid" : tm_verdict_name(e->verdict),
+                   (int)strcspn(e->reason, ";"), e->reason, e->stopped, e->interrupted ? ", interrupted" : "",
+                   e->sample && *e->sample ? ", a sample" : "");
 }
 
-static void add_look(tm_text *out, const tm_look *l)
+/* Of a tensor in another format: how far it is decides whether it diverges, the first that does is the one told. */
+static void hear_look(listener *l, const tm_look *look)
 {
-    tm_text_printf(
-        out,
-        "  look %lld: %s beside %s, losses %.6g %.6g, bound %.6g, %.6g s, %zu tensors, exponents from %d, %d, first "
-        "%s, worst %s\n",
-        (long long)l->step, l->format, l->reference, l->loss, l->reference_loss, l->bound, l->seconds, l->n_tensors,
-        l->first_exponent, l->n_exponents, l->first ? l->first->name : "-", l->worst ? l->worst->name : "-");
-    for (size_t i = 0; i < l->n_tensors; i += 3) {
-        const tm_look_tensor *t = &l->tensors[i];
-        tm_text_printf(
-            out,
-            "    %s %s %s, %lld, error %.3g, cosine %.4g, under %.3g, over %.3g, amax %.4g %.4g, zeros %.3g %.3g, %d\n",
-            t->name, t->kind, t->format, (long long)t->elements, t->error, t->cosine, t->underflow, t->overflow,
-            t->amax, t->reference_amax, t->zeros, t->reference_zeros, t->diverges);
+    const tm_look_tensor *first = NULL;
+    for (size_t i = 0; i < look->n_tensors; i++) {
+        const tm_look_tensor *t = &look->tensors[i];
+        assert_true(t->diverges == (t->overflow > 0 || t->error > look->bound));
+        assert_true(t->cosine <= 1 + 1e-9 && t->underflow >= 0 && t->zeros <= 1 && t->elements > 0);
+        if (t->diverges && !first) first = t;
+        assert_true(look->worst != NULL && look->worst->error >= t->error);
+    }
+    assert_true(look->first == first);
+    tm_text_printf(l->out, " looked at %zu in %s beside %s", look->n_tensors, look->format, look->reference);
+}
+
+static void hear_factors(listener *l, const tm_quantized_step *q)
+{
+    tm_text_printf(l->out, " told of %zu factors", q->n_factors);
+    for (size_t i = 0; i < q->n_factors; i++) {
+        const tm_quantized_factor *f = &q->factors[i];
+        assert_true(f->amax > 0 && f->scale > 0 && f->saturated >= 0 && f->saturated <= 1);
+        assert_true(f->flushed >= 0 && f->flushed <= 1);
     }
 }
 
 static void listen(tm_sink *sink, const tm_event *event)
 {
     listener *l = (listener *)sink;
-    tm_text  *out = l->out;
     switch (event->kind) {
     case TM_EVENT_RUN_STARTED:
-        add_started(out, &event->run_started);
+        hear_start(l, &event->run_started);
         break;
     case TM_EVENT_STEP_DONE:
-        if (event->step_done.step < 8 || event->step_done.step % 20 == 0) add_step(out, &event->step_done);
-        if (event->step_done.step == l->stop_at) *l->stop = 1;
+        hear_step(l, &event->step_done);
         break;
     case TM_EVENT_EVALUATION_STARTED:
-        tm_text_printf(out, "  evaluation at %lld, %lld samples\n", (long long)event->evaluation_started.step,
-                       (long long)event->evaluation_started.samples);
+        assert_false(l->evaluating);
+        l->evaluating = true;
         break;
     case TM_EVENT_EVALUATION:
-        tm_text_printf(out, "  evaluated at %lld, %lld samples: %.7g, %.6g bits, %lld tokens, %.6g s, last %d\n",
-                       (long long)event->evaluation.step, (long long)event->evaluation.samples, event->evaluation.loss,
-                       event->evaluation.bits_per_byte, (long long)event->evaluation.tokens, event->evaluation.seconds,
-                       event->evaluation.last);
-        add_named(out, "measures", event->evaluation.measures, event->evaluation.n_measures);
+        hear_evaluation(l, &event->evaluation);
         break;
     case TM_EVENT_CHECKPOINT:
-        tm_text_printf(out, "  checkpoint at %lld in %s, %lld bytes, %.6g s\n", (long long)event->checkpoint.step,
-                       event->checkpoint.path, (long long)event->checkpoint.bytes, event->checkpoint.seconds);
+        assert_int_equal(event->checkpoint.step, l->first + l->steps - 1);
+        tm_text_printf(l->out, " saved in %s", event->checkpoint.path);
         break;
     case TM_EVENT_LOOK:
-        add_look(out, &event->look);
+        hear_look(l, &event->look);
         break;
     case TM_EVENT_QUANTIZED:
-        tm_text_printf(out, "  quantized %lld:", (long long)event->quantized.step);
-        for (size_t i = 0; i < event->quantized.n_factors; i++) {
-            const tm_quantized_factor *f = &event->quantized.factors[i];
-            tm_text_printf(out, " %s %s %.4g %.4g %.3g %.3g,", f->linear, f->factor, f->amax, f->scale, f->saturated,
-                           f->flushed);
-        }
-        tm_text_add(out, "\n");
+        hear_factors(l, &event->quantized);
         break;
     case TM_EVENT_RUN_ENDED:
-        add_ended(out, &event->run_ended);
+        hear_end(l, &event->run_ended);
     }
 }
 
@@ -435,6 +456,8 @@ static void runs_tell_what_is_recorded(void **state)
         tm_run_options options;
         tm_error       err = { 0 };
         listener       l = { .sink = { .handle = listen }, .out = &out, .stop_at = runs[i].stop_at };
+        l.options = &options;
+        l.validation = (double)NAN;
         tm_text_printf(&out, "\n%s\n", runs[i].what);
         if (test_read_run(config, runs[i].words, &options, &err) != TM_OK) fail_msg("%s: %s", runs[i].what, err.text);
         const char *folder = runs[i].folder ? runs[i].folder : options.checkpoint ? "saved" : "";
