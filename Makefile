@@ -85,7 +85,7 @@ ISAS     := $(foreach set,$(SETS),$(if $(filter-out $(BUILT_FOR),$(FLAGS_$(set))
 SIMD_OBJ := $(foreach isa,$(filter base avx2 avx512,$(ISAS)),$(SIMD_SRC:%.c=$(BUILD)/%.$(isa).o)) \
     $(foreach isa,$(filter avx512_bf16 amx,$(ISAS)),$(PRODUCT_SRC:%.c=$(BUILD)/%.$(isa).o))
 REFERENCE := $(sort $(wildcard configs/reference/*.csv))
-GPU_TEXTS := $(sort $(filter-out %/units.cu,$(wildcard src/device/gpu/source/*.cu)))
+GPU_TEXTS := $(sort $(filter-out %/seen.cu %/units.cu,$(wildcard src/device/gpu/source/*.cu)))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o $(BUILD)/gpu_texts.o $(BUILD)/gpu_embedded.o
 MPICC_openmpi := $(firstword $(shell command -v mpicc.openmpi) $(if $(shell mpicc --showme:version 2>/dev/null),mpicc))
 MPICC_mpich   := $(firstword $(shell command -v mpicc.mpich) $(if $(shell mpicc -v 2>/dev/null | grep -i mpich),mpicc))

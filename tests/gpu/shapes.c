@@ -35,6 +35,10 @@ static const attention_shape attentions[] = {
     { 1, { OF(12, 80, 0, 2, 1, 72, 104), .scale = 0.1, .causal = 1 }, 0, true, 0, false }, /* keys that nobody sees */
     { 1, { OF(80, 24, -70, 2, 1, 4, 4), .scale = 0.4, .causal = 1 }, 0, true, 0, false },  /* queries without keys */
     { 1, { OF(200, 24, -190, 2, 1, 16, 8), .scale = 0.4, .causal = 1 }, 0, false, 8, false },
+    { 1, { OF(200, 24, -190, 1, 1, 64, 64), .scale = 0.1, .causal = 1 }, 0, false, 8, false }, /* the same of wgmma's */
+    { 1, { OF(12, 200, 0, 2, 1, 128, 128), .scale = 0.1, .causal = 1 }, 0, false, 0, false },
+    { 1, { OF(200, 200, 0, 1, 1, 64, 64), .scale = 0.1, .causal = 1, .window = 70 }, 0, false, 8, false },
+    { 1, { OF(1900, 9, 0, 1, 1, 64, 64), .scale = 0.1, .causal = 0 }, 6, false, 0, false },
     { 1, { OF(10, 20, 10, 2, 2, 136, 200), .scale = 0.1, .causal = 1 }, 0, true, 0, false },
 #undef OF
 };
