@@ -10,7 +10,8 @@
 A module is a text with definitions. For AMD's GPUs clang writes assembler, which the tests execute; of that very text
 come the bytes of the code object (version 5: what the LLVM 18 of ROCm 6.3 writes by default). For NVIDIA's, NVRTC 12.0
 writes PTX (ISA 8.0) for sm_80: drivers of CUDA 12.0 and later load it, on sm_80 and what came later; the texts use
-nothing that only later ones have. build/kernels/ARCH has MODULE.code and, of AMD's, MODULE.s.
+nothing that only later ones have. What the list has under "sm_90" does, and is for sm_90a alone. build/kernels/ARCH has
+MODULE.code and, of AMD's, MODULE.s.
 """
 import concurrent.futures
 import ctypes
@@ -25,11 +26,11 @@ import sys
 import tempfile
 
 FOLDER, LIST, PYTHON = "build/kernels", "src/device/gpu/source/modules.txt", "build/venv/bin/python"
-ARCHS = {"hip": ("gfx942", "gfx950"), "cuda": ("sm_80",)}
+ARCHS = {"hip": ("gfx942", "gfx950"), "cuda": ("sm_80",), "sm_90": ("sm_90a",)}
 OLDEST_CUDA, ISA = 12000, "8.0"
 CLANG = "-O3 -std=c++17 -ffp-contract=off -mcode-object-version=5"
 HIP = "-x hip --cuda-device-only --no-gpu-bundle-output -nogpuinc -nogpulib " + CLANG
-NVRTC = ("--gpu-architecture=compute_80", "--fmad=false", "--std=c++17")
+NVRTC = ("--fmad=false", "--std=c++17")
 ENTRY = struct.Struct("<QQQi12s128s")  # src/gpu/embedded.c
 
 
@@ -120,7 +121,8 @@ def nvrtc_library():
 
 def compile_nvidia(module):
     library, program, size = nvrtc_library(), ctypes.c_void_p(), ctypes.c_size_t()
-    options = [o.encode() for o in [*NVRTC, *[f"-D{d}" for d in module.definitions]]]
+    arch = "--gpu-architecture=" + module.arch.replace("sm_", "compute_")
+    options = [o.encode() for o in [arch, *NVRTC, *[f"-D{d}" for d in module.definitions]]]
     library.nvrtcCreateProgram(ctypes.byref(program), module.text.encode(), b"k.cu", 0, None, None)
     code = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     what = "PTX" if code == 0 else "ProgramLog"
@@ -137,8 +139,8 @@ def compile_nvidia(module):
         if text.count(name) != 1:
             fail(f"{module.name}: {name} is used")
         text = text.replace(line, "")
-    if f".version {ISA}\n" not in text or ".target sm_80\n" not in text:
-        fail(f"{module.name}: not PTX {ISA} for sm_80")
+    if f".version {ISA}\n" not in text or f".target {module.arch}\n" not in text:
+        fail(f"{module.name}: not PTX {ISA} for {module.arch}")
     with open(module.path + ".code.new", "wb") as f:
         f.write(text.encode() + b"\0")
 

@@ -24,7 +24,7 @@ struct tm_gpu_embedded {
     char        *content;
     const entry *entries;
     size_t       n;
-    char         arch[12];
+    char         arch[12], own[12]; /* of code for it and what came later; of code for it alone; empty: there is none */
     int          count;
 };
 
@@ -82,12 +82,34 @@ static int number_of(const char *arch)
     return strncmp(arch, "sm_", 3) == 0 ? atoi(arch + 3) : -1;
 }
 
+/* PTX for "sm_90a" has instructions of 9.0 alone (PTX ISA, ".target"). */
+static bool for_one(const char *arch)
+{
+    return number_of(arch) >= 0 && arch[strlen(arch) - 1] == 'a';
+}
+
 /* Machine code is for one architecture; PTX for its own and all that came later. */
 static bool takes(const tm_gpu_facts *gpu, const entry *e)
 {
     int of = number_of(e->arch), mine = number_of(gpu->arch);
     if (of < 0 || mine < 0) return strcmp(gpu->arch, e->arch) == 0;
-    return of <= mine && e->runtime <= gpu->version;
+    return (for_one(e->arch) ? of == mine : of <= mine) && e->runtime <= gpu->version;
+}
+
+static void take(tm_gpu_embedded *e, const tm_gpu_facts *gpu)
+{
+    for (size_t i = 0; i < e->n; i++) {
+        const char *arch = e->entries[i].arch;
+        if (!takes(gpu, &e->entries[i])) continue;
+        if (for_one(arch))
+            memcpy(e->own, arch, sizeof e->own);
+        else if (number_of(arch) >= number_of(e->arch))
+            memcpy(e->arch, arch, sizeof e->arch);
+    }
+    for (size_t i = 0; i < e->n; i++) {
+        const char *arch = e->entries[i].arch;
+        e->count += *arch && (strcmp(arch, e->arch) == 0 || strcmp(arch, e->own) == 0);
+    }
 }
 
 tm_status tm_gpu_embedded_open(const tm_gpu_facts *gpu, tm_gpu_embedded **out, tm_error *err)
@@ -100,10 +122,7 @@ tm_status tm_gpu_embedded_open(const tm_gpu_facts *gpu, tm_gpu_embedded **out, t
     memcpy(&n, content, sizeof n);
     tm_gpu_embedded *e = memset(tm_alloc(sizeof *e), 0, sizeof *e);
     *e = (tm_gpu_embedded){ .content = content, .entries = (const entry *)(const void *)(content + sizeof n), .n = n };
-    for (size_t i = 0; i < e->n; i++)
-        if (takes(gpu, &e->entries[i]) && number_of(e->entries[i].arch) >= number_of(e->arch))
-            memcpy(e->arch, e->entries[i].arch, sizeof e->arch);
-    for (size_t i = 0; *e->arch && i < e->n; i++) e->count += strcmp(e->entries[i].arch, e->arch) == 0;
+    take(e, gpu);
     if (e->count > 0)
         *out = e;
     else
@@ -149,10 +168,12 @@ static bool has_word(const char *text, const char *word)
 
 const void *tm_gpu_embedded_find(const tm_gpu_embedded *e, const tm_gpu_source *source, const char *kernel)
 {
-    if (!e) return NULL;
-    uint64_t key = key_of(e->arch, source);
-    for (size_t i = 0; i < e->n; i++)
-        if (e->entries[i].key == key && strcmp(e->entries[i].arch, e->arch) == 0)
-            return has_word(e->entries[i].kernels, kernel) ? e->content + e->entries[i].at : NULL;
+    const char *archs[2] = { e ? e->own : "", e ? e->arch : "" };
+    for (int k = 0; k < 2; k++) {
+        uint64_t key = *archs[k] ? key_of(archs[k], source) : 0;
+        for (size_t i = 0; *archs[k] && i < e->n; i++)
+            if (e->entries[i].key == key && strcmp(e->entries[i].arch, archs[k]) == 0)
+                return has_word(e->entries[i].kernels, kernel) ? e->content + e->entries[i].at : NULL;
+    }
     return NULL;
 }

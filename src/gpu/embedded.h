@@ -21,7 +21,8 @@ const void *tm_gpu_embedded_set(size_t *bytes);
 TM_MUST_USE tm_status tm_gpu_embedded_open(const tm_gpu_facts *gpu, tm_gpu_embedded **out, tm_error *err);
 void                  tm_gpu_embedded_close(tm_gpu_embedded *embedded);       /* NULL is fine */
 int                   tm_gpu_embedded_count(const tm_gpu_embedded *embedded); /* modules; of NULL: 0 */
-/* The architecture that the code is for: "gfx942", or of PTX the oldest: "sm_80". */
+/* The architecture that the code is for: "gfx942", or of PTX the oldest: "sm_80". Beside that PTX there may be some for
+ * this GPU's architecture alone. */
 const char *tm_gpu_embedded_arch(const tm_gpu_embedded *embedded);
 
 /* The code of this source if it is there, and if its kernel of this name was judged; else, and of NULL, NULL.

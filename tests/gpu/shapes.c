@@ -35,6 +35,10 @@ static const attention_shape attentions[] = {
     { 1, { OF(12, 80, 0, 2, 1, 72, 104), .scale = 0.1, .causal = 1 }, 0, true, 0, false }, /* keys that nobody sees */
     { 1, { OF(80, 24, -70, 2, 1, 4, 4), .scale = 0.4, .causal = 1 }, 0, true, 0, false },  /* queries without keys */
     { 1, { OF(200, 24, -190, 2, 1, 16, 8), .scale = 0.4, .causal = 1 }, 0, false, 8, false },
+    { 1, { OF(200, 24, -190, 1, 1, 64, 64), .scale = 0.1, .causal = 1 }, 0, false, 8, false }, /* the same of wgmma's */
+    { 1, { OF(12, 200, 0, 2, 1, 128, 128), .scale = 0.1, .causal = 1 }, 0, false, 0, false },
+    { 1, { OF(200, 200, 0, 1, 1, 64, 64), .scale = 0.1, .causal = 1, .window = 70 }, 0, false, 8, false },
+    { 1, { OF(1900, 9, 0, 1, 1, 64, 64), .scale = 0.1, .causal = 0 }, 6, false, 0, false },
     { 1, { OF(10, 20, 10, 2, 2, 136, 200), .scale = 0.1, .causal = 1 }, 0, true, 0, false },
 #undef OF
 };
@@ -82,12 +86,12 @@ bool gpu_usual_heads(const tm_op *op, int64_t size, gpu_shape *out)
     return true;
 }
 
-/* --- other ops: an example of theirs whose dimensions are longer */
+/* --- other ops: an example of theirs whose dimensions are others */
 
 static const struct {
     const tm_op *op;
-    int          number; /* of the example */
-    int64_t      from[3], to[3];
+    int          number;         /* of the example */
+    int64_t      from[3], to[5]; /* the last two, if not 0: seq and from of embedding_grad */
 } stretched[] = {
     { &tm_op_rmsnorm, 1, { 7 }, { 1300 } },
     { &tm_op_rmsnorm, 1, { 7 }, { 1900 } },
@@ -129,11 +133,21 @@ static const struct {
     { &tm_op_embedding, 13, { 19 }, { 1900 } },
     { &tm_op_embedding_grad, 2, { 27, 5 }, { 1300, 6000 } },
     { &tm_op_embedding_grad, 2, { 5 }, { 8000 } },
-    { &tm_op_embedding_grad, 3, { 18 }, { 1300 } },
+    { &tm_op_embedding_grad, 3, { 18 }, { 2100 } },
     { &tm_op_embedding_grad, 13, { 40 }, { 1300 } },
     { &tm_op_embedding_grad, 14, { 63 }, { 1475 } },
     { &tm_op_embedding_grad, 13, { 40, 20 }, { 2100, 2000 } }, /* parts of positions as long as the rows */
     { &tm_op_embedding_grad, 14, { 63, 31 }, { 2100, 2090 } },
+    { &tm_op_embedding_grad, 1, { 6, 7, 3 }, { 7, 1, 1, 1 } }, /* all rows are of one token and of one position */
+    { &tm_op_embedding_grad, 12, { 500, 5, 2 }, { 7, 1, 1, 1 } },
+    { &tm_op_embedding_grad, 3, { 18, 5, 4 }, { 7, 1, 1 } },
+    { &tm_op_embedding_grad, 13, { 40, 20 }, { 32, 10, 0, 10 } }, /* the last rows have no position */
+    { &tm_op_embedding_grad, 13, { 40, 20 }, { 8, 7, 0, 1, 1 } },
+    { &tm_op_embedding_grad, 13, { 40, 20 }, { 1300, 200, 0, 0, 1100 } }, /* and the first ones */
+    { &tm_op_embedding_grad, 14, { 63, 31 }, { 1300, 200, 0, 0, 1100 } },
+    { &tm_op_embedding_grad, 14, { 63, 31 }, { 3, 1 } },
+    { &tm_op_embedding_grad, 14, { 63, 40 }, { 7, 1 } },
+    { &tm_op_embedding_grad, 11, { 200, 768 }, { 20, 300 } },
     { &tm_op_adamw, 8, { 0 }, { 0 } },
     { &tm_op_adamw, 8, { 40001 }, { 60000 } },
     { &tm_op_adamw, 8, { 40001 }, { 51000 } },
@@ -176,8 +190,12 @@ static void make_stretched(gpu_shape *s, int row)
     for (int k = 0; k < op->n_in; k++) stretch_shape(&s->example.in[k], stretched[row].from, stretched[row].to);
     for (int k = 0; k < op->n_in; k++) stretch(&s->example.limit[k], stretched[row].from, stretched[row].to);
     for (int k = 0; k < op->n_out; k++) stretch_shape(&s->example.out[k], stretched[row].from, stretched[row].to);
-    if (op == &tm_op_embedding_grad)
-        stretch(&((tm_embedding_attr *)(void *)s->example.attr)->rows, stretched[row].from, stretched[row].to);
+    if (op == &tm_op_embedding_grad) {
+        tm_embedding_attr *attr = (void *)s->example.attr;
+        stretch(&attr->rows, stretched[row].from, stretched[row].to);
+        if (stretched[row].to[3]) attr->seq = stretched[row].to[3];
+        if (stretched[row].to[4]) attr->from = stretched[row].to[4];
+    }
 }
 
 bool gpu_shape_of(const tm_op *op, int k, gpu_shape *out)

@@ -34,6 +34,7 @@ static const module modules[] = {
     { "gfx950", "X=f32", "text", " one two ", "code of gfx950", 0 },
     { "sm_100", "X=f32", "text", " one two ", "code of sm_100", 13000 },
     { "sm_80", "X=f32", "text", " one two ", "code of sm_80", 12000 },
+    { "sm_90a", "X=bf16", "text", " one ", "code of sm_90a", 12000 },
 };
 enum { MODULES = sizeof modules / sizeof modules[0] };
 
@@ -109,9 +110,10 @@ static void a_gpu_takes_what_it_may_load(void **state)
     takes("gfx90a", 60300000, NULL, 0);
     takes("gfx94", 60300000, NULL, 0);
     takes("sm_80", 12000, "sm_80", 1);
-    takes("sm_90", 12040, "sm_80", 1);
+    takes("sm_90", 12040, "sm_80", 2);
     takes("sm_90", 11080, NULL, 0); /* its driver does not know the PTX */
     takes("sm_75", 13000, NULL, 0);
+    takes("sm_89", 13000, "sm_80", 1);
     takes("sm_120", 13000, "sm_100", 1);
     takes("sm_120", 12080, "sm_80", 1);
     set_bytes = 0;
@@ -146,6 +148,25 @@ static void code_belongs_to_one_source(void **state)
     tm_gpu_embedded_close(e);
 }
 
+/* Instructions that one architecture has alone: its GPUs take that code beside the others', no others do. */
+static void code_for_one_architecture(void **state)
+{
+    static const char *const archs[] = { "sm_80", "sm_89", "sm_90", "sm_100", "sm_120" };
+    tm_gpu_source            source = { .source = "text", .defines = { "X=bf16" } };
+    (void)state;
+    make_set(0);
+    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
+        tm_gpu_embedded *e = opened(archs[i], 13000);
+        const char      *found = tm_gpu_embedded_find(e, &source, "one");
+        if (strcmp(archs[i], "sm_90") == 0)
+            assert_string_equal(found, "code of sm_90a");
+        else
+            assert_null(found);
+        tm_gpu_embedded_close(e);
+    }
+    assert_null(opened("sm_90", 11080));
+}
+
 static void is_damaged(const char *what, size_t at)
 {
     tm_gpu_facts     facts = { .arch = "gfx942", .version = 60300000 };
@@ -169,7 +190,7 @@ static void a_damaged_set_is_found(void **state)
         set_bytes--;
         is_damaged("cut", whole - set_bytes);
     }
-    for (size_t cut = 1; cut < 1008; cut++) { /* of 8 + 5 * 200 bytes */
+    for (size_t cut = 1; cut < 1208; cut++) { /* of 8 + 6 * 200 bytes */
         make_set(cut);
         is_damaged("content", cut);
     }
@@ -177,6 +198,7 @@ static void a_damaged_set_is_found(void **state)
 
 static const struct CMUnitTest tests[] = { cmocka_unit_test(a_gpu_takes_what_it_may_load),
                                            cmocka_unit_test(code_belongs_to_one_source),
+                                           cmocka_unit_test(code_for_one_architecture),
                                            cmocka_unit_test(a_damaged_set_is_found) };
 
 TM_TESTS_ALONE(tests, NULL, NULL)

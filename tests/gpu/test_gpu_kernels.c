@@ -79,6 +79,15 @@ static void what_is_left_out_is_named_on_cuda(void **state)
     assert_int_equal(left_out("cuda", "sm_90", "layernorm"), 0);
 }
 
+/* What the architecture has alone: copies, and products of warpgroups that go on by themselves. */
+static void what_is_left_out_of_wgmma_is_named(void **state)
+{
+    (void)state;
+    if (gpu_is_real()) skip();
+    setenv("TM_TEST_KERNEL", "wgmma", 1);
+    assert_int_equal(left_out("cuda", "sm_90", "attention_grad"), 0);
+}
+
 static void what_is_left_out_is_named_on_hip(void **state)
 {
     (void)state;
@@ -88,6 +97,7 @@ static void what_is_left_out_is_named_on_hip(void **state)
 
 static const struct CMUnitTest tests[] = { cmocka_unit_test(on_cuda), cmocka_unit_test(on_hip),
                                            cmocka_unit_test(what_is_left_out_is_named_on_cuda),
-                                           cmocka_unit_test(what_is_left_out_is_named_on_hip) };
+                                           cmocka_unit_test(what_is_left_out_is_named_on_hip),
+                                           full_test(what_is_left_out_of_wgmma_is_named) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -80,40 +80,51 @@ static void note_judged(const char *arch)
     if (tm_file_write(path, text, (size_t)n, &err) != TM_OK) fail_msg("%s", err.text);
 }
 
-static void judge_set(const char *device, const char *arch)
+/* On a GPU the kernels of an architecture's code; `kind`: only those with this in their names. */
+static void judge_set(const char *device, const char *gpu, const char *arch, const char *kind)
 {
     char folder[80], launched[80];
+    bool all = !getenv("TM_TEST_OP") && !getenv("TM_TEST_KERNEL");
     read_set();
     snprintf(folder, sizeof folder, FOLDER "/%s", arch);
     snprintf(launched, sizeof launched, FOLDER "/launched.%s", arch);
     (void)unlink(launched);
-    setenv("STANDIN_GPU_ARCH", arch, 1);
+    setenv("STANDIN_GPU_ARCH", gpu, 1);
     setenv("STANDIN_GPU_CODE", folder, 1);
     setenv("STANDIN_GPU_LAUNCHED", launched, 1);
+    if (kind) setenv("TM_TEST_KERNEL", kind, 0);
     kernels_are_right(device, true);
     all_were_launched(folder, launched);
-    if (!getenv("TM_TEST_OP") && !getenv("TM_TEST_KERNEL")) note_judged(arch);
+    if (all) note_judged(arch);
     tm_text_fini(&set);
 }
 
 static void on_gfx942(void **state)
 {
     (void)state;
-    judge_set("hip", "gfx942");
+    judge_set("hip", "gfx942", "gfx942", NULL);
 }
 
 static void on_gfx950(void **state)
 {
     (void)state;
-    judge_set("hip", "gfx950");
+    judge_set("hip", "gfx950", "gfx950", NULL);
 }
 
 static void on_sm_80(void **state)
 {
     (void)state;
-    judge_set("cuda", "sm_80");
+    judge_set("cuda", "sm_80", "sm_80", NULL);
 }
 
-static const struct CMUnitTest tests[] = { full_test(on_gfx942), full_test(on_gfx950), full_test(on_sm_80) };
+/* What is for sm_90 alone; the rest is the code for sm_80. */
+static void on_sm_90(void **state)
+{
+    (void)state;
+    judge_set("cuda", "sm_90", "sm_90a", "wgmma");
+}
+
+static const struct CMUnitTest tests[] = { full_test(on_gfx942), full_test(on_gfx950), full_test(on_sm_80),
+                                           full_test(on_sm_90) };
 
 TM_TESTS_ALONE(tests, NULL, NULL)

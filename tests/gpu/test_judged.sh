@@ -33,8 +33,9 @@ compiler()
     *) export TRAINMARK_NVRTC="$standins/nvrtc.so" TRAINMARK_HIPRTC="$standins/hiprtc.so" ;;
     esac
 }
-# Modules of an architecture; it is the same list for all.
-inside=$(find "$root/build/kernels/gfx942" -name '*.code' | wc -l)
+# Modules of an architecture: the same list for all; sm_90 has some beside it.
+modules_of() { find "$root/build/kernels/$1" -name '*.code' | wc -l; }
+inside=$(modules_of gfx942) more=$(modules_of sm_90a)
 short="--model.n_layers 1 --model.dim 64 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 --model.vocab_size 64
     --training.seq_len 16 --training.local_batch_size 1 --training.steps 1 --validation.enable false"
 odd="--model.head_dim 40"
@@ -54,7 +55,20 @@ for case in hip:gfx942:gfx942 hip:gfx950:gfx950 cuda:sm_80:sm_80 cuda:sm_90:sm_8
         check "$arch, $format: says so" has "$err" "device $maker: .*$arch; kernels: [0-9]+ modules of judged code; products"
     done
     trainmark devices
-    check "$arch: devices says so" has "$out" "kernels   $inside modules of judged code; others are compiled here"
+    all=$inside
+    [ "$arch" != sm_90 ] || all=$((inside + more))
+    check "$arch: devices says so" has "$out" "kernels   $all modules of judged code; others are compiled here"
+done
+# Kernels that sm_90 alone has: there they run, elsewhere others do.
+for case in sm_80:0 sm_90:2 sm_100:0; do
+    arch=${case%:*}
+    on cuda "$arch" sm_90a
+    : >launched
+    STANDIN_GPU_LAUNCHED=$work/launched trainmark run tiny-llama $short --model.head_dim 64 --training.dtype bfloat16 \
+        --device cuda --out "$arch-own"
+    check "$arch, heads of 64: a run without a compiler" [ "$code" -eq 0 ]
+    check "$arch, heads of 64: all of it judged" modules "$arch-own" '[1-9][0-9]*' 0
+    check "$arch, heads of 64: its own kernels" [ "$(grep -cE 'attention_wgmma_(queries|keys)$' launched)" -eq "${case#*:}" ]
 done
 check "the same losses on a newer GPU" [ "$(grep -o '"weights_hash": "[^"]*' sm_80-bfloat16/result.json)" = \
     "$(grep -o '"weights_hash": "[^"]*' sm_90-bfloat16/result.json)" ]

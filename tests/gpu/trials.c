@@ -39,6 +39,12 @@ static const tm_kernel *kernel_of(tm_op_id op, int i)
     return NULL;
 }
 
+/* Of bfloat16, by matrix units? */
+static bool by_units(const tm_kernel *kernel)
+{
+    return strstr(kernel->name, "/matrix") || strstr(kernel->name, "/wgmma");
+}
+
 /* A call on the device, and what lies there. */
 typedef struct {
     const judge     *j;
@@ -299,8 +305,7 @@ static bool try_precision(const judge *j, tm_device *device, const tm_kernel *ke
         close_images(&t);
         return false;
     }
-    bool short_one =
-        within(j->op, &t.call, WAYS_FLOPS, WAYS_VALUES) || (j->number >= SHAPES && strstr(kernel->name, "/matrix"));
+    bool short_one = within(j->op, &t.call, WAYS_FLOPS, WAYS_VALUES) || (j->number >= SHAPES && by_units(kernel));
     bool in_all_ways = j->number == 1 || (test_is_full() && short_one);
     run(&t, 0, -1);
     check(&t, 0);
@@ -315,14 +320,23 @@ static bool try_precision(const judge *j, tm_device *device, const tm_kernel *ke
     return true;
 }
 
+/* Attention by matrix units may not refuse this shape in bfloat16. */
+static bool must_take(const tm_kernel *kernel, const gpu_shape *s)
+{
+    const tm_attention_attr *t = (const void *)s->example.attr;
+    if (strstr(kernel->name, "/wgmma")) return t->dim_qk == t->dim_v && (t->dim_v == 64 || t->dim_v == 128);
+    return t->dim_qk <= 128 && t->dim_v <= 128 && (s->gap | t->dim_qk | t->dim_v) % 8 == 0;
+}
+
 /* Heads of the usual sizes, which the program has inside. */
 static void try_usual_heads(const tm_op *op, const tm_kernel *kernel, tm_device *device)
 {
-    const tm_precision *precision = strstr(kernel->name, "/matrix") ? &tm_precision_bf16 : &tm_precision_f32;
+    const tm_precision *precision = by_units(kernel) ? &tm_precision_bf16 : &tm_precision_f32;
     for (int i = 0; i < USUAL_HEADS; i++) {
         gpu_shape s;
         judge     j;
         if (!gpu_usual_heads(op, usual_heads[i], &s)) return;
+        if (!must_take(kernel, &s)) continue;
         judge_open(&j, op, &s.example, SHAPES + 100 + i, precision == &tm_precision_bf16);
         if (!try_precision(&j, device, kernel, precision, s.gap))
             fail_msg("%s: heads of %d are not inside", kernel->name, (int)usual_heads[i]);
@@ -331,11 +345,12 @@ static void try_usual_heads(const tm_op *op, const tm_kernel *kernel, tm_device 
 }
 
 /* Beside the ops' own examples (shapes.h): all that the quick suite does not leave out. Kernels in tiles leave long
- * attention to matrix units, which must take it. */
-static void try_shapes(const tm_op *op, const tm_kernel *kernel, tm_device *device)
+ * attention to matrix units, which must take it. Returns how many were tried. */
+static int try_shapes(const tm_op *op, const tm_kernel *kernel, tm_device *device)
 {
     enum { MOST_IN_TILES = 3000000 };
-    bool      matrix = strstr(kernel->name, "attention") && strstr(kernel->name, "/matrix");
+    bool      matrix = strstr(kernel->name, "attention") && by_units(kernel);
+    int       tried = 0;
     gpu_shape s;
     if (embedded_only) try_usual_heads(op, kernel, device);
     for (int k = 0; gpu_shape_of(op, k, &s); k++) {
@@ -348,14 +363,14 @@ static void try_shapes(const tm_op *op, const tm_kernel *kernel, tm_device *devi
             judge j;
             judge_open(&j, op, &s.example, SHAPES + k, p > 0);
             if (op == &tm_op_linear || op == &tm_op_linear_dgrad) j.adds |= 1U; /* as no graph asks for yet */
-            bool                     taken = try_precision(&j, device, kernel, precisions[p], s.gap);
-            const tm_attention_attr *t = (const void *)s.example.attr;
-            if (!taken && !embedded_only && matrix && p == 1 && t->dim_qk <= 128 && t->dim_v <= 128 &&
-                (s.gap | t->dim_qk | t->dim_v) % 8 == 0)
+            bool taken = try_precision(&j, device, kernel, precisions[p], s.gap);
+            tried += taken;
+            if (!taken && !embedded_only && matrix && p == 1 && must_take(kernel, &s))
                 fail_msg("%s refuses shape %d", kernel->name, k);
             judge_close(&j);
         }
     }
+    return tried;
 }
 
 /* Precisions that only some ops meet: moments in bfloat16; weights in bfloat16 for the float32 of a certificate. */
@@ -380,8 +395,7 @@ static int try_op(const tm_op *op, const tm_kernel *kernel, tm_device *device)
             tried += try_precision(&j, device, kernel, all[p], 0);
             judge_close(&j);
         }
-    try_shapes(op, kernel, device);
-    return tried;
+    return tried + try_shapes(op, kernel, device);
 }
 
 void kernels_are_right(const char *name, bool embedded)
@@ -403,6 +417,7 @@ void kernels_are_right(const char *name, bool embedded)
         const tm_kernel *kernel;
         for (int k = 0; (!only || strcmp(only, op->name) == 0) && (kernel = kernel_of((tm_op_id)id, k)); k++) {
             if (kind && !strstr(kernel->name, kind)) continue;
+            if (strstr(kernel->name, "/wgmma") && !strstr(device->info.text, ", sm_90;")) continue;
             ops++;
             if (try_op(op, kernel, device) == 0 && !embedded) fail_msg("no example of %s was tried", kernel->name);
         }

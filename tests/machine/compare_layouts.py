@@ -4,7 +4,7 @@
 
 Where numbers of matrix instructions lie: what test_ptx.c and test_gcn_matrix.c state against other people's statements of it.
 PROGRAM: build/release/tests/machine/all.
-  --cute    CUTLASS's include/cute/atom (mma.sync, wgmma, ldmatrix)
+  --cute    CUTLASS's include/cute/atom (mma.sync, wgmma and its operands in shared memory, ldmatrix)
   --ck      composable_kernel's include/ck/tensor_operation/gpu/warp/xdlops_gemm.hpp of 2025 or later (CDNA4's shape)
   --triton  Triton's MfmaGroup.cpp and LinearLayoutConversions.cpp (or Dialect.cpp before): CDNA4's shape, too
 compare_layouts.sh has CDNA3's. Exit status 1: one differs.
@@ -93,6 +93,25 @@ def compare_cute(program, folder):
         count(f"ldmatrix x4{' transposed' if matrix == 'T' else ''}", n, bad)
 
 
+# --- operands of wgmma in shared memory: CuTe says in words how a descriptor with a swizzle of 128 bytes is read
+
+
+def compare_shared(program, folder):
+    text = open(f"{folder}/mma_traits_sm90_gmma.hpp").read()
+    for across, major, groups in ((1, "MN", 2), (0, "K", 16)):
+        begin = text.index(f"make_gmma_desc<Major::{major}> //")
+        form = re.search(r"LayoutType::B128\s*:\s*Swizzle<3,4,3> o smem_ptr o (\(\(.*\)\)):(\(\(.*\)\))", text[begin:])
+        for lead, stride in ((2048, 1024), (1024, 2048), (8192, 1024)):
+            sizes = {"T": 8, "8T": 64, "m": groups, "k": 2, "LBO": lead // 2, "SBO": stride // 2}
+            shape, step = (eval(re.sub(r"8T|LBO|SBO|[Tmk]", lambda word: str(sizes[word[0]]), part)) for part in form.groups())
+            here = lines(program, "fragments", "shared", str(across), str(lead), str(stride))
+            bad = 0
+            for m, k, byte in (map(int, l) for l in here):
+                at = 2 * (steps(m, shape[0], step[0]) + steps(k, shape[1], step[1]))
+                bad += byte != at ^ (at >> 7 & 7) << 4
+            count(f"wgmma operand in shared memory, {major}-major, offsets {lead} and {stride}", len(here), bad)
+
+
 # --- CDNA4's 32 x 32 x 16
 
 INSTRUCTION = "v_mfma_f32_32x32x16_bf16"
@@ -156,7 +175,9 @@ def main(words):
     while rest:
         option = rest.pop(0)
         if option == "--cute":
-            compare_cute(program, rest.pop(0))
+            folder = rest.pop(0)
+            compare_cute(program, folder)
+            compare_shared(program, folder)
         elif option == "--ck":
             compare_ck(program, rest.pop(0))
         elif option == "--triton":

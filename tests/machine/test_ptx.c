@@ -415,12 +415,67 @@ static void wgmma_layouts(void **state)
     }
 }
 
+/* The byte of element k of row m of an operand in shared memory, from a multiple of 1,024 on, with a swizzle of 128
+ * bytes: rows lie along it, or across, in boxes of 64 (PTX ISA, "Strides": leading and stride dimension byte offset).
+ */
+static int shared_at(int m, int k, bool across, int lead, int stride)
+{
+    int at = across ? m / 64 * lead + m % 64 * 2 + k / 8 * stride + k % 8 * 128 : m / 8 * stride + m % 8 * 128 + k * 2;
+    return at ^ at / 128 % 8 * 16;
+}
+
+/* wgmma m64n128k16, A along its rows, B across them, of two boxes. */
+static void wgmma_boxes(void **state)
+{
+    static const int leads[] = { 2048, 1024 }, strides[] = { 1024, 2048 };
+    (void)state;
+    for (int w = 0; w < 2; w++) {
+        trial     t = trial_begin(128);
+        uint16_t *in = trial_in_of(&t);
+        float    *out = trial_out_of(&t);
+        char      body[8192], list[600];
+        int       n = 0, at = 0;
+        t.dynamic = 16384;
+        for (int k = 0; k < 16; k++) {
+            for (int m = 0; m < 64; m++)
+                in[shared_at(m, k, false, 16, 1024) / 2] = (uint16_t)trial_bf16(trial_small(m, k, 1));
+            for (int m = 0; m < 128; m++)
+                in[4096 + shared_at(m, k, true, leads[w], strides[w]) / 2] = (uint16_t)trial_bf16(trial_small(k, m, 2));
+        }
+        for (int i = 0; i < 64; i++)
+            at += snprintf(list + at, sizeof list - (size_t)at, "%s%%f%d", i ? "," : "", 10 + i);
+        n += snprintf(body, sizeof body,
+                      "%s fence.proxy.async; bar.sync 0; shr.u32 %%r90, %%r80, 4; cvt.u64.u32 %%d10, %%r90;"
+                      "add.s64 %%d11, %%d10, %llu; add.s64 %%d10, %%d10, %llu; %s "
+                      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%s}, %%d10, %%d11, 0, 1, 1, 0, 1; %s"
+                      "mul.wide.u32 %%d5, %%r1, 256; add.s64 %%d5, %%d5, %%d1;",
+                      TRIAL_FILL,
+                      1ULL << 62 | (unsigned long long)strides[w] / 16 << 32 | (unsigned long long)leads[w] / 16 << 16 |
+                          8192 / 16,
+                      1ULL << 62 | 64ULL << 32 | 1ULL << 16, TRIAL_WG_FENCE, list, TRIAL_WG_DONE);
+        for (int i = 0; i < 64; i++)
+            n += snprintf(body + n, sizeof body - (size_t)n, "st.global.f32 [%%d5+%d], %%f%d;", 4 * i, 10 + i);
+        trial_must_run(&t, body);
+        for (int i = 0; i < 128 * 64; i++) {
+            place p = c_of(i / 64 % 32, i % 64);
+            int   row = 16 * (i / 64 / 32) + p.row, sum = 0;
+            for (int e = 0; e < 16; e++) sum += trial_small(row, e, 1) * trial_small(e, p.column, 2);
+            if (out[i] != (float)sum)
+                fail_msg("boxes %d, thread %d, %d: %g, not %d", w, i / 64, i % 64, (double)out[i], sum);
+        }
+        trial_end(&t);
+    }
+}
+
 /* `all fragments FORM MATRIX`: the statements above, a line for each thread and element: row and column
  * (compare_layouts.py). FORM: 2 or 4 elements in a register of mma.sync, or 64 or 128 columns of wgmma. MATRIX: A, B,
- * C; of FORM 2 also L and T, what ldmatrix brings, and transposed. */
+ * C; of FORM 2 also L and T, what ldmatrix brings, and transposed. `all fragments shared ACROSS LEAD STRIDE`: of an
+ * operand in shared memory, a line for each row and element: the byte. */
 static int print_fragments(int argc, char **argv)
 {
-    if (argc < 4) return 2;
+    for (int i = 0; i < 128 * 16 && argc > 5; i++)
+        printf("%d %d %d\n", i / 16, i % 16, shared_at(i / 16, i % 16, atoi(argv[3]), atoi(argv[4]), atoi(argv[5])));
+    if (argc < 4 || argc > 5) return argc < 4 ? 2 : 0;
     int form = atoi(argv[2]), each = form > 4 ? 2 : form, threads = form > 4 ? 128 : 32;
     for (int t = 0; t < threads; t++) {
         char matrix = argv[3][0];
@@ -441,6 +496,6 @@ TM_TEST_ROLE("fragments", print_fragments)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(arithmetic),    cmocka_unit_test(transcendental), cmocka_unit_test(shuffles),
     cmocka_unit_test(votes),         cmocka_unit_test(mma_layouts),    cmocka_unit_test(ldmatrix_layouts),
-    cmocka_unit_test(wgmma_layouts),
+    cmocka_unit_test(wgmma_layouts), cmocka_unit_test(wgmma_boxes),
 };
 TM_TESTS(tests, NULL, NULL)

@@ -108,19 +108,11 @@ static const char *accumulators(void)
     "shr.u32 %r90, " at ", 4; cvt.u64.u32 " to ", %r90; add.s64 " to ", " to ", " lead "; add.s64 " to ", " to         \
     ", 4611686293305294848;" /* 1024 between groups of 8 rows, 128-byte swizzle */
 
-/* Copies 16 KiB from `in` to dynamic shared memory by ordinary stores, 128 bytes a thread. */
-#define FILL                                                                                                           \
-    "mov.u32 %r80, dynamic; mul.wide.u32 %d4, %r1, 16; add.s64 %d4, %d4, %d0; mad.lo.s32 %r81, %r1, 16, %r80;"         \
-    "mov.u32 %r82, 0; FILL: ld.global.v4.u32 {%r83,%r84,%r85,%r86}, [%d4]; st.shared.v4.u32 [%r81], "                  \
-    "{%r83,%r84,%r85,%r86};"                                                                                           \
-    "add.s64 %d4, %d4, 2048; add.s32 %r81, %r81, 2048; add.s32 %r82, %r82, 1; setp.lt.u32 %p1, %r82, 8; @%p1 bra "     \
-    "FILL;"
-
 char *trial_wgmma_body(const char *fence, const char *before, const char *add, const char *after, int transposed)
 {
     char *body = calloc(1, TRIAL_TEXT);
     assert_non_null(body);
-    int n = snprintf(body, TRIAL_TEXT, "%s %s bar.sync 0; add.s32 %%r87, %%r80, 8192;", FILL, fence);
+    int n = snprintf(body, TRIAL_TEXT, "%s %s bar.sync 0; add.s32 %%r87, %%r80, 8192;", TRIAL_FILL, fence);
     n += snprintf(body + n, (size_t)(TRIAL_TEXT - n), "%s%s", DESCRIPTOR("%d10", "%r80", "65536"),
                   DESCRIPTOR("%d11", "%r87", "65536"));
     for (int i = 0; i < 32; i++)

@@ -43,6 +43,14 @@ char *trial_text(const char *body);
 trial trial_wgmma(int transposed);
 char *trial_wgmma_body(const char *fence, const char *before, const char *add, const char *after, int transposed);
 
+/* Copies 16 KiB from `in` to dynamic shared memory (%r80) by ordinary stores, 128 bytes a thread. */
+#define TRIAL_FILL                                                                                                     \
+    "mov.u32 %r80, dynamic; mul.wide.u32 %d4, %r1, 16; add.s64 %d4, %d4, %d0; mad.lo.s32 %r81, %r1, 16, %r80;"         \
+    "mov.u32 %r82, 0; FILL: ld.global.v4.u32 {%r83,%r84,%r85,%r86}, [%d4]; st.shared.v4.u32 [%r81], "                  \
+    "{%r83,%r84,%r85,%r86};"                                                                                           \
+    "add.s64 %d4, %d4, 2048; add.s32 %r81, %r81, 2048; add.s32 %r82, %r82, 1; setp.lt.u32 %p1, %r82, 8; @%p1 bra "     \
+    "FILL;"
+
 #define TRIAL_WG_FENCE "wgmma.fence.sync.aligned;"
 #define TRIAL_WG_DONE "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
 

@@ -156,7 +156,7 @@ tm_status tm_gpu_start_attention_grad(const tm_call *call, int kernel, tm_gpu_at
     const tm_attention_attr *attr = call->attr;
     bool                     keys = kernel == TM_GPU_KEYS;
     int64_t                  rows = keys ? attr->seq_k : attr->seq_q;
-    tm_gpu_arguments         a = { .bytes = 0 };
+    tm_gpu_arguments         a = { .shared = b.shared };
     for (int k = keys; k < (keys ? 3 : 1); k++) tm_gpu_pass(&a, call->out[k].data);
     for (int k = 0; k < 4; k++) tm_gpu_pass(&a, call->in[k].data);
     tm_gpu_pass(&a, call->in[5].data);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/gpu/attention_matrix.c - attention of bfloat16 and its gradients by matrix units (source/attention_matrix.cu).
- */
+/* device/gpu/attention_matrix.c - attention of bfloat16 and its gradients by matrix units (source/attention_matrix.cu);
+ * on Hopper gradients of heads of 64 and 128 elements by its warpgroups' products (source/attention_wgmma.cu). */
 #include "device/gpu/own.h"
+
+#include <string.h>
 
 enum { MOST = 65535, MOST_SIZE = 128, MOST_ELEMENTS = 1 << 30, DELTA_THREADS = 256 };
 
@@ -20,8 +22,9 @@ static blocks_of blocks(const void *device, const tm_attention_attr *attr)
 {
     const tm_gpu_own *own = ((const tm_device *)device)->own;
     bool              wide = size_of(attr) > 64;
-    if (own->maker == TM_GPU_HIP) return (blocks_of){ { 128, 256, true }, { 128, 256, true }, { 256, 512, true } };
-    return (blocks_of){ { wide ? 64 : 128, 128, true }, { wide ? 64 : 128, 128, true }, { 64, 128, true } };
+    if (own->maker == TM_GPU_HIP)
+        return (blocks_of){ { 128, 256, true, 0 }, { 128, 256, true, 0 }, { 256, 512, true, 0 } };
+    return (blocks_of){ { wide ? 64 : 128, 128, true, 0 }, { wide ? 64 : 128, 128, true, 0 }, { 64, 128, true, 0 } };
 }
 
 static tm_gpu_defines definitions(const void *device, const tm_attention_attr *attr, const tm_view *sinks)
@@ -102,6 +105,16 @@ static const char *refuse_grad(const tm_call *call)
     return why ? why : refuse_shape(call->device, call->attr, call->out);
 }
 
+static const char *refuse_wgmma(const tm_call *call)
+{
+    const tm_attention_attr *attr = call->attr;
+    const tm_gpu_own        *own = ((const tm_device *)call->device)->own;
+    if (!own->gpu || strcmp(tm_gpu_facts_of(own->gpu)->arch, "sm_90") != 0) return "is for sm_90";
+    if (attr->dim_qk != attr->dim_v || (attr->dim_v != 64 && attr->dim_v != 128))
+        return "takes heads of 64 or of 128 elements";
+    return refuse_grad(call);
+}
+
 static tm_status prepare_grad(const void *device, const tm_call *call, void **state, tm_error *err)
 {
     static const char *const kernels[] = { [TM_GPU_DELTA] = "attention_matrix_delta",
@@ -111,6 +124,19 @@ static tm_status prepare_grad(const void *device, const tm_call *call, void **st
     (void)err;
     for (int k = 0; k < 3; k++)
         tm_gpu_note(device, "attention_matrix", tm_gpu_text_attention_matrix, &d, kernels[k], state);
+    if (tm_view_present(&call->out[3])) tm_gpu_note_sinks(device, call, state);
+    return TM_OK;
+}
+
+static tm_status prepare_wgmma(const void *device, const tm_call *call, void **state, tm_error *err)
+{
+    const tm_attention_attr *attr = call->attr;
+    tm_gpu_defines           of_delta = definitions(device, attr, &call->in[7]), d = { .n = 0 };
+    (void)err;
+    tm_gpu_define(&d, "DIM", attr->dim_v);
+    tm_gpu_note(device, "attention_matrix", tm_gpu_text_attention_matrix, &of_delta, "attention_matrix_delta", state);
+    tm_gpu_note(device, "attention_wgmma", tm_gpu_text_attention_wgmma, &d, "attention_wgmma_queries", state);
+    tm_gpu_note(device, "attention_wgmma", tm_gpu_text_attention_wgmma, &d, "attention_wgmma_keys", state);
     if (tm_view_present(&call->out[3])) tm_gpu_note_sinks(device, call, state);
     return TM_OK;
 }
@@ -131,15 +157,29 @@ static tm_status launch_delta(const tm_call *call, tm_error *err)
                         call->in[1].shape.n[0] / attr->seq_q, DELTA_THREADS, &a, err);
 }
 
-static tm_status launch_grad(const tm_call *call, tm_error *err)
+static tm_status launch_in(const tm_call *call, tm_gpu_attention_block queries, tm_gpu_attention_block keys,
+                           tm_error *err)
 {
-    blocks_of b = blocks(call->device, call->attr);
     TM_TRY(check_places(call->in, 5, err));
     TM_TRY(check_places(call->out, 3, err));
     TM_TRY(launch_delta(call, err));
-    TM_TRY(tm_gpu_start_attention_grad(call, TM_GPU_QUERIES, b.queries, err));
-    TM_TRY(tm_gpu_start_attention_grad(call, TM_GPU_KEYS, b.keys, err));
+    TM_TRY(tm_gpu_start_attention_grad(call, TM_GPU_QUERIES, queries, err));
+    TM_TRY(tm_gpu_start_attention_grad(call, TM_GPU_KEYS, keys, err));
     return tm_view_present(&call->out[3]) ? tm_gpu_start_sinks(call, err) : TM_OK;
+}
+
+static tm_status launch_grad(const tm_call *call, tm_error *err)
+{
+    blocks_of b = blocks(call->device, call->attr);
+    return launch_in(call, b.queries, b.keys, err);
+}
+
+/* Eight tiles of 64 rows, from a multiple of 1,024 bytes on (room_of). */
+static tm_status launch_wgmma(const tm_call *call, tm_error *err)
+{
+    unsigned               tile = 64 * 2 * (unsigned)((const tm_attention_attr *)call->attr)->dim_v;
+    tm_gpu_attention_block block = { .rows = 128, .threads = 256, .narrow = true, .shared = 8 * tile + 1024 };
+    return launch_in(call, block, block, err);
 }
 
 const tm_kernel tm_gpu_attention_matrix[] = { { .op = TM_OP_attention,
@@ -147,6 +187,13 @@ const tm_kernel tm_gpu_attention_matrix[] = { { .op = TM_OP_attention,
                                                 .refuse = refuse,
                                                 .launch = launch,
                                                 .prepare = prepare,
+                                                .release = tm_gpu_forget },
+                                              { .op = TM_OP_attention_grad,
+                                                .name = "attention_grad/wgmma",
+                                                .refuse = refuse_wgmma,
+                                                .workspace = tm_gpu_attention_workspace,
+                                                .launch = launch_wgmma,
+                                                .prepare = prepare_wgmma,
                                                 .release = tm_gpu_forget },
                                               { .op = TM_OP_attention_grad,
                                                 .name = "attention_grad/matrix",

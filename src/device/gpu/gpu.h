@@ -16,6 +16,7 @@
 extern const char *const tm_gpu_text_dialect[];
 extern const char *const tm_gpu_text_attention[];
 extern const char *const tm_gpu_text_attention_matrix[];
+extern const char *const tm_gpu_text_attention_wgmma[];
 extern const char *const tm_gpu_text_embedding[];
 extern const char *const tm_gpu_text_loss[];
 extern const char *const tm_gpu_text_matrix[];
@@ -56,6 +57,7 @@ void tm_gpu_forget(void *state);
 typedef struct {
     unsigned char data[256];
     size_t        bytes;
+    unsigned      shared; /* bytes of a block's shared memory beyond those that the kernel declares */
 } tm_gpu_arguments;
 
 void tm_gpu_pass(tm_gpu_arguments *a, const void *address); /* of the device; NULL is one */
@@ -104,10 +106,11 @@ TM_MUST_USE tm_status tm_gpu_note_product(const void *device, const tm_gpu_produ
 TM_MUST_USE tm_status tm_gpu_start_product(const tm_call *call, int kernel, const tm_gpu_product_of *p, tm_error *err);
 
 /* Attention (attention.c): what its kernels in tiles and by matrix units have in common. A block's own rows and its
- * threads; narrow: lengths and positions are 32 bits wide. */
+ * threads; narrow: lengths and positions are 32 bits wide; shared: as in tm_gpu_arguments. */
 typedef struct {
-    int  rows, threads;
-    bool narrow;
+    int      rows, threads;
+    bool     narrow;
+    unsigned shared;
 } tm_gpu_attention_block;
 
 enum { TM_GPU_DELTA, TM_GPU_QUERIES, TM_GPU_KEYS, TM_GPU_SINKS }; /* kernels of the gradients */

@@ -227,11 +227,12 @@ tm_status tm_gpu_start(const tm_call *call, int kernel, int64_t x, int64_t y, in
     TM_ASSERT(kernel < p->n && p->all[kernel].name);
     if (x == 0 || y == 0 || z == 0) return TM_OK;
     if (!*found)
-        TM_TRY(tm_gpu_module_kernel(p->own->gpu, p->own->modules[p->all[kernel].module].loaded, p->all[kernel].name, 0,
-                                    found, err));
+        TM_TRY(tm_gpu_module_kernel(p->own->gpu, p->own->modules[p->all[kernel].module].loaded, p->all[kernel].name,
+                                    a->shared, found, err));
     tm_gpu_launch_of launch = { .kernel = *found,
                                 .blocks = { (unsigned)x, (unsigned)y, (unsigned)z },
                                 .threads = (unsigned)threads,
+                                .shared = a->shared,
                                 .arguments = a->data,
                                 .argument_bytes = a->bytes };
     return tm_gpu_launch(p->own->gpu, tm_gpu_stream_of(call->queue), &launch, err);

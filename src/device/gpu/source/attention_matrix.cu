@@ -12,66 +12,11 @@
  * rows and threads of a block. Whole tiles outside of what a wave's rows see are left out; only tiles at an edge are masked,
  * by selections: of branches around one element of sixteen clang 22 loses one (gfx950, a window).
  */
-#include "units.cu"
+#include "seen.cu"
 
 enum { OTHERS = DIM <= 64 ? 64 : 32, STEPS = DIM / 16, PARTS = DIM / 32 };
 
-#define NOTHING 1.0e30f /* L of a query that does not exist: 2^(x - 1e30) = 0 */
 #define LEAST (-3.0e38f)
-
-#define SHAPE                                                                                                          \
-    int seq_q, int seq_k, int q_offset, int heads, int kv_heads, int causal, int window, int key0, int ld_q, int ld_k, \
-        int ld_v, float scale
-
-/* Keys that a query sees: from .. end - 1. */
-struct range {
-    int from, end;
-};
-struct rule {
-    const int *first_key;
-    int        seq_q, seq_k, q_offset, causal, window, key0;
-};
-DEVICE range seen_by(const rule &r, int batch, int query)
-{
-    int p = r.q_offset + query, from = r.window > 0 && p >= r.window ? p - r.window + 1 : 0;
-    if (query >= r.seq_q) return range{ 0, 0 };
-    if (r.first_key) from = greater(from, r.first_key[(i64)batch * r.seq_q + query] - r.key0);
-    return range{ from, r.causal ? smaller(p + 1, r.seq_k) : r.seq_k };
-}
-
-/* Keys that some of several queries see, and those that all of them see. */
-struct reach {
-    range some, all;
-};
-DEVICE reach join(reach a, reach b)
-{
-    return reach{ { smaller(a.some.from, b.some.from), greater(a.some.end, b.some.end) },
-                  { greater(a.all.from, b.all.from), smaller(a.all.end, b.all.end) } };
-}
-#define NO_REACH reach{ { 0x7fffffff, 0 }, { 0, 0x7fffffff } }
-
-/* Of `rows` queries from `first` on, which `ranges` has from row `at` on, by all lanes of a wave. */
-DEVICE reach reach_of(const range *ranges, int at, int rows, int first, int seq_q)
-{
-    reach sum = NO_REACH;
-    for (int i = lane_id(); i < rows && first + i < seq_q; i += WAVE) {
-        range r = ranges[at + i];
-        sum = join(sum, reach{ r.from < r.end ? r : NO_REACH.some, r });
-    }
-    return reach{ { wave_least(sum.some.from), wave_most(sum.some.end) },
-                  { wave_most(sum.all.from), wave_least(sum.all.end) } };
-}
-
-/* Kept in shared memory: registers are few. */
-DEVICE void see(reach *reaches, reach of)
-{
-    if (lane_id() == 0) reaches[wave_id()] = of;
-}
-DEVICE reach seen(const reach *reaches)
-{
-    reach of = reaches[wave_id()];
-    return reach{ { uniform(of.some.from), uniform(of.some.end) }, { uniform(of.all.from), uniform(of.all.end) } };
-}
 
 /* Own rows of a tensor as operands. */
 template <int M>
@@ -317,35 +262,6 @@ EACH_SIMD(2) KERNEL_OF(QUERIES_THREADS, attention_matrix_queries)
     UNROLL for (int i = 0; i < SLOTS; i++) by[i] = scale;
     UNROLL for (int m = 0; m < M; m++)
         store_rows(dq + row0 * ld_dq + h * QK, ld_dq, out[m], by, first + m * UNIT, seq_q, QK);
-}
-
-/* Queries that see any of the keys first .. last, by all threads of a block. */
-template <int THREADS>
-DEVICE range seen_from(const rule &r, int batch, int first, int last)
-{
-    SHARED int least[THREADS / WAVE], most[THREADS / WAVE];
-    /* before the causal diagonal and behind the window there are none; documents say it by query */
-    int begin = r.causal ? greater(first - r.q_offset, 0) : 0;
-    int end = r.window > 0 ? smaller(r.seq_q, last + r.window - r.q_offset) : r.seq_q;
-    int from = 0x7fffffff, to = 0;
-    if (!r.first_key) return range{ begin, end };
-    for (int i = begin + thread_id(); i < end; i += THREADS)
-        if (r.first_key[(i64)batch * r.seq_q + i] - r.key0 <= last) {
-            from = smaller(from, i);
-            to = i + 1;
-        }
-    from = wave_least(from);
-    to = wave_most(to);
-    if (lane_id() == 0) {
-        least[wave_id()] = from;
-        most[wave_id()] = to;
-    }
-    barrier();
-    UNROLL for (int i = 0; i < THREADS / WAVE; i++) {
-        from = smaller(from, least[i]);
-        to = greater(to, most[i]);
-    }
-    return range{ uniform(from), uniform(to) };
 }
 
 /* Of a tile of keys, over all queries of all heads of the group, in ascending order. */
