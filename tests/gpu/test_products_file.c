@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Algorithms of products that were measured: written by one process and taken over by another one, which measures
- * nothing; files of other libraries and GPUs, and damaged ones; the file that hipBLASLt reads itself. Over stand-ins, of
- * which each product has three algorithms, and the last is the fastest. */
+ * nothing; files of other libraries and GPUs, and damaged ones; the file that hipBLASLt reads itself. Over stand-ins,
+ * of which each product has three algorithms, and the last is the fastest. */
 #include "gpu/blas.h"
 
 #include <dlfcn.h>
@@ -160,8 +160,8 @@ static void tune_elsewhere(int hip)
     assert_true(child >= 0);
     if (child == 0) {
         setenv("TRAINMARK_PRODUCTS_TUNE", "8", 1);
-        bench b = open_bench(hip);
-        bool  right = multiply(&b, hip, shape_of(ROWS, false)) == 2 && multiply(&b, hip, shape_of(ROWS, true)) == 2;
+        bench   b = open_bench(hip);
+        bool    right = multiply(&b, hip, shape_of(ROWS, false)) == 2 && multiply(&b, hip, shape_of(ROWS, true)) == 2;
         tm_text words = { 0 };
         right = right && tm_gpu_blas_tuned(b.blas, &words) != 0 && strcmp(words.data, ", 2 of them tuned") == 0;
         close_bench(&b);
@@ -181,15 +181,16 @@ static void what_one_measured_another_takes_over(void **state)
         tune_elsewhere(hip);
         text = read_products();
         assert_int_equal(lines_of(&text), 3);
-        assert_non_null(strstr(text.data, hip ? "{\"trainmark_products\": 1, \"library\": \"hipBLASLt 1.1.0\", \"arch\": \""
-                                              : "{\"trainmark_products\": 1, \"library\": \"cublasLt 13.1.0\", \"arch\": \""));
+        assert_non_null(
+            strstr(text.data, hip ? "{\"trainmark_products\": 1, \"library\": \"hipBLASLt 1.1.0\", \"arch\": \""
+                                  : "{\"trainmark_products\": 1, \"library\": \"cublasLt 13.1.0\", \"arch\": \""));
         assert_non_null(strstr(text.data, "{\"rows\": 5, \"columns\": 7, \"depth\": 9, \"factors\": \"bfloat16\", "));
         assert_non_null(strstr(text.data, "\"measured\": 3, "));
         bench b = open_bench(hip);
         int   before = counted(hip, "standin_blas_multiplied"), asked = counted(hip, "standin_blas_asked");
         assert_int_equal(multiply(&b, hip, shape_of(ROWS, false)), 2);
         assert_int_equal(multiply(&b, hip, shape_of(ROWS, true)), 2);
-        assert_int_equal(counted(hip, "standin_blas_multiplied"), before + 2); /* those of this test */
+        assert_int_equal(counted(hip, "standin_blas_multiplied"), before + 2);       /* those of this test */
         assert_int_equal(counted(hip, "standin_blas_asked"), asked + (hip ? 0 : 2)); /* where memory begins anywhere */
         /* A shape that the file lacks takes the library's first, and nothing is measured. */
         assert_int_equal(multiply(&b, hip, shape_of(ROWS - 1, false)), 0);
@@ -255,7 +256,8 @@ static void files_of_other_machines_and_damaged_ones(void **state)
     const char *t = text.data;
     refused(1, with(t, "hipBLASLt 1.1.0", "hipBLASLt 1.0.0"), TM_INVALID, "has algorithms of hipBLASLt 1.0.0 on ");
     refused(1, NULL, TM_INVALID, ", and this is hipBLASLt 1.1.0 on ");
-    refused(1, NULL, TM_INVALID, ": they cannot be taken over; name another file, which TRAINMARK_PRODUCTS_TUNE=N writes");
+    refused(1, NULL, TM_INVALID,
+            ": they cannot be taken over; name another file, which TRAINMARK_PRODUCTS_TUNE=N writes");
     refused(1, with(t, "\"arch\": \"", "\"arch\": \"x"), TM_INVALID, "has algorithms of hipBLASLt 1.1.0 on x");
     refused(1, with(t, "\"units\": ", "\"units\": 1"), TM_INVALID, "with 1");
     refused(1, with(t, "products\": 1", "products\": 2"), TM_FORMAT, "line 1 must begin a file of format 1");
@@ -293,7 +295,7 @@ static void the_file_of_hipblaslt_rules_its_shapes(void **state)
     static const char rows[] = "Git Version: 0123abcd\n"
                                "transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,solution_index\n"
                                "T,N,0,1,7,5,9,1,9,1\n";
-    tm_error err = { 0 };
+    tm_error          err = { 0 };
     use(1);
     tune_elsewhere(1);
     assert_int_equal(tm_file_write(test_in_folder("override.csv"), rows, strlen(rows), &err), TM_OK);
@@ -318,10 +320,14 @@ static void the_file_of_hipblaslt_rules_its_shapes(void **state)
     static const struct {
         const char *row;
         int         number;
-    } others[] = { { "N,N,0,1,7,5,9,1,9,1\n", 2 }, { "T,N,0,1,5,7,9,1,9,1\n", 2 },     { "T,N,0,1,7,5,8,1,9,1\n", 2 },
-                   { "x\nT,N\nT,N,,,,\n", 2 },     { "T,N,0,1,7,5,9,1,9,0\n", 0 } };
+    } others[] = { { "N,N,0,1,7,5,9,1,9,1\n", 2 },
+                   { "T,N,0,1,5,7,9,1,9,1\n", 2 },
+                   { "T,N,0,1,7,5,8,1,9,1\n", 2 },
+                   { "x\nT,N\nT,N,,,,\n", 2 },
+                   { "T,N,0,1,7,5,9,1,9,0\n", 0 } };
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        assert_int_equal(tm_file_write(test_in_folder("override.csv"), others[i].row, strlen(others[i].row), &err), TM_OK);
+        assert_int_equal(tm_file_write(test_in_folder("override.csv"), others[i].row, strlen(others[i].row), &err),
+                         TM_OK);
         bench b = open_bench(1);
         assert_int_equal(multiply(&b, 1, shape_of(ROWS, false)), others[i].number);
         close_bench(&b);
