@@ -232,7 +232,9 @@ static tm_status settle_source(tm_config *config, tm_error *err)
     if (mock && !mocked && !path && mock > source) return miss_data(config, "training.mock_data", "", err);
     bool wants = pairs || (source > 0 && traits && traits->needs_path); /* then a name says what its files are */
     bool set = !mocked && !path && rank_of(config, "training.dataset") > (wants ? 0 : source);
-    if (set) TM_TRY(find_set(config, &set, err));
+    bool found = false;
+    if (set) TM_TRY(find_set(config, &found, err));
+    if (set && !found) return TM_OK; /* a plan without its data */
     if (set && !wants) derive_source(config, source_of(tm_config_text(config, "data.path")), "data.path");
     return check_paths(config, path > 0 || set, err);
 }

@@ -108,6 +108,10 @@ check "is data.path" grep -q 'path: ".*/data/train-00000-of-00001.jsonl"  # deri
 trainmark run --training.dataset no/rows --data.source sft
 check "or it says how to get it" grep -q "hf download no/rows --repo-type dataset" "$err"
 
+trainmark run tiny-llama --training.dataset no/rows --data.source sft --dry-run
+check "a plan goes on without it" test "$code" = 0
+check "and says so" grep -q "^# planned without: the data set no/rows" "$out"
+
 # A model's name alone in a file describes no model.
 echo "model: {hf_assets_path: no/model}" >alone.yaml
 refused "a name in a file" "hf download no/model" run alone.yaml
