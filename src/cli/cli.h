@@ -84,6 +84,8 @@ void tm_cli_platform_json(const tm_cli_options *options, const tm_device *device
 TM_MUST_USE tm_status tm_cli_configure(tm_cli_line *line, const char *fallback, bool plans, tm_config **config,
                                        tm_error *err);
 
+/* tm_hub_find of an argument: *path becomes the path where it is, and a note says where that was. NULL stays. */
+TM_MUST_USE tm_status tm_cli_find_hub(tm_cli_line *line, tm_hub_kind kind, const char **path, tm_error *err);
 /* The Hugging Face folder that describes the model (model.hf_assets_path with a config.json), or NULL. */
 const char *tm_cli_model_folder(const tm_config *config);
 

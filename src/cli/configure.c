@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/plain.h"
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/log.h"
+#include "base/plain.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
 #include "cli/habits.h"
@@ -144,15 +145,30 @@ static tm_status take_subject(tm_config *config, const tm_cli_options *options, 
     return tm_config_apply_preset(config, options->subject, err);
 }
 
+tm_status tm_cli_find_hub(tm_cli_line *line, tm_hub_kind kind, const char **path, tm_error *err)
+{
+    tm_hub_place place;
+    if (!*path) return TM_OK;
+    tm_status st = tm_hub_find(kind, *path, &place, err);
+    if (st == TM_OK && place.found.data) {
+        tm_note("%s", place.found.data);
+        *path = tm_arena_text(line->arena, place.path.data);
+    }
+    tm_hub_place_fini(&place);
+    return st;
+}
+
 const char *tm_cli_model_folder(const tm_config *config)
 {
     const char *path = tm_config_text(config, "model.hf_assets_path");
     return path && tm_hf_is_folder(path) ? path : NULL;
 }
 
-/* The last part of a path, for the name of a model. */
+/* The last part of a path, for the name of a model; of a snapshot of the hub that of its repository. */
 static void name_of(const char *path, char name[128])
 {
+    tm_hub_origin origin;
+    if (tm_hub_origin_of(path, &origin)) path = origin.name;
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
     size_t from = n;
@@ -169,16 +185,25 @@ static tm_status take_folder(reader *r, tm_error *err)
     char              name[128];
     const char       *theirs = tm_config_weights(config);
     if (!tm_config_text(config, key) && theirs) tm_config_set(config, key, theirs, "derived from the file");
-    const char *path = tm_config_text(config, key), *folder = tm_cli_model_folder(config);
+    const char *path = tm_config_text(config, key);
+    tm_error    missing = { 0 };
     if (!path) return TM_OK;
-    bool weights = theirs && strcmp(path, theirs) == 0; /* as well as a tokenizer */
+    bool      weights = theirs && strcmp(path, theirs) == 0; /* as well as a tokenizer */
+    tm_status st = tm_config_find_hub(config, key, TM_HUB_MODEL, &missing);
+    if (st == TM_FORMAT) return tm_fail(err, st, "%s", missing.text); /* it is there, and damaged */
+    path = tm_config_text(config, key);
+    const char *folder = tm_cli_model_folder(config);
     if (!folder && !weights && tm_file_exists(path)) {
         tm_config_note(config, "%s: no config.json in '%.200s': only a tokenizer is looked for there", key, path);
         return TM_OK;
     }
-    bool hub = path[0] != '/' && path[0] != '.';
+    bool described = tm_config_framework(config) || tm_config_module(config) || tm_config_preset(config) ||
+                     tm_config_rank(config, "model.dim") > 0 || tm_config_rank(config, "model.name") > 0;
+    bool hub = described && path[0] != '/' && path[0] != '.';
     if (!folder && hub && strncmp(tm_config_origin(config, key), "file ", 5) == 0) {
-        tm_config_note(config, "%s (%s): no directory '%.200s' here: the model is that of the file, with new weights",
+        tm_config_note(config,
+                       "%s (%s): no directory '%.200s' here, nor in the Hugging Face cache: the model is that of the "
+                       "file, with new weights",
                        key, tm_config_place(config, key), path);
         return TM_OK;
     }
@@ -188,6 +213,7 @@ static tm_status take_folder(reader *r, tm_error *err)
         if (theirs) tm_config_set(config, key, NULL, "derived from the file");
         return TM_OK;
     }
+    if (st != TM_OK) return tm_fail(err, st, "%s", missing.text);
     if (!folder && weights && tm_file_exists(path))
         return tm_fail(err, TM_INVALID, "%s: '%.300s' holds no config.json; give the directory of a Hugging Face model",
                        key, path);
@@ -265,6 +291,7 @@ static tm_status fill(reader *r, const char *fallback, bool plans, tm_error *err
     bool named = r->options->subject || (experiment && *experiment) || tm_config_preset(config);
     if (!named && fallback && !tm_cli_model_folder(config)) TM_TRY(tm_config_apply_preset(config, fallback, err));
     keep_of_model(config, take_folder(r, &own), &own);
+    tm_config_report(config, tm_config_find_hub(config, "lora.adapter_path", TM_HUB_MODEL, &own), &own);
     TM_TRY(tm_cli_take_platform(r->options, config, err));
     set_ranks(r);
     TM_TRY(tm_config_finish(config, err));

@@ -11,8 +11,10 @@ typedef struct {
 static tm_status inspect(tm_cli_line *line, tm_error *err)
 {
     const inspect_options *o = line->options;
-    tm_table              *table = tm_data_inspect_table();
-    tm_status              st = tm_data_inspect(line->words[0], table, err);
+    const char            *path = line->words[0];
+    TM_TRY(tm_cli_find_hub(line, TM_HUB_DATASET, &path, err));
+    tm_table *table = tm_data_inspect_table();
+    tm_status st = tm_data_inspect(path, table, err);
     if (st == TM_OK) st = tm_data_print(table, o->json, err);
     tm_table_destroy(table);
     return st;

@@ -15,9 +15,11 @@ typedef struct {
 
 static tm_status pack(tm_cli_line *line, tm_error *err)
 {
-    const pack_options   *given = line->options;
+    const pack_options *given = line->options;
+    const char         *path = line->words[0];
+    TM_TRY(tm_cli_find_hub(line, TM_HUB_DATASET, &path, err));
     const tm_pack_options o = {
-        .path = line->words[0], .out = given->out, .format = given->format, .seq = given->seq, .answer = given->answer
+        .path = path, .out = given->out, .format = given->format, .seq = given->seq, .answer = given->answer
     };
     const char *what = strcmp(o.format, "megatron") == 0 ? "documents" : "rows";
     int64_t     rows = 0;

@@ -25,21 +25,23 @@ static tm_sft_format format_of(const char *name)
 
 static tm_status preview(tm_cli_line *line, tm_error *err)
 {
-    const preview_options *o = line->options;
-    const char            *no_colour = getenv("NO_COLOR");
-    tm_text                text = { 0 };
-    tm_preview_options     wanted = { .path = line->words[0],
-                                      .sft = { .format = format_of(o->format),
-                                               .column_map = o->column_map,
-                                               .tokenizer = o->tokenizer,
-                                               .chat_template = o->chat_template,
-                                               .train_on_input = o->train_on_input },
-                                      .seq = o->seq,
-                                      .first = o->first,
-                                      .n = o->n,
-                                      .json = o->json,
-                                      .colour = !o->json && isatty(STDOUT_FILENO) && !(no_colour && *no_colour) };
-    tm_status              st = tm_data_preview(&wanted, &text, err);
+    preview_options *o = line->options;
+    const char      *no_colour = getenv("NO_COLOR"), *path = line->words[0];
+    tm_text          text = { 0 };
+    TM_TRY(tm_cli_find_hub(line, TM_HUB_DATASET, &path, err));
+    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &o->tokenizer, err));
+    tm_preview_options wanted = { .path = path,
+                                  .sft = { .format = format_of(o->format),
+                                           .column_map = o->column_map,
+                                           .tokenizer = o->tokenizer,
+                                           .chat_template = o->chat_template,
+                                           .train_on_input = o->train_on_input },
+                                  .seq = o->seq,
+                                  .first = o->first,
+                                  .n = o->n,
+                                  .json = o->json,
+                                  .colour = !o->json && isatty(STDOUT_FILENO) && !(no_colour && *no_colour) };
+    tm_status          st = tm_data_preview(&wanted, &text, err);
     if (st == TM_OK && !wanted.colour) st = tm_cli_print(&text, err);
     if (st == TM_OK && wanted.colour &&
         (!tm_plain_put(stdout, text.data, TM_PLAIN_LINES | TM_PLAIN_COLOURS) || fflush(stdout) != 0))

@@ -76,6 +76,9 @@ static tm_status tokenize(tm_cli_line *line, tm_error *err)
                                   .stop = &tm_cli_stop };
     tm_tokenize_result      r;
     tm_text                 text = { 0 };
+    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &o.tokenizer, err));
+    for (int i = 0; i < line->n_words; i++)
+        TM_TRY(tm_cli_find_hub(line, TM_HUB_DATASET, (const char **)&line->words[i], err));
     TM_TRY(read_end(given->end, &o.end, err));
     TM_TRY(tm_data_tokenize(&o, &r, err));
     (given->json ? print_json : print_text)(&o, &r, &text);

@@ -57,9 +57,11 @@ static tm_status run(tm_cli_line *line, tm_error *err)
     const export_options *given = line->options;
     tm_hf_export_options  o = { .folder = given->out };
     tm_text               out = { 0 };
+    const char           *path = line->words[0];
+    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &path, err));
     o.shard_bytes = (int64_t)(given->gigabytes * 1e9);
     o.dtype = tm_hf_export_format(given->dtype);
-    tm_status st = export(line->words[0], given->step, &o, given->json, &out, err);
+    tm_status st = export(path, given->step, &o, given->json, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_text_fini(&out);
     return st;

@@ -70,7 +70,7 @@ static const char *const schemes[] = {
     "pyt_train_",         "primus_pyt_train_", "pyt_megatron_lm_train_", "primus_pyt_megatron_lm_train_",
     "jax_maxtext_train_", "pyt_huggingface_"
 };
-enum { MAD, PRIMUS }; /* the first two */
+enum { MAD, PRIMUS, MEGATRON, PRIMUS_MEGATRON, SCHEMES_WITH_RECIPES }; /* the first ones */
 
 const char *tm_habit_preset(const tm_config *config, const char *tag)
 {
@@ -277,12 +277,13 @@ static const char *gpu_of(int argc, char **argv)
     return NULL;
 }
 
-/* Who trains so: the catalogue's own scripts, or Primus; NULL: somebody whose recipes are not here. */
+/* Who trains so: the catalogue's own scripts, Primus, or Megatron-LM; NULL: somebody whose recipes are not here. */
 static const char *whose(const rewriting *r)
 {
-    if (!r->entry) return "mad";
-    for (size_t i = 0; i <= PRIMUS; i++)
-        if (strncmp(r->entry, schemes[i], strlen(schemes[i])) == 0) return i == MAD ? "mad" : "primus";
+    static const char *const who[] = { "mad", "primus", "megatron", "megatron" };
+    if (!r->entry) return who[MAD];
+    for (size_t i = 0; i < SCHEMES_WITH_RECIPES; i++)
+        if (strncmp(r->entry, schemes[i], strlen(schemes[i])) == 0) return who[i];
     return NULL;
 }
 

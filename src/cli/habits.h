@@ -24,7 +24,8 @@ const char *tm_habit_preset(const tm_config *config, const char *tag);
  * launcher does. TM_USAGE, TM_UNSUPPORTED: an option that would be lost. */
 TM_MUST_USE tm_status tm_launcher_translate(tm_arena *arena, int *argc, char ***argv, tm_error *err);
 
-/* How the MAD catalogue ("mad": its own scripts, "primus": Primus' pages) trains a preset: words of a command line. */
+/* How the MAD catalogue ("mad": its own scripts, "primus": Primus' pages, "megatron": Megatron-LM's) trains a preset:
+ * words of a command line. */
 enum { TM_HABIT_RECIPE_WORDS = 16 };
 typedef struct {
     const char *task, *text; /* NULL: nothing is known */

@@ -41,11 +41,14 @@ static tm_status run(tm_cli_line *line, tm_error *err)
     tm_hf_source         source;
     tm_hf_report         report;
     tm_text              out = { 0 };
-    tm_status            st = tm_hf_source_open(line->words[0], -1, tm_cli_config(), &source, err);
-    if (st == TM_OK) st = tm_hf_source_adapt(&source, line->words[1], err);
+    const char          *base = line->words[0], *adapter = line->words[1];
+    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &base, err));
+    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &adapter, err));
+    tm_status st = tm_hf_source_open(base, -1, tm_cli_config(), &source, err);
+    if (st == TM_OK) st = tm_hf_source_adapt(&source, adapter, err);
     o.dtype = tm_hf_export_format(given->dtype);
     if (st == TM_OK) st = tm_hf_export(&source, &o, &report, err);
-    if (st == TM_OK) print(&o, line->words[1], &report, given->json, &out);
+    if (st == TM_OK) print(&o, adapter, &report, given->json, &out);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_hf_source_close(&source);
     tm_text_fini(&out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/recipes.c - the batch, sequence, recomputation and rates with which entries of the MAD catalogue and its report
- * scripts train (ROCm/MAD, scripts/pytorch_train of 2025; Primus' pages of v25.10). */
+ * scripts train (ROCm/MAD, scripts/pytorch_train of 2025; Primus' pages of v25.10; AMD's page of Megatron-LM, v25.6 and
+ * later). */
 #include "cli/habits.h"
 
 #include "base/text.h"
@@ -10,13 +11,15 @@
 #include <string.h>
 
 /* A row: who trains which presets so; "a|b" are one of several. batches: one number, or one for each GPU, the first is
- * that of any other. The first row of a preset is its entry's first task; a row without a precision is for all. */
+ * that of any other; "2x8": 8 of 2 in a step, its global batch on 8 GPUs is 128. The first row of a preset is its
+ * entry's first task; a row without a precision is for all. */
 typedef struct {
     const char *by, *task, *presets, *precision, *batches, *words;
 } recipe;
 
 #define TITAN "--training.seq_len 8192 --lr_scheduler.warmup_steps 10 --activation_checkpoint.mode "
 #define TUNE(seq) "--training.steps 20 --training.seq_len " seq
+#define MEGATRON(seq, recompute) "--training.seq_len " seq " --activation_checkpoint.mode " recompute
 #define TUNES "finetune_fw|finetune_lora|finetune_qlora"
 
 static const recipe recipes[] = {
@@ -44,6 +47,15 @@ static const recipe recipes[] = {
       TITAN "full --optimizer.lr 1.5e-4" },
     { "primus", "pretrain", "deepseek_v3_16B", NULL, "MI300X=8|MI325X=10|MI350X=16|MI355X=16",
       "--training.seq_len 4096 --optimizer.lr 2.2e-4" },
+    /* Megatron-LM, by itself or in Primus: MBS and BS of its page, RECOMPUTE=1 recomputes all blocks */
+    { "megatron", "pretrain", "llama3.1_8B", NULL, "MI300X=2x8|MI325X=2x8|MI350X=4x16|MI355X=4x16",
+      MEGATRON("8192", "none") },
+    { "megatron", "pretrain", "llama3.1_70B", NULL, "3", MEGATRON("8192", "full") },
+    { "megatron", "pretrain", "llama3.3_70B", NULL, "2", MEGATRON("8192", "full") },
+    { "megatron", "pretrain", "llama2_7B", NULL, "4x8", MEGATRON("4096", "none") },
+    { "megatron", "pretrain", "llama2_70B", NULL, "7", MEGATRON("4096", "full") },
+    { "megatron", "pretrain", "mixtral_8x7B", NULL, "1x2", MEGATRON("4096", "none") },
+    { "megatron", "pretrain", "deepseek_v2_lite", NULL, "4x8", MEGATRON("4096", "none") },
 };
 
 static bool among(const char *list, const char *word)
@@ -67,7 +79,7 @@ static const recipe *find(const char *by, const char *task, const char *preset, 
 }
 
 /* "10" of "MI300X=8|MI325X=10" for an MI325X; *of: of which GPU it is, NULL: of any. */
-static int batch_of(tm_arena *arena, const recipe *r, const char *gpu, const char **of)
+static int batch_of(tm_arena *arena, const recipe *r, const char *gpu, int *times, const char **of)
 {
     const char *chosen = r->batches;
     for (const char *p = r->batches; gpu && p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
@@ -76,7 +88,10 @@ static int batch_of(tm_arena *arena, const recipe *r, const char *gpu, const cha
     }
     const char *equals = strchr(chosen, '=');
     *of = equals ? tm_arena_text_n(arena, chosen, (size_t)(equals - chosen)) : NULL;
-    return atoi(equals ? equals + 1 : chosen);
+    char *rest;
+    long  batch = strtol(equals ? equals + 1 : chosen, &rest, 10);
+    *times = *rest == 'x' ? atoi(rest + 1) : 1;
+    return (int)batch;
 }
 
 tm_habit_recipe tm_habit_recipe_find(tm_arena *arena, const char *by, const char *task, const char *preset,
@@ -86,8 +101,9 @@ tm_habit_recipe tm_habit_recipe_find(tm_arena *arena, const char *by, const char
     tm_habit_recipe found = { .n = 0 };
     if (!r && precision) r = find(by, task, preset, NULL); /* as fast as it may be, what is measured is the same */
     if (!r) return found;
-    int   batch = batch_of(arena, r, gpu, &found.gpu);
-    char *words = tm_arena_format(arena, "--training.local_batch_size %d %s", batch, r->words);
+    int   times, batch = batch_of(arena, r, gpu, &times, &found.gpu);
+    char *accumulated = times > 1 ? tm_arena_format(arena, "--training.grad_accumulation %d ", times) : "";
+    char *words = tm_arena_format(arena, "--training.local_batch_size %d %s%s", batch, accumulated, r->words);
     found.task = tm_arena_text_n(arena, r->task, strcspn(r->task, "|"));
     found.text = tm_arena_text(arena, words);
     for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) {

@@ -135,7 +135,12 @@ static tm_status join_turns(run_job *j, tm_error *err)
 /* This rank's place among those that train together. */
 static tm_status join_ranks(run_job *j, tm_error *err)
 {
+    const char *tune = getenv("TRAINMARK_PRODUCTS_TUNE");
     if (!j->world) return TM_OK;
+    if (tune && *tune && tm_device_describe(j->device)->kind == TM_DEVICE_GPU)
+        return tm_fail(err, TM_INVALID,
+                       "TRAINMARK_PRODUCTS_TUNE is set, and several ranks would disturb each other's measurements and "
+                       "write one file; measure with one rank of the same batch, then give the ranks that file");
     j->options.step.layout.rank = tm_comm_rank(j->world);
     TM_TRY(tm_ranks_open(&j->options.step.layout.mesh, j->world, &j->ranks, err));
     tm_device_join(j->device, &j->ranks.groups);

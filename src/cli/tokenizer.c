@@ -176,12 +176,13 @@ typedef tm_status (*work)(const arguments *a, const tm_tokenizer *tokenizer, con
                           tm_error *err);
 
 /* With the tokenizer open; all but `info` read the input. */
-static tm_status with_tokenizer(const tm_cli_line *line, work function, tm_error *err)
+static tm_status with_tokenizer(tm_cli_line *line, work function, tm_error *err)
 {
-    const arguments *a = line->options;
-    tm_tokenizer    *tokenizer = NULL;
-    tm_text          input = { 0 }, out = { 0 };
-    tm_status        st = tm_tokenizer_open(a->tokenizer, a->pattern, &tokenizer, err);
+    arguments    *a = line->options;
+    tm_tokenizer *tokenizer = NULL;
+    tm_text       input = { 0 }, out = { 0 };
+    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &a->tokenizer, err));
+    tm_status st = tm_tokenizer_open(a->tokenizer, a->pattern, &tokenizer, err);
     if (st == TM_OK && function != info) st = read_input(line->n_words ? line->words[0] : NULL, &input, err);
     if (st == TM_OK) st = function(a, tokenizer, &input, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);

@@ -88,10 +88,12 @@ static tm_status run(tm_cli_line *line, tm_error *err)
     tm_text             text = { 0 }, out = { 0 };
     tm_template_spans   spans = { 0 };
     tm_ids              ids = { 0 };
-    tm_status           st = tm_chat_open(line->words[0], o->name, &chat, err);
+    const char         *folder = line->words[0];
+    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &folder, err));
+    tm_status st = tm_chat_open(folder, o->name, &chat, err);
     if (st == TM_OK) st = read_conversation(o->messages, &root, &messages, err);
     if (st == TM_OK) st = tm_chat_render(chat, messages, root == messages ? NULL : root, o->prompt, &text, &spans, err);
-    if (st == TM_OK && o->ids) st = encode(line->words[0], &text, &ids, err);
+    if (st == TM_OK && o->ids) st = encode(folder, &text, &ids, err);
     if (st == TM_OK) print(o, &text, &spans, &ids, &out);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_chat_close(chat);

@@ -308,6 +308,24 @@ void tm_config_derive(tm_config *config, const char *key, const char *value, con
     ((tm_entry *)entry_of(config, key))->layers[LAYER_PROGRAM].follows = follows;
 }
 
+tm_status tm_config_find_hub(tm_config *config, const char *key, tm_hub_kind kind, tm_error *err)
+{
+    tm_value    *value = (tm_value *)tm_entry_value(entry_of(config, key));
+    tm_hub_place place;
+    tm_error     own = { 0 };
+    if (!value->text || value->secret) return TM_OK;
+    tm_status st = tm_hub_find(kind, value->text, &place, &own);
+    if (st != TM_OK) {
+        st = tm_fail(err, st, "%s (%s): %s", key, tm_config_place(config, key), own.text);
+    } else if (place.found.data) {
+        tm_config_note(config, "%s: %s", key, place.found.data);
+        value->origin = tm_arena_format(config->arena, "%s as %s", value->origin, value->text);
+        value->text = tm_arena_text(config->arena, place.path.data);
+    }
+    tm_hub_place_fini(&place);
+    return st;
+}
+
 const char *tm_config_preset(const tm_config *config)
 {
     return config->preset;

@@ -13,6 +13,7 @@
 #define TM_CONFIG_CONFIG_H
 
 #include "base/arena.h"
+#include "base/hub.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -164,6 +165,10 @@ const char *tm_config_shown(const tm_config *config, const char *key);
 void tm_config_set(tm_config *config, const char *key, const char *value, const char *origin);
 /* Sets what follows from another key, which has a value: "derived from training.mock_data (x.yaml:3)". */
 void tm_config_derive(tm_config *config, const char *key, const char *value, const char *from);
+
+/* A key whose value is a path or a name of the hub: the value becomes the path where it is, its origin says what it
+ * was, and a note where it was found. Once found, it stays. TM_INVALID as tm_hub_find, naming the key. */
+TM_MUST_USE tm_status tm_config_find_hub(tm_config *config, const char *key, tm_hub_kind kind, tm_error *err);
 
 /* What a file says that describes a model and is not one of ours (config.json): above the preset, below everything else
  * that was given. TM_INVALID for a value that the key cannot have, naming `origin`. */

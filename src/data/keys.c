@@ -27,7 +27,7 @@ static const tm_key keys[] = {
     { .name = "data.path", .kind = TM_KEY_TEXT,
       .synonyms = "training.dataset_path,dataset_path,train_data_path,data.dataset_path",
       .when = "data.source=govreport/latents/megatron/preference/sft/text",
-      .help = "the files of data.source; without data.source: PREFIX of PREFIX.idx means megatron, .npy means "
+      .help = "the files of data.source, or ORG/NAME[/PATH] in the Hugging Face cache; without data.source: PREFIX of PREFIX.idx means megatron, .npy means "
               "govreport, all else text" },
     { .name = "data.validation_path", .kind = TM_KEY_TEXT,
       .synonyms = "validation.dataset_path,valid_data_path",
@@ -93,7 +93,8 @@ static const tm_key keys[] = {
     { .name = "training.mock_data", .kind = TM_KEY_BOOL, .synonyms = "mock_data",
       .help = "true means data.source mock; false needs data.path" },
     { .name = "training.dataset", .kind = TM_KEY_TEXT, .quiet = true, .synonyms = "data.dataset",
-      .help = "name of a public data set. Nothing is downloaded: needs data.path, training.mock_data or data.source" },
+      .help = "name of a public data set, read from the Hugging Face cache if it is there; else needs data.path, "
+              "training.mock_data or data.source" },
 };
 /* clang-format on */
 
@@ -134,8 +135,9 @@ static int rank_of(const tm_config *config, const char *key)
     return tm_config_text(config, key) ? tm_config_rank(config, key) : 0;
 }
 
-/* `key` asks for data that is not here. A plan says so and goes on with random tokens. */
-static tm_status miss_data(tm_config *config, const char *key, tm_error *err)
+/* `key` asks for data that is not here, nor in the cache of the hub, which `cache` says, if anything. A plan says so
+ * and goes on with random tokens. */
+static tm_status miss_data(tm_config *config, const char *key, const char *cache, tm_error *err)
 {
     const char *name = tm_config_shown(config, "training.dataset");
     if (tm_config_plans(config)) {
@@ -149,9 +151,30 @@ static tm_status miss_data(tm_config *config, const char *key, tm_error *err)
         err, TM_INVALID,
         "%s is %.100s (%s), but no local data is named%s%.100s%s: give data.path (training.dataset_path) a file "
         "or directory of text, or set training.mock_data: true (random tokens) or data.source: synthetic (the "
-        "built-in language)",
+        "built-in language)%s%s",
         key, tm_config_shown(config, key), tm_config_place(config, key), name ? " and the data set '" : "",
-        name ? name : "", name ? "' is not downloaded" : "");
+        name ? name : "", name ? "' is not downloaded" : "", *cache ? "; " : "", cache);
+}
+
+/* training.dataset is ORG/NAME, and in the cache of the hub: then its files are data.path. */
+static tm_status find_set(tm_config *config, bool *found, tm_error *err)
+{
+    static const char key[] = "training.dataset";
+    const char       *name = tm_config_text(config, key);
+    tm_hub_place      place;
+    tm_error          own = { 0 };
+    *found = false;
+    if (!strchr(name, '/')) return miss_data(config, key, "", err);
+    tm_status st = tm_hub_find(TM_HUB_DATASET, name, &place, &own);
+    *found = st == TM_OK && place.found.data;
+    if (*found) {
+        tm_config_note(config, "%s: %s", key, place.found.data);
+        tm_config_derive(config, "data.path", place.path.data, key);
+    }
+    tm_hub_place_fini(&place);
+    if (*found) return TM_OK;
+    return st == TM_OK || place.absent ? miss_data(config, key, own.text, err)
+                                       : tm_fail(err, st, "%s (%s): %s", key, tm_config_place(config, key), own.text);
 }
 
 /* The source of what `data pack` and `data tokenize` write, else text. */
@@ -164,6 +187,20 @@ static const char *source_of(const char *path)
     indexed = indexed ? tm_file_exists(path) : !tm_file_exists(path) && tm_file_exists(idx.data);
     tm_text_fini(&idx);
     return indexed ? "megatron" : n > 4 && strcmp(path + n - 4, ".npy") == 0 ? "govreport" : "text";
+}
+
+static tm_status find_in_hub(tm_config *config, tm_error *err)
+{
+    tm_error    own = { 0 };
+    const char *tokenizer = tm_config_text(config, "data.tokenizer");
+    bool        mocked = tm_config_text(config, "training.mock_data") && tm_config_bool(config, "training.mock_data");
+    (void)err;
+    if (tokenizer && strcmp(tokenizer, "byte") != 0)
+        tm_config_report(config, tm_config_find_hub(config, "data.tokenizer", TM_HUB_MODEL, &own), &own);
+    if (mocked) return TM_OK; /* files do not count */
+    tm_config_report(config, tm_config_find_hub(config, "data.path", TM_HUB_DATASET, &own), &own);
+    tm_config_report(config, tm_config_find_hub(config, "data.validation_path", TM_HUB_DATASET, &own), &own);
+    return TM_OK;
 }
 
 /* The key of the higher layer decides; in one layer data.source before training.mock_data before data.path. */
@@ -192,10 +229,14 @@ static tm_status settle_source(tm_config *config, tm_error *err)
         derive_source(config, images ? "gaussians" : "mock", "training.mock_data");
     else if (path > source && !pairs) /* what the loss is stays so wherever its data lies */
         derive_source(config, source_of(tm_config_text(config, "data.path")), "data.path");
-    if (mock && !mocked && !path && mock > source) return miss_data(config, "training.mock_data", err);
-    if (!mocked && !path && rank_of(config, "training.dataset") > (pairs ? 0 : source))
-        return miss_data(config, "training.dataset", err);
-    return check_paths(config, path > 0, err);
+    if (mock && !mocked && !path && mock > source) return miss_data(config, "training.mock_data", "", err);
+    bool wants = pairs || (source > 0 && traits && traits->needs_path); /* then a name says what its files are */
+    bool set = !mocked && !path && rank_of(config, "training.dataset") > (wants ? 0 : source);
+    bool found = false;
+    if (set) TM_TRY(find_set(config, &found, err));
+    if (set && !found) return TM_OK; /* a plan without its data */
+    if (set && !wants) derive_source(config, source_of(tm_config_text(config, "data.path")), "data.path");
+    return check_paths(config, path > 0 || set, err);
 }
 
 /* The tokenizer of the model that is trained on. */
@@ -214,6 +255,7 @@ static tm_status settle_tokenizer(tm_config *config, tm_error *err)
 void tm_data_configure(tm_config *config)
 {
     tm_config_add_keys(config, keys, sizeof keys / sizeof keys[0]);
+    tm_config_add_rule(config, find_in_hub);
     tm_config_add_rule(config, settle_source);
     tm_config_add_rule(config, settle_tokenizer);
 }

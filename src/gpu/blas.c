@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "gpu/library.h"
+#include "gpu/products.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,11 +86,13 @@ struct tm_gpu_blas {
     calls           call;
     int             hip;
     tm_library      library;
-    const tm_gpu   *gpu;
+    tm_gpu         *gpu;
     void           *handle;
     char            name[40];
     tm_gpu_matmul **products;
     size_t          n, room;
+
+    tm_gpu_products *tuned;
 };
 
 /* --- the library ----------------------------------------------------------------------------------------------------
@@ -208,6 +211,13 @@ static tm_status begin(tm_gpu_blas *blas, tm_error *err)
     return name_it(blas, version, err);
 }
 
+static tm_status open_products(tm_gpu_blas *blas, tm_error *err)
+{
+    const tm_gpu_facts      *f = tm_gpu_facts_of(blas->gpu);
+    const tm_gpu_products_of of = { blas->name, f->arch, f->multiprocessors, numbers[blas->hip].algorithm, blas->hip };
+    return tm_gpu_products_open(&of, &blas->tuned, err);
+}
+
 tm_status tm_gpu_blas_expect(tm_gpu_maker maker, tm_error *err)
 {
     tm_gpu_blas blas = { .hip = maker == TM_GPU_HIP };
@@ -215,7 +225,7 @@ tm_status tm_gpu_blas_expect(tm_gpu_maker maker, tm_error *err)
     return (given && *given) || tm_gpu_count(maker) > 0 ? load(&blas, err) : TM_OK;
 }
 
-tm_status tm_gpu_blas_open(const tm_gpu *gpu, tm_gpu_blas **out, tm_error *err)
+tm_status tm_gpu_blas_open(tm_gpu *gpu, tm_gpu_blas **out, tm_error *err)
 {
     tm_gpu_blas *blas = memset(tm_alloc(sizeof *blas), 0, sizeof *blas);
     blas->hip = tm_gpu_is_hip(gpu);
@@ -224,6 +234,7 @@ tm_status tm_gpu_blas_open(const tm_gpu *gpu, tm_gpu_blas **out, tm_error *err)
     *out = NULL;
     tm_status st = load(blas, err);
     if (st == TM_OK) st = begin(blas, err);
+    if (st == TM_OK) st = open_products(blas, err);
     if (st == TM_OK)
         *out = blas;
     else
@@ -246,6 +257,7 @@ void tm_gpu_blas_close(tm_gpu_blas *blas)
     if (!blas) return;
     for (size_t i = 0; i < blas->n; i++) drop(blas, blas->products[i]);
     if (blas->handle) blas->call.destroy(blas->handle);
+    tm_gpu_products_close(blas->tuned);
     free(blas->products);
     free(blas);
 }
@@ -253,6 +265,12 @@ void tm_gpu_blas_close(tm_gpu_blas *blas)
 const char *tm_gpu_blas_name(const tm_gpu_blas *blas)
 {
     return blas->name;
+}
+
+uint64_t tm_gpu_blas_tuned(const tm_gpu_blas *blas, tm_text *words)
+{
+    tm_gpu_products_describe(blas->tuned, words);
+    return tm_gpu_products_hash(blas->tuned);
 }
 
 const char *tm_gpu_blas_library(const tm_gpu_blas *blas)
@@ -332,17 +350,161 @@ static tm_status ask(const tm_gpu_blas *blas, tm_gpu_matmul *p, void *wish, int 
     return TM_OK;
 }
 
-static tm_status choose(const tm_gpu_blas *blas, tm_gpu_matmul *p, tm_error *err)
+/* --- the fastest of several -----------------------------------------------------------------------------------------
+ */
+
+/* Matrices to measure with, and what a product needs besides. */
+typedef struct {
+    void                  *memory[5], *stream, *events[2];
+    tm_gpu_matmul_operands operands;
+} trial;
+
+static void end_trial(const tm_gpu_blas *blas, trial *t)
+{
+    for (int i = 0; i < 2; i++) tm_gpu_event_close(blas->gpu, t->events[i]);
+    tm_gpu_stream_close(blas->gpu, t->stream);
+    for (int i = 0; i < 5; i++)
+        if (t->memory[i]) tm_gpu_free(blas->gpu, t->memory[i]);
+}
+
+/* Random numbers around 0: a GPU is faster on zeros, as less of it switches. */
+static tm_status fill(const tm_gpu_blas *blas, void *to, size_t bytes, tm_gpu_format format, tm_error *err)
+{
+    enum { PART = 1 << 20 };
+    unsigned char *part = tm_alloc(PART);
+    uint32_t       state = 1;
+    tm_status      st = TM_OK;
+    for (size_t i = 0; i < PART; i += 2) {
+        state = state * 1664525u + 1013904223u;
+        /* bfloat16, and the upper half of a float32: sign and digits by chance, exponent of 0.5 to 2 */
+        uint16_t half = (uint16_t)(0x3f00u | (state >> 16 & 0x80ffu));
+        if (format == TM_GPU_F32 && i % 4 == 0) half = (uint16_t)(state >> 16);
+        memcpy(part + i, &half, sizeof half);
+    }
+    for (size_t at = 0; at < bytes && st == TM_OK; at += PART)
+        st = tm_gpu_write(blas->gpu, (char *)to + at, part, bytes - at < PART ? bytes - at : PART, err);
+    free(part);
+    return st;
+}
+
+static tm_status begin_trial(const tm_gpu_blas *blas, const tm_gpu_matmul_shape *s, trial *t, tm_error *err)
+{
+    const size_t factor = s->factors == TM_GPU_F32 ? 4 : 2, result = s->result == TM_GPU_F32 ? 4 : 2;
+    const size_t bytes[5] = { (size_t)(s->a_across ? s->depth : s->rows) * (size_t)s->ld_a * factor,
+                              (size_t)(s->b_across ? s->depth : s->columns) * (size_t)s->ld_b * factor,
+                              (size_t)s->rows * (size_t)s->ld_c * result, (size_t)s->columns * result, s->workspace };
+    for (int i = 0; i < 5; i++) {
+        if (bytes[i] == 0) continue;
+        TM_TRY(tm_gpu_alloc(blas->gpu, bytes[i], &t->memory[i], err));
+        if (i < 4) TM_TRY(fill(blas, t->memory[i], bytes[i], i < 2 ? s->factors : s->result, err));
+    }
+    TM_TRY(tm_gpu_stream_open(blas->gpu, &t->stream, err));
+    for (int i = 0; i < 2; i++) TM_TRY(tm_gpu_event_open(blas->gpu, &t->events[i], err));
+    t->operands = (tm_gpu_matmul_operands){ .a = t->memory[0],
+                                            .b = t->memory[1],
+                                            .c = t->memory[2],
+                                            .bias = s->bias ? t->memory[3] : NULL,
+                                            .workspace = t->memory[4] };
+    return TM_OK;
+}
+
+/* Seconds of a product with the algorithm that stands in p. */
+static tm_status time_it(tm_gpu_blas *blas, const tm_gpu_matmul *p, const trial *t, int times, double *seconds,
+                         tm_error *err)
+{
+    TM_TRY(tm_gpu_event_record(blas->gpu, t->events[0], t->stream, err));
+    for (int i = 0; i < times; i++) TM_TRY(tm_gpu_blas_multiply(blas, p, t->stream, &t->operands, err));
+    TM_TRY(tm_gpu_event_record(blas->gpu, t->events[1], t->stream, err));
+    TM_TRY(tm_gpu_stream_wait(blas->gpu, t->stream, err));
+    TM_TRY(tm_gpu_event_seconds(blas->gpu, t->events[0], t->events[1], seconds, err));
+    *seconds /= times;
+    return TM_OK;
+}
+
+/* The least of several rounds, in which all take turns, after one that does not count. */
+static tm_status time_all(tm_gpu_blas *blas, tm_gpu_matmul *p, const trial *t, const unsigned char *all, int n,
+                          double *best, tm_error *err)
+{
+    enum { ROUNDS = 5, TIMES = 4 };
+    for (int round = 0; round <= ROUNDS; round++)
+        for (int i = 0; i < n; i++) {
+            double seconds;
+            memcpy(p->algorithm[ALIGNED], all + (size_t)i * MOST_ALGORITHM, MOST_ALGORITHM);
+            TM_TRY(time_it(blas, p, t, round ? TIMES : 1, &seconds, err));
+            if (round == 1 || (round > 1 && seconds < best[i])) best[i] = seconds;
+        }
+    return TM_OK;
+}
+
+/* Those that the library names and that have the workspace that they need. */
+static tm_status name_all(const tm_gpu_blas *blas, const tm_gpu_matmul *p, int wanted, unsigned char *all, int *n,
+                          tm_error *err)
+{
+    const size_t   at = numbers[blas->hip].algorithm, result = at + sizeof(size_t) + 6 * sizeof(int);
+    unsigned char *results = memset(tm_alloc((size_t)wanted * result), 0, (size_t)wanted * result);
+    void          *wish = NULL;
+    int            named = 0, code = blas->call.wish(&wish);
+    tm_status      st =
+        code ? failed(blas, offsetof(calls, wish), code, &p->shape, err) : express(blas, &p->shape, wish, ALIGNED, err);
+    *n = 0;
+    if (st == TM_OK) {
+        code = blas->call.find(blas->handle, p->desc, p->layout_a, p->layout_b, p->layout_c, p->layout_c, wish, wanted,
+                               results, &named);
+        if (code) st = failed(blas, offsetof(calls, find), code, &p->shape, err);
+    }
+    for (int i = 0; st == TM_OK && i < named && i < wanted; i++) {
+        const unsigned char *r = results + (size_t)i * result;
+        size_t               needed;
+        int                  status;
+        memcpy(&needed, r + at, sizeof needed);
+        memcpy(&status, r + at + sizeof needed, sizeof status);
+        if (status == 0 && needed <= p->shape.workspace)
+            memcpy(memset(all + (size_t)(*n)++ * MOST_ALGORITHM, 0, MOST_ALGORITHM), r, at);
+    }
+    if (wish) blas->call.wish_free(wish);
+    free(results);
+    return st;
+}
+
+/* The first stays unless another one is faster by more than noise: 1 %. */
+static tm_status tune(tm_gpu_blas *blas, tm_gpu_matmul *p, int wanted, tm_error *err)
+{
+    unsigned char *all = tm_alloc((size_t)wanted * MOST_ALGORITHM);
+    double        *best = tm_alloc((size_t)wanted * sizeof *best);
+    trial          t = { 0 };
+    int            n = 0, fastest = 0;
+    tm_status      st = name_all(blas, p, wanted, all, &n, err);
+    if (st == TM_OK && n > 0) st = begin_trial(blas, &p->shape, &t, err);
+    if (st == TM_OK && n > 0) st = time_all(blas, p, &t, all, n, best, err);
+    end_trial(blas, &t);
+    for (int i = 1; st == TM_OK && i < n; i++)
+        if (best[i] < 0.99 * best[0] && best[i] < best[fastest]) fastest = i;
+    if (st == TM_OK && n > 0) {
+        memcpy(p->algorithm[ALIGNED], all + (size_t)fastest * MOST_ALGORITHM, MOST_ALGORITHM);
+        st = tm_gpu_products_add(blas->tuned, &p->shape, p->algorithm[ALIGNED], n, best[fastest], best[0], err);
+    }
+    free(all);
+    free(best);
+    return st;
+}
+
+static tm_status choose(tm_gpu_blas *blas, tm_gpu_matmul *p, tm_error *err)
 {
     TM_TRY(describe(blas, p, err));
+    const void *given = tm_gpu_products_find(blas->tuned, &p->shape);
+    int         wanted = given ? 0 : tm_gpu_products_wanted(blas->tuned, &p->shape);
     for (int place = numbers[blas->hip].align >= 0 ? ANYWHERE : ALIGNED; place < PLACES && !*p->why; place++) {
         void *wish = NULL;
+        if (place == ALIGNED && given) {
+            memcpy(p->algorithm[place], given, numbers[blas->hip].algorithm);
+            continue;
+        }
         MUST(blas, &p->shape, wish, &wish);
         tm_status st = ask(blas, p, wish, place, err);
         blas->call.wish_free(wish);
         TM_TRY(st);
     }
-    return TM_OK;
+    return wanted && !*p->why ? tune(blas, p, wanted, err) : TM_OK;
 }
 
 static bool same(const tm_gpu_matmul_shape *a, const tm_gpu_matmul_shape *b)

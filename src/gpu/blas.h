@@ -2,11 +2,13 @@
 /* gpu/blas.h - matrix products by the maker's library: NVIDIA's cublasLt or AMD's hipBLASLt, loaded at run time.
  *
  * The library chooses an algorithm once for each shape, the first that it names: two runs on one kind of GPU with one
- * version of the library take the same. Products are added up in float32; float32 is not rounded to TF32 on the way.
+ * version of the library take the same. A file can name another one, which was measured (gpu/products.h). Products are
+ * added up in float32; float32 is not rounded to TF32 on the way.
  */
 #ifndef TM_GPU_BLAS_H
 #define TM_GPU_BLAS_H
 
+#include "base/text.h"
 #include "gpu/runtime.h"
 
 typedef struct tm_gpu_blas   tm_gpu_blas;
@@ -14,8 +16,9 @@ typedef struct tm_gpu_matmul tm_gpu_matmul; /* a shape with its algorithms; live
 
 /* The library is the file that TRAINMARK_CUBLASLT or TRAINMARK_HIPBLASLT names, else one of where toolkits, drivers
  * and Python's packages have it. "none" names no library. TM_UNSUPPORTED: there is none, with what to install, or it
- * is too old. TM_DEVICE: it is there and does not begin. */
-TM_MUST_USE tm_status tm_gpu_blas_open(const tm_gpu *gpu, tm_gpu_blas **out, tm_error *err);
+ * is too old. TM_INVALID, TM_FORMAT: a file of algorithms (gpu/products.h). TM_DEVICE: it is there and does not begin.
+ */
+TM_MUST_USE tm_status tm_gpu_blas_open(tm_gpu *gpu, tm_gpu_blas **out, tm_error *err);
 void                  tm_gpu_blas_close(tm_gpu_blas *blas); /* NULL is fine; no work of it is left in a stream */
 /* Will a GPU of this maker have it? Where one is here, or a file is named: whether it can be loaded. Else yes. It is
  * not begun: without a GPU hipBLASLt ends the process then. */
@@ -23,6 +26,8 @@ TM_MUST_USE tm_status tm_gpu_blas_expect(tm_gpu_maker maker, tm_error *err);
 /* "cublasLt 13.1.0", and the file that was loaded. */
 const char *tm_gpu_blas_name(const tm_gpu_blas *blas);
 const char *tm_gpu_blas_library(const tm_gpu_blas *blas);
+/* Appends how many products take another algorithm than the library's first. Returns a hash of these; 0: none does. */
+uint64_t tm_gpu_blas_tuned(const tm_gpu_blas *blas, tm_text *words);
 
 typedef enum { TM_GPU_F32, TM_GPU_BF16 } tm_gpu_format;
 

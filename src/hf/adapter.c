@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "graph/value.h"
@@ -499,7 +500,10 @@ static json_t *config_of(const writer *w, const tm_hf_layout *model)
     const tm_adapters *a = w->adapters;
     module_list        modules = list_modules(w, model);
     json_t            *root = json_object();
-    json_object_set_new(root, "base_model_name_or_path", json_string(w->base));
+    tm_hub_origin      origin; /* of a model of the hub its name, which holds on other machines, too */
+    bool               snapshot = tm_hub_origin_of(w->base, &origin);
+    json_object_set_new(root, "base_model_name_or_path", json_string(snapshot ? origin.name : w->base));
+    if (snapshot) json_object_set_new(root, "revision", json_string(origin.commit));
     json_object_set_new(root, "bias", json_string("none"));
     json_object_set_new(root, "fan_in_fan_out", json_boolean(modules.transposed));
     json_object_set_new(root, "inference_mode", json_true());

@@ -2,6 +2,7 @@
 #include "hf/folder.h"
 
 #include "base/file.h"
+#include "base/hub.h"
 #include "base/text.h"
 
 #include <string.h>
@@ -59,11 +60,14 @@ tm_status tm_hf_folder_weights(const char *folder, tm_safetensors **out, tm_erro
     tm_status                st = TM_OK;
     bool                     found = false;
     *out = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && !found; i++) {
+    in(folder, "", &path);
+    path.data[path.length - 1] = '\0'; /* a directory's name ends without a slash */
+    st = tm_hub_check_weights(path.data, err);
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !found && st == TM_OK; i++) {
         found = tm_file_exists(in(folder, names[i], &path));
         if (found) st = tm_safetensors_open(path.data, out, err);
     }
-    for (size_t i = 0; i < sizeof pickled / sizeof pickled[0] && !found; i++) {
+    for (size_t i = 0; i < sizeof pickled / sizeof pickled[0] && !found && st == TM_OK; i++) {
         found = tm_file_exists(in(folder, pickled[i], &path));
         if (found)
             st = tm_fail(err, TM_UNSUPPORTED,

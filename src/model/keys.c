@@ -216,7 +216,7 @@ static const tm_key keys[] = {
     { .name = "model.init", .kind = TM_KEY_CHOICE, .choices = "torchtitan|hf|gpt2",
       .help = "initial weights; null: gpt2 for gpt, else torchtitan (hf if tied)" },
     { .name = "model.hf_assets_path", .kind = TM_KEY_TEXT, .quiet = true, .synonyms = "model.tokenizer_path",
-      .help = "Hugging Face directory: its config.json sets family and shape, its safetensors are the initial weights; "
+      .help = "Hugging Face directory, or ORG/NAME[@REVISION] in its cache: its config.json sets family and shape, its safetensors are the initial weights; "
           "without config.json: only its tokenizer is used" },
     { .name = "model.dropout", .kind = TM_KEY_F64, .lo = 0, .hi = 1, .choices = "0", .state = TM_KEY_UNBUILT,
       .feature = "dropout", .help = "0: train without dropout, whatever model.hf_assets_path says; null: dropout "

@@ -176,6 +176,13 @@ static void words_of_others(void **state)
         "--tags primus_pyt_train_llama-3.1-8b_fp8",
         "--tags primus_pyt_train_llama-3.1-70b -p FP8 --platform 8xMI355X",
         "--tags pyt_megatron_lm_train_llama-3.1-8b",
+        "--tags pyt_megatron_lm_train_llama-3.1-8b -p FP8 --platform 8xMI355X",
+        "--tags primus_pyt_megatron_lm_train_llama-2-7b --platform 8xMI300X",
+        "--tags primus_pyt_megatron_lm_train_llama-2-70b",
+        "--tags pyt_megatron_lm_train_llama-3.1-70b",
+        "--tags pyt_megatron_lm_train_llama-3.3-70b",
+        "--tags pyt_megatron_lm_train_mixtral-8x7b",
+        "--tags pyt_megatron_lm_train_deepseek-v2-lite-16b",
         "-f True -m gpt2",
         /* what starts them */
         "torchrun --nnodes=1 --node_rank=0 --nproc_per_node=8 --master_addr=0.0.0.0 --master_port=12234 "

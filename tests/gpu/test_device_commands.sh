@@ -154,6 +154,29 @@ check "says so" has own/result.json '"sums": "gpu-tiles"'
 check "and has other bits" [ "$(value_of own weights_hash)" != "$(value_of gpu weights_hash)" ]
 check "the same weights" [ "$(value_of again weights_hash)" = "$(value_of gpu weights_hash)" ]
 
+
+# Algorithms of products: measured by one run, taken over by another, which does the same to the bit.
+export STANDIN_BLAS_CHOICES=3 TRAINMARK_PRODUCTS="$work/products.jsonl"
+TRAINMARK_PRODUCTS_TUNE=3 trainmark run tiny-llama $small --device hip --out tuned
+check "a run that measures its products" [ "$code" -eq 0 ]
+products=$(($(wc -l <products.jsonl) - 1))
+check "writes them down" [ "$products" -gt 3 ]
+check "and says how many" has "$err" "products by hipBLASLt 1.1.0, $products of them tuned"
+check "and which in sums" has tuned/result.json '"sums": "hipBLASLt-1.1.0-gfx942-304-[0-9a-f]*"'
+cp products.jsonl kept.jsonl
+trainmark run tiny-llama $small --device hip --out taken
+check "another run takes them over" has "$err" "products by hipBLASLt 1.1.0, $products of them tuned"
+check "with the same sums" [ "$(value_of taken sums)" = "$(value_of tuned sums)" ]
+check "and weights" [ "$(value_of taken weights_hash)" = "$(value_of tuned weights_hash)" ]
+check "and leaves the file" cmp -s products.jsonl kept.jsonl
+STANDIN_BLAS_VERSION=100000 trainmark run tiny-llama $small --device hip --out never
+check "not with another version: exit 4" [ "$code" -eq 4 ]
+check "named" has "$err" "has algorithms of hipBLASLt 1.1.0 on gfx942 with 304 units, and this is hipBLASLt 1.0.0 on gfx942"
+TRAINMARK_PRODUCTS_TUNE=3 trainmark run tiny-llama $small --device hip --ranks 2 --out never
+check "ranks do not measure: exit 4" [ "$code" -eq 4 ]
+check "with the reason" has "$err" "several ranks would disturb each other's measurements"
+unset STANDIN_BLAS_CHOICES TRAINMARK_PRODUCTS
+
 trainmark run tiny-llama $small --device cpu --out cpu
 check "a run on a CPU sets none of them" [ "$(grep -c -e 'HSA_' -e 'TRAINMARK_GPU_VAR' cpu/result.json cpu/perf.csv | tr '\n' ' ')" = "cpu/result.json:0 cpu/perf.csv:0 " ]
 check "other weights than a CPU's" [ "$(value_of cpu weights_hash)" != "$(value_of gpu weights_hash)" ]

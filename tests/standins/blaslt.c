@@ -4,6 +4,8 @@
  *
  * Rules are those of cublasLt.h (CUDA 13.0) and hipblaslt.h (ROCm 7), where nothing else is named.
  * STANDIN_BLAS_FAIL=NAME@N=STATUS: the N-th call of NAME (of cublasLt) and all later ones return STATUS.
+ * STANDIN_BLAS_CHOICES=N: the heuristic has N algorithms for each product; all but the last take a while longer.
+ * HIPBLASLT_TUNING_OVERRIDE_FILE: the algorithm whose number ends the line of a product is named first.
  * STANDIN_BLAS_VERSION: another version. STANDIN_BLAS_REFUSES=K: there is no algorithm for products of depth K.
  */
 #define _GNU_SOURCE
@@ -13,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define LT(name) NAME(cublasLt##name, hipblasLt##name)
 
@@ -58,6 +61,7 @@ typedef struct {
 typedef struct {
     short    kind, align[4], bias_align; /* bytes */
     unsigned of, workspace;
+    short    number, slow;
 } algorithm;
 
 typedef struct {
@@ -82,6 +86,26 @@ static void *(*real_address)(const void *, size_t);
 static void (*put)(void *, standin_work);
 static void (*broken)(int);
 static int held; /* objects that were not given back */
+
+static int asked, multiplied, last_number = -1; /* calls; the algorithm of the last product */
+
+SHOWN int standin_blas_number(void);
+int       standin_blas_number(void)
+{
+    return last_number;
+}
+
+SHOWN int standin_blas_asked(void);
+int       standin_blas_asked(void)
+{
+    return asked;
+}
+
+SHOWN int standin_blas_multiplied(void);
+int       standin_blas_multiplied(void)
+{
+    return multiplied;
+}
 
 SHOWN int standin_blas_held(void);
 int       standin_blas_held(void)
@@ -357,6 +381,25 @@ static short align_of(const void *address)
     return address && low < 256 ? (short)low : 256;
 }
 
+/* "N,T,0,1,m,n,k,...,number" (hipBLASLt's documentation, offline tuning): the number of the line of this product. */
+static int overridden(const problem *p)
+{
+    const char *path = NAME(NULL, getenv("HIPBLASLT_TUNING_OVERRIDE_FILE"));
+    FILE       *file = path ? fopen(path, "r") : NULL;
+    char        line[200];
+    int         found = -1;
+    while (file && fgets(line, sizeof line, file)) {
+        char               a, b;
+        unsigned long long m, n, k;
+        if (sscanf(line, "%c,%c,%*d,%*d,%llu,%llu,%llu", &a, &b, &m, &n, &k) != 5) continue;
+        bool turns_a = p->desc->trans_a == TRANSPOSED, turns_b = p->desc->trans_b == TRANSPOSED;
+        if (m == p->m && n == p->n && k == p->k && (a != 'N') == turns_a && (b != 'N') == turns_b)
+            found = atoi(strrchr(line, ',') + 1);
+    }
+    if (file) fclose(file);
+    return found;
+}
+
 /* With 4 KiB and more allowed the algorithm needs 4 KiB. */
 API LT(MatmulAlgoGetHeuristic)(void *h, void *of, void *a, void *b, void *c, void *d, void *with, int wanted, void *out,
                                int *n);
@@ -367,6 +410,7 @@ API LT(MatmulAlgoGetHeuristic)(void *h, void *of, void *a, void *b, void *c, voi
     problem     p = { .desc = of, .a = a, .b = b, .c = c, .d = d };
     const wish *w = with;
     int         status = fault("cublasLtMatmulAlgoGetHeuristic");
+    asked++;
     if (status) return status;
     if (!is(h, HANDLE) || !is(w, WISH) || wanted < 1) return wrong(call, "no handle, no preference, or no wish");
     if (describe(call, &p) != OK) return INVALID_VALUE;
@@ -380,8 +424,14 @@ API LT(MatmulAlgoGetHeuristic)(void *h, void *of, void *a, void *b, void *c, voi
                  .workspace = w->workspace >= 4096 ? 4096 : 0 };
     for (int i = 0; i < 4; i++) r.algorithm.is.align[i] = (short)w->align[i];
     r.algorithm.is.workspace = (unsigned)r.workspace;
-    memcpy(out, &r, sizeof r);
-    *n = 1;
+    const char *choices = getenv("STANDIN_BLAS_CHOICES");
+    int         most = choices ? atoi(choices) : 1, first = overridden(&p);
+    for (*n = 0; *n < wanted && *n < most; ++*n) {
+        int number = first < 0 ? *n : *n == 0 ? first : *n - (*n <= first);
+        r.algorithm.is.number = (short)number;
+        r.algorithm.is.slow = number < most - 1;
+        memcpy((char *)out + (size_t)*n * sizeof r, &r, sizeof r);
+    }
     return OK;
 }
 
@@ -390,6 +440,7 @@ typedef struct {
     layout      a, b, c, d;
     bool        turns_a, turns_b;
     uint64_t    m, n, k;
+    bool        slow;
     float       alpha, beta;
     const char *at_a, *at_b, *at_c, *at_bias;
     char       *at_d, *workspace;
@@ -433,6 +484,7 @@ static void multiply(void *with)
     const task *t = with;
     const char *a = real_address(t->at_a, bytes_of(&t->a)), *b = real_address(t->at_b, bytes_of(&t->b));
     const char *c = t->beta == 0 ? NULL : real_address(t->at_c, bytes_of(&t->c));
+    if (t->slow) nanosleep(&(struct timespec){ .tv_nsec = 3000000 }, NULL);
     const char *bias = t->at_bias ? real_address(t->at_bias, t->m * size_of(t->d.type)) : NULL;
     char       *d = real_address(t->at_d, bytes_of(&t->d)), *room = NULL;
     if (t->workspace_bytes) room = real_address(t->workspace, t->workspace_bytes);
@@ -508,6 +560,7 @@ API LT(Matmul)(void *h, void *of, const void *alpha, const void *a, void *layout
     problem   p = { .desc = of, .a = layout_a, .b = layout_b, .c = layout_c, .d = layout_d };
     algorithm chosen;
     int       status = fault("cublasLtMatmul");
+    multiplied++;
     if (status) return status;
     if (!is(h, HANDLE) || !how || !stream) return wrong("Matmul", "no handle, no algorithm, or no stream");
     if (describe("Matmul", &p) != OK) return INVALID_VALUE;
@@ -524,6 +577,7 @@ API LT(Matmul)(void *h, void *of, const void *alpha, const void *a, void *layout
                       .m = p.m,
                       .n = p.n,
                       .k = p.k,
+                      .slow = chosen.slow,
                       .at_a = a,
                       .at_b = b,
                       .at_c = c,
@@ -534,6 +588,7 @@ API LT(Matmul)(void *h, void *of, const void *alpha, const void *a, void *layout
     const char *what = operands_wrong(&t, &chosen, alpha, beta);
     if (!what) what = workspace_wrong(&t, &chosen);
     if (what) return wrong("Matmul", what);
+    last_number = chosen.number;
     t.alpha = *(const float *)alpha, t.beta = *(const float *)beta;
     put(stream, (standin_work){ .run = multiply, .drop = free, .with = memcpy(malloc(sizeof t), &t, sizeof t) });
     return OK;

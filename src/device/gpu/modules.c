@@ -149,7 +149,7 @@ void tm_gpu_describe(tm_device *device)
     const tm_gpu_own   *own = device->own;
     const tm_gpu_facts *f = tm_gpu_facts_of(own->gpu);
     tm_device_info     *info = &device->info;
-    tm_text             kernels = { 0 };
+    tm_text             kernels = { 0 }, tuned = { 0 };
     info->judged_modules = info->compiled_modules = 0;
     for (size_t i = 0; i < own->n_modules; i++)
         ++*(own->modules[i].judged ? &info->judged_modules : &info->compiled_modules);
@@ -161,9 +161,11 @@ void tm_gpu_describe(tm_device *device)
         tm_text_printf(&kernels, "%s%d compiled here by %.24s, not judged",
                        info->judged_modules ? ", " : "kernels: ", info->compiled_modules,
                        tm_gpu_compiler_name(own->compiler));
-    snprintf(info->text, sizeof info->text, "%s: %.40s, %.12s; %s; products by %.24s", info->name, f->name, f->arch,
-             kernels.data, own->blas ? tm_gpu_blas_name(own->blas) : "own kernels");
+    if (own->blas) tm_gpu_blas_tuned(own->blas, &tuned);
+    snprintf(info->text, sizeof info->text, "%s: %.40s, %.12s; %s; products by %.24s%s", info->name, f->name, f->arch,
+             kernels.data, own->blas ? tm_gpu_blas_name(own->blas) : "own kernels", tuned.data ? tuned.data : "");
     tm_text_fini(&kernels);
+    tm_text_fini(&tuned);
 }
 
 tm_status tm_gpu_prepared(tm_device *device, tm_error *err)

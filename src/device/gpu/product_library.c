@@ -11,20 +11,30 @@ static tm_gpu_own *own_of(const void *device)
     return ((const tm_device *)device)->own;
 }
 
+/* Which algorithm a product takes depends on these. */
+static void name_sums(tm_gpu_own *own)
+{
+    const tm_gpu_facts *f = tm_gpu_facts_of(own->gpu);
+    tm_text             ignored = { 0 };
+    uint64_t            tuned = tm_gpu_blas_tuned(own->blas, &ignored);
+    tm_text_fini(&ignored);
+    int n =
+        snprintf(own->sums, sizeof own->sums, "%s-%.31s-%d", tm_gpu_blas_name(own->blas), f->arch, f->multiprocessors);
+    if (tuned) snprintf(own->sums + n, sizeof own->sums - (size_t)n, "-%08x", (unsigned)(tuned ^ tuned >> 32));
+    *strchr(own->sums, ' ') = '-';
+}
+
 tm_status tm_gpu_library_open(tm_device *device, tm_error *err)
 {
-    tm_gpu_own         *own = device->own;
-    const tm_gpu_facts *f = tm_gpu_facts_of(own->gpu);
-    tm_error            why = { 0 };
-    tm_status           st = tm_gpu_blas_open(own->gpu, &own->blas, &why);
+    tm_gpu_own *own = device->own;
+    tm_error    why = { 0 };
+    tm_status   st = tm_gpu_blas_open(own->gpu, &own->blas, &why);
     if (st == TM_UNSUPPORTED) {
         own->no_blas = why;
         return TM_OK;
     }
     if (st != TM_OK) return tm_fail(err, st, "%s", why.text);
-    /* Which algorithm it takes depends on these. */
-    snprintf(own->sums, sizeof own->sums, "%s-%.31s-%d", tm_gpu_blas_name(own->blas), f->arch, f->multiprocessors);
-    *strchr(own->sums, ' ') = '-';
+    name_sums(own);
     for (int k = 0; k < 2; k++) device->info.sums[k] = own->sums;
     return TM_OK;
 }
@@ -105,7 +115,9 @@ tm_status tm_gpu_library_prepare(const void *device, const tm_gpu_product_of *p,
     tm_gpu_matmul_shape shape = shape_of(device, p);
     tm_gpu_matmul      *found;
     const char         *why;
-    return tm_gpu_blas_find(own_of(device)->blas, &shape, &found, &why, err);
+    TM_TRY(tm_gpu_blas_find(own_of(device)->blas, &shape, &found, &why, err));
+    name_sums(own_of(device)); /* it may have been tuned */
+    return TM_OK;
 }
 
 /* Its shape was asked for when the call was prepared. */

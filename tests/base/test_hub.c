@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names of the hub in a cache that the package huggingface_hub wrote (tools/make_hub_fixture.py), judged by what the
+ * package itself finds there; and caches of which a part is missing. */
+#include "support/folder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "support/test.h"
+
+#include "base/file.h"
+#include "base/hub.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAIN "b28b7af69320201d1cf206ebf28373980add1451"
+#define TINY "models--example--tiny-llama"
+
+static const char *const variables[] = { "HF_HUB_CACHE",   "HUGGINGFACE_HUB_CACHE", "HF_HOME",
+                                         "XDG_CACHE_HOME", "HF_HUB_OFFLINE",        "TRANSFORMERS_OFFLINE" };
+
+static void forget(void)
+{
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) unsetenv(variables[i]);
+}
+
+static void expect_text(const tm_error *err, const char *words)
+{
+    if (!strstr(err->text, words)) fail_msg("'%s' lacks '%s'", err->text, words);
+}
+
+static void found_is(tm_hub_kind kind, const char *given, const char *cache, const char *path)
+{
+    tm_hub_place place;
+    tm_error     err = { 0 };
+    tm_text      want = { 0 };
+    tm_text_printf(&want, "%s%s%s", cache, *cache ? "/" : "", path);
+    if (tm_hub_find(kind, given, &place, &err) != TM_OK) fail_msg("%s: %s", given, err.text);
+    assert_string_equal(place.path.data, want.data);
+    assert_int_equal(place.found.data != NULL, *cache != '\0');
+    tm_hub_place_fini(&place);
+    tm_text_fini(&want);
+}
+
+static void refused(tm_hub_kind kind, const char *given, tm_status wanted, const char *words)
+{
+    tm_hub_place place;
+    tm_error     err = { 0 };
+    tm_status    st = tm_hub_find(kind, given, &place, &err);
+    tm_hub_place_fini(&place);
+    if (st != wanted) fail_msg("%s: %s (%s)", given, tm_status_text(st), err.text);
+    expect_text(&err, words);
+}
+
+static json_t *read_answers(const char *member)
+{
+    json_error_t error;
+    json_t      *root = json_load_file("tests/hf/hub.json", 0, &error);
+    if (!root) fail_msg("%s", error.text);
+    json_t *out = json_incref(json_object_get(root, member));
+    json_decref(root);
+    return out;
+}
+
+static const char *text_of(const json_t *object, const char *member)
+{
+    return json_string_value(json_object_get(object, member));
+}
+
+/* What is found is the snapshot that the package finds, and nothing is where it finds nothing. A snapshot that lacks
+ * weights is found for its config.json; the package refuses it as a whole. */
+static void snapshots_are_those_of_the_package(void **state)
+{
+    (void)state;
+    json_t *all = read_answers("asked"), *one;
+    size_t  i, right = 0;
+    setenv("HF_HUB_CACHE", "tests/hf/hub", 1);
+    json_array_foreach(all, i, one)
+    {
+        bool         dataset = strcmp(text_of(one, "kind"), "dataset") == 0;
+        const char  *revision = text_of(one, "revision"), *found = text_of(one, "found");
+        tm_text      given = { 0 }, want = { 0 };
+        tm_hub_place place;
+        tm_error     err = { 0 };
+        tm_text_printf(&given, "%s%s%s%s", text_of(one, "name"), revision ? "@" : "", revision ? revision : "",
+                       dataset ? "/data" : "");
+        tm_text_printf(&want, "tests/hf/hub/%s%s", found, dataset ? "/data" : "");
+        tm_status st = tm_hub_find(dataset ? TM_HUB_DATASET : TM_HUB_MODEL, given.data, &place, &err);
+        if (strcmp(found, "IncompleteSnapshotError") == 0) {
+            assert_int_equal(st, TM_OK);
+            assert_int_equal(tm_hub_check_weights(place.path.data, &err), TM_FORMAT);
+            expect_text(&err, "'example/half-llama' lacks 2 files of weights");
+            expect_text(
+                &err, "the first is 'model-00002-of-00002.safetensors' (blobs/*.incomplete: a download has not ended)");
+            expect_text(&err, "`hf download example/half-llama --revision 6dbdd59a");
+        } else if (strstr(found, "Error")) {
+            if (place.found.data) fail_msg("%s: found %s", given.data, place.found.data);
+        } else {
+            if (st != TM_OK) fail_msg("%s: %s", given.data, err.text);
+            assert_string_equal(place.path.data, want.data);
+            assert_int_equal(tm_hub_check_weights(place.path.data, &err), TM_OK);
+            right++;
+        }
+        tm_hub_place_fini(&place);
+        tm_text_fini(&given);
+        tm_text_fini(&want);
+    }
+    assert_true(right >= 6 && i >= 13);
+    json_decref(all);
+    forget();
+}
+
+/* The cache is where the package has it, by the same variables. */
+static void the_cache_is_where_the_package_has_it(void **state)
+{
+    (void)state;
+    json_t     *all = read_answers("caches"), *one, *value;
+    size_t      i;
+    const char *name, *home = getenv("HOME");
+    char        kept[512];
+    snprintf(kept, sizeof kept, "%s", home ? home : "");
+    json_array_foreach(all, i, one)
+    {
+        tm_text words = { 0 };
+        forget();
+        setenv("HOME", "/home/me", 1);
+        json_object_foreach(json_object_get(one, "environment"), name, value) setenv(name, json_string_value(value), 1);
+        tm_text_printf(&words, "the Hugging Face cache '%s' (", text_of(one, "cache"));
+        refused(TM_HUB_MODEL, "example/none", TM_INVALID, words.data);
+        tm_text_fini(&words);
+    }
+    assert_true(i >= 11);
+    json_decref(all);
+    forget();
+    unsetenv("HOME");
+    refused(TM_HUB_MODEL, "example/none", TM_INVALID, "neither HF_HUB_CACHE, HF_HOME nor HOME is set");
+    setenv("HF_HOME", "$SOMEWHERE/x", 1);
+    refused(TM_HUB_MODEL, "example/none", TM_INVALID, "HF_HOME is '$SOMEWHERE/x'; write the path out");
+    setenv("HF_HOME", "~/x", 1);
+    refused(TM_HUB_MODEL, "example/none", TM_INVALID, "HF_HOME is '~/x'; write the path out");
+    forget();
+    if (home) setenv("HOME", kept, 1);
+}
+
+static void a_path_that_is_there_wins(void **state)
+{
+    (void)state;
+    char  cache[640], before[600];
+    char *folder = test_tree_make();
+    assert_non_null(getcwd(before, sizeof before));
+    snprintf(cache, sizeof cache, "%s/tests/hf/hub", before);
+    setenv("HF_HUB_CACHE", cache, 1);
+    assert_int_equal(chdir(folder), 0);
+    tm_error err = { 0 };
+    found_is(TM_HUB_MODEL, "example/tiny-llama", cache, TINY "/snapshots/" MAIN);
+    assert_int_equal(tm_folder_make("example/tiny-llama", &err), TM_OK);
+    found_is(TM_HUB_MODEL, "example/tiny-llama", "", "example/tiny-llama");
+    found_is(TM_HUB_MODEL, "example/tiny-llama@main", cache, TINY "/snapshots/" MAIN);
+    found_is(TM_HUB_MODEL, "hf://example/tiny-llama", cache, TINY "/snapshots/" MAIN);
+    /* Of data a prefix of PREFIX.idx is there, too. */
+    assert_int_equal(tm_file_write("example/rows.idx", "", 0, &err), TM_OK);
+    found_is(TM_HUB_DATASET, "example/rows", "", "example/rows");
+    assert_int_equal(chdir(before), 0);
+    test_tree_remove(folder);
+    forget();
+}
+
+/* What can be no name stays, and so does what is rather a path that is wrong: the caller says what it lacks. */
+static void other_paths_stay(void **state)
+{
+    (void)state;
+    static const char *const models[] = { "/no/where",
+                                          "./org/name",
+                                          "../x",
+                                          "nowhere",
+                                          "a/b/c",
+                                          "org/name/",
+                                          "org--x/y",
+                                          "org/na..me",
+                                          "org/-name",
+                                          "-x/y",
+                                          "or g/n",
+                                          "org/name@",
+                                          "@main",
+                                          "",
+                                          "org/rows.jsonl",
+                                          "org/name@../x",
+                                          "x.model",
+                                          "hf://datasets/a/b",
+                                          "org/name@a/../../b" };
+    static const char *const sets[] = {
+        "a/rows.jsonl", "a/b/c.parquet", "rows", "a/b/../../c", "/a/b", "a/tokens.npy"
+    };
+    setenv("HF_HUB_CACHE", "tests/hf/hub", 1);
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) found_is(TM_HUB_MODEL, models[i], "", models[i]);
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) found_is(TM_HUB_DATASET, sets[i], "", sets[i]);
+    forget();
+}
+
+static void parts_of_data_sets(void **state)
+{
+    (void)state;
+#define ROWS "datasets--example--rows/snapshots/6c30d261539235005dac78552ab077de42661332"
+    static const char cache[] = "tests/hf/hub";
+    setenv("HF_HUB_CACHE", cache, 1);
+    found_is(TM_HUB_DATASET, "example/rows/data/train-*", cache, ROWS "/data/train-*");
+    found_is(TM_HUB_DATASET, "hf://datasets/example/rows@main/data", cache, ROWS "/data");
+    found_is(TM_HUB_DATASET, "example/rows/README.md", cache, ROWS "/README.md");
+    refused(TM_HUB_DATASET, "example/rows/data/dev-*", TM_INVALID, "the data set 'example/rows' has no 'data/dev-*'");
+    refused(
+        TM_HUB_DATASET, "example/rows", TM_INVALID,
+        "has 2 parts; name one, or a pattern of it (example/rows/DIR/train-*): example/rows/data/test-00000-of-00001"
+        ".jsonl (1 file), example/rows/data/train-00000-of-00001.jsonl (1 file)");
+    forget();
+}
+
+/* --- caches that are made here ------------------------------------------------------------------------------------ */
+
+static void put(const char *file, const char *text)
+{
+    tm_error err = { 0 };
+    char     path[700];
+    snprintf(path, sizeof path, "%s", test_in_folder(file));
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    assert_int_equal(tm_folder_make(path, &err), TM_OK);
+    assert_int_equal(tm_file_write(test_in_folder(file), text, strlen(text), &err), TM_OK);
+}
+
+#define COMMIT "0123456789abcdef0123456789abcdef01234567"
+#define SET(name, file) "hub/datasets--o--" name "/snapshots/" COMMIT "/" file
+#define MODEL(file) "hub/models--o--m/snapshots/" COMMIT "/" file
+
+static void begin_set(const char *name)
+{
+    char path[200];
+    snprintf(path, sizeof path, "hub/datasets--o--%s/refs/main", name);
+    put(path, COMMIT);
+}
+
+static void a_set_is_what_one_part_of_it_is(void **state)
+{
+    (void)state;
+    char cache[600];
+    snprintf(cache, sizeof cache, "%s", test_in_folder("hub"));
+    setenv("HF_HUB_CACHE", cache, 1);
+    begin_set("one");
+    put(SET("one", "README.md"), "x");
+    put(SET("one", ".gitattributes"), "x");
+    put(SET("one", "dataset_infos.json"), "{}");
+    put(SET("one", "data/train-00000-of-00001.parquet"), "x");
+    found_is(TM_HUB_DATASET, "o/one", cache, "datasets--o--one/snapshots/" COMMIT "/data/train-00000-of-00001.parquet");
+    begin_set("several");
+    put(SET("several", "data/a.jsonl.gz"), "x");
+    put(SET("several", "data/b.jsonl.gz"), "x");
+    found_is(TM_HUB_DATASET, "o/several", cache, "datasets--o--several/snapshots/" COMMIT "/data");
+    begin_set("two");
+    put(SET("two", "en/a.jsonl"), "x");
+    put(SET("two", "de/a.jsonl"), "x");
+    put(SET("two", "de/b.jsonl"), "x");
+    refused(TM_HUB_DATASET, "o/two", TM_INVALID,
+            "has 2 parts; name one, or a pattern of it (o/two/DIR/train-*): "
+            "o/two/de/a.jsonl (2 files), o/two/en/a.jsonl (1 file)");
+    begin_set("none");
+    put(SET("none", "x.csv"), "x");
+    put(SET("none", "load.py"), "x");
+    refused(TM_HUB_DATASET, "o/none", TM_UNSUPPORTED, "has no file that is read in");
+    refused(TM_HUB_DATASET, "o/none", TM_UNSUPPORTED, ", but x.csv: wanted .jsonl, .json, .parquet");
+    forget();
+    test_folder_remove();
+}
+
+static void what_is_missing_is_named(void **state)
+{
+    (void)state;
+    char cache[600];
+    snprintf(cache, sizeof cache, "%s", test_in_folder("hub"));
+    setenv("HF_HUB_CACHE", cache, 1);
+    put("hub/models--o--m/refs/v2", COMMIT "\n");
+    put(MODEL("config.json"), "{}");
+    refused(TM_HUB_MODEL, "o/m", TM_INVALID, "'o/m' has no revision main in the Hugging Face cache (");
+    refused(TM_HUB_MODEL, "o/m", TM_INVALID, "there: v2; `hf download o/m`");
+    found_is(TM_HUB_MODEL, "o/m@v2", cache, "models--o--m/snapshots/" COMMIT);
+    put("hub/models--o--m/refs/main", "../../../etc");
+    refused(TM_HUB_MODEL, "o/m", TM_FORMAT, "refs/main' holds no commit, but '../../../etc'");
+    put("hub/models--o--m/refs/main", "fedcba9876543210fedcba9876543210fedcba98");
+    refused(TM_HUB_MODEL, "o/m", TM_FORMAT,
+            "'o/m', revision main, is commit fedcba9876543210fedcba9876543210fedcba98, "
+            "and '");
+    refused(TM_HUB_MODEL, "o/m", TM_FORMAT, "/snapshots/fedcba9876543210fedcba9876543210fedcba98' is not there; `hf d");
+    put("hub/models--o--m/refs/main", COMMIT);
+    tm_error err = { 0 };
+    char     snapshot[700];
+    snprintf(snapshot, sizeof snapshot, "%s", test_in_folder("hub/models--o--m/snapshots/" COMMIT));
+    /* Without weights, and none on their way: what describes the model is all that was wanted. */
+    assert_int_equal(tm_hub_check_weights(snapshot, &err), TM_OK);
+    put("hub/models--o--m/blobs/aa.0123abcd.incomplete", "");
+    assert_int_equal(tm_hub_check_weights(snapshot, &err), TM_FORMAT);
+    expect_text(&err, "'o/m' has no weights in '");
+    expect_text(&err, "a download has not ended (blobs/*.incomplete); `hf download o/m --revision " COMMIT "`");
+    err = (tm_error){ 0 };
+    put(MODEL("model.safetensors.index.json"), "{\"weight_map\": {\"a\": \"model-1.safetensors\", \"b\": "
+                                               "\"model-2.safetensors\", \"c\": \"model-2.safetensors\"}}");
+    assert_int_equal(unlink(test_in_folder("hub/models--o--m/blobs/aa.0123abcd.incomplete")), 0);
+    assert_int_equal(tm_hub_check_weights(snapshot, &err), TM_FORMAT);
+    expect_text(&err, "'o/m' lacks 2 files of weights in '");
+    expect_text(&err, "the first is 'model-1.safetensors'; `hf download");
+    err = (tm_error){ 0 };
+    put("hub/models--o--m/blobs/aa.0123abcd.incomplete", "");
+    put(MODEL("model-1.safetensors"), "x");
+    assert_int_equal(tm_hub_check_weights(snapshot, &err), TM_FORMAT);
+    expect_text(&err, "'o/m' lacks 1 file of weights in '");
+    expect_text(&err, "the first is 'model-2.safetensors' (blobs/*.incomplete");
+    err = (tm_error){ 0 };
+    put(MODEL("model-2.safetensors"), "x"); /* what a broken download left does not matter then */
+    assert_int_equal(tm_hub_check_weights(snapshot, &err), TM_OK);
+    assert_int_equal(symlink("../../blobs/bb", test_in_folder(MODEL("tokenizer.json"))), 0);
+    refused(TM_HUB_MODEL, "o/m", TM_FORMAT, "1 file of 'o/m' in the Hugging Face cache is missing, the first is '");
+    refused(TM_HUB_MODEL, "o/m", TM_FORMAT,
+            COMMIT "/tokenizer.json': a link to a file that is not there; `hf download o/m");
+    put("hub/models--o--m/blobs/bb", "x");
+    found_is(TM_HUB_MODEL, "o/m", cache, "models--o--m/snapshots/" COMMIT);
+    setenv("HF_HUB_OFFLINE", "True", 1);
+    refused(TM_HUB_MODEL, "o/m@v3", TM_INVALID, "; `HF_HUB_OFFLINE=0 hf download o/m --revision v3`");
+    refused(TM_HUB_DATASET, "o/x", TM_INVALID,
+            "`HF_HUB_OFFLINE=0 hf download o/x --repo-type dataset` (trainmark downl");
+    forget();
+    test_folder_remove();
+}
+
+/* What the commit has tells what is missing where the index itself is not there yet. */
+static void a_commit_says_what_it_has(void **state)
+{
+    (void)state;
+    tm_error err = { 0 };
+    char     snapshot[700];
+    put("hub/models--o--t/trees/" COMMIT ".json",
+        "{\"files\": {\"README.md\": {}, \"model-1.safetensors\": {}, \"model-2.safetensors\": {}, "
+        "\"consolidated.safetensors\": {}}}");
+    put("hub/models--o--t/snapshots/" COMMIT "/model-1.safetensors", "x");
+    snprintf(snapshot, sizeof snapshot, "%s", test_in_folder("hub/models--o--t/snapshots/" COMMIT));
+    assert_int_equal(tm_hub_check_weights(snapshot, &err), TM_FORMAT);
+    expect_text(&err, "'o/t' lacks 1 file of weights in '");
+    expect_text(&err, "the first is 'model-2.safetensors'; `hf d");
+    err = (tm_error){ 0 };
+    assert_int_equal(unlink(test_in_folder("hub/models--o--t/snapshots/" COMMIT "/model-1.safetensors")), 0);
+    assert_int_equal(tm_hub_check_weights(snapshot, &err), TM_OK); /* no weights were wanted */
+    test_folder_remove();
+}
+
+static void paths_say_what_they_are(void **state)
+{
+    (void)state;
+    tm_hub_origin o;
+    assert_true(tm_hub_origin_of("/x/models--meta-llama--Llama-3.1-8B/snapshots/" COMMIT, &o));
+    assert_string_equal(o.name, "meta-llama/Llama-3.1-8B");
+    assert_string_equal(o.commit, COMMIT);
+    assert_false(o.dataset);
+    assert_true(tm_hub_origin_of("datasets--a--b/snapshots/" COMMIT "/data/x.jsonl", &o));
+    assert_true(o.dataset);
+    assert_string_equal(o.commit, COMMIT);
+    assert_true(tm_hub_origin_of("models--gpt2/snapshots/" COMMIT "/", &o));
+    assert_string_equal(o.name, "gpt2");
+    assert_false(tm_hub_origin_of("/x/other--a--b/snapshots/" COMMIT, &o));
+    assert_false(tm_hub_origin_of("/x/models--a--b/snapshots/latest", &o));
+    assert_false(tm_hub_origin_of("/x/models--a--b", &o));
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(snapshots_are_those_of_the_package),
+    cmocka_unit_test(the_cache_is_where_the_package_has_it),
+    cmocka_unit_test(a_path_that_is_there_wins),
+    cmocka_unit_test(other_paths_stay),
+    cmocka_unit_test(parts_of_data_sets),
+    cmocka_unit_test(a_set_is_what_one_part_of_it_is),
+    cmocka_unit_test(what_is_missing_is_named),
+    cmocka_unit_test(paths_say_what_they_are),
+    cmocka_unit_test(a_commit_says_what_it_has),
+};
+
+static int without_variables(void **state)
+{
+    (void)state;
+    forget();
+    return 0;
+}
+
+TM_TESTS(tests, without_variables, test_folder_teardown)

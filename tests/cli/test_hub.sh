@@ -1,0 +1,118 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Models, tokenizers and rows by their names on the hub, in a cache that the package huggingface_hub wrote
+# (tools/make_hub_fixture.py): every command that takes a directory computes the same as with the directory itself.
+. "$(dirname "$0")/lib.sh"
+
+cache=$root/tests/hf/hub
+export HF_HUB_CACHE="$cache"
+main=b28b7af69320201d1cf206ebf28373980add1451
+snapshot=$cache/models--example--tiny-llama/snapshots/$main
+v1=$cache/models--example--tiny-llama/snapshots/5a6df720540c20d95d530d3fd6885511223d5d20
+rows=$cache/datasets--example--rows/snapshots/6c30d261539235005dac78552ab077de42661332/data
+train="--training.steps 3 --training.seq_len 32 --training.local_batch_size 2 --training.threads 1 --store.path none
+       --training.stop_at_target false --metrics.log_freq 1"
+echo "[1, 2, 3, 4, 5, 6]" >ids.json
+
+# same NAME A B: two commands print the same
+same()
+{
+    # shellcheck disable=SC2086
+    trainmark $2
+    [ "$code" = 0 ] || fail "$1" "exit $code" || return
+    cp "$out" "$work/first"
+    # shellcheck disable=SC2086
+    trainmark $3
+    if [ "$code" = 0 ] && cmp -s "$work/first" "$out"; then pass "$1"; else fail "$1" "exit $code, or another output"; fi
+}
+
+same "numerics" "numerics example/tiny-llama --tokens ids.json --json" "numerics $snapshot --tokens ids.json --json"
+same "numerics of a revision" "numerics example/tiny-llama@v1 --tokens ids.json" "numerics $v1 --tokens ids.json"
+same "tokenizer info" "tokenizer info --tokenizer example/tiny-llama" "tokenizer info --tokenizer $snapshot"
+same "data inspect" "data inspect hf://datasets/example/rows/README.md" "data inspect ${rows%/data}/README.md"
+
+trainmark numerics example/tiny-llama --tokens ids.json
+check "where it was found is told" grep -q "'example/tiny-llama', revision main, commit $main, in the Hugging Face cache '$cache'" "$err"
+cp "$out" main.txt
+trainmark numerics example/tiny-llama@v1 --tokens ids.json
+check "another revision has other weights" eval '! cmp -s main.txt "$out"'
+
+# A run: its result and its configuration say what was read, and a run of the directory itself has the same losses.
+# shellcheck disable=SC2086
+trainmark run --model.hf_assets_path example/tiny-llama --data.source sft --data.path "example/rows/data/train-*" $train \
+    --data.validation_path "example/rows/data/test-*" --validation.steps 1 --out named
+check "a run of names" test "$code" = 0
+check "the note" grep -q "note: model.hf_assets_path: 'example/tiny-llama', revision main, commit $main" "$err"
+check "the note of the rows" grep -q "note: data.validation_path: 'example/rows', revision main, commit 6c30d26" "$err"
+check "the result has the commit" grep -q "\"model.hf_assets_path\": \"$snapshot\"" named/result.json
+check "the configuration says what was given" grep -q "hf_assets_path: \"$snapshot\"  # command line as example/tiny-llama" named/config.yaml
+check "the name is that of the model" grep -q 'name: "tiny-llama"' named/config.yaml
+# shellcheck disable=SC2086
+trainmark run --model.hf_assets_path "$snapshot" --data.source sft --data.path "$rows/train-*" $train \
+    --data.validation_path "$rows/test-*" --validation.steps 1 --out direct
+losses() { sed -n 's/^{"step": \([0-9]*\), "loss": \([^,]*\),.*/\1 \2/p' "$1/metrics.jsonl"; }
+losses named >named.txt
+losses direct >direct.txt
+check "the losses are those of the directory" eval 'test -s named.txt && cmp -s named.txt direct.txt'
+trainmark run named/config.yaml --out again
+check "the configuration that was written runs without the cache" test "$code" = 0
+
+# Adapters: PEFT finds the base by its name and revision, on any machine.
+# shellcheck disable=SC2086
+trainmark run --model.hf_assets_path example/tiny-llama --lora.rank 2 --data.source sft --data.path "$rows/train-*" $train --validation.enable false \
+    --checkpoint.enable true --out adapted
+trainmark export adapted -o adapter
+check "an adapter" test "$code" = 0
+check "has the base's name" grep -q '"base_model_name_or_path": "example/tiny-llama"' adapter/adapter_config.json
+check "and revision" grep -q "\"revision\": \"$main\"" adapter/adapter_config.json
+same "generate with it" "numerics example/tiny-llama --adapter adapter --tokens ids.json" "numerics $snapshot --adapter adapter --tokens ids.json"
+trainmark merge example/tiny-llama adapter -o merged
+check "merge" test "$code" = 0
+trainmark generate example/tiny-llama --adapter adapter --prompt abc --max-tokens 3
+check "generate" test "$code" = 0
+trainmark export example/tiny-llama -o copied
+check "export" cmp copied/tokenizer.json "$snapshot/tokenizer.json"
+trainmark data tokenize "example/rows/data" -o tokens --tokenizer example/tiny-llama --field prompt
+check "data tokenize" test "$code" = 0
+trainmark data preview "example/rows/data/test-*" --tokenizer example/tiny-llama --samples 1
+check "data preview" grep -q "test-00000-of-00001.jsonl', line 1" "$out"
+
+# What is not there.
+refused() # NAME WORDS ARGUMENTS...
+{
+    refused_name=$1 refused_words=$2
+    shift 2
+    trainmark "$@"
+    if [ "$code" = 4 ] && grep -qF -- "$refused_words" "$err"; then pass "$refused_name"; else fail "$refused_name" "exit $code"; fi
+}
+refused "a model that was not downloaded" "hf download meta-llama/Llama-3.1-8B" run --model.hf_assets_path meta-llama/Llama-3.1-8B
+refused "nor a set" "hf download tatsu-lab/alpaca --repo-type dataset" run --data.source sft --data.path tatsu-lab/alpaca
+refused "nor a revision" "has no revision v9" generate example/tiny-llama@v9 --prompt a
+refused "a model without all shards" "lacks 2 files of weights" run --model.hf_assets_path example/half-llama --data.path "$rows"
+refused "also to be exported" "blobs/*.incomplete: a download has not ended" export example/half-llama -o half
+refused "a set of several splits" "has 2 parts" run --data.source sft --data.path example/rows
+refused "rows as text" "is not plain text (.jsonl)" run --data.path "example/rows/data/train-00000-of-00001.jsonl"
+
+# training.dataset is a name, too: of a file of another program, say.
+# shellcheck disable=SC2086
+trainmark run --training.dataset example/rows --data.source sft $train
+check "a set by training.dataset, of several parts" grep -q "training.dataset (command line): the data set 'example/rows' has 2 parts" "$err"
+mkdir -p one
+cp -R "$cache/datasets--example--rows" one/
+rm one/datasets--example--rows/snapshots/*/data/test-*
+export HF_HUB_CACHE="$work/one"
+# shellcheck disable=SC2086
+trainmark run --training.dataset example/rows --data.source sft $train --validation.enable false --out dataset
+check "a set by training.dataset" test "$code" = 0
+check "is data.path" grep -q 'path: ".*/data/train-00000-of-00001.jsonl"  # derived from training.dataset' dataset/config.yaml
+trainmark run --training.dataset no/rows --data.source sft
+check "or it says how to get it" grep -q "hf download no/rows --repo-type dataset" "$err"
+
+trainmark run tiny-llama --training.dataset no/rows --data.source sft --dry-run
+check "a plan goes on without it" test "$code" = 0
+check "and says so" grep -q "^# planned without: the data set no/rows" "$out"
+
+# A model's name alone in a file describes no model.
+echo "model: {hf_assets_path: no/model}" >alone.yaml
+refused "a name in a file" "hf download no/model" run alone.yaml
+finish
