@@ -90,7 +90,7 @@ static void judge_set(const char *device, const char *arch)
     setenv("STANDIN_GPU_ARCH", arch, 1);
     setenv("STANDIN_GPU_CODE", folder, 1);
     setenv("STANDIN_GPU_LAUNCHED", launched, 1);
-    kernels_are_right(device, true);
+    kernels_are_right(device, CODE_INSIDE);
     all_were_launched(folder, launched);
     if (!getenv("TM_TEST_OP") && !getenv("TM_TEST_KERNEL")) note_judged(arch);
     tm_text_fini(&set);
