@@ -347,6 +347,13 @@ judge-kernels: $(KERNEL_SET)
 	@tools/embed_kernels.py check
 	@TM_TEST_FULL=1 TM_TEST_COMPILERS=required TM_TEST_SECONDS=3600 $(BUILD)/tests/gpu/test_judged
 
+# Executes the kernels for gfx942 as another clang compiles them: users' hiprtc is of LLVM 17 to 19 (docs/emulators.md).
+CLANG ?= clang-19
+judge-clang:
+	@$(MAKE) --no-print-directory $(BUILD)/tests/gpu/all $(BUILD)/tests/machine/all $(STANDINS)
+	@TM_HIP_CLANG='$(CLANG)' TM_TEST_FULL=1 TM_TEST_COMPILERS=required $(BUILD)/tests/gpu/all other-clang
+	@TM_HIP_CLANG='$(CLANG)' $(BUILD)/tests/machine/all other-clang
+
 check-layers:
 	@tools/check_layers.sh
 
@@ -399,7 +406,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit judge-kernels judged-set check-layers check-headers check-format format tidy \
+.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit judge-clang judge-kernels judged-set check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d) $(ROOM_OBJ:.o=.d)

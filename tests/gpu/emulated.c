@@ -91,6 +91,8 @@ bool emulated_device(const char *name)
         take_standins(hip);
         take_standin(hip ? "TRAINMARK_HIPRTC" : "TRAINMARK_NVRTC", hip ? "standins/hiprtc.so" : "standins/nvrtc.so");
         take_standin("TRAINMARK_KERNELS", "kernels");
+        /* what is kept there does not tell by which clang */
+        if (hip && getenv("TM_HIP_CLANG")) setenv("TRAINMARK_KERNELS", "", 1);
     }
     if (compiles(hip, &err)) return true;
     if (is_required()) fail_msg("%s", err.text);

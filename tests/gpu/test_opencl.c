@@ -2,18 +2,14 @@
 /* The portable kernels as OpenCL, computed by PoCL (machine/opencl.h), against the double references of their ops:
  * every one of src/device/gpu/source/modules.txt is launched. `build/release/tests/gpu/all opencl` also names and
  * counts those that are not portable. */
+#include "gpu/launched.h"
 #include "gpu/trials.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support/test.h"
-
-#define LIST "src/device/gpu/source/modules.txt"
-
-enum { LINE = 320 };
 
 /* Kernels with this in their names launch all that is listed of these texts, a blank before and behind each. */
 typedef struct {
@@ -40,49 +36,13 @@ static bool has_text(const group *g, const char *text)
     return strstr(g->texts, word) != NULL;
 }
 
-static bool has_line(FILE *file, const char *wanted)
-{
-    char line[LINE];
-    rewind(file);
-    while (fgets(line, sizeof line, file))
-        if (strcmp(line, wanted) == 0) return true;
-    return false;
-}
-
-/* Lines "cuda TEXT DEFINITIONS: KERNEL" of the list are among those that were launched. Returns how many. */
-static int all_were_launched(const group *g, const char *path)
-{
-    FILE *list = fopen(LIST, "r"), *launched = fopen(path, "r");
-    char  line[LINE], text[40];
-    int   right = 0, missing = 0;
-    if (!list || !launched) fail_msg("no %s, or nothing was launched", LIST);
-    while (fgets(line, sizeof line, list)) {
-        if (sscanf(line, "cuda %39s", text) != 1 || !has_text(g, text)) continue;
-        if (has_line(launched, line)) {
-            right++;
-        } else {
-            print_error("not launched: %s", line);
-            missing++;
-        }
-    }
-    fclose(list), fclose(launched);
-    assert_true(right > 0);
-    assert_int_equal(missing, 0);
-    return right;
-}
-
 static int judge(const group *g)
 {
-    char path[] = "/tmp/trainmark-launched-XXXXXX";
-    int  fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    setenv("STANDIN_GPU_LAUNCHED", path, 1);
+    char path[PATH_MAX];
+    launched_begin(path);
     setenv("TM_TEST_KERNEL", g->kernels, 1);
     kernels_are_right("cuda", CODE_OPENCL);
-    int n = getenv("TM_TEST_OP") ? 0 : all_were_launched(g, path);
-    unlink(path);
-    return n;
+    return getenv("TM_TEST_OP") ? 0 : launched_all("cuda", g->texts, path);
 }
 
 static void attention_is_right(void **state)
@@ -106,10 +66,10 @@ static void all_else_is_right(void **state)
 /* Every text that is listed is in a group, or not portable: then its kernels are told and counted. */
 static int others(bool tell)
 {
-    FILE *list = fopen(LIST, "r");
-    char  line[LINE], text[40];
+    FILE *list = fopen(MODULE_LIST, "r");
+    char  line[MODULE_LINE], text[40];
     int   n = 0;
-    if (!list) fail_msg("no %s", LIST);
+    if (!list) fail_msg("no %s", MODULE_LIST);
     while (fgets(line, sizeof line, list)) {
         int in = 0;
         if (sscanf(line, "cuda %39s", text) != 1) continue;

@@ -25,6 +25,7 @@
 #else
 #define NAME(cuda, hip) cuda
 #endif
+#define STANDIN_NAMED "; text " /* gpu_program.c */
 #define API __attribute__((visibility("default"))) int
 
 enum { OK = 0, COMPILATION = 6 };
@@ -66,6 +67,17 @@ API NAME(nvrtcCreateProgram, hiprtcCreateProgram)(void **out, const char *source
     return n == 0 ? OK : 3;
 }
 
+/* "-DNAME=VALUE" of the options: before each of them `before`, `between` for its "=", `behind` it. */
+static void write_definitions(FILE *out, int n, const char *const *options, const char *before, char between,
+                              const char *behind)
+{
+    for (int i = 0; i < n; i++) {
+        const char *value = strchr(options[i], '=');
+        if (strncmp(options[i], "-D", 2) != 0 || !value) continue;
+        fprintf(out, "%s%.*s%c%s%s", before, (int)(value - options[i] - 2), options[i] + 2, between, value + 1, behind);
+    }
+}
+
 #ifdef HIP
 static char *read_whole(const char *path)
 {
@@ -78,6 +90,19 @@ static char *read_whole(const char *path)
     if (fread(text, 1, (size_t)n, f) != (size_t)n) text[0] = '\0';
     fclose(f);
     return text;
+}
+
+/* A line before the text: which it is. */
+static void name_code(program *p, int n, const char *const *options)
+{
+    char  *text = p->code;
+    size_t bytes;
+    FILE  *out = open_memstream(&p->code, &bytes);
+    fprintf(out, STANDIN_NAMED "%s", p->name);
+    write_definitions(out, n, options, " ", '=', "");
+    fprintf(out, "\n%s", text);
+    fclose(out);
+    free(text);
 }
 
 /* A shell's command, its words in single quotes. */
@@ -104,6 +129,7 @@ static int compile(program *p, int n, const char *const *options)
     free(log);
     snprintf(path, sizeof path, "%s/k.s", folder);
     if (status == 0) p->code = read_whole(path);
+    if (p->code && getenv("STANDIN_GPU_LAUNCHED")) name_code(p, n, options);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command) == 0 && p->code ? OK : COMPILATION;
 }
@@ -160,17 +186,6 @@ static int compile(program *p, int n, const char *const *options)
     return COMPILATION;
 }
 #endif
-
-/* "-DNAME=VALUE" of the options: before each of them `before`, `between` for its "=", `behind` it. */
-static void write_definitions(FILE *out, int n, const char *const *options, const char *before, char between,
-                              const char *behind)
-{
-    for (int i = 0; i < n; i++) {
-        const char *value = strchr(options[i], '=');
-        if (strncmp(options[i], "-D", 2) != 0 || !value) continue;
-        fprintf(out, "%s%.*s%c%s%s", before, (int)(value - options[i] - 2), options[i] + 2, between, value + 1, behind);
-    }
-}
 
 static int name_source(program *p, int n, const char *const *options)
 {

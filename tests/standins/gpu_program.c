@@ -7,7 +7,8 @@
  * STANDIN_GPU_CODE=FOLDER: of code objects of AMD's GPUs, which are those of FOLDER/MODULE.code to the byte, the text
  * is executed that they were assembled from, MODULE.s; PTX is known by its bytes as well. A line "MODULE KERNEL" is
  * added to the file that STANDIN_GPU_LAUNCHED names for each kernel that is launched for the first time, and ran to its
- * end. Of OpenCL's texts (machine/opencl.h) it is a line of src/device/gpu/source/modules.txt. */
+ * end. Of texts that say what they are (of OpenCL; "; text MODULE") it is a line of
+ * src/device/gpu/source/modules.txt. */
 #define _GNU_SOURCE
 #include "gpu.h"
 
@@ -21,18 +22,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A module of STANDIN_GPU_CODE, which is read once, or of OpenCL. */
+/* A module of STANDIN_GPU_CODE, which is read once, or one that says what it is. */
 typedef struct loaded {
     struct loaded  *next;
     machine_module *module;
-    char            file[PATH_MAX]; /* MODULE.code; of OpenCL its text and definitions */
-    bool            opencl;
+    char            file[PATH_MAX]; /* MODULE.code; or its text and definitions */
+    bool            named;
     char            launched[512]; /* names of kernels, a blank before and behind each */
 } loaded;
 
 typedef struct {
     machine_module *module;
-    loaded         *from; /* NULL: neither of STANDIN_GPU_CODE nor of OpenCL */
+    loaded         *from; /* NULL: neither of STANDIN_GPU_CODE nor named */
     char            name[96];
 } kernel;
 
@@ -109,22 +110,26 @@ static machine_module *load_known(const char *folder, const void *code, char err
     return l->module;
 }
 
-static machine_module *load_opencl(const char *text, char error[MACHINE_ERROR_ROOM])
+static bool begins(const char *text, const char *with)
 {
-    machine_module *module = machine_load_opencl(text, error);
-    if (!module) return NULL;
-    loaded *l = calloc(1, sizeof *l);
-    *l = (loaded){ .next = all_loaded, .module = module, .opencl = true };
-    text += strlen(OPENCL_HEAD);
-    snprintf(l->file, sizeof l->file, "%.*s", (int)strcspn(text, "\n"), text);
-    all_loaded = l;
-    return module;
+    return strncmp(text, with, strlen(with)) == 0;
 }
 
 static machine_module *load(const char *text, char error[MACHINE_ERROR_ROOM])
 {
-    if (strncmp(text, OPENCL_HEAD, strlen(OPENCL_HEAD)) == 0) return load_opencl(text, error);
-    return NAME(machine_load_ptx, machine_load_gcn)(text, error);
+    static const char *const heads[] = { OPENCL_HEAD, "; text " };
+    bool                     opencl = begins(text, OPENCL_HEAD);
+    machine_module          *module =
+        opencl ? machine_load_opencl(text, error) : NAME(machine_load_ptx, machine_load_gcn)(text, error);
+    for (int i = 0; i < 2 && module; i++) {
+        if (!begins(text, heads[i])) continue;
+        const char *name = text + strlen(heads[i]);
+        loaded     *l = calloc(1, sizeof *l);
+        *l = (loaded){ .next = all_loaded, .module = module, .named = true };
+        snprintf(l->file, sizeof l->file, "%.*s", (int)strcspn(name, "\n"), name);
+        all_loaded = l;
+    }
+    return module;
 }
 
 /* For tests: why OpenCL's texts cannot be executed; NULL: they can be. */
@@ -158,7 +163,7 @@ static void note_launch(const kernel *k)
     if (!path || !k->from || strstr(k->from->launched, word)) return;
     FILE *f = fopen(path, "a");
     if (!f) abort();
-    if (k->from->opencl) {
+    if (k->from->named) {
         fprintf(f, NAME("cuda", "hip") " %s: %s\n", k->from->file, k->name);
     } else {
         const char *name = strrchr(k->from->file, '/') + 1;
