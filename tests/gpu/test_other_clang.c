@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every kernel for gfx942 as another clang compiles it (TM_HIP_CLANG; `make judge-clang`), by all examples, and every one of
- * src/device/gpu/source/modules.txt: users' hiprtc is of an older LLVM than the tests' compiler. */
+/* Every kernel for gfx942 as another clang compiles it (TM_HIP_CLANG; `make judge-clang`), by all examples, and every
+ * one of src/device/gpu/source/modules.txt: users' hiprtc is of an older LLVM than the tests' compiler. */
 #include "gpu/emulated.h"
 #include "gpu/launched.h"
 #include "gpu/trials.h"
