@@ -208,7 +208,7 @@ $(STANDINS):
 	@mkdir -p $(@D)
 	$(call say,  LD  $@)
 	$(Q)$(CC) -g -O1 -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden -Itests $(STANDIN) -o $@ $(filter %.c %.o,$^) -pthread -ldl -lm
-MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,audit.c clocks.c counts.c memory.c module.c races.c) $(filter-out %_texts.c,$(wildcard tests/machine/gcn*.c tests/machine/ptx*.c)))
+MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,audit.c clocks.c counts.c memory.c module.c races.c) $(filter-out %_texts.c,$(wildcard tests/machine/gcn*.c tests/machine/opencl*.c tests/machine/ptx*.c)))
 $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so): $(wildcard tests/standins/gpu*.c) $(MACHINE) tests/standins/gpu.h
 $(addprefix $(BUILD)/tests/standins/,nvrtc.so hiprtc.so): tests/standins/compilers.c
 $(addprefix $(BUILD)/tests/standins/,cublaslt.so hipblaslt.so): tests/standins/blaslt.c tests/standins/gpu.h
@@ -356,6 +356,13 @@ judge-kernels: $(KERNEL_SET)
 	@tools/embed_kernels.py check
 	@TM_TEST_FULL=1 TM_TEST_COMPILERS=required TM_TEST_SECONDS=3600 $(BUILD)/tests/gpu/test_judged
 
+# Executes the kernels for gfx942 as another clang compiles them: users' hiprtc is of LLVM 17 to 19 (docs/emulators.md).
+CLANG ?= clang-19
+judge-clang:
+	@$(MAKE) --no-print-directory $(BUILD)/tests/gpu/all $(BUILD)/tests/machine/all $(STANDINS)
+	@TM_HIP_CLANG='$(CLANG)' TM_TEST_FULL=1 TM_TEST_COMPILERS=required $(BUILD)/tests/gpu/all other-clang
+	@TM_HIP_CLANG='$(CLANG)' $(BUILD)/tests/machine/all other-clang
+
 check-layers:
 	@tools/check_layers.sh
 
@@ -408,7 +415,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit judge-kernels judged-set check-layers check-headers check-format format tidy \
+.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit judge-clang judge-kernels judged-set check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d) $(ROOM_OBJ:.o=.d)

@@ -4,6 +4,7 @@
 #include "gpu/compile.h"
 #include "support/test.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,18 +59,43 @@ void emulated_without_compiler(const char *name)
     setenv("TRAINMARK_KERNELS", "", 1);
 }
 
+static bool is_required(void)
+{
+    const char *wanted = getenv("TM_TEST_COMPILERS");
+    return wanted && strcmp(wanted, "required") == 0;
+}
+
+bool emulated_opencl(void)
+{
+    const char *(*missing)(void);
+    take_standins(false);
+    take_standin("TRAINMARK_NVRTC", "standins/nvrtc.so");
+    take_standin("POCL_CACHE_DIR", "pocl");
+    setenv("TRAINMARK_KERNELS", "", 1); /* PTX of the same sources is kept there */
+    setenv("STANDIN_OPENCL", "1", 1);
+    setenv("STANDIN_GPU_ARCH", "sm_75", 1); /* without the matrix units of sm_80: everything that can be is portable */
+    void *runtime = dlopen(getenv("TRAINMARK_GPU_RUNTIME"), RTLD_NOW); /* it stays, with the device that it opened */
+    *(void **)&missing = runtime ? dlsym(runtime, "standin_opencl_missing") : NULL;
+    if (!missing) fail_msg("no OpenCL in %s", getenv("TRAINMARK_GPU_RUNTIME"));
+    const char *why = missing();
+    if (why && is_required()) fail_msg("%s", why);
+    if (why) print_message("SKIPPED: no OpenCL (apt-get install pocl-opencl-icd ocl-icd-libopencl1): %s\n", why);
+    return !why;
+}
+
 bool emulated_device(const char *name)
 {
-    bool        hip = strcmp(name, "hip") == 0;
-    const char *wanted = getenv("TM_TEST_COMPILERS");
-    tm_error    err = { 0 };
+    bool     hip = strcmp(name, "hip") == 0;
+    tm_error err = { 0 };
     if (!gpu_is_real()) {
         take_standins(hip);
         take_standin(hip ? "TRAINMARK_HIPRTC" : "TRAINMARK_NVRTC", hip ? "standins/hiprtc.so" : "standins/nvrtc.so");
         take_standin("TRAINMARK_KERNELS", "kernels");
+        /* what is kept there does not tell by which clang */
+        if (hip && getenv("TM_HIP_CLANG")) setenv("TRAINMARK_KERNELS", "", 1);
     }
     if (compiles(hip, &err)) return true;
-    if (wanted && strcmp(wanted, "required") == 0) fail_msg("%s", err.text);
+    if (is_required()) fail_msg("%s", err.text);
     print_message("SKIPPED: no compiler of kernels for %s (tools/kernel_compilers.sh): %s\n", name, err.text);
     return false;
 }

@@ -15,13 +15,13 @@
 static void on_cuda(void **state)
 {
     (void)state;
-    kernels_are_right("cuda", false);
+    kernels_are_right("cuda", CODE_COMPILED);
 }
 
 static void on_hip(void **state)
 {
     (void)state;
-    kernels_are_right("hip", false);
+    kernels_are_right("hip", CODE_COMPILED);
 }
 
 /* --- the audit of the shipped kernels (machine/audit.h) */
@@ -48,7 +48,7 @@ static int run_audit(int argc, char **argv)
     const char *arch = argc > 2 ? argv[2] : "", *name = strncmp(arch, "gfx", 3) == 0 ? "hip" : "cuda";
     machine_tally (*print)(const char *) = audit_of(name, arch);
     if (!print) return 1;
-    kernels_are_right(name, false);
+    kernels_are_right(name, CODE_COMPILED);
     machine_tally sum = print(PROVED);
     printf("# %s: %d left out, %d named, %d by values, %d proved, %d survived\n", arch, sum.removed, sum.named,
            sum.by_values, sum.proved, sum.survived);
@@ -63,7 +63,7 @@ static int left_out(const char *name, const char *arch, const char *op)
     machine_tally (*print)(const char *) = audit_of(name, arch);
     if (!print) skip();
     setenv("TM_TEST_OP", op, 1);
-    kernels_are_right(name, false);
+    kernels_are_right(name, CODE_COMPILED);
     machine_tally with = print(PROVED), without = print("/dev/null");
     assert_true(with.named >= 2);
     assert_int_equal(with.survived, 0);

@@ -93,7 +93,7 @@ static void judge_set(const char *device, const char *gpu, const char *arch, con
     setenv("STANDIN_GPU_CODE", folder, 1);
     setenv("STANDIN_GPU_LAUNCHED", launched, 1);
     if (kind) setenv("TM_TEST_KERNEL", kind, 0);
-    kernels_are_right(device, true);
+    kernels_are_right(device, CODE_INSIDE);
     all_were_launched(folder, launched);
     if (all) note_judged(arch);
     tm_text_fini(&set);

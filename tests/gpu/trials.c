@@ -23,7 +23,7 @@ enum { MOST_FLOPS = 5000000, MOST_VALUES = 200000, SHAPES = 1000 };
 
 static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
 static const char               *name_of_device;
-static bool                      embedded_only; /* there is no compiler */
+static trials_code               code_of_trials;
 
 static bool is_audited(void)
 {
@@ -207,7 +207,7 @@ static void check_orders(trial *t)
         if (alias >= 0 && !(t->j->op->inplace >> alias & 1U)) continue;
         if (alias >= 0 && (!tm_view_present(&t->call.in[alias]) || t->call.in[alias].dtype != t->call.out[0].dtype))
             continue;
-        if (alias < 0 && is_audited()) continue; /* it has orders of its own */
+        if (alias < 0 && (is_audited() || code_of_trials == CODE_OPENCL)) continue; /* these have their own */
         if (alias < 0) setenv("STANDIN_GPU_ORDER", orders[o], 1);
         run(t, 0, alias);
         unsetenv("STANDIN_GPU_ORDER");
@@ -266,6 +266,7 @@ static bool is_tried(const tm_op *op, const tm_example *example)
 {
     tm_call call = tm_example_call(op, example, &tm_precision_f32);
     call.attr = example->attr;
+    if (code_of_trials == CODE_OPENCL) return within(op, &call, WAYS_FLOPS, WAYS_VALUES); /* unoptimized, it is slow */
     return test_is_full() ? within(op, &call, MOST_FLOPS, MOST_VALUES) : within(op, &call, QUICK_FLOPS, QUICK_VALUES);
 }
 
@@ -301,7 +302,7 @@ static bool try_precision(const judge *j, tm_device *device, const tm_kernel *ke
         close_images(&t);
         return false;
     }
-    if (embedded_only && !is_embedded(&t)) {
+    if (code_of_trials == CODE_INSIDE && !is_embedded(&t)) {
         close_images(&t);
         return false;
     }
@@ -338,7 +339,7 @@ static void try_usual_heads(const tm_op *op, const tm_kernel *kernel, tm_device 
         if (!gpu_usual_heads(op, usual_heads[i], &s)) return;
         if (!must_take(kernel, &s)) continue;
         judge_open(&j, op, &s.example, SHAPES + 100 + i, precision == &tm_precision_bf16);
-        if (!try_precision(&j, device, kernel, precision, s.gap))
+        if (!try_precision(&j, device, kernel, precision, s.gap) && code_of_trials != CODE_OPENCL)
             fail_msg("%s: heads of %d are not inside", kernel->name, (int)usual_heads[i]);
         judge_close(&j);
     }
@@ -352,11 +353,12 @@ static int try_shapes(const tm_op *op, const tm_kernel *kernel, tm_device *devic
     bool      matrix = strstr(kernel->name, "attention") && by_units(kernel);
     int       tried = 0;
     gpu_shape s;
-    if (embedded_only) try_usual_heads(op, kernel, device);
+    if (code_of_trials != CODE_COMPILED || getenv("STANDIN_GPU_LAUNCHED")) try_usual_heads(op, kernel, device);
     for (int k = 0; gpu_shape_of(op, k, &s); k++) {
         tm_call call = tm_example_call(op, &s.example, &tm_precision_f32);
         call.attr = s.example.attr;
         if (!s.quick && !test_is_full() && !is_audited()) continue;
+        if (code_of_trials == CODE_OPENCL && !within(op, &call, WAYS_FLOPS, WAYS_VALUES)) continue;
         bool tiles = strstr(kernel->name, "attention") && !matrix;
         if (tiles && (s.quick || !within(op, &call, MOST_IN_TILES, MOST_VALUES))) continue;
         for (int p = 0; p < (s.f32 ? 1 : 3); p++) {
@@ -365,7 +367,7 @@ static int try_shapes(const tm_op *op, const tm_kernel *kernel, tm_device *devic
             if (op == &tm_op_linear || op == &tm_op_linear_dgrad) j.adds |= 1U; /* as no graph asks for yet */
             bool taken = try_precision(&j, device, kernel, precisions[p], s.gap);
             tried += taken;
-            if (!taken && !embedded_only && matrix && p == 1 && must_take(kernel, &s))
+            if (!taken && code_of_trials == CODE_COMPILED && matrix && p == 1 && must_take(kernel, &s))
                 fail_msg("%s refuses shape %d", kernel->name, k);
             judge_close(&j);
         }
@@ -398,18 +400,24 @@ static int try_op(const tm_op *op, const tm_kernel *kernel, tm_device *device)
     return tried + try_shapes(op, kernel, device);
 }
 
-void kernels_are_right(const char *name, bool embedded)
+/* False: what it needs is not there. */
+static bool open_libraries(const char *name, trials_code code)
+{
+    if (code == CODE_OPENCL) return emulated_opencl();
+    if (code == CODE_COMPILED) return emulated_device(name);
+    emulated_without_compiler(name);
+    return true;
+}
+
+void kernels_are_right(const char *name, trials_code code)
 {
     const char *only = getenv("TM_TEST_OP"), *kind = getenv("TM_TEST_KERNEL"); /* part of a kernel's name */
     tm_device  *device;
     tm_error    err = { 0 };
     int         ops = 0;
     name_of_device = name;
-    embedded_only = embedded;
-    if (embedded)
-        emulated_without_compiler(name);
-    else if (!emulated_device(name))
-        skip();
+    code_of_trials = code;
+    if (!open_libraries(name, code)) skip();
     setenv("STANDIN_GPU_UNITS", "1", 1); /* small grids: their threads go on to further elements */
     if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s", err.text);
     for (int id = 0; id < TM_OP_COUNT; id++) {
@@ -419,7 +427,9 @@ void kernels_are_right(const char *name, bool embedded)
             if (kind && !strstr(kernel->name, kind)) continue;
             if (strstr(kernel->name, "/wgmma") && !strstr(device->info.text, ", sm_90;")) continue;
             ops++;
-            if (try_op(op, kernel, device) == 0 && !embedded) fail_msg("no example of %s was tried", kernel->name);
+            bool matrix = code == CODE_OPENCL && strstr(kernel->name, "/matrix");
+            if (try_op(op, kernel, device) == 0 && code != CODE_INSIDE && !matrix)
+                fail_msg("no example of %s was tried", kernel->name);
         }
     }
     assert_true(ops > 0);

@@ -5,8 +5,13 @@
 
 #include <stdbool.h>
 
-/* TM_TEST_OP, TM_TEST_KERNEL: of this op; kernels with this in their names. embedded: by the code that the program has
- * inside, without a compiler; examples that take other code are left out. */
-void kernels_are_right(const char *name, bool embedded);
+typedef enum {
+    CODE_COMPILED, /* as a user's machine would compile it */
+    CODE_INSIDE,   /* what the program has inside, without a compiler; examples that take other code are left out */
+    CODE_OPENCL,   /* by PoCL (machine/opencl.h), of "cuda" without matrix units */
+} trials_code;
+
+/* TM_TEST_OP, TM_TEST_KERNEL: of this op; kernels with this in their names. */
+void kernels_are_right(const char *name, trials_code code);
 
 #endif

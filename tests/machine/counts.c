@@ -19,7 +19,7 @@ void machine_count_access(machine_counts *counts, const uint64_t *address, uint6
 
 void machine_count_banks(machine_counts *counts, const uint32_t *address, uint64_t mask, int bytes)
 {
-    int group = bytes <= 4 ? 32 : 128 / bytes, words = bytes < 4 ? 1 : bytes / 4;
+    int group = bytes <= 4 ? 32 : bytes == 12 ? 8 : 128 / bytes, words = bytes < 4 ? 1 : bytes / 4;
     for (int first = 0; first < LANES; first += group) {
         uint32_t seen[BANKS][BANKS], n[BANKS] = { 0 }, most = 0;
         for (int i = first; i < first + group; i++) {

@@ -38,6 +38,37 @@ static inline int owed_register(const wave *w, const instruction *x)
     return -1;
 }
 
+static bool has_register(const operand *o, int at)
+{
+    int from = o->at + (o->kind == SCALAR ? VECTORS : 0);
+    return (o->kind == VECTOR || o->kind == SCALAR) && at >= from && at < from + o->count;
+}
+
+/* Is `at` loaded by what is under way? */
+static bool is_loaded(const queue *q, int at)
+{
+    for (int i = 0; i < q->count; i++) {
+        const instruction *x = q->of[(q->first + i) % OUTSTANDING].x;
+        if (x->row->kind <= LOAD && has_register(&x->o[0], at)) return true;
+    }
+    return false;
+}
+
+/* Loads of global memory write their registers in the order of their issue: a later one may take the register of one
+ * that is under way (LLVM, SIInsertWaitcnts.cpp: a write behind a write needs no wait if both are of one type of VMEM).
+ */
+static bool loads_in_order(const wave *w, const instruction *x)
+{
+    if (x->row->kind != LOAD || strncmp(x->row->name, "global_load_", 12) != 0) return false;
+    for (int at = 0; at < VECTORS + SCALARS; at++) {
+        if (!((x->touched.bits[at / 64] & w->owed.bits[at / 64]) >> at % 64 & 1)) continue;
+        bool other = !has_register(&x->o[0], at) || !is_loaded(&w->vm, at);
+        for (int i = 1; i < x->n; i++) other = other || has_register(&x->o[i], at);
+        if (other) return false;
+    }
+    return true;
+}
+
 static bool fail_owed(wave *w, const instruction *x, int at)
 {
     char kind = at >= VECTORS ? 's' : at >= ACCUMULATORS ? 'a' : 'v';
@@ -57,7 +88,7 @@ static void run_wave(wave *w, int most)
         int          owed = ended || w->vm.count + w->lgkm.count == 0 ? -1 : owed_register(w, x);
         if (ended) gcn_fail(w, &m->code[r->k->told.end - 1], "the wave ran past its end");
         if (w->pc++ == r->order->skip) continue;
-        if (owed >= 0) fail_owed(w, x, owed);
+        if (owed >= 0 && !loads_in_order(w, x)) fail_owed(w, x, owed);
         if (r->failed) return;
         u64 lanes = (u64)__builtin_popcountll(scalar_pair(w, EXEC));
         x->executed++;
@@ -76,6 +107,7 @@ static void start_wave(run *r, int number, const u32 *block, const machine_launc
     memset(w->v[ACCUMULATORS], 0xff, (size_t)r->k->told.accumulators * sizeof w->v[0]);
     memset(w->s, 0xff, sizeof w->s);
     memset(&w->owed, 0, sizeof w->owed);
+    memset(w->scratch, 0xff, (size_t)r->k->told.spilled_bytes / 4 * sizeof w->scratch[0]);
     w->vm.count = w->lgkm.count = w->vm.first = w->lgkm.first = w->scalar_loads = 0;
     w->at_barrier = w->ended = false;
     w->r = r;
@@ -195,7 +227,7 @@ static bool fits(run *r, const machine_launch *l)
         return gcn_refuse(r->module, "%s: nothing to run", k->name);
     if (threads > (u64)k->most_threads)
         return gcn_refuse(r->module, "%s: %d threads a block at most, not %d", k->name, k->most_threads, (int)threads);
-    if (k->told.spilled_bytes)
+    if (k->told.spilled_bytes && !getenv("TM_MACHINE_SPILLS"))
         return gcn_refuse(r->module, "%s: %d bytes of scratch (spilled registers, arrays)", k->name,
                           k->told.spilled_bytes);
     if (r->lds_bytes > most)
@@ -237,9 +269,12 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
     machine_shadow_begin(&r.shadow, r.lds_bytes, r.k->lds_shift);
     r.waves = take((size_t)r.n_waves * sizeof *r.waves);
     pending *room = take((size_t)r.n_waves * 2 * OUTSTANDING * sizeof *room);
+    size_t   words = (size_t)r.k->told.spilled_bytes / 4;
+    u32(*scratch)[LANES] = take((size_t)r.n_waves * words * sizeof *scratch);
     for (int i = 0; i < r.n_waves; i++) {
         r.waves[i].vm.of = room + (2 * i) * OUTSTANDING;
         r.waves[i].lgkm.of = room + (2 * i + 1) * OUTSTANDING;
+        r.waves[i].scratch = scratch + (size_t)i * words;
     }
     bool well = place_arguments(&r, l);
     u8  *before = well ? gcn_record_before(&r) : NULL;
@@ -247,7 +282,7 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
     gcn_record_after(&r, l, before, well);
     if (r.arguments) machine_release(memory, r.arguments);
     machine_shadow_end(&r.shadow);
-    void *const taken[] = { r.lds, r.waves, room, r.declared };
+    void *const taken[] = { r.lds, r.waves, room, scratch, r.declared };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) free(taken[i]);
     return well;
 }

@@ -176,7 +176,7 @@ bool gcn_kernels_complete(gcn_module *m);
 /* --- runs ---------------------------------------------------------------------------------------- */
 
 /* How an instruction accesses memory (gcn.def's ACCESS): up to LOAD it brings registers. */
-enum { SCALAR_LOAD = 1, LDS_PERMUTE, LDS_READ, LOAD, STORE, ATOMIC, TO_LDS, LDS_WRITE };
+enum { SCALAR_LOAD = 1, LDS_PERMUTE, LDS_READ, SCRATCH_LOAD, LOAD, STORE, ATOMIC, TO_LDS, LDS_WRITE, SCRATCH_STORE };
 
 /* An access that is under way. */
 typedef struct pending {
@@ -215,10 +215,11 @@ struct wave {
     u32       s[SCALARS], scc;
     registers owed; /* by loads under way */
     queue     vm, lgkm;
-    run      *r;
-    u64       all; /* EXEC at the start */
-    int       number, pc, scalar_loads;
-    bool      at_barrier, ended;
+    u32 (*scratch)[LANES]; /* what spilled registers are kept in */
+    run *r;
+    u64  all; /* EXEC at the start */
+    int  number, pc, scalar_loads;
+    bool at_barrier, ended;
 };
 
 /* Writes the run's error with the kernel, the lines and the instruction; false. */

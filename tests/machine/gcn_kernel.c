@@ -12,18 +12,26 @@ kernel *gcn_kernel_named(gcn_module *m, const char *name)
     return NULL;
 }
 
-/* What a descriptor must say for this interpreter: other values are ways to start a kernel that it does not have. */
+/* What a descriptor must say for this interpreter: other values are ways to start a kernel that it does not have.
+ * Scratch takes no scalar register (LLVM's AMDGPUUsage, architected flat scratch of gfx942): whether there is any,
+ * metadata says. */
 static const struct {
     const char *name;
     int         value;
 } fixed[] = {
-    { "user_sgpr_count", 2 },         { "user_sgpr_kernarg_segment_ptr", 1 },
-    { "user_sgpr_dispatch_ptr", 0 },  { "user_sgpr_queue_ptr", 0 },
-    { "user_sgpr_dispatch_id", 0 },   { "user_sgpr_kernarg_preload_length", 0 },
-    { "enable_private_segment", 0 },  { "system_sgpr_workgroup_info", 0 },
-    { "uses_dynamic_stack", 0 },      { "float_round_mode_32", 0 },
-    { "float_round_mode_16_64", 0 },  { "float_denorm_mode_32", 3 },
-    { "float_denorm_mode_16_64", 3 }, { "tg_split", 0 },
+    { "user_sgpr_count", 2 },
+    { "user_sgpr_kernarg_segment_ptr", 1 },
+    { "user_sgpr_dispatch_ptr", 0 },
+    { "user_sgpr_queue_ptr", 0 },
+    { "user_sgpr_dispatch_id", 0 },
+    { "user_sgpr_kernarg_preload_length", 0 },
+    { "system_sgpr_workgroup_info", 0 },
+    { "uses_dynamic_stack", 0 },
+    { "float_round_mode_32", 0 },
+    { "float_round_mode_16_64", 0 },
+    { "float_denorm_mode_32", 3 },
+    { "float_denorm_mode_16_64", 3 },
+    { "tg_split", 0 },
 };
 
 bool gcn_descriptor_line(gcn_module *m, kernel *k, const char *line, int number)

@@ -164,7 +164,7 @@ static bool access_scalar(wave *w, const pending *p)
 static bool reach_lds(wave *w, const pending *p, const u32 *at, bool write)
 {
     run *r = w->r;
-    u32  bytes = p->x->row->bytes, odd = bytes < 16 ? bytes - 1 : 7, bad = 0;
+    u32  bytes = p->x->row->bytes, odd = bytes == 12 ? 15 : bytes < 16 ? bytes - 1 : 7, bad = 0;
     u32  none = r->lds_bytes < bytes, last = none ? 0 : r->lds_bytes - bytes;
     bool full = p->mask == ~(u64)0;
     for (int i = 0; full && i < LANES; i++) bad |= none | (at[i] > last) | (at[i] & odd);
@@ -250,6 +250,15 @@ static void set_owed(wave *w, const operand *o, bool owed)
     }
 }
 
+/* What a load that has come leaves owed: a later one may have the same register. */
+static void owe_rest(wave *w, const queue *q)
+{
+    for (int i = 1; i < q->count; i++) {
+        const instruction *x = q->of[(q->first + i) % OUTSTANDING].x;
+        if (x->row->kind == LOAD || x->row->kind == SCRATCH_LOAD) set_owed(w, &x->o[0], true);
+    }
+}
+
 bool gcn_complete(wave *w, queue *q, int left)
 {
     while (q->count > left) {
@@ -257,6 +266,7 @@ bool gcn_complete(wave *w, queue *q, int left)
         if (!p->done && !access_memory(w, p)) return false;
         if (p->x->row->kind == TO_LDS) claim_lds(w, p, true);
         if (p->x->row->kind <= LOAD) set_owed(w, &p->x->o[0], false);
+        if (p->x->row->kind == LOAD || p->x->row->kind == SCRATCH_LOAD) owe_rest(w, q);
         w->scalar_loads -= p->x->row->kind == SCALAR_LOAD;
         q->first = --q->count ? (q->first + 1) % OUTSTANDING : 0;
     }
@@ -283,6 +293,25 @@ static void permute(wave *w, const pending *p)
     }
     for (int i = 0; i < LANES; i++)
         if (p->mask >> i & 1) w->v[p->x->o[0].at][i] = out[i];
+}
+
+/* A lane's own memory, at a place that the text names. Nobody else sees it: it is accessed at once, in any order. */
+static bool step_scratch(wave *w, const instruction *x)
+{
+    bool     load = x->row->kind == SCRATCH_LOAD;
+    int      at = x->modifier[AT_OFFSET];
+    pending *p = issue(w, x, &w->vm);
+    if (!p) return false;
+    if (at < 0 || at % 4 || at + x->row->bytes > w->r->k->told.spilled_bytes)
+        return gcn_fail(w, x, "%d bytes at %d of %d bytes of scratch", x->row->bytes, at, w->r->k->told.spilled_bytes);
+    for (int k = 0; k < x->row->bytes / 4; k++) {
+        u32 *kept = w->scratch[at / 4 + k], *value = w->v[x->o[load ? 0 : 1].at + k];
+        for (int i = 0; i < LANES; i++)
+            if (p->mask >> i & 1) *(load ? &value[i] : &kept[i]) = load ? kept[i] : value[i];
+    }
+    p->done = true;
+    if (load) set_owed(w, &x->o[0], true);
+    return true;
 }
 
 static bool step_access(wave *w, const instruction *x)
@@ -321,7 +350,9 @@ static bool step_access(wave *w, const instruction *x)
 
 const row gcn_memory_rows[] = {
 #define ACCESS(name, shape, of, size, n, flags)                                                                        \
-    { #name, shape, step_access, .takes = flags, .kind = of, .bytes = size, .elements = n },
+    { #name,          shape,      (of) == SCRATCH_LOAD || (of) == SCRATCH_STORE ? step_scratch : step_access,          \
+      .takes = flags, .kind = of, .bytes = size,                                                                       \
+      .elements = n },
 #include "machine/gcn.def"
     { 0 },
 };

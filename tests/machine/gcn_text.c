@@ -214,7 +214,10 @@ static bool operands_of(gcn_module *m, instruction *x, char *s)
         if (shape[1]) shape++;
     }
     const operand *base = x->n ? &x->o[x->n - 1] : NULL;
-    if (base && shape[-1] == 'b' && (base->kind == OFF) != (x->o[x->row->kind == LOAD].count == 2))
+    if (strncmp(x->row->name, "scratch_", 8) == 0) {
+        if (base->kind != OFF || x->o[x->row->kind == SCRATCH_LOAD].kind != OFF)
+            return gcn_refuse(m, "line %d: scratch at a place that is computed: %s", x->line, x->text);
+    } else if (base && shape[-1] == 'b' && (base->kind == OFF) != (x->o[x->row->kind == LOAD].count == 2))
         return gcn_refuse(m, "line %d: the address and its base do not fit: %s", x->line, x->text);
     for (char *word; (word = next_word(&s));)
         if (!modifier_of(x, word))

@@ -88,6 +88,8 @@ WANT(want_and_or, (a & b) | c)
 WANT(want_xad, (uint64_t)(a ^ b) + c)
 WANT(want_ge, a >= b)
 WANT(want_mul_word1, (uint64_t)((int64_t)(a >> 16) * ((int32_t)(b << 8) >> 8)))
+WANT(want_mul_low_byte, (a % 256 * (b % 65536)) % 65536)
+WANT(want_sub_u16, (a + 65536 - b % 65536) % 65536)
 WANT(want_bfi, c ^ (a & (b ^ c)))
 WANT(want_shl, b *((uint64_t)1 << a % 32))
 WANT(want_shr, b / ((uint64_t)1 << a % 32))
@@ -163,6 +165,9 @@ static const vector_row vector_rows[] = {
     { "v_cmp_ge_u32_e32 vcc, v1, v2\nv_cndmask_b32_e64 v4, 0, 1, vcc", want_ge },
     { "v_mul_i32_i24_sdwa v4, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD",
       want_mul_word1 },
+    { "v_mul_lo_u16_sdwa v4, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_0 src1_sel:DWORD",
+      want_mul_low_byte },
+    { "v_sub_u16_e32 v4, v1, v2", want_sub_u16 },
     { "v_bfi_b32 v4, v1, v2, v3", want_bfi },
     { "v_lshlrev_b32_e32 v4, v1, v2", want_shl },
     { "v_lshrrev_b32_e32 v4, v1, v2", want_shr },

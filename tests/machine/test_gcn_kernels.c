@@ -87,6 +87,32 @@ static void matrix_kernels_are_right_in_all_shapes(void **state)
     run_cases(machine_amd_cases, "gfx950", true, 5);
 }
 
+/* Of gfx942, by another clang (TM_HIP_CLANG): a file that it cannot compile is named and counted. */
+static int tell_other_clang(int argc, char **argv)
+{
+    char error[MACHINE_ERROR_ROOM];
+    int  right = 0, wanted = 0, failed = 0;
+    (void)argc, (void)argv;
+    for (const machine_case *c = machine_amd_cases; c->name; c++) {
+        char *text = machine_compile_amd(c->file, "gfx942", error);
+        if (!text) {
+            if (c == machine_amd_cases || strcmp(c[-1].file, c->file)) printf("%s\n", error), failed++;
+            continue;
+        }
+        machine_module *module = machine_load_gcn(text, error);
+        free(text);
+        if (!module) fail_msg("%s: %s", c->file, error);
+        right += run_case(module, c, "gfx942", 5);
+        wanted += 5;
+        machine_unload(module);
+    }
+    printf("%s for gfx942: %d of %d launches of tests/machine/kernels right, %d files not compiled\n",
+           getenv("TM_HIP_CLANG"), right, wanted, failed);
+    return right != wanted;
+}
+
+TM_TEST_ROLE("other-clang", tell_other_clang)
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(matrix_kernels_are_right),
     full_test(matrix_kernels_are_right_in_all_shapes),

@@ -39,6 +39,26 @@ static const rule rules[] = {
     { .what = "an owed register is written",
       .body = BEGIN "global_load_dword v1, v9, s[4:5]\nv_mov_b32_e32 v1, 0\ns_waitcnt vmcnt(0)\n" END,
       .wanted = "v1 before the wait" },
+    { .what = "a register is loaded again",
+      .body = BEGIN NEXT_LANE
+      "global_load_dword v1, v10, s[4:5]\nglobal_load_dword v1, v9, s[4:5]\ns_waitcnt vmcnt(0)\n" END,
+      .wanted = "" },
+    { .what = "the first of two loads of a register",
+      .body = BEGIN "global_load_dword v1, v9, s[4:5]\nglobal_load_dword v1, v9, s[4:5]\ns_waitcnt vmcnt(1)\n" END,
+      .wanted = "v1 before the wait" },
+    { .what = "an address that is loaded",
+      .body = BEGIN "global_load_dword v1, v9, s[4:5]\nglobal_load_dword v1, v1, s[4:5]\ns_waitcnt vmcnt(0)\n" END,
+      .wanted = "v1 before the wait" },
+    { .what = "a register is read from LDS while it is loaded",
+      .body = BEGIN
+      "ds_write_b32 v9, v0\nglobal_load_dword v1, v9, s[4:5]\nds_read_b32 v1, v9\ns_waitcnt vmcnt(0) lgkmcnt(0)\n" END,
+      .wanted = "v1 before the wait",
+      .lds = 256 },
+    { .what = "and loaded while it is read from LDS",
+      .body = BEGIN
+      "ds_write_b32 v9, v0\nds_read_b32 v1, v9\nglobal_load_dword v1, v9, s[4:5]\ns_waitcnt vmcnt(0) lgkmcnt(0)\n" END,
+      .wanted = "v1 before the wait",
+      .lds = 256 },
     { .what = "the wrong counter",
       .body = BEGIN "global_load_dword v1, v9, s[4:5]\ns_waitcnt lgkmcnt(0)\n" END,
       .wanted = "v1 before the wait" },
@@ -59,6 +79,14 @@ static const rule rules[] = {
     { .what = "the younger of two LDS reads",
       .body = BEGIN "ds_write_b32 v9, v0\nds_read_b32 v2, v9\nds_read_b32 v1, v9\ns_waitcnt lgkmcnt(1)\n" END,
       .wanted = "v1 before the wait",
+      .lds = 256 },
+    { .what = "three words of LDS",
+      .body = BEGIN "ds_write_b32 v9, v0\nv_mov_b32_e32 v10, 16\nds_read_b96 v[1:3], v10\ns_waitcnt lgkmcnt(0)\n" END,
+      .wanted = "",
+      .lds = 256 },
+    { .what = "three words that are not aligned",
+      .body = BEGIN "ds_write_b32 v9, v0\nv_mov_b32_e32 v10, 4\nds_read_b96 v[1:3], v10\ns_waitcnt lgkmcnt(0)\n" END,
+      .wanted = "misaligned LDS address 4 for 12 bytes",
       .lds = 256 },
     { .what = "a permutation without a wait",
       .body = BEGIN "ds_bpermute_b32 v1, v9, v0\n" END,
@@ -238,6 +266,34 @@ static const rule rules[] = {
       .wanted = "gfx942 does not have",
       .lds = 64 },
 };
+
+#define KEEP "v_mov_b32_e32 v1, v0\nscratch_store_dword off, v1, off offset:4\nv_mov_b32_e32 v1, 0\n"
+
+/* What a compiler spills comes back; where and when it may be touched. */
+static void spilled_registers_come_back(void **state)
+{
+    static const rule spills[] = {
+        { .body = BEGIN KEEP "scratch_load_dword v1, off, off offset:4\ns_waitcnt vmcnt(0)\n" END, .wanted = "" },
+        { .body = BEGIN KEEP "scratch_load_dword v1, off, off offset:4\n" END, .wanted = "v1 before the wait" },
+        { .body = BEGIN "scratch_load_dwordx2 v[1:2], off, off offset:4\n" END,
+          .wanted = "8 bytes at 4 of 8 bytes of scratch" },
+        { .body = BEGIN "scratch_load_dword v1, v9, off\n" END, .wanted = "operand 2 is not known" },
+        { .body = BEGIN "scratch_load_dword v1, off, s[4:5]\n" END, .wanted = "scratch at a place that is computed" },
+    };
+    (void)state;
+    setenv("TM_MACHINE_SPILLS", "1", 1);
+    for (size_t i = 0; i < sizeof spills / sizeof spills[0]; i++) {
+        gcn_text  text = { .body = spills[i].body, .pointers = 2 };
+        uint32_t  in[64] = { 0 }, out[64] = { 0 };
+        gcn_trial trial = { .buffers = { in, out }, .count = { 64, 64 } };
+        text.more_metadata = "    .private_segment_fixed_size: 8\n    .wavefront_size: 64";
+        const char *error = gcn_try(&text, &trial);
+        if (*spills[i].wanted ? !strstr(error, spills[i].wanted) : *error)
+            fail_msg("%d: \"%s\", wanted \"%s\"", (int)i, error, spills[i].wanted);
+        for (uint32_t k = 0; k < 64 && !*spills[i].wanted; k++) assert_int_equal(out[k], k);
+    }
+    unsetenv("TM_MACHINE_SPILLS");
+}
 
 /* A rule that is kept is kept in all orders; one that is broken is named in the lazy one, waves in order. */
 static void one_rule(const rule *r)
@@ -448,6 +504,7 @@ static void memory_keeps_pieces_apart(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rules_are_kept_or_named),
+    cmocka_unit_test(spilled_registers_come_back),
     cmocka_unit_test(hidden_arguments_come_from_the_metadata),
     cmocka_unit_test(arguments_and_descriptors_must_fit),
     cmocka_unit_test(nothing_is_zero_by_itself),

@@ -4,9 +4,12 @@
  * text; else for NVRTC, by the real one ($TM_NVRTC, where the loader or the toolkit has it, or in build/venv), asked
  * for PTX.
  *
- * STANDIN_COMPILE_FAIL=1: every source has an error.
+ * STANDIN_COMPILE_FAIL=1: every source has an error. STANDIN_OPENCL=1: the code is the source behind its definitions
+ * and a line that names both, for OpenCL (machine/opencl.h).
  */
 #define _GNU_SOURCE
+#include "machine/opencl.h"
+
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>
@@ -22,12 +25,13 @@
 #else
 #define NAME(cuda, hip) cuda
 #endif
+#define STANDIN_NAMED "; text " /* gpu_program.c */
 #define API __attribute__((visibility("default"))) int
 
 enum { OK = 0, COMPILATION = 6 };
 
 typedef struct {
-    char *source, *code, log[4096];
+    char *source, *name, *code, log[4096];
     void *real; /* NVRTC's own */
 } program;
 
@@ -55,12 +59,23 @@ API NAME(nvrtcCreateProgram, hiprtcCreateProgram)(void **out, const char *source
                                                   const char *const *headers, const char *const *names)
 {
     program *p = calloc(1, sizeof *p);
-    (void)name;
     (void)headers;
     (void)names;
     p->source = strdup(source);
+    p->name = strdup(name);
     *out = p;
     return n == 0 ? OK : 3;
+}
+
+/* "-DNAME=VALUE" of the options: before each of them `before`, `between` for its "=", `behind` it. */
+static void write_definitions(FILE *out, int n, const char *const *options, const char *before, char between,
+                              const char *behind)
+{
+    for (int i = 0; i < n; i++) {
+        const char *value = strchr(options[i], '=');
+        if (strncmp(options[i], "-D", 2) != 0 || !value) continue;
+        fprintf(out, "%s%.*s%c%s%s", before, (int)(value - options[i] - 2), options[i] + 2, between, value + 1, behind);
+    }
 }
 
 #ifdef HIP
@@ -75,6 +90,19 @@ static char *read_whole(const char *path)
     if (fread(text, 1, (size_t)n, f) != (size_t)n) text[0] = '\0';
     fclose(f);
     return text;
+}
+
+/* A line before the text: which it is. */
+static void name_code(program *p, int n, const char *const *options)
+{
+    char  *text = p->code;
+    size_t bytes;
+    FILE  *out = open_memstream(&p->code, &bytes);
+    fprintf(out, STANDIN_NAMED "%s", p->name);
+    write_definitions(out, n, options, " ", '=', "");
+    fprintf(out, "\n%s", text);
+    fclose(out);
+    free(text);
 }
 
 /* A shell's command, its words in single quotes. */
@@ -101,6 +129,7 @@ static int compile(program *p, int n, const char *const *options)
     free(log);
     snprintf(path, sizeof path, "%s/k.s", folder);
     if (status == 0) p->code = read_whole(path);
+    if (p->code && getenv("STANDIN_GPU_LAUNCHED")) name_code(p, n, options);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command) == 0 && p->code ? OK : COMPILATION;
 }
@@ -158,10 +187,23 @@ static int compile(program *p, int n, const char *const *options)
 }
 #endif
 
+static int name_source(program *p, int n, const char *const *options)
+{
+    size_t bytes;
+    FILE  *out = open_memstream(&p->code, &bytes);
+    fprintf(out, OPENCL_HEAD "%s", p->name);
+    write_definitions(out, n, options, " ", '=', "");
+    fputc('\n', out);
+    write_definitions(out, n, options, "#define ", ' ', "\n");
+    fputs(p->source, out);
+    return fclose(out) == 0 ? OK : COMPILATION;
+}
+
 API NAME(nvrtcCompileProgram, hiprtcCompileProgram)(void *of, int n, const char *const *options);
 API NAME(nvrtcCompileProgram, hiprtcCompileProgram)(void *of, int n, const char *const *options)
 {
     program *p = of;
+    if (getenv("STANDIN_OPENCL")) return name_source(p, n, options);
     if (!getenv("STANDIN_COMPILE_FAIL")) return compile(p, n, options);
     snprintf(p->log, sizeof p->log, "k.cu(1): error: an error on command");
     return COMPILATION;
@@ -200,6 +242,7 @@ API NAME(nvrtcDestroyProgram, hiprtcDestroyProgram)(void **of)
 {
     program *p = *of;
     free(p->source);
+    free(p->name);
     free(p->code);
     free(p);
     *of = NULL;

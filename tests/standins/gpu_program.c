@@ -7,11 +7,13 @@
  * STANDIN_GPU_CODE=FOLDER: of code objects of AMD's GPUs, which are those of FOLDER/MODULE.code to the byte, the text
  * is executed that they were assembled from, MODULE.s; PTX is known by its bytes as well. A line "MODULE KERNEL" is
  * added to the file that STANDIN_GPU_LAUNCHED names for each kernel that is launched for the first time, and ran to its
- * end. */
+ * end. Of texts that say what they are (of OpenCL; "; text MODULE") it is a line of
+ * src/device/gpu/source/modules.txt. */
 #define _GNU_SOURCE
 #include "gpu.h"
 
 #include "machine/audit.h"
+#include "machine/opencl.h"
 
 #include <elf.h>
 #include <glob.h>
@@ -20,17 +22,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A module of STANDIN_GPU_CODE: it is read once. */
+/* A module of STANDIN_GPU_CODE, which is read once, or one that says what it is. */
 typedef struct loaded {
     struct loaded  *next;
     machine_module *module;
-    char            file[PATH_MAX]; /* MODULE.code */
-    char            launched[512];  /* names of kernels, a blank before and behind each */
+    char            file[PATH_MAX]; /* MODULE.code; or its text and definitions */
+    bool            named;
+    char            launched[512]; /* names of kernels, a blank before and behind each */
 } loaded;
 
 typedef struct {
     machine_module *module;
-    loaded         *from; /* NULL: STANDIN_GPU_CODE is not set */
+    loaded         *from; /* NULL: neither of STANDIN_GPU_CODE nor named */
     char            name[96];
 } kernel;
 
@@ -107,6 +110,35 @@ static machine_module *load_known(const char *folder, const void *code, char err
     return l->module;
 }
 
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static machine_module *load(const char *text, char error[MACHINE_ERROR_ROOM])
+{
+    static const char *const heads[] = { OPENCL_HEAD, "; text " };
+    bool                     opencl = begins(text, OPENCL_HEAD);
+    machine_module          *module =
+        opencl ? machine_load_opencl(text, error) : NAME(machine_load_ptx, machine_load_gcn)(text, error);
+    for (int i = 0; i < 2 && module; i++) {
+        if (!begins(text, heads[i])) continue;
+        const char *name = text + strlen(heads[i]);
+        loaded     *l = calloc(1, sizeof *l);
+        *l = (loaded){ .next = all_loaded, .module = module, .named = true };
+        snprintf(l->file, sizeof l->file, "%.*s", (int)strcspn(name, "\n"), name);
+        all_loaded = l;
+    }
+    return module;
+}
+
+/* For tests: why OpenCL's texts cannot be executed; NULL: they can be. */
+SHOWN const char *standin_opencl_missing(void);
+const char       *standin_opencl_missing(void)
+{
+    return machine_opencl_missing();
+}
+
 /* cuda.h, CUDA_ERROR_INVALID_IMAGE: "the device kernel image is invalid". */
 API NAME(cuModuleLoadData, hipModuleLoadData)(void **out, const void *code);
 API NAME(cuModuleLoadData, hipModuleLoadData)(void **out, const void *code)
@@ -118,20 +150,25 @@ API NAME(cuModuleLoadData, hipModuleLoadData)(void **out, const void *code)
     *out = folder ? load_known(folder, code, error) : NULL;
     if (!*out && memcmp(code, ELFMAG, SELFMAG) == 0)
         snprintf(error, sizeof error, "a code object that is none of STANDIN_GPU_CODE");
-    if (!*out && !*error) *out = NAME(machine_load_ptx, machine_load_gcn)(code, error);
+    if (!*out && !*error) *out = load(code, error);
     if (!*out) fprintf(stderr, "stand-in: a module cannot be loaded: %s\n", error);
     return *out ? OK : INVALID_IMAGE;
 }
 
 static void note_launch(const kernel *k)
 {
-    const char *path = getenv("STANDIN_GPU_LAUNCHED"), *name = k->from ? strrchr(k->from->file, '/') + 1 : NULL;
+    const char *path = getenv("STANDIN_GPU_LAUNCHED");
     char        word[100];
     snprintf(word, sizeof word, " %s ", k->name);
-    if (!path || !name || strstr(k->from->launched, word)) return;
+    if (!path || !k->from || strstr(k->from->launched, word)) return;
     FILE *f = fopen(path, "a");
     if (!f) abort();
-    fprintf(f, "%.*s %s\n", (int)(strrchr(name, '.') - name), name, k->name);
+    if (k->from->named) {
+        fprintf(f, NAME("cuda", "hip") " %s: %s\n", k->from->file, k->name);
+    } else {
+        const char *name = strrchr(k->from->file, '/') + 1;
+        fprintf(f, "%.*s %s\n", (int)(strrchr(name, '.') - name), name, k->name);
+    }
     fclose(f);
     strncat(k->from->launched, word, sizeof k->from->launched - strlen(k->from->launched) - 1);
 }

@@ -273,7 +273,7 @@ EACH_SIMD(2) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
     enum { WAVES = KEYS_THREADS / WAVE, M = KEYS_ROWS / (UNIT * WAVES) };
     typedef tiles<OTHERS, A_ALONG | A_ACROSS | B_ALONG | B_ACROSS, KEYS_THREADS> staged;
     SHARED staged::room      room;
-    SHARED alignas(16) float numbers[2][2][OTHERS]; /* of queries of a stage: L, delta */
+    alignas(16) SHARED float numbers[2][2][OTHERS]; /* of queries of a stage: L, delta */
     SHARED int               firsts[2][OTHERS];     /* and their documents' first keys */
     rule  rules = { first_key, seq_q, seq_k, q_offset, causal, window, key0 };
     int   thread = thread_id(), key_0 = block_id(0) * KEYS_ROWS;

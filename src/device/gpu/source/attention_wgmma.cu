@@ -241,7 +241,7 @@ KERNEL_OF(THREADS, attention_wgmma_keys)
  int ld_dv, SHAPE)
 {
     extern SHARED unsigned char bytes[];
-    SHARED alignas(16) float    numbers[2][2][ROWS]; /* of queries of a stage: L, delta */
+    alignas(16) SHARED float    numbers[2][2][ROWS]; /* of queries of a stage: L, delta */
     SHARED int                  firsts[2][ROWS];     /* and their documents' first keys */
     rule  rules = { first_key, seq_q, seq_k, q_offset, causal, window, key0 };
     int   thread = thread_id(), key_0 = block_id(0) * BLOCK_ROWS, group = group_id();

@@ -154,7 +154,7 @@ KERNEL(product_matrix)
 (C *c, const bf16 *RESTRICT a, const bf16 *RESTRICT b, const bf16 *RESTRICT bias, const C *residual, i64 rows,
  i64 columns, i64 depth, i64 ld_a, i64 ld_b, i64 ld_c, int adds)
 {
-    SHARED alignas(16) bf16 as[SIDE * PITCH], bs[SIDE * PITCH];
+    alignas(16) SHARED bf16 as[SIDE * PITCH], bs[SIDE * PITCH];
     i64     row0 = (i64)block_id(1) * SIDE, column0 = (i64)block_id(0) * SIDE;
     int     whole_a = ((u64)a % 16 == 0) & (ld_a % 8 == 0), whole_b = ((u64)b % 16 == 0) & (ld_b % 8 == 0);
     results sum;

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every kernel for gfx942 as another clang compiles it (TM_HIP_CLANG; `make judge-clang`), by all examples, and every
+ * one of src/device/gpu/source/modules.txt: users' hiprtc is of an older LLVM than the tests' compiler. */
+#include "gpu/emulated.h"
+#include "gpu/launched.h"
+#include "gpu/trials.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support/test.h"
+
+static int judge(void)
+{
+    char path[PATH_MAX];
+    launched_begin(path);
+    setenv("STANDIN_GPU_ARCH", "gfx942", 1);
+    setenv("TM_MACHINE_SPILLS", "1", 1);
+    kernels_are_right("hip", CODE_COMPILED);
+    return getenv("TM_TEST_OP") || getenv("TM_TEST_KERNEL") ? 0 : launched_all("hip", NULL, path);
+}
+
+static void kernels_of_another_clang_are_right(void **state)
+{
+    (void)state;
+    if (gpu_is_real() || !getenv("TM_HIP_CLANG")) skip();
+    judge();
+}
+
+static int tell(int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    printf("%s for gfx942: %d kernels are right\n", getenv("TM_HIP_CLANG"), judge());
+    return 0;
+}
+
+TM_TEST_ROLE("other-clang", tell)
+
+static const struct CMUnitTest tests[] = { full_test(kernels_of_another_clang_are_right) };
+
+TM_TESTS(tests, NULL, NULL)
