@@ -76,14 +76,15 @@ enum {
 #define BIT(modifier) (1u << (modifier))
 
 /* What a row says besides: operands may be negated (floats), VCC is read unsaid, the instruction orders others, only
- * gfx950 has it, the upper half of a register is stored. */
+ * gfx950 has it, the upper half of a register is stored, its offsets count 64 elements. */
 enum {
     FLOATS = 1u << 24,
     READS_VCC = 1u << 25,
     READS_M0 = 1u << 26,
     ORDERS = 1u << 27,
     GFX950 = 1u << 28,
-    HIGH = 1u << 29
+    HIGH = 1u << 29,
+    STRIDE64 = 1u << 30
 };
 
 typedef struct wave        wave;

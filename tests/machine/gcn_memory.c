@@ -187,6 +187,7 @@ static void lds_places(const pending *p, int e, u32 *at)
     const i32 *m = p->x->modifier;
     u32        bytes = p->x->row->bytes;
     u32        offset = p->x->row->elements == 1 ? (u32)m[AT_OFFSET] : (u32)m[e ? AT_OFFSET1 : AT_OFFSET0] * bytes;
+    if (p->x->row->takes & STRIDE64) offset *= 64;
     for (int i = 0; i < LANES; i++)
         at[i] = p->x->row->kind == TO_LDS ? (u32)p->base + bytes * (u32)i : (u32)p->address[i] + offset;
 }
