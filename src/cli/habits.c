@@ -295,6 +295,13 @@ static tm_status take_recipe(rewriting *r, const char *gpu, tm_habit_recipe *out
     if (!r->benchmark || !r->model || !by) return TM_OK;
     const char *task = r->task ? r->task : r->entry ? NULL : "pretrain";
     *out = tm_habit_recipe_find(r->arena, by, task, r->model, r->precision ? r->precision : "BF16", gpu);
+    if (!out->text && !r->precision) {
+        tm_config_note(r->config,
+                       "%s of %s: no recipe is built in; it trains in BF16 as its scripts do, other keys "
+                       "have their defaults",
+                       r->task ? r->task : "pretrain", r->model);
+        return take_precision(r, "BF16", err);
+    }
     if (!out->text) return TM_OK;
     if (!r->task) TM_TRY(take_task(r, out->task, err));
     if (!r->precision) TM_TRY(take_precision(r, "BF16", err));

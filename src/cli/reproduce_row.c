@@ -151,7 +151,8 @@ static tm_status plan_memory(reproduce_row *row, const reproduce_options *o, tm_
         json_t *plan;
         if (!own && !changed) break;
         line l = begin(o, page->plan, arena);
-        if (!own && is_mlperf(page->ours)) put_all(&l, "--mlperf.enable true"); /* as its command does */
+        /* as its command does; whoever submits is no matter of a plan */
+        if (!own && is_mlperf(page->ours)) put_all(&l, "--mlperf.enable true --mlperf.submission_org plan");
         if (!own) put_extra(&l, row, o, true);
         const char *platform = !own && o->slice     ? NULL
                                : o->platform        ? o->platform

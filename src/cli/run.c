@@ -178,11 +178,16 @@ static void name_checkpoints(run_job *j)
 }
 
 /* Is there the result of a run that came to its end? One that begins removes the one before. */
+/* A result of a run that a signal ended, in its last validation maybe, is none yet. */
 static bool has_result(const run_job *j)
 {
-    tm_text path = { 0 };
+    tm_text path = { 0 }, text = { 0 };
     tm_text_printf(&path, "%s/result.json", j->folder.data);
-    bool there = tm_file_exists(path.data);
+    tm_error unread;
+    bool     there = tm_file_exists(path.data);
+    if (there && tm_file_read(path.data, (size_t)1 << 28, &text, &unread) == TM_OK)
+        there = strstr(text.data, "\"interrupted\": true") == NULL;
+    tm_text_fini(&text);
     tm_text_fini(&path);
     return there;
 }

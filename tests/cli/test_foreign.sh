@@ -31,6 +31,8 @@ check "it makes two steps of two passes" has json/metrics.jsonl '"step": 2,'
 check "of three sequences each" has json/config.yaml '^  local_batch_size: 3 '
 trainmark run model.json bert --dry-run
 failed_with 4 "another model behind the file" "'model_name' = 'bert'" "wanted one of llama, mistral"
+trainmark run model.json llama --dry-run
+check "its program makes 128 passes, 16 steps of 8" has "$out" "^  steps: 16  # default of pytorch-training-benchmark"
 trainmark run model.json llama 3
 failed_with 2 "a third word" "cannot use argument '3'"
 
@@ -138,6 +140,17 @@ trainmark run --tags jax_maxtext_train_llama-2-7b_nanoo_fp8
 failed_with 4 "a tag of another float8" "no entry 'jax_maxtext_train_llama-2-7b_nanoo_fp8'"
 trainmark run --tags pyt_train_flux --dry-run --memory 100TiB
 check "a tag of an image model: images, not tokens" has "$out" "^  source: gaussians  # derived from training.mock_data"
+for words in "--tags pyt_train_flux" "python launcher.py" "-t pretrain -m Flux"; do
+    trainmark run $words --dry-run --memory 100TiB
+    for key in "dtype: bfloat16" "regime: pure" "weight_decay: 0" "beta2: 0.999" "max_norm: 0" "local_batch_size: 10"; do
+        check "FluxBenchmark by $words: $key" has "$out" "^  $key  # command line$"
+    done
+done
+trainmark run --tags pyt_train_qwen3-8b --dry-run --memory 100TiB
+check "an entry without a recipe trains in BF16, too" has "$out" "^  dtype: bfloat16  # command line$"
+check "and says that it has none" has "$err" "no recipe is built in; it trains in BF16 as its scripts do"
+trainmark run --tags pyt_train_qwen3-8b --training.dtype float32 --dry-run --memory 100TiB
+check "what the line says counts" has "$out" "^  dtype: float32  # command line$"
 trainmark run --tags pyt_train_x
 failed_with 4 "a tag of no model" "no entry 'pyt_train_x'" "trainmark discover"
 trainmark run --tags pyt_train_llama-3.1-8b,pyt_train_llama-3.1-70b

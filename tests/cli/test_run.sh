@@ -299,6 +299,35 @@ for signal in INT TERM; do
         [ "$(value whole/result.json validation)" = "$(value "by_$signal/result.json" validation)" ]
 done
 
+# A signal while the run validates: after its last step, and between two. Going on, it ends as if it had not been stopped.
+long="$tiny --training.steps 4 --training.local_batch_size 1 --training.seq_len 32 --training.stop_at_target false"
+long="$long --metrics.log_freq 1"
+for freq in 0 2; do
+    folder=validating_$freq
+    start $folder $long --validation.freq $freq --validation.steps 1000000
+    step=4
+    [ $freq -eq 0 ] || step=2
+    await "^step: +$step "
+    sleep 0.2
+    kill -s TERM "$pid"
+    ended
+    failed_with 130 "a signal ends a validation (every $freq steps)" "interrupted: stopped .*step"
+    check "at step $step" [ "$(losses $folder | wc -l)" -eq $step ]
+    check "with a result" has "$folder/result.json" '"interrupted": true'
+    check "without a loss of a part" has "$folder/result.json" '"validation": null'
+    check_not "and no result line" has "$out" "^performance:"
+    check "there is a checkpoint" [ -s "$folder/checkpoint/step-0000000$step/complete" ]
+done
+trainmark run $long --validation.steps 2 --out never_stopped
+for freq in 0 2; do
+    folder=validating_$freq
+    trainmark run $long --validation.freq $freq --validation.steps 2 --checkpoint.enable true --out $folder
+    check "a run stopped in a validation goes on" [ "$code" -eq 0 ]
+    check "and has the result of one that was not stopped" \
+        [ "$(value never_stopped/result.json validation)" = "$(value "$folder/result.json" validation)" ]
+    check "and its losses" same_losses never_stopped $folder
+done
+
 start killed $slow --checkpoint.enable true --checkpoint.interval 10
 await "^step: +2[5-9] "
 kill -s KILL "$pid"

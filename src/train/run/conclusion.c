@@ -143,6 +143,7 @@ tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     bool interrupted = told_to_stop && step < o->steps;
     stop_watching(r);
     if (r->progress.finite && !interrupted && r->evaluation.step != step) TM_TRY(run_evaluate(r, step, err));
+    interrupted = interrupted || r->evaluation.cut;
     bool wanted = interrupted || (o->checkpoint && !o->checkpoint_not_last);
     if (r->progress.finite && o->checkpoint_folder && wanted && r->saved.step != step) TM_TRY(run_save(r, step, err));
     TM_TRY(run_saved(r, err));
@@ -171,6 +172,8 @@ tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     free(ranks);
     if (verdict == TM_VERDICT_INVALID && run_rank(o) == 0) st = tm_fail(err, TM_NUMBERS, "%s", reason);
     TM_TRY(agree_status(run_world(r), "the verdict", st, err)); /* that of rank 0, which has seen all */
+    if (interrupted && step == o->steps)
+        return tm_fail(err, TM_INTERRUPTED, "stopped in the validation after the last step, %lld", (long long)step);
     if (interrupted)
         return tm_fail(err, TM_INTERRUPTED, "stopped after step %lld of %lld", (long long)step, (long long)o->steps);
     return TM_OK;

@@ -111,7 +111,8 @@ static void add_batch(held_out *sums, const batch_loss *batch)
     for (int k = 0; k < TM_PREFERRED_COUNT; k++) sums->preferred[k] += batch->preferred[k];
 }
 
-/* The batches, data rank d of D those of numbers d, d + D, ...: all ranks add all of them, in order. */
+/* The batches, data rank d of D those of numbers d, d + D, ...: all ranks add all of them, in order. Sets
+ * evaluation.cut when a signal ends them before the last. */
 static tm_status evaluate_batches(run *r, int64_t batches, held_out *sums, tm_error *err)
 {
     const tm_ranks      *ranks = r->options->ranks;
@@ -123,9 +124,10 @@ static tm_status evaluate_batches(run *r, int64_t batches, held_out *sums, tm_er
     tm_status   st = TM_OK;
     for (int64_t first = 0; first < batches && st == TM_OK; first += part.ranks) {
         batch_loss own;
-        int64_t    told = r->stop_evaluation && *r->stop_evaluation;
-        if (r->stop_evaluation) st = agree_max(run_world(r), "whether to go on", &told, 1, err);
-        if (st == TM_OK && told) st = tm_fail(err, TM_INTERRUPTED, "stopped by a signal");
+        int64_t    told = *r->stop != 0;
+        st = agree_max(run_world(r), "whether to go on", &told, 1, err);
+        r->evaluation.cut = st == TM_OK && told;
+        if (r->evaluation.cut) break;
         if (st == TM_OK) st = evaluate_batch(r, loader, &own, err);
         if (st == TM_OK)
             st = agree_gather(ranks ? ranks->batch : NULL, "losses of an evaluation", &own, sizeof own, round, err);
@@ -146,6 +148,10 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
     int64_t  begin = tm_now_ns();
     held_out sums = { 0 };
     TM_TRY(evaluate_batches(r, batches, &sums, err));
+    if (r->evaluation.cut) {
+        r->progress.stopped = "interrupted";
+        return TM_OK;
+    }
     r->evaluation.loss =
         r->options->average_sequences ? sums.means / (double)sums.counted : sums.nats / (double)sums.tokens;
     r->evaluation.error = run_mean_error(r->evaluation.loss, sums.squares, sums.counted);

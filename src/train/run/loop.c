@@ -178,6 +178,7 @@ tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
         bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0 && step >= o->validation_first;
         bool saves = o->checkpoint && o->checkpoint_folder && step % o->checkpoint_interval == 0;
         if (evaluates) TM_TRY(run_evaluate(r, step, err));
+        if (r->evaluation.cut) break;
         if (evaluates && run_target_reached(r)) {
             r->progress.stopped = "target loss reached";
             break;

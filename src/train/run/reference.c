@@ -55,7 +55,7 @@ tm_status run_reference(run *r, tm_error *err)
         if (held_out > samples) held_out = samples;
     }
     /* a run of less than an epoch needs no more; the certificate after it reads a micro-batch beyond its end */
-    if (r->stop_evaluation) train = 0; /* only held-out pairs are looked at */
+    if (r->evaluates_only) train = 0; /* only held-out pairs are looked at */
     if (!__builtin_mul_overflow(o->steps + 1, run_global_batch(o), &most) && most < train) train = most;
     TM_TRY(tm_trainer_weights_hash(r->trainer, &r->certified.reference, err));
     TM_TRY(keep_samples(r, r->source, TM_SPLIT_TRAIN, train, err));

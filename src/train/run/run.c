@@ -88,6 +88,7 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
 {
     run        r = new_run(options, device, source, bus);
     tm_source *own = NULL;
+    r.stop = stop;
     TM_TRY(open_held_out(&r, &own, err));
     tm_step_options step = run_step_options(&r);
     tm_status       st = tm_trainer_open(device, &step, options->seed, &r.trainer, err);
@@ -116,12 +117,14 @@ tm_status tm_run_evaluate(const tm_run_options *options, tm_device *device, cons
     tm_event_bus nobody = { 0 };
     run          r = new_run(options, device, source, &nobody);
     tm_source   *own = NULL;
-    r.stop_evaluation = stop;
+    r.stop = stop;
+    r.evaluates_only = true;
     *found = (tm_run_evaluation){ .loss = (double)NAN };
     TM_TRY(open_held_out(&r, &own, err));
     tm_status st = tm_trainer_open(device, &options->step, options->seed, &r.trainer, err);
     if (st == TM_OK) st = begin_with_weights(&r, err);
     if (st == TM_OK) st = run_evaluate(&r, r.progress.first_step - 1, err);
+    if (st == TM_OK && r.evaluation.cut) st = tm_fail(err, TM_INTERRUPTED, "stopped by a signal");
     if (st == TM_OK && r.evaluation.tokens == 0)
         st = tm_fail(err, TM_INVALID,
                      "data.source %s holds out nothing that could be evaluated; see data.validation_fraction, "

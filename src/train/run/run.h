@@ -76,8 +76,8 @@ bool                  tm_run_counts_epochs(const tm_config *config);
 TM_MUST_USE tm_status tm_run_settle_epochs(tm_config *config, const tm_source *source, tm_run_options *out,
                                            tm_error *err);
 
-/* Trains. *stop becoming nonzero ends the run after the step (TM_INTERRUPTED, with a checkpoint when there is a
- * folder). Returns TM_NUMBERS when the verdict is invalid: everything was reported all the same. */
+/* Trains. *stop becoming nonzero ends the run after the step or within a validation (TM_INTERRUPTED, with a checkpoint
+ * when there is a folder). Returns TM_NUMBERS when the verdict is invalid: everything was reported all the same. */
 TM_MUST_USE tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_source *source,
                              const tm_event_bus *bus, const volatile sig_atomic_t *stop, tm_error *err);
 

@@ -44,6 +44,7 @@ typedef struct {
 typedef struct {
     double       loss, error; /* nats per target; standard error */
     int64_t      step, tokens;
+    bool         cut;                       /* ended by a signal: it has no loss */
     tm_named_f64 measures[TM_MAX_MEASURES]; /* of the last step where there was no evaluation */
     size_t       n_measures;
 } evaluation_state;
@@ -87,7 +88,8 @@ typedef struct {
     saved_state           saved;
     microscope_state      microscope;
 
-    const volatile sig_atomic_t *stop_evaluation; /* becoming nonzero ends it; NULL: nothing does */
+    const volatile sig_atomic_t *stop; /* becoming nonzero ends an evaluation, and the run after a step */
+    bool                         evaluates_only;
 } run;
 
 /* The ranks of a run: of one alone the world is NULL, and it is rank 0 of 1. */
@@ -178,10 +180,11 @@ TM_MUST_USE tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *
 /* Batches of one evaluation: what was asked for; else all of a text (at most 64 batches), or 32,768 tokens of an
  * endless source. */
 int64_t run_validation_batches(const run *r);
-/* Evaluates after `step`, unless nothing is held out or evaluation is off. */
 /* Standard error of the mean of n values with that mean and that sum of squares: their deviation (divisor n - 1) over
  * the root of n. NAN for one value, or for none that differ. */
-double                run_mean_error(double mean, double squares, int64_t n);
+double run_mean_error(double mean, double squares, int64_t n);
+/* Evaluates after `step`, unless nothing is held out or evaluation is off. A signal ends it: evaluation.cut is set, and
+ * there is no loss, for one of a part of the batches would pass for that of all. */
 TM_MUST_USE tm_status run_evaluate(run *r, int64_t step, tm_error *err);
 double                run_bits_per_byte(const run *r); /* by the last evaluation; NAN unless the data is text */
 /* What a compressor needs for held-out data (tm_source_compressed); NAN where no verdict asks for it. */
