@@ -59,9 +59,10 @@ static const tm_option rows[] = { TM_REPEAT_ROWS("10"), TM_MLPERF_REFERENCE(tm_r
 const tm_cli_command tm_mlperf_command_run = {
     .name = "run",
     .summary = "train N times with N seeds, then check the logs and compute the score",
-    .words = "FILE.yaml --mlperf.submission_org NAME",
+    .words = "FILE --mlperf.submission_org NAME",
     .most = -1,
     .about =
+        "FILE is a YAML file, or the shell file of a submission (config_*.sh), which is read and not executed.\n\n"
         "Trains N times, each time as a process of its own with another seed, into DIR/result_0.txt ...; then checks "
         "the logs, their seeds and convergence, and computes the score. If it was interrupted, the same command "
         "continues where it stopped.\n\n"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/platform.c - `--platform 8xMI300X`: plans for hardware that is not here. */
 #include "base/json.h"
+#include "base/log.h"
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -20,6 +21,14 @@ static void set_launch(tm_config *config, const char *key, int value)
     tm_config_set(config, key, text, "--platform");
 }
 
+/* A variable asks for other hardware than the option: the option counts. */
+static void say_other(const tm_config *config, const char *key, int value)
+{
+    if (!tm_config_is_set(config, key) || !of_environment(config, key) || tm_config_i64(config, key) == value) return;
+    tm_note("%s %lld (%s) does not count, --platform says %d; several nodes are --platform NODESxGPUSxNAME", key,
+            (long long)tm_config_i64(config, key), tm_config_origin(config, key), value);
+}
+
 tm_status tm_cli_take_platform(tm_cli_options *options, tm_config *config, tm_error *err)
 {
     static const char *const of_processes[] = { "launch.world_size", "launch.local_world_size" };
@@ -31,6 +40,8 @@ tm_status tm_cli_take_platform(tm_cli_options *options, tm_config *config, tm_er
                        "--platform plans for hardware that need not be here; add --dry-run, or leave it out");
     if (options->memory_bytes == 0) options->memory_bytes = p->gpu->memory_bytes;
     if (options->ranks_per_host == 0 && p->nodes > 1) options->ranks_per_host = p->gpus;
+    say_other(config, "launch.nnodes", p->nodes);
+    say_other(config, "launch.gpus_per_node", p->gpus);
     set_launch(config, "launch.nnodes", p->nodes);
     set_launch(config, "launch.gpus_per_node", p->gpus);
     for (int i = 0; i < 2; i++)

@@ -117,9 +117,10 @@ tm_status run_print_plan(run_job *j, tm_error *err)
         st = tm_fail(
             err, TM_NOMEM, "the plan needs %s and %s are available (%s); %s; --memory SIZE plans for another device",
             tm_format_bytes(need, (double)explain_most(&f.ranks)), tm_format_bytes(have, (double)f.available), f.whose,
-            step->plan->persistent_bytes > (size_t)f.available
-                ? "weights, gradients and the optimizer's state alone need more: take a smaller model"
-                : "lower training.local_batch_size or training.seq_len");
+            step->plan->persistent_bytes > (size_t)f.available ? "weights, gradients and the optimizer's state alone "
+                                                                 "need more: take more devices (--parallelism.ranks N, "
+                                                                 "--platform NxGPU) or a smaller model"
+                                                               : "lower training.local_batch_size or training.seq_len");
     tm_step_destroy(step);
     return st;
 }

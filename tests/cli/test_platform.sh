@@ -30,6 +30,7 @@ check "fewer of the node's GPUs" has "$out" "^  gpus_per_node: 1  # command line
 check "they are one rank" has "$out" "^  ranks: 1  #"
 GPUS_PER_NODE=2 NNODES=3 plan $small --platform 8xMI300X
 ranks "the environment is of this machine" 8
+check "variables that ask for other hardware are named" has "$err" "launch.nnodes 3 \(environment NNODES\) does not count, --platform says 1"
 WORLD_SIZE=6 RANK=1 plan $small --platform 8xMI300X
 ranks "so are a launcher's processes" 8
 printf 'model: llama3.1_8B\nmodel.n_layers: 2\ntraining.mock_data: true\nlaunch: {nnodes: 3, gpus_per_node: 2}\n' >file.yaml
