@@ -14,6 +14,7 @@
 #include "cli/sweep.h"
 #include "hf/adapter.h"
 #include "record/outputs.h"
+#include "results/result.h"
 #include "train/run/interleave.h"
 #include "system/environment.h"
 #include "base/secret.h"
@@ -177,19 +178,16 @@ static void name_checkpoints(run_job *j)
     j->options.checkpoint_folder = j->checkpoints.data;
 }
 
-/* Is there the result of a run that came to its end? One that begins removes the one before. */
-/* A result of a run that a signal ended, in its last validation maybe, is none yet. */
+/* Is there the result of a run that came to its end, not stopped by a signal? One that begins removes the one before.
+ */
 static bool has_result(const run_job *j)
 {
-    tm_text path = { 0 }, text = { 0 };
-    tm_text_printf(&path, "%s/result.json", j->folder.data);
-    tm_error unread;
-    bool     there = tm_file_exists(path.data);
-    if (there && tm_file_read(path.data, (size_t)1 << 28, &text, &unread) == TM_OK)
-        there = strstr(text.data, "\"interrupted\": true") == NULL;
-    tm_text_fini(&text);
-    tm_text_fini(&path);
-    return there;
+    tm_result *result;
+    tm_error   unread = { 0 };
+    if (tm_result_load(j->folder.data, NULL, &result, &unread) != TM_OK) return false;
+    bool ended = !tm_result_true(result, "steps/interrupted");
+    tm_result_destroy(result);
+    return ended;
 }
 
 /* All ranks begin together, once the first has its folder, and know whether there is anything to do. */

@@ -246,8 +246,12 @@ static void an_interruption_saves_even_when_checkpoints_are_off(void **state)
     assert_int_equal(run(&options, 1, 2, &l, &err), TM_INTERRUPTED);
     assert_true(l.saved == 2 && tm_checkpoint_present(folder));
     assert_true(l.evaluations == 0); /* an interrupted run ends at once */
-    /* after the last step there is nothing to interrupt */
+    /* after the last step there is only its validation to interrupt */
     options.checkpoint_folder = NULL;
+    options.validation_freq = 0;
+    assert_int_equal(run(&options, 1, STEPS, &l, &err), TM_INTERRUPTED);
+    assert_true(l.last_step == STEPS && l.saved == 0 && l.evaluations == 0);
+    options.validate = false;
     assert_int_equal(run(&options, 1, STEPS, &l, &err), TM_OK);
     assert_true(l.last_step == STEPS && l.saved == 0);
     test_tree_remove(folder);

@@ -33,7 +33,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("eps", "model.norm_eps"),
     HARMLESS("rope_base", "its program takes 500000 for llama and 10000 for mistral, whatever stands here"),
     MAPPED("window_size", "0:|*:model.sliding_window"),
-    MAPPED("batch_size", "training.local_batch_size", .fallback = "8"),
+    MAPPED("batch_size", "training.local_batch_size", .fallback = "1"),
     MAPPED("num_iteration", "training.steps", .fallback = "128", .convert = updates,
            .words = "fewer iterations than grad_accumlate_pre_steps: no step would be made"),
     MAPPED("grad_accumlate_pre_steps",
