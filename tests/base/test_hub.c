@@ -44,6 +44,10 @@ static void found_is(tm_hub_kind kind, const char *given, const char *cache, con
     if (tm_hub_find(kind, given, &place, &err) != TM_OK) fail_msg("%s: %s", given, err.text);
     assert_string_equal(place.path.data, want.data);
     assert_int_equal(place.found.data != NULL, *cache != '\0');
+    const char *at = strchr(given, '@'), *revision = at ? at + 1 : "main"; /* a commit is told once */
+    char        told[80];
+    snprintf(told, sizeof told, ", revision %.*s, commit ", (int)strcspn(revision, "/"), revision);
+    if (*cache) assert_true((strstr(place.found.data, told) != NULL) == (strcspn(revision, "/") < 40));
     tm_hub_place_fini(&place);
     tm_text_fini(&want);
 }

@@ -141,7 +141,7 @@ for mpi in openmpi mpich; do
     failed_with 1 "$mpi: a rank is stopped" "rank 1 "
     check "$mpi: it is not left either" nobody_left
 
-    # As soon as it has left its number: inside of MPI_Init, where no rank has a deadline of its own.
+    # As soon as it has left its number: inside of MPI_Init, where no rank has a deadline of its own; seldom behind it.
     "$TRAINMARK" run --mpi $mpi --ranks 2 --deadline 4 $tiny --training.steps 1000000 >"$out" 2>"$err" </dev/null &
     main=$!
     pids=
@@ -151,7 +151,7 @@ for mpi in openmpi mpich; do
     done
     kill -STOP "$pids"
     ended_within 60 $main
-    failed_with 1 "$mpi: a rank is stopped at its beginning" "rank 1 \\(process $pids\\) was stopped while others waited"
+    failed_with 1 "$mpi: a rank is stopped at its beginning" "rank 1 (\\(process $pids\\) was stopped while others waited|of group world is late)"
     check "$mpi: it is not left either, then" nobody_left
 
     "$TRAINMARK" bench collectives --mpi $mpi --ranks 2 --duration 30 >"$out" 2>"$err" </dev/null &
