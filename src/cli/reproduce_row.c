@@ -177,19 +177,6 @@ static tm_status plan_memory(reproduce_row *row, const reproduce_options *o, tm_
     return TM_OK;
 }
 
-/* A device's name has "MI300X" as a word: "AMD Instinct MI300X OAM", "NVIDIA H100 PCIe" for H100-PCIe. */
-static bool is_such(const char *device, const char *sheet)
-{
-    char        wanted[64];
-    size_t      n = strlen(sheet);
-    const char *at = device;
-    if (n >= sizeof wanted) return false;
-    for (size_t i = 0; i <= n; i++) wanted[i] = sheet[i] == '-' ? ' ' : sheet[i];
-    for (; (at = strstr(at, wanted)); at++)
-        if ((at == device || at[-1] == ' ') && (!at[n] || at[n] == ' ')) return true;
-    return false;
-}
-
 /* Why the row's hardware is not here; NULL: it is. */
 static const char *lacks(const reproduce_row *row, const reproduce_options *o, tm_arena *arena)
 {
@@ -199,7 +186,7 @@ static const char *lacks(const reproduce_row *row, const reproduce_options *o, t
     if (o->slice || !p->gpu) return NULL;
     if (p->nodes > 1) return tm_arena_format(arena, "needs %d nodes; start its line with a launcher on each", p->nodes);
     if (!m->device) return tm_arena_format(arena, "needs %d x %s; there is no GPU here", p->gpus, p->gpu->name);
-    if (!o->any_gpu && !is_such(m->name, p->gpu->name))
+    if (!o->any_gpu && !tm_gpu_sheet_names(p->gpu, m->name))
         return tm_arena_format(arena, "needs %d x %s; here are %d x %s (--any-gpu runs it there)", p->gpus,
                                p->gpu->name, m->count, m->name);
     if (m->count < p->gpus)

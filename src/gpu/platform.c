@@ -10,26 +10,27 @@
 
 /* What data sheets call GB of a GPU are 2^30 bytes: stacks of chips. */
 #define GB(n) ((int64_t)(n) << 30)
+#define MB(n) ((int64_t)(n) << 20)
 #define AMD_SHEET(name) "AMD Instinct " name " data sheet"
 #define NVIDIA_SHEET(name) "NVIDIA " name " data sheet"
 
 /* clang-format off */
 static const tm_gpu_sheet sheets[] = {
-    /* name          maker     arch      memory     f32    bf16    fp8     fp4 */
-    { "MI210",      "AMD",    "gfx90a", GB(64),   45.3,  181.0,      0,      0, AMD_SHEET("MI210") },
-    { "MI250X",     "AMD",    "gfx90a", GB(64),  47.85,  191.5,      0,      0, AMD_SHEET("MI250X") ", half of it: a die" },
-    { "MI300A",     "AMD",    "gfx942", GB(128), 122.6,  980.6, 1961.2,      0, AMD_SHEET("MI300A") },
-    { "MI300X",     "AMD",    "gfx942", GB(192), 163.4, 1307.4, 2614.9,      0, AMD_SHEET("MI300X") },
-    { "MI325X",     "AMD",    "gfx942", GB(256), 163.4, 1307.4, 2614.9,      0, AMD_SHEET("MI325X") },
-    { "MI350X",     "AMD",    "gfx950", GB(288), 144.2, 2306.9, 4613.7, 9227.5, AMD_SHEET("MI350X") },
-    { "MI355X",     "AMD",    "gfx950", GB(288), 157.3, 2516.6, 5033.2,10066.3, AMD_SHEET("MI355X") },
-    { "A100-40GB",  "NVIDIA", "sm_80",  GB(40),   19.5,  312.0,      0,      0, NVIDIA_SHEET("A100") },
-    { "A100-80GB",  "NVIDIA", "sm_80",  GB(80),   19.5,  312.0,      0,      0, NVIDIA_SHEET("A100") },
-    { "H20",        "NVIDIA", "sm_90",  GB(96),   44.0,  148.0,  296.0,      0, NVIDIA_SHEET("H20") },
-    { "H100",       "NVIDIA", "sm_90",  GB(80),   67.0,  989.4, 1978.9,      0, NVIDIA_SHEET("H100") ", SXM" },
-    { "H100-PCIe",  "NVIDIA", "sm_90",  GB(80),   51.0,  756.0, 1513.0,      0, NVIDIA_SHEET("H100") ", PCIe" },
-    { "H200",       "NVIDIA", "sm_90",  GB(141),  67.0,  989.4, 1978.9,      0, NVIDIA_SHEET("H200") ", SXM" },
-    { "B200",       "NVIDIA", "sm_100", GB(180),  75.0, 2250.0, 4500.0, 9000.0, NVIDIA_SHEET("HGX B200") },
+    /* name          maker     arch      memory   cache      f32    bf16    fp8     fp4 */
+    { "MI210",      "AMD",    "gfx90a", GB(64),  0,        45.3,  181.0,      0,      0, AMD_SHEET("MI210") },
+    { "MI250X",     "AMD",    "gfx90a", GB(64),  0,       47.85,  191.5,      0,      0, AMD_SHEET("MI250X") ", half of it: a die" },
+    { "MI300A",     "AMD",    "gfx942", GB(128), MB(256), 122.6,  980.6, 1961.2,      0, AMD_SHEET("MI300A") },
+    { "MI300X",     "AMD",    "gfx942", GB(192), MB(256), 163.4, 1307.4, 2614.9,      0, AMD_SHEET("MI300X") },
+    { "MI325X",     "AMD",    "gfx942", GB(256), MB(256), 163.4, 1307.4, 2614.9,      0, AMD_SHEET("MI325X") },
+    { "MI350X",     "AMD",    "gfx950", GB(288), MB(256), 144.2, 2306.9, 4613.7, 9227.5, AMD_SHEET("MI350X") },
+    { "MI355X",     "AMD",    "gfx950", GB(288), MB(256), 157.3, 2516.6, 5033.2,10066.3, AMD_SHEET("MI355X") },
+    { "A100-40GB",  "NVIDIA", "sm_80",  GB(40),  0,        19.5,  312.0,      0,      0, NVIDIA_SHEET("A100") },
+    { "A100-80GB",  "NVIDIA", "sm_80",  GB(80),  0,        19.5,  312.0,      0,      0, NVIDIA_SHEET("A100") },
+    { "H20",        "NVIDIA", "sm_90",  GB(96),  0,        44.0,  148.0,  296.0,      0, NVIDIA_SHEET("H20") },
+    { "H100",       "NVIDIA", "sm_90",  GB(80),  0,        67.0,  989.4, 1978.9,      0, NVIDIA_SHEET("H100") ", SXM" },
+    { "H100-PCIe",  "NVIDIA", "sm_90",  GB(80),  0,        51.0,  756.0, 1513.0,      0, NVIDIA_SHEET("H100") ", PCIe" },
+    { "H200",       "NVIDIA", "sm_90",  GB(141), 0,        67.0,  989.4, 1978.9,      0, NVIDIA_SHEET("H200") ", SXM" },
+    { "B200",       "NVIDIA", "sm_100", GB(180), 0,        75.0, 2250.0, 4500.0, 9000.0, NVIDIA_SHEET("HGX B200") },
 };
 /* clang-format on */
 enum { SHEETS = sizeof sheets / sizeof sheets[0], MOST_NODES = 1 << 14, MOST_GPUS = 64 };
@@ -37,6 +38,49 @@ enum { SHEETS = sizeof sheets / sizeof sheets[0], MOST_NODES = 1 << 14, MOST_GPU
 const tm_gpu_sheet *tm_gpu_sheet_at(size_t i)
 {
     return i < SHEETS ? &sheets[i] : NULL;
+}
+
+/* Is the word of n letters one of a name, whose words blanks and signs part? */
+static bool has_word(const char *name, const char *word, size_t n)
+{
+    for (const char *at = name; *at;) {
+        size_t length = 0;
+        while (isalnum((unsigned char)at[length])) length++;
+        if (length == n && memcmp(at, word, n) == 0) return true;
+        at += length ? length : 1;
+    }
+    return false;
+}
+
+/* How many words a sheet's name has; 0: the device lacks one of them. */
+static int words_of(const tm_gpu_sheet *sheet, const char *device)
+{
+    int words = 0;
+    for (const char *at = sheet->name; *at; words++) {
+        size_t n = strcspn(at, "-");
+        if (!has_word(device, at, n)) return 0;
+        at += n + (at[n] == '-');
+    }
+    return words;
+}
+
+bool tm_gpu_sheet_names(const tm_gpu_sheet *sheet, const char *device)
+{
+    return words_of(sheet, device) > 0;
+}
+
+const tm_gpu_sheet *tm_gpu_sheet_of(const char *device, const char *arch)
+{
+    const tm_gpu_sheet *best = NULL;
+    int                 most = 0;
+    if (has_word(device, "MIG", 3)) return NULL;
+    for (size_t i = 0; i < SHEETS; i++) {
+        int words = words_of(&sheets[i], device);
+        if (words <= most || (arch && strcmp(arch, sheets[i].arch) != 0)) continue;
+        best = &sheets[i];
+        most = words;
+    }
+    return best;
 }
 
 static tm_status refuse(const char *text, const char *why, tm_status status, tm_error *err)

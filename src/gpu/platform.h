@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* A data sheet. Rates are dense, of the matrix units where there are any, in TFLOP/s at the highest clock; 0: none is
@@ -14,7 +15,8 @@
 typedef struct {
     const char *name, *maker, *arch; /* "MI300X", "AMD", "gfx942" */
     int64_t     memory_bytes;
-    double      tflops_f32, tflops_bf16, tflops_fp8, tflops_fp4;
+    int64_t cache_bytes; /* of the last level, where it lies behind the L2 that a runtime tells; 0: that is the last */
+    double  tflops_f32, tflops_bf16, tflops_fp8, tflops_fp4;
     const char *source;
 } tm_gpu_sheet;
 
@@ -25,6 +27,11 @@ typedef struct {
 
 /* NULL behind the last. */
 const tm_gpu_sheet *tm_gpu_sheet_at(size_t i);
+/* Of the GPU that calls itself `device` ("AMD Instinct MI300X OAM", "NVIDIA A100-SXM4-80GB"): that whose words all are
+ * in it, the most of them; NULL: none, and for parts of one (MIG). arch: "gfx942", NULL: any. */
+const tm_gpu_sheet *tm_gpu_sheet_of(const char *device, const char *arch);
+/* Has the device's name all words of the sheet's? */
+bool tm_gpu_sheet_names(const tm_gpu_sheet *sheet, const char *device);
 /* [NODESx]GPUSxNAME or NAME; the case does not matter. TM_USAGE: not of that form; TM_INVALID: no such GPU, with the
  * names of all. */
 TM_MUST_USE tm_status tm_platform_read(const char *text, tm_platform *out, tm_error *err);

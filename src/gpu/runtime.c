@@ -174,16 +174,18 @@ static tm_status find_calls(tm_gpu *gpu, tm_error *err)
 /* --- from beginning to end ------------------------------------------------------------------------------------------
  */
 
-/* cuda.h, CUdevice_attribute: what a block may have when it asks for it; processors; compute capability. */
+/* cuda.h, CUdevice_attribute: what a block may have when it asks for it; processors; L2; compute capability. */
 static tm_status find_facts_cuda(tm_gpu *gpu, tm_error *err)
 {
-    enum { MULTIPROCESSORS = 16, MAJOR = 75, MINOR = 76, SHARED_OPTIN = 97 };
+    enum { MULTIPROCESSORS = 16, L2_CACHE = 38, MAJOR = 75, MINOR = 76, SHARED_OPTIN = 97 };
     tm_gpu_facts *f = &gpu->facts;
-    int           major, minor;
+    int           major, minor, cache;
     MUST(gpu, attribute, &major, MAJOR, gpu->device);
     MUST(gpu, attribute, &minor, MINOR, gpu->device);
     MUST(gpu, attribute, &f->multiprocessors, MULTIPROCESSORS, gpu->device);
     MUST(gpu, attribute, &f->shared_bytes, SHARED_OPTIN, gpu->device);
+    MUST(gpu, attribute, &cache, L2_CACHE, gpu->device);
+    f->cache = cache > 0 ? (size_t)cache : 0;
     snprintf(f->arch, sizeof f->arch, "sm_%d%d", major, minor);
     return TM_OK;
 }
@@ -191,14 +193,17 @@ static tm_status find_facts_cuda(tm_gpu *gpu, tm_error *err)
 /* hip_runtime_api.h, hipDeviceProp_tR0600: 1,472 bytes; members by their offsets. "gfx942:sramecc+:xnack-" */
 static tm_status find_facts_hip(tm_gpu *gpu, tm_error *err)
 {
-    enum { BYTES = 1472, SHARED_PER_BLOCK = 296, MULTIPROCESSORS = 388, GCN_ARCH_NAME = 1160 };
+    enum { BYTES = 1472, SHARED_PER_BLOCK = 296, MULTIPROCESSORS = 388, L2_CACHE = 616, GCN_ARCH_NAME = 1160 };
     _Alignas(16) char properties[2 * BYTES] = { 0 }; /* a later one may have more */
     tm_gpu_facts     *f = &gpu->facts;
     size_t            shared;
+    int               cache;
     MUST(gpu, properties, properties, gpu->device);
     memcpy(&shared, properties + SHARED_PER_BLOCK, sizeof shared);
     memcpy(&f->multiprocessors, properties + MULTIPROCESSORS, sizeof f->multiprocessors);
+    memcpy(&cache, properties + L2_CACHE, sizeof cache);
     f->shared_bytes = (int)shared;
+    f->cache = cache > 0 ? (size_t)cache : 0;
     snprintf(f->arch, sizeof f->arch, "%.*s", (int)strcspn(properties + GCN_ARCH_NAME, ":"),
              properties + GCN_ARCH_NAME);
     return TM_OK;

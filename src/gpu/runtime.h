@@ -29,6 +29,7 @@ typedef struct {
     char        bus[32];         /* "0000:3b:00.0": says of two ranks of a host whether they have the same one */
     char        arch[32];        /* "sm_90", "gfx942" */
     size_t      memory;          /* bytes */
+    size_t      cache;           /* bytes of the L2 cache; what AMD has behind it is not told */
     int         multiprocessors; /* streaming multiprocessors, compute units */
     int         shared_bytes;    /* that a block may have */
 } tm_gpu_facts;

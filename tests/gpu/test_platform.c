@@ -122,7 +122,42 @@ static void devices_of_figures(void **state)
     }
 }
 
+/* By the names that runtimes give. */
+static void sheets_of_devices(void **state)
+{
+    static const struct {
+        const char *device, *arch, *name;
+    } cases[] = {
+        { "AMD Instinct MI300X", "gfx942", "MI300X" },
+        { "AMD Instinct MI300X OAM", NULL, "MI300X" },
+        { "AMD Instinct MI250X / MI250", "gfx90a", "MI250X" },
+        { "AMD Instinct MI300X", "gfx950", NULL },
+        { "AMD Instinct MI300XY", NULL, NULL },
+        { "AMD Instinct MI308X", "gfx942", NULL },
+        { "NVIDIA H100 80GB HBM3", "sm_90", "H100" },
+        { "NVIDIA H100 PCIe", "sm_90", "H100-PCIe" },
+        { "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "sm_90", NULL },
+        { "NVIDIA A100-SXM4-80GB", "sm_80", "A100-80GB" },
+        { "NVIDIA A100-PCIE-40GB", "sm_80", "A100-40GB" },
+        { "NVIDIA A100 80GB PCIe", "sm_80", "A100-80GB" },
+        { "NVIDIA GH200 480GB", "sm_90", NULL },
+        { "NVIDIA H200", "sm_90", "H200" },
+        { "a stand-in", "sm_90", NULL },
+        { "", NULL, NULL },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const tm_gpu_sheet *found = tm_gpu_sheet_of(cases[i].device, cases[i].arch);
+        const char         *name = found ? found->name : NULL;
+        if ((name == NULL) != (cases[i].name == NULL) || (name && strcmp(name, cases[i].name) != 0))
+            fail_msg("'%s' (%s): %s", cases[i].device, cases[i].arch ? cases[i].arch : "any", name ? name : "none");
+        if (name) assert_true(tm_gpu_sheet_names(found, cases[i].device));
+    }
+    assert_true(tm_gpu_sheet_names(sheet("H100"), "NVIDIA H100 PCIe"));
+    assert_false(tm_gpu_sheet_names(sheet("H100-PCIe"), "NVIDIA H100 80GB HBM3"));
+}
+
 static const struct CMUnitTest tests[] = { cmocka_unit_test(forms), cmocka_unit_test(sheets),
-                                           cmocka_unit_test(devices_of_figures) };
+                                           cmocka_unit_test(devices_of_figures), cmocka_unit_test(sheets_of_devices) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -83,6 +83,7 @@ static void facts_and_copies(void **state)
             assert_string_equal(f->arch, hip ? "gfx942" : "sm_90");
             assert_int_equal(f->shared_bytes, hip ? 65536 : 232448);
             assert_int_equal(f->multiprocessors, hip ? 304 : 132);
+            assert_int_equal(f->cache, hip ? 4 << 20 : 50 << 20);
             tm_gpu_close(gpu);
         }
         tm_gpu *gpu = open_gpu(hip, 2);

@@ -283,6 +283,12 @@ static int units_or(int real)
     return getenv("STANDIN_GPU_UNITS") ? atoi(getenv("STANDIN_GPU_UNITS")) : real;
 }
 
+/* STANDIN_GPU_CACHE bytes of L2: what rotates beyond it is as large. */
+static int cache_or(int real)
+{
+    return getenv("STANDIN_GPU_CACHE") ? atoi(getenv("STANDIN_GPU_CACHE")) : real;
+}
+
 #ifdef HIP
 API hipSetDevice(int device);
 API hipSetDevice(int device)
@@ -297,11 +303,12 @@ API hipGetDevicePropertiesR0600(void *out, int device)
 {
     char  *at = out;
     size_t shared = 65536;
-    int    units = units_or(304);
+    int    units = units_or(304), cache = cache_or(4 << 20);
     (void)device;
     memset(at, 0, 1472);
     memcpy(at + 296, &shared, sizeof shared);
     memcpy(at + 388, &units, sizeof units);
+    memcpy(at + 616, &cache, sizeof cache);
     snprintf(at + 1160, 256, "%s:sramecc+:xnack-", getenv("STANDIN_GPU_ARCH") ? getenv("STANDIN_GPU_ARCH") : "gfx942");
     return standin_fault("hipGetDevicePropertiesR0600");
 }
@@ -320,6 +327,7 @@ API cuDeviceGetAttribute(int *value, int which, int device)
     int         number = atoi(arch + 3);
     (void)device;
     *value = which == 16   ? units_or(132)
+             : which == 38 ? cache_or(50 << 20)
              : which == 75 ? number / 10
              : which == 76 ? number % 10
              : which == 97 ? 232448
