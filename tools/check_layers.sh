@@ -42,6 +42,7 @@ device/ceilings.h
 device/cpu/gemm.h
 device/backends.def
 device/device.h
+device/prepared.h
 graph/gradient.h
 graph/blocks.h
 graph/cut.h

@@ -127,6 +127,11 @@ void tm_device_one_by_one(tm_device *device, bool wanted)
     device->one_by_one = wanted;
 }
 
+void tm_device_own_kernels(tm_device *device, bool wanted)
+{
+    device->own_kernels = wanted;
+}
+
 static const tm_kernel *choose(const void *context, const tm_call *call, tm_text *refusals)
 {
     const tm_device *device = context;

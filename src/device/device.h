@@ -23,6 +23,7 @@
 
 #include "base/status.h"
 #include "comm/mesh.h"
+#include "gpu/platform.h"
 #include "graph/plan.h"
 
 typedef struct tm_device tm_device;
@@ -31,19 +32,23 @@ typedef enum { TM_DEVICE_CPU, TM_DEVICE_GPU } tm_device_kind; /* the hardware th
 
 /* What the rest of the house may ask about a device: by these facts, never by its name. */
 typedef struct {
-    const char    *name;      /* "cpu" */
-    char           text[240]; /* "cpu: avx512, 2 threads" */
-    tm_device_kind kind;
-    int            threads;
-    bool           computes;     /* false: its kernels do nothing, no result and no time of it means anything */
-    bool           float64_only; /* its kernels take float64 whatever training.dtype says */
-    bool           own_memory;   /* an arena is not in the memory of the host */
-    size_t         align;        /* bytes: where its kernels want buffers to begin; 0: anywhere that plans put them */
-    int64_t        memory_bytes; /* of its own; 0: unknown, or the host's */
-    double         peak_flops;   /* 0: unknown */
-    const char    *kernels;      /* "avx512": by instruction set; NULL where there is one set only */
-    const char    *sums[2];      /* a word for the order of summation in products: of float32, of bfloat16 operands.
-                                    Kernels with the same words leave the same bits. NULL as above */
+    const char         *name;      /* "cpu" */
+    char                text[240]; /* "cpu: avx512, 2 threads" */
+    tm_device_kind      kind;
+    int                 threads;
+    bool                computes;     /* false: its kernels do nothing, no result and no time of it means anything */
+    bool                float64_only; /* its kernels take float64 whatever training.dtype says */
+    bool                own_memory;   /* an arena is not in the memory of the host */
+    size_t              align; /* bytes: where its kernels want buffers to begin; 0: anywhere that plans put them */
+    int64_t             memory_bytes; /* of its own; 0: unknown, or the host's */
+    int64_t             cache_bytes;  /* of a GPU's last level; 0: unknown, or the host's */
+    const char         *model;    /* of a GPU, as its runtime says: "AMD Instinct MI300X"; NULL: planned for, or none */
+    const tm_gpu_sheet *sheet;    /* what its maker publishes of a GPU; NULL: it is not in the table */
+    const char         *products; /* the library of a GPU's matrix products, "hipBLASLt 1.1.0"; NULL: none */
+    double              peak_flops; /* 0: unknown */
+    const char         *kernels;    /* "avx512": by instruction set; NULL where there is one set only */
+    const char         *sums[2];    /* a word for the order of summation in products: of float32, of bfloat16 operands.
+                                       Kernels with the same words leave the same bits. NULL as above */
     int judged_modules, compiled_modules; /* of a GPU's kernels that were loaded: how many are code that the tests have
                                              executed (gpu/embedded.h), how many were compiled on this machine */
 } tm_device_info;
@@ -66,6 +71,10 @@ void tm_device_allow_reference(tm_device *device, bool allowed);
 /* Where programs are bound when they are loaded (launched as one): launch their instructions one by one all the same.
  * Same bits. */
 void tm_device_one_by_one(tm_device *device, bool wanted);
+
+/* Products of a GPU by our own kernels, where the maker's library would be taken, in what is planned and prepared from
+ * here on. */
+void tm_device_own_kernels(tm_device *device, bool wanted);
 
 /* The groups that its collectives call: of this rank, before a plan with collectives is loaded; they outlive what is
  * loaded. A collective that fails is reported as a failure of the device (TM_DEVICE, with the text of the group), one

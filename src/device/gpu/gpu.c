@@ -113,6 +113,12 @@ static tm_status open_gpu(tm_device *device, tm_error *err)
     for (int i = 0; i < 2; i++) TM_TRY(tm_gpu_event_open(own->gpu, &own->writes.event[i], err));
     TM_TRY(tm_gpu_library_open(device, err));
     device->info.memory_bytes = (int64_t)f->memory;
+    device->info.model = f->name;
+    device->info.sheet = tm_gpu_sheet_of(f->name, f->arch);
+    device->info.cache_bytes = (int64_t)f->cache;
+    if (device->info.sheet && device->info.sheet->cache_bytes)
+        device->info.cache_bytes = device->info.sheet->cache_bytes;
+    device->info.products = own->blas ? tm_gpu_blas_name(own->blas) : NULL;
     tm_gpu_describe(device);
     return TM_OK;
 }

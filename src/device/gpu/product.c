@@ -199,5 +199,6 @@ WAY(tiles, TM_GPU_BY_TILES)
         .op = TM_OP_##id, .name = #id "/" #way, .refuse = refuse_##way, .launch = launch_##way,                        \
         .prepare = prepare_##way, .release = tm_gpu_forget, __VA_ARGS__                                                \
     }
-#define PRODUCT(id) ROW(id, library, .workspace = workspace_library), ROW(id, matrix, ), ROW(id, tiles, )
+#define PRODUCT(id)                                                                                                    \
+    ROW(id, library, .workspace = workspace_library, .library = true), ROW(id, matrix, ), ROW(id, tiles, )
 const tm_kernel tm_gpu_product[] = { PRODUCT(linear), PRODUCT(linear_dgrad), PRODUCT(linear_wgrad), { .name = NULL } };

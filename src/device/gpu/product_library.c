@@ -95,6 +95,7 @@ const char *tm_gpu_by_library(const void *device, const tm_gpu_product_of *p)
     tm_error            ignored = { 0 }; /* of a failure: preparing it meets it again, and tells */
     const char         *why = missing(own);
     if (why) return why;
+    if (((const tm_device *)device)->own_kernels) return "own kernels are asked for";
     if (p->a != p->b) return "the library multiplies matrices of one format";
     if (p->a == TM_F32 && p->c != TM_F32) return "the library leaves a product of float32 in float32";
     if (p->has_bias && p->b != p->c) return "the library adds a bias in the result's format only";
