@@ -37,20 +37,11 @@ const tm_workload *tm_workload_find(const char *name)
     return NULL;
 }
 
-/* "|cpu|reference|null": workloads do not run on GPUs yet. */
-#define TM_BACKEND(id) "|" #id
-#define TM_TEST_BACKEND(id)
-#define TM_GPU_BACKEND(id)
-static const char devices[] =
-#include "device/backends.def"
-    ;
-#undef TM_BACKEND
-
 /* clang-format off */
 /* Options of every workload. */
 static const tm_key options[] = {
-    { .name = "device", .kind = TM_KEY_CHOICE, .fallback = "cpu", .choices = devices + 1,
-      .help = "device that is measured" },
+    { .name = "device", .kind = TM_KEY_TEXT, .fallback = "cpu",
+      .help = "what is measured: cpu, reference, null; gemm: also cuda, hip, hip:1" },
     { .name = "isa", .kind = TM_KEY_TEXT,
       .help = "instruction set of our kernels; null: the best; a wrong name lists all" },
     { .name = "threads", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 4096,
@@ -116,11 +107,38 @@ double tm_bench_left(const tm_bench *bench)
 
 /* --- running --------------------------------------------------------------------------------- */
 
-static tm_status open_device(tm_bench *bench, tm_error *err)
+/* ", cpu, reference, null" */
+#define TM_BACKEND(id) ", " #id
+#define TM_TEST_BACKEND(id)
+#define TM_GPU_BACKEND(id)
+static const char hosts[] =
+#include "device/backends.def"
+    ;
+#undef TM_BACKEND
+
+/* Before a GPU is begun. */
+static tm_status check_device(const tm_workload *workload, const char *name, tm_error *err)
 {
-    const char *isa = tm_config_text(bench->options, "isa");
+    tm_device *device;
+    tm_text    others = { 0 };
+    TM_TRY(tm_device_open_planning(name, 1, &device, err));
+    bool gpu = tm_device_describe(device)->kind == TM_DEVICE_GPU;
+    tm_device_close(device);
+    if (!gpu || workload->gpus) return TM_OK;
+    for (int i = 0; i < WORKLOADS; i++)
+        if (workloads[i]->gpus) tm_text_printf(&others, "%s%s", others.length ? ", " : "", workloads[i]->name);
+    tm_status st = tm_fail(err, TM_USAGE, "bench %s runs on the devices %s, found --device %.40s; on GPUs run: %s",
+                           workload->name, hosts + 2, name, others.data ? others.data : "none");
+    tm_text_fini(&others);
+    return st;
+}
+
+static tm_status open_device(const tm_workload *workload, tm_bench *bench, tm_error *err)
+{
+    const char *isa = tm_config_text(bench->options, "isa"), *name = tm_config_text(bench->options, "device");
     int         threads = (int)tm_config_i64(bench->options, "threads");
-    TM_TRY(tm_device_open(tm_config_text(bench->options, "device"), threads, &bench->device, err));
+    TM_TRY(check_device(workload, name, err));
+    TM_TRY(tm_device_open(name, threads, &bench->device, err));
     tm_status st = isa ? tm_device_limit_isa(bench->device, isa, err) : TM_OK;
     if (st != TM_OK) {
         tm_device_close(bench->device);
@@ -161,7 +179,7 @@ tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, str
     enum { LEAST_SAMPLES = 3 };
     tm_bench bench = { .options = config, .table = table, .world = world, .stop = stop };
     bench.seed = (uint64_t)tm_config_i64(config, "seed");
-    TM_TRY(open_device(&bench, err));
+    TM_TRY(open_device(workload, &bench, err));
     bench.end_ns = tm_now_ns() + (int64_t)(tm_config_f64(config, "budget") * 1e9);
     bench.timing = (tm_timing){
         .warmup_ms = tm_config_f64(config, "warmup-ms"),
@@ -176,7 +194,8 @@ tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, str
     if (gethostname(bench.host, sizeof bench.host - 1) != 0) strcpy(bench.host, "unknown");
     bool known;
     (void)tm_last_level_bytes(&known);
-    if (!known) tm_bench_note(&bench, "size of the last-level cache unknown, 64 MiB assumed");
+    if (!known && !tm_bench_on_gpu(&bench))
+        tm_bench_note(&bench, "size of the last-level cache unknown, 64 MiB assumed");
     tm_validity *validity = tm_validity_start("");
     tm_status    st = workload->run(&bench, err);
     if (st == TM_OK) check_rows(&bench);

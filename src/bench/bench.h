@@ -38,6 +38,7 @@ typedef struct {
     const tm_key *options; /* of this workload; besides those of all */
     size_t        n_options;
     bool          ranks; /* runs on several ranks: the options `ranks` and `mpi` say how they are started */
+    bool          gpus;  /* also runs on the devices cuda and hip */
     int (*ranks_here)(const tm_config *config); /* as many where neither option nor launcher says it */
 
     /* Fills bench->table. TM_INTERRUPTED with the rows so far when stopped. */
@@ -99,12 +100,16 @@ void tm_bench_normal(const tm_bench *bench, const char *stream, void *data, tm_d
 void tm_bench_normal_part(const tm_bench *bench, const char *stream, int64_t first, void *data, tm_dtype dtype,
                           int64_t n);
 
-/* The machine's ceilings, measured at the first call. */
+/* Does it measure a GPU? */
+bool tm_bench_on_gpu(const tm_bench *bench);
+/* The machine's ceilings, measured at the first call. Of a GPU: what its data sheet says; 0: it is not in the table. */
 TM_MUST_USE tm_status tm_bench_ceilings(tm_bench *bench, const tm_ceilings **out, tm_error *err);
-/* Notes of the table: the measured peak, the data sheet's beside it, the memory's. */
+/* Notes of the table: the measured peak, the data sheet's beside it, the memory's. Of a GPU: which it is, the library
+ * of products, the data sheet's peaks, the last-level cache. */
 TM_MUST_USE tm_status tm_bench_note_ceilings(tm_bench *bench, tm_error *err);
 /* Physics: `what` did `flops` FLOP/s in `dtype` and moved `bytes` bytes/s to or from memory (0: not known). More than
- * the machine's ceilings, which are measured again before that is said, makes the number invalid. */
+ * the machine's ceilings, which are measured again before that is said, makes the number invalid. Of a GPU: 1.05 times
+ * what its data sheet says. */
 TM_MUST_USE tm_status tm_bench_guard(tm_bench *bench, const char *what, tm_dtype dtype, double flops, double bytes,
                                      tm_error *err);
 

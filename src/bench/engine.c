@@ -42,7 +42,8 @@ tm_status tm_engine_own(tm_bench *bench, tm_engine *engine, tm_error *err)
 {
     const tm_gemm_kernel *kernel = tm_device_gemm(bench->device);
     if (!kernel)
-        return tm_fail(err, TM_UNSUPPORTED, "device %s has no matrix product to measure (--device); wanted: cpu",
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "device %s has no matrix product to measure (--device); wanted: cpu, cuda, hip",
                        tm_device_describe(bench->device)->name);
     *engine = (tm_engine){
         .name = "trainmark", .bench = bench, .threads = bench->threads, .refuse = refuse_nothing, .run = run_own
@@ -89,7 +90,10 @@ void tm_engine_reference(tm_bench *bench, tm_engine *engine)
 
 void tm_engine_close(tm_engine *engine)
 {
-    free(engine->context);
+    if (engine->close)
+        engine->close(engine);
+    else
+        free(engine->context);
     /* The library stays loaded: thread pools do not survive dlclose. */
     engine->context = NULL;
 }

@@ -19,7 +19,7 @@ static const tm_key options[] = {
     { .name = "dtype", .kind = TM_KEY_CHOICE, .fallback = "float32", .choices = "float32=fp32|bfloat16=bf16",
       .help = "number format of A and B" },
     { .name = "c-dtype", .kind = TM_KEY_CHOICE, .choices = "float32=fp32|bfloat16=bf16",
-      .help = "number format of C; null: that of A and B, float32 with libraries" },
+      .help = "number format of C; null: that of A and B, float32 with libraries of a CPU" },
     { .name = "shapes", .kind = TM_KEY_TEXT,
       .help = "instead of M, N, K: llama70b, or MxNxK separated by commas, optionally MxNxK:nt" },
     { .name = "model", .kind = TM_KEY_TEXT,
@@ -32,9 +32,9 @@ static const tm_key options[] = {
     { .name = "cache", .kind = TM_KEY_CHOICE, .fallback = "cold", .choices = "cold|warm|both",
       .help = "cold: operands come from memory; warm: from the cache, as far as they fit" },
     { .name = "libraries", .kind = TM_KEY_BOOL, .fallback = "false",
-      .help = "measure our kernel, every matrix library and the reference in turns" },
+      .help = "measure our kernel, every matrix library and (CPU) the reference in turns" },
     { .name = "library", .kind = TM_KEY_TEXT,
-      .help = "one library instead of our kernel: oneDNN, OpenBLAS, BLIS, MKL" },
+      .help = "one library instead: oneDNN, OpenBLAS, BLIS, MKL; cublasLt, hipBLASLt" },
 };
 /* clang-format on */
 
@@ -54,6 +54,7 @@ static const tm_column columns[] = {
     { "c_dtype", 0 },
     { "cache", 0 },
     { "threads", 0 },
+    { "device", 0 },
     { "avg_time_ms", 5 },
     { "tflop", 5 },
     { "tflops", 5 },
@@ -65,6 +66,8 @@ static const tm_column columns[] = {
     { "error_of_bound", 2 },
     { "skipped", 0 },
 };
+
+enum { GPU_TICK_NS = 1000 }; /* CUDA's events count in steps of about half a microsecond */
 
 typedef struct {
     tm_bench       *bench;
@@ -82,6 +85,12 @@ static void call(void *context, int64_t turn)
 {
     const job *j = context;
     j->engine->run(j->engine, j->operands, turn);
+}
+
+static tm_status call_series(void *context, int64_t turn, int64_t calls, double *seconds, tm_error *err)
+{
+    const job *j = context;
+    return j->engine->series(j->engine, j->operands, turn, calls, seconds, err);
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -104,7 +113,8 @@ static void start_row(tm_bench *bench, const tm_product *p, const tm_engine *eng
     tm_table_text(t, "dtype", tm_dtype_name(p->dtype));
     tm_table_text(t, "c_dtype", tm_dtype_name(p->c_dtype));
     tm_table_text(t, "cache", cold ? "cold" : "warm");
-    if (engine) tm_table_i64(t, "threads", engine->threads);
+    if (engine && engine->threads > 0) tm_table_i64(t, "threads", engine->threads);
+    tm_table_text(t, "device", tm_config_text(bench->options, "device"));
     tm_table_f64(t, "tflop", tm_product_flops(p) / 1e12);
     tm_table_f64(t, "arith_intensity", tm_product_flops(p) / tm_product_bytes(p));
 }
@@ -161,14 +171,28 @@ static double time_ratio(const tm_samples *first, const tm_samples *other)
     return median;
 }
 
+/* C of set 0, into the host's memory. */
+static tm_status compute(tm_engine *engine, tm_operands *o, tm_error *err)
+{
+    double seconds;
+    if (!engine->series) {
+        engine->run(engine, o, 0);
+        return TM_OK;
+    }
+    TM_TRY(tm_operands_send_c(o, err));
+    TM_TRY(engine->series(engine, o, 0, 1, &seconds, err));
+    return tm_operands_fetch_c(o, err);
+}
+
 static tm_status time_jobs(work *w, tm_operands *o, tm_engine *const *engines, int count, bool cold, tm_error *err)
 {
     tm_samples samples[TM_ENGINES];
     tm_timed   timed[TM_ENGINES] = { { 0 } };
     job        jobs[TM_ENGINES];
     tm_timing  timing = w->bench->timing;
-    timing.settle = count > 1;
+    timing.settle = count > 1 && !o->device;
     timing.cold = cold && o->sets == 1; /* otherwise turns make them cold, and wake no thread beside a library's */
+    if (o->device) timing.series = call_series, timing.tick_ns = GPU_TICK_NS;
     if (engines[0]->slow) timing.min_samples = 1, timing.warmup_ms = 0, timing.precision = 0;
     for (int i = 0; i < count; i++) {
         jobs[i] = (job){ engines[i], o };
@@ -191,9 +215,9 @@ static tm_status time_jobs(work *w, tm_operands *o, tm_engine *const *engines, i
         if (st == TM_OK && inner == TM_OK) {
             /* Onto NaN: a product that leaves elements out is found, too. */
             tm_operands_clear(o, 0, w->bench->threads);
-            engines[i]->run(engines[i], o, 0);
-            tm_product_verify(o, 0, w->bench->seed, w->bench->threads, &check);
-            put_check(w->bench, &o->product, engines[i], &check);
+            inner = compute(engines[i], o, err);
+            if (inner == TM_OK) tm_product_verify(o, 0, w->bench->seed, w->bench->threads, &check);
+            if (inner == TM_OK) put_check(w->bench, &o->product, engines[i], &check);
         }
         if (st == TM_OK) st = inner;
     }
@@ -207,8 +231,8 @@ static double predict(const work *w, const tm_product *p, tm_engine *const *engi
     double seconds = 0, calls = 2. * (double)w->bench->timing.min_samples + 2;
     for (int i = 0; i < count; i++) {
         double rate = engines[i]->rate > 0 ? engines[i]->rate : w->bench->ceilings.flops / 2;
-        seconds += (engines[i]->slow ? 3 : calls) * tm_product_flops(p) / rate +
-                   tm_product_verify_seconds(p, w->bench->threads);
+        if (rate > 0) seconds += (engines[i]->slow ? 3 : calls) * tm_product_flops(p) / rate;
+        seconds += tm_product_verify_seconds(p, w->bench->threads);
     }
     return seconds;
 }
@@ -219,7 +243,14 @@ static void why_not(const work *w, const tm_operands *o, tm_engine *const *engin
     char   want[32], have[32];
     double available = (double)tm_memory_available_bytes(""), left = tm_bench_left(w->bench);
     double needed = (double)o->bytes + 4. * (double)tm_last_level_bytes(NULL), seconds;
+    double there = o->device ? (double)tm_device_describe(o->device)->memory_bytes : 0;
     out[0] = '\0';
+    if (there > 0 && (double)o->bytes > there) {
+        snprintf(out, 192, "needs %s of the GPU's memory, it has %s", tm_format_bytes(want, (double)o->bytes),
+                 tm_format_bytes(have, there));
+        return;
+    }
+    if (o->device) needed = (double)(o->bytes / (size_t)o->sets);
     if (available > 0 && needed > 0.9 * available) {
         snprintf(out, 192, "needs %s of memory, %s are available", tm_format_bytes(want, needed),
                  tm_format_bytes(have, available));
@@ -230,6 +261,29 @@ static void why_not(const work *w, const tm_operands *o, tm_engine *const *engin
         snprintf(out, 192, "would take about %.3g s, %.3g s of the budget are left (--budget)", seconds, left);
 }
 
+static void skip_all(work *w, const tm_product *p, tm_engine *const *engines, int count, bool cold, const char *reason)
+{
+    for (int i = 0; i < count; i++) {
+        start_row(w->bench, p, engines[i], cold);
+        tm_table_text(w->bench->table, "skipped", reason);
+    }
+}
+
+/* With operands in the device's memory, of which others may have a part. */
+static tm_status measure_there(work *w, tm_operands *o, tm_engine *const *engines, int count, bool cold, tm_error *err)
+{
+    tm_error  own = { 0 };
+    tm_status st = tm_operands_fill_there(o, w->bench, &own);
+    if (st == TM_OK)
+        st = time_jobs(w, o, engines, count, cold, err);
+    else if (st == TM_NOMEM)
+        skip_all(w, &o->product, engines, count, cold, own.text), st = TM_OK;
+    else
+        st = tm_fail(err, st, "%s", own.text);
+    tm_operands_release_there(o);
+    return st;
+}
+
 static tm_status measure(work *w, const tm_product *p, tm_engine *const *engines, int count, bool cold, tm_error *err)
 {
     tm_operands o;
@@ -237,17 +291,18 @@ static tm_status measure(work *w, const tm_product *p, tm_engine *const *engines
     bool        rotates = cold;
     if (w->bench->stop && *w->bench->stop)
         return tm_fail(err, TM_INTERRUPTED, "stopped before all shapes were measured");
-    if (count == 1 && !engines[0]->library)
+    if (count == 1 && !engines[0]->library && !engines[0]->series)
         rotates = cold && tm_product_bytes(p) <= 2. * (double)tm_last_level_bytes(NULL); /* else the overwriting does */
-    tm_operands_plan(&o, p, rotates);
+    if (tm_bench_on_gpu(w->bench))
+        tm_operands_plan_there(&o, p, cold, w->bench->device);
+    else
+        tm_operands_plan(&o, p, rotates);
     why_not(w, &o, engines, count, reason);
     if (*reason) {
-        for (int i = 0; i < count; i++) {
-            start_row(w->bench, p, engines[i], cold);
-            tm_table_text(w->bench->table, "skipped", reason);
-        }
+        skip_all(w, p, engines, count, cold, reason);
         return TM_OK;
     }
+    if (o.device) return measure_there(w, &o, engines, count, cold, err);
     TM_TRY(tm_operands_fill(&o, w->bench, err));
     tm_status st = time_jobs(w, &o, engines, count, cold, err);
     tm_operands_release(&o, w->bench);
@@ -262,6 +317,7 @@ static tm_status measure_all(work *w, const tm_product *p, bool cold, tm_error *
     for (size_t i = 0; i < w->engines.count; i++) {
         tm_engine  *engine = &w->engines.items[i];
         const char *why = engine->refuse(engine, p);
+        if (!why && engine->prepare) TM_TRY(engine->prepare(engine, p, &why, err));
         if (why) {
             start_row(w->bench, p, engine, cold);
             tm_table_text(w->bench->table, "skipped", why);
@@ -313,6 +369,7 @@ static tm_status read_products(work *w, bool libraries, tm_error *err)
 static tm_status open_engines(work *w, bool libraries, const char *library, tm_error *err)
 {
     tm_engine_list *list = &w->engines;
+    if (tm_bench_on_gpu(w->bench)) return tm_engines_gpu(w->bench, libraries, library, list, err);
     if (library) return tm_engine_libraries(w->bench, library, list, err);
     TM_TRY(tm_engine_own(w->bench, &list->items[0], err));
     list->count = 1;
@@ -344,7 +401,8 @@ static tm_status run(tm_bench *bench, tm_error *err)
     tm_status st = TM_OK;
     if (libraries && library)
         st = tm_fail(err, TM_INVALID, "--libraries takes all of them, --library one; give one of both options");
-    if (st == TM_OK) st = read_products(w, libraries || library, err);
+    bool narrow = (libraries || library) && !tm_bench_on_gpu(bench); /* such libraries give float32 only */
+    if (st == TM_OK) st = read_products(w, narrow, err);
     if (st == TM_OK) st = open_engines(w, libraries, library, err);
     if (st == TM_OK) st = measure_products(w, err);
     for (size_t i = 0; i < w->engines.count; i++) tm_engine_close(&w->engines.items[i]);
@@ -357,5 +415,6 @@ const tm_workload tm_workload_gemm = {
     .summary = "measure matrix products: any shape or those of a model, with our kernel or a library",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
+    .gpus = true,
     .run = run,
 };

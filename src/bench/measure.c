@@ -92,18 +92,49 @@ void tm_bench_normal_part(const tm_bench *bench, const char *stream, int64_t fir
 
 static const double ceiling_seconds = 0.2;
 
+bool tm_bench_on_gpu(const tm_bench *bench)
+{
+    return tm_device_describe(bench->device)->kind == TM_DEVICE_GPU;
+}
+
+static void take_sheet(tm_bench *bench)
+{
+    const tm_gpu_sheet *sheet = tm_device_describe(bench->device)->sheet;
+    bench->ceilings = (tm_ceilings){ .flops = sheet ? sheet->tflops_f32 * 1e12 : 0,
+                                     .flops_bf16 = sheet ? sheet->tflops_bf16 * 1e12 : 0 };
+}
+
 tm_status tm_bench_ceilings(tm_bench *bench, const tm_ceilings **out, tm_error *err)
 {
     *out = &bench->ceilings;
+    if (tm_bench_on_gpu(bench)) {
+        take_sheet(bench);
+        return TM_OK;
+    }
     if (bench->ceilings.flops > 0) return TM_OK;
     return tm_device_ceilings(bench->device, ceiling_seconds, &bench->ceilings, err);
+}
+
+static void note_gpu(tm_bench *bench)
+{
+    const tm_device_info *d = tm_device_describe(bench->device);
+    tm_bench_note(bench, "device %s, %.1f GiB", d->text, (double)d->memory_bytes / (1 << 30));
+    if (d->sheet)
+        tm_bench_note(bench, "peak of peak_pct, by the data sheet: %.4g TFLOP/s float32, %.4g bfloat16, dense (%s)",
+                      d->sheet->tflops_f32, d->sheet->tflops_bf16, d->sheet->source);
+    else
+        tm_bench_note(bench, "peak: no data sheet of '%s' is known, so there is no peak_pct", d->model);
 }
 
 tm_status tm_bench_note_ceilings(tm_bench *bench, tm_error *err)
 {
     const tm_ceilings *c;
-    char               how[160];
-    double             datasheet = tm_device_datasheet_flops(bench->device, how);
+    if (tm_bench_on_gpu(bench)) {
+        note_gpu(bench);
+        return TM_OK;
+    }
+    char   how[160];
+    double datasheet = tm_device_datasheet_flops(bench->device, how);
     TM_TRY(tm_bench_ceilings(bench, &c, err));
     tm_bench_note(bench, "peak: %.4g GFLOP/s float32 measured (%s)", c->flops * 1e-9, c->flops_how);
     if (datasheet > 0)
@@ -133,8 +164,24 @@ static void keep_better(double *peak, double *spread, double other, double other
     *spread = other_spread;
 }
 
+static void guard_by_sheet(tm_bench *bench, const char *what, tm_dtype dtype, double flops)
+{
+    const double        tolerance = 1.05;
+    const tm_gpu_sheet *sheet = tm_device_describe(bench->device)->sheet;
+    double              peak = !sheet ? 0 : 1e12 * (dtype == TM_BF16 ? sheet->tflops_bf16 : sheet->tflops_f32);
+    if (peak > 0 && flops > tolerance * peak)
+        tm_bench_invalid(bench,
+                         "%s: %.4g FLOP/s are %.3g times what the data sheet says (%.4g, %s): the time or the count of "
+                         "work is wrong, and this is not a result",
+                         what, flops, flops / peak, peak, sheet->source);
+}
+
 tm_status tm_bench_guard(tm_bench *bench, const char *what, tm_dtype dtype, double flops, double bytes, tm_error *err)
 {
+    if (tm_bench_on_gpu(bench)) {
+        guard_by_sheet(bench, what, dtype, flops);
+        return TM_OK;
+    }
     const tm_ceilings *known;
     tm_ceilings       *c = &bench->ceilings, again;
     tm_error           why = { 0 };

@@ -47,6 +47,8 @@ typedef struct {
     int64_t    sets;
     size_t     a_bytes, b_bytes, c_bytes, bytes; /* of one set, padded; of all */
     char      *memory;
+    tm_device *device; /* of a device with memory of its own: the sets lie there, and the host has the first */
+    tm_address there;
 } tm_operands;
 
 /* Sizes only; memory is NULL. cold: sets that are more than twice the last-level cache. */
@@ -58,6 +60,16 @@ void                  tm_operands_release(tm_operands *operands, tm_bench *bench
 void                 *tm_operands_a(const tm_operands *operands, int64_t turn);
 void                 *tm_operands_b(const tm_operands *operands, int64_t turn);
 void                 *tm_operands_c(const tm_operands *operands, int64_t turn);
+
+/* Of a device with memory of its own (product_device.c): sizes as tm_operands_plan, the cache is the device's. */
+void tm_operands_plan_there(tm_operands *operands, const tm_product *product, bool cold, tm_device *device);
+/* As tm_operands_fill, and the sets to the device. TM_NOMEM: of the host, of the device. */
+TM_MUST_USE tm_status tm_operands_fill_there(tm_operands *operands, tm_bench *bench, tm_error *err);
+void                  tm_operands_release_there(tm_operands *operands);
+tm_address            tm_operands_there(const tm_operands *operands, int64_t turn); /* A; B and C lie behind it */
+/* C of set 0: from the host to the device, and back. */
+TM_MUST_USE tm_status tm_operands_send_c(const tm_operands *operands, tm_error *err);
+TM_MUST_USE tm_status tm_operands_fetch_c(const tm_operands *operands, tm_error *err);
 
 /* --- the check ------------------------------------------------------------------------------- */
 

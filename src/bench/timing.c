@@ -95,6 +95,7 @@ typedef struct {
     int64_t          burst; /* samples of a turn */
     unsigned char   *flush; /* NULL: warm */
     int64_t          flush_bytes, tick_ns;
+    tm_error         failure; /* of a series; TM_OK: none */
 } session;
 
 static bool stopped(const session *s)
@@ -104,17 +105,22 @@ static bool stopped(const session *s)
 
 static bool over(const session *s)
 {
-    return stopped(s) || tm_now_ns() >= s->timing->end_ns;
+    return stopped(s) || s->failure.status != TM_OK || tm_now_ns() >= s->timing->end_ns;
 }
 
 static double timed_calls(session *s, int i, int64_t calls)
 {
     const tm_timed *timed = &s->timed[i];
     int64_t         turn = s->turns[i], start = tm_now_ns();
-    for (int64_t c = 0; c < calls; c++) timed->call(timed->context, turn + c);
-    int64_t took = tm_now_ns() - start;
+    double          seconds = 0;
     s->turns[i] += calls;
-    return (double)took * 1e-9;
+    if (s->timing->series) {
+        if (s->failure.status == TM_OK)
+            s->failure.status = s->timing->series(timed->context, turn, calls, &seconds, &s->failure);
+        return seconds;
+    }
+    for (int64_t c = 0; c < calls; c++) timed->call(timed->context, turn + c);
+    return (double)(tm_now_ns() - start) * 1e-9;
 }
 
 /* A turn of candidate i: `burst` samples, the first with index `from`. Returns the seconds of timed calls. */
@@ -209,6 +215,7 @@ static void take_rounds(session *s)
     s->validity = tm_validity_start("");
     for (int64_t round = 0; stop == TM_STOP_NO && !over(s); round++) {
         for (int k = 0; k < s->count; k++) seconds += take_turn(s, round % 2 ? s->count - 1 - k : k, n);
+        if (s->failure.status != TM_OK) break; /* this round does not count */
         n += s->burst;
         tm_validity_sample(s->validity);
         for (int i = 0; i < s->count; i++) s->samples[i].n = n;
@@ -242,7 +249,7 @@ tm_status tm_time(const tm_timing *timing, const tm_timed *timed, int count, tm_
     for (int i = 0; i < count; i++) out[i] = (tm_samples){ .loops = 1, .verdict = TM_VERDICT_NOT_JUDGED };
     s.turns = tm_alloc((size_t)count * sizeof *s.turns);
     s.capacity = tm_alloc((size_t)count * sizeof *s.capacity);
-    s.tick_ns = tm_clock_tick_ns();
+    s.tick_ns = timing->tick_ns > 0 ? timing->tick_ns : tm_clock_tick_ns();
     if (timing->cold) take_flush_buffer(&s);
     for (int i = 0; i < count && !over(&s); i++) {
         if (timing->settle) wait_for_quiet();
@@ -252,5 +259,6 @@ tm_status tm_time(const tm_timing *timing, const tm_timed *timed, int count, tm_
     free(s.flush);
     free(s.turns);
     free(s.capacity);
+    if (s.failure.status != TM_OK) return tm_fail(err, s.failure.status, "%s", s.failure.text);
     return stopped(&s) ? tm_fail(err, TM_INTERRUPTED, "stopped while timing") : TM_OK;
 }

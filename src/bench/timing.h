@@ -26,8 +26,12 @@ typedef struct {
     int64_t end_ns;           /* the budget's end, by tm_now_ns */
     int     threads;          /* that overwrite the cache */
     bool    cold;             /* overwrite the last-level cache before each sample */
-    bool    settle;           /* the calls have thread pools of their own: before each sample wait until the others'
-                               * threads sleep, and wake up one's own with a call that is not timed */
+    int64_t tick_ns;          /* steps of the clock; 0: of the processor's, as measured */
+    /* Instead of the calls and the processor's clock: so many calls of that context, the first with that turn, and the
+     * seconds of all. NULL: those. */
+    tm_status (*series)(void *context, int64_t turn, int64_t calls, double *seconds, tm_error *err);
+    bool settle; /* the calls have thread pools of their own: before each sample wait until the others'
+                  * threads sleep, and wake up one's own with a call that is not timed */
     const volatile sig_atomic_t *stop;
 } tm_timing;
 
@@ -49,7 +53,8 @@ typedef struct {
 } tm_samples;
 
 /* Fills out[0 .. count - 1]. Sample i of each was taken in the same round; the order within a round alternates. n is
- * the same for all and may be 0 when the budget ended before. TM_INTERRUPTED when stopped: what was taken is there. */
+ * the same for all and may be 0 when the budget ended before. TM_INTERRUPTED when stopped, or the failure of a series:
+ * what was taken is there. */
 TM_MUST_USE tm_status tm_time(const tm_timing *timing, const tm_timed *timed, int count, tm_samples *out,
                               tm_error *err);
 void                  tm_samples_fini(tm_samples *samples);

@@ -70,7 +70,7 @@ static tm_status run(tm_bench *b, tm_error *err)
 }
 
 static const tm_key      keys[] = { { .name = "what", .kind = TM_KEY_TEXT, .fallback = "tell", .help = "what" } };
-static const tm_workload workload = { "fake", "a workload of the test", keys, 1, false, NULL, run };
+static const tm_workload workload = { "fake", "a workload of the test", keys, 1, false, false, NULL, run };
 static const volatile sig_atomic_t stop = 1;
 
 /* Of "a=b c=d": the options. */

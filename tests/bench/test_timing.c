@@ -60,9 +60,45 @@ static void drop(bed *b)
     free(b);
 }
 
+/* What another clock says of `count`: 3 ms for each call; which fails at the call `sleep_ns`, if it is not 0. */
+static tm_status count_series(void *context, int64_t turn, int64_t calls, double *seconds, tm_error *err)
+{
+    counter *c = context;
+    int64_t  fails = c->sleep_ns;
+    c->sleep_ns = 0;
+    for (int64_t i = 0; i < calls; i++) count(c, turn + i);
+    c->sleep_ns = fails;
+    *seconds = 3e-3 * (double)calls;
+    return fails && c->calls >= fails ? tm_fail(err, TM_DEVICE, "it is gone") : TM_OK;
+}
+
 static tm_timing plain(void)
 {
     return (tm_timing){ .warmup_ms = 0, .rep_ms = 0, .min_samples = 3, .end_ns = INT64_MAX, .threads = 1 };
+}
+
+/* Another clock counts, in coarse steps; what fails ends it, and the round in which it does is left out. */
+static void a_clock_of_ones_own(void **state)
+{
+    (void)state;
+    bed      *b = make(0);
+    tm_error  err = { 0 };
+    tm_timing t = plain();
+    t.series = count_series;
+    t.tick_ns = 12000; /* samples of 12 ms and a quarter: 5 calls */
+    assert_int_equal(tm_time(&t, b->timed, 2, b->samples, &err), TM_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_true(b->samples[i].n == 3 && b->samples[i].loops == 5 && b->samples[i].warmup == 1);
+        assert_true(b->counters[i].calls == 16 && b->counters[i].in_order);
+        for (int k = 0; k < 3; k++) assert_true(fabs(b->samples[i].seconds[k] - 3e-3) < 1e-15);
+    }
+    drop(b);
+    b = make(0);
+    b->counters[1].sleep_ns = 8; /* in its second sample */
+    assert_int_equal(tm_time(&t, b->timed, 2, b->samples, &err), TM_DEVICE);
+    assert_string_equal(err.text, "it is gone");
+    assert_true(b->samples[0].n == 1 && b->samples[1].n == 1 && b->counters[1].calls == 11);
+    drop(b);
 }
 
 static void the_least_number_of_samples_is_taken(void **state)
@@ -256,6 +292,7 @@ static void operands_rotate_through_twice_the_cache(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_clock_of_ones_own),
     cmocka_unit_test(the_least_number_of_samples_is_taken),
     cmocka_unit_test(milliseconds_become_counts),
     cmocka_unit_test(short_calls_are_looped),

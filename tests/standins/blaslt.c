@@ -6,6 +6,7 @@
  * STANDIN_BLAS_FAIL=NAME@N=STATUS: the N-th call of NAME (of cublasLt) and all later ones return STATUS.
  * STANDIN_BLAS_CHOICES=N: the heuristic has N algorithms for each product; all but the last take a while longer.
  * HIPBLASLT_TUNING_OVERRIDE_FILE: the algorithm whose number ends the line of a product is named first.
+ * STANDIN_BLAS_WRONG=X: the last element of a product is X more.
  * STANDIN_BLAS_VERSION: another version. STANDIN_BLAS_REFUSES=K: there is no algorithm for products of depth K.
  */
 #define _GNU_SOURCE
@@ -511,6 +512,10 @@ static void multiply(void *with)
             if (bias) sum += get(bias, t->d.type, i);
             set(d, t->d.type, j * (uint64_t)t->d.ld + i, sum);
         }
+    }
+    if (getenv("STANDIN_BLAS_WRONG")) {
+        uint64_t last = (t->n - 1) * (uint64_t)t->d.ld + t->m - 1;
+        set(d, t->d.type, last, get(d, t->d.type, last) + (float)atof(getenv("STANDIN_BLAS_WRONG")));
     }
     free(left);
     free(sums);
