@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json_input.h"
+#include "bench/bench.h"
 #include "cli/child.h"
 #include "results/compare.h"
 
@@ -177,12 +178,28 @@ static tm_status plan_memory(reproduce_row *row, const reproduce_options *o, tm_
     return TM_OK;
 }
 
+/* Does its command get a GPU of this machine? */
+static bool takes_gpu(const reproduce_row *row, const reproduce_options *o)
+{
+    return row->page->platform.gpu && o->machine.device && !(o->slice && !o->any_gpu);
+}
+
+/* The benchmark of a command that does not run on GPUs; NULL: it does, or is none. */
+static const tm_workload *only_on_cpus(const char *words)
+{
+    char               name[32];
+    const tm_workload *workload = sscanf(words, "bench %31s", name) == 1 ? tm_workload_find(name) : NULL;
+    return workload && !workload->gpus ? workload : NULL;
+}
+
 /* Why the row's hardware is not here; NULL: it is. */
 static const char *lacks(const reproduce_row *row, const reproduce_options *o, tm_arena *arena)
 {
     const tm_platform       *p = &row->page->platform;
     const reproduce_machine *m = &o->machine;
+    const tm_workload       *bound = only_on_cpus(row->page->ours);
     if (o->platform) return tm_arena_format(arena, "planned for %s: --platform", o->platform);
+    if (bound && takes_gpu(row, o)) return tm_arena_format(arena, "bench %s does not run on GPUs", bound->name);
     if (o->slice || !p->gpu) return NULL;
     if (p->nodes > 1) return tm_arena_format(arena, "needs %d nodes; start its line with a launcher on each", p->nodes);
     if (!m->device) return tm_arena_format(arena, "needs %d x %s; there is no GPU here", p->gpus, p->gpu->name);
@@ -227,7 +244,7 @@ static line command_of(const reproduce_row *row, const reproduce_options *o, tm_
     const page_row *page = row->page;
     bool            training = trains(page->ours) || is_mlperf(page->ours);
     line            l = begin(o, page->ours, arena);
-    if (page->platform.gpu && o->machine.device && !(o->slice && !o->any_gpu)) {
+    if (takes_gpu(row, o)) {
         put(&l, "--device");
         put(&l, o->machine.device);
     }
