@@ -41,7 +41,7 @@ const tm_workload *tm_workload_find(const char *name)
 /* Options of every workload. */
 static const tm_key options[] = {
     { .name = "device", .kind = TM_KEY_TEXT, .fallback = "cpu",
-      .help = "what is measured: cpu, reference, null; gemm: also cuda, hip, hip:1" },
+      .help = "what is measured: cpu, reference, null; gemm, gpt: also cuda, hip, hip:1" },
     { .name = "isa", .kind = TM_KEY_TEXT,
       .help = "instruction set of our kernels; null: the best; a wrong name lists all" },
     { .name = "threads", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 4096,

@@ -45,10 +45,10 @@ static void first_line(const char *lines, char out[200])
 
 static tm_status prepare(tm_engine *engine, const tm_product *p, const char **why, tm_error *err)
 {
-    state    *s = engine->context;
+    state     *s = engine->context;
     tm_device *device = engine->bench->device;
-    tm_call   call;
-    tm_error  own = { 0 };
+    tm_call    call;
+    tm_error   own = { 0 };
     tm_prepared_close(s->product);
     s->product = NULL;
     *why = engine->why;

@@ -31,14 +31,15 @@ static const tm_key options[] = {
     { .name = "turn_ms", .kind = TM_KEY_F64, .fallback = "500", .lo = 0, .hi = 1e6,
       .help = "milliseconds of steps in a turn of slices; at least one step" },
     { .name = "memory_gib", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
-      .help = "memory that a model may use; 0: what is available, less 512 MiB" },
+      .help = "memory that a model may use; 0: what is available, of a GPU all, less 512 MiB" },
 };
 
 static const tm_column columns[] = {
     { "host", 0 }, { "case", 0 }, { "row", 0 }, { "tag", 0 }, { "layers", 0 }, { "parameters", 0 }, { "batch", 0 },
-    { "seq", 0 }, { "threads", 0 }, { "dtype", 0 }, { "tokens_per_second", 5 }, { "tokens_per_second_lo", 5 },
+    { "seq", 0 }, { "threads", 0 }, { "device", 0 }, { "dtype", 0 }, { "tokens_per_second", 5 }, { "tokens_per_second_lo", 5 },
     { "tokens_per_second_hi", 5 }, { "step_ms", 5 }, { "tflops_6n", 4 }, { "tflops_exact_causal", 4 }, { "tflops_executed", 4 },
-    { "memory_gb", 4 }, { "residual_pct", 3 }, { "error_pct", 3 }, { "skipped", 0 },
+    { "memory_gb", 4 }, { "loss_first", 5 }, { "loss_last", 5 },
+    { "residual_pct", 3 }, { "error_pct", 3 }, { "skipped", 0 },
 };
 /* clang-format on */
 
@@ -73,9 +74,11 @@ static double seconds_until(int64_t end_ns)
 
 static size_t memory_limit(const suite *s)
 {
-    const double reserve = 512.0 * (1 << 20);
-    double       given = tm_config_f64(s->bench->options, "memory_gib") * (1 << 30);
-    double       available = (double)tm_memory_available_bytes("") - reserve;
+    const double          reserve = 512.0 * (1 << 20);
+    const tm_device_info *device = tm_device_describe(s->bench->device);
+    double                given = tm_config_f64(s->bench->options, "memory_gib") * (1 << 30);
+    int64_t               there = device->own_memory ? device->memory_bytes : tm_memory_available_bytes("");
+    double                available = (double)there - reserve;
     if (given > 0 && given < available) return (size_t)given;
     return available > 0 ? (size_t)available : 0;
 }
@@ -104,6 +107,7 @@ static void add_row(const size *z, const char *row, const char *tag, const tm_pa
     tm_table_i64(t, "batch", part->step.micro_batch);
     tm_table_i64(t, "seq", part->step.seq);
     tm_table_i64(t, "threads", z->of->bench->threads);
+    tm_table_text(t, "device", tm_config_text(z->of->bench->options, "device"));
     tm_table_text(t, "dtype", part->step.precision->name);
     if (strcmp(tag, "skipped") != 0) tm_table_f64(t, "memory_gb", (double)part->arena_bytes * 1e-9);
 }
@@ -157,7 +161,8 @@ static tm_status take_steps(size *z, tm_live_part *live, tm_sampling *sampling, 
     return st;
 }
 
-static tm_status put_steps(size *z, const tm_sampling *sampling, const tm_validity_report *report, tm_error *err)
+static tm_status put_steps(size *z, const tm_live_part *live, const tm_sampling *sampling,
+                           const tm_validity_report *report, tm_error *err)
 {
     tm_measurement m = { .summary = tm_sampling_summary(sampling), .calls = 1, .loops = 1 };
     int64_t        n;
@@ -167,8 +172,12 @@ static tm_status put_steps(size *z, const tm_sampling *sampling, const tm_validi
     m.verdict = report->verdict;
     m.reason = report->reason;
     z->of->rate = z->whole.flops / seconds[n - 1];
+    double first, last;
     add_row(z, "model", "measured", &z->whole);
     tm_bench_put(z->of->bench->table, &m);
+    tm_part_losses(live, &first, &last);
+    if (z->whole.judged) tm_table_f64(z->of->bench->table, "loss_first", first);
+    if (z->whole.judged) tm_table_f64(z->of->bench->table, "loss_last", last);
     return put_rate(z, &z->whole, m.summary.rate, m.summary.rate_lo, m.summary.rate_hi, err);
 }
 
@@ -185,7 +194,7 @@ static tm_status measure_whole(size *z, tm_error *err)
     tm_sampling       *sampling = tm_sampling_create(&limits);
     tm_validity_report report;
     tm_status          st = take_steps(z, live, sampling, &report, err);
-    if (st == TM_OK) st = put_steps(z, sampling, &report, err);
+    if (st == TM_OK) st = put_steps(z, live, sampling, &report, err);
     tm_sampling_destroy(sampling);
     tm_part_close(live);
     return st;
@@ -346,12 +355,17 @@ static tm_status measure_slices(size *z, bool with_whole, tm_error *err)
 
 /* --- what can be done ------------------------------------------------------------------------ */
 
-/* One or two steps of the smallest slice: a short first one only warms up, the second tells how fast this is. */
+/* One or two steps of the smallest slice: a short first one only warms up, the second tells how fast this is. A GPU's
+ * first part is opened twice: the first time pays for kernels, which then are there. */
 static tm_status probe(size *z, tm_error *err)
 {
     tm_live_part *live;
     double        seconds;
-    int64_t       begin = tm_now_ns();
+    if (tm_bench_on_gpu(z->of->bench) && !(z->of->open_seconds_per_byte > 0)) {
+        TM_TRY(tm_part_open(&z->part[0], z->of->bench->device, &live, err));
+        tm_part_close(live);
+    }
+    int64_t begin = tm_now_ns();
     TM_TRY(tm_part_open(&z->part[0], z->of->bench->device, &live, err));
     z->of->open_seconds_per_byte = (double)(tm_now_ns() - begin) * 1e-9 / (double)z->part[0].arena_bytes;
     tm_status st = tm_part_step(live, &seconds, err);
@@ -482,7 +496,10 @@ static tm_status run_size(size *z, tm_error *err)
     }
     tm_note("%s: %lld parameters, batch %lld x %lld, up to %.0f s", z->name, (long long)z->whole.parameters,
             (long long)z->run.step.micro_batch, (long long)z->run.step.seq, left);
-    return measure(z, err);
+    tm_error  own = { 0 };
+    tm_status st = measure(z, &own);
+    if (st == TM_NOMEM) return skip(z, "model", own.text); /* others have a part of what the device has */
+    return st == TM_OK ? TM_OK : tm_fail(err, st, "%s", own.text);
 }
 
 /* --- the suite ------------------------------------------------------------------------------- */
@@ -539,6 +556,7 @@ static tm_status run_sizes(suite *s, char *list, tm_error *err)
     const tm_ceilings *ceilings;
     TM_TRY(tm_bench_ceilings(s->bench, &ceilings, err));
     s->rate = ceilings->flops;
+    if (tm_bench_on_gpu(s->bench)) TM_TRY(tm_bench_note_ceilings(s->bench, err));
     size     *sizes = tm_alloc((size_t)n * sizeof *sizes);
     tm_status st = TM_OK;
     for (int i = 0; i < n && st == TM_OK; i++) {
@@ -576,5 +594,6 @@ const tm_workload tm_workload_gpt = {
     .summary = "measure GPT training steps, Small to 13B, whole or by slices; budget 600 s unless given",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
+    .gpus = true,
     .run = run,
 };

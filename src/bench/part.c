@@ -15,6 +15,7 @@ struct tm_live_part {
     tm_source     *source;
     tm_loader     *loader;
     int64_t        steps; /* done */
+    double         first_loss, last_loss;
 };
 
 tm_status tm_part_plan(const tm_run_options *run, int64_t layers, tm_device *device, tm_part *out, tm_error *err)
@@ -47,6 +48,7 @@ tm_status tm_part_open(const tm_part *part, tm_device *device, tm_live_part **ou
 {
     tm_live_part *live = tm_alloc(sizeof *live);
     live->part = part;
+    live->first_loss = live->last_loss = (double)NAN;
     tm_status st = tm_trainer_open(device, &part->step, part->run->seed, &live->trainer, err);
     if (st == TM_OK) st = open_data(live, err);
     if (st != TM_OK) {
@@ -93,5 +95,13 @@ tm_status tm_part_step(tm_live_part *live, double *seconds, tm_error *err)
     for (int f = 0; f < TM_MAX_FIELDS; f++) all.field[f] = batch.field[f];
     TM_TRY(tm_trainer_step(live->trainer, &all, &result, NULL, err));
     *seconds = (double)(tm_now_ns() - begin) * 1e-9;
+    live->last_loss = result.loss;
+    if (live->steps == 1) live->first_loss = result.loss;
     return live->part->judged ? judge(live, &result, err) : TM_OK;
+}
+
+void tm_part_losses(const tm_live_part *live, double *first, double *last)
+{
+    *first = live->first_loss;
+    *last = live->last_loss;
 }

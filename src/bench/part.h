@@ -31,5 +31,7 @@ void                  tm_part_close(tm_live_part *live); /* NULL is fine */
  * number, or the first loss is not that of a model that knows nothing: 0.9 to 1.5 times ln of the vocabulary. (The
  * device that computes nothing is not judged.) */
 TM_MUST_USE tm_status tm_part_step(tm_live_part *live, double *seconds, tm_error *err);
+/* Mean loss of a token in the first step and in the last one; NaN: there was none. */
+void tm_part_losses(const tm_live_part *live, double *first, double *last);
 
 #endif

@@ -1,92 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `bench gemm` on the devices cuda and hip, whose kernels run as machine code: every layout by both engines is right, a
  * wrong element is found, what does not fit is skipped, a call that fails is told and nothing stays behind. */
-#include "bench/bench.h"
 #include "bench/product.h"
-#include "gpu/emulated.h"
+#include "gpu/benched.h"
 
-#include <dlfcn.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "support/test.h"
-
-static const char *const devices[] = { "cuda", "hip" };
-static const char *const libraries[] = { "cublasLt", "hipBLASLt" };
-
-typedef struct {
-    tm_table *table;
-    tm_status status;
-    tm_error  err;
-} measured;
-
-/* words: options, "M=4 N=5". */
-static measured measure(const char *device, const char *words)
-{
-    measured           m = { .table = tm_table_create("gemm") };
-    const tm_workload *gemm = tm_workload_find("gemm");
-    tm_config         *config = tm_bench_configure(gemm, "help");
-    char               list[256];
-    snprintf(list, sizeof list, "device=%s threads=1 rep-ms=0 warmup-ms=0 precision=0 %s", device, words);
-    for (char *rest = list, *word; (word = strsep(&rest, " "));) {
-        char *value = strchr(word, '=');
-        if (!value) continue;
-        *value++ = '\0';
-        tm_config_set(config, word, value, "the test");
-    }
-    assert_int_equal(tm_config_finish(config, &m.err), TM_OK);
-    m.status = tm_bench_run(gemm, config, NULL, NULL, m.table, &m.err);
-    tm_config_destroy(config);
-    return m;
-}
-
-static const tm_cell *cell(const measured *m, size_t row, const char *column)
-{
-    int at = tm_table_find(m->table, column);
-    if (at < 0) fail_msg("no column %s", column);
-    return tm_table_cell(m->table, row, (size_t)at);
-}
-
-static const char *text(const measured *m, size_t row, const char *column)
-{
-    const tm_cell *c = cell(m, row, column);
-    return c->kind == TM_CELL_TEXT ? c->text : "";
-}
-
-static bool has_note(const measured *m, const char *words)
-{
-    for (size_t i = 0; i < tm_table_n_notes(m->table); i++)
-        if (strstr(tm_table_note_at(m->table, i), words)) return true;
-    return false;
-}
-
-/* Stand-ins for libraries that are loaded: a count that one of them keeps. */
-static int count_of(const char *variable, const char *name)
-{
-    int (*count)(void);
-    void *library = dlopen(getenv(variable), RTLD_NOW | RTLD_NOLOAD);
-    if (!library) return 0;
-    *(void **)&count = dlsym(library, name);
-    assert_non_null(count);
-    return count();
-}
-
-static void check_nothing_is_left(bool hip, const char *where)
-{
-    int memory = count_of("TRAINMARK_GPU_RUNTIME", "standin_held");
-    int objects = count_of(hip ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT", "standin_blas_held");
-    if (memory || objects) fail_msg("%s: %d blocks of memory, %d objects of the library are left", where, memory, objects);
-}
-
-static void begin(int hip)
-{
-    if (gpu_is_real() || !emulated_device(devices[hip])) skip();
-    setenv("STANDIN_GPU_CACHE", "20000", 1);
-}
-
-/* --- right products ------------------------------------------------------------------------------------------------- */
+/* --- right products -------------------------------------------------------------------------------------------------
+ */
 
 static void check_rows(const measured *m, int hip, const char *what)
 {
@@ -115,9 +34,9 @@ static void products_are_right(int hip)
     begin(hip);
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         char words[160];
-        snprintf(words, sizeof words, "shapes=48x32x16:nn,17x72x40:nt,16x33x65:tn,8x8x8:tt libraries=true cache=both %s",
-                 formats[i]);
-        measured m = measure(devices[hip], words);
+        snprintf(words, sizeof words,
+                 "shapes=48x32x16:nn,17x72x40:nt,16x33x65:tn,8x8x8:tt libraries=true cache=both %s", formats[i]);
+        measured m = measure("gemm", devices[hip], words);
         if (m.status != TM_OK) fail_msg("%s: %s", words, m.err.text);
         assert_int_equal(tm_table_n_rows(m.table), 4 * 2 * 2);
         check_rows(&m, hip, formats[i]);
@@ -145,27 +64,28 @@ static void engines(void **state)
 {
     (void)state;
     begin(1);
-    measured m = measure("hip:2", "M=16 N=16 K=16");
+    measured m = measure("gemm", "hip:2", "M=16 N=16 K=16");
     assert_int_equal(m.status, TM_OK);
     assert_string_equal(text(&m, 0, "engine"), "hipBLASLt");
     assert_string_equal(text(&m, 0, "device"), "hip:2");
     tm_table_destroy(m.table);
-    m = measure("hip", "M=16 N=16 K=16 dtype=fp32 c-dtype=bf16 library=HIPBLASLT"); /* what it does not do */
+    m = measure("gemm", "hip", "M=16 N=16 K=16 dtype=fp32 c-dtype=bf16 library=HIPBLASLT"); /* what it does not do */
     assert_int_equal(m.status, TM_NUMBERS);
-    assert_string_equal(text(&m, 0, "skipped"), "linear_dgrad/library: the library leaves a product of float32 in float32");
+    assert_string_equal(text(&m, 0, "skipped"),
+                        "linear_dgrad/library: the library leaves a product of float32 in float32");
     tm_table_destroy(m.table);
-    m = measure("hip", "M=16 N=16 K=16 library=MKL");
+    m = measure("gemm", "hip", "M=16 N=16 K=16 library=MKL");
     assert_int_equal(m.status, TM_UNSUPPORTED);
     assert_string_equal(m.err.text, "--library MKL: device hip has hipBLASLt");
     tm_table_destroy(m.table);
     setenv("TRAINMARK_HIPBLASLT", "none", 1);
-    m = measure("hip", "M=16 N=16 K=16 libraries=true");
+    m = measure("gemm", "hip", "M=16 N=16 K=16 libraries=true");
     assert_int_equal(m.status, TM_OK);
     assert_int_equal(tm_table_n_rows(m.table), 1);
     assert_string_equal(text(&m, 0, "engine"), "trainmark");
     assert_true(has_note(&m, "no library of products"));
     tm_table_destroy(m.table);
-    m = measure("hip", "M=16 N=16 K=16 library=hipBLASLt");
+    m = measure("gemm", "hip", "M=16 N=16 K=16 library=hipBLASLt");
     assert_int_equal(m.status, TM_UNSUPPORTED);
     assert_non_null(strstr(m.err.text, "device hip has no library of products here"));
     tm_table_destroy(m.table);
@@ -208,14 +128,15 @@ static void sets_are_beyond_the_cache(void **state)
     check_nothing_is_left(false, "the operands");
 }
 
-/* --- what is wrong -------------------------------------------------------------------------------------------------- */
+/* --- what is wrong --------------------------------------------------------------------------------------------------
+ */
 
 static void a_wrong_element_is_found(void **state)
 {
     (void)state;
     begin(1);
     setenv("STANDIN_BLAS_WRONG", "0.25", 1);
-    measured m = measure("hip", "M=16 N=24 K=32 libraries=true");
+    measured m = measure("gemm", "hip", "M=16 N=24 K=32 libraries=true");
     assert_int_equal(m.status, TM_NUMBERS);
     assert_non_null(strstr(m.err.text, "hipBLASLt 16x24x32:nn: wrong result: C[15][23] is "));
     assert_true(cell(&m, 0, "correct")->truth);
@@ -228,13 +149,14 @@ static void what_does_not_fit_is_skipped(void **state)
 {
     (void)state;
     begin(0);
-    measured m = measure("cuda", "shapes=65536x65536x16,16x16x16");
+    measured m = measure("gemm", "cuda", "shapes=65536x65536x16,16x16x16");
     assert_int_equal(m.status, TM_OK);
-    if (!strstr(text(&m, 0, "skipped"), "GiB of the GPU's memory, it has 4.00 GiB")) fail_msg("%s", text(&m, 0, "skipped"));
+    if (!strstr(text(&m, 0, "skipped"), "GiB of the GPU's memory, it has 4.00 GiB"))
+        fail_msg("%s", text(&m, 0, "skipped"));
     assert_true(cell(&m, 1, "correct")->truth);
     tm_table_destroy(m.table);
     setenv("STANDIN_GPU_FAIL", "cuMemAlloc_v2@2=2", 1); /* behind the workspace: others have the memory */
-    m = measure("cuda", "shapes=16x16x16,16x16x24");
+    m = measure("gemm", "cuda", "shapes=16x16x16,16x16x24");
     unsetenv("STANDIN_GPU_FAIL");
     assert_int_equal(m.status, TM_NUMBERS);
     for (size_t row = 0; row < 2; row++)
@@ -254,14 +176,14 @@ static void nothing_is_faster_than_its_data_sheet(void **state)
     assert_int_equal(tm_device_open("hip", 1, &device, &err), TM_OK);
     assert_int_equal(tm_device_describe(device)->cache_bytes, 256 << 20); /* behind its L2 */
     tm_device_close(device);
-    measured m = measure("hip", "M=16 N=16 K=16 cache=warm");
+    measured m = measure("gemm", "hip", "M=16 N=16 K=16 cache=warm");
     if (m.status != TM_OK) fail_msg("%s", m.err.text);
     double flops = 2. * 16 * 16 * 16 / (cell(&m, 0, "avg_time_ms")->f64 * 1e-3);
     assert_true(fabs(cell(&m, 0, "peak_pct")->f64 / (100 * flops / 163.4e12) - 1) < 1e-9);
     assert_true(has_note(&m, "peak of peak_pct, by the data sheet: 163.4 TFLOP/s float32, 1307 bfloat16, dense"));
     tm_table_destroy(m.table);
     setenv("STANDIN_GPU_HASTE", "1e9", 1);
-    m = measure("hip", "M=16 N=16 K=16 cache=warm dtype=bf16 budget=5");
+    m = measure("gemm", "hip", "M=16 N=16 K=16 cache=warm dtype=bf16 budget=5");
     assert_int_equal(m.status, TM_NUMBERS);
     if (!strstr(m.err.text, "times what the data sheet says (1.307e+15, AMD Instinct MI300X data sheet)"))
         fail_msg("%s", m.err.text);
@@ -271,11 +193,21 @@ static void nothing_is_faster_than_its_data_sheet(void **state)
 /* Of the runtime's calls and of the library's, the first or a later one. */
 static void a_call_that_fails_is_told(void **state)
 {
-    static const char *const calls[] = { "cuInit",           "cuDeviceGetAttribute", "cuMemHostAlloc",
-                                         "cuMemAlloc_v2",    "cuStreamCreate",       "cuEventCreate",
-                                         "cuModuleLoadData", "cuModuleGetFunction",  "cuMemcpyHtoDAsync_v2",
-                                         "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuLaunchKernel",
-                                         "cuEventRecord",    "cuEventElapsedTime",   "cuStreamSynchronize" };
+    static const char *const calls[] = { "cuInit",
+                                         "cuDeviceGetAttribute",
+                                         "cuMemHostAlloc",
+                                         "cuMemAlloc_v2",
+                                         "cuStreamCreate",
+                                         "cuEventCreate",
+                                         "cuModuleLoadData",
+                                         "cuModuleGetFunction",
+                                         "cuMemcpyHtoDAsync_v2",
+                                         "cuMemcpyDtoHAsync_v2",
+                                         "cuMemcpyDtoDAsync_v2",
+                                         "cuLaunchKernel",
+                                         "cuEventRecord",
+                                         "cuEventElapsedTime",
+                                         "cuStreamSynchronize" };
     static const char *const of_library[] = { "cublasLtCreate", "cublasLtMatmulDescCreate",
                                               "cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmul" };
     (void)state;
@@ -286,9 +218,10 @@ static void a_call_that_fails_is_told(void **state)
             if (n == 4 && (i == 0 || strncmp(calls[i], "cuModule", 8) == 0)) continue; /* made once or twice */
             snprintf(told, sizeof told, "%s@%d=719", calls[i], n);
             setenv("STANDIN_GPU_FAIL", told, 1);
-            measured m = measure("cuda", "shapes=16x16x16,16x32x16:nt libraries=true");
+            measured m = measure("gemm", "cuda", "shapes=16x16x16,16x32x16:nt libraries=true");
             unsetenv("STANDIN_GPU_FAIL");
-            if (m.status != TM_DEVICE || !strstr(m.err.text, calls[i]) || !strstr(m.err.text, "some other error (error 719)"))
+            if (m.status != TM_DEVICE || !strstr(m.err.text, calls[i]) ||
+                !strstr(m.err.text, "some other error (error 719)"))
                 fail_msg("%s: status %d, '%s'", told, (int)m.status, m.err.text);
             tm_table_destroy(m.table);
             check_nothing_is_left(false, told);
@@ -297,7 +230,7 @@ static void a_call_that_fails_is_told(void **state)
         char told[80];
         snprintf(told, sizeof told, "%s@1=14", of_library[i]);
         setenv("STANDIN_BLAS_FAIL", told, 1);
-        measured m = measure("cuda", "M=16 N=16 K=16");
+        measured m = measure("gemm", "cuda", "M=16 N=16 K=16");
         unsetenv("STANDIN_BLAS_FAIL");
         if (m.status != TM_DEVICE || !strstr(m.err.text, of_library[i]))
             fail_msg("%s: status %d, '%s'", told, (int)m.status, m.err.text);
@@ -321,13 +254,15 @@ static void other_workloads_are_refused(void **state)
         tm_config_set(config, "device", "hip:1", "the test");
         assert_int_equal(tm_config_finish(config, &err), TM_OK);
         assert_int_equal(tm_bench_run(workload, config, NULL, NULL, table, &err), TM_USAGE);
-        snprintf(wanted, sizeof wanted, "bench %s runs on the devices cpu, reference, null, found --device hip:1; on GPUs "
-                                        "run: gemm", names[i]);
+        snprintf(wanted, sizeof wanted,
+                 "bench %s runs on the devices cpu, reference, null, found --device hip:1; on GPUs "
+                 "run: gemm",
+                 names[i]);
         if (!strstr(err.text, wanted)) fail_msg("'%s'", err.text);
         tm_table_destroy(table);
         tm_config_destroy(config);
     }
-    measured m = measure("cuda", "M=16");
+    measured m = measure("gemm", "cuda", "M=16");
     assert_int_equal(m.status, TM_INVALID);
     assert_non_null(strstr(m.err.text, "no runtime of a GPU was found"));
     tm_table_destroy(m.table);

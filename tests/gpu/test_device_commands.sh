@@ -192,6 +192,47 @@ rm -rf cpu/checkpoint && cp -r moved cpu/checkpoint
 trainmark run tiny-llama $small --device cpu --out cpu --checkpoint.load_step 1
 check "a CPU goes on where a GPU stopped" [ "$code" -eq 0 ]
 
+# Benches: the steps of `bench gpt` are those of `run`.
+cat >micro.yaml <<'END'
+model: { family: gpt, name: micro, dim: 32, n_layers: 3, n_heads: 2, ffn_dim: 64, vocab_size: 64, max_seq_len: 32, tied: true, init: gpt2 }
+training: { seq_len: 8, local_batch_size: 2, steps: 60 }
+data: { source: mock }
+END
+cell_of() { sed -n "s/^ *\"$2\": \"*\([^\",]*\).*/\1/p" "$1" | head -n 1; }
+loss_of() { sed -n "$2s/^{\"step\": $2, \"loss\": \([^,]*\),.*/\1/p" "$1/metrics.jsonl"; }
+trainmark bench gpt --device hip --sizes micro.yaml --layers 3 --rep-ms 150 --precision 0 --output-file gpt.json
+check "bench gpt on a GPU" [ "$code" -eq 0 ]
+steps=$(($(cell_of gpt.json calls_before) + $(cell_of gpt.json warmup) + $(cell_of gpt.json n)))
+trainmark run micro.yaml --device hip --validation.enable false --out micro
+check "takes the first step of run" [ "$(cell_of gpt.json loss_first)" = "$(loss_of micro 1)" ]
+check "and its last one" [ "$(cell_of gpt.json loss_last)" = "$(loss_of micro "$steps")" ]
+trainmark bench gemm --device hip --M 16 --N 24 --K 32 --rep-ms 1 --precision 0 --libraries --output-file gemm.json
+check "bench gemm on a GPU" [ "$code" -eq 0 ]
+check "by our kernels" has gemm.json '"engine": "trainmark"'
+check "and by the library" has gemm.json '"engine": "hipBLASLt"'
+STANDIN_BLAS_WRONG=1 trainmark bench gemm --device hip --M 16 --N 24 --K 32 --rep-ms 1 --precision 0
+check "a wrong product: exit 3" [ "$code" -eq 3 ]
+trainmark bench mlp --device hip
+check "a bench that does not run there: exit 2" [ "$code" -eq 2 ]
+check "with those that do" has "$err" "bench mlp runs on the devices cpu, reference, null, found --device hip; on GPUs run: gemm, gpt$"
+TRAINMARK_GPU_RUNTIME=/nowhere/libamdhip64.so trainmark bench gemm --device hip
+check "no runtime: exit 4, as of run" [ "$code" -eq 4 ]
+check "and what to install" has "$err" "install ROCm's libamdhip64.so"
+printf 'workload,row,device,devices,scope,dtype,batch,seq,column,value,unit,convention,source,date,note\n' >figures.csv
+printf 'gemm,16x24x32,MI300X,1,device,bfloat16,,,tflops,500,TFLOP/s,,Us,2026,\n' >>figures.csv
+cat >page.yaml <<'END'
+title: products
+source: Us
+figures: figures.csv
+rows:
+  product: { hardware: 1xMI300X, theirs: multiply, ours: "bench gemm --shapes 16x24x32 --dtype bfloat16 --rep-ms 1 --precision 0", figure: gemm * bfloat16 }
+  network: { hardware: 1xMI300X, theirs: train, ours: bench mlp --dims 8-8 }
+END
+STANDIN_GPU_NAME="AMD Instinct MI300X" trainmark reproduce page.yaml --out reproduced
+check "a row of a page is measured on the GPU" has reproduced/product.ended '^--device$'
+check "with its figure" has "$out" "^. product . tflops . ran "
+check "one that does not run there says so" has "$out" "^network: bench mlp does not run on GPUs$"
+
 for file in kernels/*; do printf damage | dd of="$file" bs=1 seek=90 conv=notrunc 2>/dev/null; done
 trainmark run tiny-llama $small --training.steps 1 --checkpoint.enable false --device hip --out mended
 check "damaged kernels are compiled anew" [ "$code" -eq 0 ]
