@@ -138,6 +138,8 @@ beside() # NAME SECONDS CASE ROUNDS VARIABLE=VALUE...
 speed()
 {
     [ "$standins" ] || export TM_TEST_SHAPES=large
+    if [ "$standins" ]; then set -- --M 32 --N 32 --K 32 --rep-ms 1 --precision 0; else set -- --shapes llama70b --budget 40; fi
+    stage gemm 60 "$trainmark" bench gemm --device "$device" --dtype bfloat16 --libraries "$@" --output-file "$out/gemm.json"
     stage products 30 env "$paths" TM_TEST_RATES="$out/products.jsonl" "$tests/test_products" "on_$device"
     if [ "$standins" ]; then
         training step 60 tiny-llama --device "$device" --training.dtype bfloat16 --model.n_layers 1 --training.seq_len 32 \

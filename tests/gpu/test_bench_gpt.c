@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `bench gpt` on the devices cuda and hip: the loss is that of the CPU within rounding; the model takes steps, and turns
- * with its slices; what does not fit is skipped; a call that fails is told and nothing stays behind. */
+/* `bench gpt` on the devices cuda and hip: the loss is that of the CPU within rounding; the model takes steps, and
+ * turns with its slices; what does not fit is skipped; a call that fails is told and nothing stays behind. */
 #include "gpu/benched.h"
 #include "support/folder.h"
 
@@ -104,9 +104,10 @@ static void what_does_not_fit_is_skipped(void **state)
 
 static void a_call_that_fails_is_told(void **state)
 {
-    static const char *const calls[] = { "cuMemAlloc_v2",  "cuEventCreate", "cuModuleLoadData",
-                                         "cuGraphInstantiateWithFlags", "cuMemcpyHtoDAsync_v2",
-                                         "cuMemcpyDtoHAsync_v2", "cuGraphLaunch", "cuStreamSynchronize" };
+    static const char *const calls[] = { "cuMemAlloc_v2",        "cuEventCreate",
+                                         "cuModuleLoadData",     "cuGraphInstantiateWithFlags",
+                                         "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+                                         "cuGraphLaunch",        "cuStreamSynchronize" };
     (void)state;
     begin(0);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
@@ -117,7 +118,8 @@ static void a_call_that_fails_is_told(void **state)
             setenv("STANDIN_GPU_FAIL", told, 1);
             measured m = steps_of("cuda", "layers=3");
             unsetenv("STANDIN_GPU_FAIL");
-            if (m.status != TM_DEVICE || !strstr(m.err.text, calls[i])) fail_msg("%s: %d '%s'", told, (int)m.status, m.err.text);
+            if (m.status != TM_DEVICE || !strstr(m.err.text, calls[i]))
+                fail_msg("%s: %d '%s'", told, (int)m.status, m.err.text);
             tm_table_destroy(m.table);
             check_nothing_is_left(false, told);
         }

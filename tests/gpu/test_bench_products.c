@@ -3,6 +3,7 @@
  * wrong element is found, what does not fit is skipped, a call that fails is told and nothing stays behind. */
 #include "bench/product.h"
 #include "gpu/benched.h"
+#include "support/folder.h"
 
 /* --- right products -------------------------------------------------------------------------------------------------
  */
@@ -89,6 +90,36 @@ static void engines(void **state)
     assert_int_equal(m.status, TM_UNSUPPORTED);
     assert_non_null(strstr(m.err.text, "device hip has no library of products here"));
     tm_table_destroy(m.table);
+}
+
+static int lines_of(const char *path)
+{
+    char  line[1024];
+    int   n = 0;
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f)) n++;
+    if (f) fclose(f);
+    return n;
+}
+
+/* As in training: measured and written by one, taken over by the next. */
+static void tuned_algorithms_are_taken(void **state)
+{
+    (void)state;
+    char path[4200];
+    begin(1);
+    snprintf(path, sizeof path, "%s/products.jsonl", test_folder());
+    setenv("STANDIN_BLAS_CHOICES", "3", 1);
+    setenv("TRAINMARK_PRODUCTS", path, 1);
+    for (int taken = 0; taken < 2; taken++) {
+        setenv("TRAINMARK_PRODUCTS_TUNE", taken ? "" : "3", 1);
+        measured m = measure("gemm", "hip", "shapes=16x24x32,16x24x32:nt");
+        if (m.status != TM_OK) fail_msg("%s", m.err.text);
+        assert_true(has_note(&m, "products by hipBLASLt 1.1.0, 2 of them tuned"));
+        assert_int_equal(count_of("TRAINMARK_HIPBLASLT", "standin_blas_number"), 2); /* the others are slow */
+        assert_int_equal(lines_of(path), 3);
+        tm_table_destroy(m.table);
+    }
 }
 
 /* Sets of operands are more than twice the cache, and all are the first one. */
@@ -272,6 +303,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(cuda_multiplies),
     cmocka_unit_test(hip_multiplies),
     cmocka_unit_test(engines),
+    cmocka_unit_test(tuned_algorithms_are_taken),
     cmocka_unit_test(sets_are_beyond_the_cache),
     cmocka_unit_test(a_wrong_element_is_found),
     cmocka_unit_test(what_does_not_fit_is_skipped),
