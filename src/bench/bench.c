@@ -37,11 +37,19 @@ const tm_workload *tm_workload_find(const char *name)
     return NULL;
 }
 
+/* "|cpu|cuda|hip|reference|null" */
+#define TM_BACKEND(id) "|" #id
+#define TM_TEST_BACKEND(id)
+static const char devices[] =
+#include "device/backends.def"
+    ;
+#undef TM_BACKEND
+
 /* clang-format off */
 /* Options of every workload. */
 static const tm_key options[] = {
-    { .name = "device", .kind = TM_KEY_TEXT, .fallback = "cpu",
-      .help = "what is measured: cpu, reference, null; gemm, gpt: also cuda, hip, hip:1" },
+    { .name = "device", .kind = TM_KEY_CHOICE, .fallback = "cpu", .choices = devices + 1, .numbered = true,
+      .help = "what is measured; gemm and gpt run on GPUs (hip:1 is the second)" },
     { .name = "isa", .kind = TM_KEY_TEXT,
       .help = "instruction set of our kernels; null: the best; a wrong name lists all" },
     { .name = "threads", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 4096,

@@ -53,9 +53,10 @@ typedef struct {
     const char  *synonyms; /* "seq_length,training.seq_length", may be NULL */
     const char  *help;
     tm_key_state state;
-    const char  *feature; /* TM_KEY_UNBUILT: what is not built yet, in words */
-    const char  *instead; /* the same where it is built, but not by this key: what does it, in words; else NULL */
-    bool         quiet;   /* changes no number of a run (names, folders, log settings): not part of the hash */
+    const char  *feature;  /* TM_KEY_UNBUILT: what is not built yet, in words */
+    const char  *instead;  /* the same where it is built, but not by this key: what does it, in words; else NULL */
+    bool         numbered; /* TM_KEY_CHOICE: one of them may be given with a number, "hip:1" */
+    bool         quiet;    /* changes no number of a run (names, folders, log settings): not part of the hash */
     /* With which other keys it counts; NULL: always. "a,b=x/y|c": a is on (neither null, false, none nor 0), and b is x
      * or y or c is on; "!a": it is not on; "a!=x": another value. Given where it would change nothing it is refused. */
     const char *when;

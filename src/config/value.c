@@ -97,6 +97,15 @@ static const char *next_word(const char *p, char word[64], char *separator)
     return p[n] ? p + n + 1 : p + n;
 }
 
+/* Letters of the choice in a text: all of them, or those in front of ":7", where numbers may be. */
+static size_t choice_length(const tm_key *key, const char *text)
+{
+    enum { MOST_DIGITS = 4 };
+    size_t n = strcspn(text, ":"), digits = text[n] ? strspn(text + n + 1, "0123456789") : 0;
+    bool   number = key->numbered && digits >= 1 && digits <= MOST_DIGITS && !text[n + 1 + digits];
+    return number ? n : strlen(text);
+}
+
 static tm_status coerce_choice(tm_arena *arena, const tm_key *key, const tm_given *given, const char **out,
                                tm_error *err)
 {
@@ -104,6 +113,8 @@ static tm_status coerce_choice(tm_arena *arena, const tm_key *key, const tm_give
     const char *names[32];
     size_t      n = 0;
     tm_text     wanted = { 0 };
+    size_t      length = choice_length(key, given->text);
+    const char *found = tm_arena_format(arena, "%.*s", (int)length, given->text);
     for (const char *p = key->choices; (p = next_word(p, word, &separator)); before = separator) {
         if (before == '|') {
             strcpy(canonical, word);
@@ -111,14 +122,15 @@ static tm_status coerce_choice(tm_arena *arena, const tm_key *key, const tm_give
             TM_ASSERT(n < 32);
             names[n++] = tm_arena_text(arena, word);
         }
-        if (!*out && tm_names_equal(word, given->text)) *out = tm_arena_text(arena, canonical);
+        if (!*out && tm_names_equal(word, found))
+            *out = tm_arena_format(arena, "%s%s", canonical, given->text + length);
     }
     tm_status st = TM_OK;
     if (!*out) {
         const char *near = tm_nearest(given->text, names, n);
-        st = tm_fail(err, TM_INVALID, "'%s' (%s) must be one of %s; found '%.200s'%s%s%s", key->name,
-                     tm_place(given->origin), wanted.data, shown(given), near ? "; did you mean '" : "",
-                     near ? near : "", near ? "'?" : "");
+        st = tm_fail(err, TM_INVALID, "'%s' (%s) must be one of %s%s; found '%.200s'%s%s%s", key->name,
+                     tm_place(given->origin), wanted.data, key->numbered ? ", also NAME:NUMBER" : "", shown(given),
+                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     tm_text_fini(&wanted);
     return st;
