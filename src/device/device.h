@@ -22,7 +22,7 @@
 #define TM_DEVICE_DEVICE_H
 
 #include "base/status.h"
-#include "comm/mesh.h"
+#include "comm/mesh/mesh.h"
 #include "graph/plan.h"
 
 typedef struct tm_device tm_device;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/mpi.c - ranks that an MPI has started: the only file that knows MPI. Compiled once with each MPI there is, into
- * a module of its own that the program loads when it needs it; uses nothing of the program.
+/* comm/engine/mpi.c - ranks that an MPI has started: the only file that knows MPI. Compiled once with each MPI there
+ * is, into a module of its own that the program loads when it needs it; uses nothing of the program.
  *
  * The library is called by one thread at a time and never waits, but for starting, ending and shared windows, which all
  * ranks reach together. It makes no sums and no collective calls of its own with data.

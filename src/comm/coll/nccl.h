@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/nccl.h - collective calls on the memory of GPUs, by NCCL or RCCL, loaded at run time.
+/* comm/coll/nccl.h - collective calls on the memory of GPUs, by NCCL or RCCL, loaded at run time.
  *
  * A tm_nccl is the GPU of one rank and its end of all of them; it takes the calls of comm/comm.h, with addresses of the
  * GPU. A call is put into a stream of the GPU and returns at once; tm_nccl_wait waits for it. The order in which the

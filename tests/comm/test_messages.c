@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages between two ranks of a host: of every size around the borders of what a letter holds, from memory in reach
+/* Messages between two ranks of a host: of every size around the borders of what a packet holds, from memory in reach
  * and out of it, waited for and not, more than the ring holds, asked for in another order. */
 #include "support/test.h"
 #include "comm/world.h"
@@ -29,7 +29,7 @@ enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
 static void all_sizes(tm_comm *world, void *context)
 {
-    const bool *posted = context;
+    const bool *buffered = context;
     void       *shared;
     CHECK_OK(tm_comm_alloc(world, MOST, &shared, err));
     unsigned char *own = malloc(MOST);
@@ -39,7 +39,7 @@ static void all_sizes(tm_comm *world, void *context)
         bool           sends = (round / SIZES) % 2 == (uint64_t)tm_comm_rank(world);
         unsigned char *data = round / SIZES % 3 == 2 ? own : shared;
         tm_collective  call = message_of(world, sends, data, bytes);
-        call.posted = *posted;
+        call.buffered = *buffered;
         call.channel = round % 5 == 0;
         if (sends) fill(data, bytes, round);
         CHECK_OK(tm_comm_run(world, &call, err));
@@ -49,20 +49,20 @@ static void all_sizes(tm_comm *world, void *context)
             expect(data, bytes, round);
     }
     free(own);
-    tm_collective meet = { .kind = TM_COMM_BARRIER, .step = -1 };
-    CHECK_OK(tm_comm_run(world, &meet, err));
+    tm_collective barrier = { .kind = TM_COMM_BARRIER, .step = -1 };
+    CHECK_OK(tm_comm_run(world, &barrier, err));
     tm_comm_free(world, shared);
 }
 
 static void sizes_around_the_borders(void **state)
 {
     (void)state;
-    for (int posted = 0; posted < 2; posted++) run_world(2, NULL, 60, false, all_sizes, &(bool){ posted });
+    for (int buffered = 0; buffered < 2; buffered++) run_world(2, NULL, 60, false, all_sizes, &(bool){ buffered });
 }
 
 /* --- order ------------------------------------------------------------------------------------ */
 
-/* Letters of two groups and two channels, asked for in the opposite order of the first ones; large ones are waited for
+/* Packets of two groups and two channels, asked for in the opposite order of the first ones; large ones are waited for
  * by their sender until they have been put aside, or carried by the engine, if they lie in memory of its own. */
 static void other_order(tm_comm *world, void *context)
 {
@@ -135,7 +135,7 @@ static void overflow(tm_comm *world, void *context)
     for (uint64_t i = 0; i <= N; i++) {
         size_t        bytes = i % 7 == 3 ? LARGE : SMALL;
         tm_collective call = message_of(world, sends, data, bytes);
-        call.posted = i < N;
+        call.buffered = i < N;
         if (sends) fill(data, bytes, i);
         if (sends && i == N) atomic_store(sent, 1);  /* the last one waits for its turn behind them */
         if (!sends && i > 0 && i < 100) usleep(300); /* there is room again, and nobody in a hurry */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/tcp.c - ranks that no MPI has started: messages over connections between any two (comm/rendezvous.c makes them),
- * memory of a host through /proc/PID/fd. A message is a frame {tag, bytes} and the bytes. Whoever asks whether one has
- * ended moves all of them on; there is no thread.
+/* comm/engine/tcp.c - ranks that no MPI has started: messages over connections between any two (comm/rendezvous.c makes
+ * them), memory of a host through /proc/PID/fd. A message is a frame {tag, bytes} and the bytes. Whoever asks whether
+ * one has ended moves all of them on; there is no thread.
  */
 #include "comm/group.h"
-#include "comm/tcp.h"
+#include "comm/engine/tcp.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/rendezvous.c - ranks find each other: each comes to the first one, at MASTER_ADDR and MASTER_PORT, and says who
- * it is and where it listens; when all have come, the first one tells everybody of everybody, and each rank connects to
- * those below it. Who speaks something else, or of another job, is sent away.
+/* comm/engine/rendezvous.c - ranks find each other: each comes to the first one, at MASTER_ADDR and MASTER_PORT, and
+ * says who it is and where it listens; when all have come, the first one tells everybody of everybody, and each rank
+ * connects to those below it. Who speaks something else, or of another job, is sent away.
  */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "comm/tcp.h"
+#include "comm/engine/tcp.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,7 +77,7 @@ static bool transfer(int fd, void *data, size_t bytes, bool out, double seconds)
     return true;
 }
 
-static void settle(int fd)
+static void wait_all(int fd)
 {
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -413,7 +413,7 @@ const char *tm_comm_tcp_meet(double deadline_seconds, tm_comm_tcp_mesh *out)
         why = meet_others(&m, &master);
     for (int r = 0; r < m.own.size; r++) {
         out->card[r] = m.entry[r].card;
-        if (out->fd[r] >= 0 && !why) settle(out->fd[r]);
+        if (out->fd[r] >= 0 && !why) wait_all(out->fd[r]);
         if (out->fd[r] >= 0 && why) close(out->fd[r]);
     }
     if (m.listening >= 0) close(m.listening);

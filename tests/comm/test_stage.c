@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large messages of a host that nobody waits for lie in trays: how many there are, which one is taken, what happens
- * before memory is shared, at the end of a world, and to a tray that cannot be opened. */
+/* Large messages of a host that nobody waits for lie in stages: how many there are, which one is taken, what happens
+ * before memory is shared, at the end of a world, and to a stage that cannot be opened. */
 #include "support/test.h"
 #include "comm/world.h"
 
@@ -42,7 +42,7 @@ static int nothing_is_left(void **state)
     return mapped > 0 || files_in_memory() > 0;
 }
 
-static void meet(tm_comm *world)
+static void barrier(tm_comm *world)
 {
     tm_collective barrier = { .kind = TM_COMM_BARRIER, .step = -1 };
     CHECK_OK(tm_comm_run(world, &barrier, err));
@@ -52,7 +52,7 @@ static void meet(tm_comm *world)
 static void post(tm_comm *world, unsigned char *data, size_t bytes, int number, int channel)
 {
     tm_collective call = message_of(world, true, data, bytes);
-    call.posted = true;
+    call.buffered = true;
     call.channel = channel;
     for (size_t i = 0; i < bytes; i++) data[i] = (unsigned char)(mix((uint64_t)number * MOST + i) >> 24);
     CHECK_OK(tm_comm_run(world, &call, err));
@@ -68,28 +68,28 @@ static void take(tm_comm *world, unsigned char *data, size_t bytes, int number, 
     for (size_t i = 0; i < bytes; i++) CHECK(data[i] == (unsigned char)(mix((uint64_t)number * MOST + i) >> 24));
 }
 
-/* Posts or takes messages of these sizes; both ranks go on together. `files`: trays, from then on. */
+/* Posts or takes messages of these sizes; both ranks go on together. `files`: stages, from then on. */
 static void go(tm_comm *world, unsigned char *data, const size_t *sizes, int n, int files)
 {
     bool sends = tm_comm_rank(world) == 0;
     for (int i = 0; i < n && sends; i++) post(world, data, sizes[i], i, 0);
-    meet(world);
+    barrier(world);
     CHECK(files_in_memory() == files);
-    meet(world); /* who takes one has it open for a moment */
+    barrier(world); /* who takes one has it open for a moment */
     for (int i = 0; i < n && !sends; i++) take(world, data, sizes[i], i, 0);
-    meet(world);
+    barrier(world);
 }
 
-/* Memory that is shared is what lets ranks see each other's trays. */
+/* Memory that is shared is what lets ranks see each other's stages. */
 static void *share(tm_comm *world)
 {
     void *shared;
     CHECK_OK(tm_comm_alloc(world, 4096, &shared, err));
-    meet(world); /* the files of both are closed again */
+    barrier(world); /* the files of both are closed again */
     return shared;
 }
 
-/* --- which tray ------------------------------------------------------------------------------- */
+/* --- which stage ------------------------------------------------------------------------------- */
 
 static void used_again(tm_comm *world, void *context)
 {
@@ -100,14 +100,14 @@ static void used_again(tm_comm *world, void *context)
     void *shared = share(world);
     (void)context;
     CHECK(files_in_memory() == 0);
-    meet(world);
+    barrier(world);
     go(world, data, first, 3, 3);
     go(world, data, first, 3, 3);
     go(world, data, smaller, 3, 3); /* whole pages: each fits one that is free again */
     go(world, data, larger, 3, 4);  /* the one of 60000 is taken by the first of them */
     go(world, data, all, 4, 5);
     go(world, data, all + 1, 1, 5);
-    CHECK(!world->world->outbox); /* nobody has to look after them */
+    CHECK(!world->world->send_queue); /* nobody has to look after them */
     free(data);
     tm_comm_free(world, shared);
 }
@@ -119,7 +119,7 @@ static void trays_are_used_again(void **state)
     assert_int_equal(files_in_memory(), 0);
 }
 
-/* More than there may be trays: the engine carries the rest, and all come in order. */
+/* More than there may be stages: the engine carries the rest, and all come in order. */
 static void very_many(tm_comm *world, void *context)
 {
     enum { N = 80 };
@@ -130,7 +130,7 @@ static void very_many(tm_comm *world, void *context)
     (void)context;
     for (int i = 0; i < N; i++) sizes[i] = 9000;
     go(world, data, sizes, N, 64);
-    CHECK(!world->world->outbox == (tm_comm_rank(world) == 1));
+    CHECK(!world->world->send_queue == (tm_comm_rank(world) == 1));
     go(world, data, sizes, 64, 64);
     free(data);
     tm_comm_free(world, shared);
@@ -154,7 +154,7 @@ static void never_shared(tm_comm *world, void *context)
     go(world, data, sizes, 2, 2);
     tm_comm_free(world, shared);
     go(world, data, sizes, 2, 2); /* no memory is open now */
-    CHECK(!world->world->outbox == (tm_comm_rank(world) == 1));
+    CHECK(!world->world->send_queue == (tm_comm_rank(world) == 1));
     free(data);
 }
 
@@ -180,12 +180,12 @@ static void other_channel(tm_comm *world, void *context)
             post(world, data, bytes + 1, n + 1, 1);
             post(world, data, 100, n + 2, 0);
         } else {
-            take(world, data, bytes + 1, n + 1, 1); /* the one before is put aside, and its tray free for the next */
+            take(world, data, bytes + 1, n + 1, 1); /* the one before is put aside, and its stage free for the next */
             take(world, data, bytes, n, 0);
             take(world, data, 100, n + 2, 0);
         }
     }
-    meet(world);
+    barrier(world);
     free(data);
     tm_comm_free(world, shared);
 }
@@ -223,7 +223,7 @@ static void what_was_posted_arrives(void **state)
     assert_int_equal(files_in_memory(), 0);
 }
 
-/* A letter about a file that is gone. */
+/* A packet about a file that is gone. */
 static void no_such_file(tm_comm *world, void *context)
 {
     tm_error failure = { 0 };
@@ -232,13 +232,13 @@ static void no_such_file(tm_comm *world, void *context)
     void *shared = share(world);
     if (tm_comm_rank(world) == 0) {
         tm_collective  call = message_of(world, true, data, sizeof data);
-        tm_comm_notice notice;
+        tm_comm_header header;
         uint64_t       end;
         tm_comm_file   file = tm_comm_file_make(4096);
         close((int)file.fd);
-        tm_comm_notice_fill(&call, &notice);
-        CHECK(tm_comm_mail_put(world->world, 1, 2 * world->slot + 1, &notice, TM_COMM_LAID_OUT, &file, sizeof file,
-                               &end));
+        tm_comm_header_fill(&call, &header);
+        CHECK(
+            tm_comm_ring_put(world->world, 1, 2 * world->slot + 1, &header, TM_COMM_STAGED, &file, sizeof file, &end));
         while (!world->world->failed) CHECK(tm_comm_failed(world, &failure) == TM_OK || world->world->failed);
     } else {
         tm_collective call = message_of(world, false, data, sizeof data);

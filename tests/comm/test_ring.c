@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ring of letters from one rank to another, to the byte: where each letter goes, when the rest of the ring is left
+/* The ring of packets from one rank to another, to the byte: where each packet goes, when the rest of the ring is left
  * out, when there is no room, and what is told of a world that fails meanwhile. Both ranks are this thread's. */
 #include "support/test.h"
 #include "world.h"
@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* HEAD: of a letter with a name of up to 8 bytes, before its data. A letter takes whole lines of 64 bytes, and there is
+/* HEAD: of a packet with a name of up to 8 bytes, before its data. A packet takes whole lines of 64 bytes, and there is
  * room for one more behind it. TAG, OTHER: of the channels 0 and 1. */
 enum { HEAD = 64, RING = 65536, MOST = 8192, TAG = 1, OTHER = 129 };
 
 typedef struct {
     tm_comm      *comm[2];
-    tm_comm_mail *mail;
-    uint64_t      sent[2], received[2]; /* letters of a channel */
+    tm_comm_ring *ring;
+    uint64_t      sent[2], received[2]; /* packets of a channel */
     unsigned char data[MOST];
 } ring;
 
@@ -26,7 +26,7 @@ static void open_ring(ring *r)
     tm_error err = { 0 };
     memset(r, 0, sizeof *r);
     assert_int_equal(tm_comm_open_threads(2, 20, r->comm, &err), TM_OK);
-    r->mail = &r->comm[0]->world->desk[0]->mail[1];
+    r->ring = &r->comm[0]->world->segment[0]->ring[1];
 }
 
 static void close_ring(ring *r)
@@ -49,25 +49,25 @@ static tm_collective letter_of(ring *r, bool sends, size_t bytes, int channel)
                             .step = -1 };
 }
 
-static unsigned char byte_of(uint64_t letter, int channel, size_t i)
+static unsigned char byte_of(uint64_t packet, int channel, size_t i)
 {
-    return (unsigned char)(mix(letter * 7919 + (uint64_t)channel * 104729 + i) >> 24);
+    return (unsigned char)(mix(packet * 7919 + (uint64_t)channel * 104729 + i) >> 24);
 }
 
-/* Is there room for a letter with so many bytes of data? And what has been put in then, since the beginning. */
+/* Is there room for a packet with so many bytes of data? And what has been put in then, since the beginning. */
 static void put_to(ring *r, int channel, size_t bytes, bool fits, uint64_t put)
 {
     tm_collective  call = letter_of(r, true, bytes, channel);
-    tm_comm_notice notice;
-    tm_comm_notice_fill(&call, &notice);
+    tm_comm_header header;
+    tm_comm_header_fill(&call, &header);
     for (size_t i = 0; i < bytes; i++) r->data[i] = byte_of(r->sent[channel], channel, i);
     uint64_t end = put + 1;
     int      tag = channel ? OTHER : TAG;
-    assert_int_equal(tm_comm_mail_put(r->comm[0]->world, 1, tag, &notice, TM_COMM_INSIDE, r->data, bytes, &end), fits);
+    assert_int_equal(tm_comm_ring_put(r->comm[0]->world, 1, tag, &header, TM_COMM_EAGER, r->data, bytes, &end), fits);
     r->sent[channel] += fits;
     assert_int_equal(end, fits ? put : put + 1);
     if (!fits) return;
-    assert_false(tm_comm_mail_taken(r->comm[0]->world, 1, end));
+    assert_false(tm_comm_ring_taken(r->comm[0]->world, 1, end));
 }
 
 static void put(ring *r, size_t bytes, uint64_t end)
@@ -83,8 +83,8 @@ static void take_from(ring *r, int channel, size_t bytes, uint64_t taken)
     assert_int_equal(tm_comm_run(r->comm[1], &call, &err), TM_OK);
     for (size_t i = 0; i < bytes; i++) assert_int_equal(r->data[i], byte_of(r->received[channel], channel, i));
     r->received[channel]++;
-    assert_int_equal(r->mail->taken, taken);
-    assert_true(tm_comm_mail_taken(r->comm[0]->world, 1, taken));
+    assert_int_equal(r->ring->taken, taken);
+    assert_true(tm_comm_ring_taken(r->comm[0]->world, 1, taken));
 }
 
 static void take(ring *r, size_t bytes, uint64_t taken)
@@ -92,7 +92,7 @@ static void take(ring *r, size_t bytes, uint64_t taken)
     take_from(r, 0, bytes, taken);
 }
 
-/* A letter is the head, the data and what fills the line. */
+/* A packet is the head, the data and what fills the line. */
 static void letters_take_whole_lines(void **state)
 {
     static const struct {
@@ -105,7 +105,7 @@ static void letters_take_whole_lines(void **state)
         ring r;
         open_ring(&r);
         put(&r, rows[i].bytes, rows[i].whole);
-        assert_int_equal(r.mail->taken, 0);
+        assert_int_equal(r.ring->taken, 0);
         take(&r, rows[i].bytes, rows[i].whole);
         close_ring(&r);
     }
@@ -130,12 +130,12 @@ static void names_take_room(void **state)
         unsigned char  data[65], got[65] = { 0 };
         uint64_t       end = 0;
         tm_error       err = { 0 };
-        tm_comm_notice notice;
+        tm_comm_header header;
         memset(name, 'n', (size_t)rows[i].length);
         for (size_t k = 0; k < sizeof data; k++) data[k] = byte_of(i, 0, k);
         tm_collective call = { .kind = TM_COMM_SEND, .count = rows[i].bytes, .peer = 1, .what = name, .step = -1 };
-        tm_comm_notice_fill(&call, &notice);
-        assert_true(tm_comm_mail_put(r.comm[0]->world, 1, TAG, &notice, TM_COMM_INSIDE, data, rows[i].bytes, &end));
+        tm_comm_header_fill(&call, &header);
+        assert_true(tm_comm_ring_put(r.comm[0]->world, 1, TAG, &header, TM_COMM_EAGER, data, rows[i].bytes, &end));
         assert_int_equal(end, at += rows[i].whole);
         call.kind = TM_COMM_RECEIVE;
         call.peer = 0;
@@ -224,7 +224,7 @@ static void fill_most(ring *r)
     for (uint64_t i = 1; i <= 6; i++) put(r, 8128, 8256 + i * 8192);
 }
 
-/* A long letter that does not fit behind the others leaves the rest out if there is room at the beginning. */
+/* A long packet that does not fit behind the others leaves the rest out if there is room at the beginning. */
 static void the_rest_is_left_out(void **state)
 {
     ring r;
@@ -249,7 +249,7 @@ static void the_rest_is_left_out(void **state)
     close_ring(&r);
 }
 
-/* Who asks for a later letter puts those before it aside, and has taken them. */
+/* Who asks for a later packet puts those before it aside, and has taken them. */
 static void letters_aside(void **state)
 {
     ring r;
@@ -285,9 +285,9 @@ typedef struct {
 static void *call_often(void *context)
 {
     const caller  *c = context;
-    tm_comm_notice notices[2];
+    tm_comm_header headers[2];
     tm_comm        group = *c->r->comm[c->sends ? 0 : 1];
-    group.notices = notices;
+    group.headers = headers;
     for (int i = 0; i < c->count; i++) {
         unsigned char data[300], expected[300];
         tm_error      err = { 0 };
@@ -321,19 +321,19 @@ static void two_threads_of_each_rank(void **state)
     close_ring(&r);
 }
 
-/* Inside, up to 8192 bytes; above them reached, unless it is posted or out of reach. */
+/* Eager up to 8192 bytes; above them by rendezvous, unless it is buffered or out of reach. */
 static void ways(void **state)
 {
     static const size_t sizes[] = { 0, 8191, 8192, 8193 };
     (void)state;
     for (int32_t window = -1; window < 2; window++)
-        for (int posted = 0; posted < 2; posted++)
+        for (int buffered = 0; buffered < 2; buffered++)
             for (int i = 0; i < 4; i++) {
-                tm_comm_notice notice = { .send_window = window, .receive_window = -1 - window };
-                assert_int_equal(tm_comm_mail_way(&notice, sizes[i], posted), i < 3 ? TM_COMM_INSIDE
-                                                                              : window >= 0 && !posted
-                                                                                  ? TM_COMM_REACHED
-                                                                                  : TM_COMM_CARRIED);
+                tm_comm_header header = { .send_window = window, .receive_window = -1 - window };
+                assert_int_equal(tm_comm_protocol_of(&header, sizes[i], buffered), i < 3 ? TM_COMM_EAGER
+                                                                                   : window >= 0 && !buffered
+                                                                                       ? TM_COMM_RENDEZVOUS
+                                                                                       : TM_COMM_BY_ENGINE);
             }
 }
 
@@ -369,7 +369,7 @@ static void wait_for_failure(tm_comm *world, void *context)
     CHECK((double)(tm_now_ns() - begin) * 1e-9 < 5);
 }
 
-/* Whoever waits for a letter, for room or for the other to have copied hears of it long before the deadline. */
+/* Whoever waits for a packet, for room or for the other to have copied hears of it long before the deadline. */
 static void waits_end_with_the_world(void **state)
 {
     static const wait_case cases[] = { { false, 10 }, { true, 8000 }, { true, 65536 } };

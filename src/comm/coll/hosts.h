@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/hosts.h - which ranks of a group share a host, who speaks for whom between hosts, and how many bytes a call
+/* comm/coll/hosts.h - which ranks of a group share a host, who speaks for whom between hosts, and how many bytes a call
  * moves from host to host. Pure arithmetic.
  *
  * A *run* is a row of ranks, one after the other in the group, on one host. A sum that keeps the order of the ranks
@@ -11,7 +11,7 @@
 
 #include "comm/comm.h"
 
-typedef struct {
+typedef struct tm_comm_hosts {
     int  size, hosts, runs, lanes;
     int *host;       /* (size) of each rank, in the order of their first ranks */
     int *run;        /* (size) of each rank */

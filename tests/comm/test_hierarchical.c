@@ -5,7 +5,7 @@
 #include "calls.h"
 #include "support/agreed_clock.h"
 
-#include "comm/hosts.h"
+#include "comm/coll/hosts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,12 +212,12 @@ typedef struct {
 /* All ranks together. */
 static uint64_t sent_by_all(tm_comm *world, ledger *l, uint64_t before)
 {
-    tm_collective meet = { .kind = TM_COMM_BARRIER, .step = -1 };
+    tm_collective barrier = { .kind = TM_COMM_BARRIER, .step = -1 };
     uint64_t      sum = 0;
     l->sent[tm_comm_rank(world)] = tm_comm_sent_between_hosts(world) - before;
-    CHECK_OK(tm_comm_run(world, &meet, err));
+    CHECK_OK(tm_comm_run(world, &barrier, err));
     for (int r = 0; r < tm_comm_size(world); r++) sum += l->sent[r];
-    CHECK_OK(tm_comm_run(world, &meet, err));
+    CHECK_OK(tm_comm_run(world, &barrier, err));
     return sum;
 }
 
@@ -229,9 +229,9 @@ static void count_bytes(tm_comm *world, void *context)
     size_t                    count = 32 * 840; /* whole lines for every rank and lane */
     bench                     b = make_bench(world, world, count);
     tm_comm_hosts            *hosts = tm_comm_hosts_make(l->host, tm_comm_size(world));
-    uint64_t                  notices = 0;
+    uint64_t                  headers = 0;
     for (int r = 0; r < hosts->size; r++)
-        for (int to = 0; to < hosts->size; to++) notices += l->host[r] != l->host[to] ? sizeof(tm_comm_notice) : 0;
+        for (int to = 0; to < hosts->size; to++) headers += l->host[r] != l->host[to] ? sizeof(tm_comm_header) : 0;
     for (int k = 0; k < 5; k++)
         for (int format = TM_COMM_FLOAT32; format <= TM_COMM_BFLOAT16; format++)
             for (int direct = 0; direct < 2; direct++) {
@@ -248,7 +248,7 @@ static void count_bytes(tm_comm *world, void *context)
                 CHECK_OK(tm_comm_run(world, &call, err));
                 CHECK(went(&b, shared ? shared_by_hosts : rank_to_rank));
                 uint64_t sent = sent_by_all(world, l, before);
-                CHECK(sent == (uint64_t)tm_comm_hosts_moved(hosts, &call, shared).between + notices);
+                CHECK(sent == (uint64_t)tm_comm_hosts_moved(hosts, &call, shared).between + headers);
             }
     tm_comm_hosts_free(hosts);
     free_bench(world, &b);
@@ -288,9 +288,9 @@ static void formulas(void **state)
         assert_true(tm_comm_hosts_share(h, &call));
         assert_false(tm_comm_hosts_share(t, &call) && call.kind == TM_COMM_ALL_REDUCE); /* every rank is a run */
     }
-    tm_collective half = { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_BFLOAT16, .count = 400 };
-    assert_true(tm_comm_hosts_moved(h, &half, true).between - 7200 < 1e-9);
-    assert_true(tm_comm_hosts_moved(h, &half, false).between - 9600 < 1e-9);
+    tm_collective buffer = { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_BFLOAT16, .count = 400 };
+    assert_true(tm_comm_hosts_moved(h, &buffer, true).between - 7200 < 1e-9);
+    assert_true(tm_comm_hosts_moved(h, &buffer, false).between - 9600 < 1e-9);
     tm_comm_hosts_free(h);
     tm_comm_hosts_free(t);
 }
@@ -306,10 +306,10 @@ typedef struct {
 
 static const tm_comm_engine *whole;
 
-/* Of those of a call, the notices arrive. */
+/* Of those of a call, the headers arrive. */
 static const char *lose(void *own, int to, int tag, const void *data, size_t bytes, tm_comm_request *request)
 {
-    return whole->send(own, bytes > sizeof(tm_comm_notice) ? 0 : to, tag, data, bytes, request);
+    return whole->send(own, bytes > sizeof(tm_comm_header) ? 0 : to, tag, data, bytes, request);
 }
 
 static void lose_partial_sums(tm_comm *world, void *context)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/threads.c - worlds whose ranks are threads of this process: memory is shared anyway, messages are copied. */
+/* comm/engine/threads.c - worlds whose ranks are threads of this process: memory is shared anyway, messages are copied.
+ */
 #include "comm/group.h"
 
 #include "base/arena.h"
@@ -11,17 +12,17 @@
 #include <unistd.h>
 
 /* A message that nobody waits for yet, or a rank that waits for one. */
-typedef struct parcel {
-    struct parcel *next;
+typedef struct queued {
+    struct queued *next;
     int            from, tag;
     size_t         bytes;
     void          *data; /* a copy of what was sent; where it is to go */
     _Atomic int    done; /* of one waited for: 1 came, 2 of another size */
-} parcel;
+} queued;
 
 typedef struct {
     pthread_mutex_t lock;
-    parcel         *sent, *awaited; /* in the order of their coming */
+    queued         *sent, *awaited; /* in the order of their coming */
 } mailbox;
 
 typedef struct {
@@ -42,20 +43,20 @@ typedef struct {
     mapping        *mapped; /* (ranks) what they brought to it */
     mapping        *all;    /* to be given back */
     int             n_all;
-} hall;
+} team;
 
 typedef struct {
-    hall *hall;
+    team *team;
     int   rank;
-} seat;
+} endpoint;
 
 /* --- messages -------------------------------------------------------------------------------- */
 
 /* Takes the first with this sender and tag out of the list. */
-static parcel *find(parcel **list, int from, int tag)
+static queued *find(queued **list, int from, int tag)
 {
-    for (parcel **at = list; *at; at = &(*at)->next) {
-        parcel *p = *at;
+    for (queued **at = list; *at; at = &(*at)->next) {
+        queued *p = *at;
         if (p->from != from || p->tag != tag) continue;
         *at = p->next;
         return p;
@@ -63,13 +64,13 @@ static parcel *find(parcel **list, int from, int tag)
     return NULL;
 }
 
-static void append(parcel **list, parcel *p)
+static void append(queued **list, queued *p)
 {
     while (*list) list = &(*list)->next;
     *list = p;
 }
 
-static void deliver(parcel *to, const void *data, size_t bytes)
+static void deliver(queued *to, const void *data, size_t bytes)
 {
     if (to->bytes == bytes) memcpy(to->data, data, bytes);
     atomic_store_explicit(&to->done, to->bytes == bytes ? 1 : 2, memory_order_release);
@@ -77,15 +78,15 @@ static void deliver(parcel *to, const void *data, size_t bytes)
 
 static const char *threads_send(void *own, int to, int tag, const void *data, size_t bytes, tm_comm_request *request)
 {
-    seat    *me = own;
-    mailbox *box = &me->hall->box[to];
+    endpoint *me = own;
+    mailbox  *box = &me->team->box[to];
     pthread_mutex_lock(&box->lock);
-    parcel *waiting = find(&box->awaited, me->rank, tag);
+    queued *waiting = find(&box->awaited, me->rank, tag);
     if (waiting) {
         deliver(waiting, data, bytes);
     } else {
-        parcel *p = tm_alloc(sizeof *p);
-        *p = (parcel){ .from = me->rank, .tag = tag, .bytes = bytes, .data = tm_alloc(bytes) };
+        queued *p = tm_alloc(sizeof *p);
+        *p = (queued){ .from = me->rank, .tag = tag, .bytes = bytes, .data = tm_alloc(bytes) };
         memcpy(p->data, data, bytes);
         append(&box->sent, p);
     }
@@ -96,12 +97,12 @@ static const char *threads_send(void *own, int to, int tag, const void *data, si
 
 static const char *threads_receive(void *own, int from, int tag, void *data, size_t bytes, tm_comm_request *request)
 {
-    seat    *me = own;
-    mailbox *box = &me->hall->box[me->rank];
-    parcel  *p = tm_alloc(sizeof *p);
-    *p = (parcel){ .from = from, .tag = tag, .bytes = bytes, .data = data };
+    endpoint *me = own;
+    mailbox  *box = &me->team->box[me->rank];
+    queued   *p = tm_alloc(sizeof *p);
+    *p = (queued){ .from = from, .tag = tag, .bytes = bytes, .data = data };
     pthread_mutex_lock(&box->lock);
-    parcel *there = find(&box->sent, from, tag);
+    queued *there = find(&box->sent, from, tag);
     if (there) {
         deliver(p, there->data, there->bytes);
         free(there->data);
@@ -116,7 +117,7 @@ static const char *threads_receive(void *own, int from, int tag, void *data, siz
 
 static const char *threads_test(void *own, tm_comm_request *request, bool *done)
 {
-    parcel *p = (parcel *)(uintptr_t)request->word[0];
+    queued *p = (queued *)(uintptr_t)request->word[0];
     (void)own;
     int state = p ? atomic_load_explicit(&p->done, memory_order_acquire) : 1;
     *done = state != 0;
@@ -126,12 +127,12 @@ static const char *threads_test(void *own, tm_comm_request *request, bool *done)
 
 static void threads_cancel(void *own, tm_comm_request *request)
 {
-    seat    *me = own;
-    mailbox *box = &me->hall->box[me->rank];
-    parcel  *p = (parcel *)(uintptr_t)request->word[0];
+    endpoint *me = own;
+    mailbox  *box = &me->team->box[me->rank];
+    queued   *p = (queued *)(uintptr_t)request->word[0];
     if (!p) return;
     pthread_mutex_lock(&box->lock);
-    for (parcel **at = &box->awaited; *at; at = &(*at)->next)
+    for (queued **at = &box->awaited; *at; at = &(*at)->next)
         if (*at == p) {
             *at = p->next;
             break;
@@ -142,7 +143,7 @@ static void threads_cancel(void *own, tm_comm_request *request)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static mapping map(hall *h, size_t bytes)
+static mapping map(team *h, size_t bytes)
 {
     mapping made = { mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0),
                      bytes };
@@ -155,8 +156,8 @@ static mapping map(hall *h, size_t bytes)
 /* Nobody leaves before all have come: the caller has seen to it that they do. */
 static const char *threads_share(void *own, size_t bytes, void **where)
 {
-    seat *me = own;
-    hall *h = me->hall;
+    endpoint *me = own;
+    team     *h = me->team;
     pthread_mutex_lock(&h->lock);
     h->mapped[me->rank] = map(h, bytes);
     int64_t meeting = h->meeting;
@@ -183,21 +184,21 @@ static void threads_abort(void *own, int code, const char *message)
     (void)own, (void)code, (void)message;
 }
 
-static void free_parcels(parcel *list, bool with_data)
+static void free_messages(queued *list, bool with_data)
 {
     while (list) {
-        parcel *p = list;
+        queued *p = list;
         list = p->next;
         if (with_data) free(p->data);
         free(p);
     }
 }
 
-static void free_hall(hall *h)
+static void free_team(team *h)
 {
     for (int r = 0; r < h->ranks; r++) {
-        free_parcels(h->box[r].sent, true);
-        free_parcels(h->box[r].awaited, false);
+        free_messages(h->box[r].sent, true);
+        free_messages(h->box[r].awaited, false);
         pthread_mutex_destroy(&h->box[r].lock);
     }
     for (int i = 0; i < h->n_all; i++) munmap(h->all[i].memory, h->all[i].bytes);
@@ -214,13 +215,13 @@ static void free_hall(hall *h)
 
 static void threads_close(void *own, bool failed)
 {
-    seat *me = own;
-    hall *h = me->hall;
+    endpoint *me = own;
+    team     *h = me->team;
     (void)failed;
     pthread_mutex_lock(&h->lock);
     int left = --h->open;
     pthread_mutex_unlock(&h->lock);
-    if (left == 0) free_hall(h);
+    if (left == 0) free_team(h);
     free(me);
 }
 
@@ -235,11 +236,11 @@ static const tm_comm_engine threads = {
     .close = threads_close,
 };
 
-static hall *make_hall(int ranks, const int *host)
+static team *make_team(int ranks, const int *host)
 {
-    hall  *h = tm_alloc(sizeof *h);
+    team  *h = tm_alloc(sizeof *h);
     size_t n = (size_t)ranks;
-    *h = (hall){ .ranks = ranks, .open = ranks };
+    *h = (team){ .ranks = ranks, .open = ranks };
     h->host = tm_alloc(n * sizeof *h->host);
     h->local = tm_alloc(n * sizeof *h->local);
     h->host_name = tm_alloc(n * sizeof *h->host_name);
@@ -266,23 +267,23 @@ tm_status tm_comm_open_threads_on(int ranks, const int *host, double deadline_se
     if (ranks < 1 || ranks > TM_COMM_LOCAL)
         return tm_fail(err, TM_INVALID, "a world of %d ranks was asked for; there may be 1 to %d on a host", ranks,
                        TM_COMM_LOCAL);
-    hall  *h = make_hall(ranks, host);
-    void **desk = tm_alloc((size_t)ranks * sizeof *desk), **here = tm_alloc((size_t)ranks * sizeof *here);
-    size_t bytes = tm_comm_desk_bytes(ranks);
+    team  *h = make_team(ranks, host);
+    void **segment = tm_alloc((size_t)ranks * sizeof *segment), **here = tm_alloc((size_t)ranks * sizeof *here);
+    size_t bytes = tm_comm_segment_bytes(ranks);
     bool   complete = true;
-    for (int r = 0; r < ranks; r++) complete = (desk[r] = map(h, bytes).memory) && complete;
+    for (int r = 0; r < ranks; r++) complete = (segment[r] = map(h, bytes).memory) && complete;
     for (int r = 0; r < ranks && complete; r++) {
-        seat *me = tm_alloc(sizeof *me);
-        *me = (seat){ h, r };
+        endpoint *me = tm_alloc(sizeof *me);
+        *me = (endpoint){ h, r };
         for (int k = 0; k < ranks; k++)
-            if (h->host[k] == h->host[r]) here[h->local[k]] = desk[k];
+            if (h->host[k] == h->host[r]) here[h->local[k]] = segment[k];
         tm_comm_ports ports = { &threads, me, r, ranks, h->host, (const char(*)[TM_COMM_HOST_NAME])h->host_name };
         out[r] = tm_comm_world_open(&ports, here, deadline_seconds);
     }
-    free(desk);
+    free(segment);
     free(here);
     if (complete) return TM_OK;
-    free_hall(h);
+    free_team(h);
     return tm_fail(err, TM_NOMEM, "no memory for a world of %d ranks (%zu bytes each)", ranks, bytes);
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/nccl.c - the only file that knows NCCL, and RCCL, which has the same names and numbers. */
-#include "comm/nccl.h"
+/* comm/coll/nccl.c - the only file that knows NCCL, and RCCL, which has the same names and numbers. */
+#include "comm/coll/nccl.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "comm/group.h"
 #include "gpu/defaults.h"
 #include "gpu/library.h"
-#include "comm/tcp.h"
+#include "comm/engine/tcp.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -88,7 +88,7 @@ struct tm_nccl {
     double         deadline_s;
     bool           failed;
     tm_error       error;
-    tm_comm_notice last; /* what was called last */
+    tm_comm_header last; /* what was called last */
 
     pthread_t           watcher; /* ends the job when a call of the library does not return */
     bool                watches;
@@ -100,7 +100,7 @@ struct tm_nccl {
 /* --- failures -------------------------------------------------------------------------------- */
 
 /* The first failure is the one that stays; the communicator is of no use any more. */
-static tm_status give_up(tm_nccl *n, tm_status st, const tm_error *why, tm_error *err)
+static tm_status cancel_all(tm_nccl *n, tm_status st, const tm_error *why, tm_error *err)
 {
     if (!n->failed) {
         n->failed = true;
@@ -118,17 +118,17 @@ static tm_status call_failed(tm_nccl *n, const char *call, int code, tm_error *e
     const char *more = n->call.GetLastError && n->comm ? n->call.GetLastError(n->comm) : NULL;
     tm_error    why = { 0 };
     (void)tm_fail(&why, TM_DEVICE, "rank %d: %s (%s): %s (%d)%s%s", tm_comm_rank(n->world), call,
-                  tm_comm_notice_text(&n->last, what), n->call.GetErrorString(code), code, more && *more ? "; " : "",
+                  tm_comm_header_text(&n->last, what), n->call.GetErrorString(code), code, more && *more ? "; " : "",
                   more ? more : "");
-    return give_up(n, TM_DEVICE, &why, err);
+    return cancel_all(n, TM_DEVICE, &why, err);
 }
 
 typedef struct {
     int64_t begin_ns, turn;
-} patience;
+} backoff;
 
 /* One turn of waiting; false: the deadline has passed. */
-static bool wait_turn(const tm_nccl *n, patience *p)
+static bool wait_turn(const tm_nccl *n, backoff *p)
 {
     enum { YIELDS = 2000, NAP_NS = 20000 };
     if (p->turn++ == 0) p->begin_ns = tm_now_ns();
@@ -150,7 +150,7 @@ static void tell_lateness(const tm_nccl *n, const char *where, tm_error *out)
     if (tm_comm_run(n->world, &roll_call, &missing) == TM_OK)
         (void)tm_fail(&missing, TM_DEVICE, "all ranks are there: look at what links the GPUs (NCCL_DEBUG=INFO)");
     (void)tm_fail(out, TM_DEVICE, "rank %d has waited %g s %s %s on GPU %d (%s); %s", tm_comm_rank(n->world),
-                  n->deadline_s, where, tm_comm_notice_text(&n->last, what), gpu->index, gpu->bus, missing.text);
+                  n->deadline_s, where, tm_comm_header_text(&n->last, what), gpu->index, gpu->bus, missing.text);
 }
 
 static tm_status too_late(tm_nccl *n, const char *where, tm_error *err)
@@ -159,13 +159,13 @@ static tm_status too_late(tm_nccl *n, const char *where, tm_error *err)
     if (n->comm) n->call.CommAbort(n->comm);
     n->comm = NULL;
     tell_lateness(n, where, &why);
-    return give_up(n, TM_DEVICE, &why, err);
+    return cancel_all(n, TM_DEVICE, &why, err);
 }
 
 /* What a call has returned; if it goes on behind our back, until it has ended. */
-static tm_status settle(tm_nccl *n, const char *call, int code, tm_error *err)
+static tm_status wait_all(tm_nccl *n, const char *call, int code, tm_error *err)
 {
-    patience p = { 0 };
+    backoff p = { 0 };
     n->since_ns = 0;
     while (code == IN_PROGRESS && n->comm) {
         int asked = n->call.CommGetAsyncError(n->comm, &code);
@@ -185,7 +185,7 @@ static void enter(tm_nccl *n, const char *call)
 #define MUST(n, name, ...)                                                                                             \
     do {                                                                                                               \
         enter((n), "nccl" #name);                                                                                      \
-        TM_TRY(settle((n), "nccl" #name, (n)->call.name(__VA_ARGS__), err));                                           \
+        TM_TRY(wait_all((n), "nccl" #name, (n)->call.name(__VA_ARGS__), err));                                         \
     } while (0)
 
 /* The library blocks while it makes connections. It can be told not to, but then it starts a thread for every call,
@@ -342,7 +342,7 @@ static tm_status compare(const tm_nccl *n, const card *all, tm_error *err)
 }
 
 /* Opens library and GPU on every rank; if one cannot, none goes on. */
-static tm_status meet(tm_nccl *n, const char *library, tm_error *err)
+static tm_status barrier(tm_nccl *n, const char *library, tm_error *err)
 {
     tm_comm      *world = n->world;
     card         *all = tm_alloc((size_t)tm_comm_size(world) * sizeof *all), own;
@@ -417,7 +417,7 @@ tm_status tm_nccl_open(tm_comm *world, const char *library, double deadline_seco
     n->world = world;
     n->deadline_s = deadline_seconds > 0 ? deadline_seconds : 300;
     *out = NULL;
-    tm_status st = meet(n, library, err);
+    tm_status st = barrier(n, library, err);
     n->watches = st == TM_OK && pthread_create(&n->watcher, NULL, watch, n) == 0;
     if (st == TM_OK) st = connect_all(n, err);
     if (st == TM_OK)
@@ -433,7 +433,7 @@ void tm_nccl_close(tm_nccl *n)
     if (!n) return;
     enter(n, "ncclCommFinalize");
     if (n->comm && !n->failed && n->call.CommFinalize)
-        (void)settle(n, "ncclCommFinalize", n->call.CommFinalize(n->comm), &ignored);
+        (void)wait_all(n, "ncclCommFinalize", n->call.CommFinalize(n->comm), &ignored);
     enter(n, "ncclCommDestroy");
     if (n->comm) n->call.CommDestroy(n->comm);
     n->since_ns = 0;
@@ -468,7 +468,7 @@ static tm_status all_to_all(tm_nccl *n, const tm_collective *call, tm_error *err
     int         type = types[call->format];
     const char *send = call->send;
     char       *receive = call->receive;
-    TM_TRY(settle(n, "ncclGroupStart", n->call.GroupStart(), err));
+    TM_TRY(wait_all(n, "ncclGroupStart", n->call.GroupStart(), err));
     for (int r = 0; r < tm_comm_size(n->world); r++) {
         size_t out = call->send_counts ? call->send_counts[r] : call->count;
         size_t in = call->receive_counts ? call->receive_counts[r] : call->count;
@@ -478,7 +478,7 @@ static tm_status all_to_all(tm_nccl *n, const tm_collective *call, tm_error *err
         from += in * bytes;
     }
     enter(n, "ncclGroupEnd");
-    return settle(n, "ncclGroupEnd", n->call.GroupEnd(), err);
+    return wait_all(n, "ncclGroupEnd", n->call.GroupEnd(), err);
 }
 
 tm_status tm_nccl_run(tm_nccl *n, const tm_collective *c, tm_error *err)
@@ -488,7 +488,7 @@ tm_status tm_nccl_run(tm_nccl *n, const tm_collective *c, tm_error *err)
     if (c->format == TM_COMM_BFLOAT16 && n->version < HAS_BFLOAT16)
         return tm_fail(err, TM_UNSUPPORTED, "'%s' is version %s: bfloat16 came with 2.10; use float32, or a later one",
                        n->facts.library, n->facts.version);
-    tm_comm_notice_fill(c, &n->last);
+    tm_comm_header_fill(c, &n->last);
     switch (c->kind) {
     case TM_COMM_ALL_REDUCE:
         MUST(n, AllReduce, c->send, c->receive, c->count, type, op, n->comm, n->stream);
@@ -519,16 +519,16 @@ tm_status tm_nccl_run(tm_nccl *n, const tm_collective *c, tm_error *err)
 tm_status tm_nccl_wait(tm_nccl *n, tm_error *err)
 {
     enum { LOOK = 16 };
-    patience p = { 0 };
-    bool     done = false;
+    backoff p = { 0 };
+    bool    done = false;
     if (n->failed) return tm_fail(err, n->error.status, "%s", n->error.text);
     for (;;) {
         tm_error  why = { 0 };
         int       code = SUCCESS;
         tm_status st = tm_gpu_stream_done(n->gpu, n->stream, &done, &why);
-        if (st != TM_OK) return give_up(n, st, &why, err);
+        if (st != TM_OK) return cancel_all(n, st, &why, err);
         if (!done && p.turn % LOOK == 0 && (st = tm_comm_failed(n->world, &why)) != TM_OK)
-            return give_up(n, st, &why, err);
+            return cancel_all(n, st, &why, err);
         if (done || p.turn % LOOK == 0) {
             int asked = n->call.CommGetAsyncError(n->comm, &code);
             if (asked != SUCCESS) return call_failed(n, "ncclCommGetAsyncError", asked, err);

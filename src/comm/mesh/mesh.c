@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "comm/mesh.h"
+#include "comm/mesh/mesh.h"
 
 #include <stdio.h>
 #include <string.h>

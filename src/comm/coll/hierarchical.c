@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/between.c - sums, gathers and broadcasts that hosts share out: between hosts goes a share of every host, not one
- * of every rank; within a host, ranks reach each other's memory.
+/* comm/coll/hierarchical.c - sums, gathers and broadcasts that hosts share out: between hosts goes a share of every
+ * host, not one of every rank; within a host, ranks reach each other's memory.
  *
- * Sums keep the order of the ranks, wherever they run. A *lane* (comm/hosts.h) is a share of the elements. Its owner in
- * the first run adds what the ranks of that run have, in their order, and sends the partial sum to its owner in the
- * next run, who goes on from there; in the last run the sum is complete. Of an all-reduce it then goes back from host
- * to host, the one of the last run first, and on each the lane's keeper writes it into the memory of all; of a
+ * Sums keep the order of the ranks, wherever they run. A *lane* (comm/coll/hosts.h) is a share of the elements. Its
+ * owner in the first run adds what the ranks of that run have, in their order, and sends the partial sum to its owner
+ * in the next run, who goes on from there; in the last run the sum is complete. Of an all-reduce it then goes back from
+ * host to host, the one of the last run first, and on each the lane's keeper writes it into the memory of all; of a
  * reduce-scatter it goes to the rank that it is for.
  *
  * Lanes are cut into chunks, of which as many are under way as there are runs. Let partial sum c be made in run j at
@@ -15,7 +15,7 @@
  * Nobody reads a rank's elements of a lane but the lane's owner in that rank's run, and not after the sum is complete:
  * so the sum may be written over them.
  */
-#include "comm/far.h"
+#include "comm/coll/coll.h"
 
 #include <string.h>
 
@@ -25,7 +25,7 @@ enum { CHUNK = 256 << 10, PIECE_OF_GATHER = 1 << 20 };
 enum { PARTIAL_IN, PARTIAL_OUT, COMPLETE, STAGES };
 
 typedef struct {
-    tm_far_call         *f;
+    tm_comm_transfer    *f;
     const tm_comm_hosts *h;
     int                  me, run, host;
     size_t               wide;   /* bytes of an element of a partial sum */
@@ -37,21 +37,21 @@ typedef struct {
 
 /* --- memory of the ranks of this host -------------------------------------------------------- */
 
-static const char *sent_by(const tm_far_call *f, int rank)
+static const char *sent_by(const tm_comm_transfer *f, int rank)
 {
-    const tm_comm_notice *notice = &f->comm->notices[rank];
-    return rank == f->comm->rank ? f->call->send : tm_comm_reach(f->comm, rank, notice->send_window, notice->send_at);
+    const tm_comm_header *header = &f->comm->headers[rank];
+    return rank == f->comm->rank ? f->call->send : tm_comm_reach(f->comm, rank, header->send_window, header->send_at);
 }
 
-static char *received_by(const tm_far_call *f, int rank)
+static char *received_by(const tm_comm_transfer *f, int rank)
 {
-    const tm_comm_notice *notice = &f->comm->notices[rank];
+    const tm_comm_header *header = &f->comm->headers[rank];
     return rank == f->comm->rank ? f->call->receive
-                                 : tm_comm_reach(f->comm, rank, notice->receive_window, notice->receive_at);
+                                 : tm_comm_reach(f->comm, rank, header->receive_window, header->receive_at);
 }
 
 /* Bytes that lie at `from` go to this place of what all ranks of this host receive. */
-static void write_to_all(const tm_far_call *f, size_t at, const char *from, size_t bytes)
+static void write_to_all(const tm_comm_transfer *f, size_t at, const char *from, size_t bytes)
 {
     const tm_comm_hosts *h = f->comm->hosts;
     int                  host = h->host[f->comm->rank];
@@ -83,7 +83,7 @@ static tm_status wait_behind(const chain *c, int label, int hops)
 {
     static const double each_s = 0.1, most_s = 2;
     c->f->comm->grace_s = each_s * hops < most_s ? each_s * hops : most_s;
-    return tm_far_wait(c->f, label);
+    return tm_comm_transfer_wait(c->f, label);
 }
 
 /* Lanes that this rank owns: lane, lane + stride, ... */
@@ -110,7 +110,8 @@ static tm_status expect_partial(const chain *c, size_t step)
     for (int lane = first_lane(c); lane < c->h->lanes; lane += stride_of(c)) {
         size_t n = elements(c, step, lane, &first);
         int    from = tm_comm_hosts_owner(c->h, c->run - 1, lane);
-        TM_TRY(tm_far_receive(c->f, from, buffer(c, lane, false, step), n * c->wide, label_of(PARTIAL_IN, lane, step)));
+        TM_TRY(tm_comm_transfer_receive(c->f, from, buffer(c, lane, false, step), n * c->wide,
+                                        label_of(PARTIAL_IN, lane, step)));
     }
     return TM_OK;
 }
@@ -118,26 +119,26 @@ static tm_status expect_partial(const chain *c, size_t step)
 /* The sum of a lane is complete on this host: further back it goes, and to all ranks here. */
 static tm_status hand_on(const chain *c, int lane, size_t first, size_t n)
 {
-    tm_far_call *f = c->f;
-    int          next = c->h->back_at[c->host] + 1;
-    char        *from = received_by(f, c->me) + first * f->element;
+    tm_comm_transfer *f = c->f;
+    int               next = c->h->back_at[c->host] + 1;
+    char             *from = received_by(f, c->me) + first * f->element;
     if (next < c->h->hosts)
-        TM_TRY(tm_far_send(f, tm_comm_hosts_keeper(c->h, c->h->back[next], lane), from, n * f->element, 0));
+        TM_TRY(tm_comm_transfer_send(f, tm_comm_hosts_keeper(c->h, c->h->back[next], lane), from, n * f->element, 0));
     write_to_all(f, first * f->element, from, n * f->element);
     return TM_OK;
 }
 
 static tm_status add_lane(const chain *c, size_t step, int lane)
 {
-    tm_far_call *f = c->f;
-    tm_comm     *comm = f->comm;
-    size_t       first, n = elements(c, step, lane, &first);
-    int          begin = c->h->run_first[c->run], ranks = stride_of(c), part = (int)(step / c->each);
-    bool         ends = c->run == c->h->runs - 1;
-    const void  *before = c->run > 0 ? buffer(c, lane, false, step) : NULL;
-    char        *out = buffer(c, lane, true, step);
-    const int    in = label_of(PARTIAL_IN, lane, step), sent = label_of(PARTIAL_OUT, lane, step);
-    bool         here = ends && (c->parts == 1 || c->h->host[part] == c->host); /* whom it is for */
+    tm_comm_transfer *f = c->f;
+    tm_comm          *comm = f->comm;
+    size_t            first, n = elements(c, step, lane, &first);
+    int               begin = c->h->run_first[c->run], ranks = stride_of(c), part = (int)(step / c->each);
+    bool              ends = c->run == c->h->runs - 1;
+    const void       *before = c->run > 0 ? buffer(c, lane, false, step) : NULL;
+    char             *out = buffer(c, lane, true, step);
+    const int         in = label_of(PARTIAL_IN, lane, step), sent = label_of(PARTIAL_OUT, lane, step);
+    bool              here = ends && (c->parts == 1 || c->h->host[part] == c->host); /* whom it is for */
     if (n == 0) return TM_OK;
     if (before) TM_TRY(wait_behind(c, in, c->run));
     if (here)
@@ -147,8 +148,8 @@ static tm_status add_lane(const chain *c, size_t step, int lane)
         TM_TRY(wait_behind(c, sent, c->run));
     for (int k = 0; k < ranks; k++) comm->parts[k] = sent_by(f, begin + k) + first * f->element;
     tm_comm_reduce_on(f->call->op, f->call->format, before, comm->parts, ranks, !ends, out, n);
-    if (!ends) return tm_far_send(f, tm_comm_hosts_owner(c->h, c->run + 1, lane), out, n * c->wide, sent);
-    if (!here) return tm_far_send(f, part, out, n * f->element, sent);
+    if (!ends) return tm_comm_transfer_send(f, tm_comm_hosts_owner(c->h, c->run + 1, lane), out, n * c->wide, sent);
+    if (!here) return tm_comm_transfer_send(f, part, out, n * f->element, sent);
     return c->parts == 1 ? hand_on(c, lane, first, n) : TM_OK;
 }
 
@@ -171,8 +172,8 @@ static bool is_for_me(const chain *c, size_t step)
 
 static tm_status expect_sum(const chain *c, size_t step)
 {
-    tm_far_call *f = c->f;
-    size_t       first;
+    tm_comm_transfer *f = c->f;
+    size_t            first;
     if (!is_for_me(c, step)) return TM_OK;
     for (int lane = lane_from(c); lane < c->h->lanes; lane += lanes_between(c)) {
         size_t n = elements(c, step, lane, &first);
@@ -181,8 +182,8 @@ static tm_status expect_sum(const chain *c, size_t step)
             from = tm_comm_hosts_keeper(c->h, c->h->back[c->h->back_at[c->host] - 1], lane);
         else
             first -= (size_t)c->me * f->call->count;
-        TM_TRY(tm_far_receive(f, from, (char *)f->call->receive + first * f->element, n * f->element,
-                              label_of(COMPLETE, lane, step)));
+        TM_TRY(tm_comm_transfer_receive(f, from, (char *)f->call->receive + first * f->element, n * f->element,
+                                        label_of(COMPLETE, lane, step)));
     }
     return TM_OK;
 }
@@ -199,7 +200,7 @@ static tm_status take_sum(const chain *c, size_t step)
     return TM_OK;
 }
 
-static chain begin_chain(tm_far_call *f)
+static chain begin_chain(tm_comm_transfer *f)
 {
     const tm_comm_hosts *h = f->comm->hosts;
     chain  c = { .f = f, .h = h, .me = f->comm->rank, .run = h->run[f->comm->rank], .host = h->host[f->comm->rank] };
@@ -224,7 +225,7 @@ static chain begin_chain(tm_far_call *f)
     return c;
 }
 
-static tm_status run_chain(tm_far_call *f)
+static tm_status run_chain(tm_comm_transfer *f)
 {
     chain  c = begin_chain(f);
     size_t steps = c.parts * c.each;
@@ -242,7 +243,7 @@ static tm_status run_chain(tm_far_call *f)
 /* --- what some ranks have goes to all --------------------------------------------------------- */
 
 /* Does rank `from` of another host send what it has to this rank, for this host? */
-static bool comes_here(const tm_far_call *f, int from)
+static bool comes_here(const tm_comm_transfer *f, int from)
 {
     const tm_comm_hosts *h = f->comm->hosts;
     int                  host = h->host[f->comm->rank];
@@ -250,7 +251,7 @@ static bool comes_here(const tm_far_call *f, int from)
     return h->host[from] != host && tm_comm_hosts_partner(h, host, from) == f->comm->rank;
 }
 
-static size_t place_of(const tm_far_call *f, int from)
+static size_t place_of(const tm_comm_transfer *f, int from)
 {
     return f->call->kind == TM_COMM_BROADCAST ? 0 : (size_t)from * f->call->count * f->element;
 }
@@ -260,27 +261,28 @@ static int label_from(int from, size_t step)
     return 1 + from * 2 + (int)(step & 1);
 }
 
-static tm_status expect_pieces(tm_far_call *f, size_t step, size_t at, size_t bytes)
+static tm_status expect_pieces(tm_comm_transfer *f, size_t step, size_t at, size_t bytes)
 {
     for (int r = 0; r < f->comm->size && bytes > 0; r++)
         if (comes_here(f, r))
-            TM_TRY(tm_far_receive(f, r, (char *)f->call->receive + place_of(f, r) + at, bytes, label_from(r, step)));
+            TM_TRY(tm_comm_transfer_receive(f, r, (char *)f->call->receive + place_of(f, r) + at, bytes,
+                                            label_from(r, step)));
     return TM_OK;
 }
 
 /* A piece of this rank's own goes to one rank of every other host, and to all of this one. */
-static tm_status give_piece(tm_far_call *f, size_t at, size_t bytes)
+static tm_status give_piece(tm_comm_transfer *f, size_t at, size_t bytes)
 {
     const tm_comm_hosts *h = f->comm->hosts;
     int                  me = f->comm->rank;
     const char          *from = (const char *)f->call->send + at;
     for (int d = 1; d < h->hosts; d++)
-        TM_TRY(tm_far_send(f, tm_comm_hosts_partner(h, (h->host[me] + d) % h->hosts, me), from, bytes, 0));
+        TM_TRY(tm_comm_transfer_send(f, tm_comm_hosts_partner(h, (h->host[me] + d) % h->hosts, me), from, bytes, 0));
     write_to_all(f, place_of(f, me) + at, from, bytes);
     return TM_OK;
 }
 
-static tm_status run_gather(tm_far_call *f)
+static tm_status run_gather(tm_comm_transfer *f)
 {
     size_t bytes = f->call->count * f->element, step = 0;
     bool   gives = f->call->kind != TM_COMM_BROADCAST || f->comm->rank == f->call->peer;
@@ -294,7 +296,7 @@ static tm_status run_gather(tm_far_call *f)
         if (gives) TM_TRY(give_piece(f, at, part));
         for (int r = 0; r < f->comm->size; r++) {
             if (!comes_here(f, r)) continue;
-            TM_TRY(tm_far_wait(f, label_from(r, step)));
+            TM_TRY(tm_comm_transfer_wait(f, label_from(r, step)));
             write_to_all(f, place_of(f, r) + at, (char *)f->call->receive + place_of(f, r) + at, part);
         }
     }
@@ -303,30 +305,30 @@ static tm_status run_gather(tm_far_call *f)
 
 /* --- calls ----------------------------------------------------------------------------------- */
 
-bool tm_far_shared_fits(const tm_far_call *f)
+bool tm_comm_hierarchical_fits(const tm_comm_transfer *f)
 {
     const tm_comm_hosts *h = f->comm->hosts;
     const tm_collective *call = f->call;
     bool                 sums = call->kind == TM_COMM_ALL_REDUCE || call->kind == TM_COMM_REDUCE_SCATTER;
     if (!h || !tm_comm_hosts_share(h, call)) return false;
     for (int r = 0; r < h->size; r++) {
-        const tm_comm_notice *notice = &f->comm->notices[r];
+        const tm_comm_header *header = &f->comm->headers[r];
         bool                  alone = h->host_first[h->host[r] + 1] - h->host_first[h->host[r]] == 1;
-        if (notice->direct) return false;
+        if (header->direct) return false;
         if (alone) continue;
-        if (sums && notice->send_window < 0) return false;
-        if (notice->receive_window < 0 && (call->kind != TM_COMM_BROADCAST || r != call->peer)) return false;
+        if (sums && header->send_window < 0) return false;
+        if (header->receive_window < 0 && (call->kind != TM_COMM_BROADCAST || r != call->peer)) return false;
     }
     return true;
 }
 
 /* Behind the last step nobody touches another's memory any more. */
-tm_status tm_far_shared_run(tm_far_call *f)
+tm_status tm_comm_hierarchical_run(tm_comm_transfer *f)
 {
     bool sums = f->call->kind == TM_COMM_ALL_REDUCE || f->call->kind == TM_COMM_REDUCE_SCATTER;
     f->comm->way = "shared by hosts";
     TM_TRY(sums ? run_chain(f) : run_gather(f));
-    TM_TRY(tm_far_wait(f, 0));
+    TM_TRY(tm_comm_transfer_wait(f, 0));
     tm_collective done = { .kind = TM_COMM_BARRIER, .what = f->call->what, .step = f->call->step };
-    return tm_comm_run_near(f->comm->inner, &done, f->err);
+    return tm_comm_run_intra(f->comm->inner, &done, f->err);
 }

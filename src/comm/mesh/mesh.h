@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/mesh.h - ranks in a grid with named axes: who shares what with whom.
+/* comm/mesh/mesh.h - ranks in a grid with named axes: who shares what with whom.
  *
  * The axes, slowest first: pp (stages of a pipeline), dp_replicate (copies of the weights), dp_shard (shards of them),
  * cp (parts of a sequence), tp (parts of a matrix). The number of a rank is

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/guard.c - an end for calls of libraries that wait for other ranks and know no deadline. */
+/* comm/watchdog.c - an end for calls of libraries that wait for other ranks and know no deadline. */
 #include "comm/group.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 enum { LOOK_NS = 100000000 };
 
-struct tm_comm_guard {
+struct tm_comm_watchdog {
     pthread_t       thread;
     pthread_mutex_t lock;
     pthread_cond_t  over_now;
@@ -22,7 +22,7 @@ struct tm_comm_guard {
 };
 
 /* A while from now; true: the end was called. */
-static bool wait_a_while(tm_comm_guard *g)
+static bool wait_a_while(tm_comm_watchdog *g)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -39,7 +39,7 @@ static bool wait_a_while(tm_comm_guard *g)
 /* Many short times instead of one moment: while this process is stopped itself, no time goes by. */
 static void *watch(void *own)
 {
-    tm_comm_guard *g = own;
+    tm_comm_watchdog *g = own;
     for (double waited = 0; waited < g->seconds; waited += LOOK_NS * 1e-9)
         if (wait_a_while(g)) return NULL;
     fprintf(stderr, "trainmark: rank %d: %s took more than %g s: another rank is gone, stopped, or never came\n",
@@ -47,12 +47,12 @@ static void *watch(void *own)
     _exit(1); /* the thread that waits cannot be reached: launchers end the others after this one */
 }
 
-tm_comm_guard *tm_comm_guard_begin(int rank, double seconds, const char *what)
+tm_comm_watchdog *tm_comm_watchdog_begin(int rank, double seconds, const char *what)
 {
-    tm_comm_guard     *g = calloc(1, sizeof *g);
+    tm_comm_watchdog  *g = calloc(1, sizeof *g);
     pthread_condattr_t monotonic;
     if (!g) return NULL;
-    *g = (tm_comm_guard){ .rank = rank, .seconds = seconds, .what = what };
+    *g = (tm_comm_watchdog){ .rank = rank, .seconds = seconds, .what = what };
     pthread_mutex_init(&g->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -65,7 +65,7 @@ tm_comm_guard *tm_comm_guard_begin(int rank, double seconds, const char *what)
     return NULL;
 }
 
-void tm_comm_guard_end(tm_comm_guard *g)
+void tm_comm_watchdog_end(tm_comm_watchdog *g)
 {
     if (!g) return;
     pthread_mutex_lock(&g->lock);

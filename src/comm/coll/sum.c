@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/sum.c - reductions over the ranks of a group, element by element, in the order of the ranks. Compiled twice: for
- * the vectors that every processor of the architecture has, and for those of AVX2.
+/* comm/coll/sum.c - reductions over the ranks of a group, element by element, in the order of the ranks. Compiled
+ * twice: for the vectors that every processor of the architecture has, and for those of AVX2.
  *
  * Of max and min, a NaN among the values is the result.
  */
 #include "base/cpu.h"
-#include "comm/group.h"
+#include "comm/coll/coll.h"
 
 #include <string.h>
 #if defined(__x86_64__)
@@ -19,9 +19,9 @@ enum {
     BLOCK = 1024
 }; /* LINE: floats of a cache line; BLOCK: elements that are accumulated at once: stays in the first-level cache */
 
-EACH_WIDTH float widen(uint16_t half)
+EACH_WIDTH float widen(uint16_t buffer)
 {
-    uint32_t bits = (uint32_t)half << 16;
+    uint32_t bits = (uint32_t)buffer << 16;
     float    value;
     memcpy(&value, &bits, sizeof value);
     return value;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/hosts.c - see comm/hosts.h. */
-#include "comm/hosts.h"
+/* comm/coll/hosts.c - see comm/coll/hosts.h. */
+#include "comm/coll/hosts.h"
 
 #include "base/arena.h"
 #include "comm/group.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/tcp.h - ranks that were started with addresses in the environment (torchrun and its like): a connection between
- * any two, and what goes over it.
+/* comm/engine/tcp.h - ranks that were started with addresses in the environment (torchrun and its like): a connection
+ * between any two, and what goes over it.
  */
 #ifndef TM_COMM_TCP_H
 #define TM_COMM_TCP_H
