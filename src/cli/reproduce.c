@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/program.h"
 #include "cli/cli.h"
 #include "cli/child.h"
 #include "gpu/runtime.h"
@@ -355,7 +356,7 @@ static tm_status run_page(reproduction *r, tm_error *err)
 static tm_status reproduce(tm_cli_line *line, tm_error *err)
 {
     const command_options *o = line->options;
-    char                   program[CHILD_PROGRAM];
+    char                   program[TM_PROGRAM_PATH];
     tm_platform            platform;
     reproduction           r = { .cli = o, .arena = line->arena, .quiet = line->quiet };
     if (line->n_words > 0 && line->words[0][0] == '-')
@@ -366,7 +367,7 @@ static tm_status reproduce(tm_cli_line *line, tm_error *err)
     if (o->platform && (o->slice || o->any_gpu))
         return tm_fail(err, TM_USAGE,
                        "--platform plans for hardware that need not be here; leave --slice and --any-gpu out");
-    TM_TRY(child_program(program, err));
+    TM_TRY(tm_program_path(program, err));
     TM_TRY(page_read(line->words[0], line->arena, &r.page, err));
     TM_TRY(select_rows(&r, err));
     const char *slash = strrchr(r.page.name, '/');

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/program.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -54,15 +55,13 @@ static const char *package_of(const char *engine)
 static bool find_module(const char *engine, char path[PATH_MAX])
 {
     static const char *const places[] = { "", "/../lib/trainmark" };
-    char                     self[PATH_MAX];
     const char              *given = getenv("TRAINMARK_MODULES");
-    ssize_t                  n = readlink("/proc/self/exe", self, sizeof self - 1);
+    char                     self[TM_PROGRAM_PATH];
     if (given && *given) {
         snprintf(path, PATH_MAX, "%.3000s/trainmark-%s.so", given, engine);
         return tm_file_exists(path);
     }
-    if (n < 1) return false;
-    self[n] = '\0';
+    if (tm_program_path(self, NULL) != TM_OK) return false;
     *strrchr(self, '/') = '\0';
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         snprintf(path, PATH_MAX, "%.3000s%s/trainmark-%s.so", self, places[i], engine);
