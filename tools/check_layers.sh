@@ -24,6 +24,7 @@ gpu/library.h
 gpu/places.h
 gpu/platform.h
 gpu/runtime.h
+gpu/sensors.h
 gpu/visible.h
 comm/coll/hosts.h
 comm/coll/nccl.h

@@ -41,6 +41,7 @@ typedef struct {
     size_t         align;        /* bytes: where its kernels want buffers to begin; 0: anywhere that plans put them */
     int64_t        memory_bytes; /* of its own; 0: unknown, or the host's */
     double         peak_flops;   /* 0: unknown */
+    const char    *bus;          /* of a GPU: its address on PCI; NULL: it has none, or is not here */
     const char    *kernels;      /* "avx512": by instruction set; NULL where there is one set only */
     const char    *sums[2];      /* a word for the order of summation in products: of float32, of bfloat16 operands.
                                     Kernels with the same words leave the same bits. NULL as above */

@@ -113,6 +113,7 @@ static tm_status open_gpu(tm_device *device, tm_error *err)
     for (int i = 0; i < 2; i++) TM_TRY(tm_gpu_event_open(own->gpu, &own->writes.event[i], err));
     TM_TRY(tm_gpu_library_open(device, err));
     device->info.memory_bytes = (int64_t)f->memory;
+    device->info.bus = f->bus;
     tm_gpu_describe(device);
     return TM_OK;
 }
