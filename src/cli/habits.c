@@ -220,6 +220,8 @@ static tm_status take_tag(rewriting *r, const char *tag, tm_error *err)
 {
     char *name = tm_arena_text(r->arena, tag), *parameters = strchr(name, ':');
     if (parameters) *parameters++ = '\0';
+    /* Megatron-LM's entry of the 70B for one node: 40 of its 80 layers, in FP8 only (ROCm/MAD, pytorch_megatron_lm) */
+    bool        proxy = cut(name, "_llama-3.1-70b-proxy") && strcat(name, "_llama-3.1-70b");
     const char *preset = tm_habit_preset(r->config, name);
     if (!preset)
         return tm_fail(err, TM_UNSUPPORTED, "--tags: no entry '%.120s'; `trainmark discover` lists them", name);
@@ -229,7 +231,10 @@ static tm_status take_tag(rewriting *r, const char *tag, tm_error *err)
     r->model = preset;
     r->benchmark = true;
     (void)cut(name, "_overlay");
-    if (cut(name, "_fp8")) TM_TRY(take_precision(r, "FP8", err));
+    if (cut(name, "_fp8") || proxy) TM_TRY(take_precision(r, "FP8", err));
+    if (proxy) make(r, "--model.n_layers", "40");
+    if (proxy)
+        tm_config_note(r->config, "%.120s: 40 of the 80 layers, a proxy of the model that one node has room for", tag);
     r->entry = name;
     for (char *next; parameters; parameters = next) {
         next = strchr(parameters, ':');
