@@ -178,6 +178,10 @@ static void add_notes(const reproduction *r, tm_table *table)
             tm_table_note(table, "%s: %.*s", row->page->name, (int)(end - line), line);
         }
         if (row->why && row->state != ROW_PLANNED) add_reason(r, i, table);
+        if (row->srun) tm_table_note(table, "%s, once for all nodes: %s", row->page->name, row->srun);
+        if (row->srun)
+            tm_table_note(table, "%s, or on each node (NODE: 0 to %d, FIRST: the host of node 0): %s", row->page->name,
+                          row->page->platform.nodes - 1, row->torchrun);
         times = times || (!has_run(row) && row->page->n_figures > 0);
     }
     if (r->options.slice) tm_table_note(table, "slices are other models: nothing of them is published");
@@ -236,6 +240,11 @@ static tm_status write_report(const reproduction *r, const tm_table *brief, cons
         tm_text_printf(&text, "\n### %s\n\n- hardware: %s\n- the page: `%s`\n- here: `trainmark %s`\n- state: %s%s%s\n",
                        row->page->name, row->page->hardware, row->page->theirs, row->page->ours,
                        state_names[row->state], row->why ? ", " : "", row->why ? row->why : "");
+        if (row->srun)
+            tm_text_printf(&text,
+                           "- once for all nodes: `%s`\n- or on each node (NODE: 0 to %d, FIRST: the host of node 0): "
+                           "`%s`\n",
+                           row->srun, row->page->platform.nodes - 1, row->torchrun);
         if (row->page->note) tm_text_printf(&text, "- note: %s\n", row->page->note);
         if (row->causes) tm_cli_add_lines(&text, "- likely cause of a difference: ", row->causes);
         if (!row->causes && row->state == ROW_RAN && row->page->n_figures)

@@ -77,6 +77,7 @@ typedef struct {
     int             fits;                  /* 1, 0; -1: not known */
     int             code;                  /* of a row that was run or failed to be planned */
     const char     *why;                   /* it was not run, or failed; NULL */
+    const char     *srun, *torchrun;       /* lines that start a row of several nodes; NULL: it has one */
     const char     *gpu;                   /* the name of this machine's; NULL: it has none */
     const char     *causes;                /* of a difference, NULL: none is known */
     json_t         *configuration;         /* the page's own, planned; NULL: it has none */
