@@ -15,8 +15,8 @@ enum { ROW_STEP = TM_PAIRS ? 32 : 16, ROW_AHEAD = 2048 /* bytes */ };
 
 TM_INLINE TM_PLANNED bool row_fits(const tm_gemm *g)
 {
-    return g->m == 1 && !g->a.transposed && g->b.transposed && !tm_dtype_blocked(g->b.dtype) && g->k > 0 &&
-           g->k % ROW_STEP == 0;
+    return g->m == 1 && !g->a.transposed && g->b.transposed && !tm_dtype_blocked(g->b.dtype) && g->a.dtype != TM_F16 &&
+           g->b.dtype != TM_F16 && g->k > 0 && g->k % ROW_STEP == 0;
 }
 
 /* x and the 16 rows of B at `row`, ROW_STEP elements from k on, to `sum`. */
