@@ -18,16 +18,18 @@
 
 enum { CODES = 65536, FIRST_INFINITE = 0x7c00, SIGN = 0x8000, SIDE = 32 };
 
+#define ENGINE(isa)                                                                                                    \
+    {                                                                                                                  \
+#isa, tm_gemm_run_##isa, tm_gemm_workspace_##isa, tm_gemm_workspace_most_##isa                                 \
+    }
 static const struct {
     const char *isa;
     void (*run)(const tm_gemm *gemm);
+    size_t (*workspace)(const tm_gemm *gemm), (*most)(const tm_gemm *gemm);
 } engines[] = {
-    { "base", tm_gemm_run_base },
+    ENGINE(base),
 #ifdef __x86_64__
-    { "avx2", tm_gemm_run_avx2 },
-    { "avx512", tm_gemm_run_avx512 },
-    { "avx512_bf16", tm_gemm_run_avx512_bf16 },
-    { "amx", tm_gemm_run_amx },
+    ENGINE(avx2), ENGINE(avx512), ENGINE(avx512_bf16), ENGINE(amx),
 #endif
 };
 enum { ENGINES = sizeof engines / sizeof *engines };
@@ -200,11 +202,26 @@ static void old_values_are_added_before_the_rounding(void **state)
     }
 }
 
+/* What a larger product of the same formats may take is enough. */
+static void smaller_products_take_no_more(void **state)
+{
+    static const int64_t sides[] = { 1, 13, 33, 100, 500, 1500 };
+    (void)state;
+    for (int e = 0; e < ENGINES; e++)
+        for (int64_t t = 0; t < 6 * 6 * 6 && is_here(e); t++)
+            for (int more = 0; more < 2; more++) {
+                tm_gemm g = { .m = sides[t % 6], .n = sides[t / 6 % 6], .k = sides[t / 36], .threads = 3 };
+                g.a.dtype = g.b.dtype = g.c_dtype = TM_F16;
+                size_t bytes = engines[e].workspace(&g);
+                g.m += more, g.n += more, g.k += more;
+                assert_true(bytes <= engines[e].most(&g));
+            }
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_code_is_widened_exactly),
-    cmocka_unit_test(every_number_comes_through_whole_panels),
-    cmocka_unit_test(every_sum_is_rounded_to_the_nearest),
-    cmocka_unit_test(old_values_are_added_before_the_rounding),
+    cmocka_unit_test(every_code_is_widened_exactly),       cmocka_unit_test(every_number_comes_through_whole_panels),
+    cmocka_unit_test(every_sum_is_rounded_to_the_nearest), cmocka_unit_test(old_values_are_added_before_the_rounding),
+    cmocka_unit_test(smaller_products_take_no_more),
 };
 
 TM_TESTS(tests, NULL, NULL)
