@@ -172,6 +172,32 @@ rows=slice/rows.csv
 check "measured, but of nothing" [ -z "$(cell big tokens_per_second tag)" ]
 check "beside nothing" [ -z "$(cell big tokens_per_second ratio)" ]
 
+# --- products in float16, on processors: measured beside figures of this format only; the page's rows, small --------------------
+
+cat >products.csv <<END
+$head
+gemm,64x48x80,cpu,1,device,float16,,,tflops,0.001,TFLOP/s,2 M N K per product,Us,2026,
+gemm,64x48x80,cpu,1,device,bfloat16,,,tflops,0.002,TFLOP/s,2 M N K per product,Us,2026,
+END
+cat >products.yaml <<'END'
+title: Products
+source: Us
+figures: products.csv
+rows:
+  fp16:
+    hardware: cpu
+    theirs: torch.matmul
+    ours: bench gemm --shapes 64x48x80 --dtype float16 --rep-ms 5 --precision 0
+    figure: gemm * float16
+END
+trainmark reproduce products.yaml --out products
+check "products in float16 run on processors" has "$err" "^row 1 of 1: fp16: ran$"
+rows=products/rows.csv
+check "beside the published float16" [ "$(cell fp16 tflops published | tr '\n' ,)" = "0.001," ]
+check "and measured" [ "$(cell fp16 tflops tag)" = measured ]
+trainmark reproduce bring-up-mi350x --rows 'gemm-*fp16' --slice --out small
+check "the float16 products of the bring-up report, small" [ "$code$(grep -c ': ran$' "$err")" = 02 ]
+
 # --- GPUs that are here -----------------------------------------------------------------------------------------------------
 
 standins=$(dirname "$(readlink -f "$TRAINMARK")")/tests/standins
