@@ -103,15 +103,15 @@ static double predicted(const reproduce_row *row, const tm_figure *f)
     return strcmp(f->column, "memory_gb") == 0 ? row->plan_bytes / 1e9 : (double)NAN;
 }
 
-/* Ours, the published value, their ratio; is there ours? A slice is another model: nothing of it is beside anything. */
-static bool add_values(tm_table *table, const reproduce_row *row, const tm_figure *f, bool slice)
+/* Ours, the published value, their ratio; is there ours? */
+static bool add_values(tm_table *table, const reproduce_row *row, const tm_figure *f)
 {
     row_measured m = row_measure(row, f);
     double       published = row_published(f), ours = has_run(row) ? m.value : predicted(row, f);
     tm_table_f64(table, "published", published);
     tm_table_text(table, "unit", f->unit);
     tm_table_text(table, "convention", *f->convention ? f->convention : NULL);
-    if (slice || !isfinite(ours)) return false;
+    if (!isfinite(ours)) return false;
     tm_table_f64(table, "ours", ours);
     tm_table_f64(table, "ratio", ours / published);
     if (isfinite(m.lo)) tm_table_f64(table, "lo", m.lo);
@@ -119,7 +119,7 @@ static bool add_values(tm_table *table, const reproduce_row *row, const tm_figur
     return true;
 }
 
-static void add_all(tm_table *table, const reproduce_row *row, const tm_figure *f, bool slice)
+static void add_all(tm_table *table, const reproduce_row *row, const tm_figure *f)
 {
     tm_table_row(table);
     tm_table_text(table, "row", row->page->name);
@@ -137,10 +137,10 @@ static void add_all(tm_table *table, const reproduce_row *row, const tm_figure *
     tm_table_text(table, "case", f->row);
     tm_table_text(table, "source", f->source);
     tm_table_text(table, "published_note", *f->note ? f->note : NULL);
-    if (add_values(table, row, f, slice)) tm_table_text(table, "tag", has_run(row) ? "measured" : "predicted");
+    if (add_values(table, row, f)) tm_table_text(table, "tag", has_run(row) ? "measured" : "predicted");
 }
 
-static void add_brief(tm_table *table, const reproduce_row *row, const tm_figure *f, bool slice)
+static void add_brief(tm_table *table, const reproduce_row *row, const tm_figure *f)
 {
     bool several = f && strcmp(row->page->figures[0].row, row->page->figures[row->page->n_figures - 1].row) != 0;
     bool foretold = f && !has_run(row) && isfinite(predicted(row, f));
@@ -150,7 +150,7 @@ static void add_brief(tm_table *table, const reproduce_row *row, const tm_figure
     if (isfinite(row->plan_bytes)) tm_table_f64(table, "plan_gib", row->plan_bytes / (double)(1 << 30));
     if (!f) return;
     tm_table_printf(table, "figure", "%s%s%s", f->column, several ? " " : "", several ? f->row : "");
-    add_values(table, row, f, slice);
+    add_values(table, row, f);
 }
 
 /* The rows of one reason, behind it. */
@@ -190,13 +190,14 @@ static void add_notes(const reproduction *r, tm_table *table)
                              "GPUs' times has been judged by a measurement");
 }
 
+/* A slice is another model: nothing published is beside it. */
 static void add_rows(const reproduction *r, tm_table *table,
-                     void (*add)(tm_table *, const reproduce_row *, const tm_figure *, bool))
+                     void (*add)(tm_table *, const reproduce_row *, const tm_figure *))
 {
     for (size_t i = 0; i < r->n; i++) {
         const page_row *page = r->rows[i].page;
-        for (size_t k = 0; k == 0 || k < page->n_figures; k++)
-            add(table, &r->rows[i], page->n_figures ? &page->figures[k] : NULL, r->options.slice);
+        size_t          n = r->options.slice ? 0 : page->n_figures;
+        for (size_t k = 0; k == 0 || k < n; k++) add(table, &r->rows[i], n ? &page->figures[k] : NULL);
     }
 }
 
@@ -247,7 +248,7 @@ static tm_status write_report(const reproduction *r, const tm_table *brief, cons
                            row->srun, row->page->platform.nodes - 1, row->torchrun);
         if (row->page->note) tm_text_printf(&text, "- note: %s\n", row->page->note);
         if (row->causes) tm_cli_add_lines(&text, "- likely cause of a difference: ", row->causes);
-        if (!row->causes && row->state == ROW_RAN && row->page->n_figures)
+        if (!row->causes && row->state == ROW_RAN && row->page->n_figures && !r->options.slice)
             tm_text_add(&text,
                         "- likely cause of a difference: none is known of configuration, libraries and machine\n");
     }
@@ -292,7 +293,8 @@ static tm_status run_all(reproduction *r, tm_error *err)
         reproduce_row *row = &r->rows[i];
         if (row->state != ROW_PLANNED) continue;
         TM_TRY(row_run(row, &r->options, r->arena, err));
-        if (row->state == ROW_RAN || row->state == ROW_INVALID) row->causes = row_causes(row, &r->page, r->arena);
+        if (row->state == ROW_RAN || row->state == ROW_INVALID)
+            row->causes = row_causes(row, &r->page, r->options.slice, r->arena);
         tell(r, i, row->earlier ? "done already" : row->why ? row->why : state_names[row->state]);
     }
     return TM_OK;

@@ -102,6 +102,6 @@ double row_published(const tm_figure *figure);
 
 /* What differs between the page's configuration, machine and software and those of the run, the likeliest first: lines
  * "batch: training.local_batch_size 2 instead of 6". NULL: nothing does. In `arena`. */
-const char *row_causes(const reproduce_row *row, const reproduce_page *page, tm_arena *arena);
+const char *row_causes(const reproduce_row *row, const reproduce_page *page, bool slice, tm_arena *arena);
 
 #endif

@@ -51,8 +51,8 @@ struct tm_gpu_sensors {
     bool       hip;
     nvml_calls nvml;
     void      *device;
-    int        file[FILES];          /* -1: is not there */
-    uint32_t   cycles, power, heat;  /* of gpu_metrics, as they were last: counters of 32 bits */
+    int        file[FILES];         /* -1: is not there */
+    uint32_t   cycles, power, heat; /* of gpu_metrics, as they were last: counters of 32 bits */
     double     held_of, power_held, heat_held;
     bool       counted;
 };
@@ -81,8 +81,8 @@ static int open_temperature(const char *device)
 {
     static const char *const first[] = { "hwmon/hwmon*/temp1_input", NULL };
     for (int i = 1; i <= 3; i++) {
-        char               path[64], label[64] = "";
-        const char *const  one[] = { path, NULL };
+        char              path[64], label[64] = "";
+        const char *const one[] = { path, NULL };
         snprintf(path, sizeof path, "hwmon/hwmon*/temp%d_label", i);
         int     fd = open_first(device, one);
         ssize_t n = fd >= 0 ? read(fd, label, sizeof label - 1) : 0;
@@ -128,8 +128,8 @@ static uint32_t word_at(const unsigned char *at)
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-/* Of gpu_metrics (the kernel's kgd_pp_interface.h): a header {u16 bytes, u8 format, u8 content}; of contents 6 to 8 of format
- * 1, where the counters of cycles, processor hot, package power, socket, regulator and memory too hot begin. */
+/* Of gpu_metrics (the kernel's kgd_pp_interface.h): a header {u16 bytes, u8 format, u8 content}; of contents 6 to 8 of
+ * format 1, where the counters of cycles, processor hot, package power, socket, regulator and memory too hot begin. */
 static void read_metrics(tm_gpu_sensors *s)
 {
     enum { CYCLES, PROCHOT, POWER, SOCKET, REGULATOR, MEMORY, COUNTERS };
@@ -151,9 +151,9 @@ static void read_metrics(tm_gpu_sensors *s)
 
 static void read_amd(tm_gpu_sensors *s, tm_gpu_reading *out)
 {
-    out->clock_mhz = number_in(s->file[FILE_CLOCK], 1e-6);             /* Hz */
-    out->power_w = number_in(s->file[FILE_POWER], 1e-6);               /* microwatts */
-    out->temperature_c = number_in(s->file[FILE_TEMPERATURE], 1e-3);   /* thousandths of a degree */
+    out->clock_mhz = number_in(s->file[FILE_CLOCK], 1e-6);           /* Hz */
+    out->power_w = number_in(s->file[FILE_POWER], 1e-6);             /* microwatts */
+    out->temperature_c = number_in(s->file[FILE_TEMPERATURE], 1e-3); /* thousandths of a degree */
     read_metrics(s);
     if (!s->counted) return;
     out->held_of = s->held_of;

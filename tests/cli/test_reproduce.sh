@@ -130,7 +130,7 @@ kill -TERM $pid
 wait $pid
 check "interrupted" [ $? -eq 130 ]
 check "says how to go on" has stopped.err "the same command continues from here$"
-check "what was measured is told" has stopped.out "^\| +[0-9]+ \| first +\| tokens_per_second +\| ran "
+check "what was measured is told" has stopped.out "^\| +[0-9]+ \| first +\| tokens_per_second +\| (ran|invalid) "
 check_not "a row that was interrupted is not done" [ -e stopped/second.ended ]
 
 # --- what may cause a difference ------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU's sensors: files of amdgpu that the test makes, byte by byte as the kernel's header lays them out, and NVML over a
- * stand-in; what is not there is unknown, and said. */
+/* A GPU's sensors: files of amdgpu that the test makes, byte by byte as the kernel's header lays them out, and NVML
+ * over a stand-in; what is not there is unknown, and said. */
 #include "gpu/sensors.h"
 
 #include <math.h>
@@ -95,9 +95,9 @@ static void amd(void **state)
 /* Formats whose counters are elsewhere or not there, short files, no number; and a GPU that names no sensor. */
 static void amd_without(void **state)
 {
-    char           *root = test_tree_make();
-    tm_text         why = { 0 };
-    tm_gpu_reading  r;
+    char          *root = test_tree_make();
+    tm_text        why = { 0 };
+    tm_gpu_reading r;
     (void)state;
     assert_null(tm_gpu_sensors_open(TM_GPU_HIP, bus, root, &why));
     assert_non_null(strstr(why.data, "sys/bus/pci/devices/0000:05:00.0 has neither hwmon nor gpu_metrics"));
