@@ -34,9 +34,9 @@ OPT_coverage := -g -O1 --coverage
 OPT_mutants  := -g -O2 -fPIC
 OPT      := $(OPT_$(VARIANT))
 ifeq ($(VARIANT),release)
-# Nothing of these runs inside a step: compiled sooner, not faster. comm/sum.c adds up gradients: with vectors.
+# Nothing of these runs inside a step: compiled sooner, not faster. comm/coll/sum.c adds up gradients: with vectors.
 $(foreach room,bench cli config hf mlperf model record results system train,$(BUILD)/src/$(room)/%.o) $(BUILD)/tests/%.o: OPT := -O1
-$(BUILD)/src/comm/sum.o: OPT := -O3
+$(BUILD)/src/comm/coll/sum.o: OPT := -O3
 $(BUILD)/tests/device/%.o: OPT := -O2
 # Interpreters of GPU machine code: what they compute does not depend on these flags.
 $(BUILD)/tests/machine/%.o: OPT = -O3 $(if $(filter-out $(CPU_FLAGS),$(FLAGS_avx2)),,$(ISA_avx2))
@@ -62,7 +62,7 @@ $(BUILD)/src/system/software.o: $(BUILD)/commit
 # Sources are found by folder; kernels under simd/ are compiled once per instruction set.
 SIMD_SRC := $(sort $(wildcard src/device/cpu/simd/*.c))
 # The only file that knows MPI is a module of its own, built with each MPI that there is (docs/ranks.md).
-MODULE_SRC := src/comm/mpi.c
+MODULE_SRC := src/comm/engine/mpi.c
 SRC      := $(sort $(filter-out $(SIMD_SRC) $(MODULE_SRC),$(shell find src -name '*.c')))
 ISA_base   :=
 ISA_avx2   := -mavx2 -mfma -mf16c
@@ -106,7 +106,7 @@ ROOM_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(TEST_SRC),$(wildcard $(TE
 # Libraries that stand in for those of GPUs, of two makers, and old ones; and for those of matrix products.
 BLAS     := $(patsubst %,$(BUILD)/tests/standins/%.so,$(foreach kind,dnnl openblas blis mkl,$(kind) $(kind)-bare) \
     openblas-plain mkl-capitals mkl-hollow layer)
-STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nvrtc.so hiprtc.so cublaslt.so hipblaslt.so nccl.so rccl.so nccl-old.so nccl-ancient.so trainmark-mpich.so) $(BLAS)
+STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nvrtc.so hiprtc.so cublaslt.so hipblaslt.so nvml.so nccl.so rccl.so nccl-old.so nccl-ancient.so trainmark-mpich.so) $(BLAS)
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
 TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*' ! -path 'tests/long/*'))
 LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
@@ -213,6 +213,7 @@ $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so): $(wildcard tests/standins/
 $(addprefix $(BUILD)/tests/standins/,nvrtc.so hiprtc.so): tests/standins/compilers.c
 $(addprefix $(BUILD)/tests/standins/,cublaslt.so hipblaslt.so): tests/standins/blaslt.c tests/standins/gpu.h
 $(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c
+$(BUILD)/tests/standins/nvml.so: tests/standins/nvml.c
 $(BLAS): tests/standins/blas.c
 $(BUILD)/tests/standins/trainmark-mpich.so: tests/standins/mpi.c
 $(BUILD)/tests/standins/trainmark-mpich.so: STANDIN := -Isrc
@@ -325,7 +326,7 @@ asan:
 
 # Threads of our own (the loader, the committer of records, tokenizers) under ThreadSanitizer. It knows nothing of OpenMP's
 # waits: devices have one thread.
-TSAN_TESTS := $(addprefix tests/,record/test_committer data/test_loader train/test_told train/test_proof comm/test_groups comm/test_failures comm/test_mail comm/test_mail_ring)
+TSAN_TESTS := $(addprefix tests/,record/test_committer data/test_loader train/test_told train/test_proof comm/test_groups comm/test_failures comm/test_messages comm/test_ring)
 TSAN_SCRIPTS := tests/cli/test_tokenize.sh tests/cli/test_tokenizer.sh
 tsan:
 	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=tsan $(TSAN_TESTS:%=build/tsan/%) build/tsan/trainmark

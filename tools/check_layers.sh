@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Includes point down only: a file of a room includes headers of its own room and of rooms below it, and of another room
 # only those that it shows. The order of the rooms, from the ground, and what they show, are the lists below
-# (docs/architecture.md). The same holds for the sub-rooms of train. Headers include each other in no circle.
+# (docs/architecture.md). The same holds for the sub-rooms of train and comm. What lies in comm itself is its ground (headers) and
+# its top (the rest). Headers include each other in no circle.
 set -eu
 cd "$(dirname "$0")/.."
 order="base stats gpu comm config token graph=op device model data system train hf bench mlperf results record cli"
 train="optimizer pipeline settings parallel adapter step checkpoint trainer certify generate run"
+comm="engine p2p coll mesh"
 # graph and op are one floor: a graph is made of ops, an op's gradient rule emits graph nodes.
 # What a room shows to the others; every other header is private. Of base and stats: all.
 shown="
@@ -22,10 +24,11 @@ gpu/library.h
 gpu/places.h
 gpu/platform.h
 gpu/runtime.h
+gpu/sensors.h
 gpu/visible.h
-comm/hosts.h
-comm/nccl.h
-comm/mesh.h
+comm/coll/hosts.h
+comm/coll/nccl.h
+comm/mesh/mesh.h
 config/config.h
 config/yaml.h
 data/inspect.h
@@ -150,7 +153,7 @@ grep -r '^ *# *include "' src --include='*.c' --include='*.h' |
 for include in $(cut -d ' ' -f 2 "$includes" | sort -u); do
     [ -f "src/$include" ] || grep -q "generated/$include:" Makefile || { echo "no such header: $include"; bad=1; }
 done
-awk -v order="$order" -v train="$train" -v shown="$(echo "$shown" | tr "\n" " ")" '
+awk -v order="$order" -v train="$train" -v comm="$comm" -v shown="$(echo "$shown" | tr "\n" " ")" '
     BEGIN {
         n = split(order, rooms, " ")
         for (i = 1; i <= n; i++) {
@@ -158,7 +161,9 @@ awk -v order="$order" -v train="$train" -v shown="$(echo "$shown" | tr "\n" " ")
             for (k = 1; k <= m; k++) floor[same[k]] = i
         }
         n = split(train, names, " ")
-        for (i = 1; i <= n; i++) within[names[i]] = i
+        for (i = 1; i <= n; i++) within["train", names[i]] = i
+        n = split(comm, names, " ")
+        for (i = 1; i <= n; i++) within["comm", names[i]] = i
         n = split(shown, names, " ")
         for (i = 1; i <= n; i++) is_shown[names[i]] = 1
     }
@@ -172,9 +177,11 @@ awk -v order="$order" -v train="$train" -v shown="$(echo "$shown" | tr "\n" " ")
         if (floor[there[1]] > floor[here[1]]) wrong("room " here[1] " includes " $2 ", which is above it")
         if (here[1] != there[1]) {
             if (there[1] != "base" && there[1] != "stats" && !is_shown[$2]) wrong($2 " is private to " there[1])
-        } else if (here[1] == "train") {
-            if (!within[here[2]]) wrong("not in a sub-room of train (" train ")")
-            else if (within[there[2]] > within[here[2]]) wrong("sub-room train/" here[2] " includes " $2 ", which is above it")
+        } else if (here[1] == "train" || here[1] == "comm") {
+            level = within[here[1], here[2]]
+            if (here[1] == "comm" && here[2] ~ /\.c$/) level = 99
+            else if (!level && !(here[1] == "comm" && here[2] ~ /\.h$/)) wrong("not in a sub-room of " here[1])
+            if (within[there[1], there[2]] > level) wrong(here[1] "/" here[2] " includes " $2 ", which is above it")
         }
     }
     END { exit bad }' "$includes" || bad=1

@@ -3,7 +3,18 @@
 
 #include "base/hash.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+tm_status tm_program_path(char out[TM_PROGRAM_PATH], tm_error *err)
+{
+    ssize_t length = readlink("/proc/self/exe", out, TM_PROGRAM_PATH - 1);
+    out[length < 0 ? 0 : length] = '\0';
+    return length > 0 ? TM_OK
+                      : tm_fail(err, TM_INTERNAL, "cannot find this program: /proc/self/exe: %s", strerror(errno));
+}
 
 uint64_t tm_program_hash(void)
 {

@@ -31,7 +31,7 @@ struct tm_engine {
     tm_bench *bench;
     void     *library;     /* dlopen handle */
     void     *context;     /* of the engine's own, allocated */
-    void (*call[2])(void); /* the products of the library: float32, bfloat16 (NULL: none) */
+    void (*call[3])(void); /* the products of the library: float32, bfloat16, float16 (NULL: none) */
 };
 
 enum { TM_ENGINES = 8 };

@@ -14,8 +14,8 @@
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* CBLAS */
 typedef void cblas_sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a,
                             int lda, const float *b, int ldb, float beta, float *c, int ldc);
-typedef void cblas_sbgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const uint16_t *a,
-                             int lda, const uint16_t *b, int ldb, float beta, float *c, int ldc);
+typedef void cblas_half_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const uint16_t *a,
+                           int lda, const uint16_t *b, int ldb, float beta, float *c, int ldc);
 typedef int  dnnl_sgemm_fn(char trans_a, char trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                            int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 typedef int  dnnl_bf16_fn(char trans_a, char trans_b, int64_t m, int64_t n, int64_t k, float alpha, const uint16_t *a,
@@ -82,6 +82,12 @@ static int name_mkl_layer(struct dl_phdr_info *info, size_t size, void *out)
 
 /* --- running --------------------------------------------------------------------------------- */
 
+/* Where the engine's call for operands of 16 bits is. */
+static int half_of(const tm_product *p)
+{
+    return p->dtype == TM_BF16 ? 1 : 2;
+}
+
 static void run_cblas(tm_engine *engine, const tm_operands *o, int64_t turn)
 {
     const tm_product *p = &o->product;
@@ -93,8 +99,8 @@ static void run_cblas(tm_engine *engine, const tm_operands *o, int64_t turn)
         ((cblas_sgemm_fn *)engine->call[0])(ROW_MAJOR, ta, tb, m, n, k, 1, a, lda, b, ldb, 0, tm_operands_c(o, turn),
                                             n);
     else
-        ((cblas_sbgemm_fn *)engine->call[1])(ROW_MAJOR, ta, tb, m, n, k, 1, a, lda, b, ldb, 0, tm_operands_c(o, turn),
-                                             n);
+        ((cblas_half_fn *)engine->call[half_of(p)])(ROW_MAJOR, ta, tb, m, n, k, 1, a, lda, b, ldb, 0,
+                                                    tm_operands_c(o, turn), n);
 }
 
 static void run_dnnl(tm_engine *engine, const tm_operands *o, int64_t turn)
@@ -113,7 +119,8 @@ static void run_dnnl(tm_engine *engine, const tm_operands *o, int64_t turn)
 static const char *refuse_library(const tm_engine *engine, const tm_product *p)
 {
     if (p->dtype == TM_BF16 && !engine->call[1]) return "the library offers no bfloat16 product";
-    if (p->c_dtype == TM_BF16) return "the library gives float32 results only (--c-dtype float32)";
+    if (p->dtype == TM_F16 && !engine->call[2]) return "the library offers no float16 product";
+    if (p->c_dtype != TM_F32) return "the library gives float32 results only (--c-dtype float32)";
     return NULL;
 }
 
@@ -220,7 +227,7 @@ static void probe_mkl(tm_engine *engine)
 typedef struct {
     const char *name;
     const char *files[5];   /* first found is taken; NULL-terminated */
-    const char *symbols[2]; /* float32, bfloat16 */
+    const char *symbols[3]; /* float32, bfloat16, float16 */
     const char *forced[2];  /* environment variables that take the choice of kernels away from the library */
     void (*probe)(tm_engine *engine);
     void (*run)(tm_engine *engine, const tm_operands *operands, int64_t turn);
@@ -235,7 +242,7 @@ static const library_row libraries[] = {
       run_dnnl },
     { "OpenBLAS",
       { "libopenblas.so.0" },
-      { "cblas_sgemm", "cblas_sbgemm" },
+      { "cblas_sgemm", "cblas_sbgemm", "cblas_shgemm" },
       { "OPENBLAS_CORETYPE" },
       probe_openblas,
       run_cblas },
@@ -247,7 +254,7 @@ static const library_row libraries[] = {
       run_cblas },
     { "MKL",
       { "libmkl_rt.so.2", "libmkl_rt.so.3", "libmkl_rt.so.1" },
-      { "cblas_sgemm", "cblas_gemm_bf16bf16f32" },
+      { "cblas_sgemm", "cblas_gemm_bf16bf16f32", "cblas_gemm_f16f16f32" },
       { "MKL_ENABLE_INSTRUCTIONS" },
       probe_mkl,
       run_cblas },
@@ -296,7 +303,7 @@ static bool open_library(const library_row *row, tm_bench *bench, tm_engine *eng
     struct link_map *map;
     if (dlinfo(engine->library, RTLD_DI_LINKMAP, &map) == 0)
         snprintf(engine->path, sizeof engine->path, "%s", map->l_name);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         if (row->symbols[i]) engine->call[i] = symbol(engine->library, row->symbols[i]);
     if (!engine->call[0]) return false;
     row->probe(engine);

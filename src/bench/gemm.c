@@ -16,9 +16,9 @@ static const tm_key options[] = {
     { .name = "K", .kind = TM_KEY_I64, .fallback = "4096", .lo = 1, .hi = 1 << 24, .help = "terms of every sum" },
     { .name = "trans_a", .kind = TM_KEY_BOOL, .fallback = "false", .help = "A is stored as (K, M)" },
     { .name = "trans_b", .kind = TM_KEY_BOOL, .fallback = "false", .help = "B is stored as (N, K)" },
-    { .name = "dtype", .kind = TM_KEY_CHOICE, .fallback = "float32", .choices = "float32=fp32|bfloat16=bf16",
-      .help = "number format of A and B" },
-    { .name = "c-dtype", .kind = TM_KEY_CHOICE, .choices = "float32=fp32|bfloat16=bf16",
+    { .name = "dtype", .kind = TM_KEY_CHOICE, .fallback = "float32",
+      .choices = "float32=fp32|bfloat16=bf16|float16=fp16", .help = "number format of A and B" },
+    { .name = "c-dtype", .kind = TM_KEY_CHOICE, .choices = "float32=fp32|bfloat16=bf16|float16=fp16",
       .help = "number format of C; null: that of A and B, float32 with libraries of a CPU" },
     { .name = "shapes", .kind = TM_KEY_TEXT,
       .help = "instead of M, N, K: llama70b, or MxNxK separated by commas, optionally MxNxK:nt" },
@@ -335,6 +335,11 @@ static tm_status measure_all(work *w, const tm_product *p, bool cold, tm_error *
 
 /* --- what to measure ------------------------------------------------------------------------- */
 
+static tm_dtype format_named(const char *name)
+{
+    return strcmp(name, "bfloat16") == 0 ? TM_BF16 : strcmp(name, "float16") == 0 ? TM_F16 : TM_F32;
+}
+
 static tm_status read_products(work *w, bool libraries, tm_error *err)
 {
     const tm_config *c = w->bench->options;
@@ -342,8 +347,8 @@ static tm_status read_products(work *w, bool libraries, tm_error *err)
     const char      *c_dtype = tm_config_text(c, "c-dtype");
     tm_product       like = { .m = tm_config_i64(c, "M"), .n = tm_config_i64(c, "N"), .k = tm_config_i64(c, "K") };
     like.trans_a = tm_config_bool(c, "trans_a"), like.trans_b = tm_config_bool(c, "trans_b");
-    like.dtype = strcmp(tm_config_text(c, "dtype"), "bfloat16") == 0 ? TM_BF16 : TM_F32;
-    like.c_dtype = c_dtype ? strcmp(c_dtype, "bfloat16") == 0 ? TM_BF16 : TM_F32 : libraries ? TM_F32 : like.dtype;
+    like.dtype = format_named(tm_config_text(c, "dtype"));
+    like.c_dtype = c_dtype ? format_named(c_dtype) : libraries ? TM_F32 : like.dtype;
     bool sizes = tm_config_is_set(c, "M") || tm_config_is_set(c, "N") || tm_config_is_set(c, "K");
     if ((shapes != NULL) + (model != NULL) + sizes > 1)
         return tm_fail(err, TM_INVALID, "--M, --N, --K, --shapes and --model each say what to multiply; give one");

@@ -74,7 +74,7 @@ static void fill_nan(void *data, tm_dtype dtype, int64_t n, int threads)
         if (dtype == TM_F32)
             ((float *)data)[i] = NAN;
         else
-            ((uint16_t *)data)[i] = 0x7fc0;
+            ((uint16_t *)data)[i] = 0x7fc0; /* of bfloat16 and of float16 */
     }
 }
 

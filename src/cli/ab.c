@@ -7,11 +7,11 @@
 #include "base/file.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/program.h"
 #include "base/words.h"
 #include "cli/cli.h"
 #include "train/run/interleave.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,16 +107,6 @@ static tm_status read_options(job *j, tm_error *err)
 
 /* --- programs ----------------------------------------------------------------------------------------------------- */
 
-/* This very program, also if its name has gone. */
-static tm_status own_path(job *j, char **out, tm_error *err)
-{
-    char    path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (n <= 0) return tm_fail(err, TM_INTERNAL, "cannot find this program's own file: %s", strerror(errno));
-    *out = tm_arena_text_n(j->arena, path, (size_t)n);
-    return TM_OK;
-}
-
 /* Which trainmark it is; where two of them meet, the report says it. */
 static tm_status name_build(job *j, const char *binary, const char *flag, const char **out, tm_error *err)
 {
@@ -170,7 +160,9 @@ static tm_status own_program(job *j, int side, tm_ab_program *out, int64_t *byte
     *bytes = 0;
     if (!words->binary) {
         TM_TRY(plan_bytes(j, n + 1, argv, bytes, err)); /* another binary may know other keys */
-        TM_TRY(own_path(j, &path, err));
+        char self[TM_PROGRAM_PATH];
+        TM_TRY(tm_program_path(self, err));
+        path = tm_arena_text(j->arena, self);
     }
     memmove(argv + 2, argv + 1, ((size_t)n + 1) * sizeof *argv);
     argv[0] = words->binary ? tm_arena_text(j->arena, words->binary) : path;

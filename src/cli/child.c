@@ -2,7 +2,6 @@
 #include "cli/child.h"
 
 #include "base/clock.h"
-#include "base/process.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -11,16 +10,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { LOOK_NS = 20000000 };
+
+static tm_status interrupted(tm_error *err)
+{
+    return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command continues from here");
+}
+
 /* Takes in what the child prints until it has ended. */
 static tm_status follow(tm_process *process, int *status, tm_text *output, tm_error *err)
 {
-    const long long look_ns = 20000000;
     enum { LOG_LIMIT = 64 << 20 };
     bool open = true;
     while (open || !tm_process_ended(process, status)) {
         char part[16384];
-        if (tm_cli_stop) return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command continues from here");
-        if (!tm_process_wait(&process, 1, open ? tm_process_output(process) : -1, look_ns, &tm_cli_stop) || !open)
+        if (tm_cli_stop) return interrupted(err);
+        if (!tm_process_wait(&process, 1, open ? tm_process_output(process) : -1, LOOK_NS, &tm_cli_stop) || !open)
             continue;
         ssize_t got = read(tm_process_output(process), part, sizeof part);
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) open = false;
@@ -39,11 +44,12 @@ static void judge(tm_process *process, int status, child_end *end)
     end->nomem = killed || starved || (end->code == 4 && strstr(words, tm_status_text(TM_NOMEM)));
 }
 
-tm_status child_program(char self[CHILD_PROGRAM], tm_error *err)
+tm_status child_wait(tm_process *process, int *status, tm_error *err)
 {
-    ssize_t length = readlink("/proc/self/exe", self, CHILD_PROGRAM - 1);
-    if (length < 0) return tm_fail(err, TM_INTERNAL, "cannot find this program: /proc/self/exe: %s", strerror(errno));
-    self[length] = '\0';
+    while (!tm_process_ended(process, status)) {
+        if (tm_cli_stop) return interrupted(err);
+        (void)tm_process_wait(&process, 1, -1, LOOK_NS, &tm_cli_stop);
+    }
     return TM_OK;
 }
 

@@ -3,6 +3,7 @@
 #ifndef TM_CLI_CHILD_H
 #define TM_CLI_CHILD_H
 
+#include "base/process.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -15,9 +16,9 @@ typedef struct {
     double seconds;
 } child_end;
 
-/* The path of this program. */
-enum { CHILD_PROGRAM = 4096 };
-TM_MUST_USE tm_status child_program(char self[CHILD_PROGRAM], tm_error *err);
+/* Waits for a process that prints nothing we keep; *status as waitpid tells. TM_INTERRUPTED when the user wants to
+ * stop. */
+TM_MUST_USE tm_status child_wait(tm_process *process, int *status, tm_error *err);
 /* Runs a program; its standard output, 64 MiB of it at most, is appended to `output`. TM_INTERRUPTED when the user
  * wants to stop. */
 TM_MUST_USE tm_status child_run(char *const *argv, tm_text *output, child_end *end, tm_error *err);

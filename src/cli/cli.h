@@ -86,6 +86,15 @@ TM_MUST_USE tm_status tm_cli_configure(tm_cli_line *line, const char *fallback, 
 
 /* tm_hub_find of an argument: *path becomes the path where it is, and a note says where that was. NULL stays. */
 TM_MUST_USE tm_status tm_cli_find_hub(tm_cli_line *line, tm_hub_kind kind, const char **path, tm_error *err);
+/* tm_cli_find_hub of a model and of an adapter for it (NULL: none). A directory with an adapter alone instead of a
+ * model becomes the adapter, and the model is the one that it names. TM_INVALID: two adapters; as
+ * tm_cli_base_of_adapter. */
+TM_MUST_USE tm_status tm_cli_find_model(tm_cli_line *line, const char **path, const char **adapter, tm_error *err);
+/* Is there an adapter in the directory, and no model? */
+bool tm_cli_only_adapter(const char *folder);
+/* The directory of the model that an adapter is for, from the arena; a note says it. TM_INVALID, TM_FORMAT: none is
+ * named, or it is not here, with the command that downloads it. */
+TM_MUST_USE tm_status tm_cli_base_of_adapter(const char *adapter, tm_arena *arena, const char **base, tm_error *err);
 /* The Hugging Face folder that describes the model (model.hf_assets_path with a config.json), or NULL. */
 const char *tm_cli_model_folder(const tm_config *config);
 

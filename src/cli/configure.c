@@ -7,7 +7,7 @@
 #include "comm/comm.h"
 #include "cli/habits.h"
 #include "data/keys.h"
-#include "hf/folder.h"
+#include "hf/adapter.h"
 #include "mlperf/keys.h"
 #include "model/keys.h"
 #include "record/keys.h"
@@ -145,19 +145,6 @@ static tm_status take_subject(tm_config *config, const tm_cli_options *options, 
     return tm_config_apply_preset(config, options->subject, err);
 }
 
-tm_status tm_cli_find_hub(tm_cli_line *line, tm_hub_kind kind, const char **path, tm_error *err)
-{
-    tm_hub_place place;
-    if (!*path) return TM_OK;
-    tm_status st = tm_hub_find(kind, *path, &place, err);
-    if (st == TM_OK && place.found.data) {
-        tm_note("%s", place.found.data);
-        *path = tm_arena_text(line->arena, place.path.data);
-    }
-    tm_hub_place_fini(&place);
-    return st;
-}
-
 const char *tm_cli_model_folder(const tm_config *config)
 {
     const char *path = tm_config_text(config, "model.hf_assets_path");
@@ -176,6 +163,25 @@ static void name_of(const char *path, char name[128])
     snprintf(name, 128, "%.*s", (int)(n - from), path + from);
 }
 
+/* A directory with an adapter alone, as model.hf_assets_path or lora.adapter_path, says which model it is for. */
+static tm_status take_adapter(tm_config *config, tm_error *err)
+{
+    static const char model[] = "model.hf_assets_path", adapter[] = "lora.adapter_path";
+    const char       *path = tm_config_text(config, model), *given = tm_config_text(config, adapter), *base;
+    bool              only = path && tm_cli_only_adapter(path);
+    if (only && given)
+        return tm_fail(err, TM_INVALID, "%s is '%.200s', an adapter (it has no config.json), and %s is '%.200s'", model,
+                       path, adapter, given);
+    if (only) {
+        tm_config_derive(config, adapter, path, model);
+        given = path;
+    }
+    if (!given || (path && !only) || !tm_hf_is_adapter(given)) return TM_OK;
+    TM_TRY(tm_cli_base_of_adapter(given, tm_config_arena(config), &base, err));
+    tm_config_set(config, model, base, "derived from lora.adapter_path");
+    return TM_OK;
+}
+
 /* model.hf_assets_path: a config.json there describes the model. A name of a hub in a file that was written for other
  * programs is no folder here, and the file says itself what the model is. */
 static tm_status take_folder(reader *r, tm_error *err)
@@ -187,11 +193,13 @@ static tm_status take_folder(reader *r, tm_error *err)
     if (!tm_config_text(config, key) && theirs) tm_config_set(config, key, theirs, "derived from the file");
     const char *path = tm_config_text(config, key);
     tm_error    missing = { 0 };
-    if (!path) return TM_OK;
-    bool      weights = theirs && strcmp(path, theirs) == 0; /* as well as a tokenizer */
-    tm_status st = tm_config_find_hub(config, key, TM_HUB_MODEL, &missing);
+    bool        weights = path && theirs && strcmp(path, theirs) == 0; /* as well as a tokenizer */
+    tm_status   st = tm_config_find_hub(config, key, TM_HUB_MODEL, &missing);
     if (st == TM_FORMAT) return tm_fail(err, st, "%s", missing.text); /* it is there, and damaged */
+    TM_TRY(tm_config_find_hub(config, "lora.adapter_path", TM_HUB_MODEL, err));
+    TM_TRY(take_adapter(config, err));
     path = tm_config_text(config, key);
+    if (!path) return TM_OK;
     const char *folder = tm_cli_model_folder(config);
     if (!folder && !weights && tm_file_exists(path)) {
         tm_config_note(config, "%s: no config.json in '%.200s': only a tokenizer is looked for there", key, path);
@@ -291,7 +299,6 @@ static tm_status fill(reader *r, const char *fallback, bool plans, tm_error *err
     bool named = r->options->subject || (experiment && *experiment) || tm_config_preset(config);
     if (!named && fallback && !tm_cli_model_folder(config)) TM_TRY(tm_config_apply_preset(config, fallback, err));
     keep_of_model(config, take_folder(r, &own), &own);
-    tm_config_report(config, tm_config_find_hub(config, "lora.adapter_path", TM_HUB_MODEL, &own), &own);
     TM_TRY(tm_cli_take_platform(r->options, config, err));
     set_ranks(r);
     TM_TRY(tm_config_finish(config, err));

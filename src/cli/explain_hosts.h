@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/explain_hosts.h - private to the room: what of a plan's traffic goes from host to host, by the formulas of
- * comm/hosts.h. */
+ * comm/coll/hosts.h. */
 #ifndef TM_CLI_EXPLAIN_HOSTS_H
 #define TM_CLI_EXPLAIN_HOSTS_H
 
-#include "comm/hosts.h"
-#include "comm/mesh.h"
+#include "comm/coll/hosts.h"
+#include "comm/mesh/mesh.h"
 #include "graph/plan.h"
 
 /* Ranks 0 .. K - 1 of a mesh on the first host, K .. 2 K - 1 on the second, ...: its groups, as they are asked for. */

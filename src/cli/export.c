@@ -30,13 +30,14 @@ static void print_json(const tm_hf_export_options *o, const tm_hf_source *source
     tm_text_add(out, "\n");
 }
 
-static tm_status export(const char *path, int64_t step, const tm_hf_export_options *options, bool as_json, tm_text *out,
-                        tm_error *err)
+static tm_status export(const char *path, const char *adapter, int64_t step, const tm_hf_export_options *options,
+                        bool as_json, tm_text *out, tm_error *err)
 {
     tm_hf_source source;
     tm_hf_report report;
     char         bytes[32], parameters[40];
     tm_status    st = tm_hf_source_open(path, step, tm_cli_config(), &source, err);
+    if (st == TM_OK && adapter) st = tm_hf_source_adapt(&source, adapter, err);
     if (st == TM_OK) st = tm_hf_export(&source, options, &report, err);
     if (st == TM_OK && as_json)
         print_json(options, &source, &report, out);
@@ -57,11 +58,11 @@ static tm_status run(tm_cli_line *line, tm_error *err)
     const export_options *given = line->options;
     tm_hf_export_options  o = { .folder = given->out };
     tm_text               out = { 0 };
-    const char           *path = line->words[0];
-    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &path, err));
+    const char           *path = line->words[0], *adapter = NULL;
+    TM_TRY(tm_cli_find_model(line, &path, &adapter, err));
     o.shard_bytes = (int64_t)(given->gigabytes * 1e9);
     o.dtype = tm_hf_export_format(given->dtype);
-    tm_status st = export(path, given->step, &o, given->json, &out, err);
+    tm_status st = export(path, adapter, given->step, &o, given->json, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_text_fini(&out);
     return st;

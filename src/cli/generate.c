@@ -223,8 +223,7 @@ static tm_status run(tm_cli_line *line, tm_error *err)
     generate_options *o = line->options;
     job               j = { .path = line->words[0], .o = o, .end = -1 };
     tm_text           out = { 0 };
-    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &j.path, err));
-    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &o->adapter, err));
+    TM_TRY(tm_cli_find_model(line, &j.path, &o->adapter, err));
     TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &o->tokenizer, err));
     if (!j.o->prompt == !j.o->prompt_ids)
         return tm_fail(err, TM_USAGE, "give --prompt TEXT or --prompt-ids FILE (a JSON array of token ids, or a .npy)");

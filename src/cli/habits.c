@@ -220,6 +220,8 @@ static tm_status take_tag(rewriting *r, const char *tag, tm_error *err)
 {
     char *name = tm_arena_text(r->arena, tag), *parameters = strchr(name, ':');
     if (parameters) *parameters++ = '\0';
+    /* Megatron-LM's entry of the 70B for one node: 40 of its 80 layers, in FP8 only (ROCm/MAD, pytorch_megatron_lm) */
+    bool        proxy = cut(name, "_llama-3.1-70b-proxy") && strcat(name, "_llama-3.1-70b");
     const char *preset = tm_habit_preset(r->config, name);
     if (!preset)
         return tm_fail(err, TM_UNSUPPORTED, "--tags: no entry '%.120s'; `trainmark discover` lists them", name);
@@ -229,7 +231,10 @@ static tm_status take_tag(rewriting *r, const char *tag, tm_error *err)
     r->model = preset;
     r->benchmark = true;
     (void)cut(name, "_overlay");
-    if (cut(name, "_fp8")) TM_TRY(take_precision(r, "FP8", err));
+    if (cut(name, "_fp8") || proxy) TM_TRY(take_precision(r, "FP8", err));
+    if (proxy) make(r, "--model.n_layers", "40");
+    if (proxy)
+        tm_config_note(r->config, "%.120s: 40 of the 80 layers, a proxy of the model that one node has room for", tag);
     r->entry = name;
     for (char *next; parameters; parameters = next) {
         next = strchr(parameters, ':');
@@ -287,22 +292,20 @@ static const char *whose(const rewriting *r)
     return NULL;
 }
 
-/* How the catalogue trains this model; a task that was not given is that of its entry. Said in a note. */
+/* How the catalogue trains this model; a task that was not given is that of its entry. Said in a note, also that
+ * nothing is known. */
 static tm_status take_recipe(rewriting *r, const char *gpu, tm_habit_recipe *out, tm_error *err)
 {
-    const char *by = whose(r);
+    const char *by = whose(r), *task = r->task ? r->task : r->entry ? NULL : "pretrain";
     *out = (tm_habit_recipe){ .n = 0 };
-    if (!r->benchmark || !r->model || !by) return TM_OK;
-    const char *task = r->task ? r->task : r->entry ? NULL : "pretrain";
-    *out = tm_habit_recipe_find(r->arena, by, task, r->model, r->precision ? r->precision : "BF16", gpu);
-    if (!out->text && !r->precision) {
-        tm_config_note(r->config,
-                       "%s of %s: no recipe is built in; it trains in BF16 as its scripts do, other keys "
-                       "have their defaults",
-                       r->task ? r->task : "pretrain", r->model);
-        return take_precision(r, "BF16", err);
+    if (!r->benchmark || !r->model) return TM_OK;
+    if (by) *out = tm_habit_recipe_find(r->arena, by, task, r->model, r->precision ? r->precision : "BF16", gpu);
+    if (!out->text) {
+        bool usual = by && !r->precision;
+        tm_config_note(r->config, "%s of %s: no recipe is built in; %skeys that are not given have their defaults",
+                       r->task ? r->task : "pretrain", r->model, usual ? "it trains in BF16 as its scripts do; " : "");
+        return usual ? take_precision(r, "BF16", err) : TM_OK;
     }
-    if (!out->text) return TM_OK;
     if (!r->task) TM_TRY(take_task(r, out->task, err));
     if (!r->precision) TM_TRY(take_precision(r, "BF16", err));
     tm_config_note(r->config, "%s of %s as it is done there: %s%s%s%s", r->task, r->model, out->text,

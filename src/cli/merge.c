@@ -41,9 +41,11 @@ static tm_status run(tm_cli_line *line, tm_error *err)
     tm_hf_source         source;
     tm_hf_report         report;
     tm_text              out = { 0 };
-    const char          *base = line->words[0], *adapter = line->words[1];
-    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &base, err));
-    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &adapter, err));
+    const char          *base = line->words[0], *adapter = line->n_words > 1 ? line->words[1] : NULL;
+    TM_TRY(tm_cli_find_model(line, &base, &adapter, err));
+    if (!adapter)
+        return tm_fail(err, TM_USAGE, "'%.300s' is no adapter (it has no adapter_config.json); give BASE and ADAPTER",
+                       base);
     tm_status st = tm_hf_source_open(base, -1, tm_cli_config(), &source, err);
     if (st == TM_OK) st = tm_hf_source_adapt(&source, adapter, err);
     o.dtype = tm_hf_export_format(given->dtype);
@@ -68,12 +70,14 @@ static const tm_option rows[] = {
 const tm_cli_command tm_command_merge = {
     .name = "merge",
     .summary = "add an adapter to its model",
-    .words = "BASE ADAPTER",
-    .least = 2,
+    .words = "[BASE] ADAPTER",
+    .least = 1,
     .most = 2,
     .about =
         "Writes the Hugging Face directory BASE with the adapter of the directory ADAPTER (PEFT: adapter_config.json, "
-        "adapter_model.safetensors) added to its matrices: W + scale B A, rounded once.",
+        "adapter_model.safetensors) added to its matrices: W + scale B A, rounded once. Without BASE: the model that "
+        "the adapter names, from a "
+        "directory or the Hugging Face cache.",
     TM_CLI_OPTIONS(rows, merge_options),
     .run = run,
 };

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/child.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -52,7 +53,7 @@ static tm_status call(tm_arena *arena, const char *what, const char *const *word
     while (*words) argv[n++] = tm_arena_text(arena, *words++);
     argv[n] = NULL;
     TM_TRY(tm_process_start(&(tm_process_options){ .argv = argv }, &process, err));
-    tm_status st = tm_repeat_wait(process, &status, err);
+    tm_status st = child_wait(process, &status, err);
     if (st == TM_OK && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
         st = tm_fail(err, WIFEXITED(status) ? tm_repeat_status(WEXITSTATUS(status)) : TM_INTERNAL,
                      "%s ended with %s:\n%s", what, tm_process_status_text(status, text),

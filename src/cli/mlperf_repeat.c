@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/process.h"
+#include "base/program.h"
+#include "cli/child.h"
 #include "cli/cli.h"
 #include "mlperf/log.h"
 
@@ -94,10 +96,8 @@ static int64_t seed_of(const tm_repeat *r, int64_t run)
 
 tm_status tm_repeat_program(tm_arena *arena, char **out, tm_error *err)
 {
-    char    self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0) return tm_fail(err, TM_INTERNAL, "cannot find this program: /proc/self/exe: %s", strerror(errno));
-    self[length] = '\0';
+    char self[TM_PROGRAM_PATH];
+    TM_TRY(tm_program_path(self, err));
     *out = tm_arena_text(arena, self);
     return TM_OK;
 }
@@ -129,16 +129,6 @@ tm_status tm_repeat_tell(const tm_repeat *r, const tm_text *line, tm_error *err)
 {
     if (!r->json) return tm_cli_print(line, err);
     fputs(line->data, stderr);
-    return TM_OK;
-}
-
-tm_status tm_repeat_wait(tm_process *process, int *status, tm_error *err)
-{
-    const long long look_ns = 20000000;
-    while (!tm_process_ended(process, status)) {
-        if (tm_cli_stop) return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command continues from here");
-        (void)tm_process_wait(&process, 1, -1, look_ns, &tm_cli_stop);
-    }
     return TM_OK;
 }
 
@@ -176,7 +166,7 @@ static tm_status train(const tm_repeat *r, const char *model, int64_t run, const
     int         status = 0;
     int64_t     seed = seed_of(r, run), begin = tm_now_ns();
     TM_TRY(start(r, model, seed, folder, log, arena, &process, err));
-    tm_status st = tm_repeat_wait(process, &status, err);
+    tm_status st = child_wait(process, &status, err);
     tm_text   line = { 0 };
     bool      whole = false;
     int       code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;

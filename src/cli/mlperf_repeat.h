@@ -83,8 +83,6 @@ extern const tm_cli_command tm_command_run;
 TM_MUST_USE tm_status tm_repeat_make_base(const tm_repeat *repeat, tm_arena *arena, const char **model, tm_error *err);
 /* The path of this program. */
 TM_MUST_USE tm_status tm_repeat_program(tm_arena *arena, char **out, tm_error *err);
-/* Waits until a process has ended; TM_INTERRUPTED when stopped. */
-TM_MUST_USE tm_status tm_repeat_wait(tm_process *process, int *status, tm_error *err);
 /* The status that has this exit code. */
 tm_status tm_repeat_status(int exit_code);
 /* What is said on the way: with --json standard output holds nothing but the result. */

@@ -166,8 +166,7 @@ static tm_status numerics(tm_cli_line *line, tm_error *err)
 {
     numerics_options *o = line->options;
     const char       *folder = line->words[0];
-    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &folder, err));
-    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &o->adapter, err));
+    TM_TRY(tm_cli_find_model(line, &folder, &o->adapter, err));
     job     j = { .folder = folder, .o = o };
     tm_text out = { 0 };
     if (!j.o->tokens == !j.o->inputs)

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/program.h"
 #include "cli/cli.h"
 #include "cli/child.h"
 #include "gpu/runtime.h"
@@ -102,15 +103,15 @@ static double predicted(const reproduce_row *row, const tm_figure *f)
     return strcmp(f->column, "memory_gb") == 0 ? row->plan_bytes / 1e9 : (double)NAN;
 }
 
-/* Ours, the published value, their ratio; is there ours? A slice is another model: nothing of it is beside anything. */
-static bool add_values(tm_table *table, const reproduce_row *row, const tm_figure *f, bool slice)
+/* Ours, the published value, their ratio; is there ours? */
+static bool add_values(tm_table *table, const reproduce_row *row, const tm_figure *f)
 {
     row_measured m = row_measure(row, f);
     double       published = row_published(f), ours = has_run(row) ? m.value : predicted(row, f);
     tm_table_f64(table, "published", published);
     tm_table_text(table, "unit", f->unit);
     tm_table_text(table, "convention", *f->convention ? f->convention : NULL);
-    if (slice || !isfinite(ours)) return false;
+    if (!isfinite(ours)) return false;
     tm_table_f64(table, "ours", ours);
     tm_table_f64(table, "ratio", ours / published);
     if (isfinite(m.lo)) tm_table_f64(table, "lo", m.lo);
@@ -118,7 +119,7 @@ static bool add_values(tm_table *table, const reproduce_row *row, const tm_figur
     return true;
 }
 
-static void add_all(tm_table *table, const reproduce_row *row, const tm_figure *f, bool slice)
+static void add_all(tm_table *table, const reproduce_row *row, const tm_figure *f)
 {
     tm_table_row(table);
     tm_table_text(table, "row", row->page->name);
@@ -136,10 +137,10 @@ static void add_all(tm_table *table, const reproduce_row *row, const tm_figure *
     tm_table_text(table, "case", f->row);
     tm_table_text(table, "source", f->source);
     tm_table_text(table, "published_note", *f->note ? f->note : NULL);
-    if (add_values(table, row, f, slice)) tm_table_text(table, "tag", has_run(row) ? "measured" : "predicted");
+    if (add_values(table, row, f)) tm_table_text(table, "tag", has_run(row) ? "measured" : "predicted");
 }
 
-static void add_brief(tm_table *table, const reproduce_row *row, const tm_figure *f, bool slice)
+static void add_brief(tm_table *table, const reproduce_row *row, const tm_figure *f)
 {
     bool several = f && strcmp(row->page->figures[0].row, row->page->figures[row->page->n_figures - 1].row) != 0;
     bool foretold = f && !has_run(row) && isfinite(predicted(row, f));
@@ -149,7 +150,7 @@ static void add_brief(tm_table *table, const reproduce_row *row, const tm_figure
     if (isfinite(row->plan_bytes)) tm_table_f64(table, "plan_gib", row->plan_bytes / (double)(1 << 30));
     if (!f) return;
     tm_table_printf(table, "figure", "%s%s%s", f->column, several ? " " : "", several ? f->row : "");
-    add_values(table, row, f, slice);
+    add_values(table, row, f);
 }
 
 /* The rows of one reason, behind it. */
@@ -177,6 +178,10 @@ static void add_notes(const reproduction *r, tm_table *table)
             tm_table_note(table, "%s: %.*s", row->page->name, (int)(end - line), line);
         }
         if (row->why && row->state != ROW_PLANNED) add_reason(r, i, table);
+        if (row->srun) tm_table_note(table, "%s, once for all nodes: %s", row->page->name, row->srun);
+        if (row->srun)
+            tm_table_note(table, "%s, or on each node (NODE: 0 to %d, FIRST: the host of node 0): %s", row->page->name,
+                          row->page->platform.nodes - 1, row->torchrun);
         times = times || (!has_run(row) && row->page->n_figures > 0);
     }
     if (r->options.slice) tm_table_note(table, "slices are other models: nothing of them is published");
@@ -185,13 +190,14 @@ static void add_notes(const reproduction *r, tm_table *table)
                              "GPUs' times has been judged by a measurement");
 }
 
+/* A slice is another model: nothing published is beside it. */
 static void add_rows(const reproduction *r, tm_table *table,
-                     void (*add)(tm_table *, const reproduce_row *, const tm_figure *, bool))
+                     void (*add)(tm_table *, const reproduce_row *, const tm_figure *))
 {
     for (size_t i = 0; i < r->n; i++) {
         const page_row *page = r->rows[i].page;
-        for (size_t k = 0; k == 0 || k < page->n_figures; k++)
-            add(table, &r->rows[i], page->n_figures ? &page->figures[k] : NULL, r->options.slice);
+        size_t          n = r->options.slice ? 0 : page->n_figures;
+        for (size_t k = 0; k == 0 || k < n; k++) add(table, &r->rows[i], n ? &page->figures[k] : NULL);
     }
 }
 
@@ -235,9 +241,14 @@ static tm_status write_report(const reproduction *r, const tm_table *brief, cons
         tm_text_printf(&text, "\n### %s\n\n- hardware: %s\n- the page: `%s`\n- here: `trainmark %s`\n- state: %s%s%s\n",
                        row->page->name, row->page->hardware, row->page->theirs, row->page->ours,
                        state_names[row->state], row->why ? ", " : "", row->why ? row->why : "");
+        if (row->srun)
+            tm_text_printf(&text,
+                           "- once for all nodes: `%s`\n- or on each node (NODE: 0 to %d, FIRST: the host of node 0): "
+                           "`%s`\n",
+                           row->srun, row->page->platform.nodes - 1, row->torchrun);
         if (row->page->note) tm_text_printf(&text, "- note: %s\n", row->page->note);
         if (row->causes) tm_cli_add_lines(&text, "- likely cause of a difference: ", row->causes);
-        if (!row->causes && row->state == ROW_RAN && row->page->n_figures)
+        if (!row->causes && row->state == ROW_RAN && row->page->n_figures && !r->options.slice)
             tm_text_add(&text,
                         "- likely cause of a difference: none is known of configuration, libraries and machine\n");
     }
@@ -282,7 +293,8 @@ static tm_status run_all(reproduction *r, tm_error *err)
         reproduce_row *row = &r->rows[i];
         if (row->state != ROW_PLANNED) continue;
         TM_TRY(row_run(row, &r->options, r->arena, err));
-        if (row->state == ROW_RAN || row->state == ROW_INVALID) row->causes = row_causes(row, &r->page, r->arena);
+        if (row->state == ROW_RAN || row->state == ROW_INVALID)
+            row->causes = row_causes(row, &r->page, r->options.slice, r->arena);
         tell(r, i, row->earlier ? "done already" : row->why ? row->why : state_names[row->state]);
     }
     return TM_OK;
@@ -355,7 +367,7 @@ static tm_status run_page(reproduction *r, tm_error *err)
 static tm_status reproduce(tm_cli_line *line, tm_error *err)
 {
     const command_options *o = line->options;
-    char                   program[CHILD_PROGRAM];
+    char                   program[TM_PROGRAM_PATH];
     tm_platform            platform;
     reproduction           r = { .cli = o, .arena = line->arena, .quiet = line->quiet };
     if (line->n_words > 0 && line->words[0][0] == '-')
@@ -366,7 +378,7 @@ static tm_status reproduce(tm_cli_line *line, tm_error *err)
     if (o->platform && (o->slice || o->any_gpu))
         return tm_fail(err, TM_USAGE,
                        "--platform plans for hardware that need not be here; leave --slice and --any-gpu out");
-    TM_TRY(child_program(program, err));
+    TM_TRY(tm_program_path(program, err));
     TM_TRY(page_read(line->words[0], line->arena, &r.page, err));
     TM_TRY(select_rows(&r, err));
     const char *slash = strrchr(r.page.name, '/');

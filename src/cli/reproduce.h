@@ -77,6 +77,7 @@ typedef struct {
     int             fits;                  /* 1, 0; -1: not known */
     int             code;                  /* of a row that was run or failed to be planned */
     const char     *why;                   /* it was not run, or failed; NULL */
+    const char     *srun, *torchrun;       /* lines that start a row of several nodes; NULL: it has one */
     const char     *gpu;                   /* the name of this machine's; NULL: it has none */
     const char     *causes;                /* of a difference, NULL: none is known */
     json_t         *configuration;         /* the page's own, planned; NULL: it has none */
@@ -101,6 +102,6 @@ double row_published(const tm_figure *figure);
 
 /* What differs between the page's configuration, machine and software and those of the run, the likeliest first: lines
  * "batch: training.local_batch_size 2 instead of 6". NULL: nothing does. In `arena`. */
-const char *row_causes(const reproduce_row *row, const reproduce_page *page, tm_arena *arena);
+const char *row_causes(const reproduce_row *row, const reproduce_page *page, bool slice, tm_arena *arena);
 
 #endif

@@ -164,6 +164,11 @@ static void of_software(const case_of *c, const char *keys, tm_text *out)
     }
 }
 
+static void add_once(tm_text *out, const char *words)
+{
+    if (!out->length || !strstr(out->data, words)) tm_text_printf(out, "%s%s", out->length ? ", " : "", words);
+}
+
 /* Figures that the run has no number for by the page's way of counting. */
 static void of_convention(const case_of *c, const char *keys, tm_text *out)
 {
@@ -171,9 +176,9 @@ static void of_convention(const case_of *c, const char *keys, tm_text *out)
     for (size_t i = 0; i < c->row->page->n_figures; i++) {
         const tm_figure *f = &c->row->page->figures[i];
         if (*f->convention && isnan(row_measure(c->row, f).value))
-            tm_text_printf(out, "%s%s is counted as '%s', which is not counted here", out->length ? ", " : "",
-                           f->column, f->convention);
-        if (strstr(f->note, "counted ")) tm_text_printf(out, "%s%s", out->length ? ", " : "", f->note);
+            add_once(out, tm_arena_format(c->arena, "%s is counted as '%s', which is not counted here", f->column,
+                                          f->convention));
+        if (strstr(f->note, "counted ")) add_once(out, f->note);
     }
 }
 
@@ -213,13 +218,13 @@ static json_t *document_of(const tm_result *result)
     return text && text->data ? json_loadb(text->data, text->length, 0, &cause) : NULL;
 }
 
-const char *row_causes(const reproduce_row *row, const reproduce_page *page, tm_arena *arena)
+const char *row_causes(const reproduce_row *row, const reproduce_page *page, bool slice, tm_arena *arena)
 {
     case_of c = { .row = row, .page = page, .arena = arena, .result = document_of(row->result) };
     tm_text all = { 0 };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         tm_text found = { 0 };
-        if (c.result) rules[i].of(&c, rules[i].keys, &found);
+        if (c.result && !(slice && rules[i].of == of_convention)) rules[i].of(&c, rules[i].keys, &found);
         if (found.length) tm_text_printf(&all, "%s%s: %s", all.length ? "\n" : "", rules[i].cause, found.data);
         tm_text_fini(&found);
     }

@@ -201,7 +201,7 @@ static const char *lacks(const reproduce_row *row, const reproduce_options *o, t
     if (o->platform) return tm_arena_format(arena, "planned for %s: --platform", o->platform);
     if (bound && takes_gpu(row, o)) return tm_arena_format(arena, "bench %s does not run on GPUs", bound->name);
     if (o->slice || !p->gpu) return NULL;
-    if (p->nodes > 1) return tm_arena_format(arena, "needs %d nodes; start its line with a launcher on each", p->nodes);
+    if (p->nodes > 1) return tm_arena_format(arena, "needs %d nodes; start it by one of its lines below", p->nodes);
     if (!m->device) return tm_arena_format(arena, "needs %d x %s; there is no GPU here", p->gpus, p->gpu->name);
     if (!o->any_gpu && !tm_gpu_sheet_names(p->gpu, m->name))
         return tm_arena_format(arena, "needs %d x %s; here are %d x %s (--any-gpu runs it there)", p->gpus,
@@ -211,11 +211,33 @@ static const char *lacks(const reproduce_row *row, const reproduce_options *o, t
     return NULL;
 }
 
+/* How a row of several nodes is started: once by srun, or by torchrun on each node. Its ranks are the launcher's. */
+static void set_launch(reproduce_row *row, const reproduce_options *o, tm_arena *arena)
+{
+    const tm_platform *p = &row->page->platform;
+    tm_text            words = { 0 };
+    if (p->nodes < 2 || o->slice || o->platform) return;
+    tm_text_printf(&words, "trainmark %s --device %s", row->page->ours,
+                   strcmp(p->gpu->maker, "AMD") == 0 ? "hip" : "cuda");
+    for (int i = 0; i < o->n_extra; i++) {
+        const char *quote = strpbrk(o->extra[i], " \"$*?[]{};&|<>()#~!\\") ? "'" : "";
+        tm_text_printf(&words, " %s%s%s", quote, o->extra[i], quote);
+    }
+    tm_text_printf(&words, " --out %s/%s", o->folder, row->page->name);
+    row->srun = tm_arena_format(arena, "srun -N %d --ntasks-per-node %d --mpi=pmix %s", p->nodes, p->gpus, words.data);
+    row->torchrun = tm_arena_format(arena,
+                                    "torchrun --nnodes %d --node-rank NODE --nproc-per-node %d --master-addr FIRST "
+                                    "--master-port 29500 --no-python %s",
+                                    p->nodes, p->gpus, words.data);
+    tm_text_fini(&words);
+}
+
 tm_status row_plan(reproduce_row *row, const reproduce_options *o, tm_arena *arena, tm_error *err)
 {
     row->plan_bytes = row->minutes = (double)NAN;
     row->fits = -1;
     row->state = ROW_PLANNED;
+    set_launch(row, o, arena);
     if (row->page->plan) TM_TRY(plan_memory(row, o, arena, err));
     if (row->state == ROW_FAILED) return TM_OK;
     row->why = lacks(row, o, arena);

@@ -576,8 +576,9 @@ const tm_cli_command tm_command_run = {
         "MODEL is a built-in name (`trainmark models`). FILE is an experiment of Primus (.yaml), a job file of "
         "TorchTitan (.toml), a recipe of torchtune (.yaml), a model of pytorch-training-benchmark (.json, then "
         "llama or mistral), variables of an MLPerf submission (.sh), or a file of keys. A command of these programs "
-        "may stand behind `trainmark run` as it is: torchrun, primus-cli, tune run, madengine run, and the report "
-        "script with -t TASK -m MODEL -p FORMAT -s TOKENS -n GPUS -b BATCH -l LAYERS (docs/coming-from.md).",
+        "may stand behind `trainmark run` as it is: torchrun, primus-cli, tune run, madengine run with --tags NAME, "
+        "and the report script with -t TASK -m MODEL -p FORMAT -s TOKENS -n GPUS -b BATCH -l LAYERS -f fsdp "
+        "(docs/coming-from.md).",
     TM_CLI_OPTIONS(rows, tm_cli_options),
     .keys = tm_cli_keys,
     .first_keys = "model.hf_assets_path,data.source,data.path,training.steps,training.local_batch_size,"

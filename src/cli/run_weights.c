@@ -50,11 +50,14 @@ tm_status run_open_adapter(run_job *j, tm_error *err)
     const char        *path = tm_config_text(j->config, "lora.adapter_path");
     const tm_adapters *own = &j->options.step.adapters, *given = &j->adapter.adapters;
     if (!path) return TM_OK;
-    if (own->rank == 0 || !j->weights)
-        return tm_fail(err, TM_INVALID, "lora.adapter_path (%s) needs %s",
-                       tm_config_place(j->config, "lora.adapter_path"),
-                       own->rank == 0 ? "lora.rank" : "a model with weights: model.hf_assets_path");
+    if (!j->weights)
+        return tm_fail(err, TM_INVALID, "lora.adapter_path (%s) needs a model with weights: model.hf_assets_path",
+                       tm_config_place(j->config, "lora.adapter_path"));
     TM_TRY(tm_hf_adapter_open(path, j->weights, j->cli->folder.form, &j->adapter, err));
+    if (own->rank == 0)
+        return tm_fail(err, TM_INVALID,
+                       "lora.adapter_path (%s) needs lora.rank; '%.200s' has --lora.rank %lld --lora.alpha %g",
+                       tm_config_place(j->config, "lora.adapter_path"), path, (long long)given->rank, given->alpha);
     double apart = tm_adapters_scale(own) - tm_adapters_scale(given);
     if (own->dora != given->dora)
         return tm_fail(err, TM_INVALID, "'%s' is %s adapter, and lora.dora is %s; set lora.dora to %s", path,

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/program.h"
 #include "cli/ranks.h"
 
 #include <errno.h>
@@ -173,14 +174,14 @@ static void set_environment(const supervisor *s)
 }
 
 /* The launcher's command line; words of `line` behind it. */
-static char **command_line(const supervisor *s, const char *launcher, const tm_cli_line *line)
+static char **command_line(const supervisor *s, const char *launcher, const tm_cli_line *line, tm_error *err)
 {
     enum { MORE = 24 };
     static const char *const open_mpi[] = { "--oversubscribe", "--bind-to", "none", "--quiet" };
     char                   **argv = tm_arena_take(line->arena, (size_t)(line->argc + MORE) * sizeof *argv), *rest;
-    char                    *self = tm_arena_take(line->arena, PATH_MAX);
+    char                    *self = tm_arena_take(line->arena, TM_PROGRAM_PATH);
     int                      n = 0;
-    if (readlink("/proc/self/exe", self, PATH_MAX - 1) < 1) return NULL;
+    if (tm_program_path(self, err) != TM_OK) return NULL;
     argv[n++] = (char *)launcher;
     argv[n++] = (char *)"-n";
     argv[n++] = tm_arena_format(line->arena, "%d", s->ranks);
@@ -312,9 +313,9 @@ static tm_status attempt(supervisor *s, const char *launcher, const tm_cli_line 
     s->first = s->stopped = -1;
     s->due_ns = 0;
     TM_TRY(tm_scratch_make_in(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", "trainmark-ranks", &s->folder, err));
-    char **argv = command_line(s, launcher, line);
+    char **argv = command_line(s, launcher, line, err);
     *started = argv != NULL;
-    tm_status st = argv ? supervise(s, argv, err) : tm_fail(err, TM_IO, "cannot read /proc/self/exe");
+    tm_status st = argv ? supervise(s, argv, err) : TM_INTERNAL;
     tm_scratch_remove(&s->folder);
     return st;
 }

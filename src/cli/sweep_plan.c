@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/program.h"
 #include "cli/explain_ranks.h"
 
 #include <stdlib.h>
@@ -79,11 +80,11 @@ tm_status sweep_plan_bytes(const tm_sweep_options *o, char *const *more, int n, 
 tm_status sweep_start(const tm_sweep_options *o, char *const *more, int n, const char *folder, const char *log,
                       child_end *end, tm_error *err)
 {
-    char    self[CHILD_PROGRAM];
+    char    self[TM_PROGRAM_PATH];
     tm_text output = { 0 };
     int     argc;
     *end = (child_end){ .code = -1 };
-    TM_TRY(child_program(self, err));
+    TM_TRY(tm_program_path(self, err));
     char **words = words_of(o, more, n, self, &argc);
     words[argc++] = (char *)"--out";
     words[argc++] = (char *)folder;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cpu.h"
 #include "base/log.h"
+#include "base/program.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -31,16 +31,13 @@ void tm_cli_settle_waiting(char **argv)
     for (int i = 2; argv[1] && argv[i]; i++)
         computes = computes && strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0;
     if (!computes || tm_comm_launched().ranks > 1 || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
-    char    self[PATH_MAX];
-    ssize_t n;
+    char self[TM_PROGRAM_PATH];
     if (!processors_are_wanted()) {
         if (strcmp(argv[1], "ab") == 0)
             setenv("GOMP_SPINCOUNT", "300000", 1); /* as without; the sides do not ask again */
         return;
     }
-    n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n < 1) return;
-    self[n] = '\0';
+    if (tm_program_path(self, NULL) != TM_OK) return;
     tm_note("other programs are using the processors: waiting threads sleep (OMP_WAIT_POLICY=passive)");
     setenv("OMP_WAIT_POLICY", "passive", 1);
     execv(self, argv);

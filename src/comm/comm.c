@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comm/comm.c - worlds and their groups; which algorithm a call takes. */
-#include "comm/group.h"
+#include "comm/coll/coll.h"
 
 #include "base/arena.h"
 #include "base/cpu.h"
@@ -22,21 +22,22 @@ static void *take(size_t bytes)
 
 /* --- groups ---------------------------------------------------------------------------------- */
 
-/* Bare: its calls can be made near, nothing is kept for the world. */
-static tm_comm *make_near(tm_comm_world *world, int *member, int size, int slot, uint32_t step, const char *name)
+/* Bare: calls within a host can be made, nothing is kept for the world. */
+static tm_comm *make_local(tm_comm_world *world, int *member, int size, int slot, uint32_t step, const char *name)
 {
     tm_comm *comm = take(sizeof *comm);
     *comm = (tm_comm){ .world = world, .size = size, .rank = -1, .member = member, .slot = slot, .step = step };
     snprintf(comm->name, sizeof comm->name, "%s", name);
     comm->way = "";
-    comm->near = true;
+    comm->one_host = true;
     for (int r = 0; r < size; r++) {
         if (member[r] == world->ports.rank) comm->rank = r;
-        comm->near = comm->near && world->ports.host[member[r]] == world->ports.host[world->ports.rank];
+        comm->one_host = comm->one_host && world->ports.host[member[r]] == world->ports.host[world->ports.rank];
     }
     TM_ASSERT(comm->rank >= 0);
-    comm->post = take((size_t)size * sizeof(tm_comm_post *));
-    for (int r = 0; r < size && comm->near; r++) comm->post[r] = &world->desk[world->local[member[r]]]->post[slot];
+    comm->slots = take((size_t)size * sizeof(tm_comm_slot *));
+    for (int r = 0; r < size && comm->one_host; r++)
+        comm->slots[r] = &world->segment[world->local[member[r]]]->slot[slot];
     return comm;
 }
 
@@ -56,22 +57,22 @@ static void find_hosts(tm_comm *comm)
     own = take((size_t)comm->size * sizeof *own);
     for (int r = 0; r < comm->size; r++)
         if (comm->hosts->host[r] == comm->hosts->host[comm->rank]) own[n++] = comm->member[r];
-    comm->inner = make_near(comm->world, own, n, comm->slot, comm->step, comm->name);
+    comm->inner = make_local(comm->world, own, n, comm->slot, comm->step, comm->name);
     comm->inner->inside = true;
 }
 
 /* `member` becomes the group's. */
 static tm_comm *make_group(tm_comm_world *world, int *member, int size, int slot, uint32_t step, const char *name)
 {
-    tm_comm *comm = make_near(world, member, size, slot, step, name);
-    if (!comm->near) find_hosts(comm);
+    tm_comm *comm = make_local(world, member, size, slot, step, name);
+    if (!comm->one_host) find_hosts(comm);
     comm->matrix = take((size_t)size * (size_t)size * sizeof *comm->matrix);
     comm->first = take(((size_t)size + 1) * sizeof *comm->first);
     comm->parts = take((size_t)size * sizeof *comm->parts);
-    comm->notices = take((size_t)size * sizeof *comm->notices);
-    if (!comm->near) comm->scratch = take(TM_COMM_SCRATCH);
+    comm->headers = take((size_t)size * sizeof *comm->headers);
+    if (!comm->one_host) comm->scratch = take(TM_COMM_SCRATCH);
     pthread_mutex_lock(&world->lock);
-    world->slots |= (uint64_t)1 << slot;
+    world->used |= (uint64_t)1 << slot;
     world->groups++;
     pthread_mutex_unlock(&world->lock);
     return comm;
@@ -85,7 +86,7 @@ static int processors(void)
     return quota < online ? (int)quota : online;
 }
 
-tm_comm *tm_comm_world_open(const tm_comm_ports *ports, void *const *desk, double deadline_seconds)
+tm_comm *tm_comm_world_open(const tm_comm_ports *ports, void *const *segment, double deadline_seconds)
 {
     tm_comm_world *world = take(sizeof *world);
     int            size = ports->size, *member = take((size_t)size * sizeof *member);
@@ -101,10 +102,10 @@ tm_comm *tm_comm_world_open(const tm_comm_ports *ports, void *const *desk, doubl
     world->local_size = seen[ports->host[ports->rank]];
     free(seen);
     TM_ASSERT(world->local_size <= TM_COMM_LOCAL);
-    for (int l = 0; l < world->local_size; l++) world->desk[l] = desk[l];
-    world->crowded = world->local_size > processors();
+    for (int l = 0; l < world->local_size; l++) world->segment[l] = segment[l];
+    world->oversubscribed = world->local_size > processors();
     pthread_mutex_init(&world->lock, NULL);
-    tm_comm_mail_open(world);
+    tm_comm_ring_open(world);
     return make_group(world, member, size, WORLD_SLOT, 0, "world");
 }
 
@@ -165,7 +166,7 @@ tm_status tm_comm_split(tm_comm *comm, int color, int key, const char *name, tm_
     char           what[TM_COMM_WHAT];
     *out = NULL;
     pthread_mutex_lock(&world->lock);
-    *own = (offer){ .color = color, .key = key, .slots = world->slots };
+    *own = (offer){ .color = color, .key = key, .slots = world->used };
     memcpy(own->step, world->step, sizeof own->step);
     pthread_mutex_unlock(&world->lock);
     snprintf(what, sizeof what, "split into %s", name);
@@ -184,17 +185,17 @@ tm_status tm_comm_split(tm_comm *comm, int color, int key, const char *name, tm_
 
 static void free_world(tm_comm_world *world)
 {
-    tm_comm_close_outbox(world);
-    tm_comm_close_trays(world);
-    tm_comm_mail_close(world);
+    tm_comm_send_queue_close(world);
+    tm_comm_stages_close(world);
+    tm_comm_ring_close(world);
     for (int i = 0; i < world->n_windows; i++) tm_comm_window_close(world->window[i]);
     const tm_comm_engine *engine = world->ports.engine;
     bool                  waits = engine->end_s > 0 && !world->failed;
-    tm_comm_guard        *guard =
-        waits ? tm_comm_guard_begin(world->ports.rank, world->deadline_s + engine->end_s, "the end of all ranks")
-                     : NULL;
+    tm_comm_watchdog     *guard =
+        waits ? tm_comm_watchdog_begin(world->ports.rank, world->deadline_s + engine->end_s, "the end of all ranks")
+                  : NULL;
     engine->close(world->ports.own, world->failed);
-    tm_comm_guard_end(guard);
+    tm_comm_watchdog_end(guard);
     pthread_mutex_destroy(&world->lock);
     free(world->local);
     free(world);
@@ -205,12 +206,12 @@ static void free_group(tm_comm *comm)
     if (!comm) return;
     tm_comm_hosts_free(comm->hosts);
     free(comm->member);
-    free(comm->post);
+    free(comm->slots);
     free(comm->scratch);
     free(comm->matrix);
     free(comm->first);
     free(comm->parts);
-    free(comm->notices);
+    free(comm->headers);
     free(comm->message);
     free(comm);
 }
@@ -231,10 +232,10 @@ void tm_comm_close(tm_comm *comm)
     };
     tm_status st = tm_comm_failed(comm, &ignored);
     if (st == TM_OK)
-        st = comm->near ? tm_comm_run_near(comm, &leave, &ignored) : tm_comm_run_far(comm, &leave, &ignored);
+        st = comm->one_host ? tm_comm_run_intra(comm, &leave, &ignored) : tm_comm_run_inter(comm, &leave, &ignored);
     pthread_mutex_lock(&world->lock);
     world->step[comm->slot] = comm->inner ? comm->inner->step : comm->step;
-    world->slots &= ~((uint64_t)1 << comm->slot);
+    world->used &= ~((uint64_t)1 << comm->slot);
     int left = --world->groups;
     pthread_mutex_unlock(&world->lock);
     bool is_world = comm->slot == WORLD_SLOT;
@@ -306,15 +307,6 @@ void tm_comm_count(tm_comm_world *world, int to, size_t bytes)
         atomic_fetch_add_explicit(&world->between, bytes, memory_order_relaxed);
 }
 
-void tm_comm_slice(size_t count, size_t element, size_t part, size_t parts, size_t *first, size_t *end)
-{
-    size_t line = 64 / element, lines = (count + line - 1) / line;
-    *first = lines * part / parts * line;
-    *end = lines * (part + 1) / parts * line;
-    if (*first > count) *first = count;
-    if (*end > count) *end = count;
-}
-
 /* --- calls ----------------------------------------------------------------------------------- */
 
 static void check(const tm_comm *comm, const tm_collective *call)
@@ -338,26 +330,5 @@ tm_status tm_comm_run(tm_comm *comm, const tm_collective *call, tm_error *err)
     check(comm, call);
     TM_TRY(tm_comm_failed(comm, err));
     if (call->kind == TM_COMM_SEND || call->kind == TM_COMM_RECEIVE) return tm_comm_run_pair(comm, call, err);
-    return comm->near ? tm_comm_run_near(comm, call, err) : tm_comm_run_far(comm, call, err);
-}
-
-tm_status tm_comm_counts(tm_comm *comm, const tm_collective *call, tm_error *err)
-{
-    size_t        n = (size_t)comm->size, me = (size_t)comm->rank, *matrix = comm->matrix;
-    tm_collective gather = { .kind = TM_COMM_ALL_GATHER,
-                             .format = TM_COMM_INT64,
-                             .send = call->send_counts,
-                             .receive = matrix,
-                             .count = n,
-                             .what = call->what,
-                             .step = call->step };
-    TM_TRY(tm_comm_run(comm, &gather, err));
-    for (size_t r = 0; r < n; r++)
-        if (matrix[r * n + me] != call->receive_counts[r])
-            return tm_comm_fail(comm, TM_INVALID, err,
-                                "all-to-all '%s' of group %s: rank %d sends %zu elements to rank %d, which expects "
-                                "%zu",
-                                call->what ? call->what : "", comm->name, comm->member[r], matrix[r * n + me],
-                                comm->member[me], call->receive_counts[r]);
-    return TM_OK;
+    return comm->one_host ? tm_comm_run_intra(comm, call, err) : tm_comm_run_inter(comm, call, err);
 }

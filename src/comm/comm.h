@@ -51,7 +51,7 @@ typedef struct {
      * `count` each. They may differ by rank and may be 0; what rank a sends to b is what b receives from a. */
     const size_t *send_counts, *receive_counts;
     int  channel; /* of messages to one rank: those of one channel (0, 1) arrive in the order in which they were sent */
-    bool posted;  /* of a send: a copy goes on its way; the call does not wait for the receiver */
+    bool buffered;    /* of a send: a copy goes on its way; the call does not wait for the receiver */
     const char *what; /* for messages: "gradients of layer 3" */
     int64_t     step; /* for messages; -1: none */
 } tm_collective;
@@ -66,7 +66,7 @@ const char *tm_comm_engine_name(const tm_comm *comm); /* "threads", "openmpi", "
 /* How the last call was made: "in place", "in blocks" (on one host), "from rank to rank", "shared by hosts" (on
  * several), "a message"; "": there was none. docs/ranks.md says what these are. */
 const char *tm_comm_way(const tm_comm *comm);
-/* Whatever this rank has sent to other hosts in this world, in bytes, notices of calls among them. */
+/* Whatever this rank has sent to other hosts in this world, in bytes, headers of calls among them. */
 uint64_t tm_comm_sent_between_hosts(const tm_comm *comm);
 /* Calls of the group go from rank to rank also where hosts could share them out; the results are the same. All ranks
  * set it alike: one of them decides for all. For measuring. */

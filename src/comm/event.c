@@ -20,7 +20,7 @@ static void futex(tm_comm_event *event, int operation, uint32_t value, const str
     (void)syscall(SYS_futex, &event->word, operation, value, most, NULL, 0);
 }
 
-void tm_comm_event_tell(tm_comm_event *event)
+void tm_comm_event_signal(tm_comm_event *event)
 {
     atomic_fetch_add(&event->word, 1);
     if (atomic_load(&event->sleepers) != 0) futex(event, FUTEX_WAKE, INT_MAX, NULL);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comm/launch.c - what this process was launched by, and the world that follows from it. */
 #include "comm/group.h"
-#include "comm/tcp.h"
+#include "comm/engine/tcp.h"
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/program.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -54,15 +55,13 @@ static const char *package_of(const char *engine)
 static bool find_module(const char *engine, char path[PATH_MAX])
 {
     static const char *const places[] = { "", "/../lib/trainmark" };
-    char                     self[PATH_MAX];
     const char              *given = getenv("TRAINMARK_MODULES");
-    ssize_t                  n = readlink("/proc/self/exe", self, sizeof self - 1);
+    char                     self[TM_PROGRAM_PATH];
     if (given && *given) {
         snprintf(path, PATH_MAX, "%.3000s/trainmark-%s.so", given, engine);
         return tm_file_exists(path);
     }
-    if (n < 1) return false;
-    self[n] = '\0';
+    if (tm_program_path(self, NULL) != TM_OK) return false;
     *strrchr(self, '/') = '\0';
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         snprintf(path, PATH_MAX, "%.3000s%s/trainmark-%s.so", self, places[i], engine);
@@ -106,16 +105,16 @@ enum { START_S = 5 }; /* that ranks need longer than the others: engines with de
 
 static tm_status open_loaded(const tm_comm_ports *ports, double deadline_seconds, tm_comm **world, tm_error *err)
 {
-    void      **desk = tm_alloc((size_t)ports->size * sizeof *desk);
+    void      **segment = tm_alloc((size_t)ports->size * sizeof *segment);
     const char *why = NULL;
     int         local = 0;
     for (int r = 0; r < ports->size; r++) local += ports->host[r] == ports->host[ports->rank];
     if (local > TM_COMM_LOCAL)
         why = "more than 256 ranks on one host";
     else
-        why = ports->engine->share(ports->own, tm_comm_desk_bytes(local), desk);
-    if (!why) *world = tm_comm_world_open(ports, desk, deadline_seconds);
-    free(desk);
+        why = ports->engine->share(ports->own, tm_comm_segment_bytes(local), segment);
+    if (!why) *world = tm_comm_world_open(ports, segment, deadline_seconds);
+    free(segment);
     return why ? tm_fail(err, TM_INVALID, "%s cannot share memory among the ranks of a host: %s", ports->engine->name,
                          why)
                : TM_OK;
@@ -165,8 +164,8 @@ tm_status tm_comm_open(const tm_comm_options *options, tm_comm **world, tm_error
         return tm_fail(err, TM_INVALID, "this is rank %d of %d, launched by %s: not a world of its own", launch.rank,
                        launch.ranks, launch.launcher);
     }
-    tm_comm_guard *guard = tm_comm_guard_begin(launch.rank, deadline + START_S, "the start of all ranks");
-    tm_status      st = open_several(&launch, engine, deadline, world, err);
-    tm_comm_guard_end(guard);
+    tm_comm_watchdog *guard = tm_comm_watchdog_begin(launch.rank, deadline + START_S, "the start of all ranks");
+    tm_status         st = open_several(&launch, engine, deadline, world, err);
+    tm_comm_watchdog_end(guard);
     return st;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/wait.c - patience and its end: how ranks wait, and what they say when a world fails. */
+/* comm/wait.c - how ranks wait and when they give up, and what they say when a world fails. */
 #include "comm/group.h"
 
 #include "base/clock.h"
@@ -28,46 +28,46 @@ void tm_comm_pause(int pauses)
     for (int i = 0; i < pauses; i++) pause_processor();
 }
 
-static bool is_patient(const tm_comm *comm, const tm_comm_patience *patience, int64_t now_ns)
+static bool is_patient(const tm_comm *comm, const tm_comm_backoff *backoff, int64_t now_ns)
 {
-    return (double)(now_ns - patience->since_ns) * 1e-9 < comm->world->deadline_s + comm->grace_s;
+    return (double)(now_ns - backoff->since_ns) * 1e-9 < comm->world->deadline_s + comm->grace_s;
 }
 
 /* A nap for whatever no event tells of lasts an eighth of the time that was waited. Messages that this rank has to move
  * on do not wait for an event. */
-static void sleep_turn(const tm_comm *comm, tm_comm_patience *patience, int64_t now_ns)
+static void sleep_turn(const tm_comm *comm, tm_comm_backoff *backoff, int64_t now_ns)
 {
     const int64_t least_ns = 50000, most_ns = 1000000;
-    int64_t       nap_ns = (now_ns - patience->since_ns) / 8;
+    int64_t       nap_ns = (now_ns - backoff->since_ns) / 8;
     if (nap_ns < least_ns) nap_ns = least_ns;
     if (nap_ns > most_ns) nap_ns = most_ns;
-    if (patience->event)
-        tm_comm_event_sleep(patience->event, patience->seen, comm->world->ports.engine->move_on ? least_ns : most_ns);
+    if (backoff->event)
+        tm_comm_event_sleep(backoff->event, backoff->seen, comm->world->ports.engine->move_on ? least_ns : most_ns);
     else
         nanosleep(&(struct timespec){ .tv_nsec = nap_ns }, NULL);
-    patience->turn |= ALL_DUE;
+    backoff->turn |= ALL_DUE;
 }
 
 /* Other ranks want the processor. */
-static bool crowded_turn(const tm_comm *comm, tm_comm_patience *patience)
+static bool crowded_turn(const tm_comm *comm, tm_comm_backoff *backoff)
 {
     int64_t now = tm_now_ns();
-    if (patience->since_ns == 0) patience->since_ns = now;
-    if (patience->turn++ < CROWDED_YIELDS) {
+    if (backoff->since_ns == 0) backoff->since_ns = now;
+    if (backoff->turn++ < CROWDED_YIELDS) {
         sched_yield();
     } else {
-        sleep_turn(comm, patience, now);
+        sleep_turn(comm, backoff, now);
         now = tm_now_ns();
     }
-    if (patience->event) patience->seen = atomic_load(&patience->event->word);
-    return is_patient(comm, patience, now);
+    if (backoff->event) backoff->seen = atomic_load(&backoff->event->word);
+    return is_patient(comm, backoff, now);
 }
 
-bool tm_comm_wait_turn(const tm_comm *comm, tm_comm_patience *patience)
+bool tm_comm_wait_turn(const tm_comm *comm, tm_comm_backoff *backoff)
 {
     enum { SPINS = 2000, YIELDS = 4000, CLOCK = 64 };
-    if (comm->world->crowded) return crowded_turn(comm, patience);
-    int64_t turn = patience->turn++;
+    if (comm->world->oversubscribed) return crowded_turn(comm, backoff);
+    int64_t turn = backoff->turn++;
     if (turn < SPINS) {
         pause_processor();
         return true;
@@ -79,8 +79,8 @@ bool tm_comm_wait_turn(const tm_comm *comm, tm_comm_patience *patience)
         nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
     }
     int64_t now = tm_now_ns();
-    if (patience->since_ns == 0) patience->since_ns = now;
-    return is_patient(comm, patience, now);
+    if (backoff->since_ns == 0) backoff->since_ns = now;
+    return is_patient(comm, backoff, now);
 }
 
 /* --- what a call is -------------------------------------------------------------------------- */
@@ -91,48 +91,48 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 29);
 }
 
-/* The hash is made of numbers, not of the notice: what was written just now byte by byte cannot be read at once. */
-void tm_comm_notice_fill(const tm_collective *call, tm_comm_notice *notice)
+/* The hash is made of numbers, not of the header: what was written just now byte by byte cannot be read at once. */
+void tm_comm_header_fill(const tm_collective *call, tm_comm_header *header)
 {
     bool   pair = call->kind == TM_COMM_SEND || call->kind == TM_COMM_RECEIVE;
     bool   reduces = call->kind == TM_COMM_ALL_REDUCE || call->kind == TM_COMM_REDUCE_SCATTER;
-    size_t named = call->what ? strnlen(call->what, sizeof notice->what - 1) : 0;
-    memset(notice, 0, sizeof *notice);
-    memcpy(notice->what, call->what ? call->what : "", named);
+    size_t named = call->what ? strnlen(call->what, sizeof header->what - 1) : 0;
+    memset(header, 0, sizeof *header);
+    memcpy(header->what, call->what ? call->what : "", named);
     /* A message is the same thing for both of its ranks. */
-    notice->kind = (uint8_t)(pair ? TM_COMM_SEND : call->kind);
-    notice->op = (uint8_t)(reduces ? call->op : 0);
-    notice->format = (uint8_t)call->format;
-    notice->pieces = call->send_counts != NULL;
-    notice->count = call->send_counts ? 0 : call->count;
-    notice->peer = call->kind == TM_COMM_BROADCAST ? call->peer : -1;
-    uint64_t what = notice->kind | notice->op << 8 | notice->format << 16 | (uint64_t)notice->pieces << 24;
-    notice->hash = mix(tm_hash(call->what, named) ^ notice->count) ^ (what | (uint64_t)notice->peer << 32);
-    notice->hash = mix(notice->hash);
-    notice->step = call->step;
-    notice->send_window = notice->receive_window = -1;
+    header->kind = (uint8_t)(pair ? TM_COMM_SEND : call->kind);
+    header->op = (uint8_t)(reduces ? call->op : 0);
+    header->format = (uint8_t)call->format;
+    header->pieces = call->send_counts != NULL;
+    header->count = call->send_counts ? 0 : call->count;
+    header->peer = call->kind == TM_COMM_BROADCAST ? call->peer : -1;
+    uint64_t what = header->kind | header->op << 8 | header->format << 16 | (uint64_t)header->pieces << 24;
+    header->hash = mix(tm_hash(call->what, named) ^ header->count) ^ (what | (uint64_t)header->peer << 32);
+    header->hash = mix(header->hash);
+    header->step = call->step;
+    header->send_window = header->receive_window = -1;
 }
 
-char *tm_comm_notice_text(const tm_comm_notice *notice, char out[256])
+char *tm_comm_header_text(const tm_comm_header *header, char out[256])
 {
     static const char *const kinds[] = { "barrier",    "all-reduce", "reduce-scatter", "all-gather", "broadcast",
                                          "all-to-all", "message",    "message",        "the end" };
     static const char *const ops[] = { "sum", "max", "min" };
     static const char *const formats[] = { "bytes", "int64", "float64", "float32", "bfloat16" };
-    int                      kind = notice->kind <= TM_COMM_CLOSE ? notice->kind : TM_COMM_CLOSE;
+    int                      kind = header->kind <= TM_COMM_CLOSE ? header->kind : TM_COMM_CLOSE;
     bool                     reduces = kind == TM_COMM_ALL_REDUCE || kind == TM_COMM_REDUCE_SCATTER;
     int                      n = snprintf(out, 256, "%s", kinds[kind]);
-    if (reduces) n += snprintf(out + n, 256 - (size_t)n, " (%s)", ops[notice->op % 3]);
+    if (reduces) n += snprintf(out + n, 256 - (size_t)n, " (%s)", ops[header->op % 3]);
     if (kind != TM_COMM_BARRIER && kind != TM_COMM_CLOSE) {
-        if (notice->pieces)
-            n += snprintf(out + n, 256 - (size_t)n, " of pieces of %s", formats[notice->format % 5]);
+        if (header->pieces)
+            n += snprintf(out + n, 256 - (size_t)n, " of pieces of %s", formats[header->format % 5]);
         else
-            n += snprintf(out + n, 256 - (size_t)n, " of %llu %s", (unsigned long long)notice->count,
-                          formats[notice->format % 5]);
+            n += snprintf(out + n, 256 - (size_t)n, " of %llu %s", (unsigned long long)header->count,
+                          formats[header->format % 5]);
     }
-    if (kind == TM_COMM_BROADCAST) n += snprintf(out + n, 256 - (size_t)n, " from rank %d", notice->peer);
-    if (notice->what[0]) n += snprintf(out + n, 256 - (size_t)n, " '%.55s'", notice->what);
-    if (notice->step >= 0) n += snprintf(out + n, 256 - (size_t)n, ", step %lld", (long long)notice->step);
+    if (kind == TM_COMM_BROADCAST) n += snprintf(out + n, 256 - (size_t)n, " from rank %d", header->peer);
+    if (header->what[0]) n += snprintf(out + n, 256 - (size_t)n, " '%.55s'", header->what);
+    if (header->step >= 0) n += snprintf(out + n, 256 - (size_t)n, ", step %lld", (long long)header->step);
     return out;
 }
 
@@ -141,12 +141,12 @@ char *tm_comm_notice_text(const tm_comm_notice *notice, char out[256])
 /* The failure of this host becomes this rank's. With the lock. */
 static void adopt(tm_comm_world *world)
 {
-    tm_comm_desk *desk = world->desk[0];
-    char          text[sizeof desk->text];
-    memcpy(text, desk->text, sizeof text);
+    tm_comm_segment *segment = world->segment[0];
+    char             text[sizeof segment->text];
+    memcpy(text, segment->text, sizeof text);
     text[sizeof text - 1] = 0;
-    bool known = desk->status > TM_OK && desk->status < TM_STATUS_COUNT;
-    (void)tm_fail(&world->error, known ? (tm_status)desk->status : TM_INTERNAL, "%s", text);
+    bool known = segment->status > TM_OK && segment->status < TM_STATUS_COUNT;
+    (void)tm_fail(&world->error, known ? (tm_status)segment->status : TM_INTERNAL, "%s", text);
     world->failed = true;
 }
 
@@ -154,7 +154,7 @@ tm_status tm_comm_failed(tm_comm *comm, tm_error *err)
 {
     tm_comm_world *world = comm->world;
     if (!world->failed) {
-        if (atomic_load_explicit(&world->desk[0]->failed, memory_order_acquire) != 2) return TM_OK;
+        if (atomic_load_explicit(&world->segment[0]->failed, memory_order_acquire) != 2) return TM_OK;
         pthread_mutex_lock(&world->lock);
         if (!world->failed) adopt(world);
         pthread_mutex_unlock(&world->lock);
@@ -165,21 +165,21 @@ tm_status tm_comm_failed(tm_comm *comm, tm_error *err)
 /* The first failure of this host is everybody's: `text`, unless another rank was earlier. */
 static void record(tm_comm_world *world, tm_status status, int code, const char *text)
 {
-    tm_comm_desk *desk = world->desk[0];
-    int           none = 0;
+    tm_comm_segment *segment = world->segment[0];
+    int              none = 0;
     pthread_mutex_lock(&world->lock);
     if (!world->failed) {
-        if (atomic_compare_exchange_strong(&desk->failed, &none, 1)) {
-            desk->status = status;
-            desk->code = code;
-            snprintf(desk->text, sizeof desk->text, "%s", text);
-            atomic_store_explicit(&desk->failed, 2, memory_order_release);
+        if (atomic_compare_exchange_strong(&segment->failed, &none, 1)) {
+            segment->status = status;
+            segment->code = code;
+            snprintf(segment->text, sizeof segment->text, "%s", text);
+            atomic_store_explicit(&segment->failed, 2, memory_order_release);
         }
         /* Another rank writes its failure just now; one that was killed while it did so must not hold us up. */
         int64_t until = tm_now_ns() + 1000000000;
-        while (atomic_load_explicit(&desk->failed, memory_order_acquire) != 2 && tm_now_ns() < until)
+        while (atomic_load_explicit(&segment->failed, memory_order_acquire) != 2 && tm_now_ns() < until)
             nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
-        if (atomic_load_explicit(&desk->failed, memory_order_acquire) == 2) adopt(world);
+        if (atomic_load_explicit(&segment->failed, memory_order_acquire) == 2) adopt(world);
         if (!world->failed) {
             (void)tm_fail(&world->error, status, "%s", text);
             world->failed = true;
@@ -200,7 +200,7 @@ tm_status tm_comm_fail(tm_comm *comm, tm_status status, tm_error *err, const cha
     return tm_fail(err, world->error.status, "%s", world->error.text);
 }
 
-tm_status tm_comm_mismatch(tm_comm *comm, const tm_comm_notice *mine, int other, const tm_comm_notice *theirs,
+tm_status tm_comm_mismatch(tm_comm *comm, const tm_comm_header *mine, int other, const tm_comm_header *theirs,
                            tm_error *err)
 {
     char here[256], there[256];
@@ -208,32 +208,32 @@ tm_status tm_comm_mismatch(tm_comm *comm, const tm_comm_notice *mine, int other,
     if (theirs->kind == TM_COMM_CLOSE)
         return tm_comm_fail(comm, TM_INVALID, err,
                             "ranks of group %s disagree: rank %d has closed it, rank %d calls %s", comm->name, its, own,
-                            tm_comm_notice_text(mine, here));
+                            tm_comm_header_text(mine, here));
     if (mine->kind == TM_COMM_CLOSE)
         return tm_comm_fail(comm, TM_INVALID, err,
                             "ranks of group %s disagree: rank %d has closed it, rank %d calls %s", comm->name, own, its,
-                            tm_comm_notice_text(theirs, there));
+                            tm_comm_header_text(theirs, there));
     return tm_comm_fail(comm, TM_INVALID, err,
                         "ranks of group %s disagree: rank %d calls %s, rank %d calls %s; all ranks of a group call the "
                         "same, in the same order",
-                        comm->name, own, tm_comm_notice_text(mine, here), its, tm_comm_notice_text(theirs, there));
+                        comm->name, own, tm_comm_header_text(mine, here), its, tm_comm_header_text(theirs, there));
 }
 
 /* What the rank called before, as far as this host can see. */
 static void add_last_call(const tm_comm *comm, int rank, char *out, size_t room)
 {
     char text[256];
-    if (!comm->near) return;
-    const tm_comm_post *post = comm->post[rank];
-    uint64_t            flag = atomic_load_explicit(&post->flag, memory_order_acquire);
+    if (!comm->one_host) return;
+    const tm_comm_slot *slot = comm->slots[rank];
+    uint64_t            flag = atomic_load_explicit(&slot->flag, memory_order_acquire);
     if (flag == 0)
         snprintf(out, room, "; rank %d has called nothing in this group yet", comm->member[rank]);
     else
         snprintf(out, room, "; the last call of rank %d was %s", comm->member[rank],
-                 tm_comm_notice_text(&post->notice[flag & 1], text));
+                 tm_comm_header_text(&slot->header[flag & 1], text));
 }
 
-tm_status tm_comm_late(tm_comm *comm, const tm_comm_notice *mine, const int *late, int n, tm_error *err)
+tm_status tm_comm_late(tm_comm *comm, const tm_comm_header *mine, const int *late, int n, tm_error *err)
 {
     enum { NAMED = 8, EACH = 60 };
     char   call[256], names[NAMED * EACH] = "", last[384] = "";
@@ -247,7 +247,7 @@ tm_status tm_comm_late(tm_comm *comm, const tm_comm_notice *mine, const int *lat
     add_last_call(comm, late[0], last, sizeof last);
     return tm_comm_fail(comm, TM_IO, err, "rank%s %s%s of group %s %s late: rank %d has waited %g s in %s%s",
                         n > 1 ? "s" : "", names, n > NAMED ? " and others" : "", comm->name, n > 1 ? "are" : "is",
-                        comm->member[comm->rank], comm->world->deadline_s, tm_comm_notice_text(mine, call), last);
+                        comm->member[comm->rank], comm->world->deadline_s, tm_comm_header_text(mine, call), last);
 }
 
 void tm_comm_abort(tm_comm *comm, int code, const char *message)
@@ -256,8 +256,8 @@ void tm_comm_abort(tm_comm *comm, int code, const char *message)
     char           text[2048];
     snprintf(text, sizeof text, "rank %d: %s", world->ports.rank, message);
     record(world, TM_INTERNAL, code, text);
-    if (atomic_load_explicit(&world->desk[0]->failed, memory_order_acquire) == 2) code = world->desk[0]->code;
+    if (atomic_load_explicit(&world->segment[0]->failed, memory_order_acquire) == 2) code = world->segment[0]->code;
     /* Of several that give up, the first speaks. */
-    bool speaks = atomic_exchange(&world->desk[0]->told, 1) == 0;
+    bool speaks = atomic_exchange(&world->segment[0]->told, 1) == 0;
     world->ports.engine->abort(world->ports.own, code, speaks ? message : NULL);
 }

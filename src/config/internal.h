@@ -140,6 +140,9 @@ const tm_config_preset_row *tm_preset_find(const tm_config *config, const char *
 tm_status tm_preset_fill(tm_config *config, const tm_config_preset_row *preset, tm_layer layer, tm_error *err);
 /* The nearest of n names, NULL if none is near. */
 const char *tm_nearest(const char *name, const char *const *names, size_t n);
+/* What is to be done about a file that is not there: "check the path", "did you mean 'FILE'?", and the model that it is
+ * called after, if there is one. In the arena. */
+const char *tm_config_meant(const tm_config *config, const char *path);
 
 /* Text to canonical text; *out is NULL for null. `place` and `secret` are for the message. */
 tm_status tm_value_coerce(tm_arena *arena, const tm_key *key, const tm_given *given, const char **out, tm_error *err);

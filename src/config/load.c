@@ -215,13 +215,16 @@ static tm_status extend(tm_loader *l, const origin_file *file, const tm_yaml *ro
 }
 
 /* Refuses what cannot be opened, and a file that is already being read. */
-static tm_status check_file(const char *path, const chain *above, chain *here, tm_error *err)
+static tm_status check_file(const tm_config *config, const char *path, const chain *above, chain *here, tm_error *err)
 {
     struct stat info;
     const char *by = above ? above->path : "the command";
-    if (strlen(path) >= TM_LOAD_PATH_MAX || stat(path, &info) != 0)
-        return tm_fail(err, TM_INVALID, "cannot open configuration '%.300s', named by %.200s: %s; check the path", path,
-                       by, strlen(path) >= TM_LOAD_PATH_MAX ? "path too long" : strerror(errno));
+    bool        fits = strlen(path) < TM_LOAD_PATH_MAX;
+    int         cause = !fits || stat(path, &info) == 0 ? 0 : errno;
+    if (!fits || cause)
+        return tm_fail(err, TM_INVALID, "cannot open configuration '%.300s', named by %.200s: %s; %s", path, by,
+                       fits ? strerror(cause) : "path too long",
+                       fits ? tm_config_meant(config, path) : "check the path");
     if (S_ISDIR(info.st_mode))
         return tm_fail(err, TM_INVALID, "configuration '%.300s' is a directory; name a YAML file in it", path);
     *here = (chain){ info.st_dev, info.st_ino, path, above, above ? above->depth + 1 : 1 };
@@ -311,7 +314,7 @@ static tm_status read_leaves(tm_loader *l, const char *path, const chain *above)
     chain          here;
     tm_text        bytes = { 0 };
     const tm_yaml *root = NULL;
-    TM_TRY(check_file(path, above, &here, l->err));
+    TM_TRY(check_file(l->config, path, above, &here, l->err));
     if (++l->files > MAX_FILES)
         return tm_fail(l->err, TM_INVALID, "extends leads to more than %d files at '%.300s'", MAX_FILES, path);
     tm_status st = tm_file_read(path, TM_YAML_MAX_BYTES, &bytes, l->err);

@@ -18,7 +18,7 @@ typedef struct {
     char   flops_how[128], bytes_how[128];
 } tm_ceilings;
 
-/* For the guards of stats/guard.h: of products of float32, or of bfloat16 numbers. */
+/* For the guards of stats/guard.h: of products of bfloat16 numbers, or of others (float16 is widened to float32). */
 static inline tm_peaks tm_ceilings_peaks(const tm_ceilings *c, tm_dtype dtype)
 {
     bool bf16 = dtype == TM_BF16;

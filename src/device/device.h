@@ -22,7 +22,7 @@
 #define TM_DEVICE_DEVICE_H
 
 #include "base/status.h"
-#include "comm/mesh.h"
+#include "comm/mesh/mesh.h"
 #include "gpu/platform.h"
 #include "graph/plan.h"
 
@@ -46,6 +46,7 @@ typedef struct {
     const tm_gpu_sheet *sheet;    /* what its maker publishes of a GPU; NULL: it is not in the table */
     const char         *products; /* the library of a GPU's matrix products, "hipBLASLt 1.1.0"; NULL: none */
     double              peak_flops; /* 0: unknown */
+    const char         *bus;        /* of a GPU: its address on PCI; NULL: it has none, or is not here */
     const char         *kernels;    /* "avx512": by instruction set; NULL where there is one set only */
     const char         *sums[2];    /* a word for the order of summation in products: of float32, of bfloat16 operands.
                                        Kernels with the same words leave the same bits. NULL as above */

@@ -28,9 +28,9 @@ static const tm_gpu_sheet sheets[] = {
     { "A100-80GB",  "NVIDIA", "sm_80",  GB(80),  0,        19.5,  312.0,      0,      0, NVIDIA_SHEET("A100") },
     { "H20",        "NVIDIA", "sm_90",  GB(96),  0,        44.0,  148.0,  296.0,      0, NVIDIA_SHEET("H20") },
     { "H100",       "NVIDIA", "sm_90",  GB(80),  0,        67.0,  989.4, 1978.9,      0, NVIDIA_SHEET("H100") ", SXM" },
-    { "H100-PCIe",  "NVIDIA", "sm_90",  GB(80),  0,        51.0,  756.0, 1513.0,      0, NVIDIA_SHEET("H100") ", PCIe" },
+    { "H100-PCIe",  "NVIDIA", "sm_90",  GB(80),  0,        51.2,  756.0, 1513.0,      0, NVIDIA_SHEET("H100") ", PCIe" },
     { "H200",       "NVIDIA", "sm_90",  GB(141), 0,        67.0,  989.4, 1978.9,      0, NVIDIA_SHEET("H200") ", SXM" },
-    { "B200",       "NVIDIA", "sm_100", GB(180), 0,        75.0, 2250.0, 4500.0, 9000.0, NVIDIA_SHEET("HGX B200") },
+    { "B200",       "NVIDIA", "sm_100", GB(180), 0,        80.0, 2250.0, 4500.0, 9000.0, "NVIDIA Blackwell architecture brief, HGX B200 of 1000 W" },
 };
 /* clang-format on */
 enum { SHEETS = sizeof sheets / sizeof sheets[0], MOST_NODES = 1 << 14, MOST_GPUS = 64 };

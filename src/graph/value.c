@@ -180,7 +180,7 @@ double tm_value_get_small(const void *data, tm_dtype dtype, int64_t i)
     if (tm_dtype_bits(dtype) == 4) nibble = bytes[i / 2] >> nibble_shift(dtype, i) & 0xfu;
     switch (dtype) {
     case TM_F16:
-        return decode(f, ((const uint16_t *)data)[i]);
+        return (double)tm_f16_value(((const uint16_t *)data)[i]);
     case TM_E2M1:
         return decode(f, nibble);
     case TM_NF4:
@@ -203,7 +203,7 @@ void tm_value_set_small(void *data, tm_dtype dtype, int64_t i, double value)
     const small_float *f = small_of(dtype);
     switch (dtype) {
     case TM_F16:
-        ((uint16_t *)data)[i] = (uint16_t)encode_kept(f, value);
+        ((uint16_t *)data)[i] = tm_f16_round(value);
         return;
     case TM_I64:
         ((int64_t *)data)[i] = (int64_t)value;

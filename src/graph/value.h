@@ -27,6 +27,37 @@ static inline uint16_t tm_bf16_round(float value)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* IEEE binary16. Exact: whole numbers of 2^-24 below 2^-14, else the exponent is moved; infinity and NaN stay. */
+static inline float tm_f16_value(uint16_t bits)
+{
+    uint32_t size = bits & 0x7fffu, sign = (uint32_t)(bits & 0x8000u) << 16;
+    uint32_t wide = (size << 13) + (size >= 0x7c00u ? 0x70000000u : 0x38000000u), low;
+    float    tiny = (float)(int32_t)size * 0x1p-24f, value;
+    memcpy(&low, &tiny, sizeof low);
+    wide = (size < 0x400u ? low : wide) | sign;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+/* To the nearest binary16, ties to even; from 65520 on: infinity; NaN stays (quiet) NaN. */
+static inline uint16_t tm_f16_round(double value)
+{
+    uint64_t bits, size;
+    memcpy(&bits, &value, sizeof bits);
+    uint16_t sign = (uint16_t)(bits >> 48 & 0x8000);
+    size = bits & INT64_MAX;
+    memcpy(&value, &size, sizeof value);
+    if (value != value) return sign | 0x7e00;
+    if (value >= 65520) return sign | 0x7c00;
+    if (value < 0x1p-14) { /* the sum counts units of 2^-24, and rounds */
+        double units = value + 0x1p28;
+        memcpy(&bits, &units, sizeof bits);
+        return (uint16_t)(sign | (bits & 0x7ff));
+    }
+    size += 0x1ffffffffff + (size >> 42 & 1);
+    return (uint16_t)(sign | ((size >> 42) - ((1023 - 15) << 10)));
+}
+
 /* Element i of a dense array of one of the small formats, integers of 1 and 8 bytes included. Two 4-bit elements share
  * a byte: of E2M1 the first lies in its low half (as OCP MX files have it), of NF4 in its high half (as bitsandbytes
  * has it). Values of scaled formats (E8M0, E2M1, NF4) are those of the code alone. NF4_BLOCKS is read here and written

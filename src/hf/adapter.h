@@ -14,6 +14,10 @@
 /* Does the folder have an adapter_config.json? */
 bool tm_hf_is_adapter(const char *folder);
 
+/* The model that the adapter of a folder is for: base_model_name_or_path, of a name of the hub with "@REVISION" where
+ * there is one. TM_INVALID: none is named; TM_FORMAT: not the configuration of an adapter. */
+TM_MUST_USE tm_status tm_hf_adapter_base(const char *folder, tm_text *out, tm_error *err);
+
 /* Modules by their names: a list, each of all of a name or of what stands behind a dot, or a regular expression. */
 typedef struct {
     const char **names;

@@ -304,26 +304,52 @@ static tm_status read_member(tm_hf_adapter *a, const char *key, const json_t *va
     return not_built(a, key, value, err);
 }
 
-tm_status tm_hf_adapter_configure(tm_hf_adapter *a, tm_error *err)
+/* The object in the file; the caller frees it, also after a failure. */
+static tm_status read_object(const char *folder, json_t **out, tm_error *err)
 {
     tm_text      path = { 0 };
     json_error_t problem;
-    tm_text_printf(&path, "%s/%s", a->folder, config_name);
-    json_t   *root = tm_json_input_file(path.data, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
+    tm_text_printf(&path, "%s/%s", folder, config_name);
+    json_t   *root = *out = tm_json_input_file(path.data, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
     tm_status st = TM_OK;
     if (!root && problem.line < 0)
         st = tm_fail(err, TM_INVALID, "no configuration of an adapter: %s", problem.text);
     else if (!json_is_object(root))
         st = tm_fail(err, TM_FORMAT, "'%.300s' is not the configuration of an adapter: %s (line %d)", path.data,
                      root ? "it is not an object" : problem.text, root ? 1 : problem.line);
+    tm_text_fini(&path);
+    return st;
+}
+
+tm_status tm_hf_adapter_base(const char *folder, tm_text *out, tm_error *err)
+{
+    json_t     *root;
+    tm_status   st = read_object(folder, &root, err);
+    const char *name = json_string_value(json_object_get(root, "base_model_name_or_path"));
+    const char *revision = json_string_value(json_object_get(root, "revision"));
+    if (st == TM_OK && (!name || !*name))
+        st = tm_fail(err, TM_INVALID,
+                     "'%.300s/%s' names no model (base_model_name_or_path); give the directory of the model beside the "
+                     "adapter",
+                     folder, config_name);
+    bool here = st == TM_OK && tm_file_exists(name);
+    if (st == TM_OK)
+        tm_text_printf(out, "%s%s%s", name, !here && revision && *revision ? "@" : "",
+                       !here && revision ? revision : "");
+    json_decref(root);
+    return st;
+}
+
+tm_status tm_hf_adapter_configure(tm_hf_adapter *a, tm_error *err)
+{
+    json_t     *root, *value;
+    tm_status   st = read_object(a->folder, &root, err);
     const char *key;
-    json_t     *value;
     a->adapters = (tm_adapters){ .alpha = 8, .base = TM_DTYPE_COUNT, .place = a->folder };
     json_object_foreach(root, key, value) if (st == TM_OK) st = read_member(a, key, value, err);
     if (st == TM_OK && !json_object_get(root, "peft_type")) st = wrong(a, "peft_type", "LORA", err);
     if (st == TM_OK && a->adapters.rank == 0) st = wrong(a, "r", "the rank of the adapters", err);
     if (st == TM_OK) st = check_rules(a, err);
     json_decref(root);
-    tm_text_fini(&path);
     return st;
 }

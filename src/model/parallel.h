@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/parallel.h - which part of a model this rank computes: what builders need to know of a mesh (comm/mesh.h).
+/* model/parallel.h - which part of a model this rank computes: what builders need to know of a mesh (comm/mesh/mesh.h).
  *
  * A builder makes its own rank's part only: parameters with the shapes that they have here (tm_tensor.cut says of what
  * they are the part), and collectives (op/collectives.c) where ranks need what others have. {0}: all of the model.

@@ -250,7 +250,7 @@ typedef struct {
 } tm_copy_attr;
 
 typedef struct {
-    int64_t axes;     /* of the mesh (comm/mesh.h), a set: the group */
+    int64_t axes;     /* of the mesh (comm/mesh/mesh.h), a set: the group */
     int64_t ranks;    /* R, its size; 1: nothing is sent */
     char    what[64]; /* for messages: "gradients of layer 3" */
     int32_t narrow;   /* sums of float32: 1: every rank's part is rounded to bfloat16, and so is the sum of these */

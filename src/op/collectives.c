@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op/collectives.c - what the ranks of a group do together. `axes` names the group (comm/mesh.h), `ranks` its size R.
+/* op/collectives.c - what the ranks of a group do together. `axes` names the group (comm/mesh/mesh.h), `ranks` its size
+ * R.
  *
  *   all_reduce      y = the sum of x over the ranks; with `largest`: the largest of them, element by element
  *   reduce_scatter  y = rows r n .. (r + 1) n - 1 of the sum of x (R n, ...) over the ranks, on rank r

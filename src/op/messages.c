@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op/messages.c - what one rank gives another: stages of a pipeline. `axes` and `ranks` name the group (comm/mesh.h),
- * `peer` the other's rank in it.
+/* op/messages.c - what one rank gives another: stages of a pipeline. `axes` and `ranks` name the group
+ * (comm/mesh/mesh.h), `peer` the other's rank in it.
  *
  *   send     x goes to the rank `peer`, which receives it; [y = x]
  *   receive  y = what the rank `peer` sends

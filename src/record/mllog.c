@@ -25,7 +25,7 @@ typedef struct {
     tm_text          head_lines; /* up to init_stop */
     int64_t          init_ms;    /* start of the process */
     int64_t          cleared_ms; /* 0: the caches were not dropped */
-    bool             running, in_block, met;
+    bool             running, in_block, in_evaluation, met;
     int64_t          block_ms, block_samples; /* begin of the block */
     int64_t          opened_ms, opened_ns;    /* wall clock and steady clock when the sink was opened */
 } mllog_sink;
@@ -228,17 +228,31 @@ static void stop_block(mllog_sink *self, int64_t samples)
     self->in_block = false;
 }
 
+static void start_evaluation(mllog_sink *self, int64_t samples)
+{
+    stop_block(self, samples);
+    PUT_SAMPLES(self, "eval_start", tm_mllog_null(), samples);
+    self->in_evaluation = true;
+}
+
+static void stop_evaluation(mllog_sink *self, int64_t samples)
+{
+    if (self->in_evaluation) PUT_SAMPLES(self, "eval_stop", tm_mllog_null(), samples);
+    self->in_evaluation = false;
+}
+
 static void on_evaluation(mllog_sink *self, const tm_evaluation *evaluation)
 {
     self->met = self->met || evaluation->loss <= self->options.benchmark->target;
     PUT_SAMPLES(self, "eval_accuracy", tm_mllog_f64(evaluation->loss), evaluation->samples);
-    PUT_SAMPLES(self, "eval_stop", tm_mllog_null(), evaluation->samples);
+    stop_evaluation(self, evaluation->samples);
     if (!evaluation->last) start_block(self, evaluation->samples);
 }
 
 static void on_end(mllog_sink *self, const tm_run_ended *run)
 {
     stop_block(self, run->samples);
+    stop_evaluation(self, run->samples); /* one that was cut short: it has no accuracy */
     tm_mllog_field end[] = { { "samples_count", tm_mllog_i64(run->samples) },
                              { "status", tm_mllog_text(self->met ? "success" : "aborted") } };
     PUT_AT(self, now_ms(self), "run_stop", tm_mllog_null(), end, 2);
@@ -253,8 +267,7 @@ static void handle(tm_sink *sink, const tm_event *event)
         on_start(self, &event->run_started);
         break;
     case TM_EVENT_EVALUATION_STARTED:
-        stop_block(self, event->evaluation_started.samples);
-        PUT_SAMPLES(self, "eval_start", tm_mllog_null(), event->evaluation_started.samples);
+        start_evaluation(self, event->evaluation_started.samples);
         break;
     case TM_EVENT_EVALUATION:
         on_evaluation(self, &event->evaluation);

@@ -168,10 +168,15 @@ void check_rocm(check *c)
 /* --- amdgpu ---------------------------------------------------------------------------------- */
 
 /* The version that the module reports, the release of the driver that has it, and the releases of ROCm that AMD
- * supports with it (install guide, "User and AMD GPU Driver support matrix"). */
+ * supports with it: "Compatibility matrix" of AMD's driver documentation (instinct.docs.amd.com, amdgpu-docs; in ROCm's
+ * install guide before 2026, "User and AMD GPU Driver support matrix"). Versions of modules are those of the packages
+ * amdgpu-dkms: 6.12.12.60401 is of 6.4.1, 6.16.6.30200100 of 30.20.1. All of a release have the same one. 31.10 to
+ * 31.30 were previews, which are not in AMD's matrix. */
 static const struct {
     const char *module, *driver, *rocm;
 } drivers[] = {
+    { "6.1.5", "5.6", "5.4 5.5 5.6 5.7 6.0" },
+    { "6.2.4", "5.7", "5.5 5.6 5.7 6.0 6.1" },
     { "6.3.6", "6.0", "5.6 5.7 6.0 6.1 6.2" },
     { "6.7.0", "6.1", "5.7 6.0 6.1 6.2 6.3 6.4" },
     { "6.8.5", "6.2", "6.0 6.1 6.2 6.3 6.4 7.0" },
@@ -181,8 +186,16 @@ static const struct {
     { "6.16.6", "30.20", "6.3 6.4 7.0 7.1 7.2 7.14 10.0" },
     { "6.16.13", "30.30", "6.3 6.4 7.0 7.1 7.2 7.14 10.0" },
     { "6.19.14", "31.40", "7.0 7.1 7.2 7.14 10.0" },
+    { "7.1.3", "31.50", "7.0 7.1 7.2 7.14 10.0" },
 };
 enum { DRIVERS = sizeof drivers / sizeof drivers[0] };
+
+/* "6.19.14" or, of some packages, "6.19.14.31400000-2364437". */
+static bool is_module(const char *version, const char *module)
+{
+    size_t n = strlen(module);
+    return strncmp(version, module, n) == 0 && (version[n] == '\0' || version[n] == '.' || version[n] == '-');
+}
 
 /* Is the release one of the list? */
 static bool supports(const char *list, const char *release)
@@ -232,7 +245,7 @@ void check_amdgpu(check *c)
     const char *version = check_line(c, "/sys/module/amdgpu/version");
     stack       s = find_rocm(c);
     const char *release = s.files[0].path ? s.files[0].release : NULL;
-    while (version && row < DRIVERS && strcmp(version, drivers[row].module) != 0) row++;
+    while (version && row < DRIVERS && !is_module(version, drivers[row].module)) row++;
     if (!version)
         check_say(c, TM_CHECK_INFO, "the kernel's own (it has no version)");
     else if (row == DRIVERS)
@@ -248,7 +261,8 @@ void check_amdgpu(check *c)
 
 /* --- NVIDIA ---------------------------------------------------------------------------------- */
 
-/* CUDA's release notes, minor version compatibility: the oldest driver of each major version. */
+/* The oldest driver of each major version of CUDA, all of whose minor versions it runs (docs.nvidia.com, CUDA
+ * Compatibility, "Minor Version Compatibility": 12.x from 525 on, 13.x from 580 on; older ones on newer drivers). */
 enum { DRIVER_OF_12 = 525, DRIVER_OF_13 = 580 };
 
 /* The first number with a point in "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release". */
@@ -310,17 +324,20 @@ void check_cuda(check *c)
         check_say(c, TM_CHECK_FAIL, "/proc/driver/nvidia/version has no version: the driver is not loaded");
         return;
     }
-    long        number = strtol(driver, NULL, 10), most = number >= DRIVER_OF_13 ? 13 : 12;
     tm_gpu_file own, ignored;
     find_cuda(c, "libcuda", 1000000, &own, &ignored);
-    tm_text_printf(&told, "driver %s (CUDA %ld)", driver, most);
+    /* CUDA's package for older drivers: its libcuda decides */
+    bool compat = own.path && strstr(own.path, "/compat/") && strchr(own.version, '.');
+    long number = strtol(compat ? own.version : driver, NULL, 10), most = number >= DRIVER_OF_13 ? 13 : 12;
+    tm_text_printf(&told, "driver %s%s%s (CUDA %ld)", driver, compat ? " with the compatibility package of " : "",
+                   compat ? own.version : "", most);
     if (number < DRIVER_OF_12) {
         check_remedy(c, "install a driver of %d or later", DRIVER_OF_12);
         check_say(c, TM_CHECK_FAIL, "driver %s is older than CUDA 12", driver);
     } else if (!own.path) {
         check_remedy(c, "install the driver's libraries (libcuda.so.1); in containers: --gpus all");
         check_say(c, TM_CHECK_FAIL, "driver %s, but no libcuda.so.1", driver);
-    } else if (strchr(own.version, '.') && strcmp(own.version, driver) != 0 && !strstr(own.path, "/compat/")) {
+    } else if (strchr(own.version, '.') && strcmp(own.version, driver) != 0 && !compat) {
         check_remedy(c, "reboot, so that the module of %s is loaded; or install libraries of %s", own.version, driver);
         check_say(c, TM_CHECK_FAIL, "the module is %s, %s is %s", driver, own.path, own.version);
     } else if (has_library(c, "NVRTC", "libnvrtc", most, &told) &&

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "gpu/sensors.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -343,6 +344,18 @@ static void read_usage(sample *out)
     out->switches = (double)usage.ru_nivcsw;
 }
 
+static void read_gpu(const sampler *s, sample *out)
+{
+    tm_gpu_reading gpu = { unknown, unknown, unknown, unknown, unknown, unknown };
+    if (s->gpu) tm_gpu_sensors_read(s->gpu, &gpu);
+    out->gpu_clock = gpu.clock_mhz;
+    out->gpu_power = gpu.power_w;
+    out->gpu_temperature = gpu.temperature_c;
+    out->gpu_capped = gpu.power_held;
+    out->gpu_heat = gpu.heat_held;
+    out->gpu_time = gpu.held_of;
+}
+
 void sampler_take(sampler *s, bool ends, sample *out)
 {
     double tick = 1 / (double)sysconf(_SC_CLK_TCK);
@@ -359,6 +372,7 @@ void sampler_take(sampler *s, bool ends, sample *out)
     out->stalled_memory = read_file(s, s->memory_pressure) ? sample_parse_pressure(s->text) : unknown;
     out->stalled_io = read_file(s, s->io_pressure) ? sample_parse_pressure(s->text) : unknown;
     out->thermal = ends ? thermal_events(s) : unknown;
+    read_gpu(s, out);
     out->spin_ns = spin_ns();
     out->uptime = read_file(s, s->uptime) ? strtod(s->text, NULL) : unknown;
     read_clocks(s->counter_rate, out);

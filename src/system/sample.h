@@ -5,10 +5,13 @@
 #ifndef TM_SYSTEM_SAMPLE_H
 #define TM_SYSTEM_SAMPLE_H
 
+#include "gpu/sensors.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Sums since some past moment but for spin_ns; NAN = unknown. Processors: those that the process may use. */
+/* Sums since some past moment but for spin_ns and what is of this moment; NAN = unknown. Processors: those that the
+ * process may use. */
 typedef struct {
     double at;                         /* CLOCK_MONOTONIC, seconds */
     double raw, wall;                  /* CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, seconds */
@@ -21,21 +24,24 @@ typedef struct {
     double switches, migrations;       /* involuntary ones of this process; moves of its main thread */
     double thermal;                    /* throttle events of the processors; only in samples "with ends" */
     double stalled_cpu, stalled_memory, stalled_io; /* seconds in which some task waited for it (PSI) */
-    double spin_ns;                                 /* a fixed chain of operations: slower = lower clock frequency */
+    double gpu_clock, gpu_power, gpu_temperature;   /* MHz, watts, degrees Celsius: at this moment */
+    double gpu_capped, gpu_heat, gpu_time; /* the clock was held down by the power cap, by heat; of this time */
+    double spin_ns;                        /* a fixed chain of operations: slower = lower clock frequency */
 } sample;
 
 enum { SAMPLE_CPUS = 4096, SAMPLE_GROUPS = 8 };
 
 /* Where samples come from: files are opened once. */
 typedef struct {
-    char    sysroot[512];
-    int     stat, sched, uptime, cpu_pressure, memory_pressure, io_pressure; /* -1: cannot be read */
-    double  counter_rate;                                                    /* ticks per second; NAN: not told */
-    int     group[SAMPLE_GROUPS]; /* cpu.stat of the control group and its parents */
-    int     n_groups;
-    int     processors; /* that the process may use and /proc/stat shows; 0: unknown */
-    uint8_t allowed[SAMPLE_CPUS / 8];
-    char   *text; /* room for a file */
+    char            sysroot[512];
+    int             stat, sched, uptime, cpu_pressure, memory_pressure, io_pressure; /* -1: cannot be read */
+    double          counter_rate;         /* ticks per second; NAN: not told */
+    int             group[SAMPLE_GROUPS]; /* cpu.stat of the control group and its parents */
+    int             n_groups;
+    int             processors; /* that the process may use and /proc/stat shows; 0: unknown */
+    uint8_t         allowed[SAMPLE_CPUS / 8];
+    char           *text; /* room for a file */
+    tm_gpu_sensors *gpu;  /* NULL: none is watched */
 } sampler;
 
 void sampler_open(sampler *s, const char *sysroot);

@@ -8,6 +8,7 @@
 #include "system/sample.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,32 @@ static double worst_second(const sample *s, int n, int processors)
     return worst;
 }
 
+/* Of the samples that know it. */
+static double mean_of(const sample *s, int n, size_t at)
+{
+    double sum = 0;
+    int    known = 0;
+    for (int i = 0; i < n; i++) {
+        double value = *(const double *)(const void *)((const char *)&s[i] + at);
+        if (isnan(value)) continue;
+        sum += value;
+        known++;
+    }
+    return known ? sum / known : (double)NAN;
+}
+
+static void fill_gpu_facts(const sample *s, int n, double fact[TM_MACHINE_COUNT])
+{
+    const sample *a = &s[0], *b = &s[n - 1];
+    double        percent = 100 / (b->gpu_time - a->gpu_time), hottest = (double)NAN;
+    for (int i = 0; i < n; i++) hottest = fmax(hottest, s[i].gpu_temperature);
+    fact[TM_MACHINE_GPU_HEAT] = percent * (b->gpu_heat - a->gpu_heat);
+    fact[TM_MACHINE_GPU_CAPPED] = percent * (b->gpu_capped - a->gpu_capped);
+    fact[TM_MACHINE_GPU_CLOCK] = mean_of(s, n, offsetof(sample, gpu_clock));
+    fact[TM_MACHINE_GPU_POWER] = mean_of(s, n, offsetof(sample, gpu_power));
+    fact[TM_MACHINE_GPU_TEMPERATURE] = hottest;
+}
+
 static void fill_facts(const sample *s, int n, int processors, double thermal, double fact[TM_MACHINE_COUNT])
 {
     const sample *a = &s[0], *b = &s[n - 1];
@@ -100,6 +127,7 @@ static void fill_facts(const sample *s, int n, int processors, double thermal, d
     fact[TM_MACHINE_CPU_PRESSURE] = percent * (b->stalled_cpu - a->stalled_cpu);
     fact[TM_MACHINE_MEMORY_PRESSURE] = percent * (b->stalled_memory - a->stalled_memory);
     fact[TM_MACHINE_IO_PRESSURE] = percent * (b->stalled_io - a->stalled_io);
+    fill_gpu_facts(s, n, fact);
 }
 
 /* --- verdict ------------------------------------------------------------------------------------------------------ */
@@ -141,7 +169,9 @@ void judge_samples(const sample *s, int n, int processors, double thermal, tm_va
 #undef X
     };
     double fact[TM_MACHINE_COUNT];
-    *out = (tm_validity_report){ .samples = n, .seconds = s[n - 1].at - s[0].at, .processors = processors };
+    *out = (tm_validity_report){
+        .samples = n, .seconds = s[n - 1].at - s[0].at, .processors = processors, .n_facts = TM_MACHINE_GPU
+    };
     fill_facts(s, n, processors, thermal, fact);
     for (int i = 0; i < TM_MACHINE_COUNT; i++)
         out->facts[i] = (tm_named_f64){ names[i], isfinite(fact[i]) ? fact[i] : (double)NAN };
@@ -184,6 +214,14 @@ tm_validity *tm_validity_start(const char *sysroot)
     return v;
 }
 
+void tm_validity_watch(tm_validity *v, tm_gpu_sensors *gpu)
+{
+    v->source.gpu = gpu;
+    v->count = 0;
+    take(v, true);
+    v->next_ns = 0;
+}
+
 void tm_validity_sample(tm_validity *v)
 {
     if (tm_now_ns() >= v->next_ns) take(v, false);
@@ -197,6 +235,7 @@ void tm_validity_stop(tm_validity *v, int64_t from_ns, tm_validity_report *out)
     while (first < v->count - 2 && v->samples[first].at < (double)from_ns * 1e-9) first++;
     judge_samples(v->samples + first, v->count - first, v->source.processors, v->samples[v->count - 1].thermal - before,
                   out);
+    if (v->source.gpu) out->n_facts = TM_MACHINE_COUNT;
 }
 
 void tm_validity_destroy(tm_validity *v)

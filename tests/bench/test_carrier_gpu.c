@@ -5,7 +5,7 @@
 #include "bench/carrier.h"
 #include "bench/tables.h"
 #include "comm/group.h"
-#include "comm/nccl.h"
+#include "comm/coll/nccl.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -70,6 +70,8 @@ static void flops_and_bytes(void **state)
     assert_true(tm_product_flops(&p) == 210 && tm_product_bytes(&p) == 4 * (21 + 35 + 15));
     p.dtype = TM_BF16;
     assert_true(tm_product_bytes(&p) == 2 * (21 + 35) + 4 * 15);
+    p.dtype = p.c_dtype = TM_F16;
+    assert_true(tm_product_bytes(&p) == 2 * (21 + 35 + 15));
     p = tm_product_scaled(&(tm_product){ .m = 8192, .n = 1000, .k = 20, .name = "x" }, 8);
     assert_true(p.m == 1024 && p.n == 128 && p.k == 16);
     assert_string_equal(p.name, "x, each side / 8");
@@ -149,6 +151,8 @@ static const tm_product shapes[] = {
     { .m = 64, .n = 48, .k = 4096, .dtype = TM_F32, .c_dtype = TM_F32, .trans_b = true },
     { .m = 40, .n = 300, .k = 1000, .dtype = TM_BF16, .c_dtype = TM_F32 },
     { .m = 40, .n = 30, .k = 1000, .dtype = TM_BF16, .c_dtype = TM_BF16, .trans_a = true, .trans_b = true },
+    { .m = 40, .n = 300, .k = 1000, .dtype = TM_F16, .c_dtype = TM_F32, .trans_b = true },
+    { .m = 70, .n = 300, .k = 2000, .dtype = TM_F16, .c_dtype = TM_F16, .trans_a = true },
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -175,7 +179,7 @@ static void spoil(bed *b, int64_t row, int64_t column)
 {
     const tm_product *p = &b->operands.product;
     void             *c = tm_operands_c(&b->operands, 0);
-    double            size = sqrt((double)p->k) * (p->c_dtype == TM_BF16 ? 0.2 : 3e-3);
+    double            size = sqrt((double)p->k) * (p->c_dtype == TM_BF16 ? 0.2 : p->c_dtype == TM_F16 ? 0.02 : 3e-3);
     tm_value_set(c, p->c_dtype, row * p->n + column, tm_value_get(c, p->c_dtype, row * p->n + column) + size);
 }
 
@@ -215,6 +219,47 @@ static void an_element_that_was_never_written_is_found(void **state)
         assert_true(isinf(check.worst));
         bed_free(&b);
     }
+}
+
+/* The bound of a float16 C is its rounding, and little more: a right result comes near it, a number that is two steps
+ * away is wrong. So are all infinities. */
+static void a_float16_result_has_a_narrow_bound(void **state)
+{
+    (void)state;
+    bed        b;
+    tm_product p = { .m = 70, .n = 300, .k = 16, .dtype = TM_F16, .c_dtype = TM_F16, .trans_b = true };
+    bed_make(&b, p);
+    tm_product_check check = verify(&b);
+    uint16_t        *c = tm_operands_c(&b.operands, 0), *last = c + p.n - 1, right = *last;
+    assert_true(check.correct && check.worst > 0.6);
+    for (int steps = -2; steps <= 2; steps += 4) {
+        *last = (uint16_t)(right + steps);
+        check = verify(&b);
+        assert_false(check.correct);
+        assert_true(check.row == 0 && check.column == p.n - 1);
+    }
+    *last = right;
+    assert_true(verify(&b).correct);
+    c[35 * p.n + 77] = 0x7c00;
+    assert_false(verify(&b).correct);
+    bed_free(&b);
+}
+
+/* Numbers of float16 below 2^-14 are 2^-24 apart. */
+static void tiny_float16_results_are_judged_by_their_steps(void **state)
+{
+    (void)state;
+    bed        b;
+    tm_product p = { .m = 8, .n = 64, .k = 1, .dtype = TM_F16, .c_dtype = TM_F16 };
+    bed_make(&b, p);
+    uint16_t *a = tm_operands_a(&b.operands, 0), *c = tm_operands_c(&b.operands, 0);
+    for (int i = 0; i < 8; i++) a[i] = (uint16_t)(i + 1); /* whole numbers of 2^-24 */
+    b.engine.run(&b.engine, &b.operands, 0);
+    tm_product_check check = verify(&b);
+    assert_true(check.correct && check.worst > 0.9);
+    c[3] = (uint16_t)(c[3] + 2);
+    assert_false(verify(&b).correct);
+    bed_free(&b);
 }
 
 /* Sums that lack one of their 4096 terms are found, and so is a transposition that was ignored. */
@@ -265,6 +310,29 @@ static void sets_rotate_and_hold_the_same(void **state)
     tm_device_close(bench.device);
 }
 
+static void float16_operands_are_those_of_float32_rounded(void **state)
+{
+    (void)state;
+    tm_bench    bench = { .seed = 3, .threads = 2 };
+    tm_error    err = { 0 };
+    tm_operands o[2];
+    tm_product  p = { .m = 9, .n = 11, .k = 500, .dtype = TM_F32, .c_dtype = TM_F32 };
+    assert_int_equal(tm_device_open("cpu", 2, &bench.device, &err), TM_OK);
+    for (int half = 0; half < 2; half++) {
+        if (half) p.dtype = p.c_dtype = TM_F16;
+        tm_operands_plan(&o[half], &p, false);
+        assert_int_equal(tm_operands_fill(&o[half], &bench, &err), TM_OK);
+    }
+    for (int64_t i = 0; i < p.k * p.n; i++) {
+        double x = (double)((const float *)tm_operands_b(&o[0], 0))[i];
+        assert_int_equal(((const uint16_t *)tm_operands_b(&o[1], 0))[i],
+                         tm_value_encode(TM_F16, x, TM_ROUND_EVEN, false, 0));
+    }
+    for (int64_t i = 0; i < p.m * p.n; i++) assert_true(isnan(tm_value_get(tm_operands_c(&o[1], 0), TM_F16, i)));
+    for (int half = 0; half < 2; half++) tm_operands_release(&o[half], &bench);
+    tm_device_close(bench.device);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(shapes_are_read),
     cmocka_unit_test(wrong_shapes_are_refused),
@@ -273,8 +341,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(right_products_pass),
     cmocka_unit_test(a_wrong_element_in_a_checked_row_or_column_is_found),
     cmocka_unit_test(an_element_that_was_never_written_is_found),
+    cmocka_unit_test(a_float16_result_has_a_narrow_bound),
+    cmocka_unit_test(tiny_float16_results_are_judged_by_their_steps),
     cmocka_unit_test(a_product_that_leaves_out_a_term_is_found),
     cmocka_unit_test(sets_rotate_and_hold_the_same),
+    cmocka_unit_test(float16_operands_are_those_of_float32_rounded),
 };
 
 TM_TESTS(tests, NULL, NULL)

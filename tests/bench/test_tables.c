@@ -56,6 +56,8 @@ static void gemm_tables(tm_text *out)
         { "cpu", "M=6 N=7 K=8 trans_b=true dtype=bf16 cache=warm seed=5", 0, false },
         { "cpu", "M=6 N=7 K=8 trans_a=true dtype=bf16 c-dtype=fp32 cache=cold", 0, false },
         { "cpu", "M=9 N=3 K=2 c-dtype=bf16 cache=cold", 0, false },
+        { "cpu", "M=6 N=7 K=8 trans_b=true dtype=fp16 cache=warm seed=5", 0, false },
+        { "cpu", "M=6 N=7 K=8 dtype=float16 c-dtype=bfloat16 cache=warm", 0, false },
         { "cpu", "model=tiny-llama seq=16 batch=2 cache=warm", 0, false },
         { "cpu", "model=tiny-llama scale=16 cache=warm", 0, false },
         { "cpu", "shapes=llama70b cache=both", 1e-3, false },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of the workloads that run models, processes and ranks, to the letter (see test_tables.c):
+/* The tables of the workloads that run models, processes and ranks, to the packet (see test_tables.c):
  * tests/golden/whole-bench-runs.txt. Ranks are measured by the real clock: their numbers stand as "#". `startup` starts
  * this program: it plays the runs, whose times are given.
  */
@@ -250,13 +250,13 @@ static void slices_have_rows(void **state)
     assert_true(fabs(a + 4 * b - predicted) < 2e-3 * (fabs(a) + 4 * fabs(b)));
     assert_true(fabs(100 * (predicted / whole - 1) - number_at(table, 4, "error_pct")) < 1e-6);
     double least = number_at(table, 4, "tokens_per_second_lo"), most = number_at(table, 4, "tokens_per_second_hi");
-    double half = number_at(table, 4, "half_width_pct") / 100;
+    double buffer = number_at(table, 4, "half_width_pct") / 100;
     if (t.invalid.status == TM_OK) {
         check_intervals(table, 4);
-        assert_true(fabs(least * predicted * (1 + half) - 24e3) < 1e-3);
+        assert_true(fabs(least * predicted * (1 + buffer) - 24e3) < 1e-3);
         /* An interval that reaches a time of nothing: a rate without an upper end. */
-        if (half < 0.999) assert_true(fabs(most * predicted * (1 - half) - 24e3) < 1e-3);
-        if (half > 1.001) assert_true(isnan(most));
+        if (buffer < 0.999) assert_true(fabs(most * predicted * (1 - buffer) - 24e3) < 1e-3);
+        if (buffer > 1.001) assert_true(isnan(most));
     }
     tried_fini(&t);
     assert_int_equal(chdir(old), 0);

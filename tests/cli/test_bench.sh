@@ -77,6 +77,8 @@ trainmark bench gemm --M 16 --N 16 --K 16 $quick --json
 check "--json prints JSON" has "$out" '"case": "16x16x16"'
 trainmark bench gemm --dtype bf16 --M 40 --N 24 --K 56 $quick --output-file bf16.csv
 check "gemm in bfloat16" [ "$code$(column bf16.csv c_dtype)$(column bf16.csv correct)" = 0bfloat16true ]
+trainmark bench gemm --dtype fp16 --shapes 40x24x56,1x300x64:nt,200x9x600:tn $quick --output-file fp16.csv
+check "gemm in float16" [ "$code$(column fp16.csv c_dtype | uniq)$(column fp16.csv correct | uniq)" = 0float16true ]
 trainmark bench gemm --model tiny-llama --seq 16 $quick --output-file model.csv
 check "gemm: a model's products" [ "$code$(column model.csv name | tr '\n' ,)" = "0qkv forward,qkv dgrad,qkv wgrad,out \
 forward,out dgrad,out wgrad,gate+up forward,gate+up dgrad,gate+up wgrad,down forward,down dgrad,down wgrad,vocab \
@@ -165,6 +167,8 @@ if cc -shared -fPIC -O1 -DMISSING=0 -o right/libopenblas.so.0 shim.c 2>/dev/null
     cd "$work" || exit 1
     LD_LIBRARY_PATH=$work/right trainmark bench gemm --library OpenBLAS --dtype bf16 $small --output-file no.csv
     check "a library without bfloat16 is skipped" has no.csv "offers no bfloat16"
+    LD_LIBRARY_PATH=$work/right trainmark bench gemm --library OpenBLAS --dtype fp16 $small --output-file no.csv
+    check "a library without float16 is skipped" has no.csv "offers no float16"
     }
 else
     skip "libraries" "no C compiler that makes shared libraries"

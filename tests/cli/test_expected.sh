@@ -103,7 +103,7 @@ sed 's/"r": *[0-9]*/"r": 3/' adapter/adapter_config.json >of_rank_3/adapter_conf
 trainmark merge folder of_rank_3 -o never
 failed_with 4 "matrices of another rank" "must have A .3, [0-9]+. and B .[0-9]+, 3.; found A float32 .[0-9]+, [0-9]+., B float32 "
 trainmark merge folder -o never
-failed_with 2 "one argument of two" "1 of 2 arguments .BASE ADAPTER.; .trainmark merge --help. shows the usage"
+failed_with 2 "one argument of two" "'folder' is no adapter .it has no adapter_config.json.; give BASE and ADAPTER"
 check_not "nothing is written" [ -e never ]
 
 filter='s/4\.639[0-9]*/4.639N/; s/tokens_per_second": [1-9][0-9.e+]*/tokens_per_second": N/; s/  [0-9,]* tokens.s/  N tokens\/s/'

@@ -151,6 +151,20 @@ check "an entry without a recipe trains in BF16, too" has "$out" "^  dtype: bflo
 check "and says that it has none" has "$err" "no recipe is built in; it trains in BF16 as its scripts do"
 trainmark run --tags pyt_train_qwen3-8b --training.dtype float32 --dry-run --memory 100TiB
 check "what the line says counts" has "$out" "^  dtype: float32  # command line$"
+# Every short option that `run` takes is in its help, and no other; an unknown one is a word that cannot be used.
+trainmark run --help
+cp "$out" help.txt
+taken=
+for letter in a b c d e f g h i j k l m n o p q r s t u v w x y z; do
+    trainmark run -$letter 1 --dry-run --memory 100TiB
+    listed=no
+    grep -qE -- "(^|[ ,])-$letter( |,|$)" help.txt && listed=yes
+    known=yes
+    grep -q "cannot use argument '-$letter'" "$err" && known=no
+    [ $known = yes ] && taken=$taken$letter
+    check "-$letter: taken $known, in the help $listed" [ $known = $listed ]
+done
+check "the report script's are taken" [ "$(echo "$taken" | tr -dc 'tmpsnfbl')" = bflmnpst ]
 trainmark run --tags pyt_train_x
 failed_with 4 "a tag of no model" "no entry 'pyt_train_x'" "trainmark discover"
 trainmark run --tags pyt_train_llama-3.1-8b,pyt_train_llama-3.1-70b

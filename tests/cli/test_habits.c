@@ -166,6 +166,7 @@ static void words_of_others(void **state)
         "-t pretrain -m Llama-3.3-70B",
         "-t finetune_fw -m Llama-3.3-70B -p BF16 -s 4096",
         "-t HF_finetune_lora -m Llama-3.1-70B -p BF16",
+        "-t HF_finetune_lora -m Llama-3.3-70B -p BF16 -s 3072",
         "--tags pyt_train_llama-2-70b --keep-model-dir --live-output --timeout 28800",
         "--tags pyt_train_llama-3.1-8b -t finetune_lora",
         "--tags primus_pyt_train_deepseek-v2",
@@ -181,6 +182,9 @@ static void words_of_others(void **state)
         "--tags primus_pyt_megatron_lm_train_llama-2-70b",
         "--tags pyt_megatron_lm_train_llama-3.1-70b",
         "--tags pyt_megatron_lm_train_llama-3.3-70b",
+        "--tags pyt_megatron_lm_train_llama-3.1-70b-proxy",
+        "--tags primus_pyt_megatron_lm_train_llama-3.1-70b-proxy -b 2",
+        "--tags pyt_megatron_lm_train_llama-3.1-8b-proxy",
         "--tags pyt_megatron_lm_train_mixtral-8x7b",
         "--tags pyt_megatron_lm_train_deepseek-v2-lite-16b",
         "-f True -m gpt2",
@@ -248,6 +252,39 @@ static void words_of_others(void **state)
     whole_is("tests/golden/whole-habits.txt", &out);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(words_of_others) };
+/* Whatever the script is asked for, one note says which recipe a run takes, or that there is none. */
+static void each_run_says_its_recipe(void **state)
+{
+    static const char *const tasks[] = { "pretrain",      "HF_pretrain",    "finetune_fw",
+                                         "finetune_lora", "finetune_qlora", "HF_finetune_lora" };
+    static const char *const models[] = { "Llama-3.1-8B", "Llama-3.1-70B", "Llama-3.3-70B", "Llama-2-70B",
+                                          "Qwen3-8B",     "Mixtral-8x7B",  "Flux" };
+    static const char *const precisions[] = { "", " -p BF16", " -p FP8", " -p FP32" };
+    int                      built_in = 0, none = 0;
+    (void)state;
+    for (size_t t = 0; t < sizeof tasks / sizeof tasks[0]; t++)
+        for (size_t m = 0; m < sizeof models / sizeof models[0]; m++)
+            for (size_t p = 0; p < sizeof precisions / sizeof precisions[0]; p++) {
+                char       words[160], wanted[160];
+                tm_text    out = { 0 };
+                tm_arena  *arena = tm_arena_create();
+                tm_config *config = tm_cli_config();
+                snprintf(words, sizeof words, "-t %s -m %s -s 512%s", tasks[t], models[m], precisions[p]);
+                translate(config, arena, words, &out);
+                const char *notes = tm_config_notes(config);
+                snprintf(wanted, sizeof wanted, "%s of %s", tasks[t], tm_habit_model(config, models[m]));
+                bool has = strstr(notes, " as it is done there: "), lacks = strstr(notes, ": no recipe is built in; ");
+                if (!strstr(notes, wanted) || has == lacks) fail_msg("%s: '%s'", words, notes);
+                built_in += has;
+                none += lacks;
+                tm_config_destroy(config);
+                tm_arena_destroy(arena);
+                tm_text_fini(&out);
+            }
+    assert_true(built_in > 30 && none > 30);
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(words_of_others),
+                                           cmocka_unit_test(each_run_says_its_recipe) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -70,6 +70,32 @@ trainmark merge example/tiny-llama adapter -o merged
 check "merge" test "$code" = 0
 trainmark generate example/tiny-llama --adapter adapter --prompt abc --max-tokens 3
 check "generate" test "$code" = 0
+
+# The adapter alone: its model is found by the name and the revision in it.
+same "numerics of it alone" "numerics adapter --tokens ids.json" "numerics example/tiny-llama --adapter adapter --tokens ids.json"
+check "the model of the adapter is told" grep -q "'example/tiny-llama', revision main, commit $main" "$err"
+trainmark merge adapter -o merged-alone
+check "merge of it alone" cmp merged-alone/model.safetensors merged/model.safetensors
+check "says which model" grep -q "the model of the adapter 'adapter' is 'example/tiny-llama', commit $main" "$err"
+trainmark export adapter -o exported-alone
+check "export of it alone" cmp exported-alone/model.safetensors merged/model.safetensors
+trainmark generate example/tiny-llama --adapter adapter --prompt abc --max-tokens 3 --json
+sed 's/, "prompt_tokens_per_second.*//' "$out" >both.json
+trainmark generate adapter --prompt abc --max-tokens 3 --json
+check "generate of it alone" [ "$(sed 's/, "prompt_tokens_per_second.*//' "$out")" = "$(cat both.json)" ]
+for key in model.hf_assets_path lora.adapter_path; do
+    # shellcheck disable=SC2086
+    trainmark run --$key adapter --lora.rank 2 --lora.alpha 2 --data.source sft --data.path "$rows/train-*" $train --validation.enable false \
+        --out "alone-$key"
+    check "a run of it alone as $key" test "$code" = 0
+    check "is of its model" grep -q "hf_assets_path: \"$snapshot\"  # derived from lora.adapter_path" "alone-$key/config.yaml"
+done
+# shellcheck disable=SC2086
+trainmark run --model.hf_assets_path example/tiny-llama --lora.adapter_path adapter --lora.rank 2 --lora.alpha 2 --data.source sft \
+    --data.path "$rows/train-*" $train --validation.enable false --out beside
+losses alone-model.hf_assets_path >alone.txt
+losses beside >beside.txt
+check "its losses are those with both directories" eval 'test -s alone.txt && cmp -s alone.txt beside.txt'
 trainmark export example/tiny-llama -o copied
 check "export" cmp copied/tokenizer.json "$snapshot/tokenizer.json"
 trainmark data tokenize "example/rows/data" -o tokens --tokenizer example/tiny-llama --field prompt
@@ -88,6 +114,21 @@ refused() # NAME WORDS ARGUMENTS...
 refused "a model that was not downloaded" "hf download meta-llama/Llama-3.1-8B" run --model.hf_assets_path meta-llama/Llama-3.1-8B
 refused "nor a set" "hf download tatsu-lab/alpaca --repo-type dataset" run --data.source sft --data.path tatsu-lab/alpaca
 refused "nor a revision" "has no revision v9" generate example/tiny-llama@v9 --prompt a
+refused "an adapter without its rank" "'adapter' has --lora.rank 2 --lora.alpha 2" run --model.hf_assets_path adapter --dry-run
+refused "two adapters" "'adapter' is an adapter and no model" generate adapter --adapter adapter --prompt a
+cp -R adapter elsewhere
+sed -i 's|example/tiny-llama|example/none|' elsewhere/adapter_config.json
+for command in "generate elsewhere --prompt a" "export elsewhere -o none" "merge elsewhere -o none" "numerics elsewhere --tokens ids.json" \
+    "run --model.hf_assets_path elsewhere" "run --lora.adapter_path elsewhere"; do
+    # shellcheck disable=SC2086
+    refused "the model of an adapter that was not downloaded: ${command%% *}" \
+        "the model of the adapter 'elsewhere': there is no directory 'example/none@$main', and the Hugging Face cache '$cache'" $command
+    check "and how to get it" grep -qF "hf download example/none --revision $main" "$err"
+done
+sed -i 's|example/none|/nowhere/llama|' elsewhere/adapter_config.json
+refused "the model of an adapter in another directory" "is for the model '/nowhere/llama" generate elsewhere --prompt a
+sed -i '/base_model_name_or_path/d' elsewhere/adapter_config.json
+refused "an adapter that names no model" "names no model (base_model_name_or_path)" merge elsewhere -o none
 refused "a model without all shards" "lacks 2 files of weights" run --model.hf_assets_path example/half-llama --data.path "$rows"
 refused "also to be exported" "blobs/*.incomplete: a download has not ended" export example/half-llama -o half
 refused "a set of several splits" "has 2 parts" run --data.source sft --data.path example/rows

@@ -40,6 +40,23 @@ trainmark run $small --mlperf.submission_org me --training.target_loss 100 --mlp
 check "a target loss of one's own ends the run" has own.txt '"key": "run_stop".*"samples_count": 8,'
 check "but is no success of the benchmark" has own.txt '"status": "aborted"'
 
+# Stopped within a validation that would take hours: that ends without an accuracy, then the run, aborted.
+timeout 60 "$TRAINMARK" run $small --mlperf.submission_org me --validation.steps 100000000 --out cut >"$out" 2>"$err" </dev/null &
+started=$!
+tries=0
+until grep -qs eval_start cut/result_0.txt || [ $tries -ge 600 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+kill -INT "$started"
+wait "$started"
+code=$?
+check "a validation that is stopped: exit code 130" [ "$code" -eq 130 ]
+check "it is said where" has "$err" "stopped after step 2 of 5"
+order=$(sed -n 's/.*"key": "\(run_st[a-z]*\|block_[a-z]*\|eval_s[to][a-z]*\|eval_accuracy\)".*/\1/p' cut/result_0.txt | tr '\n' ' ')
+check "every interval of its log ends" [ "$order" = "run_start block_start block_stop eval_start eval_stop run_stop " ]
+check "and the run is aborted" has cut/result_0.txt '"key": "run_stop".*"samples_count": 8, "status": "aborted"'
+
 refused() { # NAME PATTERN ARGUMENTS...
     name=$1 pattern=$2
     shift 2

@@ -72,6 +72,37 @@ check "which has the memory" has "$out" '"fits": true'
 trainmark reproduce page.yaml --rows big --platform 8xH100
 check "or has not" has "$out" "^big: needs 186.20 GiB of a device, 80.00 GiB are available$"
 
+# A row of several nodes: the lines that start it; that of torchrun, started as torchrun would on two nodes, but on processors.
+cat >nodes.yaml <<'END'
+title: Two nodes
+rows:
+  two:
+    hardware: 2x1xMI300X
+    theirs: srun -N 2 ./train.sh
+    ours: run micro-llama --training.threads 1 --validation.enable false --training.local_batch_size 2 --training.seq_len 32
+END
+trainmark reproduce nodes.yaml --training.steps 4 --out nodes
+check "nodes: planned" [ "$code" -eq 0 ]
+check "nodes: why" has "$out" "^two: needs 2 nodes; start it by one of its lines below$"
+words="trainmark run micro-llama .*--device hip --training.steps 4 --out nodes/two"
+check "nodes: srun" has "$out" "^two, once for all nodes: srun -N 2 --ntasks-per-node 1 --mpi=pmix $words$"
+check "nodes: torchrun" has "$out" "^two, or on each node \(NODE: 0 to 1, .*\): torchrun --nnodes 2 --node-rank NODE --nproc-per-node 1 .* --no-python $words$"
+check "nodes: in the report" has nodes/report.md "^- once for all nodes: \`srun -N 2 .*$words\`$"
+line=$(sed -n 's/^two, or on each node.* --no-python trainmark \(.*\)/\1/p' "$out" | sed 's/ --device hip//')
+port=$((20000 + $$ % 20000))
+for rank in 1 0; do
+    ( export RANK=$rank WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 NNODES=2 NODE_RANK=$rank GROUP_RANK=$rank MASTER_ADDR=127.0.0.1 \
+        MASTER_PORT=$port
+      exec timeout -k 5 "$seconds" "$TRAINMARK" $line >node.$rank 2>&1 </dev/null ) &
+    echo $! >pid.$rank
+done
+for rank in 0 1; do
+    wait "$(cat pid.$rank)"
+    code=$?
+    check "nodes: node $rank runs its line" [ "$code" -eq 0 ]
+done
+check "nodes: two ranks have trained" has nodes/two/config.yaml '^  ranks: 2  # torchrun or its like$'
+
 # --- going on ---------------------------------------------------------------------------------------------------------------
 
 before=$(cksum <$result)
@@ -99,7 +130,7 @@ kill -TERM $pid
 wait $pid
 check "interrupted" [ $? -eq 130 ]
 check "says how to go on" has stopped.err "the same command continues from here$"
-check "what was measured is told" has stopped.out "^\| +[0-9]+ \| first +\| tokens_per_second +\| ran "
+check "what was measured is told" has stopped.out "^\| +[0-9]+ \| first +\| tokens_per_second +\| (ran|invalid) "
 check_not "a row that was interrupted is not done" [ -e stopped/second.ended ]
 
 # --- what may cause a difference ------------------------------------------------------------------------------------------
@@ -140,6 +171,32 @@ check "and fewer" has "$out" "^big: devices: 1 instead of 8$"
 rows=slice/rows.csv
 check "measured, but of nothing" [ -z "$(cell big tokens_per_second tag)" ]
 check "beside nothing" [ -z "$(cell big tokens_per_second ratio)" ]
+
+# --- products in float16, on processors: measured beside figures of this format only; the page's rows, small --------------------
+
+cat >products.csv <<END
+$head
+gemm,64x48x80,cpu,1,device,float16,,,tflops,0.001,TFLOP/s,2 M N K per product,Us,2026,
+gemm,64x48x80,cpu,1,device,bfloat16,,,tflops,0.002,TFLOP/s,2 M N K per product,Us,2026,
+END
+cat >products.yaml <<'END'
+title: Products
+source: Us
+figures: products.csv
+rows:
+  fp16:
+    hardware: cpu
+    theirs: torch.matmul
+    ours: bench gemm --shapes 64x48x80 --dtype float16 --rep-ms 5 --precision 0
+    figure: gemm * float16
+END
+trainmark reproduce products.yaml --out products
+check "products in float16 run on processors" has "$err" "^row 1 of 1: fp16: ran$"
+rows=products/rows.csv
+check "beside the published float16" [ "$(cell fp16 tflops published | tr '\n' ,)" = "0.001," ]
+check "and measured" [ "$(cell fp16 tflops tag)" = measured ]
+trainmark reproduce bring-up-mi350x --rows 'gemm-*fp16' --slice --out small
+check "the float16 products of the bring-up report, small" [ "$code$(grep -c ': ran$' "$err")" = 02 ]
 
 # --- GPUs that are here -----------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/comm/launched.h - starts ranks as a launcher does that gives them an address to meet at, and keeps what they
+/* tests/comm/launched.h - starts ranks as a launcher does that gives them an address to barrier at, and keeps what they
  * say.
  */
 #ifndef TM_TESTS_COMM_LAUNCHED_H

@@ -229,7 +229,7 @@ static void who_broke_is_named(void **state)
     }
 }
 
-/* Messages that are posted: what cannot be sent is said at once, what breaks on its way by the next one. */
+/* Messages that are buffered: what cannot be sent is said at once, what breaks on its way by the next one. */
 static void post(tm_comm *world, void *context)
 {
     cut          *c = context;
@@ -241,7 +241,7 @@ static void post(tm_comm *world, void *context)
                            .send = data,
                            .count = sizeof data,
                            .peer = 1,
-                           .posted = true,
+                           .buffered = true,
                            .what = "letter",
                            .step = 2 };
     if (tm_comm_rank(world) == 1) return;
@@ -278,7 +278,7 @@ static void posted_messages_that_break(void **state)
 }
 
 /* A message that is waited for, at both ends. */
-static void letter(tm_comm *world, void *context)
+static void packet(tm_comm *world, void *context)
 {
     cut          *c = context;
     static char   data[2][4000];
@@ -319,7 +319,7 @@ static void letters_that_break(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         cut  c = { rows[i].how, rows[i].left, "", rows[i].rank };
         char want[200];
-        run_world(2, hosts, 0.05, false, letter, &c);
+        run_world(2, hosts, 0.05, false, packet, &c);
         snprintf(want, sizeof want,
                  "the connection to rank %d failed in message of 4000 bytes 'letter', step 2: it was cut",
                  1 - rows[i].rank);
@@ -344,19 +344,19 @@ static void share_twice(tm_comm *world, void *context)
     for (size_t turn = 0; turn < 2; turn++) {
         void         *where[SHARED] = { NULL };
         size_t        bytes = 4096 * (1 + turn + (size_t)rank);
-        tm_collective meet = { .kind = TM_COMM_BARRIER, .step = -1 };
+        tm_collective barrier = { .kind = TM_COMM_BARRIER, .step = -1 };
         CHECK(!p->engine->share(p->own, bytes, where));
         for (int l = 0; l < SHARED; l++) CHECK((where[l] != NULL) == (l < ranks));
         for (size_t i = 0; i < bytes; i++) CHECK(((char *)where[local])[i] == 0);
         CHECK((uintptr_t)where[local] % 4096 == 0);
         memset(where[local], 1 + rank, bytes);
-        CHECK_OK(tm_comm_run(world, &meet, err));
+        CHECK_OK(tm_comm_run(world, &barrier, err));
         for (int r = 0, l = 0; r < SHARED; r++)
             if (hosts[r] == hosts[rank]) {
                 const char *its = where[l++];
                 for (size_t i = 0; i < 4096 * (1 + turn + (size_t)r); i++) CHECK(its[i] == 1 + r);
             }
-        CHECK_OK(tm_comm_run(world, &meet, err));
+        CHECK_OK(tm_comm_run(world, &barrier, err));
     }
 }
 
@@ -385,23 +385,23 @@ static void post_without_a_thread(tm_comm *world, void *context)
 {
     static char   data[4000];
     tm_error      err = { 0 };
-    tm_collective meet = { .kind = TM_COMM_BARRIER, .step = -1 };
+    tm_collective barrier = { .kind = TM_COMM_BARRIER, .step = -1 };
     tm_collective call = { .kind = TM_COMM_SEND,
                            .format = TM_COMM_BYTES,
                            .send = data,
                            .count = sizeof data,
                            .peer = 1,
-                           .posted = true,
+                           .buffered = true,
                            .what = "letter",
                            .step = 2 };
     (void)context;
-    tm_status st = tm_comm_run(world, &meet, &err);
+    tm_status st = tm_comm_run(world, &barrier, &err);
     CHECK(st == TM_OK && !tm_comm_broken(world));
     if (tm_comm_rank(world) == 1) return;
     threads_left = 0;
     CHECK(tm_comm_run(world, &call, &err) == TM_NOMEM);
     CHECK(strcmp(err.text, "the system gives no thread for messages") == 0);
-    CHECK(!tm_comm_guard_begin(0, 1, "nothing"));
+    CHECK(!tm_comm_watchdog_begin(0, 1, "nothing"));
     CHECK(tm_comm_broken(world));
     threads_left = -1;
 }

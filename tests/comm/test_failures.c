@@ -307,7 +307,7 @@ static void a_rank_that_leaves(void **state)
     run_world(3, hosts, 60, true, leave_early, NULL);
 }
 
-static void give_up(tm_comm *world, void *context)
+static void cancel_all(tm_comm *world, void *context)
 {
     tm_error      err = { 0 };
     tm_collective call = { .kind = TM_COMM_BARRIER, .what = "step", .step = 1 };
@@ -320,7 +320,7 @@ static void give_up(tm_comm *world, void *context)
 static void a_rank_that_gives_up(void **state)
 {
     (void)state;
-    run_world(3, NULL, 60, false, give_up, NULL);
+    run_world(3, NULL, 60, false, cancel_all, NULL);
 }
 
 static void worlds_that_cannot_be(void **state)

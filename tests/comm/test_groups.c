@@ -40,12 +40,12 @@ static void splits(tm_comm *world, void *context)
 {
     int rank = tm_comm_rank(world), list[8];
     (void)context;
-    tm_comm *parity = split(world, rank % 2, 0, "parity"), *half = split(world, rank / 4, -rank, "half");
+    tm_comm *parity = split(world, rank % 2, 0, "parity"), *buffer = split(world, rank / 4, -rank, "half");
     for (int i = 0; i < 4; i++) list[i] = 2 * i + rank % 2;
     check_members(parity, list, 4);
     CHECK(strcmp(tm_comm_name(parity), "parity") == 0);
     for (int i = 0; i < 4; i++) list[i] = rank / 4 * 4 + 3 - i; /* by key: backwards */
-    check_members(half, list, 4);
+    check_members(buffer, list, 4);
     tm_comm *odd = split(world, rank % 3 == 0 ? -1 : 7, 0, "some");
     CHECK(!odd == (rank % 3 == 0));
     const int some[] = { 1, 2, 4, 5, 7 };
@@ -58,7 +58,7 @@ static void splits(tm_comm *world, void *context)
     tm_comm_close(one);
     tm_comm_close(pair);
     tm_comm_close(odd);
-    tm_comm_close(half);
+    tm_comm_close(buffer);
     tm_comm_close(parity);
     /* Places of closed groups are used again, by groups of others. */
     for (int i = 0; i < TM_COMM_GROUPS + 20; i++) {
@@ -243,8 +243,8 @@ static void memory_of_all_sizes(void **state)
 /* Is the memory in reach of the others, as the last call said? */
 static bool reached(const tm_comm *comm)
 {
-    const tm_comm_post *post = comm->post[comm->rank];
-    return post->notice[comm->notice].send_window >= 0 && post->notice[comm->notice].receive_window >= 0;
+    const tm_comm_slot *slot = comm->slots[comm->rank];
+    return slot->header[comm->header].send_window >= 0 && slot->header[comm->header].receive_window >= 0;
 }
 
 static void check_sum_in_place(tm_comm *world, char *at, size_t count, uint64_t seed)

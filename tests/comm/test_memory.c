@@ -101,9 +101,9 @@ static void places(tm_comm *world, void *context)
     CHECK(window == 0 && at == 0);
     /* Others reach it, and it is the same. */
     int           rank = tm_comm_rank(world), size = tm_comm_size(world);
-    tm_collective meet = { .kind = TM_COMM_BARRIER, .step = -1 };
+    tm_collective barrier = { .kind = TM_COMM_BARRIER, .step = -1 };
     memset(memory, 10 + rank, 3 * PAGE);
-    CHECK_OK(tm_comm_run(world, &meet, err));
+    CHECK_OK(tm_comm_run(world, &barrier, err));
     uint64_t      starts[8];
     tm_collective tell = { .kind = TM_COMM_ALL_GATHER,
                            .format = TM_COMM_BYTES,
@@ -116,7 +116,7 @@ static void places(tm_comm *world, void *context)
         const char *theirs = tm_comm_reach(world, r, 0, starts[r] + 100);
         CHECK(r == rank || (theirs[-100] == 10 + r && *theirs == 10 + r && theirs[3 * PAGE - 101] == 10 + r));
     }
-    CHECK_OK(tm_comm_run(world, &meet, err));
+    CHECK_OK(tm_comm_run(world, &barrier, err));
     void *other;
     CHECK_OK(tm_comm_alloc(world, 0, &other, err));
     CHECK(other != memory && mapped(other));
@@ -128,7 +128,7 @@ static void places(tm_comm *world, void *context)
     CHECK(window == -1 && at == 0);
     tm_comm_locate(world->world, other, 1, &window, &at);
     CHECK(window == 1);
-    CHECK_OK(tm_comm_run(world, &meet, err)); /* `other` goes with the world */
+    CHECK_OK(tm_comm_run(world, &barrier, err)); /* `other` goes with the world */
 }
 
 /* Shared again and again, given back each time or not. */
@@ -272,9 +272,9 @@ static void refuse_one(tm_comm *world, void *context)
     CHECK(st == r->status || (st == TM_OK && r->status == TM_NOMEM && rank != 1));
     if (st != TM_OK && strcmp(failure.text, r->said) != 0) fprintf(stderr, "%s\n", failure.text);
     CHECK(st == TM_OK || strcmp(failure.text, r->said) == 0);
-    tm_collective meet = { .kind = TM_COMM_BARRIER, .step = -1 };
+    tm_collective barrier = { .kind = TM_COMM_BARRIER, .step = -1 };
     failure = (tm_error){ 0 };
-    tm_status then = tm_comm_run(world, &meet, &failure);
+    tm_status then = tm_comm_run(world, &barrier, &failure);
     CHECK(then == (r->status == TM_UNSUPPORTED ? TM_OK : r->status));
     CHECK(then == TM_OK || strcmp(failure.text, r->said) == 0);
     if (then == TM_OK) {
@@ -324,7 +324,7 @@ static void worlds_without_memory(void **state)
 {
     char said[160];
     (void)state;
-    snprintf(said, sizeof said, "no memory for a world of 3 ranks (%zu bytes each)", tm_comm_desk_bytes(3));
+    snprintf(said, sizeof said, "no memory for a world of 3 ranks (%zu bytes each)", tm_comm_segment_bytes(3));
     for (int i = 0; i < 3; i++) {
         tm_comm *comm[3] = { NULL };
         tm_error err = { 0 };
@@ -334,7 +334,7 @@ static void worlds_without_memory(void **state)
         refused = NOTHING;
         assert_string_equal(err.text, said);
         for (int r = 0; r < 3; r++) assert_null(comm[r]);
-        assert_true(bytes_of_this_process() < before + tm_comm_desk_bytes(3));
+        assert_true(bytes_of_this_process() < before + tm_comm_segment_bytes(3));
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mesh of ranks: numbers and places, groups, what is left, and what is refused with which way out. */
 #include "support/test.h"
-#include "comm/mesh.h"
+#include "comm/mesh/mesh.h"
 
 #include <stdio.h>
 #include <stdlib.h>

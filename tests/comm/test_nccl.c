@@ -4,7 +4,7 @@
  * it should. Ranks are threads here; as processes: tests/cli/test_gpu_ranks.sh.
  */
 #include "support/test.h"
-#include "comm/nccl.h"
+#include "comm/coll/nccl.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -68,12 +68,12 @@ static void put(tm_comm_format format, char *out, size_t i, int value)
     int64_t  n = value;
     uint32_t word;
     memcpy(&word, &f, sizeof word);
-    uint16_t    half = (uint16_t)(word >> 16);
+    uint16_t    buffer = (uint16_t)(word >> 16);
     const void *from[] = { [TM_COMM_BYTES] = &n,
                            [TM_COMM_INT64] = &n,
                            [TM_COMM_FLOAT64] = &d,
                            [TM_COMM_FLOAT32] = &f,
-                           [TM_COMM_BFLOAT16] = &half };
+                           [TM_COMM_BFLOAT16] = &buffer };
     memcpy(out + i * bytes_of[format], from[format], bytes_of[format]);
 }
 
@@ -237,7 +237,7 @@ static void idle_of(tm_comm *world, void *context)
 {
     tm_nccl      *n;
     void         *memory;
-    tm_collective meet = { .kind = TM_COMM_BARRIER, .what = "afterwards", .step = -1 };
+    tm_collective barrier = { .kind = TM_COMM_BARRIER, .what = "afterwards", .step = -1 };
     (void)context;
     CHECK_OK(tm_nccl_open(world, NULL, 0.5, &n, err));
     CHECK_OK(tm_gpu_alloc(tm_nccl_gpu(n), 40, &memory, err));
@@ -252,7 +252,7 @@ static void idle_of(tm_comm *world, void *context)
         CHECK_OK(tm_nccl_run(n, &call, err));
         CHECK_OK(tm_nccl_wait(n, err));
         nanosleep(&(struct timespec){ .tv_nsec = 900000000 }, NULL);
-        CHECK_OK(tm_comm_run(world, &meet, err));
+        CHECK_OK(tm_comm_run(world, &barrier, err));
     }
     tm_nccl_close(n);
 }

@@ -331,7 +331,7 @@ static void failures(const library *l)
         if (cases[i].code < 0 ? o.code == 0 : !as_told) fail_msg("%s: exit code %d: %s", cases[i].how, o.code, o.text);
         if (strcmp(cases[i].how, "end") != 0 && strstr(o.text, "done"))
             fail_msg("%s: a rank went on to the end: %s", cases[i].how, o.text);
-        /* Of several that notice within a world, one speaks. */
+        /* Of several that header within a world, one speaks. */
         bool        inside = cases[i].words[0] && strncmp(cases[i].words, "the ", 4) != 0;
         const char *first = inside ? strstr(o.text, cases[i].words) : NULL;
         if (first && strstr(first + 1, "trainmark: rank")) fail_msg("%s: said twice: %s", cases[i].how, o.text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that find nobody, or somebody else, where the environment says: what each says of it, word for word. */
 #include "base/hash.h"
-#include "comm/tcp.h"
+#include "comm/engine/tcp.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -87,7 +87,7 @@ static void not_a_number(void **state)
         }
 }
 
-/* A half of bfloat16's last place goes to the even one, up and down; a NaN that would round to infinity stays one. */
+/* A buffer of bfloat16's last place goes to the even one, up and down; a NaN that would round to infinity stays one. */
 static void nearest_even(void **state)
 {
     static const uint16_t rows[][3] = { /* a, b, their sum */
@@ -241,9 +241,9 @@ static void calls_in_words(void **state)
     char out[256];
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_comm_notice notice = { 0 };
-        tm_comm_notice_fill(&rows[i].call, &notice);
-        assert_string_equal(tm_comm_notice_text(&notice, out), rows[i].words);
+        tm_comm_header header = { 0 };
+        tm_comm_header_fill(&rows[i].call, &header);
+        assert_string_equal(tm_comm_header_text(&header, out), rows[i].words);
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that meet at an address: the same calls and the same bits as everywhere, on one node and on several; strangers
- * at the door, ranks that do not fit, are late or go.
+/* Ranks that barrier at an address: the same calls and the same bits as everywhere, on one node and on several;
+ * strangers at the door, ranks that do not fit, are late or go.
  */
 #include "support/test.h"
 #include "launched.h"
@@ -21,7 +21,7 @@ static void calls_and_messages(tm_comm *world)
     int64_t *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
     CHECK(x && y);
     all_calls(world, &s);
-    /* Everybody sends to everybody at once, posted, large behind small; they are asked for in the other order. */
+    /* Everybody sends to everybody at once, buffered, large behind small; they are asked for in the other order. */
     for (int to = 0; to < size; to++) {
         if (to == rank) continue;
         for (int i = 0; i < N; i++) x[i] = rank * 1000 + to + i;
@@ -32,7 +32,7 @@ static void calls_and_messages(tm_comm *world)
                                    .count = channel ? N : 3,
                                    .peer = to,
                                    .channel = channel,
-                                   .posted = true,
+                                   .buffered = true,
                                    .what = "post",
                                    .step = channel };
             CHECK_OK(tm_comm_run(world, &call, err));
@@ -215,7 +215,7 @@ static void a_rank_dies(void **state)
     assert_true(tm_now_ns() - begin < 500000000000);
 }
 
-static void give_up(tm_comm *world)
+static void cancel_all(tm_comm *world)
 {
     if (tm_comm_rank(world) == 0) tm_comm_abort(world, 4, "the disk is full");
     end_early(world);
@@ -225,7 +225,7 @@ static void a_rank_gives_up(void **state)
 {
     static const int node[] = { 0, 0, 0 };
     int              code[MOST];
-    launch_of        l = { .ranks = 3, .port = free_port(), .node = node, .deadline = 5, .body = give_up };
+    launch_of        l = { .ranks = 3, .port = free_port(), .node = node, .deadline = 5, .body = cancel_all };
     (void)state;
     run_all(&l, code);
     assert_int_equal(code[0], 4);

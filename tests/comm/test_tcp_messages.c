@@ -6,7 +6,7 @@
 #include "launched.h"
 
 #include "base/clock.h"
-#include "comm/tcp.h"
+#include "comm/engine/tcp.h"
 
 #include <poll.h>
 #include <time.h>
@@ -143,7 +143,7 @@ static void every_size(tm_comm *world)
     }
 }
 
-/* Awaited while the first half of it is there; behind it another one of the same tag. */
+/* Awaited while the first buffer of it is there; behind it another one of the same tag. */
 static void while_it_comes(tm_comm *world)
 {
     bool            sends = tm_comm_rank(world) == 0;
@@ -231,7 +231,7 @@ static void messages_of_all_sizes(void **state)
 /* --- ends ----------------------------------------------------------------------------------------- */
 
 /* A rank gives up a message, which ends the connection: of what is left of it, both say that the other one has gone. */
-static void give_up(tm_comm *world, bool gives, tm_comm_request *one, tm_comm_request *other)
+static void cancel_all(tm_comm *world, bool gives, tm_comm_request *one, tm_comm_request *other)
 {
     const tm_comm_ports *p = &world->world->ports;
     bool                 done;
@@ -267,7 +267,7 @@ static void two_messages(tm_comm *world, int gives)
         else
             ask(world, 3 + k, text + k, 1, &request[k]);
     }
-    give_up(world, tm_comm_rank(world) == gives, &request[0], &request[1]);
+    cancel_all(world, tm_comm_rank(world) == gives, &request[0], &request[1]);
     free(text);
 }
 
@@ -288,7 +288,7 @@ static void what_is_given_up(void **state)
     run_two(receiver_gives_up);
 }
 
-/* Rank 0 ends with a letter unread that has come to it: what it has sent arrives all the same. */
+/* Rank 0 ends with a packet unread that has come to it: what it has sent arrives all the same. */
 static void end_at_once(tm_comm *world)
 {
     enum { BYTES = 200000 };

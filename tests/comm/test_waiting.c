@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that wait in a crowded world, one with more ranks than processors: they sleep, are woken, and hear of failures.
+/* Ranks that wait in a oversubscribed world, one with more ranks than processors: they sleep, are woken, and hear of
+ * failures.
  */
 #include "world.h"
 
@@ -63,7 +64,7 @@ static tm_comm_event event;
 static void *tell_later(void *nothing)
 {
     rest(0.05);
-    tm_comm_event_tell(&event);
+    tm_comm_event_signal(&event);
     return nothing;
 }
 
@@ -101,27 +102,27 @@ static void one_is_late(tm_comm *world, void *way)
     enum { LETTERS = 12, BYTES = 8000 }; /* more than a ring holds */
     static _Thread_local char data[BYTES];
     int                       rank = tm_comm_rank(world), last = tm_comm_size(world) - 1;
-    tm_collective             meet = { .kind = TM_COMM_BARRIER, .what = "all" };
-    world->world->crowded = true;
-    CHECK_OK(tm_comm_run(world, &meet, err));
+    tm_collective             barrier = { .kind = TM_COMM_BARRIER, .what = "all" };
+    world->world->oversubscribed = true;
+    CHECK_OK(tm_comm_run(world, &barrier, err));
     if (rank == last) rest(LATE_S);
     double begin = seconds_of(CLOCK_THREAD_CPUTIME_ID);
     yields = 0;
     if (*(int *)way == LATE && rank == 0) {
-        tm_collective letter = message_of(world, false, data, 8);
-        letter.peer = last;
-        CHECK_OK(tm_comm_run(world, &letter, err));
+        tm_collective packet = message_of(world, false, data, 8);
+        packet.peer = last;
+        CHECK_OK(tm_comm_run(world, &packet, err));
     }
     if (*(int *)way == LATE && rank == last) {
-        tm_collective letter = message_of(world, true, data, 8);
-        CHECK_OK(tm_comm_run(world, &letter, err));
+        tm_collective packet = message_of(world, true, data, 8);
+        CHECK_OK(tm_comm_run(world, &packet, err));
     }
     for (int i = 0; i < LETTERS && *(int *)way == FULL && (rank == 0 || rank == last); i++) {
-        tm_collective letter = message_of(world, rank == 0, data, BYTES);
-        letter.peer = rank == 0 ? last : 0;
-        CHECK_OK(tm_comm_run(world, &letter, err));
+        tm_collective packet = message_of(world, rank == 0, data, BYTES);
+        packet.peer = rank == 0 ? last : 0;
+        CHECK_OK(tm_comm_run(world, &packet, err));
     }
-    CHECK_OK(tm_comm_run(world, &meet, err));
+    CHECK_OK(tm_comm_run(world, &barrier, err));
     if (rank == last) return;
     CHECK(seconds_of(CLOCK_THREAD_CPUTIME_ID) - begin < LATE_S / 10);
     CHECK(yields < FEW_YIELDS);
@@ -139,7 +140,7 @@ static void who_waits_takes_no_time_of_processors(void **state)
 
 /* --- wake-ups -------------------------------------------------------------------------------- */
 
-/* Sums of all, letters around a ring of ranks, letters that wait for room, and data that is taken from where it lies.
+/* Sums of all, packets around a ring of ranks, packets that wait for room, and data that is taken from where it lies.
  */
 static void many_waits(tm_comm *world, void *context)
 {
@@ -147,7 +148,7 @@ static void many_waits(tm_comm *world, void *context)
     int   rank = tm_comm_rank(world), size = tm_comm_size(world);
     void *memory;
     (void)context;
-    world->world->crowded = true;
+    world->world->oversubscribed = true;
     CHECK_OK(tm_comm_alloc(world, 2 * FLOATS * sizeof(float), &memory, err));
     float *in = memory, *out = in + FLOATS;
     for (int i = 0; i < ROUNDS; i++) {
@@ -161,11 +162,11 @@ static void many_waits(tm_comm *world, void *context)
         CHECK(out[0] == (float)(size * (size - 1) / 2 + size * i) && out[count - 1] == out[0]);
         for (int k = 0; k < 2; k++) {
             bool          sends = rank % 2 == k;
-            tm_collective letter = message_of(world, sends, sends ? (void *)in : (void *)out, count * sizeof(float));
+            tm_collective packet = message_of(world, sends, sends ? (void *)in : (void *)out, count * sizeof(float));
             if (rank == (i / 2 + k) % size) rest(0.0005);
-            letter.peer = (sends ? rank + 1 : rank + size - 1) % size;
-            CHECK_OK(tm_comm_run(world, &letter, err));
-            if (!sends) CHECK(out[count - 1] == (float)(letter.peer + i));
+            packet.peer = (sends ? rank + 1 : rank + size - 1) % size;
+            CHECK_OK(tm_comm_run(world, &packet, err));
+            if (!sends) CHECK(out[count - 1] == (float)(packet.peer + i));
         }
     }
     tm_comm_free(world, memory);
@@ -188,16 +189,16 @@ static void one_fails(tm_comm *world, void *by_letter)
 {
     tm_error      err = { 0 };
     char          data[8];
-    tm_collective meet = { .kind = TM_COMM_BARRIER, .what = "all" }, letter = message_of(world, false, data, 8);
+    tm_collective barrier = { .kind = TM_COMM_BARRIER, .what = "all" }, packet = message_of(world, false, data, 8);
     double        begin = seconds_of(CLOCK_MONOTONIC);
-    world->world->crowded = true;
+    world->world->oversubscribed = true;
     if (tm_comm_rank(world) == 1) {
         rest(0.05);
         CHECK(tm_comm_fail(world, TM_IO, &err, "rank 1 is broken") == TM_IO);
         return;
     }
-    letter.peer = 1;
-    CHECK(tm_comm_run(world, *(bool *)by_letter ? &letter : &meet, &err) == TM_IO);
+    packet.peer = 1;
+    CHECK(tm_comm_run(world, *(bool *)by_letter ? &packet : &barrier, &err) == TM_IO);
     CHECK(strcmp(err.text, "rank 1 is broken") == 0);
     CHECK(seconds_of(CLOCK_MONOTONIC) - begin < 30);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the arithmetic of ranks says, to the letter: meshes and what is wrong with them, the groups that a world is
+/* What the arithmetic of ranks says, to the packet: meshes and what is wrong with them, the groups that a world is
  * split into, runs and lanes of hosts with the bytes that calls move, slices, and what ranks say of each other when one
  * is late or calls something else. After a change that is meant: TM_RECORD=1 build/release/tests/comm/test_whole; git
  * diff tests/comm/whole.txt
@@ -7,8 +7,8 @@
 #include "support/test.h"
 #include "base/arena.h"
 #include "base/file.h"
-#include "comm/hosts.h"
-#include "comm/mesh.h"
+#include "comm/coll/hosts.h"
+#include "comm/mesh/mesh.h"
 #include "support/folder.h"
 #include "support/whole.h"
 #include "world.h"
@@ -246,12 +246,12 @@ static void failures_are_as_recorded(void **state)
     (void)state;
     for (int i = 0; i < KINDS + 2; i++) {
         tm_comm       *comm[RANKS];
-        tm_comm_notice mine = { 0 }, theirs = { 0 };
+        tm_comm_header mine = { 0 }, theirs = { 0 };
         tm_error       err = { 0 }, again = { 0 };
         tm_status      st;
         assert_int_equal(tm_comm_open_threads(RANKS, 1.5, comm, &err), TM_OK);
-        tm_comm_notice_fill(i == 5 ? &end : &sum, &mine);
-        tm_comm_notice_fill(i == 4 ? &end : &all, &theirs);
+        tm_comm_header_fill(i == 5 ? &end : &sum, &mine);
+        tm_comm_header_fill(i == 4 ? &end : &all, &theirs);
         if (i < 4)
             st = tm_comm_late(comm[0], &mine, late, n_late[i], &err);
         else if (i < KINDS)

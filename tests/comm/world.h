@@ -5,7 +5,7 @@
 #ifndef TM_TESTS_COMM_WORLD_H
 #define TM_TESTS_COMM_WORLD_H
 
-#include "comm/group.h"
+#include "comm/coll/coll.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -119,9 +119,9 @@ static inline void put_value(tm_comm_format format, uint64_t seed, int rank, siz
     }
 }
 
-static inline float widened(uint16_t half)
+static inline float widened(uint16_t buffer)
 {
-    uint32_t bits = (uint32_t)half << 16;
+    uint32_t bits = (uint32_t)buffer << 16;
     float    value;
     memcpy(&value, &bits, 4);
     return value;

@@ -92,6 +92,49 @@ static void what_is_no_file_is_refused(void **state)
     test_tree_remove(folder);
 }
 
+/* A name that is not there: what is near in its folder is meant, a model by its name, and nothing else. */
+static void near_files_are_named(void **state)
+{
+    static const char *const there[] = { "deepseek_v3_16b-BF16-pretrain.yaml", "llama-3.1-8b-4k.json", "run.yaml",
+                                         "rows.yml" };
+    static const struct {
+        const char *given, *near, *model; /* NULL: none */
+    } all[] = {
+        { "deepseek_v3_16b-pretrain.yaml", "deepseek_v3_16b-BF16-pretrain.yaml", "deepseek_v3_16B" },
+        { "DeepSeek_v3_16b-pretrain.yaml", "deepseek_v3_16b-BF16-pretrain.yaml", "deepseek_v3_16B" },
+        { "deepseek_v3_16b-pretrain.json", NULL, "deepseek_v3_16B" },
+        { "llama3.1-8b-4k.json", "llama-3.1-8b-4k.json", "llama3.1_8B" },
+        { "llama-3.1-8b-8k.json", NULL, "llama3.1_8B" }, /* a number is no spelling */
+        { "llama3.1_70B-BF16-pretrain.yaml", NULL, "llama3.1_70B" },
+        { "runs.yaml", "run.yaml", NULL },
+        { "nothing.yaml", NULL, NULL },
+        { "r.yaml", NULL, NULL },
+        { "raws.yml", "rows.yml", NULL },
+        { "my-llama3.1_8B.yaml", NULL, NULL },
+    };
+    (void)state;
+    char *folder = test_tree_make();
+    for (size_t i = 0; i < sizeof there / sizeof there[0]; i++) test_file_write(folder, there[i], "");
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        char path[600], wanted[700], model[100];
+        snprintf(path, sizeof path, "%s/%s", folder, all[i].given);
+        snprintf(model, sizeof model, " the model itself is called '%s'", all[i].model ? all[i].model : "");
+        const char *end = all[i].model ? model : "";
+        if (all[i].near)
+            snprintf(wanted, sizeof wanted, "No such file or directory; did you mean '%s/%s'?%s", folder, all[i].near,
+                     end);
+        else
+            snprintf(wanted, sizeof wanted, "No such file or directory; check the path%s%s", *end ? ";" : "", end);
+        tm_config *config = test_full_config();
+        tm_error   err = { 0 };
+        assert_int_equal(tm_config_load_file(config, path, &err), TM_INVALID);
+        const char *told = strstr(err.text, "No such file");
+        if (!told || strcmp(told, wanted) != 0) fail_msg("%s: '%s', wanted '%s'", all[i].given, err.text, wanted);
+        tm_config_destroy(config);
+    }
+    test_tree_remove(folder);
+}
+
 static void large_files_are_refused(void **state)
 {
     tm_text text = { 0 };
@@ -165,6 +208,7 @@ static void every_message_is_whole(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_wrong_configuration_says_so),
     cmocka_unit_test(what_is_no_file_is_refused),
+    cmocka_unit_test(near_files_are_named),
     cmocka_unit_test(large_files_are_refused),
     cmocka_unit_test(long_circles_and_towers_of_extends_are_refused),
     cmocka_unit_test(no_two_rows_share_a_name),

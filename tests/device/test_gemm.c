@@ -60,6 +60,13 @@ static float get(const void *p, tm_dtype dtype, int64_t i)
     return (float)tm_value_get(p, dtype, i);
 }
 
+static float as(tm_dtype dtype, float value)
+{
+    double place;
+    tm_value_set(&place, dtype, 0, (double)value);
+    return get(&place, dtype, 0);
+}
+
 enum { RANDOM, WHOLE };
 static void *numbers(int64_t n, tm_dtype dtype, uint64_t stream, int kind)
 {
@@ -120,7 +127,7 @@ static void problem_free(problem *p)
 /* Fills C (old values, or NaN when they must not be read) and its guards. */
 static void problem_reset(const problem *p)
 {
-    memset(p->memory, 0xff, (p->c_elements + 2 * GUARD) * tm_dtype_bytes(p->s.c)); /* all ones: NaN in both formats */
+    memset(p->memory, 0xff, (p->c_elements + 2 * GUARD) * tm_dtype_bytes(p->s.c)); /* all ones: NaN in all formats */
     for (int64_t i = 0; i < p->s.m && p->s.accumulate; i++)
         memcpy((char *)p->g.c + (size_t)(i * p->g.ldc) * tm_dtype_bytes(p->s.c),
                (char *)p->before + (size_t)(i * p->g.ldc) * tm_dtype_bytes(p->s.c),
@@ -188,10 +195,10 @@ static float in_order(const problem *p, int64_t i, int64_t j, const engine *e)
         }
         sum = sum + block;
     }
-    if (p->s.accumulate && p->s.c == TM_BF16) sum += old;
+    if (p->s.accumulate && p->s.c != TM_F32) sum += old;
     if (p->s.bias) sum += get(p->bias, p->s.extra, j);
     if (p->s.residual) sum += get(p->residual, p->s.extra, at);
-    return p->s.c == TM_BF16 ? tm_bf16_value(tm_bf16_round(sum)) : sum;
+    return as(p->s.c, sum);
 }
 static void check_element(const problem *p, const engine *e, int64_t i, int64_t j)
 {
@@ -206,8 +213,9 @@ static void check_element(const problem *p, const engine *e, int64_t i, int64_t 
                         p->s.residual ? (double)get(p->residual, p->s.extra, at) : 0 };
     for (int x = 0; x < 3; x++) ref += extra[x], size += fabs(extra[x]);
     float  found = get(p->g.c, p->s.c, at), wanted = in_order(p, i, j, e);
-    double u_out = p->s.c == TM_BF16 ? 0x1p-8 : 0x1p-24;
+    double u_out = p->s.c == TM_BF16 ? 0x1p-8 : p->s.c == TM_F16 ? 0x1p-11 : 0x1p-24;
     double tolerance = 6 * sqrt((double)p->s.k + 3) * 0x1p-24 * size + u_out * fabs(ref);
+    if (p->s.c == TM_F16) tolerance += 0x1p-25; /* numbers below 2^-14 are whole numbers of 2^-24 */
     if (fabs((double)found - ref) <= tolerance && found == wanted) return;
     fail_msg("%s %lld x %lld x %lld, layout %d%d, formats %d%d%d, accumulate %d, bias %d, residual %d: "
              "C(%lld, %lld) = %.9g, in order %.9g, double %.9g",
@@ -239,15 +247,16 @@ static void *result_of(const problem *p, const engine *e, int threads)
 /* All combinations of options go by in turn while the shapes are swept. */
 static setup setup_number(uint64_t number, int64_t m, int64_t n, int64_t k)
 {
-    uint64_t bits = tm_random_u64(11, 0, number);
+    static const tm_dtype formats[] = { TM_F32, TM_BF16, TM_F32, TM_BF16, TM_F16 };
+    uint64_t              bits = tm_random_u64(11, 0, number);
     return (setup){ .m = m,
                     .n = n,
                     .k = k,
                     .ta = bits & 1,
                     .tb = bits & 2,
-                    .a = bits & 4 ? TM_BF16 : TM_F32,
-                    .b = bits & 8 ? TM_BF16 : TM_F32,
-                    .c = bits & 16 ? TM_BF16 : TM_F32,
+                    .a = formats[(bits >> 16) % 5],
+                    .b = formats[(bits >> 24) % 5],
+                    .c = formats[(bits >> 32) % 5],
                     .accumulate = bits & 32,
                     .bias = bits & 64,
                     .residual = bits & 128,
@@ -275,21 +284,23 @@ static void test_all_options(void **state)
     engine engines[MAX_ENGINES];
     int    n_engines = list_engines(engines);
     (void)state;
-    for (unsigned bits = 0; bits < 512; bits++) {
-        setup   s = { .m = 29,
-                      .n = 35,
-                      .k = 530,
-                      .ta = bits & 1,
-                      .tb = bits & 2,
-                      .a = bits & 4 ? TM_BF16 : TM_F32,
-                      .b = bits & 8 ? TM_BF16 : TM_F32,
-                      .c = bits & 16 ? TM_BF16 : TM_F32,
-                      .accumulate = bits & 32,
-                      .bias = bits & 64,
-                      .residual = bits & 128,
-                      .extra = bits & 256 ? TM_BF16 : TM_F32,
-                      .pad = 5 };
-        problem p = problem_make(s);
+    static const tm_dtype formats[] = { TM_F32, TM_BF16, TM_F16 };
+    for (unsigned t = 0; t < 27 * 64; t++) {
+        unsigned bits = t / 27;
+        setup    s = { .m = 29,
+                       .n = 35,
+                       .k = 530,
+                       .ta = bits & 1,
+                       .tb = bits & 2,
+                       .a = formats[t % 3],
+                       .b = formats[t / 3 % 3],
+                       .c = formats[t / 9 % 3],
+                       .accumulate = bits & 4,
+                       .bias = bits & 8,
+                       .residual = bits & 16,
+                       .extra = bits & 32 ? TM_BF16 : TM_F32,
+                       .pad = 5 };
+        problem  p = problem_make(s);
         for (int e = 0; e < n_engines; e++) check_problem(&p, &engines[e], 2, 7);
         problem_free(&p);
     }
@@ -349,16 +360,19 @@ static void test_blocked(void **state)
         { .m = 70, .n = 64, .k = 20000, .ta = true, .c = TM_BF16, .accumulate = true },
         { .m = 5, .n = 7, .k = 28672, .tb = true }, /* as deep as the widest feed-forward layers */
         { .m = 5, .n = 7, .k = 53248, .c = TM_BF16 },
+        { .m = 1700, .n = 1800, .k = 600, .c = TM_F16, .a = TM_F16, .b = TM_F16, .tb = true },
+        { .m = 70, .n = 64, .k = 20000, .ta = true, .c = TM_F16, .a = TM_F16, .b = TM_F16, .accumulate = true },
+        { .m = 33, .n = 12000, .k = 1030, .a = TM_F16, .b = TM_F16, .accumulate = true },
     };
     engine engines[MAX_ENGINES];
     int    n_engines = list_engines(engines);
     (void)state;
     for (size_t i = 0; i < sizeof setups / sizeof *setups; i++) {
         setup s = setups[i];
-        if (s.a != TM_BF16) s.a = TM_F32;
-        if (s.b != TM_BF16) s.b = TM_F32;
-        if (s.c != TM_BF16) s.c = TM_F32;
-        if (s.extra != TM_BF16) s.extra = TM_F32;
+        if (s.a == TM_F64) s.a = TM_F32; /* not said */
+        if (s.b == TM_F64) s.b = TM_F32;
+        if (s.c == TM_F64) s.c = TM_F32;
+        if (s.extra == TM_F64) s.extra = TM_F32;
         problem p = problem_make(s);
         for (int e = 0; e < n_engines; e++) check_problem(&p, &engines[e], 2, 1 + s.m * s.n / 2003);
         problem_free(&p);
@@ -408,7 +422,7 @@ static void test_threads_same_bits(void **state)
     for (uint64_t number = 0; number < 24; number++) {
         const int64_t *n = shapes[number % 4];
         setup          s = setup_number(100 + number, n[0], n[1], n[2]);
-        if (number % 2) s.a = s.b = TM_BF16;
+        if (number % 2) s.a = s.b = number % 3 ? TM_BF16 : TM_F16;
         problem p = problem_make(s);
         void   *previous = NULL;
         for (int e = 0; e < n_engines; e++) {
@@ -433,8 +447,8 @@ static void test_splits_same_bits(void **state)
     engine engines[MAX_ENGINES];
     int    n_engines = list_engines(engines);
     (void)state;
-    for (unsigned layout = 0; layout < 8; layout++) {
-        tm_dtype format = layout & 4 ? TM_BF16 : TM_F32;
+    for (unsigned layout = 0; layout < 12; layout++) {
+        tm_dtype format = layout & 8 ? TM_F16 : layout & 4 ? TM_BF16 : TM_F32;
         setup    s = { .m = 100,
                        .n = 90,
                        .k = 1600,
@@ -529,16 +543,17 @@ static void test_workspace_bounded(void **state)
     int                  n_engines = list_engines(engines);
     (void)state;
     for (int e = 0; e < n_engines; e++)
-        for (int t = 0; t < 8 * 8 * 8 * 4; t++) {
-            tm_dtype format = t / 1024 ? TM_BF16 : TM_F32;
-            tm_gemm  g = { .m = extents[t % 8],
-                           .n = extents[t / 8 % 8],
-                           .k = extents[t / 64 % 8],
-                           .a.dtype = format,
-                           .b.dtype = format,
-                           .c_dtype = t / 512 % 2 ? TM_BF16 : TM_F32,
-                           .threads = 64 };
-            size_t   bytes = engines[e].workspace(&g);
+        for (int t = 0; t < 8 * 8 * 8 * 9; t++) {
+            static const tm_dtype formats[] = { TM_F32, TM_BF16, TM_F16 };
+            tm_dtype              format = formats[t / 512 / 3];
+            tm_gemm               g = { .m = extents[t % 8],
+                                        .n = extents[t / 8 % 8],
+                                        .k = extents[t / 64 % 8],
+                                        .a.dtype = format,
+                                        .b.dtype = format,
+                                        .c_dtype = formats[t / 512 % 3],
+                                        .threads = 64 };
+            size_t                bytes = engines[e].workspace(&g);
             assert_true(bytes > 0 && bytes <= TM_GEMM_WORKSPACE_MAX);
         }
 }

@@ -2,6 +2,7 @@
 #include "gpu/emulated.h"
 
 #include "gpu/compile.h"
+#include "support/folder.h"
 #include "support/test.h"
 
 #include <dlfcn.h>
@@ -34,12 +35,7 @@ bool gpu_is_real(void)
 /* `variable` names a stand-in. */
 static void take_standin(const char *variable, const char *library)
 {
-    char    path[PATH_MAX + 64], folder[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    assert_true(n > 0);
-    folder[n] = '\0';
-    for (int i = 0; i < 2; i++) *strrchr(folder, '/') = '\0';
-    snprintf(path, sizeof path, "%s/%s", folder, library);
+    const char *path = test_built(library);
     setenv(variable, path, 1);
     if (strcmp(library, "kernels") == 0 && mkdir(path, 0700) == 0) (void)chmod(path, 0700);
 }

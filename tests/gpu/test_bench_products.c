@@ -75,6 +75,10 @@ static void engines(void **state)
     assert_string_equal(text(&m, 0, "skipped"),
                         "linear_dgrad/library: the library leaves a product of float32 in float32");
     tm_table_destroy(m.table);
+    m = measure("gemm", "hip", "M=16 N=16 K=16 dtype=fp16");
+    assert_int_equal(m.status, TM_NUMBERS);
+    assert_non_null(strstr(text(&m, 0, "skipped"), "linear_dgrad/library: takes float32 and bfloat16"));
+    tm_table_destroy(m.table);
     m = measure("gemm", "hip", "M=16 N=16 K=16 library=MKL");
     assert_int_equal(m.status, TM_UNSUPPORTED);
     assert_string_equal(m.err.text, "--library MKL: device hip has hipBLASLt");

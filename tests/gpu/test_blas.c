@@ -14,30 +14,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "support/folder.h"
 #include "support/test.h"
 
 static const char *const names[] = { "cublasLt 13.1.0", "hipBLASLt 1.1.0" };
 static const char *const variables[] = { "TRAINMARK_CUBLASLT", "TRAINMARK_HIPBLASLT" };
 
-static char standins[PATH_MAX];
-
-static char *standin(const char *name)
-{
-    static char path[PATH_MAX + 64];
-    snprintf(path, sizeof path, "%s/%s.so", standins, name);
-    return path;
-}
-
-/* The stand-ins lie beside the folder of this program. */
 static void use(int hip)
 {
-    ssize_t n = readlink("/proc/self/exe", standins, sizeof standins - 16);
-    assert_true(n > 0);
-    standins[n] = '\0';
-    for (int i = 0; i < 2; i++) *strrchr(standins, '/') = '\0';
-    strcat(standins, "/standins");
-    setenv("TRAINMARK_GPU_RUNTIME", standin(hip ? "hip" : "cuda"), 1);
-    setenv(variables[hip], standin(hip ? "hipblaslt" : "cublaslt"), 1);
+    setenv("TRAINMARK_GPU_RUNTIME", test_built(hip ? "standins/hip.so" : "standins/cuda.so"), 1);
+    setenv(variables[hip], test_built(hip ? "standins/hipblaslt.so" : "standins/cublaslt.so"), 1);
 }
 
 typedef struct {
@@ -64,7 +50,7 @@ static bench open_bench(int hip)
 static void close_bench(bench *b, int hip)
 {
     int (*held)(void);
-    void *library = dlopen(standin(hip ? "hipblaslt" : "cublaslt"), RTLD_NOW | RTLD_NOLOAD);
+    void *library = dlopen(test_built(hip ? "standins/hipblaslt.so" : "standins/cublaslt.so"), RTLD_NOW | RTLD_NOLOAD);
     void *symbol = library ? dlsym(library, "standin_blas_held") : NULL;
     assert_non_null(symbol);
     memcpy(&held, &symbol, sizeof held);
@@ -372,7 +358,7 @@ static void what_is_not_there(void **state)
         setenv(variables[hip], "none", 1);
         assert_int_equal(try_open(hip, &err), TM_UNSUPPORTED);
         assert_non_null(strstr(err.text, "is 'none': no library multiplies"));
-        setenv(variables[hip], standin(hip ? "hiprtc" : "nvrtc"), 1);
+        setenv(variables[hip], test_built(hip ? "standins/hiprtc.so" : "standins/nvrtc.so"), 1);
         assert_int_equal(try_open(hip, &err), TM_UNSUPPORTED);
         assert_non_null(strstr(err.text, first[hip]));
         unsetenv(variables[hip]);

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../cli/lib.sh"
 
 standins=$(dirname "$TRAINMARK")/tests/standins
-unset TRAINMARK_GPU_RUNTIME TRAINMARK_NVRTC TRAINMARK_HIPRTC TRAINMARK_CUBLASLT TRAINMARK_HIPBLASLT TRAINMARK_KERNELS
+unset TRAINMARK_GPU_RUNTIME TRAINMARK_NVRTC TRAINMARK_HIPRTC TRAINMARK_CUBLASLT TRAINMARK_HIPBLASLT TRAINMARK_KERNELS TRAINMARK_NVML
 if ! [ -e "$standins/hip.so" ]; then
     skip "devices" "$standins/hip.so is not built"
     finish
@@ -153,7 +153,15 @@ check "a run without the library" [ "$code" -eq 0 ]
 check "says so" has own/result.json '"sums": "gpu-tiles"'
 check "and has other bits" [ "$(value_of own weights_hash)" != "$(value_of gpu weights_hash)" ]
 check "the same weights" [ "$(value_of again weights_hash)" = "$(value_of gpu weights_hash)" ]
-
+check "what no driver shows is unknown, and said" has "$err" "clock, power and temperature of the GPU are unknown: /sys/bus/pci/devices/0000:10:00.0 has neither"
+check_not "and has no figure" has own/result.json '"gpu_clock_mhz"'
+on cuda
+TRAINMARK_NVML="$standins/nvml.so" STANDIN_NVML_BUS=0000:10:00.0 trainmark run tiny-llama $small --device cuda --out watched
+check "a run with sensors" [ "$code" -eq 0 ]
+check "has the clock" has watched/result.json '"gpu_clock_mhz": 18[0-9.]*'
+check "the power" has watched/result.json '"gpu_power_w": 650.5'
+check "and how long the power cap held it down" has watched/result.json '"gpu_power_cap_percent": 2[0-9.]*'
+on hip
 
 # Algorithms of products: measured by one run, taken over by another, which does the same to the bit.
 export STANDIN_BLAS_CHOICES=3 TRAINMARK_PRODUCTS="$work/products.jsonl"

@@ -4,6 +4,7 @@
 #include "gpu/platform.h"
 #include "base/file.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,6 +100,34 @@ static void sheets(void **state)
     assert_string_equal(sheet("MI355X")->arch, "gfx950");
 }
 
+/* A peak is units x clock x FLOPs of a unit in a clock, of matrix units; NVIDIA's float32: of vector units. */
+static void peaks_by_the_clock(void **state)
+{
+    static const struct {
+        const char *name;
+        int         units;
+        double      ghz, ghz_f32;
+        int         f32, bf16; /* FLOPs of a unit in a clock */
+    } gpus[] = {
+        { "MI210", 104, 1.7, 1.7, 256, 1024 },        { "MI250X", 110, 1.7, 1.7, 256, 1024 },
+        { "MI300A", 228, 2.1, 2.1, 256, 2048 },       { "MI300X", 304, 2.1, 2.1, 256, 2048 },
+        { "MI325X", 304, 2.1, 2.1, 256, 2048 },       { "MI350X", 256, 2.2, 2.2, 256, 4096 },
+        { "MI355X", 256, 2.4, 2.4, 256, 4096 },       { "A100-40GB", 108, 1.41, 1.41, 128, 2048 },
+        { "A100-80GB", 108, 1.41, 1.41, 128, 2048 },  { "H100", 132, 1.83, 1.98, 256, 4096 },
+        { "H100-PCIe", 114, 1.62, 1.755, 256, 4096 }, { "H200", 132, 1.83, 1.98, 256, 4096 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
+        const tm_gpu_sheet *s = sheet(gpus[i].name);
+        double              f32 = gpus[i].units * gpus[i].ghz_f32 * gpus[i].f32 / 1000;
+        double              bf16 = gpus[i].units * gpus[i].ghz * gpus[i].bf16 / 1000;
+        assert_non_null(s);
+        if (!(fabs(s->tflops_f32 - f32) < 0.004 * f32) || !(fabs(s->tflops_bf16 - bf16) < 0.002 * bf16))
+            fail_msg("%s: float32 %g, by the clock %g; bfloat16 %g, %g", s->name, s->tflops_f32, f32, s->tflops_bf16,
+                     bf16);
+    }
+}
+
 /* Figures are published of these. */
 static void devices_of_figures(void **state)
 {
@@ -158,6 +187,7 @@ static void sheets_of_devices(void **state)
 }
 
 static const struct CMUnitTest tests[] = { cmocka_unit_test(forms), cmocka_unit_test(sheets),
-                                           cmocka_unit_test(devices_of_figures), cmocka_unit_test(sheets_of_devices) };
+                                           cmocka_unit_test(peaks_by_the_clock), cmocka_unit_test(devices_of_figures),
+                                           cmocka_unit_test(sheets_of_devices) };
 
 TM_TESTS(tests, NULL, NULL)

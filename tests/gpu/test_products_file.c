@@ -23,29 +23,14 @@
 
 enum { ROWS = 5, COLUMNS = 7, DEPTH = 9, WORKSPACE = 1 << 16 };
 
-static char standins[PATH_MAX];
-
-static const char *standin(const char *name)
-{
-    static char path[PATH_MAX + 64];
-    snprintf(path, sizeof path, "%s/%s.so", standins, name);
-    return path;
-}
-
 static const char *library_of(int hip)
 {
-    return standin(hip ? "hipblaslt" : "cublaslt");
+    return test_built(hip ? "standins/hipblaslt.so" : "standins/cublaslt.so");
 }
 
-/* The stand-ins lie beside the folder of this program. */
 static void use(int hip)
 {
-    ssize_t n = readlink("/proc/self/exe", standins, sizeof standins - 16);
-    assert_true(n > 0);
-    standins[n] = '\0';
-    for (int i = 0; i < 2; i++) *strrchr(standins, '/') = '\0';
-    strcat(standins, "/standins");
-    setenv("TRAINMARK_GPU_RUNTIME", standin(hip ? "hip" : "cuda"), 1);
+    setenv("TRAINMARK_GPU_RUNTIME", test_built(hip ? "standins/hip.so" : "standins/cuda.so"), 1);
     setenv(hip ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT", library_of(hip), 1);
     setenv("STANDIN_BLAS_CHOICES", "3", 1);
     setenv("TRAINMARK_PRODUCTS", test_in_folder("products.jsonl"), 1);

@@ -14,19 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "support/folder.h"
 #include "support/test.h"
 
 static char libraries[2][PATH_MAX + 32];
 
-/* The stand-ins lie beside the folder of this program. */
 static void use(int hip)
 {
-    char    folder[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    assert_true(n > 0);
-    folder[n] = '\0';
-    for (int i = 0; i < 2; i++) *strrchr(folder, '/') = '\0';
-    snprintf(libraries[hip], sizeof libraries[hip], "%s/standins/%s.so", folder, hip ? "hip" : "cuda");
+    snprintf(libraries[hip], sizeof libraries[hip], "%s", test_built(hip ? "standins/hip.so" : "standins/cuda.so"));
     setenv("TRAINMARK_GPU_RUNTIME", libraries[hip], 1);
 }
 

@@ -53,7 +53,21 @@ static void check_tensors(const tm_plan *plan, const tm_tensor_id *ids, int n, c
     assert_int_equal(json_array_size(json), seen);
 }
 
-static void check_instruction(const tm_plan *plan, const tm_instruction *i, const json_t *json)
+static void check_streams(const tm_instruction *i, const json_t *json)
+{
+    const json_t *waits = json_object_get(json, "waits");
+    size_t        n = 0;
+    assert_string_equal(text_of(json, "stream"), tm_stream_label(i->stream));
+    for (int s = 0; s < TM_STREAMS; s++) {
+        if (i->waits[s] < 0) continue;
+        assert_true(number_of(waits, tm_stream_label((tm_stream)s)) == i->waits[s]);
+        n++;
+    }
+    assert_int_equal(json_object_size(waits), n);
+}
+
+static void check_instruction(const tm_plan *plan, const tm_chooser *chooser, const tm_instruction *i,
+                              const json_t *json)
 {
     static const char *const phases[] = { "forward", "backward", "update" };
     assert_string_equal(text_of(json, "op"), i->call.op->name);
@@ -66,12 +80,20 @@ static void check_instruction(const tm_plan *plan, const tm_instruction *i, cons
     assert_true(number_of(json, "vector") == i->cost.vector);
     assert_true(number_of(json, "workspace_bytes") == (double)i->call.workspace_bytes);
     assert_true(number_of(json, "workspace_offset") == (double)i->workspace_offset);
+    check_streams(i, json);
+    tm_text refusals = { 0 };
+    chooser->choose(chooser->context, &i->call, &refusals);
+    if (refusals.data)
+        assert_string_equal(text_of(json, "refused"), refusals.data);
+    else
+        assert_null(json_string_value(json_object_get(json, "refused")));
+    tm_text_fini(&refusals);
     check_tensors(plan, i->node->in, i->call.op->n_in, json_object_get(json, "inputs"));
     check_tensors(plan, i->node->out, i->call.op->n_out, json_object_get(json, "outputs"));
 }
 
 /* Costs of a program are the sums of its instructions'. */
-static void check_program(const tm_plan *plan, const tm_program *program, const json_t *json)
+static void check_program(const tm_plan *plan, const tm_chooser *chooser, const tm_program *program, const json_t *json)
 {
     const json_t *list = json_object_get(json, "instructions");
     double        flops = 0, bytes = 0;
@@ -79,7 +101,7 @@ static void check_program(const tm_plan *plan, const tm_program *program, const 
     assert_int_equal(json_array_size(list), program->count);
     for (size_t x = 0; x < program->count; x++) {
         const json_t *instruction = json_array_get(list, x);
-        check_instruction(plan, &program->instructions[x], instruction);
+        check_instruction(plan, chooser, &program->instructions[x], instruction);
         flops += number_of(instruction, "flops");
         bytes += number_of(instruction, "bytes");
     }
@@ -88,14 +110,22 @@ static void check_program(const tm_plan *plan, const tm_program *program, const 
     assert_true(number_of(json, "live_peak_bytes") == (double)program->live_peak);
 }
 
-static void json_is_the_plan(void **state)
+/* Classes, their sum, and no others. */
+static void check_memory(const json_t *memory, const tm_named_i64 *by_class, size_t n, size_t all)
 {
-    (void)state;
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_chooser      chooser = tm_device_chooser(device);
-    tm_step_options o = test_llama_options();
-    o.recompute.cheap = true;
-    tm_step       *step = test_step_plan(&o, &chooser);
+    int64_t sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        assert_true(number_of(memory, by_class[i].name) == (double)by_class[i].value);
+        sum += by_class[i].value;
+    }
+    assert_true(sum > 0 && (size_t)sum == all && json_object_size(memory) == n);
+}
+
+static void check_plan(const tm_step_options *o)
+{
+    tm_device     *device = test_device_open("cpu", 1);
+    tm_chooser     chooser = tm_device_chooser(device);
+    tm_step       *step = test_step_plan(o, &chooser);
     const tm_plan *plan = step->plan;
     tm_text        text = { 0 };
     tm_json        json = { .out = &text };
@@ -104,21 +134,36 @@ static void json_is_the_plan(void **state)
     tm_json_close(&json, '}');
     json_t *read = json_loads(text.data, 0, NULL);
     assert_non_null(read);
-    const json_t *programs = json_object_get(read, "programs"), *memory = json_object_get(read, "memory");
+    const json_t *programs = json_object_get(read, "programs");
     assert_int_equal(json_array_size(programs), plan->n_programs);
-    for (size_t p = 0; p < plan->n_programs; p++) check_program(plan, &plan->programs[p], json_array_get(programs, p));
-    double sum = 0;
-    for (size_t i = 0; i < plan->n_classes; i++) {
-        assert_true(number_of(memory, plan->by_class[i].name) == (double)plan->by_class[i].value);
-        sum += (double)plan->by_class[i].value;
-    }
-    assert_true(sum > 0 && json_object_size(memory) == plan->n_classes);
+    for (size_t p = 0; p < plan->n_programs; p++)
+        check_program(plan, &chooser, &plan->programs[p], json_array_get(programs, p));
+    check_memory(json_object_get(read, "memory"), plan->by_class, plan->n_classes, plan->arena_bytes);
     assert_true(number_of(read, "arena_bytes") == (double)plan->arena_bytes);
     assert_true(number_of(read, "live_peak_bytes") == (double)plan->live_peak);
+    const tm_space_plan *host = &plan->spaces[TM_SPACE_HOST];
+    assert_true((host->arena_bytes > 0) == o->offload.optimizer && !json_object_get(read, "disk_memory"));
+    if (host->arena_bytes > 0) {
+        check_memory(json_object_get(read, "host_memory"), host->by_class, host->n_classes, host->arena_bytes);
+        assert_true(number_of(read, "host_bytes") == (double)host->arena_bytes);
+    } else {
+        assert_null(json_object_get(read, "host_memory"));
+    }
     json_decref(read);
     tm_text_fini(&text);
     tm_step_destroy(step);
     tm_device_close(device);
+}
+
+static void json_is_the_plan(void **state)
+{
+    (void)state;
+    tm_step_options o = test_llama_options();
+    o.recompute.cheap = true;
+    check_plan(&o);
+    o.offload.optimizer = o.offload.activations = true;
+    o.offload.space = TM_SPACE_HOST;
+    check_plan(&o);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -116,6 +116,37 @@ static void small_formats_keep_every_code(void **state)
     }
 }
 
+/* What lies at a code, halfway to the next one, and the doubles beside these: as the definition has it, in one
+ * rounding.
+ */
+static void float16_is_quick_and_as_defined(void **state)
+{
+    (void)state;
+    for (unsigned code = 0; code <= 0xffff; code++) {
+        double value = (double)tm_f16_value((uint16_t)code), wanted = tm_value_decode(TM_F16, code);
+        if (isnan(wanted) ? !isnan(value) : value != wanted || signbit(value) != signbit(wanted))
+            fail_msg("code 0x%x is %g, wanted %g", code, value, wanted);
+        double next = tm_value_decode(TM_F16, (code + 1) & 0xffff), half = (value + next) / 2;
+        double places[] = { value,
+                            half,
+                            nextafter(value, 0),
+                            nextafter(half, 0),
+                            nextafter(value, 1e6),
+                            nextafter(half, -1e6),
+                            nextafter(half, 1e6) };
+        for (size_t k = 0; k < sizeof places / sizeof places[0]; k++) {
+            unsigned found = tm_f16_round(places[k]),
+                     right = tm_value_encode(TM_F16, places[k], TM_ROUND_EVEN, false, 0);
+            if (found != right) fail_msg("%a becomes 0x%x, wanted 0x%x", places[k], found, right);
+        }
+    }
+    static const double ends[] = { 65519.999, 65520, 65536, 1e30, 1e308, 0x1p-1074, 0x1p-26 };
+    for (size_t k = 0; k < sizeof ends / sizeof ends[0]; k++)
+        for (int sign = -1; sign < 2; sign += 2)
+            assert_int_equal(tm_f16_round(sign * ends[k]),
+                             tm_value_encode(TM_F16, sign * ends[k], TM_ROUND_EVEN, false, 0));
+}
+
 /* 4-bit elements: two in a byte, NF4's first in the high half; the number nearest wins. */
 static void four_bits_share_a_byte(void **state)
 {
@@ -303,6 +334,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(values_by_format),
     cmocka_unit_test(small_formats_have_their_bit_patterns),
     cmocka_unit_test(small_formats_keep_every_code),
+    cmocka_unit_test(float16_is_quick_and_as_defined),
     cmocka_unit_test(four_bits_share_a_byte),
     cmocka_unit_test(codes_of_a_table),
     cmocka_unit_test(codes_of_what_is_no_number),

@@ -381,31 +381,6 @@ static void routers_go_by_the_shape(void **state)
     tm_device_close(device);
 }
 
-/* Rotary table: row t of column i is cos, then sin, of t x frequency; position 0 turns nothing. */
-static void the_rotary_table_is_the_formula(void **state)
-{
-    (void)state;
-    tm_model_shape s = test_shape_preset("llama3.1_8B", NULL);
-    tm_graph      *graph = tm_graph_create(&tm_precision_f32);
-    tm_model       model;
-    tm_model_declare(graph, &s, 64, NULL, &model);
-    const tm_tensor *table = tm_graph_at(graph, model.rope_table);
-    assert_true(table->shape.n[0] == 64 && table->shape.n[1] == 128);
-    for (int64_t t = 0; t < 64; t += 21)
-        for (int64_t i = 0; i < 64; i++) {
-            double angle = (double)t * tm_model_rope_frequency(&s, i, 1);
-            assert_true(fabs(table->fill(table->fill_context, t * 128 + i) - cos(angle)) < 1e-14);
-            assert_true(fabs(table->fill(table->fill_context, t * 128 + 64 + i) - sin(angle)) < 1e-14);
-        }
-    /* frequencies by hand: theta 500000, factor 8, from 8192 positions; the highest is kept, the lowest divided by 8 */
-    assert_true(tm_model_rope_frequency(&s, 0, 1) == 1);
-    double lowest = pow(500000, -126.0 / 128) / 8;
-    assert_true(fabs(tm_model_rope_frequency(&s, 63, 1) - lowest) <= 1e-12 * lowest);
-    for (int64_t i = 1; i < 64; i++)
-        assert_true(tm_model_rope_frequency(&s, i, 1) < tm_model_rope_frequency(&s, i - 1, 1));
-    tm_graph_destroy(graph);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_preset_has_the_parameters_of_its_formula),
     cmocka_unit_test(every_kind_of_bias_has_the_parameters_of_its_formula),
@@ -417,7 +392,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(behind_a_model_is_no_block),
     cmocka_unit_test(biases_of_experts_move_at_a_rate),
     cmocka_unit_test(routers_go_by_the_shape),
-    cmocka_unit_test(the_rotary_table_is_the_formula),
 };
 
 TM_TESTS(tests, NULL, NULL)

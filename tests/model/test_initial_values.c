@@ -136,7 +136,37 @@ static void gpt2_has_its_own(void **state)
     tm_device_close(device);
 }
 
+/* torchtitan's: Xavier's uniform distribution in blocks and where images and texts come in, 0.02 where times and
+ * vectors do, zeros in modulations and behind the blocks, so that these begin as if they were not there. */
+static void images_begin_as_published(void **state)
+{
+    tm_model_shape s = test_shape_preset("tiny-flux", "--model.guidance_embed=true");
+    tm_graph      *graph = tm_graph_create(&tm_precision_f32);
+    tm_model       model;
+    int            kinds[4] = { 0 };
+    (void)state;
+    tm_model_declare(graph, &s, 8, NULL, &model);
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *t = &graph->tensors[i];
+        for (int p = 0; p < t->n_pieces; p++) {
+            const char  *name = t->pieces[p].name;
+            const double sum = t->shape.rank == 2 ? (double)(t->shape.n[0] + t->shape.n[1]) : 0;
+            const bool   zero =
+                sum == 0 || strstr(name, "_mod.") || strstr(name, ".modulation.") || strstr(name, "final_layer.");
+            const bool   small = strstr(name, "time_in.") || strstr(name, "vector_in.") || strstr(name, "guidance_in.");
+            const double wanted = zero ? 0 : small ? 0.02 : sqrt(2 / sum);
+            if (fabs(t->pieces[p].std - wanted) > 1e-12 || (wanted > 0 && t->pieces[p].uniform == small))
+                fail_msg("%s: deviation %g, wanted %g", name, t->pieces[p].std, wanted);
+            if (fabs(t->pieces[p].mean - (strstr(name, "_norm.scale") ? 1 : 0)) > 0) fail_msg("%s: mean", name);
+            kinds[zero ? 0 : small ? 1 : 2]++;
+        }
+    }
+    assert_true(kinds[0] > 50 && kinds[1] == 6 && kinds[2] > 30);
+    tm_graph_destroy(graph);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(images_begin_as_published),
     cmocka_unit_test(every_scheme_has_its_deviations),
     cmocka_unit_test(gpt2_has_its_own),
 };

@@ -151,6 +151,25 @@ static const tm_mllog_record *find(const written *w, const char *key)
     return found;
 }
 
+/* Every interval that begins ends, in order, before the run does. */
+static void intervals_are_paired(const written *w)
+{
+    const char *open = NULL;
+    for (size_t i = 0; i < w->n; i++) {
+        const char *key = w->records[i].key;
+        if (strcmp(key, "block_start") == 0 || strcmp(key, "eval_start") == 0) {
+            assert_null(open);
+            open = *key == 'b' ? "block_stop" : "eval_stop";
+        } else if (strcmp(key, "block_stop") == 0 || strcmp(key, "eval_stop") == 0) {
+            assert_true(open && strcmp(open, key) == 0);
+            open = NULL;
+        } else if (strcmp(key, "run_stop") == 0) {
+            assert_null(open);
+        }
+    }
+    assert_null(open);
+}
+
 static void complies_since(const written *w, tm_ruleset since, const char *missing)
 {
     for (int r = since; r < TM_RULESET_COUNT; r++) {
@@ -193,6 +212,7 @@ static void a_run_of_llama31_8b_complies(void **unused)
     assert_int_equal(run(&o, &start, 3.3, &err), TM_OK);
     written w = read_log(&o);
     complies(&w, NULL);
+    intervals_are_paired(&w);
     is_i64(&w, "seed", "9000000000000000000");
     is_i64(&w, "global_batch_size", "32");
     is_i64(&w, "opt_learning_rate_warmup_steps", "128");
@@ -364,6 +384,29 @@ static void an_interrupted_run_is_aborted(void **unused)
     tm_mllog_free(w.log);
 }
 
+/* A run that is stopped in its second evaluation: that one ends without an accuracy. */
+static void an_evaluation_cut_short_ends(void **unused)
+{
+    (void)unused;
+    tm_mllog_options o = options_of("trainmark_tiny");
+    tm_run_started   start = started_8b();
+    tm_error         err = { 0 };
+    tm_sink         *sink;
+    assert_int_equal(tm_mllog_sink_open(&o, &sink, &err), TM_OK);
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_STARTED, .run_started = start });
+    evaluate(sink, 1, 32, 3.5, false);
+    say(sink, (tm_event){ .kind = TM_EVENT_EVALUATION_STARTED, .evaluation_started = { .step = 2, .samples = 64 } });
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_ENDED, .run_ended = { .reason = "", .samples = 64 } });
+    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
+    written w = read_log(&o);
+    intervals_are_paired(&w);
+    assert_true(tm_mllog_mentions(find(&w, "eval_start"), "\"samples_count\": 64}"));
+    assert_true(tm_mllog_mentions(find(&w, "eval_stop"), "\"samples_count\": 64}"));
+    assert_true(tm_mllog_mentions(find(&w, "eval_accuracy"), "\"samples_count\": 32}"));
+    assert_true(tm_mllog_mentions(find(&w, "run_stop"), "\"status\": \"aborted\""));
+    tm_mllog_free(w.log);
+}
+
 static int64_t wall_clock_ms(void)
 {
     struct timespec now;
@@ -437,6 +480,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_missed_target_is_no_success),
     cmocka_unit_test(caches_that_were_not_dropped_are_not_logged),
     cmocka_unit_test(an_interrupted_run_is_aborted),
+    cmocka_unit_test(an_evaluation_cut_short_ends),
     cmocka_unit_test(times_are_milliseconds),
     cmocka_unit_test(nothing_is_written_before_the_run_starts),
     cmocka_unit_test(failures_are_kept),

@@ -22,11 +22,21 @@ void note(const char *line)
     if (!strstr(standin_calls, line)) snprintf(standin_calls + used, sizeof standin_calls - used, "%s\n", line);
 }
 
-static double value(const void *data, int bf16, int64_t i)
+static double half(uint16_t bits)
+{
+    double size = bits & 0x7c00 ? 0x1p-24 * (1024 + (bits & 1023)) : 0x1p-24 * (bits & 1023);
+    for (int exponent = bits >> 10 & 31; exponent > 1; exponent--) size *= 2;
+    return bits & 0x8000 ? -size : size;
+}
+
+enum { FLOAT32, BFLOAT16, FLOAT16 };
+
+static double value(const void *data, int format, int64_t i)
 {
     uint32_t word;
     float    f;
-    if (!bf16) return (double)((const float *)data)[i];
+    if (format == FLOAT32) return (double)((const float *)data)[i];
+    if (format == FLOAT16) return half(((const uint16_t *)data)[i]);
     word = (uint32_t)((const uint16_t *)data)[i] << 16;
     memcpy(&f, &word, sizeof f);
     return (double)f;
@@ -34,14 +44,15 @@ static double value(const void *data, int bf16, int64_t i)
 
 /* C = alpha op(A) op(B) + beta C, row-major. */
 void multiply(const char *name, int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const void *a,
-              int64_t lda, const void *b, int64_t ldb, float beta, float *c, int64_t ldc, int bf16)
+              int64_t lda, const void *b, int64_t ldb, float beta, float *c, int64_t ldc, int format)
 {
     const char *wrong = getenv("TM_STANDIN_WRONG");
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
             double sum = 0;
             for (int64_t p = 0; p < k; p++)
-                sum += value(a, bf16, ta ? p * lda + i : i * lda + p) * value(b, bf16, tb ? j * ldb + p : p * ldb + j);
+                sum +=
+                    value(a, format, ta ? p * lda + i : i * lda + p) * value(b, format, tb ? j * ldb + p : p * ldb + j);
             /* beta 0: what C holds does not count, also if it is no number */
             c[i * ldc + j] = (float)((double)alpha * sum) + (beta < 0 || beta > 0 ? beta * c[i * ldc + j] : 0);
         }
@@ -66,24 +77,24 @@ void note_number(const char *what, long long number)
 #ifndef HOLLOW
 #ifdef DNNL
 static int dnnl(const char *name, char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const void *a,
-                int64_t lda, const void *b, int64_t ldb, float beta, float *c, int64_t ldc, int bf16)
+                int64_t lda, const void *b, int64_t ldb, float beta, float *c, int64_t ldc, int format)
 {
     char line[256];
     snprintf(line, sizeof line, "%s %c%c %lld %lld %lld %g %lld %lld %g %lld", name, ta, tb, (long long)m, (long long)n,
              (long long)k, (double)alpha, (long long)lda, (long long)ldb, (double)beta, (long long)ldc);
     note(line);
-    multiply(name, ta == 'T', tb == 'T', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, bf16);
+    multiply(name, ta == 'T', tb == 'T', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, format);
     return 0;
 }
 EXPORT int dnnl_sgemm(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                       const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
-    return dnnl("dnnl_sgemm", ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, 0);
+    return dnnl("dnnl_sgemm", ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, FLOAT32);
 }
 EXPORT int dnnl_gemm_bf16bf16f32(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const uint16_t *a,
                                  int64_t lda, const uint16_t *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
-    return dnnl("dnnl_gemm_bf16bf16f32", ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, 1);
+    return dnnl("dnnl_gemm_bf16bf16f32", ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, BFLOAT16);
 }
 #ifndef BARE
 typedef struct {
@@ -113,26 +124,31 @@ EXPORT void omp_set_num_threads(int threads)
 #else
 
 static void cblas(const char *name, int order, int ta, int tb, int m, int n, int k, float alpha, const void *a, int lda,
-                  const void *b, int ldb, float beta, float *c, int ldc, int bf16)
+                  const void *b, int ldb, float beta, float *c, int ldc, int format)
 {
     char line[256];
     snprintf(line, sizeof line, "%s %d %d %d %d %d %d %g %d %d %g %d", name, order, ta, tb, m, n, k, (double)alpha, lda,
              ldb, (double)beta, ldc);
     note(line);
-    multiply(name, ta == 112, tb == 112, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, bf16);
+    multiply(name, ta == 112, tb == 112, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, format);
 }
 EXPORT void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
                         const float *b, int ldb, float beta, float *c, int ldc)
 {
-    cblas("cblas_sgemm", order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, 0);
+    cblas("cblas_sgemm", order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, FLOAT32);
 }
 #ifdef OPENBLAS
 EXPORT void cblas_sbgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const uint16_t *a, int lda,
                          const uint16_t *b, int ldb, float beta, float *c, int ldc)
 {
-    cblas("cblas_sbgemm", order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, 1);
+    cblas("cblas_sbgemm", order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, BFLOAT16);
 }
 #ifndef BARE
+EXPORT void cblas_shgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const uint16_t *a, int lda,
+                         const uint16_t *b, int ldb, float beta, float *c, int ldc)
+{
+    cblas("cblas_shgemm", order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, FLOAT16);
+}
 EXPORT int openblas_get_parallel(void)
 {
     return told("TM_STANDIN_POOL", 1);
@@ -199,9 +215,14 @@ EXPORT int omp_get_max_threads(void)
 EXPORT void cblas_gemm_bf16bf16f32(int order, int ta, int tb, int m, int n, int k, float alpha, const uint16_t *a,
                                    int lda, const uint16_t *b, int ldb, float beta, float *c, int ldc)
 {
-    cblas("cblas_gemm_bf16bf16f32", order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, 1);
+    cblas("cblas_gemm_bf16bf16f32", order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, BFLOAT16);
 }
 #ifndef BARE
+EXPORT void cblas_gemm_f16f16f32(int order, int ta, int tb, int m, int n, int k, float alpha, const uint16_t *a,
+                                 int lda, const uint16_t *b, int ldb, float beta, float *c, int ldc)
+{
+    cblas("cblas_gemm_f16f16f32", order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, FLOAT16);
+}
 #ifdef CAPITALS
 #define VERSION MKL_Get_Version_String
 #else

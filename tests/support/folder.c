@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "folder.h"
 
-#include "base/status.h"
+#include "base/program.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -39,13 +39,26 @@ const char *test_folder(void)
     return own;
 }
 
-const char *test_in_folder(const char *name)
+static const char *in(const char *folder, const char *name)
 {
-    static char     path[8][640];
+    static char     path[8][TM_PROGRAM_PATH];
     static unsigned turn;
     turn = (turn + 1) % 8;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", test_folder(), name);
+    TM_ASSERT((size_t)snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name) < sizeof path[turn]);
     return path[turn];
+}
+
+const char *test_in_folder(const char *name)
+{
+    return in(test_folder(), name);
+}
+
+const char *test_built(const char *name)
+{
+    char folder[TM_PROGRAM_PATH];
+    TM_ASSERT(tm_program_path(folder, NULL) == TM_OK);
+    for (int i = 0; i < 2; i++) *strrchr(folder, '/') = '\0';
+    return in(folder, name);
 }
 
 void test_folder_remove(void)

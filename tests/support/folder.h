@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/support/folder.h - folders for the files of a test, below TMPDIR or /tmp. */
+/* tests/support/folder.h - folders for the files of a test, below TMPDIR or /tmp; files that were built for tests. */
 #ifndef TM_TESTS_FOLDER_H
 #define TM_TESTS_FOLDER_H
 
@@ -11,6 +11,8 @@ void  test_tree_remove(char *folder);
 const char *test_folder(void);
 /* A path below it, in a static buffer (one of eight in turn). */
 const char *test_in_folder(const char *name);
+/* A file beside the directory of this test program, as "standins/hip.so", in such a buffer. */
+const char *test_built(const char *name);
 /* Removes it; the next use makes another. The second form is a teardown for cmocka. */
 void test_folder_remove(void);
 int  test_folder_teardown(void **state);

@@ -187,7 +187,9 @@ int main(int argc, char **argv)
         int         n;
         const char *stem = stem_of(file->path, &n);
         if (strncmp(own, "test_", 5) == 0 && (n != length || strncmp(own, stem, (size_t)n) != 0)) continue;
-        bool all = file->in_order && argc == 1;
+        size_t chosen = 0;
+        for (size_t i = 0; i < file->count && argc > 1; i++) chosen += wanted(file, file->tests[i].name, argv + 1);
+        bool all = file->in_order && (argc == 1 || chosen == file->count);
         if (all) run(file, file->tests, file->count);
         for (size_t i = 0; i < file->count && !all; i++)
             if (wanted(file, file->tests[i].name, argv + 1))

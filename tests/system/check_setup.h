@@ -96,8 +96,11 @@
 #define CUBLAS_12 "/opt/venv/lib/python3.12/site-packages/nvidia/cublas/lib/libcublasLt.so.12="
     { "cuda", TM_CHECK_PASS, "driver 550.54.15 (CUDA 12), NVRTC 12, cublasLt 12", 0, { H200, NVRM, LIBCUDA("550.54.15"), NVRTC_12, CUBLAS_12,
       "/usr/local/cuda/lib64/libnvrtc.so.13=" } },
-    { "cuda", TM_CHECK_PASS, "driver 550.54.15", 0, { H200, NVRM, "/usr/local/cuda/compat/libcuda.so.1->libcuda.so.575.57.08",
+    { "cuda", TM_CHECK_PASS, "driver 550.54.15 with the compatibility package of 575.57.08 (CUDA 12)", 0, { H200, NVRM, "/usr/local/cuda/compat/libcuda.so.1->libcuda.so.575.57.08",
       "/usr/local/cuda/compat/libcuda.so.575.57.08=", "/etc/ld.so.conf.d/cuda.conf=/usr/local/cuda/compat\n", NVRTC_12, CUBLAS_12 } },
+    { "cuda", TM_CHECK_PASS, "550.54.15 with the compatibility package of 580.82.07 (CUDA 13), NVRTC 13, cublasLt 13", 0, { H200, NVRM, "/usr/local/cuda/compat/libcuda.so.1->libcuda.so.580.82.07",
+      "/usr/local/cuda/compat/libcuda.so.580.82.07=", "/etc/ld.so.conf.d/cuda.conf=/usr/local/cuda/compat\n", "/usr/local/cuda/lib64/libnvrtc.so.13=",
+      "/usr/local/cuda/lib64/libcublasLt.so.13=" } },
     { "cuda", TM_CHECK_WARN, "NVRTC: not found", 0, { H200, NVRM, LIBCUDA("550.54.15") } },
     { "cuda", TM_CHECK_WARN, "cublasLt: not found", 0, { H200, NVRM, LIBCUDA("550.54.15"), NVRTC_12 } },
     { "cuda", TM_CHECK_FAIL, "/usr/local/cuda/lib64/libcublasLt.so.13: of CUDA 13", 0, { H200, NVRM, LIBCUDA("550.54.15"), NVRTC_12,

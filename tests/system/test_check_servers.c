@@ -256,7 +256,8 @@ static void build(const server *s)
     put_config("0000:00:01.1", true);
 }
 
-static void run(const server *s, tm_checks *checks)
+/* only: the rows; NULL: all. */
+static void run_only(const server *s, const char *only, tm_checks *checks)
 {
     static char     *nothing[] = { NULL };
     tm_arena        *arena = tm_arena_create();
@@ -274,8 +275,14 @@ static void run(const server *s, tm_checks *checks)
     host.n_groups = s->special == NOT_IN_GROUP ? 0 : 1;
     options.sysroot = server_root;
     options.host = &host;
+    options.only = only;
     if (tm_checks_run(&options, checks, &err) != TM_OK) fail_msg("%s", err.text);
     tm_arena_destroy(arena);
+}
+
+static void run(const server *s, tm_checks *checks)
+{
+    run_only(s, NULL, checks);
 }
 
 static bool bad(tm_check_status status)
@@ -378,6 +385,48 @@ static void what_a_healthy_server_shows(void **state)
     test_folder_remove();
 }
 
+/* Every driver with every release of ROCm, as AMD's matrix has them: a column each for 6.0 to 10.0. */
+static void drivers_and_releases(void **state)
+{
+    static const char *const releases[] = { "6.0", "6.1", "6.2", "6.3", "6.4", "7.0", "7.1", "7.2", "7.14", "10.0" };
+    static const struct {
+        const char *module, *supports;
+    } drivers[] = {
+        { "6.1.5", "+........." },   { "6.2.4", "++........" },
+        { "6.3.6", "+++......." },   { "6.7.0", "+++++....." },
+        { "6.8.5", "++++++...." },   { "6.10.5", ".+++++...." },
+        { "6.12.12", ".+++++++.." }, { "6.14.14", "..++++++++" },
+        { "6.16.6", "...+++++++" },  { "6.16.13", "...+++++++" },
+        { "6.19.14", ".....+++++" }, { "6.19.14.31400000-2364437", ".....+++++" },
+        { "7.1.3", ".....+++++" },   { "7.1.3.31500000-2390945", ".....+++++" },
+        { "6.19.1", "??????????" },  { "6.1", "??????????" },
+        { "6.18.8", "??????????" },
+    };
+    (void)state;
+    for (size_t d = 0; d < sizeof drivers / sizeof drivers[0]; d++)
+        for (size_t k = 0; k < sizeof releases / sizeof releases[0]; k++) {
+            char      version[128], info[128];
+            server    s = { "a driver and a release", MI300X,
+                            .changes = { version, "!/opt/rocm-6.4.1", "!/opt/rocm", info } };
+            tm_checks checks = { 0 };
+            snprintf(version, sizeof version, "/sys/module/amdgpu/version=%s\n", drivers[d].module);
+            snprintf(info, sizeof info, "/opt/rocm/.info/version=%s.1-38\n", releases[k]);
+            build(&s);
+            put("/opt/rocm/lib/libamdhip64.so=\177ELF");
+            run_only(&s, "amdgpu", &checks);
+            assert_int_equal(checks.n, 1);
+            tm_check_status wanted = drivers[d].supports[k] == '+'   ? TM_CHECK_PASS
+                                     : drivers[d].supports[k] == '.' ? TM_CHECK_FAIL
+                                                                     : TM_CHECK_INFO;
+            if (checks.results[0].status != wanted)
+                fail_msg("amdgpu %s with ROCm %s: %s", drivers[d].module, releases[k], checks.results[0].observed);
+            if (wanted == TM_CHECK_FAIL) assert_non_null(strstr(checks.results[0].remedy, "install amdgpu of release"));
+            restore();
+            tm_checks_fini(&checks);
+        }
+    test_folder_remove();
+}
+
 /* What a result keeps of them. */
 static void devices_in_results(void **state)
 {
@@ -407,6 +456,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_fault_is_named_by_its_row),
     cmocka_unit_test(sixty_four_devices),
     cmocka_unit_test(what_a_healthy_server_shows),
+    cmocka_unit_test(drivers_and_releases),
     cmocka_unit_test(devices_in_results),
 };
 

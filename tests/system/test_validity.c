@@ -126,7 +126,46 @@ static void a_calm_machine(void **state)
     assert_int_equal(r.verdict, TM_VERDICT_VALID);
     assert_int_equal(r.samples, SAMPLES);
     near(r.seconds, SECONDS);
-    for (int i = 0; i < TM_MACHINE_COUNT; i++) near(r.facts[i].value, 0);
+    assert_int_equal(r.n_facts, TM_MACHINE_GPU);
+    for (int i = 0; i < r.n_facts; i++) near(r.facts[i].value, 0);
+}
+
+/* A GPU under full load: its power cap lowers the clock, which says nothing against the machine; heat does. */
+static void a_gpu(void **state)
+{
+    static const struct {
+        double     heat;
+        tm_verdict verdict;
+    } rows[] = { { 0, TM_VERDICT_VALID },
+                 { 0.99, TM_VERDICT_VALID },
+                 { 1.01, TM_VERDICT_NOISY },
+                 { 49.9, TM_VERDICT_NOISY },
+                 { 50.1, TM_VERDICT_INVALID } };
+    (void)state;
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        sample s[SAMPLES];
+        calm(s);
+        double sum = 0, hottest = 0;
+        for (int i = 0; i < SAMPLES; i++) {
+            s[i].gpu_clock = 1500 + 10 * i;
+            s[i].gpu_power = i % 2 ? 700 : 600;
+            s[i].gpu_temperature = i == 3 ? 83 : 70;
+            s[i].gpu_time = 5000 + 100. * i / (SAMPLES - 1);
+            s[i].gpu_capped = 30 + 75. * i / (SAMPLES - 1);
+            s[i].gpu_heat = 20 + rows[k].heat * i / (SAMPLES - 1);
+            sum += s[i].gpu_power;
+            hottest = fmax(hottest, s[i].gpu_temperature);
+        }
+        tm_validity_report r = judged(s, 0);
+        near(r.facts[TM_MACHINE_GPU_CLOCK].value, 1500 + 5 * (SAMPLES - 1));
+        near(r.facts[TM_MACHINE_GPU_POWER].value, sum / SAMPLES);
+        near(r.facts[TM_MACHINE_GPU_TEMPERATURE].value, hottest);
+        near(r.facts[TM_MACHINE_GPU_CAPPED].value, 75);
+        near(r.facts[TM_MACHINE_GPU_HEAT].value, rows[k].heat);
+        assert_int_equal(r.verdict, rows[k].verdict);
+        assert_int_equal(strstr(r.reason, "heat held the GPU's clock down") != NULL,
+                         rows[k].verdict != TM_VERDICT_VALID);
+    }
 }
 
 /* One counter of the last sample grows by `amount` in the ten seconds. */
@@ -532,6 +571,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(processor_times),
     cmocka_unit_test(other_kernel_files),
     cmocka_unit_test(a_calm_machine),
+    cmocka_unit_test(a_gpu),
     cmocka_unit_test(thresholds),
     cmocka_unit_test(clocks_at_half_speed),
     cmocka_unit_test(heat_and_frequency),

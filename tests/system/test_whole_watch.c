@@ -256,7 +256,7 @@ static void add_judged(tm_text *out)
             judge_samples(s, sizes[k].n, 1 + how % 5, how & 4 ? 2 : how & 2 ? (double)NAN : 0, &r);
             tm_text_printf(out, "%d every %g, %d: %s: %s\n  %.6g s, %d samples, %d processors:", sizes[k].n,
                            sizes[k].gap, how, tm_verdict_name(r.verdict), r.reason, r.seconds, r.samples, r.processors);
-            for (int f = 0; f < TM_MACHINE_COUNT; f++) tm_text_printf(out, " %.6g", r.facts[f].value);
+            for (int f = 0; f < r.n_facts; f++) tm_text_printf(out, " %.6g", r.facts[f].value);
             tm_text_add(out, "\n");
         }
 }

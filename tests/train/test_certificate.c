@@ -274,58 +274,122 @@ static void a_certified_step_has_the_same_bits(void **state)
     }
 }
 
-/* Rows of three samples of 16 tokens, the third one of two documents. */
+enum { SAMPLES = 3, LONGEST = 36, VOCABULARY = 5 };
+
+typedef struct {
+    tm_step_options o;
+    int32_t         tokens[SAMPLES * LONGEST], targets[SAMPLES * LONGEST], first_key[SAMPLES * LONGEST];
+    tm_micro_batch  batch;
+    int ends[LONGEST], backs[LONGEST], lengths[LONGEST], others[VOCABULARY], places[3]; /* how often each was there */
+} probed;
+
+/* Samples of documents of so many tokens. */
+static void fill_probed(probed *b, int seq, int document)
+{
+    *b = (probed){ .o = test_llama_options() };
+    b->o.micro_batch = SAMPLES, b->o.seq = seq, b->o.n_fields = 3, b->o.shape.vocab_size = VOCABULARY;
+    b->o.fields[0] = (tm_field){ .name = "tokens" };
+    b->o.fields[1] = (tm_field){ .name = "targets" };
+    b->o.fields[2] = (tm_field){ .name = "first_key" };
+    for (int i = 0; i < SAMPLES * seq; i++) {
+        b->tokens[i] = i % VOCABULARY;
+        b->targets[i] = i % 5 == 0 ? TM_IGNORED_TARGET : i;
+        b->first_key[i] = i % seq / document * document;
+    }
+    b->batch = (tm_micro_batch){ .field = { b->tokens, b->targets, b->first_key } };
+}
+
+/* Other tokens in the last quarter; of samples 0 and 2 also in a short run before the middle half's place `back`, if a
+ * token there sees one before it. */
+static void look_at_replaced(probed *b, const int32_t *tokens, const int32_t *was, const int32_t *first_key, bool runs)
+{
+    int seq = (int)b->o.seq, quarter = seq / 4, end = seq, run = 0;
+    while (end > 0 && tokens[end - 1] != was[end - 1]) end--;
+    assert_in_range(end, seq - quarter, seq - 1);
+    b->ends[end]++;
+    bool fits = false;
+    for (int back = 1 + quarter; runs && back <= 3 * quarter && back < end; back++)
+        fits = fits || first_key[back] < back;
+    while (run < end && tokens[run] == was[run]) run++;
+    assert_true((run < end) == fits);
+    if (!fits) return;
+    int back = run;
+    while (tokens[back] != was[back]) back++;
+    assert_in_range(back, 1 + quarter, 3 * quarter);
+    assert_in_range(back - run, 1, seq / 8 + 1);
+    assert_true(first_key[back] < back);
+    b->backs[back]++, b->lengths[back - run]++;
+    for (int t = back; t < end; t++) assert_int_equal(tokens[t], was[t]);
+}
+
+static void look_at_probe(probed *b, uint64_t seed)
+{
+    const int seq = (int)b->o.seq;
+    double    before[SAMPLES * LONGEST], after[SAMPLES * LONGEST];
+    tm_probe  probe;
+    int       count[3] = { 0 };
+    tm_probe_make(&b->o, &b->batch, seed, &probe);
+    assert_int_equal(probe.rows, SAMPLES * seq);
+    assert_true(probe.replaced.field[0] == probe.tokens && probe.replaced.field[1] == b->targets);
+    for (int s = 0; s < SAMPLES; s++)
+        look_at_replaced(b, probe.tokens + s * seq, b->tokens + s * seq, b->first_key + s * seq, s % 2 == 0);
+    for (int i = 0; i < SAMPLES * seq; i++) before[i] = after[i] = i;
+    assert_int_equal(tm_probe_leak(&probe, before, after), -1);
+    assert_false(tm_probe_looks(&probe, before, after));
+    for (int i = 0; i < SAMPLES * seq; i++) {
+        bool sees = false; /* other tokens before its own */
+        for (int j = i / seq * seq + b->first_key[i]; j < i; j++) sees = sees || probe.tokens[j] != b->tokens[j];
+        bool other = probe.tokens[i] != b->tokens[i] || b->targets[i] == TM_IGNORED_TARGET;
+        assert_in_range(probe.tokens[i], 0, VOCABULARY - 1);
+        assert_int_equal(probe.places[i], other ? TM_PROBE_FREE : sees ? TM_PROBE_LOOKS : TM_PROBE_STAYS);
+        after[i] = before[i] + 0.5;
+        assert_int_equal(tm_probe_leak(&probe, before, after), probe.places[i] == TM_PROBE_STAYS ? i : -1);
+        assert_int_equal(tm_probe_looks(&probe, before, after), probe.places[i] == TM_PROBE_LOOKS);
+        after[i] = before[i];
+        count[probe.places[i]]++;
+    }
+    assert_true(probe.possible == (count[TM_PROBE_STAYS] > 0) && probe.context == (count[TM_PROBE_LOOKS] > 0));
+    b->others[probe.tokens[seq - 1]]++;
+    for (int k = 0; k < 3; k++) b->places[k] += count[k];
+    tm_probe_fini(&probe);
+}
+
 static void probes_say_what_a_loss_may_see(void **state)
 {
+    static const int lengths[] = { 4, 5, 8, 14, LONGEST };
+    probed           b;
     (void)state;
-    enum { SEQ = 16, ROWS = 3 * SEQ };
-    tm_step_options o = test_llama_options();
-    int32_t         tokens[ROWS], targets[ROWS], first_key[ROWS];
-    double          before[ROWS], after[ROWS];
-    o.micro_batch = 3;
-    o.seq = SEQ;
-    o.n_fields = 3;
-    o.fields[0] = (tm_field){ .name = "tokens" };
-    o.fields[1] = (tm_field){ .name = "targets" };
-    o.fields[2] = (tm_field){ .name = "first_key" };
-    for (int i = 0; i < ROWS; i++) {
-        tokens[i] = i;
-        targets[i] = i % SEQ == 0 ? TM_IGNORED_TARGET : i;
-        first_key[i] = i >= 2 * SEQ + 11 ? 11 : 0;
-        before[i] = after[i] = i;
-    }
-    tm_micro_batch batch = { .field = { tokens, targets, first_key } };
-    int            looking = 0, staying = 0, free_ones = 0;
-    for (uint64_t seed = 1; seed <= 20; seed++) {
-        tm_probe probe;
-        tm_probe_make(&o, &batch, seed, &probe);
-        assert_true(probe.possible && probe.context);
-        assert_int_equal(tm_probe_leak(&probe, before, after), -1);
-        assert_false(tm_probe_looks(&probe, before, after));
-        for (int i = 0; i < ROWS; i++) {
-            bool sees = false; /* other tokens before its own */
-            for (int j = i / SEQ * SEQ + first_key[i]; j < i; j++) sees = sees || probe.tokens[j] != tokens[j];
-            bool other = probe.tokens[i] != tokens[i] || targets[i] == TM_IGNORED_TARGET;
-            assert_int_equal(probe.places[i], other ? TM_PROBE_FREE : sees ? TM_PROBE_LOOKS : TM_PROBE_STAYS);
-            after[i] = before[i] + 0.5;
-            assert_int_equal(tm_probe_leak(&probe, before, after), probe.places[i] == TM_PROBE_STAYS ? i : -1);
-            assert_int_equal(tm_probe_looks(&probe, before, after), probe.places[i] == TM_PROBE_LOOKS);
-            after[i] = before[i];
-            looking += probe.places[i] == TM_PROBE_LOOKS;
-            staying += probe.places[i] == TM_PROBE_STAYS;
-            free_ones += other;
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        for (int document = 1; document <= 2 * lengths[i]; document = document < 4 ? document + 1 : document * 2 - 1) {
+            fill_probed(&b, lengths[i], document);
+            for (uint64_t seed = 1; seed <= 20; seed++) look_at_probe(&b, seed);
+            assert_true(document > 1 || b.places[TM_PROBE_LOOKS] == 0);
         }
-        tm_probe_fini(&probe);
-    }
-    for (int i = 0; i < ROWS; i++) first_key[i] = i % SEQ; /* each token is a document: there is nothing to see */
-    for (uint64_t seed = 1; seed <= 5; seed++) {
+    /* Every place, length and token that can be is drawn. */
+    fill_probed(&b, LONGEST, LONGEST);
+    for (uint64_t seed = 1; seed <= 400; seed++) look_at_probe(&b, seed);
+    for (int end = 27; end <= 35; end++) assert_true(b.ends[end] > 50);
+    for (int back = 10; back <= 27; back++) assert_true(b.backs[back] > (back < 27 ? 10 : 0));
+    for (int length = 1; length <= 5; length++) assert_true(b.lengths[length] > 50);
+    for (int token = 0; token < VOCABULARY; token++)
+        assert_true((b.others[token] > 40) == (token != b.tokens[LONGEST - 1]));
+}
+
+static void what_cannot_be_probed_is_said(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 5; kind++) {
+        probed   b;
         tm_probe probe;
-        tm_probe_make(&o, &batch, seed, &probe);
-        for (int i = 0; i < ROWS; i++) assert_int_not_equal(probe.places[i], TM_PROBE_LOOKS);
-        assert_false(probe.context);
+        fill_probed(&b, kind == 1 ? 3 : 8, 8);
+        if (kind == 2) b.o.shape.vocab_size = 1;
+        if (kind >= 3) b.o.fields[kind - 3].name = "images";
+        if (kind == 0) b.o.shape.vocab_size = 2, b.o.seq = 4; /* just enough */
+        for (int i = 0; i < SAMPLES * 8; i++) b.tokens[i] = 0;
+        tm_probe_make(&b.o, &b.batch, 1, &probe);
+        assert_true(probe.possible == (kind == 0) && probe.context == (kind == 0) && !probe.tokens == (kind > 0));
         tm_probe_fini(&probe);
     }
-    assert_true(looking > 20 * 2 && staying > 20 * 16 && free_ones > 20 * 3);
 }
 
 /* Adapters, one of the output layer too; DoRA's gradients are those of its paper, and no derivatives. */
@@ -425,6 +489,7 @@ static const struct CMUnitTest tests[] = { cmocka_unit_test(exact_losses_are_tho
                                            cmocka_unit_test(honest_training_holds),
                                            cmocka_unit_test(a_certified_step_has_the_same_bits),
                                            cmocka_unit_test(probes_say_what_a_loss_may_see),
+                                           cmocka_unit_test(what_cannot_be_probed_is_said),
                                            cmocka_unit_test(adapters_are_certified_but_for_dora),
                                            cmocka_unit_test(a_parameter_without_a_gradient_is_named),
                                            cmocka_unit_test(a_step_without_targets_has_no_certificate),

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What keys make of the options of a run, to the letter: every member of tm_run_options, keys that others decide, and
- * what is said of keys that do not fit. tests/train/options.txt has a line of keys and, below it, indented, the members
- * that differ from those of its first line, or the refusal. TM_RECORD=1 build/release/tests/train/test_options writes
- * what is found anew. */
+/* Keys become options of a run: each goes to its member of tm_run_options and to no other, batches are what ranks and
+ * micro-batches make of them, and what does not fit is refused by the name of its key. */
 #include "support/folder.h"
 #include "support/full_config.h"
-#include "support/whole.h"
 
-#include "base/file.h"
 #include "base/text.h"
 #include "train/run/run.h"
+#include "option_rows.h"
+#include "shape_members.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,11 +19,16 @@
 
 #include "support/test.h"
 
-static const char *const records = "tests/train/options.txt";
-
 #define I(member) tm_text_printf(t, "%s%s %lld\n", name, #member, (long long)(o->member))
 #define F(member) tm_text_printf(t, "%s%s %.12g\n", name, #member, (double)(o->member))
+#define D(member) tm_text_printf(t, "%s%s %s\n", name, #member, format_name(o->member))
 #define S(member) tm_text_printf(t, "%s%s %s\n", name, #member, (o->member) ? (o->member) : "none")
+
+/* "none": as it is. */
+static const char *format_name(tm_dtype dtype)
+{
+    return dtype < TM_DTYPE_COUNT ? tm_dtype_name(dtype) : "none";
+}
 
 static void say_hyper(tm_text *t, const char *name, const tm_hyper *o)
 {
@@ -85,7 +88,7 @@ static void say_layout(tm_text *t, const tm_layout *o)
 static void say_adapters(tm_text *t, const tm_adapters *o)
 {
     const char *name = "adapters.";
-    I(rank), F(alpha), F(dropout), I(rslora), I(dora), I(gaussian), I(xavier), S(targets), S(place), I(base), I(seed);
+    I(rank), F(alpha), F(dropout), I(rslora), I(dora), I(gaussian), I(xavier), S(targets), S(place), D(base), I(seed);
     S(pattern), S(exclude);
     for (size_t i = 0; i < o->n_layers; i++)
         tm_text_printf(t, "adapters.layers %lld-%lld\n", (long long)o->layers[i][0], (long long)o->layers[i][1]);
@@ -97,10 +100,21 @@ static void say_adapters(tm_text *t, const tm_adapters *o)
     if (o->rank > 0) tm_adapters_print(o, t); /* as a checkpoint has them */
 }
 
+static void say_shape(tm_text *t, const tm_model_shape *s)
+{
+    member       all[80];
+    const size_t n = members_of(s, all);
+    tm_text_printf(t, "family %s\nmax_seq_len %lld\ninit %d\nmoe.pattern %s\n", tm_model_family_name(s),
+                   (long long)s->max_seq_len, s->init, s->moe.pattern);
+    tm_text_printf(t, "init_std %.12g\nmoe.aux_loss %.12g\nmoe.aux_per_sequence %d\nmoe.bias_rate %.12g\n", s->init_std,
+                   s->moe.aux_loss, s->moe.aux_per_sequence, s->moe.bias_rate);
+    for (size_t i = 0; i < n; i++) tm_text_printf(t, "%s %.12g\n", all[i].name, all[i].value);
+}
+
 static void say_step(tm_text *t, const tm_step_options *o)
 {
     const char *name = "step.";
-    S(precision->name), I(precision->parameter), I(precision->compute), I(precision->gradient), I(precision->moment);
+    S(precision->name), D(precision->parameter), D(precision->compute), D(precision->gradient), D(precision->moment);
     I(micro_batch), I(seq), I(accumulation), I(n_fields), I(validation_batch), I(validation_seq);
     I(recompute.cheap), I(recompute.every_n), I(recompute.layers);
     for (int i = 0; i < TM_OP_COUNT; i++)
@@ -108,15 +122,16 @@ static void say_step(tm_text *t, const tm_step_options *o)
             tm_text_printf(t, "step.recompute.save %s %d\n", tm_op_get((tm_op_id)i)->name, o->recompute.save[i]);
     I(offload.optimizer), I(offload.activations), I(offload.space), S(offload.folder), I(loss_chunk), I(n_groups);
     S(optimizer->name), I(preference.seq), I(preference.kind), F(preference.beta), F(preference.label_smoothing);
-    I(sample), S(compared ? o->compared->name : NULL);
+    I(sample);
+    tm_text_printf(t, "%scompared %s\n", name, o->compared ? o->compared->name : "none");
     say_fields(t, "step.field ", o->fields, o->n_fields);
     say_fields(t, "step.validation_field ", o->validation_fields, o->validation_batch > 0 ? o->n_fields : 0);
     say_hyper(t, "hyper.", &o->hyper);
     for (int i = 0; i < o->n_groups; i++) {
         const tm_group *g = &o->groups[i];
         char            each[32];
-        tm_text_printf(t, "group %d: '%s' (%s), rate %.12g, frozen %d, format %d\n", i, g->patterns,
-                       g->place ? g->place : "", g->lr_scale, g->frozen, g->format);
+        tm_text_printf(t, "group %d: '%s' (%s), rate %.12g, frozen %d, format %s\n", i, g->patterns,
+                       g->place ? g->place : "", g->lr_scale, g->frozen, format_name(g->format));
         snprintf(each, sizeof each, "group %d: ", i);
         if (i > 0) say_hyper(t, each, &g->hyper);
     }
@@ -149,37 +164,28 @@ static void say_run(tm_text *t, const tm_run_options *o)
     F(microscope_bound), I(quantize_freq), I(sample_tokens), F(slowdown_pct), I(turn_fd);
     I(load_weights != NULL), I(ranks != NULL);
     say_step(t, &o->step);
+    say_shape(t, &o->step.shape);
     say_source(t, &o->source);
 }
 
-/* What keys became by others, or without any, and the notes. */
-static void say_settled(tm_text *t, const tm_config *config)
-{
-    for (size_t i = 0; i < tm_config_n_keys(config); i++) {
-        const tm_key *key = tm_config_key_at(config, i);
-        const char   *shown = tm_config_shown(config, key->name), *place = tm_config_place(config, key->name);
-        bool derived = strncmp(place, "derived from ", 13) == 0, is_default = strncmp(place, "default", 7) == 0;
-        if (derived || (is_default && shown && (!key->fallback || strcmp(shown, key->fallback) != 0)))
-            tm_text_printf(t, "%s = %s, %s\n", key->name, shown ? shown : "null", place);
-    }
-    for (const char *n = tm_config_notes(config); n && *n; n += strcspn(n, "\n"), n += *n == '\n')
-        tm_text_printf(t, "note: %.*s\n", (int)strcspn(n, "\n"), n);
-}
-
-/* Members, a line each, and what led to them, or what is said. */
-static tm_text look_at(const char *words)
+/* Of a preset, or NULL, and words of a command line. */
+static tm_status read_words(const char *preset, const char *words, tm_text *out, tm_error *err)
 {
     tm_config     *config = test_full_config();
     tm_run_options options;
-    tm_error       err = { 0 };
-    tm_text        out = { 0 };
-    tm_status      st = test_read_run(config, words, &options, &err);
-    if (st == TM_OK)
-        say_run(&out, &options), say_settled(&out, config);
-    else
-        tm_text_printf(&out, "%d: %s\n", (int)st, err.text);
+    char           all[3000];
+    tm_status      st;
+    snprintf(all, sizeof all, "%s%s%s", preset ? preset : "", preset && *preset ? " " : "", words);
+    if (preset) {
+        st = test_read_run(config, all, &options, err);
+    } else {
+        test_apply_words(config, all);
+        st = tm_config_finish(config, err);
+        if (st == TM_OK) st = tm_run_options_read(config, &options, err);
+    }
+    if (st == TM_OK && out) say_run(out, &options);
     tm_config_destroy(config);
-    return out;
+    return st;
 }
 
 static bool has_line(const tm_text *text, const char *line, size_t n)
@@ -189,30 +195,115 @@ static bool has_line(const tm_text *text, const char *line, size_t n)
     return false;
 }
 
-static void options_are_as_recorded(void **state)
+/* Is it the member that an entry wants, and its value? Ends with a "*": any that begins so. */
+static bool is_wanted(const char *line, size_t n, const char *entry, size_t length, const char *value)
 {
-    tm_text  recorded = { 0 }, found = { 0 }, first = { 0 };
+    const char  *equals = memchr(entry, '=', length);
+    const size_t name = equals ? (size_t)(equals - entry) : length;
+    char         found[512], wanted[512];
+    if (entry[length - 1] == '*') return n >= length && memcmp(line, entry, length - 1) == 0;
+    if (n < name || memcmp(line, entry, name) != 0 || (n > name && line[name] != ' ')) return false;
+    if (n == name) return !equals && strchr(entry, ',') != NULL; /* all of the line */
+    snprintf(found, sizeof found, "%.*s", (int)(n - name - 1), line + name + 1);
+    snprintf(wanted, sizeof wanted, "%.*s", equals ? (int)(length - name - 1) : (int)strlen(value),
+             equals ? equals + 1 : value);
+    if (!equals && wanted[0] == '[') memmove(wanted, wanted + 1, strlen(wanted)), wanted[strlen(wanted) - 1] = '\0';
+    if (strcmp(found, wanted) == 0 || (strcmp(wanted, "true") == 0 && strcmp(found, "1") == 0)) return true;
+    if (strcmp(wanted, "false") == 0) return strcmp(found, "0") == 0;
+    char  *end;
+    double number = strtod(wanted, &end), other = strtod(found, NULL);
+    return *wanted && !*end && !(number < other) && !(number > other);
+}
+
+/* The lines that the key changes are those of its members, each of them. */
+static void check_members(const char *preset, const char *base, const char *key, const char *value, const char *members)
+{
+    char     words[3000];
+    tm_text  before = { 0 }, after = { 0 };
     tm_error err = { 0 };
-    (void)state;
-    if (tm_file_read(records, 1 << 20, &recorded, &err) != TM_OK) fail_msg("%s", err.text);
-    for (const char *line = recorded.data; *line; line += strcspn(line, "\n"), line += *line == '\n') {
-        if (*line == ' ') continue;
-        char words[1500];
-        snprintf(words, sizeof words, "%.*s", (int)strcspn(line, "\n"), line);
-        tm_text_printf(&found, "%s\n", words);
-        if (!*words || *words == '#') continue;
-        tm_text now = look_at(words);
-        for (const char *at = now.data; *at; at += strcspn(at, "\n") + 1)
-            if (!has_line(&first, at, strcspn(at, "\n")))
-                tm_text_printf(&found, "    %.*s\n", (int)strcspn(at, "\n"), at);
-        if (!first.data)
-            first = now;
-        else
-            tm_text_fini(&now);
+    unsigned met = 0, all = 0;
+    snprintf(words, sizeof words, "%s --%s %s", base, key, value);
+    if (read_words(preset, base, &before, &err) != TM_OK) fail_msg("%s: %s", base, err.text);
+    if (read_words(preset, words, &after, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+    for (const char *at = after.data; *at; at += strcspn(at, "\n") + 1) {
+        const size_t n = strcspn(at, "\n");
+        bool         found = has_line(&before, at, n);
+        int          i = 0;
+        for (const char *entry = members; *entry && !found; entry += strcspn(entry, "|"), entry += *entry == '|', i++)
+            if (is_wanted(at, n, entry, strcspn(entry, "|"), value)) found = true, met |= 1U << i;
+        if (!found) fail_msg("%s %s changes %.*s", key, value, (int)n, at);
     }
-    tm_text_fini(&recorded);
-    tm_text_fini(&first);
-    whole_is(records, &found);
+    for (const char *entry = members; *entry; entry += strcspn(entry, "|"), entry += *entry == '|') all = all * 2 + 1;
+    if (met != all) fail_msg("%s %s does not change all of %s", key, value, members);
+    tm_text_fini(&before);
+    tm_text_fini(&after);
+}
+
+static void keys_go_to_their_members(void **state)
+{
+    bool taken[sizeof goes / sizeof goes[0]] = { false };
+    (void)state, (void)elsewhere;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        static const char *const not_here[] = { "optimizer.groups", "recompute_method", "model.rope_high_freq_factor" };
+        const char              *members = "";
+        bool                     left = false;
+        for (size_t k = 0; k < 3; k++) left = left || strcmp(rows[i].key, not_here[k]) == 0;
+        if (left) continue; /* other quotes than a line has, or refused with all that it stands beside */
+        for (size_t k = 0; k < sizeof goes / sizeof goes[0] && !*members; k++)
+            if (!taken[k] && strcmp(goes[k].key, rows[i].key) == 0) members = goes[k].members, taken[k] = true;
+        check_members(NULL, rows[i].base, rows[i].key, rows[i].value, members);
+    }
+    for (size_t k = 0; k < sizeof taken; k++)
+        if (!taken[k]) fail_msg("no row of %s", goes[k].key);
+    for (size_t i = 0; i < sizeof goes_too / sizeof goes_too[0]; i++)
+        check_members("tiny-llama", goes_too[i].base, goes_too[i].key, goes_too[i].value, goes_too[i].members);
+}
+
+/* By the name of the key, with exit code 4; up to the end of a range nothing is. */
+static void what_does_not_fit_is_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        tm_error    err = { 0 };
+        bool        own = strncmp(refused[i].words, "--", 2) != 0; /* a preset of its own */
+        tm_status   st = read_words(own ? "" : "tiny-llama", refused[i].words, NULL, &err);
+        const char *named = refused[i].named, *text = err.text + (err.text[0] == '\'');
+        if (st == TM_OK ? named != NULL : !named || tm_status_exit_code(st) != 4)
+            fail_msg("%s: %d %s", refused[i].words, (int)st, err.text);
+        const size_t n = named ? strlen(named) : 0;
+        if (named && (strncmp(text, named, n) != 0 || (text[n] >= 'a' && text[n] <= 'z') || text[n] == '_'))
+            fail_msg("%s: wanted %s: %s", refused[i].words, named, err.text);
+    }
+}
+
+/* A step has the samples of all ranks' micro-batches: what is not given follows, what does not divide is refused. */
+static void batches_are_products(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 3; ranks++)
+        for (int local = 1; local <= 3; local++)
+            for (int global = 0; global <= 18; global++)
+                for (int passes = 0; passes <= 3; passes++) {
+                    char       words[300];
+                    tm_text    text = { 0 };
+                    tm_error   err = { 0 };
+                    const int  once = ranks * local, times = passes > 0 ? passes : global > 0 ? global / once : 1;
+                    const bool fits = global == 0 || global == times * once;
+                    int n = snprintf(words, sizeof words, "--training.local_batch_size %d --training.steps 5 ", local);
+                    if (ranks > 1) n += snprintf(words + n, sizeof words - (size_t)n, "--parallelism.ranks %d ", ranks);
+                    if (global > 0)
+                        n += snprintf(words + n, sizeof words - (size_t)n, "--training.global_batch_size %d ", global);
+                    if (passes > 0)
+                        snprintf(words + n, sizeof words - (size_t)n, "--training.grad_accumulation %d ", passes);
+                    tm_status st = read_words("tiny-llama", words, &text, &err);
+                    if (st != (fits && times > 0 ? TM_OK : TM_INVALID)) fail_msg("%s: %d %s", words, (int)st, err.text);
+                    if (st != TM_OK) continue;
+                    n = snprintf(words, sizeof words, "step.accumulation %d", times);
+                    assert_true(has_line(&text, words, (size_t)n));
+                    n = snprintf(words, sizeof words, "source.samples %d", 5 * times * once);
+                    assert_true(has_line(&text, words, (size_t)n));
+                    tm_text_fini(&text);
+                }
 }
 
 /* Two keys that say one thing: the one of the later place counts; of a file and of the command line here. */
@@ -254,7 +345,9 @@ static void the_later_place_counts(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(options_are_as_recorded),
+static const struct CMUnitTest tests[] = { cmocka_unit_test(keys_go_to_their_members),
+                                           cmocka_unit_test(what_does_not_fit_is_named),
+                                           cmocka_unit_test(batches_are_products),
                                            cmocka_unit_test(the_later_place_counts) };
 
 TM_TESTS(tests, NULL, test_folder_teardown)

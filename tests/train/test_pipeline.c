@@ -106,6 +106,97 @@ static void idle_times_are_those_of_theory(void **state)
     assert_true(looked > 1000);
 }
 
+/* --- begun as soon as can be -------------------------------------------------------------------------------------- */
+
+static double cost_of(const tm_pipeline_action *a, const tm_pipeline_costs *c)
+{
+    return a->kind == TM_DO_FORWARD  ? c->forward
+           : a->kind == TM_DO_INPUT  ? c->input
+           : a->kind == TM_DO_WEIGHT ? c->weight
+                                     : c->input + c->weight;
+}
+
+/* When the action of this stage and micro-batch ends, of the kinds in the mask; the gradients of a whole backward's
+ * inputs are there before those of weights where backwards are parted. */
+static double end_of(const tm_pipeline *p, const tm_pipeline_times *t, const tm_pipeline_costs *c, int stage,
+                     int64_t micro_batch, unsigned kinds)
+{
+    const int r = tm_pipeline_rank(p, stage);
+    for (size_t k = 0; k < t->n[r]; k++) {
+        const tm_pipeline_action *a = &t->actions[r][k];
+        if (tm_pipeline_stage(p, r, a->chunk) != stage || a->micro_batch != micro_batch || !(kinds >> a->kind & 1))
+            continue;
+        return t->begin[r][k] + cost_of(a, c) - (a->kind == TM_DO_BACKWARD && tm_pipeline_parts(p) ? c->weight : 0);
+    }
+    fail_msg("stage %d has no such action of %d", stage, (int)micro_batch);
+    return 0;
+}
+
+/* Each action begins when its rank is free and what it needs is there: not earlier, not later. */
+static void look_at_times(const tm_pipeline *p)
+{
+    const unsigned forward = 1 << TM_DO_FORWARD, back = 1 << TM_DO_BACKWARD | 1 << TM_DO_INPUT;
+    const int      last = p->ranks * p->chunks - 1;
+    if (p->ranks > 4 || p->micro_batches > 9) return;
+    for (int which = 0; which < 2; which++) {
+        const tm_pipeline_costs c = which ? (tm_pipeline_costs){ 2, 1, 4 } : (tm_pipeline_costs){ 3, 5, 2 };
+        tm_pipeline_times       t;
+        double                  end = 0, work = 0;
+        tm_pipeline_simulate(p, &c, &t);
+        for (int r = 0; r < p->ranks; r++) {
+            double  free_at = work = 0;
+            int64_t kept = 0, most = 0;
+            for (size_t k = 0; k < t.n[r]; k++) {
+                const tm_pipeline_action *a = &t.actions[r][k];
+                const int                 stage = tm_pipeline_stage(p, r, a->chunk);
+                const int64_t             m = a->micro_batch;
+                double                    need = 0;
+                if (a->kind == TM_DO_FORWARD && stage > 0) need = end_of(p, &t, &c, stage - 1, m, forward);
+                if (a->kind != TM_DO_FORWARD) need = end_of(p, &t, &c, stage, m, forward);
+                if ((back >> a->kind & 1) && stage < last) need = fmax(need, end_of(p, &t, &c, stage + 1, m, back));
+                if (a->kind == TM_DO_WEIGHT) need = end_of(p, &t, &c, stage, m, back);
+                assert_true(fabs(t.begin[r][k] - fmax(need, free_at)) < 1e-9);
+                free_at = t.begin[r][k] + cost_of(a, &c);
+                work += cost_of(a, &c);
+                kept += a->kind == TM_DO_FORWARD;
+                most = kept > most ? kept : most;
+                kept -= a->kind == TM_DO_BACKWARD || a->kind == TM_DO_WEIGHT;
+            }
+            assert_int_equal(t.live[r], most);
+            end = fmax(end, free_at);
+        }
+        assert_true(fabs(t.end - end) < 1e-9 && fabs(t.idle - (end - work)) < 1e-9);
+        tm_pipeline_times_fini(&t);
+    }
+}
+
+static void actions_begin_as_soon_as_they_can(void **state)
+{
+    (void)state;
+    sweep(look_at_times);
+}
+
+/* The micro-batch whose gradients of weights come first. */
+static void look_at_first(const tm_pipeline *p)
+{
+    for (int r = 0; r < p->ranks; r++) {
+        size_t              n;
+        int64_t             first[TM_MAX_CHUNKS];
+        tm_pipeline_action *actions = tm_pipeline_actions(p, r, &n);
+        for (size_t k = n; k-- > 0;)
+            if (actions[k].kind == TM_DO_BACKWARD || actions[k].kind == TM_DO_WEIGHT)
+                first[actions[k].chunk] = actions[k].micro_batch;
+        for (int c = 0; c < p->chunks; c++) assert_int_equal(tm_pipeline_first(actions, n, c), first[c]);
+        free(actions);
+    }
+}
+
+static void first_gradients_of_weights_are_found(void **state)
+{
+    (void)state;
+    sweep(look_at_first);
+}
+
 /* --- DualPipeV as published -------------------------------------------------------------------------------------- */
 
 /* Is action k a forward with a whole backward of the other chunk beside it? (PyTorch leaves the first ones of the last
@@ -266,137 +357,6 @@ static void stages_lie_on_one_rank(void **state)
     assert_int_equal(tm_pipeline_stage(&v, 0, 1), 7);
 }
 
-static void check_cut(int64_t layers, int stages, int64_t first, int64_t last, const int *wanted)
-{
-    tm_stage out[16];
-    tm_error err = { 0 };
-    int      at = 0;
-    assert_int_equal(tm_pipeline_cut(layers, stages, first, last, out, &err), TM_OK);
-    for (int s = 0; s < stages; s++) {
-        assert_int_equal(out[s].first, at);
-        assert_int_equal(out[s].end - out[s].first, wanted[s]);
-        assert_true(out[s].begins == (s == 0) && out[s].ends == (s == stages - 1) && out[s].number == s);
-        at = out[s].end;
-    }
-    assert_int_equal(at, layers);
-}
-
-/* By hand, from the rule. */
-static void models_are_cut_evenly(void **state)
-{
-    (void)state;
-    tm_stage out[16];
-    tm_error err = { 0 };
-    check_cut(32, 4, 1, 1, (const int[]){ 8, 9, 8, 7 });
-    check_cut(32, 4, 0, 0, (const int[]){ 8, 8, 8, 8 });
-    check_cut(12, 2, 1, 1, (const int[]){ 6, 6 });
-    check_cut(6, 4, 1, 1, (const int[]){ 1, 2, 2, 1 });
-    check_cut(2, 2, 1, 1, (const int[]){ 1, 1 });
-    check_cut(4, 4, 1, 1, (const int[]){ 1, 2, 1, 0 });
-    /* The stage that has none is told: the first with the embedding alone, or the third. */
-    for (int less = 0; less < 2; less++) {
-        char wanted[400];
-        err = (tm_error){ 0 };
-        assert_int_equal(tm_pipeline_cut(2, 8, less, less, out, &err), TM_INVALID);
-        snprintf(
-            wanted, sizeof wanted,
-            "2 blocks cannot be cut into 8 stages of a pipeline, the embedding counted as %d and the head as %d blocks "
-            "(parallelism.pipeline_parallel_first_stage_less_layers, _last_stage_less_layers): stage %d would have 0; "
-            "take fewer stages (parallelism.pipeline_parallel_degree) or count them less",
-            less, less, less ? 0 : 2);
-        assert_string_equal(err.text, wanted);
-    }
-    assert_int_equal(tm_pipeline_cut(8, 8, 0, 0, out, &err), TM_OK);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_pipeline_cut(9, 8, 3, 0, out, &err), TM_INVALID); /* 2 less 3 */
-    assert_non_null(strstr(err.text, "stage 0 would have -1;"));
-}
-
-/* Blocks and their like of each rank; pieces follow one another through the vocabulary. */
-static double look_at_pieces(const tm_pipeline *p, int64_t layers, const tm_pipeline_head *head, const tm_stage *out)
-{
-    const int stages = p->ranks * p->chunks, from = stages - p->ranks;
-    double    load[TM_PIPELINE_RANKS] = { 0 }, most = 0;
-    int64_t   block = 0, class = 0;
-    for (int s = 0; s < stages; s++) {
-        const int r = tm_pipeline_rank(p, s);
-        assert_true(out[s].begins == (s == 0) && out[s].ends == (s == stages - 1) && out[s].number == s);
-        assert_int_equal(out[s].first, block);
-        assert_true(out[s].end >= out[s].first && (s <= from || out[s].end == layers));
-        load[r] += (double)(out[s].end - out[s].first);
-        block = out[s].end;
-        assert_int_equal(out[s].pieces, s < from ? 0 : p->ranks);
-        if (s < from) continue;
-        assert_int_equal(out[s].piece, s - from);
-        assert_int_equal(out[s].class_first, class);
-        assert_true(class % 16 == 0 && out[s].class_end > class);
-        load[r] += (double)(out[s].class_end - class) / (double)head->vocabulary * head->blocks;
-        class = out[s].class_end;
-    }
-    assert_int_equal(block, layers);
-    assert_int_equal(class, head->vocabulary);
-    for (int r = 0; r < p->ranks; r++) most = fmax(most, load[r]);
-    return most;
-}
-
-/* Ranks are equal to a few rows, wherever there is enough of the output layer to make up for uneven blocks. */
-static void pieces_make_ranks_equal(void **state)
-{
-    (void)state;
-    tm_stage out[64];
-    tm_error err = { 0 };
-    int      equal = 0, all = 0;
-    for (int order = TM_PIPELINE_1F1B; order <= TM_PIPELINE_ZBV; order++)
-        for (int ranks = 2; ranks <= 8; ranks++)
-            for (int chunks = 1; chunks <= 4; chunks++)
-                for (int64_t layers = 1; layers <= 40; layers += 3)
-                    for (double blocks = 0.25; blocks < 40; blocks *= 3) {
-                        tm_pipeline      p = { (tm_pipeline_order)order, ranks, chunks, 8, NULL };
-                        tm_pipeline_head head = { 50257, blocks };
-                        if ((order == TM_PIPELINE_ZBV && chunks != 2) || (chunks == 1 && ranks > 2)) continue;
-                        tm_status st = tm_pipeline_cut_head(&p, layers, 0, &head, out, &err);
-                        assert_int_equal(st, layers < ranks * (chunks - 1) - 1 ? TM_INVALID : st);
-                        if (st != TM_OK) continue;
-                        double most = look_at_pieces(&p, layers, &head, out);
-                        double mean = ((double)layers + blocks) / ranks, rows = 16 * ranks / 50257.0 * blocks;
-                        all++;
-                        equal += most <= mean + rows;
-                        double blocks_alone = (double)(chunks > 1 ? layers / ranks + chunks : layers);
-                        assert_true(most <= fmax(mean, blocks_alone) + rows + 1e-9);
-                    }
-    assert_true(all > 500 && equal > all / 3);
-}
-
-/* gpt-small by hand: six blocks, and the output layer as 9.8 of them, 7.9 for each of two ranks. */
-static void a_large_head_is_cut_in_two(void **state)
-{
-    (void)state;
-    tm_stage         out[8];
-    tm_error         err = { 0 };
-    tm_pipeline      plain = { TM_PIPELINE_1F1B, 2, 1, 8, NULL }, turns = { TM_PIPELINE_INTERLEAVED, 2, 2, 8, NULL };
-    tm_pipeline_head head = { 50257, 9.8 };
-    assert_int_equal(tm_pipeline_cut_head(&plain, 6, 0, &head, out, &err), TM_OK);
-    assert_true(out[0].first == 0 && out[0].end == 6 && out[0].class_end == 9744); /* 1.9 / 9.8 of 50,257 */
-    assert_true(out[1].first == 6 && out[1].end == 6 && out[1].class_end == 50257);
-    assert_int_equal(tm_pipeline_cut_head(&turns, 6, 0, &head, out, &err), TM_OK);
-    assert_true(out[0].end == 3 && out[1].end == 6 && out[0].pieces == 0 && out[1].pieces == 0);
-    assert_true(out[2].class_first == 0 && out[2].class_end == 25136 && out[3].class_end == 50257);
-    /* An embedding that counts: the first rank has a block less, and no more of the output layer for it. */
-    assert_int_equal(tm_pipeline_cut_head(&turns, 6, 2, &head, out, &err), TM_OK);
-    assert_true(out[0].end == 2 && out[1].end == 6 && out[2].class_end == 25136);
-    /* Of a small one some blocks lie in front: 10, 10, 4 and next to nothing, 4.1, not 12, 12, 2.05, 2.05. */
-    const tm_pipeline_head small = { 50257, 4.1 };
-    assert_int_equal(tm_pipeline_cut_head(&turns, 24, 0, &small, out, &err), TM_OK);
-    assert_true(out[0].end == 10 && out[1].end == 20 && out[2].end == 24 && out[2].class_end == 608);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_pipeline_cut_head(&turns, 6, 40, &head, out, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "in front of the pieces of the output layer"));
-    head.vocabulary = 16;
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_pipeline_cut_head(&plain, 6, 0, &head, out, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "a vocabulary of 16 cannot be divided among 2 ranks"));
-}
-
 static void names_are_those_of_others(void **state)
 {
     (void)state;
@@ -437,23 +397,55 @@ static void pipelines_that_cannot_be_are_refused(void **state)
     assert_non_null(strstr(err.text, "a multiple of 3 micro-batches on 2 ranks, found 7"));
 }
 
-static void the_grid_is_printed(void **state)
+/* Every cell lies where its action begins; a row ends where an action would not fit any more. */
+static void look_at_grid(const tm_pipeline *p, int columns)
 {
-    (void)state;
-    tm_text     text = { 0 };
-    tm_pipeline p = { TM_PIPELINE_1F1B, 2, 1, 3, NULL };
-    tm_pipeline_print(&p, 120, &text);
-    assert_non_null(strstr(text.data, "1F1B: 2 ranks x 1 stage, 3 micro-batches; idle 25.0 % of a step\n"));
-    assert_non_null(strstr(text.data, "  rank 0 F1 F2       B1    F3 B2       B3\n"));
-    assert_non_null(strstr(text.data, "  rank 1    F1 B1    F2 B2    F3 B3\n"));
-    text.length = 0;
-    tm_pipeline_print(&p, 44, &text); /* just wide enough */
-    assert_non_null(strstr(text.data, "  rank 0 F1 F2       B1    F3 B2       B3\n"));
-    text.length = 0;
-    tm_pipeline_print(&p, 43, &text);
-    if (!strstr(text.data, "  rank 0 F1 F2       B1    F3 B2     ...\n")) fail_msg("%s", text.data);
-    assert_non_null(strstr(text.data, "  rank 1    F1 B1    F2 B2    F3 B3\n"));
+    static const tm_pipeline_costs unit = { 1, 1, 1 };
+    tm_pipeline_times              t;
+    tm_text                        text = { 0 };
+    char                           head[200], cell[32];
+    tm_pipeline_simulate(p, &unit, &t);
+    tm_pipeline_print(p, columns, &text);
+    const int width = snprintf(cell, sizeof cell, p->chunks > 1 ? "F%d.%d " : "F%d ", (int)p->micro_batches, p->chunks);
+    snprintf(head, sizeof head, "pipeline    %s: %d ranks x %d stage%s, %d micro-batches; idle %.1f %% of a step\n",
+             tm_pipeline_name(p->order), p->ranks, p->chunks, p->chunks > 1 ? "s" : "", (int)p->micro_batches,
+             100 * t.idle / t.end);
+    assert_true(strncmp(text.data, head, strlen(head)) == 0);
+    const char *line = strchr(text.data + strlen(head), '\n') + 1;
+    for (int r = 0; r < p->ranks; r++, line += strcspn(line, "\n") + 1) {
+        const char *at = line + 9;
+        size_t      k = 0;
+        snprintf(head, sizeof head, "  rank %-2d", r);
+        assert_true(strncmp(line, head, 9) == 0);
+        for (; k < t.n[r]; k++) {
+            const tm_pipeline_action *a = &t.actions[r][k];
+            const int                 begin = (int)t.begin[r][k] * width, takes = a->kind == TM_DO_BACKWARD ? 2 : 1;
+            if (begin + takes * width > (columns - 8) / width * width) break;
+            while (at < line + 9 + begin) assert_int_equal(*at++, ' ');
+            int n = snprintf(cell, sizeof cell, p->chunks > 1 ? "%c%d.%d" : "%c%d", "FBIW"[a->kind],
+                             (int)a -> micro_batch + 1, a -> chunk + 1);
+            assert_true(at == line + 9 + begin && strncmp(at, cell, (size_t)n) == 0);
+            at += n;
+        }
+        while (*at == ' ') at++;
+        assert_true(k == t.n[r] ? *at == '\n' && at[-1] != ' ' : strncmp(at, "...\n", 4) == 0);
+    }
+    assert_int_equal(*line, '\0');
     tm_text_fini(&text);
+    tm_pipeline_times_fini(&t);
+}
+
+static void grids_say_when_actions_begin(void **state)
+{
+    static const tm_pipeline all[] = {
+        { TM_PIPELINE_GPIPE, 3, 1, 4, NULL },        { TM_PIPELINE_1F1B, 1, 1, 3, NULL },
+        { TM_PIPELINE_1F1B, 11, 1, 10, NULL },       { TM_PIPELINE_INTERLEAVED, 2, 9, 2, NULL },
+        { TM_PIPELINE_INTERLEAVED, 2, 10, 2, NULL }, { TM_PIPELINE_INTERLEAVED_ZERO, 4, 1, 6, NULL },
+        { TM_PIPELINE_ZBV, 3, 2, 6, NULL },          { TM_PIPELINE_DUAL_V, 4, 2, 9, NULL },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        for (int columns = 40; columns < 400; columns += 7) look_at_grid(&all[i], columns);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -464,12 +456,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_worse_order_is_told),
     cmocka_unit_test(as_many_micro_batches_live_as_stated),
     cmocka_unit_test(stages_lie_on_one_rank),
-    cmocka_unit_test(models_are_cut_evenly),
-    cmocka_unit_test(pieces_make_ranks_equal),
-    cmocka_unit_test(a_large_head_is_cut_in_two),
     cmocka_unit_test(names_are_those_of_others),
     cmocka_unit_test(pipelines_that_cannot_be_are_refused),
-    cmocka_unit_test(the_grid_is_printed),
+    cmocka_unit_test(actions_begin_as_soon_as_they_can),
+    cmocka_unit_test(first_gradients_of_weights_are_found),
+    cmocka_unit_test(grids_say_when_actions_begin),
 };
 
 TM_TESTS(tests, NULL, NULL)

@@ -87,6 +87,10 @@ tm_validity *tm_validity_start(const char *sysroot)
 {
     return (tm_validity *)(uintptr_t)sysroot;
 }
+void tm_validity_watch(tm_validity *v, tm_gpu_sensors *gpu)
+{
+    (void)v, (void)gpu;
+}
 void tm_validity_sample(tm_validity *v)
 {
     (void)v;
@@ -103,7 +107,8 @@ void tm_validity_stop(tm_validity *v, int64_t from_ns, tm_validity_report *out)
                                  .reason = "left alone",
                                  .seconds = (double)(atomic_load(&shown) - from_ns) * 1e-9,
                                  .samples = 17,
-                                 .processors = 3 };
+                                 .processors = 3,
+                                 .n_facts = TM_MACHINE_COUNT };
     for (int i = 0; i < TM_MACHINE_COUNT; i++) out->facts[i] = (tm_named_f64){ names[i], i / 8. };
 }
 void tm_validity_destroy(tm_validity *v)

@@ -9,7 +9,6 @@
 #include "op/attrs.h"
 #include "train/certify/certificate.h"
 #include "train/certify/perturb.h"
-#include "train/certify/leak_probe.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -229,81 +228,7 @@ static void kinds_of_steps_are_told_as_recorded(void **state)
     whole_is("tests/train/whole-certificates.txt", &out);
 }
 
-enum { MOST_SAMPLES = 3, MOST_TOKENS = 40 };
-
-/* Places of a probe (. S L: free, stays, looks) above its tokens, a sample after the other. */
-static void add_probe(tm_text *out, const tm_step_options *o, const tm_micro_batch *batch, uint64_t seed)
-{
-    tm_probe probe;
-    tm_probe_make(o, batch, seed, &probe);
-    assert_true(probe.rows == o->micro_batch * o->seq);
-    tm_text_printf(out, "  seed %d: %s, %s\n", (int)seed, probe.possible ? "possible" : "not possible",
-                   probe.context ? "context" : "no context");
-    for (int64_t sample = 0; sample < o->micro_batch && probe.tokens; sample++)
-        for (int line = 0; line < 2; line++) {
-            tm_text_add(out, "    ");
-            for (int64_t i = sample * o->seq; i < (sample + 1) * o->seq; i++)
-                tm_text_printf(out, "%c", line == 0 ? ".SL"[probe.places[i]] : 'a' + probe.tokens[i]);
-            tm_text_add(out, "\n");
-        }
-    tm_probe_fini(&probe);
-}
-
-static void probes_are_as_recorded(void **state)
-{
-    static const int lengths[] = { 3, 4, 5, 8, 14, 36 };
-    int32_t          tokens[MOST_SAMPLES * MOST_TOKENS], targets[MOST_SAMPLES * MOST_TOKENS],
-        first_key[MOST_SAMPLES * MOST_TOKENS];
-    tm_micro_batch  batch = { .field = { first_key, tokens, targets } };
-    tm_step_options o = test_llama_options();
-    tm_text         out = { 0 };
-    (void)state;
-    o.fields[0] = (tm_field){ .name = "first_key" };
-    o.fields[1] = (tm_field){ .name = "tokens" };
-    o.fields[2] = (tm_field){ .name = "targets" };
-    for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++)
-        for (int documents = 0; documents < 4; documents++) {
-            o.n_fields = 3;
-            o.micro_batch = documents == 0 ? 1 : MOST_SAMPLES;
-            o.seq = lengths[k];
-            o.shape.vocab_size = documents == 3 ? 2 : 26;
-            for (int i = 0; i < o.micro_batch * o.seq; i++) {
-                int t = i % lengths[k], cut = lengths[k] / 2;
-                tokens[i] = i % (int)o.shape.vocab_size;
-                targets[i] = documents == 3 && t % 3 == 1 ? TM_IGNORED_TARGET : 1;
-                first_key[i] = documents == 2 && t >= cut ? cut : 0; /* two of them */
-            }
-            tm_text_printf(&out, "%d tokens, documents %d\n", lengths[k], documents);
-            for (uint64_t seed = 1; seed <= 3; seed++) add_probe(&out, &o, &batch, seed);
-        }
-    o.shape.vocab_size = 1;
-    tm_text_add(&out, "one token\n");
-    add_probe(&out, &o, &batch, 1);
-    o.shape.vocab_size = 2;
-    for (int i = 0; i < o.micro_batch * o.seq; i++) targets[i] = i % 36 > 33 ? 1 : TM_IGNORED_TARGET;
-    tm_text_add(&out, "targets at the end\n");
-    for (uint64_t seed = 1; seed <= 3; seed++) add_probe(&out, &o, &batch, seed);
-    for (int i = 0; i < o.micro_batch * o.seq; i++) targets[i] = 1;
-    o.fields[0] = (tm_field){ .name = "images" };
-    tm_text_add(&out, "no documents\n");
-    add_probe(&out, &o, &batch, 1);
-    batch = (tm_micro_batch){ .field = { targets, tokens } };
-    o.n_fields = 2;
-    o.fields[0] = o.fields[2];
-    tm_text_add(&out, "targets first\n");
-    add_probe(&out, &o, &batch, 1);
-    for (int f = 0; f < 2; f++) {
-        const char *name = o.fields[f].name;
-        o.fields[f].name = "images";
-        tm_text_printf(&out, "no %s\n", name);
-        add_probe(&out, &o, &batch, 1);
-        o.fields[f].name = name;
-    }
-    whole_is("tests/train/whole-probes.txt", &out);
-}
-
 static const struct CMUnitTest tests[] = { cmocka_unit_test(wrong_steps_are_told_as_recorded),
-                                           cmocka_unit_test(kinds_of_steps_are_told_as_recorded),
-                                           cmocka_unit_test(probes_are_as_recorded) };
+                                           cmocka_unit_test(kinds_of_steps_are_told_as_recorded) };
 
 TM_TESTS(tests, NULL, NULL)

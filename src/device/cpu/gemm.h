@@ -5,8 +5,8 @@
  * multiply-add per term (the base build multiplies and adds), block sums are added to C in ascending order. So the bits
  * do not depend on threads, tiles, or on how M and N are split; K may be split at multiples of TM_GEMM_BLOCK with
  * `accumulate` when C is float32. avx2, avx512 and avx512_bf16 agree bit for bit with a scalar fmaf loop.
- * bfloat16 operands are widened while they are packed; avx512_bf16 multiplies them as they are, with the same bits. A
- * bfloat16 C is summed in float32 and rounded once.
+ * Operands of bfloat16 and float16 are widened while they are packed; avx512_bf16 multiplies two of bfloat16 as they
+ * are, with the same bits. A C of 16 bits is summed in float32 and rounded once, to nearest even.
  *
  * amx: the same, but products of two bfloat16 operands have an order of their own, fixed by K alone, too. Groups of 32
  * k are added to C in ascending order, each the sum of two chains of fused multiply-adds from 0, over its even and over
@@ -24,8 +24,8 @@ typedef struct {
     const void *data;
     int64_t     ld;         /* elements from one stored row to the next, at least the row's width */
     bool        transposed; /* stored the other way round: A as (K, M), B as (N, K) */
-    /* TM_F32 or TM_BF16; of B with `narrow_b` also a format in blocks (graph/blocks.h): decoded and rounded on the way;
-     * ld is then a multiple of TM_NF4_BLOCK */
+    /* TM_F32, TM_BF16 or TM_F16; of B with `narrow_b` also a format in blocks (graph/blocks.h): decoded and rounded on
+     * the way; ld is then a multiple of TM_NF4_BLOCK */
     tm_dtype dtype;
 } tm_gemm_matrix;
 
@@ -34,14 +34,14 @@ typedef struct {
     tm_gemm_matrix a, b;
     void          *c; /* must not overlap any input; read only when `accumulate` */
     int64_t        ldc;
-    tm_dtype       c_dtype; /* TM_F32 or TM_BF16 */
+    tm_dtype       c_dtype; /* TM_F32, TM_BF16 or TM_F16 */
     bool           accumulate;
     /* Added to the finished float32 sum in this order, before the one rounding to c_dtype. NULL: none. */
-    const void *bias; /* (N) */
-    tm_dtype    bias_dtype;
-    const void *residual; /* (M, N) */
+    const void *bias;       /* (N) */
+    tm_dtype    bias_dtype; /* TM_F32 or TM_BF16 */
+    const void *residual;   /* (M, N) */
     int64_t     ld_residual;
-    tm_dtype    residual_dtype;
+    tm_dtype    residual_dtype; /* likewise */
     bool  narrow_b; /* a B of another format becomes bfloat16 on the way where A is bfloat16 (kernels of pairs do) */
     int   threads;
     void *workspace; /* tm_gemm_workspace_<isa> bytes, any alignment */

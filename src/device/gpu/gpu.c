@@ -119,6 +119,7 @@ static tm_status open_gpu(tm_device *device, tm_error *err)
     if (device->info.sheet && device->info.sheet->cache_bytes)
         device->info.cache_bytes = device->info.sheet->cache_bytes;
     device->info.products = own->blas ? tm_gpu_blas_name(own->blas) : NULL;
+    device->info.bus = f->bus;
     tm_gpu_describe(device);
     return TM_OK;
 }

@@ -53,7 +53,7 @@ static tm_status run_message(const tm_call *call, tm_comm_kind kind, const tm_vi
                               .count = tm_tensor_bytes(view->shape, view->dtype),
                               .peer = (int)attr->peer,
                               .channel = (int)attr->channel,
-                              .posted = true,
+                              .buffered = true,
                               .what = what,
                               .step = -1 };
     return tm_host_call(own->comm, &message, err);

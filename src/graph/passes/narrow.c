@@ -2,7 +2,7 @@
 /* graph/passes/narrow.c - gradients are summed over ranks in fewer bits than they have. */
 #include "graph/passes/passes.h"
 
-#include "comm/mesh.h"
+#include "comm/mesh/mesh.h"
 #include "op/attrs.h"
 
 static bool sums_gradients(const tm_graph *graph, const tm_node *node)

@@ -24,7 +24,7 @@
 #ifndef TM_GRAPH_PASSES_UNITS_H
 #define TM_GRAPH_PASSES_UNITS_H
 
-#include "comm/mesh.h"
+#include "comm/mesh/mesh.h"
 #include "graph/graph.h"
 
 typedef enum { TM_SHARE_COPIES, TM_SHARE_OPTIMIZER, TM_SHARE_GRADIENTS, TM_SHARE_ALL } tm_sharing;

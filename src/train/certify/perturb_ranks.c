@@ -97,12 +97,12 @@ static tm_status exchange(tm_motion *motion, int other, int64_t n, tm_error *err
                            .receive = term,
                            .count = (size_t)n,
                            .peer = other,
-                           .posted = true,
+                           .buffered = true,
                            .what = "gradients of the table",
                            .step = -1 };
     TM_TRY(tm_comm_run(stages, &call, err));
     call.kind = TM_COMM_RECEIVE;
-    call.posted = false;
+    call.buffered = false;
     TM_TRY(tm_comm_run(stages, &call, err));
     for (int64_t i = 0; i < n; i++) motion->gradient[i] += term[i];
     return TM_OK;

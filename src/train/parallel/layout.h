@@ -3,7 +3,7 @@
 #ifndef TM_TRAIN_PARALLEL_LAYOUT_H
 #define TM_TRAIN_PARALLEL_LAYOUT_H
 
-#include "comm/mesh.h"
+#include "comm/mesh/mesh.h"
 #include "config/config.h"
 #include "graph/passes/units.h"
 #include "model/parallel.h"

@@ -11,7 +11,7 @@
 #ifndef TM_TRAIN_PARALLEL_RANKS_H
 #define TM_TRAIN_PARALLEL_RANKS_H
 
-#include "comm/mesh.h"
+#include "comm/mesh/mesh.h"
 
 typedef struct {
     tm_mesh        mesh;

@@ -108,7 +108,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
                      .samples = r->timing.machine.samples,
                      .processors = r->timing.machine.processors,
                      .facts = r->timing.machine.facts,
-                     .n_facts = TM_MACHINE_COUNT },
+                     .n_facts = (size_t)r->timing.machine.n_facts },
         .steps = r->progress.done,
         .samples = run_samples(r),
         .speed = &r->timing.speed,

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The first weights: by the seed, of a model's directory, or of a checkpoint. */
 static tm_status begin_with_weights(run *r, tm_error *err)
@@ -21,6 +22,21 @@ static tm_status begin_with_weights(run *r, tm_error *err)
     if (r->options->load_weights && !resumed && !first)
         TM_TRY(r->options->load_weights(r->options->load_context, r->trainer, err));
     return TM_OK;
+}
+
+/* A GPU's clock, power and temperature are sampled beside the machine. */
+static void watch_gpu(run *r)
+{
+    const tm_device_info *info = tm_device_describe(r->device);
+    tm_text               why = { 0 };
+    if (!info->bus) return;
+    tm_gpu_maker maker = strcmp(info->name, "hip") == 0 ? TM_GPU_HIP : TM_GPU_CUDA;
+    r->timing.gpu = tm_gpu_sensors_open(maker, info->bus, "", &why);
+    if (r->timing.gpu)
+        tm_validity_watch(r->timing.validity, r->timing.gpu);
+    else
+        tm_note("clock, power and temperature of the GPU are unknown: %s", why.data);
+    tm_text_fini(&why);
 }
 
 static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_error *err)
@@ -54,6 +70,7 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
     if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that reads data");
     if (!trained) TM_TRY(run_remember(r, err));
     r->timing.validity = tm_validity_start("");
+    watch_gpu(r);
     tm_status st = run_train(r, stop, err);
     if (st == TM_OK) st = run_finish(r, stop, err);
     return st;
@@ -103,6 +120,7 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
     free(r.timing.busy_seconds);
     free(r.certified.hashes);
     tm_validity_destroy(r.timing.validity);
+    tm_gpu_sensors_close(r.timing.gpu);
     tm_sampling_destroy(r.timing.sampling);
     tm_looked_fini(&r.microscope.look);
     free(r.microscope.factors);

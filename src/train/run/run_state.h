@@ -3,6 +3,7 @@
 #ifndef TM_TRAIN_RUN_RUN_STATE_H
 #define TM_TRAIN_RUN_RUN_STATE_H
 
+#include "gpu/sensors.h"
 #include "stats/sampling.h"
 #include "system/validity.h"
 #include "train/checkpoint/checkpoint.h"
@@ -24,6 +25,7 @@ typedef struct {
     tm_sampling *sampling;       /* of step times; NULL: all steps are done */
     tm_sample_summary  speed;    /* of all steps, once they are done */
     tm_validity       *validity; /* samples of the machine, once the steps begin */
+    tm_gpu_sensors    *gpu;      /* NULL: no GPU, or none that can be read */
     tm_validity_report machine;  /* what disturbed it in the steps, once they are done */
 } timing_state;
 

@@ -4,7 +4,7 @@
 #ifndef TM_TRAIN_SETTINGS_KEYS_H
 #define TM_TRAIN_SETTINGS_KEYS_H
 
-#include "comm/mesh.h"
+#include "comm/mesh/mesh.h"
 #include "config/config.h"
 #include "train/optimizer/optimizer.h"
 

@@ -10,7 +10,7 @@
  * Where all of the smaller operand fits in packed form, it is packed once; of the larger one every thread packs what it
  * multiplies, a few panels of one block of K at a time, which stay in its cache, and asks for the next ones meanwhile
  * (gemm_fetch.h): no thread waits for another one or for memory.
- * A bfloat16 C is summed in float32 scratch: in a strip, one block of C large, with the stages as the innermost loop;
+ * A C of 16 bits is summed in float32 scratch: in a strip, one block of C large, with the stages as the innermost loop;
  * or, where there is one stage only, in a tile of each thread, which stays near its core.
  */
 #include "device/cpu/gemm.h"
@@ -192,12 +192,31 @@ static void store_row(uint16_t *c, const float *sums, int64_t n)
 }
 #endif
 
+/* v16_get and v16_put of C, which may be float16. */
+TM_INLINE v16 get_c(const tm_gemm *g, int64_t i, int64_t n)
+{
+    uint16_t lanes[TM_LANES] = { 0 };
+    if (g->c_dtype != TM_F16) return v16_get(g->c, g->c_dtype, i, n);
+    memcpy(lanes, (const uint16_t *)g->c + i, (size_t)tm_min(n, TM_LANES) * sizeof *lanes);
+    return v16_load_f16(lanes);
+}
+TM_INLINE void put_c(const tm_gemm *g, int64_t i, v16 x, int64_t n)
+{
+    uint16_t lanes[TM_LANES];
+    if (g->c_dtype != TM_F16) {
+        v16_put(g->c, g->c_dtype, i, x, n);
+        return;
+    }
+    v16_store_f16(lanes, x);
+    memcpy((uint16_t *)g->c + i, lanes, (size_t)tm_min(n, TM_LANES) * sizeof *lanes);
+}
+
 /* n finished sums of row `row` from column `column` on: old value, bias and residual are added, the result
  * is stored. */
 static void finish_row(const tm_gemm *g, const float *sums, int64_t row, int64_t column, int64_t n)
 {
 #if TM_PAIRS
-    if (!g->accumulate && !g->bias && !g->residual) {
+    if (g->c_dtype == TM_BF16 && !g->accumulate && !g->bias && !g->residual) {
         store_row((uint16_t *)g->c + row * g->ldc + column, sums, n);
         return;
     }
@@ -205,10 +224,10 @@ static void finish_row(const tm_gemm *g, const float *sums, int64_t row, int64_t
     for (int64_t i = 0; i < n; i += TM_LANES) {
         int64_t left = n - i, at = column + i;
         v16     x = v16_get(sums, TM_F32, i, left);
-        if (g->accumulate && g->c_dtype == TM_BF16) x = v16_add(x, v16_get(g->c, TM_BF16, row * g->ldc + at, left));
+        if (g->accumulate && g->c_dtype != TM_F32) x = v16_add(x, get_c(g, row * g->ldc + at, left));
         if (g->bias) x = v16_add(x, v16_get(g->bias, g->bias_dtype, at, left));
         if (g->residual) x = v16_add(x, v16_get(g->residual, g->residual_dtype, row * g->ld_residual + at, left));
-        v16_put(g->c, g->c_dtype, row * g->ldc + at, x, left);
+        put_c(g, row * g->ldc + at, x, left);
     }
 }
 
@@ -223,7 +242,7 @@ static const float *panel_of_a(const step *s, int64_t block, int64_t i)
 static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int64_t j1, float *sums, int64_t ld)
 {
     int64_t blocks = tm_max(1, tm_ceil_div(s->k, BLOCK)), rows = i1 - i0;
-    bool    finish = s->last && (s->gemm->c_dtype == TM_BF16 || s->gemm->bias || s->gemm->residual);
+    bool    finish = s->last && (s->gemm->c_dtype != TM_F32 || s->gemm->bias || s->gemm->residual);
     bool    by_panel = s->tiles && (s->by_panel || blocks == 1); /* a panel's sums are stored before the next's */
     int64_t ld_panel = by_panel ? 0 : MR * ld, ahead_step = tm_ceil_div(MR, j1 - j0);
     int64_t begin =
@@ -372,7 +391,7 @@ static void pass_all(const tm_gemm *g, const passing *p, float *workspace, int t
 
 static void run_row(const tm_gemm *g, int threads)
 {
-    bool finish = g->c_dtype == TM_BF16 || g->bias || g->residual;
+    bool finish = g->c_dtype != TM_F32 || g->bias || g->residual;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
     for (int64_t first = 0; first < g->n; first += ROW_COLUMNS)
         for (int64_t column = first; column < tm_min(g->n, first + ROW_COLUMNS); column += 16) {
@@ -468,7 +487,7 @@ static void narrow_columns(const narrow *w, const tm_gemm *g, const float *small
 
 static void run_narrow(const tm_gemm *g, const narrow *w, float *small, int threads)
 {
-    bool    finish = g->c_dtype == TM_BF16 || g->bias || g->residual;
+    bool    finish = g->c_dtype != TM_F32 || g->bias || g->residual;
     int64_t run = w->along ? NARROW_ROWS : w->width == 8 ? 32 : 16;
     int64_t group = tm_max(1, tm_min(NARROW_TILES, w->large / (4 * run * (int64_t)threads))) * run;
 #pragma omp parallel num_threads(threads) if (threads > 1)
@@ -493,10 +512,11 @@ static void run_narrow(const tm_gemm *g, const narrow *w, float *small, int thre
 static void check(const tm_gemm *g)
 {
     TM_ASSERT(g->m >= 0 && g->n >= 0 && g->k >= 0 && g->threads >= 1);
-    TM_ASSERT(g->a.dtype == TM_F32 || g->a.dtype == TM_BF16);
-    TM_ASSERT(g->b.dtype == TM_F32 || g->b.dtype == TM_BF16 || (TM_PAIRS && tm_dtype_blocked(g->b.dtype)));
+    TM_ASSERT(g->a.dtype == TM_F32 || g->a.dtype == TM_BF16 || g->a.dtype == TM_F16);
+    TM_ASSERT(g->b.dtype == TM_F32 || g->b.dtype == TM_BF16 ||
+              (TM_PAIRS ? tm_dtype_blocked(g->b.dtype) : g->b.dtype == TM_F16));
     TM_ASSERT(!tm_dtype_blocked(g->b.dtype) || g->b.ld % TM_NF4_BLOCK == 0);
-    TM_ASSERT(g->c_dtype == TM_F32 || g->c_dtype == TM_BF16);
+    TM_ASSERT(g->c_dtype == TM_F32 || g->c_dtype == TM_BF16 || g->c_dtype == TM_F16);
     TM_ASSERT(!g->bias || g->bias_dtype == TM_F32 || g->bias_dtype == TM_BF16);
     TM_ASSERT(!g->residual || g->residual_dtype == TM_F32 || g->residual_dtype == TM_BF16);
     TM_ASSERT(g->a.ld >= (g->a.transposed ? g->m : g->k) && g->b.ld >= (g->b.transposed ? g->k : g->n));

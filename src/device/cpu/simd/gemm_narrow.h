@@ -33,7 +33,7 @@ typedef struct {
 } narrow;
 
 #if defined(__AVX512F__) && !defined(__AMX_BF16__)
-/* Two bfloat16 of a row are read at once. */
+/* Two bfloat16 of a row are read at once; float16 is packed. */
 static TM_PLANNED narrow narrow_make(const tm_gemm *g)
 {
     narrow                w = { .few_rows = g->m <= g->n };
@@ -45,7 +45,7 @@ static TM_PLANNED narrow narrow_make(const tm_gemm *g)
     bool stored = !w.along || (!w.few_rows && (!TM_PAIRS || big->dtype == TM_BF16));
     bool two = TM_PAIRS || (w.along && big->dtype == TM_BF16);
     w.use = NARROW_LEAST <= w.few && w.few <= NARROW_MOST && w.large >= NARROW_LARGE && g->k >= NARROW_DEEP && stored &&
-            !tm_dtype_blocked(g->b.dtype) && (!two || g->k % 2 == 0);
+            !tm_dtype_blocked(g->b.dtype) && g->a.dtype != TM_F16 && g->b.dtype != TM_F16 && (!two || g->k % 2 == 0);
     return w;
 }
 static TM_PLANNED size_t narrow_bytes(const narrow *w, int64_t k)

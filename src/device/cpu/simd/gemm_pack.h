@@ -13,24 +13,23 @@
 
 TM_INLINE float pack_element(const void *p, int64_t i, tm_dtype dtype)
 {
-    if (dtype != TM_BF16) return ((const float *)p)[i];
-    uint32_t u = (uint32_t)((const uint16_t *)p)[i] << 16;
-    float    f;
-    memcpy(&f, &u, sizeof f);
-    return f;
+    if (dtype == TM_F32) return ((const float *)p)[i];
+    uint16_t half = ((const uint16_t *)p)[i];
+    return dtype == TM_F16 ? tm_f16_value(half) : tm_bf16_value(half);
 }
 
 /* Asks for element i; past the end of the matrix is fine. Saves 10 to 20 % of packing. */
 TM_INLINE void pack_ahead(const void *p, int64_t i, tm_dtype dtype)
 {
-    __builtin_prefetch((const char *)p + i * (dtype == TM_BF16 ? 2 : 4));
+    __builtin_prefetch((const char *)p + i * (dtype == TM_F32 ? 4 : 2));
 }
 
 #if defined(__AVX512F__)
 TM_INLINE __m512 load16(const void *p, int64_t i, tm_dtype dtype, __mmask16 mask)
 {
-    if (dtype != TM_BF16) return _mm512_maskz_loadu_ps(mask, (const float *)p + i);
+    if (dtype == TM_F32) return _mm512_maskz_loadu_ps(mask, (const float *)p + i);
     __m256i half = _mm256_maskz_loadu_epi16(mask, (const uint16_t *)p + i);
+    if (dtype == TM_F16) return _mm512_cvtph_ps(half);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 TM_INLINE __mmask16 first_lanes(int64_t n)
@@ -63,22 +62,29 @@ TM_INLINE void pack_transposed(float *dst, const void *p, int64_t ld, tm_dtype d
     }
 }
 #else
+#if defined(__AVX2__)
+TM_INLINE __m256 load8(const void *p, int64_t i, tm_dtype dtype)
+{
+    if (dtype == TM_F32) return _mm256_loadu_ps((const float *)p + i);
+    __m128i half = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)p + i));
+    if (dtype == TM_F16) return _mm256_cvtph_ps(half);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+#endif
 TM_INLINE void pack_row(float *dst, const void *p, int64_t i, tm_dtype dtype, int width, int64_t valid)
 {
     if (valid >= width) {
-        for (int v = 0; v < width; v++) dst[v] = pack_element(p, i + v, dtype);
+        int v = 0;
+#if defined(__AVX2__)
+        for (; v + 8 <= width; v += 8) _mm256_storeu_ps(dst + v, load8(p, i + v, dtype));
+#endif
+        for (; v < width; v++) dst[v] = pack_element(p, i + v, dtype);
         return;
     }
     for (int v = 0; v < width; v++) dst[v] = v < valid ? pack_element(p, i + v, dtype) : 0.f;
 }
 
 #if defined(__AVX2__)
-TM_INLINE __m256 load8(const void *p, int64_t i, tm_dtype dtype)
-{
-    if (dtype != TM_BF16) return _mm256_loadu_ps((const float *)p + i);
-    __m128i half = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)p + i));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
-}
 /* lanes is 8, or MR = 6: the two further ones belong to the next column */
 TM_INLINE void store_lanes(float *dst, __m256 x, int lanes)
 {
@@ -116,7 +122,7 @@ TM_INLINE void pack_transposed(float *dst, const void *p, int64_t ld, tm_dtype d
 TM_INLINE void pack_typed(float *dst, const void *p, int64_t ld, tm_dtype dtype, bool along_k, int width,
                           int64_t panels, int64_t r0, int64_t limit, int64_t k0, int64_t k)
 {
-    size_t size = dtype == TM_BF16 ? 2 : 4;
+    size_t size = dtype == TM_F32 ? 4 : 2;
     if (along_k) {
         for (int64_t i = 0; i < panels; i++) {
             int64_t     row = r0 + i * width, valid = limit - row < width ? limit - row : width;
@@ -141,6 +147,8 @@ TM_INLINE void pack_panels(float *dst, const void *p, int64_t ld, tm_dtype dtype
 {
     if (dtype == TM_BF16)
         pack_typed(dst, p, ld, TM_BF16, along_k, of_b ? NR : MR, panels, r0, limit, k0, k);
+    else if (dtype == TM_F16)
+        pack_typed(dst, p, ld, TM_F16, along_k, of_b ? NR : MR, panels, r0, limit, k0, k);
     else
         pack_typed(dst, p, ld, TM_F32, along_k, of_b ? NR : MR, panels, r0, limit, k0, k);
 }

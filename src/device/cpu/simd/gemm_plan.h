@@ -91,7 +91,7 @@ static TM_PLANNED int64_t most_columns(int64_t k)
 
 static TM_PLANNED plan plan_with(const tm_gemm *g, int64_t depth, bool a_outer)
 {
-    plan p = { .depth = depth, .a_outer = a_outer, .strip = g->c_dtype == TM_BF16 };
+    plan p = { .depth = depth, .a_outer = a_outer, .strip = g->c_dtype != TM_F32 };
     p.stages = tm_max(1, tm_ceil_div(g->k, depth));
     p.panels_m = tm_ceil_div(g->m, MR);
     p.panels_n = tm_ceil_div(g->n, NR);
@@ -145,14 +145,14 @@ typedef struct {
     bool    tiles;                     /* room for the sums of one panel of A: they are whole before the next one's */
     int64_t panels, large, group;      /* panels of the small operand, of the large one, of a task */
     int64_t small_floats, near_floats; /* packed: the small operand; the large one in a thread at a time */
-    int64_t ld_sums, thread_floats;    /* sums of a bfloat16 C; all of a thread */
+    int64_t ld_sums, thread_floats;    /* sums of a C of 16 bits; all of a thread */
 } passing;
 
 static TM_PLANNED size_t most_bytes(const tm_gemm *gemm)
 {
     int64_t rows = tm_round_up(gemm->m, MR), columns = tm_round_up(gemm->n, NR);
     int64_t floats = (rows + columns) * packed_columns(tm_max(1, tm_min(gemm->k, 16 * BLOCK))) + 32;
-    if (gemm->c_dtype == TM_BF16) floats += rows * columns;
+    if (gemm->c_dtype != TM_F32) floats += rows * columns;
     size_t bytes = (size_t)floats * sizeof(float) + 64;
     return bytes < TM_GEMM_WORKSPACE_MAX ? bytes : TM_GEMM_WORKSPACE_MAX;
 }
@@ -172,14 +172,14 @@ static TM_PLANNED passing passing_make(const tm_gemm *g)
     p.large = p.few_rows ? pn : pm;
     p.small_floats = tm_round_up(few * packed_columns(tm_max(1, g->k)), 16);
     p.group = tm_max(1, tm_min(NEAR_FLOATS / (width * block), p.large / (4 * (int64_t)g->threads)));
-    p.whole = g->c_dtype == TM_BF16 && p.few_rows && p.group * width * packed_columns(g->k) <= NEAR_WHOLE;
+    p.whole = g->c_dtype != TM_F32 && p.few_rows && p.group * width * packed_columns(g->k) <= NEAR_WHOLE;
     if (p.whole) block = packed_columns(tm_max(1, g->k));
     p.near_floats = tm_round_up(p.group * width * block, 16);
     p.ld_sums = (p.few_rows ? p.group * NR : few) + TILE_GAP;
     p.thread_floats = p.near_floats;
     p.tiles = g->k <= BLOCK || p.whole;
-    if (g->c_dtype == TM_BF16) p.thread_floats += (p.tiles ? MR : p.few_rows ? few : p.group * MR) * p.ld_sums;
-    bool once = g->c_dtype == TM_BF16 || (p.tiles && !g->accumulate); /* C in memory is written once, and not read */
+    if (g->c_dtype != TM_F32) p.thread_floats += (p.tiles ? MR : p.few_rows ? few : p.group * MR) * p.ld_sums;
+    bool once = g->c_dtype != TM_F32 || (p.tiles && !g->accumulate); /* C in memory is written once, and not read */
     bool is_small = few <= (once && p.few_rows ? FEW_ROWS : FEW) && p.large * width >= 2 * few;
     bool is_shared = ALWAYS && g->k >= DEEP && g->threads <= MOST_TILES && p.large >= 4 * (int64_t)g->threads;
     p.use = (is_small || is_shared) && p.small_floats <= FEW_FLOATS && passing_bytes(&p, g->threads) <= most_bytes(g);

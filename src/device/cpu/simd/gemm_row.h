@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/cpu/simd/gemm_row.h - one row of A by 16 columns of B that are stored along k: a decoder's product, which
  * reads every weight once. Blocks of 16 rows of weights are transposed in registers and multiplied there; nothing is
- * packed. The sums are those of the packed kernels, bit for bit: k ascends in each lane, a block of K at a time.
+ * packed (float16 weights are: not here). The sums are those of the packed kernels, bit for bit: k ascends in each
+ * lane, a block of K at a time.
  */
 #ifndef TM_DEVICE_CPU_GEMM_ROW_H
 #define TM_DEVICE_CPU_GEMM_ROW_H
@@ -15,8 +16,8 @@ enum { ROW_STEP = TM_PAIRS ? 32 : 16, ROW_AHEAD = 2048 /* bytes */ };
 
 TM_INLINE TM_PLANNED bool row_fits(const tm_gemm *g)
 {
-    return g->m == 1 && !g->a.transposed && g->b.transposed && !tm_dtype_blocked(g->b.dtype) && g->k > 0 &&
-           g->k % ROW_STEP == 0;
+    return g->m == 1 && !g->a.transposed && g->b.transposed && !tm_dtype_blocked(g->b.dtype) && g->b.dtype != TM_F16 &&
+           g->k > 0 && g->k % ROW_STEP == 0;
 }
 
 /* x and the 16 rows of B at `row`, ROW_STEP elements from k on, to `sum`. */

@@ -153,17 +153,6 @@ static void byte_values(tm_dtype format, float values[256])
         values[code] = (float)tm_value_get_small(&byte, format, 0);
     }
 }
-/* float16 without a table: whole numbers of 2^-24 below 2^-14, else the exponent is moved; infinity and NaN stay. */
-TM_INLINE float half_value(uint16_t half)
-{
-    uint32_t size = half & 0x7fffu, sign = (uint32_t)(half & 0x8000u) << 16;
-    uint32_t wide = (size << 13) + (size >= 0x7c00u ? 0x70000000u : 0x38000000u), bits;
-    float    tiny = (float)(int32_t)size * 0x1p-24f, value;
-    memcpy(&bits, &tiny, sizeof bits);
-    bits = (size < 0x400u ? bits : wide) | sign;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 TM_INLINE void widen(const tm_call *call, tm_dtype to, int64_t begin, int64_t end)
 {
     tm_dtype format = call->in[0].dtype;
@@ -172,7 +161,7 @@ TM_INLINE void widen(const tm_call *call, tm_dtype to, int64_t begin, int64_t en
     for (int64_t i = begin; i < end; i += TM_LANES) {
         int64_t n = tm_lanes(i, end);
         if (format == TM_F16)
-            for (int64_t k = 0; k < n; k++) lanes[k] = half_value(((const uint16_t *)call->in[0].data)[i + k]);
+            for (int64_t k = 0; k < n; k++) lanes[k] = tm_f16_value(((const uint16_t *)call->in[0].data)[i + k]);
         else
             for (int64_t k = 0; k < n; k++) lanes[k] = values[((const uint8_t *)call->in[0].data)[i + k]];
         v16_put(call->out[0].data, to, i, v16_load(lanes), n);

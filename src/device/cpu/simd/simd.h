@@ -9,7 +9,7 @@
 #ifndef TM_DEVICE_CPU_SIMD_H
 #define TM_DEVICE_CPU_SIMD_H
 
-#include "graph/tensor.h"
+#include "graph/value.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -137,6 +137,14 @@ TM_INLINE void v16_store_bf16(uint16_t *p, v16 x)
     r = _mm512_mask_or_epi32(r, nan, _mm512_srli_epi32(u, 16), _mm512_set1_epi32(0x40));
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(r));
 }
+TM_INLINE v16 v16_load_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+TM_INLINE void v16_store_f16(uint16_t *p, v16 x)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
 #elif defined(__AVX2__)
 #include <immintrin.h>
 typedef struct {
@@ -225,6 +233,16 @@ TM_INLINE void v16_store_bf16(uint16_t *p, v16 x)
     for (int i = 0; i < 16; i++)
         p[i] = (uint16_t)((u[i] & 0x7fffffffu) > 0x7f800000u ? u[i] >> 16 | 0x40
                                                              : (u[i] + 0x7fff + (u[i] >> 16 & 1)) >> 16);
+}
+TM_INLINE v16 v16_load_f16(const uint16_t *p)
+{
+    return (v16){ _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
+                  _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8))) };
+}
+TM_INLINE void v16_store_f16(uint16_t *p, v16 x)
+{
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(x.lo, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((__m128i *)(void *)(p + 8), _mm256_cvtps_ph(x.hi, _MM_FROUND_TO_NEAREST_INT));
 }
 #else
 #include <math.h>
@@ -379,6 +397,18 @@ TM_INLINE void v16_store_bf16(uint16_t *p, v16 x)
 {
     tm_q4_store_bf16(p, x.q0), tm_q4_store_bf16(p + 4, x.q1);
     tm_q4_store_bf16(p + 8, x.q2), tm_q4_store_bf16(p + 12, x.q3);
+}
+TM_INLINE v16 v16_load_f16(const uint16_t *p)
+{
+    float f[16];
+    for (int i = 0; i < 16; i++) f[i] = tm_f16_value(p[i]);
+    return v16_load(f);
+}
+TM_INLINE void v16_store_f16(uint16_t *p, v16 x)
+{
+    float f[16];
+    v16_store(f, x);
+    for (int i = 0; i < 16; i++) p[i] = tm_f16_round((double)f[i]);
 }
 #endif
 

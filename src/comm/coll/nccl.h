@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm/coll/nccl.h - collective calls on the memory of GPUs, by NCCL or RCCL, loaded at run time.
+ *
+ * A tm_nccl is the GPU of one rank and its end of all of them; it takes the calls of comm/comm.h, with addresses of the
+ * GPU. A call is put into a stream of the GPU and returns at once; tm_nccl_wait waits for it. The order in which the
+ * library adds is its own: unlike on processors, bits may depend on the library, the number of GPUs and the size.
+ *
+ * Every wait has the deadline; a call of the library that does not return within it ends the job (tm_comm_abort), with
+ * the name of the rank that it waits for. After a failure the library's communicator is given up (ncclCommAbort), and
+ * every later call returns the same error. One thread calls it: the one that has opened it.
+ */
+#ifndef TM_COMM_NCCL_H
+#define TM_COMM_NCCL_H
+
+#include "comm/comm.h"
+#include "gpu/runtime.h"
+
+typedef struct tm_nccl tm_nccl;
+
+typedef struct {
+    const char *name;    /* "nccl", "rccl" */
+    const char *library; /* the file that was loaded, links followed */
+    char        version[24];
+    bool        blocking; /* its calls wait by themselves, as usual; NCCL_COMM_BLOCKING=0: they do not */
+} tm_nccl_facts;
+
+/* A GPU for each rank of the world, which all call it: the library from `library` (a file), else from the environment
+ * variable TRAINMARK_NCCL, else from where it is usually installed. TM_INVALID on all ranks, with what to do: no
+ * library or no GPU somewhere, two versions of the library, two ranks on one GPU. */
+TM_MUST_USE tm_status tm_nccl_open(tm_comm *world, const char *library, double deadline_seconds, tm_nccl **out,
+                                   tm_error *err);
+/* Before the world is closed; by all ranks, unless it has failed. NULL is fine. */
+void tm_nccl_close(tm_nccl *nccl);
+
+const tm_nccl_facts *tm_nccl_facts_of(const tm_nccl *nccl);
+tm_gpu              *tm_nccl_gpu(tm_nccl *nccl);
+void                *tm_nccl_stream(tm_nccl *nccl); /* of that GPU: where its calls go */
+
+/* Barriers are the world's. TM_UNSUPPORTED: a format that this version does not have. */
+TM_MUST_USE tm_status tm_nccl_run(tm_nccl *nccl, const tm_collective *call, tm_error *err);
+TM_MUST_USE tm_status tm_nccl_wait(tm_nccl *nccl, tm_error *err);
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/sensors.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "gpu/library.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* X(member, arguments, NVML's name): all return 0 for success (nvml.h). */
+#define NVML_CALLS(X)                                                                                                  \
+    X(init, (void), "nvmlInit_v2")                                                                                     \
+    X(shutdown, (void), "nvmlShutdown")                                                                                \
+    X(by_bus, (const char *bus, void **device), "nvmlDeviceGetHandleByPciBusId_v2")                                    \
+    X(clock, (void *device, int which, unsigned *mhz), "nvmlDeviceGetClockInfo")                                       \
+    X(power, (void *device, unsigned *milliwatts), "nvmlDeviceGetPowerUsage")                                          \
+    X(temperature, (void *device, int which, unsigned *celsius), "nvmlDeviceGetTemperature")                           \
+    X(violation, (void *device, int policy, violation_time *time), "nvmlDeviceGetViolationStatus")
+
+enum { NVML_CLOCK_SM = 1, NVML_TEMPERATURE_GPU = 0, NVML_POLICY_POWER = 0, NVML_POLICY_THERMAL = 1 };
+
+typedef struct {
+    unsigned long long reference_us, violation_ns;
+} violation_time;
+
+typedef struct {
+#define X(member, arguments, name) int(*member) arguments;
+    NVML_CALLS(X)
+#undef X
+} nvml_calls;
+
+static const struct {
+    size_t      at;
+    const char *name;
+} names[] = {
+#define X(member, arguments, name) { offsetof(nvml_calls, member), name },
+    NVML_CALLS(X)
+#undef X
+};
+
+/* Files of amdgpu. */
+typedef enum { FILE_CLOCK, FILE_POWER, FILE_TEMPERATURE, FILE_METRICS, FILES } amd_file;
+
+struct tm_gpu_sensors {
+    bool       hip;
+    nvml_calls nvml;
+    void      *device;
+    int        file[FILES];         /* -1: is not there */
+    uint32_t   cycles, power, heat; /* of gpu_metrics, as they were last: counters of 32 bits */
+    double     held_of, power_held, heat_held;
+    bool       counted;
+};
+
+/* --- AMD -------------------------------------------------------------------------------------------------------------
+ */
+
+/* The first file that the patterns find, below the directory of the device. */
+static int open_first(const char *device, const char *const *patterns)
+{
+    for (; *patterns; patterns++) {
+        char   pattern[600];
+        glob_t found;
+        int    fd = -1;
+        snprintf(pattern, sizeof pattern, "%s/%s", device, *patterns);
+        if (glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc > 0)
+            fd = open(found.gl_pathv[0], O_RDONLY | O_CLOEXEC);
+        globfree(&found);
+        if (fd >= 0) return fd;
+    }
+    return -1;
+}
+
+/* The hottest place is called junction; a GPU that does not name its sensors has one. */
+static int open_temperature(const char *device)
+{
+    static const char *const first[] = { "hwmon/hwmon*/temp1_input", NULL };
+    for (int i = 1; i <= 3; i++) {
+        char              path[64], label[64] = "";
+        const char *const one[] = { path, NULL };
+        snprintf(path, sizeof path, "hwmon/hwmon*/temp%d_label", i);
+        int     fd = open_first(device, one);
+        ssize_t n = fd >= 0 ? read(fd, label, sizeof label - 1) : 0;
+        if (fd >= 0) close(fd);
+        if (n <= 0 || strncmp(label, "junction", 8) != 0) continue;
+        snprintf(path, sizeof path, "hwmon/hwmon*/temp%d_input", i);
+        return open_first(device, one);
+    }
+    return open_first(device, first);
+}
+
+static bool open_amd(tm_gpu_sensors *s, const char *bus, const char *sysroot, tm_text *why)
+{
+    static const char *const clock[] = { "hwmon/hwmon*/freq1_input", NULL };
+    static const char *const power[] = { "hwmon/hwmon*/power1_average", "hwmon/hwmon*/power1_input", NULL };
+    static const char *const metrics[] = { "gpu_metrics", NULL };
+    char                     device[512];
+    snprintf(device, sizeof device, "%.300s/sys/bus/pci/devices/%.32s", sysroot, bus);
+    s->file[FILE_CLOCK] = open_first(device, clock);
+    s->file[FILE_POWER] = open_first(device, power);
+    s->file[FILE_TEMPERATURE] = open_temperature(device);
+    s->file[FILE_METRICS] = open_first(device, metrics);
+    for (int i = 0; i < FILES; i++)
+        if (s->file[i] >= 0) return true;
+    tm_text_printf(why, "%s has neither hwmon nor gpu_metrics (is the driver amdgpu?)", device);
+    return false;
+}
+
+/* A number of a file, in its unit. */
+static double number_in(int fd, double unit)
+{
+    char    text[40];
+    ssize_t n = fd >= 0 ? pread(fd, text, sizeof text - 1, 0) : 0;
+    if (n <= 0) return (double)NAN;
+    text[n] = '\0';
+    char  *end;
+    double value = strtod(text, &end);
+    return end == text ? (double)NAN : value * unit;
+}
+
+static uint32_t word_at(const unsigned char *at)
+{
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+/* Of gpu_metrics (the kernel's kgd_pp_interface.h): a header {u16 bytes, u8 format, u8 content}; of contents 6 to 8 of
+ * format 1, where the counters of cycles, processor hot, package power, socket, regulator and memory too hot begin. */
+static void read_metrics(tm_gpu_sensors *s)
+{
+    enum { CYCLES, PROCHOT, POWER, SOCKET, REGULATOR, MEMORY, COUNTERS };
+    static const size_t begin[] = { [6] = 32, [7] = 40, [8] = 40 };
+    unsigned char       bytes[64];
+    ssize_t             n = s->file[FILE_METRICS] >= 0 ? pread(s->file[FILE_METRICS], bytes, sizeof bytes, 0) : 0;
+    uint32_t            count[COUNTERS];
+    if (n < (ssize_t)sizeof bytes || bytes[2] != 1 || bytes[3] < 6 || bytes[3] > 8) return;
+    for (int i = 0; i < COUNTERS; i++) count[i] = word_at(bytes + begin[bytes[3]] + 4 * (size_t)i);
+    uint32_t heat = count[PROCHOT] + count[SOCKET] + count[REGULATOR] + count[MEMORY];
+    if (s->counted) {
+        s->held_of += (uint32_t)(count[CYCLES] - s->cycles);
+        s->power_held += (uint32_t)(count[POWER] - s->power);
+        s->heat_held += (uint32_t)(heat - s->heat);
+    }
+    s->cycles = count[CYCLES], s->power = count[POWER], s->heat = heat;
+    s->counted = true;
+}
+
+static void read_amd(tm_gpu_sensors *s, tm_gpu_reading *out)
+{
+    out->clock_mhz = number_in(s->file[FILE_CLOCK], 1e-6);           /* Hz */
+    out->power_w = number_in(s->file[FILE_POWER], 1e-6);             /* microwatts */
+    out->temperature_c = number_in(s->file[FILE_TEMPERATURE], 1e-3); /* thousandths of a degree */
+    read_metrics(s);
+    if (!s->counted) return;
+    out->held_of = s->held_of;
+    out->power_held = s->power_held;
+    out->heat_held = s->heat_held;
+}
+
+/* --- NVIDIA ----------------------------------------------------------------------------------------------------------
+ */
+
+static bool open_nvidia(tm_gpu_sensors *s, const char *bus, tm_text *why)
+{
+    const char *given = getenv("TRAINMARK_NVML");
+    const char *list[] = { given && *given ? given : "libnvidia-ml.so.1", NULL };
+    tm_library  library;
+    if (!tm_library_open(list, &library, why)) return false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        void *symbol = tm_library_symbol(&library, names[i].name);
+        memcpy((char *)&s->nvml + names[i].at, &symbol, sizeof symbol);
+        if (symbol) continue;
+        tm_text_printf(why, "%s has no %s", library.path, names[i].name);
+        return false;
+    }
+    int code = s->nvml.init();
+    if (code == 0 && (code = s->nvml.by_bus(bus, &s->device)) != 0) s->nvml.shutdown();
+    if (code != 0) tm_text_printf(why, "NVML (%s) fails for the GPU at %s with code %d", library.path, bus, code);
+    return code == 0;
+}
+
+static double of(int code, unsigned value, double unit)
+{
+    return code == 0 ? value * unit : (double)NAN;
+}
+
+static void read_nvidia(tm_gpu_sensors *s, tm_gpu_reading *out)
+{
+    unsigned       value = 0;
+    violation_time power, heat;
+    int            code = s->nvml.clock(s->device, NVML_CLOCK_SM, &value);
+    out->clock_mhz = of(code, value, 1);
+    code = s->nvml.power(s->device, &value);
+    out->power_w = of(code, value, 1e-3);
+    code = s->nvml.temperature(s->device, NVML_TEMPERATURE_GPU, &value);
+    out->temperature_c = of(code, value, 1);
+    if (s->nvml.violation(s->device, NVML_POLICY_POWER, &power) != 0) return;
+    if (s->nvml.violation(s->device, NVML_POLICY_THERMAL, &heat) != 0) return;
+    out->held_of = (double)heat.reference_us * 1e-6;
+    out->power_held = (double)power.violation_ns * 1e-9;
+    out->heat_held = (double)heat.violation_ns * 1e-9;
+}
+
+/* --- both ------------------------------------------------------------------------------------------------------------
+ */
+
+tm_gpu_sensors *tm_gpu_sensors_open(tm_gpu_maker maker, const char *bus, const char *sysroot, tm_text *why)
+{
+    tm_gpu_sensors *s = tm_alloc(sizeof *s);
+    *s = (tm_gpu_sensors){ .hip = maker == TM_GPU_HIP };
+    for (int i = 0; i < FILES; i++) s->file[i] = -1;
+    if (s->hip ? open_amd(s, bus, sysroot, why) : open_nvidia(s, bus, why)) return s;
+    free(s);
+    return NULL;
+}
+
+void tm_gpu_sensors_close(tm_gpu_sensors *s)
+{
+    if (!s) return;
+    if (s->device) s->nvml.shutdown();
+    for (int i = 0; i < FILES; i++)
+        if (s->file[i] >= 0) close(s->file[i]);
+    free(s);
+}
+
+void tm_gpu_sensors_read(tm_gpu_sensors *s, tm_gpu_reading *out)
+{
+    const double unknown = (double)NAN;
+    *out = (tm_gpu_reading){ unknown, unknown, unknown, unknown, unknown, unknown };
+    if (s->hip)
+        read_amd(s, out);
+    else
+        read_nvidia(s, out);
+}

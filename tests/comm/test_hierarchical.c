@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls that hosts share out: the bits of plain loops for every layout of ranks on hosts, the bytes that the formulas
+ * say, and the right name when a message is lost on the way. */
+#include "support/test.h"
+#include "calls.h"
+#include "support/agreed_clock.h"
+
+#include "comm/coll/hosts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* --- bits ---------------------------------------------------------------------------------------- */
+
+static const char shared_by_hosts[] = "shared by hosts", rank_to_rank[] = "from rank to rank";
+
+static bool went(const bench *b, const char *way)
+{
+    if (strcmp(tm_comm_way(b->comm), way) == 0) return true;
+    fprintf(stderr, "the call went '%s'\n", tm_comm_way(b->comm));
+    return false;
+}
+
+static bench make_bench(tm_comm *world, tm_comm *comm, size_t most)
+{
+    bench b = { .comm = comm, .place = SHARED };
+    void *shared;
+    b.room = ((most + 64) * 8 * (size_t)tm_comm_size(comm) + 4095) / 4096 * 4096;
+    CHECK_OK(tm_comm_alloc(world, 2 * b.room, &shared, err));
+    b.shared = shared;
+    for (int i = 0; i < 2; i++) CHECK((b.own[i] = malloc(b.room)) != NULL);
+    for (int r = 0; r < tm_comm_size(comm); r++) b.all[r] = r;
+    return b;
+}
+
+static void free_bench(tm_comm *world, bench *b)
+{
+    tm_comm_free(world, b->shared);
+    for (int i = 0; i < 2; i++) free(b->own[i]);
+}
+
+/* Has every other host than this rank's one rank only? Then a broadcast goes from rank to rank. */
+static bool alone_elsewhere(const tm_comm *comm, int root)
+{
+    const tm_comm_hosts *h = comm->hosts;
+    int                  host = h->host[root];
+    return h->size - (h->host_first[host + 1] - h->host_first[host]) == h->hosts - 1;
+}
+
+/* All kinds that hosts may share out, of one format. `way`: how they are to go; NULL: either. */
+static void shared_kinds(bench *b, tm_comm_format format, size_t count, uint64_t seed, const char *way)
+{
+    int size = tm_comm_size(b->comm);
+    for (int in_place = 0; in_place < 2; in_place++) {
+        b->in_place = in_place;
+        for (int op = TM_COMM_SUM; op <= TM_COMM_MIN && format != TM_COMM_BYTES; op++) {
+            if (op != TM_COMM_SUM && count > 20000) continue;
+            check_all_reduce(b, (tm_comm_op)op, format, count, seed + 1);
+            CHECK(!way || went(b, way));
+            check_reduce_scatter(b, (tm_comm_op)op, format, count, seed + 2);
+            CHECK(!way || went(b, way));
+        }
+        check_all_gather(b, format, count, seed + 3);
+        CHECK(!way || went(b, way));
+        int root = (int)(seed % (uint64_t)size);
+        check_broadcast(b, format, count, root, seed + 4);
+        CHECK(!way || (b->comm->hosts && alone_elsewhere(b->comm, root)) || went(b, way));
+    }
+}
+
+typedef struct {
+    size_t      count;
+    const char *way;
+} large;
+
+static void large_calls(tm_comm *world, void *context)
+{
+    const large *l = context;
+    bench        b = make_bench(world, world, l->count);
+    for (int format = TM_COMM_INT64; format <= TM_COMM_FLOAT32; format++)
+        shared_kinds(&b, (tm_comm_format)format, l->count, (uint64_t)format, l->way);
+    /* Sums of bfloat16 are under way in float32: that may be more than from rank to rank. */
+    shared_kinds(&b, TM_COMM_BFLOAT16, l->count, 7, NULL);
+    shared_kinds(&b, TM_COMM_BYTES, 5 * l->count, 8, l->way);
+    tm_comm_set_direct(world, tm_comm_rank(world) == 1); /* one decides for all */
+    shared_kinds(&b, TM_COMM_FLOAT32, l->count, 9, rank_to_rank);
+    tm_comm_set_direct(world, false);
+    b.place = MIXED; /* memory that others do not reach */
+    shared_kinds(&b, TM_COMM_FLOAT64, l->count, 10, rank_to_rank);
+    b.place = RECEIVED_SHARED;
+    b.in_place = false;
+    check_all_reduce(&b, TM_COMM_SUM, TM_COMM_FLOAT32, l->count, 12);
+    CHECK(went(&b, rank_to_rank));
+    check_reduce_scatter(&b, TM_COMM_SUM, TM_COMM_FLOAT32, l->count, 13);
+    CHECK(went(&b, rank_to_rank));
+    b.place = SHARED;
+    shared_kinds(&b, TM_COMM_FLOAT32, 700, 11, rank_to_rank); /* too small (reduce-scatter: of 8 ranks 22 KiB) */
+    free_bench(world, &b);
+}
+
+static void hosts_alike(void **state)
+{
+    static const int two[] = { 0, 0, 1, 1 }, four[] = { 0, 0, 1, 1, 2, 2, 3, 3 }, wide[] = { 0, 0, 0, 0, 1, 1, 1, 1 };
+    (void)state;
+    run_world(4, two, 60, false, large_calls, &(large){ 9001, shared_by_hosts });
+    run_world(8, four, 60, false, large_calls, &(large){ 9001, shared_by_hosts });
+    run_world(8, wide, 60, false, large_calls, &(large){ 9001, shared_by_hosts });
+}
+
+/* A host of one rank, which owns all lanes; hosts that come again later in the order of the ranks. */
+static void hosts_unlike(void **state)
+{
+    static const int first[] = { 0, 1, 1, 1, 1 }, last[] = { 0, 0, 0, 1 }, uneven[] = { 0, 0, 0, 1, 2, 2, 2, 2 },
+                     again[] = { 0, 0, 1, 1, 0, 0, 1, 1 }, third[] = { 0, 0, 0, 1, 1, 2, 2, 0 };
+    (void)state;
+    run_world(5, first, 60, false, large_calls, &(large){ 9001, shared_by_hosts });
+    run_world(4, last, 60, false, large_calls, &(large){ 9001, NULL }); /* a reduce-scatter would be more */
+    run_world(8, uneven, 60, false, large_calls, &(large){ 9001, shared_by_hosts });
+    run_world(8, again, 60, false, large_calls, &(large){ 9001, shared_by_hosts });
+    run_world(8, third, 60, false, large_calls, &(large){ 9001, shared_by_hosts });
+}
+
+/* Lanes of many chunks. */
+static void long_calls(tm_comm *world, void *context)
+{
+    (void)context;
+    bench b = make_bench(world, world, 400000);
+    shared_kinds(&b, TM_COMM_FLOAT32, 300001, 3, shared_by_hosts);
+    shared_kinds(&b, TM_COMM_BFLOAT16, 200001, 4, NULL);
+    shared_kinds(&b, TM_COMM_BYTES, 2100001, 5, shared_by_hosts);
+    free_bench(world, &b);
+}
+
+static void lanes_of_many_chunks(void **state)
+{
+    static const int hosts[] = { 0, 0, 1, 1, 2, 2 };
+    (void)state;
+    run_world(6, hosts, 60, false, long_calls, NULL);
+}
+
+static void any_calls(tm_comm *world, void *context)
+{
+    enum { MOST = 60000 };
+    uint64_t       seed = *(const uint64_t *)context;
+    tm_comm_format format = (tm_comm_format)(mix(seed + 1) % 5);
+    bench          b = make_bench(world, world, MOST);
+    shared_kinds(&b, format, 1 + mix(seed) % MOST, seed % 1000, NULL);
+    shared_kinds(&b, TM_COMM_FLOAT32, 1 + mix(seed + 2) % 20000, seed % 1000, NULL);
+    free_bench(world, &b);
+}
+
+static void any_layout(void **state)
+{
+    enum { WORLDS = 24 };
+    (void)state;
+    for (uint64_t w = 0; w < WORLDS; w++) {
+        uint64_t seed = 1000 * w + 17;
+        int      ranks = 3 + (int)(mix(seed) % 7), hosts = 2 + (int)(mix(seed + 1) % 3), host[16], number[16], n = 0;
+        for (int h = 0; h < 16; h++) number[h] = -1;
+        for (int r = 0; r < ranks; r++) { /* numbered in the order of their first ranks */
+            bool stays = r > 0 && mix(seed + 2 + (uint64_t)r) % 3 > 0;
+            int  any = (int)(mix(seed + 50 + (uint64_t)r) % (uint64_t)hosts);
+            if (!stays && number[any] < 0) number[any] = n++;
+            host[r] = stays ? host[r - 1] : number[any];
+        }
+        run_world(ranks, host, 60, false, any_calls, &seed);
+    }
+}
+
+/* Groups of a world, opened and closed: on one host, on several, with gaps. */
+static void groups(tm_comm *world, void *context)
+{
+    int rank = tm_comm_rank(world);
+    (void)context;
+    for (int round = 0; round < 3; round++) {
+        tm_comm *far, *near, *some;
+        CHECK_OK(tm_comm_split(world, rank % 2, rank, "far", &far, err));
+        CHECK_OK(tm_comm_split(world, rank / 4, -rank, "near", &near, err));
+        CHECK_OK(tm_comm_split(world, rank == 2, 0, "some", &some, err));
+        bench b = make_bench(world, world, 10000);
+        b.comm = far;
+        shared_kinds(&b, TM_COMM_FLOAT32, 9001, 1, shared_by_hosts);
+        b.comm = near;
+        shared_kinds(&b, TM_COMM_FLOAT32, 9001, 2, "in place");
+        b.comm = some;
+        shared_kinds(&b, TM_COMM_FLOAT64, 9001, 3, rank == 2 ? "in place" : shared_by_hosts);
+        tm_comm_close(near);
+        b.comm = far;
+        shared_kinds(&b, TM_COMM_INT64, 9001, 4, shared_by_hosts);
+        tm_comm_close(some);
+        tm_comm_close(far);
+        free_bench(world, &b);
+    }
+}
+
+static void groups_of_a_world(void **state)
+{
+    static const int hosts[] = { 0, 0, 0, 0, 1, 1, 1, 1 };
+    (void)state;
+    run_world(8, hosts, 60, false, groups, NULL);
+}
+
+/* --- bytes --------------------------------------------------------------------------------------- */
+
+enum { MOST_RANKS = 8 };
+
+typedef struct {
+    const int *host;
+    uint64_t   sent[MOST_RANKS];
+} ledger;
+
+/* All ranks together. */
+static uint64_t sent_by_all(tm_comm *world, ledger *l, uint64_t before)
+{
+    tm_collective barrier = { .kind = TM_COMM_BARRIER, .step = -1 };
+    uint64_t      sum = 0;
+    l->sent[tm_comm_rank(world)] = tm_comm_sent_between_hosts(world) - before;
+    CHECK_OK(tm_comm_run(world, &barrier, err));
+    for (int r = 0; r < tm_comm_size(world); r++) sum += l->sent[r];
+    CHECK_OK(tm_comm_run(world, &barrier, err));
+    return sum;
+}
+
+static void count_bytes(tm_comm *world, void *context)
+{
+    static const tm_comm_kind kinds[] = { TM_COMM_ALL_REDUCE, TM_COMM_REDUCE_SCATTER, TM_COMM_ALL_GATHER,
+                                          TM_COMM_BROADCAST, TM_COMM_ALL_TO_ALL };
+    ledger                   *l = context;
+    size_t                    count = 32 * 840; /* whole lines for every rank and lane */
+    bench                     b = make_bench(world, world, count);
+    tm_comm_hosts            *hosts = tm_comm_hosts_make(l->host, tm_comm_size(world));
+    uint64_t                  headers = 0;
+    for (int r = 0; r < hosts->size; r++)
+        for (int to = 0; to < hosts->size; to++) headers += l->host[r] != l->host[to] ? sizeof(tm_comm_header) : 0;
+    for (int k = 0; k < 5; k++)
+        for (int format = TM_COMM_FLOAT32; format <= TM_COMM_BFLOAT16; format++)
+            for (int direct = 0; direct < 2; direct++) {
+                tm_collective call = { .kind = kinds[k],
+                                       .format = (tm_comm_format)format,
+                                       .send = b.shared,
+                                       .receive = b.shared + b.room,
+                                       .count = count,
+                                       .peer = 2,
+                                       .step = -1 };
+                bool          shared = !direct && tm_comm_hosts_share(hosts, &call);
+                tm_comm_set_direct(world, direct);
+                uint64_t before = tm_comm_sent_between_hosts(world);
+                CHECK_OK(tm_comm_run(world, &call, err));
+                CHECK(went(&b, shared ? shared_by_hosts : rank_to_rank));
+                uint64_t sent = sent_by_all(world, l, before);
+                CHECK(sent == (uint64_t)tm_comm_hosts_moved(hosts, &call, shared).between + headers);
+            }
+    tm_comm_hosts_free(hosts);
+    free_bench(world, &b);
+}
+
+static void bytes_between_hosts(void **state)
+{
+    static const int alike[] = { 0, 0, 1, 1, 2, 2, 3, 3 }, wide[] = { 0, 0, 0, 0, 1, 1, 1, 1 },
+                     uneven[] = { 0, 0, 0, 1, 2, 2, 2, 2 }, again[] = { 0, 0, 1, 0, 1, 1 };
+    (void)state;
+    run_world(8, alike, 60, false, count_bytes, &(ledger){ .host = alike });
+    run_world(8, wide, 60, false, count_bytes, &(ledger){ .host = wide });
+    run_world(8, uneven, 60, false, count_bytes, &(ledger){ .host = uneven });
+    run_world(6, again, 60, false, count_bytes, &(ledger){ .host = again });
+}
+
+/* By hand: 4 hosts of 2 ranks, N = 800 bytes of float32 in all. Between and within hosts, shared and not. */
+static void formulas(void **state)
+{
+    static const int    host[] = { 4, 4, 2, 2, 9, 9, 4000, 4000 }, turns[] = { 0, 1, 0, 1 };
+    static const double want[][4] = {
+        { 4800, 6400, 9600, 1600 }, { 3000, 3300, 4800, 800 }, { 2400, 3200, 4800, 800 }, { 2400, 3200, 4800, 800 }
+    };
+    static const unsigned kinds[] = { TM_COMM_ALL_REDUCE, TM_COMM_REDUCE_SCATTER, TM_COMM_ALL_GATHER,
+                                      TM_COMM_BROADCAST };
+    tm_comm_hosts        *h = tm_comm_hosts_make(host, 8), *t = tm_comm_hosts_make(turns, 4);
+    (void)state;
+    assert_true(h->hosts == 4 && h->runs == 4 && h->lanes == 2 && t->runs == 4);
+    for (int k = 0; k < 4; k++) {
+        bool          whole = kinds[k] == TM_COMM_ALL_REDUCE || kinds[k] == TM_COMM_BROADCAST;
+        tm_collective call = { .kind = (tm_comm_kind)kinds[k], .format = TM_COMM_FLOAT32, .count = whole ? 200 : 25 };
+        tm_comm_moved shared = tm_comm_hosts_moved(h, &call, true), direct = tm_comm_hosts_moved(h, &call, false);
+        const double  found[] = { shared.between, shared.within, direct.between, direct.within };
+        for (int i = 0; i < 4; i++) assert_true(found[i] - want[k][i] < 1e-9 && want[k][i] - found[i] < 1e-9);
+        assert_false(tm_comm_hosts_share(h, &call)); /* 800 bytes */
+        call.count *= 41;
+        assert_true(tm_comm_hosts_share(h, &call));
+        assert_false(tm_comm_hosts_share(t, &call) && call.kind == TM_COMM_ALL_REDUCE); /* every rank is a run */
+    }
+    tm_collective buffer = { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_BFLOAT16, .count = 400 };
+    assert_true(tm_comm_hosts_moved(h, &buffer, true).between - 7200 < 1e-9);
+    assert_true(tm_comm_hosts_moved(h, &buffer, false).between - 9600 < 1e-9);
+    tm_comm_hosts_free(h);
+    tm_comm_hosts_free(t);
+}
+
+/* --- a message that is lost ---------------------------------------------------------------------- */
+
+typedef struct {
+    tm_comm_engine  engine;     /* that of rank 0: loses large messages */
+    double          seconds[8]; /* until each rank knew */
+    char            text[8][4096];
+    pthread_mutex_t lock;
+} loss;
+
+static const tm_comm_engine *whole;
+
+/* Of those of a call, the headers arrive. */
+static const char *lose(void *own, int to, int tag, const void *data, size_t bytes, tm_comm_request *request)
+{
+    return whole->send(own, bytes > sizeof(tm_comm_header) ? 0 : to, tag, data, bytes, request);
+}
+
+static void lose_partial_sums(tm_comm *world, void *context)
+{
+    loss    *l = context;
+    int      rank = tm_comm_rank(world);
+    bench    b = make_bench(world, world, 20000);
+    tm_error err = { 0 };
+    if (rank == 0) {
+        pthread_mutex_lock(&l->lock);
+        whole = world->world->ports.engine;
+        l->engine = *whole;
+        l->engine.send = lose;
+        world->world->ports.engine = &l->engine;
+        pthread_mutex_unlock(&l->lock);
+    }
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
+                           .format = TM_COMM_FLOAT32,
+                           .send = b.shared,
+                           .receive = b.shared + b.room,
+                           .count = 20000,
+                           .what = "gradients",
+                           .step = 4 };
+    agreed_clock_enter();
+    int64_t begin = tm_now_ns();
+    CHECK(tm_comm_run(world, &call, &err) == TM_IO);
+    l->seconds[rank] = (double)(tm_now_ns() - begin) * 1e-9;
+    agreed_clock_leave();
+    snprintf(l->text[rank], sizeof l->text[rank], "%s", err.text);
+    for (int i = 0; i < 2; i++) free(b.own[i]);
+}
+
+/* The next host names rank 0, all of its ranks alike, before others are impatient with whom they wait for: a tenth of a
+ * second later, which are fifty steps of the clock. */
+static void a_message_is_lost(void **state)
+{
+    static const int hosts[] = { 0, 0, 1, 1, 2, 2 };
+    loss             l = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    (void)state;
+    agreed_clock_start(6, 2000000);
+    run_world(6, hosts, 1, false, lose_partial_sums, &l);
+    for (int r = 2; r < 4; r++) {
+        assert_non_null(strstr(l.text[r], "rank 0 on "));
+        assert_non_null(strstr(l.text[r], "is late: rank 2 has waited 1 s in all-reduce (sum) of 20000 float32"));
+        for (int other = 0; other < 6; other++)
+            if (other < 2 || other > 3) assert_true(l.seconds[r] < l.seconds[other]);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    full_test(hosts_alike),
+    full_test(hosts_unlike),
+    full_test(lanes_of_many_chunks),
+    full_test(any_layout),
+    cmocka_unit_test(groups_of_a_world),
+    cmocka_unit_test(bytes_between_hosts),
+    cmocka_unit_test(formulas),
+    cmocka_unit_test(a_message_is_lost),
+};
+
+TM_TESTS_ALONE(tests, NULL, NULL)

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages between two ranks of a host: of every size around the borders of what a packet holds, from memory in reach
+ * and out of it, waited for and not, more than the ring holds, asked for in another order. */
+#include "support/test.h"
+#include "comm/world.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { INSIDE = 8192, MOST = 300000 };
+
+static void fill(unsigned char *data, size_t bytes, uint64_t seed)
+{
+    for (size_t i = 0; i < bytes; i++) data[i] = (unsigned char)(mix(seed + i) >> 24);
+}
+
+static void expect(const unsigned char *data, size_t bytes, uint64_t seed)
+{
+    for (size_t i = 0; i < bytes; i++) CHECK(data[i] == (unsigned char)(mix(seed + i) >> 24));
+}
+
+/* --- sizes ------------------------------------------------------------------------------------ */
+
+static const size_t sizes[] = { 0,     1,    63,         64,   65,   4095, 4096,       INSIDE, INSIDE + 1, 20000, 32768,
+                                65537, MOST, INSIDE - 1, 7000, 8191, 5000, INSIDE - 3, 130,    99999,      3 };
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
+static void all_sizes(tm_comm *world, void *context)
+{
+    const bool *buffered = context;
+    void       *shared;
+    CHECK_OK(tm_comm_alloc(world, MOST, &shared, err));
+    unsigned char *own = malloc(MOST);
+    CHECK(own);
+    for (uint64_t round = 0; round < 6 * SIZES; round++) {
+        size_t         bytes = sizes[round % SIZES];
+        bool           sends = (round / SIZES) % 2 == (uint64_t)tm_comm_rank(world);
+        unsigned char *data = round / SIZES % 3 == 2 ? own : shared;
+        tm_collective  call = message_of(world, sends, data, bytes);
+        call.buffered = *buffered;
+        call.channel = round % 5 == 0;
+        if (sends) fill(data, bytes, round);
+        CHECK_OK(tm_comm_run(world, &call, err));
+        if (sends)
+            memset(data, 0, bytes); /* it may be changed at once */
+        else
+            expect(data, bytes, round);
+    }
+    free(own);
+    tm_collective barrier = { .kind = TM_COMM_BARRIER, .step = -1 };
+    CHECK_OK(tm_comm_run(world, &barrier, err));
+    tm_comm_free(world, shared);
+}
+
+static void sizes_around_the_borders(void **state)
+{
+    (void)state;
+    for (int buffered = 0; buffered < 2; buffered++) run_world(2, NULL, 60, false, all_sizes, &(bool){ buffered });
+}
+
+/* --- order ------------------------------------------------------------------------------------ */
+
+/* Packets of two groups and two channels, asked for in the opposite order of the first ones; large ones are waited for
+ * by their sender until they have been put aside, or carried by the engine, if they lie in memory of its own. */
+static void other_order(tm_comm *world, void *context)
+{
+    static const size_t lengths[] = { 100, INSIDE, 50000, INSIDE + 1, 65536 };
+    tm_comm            *twin;
+    void               *shared, *own = malloc(4 * 65536);
+    int                 rank = tm_comm_rank(world);
+    (void)context;
+    CHECK(own);
+    CHECK_OK(tm_comm_split(world, 0, rank, "twin", &twin, err));
+    CHECK_OK(tm_comm_alloc(world, 4 * 65536, &shared, err));
+    for (uint64_t round = 0; round < 60; round++) {
+        size_t bytes = lengths[round % 5];
+        for (uint64_t k = 0; k < 4; k++) {
+            uint64_t       way = rank ? 3 - k : k;
+            unsigned char *data = (unsigned char *)((round + way) / 2 % 2 ? own : shared) + way * 65536;
+            tm_collective  call = message_of(world, rank == 0, data, bytes);
+            call.channel = (int)(way & 1);
+            if (rank == 0) fill(data, bytes, 4 * round + way);
+            /* the last one that rank 1 asks for is the first that was sent: the others wait aside */
+            CHECK_OK(tm_comm_run(way & 2 ? twin : world, &call, err));
+            if (rank) expect(data, bytes, 4 * round + way);
+        }
+    }
+    tm_comm_close(twin);
+    tm_comm_free(world, shared);
+    free(own);
+}
+
+static void letters_are_found_in_any_order(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 60, false, other_order, NULL);
+}
+
+/* Three ranks, each to both others: what goes to one is nothing to the other. */
+static void all_pairs(tm_comm *world, void *context)
+{
+    unsigned char data[8000];
+    int           rank = tm_comm_rank(world);
+    (void)context;
+    for (uint64_t round = 0; round < 60; round++)
+        for (int d = 1; d < 3; d++) {
+            size_t        bytes = 1000 + round * 113;
+            tm_collective out = message_of(world, true, data, bytes), in = message_of(world, false, data, bytes);
+            out.peer = (rank + d) % 3, in.peer = (rank + 3 - d) % 3;
+            fill(data, bytes, round * 9 + (uint64_t)(3 * rank + out.peer));
+            CHECK_OK(tm_comm_run(world, &out, err));
+            CHECK_OK(tm_comm_run(world, &in, err));
+            expect(data, bytes, round * 9 + (uint64_t)(3 * in.peer + rank));
+        }
+}
+
+static void pairs_keep_apart(void **state)
+{
+    (void)state;
+    run_world(3, NULL, 20, false, all_pairs, NULL);
+}
+
+/* --- more than there is room for -------------------------------------------------------------- */
+
+static void overflow(tm_comm *world, void *context)
+{
+    enum { N = 300, SMALL = 3000, LARGE = 20000 };
+    atomic_int    *sent = context;
+    bool           sends = tm_comm_rank(world) == 0;
+    unsigned char *data = malloc(LARGE);
+    CHECK(data);
+    while (!sends && !atomic_load(sent)) usleep(100); /* nobody takes one before all are on their way */
+    for (uint64_t i = 0; i <= N; i++) {
+        size_t        bytes = i % 7 == 3 ? LARGE : SMALL;
+        tm_collective call = message_of(world, sends, data, bytes);
+        call.buffered = i < N;
+        if (sends) fill(data, bytes, i);
+        if (sends && i == N) atomic_store(sent, 1);  /* the last one waits for its turn behind them */
+        if (!sends && i > 0 && i < 100) usleep(300); /* there is room again, and nobody in a hurry */
+        CHECK_OK(tm_comm_run(world, &call, err));
+        if (!sends) expect(data, bytes, i);
+    }
+    free(data);
+}
+
+static void posted_letters_never_wait(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 60, false, overflow, &(atomic_int){ 0 });
+}
+
+/* --- a rank that does not come ---------------------------------------------------------------- */
+
+static void nobody_takes_it(tm_comm *world, void *context)
+{
+    const size_t *bytes = context;
+    void         *shared;
+    tm_error      failure = { 0 };
+    tm_status     st = TM_OK;
+    CHECK_OK(tm_comm_alloc(world, MOST, &shared, err));
+    if (tm_comm_rank(world) == 0) {
+        for (int i = 0; i < 12 && st == TM_OK; i++) {
+            tm_collective call = message_of(world, true, shared, *bytes);
+            st = tm_comm_run(world, &call, &failure);
+        }
+        CHECK(st == TM_IO && strstr(failure.text, "rank 1 of group world is late") && strstr(failure.text, "'letter'"));
+    } else {
+        sleep(1);
+        tm_collective call = message_of(world, false, shared, 1);
+        CHECK(tm_comm_run(world, &call, &failure) == TM_IO && strstr(failure.text, "rank 1 of group world is late"));
+    }
+}
+
+static void a_rank_that_does_not_come_is_named(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 0.3, false, nobody_takes_it, &(size_t){ INSIDE }); /* the ring is full */
+    run_world(2, NULL, 0.3, false, nobody_takes_it, &(size_t){ MOST });   /* it is not copied */
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(sizes_around_the_borders),
+    cmocka_unit_test(letters_are_found_in_any_order),
+    cmocka_unit_test(pairs_keep_apart),
+    cmocka_unit_test(posted_letters_never_wait),
+    cmocka_unit_test(a_rank_that_does_not_come_is_named),
+};
+
+TM_TESTS(tests, NULL, NULL)

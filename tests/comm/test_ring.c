@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ring of packets from one rank to another, to the byte: where each packet goes, when the rest of the ring is left
+ * out, when there is no room, and what is told of a world that fails meanwhile. Both ranks are this thread's. */
+#include "support/test.h"
+#include "world.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* HEAD: of a packet with a name of up to 8 bytes, before its data. A packet takes whole lines of 64 bytes, and there is
+ * room for one more behind it. TAG, OTHER: of the channels 0 and 1. */
+enum { HEAD = 64, RING = 65536, MOST = 8192, TAG = 1, OTHER = 129 };
+
+typedef struct {
+    tm_comm      *comm[2];
+    tm_comm_ring *ring;
+    uint64_t      sent[2], received[2]; /* packets of a channel */
+    unsigned char data[MOST];
+} ring;
+
+static void open_ring(ring *r)
+{
+    tm_error err = { 0 };
+    memset(r, 0, sizeof *r);
+    assert_int_equal(tm_comm_open_threads(2, 20, r->comm, &err), TM_OK);
+    r->ring = &r->comm[0]->world->segment[0]->ring[1];
+}
+
+static void close_ring(ring *r)
+{
+    tm_error err = { 0 };
+    assert_int_equal(tm_comm_fail(r->comm[0], TM_IO, &err, "the end"), TM_IO);
+    for (int i = 0; i < 2; i++) tm_comm_close(r->comm[i]);
+}
+
+static tm_collective letter_of(ring *r, bool sends, size_t bytes, int channel)
+{
+    return (tm_collective){ .kind = sends ? TM_COMM_SEND : TM_COMM_RECEIVE,
+                            .format = TM_COMM_BYTES,
+                            .send = r->data,
+                            .receive = r->data,
+                            .count = bytes,
+                            .peer = sends,
+                            .channel = channel,
+                            .what = "letter",
+                            .step = -1 };
+}
+
+static unsigned char byte_of(uint64_t packet, int channel, size_t i)
+{
+    return (unsigned char)(mix(packet * 7919 + (uint64_t)channel * 104729 + i) >> 24);
+}
+
+/* Is there room for a packet with so many bytes of data? And what has been put in then, since the beginning. */
+static void put_to(ring *r, int channel, size_t bytes, bool fits, uint64_t put)
+{
+    tm_collective  call = letter_of(r, true, bytes, channel);
+    tm_comm_header header;
+    tm_comm_header_fill(&call, &header);
+    for (size_t i = 0; i < bytes; i++) r->data[i] = byte_of(r->sent[channel], channel, i);
+    uint64_t end = put + 1;
+    int      tag = channel ? OTHER : TAG;
+    assert_int_equal(tm_comm_ring_put(r->comm[0]->world, 1, tag, &header, TM_COMM_EAGER, r->data, bytes, &end), fits);
+    r->sent[channel] += fits;
+    assert_int_equal(end, fits ? put : put + 1);
+    if (!fits) return;
+    assert_false(tm_comm_ring_taken(r->comm[0]->world, 1, end));
+}
+
+static void put(ring *r, size_t bytes, uint64_t end)
+{
+    put_to(r, 0, bytes, true, end);
+}
+
+static void take_from(ring *r, int channel, size_t bytes, uint64_t taken)
+{
+    tm_collective call = letter_of(r, false, bytes, channel);
+    tm_error      err = { 0 };
+    memset(r->data, 0, sizeof r->data);
+    assert_int_equal(tm_comm_run(r->comm[1], &call, &err), TM_OK);
+    for (size_t i = 0; i < bytes; i++) assert_int_equal(r->data[i], byte_of(r->received[channel], channel, i));
+    r->received[channel]++;
+    assert_int_equal(r->ring->taken, taken);
+    assert_true(tm_comm_ring_taken(r->comm[0]->world, 1, taken));
+}
+
+static void take(ring *r, size_t bytes, uint64_t taken)
+{
+    take_from(r, 0, bytes, taken);
+}
+
+/* A packet is the head, the data and what fills the line. */
+static void letters_take_whole_lines(void **state)
+{
+    static const struct {
+        size_t   bytes;
+        uint64_t whole;
+    } rows[] = { { 0, 64 },    { 1, 128 },     { 64, 128 },    { 65, 192 },    { 128, 192 },
+                 { 129, 256 }, { 5056, 5120 }, { 5057, 5184 }, { 8128, 8192 }, { 8129, 8256 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        ring r;
+        open_ring(&r);
+        put(&r, rows[i].bytes, rows[i].whole);
+        assert_int_equal(r.ring->taken, 0);
+        take(&r, rows[i].bytes, rows[i].whole);
+        close_ring(&r);
+    }
+}
+
+/* The name stands before the data, in eights of bytes. */
+static void names_take_room(void **state)
+{
+    static const struct {
+        int      length;
+        size_t   bytes;
+        uint64_t whole;
+    } rows[] = { { 0, 8, 64 },    { 0, 9, 128 },   { 1, 0, 64 },    { 1, 1, 128 },   { 8, 64, 128 },  { 8, 65, 192 },
+                 { 9, 56, 128 },  { 9, 57, 192 },  { 16, 56, 128 }, { 17, 48, 128 }, { 17, 49, 192 }, { 48, 24, 128 },
+                 { 48, 25, 192 }, { 49, 16, 128 }, { 49, 17, 192 }, { 55, 16, 128 }, { 80, 16, 128 }, { 80, 17, 192 } };
+    (void)state;
+    ring r;
+    open_ring(&r);
+    uint64_t at = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char           name[81] = "";
+        unsigned char  data[65], got[65] = { 0 };
+        uint64_t       end = 0;
+        tm_error       err = { 0 };
+        tm_comm_header header;
+        memset(name, 'n', (size_t)rows[i].length);
+        for (size_t k = 0; k < sizeof data; k++) data[k] = byte_of(i, 0, k);
+        tm_collective call = { .kind = TM_COMM_SEND, .count = rows[i].bytes, .peer = 1, .what = name, .step = -1 };
+        tm_comm_header_fill(&call, &header);
+        assert_true(tm_comm_ring_put(r.comm[0]->world, 1, TAG, &header, TM_COMM_EAGER, data, rows[i].bytes, &end));
+        assert_int_equal(end, at += rows[i].whole);
+        call.kind = TM_COMM_RECEIVE;
+        call.peer = 0;
+        call.receive = got;
+        assert_int_equal(tm_comm_run(r.comm[1], &call, &err), TM_OK);
+        assert_memory_equal(got, data, rows[i].bytes);
+        for (size_t k = rows[i].bytes; k < sizeof got; k++) assert_int_equal(got[k], 0);
+    }
+    close_ring(&r);
+}
+
+/* Who expects another message is told of both, as far as two can differ. */
+static void another_message(void **state)
+{
+    unsigned char data[32] = { 0 };
+    tm_error      err = { 0 };
+    tm_collective sent = { .kind = TM_COMM_SEND,
+                           .format = TM_COMM_BFLOAT16,
+                           .send = data,
+                           .count = 12,
+                           .peer = 1,
+                           .what = "a name of which the first five and fifty bytes are told of",
+                           .step = 7 };
+    tm_collective wanted = { .kind = TM_COMM_RECEIVE,
+                             .format = TM_COMM_INT64,
+                             .receive = data,
+                             .count = 3,
+                             .peer = 0,
+                             .what = "weights",
+                             .step = 8 };
+    ring          r;
+    (void)state;
+    open_ring(&r);
+    assert_int_equal(tm_comm_run(r.comm[0], &sent, &err), TM_OK);
+    assert_int_equal(tm_comm_run(r.comm[1], &wanted, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "message of 3 int64 'weights', step 8"));
+    assert_non_null(strstr(err.text,
+                           "message of 12 bfloat16 'a name of which the first five and fifty bytes are told', "
+                           "step 7"));
+    for (int i = 0; i < 2; i++) tm_comm_close(r.comm[i]);
+}
+
+/* One behind the other to the end of the ring, and again; what is too short for one is left out. */
+static void round_and_round(void **state)
+{
+    static const struct {
+        size_t   bytes;
+        uint64_t whole, count; /* in a round */
+    } rows[] = { { 65, 192, 341 }, { 192, 256, 256 }, { 5057, 5184, 12 }, { 8192, 8256, 7 } };
+    (void)state;
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        ring r;
+        open_ring(&r);
+        for (uint64_t round = 0; round < 3; round++)
+            for (uint64_t i = 1; i <= rows[k].count; i++) {
+                put(&r, rows[k].bytes, round * RING + i * rows[k].whole);
+                take(&r, rows[k].bytes, round * RING + i * rows[k].whole);
+            }
+        close_ring(&r);
+    }
+}
+
+/* As many as the ring holds, and no more before one was taken. */
+static void a_full_ring(void **state)
+{
+    ring r;
+    (void)state;
+    open_ring(&r);
+    for (uint64_t i = 1; i <= 7; i++) put(&r, 8192 - HEAD, i * 8192);
+    put_to(&r, 0, 8192 - HEAD, false, RING - 8192);
+    put(&r, 8128 - HEAD, RING - 64); /* one line is left */
+    put_to(&r, 0, 0, false, RING - 64);
+    take(&r, 8192 - HEAD, 8192);
+    put_to(&r, 0, 8128 - HEAD + 1, false, RING - 64);
+    put(&r, 8128 - HEAD, RING + 8128);
+    put_to(&r, 0, 0, false, RING + 8128);
+    for (uint64_t i = 2; i <= 7; i++) take(&r, 8192 - HEAD, i * 8192);
+    take(&r, 8128 - HEAD, RING - 64), take(&r, 8128 - HEAD, RING + 8128);
+    close_ring(&r);
+}
+
+/* One of 8,256 bytes and six of 8,192. */
+static void fill_most(ring *r)
+{
+    put(r, 8192, 8256);
+    for (uint64_t i = 1; i <= 6; i++) put(r, 8128, 8256 + i * 8192);
+}
+
+/* A long packet that does not fit behind the others leaves the rest out if there is room at the beginning. */
+static void the_rest_is_left_out(void **state)
+{
+    ring r;
+    (void)state;
+    open_ring(&r);
+    fill_most(&r);
+    put_to(&r, 0, 8192, false, 57408);
+    take(&r, 8192, 8256);
+    put_to(&r, 0, 8192, false, 57408); /* a line more than was taken */
+    put(&r, 8128, RING + 8192);
+    put_to(&r, 0, 0, false, RING + 8192);
+    for (uint64_t i = 1; i <= 6; i++) take(&r, 8128, 8256 + i * 8192);
+    take(&r, 8128, RING + 8192); /* and what was left out */
+    close_ring(&r);
+    open_ring(&r);
+    fill_most(&r);
+    take(&r, 8192, 8256);
+    put_to(&r, 0, 8192, false, 57408);
+    put(&r, 8000, RING - 64);
+    take(&r, 8128, 16448);
+    put(&r, 8192, RING + 8256);
+    close_ring(&r);
+}
+
+/* Who asks for a later packet puts those before it aside, and has taken them. */
+static void letters_aside(void **state)
+{
+    ring r;
+    (void)state;
+    open_ring(&r);
+    for (uint64_t i = 1; i <= 8; i++) { /* so that heads lie where data was */
+        put(&r, 8192 - HEAD, i * 8192);
+        take(&r, 8192 - HEAD, i * 8192);
+    }
+    for (uint64_t i = 0; i < 3; i++) put_to(&r, 1, 1 + i, true, RING + 128 * (i + 1));
+    put_to(&r, 0, 300, true, RING + 768);
+    put_to(&r, 1, 5000, true, RING + 768 + 5120);
+    put_to(&r, 1, 0, true, RING + 5888 + 64);
+    take_from(&r, 0, 300, RING + 768);
+    take_from(&r, 1, 1, RING + 768), take_from(&r, 1, 2, RING + 768);
+    put_to(&r, 0, 0, true, RING + 6016);
+    take_from(&r, 0, 0, RING + 6016);
+    take_from(&r, 1, 3, RING + 6016), take_from(&r, 1, 5000, RING + 6016), take_from(&r, 1, 0, RING + 6016);
+    /* Two that nobody asks for any more go with the world. */
+    put_to(&r, 1, 7, true, RING + 6144), put_to(&r, 1, 8, true, RING + 6272);
+    put_to(&r, 0, 9, true, RING + 6400);
+    take_from(&r, 0, 9, RING + 6400);
+    close_ring(&r);
+}
+
+/* What several threads call at once, each in a group of its own, comes in one piece, and in each thread's order. */
+typedef struct {
+    ring *r;
+    int   channel, count;
+    bool  sends;
+} caller;
+
+static void *call_often(void *context)
+{
+    const caller  *c = context;
+    tm_comm_header headers[2];
+    tm_comm        group = *c->r->comm[c->sends ? 0 : 1];
+    group.headers = headers;
+    for (int i = 0; i < c->count; i++) {
+        unsigned char data[300], expected[300];
+        tm_error      err = { 0 };
+        size_t        bytes = 200 + (size_t)c->channel * 100;
+        for (size_t k = 0; k < bytes; k++) expected[k] = byte_of((uint64_t)i, c->channel, k);
+        memcpy(data, expected, bytes);
+        tm_collective call = letter_of(c->r, c->sends, bytes, c->channel);
+        call.send = call.receive = data;
+        if (!c->sends) memset(data, 0, bytes);
+        if (tm_comm_run(&group, &call, &err) != TM_OK || memcmp(data, expected, bytes) != 0) return "lost";
+    }
+    return NULL;
+}
+
+static void two_threads_of_each_rank(void **state)
+{
+    ring      r;
+    pthread_t threads[4];
+    caller    callers[4];
+    (void)state;
+    open_ring(&r);
+    for (int i = 0; i < 4; i++) {
+        callers[i] = (caller){ &r, i % 2, 3000, i < 2 };
+        assert_int_equal(pthread_create(&threads[i], NULL, call_often, &callers[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        void *failed;
+        assert_int_equal(pthread_join(threads[i], &failed), 0);
+        assert_null(failed);
+    }
+    close_ring(&r);
+}
+
+/* Eager up to 8192 bytes; above them by rendezvous, unless it is buffered or out of reach. */
+static void ways(void **state)
+{
+    static const size_t sizes[] = { 0, 8191, 8192, 8193 };
+    (void)state;
+    for (int32_t window = -1; window < 2; window++)
+        for (int buffered = 0; buffered < 2; buffered++)
+            for (int i = 0; i < 4; i++) {
+                tm_comm_header header = { .send_window = window, .receive_window = -1 - window };
+                assert_int_equal(tm_comm_protocol_of(&header, sizes[i], buffered), i < 3 ? TM_COMM_EAGER
+                                                                                   : window >= 0 && !buffered
+                                                                                       ? TM_COMM_RENDEZVOUS
+                                                                                       : TM_COMM_BY_ENGINE);
+            }
+}
+
+/* --- a world that fails ------------------------------------------------------------------------ */
+
+typedef struct {
+    bool   sends;
+    size_t bytes;
+} wait_case;
+
+static void wait_for_failure(tm_comm *world, void *context)
+{
+    const wait_case *w = context;
+    tm_error         failure = { 0 };
+    tm_status        st = TM_OK;
+    void            *data;
+    CHECK_OK(tm_comm_alloc(world, 65536, &data, err));
+    if (tm_comm_rank(world) == 1) {
+        usleep(50000);
+        CHECK(tm_comm_fail(world, TM_NUMBERS, &failure, "no number") == TM_NUMBERS);
+        return;
+    }
+    tm_collective call = { .kind = w->sends ? TM_COMM_SEND : TM_COMM_RECEIVE,
+                           .format = TM_COMM_BYTES,
+                           .send = data,
+                           .receive = data,
+                           .count = w->bytes,
+                           .peer = 1,
+                           .step = -1 };
+    int64_t       begin = tm_now_ns();
+    for (int i = 0; i < 12 && st == TM_OK; i++) st = tm_comm_run(world, &call, &failure);
+    CHECK(st == TM_NUMBERS && strcmp(failure.text, "no number") == 0);
+    CHECK((double)(tm_now_ns() - begin) * 1e-9 < 5);
+}
+
+/* Whoever waits for a packet, for room or for the other to have copied hears of it long before the deadline. */
+static void waits_end_with_the_world(void **state)
+{
+    static const wait_case cases[] = { { false, 10 }, { true, 8000 }, { true, 65536 } };
+    (void)state;
+    for (int i = 0; i < 3; i++) run_world(2, NULL, 10, false, wait_for_failure, (void *)&cases[i]);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(letters_take_whole_lines),
+    cmocka_unit_test(names_take_room),
+    cmocka_unit_test(another_message),
+    cmocka_unit_test(round_and_round),
+    cmocka_unit_test(a_full_ring),
+    cmocka_unit_test(the_rest_is_left_out),
+    cmocka_unit_test(letters_aside),
+    cmocka_unit_test(two_threads_of_each_rank),
+    cmocka_unit_test(ways),
+    cmocka_unit_test(waits_end_with_the_world),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Large messages of a host that nobody waits for lie in stages: how many there are, which one is taken, what happens
+ * before memory is shared, at the end of a world, and to a stage that cannot be opened. */
+#include "support/test.h"
+#include "comm/world.h"
+
+#include <dirent.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST = 200000 };
+
+/* Files in memory that this process has open. */
+static int files_in_memory(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int  n = 0;
+    CHECK(folder);
+    for (struct dirent *e; (e = readdir(folder));) {
+        char    target[64] = "";
+        ssize_t length = readlinkat(dirfd(folder), e->d_name, target, sizeof target - 1);
+        n += length > 0 && strncmp(target, "/memfd:trainmark", 16) == 0;
+    }
+    closedir(folder);
+    return n;
+}
+
+/* Of a world that was closed no file in memory is open, and none is mapped. */
+static int nothing_is_left(void **state)
+{
+    char  line[4096];
+    int   mapped = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    (void)state;
+    CHECK(maps);
+    while (fgets(line, sizeof line, maps)) mapped += strstr(line, "/memfd:trainmark") != NULL;
+    fclose(maps);
+    if (mapped > 0) fprintf(stderr, "%d parts of files in memory are still mapped\n", mapped);
+    return mapped > 0 || files_in_memory() > 0;
+}
+
+static void barrier(tm_comm *world)
+{
+    tm_collective barrier = { .kind = TM_COMM_BARRIER, .step = -1 };
+    CHECK_OK(tm_comm_run(world, &barrier, err));
+}
+
+/* The first rank sends so many bytes, numbered; what it has is overwritten at once. */
+static void post(tm_comm *world, unsigned char *data, size_t bytes, int number, int channel)
+{
+    tm_collective call = message_of(world, true, data, bytes);
+    call.buffered = true;
+    call.channel = channel;
+    for (size_t i = 0; i < bytes; i++) data[i] = (unsigned char)(mix((uint64_t)number * MOST + i) >> 24);
+    CHECK_OK(tm_comm_run(world, &call, err));
+    memset(data, 0, bytes);
+}
+
+static void take(tm_comm *world, unsigned char *data, size_t bytes, int number, int channel)
+{
+    tm_collective call = message_of(world, false, data, bytes);
+    call.channel = channel;
+    memset(data, 0, bytes);
+    CHECK_OK(tm_comm_run(world, &call, err));
+    for (size_t i = 0; i < bytes; i++) CHECK(data[i] == (unsigned char)(mix((uint64_t)number * MOST + i) >> 24));
+}
+
+/* Posts or takes messages of these sizes; both ranks go on together. `files`: stages, from then on. */
+static void go(tm_comm *world, unsigned char *data, const size_t *sizes, int n, int files)
+{
+    bool sends = tm_comm_rank(world) == 0;
+    for (int i = 0; i < n && sends; i++) post(world, data, sizes[i], i, 0);
+    barrier(world);
+    CHECK(files_in_memory() == files);
+    barrier(world); /* who takes one has it open for a moment */
+    for (int i = 0; i < n && !sends; i++) take(world, data, sizes[i], i, 0);
+    barrier(world);
+}
+
+/* Memory that is shared is what lets ranks see each other's stages. */
+static void *share(tm_comm *world)
+{
+    void *shared;
+    CHECK_OK(tm_comm_alloc(world, 4096, &shared, err));
+    barrier(world); /* the files of both are closed again */
+    return shared;
+}
+
+/* --- which stage ------------------------------------------------------------------------------- */
+
+static void used_again(tm_comm *world, void *context)
+{
+    static const size_t first[] = { 20000, 60000, 40000 }, smaller[] = { 40960, 61440, 20480 },
+                        larger[] = { 40961, 40961, 10000 }, all[] = { 30000, 70000, 50000, 10000 };
+    unsigned char *data = malloc(MOST);
+    CHECK(data);
+    void *shared = share(world);
+    (void)context;
+    CHECK(files_in_memory() == 0);
+    barrier(world);
+    go(world, data, first, 3, 3);
+    go(world, data, first, 3, 3);
+    go(world, data, smaller, 3, 3); /* whole pages: each fits one that is free again */
+    go(world, data, larger, 3, 4);  /* the one of 60000 is taken by the first of them */
+    go(world, data, all, 4, 5);
+    go(world, data, all + 1, 1, 5);
+    CHECK(!world->world->send_queue); /* nobody has to look after them */
+    free(data);
+    tm_comm_free(world, shared);
+}
+
+static void trays_are_used_again(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 60, false, used_again, NULL);
+    assert_int_equal(files_in_memory(), 0);
+}
+
+/* More than there may be stages: the engine carries the rest, and all come in order. */
+static void very_many(tm_comm *world, void *context)
+{
+    enum { N = 80 };
+    size_t         sizes[N];
+    unsigned char *data = malloc(MOST);
+    CHECK(data);
+    void *shared = share(world);
+    (void)context;
+    for (int i = 0; i < N; i++) sizes[i] = 9000;
+    go(world, data, sizes, N, 64);
+    CHECK(!world->world->send_queue == (tm_comm_rank(world) == 1));
+    go(world, data, sizes, 64, 64);
+    free(data);
+    tm_comm_free(world, shared);
+}
+
+static void there_are_64_at_most(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 60, false, very_many, NULL);
+    assert_int_equal(files_in_memory(), 0);
+}
+
+static void never_shared(tm_comm *world, void *context)
+{
+    static const size_t sizes[] = { 20000, 60000 };
+    unsigned char      *data = malloc(MOST);
+    CHECK(data);
+    (void)context;
+    go(world, data, sizes, 2, 0);
+    void *shared = share(world);
+    go(world, data, sizes, 2, 2);
+    tm_comm_free(world, shared);
+    go(world, data, sizes, 2, 2); /* no memory is open now */
+    CHECK(!world->world->send_queue == (tm_comm_rank(world) == 1));
+    free(data);
+}
+
+static void without_shared_memory_the_engine_carries(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 60, false, never_shared, NULL);
+}
+
+/* --- other orders ----------------------------------------------------------------------------- */
+
+static void other_channel(tm_comm *world, void *context)
+{
+    unsigned char *data = malloc(MOST);
+    CHECK(data);
+    void *shared = share(world);
+    (void)context;
+    for (int round = 0; round < 20; round++) {
+        int    n = 3 * round;
+        size_t bytes = 9000 + (size_t)round * 7919;
+        if (tm_comm_rank(world) == 0) {
+            post(world, data, bytes, n, 0);
+            post(world, data, bytes + 1, n + 1, 1);
+            post(world, data, 100, n + 2, 0);
+        } else {
+            take(world, data, bytes + 1, n + 1, 1); /* the one before is put aside, and its stage free for the next */
+            take(world, data, bytes, n, 0);
+            take(world, data, 100, n + 2, 0);
+        }
+    }
+    barrier(world);
+    free(data);
+    tm_comm_free(world, shared);
+}
+
+static void what_is_put_aside_is_kept(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 60, false, other_channel, NULL);
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+/* run_world closes the first rank's world as soon as it has returned. */
+static void leaves(tm_comm *world, void *context)
+{
+    unsigned char *data = malloc(MOST);
+    CHECK(data);
+    (void)context;
+    share(world);
+    if (tm_comm_rank(world) == 0) {
+        post(world, data, MOST, 7, 0);
+        tm_comm_close(world);
+    } else {
+        usleep(200000);
+        take(world, data, MOST, 7, 0);
+        tm_comm_close(world);
+    }
+    free(data);
+}
+
+static void what_was_posted_arrives(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 60, true, leaves, NULL);
+    assert_int_equal(files_in_memory(), 0);
+}
+
+/* A packet about a file that is gone. */
+static void no_such_file(tm_comm *world, void *context)
+{
+    tm_error failure = { 0 };
+    char     data[16];
+    (void)context;
+    void *shared = share(world);
+    if (tm_comm_rank(world) == 0) {
+        tm_collective  call = message_of(world, true, data, sizeof data);
+        tm_comm_header header;
+        uint64_t       end;
+        tm_comm_file   file = tm_comm_file_make(4096);
+        close((int)file.fd);
+        tm_comm_header_fill(&call, &header);
+        CHECK(
+            tm_comm_ring_put(world->world, 1, 2 * world->slot + 1, &header, TM_COMM_STAGED, &file, sizeof file, &end));
+        while (!world->world->failed) CHECK(tm_comm_failed(world, &failure) == TM_OK || world->world->failed);
+    } else {
+        tm_collective call = message_of(world, false, data, sizeof data);
+        CHECK(tm_comm_run(world, &call, &failure) == TM_IO);
+        CHECK(strstr(failure.text, "rank 1 cannot open what rank 0 has for it: No such file or directory"));
+    }
+    (void)shared;
+}
+
+static void a_tray_that_is_gone_is_told(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 20, false, no_such_file, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_teardown(trays_are_used_again, nothing_is_left),
+    cmocka_unit_test_teardown(there_are_64_at_most, nothing_is_left),
+    cmocka_unit_test_teardown(without_shared_memory_the_engine_carries, nothing_is_left),
+    cmocka_unit_test_teardown(what_is_put_aside_is_kept, nothing_is_left),
+    cmocka_unit_test_teardown(what_was_posted_arrives, nothing_is_left),
+    cmocka_unit_test_teardown(a_tray_that_is_gone_is_told, nothing_is_left),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A GPU's sensors: files of amdgpu that the test makes, byte by byte as the kernel's header lays them out, and NVML
+ * over a stand-in; what is not there is unknown, and said. */
+#include "gpu/sensors.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/folder.h"
+#include "support/test.h"
+
+#include "base/file.h"
+
+static const char bus[] = "0000:05:00.0";
+
+static void put(const char *root, const char *file, const void *bytes, size_t n)
+{
+    char path[700], *slash;
+    snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s/%s", root, bus, file);
+    slash = strrchr(path, '/');
+    *slash = '\0';
+    assert_int_equal(tm_folder_make(path, NULL), TM_OK);
+    *slash = '/';
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+}
+
+static void put_text(const char *root, const char *file, const char *text)
+{
+    put(root, file, text, strlen(text));
+}
+
+/* gpu_metrics of format 1: where its counters begin. */
+static void put_metrics(const char *root, int content, size_t begin, const uint32_t count[6])
+{
+    unsigned char bytes[200] = { 200, 0, 1, (unsigned char)content };
+    memset(bytes + 4, 0xee, sizeof bytes - 4);
+    for (size_t i = 0; i < 6; i++)
+        for (size_t k = 0; k < 4; k++) bytes[begin + 4 * i + k] = (unsigned char)(count[i] >> 8 * k);
+    put(root, "gpu_metrics", bytes, sizeof bytes);
+}
+
+static void close_to(double a, double b)
+{
+    if (!(fabs(a - b) < 1e-9 * (1 + fabs(b)))) fail_msg("%.17g, not %.17g", a, b);
+}
+
+/* Cycles, processor hot, power, socket, regulator, memory: over the end of 32 bits, too. */
+static void amd(void **state)
+{
+    static const struct {
+        int    content;
+        size_t begin;
+    } formats[] = { { 6, 32 }, { 7, 40 }, { 8, 40 } };
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        char          *root = test_tree_make();
+        tm_text        why = { 0 };
+        tm_gpu_reading one, two;
+        put_text(root, "hwmon/hwmon7/freq1_input", "2100000000\n");
+        put_text(root, "hwmon/hwmon7/power1_average", "747000000\n");
+        put_text(root, "hwmon/hwmon7/temp1_label", "edge\n");
+        put_text(root, "hwmon/hwmon7/temp1_input", "40000\n");
+        put_text(root, "hwmon/hwmon7/temp2_label", "junction\n");
+        put_text(root, "hwmon/hwmon7/temp2_input", "71500\n");
+        put_metrics(root, formats[i].content, formats[i].begin, (uint32_t[]){ 4294967000u, 1, 50, 2, 3, 4 });
+        tm_gpu_sensors *s = tm_gpu_sensors_open(TM_GPU_HIP, bus, root, &why);
+        if (!s) fail_msg("%s", why.data);
+        tm_gpu_sensors_read(s, &one);
+        put_metrics(root, formats[i].content, formats[i].begin, (uint32_t[]){ 704, 11, 250, 22, 33, 44 });
+        put_text(root, "hwmon/hwmon7/freq1_input", "132000000\n");
+        tm_gpu_sensors_read(s, &two);
+        close_to(one.clock_mhz, 2100);
+        close_to(two.clock_mhz, 132);
+        close_to(two.power_w, 747);
+        close_to(two.temperature_c, 71.5);
+        close_to(two.held_of - one.held_of, 1000);
+        close_to(two.power_held - one.power_held, 200);
+        close_to(two.heat_held - one.heat_held, 10 + 20 + 30 + 40);
+        tm_gpu_sensors_close(s);
+        tm_text_fini(&why);
+        test_tree_remove(root);
+    }
+}
+
+/* Formats whose counters are elsewhere or not there, short files, no number; and a GPU that names no sensor. */
+static void amd_without(void **state)
+{
+    char          *root = test_tree_make();
+    tm_text        why = { 0 };
+    tm_gpu_reading r;
+    (void)state;
+    assert_null(tm_gpu_sensors_open(TM_GPU_HIP, bus, root, &why));
+    assert_non_null(strstr(why.data, "sys/bus/pci/devices/0000:05:00.0 has neither hwmon nor gpu_metrics"));
+    put_text(root, "hwmon/hwmon0/power1_input", "80000000\n");
+    put_text(root, "hwmon/hwmon0/temp1_input", "30000\n");
+    for (int content = 0; content < 12; content++) {
+        if (content >= 6 && content <= 8) continue;
+        put_metrics(root, content, 32, (uint32_t[]){ 1, 2, 3, 4, 5, 6 });
+        tm_gpu_sensors *s = tm_gpu_sensors_open(TM_GPU_HIP, bus, root, &why);
+        assert_non_null(s);
+        tm_gpu_sensors_read(s, &r);
+        assert_true(isnan(r.held_of) && isnan(r.power_held) && isnan(r.heat_held) && isnan(r.clock_mhz));
+        close_to(r.power_w, 80);
+        close_to(r.temperature_c, 30);
+        tm_gpu_sensors_close(s);
+    }
+    put(root, "gpu_metrics", "\100\0\1\6", 4);
+    put_text(root, "hwmon/hwmon0/power1_input", "?\n");
+    tm_gpu_sensors *s = tm_gpu_sensors_open(TM_GPU_HIP, bus, root, &why);
+    assert_non_null(s);
+    tm_gpu_sensors_read(s, &r);
+    assert_true(isnan(r.held_of) && isnan(r.power_w));
+    tm_gpu_sensors_close(s);
+    tm_text_fini(&why);
+    test_tree_remove(root);
+}
+
+static void nvidia(void **state)
+{
+    tm_text        why = { 0 };
+    tm_gpu_reading one, two;
+    (void)state;
+    setenv("TRAINMARK_NVML", test_built("standins/nvml.so"), 1);
+    setenv("STANDIN_NVML_BUS", bus, 1);
+    setenv("STANDIN_NVML_HEAT", "3", 1);
+    tm_gpu_sensors *s = tm_gpu_sensors_open(TM_GPU_CUDA, bus, "", &why);
+    if (!s) fail_msg("%s", why.data);
+    tm_gpu_sensors_read(s, &one);
+    tm_gpu_sensors_read(s, &two);
+    close_to(two.clock_mhz - one.clock_mhz, 10);
+    close_to(two.power_w, 650.5);
+    assert_true(two.temperature_c >= 60 && two.temperature_c < 67);
+    close_to(two.held_of - one.held_of, 1);
+    close_to(two.power_held - one.power_held, 0.25);
+    close_to(two.heat_held - one.heat_held, 0.03);
+    tm_gpu_sensors_close(s);
+    static const struct {
+        const char *call;
+        size_t      at; /* what is unknown then */
+    } fails[] = { { "nvmlDeviceGetClockInfo", offsetof(tm_gpu_reading, clock_mhz) },
+                  { "nvmlDeviceGetPowerUsage", offsetof(tm_gpu_reading, power_w) },
+                  { "nvmlDeviceGetTemperature", offsetof(tm_gpu_reading, temperature_c) },
+                  { "nvmlDeviceGetViolationStatus", offsetof(tm_gpu_reading, heat_held) } };
+    s = tm_gpu_sensors_open(TM_GPU_CUDA, bus, "", &why);
+    assert_non_null(s);
+    for (size_t i = 0; i < 4; i++) {
+        setenv("STANDIN_NVML_FAIL", fails[i].call, 1);
+        tm_gpu_sensors_read(s, &one);
+        for (size_t k = 0; k < 4; k++)
+            assert_int_equal(isnan(*(double *)(void *)((char *)&one + fails[k].at)) != 0, k == i);
+    }
+    tm_gpu_sensors_close(s);
+    unsetenv("STANDIN_NVML_FAIL");
+    unsetenv("STANDIN_NVML_HEAT");
+    tm_text_fini(&why);
+}
+
+static void nvidia_without(void **state)
+{
+    tm_text why = { 0 };
+    (void)state;
+    setenv("TRAINMARK_NVML", "/nowhere/libnvidia-ml.so.1", 1);
+    assert_null(tm_gpu_sensors_open(TM_GPU_CUDA, bus, "", &why));
+    assert_non_null(strstr(why.data, "/nowhere/libnvidia-ml.so.1"));
+    setenv("TRAINMARK_NVML", test_built("standins/cublaslt.so"), 1);
+    assert_null(tm_gpu_sensors_open(TM_GPU_CUDA, bus, "", &why));
+    assert_non_null(strstr(why.data, "has no nvmlInit_v2"));
+    setenv("TRAINMARK_NVML", test_built("standins/nvml.so"), 1);
+    assert_null(tm_gpu_sensors_open(TM_GPU_CUDA, "0000:99:00.0", "", &why));
+    assert_non_null(strstr(why.data, "fails for the GPU at 0000:99:00.0 with code 6"));
+    setenv("STANDIN_NVML_FAIL", "nvmlInit_v2", 1);
+    assert_null(tm_gpu_sensors_open(TM_GPU_CUDA, bus, "", &why));
+    unsetenv("STANDIN_NVML_FAIL");
+    tm_text_fini(&why);
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(amd), cmocka_unit_test(amd_without),
+                                           cmocka_unit_test(nvidia), cmocka_unit_test(nvidia_without) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How models and output layers are cut into stages: blocks dealt out evenly, pieces that make ranks equal, and no other
+ * cut that is better. */
+#include "train/pipeline/pipeline.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include "support/test.h"
+/* clang-format on */
+
+static void check_cut(int64_t layers, int stages, int64_t first, int64_t last, const int *wanted)
+{
+    tm_stage out[16];
+    tm_error err = { 0 };
+    int      at = 0;
+    assert_int_equal(tm_pipeline_cut(layers, stages, first, last, out, &err), TM_OK);
+    for (int s = 0; s < stages; s++) {
+        assert_int_equal(out[s].first, at);
+        assert_int_equal(out[s].end - out[s].first, wanted[s]);
+        assert_true(out[s].begins == (s == 0) && out[s].ends == (s == stages - 1) && out[s].number == s);
+        at = out[s].end;
+    }
+    assert_int_equal(at, layers);
+}
+
+/* By hand, from the rule. */
+static void models_are_cut_evenly(void **state)
+{
+    (void)state;
+    tm_stage out[16];
+    tm_error err = { 0 };
+    check_cut(32, 4, 1, 1, (const int[]){ 8, 9, 8, 7 });
+    check_cut(32, 4, 0, 0, (const int[]){ 8, 8, 8, 8 });
+    check_cut(12, 2, 1, 1, (const int[]){ 6, 6 });
+    check_cut(6, 4, 1, 1, (const int[]){ 1, 2, 2, 1 });
+    check_cut(2, 2, 1, 1, (const int[]){ 1, 1 });
+    check_cut(4, 4, 1, 1, (const int[]){ 1, 2, 1, 0 });
+    /* The stage that has none is told: the first with the embedding alone, or the third. */
+    for (int less = 0; less < 2; less++) {
+        char wanted[400];
+        err = (tm_error){ 0 };
+        assert_int_equal(tm_pipeline_cut(2, 8, less, less, out, &err), TM_INVALID);
+        snprintf(
+            wanted, sizeof wanted,
+            "2 blocks cannot be cut into 8 stages of a pipeline, the embedding counted as %d and the head as %d blocks "
+            "(parallelism.pipeline_parallel_first_stage_less_layers, _last_stage_less_layers): stage %d would have 0; "
+            "take fewer stages (parallelism.pipeline_parallel_degree) or count them less",
+            less, less, less ? 0 : 2);
+        assert_string_equal(err.text, wanted);
+    }
+    assert_int_equal(tm_pipeline_cut(8, 8, 0, 0, out, &err), TM_OK);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_pipeline_cut(9, 8, 3, 0, out, &err), TM_INVALID); /* 2 less 3 */
+    assert_non_null(strstr(err.text, "stage 0 would have -1;"));
+}
+
+/* All that counts is dealt out, one block in turn; what is not a block is taken off again. */
+static void look_at_cut(int64_t layers, int stages, int64_t first, int64_t last)
+{
+    tm_stage out[8], again[8];
+    tm_error err = { 0 };
+    int64_t  own[8] = { 0 };
+    int      wanted[8], begin[8];
+    bool     possible = true;
+    for (int64_t k = 0; k < layers + first + last; k++) own[k % stages]++;
+    bool scarce = own[stages - 1] == 0;
+    own[0] -= first, own[stages - 1] -= last;
+    for (int s = 0; s < stages; s++) {
+        possible = possible && own[s] >= 0 && !(scarce && own[s] == 0);
+        wanted[s] = (int)own[s];
+        begin[s] = s == 0 ? 0 : begin[s - 1] + wanted[s - 1];
+    }
+    if (possible) {
+        check_cut(layers, stages, first, last, wanted);
+        assert_int_equal(tm_pipeline_cut(layers, stages, first, last, out, &err), TM_OK);
+        tm_pipeline_cut_at(layers, stages, begin, again);
+        assert_memory_equal(out, again, (size_t)stages * sizeof *out);
+    } else {
+        assert_int_equal(tm_pipeline_cut(layers, stages, first, last, out, &err), TM_INVALID);
+    }
+}
+
+static void blocks_are_dealt_out(void **state)
+{
+    (void)state;
+    for (int64_t layers = 1; layers <= 12; layers++)
+        for (int stages = 1; stages <= 8; stages++)
+            for (int64_t first = 0; first < 4; first++)
+                for (int64_t last = 0; last < 4; last++) look_at_cut(layers, stages, first, last);
+}
+
+/* Blocks and their like of each rank; pieces follow one another through the vocabulary. */
+static double look_at_pieces(const tm_pipeline *p, int64_t layers, int64_t less, const tm_pipeline_head *head,
+                             const tm_stage *out)
+{
+    const int stages = p->ranks * p->chunks, from = stages - p->ranks;
+    double    load[TM_PIPELINE_RANKS] = { (double)less }, most = 0;
+    int64_t   block = 0, class = 0;
+    for (int s = 0; s < stages; s++) {
+        const int r = tm_pipeline_rank(p, s);
+        assert_true(out[s].begins == (s == 0) && out[s].ends == (s == stages - 1) && out[s].number == s);
+        assert_int_equal(out[s].first, block);
+        assert_true(out[s].end >= out[s].first && (s <= from || out[s].end == layers));
+        load[r] += (double)(out[s].end - out[s].first);
+        block = out[s].end;
+        assert_int_equal(out[s].pieces, s < from ? 0 : p->ranks);
+        if (s < from) continue;
+        assert_int_equal(out[s].piece, s - from);
+        assert_int_equal(out[s].class_first, class);
+        assert_true(class % 16 == 0 && out[s].class_end > class);
+        load[r] += (double)(out[s].class_end - class) / (double)head->vocabulary * head->blocks;
+        class = out[s].class_end;
+    }
+    assert_int_equal(block, layers);
+    assert_int_equal(class, head->vocabulary);
+    for (int r = 0; r < p->ranks; r++) most = fmax(most, load[r]);
+    return most;
+}
+
+/* Ranks are equal to a few rows, wherever there is enough of the output layer to make up for uneven blocks. */
+static void pieces_make_ranks_equal(void **state)
+{
+    (void)state;
+    tm_stage out[64];
+    tm_error err = { 0 };
+    int      equal = 0, all = 0;
+    for (int order = TM_PIPELINE_1F1B; order <= TM_PIPELINE_ZBV; order++)
+        for (int ranks = 2; ranks <= 8; ranks++)
+            for (int chunks = 1; chunks <= 4; chunks++)
+                for (int64_t layers = 1; layers <= 40; layers += 3)
+                    for (double blocks = 0.25; blocks < 40; blocks *= 3) {
+                        tm_pipeline      p = { (tm_pipeline_order)order, ranks, chunks, 8, NULL };
+                        tm_pipeline_head head = { 50257, blocks };
+                        if ((order == TM_PIPELINE_ZBV && chunks != 2) || (chunks == 1 && ranks > 2)) continue;
+                        tm_status st = tm_pipeline_cut_head(&p, layers, 0, &head, out, &err);
+                        assert_int_equal(st, layers < ranks * (chunks - 1) - 1 ? TM_INVALID : st);
+                        if (st != TM_OK) continue;
+                        double most = look_at_pieces(&p, layers, 0, &head, out);
+                        double mean = ((double)layers + blocks) / ranks, rows = 16 * ranks / 50257.0 * blocks;
+                        all++;
+                        equal += most <= mean + rows;
+                        double blocks_alone = (double)(chunks > 1 ? layers / ranks + chunks : layers);
+                        assert_true(most <= fmax(mean, blocks_alone) + rows + 1e-9);
+                    }
+    assert_true(all > 500 && equal > all / 3);
+}
+
+/* What the rank with the most has where `behind` blocks lie in the stage of the first piece, and the largest stage;
+ * false: some stage would be empty. Pieces fill the ranks from the emptiest on. */
+static bool try_behind(const tm_pipeline *p, int64_t layers, int64_t less, const tm_pipeline_head *head, int64_t behind,
+                       double *most, double *largest)
+{
+    const int    from = p->ranks * (p->chunks - 1);
+    const double least = head->blocks * 16 / (double)head->vocabulary;
+    double       load[8] = { 0 }, level = HUGE_VAL, stage = 0;
+    int64_t      own[32] = { 0 };
+    for (int64_t k = 0; k < layers - behind + less; k++) own[k % from]++;
+    own[from] = behind;
+    for (int s = 0; s <= from; s++) load[tm_pipeline_rank(p, s)] += (double)own[s];
+    own[0] -= less;
+    for (int s = 0; s < from; s++)
+        if (own[s] < (s > 0)) return false;
+    for (int k = 0; k < p->ranks; k++) { /* ranks with no more than rank k have share what the others leave */
+        double sum = head->blocks;
+        int    share = 0;
+        for (int r = 0; r < p->ranks; r++)
+            if (load[r] <= load[k])
+                sum += load[r], share++;
+            else
+                sum -= least;
+        if (sum / share >= load[k] + least) level = fmin(level, sum / share);
+    }
+    *most = 0;
+    for (int r = 0; r < p->ranks; r++) *most = fmax(*most, fmax(level, load[r] + least));
+    for (int s = 0; s <= from; s++) stage = fmax(stage, (double)own[s]);
+    for (int s = from; s < from + p->ranks; s++) {
+        const double has = load[tm_pipeline_rank(p, s)];
+        stage = fmax(stage, (double)own[s] + fmax(least, level - has));
+    }
+    *largest = stage;
+    return true;
+}
+
+static double largest_of(const tm_pipeline *p, const tm_pipeline_head *head, const tm_stage *out)
+{
+    double most = 0;
+    for (int s = 0; s < p->ranks * p->chunks; s++)
+        most =
+            fmax(most, out[s].end - out[s].first +
+                           (double)(out[s].class_end - out[s].class_first) / (double)head->vocabulary * head->blocks);
+    return most;
+}
+
+/* No other number of blocks in front of the first piece gives the fullest rank less, nor, where that is equal, the
+ * largest stage. */
+static void no_other_cut_is_better(void **state)
+{
+    (void)state;
+    int found = 0;
+    for (int chunks = 2; chunks <= 3; chunks++)
+        for (int ranks = 2; ranks <= 4; ranks++)
+            for (int64_t layers = 1; layers <= 14; layers++)
+                for (int64_t less = 0; less < 3; less++)
+                    for (double blocks = 0.3; blocks < 20; blocks *= 2.5)
+                        for (int v = 0; v <= (chunks == 2); v++) {
+                            const tm_pipeline p = { v ? TM_PIPELINE_ZBV : TM_PIPELINE_INTERLEAVED, ranks, chunks, 8,
+                                                    NULL };
+                            const tm_pipeline_head head = { 160000, blocks };
+                            const double           rows = 16 * ranks / 160000.0 * blocks + 1e-6;
+                            double                 best = HUGE_VAL, smallest = HUGE_VAL, most, largest, has = 0;
+                            tm_stage               out[16];
+                            tm_error               err = { 0 };
+                            for (int64_t behind = 0; behind <= layers; behind++)
+                                if (try_behind(&p, layers, less, &head, behind, &most, &largest) &&
+                                    (most < best - 1e-9 || (most < best + 1e-9 && largest < smallest)))
+                                    best = most, smallest = largest;
+                            tm_status st = tm_pipeline_cut_head(&p, layers, less, &head, out, &err);
+                            assert_int_equal(st, best < HUGE_VAL ? TM_OK : TM_INVALID);
+                            if (st != TM_OK) continue;
+                            has = look_at_pieces(&p, layers, less, &head, out);
+                            if (fabs(has - best) > rows || fabs(largest_of(&p, &head, out) - smallest) > rows)
+                                fail_msg("%d x %d, %d blocks less %d, %g: %g and %g, best %g and %g", ranks, chunks,
+                                         (int)layers, (int)less, blocks, has, largest_of(&p, &head, out), best,
+                                         smallest);
+                            found++;
+                        }
+    assert_true(found > 500);
+}
+
+/* gpt-small by hand: six blocks, and the output layer as 9.8 of them, 7.9 for each of two ranks. */
+static void a_large_head_is_cut_in_two(void **state)
+{
+    (void)state;
+    tm_stage         out[8];
+    tm_error         err = { 0 };
+    tm_pipeline      plain = { TM_PIPELINE_1F1B, 2, 1, 8, NULL }, turns = { TM_PIPELINE_INTERLEAVED, 2, 2, 8, NULL };
+    tm_pipeline_head head = { 50257, 9.8 };
+    assert_int_equal(tm_pipeline_cut_head(&plain, 6, 0, &head, out, &err), TM_OK);
+    assert_true(out[0].first == 0 && out[0].end == 6 && out[0].class_end == 9744); /* 1.9 / 9.8 of 50,257 */
+    assert_true(out[1].first == 6 && out[1].end == 6 && out[1].class_end == 50257);
+    assert_int_equal(tm_pipeline_cut_head(&turns, 6, 0, &head, out, &err), TM_OK);
+    assert_true(out[0].end == 3 && out[1].end == 6 && out[0].pieces == 0 && out[1].pieces == 0);
+    assert_true(out[2].class_first == 0 && out[2].class_end == 25136 && out[3].class_end == 50257);
+    /* An embedding that counts: the first rank has a block less, and no more of the output layer for it. */
+    assert_int_equal(tm_pipeline_cut_head(&turns, 6, 2, &head, out, &err), TM_OK);
+    assert_true(out[0].end == 2 && out[1].end == 6 && out[2].class_end == 25136);
+    /* Of a small one some blocks lie in front: 10, 10, 4 and next to nothing, 4.1, not 12, 12, 2.05, 2.05. */
+    const tm_pipeline_head small = { 50257, 4.1 };
+    assert_int_equal(tm_pipeline_cut_head(&turns, 24, 0, &small, out, &err), TM_OK);
+    assert_true(out[0].end == 10 && out[1].end == 20 && out[2].end == 24 && out[2].class_end == 608);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_pipeline_cut_head(&turns, 6, 40, &head, out, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "in front of the pieces of the output layer"));
+    head.vocabulary = 16;
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_pipeline_cut_head(&plain, 6, 0, &head, out, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "a vocabulary of 16 cannot be divided among 2 ranks"));
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(models_are_cut_evenly),      cmocka_unit_test(blocks_are_dealt_out),
+    cmocka_unit_test(pieces_make_ranks_equal),    cmocka_unit_test(no_other_cut_is_better),
+    cmocka_unit_test(a_large_head_is_cut_in_two),
+};
+
+TM_TESTS(tests, NULL, NULL)
