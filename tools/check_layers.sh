@@ -181,7 +181,7 @@ awk -v order="$order" -v train="$train" -v comm="$comm" -v shown="$(echo "$shown
             level = within[here[1], here[2]]
             if (here[1] == "comm" && here[2] ~ /\.c$/) level = 99
             else if (!level && !(here[1] == "comm" && here[2] ~ /\.h$/)) wrong("not in a sub-room of " here[1])
-            if (within[there[1], there[2]] > level) wrong(here[1] "/" here[2] " includes " $2 ", which is above it")
+            if (within[there[1], there[2]] > level) wrong((level ? "sub-room " : "") here[1] "/" here[2] " includes " $2 ", which is above it")
         }
     }
     END { exit bad }' "$includes" || bad=1
