@@ -83,6 +83,7 @@ typedef struct {
     uint64_t              seed;
     double                loss_floor;      /* nats; NAN where the data has no known entropy */
     double                peak_flops;      /* FLOP/s for MFU; 0 = unknown, then MFU is N/A */
+    double                peak_mhz;        /* of a GPU: the clock at which it has that peak; 0 = unknown */
     const tm_named_f64   *flops_per_token; /* by convention name; [0] is the one of the step line */
     size_t                n_flops_per_token;
     const tm_named_i64   *memory; /* planned bytes by class */

@@ -162,6 +162,11 @@ static void note_validity(tm_bench *bench, tm_validity *validity)
     tm_validity_report report;
     tm_validity_stop(validity, 0, &report);
     tm_validity_destroy(validity);
+    if (report.n_facts > TM_MACHINE_GPU)
+        tm_bench_note(bench,
+                      "GPU: up to %.0f degrees Celsius; power held the clock down %.3g %% of the time, heat %.3g %%",
+                      report.facts[TM_MACHINE_GPU_TEMPERATURE].value, report.facts[TM_MACHINE_GPU_CAPPED].value,
+                      report.facts[TM_MACHINE_GPU_HEAT].value);
     const char *reason = *report.reason ? report.reason : "nothing disturbed it";
     if (report.verdict == TM_VERDICT_INVALID)
         tm_bench_invalid(bench, "the machine was disturbed: %s", reason);
@@ -204,10 +209,16 @@ tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, str
     (void)tm_last_level_bytes(&known);
     if (!known && !tm_bench_on_gpu(&bench))
         tm_bench_note(&bench, "size of the last-level cache unknown, 64 MiB assumed");
-    tm_validity *validity = tm_validity_start("");
-    tm_status    st = workload->run(&bench, err);
+    tm_text         why = { 0 };
+    tm_validity    *validity = tm_validity_start("");
+    tm_gpu_sensors *sensors = tm_device_sensors(bench.device, &why);
+    if (sensors) tm_validity_watch(validity, sensors);
+    if (why.length) tm_bench_note(&bench, "GPU: power and heat are unknown: %s", why.data);
+    tm_text_fini(&why);
+    tm_status st = workload->run(&bench, err);
     if (st == TM_OK) check_rows(&bench);
     note_validity(&bench, validity);
+    tm_gpu_sensors_close(sensors);
     tm_device_close(bench.device);
     if (st == TM_OK && bench.invalid.status != TM_OK) st = tm_fail(err, TM_NUMBERS, "%s", bench.invalid.text);
     return st;

@@ -122,6 +122,13 @@ void tm_device_allow_reference(tm_device *device, bool allowed)
     device->reference_allowed = allowed;
 }
 
+tm_gpu_sensors *tm_device_sensors(const tm_device *device, tm_text *why)
+{
+    const tm_device_info *info = &device->info;
+    tm_gpu_maker          maker = strcmp(info->name, "hip") == 0 ? TM_GPU_HIP : TM_GPU_CUDA;
+    return info->bus ? tm_gpu_sensors_open(maker, info->bus, "", why) : NULL;
+}
+
 void tm_device_one_by_one(tm_device *device, bool wanted)
 {
     device->one_by_one = wanted;

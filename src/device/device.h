@@ -24,6 +24,7 @@
 #include "base/status.h"
 #include "comm/mesh/mesh.h"
 #include "gpu/platform.h"
+#include "gpu/sensors.h"
 #include "graph/plan.h"
 
 typedef struct tm_device tm_device;
@@ -62,6 +63,9 @@ TM_MUST_USE tm_status tm_device_open_planning(const char *name, int threads, tm_
 /* NULL is fine. All memory was released, all plans were unloaded. */
 void                  tm_device_close(tm_device *device);
 const tm_device_info *tm_device_describe(const tm_device *device);
+/* Of a GPU that is here (gpu/sensors.h), closed by the caller. NULL: there is none, and `why` has words if its sensors
+ * cannot be read. */
+tm_gpu_sensors *tm_device_sensors(const tm_device *device, tm_text *why);
 /* The instruction set of kernels: "base", "avx2", "avx512", "avx512_bf16", "amx". TM_UNSUPPORTED if this CPU lacks it
  * and the device is to run. */
 TM_MUST_USE tm_status tm_device_limit_isa(tm_device *device, const char *isa, tm_error *err);

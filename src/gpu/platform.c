@@ -16,21 +16,21 @@
 
 /* clang-format off */
 static const tm_gpu_sheet sheets[] = {
-    /* name          maker     arch      memory   cache      f32    bf16    fp8     fp4 */
-    { "MI210",      "AMD",    "gfx90a", GB(64),  0,        45.3,  181.0,      0,      0, AMD_SHEET("MI210") },
-    { "MI250X",     "AMD",    "gfx90a", GB(64),  0,       47.85,  191.5,      0,      0, AMD_SHEET("MI250X") ", half of it: a die" },
-    { "MI300A",     "AMD",    "gfx942", GB(128), MB(256), 122.6,  980.6, 1961.2,      0, AMD_SHEET("MI300A") },
-    { "MI300X",     "AMD",    "gfx942", GB(192), MB(256), 163.4, 1307.4, 2614.9,      0, AMD_SHEET("MI300X") },
-    { "MI325X",     "AMD",    "gfx942", GB(256), MB(256), 163.4, 1307.4, 2614.9,      0, AMD_SHEET("MI325X") },
-    { "MI350X",     "AMD",    "gfx950", GB(288), MB(256), 144.2, 2306.9, 4613.7, 9227.5, AMD_SHEET("MI350X") },
-    { "MI355X",     "AMD",    "gfx950", GB(288), MB(256), 157.3, 2516.6, 5033.2,10066.3, AMD_SHEET("MI355X") },
-    { "A100-40GB",  "NVIDIA", "sm_80",  GB(40),  0,        19.5,  312.0,      0,      0, NVIDIA_SHEET("A100") },
-    { "A100-80GB",  "NVIDIA", "sm_80",  GB(80),  0,        19.5,  312.0,      0,      0, NVIDIA_SHEET("A100") },
-    { "H20",        "NVIDIA", "sm_90",  GB(96),  0,        44.0,  148.0,  296.0,      0, NVIDIA_SHEET("H20") },
-    { "H100",       "NVIDIA", "sm_90",  GB(80),  0,        67.0,  989.4, 1978.9,      0, NVIDIA_SHEET("H100") ", SXM" },
-    { "H100-PCIe",  "NVIDIA", "sm_90",  GB(80),  0,        51.2,  756.0, 1513.0,      0, NVIDIA_SHEET("H100") ", PCIe" },
-    { "H200",       "NVIDIA", "sm_90",  GB(141), 0,        67.0,  989.4, 1978.9,      0, NVIDIA_SHEET("H200") ", SXM" },
-    { "B200",       "NVIDIA", "sm_100", GB(180), 0,        80.0, 2250.0, 4500.0, 9000.0, "NVIDIA Blackwell architecture brief, HGX B200 of 1000 W" },
+    /* name          maker     arch      memory   cache    MHz    f32    bf16    fp8     fp4 */
+    { "MI210",      "AMD",    "gfx90a", GB(64),  0,       1700,  45.3,  181.0,      0,      0, AMD_SHEET("MI210") },
+    { "MI250X",     "AMD",    "gfx90a", GB(64),  0,       1700, 47.85,  191.5,      0,      0, AMD_SHEET("MI250X") ", half of it: a die" },
+    { "MI300A",     "AMD",    "gfx942", GB(128), MB(256), 2100, 122.6,  980.6, 1961.2,      0, AMD_SHEET("MI300A") },
+    { "MI300X",     "AMD",    "gfx942", GB(192), MB(256), 2100, 163.4, 1307.4, 2614.9,      0, AMD_SHEET("MI300X") },
+    { "MI325X",     "AMD",    "gfx942", GB(256), MB(256), 2100, 163.4, 1307.4, 2614.9,      0, AMD_SHEET("MI325X") },
+    { "MI350X",     "AMD",    "gfx950", GB(288), MB(256), 2200, 144.2, 2306.9, 4613.7, 9227.5, AMD_SHEET("MI350X") },
+    { "MI355X",     "AMD",    "gfx950", GB(288), MB(256), 2400, 157.3, 2516.6, 5033.2,10066.3, AMD_SHEET("MI355X") },
+    { "A100-40GB",  "NVIDIA", "sm_80",  GB(40),  0,       1410,  19.5,  312.0,      0,      0, NVIDIA_SHEET("A100") },
+    { "A100-80GB",  "NVIDIA", "sm_80",  GB(80),  0,       1410,  19.5,  312.0,      0,      0, NVIDIA_SHEET("A100") },
+    { "H20",        "NVIDIA", "sm_90",  GB(96),  0,          0,  44.0,  148.0,  296.0,      0, NVIDIA_SHEET("H20") },
+    { "H100",       "NVIDIA", "sm_90",  GB(80),  0,       1830,  67.0,  989.4, 1978.9,      0, NVIDIA_SHEET("H100") ", SXM" },
+    { "H100-PCIe",  "NVIDIA", "sm_90",  GB(80),  0,       1620,  51.2,  756.0, 1513.0,      0, NVIDIA_SHEET("H100") ", PCIe" },
+    { "H200",       "NVIDIA", "sm_90",  GB(141), 0,       1830,  67.0,  989.4, 1978.9,      0, NVIDIA_SHEET("H200") ", SXM" },
+    { "B200",       "NVIDIA", "sm_100", GB(180), 0,          0,  80.0, 2250.0, 4500.0, 9000.0, "NVIDIA Blackwell architecture brief, HGX B200 of 1000 W" },
 };
 /* clang-format on */
 enum { SHEETS = sizeof sheets / sizeof sheets[0], MOST_NODES = 1 << 14, MOST_GPUS = 64 };

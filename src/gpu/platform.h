@@ -16,6 +16,7 @@ typedef struct {
     const char *name, *maker, *arch; /* "MI300X", "AMD", "gfx942" */
     int64_t     memory_bytes;
     int64_t cache_bytes; /* of the last level, where it lies behind the L2 that a runtime tells; 0: that is the last */
+    int     mhz;         /* the clock at which bfloat16 products reach that rate; 0: not published */
     double  tflops_f32, tflops_bf16, tflops_fp8, tflops_fp4;
     const char *source;
 } tm_gpu_sheet;

@@ -130,9 +130,17 @@ static void print_machine(tm_json *json, const tm_machine_watch *machine)
     tm_json_close(json, '}');
 }
 
+/* MHz, the mean of the samples; NAN: none was read. */
+static double gpu_clock(const tm_machine_watch *machine)
+{
+    for (size_t i = 0; i < machine->n_facts; i++)
+        if (strcmp(machine->facts[i].name, "gpu_clock_mhz") == 0) return machine->facts[i].value;
+    return (double)NAN;
+}
+
 static void print_flops(tm_json *json, const run_record *run, const tm_run_ended *end)
 {
-    double peak = run->start.peak_flops > 0 ? run->start.peak_flops : (double)NAN;
+    double peak = run->start.peak_flops > 0 ? run->start.peak_flops : (double)NAN, clock = gpu_clock(&end->machine);
     tm_json_f64(json, "peak_flops_per_second", peak);
     tm_json_open(json, "flops", '[');
     for (size_t i = 0; i < run->start.n_flops_per_token; i++) {
@@ -143,6 +151,8 @@ static void print_flops(tm_json *json, const run_record *run, const tm_run_ended
         tm_json_f64(json, "per_token", flops->value);
         tm_json_f64(json, "per_second_per_device", per_second);
         tm_json_f64(json, "mfu_percent", 100 * per_second / peak);
+        if (run->start.peak_mhz > 0)
+            tm_json_f64(json, "mfu_at_clock_percent", 100 * per_second / (peak * clock / run->start.peak_mhz));
         tm_json_close(json, '}');
     }
     tm_json_close(json, ']');

@@ -156,11 +156,16 @@ check "the same weights" [ "$(value_of again weights_hash)" = "$(value_of gpu we
 check "what no driver shows is unknown, and said" has "$err" "clock, power and temperature of the GPU are unknown: /sys/bus/pci/devices/0000:10:00.0 has neither"
 check_not "and has no figure" has own/result.json '"gpu_clock_mhz"'
 on cuda
-TRAINMARK_NVML="$standins/nvml.so" STANDIN_NVML_BUS=0000:10:00.0 trainmark run tiny-llama $small --device cuda --out watched
+TRAINMARK_NVML="$standins/nvml.so" STANDIN_NVML_BUS=0000:10:00.0 STANDIN_GPU_NAME="NVIDIA H100 80GB HBM3" \
+    trainmark run tiny-llama $small --training.dtype bfloat16 --device cuda --out watched
 check "a run with sensors" [ "$code" -eq 0 ]
 check "has the clock" has watched/result.json '"gpu_clock_mhz": 18[0-9.]*'
 check "the power" has watched/result.json '"gpu_power_w": 650.5'
 check "and how long the power cap held it down" has watched/result.json '"gpu_power_cap_percent": 2[0-9.]*'
+check "the peak is the published one" has watched/result.json '"peak_flops_per_second": 9894*0*,$'
+check "said with its source" has "$err" "^.*MFU by the dense peak that is published: 989.4 TFLOP/s .NVIDIA H100 data sheet, SXM.$"
+check "and at the clock that was seen" awk -F '[ ,:]+' '/"gpu_clock_mhz"/ { clock = $3 } /"mfu_percent"/ { mfu[++n] = $3 } /"mfu_at_clock_percent"/ { at[n] = $3 }
+    END { for (i = 1; i <= n; i++) { q = at[i] * clock / (mfu[i] * 1830); off += !(q > 0.999999 && q < 1.000001) } exit !(n > 0 && off == 0) }' watched/result.json
 on hip
 
 # Algorithms of products: measured by one run, taken over by another, which does the same to the bit.

@@ -122,6 +122,7 @@ static void peaks_by_the_clock(void **state)
         double              f32 = gpus[i].units * gpus[i].ghz_f32 * gpus[i].f32 / 1000;
         double              bf16 = gpus[i].units * gpus[i].ghz * gpus[i].bf16 / 1000;
         assert_non_null(s);
+        assert_int_equal(s->mhz, (int)lround(1000 * gpus[i].ghz));
         if (!(fabs(s->tflops_f32 - f32) < 0.004 * f32) || !(fabs(s->tflops_bf16 - bf16) < 0.002 * bf16))
             fail_msg("%s: float32 %g, by the clock %g; bfloat16 %g, %g", s->name, s->tflops_f32, f32, s->tflops_bf16,
                      bf16);

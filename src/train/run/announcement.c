@@ -66,6 +66,13 @@ static tm_recipe recipe_of(const run *r)
     };
 }
 
+/* FLOP/s; of a GPU what its maker publishes of the format of products. 0: unknown. */
+static double peak_of(const tm_device_info *info, tm_dtype compute)
+{
+    if (!info->sheet) return info->peak_flops;
+    return 1e12 * (compute == TM_BF16 ? info->sheet->tflops_bf16 : info->sheet->tflops_f32);
+}
+
 void run_announce(run *r)
 {
     const tm_run_options *o = r->options;
@@ -104,7 +111,8 @@ void run_announce(run *r)
         .threads = info->threads,
         .seed = o->seed,
         .loss_floor = tm_source_describe(r->held_out)->validation_floor,
-        .peak_flops = info->peak_flops,
+        .peak_flops = peak_of(info, o->step.precision->compute),
+        .peak_mhz = info->sheet && o->step.precision->compute == TM_BF16 ? info->sheet->mhz : 0,
         .flops_per_token = flops,
         .n_flops_per_token = TM_FLOPS_COUNT,
         .memory = plan->by_class,
@@ -119,6 +127,9 @@ void run_announce(run *r)
         .recipe = recipe_of(r),
     };
     if (info->kind == TM_DEVICE_GPU) tm_note("device %s", info->text);
+    if (info->sheet)
+        tm_note("MFU by the dense peak that is published: %.4g TFLOP/s (%s)", event.run_started.peak_flops * 1e-12,
+                info->sheet->source);
     tm_event_emit(r->bus, &event);
     tm_arena_destroy(arena);
 }

@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The first weights: by the seed, of a model's directory, or of a checkpoint. */
 static tm_status begin_with_weights(run *r, tm_error *err)
@@ -27,15 +26,10 @@ static tm_status begin_with_weights(run *r, tm_error *err)
 /* A GPU's clock, power and temperature are sampled beside the machine. */
 static void watch_gpu(run *r)
 {
-    const tm_device_info *info = tm_device_describe(r->device);
-    tm_text               why = { 0 };
-    if (!info->bus) return;
-    tm_gpu_maker maker = strcmp(info->name, "hip") == 0 ? TM_GPU_HIP : TM_GPU_CUDA;
-    r->timing.gpu = tm_gpu_sensors_open(maker, info->bus, "", &why);
-    if (r->timing.gpu)
-        tm_validity_watch(r->timing.validity, r->timing.gpu);
-    else
-        tm_note("clock, power and temperature of the GPU are unknown: %s", why.data);
+    tm_text why = { 0 };
+    r->timing.gpu = tm_device_sensors(r->device, &why);
+    if (r->timing.gpu) tm_validity_watch(r->timing.validity, r->timing.gpu);
+    if (why.length) tm_note("clock, power and temperature of the GPU are unknown: %s", why.data);
     tm_text_fini(&why);
 }
 
