@@ -62,7 +62,7 @@ experts='training.seq_len: 4096
       model: {converters: [turbo_fp8_linear]}
       primus_turbo: {use_turbo_grouped_mm: true, use_moe_fp8: false}'
 for gpu in MI300X MI355X; do
-    experiment $gpu llama3.1_8B-BF16-pretrain llama3.1_8B 4 ''
+    experiment $gpu llama3.1_8B-BF16-pretrain llama3.1_8B 3 ''
     experiment $gpu llama3.1_8B-FP8-pretrain llama3.1_8B 5 "$fp8"
     experiment $gpu llama3.1_70B-BF16-pretrain llama3.1_70B 2 "$full"
     experiment $gpu llama3.1_70B-FP8-pretrain llama3.1_70B 2 "$full
