@@ -216,6 +216,8 @@ static void what_changes_nothing_is_accepted(void **state)
     static const char *const lines[] = {
         "perform_initialization: true\n      sample_rate: 1.0\n      yaml_cfg: null",
         "trainer_class: MegatronPretrainTrainer",
+        "mamba_state_dim: 128\n      mamba_head_dim: 64\n      mamba_num_groups: 8\n      mamba_num_heads: null\n"
+        "      s3_cache_path: null\n      parallel_output: false",
         "moe_layer_recompute: true\n      turbo_mega_moe_precision: mxfp8",
         "recompute_granularity: full\n      recompute_method: uniform\n      recompute_num_layers: 1\n"
         "      recompute_modules: [mlp]",
