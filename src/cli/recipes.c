@@ -48,7 +48,8 @@ static const recipe recipes[] = {
     { "primus", "pretrain", "llama3.1_70B", "FP8", "MI300X=3|MI325X=5|MI350X=6|MI355X=6",
       TITAN "full --optimizer.lr 1.5e-4" },
     { "primus", "pretrain", "deepseek_v3_16B", NULL, "MI300X=8|MI325X=10|MI350X=16|MI355X=16",
-      "--training.seq_len 4096 --optimizer.lr 2.2e-4" },
+      "--training.seq_len 4096 --optimizer.lr 2.2e-4 --parallelism.expert_parallel_degree 8 "
+      "--debug.moe_force_load_balance true" },
     /* Megatron-LM, by itself or in Primus: MBS and BS of its page, RECOMPUTE=1 recomputes all blocks */
     { "megatron", "pretrain", "llama3.1_8B", NULL, "MI300X=2x8|MI325X=2x8|MI350X=4x16|MI355X=4x16",
       MEGATRON("8192", "none") },

@@ -19,9 +19,8 @@ enum { LOG_LIMIT = 64 << 20 };
 static const char small[] =
     "--training.steps 1 --training.local_batch_size 1 --training.grad_accumulation 1 --training.global_batch_size -1 "
     "--training.seq_len 32 --model.n_layers 1 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 "
-    "--model.vocab_size 64 --launch.nnodes 1 --launch.gpus_per_node 1 --training.mock_data true --validation.enable "
-    "false "
-    "--training.stop_at_target false";
+    "--model.vocab_size 64 --launch.nnodes 1 --launch.gpus_per_node 1 --parallelism.data_parallel_replicate_degree 1 "
+    "--training.mock_data true --validation.enable false --training.stop_at_target false";
 /* The same where a row has sizes of its own. */
 static const char small_step[] =
     "--training.steps 1 --training.local_batch_size 1 --training.grad_accumulation 1 --training.global_batch_size -1 "
@@ -36,6 +35,12 @@ static bool trains(const char *words)
 static bool is_mlperf(const char *words)
 {
     return strncmp(words, "mlperf run ", 11) == 0;
+}
+
+/* Is there a small one? Measurements have none by themselves; a benchmark of MLPerf is trained as it is. */
+static bool has_slice(const page_row *page)
+{
+    return trains(page->ours) || page->slice;
 }
 
 /* --- command lines ------------------------------------------------------------------------------------------------ */
@@ -147,7 +152,7 @@ static tm_status dry_run(line *l, json_t **plan, int *code, const char **why, tm
 static tm_status plan_memory(reproduce_row *row, const reproduce_options *o, tm_arena *arena, tm_error *err)
 {
     const page_row *page = row->page;
-    bool            changed = o->slice || o->n_extra > 0;
+    bool            changed = o->slice ? has_slice(page) : o->n_extra > 0;
     for (int own = 1; own >= 0; own--) { /* the page's own; and that of the run, where that is another */
         json_t *plan;
         if (!own && !changed) break;
@@ -241,8 +246,10 @@ tm_status row_plan(reproduce_row *row, const reproduce_options *o, tm_arena *are
     if (row->page->plan) TM_TRY(plan_memory(row, o, arena, err));
     if (row->state == ROW_FAILED) return TM_OK;
     row->why = lacks(row, o, arena);
-    if (!row->why && o->slice && !trains(row->page->ours) && !row->page->slice)
-        row->why = "--slice makes trainings small; this row has none";
+    if (!row->why && o->slice && !has_slice(row->page))
+        row->why = is_mlperf(row->page->ours) ? "no slice: a benchmark of MLPerf is trained as it is; small ones are "
+                                                "configs/experiments/mlperf/trainmark_tiny*.yaml"
+                                              : "no slice: --slice makes trainings small, and this row has none";
     if (row->why) row->state = ROW_NO_HARDWARE;
     if (row->fits == 0 && !(o->slice && !trains(row->page->ours))) {
         row->state = ROW_NO_ROOM;

@@ -155,6 +155,15 @@ static void add_moments(tm_text *out, const moments *m)
     add_number(out, m->n > 1 ? sqrt(spread > 0 ? spread : 0) : (double)NAN);
 }
 
+/* Tokens of a sample: of an image where there are images, else of a sequence. */
+static double sample_tokens(const tm_result *result)
+{
+    double      images = tm_result_number(result, "images_per_second_per_device/median");
+    const char *length = tm_result_shown(result, "configuration/training.seq_len");
+    if (images > 0) return tm_result_number(result, "tokens_per_second_per_device/median") / images;
+    return *length ? strtod(length, NULL) : (double)NAN;
+}
+
 /* avg_loss ... num_samples, of the steps after the warm-up. */
 static void add_figures(const tm_result *result, tm_text *out)
 {
@@ -162,14 +171,13 @@ static void add_figures(const tm_result *result, tm_text *out)
     const tm_result_step *steps = result ? tm_result_steps(result, &n) : NULL;
     moments               loss = { 0 }, tail = { 0 }, seconds = { 0 }, rate = { 0 }, flops = { 0 }, none = { 0 };
     double                per_token = result ? tm_result_flops(result, "titan") : (double)NAN;
-    const char           *length = result ? tm_result_shown(result, "configuration/training.seq_len") : "";
-    double                seq = *length ? strtod(length, NULL) : (double)NAN;
+    double                sample = result ? sample_tokens(result) : (double)NAN;
     size_t                first = n > WARMUP_STEPS ? WARMUP_STEPS : 0;
     for (size_t i = first; i < n; i++) {
         take(&loss, steps[i].loss);
         if (i + TAIL >= n) take(&tail, steps[i].loss);
         take(&seconds, steps[i].seconds);
-        take(&rate, steps[i].tokens / seq / steps[i].seconds);
+        take(&rate, steps[i].tokens / sample / steps[i].seconds);
         take(&flops, per_token * steps[i].tokens / steps[i].seconds / 1e12);
     }
     add_moments(out, &loss);

@@ -213,9 +213,21 @@ static bool known_release(const char *release)
     return known;
 }
 
-static void judge_driver(check *c, size_t row, const char *release)
+/* The releases of a list that have the kernels of GPUs whose oldest is given; "": none. */
+static const char *releases_from(check *c, const char *list, const char *oldest)
 {
-    size_t newest = DRIVERS;
+    const char *out = "";
+    for (const char *at = list; *at; at += strcspn(at, " "), at += strspn(at, " ")) {
+        const char *release = tm_arena_text_n(c->arena, at, strcspn(at, " "));
+        if (!older(release, oldest)) out = tm_arena_format(c->arena, "%s%s%s", out, *out ? " " : "", release);
+    }
+    return out;
+}
+
+static void judge_driver(check *c, size_t row, const char *release, const char *oldest)
+{
+    size_t      newest = DRIVERS;
+    const char *others = releases_from(c, drivers[row].rocm, oldest);
     for (size_t i = 0; i < DRIVERS; i++)
         if (supports(drivers[i].rocm, release)) newest = i;
     if (supports(drivers[row].rocm, release)) {
@@ -223,8 +235,8 @@ static void judge_driver(check *c, size_t row, const char *release)
                   release);
         return;
     }
-    check_remedy(c, "install amdgpu of release %s (amdgpu-install), or ROCm %s", drivers[newest].driver,
-                 drivers[row].rocm);
+    check_remedy(c, "install amdgpu of release %s (amdgpu-install)%s%s", drivers[newest].driver,
+                 *others ? ", or ROCm " : "", others);
     check_say(c, TM_CHECK_FAIL, "amdgpu %s (release %s) does not support ROCm %s", drivers[row].module,
               drivers[row].driver, release);
 }
@@ -256,7 +268,7 @@ void check_amdgpu(check *c)
         check_say(c, TM_CHECK_INFO, "%s (release %s); ROCm %s is not in the table", version, drivers[row].driver,
                   release);
     else
-        judge_driver(c, row, release);
+        judge_driver(c, row, release, oldest_for(gpus, n));
 }
 
 /* --- NVIDIA ---------------------------------------------------------------------------------- */

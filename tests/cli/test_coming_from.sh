@@ -54,15 +54,20 @@ modules:
 END
 }
 full='activation_checkpoint: {mode: full}'
-fp8='model: {converters: [primus_turbo, quantize.linear.float8]}
+fp8='model: {converters: [quantize.linear.float8, quantize.grouped_mm.float8]}
       quantize.linear.float8: {filter_fqns: [output], enable_fsdp_float8_all_gather: true}'
+experts='training.seq_len: 4096
+      training.debug_moe_force_load_balance: true
+      parallelism: {expert_parallel_degree: 8}
+      model: {converters: [turbo_fp8_linear]}
+      primus_turbo: {use_turbo_grouped_mm: true, use_moe_fp8: false}'
 for gpu in MI300X MI355X; do
-    experiment $gpu llama3.1_8B-BF16-pretrain llama3.1_8B 4 ''
+    experiment $gpu llama3.1_8B-BF16-pretrain llama3.1_8B 3 ''
     experiment $gpu llama3.1_8B-FP8-pretrain llama3.1_8B 5 "$fp8"
     experiment $gpu llama3.1_70B-BF16-pretrain llama3.1_70B 2 "$full"
     experiment $gpu llama3.1_70B-FP8-pretrain llama3.1_70B 2 "$full
       $fp8"
-    experiment $gpu deepseek_v3_16b-pretrain deepseek_v3_16B 8 'training.seq_len: 4096'
+    experiment $gpu deepseek_v3_16b-pretrain deepseek_v3_16B 8 "$experts"
 done
 
 # submission NAME: config_NAME.sh of MLPerf, with what standard input says besides.

@@ -216,6 +216,8 @@ static void what_changes_nothing_is_accepted(void **state)
     static const char *const lines[] = {
         "perform_initialization: true\n      sample_rate: 1.0\n      yaml_cfg: null",
         "trainer_class: MegatronPretrainTrainer",
+        "mamba_state_dim: 128\n      mamba_head_dim: 64\n      mamba_num_groups: 8\n      mamba_num_heads: null\n"
+        "      s3_cache_path: null\n      parallel_output: false",
         "moe_layer_recompute: true\n      turbo_mega_moe_precision: mxfp8",
         "recompute_granularity: full\n      recompute_method: uniform\n      recompute_num_layers: 1\n"
         "      recompute_modules: [mlp]",
@@ -285,6 +287,20 @@ static void quantized_experts_are_refused(void **state)
 static void real_files_have_such_lines(void **state)
 {
     test_foreign *f = *state;
+    /* Primus of v25.10: a converter of experts in a model without any; linears of Primus-Turbo, which a plan leaves out
+     */
+    test_foreign_take(f, test_foreign_put(f, "x.yaml",
+                                          TITAN "llama3.1_8B.yaml\n    overrides:\n      training: {mock_data: true}\n"
+                                                "      model: {converters: [quantize.linear.float8, "
+                                                "quantize.grouped_mm.float8]}\n"));
+    test_foreign_has(f, "quantize.recipe", "fp8_tensorwise");
+    test_foreign_has(f, "quantize.experts_recipe", "none");
+    const char *turbo = test_foreign_put(f, "x.yaml",
+                                         TITAN "deepseek_v3_16b.yaml\n    overrides:\n      training: {mock_data: "
+                                               "true}\n      model: {converters: [turbo_fp8_linear]}\n");
+    assert_int_equal(test_foreign_load(f, turbo, true, 0, NULL), TM_OK);
+    assert_non_null(strstr(tm_config_unbuilt(f->config), "float8 of Primus-Turbo's linears"));
+    test_foreign_refuse(f, turbo, "'turbo_fp8_linear', float8 of Primus-Turbo, is not built; give [] for bfloat16");
     /* a key given again with the same word; no block recomputed; a variable whose default is null; a check */
     test_foreign_take(
         f, test_foreign_put(f, "x.yaml",

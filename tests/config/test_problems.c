@@ -93,7 +93,8 @@ static const wrong cases[] = {
       .file = LLAMA "quantize.linear.float8.recipe_name: rowwise\nquantize.recipe: mxfp8\nfp8: hybrid\n",
       .says = { "quantize.linear.float8.recipe_name (x.yaml:2) has an effect only with" } },
     { .name = "no consequences of a converter of no experts",
-      .file = LLAMA "model.converters: [quantize.grouped_mm.float8]\nquantize.recipe: mxfp8\nfp8: hybrid\n",
+      .file =
+          "model: mixtral_8x7B\nmodel.converters: [quantize.grouped_mm.float8]\nquantize.recipe: mxfp8\nfp8: hybrid\n",
       .says = { "quantizes the experts that quantize.grouped_mm.float8.fqns names" } },
     { .name = "no consequences of half a switch",
       .file = LLAMA "quantize.switch_step: 3\nquantize.recipe: mxfp8\nfp8: hybrid\n",

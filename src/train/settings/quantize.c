@@ -31,12 +31,14 @@ static const char *of_converters(const tm_config *config)
     return strcmp(recipe, "rowwise") == 0 ? "fp8_rowwise" : "fp8_rowwise_with_gw_hp";
 }
 
-/* The recipe of experts: torchtitan has one for each of the two. */
+/* The recipe of experts: torchtitan has one for each of the two, for those that it names. */
 static const char *experts_of_converters(const tm_config *config)
 {
     const char *list = tm_config_text(config, "model.converters");
-    if (lists(list, "quantize.grouped_mm.mx")) return "mxfp8";
-    return lists(list, "quantize.grouped_mm.float8") ? "fp8_rowwise" : NULL;
+    bool        mx = lists(list, "quantize.grouped_mm.mx"), float8 = lists(list, "quantize.grouped_mm.float8");
+    const char *names = tm_config_text(config, mx ? "quantize.grouped_mm.mx.fqns" : "quantize.grouped_mm.float8.fqns");
+    if (!names || !*names) return NULL;
+    return mx ? "mxfp8" : float8 ? "fp8_rowwise" : NULL;
 }
 
 static const char *of_fp8(const tm_config *config)
@@ -84,13 +86,28 @@ static tm_status check_turbo_experts(tm_config *config, tm_error *err)
 static const char *const converters[] = { "quantize.linear.float8", "quantize.linear.mx", "quantize.grouped_mm.float8",
                                           "quantize.grouped_mm.mx" };
 
+/* Primus-Turbo's own linears of 2025: a plan is without them. */
+static tm_status check_turbo_linears(tm_config *config, tm_error *err)
+{
+    const char *place = tm_config_place(config, "model.converters");
+    if (tm_config_plans(config)) {
+        tm_config_leave_out(config, "float8 of Primus-Turbo's linears (model.converters turbo_fp8_linear, %s)", place);
+        return TM_OK;
+    }
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "'model.converters' (%s): 'turbo_fp8_linear', float8 of Primus-Turbo, is not built; give [] for "
+                   "bfloat16, or [quantize.linear.float8] for the float8 of torchao",
+                   place);
+}
+
 /* Only what is known of model.converters may be there. */
-static tm_status check_converters(const tm_config *config, tm_error *err)
+static tm_status check_converters(tm_config *config, tm_error *err)
 {
     const char *list = tm_config_text(config, "model.converters");
     for (const char *p = list ? list : ""; *p;) {
         size_t n = strcspn(p, ",");
-        bool   known = false;
+        bool   known = n == strlen("turbo_fp8_linear") && strncmp(p, "turbo_fp8_linear", n) == 0;
+        if (known) TM_TRY(check_turbo_linears(config, err));
         for (size_t i = 0; i < sizeof converters / sizeof *converters; i++)
             known |= n == strlen(converters[i]) && strncmp(p, converters[i], n) == 0;
         if (!known)
@@ -103,7 +120,7 @@ static tm_status check_converters(const tm_config *config, tm_error *err)
     return TM_OK;
 }
 
-/* A converter of experts that names none would quantize nothing. */
+/* A converter of experts that names none would quantize nothing; in a model without experts that is right. */
 static tm_status check_expert_names(const tm_config *config, tm_error *err)
 {
     static const char *const keys[] = { "quantize.grouped_mm.float8.fqns", "quantize.grouped_mm.mx.fqns" };
@@ -114,7 +131,7 @@ static tm_status check_expert_names(const tm_config *config, tm_error *err)
     for (int i = 0; i < 2; i++) {
         const char *names = tm_config_text(config, keys[i]), *converter = converters[2 + i];
         bool        on = lists(list, converter), given = names && *names;
-        if (on && !given)
+        if (on && !given && tm_config_text(config, "model.n_experts"))
             return tm_fail(err, TM_INVALID,
                            "'model.converters' (%s): %s quantizes the experts that %s names, and it names none; give "
                            "[experts] for all of them",
