@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the arithmetic of ranks says, to the packet: meshes and what is wrong with them, the groups that a world is
- * split into, runs and lanes of hosts with the bytes that calls move, slices, and what ranks say of each other when one
- * is late or calls something else. After a change that is meant: TM_RECORD=1 build/release/tests/comm/test_whole; git
- * diff tests/comm/whole.txt
+/* The arithmetic of ranks: how hosts share the work, and slices, judged by rules; and to the letter meshes and what is
+ * wrong with them, the groups that a world is split into, and what ranks say of each other when one is late or calls
+ * something else. After a change that is meant: TM_RECORD=1 build/release/tests/comm/test_whole; git diff
+ * tests/comm/whole-*.txt
  */
 #include "support/test.h"
 #include "base/arena.h"
@@ -14,14 +14,9 @@
 #include "world.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static void add_numbers(tm_text *out, const char *what, const int *numbers, int n)
-{
-    tm_text_printf(out, "  %s", what);
-    for (int i = 0; i < n; i++) tm_text_printf(out, " %d", numbers[i]);
-}
 
 /* --- meshes -------------------------------------------------------------------------------------- */
 
@@ -153,74 +148,177 @@ static void groups_are_as_recorded(void **state)
 
 /* --- hosts --------------------------------------------------------------------------------------- */
 
-static void add_moved(tm_text *out, const tm_comm_hosts *h)
+static const struct {
+    int n, host[8];
+} worlds[] = { { 1, { 5 } },
+               { 2, { 1, 0 } },
+               { 4, { 7, 7, 7, 7 } },
+               { 5, { 0, 1, 1, 1, 1 } },
+               { 4, { 0, 0, 0, 1 } },
+               { 8, { 0, 0, 0, 1, 2, 2, 2, 2 } },
+               { 8, { 3, 3, 1, 1, 3, 3, 1, 1 } },
+               { 8, { 0, 0, 0, 1, 1, 2, 2, 0 } },
+               { 6, { 2, 1, 2, 1, 2, 1 } } };
+enum { WORLDS = sizeof worlds / sizeof worlds[0] };
+
+static int ranks_of(const tm_comm_hosts *h, int host)
 {
-    static const tm_comm_kind kinds[] = { TM_COMM_BARRIER,    TM_COMM_ALL_REDUCE, TM_COMM_REDUCE_SCATTER,
-                                          TM_COMM_ALL_GATHER, TM_COMM_BROADCAST,  TM_COMM_ALL_TO_ALL,
-                                          TM_COMM_SEND };
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
-        for (int format = TM_COMM_BYTES; format <= TM_COMM_BFLOAT16; format++) {
-            tm_collective call = {
-                .kind = kinds[k], .format = (tm_comm_format)format, .count = 40, .peer = h->size - 1
-            };
-            tm_comm_moved shared = tm_comm_hosts_moved(h, &call, true), direct = tm_comm_hosts_moved(h, &call, false);
-            size_t        least = 0;
-            while (least <= 40000 && !tm_comm_hosts_share(h, &call)) call.count = ++least;
-            tm_text_printf(out, "  %d of %d: shared %.9g %.9g, else %.9g %.9g; from %zu on\n", kinds[k], format,
-                           shared.between, shared.within, direct.between, direct.within, least);
+    return h->host_first[host + 1] - h->host_first[host];
+}
+
+static int length_of(const tm_comm_hosts *h, int run)
+{
+    return h->run_first[run + 1] - h->run_first[run];
+}
+
+/* Hosts in the order of their first ranks, runs wherever the host changes, members in the order of the group. */
+static void check_places(const tm_comm_hosts *h, const int *host)
+{
+    int longest = 0;
+    assert_true(h->host[0] == 0 && h->run[0] == 0 && h->run_first[h->runs] == h->size);
+    assert_true(h->run[h->size - 1] == h->runs - 1 && h->host_first[0] == 0 && h->host_first[h->hosts] == h->size);
+    for (int r = 0, seen = 0; r < h->size; r++) {
+        for (int s = 0; s < r; s++) assert_int_equal(h->host[s] == h->host[r], host[s] == host[r]);
+        assert_true(h->host[r] <= seen);
+        seen += h->host[r] == seen;
+        assert_true(r + 1 < h->size || seen == h->hosts);
+        if (r > 0) assert_int_equal(h->run[r] - h->run[r - 1], host[r] != host[r - 1]);
+        assert_true(h->run_first[h->run[r]] <= r && r < h->run_first[h->run[r] + 1]);
+    }
+    for (int k = 0; k < h->hosts; k++)
+        for (int i = h->host_first[k]; i < h->host_first[k + 1]; i++) {
+            assert_int_equal(h->host[h->members[i]], k);
+            assert_true(i == h->host_first[k] || h->members[i - 1] < h->members[i]);
+        }
+    for (int j = 0; j < h->runs; j++) longest = length_of(h, j) > longest ? length_of(h, j) : longest;
+    assert_int_equal(h->lanes, longest);
+    for (int k = 0; k < h->hosts; k++) {
+        assert_int_equal(h->last_run[k], h->run[h->members[h->host_first[k + 1] - 1]]);
+        assert_int_equal(h->back[h->back_at[k]], k);
+        assert_true(k == 0 || h->last_run[h->back[k]] < h->last_run[h->back[k - 1]]);
+    }
+}
+
+/* `n` of a host or run share `all` things evenly. */
+static void check_even(const int *things, int n, int all)
+{
+    for (int i = 0, sum = 0; i < n; i++) {
+        assert_in_range(things[i], all / n, (all + n - 1) / n);
+        sum += things[i];
+        assert_true(i + 1 < n || sum == all);
+    }
+}
+
+static void check_shares(const tm_comm_hosts *h)
+{
+    for (int run = 0; run < h->runs; run++) {
+        int lanes[8] = { 0 };
+        for (int lane = 0; lane < h->lanes; lane++) {
+            int owner = tm_comm_hosts_owner(h, run, lane);
+            assert_int_equal(h->run[owner], run);
+            lanes[owner - h->run_first[run]]++;
+        }
+        check_even(lanes, length_of(h, run), h->lanes);
+    }
+    for (int k = 0; k < h->hosts; k++)
+        for (int lane = 0; lane < h->lanes; lane++)
+            assert_int_equal(tm_comm_hosts_keeper(h, k, lane), tm_comm_hosts_owner(h, h->last_run[k], lane));
+    for (int from = 0; from < h->hosts; from++)
+        for (int to = 0; to < h->hosts; to++) {
+            int gets[8] = { 0 };
+            for (int i = 0; i < ranks_of(h, from); i++) {
+                int partner = tm_comm_hosts_partner(h, to, h->members[h->host_first[from] + i]);
+                assert_int_equal(h->host[partner], to);
+                for (int k = 0; k < ranks_of(h, to); k++) gets[k] += h->members[h->host_first[to] + k] == partner;
+            }
+            check_even(gets, ranks_of(h, to), ranks_of(h, from));
         }
 }
 
-static void hosts_are_as_recorded(void **state)
+/* Bytes that a call of elements of one byte moves, message by message; `wide`: of a sum under way. */
+static tm_comm_moved moved(const tm_comm_hosts *h, tm_comm_kind kind, bool shared, double n, double wide, int root)
 {
-    static const struct {
-        int n, host[8];
-    } rows[] = { { 1, { 5 } },
-                 { 2, { 1, 0 } },
-                 { 4, { 7, 7, 7, 7 } },
-                 { 5, { 0, 1, 1, 1, 1 } },
-                 { 4, { 0, 0, 0, 1 } },
-                 { 8, { 0, 0, 0, 1, 2, 2, 2, 2 } },
-                 { 8, { 3, 3, 1, 1, 3, 3, 1, 1 } },
-                 { 8, { 0, 0, 0, 1, 1, 2, 2, 0 } },
-                 { 6, { 2, 1, 2, 1, 2, 1 } } };
-    tm_text out = { 0 };
+    const bool    parts = kind == TM_COMM_REDUCE_SCATTER || kind == TM_COMM_ALL_GATHER;
+    const double  all = parts ? n * h->size : n, twice = kind == TM_COMM_ALL_REDUCE ? 2.0 / h->size : 1;
+    tm_comm_moved m = { 0, 0 };
+    if (!shared || kind == TM_COMM_ALL_TO_ALL) {
+        for (int from = 0; from < h->size; from++)
+            for (int to = 0; to < h->size; to++)
+                if (from != to && (kind != TM_COMM_BROADCAST || from == root))
+                    *(h->host[from] == h->host[to] ? &m.within : &m.between) += n * twice;
+        return m;
+    }
+    const bool sums = kind == TM_COMM_ALL_REDUCE || kind == TM_COMM_REDUCE_SCATTER;
+    for (int r = 1; sums && r < h->size; r++) /* a sum goes from rank to rank, from run to run */
+        *(h->run[r] == h->run[r - 1] ? &m.within : &m.between) += all * (h->run[r] == h->run[r - 1] ? 1 : wide);
+    if (kind == TM_COMM_REDUCE_SCATTER) { /* and its parts from one of the last to each other rank */
+        for (int r = 0; r < h->size - 1; r++) *(h->host[r] == h->host[h->size - 1] ? &m.within : &m.between) += n;
+        return m;
+    }
+    m.between += all * (h->hosts - 1); /* to one rank of each host, and on to the others there */
+    for (int k = 0; k < h->hosts; k++) m.within += all * (ranks_of(h, k) - 1);
+    return m;
+}
+
+static void check_moved(const tm_comm_hosts *h)
+{
+    static const tm_comm_kind kinds[] = { TM_COMM_ALL_REDUCE, TM_COMM_REDUCE_SCATTER, TM_COMM_ALL_GATHER,
+                                          TM_COMM_BROADCAST,  TM_COMM_ALL_TO_ALL,     TM_COMM_BARRIER,
+                                          TM_COMM_SEND };
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        for (int format = TM_COMM_BYTES; format <= TM_COMM_BFLOAT16; format++)
+            for (int root = 0; root < h->size; root++) {
+                const double  bytes = (double)tm_comm_bytes_of((tm_comm_format)format);
+                const double  wide = format == TM_COMM_BFLOAT16 ? 2 : 1;
+                const bool    parts = kinds[k] == TM_COMM_REDUCE_SCATTER || kinds[k] == TM_COMM_ALL_GATHER;
+                const size_t  least = (size_t)(TM_COMM_HOSTS_LEAST / bytes / (parts ? h->size : 1));
+                tm_collective call = { .kind = kinds[k], .format = (tm_comm_format)format, .peer = root };
+                tm_comm_moved want[2] = { { 0, 0 }, { 0, 0 } };
+                for (call.count = least - 2; call.count < least + 3; call.count++) {
+                    for (int shared = 0; shared < 2; shared++) {
+                        tm_comm_moved m = tm_comm_hosts_moved(h, &call, shared);
+                        if (k < 5) want[shared] = moved(h, kinds[k], shared, (double)call.count * bytes, wide, root);
+                        assert_true(fabs(m.between - want[shared].between) <= 1e-9 * want[shared].between);
+                        assert_true(fabs(m.within - want[shared].within) <= 1e-9 * want[shared].within);
+                    }
+                    bool large = (double)call.count * bytes * (parts ? h->size : 1) >= TM_COMM_HOSTS_LEAST;
+                    assert_int_equal(tm_comm_hosts_share(h, &call),
+                                     large && want[1].between < want[0].between * (1 - 1e-9));
+                }
+            }
+}
+
+static void hosts_share_the_work(void **state)
+{
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_comm_hosts *h = tm_comm_hosts_make(rows[i].host, rows[i].n);
-        tm_text_printf(&out, "%d ranks on %d hosts, %d runs, %d lanes:", h->size, h->hosts, h->runs, h->lanes);
-        add_numbers(&out, "host", h->host, h->size), add_numbers(&out, "run", h->run, h->size);
-        add_numbers(&out, "first", h->run_first, h->runs + 1), add_numbers(&out, "members", h->members, h->size);
-        add_numbers(&out, "at", h->host_first, h->hosts + 1), add_numbers(&out, "last", h->last_run, h->hosts);
-        add_numbers(&out, "back", h->back, h->hosts), add_numbers(&out, "place", h->back_at, h->hosts);
-        tm_text_add(&out, "\n ");
-        for (int lane = 0; lane < h->lanes; lane++) {
-            tm_text_printf(&out, " lane %d:", lane);
-            for (int run = 0; run < h->runs; run++) tm_text_printf(&out, " %d", tm_comm_hosts_owner(h, run, lane));
-            for (int host = 0; host < h->hosts; host++)
-                tm_text_printf(&out, " (%d)", tm_comm_hosts_keeper(h, host, lane));
-        }
-        for (int host = 0; host < h->hosts; host++) {
-            tm_text_printf(&out, " to %d:", host);
-            for (int r = 0; r < h->size; r++) tm_text_printf(&out, " %d", tm_comm_hosts_partner(h, host, r));
-        }
-        tm_text_add(&out, "\n");
-        add_moved(&out, h);
+    for (size_t i = 0; i < WORLDS; i++) {
+        tm_comm_hosts *h = tm_comm_hosts_make(worlds[i].host, worlds[i].n);
+        assert_int_equal(h->size, worlds[i].n);
+        check_places(h, worlds[i].host);
+        check_shares(h);
+        check_moved(h);
         tm_comm_hosts_free(h);
     }
     tm_comm_hosts_free(NULL);
-    for (size_t count = 0; count < 70; count += 1 + count / 3)
+}
+
+/* One behind the other, all of them, each in whole lines of the cache, none with two lines more than another. */
+static void slices_are_whole_lines(void **state)
+{
+    (void)state;
+    for (size_t count = 0; count < 300; count += 1 + count / 3)
         for (size_t element = 1; element <= 8; element *= 2)
             for (size_t parts = 1; parts < 5; parts++) {
-                tm_text_printf(&out, "%zu of %zu:", count, element);
-                for (size_t part = 0; part < parts; part++) {
+                const size_t line = 64 / element, even = count / parts;
+                for (size_t part = 0, at = 0; part < parts; part++) {
                     size_t first, end;
                     tm_comm_slice(count, element, part, parts, &first, &end);
-                    tm_text_printf(&out, " %zu-%zu", first, end);
+                    assert_true(first == at && end >= first && (first % line == 0 || first == count));
+                    assert_true(end - first < even + 2 * line && end - first + 2 * line > even);
+                    at = end;
+                    assert_true(part + 1 < parts || at == count);
                 }
-                tm_text_add(&out, "\n");
             }
-    whole_is("tests/comm/whole-hosts.txt", &out);
 }
 
 /* --- words --------------------------------------------------------------------------------------- */
@@ -370,8 +468,9 @@ static void modules_that_are_none(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(meshes_are_as_recorded),   cmocka_unit_test(groups_are_as_recorded),
-    cmocka_unit_test(hosts_are_as_recorded),    cmocka_unit_test(failures_are_as_recorded),
-    cmocka_unit_test(launches_are_as_recorded), cmocka_unit_test(modules_that_are_none),
+    cmocka_unit_test(hosts_share_the_work),     cmocka_unit_test(slices_are_whole_lines),
+    cmocka_unit_test(failures_are_as_recorded), cmocka_unit_test(launches_are_as_recorded),
+    cmocka_unit_test(modules_that_are_none),
 };
 
 TM_TESTS(tests, NULL, test_folder_teardown)
