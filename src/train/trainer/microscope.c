@@ -130,14 +130,12 @@ static tm_status count_rows(const tm_trainer *trainer, size_t own, size_t *first
 }
 
 /* The rows of all stages in the place of this one's own; *n: of these, then of all. */
-static tm_status join_stages(tm_looked *out, const tm_trainer *trainer, row_facts **facts, size_t *n, double losses[2],
-                             tm_error *err)
+static tm_status join_stages(tm_looked *out, const tm_trainer *trainer, row_facts **facts, size_t *n, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
     double        *record = NULL, *all_facts = NULL;
     size_t         first, all;
     if (tm_layout_size(&step->options.layout, 1U << TM_AXIS_PP) == 1) return TM_OK;
-    TM_TRY(tm_trainer_sum(trainer, 1U << TM_AXIS_PP, losses, 2, err)); /* 0 but on the last one */
     TM_TRY(count_rows(trainer, *n, &first, &all, err));
     tm_status st = gather_rows(trainer, out->record, *n, first, all, TM_COMPARED, &record, err);
     if (st == TM_OK) st = gather_rows(trainer, (double *)*facts, *n, first, all, FACTS, &all_facts, err);
@@ -158,6 +156,20 @@ static tm_status join_stages(tm_looked *out, const tm_trainer *trainer, row_fact
 }
 
 /* --- figures ------------------------------------------------------------------------------------------------------ */
+
+/* Sums of this rank's micro-batch become means over the target tokens of all ranks' micro-batches. Ranks that share a
+ * sequence have parts of its loss, and the same count of its targets. */
+static tm_status mean_losses(const tm_trainer *trainer, int64_t targets, double losses[2], tm_error *err)
+{
+    const tm_layout *layout = &tm_trainer_step_of(trainer)->options.layout;
+    double           sums[3] = { losses[0], losses[1], (double)targets };
+    if (!tm_layout_first_copy(layout, 1U << TM_AXIS_CP)) sums[2] = 0;
+    if (tm_layout_size(layout, 1U << TM_AXIS_PP) > 1) /* 0 but on the last one */
+        TM_TRY(tm_trainer_sum(trainer, 1U << TM_AXIS_PP, sums, 2, err));
+    if (tm_layout_sum_ranks(layout) > 1) TM_TRY(tm_trainer_sum(trainer, TM_AXES_LOSS, sums, 3, err));
+    for (int i = 0; i < 2; i++) losses[i] = sums[2] > 0 ? sums[i] / sums[2] : 0;
+    return TM_OK;
+}
 
 /* A row of the record as figures. */
 static tm_look_tensor figures(const row_facts *facts, const char *name, const double *record, double bound)
@@ -208,10 +220,10 @@ tm_status tm_looked_take(tm_looked *out, tm_trainer *trainer, const tm_micro_bat
     TM_TRY(tm_trainer_look(trainer, batch, out->record, losses, err));
     TM_TRY(join_ranks(trainer, TM_AXES_LOSS, out->record, n, err));
     TM_TRY(join_ranks(trainer, 1U << TM_AXIS_TP, out->record, n, err));
-    if (tm_layout_sum_ranks(&of->options.layout) > 1) TM_TRY(tm_trainer_sum(trainer, TM_AXES_LOSS, losses, 2, err));
+    TM_TRY(mean_losses(trainer, batch->target_tokens, losses, err));
     row_facts *facts = tm_alloc(n * sizeof *facts);
     for (size_t i = 0; i < n; i++) facts[i] = facts_of(of, &microscope->rows[i]);
-    tm_status st = join_stages(out, trainer, &facts, &n, losses, err);
+    tm_status st = join_stages(out, trainer, &facts, &n, err);
     out->tensors = tm_alloc(n * sizeof *out->tensors);
     out->names = tm_alloc(n * NAME_BYTES);
     out->look = (tm_look){ .step = step,
