@@ -10,7 +10,7 @@ typedef struct {
     tm_look         look; /* points into what is below */
     double         *record;
     tm_look_tensor *tensors;
-    char           *names;
+    tm_arena       *names;
 } tm_looked;
 
 /* By tm_trainer_look, for the step that it was begun for. `batch`: the first micro-batch of this rank, and the target
