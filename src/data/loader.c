@@ -27,6 +27,7 @@ struct tm_loader {
     tm_batch        *slot;
     size_t           bytes[TM_MAX_FIELDS]; /* of a field of a sample */
     char            *memory;               /* of all slots */
+    int64_t         *weight;               /* (slots, rows) */
     int32_t         *sample;               /* (T+1) the thread's own */
     pthread_t        thread;
     pthread_mutex_t  lock;
@@ -69,6 +70,8 @@ static void watch(tm_loader *loader, void *const *at)
 static void fill(tm_loader *loader, int64_t n)
 {
     tm_batch *out = &loader->slot[n % loader->slots];
+    int64_t  *weights = loader->weight + n % loader->slots * loader->rows;
+    out->weight = weights;
     out->target_tokens = 0;
     for (int64_t row = 0; row < loader->rows; row++) {
         void   *at[TM_MAX_FIELDS];
@@ -82,6 +85,7 @@ static void fill(tm_loader *loader, int64_t n)
         } else if (loader->seen < WATCHED) {
             watch(loader, at);
         }
+        weights[row] = weight;
         out->target_tokens += weight;
     }
     out->error = loader->error.status != TM_OK ? &loader->error : NULL;
@@ -111,6 +115,7 @@ static void release(tm_loader *loader)
     pthread_cond_destroy(&loader->filled_more);
     pthread_mutex_destroy(&loader->lock);
     free(loader->memory);
+    free(loader->weight);
     free(loader->slot);
     free(loader->sample);
     free(loader);
@@ -131,6 +136,7 @@ static void take_memory(tm_loader *loader)
     }
     TM_ASSERT(!__builtin_mul_overflow(slot, (size_t)loader->slots, &all));
     loader->memory = tm_alloc(all);
+    loader->weight = tm_alloc((size_t)loader->slots * (size_t)loader->rows * sizeof *loader->weight);
     for (int64_t i = 0; i < loader->slots; i++)
         for (int f = 0; f < loader->source->n_fields; f++)
             loader->slot[i].field[f] = loader->memory + (size_t)i * slot + at[f];

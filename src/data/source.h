@@ -191,7 +191,8 @@ typedef struct {
 
 typedef struct {
     void           *field[TM_MAX_FIELDS]; /* (batch, ...) each, in the order of tm_source_fields */
-    int64_t         target_tokens;        /* the weights of its rows together */
+    const int64_t  *weight;               /* (batch) what each of its rows weighs in the loss, as of tm_source_row */
+    int64_t         target_tokens;        /* those together */
     const tm_error *error; /* NULL, or why a row could not be read: the batch and all after it are no good */
 } tm_batch;
 

@@ -147,11 +147,17 @@ static void the_loader_counts_the_targets(void **state)
     tm_loader_next(loader, &batch);
     assert_null(batch.error);
     assert_int_equal(batch.target_tokens, 4);
+    for (int row = 0; row < 3; row++) {
+        int64_t count = 0;
+        for (int t = 0; t < W; t++) count += ((int32_t *)batch.field[1])[row * W + t] != TM_IGNORED_TARGET;
+        assert_int_equal(batch.weight[row], count);
+    }
     for (int t = 0; t < W; t++) assert_int_equal(((int32_t *)batch.field[1])[2 * W + t], TM_IGNORED_TARGET);
     tm_loader_close(loader);
     loader = tm_loader_open(source, TM_SPLIT_TRAIN, 3, 0, 1);
     tm_loader_next(loader, &batch);
     assert_int_equal(batch.target_tokens, 3 * (W - 1));
+    for (int row = 0; row < 3; row++) assert_int_equal(batch.weight[row], W - 1);
     tm_loader_close(loader);
     tm_source_close(source);
 }

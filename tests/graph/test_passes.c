@@ -32,6 +32,7 @@
 #define TP RANKS2 "--parallelism.tensor_parallel_degree 2 "
 #define EP RANKS2 "--parallelism.expert_parallel_degree 2 "
 #define STAGES RANKS2 "--parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 4 "
+#define PARTED "--parallelism.pipeline_parallel_schedule "
 #define LORA "--lora.rank 2 --lora.alpha 6 --lora.dropout 0.25 "
 #define BY_OP                                                                                                          \
     "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op "                           \
@@ -74,7 +75,14 @@ static const char *const runs[] = {
     TINY "--model.tied true --training.grad_accumulation 2 " RANKS2 BF16,
     TINY "--optimizer.name Muon " RANKS4 BF16 "--parallelism.data_parallel_replicate_degree 2",
     TINY RANKS4 "--parallelism.tensor_parallel_degree 2 " BF16,
-    TINY STAGES "--parallelism.ranks 4 " BF16,
+    TINY RANKS2 BF16,
+    GPT RANKS2 "--parallelism.fsdp_reshard_after_forward never --activation_checkpoint.mode full",
+    TINY STAGES RANKS4 BF16,
+    TINY STAGES RANKS4 "--parallelism.data_parallel_shard_strategy optim_grads",
+    TINY STAGES RANKS4 PARTED "InterleavedZeroBubble --model.n_layers 4",
+    TINY STAGES RANKS4 PARTED "ZBVZeroBubble --model.n_layers 4 --parallelism.data_parallel_shard_strategy optim_grads",
+    TINY STAGES RANKS4 PARTED "ZBVZeroBubble --model.n_layers 4 " BF16,
+    MIXTRAL STAGES RANKS4 PARTED "ZBVZeroBubble --model.n_layers 4",
     GPT TP "--activation_checkpoint.mode full",
     MIXTRAL "--model.family deepseek --model.n_kv_heads null --model.kv_lora_rank 16 --model.qk_nope_head_dim 8 "
             "--model.qk_rope_head_dim 8 --model.v_head_dim 8 --model.n_shared_experts 1 " EP BY_OP "swiglu:2 "
@@ -158,6 +166,59 @@ static void check_order(const char *words, const tm_graph *graph, const tm_segme
     free(written);
 }
 
+/* A node of a step's gradients writes an element for the first time, or adds to what the step has put there. */
+static void check_sum(const char *words, const tm_graph *graph, const tm_segment *segment, const tm_node *node, int k,
+                      bool **written)
+{
+    const tm_tensor   *to = tm_graph_at(graph, node->out[k]);
+    const tm_tensor_id base = tm_graph_base(graph, node->out[k]);
+    const int64_t      all = tm_shape_elements(to->shape), rows = to->ld ? to->shape.n[0] : 1;
+    bool               adds = node->accumulate >> k & 1;
+    if (tm_graph_at(graph, base)->role != TM_ROLE_GRADIENT) return;
+    if (!written[base]) written[base] = calloc((size_t)tm_shape_elements(tm_graph_at(graph, base)->shape), 1);
+    for (int i = 0; i < TM_MAX_IN; i++) adds = adds || node->in[i] == node->out[k];
+    for (int64_t i = 0; i < all; i++) {
+        const int64_t at = (to->base == TM_NONE ? 0 : to->offset) + i / (all / rows) * to->ld + i % (all / rows);
+        if (written[base][at] != adds)
+            fail_msg("%s, %s: %s of %s %s element %d of %s", words, segment->name, tm_op_get(node->op)->name,
+                     node->module, adds ? "adds to what another step left in" : "forgets the sum in", (int)at,
+                     tm_graph_at(graph, base)->name);
+        written[base][at] = true;
+    }
+}
+
+static const tm_segment *segment_of(const tm_graph *graph, const tm_program *program)
+{
+    for (size_t s = 0; s < graph->n_segments; s++)
+        if (strcmp(graph->segments[s]->name, program->name) == 0) return graph->segments[s];
+    fail_msg("nobody wrote program %s", program->name);
+    return NULL;
+}
+
+/* The programs of a step in their order: gradients are those of its micro-batches, all of them and no others. */
+static void check_sums(const char *words, const tm_step *step)
+{
+    const tm_graph *graph = step->graph;
+    bool          **written = calloc(graph->n_tensors, sizeof *written);
+    for (size_t w = 0; w < step->training.n; w++)
+        for (int64_t m = 0; m < step->training.work[w].count; m++) {
+            const tm_segment *segment = segment_of(graph, step->training.work[w].program);
+            for (size_t x = 0; x < segment->n_nodes; x++)
+                for (int k = 0; k < TM_MAX_OUT; k++) {
+                    const tm_node *node = &segment->nodes[x];
+                    if (node->out[k] == TM_NONE || node->phase == TM_PHASE_UPDATE) continue;
+                    check_sum(words, graph, segment, node, k, written);
+                }
+        }
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *t = &graph->tensors[i];
+        if (t->role == TM_ROLE_GRADIENT && t->base == TM_NONE && !t->shared && !written[i])
+            fail_msg("%s: nothing is in %s", words, t->name);
+        free(written[i]);
+    }
+    free(written);
+}
+
 /* No two rows of products are of the same, and what is compared has one shape. */
 static void check_rows(const tm_step *step)
 {
@@ -171,6 +232,74 @@ static void check_rows(const tm_step *step)
         const tm_tensor *own = tm_graph_at(step->graph, m->rows[i].own);
         const tm_tensor *other = tm_graph_at(step->graph, m->rows[i].reference);
         assert_true(own != other && tm_shape_equal(own->shape, other->shape));
+    }
+}
+
+/* --- weights that ranks share ------------------------------------------------------------------------------------- */
+
+enum { MOST_GATHERS = 200 };
+typedef struct {
+    size_t       at, first, last; /* nodes: the gather, its first and its last reader */
+    int          turn;
+    const char  *unit, *layer; /* names */
+    tm_tensor_id whole;
+} gathered;
+
+/* Of "weights of layer 1", and of "weights of experts of layer 1". */
+static const char *layer_of(const char *unit)
+{
+    const char *experts = strstr(unit, "experts of ");
+    return experts ? experts + 11 : unit + 11;
+}
+
+static size_t find_gathers(const tm_graph *graph, const tm_segment *segment, gathered list[MOST_GATHERS])
+{
+    size_t n = 0;
+    for (size_t x = 0; x < segment->n_nodes; x++) {
+        const tm_node *node = &segment->nodes[x];
+        if (node->op == TM_OP_all_gather && strncmp(node->module, "weights of ", 11) == 0) {
+            assert_true(n < MOST_GATHERS);
+            list[n++] =
+                (gathered){ x, 0, 0, 0, node->module, layer_of(node->module), tm_graph_base(graph, node->out[0]) };
+        }
+        for (size_t g = 0; g < n; g++)
+            for (int i = 0; i < TM_MAX_IN && node->op != TM_OP_all_gather; i++)
+                if (node->in[i] != TM_NONE && tm_graph_base(graph, node->in[i]) == list[g].whole) {
+                    if (!list[g].first) list[g].first = x;
+                    list[g].last = x;
+                }
+    }
+    return n;
+}
+
+static int by_first_reader(const void *a, const void *b)
+{
+    const gathered *x = a, *y = b;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+/* Weights come as many turns ahead as were asked for; they are let go before another layer's are read, or come once. */
+static void check_gathers(const char *words, const tm_step *step, const tm_segment *segment)
+{
+    static gathered  list[MOST_GATHERS];
+    const tm_layout *layout = &step->options.layout;
+    size_t           n = find_gathers(step->graph, segment, list);
+    qsort(list, n, sizeof *list, by_first_reader);
+    for (size_t g = 1; g < n; g++) list[g].turn = list[g - 1].turn + (strcmp(list[g].layer, list[g - 1].layer) != 0);
+    for (size_t g = 0; g < n; g++) {
+        int ahead = 0, wanted = list[g].turn < layout->prefetch ? list[g].turn : layout->prefetch;
+        for (size_t k = 0; k < g; k++) {
+            const bool begins = k == 0 || list[k].turn != list[k - 1].turn;
+            ahead += begins && list[k].turn < list[g].turn && list[k].first > list[g].at;
+            if (layout->reshard && list[k].last > list[g].first && strcmp(list[k].layer, list[g].layer) != 0)
+                fail_msg("%s, %s: weights of %s stay beside those of %s", words, segment->name, list[k].layer,
+                         list[g].layer);
+            if (!layout->reshard && strcmp(list[k].unit, list[g].unit) == 0)
+                fail_msg("%s, %s: weights of %s come twice", words, segment->name, list[g].layer);
+        }
+        if (ahead != wanted)
+            fail_msg("%s, %s: weights of %s come %d turns ahead, wanted %d", words, segment->name, list[g].layer, ahead,
+                     wanted);
     }
 }
 
@@ -190,7 +319,9 @@ static void check_run(const char *words, bool fits, const tm_chooser *chooser)
         for (size_t s = 0; s < step->graph->n_segments; s++) {
             check_order(words, step->graph, step->graph->segments[s]);
             check_needed(words, step->graph, step->graph->segments[s]);
+            check_gathers(words, step, step->graph->segments[s]);
         }
+        check_sums(words, step);
         check_rows(step);
         tm_step_destroy(step);
     }
@@ -252,7 +383,8 @@ static void the_microscope_says_where_formats_part(void **state)
         } else {
             assert_int_equal(made.n_rows, 2);
             assert_string_equal(made.rows[0].name, "own.gelu");
-            assert_string_equal(made.rows[1].name, "own.gelu.2");
+            assert_string_equal(made.rows[1].name, "own.gelu"); /* told apart when all ranks' rows are together */
+            assert_true(made.rows[0].own != made.rows[1].own);
             tm_microscope_fini(&made);
             assert_int_equal(made.record, TM_NONE);
             assert_null(made.rows);

@@ -13,9 +13,12 @@
 
 #include "support/test.h"
 
-static tm_micro_batch fed(const test_batch *batch)
+/* The micro-batches of a step; its targets are those of the first one. */
+static tm_micro_batch fed(const test_batch *batch, const tm_step_options *o)
 {
-    return (tm_micro_batch){ .field = { batch->tokens, batch->targets }, .target_tokens = batch->target_tokens };
+    tm_micro_batch out = { .field = { batch->tokens, batch->targets } };
+    for (int64_t i = 0; i < o->micro_batch * o->seq; i++) out.target_tokens += batch->targets[i] != TM_IGNORED_TARGET;
+    return out;
 }
 
 static test_batch batch_of(const tm_step_options *o, uint64_t seed)
@@ -27,7 +30,7 @@ static test_batch batch_of(const tm_step_options *o, uint64_t seed)
 static void look(tm_trainer *trainer, const test_batch *batch, int64_t t, double bound, tm_looked *out)
 {
     tm_error       err = { 0 };
-    tm_micro_batch micro = fed(batch);
+    tm_micro_batch micro = fed(batch, &tm_trainer_step_of(trainer)->options);
     test_begin(trainer, t, 1e-2, 1, batch->target_tokens);
     if (tm_looked_take(out, trainer, &micro, t, bound, &err) != TM_OK) fail_msg("%s", err.text);
 }
@@ -95,7 +98,7 @@ static uint64_t train(tm_step_options o, bool looks)
     uint64_t    hash = 0;
     for (int t = 1; t <= 3; t++) {
         test_batch     batch = batch_of(&o, (uint64_t)t);
-        tm_micro_batch micro = fed(&batch);
+        tm_micro_batch micro = fed(&batch, &o);
         tm_step_result result;
         tm_error       err = { 0 };
         test_begin(trainer, t, 1e-2, 1, batch.target_tokens);
@@ -296,6 +299,36 @@ static void a_number_that_overflows_is_found(void **state)
     tm_device_close(device);
 }
 
+/* Its mean is over the targets of what was looked at: the first micro-batch. Without any it is 0. */
+static void the_loss_is_that_of_the_first_micro_batch(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_step_options o = test_llama_options();
+    o.accumulation = 3;
+    o.compared = &tm_precision_f32;
+    tm_trainer *trainer = test_trainer_open(device, &o, 1);
+    for (int ignored = 0; ignored < 3; ignored++) { /* targets: none, every second one, all of the first micro-batch */
+        test_batch batch = batch_of(&o, 1);
+        tm_looked  seen = { 0 };
+        tm_error   err = { 0 };
+        double     loss;
+        for (int64_t i = 0; i < o.micro_batch * o.seq; i++)
+            if (ignored == 2 || (ignored == 1 && i % 2)) batch.targets[i] = TM_IGNORED_TARGET;
+        tm_micro_batch first = fed(&batch, &o);
+        look(trainer, &batch, 1, 0.1, &seen);
+        assert_int_equal(tm_trainer_evaluate(trainer, &first, &loss, &err), TM_OK);
+        double wanted = first.target_tokens > 0 ? loss / (double)first.target_tokens : 0;
+        assert_true((wanted > 1) == (ignored < 2));
+        if (!(fabs(seen.look.loss - wanted) <= 1e-6 * wanted) || seen.look.loss != seen.look.reference_loss)
+            fail_msg("loss %.9g and %.9g, wanted %.9g", seen.look.loss, seen.look.reference_loss, wanted);
+        tm_looked_fini(&seen);
+        test_batch_fini(&batch);
+    }
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
 /* It is in the plan: what is persistent grows by its record, and nothing lies beside the arena. */
 static void its_memory_is_planned(void **state)
 {
@@ -424,6 +457,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_number_that_overflows_is_found),
     cmocka_unit_test(zeros_beside_numbers_have_no_direction),
     cmocka_unit_test(numbers_beside_zeros_are_infinitely_far),
+    cmocka_unit_test(the_loss_is_that_of_the_first_micro_batch),
     cmocka_unit_test(its_memory_is_planned),
 };
 

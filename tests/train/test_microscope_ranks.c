@@ -14,15 +14,17 @@ typedef struct {
     char   *names;
 } seen;
 
-static void look_at(tm_trainer *trainer, const tm_step_options *o, int64_t number, int64_t targets, tm_looked *out)
+/* Returns its targets. */
+static int64_t look_at(tm_trainer *trainer, const tm_step_options *o, int64_t number, int64_t targets, tm_looked *out)
 {
     void          *field[TM_MAX_FIELDS];
     tm_micro_batch micro = { 0 };
-    make_batch(o, 1, number, field);
+    micro.target_tokens = make_batch(o, 1, number, field);
     for (int f = 0; f < (o->n_fields > 2 ? o->n_fields : 2); f++) micro.field[f] = field[f];
     CHECK_OK(tm_trainer_begin(trainer, 1, 0, 0, targets, err));
     CHECK_OK(tm_looked_take(out, trainer, &micro, 1, 0.1, err));
     free_batch(o, field);
+    return micro.target_tokens;
 }
 
 /* All add up what they see; one rank's looks are added up here. */
@@ -33,10 +35,10 @@ static void look(const job *j, tm_trainer *trainer)
     int                    rank = o->layout.mesh.degree[0] == 0 ? 0 : o->layout.rank;
     int64_t                ranks = to->alone ? to->alone : tm_layout_data_ranks(&o->layout);
     int64_t                each = to->alone ? o->accumulation / to->alone : o->accumulation;
-    int64_t                targets = count_targets(o, 1, ranks * each);
+    int64_t                targets = count_targets(o, 1, ranks * each), all_seen = 0;
     tm_looked              looked = { 0 };
     for (int64_t m = 0; m < (to->alone ? to->alone : 1); m++) {
-        look_at(trainer, o, (to->alone ? m : tm_layout_data_rank(&o->layout)) * each, targets, &looked);
+        int64_t here = look_at(trainer, o, (to->alone ? m : tm_layout_data_rank(&o->layout)) * each, targets, &looked);
         if (rank > 0) continue;
         size_t n = looked.look.n_tensors, all = n * TM_COMPARED;
         if (!to->record) to->record = calloc(all, sizeof *to->record), to->names = calloc(n, 120);
@@ -48,10 +50,12 @@ static void look(const job *j, tm_trainer *trainer)
             }
         }
         to->n = n;
-        to->losses[0] += looked.look.loss;
-        to->losses[1] += looked.look.reference_loss;
+        to->losses[0] += looked.look.loss * (double)here;
+        to->losses[1] += looked.look.reference_loss * (double)here;
+        all_seen += here;
         to->elements += looked.look.tensors[0].elements;
     }
+    for (int k = 0; k < 2; k++) to->losses[k] /= all_seen > 0 ? (double)all_seen : 1; /* means over the targets */
     tm_looked_fini(&looked);
 }
 

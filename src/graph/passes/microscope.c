@@ -153,11 +153,18 @@ static bool rotated(const tm_node *node)
     return attr->recipe[0].rotation != TM_ROTATE_NOT || attr->recipe[1].rotation != TM_ROTATE_NOT;
 }
 
+/* What another stage has compared; a term that only one of the ranks has that divide matrices (route_grad, which adds
+ * to it, is compared). */
+static bool left_to_others(tm_op_id op)
+{
+    return op == TM_OP_receive || op == TM_OP_balance_loss_grad;
+}
+
 /* Rows of the tensors that node x writes for the last time. */
 static void plan_node(pass *p, size_t x, const tm_look_pair *gradients, size_t n_gradients)
 {
     const tm_node node = p->nodes[x];
-    if (node.recomputed || node.op == TM_OP_receive) return;
+    if (node.recomputed || left_to_others(node.op)) return;
     if (node.op == TM_OP_quantize) {
         bool         apart = rotated(&node) || p->sent[tm_graph_base(p->graph, node.in[0])];
         tm_tensor_id reference = apart ? TM_NONE : reference_of(p, node.in[0]);
@@ -180,19 +187,6 @@ static int by_place(const void *a, const void *b)
     const planned *x = a, *y = b;
     if (x->at != y->at) return x->at < y->at ? -1 : 1;
     return x->row.own < y->row.own ? -1 : x->row.own > y->row.own;
-}
-
-/* Names tell rows apart: the second of a name ends in ".2". Equal names are of one layer. */
-static void name_rows(pass *p)
-{
-    for (size_t i = 0; i < p->n_list; i++) {
-        const char *name = p->list[i].row.name;
-        int         before = 0;
-        for (size_t j = 0; j < i; j++)
-            before += p->list[j].row.layer == p->list[i].row.layer &&
-                      strcmp(tm_graph_at(p->graph, p->list[j].row.own)->name, name) == 0;
-        if (before > 0) p->list[i].row.name = tm_arena_format(p->graph->arena, "%s.%d", name, before + 1);
-    }
 }
 
 /* --- the program -------------------------------------------------------------------------------------------------- */
@@ -248,7 +242,6 @@ tm_status tm_microscope_pass(tm_graph *graph, const tm_segment *reference, const
     for (size_t x = 0; st == TM_OK && x < p.n; x++) plan_node(&p, x, gradients, n_gradients);
     if (st == TM_OK) {
         if (p.n_list > 0) qsort(p.list, p.n_list, sizeof *p.list, by_place);
-        name_rows(&p);
         emit(&p, out);
     }
     free(p.partner), free(p.source), free(p.written), free(p.sent), free(p.nodes), free(p.part), free(p.list);

@@ -13,7 +13,7 @@ const char *tm_look_kind_name(tm_look_kind kind); /* "forward", "backward", "fac
 
 /* Row r of the record. */
 typedef struct {
-    const char  *name; /* "layers.3.attention.linear"; of a later one of the same name "layers.3.attention.linear.2" */
+    const char  *name; /* "layers.3.attention.linear": of the own tensor; several may have the same */
     tm_look_kind kind;
     tm_tensor_id own, reference;
     int          layer;
@@ -38,7 +38,7 @@ typedef struct {
 /* Puts the nodes of `reference`, the same forward and backward in another format, beside those of the current segment,
  * and behind the last write of each pair of tensors a `compare`. What only one of them has (casts, quantized factors)
  * finds its place; any other difference is TM_UNSUPPORTED. Not compared: whole numbers, what is computed again, factors
- * that a recipe rotates, what another stage sent (it has compared it). */
+ * that a recipe rotates, what another stage sent (it has compared it), what balances experts before it is added. */
 TM_MUST_USE tm_status tm_microscope_pass(tm_graph *graph, const tm_segment *reference, const tm_look_pair *gradients,
                                          size_t n_gradients, tm_microscope *out, tm_error *err);
 void                  tm_microscope_fini(tm_microscope *microscope);

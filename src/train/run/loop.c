@@ -27,7 +27,7 @@ static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, in
     tm_ledger_add(&r->timing.ledger, "data", (double)(tm_now_ns() - begin - waited) * 1e-9);
     r->progress.own_targets += batch.target_tokens;
     tm_micro_batch fed = run_micro_batch(&batch);
-    TM_TRY(run_look(r, step, &fed, err));
+    TM_TRY(run_look(r, step, &batch, err));
     TM_TRY(tm_trainer_gradients(r->trainer, &fed, &r->timing.ledger, err));
     if (r->progress.done == 0) TM_TRY(run_certify(r, &fed, err));
     return tm_trainer_update(r->trainer, result, &r->timing.ledger, err);

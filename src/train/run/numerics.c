@@ -11,11 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-tm_status run_look(run *r, int64_t step, const tm_micro_batch *batch, tm_error *err)
+tm_status run_look(run *r, int64_t step, const tm_batch *batch, tm_error *err)
 {
     int64_t every = r->options->microscope, begin = tm_now_ns();
     if (every == 0 || step % every != 0) return TM_OK;
-    TM_TRY(tm_looked_take(&r->microscope.look, r->trainer, batch, step, r->options->microscope_bound, err));
+    tm_micro_batch first = run_micro_batch(batch);
+    first.target_tokens = 0;
+    for (int64_t row = 0; row < r->options->step.micro_batch; row++) first.target_tokens += batch->weight[row];
+    TM_TRY(tm_looked_take(&r->microscope.look, r->trainer, &first, step, r->options->microscope_bound, err));
     tm_event event = { .kind = TM_EVENT_LOOK, .look = r->microscope.look.look };
     tm_event_emit(r->bus, &event);
     r->timing.begin_ns += tm_now_ns() - begin;

@@ -205,7 +205,7 @@ TM_MUST_USE tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_er
 /* --- numerics.c --- */
 
 /* Before a step that the microscope looks at, behind tm_trainer_begin: looks, and tells it (LOOK). */
-TM_MUST_USE tm_status run_look(run *r, int64_t step, const tm_micro_batch *batch, tm_error *err);
+TM_MUST_USE tm_status run_look(run *r, int64_t step, const tm_batch *batch, tm_error *err);
 /* After a step whose quantized factors are to be told: tells them (QUANTIZED). */
 TM_MUST_USE tm_status run_tell_factors(run *r, int64_t step, tm_error *err);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/trainer/microscope.h"
 
+#include "base/arena.h"
 #include "base/clock.h"
 
 #include <math.h>
@@ -130,14 +131,12 @@ static tm_status count_rows(const tm_trainer *trainer, size_t own, size_t *first
 }
 
 /* The rows of all stages in the place of this one's own; *n: of these, then of all. */
-static tm_status join_stages(tm_looked *out, const tm_trainer *trainer, row_facts **facts, size_t *n, double losses[2],
-                             tm_error *err)
+static tm_status join_stages(tm_looked *out, const tm_trainer *trainer, row_facts **facts, size_t *n, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
     double        *record = NULL, *all_facts = NULL;
     size_t         first, all;
     if (tm_layout_size(&step->options.layout, 1U << TM_AXIS_PP) == 1) return TM_OK;
-    TM_TRY(tm_trainer_sum(trainer, 1U << TM_AXIS_PP, losses, 2, err)); /* 0 but on the last one */
     TM_TRY(count_rows(trainer, *n, &first, &all, err));
     tm_status st = gather_rows(trainer, out->record, *n, first, all, TM_COMPARED, &record, err);
     if (st == TM_OK) st = gather_rows(trainer, (double *)*facts, *n, first, all, FACTS, &all_facts, err);
@@ -157,7 +156,69 @@ static tm_status join_stages(tm_looked *out, const tm_trainer *trainer, row_fact
     return st;
 }
 
+/* --- names ----------------------------------------------------------------------------------------------------------
+ *
+ * Rows are told apart by their names: the second row of a tensor's name ends in ".2", or in the next number that makes
+ * it no other tensor's ("modulate.2" is an output of the first "modulate"). */
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The first of n sorted names that is not before `name`. */
+static size_t place_of(const char *const *sorted, size_t n, const char *name)
+{
+    size_t begin = 0, end = n;
+    while (begin < end) {
+        size_t middle = begin + (end - begin) / 2;
+        if (strcmp(sorted[middle], name) < 0)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
+
+static bool is_taken(const char *const *sorted, size_t n, const char *name)
+{
+    size_t at = place_of(sorted, n, name);
+    return at < n && strcmp(sorted[at], name) == 0;
+}
+
+/* names[i]: of row i, of which the arena keeps the new ones. */
+static void tell_apart(tm_arena *arena, const char **names, size_t n)
+{
+    const char **sorted = tm_alloc((n + 1) * sizeof *sorted);
+    int         *last = tm_alloc((n + 1) * sizeof *last); /* number of the last row of sorted[k], at the first such k */
+    memcpy(sorted, names, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_text);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = names[i];
+        int        *number = &last[place_of(sorted, n, name)];
+        if (++*number == 1) continue;
+        names[i] = tm_arena_format(arena, "%s.%d", name, *number);
+        while (is_taken(sorted, n, names[i])) names[i] = tm_arena_format(arena, "%s.%d", name, ++*number);
+    }
+    free(sorted);
+    free(last);
+}
+
 /* --- figures ------------------------------------------------------------------------------------------------------ */
+
+/* Sums of this rank's micro-batch become means over the target tokens of all ranks' micro-batches. Ranks that share a
+ * sequence have parts of its loss, and the same count of its targets. */
+static tm_status mean_losses(const tm_trainer *trainer, int64_t targets, double losses[2], tm_error *err)
+{
+    const tm_layout *layout = &tm_trainer_step_of(trainer)->options.layout;
+    double           sums[3] = { losses[0], losses[1], (double)targets };
+    if (!tm_layout_first_copy(layout, 1U << TM_AXIS_CP)) sums[2] = 0;
+    if (tm_layout_size(layout, 1U << TM_AXIS_PP) > 1) /* 0 but on the last one */
+        TM_TRY(tm_trainer_sum(trainer, 1U << TM_AXIS_PP, sums, 2, err));
+    if (tm_layout_sum_ranks(layout) > 1) TM_TRY(tm_trainer_sum(trainer, TM_AXES_LOSS, sums, 3, err));
+    for (int i = 0; i < 2; i++) losses[i] = sums[2] > 0 ? sums[i] / sums[2] : 0;
+    return TM_OK;
+}
 
 /* A row of the record as figures. */
 static tm_look_tensor figures(const row_facts *facts, const char *name, const double *record, double bound)
@@ -185,14 +246,20 @@ static tm_look_tensor figures(const row_facts *facts, const char *name, const do
 /* What the record says, row by row. */
 static void tell(tm_looked *out, const row_facts *facts, size_t n, double bound)
 {
+    const char **names = tm_alloc((n + 1) * sizeof *names);
+    for (size_t i = 0; i < n; i++) {
+        char name[NAME_BYTES];
+        read_name(facts[i].name, name);
+        names[i] = tm_arena_text(out->names, name);
+    }
+    tell_apart(out->names, names, n);
     for (size_t i = 0; i < n; i++) {
         tm_look_tensor *tensor = &out->tensors[i];
-        char           *name = out->names + i * NAME_BYTES;
-        read_name(facts[i].name, name);
-        *tensor = figures(&facts[i], name, out->record + i * TM_COMPARED, bound);
+        *tensor = figures(&facts[i], names[i], out->record + i * TM_COMPARED, bound);
         if (tensor->diverges && !out->look.first) out->look.first = tensor;
         if (!out->look.worst || !(tensor->error <= out->look.worst->error)) out->look.worst = tensor;
     }
+    free(names);
 }
 
 tm_status tm_looked_take(tm_looked *out, tm_trainer *trainer, const tm_micro_batch *batch, int64_t step, double bound,
@@ -208,12 +275,12 @@ tm_status tm_looked_take(tm_looked *out, tm_trainer *trainer, const tm_micro_bat
     TM_TRY(tm_trainer_look(trainer, batch, out->record, losses, err));
     TM_TRY(join_ranks(trainer, TM_AXES_LOSS, out->record, n, err));
     TM_TRY(join_ranks(trainer, 1U << TM_AXIS_TP, out->record, n, err));
-    if (tm_layout_sum_ranks(&of->options.layout) > 1) TM_TRY(tm_trainer_sum(trainer, TM_AXES_LOSS, losses, 2, err));
+    TM_TRY(mean_losses(trainer, batch->target_tokens, losses, err));
     row_facts *facts = tm_alloc(n * sizeof *facts);
     for (size_t i = 0; i < n; i++) facts[i] = facts_of(of, &microscope->rows[i]);
-    tm_status st = join_stages(out, trainer, &facts, &n, losses, err);
+    tm_status st = join_stages(out, trainer, &facts, &n, err);
     out->tensors = tm_alloc(n * sizeof *out->tensors);
-    out->names = tm_alloc(n * NAME_BYTES);
+    out->names = tm_arena_create();
     out->look = (tm_look){ .step = step,
                            .format = of->options.precision->name,
                            .reference = of->options.compared->name,
@@ -234,6 +301,6 @@ void tm_looked_fini(tm_looked *looked)
 {
     free(looked->record);
     free(looked->tensors);
-    free(looked->names);
+    tm_arena_destroy(looked->names);
     *looked = (tm_looked){ 0 };
 }

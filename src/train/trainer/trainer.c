@@ -498,7 +498,6 @@ tm_status tm_trainer_look(tm_trainer *trainer, const tm_micro_batch *batch, doub
     TM_TRY(tm_device_run(trainer->device, step->look, NULL, err));
     TM_TRY(tm_trainer_read(trainer, step->look_loss, 0, &losses[0], sizeof losses[0], err));
     TM_TRY(tm_trainer_read(trainer, step->reference_loss, 0, &losses[1], sizeof losses[1], err));
-    for (int i = 0; i < 2; i++) losses[i] *= trainer->scalars[0][TM_SCALAR_LOSS_SCALE];
     return tm_trainer_read(trainer, microscope->record, 0, record, microscope->n_rows * TM_COMPARED * sizeof *record,
                            err);
 }

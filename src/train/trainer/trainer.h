@@ -84,8 +84,8 @@ TM_MUST_USE tm_status tm_trainer_token_losses(tm_trainer *trainer, const tm_micr
 TM_MUST_USE tm_status tm_trainer_preferred(const tm_trainer *trainer, double record[TM_PREFERRED_COUNT], tm_error *err);
 
 /* Looks at the first micro-batch of a step behind tm_trainer_begin, before tm_trainer_step, which comes to the same
- * bits as without: fills record (microscope.n_rows, TM_COMPARED) and losses, its summed loss times the loss scale in
- * the step's format and in the other. Only with options.compared. */
+ * bits as without: fills record (microscope.n_rows, TM_COMPARED) and losses, its summed loss in the step's format and
+ * in the other; of stages the last one has them, the others 0. Only with options.compared. */
 TM_MUST_USE tm_status tm_trainer_look(tm_trainer *trainer, const tm_micro_batch *batch, double *record,
                                       double losses[2], tm_error *err);
 

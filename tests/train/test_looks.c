@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What runs tell of their looks through the microscope: the loss is that of the samples that were looked at, in every
+ * layout and of every kind of data, and no two rows share a name. */
+#include "support/test.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/source_files.h"
+#include "support/training.h"
+
+#include "../comm/world.h"
+#include "stats/sampling.h"
+#include "train/run/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { MOST_ROWS = 2000, DEADLINE = 120 };
+
+typedef struct {
+    tm_sink        sink;
+    tm_run_options options;
+    double         step_loss;           /* of the first step */
+    double         loss, compared_loss; /* of the look before it; 0: nobody looked */
+    size_t         n_names;
+    char          *names[MOST_ROWS];
+} job;
+
+static void listen(tm_sink *sink, const tm_event *event)
+{
+    job           *j = (job *)sink;
+    const tm_look *look = &event->look;
+    if (event->kind == TM_EVENT_STEP_DONE && event->step_done.step == 1) j->step_loss = event->step_done.loss;
+    if (event->kind != TM_EVENT_LOOK) return;
+    CHECK(j->n_names == 0 && look->n_tensors <= MOST_ROWS);
+    j->loss = look->loss;
+    j->compared_loss = look->reference_loss;
+    for (size_t i = 0; i < look->n_tensors; i++) j->names[j->n_names++] = strdup(look->tensors[i].name);
+}
+
+static void run_rank(tm_comm *comm, void *context)
+{
+    job                  *j = context;
+    int                   rank = tm_comm_rank(comm);
+    bool                  alone = tm_comm_size(comm) == 1;
+    tm_run_options        o = j->options;
+    tm_ranks              own;
+    tm_device            *device;
+    tm_source            *source;
+    volatile sig_atomic_t stop = 0;
+    CHECK_OK(tm_device_open("cpu", 1, &device, err));
+    if (!alone) {
+        o.step.layout.rank = rank;
+        CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
+        o.ranks = &own;
+        tm_device_join(device, &own.groups);
+    }
+    CHECK_OK(tm_source_open(&o.source, &source, err));
+    tm_event_bus bus = { .sinks = (tm_sink *[]){ &j->sink }, .count = rank == 0 };
+    CHECK_OK(tm_run(&o, device, source, &bus, &stop, err));
+    tm_source_close(source);
+    tm_device_close(device);
+    if (!alone) tm_ranks_close(&own);
+}
+
+/* One step of a run: what it tells. The caller ends it with forget. */
+static job run_one(const char *words)
+{
+    job        j = { .sink.handle = listen };
+    tm_error   err = { 0 };
+    tm_config *config = test_full_config();
+    if (test_read_run(config, words, &j.options, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+    const tm_mesh *mesh = &j.options.step.layout.mesh;
+    run_world(mesh->degree[0] == 0 ? 1 : tm_mesh_ranks(mesh), NULL, DEADLINE, false, run_rank, &j);
+    tm_config_destroy(config);
+    return j;
+}
+
+static void forget(job *j)
+{
+    for (size_t i = 0; i < j->n_names; i++) free(j->names[i]);
+}
+
+static bool near(double a, double b, double bound)
+{
+    return fabs(a - b) <= bound * fabs(b);
+}
+
+#define ONE_STEP                                                                                                       \
+    "--training.steps 1 --training.threads 1 --training.stop_at_target false --validation.enable false "               \
+    "--debug.certificate false "
+#define TINY                                                                                                           \
+    "tiny-llama --model.n_layers 2 --model.dim 32 --model.n_heads 4 --model.n_kv_heads 2 --model.ffn_dim 64 "          \
+    "--model.vocab_size 64 --training.seq_len 16 " ONE_STEP
+#define MOE "--model.n_experts 4 --model.n_experts_per_token 2 --model.moe_ffn_dim 32 "
+#define FLUX "tiny-flux --model.dim 64 --model.n_heads 2 --model.n_layers 2 --model.n_single_layers 2 " ONE_STEP
+#define LOOKS "--training.dtype bfloat16 --debug.microscope 1 "
+#define TWO "--parallelism.ranks 2 "
+#define FOUR "--parallelism.ranks 4 "
+#define TP "--parallelism.tensor_parallel_degree 2 "
+#define CP "--parallelism.context_parallel_degree 2 "
+#define EP "--parallelism.expert_parallel_degree 2 "
+#define PP "--parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 2 "
+#define ORDER PP "--parallelism.pipeline_parallel_schedule "
+#define COPIES "--parallelism.data_parallel_replicate_degree 2 --parallelism.data_parallel_shard_degree 1 "
+#define PAIRS                                                                                                          \
+    TINY "--data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 --model.vocab_size 257 "     \
+         "--training.seq_len 32 "
+#define TEXT                                                                                                           \
+    TINY "--data.source text --data.path text.txt --data.validation_fraction 0.2 --model.vocab_size 257 "              \
+         "--data.sample_tokens 12 "
+
+/* --- losses ------------------------------------------------------------------------------------------------------- */
+
+/* A run with micro-batches of two samples, of which `samples` are looked at: the first ones of the first step. */
+static const struct {
+    const char *base, *layout;
+    int         samples;
+} layouts[] = {
+    { TINY, "", 2 },
+    { TINY, "--training.grad_accumulation 3", 2 },
+    { TINY, "--training.grad_accumulation 4 --training.separate_sums 2", 2 },
+    { TINY, TWO COPIES, 4 },
+    { TINY, TWO, 4 },
+    { TINY, FOUR "--parallelism.data_parallel_replicate_degree 2", 8 },
+    { TINY, TWO TP "--training.grad_accumulation 2", 2 },
+    { TINY, FOUR TP, 4 },
+    { TINY, TWO CP "--training.grad_accumulation 2", 2 },
+    { TINY, FOUR CP, 4 },
+    { TINY, FOUR TP CP, 2 },
+    { TINY, TWO ORDER "GPipe", 2 },
+    { TINY, TWO ORDER "1F1B", 2 },
+    { TINY, TWO ORDER "1F1B --training.grad_accumulation 4", 2 },
+    { TINY, TWO ORDER "Interleaved1F1B --model.n_layers 4", 2 },
+    { TINY, TWO ORDER "InterleavedZeroBubble --model.n_layers 4", 2 },
+    { TINY, TWO ORDER "ZBVZeroBubble --model.n_layers 4", 2 },
+    { TINY, TWO ORDER "DualPipeV --model.n_layers 4 --training.grad_accumulation 4", 2 },
+    { TINY, FOUR PP TP, 2 },
+    { TINY, FOUR PP CP, 2 },
+    { TINY "--model.family mixtral " MOE, TWO EP, 4 },
+    { TINY "--model.family mixtral " MOE, TWO PP, 2 },
+    { TEXT, "--training.grad_accumulation 3", 2 },
+    { TEXT, TWO, 4 },
+    { TEXT, TWO PP, 2 },
+    { PAIRS, "--training.grad_accumulation 2", 2 },
+    { PAIRS, TWO CP "--training.grad_accumulation 2", 2 },
+    { PAIRS, TWO PP, 2 },
+    { FLUX, "--training.grad_accumulation 2", 2 },
+    { FLUX, TWO PP, 2 },
+};
+
+/* Another way to compute it: the loss of a step of one rank with these samples alone. */
+static void losses_are_those_of_the_samples(void **state)
+{
+    (void)state;
+    test_source_files_write();
+    char *back = getcwd(NULL, 0);
+    assert_int_equal(chdir(test_folder()), 0);
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        char        words[2000];
+        const char *layers = strstr(layouts[i].layout, "--model.n_layers");
+        snprintf(words, sizeof words, "%s" LOOKS "--training.local_batch_size 2 %s", layouts[i].base,
+                 layouts[i].layout);
+        job looked = run_one(words);
+        snprintf(words, sizeof words, "%s--training.local_batch_size %d%s", layouts[i].base, layouts[i].samples,
+                 layers ? " --model.n_layers 4" : "");
+        job alone = run_one(words);
+        /* a reference has read pairs in the format of training */
+        double slack = strstr(words, "preference") ? 0.01 : 1e-5;
+        if (!(alone.step_loss > 0) || !near(looked.compared_loss, alone.step_loss, slack) ||
+            !near(looked.loss, alone.step_loss, 0.01))
+            fail_msg("%s: loss %.9g and in float32 %.9g, wanted %.9g", layouts[i].layout, looked.loss,
+                     looked.compared_loss, alone.step_loss);
+        forget(&looked), forget(&alone);
+    }
+    assert_int_equal(chdir(back), 0);
+    free(back);
+}
+
+/* --- names -------------------------------------------------------------------------------------------------------- */
+
+static const char *const families[] = {
+    TINY,
+    TINY "--model.family mistral --model.sliding_window 8",
+    TINY "--model.family qwen2",
+    TINY "--model.family qwen3 --model.tied true --training.grad_accumulation 2",
+    TINY "--model.family mixtral --model.n_shared_experts 1 " MOE,
+    TINY "--model.family qwen3_moe --model.moe_aux_loss 0.01 " MOE,
+    TINY "--model.family gpt_oss --model.sinks true " MOE,
+    TINY "--model.family deepseek --model.n_kv_heads null --model.kv_lora_rank 16 --model.qk_nope_head_dim 8 "
+         "--model.qk_rope_head_dim 8 --model.v_head_dim 8 --model.n_shared_experts 1 " MOE,
+    "gpt-small --model.n_layers 2 --model.dim 32 --model.n_heads 4 --training.seq_len 16 " ONE_STEP,
+    FLUX,
+    FLUX "--model.guidance_embed true --activation_checkpoint.mode full",
+};
+static const char *const ways[] = {
+    "",
+    "--quantize.recipe fp8_tensorwise",
+    "--lora.rank 2",
+    TWO,
+    TWO TP,
+    TWO CP,
+    TWO PP,
+    TWO PP "--quantize.recipe fp8_tensorwise",
+    FOUR "--parallelism.pipeline_parallel_degree 4 --training.grad_accumulation 4 --model.n_layers 4 "
+         "--quantize.recipe fp8_tensorwise",
+    TWO ORDER "Interleaved1F1B --model.n_layers 4 --quantize.recipe fp8_tensorwise",
+    TWO ORDER "ZBVZeroBubble --model.n_layers 4 --quantize.recipe fp8_rowwise",
+};
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Of the outputs of two nodes, the first and the second row of each name, in the order of the program. */
+static void later_rows_have_numbers_of_their_own(void **state)
+{
+    static const char *const wanted[] = { "double_blocks.0.txt.modulate",     "double_blocks.0.txt.modulate.1",
+                                          "double_blocks.0.txt.modulate.2",   "double_blocks.0.txt.modulate.3",
+                                          "double_blocks.0.txt.modulate.1.2", "double_blocks.0.txt.modulate.2.2" };
+    (void)state;
+    job    j = run_one(FLUX LOOKS "--training.local_batch_size 2");
+    size_t found = 0;
+    for (size_t i = 0; i < j.n_names; i++) {
+        if (strncmp(j.names[i], wanted[0], strlen(wanted[0])) != 0 || strstr(j.names[i], "grad")) continue;
+        assert_true(found < sizeof wanted / sizeof wanted[0]);
+        assert_string_equal(j.names[i], wanted[found++]);
+    }
+    assert_int_equal(found, sizeof wanted / sizeof wanted[0]);
+    forget(&j);
+}
+
+/* In all ways, or each family in two of them. */
+static void check_names(bool all)
+{
+    bool seen[TM_FAMILY_COUNT] = { false };
+    for (size_t f = 0; f < sizeof families / sizeof families[0]; f++)
+        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
+            char words[2000];
+            if (!all && w > 0 && w != f) continue;
+            snprintf(words, sizeof words, "%s " LOOKS "--training.local_batch_size 2 %s", families[f], ways[w]);
+            job j = run_one(words);
+            assert_true(j.n_names > 50);
+            seen[j.options.step.shape.family] = true;
+            qsort(j.names, j.n_names, sizeof *j.names, by_text);
+            for (size_t i = 1; i < j.n_names; i++)
+                if (strcmp(j.names[i - 1], j.names[i]) == 0) fail_msg("%s: two rows are %s", words, j.names[i]);
+            forget(&j);
+        }
+    for (int f = 0; f < TM_FAMILY_COUNT; f++)
+        if (!seen[f]) fail_msg("nobody looks at family %d", f);
+}
+
+static void no_two_rows_share_a_name(void **state)
+{
+    (void)state;
+    check_names(false);
+}
+
+static void no_two_rows_share_a_name_in_any_layout(void **state)
+{
+    (void)state;
+    check_names(true);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(later_rows_have_numbers_of_their_own),
+    cmocka_unit_test(no_two_rows_share_a_name),
+    full_test(no_two_rows_share_a_name_in_any_layout),
+    cmocka_unit_test(losses_are_those_of_the_samples),
+};
+
+TM_TESTS(tests, NULL, test_folder_teardown)
