@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the data of measured calls lie, and by what they are timed; copies among ranks by a clock that only readings
- * move, to the packet (tests/golden/whole-bench-copies.txt). */
+ * move, to the letter (tests/golden/whole-bench-copies.txt). */
 #include "support/test.h"
 #include "bench/carrier.h"
 #include "bench/tables.h"

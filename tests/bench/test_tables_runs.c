@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of the workloads that run models, processes and ranks, to the packet (see test_tables.c):
+/* The tables of the workloads that run models, processes and ranks, to the letter (see test_tables.c):
  * tests/golden/whole-bench-runs.txt. Ranks are measured by the real clock: their numbers stand as "#". `startup` starts
  * this program: it plays the runs, whose times are given.
  */
