@@ -72,6 +72,10 @@ check "which has the memory" has "$out" '"fits": true'
 trainmark reproduce page.yaml --rows big --platform 8xH100
 check "or has not" has "$out" "^big: needs 186.20 GiB of a device, 80.00 GiB are available$"
 
+trainmark reproduce page.yaml --rows big --dry-run --json
+check "a dry run plans it" has "$out" '"state": "planned"'
+check "and tells programs what a run lacks" has "$out" '"why": "needs 8 x MI300X; there is no GPU here"'
+
 # A row of several nodes: the lines that start it; that of torchrun, started as torchrun would on two nodes, but on processors.
 cat >nodes.yaml <<'END'
 title: Two nodes
