@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KEPT_BYTES = 600, KEPT_LINES = 10, POLL_NS = 1000000 };
+enum { KEPT_BYTES = 4400, KEPT_LINES = 10, POLL_NS = 1000000 };
 
 extern char **environ;
 

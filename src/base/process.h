@@ -46,8 +46,8 @@ void                  tm_process_continue(tm_process *process);
 bool tm_process_ended(tm_process *process, int *status);
 /* "exit code 3", "signal 9 (Killed)". */
 const char *tm_process_status_text(int status, char out[64]);
-/* The last lines of standard error, at most 10 and 600 bytes; "" if there are none. Valid until the process is closed.
- */
+/* The last lines of standard error, at most 10 and 4400 bytes, so that a message of a tm_error is whole; "" if there
+ * are none. Valid until the process is closed. */
 const char *tm_process_last_words(tm_process *process);
 
 /* Ends the group: SIGTERM, then SIGKILL after `grace_seconds` (0: at once). Reaps child and guard, frees. NULL is fine.

@@ -34,10 +34,21 @@ static tm_status follow(tm_process *process, int *status, tm_text *output, tm_er
     return TM_OK;
 }
 
+/* The last line that tells of an error, and those behind it; NULL: there is none. */
+static const char *error_in(const char *words)
+{
+    static const char ours[] = "trainmark: ", note[] = "trainmark: note: ";
+    const char       *found = NULL;
+    for (const char *line = words; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+        if (strncmp(line, ours, sizeof ours - 1) == 0 && strncmp(line, note, sizeof note - 1) != 0) found = line;
+    return found;
+}
+
 static void judge(tm_process *process, int status, child_end *end)
 {
-    const char *words = tm_process_last_words(process);
-    snprintf(end->words, sizeof end->words, "%s", words);
+    const char *words = tm_process_last_words(process), *error = error_in(words);
+    size_t      n = strlen(words), room = sizeof end->words - 1;
+    snprintf(end->words, sizeof end->words, "%s", error ? error : n > room ? words + n - room : words);
     end->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; /* by the kernel, which had no memory left */
     bool starved = end->code == 1 && strstr(words, "out of memory: cannot allocate"); /* tm_alloc: base/arena.c */

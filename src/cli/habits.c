@@ -57,6 +57,38 @@ const char *tm_habit_tag(tm_arena *arena, const char *preset)
     return tag;
 }
 
+/* Is `name` nearer to `wanted` than *best? Then *best is how near. */
+static bool is_nearer(const char *wanted, const char *name, int *best)
+{
+    int  distance = tm_edit_distance(wanted, name);
+    bool nearer = distance < *best;
+    if (nearer) *best = distance;
+    return nearer;
+}
+
+/* One more than what may be wrong in a name of which another is told. */
+static int farthest(const char *name)
+{
+    size_t third = strlen(name) / 3;
+    return third < 3 ? (int)third + 1 : 4;
+}
+
+/* The preset whose name is like that of the model, or NULL. */
+static const char *near_model(const char *name)
+{
+    char             wanted[96], have[96];
+    size_t           n;
+    const tm_preset *presets = tm_model_presets(&n);
+    const char      *near = NULL;
+    squeeze(name, wanted);
+    int best = farthest(wanted);
+    for (size_t i = 0; i < n; i++) {
+        squeeze(presets[i].name, have);
+        if (is_nearer(wanted, have, &best)) near = presets[i].name;
+    }
+    return near;
+}
+
 /* Takes `suffix` off. */
 static bool cut(char *name, const char *suffix)
 {
@@ -85,6 +117,23 @@ const char *tm_habit_preset(const tm_config *config, const char *tag)
         return tm_habit_model(config, model);
     }
     return NULL;
+}
+
+/* The entry of the catalogue whose name is like the tag, in `arena`, or NULL. */
+static const char *near_tag(tm_arena *arena, const char *tag)
+{
+    size_t           n;
+    const tm_preset *presets = tm_model_presets(&n);
+    const char      *near = NULL;
+    int              best = farthest(tag);
+    for (size_t i = 0; i < n; i++) {
+        const char *model = tm_habit_tag(arena, presets[i].name) + strlen(schemes[MAD]);
+        for (size_t k = 0; k < sizeof schemes / sizeof schemes[0]; k++) {
+            const char *entry = tm_arena_format(arena, "%s%s", schemes[k], model);
+            if (is_nearer(tag, entry, &best)) near = entry;
+        }
+    }
+    return near;
 }
 
 bool tm_habit_selects(const tm_config *config, const char *tag, const char *preset)
@@ -158,8 +207,10 @@ static tm_status take_model(rewriting *r, const char *value, tm_error *err)
 {
     r->model = tm_habit_model(r->config, value);
     if (r->model) return TM_OK;
-    return tm_fail(err, TM_UNSUPPORTED, "-m %.100s: this model is not built; `trainmark models` lists those that are",
-                   value);
+    const char *near = near_model(value);
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "-m %.100s: this model is not built; %s%s%s`trainmark models` lists those that are", value,
+                   near ? "the nearest name is '" : "", near ? near : "", near ? "'; " : "");
 }
 
 static tm_status take_precision(rewriting *r, const char *value, tm_error *err)
@@ -223,8 +274,10 @@ static tm_status take_tag(rewriting *r, const char *tag, tm_error *err)
     /* Megatron-LM's entry of the 70B for one node: 40 of its 80 layers, in FP8 only (ROCm/MAD, pytorch_megatron_lm) */
     bool        proxy = cut(name, "_llama-3.1-70b-proxy") && strcat(name, "_llama-3.1-70b");
     const char *preset = tm_habit_preset(r->config, name);
+    const char *near = preset ? NULL : near_tag(r->arena, name);
     if (!preset)
-        return tm_fail(err, TM_UNSUPPORTED, "--tags: no entry '%.120s'; `trainmark discover` lists them", name);
+        return tm_fail(err, TM_UNSUPPORTED, "--tags: no entry '%.120s'; %s%s%s`trainmark discover` lists them", name,
+                       near ? "the nearest name is '" : "", near ? near : "", near ? "'; " : "");
     if (r->model && strcmp(r->model, preset) != 0)
         return tm_fail(err, TM_UNSUPPORTED,
                        "--tags: %.60s and %.60s are two models; a run is one: call it once for each", r->model, preset);
@@ -260,12 +313,22 @@ static tm_status take_tags(rewriting *r, int argc, char **argv, int *i, tm_error
 
 /* What the catalogue's runner does with its output, containers and folders; there are none, and output comes at once.
  */
+static const char *const habits[] = { "--live-output", "--keep-model-dir", "--keep-alive", "--clean-docker-cache" };
+
 static bool is_habit(const char *word)
 {
-    static const char *const habits[] = { "--live-output", "--keep-model-dir", "--keep-alive", "--clean-docker-cache" };
     for (size_t i = 0; i < sizeof habits / sizeof habits[0]; i++)
         if (tm_names_equal(word, habits[i])) return true;
     return false;
+}
+
+/* An option that is written nearly like one of these; no key is. */
+static tm_status check_habit(const char *word, tm_error *err)
+{
+    for (size_t i = 0; i < sizeof habits / sizeof habits[0]; i++)
+        if (tm_edit_distance(word, habits[i]) < 3)
+            return tm_fail(err, TM_USAGE, "unknown option '%.100s'; did you mean '%s'?", word, habits[i]);
+    return TM_OK;
 }
 
 /* The GPU of --platform, for a plan; NULL: none is said. */
@@ -324,6 +387,7 @@ static tm_status read_word(rewriting *r, int argc, char **argv, int *i, tm_error
     }
     if (is_habit(word)) return TM_OK;
     if (strcmp(word, "--tags") == 0) return take_tags(r, argc, argv, i, err);
+    TM_TRY(check_habit(word, err));
     r->rest[r->n_rest++] = argv[*i];
     return TM_OK;
 }

@@ -104,13 +104,14 @@ static const launcher_option of_primus[] = {
 };
 
 typedef struct {
-    tm_arena *arena;
-    int       argc, at; /* the next word */
-    char    **argv;
-    char    **out;
-    int       n;
-    bool      nodes;   /* a launcher starts several */
-    bool      devices; /* it says how many each has */
+    tm_arena   *arena;
+    int         argc, at; /* the next word */
+    char      **argv;
+    char      **out;
+    int         n;
+    bool        nodes;   /* a launcher starts several */
+    bool        devices; /* it says how many each has */
+    const char *trains;  /* the script that was taken, if it trains a model of its own; else NULL */
 } line;
 
 static const char *next(const line *l)
@@ -304,10 +305,21 @@ static bool take_script(line *l)
         const char *file = scripts[i].file ? getenv(scripts[i].file) : NULL;
         l->at++;
         if (file && *file) put(l, file);
-        for (int k = 0; !(file && *file) && scripts[i].words[k]; k++) put(l, scripts[i].words[k]);
+        bool own = !(file && *file) && scripts[i].words[0];
+        if (own) l->trains = scripts[i].name;
+        for (int k = 0; own && scripts[i].words[k]; k++) put(l, scripts[i].words[k]);
         return true;
     }
     return false;
+}
+
+/* A script of the pages that only installs and downloads. */
+static tm_status check_setup(const char *script, tm_error *err)
+{
+    static const char *const setups[] = { "pytorch_benchmark_setup.sh", NULL };
+    if (!is_one_of(base_of(script), setups)) return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "%.100s: nothing to set up: trainmark needs no packages or downloads; leave this line out", script);
 }
 
 /* tune run OPTIONS RECIPE: the file is behind --config. */
@@ -330,6 +342,7 @@ static tm_status take_launcher(line *l, bool *taken, tm_error *err)
     if (is_one_of(name, shells) &&
         (strchr(behind, '.') || strstr(behind, "primus-cli") || strcmp(behind, "madengine") == 0)) {
         l->at++;
+        TM_TRY(check_setup(next(l), err));
         TM_TRY(take_submission(l, taken, err));
         if (*taken) return TM_OK;
         *taken = true;
@@ -341,6 +354,7 @@ static tm_status take_launcher(line *l, bool *taken, tm_error *err)
     if (strcmp(name, "primus") == 0) return l->at++, take_primus_command(l, err);
     if (strcmp(name, "tune") == 0) return take_tune(l, err);
     if (strcmp(name, "madengine") == 0 && strcmp(behind, "run") == 0) return l->at += 2, TM_OK;
+    TM_TRY(check_setup(next(l), err));
     TM_TRY(take_submission(l, taken, err));
     if (!*taken) *taken = take_script(l);
     return TM_OK;
@@ -362,6 +376,11 @@ tm_status tm_launcher_translate(tm_arena *arena, int *argc, char ***argv, tm_err
         bool        apart = strcmp(word, "--config") == 0 || strcmp(word, "--job.config_file") == 0;
         if (!file && (apart || strncmp(word, "--config=", 9) == 0)) {
             file = true;
+            if (l.trains)
+                return tm_fail(err, TM_USAGE,
+                               "unknown option '%s' of %s: it trains a model of its own; name the file without the "
+                               "script: trainmark run FILE",
+                               apart ? word : "--config", l.trains);
             if (apart && l.at + 1 >= l.argc)
                 return tm_fail(err, TM_USAGE, "option '%s' needs a value: %s FILE", word, word);
             put(&l, apart ? l.argv[++l.at] : word + 9);

@@ -177,7 +177,7 @@ static void add_notes(const reproduction *r, tm_table *table)
             end = line + strcspn(line, "\n");
             tm_table_note(table, "%s: %.*s", row->page->name, (int)(end - line), line);
         }
-        if (row->why && row->state != ROW_PLANNED) add_reason(r, i, table);
+        if (row->why) add_reason(r, i, table);
         if (row->srun) tm_table_note(table, "%s, once for all nodes: %s", row->page->name, row->srun);
         if (row->srun)
             tm_table_note(table, "%s, or on each node (NODE: 0 to %d, FIRST: the host of node 0): %s", row->page->name,

@@ -123,12 +123,11 @@ static double bytes_of(const json_t *plan)
     return most;
 }
 
-/* The last message of a process, without the program's name. */
+/* The message of a process, without the program's name. */
 static const char *message_of(const char *words)
 {
-    const char *last = words;
-    for (const char *at = words; (at = strstr(at, "trainmark: ")); at += 11) last = at + 11;
-    return last;
+    static const char ours[] = "trainmark: ";
+    return strncmp(words, ours, sizeof ours - 1) == 0 ? words + sizeof ours - 1 : words;
 }
 
 /* A dry run; *plan NULL: it cannot be planned, and *why says so. */
@@ -250,14 +249,14 @@ tm_status row_plan(reproduce_row *row, const reproduce_options *o, tm_arena *are
         row->why = is_mlperf(row->page->ours) ? "no slice: a benchmark of MLPerf is trained as it is; small ones are "
                                                 "configs/experiments/mlperf/trainmark_tiny*.yaml"
                                               : "no slice: --slice makes trainings small, and this row has none";
-    if (row->why) row->state = ROW_NO_HARDWARE;
+    if (row->why && !o->dry_run)
+        row->state = ROW_NO_HARDWARE; /* a dry run plans all; why tells what a run would lack */
     if (row->fits == 0 && !(o->slice && !trains(row->page->ours))) {
         row->state = ROW_NO_ROOM;
         char need[32], have[32];
         row->why = tm_arena_format(arena, "needs %s of a device, %s are available",
                                    tm_format_bytes(need, row->plan_bytes), tm_format_bytes(have, row->available));
     }
-    if (o->dry_run && !row->why) row->why = "--dry-run";
     return TM_OK;
 }
 

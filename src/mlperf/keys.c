@@ -136,8 +136,9 @@ static tm_status check_weights(tm_config *config, const tm_mlperf_benchmark *b, 
         return tm_fail(err, TM_INVALID, "mlperf.benchmark %s trains new weights; leave out model.hf_assets_path (%s)",
                        b->name, tm_config_place(config, "model.hf_assets_path"));
     if (!b->adapters || folder) return TM_OK;
-    if (tm_config_plans(config)) {
-        tm_config_leave_out(config, "the weights of the base model (model.hf_assets_path)");
+    if (tm_config_plans(config)) { /* those that a file of another program names are left out by name */
+        if (!tm_config_weights(config))
+            tm_config_leave_out(config, "the weights of the base model (model.hf_assets_path)");
         return TM_OK;
     }
     return tm_fail(err, TM_INVALID,

@@ -119,6 +119,47 @@ const char *check_bad_record(const check_record *record)
     return NULL;
 }
 
+/* --- what to do ------------------------------------------------------------------------------ */
+
+/* What NVIDIA's numbers of errors mean and ask for (its list of Xid errors). */
+static const struct {
+    int         number;
+    const char *means;
+} xids[] = {
+    { 13, "usually the application: an illegal instruction or access" },
+    { 31, "usually the application: an address that is not mapped" },
+    { 48, "an uncorrectable memory error: drain the node, reset the GPU" },
+    { 63, "a row of memory was remapped: reset the GPU" },
+    { 64, "a row of memory could not be remapped: drain the node, reset the GPU, replace it if this comes back" },
+    { 74, "an error of NVLink: drain the node, reset the GPU, look at the bridge or the switch" },
+    { 79, "the GPU has fallen off the bus: drain the node, reboot, look at its seat, power and heat" },
+    { 94, "a memory error that only its application saw: start that again, reset the GPU when it is free" },
+    { 95, "a memory error that others may have seen: drain the node, reset the GPU" },
+};
+enum { XIDS = sizeof xids / sizeof xids[0] };
+
+/* The number of "NVRM: Xid (PCI:0000:41:00): 79, pid=...", or -1. */
+static int64_t xid_of(const check_record *r)
+{
+    const char *end = r->text + r->length, *p = find(r, "xid");
+    while (p && p < end && *p != ')') p++;
+    if (!p || p == end || *++p != ':') return -1;
+    for (p++; p < end && *p == ' ';) p++;
+    return digits(&p, end);
+}
+
+/* What is to be done about errors of GPUs: each Xid that was seen, once. */
+static void advise(check *c, const bool seen[XIDS], bool amdgpu)
+{
+    tm_text text = { 0 };
+    for (size_t i = 0; i < XIDS; i++)
+        if (seen[i]) tm_text_printf(&text, "Xid %d: %s; ", xids[i].number, xids[i].means);
+    if (amdgpu)
+        tm_text_add(&text, "amdgpu: see the checks ecc and bad_pages; reset the GPU: rocm-smi --gpureset -d N; ");
+    if (text.length) check_remedy(c, "%sthe records: dmesg -T | less", text.data);
+    tm_text_fini(&text);
+}
+
 /* --- the check ------------------------------------------------------------------------------- */
 
 void check_klog(check *c)
@@ -132,6 +173,7 @@ void check_klog(check *c)
     }
     double       from = c->host->uptime_seconds - 60 * c->options->klog_minutes;
     size_t       records = 0, count = 0;
+    bool         seen[XIDS] = { false }, amdgpu = false;
     tm_text      bad = { 0 };
     check_record r;
     for (const char *end = cursor + strlen(cursor); check_next_record(&cursor, end, &r);) {
@@ -139,6 +181,9 @@ void check_klog(check *c)
         records++;
         const char *pattern = check_bad_record(&r);
         if (!pattern) continue;
+        int64_t xid = strcmp(pattern, "xid") == 0 ? xid_of(&r) : -1;
+        for (size_t i = 0; i < XIDS; i++) seen[i] |= xid == xids[i].number;
+        amdgpu |= strcmp(pattern, "amdgpu") == 0 || strcmp(pattern, "gpu reset") == 0;
         char line[121];
         snprintf(line, sizeof line, "%.*s", (int)(r.length < 120 ? r.length : 120), r.text);
         for (char *p = line; *p; p++)
@@ -146,6 +191,7 @@ void check_klog(check *c)
         check_list_add(&bad, &count, SHOWN, "[%s] '%s'", pattern, line);
     }
     check_list_end(&bad, count, SHOWN);
+    advise(c, seen, amdgpu);
     check_source(c, "/dev/kmsg, the last %g minutes (--dmesg-minutes)", c->options->klog_minutes);
     if (count > 0)
         check_say(c, TM_CHECK_FAIL, "%zu of %zu records: %s", count, records, bad.data);

@@ -155,20 +155,20 @@ static void last_words(void **state)
 static void last_words_are_the_last_bytes(void **state)
 {
     (void)state;
-    enum { KEPT = 600 };
+    enum { KEPT = 4400 };
     static const struct {
         const char *script;
         int         zeros;
         const char *end;
     } rows[] = {
-        { "printf 'a%0700dz' 7 >&2", KEPT - 2, "7z" },
-        { "printf '%0597dz' 7 >&2; printf '12' >&2", KEPT - 4, "7z12" },
-        { "printf '%0598dz' 7 >&2; printf '12' >&2", KEPT - 4, "7z12" },
+        { "printf 'a%04500dz' 7 >&2", KEPT - 2, "7z" },
+        { "printf '%04397dz' 7 >&2; printf '12' >&2", KEPT - 4, "7z12" },
+        { "printf '%04398dz' 7 >&2; printf '12' >&2", KEPT - 4, "7z12" },
         { "printf '%0100d' 5 >&2; printf ' \\t\\r\\n' >&2", 99, "5" },
         { "printf '%03d' 5 >&2; printf 'a\\000b\\000' >&2", 2, "5a?b" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char        text[1024], wanted[1024];
+        char        text[1024], wanted[KEPT + 8];
         tm_process *p = start_shell(rows[i].script, NULL);
         read_all(p, tm_process_output(p), 1023, text);
         status_of(p);
@@ -190,15 +190,15 @@ static void last_words_move_up(void **state)
     for (size_t i = 0; i < sizeof pauses / sizeof pauses[0]; i++) {
         char    script[128], text[1024];
         tm_text all = { 0 };
-        snprintf(script, sizeof script, "seq -s, 100 220 >&2; %s seq -s, 300 360 >&2; %s seq -s, 400 420 >&2",
+        snprintf(script, sizeof script, "seq -s, 1000 1900 >&2; %s seq -s, 2000 2060 >&2; %s seq -s, 3000 3020 >&2",
                  pauses[i], pauses[i]);
-        for (int n = 100; n <= 420; n++)
-            if (n <= 220 || (n >= 300 && n <= 360) || n >= 400)
-                tm_text_printf(&all, "%d%s", n, n == 220 || n == 360 ? "\n" : n < 420 ? "," : "");
+        for (int n = 1000; n <= 3020; n++)
+            if (n <= 1900 || (n >= 2000 && n <= 2060) || n >= 3000)
+                tm_text_printf(&all, "%d%s", n, n == 1900 || n == 2060 ? "\n" : n < 3020 ? "," : "");
         tm_process *p = start_shell(script, NULL);
         read_all(p, tm_process_output(p), 1023, text);
         status_of(p);
-        assert_string_equal(tm_process_last_words(p), all.data + all.length + 1 - 600); /* and a line's end */
+        assert_string_equal(tm_process_last_words(p), all.data + all.length + 1 - 4400); /* and a line's end */
         tm_process_close(p, 0);
         tm_text_fini(&all);
     }

@@ -256,6 +256,8 @@ trainmark run config_MI355X_1x8x1.sh --dry-run
 failed_with 4 "another statement" "config_MI355X_1x8x1.sh:29: 'docker run x' is no export NAME=VALUE; .* nothing is executed"
 trainmark mlperf run bash run_with_docker.sh --dry-run
 failed_with 2 "no system" "run_with_docker.sh trains config_.DGXSYSTEM.sh, and DGXSYSTEM is not set; name that file instead"
+trainmark mlperf run config_MI300X_1x8x1.sh --runs 2 --dry-run --platform 8xMI300X
+check "weights that are not here are told once" [ "$(grep -c '^# planned without: the weights' "$out")" -eq 1 ]
 
 begin='<!-- generated from configs/reference/*.yaml; do not edit below -->'
 end='<!-- end of what is generated -->'

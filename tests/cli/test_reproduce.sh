@@ -72,6 +72,10 @@ check "which has the memory" has "$out" '"fits": true'
 trainmark reproduce page.yaml --rows big --platform 8xH100
 check "or has not" has "$out" "^big: needs 186.20 GiB of a device, 80.00 GiB are available$"
 
+trainmark reproduce page.yaml --rows big --dry-run --json
+check "a dry run plans it" has "$out" '"state": "planned"'
+check "and tells programs what a run lacks" has "$out" '"why": "needs 8 x MI300X; there is no GPU here"'
+
 # A row of several nodes: the lines that start it; that of torchrun, started as torchrun would on two nodes, but on processors.
 cat >nodes.yaml <<'END'
 title: Two nodes
@@ -264,6 +268,9 @@ check "are no success" grep -q "^3$" bad/micro.ended
 trainmark reproduce page.yaml --out bad --rows micro --optimizer.lrr 1
 check "a row that fails" [ "$code" -eq 4 ]
 check "is told" has "$err" "row micro: cannot be planned: .*lrr"
+long=$(awk 'BEGIN { for (i = 0; i < 40; i++) printf "abcdefghijklmnopqrst" }')
+trainmark reproduce page.yaml --out bad --rows micro --optimizer.$long 1 --model.$long 1 --training.$long 1 --lr_scheduler.$long 1
+check "of a long message the beginning" has "$err" "row micro: cannot be planned: invalid configuration or input: 4 problems$"
 trainmark reproduce nothing
 failed_with 4 "unknown page" "no page 'nothing'; there are amd-v25.3, amd-v25.5, bring-up-mi350x, mlperf-v5.1, primus-v25.10, or name a file.yaml"
 trainmark reproduce page.yaml --platform 8xMI300X --slice

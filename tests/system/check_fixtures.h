@@ -390,6 +390,12 @@ static const fixture fixtures[] = {
         "/dev/kmsg=3,1,9990000000,-;NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off\n" } },
     { "klog",
       TM_CHECK_FAIL,
+      "3 of 4",
+      0,
+      { "/dev/kmsg=3,1,1,-;NVRM: Xid (PCI:0000:41:00): 95, Uncontained\n3,2,2,-;NVRM: Xid (PCI:0000:41:00): 13, pid=1\n"
+        "3,3,3,-;NVRM: Xid (PCI:0000:41:00): 13, pid=2\n6,4,4,-;eth0: Xids 79\n" } },
+    { "klog",
+      TM_CHECK_FAIL,
       "[hardware error]",
       0,
       { "/dev/kmsg=<2>[  12.345678] mce: [Hardware Error]: Machine check events logged\n" } },
