@@ -49,6 +49,7 @@ static void judge(tm_process *process, int status, child_end *end)
     const char *words = tm_process_last_words(process), *error = error_in(words);
     size_t      n = strlen(words), room = sizeof end->words - 1;
     snprintf(end->words, sizeof end->words, "%s", error ? error : n > room ? words + n - room : words);
+    snprintf(end->said, sizeof end->said, "%s", words);
     end->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; /* by the kernel, which had no memory left */
     bool starved = end->code == 1 && strstr(words, "out of memory: cannot allocate"); /* tm_alloc: base/arena.c */

@@ -13,6 +13,7 @@ typedef struct {
     int    code;       /* exit code; -1: killed by a signal */
     bool   nomem;      /* it did not fit: the plan, the allocation, or killed for memory */
     char   words[700]; /* the beginning of its error; without one the last on standard error */
+    char   said[4500]; /* the last on standard error, for a log */
     double seconds;
 } child_end;
 

@@ -367,7 +367,7 @@ tm_status row_run(reproduce_row *row, const reproduce_options *o, tm_arena *aren
     tm_status st = child_run(l.words, &output, &end, err);
     if (st == TM_OK && end.code == 130)
         st = tm_fail(err, TM_INTERRUPTED, "interrupted; the same command continues from here");
-    if (st == TM_OK && !is_mlperf(row->page->ours)) tm_text_add(&output, end.words);
+    if (st == TM_OK && !is_mlperf(row->page->ours)) tm_text_add(&output, end.said);
     if (st == TM_OK && output.length)
         st = tm_file_write(path_of(row, o, arena, ".log"), output.data, output.length, err);
     row->code = end.code;

@@ -91,7 +91,7 @@ tm_status sweep_start(const tm_sweep_options *o, char *const *more, int n, const
     words[argc] = NULL;
     tm_status st = child_run(words, &output, end, err);
     free(words);
-    tm_text_add(&output, end->words);
+    tm_text_add(&output, end->said);
     if (log && output.length) {
         tm_status written = tm_file_write(log, output.data, output.length, err);
         if (st == TM_OK) st = written;

@@ -127,7 +127,8 @@ trainmark reproduce two.yaml --out two --rows '[fs]*'
 check "the rows before are" has "$err" "^row 1 of 2: first: done already$"
 check "and it is run" has "$err" "^row 2 of 2: second: ran$"
 
-sh -c 'exec "$0" "$@"' "$TRAINMARK" reproduce two.yaml --out stopped --rows '[fs]*' >stopped.out 2>stopped.err &
+sed 's/training.steps 400/training.steps 1000000/' two.yaml >long.yaml # it does not end before the signal
+sh -c 'exec "$0" "$@"' "$TRAINMARK" reproduce long.yaml --out stopped --rows '[fs]*' >stopped.out 2>stopped.err &
 pid=$!
 while [ ! -e stopped/second/metrics.jsonl ] && kill -0 $pid 2>/dev/null; do sleep 0.02; done
 kill -TERM $pid
