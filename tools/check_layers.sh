@@ -36,6 +36,7 @@ data/keys.h
 data/pack.h
 data/preview.h
 data/safetensors.h
+data/seen.h
 data/source.h
 data/token_list.h
 data/tokenize.h

@@ -210,6 +210,19 @@ typedef struct {
     char        inexact[160];            /* why not float32, where the products are coarser; empty: they are */
 } tm_certificate;
 
+/* Was the run fed what its source defines (data/seen.h)? */
+typedef struct {
+    bool    done;              /* false: nobody looked, or `reason` says why not */
+    int64_t batches, held_out; /* that were read again: of training, of evaluation */
+    int64_t compared;          /* tokens that were read from the files by themselves */
+    bool    fed;               /* batches had the samples that the run's place in its data says */
+    bool    once;              /* no sample came twice in an epoch */
+    bool    apart;             /* no sample of an evaluation is one of training */
+    bool    stored;            /* tokens are those of the files, and targets the tokens that follow */
+    char    reason[TM_REASON_BYTES];
+    double  seconds; /* that it took */
+} tm_data_certificate;
+
 /* The losses of a run of the main job beside those that are stored (train/run/curve.h). */
 typedef struct {
     int64_t steps; /* compared; 0: the run is another job */
@@ -254,6 +267,7 @@ typedef struct {
     size_t                          n_ranks;
     tm_machine_watch                machine;
     tm_certificate                  certificate, certificate_after; /* in the first step; after the last one */
+    tm_data_certificate             data;
     tm_curve                        curve;
 } tm_run_ended;
 

@@ -159,21 +159,41 @@ static void govreport_close(tm_source *source)
     govreport_free(source->state);
 }
 
+static int64_t row_of(const tm_source *source, tm_split split, int64_t index)
+{
+    const govreport *g = source->state;
+    if (split != TM_SPLIT_TRAIN) return index;
+    uint64_t rows = (uint64_t)g->splits[split].rows, epoch = (uint64_t)index / rows;
+    return (int64_t)tm_random_permute(source->options.seed, tm_random_stream("govreport.order") + epoch,
+                                      (uint64_t)index % rows, rows);
+}
+
+/* The last id of a row is a target only. */
+static void govreport_places(const tm_source *source, tm_split split, int64_t index, tm_stored_places *out)
+{
+    const tm_packed *packed = &((const govreport *)source->state)->splits[split];
+    tm_error         changed;
+    if (packed->rows == 0) return;
+    tm_stored_place place = { .file = tm_stored_file(packed->map.path), .count = packed->map.size, .width = 1 };
+    if (index != TM_WHOLE_SPLIT) {
+        place.at = packed->row[row_of(source, split, index)].ids - packed->map.bytes;
+        place.count = packed->width - 1;
+        place.width = (int)sizeof(int32_t);
+        place.path = tm_map_check(&packed->map, &changed) == TM_OK ? packed->map.path : NULL;
+    }
+    tm_stored_add(out, place);
+}
+
 static tm_status govreport_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
                                void *const *fields, int64_t *weight, tm_error *err)
 {
     int32_t         *tokens = fields[0], *targets = fields[1];
     const govreport *g = source->state;
     const tm_packed *packed = &g->splits[split];
-    int64_t          at = index, last = packed->width - 1;
+    int64_t          last = packed->width - 1;
     (void)scratch;
-    if (split == TM_SPLIT_TRAIN) {
-        uint64_t rows = (uint64_t)packed->rows, epoch = (uint64_t)index / rows;
-        at = (int64_t)tm_random_permute(source->options.seed, tm_random_stream("govreport.order") + epoch,
-                                        (uint64_t)index % rows, rows);
-    }
     TM_TRY(tm_map_check(&packed->map, err));
-    const tm_packed_row *row = &packed->row[at];
+    const tm_packed_row *row = &packed->row[row_of(source, split, index)];
     *weight = 0;
     for (int64_t t = 0; t < last; t++) {
         tokens[t] = tm_packed_id(row, t);
@@ -191,5 +211,7 @@ const tm_source_kind tm_source_govreport = {
     .vocabulary = govreport_vocabulary,
     .close = govreport_close,
     .row = govreport_row,
+    .unit = row_of,
+    .places = govreport_places,
     .outline = govreport_outline,
 };

@@ -28,6 +28,7 @@ typedef struct {
     tm_safetensors         *set;
     const tm_stored_tensor *latents, *mean, *logvar, *text, *pooled;
     int64_t                 first, samples; /* number of its first sample; how many */
+    uint64_t                file;           /* tm_stored_file */
 } shard;
 
 typedef struct {
@@ -123,7 +124,7 @@ static tm_status open_folder(tm_source *source, const char *folder, shards *out,
         if (!ends_in(path, ".safetensors") || strcmp(tm_file_name(path), "empty.safetensors") == 0) continue;
         out->shards = tm_grow(out->shards, &out->capacity, out->n, sizeof *out->shards);
         shard *s = &out->shards[out->n++];
-        *s = (shard){ .first = out->samples };
+        *s = (shard){ .first = out->samples, .file = tm_stored_file(path) };
         st = tm_safetensors_open(path, &s->set, err);
         if (st == TM_OK) st = check_shard(&source->options, path, s, err);
         if (st != TM_OK) break;
@@ -227,6 +228,17 @@ static int64_t sample_at(const tm_source *source, tm_split split, int64_t index)
                                       (uint64_t)index % n, n);
 }
 
+static void latents_places(const tm_source *source, tm_split split, int64_t index, tm_stored_places *out)
+{
+    const shards *of = &((const cache *)source->state)->splits[split];
+    for (size_t i = 0; i < of->n && index == TM_WHOLE_SPLIT; i++)
+        tm_stored_add(out, (tm_stored_place){ .file = of->shards[i].file, .count = of->shards[i].samples, .width = 1 });
+    if (index == TM_WHOLE_SPLIT) return;
+    const int64_t sample = sample_at(source, split, index);
+    const shard  *s = shard_of(of, sample);
+    tm_stored_add(out, (tm_stored_place){ .file = s->file, .at = sample - s->first, .count = 1, .width = 1 });
+}
+
 static tm_status latents_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
                              void *const *fields, int64_t *weight, tm_error *err)
 {
@@ -328,5 +340,7 @@ const tm_source_kind tm_source_latents = {
     .close = latents_close,
     .fields = tm_flow_fields,
     .row = latents_row,
+    .unit = sample_at,
+    .places = latents_places,
     .outline = latents_outline,
 };

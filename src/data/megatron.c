@@ -219,6 +219,44 @@ static tm_status megatron_row(const tm_source *source, tm_split split, int64_t i
     return TM_OK;
 }
 
+static int64_t megatron_unit(const tm_source *source, tm_split split, int64_t index)
+{
+    const tm_order *order = &((const megatron *)source->state)->order;
+    return split == TM_SPLIT_TRAIN ? (int64_t)order->shuffle[index % order->plan.samples] : index;
+}
+
+/* Tokens of types that are no whole numbers are not read by themselves. */
+static void add_place(const tm_indexed *set, int64_t first, int64_t n, tm_stored_places *out)
+{
+    enum { LAST_WHOLE = 5, UINT16 = 8 };
+    tm_error changed;
+    bool     plain = (set->code <= LAST_WHOLE || set->code == UINT16) && tm_map_check(&set->bin, &changed) == TM_OK;
+    tm_stored_add(out, (tm_stored_place){ .file = tm_stored_file(set->bin.path),
+                                          .path = plain ? set->bin.path : NULL,
+                                          .at = first * set->token_bytes,
+                                          .count = n,
+                                          .width = set->token_bytes });
+}
+
+static void megatron_places(const tm_source *source, tm_split split, int64_t index, tm_stored_places *out)
+{
+    const megatron   *m = source->state;
+    const tm_indexed *set = &m->splits[split];
+    const int64_t     seq = source->options.seq;
+    if (set->tokens == 0) return;
+    if (index == TM_WHOLE_SPLIT) add_place(set, 0, set->tokens, out);
+    if (index != TM_WHOLE_SPLIT && split == TM_SPLIT_VALIDATION) add_place(set, index * seq, seq + 1, out);
+    if (index == TM_WHOLE_SPLIT || split == TM_SPLIT_VALIDATION) return;
+    tm_order_sample at = m->order.samples[megatron_unit(source, split, index)];
+    int64_t         position = at.position, offset = at.offset;
+    for (int64_t left = seq + 1; left > 0; position++, offset = 0) {
+        int64_t document = m->order.documents[position], n = tm_indexed_length(set, document) - offset;
+        if (n > left) n = left;
+        if (n > 0) add_place(set, tm_indexed_first_token(set, document) + offset, n, out);
+        left -= n;
+    }
+}
+
 const tm_source_kind tm_source_megatron = {
     .traits = { .name = "megatron",
                 .gate = TM_GATE_HELD_OUT,
@@ -229,5 +267,7 @@ const tm_source_kind tm_source_megatron = {
     .vocabulary = megatron_vocabulary,
     .close = megatron_close,
     .row = megatron_row,
+    .unit = megatron_unit,
+    .places = megatron_places,
     .outline = megatron_outline,
 };

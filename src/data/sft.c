@@ -25,7 +25,8 @@ typedef struct {
     int32_t     *tokens; /* -1 - id: no target */
     size_t       count, capacity;
     int64_t     *first; /* (sequences + 1) into tokens */
-    size_t       sequences, samples, first_room;
+    uint64_t    *from;  /* (sequences) the row of a file that each was made of, as a number */
+    size_t       sequences, samples, first_room, from_room;
     int64_t      targets;
     tm_first_fit packing;   /* of samples */
     float       *reference; /* (count) of pairs: what a reference lost on each token, given those before it */
@@ -50,11 +51,13 @@ static int64_t targets_of(const int32_t *tokens, size_t n)
     return targets;
 }
 
-static void add_sequence(split *s, const int32_t *tokens, size_t n)
+static void add_sequence(split *s, const int32_t *tokens, size_t n, uint64_t from)
 {
     while (s->count + n > s->capacity) s->tokens = tm_grow(s->tokens, &s->capacity, s->capacity, sizeof *s->tokens);
     s->first = tm_grow(s->first, &s->first_room, s->sequences + 1, sizeof *s->first);
     memcpy(s->tokens + s->count, tokens, n * sizeof *tokens);
+    s->from = tm_grow(s->from, &s->from_room, s->sequences, sizeof *s->from);
+    s->from[s->sequences] = from;
     s->first[s->sequences++] = (int64_t)s->count;
     s->count += n;
     s->first[s->sequences] = (int64_t)s->count;
@@ -99,7 +102,7 @@ static tm_status look_at(const tm_source_options *o, sft *all, const tm_ids *ids
 }
 
 /* The two sequences of a row become a sample, cut at their ends, if each keeps a target. */
-static void take_pair(sft *all, split *to, const tm_ids ids[2], size_t most)
+static void take_pair(sft *all, split *to, const tm_ids ids[2], size_t most, uint64_t from)
 {
     size_t n[2];
     bool   taught = true, cut = false;
@@ -111,12 +114,12 @@ static void take_pair(sft *all, split *to, const tm_ids ids[2], size_t most)
     all->truncated += cut;
     all->untaught += !taught;
     if (!taught) return;
-    for (int k = 0; k < 2; k++) add_sequence(to, ids[k].data, n[k]);
+    for (int k = 0; k < 2; k++) add_sequence(to, ids[k].data, n[k], from);
     to->samples++;
 }
 
 /* The tokens of a row become a sample, or several parts, or are left out and counted. */
-static void take_sample(const tm_source_options *o, sft *all, split *to, const tm_ids *ids, size_t most)
+static void take_sample(const tm_source_options *o, sft *all, split *to, const tm_ids *ids, size_t most, uint64_t from)
 {
     size_t     n = ids->count;
     const bool split_up = o->sft.overlong == TM_OVERLONG_SPLIT;
@@ -126,7 +129,7 @@ static void take_sample(const tm_source_options *o, sft *all, split *to, const t
     for (size_t at = 0; at + 1 < n; at += most - 1) { /* parts share a token: each but the first is a target once */
         size_t part = n - at < most ? n - at : most;
         bool   has = targets_of(ids->data + at, part) > 0;
-        if (has) add_sequence(to, ids->data + at, part);
+        if (has) add_sequence(to, ids->data + at, part, from);
         to->samples += has;
         taught |= has;
         if (!split_up) break;
@@ -154,14 +157,15 @@ static tm_status take_row(void *context, const tm_ids *ids, const char *place, t
     bool     held = r->held_out || is_held_out(r->taken++, share), left_out;
     split   *to = &r->all->splits[held ? TM_SPLIT_VALIDATION : TM_SPLIT_TRAIN];
     size_t   most = most_tokens(r->o, r->all);
+    uint64_t from = tm_hash(place, strlen(place));
     if (r->all->parts == 1 && ids[1].count > 0)
         return tm_fail(err, TM_INVALID, "%s: two answers to a prompt are for data.source preference, found sft", place);
     TM_TRY(look_at(r->o, r->all, ids, place, &left_out, err));
     if (left_out) return TM_OK;
     if (r->all->parts == 2)
-        take_pair(r->all, to, ids, most);
+        take_pair(r->all, to, ids, most, from);
     else
-        take_sample(r->o, r->all, to, ids, most);
+        take_sample(r->o, r->all, to, ids, most, from);
     return TM_OK;
 }
 
@@ -230,6 +234,7 @@ static void sft_free(sft *all)
     for (int i = 0; i < 2; i++) {
         free(all->splits[i].tokens);
         free(all->splits[i].first);
+        free(all->splits[i].from);
         free(all->splits[i].reference);
         tm_first_fit_free(&all->splits[i].packing);
     }
@@ -423,6 +428,20 @@ static int64_t row_of(const tm_source *source, tm_split which, int64_t index)
                                       (uint64_t)index % rows, rows);
 }
 
+static void sft_places(const tm_source *source, tm_split which, int64_t index, tm_stored_places *out)
+{
+    const sft          *all = source->state;
+    const tm_first_fit *packing = &all->splits[which].packing;
+    int64_t             first = 0, end = packing->rows;
+    if (index != TM_WHOLE_SPLIT) first = row_of(source, which, index), end = first + 1;
+    if (packing->rows == 0) return;
+    for (int64_t k = packing->first[first]; k < packing->first[end]; k++)
+        tm_stored_add(out,
+                      (tm_stored_place){ .file = all->splits[which].from[(int64_t)all->parts * packing->samples[k]],
+                                         .count = 1,
+                                         .width = 1 });
+}
+
 static tm_status sft_row(const tm_source *source, tm_split which, int64_t index, int32_t *scratch, void *const *fields,
                          int64_t *weight, tm_error *err)
 {
@@ -475,6 +494,8 @@ const tm_source_kind tm_source_sft = {
     .close = sft_close,
     .fields = sft_fields,
     .row = sft_row,
+    .unit = row_of,
+    .places = sft_places,
     .outline = sft_outline,
 };
 
@@ -489,6 +510,8 @@ const tm_source_kind tm_source_preference = {
     .close = sft_close,
     .fields = sft_fields,
     .row = sft_row,
+    .unit = row_of,
+    .places = sft_places,
     .keep = keep_reference,
     .outline = sft_outline,
 };

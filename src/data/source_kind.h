@@ -6,6 +6,24 @@
 
 #include "data/source.h"
 
+/* `count` numbers of `width` bytes, little-endian, from byte `at` of a file. Without a path: parts of a file in any
+ * unit, which are not read by themselves. */
+typedef struct {
+    uint64_t    file; /* equal for equal files */
+    const char *path; /* of the source; NULL: none, or the file has changed since it was read */
+    int64_t     at, count;
+    int         width;
+} tm_stored_place;
+
+typedef struct {
+    tm_stored_place *items;
+    size_t           n, capacity;
+} tm_stored_places;
+
+enum { TM_WHOLE_SPLIT = -1 };
+void     tm_stored_add(tm_stored_places *places, tm_stored_place place);
+uint64_t tm_stored_file(const char *path); /* by what it is, not by its name; 0: it is not there */
+
 typedef struct {
     tm_source_traits traits;
     /* Checks the options, fills source->facts and source->state; on failure leaves nothing behind. */
@@ -24,6 +42,11 @@ typedef struct {
                  const float *losses); /* optional: see tm_source_keep_reference */
     tm_status (*outline)(const tm_source_options *options, tm_text *out, tm_error *err); /* optional: nothing to say */
     double (*nats)(const tm_source *source, const int32_t *tokens);                      /* optional: NAN */
+    /* Of what is stored, for the certificate of the data (data/seen.h). Both optional: samples are made, not stored. */
+    int64_t (*unit)(const tm_source *source, tm_split split,
+                    int64_t index); /* which of the split's stored samples `index` is: each once an epoch */
+    void (*places)(const tm_source *source, tm_split split, int64_t index,
+                   tm_stored_places *out); /* adds where that sample lies; TM_WHOLE_SPLIT: all that the split has */
     void (*decode)(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out); /* optional: not text */
 } tm_source_kind;
 

@@ -12,6 +12,7 @@
  * Order: epoch e of training visits the windows in permutation (seed, e); validation goes in stream order.
  */
 #include "base/arena.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "data/source_kind.h"
@@ -232,6 +233,27 @@ static tm_status text_check(const tm_source *source, tm_split split, int64_t ind
     return TM_OK;
 }
 
+static void text_places(const tm_source *source, tm_split split, int64_t index, tm_stored_places *out)
+{
+    const text   *t = source->state;
+    const stream *s = &t->splits[split];
+    const int64_t seq = source->options.seq;
+    int64_t       first = 0, end = s->tokens;
+    if (index != TM_WHOLE_SPLIT) first = window_of(source, split, index) * seq, end = first + seq + 1;
+    if (s->count == 0) return;
+    for (const piece *p = piece_at(s, first); p < s->pieces + s->count && p->first < end; p++) {
+        const int64_t from = p->first > first ? p->first : first;
+        const int64_t to = p->first + p->size < end ? p->first + p->size : end;
+        if (to <= from) continue;
+        bool same = index != TM_WHOLE_SPLIT && tm_text_file_unchanged(p->file); /* the whole is not read */
+        tm_stored_add(out, (tm_stored_place){ .file = tm_hash(p->file->path, strlen(p->file->path)),
+                                              .path = same ? p->file->path : NULL,
+                                              .at = p->bytes - p->file->bytes + (from - p->first),
+                                              .count = to - from,
+                                              .width = 1 });
+    }
+}
+
 static void text_decode(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out)
 {
     (void)source;
@@ -249,5 +271,7 @@ const tm_source_kind tm_source_text = {
     .close = text_close,
     .sample = text_sample,
     .check = text_check,
+    .unit = window_of,
+    .places = text_places,
     .decode = text_decode,
 };

@@ -276,12 +276,15 @@ tm_status tm_text_files_open(const char *path, tm_text_files *out, tm_error *err
     return st;
 }
 
-tm_status tm_text_file_check(const tm_text_file *file, tm_error *err)
+bool tm_text_file_unchanged(const tm_text_file *file)
 {
     struct stat info;
-    if (!file->mapped) return TM_OK;
-    if (stat(file->path, &info) == 0 && info.st_size == file->size && changed_ns(&info) == file->changed_ns)
-        return TM_OK;
+    return stat(file->path, &info) == 0 && info.st_size == file->size && changed_ns(&info) == file->changed_ns;
+}
+
+tm_status tm_text_file_check(const tm_text_file *file, tm_error *err)
+{
+    if (!file->mapped || tm_text_file_unchanged(file)) return TM_OK;
     return tm_fail(err, TM_INVALID, "'%s' was changed during the run; keep data.path unchanged", file->path);
 }
 

@@ -35,7 +35,9 @@ typedef struct {
  * once. TM_INVALID with the cure for anything else than readable regular files and folders, for a link that closes a
  * loop, and beyond the limits above; *out is empty then. Mapped files must not change while they are open. */
 TM_MUST_USE tm_status tm_text_files_open(const char *path, tm_text_files *out, tm_error *err);
-/* TM_INVALID if a mapped file is not as it was. One system call. */
+/* Is the file, mapped or copied, as it was? One system call. */
+bool tm_text_file_unchanged(const tm_text_file *file);
+/* TM_INVALID if a mapped file is not. */
 TM_MUST_USE tm_status tm_text_file_check(const tm_text_file *file, tm_error *err);
 /* The beginning of a file: does it hold a zero, or a tenth of bytes that are not UTF-8? */
 bool tm_is_binary(const char *bytes, size_t n);

@@ -140,12 +140,27 @@ static void print_certificate(tm_text *out, const char *label, const tm_certific
     wrapped(out, line, 26, WIDTH);
 }
 
+static void print_data(tm_text *out, const tm_data_certificate *c)
+{
+    char line[TM_REASON_BYTES + 16], files[64] = "";
+    if (!c->done && !c->reason[0]) return;
+    if (c->compared > 0) snprintf(files, sizeof files, ", %lld tokens from their files", (long long)c->compared);
+    if (c->reason[0])
+        snprintf(line, sizeof line, "%s", c->reason);
+    else
+        snprintf(line, sizeof line, "%lld batches of training and %lld held out were read again%s",
+                 (long long)c->batches, (long long)c->held_out, files);
+    tm_text_printf(out, "  %-12s%-12s", "data", !c->done ? "none" : c->reason[0] ? "failed" : "as defined");
+    wrapped(out, line, 26, WIDTH);
+}
+
 static void print_verdict(tm_text *out, const tm_run_ended *end, bool colour)
 {
     tm_text_add(out, "\n");
     verdict_line(out, "verdict", end->verdict, end->reason, colour);
     print_certificate(out, "certificate", &end->certificate);
     print_certificate(out, "and after", &end->certificate_after);
+    print_data(out, &end->data);
     if (end->curve.steps > 0)
         tm_text_printf(out, "  %-12s%-12s%lld step%s of the main job\n", "losses",
                        end->curve.equal ? "as stored" : "in the band", (long long)end->curve.steps,

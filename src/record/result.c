@@ -71,6 +71,22 @@ static void print_certificate(tm_json *json, const char *name, const tm_certific
     tm_json_close(json, '}');
 }
 
+static void print_data_certificate(tm_json *json, const tm_data_certificate *c)
+{
+    tm_json_open(json, "certificate_data", '{');
+    tm_json_bool(json, "done", c->done);
+    tm_json_string(json, "reason", c->reason[0] ? c->reason : NULL);
+    tm_json_i64(json, "batches", c->batches);
+    tm_json_i64(json, "held_out", c->held_out);
+    tm_json_i64(json, "compared", c->compared);
+    tm_json_bool(json, "fed", c->fed);
+    tm_json_bool(json, "once", c->once);
+    tm_json_bool(json, "apart", c->apart);
+    tm_json_bool(json, "stored", c->stored);
+    tm_json_f64(json, "seconds", c->seconds);
+    tm_json_close(json, '}');
+}
+
 static void print_rate(tm_json *json, const tm_sample_summary *rate, int64_t image_tokens)
 {
     double image = (double)image_tokens;
@@ -341,6 +357,7 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     print_loss(&json, end);
     print_certificate(&json, "certificate", &end->certificate);
     print_certificate(&json, "certificate_after", &end->certificate_after);
+    print_data_certificate(&json, &end->data);
     tm_json_open(&json, "curve", '{');
     tm_json_i64(&json, "steps", end->curve.steps);
     tm_json_bool(&json, "equal", end->curve.equal);

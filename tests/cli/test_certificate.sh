@@ -12,6 +12,7 @@ check "honest training is not invalid" [ "$code" -eq 0 ]
 check "the report has a line" has "$out" '^  certificate holds +gradients of [0-9]+ groups: .* by the gradient, '
 check "no look-ahead, rows independent" sh -c "tr -d '\n' <'$out' | grep -qE 'no +look-ahead, +rows +independent'"
 check "the result has a member" sh -c "tr -d '\n ' <run/result.json | grep -q '\"certificate\":{\"done\":true,\"reason\":null,'"
+check "what it was fed was read again" has "$out" '^  data +as defined +[0-9]+ batches of training and [0-9]+ held out were read'
 trainmark run $tiny --training.steps 60 --training.local_batch_size 1 --out run --debug.certificate false
 check_not "it can be left out" has "$out" '^  certificate'
 train --training.dtype bfloat16
@@ -29,5 +30,10 @@ for i in $(seq 1 4000); do echo "the same line"; done >same.txt
 head -c 14000 same.txt >same2.txt
 train --data.path same2.txt --training.local_batch_size 4
 invalid "a text that repeats" "of [0-9]+ samples only [0-9]+ are different ones"
+for i in $(seq 1 60); do echo "{\"prompt\": \"$i?\", \"completion\": \"it is $((i * i)).\"}"; done >rows.jsonl
+train --data.source sft --data.path rows.jsonl --data.validation_path rows.jsonl --training.stop_at_target false
+invalid "held-out rows that are trained on" "held-out data is also trained on"
+train --data.path same.txt --training.local_batch_size 1
+check "text is compared with its file" has "$out" 'tokens from their$|tokens from$|, [0-9]+ tokens'
 
 finish

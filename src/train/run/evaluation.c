@@ -88,6 +88,7 @@ static tm_status evaluate_batch(run *r, tm_loader *loader, batch_loss *out, tm_e
     TM_TRY(agree_status(run_world(r), "reading held-out samples", run_check_batch(&batch, err), err));
     tm_micro_batch fed = run_micro_batch(&batch);
     TM_TRY(tm_trainer_validate(r->trainer, &fed, &out->nats, err)); /* all ranks, as often */
+    run_fed_held_out(r, &batch);
     TM_TRY(add_preferred(r, out->preferred, err));
     out->targets = batch.target_tokens;
     return TM_OK;
@@ -122,6 +123,7 @@ static tm_status evaluate_batches(run *r, int64_t batches, held_out *sums, tm_er
     if (!loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that reads held-out data");
     batch_loss *round = tm_alloc((size_t)part.ranks * sizeof *round);
     tm_status   st = TM_OK;
+    r->evaluation.n_fed = 0;
     for (int64_t first = 0; first < batches && st == TM_OK; first += part.ranks) {
         batch_loss own;
         int64_t    told = *r->stop != 0;

@@ -49,17 +49,21 @@ typedef struct {
     bool         cut;                       /* ended by a signal: it has no loss */
     tm_named_f64 measures[TM_MAX_MEASURES]; /* of the last step where there was no evaluation */
     size_t       n_measures;
+    uint64_t    *fed; /* hash of each batch of the evaluation under way; NULL: nobody looks */
+    size_t       n_fed, fed_capacity;
 } evaluation_state;
 
 /* What shows that the run was training. */
 typedef struct {
-    tm_certificate first, after; /* in the first step, and behind the last one */
-    int64_t        done_ns;      /* when `first` was done; 0: there is none */
-    tm_curve       curve;
-    uint64_t       base;                          /* with adapters: hash of the weights that they stand beside */
-    uint64_t       reference;                     /* hash of the weights that pairs are compared by; 0: there is none */
-    uint64_t      *hashes;                        /* of each weight before the first step; NULL: nobody looked */
-    char           not_training[TM_REASON_BYTES]; /* why the run does not count as training; empty if it does */
+    tm_certificate      first, after; /* in the first step, and behind the last one */
+    tm_data_certificate data;
+    uint64_t           *fed;     /* (steps) hash of what each was fed; NULL: nobody looks */
+    int64_t             done_ns; /* when `first` was done; 0: there is none */
+    tm_curve            curve;
+    uint64_t            base;      /* with adapters: hash of the weights that they stand beside */
+    uint64_t            reference; /* hash of the weights that pairs are compared by; 0: there is none */
+    uint64_t           *hashes;    /* of each weight before the first step; NULL: nobody looked */
+    char                not_training[TM_REASON_BYTES]; /* why the run does not count as training; empty if it does */
 } certified_state;
 
 typedef struct {
@@ -174,8 +178,18 @@ tm_step_options run_step_options(const run *r);
 TM_MUST_USE tm_status run_remember(run *r, tm_error *err);
 /* In the first step, between its gradients and its update: the certificate, if one is wanted. `batch`: of the step. */
 TM_MUST_USE tm_status run_certify(run *r, const tm_micro_batch *batch, tm_error *err);
+/* Is there to be a certificate? Runs that nobody judges need none. */
+bool run_certifies(const run *r);
 /* After the last one: sets `unreal`. *weights_hash: as tm_trainer_weights_hash. */
 TM_MUST_USE tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err);
+
+/* --- fed.c --- */
+
+/* After a step, and after a batch of an evaluation: keeps a hash of what it was fed. */
+void run_fed(run *r, const tm_batch *batch);
+void run_fed_held_out(run *r, const tm_batch *batch);
+/* After the last step: sets certified.data, the same on all ranks; a violation goes to certified.not_training. */
+TM_MUST_USE tm_status run_check_fed(run *r, tm_error *err);
 
 /* --- evaluation.c --- */
 
