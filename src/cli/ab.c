@@ -312,6 +312,7 @@ static tm_status check_from(const job *j, tm_error *err)
 
 static tm_status ab(tm_cli_line *line, tm_error *err)
 {
+    tm_cli_heed_stop();
     job       j = { .line = line, .given = line->options, .arena = line->arena };
     tm_status st = read_options(&j, err);
     if (st == TM_OK) st = check_from(&j, err);

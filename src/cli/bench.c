@@ -85,6 +85,7 @@ static tm_status run(const tm_workload *workload, tm_config *config, const tm_cl
 
 static tm_status run_workload(tm_cli_line *line, tm_error *err)
 {
+    tm_cli_heed_stop();
     char               help[64];
     const tm_workload *workload = tm_workload_find(line->command->name);
     snprintf(help, sizeof help, "trainmark bench %s --help", workload->name);
@@ -108,6 +109,7 @@ typedef struct {
 /* `trainmark bench jobs FILE`: a list of benchmarks. Both options are the jobs' own. */
 static tm_status run_jobs(tm_cli_line *line, tm_error *err)
 {
+    tm_cli_heed_stop();
     const jobs_options *o = line->options;
     char              **argv = tm_arena_take(line->arena, ((size_t)line->n_words + 3) * sizeof *argv);
     int                 argc = 0;

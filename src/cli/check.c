@@ -517,6 +517,7 @@ static tm_config *keys_of(const tm_cli_command *command)
 
 static tm_status check_command(tm_cli_line *line, tm_error *err)
 {
+    tm_cli_heed_stop();
     tm_config *config = keys_of(line->command);
     tm_status  st = tm_cli_take_common(line, err);
     if (st == TM_OK) st = run(config, line, err);

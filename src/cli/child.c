@@ -71,6 +71,7 @@ tm_status child_run(char *const *argv, tm_text *output, child_end *end, tm_error
     int         status = 0;
     int64_t     begin = tm_now_ns();
     *end = (child_end){ .code = -1 };
+    tm_cli_heed_stop();
     TM_TRY(tm_process_start(&(tm_process_options){ .argv = argv, .output = true }, &process, err));
     tm_status st = follow(process, &status, output, err);
     end->seconds = (double)(tm_now_ns() - begin) * 1e-9;

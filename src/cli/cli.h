@@ -128,7 +128,11 @@ TM_MUST_USE tm_status tm_cli_print(const tm_text *text, tm_error *err);
  * at once on a quiet machine. `ab` decides for both of its sides. */
 void tm_cli_settle_waiting(char **argv);
 
-/* Set by the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once. */
+/* Set by the first SIGINT, SIGTERM or SIGHUP that comes after tm_cli_heed_stop; a second one ends the process at once.
+ */
 extern volatile sig_atomic_t tm_cli_stop;
+/* From here on the command looks at tm_cli_stop often. Before, and in commands that never call it, the first signal
+ * ends the process (exit code 130): what they write replaces its file when it is complete. */
+void tm_cli_heed_stop(void);
 
 #endif

@@ -76,6 +76,7 @@ static tm_status tokenize(tm_cli_line *line, tm_error *err)
                                   .stop = &tm_cli_stop };
     tm_tokenize_result      r;
     tm_text                 text = { 0 };
+    tm_cli_heed_stop();
     TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &o.tokenizer, err));
     for (int i = 0; i < line->n_words; i++)
         TM_TRY(tm_cli_find_hub(line, TM_HUB_DATASET, (const char **)&line->words[i], err));

@@ -132,8 +132,9 @@ static tm_status load(job *j, tm_error *err)
 
 static tm_status go_on(job *j, tm_error *err)
 {
-    int64_t   vocab = j->source.shape.vocab_size, begin = tm_now_ns();
-    double   *logits = tm_alloc((size_t)vocab * sizeof *logits);
+    int64_t vocab = j->source.shape.vocab_size, begin = tm_now_ns();
+    double *logits = tm_alloc((size_t)vocab * sizeof *logits);
+    tm_cli_heed_stop();
     tm_status st = tm_decoder_feed(j->decoder, j->ids, j->n_prompt, logits, err);
     j->prompt_seconds = (double)(tm_now_ns() - begin) * 1e-9;
     begin = tm_now_ns();

@@ -14,11 +14,20 @@
 
 volatile sig_atomic_t tm_cli_stop;
 
+static volatile sig_atomic_t heeded;
+
+void tm_cli_heed_stop(void)
+{
+    heeded = 1;
+}
+
 static void on_signal(int signal_number)
 {
+    static const char            said[] = "trainmark: interrupted\n";
     static volatile sig_atomic_t asked;
     (void)signal_number;
     if (asked) _exit(130);
+    if (!heeded) _exit(write(STDERR_FILENO, said, sizeof said - 1) < 0 ? 130 : 130); /* told if it can be */
     asked = tm_cli_stop = 1;
 }
 

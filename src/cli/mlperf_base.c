@@ -52,6 +52,7 @@ static tm_status call(tm_arena *arena, const char *what, const char *const *word
     TM_TRY(tm_repeat_program(arena, &argv[n++], err));
     while (*words) argv[n++] = tm_arena_text(arena, *words++);
     argv[n] = NULL;
+    tm_cli_heed_stop();
     TM_TRY(tm_process_start(&(tm_process_options){ .argv = argv }, &process, err));
     tm_status st = child_wait(process, &status, err);
     if (st == TM_OK && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))

@@ -122,6 +122,7 @@ static tm_status start(const tm_repeat *r, const char *model, int64_t seed, cons
     argv[n++] = tm_arena_format(arena, "--mlperf.log=%s", log);
     argv[n++] = tm_arena_text(arena, "--out");
     argv[n++] = tm_arena_text(arena, folder);
+    tm_cli_heed_stop();
     return tm_process_start(&(tm_process_options){ .argv = argv }, out, err);
 }
 

@@ -93,6 +93,7 @@ tm_status tm_cli_open_ranks(int64_t ranks, double deadline_s, tm_comm **world, t
         return tm_fail(err, TM_INVALID,
                        "--ranks is %lld, but %d were launched (by %s); leave --ranks out or give the same",
                        (long long)ranks, launch.ranks, launch.launcher);
+    if (launch.ranks > 1) tm_cli_heed_stop(); /* ranks stop together or not at all */
     settle_process(&launch);
     leave_sign("pid", launch.rank, (long)getpid());
     TM_TRY(open_world(&(tm_comm_options){ .deadline_seconds = deadline_s }, world, err));

@@ -301,6 +301,7 @@ static tm_status train_beside(run_job *j, tm_error *err)
 
 static tm_status train(run_job *j, tm_error *err)
 {
+    tm_cli_heed_stop();
     if (!is_first(j)) return train_beside(j, err);
     bool folder_was_there = tm_file_exists(j->folder.data), began = false;
     TM_TRY(tm_folder_make(j->folder.data, err));
@@ -340,6 +341,7 @@ static tm_status evaluate(run_job *j, tm_error *err)
     tm_run_evaluation found;
     tm_text           out = { 0 };
     tm_json           json = { .out = &out, .indent = true };
+    tm_cli_heed_stop();
     TM_TRY(tm_run_evaluate(&j->options, j->device, j->source, &tm_cli_stop, &found, err));
     if (j->cli->json) {
         tm_json_open(&json, NULL, '{');

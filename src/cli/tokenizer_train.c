@@ -60,6 +60,7 @@ static tm_status train(tm_cli_line *line, tm_error *err)
                                    .field = o->field,
                                    .input = o->input,
                                    .stop = &tm_cli_stop };
+    tm_cli_heed_stop();
     TM_TRY(check_special(&o->special, err));
     v.goal.vocab = o->vocab;
     v.goal.least = o->least;

@@ -128,6 +128,7 @@ static void wait_seconds(double seconds)
 
 static tm_status watch(tm_cli_line *line, tm_error *err)
 {
+    tm_cli_heed_stop();
     const watch_options *o = line->options;
     watched              w = { .folder = line->words[0], .validation = (double)NAN };
     bool                 ended = false;

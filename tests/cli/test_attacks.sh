@@ -226,4 +226,23 @@ wait "$started"
 trainmark ab --a "$tiny" --b "$tiny" --budget 1 --min-pairs 6
 check "the next ab removes what a killed one left" [ "$(find "$TMPDIR" -maxdepth 1 -name 'trainmark-ab-*' | wc -l)" -eq 0 ]
 
+# --- files that keep the program busy -------------------------------------------------------------------------------------
+
+# A chat template that goes on for 20 s before it is refused: the first signal ends the program, before anything is made.
+mkdir busy
+cat >busy/tokenizer_config.json <<'EOF'
+{"chat_template": "{% set s = 'ab' * 500000 %}{% set t = 'ba' * 400000 ~ 'x' %}{% for i in range(90000) %}{% for j in range(90000) %}{% if t in s %}{% endif %}{% endfor %}{% endfor %}"}
+EOF
+cp "$root/tests/token/chat/qwen3/tokenizer.json" busy/
+echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' >busy/rows.jsonl
+timeout -k 20 60 "$TRAINMARK" run $tiny --data.source sft --data.path busy/rows.jsonl --data.tokenizer busy --out stopped >"$out" 2>"$err" &
+started=$!
+sleep 1
+for one in $(program); do kill -TERM "$one"; done
+wait $started
+code=$?
+check "the first signal ends what reads a file" [ "$code" -eq 130 ]
+check "and it is told" has "$err" '^trainmark: interrupted$'
+check_not "nothing is made" [ -e stopped ]
+
 finish
