@@ -21,7 +21,7 @@
 #include <zstd.h>
 
 enum { PLAIN = 0, PLAIN_DICTIONARY = 2, DELTA_LENGTH = 6, RLE_DICTIONARY = 8 };
-enum { MAX_PAGE = 1 << 30 };
+enum { MAX_PAGE = 1 << 30, LARGE_PAGE = 64 << 20, MAX_RATIO = 1000 };
 
 typedef struct {
     const uint8_t *bytes;
@@ -101,6 +101,12 @@ static bool read_header(tm_parquet *p, page_header *h)
     }
     p->at = t.at;
     return !t.bad && h->unpacked >= 0 && h->unpacked <= MAX_PAGE && h->packed >= 0 && h->packed <= p->end - p->at;
+}
+
+/* No data of a large page packs so well: it is there to fill the memory. */
+static bool is_bomb(const page_header *h)
+{
+    return h->unpacked > LARGE_PAGE && h->unpacked / MAX_RATIO > h->packed;
 }
 
 static bool inflate_all(const uint8_t *in, size_t n, uint8_t *out, size_t wanted)
@@ -234,6 +240,7 @@ static tm_status next_page(tm_parquet *p, tm_error *err)
     const tm_parquet_chunk *c = &p->chunks.data[p->next_chunk - 1];
     page_header             h;
     if (p->at >= p->end || !read_header(p, &h)) return damaged(p, "a page is truncated", err);
+    if (is_bomb(&h)) return damaged(p, "a page of more than 64 MiB is packed more than 1,000 times", err);
     tm_status st = TM_OK;
     if (h.type == 2)
         st = read_dictionary(p, c, &h, err);

@@ -50,7 +50,7 @@ typedef struct {
     tm_data_certificate *out;
     uint64_t             seed;
     int64_t              deadline_ns;
-    tm_stored_places            whole[2]; /* by split, sorted; none of what is made */
+    tm_stored_places     whole[2]; /* by split, sorted; none of what is made */
     int                  file;     /* that was read last, of `path`; -1: none */
     const char          *path;
     uint64_t             rows[CHECKED_ROWS]; /* of training: what their tokens are, as numbers, where none are stored */
@@ -187,7 +187,7 @@ static bool is_stored(const tm_source *source, const int32_t *stored, int64_t n,
 static void check_stored(look *l, const tm_seen *seen, int64_t sample, void *const *fields)
 {
     const tm_source *source = seen->source;
-    tm_stored_places        places = { 0 };
+    tm_stored_places places = { 0 };
     int64_t          n = 0;
     bool             readable = true;
     source->kind->places(source, seen->split, sample, &places);
@@ -287,8 +287,7 @@ static tm_status read_rows(look *l, const tm_seen *seen, int64_t first, void *co
         void   *at[TM_MAX_FIELDS];
         int64_t weight;
         for (int f = 0; f < source->n_fields; f++)
-            at[f] = (char *)fields[f] +
-                    (size_t)row * tm_tensor_bytes(source->fields[f].shape, source->fields[f].dtype);
+            at[f] = (char *)fields[f] + (size_t)row * tm_tensor_bytes(source->fields[f].shape, source->fields[f].dtype);
         if (first + row >= samples) {
             fill_empty(source, at);
             continue;
@@ -324,7 +323,8 @@ static tm_status check_batches(look *l, const tm_seen *seen, int64_t *checked, t
     for (int64_t i = 0; i < seen->n && (i < LEAST || !late(l)); i++, (*checked)++) {
         const int64_t others = seen->n - LEAST;
         const int64_t at =
-            i < LEAST ? i : LEAST + (int64_t)tm_random_permute(l->seed, stream, (uint64_t)(i - LEAST), (uint64_t)others);
+            i < LEAST ? i
+                      : LEAST + (int64_t)tm_random_permute(l->seed, stream, (uint64_t)(i - LEAST), (uint64_t)others);
         TM_TRY(check_batch(l, seen, at, err));
     }
     return TM_OK;
@@ -343,7 +343,8 @@ static void check_epoch(look *l, const tm_source *source, int64_t from, int64_t 
         size_t        at = (size_t)((uint64_t)unit * UINT64_C(0x9E3779B97F4A7C15) >> 40) % slots;
         while (seen[at] && seen[at] != unit + 1) at = (at + 1) % slots;
         if (seen[at] || unit < 0 || unit >= source->facts.train_samples)
-            blame(l, &l->out->once, "the training sample %lld is one that the epoch had before, so others never come", (long long)i);
+            blame(l, &l->out->once, "the training sample %lld is one that the epoch had before, so others never come",
+                  (long long)i);
         seen[at] = unit + 1;
     }
     free(seen);

@@ -122,6 +122,30 @@ static tm_status migrate(tm_store *s, tm_error *err)
     return execute(s, sql, "bring to this format", err);
 }
 
+/* A view or a trigger, or a column that is computed, would be a program of a stranger, which may never end. */
+static tm_status check_schema(tm_store *s, tm_error *err)
+{
+    static const char sql[] =
+        "SELECT type, name FROM sqlite_schema WHERE type NOT IN ('table', 'index') OR (type = 'table' AND name NOT IN"
+        " ('results', 'documents') AND name NOT GLOB 'sqlite_*') OR sql LIKE 'CREATE VIRTUAL%' UNION ALL"
+        " SELECT 'computed column', m.name || '.' || x.name FROM sqlite_schema AS m, pragma_table_xinfo(m.name) AS x"
+        " WHERE m.type = 'table' AND x.hidden IN (2, 3) LIMIT 1";
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(s->db, sql, -1, &statement, NULL) != SQLITE_OK) return failed(s, "read", err);
+    int       code = sqlite3_step(statement);
+    tm_status st = TM_OK;
+    if (code == SQLITE_ROW)
+        st = tm_fail(err, TM_FORMAT,
+                     "'%s' has a %s '%.60s', which trainmark did not make; move it away, or name another one with "
+                     "TRAINMARK_STORE",
+                     s->path, (const char *)sqlite3_column_text(statement, 0),
+                     (const char *)sqlite3_column_text(statement, 1));
+    else if (code != SQLITE_DONE)
+        st = failed(s, "read", err);
+    sqlite3_finalize(statement);
+    return st;
+}
+
 static tm_status check_format(tm_store *s, tm_error *err)
 {
     int64_t application = 0, format = 0;
@@ -135,6 +159,7 @@ static tm_status check_format(tm_store *s, tm_error *err)
                        "'%s' was written by a newer trainmark (format %lld, this one knows up to %d); use that one, or "
                        "name another file with TRAINMARK_STORE",
                        s->path, (long long)format, FORMAT);
+    if (format > 0) TM_TRY(check_schema(s, err));
     if (format == FORMAT) return TM_OK;
     TM_TRY(execute(s, "BEGIN IMMEDIATE", "lock", err));
     tm_status st = migrate(s, err);

@@ -110,6 +110,26 @@ static tm_status encode_plain(encoding *c, const char *text, size_t n, bool firs
     return encode_normalized(c, text, n, first, continued);
 }
 
+/* 16 steps, and a compatible form that makes 11 bytes of one; a short text may have a long prefix. */
+enum { GROWTH = 256, GROWTH_LEAST = 1 << 16 };
+
+void tm_encoder_begin(tm_encoder *e, size_t n)
+{
+    e->made = 0;
+    e->most = GROWTH_LEAST + GROWTH * n;
+}
+
+tm_status tm_encoder_made(tm_encoder *e, const tm_text *text, tm_error *err)
+{
+    if (!tm_fits(e, text))
+        return tm_fail(err, TM_INVALID,
+                       "a normalizer or pre_tokenizer of the tokenizer's file multiplies the text: it makes more than "
+                       "%zu bytes of %zu; take another tokenizer",
+                       e->most, (e->most - GROWTH_LEAST) / GROWTH);
+    e->made += text->length;
+    return TM_OK;
+}
+
 tm_status tm_encoder_encode(tm_encoder *encoder, const char *text, size_t bytes, unsigned flags, tm_ids *out,
                             tm_error *err)
 {
@@ -119,6 +139,7 @@ tm_status tm_encoder_encode(tm_encoder *encoder, const char *text, size_t bytes,
     if (bytes > INT32_MAX / 2)
         return tm_fail(err, TM_INVALID, "a text of %zu bytes is too long to be encoded at once; the limit is %d", bytes,
                        INT32_MAX / 2);
+    tm_encoder_begin(encoder, bytes);
     if (!t->model.sentencepiece) text = tm_as_utf8(encoder, text, &bytes); /* else its normalization does it */
     for (int i = 0; special && !continued && i < t->n_before; i++) tm_ids_add(out, t->before[i]);
     for (size_t at = 0, from, to; at < bytes; at = to) {

@@ -208,6 +208,7 @@ struct tm_encoder {
     tm_cached          *cache;
     tm_text             valid, text[3]; /* the text as UTF-8; normalized; what word steps make of it, in turns */
     tm_words            words[2];
+    size_t              made, most; /* bytes that steps have made of the text; that they may make */
     tm_symbol          *symbols;
     size_t              symbols_room;
     uint64_t           *heap;
@@ -215,6 +216,17 @@ struct tm_encoder {
     struct tm_best     *best; /* Unigram */
     size_t              best_room;
 };
+
+/* A file can have steps that multiply a text. Before n bytes are encoded: how many they may become, all steps together.
+ */
+void tm_encoder_begin(tm_encoder *e, size_t n);
+/* May a step that has made `text` go on? */
+static inline bool tm_fits(const tm_encoder *e, const tm_text *text)
+{
+    return text->length <= e->most - e->made;
+}
+/* A step is done; TM_INVALID where it made too much. */
+TM_MUST_USE tm_status tm_encoder_made(tm_encoder *e, const tm_text *text, tm_error *err);
 
 /* The text if it is UTF-8, else a copy in the encoder that is. */
 const char *tm_as_utf8(tm_encoder *e, const char *text, size_t *n);

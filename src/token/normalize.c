@@ -127,7 +127,7 @@ static void lower(const char *text, size_t n, tm_text *out)
 static tm_status replace(tm_encoder *e, const tm_normal *step, const char *text, size_t n, tm_text *out, tm_error *err)
 {
     size_t at = 0;
-    while (at < n) {
+    while (at < n && tm_fits(e, out)) {
         size_t from = n, to = n;
         if (step->regex) {
             TM_TRY(tm_regex_next(step->regex, e->match, text, n, at, &from, &to, err));
@@ -160,9 +160,9 @@ static void strip(const tm_normal *step, const char *text, size_t n, tm_text *ou
 
 /* As the `tokenizers` library reads a charsmap: grapheme clusters below six bytes are looked up as one, else, or if
  * they are not there, their characters; a string counts as found if any beginning of it is, the shortest one. */
-static void map_graphemes(const tm_charsmap *map, const char *text, size_t n, tm_text *out)
+static void map_graphemes(const tm_encoder *e, const tm_charsmap *map, const char *text, size_t n, tm_text *out)
 {
-    for (size_t at = 0; at < n;) {
+    for (size_t at = 0; at < n && tm_fits(e, out);) {
         utf8proc_int32_t state = 0;
         size_t           length, end = at, used, bytes;
         uint32_t         c = tm_utf8_at((const uint8_t *)text + at, &length);
@@ -206,7 +206,7 @@ static void sentencepiece(tm_encoder *e, const tm_normal *step, const char *text
     bool                after_blank = step->remove_extra, begun = false;
     size_t              user_from = 0, user_to = 0;
     int32_t             symbol = user->count > 0 ? tm_added_next(user, text, n, 0, &user_from, &user_to) : -1;
-    for (size_t at = 0, used; at < n; at += used) {
+    for (size_t at = 0, used; at < n && tm_fits(e, out); at += used) {
         size_t      bytes;
         const char *part = NULL;
         if (symbol >= 0 && user_from < at) symbol = tm_added_next(user, text, n, at, &user_from, &user_to);
@@ -265,7 +265,7 @@ static tm_status apply(tm_encoder *e, const tm_normal *step, const char *text, s
         strip(step, text, n, out);
         return TM_OK;
     case TM_NORMAL_CHARSMAP:
-        map_graphemes(step->charsmap, text, n, out);
+        map_graphemes(e, step->charsmap, text, n, out);
         return TM_OK;
     case TM_NORMAL_SENTENCEPIECE:
         sentencepiece(e, step, text, n, continued, out);
@@ -292,6 +292,7 @@ tm_status tm_normalize(tm_encoder *e, const char *text, size_t n, bool continued
         if (out->data) out->length = 0;
         tm_text_add_n(out, "", 0);
         st = apply(e, step, *changed ? other.data : text, *changed ? other.length : n, continued, out, err);
+        if (st == TM_OK) st = tm_encoder_made(e, out, err);
         ascii = is_ascii(out->data, out->length);
         *changed = true;
     }

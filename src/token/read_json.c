@@ -347,8 +347,9 @@ static tm_status add_token(tm_reading *r, json_t *token, tm_encoder *encoder, in
         tm_added_put(&t->raw, &added);
         return TM_OK;
     }
-    tm_text   out = { 0 };
-    bool      changed = false;
+    tm_text out = { 0 };
+    bool    changed = false;
+    tm_encoder_begin(encoder, n);
     tm_status st = tm_normalize(encoder, text, n, false, &out, &changed, r->err);
     if (st == TM_OK && changed) {
         added.text = tm_arena_text_n(t->arena, out.data, out.length);

@@ -159,6 +159,10 @@ typedef struct {
 /* Fails the rendering with the line; gives an undefined value. */
 tm_v tm_render_fail(tm_render *r, tm_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Counts work. False, and the rendering fails, where it is too much. `over`: that of going over a text or its items. */
+bool tm_render_work(tm_render *r, int64_t steps);
+bool tm_render_over(tm_render *r, const tm_v *v);
+
 /* From the rendering's arena. More than 512 MiB in all fails the rendering. */
 void *tm_render_take(tm_render *r, size_t bytes);
 
@@ -168,18 +172,18 @@ tm_v        tm_v_list_as(tm_render *r, tm_l_form form);
 tm_v        tm_v_dict(tm_render *r);
 void        tm_v_append(tm_render *r, const tm_v *list, tm_v item);
 void        tm_v_put(tm_render *r, const tm_v *dict, tm_v key, tm_v value);
-const tm_v *tm_v_get(const tm_v *dict, const char *key, size_t n); /* NULL: not there */
-const tm_v *tm_v_at(const tm_v *dict, const tm_v *key);            /* the same by a key of any kind */
-bool        tm_v_is(const tm_v *v, tm_l_form form);                /* a list of that form? */
-bool        tm_v_has_places(const tm_v *v);                        /* a list, tuple or range: it has an n-th item */
+const tm_v *tm_v_get(const tm_v *dict, const char *key, size_t n);    /* NULL: not there */
+const tm_v *tm_v_at(tm_render *r, const tm_v *dict, const tm_v *key); /* the same by a key of any kind */
+bool        tm_v_is(const tm_v *v, tm_l_form form);                   /* a list of that form? */
+bool        tm_v_has_places(const tm_v *v);                           /* a list, tuple or range: it has an n-th item */
 bool        tm_v_can_be_key(const tm_v *v);
 /* Fails the rendering if `what` is done to a text that went through `safe`: Jinja escapes what is put together with it.
  */
 bool tm_v_refuse_marked(tm_render *r, const tm_v *v, const char *what);
 bool tm_v_true(const tm_v *v);
-bool tm_v_equal(const tm_v *a, const tm_v *b);
+bool tm_v_equal(tm_render *r, const tm_v *a, const tm_v *b);
 /* *order: -1, 0, 1; false: they have none. */
-bool tm_v_compare(const tm_v *a, const tm_v *b, int *order);
+bool tm_v_compare(tm_render *r, const tm_v *a, const tm_v *b, int *order);
 /* What a loop goes through: a map's keys, a text's characters. An iterator is empty then. */
 tm_v tm_v_items(tm_render *r, const tm_v *v);
 /* The first n of an iterator were taken; others keep theirs. */

@@ -310,6 +310,7 @@ static tm_v text_method(tm_render *r, int which, const tm_v *v, const tm_v *cons
 tm_v tm_render_method(tm_render *r, int which, const tm_v *self, const tm_v_arguments *a)
 {
     const tm_v *bound[TM_MOST_BOUND];
+    if (!tm_render_over(r, self)) return (tm_v){ .kind = TM_V_UNDEFINED };
     if (!tm_v_bind(r, methods[which].name, methods[which].takes, methods[which].least, a, bound))
         return (tm_v){ .kind = TM_V_UNDEFINED };
     if (tm_v_refuse_marked(r, self, methods[which].name)) return (tm_v){ .kind = TM_V_UNDEFINED };
@@ -317,7 +318,7 @@ tm_v tm_render_method(tm_render *r, int which, const tm_v *self, const tm_v_argu
     if (self->kind == TM_V_DICT && which >= M_ITEMS && which <= M_VALUES)
         return tm_v_parts(r, (tm_v_part)(which - M_ITEMS), self);
     if (self->kind == TM_V_DICT && which == M_GET) {
-        const tm_v *found = tm_v_at(self, bound[0]);
+        const tm_v *found = tm_v_at(r, self, bound[0]);
         return found ? *found : bound[1] ? *bound[1] : (tm_v){ .kind = TM_V_NONE };
     }
     return tm_render_fail(r, TM_INVALID, "this value has no '%s'", methods[which].name);
@@ -450,9 +451,9 @@ bool tm_render_test(tm_render *r, int which, const tm_v *v, const tm_v_arguments
     case IS_FLOAT:
         return k == TM_V_FLOAT;
     case IS_EQ:
-        return tm_v_equal(v, other);
+        return tm_v_equal(r, v, other);
     case IS_NE:
-        return !tm_v_equal(v, other);
+        return !tm_v_equal(r, v, other);
     case IS_LT:
     case IS_LE:
     case IS_GT:

@@ -9,7 +9,7 @@
 #include <time.h>
 
 enum { MAX_CALLS = 200 };
-static const int64_t most_work = 50000000; /* a template that goes on for ever ends */
+static const int64_t most_work = 50000000; /* steps: a template that goes on for ever ends */
 static const size_t  most_bytes = (size_t)1 << 29;
 
 struct tm_scope {
@@ -39,11 +39,25 @@ void *tm_render_take(tm_render *r, size_t bytes)
     return tm_arena_take(r->arena, bytes);
 }
 
+bool tm_render_work(tm_render *r, int64_t steps)
+{
+    if (__builtin_add_overflow(r->work, steps, &r->work) || r->work > most_work)
+        tm_render_fail(r, TM_INVALID, "the template does not come to an end");
+    return !r->failed;
+}
+
+bool tm_render_over(tm_render *r, const tm_v *v)
+{
+    enum { BYTES = 16 }; /* of a text that take about as long as a step */
+    return tm_render_work(r, v->kind == TM_V_STRING                         ? (int64_t)(v->length / BYTES)
+                             : v->kind == TM_V_LIST || v->kind == TM_V_DICT ? (int64_t)v->box->n
+                                                                            : 0);
+}
+
 /* One more step. */
 static bool goes_on(tm_render *r)
 {
-    if (++r->work > most_work) tm_render_fail(r, TM_INVALID, "the template does not come to an end");
-    return !r->failed;
+    return tm_render_work(r, 1);
 }
 
 /* --- variables ---------------------------------------------------------------------------------------------------- */
@@ -261,7 +275,7 @@ static tm_v call(tm_render *r, const tm_x *x)
 tm_v tm_render_index(tm_render *r, const tm_v *v, const tm_v *at)
 {
     if (v->kind == TM_V_DICT || (v->kind == TM_V_NAMESPACE && at->kind == TM_V_STRING)) {
-        const tm_v *found = tm_v_at(v, at);
+        const tm_v *found = tm_v_at(r, v, at);
         return found ? *found : (tm_v){ .kind = TM_V_UNDEFINED };
     }
     if (v->kind == TM_V_UNDEFINED)

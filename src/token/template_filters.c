@@ -295,7 +295,7 @@ static void put_sorted(tm_render *r, const char *what, const tm_v *out, const tm
     tm_v_append(r, out, item);
     tm_v_append(r, keys, key);
     for (int order; at > 0 && !r->failed; at--) {
-        if (!tm_v_compare(&keys->box->item[at - 1], &key, &order)) {
+        if (!tm_v_compare(r, &keys->box->item[at - 1], &key, &order)) {
             tm_v_wants(r, what, "numbers or texts");
             return;
         }
@@ -322,7 +322,7 @@ static tm_v unique(tm_render *r, const tm_v *v, const tm_v *const bound[])
         tm_v key = key_of(r, &of, bound[0]);
         bool known = false;
         if (!tm_v_can_be_key(&key)) return tm_v_wants(r, "unique", "what may be a key");
-        for (size_t k = 0; k < keys.box->n; k++) known = known || tm_v_equal(&keys.box->item[k], &key);
+        for (size_t k = 0; k < keys.box->n; k++) known = known || tm_v_equal(r, &keys.box->item[k], &key);
         if (known) continue;
         tm_v_append(r, &out, all.box->item[i]);
         tm_v_append(r, &keys, key);
@@ -352,7 +352,7 @@ static tm_v extreme(tm_render *r, int which, const tm_v *v, const tm_v *const bo
         tm_v of = bound[1] ? attribute(r, &all.box->item[i], bound[1], NULL) : all.box->item[i],
              k = key_of(r, &of, bound[0]);
         int order = 0;
-        if (i > 0 && !tm_v_compare(&k, &key, &order)) return tm_v_wants(r, filters[which].name, "numbers or texts");
+        if (i > 0 && !tm_v_compare(r, &k, &key, &order)) return tm_v_wants(r, filters[which].name, "numbers or texts");
         if (i == 0 || (which == P_MAX ? order > 0 : order < 0)) best = all.box->item[i], key = k;
     }
     return best;
@@ -533,6 +533,7 @@ tm_v tm_render_filter(tm_render *r, int which, const tm_v *v, const tm_v_argumen
 {
     const tm_v *bound[TM_MOST_BOUND] = { NULL };
     tm_v        made;
+    if (!tm_render_over(r, v)) return (tm_v){ .kind = TM_V_UNDEFINED };
     if (filters[which].takes &&
         !tm_v_bind(r, filters[which].name, filters[which].takes, filters[which].least, a, bound))
         return (tm_v){ .kind = TM_V_UNDEFINED };

@@ -22,13 +22,13 @@ static bool contains(tm_render *r, const tm_v *all, const tm_v *what)
         tm_render_fail(r, TM_INVALID, "a list or a map is no key");
         return false;
     }
-    if (all->kind == TM_V_DICT || all->kind == TM_V_NAMESPACE) return tm_v_at(all, what) != NULL;
+    if (all->kind == TM_V_DICT || all->kind == TM_V_NAMESPACE) return tm_v_at(r, all, what) != NULL;
     if (all->kind != TM_V_LIST) {
         if (all->kind != TM_V_UNDEFINED) tm_v_wants(r, "in", "a list, a map or a string after it");
         return false;
     }
     size_t n = all->box->n, i = 0;
-    while (i < n && !tm_v_equal(&all->box->item[i], what)) i++;
+    while (i < n && !tm_v_equal(r, &all->box->item[i], what)) i++;
     tm_v_took(all, i < n ? i + 1 : n);
     return i < n;
 }
@@ -89,11 +89,13 @@ static tm_v arithmetic(tm_render *r, int which, const tm_v *a, const tm_v *b)
 tm_v tm_render_binary(tm_render *r, int which, const tm_v *a, const tm_v *b)
 {
     int order = 0;
+    tm_render_over(r, a);
+    tm_render_over(r, b);
     if (which == O_EQ || which == O_NE)
-        return (tm_v){ .kind = TM_V_BOOL, .integer = tm_v_equal(a, b) == (which == O_EQ) };
+        return (tm_v){ .kind = TM_V_BOOL, .integer = tm_v_equal(r, a, b) == (which == O_EQ) };
     if (which == O_IN) return (tm_v){ .kind = TM_V_BOOL, .integer = contains(r, b, a) };
     if (which <= O_GT) {
-        if (!tm_v_compare(a, b, &order)) return tm_v_wants(r, operators[which], "two numbers or two texts");
+        if (!tm_v_compare(r, a, b, &order)) return tm_v_wants(r, operators[which], "two numbers or two texts");
         bool is = which == O_LE ? order <= 0 : which == O_GE ? order >= 0 : which == O_LT ? order < 0 : order > 0;
         return (tm_v){ .kind = TM_V_BOOL, .integer = is };
     }

@@ -41,9 +41,8 @@ tm_v tm_v_concatenated(tm_render *r, const tm_v *a, const tm_v *b)
 
 const char *tm_v_find(const char *in, size_t n, const char *what, size_t length)
 {
-    for (size_t i = 0; length <= n && i + length <= n; i++)
-        if (memcmp(in + i, what, length) == 0) return in + i;
-    return NULL;
+    if (length > n) return NULL;
+    return length == 0 ? in : memmem(in, n, what, length);
 }
 
 /* --- arguments ---------------------------------------------------------------------------------------------------- */

@@ -71,16 +71,16 @@ const tm_v *tm_v_get(const tm_v *dict, const char *key, size_t n)
     return NULL;
 }
 
-const tm_v *tm_v_at(const tm_v *dict, const tm_v *key)
+const tm_v *tm_v_at(tm_render *r, const tm_v *dict, const tm_v *key)
 {
     for (size_t i = 0; i + 1 < dict->box->n; i += 2)
-        if (tm_v_equal(&dict->box->item[i], key)) return &dict->box->item[i + 1];
+        if (tm_v_equal(r, &dict->box->item[i], key)) return &dict->box->item[i + 1];
     return NULL;
 }
 
 void tm_v_put(tm_render *r, const tm_v *dict, tm_v key, tm_v value)
 {
-    const tm_v *there = tm_v_at(dict, &key);
+    const tm_v *there = tm_v_at(r, dict, &key);
     if (there) {
         dict->box->item[there - dict->box->item] = value;
         return;
@@ -175,52 +175,56 @@ bool tm_v_true(const tm_v *v)
 }
 
 /* Do they hold the same items, in any order? Those of a map's views differ from each other. */
-static bool same_items(const tm_v *a, const tm_v *b)
+static bool same_items(tm_render *r, const tm_v *a, const tm_v *b)
 {
     for (size_t i = 0; i < a->box->n; i++) {
         bool found = false;
-        for (size_t k = 0; k < b->box->n && !found; k++) found = tm_v_equal(&a->box->item[i], &b->box->item[k]);
+        for (size_t k = 0; k < b->box->n && !found; k++) found = tm_v_equal(r, &a->box->item[i], &b->box->item[k]);
         if (!found) return false;
     }
     return true;
 }
 
-bool tm_v_equal(const tm_v *a, const tm_v *b)
+bool tm_v_equal(tm_render *r, const tm_v *a, const tm_v *b)
 {
+    if (!tm_render_work(r, 1)) return false;
     if (is_number(a) && is_number(b)) {
         if (a->kind != TM_V_FLOAT && b->kind != TM_V_FLOAT) return a->integer == b->integer;
         return !(number(a) < number(b)) && !(number(a) > number(b));
     }
     if (a->kind != b->kind) return false;
-    if (a->kind == TM_V_STRING) return a->length == b->length && memcmp(a->text, b->text, a->length) == 0;
+    if (a->kind == TM_V_STRING)
+        return a->length == b->length && tm_render_over(r, a) && memcmp(a->text, b->text, a->length) == 0;
     if (a->kind == TM_V_NONE || a->kind == TM_V_UNDEFINED) return true;
     if (a->kind != TM_V_LIST && a->kind != TM_V_DICT) /* functions, namespaces: the same one */
         return a->box == b->box && a->macro == b->macro && a->self == b->self && a->integer == b->integer;
     if (a->form != b->form || a->box->n != b->box->n) return false;
-    if (tm_v_is(a, TM_L_KEYS) || tm_v_is(a, TM_L_ITEMS)) return same_items(a, b);
+    if (tm_v_is(a, TM_L_KEYS) || tm_v_is(a, TM_L_ITEMS)) return same_items(r, a, b);
     if (tm_v_is(a, TM_L_VALUES) || tm_v_is(a, TM_L_ONCE)) return a->box == b->box; /* the same one */
     for (size_t i = 0; a->kind == TM_V_LIST && i < a->box->n; i++)
-        if (!tm_v_equal(&a->box->item[i], &b->box->item[i])) return false;
+        if (!tm_v_equal(r, &a->box->item[i], &b->box->item[i])) return false;
     for (size_t i = 0; a->kind == TM_V_DICT && i < a->box->n; i += 2) {
         bool same = false;
         for (size_t k = 0; k < b->box->n; k += 2)
-            same = same || (tm_v_equal(&a->box->item[i], &b->box->item[k]) &&
-                            tm_v_equal(&a->box->item[i + 1], &b->box->item[k + 1]));
+            same = same || (tm_v_equal(r, &a->box->item[i], &b->box->item[k]) &&
+                            tm_v_equal(r, &a->box->item[i + 1], &b->box->item[k + 1]));
         if (!same) return false;
     }
     return true;
 }
 
-bool tm_v_compare(const tm_v *a, const tm_v *b, int *order)
+bool tm_v_compare(tm_render *r, const tm_v *a, const tm_v *b, int *order)
 {
+    tm_render_over(r, a);
+    tm_render_work(r, 1);
     if (is_number(a) && is_number(b)) {
         *order = number(a) < number(b) ? -1 : number(a) > number(b);
         return true;
     }
     if (a->kind == TM_V_LIST && b->kind == TM_V_LIST && a->form == b->form && a->form <= TM_L_TUPLE) {
         size_t i = 0;
-        while (i < a->box->n && i < b->box->n && tm_v_equal(&a->box->item[i], &b->box->item[i])) i++;
-        if (i < a->box->n && i < b->box->n) return tm_v_compare(&a->box->item[i], &b->box->item[i], order);
+        while (i < a->box->n && i < b->box->n && tm_v_equal(r, &a->box->item[i], &b->box->item[i])) i++;
+        if (i < a->box->n && i < b->box->n) return tm_v_compare(r, &a->box->item[i], &b->box->item[i], order);
         *order = a->box->n < b->box->n ? -1 : a->box->n > b->box->n;
         return true;
     }
@@ -471,7 +475,7 @@ static void sort_keys(tm_render *r, const tm_v *v, size_t *at)
     for (size_t n = 0; 2 * n < v->box->n; n++) {
         size_t k = n;
         for (; k > 0; k--) {
-            if (!tm_v_compare(&v->box->item[at[k - 1]], &v->box->item[2 * n], &order))
+            if (!tm_v_compare(r, &v->box->item[at[k - 1]], &v->box->item[2 * n], &order))
                 tm_render_fail(r, TM_INVALID, "tojson(sort_keys) takes keys of one kind");
             if (r->failed || order <= 0) break;
             at[k] = at[k - 1];

@@ -122,7 +122,7 @@ static void cut_metaspace(cutting *c, const tm_word_step *step, const tm_word *w
     bool        at_start = c->first && word->at == 0;
     if (!has && !(at_start && c->continued) && (step->prepend == TM_ALWAYS || (step->prepend == TM_FIRST && at_start)))
         tm_text_add_n(text, step->text, step->length);
-    for (const char *p = from; p < end;) {
+    for (const char *p = from; p < end && tm_fits(c->e, text);) {
         const char *blank = memchr(p, ' ', (size_t)(end - p));
         tm_text_add_n(text, p, (size_t)((blank ? blank : end) - p));
         if (blank) tm_text_add_n(text, step->text, step->length);
@@ -165,6 +165,7 @@ static tm_status apply(cutting *c, const tm_word_step *step)
     }
     for (size_t i = 0; i < in->count; i++) {
         const tm_word *word = &in->words[i];
+        if (other && !tm_fits(c->e, text)) break;
         if (step->kind == TM_WORD_METASPACE)
             cut_metaspace(c, step, word, text, out);
         else if (step->kind == TM_WORD_PREFIX)
@@ -178,6 +179,7 @@ static tm_status apply(cutting *c, const tm_word_step *step)
     }
     c->at = !c->at;
     if (other) {
+        TM_TRY(tm_encoder_made(c->e, text, c->err));
         c->text = text->data;
         c->n = text->length;
         c->buffer = c->buffer == 1 ? 2 : 1;

@@ -72,6 +72,41 @@ static tm_status read_all(const uint8_t *bytes, size_t size, const char *column,
     return st;
 }
 
+/* The dictionary of the column with another length when unpacked. */
+static void a_page_that_fills_the_memory_is_refused(void **state)
+{
+    static const char begins[] = { 0x15, 4, 0x15 }; /* tag, type of a dictionary, tag of the length */
+    static const struct {
+        uint64_t    length;
+        const char *words;
+    } pages[] = { { 200 << 20, "packed more than 1,000 times" },
+                  { (uint64_t)3 << 29, "a page is truncated" },
+                  { 40 << 20, "cannot be unpacked" } };
+    tm_text file = read_whole("zstd-1.parquet");
+    (void)state;
+    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
+        tm_text  other = { 0 };
+        tm_error err = { 0 };
+        uint64_t zigzag = 2 * pages[i].length;
+        size_t   rest = 4; /* behind "PAR1"; the column is not the first one */
+        for (int k = 0; k < 2; k++) {
+            const char *found = memmem(file.data + rest, file.length - rest, begins, sizeof begins);
+            assert_non_null(found);
+            rest = (size_t)(found - file.data) + sizeof begins;
+        }
+        tm_text_add_n(&other, file.data, rest);
+        for (; zigzag >= 128; zigzag >>= 7) tm_text_add_n(&other, &(char){ (char)(zigzag | 128) }, 1);
+        tm_text_add_n(&other, &(char){ (char)zigzag }, 1);
+        while (file.data[rest++] & 0x80) {
+        }
+        tm_text_add_n(&other, file.data + rest, file.length - rest);
+        assert_int_equal(read_all((const uint8_t *)other.data, other.length, "text", &err), TM_FORMAT);
+        if (!strstr(err.text, pages[i].words)) fail_msg("'%s' lacks '%s'", err.text, pages[i].words);
+        tm_text_fini(&other);
+    }
+    tm_text_fini(&file);
+}
+
 static void what_is_refused_is_named(void **state)
 {
     static const struct {
@@ -198,9 +233,9 @@ static void every_message_is_whole(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(texts_of_every_form),    cmocka_unit_test(what_is_refused_is_named),
-    cmocka_unit_test(a_wrong_frame_is_named), cmocka_unit_test(damage_is_an_error),
-    cmocka_unit_test(every_message_is_whole),
+    cmocka_unit_test(texts_of_every_form),      cmocka_unit_test(a_page_that_fills_the_memory_is_refused),
+    cmocka_unit_test(what_is_refused_is_named), cmocka_unit_test(a_wrong_frame_is_named),
+    cmocka_unit_test(damage_is_an_error),       cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The certificate of the data: it holds for what every source gives, over epochs, parts and places to begin; and what is
- * fed, ordered, kept apart or stored in another way is found. */
+/* The certificate of the data: it holds for what every source gives, over epochs, parts and places to begin; and what
+ * is fed, ordered, kept apart or stored in another way is found. */
 #include "base/arena.h"
 #include "data/indexed.h"
 #include "data/packed.h"
@@ -195,13 +195,13 @@ static int64_t feed(const tm_source *source, tm_split split, tm_loader_part part
 }
 
 typedef struct {
-    tm_loader_part  part;
-    int64_t         first;      /* sample of the first step, of all ranks */
-    tm_loader_part  fed_part;   /* that the loader really reads, and from where */
-    int64_t         fed_first;
-    tm_split        fed_split;  /* of an evaluation */
-    int64_t         repeats;    /* every step but the first `repeats` is fed the batch of the one before; 0: none */
-    double          seconds;
+    tm_loader_part part;
+    int64_t        first;    /* sample of the first step, of all ranks */
+    tm_loader_part fed_part; /* that the loader really reads, and from where */
+    int64_t        fed_first;
+    tm_split       fed_split; /* of an evaluation */
+    int64_t        repeats;   /* every step but the first `repeats` is fed the batch of the one before; 0: none */
+    double         seconds;
 } trial;
 
 static const trial honest = { .part = { 0, 1 }, .fed_part = { 0, 1 }, .fed_split = TM_SPLIT_VALIDATION, .seconds = 10 };
@@ -235,8 +235,7 @@ static tm_data_certificate look(const tm_source *source, const trial *t)
 
 static void expect_holds(const tm_data_certificate *c, const char *name)
 {
-    if (!c->done || c->reason[0] || !c->fed || !c->once || !c->apart || !c->stored)
-        fail_msg("%s: %s", name, c->reason);
+    if (!c->done || c->reason[0] || !c->fed || !c->once || !c->apart || !c->stored) fail_msg("%s: %s", name, c->reason);
 }
 
 /* --- honest ------------------------------------------------------------------------------------------------------- */
@@ -264,8 +263,8 @@ static void it_holds_for_parts_and_after_resuming(void **state)
     tm_source_options options[SOURCES];
     (void)state;
     for (int i = 0, n = all_sources(options); i < n; i++) {
-        tm_source          *source = open_source(&options[i]);
-        trial               t = { .part = { 1, 3 }, .first = 31, .fed_part = { 1, 3 }, .fed_first = 31 };
+        tm_source *source = open_source(&options[i]);
+        trial      t = { .part = { 1, 3 }, .first = 31, .fed_part = { 1, 3 }, .fed_first = 31 };
         t.fed_split = TM_SPLIT_VALIDATION;
         tm_data_certificate c = look(source, &t);
         expect_holds(&c, options[i].name);
@@ -280,11 +279,11 @@ static void other_samples_than_those_of_the_step_are_found(void **state)
 {
     tm_source_options options[SOURCES];
     const trial       defects[] = {
-        { .part = { 0, 2 }, .fed_part = { 1, 2 } },                 /* the part of another rank */
-        { .part = { 0, 1 }, .fed_part = { 0, 1 }, .fed_first = 4 }, /* one batch ahead */
-        { .part = { 0, 1 }, .fed_part = { 0, 1 }, .first = 31 },    /* from the beginning, after resuming */
-        { .part = { 0, 1 }, .fed_part = { 0, 1 }, .repeats = 1 },   /* a batch twice */
-        { .part = { 0, 1 }, .fed_part = { 0, 1 }, .repeats = 40 },  /* from some step on, the same for ever */
+              { .part = { 0, 2 }, .fed_part = { 1, 2 } },                 /* the part of another rank */
+              { .part = { 0, 1 }, .fed_part = { 0, 1 }, .fed_first = 4 }, /* one batch ahead */
+              { .part = { 0, 1 }, .fed_part = { 0, 1 }, .first = 31 },    /* from the beginning, after resuming */
+              { .part = { 0, 1 }, .fed_part = { 0, 1 }, .repeats = 1 },   /* a batch twice */
+              { .part = { 0, 1 }, .fed_part = { 0, 1 }, .repeats = 40 },  /* from some step on, the same for ever */
     };
     (void)state;
     for (int i = 0, n = all_sources(options); i < n; i++) {

@@ -247,9 +247,66 @@ static void what_is_not_read_is_refused(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Each step is one that files have; what they make together must stay in a measure of the text. */
+static void steps_that_multiply_a_text_are_refused(void **state)
+{
+#define TEN_A "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaaaaaaaa\"}"
+#define ANY_A "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[ab]\"},\"content\":\"aaaaaaaaaaaaaaaaaaaa\"}"
+#define BLANKS "{\"type\":\"Metaspace\",\"replacement\":\"          \",\"split\":false}"
+    static const char *const bombs[] = {
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" TEN_A "," TEN_A "," TEN_A "," TEN_A "," TEN_A
+        "," TEN_A "," TEN_A "," TEN_A "," TEN_A "," TEN_A "," TEN_A "," TEN_A "]}}",
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" ANY_A "," ANY_A "," ANY_A "," ANY_A "," ANY_A
+        "," ANY_A "]}}",
+        "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" BLANKS "," BLANKS "," BLANKS "," BLANKS
+        "," BLANKS "," BLANKS "]}}",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bombs / sizeof bombs[0]; i++) {
+        json_error_t  problem;
+        json_t       *change = json_loads(bombs[i], 0, &problem);
+        tm_tokenizer *t = NULL;
+        tm_error      err = { 0 };
+        tm_ids        ids = { 0 };
+        if (!change || changed(change, &t, &err) != TM_OK) fail_msg("%s%s", problem.text, err.text);
+        tm_encoder *encoder = tm_encoder_create(t);
+        for (int again = 0; again < 2; again++)
+            assert_int_equal(tm_encoder_encode(encoder, "a a b a a", 9, 0, &ids, &err), TM_INVALID);
+        assert_non_null(strstr(err.text, "multiplies the text: it makes more than 67840 bytes of 9"));
+        free(ids.data);
+        tm_encoder_destroy(encoder);
+        tm_tokenizer_close(t);
+        json_decref(change);
+    }
+}
+
+/* 18 letters of one, as often as it comes. */
+static void a_text_may_grow_by_what_unicode_makes_of_it(void **state)
+{
+    enum { TIMES = 100000 };
+    json_error_t  problem;
+    json_t       *change = json_loads("{\"normalizer\":{\"type\":\"NFKD\"}}", 0, &problem);
+    tm_tokenizer *t = NULL;
+    tm_error      err = { 0 };
+    tm_ids        ids = { 0 };
+    tm_text       text = { 0 };
+    (void)state;
+    assert_int_equal(changed(change, &t, &err), TM_OK);
+    for (int i = 0; i < TIMES; i++) tm_text_add(&text, "\xEF\xB7\xBA");
+    tm_encoder *encoder = tm_encoder_create(t);
+    if (tm_encoder_encode(encoder, text.data, text.length, 0, &ids, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_encoder_destroy(encoder);
+    tm_tokenizer_close(t);
+    tm_text_fini(&text);
+    free(ids.data);
+    json_decref(change);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ids_are_those_of_the_library),
     cmocka_unit_test(what_is_not_read_is_refused),
+    cmocka_unit_test(steps_that_multiply_a_text_are_refused),
+    cmocka_unit_test(a_text_may_grow_by_what_unicode_makes_of_it),
 };
 
 TM_TESTS(tests, set_up, tear_down)

@@ -194,10 +194,27 @@ static void work_has_a_limit(void **state)
            "t, line 1: the template does not come to an end");
 }
 
+/* Few steps, each over much: texts of a megabyte; lists whose items are the same lists, 2^40 in all; a sort. */
+static void large_values_are_much_work(void **state)
+{
+    (void)state;
+    static const char *const templates[] = {
+        "{% set s = 'ab' * 500000 %}{% set t = 'ba' * 400000 ~ 'x' %}{% for i in range(90000) %}"
+        "{% for j in range(90000) %}{% if t in s %}{% endif %}{% endfor %}{% endfor %}",
+        "{% set s = 'ab' * 500000 %}{% for i in range(90000) %}{% if s.count('ba') == i %}{% endif %}{% endfor %}",
+        "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(40) %}{% set n.a = [n.a, n.a] %}"
+        "{% set n.b = [n.b, n.b] %}{% endfor %}{{ n.a == n.b }}",
+        "{{ (range(99999)|list)|reverse|sort|length }}",
+    };
+    for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++)
+        nested(templates[i], "", "", "", "", 0, "t, line 1: the template does not come to an end");
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(arguments_are_jinjas),     cmocka_unit_test(what_jinja_renders),
-    cmocka_unit_test(what_is_refused_says_why), cmocka_unit_test(depth_has_a_limit),
-    cmocka_unit_test(breadth_has_none),         cmocka_unit_test(work_has_a_limit),
+    cmocka_unit_test(arguments_are_jinjas),       cmocka_unit_test(what_jinja_renders),
+    cmocka_unit_test(what_is_refused_says_why),   cmocka_unit_test(depth_has_a_limit),
+    cmocka_unit_test(breadth_has_none),           cmocka_unit_test(work_has_a_limit),
+    cmocka_unit_test(large_values_are_much_work),
 };
 
 TM_TESTS(tests, NULL, NULL)
