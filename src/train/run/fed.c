@@ -60,7 +60,7 @@ tm_status run_check_fed(run *r, tm_error *err)
     if (!r->certified.fed) return TM_OK;
     const tm_seen trained = { .source = r->source,
                               .split = TM_SPLIT_TRAIN,
-                              .first = r->progress.first_sample + part.rank * rows,
+                              .first = r->certified.consumed + part.rank * rows,
                               .stride = rows * part.ranks,
                               .rows = rows,
                               .hashes = r->certified.fed,

@@ -211,6 +211,7 @@ tm_status run_resume(run *r, tm_error *err)
     r->progress.first_step = state.step + 1;
     r->saved.step = state.step;
     r->progress.first_sample = state.samples_consumed;
+    r->certified.consumed = state.samples_consumed;
     tm_note("resumed from step %lld in '%s'", (long long)state.step, o->checkpoint_folder);
     return TM_OK;
 }

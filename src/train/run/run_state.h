@@ -57,8 +57,9 @@ typedef struct {
 typedef struct {
     tm_certificate      first, after; /* in the first step, and behind the last one */
     tm_data_certificate data;
-    uint64_t           *fed;     /* (steps) hash of what each was fed; NULL: nobody looks */
-    int64_t             done_ns; /* when `first` was done; 0: there is none */
+    uint64_t           *fed;      /* (steps) hash of what each was fed; NULL: nobody looks */
+    int64_t             consumed; /* samples that the checkpoint says were trained on, from which this run goes on */
+    int64_t             done_ns;  /* when `first` was done; 0: there is none */
     tm_curve            curve;
     uint64_t            base;      /* with adapters: hash of the weights that they stand beside */
     uint64_t            reference; /* hash of the weights that pairs are compared by; 0: there is none */
