@@ -24,8 +24,8 @@ typedef struct {
 } process;
 
 static const process processes[] = {
-    { "independent", .03, 0, 0, 0, 0, 0, 0 },       { "neighbours 0.5", 0, .03, .5, 0, 0, 0, 0 },
-    { "neighbours 0.85", 0, .03, .85, 0, 0, 0, 0 }, { "spikes in 1 of 10", .01, 0, 0, .1, .5, 0, 0 },
+    { "independent", .03, 0, 0, 0, 0, 0, 0 },          { "neighbours 0.5", 0, .03, .5, 0, 0, 0, 0 },
+    { "neighbours 0.85", 0, .03, .85, 0, 0, 0, 0 },    { "spikes in 1 of 10", .01, 0, 0, .1, .5, 0, 0 },
     { "spikes in 1 of 50", .01, 0, 0, .02, .5, 0, 0 }, { "two speeds", .005, 0, 0, 0, 0, .05, .2 },
     { "slow waves", .01, .004, .95, 0, 0, 0, 0 },
 };
@@ -86,7 +86,8 @@ static void what_moves_has_no_interval(void **state)
         int given = 0;
         for (uint64_t s = 0; s < 100; s++) {
             make(&processes[0], s, x, STEPS);
-            for (int i = 0; i < STEPS; i++) x[i] *= kind == 0 ? 1 : kind == 1 ? 1 + 0.1 * i / STEPS : i < 125 ? 1 : 1.05;
+            for (int i = 0; i < STEPS; i++)
+                x[i] *= kind == 0 ? 1 : kind == 1 ? 1 + 0.1 * i / STEPS : i < 125 ? 1 : 1.05;
             tm_sample_summary sum = tm_stats_summarize(x, NULL, 1, STEPS);
             assert_int_equal(isnan(sum.rate_lo), isnan(sum.median_rate_lo));
             assert_int_equal(isnan(sum.rate_lo), isnan(sum.half_width));
