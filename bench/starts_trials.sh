@@ -50,7 +50,7 @@ live()
             i=1
             while [ "$i" -le "$k" ]; do
                 for side in $([ $((i % 2)) -eq 1 ] && echo a b || echo b a); do
-                    if [ $side = a ]; then start --debug.slowdown_pct "$slower" --out "$work/a/$i"; else start --out "$work/b/$i"; fi
+                    if [ "$side" = a ]; then start --debug.slowdown_pct "$slower" --out "$work/a/$i"; else start --out "$work/b/$i"; fi
                 done
                 i=$((i + 1))
             done
