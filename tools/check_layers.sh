@@ -104,6 +104,7 @@ record/look.h
 record/outputs.h
 record/record.h
 record/table.h
+results/baseline.h
 results/compare.h
 results/convert.h
 results/fleet.h

@@ -11,8 +11,8 @@
 
 #include <stddef.h>
 
-/* X(id, exit code, text): exit codes are the project's table (0 done, 1 internal, 2 usage, 3 invalid numbers,
- * 4 invalid configuration or input, 5 negative verdict, 130 interrupted). */
+/* X(id, exit code, text): exit codes are the project's table (0 done, 1 internal, 2 usage, 3 invalid numbers
+ * or numbers that allow no verdict, 4 invalid configuration or input, 5 negative verdict, 130 interrupted). */
 #define TM_STATUS_LIST(X)                                                                                              \
     X(OK, 0, "ok")                                                                                                     \
     X(USAGE, 2, "wrong usage")                                                                                         \
@@ -24,6 +24,7 @@
     X(DEVICE, 1, "device failure")                                                                                     \
     X(INTERNAL, 1, "internal error")                                                                                   \
     X(NUMBERS, 3, "the numbers of this run are invalid")                                                               \
+    X(UNDECIDED, 3, "no verdict")                                                                                      \
     X(NEGATIVE, 5, "negative verdict")                                                                                 \
     X(INTERRUPTED, 130, "interrupted")
 

@@ -76,8 +76,16 @@ typedef struct {
 } tm_ab_figures;
 
 tm_ab_figures tm_ab_figures_of(const tm_ab_session *session);
-void          tm_ab_print_text(const tm_ab_session *session, tm_text *out);
-void          tm_ab_print_json(const tm_ab_session *session, tm_text *out);
+/* Seconds that a session of TM_PAIRED_UNITS rounds takes, by the turns of this one and the time that it had, with a
+ * tenth to spare; turns of the usual length are as long as that budget makes them. NAN: no turn is known. */
+double tm_ab_budget_needed(const tm_ab_session *session);
+void   tm_ab_print_text(const tm_ab_session *session, tm_text *out);
+void   tm_ab_print_json(const tm_ab_session *session, tm_text *out);
+
+/* The length of a turn where none is given, in seconds: 0.2, or a 160th of the budget, at least 0.05. A round is twelve
+ * turns and the start of three processes, so that eight rounds fit where a start takes no longer than two turns or so.
+ */
+double tm_ab_usual_turn(double budget_seconds);
 
 /* --- a live session ----------------------------------------------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
 /* bench/ab_engine.c - a live session: who plays when, and when it is over. */
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "bench/ab.h"
 #include "bench/ab_player.h"
@@ -171,6 +172,16 @@ static void plan_rounds(engine *e)
     e->blocks_per_round = e->options->whole_runs ? 1 : (int64_t)fmax(1, fmin(fmax(blocks, 2), room));
 }
 
+/* Once, when the first round is known. */
+static void tell_budget(engine *e)
+{
+    e->session->seconds = passed(e);
+    double needed = tm_ab_budget_needed(e->session);
+    if (e->round > 0 || !(needed > e->options->budget_seconds)) return;
+    tm_note("a verdict takes %d rounds, and one takes %.1f s: --budget %g is too short, --budget %.0f is enough",
+            TM_PAIRED_UNITS, e->startup_seconds + e->block_seconds, e->options->budget_seconds, ceil(needed));
+}
+
 static bool enough(const engine *e)
 {
     int64_t n;
@@ -197,7 +208,10 @@ static tm_status play_round(engine *e, tm_error *err)
     for (int64_t k = 0; !e->over && (e->blocks_per_round == 0 || k < e->blocks_per_round); k++) {
         TM_TRY(play_block(e, err));
         if (e->over) break;
-        if (e->blocks_per_round == 0) plan_rounds(e);
+        if (e->blocks_per_round == 0) {
+            plan_rounds(e);
+            tell_budget(e);
+        }
         if (k + 1 < e->blocks_per_round && left(e) < e->block_seconds) e->over = true;
     }
     close_round(e);
@@ -256,8 +270,12 @@ static tm_status conclude(engine *e, tm_error *err)
     int64_t n;
     free(tm_ab_pairs(e->session, 0, e->session->n_turns, NULL, 1, &n));
     if (n > 0) return TM_OK;
-    return tm_fail(err, TM_INVALID, "the budget of %g s ended before the first block of six turns; raise --budget%s",
-                   e->options->budget_seconds, e->options->whole_runs ? ", or let a run do fewer steps" : "");
+    double needed = tm_ab_budget_needed(e->session);
+    char   enough_text[64] = "";
+    if (isfinite(needed)) snprintf(enough_text, sizeof enough_text, " to about %.0f", ceil(needed));
+    return tm_fail(err, TM_INVALID, "the budget of %g s ended before the first block of six turns; raise --budget%s%s",
+                   e->options->budget_seconds, enough_text,
+                   e->options->whole_runs ? ", or let a run do fewer steps" : "");
 }
 
 tm_status tm_ab_run(const tm_ab_options *options, tm_ab_session *out, tm_error *err)

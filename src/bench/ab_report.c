@@ -34,21 +34,28 @@ static void print_ratio(tm_text *out, const char *name, const tm_paired_estimate
         tm_text_printf(out, "%-10s %12.4f   [%.4f, %.4f]   %s\n", name, e->ratio, e->lo, e->hi, remark);
 }
 
-static void print_verdict(tm_text *out, const tm_ab_figures *f)
+static void print_verdict(tm_text *out, const tm_ab_session *session, const tm_ab_figures *f)
 {
     const tm_paired_result *r = &f->paired;
     double                  percent = 100 * (r->b.ratio - 1);
     const char             *unit = f->tokens ? "time per token" : "time per step";
-    if (r->verdict == TM_PAIRED_TOO_SHORT)
+    if (r->verdict == TM_PAIRED_TOO_SHORT) {
+        double needed = tm_ab_budget_needed(session);
+        char   way_out[48] = "raise --budget";
+        if (session->end == TM_AB_END_INTERRUPTED)
+            snprintf(way_out, sizeof way_out, "it was interrupted");
+        else if (isfinite(needed))
+            snprintf(way_out, sizeof way_out, "give --budget %.0f", ceil(needed));
         tm_text_printf(out,
                        "verdict    too short to tell: %lld of the %d rounds that show what differs from one start to "
-                       "the next; raise --budget\n",
-                       (long long)r->rounds, TM_PAIRED_UNITS);
-    else if (r->verdict == TM_PAIRED_NO_DIFFERENCE)
+                       "the next; %s\n",
+                       (long long)r->rounds, TM_PAIRED_UNITS, way_out);
+    } else if (r->verdict == TM_PAIRED_NO_DIFFERENCE) {
         tm_text_printf(out, "verdict    no difference seen (one of %.2f %% would have been detected)\n",
                        100 * r->detectable);
-    else
+    } else {
         tm_text_printf(out, "verdict    B is %s: %+.2f %% %s\n", tm_paired_verdict_name(r->verdict), percent, unit);
+    }
 }
 
 void tm_ab_print_text(const tm_ab_session *session, tm_text *out)
@@ -73,7 +80,7 @@ void tm_ab_print_text(const tm_ab_session *session, tm_text *out)
                    session->whole_runs ? "a whole run" : "live processes", (long long)f.steps,
                    (long long)f.warmup_turns, (long long)f.warmup_steps, (long long)f.cut_steps);
     tm_text_printf(out, "ended      after %.1f s: %s\n", session->seconds, ends[session->end]);
-    print_verdict(out, &f);
+    print_verdict(out, session, &f);
 }
 
 static void json_estimate(tm_json *json, const char *key, const tm_paired_estimate *e)
@@ -123,6 +130,8 @@ void tm_ab_print_json(const tm_ab_session *session, tm_text *out)
     tm_json_bool(&json, "whole_runs", session->whole_runs);
     tm_json_string(&json, "ended_by", end_names[session->end]);
     tm_json_f64(&json, "seconds", session->seconds);
+    tm_json_f64(&json, "budget_needed_seconds",
+                r->verdict == TM_PAIRED_TOO_SHORT ? tm_ab_budget_needed(session) : (double)NAN);
     tm_json_i64(&json, "seed", (int64_t)session->seed);
     tm_json_close(&json, '}');
     tm_text_add(out, "\n");

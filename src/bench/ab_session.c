@@ -38,6 +38,34 @@ void tm_ab_session_add(tm_ab_session *session, const tm_ab_turn *turn)
     if (bytes) memcpy(kept->seconds, turn->seconds, bytes);
 }
 
+/* --- time --------------------------------------------------------------------------------------------------------- */
+
+enum { ROUND_TURNS = 12 }; /* two for warm-up and two that count, of three processes */
+static const double shortest_turn = 0.05, longest_turn = 0.2, turns_of_budget = 160;
+
+double tm_ab_usual_turn(double budget_seconds)
+{
+    return fmin(longest_turn, fmax(shortest_turn, budget_seconds / turns_of_budget));
+}
+
+double tm_ab_budget_needed(const tm_ab_session *session)
+{
+    double seconds = 0, steps = 0, spare = 1.1 * TM_PAIRED_UNITS, turn = session->turn_seconds;
+    if (session->n_turns == 0) return (double)NAN;
+    for (int64_t i = 0; i < session->n_turns; i++) {
+        steps += (double)session->turns[i].n;
+        for (int64_t k = 0; k < session->turns[i].n; k++) seconds += session->turns[i].seconds[k];
+    }
+    double round = session->seconds * ROUND_TURNS / (double)session->n_turns, step = steps > 0 ? seconds / steps : 0;
+    bool   usual = fabs(turn - tm_ab_usual_turn(session->budget_seconds)) < 1e-9;
+    if (session->whole_runs || !usual || step >= longest_turn) return spare * round;
+    /* With more budget a turn is longer, but no shorter than a step. */
+    double rest = fmax(0, round - ROUND_TURNS * fmax(turn, step)), needed = 0;
+    for (double budget = 1; budget < 1e7 && !(needed > 0 && needed <= budget); budget *= 1.02)
+        needed = spare * (rest + ROUND_TURNS * fmax(step, tm_ab_usual_turn(budget)));
+    return needed;
+}
+
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
 static void print_turn(const tm_ab_turn *turn, tm_text *out)

@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "train/run/interleave.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,7 @@ static const tm_option rows[] = {
     { "step-pattern", 0, TM_OPTION_TEXT, offsetof(ab_options, pattern), .value = "REGEX",
       .help = "lines of the commands that are steps (extended regular expression); default: all" },
     { "turn", 0, TM_OPTION_TEXT, offsetof(ab_options, turn), .value = "SECONDS|run",
-      .help = "length of a turn, 0.05 to 1e6 (default 0.2); `run`: a turn is a whole run" },
+      .help = "length of a turn (0.2; less below --budget 32); `run`: a whole run" },
     { "budget", 0, TM_OPTION_F64, offsetof(ab_options, budget), .value = "SECONDS", .fallback = "120", .lo = 1,
       .hi = 1e7, .help = "time for the whole session" },
     { "target", 0, TM_OPTION_F64, offsetof(ab_options, target), .value = "PERCENT", .fallback = "1", .lo = 0,
@@ -76,7 +77,7 @@ static const tm_option rows[] = {
     { "from", 0, TM_OPTION_TEXT, offsetof(ab_options, from), .value = "FILE",
       .help = "evaluate a recorded session.jsonl again" },
     { "fail-if-slower", 0, TM_OPTION_F64, offsetof(ab_options, gate), .value = "PERCENT", .lo = 0, .hi = 1e6,
-      .help = "exit code 5 if B is slower by at least this" },
+      .help = "exit code 5 if B is slower by at least this, 3 if the session is too short" },
     TM_OPTION_JSON(ab_options),
 };
 
@@ -85,7 +86,7 @@ static tm_status read_turn(job *j, tm_error *err)
     tm_ab_options *o = &j->options;
     const char    *text = j->given->turn;
     char          *end;
-    o->turn_seconds = 0.2;
+    o->turn_seconds = tm_ab_usual_turn(j->given->budget);
     o->whole_runs = text && strcmp(text, "run") == 0;
     if (!text || o->whole_runs) return TM_OK;
     o->turn_seconds = strtod(text, &end);
@@ -274,6 +275,9 @@ static tm_status report(const job *j, tm_error *err)
     if (r.verdict == TM_PAIRED_SLOWER && slower >= j->given->gate)
         return tm_fail(err, TM_NEGATIVE, "B is slower by %.2f %%, the limit (--fail-if-slower) is %g %%", slower,
                        j->given->gate);
+    if (r.verdict == TM_PAIRED_TOO_SHORT)
+        return tm_fail(err, TM_UNDECIDED, "%lld of %d rounds are too few for --fail-if-slower; give --budget %.0f",
+                       (long long)r.rounds, TM_PAIRED_UNITS, ceil(tm_ab_budget_needed(&j->session)));
     return TM_OK;
 }
 

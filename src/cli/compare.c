@@ -2,6 +2,7 @@
 /* cli/compare.c - `trainmark compare`: two results, a result and published figures, a result and its limits. */
 #include "bench/published.h"
 #include "cli/cli.h"
+#include "cli/compare_baseline.h"
 #include "record/table.h"
 #include "results/compare.h"
 
@@ -23,6 +24,24 @@ static tm_status print(const tm_table *table, bool json, tm_error *err)
     tm_text text = { 0 };
     tm_table_print(table, json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
     tm_text_add(&text, json ? "" : "\n");
+    tm_status st = tm_cli_print(&text, err);
+    tm_text_fini(&text);
+    return st;
+}
+
+/* One below the other, or as a list; NULL: none. */
+static tm_status print_tables(const tm_table *const *tables, size_t n, bool json, tm_error *err)
+{
+    tm_text     text = { 0 };
+    const char *between = json ? "[\n" : "";
+    for (size_t i = 0; i < n; i++) {
+        if (!tables[i]) continue;
+        tm_text_add(&text, between);
+        tm_table_print(tables[i], json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
+        if (!json) tm_text_add(&text, "\n");
+        between = json ? ",\n" : "";
+    }
+    tm_text_add(&text, json ? "]\n" : "");
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     return st;
@@ -53,23 +72,10 @@ static tm_status compare_two(const compare_options *o, const tm_result *a, const
     if (tm_table_n_rows(figures) == 0)
         st = tm_fail(err, TM_INVALID, "'%s' and '%s' have no figure in common: a run and a benchmark, or other cases",
                      tm_result_name(a), tm_result_name(b));
-    tm_table_note(figures,
-                  "a: %s, b: %s; intervals cover what varies within a run, not from one start to the next: "
-                  "`trainmark ab` does",
+    tm_table_note(figures, "a: %s, b: %s; intervals are of these starts, not of what another start would show",
                   tm_result_name(a), tm_result_name(b));
-    if (o->json) {
-        tm_text text = { 0 };
-        tm_text_add(&text, "[\n");
-        tm_table_print(figures, TM_TABLE_JSON, &text);
-        tm_text_add(&text, ",\n");
-        tm_table_print(differences, TM_TABLE_JSON, &text);
-        tm_text_add(&text, "]\n");
-        if (st == TM_OK) st = tm_cli_print(&text, err);
-        tm_text_fini(&text);
-    } else {
-        if (st == TM_OK) st = print(figures, false, err);
-        if (st == TM_OK) st = print(differences, false, err);
-    }
+    const tm_table *tables[] = { figures, differences };
+    if (st == TM_OK) st = print_tables(tables, 2, o->json, err);
     tm_table_destroy(figures);
     tm_table_destroy(differences);
     return st;
@@ -143,72 +149,60 @@ static tm_status write_limits(const compare_options *o, const tm_result *a, tm_e
     return tm_thresholds_write(o->write, o->cell ? o->cell : cells[0], metrics, n, err);
 }
 
-/* --- baseline ----------------------------------------------------------------------------------------------------- */
-
-/* The newest stored result of the same host and configuration that is valid and older than `a`. */
-static tm_status find_baseline(const compare_options *o, const tm_result *a, tm_arena *arena, char number[32],
-                               tm_error *err)
-{
-    tm_store *store;
-    tm_stored own, *rows, row;
-    size_t    n;
-    tm_error  ignored = { 0 };
-    tm_result_describe(a, &own);
-    if (!o->path) return tm_fail(err, TM_INVALID, "--baseline looks into the store, and there is none; name B");
-    TM_TRY(tm_store_open(o->path, false, &store, err));
-    tm_store_filter filter = { .kind = own.kind,
-                               .hash = own.hash,
-                               .host = own.host,
-                               .device = own.device,
-                               .name = own.name,
-                               .until = own.finished };
-    if (tm_store_find(store, tm_result_name(a), arena, &row, &ignored) == TM_OK) filter.before = row.id;
-    tm_status st = tm_store_list(store, &filter, arena, &rows, &n, err);
-    tm_store_close(store);
-    TM_TRY(st);
-    for (size_t i = 0; i < n; i++) {
-        bool itself = own.finished && strcmp(rows[i].finished, own.finished) == 0 && rows[i].rate == own.rate;
-        bool bad = rows[i].verdict && strcmp(rows[i].verdict, "invalid") == 0;
-        if (itself || bad) continue;
-        snprintf(number, 32, "%lld", (long long)rows[i].id);
-        return TM_OK;
-    }
-    return tm_fail(err, TM_INVALID, "the store has no earlier result of this configuration (%s) on this host (%s)",
-                   own.hash ? own.hash : "no hash", own.host ? own.host : "unknown");
-}
-
-static tm_status gate_slowdown(const compare_options *o, const tm_result *base, const tm_result *now, tm_error *err)
-{
-    double    limit = o->slowdown;
-    tm_change c = tm_results_headline(base, now);
-    if (!isfinite(c.change))
-        return tm_fail(err, TM_INVALID, "'%s' has no rate to compare with its baseline", tm_result_name(now));
-    bool slower = c.change < -limit && !(c.hi >= 0);
-    if (!slower) return TM_OK;
-    char range[64] = "no interval";
-    if (isfinite(c.lo) && isfinite(c.hi)) snprintf(range, sizeof range, "%.2f to %.2f", -c.hi, -c.lo);
-    return tm_fail(err, TM_NEGATIVE, "%.2f %% slower than the baseline (%s); at most %g %% are allowed", -c.change,
-                   range, limit);
-}
-
 /* --- the command -------------------------------------------------------------------------------------------------- */
 
-static tm_status compare(compare_options *o, char **words, int n, tm_arena *arena, tm_error *err)
+/* A against B, published figures, or nothing but limits. */
+static tm_status compare(compare_options *o, char **words, int n, tm_error *err)
 {
     tm_result *a = NULL, *b = NULL;
-    char       number[32];
     tm_status  st = tm_result_load(words[0], o->path, &a, err);
-    if (st == TM_OK && o->baseline && n == 1) st = find_baseline(o, a, arena, number, err);
-    const char *other = n > 1 ? words[1] : o->baseline ? number : NULL;
-    bool        published = other && (strcmp(other, "reference") == 0 || strstr(other, ".csv"));
-    if (st == TM_OK && published) st = compare_published(o, a, other, err);
-    if (st == TM_OK && other && !published) st = tm_result_load(other, o->path, &b, err);
-    if (st == TM_OK && b) st = o->baseline ? compare_two(o, b, a, err) : compare_two(o, a, b, err);
+    bool       published = n > 1 && (strcmp(words[1], "reference") == 0 || strstr(words[1], ".csv"));
+    if (st == TM_OK && published) st = compare_published(o, a, words[1], err);
+    if (st == TM_OK && n > 1 && !published) st = tm_result_load(words[1], o->path, &b, err);
+    if (st == TM_OK && b) st = compare_two(o, a, b, err);
     if (st == TM_OK && o->write) st = write_limits(o, a, err);
     if (st == TM_OK && o->thresholds) st = judge(o, a, err);
-    if (st == TM_OK && o->baseline && b) st = gate_slowdown(o, b, a, err);
     tm_result_destroy(a);
     tm_result_destroy(b);
+    return st;
+}
+
+/* Prints figures (of one run each), differences (of the first of each), sides and verdict. */
+static tm_status print_baseline(const compare_options *o, const compare_side *a, const compare_side *base,
+                                const tm_baseline_result *r, tm_error *err)
+{
+    bool      single = a->n == 1 && base->n == 1;
+    tm_table *figures = single ? tm_results_compare(base->runs[0], a->runs[0]) : NULL;
+    tm_table *differences = head_of(tm_results_differences(base->runs[0], a->runs[0]), o->top);
+    if (figures)
+        tm_table_note(figures, "a: %s, b: %s; intervals are of these starts, not of what another start would show",
+                      tm_result_name(base->runs[0]), tm_result_name(a->runs[0]));
+    const tm_table *tables[] = { figures, differences, r->sides, r->verdict };
+    tm_status       st = print_tables(tables, sizeof tables / sizeof tables[0], o->json, err);
+    tm_table_destroy(figures);
+    tm_table_destroy(differences);
+    return st;
+}
+
+/* A... --baseline [B...]. */
+static tm_status gate(compare_options *o, char **words, int before, int n, tm_arena *arena, tm_error *err)
+{
+    compare_side       a = { 0 }, base = { 0 };
+    tm_baseline_result r = { 0 };
+    tm_status          st = compare_side_load(words, before, o->path, arena, &a, err);
+    if (st == TM_OK && a.n > 1 && (o->thresholds || o->write))
+        st = tm_fail(err, TM_USAGE, "--thresholds and --write-thresholds are of one run, found %zu; name one", a.n);
+    if (st == TM_OK && n > before) st = compare_side_load(words + before, n - before, o->path, arena, &base, err);
+    if (st == TM_OK && n == before) st = compare_side_find(&a, o->path, arena, &base, err);
+    if (st == TM_OK) st = compare_judge(&a, &base, o->slowdown, &r, err);
+    if (st == TM_OK) st = print_baseline(o, &a, &base, &r, err);
+    if (st == TM_OK && o->write) st = write_limits(o, a.runs[0], err);
+    if (st == TM_OK && o->thresholds) st = judge(o, a.runs[0], err);
+    if (st == TM_OK) st = compare_verdict(&r, o->slowdown, err);
+    tm_table_destroy(r.sides);
+    tm_table_destroy(r.verdict);
+    compare_side_fini(&a);
+    compare_side_fini(&base);
     return st;
 }
 
@@ -216,19 +210,26 @@ static tm_status run(tm_cli_line *line, tm_error *err)
 {
     compare_options *o = line->options;
     bool             chosen;
+    int              before = o->baseline ? compare_words_before(line) : line->n_words;
     o->path = tm_store_path(line->arena, o->store, &chosen);
-    if (line->n_words == 1 && !o->baseline && !o->thresholds && !o->write)
+    if (before == 0)
+        return tm_fail(err, TM_USAGE,
+                       "the runs to judge stand in front of --baseline, those of the baseline behind it");
+    if (o->baseline) return gate(o, line->words, before, line->n_words, line->arena, err);
+    if (line->n_words > 2)
+        return tm_fail(err, TM_USAGE, "unexpected '%.200s'; several runs of a side are for --baseline", line->words[2]);
+    if (line->n_words == 1 && !o->thresholds && !o->write)
         return tm_fail(err, TM_USAGE,
                        "compare '%.200s' with what? A second result, reference, --baseline or --thresholds",
                        line->words[0]);
-    return compare(o, line->words, line->n_words, line->arena, err);
+    return compare(o, line->words, line->n_words, err);
 }
 
 static const tm_option rows[] = {
     { "baseline", 0, TM_OPTION_FLAG, offsetof(compare_options, baseline),
-      .help = "judge A against B or the newest stored result; exit code 5 if A is slower" },
-    { "max-slowdown", 0, TM_OPTION_F64, offsetof(compare_options, slowdown), .value = "PERCENT", .fallback = "5",
-      .lo = 0, .hi = 1e6, .help = "slowdown that --baseline accepts" },
+      .help = "is A slower than B, or than its newest stored results? 5: yes, 3: no verdict" },
+    { "max-slowdown", 0, TM_OPTION_F64, offsetof(compare_options, slowdown), .value = "PERCENT", .fallback = "2.5",
+      .lo = 0.01, .hi = 1e6, .help = "slowdown that --baseline accepts; twice that is seen" },
     { "thresholds", 0, TM_OPTION_TEXT, offsetof(compare_options, thresholds), .value = "FILE",
       .help = "compare A with a file of limits (docs/check.md): exit code 5 if one is not kept" },
     { "write-thresholds", 0, TM_OPTION_TEXT, offsetof(compare_options, write), .value = "FILE",
@@ -245,14 +246,17 @@ static const tm_option rows[] = {
 const tm_cli_command tm_command_compare = {
     .name = "compare",
     .summary = "compare two results: figures with intervals, differences, limits",
-    .words = "A [B]",
+    .words = "A... [--baseline] [B...]",
     .least = 1,
-    .most = 2,
+    .most = -1,
     .about =
         "A and B are run directories, result.json files, tables of `bench --output-file F.json`, or stored results (a "
         "number, last, last~N). B may be `reference`, the published figures of the same case, or a CSV file of such. "
         "Prints the figures with the interval of their change, then the differences in configuration and environment, "
-        "the likeliest causes first (docs/results.md).",
+        "the likeliest causes first. --baseline judges several starts of A against several of B, which stand behind "
+        "it; "
+        "a folder stands for the runs in it. At least five of each side, started in turns, allow a verdict "
+        "(docs/results.md).",
     TM_CLI_OPTIONS(rows, compare_options),
     .run = run,
 };

@@ -77,7 +77,8 @@ static void add_usage(tm_text *out)
     tm_text_add(out, "\n`trainmark run` alone trains the built-in model until it has learned the built-in language.\n"
                      "`trainmark COMMAND --help` describes a command. Exit codes: 0 done, 1 internal error, 2 wrong "
                      "usage,\n"
-                     "3 invalid numbers, 4 invalid configuration or input, 5 negative verdict, 130 interrupted.\n");
+                     "3 invalid numbers or no verdict, 4 invalid configuration or input, 5 negative verdict,\n"
+                     "130 interrupted.\n");
 }
 
 static tm_status print_usage(tm_error *err)

@@ -153,7 +153,8 @@ static void add_synopsis(const tm_cli_command *c, const char *name, tm_text *out
 
 static void add_end(tm_text *out)
 {
-    tm_text_add(out, ".SH EXIT STATUS\n0 done, 1 internal error, 2 wrong usage, 3 the numbers are invalid, 4 invalid "
+    tm_text_add(out, ".SH EXIT STATUS\n0 done, 1 internal error, 2 wrong usage, 3 the numbers are invalid or allow no "
+                     "verdict, 4 invalid "
                      "configuration or input, 5 negative verdict, 130 interrupted.\n"
                      ".SH ENVIRONMENT\n.TP\n.B NO_COLOR\nIf it is set and not empty, nothing is printed in color.\n");
 }

@@ -214,7 +214,9 @@ static void print_steady(tm_text *out, const tm_sample_summary *rate)
     if (rate->n > 1 && isnan(rate->rate_lo))
         tm_text_printf(out, "    %s\n",
                        rate->n < 6 ? "no interval: fewer than 6 steps"
-                                   : "no interval: steps too correlated; run longer");
+                       : isfinite(rate->steady.drift) && !rate->steady.reached
+                           ? "no interval: the speed changed during these steps"
+                           : "no interval: steps too correlated; run longer");
     if (isnan(rate->steady.drift)) return;
     snprintf(both, sizeof both, "%+.1f .. %+.1f %%", rate->steady.drift_lo, rate->steady.drift_hi);
     snprintf(a, sizeof a, "%+.1f %%", rate->steady.drift);
@@ -229,7 +231,7 @@ static void print_speed(tm_text *out, const tm_run_ended *end)
 {
     char                     n[40], a[40], b[40];
     const tm_sample_summary *rate = end->speed;
-    tm_text_printf(out, "\n  %-*s%*s%*s%*s\n", LABEL, "speed, one device", COLUMN, "", COLUMN + 8, "95 % interval",
+    tm_text_printf(out, "\n  %-*s%*s%*s%*s\n", LABEL, "speed, one device", COLUMN, "", COLUMN + 8, "95 %, this start",
                    COLUMN - 8, "steps");
     interval_row(out, "tokens/s, median step", rate->median_rate, rate->median_rate_lo, rate->median_rate_hi,
                  tm_format_grouped(n, rate->n));

@@ -87,27 +87,32 @@ static void print_data_certificate(tm_json *json, const tm_data_certificate *c)
     tm_json_close(json, '}');
 }
 
+/* The interval is of this start of the program: what another start would show, one alone does not know. */
+static void print_interval(tm_json *json, double lo, double hi)
+{
+    tm_json_f64(json, "lo", lo);
+    tm_json_f64(json, "hi", hi);
+    tm_json_string(json, "interval_of", "this start");
+}
+
 static void print_rate(tm_json *json, const tm_sample_summary *rate, int64_t image_tokens)
 {
     double image = (double)image_tokens;
     if (image > 0) {
         tm_json_open(json, "images_per_second_per_device", '{');
         tm_json_f64(json, "median", rate->median_rate / image);
-        tm_json_f64(json, "lo", rate->median_rate_lo / image);
-        tm_json_f64(json, "hi", rate->median_rate_hi / image);
+        print_interval(json, rate->median_rate_lo / image, rate->median_rate_hi / image);
         tm_json_i64(json, "n", rate->n);
         tm_json_close(json, '}');
     }
     tm_json_open(json, "tokens_per_second_per_device", '{');
     tm_json_f64(json, "median", rate->median_rate);
-    tm_json_f64(json, "lo", rate->median_rate_lo);
-    tm_json_f64(json, "hi", rate->median_rate_hi);
+    print_interval(json, rate->median_rate_lo, rate->median_rate_hi);
     tm_json_i64(json, "n", rate->n);
     tm_json_close(json, '}');
     tm_json_open(json, "tokens_per_second_per_device_overall", '{');
     tm_json_f64(json, "value", rate->rate);
-    tm_json_f64(json, "lo", rate->rate_lo);
-    tm_json_f64(json, "hi", rate->rate_hi);
+    print_interval(json, rate->rate_lo, rate->rate_hi);
     tm_json_i64(json, "n", rate->n);
     tm_json_f64(json, "effective_n", rate->effective_n);
     tm_json_f64(json, "half_width_percent", 100 * rate->half_width);

@@ -18,25 +18,24 @@ typedef struct {
 
 static const struct {
     const char *name, *unit, *value, *lo, *hi;
-    int         sense;
 } run_figures[] = {
 #define RATE(member, unit, value)                                                                                      \
     {                                                                                                                  \
-        member, unit, member "/" value, member "/lo", member "/hi", BETTER_IF_MORE                                     \
+        member, unit, member "/" value, member "/lo", member "/hi"                                                     \
     }
     RATE("images_per_second_per_device", "images/s", "median"),
     RATE("tokens_per_second_per_device", "tokens/s", "median"),
     RATE("tokens_per_second_per_device_overall", "tokens/s", "value"),
-    { "step_time median", "s", "step_time/median", NULL, NULL, WORSE_IF_MORE },
-    { "step_time p95", "s", "step_time/p95", NULL, NULL, WORSE_IF_MORE },
-    { "step_time variation", "%", "step_time/variation_percent", NULL, NULL, WORSE_IF_MORE },
-    { "first_step_seconds", "s", "first_step_seconds", NULL, NULL, WORSE_IF_MORE },
-    { "loss first", "nats", "loss/first", NULL, NULL, NEITHER },
-    { "loss last", "nats", "loss/last", NULL, NULL, WORSE_IF_MORE },
-    { "loss validation", "nats", "loss/validation", NULL, NULL, WORSE_IF_MORE },
-    { "memory planned", "bytes", "memory/planned_bytes", NULL, NULL, WORSE_IF_MORE },
-    { "memory used", "bytes", "memory/used_bytes", NULL, NULL, WORSE_IF_MORE },
-    { "memory outside of the arena", "bytes", "memory/outside_arena_bytes", NULL, NULL, WORSE_IF_MORE },
+    { "step_time median", "s", "step_time/median", NULL, NULL },
+    { "step_time p95", "s", "step_time/p95", NULL, NULL },
+    { "step_time variation", "%", "step_time/variation_percent", NULL, NULL },
+    { "first_step_seconds", "s", "first_step_seconds", NULL, NULL },
+    { "loss first", "nats", "loss/first", NULL, NULL },
+    { "loss last", "nats", "loss/last", NULL, NULL },
+    { "loss validation", "nats", "loss/validation", NULL, NULL },
+    { "memory planned", "bytes", "memory/planned_bytes", NULL, NULL },
+    { "memory used", "bytes", "memory/used_bytes", NULL, NULL },
+    { "memory outside of the arena", "bytes", "memory/outside_arena_bytes", NULL, NULL },
 };
 
 static figure figure_of(const tm_result *r, size_t i)
@@ -46,50 +45,37 @@ static figure figure_of(const tm_result *r, size_t i)
                      .hi = run_figures[i].hi ? tm_result_number(r, run_figures[i].hi) : (double)NAN };
 }
 
-static tm_change change_of(figure a, figure b)
+/* In percent, with its interval. */
+static figure change_of(figure a, figure b)
 {
     double h_a = (a.hi - a.lo) / 2 / a.value, h_b = (b.hi - b.lo) / 2 / b.value;
     double ratio = b.value / a.value, factor = exp(sqrt(h_a * h_a + h_b * h_b));
-    return (tm_change){ .a = a.value,
-                        .b = b.value,
-                        .change = 100 * (ratio - 1),
-                        .lo = 100 * (ratio / factor - 1),
-                        .hi = 100 * (ratio * factor - 1) };
-}
-
-/* NULL: there is no interval, or neither direction is better. */
-static const char *verdict_of(const tm_change *c, int sense)
-{
-    if (sense == NEITHER || !isfinite(c->lo)) return NULL;
-    if (c->lo > 0) return sense > 0 ? "better" : "worse";
-    if (c->hi < 0) return sense > 0 ? "worse" : "better";
-    return "no difference seen";
+    return (figure){ 100 * (ratio - 1), 100 * (ratio / factor - 1), 100 * (ratio * factor - 1) };
 }
 
 static tm_table *create_table(void)
 {
     static const tm_column columns[] = {
-        { "figure", 0 },    { "unit", 0 },      { "a", 6 },      { "b", 6 }, { "relative_change_percent", 4 },
-        { "change_lo", 4 }, { "change_hi", 4 }, { "verdict", 0 }
+        { "figure", 0 },    { "unit", 0 },     { "a", 6 }, { "b", 6 }, { "relative_change_percent", 4 },
+        { "change_lo", 4 }, { "change_hi", 4 }
     };
     tm_table *table = tm_table_create("compare");
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
     return table;
 }
 
-static void add_change(tm_table *table, const char *name, const char *unit, figure a, figure b, int sense)
+static void add_change(tm_table *table, const char *name, const char *unit, figure a, figure b)
 {
     if (!isfinite(a.value) || !isfinite(b.value)) return;
-    tm_change c = change_of(a, b);
+    figure c = change_of(a, b);
     tm_table_row(table);
     tm_table_text(table, "figure", name);
     tm_table_text(table, "unit", unit);
-    tm_table_f64(table, "a", c.a);
-    tm_table_f64(table, "b", c.b);
-    if (a.value > 0 || a.value < 0) tm_table_f64(table, "relative_change_percent", c.change);
+    tm_table_f64(table, "a", a.value);
+    tm_table_f64(table, "b", b.value);
+    if (a.value > 0 || a.value < 0) tm_table_f64(table, "relative_change_percent", c.value);
     tm_table_f64(table, "change_lo", isfinite(c.lo) ? c.lo : (double)NAN);
     tm_table_f64(table, "change_hi", isfinite(c.hi) ? c.hi : (double)NAN);
-    tm_table_text(table, "verdict", verdict_of(&c, sense));
 }
 
 /* --- benchmarks --------------------------------------------------------------------------------------------------- */
@@ -167,11 +153,11 @@ static void compare_row(tm_table *table, const char *name, json_t *a, json_t *b)
     tm_text     text = { 0 };
     json_object_foreach(a, column, value)
     {
-        int sense = sense_of(column);
-        if (sense == NEITHER || !json_is_number(value) || !json_is_number(json_object_get(b, column))) continue;
+        if (sense_of(column) == NEITHER || !json_is_number(value) || !json_is_number(json_object_get(b, column)))
+            continue;
         text.length = 0;
         tm_text_printf(&text, "%s: %s", name, column);
-        add_change(table, text.data, NULL, cell_figure(a, column), cell_figure(b, column), sense);
+        add_change(table, text.data, NULL, cell_figure(a, column), cell_figure(b, column));
     }
     tm_text_fini(&text);
 }
@@ -197,15 +183,8 @@ tm_table *tm_results_compare(const tm_result *a, const tm_result *b)
         compare_benches(table, a, b);
     else
         for (size_t i = 0; i < sizeof run_figures / sizeof run_figures[0]; i++)
-            add_change(table, run_figures[i].name, run_figures[i].unit, figure_of(a, i), figure_of(b, i),
-                       run_figures[i].sense);
+            add_change(table, run_figures[i].name, run_figures[i].unit, figure_of(a, i), figure_of(b, i));
     return table;
-}
-
-tm_change tm_results_headline(const tm_result *a, const tm_result *b)
-{
-    size_t i = isfinite(figure_of(a, 0).value) ? 0 : 1;
-    return change_of(figure_of(a, i), figure_of(b, i));
 }
 
 /* --- beside published figures ------------------------------------------------------------------------------------- */

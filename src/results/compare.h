@@ -2,8 +2,8 @@
 /* results/compare.h - two results side by side: figures with their intervals, what changed between them, and limits.
  *
  * The interval of a change is made of those of the two figures: 1 + change = b / a, between (b / a) / f and (b / a) f,
- * f = exp(sqrt(h_a^2 + h_b^2)), h the relative half-widths of a and b. They cover what varies within each run; what
- * differs from one start of a program to the next they do not know: `trainmark ab` measures that.
+ * f = exp(sqrt(h_a^2 + h_b^2)), h the relative half-widths of a and b. It is of these two starts; what differs from one
+ * start of a program to the next it does not know: results/baseline.h and `trainmark ab` measure that.
  */
 #ifndef TM_RESULTS_COMPARE_H
 #define TM_RESULTS_COMPARE_H
@@ -12,20 +12,13 @@
 #include "results/result.h"
 #include "system/thresholds.h"
 
-/* Rows under: figure, unit, a, b, relative_change_percent, change_lo, change_hi, verdict. Figures of runs; of
- * benchmarks every measured column of the cases that both have. verdict: "better", "worse", "no difference seen";
- * empty where there is no interval, or neither direction is better. Empty if nothing of the two can be compared. */
+/* Rows under: figure, unit, a, b, relative_change_percent, change_lo, change_hi. Figures of runs; of benchmarks every
+ * measured column of the cases that both have. No verdict: one start of each does not allow one (results/baseline.h).
+ * Empty if nothing of the two can be compared. */
 tm_table *tm_results_compare(const tm_result *a, const tm_result *b);
 
 /* What differs of configuration, device and environment, the likeliest causes first: rank, member, a, b. */
 tm_table *tm_results_differences(const tm_result *a, const tm_result *b);
-
-/* The headline: tokens per second and device (images, where samples are images) of b against a. NAN where there is no
- * figure or no interval. */
-typedef struct {
-    double a, b, change, lo, hi; /* change in percent, with its interval */
-} tm_change;
-tm_change tm_results_headline(const tm_result *a, const tm_result *b);
 
 /* A result as a table of bench/published.h ("case", then columns by their published names). NULL: nothing of it is
  * published. */

@@ -28,6 +28,12 @@ static int64_t count_outliers(const double *x, int64_t n)
     return count;
 }
 
+/* Was steady state looked for and not found? Then there is no value of the long run to give an interval of. */
+static bool moves(const tm_steady *steady)
+{
+    return isfinite(steady->drift) && !steady->reached;
+}
+
 /* Everything about the n >= 1 samples that count. */
 static void summarize_steady(tm_sample_summary *s, const double *seconds, const double *work, double work_each)
 {
@@ -42,14 +48,16 @@ static void summarize_steady(tm_sample_summary *s, const double *seconds, const 
     s->p95 = tm_stats_percentile(seconds, s->n, 0.95);
     s->variation = tm_stats_variation(seconds, s->n);
     s->rate = tm_stats_mean(units, s->n) / tm_stats_mean(seconds, s->n);
-    tm_interval interval = tm_stats_ratio_interval(units, seconds, s->n, &s->effective_n);
-    s->rate_lo = interval.lo;
-    s->rate_hi = interval.hi;
-    s->half_width = (interval.hi - interval.lo) / 2 / s->rate;
     s->median_rate = tm_stats_median(single, s->n);
-    interval = tm_stats_median_interval_serial(single, s->n);
-    s->median_rate_lo = interval.lo;
-    s->median_rate_hi = interval.hi;
+    tm_interval rate = tm_stats_ratio_interval(units, seconds, s->n, &s->effective_n);
+    tm_interval middle = tm_stats_median_interval_serial(single, s->n);
+    if (!moves(&s->steady)) {
+        s->rate_lo = rate.lo;
+        s->rate_hi = rate.hi;
+        s->half_width = (rate.hi - rate.lo) / 2 / s->rate;
+        s->median_rate_lo = middle.lo;
+        s->median_rate_hi = middle.hi;
+    }
     free(units);
     free(single);
 }

@@ -40,15 +40,17 @@ typedef struct tm_sample_summary {
     double    median, p5, p95;                /* seconds of a sample */
     double    variation;                      /* coefficient of variation of the seconds */
     double    rate;                           /* units of work per second: all work / all seconds of the n samples */
-    double    rate_lo, rate_hi;               /* its 95 % interval; NAN below 6 samples */
-    double    half_width;                     /* (rate_hi - rate_lo) / 2 / rate; NAN below 6 samples */
+    double    rate_lo, rate_hi;               /* its 95 % interval, of this start; NAN: none, see below */
+    double    half_width;                     /* (rate_hi - rate_lo) / 2 / rate; NAN: none */
     double    median_rate;                    /* median of the rates of the single samples */
     double    median_rate_lo, median_rate_hi; /* its 95 % interval; NAN where too few */
     tm_stop   stop;                           /* why sampling ended; TM_STOP_NO where nobody asked */
 } tm_sample_summary;
 
 /* Sums up `n` samples in time order. work: units of each, or NULL for `work_each` in all of them. n = 0 is fine: counts
- * 0, the rest NAN. */
+ * 0, the rest NAN. The intervals are of what this start would show in the long run if it went on as in these samples
+ * (stats/series.h). There is none below 6 samples, where neighbours are too alike, and where the samples drift or jump:
+ * then there is no such value. */
 tm_sample_summary tm_stats_summarize(const double *seconds, const double *work, double work_each, int64_t n);
 
 /* 0 in a limit: none. At least one limit or half_width must be set. */

@@ -7,14 +7,19 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { FEWEST = 6, MOST_LAGS = 1000, BATCH_TIMES = 5, LEAST_WORTH = 12 };
+enum { FEWEST = 6, MOST_LAGS = 1000, BATCH_TIMES = 5, LEAST_WORTH = 12, SLOW_BATCHES = 4 };
 
 /* Deviations smaller than this part of the values are rounding. */
 static const double rounding = 1e-12;
 
 double tm_stats_student(double freedom)
 {
-    const double z = 1.959963984540054, v = freedom;
+    return tm_stats_student_of(1.959963984540054, freedom);
+}
+
+double tm_stats_student_of(double z, double freedom)
+{
+    const double v = freedom;
     double       z3 = z * z * z, z5 = z3 * z * z, z7 = z5 * z * z, z9 = z7 * z * z;
     return z + (z3 + z) / (4 * v) + (5 * z5 + 16 * z3 + 3 * z) / (96 * v * v) +
            (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / (384 * v * v * v) +
@@ -82,6 +87,20 @@ tm_serial tm_stats_serial_of(const double *x, int64_t n, double size)
     return s;
 }
 
+/* Half of the mean's interval for an interval that is given: at least that of batches of a quarter of the series. A
+ * level that moves slowly, by less than what single values vary, shows in no autocorrelation but in their means. */
+static double widest(const double *x, int64_t n, const tm_serial *serial)
+{
+    int64_t batch = n / SLOW_BATCHES;
+    if (!(serial->half_width > 0) || batch <= serial->batch) return serial->half_width;
+    double  mean = tm_stats_mean(x, n), freedom = 1.5 * ((double)n / (double)batch - 1);
+    double *deviation = tm_alloc((size_t)n * sizeof *deviation);
+    for (int64_t i = 0; i < n; i++) deviation[i] = x[i] - mean;
+    double slow = tm_stats_student(freedom) * batch_means_error(deviation, n, batch);
+    free(deviation);
+    return fmax(serial->half_width, slow);
+}
+
 static double largest_of(const double *x, int64_t n)
 {
     double largest = 0;
@@ -101,7 +120,7 @@ tm_interval tm_stats_ratio_interval(const double *y, const double *x, int64_t n,
     double *residual = tm_alloc((size_t)n * sizeof *residual);
     for (int64_t i = 0; i < n; i++) residual[i] = y[i] - ratio * x[i];
     tm_serial serial = tm_stats_serial_of(residual, n, largest_of(y, n));
-    double    half = serial.half_width / tm_stats_mean(x, n);
+    double    half = widest(residual, n, &serial) / tm_stats_mean(x, n);
     free(residual);
     if (effective_n) *effective_n = serial.effective_n;
     return (tm_interval){ ratio - half, ratio + half };
@@ -109,17 +128,19 @@ tm_interval tm_stats_ratio_interval(const double *y, const double *x, int64_t n,
 
 tm_interval tm_stats_median_interval_serial(const double *x, int64_t n)
 {
-    double  median = tm_stats_median(x, n);
-    double *above = tm_alloc((size_t)n * sizeof *above);
+    tm_interval none = { (double)NAN, (double)NAN };
+    double      median = tm_stats_median(x, n);
+    double     *above = tm_alloc((size_t)n * sizeof *above);
     for (int64_t i = 0; i < n; i++) above[i] = x[i] > median;
     tm_serial signs = tm_stats_serial(above, n);
-    double    worth = floor(signs.effective_n);
+    double    worth = floor(signs.effective_n), share = signs.too_alike ? (double)NAN : widest(above, n, &signs);
     free(above);
     double rank = signs.too_alike ? 0 : (double)tm_stats_median_rank((int64_t)worth);
-    if (rank < 1) return (tm_interval){ (double)NAN, (double)NAN };
+    if (rank < 1) return none;
     /* Rank k of m is position k / (m + 1) of the distribution; outwards to whole ranks of n. */
-    double position = floor(rank / (worth + 1) * (double)(n + 1) + 1e-9);
+    double position = floor(fmin(rank / (worth + 1), 0.5 - share) * (double)(n + 1) + 1e-9);
     double last = (double)(n - 1);
-    return (tm_interval){ tm_stats_percentile(x, n, fmax(0, (position - 1) / last)),
-                          tm_stats_percentile(x, n, fmin(1, ((double)n - position) / last)) };
+    if (position < 1) return none;
+    return (tm_interval){ tm_stats_percentile(x, n, (position - 1) / last),
+                          tm_stats_percentile(x, n, ((double)n - position) / last) };
 }

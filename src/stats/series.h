@@ -14,6 +14,8 @@
 /* Half of a 95 % interval = this x the standard error: 97.5 % quantile of Student's t by the Cornish-Fisher expansion
  * (Abramowitz & Stegun 26.7.5); within 0.2 % for 4 degrees of freedom or more. */
 double tm_stats_student(double freedom);
+/* The quantile of Student's t where that of a normal is z: 2.576 gives 99 % instead. Within 0.5 % for 5 or more. */
+double tm_stats_student_of(double z, double freedom);
 
 typedef struct {
     double  time;        /* integrated autocorrelation time, in samples; 1 = independent */
@@ -32,14 +34,16 @@ tm_serial tm_stats_serial(const double *x, int64_t n);
 /* The same of residuals; `size`: of the numbers that they are residuals of, to tell rounding from deviations. */
 tm_serial tm_stats_serial_of(const double *residual, int64_t n, double size);
 
-/* 95 % interval of sum(y) / sum(x), pairs in time order: the mean of the residuals y - R x, as above (delta method).
- * NAN below 6 pairs and where the residuals are too alike. x > 0. *effective_n (NULL is fine) is that of the residuals.
- */
+/* 95 % interval of sum(y) / sum(x), pairs in time order: the mean of the residuals y - R x (delta method), as above, or
+ * from batches of a quarter of the series where that is wider: a level that moves slowly shows in those alone. It is
+ * the interval of what the same process would give in the long run, if it went on as in these n: of this start of a
+ * program, not of another one. NAN below 6 pairs and where the residuals are too alike. x > 0. *effective_n (NULL is
+ * fine) is that of the residuals. */
 tm_interval tm_stats_ratio_interval(const double *y, const double *x, int64_t n, double *effective_n);
 
-/* 95 % interval of the median of values in time order: the ranks that tm_stats_median_interval takes for as many values
- * as the series is worth, where the series is the signs "above the median or not". NAN where that is less than 6 or the
- * signs are too alike. */
+/* 95 % interval of the median of values in time order, of the same long run: the ranks that tm_stats_median_interval
+ * takes for as many values as the series is worth, where the series is the signs "above the median or not", or those
+ * that the signs' quarters ask for. NAN where that is less than 6, a rank is outside, or the signs are too alike. */
 tm_interval tm_stats_median_interval_serial(const double *x, int64_t n);
 
 typedef struct {

@@ -192,7 +192,57 @@ static void damaged_records(void **state)
     tm_text_fini(&whole);
 }
 
+/* A session of rounds of one block: `rest` seconds to start, then twelve turns of the length that the budget makes
+ * usual, or of a step where that is longer; it ends when the next round has no room. */
+static tm_ab_session played(double budget, double rest, double step)
+{
+    tm_ab_session s = { .budget_seconds = budget, .turn_seconds = tm_ab_usual_turn(budget), .end = TM_AB_END_BUDGET };
+    int           steps = (int)ceil(s.turn_seconds / step - 1e-9);
+    double        turn = steps * step, *seconds = malloc((size_t)steps * sizeof *seconds);
+    for (int i = 0; i < steps; i++) seconds[i] = step;
+    for (int64_t round = 0; s.seconds + rest + 12 * turn <= budget; round++) {
+        s.seconds += rest + 12 * turn;
+        for (int i = 0; i < 12; i++) {
+            tm_ab_turn one = { .round = round,
+                               .block = i < 6 ? -1 : round,
+                               .side = (tm_ab_side)(i % 3),
+                               .kind = i < 6 ? TM_AB_WARMUP : TM_AB_COUNTED,
+                               .first_step = 1,
+                               .n = steps,
+                               .seconds = seconds };
+            tm_ab_session_add(&s, &one);
+        }
+    }
+    free(seconds);
+    return s;
+}
+
+/* What a session that was too short asks for is enough for six rounds, and not much more than that. */
+static void the_budget_asked_for_is_enough(void **state)
+{
+    static const struct {
+        double budget, rest, step;
+    } cases[] = { { 3, .2, .002 }, { 10, 1.2, .002 }, { 10, 2, .03 }, { 12, 1, .3 }, { 60, 12, .5 }, { 20, .2, 1 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_ab_session s = played(cases[i].budget, cases[i].rest, cases[i].step);
+        double        needed = tm_ab_budget_needed(&s);
+        assert_true(s.n_turns > 0 && s.n_turns < 72 && needed > cases[i].budget);
+        tm_ab_session_fini(&s);
+        s = played(needed, cases[i].rest, cases[i].step);
+        if (s.n_turns < 72 || s.n_turns > 96)
+            fail_msg("case %zu: %.1f s for %.1f rounds", i, needed, (double)s.n_turns / 12);
+        tm_ab_session_fini(&s);
+    }
+    tm_ab_session nothing = { .turn_seconds = 0.2, .budget_seconds = 10 };
+    assert_true(isnan(tm_ab_budget_needed(&nothing)));
+    near(tm_ab_usual_turn(1), 0.05);
+    near(tm_ab_usual_turn(16), 0.1);
+    near(tm_ab_usual_turn(1e6), 0.2);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_budget_asked_for_is_enough),
     cmocka_unit_test(figures_by_hand),
     cmocka_unit_test(incomplete_blocks_make_no_pair),
     cmocka_unit_test(written_and_read),

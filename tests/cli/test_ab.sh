@@ -119,7 +119,7 @@ failed_with 2 "a binary and a command" "--b-command cannot be given with --b or 
 trainmark ab --a-command "sh short.sh 3 0.01" --b-command "sh -c 'exit 7'" --turn run
 failed_with 4 "a whole run that fails" "B \(.*\) failed after 0 steps: exit code 7"
 trainmark ab --a-command "sleep 100" --b-command "sleep 100" --budget 1
-failed_with 4 "no step within the budget" "the budget of 1 s ended before the first block" "raise --budget"
+failed_with 4 "no step within the budget" "the budget of 1 s ended before the first block" "raise --budget$"
 trainmark ab --a "$args --model.layers 3" --b "$args"
 failed_with 4 "a key that is none" "model.layers"
 trainmark ab --a "$args --out x" --b "$args"
@@ -229,12 +229,15 @@ check "steps that a stop cut are counted" [ "$(value commands/result.json cut_st
 check "no command is left" none_left "mark $$"
 trainmark ab --a-command "sh short.sh 5 0.04" --b-command "sh short.sh 5 0.01" --turn run --budget 200 --target 1000 --min-pairs 6
 check "commands as whole runs" has "$out" "^B / A +0\.[0-7]"
-compare short BUDGET=8 >"$out" 2>"$err"
+compare short TURN=0.2 BUDGET=8 >"$out" 2>"$err"
 code=$?
 check "and that it is not precise enough" [ "$code" -eq 5 ]
-check "too few rounds tell nothing" has "$out" "^verdict +too short to tell: [0-5] of the 6 rounds"
+check "too few rounds tell nothing" has "$out" "^verdict +too short to tell: [0-5] of the 6 rounds .*; give --budget [0-9]+$"
+check "what it takes is told after the first round" has "$err" "note: a verdict takes 6 rounds, and one takes [0-9.]+ s: --budget 8 is too short, --budget [0-9]+ is enough$"
 check "it ends with the budget" has "$out" "^ended +after [0-9.]+ s: the budget ended$"
 check "with the way out" has "$out" "not precise enough: raise BUDGET"
+trainmark ab --from short/tiny-llama --fail-if-slower 1000
+failed_with 3 "a gate without a verdict" "[0-5] of 6 rounds are too few for --fail-if-slower; give --budget [0-9]+$"
 
 # --- two binaries -----------------------------------------------------------------------------------------------------------
 

@@ -95,20 +95,49 @@ say compare a g.json
 say compare a
 say compare a nowhere
 say compare 2 1 --top 1
-say compare a b c
 as made_compared.txt
-say compare d --baseline
-say compare b --baseline --max-slowdown 12.2
-say compare b --baseline --max-slowdown 12
+say compare d --baseline # one start of each tells nothing
 say compare a --baseline
-say compare b --baseline a --max-slowdown 12
-say compare d --baseline a --max-slowdown 0
 say compare c --baseline
 TRAINMARK_STORE=none say compare b --baseline
-made e 2026-02-01T06:00:00Z -e 's/"median": 4096/"median": 5000/; s/"lo": 4000/"lo": 4990/; s/"hi": 4196/"hi": 5010/'
-say results import e
-say compare 2 --baseline # what was stored later is no baseline
-say compare b --baseline
+# series FOLDER HOUR MINUTE RATE...: starts of one side, two minutes apart; a rate that ends in "n" is that of a noisy run, in "i" of an invalid one.
+series()
+{
+    series_folder=$1 series_hour=$2 series_minute=$3 series_k=0
+    shift 3
+    for rate; do
+        case $rate in *n) verdict=noisy ;; *i) verdict=invalid ;; *) verdict=valid ;; esac
+        rate=${rate%[ni]} series_k=$((series_k + 1))
+        made "$series_folder/$series_k" "$(printf '2026-02-28T%02d:%02d:00Z' "$series_hour" "$series_minute")" \
+            -e "s/\"median\": 4096/\"median\": $rate/; s/\"verdict\": \"noisy\"/\"verdict\": \"$verdict\"/"
+        series_minute=$((series_minute + 2))
+    done
+}
+series old 12 0 4000 4040 4020 3990 4010
+series new 12 1 3800 3850 3830 3790 3810
+series same 12 1 3990 4030 4010 4000 4020
+series later 14 1 3800 3850 3830 3790 3810
+series wild 12 1 3600 4400 4000 3700 4300
+series mixed 12 1 3800 3850n 3830 3790i 3810 3820
+say compare new --baseline old
+say compare old --baseline new
+say compare new --baseline old --max-slowdown 5
+say compare same --baseline old --json
+say compare later --baseline old
+say compare same/1 same/2 same/3 same/4 same/5 --baseline old/1 old/2
+say compare wild --baseline old
+say compare mixed --baseline old
+for i in 1 2 3 4 5; do trainmark results import old/$i; done
+say compare later --baseline # of the store
+say compare new/1 new/1 --baseline old
+made other 2026-02-28T12:03:00Z -e 's/"batch_tokens": 4096/"batch_tokens": 64/'
+say compare new other --baseline old
+say compare g.json --baseline old
+say compare new --baseline nowhere
+say compare --baseline old
+say compare new --baseline old --thresholds limits.json
+say compare new old --write-thresholds limits.json
+say compare a b c
 as made_baseline.txt
 say compare a --write-thresholds limits.json
 cat limits.json >>said

@@ -304,9 +304,6 @@ static void side_by_side(tm_text *out)
     for (int i = 0; i < 2; i++) {
         add_and_destroy(tm_results_measured(runs[i]), out);
         add_and_destroy(tm_results_compare(runs[i], runs[1 - i]), out);
-        tm_change change = tm_results_headline(runs[i], runs[1 - i]);
-        tm_text_printf(out, "headline: %g to %g, %g %% from %g to %g\n", change.a, change.b, change.change, change.lo,
-                       change.hi);
     }
     add_and_destroy(tm_results_measured(benches[0]), out);
     add_and_destroy(tm_results_compare(benches[0], benches[1]), out);

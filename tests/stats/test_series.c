@@ -12,6 +12,10 @@ static void student_quantiles(void **state)
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (fabs(tm_stats_student(table[i][0]) / table[i][1] - 1) > 0.002)
             fail_msg("%g degrees of freedom: %.5f", table[i][0], tm_stats_student(table[i][0]));
+    const double of_99[][2] = { { 5, 4.03214 }, { 7, 3.49948 }, { 10, 3.16927 }, { 30, 2.75000 }, { 1e9, 2.57583 } };
+    for (size_t i = 0; i < sizeof of_99 / sizeof of_99[0]; i++)
+        if (fabs(tm_stats_student_of(2.5758293, of_99[i][0]) / of_99[i][1] - 1) > 0.005)
+            fail_msg("%g degrees of freedom: %.5f", of_99[i][0], tm_stats_student_of(2.5758293, of_99[i][0]));
 }
 
 static void serial_by_hand(void **state)
