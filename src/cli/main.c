@@ -27,7 +27,11 @@ static void on_signal(int signal_number)
     static volatile sig_atomic_t asked;
     (void)signal_number;
     if (asked) _exit(130);
-    if (!heeded) _exit(write(STDERR_FILENO, said, sizeof said - 1) < 0 ? 130 : 130); /* told if it can be */
+    if (!heeded) {
+        ssize_t told = write(STDERR_FILENO, said, sizeof said - 1);
+        (void)told;
+        _exit(130);
+    }
     asked = tm_cli_stop = 1;
 }
 
