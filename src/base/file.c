@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/again.h"
 #include "base/file.h"
 
 #include "base/arena.h"
@@ -38,7 +39,7 @@ static tm_status open_folder_of(const char *path, int *folder, const char **name
         text[n++] = slash ? '/' : '.';
     text[n] = '\0';
     *name = slash ? slash + 1 : path;
-    *folder = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *folder = tm_again_open(AT_FDCWD, text, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (*folder < 0)
         return tm_fail(err, status_of(errno), "cannot create '%s': directory '%s': %s", path, text, strerror(errno));
     return TM_OK;
@@ -54,7 +55,7 @@ int tm_file_open_random(int folder, const char *name, mode_t mode, char *out, si
             errno = ENAMETOOLONG;
             return -1;
         }
-        int fd = openat(folder, out, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+        int fd = tm_again_open(folder, out, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
         if (fd >= 0 || errno != EEXIST) return fd;
     }
     return -1;
@@ -68,14 +69,14 @@ tm_status tm_file_draft_open(const char *path, tm_file_draft *draft, tm_error *e
     struct stat there;
     if (fstatat(draft->folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(there.st_mode) &&
         !S_ISLNK(there.st_mode)) { /* a device or fifo must not be replaced by a file; a link may */
-        close(draft->folder);
+        tm_again_close(draft->folder);
         *draft = (tm_file_draft){ .fd = -1, .folder = -1 };
         return tm_fail(err, TM_INVALID, "cannot replace '%s': it is not a regular file; name another", path);
     }
     draft->fd = tm_file_open_random(draft->folder, name, 0666, draft->temporary, sizeof draft->temporary);
     if (draft->fd < 0) {
         int cause = errno;
-        close(draft->folder);
+        tm_again_close(draft->folder);
         *draft = (tm_file_draft){ .fd = -1, .folder = -1 };
         return tm_fail(err, status_of(cause), "cannot create '%s': %s", path, strerror(cause));
     }
@@ -86,21 +87,14 @@ tm_status tm_file_draft_open(const char *path, tm_file_draft *draft, tm_error *e
 
 tm_status tm_file_draft_add(tm_file_draft *draft, const void *data, size_t bytes, tm_error *err)
 {
-    const char *from = data;
-    while (bytes > 0) {
-        ssize_t n = write(draft->fd, from, bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return tm_fail(err, TM_IO, "cannot write '%s': %s", draft->path, strerror(n < 0 ? errno : ENOSPC));
-        from += n;
-        bytes -= (size_t)n;
-    }
-    return TM_OK;
+    if (tm_again_write(draft->fd, data, bytes)) return TM_OK;
+    return tm_fail(err, TM_IO, "cannot write '%s': %s", draft->path, strerror(errno));
 }
 
 static void forget(tm_file_draft *draft)
 {
-    if (draft->fd >= 0) close(draft->fd);
-    close(draft->folder);
+    if (draft->fd >= 0) tm_again_close(draft->fd);
+    tm_again_close(draft->folder);
     free(draft->path);
     *draft = (tm_file_draft){ .fd = -1, .folder = -1 };
 }
@@ -115,10 +109,10 @@ void tm_file_draft_discard(tm_file_draft *draft)
 /* The steps of publishing; `cause` names the one that failed. */
 static const char *publish(tm_file_draft *draft, const char *name)
 {
-    if (fsync(draft->fd) != 0) return "flush";
-    if (renameat(draft->folder, draft->temporary, draft->folder, name) != 0) return "rename";
+    if (tm_again_sync(draft->fd) != 0) return "flush";
+    if (tm_again_rename(draft->folder, draft->temporary, name) != 0) return "rename";
     draft->temporary[0] = '\0';
-    if (fsync(draft->folder) != 0 && errno != EINVAL) return "flush the directory of"; /* some file systems cannot */
+    if (tm_again_sync(draft->folder) != 0 && errno != EINVAL) return "flush the directory of"; /* some file systems cannot */
     return NULL;
 }
 
@@ -131,7 +125,7 @@ tm_status tm_file_draft_publish(tm_file_draft *draft, int *appends, tm_error *er
     if (st == TM_OK && appends) {
         *appends = draft->fd;
         draft->fd = -1;
-    } else if (close(draft->fd) != 0 && st == TM_OK) {
+    } else if (tm_again_close(draft->fd) != 0 && st == TM_OK) {
         st = tm_fail(err, TM_IO, "cannot close '%s': %s", draft->path, strerror(errno));
     }
     draft->fd = -1;
@@ -159,9 +153,9 @@ static bool has_two_names(int fd)
 
 tm_status tm_file_open_append(const char *path, int *fd, tm_error *err)
 {
-    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    *fd = tm_again_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (*fd >= 0 && has_two_names(*fd)) {
-        close(*fd);
+        tm_again_close(*fd);
         *fd = -1;
         return tm_fail(err, TM_INVALID,
                        "cannot add to '%s': it has a second name (a hard link), and what it leads to would change; "
@@ -187,20 +181,20 @@ int tm_file_open_new(const char *path)
     }
     memcpy(text, n > 0 ? path : slash ? "/" : ".", n > 0 ? n : 1);
     text[n > 0 ? n : 1] = '\0';
-    int folder = open(text, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int folder = tm_again_open(AT_FDCWD, text, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     if (folder < 0) return -1;
-    int fd = openat(folder, slash ? slash + 1 : path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int fd = tm_again_open(folder, slash ? slash + 1 : path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     int cause = errno;
-    close(folder);
+    tm_again_close(folder);
     errno = cause;
     return fd;
 }
 
 int tm_file_open_lock(const char *path)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    int fd = tm_again_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (fd < 0 || !has_two_names(fd)) return fd;
-    close(fd);
+    tm_again_close(fd);
     errno = EMLINK;
     return -1;
 }
@@ -208,15 +202,15 @@ int tm_file_open_lock(const char *path)
 int tm_file_open_nameless(const char *folder)
 {
     char name[64];
-    int  at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int  at = tm_again_open(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (at < 0) return -1;
     int fd = tm_file_open_random(at, "trainmark-offload", 0600, name, sizeof name), cause = errno;
     if (fd >= 0 && unlinkat(at, name, 0) != 0) {
         cause = errno;
-        close(fd);
+        tm_again_close(fd);
         fd = -1;
     }
-    close(at);
+    tm_again_close(at);
     errno = cause;
     return fd;
 }
@@ -235,7 +229,7 @@ tm_status tm_file_check_fetched(const char *path, const void *bytes, size_t n, t
 tm_status tm_file_read(const char *path, size_t limit, tm_text *out, tm_error *err)
 {
     size_t before = out->length;
-    int    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* non-blocking: a fifo must not hang us */
+    int    fd = tm_again_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* non-blocking: a fifo must not hang us */
     if (fd < 0) return tm_fail(err, TM_INVALID, "cannot open '%s': %s", path, strerror(errno));
     struct stat info;
     tm_status   st = TM_OK;
@@ -255,7 +249,7 @@ tm_status tm_file_read(const char *path, size_t limit, tm_text *out, tm_error *e
         if (total > limit) st = tm_fail(err, TM_INVALID, "'%s' is longer than the limit of %zu bytes", path, limit);
         tm_text_add_n(out, part, (size_t)n);
     }
-    close(fd);
+    tm_again_close(fd);
     if (st == TM_OK) tm_text_add(out, "");
     return st == TM_OK ? tm_file_check_fetched(path, out->data + before, out->length - before, err) : st;
 }
