@@ -15,7 +15,8 @@ int tm_again_sync_data(int fd);                                          /* fdat
 int tm_again_rename(int folder, const char *from, const char *to);       /* renameat, within a folder or AT_FDCWD */
 /* close. Linux lets the descriptor go, whatever a signal does: it is never closed twice, and that is no failure. */
 int tm_again_close(int fd);
-/* All of `data`, in as many writes as it takes. false and errno (ENOSPC for a write of nothing): a part may be there. */
+/* All of `data`, in as many writes as it takes. false and errno (ENOSPC for a write of nothing): a part may be there.
+ */
 bool tm_again_write(int fd, const void *data, size_t bytes);
 
 #endif

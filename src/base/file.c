@@ -5,12 +5,14 @@
 #include "base/arena.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,9 +47,48 @@ static tm_status open_folder_of(const char *path, int *folder, const char **name
     return TM_OK;
 }
 
+/* NAME.tmp. and 16 hexadecimal digits? */
+static bool is_random_name(const char *entry, const char *name)
+{
+    size_t n = strlen(name);
+    return strncmp(entry, name, n) == 0 && strncmp(entry + n, ".tmp.", 5) == 0 &&
+           strspn(entry + n + 5, "0123456789abcdef") == 16 && strlen(entry + n + 5) == 16;
+}
+
+/* Whoever writes such a file has it locked: what can be locked is of a process that is gone. */
+static void remove_if_left(int folder, const char *entry)
+{
+    struct stat info;
+    int         fd = tm_again_open(folder, entry, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0) return;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        unlinkat(folder, entry, 0);
+    tm_again_close(fd);
+}
+
+/* What processes that were killed have left of this file. */
+static void remove_left(int folder, const char *name)
+{
+    int  own = tm_again_open(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    DIR *dir = own >= 0 ? fdopendir(own) : NULL;
+    if (!dir && own >= 0) tm_again_close(own);
+    for (const struct dirent *d; dir && (d = readdir(dir));)
+        if (is_random_name(d->d_name, name)) remove_if_left(folder, d->d_name);
+    if (dir) closedir(dir);
+}
+
+/* Locked, and still there: another process may have taken it for one that was left. */
+static bool keep(int fd)
+{
+    struct stat info;
+    while (flock(fd, LOCK_EX) != 0 && errno == EINTR) continue; /* without locks nobody removes anything */
+    return fstat(fd, &info) == 0 && info.st_nlink > 0;
+}
+
 int tm_file_open_random(int folder, const char *name, mode_t mode, char *out, size_t size)
 {
     enum { TRIES = 16 };
+    remove_left(folder, name);
     for (int i = 0; i < TRIES; i++) {
         uint64_t number;
         if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) return -1;
@@ -56,7 +97,10 @@ int tm_file_open_random(int folder, const char *name, mode_t mode, char *out, si
             return -1;
         }
         int fd = tm_again_open(folder, out, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-        if (fd >= 0 || errno != EEXIST) return fd;
+        if (fd >= 0 && keep(fd)) return fd;
+        if (fd >= 0) tm_again_close(fd);
+        if (fd < 0 && errno != EEXIST) return fd;
+        errno = EEXIST;
     }
     return -1;
 }
@@ -112,7 +156,8 @@ static const char *publish(tm_file_draft *draft, const char *name)
     if (tm_again_sync(draft->fd) != 0) return "flush";
     if (tm_again_rename(draft->folder, draft->temporary, name) != 0) return "rename";
     draft->temporary[0] = '\0';
-    if (tm_again_sync(draft->folder) != 0 && errno != EINVAL) return "flush the directory of"; /* some file systems cannot */
+    if (tm_again_sync(draft->folder) != 0 && errno != EINVAL)
+        return "flush the directory of"; /* some file systems cannot */
     return NULL;
 }
 
@@ -121,6 +166,7 @@ tm_status tm_file_draft_publish(tm_file_draft *draft, int *appends, tm_error *er
     const char *slash = strrchr(draft->path, '/'), *failed = publish(draft, slash ? slash + 1 : draft->path);
     tm_status   st = TM_OK;
     if (!failed && appends && fcntl(draft->fd, F_SETFL, O_APPEND) != 0) failed = "add lines to";
+    if (!failed && appends) (void)flock(draft->fd, LOCK_UN); /* it has its name */
     if (failed) st = tm_fail(err, TM_IO, "cannot %s '%s': %s", failed, draft->path, strerror(errno));
     if (st == TM_OK && appends) {
         *appends = draft->fd;
@@ -183,7 +229,8 @@ int tm_file_open_new(const char *path)
     text[n > 0 ? n : 1] = '\0';
     int folder = tm_again_open(AT_FDCWD, text, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     if (folder < 0) return -1;
-    int fd = tm_again_open(folder, slash ? slash + 1 : path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int fd =
+        tm_again_open(folder, slash ? slash + 1 : path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     int cause = errno;
     tm_again_close(folder);
     errno = cause;
@@ -229,7 +276,8 @@ tm_status tm_file_check_fetched(const char *path, const void *bytes, size_t n, t
 tm_status tm_file_read(const char *path, size_t limit, tm_text *out, tm_error *err)
 {
     size_t before = out->length;
-    int    fd = tm_again_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* non-blocking: a fifo must not hang us */
+    int    fd =
+        tm_again_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* non-blocking: a fifo must not hang us */
     if (fd < 0) return tm_fail(err, TM_INVALID, "cannot open '%s': %s", path, strerror(errno));
     struct stat info;
     tm_status   st = TM_OK;

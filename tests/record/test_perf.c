@@ -296,8 +296,8 @@ static void expect_whole_rows(const char *path, int rows)
     tm_text_fini(&storage);
 }
 
-/* Killed at any byte of an append, of the first row with its header or of another: the next run cuts the half row off. A
- * row that lacks its line end alone stays. */
+/* Killed at any byte of an append, of the first row with its header or of another: the next run cuts the half row off.
+ * A row that lacks its line end alone stays. */
 static void perf_cuts_off_what_a_kill_left(void **state)
 {
     (void)state;

@@ -91,7 +91,8 @@ static int system_remove_folder(void *context, const char *path)
 static int system_open(void *context, const char *path)
 {
     (void)context;
-    int fd = tm_again_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* non-blocking: a fifo must not hang us */
+    int fd =
+        tm_again_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* non-blocking: a fifo must not hang us */
     if (fd < 0) return -1;
     struct stat info;
     if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return fd;
