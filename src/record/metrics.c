@@ -37,9 +37,9 @@ static void fail(metrics_sink *self, const char *what)
 /* Records of the steps before `first_step`, without a torn last line. */
 static void read_earlier(metrics_sink *self, int64_t first_step, tm_text *kept)
 {
-    enum { LIMIT = 1 << 30 };
-    tm_text old = { 0 };
-    if (first_step > 1 && tm_file_read(self->path, LIMIT, &old, &self->head.error) == TM_OK) {
+    static const size_t limit = (size_t)8 << 30;
+    tm_text             old = { 0 };
+    if (first_step > 1 && tm_file_read(self->path, limit, &old, &self->head.error) == TM_OK) {
         char *next;
         for (char *line = old.data; *line; line = next) {
             next = strchr(line, '\n');

@@ -13,7 +13,9 @@ typedef struct {
     const tm_config      *config; /* of the result, finished; NULL: not to be had */
     const char           *why;    /* not, then */
     tm_table             *table;
-    json_t               *seen; /* an object with a member for each path that was looked at */
+    json_t               *seen;      /* an object with a member for each path that was looked at */
+    json_t               *phases;    /* seconds of each over the steps after the first, by metrics.jsonl */
+    double                accounted; /* of all of them over all steps */
     size_t                wrong;
     const tm_result_step *own;     /* the records of this process's steps; NULL: there are not all of them */
     size_t                n;       /* steps of this process */

@@ -158,24 +158,28 @@ static void look_sums(results_check *c, const double *seconds, size_t n)
     if (count) results_check_number(c, "memory/planned_bytes", classes);
 }
 
+/* Of the steps of this process. */
+static size_t own_records(const results_check *c)
+{
+    size_t                n, own = 0;
+    const tm_result_step *steps = tm_result_steps(c->run, &n);
+    for (size_t i = 0; i < n; i++) own += (double)steps[i].step >= tm_result_number(c->run, "steps/first");
+    return own;
+}
+
 /* Mean seconds of every phase over the steps after the first, from metrics.jsonl. */
-static void look_phases(results_check *c, const json_t *lines)
+static void look_phases(results_check *c)
 {
     const char *name;
-    json_t     *written, *line;
-    size_t      i, n = json_array_size(lines);
+    json_t     *written;
+    size_t      n = own_records(c);
+    if (n > 1) n--;
     json_object_foreach(results_member(results_tree(c->run), "phases/mean_seconds"), name, written)
     {
-        double sum = 0;
-        char   path[160];
+        char path[160];
         if (strcmp(name, "unaccounted") == 0) continue;
-        json_array_foreach(lines, i, line)
-        {
-            if (i == 0 && n > 1) continue;
-            sum += json_number_value(json_object_get(json_object_get(line, "phases"), name));
-        }
         snprintf(path, sizeof path, "phases/mean_seconds/%.80s", name);
-        results_check_number(c, path, sum / (double)(n > 1 ? n - 1 : n));
+        results_check_number(c, path, json_number_value(json_object_get(c->phases, name)) / (double)n);
     }
 }
 
@@ -251,18 +255,30 @@ static void look_end(results_check *c)
                           said != finite);
 }
 
-static json_t *lines_of(const tm_text *metrics, double first)
+static void add_phase(json_t *sums, const char *name, double seconds)
 {
-    json_t *lines = json_array();
-    for (const char *at = metrics->data, *end; at && (end = strchr(at, '\n')); at = end + 1) {
-        json_t *line = json_loadb(at, (size_t)(end - at), 0, NULL);
-        bool    step = !json_object_get(line, "event") && json_number_value(json_object_get(line, "step")) >= first;
-        if (step)
-            json_array_append_new(lines, line);
-        else
-            json_decref(line);
+    json_object_set_new(sums, name, json_real(json_number_value(json_object_get(sums, name)) + seconds));
+}
+
+/* Adds up the phases of this process's steps: of all but the first, unless it is the only one, and of all together. */
+static void add_phases(results_check *c, const char *metrics)
+{
+    double first = tm_result_number(c->run, "steps/first");
+    size_t n = 0, records = own_records(c);
+    for (const char *at = metrics, *end; at && (end = strchr(at, '\n')); at = end + 1) {
+        json_t     *line = json_loadb(at, (size_t)(end - at), 0, NULL), *phase;
+        const char *name;
+        bool        step = !json_object_get(line, "event") && json_number_value(json_object_get(line, "step")) >= first;
+        bool        counts = step && (n > 0 || records == 1);
+        json_object_foreach(step ? json_object_get(line, "phases") : NULL, name, phase)
+        {
+            double seconds = json_number_value(phase);
+            if (counts) add_phase(c->phases, name, seconds);
+            if (strcmp(name, "unaccounted") != 0) c->accounted += seconds;
+        }
+        n += step;
+        json_decref(line);
     }
-    return lines;
 }
 
 /* Over the text in front of the digest; nothing but the end of the object may follow it. */
@@ -334,10 +350,9 @@ static void look_at_all(results_check *c, const double *seconds)
     look_flops(c, c->summary.median_rate);
     look_sums(c, seconds, c->n);
     if (metrics) {
-        json_t *lines = lines_of(metrics, tm_result_number(c->run, "steps/first"));
         look_metrics(c, seconds, c->n);
-        if (c->n) look_phases(c, lines);
-        json_decref(lines);
+        add_phases(c, metrics->data);
+        if (c->n) look_phases(c);
     }
     look_end(c);
     results_check_verdict(c);
@@ -358,12 +373,14 @@ tm_status tm_results_verify(const tm_result *run, const tm_config *config, tm_ta
                         .config = config,
                         .table = tm_table_create("verify"),
                         .seen = json_object(),
+                        .phases = json_object(),
                         .n = n,
                         .summary = tm_stats_summarize(seconds, NULL, tm_result_number(run, "batch_tokens"), (int64_t)n),
                         .judged = json_is_object(results_member(results_tree(run), "judged")) };
     tm_table_columns(c.table, columns, sizeof columns / sizeof columns[0]);
     look_at_all(&c, seconds);
     json_decref(c.seen);
+    json_decref(c.phases);
     *wrong = c.wrong;
     *out = c.table;
     return TM_OK;

@@ -124,23 +124,12 @@ static tm_loss_head check_before(results_check *c)
     return head;
 }
 
-/* Of a step that is over: parts of it cannot have taken longer. */
+/* Phases are parts of a step: they cannot have taken longer. */
 static bool phases_exceed(const results_check *c)
 {
-    const tm_text *metrics = tm_result_document(c->run, TM_DOCUMENT_METRICS);
-    double         phases = 0, all = 0, first = number(c, "steps/first");
-    for (const char *at = metrics->data, *end; at && (end = strchr(at, '\n')); at = end + 1) {
-        json_t     *line = json_loadb(at, (size_t)(end - at), 0, NULL), *phase;
-        const char *name;
-        bool        step = !json_object_get(line, "event") && json_number_value(json_object_get(line, "step")) >= first;
-        json_object_foreach(step ? json_object_get(line, "phases") : NULL, name, phase)
-        {
-            if (strcmp(name, "unaccounted") != 0) phases += json_number_value(phase);
-        }
-        if (step) all += json_number_value(json_object_get(line, "seconds"));
-        json_decref(line);
-    }
-    return tm_phases_exceed(phases, all, (int64_t)c->n);
+    double all = 0;
+    for (size_t i = 0; i < c->n; i++) all += c->own[i].seconds;
+    return tm_phases_exceed(c->accounted, all, (int64_t)c->n);
 }
 
 /* What is said of training, or against it, against what can be seen of that. */
