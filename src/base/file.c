@@ -47,12 +47,14 @@ static tm_status open_folder_of(const char *path, int *folder, const char **name
     return TM_OK;
 }
 
-/* NAME.tmp. and 16 hexadecimal digits? */
+/* NAME.tmp. and 16 hexadecimal digits? `name` NULL: of any name. */
 static bool is_random_name(const char *entry, const char *name)
 {
-    size_t n = strlen(name);
-    return strncmp(entry, name, n) == 0 && strncmp(entry + n, ".tmp.", 5) == 0 &&
-           strspn(entry + n + 5, "0123456789abcdef") == 16 && strlen(entry + n + 5) == 16;
+    enum { DIGITS = 16, SUFFIX = 5 + DIGITS };
+    size_t n = strlen(entry), length = n > SUFFIX ? n - SUFFIX : 0;
+    if (length == 0 || strncmp(entry + length, ".tmp.", 5) != 0) return false;
+    if (strspn(entry + length + 5, "0123456789abcdef") != DIGITS) return false;
+    return !name || (strlen(name) == length && strncmp(entry, name, length) == 0);
 }
 
 /* Whoever writes such a file has it locked: what can be locked is of a process that is gone. */
@@ -75,6 +77,14 @@ static void remove_left(int folder, const char *name)
     for (const struct dirent *d; dir && (d = readdir(dir));)
         if (is_random_name(d->d_name, name)) remove_if_left(folder, d->d_name);
     if (dir) closedir(dir);
+}
+
+void tm_file_remove_left(const char *folder)
+{
+    int fd = tm_again_open(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0) return;
+    remove_left(fd, NULL);
+    tm_again_close(fd);
 }
 
 /* Locked, and still there: another process may have taken it for one that was left. */

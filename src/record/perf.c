@@ -218,7 +218,8 @@ static tm_status cut_off(int fd, const char *path, off_t whole, size_t cut, tm_e
     return TM_OK;
 }
 
-static tm_status write_appended(const char *path, char *row[COLUMNS], tm_error *err)
+/* Adds a row behind those that are whole; NULL: only removes half a one. */
+static tm_status write_appended(const char *path, char **row, tm_error *err)
 {
     int    fd;
     size_t cut;
@@ -228,7 +229,7 @@ static tm_status write_appended(const char *path, char *row[COLUMNS], tm_error *
         continue;
     tm_status status = read_old(path, &old, &cut, err);
     if (status == TM_OK) status = cut_off(fd, path, (off_t)old.length, cut, err);
-    if (status == TM_OK) {
+    if (status == TM_OK && row) {
         if (old.length == 0) add_header(&text);
         if (old.length > 0 && old.data[old.length - 1] != '\n') tm_text_add_n(&text, "\n", 1);
         set_relative_change(row, old.data);
@@ -279,6 +280,8 @@ tm_status tm_perf_sink_open(const tm_perf_options *options, tm_sink **out, tm_er
         tm_status status = read_old(options->path, &old, &cut, err);
         tm_text_fini(&old);
         TM_TRY(status);
+        if (cut > 0)
+            TM_TRY(write_appended(options->path, NULL, err)); /* another process may be writing: under its lock */
     }
     perf_sink *self = tm_alloc(sizeof *self);
     *self = (perf_sink){ .head = { .handle = handle, .close = finish }, .options = *options };

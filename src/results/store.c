@@ -29,6 +29,7 @@ struct tm_store {
     sqlite3    *db;
     const char *path;
     bool        busy; /* the last failure was another process's lock */
+    bool        cut;  /* a signal cut a call short */
 };
 
 enum {
@@ -81,6 +82,7 @@ static tm_status failed(tm_store *s, const char *what, tm_error *err)
     int         code = s->db ? sqlite3_extended_errcode(s->db) : SQLITE_CANTOPEN;
     const char *cause = s->db ? sqlite3_errmsg(s->db) : "out of memory";
     s->busy = (code & 0xff) == SQLITE_BUSY;
+    s->cut = (code & 0xff) == SQLITE_IOERR && sqlite3_system_errno(s->db) == EINTR;
     switch (code & 0xff) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
@@ -322,15 +324,30 @@ static tm_status finish(tm_store *s, tm_status st, tm_error *err)
     return st;
 }
 
-tm_status tm_store_add(tm_store *s, const tm_stored *row, const tm_text *const documents[TM_DOCUMENT_COUNT],
-                       int64_t *id, tm_error *err)
+/* All of it or nothing. */
+static tm_status add_all(tm_store *s, const tm_stored *row, const tm_text *const documents[TM_DOCUMENT_COUNT],
+                         int64_t *id, tm_error *err)
 {
-    TM_ASSERT(row->kind && row->name && row->finished);
     TM_TRY(execute(s, "BEGIN IMMEDIATE", "write", err));
     tm_status st = add_row(s, row, id, err);
     for (int i = 0; st == TM_OK && i < TM_DOCUMENT_COUNT; i++)
         if (documents && documents[i]) st = add_document(s, *id, i, documents[i], err);
     return finish(s, st, err);
+}
+
+/* SQLite flushes by itself, and takes a signal for a broken disk: then all of it is made again. */
+tm_status tm_store_add(tm_store *s, const tm_stored *row, const tm_text *const documents[TM_DOCUMENT_COUNT],
+                       int64_t *id, tm_error *err)
+{
+    enum { TRIES = 100 };
+    TM_ASSERT(row->kind && row->name && row->finished);
+    for (int i = 0;; i++) {
+        tm_error own = { 0 };
+        s->cut = false;
+        tm_status st = add_all(s, row, documents, id, &own);
+        if (st == TM_OK) return st;
+        if (!s->cut || i == TRIES) return tm_fail(err, st, "%s", own.text);
+    }
 }
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/standins/bad_disk.c - a library to be preloaded (tests/cli/test_bad_disk.sh): the disk fails once. Calls that change
- * files below BAD_DISK_BELOW, or flush or close them, are counted; call BAD_DISK_AT goes wrong as BAD_DISK_HOW says:
+/* tests/standins/bad_disk.c - a library to be preloaded (tests/cli/test_bad_disk.sh): the disk fails once. Calls that
+ * change files below BAD_DISK_BELOW, or flush or close them, are counted; call BAD_DISK_AT goes wrong as BAD_DISK_HOW
+ * says:
  *
  *   EIO, ENOSPC, EINTR   it fails so, and nothing is done (a file is closed all the same, as Linux does)
  *   short                a write takes half of what it is given, 1 byte at least; other calls are done
