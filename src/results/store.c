@@ -82,7 +82,7 @@ static tm_status failed(tm_store *s, const char *what, tm_error *err)
     int         code = s->db ? sqlite3_extended_errcode(s->db) : SQLITE_CANTOPEN;
     const char *cause = s->db ? sqlite3_errmsg(s->db) : "out of memory";
     s->busy = (code & 0xff) == SQLITE_BUSY;
-    s->cut = (code & 0xff) == SQLITE_IOERR && sqlite3_system_errno(s->db) == EINTR;
+    s->cut = (code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC) && errno == EINTR; /* SQLite keeps none */
     switch (code & 0xff) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
@@ -344,6 +344,7 @@ tm_status tm_store_add(tm_store *s, const tm_stored *row, const tm_text *const d
     for (int i = 0;; i++) {
         tm_error own = { 0 };
         s->cut = false;
+        errno = 0;
         tm_status st = add_all(s, row, documents, id, &own);
         if (st == TM_OK) return st;
         if (!s->cut || i == TRIES) return tm_fail(err, st, "%s", own.text);
