@@ -15,6 +15,7 @@ typedef struct {
     tm_table             *table;
     json_t               *seen;      /* an object with a member for each path that was looked at */
     json_t               *phases;    /* seconds of each over the steps after the first, by metrics.jsonl */
+    json_t               *told;      /* the record that says what of pairs is told; NULL: there is none */
     double                accounted; /* of all of them over all steps */
     size_t                wrong;
     const tm_result_step *own;     /* the records of this process's steps; NULL: there are not all of them */

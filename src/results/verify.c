@@ -260,6 +260,17 @@ static void add_phase(json_t *sums, const char *name, double seconds)
     json_object_set_new(sums, name, json_real(json_number_value(json_object_get(sums, name)) + seconds));
 }
 
+/* The last evaluation of this process, or its last step while there was none. */
+static void keep_last(results_check *c, json_t *line, bool step)
+{
+    const char *event = json_string_value(json_object_get(line, "event"));
+    bool        evaluation = event && strcmp(event, "evaluation") == 0 &&
+                      json_number_value(json_object_get(line, "step")) >= tm_result_number(c->run, "steps/first");
+    if (!evaluation && (!step || json_object_get(c->told, "event"))) return;
+    json_decref(c->told);
+    c->told = json_incref(line);
+}
+
 /* Adds up the phases of this process's steps: of all but the first, unless it is the only one, and of all together. */
 static void add_phases(results_check *c, const char *metrics)
 {
@@ -277,7 +288,28 @@ static void add_phases(results_check *c, const char *metrics)
             if (strcmp(name, "unaccounted") != 0) c->accounted += seconds;
         }
         n += step;
+        keep_last(c, line, step);
         json_decref(line);
+    }
+}
+
+/* What is told of pairs: of the last evaluation; without any of the last step. */
+static void look_preference(results_check *c)
+{
+    const char *name;
+    json_t     *member;
+    json_object_foreach(results_member(results_tree(c->run), "preference"), name, member)
+    {
+        char    path[120];
+        json_t *again = json_object_get(c->told, name);
+        snprintf(path, sizeof path, "preference/%.90s", name);
+        /* by its name: there is a '/' in it */
+        bool   same = json_is_number(again) == json_is_number(member);
+        double is = json_is_number(again) ? json_number_value(again) : (double)NAN;
+        double was = json_is_number(member) ? json_number_value(member) : (double)NAN;
+        char   text[32], written[32];
+        results_check_row(c, path, isfinite(was) ? tm_format_double(written, was) : "null",
+                          isfinite(is) ? tm_format_double(text, is) : "null", same && results_agree(was, is));
     }
 }
 
@@ -353,6 +385,7 @@ static void look_at_all(results_check *c, const double *seconds)
         look_metrics(c, seconds, c->n);
         add_phases(c, metrics->data);
         if (c->n) look_phases(c);
+        if (c->n) look_preference(c);
     }
     look_end(c);
     results_check_verdict(c);
@@ -381,6 +414,7 @@ tm_status tm_results_verify(const tm_result *run, const tm_config *config, tm_ta
     look_at_all(&c, seconds);
     json_decref(c.seen);
     json_decref(c.phases);
+    json_decref(c.told);
     *wrong = c.wrong;
     *out = c.table;
     return TM_OK;

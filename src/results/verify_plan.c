@@ -3,6 +3,7 @@
  * rate of every step, what is known of data that is generated, the losses of the main job. */
 #include "base/json.h"
 #include "data/source.h"
+#include "graph/tensor.h"
 #include "model/model.h"
 #include "results/check.h"
 #include "results/verify.h"
@@ -172,6 +173,9 @@ void results_check_plan(results_check *c)
         c->why = tm_arena_text(results_arena(c->run), err.text);
         return;
     }
+    const char *device = tm_result_string(c->run, "device");
+    if (device && strcmp(device, "reference") == 0)
+        options.step.precision = &tm_precision_f64; /* whatever is asked for */
     check_hash(c);
     check_size(c, &options);
     check_words(c, &options);

@@ -160,6 +160,7 @@ honest "gradients of several micro-batches, another schedule" --training.steps 2
 honest "slowed down on purpose" --training.steps 55 --debug.slowdown_pct 20
 honest "until the speed is known" --training.steps 300 --metrics.target_half_width 0.5
 honest "a learning rate at which numbers overflow" --training.steps 20 --optimizer.lr 100 --optimizer.weight_decay 1 --training.max_norm 0
+honest "the device of reference" --training.steps 3 --device reference
 honest "adapters" --training.steps 20 --lora.rank 2
 honest "an emulated format" --training.steps 8 --training.dtype bfloat16 --quantize.recipe fp8_tensorwise
 head -c 30000 "$root/docs/architecture.md" >text.md
@@ -167,6 +168,10 @@ honest "text" --training.steps 55 --data.source text --data.path text.md --model
 printf '{"prompt": "a b", "chosen": "c", "rejected": "d"}\n%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 >pairs.jsonl
 honest "pairs" --training.steps 55 --data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 \
     --model.vocab_size 320
+cp -r run preferred
+from=preferred
+forge "what is told of pairs" preference/rewards/accuracies result.json '/"preference": {/,/}/s/"rewards\/accuracies": [^,]*/"rewards\/accuracies": 0.875/'
+from=
 trainmark run tiny-flux --training.steps 2 --training.local_batch_size 1 --out flux
 trainmark verify flux
 check "images" [ "$code$(grep -c 'not followed' "$out")" = 00 ]
