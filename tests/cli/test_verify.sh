@@ -154,6 +154,8 @@ honest "few steps" --training.steps 3
 honest "bfloat16" --training.steps 55 --training.dtype bfloat16
 honest "random tokens" --training.steps 55 --data.source mock --debug.certificate_after true
 honest "no evaluation" --training.steps 55 --validation.enable false
+honest "no evaluation, and a goal" --training.steps 55 --validation.enable false --training.stop_at_target true
+honest "a goal that is not reached" --training.steps 8 --training.stop_at_target true
 honest "held-out sequences of another length" --training.steps 20 --validation.seq_len 16 --validation.local_batch_size 3
 honest "gradients of several micro-batches, another schedule" --training.steps 20 --training.global_batch_size 6 \
     --lr_scheduler.form megatron --lr_scheduler.decay_type cosine --lr_scheduler.warmup_steps 4
