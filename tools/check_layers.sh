@@ -132,7 +132,9 @@ train/optimizer/groups.h
 train/settings/keys.h
 train/trainer/microscope.h
 train/optimizer/optimizer.h
+train/run/curve.h
 train/run/run.h
+train/run/verdict.h
 train/generate/sample.h
 train/optimizer/schedule.h
 train/step/step.h

@@ -251,6 +251,7 @@ typedef struct {
     int64_t     samples;     /* sequences trained on, in every process of the run */
     /* Step times and tokens per second, summed up once for every output (stats/sampling.h); never NULL. */
     const struct tm_sample_summary *speed;
+    const struct tm_evidence       *evidence;     /* what the verdict is by (train/run/verdict.h); NULL: not kept */
     int64_t                         image_tokens; /* of a sample that is an image; 0: samples are of a language */
     double                          loss_first, loss_last, loss_validation, loss_floor; /* NAN where there is none */
     double                          bits_per_byte;

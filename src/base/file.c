@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/again.h"
 #include "base/file.h"
 
 #include "base/arena.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,15 +41,64 @@ static tm_status open_folder_of(const char *path, int *folder, const char **name
         text[n++] = slash ? '/' : '.';
     text[n] = '\0';
     *name = slash ? slash + 1 : path;
-    *folder = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *folder = tm_again_open(AT_FDCWD, text, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (*folder < 0)
         return tm_fail(err, status_of(errno), "cannot create '%s': directory '%s': %s", path, text, strerror(errno));
     return TM_OK;
 }
 
+/* NAME.tmp. and 16 hexadecimal digits? `name` NULL: of any name. */
+static bool is_random_name(const char *entry, const char *name)
+{
+    enum { DIGITS = 16, SUFFIX = 5 + DIGITS };
+    size_t n = strlen(entry), length = n > SUFFIX ? n - SUFFIX : 0;
+    if (length == 0 || strncmp(entry + length, ".tmp.", 5) != 0) return false;
+    if (strspn(entry + length + 5, "0123456789abcdef") != DIGITS) return false;
+    return !name || (strlen(name) == length && strncmp(entry, name, length) == 0);
+}
+
+/* Whoever writes such a file has it locked: what can be locked is of a process that is gone. */
+static void remove_if_left(int folder, const char *entry)
+{
+    struct stat info;
+    int         fd = tm_again_open(folder, entry, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0) return;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        unlinkat(folder, entry, 0);
+    tm_again_close(fd);
+}
+
+/* What processes that were killed have left of this file. */
+static void remove_left(int folder, const char *name)
+{
+    int  own = tm_again_open(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    DIR *dir = own >= 0 ? fdopendir(own) : NULL;
+    if (!dir && own >= 0) tm_again_close(own);
+    for (const struct dirent *d; dir && (d = readdir(dir));)
+        if (is_random_name(d->d_name, name)) remove_if_left(folder, d->d_name);
+    if (dir) closedir(dir);
+}
+
+void tm_file_remove_left(const char *folder)
+{
+    int fd = tm_again_open(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0) return;
+    remove_left(fd, NULL);
+    tm_again_close(fd);
+}
+
+/* Locked, and still there: another process may have taken it for one that was left. */
+static bool keep(int fd)
+{
+    struct stat info;
+    while (flock(fd, LOCK_EX) != 0 && errno == EINTR) continue; /* without locks nobody removes anything */
+    return fstat(fd, &info) == 0 && info.st_nlink > 0;
+}
+
 int tm_file_open_random(int folder, const char *name, mode_t mode, char *out, size_t size)
 {
     enum { TRIES = 16 };
+    remove_left(folder, name);
     for (int i = 0; i < TRIES; i++) {
         uint64_t number;
         if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) return -1;
@@ -54,8 +106,11 @@ int tm_file_open_random(int folder, const char *name, mode_t mode, char *out, si
             errno = ENAMETOOLONG;
             return -1;
         }
-        int fd = openat(folder, out, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-        if (fd >= 0 || errno != EEXIST) return fd;
+        int fd = tm_again_open(folder, out, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+        if (fd >= 0 && keep(fd)) return fd;
+        if (fd >= 0) tm_again_close(fd);
+        if (fd < 0 && errno != EEXIST) return fd;
+        errno = EEXIST;
     }
     return -1;
 }
@@ -68,14 +123,14 @@ tm_status tm_file_draft_open(const char *path, tm_file_draft *draft, tm_error *e
     struct stat there;
     if (fstatat(draft->folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(there.st_mode) &&
         !S_ISLNK(there.st_mode)) { /* a device or fifo must not be replaced by a file; a link may */
-        close(draft->folder);
+        tm_again_close(draft->folder);
         *draft = (tm_file_draft){ .fd = -1, .folder = -1 };
         return tm_fail(err, TM_INVALID, "cannot replace '%s': it is not a regular file; name another", path);
     }
     draft->fd = tm_file_open_random(draft->folder, name, 0666, draft->temporary, sizeof draft->temporary);
     if (draft->fd < 0) {
         int cause = errno;
-        close(draft->folder);
+        tm_again_close(draft->folder);
         *draft = (tm_file_draft){ .fd = -1, .folder = -1 };
         return tm_fail(err, status_of(cause), "cannot create '%s': %s", path, strerror(cause));
     }
@@ -86,21 +141,14 @@ tm_status tm_file_draft_open(const char *path, tm_file_draft *draft, tm_error *e
 
 tm_status tm_file_draft_add(tm_file_draft *draft, const void *data, size_t bytes, tm_error *err)
 {
-    const char *from = data;
-    while (bytes > 0) {
-        ssize_t n = write(draft->fd, from, bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return tm_fail(err, TM_IO, "cannot write '%s': %s", draft->path, strerror(n < 0 ? errno : ENOSPC));
-        from += n;
-        bytes -= (size_t)n;
-    }
-    return TM_OK;
+    if (tm_again_write(draft->fd, data, bytes)) return TM_OK;
+    return tm_fail(err, TM_IO, "cannot write '%s': %s", draft->path, strerror(errno));
 }
 
 static void forget(tm_file_draft *draft)
 {
-    if (draft->fd >= 0) close(draft->fd);
-    close(draft->folder);
+    if (draft->fd >= 0) tm_again_close(draft->fd);
+    tm_again_close(draft->folder);
     free(draft->path);
     *draft = (tm_file_draft){ .fd = -1, .folder = -1 };
 }
@@ -115,10 +163,11 @@ void tm_file_draft_discard(tm_file_draft *draft)
 /* The steps of publishing; `cause` names the one that failed. */
 static const char *publish(tm_file_draft *draft, const char *name)
 {
-    if (fsync(draft->fd) != 0) return "flush";
-    if (renameat(draft->folder, draft->temporary, draft->folder, name) != 0) return "rename";
+    if (tm_again_sync(draft->fd) != 0) return "flush";
+    if (tm_again_rename(draft->folder, draft->temporary, name) != 0) return "rename";
     draft->temporary[0] = '\0';
-    if (fsync(draft->folder) != 0 && errno != EINVAL) return "flush the directory of"; /* some file systems cannot */
+    if (tm_again_sync(draft->folder) != 0 && errno != EINVAL)
+        return "flush the directory of"; /* some file systems cannot */
     return NULL;
 }
 
@@ -127,11 +176,12 @@ tm_status tm_file_draft_publish(tm_file_draft *draft, int *appends, tm_error *er
     const char *slash = strrchr(draft->path, '/'), *failed = publish(draft, slash ? slash + 1 : draft->path);
     tm_status   st = TM_OK;
     if (!failed && appends && fcntl(draft->fd, F_SETFL, O_APPEND) != 0) failed = "add lines to";
+    if (!failed && appends) (void)flock(draft->fd, LOCK_UN); /* it has its name */
     if (failed) st = tm_fail(err, TM_IO, "cannot %s '%s': %s", failed, draft->path, strerror(errno));
     if (st == TM_OK && appends) {
         *appends = draft->fd;
         draft->fd = -1;
-    } else if (close(draft->fd) != 0 && st == TM_OK) {
+    } else if (tm_again_close(draft->fd) != 0 && st == TM_OK) {
         st = tm_fail(err, TM_IO, "cannot close '%s': %s", draft->path, strerror(errno));
     }
     draft->fd = -1;
@@ -159,9 +209,9 @@ static bool has_two_names(int fd)
 
 tm_status tm_file_open_append(const char *path, int *fd, tm_error *err)
 {
-    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    *fd = tm_again_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (*fd >= 0 && has_two_names(*fd)) {
-        close(*fd);
+        tm_again_close(*fd);
         *fd = -1;
         return tm_fail(err, TM_INVALID,
                        "cannot add to '%s': it has a second name (a hard link), and what it leads to would change; "
@@ -187,20 +237,21 @@ int tm_file_open_new(const char *path)
     }
     memcpy(text, n > 0 ? path : slash ? "/" : ".", n > 0 ? n : 1);
     text[n > 0 ? n : 1] = '\0';
-    int folder = open(text, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int folder = tm_again_open(AT_FDCWD, text, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     if (folder < 0) return -1;
-    int fd = openat(folder, slash ? slash + 1 : path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int fd =
+        tm_again_open(folder, slash ? slash + 1 : path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     int cause = errno;
-    close(folder);
+    tm_again_close(folder);
     errno = cause;
     return fd;
 }
 
 int tm_file_open_lock(const char *path)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    int fd = tm_again_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (fd < 0 || !has_two_names(fd)) return fd;
-    close(fd);
+    tm_again_close(fd);
     errno = EMLINK;
     return -1;
 }
@@ -208,15 +259,15 @@ int tm_file_open_lock(const char *path)
 int tm_file_open_nameless(const char *folder)
 {
     char name[64];
-    int  at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int  at = tm_again_open(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (at < 0) return -1;
     int fd = tm_file_open_random(at, "trainmark-offload", 0600, name, sizeof name), cause = errno;
     if (fd >= 0 && unlinkat(at, name, 0) != 0) {
         cause = errno;
-        close(fd);
+        tm_again_close(fd);
         fd = -1;
     }
-    close(at);
+    tm_again_close(at);
     errno = cause;
     return fd;
 }
@@ -235,7 +286,8 @@ tm_status tm_file_check_fetched(const char *path, const void *bytes, size_t n, t
 tm_status tm_file_read(const char *path, size_t limit, tm_text *out, tm_error *err)
 {
     size_t before = out->length;
-    int    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* non-blocking: a fifo must not hang us */
+    int    fd =
+        tm_again_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* non-blocking: a fifo must not hang us */
     if (fd < 0) return tm_fail(err, TM_INVALID, "cannot open '%s': %s", path, strerror(errno));
     struct stat info;
     tm_status   st = TM_OK;
@@ -255,7 +307,7 @@ tm_status tm_file_read(const char *path, size_t limit, tm_text *out, tm_error *e
         if (total > limit) st = tm_fail(err, TM_INVALID, "'%s' is longer than the limit of %zu bytes", path, limit);
         tm_text_add_n(out, part, (size_t)n);
     }
-    close(fd);
+    tm_again_close(fd);
     if (st == TM_OK) tm_text_add(out, "");
     return st == TM_OK ? tm_file_check_fetched(path, out->data + before, out->length - before, err) : st;
 }

@@ -39,8 +39,11 @@ void                  tm_file_draft_discard(tm_file_draft *draft); /* one that i
 /* *fd: `path`, which may be there, open for adding lines behind its end. TM_IO naming path and cause; a symbolic link
  * is refused: a folder prepared by somebody else must not lead to another file. */
 TM_MUST_USE tm_status tm_file_open_append(const char *path, int *fd, tm_error *err);
-/* A new file NAME.tmp.RANDOM in an open folder, for reading and writing; its name into `out`. -1 and errno. */
+/* A new file NAME.tmp.RANDOM in an open folder, for reading and writing, locked; its name into `out`. Others of this
+ * NAME that nobody has locked are removed: their processes were killed. -1 and errno. */
 int tm_file_open_random(int folder, const char *name, mode_t mode, char *out, size_t size);
+/* Removes such files of any NAME in a folder, and nothing of living processes. */
+void tm_file_remove_left(const char *folder);
 /* A file that is not there yet in a folder that is no symbolic link, for writing; -1 and errno. */
 int tm_file_open_new(const char *path);
 /* A file to lock, made if need be, whatever is in it stays; never through a link. -1 and errno. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/again.h"
 #include "base/lock.h"
 
 #include "base/arena.h"
@@ -85,7 +86,7 @@ static void write_owner(int fd, const char *host)
     int  n =
         snprintf(text, sizeof text, "process %ld on host %.80s since %s\n", (long)getpid(), host, tm_wall_text(now));
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n) return; /* the lock counts, not the words */
-    (void)fsync(fd);                                                          /* other hosts read it */
+    (void)tm_again_sync(fd);                                                  /* other hosts read it */
 }
 
 tm_status tm_folder_lock_take_as(const char *folder, const char *host, bool network, tm_folder_lock *out, tm_error *err)

@@ -87,9 +87,10 @@ _Noreturn static void become(const tm_process_options *o, const ends *e, const c
 {
     static const int caught[] = { SIGINT, SIGTERM, SIGPIPE, SIGXFSZ };
     int              nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int              input = o->input ? open(o->input, O_RDONLY | O_CLOEXEC) : nothing;
     setpgid(0, 0);
     for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++) signal(caught[i], SIG_DFL);
-    bool ok = nothing >= 0 && dup2(nothing, 0) >= 0 && dup2(o->output ? e->output[1] : nothing, 1) >= 0 &&
+    bool ok = nothing >= 0 && input >= 0 && dup2(input, 0) >= 0 && dup2(o->output ? e->output[1] : nothing, 1) >= 0 &&
               dup2(e->complaints[1], 2) >= 0;
     if (ok && o->channel) ok = fcntl(e->channel[1], F_SETFD, 0) == 0;
     if (ok) execvpe(o->argv[0], o->argv, (char *const *)environment);

@@ -19,12 +19,13 @@ typedef struct tm_process tm_process;
 typedef struct {
     char *const       *argv;     /* argv[0] is looked up in PATH; ends with NULL */
     const char *const *settings; /* "NAME=value", added to the environment; ends with NULL; NULL = none */
+    const char        *input;    /* a file for standard input; NULL: it is empty */
     bool               output;   /* standard output comes through a pipe; else it is thrown away */
     const char        *channel;  /* "NAME": a socket is passed, its number in this variable; NULL = none */
 } tm_process_options;
 
 /* Starts a child. TM_INVALID, with the system's reason, when the program cannot be executed; TM_IO when the system has
- * no more processes or descriptors. Standard input is empty; standard error is kept (tm_process_last_words). */
+ * no more processes or descriptors. Standard error is kept (tm_process_last_words). */
 TM_MUST_USE tm_status tm_process_start(const tm_process_options *options, tm_process **out, tm_error *err);
 
 /* Descriptors that do not block, -1 where there is none: standard output of the child, and our end of the channel. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/again.h"
 #include "base/root.h"
 
 #include <ctype.h>
@@ -200,7 +201,7 @@ bool tm_root_write(const char *sysroot, const char *path, const char *content)
     if (fd < 0) return false;
     ssize_t n = write(fd, content, strlen(content));
     int     cause = n < 0 ? errno : n == (ssize_t)strlen(content) ? 0 : EIO;
-    if (close(fd) != 0 && cause == 0) cause = errno;
+    if (tm_again_close(fd) != 0 && cause == 0) cause = errno;
     errno = cause;
     return cause == 0;
 }

@@ -3,6 +3,7 @@
  * the others (docs/check.md). */
 #include "system/check_hosts.h"
 
+#include "base/again.h"
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -84,10 +85,10 @@ static tm_status write_disk(const char *folder, double seconds, double *mbps, tm
     for (int i = 0; i < MOST && well && (double)(tm_now_ns() - begin) * 1e-9 < seconds; i++) {
         block[0] = (uint64_t)i;
         well = write(fd, block, BLOCK) == BLOCK;
-        if (i % 4 == 3) well = well && fdatasync(fd) == 0;
+        if (i % 4 == 3) well = well && tm_again_sync_data(fd) == 0;
         written += BLOCK;
     }
-    well = well && fdatasync(fd) == 0;
+    well = well && tm_again_sync_data(fd) == 0;
     *mbps = (double)written / fmax((double)(tm_now_ns() - begin), 1) * 1e3;
     int why = errno;
     close(fd);

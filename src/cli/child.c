@@ -65,17 +65,23 @@ tm_status child_wait(tm_process *process, int *status, tm_error *err)
     return TM_OK;
 }
 
-tm_status child_run(char *const *argv, tm_text *output, child_end *end, tm_error *err)
+tm_status child_run_with(tm_process_options options, tm_text *output, child_end *end, tm_error *err)
 {
     tm_process *process;
     int         status = 0;
     int64_t     begin = tm_now_ns();
     *end = (child_end){ .code = -1 };
+    options.output = true;
     tm_cli_heed_stop();
-    TM_TRY(tm_process_start(&(tm_process_options){ .argv = argv, .output = true }, &process, err));
+    TM_TRY(tm_process_start(&options, &process, err));
     tm_status st = follow(process, &status, output, err);
     end->seconds = (double)(tm_now_ns() - begin) * 1e-9;
     if (st == TM_OK) judge(process, status, end);
     tm_process_close(process, 10);
     return st;
+}
+
+tm_status child_run(char *const *argv, tm_text *output, child_end *end, tm_error *err)
+{
+    return child_run_with((tm_process_options){ .argv = argv }, output, end, err);
 }

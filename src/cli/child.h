@@ -23,5 +23,7 @@ TM_MUST_USE tm_status child_wait(tm_process *process, int *status, tm_error *err
 /* Runs a program; its standard output, 64 MiB of it at most, is appended to `output`. TM_INTERRUPTED when the user
  * wants to stop. */
 TM_MUST_USE tm_status child_run(char *const *argv, tm_text *output, child_end *end, tm_error *err);
+/* The same with all options; `output` of them is set. */
+TM_MUST_USE tm_status child_run_with(tm_process_options options, tm_text *output, child_end *end, tm_error *err);
 
 #endif

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 volatile sig_atomic_t tm_cli_stop;
@@ -69,6 +70,18 @@ static void fill_closed(void)
 {
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) _exit(1); // NOLINT: children inherit it
+}
+
+/* Frames of this program have some tens of KiB, and its threads the stack that a process begins with. */
+static tm_status check_stack(tm_error *err)
+{
+    enum { LEAST_KIB = 512 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return TM_OK;
+    if (limit.rlim_cur >= (rlim_t)LEAST_KIB << 10) return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "stacks are limited to %llu KiB (ulimit -s), and %d KiB are needed; `ulimit -s 8192` in front",
+                   (unsigned long long)limit.rlim_cur >> 10, LEAST_KIB);
 }
 
 static void add_usage(tm_text *out)
@@ -141,9 +154,10 @@ int main(int argc, char **argv)
         tm_text_fini(&text);
         return tm_status_exit_code(TM_USAGE);
     }
-    tm_cli_settle_waiting(argv);
     tm_error  err = { 0 };
-    tm_status st = dispatch(argc, argv, &err);
+    tm_status st = check_stack(&err);
+    if (st == TM_OK) tm_cli_settle_waiting(argv);
+    if (st == TM_OK) st = dispatch(argc, argv, &err);
     if (st != TM_OK && err.text[0]) complain(st, &err); /* else others have said it: the ranks of this command */
     if (fflush(stdout) != 0 && st == TM_OK) {
         fprintf(stderr, "trainmark: cannot write to standard output\n");

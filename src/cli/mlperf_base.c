@@ -3,6 +3,7 @@
  * exported once per folder, before the first run. */
 #include "cli/mlperf_repeat.h"
 
+#include "base/again.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -10,6 +11,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +86,7 @@ tm_status tm_repeat_make_base(const tm_repeat *r, tm_arena *arena, const char **
         const char *const export[] = { "export", run, "-o", draft, NULL };
         TM_TRY(call(arena, "the training of the base model", train, err));
         TM_TRY(call(arena, "the export of the base model", export, err));
-        if (rename(draft, *model) != 0)
+        if (tm_again_rename(AT_FDCWD, draft, *model) != 0)
             return tm_fail(err, TM_IO, "cannot rename '%s' to '%s': %s", draft, *model, strerror(errno));
         tm_text_printf(&line, "base model: %s, %.1f s in all\n", experiment, (double)(tm_now_ns() - begin) * 1e-9);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/mlperf_repeat.h"
 
+#include "base/again.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/process.h"
@@ -10,6 +11,7 @@
 #include "mlperf/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,7 +152,7 @@ static tm_status take_result(const char *log, const char *result, tm_text *line,
         if (samples && samples->kind == TM_JSON_NUMBER) tm_text_printf(line, ", %.0f samples", samples->number);
     }
     tm_mllog_free(read);
-    if (*whole && rename(log, result) != 0)
+    if (*whole && tm_again_rename(AT_FDCWD, log, result) != 0)
         return tm_fail(err, TM_IO, "cannot rename '%s' to '%s': %s", log, result, strerror(errno));
     return TM_OK;
 }

@@ -306,6 +306,7 @@ static tm_status train(run_job *j, tm_error *err)
     bool folder_was_there = tm_file_exists(j->folder.data), began = false;
     TM_TRY(tm_folder_make(j->folder.data, err));
     TM_TRY(tm_folder_lock_take(j->folder.data, &j->lock, err));
+    tm_file_remove_left(j->folder.data); /* by a run that was killed */
     TM_TRY(open_logs(j, err));
     j->environment = tm_environment_read("");
     TM_TRY(check_host(&j->checks, err));

@@ -1,24 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/verify.c - `trainmark verify`: is a result what its raw samples say? */
+#include "base/log.h"
 #include "cli/cli.h"
+#include "cli/signature.h"
 #include "record/table.h"
 #include "results/verify.h"
 
 #include <string.h>
 
 typedef struct {
-    const char *store;
+    const char *store, *sign, *signers, *identity;
     bool        all, json;
 } verify_options;
 
-/* The rows that do not agree. */
-static tm_table *wrong_rows(const tm_table *all)
+static const char *verdict_at(const tm_table *table, size_t row)
+{
+    return tm_table_cell(table, row, (size_t)tm_table_find(table, "verdict"))->text;
+}
+
+static bool is_left(const tm_table *table, size_t row)
+{
+    return strcmp(verdict_at(table, row), "not verified") == 0;
+}
+
+/* The rows that do not agree; `left`: and those that are not verified; `every`: all. */
+static tm_table *chosen_rows(const tm_table *all, bool every, bool left)
 {
     tm_table *table = tm_table_create("verify");
     for (size_t c = 0; c < tm_table_n_columns(all); c++) tm_table_columns(table, tm_table_column_at(all, c), 1);
-    size_t verdict = (size_t)tm_table_find(all, "verdict");
     for (size_t r = 0; r < tm_table_n_rows(all); r++) {
-        if (strcmp(tm_table_cell(all, r, verdict)->text, "ok") == 0) continue;
+        if (!every && (strcmp(verdict_at(all, r), "ok") == 0 || (is_left(all, r) && !left))) continue;
         tm_table_row(table);
         for (size_t c = 0; c < tm_table_n_columns(all); c++)
             tm_table_text(table, tm_table_column_at(all, c)->name, tm_table_cell(all, r, c)->text);
@@ -26,30 +37,82 @@ static tm_table *wrong_rows(const tm_table *all)
     return table;
 }
 
-static tm_status verify_one(const char *reference, const char *store, bool every, bool json, size_t *wrong,
+/* How many figures agree, and which ones nothing tells again. */
+static void add_notes(const char *reference, const tm_table *all, size_t differ, tm_table *shown)
+{
+    size_t  rows = tm_table_n_rows(all), left = 0;
+    tm_text names = { 0 };
+    for (size_t r = 0; r < rows; r++) {
+        if (!is_left(all, r)) continue;
+        tm_text_printf(&names, "%s%s", left++ ? ", " : "", tm_table_cell(all, r, 0)->text);
+    }
+    tm_table_note(shown, "%s: %zu of %zu figures agree with the raw samples%s", reference, rows - left - differ,
+                  rows - left, differ ? "" : ", and the digest with the file");
+    if (left) tm_table_note(shown, "not verified: %s", names.data);
+    tm_text_fini(&names);
+}
+
+/* The configuration of a result; NULL and *why: it cannot be had. */
+static tm_config *configuration_of(const tm_result *result, tm_error *why)
+{
+    tm_config *config = tm_cli_config();
+    if (tm_results_configuration(result, config, why) == TM_OK) return config;
+    tm_config_destroy(config);
+    return NULL;
+}
+
+/* What is asked of signatures, once the result is what it says. */
+static tm_status see_signature(const tm_result *result, const verify_options *o, tm_table *shown, tm_error *err)
+{
+    tm_text   who = { 0 };
+    tm_status st = TM_OK;
+    if (o->sign) st = signature_make(result, o->sign, err);
+    if (st == TM_OK && o->sign) tm_table_note(shown, "signed: %s.sig", tm_result_path(result));
+    if (st == TM_OK && o->signers) st = signature_check(result, o->signers, o->identity, &who, err);
+    if (st == TM_OK && o->signers) tm_table_note(shown, "signed by %s", who.data);
+    if (!o->sign && !o->signers && signature_there(result))
+        tm_table_note(shown, "signed, but the signature is not checked: --signers FILE names who may sign");
+    tm_text_fini(&who);
+    return st;
+}
+
+/* The rows, all or those that do not agree, and what is to be said of them. */
+static tm_status show(const tm_result *result, const tm_table *table, size_t differ, const char *why,
+                      const verify_options *o, tm_error *err)
+{
+    tm_text   text = { 0 };
+    tm_table *shown = chosen_rows(table, o->all, o->json);
+    for (size_t n = 0; n < tm_table_n_notes(table); n++) tm_table_note(shown, "%s", tm_table_note_at(table, n));
+    if (why) tm_table_note(shown, "its configuration is not followed: %s", why);
+    add_notes(tm_result_name(result), table, differ, shown);
+    tm_status st = differ ? TM_OK : see_signature(result, o, shown, err);
+    if (o->json || o->all || differ)
+        tm_table_print(shown, o->json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
+    else
+        for (size_t n = 0; n < tm_table_n_notes(shown); n++) tm_text_printf(&text, "%s\n", tm_table_note_at(shown, n));
+    tm_status printed = tm_cli_print(&text, st == TM_OK ? err : NULL);
+    tm_text_fini(&text);
+    tm_table_destroy(shown);
+    return st == TM_OK ? printed : st;
+}
+
+static tm_status verify_one(const char *reference, const char *store, const verify_options *o, size_t *wrong,
                             tm_error *err)
 {
     tm_result *result;
     tm_table  *table;
     size_t     differ;
+    tm_error   why = { 0 };
     TM_TRY(tm_result_load(reference, store, &result, err));
-    tm_status st = tm_results_verify(result, &table, &differ, err);
+    tm_config *config = configuration_of(result, &why);
+    tm_status  st = tm_results_verify(result, config, &table, &differ, err);
+    if (st == TM_OK) {
+        st = show(result, table, differ, config ? NULL : why.text, o, err);
+        tm_table_destroy(table);
+        *wrong += differ;
+    }
+    tm_config_destroy(config);
     tm_result_destroy(result);
-    TM_TRY(st);
-    tm_text   text = { 0 };
-    size_t    rows = tm_table_n_rows(table);
-    tm_table *shown = every ? table : wrong_rows(table);
-    tm_table_note(shown, "%s: %zu of %zu figures agree with the raw samples%s", reference, rows - differ, rows,
-                  differ ? "" : ", and the digest with the file");
-    if (json || every || differ)
-        tm_table_print(shown, json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
-    else
-        tm_text_printf(&text, "%s\n", tm_table_note_at(shown, 0));
-    st = tm_cli_print(&text, err);
-    tm_text_fini(&text);
-    if (!every) tm_table_destroy(shown);
-    tm_table_destroy(table);
-    *wrong += differ;
     return st;
 }
 
@@ -59,13 +122,22 @@ static tm_status verify(tm_cli_line *line, tm_error *err)
     bool                  chosen;
     size_t                wrong = 0;
     const char           *path = tm_store_path(line->arena, o->store, &chosen);
-    for (int i = 0; i < line->n_words; i++) TM_TRY(verify_one(line->words[i], path, o->all, o->json, &wrong, err));
+    if (!line->verbose) tm_log_set_level(TM_LOG_ERROR); /* what its configuration would say is no news */
+    if (o->identity && !o->signers)
+        return tm_fail(err, TM_USAGE, "--identity says who of --signers must have signed; give that, too");
+    for (int i = 0; i < line->n_words; i++) TM_TRY(verify_one(line->words[i], path, o, &wrong, err));
     if (wrong == 0) return TM_OK;
     return tm_fail(err, TM_NEGATIVE, "%zu figure%s not what the raw samples say", wrong, wrong == 1 ? " is" : "s are");
 }
 
 static const tm_option rows[] = {
     { "all", 0, TM_OPTION_FLAG, offsetof(verify_options, all), .help = "also list the figures that agree" },
+    { "sign", 0, TM_OPTION_TEXT, offsetof(verify_options, sign), .value = "KEY",
+      .help = "sign what agrees with this key of ssh-keygen: result.json.sig" },
+    { "signers", 0, TM_OPTION_TEXT, offsetof(verify_options, signers), .value = "FILE",
+      .help = "check the signature: who may sign, a line `WHO KEY` each" },
+    { "identity", 0, TM_OPTION_TEXT, offsetof(verify_options, identity), .value = "WHO",
+      .help = "with --signers: the one who must have signed" },
     { "store", 0, TM_OPTION_TEXT, offsetof(verify_options, store), .value = "FILE",
       .help = "another store of results" },
     TM_OPTION_JSON(verify_options),
@@ -73,14 +145,16 @@ static const tm_option rows[] = {
 
 const tm_cli_command tm_command_verify = {
     .name = "verify",
-    .summary = "recompute every derived figure of a result from its raw samples",
+    .summary = "recompute what follows from a result's samples and configuration; sign it",
     .words = "RUN...",
     .least = 1,
     .most = -1,
     .about =
-        "Recomputes every derived figure of a run from its raw step times (and from metrics.jsonl beside it), and the "
-        "digest over the file. RUN is a run directory, a result.json, or a stored result (a number, last, last~N). "
-        "Exit code 5 if anything differs.",
+        "Works out again all that follows from what a run wrote: rates and statistics from its step times, losses from "
+        "metrics.jsonl, the verdict by the rules of a run, sizes and learning rates from its configuration, and the "
+        "digest over the file. What nothing tells again is listed as not verified. RUN is a run directory, a "
+        "result.json, or a stored result (a number, last, last~N). Exit code 5 if anything differs.\n\n"
+        "--sign and --signers use ssh-keygen.",
     TM_CLI_OPTIONS(rows, verify_options),
     .run = verify,
 };

@@ -176,6 +176,11 @@ TM_MUST_USE tm_status tm_config_find_hub(tm_config *config, const char *key, tm_
 TM_MUST_USE tm_status tm_config_describe(tm_config *config, const char *key, const char *value, const char *origin,
                                          tm_error *err);
 
+/* A value of a resolved configuration, as tm_config_text tells it (NULL: null), as if `file` gave it. TM_INVALID for an
+ * unknown key or a value that it cannot have. Before tm_config_finish. */
+TM_MUST_USE tm_status tm_config_give_resolved(tm_config *config, const char *key, const char *text, const char *file,
+                                              tm_error *err);
+
 /* The compiled-in model preset in force, or NULL. */
 const char *tm_config_preset(const tm_config *config);
 /* Was a configuration file loaded? */

@@ -325,3 +325,9 @@ tm_status tm_config_describe(tm_config *config, const char *key, const char *val
     const tm_given given = { .text = value, .origin = origin };
     return tm_config_give(config, LAYER_MODEL_FILE, key, &given, err);
 }
+
+tm_status tm_config_give_resolved(tm_config *config, const char *key, const char *text, const char *file, tm_error *err)
+{
+    tm_given given = { .text = text, .origin = tm_arena_format(config->arena, "file %s", file) };
+    return tm_config_give_own(config, LAYER_FILE, key, &given, err);
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/tokenize_output.h"
 
+#include "base/again.h"
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -9,6 +10,7 @@
 #include "data/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -146,8 +148,8 @@ void tm_tokenize_output_end_document(tm_tokenize_output *out)
 static tm_status flush(tm_tokenize_output *out, tm_error *err)
 {
     errno = 0;
-    if ((fflush(out->bin) != 0 || fflush(out->lengths) != 0 || fsync(fileno(out->bin)) != 0 ||
-         fsync(fileno(out->lengths)) != 0) &&
+    if ((fflush(out->bin) != 0 || fflush(out->lengths) != 0 || tm_again_sync(fileno(out->bin)) != 0 ||
+         tm_again_sync(fileno(out->lengths)) != 0) &&
         !out->cause)
         out->cause = errno ? errno : EIO;
     if (!out->cause) return TM_OK;
@@ -164,10 +166,10 @@ tm_status tm_tokenize_output_save(tm_tokenize_output *out, tm_error *err)
     memcpy(saved.magic, magic, sizeof magic);
     char *name = name_of(out, ".tokenize"), *new_name = name_of(out, ".tokenize.new");
     FILE *f = open_empty(new_name);
-    bool  good = f && fwrite(&saved, sizeof saved, 1, f) == 1 && fflush(f) == 0 && fsync(fileno(f)) == 0;
+    bool  good = f && fwrite(&saved, sizeof saved, 1, f) == 1 && fflush(f) == 0 && tm_again_sync(fileno(f)) == 0;
     int   cause = errno;
     if (f) fclose(f);
-    if (good && rename(new_name, name) != 0) good = false, cause = errno;
+    if (good && tm_again_rename(AT_FDCWD, new_name, name) != 0) good = false, cause = errno;
     tm_status st = good ? TM_OK : tm_fail(err, TM_IO, "cannot write '%s': %s", new_name, strerror(cause));
     free(name);
     free(new_name);
@@ -209,7 +211,7 @@ tm_status tm_tokenize_output_finish(tm_tokenize_output *out, tm_error *err)
     char *part = name_of(out, ".bin.part"), *bin = name_of(out, ".bin");
     remove_part(out, ".idx");
     tm_status st = flush(out, err);
-    if (st == TM_OK && rename(part, bin) != 0)
+    if (st == TM_OK && tm_again_rename(AT_FDCWD, part, bin) != 0)
         st = tm_fail(err, TM_IO, "cannot rename '%s': %s", part, strerror(errno));
     if (st == TM_OK) st = write_index(out, err);
     if (st == TM_OK) {

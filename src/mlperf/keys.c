@@ -87,9 +87,10 @@ static tm_status check_model(tm_config *config, const tm_mlperf_benchmark *b, tm
 {
     static const char free_keys[] = " model.name model.flavor model.init model.init_std model.max_seq_len "
                                     "model.hf_assets_path ";
-    const char       *preset = tm_config_preset(config);
+    const char       *preset = tm_config_preset(config); /* a resolved configuration has its name only */
     size_t            n;
     const tm_key     *rows = tm_model_keys(&n);
+    if (!preset) preset = tm_config_text(config, "model.name");
     if (!preset || strcmp(preset, b->model) != 0)
         return tm_fail(err, TM_INVALID, "mlperf.benchmark %s (%s) trains the model %s, found %s; name that model",
                        b->name, tm_config_place(config, "mlperf.benchmark"), b->model, preset ? preset : "another one");
@@ -98,7 +99,7 @@ static tm_status check_model(tm_config *config, const tm_mlperf_benchmark *b, tm
         snprintf(word, sizeof word, " %s ", rows[i].name);
         if (strstr(free_keys, word)) continue;
         const char *wanted = preset_says(preset, rows[i].name), *is = tm_config_text(config, rows[i].name);
-        if (tm_config_is_set(config, rows[i].name))
+        if (tm_config_is_changed(config, rows[i].name) && !(wanted && is && same_value(wanted, is)))
             WRONG("mlperf.benchmark %s trains %s as it is; leave out %s (%s)", b->name, b->model, rows[i].name,
                   tm_config_place(config, rows[i].name));
         else if (wanted && is && !same_value(wanted, is))

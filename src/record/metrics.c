@@ -2,6 +2,7 @@
 /* record/metrics.c - metrics.jsonl: one JSON object per line. A line is in the file when its step ends, whatever
  * becomes of the process; on the disk, a second later at most, and at once with a checkpoint, an evaluation and the end
  * of the run. */
+#include "base/again.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -36,9 +37,9 @@ static void fail(metrics_sink *self, const char *what)
 /* Records of the steps before `first_step`, without a torn last line. */
 static void read_earlier(metrics_sink *self, int64_t first_step, tm_text *kept)
 {
-    enum { LIMIT = 1 << 30 };
-    tm_text old = { 0 };
-    if (first_step > 1 && tm_file_read(self->path, LIMIT, &old, &self->head.error) == TM_OK) {
+    static const size_t limit = (size_t)8 << 30;
+    tm_text             old = { 0 };
+    if (first_step > 1 && tm_file_read(self->path, limit, &old, &self->head.error) == TM_OK) {
         char *next;
         for (char *line = old.data; *line; line = next) {
             next = strchr(line, '\n');
@@ -190,7 +191,7 @@ static void finish(tm_sink *head)
 {
     metrics_sink *self = (metrics_sink *)head;
     told(self, record_committer_stop(self->committer));
-    if (self->fd >= 0 && close(self->fd) != 0) fail(self, "close");
+    if (self->fd >= 0 && tm_again_close(self->fd) != 0) fail(self, "close");
     tm_text_fini(&self->line);
 }
 
@@ -202,7 +203,7 @@ tm_status tm_metrics_sink_open(const tm_metrics_options *options, tm_sink **out,
     *self = (metrics_sink){ .head = { .handle = handle, .close = finish },
                             .path = options->path,
                             .fd = fd,
-                            .sync = options->sync ? options->sync : fdatasync };
+                            .sync = options->sync ? options->sync : tm_again_sync_data };
     record_text_reserve(&self->line, 16384);
     *out = &self->head;
     return TM_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record/mllog.c - an MLPerf-style log of a run. Every figure comes from an event; nothing is assumed to be as a
  * benchmark prescribes it: that is for the compliance check to say. */
+#include "base/again.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/root.h"
@@ -295,9 +296,9 @@ static bool drop_caches(const char *path)
 static void finish(tm_sink *head)
 {
     mllog_sink *self = (mllog_sink *)head;
-    if (self->fd >= 0 && fsync(self->fd) != 0)
+    if (self->fd >= 0 && tm_again_sync(self->fd) != 0)
         (void)tm_fail(&self->head.error, TM_IO, "cannot flush '%s' to disk: %s", self->options.path, strerror(errno));
-    if (self->fd >= 0 && close(self->fd) != 0)
+    if (self->fd >= 0 && tm_again_close(self->fd) != 0)
         (void)tm_fail(&self->head.error, TM_IO, "cannot close '%s': %s", self->options.path, strerror(errno));
     tm_text_fini(&self->line);
     tm_text_fini(&self->head_lines);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record/perf.c - perf.csv, the result table that benchmark runners read. */
+#include "base/again.h"
 #include "base/csv.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/secret.h"
 #include "base/text.h"
 #include "record/record.h"
@@ -71,12 +73,41 @@ static tm_status check_header(const char *path, const char *text, tm_error *err)
     return status;
 }
 
-static tm_status read_old(const char *path, tm_text *out, tm_error *err)
+/* Bytes of whole rows. One behind them was being written when its process was killed: it lacks cells, or the end of a
+ * quoted one, which may hold line breaks. A last row that lacks its line end alone is whole. */
+static size_t whole_rows(const char *text)
+{
+    size_t at = 0, whole = 0;
+    int    cells = 1;
+    bool   quoted = false;
+    for (; text[at]; at++) {
+        if (text[at] == '"') quoted = !quoted; /* a quote in a cell stands twice */
+        if (quoted) continue;
+        cells += text[at] == ',';
+        if (text[at] != '\n') continue;
+        whole = at + 1;
+        cells = 1;
+    }
+    return !quoted && cells == COLUMNS ? at : whole;
+}
+
+/* The rows of an earlier run that are whole; of a half header nothing. *cut: how many bytes of a half row follow. */
+static tm_status read_old(const char *path, tm_text *out, size_t *cut, tm_error *err)
 {
     struct stat info;
+    tm_text     header = { 0 };
+    *cut = 0;
     if (stat(path, &info) != 0 && errno == ENOENT) return TM_OK;
     TM_TRY(tm_file_read(path, FILE_LIMIT, out, err));
-    return out->length > 0 ? check_header(path, out->data, err) : TM_OK;
+    add_header(&header);
+    bool torn = out->length > 0 && out->length < header.length && strncmp(header.data, out->data, out->length) == 0;
+    tm_text_fini(&header);
+    if (out->length > 0 && !torn) TM_TRY(check_header(path, out->data, err));
+    size_t whole = out->length > 0 ? whole_rows(out->data) : 0;
+    *cut = out->length - whole;
+    out->length = whole;
+    if (out->data) out->data[whole] = '\0';
+    return TM_OK;
 }
 
 /* Performance of the first row with the same key and a result; NAN if there is none. */
@@ -101,14 +132,12 @@ static double baseline(const char *text, char *const row[COLUMNS])
     return found;
 }
 
-/* Appends under a lock; a row that does not fit is taken back. */
+/* A row that does not fit is taken back. */
 static tm_status append_row(int fd, const char *path, const tm_text *row, tm_error *err)
 {
-    off_t   before = lseek(fd, 0, SEEK_END);
-    ssize_t n = write(fd, row->data, row->length);
-    if (n == (ssize_t)row->length && fsync(fd) == 0) return TM_OK;
-    int cause = n >= 0 && n < (ssize_t)row->length ? ENOSPC : errno;
-    tm_fail(err, TM_IO, "cannot append to '%s': %s", path, strerror(cause));
+    off_t before = lseek(fd, 0, SEEK_END);
+    if (tm_again_write(fd, row->data, row->length) && tm_again_sync(fd) == 0) return TM_OK;
+    tm_fail(err, TM_IO, "cannot append to '%s': %s", path, strerror(errno));
     if (before >= 0 && ftruncate(fd, before) != 0)
         return tm_fail(err, TM_IO, "cannot remove an incomplete row of '%s': %s", path, strerror(errno));
     return TM_IO;
@@ -179,21 +208,35 @@ static void add_row(tm_text *out, char *const row[COLUMNS])
     tm_text_add_n(out, "\n", 1);
 }
 
-static tm_status write_appended(const char *path, char *row[COLUMNS], tm_error *err)
+/* What a process that was killed has left of its row. */
+static tm_status cut_off(int fd, const char *path, off_t whole, size_t cut, tm_error *err)
 {
-    int fd;
+    if (cut == 0) return TM_OK;
+    if (ftruncate(fd, whole) != 0)
+        return tm_fail(err, TM_IO, "cannot remove an incomplete row of '%s': %s", path, strerror(errno));
+    tm_warn("'%s' ended with %zu bytes of a row whose run was killed: they are removed", path, cut);
+    return TM_OK;
+}
+
+/* Adds a row behind those that are whole; NULL: only removes half a one. */
+static tm_status write_appended(const char *path, char **row, tm_error *err)
+{
+    int    fd;
+    size_t cut;
     TM_TRY(tm_file_open_append(path, &fd, err));
     tm_text old = { 0 }, text = { 0 };
-    (void)flock(fd, LOCK_EX); /* some file systems have no locks; then only parallel writers can collide */
-    tm_status status = read_old(path, &old, err);
-    if (status == TM_OK) {
+    while (flock(fd, LOCK_EX) != 0 && errno == EINTR) /* a file system without locks: only parallel writers collide */
+        continue;
+    tm_status status = read_old(path, &old, &cut, err);
+    if (status == TM_OK) status = cut_off(fd, path, (off_t)old.length, cut, err);
+    if (status == TM_OK && row) {
         if (old.length == 0) add_header(&text);
         if (old.length > 0 && old.data[old.length - 1] != '\n') tm_text_add_n(&text, "\n", 1);
         set_relative_change(row, old.data);
         add_row(&text, row);
         status = append_row(fd, path, &text, err);
     }
-    if (close(fd) != 0) status = tm_fail(err, TM_IO, "cannot close '%s': %s", path, strerror(errno));
+    if (tm_again_close(fd) != 0) status = tm_fail(err, TM_IO, "cannot close '%s': %s", path, strerror(errno));
     tm_text_fini(&old);
     tm_text_fini(&text);
     return status;
@@ -233,9 +276,12 @@ tm_status tm_perf_sink_open(const tm_perf_options *options, tm_sink **out, tm_er
 {
     if (options->append) {
         tm_text   old = { 0 };
-        tm_status status = read_old(options->path, &old, err);
+        size_t    cut;
+        tm_status status = read_old(options->path, &old, &cut, err);
         tm_text_fini(&old);
         TM_TRY(status);
+        if (cut > 0)
+            TM_TRY(write_appended(options->path, NULL, err)); /* another process may be writing: under its lock */
     }
     perf_sink *self = tm_alloc(sizeof *self);
     *self = (perf_sink){ .head = { .handle = handle, .close = finish }, .options = *options };

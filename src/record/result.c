@@ -10,6 +10,7 @@
 #include "record/sink.h"
 #include "record/sink_kind.h"
 #include "stats/sampling.h"
+#include "train/run/verdict.h"
 
 #include <errno.h>
 #include <math.h>
@@ -194,6 +195,30 @@ static void print_loss(tm_json *json, const tm_run_ended *end)
     tm_json_close(json, '}');
 }
 
+/* What the verdict is by, as far as it is not in other members or metrics.jsonl. */
+static void print_judged(tm_json *json, const tm_evidence *e)
+{
+    if (!e) return;
+    tm_json_open(json, "judged", '{');
+    tm_json_f64(json, "floor", e->floor);
+    tm_json_f64(json, "validation_floor", e->validation_floor);
+    tm_json_f64(json, "validation_error", e->validation_error);
+    tm_json_f64(json, "unigram_entropy", e->unigram_entropy);
+    tm_json_f64(json, "compressed", e->compressed);
+    tm_json_f64(json, "target_gap", e->target_gap);
+    tm_json_bool(json, "must_reach_target", e->must_reach_target);
+    tm_json_f64(json, "start", e->start);
+    tm_json_f64(json, "slowdown_percent", e->slowdown_pct);
+    tm_json_open(json, "before", '{');
+    tm_json_f64(json, "mean", e->head.mean);
+    tm_json_f64(json, "deviation", e->head.deviation);
+    tm_json_i64(json, "steps", e->head.n);
+    tm_json_close(json, '}');
+    tm_json_string(json, "impossible", e->impossible);
+    tm_json_string(json, "unreal", e->unreal);
+    tm_json_close(json, '}');
+}
+
 /* What the microscope saw: where something diverged first, and the last look. */
 static void print_looks(tm_json *json, const run_looks *looks)
 {
@@ -360,6 +385,7 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     print_step_time(&json, start, end->speed);
     print_machine(&json, &end->machine);
     print_loss(&json, end);
+    print_judged(&json, end->evidence);
     print_certificate(&json, "certificate", &end->certificate);
     print_certificate(&json, "certificate_after", &end->certificate_after);
     print_data_certificate(&json, &end->data);
@@ -397,12 +423,25 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     tm_text_add_n(out, "\n", 1);
 }
 
+/* The result of an earlier run, and the signature of it. */
+static void remove_old(result_sink *self)
+{
+    static const char *const suffixes[] = { "", ".sig" };
+    tm_text                  path = { 0 };
+    for (int i = 0; i < 2; i++) {
+        path.length = 0;
+        tm_text_printf(&path, "%s%s", self->options.path, suffixes[i]);
+        if (unlink(path.data) != 0 && errno != ENOENT)
+            (void)tm_fail(&self->head.error, TM_IO, "cannot remove the old '%s': %s", path.data, strerror(errno));
+    }
+    tm_text_fini(&path);
+}
+
 static void handle(tm_sink *sink, const tm_event *event)
 {
     result_sink *self = (result_sink *)sink;
     run_record_add(&self->run, event);
-    if (event->kind == TM_EVENT_RUN_STARTED && unlink(self->options.path) != 0 && errno != ENOENT)
-        (void)tm_fail(&self->head.error, TM_IO, "cannot remove the old '%s': %s", self->options.path, strerror(errno));
+    if (event->kind == TM_EVENT_RUN_STARTED) remove_old(self);
     if (event->kind != TM_EVENT_RUN_ENDED) return;
     tm_text text = { 0 };
     print_result(&text, self, &event->run_ended);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record/sink.h"
 
+#include "base/again.h"
 #include "base/file.h"
 #include "base/plain.h"
 #include "record/record.h"
@@ -41,20 +42,12 @@ void record_sink_write(tm_sink *sink, const char *path, const tm_text *text)
 
 void record_sink_append(tm_sink *sink, int fd, const char *path, off_t *complete_bytes, const tm_text *line)
 {
-    const char *data = line->data;
-    size_t      left = line->length;
     if (sink->error.status != TM_OK) return;
-    while (left > 0) {
-        ssize_t n = write(fd, data, left);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            (void)tm_fail(&sink->error, TM_IO, "cannot write to '%s': %s; lines after those already in it are lost",
-                          path, strerror(errno));
-            if (ftruncate(fd, *complete_bytes) != 0) return; /* a torn line stays: the error is told already */
-            return;
-        }
-        data += n;
-        left -= (size_t)n;
+    if (!tm_again_write(fd, line->data, line->length)) {
+        (void)tm_fail(&sink->error, TM_IO, "cannot write to '%s': %s; lines after those already in it are lost", path,
+                      strerror(errno));
+        if (ftruncate(fd, *complete_bytes) != 0) return; /* a torn line stays: the error is told already */
+        return;
     }
     *complete_bytes += (off_t)line->length;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record/stored.c - the run's place in the store of results (results/store.h): what its folder holds when it has ended.
- * It hears of the end after the files are written. A store that somebody named and that cannot be used is an error
+ * It hears of the end after the files are written, and before what other programs' tables get (sinks.def): whatever
+ * happens there, the run is stored. A store that somebody named and that cannot be used is an error
  * before the first step; the one in the home, which nobody asked for, is a warning. */
 #include "base/log.h"
 #include "record/sink.h"
@@ -13,23 +14,24 @@ typedef struct {
     tm_sink     head;
     tm_store   *store;
     const char *folder, *label;
-    bool        ended;
+    int64_t     id; /* of the run, once it is stored; 0: not yet */
 } stored_sink;
 
 static void handle(tm_sink *sink, const tm_event *event)
 {
-    if (event->kind == TM_EVENT_RUN_ENDED) ((stored_sink *)sink)->ended = true;
+    stored_sink *self = (stored_sink *)sink;
+    tm_result   *result = NULL;
+    if (event->kind != TM_EVENT_RUN_ENDED) return;
+    if (tm_result_load(self->folder, NULL, &result, &self->head.error) == TM_OK &&
+        tm_results_keep(self->store, result, self->folder, self->label, &self->id, &self->head.error) != TM_OK)
+        self->id = 0;
+    tm_result_destroy(result);
 }
 
 static void finish(tm_sink *sink)
 {
     stored_sink *self = (stored_sink *)sink;
-    tm_result   *result = NULL;
-    int64_t      id;
-    if (self->ended && tm_result_load(self->folder, NULL, &result, &self->head.error) == TM_OK &&
-        tm_results_keep(self->store, result, self->folder, self->label, &id, &self->head.error) == TM_OK)
-        tm_note("stored as result %lld", (long long)id);
-    tm_result_destroy(result);
+    if (self->id > 0) tm_note("stored as result %lld", (long long)self->id);
     tm_store_close(self->store);
 }
 

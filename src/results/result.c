@@ -10,7 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { RESULT_LIMIT = 256 << 20, METRICS_LIMIT = 1 << 30 };
+enum { RESULT_LIMIT = 256 << 20 };
+static const size_t metrics_limit = (size_t)8 << 30; /* ten million steps */
 
 struct tm_result {
     tm_arena             *arena;
@@ -241,7 +242,7 @@ static tm_status read_beside(tm_result *r, tm_error *err)
     for (int i = TM_DOCUMENT_METRICS; i < TM_DOCUMENT_COUNT; i++) {
         const char *path = tm_arena_format(r->arena, "%.*s%s", folder, r->path, tm_document_file((tm_document)i));
         if (!tm_file_exists(path)) continue;
-        TM_TRY(tm_file_read(path, METRICS_LIMIT, &r->documents[i], err));
+        TM_TRY(tm_file_read(path, metrics_limit, &r->documents[i], err));
         r->has[i] = true;
     }
     return TM_OK;

@@ -29,13 +29,20 @@ struct tm_store {
     sqlite3    *db;
     const char *path;
     bool        busy; /* the last failure was another process's lock */
+    bool        cut;  /* a signal cut a call short */
 };
 
 enum {
     APPLICATION = 0x746d726b, /* "tmrk", in the head of the file */
     BUSY_MS = 20000,          /* another writer may take so long */
-    DOCUMENT_LIMIT = 256 << 20,
 };
+
+/* A document lies in parts of so many bytes, compressed each by itself: SQLite takes a billion in one piece. The part p
+ * of kind k is the row of kind k + p KINDS. The first row has the bytes of all (a version that knows no parts then
+ * refuses it), the others have their own. */
+static const size_t part_bytes = (size_t)256 << 20, document_limit = (size_t)8 << 30;
+enum { KINDS = 16 };
+_Static_assert((int)TM_DOCUMENT_COUNT <= (int)KINDS, "kinds and parts in one number");
 
 /* The steps from each format to the next; the format of a file is the number of steps done in it (user_version). Steps
  * that were published once are never changed. */
@@ -75,6 +82,7 @@ static tm_status failed(tm_store *s, const char *what, tm_error *err)
     int         code = s->db ? sqlite3_extended_errcode(s->db) : SQLITE_CANTOPEN;
     const char *cause = s->db ? sqlite3_errmsg(s->db) : "out of memory";
     s->busy = (code & 0xff) == SQLITE_BUSY;
+    s->cut = (code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC) && errno == EINTR; /* SQLite keeps none */
     switch (code & 0xff) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
@@ -294,29 +302,43 @@ static tm_status add_row(tm_store *s, const tm_stored *row, int64_t *id, tm_erro
     return st;
 }
 
-static tm_status add_document(tm_store *s, int64_t id, int kind, const tm_text *text, tm_error *err)
+/* Row `kind` with n bytes of text, said to be `bytes`. */
+static tm_status add_part(tm_store *s, int64_t id, int kind, const char *text, size_t n, size_t bytes, tm_error *err)
 {
     sqlite3_stmt  *statement = NULL;
     tm_status      st = TM_OK;
-    uLongf         packed = compressBound(text->length);
+    uLongf         packed = compressBound(n);
     unsigned char *data = tm_alloc(packed + 1);
-    if (text->length > DOCUMENT_LIMIT ||
-        compress2(data, &packed, (const unsigned char *)text->data, text->length, 6) != Z_OK)
-        st = tm_fail(err, TM_INVALID, "a document of %zu bytes is too long for the store (%d MiB)", text->length,
-                     DOCUMENT_LIMIT >> 20);
+    if (compress2(data, &packed, (const unsigned char *)text, n, 6) != Z_OK)
+        st = tm_fail(err, TM_INTERNAL, "cannot compress %zu bytes of a document", n);
     else if (sqlite3_prepare_v2(s->db, "INSERT INTO documents (id, kind, bytes, data) VALUES (?,?,?,?)", -1, &statement,
                                 NULL) != SQLITE_OK)
         st = failed(s, "write", err);
     if (st == TM_OK) {
         sqlite3_bind_int64(statement, 1, id);
         sqlite3_bind_int(statement, 2, kind);
-        sqlite3_bind_int64(statement, 3, (sqlite3_int64)text->length);
+        sqlite3_bind_int64(statement, 3, (sqlite3_int64)bytes);
         sqlite3_bind_blob64(statement, 4, data, packed, SQLITE_STATIC);
         if (sqlite3_step(statement) != SQLITE_DONE) st = failed(s, "write", err);
     }
     sqlite3_finalize(statement);
     free(data);
     return st;
+}
+
+static tm_status add_document(tm_store *s, int64_t id, int kind, const tm_text *text, tm_error *err)
+{
+    if (text->length > document_limit)
+        return tm_fail(err, TM_INVALID, "a document of %zu bytes is too long for the store (%zu GiB)", text->length,
+                       document_limit >> 30);
+    size_t at = 0;
+    do {
+        size_t n = text->length - at < part_bytes ? text->length - at : part_bytes;
+        TM_TRY(add_part(s, id, kind, text->data ? text->data + at : "", n, at == 0 ? text->length : n, err));
+        at += n;
+        kind += KINDS;
+    } while (at < text->length);
+    return TM_OK;
 }
 
 /* Ends the transaction as `st` says. */
@@ -327,15 +349,31 @@ static tm_status finish(tm_store *s, tm_status st, tm_error *err)
     return st;
 }
 
-tm_status tm_store_add(tm_store *s, const tm_stored *row, const tm_text *const documents[TM_DOCUMENT_COUNT],
-                       int64_t *id, tm_error *err)
+/* All of it or nothing. */
+static tm_status add_all(tm_store *s, const tm_stored *row, const tm_text *const documents[TM_DOCUMENT_COUNT],
+                         int64_t *id, tm_error *err)
 {
-    TM_ASSERT(row->kind && row->name && row->finished);
     TM_TRY(execute(s, "BEGIN IMMEDIATE", "write", err));
     tm_status st = add_row(s, row, id, err);
     for (int i = 0; st == TM_OK && i < TM_DOCUMENT_COUNT; i++)
         if (documents && documents[i]) st = add_document(s, *id, i, documents[i], err);
     return finish(s, st, err);
+}
+
+/* SQLite flushes by itself, and takes a signal for a broken disk: then all of it is made again. */
+tm_status tm_store_add(tm_store *s, const tm_stored *row, const tm_text *const documents[TM_DOCUMENT_COUNT],
+                       int64_t *id, tm_error *err)
+{
+    enum { TRIES = 100 };
+    TM_ASSERT(row->kind && row->name && row->finished);
+    for (int i = 0;; i++) {
+        tm_error own = { 0 };
+        s->cut = false;
+        errno = 0;
+        tm_status st = add_all(s, row, documents, id, &own);
+        if (st == TM_OK) return st;
+        if (!s->cut || i == TRIES) return tm_fail(err, st, "%s", own.text);
+    }
 }
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
@@ -448,20 +486,41 @@ tm_status tm_store_find(tm_store *s, const char *reference, tm_arena *arena, tm_
     return TM_OK;
 }
 
-static tm_status unpack(tm_store *s, sqlite3_stmt *statement, tm_text *out, tm_error *err)
+/* The part in this row, which is to have n bytes, behind *out. */
+static bool unpack(sqlite3_stmt *statement, size_t n, tm_text *out)
 {
-    int64_t length = sqlite3_column_int64(statement, 0);
-    uLong   packed = (uLong)sqlite3_column_bytes(statement, 1);
-    uLongf  got = (uLongf)length;
-    if (length < 0 || length > DOCUMENT_LIMIT) length = -1;
-    char *data = tm_alloc(length > 0 ? (size_t)length : 1);
-    bool  whole = length >= 0 &&
-                 uncompress((unsigned char *)data, &got, sqlite3_column_blob(statement, 1), packed) == Z_OK &&
-                 got == (uLongf)length;
-    if (whole) tm_text_add_n(out, data, (size_t)length);
-    if (whole) tm_text_add(out, "");
+    uLong  packed = (uLong)sqlite3_column_bytes(statement, 1);
+    uLongf got = (uLongf)n;
+    char  *data = tm_alloc(n > 0 ? n : 1);
+    bool   whole =
+        uncompress((unsigned char *)data, &got, sqlite3_column_blob(statement, 1), packed) == Z_OK && got == (uLongf)n;
+    if (whole) tm_text_add_n(out, data, n);
     free(data);
-    return whole ? TM_OK : tm_fail(err, TM_FORMAT, "'%s' is damaged: a document in it does not unpack", s->path);
+    return whole;
+}
+
+/* Part by part; *there: is there a first one? */
+static tm_status read_parts(tm_store *s, sqlite3_stmt *statement, int64_t id, int kind, tm_text *out, bool *there,
+                            tm_error *err)
+{
+    size_t before = out->length, bytes = 0;
+    *there = false;
+    for (int part = 0; part == 0 || out->length - before < bytes; part++) {
+        sqlite3_reset(statement);
+        sqlite3_bind_int64(statement, 1, id);
+        sqlite3_bind_int(statement, 2, kind + part * KINDS);
+        int code = sqlite3_step(statement);
+        if (code != SQLITE_ROW && code != SQLITE_DONE) return failed(s, "read", err);
+        if (code == SQLITE_DONE && part == 0) return TM_OK;
+        int64_t said = code == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : -1;
+        if (part == 0 && said >= 0 && said <= (int64_t)document_limit) bytes = (size_t)said;
+        size_t left = bytes - (out->length - before), n = left < part_bytes ? left : part_bytes;
+        if (said < 0 || said > (int64_t)document_limit || !unpack(statement, n, out))
+            return tm_fail(err, TM_FORMAT, "'%s' is damaged: a document in it does not unpack", s->path);
+    }
+    tm_text_add(out, "");
+    *there = true;
+    return TM_OK;
 }
 
 tm_status tm_store_document(tm_store *s, int64_t id, tm_document document, tm_text *out, bool *there, tm_error *err)
@@ -470,13 +529,7 @@ tm_status tm_store_document(tm_store *s, int64_t id, tm_document document, tm_te
     if (sqlite3_prepare_v2(s->db, "SELECT bytes, data FROM documents WHERE id = ? AND kind = ?", -1, &statement,
                            NULL) != SQLITE_OK)
         return failed(s, "read", err);
-    sqlite3_bind_int64(statement, 1, id);
-    sqlite3_bind_int(statement, 2, (int)document);
-    int       code = sqlite3_step(statement);
-    tm_status st = code == SQLITE_ROW    ? unpack(s, statement, out, err)
-                   : code == SQLITE_DONE ? TM_OK
-                                         : failed(s, "read", err);
-    *there = code == SQLITE_ROW;
+    tm_status st = read_parts(s, statement, id, (int)document, out, there, err);
     sqlite3_finalize(statement);
     return st;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "system/check_tune.h"
 
+#include "base/again.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/root.h"
@@ -230,7 +231,7 @@ static tm_status write_locked(int folder, const tm_text *text, int *lock, tm_err
     char temporary[96];
     int  fd = tm_file_open_random(folder, TM_TUNE_STATE_NAME, 0644, temporary, sizeof temporary);
     if (fd < 0) return no_state_file("create", err);
-    bool      good = write(fd, text->data, text->length) == (ssize_t)text->length && fsync(fd) == 0;
+    bool      good = write(fd, text->data, text->length) == (ssize_t)text->length && tm_again_sync(fd) == 0;
     tm_status st = good ? TM_OK : no_state_file("write", err);
     if (st == TM_OK && flock(fd, LOCK_EX | LOCK_NB) != 0) st = no_state_file("lock", err);
     if (st == TM_OK && linkat(folder, temporary, folder, TM_TUNE_STATE_NAME, 0) != 0)
@@ -238,7 +239,7 @@ static tm_status write_locked(int folder, const tm_text *text, int *lock, tm_err
                                        "another process is tuning this host ('%s'); wait until it ends", state_path)
                              : no_state_file("name", err);
     unlinkat(folder, temporary, 0);
-    if (st == TM_OK && fsync(folder) != 0 && errno != EINVAL) {
+    if (st == TM_OK && tm_again_sync(folder) != 0 && errno != EINVAL) {
         st = no_state_file("flush the directory of", err);
         unlinkat(folder, TM_TUNE_STATE_NAME, 0);
     }
@@ -268,7 +269,7 @@ static tm_status remove_state(const char *sysroot, tm_error *err)
     int folder = tm_root_open(sysroot, TM_TUNE_STATE_FOLDER, O_RDONLY | O_DIRECTORY);
     int failed = folder < 0 || (unlinkat(folder, TM_TUNE_STATE_NAME, 0) != 0 && errno != ENOENT);
     int cause = errno;
-    if (folder >= 0) (void)fsync(folder);
+    if (folder >= 0) (void)tm_again_sync(folder);
     if (folder >= 0) close(folder);
     return failed ? tm_fail(err, TM_IO, "cannot remove '%s': %s", state_path, strerror(cause)) : TM_OK;
 }

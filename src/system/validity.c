@@ -142,12 +142,18 @@ static void weigh(tm_validity_report *r, double value, double noisy, double inva
     snprintf(r->reason + used, sizeof r->reason - used, "%s%s", used ? "; " : "", words);
 }
 
-static void judge(tm_validity_report *r)
+void tm_validity_judge(tm_validity_report *r)
 {
     bool known = false;
+    char words[128];
+    if (!(r->seconds >= 1)) {
+        r->verdict = TM_VERDICT_NOT_JUDGED;
+        snprintf(r->reason, sizeof r->reason, "%.2g s are too short to judge the machine by (1 s is needed)",
+                 r->seconds);
+        return;
+    }
     r->verdict = TM_VERDICT_VALID;
     snprintf(r->reason, sizeof r->reason, "nothing disturbed the machine");
-    char words[128];
 #define X(id, label, noisy, invalid, text)                                                                             \
     if (isfinite((double)(noisy)) && !isnan(r->facts[TM_MACHINE_##id].value)) {                                        \
         known = true;                                                                                                  \
@@ -175,13 +181,7 @@ void judge_samples(const sample *s, int n, int processors, double thermal, tm_va
     fill_facts(s, n, processors, thermal, fact);
     for (int i = 0; i < TM_MACHINE_COUNT; i++)
         out->facts[i] = (tm_named_f64){ names[i], isfinite(fact[i]) ? fact[i] : (double)NAN };
-    if (out->seconds >= 1) {
-        judge(out);
-        return;
-    }
-    out->verdict = TM_VERDICT_NOT_JUDGED;
-    snprintf(out->reason, sizeof out->reason, "%.2g s are too short to judge the machine by (1 s is needed)",
-             out->seconds);
+    tm_validity_judge(out);
 }
 
 /* --- samples through a measurement -------------------------------------------------------------------------------- */

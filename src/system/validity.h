@@ -54,6 +54,9 @@ typedef struct {
     int          n_facts;                 /* without those of a GPU if none was watched */
 } tm_validity_report;
 
+/* The verdict and its reason by `seconds` and `facts` (all of them, NAN = unknown). A pure function. */
+void tm_validity_judge(tm_validity_report *report);
+
 typedef struct tm_validity tm_validity;
 
 /* Takes the first sample. sysroot: "" for the running machine; with a folder that holds copies of /proc and /sys the

@@ -25,11 +25,17 @@ static struct {
     bool  folder, published; /* was the name there by then? */
 } calls[8];
 static int         n_calls;
+static int         signals; /* so many flushes are cut short from now on */
 static const char *watched; /* the final name */
 
 int fsync(int fd)
 {
     struct stat info;
+    if (signals > 0) {
+        signals--;
+        errno = EINTR;
+        return -1;
+    }
     if (fstat(fd, &info) == 0 && n_calls < 8) {
         calls[n_calls].inode = info.st_ino;
         calls[n_calls].folder = S_ISDIR(info.st_mode);
@@ -75,9 +81,33 @@ static void a_checkpoint_reaches_the_disk_by_fsync(void **state)
     assert_int_equal(io->close(io->context, fd), 0);
 }
 
+/* A signal may come in the middle of it: that is no failure of the disk. */
+static void a_flush_that_a_signal_ends_is_made_again(void **state)
+{
+    (void)state;
+    tm_error                err = { 0 };
+    const tm_checkpoint_io *io = &tm_checkpoint_system_io;
+    for (int n = 1; n <= 3; n++) {
+        n_calls = 0;
+        signals = n;
+        watched = test_in_folder("signalled");
+        assert_int_equal(tm_file_write(watched, "abc", 3, &err), TM_OK);
+        assert_int_equal(signals, 0);
+        assert_int_equal(n_calls, 2); /* that got through */
+        int fd = io->create(io->context, test_in_folder("part"));
+        signals = n;
+        assert_int_equal(io->sync(io->context, fd), 0);
+        signals = n;
+        assert_int_equal(io->sync_folder(io->context, test_folder()), 0);
+        assert_int_equal(io->close(io->context, fd), 0);
+        assert_int_equal(unlink(test_in_folder("part")), 0);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_file_is_flushed_then_named_then_its_folder_flushed),
     cmocka_unit_test(a_checkpoint_reaches_the_disk_by_fsync),
+    cmocka_unit_test(a_flush_that_a_signal_ends_is_made_again),
 };
 
 TM_TESTS_ALONE(tests, NULL, test_folder_teardown)

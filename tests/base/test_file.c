@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -247,6 +248,44 @@ static void a_pointer_of_git_lfs_is_named(void **state)
     tm_text_fini(&text);
 }
 
+/* What a killed process left of a file is removed by whoever writes it next: of this name, unless somebody has it
+ * locked, and nothing that only looks like it. */
+static void a_draft_of_a_process_that_is_gone_is_removed(void **state)
+{
+    (void)state;
+    static const char *const stays[] = { "other.json.tmp.0123456789abcdef",
+                                         "result.json.tmp.0123456789abcde",
+                                         "result.json.tmp.0123456789abcdef0",
+                                         "result.json.tmp.0123456789abcdeF",
+                                         "result.json.tmp.1234",
+                                         "xresult.json.tmp.0123456789abcdef" };
+    enum { STAYS = sizeof stays / sizeof *stays };
+    tm_error      err = { 0 };
+    tm_file_draft live;
+    char          left[400], held[400], folder[400], path[300];
+    snprintf(path, sizeof path, "%s", test_in_folder("result.json"));
+    snprintf(left, sizeof left, "%s.tmp.0123456789abcdef", path);
+    snprintf(held, sizeof held, "%s.tmp.fedcba9876543210", path);
+    snprintf(folder, sizeof folder, "%s.tmp.00000000000000ff", path);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    for (int i = 0; i < STAYS; i++) close(creat(test_in_folder(stays[i]), 0666));
+    close(creat(left, 0666));
+    int lock = open(held, O_RDWR | O_CREAT, 0666);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+    assert_int_equal(tm_file_draft_open(path, &live, &err), TM_OK);
+    assert_false(tm_file_exists(left));
+    assert_int_equal(tm_file_write(path, "new", 3, &err), TM_OK); /* beside the draft, which is of a living process */
+    assert_int_equal(tm_file_draft_add(&live, "newer", 5, &err), TM_OK);
+    assert_int_equal(tm_file_draft_publish(&live, NULL, &err), TM_OK);
+    expect_content(path, "newer");
+    assert_true(tm_file_exists(held));
+    assert_true(tm_file_exists(folder));
+    for (int i = 0; i < STAYS; i++) assert_true(tm_file_exists(test_in_folder(stays[i])));
+    close(lock);
+    assert_int_equal(tm_file_write(path, "new", 3, &err), TM_OK);
+    assert_false(tm_file_exists(held));
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -264,6 +303,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_teardown(lines_go_to_a_pipe_that_is_read, test_folder_teardown),
     cmocka_unit_test_teardown(a_pointer_of_git_lfs_is_named, test_folder_teardown),
     cmocka_unit_test_teardown(new_files_and_locks_follow_no_link, test_folder_teardown),
+    cmocka_unit_test_teardown(a_draft_of_a_process_that_is_gone_is_removed, test_folder_teardown),
 };
 
 TM_TESTS(tests, begin, NULL)

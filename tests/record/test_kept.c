@@ -407,7 +407,9 @@ static void a_baseline_is_of_the_same_run(void **state)
         assert_string_equal(own, wanted);
         free(own);
     }
-    char *own = appended("x"); /* a line without its end is ended first */
+    char whole[] = ROW("llama-small", "0", "float16", "", "", "800", "SUCCESS");
+    whole[strlen(whole) - 1] = '\0';
+    char *own = appended(whole); /* a row without its line end is ended first */
     assert_memory_equal(own, "\nllama-small,0,1,", 17);
     free(own);
 }
@@ -463,8 +465,7 @@ static void a_row_that_does_not_fit(void **state)
         tm_status st = tm_sink_close(sink, &err);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
         assert_int_equal(st, TM_IO);
-        snprintf(wanted, sizeof wanted, "cannot append to '%s': %s", options.path,
-                 more ? "No space left on device" : "File too large");
+        snprintf(wanted, sizeof wanted, "cannot append to '%s': File too large", options.path);
         assert_string_equal(err.text, wanted);
         tm_text text = fake_read(options.path);
         assert_string_equal(text.data, header);

@@ -280,6 +280,48 @@ static void perf_waits_for_its_turn(void **state)
     free(path);
 }
 
+/* Cells of every record of the file: of whole rows as many as the header has. */
+static void expect_whole_rows(const char *path, int rows)
+{
+    tm_text     text = fake_read(path), storage = { 0 };
+    size_t      offsets[64], n, records = 0;
+    const char *cursor = text.data;
+    while ((n = tm_csv_read(&cursor, &storage, offsets, 64)) > 0) {
+        assert_int_equal(n, 29);
+        records++;
+    }
+    assert_int_equal(records, rows + 1);
+    assert_int_equal(text.data[text.length - 1], '\n');
+    tm_text_fini(&text);
+    tm_text_fini(&storage);
+}
+
+/* Killed at any byte of an append, of the first row with its header or of another: the next run cuts the half row off.
+ * A row that lacks its line end alone stays. */
+static void perf_cuts_off_what_a_kill_left(void **state)
+{
+    (void)state;
+    tm_perf_options options = { .path = test_in_folder("killed.csv"), .append = true, .args = "a \"b\",\nc" };
+    run_perf(options, TM_VERDICT_VALID, 0);
+    tm_text one = fake_read(options.path);
+    run_perf(options, TM_VERDICT_VALID, 10);
+    tm_text two = fake_read(options.path);
+    assert_int_equal(strlen(header), strcspn(one.data, "\n") + 1);
+    for (size_t n = 1; n <= two.length; n++) {
+        tm_error err = { 0 };
+        size_t   whole = n < strlen(header) - 1 ? 0 : n < one.length - 1 ? 1 : n < two.length - 1 ? 2 : 3;
+        assert_int_equal(tm_file_write(options.path, two.data, n, &err), TM_OK);
+        run_perf(options, TM_VERDICT_VALID, 20);
+        tm_text now = fake_read(options.path);
+        size_t  kept = whole == 0 ? 0 : whole == 1 ? strlen(header) : whole == 2 ? one.length : two.length;
+        assert_memory_equal(now.data, two.data, kept);
+        expect_whole_rows(options.path, (int)(whole > 1 ? whole : 1));
+        tm_text_fini(&now);
+    }
+    tm_text_fini(&one);
+    tm_text_fini(&two);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_teardown(perf_header_and_quoting, clean),
     cmocka_unit_test_teardown(perf_counts_gpus, clean),
@@ -288,6 +330,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_teardown(perf_of_a_run_that_dies, clean),
     cmocka_unit_test_teardown(perf_refuses_another_header, clean),
     cmocka_unit_test_teardown(perf_waits_for_its_turn, clean),
+    cmocka_unit_test_teardown(perf_cuts_off_what_a_kill_left, clean),
 };
 
 TM_TESTS(tests, NULL, NULL)

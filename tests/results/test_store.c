@@ -102,6 +102,41 @@ static void what_is_added_comes_back(void **state)
     tm_store_close(store);
 }
 
+static void change(const char *name, const char *sql);
+
+/* Records of some hundred thousand steps lie in parts, the last of any length; what lacks one is damaged. */
+static void a_long_document_comes_back(void **state)
+{
+    (void)state;
+    static const char line[] =
+        "{\"step\": %8zu, \"loss\": 4.6351697781, \"phases\": {\"data\": 0.0010668, \"forward\": 0.24}}\n";
+    enum { LINE = sizeof line - 1 + 8 - 4, PART = 256 << 20 };
+    const size_t lines = PART / LINE + 1000;
+    tm_store    *store = open_store("long.db");
+    tm_text      document = { 0 }, out = { 0 };
+    tm_stored    row = row_named("long");
+    tm_error     err = { 0 };
+    int64_t      id, other;
+    bool         there;
+    for (size_t i = 0; i < lines; i++) tm_text_printf(&document, line, i);
+    assert_true(document.length > PART && document.length == lines * LINE);
+    const tm_text *documents[TM_DOCUMENT_COUNT] = { [TM_DOCUMENT_METRICS] = &document };
+    assert_int_equal(tm_store_add(store, &row, documents, &id, NULL), TM_OK);
+    assert_int_equal(tm_store_add(store, &row, NULL, &other, NULL), TM_OK);
+    assert_int_equal(tm_store_document(store, id, TM_DOCUMENT_METRICS, &out, &there, NULL), TM_OK);
+    assert_true(there && out.length == document.length);
+    assert_memory_equal(out.data, document.data, out.length);
+    tm_store_close(store);
+    change("long.db", "DELETE FROM documents WHERE kind >= 16");
+    store = open_store("long.db");
+    assert_int_equal(tm_store_document(store, id, TM_DOCUMENT_METRICS, &out, &there, &err), TM_FORMAT);
+    assert_int_equal(tm_store_delete(store, &id, 1, NULL), TM_OK);
+    assert_int_equal(count(store, &(tm_store_filter){ 0 }), 1);
+    tm_store_close(store);
+    tm_text_fini(&document);
+    tm_text_fini(&out);
+}
+
 static void filters_and_words_find(void **state)
 {
     (void)state;
@@ -411,15 +446,11 @@ static void ten_thousand_are_listed_at_once(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(what_is_added_comes_back),
-    cmocka_unit_test(filters_and_words_find),
-    cmocka_unit_test(a_killed_writer_loses_nothing_that_was_done),
-    cmocka_unit_test(several_write_at_a_time),
-    cmocka_unit_test(many_open_what_is_not_there_yet),
-    cmocka_unit_test(an_old_format_is_brought_up),
-    cmocka_unit_test(strange_files_are_refused),
-    cmocka_unit_test(programs_in_the_file_are_refused),
-    cmocka_unit_test(the_path_is_where_people_look),
+    cmocka_unit_test(what_is_added_comes_back),         full_test(a_long_document_comes_back),
+    cmocka_unit_test(filters_and_words_find),           cmocka_unit_test(a_killed_writer_loses_nothing_that_was_done),
+    cmocka_unit_test(several_write_at_a_time),          cmocka_unit_test(many_open_what_is_not_there_yet),
+    cmocka_unit_test(an_old_format_is_brought_up),      cmocka_unit_test(strange_files_are_refused),
+    cmocka_unit_test(programs_in_the_file_are_refused), cmocka_unit_test(the_path_is_where_people_look),
     cmocka_unit_test(ten_thousand_are_listed_at_once),
 };
 

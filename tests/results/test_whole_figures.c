@@ -19,7 +19,7 @@ static void verify(const char *what, tm_result *run, tm_text *out)
     tm_table *table;
     size_t    wrong = 0;
     tm_error  err = { 0 };
-    tm_status st = tm_results_verify(run, &table, &wrong, &err);
+    tm_status st = tm_results_verify(run, NULL, &table, &wrong, &err);
     tm_text_printf(out, "== verify: %s\n", what);
     if (st == TM_OK) {
         add_table(table, out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/checkpoint/io.h"
 
+#include "base/again.h"
 #include "base/file.h"
 
 #include <dirent.h>
@@ -30,13 +31,13 @@ static ssize_t system_write(void *context, int fd, const void *data, size_t byte
 static int system_sync(void *context, int fd)
 {
     (void)context;
-    return fsync(fd);
+    return tm_again_sync(fd);
 }
 
 static int system_close(void *context, int fd)
 {
     (void)context;
-    return close(fd);
+    return tm_again_close(fd);
 }
 
 static int system_make_folder(void *context, const char *path)
@@ -48,9 +49,9 @@ static int system_make_folder(void *context, const char *path)
 static int system_sync_folder(void *context, const char *path)
 {
     (void)context;
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = tm_again_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0) return -1;
-    int failed = fsync(fd) != 0 && errno != EINVAL; /* some file systems cannot sync a folder */
+    int failed = tm_again_sync(fd) != 0 && errno != EINVAL; /* some file systems cannot sync a folder */
     int cause = errno;
     close(fd);
     errno = cause;
@@ -60,7 +61,7 @@ static int system_sync_folder(void *context, const char *path)
 static int system_rename(void *context, const char *from, const char *to)
 {
     (void)context;
-    return rename(from, to);
+    return tm_again_rename(AT_FDCWD, from, to);
 }
 
 /* Never through a link in the place of the checkpoint: it may lead to somebody else's files. */
@@ -73,7 +74,7 @@ static int system_remove_file(void *context, const char *path)
         errno = ENAMETOOLONG;
         return -1;
     }
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = tm_again_open(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     if (fd < 0) return -1;
     int failed = unlinkat(fd, slash + 1, 0), cause = errno;
     close(fd);
@@ -90,7 +91,8 @@ static int system_remove_folder(void *context, const char *path)
 static int system_open(void *context, const char *path)
 {
     (void)context;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* non-blocking: a fifo must not hang us */
+    int fd =
+        tm_again_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* non-blocking: a fifo must not hang us */
     if (fd < 0) return -1;
     struct stat info;
     if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return fd;

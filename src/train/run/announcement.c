@@ -73,6 +73,16 @@ static double peak_of(const tm_device_info *info, tm_dtype compute)
     return 1e12 * (compute == TM_BF16 ? info->sheet->tflops_bf16 : info->sheet->tflops_f32);
 }
 
+const char *tm_run_precision(const tm_run_options *options, tm_arena *arena)
+{
+    const tm_quantize *quantize = &options->step.quantize;
+    const char        *precision = options->step.precision->name;
+    if (!quantize->on) return precision;
+    return tm_arena_format(arena, "%s+%s%s%s (emulated)", precision, tm_quantize_words(quantize, false, arena),
+                           quantize->switch_step < 0 ? "" : "+", /* the second from a step on */
+                           quantize->switch_step < 0 ? "" : tm_quantize_words(quantize, true, arena));
+}
+
 void run_announce(run *r)
 {
     const tm_run_options *o = r->options;
@@ -82,19 +92,13 @@ void run_announce(run *r)
     for (int i = 0; i < TM_FLOPS_COUNT; i++)
         flops[i] = (tm_named_f64){ tm_flops_convention_name((tm_flops_convention)i),
                                    tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq) };
-    tm_arena          *arena = tm_arena_create();
-    const tm_quantize *quantize = &o->step.quantize;
-    const char        *precision = o->step.precision->name;
-    if (quantize->on)
-        precision = tm_arena_format(arena, "%s+%s%s%s (emulated)", precision, tm_quantize_words(quantize, false, arena),
-                                    quantize->switch_step < 0 ? "" : "+", /* the second from a step on */
-                                    quantize->switch_step < 0 ? "" : tm_quantize_words(quantize, true, arena));
+    tm_arena    *arena = tm_arena_create();
     step_outline outline;
     step_outline_make(tm_trainer_step_of(r->trainer), arena, &outline);
     tm_event event = { .kind = TM_EVENT_RUN_STARTED };
     event.run_started = (tm_run_started){
         .model = o->model_name,
-        .precision = precision,
+        .precision = tm_run_precision(o, arena),
         .device = info->name,
         .kernels = info->kernels,
         .sums = info->sums[o->step.precision->compute == TM_BF16],

@@ -62,46 +62,51 @@ static void stop_watching(run *r)
     tm_validity_stop(r->timing.validity, from_ns, &r->timing.machine);
 }
 
-static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_run_ended *ended,
+/* What the verdict is by. `impossible`: tm_evidence.impossible. */
+static tm_evidence gather(const run *r, bool interrupted, const char *impossible)
+{
+    const tm_source_facts  *facts = tm_source_describe(r->source), *held_out = tm_source_describe(r->held_out);
+    const tm_source_traits *traits = tm_source_traits_of(r->options->source.name);
+    return (tm_evidence){ .gate = traits->gate,
+                          .losses = r->progress.losses,
+                          .n_losses = r->progress.done,
+                          .total_steps = r->progress.first_step - 1 + r->progress.done,
+                          .finite = r->progress.finite,
+                          .validation = r->evaluation.loss,
+                          .validation_error = r->evaluation.error,
+                          .floor = facts->floor,
+                          .validation_floor = held_out->validation_floor,
+                          .images = traits->images,
+                          .unigram_entropy = held_out->unigram_entropy,
+                          .compressed = run_compressed(r),
+                          .target_gap = r->options->target_gap,
+                          .must_reach_target = r->options->stop_at_target,
+                          .first_loss = r->progress.first_loss,
+                          .start =
+                              r->certified.reference ? tm_preference_start(&r->options->step.preference) : (double)NAN,
+                          .step_variation = r->timing.speed.variation,
+                          .steady = &r->timing.speed.steady,
+                          .machine = r->timing.machine.verdict,
+                          .machine_reason = r->timing.machine.reason,
+                          .impossible = impossible,
+                          .unreal = r->certified.not_training[0] ? r->certified.not_training : NULL,
+                          .head = r->progress.before,
+                          .interrupted = interrupted,
+                          .slowdown_pct = r->options->slowdown_pct };
+}
+
+/* `evidence` and `reason` are pointed to. */
+static tm_run_ended sum_up(const run *r, const tm_evidence *evidence, uint64_t weights_hash,
                            char reason[TM_REASON_BYTES])
 {
-    const tm_source_facts *facts = tm_source_describe(r->source), *held_out = tm_source_describe(r->held_out);
-    tm_error               impossible = { 0 };
-    bool                   possible = check_physics(r, &impossible) == TM_OK;
-    tm_evidence            evidence = { .gate = tm_source_traits_of(r->options->source.name)->gate,
-                                        .losses = r->progress.losses,
-                                        .n_losses = r->progress.done,
-                                        .total_steps = r->progress.first_step - 1 + r->progress.done,
-                                        .finite = r->progress.finite,
-                                        .validation = r->evaluation.loss,
-                                        .validation_error = r->evaluation.error,
-                                        .floor = facts->floor,
-                                        .validation_floor = held_out->validation_floor,
-                                        .images = tm_source_traits_of(r->options->source.name)->images,
-                                        .unigram_entropy = held_out->unigram_entropy,
-                                        .compressed = run_compressed(r),
-                                        .target_gap = r->options->target_gap,
-                                        .must_reach_target = r->options->stop_at_target,
-                                        .first_loss = r->progress.first_loss,
-                                        .start = r->certified.reference ? tm_preference_start(&r->options->step.preference)
-                                                                        : (double)NAN,
-                                        .step_variation = r->timing.speed.variation,
-                                        .steady = &r->timing.speed.steady,
-                                        .machine = r->timing.machine.verdict,
-                                        .machine_reason = r->timing.machine.reason,
-                                        .impossible = possible ? NULL : impossible.text,
-                                        .unreal = r->certified.not_training[0] ? r->certified.not_training : NULL,
-                                        .head = r->progress.before,
-                                        .interrupted = interrupted,
-                                        .slowdown_pct = r->options->slowdown_pct };
-    tm_verdict             verdict = tm_verdict_of(&evidence, reason);
+    const tm_source_facts *held_out = tm_source_describe(r->held_out);
     const tm_plan         *plan = tm_trainer_step_of(r->trainer)->plan;
     int64_t                used = tm_device_used_bytes(r->device, tm_trainer_arena(r->trainer), plan->arena_bytes);
-    *ended = (tm_run_ended){
-        .verdict = verdict,
+    return (tm_run_ended){
+        .verdict = tm_verdict_of(evidence, reason),
         .reason = reason,
         .stopped = r->progress.stopped,
-        .interrupted = interrupted,
+        .interrupted = evidence->interrupted,
         .machine = { .verdict = r->timing.machine.verdict,
                      .reason = r->timing.machine.reason,
                      .seconds = r->timing.machine.seconds,
@@ -112,6 +117,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
         .steps = r->progress.done,
         .samples = run_samples(r),
         .speed = &r->timing.speed,
+        .evidence = evidence,
         .image_tokens = tm_model_length(&r->options->step.shape),
         .loss_first = r->progress.first_loss,
         .loss_last = r->progress.done ? r->progress.losses[r->progress.done - 1] : (double)NAN,
@@ -133,7 +139,6 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
         .first_step_seconds = r->timing.first_step_seconds,
         .seconds = (double)tm_process_age_ns() * 1e-9,
     };
-    return verdict;
 }
 
 tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
@@ -154,8 +159,11 @@ tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     tm_text      sample = { 0 };
     tm_status    st = TM_OK;
     TM_TRY(run_check_proof(r, &hash, err));
+    tm_error      why = { 0 };
+    bool          possible = check_physics(r, &why) == TM_OK;
+    tm_evidence   evidence = gather(r, interrupted, possible ? NULL : why.text);
     tm_rank_told *ranks = tm_alloc((size_t)run_ranks(o) * sizeof *ranks);
-    tm_verdict    verdict = conclude(r, interrupted, hash, &ended, reason);
+    ended = sum_up(r, &evidence, hash, reason);
     ended.ranks = ranks;
     st = run_compare_ranks(r, ranks, &ended.n_ranks, err);
     if (st == TM_OK && o->step.sample && r->progress.finite && !interrupted)
@@ -171,7 +179,7 @@ tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     tm_event_emit(r->bus, &event);
     tm_text_fini(&sample);
     free(ranks);
-    if (verdict == TM_VERDICT_INVALID && run_rank(o) == 0) st = tm_fail(err, TM_NUMBERS, "%s", reason);
+    if (ended.verdict == TM_VERDICT_INVALID && run_rank(o) == 0) st = tm_fail(err, TM_NUMBERS, "%s", reason);
     TM_TRY(agree_status(run_world(r), "the verdict", st, err)); /* that of rank 0, which has seen all */
     if (interrupted && step == o->steps)
         return tm_fail(err, TM_INTERRUPTED, "stopped in the validation after the last step, %lld", (long long)step);

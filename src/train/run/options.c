@@ -147,7 +147,7 @@ static tm_status check_rows(const char *batch_key, int64_t batch, const char *se
 static tm_status read_length(const tm_config *config, tm_step_options *step, tm_error *err)
 {
     int64_t own = tm_model_length(&step->shape);
-    if (own > 0 && own != step->seq && tm_config_is_set(config, "training.seq_len"))
+    if (own > 0 && own != step->seq && tm_config_is_changed(config, "training.seq_len"))
         return tm_fail(
             err, TM_INVALID,
             "training.seq_len is %lld (%s), but a sample of the model has %lld tokens, text and image; leave it "

@@ -190,8 +190,7 @@ static tm_status check_samples(run *r, tm_error *err)
 /* Phases of a step are parts of it: together they cannot take longer. */
 static void check_times(run *r)
 {
-    static const double slack = 0.01, per_step = 5e-6;
-    if (r->timing.accounted_seconds > r->timing.all_seconds * (1 + slack) + per_step * (double)r->progress.done)
+    if (tm_phases_exceed(r->timing.accounted_seconds, r->timing.all_seconds, r->progress.done))
         snprintf(r->certified.not_training, sizeof r->certified.not_training,
                  "the phases of the steps take %.4g s together, the steps %.4g s", r->timing.accounted_seconds,
                  r->timing.all_seconds);
@@ -207,11 +206,6 @@ static void check_curve(run *r)
     snprintf(r->certified.not_training, sizeof r->certified.not_training, "%s", why);
 }
 
-static bool fails(const tm_certificate *c)
-{
-    return (c->done && !c->gradients) || (c->looked_ahead && !(c->causal && c->context));
-}
-
 /* With the weights as they are now, on the samples that would come next: the gradients of the last step are gone. */
 static tm_status certify_again(run *r, tm_error *err)
 {
@@ -222,7 +216,7 @@ static tm_status certify_again(run *r, tm_error *err)
     tm_status st = read_batch(r, run_samples(r), memory, &batch, err);
     if (st == TM_OK) st = tm_certify_anew(r->trainer, &batch, r->options->seed, c, err);
     for (int f = 0; f < TM_MAX_FIELDS; f++) free(memory[f]);
-    if (st == TM_OK && fails(c))
+    if (st == TM_OK && tm_certificate_fails(c))
         snprintf(r->certified.not_training, sizeof r->certified.not_training, "after the last step: %.900s", c->reason);
     return st;
 }
@@ -254,7 +248,8 @@ tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err)
         bool unreal = r->certified.not_training[0] != '\0';
         if (st == TM_OK) st = any_rank(r, &unreal, err);
         if (st == TM_OK && !unreal && c->done && r->progress.last_norm > 0) st = check_reached(r, err);
-        if (fails(c)) snprintf(r->certified.not_training, sizeof r->certified.not_training, "%s", c->reason);
+        if (tm_certificate_fails(c))
+            snprintf(r->certified.not_training, sizeof r->certified.not_training, "%s", c->reason);
         unreal = r->certified.not_training[0] != '\0';
         if (st == TM_OK) st = any_rank(r, &unreal, err);
         if (st == TM_OK && !unreal) st = certify_again(r, err);

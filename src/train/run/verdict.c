@@ -328,3 +328,20 @@ tm_verdict tm_verdict_of(const tm_evidence *e, char reason[TM_REASON_BYTES])
              plain);
     return verdict == TM_VERDICT_INVALID ? verdict : TM_VERDICT_NOT_JUDGED;
 }
+
+bool tm_certificate_fails(const tm_certificate *c)
+{
+    return (c->done && !c->gradients) || (c->looked_ahead && !(c->causal && c->context));
+}
+
+/* The direction that is told is the farthest of up to three that decide together by the root of their mean square. */
+bool tm_certificate_agrees(const tm_certificate *c)
+{
+    return fabs(c->measured - c->expected) <= sqrt(3) * c->band; /* not with a NaN */
+}
+
+bool tm_phases_exceed(double phases, double all, int64_t steps)
+{
+    static const double slack = 0.01, per_step = 5e-6;
+    return phases > all * (1 + slack) + per_step * (double)steps;
+}

@@ -28,8 +28,9 @@ typedef struct {
     int64_t n; /* 0: unknown */
 } tm_loss_head;
 
-/* What the judge needs to know of a run; NAN where there is no such number. */
-typedef struct {
+/* What the judge needs to know of a run; NAN where there is no such number. All of it is in result.json, or follows
+ * from what is: whoever reads one can judge again (results/verify.h). */
+typedef struct tm_evidence {
     tm_source_gate gate;   /* of the data source */
     const double  *losses; /* of every step since the start of the run, or of this process */
     int64_t        n_losses, total_steps;
@@ -58,7 +59,14 @@ tm_loss_head tm_loss_head_add(tm_loss_head head, double loss);
 /* Losses that the head of a run of `steps` steps takes in: a tenth, 5 to 100. */
 int64_t tm_loss_head_limit(int64_t steps);
 
-/* Fills `reason` (at most 256 bytes). */
+/* Does it show that the run was no training? Then its reason is why (tm_evidence.unreal). */
+bool tm_certificate_fails(const tm_certificate *certificate);
+/* Of a certificate whose gradients agree: can the two changes of the loss differ as they do? */
+bool tm_certificate_agrees(const tm_certificate *certificate);
+/* Do the phases of `steps` steps together take longer than the steps, which they are parts of? Seconds. */
+bool tm_phases_exceed(double phases, double all, int64_t steps);
+
+/* Fills `reason` (at most 256 bytes). A pure function. */
 tm_verdict tm_verdict_of(const tm_evidence *evidence, char reason[TM_REASON_BYTES]);
 
 #endif
