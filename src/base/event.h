@@ -204,6 +204,11 @@ typedef struct {
     bool        rows;                /* other rows, too */
     bool        causal;              /* and the losses of targets before them kept their bits */
     bool        context;             /* tokens were replaced that must be seen, and some loss changed */
+    bool        evaluated;           /* was the loss of the step computed again, of the same weights and batch? */
+    double      step_loss, evaluated_loss; /* what the step says of it, and what came out, with all that a model adds */
+    double      of_targets;                /* without that: what a step reports */
+    double      loss_band;                 /* what the two may differ by */
+    bool        loss_agrees;
     double      seconds;
     char        reason[TM_REASON_BYTES]; /* what does not hold */
     const char *losses;                  /* format of the two losses; NULL: nobody looked */

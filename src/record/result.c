@@ -62,6 +62,10 @@ static void print_certificate(tm_json *json, const char *name, const tm_certific
     tm_json_f64(json, "band", c->done ? c->band : (double)NAN);
     tm_json_string(json, "losses", c->losses);
     tm_json_string(json, "losses_reason", c->inexact[0] ? c->inexact : NULL);
+    tm_json_f64(json, "step_loss", c->evaluated ? c->step_loss : (double)NAN);
+    tm_json_f64(json, "evaluated_loss", c->evaluated ? c->evaluated_loss : (double)NAN);
+    tm_json_f64(json, "loss_band", c->evaluated ? c->loss_band : (double)NAN);
+    tm_json_bool(json, "loss_agrees", c->loss_agrees);
     tm_json_bool(json, "gradients", c->gradients);
     tm_json_bool(json, "looked_ahead", c->looked_ahead);
     tm_json_bool(json, "causal", c->causal);

@@ -139,6 +139,11 @@ static tm_event rich_end(void)
                                          .rows = true,
                                          .causal = true,
                                          .context = true,
+                                         .evaluated = true,
+                                         .step_loss = 5.015625,
+                                         .evaluated_loss = 5.0156875,
+                                         .loss_band = 7e-3,
+                                         .loss_agrees = true,
                                          .seconds = 0.75 };
     end->certificate_after = (tm_certificate){ .done = true, .groups = 6, .seconds = 0.375 };
     strcpy(end->certificate_after.reason, certificate_reason);

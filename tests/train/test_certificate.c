@@ -37,6 +37,7 @@ static tm_certificate certify(const tm_step_options *options, uint64_t seed, int
     uint64_t before = test_state_hash(trainer);
     if (tm_certify_anew(trainer, &batch, seed, &result, &err) != TM_OK) fail_msg("%s", err.text);
     assert_true(before == test_state_hash(trainer));
+    if (!result.loss_agrees) fail_msg("%s", result.reason);
     test_batch_fini(&b);
     tm_trainer_close(trainer);
     tm_device_close(device);

@@ -473,13 +473,15 @@ static void certificates_that_fail_are_told(void **state)
 {
     const tm_run_options o = options_of(60);
     (void)state;
-    for (int bits = 0; bits < 32; bits++) {
+    for (int bits = 0; bits < 128; bits++) {
         run             like = { .progress.finite = true, .progress.done = 60 };
         tm_certificate *c = &like.certified.first;
         c->done = bits & 1, c->gradients = bits & 2, c->looked_ahead = bits & 4;
         c->causal = bits & 8, c->context = bits & 16;
+        c->evaluated = bits & 32, c->loss_agrees = bits & 64;
         snprintf(c->reason, sizeof c->reason, "as said");
-        bool fails = (c->done && !c->gradients) || (c->looked_ahead && !(c->causal && c->context));
+        bool fails = (c->evaluated && !c->loss_agrees) || (c->done && !c->gradients) ||
+                     (c->looked_ahead && !(c->causal && c->context));
         assert_string_equal(check_proof(&o, &like, nothing), fails ? "as said" : "");
     }
 }

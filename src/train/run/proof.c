@@ -14,6 +14,7 @@
 #include "train/run/curve.h"
 #include "train/certify/dead_attention.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,15 @@ tm_status run_certify(run *r, const tm_micro_batch *batch, tm_error *err)
     r->timing.begin_ns += (int64_t)(r->certified.first.seconds * 1e9); /* that time belongs to no step */
     r->certified.done_ns = tm_now_ns();
     return TM_OK;
+}
+
+void run_check_loss(run *r, const tm_step_result *result)
+{
+    const tm_certificate *c = &r->certified.first;
+    if (!c->evaluated || fabs(result->loss - c->of_targets) <= c->loss_band) return;
+    snprintf(r->certified.not_training, sizeof r->certified.not_training,
+             "the first step reports a loss of %.9g, and that of its batch is %.9g (band %.2g)", result->loss,
+             c->of_targets, c->loss_band);
 }
 
 /* --- after -------------------------------------------------------------------------------------------------------- */
@@ -209,7 +219,8 @@ static void check_curve(run *r)
 
 static bool fails(const tm_certificate *c)
 {
-    return (c->done && !c->gradients) || (c->looked_ahead && !(c->causal && c->context));
+    return (c->evaluated && !c->loss_agrees) || (c->done && !c->gradients) ||
+           (c->looked_ahead && !(c->causal && c->context));
 }
 
 /* With the weights as they are now, on the samples that would come next: the gradients of the last step are gone. */

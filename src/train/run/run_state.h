@@ -174,6 +174,8 @@ tm_step_options run_step_options(const run *r);
 TM_MUST_USE tm_status run_remember(run *r, tm_error *err);
 /* In the first step, between its gradients and its update: the certificate, if one is wanted. `batch`: of the step. */
 TM_MUST_USE tm_status run_certify(run *r, const tm_micro_batch *batch, tm_error *err);
+/* Behind that update: is the loss that is reported the one that was found? */
+void run_check_loss(run *r, const tm_step_result *result);
 /* After the last one: sets `unreal`. *weights_hash: as tm_trainer_weights_hash. */
 TM_MUST_USE tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err);
 
