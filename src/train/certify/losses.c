@@ -142,12 +142,30 @@ tm_status tm_certifier_loss(tm_certifier *c, double *loss, bool *jumped, tm_erro
     return tm_certifier_join_any(c, jumped, err);
 }
 
+/* Of a step in parts what those before the last one have counted, as step->counts packs it. */
+static tm_status add_earlier(tm_certifier *c, double *targets, double *balance, tm_error *err)
+{
+    const tm_step *step = c->step;
+    if (!step->part_gradients || c->alone) return TM_OK;
+    size_t    n = (size_t)tm_shape_elements(tm_graph_at(step->graph, step->part_counts)->shape);
+    double   *counts = tm_alloc(n * sizeof *counts);
+    tm_status st = tm_trainer_read(c->trainer, step->part_counts, 0, counts, n * sizeof *counts, err);
+    if (st == TM_OK) {
+        *targets += counts[0];
+        for (size_t i = 0; i < c->n_counts; i++) c->counts[i] += counts[1 + i];
+        if (step->model.balance_loss != TM_NONE) *balance += counts[1 + c->n_counts];
+    }
+    free(counts);
+    return st;
+}
+
 tm_status tm_certifier_evaluate(tm_certifier *c, tm_error *err)
 {
     double targets, balance, sum;
     TM_TRY(tm_trainer_read(c->trainer, c->step->loss, 0, &targets, sizeof targets, err));
     TM_TRY(read_balance(c, &balance, err));
     TM_TRY(read_counts(c, c->counts, err));
+    TM_TRY(add_earlier(c, &targets, &balance, err));
     TM_TRY(join_sums(c, targets, balance, &sum, err));
     TM_TRY(agree(c, &sum, err));
     c->said = sum / c->targets;

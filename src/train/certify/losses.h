@@ -19,6 +19,7 @@ typedef struct {
     const tm_step        *step;
     const tm_micro_batch *batch;         /* all micro-batches one after the other */
     int64_t               micro_batches; /* of which the gradients are */
+    bool                  alone;         /* they are no part of a step in parts */
     uint64_t              seed;
     tm_motion             motion;
     double                said;       /* the step's loss, as the programs that made the gradients say it */

@@ -249,14 +249,16 @@ static tm_status add_here(tm_motion *motion, tm_tensor_id id, int64_t first, int
 }
 
 /* Elements [first, first + n) of a tensor's gradient into motion->gradient: its two parts, where a table is looked up
- * and a factor, too; of all ranks. */
+ * and a factor, too; of all ranks, and all parts of a step. */
 static tm_status read_gradient(tm_motion *motion, const tm_motion_member *m, int64_t first, int64_t n, tm_error *err)
 {
     const tm_tensor *t = tm_graph_at(motion->step->graph, m->id);
     for (int64_t i = 0; i < n; i++) motion->gradient[i] = 0;
     TM_TRY(add_here(motion, t->gradient, first, n, err));
     if (t->lookup_gradient != TM_NONE) TM_TRY(add_here(motion, t->lookup_gradient, first, n, err));
-    return tm_motion_complete(motion, m, n, err);
+    TM_TRY(tm_motion_complete(motion, m, n, err));
+    return m->earlier == TM_NONE || motion->alone ? TM_OK
+                                                  : add_here(motion, m->earlier, m->earlier_first + first, n, err);
 }
 
 /* sum a_i b_i, added up in LANES. */

@@ -25,6 +25,9 @@ typedef struct {
     unsigned sums;  /* of the group that divides matrices: the same, to be taken first (tm_tensor.sums) */
     bool     late;  /* the last program of micro-batches takes both */
     int      other; /* rank of the group of stages that has the same tensor and a term of its gradient; -1: none */
+    tm_tensor_id
+            earlier; /* of a step in parts: the unit with the sums of those before the last; TM_NONE: there are none */
+    int64_t earlier_first; /* its element that is the first of this tensor */
     double part; /* what a sum over all ranks takes of its numbers: 1 / ranks that have the same; 0: counts elsewhere */
 } tm_motion_member;
 
@@ -46,6 +49,7 @@ typedef struct {
     char             *piece[2], *moved;
     double           *gradient, *kept; /* of a piece; its values as they were */
     bool              reduced;         /* the last program of micro-batches has run */
+    bool              alone;           /* gradients are of one micro-batch, and not the last part of a step */
     bool              exact;           /* products are those of the program "exact" */
     double            table[2];        /* of a table of which stages have pieces (tm_motion_sum_parts) */
 } tm_motion;
