@@ -215,6 +215,19 @@ typedef struct {
     char        inexact[160];            /* why not float32, where the products are coarser; empty: they are */
 } tm_certificate;
 
+/* What was looked at of some updates (train/certify/update.h). */
+enum { TM_UPDATES_LOOKED_AT = 2 };
+typedef struct {
+    int     n_steps; /* 0: nobody looked */
+    int64_t steps[TM_UPDATES_LOOKED_AT];
+    int64_t elements; /* of weights that were worked out again, on this rank, in all these steps */
+    double  largest;  /* how far the farthest of them, or of their moments, is off, as part of what it may be */
+    bool    agrees;
+    double  seconds;
+    char    reason[TM_REASON_BYTES]; /* what does not hold */
+    char    partly[160];             /* what of an optimizer was not looked at; empty: all was */
+} tm_update_certificate;
+
 /* The losses of a run of the main job beside those that are stored (train/run/curve.h). */
 typedef struct {
     int64_t steps; /* compared; 0: the run is another job */
@@ -259,6 +272,7 @@ typedef struct {
     size_t                          n_ranks;
     tm_machine_watch                machine;
     tm_certificate                  certificate, certificate_after; /* in the first step; after the last one */
+    tm_update_certificate           update;
     tm_curve                        curve;
 } tm_run_ended;
 

@@ -127,6 +127,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
         .weights_hash = weights_hash,
         .certificate = r->certified.first,
         .certificate_after = r->certified.after,
+        .update = r->certified.update,
         .curve = r->certified.curve,
         .step_seconds = r->timing.step_seconds,
         .first_step_seconds = r->timing.first_step_seconds,

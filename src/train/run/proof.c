@@ -52,7 +52,7 @@ static bool possible(const run *r)
 }
 
 /* Runs that nobody judges need none. Steps before a checkpoint count in the verdict, so they do here. */
-static bool wanted(const run *r)
+bool run_certifies(const run *r)
 {
     const tm_run_options *o = r->options;
     return o->certify && possible(r) && (o->steps >= TM_JUDGED_STEPS || o->stop_at_target);
@@ -61,7 +61,7 @@ static bool wanted(const run *r)
 tm_step_options run_step_options(const run *r)
 {
     tm_step_options step = r->options->step;
-    bool            looks = wanted(r) || (r->options->certify_after && possible(r));
+    bool            looks = run_certifies(r) || (r->options->certify_after && possible(r));
     if (looks && step.precision->compute == TM_BF16 && !step.quantize.on) step.exact = &tm_precision_f32;
     return step;
 }
@@ -76,7 +76,7 @@ tm_status run_remember(run *r, tm_error *err)
 
 tm_status run_certify(run *r, const tm_micro_batch *batch, tm_error *err)
 {
-    if (!wanted(r)) return TM_OK;
+    if (!run_certifies(r)) return TM_OK;
     TM_TRY(tm_certify(r->trainer, batch, r->options->seed, &r->certified.first, err));
     r->timing.begin_ns += (int64_t)(r->certified.first.seconds * 1e9); /* that time belongs to no step */
     r->certified.done_ns = tm_now_ns();
@@ -264,6 +264,8 @@ tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err)
         bool unreal = r->certified.not_training[0] != '\0';
         if (st == TM_OK) st = any_rank(r, &unreal, err);
         if (st == TM_OK && !unreal && c->done && r->progress.last_norm > 0) st = check_reached(r, err);
+        if (r->certified.update.n_steps > 0 && !r->certified.update.agrees)
+            snprintf(r->certified.not_training, sizeof r->certified.not_training, "%s", r->certified.update.reason);
         if (fails(c)) snprintf(r->certified.not_training, sizeof r->certified.not_training, "%s", c->reason);
         unreal = r->certified.not_training[0] != '\0';
         if (st == TM_OK) st = any_rank(r, &unreal, err);

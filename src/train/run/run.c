@@ -113,6 +113,7 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
     free(r.timing.step_end_ns);
     free(r.timing.busy_seconds);
     free(r.certified.hashes);
+    tm_update_free(r.certified.watched);
     tm_validity_destroy(r.timing.validity);
     tm_gpu_sensors_close(r.timing.gpu);
     tm_sampling_destroy(r.timing.sampling);
