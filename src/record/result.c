@@ -88,8 +88,8 @@ static void print_certificate(tm_json *json, const char *name, const tm_certific
     tm_json_bool(json, "causal", c->causal);
     tm_json_bool(json, "context", c->context);
     tm_json_bool(json, "rows", c->rows);
-    if (update) print_update(json, update);
     tm_json_f64(json, "seconds", c->seconds);
+    if (update) print_update(json, update);
     tm_json_close(json, '}');
 }
 
