@@ -221,23 +221,47 @@ static const struct {
     tm_hyper            hyper;
     bool                pure; /* of bfloat16 only */
 } rules[] = {
-    { &tm_optimizer_adamw, { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .decay_matrices_only = true }, false },
+    { &tm_optimizer_adamw,
+      { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .decay_matrices_only = true },
+      false },
     { &tm_optimizer_adamw, { .beta1 = 0.8, .beta2 = 0.999, .eps = 1e-3, .weight_decay = 0 }, false },
-    { &tm_optimizer_adamw, { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .bf16_moments = true }, false },
+    { &tm_optimizer_adamw,
+      { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .bf16_moments = true },
+      false },
     { &tm_optimizer_adamw, { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .kahan = true }, true },
-    { &tm_optimizer_adamw, { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .stochastic = true }, true },
+    { &tm_optimizer_adamw,
+      { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .stochastic = true },
+      true },
     { &tm_optimizer_sgd, { .weight_decay = 0.1 }, false },
     { &tm_optimizer_sgd, { .momentum = 0.9, .weight_decay = 0.1, .decay_matrices_only = true }, false },
     { &tm_optimizer_sgd, { .momentum = 0.9, .weight_decay = 0.01, .nesterov = true }, false },
-    { &tm_optimizer_adafactor, { .beta2_decay = -0.8, .eps1 = NAN, .eps2 = 1e-3, .clip_threshold = 1, .weight_decay = 0.1 }, false },
-    { &tm_optimizer_muon,
-      { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .momentum = 0.95, .nesterov = true, .weight_decay = 0.1, .definition = TM_DEFINED_TORCH },
+    { &tm_optimizer_adafactor,
+      { .beta2_decay = -0.8, .eps1 = NAN, .eps2 = 1e-3, .clip_threshold = 1, .weight_decay = 0.1 },
       false },
     { &tm_optimizer_muon,
-      { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .momentum = 0.9, .weight_decay = 0.1, .definition = TM_DEFINED_MEGATRON, .scale = TM_MUON_SPECTRAL },
+      { .beta1 = 0.9,
+        .beta2 = 0.95,
+        .eps = 1e-8,
+        .momentum = 0.95,
+        .nesterov = true,
+        .weight_decay = 0.1,
+        .definition = TM_DEFINED_TORCH },
       false },
-    { &tm_optimizer_adamw8bit, { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .definition = TM_DEFINED_TORCHAO }, false },
-    { &tm_optimizer_adamw8bit, { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .definition = TM_DEFINED_BITSANDBYTES }, false },
+    { &tm_optimizer_muon,
+      { .beta1 = 0.9,
+        .beta2 = 0.95,
+        .eps = 1e-8,
+        .momentum = 0.9,
+        .weight_decay = 0.1,
+        .definition = TM_DEFINED_MEGATRON,
+        .scale = TM_MUON_SPECTRAL },
+      false },
+    { &tm_optimizer_adamw8bit,
+      { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .definition = TM_DEFINED_TORCHAO },
+      false },
+    { &tm_optimizer_adamw8bit,
+      { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .definition = TM_DEFINED_BITSANDBYTES },
+      false },
 };
 enum { RULES = sizeof rules / sizeof rules[0] };
 
@@ -284,7 +308,8 @@ static void honest_updates_hold(void **state)
                     if (rule == 2 && p == 2) continue; /* they are that already */
                     tm_update_certificate c = train(&o, steps[k], k == 1 ? 0 : most, NOTHING);
                     if (!c.agrees)
-                        fail_msg("rule %d, model %d, %s, step %d: %s", rule, kind, precisions[p]->name, steps[k], c.reason);
+                        fail_msg("rule %d, model %d, %s, step %d: %s", rule, kind, precisions[p]->name, steps[k],
+                                 c.reason);
                     assert_true(c.elements > 1000 && c.largest > 0 && c.largest <= 1);
                     farthest = fmax(farthest, p == 0 ? c.largest : 0);
                     runs++;
@@ -315,9 +340,9 @@ static void what_is_planted_is_found(void **state)
     assert_int_equal(ROWS, DEFECTS - 1);
     for (int i = 0; i < ROWS; i++)
         for (int p = 0; p < 2; p++) {
-            tm_step_options o = options_of(0, 0, p ? &tm_precision_bf16 : &tm_precision_f32);
-            const int       step = 12;
-            char            words[40];
+            tm_step_options       o = options_of(0, 0, p ? &tm_precision_bf16 : &tm_precision_f32);
+            const int             step = 12;
+            char                  words[40];
             tm_update_certificate c = train(&o, step, most, rows[i].is);
             if (c.agrees) fail_msg("defect %d is not seen", rows[i].is);
             snprintf(words, sizeof words, "step %d, element ", step);

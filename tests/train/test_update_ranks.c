@@ -70,9 +70,11 @@ static void spoil_copies(tm_trainer *trainer)
 
 static void update(tm_trainer *trainer, int rank, int step, looked *to, tm_step_result *result)
 {
-    tm_update_rule   rule = { .learning_rate = rate,
-                              .schedule = { .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 10, .warmup_steps = 4, .decay_ratio = -1 },
-                              .max_norm = most };
+    tm_update_rule rule = {
+        .learning_rate = rate,
+        .schedule = { .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 10, .warmup_steps = 4, .decay_ratio = -1 },
+        .max_norm = most
+    };
     tm_update_check *check;
     const tm_units  *units = &tm_trainer_step_of(trainer)->units;
     double          *old[32] = { NULL };
@@ -119,15 +121,13 @@ typedef struct {
     int        replicate, shard, context, tensor, stages, experts;
     tm_sharing sharing;
 } layout;
-static const layout layouts[] = {
-    { 2, 1, 1, 1, 0, 1, TM_SHARE_COPIES },    { 1, 2, 1, 1, 0, 1, TM_SHARE_OPTIMIZER },
-    { 1, 3, 1, 1, 0, 1, TM_SHARE_GRADIENTS }, { 1, 4, 1, 1, 0, 1, TM_SHARE_ALL },
-    { 2, 2, 1, 1, 0, 1, TM_SHARE_ALL },       { 2, 2, 1, 1, 0, 1, TM_SHARE_OPTIMIZER },
-    { 2, 1, 2, 1, 0, 1, TM_SHARE_ALL },       { 1, 1, 1, 2, 0, 1, TM_SHARE_COPIES },
-    { 1, 2, 1, 2, 0, 1, TM_SHARE_ALL },       { 1, 1, 1, 1, 2, 1, TM_SHARE_COPIES },
-    { 1, 2, 1, 1, 2, 1, TM_SHARE_OPTIMIZER }, { 1, 2, 1, 1, 0, 2, TM_SHARE_COPIES },
-    { 1, 4, 1, 1, 0, 2, TM_SHARE_ALL }
-};
+static const layout layouts[] = { { 2, 1, 1, 1, 0, 1, TM_SHARE_COPIES },    { 1, 2, 1, 1, 0, 1, TM_SHARE_OPTIMIZER },
+                                  { 1, 3, 1, 1, 0, 1, TM_SHARE_GRADIENTS }, { 1, 4, 1, 1, 0, 1, TM_SHARE_ALL },
+                                  { 2, 2, 1, 1, 0, 1, TM_SHARE_ALL },       { 2, 2, 1, 1, 0, 1, TM_SHARE_OPTIMIZER },
+                                  { 2, 1, 2, 1, 0, 1, TM_SHARE_ALL },       { 1, 1, 1, 2, 0, 1, TM_SHARE_COPIES },
+                                  { 1, 2, 1, 2, 0, 1, TM_SHARE_ALL },       { 1, 1, 1, 1, 2, 1, TM_SHARE_COPIES },
+                                  { 1, 2, 1, 1, 2, 1, TM_SHARE_OPTIMIZER }, { 1, 2, 1, 1, 0, 2, TM_SHARE_COPIES },
+                                  { 1, 4, 1, 1, 0, 2, TM_SHARE_ALL } };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
 static job job_of(const layout *l, tm_step_options o, looked *to)
@@ -149,8 +149,16 @@ static job job_of(const layout *l, tm_step_options o, looked *to)
 
 static tm_hyper hyper_of(const tm_optimizer *optimizer)
 {
-    return (tm_hyper){ .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .decay_matrices_only = true,
-                       .momentum = 0.9, .beta2_decay = -0.8, .eps1 = (double)NAN, .eps2 = 1e-3, .clip_threshold = 1,
+    return (tm_hyper){ .beta1 = 0.9,
+                       .beta2 = 0.95,
+                       .eps = 1e-8,
+                       .weight_decay = 0.1,
+                       .decay_matrices_only = true,
+                       .momentum = 0.9,
+                       .beta2_decay = -0.8,
+                       .eps1 = (double)NAN,
+                       .eps2 = 1e-3,
+                       .clip_threshold = 1,
                        .nesterov = optimizer == &tm_optimizer_muon,
                        .definition = optimizer == &tm_optimizer_muon ? TM_DEFINED_TORCH : TM_DEFINED_TORCHAO };
 }
@@ -179,8 +187,8 @@ static void honest_ranks_hold(void **state)
                     for (int r = 0; r < ranks_of(&j); r++) {
                         const tm_update_certificate *c = &to.found[r];
                         if (!c->agrees || c->n_steps != 2 || c->elements < 100)
-                            fail_msg("model %d, layout %d, %s, %d: rank %d: %d elements: %s", k, l, optimizer->name, p, r,
-                                     (int)c->elements, c->reason);
+                            fail_msg("model %d, layout %d, %s, %d: rank %d: %d elements: %s", k, l, optimizer->name, p,
+                                     r, (int)c->elements, c->reason);
                     }
                 }
 }
@@ -191,9 +199,9 @@ static void one_rank_is_enough(void **state)
     static const struct {
         defect is;
         int    layout;
-    } rows[] = { { NOT_GATHERED, 1 }, { NOT_GATHERED, 5 }, { NOT_GATHERED, 2 }, { OTHER_COPY, 0 }, { OTHER_COPY, 1 },
-                 { OTHER_COPY, 5 },   { NOT_SUMMED, 0 },   { NOT_SUMMED, 1 },   { NOT_SUMMED, 2 }, { NOT_SUMMED, 3 },
-                 { NOT_SUMMED, 5 },   { NOT_SUMMED, 7 } };
+    } rows[] = { { NOT_GATHERED, 1 }, { NOT_GATHERED, 5 }, { NOT_GATHERED, 2 }, { OTHER_COPY, 0 },
+                 { OTHER_COPY, 1 },   { OTHER_COPY, 5 },   { NOT_SUMMED, 0 },   { NOT_SUMMED, 1 },
+                 { NOT_SUMMED, 2 },   { NOT_SUMMED, 3 },   { NOT_SUMMED, 5 },   { NOT_SUMMED, 7 } };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         looked to = { .planted = rows[i].is };
         job    j = job_of(&layouts[rows[i].layout], model_options(0), &to);

@@ -35,7 +35,8 @@ void tm_reckon_adamw(const tm_terms *t, double weight, tm_reckoned gradient, dou
     double low = sqrt(fmax(second->value - second->slack, 0) / unbiased2) + h->eps;
     double high = sqrt((second->value + second->slack) / unbiased2) + h->eps;
     double move = t->rate * first->value / unbiased1 / under, kept = weight - t->rate * t->decay * weight;
-    double off = t->rate / unbiased1 * (first->slack / low + fabs(first->value) * fmax(1 / low - 1 / under, 1 / under - 1 / high));
+    double off = t->rate / unbiased1 *
+                 (first->slack / low + fabs(first->value) * fmax(1 / low - 1 / under, 1 / under - 1 / high));
     out[0].value = kept - move;
     out[0].slack = off + 8 * e * fabs(move) + 4 * e * fabs(weight) + e * fabs(out[0].value);
 }
@@ -157,8 +158,7 @@ static void iterate(double *x, int64_t r, int64_t c, const double abc[3])
     free(gram);
 }
 
-/* What the learning rate is multiplied by for a matrix of this shape. */
-static double muon_factor(const tm_hyper *h, double rows, double columns)
+double tm_reckon_muon_factor(const tm_hyper *h, double rows, double columns)
 {
     switch (h->scale) {
     case TM_MUON_MATCH_RMS:
@@ -182,11 +182,13 @@ void tm_reckon_muon(const tm_terms *t, int64_t rows, int64_t columns, const doub
     const tm_hyper *h = t->hyper;
     const bool      megatron = h->definition == TM_DEFINED_MEGATRON, high = rows > columns;
     const int64_t   n = rows * columns, r = high ? columns : rows, c = high ? rows : columns;
-    double         *x = tm_alloc((size_t)n * sizeof *x), factor = t->rate * muon_factor(h, (double)rows, (double)columns);
+    double         *x = tm_alloc((size_t)n * sizeof *x),
+           factor = t->rate * tm_reckon_muon_factor(h, (double)rows, (double)columns);
     for (int64_t i = 0; i < n; i++) {
         double g = t->clip * gradients[i].value;
         buffer[i] = h->momentum * buffer[i] + (1 - h->momentum) * g;
-        x[high ? i % columns * c + i / columns : i] = h->nesterov ? (1 - h->momentum) * g + h->momentum * buffer[i] : buffer[i];
+        x[high ? i % columns * c + i / columns : i] =
+            h->nesterov ? (1 - h->momentum) * g + h->momentum * buffer[i] : buffer[i];
     }
     double norm = fmax(sqrt(mean_square(x, n) * (double)n), megatron ? 1e-15 : 1e-7);
     for (int64_t i = 0; i < n; i++) x[i] /= norm;

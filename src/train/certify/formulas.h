@@ -44,5 +44,7 @@ void tm_reckon_adafactor(const tm_terms *t, double eps1, int64_t rows, int64_t c
 /* Muon (Jordan et al. 2024) of a whole matrix: `buffer` (rows columns) becomes the new one. */
 void tm_reckon_muon(const tm_terms *t, int64_t rows, int64_t columns, const double *weights,
                     const tm_reckoned *gradients, double *buffer, tm_reckoned *out);
+/* What the learning rate is multiplied by for a matrix of this shape. */
+double tm_reckon_muon_factor(const tm_hyper *hyper, double rows, double columns);
 
 #endif

@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of an update that needs whole tensors: elements of all that are worked out again, and multiplications of Muon's. */
-static const double most_elements = 0x1p21, most_products = 0x1p25;
+/* Of an update that needs whole tensors: elements of all that are worked out again, and multiplications of Muon's; in
+ * any case, and for each FLOP of a step, so that it is a small part of that. */
+static const double few_elements = 0x1p18, few_products = 0x1p24, elements_per_flop = 2.5e-5, products_per_flop = 1e-3;
 
 /* --- which -------------------------------------------------------------------------------------------------------- */
 
@@ -60,8 +61,7 @@ static void find_method(const tm_update_check *c, tm_sample *s)
     if (optimizer == &tm_optimizer_adafactor) s->method = TM_SAMPLE_ADAFACTOR;
     if (optimizer == &tm_optimizer_muon && matrix && s->tensor->layer >= 0) s->method = TM_SAMPLE_MUON;
     if (state(s, graph, "exp_avg_absmax") != TM_NONE) s->method = TM_SAMPLE_CODED;
-    for (int k = 0; k < 4; k++)
-        s->states[k] = names[s->method][k] ? state(s, graph, names[s->method][k]) : TM_NONE;
+    for (int k = 0; k < 4; k++) s->states[k] = names[s->method][k] ? state(s, graph, names[s->method][k]) : TM_NONE;
     if (s->method == TM_SAMPLE_ADAFACTOR && !matrix) s->states[0] = state(s, graph, "variance");
     s->rest = state(s, graph, "kahan_comp");
 }
@@ -131,7 +131,8 @@ static void choose_blocks(tm_update_check *c, const tm_motion_member *m)
     const int64_t blocks = (m->n + TM_SAMPLE_BLOCK - 1) / TM_SAMPLE_BLOCK;
     uint64_t      stream = tm_random_stream(tm_graph_at(c->step->graph, m->id)->name);
     for (uint64_t k = 0; k < 2 && (int64_t)k < blocks; k++) {
-        int64_t block = (int64_t)tm_random_permute(c->seed, stream, k, (uint64_t)blocks), first = block * TM_SAMPLE_BLOCK;
+        int64_t block = (int64_t)tm_random_permute(c->seed, stream, k, (uint64_t)blocks),
+                first = block * TM_SAMPLE_BLOCK;
         add(c, m, first, m->n - first < TM_SAMPLE_BLOCK ? m->n - first : TM_SAMPLE_BLOCK, false);
     }
 }
@@ -139,20 +140,23 @@ static void choose_blocks(tm_update_check *c, const tm_motion_member *m)
 void tm_samples_choose(tm_update_check *c)
 {
     const tm_optimizer *optimizer = c->step->options.optimizer;
+    const double        flops = tm_schedule_flops(&c->step->training);
+    const double        most_elements = fmax(few_elements, flops * elements_per_flop);
+    const double        most_products = fmax(few_products, flops * products_per_flop);
     double              elements = 0, products = 0;
     tm_reckon_map(true, c->map[0]);
     tm_reckon_map(false, c->map[1]);
     for (size_t i = 0; i < c->motion.n_members; i++) {
         /* in a random order, which differs from step to step */
-        size_t k = (size_t)tm_random_permute(c->seed, 0, i, c->motion.n_members);
+        size_t                  k = (size_t)tm_random_permute(c->seed, 0, i, c->motion.n_members);
         const tm_motion_member *m = &c->motion.members[k];
         const tm_tensor        *t = tm_graph_at(c->step->graph, m->id);
-        bool muon = optimizer == &tm_optimizer_muon && t->shape.rank >= 2 && t->layer >= 0;
+        bool                    muon = optimizer == &tm_optimizer_muon && t->shape.rank >= 2 && t->layer >= 0;
         if (!muon && optimizer != &tm_optimizer_adafactor) {
             choose_blocks(c, m);
             continue;
         }
-        bool fits = m->n <= TM_MOTION_PIECE * 8 && elements + (double)m->n <= most_elements;
+        bool fits = elements + (double)m->n <= most_elements;
         if (muon) fits = fits && products + products_of(t) <= most_products;
         if (!muon) fits = fits && t->shape.rank <= 2;
         c->left_out += !fits;
@@ -183,8 +187,9 @@ tm_status tm_values_read(tm_trainer *trainer, tm_tensor_id id, int64_t first, in
 static tm_status take_gradients(tm_update_check *c, tm_sample *s, tm_error *err)
 {
     const bool   sum = c->terms > 1 || s->tensor->lookup_gradient != TM_NONE;
-    const double unit = c->narrow ? 0x1p-8 : tm_graph_at(c->step->graph, s->tensor->gradient)->dtype == TM_BF16 ? 0x1p-8
-                                                                                                             : 0x1p-24;
+    const double unit = c->narrow                                                            ? 0x1p-8
+                        : tm_graph_at(c->step->graph, s->tensor->gradient)->dtype == TM_BF16 ? 0x1p-8
+                                                                                             : 0x1p-24;
     for (int64_t at = 0; at < s->n; at += TM_MOTION_PIECE) {
         int64_t n = s->n - at < TM_MOTION_PIECE ? s->n - at : TM_MOTION_PIECE;
         TM_TRY(tm_motion_gradient(&c->motion, s->member, s->first + at, n, false, err));
@@ -320,9 +325,17 @@ static void reckon_muon(tm_sample *s)
         s->moments[0][i].value = b + part * (new - b);
         s->moments[0][i].slack = 0x1p-22 * (fabs(b) + fabs(new)) + part * (fabs(new) * s->terms.clip_slack + g->slack);
     }
+    /* Of a part only how far it can go: no singular value, so no element, becomes larger than 1.2. */
+    for (int64_t i = 0; i < s->n && !s->whole; i++) {
+        double low = (double)t->shape.n[t->shape.rank - 2];
+        s->expected[i].value = s->weights[i] * (1 - s->terms.rate * s->terms.decay);
+        s->expected[i].slack = 0x1p-22 * fabs(s->weights[i]) +
+                               1.5 * s->terms.rate * tm_reckon_muon_factor(&s->hyper, low, (double)columns);
+    }
     for (int64_t row = 0, k = 0; row < all && s->whole; k++) {
         int64_t rows = matrix_rows(t, k), at = row * columns;
-        tm_reckon_muon(&s->terms, rows, columns, s->weights + at, s->gradients + at, s->before[0] + at, s->expected + at);
+        tm_reckon_muon(&s->terms, rows, columns, s->weights + at, s->gradients + at, s->before[0] + at,
+                       s->expected + at);
         row += rows;
     }
 }
@@ -353,7 +366,7 @@ tm_status tm_sample_reckon(tm_update_check *c, tm_sample *s, tm_error *err)
     if (holds && !matrices) reckon_elements(s);
     if (holds && s->method == TM_SAMPLE_MUON) reckon_muon(s);
     if (holds && s->method == TM_SAMPLE_ADAFACTOR && s->whole) reckon_adafactor(s);
-    if (!matrices || s->whole) return join(c, s, err);
+    if (s->method != TM_SAMPLE_ADAFACTOR || s->whole) return join(c, s, err);
     free(s->expected);
     s->expected = NULL;
     return TM_OK;

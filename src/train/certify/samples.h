@@ -23,12 +23,12 @@ typedef struct {
     tm_terms                terms;
     bool                    whole; /* all of the tensor: what its update depends on */
     int64_t                 first, n;
-    double                  unit;        /* that its format rounds by */
-    unsigned                share;       /* axes of the ranks that update a part each; 0: every rank all */
-    unsigned                alike[2];    /* axes whose ranks have the same weights behind the update */
-    tm_tensor_id            states[4];   /* moments (of Adafactor means) and scales; TM_NONE */
-    tm_tensor_id            rest;        /* what rounding took from the weight; TM_NONE */
-    int64_t                 state_first; /* element of the tensor that is the first in its states */
+    double                  unit;               /* that its format rounds by */
+    unsigned                share;              /* axes of the ranks that update a part each; 0: every rank all */
+    unsigned                alike[2];           /* axes whose ranks have the same weights behind the update */
+    tm_tensor_id            states[4];          /* moments (of Adafactor means) and scales; TM_NONE */
+    tm_tensor_id            rest;               /* what rounding took from the weight; TM_NONE */
+    int64_t                 state_first;        /* element of the tensor that is the first in its states */
     int64_t                 held_from, held_to; /* elements of the sample that this rank updates */
     /* What the update begins with. */
     double      *weights;

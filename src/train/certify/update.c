@@ -109,8 +109,11 @@ static void compare(const tm_update_check *c, const tm_sample *s, const char *wh
     if (!(part <= to->largest)) to->largest = part;
     if (part <= 1) return;
     say_terms(c, s, terms);
-    violated(to, "the update of %.100s is not what the configuration asks for: step %lld, element %lld: %s %.9g, wanted %.9g (band %.2g; %s)",
-             tm_sample_name(s), (long long)c->number, (long long)(s->first + i), what, found, wanted.value, band, terms);
+    violated(to,
+             "the update of %.100s is not what the configuration asks for: step %lld, element %lld: %s %.9g, wanted "
+             "%.9g (band %.2g; %s)",
+             tm_sample_name(s), (long long)c->number, (long long)(s->first + i), what, found, wanted.value, band,
+             terms);
 }
 
 static void compare_weights(const tm_update_check *c, const tm_sample *s, const double *found, const double *rest,
@@ -143,8 +146,11 @@ static tm_status compare_ranks(tm_update_check *c, const tm_sample *s, const dou
         TM_TRY(st);
         for (int64_t i = 0; i < s->n; i++)
             if (!(fabs(mean[i] / ranks - found[i]) <= 0x1p-48 * fabs(found[i])))
-                violated(to, "ranks have different weights behind step %lld: element %lld of %.100s is %.9g on one, %.9g on the average of %d",
-                         (long long)c->number, (long long)(s->first + i), tm_sample_name(s), found[i], mean[i] / ranks, ranks);
+                violated(to,
+                         "ranks have different weights behind step %lld: element %lld of %.100s is %.9g on one, %.9g "
+                         "on the average of %d",
+                         (long long)c->number, (long long)(s->first + i), tm_sample_name(s), found[i], mean[i] / ranks,
+                         ranks);
     }
     free(mean);
     return TM_OK;
@@ -211,7 +217,8 @@ static tm_status compare_moments(tm_update_check *c, const tm_sample *s, tm_upda
             TM_TRY(compare_coded(c, s, k, to, err));
             continue;
         }
-        const int64_t from = s->moment_n[k] >= 0 ? 0 : s->held_from, n = s->moment_n[k] >= 0 ? s->moment_n[k] : s->held_to - from;
+        const int64_t from = s->moment_n[k] >= 0 ? 0 : s->held_from,
+                      n = s->moment_n[k] >= 0 ? s->moment_n[k] : s->held_to - from;
         const int64_t at = s->moment_n[k] >= 0 ? 0 : s->first + from - s->state_first;
         double       *found = tm_alloc((size_t)n * sizeof *found);
         double        unit = tm_unit_stored(tm_graph_at(c->step->graph, s->states[k])->dtype, s->hyper.stochastic);
@@ -226,12 +233,13 @@ static tm_status compare_moments(tm_update_check *c, const tm_sample *s, tm_upda
 
 static tm_status judge_sample(tm_update_check *c, const tm_sample *s, tm_update_certificate *to, tm_error *err)
 {
-    double   *found = tm_alloc((size_t)s->n * sizeof *found), *rest = NULL;
-    tm_status st = tm_values_read(c->trainer, s->member->id, s->first, s->n, found, err);
+    double       *found = tm_alloc((size_t)s->n * sizeof *found), *rest = NULL;
+    tm_status     st = tm_values_read(c->trainer, s->member->id, s->first, s->n, found, err);
     const int64_t held = s->held_to - s->held_from;
     if (st == TM_OK && s->rest != TM_NONE && held > 0) {
         rest = tm_alloc((size_t)s->n * sizeof *rest);
-        st = tm_values_read(c->trainer, s->rest, s->first + s->held_from - s->state_first, held, rest + s->held_from, err);
+        st = tm_values_read(c->trainer, s->rest, s->first + s->held_from - s->state_first, held, rest + s->held_from,
+                            err);
     }
     if (st == TM_OK && s->expected) compare_weights(c, s, found, rest, to);
     if (st == TM_OK) st = compare_ranks(c, s, found, to, err);
@@ -249,8 +257,8 @@ tm_status tm_update_judge(tm_update_check *c, const tm_step_result *told, tm_upd
     to->steps[to->n_steps++] = c->number;
     for (size_t i = 0; i < c->n_samples && st == TM_OK; i++) st = judge_sample(c, &c->samples[i], to, err);
     if (!(fabs(told->grad_norm - c->norm) <= 2 * c->norm_slack * c->norm) && isfinite(c->norm))
-        violated(to, "step %lld reports a gradient norm of %.9g, and that of all gradients is %.9g", (long long)c->number,
-                 told->grad_norm, c->norm);
+        violated(to, "step %lld reports a gradient norm of %.9g, and that of all gradients is %.9g",
+                 (long long)c->number, told->grad_norm, c->norm);
     if (c->left_out > 0)
         snprintf(to->partly, sizeof to->partly, "%zu of %zu tensors are too large for %s to be worked out again",
                  c->left_out, c->motion.n_members, c->step->options.optimizer->name);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/certify/update.h - is the update of a step the one that the configuration asks for? Of every trained tensor some
- * elements, drawn by a seed, are worked out again: from weights, moments and gradients before the update, the learning
- * rate of this step by the schedule, the norm of all gradients, the decay of the tensor, by the published formula and in
- * double (train/certify/formulas.h). What the update stored must be that, within the rounding of its formats
- * (docs/certificate.md).
+/* train/certify/update.h - is the update of a step the one that the configuration asks for? Of every trained tensor
+ * some elements, drawn by a seed, are worked out again: from weights, moments and gradients before the update, the
+ * learning rate of this step by the schedule, the norm of all gradients, the decay of the tensor, by the published
+ * formula and in double (train/certify/formulas.h). What the update stored must be that, within the rounding of its
+ * formats (docs/certificate.md).
  *
  * Every rank looks at what it holds, all at the weights that they have, however they are shared; ranks that have the
  * same weights must have the same bits. All ranks make the same calls. */

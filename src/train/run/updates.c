@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/run/updates.c - the certificate of the update (train/certify/update.h) in a run: of its first step, and of one
- * more, drawn by the run's seed from the next fifty, where moments, their corrections and the learning rate are others. */
+ * more, drawn by the run's seed from the next fifty, where moments, their corrections and the learning rate are others.
+ */
 #include "train/run/run_state.h"
 
 #include "base/arena.h"
