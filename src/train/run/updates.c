@@ -9,20 +9,29 @@
 #include "base/random.h"
 #include "train/parallel/agree.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { NEXT = 50 };
 
-/* Its number; 0: there is no other step. */
+/* Its number; 0: there is no other step. One whose learning rate is not that of the step before, if one of some that
+ * are drawn is such a step. */
 static int64_t later_step(const run *r)
 {
-    int64_t left = r->options->steps - r->progress.first_step;
-    if (left < 1) return 0;
-    uint64_t among = (uint64_t)(left < NEXT ? left : NEXT);
-    uint64_t drawn = tm_random_below(r->options->seed, tm_random_stream("certified update"),
-                                     (uint64_t)r->progress.first_step, among);
-    return r->progress.first_step + 1 + (int64_t)drawn;
+    enum { DRAWN = 32 };
+    const tm_schedule *schedule = &r->options->schedule;
+    const uint64_t     stream = tm_random_stream("certified update");
+    const int64_t      first = r->progress.first_step, left = r->options->steps - first;
+    int64_t            step = 0;
+    for (uint64_t i = 0; i < DRAWN && left > 0; i++) {
+        uint64_t among = (uint64_t)(left < NEXT ? left : NEXT);
+        int64_t  drawn = first + 1 + (int64_t)tm_random_below(r->options->seed, stream + (uint64_t)first, i, among);
+        double   rate = tm_schedule_factor(schedule, drawn - 1), before = tm_schedule_factor(schedule, drawn - 2);
+        if (i == 0) step = drawn;
+        if (fabs(rate - before) > 1e-3 * rate) return drawn;
+    }
+    return step;
 }
 
 tm_status run_watch_update(run *r, int64_t step, tm_error *err)
