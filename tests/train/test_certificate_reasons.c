@@ -29,6 +29,9 @@ typedef struct {
     bool        dropped;      /* one of 4 micro-batches does not count */
     bool        others;       /* gradients and loss are of other targets: one of the first sample */
     bool        nan;          /* the loss is no number */
+    bool        adapters;     /* there are some, with dropout */
+    double      factor;       /* of their products, times what it is; not 0 */
+    bool        fixed;        /* the number of a micro-batch's first row does not reach the device */
     tm_dtype    dtype;        /* of products, where it is not 0: bfloat16 */
 } defects;
 
@@ -62,6 +65,18 @@ static void change_gradients(tm_trainer *trainer, const defects *d)
     }
 }
 
+static void change_adapters(tm_trainer *trainer, const defects *d)
+{
+    tm_step       *step = (tm_step *)(uintptr_t)tm_trainer_step_of(trainer);
+    const tm_plan *plan = step->plan;
+    if (d->fixed) step->first_row = step->evaluation_loss; /* which is written anew by every program */
+    for (size_t p = 0; p < plan->n_programs && d->factor > 0; p++)
+        for (size_t k = 0; k < plan->programs[p].count; k++) {
+            const tm_node *node = plan->programs[p].instructions[k].node;
+            if (node->op == TM_OP_low_rank) ((tm_low_rank_attr *)(uintptr_t)node->attr)->scale = 2 * d->factor;
+        }
+}
+
 static void write_loss(tm_trainer *trainer, double loss)
 {
     tm_error err = { 0 };
@@ -74,6 +89,10 @@ static tm_certificate certify(defects d)
     tm_step_options o = test_llama_options();
     o.micro_batch = d.samples ? d.samples : 2;
     if (d.dropped) o.accumulation = 4;
+    if (d.adapters) {
+        o.adapters = (tm_adapters){ .rank = 4, .alpha = 8, .dropout = 0.3, .base = TM_DTYPE_COUNT, .place = "test" };
+        snprintf(o.adapters.targets, sizeof o.adapters.targets, "all-linear");
+    }
     if (d.dtype == TM_BF16) o.precision = &tm_precision_bf16, o.exact = &tm_precision_f32;
     tm_device     *device = test_device_open("cpu", 1);
     tm_trainer    *trainer = test_trainer_open(device, &o, 3);
@@ -84,6 +103,7 @@ static tm_certificate certify(defects d)
     if (d.unasked) b.target_tokens -= o.seq;
     tm_micro_batch batch = { .field = { b.tokens, b.targets }, .target_tokens = b.target_tokens };
     change_attention(tm_trainer_step_of(trainer)->plan, &d);
+    change_adapters(trainer, &d);
     test_begin(trainer, 1, 0, 0, b.target_tokens);
     if (d.dropped) tm_trainer_step_of(trainer)->training.work[1].count--;
     int32_t target = b.targets[5];
@@ -199,8 +219,29 @@ static void a_loss_of_another_batch_is_told(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(what_leaks_is_told), cmocka_unit_test(gradients_come_first),
+/* Both are the same in forward and backward pass: no gradient tells. */
+static void adapters_are_looked_at(void **state)
+{
+    (void)state;
+    tm_certificate c = certify((defects){ .adapters = true });
+    assert_true(c.done && c.gradients && c.loss_agrees);
+    assert_string_equal(c.reason, "");
+    c = certify((defects){ .adapters = true, .factor = 0.5 });
+    assert_true(c.done && !c.gradients);
+    says(&c, "an adapter of rank 4 is multiplied by 1, wanted 2 (lora.alpha 8)");
+    for (int dtype = 0; dtype < 2; dtype++) {
+        c = certify((defects){ .adapters = true, .fixed = true, .dtype = dtype ? TM_BF16 : TM_F64, .samples = 4 });
+        assert_true(c.done && !c.gradients && c.loss_agrees);
+        assert_string_equal(c.reason, "lora.dropout leaves out the same elements in different micro-batches or steps");
+        c = certify((defects){ .adapters = true, .dtype = dtype ? TM_BF16 : TM_F64, .samples = 4 });
+        assert_true(c.done && c.gradients);
+    }
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(what_leaks_is_told),
+                                           cmocka_unit_test(gradients_come_first),
                                            cmocka_unit_test(a_loss_of_another_batch_is_told),
+                                           cmocka_unit_test(adapters_are_looked_at),
                                            cmocka_unit_test(context_is_looked_for_where_it_must_be_used),
                                            cmocka_unit_test(where_nothing_is_trained_nothing_is_certified) };
 

@@ -486,6 +486,19 @@ static void certificates_that_fail_are_told(void **state)
     }
 }
 
+static void updates_that_fail_are_told(void **state)
+{
+    const tm_run_options o = options_of(60);
+    (void)state;
+    for (int bits = 0; bits < 4; bits++) {
+        run                    like = { .progress.finite = true, .progress.done = 60 };
+        tm_update_certificate *u = &like.certified.update;
+        u->n_steps = bits & 1, u->agrees = bits & 2;
+        snprintf(u->reason, sizeof u->reason, "as said");
+        assert_string_equal(check_proof(&o, &like, nothing), bits == 1 ? "as said" : "");
+    }
+}
+
 static void frozen_weights_stay(void **state)
 {
     tm_run_options o = options_of(60);
@@ -572,6 +585,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(attention_is_dead_up_to_what_rounding_makes),
     cmocka_unit_test(phases_are_no_longer_than_their_steps),
     cmocka_unit_test(certificates_that_fail_are_told),
+    cmocka_unit_test(updates_that_fail_are_told),
     cmocka_unit_test(frozen_weights_stay),
     cmocka_unit_test(every_part_has_a_gradient),
     full_test(the_main_job_has_its_losses),

@@ -194,6 +194,11 @@ static tm_status certify(tm_certifier *c, tm_certificate *out, tm_error *err)
     out->groups = (int)c->motion.n_groups;
     TM_TRY(tm_certifier_compare(c, out, err));
     TM_TRY(check_balance(c, out, err));
+    if (c->same_drops && out->gradients) {
+        out->gradients = false;
+        snprintf(out->reason, sizeof out->reason,
+                 "lora.dropout leaves out the same elements in different micro-batches or steps");
+    }
     bool lost = c->motion.lost != NULL;
     TM_TRY(tm_certifier_join_any(c, &lost, err)); /* of a stage */
     if (lost && out->gradients) {
@@ -314,6 +319,7 @@ tm_status tm_certify(tm_trainer *trainer, const tm_micro_batch *batch, uint64_t 
     take_room(&c);
     if (st == TM_OK) st = choose_probe(&c, err);
     if (st == TM_OK && c.targets > 0) st = check_loss(&c, result, err);
+    if (st == TM_OK && !result->reason[0]) st = tm_certifier_check_scales(&c, result, err);
     if (st == TM_OK && !result->reason[0]) st = all_possible(&c, result, &all, err);
     if (st == TM_OK && all) st = certify(&c, result, err);
     st = put_back(trainer, kept, st, err);

@@ -58,6 +58,7 @@ static tm_status compare(tm_certifier *c, size_t first, size_t last, comparison 
     bool   jumped = false;
     TM_TRY(move(c, first, last, 1, &up, err));
     TM_TRY(tm_certifier_loss(c, &plus, &jumped, err));
+    TM_TRY(tm_certifier_drop(c, err));
     if (c->probe.possible && !c->probed) TM_TRY(tm_certifier_probe(c, err));
     TM_TRY(move(c, first, last, -1, &down, err));
     TM_TRY(tm_certifier_loss(c, &minus, &jumped, err));

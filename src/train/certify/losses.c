@@ -121,6 +121,7 @@ static tm_status mean_loss(tm_certifier *c, bool exact, bool rows, double *loss,
         if (st == TM_OK) st = read_balance(c, &balance, err);
         if (st == TM_OK) st = read_counts(c, counts, err);
         if (st != TM_OK) break;
+        if (m == 0) c->first_sum = sum;
         total += sum; /* of whole sequences and of all stages; the balance is that of this rank's rows */
         balances += balance;
         for (size_t i = 0; i < c->n_counts; i++) c->now[i] += counts[i];

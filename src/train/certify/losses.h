@@ -35,6 +35,9 @@ typedef struct {
     size_t   n_counts;
     tm_probe probe;
     bool     probed;
+    bool     dropped;       /* dropout was looked at (train/certify/adapters.c) */
+    bool     same_drops;    /* and leaves out the same elements in another step or micro-batch */
+    double   first_sum;     /* of the first micro-batch of this rank, of the weights that were moved last */
     double  *rows, *others; /* losses of the rows of a micro-batch, and with the tokens of the probe */
     int      ranks;         /* that have other samples */
     int      rank;          /* this one's number among them */
@@ -53,6 +56,13 @@ TM_MUST_USE tm_status tm_certifier_evaluate(tm_certifier *c, tm_error *err);
 TM_MUST_USE tm_status tm_certifier_loss(tm_certifier *c, double *loss, bool *jumped, tm_error *err);
 /* The batch with the tokens of the probe, once, with the weights that c->rows are of. */
 TM_MUST_USE tm_status tm_certifier_probe(tm_certifier *c, tm_error *err);
+
+/* --- adapters: train/certify/adapters.c --- */
+
+/* Are their products multiplied by what the configuration asks for? `reason` says what is. */
+TM_MUST_USE tm_status tm_certifier_check_scales(const tm_certifier *c, tm_certificate *out, tm_error *err);
+/* With the weights of the last loss: the first micro-batch again, with what dropout leaves out in others. */
+TM_MUST_USE tm_status tm_certifier_drop(tm_certifier *c, tm_error *err);
 
 /* What a loss of programs with such a rounding is known to: rows round by themselves, blocks one after the other. */
 double tm_certifier_rounding(const tm_certifier *c, double unit);
