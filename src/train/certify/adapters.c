@@ -33,10 +33,12 @@ tm_status tm_certifier_check_scales(const tm_certifier *c, tm_certificate *out, 
     if (!wrong) return TM_OK;
     out->done = true;
     if (attr)
-        snprintf(out->reason, sizeof out->reason, "an adapter of rank %lld is multiplied by %.6g, wanted %.6g (lora.alpha %g)",
-                 (long long)attr->rank, attr->scale, wanted, a->alpha);
+        snprintf(out->reason, sizeof out->reason,
+                 "an adapter of rank %lld is multiplied by %.6g, wanted %.6g (lora.alpha %g)", (long long)attr->rank,
+                 attr->scale, wanted, a->alpha);
     else
-        snprintf(out->reason, sizeof out->reason, "the adapters of another rank have another factor than lora.alpha asks for");
+        snprintf(out->reason, sizeof out->reason,
+                 "the adapters of another rank have another factor than lora.alpha asks for");
     return TM_OK;
 }
 

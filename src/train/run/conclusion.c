@@ -91,6 +91,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
                                         .machine_reason = r->timing.machine.reason,
                                         .impossible = possible ? NULL : impossible.text,
                                         .unreal = r->certified.not_training[0] ? r->certified.not_training : NULL,
+                                        .unproven = run_is_unproven(r),
                                         .head = r->progress.before,
                                         .interrupted = interrupted,
                                         .slowdown_pct = r->options->slowdown_pct };

@@ -58,6 +58,13 @@ bool run_certifies(const run *r)
     return o->certify && possible(r) && (o->steps >= TM_JUDGED_STEPS || o->stop_at_target);
 }
 
+bool run_is_unproven(const run *r)
+{
+    const tm_certificate *c = &r->certified.first;
+    bool                  images = tm_source_traits_of(r->options->source.name)->images;
+    return !c->done && c->reason[0] && !images && tm_source_describe(r->source)->train_samples == INT64_MAX;
+}
+
 tm_step_options run_step_options(const run *r)
 {
     tm_step_options step = r->options->step;

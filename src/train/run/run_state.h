@@ -179,6 +179,8 @@ TM_MUST_USE tm_status run_remember(run *r, tm_error *err);
 TM_MUST_USE tm_status run_certify(run *r, const tm_micro_batch *batch, tm_error *err);
 /* Is this run to be certified? */
 bool run_certifies(const run *r);
+/* Was there to be a certificate of gradients, and could none be made, of samples of which none comes twice? */
+bool run_is_unproven(const run *r);
 /* Around the update of a step (train/run/updates.c), if it is one of those that are looked at. */
 TM_MUST_USE tm_status run_watch_update(run *r, int64_t step, tm_error *err);
 TM_MUST_USE tm_status run_judge_update(run *r, const tm_step_result *result, tm_error *err);
