@@ -204,6 +204,11 @@ typedef struct {
     bool        rows;                /* other rows, too */
     bool        causal;              /* and the losses of targets before them kept their bits */
     bool        context;             /* tokens were replaced that must be seen, and some loss changed */
+    bool        evaluated;           /* was the loss of the step computed again, of the same weights and batch? */
+    double      step_loss, evaluated_loss; /* what the step says of it, and what came out, with all that a model adds */
+    double      of_targets;                /* without that: what a step reports */
+    double      loss_band;                 /* what the two may differ by */
+    bool        loss_agrees;
     double      seconds;
     char        reason[TM_REASON_BYTES]; /* what does not hold */
     const char *losses;                  /* format of the two losses; NULL: nobody looked */
@@ -222,6 +227,19 @@ typedef struct {
     char    reason[TM_REASON_BYTES];
     double  seconds; /* that it took */
 } tm_data_certificate;
+
+/* What was looked at of some updates (train/certify/update.h). */
+enum { TM_UPDATES_LOOKED_AT = 2 };
+typedef struct {
+    int     n_steps; /* 0: nobody looked */
+    int64_t steps[TM_UPDATES_LOOKED_AT];
+    int64_t elements; /* of weights that were worked out again, on this rank, in all these steps */
+    double  largest;  /* how far the farthest of them, or of their moments, is off, as part of what it may be */
+    bool    agrees;
+    double  seconds;
+    char    reason[TM_REASON_BYTES]; /* what does not hold */
+    char    partly[160];             /* what of an optimizer was not looked at; empty: all was */
+} tm_update_certificate;
 
 /* The losses of a run of the main job beside those that are stored (train/run/curve.h). */
 typedef struct {
@@ -269,6 +287,7 @@ typedef struct {
     tm_machine_watch                machine;
     tm_certificate                  certificate, certificate_after; /* in the first step; after the last one */
     tm_data_certificate             data;
+    tm_update_certificate           update;
     tm_curve                        curve;
 } tm_run_ended;
 

@@ -121,6 +121,26 @@ static void verdict_line(tm_text *out, const char *label, tm_verdict verdict, co
     wrapped(out, reason, 26, WIDTH);
 }
 
+/* Of updates: that they are those asked for, or that one is not. */
+static void print_update(tm_text *out, const tm_update_certificate *u)
+{
+    char line[TM_REASON_BYTES + sizeof u->partly + 80];
+    int  n = 0;
+    if (u->n_steps == 0) return;
+    if (!u->agrees)
+        snprintf(line, sizeof line, "%s", u->reason);
+    else
+        n = snprintf(line, sizeof line, "%lld weights of step%s %lld", (long long)u->elements,
+                     u->n_steps > 1 ? "s" : "", (long long)u->steps[0]);
+    for (int i = 1; i < u->n_steps && u->agrees; i++)
+        n += snprintf(line + n, sizeof line - (size_t)n, " and %lld", (long long)u->steps[i]);
+    if (u->agrees)
+        snprintf(line + n, sizeof line - (size_t)n, " worked out again, within %.2g of their rounding%s%s; %.3g s",
+                 u->largest, u->partly[0] ? "; " : "", u->partly, u->seconds);
+    tm_text_printf(out, "  %-12s%-12s", "update", u->agrees ? "holds" : "failed");
+    wrapped(out, line, 26, WIDTH);
+}
+
 static void print_certificate(tm_text *out, const char *label, const tm_certificate *c)
 {
     char line[TM_REASON_BYTES + sizeof c->inexact + 40];
@@ -159,6 +179,7 @@ static void print_verdict(tm_text *out, const tm_run_ended *end, bool colour)
     tm_text_add(out, "\n");
     verdict_line(out, "verdict", end->verdict, end->reason, colour);
     print_certificate(out, "certificate", &end->certificate);
+    print_update(out, &end->update);
     print_certificate(out, "and after", &end->certificate_after);
     print_data(out, &end->data);
     if (end->curve.steps > 0)

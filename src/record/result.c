@@ -52,7 +52,24 @@ static void print_start(tm_json *json, const tm_run_started *start)
     tm_json_i64(json, "batch_tokens", start->batch_tokens);
 }
 
-static void print_certificate(tm_json *json, const char *name, const tm_certificate *c)
+static void print_update(tm_json *json, const tm_update_certificate *u)
+{
+    tm_json_open(json, "update", '{');
+    tm_json_open(json, "steps", '[');
+    for (int i = 0; i < u->n_steps; i++) tm_json_i64(json, NULL, u->steps[i]);
+    tm_json_close(json, ']');
+    tm_json_i64(json, "elements", u->elements);
+    tm_json_f64(json, "largest", u->n_steps > 0 ? u->largest : (double)NAN);
+    tm_json_bool(json, "agrees", u->agrees);
+    tm_json_string(json, "reason", u->reason[0] ? u->reason : NULL);
+    tm_json_string(json, "partly", u->partly[0] ? u->partly : NULL);
+    tm_json_f64(json, "seconds", u->seconds);
+    tm_json_close(json, '}');
+}
+
+/* `update` NULL: nobody looks at updates there. */
+static void print_certificate(tm_json *json, const char *name, const tm_certificate *c,
+                              const tm_update_certificate *update)
 {
     tm_json_open(json, name, '{');
     tm_json_bool(json, "done", c->done);
@@ -63,12 +80,17 @@ static void print_certificate(tm_json *json, const char *name, const tm_certific
     tm_json_f64(json, "band", c->done ? c->band : (double)NAN);
     tm_json_string(json, "losses", c->losses);
     tm_json_string(json, "losses_reason", c->inexact[0] ? c->inexact : NULL);
+    tm_json_f64(json, "step_loss", c->evaluated ? c->step_loss : (double)NAN);
+    tm_json_f64(json, "evaluated_loss", c->evaluated ? c->evaluated_loss : (double)NAN);
+    tm_json_f64(json, "loss_band", c->evaluated ? c->loss_band : (double)NAN);
+    tm_json_bool(json, "loss_agrees", c->loss_agrees);
     tm_json_bool(json, "gradients", c->gradients);
     tm_json_bool(json, "looked_ahead", c->looked_ahead);
     tm_json_bool(json, "causal", c->causal);
     tm_json_bool(json, "context", c->context);
     tm_json_bool(json, "rows", c->rows);
     tm_json_f64(json, "seconds", c->seconds);
+    if (update) print_update(json, update);
     tm_json_close(json, '}');
 }
 
@@ -216,6 +238,7 @@ static void print_judged(tm_json *json, const tm_evidence *e)
     tm_json_close(json, '}');
     tm_json_string(json, "impossible", e->impossible);
     tm_json_string(json, "unreal", e->unreal);
+    tm_json_bool(json, "unproven", e->unproven);
     tm_json_close(json, '}');
 }
 
@@ -386,8 +409,8 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     print_machine(&json, &end->machine);
     print_loss(&json, end);
     print_judged(&json, end->evidence);
-    print_certificate(&json, "certificate", &end->certificate);
-    print_certificate(&json, "certificate_after", &end->certificate_after);
+    print_certificate(&json, "certificate", &end->certificate, &end->update);
+    print_certificate(&json, "certificate_after", &end->certificate_after, NULL);
     print_data_certificate(&json, &end->data);
     tm_json_open(&json, "curve", '{');
     tm_json_i64(&json, "steps", end->curve.steps);

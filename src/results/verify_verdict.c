@@ -25,6 +25,11 @@ static tm_certificate certificate_of(const results_check *c, const char *name)
                            .expected = json_number_value(json_object_get(tree, "expected")),
                            .measured = json_number_value(json_object_get(tree, "measured")),
                            .band = json_number_value(json_object_get(tree, "band")),
+                           .evaluated = json_is_number(json_object_get(tree, "evaluated_loss")),
+                           .step_loss = json_number_value(json_object_get(tree, "step_loss")),
+                           .evaluated_loss = json_number_value(json_object_get(tree, "evaluated_loss")),
+                           .loss_band = json_number_value(json_object_get(tree, "loss_band")),
+                           .loss_agrees = json_is_true(json_object_get(tree, "loss_agrees")),
                            .gradients = json_is_true(json_object_get(tree, "gradients")),
                            .looked_ahead = json_is_true(json_object_get(tree, "looked_ahead")),
                            .causal = json_is_true(json_object_get(tree, "causal")),
@@ -37,10 +42,25 @@ static tm_certificate certificate_of(const results_check *c, const char *name)
     return out;
 }
 
+/* The two losses that it compared. */
+static void check_loss(results_check *c, const char *name, const tm_certificate *it)
+{
+    char path[80];
+    if (!it->evaluated) return;
+    snprintf(path, sizeof path, "%s/loss_agrees", name);
+    results_check_truth(c, path, fabs(it->step_loss - it->evaluated_loss) <= it->loss_band);
+    static const char *const seen[] = { "step_loss", "evaluated_loss", "loss_band" };
+    for (size_t i = 0; i < sizeof seen / sizeof seen[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", name, seen[i]);
+        results_check_seen(c, path);
+    }
+}
+
 /* Its members among each other. */
 static void check_certificate(results_check *c, const char *name, const tm_certificate *it)
 {
     char path[80], written[80], again[80];
+    check_loss(c, name, it);
     if (!it->done && !it->looked_ahead) return;
     snprintf(path, sizeof path, "%s/gradients", name);
     if (it->done && it->gradients) {
@@ -69,6 +89,42 @@ static void check_done(results_check *c, const char *name, const tm_certificate 
     bool numbers = json_is_number(json_object_get(tree, "expected")) || json_is_number(json_object_get(tree, "band"));
     snprintf(path, sizeof path, "%s/done", name);
     if (it->done || numbers) results_check_truth(c, path, numbers);
+}
+
+/* Certificates of updates and of the data: what they found fits what they say of it. */
+typedef struct {
+    bool        fails;
+    const char *reason; /* NULL: none */
+} finding;
+
+static finding check_update(results_check *c)
+{
+    json_t *tree = results_member(results_tree(c->run), "certificate/update");
+    finding out = { .reason = tm_result_string(c->run, "certificate/update/reason") };
+    if (!json_is_object(tree) || json_array_size(json_object_get(tree, "steps")) == 0) return out;
+    const double largest = json_number_value(json_object_get(tree, "largest"));
+    const bool   within = json_is_number(json_object_get(tree, "largest")) && largest <= 1;
+    out.fails = !json_is_true(json_object_get(tree, "agrees"));
+    if (!out.fails) results_check_truth(c, "certificate/update/agrees", within && !out.reason);
+    results_check_seen(c, "certificate/update/largest");
+    results_check_seen(c, "certificate/update/reason");
+    return out;
+}
+
+static finding check_data(results_check *c)
+{
+    static const char *const members[] = { "fed", "once", "apart", "stored" };
+    finding                  out = { .reason = tm_result_string(c->run, "certificate_data/reason") };
+    if (!tm_result_true(c->run, "certificate_data/done")) return out;
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+        char path[80];
+        snprintf(path, sizeof path, "certificate_data/%s", members[i]);
+        out.fails = out.fails || !tm_result_true(c->run, path);
+        results_check_seen(c, path);
+    }
+    results_check_row(c, "certificate_data/reason", out.reason ? out.reason : "null", out.fails ? "a reason" : "null",
+                      out.fails == (out.reason != NULL));
+    return out;
 }
 
 /* Do the certificates say that the run was no training, and why? */
@@ -138,8 +194,14 @@ static void check_unreal(results_check *c, const tm_certificate *first, const tm
     char        by[TM_REASON_BYTES];
     const char *said = tm_result_string(c->run, "judged/unreal");
     if (!finite || c->n == 0) return; /* nobody looked */
+    const finding update = check_update(c), data = check_data(c);
     if (unreal_by(first, after, by))
         results_check_text(c, "judged/unreal", by);
+    else if (update.fails || (data.fails && !said)) /* of data there may be another reason, found before */
+        results_check_text(c, "judged/unreal",
+                           update.fails  ? update.reason ? update.reason : "the certificate of an update fails"
+                           : data.reason ? data.reason
+                                         : "the certificate of the data fails");
     else if (phases_exceed(c))
         results_check_row(c, "judged/unreal", said ? said : "null", "the phases of the steps exceed the steps",
                           said != NULL);
@@ -181,6 +243,7 @@ static void judge_again(results_check *c, const tm_certificate *first, const tm_
                       .steady = &c->summary.steady,
                       .impossible = tm_result_string(c->run, "judged/impossible"),
                       .unreal = tm_result_string(c->run, "judged/unreal"),
+                      .unproven = tm_result_true(c->run, "judged/unproven"),
                       .head = check_before(c),
                       .interrupted = tm_result_true(c->run, "steps/interrupted"),
                       .slowdown_pct = number(c, "judged/slowdown_percent") };

@@ -139,7 +139,16 @@ static tm_event rich_end(void)
                                          .rows = true,
                                          .causal = true,
                                          .context = true,
+                                         .evaluated = true,
+                                         .step_loss = 5.015625,
+                                         .evaluated_loss = 5.0156875,
+                                         .loss_band = 7e-3,
+                                         .loss_agrees = true,
                                          .seconds = 0.75 };
+    end->update = (tm_update_certificate){
+        .n_steps = 2, .steps = { 31, 33 }, .elements = 4096, .largest = 0.3125, .agrees = true, .seconds = 0.0625
+    };
+    strcpy(end->update.partly, "2 of 9 tensors are too large");
     end->certificate_after = (tm_certificate){ .done = true, .groups = 6, .seconds = 0.375 };
     strcpy(end->certificate_after.reason, certificate_reason);
     end->certificate_after.losses = "bfloat16";

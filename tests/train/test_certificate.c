@@ -37,6 +37,7 @@ static tm_certificate certify(const tm_step_options *options, uint64_t seed, int
     uint64_t before = test_state_hash(trainer);
     if (tm_certify_anew(trainer, &batch, seed, &result, &err) != TM_OK) fail_msg("%s", err.text);
     assert_true(before == test_state_hash(trainer));
+    if (!result.loss_agrees) fail_msg("%s", result.reason);
     test_batch_fini(&b);
     tm_trainer_close(trainer);
     tm_device_close(device);
@@ -274,6 +275,24 @@ static void a_certified_step_has_the_same_bits(void **state)
     }
 }
 
+/* Gradients and losses of all parts: those of the last one alone would be nothing that the loss of the step has. */
+static void steps_in_parts_are_certified(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 4; kind++)
+        for (int parts = 2; parts <= 4; parts += 2)
+            for (int warm = 0; warm <= 3; warm += 3) {
+                tm_step_options o = options_of(kind);
+                tm_step_result  with, without;
+                o.accumulation = 4;
+                o.layout.parts = parts;
+                tm_certificate c = certify(&o, 5, warm);
+                if (!c.done || !c.gradients) fail_msg("kind %d, %d parts: %s", kind, parts, c.reason);
+                uint64_t a = train(&o, true, &with, &c), b = train(&o, false, &without, NULL);
+                assert_true(a == b && c.done && c.gradients);
+            }
+}
+
 enum { SAMPLES = 3, LONGEST = 36, VOCABULARY = 5 };
 
 typedef struct {
@@ -488,6 +507,7 @@ static const struct CMUnitTest tests[] = { cmocka_unit_test(exact_losses_are_tho
                                            cmocka_unit_test(what_a_device_cannot_is_said),
                                            cmocka_unit_test(honest_training_holds),
                                            cmocka_unit_test(a_certified_step_has_the_same_bits),
+                                           cmocka_unit_test(steps_in_parts_are_certified),
                                            cmocka_unit_test(probes_say_what_a_loss_may_see),
                                            cmocka_unit_test(what_cannot_be_probed_is_said),
                                            cmocka_unit_test(adapters_are_certified_but_for_dora),

@@ -13,6 +13,7 @@
 #include "graph/value.h"
 #include "train/certify/certificate.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,14 @@ typedef struct {
     bool        frozen;       /* all */
     bool        unasked;      /* the first sample has no targets */
     int64_t     samples;      /* 0: 2 */
+    double      times;        /* gradients, not 0 */
+    bool        dropped;      /* one of 4 micro-batches does not count */
+    bool        others;       /* gradients and loss are of other targets: one of the first sample */
+    bool        nan;          /* the loss is no number */
+    bool        adapters;     /* there are some, with dropout */
+    double      factor;       /* of their products, times what it is; not 0 */
+    bool        fixed;        /* the number of a micro-batch's first row does not reach the device */
+    tm_dtype    dtype;        /* of products, where it is not 0: bfloat16 */
 } defects;
 
 static void change_attention(const tm_plan *plan, const defects *d)
@@ -44,9 +53,10 @@ static void change_gradients(tm_trainer *trainer, const defects *d)
     for (size_t i = 0; i < graph->n_tensors; i++) {
         tm_tensor *t = &graph->tensors[i];
         if (t->role != TM_ROLE_PARAMETER) continue;
-        if (d->wrong) {
+        if (d->wrong || d->times < 0 || d->times > 0) {
+            double  times = d->wrong ? 2 : d->times;
             double *values = test_values_read(trainer, t->gradient);
-            for (int64_t k = 0; k < tm_shape_elements(t->shape); k++) values[k] *= 2;
+            for (int64_t k = 0; k < tm_shape_elements(t->shape); k++) values[k] *= times;
             test_values_write(trainer, t->gradient, values);
             free(values);
         }
@@ -55,22 +65,53 @@ static void change_gradients(tm_trainer *trainer, const defects *d)
     }
 }
 
+static void change_adapters(tm_trainer *trainer, const defects *d)
+{
+    tm_step       *step = (tm_step *)(uintptr_t)tm_trainer_step_of(trainer);
+    const tm_plan *plan = step->plan;
+    if (d->fixed) step->first_row = step->evaluation_loss; /* which is written anew by every program */
+    for (size_t p = 0; p < plan->n_programs && d->factor > 0; p++)
+        for (size_t k = 0; k < plan->programs[p].count; k++) {
+            const tm_node *node = plan->programs[p].instructions[k].node;
+            if (node->op == TM_OP_low_rank) ((tm_low_rank_attr *)(uintptr_t)node->attr)->scale = 2 * d->factor;
+        }
+}
+
+static void write_loss(tm_trainer *trainer, double loss)
+{
+    tm_error err = { 0 };
+    if (tm_trainer_write(trainer, tm_trainer_step_of(trainer)->loss, 0, &loss, sizeof loss, &err) != TM_OK)
+        fail_msg("%s", err.text);
+}
+
 static tm_certificate certify(defects d)
 {
     tm_step_options o = test_llama_options();
     o.micro_batch = d.samples ? d.samples : 2;
+    if (d.dropped) o.accumulation = 4;
+    if (d.adapters) {
+        o.adapters = (tm_adapters){ .rank = 4, .alpha = 8, .dropout = 0.3, .base = TM_DTYPE_COUNT, .place = "test" };
+        snprintf(o.adapters.targets, sizeof o.adapters.targets, "all-linear");
+    }
+    if (d.dtype == TM_BF16) o.precision = &tm_precision_bf16, o.exact = &tm_precision_f32;
     tm_device     *device = test_device_open("cpu", 1);
     tm_trainer    *trainer = test_trainer_open(device, &o, 3);
-    test_batch     b = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 3);
+    test_batch     b = test_batch_random(o.micro_batch * o.accumulation, o.seq, o.shape.vocab_size, 3);
     tm_certificate c;
     tm_error       err = { 0 };
     for (int64_t i = 0; d.unasked && i < o.seq; i++) b.targets[i] = TM_IGNORED_TARGET;
     if (d.unasked) b.target_tokens -= o.seq;
     tm_micro_batch batch = { .field = { b.tokens, b.targets }, .target_tokens = b.target_tokens };
     change_attention(tm_trainer_step_of(trainer)->plan, &d);
+    change_adapters(trainer, &d);
     test_begin(trainer, 1, 0, 0, b.target_tokens);
+    if (d.dropped) tm_trainer_step_of(trainer)->training.work[1].count--;
+    int32_t target = b.targets[5];
+    if (d.others) b.targets[5] = (target + 1) % (int32_t)o.shape.vocab_size;
     if (tm_trainer_gradients(trainer, &batch, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    b.targets[5] = target;
     change_gradients(trainer, &d);
+    if (d.nan) write_loss(trainer, (double)NAN);
     if (tm_certify(trainer, &batch, 3, &c, &err) != TM_OK) fail_msg("%s", err.text);
     test_batch_fini(&b);
     tm_trainer_close(trainer);
@@ -149,7 +190,58 @@ static void where_nothing_is_trained_nothing_is_certified(void **state)
     assert_int_equal(c.groups, 0);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(what_leaks_is_told), cmocka_unit_test(gradients_come_first),
+/* A band that is as wide as the loss is wrong would hide any gradient. */
+static void a_loss_of_another_batch_is_told(void **state)
+{
+    (void)state;
+    const defects wrong[] = { { .dropped = true },
+                              { .dropped = true, .times = -1 },
+                              { .dropped = true, .times = 0.25 },
+                              { .dropped = true, .dtype = TM_BF16 },
+                              { .others = true },
+                              { .others = true, .times = -1 },
+                              { .nan = true } };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        tm_certificate c = certify(wrong[i]);
+        assert_true(c.done && c.evaluated && !c.loss_agrees && !c.gradients);
+        says(&c, "is not that of its batch: the same weights and samples give ");
+        double said = 0, found = 0;
+        if (wrong[i].nan) continue;
+        assert_int_equal(sscanf(c.reason, "the step's loss, %lg", &said), 1);
+        assert_int_equal(sscanf(strstr(c.reason, "give "), "give %lg", &found), 1);
+        assert_true(fabs(said - c.step_loss) < 1e-7 && fabs(found - c.evaluated_loss) < 1e-7);
+        if (wrong[i].dropped) assert_true(c.step_loss < 0.8 * c.evaluated_loss);
+    }
+    const defects right[] = { { .times = -1 }, { .samples = 3 }, { .dtype = TM_BF16 }, { .unasked = true } };
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+        tm_certificate c = certify(right[i]);
+        assert_true(c.evaluated && c.loss_agrees && fabs(c.step_loss - c.evaluated_loss) < 1e-12);
+    }
+}
+
+/* Both are the same in forward and backward pass: no gradient tells. */
+static void adapters_are_looked_at(void **state)
+{
+    (void)state;
+    tm_certificate c = certify((defects){ .adapters = true });
+    assert_true(c.done && c.gradients && c.loss_agrees);
+    assert_string_equal(c.reason, "");
+    c = certify((defects){ .adapters = true, .factor = 0.5 });
+    assert_true(c.done && !c.gradients);
+    says(&c, "an adapter of rank 4 is multiplied by 1, wanted 2 (lora.alpha 8)");
+    for (int dtype = 0; dtype < 2; dtype++) {
+        c = certify((defects){ .adapters = true, .fixed = true, .dtype = dtype ? TM_BF16 : TM_F64, .samples = 4 });
+        assert_true(c.done && !c.gradients && c.loss_agrees);
+        assert_string_equal(c.reason, "lora.dropout leaves out the same elements in different micro-batches or steps");
+        c = certify((defects){ .adapters = true, .dtype = dtype ? TM_BF16 : TM_F64, .samples = 4 });
+        assert_true(c.done && c.gradients);
+    }
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(what_leaks_is_told),
+                                           cmocka_unit_test(gradients_come_first),
+                                           cmocka_unit_test(a_loss_of_another_batch_is_told),
+                                           cmocka_unit_test(adapters_are_looked_at),
                                            cmocka_unit_test(context_is_looked_for_where_it_must_be_used),
                                            cmocka_unit_test(where_nothing_is_trained_nothing_is_certified) };
 

@@ -473,14 +473,29 @@ static void certificates_that_fail_are_told(void **state)
 {
     const tm_run_options o = options_of(60);
     (void)state;
-    for (int bits = 0; bits < 32; bits++) {
+    for (int bits = 0; bits < 128; bits++) {
         run             like = { .progress.finite = true, .progress.done = 60 };
         tm_certificate *c = &like.certified.first;
         c->done = bits & 1, c->gradients = bits & 2, c->looked_ahead = bits & 4;
         c->causal = bits & 8, c->context = bits & 16;
+        c->evaluated = bits & 32, c->loss_agrees = bits & 64;
         snprintf(c->reason, sizeof c->reason, "as said");
-        bool fails = (c->done && !c->gradients) || (c->looked_ahead && !(c->causal && c->context));
+        bool fails = (c->evaluated && !c->loss_agrees) || (c->done && !c->gradients) ||
+                     (c->looked_ahead && !(c->causal && c->context));
         assert_string_equal(check_proof(&o, &like, nothing), fails ? "as said" : "");
+    }
+}
+
+static void updates_that_fail_are_told(void **state)
+{
+    const tm_run_options o = options_of(60);
+    (void)state;
+    for (int bits = 0; bits < 4; bits++) {
+        run                    like = { .progress.finite = true, .progress.done = 60 };
+        tm_update_certificate *u = &like.certified.update;
+        u->n_steps = bits & 1, u->agrees = bits & 2;
+        snprintf(u->reason, sizeof u->reason, "as said");
+        assert_string_equal(check_proof(&o, &like, nothing), bits == 1 ? "as said" : "");
     }
 }
 
@@ -570,6 +585,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(attention_is_dead_up_to_what_rounding_makes),
     cmocka_unit_test(phases_are_no_longer_than_their_steps),
     cmocka_unit_test(certificates_that_fail_are_told),
+    cmocka_unit_test(updates_that_fail_are_told),
     cmocka_unit_test(frozen_weights_stay),
     cmocka_unit_test(every_part_has_a_gradient),
     full_test(the_main_job_has_its_losses),

@@ -531,7 +531,31 @@ static void the_beginning_is_a_tenth(void **state)
     }
 }
 
+/* Where no certificate says what training losses are, and no sample comes twice, those that are held out do. */
+static void losses_without_a_certificate_are_those_of_new_samples(void **state)
+{
+    double losses[LOSSES];
+    (void)state;
+    tm_evidence e = evidence_of("synthetic", losses, 4, 2.5);
+    e.validation = 3.4, e.validation_error = 0.01;
+    expect(&e, TM_VERDICT_VALID, "loss fell");
+    e.unproven = true;
+    expect(&e, TM_VERDICT_INVALID, "are far below the held-out loss, 3.4000");
+    e.validation = 2.8; /* a tenth more than the last losses, and what they scatter */
+    expect(&e, TM_VERDICT_VALID, "loss fell");
+    e.validation = 2.2; /* dropout */
+    expect(&e, TM_VERDICT_VALID, "loss fell");
+    e.validation = 3.4, e.validation_floor = 2.5; /* of another length */
+    expect(&e, TM_VERDICT_VALID, "loss fell");
+    e.validation = nothing, e.validation_floor = 2;
+    expect(&e, TM_VERDICT_VALID, "loss fell");
+    for (int i = 0; i < LOSSES; i++) losses[i] += i % 2 ? 0.5 : -0.5; /* which scatter */
+    e.validation = 3.4;
+    expect(&e, TM_VERDICT_VALID, "loss fell");
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(losses_without_a_certificate_are_those_of_new_samples),
     cmocka_unit_test(preferences_hold_for_other_pairs),
     cmocka_unit_test(what_rises_since_the_checkpoint_is_invalid),
     cmocka_unit_test(one_loss_scatters_as_the_first_ones),

@@ -65,12 +65,14 @@ static tm_status check_alone(tm_certifier *c, const tm_micro_batch *empty, tm_ce
     tm_certifier own = *c;
     own.batch = empty;
     own.micro_batches = fewest(c);
+    own.alone = own.motion.alone = true;
     own.motion.reduced = !share_overlaps(c->step); /* by the first program of several: not yet */
     if (c->step->first)
         TM_TRY(tm_trainer_accumulate(c->trainer, 0, empty, NULL, err));
     else
         TM_TRY(tm_trainer_gradients(c->trainer, empty, NULL, err));
-    TM_TRY(tm_certifier_begin(&own, err));
+    TM_TRY(tm_certifier_evaluate(&own, err));
+    TM_TRY(tm_motion_measure(&own.motion, err));
     own.scale = fabs(own.loss);
     return tm_certifier_compare(&own, alone, err);
 }
@@ -187,12 +189,16 @@ static bool possible(const tm_certifier *c, bool trained, tm_certificate *out)
 static tm_status certify(tm_certifier *c, tm_certificate *out, tm_error *err)
 {
     TM_TRY(tm_motion_keep(&c->motion, err));
-    TM_TRY(tm_certifier_begin(c, err));
-    c->scale = 1 + fabs(c->loss);
+    TM_TRY(tm_motion_measure(&c->motion, err));
     out->done = true;
     out->groups = (int)c->motion.n_groups;
     TM_TRY(tm_certifier_compare(c, out, err));
     TM_TRY(check_balance(c, out, err));
+    if (c->same_drops && out->gradients) {
+        out->gradients = false;
+        snprintf(out->reason, sizeof out->reason,
+                 "lora.dropout leaves out the same elements in different micro-batches or steps");
+    }
     bool lost = c->motion.lost != NULL;
     TM_TRY(tm_certifier_join_any(c, &lost, err)); /* of a stage */
     if (lost && out->gradients) {
@@ -201,6 +207,33 @@ static tm_status certify(tm_certifier *c, tm_certificate *out, tm_error *err)
                  c->motion.lost ? c->motion.lost : "a weight of another stage");
     }
     return judge_probe(c, out, err);
+}
+
+static double unit_of(tm_dtype compute)
+{
+    return compute == TM_F64 ? 0x1p-53 : compute == TM_F32 ? 0x1p-24 : 0x1p-9;
+}
+
+/* Is the loss that of this batch? On CPUs the two have differed in the last bits of a double, as losses are added up in
+ * another order; where other kernels compute the logits they may round all rows alike, and more in low precision. */
+static tm_status check_loss(tm_certifier *c, tm_certificate *out, tm_error *err)
+{
+    double unit = unit_of(c->step->options.precision->compute);
+    if (c->step->options.quantize.on) unit = fmax(unit, unit_of(TM_BF16));
+    TM_TRY(tm_certifier_evaluate(c, err));
+    c->scale = 1 + fabs(c->loss);
+    out->evaluated = true;
+    out->step_loss = c->said;
+    out->evaluated_loss = c->loss;
+    out->of_targets = c->of_targets;
+    out->loss_band = fmax(tm_certifier_rounding(c, unit), TM_COARSE_UNIT * c->scale);
+    out->loss_agrees = fabs(c->said - c->loss) <= out->loss_band; /* so that a NaN does not */
+    if (out->loss_agrees) return TM_OK;
+    out->done = true;
+    snprintf(out->reason, sizeof out->reason,
+             "the step's loss, %.9g, is not that of its batch: the same weights and samples give %.9g (band %.2g)",
+             c->said, c->loss, out->loss_band);
+    return TM_OK;
 }
 
 /* Ranks that cannot, cannot together; a stage may have nothing to train. */
@@ -228,18 +261,13 @@ static tm_status choose_probe(tm_certifier *c, tm_error *err)
     return TM_OK;
 }
 
-static double unit_of(tm_dtype compute)
-{
-    return compute == TM_F64 ? 0x1p-53 : compute == TM_F32 ? 0x1p-24 : 0x1p-9;
-}
-
 /* Where products are coarse, losses in float32 if all ranks can (and were asked to). */
 static tm_status choose_losses(tm_certifier *c, tm_certificate *out, tm_error *err)
 {
     const tm_step *step = c->step;
     bool           lacks = step->exact.n == 0;
     c->unit = unit_of(step->options.precision->compute);
-    c->coarse = c->unit > 0x1p-20;
+    c->coarse = c->unit > TM_COARSE_UNIT;
     out->losses = tm_dtype_name(step->options.precision->compute);
     if (!c->coarse) return TM_OK;
     TM_TRY(tm_certifier_join_any(c, &lacks, err));
@@ -290,7 +318,9 @@ tm_status tm_certify(tm_trainer *trainer, const tm_micro_batch *batch, uint64_t 
     tm_probe_make(&c.step->options, batch, seed, &c.probe);
     take_room(&c);
     if (st == TM_OK) st = choose_probe(&c, err);
-    if (st == TM_OK) st = all_possible(&c, result, &all, err);
+    if (st == TM_OK && c.targets > 0) st = check_loss(&c, result, err);
+    if (st == TM_OK && !result->reason[0]) st = tm_certifier_check_scales(&c, result, err);
+    if (st == TM_OK && !result->reason[0]) st = all_possible(&c, result, &all, err);
     if (st == TM_OK && all) st = certify(&c, result, err);
     st = put_back(trainer, kept, st, err);
     tm_motion_fini(&c.motion);

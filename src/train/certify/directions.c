@@ -31,23 +31,19 @@ static void parts_of(const tm_certifier *c, double *groups, double *second)
     *second = c->exact ? 0.02 : 0.2;
 }
 
-/* What the two may differ by: the rounding of a loss, as rows round by themselves and blocks one after the other; what
- * the third derivative of the loss makes of steps of this size, by what the second one makes of them. */
+/* What the two may differ by: the rounding of a loss; what the third derivative of the loss makes of steps of this
+ * size, by what the second one makes of them. */
 static double band_of(const tm_certifier *c, size_t first, size_t last, double middle, double *reach)
 {
-    const tm_step_options *o = &c->step->options;
-    double                 squares = 0, rows = c->targets, blocks = (double)o->shape.n_layers, groups, second;
-    if (c->coarse && !c->exact)
-        rows = fmin(rows, 128); /* what weights round is the same in all rows, and no mean takes it away */
+    double squares = 0, groups, second;
     for (size_t i = first; i < last; i++) {
         const tm_motion_group *g = &c->motion.groups[i];
         double                 along = g->along * g->norm * g->norm, apart = g->apart * g->spread;
         squares += along * along + apart * apart;
     }
     *reach = sqrt(squares);
-    double rounding = 4 * c->unit * c->scale * sqrt((1 + blocks) / rows);
     parts_of(c, &groups, &second);
-    return rounding + groups * *reach + second * fmin(fabs(middle - c->loss), 0.02 * c->scale);
+    return tm_certifier_rounding(c, c->unit) + groups * *reach + second * fmin(fabs(middle - c->loss), 0.02 * c->scale);
 }
 
 static tm_status move(tm_certifier *c, size_t first, size_t last, double side, double *change, tm_error *err)
@@ -62,6 +58,7 @@ static tm_status compare(tm_certifier *c, size_t first, size_t last, comparison 
     bool   jumped = false;
     TM_TRY(move(c, first, last, 1, &up, err));
     TM_TRY(tm_certifier_loss(c, &plus, &jumped, err));
+    TM_TRY(tm_certifier_drop(c, err));
     if (c->probe.possible && !c->probed) TM_TRY(tm_certifier_probe(c, err));
     TM_TRY(move(c, first, last, -1, &down, err));
     TM_TRY(tm_certifier_loss(c, &minus, &jumped, err));

@@ -5,8 +5,17 @@
 #include "base/arena.h"
 #include "graph/value.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+double tm_certifier_rounding(const tm_certifier *c, double unit)
+{
+    double rows = c->targets, blocks = (double)c->step->options.shape.n_layers;
+    if (unit > TM_COARSE_UNIT)
+        rows = fmin(rows, 128); /* what weights round is the same in all rows: no mean takes it away */
+    return 4 * unit * c->scale * sqrt((1 + blocks) / rows);
+}
 
 static const unsigned stages = 1U << TM_AXIS_PP, matrices = 1U << TM_AXIS_TP;
 
@@ -57,18 +66,6 @@ static tm_status join_sums(const tm_certifier *c, double targets, double balance
     return tm_certifier_join(c, TM_AXES_LOSS, sum, 1, err);
 }
 
-tm_status tm_certifier_begin(tm_certifier *c, tm_error *err)
-{
-    double targets, balance, sum;
-    TM_TRY(tm_trainer_read(c->trainer, c->step->loss, 0, &targets, sizeof targets, err));
-    TM_TRY(read_balance(c, &balance, err));
-    TM_TRY(read_counts(c, c->counts, err));
-    TM_TRY(join_sums(c, targets, balance, &sum, err));
-    TM_TRY(agree(c, &sum, err));
-    c->loss = sum / c->targets;
-    return tm_motion_measure(&c->motion, err);
-}
-
 /* One stage of a pipeline has them. */
 static tm_status read_rows(const tm_certifier *c, double *rows, tm_error *err)
 {
@@ -97,10 +94,10 @@ tm_status tm_certifier_probe(tm_certifier *c, tm_error *err)
 }
 
 /* Of micro-batch m of this rank. */
-static tm_status loss_of(const tm_certifier *c, int64_t m, double *sum, tm_error *err)
+static tm_status loss_of(const tm_certifier *c, int64_t m, bool exact, double *sum, tm_error *err)
 {
-    return c->exact ? tm_trainer_exact(c->trainer, c->batch, m, sum, err)
-                    : tm_trainer_forward(c->trainer, c->batch, m, sum, err);
+    return exact ? tm_trainer_exact(c->trainer, c->batch, m, sum, err)
+                 : tm_trainer_forward(c->trainer, c->batch, m, sum, err);
 }
 
 /* Those of the rows of the first micro-batch, which has just gone forward, but maybe in float32. */
@@ -111,27 +108,67 @@ static tm_status take_rows(const tm_certifier *c, tm_error *err)
     return read_rows(c, c->rows, err);
 }
 
-tm_status tm_certifier_loss(tm_certifier *c, double *loss, bool *jumped, tm_error *err)
+/* The mean over all targets, and without what the model adds to them; counts of experts into c->now. `exact`: by those
+ * programs. `rows`: with those of the first micro-batch. */
+static tm_status mean_loss(tm_certifier *c, bool exact, bool rows, double *loss, double *of_targets, tm_error *err)
 {
     double total = 0, balances = 0, *counts = tm_alloc(c->n_counts * sizeof *counts);
     memset(c->now, 0, c->n_counts * sizeof *c->now);
     tm_status st = TM_OK;
     for (int64_t m = 0; m < c->micro_batches && st == TM_OK; m++) {
         double sum, balance;
-        st = loss_of(c, m, &sum, err);
+        st = loss_of(c, m, exact, &sum, err);
         if (st == TM_OK) st = read_balance(c, &balance, err);
         if (st == TM_OK) st = read_counts(c, counts, err);
         if (st != TM_OK) break;
+        if (m == 0) c->first_sum = sum;
         total += sum; /* of whole sequences and of all stages; the balance is that of this rank's rows */
         balances += balance;
         for (size_t i = 0; i < c->n_counts; i++) c->now[i] += counts[i];
-        if (m == 0 && c->probe.possible && !c->probed) st = take_rows(c, err);
+        if (m == 0 && rows) st = take_rows(c, err);
     }
     free(counts);
-    *jumped = *jumped || memcmp(c->now, c->counts, c->n_counts * sizeof *c->now) != 0;
     if (st == TM_OK) st = tm_certifier_join(c, TM_AXES_BATCH, &total, 1, err);
     if (st == TM_OK) st = join_sums(c, 0, balances, &balances, err);
-    if (st == TM_OK) st = tm_certifier_join_any(c, jumped, err);
     *loss = (total + balances) / c->targets;
+    *of_targets = total / c->targets;
     return st == TM_OK ? agree(c, loss, err) : st;
+}
+
+tm_status tm_certifier_loss(tm_certifier *c, double *loss, bool *jumped, tm_error *err)
+{
+    double unused;
+    TM_TRY(mean_loss(c, c->exact, c->probe.possible && !c->probed, loss, &unused, err));
+    *jumped = *jumped || memcmp(c->now, c->counts, c->n_counts * sizeof *c->now) != 0;
+    return tm_certifier_join_any(c, jumped, err);
+}
+
+/* Of a step in parts what those before the last one have counted, as step->counts packs it. */
+static tm_status add_earlier(tm_certifier *c, double *targets, double *balance, tm_error *err)
+{
+    const tm_step *step = c->step;
+    if (!step->part_gradients || c->alone) return TM_OK;
+    size_t    n = (size_t)tm_shape_elements(tm_graph_at(step->graph, step->part_counts)->shape);
+    double   *counts = tm_alloc(n * sizeof *counts);
+    tm_status st = tm_trainer_read(c->trainer, step->part_counts, 0, counts, n * sizeof *counts, err);
+    if (st == TM_OK) {
+        *targets += counts[0];
+        for (size_t i = 0; i < c->n_counts; i++) c->counts[i] += counts[1 + i];
+        if (step->model.balance_loss != TM_NONE) *balance += counts[1 + c->n_counts];
+    }
+    free(counts);
+    return st;
+}
+
+tm_status tm_certifier_evaluate(tm_certifier *c, tm_error *err)
+{
+    double targets, balance, sum;
+    TM_TRY(tm_trainer_read(c->trainer, c->step->loss, 0, &targets, sizeof targets, err));
+    TM_TRY(read_balance(c, &balance, err));
+    TM_TRY(read_counts(c, c->counts, err));
+    TM_TRY(add_earlier(c, &targets, &balance, err));
+    TM_TRY(join_sums(c, targets, balance, &sum, err));
+    TM_TRY(agree(c, &sum, err));
+    c->said = sum / c->targets;
+    return mean_loss(c, false, false, &c->loss, &c->of_targets, err);
 }

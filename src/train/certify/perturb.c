@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 64, PIECE = 512 * BLOCK, LANES = 8 }; /* elements */
+enum { BLOCK = 64, PIECE = TM_MOTION_PIECE, LANES = 8 }; /* elements */
 
 /* --- what there is ------------------------------------------------------------------------------------------------ */
 
@@ -244,19 +244,22 @@ static tm_status add_here(tm_motion *motion, tm_tensor_id id, int64_t first, int
     TM_TRY(tm_trainer_read(motion->trainer, in, tm_tensor_bytes(tm_shape_1(at), dtype), motion->piece[0],
                            tm_tensor_bytes(tm_shape_1(count), dtype), err));
     get_values(motion->piece[0], dtype, 0, count, (double *)motion->piece[1]);
-    for (int64_t i = 0; i < count; i++) motion->gradient[from - first + i] += ((double *)motion->piece[1])[i];
+    const double *part = (double *)motion->piece[1];
+    for (int64_t i = 0; i < count; i++) motion->gradient[from - first + i] += motion->sizes ? fabs(part[i]) : part[i];
     return TM_OK;
 }
 
 /* Elements [first, first + n) of a tensor's gradient into motion->gradient: its two parts, where a table is looked up
- * and a factor, too; of all ranks. */
+ * and a factor, too; of all ranks, and all parts of a step. */
 static tm_status read_gradient(tm_motion *motion, const tm_motion_member *m, int64_t first, int64_t n, tm_error *err)
 {
     const tm_tensor *t = tm_graph_at(motion->step->graph, m->id);
     for (int64_t i = 0; i < n; i++) motion->gradient[i] = 0;
     TM_TRY(add_here(motion, t->gradient, first, n, err));
     if (t->lookup_gradient != TM_NONE) TM_TRY(add_here(motion, t->lookup_gradient, first, n, err));
-    return tm_motion_complete(motion, m, n, err);
+    TM_TRY(tm_motion_complete(motion, m, n, err));
+    return m->earlier == TM_NONE || motion->alone ? TM_OK
+                                                  : add_here(motion, m->earlier, m->earlier_first + first, n, err);
 }
 
 /* sum a_i b_i, added up in LANES. */
@@ -268,6 +271,32 @@ static double product_of(const double *a, const double *b, int64_t n)
     for (int64_t i = n / LANES * LANES; i < n; i++) sum += a[i] * b[i];
     for (int k = 0; k < LANES; k++) sum += lanes[k];
     return sum;
+}
+
+tm_status tm_motion_gradient(tm_motion *motion, const tm_motion_member *m, int64_t first, int64_t n, bool sizes,
+                             tm_error *err)
+{
+    TM_ASSERT(n <= PIECE);
+    motion->sizes = sizes;
+    tm_status st = read_gradient(motion, m, first, n, err);
+    motion->sizes = false;
+    return st;
+}
+
+tm_status tm_motion_norm(tm_motion *motion, double *norm, tm_error *err)
+{
+    double squares = 0;
+    for (size_t k = 0; k < motion->n_members; k++) {
+        const tm_motion_member *m = &motion->members[k];
+        for (int64_t at = 0; at < m->n; at += PIECE) {
+            int64_t n = m->n - at < PIECE ? m->n - at : PIECE;
+            TM_TRY(read_gradient(motion, m, at, n, err));
+            squares += m->part * product_of(motion->gradient, motion->gradient, n);
+        }
+    }
+    TM_TRY(tm_trainer_sum(motion->trainer, TM_AXES_WORLD, &squares, 1, err));
+    *norm = sqrt(squares);
+    return TM_OK;
 }
 
 static tm_status measure_member(tm_motion *motion, tm_motion_member *m, tm_error *err)

@@ -12,6 +12,8 @@
 
 #include "train/trainer/trainer.h"
 
+enum { TM_MOTION_PIECE = 1 << 15 }; /* elements that are worked on at a time */
+
 /* A trained tensor, with a copy of its values. */
 typedef struct {
     tm_tensor_id id;
@@ -25,6 +27,9 @@ typedef struct {
     unsigned sums;  /* of the group that divides matrices: the same, to be taken first (tm_tensor.sums) */
     bool     late;  /* the last program of micro-batches takes both */
     int      other; /* rank of the group of stages that has the same tensor and a term of its gradient; -1: none */
+    tm_tensor_id
+            earlier; /* of a step in parts: the unit with the sums of those before the last; TM_NONE: there are none */
+    int64_t earlier_first; /* its element that is the first of this tensor */
     double part; /* what a sum over all ranks takes of its numbers: 1 / ranks that have the same; 0: counts elsewhere */
 } tm_motion_member;
 
@@ -46,6 +51,8 @@ typedef struct {
     char             *piece[2], *moved;
     double           *gradient, *kept; /* of a piece; its values as they were */
     bool              reduced;         /* the last program of micro-batches has run */
+    bool              sizes;           /* numbers are read without their signs */
+    bool              alone;           /* gradients are of one micro-batch, and not the last part of a step */
     bool              exact;           /* products are those of the program "exact" */
     double            table[2];        /* of a table of which stages have pieces (tm_motion_sum_parts) */
 } tm_motion;
@@ -66,6 +73,13 @@ TM_MUST_USE tm_status tm_motion_measure(tm_motion *motion, tm_error *err);
  * *change grows by this rank's part of the sum of g (w' - w), with what products see of both; side 0: as they were. */
 TM_MUST_USE tm_status tm_motion_move(tm_motion *motion, size_t first, size_t last, double side, uint64_t seed,
                                      double *change, tm_error *err);
+
+/* Elements [first, first + n) of a member's gradient, n at most TM_MOTION_PIECE, of all ranks and parts of a step, into
+ * motion->gradient; or the sum of the sizes of what is added up for each. */
+TM_MUST_USE tm_status tm_motion_gradient(tm_motion *motion, const tm_motion_member *m, int64_t first, int64_t n,
+                                         bool sizes, tm_error *err);
+/* Length of all gradients of the model. */
+TM_MUST_USE tm_status tm_motion_norm(tm_motion *motion, double *norm, tm_error *err);
 
 /* The number of the group of that name; a new one, if there is none. */
 int tm_motion_group_named(tm_motion *motion, const char name[96]);

@@ -36,6 +36,7 @@ void tm_motion_join(const tm_motion *motion, tm_motion_member *m)
     bool             divided = tensor->cut && tensor->cut->axes != 0; /* not among stages */
     double           parts = tm_layout_size(layout_of(motion), pipeline_axes) * (divided ? tensor->cut->ranks : 1);
     m->other = other_stage(step, m->id);
+    m->earlier = TM_NONE;
     m->part = tensor->twin ? 0 : parts / tm_layout_size(layout_of(motion), TM_AXES_WORLD);
     for (size_t u = 0; u < step->units.n_units; u++) {
         const tm_unit *unit = &step->units.units[u];
@@ -44,6 +45,8 @@ void tm_motion_join(const tm_motion *motion, tm_motion_member *m)
             m->apart = unit->group.data | (unit->sharing == TM_SHARE_OPTIMIZER ? unit->group.axes : 0);
             m->sums = unit->sharing < TM_SHARE_GRADIENTS ? tensor->sums : 0;
             m->late = unit->reduced;
+            if (step->part_gradients) m->earlier = step->part_gradients[u];
+            m->earlier_first = unit->members[k].first - unit->gradients_first;
             if (unit->gathered != unit->dtype) m->used = unit->gathered;
         }
     }

@@ -90,6 +90,7 @@ static tm_evidence gather(const run *r, bool interrupted, const char *impossible
                           .machine_reason = r->timing.machine.reason,
                           .impossible = impossible,
                           .unreal = r->certified.not_training[0] ? r->certified.not_training : NULL,
+                          .unproven = run_is_unproven(r),
                           .head = r->progress.before,
                           .interrupted = interrupted,
                           .slowdown_pct = r->options->slowdown_pct };
@@ -134,6 +135,7 @@ static tm_run_ended sum_up(const run *r, const tm_evidence *evidence, uint64_t w
         .certificate = r->certified.first,
         .certificate_after = r->certified.after,
         .data = r->certified.data,
+        .update = r->certified.update,
         .curve = r->certified.curve,
         .step_seconds = r->timing.step_seconds,
         .first_step_seconds = r->timing.first_step_seconds,

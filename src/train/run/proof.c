@@ -14,6 +14,7 @@
 #include "train/run/curve.h"
 #include "train/certify/dead_attention.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,13 @@ bool run_certifies(const run *r)
     return o->certify && possible(r) && (o->steps >= TM_JUDGED_STEPS || o->stop_at_target);
 }
 
+bool run_is_unproven(const run *r)
+{
+    const tm_certificate *c = &r->certified.first;
+    bool                  images = tm_source_traits_of(r->options->source.name)->images;
+    return !c->done && c->reason[0] && !images && tm_source_describe(r->source)->train_samples == INT64_MAX;
+}
+
 tm_step_options run_step_options(const run *r)
 {
     tm_step_options step = r->options->step;
@@ -80,6 +88,15 @@ tm_status run_certify(run *r, const tm_micro_batch *batch, tm_error *err)
     r->timing.begin_ns += (int64_t)(r->certified.first.seconds * 1e9); /* that time belongs to no step */
     r->certified.done_ns = tm_now_ns();
     return TM_OK;
+}
+
+void run_check_loss(run *r, const tm_step_result *result)
+{
+    const tm_certificate *c = &r->certified.first;
+    if (!c->evaluated || fabs(result->loss - c->of_targets) <= c->loss_band) return;
+    snprintf(r->certified.not_training, sizeof r->certified.not_training,
+             "the first step reports a loss of %.9g, and that of its batch is %.9g (band %.2g)", result->loss,
+             c->of_targets, c->loss_band);
 }
 
 /* --- after -------------------------------------------------------------------------------------------------------- */
@@ -248,6 +265,8 @@ tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err)
         bool unreal = r->certified.not_training[0] != '\0';
         if (st == TM_OK) st = any_rank(r, &unreal, err);
         if (st == TM_OK && !unreal && c->done && r->progress.last_norm > 0) st = check_reached(r, err);
+        if (r->certified.update.n_steps > 0 && !r->certified.update.agrees)
+            snprintf(r->certified.not_training, sizeof r->certified.not_training, "%s", r->certified.update.reason);
         if (tm_certificate_fails(c))
             snprintf(r->certified.not_training, sizeof r->certified.not_training, "%s", c->reason);
         unreal = r->certified.not_training[0] != '\0';

@@ -115,6 +115,7 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
     free(r.certified.hashes);
     free(r.certified.fed);
     free(r.evaluation.fed);
+    tm_update_free(r.certified.watched);
     tm_validity_destroy(r.timing.validity);
     tm_gpu_sensors_close(r.timing.gpu);
     tm_sampling_destroy(r.timing.sampling);

@@ -6,6 +6,7 @@
 #include "gpu/sensors.h"
 #include "stats/sampling.h"
 #include "system/validity.h"
+#include "train/certify/update.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/trainer/microscope.h"
 #include "train/run/run.h"
@@ -55,16 +56,18 @@ typedef struct {
 
 /* What shows that the run was training. */
 typedef struct {
-    tm_certificate      first, after; /* in the first step, and behind the last one */
-    tm_data_certificate data;
-    uint64_t           *fed;      /* (steps) hash of what each was fed; NULL: nobody looks */
-    int64_t             consumed; /* samples that the checkpoint says were trained on, from which this run goes on */
-    int64_t             done_ns;  /* when `first` was done; 0: there is none */
-    tm_curve            curve;
-    uint64_t            base;      /* with adapters: hash of the weights that they stand beside */
-    uint64_t            reference; /* hash of the weights that pairs are compared by; 0: there is none */
-    uint64_t           *hashes;    /* of each weight before the first step; NULL: nobody looked */
-    char                not_training[TM_REASON_BYTES]; /* why the run does not count as training; empty if it does */
+    tm_certificate        first, after; /* in the first step, and behind the last one */
+    tm_data_certificate   data;
+    uint64_t             *fed;      /* (steps) hash of what each was fed; NULL: nobody looks */
+    int64_t               consumed; /* samples that the checkpoint says were trained on, from which this run goes on */
+    tm_update_certificate update;
+    tm_update_check      *watched; /* of the step that is being done; NULL: none */
+    int64_t               done_ns; /* when `first` was done; 0: there is none */
+    tm_curve              curve;
+    uint64_t              base;      /* with adapters: hash of the weights that they stand beside */
+    uint64_t              reference; /* hash of the weights that pairs are compared by; 0: there is none */
+    uint64_t             *hashes;    /* of each weight before the first step; NULL: nobody looked */
+    char                  not_training[TM_REASON_BYTES]; /* why the run does not count as training; empty if it does */
 } certified_state;
 
 typedef struct {
@@ -179,8 +182,15 @@ tm_step_options run_step_options(const run *r);
 TM_MUST_USE tm_status run_remember(run *r, tm_error *err);
 /* In the first step, between its gradients and its update: the certificate, if one is wanted. `batch`: of the step. */
 TM_MUST_USE tm_status run_certify(run *r, const tm_micro_batch *batch, tm_error *err);
-/* Is there to be a certificate? Runs that nobody judges need none. */
+/* Is this run to be certified? */
 bool run_certifies(const run *r);
+/* Was there to be a certificate of gradients, and could none be made, of samples of which none comes twice? */
+bool run_is_unproven(const run *r);
+/* Around the update of a step (train/run/updates.c), if it is one of those that are looked at. */
+TM_MUST_USE tm_status run_watch_update(run *r, int64_t step, tm_error *err);
+TM_MUST_USE tm_status run_judge_update(run *r, const tm_step_result *result, tm_error *err);
+/* Behind that update: is the loss that is reported the one that was found? */
+void run_check_loss(run *r, const tm_step_result *result);
 /* After the last one: sets `unreal`. *weights_hash: as tm_trainer_weights_hash. */
 TM_MUST_USE tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err);
 

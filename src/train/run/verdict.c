@@ -109,6 +109,22 @@ static double final_floor(const tm_evidence *e)
     return final_loss_known(e) ? e->validation_floor : e->floor;
 }
 
+/* Samples that come once are as new to the model as those that are held out: where their losses are a tenth lower, and
+ * by far more than they scatter, they are not those of the samples. A certificate shows as much, where there is one. */
+static bool contradicts(const tm_evidence *e, char reason[TM_REASON_BYTES])
+{
+    static const double part = 0.9;
+    tm_loss_head        tail = tail_of(e);
+    double              error = isnan(e->validation_error) ? 0 : e->validation_error;
+    bool                same = !(fabs(e->floor - e->validation_floor) > 0.01 * fabs(e->floor));
+    if (!e->unproven || !same || !(tail.mean < part * e->validation - 5 * (tail.deviation + error))) return false;
+    snprintf(reason, TM_REASON_BYTES,
+             "the last training losses, %.4f, are far below the held-out loss, %.4f, though no sample comes twice, and "
+             "there is no certificate",
+             tail.mean, e->validation);
+    return true;
+}
+
 /* The language's exact entropy is the floor: below it something leaks (a mask, a target), far above it nothing is
  * learnt. */
 static tm_verdict judge_floor(const tm_evidence *e, char reason[TM_REASON_BYTES])
@@ -311,6 +327,7 @@ static tm_verdict judge(const tm_evidence *e, char reason[TM_REASON_BYTES])
         snprintf(reason, TM_REASON_BYTES, "%s", e->unreal);
         return TM_VERDICT_INVALID;
     }
+    if (contradicts(e, reason)) return TM_VERDICT_INVALID;
     tm_verdict verdict = judge_loss(e, reason);
     /* Reached, but that was not its goal: so short a run has no certificate. */
     if (verdict == TM_VERDICT_VALID && e->total_steps < TM_JUDGED_STEPS && !e->must_reach_target)
@@ -331,7 +348,8 @@ tm_verdict tm_verdict_of(const tm_evidence *e, char reason[TM_REASON_BYTES])
 
 bool tm_certificate_fails(const tm_certificate *c)
 {
-    return (c->done && !c->gradients) || (c->looked_ahead && !(c->causal && c->context));
+    return (c->evaluated && !c->loss_agrees) || (c->done && !c->gradients) ||
+           (c->looked_ahead && !(c->causal && c->context));
 }
 
 /* The direction that is told is the farthest of up to three that decide together by the root of their mean square. */

@@ -48,6 +48,7 @@ typedef struct tm_evidence {
     const char      *machine_reason; /* NULL: not looked at */
     const char      *impossible;     /* the step is faster than the machine can be: how; NULL: it is not */
     const char      *unreal;         /* nothing was trained, or not by the gradient: why; NULL: it was */
+    bool             unproven;       /* no certificate of gradients could be made, and no sample comes twice */
     tm_loss_head     head;           /* of the steps before this process; n 0: there were none */
     bool             interrupted;    /* a signal ended the run before its last step */
     double           slowdown_pct;   /* debug.slowdown_pct: burnt in every step on purpose */

@@ -24,6 +24,7 @@ struct tm_trainer {
     tm_checkpoint_tensor *tensors;
     size_t                n_tensors;
     uint64_t              seed;
+    int64_t               t;                         /* number of the step that was begun last */
     double  scalars[TM_MAX_GROUPS][TM_SCALAR_COUNT]; /* as written to the device: they stay until the update */
     double *expert_counts;                           /* as read from the device */
     double *first_rows; /* of each micro-batch of the step (tm_step.first_row): they stay until the update, too */
@@ -239,15 +240,22 @@ tm_address tm_trainer_arena(const tm_trainer *trainer)
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
+/* The number that the first row of micro-batch m of step t has in the run. */
+static double first_row_of(const tm_trainer *trainer, int64_t t, int64_t m)
+{
+    const tm_step_options *o = &trainer->step->options;
+    const int64_t          ranks = tm_layout_data_ranks(&o->layout), rank = tm_layout_data_rank(&o->layout);
+    const int64_t          first = ((t - 1) * ranks + rank) * o->accumulation; /* micro-batch of the run */
+    return (double)(first + m) * (double)(o->micro_batch * o->seq);
+}
+
 tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm, int64_t total_targets,
                            tm_error *err)
 {
     const uint64_t         rounding = tm_random_stream("rounding");
     const tm_step_options *o = &trainer->step->options;
-    const int64_t          ranks = tm_layout_data_ranks(&o->layout), rank = tm_layout_data_rank(&o->layout);
-    const int64_t          first = ((t - 1) * ranks + rank) * o->accumulation; /* micro-batch of the run */
-    for (int64_t m = 0; m < o->accumulation; m++)
-        trainer->first_rows[m] = (double)(first + m) * (double)(o->micro_batch * o->seq);
+    trainer->t = t;
+    for (int64_t m = 0; m < o->accumulation; m++) trainer->first_rows[m] = first_row_of(trainer, t, m);
     for (int g = 0; g < o->n_groups; g++) {
         double    *s = trainer->scalars[g], rate = learning_rate * o->groups[g].lr_scale;
         tm_address to = address_at(trainer, trainer->step->group_scalars[g], 0, sizeof trainer->scalars[g]);
@@ -444,6 +452,17 @@ tm_status tm_trainer_exact(tm_trainer *trainer, const tm_micro_batch *batch, int
 {
     TM_ASSERT(trainer->step->exact.n > 0);
     return go_forward(trainer, &trainer->step->exact, batch, index, loss, err);
+}
+
+tm_status tm_trainer_forward_as(tm_trainer *trainer, const tm_micro_batch *batch, bool next, bool exact, double *loss,
+                                tm_error *err)
+{
+    const double first = trainer->first_rows[0];
+    trainer->first_rows[0] = next ? first_row_of(trainer, trainer->t + 1, 0) : first_row_of(trainer, trainer->t, 1);
+    tm_status st =
+        exact ? tm_trainer_exact(trainer, batch, 0, loss, err) : tm_trainer_forward(trainer, batch, 0, loss, err);
+    trainer->first_rows[0] = first; /* the device has done with it: the loss was read */
+    return st;
 }
 
 tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss, tm_error *err)

@@ -68,6 +68,10 @@ TM_MUST_USE tm_status tm_trainer_forward(tm_trainer *trainer, const tm_micro_bat
 /* The same by the program "exact". Only where step->exact has it. */
 TM_MUST_USE tm_status tm_trainer_exact(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, double *loss,
                                        tm_error *err);
+/* One of both, of the first micro-batch, with what dropout leaves out in the second one, or in the first one of the
+ * next step. */
+TM_MUST_USE tm_status tm_trainer_forward_as(tm_trainer *trainer, const tm_micro_batch *batch, bool next, bool exact,
+                                            double *loss, tm_error *err);
 /* *loss: the summed loss of a micro-batch, without training on it. */
 TM_MUST_USE tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss,
                                           tm_error *err);
