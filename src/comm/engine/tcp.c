@@ -361,7 +361,7 @@ static const char *tcp_share(void *own, size_t bytes, void **where)
     if (!l->mapped) abort();
     for (int r = 0; r < l->mesh.size && !why; r++) {
         if (l->host[r] != l->host[me]) continue;
-        int cannot = tm_comm_file_map(&all[r], &where[local]);
+        int cannot = tm_comm_file_map(&all[r], all[r].pid, &where[local]);
         if (cannot) why = COMPLAIN("the memory of rank %d: %s", r, strerror(cannot));
         if (!cannot) l->mapped[l->n_mapped++] = (mapping){ where[local++], all[r].bytes };
     }
