@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
 
 enum { PAGE = 4096, TAG_OFFER = TM_COMM_TAGS, TAG_MAPPED, FAREWELL_MS = 2000 };
@@ -350,21 +351,70 @@ static const char *swap(library *l, int tag, const void *own, size_t bytes, void
     return why;
 }
 
+/* What a rank writes behind its memory for each other one of its host: only who knows the key of their connection can
+ * write it, and only a process of this host can have written it there. */
+typedef struct {
+    uint64_t device, inode, bytes;
+    int64_t  owner, reader;
+} label;
+
+static const char memory_proof[] = "trainmark memory";
+
+static tm_comm_key *proofs_in(void *memory, const tm_comm_file *file)
+{
+    return (tm_comm_key *)(void *)((char *)memory + file->bytes - TM_COMM_LOCAL * sizeof(tm_comm_key));
+}
+
+/* Into the file of this rank, a proof for each rank of the host in their order. */
+static const char *sign_memory(library *l, const tm_comm_file *mine)
+{
+    void *memory;
+    int   me = l->mesh.rank, local = 0, why = tm_comm_file_map(mine, getpid(), &memory);
+    if (why) return COMPLAIN("the memory of rank %d: %s", me, strerror(why));
+    for (int r = 0; r < l->mesh.size; r++) {
+        if (l->host[r] != l->host[me]) continue;
+        label it = { mine->device, mine->inode, mine->bytes, me, r };
+        if (r != me) tm_comm_prove(&l->mesh.key[r], memory_proof, &it, sizeof it, &proofs_in(memory, mine)[local]);
+        local++;
+    }
+    munmap(memory, mine->bytes);
+    return NULL;
+}
+
+static bool is_signed(const library *l, int rank, int own_local, void *memory, const tm_comm_file *file)
+{
+    const label it = { file->device, file->inode, file->bytes, rank, l->mesh.rank };
+    return rank == l->mesh.rank ||
+           tm_comm_is_proven(&l->mesh.key[rank], memory_proof, &it, sizeof it, &proofs_in(memory, file)[own_local]);
+}
+
+/* Of all ranks of this host. */
+static const char *map_all(library *l, const tm_comm_file *all, size_t least, void **where)
+{
+    int me = l->mesh.rank, own_local = 0, local = 0;
+    for (int r = 0; r < me; r++) own_local += l->host[r] == l->host[me];
+    l->mapped = tm_realloc(l->mapped, (size_t)(l->n_mapped + l->mesh.size) * sizeof *l->mapped);
+    for (int r = 0; r < l->mesh.size; r++) {
+        if (l->host[r] != l->host[me]) continue;
+        if (all[r].bytes < least && !all[r].why) return COMPLAIN("the memory of rank %d is too small", r);
+        int cannot = tm_comm_file_map(&all[r], l->mesh.card[r].pid, &where[local]);
+        if (cannot) return COMPLAIN("the memory of rank %d: %s", r, strerror(cannot));
+        l->mapped[l->n_mapped++] = (mapping){ where[local], all[r].bytes };
+        if (!is_signed(l, r, own_local, where[local], &all[r]))
+            return COMPLAIN("the memory of rank %d has no proof that it is its own", r);
+        local++;
+    }
+    return NULL;
+}
+
 static const char *tcp_share(void *own, size_t bytes, void **where)
 {
     library      *l = own;
-    int           me = l->mesh.rank, local = 0;
-    tm_comm_file *all = take((size_t)l->mesh.size * sizeof *all),
-                 mine = tm_comm_file_make((bytes + PAGE - 1) / PAGE * PAGE);
-    const char *why = swap(l, TAG_OFFER, &mine, sizeof mine, all);
-    l->mapped = realloc(l->mapped, (size_t)(l->n_mapped + l->mesh.size) * sizeof *l->mapped);
-    if (!l->mapped) abort();
-    for (int r = 0; r < l->mesh.size && !why; r++) {
-        if (l->host[r] != l->host[me]) continue;
-        int cannot = tm_comm_file_map(&all[r], all[r].pid, &where[local]);
-        if (cannot) why = COMPLAIN("the memory of rank %d: %s", r, strerror(cannot));
-        if (!cannot) l->mapped[l->n_mapped++] = (mapping){ where[local++], all[r].bytes };
-    }
+    size_t        proofs = TM_COMM_LOCAL * sizeof(tm_comm_key), whole = (bytes + PAGE - 1) / PAGE * PAGE + proofs;
+    tm_comm_file *all = take((size_t)l->mesh.size * sizeof *all), mine = tm_comm_file_make(whole);
+    const char   *why = mine.why ? NULL : sign_memory(l, &mine); /* the others hear of a failure */
+    if (!why) why = swap(l, TAG_OFFER, &mine, sizeof mine, all);
+    if (!why) why = map_all(l, all, proofs, where);
     free(all);
     /* The file is there until all have it; one that could not map says so by going. */
     char mapped = 1, *answers = take((size_t)l->mesh.size);
@@ -422,8 +472,7 @@ static void tcp_close(void *own, bool failed)
     for (int r = 0; r < l->mesh.size; r++) free_peer(&l->peer[r]);
     for (int i = 0; i < l->n_mapped; i++) munmap(l->mapped[i].memory, l->mapped[i].bytes);
     pthread_mutex_destroy(&l->lock);
-    free(l->mesh.fd);
-    free(l->mesh.card);
+    tm_comm_tcp_mesh_free(&l->mesh);
     free(l->mapped);
     free(l->peer);
     free(l->poll);
@@ -443,13 +492,13 @@ static const tm_comm_engine tcp = {
     .close = tcp_close,
 };
 
-const char *tm_comm_tcp_open(double deadline_seconds, tm_comm_ports *out)
+tm_status tm_comm_tcp_open(double deadline_seconds, tm_comm_ports *out, tm_error *err)
 {
-    library    *l = take(sizeof *l);
-    const char *why = tm_comm_tcp_meet(deadline_seconds, &l->mesh);
-    if (why) {
+    library  *l = take(sizeof *l);
+    tm_status st = tm_comm_tcp_meet(deadline_seconds, &l->mesh, err);
+    if (st != TM_OK) {
         free(l);
-        return why;
+        return st;
     }
     int size = l->mesh.size, hosts = 0;
     pthread_mutex_init(&l->lock, NULL);
@@ -466,5 +515,5 @@ const char *tm_comm_tcp_open(double deadline_seconds, tm_comm_ports *out)
         l->peer[r].fd = l->mesh.fd[r];
     }
     *out = (tm_comm_ports){ &tcp, l, l->mesh.rank, size, l->host, (const char(*)[TM_COMM_HOST_NAME])l->host_name };
-    return NULL;
+    return TM_OK;
 }
