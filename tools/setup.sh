@@ -68,7 +68,7 @@ look() {
         compiler_works=no
         # Without a compiler the libraries cannot be tried: their packages are named all together.
         for package in libyaml-dev libjansson-dev libhwloc-dev libxxhash-dev zlib1g-dev libpcre2-dev libutf8proc-dev libzstd-dev \
-            libsnappy-dev libsqlite3-dev; do lack "$package" "$package"; done
+            libsnappy-dev libsqlite3-dev libsodium-dev; do lack "$package" "$package"; done
         [ "$want" = test ] && lack "libcmocka-dev" libcmocka-dev
         return
     fi
@@ -81,9 +81,9 @@ look() {
         cmocka_headers='stdarg.h stddef.h stdint.h setjmp.h cmocka.h'
         cmocka_library=-lcmocka
     fi
-    if links "yaml.h jansson.h hwloc.h xxhash.h zlib.h utf8proc.h zstd.h snappy-c.h sqlite3.h pcre2posix.h $cmocka_headers" \
-        "!yaml_get_version_string() + !json_null() + hwloc_get_api_version() + XXH3_64bits(\"\", 0) + !zlibVersion() + !utf8proc_version() + ZSTD_versionNumber() + snappy_max_compressed_length(1) + sqlite3_libversion_number()" \
-        "-lyaml -ljansson -lhwloc -lxxhash -lz -lpcre2-8 -lutf8proc -lzstd -lsnappy -lsqlite3 $cmocka_library"; then
+    if links "yaml.h jansson.h hwloc.h xxhash.h zlib.h utf8proc.h zstd.h snappy-c.h sqlite3.h sodium.h pcre2posix.h $cmocka_headers" \
+        "!yaml_get_version_string() + !json_null() + hwloc_get_api_version() + XXH3_64bits(\"\", 0) + !zlibVersion() + !utf8proc_version() + ZSTD_versionNumber() + snappy_max_compressed_length(1) + sqlite3_libversion_number() + sodium_library_version_major()" \
+        "-lyaml -ljansson -lhwloc -lxxhash -lz -lpcre2-8 -lutf8proc -lzstd -lsnappy -lsqlite3 -lsodium $cmocka_library"; then
         return
     fi
     need "libyaml" libyaml-dev yaml.h '!yaml_get_version_string()' -lyaml
@@ -96,6 +96,7 @@ look() {
     need "zstd" libzstd-dev zstd.h 'ZSTD_versionNumber()' -lzstd
     need "snappy" libsnappy-dev snappy-c.h 'snappy_max_compressed_length(1)' -lsnappy
     need "SQLite" libsqlite3-dev sqlite3.h 'sqlite3_libversion_number()' -lsqlite3
+    need "libsodium" libsodium-dev sodium.h 'sodium_library_version_major()' -lsodium
     if [ "$want" = test ]; then
         need "cmocka" libcmocka-dev "$cmocka_headers" '_cmocka_run_group_tests("", 0, 0, 0, 0)' -lcmocka
     fi

@@ -180,8 +180,10 @@ static void add_notes(const reproduction *r, tm_table *table)
         if (row->why) add_reason(r, i, table);
         if (row->srun) tm_table_note(table, "%s, once for all nodes: %s", row->page->name, row->srun);
         if (row->srun)
-            tm_table_note(table, "%s, or on each node (NODE: 0 to %d, FIRST: the host of node 0): %s", row->page->name,
-                          row->page->platform.nodes - 1, row->torchrun);
+            tm_table_note(table,
+                          "%s, or on each node (NODE: 0 to %d, FIRST: the host of node 0, all with the same "
+                          "TRAINMARK_SECRET): %s",
+                          row->page->name, row->page->platform.nodes - 1, row->torchrun);
         times = times || (!has_run(row) && row->page->n_figures > 0);
     }
     if (r->options.slice) tm_table_note(table, "slices are other models: nothing of them is published");
@@ -242,10 +244,11 @@ static tm_status write_report(const reproduction *r, const tm_table *brief, cons
                        row->page->name, row->page->hardware, row->page->theirs, row->page->ours,
                        state_names[row->state], row->why ? ", " : "", row->why ? row->why : "");
         if (row->srun)
-            tm_text_printf(&text,
-                           "- once for all nodes: `%s`\n- or on each node (NODE: 0 to %d, FIRST: the host of node 0): "
-                           "`%s`\n",
-                           row->srun, row->page->platform.nodes - 1, row->torchrun);
+            tm_text_printf(
+                &text,
+                "- once for all nodes: `%s`\n- or on each node (NODE: 0 to %d, FIRST: the host of node 0, all "
+                "with the same TRAINMARK_SECRET): `%s`\n",
+                row->srun, row->page->platform.nodes - 1, row->torchrun);
         if (row->page->note) tm_text_printf(&text, "- note: %s\n", row->page->note);
         if (row->causes) tm_cli_add_lines(&text, "- likely cause of a difference: ", row->causes);
         if (!row->causes && row->state == ROW_RAN && row->page->n_figures && !r->options.slice)

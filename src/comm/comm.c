@@ -103,6 +103,7 @@ tm_comm *tm_comm_world_open(const tm_comm_ports *ports, void *const *segment, do
     free(seen);
     TM_ASSERT(world->local_size <= TM_COMM_LOCAL);
     for (int l = 0; l < world->local_size; l++) world->segment[l] = segment[l];
+    world->segment[world->local[ports->rank]]->pid = getpid();
     world->oversubscribed = world->local_size > processors();
     pthread_mutex_init(&world->lock, NULL);
     tm_comm_ring_open(world);

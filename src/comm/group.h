@@ -73,6 +73,7 @@ typedef struct {
 typedef struct {
     _Atomic int  failed, told; /* told: a rank says so on standard error */
     int          status, code; /* code: exit code of the whole job */
+    int64_t      pid;          /* of its rank, which has this memory: so it is a process of this host */
     char         text[2048];
     tm_comm_slot slot[TM_COMM_GROUPS];
     tm_comm_ring ring[]; /* to each rank of the host */
@@ -217,8 +218,9 @@ typedef struct {
 } tm_comm_file;
 
 tm_comm_file tm_comm_file_make(size_t bytes); /* 0: none */
-/* Maps another rank's. Returns 0 or the errno. */
-int tm_comm_file_map(const tm_comm_file *its, void **where);
+/* Maps that of a rank whose process this is. It has to be a file as tm_comm_file_make makes them, of the same user,
+ * that cannot become smaller. Returns 0 or the errno. */
+int tm_comm_file_map(const tm_comm_file *its, int64_t pid, void **where);
 
 /* Calls of a library that wait for other ranks without an end, between begin and end: after so many seconds, this
  * process says that `what` (which stays there) took too long, and ends with exit code 1. NULL: there is no thread to

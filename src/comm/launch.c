@@ -138,9 +138,8 @@ static tm_status open_several(const tm_comm_launch *launch, const char *engine, 
 {
     tm_comm_ports ports;
     if (strcmp(engine, "tcp") == 0) {
-        const char *why = tm_comm_tcp_open(deadline, &ports);
-        bool        told = getenv("MASTER_ADDR") && getenv("MASTER_PORT") && launch->rank < launch->ranks;
-        return why ? tm_fail(err, told ? TM_IO : TM_INVALID, "%s", why) : open_loaded(&ports, deadline, world, err);
+        TM_TRY(tm_comm_tcp_open(deadline, &ports, err));
+        return open_loaded(&ports, deadline, world, err);
     }
     TM_TRY(load(engine, &ports, err));
     TM_TRY(check_size(launch, &ports, err));

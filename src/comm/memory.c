@@ -3,8 +3,10 @@
  *
  * A rank makes a file that lies in memory only (memfd) and has no name; the others open it through the table of open
  * files that the system shows of every process (/proc/PID/fd) and map it. It counts as memory of who touches it, is
- * limited by nothing but the memory there is, and is gone with the last process that has it. A range begins in the file
- * at the same place of a huge page as in memory, so that both can be huge pages where the system gives them to files.
+ * limited by nothing but the memory there is, and is gone with the last process that has it. Whose process it is, is
+ * not taken from what a rank says: each has written its number into its part of the host's memory, where only a process
+ * of this host can have written it. A range begins in the file at the same place of a huge page as in memory, so that
+ * both can be huge pages where the system gives them to files.
  */
 #include "comm/group.h"
 
@@ -21,6 +23,8 @@
 #include <unistd.h>
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, WORLD_SLOT = 0 };
+/* The size of a file in memory stays, so that no access ends behind it. */
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
 static void *take(size_t bytes)
 {
@@ -50,8 +54,8 @@ tm_comm_file tm_comm_file_make(size_t bytes)
     struct stat  facts;
     tm_comm_file own = { .pid = getpid(), .fd = -1, .bytes = bytes };
     if (bytes == 0) return own;
-    int fd = memfd_create("trainmark", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0 || fstat(fd, &facts) != 0) {
+    int fd = memfd_create("trainmark", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0 || fstat(fd, &facts) != 0) {
         own.why = errno;
         if (fd >= 0) close(fd);
         return own;
@@ -74,19 +78,29 @@ static void *map_aligned(int fd, size_t bytes)
     return mmap(begin, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
 }
 
-int tm_comm_file_map(const tm_comm_file *its, void **where)
+/* What is open there is a file of a rank of this user, and the one that is meant. Returns 0 or the errno. */
+static int check_file(int fd, const tm_comm_file *its)
 {
-    char        path[64];
     struct stat facts;
+    if (fstat(fd, &facts) != 0) return errno;
+    /* Where ranks do not see each other's processes, that number may be another one's: then it is another file. */
+    if (facts.st_dev != its->device || facts.st_ino != its->inode) return ESRCH;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & SEALS) != SEALS || facts.st_uid != geteuid()) return EPERM;
+    return facts.st_size >= 0 && (uint64_t)facts.st_size >= its->bytes ? 0 : EPERM;
+}
+
+int tm_comm_file_map(const tm_comm_file *its, int64_t pid, void **where)
+{
+    char path[64];
     *where = NULL;
     if (its->why) return (int)its->why;
     if (its->bytes == 0) return 0;
+    if (its->pid != pid) return EPERM;
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)its->pid, (long long)its->fd);
-    int fd = open(path, O_RDWR | O_CLOEXEC), why = 0;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return errno;
-    if (fstat(fd, &facts) != 0) why = errno;
-    /* Where ranks do not see each other's processes, that number may be another one's: then it is another file. */
-    if (!why && (facts.st_dev != its->device || facts.st_ino != its->inode)) why = ESRCH;
+    int   why = check_file(fd, its);
     void *memory = why ? MAP_FAILED : map_aligned(fd, its->bytes);
     if (!why && memory == MAP_FAILED) why = errno;
     close(fd);
@@ -97,9 +111,9 @@ int tm_comm_file_map(const tm_comm_file *its, void **where)
 }
 
 /* Returns 0 or the errno. */
-static int map_file(const tm_comm_file *its, tm_comm_window *window, int local)
+static int map_file(const tm_comm_world *world, const tm_comm_file *its, tm_comm_window *window, int local)
 {
-    int why = tm_comm_file_map(its, &window->where[local]);
+    int why = tm_comm_file_map(its, world->segment[local]->pid, &window->where[local]);
     if (!why && its->bytes > 0) window->mapped[local] = its->bytes;
     return why;
 }
@@ -163,7 +177,7 @@ static tm_status open_files(tm_comm *comm, const tm_comm_file *all, tm_comm_wind
     for (int r = 0; r < comm->size && !why; r++) {
         if (world->ports.host[r] != world->ports.host[me]) continue;
         why = (int)all[r].why;
-        if (r != me && !why) why = map_file(&all[r], window, world->local[r]);
+        if (r != me && !why) why = map_file(world, &all[r], window, world->local[r]);
     }
     return agree(comm, why, err);
 }

@@ -213,6 +213,14 @@ static const char *judge_numbers(check *c)
     return NULL;
 }
 
+/* There are ranks on other hosts, which have to prove that they are of this job. */
+static bool lacks_secret(check *c)
+{
+    int64_t local, all;
+    return env_number(c, "LOCAL_WORLD_SIZE", 1, 1 << 16, &local) && env_number(c, "WORLD_SIZE", 1, 1 << 24, &all) &&
+           local > 0 && local < all && !check_env(c, "TRAINMARK_SECRET") && !check_env(c, "TRAINMARK_SECRET_FILE");
+}
+
 void check_dist_env(check *c)
 {
     static const char *const names[] = { "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE" };
@@ -228,7 +236,8 @@ void check_dist_env(check *c)
     else if (problem)
         check_say(c, TM_CHECK_FAIL, "%s", problem);
     else
-        check_say(c, TM_CHECK_PASS, "rank %s of %s, %s:%s", check_env(c, "RANK"), check_env(c, "WORLD_SIZE"),
-                  check_env(c, "MASTER_ADDR"), check_env(c, "MASTER_PORT"));
+        check_say(c, TM_CHECK_PASS, "rank %s of %s, %s:%s%s", check_env(c, "RANK"), check_env(c, "WORLD_SIZE"),
+                  check_env(c, "MASTER_ADDR"), check_env(c, "MASTER_PORT"),
+                  lacks_secret(c) ? "; ranks of trainmark over TCP lack a secret (export TRAINMARK_SECRET=...)" : "");
     tm_text_fini(&missing);
 }

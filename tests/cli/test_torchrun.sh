@@ -48,6 +48,36 @@ trainmark run $short --training.global_batch_size 4 --training.separate_sums 2 -
 hash_of() { grep -o '"weights_hash": *"[^"]*"' $1/result.json; }
 check "the weights are those of one rank that sums two parts apart" [ -n "$(hash_of both)" -a "$(hash_of both)" = "$(hash_of alone)" ]
 
+# Strangers at the door, before the second rank comes: 200 who say nothing, some who say anything, one that stays.
+if command -v bash >/dev/null; then
+    cat >stranger <<'END'
+for i in $(seq 500); do { exec 3<>/dev/tcp/127.0.0.1/$1; } 2>/dev/null && break; sleep 0.02; done
+for i in $(seq 200); do exec {fd}<>/dev/tcp/127.0.0.1/$1; done
+for i in $(seq 20); do head -c $((i * 37)) "$0" >/dev/tcp/127.0.0.1/$1; head -c 4096 /dev/zero >/dev/tcp/127.0.0.1/$1; done
+printf x >&3
+touch done
+sleep 5
+END
+    cat >after <<END
+#!/bin/sh
+if [ "\$RANK" = 1 ]; then
+    bash ./stranger "\$MASTER_PORT" >/dev/null 2>&1 &
+    while [ ! -e done ]; do sleep 0.05; done
+fi
+exec "$TRAINMARK" "\$@"
+END
+    chmod +x after
+    whole=$TRAINMARK
+    TRAINMARK=./after
+    start $short --out crowded
+    TRAINMARK=$whole
+    check "strangers at the door: both train" ended "0 0"
+    check "strangers at the door: the same bits" [ "$(hash_of crowded)" = "$(hash_of alone)" ]
+    check "strangers at the door: told once" [ "$(grep -c 'does not know the secret of this job' err.0)" = 1 ]
+else
+    skip "strangers at the door" "bash is not here"
+fi
+
 start $short --out both --json
 check "again, as JSON" ended "0 0"
 check "the result and nothing else" cmp -s "$out" both/result.json

@@ -41,7 +41,7 @@ typedef struct {
     int         ranks, port;
     const int  *node; /* of each rank; NULL: one */
     double      deadline;
-    const char *job, *address; /* address: NULL: this machine's */
+    const char *job, *address, *secret; /* address: NULL: this machine's */
     void (*body)(tm_comm *world);
 } launch_of;
 
@@ -50,6 +50,7 @@ static inline void set_rank(const launch_of *l, int rank, int out)
 {
     setenv("MASTER_ADDR", l->address ? l->address : "127.0.0.1", 1);
     if (l->job) setenv("TORCHELASTIC_RUN_ID", l->job, 1);
+    if (l->secret) setenv("TRAINMARK_SECRET", l->secret, 1);
     set("MASTER_PORT", l->port), set("RANK", rank), set("WORLD_SIZE", l->ranks), set("LOCAL_RANK", 0);
     set("GROUP_RANK", l->node ? l->node[rank] : 0);
     dup2(out, 2);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
@@ -40,14 +41,14 @@ static void files(void **state)
     (void)state;
     tm_comm_file none = tm_comm_file_make(0);
     assert_true(none.fd == -1 && none.why == 0 && none.bytes == 0 && none.pid == getpid());
-    assert_int_equal(tm_comm_file_map(&none, &where), 0);
+    assert_int_equal(tm_comm_file_map(&none, getpid(), &where), 0);
     assert_null(where);
     for (size_t bytes = 1; bytes < 3 * HUGE_PAGE; bytes += bytes < 2 * PAGE ? PAGE - 1 : HUGE_PAGE - 3) {
         tm_comm_file file = tm_comm_file_make(bytes), other;
         assert_true(file.fd >= 0 && file.why == 0 && file.bytes == bytes && file.pid == getpid());
         char *twice[2];
         for (int i = 0; i < 2; i++) {
-            assert_int_equal(tm_comm_file_map(&file, &where), 0);
+            assert_int_equal(tm_comm_file_map(&file, getpid(), &where), 0);
             twice[i] = where;
             assert_int_equal((uintptr_t)where % HUGE_PAGE, 0);
             assert_false(mapped(twice[i] + (bytes + PAGE - 1) / PAGE * PAGE)); /* no more of it */
@@ -58,20 +59,48 @@ static void files(void **state)
         for (int i = 0; i < 2; i++) munmap(twice[i], bytes);
         /* What another process, or another file, would be. */
         other = file, other.why = ENOSPC;
-        assert_int_equal(tm_comm_file_map(&other, &where), ENOSPC);
+        assert_int_equal(tm_comm_file_map(&other, getpid(), &where), ENOSPC);
         assert_null(where);
         other = file, other.fd = 987654;
-        assert_int_equal(tm_comm_file_map(&other, &where), ENOENT);
+        assert_int_equal(tm_comm_file_map(&other, getpid(), &where), ENOENT);
         other = file, other.inode++;
-        assert_int_equal(tm_comm_file_map(&other, &where), ESRCH);
+        assert_int_equal(tm_comm_file_map(&other, getpid(), &where), ESRCH);
         other = file, other.device++;
-        assert_int_equal(tm_comm_file_map(&other, &where), ESRCH);
+        assert_int_equal(tm_comm_file_map(&other, getpid(), &where), ESRCH);
         assert_null(where);
+        /* Of a process that is not the rank's, by what the host's memory says. */
+        assert_int_equal(tm_comm_file_map(&file, getppid(), &where), EPERM);
+        /* Its size stays. */
+        assert_int_equal(ftruncate((int)file.fd, 0), -1);
+        assert_int_equal(ftruncate((int)file.fd, (off_t)bytes + 1), -1);
+        other = file, other.bytes++;
+        assert_int_equal(tm_comm_file_map(&other, getpid(), &where), EPERM);
         close((int)file.fd);
-        assert_int_equal(tm_comm_file_map(&file, &where), ENOENT);
+        assert_int_equal(tm_comm_file_map(&file, getpid(), &where), ENOENT);
     }
     tm_comm_file large = tm_comm_file_make((size_t)INT64_MAX + 1);
     assert_true(large.fd == -1 && large.why != 0);
+    assert_int_equal(files_mapped(), 0);
+}
+
+/* What a rank may have open that is no such file: one that could become smaller, one on a disk. */
+static void other_files(void **state)
+{
+    void *where = &where;
+    int   fd[2] = { memfd_create("trainmark", MFD_CLOEXEC | MFD_ALLOW_SEALING), open("/proc/self/exe", O_RDWR) };
+    char  name[] = "/tmp/tm-memory-XXXXXX";
+    (void)state;
+    if (fd[1] < 0) fd[1] = mkstemp(name), unlink(name);
+    for (int i = 0; i < 2; i++) {
+        struct stat facts;
+        assert_true(fd[i] >= 0 && (i == 1 || ftruncate(fd[i], PAGE) == 0) && fstat(fd[i], &facts) == 0);
+        tm_comm_file file = {
+            .pid = getpid(), .fd = fd[i], .device = facts.st_dev, .inode = facts.st_ino, .bytes = PAGE
+        };
+        assert_int_equal(tm_comm_file_map(&file, getpid(), &where), EPERM);
+        assert_null(where);
+        close(fd[i]);
+    }
     assert_int_equal(files_mapped(), 0);
 }
 
@@ -340,6 +369,7 @@ static void worlds_without_memory(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(files),
+    cmocka_unit_test(other_files),
     cmocka_unit_test(windows),
     cmocka_unit_test(extents),
     cmocka_unit_test(what_the_system_refuses),

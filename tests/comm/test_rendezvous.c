@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that find nobody, or somebody else, where the environment says: what each says of it, word for word. */
 #include "base/hash.h"
-#include "comm/engine/tcp.h"
+#include "comm/engine/address.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -18,6 +18,7 @@
 #include <setjmp.h>
 
 #include "support/test.h"
+#include "proven.h"
 
 static char host[TM_COMM_HOST_NAME], words[1024];
 
@@ -37,9 +38,11 @@ static int clean(void **state)
                                        "LOCAL_WORLD_SIZE",
                                        "GROUP_RANK",
                                        "TORCHELASTIC_RUN_ID",
-                                       "TORCHELASTIC_USE_AGENT_STORE" };
+                                       "TORCHELASTIC_USE_AGENT_STORE",
+                                       "TRAINMARK_SECRET_FILE" };
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) unsetenv(all[i]);
+    setenv("TRAINMARK_SECRET", secret_of_tests, 1);
     return gethostname(host, sizeof host - 1);
 }
 
@@ -63,15 +66,23 @@ static int free_port(void)
     return port;
 }
 
+static tm_status status; /* of what was said */
+
+static void says_here(double deadline, const char *why)
+{
+    tm_comm_tcp_mesh mesh;
+    tm_error         err = { 0 };
+    status = tm_comm_tcp_meet(deadline, &mesh, &err);
+    assert_int_not_equal(status, TM_OK);
+    assert_string_equal(err.text, why);
+}
+
 /* This rank of that world meets nobody, and says why. */
 static void says(int rank, int size, const char *address, int port, double deadline, const char *why)
 {
-    tm_comm_tcp_mesh mesh;
     set("RANK", rank), set("WORLD_SIZE", size), set("MASTER_PORT", port);
     setenv("MASTER_ADDR", address, 1);
-    const char *said = tm_comm_tcp_meet(deadline, &mesh);
-    assert_non_null(said);
-    assert_string_equal(said, why);
+    says_here(deadline, why);
 }
 
 static const char *text(const char *format, ...)
@@ -90,18 +101,18 @@ static void places_that_are_none(void **state)
     static const char none[] =
         "this is rank 1 of 2, launched by torchrun or its like, but MASTER_ADDR and MASTER_PORT do not "
         "say where ranks meet; set them, or use --ranks 2, mpirun, or srun --mpi=pmix";
-    tm_comm_tcp_mesh mesh;
     (void)state;
-    assert_string_equal(tm_comm_tcp_meet(1, &mesh), "RANK is -1, WORLD_SIZE is -1: no rank of a world");
+    says_here(1, "RANK is -1, WORLD_SIZE is -1: no rank of a world");
+    assert_int_equal(status, TM_INVALID);
     says(2, 2, "127.0.0.1", 29500, 1, "RANK is 2, WORLD_SIZE is 2: no rank of a world");
     says(1, 2, "", 29500, 1, none);
     says(1, 2, "127.0.0.1", 0, 1, none);
     says(1, 2, "127.0.0.1", 65535, 1, none);
     setenv("MASTER_PORT", "29500x", 1);
-    assert_string_equal(tm_comm_tcp_meet(1, &mesh), none);
+    says_here(1, none);
     set("MASTER_PORT", 29500);
     unsetenv("MASTER_ADDR");
-    assert_string_equal(tm_comm_tcp_meet(1, &mesh), none);
+    says_here(1, none);
 }
 
 static void numbers_of_the_environment(void **state)
@@ -144,12 +155,16 @@ static void the_first_waits_in_vain(void **state)
             "ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and others of 18 did not come to rank 0 on %s "
             "(port %d) within 0.05 s",
             host, port));
-    /* Behind one address of many machines, or on another machine's name: at all addresses. */
     set("LOCAL_WORLD_SIZE", 1);
     says(0, 2, "127.0.0.1", port, 0.05,
          text("rank 1 of 2 did not come to rank 0 on %s (port %d) within 0.05 s", host, port));
-    says(0, 2, "192.0.2.1", port, 0.05,
-         text("rank 1 of 2 did not come to rank 0 on %s (port %d) within 0.05 s", host, port));
+    assert_int_equal(status, TM_IO);
+    says(
+        0, 2, "192.0.2.1", port, 0.05,
+        text("rank 0 cannot listen at MASTER_ADDR 192.0.2.1, port %d: it is no address of this host (%s); on the first "
+             "host, set MASTER_ADDR to one of its own",
+             port, host));
+    assert_int_equal(status, TM_INVALID);
     /* The launcher has the port itself. */
     setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1);
     says(0, 2, "127.0.0.1", port, 0.05,
@@ -169,84 +184,186 @@ static void a_port_that_is_taken(void **state)
 }
 
 /* Those who come to the first rank one after the other, and what each is told: 0: nothing, the door is closed. */
+enum { VISITORS = 15 };
+
 typedef struct {
-    int      port;
-    bool     failed;
-    int32_t  told[8];
-    uint64_t job;
+    int         port;
+    bool        failed;
+    int32_t     told[VISITORS];
+    uint64_t    job;
+    tm_comm_key secret, wrong;
 } visitors;
 
-static int32_t visit(int port, const void *data, size_t bytes, int *kept)
+/* A rank that says this of itself; claim, encounter, answer: what was said, if asked for. Returns the connection. */
+static int visit(visitors *v, const tm_comm_key *secret, int door, const tm_comm_tcp_card *card, tm_comm_claim *said,
+                 tm_comm_encounter *met, tm_comm_answer *answer)
 {
-    struct sockaddr_in a = { .sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    for (int i = 0; i < 100; i++) {
-        int32_t answer = 0;
-        int     fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (connect(fd, (struct sockaddr *)&a, sizeof a) != 0) {
-            close(fd);
-            usleep(10000);
-            continue;
-        }
-        if (send(fd, data, bytes, MSG_NOSIGNAL) != (ssize_t)bytes) answer = -1;
-        if (bytes < sizeof(tm_comm_tcp_card)) shutdown(fd, SHUT_WR);
-        if (recv(fd, &answer, sizeof answer, MSG_WAITALL) <= 0) answer = 0;
-        if (kept)
-            *kept = fd;
-        else
-            close(fd);
-        return answer;
-    }
-    return -2;
+    tm_comm_hello     hello;
+    tm_comm_encounter e;
+    int               fd = call(v->port);
+    memset(answer, 0, sizeof *answer);
+    if (fd < 0 || !read_all(fd, &hello, sizeof hello)) v->failed = true;
+    tm_comm_claim claim = claim_to(secret, &hello, door, card, &e);
+    if (!write_all(fd, &claim, sizeof claim) || !read_all(fd, answer, sizeof *answer)) answer->verdict = 0;
+    if (said) *said = claim;
+    if (met) *met = e;
+    return fd;
 }
 
-static void *visit_all(void *argument)
+static int32_t visit_once(visitors *v, const tm_comm_key *secret, int door, const tm_comm_tcp_card *card)
 {
-    visitors        *v = argument;
-    tm_comm_tcp_card card = { .magic = 0x746d7231, .rank = 1, .size = 3, .job = v->job }, other = card;
-    int              kept = -1;
-    v->told[0] = visit(v->port, "GET / HTTP/1.1\r\n\r\n", 18, NULL);
-    other.magic++;
-    v->told[1] = visit(v->port, &other, sizeof other, NULL);
-    other = card, other.size = 4;
-    v->told[2] = visit(v->port, &other, sizeof other, NULL);
-    other = card, other.rank = 3;
-    v->told[3] = visit(v->port, &other, sizeof other, NULL);
-    other = card, other.rank = 0;
-    v->told[4] = visit(v->port, &other, sizeof other, NULL);
-    other = card, other.job++;
-    v->told[5] = visit(v->port, &other, sizeof other, NULL);
-    v->told[6] = visit(v->port, &card, sizeof card, &kept);
-    v->told[7] = visit(v->port, &card, sizeof card, NULL);
-    /* The one that was let in hears who is missing. */
+    tm_comm_answer    answer;
+    tm_comm_encounter e;
+    close(visit(v, secret, door, card, NULL, &e, &answer));
+    if (answer.verdict == TM_COMM_STRANGER || answer.verdict == 0) return answer.verdict;
+    return tm_comm_listener_is_proven(secret, &e, &answer) ? answer.verdict : -1;
+}
+
+/* Says this, whatever it is told. */
+static int32_t throw(visitors * v, const void *data, size_t bytes)
+{
+    tm_comm_hello  hello;
+    tm_comm_answer answer = { 0 };
+    int            fd = call(v->port);
+    if (fd < 0 || !read_all(fd, &hello, sizeof hello) || !write_all(fd, data, bytes)) v->failed = true;
+    if (bytes < sizeof(tm_comm_claim)) shutdown(fd, SHUT_WR);
+    if (!read_all(fd, &answer, sizeof answer)) answer.verdict = 0;
+    close(fd);
+    return answer.verdict;
+}
+
+/* Repeats to who listens what it has said itself. */
+static int32_t reflect(visitors *v, const tm_comm_tcp_card *card)
+{
+    tm_comm_hello     hello;
+    tm_comm_encounter e = { .card = *card };
+    tm_comm_claim     claim = { .card = *card };
+    tm_comm_answer    answer = { 0 };
+    int               fd = call(v->port);
+    if (fd < 0 || !read_all(fd, &hello, sizeof hello)) v->failed = true;
+    memcpy(e.listener, hello.random, sizeof e.listener);
+    memcpy(e.caller, hello.random, sizeof e.caller);
+    memcpy(claim.random, hello.random, sizeof claim.random);
+    tm_comm_prove_listener(&v->secret, &e, TM_COMM_WELCOME, &claim.proof);
+    if (!write_all(fd, &claim, sizeof claim) || !read_all(fd, &answer, sizeof answer)) answer.verdict = 0;
+    close(fd);
+    return answer.verdict;
+}
+
+/* The one that was let in hears who is missing. */
+static bool hears_news(const visitors *v, int fd, const tm_comm_encounter *e)
+{
     struct {
         int32_t complete;
         char    words[508];
     } news = { 7, "" };
-    char wanted[256];
-    v->failed = kept < 0 || recv(kept, &news, sizeof news, MSG_WAITALL) != (ssize_t)sizeof news || news.complete != 0;
-    snprintf(wanted, sizeof wanted, "rank 2 of 3 did not come to rank 0 on %s (port %d) within 1 s", host, v->port);
-    v->failed = v->failed || strcmp(news.words, wanted) != 0;
-    if (kept >= 0) close(kept);
+    char        wanted[256];
+    tm_comm_key key, proof;
+    tm_comm_connection_key(&v->secret, e, &key);
+    bool heard = read_all(fd, &news, sizeof news) && read_all(fd, &proof, sizeof proof) && news.complete == 0;
+    snprintf(wanted, sizeof wanted,
+             "rank 2 of 3 did not come to rank 0 on %s (port %d) within 1 s; 7 callers did not know the secret of this "
+             "job",
+             host, v->port);
+    return heard && tm_comm_is_proven(&key, "trainmark news", &news, sizeof news, &proof) &&
+           strcmp(news.words, wanted) == 0;
+}
+
+static void *visit_all(void *argument)
+{
+    visitors         *v = argument;
+    tm_comm_tcp_card  card = { .rank = 1, .size = 3, .job = v->job }, other;
+    tm_comm_claim     claim;
+    tm_comm_encounter met;
+    tm_comm_answer    answer;
+    unsigned char     noise[sizeof(tm_comm_claim)];
+    int               n = 0;
+    memset(noise, 0xa5, sizeof noise);
+    v->told[n++] = throw(v, "GET / HTTP/1.1\r\n\r\n", 18);
+    v->told[n++] = throw(v, noise, sizeof noise);
+    other = card, other.size = 4;
+    v->told[n++] = visit_once(v, &v->secret, 0, &other);
+    other = card, other.rank = 3;
+    v->told[n++] = visit_once(v, &v->secret, 0, &other);
+    other = card, other.rank = 0;
+    v->told[n++] = visit_once(v, &v->secret, 0, &other);
+    other = card, other.job++;
+    v->told[n++] = visit_once(v, &v->secret, 0, &other);
+    int kept = visit(v, &v->secret, 0, &card, &claim, &met, &answer);
+    v->told[n++] = answer.verdict;
+    v->failed = v->failed || !tm_comm_listener_is_proven(&v->secret, &met, &answer);
+    v->told[n++] = visit_once(v, &v->secret, 0, &card);
+    other = card, other.rank = 2;
+    v->told[n++] = visit_once(v, &v->wrong, 0, &other); /* another secret */
+    v->told[n++] = throw(v, &claim, sizeof claim);      /* a card that was let in, again */
+    claim.card.rank = 2;
+    v->told[n++] = throw(v, &claim, sizeof claim);       /* and altered */
+    v->told[n++] = visit_once(v, &v->secret, 2, &other); /* a proof for another rank's door */
+    memcpy(&claim.proof, &answer.proof, sizeof claim.proof);
+    v->told[n++] = throw(v, &claim, sizeof claim); /* what it has said itself */
+    v->told[n++] = reflect(v, &other);
+    v->told[n++] = throw(v, "", 0);
+    v->failed = v->failed || n != VISITORS || !hears_news(v, kept, &met);
+    close(kept);
     return NULL;
 }
 
 static void the_first_tells_strangers(void **state)
 {
-    static const int32_t wanted[] = { 0, 0, 2, 2, 2, 3, 1, 4 };
+    static const int32_t wanted[VISITORS] = { 0, 5, 2, 2, 2, 3, 1, 4, 5, 5, 5, 5, 5, 5, 0 };
     static const char    job[] = "a job";
     pthread_t            thread;
     (void)state;
     setenv("TORCHELASTIC_RUN_ID", job, 1);
-    visitors v = { .port = free_port(), .job = tm_hash(job, strlen(job)) };
+    visitors v = { .port = free_port(),
+                   .job = tm_hash(job, strlen(job)),
+                   .secret = key_of_text(secret_of_tests),
+                   .wrong = key_of_text("another secret of the same length") };
     assert_int_equal(pthread_create(&thread, NULL, visit_all, &v), 0);
-    says(0, 3, "127.0.0.1", v.port, 1,
-         text("rank 2 of 3 did not come to rank 0 on %s (port %d) within 1 s", host, v.port));
+    says(
+        0, 3, "127.0.0.1", v.port, 1,
+        text("rank 2 of 3 did not come to rank 0 on %s (port %d) within 1 s; 7 callers did not know the secret of this "
+             "job",
+             host, v.port));
     pthread_join(thread, NULL);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < VISITORS; i++)
         if (v.told[i] != wanted[i]) fail_msg("visitor %d was told %d, not %d", i, v.told[i], wanted[i]);
     assert_false(v.failed);
+}
+
+/* Where ranks are on several hosts as far as one can tell, and no secret is given. */
+static void no_secret(void **state)
+{
+    static const char format[] =
+        "ranks on several hosts need a secret in common, and this one (rank %d on %s) has none; `export "
+        "TRAINMARK_SECRET=$(openssl rand -hex 16)`, the same on all hosts, before the launcher (srun hands it on by "
+        "itself), or TRAINMARK_SECRET_FILE=FILE of mode 0600";
+    int port = free_port();
+    (void)state;
+    unsetenv("TRAINMARK_SECRET");
+    says(1, 2, "192.0.2.1", port, 0.05, text(format, 1, host)); /* not this host's */
+    assert_int_equal(status, TM_INVALID);
+    set("LOCAL_WORLD_SIZE", 1); /* there are others, the launcher says */
+    says(0, 2, "0.0.0.0", port, 0.05, text(format, 0, host));
+    /* Ranks of one host that no launcher has counted together. */
+    says(0, 2, "localhost", port, 0.05,
+         text("rank 1 of 2 did not come to rank 0 on %s (port %d) within 0.05 s", host, port));
+    setenv("TRAINMARK_SECRET", "fifteen letters", 1);
+    says(0, 2, "127.0.0.1", port, 0.05,
+         "TRAINMARK_SECRET has 15 characters instead of 16 to 4096; `openssl rand -hex 16` makes one");
+    assert_int_equal(status, TM_INVALID);
+}
+
+/* A name that may be another address elsewhere, and is this host's own here (127.1: as only resolvers write it): nobody
+ * would come. */
+static void a_name_of_this_host_only(void **state)
+{
+    (void)state;
+    set("LOCAL_WORLD_SIZE", 1);
+    says(0, 2, "127.1", free_port(), 0.05,
+         "MASTER_ADDR '127.1' is an address here that other hosts do not reach (a line of /etc/hosts?); give this "
+         "host's own address in its network");
+    assert_int_equal(status, TM_INVALID);
 }
 
 /* --- the others ----------------------------------------------------------------------------------- */
@@ -259,77 +376,105 @@ static void nobody_is_there(void **state)
          text("rank 0 was not at MASTER_ADDR 127.0.0.1, port %d, within 0.1 s: Connection refused", port));
 }
 
-/* Somebody who listens, takes what is said, and answers this; closes then, unless it waits. */
+/* Somebody who listens, says hello, takes what is said, and answers this; closes then, unless it waits. */
 typedef struct {
-    int     fd, knocks;
-    bool    answers, closes, complete; /* complete: says that all are there, and no more */
-    int32_t answer, more;
-    int     rank; /* that comes; 0: 1 */
-    bool    tells;
-    bool    brings; /* the last rank but one, whose connection is descriptor 0 of the other end */
-    int     size;   /* 0: 3 */
-    size_t  heard;
+    int         fd;
+    bool        silent, foreign, lies;     /* says nothing; no hello of a rank; proves nothing */
+    bool        answers, closes, complete; /* complete: says that all are there, and no more */
+    int32_t     answer, more;
+    int         rank; /* that comes; 0: 1 */
+    bool        tells;
+    bool        brings; /* the last rank but one, whose connection is descriptor 0 of the other end */
+    int         size;   /* 0: 3 */
+    size_t      heard;
+    tm_comm_key secret;
 } somebody;
 
 /* Where ranks listen, as the first one tells it: none of them, at a port that nobody has. */
 typedef struct {
-    tm_comm_tcp_card        card;
-    struct sockaddr_storage address;
-    uint32_t                length;
+    tm_comm_tcp_card card;
+    tm_comm_address  address;
 } place;
 
-static void tell_places(int fd, int size)
+static void places_of(place *places, int size)
 {
-    place places[4];
-    memset(places, 0, sizeof places);
+    memset(places, 0, (size_t)size * sizeof *places);
     for (int r = 0; r < size; r++) {
         struct sockaddr_in a = { .sin_family = AF_INET,
                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                  .sin_port = htons(1) };
-        places[r].card = (tm_comm_tcp_card){ .magic = 0x746d7231, .rank = r, .size = size };
+        places[r].card = (tm_comm_tcp_card){ .rank = r, .size = size, .job = tm_hash("", 0) };
         snprintf(places[r].card.host_name, TM_COMM_HOST_NAME, "host-%d", r);
-        memcpy(&places[r].address, &a, sizeof a);
-        places[r].length = sizeof a;
+        memcpy(&places[r].address.at, &a, sizeof a);
+        places[r].address.length = sizeof a;
     }
-    (void)!write(fd, places, (size_t)size * sizeof *places);
 }
 
 static int input = -1; /* standard input, while it is closed */
 
 /* Before it is told of, a rank knocks at the one that has come, which is not there yet to let it in. */
-static int bring(tm_comm_tcp_card card)
+static int bring(uint32_t port)
 {
-    struct sockaddr_in a = { .sin_family = AF_INET,
-                             .sin_port = htons(card.port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    int                fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    card.rank = card.size - 2;
-    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0) (void)!write(fd, &card, sizeof card);
+    int fd = call((int)port);
     input = dup(STDIN_FILENO);
     close(STDIN_FILENO);
     return fd;
 }
 
+/* Then it is. */
+static void be_brought(const somebody *s, int fd, int door, const tm_comm_tcp_card *card)
+{
+    tm_comm_hello     hello;
+    tm_comm_encounter e;
+    if (!read_all(fd, &hello, sizeof hello)) return;
+    tm_comm_claim claim = claim_to(&s->secret, &hello, door, card, &e);
+    (void)write_all(fd, &claim, sizeof claim);
+}
+
+static void tell(int fd, const tm_comm_key *key, const char *purpose, const void *data, size_t bytes)
+{
+    tm_comm_key proof;
+    tm_comm_prove(key, purpose, data, bytes, &proof);
+    (void)(write_all(fd, data, bytes) && write_all(fd, &proof, sizeof proof));
+}
+
+static void answer_it(somebody *s, int fd, const tm_comm_hello *hello, const tm_comm_claim *claim)
+{
+    const int32_t     all[128] = { 1 };
+    tm_comm_encounter e = { .card = claim->card };
+    tm_comm_answer    answer = { .verdict = s->answer };
+    tm_comm_key       key;
+    place             places[4];
+    int               size = s->size ? s->size : 3, brought = s->brings ? bring(claim->card.port) : -1;
+    memcpy(e.listener, hello->random, sizeof e.listener);
+    memcpy(e.caller, claim->random, sizeof e.caller);
+    if (!s->lies) tm_comm_prove_listener(&s->secret, &e, answer.verdict, &answer.proof);
+    tm_comm_connection_key(&s->secret, &e, &key);
+    (void)write_all(fd, &answer, sizeof answer);
+    if (s->more) (void)write_all(fd, &s->more, sizeof s->more);
+    if (s->complete) tell(fd, &key, "trainmark news", all, sizeof all);
+    places_of(places, size);
+    if (s->tells) tell(fd, &key, "trainmark ranks", places, (size_t)size * sizeof *places);
+    char left[8];
+    if (brought >= 0) be_brought(s, brought, claim->card.rank, &places[size - 2].card);
+    if (!s->closes) (void)!read(fd, left, 1);
+    if (brought >= 0) close(brought);
+}
+
 static void *be_somebody(void *argument)
 {
-    somebody        *s = argument;
-    tm_comm_tcp_card card;
-    int              open[4] = { -1, -1, -1, -1 };
-    for (int i = 0; i < s->knocks; i++) {
-        open[i] = accept(s->fd, NULL, NULL);
-        ssize_t n = i == 0 ? 0 : recv(open[i], &card, sizeof card, MSG_WAITALL); /* the first only learns its address */
-        if (n > 0) s->heard += (size_t)n;
-        if (n > 0 && s->brings) open[3] = bring(card);
-        if (n > 0 && s->answers) (void)!write(open[i], &s->answer, sizeof s->answer);
-        if (n > 0 && s->more) (void)!write(open[i], &s->more, sizeof s->more);
-        const int32_t all[128] = { 1 };
-        if (n > 0 && s->complete) (void)!write(open[i], all, sizeof all);
-        if (n > 0 && s->tells) tell_places(open[i], s->size ? s->size : 3);
-        if (n > 0 && s->closes) close(open[i]), open[i] = -1;
-    }
-    char left[8];
-    for (int i = 0; i < 4; i++)
-        if (open[i] >= 0) (void)!read(open[i], left, 1), close(open[i]);
+    somebody     *s = argument;
+    tm_comm_hello hello = { .magic = s->foreign ? 7 : TM_COMM_MAGIC };
+    tm_comm_claim claim;
+    char          left[8];
+    int           fd = accept(s->fd, NULL, NULL);
+    memset(hello.random, 0x33, sizeof hello.random);
+    if (!s->silent) (void)write_all(fd, &hello, sizeof hello);
+    ssize_t n = recv(fd, &claim, sizeof claim, MSG_WAITALL);
+    if (n > 0) s->heard += (size_t)n;
+    if (n == (ssize_t)sizeof claim && s->answers) answer_it(s, fd, &hello, &claim);
+    if (n > 0 && !s->answers) (void)!read(fd, left, 1);
+    close(fd);
     return NULL;
 }
 
@@ -338,6 +483,7 @@ static void says_to(somebody *s, double deadline, const char *why)
     pthread_t thread;
     int       port;
     s->fd = door(&port);
+    s->secret = key_of_text(secret_of_tests);
     assert_int_equal(pthread_create(&thread, NULL, be_somebody, s), 0);
     char full[512], number[16];
     snprintf(number, sizeof number, "%d", port);
@@ -347,34 +493,44 @@ static void says_to(somebody *s, double deadline, const char *why)
     says(s->rank ? s->rank : 1, s->size ? s->size : 3, "127.0.0.1", port, deadline, full);
     pthread_join(thread, NULL);
     close(s->fd);
-    assert_int_equal(s->heard, sizeof(tm_comm_tcp_card));
+    assert_int_equal(s->heard, s->silent || s->foreign ? 0 : sizeof(tm_comm_claim));
 }
 
 static void somebody_else_is_there(void **state)
 {
     (void)state;
-    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 99 }, 3,
+    says_to(&(somebody){ .answers = true, .answer = 99 }, 3,
             "rank 0 at 127.0.0.1, port PORT does not take rank 1 of 3: it is no rank of this program");
-    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 2 }, 3,
+    says_to(&(somebody){ .foreign = true }, 3,
+            "rank 0 at 127.0.0.1, port PORT does not take rank 1 of 3: it is no rank of this program");
+    assert_int_equal(status, TM_IO);
+    says_to(
+        &(somebody){ .answers = true, .answer = 1, .lies = true }, 3,
+        "rank 0 at 127.0.0.1, port PORT does not take rank 1 of 3: their secrets (TRAINMARK_SECRET) are not the same");
+    assert_int_equal(status, TM_INVALID);
+    says_to(
+        &(somebody){ .answers = true, .answer = TM_COMM_STRANGER, .lies = true }, 3,
+        "rank 0 at 127.0.0.1, port PORT does not take rank 1 of 3: their secrets (TRAINMARK_SECRET) are not the same");
+    says_to(&(somebody){ .answers = true, .answer = 2 }, 3,
             "rank 0 at 127.0.0.1, port PORT does not take rank 1 of 3: its WORLD_SIZE is another");
-    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 3 }, 3,
+    says_to(&(somebody){ .answers = true, .answer = 3 }, 3,
             "rank 0 at 127.0.0.1, port PORT does not take rank 1 of 3: its TORCHELASTIC_RUN_ID is another");
-    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 4 }, 3,
+    says_to(&(somebody){ .answers = true, .answer = 4 }, 3,
             "rank 0 at 127.0.0.1, port PORT does not take rank 1 of 3: there is one of this RANK already");
-    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 1, .closes = true }, 3,
+    says_to(&(somebody){ .answers = true, .answer = 1, .closes = true }, 3,
             "rank 0 at 127.0.0.1, port PORT, has gone before all ranks had come");
-    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 1, .more = 1, .closes = true }, 3,
+    says_to(&(somebody){ .answers = true, .answer = 1, .more = 1, .closes = true }, 3,
             "rank 0 at 127.0.0.1, port PORT, has gone before all ranks had come");
-    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 1, .complete = true, .closes = true }, 3,
+    says_to(&(somebody){ .answers = true, .answer = 1, .complete = true, .closes = true }, 3,
             "rank 0 has gone while it told of the others");
 }
 
 static void others_are_not_there(void **state)
 {
     (void)state;
-    says_to(&(somebody){ .knocks = 2, .answers = true, .answer = 1, .complete = true, .tells = true }, 0.3,
+    says_to(&(somebody){ .answers = true, .answer = 1, .complete = true, .tells = true }, 0.3,
             "rank 2 on host-2 has not reached rank 1 within 0.3 s");
-    says_to(&(somebody){ .rank = 2, .knocks = 2, .answers = true, .answer = 1, .complete = true, .tells = true }, 0.1,
+    says_to(&(somebody){ .rank = 2, .answers = true, .answer = 1, .complete = true, .tells = true }, 0.1,
             "rank 2 does not reach rank 1 on host-1");
 }
 
@@ -383,10 +539,8 @@ static void one_has_come_as_descriptor_0(void **state)
 {
     (void)state;
     if (fcntl(STDIN_FILENO, F_GETFD) < 0) assert_int_equal(open("/dev/null", O_RDONLY), STDIN_FILENO);
-    says_to(
-        &(somebody){
-            .knocks = 2, .answers = true, .answer = 1, .complete = true, .tells = true, .brings = true, .size = 4 },
-        0.3, "rank 3 on host-3 has not reached rank 1 within 0.3 s");
+    says_to(&(somebody){ .answers = true, .answer = 1, .complete = true, .tells = true, .brings = true, .size = 4 },
+            0.3, "rank 3 on host-3 has not reached rank 1 within 0.3 s");
     assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1); /* it was, and is closed again */
     if (input >= 0) dup2(input, STDIN_FILENO), close(input);
 }
@@ -395,7 +549,9 @@ static void one_has_come_as_descriptor_0(void **state)
 static void silence(void **state)
 {
     (void)state;
-    says_to(&(somebody){ .knocks = 2 }, 0.05,
+    says_to(&(somebody){ .silent = true }, 0.05,
+            "rank 0 at MASTER_ADDR 127.0.0.1, port PORT, did not answer within 0.05 s");
+    says_to(&(somebody){ .silent = false }, 0.05,
             "rank 0 at MASTER_ADDR 127.0.0.1, port PORT, did not answer within 0.05 s");
 }
 
@@ -405,6 +561,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup(the_first_waits_in_vain, clean),
     cmocka_unit_test_setup(the_first_tells_strangers, clean),
     cmocka_unit_test_setup(a_port_that_is_taken, clean),
+    cmocka_unit_test_setup(no_secret, clean),
+    cmocka_unit_test_setup(a_name_of_this_host_only, clean),
     cmocka_unit_test_setup(nobody_is_there, clean),
     cmocka_unit_test_setup(somebody_else_is_there, clean),
     cmocka_unit_test_setup(others_are_not_there, clean),

@@ -153,6 +153,75 @@ static void strangers(void **state)
     if (code[0] != 0 || code[1] != 0) fail_msg("exit codes %d and %d: %s", code[0], code[1], said);
 }
 
+/* The address, in hexadecimal digits, at which somebody listens at this port; "": nobody does. */
+static char *listens_at(int port, char out[64])
+{
+    char line[512], number[16];
+    *out = '\0';
+    snprintf(number, sizeof number, ":%04X", (unsigned)port);
+    for (int tries = 0; !*out && tries < 500; tries++) {
+        FILE *table = fopen("/proc/net/tcp", "r");
+        assert_non_null(table);
+        while (fgets(line, sizeof line, table)) {
+            char local[64], remote[64], state[8];
+            if (sscanf(line, " %*[^:]: %63s %63s %7s", local, remote, state) != 3 || strcmp(state, "0A") != 0) continue;
+            char *colon = strchr(local, ':');
+            if (!colon || strcmp(colon, number) != 0) continue;
+            *colon = '\0';
+            memcpy(out, local, sizeof local);
+        }
+        fclose(table);
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    }
+    return out;
+}
+
+/* Also where "all addresses" are asked for, if all ranks are here. */
+static void only_this_host_can_call(void **state)
+{
+    static const char *const addresses[] = { "127.0.0.1", "0.0.0.0" };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        int       fds[2], code[MOST];
+        pid_t     child[2];
+        char      where[64];
+        launch_of l = { .ranks = 2, .port = free_port(), .deadline = 20, .address = addresses[i], .body = tell_place };
+        assert_int_equal(pipe(fds), 0);
+        child[0] = start(&l, 0, fds[1]);
+        assert_string_equal(listens_at(l.port, where), "0100007F");
+        child[1] = start(&l, 1, fds[1]);
+        finish(child, 2, fds, code);
+        if (code[0] != 0 || code[1] != 0) fail_msg("exit codes %d and %d: %s", code[0], code[1], said);
+    }
+}
+
+static void other_secrets(void **state)
+{
+    int       fds[2], code[MOST];
+    pid_t     child[2];
+    launch_of own = { .ranks = 2,
+                      .port = free_port(),
+                      .deadline = 2,
+                      .secret = "a secret of two ranks",
+                      .body = tell_place },
+              other = own;
+    (void)state;
+    other.secret = "a secret of two other ones";
+    assert_int_equal(pipe(fds), 0);
+    child[0] = start(&own, 0, fds[1]);
+    child[1] = start(&other, 1, fds[1]);
+    finish(child, 2, fds, code);
+    assert_int_equal(code[1], 4);
+    expect("does not take rank 1 of 2: their secrets (TRAINMARK_SECRET) are not the same");
+    expect("a caller from 127.0.0.1 does not know the secret of this job and was sent away");
+    expect("rank 0: rank 1 of 2 did not come to rank 0 on ");
+    expect("; 1 caller did not know the secret of this job");
+    other.secret = own.secret;
+    own.port = other.port = free_port();
+    run_all(&own, code);
+    if (code[0] != 0 || code[1] != 0) fail_msg("exit codes %d and %d: %s", code[0], code[1], said);
+}
+
 /* Ranks of other worlds are told, and the first rank goes on waiting for its own. */
 static void ranks_that_do_not_fit(void **state)
 {
@@ -245,6 +314,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_rank_dies),
     cmocka_unit_test(places),
     cmocka_unit_test(strangers),
+    cmocka_unit_test(only_this_host_can_call),
+    cmocka_unit_test(other_secrets),
     full_test(same_calls),
     cmocka_unit_test(a_rank_gives_up),
     cmocka_unit_test(ranks_that_do_not_fit),

@@ -6,6 +6,7 @@
 #include "launched.h"
 
 #include "base/clock.h"
+#include "comm/engine/frames.h"
 #include "comm/engine/tcp.h"
 
 #include <poll.h>
@@ -338,9 +339,9 @@ static void a_rank_that_shares_nothing(void **state)
         if (child[r] > 0) continue;
         tm_comm_ports ports;
         set_rank(&l, 1, fds[1]);
-        const char *why = tm_comm_tcp_open(10, &ports);
-        if (why) dprintf(2, "rank 1: %s\n", why);
-        CHECK(!why);
+        tm_error err = { 0 };
+        if (tm_comm_tcp_open(10, &ports, &err) != TM_OK) dprintf(2, "rank 1: %s\n", err.text);
+        CHECK(err.status == TM_OK);
         nanosleep(&(struct timespec){ .tv_sec = 1, .tv_nsec = 500000000 }, NULL);
         ports.engine->close(ports.own, true);
         _exit(0);
@@ -356,11 +357,96 @@ static void a_rank_that_shares_nothing(void **state)
     assert_int_equal(code[1], 0);
 }
 
+/* Rank 1 names memory that is not its own as such. */
+static _Noreturn void offer(const launch_of *l, const tm_comm_file *file, int out)
+{
+    enum { TAG = TM_COMM_TAGS };
+    tm_comm_ports   ports;
+    tm_error        err = { 0 };
+    tm_comm_request request;
+    bool            done = false;
+    set_rank(l, 1, out);
+    CHECK(tm_comm_tcp_open(10, &ports, &err) == TM_OK);
+    CHECK(!ports.engine->send(ports.own, 0, TAG, file, sizeof *file, &request));
+    while (!done) CHECK(!ports.engine->test(ports.own, &request, &done));
+    char nothing;
+    CHECK(!ports.engine->receive(ports.own, 0, TAG + 1, &nothing, 1, &request));
+    while (!ports.engine->test(ports.own, &request, &done)) CHECK(!done); /* until rank 0 has given up */
+    _exit(0);
+}
+
+static void memory_of_somebody_else(void **state)
+{
+    static const char *const want[] = { "the memory of rank 1 has no proof that it is its own",
+                                        "the memory of rank 1: Operation not permitted",
+                                        "the memory of rank 1 is too small" };
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        int       fds[2], code[2];
+        launch_of l = { .ranks = 2, .port = free_port(), .deadline = 5 };
+        pid_t     child[2];
+        /* Of this process, which is no rank; or the rank's, but not with what only the rank knows. */
+        tm_comm_file file = tm_comm_file_make(i == 2 ? 4096 : 16 << 20);
+        assert_int_equal(pipe(fds), 0);
+        for (int r = 0; r < 2; r++) {
+            child[r] = fork();
+            assert_true(child[r] >= 0);
+            if (child[r] == 0 && r == 0) be_rank(&l, 0, fds[1]);
+            if (child[r] > 0) continue;
+            if (i != 1) file.pid = getpid();
+            offer(&l, &file, fds[1]);
+        }
+        finish(child, 2, fds, code);
+        close((int)file.fd);
+        expect("tcp cannot share memory among the ranks of a host");
+        expect(want[i]);
+        assert_int_not_equal(code[0], 0);
+    }
+}
+
+/* A rank that has lost its wits announces 2^60 bytes: it is named, at once, and nothing is made ready for them. */
+static void a_rank_that_announces_too_much(void **state)
+{
+    int       fds[2], code[2];
+    char      host[TM_COMM_HOST_NAME] = "", want[300];
+    launch_of l = { .ranks = 2, .port = free_port(), .deadline = 60 };
+    pid_t     child[2];
+    int64_t   begun = tm_now_ns();
+    (void)state;
+    assert_int_equal(pipe(fds), 0);
+    for (int r = 0; r < 2; r++) {
+        child[r] = fork();
+        assert_true(child[r] >= 0);
+        if (child[r] == 0 && r == 0) be_rank(&l, 0, fds[1]);
+        if (child[r] > 0) continue;
+        const tm_comm_frame head = { TM_COMM_FRAME_EARLY, 3, (uint64_t)1 << 60 };
+        tm_comm_tcp_mesh    mesh;
+        tm_error            err = { 0 };
+        char                left[4096];
+        set_rank(&l, 1, fds[1]);
+        CHECK(tm_comm_tcp_meet(10, &mesh, &err) == TM_OK);
+        CHECK(send(mesh.fd[0], &head, sizeof head, MSG_NOSIGNAL) == (ssize_t)sizeof head);
+        struct pollfd p = { .fd = mesh.fd[0], .events = POLLIN };
+        do CHECK(poll(&p, 1, LONG_MS) == 1);
+        while (recv(mesh.fd[0], left, sizeof left, 0) > 0);
+        _exit(0);
+    }
+    finish(child, 2, fds, code);
+    assert_int_equal(gethostname(host, sizeof host - 1), 0);
+    snprintf(want, sizeof want,
+             "the connection to rank 1 on %s was ended: it has sent a message of 1152921504606846976 bytes that nobody "
+             "has asked for\n",
+             host);
+    expect(want);
+    assert_int_not_equal(code[0], 0);
+    assert_int_equal(code[1], 0);
+    assert_true(tm_now_ns() - begun < 30000000000);
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(messages_of_all_sizes),
-    cmocka_unit_test(what_is_given_up),
-    cmocka_unit_test(what_was_sent_last_arrives),
-    cmocka_unit_test(a_rank_that_shares_nothing),
+    cmocka_unit_test(messages_of_all_sizes),      cmocka_unit_test(what_is_given_up),
+    cmocka_unit_test(what_was_sent_last_arrives), cmocka_unit_test(a_rank_that_shares_nothing),
+    cmocka_unit_test(memory_of_somebody_else),    cmocka_unit_test(a_rank_that_announces_too_much),
 };
 
 TM_TESTS(tests, NULL, NULL)

@@ -37,7 +37,7 @@ for folder in tar/*; do
     check "its program runs" "$folder/bin/trainmark" ops add
     check "its man pages are there" [ -s "$folder/share/man/man1/trainmark.1" ]
     ldd "$folder/bin/trainmark" >needs
-    check_not "libraries are inside" has needs "yaml|jansson|pcre|zstd|snappy|stdc|gomp"
+    check_not "libraries are inside" has needs "yaml|jansson|pcre|zstd|snappy|sodium|stdc|gomp"
 done
 
 finish

@@ -61,6 +61,8 @@ SET(others_allowed, o->allow_foreign = true)
 SET(trainers_allowed, o->allowed_procs = "python3, train")
 ENVIRONMENT(launched, "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29500", "RANK=1", "WORLD_SIZE=16", "LOCAL_RANK=1",
             "LOCAL_WORLD_SIZE=8", "NNODES=2", "NODE_RANK=0")
+ENVIRONMENT(launched_with_secret, "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29501", "RANK=1", "WORLD_SIZE=16",
+            "LOCAL_WORLD_SIZE=8", "TRAINMARK_SECRET=sixteen letters!")
 ENVIRONMENT(half_launched, "RANK=0", "WORLD_SIZE=2")
 ENVIRONMENT(rank_too_high, "MASTER_ADDR=node1", "MASTER_PORT=29500", "RANK=2", "WORLD_SIZE=2")
 ENVIRONMENT(port_no_number, "MASTER_ADDR=node1", "MASTER_PORT=tcp", "RANK=0", "WORLD_SIZE=2")
@@ -573,7 +575,12 @@ static const fixture fixtures[] = {
     { "ifname", TM_CHECK_WARN, "eth0 is down", over_eth0, { NET "eth0/operstate=down\n", ROUTES } },
     { "ifname", TM_CHECK_WARN, "no route", over_eth0, { NET "eth0/operstate=up\n" } },
     { "ifname", TM_CHECK_SKIP, "not set", 0, { 0 } },
-    { "dist_env", TM_CHECK_PASS, "rank 1 of 16", launched, { 0 } },
+    { "dist_env",
+      TM_CHECK_PASS,
+      "rank 1 of 16, 10.0.0.1:29500; ranks of trainmark over TCP lack a secret",
+      launched,
+      { 0 } },
+    { "dist_env", TM_CHECK_PASS, "rank 1 of 16, 10.0.0.1:29501", launched_with_secret, { 0 } },
     { "dist_env", TM_CHECK_FAIL, "missing: MASTER_ADDR, MASTER_PORT", half_launched, { 0 } },
     { "dist_env", TM_CHECK_FAIL, "RANK 2 is not below", rank_too_high, { 0 } },
     { "dist_env", TM_CHECK_FAIL, "MASTER_PORT is 'tcp'", port_no_number, { 0 } },

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comm/engine/rendezvous.c - ranks find each other: each comes to the first one, at MASTER_ADDR and MASTER_PORT, and
  * says who it is and where it listens; when all have come, the first one tells everybody of everybody, and each rank
- * connects to those below it. Who speaks something else, or of another job, is sent away.
+ * connects to those below it. At every connection both ends prove that they know the secret of the job. Who does not,
+ * or is of another job, is sent away.
  */
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "comm/engine/address.h"
 #include "comm/engine/tcp.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,16 +24,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAGIC = 0x746d7231, BACKLOG = 1024, STRANGER_S = 2, AGAIN_NS = 50000000, LATER_S = 5 };
-
-/* What the first rank answers. */
-enum { WELCOME = 1, OTHER_SIZE, OTHER_JOB, TWICE };
+enum { AGAIN_NS = 50000000, LATER_S = 5, LOOK_MS = 200 };
 
 /* Where a rank listens, as the first one sees it. */
 typedef struct {
-    tm_comm_tcp_card        card;
-    struct sockaddr_storage address;
-    uint32_t                length;
+    tm_comm_tcp_card card;
+    tm_comm_address  address;
 } entry;
 
 /* What everybody gets when all have come, or not: then the words. */
@@ -47,15 +46,16 @@ typedef struct {
     char              port[16];
     int64_t           end_ns;
     double            deadline_s;
-    bool              one_host;  /* all ranks are here, as far as the launcher says */
-    int               listening; /* socket */
+    bool              one_host, wild; /* all ranks are here, as far as the launcher says; MASTER_ADDR is any address */
+    tm_comm_key       secret;
+    bool              knows;          /* the secret */
+    bool              given;          /* by the user */
+    char              kept[PATH_MAX]; /* the file that the first rank has made; "": none */
+    tm_comm_door      door;
+    bool              opened; /* the door */
 } meeting;
 
-static _Thread_local char complaint[1024];
-
-#define COMPLAIN(...) (snprintf(complaint, sizeof complaint, __VA_ARGS__), complaint)
-
-/* --- sockets --------------------------------------------------------------------------------- */
+/* --- sending and receiving ------------------------------------------------------------------- */
 
 /* All of it, within `seconds`. */
 static bool transfer(int fd, void *data, size_t bytes, bool out, double seconds)
@@ -64,10 +64,9 @@ static bool transfer(int fd, void *data, size_t bytes, bool out, double seconds)
     for (size_t at = 0; at < bytes;) {
         struct pollfd p = { .fd = fd, .events = out ? POLLOUT : POLLIN };
         int64_t       left = (end - tm_now_ns()) / 1000000;
-        if (left <= 0 || poll(&p, 1, (int)left) <= 0) {
-            if (left > 0 && errno == EINTR) continue;
-            return false;
-        }
+        int           ready = left <= 0 ? 0 : poll(&p, 1, (int)left);
+        if (ready < 0 && errno == EINTR) continue;
+        if (ready <= 0) return false;
         ssize_t n =
             out ? send(fd, (char *)data + at, bytes - at, MSG_NOSIGNAL) : recv(fd, (char *)data + at, bytes - at, 0);
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
@@ -77,76 +76,26 @@ static bool transfer(int fd, void *data, size_t bytes, bool out, double seconds)
     return true;
 }
 
+/* With a proof behind it that it is from the other end of this connection. */
+static bool tell(int fd, const tm_comm_key *key, const char *purpose, void *data, size_t bytes, double seconds)
+{
+    tm_comm_key proof;
+    tm_comm_prove(key, purpose, data, bytes, &proof);
+    return transfer(fd, data, bytes, true, seconds) && transfer(fd, &proof, sizeof proof, true, seconds);
+}
+
+static bool hear(int fd, const tm_comm_key *key, const char *purpose, void *data, size_t bytes, double seconds)
+{
+    tm_comm_key proof;
+    return transfer(fd, data, bytes, false, seconds) && transfer(fd, &proof, sizeof proof, false, seconds) &&
+           tm_comm_is_proven(key, purpose, data, bytes, &proof);
+}
+
 static void wait_all(int fd)
 {
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-}
-
-static bool is_loopback(const struct sockaddr_storage *a)
-{
-    if (a->ss_family == AF_INET) return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
-    if (a->ss_family != AF_INET6) return false;
-    const struct in6_addr *six = &((const struct sockaddr_in6 *)a)->sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(six) || (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127);
-}
-
-static void set_port(struct sockaddr_storage *a, uint32_t port)
-{
-    if (a->ss_family == AF_INET)
-        ((struct sockaddr_in *)a)->sin_port = htons((uint16_t)port);
-    else
-        ((struct sockaddr_in6 *)a)->sin6_port = htons((uint16_t)port);
-}
-
-static uint32_t port_of(const struct sockaddr_storage *a)
-{
-    return ntohs(a->ss_family == AF_INET ? ((const struct sockaddr_in *)a)->sin_port
-                                         : ((const struct sockaddr_in6 *)a)->sin6_port);
-}
-
-static void any_address(struct sockaddr_storage *a)
-{
-    if (a->ss_family == AF_INET)
-        ((struct sockaddr_in *)a)->sin_addr.s_addr = htonl(INADDR_ANY);
-    else
-        ((struct sockaddr_in6 *)a)->sin6_addr = in6addr_any;
-}
-
-/* At this address, if it is one of this machine's that others reach, else at all of them. Returns the socket or -1. */
-static int listen_at(const meeting *m, const struct sockaddr_storage *where, uint32_t length)
-{
-    struct sockaddr_storage a = *where;
-    int                     one = 1, fd = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (is_loopback(&a) && !m->one_host) any_address(&a);
-    int code = bind(fd, (struct sockaddr *)&a, length);
-    if (code != 0 && errno == EADDRNOTAVAIL) {
-        any_address(&a);
-        code = bind(fd, (struct sockaddr *)&a, length);
-    }
-    if (code == 0 && listen(fd, BACKLOG) == 0) return fd;
-    int why = errno;
-    close(fd);
-    errno = why;
-    return -1;
-}
-
-static int connect_to(const struct sockaddr_storage *a, uint32_t length)
-{
-    int       fd = socket(a->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), why = 0;
-    socklen_t bytes = sizeof why;
-    if (fd < 0) return -1;
-    struct pollfd p = { .fd = fd, .events = POLLOUT };
-    if (connect(fd, (const struct sockaddr *)a, length) == 0) return fd;
-    why = errno;
-    if (why == EINPROGRESS && poll(&p, 1, LATER_S * 1000) > 0) getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &bytes);
-    if (why == 0) return fd;
-    close(fd);
-    errno = why;
-    return -1;
 }
 
 static bool in_time(const meeting *m)
@@ -157,6 +106,11 @@ static bool in_time(const meeting *m)
 static double left(const meeting *m)
 {
     return (double)(m->end_ns - tm_now_ns()) * 1e-9;
+}
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){ .tv_nsec = AGAIN_NS }, NULL);
 }
 
 /* --- who this is ----------------------------------------------------------------------------- */
@@ -172,18 +126,18 @@ static uint64_t host_hash(const char *name)
     return tm_hash(text, (size_t)length);
 }
 
-static const char *introduce(meeting *m)
+static tm_status introduce(meeting *m, tm_error *err)
 {
     const char *address = getenv("MASTER_ADDR"), *job = getenv("TORCHELASTIC_RUN_ID");
     const char *taken = getenv("TORCHELASTIC_USE_AGENT_STORE");
     int         port = tm_comm_number("MASTER_PORT", 0), local = tm_comm_number("LOCAL_WORLD_SIZE", 0);
-    m->own.magic = MAGIC;
     m->own.rank = tm_comm_number("RANK", -1);
     m->own.size = tm_comm_number("WORLD_SIZE", -1);
     if (m->own.rank < 0 || m->own.rank >= m->own.size)
-        return COMPLAIN("RANK is %d, WORLD_SIZE is %d: no rank of a world", m->own.rank, m->own.size);
+        return tm_fail(err, TM_INVALID, "RANK is %d, WORLD_SIZE is %d: no rank of a world", m->own.rank, m->own.size);
     if (!address || !*address || port < 1 || port > 65534)
-        return COMPLAIN(
+        return tm_fail(
+            err, TM_INVALID,
             "this is rank %d of %d, launched by torchrun or its like, but MASTER_ADDR and MASTER_PORT do not "
             "say where ranks meet; set them, or use --ranks %d, mpirun, or srun --mpi=pmix",
             m->own.rank, m->own.size, m->own.size);
@@ -192,55 +146,107 @@ static const char *introduce(meeting *m)
     m->address = address;
     snprintf(m->port, sizeof m->port, "%d", port);
     m->one_host = local == 0 || local == m->own.size;
+    m->own.pid = (uint32_t)getpid();
     m->own.job = tm_hash(job ? job : "", job ? strlen(job) : 0);
     if (gethostname(m->own.host_name, sizeof m->own.host_name - 1) != 0) strcpy(m->own.host_name, "unknown");
     m->own.host = host_hash(m->own.host_name);
-    return NULL;
+    return TM_OK;
 }
 
-static const char *resolve(const meeting *m, struct sockaddr_storage *out, uint32_t *length)
+static tm_status resolve(meeting *m, tm_comm_address *out, tm_error *err)
 {
-    struct addrinfo hint = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM }, *found = NULL;
-    int             code = getaddrinfo(m->address, m->port, &hint, &found);
-    if (code != 0) return COMPLAIN("MASTER_ADDR '%.200s' is no address: %s", m->address, gai_strerror(code));
-    memcpy(out, found->ai_addr, found->ai_addrlen);
-    *length = found->ai_addrlen;
-    freeaddrinfo(found);
-    return NULL;
+    const char *why = tm_comm_address_find(m->address, m->port, !m->one_host, out);
+    if (why) return tm_fail(err, TM_IO, "MASTER_ADDR '%.200s' is no address: %s", m->address, why);
+    m->wild = tm_comm_address_is_any(out);
+    if (m->wild && m->one_host) tm_comm_address_set_loopback(out);
+    return TM_OK;
+}
+
+/* --- the secret ------------------------------------------------------------------------------ */
+
+/* One meeting place, one file: who listens there makes it. */
+static uint64_t name_of_secret(const meeting *m)
+{
+    char text[512];
+    int  n = snprintf(text, sizeof text, "%.300s %s", m->address, m->port);
+    return tm_hash(text, (size_t)n);
+}
+
+/* Where none is given and ranks are on several hosts, as far as this one can tell, there can be no secret. */
+static tm_status look_for_secret(meeting *m, const tm_comm_address *master, tm_error *err)
+{
+    TM_TRY(tm_comm_secret_given(&m->secret, &m->given, err));
+    m->knows = m->given;
+    bool here = tm_comm_address_is_loopback(master) || (m->one_host && tm_comm_address_is_own(master));
+    if (m->given || here) return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "ranks on several hosts need a secret in common, and this one (rank %d on %.64s) has none; "
+                   "`export TRAINMARK_SECRET=$(openssl rand -hex 16)`, the same on all hosts, before the launcher "
+                   "(srun hands it on by itself), or TRAINMARK_SECRET_FILE=FILE of mode 0600",
+                   m->own.rank, m->own.host_name);
 }
 
 /* --- the first rank -------------------------------------------------------------------------- */
 
-static int32_t judge(const meeting *m, const tm_comm_tcp_card *card)
+static tm_status bind_first(meeting *m, tm_error *err)
 {
-    if (card->size != m->own.size || card->rank < 1 || card->rank >= card->size) return OTHER_SIZE;
-    if (card->job != m->own.job) return OTHER_JOB;
-    return m->mesh->fd[card->rank] >= 0 ? TWICE : WELCOME;
+    tm_comm_address a;
+    TM_TRY(resolve(m, &a, err));
+    TM_TRY(look_for_secret(m, &a, err));
+    if (!m->one_host && !m->wild && tm_comm_address_is_loopback(&a) && !tm_comm_address_says_loopback(m->address))
+        return tm_fail(err, TM_INVALID,
+                       "MASTER_ADDR '%.200s' is an address here that other hosts do not reach (a line of /etc/hosts?); "
+                       "give this host's own address in its network",
+                       m->address);
+    int fd = tm_comm_address_bind(&a);
+    if (fd < 0 && errno == EADDRNOTAVAIL)
+        return tm_fail(err, TM_INVALID,
+                       "rank 0 cannot listen at MASTER_ADDR %.200s, port %s: it is no address of this host (%.64s); on "
+                       "the first host, set MASTER_ADDR to one of its own",
+                       m->address, m->port, m->own.host_name);
+    if (fd < 0)
+        return tm_fail(err, TM_IO, "rank 0 cannot listen at MASTER_ADDR %.200s, port %s: %s", m->address, m->port,
+                       strerror(errno));
+    /* Before anybody can call: who is answered finds the file of this run, not one that was left. */
+    tm_status st = m->given ? TM_OK : tm_comm_secret_make(name_of_secret(m), &m->secret, m->kept, err);
+    if (st == TM_OK && tm_comm_address_listen(fd) != 0)
+        st = tm_fail(err, TM_IO, "rank 0 cannot listen at MASTER_ADDR %.200s, port %s: %s", m->address, m->port,
+                     strerror(errno));
+    if (st != TM_OK) {
+        close(fd);
+        return st;
+    }
+    m->knows = m->opened = true;
+    tm_comm_door_open(&m->door, fd, m->own.rank, &m->secret);
+    return TM_OK;
 }
 
-/* One that knocks. */
+static tm_comm_verdict judge(const meeting *m, const tm_comm_tcp_card *card)
+{
+    if (card->size != m->own.size || card->rank <= m->own.rank || card->rank >= card->size) return TM_COMM_OTHER_SIZE;
+    if (card->job != m->own.job) return TM_COMM_OTHER_JOB;
+    if (m->mesh->fd[card->rank] >= 0) return TM_COMM_TWICE;
+    /* Ranks but the first know by now who there is. */
+    if (m->own.rank > 0 && memcmp(card, &m->entry[card->rank].card, sizeof *card) != 0) return TM_COMM_TWICE;
+    return TM_COMM_WELCOME;
+}
+
+/* One that has proven itself. */
 static bool let_in(meeting *m)
 {
-    tm_comm_tcp_card card;
-    int              fd = accept4(m->listening, NULL, NULL, SOCK_CLOEXEC);
-    if (fd < 0) return false;
-    if (!transfer(fd, &card, sizeof card, false, STRANGER_S) || card.magic != MAGIC) {
-        close(fd);
-        return false;
+    tm_comm_arrival a;
+    if (!tm_comm_door_look(&m->door, LOOK_MS, &a)) return false;
+    const tm_comm_tcp_card *card = &a.encounter.card;
+    if (!tm_comm_door_answer(&m->door, &a, judge(m, card))) return false;
+    if (m->own.rank == 0) {
+        entry *e = &m->entry[card->rank];
+        e->card = *card;
+        e->card.host_name[sizeof e->card.host_name - 1] = '\0';
+        tm_comm_address_of_peer(a.fd, &e->address);
+        tm_comm_address_set_port(&e->address, card->port);
     }
-    int32_t answer = judge(m, &card);
-    if (!transfer(fd, &answer, sizeof answer, true, STRANGER_S) || answer != WELCOME) {
-        close(fd);
-        return false;
-    }
-    entry    *e = &m->entry[card.rank];
-    socklen_t length = sizeof e->address;
-    e->card = card;
-    e->card.host_name[sizeof e->card.host_name - 1] = '\0';
-    getpeername(fd, (struct sockaddr *)&e->address, &length);
-    e->length = length;
-    set_port(&e->address, card.port);
-    m->mesh->fd[card.rank] = fd;
+    m->mesh->fd[card->rank] = a.fd;
+    tm_comm_connection_key(&m->secret, &a.encounter, &m->mesh->key[card->rank]);
     return true;
 }
 
@@ -253,171 +259,230 @@ static void name_missing(const meeting *m, char *out, size_t room)
     int    named = 0;
     for (int r = 1; r < m->own.size && named < NAMED; r++)
         if (m->mesh->fd[r] < 0) n += (size_t)snprintf(out + n, room - n, "%s %d", named++ ? "," : "", r);
-    snprintf(out + n, room - n, "%s of %d did not come to rank 0 on %.64s (port %s) within %g s",
-             missing > NAMED ? " and others" : "", m->own.size, m->own.host_name, m->port, m->deadline_s);
+    n += (size_t)snprintf(out + n, room - n, "%s of %d did not come to rank 0 on %.64s (port %s) within %g s",
+                          missing > NAMED ? " and others" : "", m->own.size, m->own.host_name, m->port, m->deadline_s);
+    if (m->door.strangers > 0)
+        snprintf(out + n, room - n, "; %lld caller%s did not know the secret of this job", (long long)m->door.strangers,
+                 m->door.strangers > 1 ? "s" : "");
 }
 
-static const char *wait_for_all(meeting *m)
+static tm_status wait_for_all(meeting *m, tm_error *err)
 {
-    enum { LOOK_MS = 200 };
-    struct sockaddr_storage a;
-    uint32_t                length;
-    news                    told = { .complete = 1 };
-    const char             *why = resolve(m, &a, &length);
-    if (why) return why;
-    m->listening = listen_at(m, &a, length);
-    if (m->listening < 0)
-        return COMPLAIN("rank 0 cannot listen at MASTER_ADDR %.200s, port %s: %s", m->address, m->port,
-                        strerror(errno));
+    news told = { .complete = 1 };
+    TM_TRY(bind_first(m, err));
     m->entry[0] = (entry){ .card = m->own };
     for (int came = 1; came < m->own.size && told.complete;) {
-        struct pollfd p = { .fd = m->listening, .events = POLLIN };
-        if (poll(&p, 1, LOOK_MS) > 0) came += let_in(m);
+        came += let_in(m);
         if (came < m->own.size && !in_time(m)) told.complete = 0;
     }
     if (!told.complete) name_missing(m, told.words, sizeof told.words);
     size_t bytes = (size_t)m->own.size * sizeof *m->entry;
     for (int r = 1; r < m->own.size; r++) {
-        if (m->mesh->fd[r] < 0) continue;
-        bool sent = transfer(m->mesh->fd[r], &told, sizeof told, true, LATER_S) &&
-                    (!told.complete || transfer(m->mesh->fd[r], m->entry, bytes, true, LATER_S));
-        if (!sent && told.complete) return COMPLAIN("rank %d came, and has gone again", r);
+        int                fd = m->mesh->fd[r];
+        const tm_comm_key *key = &m->mesh->key[r];
+        if (fd < 0) continue;
+        bool sent = tell(fd, key, "trainmark news", &told, sizeof told, LATER_S) &&
+                    (!told.complete || tell(fd, key, "trainmark ranks", m->entry, bytes, LATER_S));
+        if (!sent && told.complete) return tm_fail(err, TM_IO, "rank %d came, and has gone again", r);
     }
-    return told.complete ? NULL : COMPLAIN("%s", told.words);
+    return told.complete ? TM_OK : tm_fail(err, TM_IO, "%s", told.words);
 }
 
 /* --- the others ------------------------------------------------------------------------------ */
 
-/* Connects and says who this is. Returns the socket; -1: not yet. *answer: of who is there. */
-static int knock(const meeting *m, const struct sockaddr_storage *a, uint32_t length, int32_t *answer)
+/* Both ends of this connection prove themselves. 0: not yet, who listens has said nothing or gone. *st: it cannot. */
+static int greet(meeting *m, int fd, int rank, tm_status *st, tm_error *err)
 {
-    tm_comm_tcp_card card = m->own;
-    int              fd = connect_to(a, length);
-    *answer = 0;
-    if (fd < 0) return -1;
-    /* Who listens may have others to listen to first; who knocks twice would be there twice. */
-    if (transfer(fd, &card, sizeof card, true, STRANGER_S) && transfer(fd, answer, sizeof *answer, false, left(m) + 1))
-        return fd;
-    close(fd);
-    return -1;
+    tm_comm_hello     hello;
+    tm_comm_claim     claim = { .card = m->own };
+    tm_comm_encounter e = { .card = m->own, .door = rank };
+    tm_comm_answer    answer;
+    /* Who listens may have others to listen to first. */
+    if (!transfer(fd, &hello, sizeof hello, false, left(m) + 1)) return 0;
+    if (hello.magic != TM_COMM_MAGIC) return TM_COMM_FOREIGN;
+    if (!m->knows) *st = tm_comm_secret_find(name_of_secret(m), &m->secret, err);
+    if (*st != TM_OK) return 0;
+    m->knows = true;
+    randombytes_buf(claim.random, sizeof claim.random);
+    memcpy(e.listener, hello.random, sizeof e.listener);
+    memcpy(e.caller, claim.random, sizeof e.caller);
+    tm_comm_prove_caller(&m->secret, &e, &claim.proof);
+    if (!transfer(fd, &claim, sizeof claim, true, LATER_S) || !transfer(fd, &answer, sizeof answer, false, left(m) + 1))
+        return 0;
+    if (answer.verdict == TM_COMM_STRANGER) return TM_COMM_STRANGER;
+    if (!tm_comm_listener_is_proven(&m->secret, &e, &answer)) return TM_COMM_UNPROVEN;
+    tm_comm_connection_key(&m->secret, &e, &m->mesh->key[rank]);
+    return answer.verdict;
 }
 
-static const char *refused(const meeting *m, int32_t answer)
+static tm_status refused(const meeting *m, int verdict, tm_error *err)
 {
-    const char *why = answer == OTHER_SIZE  ? "its WORLD_SIZE is another"
-                      : answer == OTHER_JOB ? "its TORCHELASTIC_RUN_ID is another"
-                      : answer == TWICE     ? "there is one of this RANK already"
-                                            : "it is no rank of this program";
-    return COMPLAIN("rank 0 at %.200s, port %s does not take rank %d of %d: %s", m->address, m->port, m->own.rank,
-                    m->own.size, why);
+    bool        secret = verdict == TM_COMM_STRANGER || verdict == TM_COMM_UNPROVEN;
+    const char *why = verdict == TM_COMM_OTHER_SIZE  ? "its WORLD_SIZE is another"
+                      : verdict == TM_COMM_OTHER_JOB ? "its TORCHELASTIC_RUN_ID is another"
+                      : verdict == TM_COMM_TWICE     ? "there is one of this RANK already"
+                      : secret                       ? "their secrets (TRAINMARK_SECRET) are not the same"
+                                                     : "it is no rank of this program";
+    return tm_fail(err, secret ? TM_INVALID : TM_IO, "rank 0 at %.200s, port %s does not take rank %d of %d: %s",
+                   m->address, m->port, m->own.rank, m->own.size, why);
 }
 
 /* Where ranks above this one will find it: the address by which it has come to the first. */
-static const char *listen_here(meeting *m, const struct sockaddr_storage *master, uint32_t master_length)
+static tm_status listen_here(meeting *m, int to_first, tm_error *err)
 {
-    struct sockaddr_storage own;
-    socklen_t               length = sizeof own;
-    int                     fd = -1;
-    while (fd < 0) {
-        fd = connect_to(master, master_length); /* only to learn it */
-        if (fd >= 0) break;
-        if (!in_time(m))
-            return COMPLAIN("rank 0 was not at MASTER_ADDR %.200s, port %s, within %g s: %s", m->address, m->port,
-                            m->deadline_s, strerror(errno));
-        nanosleep(&(struct timespec){ .tv_nsec = AGAIN_NS }, NULL);
+    tm_comm_address own;
+    tm_comm_address_of_own(to_first, &own);
+    tm_comm_address_set_port(&own, 0);
+    /* Its neighbour has come over its own host; others come from elsewhere. */
+    if (m->wild && !m->one_host) tm_comm_address_set_any(&own);
+    int fd = tm_comm_address_bind(&own);
+    if (fd < 0 || tm_comm_address_listen(fd) != 0) {
+        int why = errno;
+        if (fd >= 0) close(fd);
+        return tm_fail(err, TM_IO, "rank %d cannot listen: %s", m->own.rank, strerror(why));
     }
-    getsockname(fd, (struct sockaddr *)&own, &length);
-    close(fd);
-    set_port(&own, 0);
-    m->listening = listen_at(m, &own, length);
-    if (m->listening < 0) return COMPLAIN("rank %d cannot listen: %s", m->own.rank, strerror(errno));
-    length = sizeof own;
-    getsockname(m->listening, (struct sockaddr *)&own, &length);
-    m->own.port = port_of(&own);
-    return NULL;
+    tm_comm_address_of_own(fd, &own);
+    m->own.port = tm_comm_address_port(&own);
+    m->opened = true;
+    tm_comm_door_open(&m->door, fd, m->own.rank, &m->secret); /* the secret follows */
+    return TM_OK;
 }
 
-static const char *come(meeting *m, struct sockaddr_storage *master, uint32_t *length)
+/* Until rank 0 has answered. */
+static tm_status knock(meeting *m, const tm_comm_address *master, tm_error *err)
 {
-    int32_t     answer = 0;
-    news        told;
-    int         fd = -1;
-    const char *why = resolve(m, master, length);
-    if (!why) why = listen_here(m, master, *length);
-    if (why) return why;
-    while ((fd = knock(m, master, *length, &answer)) < 0) {
+    tm_status st = TM_OK;
+    bool      reached = false;
+    for (int verdict = 0, why = 0;;) {
+        int fd = tm_comm_address_connect(master, LATER_S);
+        if (fd < 0) why = errno;
+        if (fd >= 0 && !m->opened) st = listen_here(m, fd, err);
+        if (fd >= 0 && st == TM_OK) verdict = greet(m, fd, 0, &st, err);
+        if (verdict == TM_COMM_WELCOME && st == TM_OK) {
+            m->mesh->fd[0] = fd;
+            m->door.secret = m->secret;
+            return TM_OK;
+        }
+        if (fd >= 0) close(fd);
+        if (st != TM_OK) return st;
+        if (verdict) return refused(m, verdict, err);
+        reached = reached || fd >= 0;
+        if (!in_time(m) && reached)
+            return tm_fail(err, TM_IO, "rank 0 at MASTER_ADDR %.200s, port %s, did not answer within %g s", m->address,
+                           m->port, m->deadline_s);
         if (!in_time(m))
-            return COMPLAIN("rank 0 at MASTER_ADDR %.200s, port %s, did not answer within %g s", m->address, m->port,
-                            m->deadline_s);
-        nanosleep(&(struct timespec){ .tv_nsec = AGAIN_NS }, NULL);
+            return tm_fail(err, TM_IO, "rank 0 was not at MASTER_ADDR %.200s, port %s, within %g s: %s", m->address,
+                           m->port, m->deadline_s, strerror(why));
+        nap();
     }
-    m->mesh->fd[0] = fd;
-    if (answer != WELCOME) return refused(m, answer);
-    if (!transfer(fd, &told, sizeof told, false, left(m) + LATER_S))
-        return COMPLAIN("rank 0 at %.200s, port %s, has gone before all ranks had come", m->address, m->port);
+}
+
+static tm_status come(meeting *m, tm_comm_address *master, tm_error *err)
+{
+    news told;
+    TM_TRY(resolve(m, master, err));
+    TM_TRY(look_for_secret(m, master, err));
+    TM_TRY(knock(m, master, err));
+    int                fd = m->mesh->fd[0];
+    const tm_comm_key *key = &m->mesh->key[0];
+    if (!hear(fd, key, "trainmark news", &told, sizeof told, left(m) + LATER_S))
+        return tm_fail(err, TM_IO, "rank 0 at %.200s, port %s, has gone before all ranks had come", m->address,
+                       m->port);
     told.words[sizeof told.words - 1] = '\0';
-    if (!told.complete) return COMPLAIN("%s", told.words);
-    if (!transfer(fd, m->entry, (size_t)m->own.size * sizeof *m->entry, false, LATER_S))
-        return COMPLAIN("rank 0 has gone while it told of the others");
-    return NULL;
+    if (!told.complete) return tm_fail(err, TM_IO, "%s", told.words);
+    if (!hear(fd, key, "trainmark ranks", m->entry, (size_t)m->own.size * sizeof *m->entry, LATER_S))
+        return tm_fail(err, TM_IO, "rank 0 has gone while it told of the others");
+    return TM_OK;
+}
+
+static tm_status reach(meeting *m, int rank, const tm_comm_address *a, tm_error *err)
+{
+    tm_status st = TM_OK;
+    for (int verdict = 0;;) {
+        int fd = tm_comm_address_connect(a, LATER_S);
+        if (fd >= 0) verdict = greet(m, fd, rank, &st, err);
+        if (verdict == TM_COMM_WELCOME) {
+            m->mesh->fd[rank] = fd;
+            return TM_OK;
+        }
+        if (fd >= 0) close(fd);
+        if (verdict || !in_time(m))
+            return tm_fail(err, TM_IO, "rank %d does not reach rank %d on %.64s", m->own.rank, rank,
+                           m->entry[rank].card.host_name);
+        nap();
+    }
 }
 
 /* To the ranks below, but the first; then those above come. */
-static const char *meet_others(meeting *m, const struct sockaddr_storage *master)
+static tm_status meet_others(meeting *m, const tm_comm_address *master, tm_error *err)
 {
-    struct sockaddr_storage via;
-    socklen_t               length = sizeof via;
-    getsockname(m->mesh->fd[0], (struct sockaddr *)&via, &length);
+    tm_comm_address via;
+    tm_comm_address_of_own(m->mesh->fd[0], &via);
     for (int r = 1; r < m->own.rank; r++) {
-        struct sockaddr_storage a = m->entry[r].address;
-        int32_t                 answer = 0;
+        tm_comm_address a = m->entry[r].address;
         /* A neighbour of the first rank has come to it over its own machine: it is where the first one is. */
-        if (is_loopback(&a) && !is_loopback(&via)) {
+        if (tm_comm_address_is_loopback(&a) && !tm_comm_address_is_loopback(&via)) {
             a = *master;
-            set_port(&a, m->entry[r].card.port);
+            tm_comm_address_set_port(&a, m->entry[r].card.port);
         }
-        while ((m->mesh->fd[r] = knock(m, &a, m->entry[r].length, &answer)) < 0 && in_time(m))
-            nanosleep(&(struct timespec){ .tv_nsec = AGAIN_NS }, NULL);
-        if (answer != WELCOME)
-            return COMPLAIN("rank %d does not reach rank %d on %.64s", m->own.rank, r, m->entry[r].card.host_name);
+        TM_TRY(reach(m, r, &a, err));
     }
     for (int left_over = m->own.size - 1 - m->own.rank; left_over > 0;) {
-        struct pollfd p = { .fd = m->listening, .events = POLLIN };
-        if (poll(&p, 1, 200) > 0) left_over -= let_in(m);
-        if (left_over > 0 && !in_time(m)) {
-            for (int r = m->own.rank + 1; r < m->own.size; r++)
-                if (m->mesh->fd[r] < 0)
-                    return COMPLAIN("rank %d on %.64s has not reached rank %d within %g s", r,
-                                    m->entry[r].card.host_name, m->own.rank, m->deadline_s);
-        }
+        left_over -= let_in(m);
+        if (left_over == 0 || in_time(m)) continue;
+        for (int r = m->own.rank + 1; r < m->own.size; r++)
+            if (m->mesh->fd[r] < 0)
+                return tm_fail(err, TM_IO, "rank %d on %.64s has not reached rank %d within %g s", r,
+                               m->entry[r].card.host_name, m->own.rank, m->deadline_s);
     }
-    return NULL;
+    return TM_OK;
 }
 
-const char *tm_comm_tcp_meet(double deadline_seconds, tm_comm_tcp_mesh *out)
+/* --- both ------------------------------------------------------------------------------------ */
+
+void tm_comm_tcp_mesh_free(tm_comm_tcp_mesh *mesh)
 {
-    meeting                 m = { .mesh = out, .deadline_s = deadline_seconds, .listening = -1 };
-    struct sockaddr_storage master;
-    uint32_t                length;
-    m.end_ns = tm_now_ns() + (int64_t)(deadline_seconds * 1e9);
-    const char *why = introduce(&m);
-    if (why) return why;
-    size_t n = (size_t)m.own.size;
-    *out = (tm_comm_tcp_mesh){ m.own.rank, m.own.size, malloc(n * sizeof(int)), calloc(n, sizeof(tm_comm_tcp_card)) };
-    m.entry = calloc(n, sizeof *m.entry);
-    if (!out->fd || !out->card || !m.entry) abort();
-    for (size_t r = 0; r < n; r++) out->fd[r] = -1;
-    if (m.own.rank == 0)
-        why = wait_for_all(&m);
-    else if (!(why = come(&m, &master, &length)))
-        why = meet_others(&m, &master);
-    for (int r = 0; r < m.own.size; r++) {
-        out->card[r] = m.entry[r].card;
-        if (out->fd[r] >= 0 && !why) wait_all(out->fd[r]);
-        if (out->fd[r] >= 0 && why) close(out->fd[r]);
+    if (mesh->key) sodium_memzero(mesh->key, (size_t)mesh->size * sizeof *mesh->key);
+    free(mesh->fd);
+    free(mesh->card);
+    free(mesh->key);
+    *mesh = (tm_comm_tcp_mesh){ 0 };
+}
+
+static void *take(size_t bytes)
+{
+    return memset(tm_alloc(bytes), 0, bytes);
+}
+
+static void part(meeting *m, bool well)
+{
+    for (int r = 0; r < m->own.size; r++) {
+        m->mesh->card[r] = m->entry[r].card;
+        m->mesh->card[r].host_name[TM_COMM_HOST_NAME - 1] = '\0';
+        if (m->mesh->fd[r] >= 0 && well) wait_all(m->mesh->fd[r]);
+        if (m->mesh->fd[r] >= 0 && !well) close(m->mesh->fd[r]);
     }
-    if (m.listening >= 0) close(m.listening);
-    free(m.entry);
-    if (why) free(out->fd), free(out->card);
-    return why;
+    if (m->opened) tm_comm_door_close(&m->door);
+    if (m->kept[0]) unlink(m->kept);
+    sodium_memzero(&m->secret, sizeof m->secret);
+    free(m->entry);
+    if (!well) tm_comm_tcp_mesh_free(m->mesh);
+}
+
+tm_status tm_comm_tcp_meet(double deadline_seconds, tm_comm_tcp_mesh *out, tm_error *err)
+{
+    meeting         m = { .mesh = out, .deadline_s = deadline_seconds };
+    tm_comm_address master;
+    m.end_ns = tm_now_ns() + (int64_t)(deadline_seconds * 1e9);
+    TM_TRY(tm_comm_proof_begin(err));
+    TM_TRY(introduce(&m, err));
+    size_t n = (size_t)m.own.size;
+    *out = (tm_comm_tcp_mesh){ m.own.rank, m.own.size, take(n * sizeof(int)), take(n * sizeof(tm_comm_tcp_card)),
+                               take(n * sizeof(tm_comm_key)) };
+    m.entry = take(n * sizeof *m.entry);
+    for (size_t r = 0; r < n; r++) out->fd[r] = -1;
+    tm_status st = m.own.rank == 0 ? wait_for_all(&m, err) : come(&m, &master, err);
+    if (st == TM_OK && m.own.rank > 0) st = meet_others(&m, &master, err);
+    part(&m, st == TM_OK);
+    return st;
 }

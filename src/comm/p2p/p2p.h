@@ -61,8 +61,10 @@ void tm_comm_ring_close(tm_comm_world *world);
  * the other rank is known to reach. */
 bool tm_comm_stage_put(tm_comm_world *world, int to, int tag, const tm_comm_header *header, const void *data,
                        size_t bytes);
-/* What lies in a staging file of another rank, which stays mapped in the list `seen`. NULL: errno in *why. */
-const void *tm_comm_stage_map(tm_comm_stage **seen, const tm_comm_file *file, int *why);
+/* What lies in a staging file of the rank with this process, which stays mapped in the list `seen`. NULL: errno in
+ * *why.
+ */
+const void *tm_comm_stage_map(tm_comm_stage **seen, const tm_comm_file *file, int64_t pid, int *why);
 void        tm_comm_stages_unmap(tm_comm_stage *seen);
 /* After all that lies in them was taken, if the world has not failed. */
 void tm_comm_stages_close(tm_comm_world *world);

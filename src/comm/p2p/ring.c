@@ -251,7 +251,9 @@ static const void *data_of(const tm_comm_transfer *f, tm_comm_ring_ends *own, co
     if (l->how == TM_COMM_STAGED) {
         tm_comm_file file;
         memcpy(&file, inside, sizeof file);
-        return tm_comm_stage_map(&own->stages, &file, &own->why);
+        const tm_comm_world *world = f->comm->world;
+        int64_t              pid = world->segment[world->local[f->comm->member[f->call->peer]]]->pid;
+        return tm_comm_stage_map(&own->stages, &file, pid, &own->why);
     }
     return tm_comm_reach(f->comm, f->call->peer, l->send_window, l->send_at);
 }

@@ -49,7 +49,7 @@ static tm_comm_stage *find_stage(tm_comm_world *world, size_t bytes)
     if (best || count == STAGES) return best;
     void        *memory = NULL;
     tm_comm_file file = tm_comm_file_make((bytes + PAGE - 1) / PAGE * PAGE);
-    if (tm_comm_file_map(&file, &memory) == 0) return add_stage(&world->stages, &file, memory);
+    if (tm_comm_file_map(&file, getpid(), &memory) == 0) return add_stage(&world->stages, &file, memory);
     if (file.fd >= 0) close((int)file.fd);
     return NULL;
 }
@@ -79,12 +79,12 @@ bool tm_comm_stage_put(tm_comm_world *world, int to, int tag, const tm_comm_head
     return laid;
 }
 
-const void *tm_comm_stage_map(tm_comm_stage **seen, const tm_comm_file *file, int *why)
+const void *tm_comm_stage_map(tm_comm_stage **seen, const tm_comm_file *file, int64_t pid, int *why)
 {
     for (const tm_comm_stage *t = *seen; t; t = t->next)
         if (t->file.inode == file->inode && t->file.device == file->device) return t->memory;
     void *memory;
-    *why = tm_comm_file_map(file, &memory);
+    *why = tm_comm_file_map(file, pid, &memory);
     return *why ? NULL : add_stage(seen, file, memory)->memory;
 }
 

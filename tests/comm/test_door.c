@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The door at which ranks come: however many strangers there are, and whatever they say or do not say, who knows the
+ * secret comes in at once. And where secrets come from. */
+#include "support/test.h"
+#include "proven.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static const tm_comm_tcp_card card = { .rank = 1, .size = 2 };
+static tm_comm_key            secret;
+static tm_comm_door           door;
+
+static int begin(void **state)
+{
+    tm_comm_address a;
+    (void)state;
+    unsetenv("TRAINMARK_SECRET"), unsetenv("TRAINMARK_SECRET_FILE");
+    secret = key_of_text(secret_of_tests);
+    if (tm_comm_address_find("127.0.0.1", "0", false, &a)) return -1;
+    int fd = tm_comm_address_bind(&a);
+    if (fd < 0 || tm_comm_address_listen(fd) != 0) return -1;
+    tm_comm_door_open(&door, fd, 0, &secret);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    tm_comm_door_close(&door);
+    return 0;
+}
+
+static int port_of_door(void)
+{
+    tm_comm_address a;
+    tm_comm_address_of_own(door.listening, &a);
+    return (int)tm_comm_address_port(&a);
+}
+
+/* A process of callers; ends well if what it does is. */
+static pid_t start(int (*body)(int port))
+{
+    int   port = port_of_door();
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(body(port));
+    return child;
+}
+
+static void ended_well(pid_t child)
+{
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* Until one has come in, which is let in; false: none within so many seconds. */
+static bool one_comes(double seconds)
+{
+    tm_comm_arrival a;
+    int64_t         until = tm_now_ns() + (int64_t)(seconds * 1e9);
+    while (tm_now_ns() < until) {
+        if (!tm_comm_door_look(&door, 10, &a)) continue;
+        bool in = tm_comm_door_answer(&door, &a, TM_COMM_WELCOME);
+        if (in) close(a.fd);
+        return in;
+    }
+    return false;
+}
+
+/* A rank: 0 if it was let in by somebody who knows the secret. */
+static int come_in(int port)
+{
+    tm_comm_key       own = key_of_text(secret_of_tests);
+    tm_comm_hello     hello;
+    tm_comm_encounter e;
+    tm_comm_answer    answer;
+    for (int i = 0; i < 50; i++) { /* it may have had to make room for others */
+        int fd = call(port);
+        if (fd < 0) return 1;
+        if (read_all(fd, &hello, sizeof hello)) {
+            tm_comm_claim claim = claim_to(&own, &hello, 0, &card, &e);
+            if (write_all(fd, &claim, sizeof claim) && read_all(fd, &answer, sizeof answer))
+                return answer.verdict != TM_COMM_WELCOME || !tm_comm_listener_is_proven(&own, &e, &answer);
+        }
+        close(fd);
+    }
+    return 2;
+}
+
+/* 200 that say nothing, 50 that say anything, one that says a byte now and then; then a rank. */
+static int crowd(int port)
+{
+    unsigned char noise[4096];
+    memset(noise, 0x5c, sizeof noise);
+    for (int i = 0; i < 200; i++)
+        if (call(port) < 0) return 3;
+    int slow = call(port);
+    for (int i = 0; i < 50; i++) {
+        int fd = call(port);
+        (void)write_all(fd, noise, sizeof noise >> (i % 9));
+        if (i % 3 == 0) close(fd);
+        (void)write_all(slow, noise, 1);
+    }
+    return come_in(port);
+}
+
+static void strangers_hold_up_nobody(void **state)
+{
+    int64_t begun = tm_now_ns();
+    (void)state;
+    pid_t child = start(crowd);
+    assert_true(one_comes(20));
+    assert_true(tm_now_ns() - begun < (int64_t)4e9); /* less than one silent caller has */
+    ended_well(child);
+    assert_true(door.strangers > 0 && door.strangers <= 50);
+}
+
+/* This process may open fewer files than there are callers. */
+static void few_files(void **state)
+{
+    struct rlimit limit, few;
+    (void)state;
+    pid_t child = start(crowd);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    few = limit;
+    few.rlim_cur = 64;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    bool came = one_comes(20);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    assert_true(came);
+    ended_well(child);
+}
+
+/* One more than there may be: the one that came first goes. */
+static void the_oldest_makes_room(void **state)
+{
+    static const tm_comm_address nowhere;
+    struct rlimit                limit;
+    int                          end[TM_COMM_CALLERS + 1][2];
+    char                         hello[sizeof(tm_comm_hello) + 1];
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    struct rlimit more = { 2 * TM_COMM_CALLERS + 200, limit.rlim_max };
+    if (limit.rlim_cur < more.rlim_cur && setrlimit(RLIMIT_NOFILE, &more) != 0) {
+        print_message("SKIPPED: this process may not open %d files\n", (int)more.rlim_cur);
+        skip();
+    }
+    for (int i = 0; i <= TM_COMM_CALLERS; i++) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, end[i]), 0);
+        tm_comm_door_add(&door, end[i][0], &nowhere);
+    }
+    assert_int_equal(door.count, TM_COMM_CALLERS);
+    for (int i = 0; i <= TM_COMM_CALLERS; i++) {
+        assert_int_equal(recv(end[i][1], hello, sizeof hello, MSG_DONTWAIT), (ssize_t)sizeof(tm_comm_hello));
+        ssize_t n = recv(end[i][1], hello, sizeof hello, MSG_DONTWAIT);
+        assert_true(i == 0 ? n == 0 : n < 0 && errno == EAGAIN);
+        close(end[i][1]);
+    }
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Who has said too little when its time is over. */
+static int silence(int port)
+{
+    tm_comm_hello hello;
+    struct pollfd p[2] = { { .fd = call(port), .events = POLLIN }, { .fd = call(port), .events = POLLIN } };
+    char          x = 0;
+    int64_t       begun = tm_now_ns(), gone[2] = { 0, 0 };
+    for (int i = 0; i < 2; i++)
+        if (!read_all(p[i].fd, &hello, sizeof hello)) return 1;
+    while (!gone[0] || !gone[1]) {
+        (void)write_all(p[1].fd, &x, 1);
+        if (poll(p, 2, 100) < 0) return 2;
+        for (int i = 0; i < 2; i++)
+            if (p[i].fd >= 0 && p[i].revents) gone[i] = tm_now_ns() - begun, p[i].fd = -1;
+    }
+    for (int i = 0; i < 2; i++)
+        if (gone[i] < (TM_COMM_CALLER_S - 1) * (int64_t)1e9) return 3;
+    return 0;
+}
+
+static void who_is_silent_goes(void **state)
+{
+    (void)state;
+    pid_t child = start(silence);
+    assert_false(one_comes(TM_COMM_CALLER_S + 1.5));
+    ended_well(child);
+    assert_int_equal(door.count, 0);
+    assert_int_equal(door.strangers, 0);
+}
+
+/* --- secrets ------------------------------------------------------------------------------------ */
+
+static char     folder[] = "/tmp/tm-secret-XXXXXX", path[64];
+static tm_error problem;
+
+static bool given_by_file(const char *text, mode_t mode, tm_comm_key *key)
+{
+    bool given = false;
+    unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fchmod(fd, mode) == 0);
+    close(fd);
+    setenv("TRAINMARK_SECRET_FILE", path, 1);
+    problem = (tm_error){ 0 };
+    tm_status st = tm_comm_secret_given(key, &given, &problem);
+    assert_true(given && (st == TM_OK || st == TM_INVALID));
+    return st == TM_OK;
+}
+
+static void secrets_that_are_given(void **state)
+{
+    tm_comm_key key, other;
+    bool        given = true;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/secret", folder);
+    problem = (tm_error){ 0 };
+    assert_int_equal(tm_comm_secret_given(&key, &given, &problem), TM_OK);
+    assert_false(given);
+    assert_true(given_by_file("sixteen letters!\n", 0600, &key));
+    unsetenv("TRAINMARK_SECRET_FILE");
+    other = key_of_text("sixteen letters?");
+    assert_memory_not_equal(&key, &other, sizeof key);
+    other = key_of_text("sixteen letters!"); /* the same, however it is given */
+    assert_memory_equal(&key, &other, sizeof key);
+    assert_true(given_by_file("sixteen letters!\r\n", 0400, &other));
+    assert_memory_equal(&key, &other, sizeof key);
+    assert_false(given_by_file("fifteen letters\n", 0600, &key));
+    assert_non_null(strstr(problem.text, "has to have 16 to 4096 characters; `openssl rand -hex 16` makes one"));
+    for (mode_t mode = 0604; mode <= 0640; mode += 0640 - 0604) {
+        assert_false(given_by_file("sixteen letters!\n", mode, &key));
+        assert_non_null(strstr(problem.text, "nobody else may read; `chmod 600 /tmp/tm-secret-"));
+    }
+    char *large = malloc(5000);
+    memset(large, 'x', 4999), large[4999] = '\0';
+    assert_false(given_by_file(large, 0600, &key));
+    large[TM_COMM_SECRET_MOST] = '\0';
+    assert_true(given_by_file(large, 0600, &key));
+    free(large);
+    char link[80];
+    snprintf(link, sizeof link, "%s/link", folder);
+    assert_int_equal(symlink(path, link), 0);
+    setenv("TRAINMARK_SECRET_FILE", link, 1);
+    problem = (tm_error){ 0 };
+    assert_int_equal(tm_comm_secret_given(&key, &given, &problem), TM_INVALID);
+    assert_non_null(strstr(problem.text, "cannot be read: it is a symbolic link"));
+    setenv("TRAINMARK_SECRET", "fifteen letters", 1);
+    problem = (tm_error){ 0 };
+    assert_int_equal(tm_comm_secret_given(&key, &given, &problem), TM_INVALID);
+    assert_non_null(strstr(problem.text, "are both set; leave one of them out"));
+    unsetenv("TRAINMARK_SECRET_FILE");
+    problem = (tm_error){ 0 };
+    assert_int_equal(tm_comm_secret_given(&key, &given, &problem), TM_INVALID);
+    assert_string_equal(problem.text,
+                        "TRAINMARK_SECRET has 15 characters instead of 16 to 4096; `openssl rand -hex 16` makes one");
+    unsetenv("TRAINMARK_SECRET");
+    unlink(link), unlink(path), rmdir(folder);
+}
+
+/* The first rank's, and what is left of an earlier one. */
+static void secrets_of_one_host(void **state)
+{
+    uint64_t    name = 0x7e57000000000000u | (uint64_t)getpid();
+    tm_comm_key first, second, found;
+    char        place[PATH_MAX];
+    struct stat facts;
+    (void)state;
+    problem = (tm_error){ 0 };
+    assert_int_equal(tm_comm_secret_find(name, &found, &problem), TM_INVALID);
+    assert_non_null(strstr(problem.text, "`export TRAINMARK_SECRET=$(openssl rand -hex 16)`"));
+    problem = (tm_error){ 0 };
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tm_comm_secret_make(name, i ? &second : &first, place, &problem), TM_OK);
+        assert_int_equal(tm_comm_secret_find(name, &found, &problem), TM_OK);
+        assert_memory_equal(&found, i ? &second : &first, sizeof found);
+    }
+    assert_memory_not_equal(&first, &second, sizeof first);
+    assert_int_equal(stat(place, &facts), 0);
+    assert_int_equal(facts.st_mode & 07777, 0600);
+    assert_int_equal(facts.st_size, sizeof(tm_comm_key));
+    *strrchr(place, '/') = '\0';
+    assert_int_equal(stat(place, &facts), 0);
+    assert_int_equal(facts.st_mode & 07777, 0700);
+    place[strlen(place)] = '/';
+    /* What others can read is no secret. */
+    assert_int_equal(chmod(place, 0644), 0);
+    assert_int_equal(tm_comm_secret_find(name, &found, &problem), TM_INVALID);
+    assert_int_equal(truncate(place, 31), 0);
+    assert_int_equal(chmod(place, 0600), 0);
+    assert_int_equal(tm_comm_secret_find(name, &found, &problem), TM_INVALID);
+    unlink(place);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(strangers_hold_up_nobody, begin, end),
+    cmocka_unit_test_setup_teardown(few_files, begin, end),
+    cmocka_unit_test_setup_teardown(the_oldest_makes_room, begin, end),
+    full_test_setup_teardown(who_is_silent_goes, begin, end),
+    cmocka_unit_test_setup_teardown(secrets_that_are_given, begin, end),
+    cmocka_unit_test_setup_teardown(secrets_of_one_host, begin, end),
+};
+
+TM_TESTS(tests, NULL, NULL)
