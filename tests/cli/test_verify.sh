@@ -167,6 +167,7 @@ honest "adapters" --training.steps 20 --lora.rank 2
 honest "an emulated format" --training.steps 8 --training.dtype bfloat16 --quantize.recipe fp8_tensorwise
 head -c 30000 "$root/docs/architecture.md" >text.md
 honest "text" --training.steps 55 --data.source text --data.path text.md --model.vocab_size 320
+honest "a length in epochs" --training.epochs 0.01 --data.source text --data.path text.md --model.vocab_size 320
 printf '{"prompt": "a b", "chosen": "c", "rejected": "d"}\n%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 >pairs.jsonl
 honest "pairs" --training.steps 55 --data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 \
     --model.vocab_size 320
