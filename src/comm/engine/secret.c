@@ -3,6 +3,7 @@
  * ranks of one user on one host, a file that the first rank makes. */
 #include "comm/engine/proof.h"
 
+#include "base/again.h"
 #include "base/file.h"
 
 #include <errno.h>
@@ -131,7 +132,7 @@ static bool put_file(int folder, const char *name, const tm_comm_key *secret)
     if (fd < 0) return false;
     bool well = write(fd, secret->byte, sizeof secret->byte) == (ssize_t)sizeof secret->byte;
     if (close(fd) != 0) well = false;
-    if (well && renameat(folder, draft, folder, name) == 0) return true;
+    if (well && tm_again_rename(folder, draft, name) == 0) return true;
     int why = errno;
     unlinkat(folder, draft, 0);
     errno = why;

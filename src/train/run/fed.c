@@ -4,6 +4,7 @@
 #include "train/run/run_state.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "data/seen.h"
 #include "train/parallel/agree.h"
 
@@ -21,7 +22,9 @@ void run_fed(run *r, const tm_batch *batch)
     if (!r->certified.fed)
         r->certified.fed =
             tm_alloc((size_t)(r->options->steps - r->progress.first_step + 1) * sizeof *r->certified.fed);
+    int64_t begin = tm_now_ns();
     r->certified.fed[r->progress.done] = tm_seen_hash(r->source, batch->field, rows);
+    tm_ledger_add(&r->timing.ledger, "data", (double)(tm_now_ns() - begin) * 1e-9);
 }
 
 void run_fed_held_out(run *r, const tm_batch *batch)

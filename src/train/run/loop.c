@@ -34,9 +34,7 @@ static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, in
     TM_TRY(tm_trainer_update(r->trainer, result, &r->timing.ledger, err));
     TM_TRY(run_judge_update(r, result, err));
     if (r->progress.done == 0) run_check_loss(r, result);
-    begin = tm_now_ns();
     run_fed(r, &batch);
-    tm_ledger_add(&r->timing.ledger, "data", (double)(tm_now_ns() - begin) * 1e-9);
     return TM_OK;
 }
 
