@@ -314,9 +314,12 @@ static void a_step_is_what_is_read_in_it(void **state)
                                      "2 logging 7 data 1 unaccounted 4 of 12\n"
                                      "3 logging 5 data 1 unaccounted 4 of 10\n"
                                      "all steps done, first step after 1e-09" },
-                  { certifies, "1 logging 1 data 1 unaccounted 6 of 8\n"
-                               "2 logging 6 data 1 unaccounted 4 of 11\n"
-                               "3 logging 4 data 1 unaccounted 4 of 9\n"
+                  /* the certificates of the first update, the data and another update read the clock, too */
+                  { certifies, "1 logging 1 data 2 unaccounted 10 of 13\n"
+                               "2 logging 6 data 2 unaccounted 5 of 13\n"
+                               "3 logging 4 data 2 unaccounted 5 of 11\n"
+                               "6 logging 4 data 2 unaccounted 7 of 13\n"
+                               "7 logging 4 data 2 unaccounted 5 of 11\n"
                                "all steps done, first step after 1e-09" } };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
