@@ -49,11 +49,26 @@ static bool drops_little(const tm_certifier *c)
     return o->adapters.dropout * (double)(o->micro_batch * o->seq * o->shape.dim) < 256;
 }
 
+/* Are the rows of the step's micro-batches those of this rank, one behind the other? */
+static bool numbered(const tm_certifier *c)
+{
+    const tm_step_options *o = &c->step->options;
+    const double           rows = (double)(o->micro_batch * o->seq), all = rows * (double)o->accumulation;
+    const double           first = tm_trainer_first_row(c->trainer, 0);
+    bool                   good = fabs(fmod(first, all * c->ranks) - all * c->rank) < 0.5;
+    for (int64_t m = 1; m < o->accumulation; m++)
+        good = good && fabs(tm_trainer_first_row(c->trainer, m) - first - rows * (double)m) < 0.5;
+    return good;
+}
+
 tm_status tm_certifier_drop(tm_certifier *c, tm_error *err)
 {
     const bool several = c->step->options.accumulation > 1, fine = c->exact || !c->coarse;
-    if (c->step->first_row == TM_NONE || c->dropped || !fine || drops_little(c)) return TM_OK;
+    if (c->step->first_row == TM_NONE || c->dropped || !fine) return TM_OK;
+    c->same_drops = !numbered(c);
+    TM_TRY(tm_certifier_join_any(c, &c->same_drops, err));
     c->dropped = true;
+    if (drops_little(c)) return TM_OK;
     for (int next = several ? 0 : 1; next < 2; next++) {
         double sum;
         TM_TRY(tm_trainer_forward_as(c->trainer, c->batch, next, c->exact, &sum, err));

@@ -249,6 +249,11 @@ static double first_row_of(const tm_trainer *trainer, int64_t t, int64_t m)
     return (double)(first + m) * (double)(o->micro_batch * o->seq);
 }
 
+double tm_trainer_first_row(const tm_trainer *trainer, int64_t m)
+{
+    return trainer->first_rows[m];
+}
+
 tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm, int64_t total_targets,
                            tm_error *err)
 {

@@ -93,6 +93,9 @@ TM_MUST_USE tm_status tm_trainer_preferred(const tm_trainer *trainer, double rec
 TM_MUST_USE tm_status tm_trainer_look(tm_trainer *trainer, const tm_micro_batch *batch, double *record,
                                       double losses[2], tm_error *err);
 
+/* The number that the first row of micro-batch m of the step has in the run: what is dropped goes by it. */
+double tm_trainer_first_row(const tm_trainer *trainer, int64_t m);
+
 /* Runs another program of the step; may return before it is done. */
 TM_MUST_USE tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *program, tm_error *err);
 
