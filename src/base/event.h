@@ -222,8 +222,8 @@ typedef struct {
     int64_t compared;          /* tokens that were read from the files by themselves */
     bool    fed;               /* batches had the samples that the run's place in its data says */
     bool    once;              /* no sample came twice in an epoch */
-    bool    apart;             /* no sample of an evaluation is one of training */
-    bool    stored;            /* tokens are those of the files, and targets the tokens that follow */
+    bool    apart;  /* no sample of an evaluation is one of training; false without a reason: as configured */
+    bool    stored; /* tokens are those of the files, and targets the tokens that follow */
     char    reason[TM_REASON_BYTES];
     double  seconds; /* that it took */
 } tm_data_certificate;

@@ -124,17 +124,18 @@ static const tm_stored_place *before(const tm_stored_places *places, const tm_st
     return low > 0 && places->items[low - 1].file == place->file ? &places->items[low - 1] : NULL;
 }
 
-/* No byte of the held-out part is one of the training part. */
-static void check_apart(look *l)
+/* No byte of the held-out part is one of the training part, unless data.validation_path names what is trained on. */
+static void check_apart(look *l, const tm_source *held_out)
 {
     const tm_stored_places *train = &l->whole[TM_SPLIT_TRAIN], *held = &l->whole[TM_SPLIT_VALIDATION];
     for (size_t i = 0; i < held->n && l->out->apart; i++) {
         const tm_stored_place  last = { .file = held->items[i].file, .at = end_of(&held->items[i]) - 1 };
         const tm_stored_place *near = before(train, &last);
         if (!near || end_of(near) <= held->items[i].at) continue;
-        blame(l, &l->out->apart,
-              "held-out data is also trained on, so its loss does not tell of unknown data; give other data as "
-              "data.validation_path, or leave that out");
+        if (held_out->held_out_given)
+            l->out->apart = false;
+        else
+            blame(l, &l->out->apart, "held-out data is also trained on, so its loss does not tell of unknown data");
     }
 }
 
@@ -392,7 +393,7 @@ void tm_certify_data(const tm_seen *trained, const tm_seen *evaluated, double se
     *l = (look){ .out = out, .seed = seed, .file = -1, .deadline_ns = begin + budget / 4 };
     find_whole(l, trained);
     if (evaluated->n > 0) find_whole(l, evaluated);
-    check_apart(l);
+    check_apart(l, evaluated->source);
     check_once(l, trained);
     l->deadline_ns = begin + budget * 3 / 4;
     tm_status st = check_batches(l, trained, &out->batches, &err);

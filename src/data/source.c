@@ -147,6 +147,7 @@ tm_status tm_source_open(const tm_source_options *options, tm_source **out, tm_e
                                        .bytes_per_token = (double)NAN,
                                        .end_token = -1 };
     tm_status st = kind->open(source, err);
+    source->held_out_given = source->options.validation_path != NULL;
     source->options.path = source->options.validation_path = NULL;
     if (isnan(source->facts.validation_floor)) source->facts.validation_floor = source->facts.floor;
     if (st != TM_OK) {

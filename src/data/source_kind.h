@@ -55,6 +55,7 @@ struct tm_source {
     tm_source_options     options; /* name is the kind's own; the paths are valid during open only */
     tm_field              fields[TM_MAX_FIELDS];
     int                   n_fields;
+    bool                  held_out_given; /* options.validation_path named it */
     tm_source_facts       facts;
     void                 *state;
 };

@@ -162,14 +162,15 @@ static void print_certificate(tm_text *out, const char *label, const tm_certific
 
 static void print_data(tm_text *out, const tm_data_certificate *c)
 {
-    char line[TM_REASON_BYTES + 16], files[64] = "";
+    char line[TM_REASON_BYTES + 160], files[64] = "";
     if (!c->done && !c->reason[0]) return;
     if (c->compared > 0) snprintf(files, sizeof files, ", %lld tokens from their files", (long long)c->compared);
     if (c->reason[0])
         snprintf(line, sizeof line, "%s", c->reason);
     else
-        snprintf(line, sizeof line, "%lld batches of training and %lld held out were read again%s",
-                 (long long)c->batches, (long long)c->held_out, files);
+        snprintf(line, sizeof line, "%lld batches of training and %lld held out were read again%s%s",
+                 (long long)c->batches, (long long)c->held_out, files,
+                 c->apart ? "" : "; data.validation_path names data that is trained on");
     tm_text_printf(out, "  %-12s%-12s", "data", !c->done ? "none" : c->reason[0] ? "failed" : "as defined");
     wrapped(out, line, 26, WIDTH);
 }

@@ -32,7 +32,7 @@ train --data.path same2.txt --training.local_batch_size 4
 invalid "a text that repeats" "of [0-9]+ samples only [0-9]+ are different ones"
 for i in $(seq 1 60); do echo "{\"prompt\": \"$i?\", \"completion\": \"it is $((i * i)).\"}"; done >rows.jsonl
 train --data.source sft --data.path rows.jsonl --data.validation_path rows.jsonl --training.stop_at_target false
-invalid "held-out rows that are trained on" "held-out data is also trained on"
+check "held-out rows that are trained on are told" has "$out" 'names data that is trained on|data that is$|data.validation_path names'
 train --data.path same.txt --training.local_batch_size 1
 check "text is compared with its file" has "$out" 'tokens from their$|tokens from$|, [0-9]+ tokens'
 
