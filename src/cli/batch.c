@@ -26,7 +26,9 @@ typedef struct {
     const tm_sweep_options *options;
     int64_t                 memory;
     int64_t                 unit;   /* batches are multiples of it */
+    int64_t                 most;   /* that is tried */
     int64_t                 global; /* sequences of a step; 0: as many as the batch */
+    int64_t                 bytes;  /* of the last plan */
     tm_error                why;    /* the last plan that could not be made */
 } search;
 
@@ -34,18 +36,19 @@ static void name_word(const search *s, int64_t batch, char word[200])
 {
     size_t                n;
     const tm_config_axis *axes = tm_config_axes(s->options->config, &n);
-    snprintf(word, 200, "--%.150s=%lld", axes[0].key, (long long)batch);
+    snprintf(word, 200, "--%.150s=%lld", n > 0 ? axes[0].key : key, (long long)batch);
 }
 
 /* Does its plan fit? */
 static bool fits(search *s, int64_t batch)
 {
-    char    word[200], *more[] = { word };
-    int64_t bytes = 0;
+    char word[200], *more[] = { word };
     if (s->global > 0 && s->global % batch != 0) return false;
     name_word(s, batch, word);
     s->why = (tm_error){ 0 };
-    return sweep_plan_bytes(s->options, more, 1, &bytes, &s->why) == TM_OK && (s->memory <= 0 || bytes <= s->memory);
+    s->bytes = 0;
+    return sweep_plan_bytes(s->options, more, 1, &s->bytes, &s->why) == TM_OK &&
+           (s->memory <= 0 || s->bytes <= s->memory);
 }
 
 /* The largest divisor of the global batch that fits: they are few. */
@@ -57,23 +60,33 @@ static int64_t largest_divisor(search *s, int64_t below)
     return 0;
 }
 
-/* Doubles until it does not fit, then halves the gap: the plan grows with the batch. */
+/* Where the memory of one and two units says that it ends: the plan grows nearly as the batch does. */
+static int64_t guess(const search *s, int64_t first, int64_t second)
+{
+    if (s->memory <= 0 || second <= first) return 0;
+    return 1 + (s->memory - first) / (second - first);
+}
+
+/* One, two, what these say and its neighbours; then the gap is halved, from twice as many where there is no end yet. */
 static int64_t largest(search *s, int64_t below)
 {
     int64_t good = 0, bad = below / s->unit + 1; /* in units */
-    for (int64_t n = 1; n < bad; n *= 2) {
-        if (!fits(s, n * s->unit)) {
-            bad = n;
-            break;
-        }
-        good = n;
-    }
-    while (bad - good > 1) {
-        int64_t middle = good + (bad - good) / 2;
-        if (fits(s, middle * s->unit))
-            good = middle;
+    int64_t first = 0, about = 0;
+    for (int64_t tried = 0; bad - good > 1; tried++) {
+        int64_t n = good == 0                     ? 1
+                    : good == 1 && !about         ? 2
+                    : about > good && about < bad ? about
+                    : about == good && tried < 5  ? good + 1
+                    : about == bad && tried < 5   ? bad - 1
+                    : bad > below / s->unit       ? 2 * good
+                                                  : good + (bad - good) / 2;
+        if (n >= bad) n = bad - 1;
+        if (fits(s, n * s->unit))
+            good = n;
         else
-            bad = middle;
+            bad = n;
+        if (n == 1) first = s->bytes;
+        if (n == 2 && !about) about = guess(s, first, s->bytes);
     }
     return good * s->unit;
 }
@@ -107,17 +120,31 @@ static tm_status prove(const search *s, int64_t batch, bool *runs, tm_error *err
                    end.code, end.words);
 }
 
-tm_status tm_cli_find_batch(const tm_sweep_options *options, int64_t *batch, tm_error *err)
+static search search_of(const tm_sweep_options *options)
 {
     const char *const global_key = "training.global_batch_size";
     const tm_config  *config = options->config;
     search            s = { .options = options, .memory = sweep_memory(options), .unit = 1 };
     if (tm_config_is_set(config, global_key)) s.global = tm_config_i64(config, global_key);
-    const bool parts = has_parts(config);
-    if (parts) s.unit = tm_config_i64(config, part_key);
-    const int64_t most = parts && s.unit * MOST_PARTS < MOST ? s.unit * MOST_PARTS : MOST;
-    bool          runs = false;
-    for (int64_t below = most; !runs; below = *batch - (*batch + 15) / 16) {
+    if (has_parts(config)) s.unit = tm_config_i64(config, part_key);
+    s.most = has_parts(config) && s.unit * MOST_PARTS < MOST ? s.unit * MOST_PARTS : MOST;
+    return s;
+}
+
+tm_status tm_cli_largest_batch(const tm_sweep_options *options, int64_t most, int64_t *batch, tm_error *err)
+{
+    search s = search_of(options);
+    if (most > s.most) most = s.most;
+    *batch = s.global > 0 ? largest_divisor(&s, most) : largest(&s, most);
+    return *batch == 0 && s.why.status != TM_OK ? tm_fail(err, s.why.status, "%s", s.why.text) : TM_OK;
+}
+
+tm_status tm_cli_find_batch(const tm_sweep_options *options, int64_t *batch, tm_error *err)
+{
+    search     s = search_of(options);
+    const bool parts = has_parts(options->config);
+    bool       runs = false;
+    for (int64_t below = s.most; !runs; below = *batch - (*batch + 15) / 16) {
         *batch = below < 1 ? 0 : s.global > 0 ? largest_divisor(&s, below) : largest(&s, below);
         if (*batch == 0 && s.why.status != TM_OK) return tm_fail(err, s.why.status, "%s", s.why.text);
         if (*batch == 0) {
@@ -133,11 +160,11 @@ tm_status tm_cli_find_batch(const tm_sweep_options *options, int64_t *batch, tm_
         if (!runs)
             tm_note("a batch of %lld should fit by the plan, but did not run: trying a smaller one", (long long)*batch);
     }
-    if (parts && s.global == 0 && *batch == most)
+    if (parts && s.global == 0 && *batch == s.most)
         tm_note(
             "%s auto: more than %lld are not tried; with %s the memory of a plan hardly grows with the batch, which "
             "training.global_batch_size can limit",
-            key, (long long)most, part_key);
+            key, (long long)s.most, part_key);
     tm_note("%s auto: %lld", key, (long long)*batch);
     return TM_OK;
 }

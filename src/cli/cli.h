@@ -36,7 +36,7 @@ typedef struct {
     int64_t           ranks_per_host; /* --ranks-per-host, 0: not given */
     const char       *platform;       /* --platform */
     tm_platform       hardware;       /* what it names; gpu NULL: not given */
-    bool              json, dry_run, evaluate, allow_unknown, schedule;
+    bool              json, dry_run, print_config, evaluate, allow_unknown, schedule;
     bool              axes;    /* set by a command that runs: lists where single values belong are axes of a sweep */
     const char       *subject; /* MODEL or FILE.yaml, NULL when none */
     tm_hf_description folder;  /* what tm_cli_model_folder describes; form NULL: there is none */

@@ -289,6 +289,7 @@ static tm_status fill(reader *r, const char *fallback, bool plans, tm_error *err
     if (st == TM_OK) TM_TRY(add_paths(r, err));
     tm_config_allow_unknown(config, r->options->allow_unknown);
     tm_config_allow_axes(config, r->options->axes);
+    r->options->dry_run |= r->options->print_config;
     tm_config_allow_unbuilt(config, r->options->dry_run || plans);
     if (r->options->subject) keep_of_model(config, take_subject(config, r->options, &own), &own);
     char *model[] = { "--model_name", (char *)r->options->model_word };

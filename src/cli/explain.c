@@ -59,7 +59,7 @@ static void summary(const tm_cli_options *cli, const tm_run_options *o, const tm
                    tm_format_bytes(bytes, (double)step->plan->arena_bytes),
                    tm_format_bytes(live, (double)step->plan->live_peak));
     if (cli->memory_bytes)
-        tm_text_printf(out, "  %s the %s of %s\n",
+        tm_text_printf(out, "  %s %s of %s\n",
                        step->plan->arena_bytes <= (size_t)cli->memory_bytes ? "fits into" : "does not fit into",
                        tm_format_bytes(bytes, (double)cli->memory_bytes), cli->hardware.gpu->name);
     bytes_per_parameter each = per_parameter(step);

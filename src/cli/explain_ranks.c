@@ -320,16 +320,16 @@ size_t explain_most(const rank_plans *plans)
 
 void explain_plans(const rank_plans *plans, const tm_mesh *mesh, tm_text *out)
 {
-    char text[160], bytes[32];
+    char bytes[32];
     bool piped = mesh->degree[TM_AXIS_PP] > 1;
-    if (tm_mesh_ranks(mesh) == 1) return;
-    tm_text_printf(out, "# ranks: %d, %s\n", tm_mesh_ranks(mesh), tm_mesh_text(text, mesh));
+    if (tm_mesh_ranks(mesh) == 1 || plans->n < 2) return;
     for (size_t i = 0; i < plans->n; i++) {
         const rank_plan *row = &plans->rows[i];
         char             places[48];
         snprintf(places, sizeof places, row->first == row->last ? "%d" : "%d-%d", row->first, row->last);
-        if (piped) tm_text_printf(out, "#   part %d of the pipeline,", row->part);
-        tm_text_printf(out, "%splace %s among those that share: %s\n", piped ? " " : "#   ", places,
+        tm_text_add(out, "  ");
+        if (piped) tm_text_printf(out, "pipeline stage %d, ", row->part);
+        tm_text_printf(out, "shard%s %s: %s each\n", row->first == row->last ? "" : "s", places,
                        tm_format_bytes(bytes, (double)row->bytes));
     }
 }

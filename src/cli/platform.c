@@ -38,7 +38,7 @@ tm_status tm_cli_take_platform(tm_cli_options *options, tm_config *config, tm_er
     if (!tm_config_plans(config))
         return tm_fail(err, TM_USAGE,
                        "--platform plans for hardware that need not be here; add --dry-run, or leave it out");
-    if (options->memory_bytes == 0) options->memory_bytes = p->gpu->memory_bytes;
+    if (options->memory_bytes == 0) options->memory_bytes = tm_platform_usable(p->gpu);
     if (options->ranks_per_host == 0 && p->nodes > 1) options->ranks_per_host = p->gpus;
     say_other(config, "launch.nnodes", p->nodes);
     say_other(config, "launch.gpus_per_node", p->gpus);

@@ -32,7 +32,9 @@ static const tm_option rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(tm_cli_options, out), .value = "DIR",
       .help = "run directory; default output/MODEL, or the experiment's own" },
     { "dry-run", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, dry_run),
-      .help = "print the merged configuration and the memory plan, then stop" },
+      .help = "print the memory plan and the largest batch that fits, then stop" },
+    { "print-config", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, print_config),
+      .help = "print the merged configuration, with the origin of each value, then stop" },
     { "evaluate", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, evaluate),
       .help = "print the loss on held-out data of the model that would be trained, then stop" },
     { "memory", 0, TM_OPTION_BYTES, offsetof(tm_cli_options, memory_bytes), .value = "SIZE",
@@ -220,6 +222,7 @@ static tm_status run(run_job *j, bool *began, tm_error *err)
                                  .perf_csv = j->cli->perf_csv,
                                  .compare = j->cli->compare,
                                  .quiet = j->quiet,
+                                 .verbose = j->verbose,
                                  .json = j->cli->json };
     TM_TRY(tm_outputs_open(&wanted, &outputs, err));
     tm_status st = agree_to_begin(j, err);
@@ -329,7 +332,7 @@ static tm_status train(run_job *j, tm_error *err)
     if ((st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) && !j->quiet) {
         fputs("results in ", stderr);
         tm_plain_put(stderr, j->folder.data, 0);
-        fputc('\n', stderr);
+        fputs("; -v prints every table, `trainmark report` makes a page of them\n", stderr);
     }
     if (st == TM_INTERRUPTED && !j->options.checkpoint)
         fprintf(stderr, "the same command with --checkpoint.enable true continues from here\n");
@@ -368,10 +371,11 @@ static tm_status evaluate(run_job *j, tm_error *err)
 static tm_status check_evaluate(const run_job *j, tm_error *err)
 {
     size_t      n_axes;
-    const char *other = j->cli->dry_run    ? "--dry-run"
-                        : j->cli->perf_csv ? "--perf-csv"
-                        : j->cli->compare  ? "--compare"
-                                           : NULL;
+    const char *other = j->cli->print_config ? "--print-config"
+                        : j->cli->dry_run    ? "--dry-run"
+                        : j->cli->perf_csv   ? "--perf-csv"
+                        : j->cli->compare    ? "--compare"
+                                             : NULL;
     if (!j->cli->evaluate) return TM_OK;
     if (other)
         return tm_fail(err, TM_USAGE, "--evaluate trains nothing and cannot be given with %s; leave one out", other);
@@ -448,11 +452,17 @@ static char **words_without(const char *const *names, tm_arena *arena, int argc,
 
 static const char *const own_options[] = { "--out", "-o", "--scaling", "--scaling-mode", NULL };
 
+static tm_sweep_options search_of(const run_job *j, const tm_cli_line *line)
+{
+    tm_sweep_options o = { .config = j->config, .dry_run = j->cli->dry_run, .memory_bytes = j->cli->memory_bytes };
+    o.argv = words_without(own_options, line->arena, line->argc, line->argv, &o.argc);
+    return o;
+}
+
 /* Lists where single values belong: several runs; or a batch size to be found, with which this run goes on. */
 static tm_status sweep_or_find(run_job *j, const tm_cli_line *line, int64_t *batch, tm_error *err)
 {
-    tm_sweep_options sweep = { .config = j->config, .dry_run = j->cli->dry_run, .memory_bytes = j->cli->memory_bytes };
-    sweep.argv = words_without(own_options, line->arena, line->argc, line->argv, &sweep.argc);
+    tm_sweep_options sweep = search_of(j, line);
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     name_folder(j);
     sweep.folder = j->folder.data;
@@ -489,7 +499,9 @@ static tm_status run_or_sweep(run_job *j, const tm_cli_line *line, tm_error *err
     if (batch > 0) TM_TRY(configure_with(j, line, batch, err));
     TM_TRY(prepare(j, err));
     if (j->cli->evaluate) return evaluate(j, err);
-    return j->cli->dry_run ? run_print_plan(j, err) : train(j, err);
+    if (!j->cli->dry_run) return train(j, err);
+    tm_sweep_options search = search_of(j, line);
+    return run_print_plan(j, &search, err);
 }
 
 /* --scaling: the same experiment on several numbers of ranks. */
@@ -501,7 +513,8 @@ static tm_status scale(run_job *j, const tm_cli_line *line, tm_error *err)
                                    .json = j->cli->json };
     size_t             n_axes;
     (void)tm_config_axes(j->config, &n_axes);
-    const char *other = j->cli->dry_run            ? "--dry-run"
+    const char *other = j->cli->print_config       ? "--print-config"
+                        : j->cli->dry_run          ? "--dry-run"
                         : j->cli->evaluate         ? "--evaluate"
                         : j->cli->ranks > 0        ? "--ranks"
                         : n_axes > 0               ? "several values of a key"
@@ -552,6 +565,7 @@ static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
     tm_status st = tm_cli_configure(line, "tiny-llama", false, &j.config, err);
     name_command(&j, line->argc, line->argv);
     j.quiet = line->quiet;
+    j.verbose = line->verbose;
     if (st == TM_OK && j.cli->json && j.cli->compare)
         st = tm_fail(err, TM_USAGE, "--compare prints a table and cannot be given with --json; leave one out");
     if (st == TM_OK) st = check_evaluate(&j, err);

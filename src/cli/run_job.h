@@ -5,6 +5,7 @@
 
 #include "base/lock.h"
 #include "cli/cli.h"
+#include "cli/sweep.h"
 #include "hf/adapter.h"
 #include "hf/folder.h"
 #include "system/check.h"
@@ -23,15 +24,16 @@ typedef struct run_job {
     tm_text         folder, checkpoints, command, changes;
     tm_safetensors *weights; /* of the folder that describes the model */
     tm_hf_adapter   adapter; /* of lora.adapter_path */
-    bool            quiet;
+    bool            quiet, verbose;
     int             turn_fd; /* 0: takes no turns */
     tm_folder_lock  lock;    /* of the run directory */
     tm_comm        *world;   /* of several ranks; NULL: alone */
     tm_ranks        ranks;   /* that train together, with a world */
 } run_job;
 
-/* What a dry run prints: configuration, memory plan of each rank, whether it fits. TM_NOMEM: it does not. */
-TM_MUST_USE tm_status run_print_plan(run_job *j, tm_error *err);
+/* What a dry run prints: memory of each rank, whether it fits, and the largest batch that does, which `search` looks
+ * for; or the configuration. TM_NOMEM: it does not fit. */
+TM_MUST_USE tm_status run_print_plan(run_job *j, const tm_sweep_options *search, tm_error *err);
 
 /* The weights that the model begins with, of the folder that describes it, and of an adapter. */
 TM_MUST_USE tm_status run_open_weights(run_job *j, tm_error *err);

@@ -13,9 +13,9 @@ static void print_data(const run_job *j, tm_text *out)
     tm_text  text = { 0 };
     tm_error own = { 0 };
     if (tm_source_outline(&j->options.source, &text, &own) != TM_OK)
-        tm_text_printf(out, "# data: not read: %s\n", own.text);
+        tm_text_printf(out, "data: not read: %s\n", own.text);
     else if (text.length)
-        tm_text_printf(out, "# data: %s", text.data);
+        tm_text_printf(out, "data: %s", text.data);
     tm_text_fini(&text);
 }
 
@@ -24,6 +24,9 @@ typedef struct {
     const tm_plan *plan;      /* of rank 0 */
     int64_t        available; /* bytes; 0: not known */
     const char    *whose;     /* memory that is */
+    char           note[80];  /* what is kept of it */
+    const tm_mesh *mesh;
+    bool           ranked; /* several ranks */
     rank_plans     ranks;
 } fit;
 
@@ -32,27 +35,74 @@ static bool fits(const fit *f)
     return f->available <= 0 || explain_most(&f->ranks) <= (size_t)f->available;
 }
 
-static void print_plan_text(const run_job *j, const fit *f, tm_text *out)
+/* A class of memory with a bar: the whole width is the memory that there is, or the plan where that is larger. */
+static void print_class(tm_text *out, const char *name, double bytes, double whole)
 {
-    char bytes[32];
-    tm_config_print_yaml(j->config, out, true);
-    tm_text_printf(out, "\n# model: %s, %lld parameters\n# memory plan: %s\n", j->options.model_name,
-                   (long long)tm_model_parameters(&j->options.step.shape),
-                   tm_format_bytes(bytes, (double)f->plan->arena_bytes));
+    enum { CELLS = 40 };
+    char text[32], bar[CELLS + 1];
+    int  n = whole > 0 && bytes > 0 ? (int)(CELLS * bytes / whole + 0.5) : 0;
+    memset(bar, '#', (size_t)n);
+    bar[n] = '\0';
+    tm_text_printf(out, "  %-12s %12s%s%s\n", name, tm_format_bytes(text, bytes), n ? "  " : "", bar);
+}
+
+static void print_memory(const fit *f, tm_text *out)
+{
+    char   need[32], have[32];
+    double most = (double)explain_most(&f->ranks), available = (double)f->available;
+    double whole = most > available ? most : available;
+    tm_text_printf(out, "\nmemory%s\n", f->ranks.n > 1 ? " of rank 0" : f->ranked ? " of each rank" : "");
     for (size_t i = 0; i < f->plan->n_classes; i++)
-        tm_text_printf(out, "#   %-12s %12s\n", f->plan->by_class[i].name,
-                       tm_format_bytes(bytes, (double)f->plan->by_class[i].value));
-    tm_plan_print_spaces(f->plan, "# ", out);
-    explain_plans(&f->ranks, &j->options.step.layout.mesh, out);
-    tm_cli_print_platform(j->cli, j->device, "# platform: ", out);
-    if (fits(f) && !j->cli->memory_bytes)
-        tm_text_add(out, "# fits into the memory of this machine\n"); /* how much is free differs from run to run */
+        print_class(out, f->plan->by_class[i].name, (double)f->plan->by_class[i].value, whole);
+    print_class(out, "plan", (double)f->plan->arena_bytes, whole);
+    if (available > most) print_class(out, "free", available - most, whole);
+    tm_plan_print_spaces(f->plan, "  ", out);
+    explain_plans(&f->ranks, f->mesh, out);
+    if (available > 0)
+        tm_text_printf(out, "%s %s %s of %s%s\n", tm_format_bytes(need, most), fits(f) ? "fit into" : "do not fit into",
+                       tm_format_bytes(have, available), f->whose, f->note);
+}
+
+/* The largest batch that fits. Plans of very large ones can take seconds: not far beyond the one that is set. */
+static void print_largest(const run_job *j, const tm_sweep_options *search, tm_text *out)
+{
+    enum { FAR = 32 };
+    int64_t  batch, now = tm_config_i64(j->config, "training.local_batch_size");
+    tm_error own = { 0 };
+    if (tm_cli_largest_batch(search, FAR * now, &batch, &own) != TM_OK) {
+        tm_text_printf(out, "largest batch: not found: %s\n", own.text);
+        return;
+    }
+    tm_text_printf(out, "largest training.local_batch_size that fits: %s%lld", batch == FAR * now ? "at least " : "",
+                   (long long)batch);
+    if (batch == now)
+        tm_text_add(out, ", the one that is set\n");
+    else if (batch == 0)
+        tm_text_printf(out, " (none; %lld is set)\n", (long long)now);
     else
-        tm_text_printf(out, "# %s %s of %s\n", fits(f) ? "fits into the" : "does not fit into the",
-                       tm_format_bytes(bytes, (double)f->available), f->whose);
+        tm_text_printf(out, " (%lld is set; `auto` takes the largest)\n", (long long)now);
+}
+
+static void print_plan_text(const run_job *j, const fit *f, const tm_sweep_options *search, tm_text *out)
+{
+    char n[40], mesh[160];
+    tm_text_printf(out, "%s: %s parameters, %s", j->options.model_name,
+                   tm_format_grouped(n, tm_model_parameters(&j->options.step.shape)),
+                   tm_config_text(j->config, "training.dtype"));
+    if (f->ranked) tm_text_printf(out, ", %d ranks (%s)", tm_mesh_ranks(f->mesh), tm_mesh_text(mesh, f->mesh));
+    tm_text_add(out, "\n");
+    print_memory(f, out);
+    print_largest(j, search, out);
+    tm_cli_print_platform(j->cli, j->device, "platform: ", out);
     print_data(j, out);
-    tm_cli_add_lines(out, "# planned without: ", tm_config_unbuilt(j->config));
-    tm_text_printf(out, "# run directory: %s\n# nothing was trained: --dry-run\n", j->folder.data);
+    if (tm_config_bool(j->config, "mlperf.enable"))
+        tm_text_printf(out, "benchmark: %s of %s\n", tm_config_text(j->config, "mlperf.benchmark"),
+                       tm_config_text(j->config, "mlperf.submission_org"));
+    tm_cli_add_lines(out, "not included in this plan: ", tm_config_unbuilt(j->config));
+    tm_text_printf(out,
+                   "run directory: %s\nnothing was trained: --dry-run; --print-config prints the configuration, "
+                   "`trainmark explain` the program\n",
+                   j->folder.data);
 }
 
 static void print_plan_json(const run_job *j, const fit *f, tm_text *out)
@@ -89,18 +139,41 @@ static void print_plan_json(const run_job *j, const fit *f, tm_text *out)
     tm_text_add(out, "\n");
 }
 
-tm_status run_print_plan(run_job *j, tm_error *err)
+/* Whose memory it must fit into. */
+static void name_memory(const run_job *j, fit *f)
+{
+    const tm_gpu_sheet *gpu = j->cli->hardware.gpu;
+    char                kept[32], all[32];
+    f->available = j->cli->memory_bytes ? j->cli->memory_bytes : tm_memory_available_bytes("");
+    f->whose = j->cli->memory_bytes ? "--memory" : "this machine";
+    if (!gpu || j->cli->memory_bytes != tm_platform_usable(gpu)) return;
+    f->whose = gpu->name;
+    snprintf(f->note, sizeof f->note, " (%s of its %s are kept for driver and libraries)",
+             tm_format_bytes(kept, (double)(gpu->memory_bytes - f->available)),
+             tm_format_bytes(all, (double)gpu->memory_bytes));
+}
+
+static tm_status print_config(const run_job *j, tm_error *err)
+{
+    tm_text out = { 0 };
+    tm_config_print_yaml(j->config, &out, true);
+    tm_secret_mask(&out);
+    tm_status st = tm_cli_print(&out, err);
+    tm_text_fini(&out);
+    return st;
+}
+
+tm_status run_print_plan(run_job *j, const tm_sweep_options *search, tm_error *err)
 {
     tm_text    out = { 0 };
     char       need[32], have[32];
     tm_chooser chooser = tm_device_chooser(j->device);
     tm_step   *step;
+    if (j->cli->print_config) return print_config(j, err);
     TM_TRY(tm_step_create(&j->options.step, &chooser, &step, err));
-    const tm_gpu_sheet *gpu = j->cli->hardware.gpu;
-    bool                its = gpu && j->cli->memory_bytes == gpu->memory_bytes;
-    fit                 f = { step->plan, j->cli->memory_bytes, its ? gpu->name : "--memory", .ranks = { .n = 0 } };
-    if (!j->cli->memory_bytes)
-        f = (fit){ step->plan, tm_memory_available_bytes(""), "this machine", .ranks = { .n = 0 } };
+    fit f = { .plan = step->plan, .mesh = &j->options.step.layout.mesh };
+    f.ranked = tm_mesh_ranks(f.mesh) > 1;
+    name_memory(j, &f);
     tm_status st = explain_each_rank(&j->options.step, step, &chooser, &f.ranks, err);
     if (st != TM_OK) {
         tm_step_destroy(step);
@@ -109,7 +182,7 @@ tm_status run_print_plan(run_job *j, tm_error *err)
     if (j->cli->json)
         print_plan_json(j, &f, &out);
     else
-        print_plan_text(j, &f, &out);
+        print_plan_text(j, &f, search, &out);
     tm_secret_mask(&out);
     st = tm_cli_print(&out, err);
     tm_text_fini(&out);
@@ -120,7 +193,9 @@ tm_status run_print_plan(run_job *j, tm_error *err)
             step->plan->persistent_bytes > (size_t)f.available ? "weights, gradients and the optimizer's state alone "
                                                                  "need more: take more devices (--parallelism.ranks N, "
                                                                  "--platform NxGPU) or a smaller model"
-                                                               : "lower training.local_batch_size or training.seq_len");
+            : strcmp(tm_config_text(j->config, "activation_checkpoint.mode"), "full") == 0
+                ? "lower training.local_batch_size or training.seq_len"
+                : "lower training.local_batch_size or training.seq_len, or set activation_checkpoint.mode full");
     tm_step_destroy(step);
     return st;
 }

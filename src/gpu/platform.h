@@ -39,5 +39,8 @@ TM_MUST_USE tm_status tm_platform_read(const char *text, tm_platform *out, tm_er
 /* "8x MI300X (AMD, gfx942), 192 GiB each; float32 163, bf16 1307, ... TFLOP/s dense; published: ...", one line
  * without its end. */
 void tm_platform_describe(const tm_platform *platform, tm_text *out);
+/* Bytes of its memory that a plan may take: all but 3 GiB, which the driver's context (0.5 GiB), workspaces of the
+ * matrix library and buffers of the communication library take. */
+int64_t tm_platform_usable(const tm_gpu_sheet *gpu);
 
 #endif

@@ -391,7 +391,7 @@ static int32_t fullest_of_slots(const tm_plan *plan, tm_space space)
 
 /* Bytes of each class at the fullest instruction of the fullest program, and in every slot at its fullest: they add up
  * to live_peak; what alignment and placement lose on top is the class "padding"; what lies in the memory of gradients
- * that come later counts once less ("lent"). (Micro-batches are at different
+ * that come later counts once less ("reused"). (Micro-batches are at different
  * programs at a time, so what one of their slots holds does not go by the program that runs.) */
 static void sum_classes(tm_plan *plan, tm_space in)
 {
@@ -417,7 +417,7 @@ static void sum_classes(tm_plan *plan, tm_space in)
     total += workspace;
     bool lends = in == TM_SPACE_DEVICE && plan->programs[index].written;
     TM_ASSERT(lends || total <= space->arena_bytes);
-    if (total > space->arena_bytes) add_class(space, "lent", -(int64_t)(total - space->arena_bytes));
+    if (total > space->arena_bytes) add_class(space, "reused", -(int64_t)(total - space->arena_bytes));
     if (total < space->arena_bytes) add_class(space, "padding", (int64_t)(space->arena_bytes - total));
 }
 

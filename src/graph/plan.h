@@ -83,7 +83,7 @@ typedef struct {
     size_t        live_peak;      /* persistent + slots + the largest live_peak of the programs */
     size_t        gradient_bytes; /* of the persistent ones, the last */
     tm_named_i64 *by_class; /* bytes by memory class where the most bytes are live; they add up with "padding" and, less
-                             * than 0, "lent": what lies where gradients come later */
+                             * than 0, "reused": what lies where gradients come later */
     size_t n_classes;
 } tm_space_plan;
 

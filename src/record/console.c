@@ -174,7 +174,7 @@ static void on_evaluation(console_sink *self, const tm_evaluation *evaluation)
 
 static void on_end(console_sink *self, const tm_run_ended *end)
 {
-    report_print(&self->text, &self->run, end, self->options.colour);
+    report_print(&self->text, &self->run, end, self->options.verbose, self->options.colour);
     if (end->verdict != TM_VERDICT_INVALID && !end->interrupted && isfinite(end->speed->median_rate))
         line_performance(&self->text, end->speed->median_rate * self->run.start.devices, "tokens_per_second");
     print_text(self);
@@ -258,6 +258,7 @@ static tm_status open_console(const tm_output_options *o, const char *path, tm_a
     (void)arena;
     tm_console_options console = options_of(o);
     console.quiet = o->quiet;
+    console.verbose = o->verbose;
     if (o->quiet) console.progress = NULL;
     return tm_console_sink_open(&console, out, err);
 }
@@ -276,7 +277,7 @@ static bool logged(const tm_output_options *o)
     return path && *path;
 }
 
-/* log.file: the same lines. */
+/* log.file: the same lines, and every table of the report. */
 static tm_status open_log(const tm_output_options *o, const char *path, tm_arena *arena, tm_sink **out, tm_error *err)
 {
     (void)path;
@@ -285,7 +286,7 @@ static tm_status open_log(const tm_output_options *o, const char *path, tm_arena
     tm_console_options console = options_of(o);
     console.progress = NULL;
     console.colour = false;
-    console.closes = true;
+    console.closes = console.verbose = true;
     tm_error why = { 0 };
     int      fd = -1;
     if (tm_file_open_append(name, &fd, &why) != TM_OK || !(console.out = fdopen(fd, "a")))

@@ -21,6 +21,7 @@ typedef struct {
     const char           *perf_csv; /* --perf-csv: a file that the result is appended to; NULL: none */
     const char           *compare;  /* --compare: published figures; NULL: none */
     bool                  quiet;    /* -q: the console tells the result only */
+    bool                  verbose;  /* -v: the console tells every table */
     bool                  json;     /* --json: the console tells nothing */
 } tm_output_options;
 

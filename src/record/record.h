@@ -39,6 +39,7 @@ typedef struct {
     tm_log_style style;
     bool         colour;
     bool         quiet;    /* the report and the `performance:` line only */
+    bool         verbose;  /* every table of the report */
     int64_t      log_freq; /* a step line for the first step, every log_freq-th and the last; >= 1 */
 } tm_console_options;
 

@@ -9,7 +9,9 @@
 
 #include <stdbool.h>
 
-/* Appends the report. `run` has seen the start and the steps, `end` is the event that closes the run. */
-void report_print(tm_text *out, const run_record *run, const tm_run_ended *end, bool colour);
+/* Appends the report. `run` has seen the start and the steps, `end` is the event that closes the run. `all`: every
+ * table; without it: verdict, speed, step time, loss and memory in a line each, what did not pass, and the phases of
+ * the step. */
+void report_print(tm_text *out, const run_record *run, const tm_run_ended *end, bool all, bool colour);
 
 #endif

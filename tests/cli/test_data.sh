@@ -112,7 +112,7 @@ trainmark run $tiny --data.path docs --data.validation_path set --out d
 failed_with 4 "held-out data of its own for text" "data.validation_path .* is for data.source govreport and latents and megatron"
 trainmark run $tiny --training.steps 100 --data.source megatron --data.path set --out d --model.vocab_size 257 --dry-run
 check "a dry run" [ "$code" -eq 0 ]
-check "a dry run tells what the order would take" has "$out" "# data: 'set': 200 samples take 3 epochs of 40 documents"
+check "a dry run tells what the order would take" has "$out" "^data: 'set': 200 samples take 3 epochs of 40 documents"
 
 # --- what is written trains as it is -----------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ as explain_exchanges.txt
 
 # --- what every place needs -------------------------------------------------------------------------------------------------
 
-filter='/^[^#]/d; /^$/d; /^#  *[a-z]*  *[0-9.]* [KMG]*i*B$/d'
+filter='/^  [a-z]*  *-*[0-9.]* [KMG]*i*B\(  #*\)*$/d; /^$/d'
 for words in "$shard 3" "$shard 3 $context 2" "$pipe 2 $shard 3 --training.global_batch_size 12" "$tensor 2" "$copies 3" \
     "$shard 5 --optimizer.name Muon" "$shard 3 --optimizer.name Muon $context 2"; do
     trainmark run $plan --dry-run --memory 1GiB $words

@@ -14,8 +14,9 @@ plans()
     shift 2
     trainmark run "$configs/$plans_file.yaml" --dry-run --memory 100TiB
     check "$plans_file: a dry run" [ "$code" -eq 0 ]
-    check "$plans_file: the weights are named" has "$out" "^# planned without: the weights of '/data/model'"
-    check "$plans_file: the data is named" has "$out" '^# planned without: the data set'
+    check "$plans_file: the weights are named" has "$out" "^not included in this plan: the weights of '/data/model'"
+    check "$plans_file: the data is named" has "$out" '^not included in this plan: the data set'
+    trainmark run "$configs/$plans_file.yaml" --print-config
     for plans_line; do check "$plans_file: $plans_line" has "$out" "$plans_line"; done
     [ "$plans_trained" = all ] && return
     trainmark explain "$configs/$plans_file.yaml"

@@ -151,7 +151,7 @@ check "or it says how to get it" grep -q "hf download no/rows --repo-type datase
 
 trainmark run tiny-llama --training.dataset no/rows --data.source sft --dry-run
 check "a plan goes on without it" test "$code" = 0
-check "and says so" grep -q "^# planned without: the data set no/rows" "$out"
+check "and says so" grep -q "^not included in this plan: the data set no/rows" "$out"
 
 # A model's name alone in a file describes no model.
 echo "model: {hf_assets_path: no/model}" >alone.yaml

@@ -35,12 +35,12 @@ check "with bytes of each collective" has "$out" '"wire_bytes": [1-9]'
 
 trainmark run llama3.2_1B --dry-run --parallelism.ranks 256 --parallelism.data_parallel_replicate_degree 16 --memory 100TiB
 check "a dry run for 256 ranks" [ "$code" -eq 0 ]
-check "names the mesh" has "$out" "^# ranks: 256, dp_replicate 16 x dp_shard 16"
-check "and the bytes of each place" has "$out" "^#   place .*15 among those that share: "
+check "names the mesh" has "$out" " 256 ranks \(dp_replicate 16 x dp_shard 16\)"
+check "whose plans are alike" has "$out" "^memory of each rank$"
 
 trainmark run tiny-llama --dry-run --parallelism.ranks 13 --memory 1TiB --isa base --training.local_batch_size 1 --training.seq_len 64
-check "places whose parts are alike" has "$out" "^#   place 0-11 among those that share: 16.14 MiB"
-check "and the last one, which has less" has "$out" "^#   place 12 among those that share: 16.13 MiB"
+check "places whose parts are alike" has "$out" "^  shards 0-11: 16.14 MiB each"
+check "and the last one, which has less" has "$out" "^  shard 12: 16.13 MiB each"
 
 trainmark explain deepseek_v3_16B --parallelism.ranks 8 --parallelism.expert_parallel_degree 8 \
     --training.local_batch_size 8 --training.dtype bfloat16
@@ -86,7 +86,7 @@ trainmark explain tiny-llama --parallelism.context_parallel_degree 4
 check "sequences in parts are explained" has "$out" "^ranks       cp 4: this is rank 0 of 4, which share weights, gradients"
 check "keys are gathered, and their gradients reduced" has "$out" "^  first     reduce_scatter +10 calls"
 trainmark run tiny-llama --dry-run --parallelism.context_parallel_degree 4 --parallelism.data_parallel_shard_degree 2
-check "ranks of both kinds" has "$out" "^# ranks: 8, dp_shard 2 x cp 4"
+check "ranks of both kinds" has "$out" " 8 ranks \(dp_shard 2 x cp 4\)"
 trainmark explain tiny-llama --parallelism.context_parallel_degree 3 --training.seq_len 64
 failed_with 4 "a length that does not divide" "6 equal chunks.*set it to 60 or 66"
 trainmark explain tiny-llama --parallelism.context_parallel_degree 2 --parallelism.context_parallel_rotate_method alltoall
@@ -98,7 +98,7 @@ named=--parallelism.module_fqns_per_model_part
 trainmark explain tiny-llama $deep $named '[[tok_embeddings, layers.0], [layers.1, layers.2, layers.3, norm, output]]'
 check "stages by names" has "$out" "^  stage 0 +embedding, 1 blocks from 0 on"
 # shellcheck disable=SC2086
-trainmark run tiny-llama --dry-run $deep $named '[[tok_embeddings, layers.0], [layers.1, layers.2, layers.3, norm, output]]'
+trainmark run tiny-llama --print-config $deep $named '[[tok_embeddings, layers.0], [layers.1, layers.2, layers.3, norm, output]]'
 check "names are printed as they are read" has "$out" 'module_fqns_per_model_part: \["tok_embeddings\|layers.0", "layers.1\|'
 grep -v '^#' "$out" >resolved.yaml
 trainmark explain resolved.yaml --parallelism.ranks 2

@@ -113,9 +113,9 @@ failed_with 4 "a base model of another shape" "whose model.vocab_size is 64; fou
 trainmark run llama3.1_8B --mlperf.enable true --mlperf.benchmark llama31_8b --mlperf.submission_org me \
     --data.source synthetic --dry-run
 failed_with 4 "llama31_8b on made-up data" "data.source megatron"
-trainmark run $small --mlperf.submission_org me --training.global_batch_size 6 --dry-run
+trainmark run $small --mlperf.submission_org me --training.global_batch_size 6 --print-config
 check "an interval is whole steps" has "$out" "freq: 2 "
-trainmark run --mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org me --dry-run
+trainmark run --mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org me --print-config
 check "the benchmark's interval" has "$out" "freq: 5 "
 check "the benchmark's target" has "$out" "target_loss: 2.5 "
 

@@ -37,11 +37,8 @@ plan()
     echo "$lines" | while read -r line; do grep -qF -e "$line" "$out" || echo "$line"; done >lacks
     check "a plan${*:+, $*}: what it is for" [ ! -s lacks ]
 }
-lines='  steps: 2  # command line
-  enable: true  # command line
-  benchmark: trainmark_tiny  #
-  submission_org: Us  # command line
-  ranks: 1  # default'
+lines='tiny-llama: 3,180,800 parameters, float32
+benchmark: trainmark_tiny of Us'
 plan
 lines='  "model": "tiny-llama",
   "fits": true,

@@ -20,7 +20,7 @@ for file in config.yaml environment.csv metrics.jsonl perf.csv result.json; do
 done
 check "five records of steps" [ "$(losses first | wc -l)" -eq 5 ]
 check "fewer than 50 steps are not judged" [ "$(value first/result.json verdict)" = not-judged ]
-check "it says where the results are" has "$err" "^results in first$"
+check "it says where the results are" has "$err" "^results in first;"
 check "the peak comes first" has "$out" "^Peak FLOPS used for computing MFU: (N/A|[0-9.]+e\+[0-9]+)$"
 number='-?[0-9]+\.[0-9]+'
 step="^step: +[0-9]+  loss: +$number  grad_norm: +$number  memory: +$number""GiB\($number%\)  "
@@ -73,17 +73,17 @@ for command in run models explain keys version; do
 done
 trainmark --version
 check "trainmark --version" has "$out" "^trainmark [0-9]+\.[0-9]+"
-trainmark run --training.steps 7 --out x gpt-small --dry-run
+trainmark run --training.steps 7 --out x gpt-small --print-config
 cp "$out" late
-trainmark run gpt-small --dry-run --out x --training.steps 7
+trainmark run gpt-small --print-config --out x --training.steps 7
 check "the model may stand anywhere" cmp -s "$out" late
 check "the model that stands last is the one" has late '^  n_layers: 6  # preset gpt-small$'
-trainmark run --checkpoint.enable gpt-small --dry-run
+trainmark run --checkpoint.enable gpt-small --print-config
 check "a boolean needs no value, the model may follow it" has "$out" "^  enable: true  # command line$"
-trainmark run --training.steps=8 training.seq_len=64 --dry-run
+trainmark run --training.steps=8 training.seq_len=64 --print-config
 check "--key=value" has "$out" "^  steps: 8  # command line$"
 check "key=value" has "$out" "^  seq_len: 64  # command line$"
-trainmark run --train-iters 9 --dry-run
+trainmark run --train-iters 9 --print-config
 check "synonyms, dashes for underscores" has "$out" "^  steps: 9  # command line$"
 trainmark run $tiny --training.stepz 5 --allow-unknown-keys --training.steps 3 --out allowed
 check "unknown keys can be allowed" [ "$code" -eq 0 ]
@@ -92,27 +92,27 @@ check "and are named" has "$err" "training.stepz"
 # --- where values come from -----------------------------------------------------------------------------------------------
 
 printf 'model: gpt-small\ntraining.steps: 11\ntraining: {seq_len: 96}\n' >keys.yaml
-trainmark run keys.yaml --dry-run
+trainmark run keys.yaml --print-config
 check "file with a dotted key" has "$out" "^  steps: 11  # file keys.yaml:2$"
 check "file with a nested key" has "$out" "^  seq_len: 96  # file keys.yaml:3$"
 check "the preset is below" has "$out" "^  local_batch_size: 32  # preset gpt-small$"
 check "the default is lowest" has "$out" "^  max_norm: 1  # default$"
 PRIMUS_SEQ_LENGTH=48
 export PRIMUS_SEQ_LENGTH
-trainmark run keys.yaml --dry-run
+trainmark run keys.yaml --print-config
 check "the environment is above the file" has "$out" "^  seq_len: 48  # environment PRIMUS_SEQ_LENGTH$"
-trainmark run keys.yaml --training.seq_len 24 --dry-run
+trainmark run keys.yaml --training.seq_len 24 --print-config
 check "the command line is above the environment" has "$out" "^  seq_len: 24  # command line$"
 unset PRIMUS_SEQ_LENGTH
 EXP=keys.yaml
 export EXP
-trainmark run --dry-run
+trainmark run --print-config
 check "EXP names the file" has "$out" "^  steps: 11  # file keys.yaml:2$"
-trainmark run gpt-medium --dry-run
+trainmark run gpt-medium --print-config
 check "a model that is named is above EXP" has "$out" "^  dim: 768  # preset gpt-medium$"
 unset EXP
 printf 'model: gpt-small\ntraining: {steps: "${NOT_SET:3}"}\njob.description: "${NOT_SET:}"\n' >variables.yaml
-trainmark run variables.yaml --dry-run
+trainmark run variables.yaml --print-config
 check "default of a variable" has "$out" "^  steps: 3  # file variables.yaml:2$"
 check "empty default of a variable" has "$out" '^  description: ""'
 
@@ -135,16 +135,17 @@ modules:
       lr_scheduler: {warmup_steps: 10}
       activation_checkpoint: {mode: none}
 END
-trainmark run experiment.yaml --dry-run --memory 1TiB
+trainmark run experiment.yaml --print-config --memory 1TiB
 check "the public example loads" [ "$code" -eq 0 ]
 check "its overrides" has "$out" "^  steps: 50  # file experiment.yaml:13$"
 check "its model" has "$out" "^  dim: 4096  # preset llama3.1_8B$"
 check "its data" has "$out" "^  source: mock "
-check "its run directory" has "$out" "^# run directory: ./output/amd/anyone/my-run$"
-trainmark run experiment.yaml --training.steps 20 --dry-run --memory 1TiB
+trainmark run experiment.yaml --dry-run --memory 1TiB
+check "its run directory" has "$out" "^run directory: ./output/amd/anyone/my-run$"
+trainmark run experiment.yaml --training.steps 20 --print-config --memory 1TiB
 check "the command line is above its overrides" has "$out" "^  steps: 20  # command line$"
 sed 's/steps: 50/stepz: 50/' experiment.yaml >wrong.yaml
-trainmark run wrong.yaml --dry-run
+trainmark run wrong.yaml --print-config
 failed_with 4 "the public example with training.stepz" "unknown key 'training.stepz' \(wrong.yaml:13\); did you mean 'training.steps'"
 trainmark run experiment.yaml $tiny --model.vocab_size 64 --training.steps 2
 check "its run goes to the four-part folder" [ -s output/amd/anyone/my-run/result.json ]
@@ -155,12 +156,14 @@ check "without --out: output/MODEL" [ -s output/tiny-llama/result.json ]
 # --- dry run, explain, models ---------------------------------------------------------------------------------------------
 
 trainmark run $tiny --training.steps 5 --out dry --dry-run
-check "a dry run prints the merged configuration" has "$out" "^  steps: 5  # command line$"
-check "a dry run prints the memory plan" has "$out" "^# memory plan: [0-9.]+ [KMG]iB$"
-check "a dry run says that it is one" has "$out" "^# nothing was trained: --dry-run$"
+check "a dry run prints the memory plan" has "$out" "^  plan +[0-9.]+ [KMG]iB"
+check "a dry run says that it is one" has "$out" "^nothing was trained: --dry-run"
 check_not "a dry run writes nothing" [ -e dry ]
+trainmark run $tiny --training.steps 5 --out dry --print-config
+check "--print-config prints the merged configuration" has "$out" "^  steps: 5  # command line$"
+check_not "and writes nothing" [ -e dry ]
 cp "$out" dry.yaml
-trainmark run dry.yaml --dry-run
+trainmark run dry.yaml --print-config
 check "the printed configuration loads" [ "$code" -eq 0 ]
 trainmark explain $tiny
 check "explain: instructions" has "$out" "linear_cross_entropy"
@@ -207,7 +210,7 @@ check_not "the secret is not printed" grep -q "$MY_TOKEN" "$out" "$err"
 check "the secret is masked" grep -q '\*\*\*' secret/config.yaml
 trainmark run $tiny --training.steps 2 --job.description "$MY_TOKEN" --out secret
 check_not "a secret from the command line is in no file" grep -rq "$MY_TOKEN" secret
-trainmark run secret.yaml --dry-run
+trainmark run secret.yaml --print-config
 check_not "a dry run does not print the secret" grep -q "$MY_TOKEN" "$out"
 printf 'model: tiny-llama\ntraining.steps: "${MY_TOKEN}"\n' >secret.yaml
 trainmark run secret.yaml

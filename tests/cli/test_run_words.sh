@@ -12,7 +12,7 @@ wrong="--training.steps 60 --optimizer.lr 100 --training.max_norm 0 --lr_schedul
 # --- where ------------------------------------------------------------------------------------------------------------------
 
 # folder WORD...: the run directory of a plan.
-folder() { trainmark $plan "$@" && sed -n 's/^# run directory: //p' "$out"; }
+folder() { trainmark $plan "$@" && sed -n 's/^run directory: //p' "$out"; }
 check "the model's name" [ "$(folder)" = output/tiny-llama ]
 check "the experiment's name" [ "$(folder --exp_name e)" = output/e ]
 check "all four parts" [ "$(folder --exp_name e --workspace w --work_group g --user_name u)" = w/g/u/e ]
@@ -44,7 +44,7 @@ refused 4 "invalid configuration or input: model.vocab_size is 256 (command line
 check_not "nothing is made" [ -e never ]
 trainmark $plan --data.source megatron --data.path nowhere
 check "a plan goes on without its data" [ "$code" -eq 0 ]
-check "and says so" has "$out" "^# data: not read: .*nowhere"
+check "and says so" has "$out" "^data: not read: .*nowhere"
 for size in 64:64 65:128 127:128 128:128 129:192; do
     printf '{"vocabulary_size": %d}' ${size%:*} >sized.vocabulary.json
     trainmark $plan --data.source megatron --data.path sized --json
@@ -89,7 +89,7 @@ failed_with 130 "a run that is stopped" "stopped by --timeout after 0.7 s$"
 check "is a warning in the log" has late/logs/rank-0/warning 'interrupted|stopped'
 check "and no error" [ ! -s late/logs/rank-0/error ]
 check "it says how to go on" has "$err" "^the same command with --checkpoint.enable true continues from here$"
-check "and where the results are" has "$err" "^results in late$"
+check "and where the results are" has "$err" "^results in late; "
 trainmark run $tiny --training.steps 100000000 --out later --timeout 0.7 --checkpoint.enable true
 check_not "with checkpoints it need not say that" has "$err" "continues from here"
 trainmark run $tiny $two --out quiet -q

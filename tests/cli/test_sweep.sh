@@ -81,9 +81,9 @@ trainmark run experiment.yaml --training.local_batch_size 2 --optimizer.lr 1e-3 
 check "single values on the command line replace the lists" [ "$code" -eq 0 ]
 check "that is one run" [ -s single/result.json ]
 EXP=experiment.yaml trainmark run --training.local_batch_size 2 --optimizer.lr 1e-3 --dry-run
-check "also of the file that EXP names" has "$out" "^# nothing was trained"
+check "also of the file that EXP names" has "$out" "^nothing was trained"
 MAD_MODEL_BATCH_SIZE=2 trainmark run experiment.yaml --optimizer.lr 1e-3 --dry-run
-check "and by a variable" has "$out" "^# nothing was trained"
+check "and by a variable" has "$out" "^nothing was trained"
 trainmark run $tiny '--training.steps=[2, 3]' --out words
 check "a list on the command line" [ "$(column training.steps words/runs_summary.csv)" = "2 3 " ]
 trainmark run $tiny '--training.steps=[2, x]' --out words2
@@ -95,8 +95,8 @@ failed_with 4 "other commands take single values" "must be a single value, found
 
 fit="--training.local_batch_size auto --optimizer.lr 1e-3"
 trainmark run experiment.yaml $fit --memory 2MiB --dry-run
-check "auto: the plan fits" has "$out" "^# fits into the 2.00 MiB"
-size=$(sed -n 's/^  local_batch_size: \([0-9]*\)  # command line$/\1/p' "$out")
+check "auto: the plan fits" has "$out" " fit into 2.00 MiB"
+size=$(sed -n 's/.*local_batch_size auto: \([0-9]*\)$/\1/p' "$err")
 trainmark run experiment.yaml $fit --training.local_batch_size $((size + 1)) --memory 2MiB --dry-run
 failed_with 4 "auto: one more would not ($size)" "the plan needs"
 trainmark run experiment.yaml $fit --memory 1MiB --training.global_batch_size 12 --out auto
@@ -107,16 +107,16 @@ check "auto: it says what was found" has "$err" "local_batch_size auto: "
 for divided in "pipeline_parallel_degree 2" "data_parallel_shard_degree 3"; do
     ranks="--parallelism.ranks ${divided##* } --parallelism.$divided --model.n_layers 2 --optimizer.lr 1e-3 --memory 2MiB --dry-run"
     trainmark run experiment.yaml $ranks --training.local_batch_size auto
-    check "auto, $divided: all plans fit" has "$out" "^# fits into the 2.00 MiB"
-    size=$(sed -n 's/^  local_batch_size: \([0-9]*\)  # command line$/\1/p' "$out")
+    check "auto, $divided: all plans fit" has "$out" " fit into 2.00 MiB"
+    size=$(sed -n 's/.*local_batch_size auto: \([0-9]*\)$/\1/p' "$err")
     trainmark run experiment.yaml $ranks --training.local_batch_size $((size + 1))
-    sed -n 's/^#   .*place .*: \(.* [KM]iB\)$/\1/p' "$out" >plans
+    sed -n 's/^  .*shards* .*: \(.* [KM]iB\) each$/\1/p; s/^\(.* [KM]iB\) do not fit .*/\1/p' "$out" >plans
     failed_with 4 "auto, $divided: of one more not all do ($size)" "the plan needs .* and 2.00 MiB are available"
     need=$(sed -n 's/.*the plan needs \(.*\) and 2.00 MiB are available.*/\1/p' "$err")
     check "auto, $divided: what is needed is the most that a rank needs" awk -v need="$need" '
         function bytes(text) { return text * (text ~ /M/ ? 1048576 : 1024) }
         bytes($0) > most { most = bytes($0) }
-        END { exit !(NR > 1 && bytes(need) == most && most >= 2 * 1048576) }' plans
+        END { exit !(NR > 0 && bytes(need) == most && most >= 2 * 1048576) }' plans
 done
 # An order of stages that refuses 16 micro-batches on three ranks: what is found is less, and no thousands are tried.
 seconds=20
@@ -125,17 +125,17 @@ trainmark run experiment.yaml --optimizer.lr 1e-3 --model.n_layers 6 --memory 1G
     --parallelism.pipeline_parallel_microbatch_size 1
 seconds=60
 check "auto: a batch that the order of stages takes" [ "$code" -eq 0 ]
-check "auto: between the last that was taken and the first that was not" has "$out" "^  local_batch_size: (8|9|1[0-5])  # command line$"
+check "auto: between the last that was taken and the first that was not" has "$err" "local_batch_size auto: (8|9|1[0-5])$"
 # A pipeline's micro-batch divides what is found.
 parts="--optimizer.lr 1e-3 --training.local_batch_size auto --parallelism.ranks 2 --parallelism.pipeline_parallel_degree 2 --model.n_layers 2"
 parts="$parts --parallelism.pipeline_parallel_microbatch_size 3 --memory 8MiB --dry-run"
 trainmark run experiment.yaml $parts --parallelism.pipeline_parallel_schedule GPipe
-size=$(sed -n 's/^  local_batch_size: \([0-9]*\)  # command line$/\1/p' "$out")
+size=$(sed -n 's/.*local_batch_size auto: \([0-9]*\)$/\1/p' "$err")
 check "auto: a multiple of the micro-batch ($size)" [ "${size:-1}" -ge 3 ] && check "auto: which divides it" [ $((size % 3)) -eq 0 ]
 trainmark run experiment.yaml ${parts% --dry-run} --dry-run --training.local_batch_size $((size + 3)) --parallelism.pipeline_parallel_schedule GPipe
 failed_with 4 "auto: one micro-batch more would not" "the plan needs"
 trainmark run experiment.yaml $parts --training.global_batch_size 12
-check "auto: a divisor of the global batch that the micro-batch divides" has "$out" "^  local_batch_size: (3|6|12)  # command line$"
+check "auto: a divisor of the global batch that the micro-batch divides" has "$err" "local_batch_size auto: (3|6|12)$"
 trainmark run experiment.yaml $parts --training.global_batch_size 8
 failed_with 4 "auto: no such divisor" "auto .command line. is a multiple of parallelism.pipeline_parallel_microbatch_size 3 .command line., of which training.global_batch_size 8"
 trainmark run experiment.yaml $parts --memory 10KiB

@@ -64,9 +64,9 @@ static told *read_report(const char *text)
 /* The line that begins with this cell, behind the one that begins with `heading`; NULL: there is none. */
 static const told_line *find(const told *t, const char *heading, const char *label)
 {
-    int i = 0;
-    while (i < t->n && strcmp(t->lines[i].cells[0], heading) != 0) i++;
-    if (i < t->n) assert_int_equal(t->lines[i - 1].n, 0); /* an empty line divides */
+    int i = 1;
+    while (i < t->n && (t->lines[i - 1].n > 0 || strcmp(t->lines[i].cells[0], heading) != 0))
+        i++; /* behind an empty line */
     for (i++; i < t->n && t->lines[i].n > 0; i++)
         if (strcmp(t->lines[i].cells[0], label) == 0) return &t->lines[i];
     return NULL;
@@ -267,9 +267,9 @@ static void draw_run(run *r, uint64_t seed)
                                          .seconds = figure(r) };
 }
 
-static char *print_run(const run *r)
+static char *print_run(const run *r, bool all)
 {
-    tm_console_options options = { .log_freq = 1, .quiet = true };
+    tm_console_options options = { .log_freq = 1, .quiet = true, .verbose = all };
     tm_sink           *sink = NULL;
     tm_error           err = { 0 };
     char              *data = NULL;
@@ -319,22 +319,79 @@ static void verdict_is_told(const told *t, const run *r)
     snprintf(text, sizeof text, "  verdict     %-12s", tm_verdict_name(end->verdict));
     assert_true(strncmp(t->lines[i].text, text, WORDS) == 0);
     i = words_follow(t, i, t->lines[i].text + WORDS, r->reason, WORDS);
+    while (strncmp(t->lines[i].text, "  memory ", 9) != 0) i++;
+    for (i++; strncmp(t->lines[i].text, "              ", 14) == 0;) i++;
     const tm_certificate *c = &end->certificate;
     if (c->done) {
-        assert_true(strncmp(t->lines[i].text, "  certificate holds       ", WORDS) == 0);
+        assert_true(strncmp(t->lines[i].text, "  gradients   passed      ", WORDS) == 0);
         snprintf(text, sizeof text,
-                 "gradients of 3 groups: %.6g by the gradient, %.6g by the loss, band 0.5%s%s%s; %.3g s", c->expected,
-                 c->measured, c->causal ? "; no look-ahead" : "", c->causal && c->rows ? ", rows independent" : "",
-                 c->context ? ", context counts" : "", c->seconds);
+                 "3 parameter groups: predicted loss change %.6g, measured %.6g (tolerance 0.5)%s%s%s; %.3g s",
+                 c->expected, c->measured, c->causal ? "; causal mask" : "",
+                 c->causal && c->rows ? ", row isolation" : "", c->context ? ", use of context" : "", c->seconds);
         i = words_follow(t, i, t->lines[i].text + WORDS, text, WORDS);
     }
     const told_line *losses = &t->lines[i];
     assert_true((losses->n > 0 && strcmp(losses->cells[0], "losses") == 0) == (end->curve.steps > 0));
     if (end->curve.steps == 0) return;
-    snprintf(text, sizeof text, "  losses      %-12s%lld step%s of the main job",
-             end->curve.equal ? "as stored" : "in the band", (long long)end->curve.steps,
+    snprintf(text, sizeof text, "  losses      passed      %s the stored reference for %lld step%s of the built-in job",
+             end->curve.equal ? "equal to" : "within the band of", (long long)end->curve.steps,
              end->curve.steps == 1 ? "" : "s");
     assert_string_equal(losses->text, text);
+}
+
+/* The words of one of the five lines, in one piece. */
+static void head_line(const told *t, const char *label, char out[400])
+{
+    char begin[40];
+    int  i = 0;
+    snprintf(begin, sizeof begin, "  %-12s", label);
+    while (i < t->n && strncmp(t->lines[i].text, begin, 14) != 0) i++;
+    assert_true(i < t->n);
+    snprintf(out, 400, "%s", t->lines[i].text + 14);
+    for (i++; i < t->n && strncmp(t->lines[i].text, "              ", 14) == 0; i++)
+        snprintf(out + strlen(out), 400 - strlen(out), " %s", t->lines[i].text + 14);
+}
+
+/* The figure that stands before these words is `value`, with its unit where it has one; NAN: the words are not there.
+ * `unit`: it is the word before them. */
+static void figure_before(const char *line, const char *words, bool unit, double value)
+{
+    const char *at = strstr(line, words), *from = at;
+    char        cell[80];
+    if (!isfinite(value) != !at) fail_msg("'%s' in '%s'", words, line);
+    if (!at) return;
+    for (int spaces = unit ? 2 : 1; from > line && (from[-1] != ' ' || --spaces > 0);) from--;
+    snprintf(cell, sizeof cell, "%.*s", (int)(at - from), from);
+    says(cell, value);
+}
+
+/* The five lines say what the tables say. */
+static void head_is_told(const told *t, const run *r)
+{
+    const tm_run_ended      *end = &r->end.run_ended;
+    const tm_sample_summary *s = &r->speed;
+    const tm_run_started    *start = &r->start.run_started;
+    char                     line[400];
+    double                   none = (double)NAN;
+    bool                     rate = isfinite(s->median_rate), held_out = isfinite(end->loss_validation);
+    double                   loss = held_out ? end->loss_validation : end->loss_last, above = loss - end->loss_floor;
+    head_line(t, "speed", line);
+    figure_before(line, " tokens/s", false, s->median_rate);
+    figure_before(line, " images/s", false, end->image_tokens ? s->median_rate / 64 : none);
+    figure_before(line, " .. ", false, rate && isfinite(s->median_rate_lo) ? s->median_rate_lo : none);
+    figure_before(line, " step", false, rate ? (double)s->n : none);
+    assert_true((strstr(line, "per device") != NULL) == (rate && start->devices > 1));
+    assert_true((strstr(line, "MFU") != NULL) == (rate && start->n_flops_per_token && start->peak_flops > 0));
+    head_line(t, "step time", line);
+    figure_before(line, " median", true, s->n > 0 ? s->median : none);
+    figure_before(line, " ..", true, s->n > 0 ? s->p5 : none);
+    head_line(t, "loss", line);
+    figure_before(line, " on held-out data", false, end->loss_validation);
+    figure_before(line, " in the last step", false, held_out ? none : end->loss_last);
+    figure_before(line, " above the", false, above >= 0 ? above : none);
+    figure_before(line, " below the", false, above < 0 ? -above : none);
+    head_line(t, "memory", line);
+    figure_before(line, ", as planned", true, end->used_bytes == end->planned_bytes ? (double)end->used_bytes : none);
 }
 
 static void losses_are_told(const told *t, const run *r)
@@ -354,8 +411,8 @@ static void losses_are_told(const told *t, const run *r)
                  { "margin", end->n_measures ? r->measures[1].value : (double)NAN } };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         row_says(t, "loss", rows[i].label, isfinite(rows[i].value), rows[i].value, 0, 0);
-    int i = 0;
-    while (strcmp(t->lines[i].cells[0], "loss") != 0) i++;
+    int i = 1;
+    while (t->lines[i - 1].n > 0 || strcmp(t->lines[i].cells[0], "loss") != 0) i++;
     assert_string_equal(t->lines[i].cells[1], end->n_measures ? "nats per pair"
                                               : image         ? "mean square error"
                                                               : "nats per token");
@@ -396,22 +453,24 @@ static void speed_is_told(const told *t, const run *r)
     row_says(t, speed, "step time, median", any, s->median, 0, 0);
     row_says(t, speed, "step time, 5 and 95 % of steps", 2 * any, s->p5, s->p95, 0);
     row_says(t, speed, "step time, variation", any, s->variation, 0, 0);
-    row_says(t, speed, "steps far from the median, counted", any, (double)s->outliers, 0, 0);
-    row_says(t, speed, "steps left out as warm-up", 1, (double)s->warmup, 0, 0);
-    row_says(t, speed, "program start to end of first step", 1, end->first_step_seconds, 0, 0);
-    row_says(t, speed, "whole run", 1, end->seconds, 0, 0);
-    const told_line *worth = find(t, speed, "equivalent number of independent steps");
-    const told_line *drift = find(t, speed, "drift over these steps"), *steady = find(t, speed, "steady state");
+    row_says(t, speed, "outliers (included)", any, (double)s->outliers, 0, 0);
+    row_says(t, speed, "warm-up steps (excluded)", 1, (double)s->warmup, 0, 0);
+    row_says(t, speed, "time to first step", 1, end->first_step_seconds, 0, 0);
+    row_says(t, speed, "total time", 1, end->seconds, 0, 0);
+    const told_line *worth = find(t, speed, "effective sample size");
+    const told_line *drift = find(t, speed, "drift"), *steady = find(t, speed, "steady state");
     assert_true((worth != NULL) == any && (drift != NULL) == drifts && (steady != NULL) == drifts);
     char text[120];
     snprintf(text, sizeof text, "%.0f of %lld", s->effective_n, (long long)s->n);
     if (any) assert_string_equal(worth->cells[1], text);
-    bool none = any && s->n > 1 && isnan(s->rate_lo);
-    assert_true((find(t, speed, "no interval: fewer than 6 steps") != NULL) == (none && s->n < 6));
-    bool moved = none && s->n >= 6 && drifts && !s->steady.reached;
-    assert_true((find(t, speed, "no interval: the speed changed during these steps") != NULL) == moved);
-    assert_true((find(t, speed, "no interval: steps too correlated; run longer") != NULL) ==
-                (none && s->n >= 6 && !moved));
+    bool        none = any && s->n > 1 && isnan(s->rate_lo);
+    bool        moved = none && s->n >= 6 && drifts && !s->steady.reached;
+    const char *why = s->n < 6 ? "fewer than 6 steps"
+                      : moved  ? "the speed changed during these steps"
+                               : "consecutive step times are too correlated; run more steps";
+    snprintf(text, sizeof text, "no interval%s: %s", isfinite(s->median_rate_lo) ? " of all tokens / all seconds" : "",
+             why);
+    assert_true((find(t, speed, text) != NULL) == none);
     if (!drifts) return;
     assert_string_equal(steady->cells[1], s->steady.reached ? "reached" : "not reached");
     assert_true(drift->cells[1][0] == '+');
@@ -432,15 +491,15 @@ static void ranks_are_told(const told *t, const run *r)
         if (r->ranks[i].busy_seconds > r->ranks[most].busy_seconds) most = i;
         if (r->ranks[i].busy_seconds < r->ranks[least].busy_seconds) least = i;
     }
-    row_says(t, heading, "works longest in a step", n < 2 ? 0 : 3, r->ranks[most].busy_seconds,
-             r->ranks[most].wait_seconds, r->ranks[most].rank);
-    row_says(t, heading, "works shortest in a step", n < 2 ? 0 : 3, r->ranks[least].busy_seconds,
-             r->ranks[least].wait_seconds, r->ranks[least].rank);
-    row_says(t, heading, "tokens/s of all ranks, median step", n >= 2 && isfinite(r->speed.median_rate),
+    row_says(t, heading, "busiest rank", n < 2 ? 0 : 3, r->ranks[most].busy_seconds, r->ranks[most].wait_seconds,
+             r->ranks[most].rank);
+    row_says(t, heading, "least busy rank", n < 2 ? 0 : 3, r->ranks[least].busy_seconds, r->ranks[least].wait_seconds,
+             r->ranks[least].rank);
+    row_says(t, heading, "tokens/s of all ranks", n >= 2 && isfinite(r->speed.median_rate),
              round(r->speed.median_rate * r->start.run_started.devices), 0, 0);
     for (size_t i = 0; i < n; i++) {
         snprintf(line, sizeof line,
-                 "rank %d on some-host holds up the others: its own work takes %.1f %% longer than theirs",
+                 "rank %d on some-host delays the others: its own work takes %.1f %% longer than theirs",
                  r->ranks[i].rank, 100 * r->ranks[i].behind);
         assert_true((find(t, heading, line) != NULL) == (n >= 2 && r->ranks[i].slow));
     }
@@ -459,7 +518,7 @@ static void arithmetic_is_told(const told *t, const run *r)
 /* Milliseconds, to a thousandth, and a share of the step. */
 static void line_says(const told *t, const char *label, bool any, double seconds, double whole)
 {
-    const told_line *l = find(t, "where the step time went", label);
+    const told_line *l = find(t, "step time by phase", label);
     assert_true((l != NULL) == any);
     if (!any) return;
     char  *end;
@@ -472,7 +531,7 @@ static void line_says(const told *t, const char *label, bool any, double seconds
 /* Lines of the ledger add up to the step, bars are as long as the shares. */
 static void ledger_is_told(const told *t, const run *r)
 {
-    static const char ledger[] = "where the step time went";
+    static const char ledger[] = "step time by phase";
     double            whole = r->step_seconds, rest = whole;
     size_t            n = r->step.step_done.n_phases;
     for (size_t i = 0; i < n; i++) {
@@ -502,14 +561,14 @@ static void memory_is_told(const told *t, const run *r)
     assert_string_equal(find(t, "memory", "arena")->cells[3],
                         end->planned_bytes == end->used_bytes ? "equal" : "differ");
     row_says(t, "memory", "outside the arena, libraries", 1, (double)end->outside_arena_bytes, 0, 0);
-    row_says(t, "memory", "resident, whole process", 1, (double)r->step.step_done.resident_bytes, 0, 0);
+    row_says(t, "memory", "whole process, resident", 1, (double)r->step.step_done.resident_bytes, 0, 0);
     row_says(t, "memory", "limit", 1, (double)start->memory_limit_bytes, 0, 0);
 }
 
 static void sample_is_told(const told *t, const run *r)
 {
     int i = 0;
-    while (i < t->n && strcmp(t->lines[i].text, "  sample of the trained model") != 0) i++;
+    while (i < t->n && strcmp(t->lines[i].text, "  text generated by the trained model") != 0) i++;
     assert_true((i < t->n) == (r->end.run_ended.sample != NULL));
     if (i < t->n) words_follow(t, i + 1, t->lines[i + 1].text + 4, r->sample, 4);
 }
@@ -520,11 +579,12 @@ static void every_figure_is_told(void **state)
     run r;
     for (uint64_t seed = 0; seed < DRAWS; seed++) {
         draw_run(&r, seed);
-        char *text = print_run(&r);
+        char *text = print_run(&r, true);
         told *t = read_report(text);
         for (int i = 0; i < t->n; i++)
             if (strstr(t->lines[i].text, "nan") || strstr(t->lines[i].text, "inf ")) fail_msg("'%s'", t->lines[i].text);
         verdict_is_told(t, &r);
+        head_is_told(t, &r);
         losses_are_told(t, &r);
         speed_is_told(t, &r);
         ranks_are_told(t, &r);
@@ -537,6 +597,42 @@ static void every_figure_is_told(void **state)
     }
 }
 
+/* Without -v: lines of the whole report, in their order; those of five labels, what failed, and the phases of which
+ * none is below half a percent, but for one line of these together. */
+static void the_short_report_is_part_of_the_whole(void **state)
+{
+    (void)state;
+    static const char *const first[] = { "verdict", "speed", "step time", "loss", "memory" };
+    run                      r;
+    for (uint64_t seed = 0; seed < DRAWS; seed++) {
+        draw_run(&r, seed);
+        r.end.run_ended.certificate = (tm_certificate){ .done = seed % 2, .reason = "the gradient is wrong" };
+        r.end.run_ended.update.n_steps = (int)(seed % 3 / 2);
+        snprintf(r.end.run_ended.update.reason, TM_REASON_BYTES, "moved elsewhere");
+        char *whole_text = print_run(&r, true), *text = print_run(&r, false);
+        told *whole = read_report(whole_text), *t = read_report(text);
+        int   at = 0, found = 0;
+        for (int i = 0; i < t->n; i++) {
+            if (strstr(t->lines[i].text, " below 0.5 %  ")) continue;
+            while (at < whole->n && strcmp(whole->lines[at].text, t->lines[i].text) != 0) at++;
+            if (at == whole->n) fail_msg("not in the whole report: '%s'", t->lines[i].text);
+            found += found < 5 && strncmp(t->lines[i].text + 2, first[found], strlen(first[found])) == 0;
+        }
+        assert_int_equal(found, 5);
+        assert_non_null(strstr(text, seed % 2 ? "  gradients   failed  " : "  gradients   none  "));
+        assert_true((strstr(text, "  update      failed  ") != NULL) == (seed % 3 == 2));
+        assert_null(strstr(text, "by convention"));
+        for (int i = 0; i < PHASES && r.step.step_done.n_phases; i++)
+            assert_true((find(t, "step time by phase", r.phases[i].name) != NULL) ==
+                            (r.phases[i].value >= 0.005 * r.step_seconds) ||
+                        strcmp(r.phases[i].name, "unaccounted") == 0);
+        free(t);
+        free(whole);
+        free(text);
+        free(whole_text);
+    }
+}
+
 /* Text that a model wrote can hold any bytes; what could command a terminal becomes '?'. */
 static void a_sample_commands_no_terminal(void **state)
 {
@@ -545,14 +641,15 @@ static void a_sample_commands_no_terminal(void **state)
     run               r;
     draw_run(&r, 5);
     r.end.run_ended.sample = written;
-    char *text = print_run(&r), *sample = strstr(text, "sample of the trained model\n    ");
+    char *text = print_run(&r, false), *sample = strstr(text, "generated by the trained model\n    ");
     assert_non_null(sample);
-    assert_true(strncmp(sample + 32, "a b??[2J? ??\xc2\xa0\xc3\xa9??? \xe2\x82\xac\n", 22) == 0);
+    assert_true(strncmp(sample + 35, "a b??[2J? ??\xc2\xa0\xc3\xa9??? \xe2\x82\xac\n", 22) == 0);
     free(text);
 }
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_figure_is_told),
+    cmocka_unit_test(the_short_report_is_part_of_the_whole),
     cmocka_unit_test(a_sample_commands_no_terminal),
 };
 
