@@ -279,7 +279,7 @@ const tm_cli_command tm_command_explain = {
     .about =
         "Prints the programs of a training step: every instruction with op, module, phase, FLOPs, bytes and "
         "kernel; every tensor with format, shape, offset, bytes and lifetime. Nothing is allocated: any model size "
-        "works. Requested features that are not built yet are listed (\"without\") and the rest is "
+        "works. Requested features that are not supported are listed (\"without\") and the rest is "
         "planned; `run` refuses it.",
     TM_CLI_OPTIONS(rows, tm_cli_options),
     .keys = tm_cli_keys,

@@ -198,7 +198,7 @@ static tm_status take_task(rewriting *r, const char *value, tm_error *err)
         return TM_OK;
     }
     tm_status st =
-        tm_fail(err, TM_UNSUPPORTED, "-t %.60s: this task is not built; wanted one of %s", value, names.data);
+        tm_fail(err, TM_UNSUPPORTED, "-t %.60s: this task is not supported; wanted one of %s", value, names.data);
     tm_text_fini(&names);
     return st;
 }
@@ -209,7 +209,7 @@ static tm_status take_model(rewriting *r, const char *value, tm_error *err)
     if (r->model) return TM_OK;
     const char *near = near_model(value);
     return tm_fail(err, TM_UNSUPPORTED,
-                   "-m %.100s: this model is not built; %s%s%s`trainmark models` lists those that are", value,
+                   "-m %.100s: this model is not supported; %s%s%s`trainmark models` lists those that are", value,
                    near ? "the nearest name is '" : "", near ? near : "", near ? "'; " : "");
 }
 

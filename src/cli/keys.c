@@ -13,7 +13,7 @@ typedef struct {
 
 static void print_json(const tm_config *config, const char *section, tm_text *out)
 {
-    static const char *const states[] = { "used", "used", "ignored", "not built" };
+    static const char *const states[] = { "used", "used", "ignored", "not supported" };
     tm_json                  json = { .out = out, .indent = true };
     size_t                   n = section ? strlen(section) : 0;
     for (size_t i = 0; i < tm_config_n_keys(config); i++) {
@@ -111,7 +111,7 @@ const tm_cli_command tm_command_keys = {
     .about = "Lists the configuration keys with type, default, range and meaning: those of a section "
              "(`trainmark keys training`), or all. --framework is torchtitan, megatron, torchtune or "
              "pytorch-training-benchmark; their keys are mapped to ours, harmless, performance only, must equal, or "
-             "not built.",
+             "not supported.",
     TM_CLI_OPTIONS(rows, keys_options),
     .run = keys,
 };

@@ -58,7 +58,7 @@ typedef struct {
           .hi = 256,                                                                                                   \
           .help = "processes of each run, started under MPI (docs/ranks.md)" },                                        \
         { "dry-run", 0, TM_OPTION_FLAG, offsetof(tm_repeat, dry_run),                                                  \
-          .help = "print the plan of a run and what is not built yet, then stop" },                                    \
+          .help = "print the plan of a run and what is not supported, then stop" },                                    \
         TM_MLPERF_RULESET(tm_repeat), TM_OPTION_JSON(tm_repeat)
 
 /* Fills line->options, a tm_repeat whose rows are read; the other words are for `trainmark run`. The variables NEXP,

@@ -32,7 +32,7 @@ tm_status run_open_weights(run_job *j, tm_error *err)
     if (training[0] && !tm_config_text(j->config, "model.dropout"))
         return tm_fail(
             err, TM_UNSUPPORTED,
-            "'%s/config.json' trains with %s, which is not built; give --model.dropout 0 to train without it", folder,
+            "'%s/config.json' trains with %s, which is not supported; give --model.dropout 0 to train without it", folder,
             training);
     TM_TRY(tm_hf_folder_weights(folder, &j->weights, err));
     if (!j->weights) {

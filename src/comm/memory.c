@@ -188,7 +188,7 @@ static tm_status add_window(tm_comm *comm, tm_comm_window *window, int *share, t
     tm_comm_world *world = comm->world;
     if (world->n_windows == TM_COMM_WINDOWS) {
         tm_comm_window_close(window);
-        return tm_comm_fail(comm, TM_INVALID, err, "memory was shared %d times in a world, more is not built",
+        return tm_comm_fail(comm, TM_INVALID, err, "memory was shared %d times in a world, more is not supported",
                             TM_COMM_WINDOWS);
     }
     *share = world->n_windows;

@@ -53,7 +53,7 @@ typedef struct {
     const char  *synonyms; /* "seq_length,training.seq_length", may be NULL */
     const char  *help;
     tm_key_state state;
-    const char  *feature;  /* TM_KEY_UNBUILT: what is not built yet, in words */
+    const char  *feature;  /* TM_KEY_UNBUILT: what is not supported, in words */
     const char  *instead;  /* the same where it is built, but not by this key: what does it, in words; else NULL */
     bool         numbered; /* TM_KEY_CHOICE: one of them may be given with a number, "hip:1" */
     bool         quiet;    /* changes no number of a run (names, folders, log settings): not part of the hash */
@@ -93,7 +93,7 @@ bool tm_config_report(tm_config *config, tm_status st, tm_error *err);
 void tm_config_spoil(tm_config *config, const char *name);
 /* Unknown keys of files and the command line are then noted instead of refused (--allow-unknown-keys). */
 void tm_config_allow_unknown(tm_config *config, bool allow);
-/* Values that ask for what is not built are then listed by tm_config_unbuilt instead of refused; for plans, which say
+/* Values that ask for what is not supported are then listed by tm_config_unbuilt instead of refused; for plans, which say
  * what they leave out. */
 void tm_config_allow_unbuilt(tm_config *config, bool allow);
 /* A list given to a key that takes a single value is then an axis of a sweep, and the key has its first value; else it
@@ -193,7 +193,7 @@ const char *tm_config_module(const tm_config *config);
 void tm_config_note(tm_config *config, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What tm_config_finish noted, one note per line, or "". */
 const char *tm_config_notes(const tm_config *config);
-/* Is this for a plan, which lists what is not built? */
+/* Is this for a plan, which lists what is not supported? */
 bool tm_config_plans(const tm_config *config);
 /* Adds a line to tm_config_unbuilt; for rules, in plans. */
 void tm_config_leave_out(tm_config *config, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -248,7 +248,7 @@ tm_status tm_load_framework(const tm_loader *l, const tm_leaf *framework, bool p
     if (found == &tm_framework_torchtitan || found == &tm_framework_megatron || (bridge && post)) return TM_OK;
     return tm_fail(
         l->err, TM_UNSUPPORTED,
-        "framework '%.100s' (%s) is not built%s: its keys have no table here; wanted torchtitan or megatron%s. A "
+        "framework '%.100s' (%s) is not supported%s: its keys have no table here; wanted torchtitan or megatron%s. A "
         "model of `trainmark models` runs by its name, with keys of ours: trainmark run llama3.1_8B "
         "--training.seq_len 8192",
         framework->secret ? "***" : name, tm_place(framework->origin), bridge ? " for pre-training" : "",
@@ -262,7 +262,7 @@ static tm_status say_stage(tm_loader *l, const experiment *e)
     const tm_foreign_key *row = tm_foreign_row(framework, "stage");
     tm_given              given = { .text = "sft", .origin = e->framework ? e->framework->origin : l->file };
     if (!row)
-        return tm_fail(l->err, TM_UNSUPPORTED, "%.*s (%s): post-training is not built yet; use pre_trainer",
+        return tm_fail(l->err, TM_UNSUPPORTED, "%.*s (%s): post-training is not supported; use pre_trainer",
                        (int)strlen(e->module) - 1, e->module, tm_place(given.origin));
     tm_foreign_give(l->config, LAYER_TRAINER, framework, row, "stage", &given);
     return TM_OK;

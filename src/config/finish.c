@@ -80,7 +80,7 @@ static tm_status unknown_model(const tm_config *config, const tm_entry *name, co
     if (family)
         return tm_fail(
             err, TM_UNSUPPORTED,
-            "the model '%.100s%s%.100s' (%s) is of the family %s, which is not built yet; `trainmark models` "
+            "the model '%.100s%s%.100s' (%s) is of the family %s, which is not supported; `trainmark models` "
             "lists the models",
             n ? n : "", f ? " " : "", f ? f : "", place, family);
     tm_text flavors = { 0 };
@@ -146,13 +146,13 @@ static tm_status check_entry(const tm_entry *entry, bool allow_unbuilt, tm_error
     TM_TRY(tm_value_check_range(&entry->key, value, err));
     if (allow_unbuilt || entry->key.state != TM_KEY_UNBUILT || harmless(entry, value)) return TM_OK;
     if (tm_entry_is_wildcard(entry))
-        return tm_fail(err, TM_UNSUPPORTED, "'%.200s' (%s): %s is not built yet; remove it", value->text,
+        return tm_fail(err, TM_UNSUPPORTED, "'%.200s' (%s): %s is not supported; remove it", value->text,
                        tm_place(value->origin), entry->key.feature);
     const char *fallback = entry->layers[LAYER_DEFAULT].text;
     return tm_fail(
         err, TM_UNSUPPORTED, "'%s' = '%.200s' (%s): %s%s; %s%s%s", entry->key.name, value->secret ? "***" : value->text,
         tm_place(value->origin), entry->key.instead ? entry->key.instead : entry->key.feature,
-        entry->key.instead ? "" : " is not built yet", fallback && *fallback ? "set it to " : "leave it out",
+        entry->key.instead ? "" : " is not supported", fallback && *fallback ? "set it to " : "leave it out",
         fallback ? fallback : "", strncmp(value->origin, "environment ", 12) == 0 ? " or unset the variable" : "");
 }
 
@@ -208,7 +208,7 @@ static tm_status take_named_model(tm_config *config, tm_error *err)
 }
 
 /* A value that is out of range is refused, and what is below it counts: whoever asks later may rely on ranges. That
- * something is not built is no matter for rules. */
+ * something is not supported is no matter for rules. */
 static void check_entries(tm_config *config, bool again)
 {
     for (size_t i = 0; i < config->n_entries; i++) {

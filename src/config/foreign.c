@@ -84,7 +84,7 @@ tm_status tm_foreign_check_family(const char *shown, const char *model, const ch
     const char *family = tm_foreign_family(model);
     if (!family) return TM_OK;
     return tm_fail(err, TM_UNSUPPORTED,
-                   "the model '%.100s' (%s) is of the family %s, which is not built yet; `trainmark models` lists the "
+                   "the model '%.100s' (%s) is of the family %s, which is not supported; `trainmark models` lists the "
                    "models",
                    shown, tm_place(origin), family);
 }
@@ -355,7 +355,7 @@ static void assign(const translation *t, const char *what, size_t n)
     } else if (t->row->convert) {
         text = t->row->convert(t->config, t->value->text);
         if (!text) {
-            complain(t, TM_UNSUPPORTED, tm_arena_format(t->config->arena, "not built: %s", t->row->words));
+            complain(t, TM_UNSUPPORTED, tm_arena_format(t->config->arena, "not supported: %s", t->row->words));
             return;
         }
         if (!*text && strcmp(key, "model.converters") != 0) return; /* the conversion says: nothing to give */
@@ -440,7 +440,7 @@ static void map(const translation *t)
     tm_text names = { 0 };
     names_of_cases(cases, &names);
     complain(t, TM_UNSUPPORTED,
-             tm_arena_format(t->config->arena, "not built: %s%s%.400s", t->row->words ? t->row->words : "this value",
+             tm_arena_format(t->config->arena, "not supported: %s%s%.400s", t->row->words ? t->row->words : "this value",
                              names.length ? "; wanted one of " : "", names.length ? names.data : ""));
     tm_text_fini(&names);
 }
@@ -465,7 +465,7 @@ static void judge(const translation *t)
         tm_text_printf(&t->config->unbuilt, "%s (%s = %.200s, %s)\n", row->words, t->path,
                        t->value->secret ? "***" : t->value->text, tm_place(t->value->origin));
     } else {
-        complain(t, TM_UNSUPPORTED, tm_arena_format(t->config->arena, "not built yet: %s; %s", row->words, way_out));
+        complain(t, TM_UNSUPPORTED, tm_arena_format(t->config->arena, "not supported: %s; %s", row->words, way_out));
     }
     tm_text_fini(&accepts);
 }
@@ -543,7 +543,7 @@ static void tell_family(tm_config *config)
     }
     tm_fail(
         &err, TM_UNSUPPORTED,
-        "the model '%.100s' is of the family %s, which is not built yet (%.600s); `trainmark models` lists the models",
+        "the model '%.100s' is of the family %s, which is not supported (%.600s); `trainmark models` lists the models",
         config->model_named, tm_foreign_family(config->model_named), config->model_keys.data);
     tm_config_problem(config, &err);
 }

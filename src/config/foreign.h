@@ -9,7 +9,7 @@
  *     HARMLESS  output, logging, profiling, launching, caching: no number of a run depends on it
  *     SPEED     kernels, fusions, tuning of communication: the same numbers by other means; counted in a note
  *     EQUAL     accepted with the values that say what trainmark does anyway
- *     UNBUILT   any other value asks for what is not built; a plan may leave it out, a run may not
+ *     UNBUILT   any other value asks for what is not supported; a plan may leave it out, a run may not
  *     MODEL     any other value makes another model: refused by plans, too
  *
  * None of them is an unknown key: --allow-unknown-keys lets no row pass.

@@ -69,7 +69,7 @@ struct tm_config {
     tm_layer             *axis_layers; /* (n_axes) */
     size_t                n_axes, axes_capacity;
     tm_text               accepted;    /* a line for each */
-    tm_text               model_keys;  /* those that ask for a family that is not built */
+    tm_text               model_keys;  /* those that ask for a family that is not supported */
     tm_text               family_keys; /* what else is refused of a model of such a name, a line for each */
     const char           *module;      /* of the experiment that was loaded: "pre_trainer"; NULL: none was */
     const char           *model_named; /* the model that an experiment names, without folder and suffix */

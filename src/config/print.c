@@ -269,7 +269,7 @@ static void reference_row(const tm_entry *entry, tm_text *out)
     if (key->when) tm_text_add(out, "*");
     if (key->state == TM_KEY_IGNORED) tm_text_add(out, " *(accepted and ignored)*");
     if (key->instead) tm_text_printf(out, " *(%s)*", key->instead);
-    if (key->state == TM_KEY_UNBUILT && !key->instead) tm_text_printf(out, " *(not built yet: %s)*", key->feature);
+    if (key->state == TM_KEY_UNBUILT && !key->instead) tm_text_printf(out, " *(not supported: %s)*", key->feature);
     tm_text_add(out, " | ");
     for (const char *p = key->synonyms; p && *p;) {
         size_t n = strcspn(p, ",");

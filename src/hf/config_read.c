@@ -346,7 +346,7 @@ static tm_status find_form(reader *r, tm_error *err)
         size_t                   n;
         const tm_hf_form *const *forms = tm_hf_forms(&n);
         for (size_t i = 0; i < n; i++) tm_text_printf(&known, "%s%s", i ? ", " : "", forms[i]->model_type);
-        tm_fail(err, TM_UNSUPPORTED, "'%s': model_type '%.80s' is not built; these are: %s", r->path, type, known.data);
+        tm_fail(err, TM_UNSUPPORTED, "'%s': model_type '%.80s' is not supported; these are: %s", r->path, type, known.data);
         tm_text_fini(&known);
         return TM_UNSUPPORTED;
     }
@@ -355,7 +355,7 @@ static tm_status find_form(reader *r, tm_error *err)
     if (classes && !json_is_null(classes) && (json_array_size(classes) != 1 || !class))
         return tm_fail(err, TM_FORMAT, "'%s': 'architectures' is not a list of one name", r->path);
     if (class && strcasecmp(class, r->form->architecture) != 0) /* LLaMAForCausalLM: before transformers 4.28 */
-        return tm_fail(err, TM_UNSUPPORTED, "'%s': architecture %.80s is not built; of model_type %s only %s is",
+        return tm_fail(err, TM_UNSUPPORTED, "'%s': architecture %.80s is not supported; of model_type %s only %s is",
                        r->path, class, type, r->form->architecture);
     return TM_OK;
 }

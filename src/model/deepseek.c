@@ -195,7 +195,7 @@ static tm_status check(const tm_config *config, const tm_model_shape *s, tm_erro
                      (long long)s->mla.rope, tm_config_place(config, "model.qk_rope_head_dim"));
     for (size_t i = 0; i < sizeof not_built / sizeof not_built[0]; i++)
         if (not_built[i].is)
-            st = tm_also(err, TM_UNSUPPORTED, "%s (%s) is not built for the deepseek family; leave it out",
+            st = tm_also(err, TM_UNSUPPORTED, "%s (%s) is not supported for the deepseek family; leave it out",
                          not_built[i].key, tm_config_place(config, not_built[i].key));
     if (!s->moe.sigmoid && s->moe.normalise && s->moe.scale != 1)
         st = tm_also(err, TM_UNSUPPORTED,

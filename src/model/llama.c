@@ -156,11 +156,11 @@ tm_status tm_llama_check(const tm_config *config, const tm_model_shape *s, tm_er
                      (long long)s->head_dim);
     if (s->bias == TM_BIAS_MI350X_TABLE)
         st = tm_also(err, TM_UNSUPPORTED,
-                     "model.bias (%s): mi350x_table is not built for the %s family; set it to all, qkv or none",
+                     "model.bias (%s): mi350x_table is not supported for the %s family; set it to all, qkv or none",
                      tm_config_place(config, "model.bias"), tm_model_family_name(s));
     if (s->mla.kv_rank > 0)
         st = tm_also(err, TM_UNSUPPORTED,
-                     "model.kv_lora_rank (%s): latent attention is not built for the %s family; take "
+                     "model.kv_lora_rank (%s): latent attention is not supported for the %s family; take "
                      "model.family deepseek",
                      tm_config_place(config, "model.kv_lora_rank"), tm_model_family_name(s));
     return st;

@@ -325,7 +325,7 @@ tm_status tm_model_check_tensor(const tm_model_shape *s, const tm_parallel *para
     if (ranks <= 1) return TM_OK;
     if (!tm_family_of(s)->divides)
         return tm_fail(err, TM_UNSUPPORTED,
-                       "tensor parallelism (parallelism.tensor_parallel_degree %d) is not built for the %s family; set "
+                       "tensor parallelism (parallelism.tensor_parallel_degree %d) is not supported for the %s family; set "
                        "it to 1",
                        ranks, tm_model_family_name(s));
     if (s->n_heads % ranks) return tm_tensor_does_not_divide("model.n_heads", s->n_heads, ranks, err);

@@ -235,7 +235,7 @@ static tm_v is_made_of(tm_render *r, int which, const tm_v *v)
     for (size_t i = 0; i < v->length; i++) {
         unsigned char c = (unsigned char)v->text[i];
         if (c >= 128)
-            return tm_render_fail(r, TM_UNSUPPORTED, "'%s' of letters beyond ASCII is not built", methods[which].name);
+            return tm_render_fail(r, TM_UNSUPPORTED, "'%s' of letters beyond ASCII is not supported", methods[which].name);
         bool digit = isdigit(c), alpha = isalpha(c);
         cased = cased || alpha;
         all = all && (which == M_IS_DIGIT   ? digit
@@ -329,7 +329,7 @@ tm_v tm_render_member(tm_render *r, const tm_v *v, const char *name, size_t n)
     int which = tm_template_method(name);
     if (v->kind == TM_V_UNDEFINED)
         return tm_render_fail(r, TM_INVALID, "'%s' is undefined and has no '%s'", v->text ? v->text : "a value", name);
-    if (is_pythons(v, name)) return tm_render_fail(r, TM_UNSUPPORTED, "'%s' of this value is not built", name);
+    if (is_pythons(v, name)) return tm_render_fail(r, TM_UNSUPPORTED, "'%s' of this value is not supported", name);
     if (v->kind == TM_V_DICT || v->kind == TM_V_NAMESPACE) {
         bool        method = v->kind == TM_V_DICT && which >= M_ITEMS && which <= M_GET;
         const tm_v *found = method ? NULL : tm_v_get(v, name, n);
@@ -400,7 +400,7 @@ static bool is_same(tm_render *r, const tm_v *a, const tm_v *b)
     if (a->kind != b->kind) return false;
     if (a->kind == TM_V_INT || a->kind == TM_V_FLOAT || a->kind == TM_V_STRING || tm_v_is(a, TM_L_TUPLE) ||
         a->kind >= TM_V_FUNCTION)
-        tm_render_fail(r, TM_UNSUPPORTED, "'sameas' of two such values is not built; compare with ==");
+        tm_render_fail(r, TM_UNSUPPORTED, "'sameas' of two such values is not supported; compare with ==");
     if (a->kind == TM_V_UNDEFINED) return false;
     return a->box == b->box && a->integer == b->integer && a->macro == b->macro;
 }

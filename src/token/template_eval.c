@@ -86,7 +86,7 @@ static tm_v look_up(tm_render *r, const char *name, size_t n)
     for (int i = 0; i < FUNCTIONS; i++)
         if (strcmp(functions[i], name) == 0) return (tm_v){ .kind = TM_V_FUNCTION, .integer = i };
     for (size_t i = 0; i < sizeof not_built / sizeof not_built[0]; i++)
-        if (strcmp(not_built[i], name) == 0) return tm_render_fail(r, TM_UNSUPPORTED, "'%s' is not built", name);
+        if (strcmp(not_built[i], name) == 0) return tm_render_fail(r, TM_UNSUPPORTED, "'%s' is not supported", name);
     return (tm_v){ .kind = TM_V_UNDEFINED, .text = name, .length = n };
 }
 

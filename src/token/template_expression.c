@@ -186,14 +186,14 @@ static tm_x *filters_and_tests(tm_tmpl_parser *p, tm_x *x)
             x = tm_tmpl_node(p, TM_X_FILTER, x, NULL);
             x->text = tm_tmpl_want_name(p);
             x->which = x->text ? tm_template_filter(x->text) : 0;
-            if (x->which < 0) return tm_tmpl_fail(p, TM_UNSUPPORTED, "the filter '%s' is not built", x->text);
+            if (x->which < 0) return tm_tmpl_fail(p, TM_UNSUPPORTED, "the filter '%s' is not supported", x->text);
             if (tm_tmpl_take(p, "(")) arguments(p, x);
         } else if (tm_tmpl_take(p, "is")) {
             x = tm_tmpl_node(p, TM_X_TEST, x, NULL);
             x->negated = tm_tmpl_take(p, "not");
             x->text = tm_tmpl_want_name(p);
             x->which = x->text ? tm_template_test(x->text) : 0;
-            if (x->which < 0) return tm_tmpl_fail(p, TM_UNSUPPORTED, "the test 'is %s' is not built", x->text);
+            if (x->which < 0) return tm_tmpl_fail(p, TM_UNSUPPORTED, "the test 'is %s' is not supported", x->text);
             if (tm_tmpl_take(p, "("))
                 arguments(p, x);
             else if (argument_follows(p))

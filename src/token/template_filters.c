@@ -168,7 +168,7 @@ static tm_v choose(tm_render *r, int which, const tm_v *v, const tm_v_arguments 
     if (name) {
         const char *text = name->kind == TM_V_STRING ? name->text : "?";
         test = tm_template_test(text);
-        if (test < 0) return tm_render_fail(r, TM_UNSUPPORTED, "the test '%s' is not built", text);
+        if (test < 0) return tm_render_fail(r, TM_UNSUPPORTED, "the test '%s' is not supported", text);
     }
     for (size_t i = 0; i < all.box->n && !r->failed; i++) {
         tm_v of = by_member ? attribute(r, &all.box->item[i], member, NULL) : all.box->item[i];
@@ -219,7 +219,7 @@ static bool read_integer(tm_render *r, const tm_v *text, int64_t base, int64_t *
         over = over || __builtin_mul_overflow(*out, base, out) || __builtin_add_overflow(*out, digit, out);
         digits = true;
     }
-    if (over) tm_render_fail(r, TM_UNSUPPORTED, "an integer of more than 64 bits is not built");
+    if (over) tm_render_fail(r, TM_UNSUPPORTED, "an integer of more than 64 bits is not supported");
     if (minus) *out = -*out;
     return digits;
 }
@@ -263,7 +263,7 @@ static tm_v to_number(tm_render *r, const tm_v *v, bool real, const tm_v *const 
     if (!real && is && (isnan(value) || isinf(value))) is = false;
     if (!is) return other ? *other : real ? (tm_v){ .kind = TM_V_FLOAT } : tm_v_integer(0);
     if (!real && fabs(value) >= 9.2e18)
-        return tm_render_fail(r, TM_UNSUPPORTED, "an integer of more than 64 bits is not built");
+        return tm_render_fail(r, TM_UNSUPPORTED, "an integer of more than 64 bits is not supported");
     return real ? (tm_v){ .kind = TM_V_FLOAT, .real = value } : tm_v_integer((int64_t)value);
 }
 
@@ -366,7 +366,7 @@ static tm_v sum(tm_render *r, const tm_v *v, const tm_v *const bound[])
         tm_v of = bound[0] && bound[0]->kind != TM_V_NONE ? attribute(r, &all.box->item[i], bound[0], NULL)
                                                           : all.box->item[i];
         if (of.kind != TM_V_INT && of.kind != TM_V_BOOL)
-            return tm_render_fail(r, TM_UNSUPPORTED, "'sum' of other values than integers is not built");
+            return tm_render_fail(r, TM_UNSUPPORTED, "'sum' of other values than integers is not supported");
         if (__builtin_add_overflow(total, of.integer, &total))
             return tm_render_fail(r, TM_INVALID, "a number is too large");
     }
@@ -381,7 +381,7 @@ static tm_v rounded(tm_render *r, const tm_v *v, const tm_v *const bound[])
     char        text[400];
     if (v->kind != TM_V_INT && v->kind != TM_V_FLOAT) return tm_v_wants(r, "round", "a number");
     if (digits < 0 || digits > 15)
-        return tm_render_fail(r, TM_UNSUPPORTED, "'round' to %lld digits is not built", (long long)digits);
+        return tm_render_fail(r, TM_UNSUPPORTED, "'round' to %lld digits is not supported", (long long)digits);
     if (strcmp(how, "common") == 0) {
         if (v->kind == TM_V_INT) return *v;
         if (isnan(value) || isinf(value)) return *v;
@@ -418,7 +418,7 @@ static tm_v to_json(tm_render *r, const tm_v *v, const tm_v *const bound[])
                               .sorted = bound[3] && tm_v_true(bound[3]),
                               .indent = -1 };
     if (bound[1] && bound[1]->kind == TM_V_STRING)
-        return tm_render_fail(r, TM_UNSUPPORTED, "tojson(indent=a text) is not built");
+        return tm_render_fail(r, TM_UNSUPPORTED, "tojson(indent=a text) is not supported");
     format.indent = tm_v_integer_or(r, "tojson", bound[1], -1);
     if (bound[1] && bound[1]->kind == TM_V_INT && format.indent < 0) format.indent = 0; /* lines without indentation */
     if (format.indent > 1000) return tm_render_fail(r, TM_INVALID, "a string becomes too long");

@@ -67,7 +67,7 @@ static tm_s *for_statement(tm_tmpl_parser *p)
     tm_tmpl_want(p, "in");
     s->a = tm_tmpl_tuple(p, tm_tmpl_or); /* "if" behind it is the loop's own */
     if (tm_tmpl_take(p, "if")) s->b = tm_tmpl_expression(p);
-    if (tm_tmpl_is(p, "recursive")) return tm_tmpl_fail(p, TM_UNSUPPORTED, "recursive loops are not built");
+    if (tm_tmpl_is(p, "recursive")) return tm_tmpl_fail(p, TM_UNSUPPORTED, "recursive loops are not supported");
     end_of_tag(p);
     p->loops++;
     s->body = block(p, ends, &ended);
@@ -194,7 +194,7 @@ static tm_s *tag(tm_tmpl_parser *p, const char *const *ends, const char **ended)
     else if (strncmp(word, "end", 3) == 0 || strcmp(word, "else") == 0 || strcmp(word, "elif") == 0)
         tm_tmpl_fail(p, TM_FORMAT, "'%s' has no beginning", word);
     else
-        tm_tmpl_fail(p, TM_UNSUPPORTED, "the tag '%s' is not built", word);
+        tm_tmpl_fail(p, TM_UNSUPPORTED, "the tag '%s' is not supported", word);
     p->depth--;
     return s;
 }

@@ -187,7 +187,7 @@ tm_v tm_v_letters(tm_render *r, const tm_v *v, tm_v_case how)
         bool             up = how == TM_CASE_UPPER || (how == TM_CASE_CAPITAL && first) || (words && begins);
         utf8proc_uint8_t bytes[4];
         if (c >= 128 && is_special(c) && (is_cased(c) || c == 0xDF || utf8proc_category(c) <= UTF8PROC_CATEGORY_LO))
-            tm_render_fail(r, TM_UNSUPPORTED, "upper and lower case of '%.*s' is not built", (int)n, p);
+            tm_render_fail(r, TM_UNSUPPORTED, "upper and lower case of '%.*s' is not supported", (int)n, p);
         begins = how == TM_CASE_WORDS ? ends_word(c) : !is_cased(c);
         c = up ? utf8proc_toupper(c) : utf8proc_tolower(c);
         if (n == 1 && c >= 128)

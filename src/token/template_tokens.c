@@ -78,7 +78,7 @@ static bool read_code(tm_tmpl_parser *p, tm_text *out)
         tm_tmpl_skip(p, 1);
         return true;
     }
-    if (*p->at == 'N') tm_tmpl_fail(p, TM_UNSUPPORTED, "the escape '\\N' in a string is not built");
+    if (*p->at == 'N') tm_tmpl_fail(p, TM_UNSUPPORTED, "the escape '\\N' in a string is not supported");
     if (!kind && !octal) return false;
     if (kind) tm_tmpl_skip(p, 1);
     while (n < most && p->at < p->end &&
@@ -89,7 +89,7 @@ static bool read_code(tm_tmpl_parser *p, tm_text *out)
     long code = strtol(digits, NULL, kind ? 16 : 8);
     if (kind && n < most) tm_tmpl_fail(p, TM_FORMAT, "an escape '\\%c' has %zu digits", *kind, most);
     if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000) || code == 0)
-        tm_tmpl_fail(p, TM_UNSUPPORTED, "a string with the character of number 0x%lx is not built", code);
+        tm_tmpl_fail(p, TM_UNSUPPORTED, "a string with the character of number 0x%lx is not supported", code);
     else
         tm_text_add_n(out, (const char *)bytes, (size_t)utf8proc_encode_char((utf8proc_int32_t)code, bytes));
     return true;
@@ -147,7 +147,7 @@ static void read_number(tm_tmpl_parser *p)
     p->token.real = strtod(text, NULL);
     errno = 0;
     p->token.integer = real ? 0 : strtoll(text, NULL, 10);
-    if (errno == ERANGE && !real) tm_tmpl_fail(p, TM_UNSUPPORTED, "an integer of more than 64 bits is not built");
+    if (errno == ERANGE && !real) tm_tmpl_fail(p, TM_UNSUPPORTED, "an integer of more than 64 bits is not supported");
     if (!real && *text == '0' && text[strspn(text, "0")])
         tm_tmpl_fail(p, TM_FORMAT, "the number %s begins with 0", text);
 }

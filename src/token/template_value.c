@@ -21,7 +21,7 @@ bool tm_v_refuse_marked(tm_render *r, const tm_v *v, const char *what)
 {
     if (v->kind != TM_V_STRING || !v->integer) return false;
     tm_render_fail(r, TM_UNSUPPORTED,
-                   "'%s' with a text that 'safe' has marked is not built: Jinja escapes what it is "
+                   "'%s' with a text that 'safe' has marked is not supported: Jinja escapes what it is "
                    "put together with; leave 'safe' out",
                    what);
     return true;

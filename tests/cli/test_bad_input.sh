@@ -117,14 +117,14 @@ trainmark run llama3.1_405B --out run
 failed_with 4 "model that cannot fit" "does not fit in memory: weights, gradients and the optimizer.s state alone need" "smaller model"
 check_not "no batch would help" has "$err" "local_batch_size"
 
-# --- what is not built ----------------------------------------------------------------------------------------------------
+# --- what is not supported ----------------------------------------------------------------------------------------------------
 
 tiny_run --model.converters quantize.dense.float8
-failed_with 4 "float8 by another converter" "'model.converters'" "float8.* is not built yet" "there are quantize.linear.float8"
+failed_with 4 "float8 by another converter" "'model.converters'" "float8.* is not supported" "there are quantize.linear.float8"
 tiny_run --model.converters quantize.grouped_mm.mx --quantize.grouped_mm.mx.fqns experts
 failed_with 4 "experts of a model without" "recipe mxfp8 is for experts, and the model has none"
 tiny_run --fp8_wgrad false
-failed_with 4 "float8 of some products" "'fp8_wgrad' = 'false' .*float8 without its gradients of weights is not built yet"
+failed_with 4 "float8 of some products" "'fp8_wgrad' = 'false' .*float8 without its gradients of weights is not supported"
 tiny_run --quantize.recipe mxfp4 --training.seq_len 20 --training.local_batch_size 1
 failed_with 4 "blocks that do not fit" "recipe mxfp4 does not fit" "summed over 20 elements" "quantize.filter_fqns"
 tiny_run --quantize.recipe fp8_rowwise --quantize.filter_fqns attention.wk
@@ -132,7 +132,7 @@ failed_with 4 "a part of a fused product" "is one product of 3 linear layers, an
 tiny_run --parallelism.tensor_parallel_degree 2
 failed_with 4 "tensor parallelism" "start 2 ranks, or change one"
 tiny_run --optimizer.name Adam
-failed_with 4 "another optimizer" "'optimizer.name' = 'Adam'" "not built yet; set it to AdamW"
+failed_with 4 "another optimizer" "'optimizer.name' = 'Adam'" "not supported; set it to AdamW"
 tiny_run --optimizer.momentum 0.9
 failed_with 4 "a number of another optimizer" "'optimizer.momentum' \(command line\) is of optimizer.name SGD, this run has AdamW"
 WORLD_SIZE=8

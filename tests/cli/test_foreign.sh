@@ -9,11 +9,11 @@
 for framework in torchtitan megatron torchtune pytorch-training-benchmark; do
     trainmark keys --framework $framework
     check "the keys of $framework" [ "$code" -eq 0 ]
-    check "the keys of $framework: counted by kind" has "$out" "^[0-9]+ mapped, [0-9]+ harmless, .*not built, [0-9]+ other model$"
+    check "the keys of $framework: counted by kind" has "$out" "^[0-9]+ mapped, [0-9]+ harmless, .*not supported, [0-9]+ other model$"
 done
 trainmark keys --framework megatron
 check "a mapped key" has "$out" "^train_iters +mapped +training.steps; default 1000$"
-check "a key that must have a value" has "$out" "^hidden_dropout +not built +dropout; accepted: 0"
+check "a key that must have a value" has "$out" "^hidden_dropout +not supported +dropout; accepted: 0"
 trainmark keys --framework jax
 failed_with 2 "an unknown framework" "no keys of a framework 'jax'" "torchtitan, megatron, megatron_bridge, torchtune"
 
@@ -73,7 +73,7 @@ check "config.yaml holds it" has exp/config.yaml "^# affects speed only: use_tur
 trainmark run elsewhere/exp.yaml --config-path nowhere
 failed_with 4 "a path that is not there" "--config-path: there is no directory 'nowhere'"
 trainmark run elsewhere/exp.yaml --config-path tree --hidden_dropout 0.1 --allow-unknown-keys
-failed_with 4 "what changes the computation is never skipped" "'hidden_dropout' = '0.1' \(command line\): not built yet: dropout"
+failed_with 4 "what changes the computation is never skipped" "'hidden_dropout' = '0.1' \(command line\): not supported: dropout"
 trainmark explain elsewhere/exp.yaml --config-path tree --hidden_dropout 0.1
 check "explain lists it" has "$out" "^without +dropout \(hidden_dropout = 0.1, command line\)$"
 printf '[model]\nname = "llama3"\nflavor = "debugmodel"\n[training]\nsteps = 2\nlocal_batch_size = 1\nseq_len = 32\ndataset = "c4_test"\n' >job.toml
@@ -104,11 +104,11 @@ done
 trainmark run -t finetune_fw -m Llama-3.1-8B -p BF16 --print-config --memory 100TiB
 check "-t finetune_fw" has "$out" "^  mode: full "
 trainmark run -t posttrain -m Llama-2-70B
-failed_with 4 "-t posttrain" "this task is not built; wanted one of pretrain, .*finetune_qlora"
+failed_with 4 "-t posttrain" "this task is not supported; wanted one of pretrain, .*finetune_qlora"
 trainmark run -t pretrain -m Llama-3.1-8B -p FP8 --print-config --memory 100TiB
 check "-p FP8 is not measured as BF16" has "$out" "^  recipe: fp8_delayed  # derived from fp8 "
 trainmark run -t pretrain -m Llama-9
-failed_with 4 "-m of no model" "-m Llama-9: this model is not built"
+failed_with 4 "-m of no model" "-m Llama-9: this model is not supported"
 trainmark run -t pretrain -n 8 -m Llama-3.1-8B -l 1 --dry-run --memory 4TiB
 check "-n 8: eight GPUs" has "$out" ", 8 ranks \(dp_shard 8\)$"
 trainmark run -t pretrain
@@ -258,7 +258,7 @@ trainmark explain seventy.yaml
 check "with a base of two bytes a weight" has "$out" "frozen in 16\.[0-9]* GiB" "16 bits per frozen weight"
 bridge rajpurkar/squad "fp16: true" "peft: ptuning" >wrong.yaml
 trainmark run wrong.yaml
-failed_with 4 "what is not built is told at once" "'fp16' = 'true'" "another kind of adapters" "'rajpurkar/squad' is not downloaded"
+failed_with 4 "what is not supported is told at once" "'fp16' = 'true'" "another kind of adapters" "'rajpurkar/squad' is not downloaded"
 
 # --- does it fit? -----------------------------------------------------------------------------------------------------------
 

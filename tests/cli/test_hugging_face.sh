@@ -62,7 +62,7 @@ trainmark run $small --model.hf_assets_path nowhere --training.steps 1 --out nev
 check "a folder that is not there is refused" [ "$code" -eq 4 ]
 sed 's/"attention_dropout": 0[.0]*/"attention_dropout": 0.1/' folder/config.json >config.new && mv config.new folder/config.json
 trainmark run $small --model.hf_assets_path folder --training.steps 1 --out never
-check "dropout is refused" has "$err" "attention_dropout 0.1, which is not built; give --model.dropout 0"
+check "dropout is refused" has "$err" "attention_dropout 0.1, which is not supported; give --model.dropout 0"
 trainmark run $small --model.hf_assets_path folder --model.dropout 0 --training.steps 1 --out third
 check "unless it is to be left out" [ "$code" -eq 0 ]
 

@@ -118,7 +118,7 @@ check "a conversation becomes a text" test "$(head -n 1 "$out")/$(sed -n 3p "$ou
 trainmark tokenizer chat chat --messages talk.json --ids --json
 check "with its ids, and what is generated" has "$out" '"generated": \[\[9, 14\], .*"ids": \[[0-9]'
 trainmark tokenizer chat chat --messages talk.json --template other
-failed_with 4 "a template with more than is built" "line 1: the tag 'include' is not built"
+failed_with 4 "a template with more than is built" "line 1: the tag 'include' is not supported"
 trainmark tokenizer chat chat --messages talk.json --template third
 failed_with 4 "a template that is not there" "no chat template called third"
 echo '[{"content": "x"}]' >talk.json

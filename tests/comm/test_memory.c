@@ -163,7 +163,7 @@ static void places(tm_comm *world, void *context)
 /* Shared again and again, given back each time or not. */
 static void too_often(tm_comm *world, void *context)
 {
-    static const char words[] = "memory was shared 64 times in a world, more is not built";
+    static const char words[] = "memory was shared 64 times in a world, more is not supported";
     void             *memory[TM_COMM_WINDOWS + 1];
     tm_error          failure = { 0 };
     (void)context;

@@ -65,7 +65,7 @@ static void other_programs_are_refused_by_their_name(void **state)
                  modules[i % 3], names[i]);
         snprintf(says, sizeof says, "framework '%s' ", names[i]);
         refuse_always(f, text, says, "unknown key");
-        assert_non_null(strstr(f->err.text, "x.yaml:11) is not built"));
+        assert_non_null(strstr(f->err.text, "x.yaml:11) is not supported"));
         assert_non_null(strstr(f->err.text, "trainmark models"));
     }
     refuse_always(f, "framework: megatron_bridge\ntask: x\ntraining:\n  lr: 1\n", "framework 'megatron_bridge'",
@@ -138,7 +138,7 @@ static void post_training_reads_rows(void **state)
     test_foreign_has(f, "lora.rank", "4");
     test_foreign_has(f, "lora.alpha", "8");
     refuse_always(f, MODULE("post_trainer", "torchtitan") "    model: llama3_8B.yaml\n",
-                  "post-training is not built yet", "unknown");
+                  "post-training is not supported", "unknown");
     refuse_always(f,
                   MEGATRON "llama2_7B.yaml\n" MOCK
                            "      lora:\n        enabled: true\n        target_modules: [linear_qkv, router]\n",
@@ -275,7 +275,7 @@ static void images_are_planned_by_any_of_their_names(void **state)
     test_foreign_put(f, "wan2.1_x.yaml",
                      "num_dit_layers: 30\npatch_size_3d: [1, 2, 2]\nhidden_size: 64\nout_channels: 16\n");
     refuse_always(f, MEGATRON "wan2.1_x.yaml\n" MOCK "      model_type: diffusion_model\n",
-                  "is of the family Wan (video), which is not built yet (num_dit_layers, patch_size_3d, out_channels)",
+                  "is of the family Wan (video), which is not supported (num_dit_layers, patch_size_3d, out_channels)",
                   "problems");
 }
 
@@ -299,7 +299,7 @@ static void models_are_changed_by_their_arguments(void **state)
             false, 4, both) != TM_OK)
         fail_msg("%s", f->err.text);
     test_foreign_has(f, "model.dim", "2048");
-    /* float8's older names; a job file of a family that is not built */
+    /* float8's older names; a job file of a family that is not supported */
     test_foreign_take(
         f, test_foreign_put(f, "x.yaml",
                             TITAN "llama3.1_8B-fp8.yaml\n" OVERRIDES

@@ -104,7 +104,7 @@ static void the_command_line_speaks_their_language(void **state)
     test_foreign_has(f, "model.n_kv_heads", "2");
     const char *wrong[] = { "--mamba_state_dim", "8", "--allow-unknown-keys" };
     assert_int_equal(test_foreign_load(f, plant_tree(f), true, 3, wrong), TM_UNSUPPORTED);
-    assert_non_null(strstr(f->err.text, "'mamba_state_dim' = '8' (command line): not built yet: state-space layers"));
+    assert_non_null(strstr(f->err.text, "'mamba_state_dim' = '8' (command line): not supported: state-space layers"));
 }
 
 /* A file alone has the presets of ours of the same name, and the same values of the trainer. */
@@ -156,16 +156,16 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
         bool        plans; /* a plan may leave it out */
     } cases[] = {
         { "num_experts: 8\n      moe_router_topk: 2\n      moe_use_rings: true",
-          "'moe_use_rings' = 'true' (x.yaml:14): not built yet: this form of experts", false },
-        { "qk_l2_norm: true", "'qk_l2_norm' = 'true' (x.yaml:12): not built yet: norms of query", false },
-        { "attention_output_gate: true", "'attention_output_gate' = 'true' (x.yaml:12): not built yet: gated attention",
+          "'moe_use_rings' = 'true' (x.yaml:14): not supported: this form of experts", false },
+        { "qk_l2_norm: true", "'qk_l2_norm' = 'true' (x.yaml:12): not supported: norms of query", false },
+        { "attention_output_gate: true", "'attention_output_gate' = 'true' (x.yaml:12): not supported: gated attention",
           false },
         { "mamba_state_dim: 16", "state-space layers (Mamba)", false },
         { "spec: [a, b]", "layers by a Python specification", false },
-        { "hidden_dropout: 0.1", "not built yet: dropout; set it to 0", true },
-        { "exp_avg_dtype: fp8", "not built yet: moments in another format; set it to fp32", true },
-        { "optimizer: dist_lamb", "not built: another optimizer; wanted one of adam, sgd", false },
-        { "lr_decay_style: steps", "not built: another shape of the decay; wanted one of cosine, linear, constant",
+        { "hidden_dropout: 0.1", "not supported: dropout; set it to 0", true },
+        { "exp_avg_dtype: fp8", "not supported: moments in another format; set it to fp32", true },
+        { "optimizer: dist_lamb", "not supported: another optimizer; wanted one of adam, sgd", false },
+        { "lr_decay_style: steps", "not supported: another shape of the decay; wanted one of cosine, linear, constant",
           false },
         { "recompute_layer_ids: [1, 2]", "recomputation of chosen layers", true },
         { "fp8: hybrid\n      fp8_wgrad: false", "float8 without its gradients", true },
@@ -300,7 +300,7 @@ static void real_files_have_such_lines(void **state)
                                                "true}\n      model: {converters: [turbo_fp8_linear]}\n");
     assert_int_equal(test_foreign_load(f, turbo, true, 0, NULL), TM_OK);
     assert_non_null(strstr(tm_config_unbuilt(f->config), "float8 of Primus-Turbo's linears"));
-    test_foreign_refuse(f, turbo, "'turbo_fp8_linear', float8 of Primus-Turbo, is not built; give [] for bfloat16");
+    test_foreign_refuse(f, turbo, "'turbo_fp8_linear', float8 of Primus-Turbo, is not supported; give [] for bfloat16");
     /* a key given again with the same word; no block recomputed; a variable whose default is null; a check */
     test_foreign_take(
         f, test_foreign_put(f, "x.yaml",
@@ -341,7 +341,7 @@ static void families_are_refused_by_their_name(void **state)
                      "model_type: mamba\nnum_layers: 2\nmamba_state_dim: 16\n");
     test_foreign_refuse(
         f, test_foreign_put(f, "x.yaml", MEGATRON "mamba_1B.yaml\n" MOCK),
-        "the model 'mamba_1B' is of the family Mamba (state space), which is not built yet (mamba_state_dim)");
+        "the model 'mamba_1B' is of the family Mamba (state space), which is not supported (mamba_state_dim)");
 }
 
 static void everything_wrong_is_told_at_once(void **state)

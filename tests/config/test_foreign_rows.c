@@ -102,7 +102,7 @@ static void data_parallel_layouts_of_megatron(void **state)
     };
     static const char *const refused[][2] = {
         { "      use_torch_fsdp2: true\n      use_distributed_optimizer: true\n",
-          "not built: use_torch_fsdp2 with use_distributed_optimizer; leave one out" },
+          "not supported: use_torch_fsdp2 with use_distributed_optimizer; leave one out" },
         { "      use_megatron_fsdp: true\n      data_parallel_sharding_strategy: half\n",
           "must be one of optim, optim_grads, optim_grads_params; found 'half'" },
         { "      use_distributed_optimizer: true\n      num_distributed_optimizer_instances: 2\n",

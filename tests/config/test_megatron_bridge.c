@@ -209,7 +209,7 @@ static void a_model_is_a_recipe(void **state)
         char text[200];
         snprintf(text, sizeof text, "recipe: a\nflavor: %s\nhf_path: Qwen/Qwen3-8B\n", flavors[i]);
         test_foreign_put(f, "other.yaml", text);
-        refuse(f, "sft_trainer", "other", MOCK, "not built: this recipe");
+        refuse(f, "sft_trainer", "other", MOCK, "not supported: this recipe");
     }
     test_foreign_put(f, "other.yaml", "recipe: a\nflavor: qwen3_8b_finetune_config\nhf_path: Qwen/Qwen9\n");
     refuse(f, "sft_trainer", "other", MOCK, "'hf_path' = 'Qwen/Qwen9'");

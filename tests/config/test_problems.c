@@ -29,7 +29,7 @@ static const wrong cases[] = {
       .file = "training: {stepz: 1, max_norm: much, seq_len: 0, global_batch_size: 3, local_batch_size: 2}\n"
               "fp16: true\n",
       .says = { "unknown key 'training.stepz'", "'training.max_norm' (x.yaml:1) must be a number, found 'much'",
-                "'training.seq_len' (x.yaml:1)", "float16 training is not built", "is not a multiple of" } },
+                "'training.seq_len' (x.yaml:1)", "float16 training is not supported", "is not a multiple of" } },
     { .name = "a shape has several",
       .file = "model: {family: llama, dim: 60, n_layers: 2, n_heads: 8, n_kv_heads: 3, vocab_size: 128,\n"
               "        n_experts: 8, n_experts_per_token: 9, n_dense_layers: 3, bias: mi350x_table}\n",
@@ -44,7 +44,7 @@ static const wrong cases[] = {
       .file = "model: {family: deepseek, dim: 64, n_layers: 2, n_heads: 4, n_kv_heads: 2, vocab_size: 128,\n"
               "        kv_lora_rank: 16, qk_rope_head_dim: 7, sliding_window: 8}\n",
       .says = { "model.qk_rope_head_dim 7 (x.yaml:2) is odd", "model.sliding_window (x.yaml:2)",
-                "model.n_kv_heads (x.yaml:1) is not built for the deepseek family" } },
+                "model.n_kv_heads (x.yaml:1) is not supported for the deepseek family" } },
     { .name = "gpt's",
       .file = "model: {family: gpt, dim: 64, n_layers: 2, n_heads: 4, vocab_size: 128, sinks: true, bias: qkv,\n"
               "        sliding_window: 8}\n",
@@ -88,7 +88,7 @@ static const wrong cases[] = {
       .says = { "'optimizer.name' (x.yaml:2)", "optimizer.kahan_sum (x.yaml:2) keeps" } },
     { .name = "no consequences of an unknown converter",
       .file = LLAMA "model.converters: [quantize.linear.float8, quantize.frob]\nquantize.recipe: mxfp8\n",
-      .says = { "'quantize.frob' is not built yet" } },
+      .says = { "'quantize.frob' is not supported" } },
     { .name = "no consequences of a recipe without its converter",
       .file = LLAMA "quantize.linear.float8.recipe_name: rowwise\nquantize.recipe: mxfp8\nfp8: hybrid\n",
       .says = { "quantize.linear.float8.recipe_name (x.yaml:2) has an effect only with" } },

@@ -43,9 +43,9 @@ static void recipes_of_torchtune_load(void **state)
     test_foreign_has(f, "training.max_norm", "0");
     test_foreign_has(f, "activation_checkpoint.mode", "full");
     memcpy(strstr(text, "llama3_1_8b"), "qwen2_7b_rm", 11); /* begins like one that is */
-    test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), "not built: this model");
+    test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), "not supported: this model");
     memcpy(strstr(text, "qwen2_7b_rm"), "llama9_1_8b", 11);
-    test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), "not built: this model");
+    test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), "not supported: this model");
 }
 
 static const char adapters[] =
@@ -103,8 +103,8 @@ static void components_of_torchtune_are_mapped(void **state)
           "activation_checkpoint.mode", "full" },
     };
     static const char *const refused[][3] = {
-        { "gemma.lora_gemma_2b", "", "not built: this model" },
-        { "llama3_2_vision.lora_llama3_2_vision_11b", "", "not built: this model" },
+        { "gemma.lora_gemma_2b", "", "not supported: this model" },
+        { "llama3_2_vision.lora_llama3_2_vision_11b", "", "not supported: this model" },
         { "llama2.lora_llama2_7b", "loss:\n  _component_: torchtune.rlhf.loss.PPOLoss\n", "another loss" },
         { "llama2.lora_llama2_7b", "teacher_model:\n  _component_: torchtune.models.llama2.llama2_7b\n",
           "distillation" },
@@ -113,7 +113,7 @@ static void components_of_torchtune_are_mapped(void **state)
         { "llama2.lora_llama2_7b", "tasks: [truthfulqa]\n", "nothing is trained there" },
         { "llama2.lora_llama2_7b", "prompt:\n  user: hello\n", "a recipe that generates text" },
         { "llama2.qlora_llama2_7b", "dtype: fp32\n", "a base in 4 bits whose other weights are in float32" },
-        { "llama2.lora_llama2_7b", "ppo_epochs: 3\n", "not built yet: PPO" },
+        { "llama2.lora_llama2_7b", "ppo_epochs: 3\n", "not supported: PPO" },
         { "llama2.lora_llama2_7b", "tasks: [a]\nlimit: 3\nenable_kv_cache: True\n", "'tasks' = 'a'" },
         { "llama2.lora_llama2_7b", "top_k: 3\n", "a recipe that generates text" },
     };

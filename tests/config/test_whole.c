@@ -110,7 +110,7 @@ static void outcomes_are_as_recorded(void **state)
         add_axes(&out, config);
         add_lines(&out, "notes", tm_config_notes(config));
         add_lines(&out, "accepted", tm_config_accepted(config));
-        add_lines(&out, "not built", tm_config_unbuilt(config));
+        add_lines(&out, "not supported", tm_config_unbuilt(config));
         tm_config_destroy(config);
     }
     assert_int_equal(chdir(back), 0);

@@ -120,7 +120,7 @@ static const whole_case whole_cases[] = {
               "beta1: "
               "1.5}\n"
               "debug.seed: 1.5\ndata.prefetch: 65\nlog.level: loud\nmodel.init: nomral\n" },
-    { .name = "not built",
+    { .name = "not supported",
       .file = "x.yaml",
       .text = LLAMA "launch: {nnodes: 4, gpus_per_node: 8}\nfp16: true\nmaster_addr: host\nplatform: {a: {b: 1}}\n" },
     { .name = "not built, planned",
@@ -191,7 +191,7 @@ static const whole_case whole_cases[] = {
       .text = "model: {name: llama3, flavor: 8B}\ntraining.mock_data: true\n" },
     { .name = "a model by its flavor", .file = "x.yaml", .text = "model.flavor: 70B\ntraining.mock_data: true\n" },
     { .name = "a flavor that it does not have", .file = "x.yaml", .text = "model: {name: llama3, flavor: 9B}\n" },
-    { .name = "a family that is not built", .file = "x.yaml", .text = "model: {name: mamba2, flavor: 1B}\n" },
+    { .name = "a family that is not supported", .file = "x.yaml", .text = "model: {name: mamba2, flavor: 1B}\n" },
     { .name = "a name of its own",
       .file = "x.yaml",
       .text = "model: {name: mine, family: llama, dim: 64, n_layers: 2, n_heads: 4, vocab_size: 128}\n" },

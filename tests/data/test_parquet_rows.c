@@ -84,7 +84,7 @@ static void lines_have_all_of_it(void **state)
         { TALK ", \"loss_scale\": 2.0}]}", NULL, "turn 2: 'loss_scale' is neither 1 nor 0" },
         { TALK ", \"loss\": 0}]}", NULL, "turn 2: 'loss' is neither true nor false" },
         { TALK ", \"train\": \"no\"}]}", NULL, "turn 2: 'train' is neither true nor false" },
-        { TALK ", \"train_detail\": [{\"train\": false}]}]}", NULL, "turn 2: 'train_detail' is not built" },
+        { TALK ", \"train_detail\": [{\"train\": false}]}]}", NULL, "turn 2: 'train_detail' is not supported" },
         { TALK ", \"weight\": 0}]}", "[[[user]2+2?[assistant]4]]", NULL },
         { TALK ", \"weight\": 1, \"loss\": false}]}", "[[[user]2+2?[assistant]4]]", NULL },
         { TALK ", \"loss_scale\": 0.0}]}", "[[[user]2+2?[assistant]4]]", NULL },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run refuses, to the letter: keys that contradict each other, that a model cannot have, that are not built.
+/* What a run refuses, to the letter: keys that contradict each other, that a model cannot have, that are not supported.
  * tests/golden/refusals.txt has a line of keys and, below it, indented, what is said of them; or `planned`, where they
  * are the nearest that is let pass. TM_RECORD=1 build/release/tests/golden/test_refusals writes what is said anew. */
 #include "support/full_config.h"

@@ -8,7 +8,7 @@
 standins=$(dirname "$TRAINMARK")/tests/standins
 unset TRAINMARK_GPU_RUNTIME TRAINMARK_NVRTC TRAINMARK_HIPRTC TRAINMARK_CUBLASLT TRAINMARK_HIPBLASLT TRAINMARK_KERNELS TRAINMARK_NVML
 if ! [ -e "$standins/hip.so" ]; then
-    skip "devices" "$standins/hip.so is not built"
+    skip "devices" "$standins/hip.so is not supported"
     finish
 fi
 export TRAINMARK_NVRTC="$standins/nvrtc.so" TRAINMARK_HIPRTC="$standins/hiprtc.so"

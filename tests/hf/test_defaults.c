@@ -164,7 +164,7 @@ static void null_is_not_absent(void **state)
     }
 }
 
-/* Public files are read as they are, but for those that say what is not built; a member that nobody knows is refused by
+/* Public files are read as they are, but for those that say what is not supported; a member that nobody knows is refused by
  * name in each. */
 static void members_of_public_files_are_known(void **state)
 {
@@ -212,7 +212,7 @@ static void members_with_an_effect_are_refused(void **state)
         { "{\"model_type\": \"mixtral\", \"moe_frequency\": 2}", "'moe_frequency' is 2" },
         { "{\"model_type\": \"qwen2\", \"is_causal\": false}", "'is_causal' (false) is not known" },
         { "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForSequenceClassification\"]}",
-          "architecture LlamaForSequenceClassification is not built" },
+          "architecture LlamaForSequenceClassification is not supported" },
         { "{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}",
           "'scale_attn_by_inverse_layer_idx' is true" },
         { "{\"model_type\": \"gpt2\", \"activation_function\": \"gelu\"}", "'activation_function' is gelu" },

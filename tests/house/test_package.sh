@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../cli/lib.sh"
 root=$(cd "$here/../.." && pwd)
 
-# Packages have judged kernels inside, or are not built; where nothing was judged the other parts are tried without.
+# Packages have judged kernels inside, or are not supported; where nothing was judged the other parts are tried without.
 kernels=embedded
 if ! "$root/tools/embed_kernels.py" judged 2>/dev/null; then
     kernels=none

@@ -17,7 +17,7 @@ int test_foreign_tear_down(void **state);
 
 /* Begins with another, empty configuration. */
 void test_foreign_renew(test_foreign *f);
-/* Loads a file, then arguments of the command line. `plan`: what is not built may be left out. */
+/* Loads a file, then arguments of the command line. `plan`: what is not supported may be left out. */
 tm_status test_foreign_load(test_foreign *f, const char *path, bool plan, int argc, const char *const *argv);
 /* Fails unless a key of ours has the value; NULL: null. */
 void test_foreign_has(test_foreign *f, const char *key, const char *wanted);

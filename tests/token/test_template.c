@@ -79,17 +79,17 @@ static void refused(const char *text, tm_status status, const char *words)
 static void what_is_not_there_is_refused_by_name(void **state)
 {
     (void)state;
-    refused("a\n{% include 'x' %}", TM_UNSUPPORTED, "t, line 2: the tag 'include' is not built");
+    refused("a\n{% include 'x' %}", TM_UNSUPPORTED, "t, line 2: the tag 'include' is not supported");
     refused("{{ x | wordwrap }}", TM_UNSUPPORTED, "the filter 'wordwrap'");
     refused("{{ x is prime }}", TM_UNSUPPORTED, "the test 'is prime'");
-    refused("{{ lipsum() }}", TM_UNSUPPORTED, "'lipsum' is not built");
+    refused("{{ lipsum() }}", TM_UNSUPPORTED, "'lipsum' is not supported");
     refused("{{ 'x'|tojson(cls=1) }}", TM_UNSUPPORTED, "'tojson' has no argument 'cls'");
     refused("{{ 'x'|sort(key=1) }}", TM_UNSUPPORTED, "'sort' has no argument 'key'");
     refused("{{ 'x'|upper(1) }}", TM_INVALID, "'upper' takes 0 arguments");
     refused("{{ 'x'|replace('a') }}", TM_INVALID, "'replace' takes at least 2 arguments");
     refused("{{ 'x'|int(1, default=2) }}", TM_INVALID, "'int' is given 'default' twice");
-    refused("{{ 'x'.center(3) }}", TM_UNSUPPORTED, "'center' of this value is not built");
-    refused("{{ map.pop }}", TM_UNSUPPORTED, "'pop' of this value is not built");
+    refused("{{ 'x'.center(3) }}", TM_UNSUPPORTED, "'center' of this value is not supported");
+    refused("{{ map.pop }}", TM_UNSUPPORTED, "'pop' of this value is not supported");
     refused("{% macro m(a) %}{% endmacro %}{{ m(b=1) }}", TM_INVALID, "'m' has no argument 'b'");
     refused("{{ 1 is sameas 1 }}", TM_UNSUPPORTED, "'sameas' of two such values");
     refused("{{ 99999999999999999999 }}", TM_UNSUPPORTED, "an integer of more than 64 bits");

@@ -7,7 +7,7 @@
 
 built=$(dirname "$TRAINMARK")
 if ! [ -e "$built/tests/gpu/all" ]; then
-    skip "the acceptance run" "$built/tests/gpu/all is not built"
+    skip "the acceptance run" "$built/tests/gpu/all is not supported"
     finish
 fi
 lines() { grep -c "\"result\": \"$2\"" "$1/results.jsonl"; }

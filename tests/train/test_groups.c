@@ -264,7 +264,7 @@ static void what_does_not_fit_is_refused(void **state)
         { "params=* momentum=0.9", "'momentum' in optimizer.groups (test) is not a member", TM_INVALID },
         { "lr_scale=2", "lacks 'params'", TM_INVALID },
         { "norm.weight", "must be a list of maps", TM_INVALID },
-        { "params=norm.weight trained=false format=nf4", "need scales, which are not built yet", TM_UNSUPPORTED },
+        { "params=norm.weight trained=false format=nf4", "need scales, which are not supported", TM_UNSUPPORTED },
         { "params=norm.weight trained=false format=int32", "must be float32, bfloat16,", TM_INVALID },
         { "params=norm.weight format=bfloat16", "only weights that are not trained", TM_UNSUPPORTED },
     };

@@ -90,7 +90,7 @@ static void sequences_are_shared_by_key(void **state)
             "parallelism.exact");
 }
 
-/* A plan has as many ranks as the degrees multiply to, unless it says how many; also where a degree is not built. */
+/* A plan has as many ranks as the degrees multiply to, unless it says how many; also where a degree is not supported. */
 static void plans_need_no_number_of_ranks(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void experts_are_divided_among_those_that_share(void **state)
     assert_int_equal(parallel.experts.rank, 1);
     assert_true(parallel.expert_capacity > 1.49 && parallel.expert_capacity < 1.51);
     refused(MIXTURE "--parallelism.ranks 4 --parallelism.expert_parallel_degree 3", "which is 4; 2 or 4 would do");
-    refused(MIXTURE "--parallelism.expert_tensor_parallel_degree 2", "expert tensor parallelism is not built yet");
+    refused(MIXTURE "--parallelism.expert_tensor_parallel_degree 2", "expert tensor parallelism is not supported");
     /* A plan for no number of ranks has the fewest that can. */
     tm_layout plan = options_of(MIXTURE "--parallelism.expert_parallel_degree 8", true).step.layout;
     assert_int_equal(tm_mesh_ranks(&plan.mesh), 8);
@@ -189,7 +189,7 @@ static void pipelines_are_read(void **state)
     two = options_of(EVEN "--parallelism.pipeline_parallel_schedule ZBVZeroBubble", false).step.layout;
     assert_int_equal(two.chunks, 2);
     refused(EVEN "--parallelism.pipeline_parallel_layers_per_stage 3", "makes 3 stages of 8 blocks");
-    refused(EVEN "--parallelism.pipeline_parallel_schedule LoopedBFS", "'LoopedBFS' is not built; these are: GPipe");
+    refused(EVEN "--parallelism.pipeline_parallel_schedule LoopedBFS", "'LoopedBFS' is not supported; these are: GPipe");
     refused(EVEN "--training.local_batch_size 4 --parallelism.pipeline_parallel_microbatch_size 3",
             "does not divide training.local_batch_size 4");
     /* Weights of stages stay gathered unless it is said that they are let go. */

@@ -301,7 +301,7 @@ static const tm_foreign_key keys[] = {
     SPEED("primus_turbo.use_turbo_grouped_mm", "kernels"),
     SPEED("primus_turbo.use_turbo_float8_linear", "kernels; float8 is on by model.converters"),
     SPEED("primus_turbo.use_turbo_mx_linear", "kernels; MX is on by model.converters"),
-    HARMLESS("primus_turbo.use_moe_fp8", "has an effect with use_turbo_grouped_mm and experts, where it is not built"),
+    HARMLESS("primus_turbo.use_moe_fp8", "has an effect with use_turbo_grouped_mm and experts, where it is not supported"),
     SPEED("primus_turbo.use_turbo_fp8_gemm", "kernels; float8 is on by model.converters"),
     SPEED("primus_turbo.use_turbo_*", "kernels"),
     SPEED("primus_turbo.enable_embedding_autocast", "the embedding's rows are cast once"),

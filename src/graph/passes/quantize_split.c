@@ -171,7 +171,7 @@ static int64_t whole_length(const divided *d, int part)
 static tm_status refuse(const divided *d, const char *what, const char *way, tm_error *err)
 {
     return tm_fail(err, TM_UNSUPPORTED,
-                   "recipe %s is not built for '%s' among ranks that divide matrices "
+                   "recipe %s is not supported for '%s' among ranks that divide matrices "
                    "(parallelism.tensor_parallel_degree %d): %s; leave it out (quantize.filter_fqns)%s",
                    d->recipe, d->weight->name, d->policy->tensor_ranks, what, way);
 }

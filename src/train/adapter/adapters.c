@@ -358,7 +358,7 @@ static tm_status check_experts(const declarer *d, const tm_tensor *matrix, tm_er
                             : tm_adapters_vary(d->adapters) ? "of experts with lora.rank_pattern or lora.alpha_pattern"
                                                             : NULL;
     if (not_built)
-        return tm_fail(err, TM_UNSUPPORTED, "lora.targets (%s) names '%s': adapters %s are not built; leave it out",
+        return tm_fail(err, TM_UNSUPPORTED, "lora.targets (%s) names '%s': adapters %s are not supported; leave it out",
                        d->adapters->place, matrix->name, not_built);
     return TM_OK;
 }

@@ -109,7 +109,7 @@ static tm_status read_format(reader *r)
             tm_dtype_blocked((tm_dtype)d))
             return tm_fail(r->err, TM_UNSUPPORTED,
                            "'format' in optimizer.groups (%s): weights in %s need scales, which "
-                           "are not built yet; use a format of 8 or more bits",
+                           "are not supported; use a format of 8 or more bits",
                            r->group->place, r->value);
         r->group->format = (tm_dtype)d;
         if (tm_dtype_floating((tm_dtype)d) && d != TM_F64) return TM_OK;

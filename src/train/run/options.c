@@ -175,7 +175,7 @@ tm_status tm_train_optimizer(const tm_config *config, const tm_optimizer **out, 
     *out = tm_optimizer_find(name);
     if (*out) return TM_OK;
     return tm_fail(err, TM_UNSUPPORTED,
-                   "'optimizer.name' = '%s' (%s): this optimizer is not built yet; set it to AdamW", name,
+                   "'optimizer.name' = '%s' (%s): this optimizer is not supported; set it to AdamW", name,
                    tm_config_place(config, "optimizer.name"));
 }
 

@@ -213,7 +213,7 @@ static const tm_key keys[] = {
     /* optimizer and schedule */
     { .name = "optimizer.name", .kind = TM_KEY_CHOICE, .fallback = "AdamW",
       .choices = optimizers,
-      .help = "update rule; Adam is not built yet. Muon: for the matrices of blocks, with AdamW for all other "
+      .help = "update rule; Adam is not supported. Muon: for the matrices of blocks, with AdamW for all other "
               "parameters" },
     { .name = "optimizer.lr", .kind = TM_KEY_F64, .fallback = "8e-4", .lo = 0, .hi = 100,
       .synonyms = "lr,training.lr,learning_rate,optimizer.learning_rate", .help = "peak learning rate" },

@@ -95,7 +95,7 @@ static tm_status check_turbo_linears(tm_config *config, tm_error *err)
         return TM_OK;
     }
     return tm_fail(err, TM_UNSUPPORTED,
-                   "'model.converters' (%s): 'turbo_fp8_linear', float8 of Primus-Turbo, is not built; give [] for "
+                   "'model.converters' (%s): 'turbo_fp8_linear', float8 of Primus-Turbo, is not supported; give [] for "
                    "bfloat16, or [quantize.linear.float8] for the float8 of torchao",
                    place);
 }
@@ -112,7 +112,7 @@ static tm_status check_converters(tm_config *config, tm_error *err)
             known |= n == strlen(converters[i]) && strncmp(p, converters[i], n) == 0;
         if (!known)
             return tm_fail(err, TM_UNSUPPORTED,
-                           "'model.converters' (%s): '%.*s' is not built yet; there are quantize.linear.float8, "
+                           "'model.converters' (%s): '%.*s' is not supported; there are quantize.linear.float8, "
                            "quantize.linear.mx, quantize.grouped_mm.float8 and quantize.grouped_mm.mx",
                            tm_config_place(config, "model.converters"), (int)n, p);
         p += n + (p[n] == ',');

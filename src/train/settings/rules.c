@@ -28,7 +28,7 @@ static tm_status settle_dtype(tm_config *config, tm_error *err)
     const char *param = tm_config_text(config, "training.mixed_precision_param");
     if (mixed > dtype && strcmp(param, "float16") == 0)
         return tm_fail(err, TM_UNSUPPORTED,
-                       "training.mixed_precision_param = float16 (%s): float16 training is not built "
+                       "training.mixed_precision_param = float16 (%s): float16 training is not supported "
                        "yet; set it to bfloat16 or float32",
                        tm_config_place(config, "training.mixed_precision_param"));
     if (dtype && dtype == mixed && strcmp(tm_config_text(config, "training.dtype"), param) != 0)

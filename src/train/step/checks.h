@@ -5,7 +5,7 @@
 
 #include "train/step/step.h"
 
-/* Tensors and adapters are declared: TM_UNSUPPORTED where an option is not built with them. */
+/* Tensors and adapters are declared: TM_UNSUPPORTED where an option is not supported with them. */
 TM_MUST_USE tm_status step_check_declared(const tm_step *step, tm_error *err);
 /* The programs are there: every adapter has a gradient. */
 TM_MUST_USE tm_status step_check_built(const tm_step *step, tm_error *err);
