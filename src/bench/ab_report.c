@@ -47,8 +47,8 @@ static void print_verdict(tm_text *out, const tm_ab_session *session, const tm_a
         else if (isfinite(needed))
             snprintf(way_out, sizeof way_out, "give --budget %.0f", ceil(needed));
         tm_text_printf(out,
-                       "verdict    too short to tell: %lld of the %d rounds that show what differs from one start to "
-                       "the next; %s\n",
+                       "verdict    inconclusive: %lld of the %d rounds needed to estimate start-to-start "
+                       "variation; %s\n",
                        (long long)r->rounds, TM_PAIRED_UNITS, way_out);
     } else if (r->verdict == TM_PAIRED_NO_DIFFERENCE) {
         tm_text_printf(out, "verdict    no difference seen (one of %.2f %% would have been detected)\n",

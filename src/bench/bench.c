@@ -182,7 +182,7 @@ static void check_rows(tm_bench *bench)
     if (column < 0 || n == 0) return;
     for (size_t row = 0; row < n; row++)
         if (tm_table_cell(bench->table, row, (size_t)column)->kind == TM_CELL_EMPTY) return;
-    tm_bench_invalid(bench, "every row was skipped; the first: %.300s",
+    tm_bench_invalid(bench, "nothing was measured, every row was skipped: %.300s",
                      tm_table_cell(bench->table, 0, (size_t)column)->text);
 }
 

@@ -204,7 +204,7 @@ const tm_cli_command tm_command_convert = {
     .summary = "convert a published figure between conventions",
     .words = "[VALUE [UNIT]]",
     .most = 2,
-    .about = "Converts a speed into all units in which speeds are published: tokens, samples, steps, FLOP/s by each "
+    .about = "Converts a throughput between all published units: tokens, samples, steps, FLOP/s by each "
              "convention "
              "(docs/flops.md), and the days that a number of tokens takes. UNIT is TFLOP/s (with --from), tokens/s, "
              "samples/s, images/s, s/step or ms/step (with --batch).",

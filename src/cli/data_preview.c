@@ -55,7 +55,7 @@ static const tm_option rows[] = {
       .help = "tokenizer file, or a model's directory with its template; default: bytes" },
     { "format", 0, TM_OPTION_CHOICE, offsetof(preview_options, format), .fallback = "auto",
       .choices = "auto|messages|conversations|instruction|completion|text|preference",
-      .help = "what a row is; auto: by the columns of the first one" },
+      .help = "row format; auto: inferred from the columns of the first row" },
     { "column-map", 0, TM_OPTION_TEXT, offsetof(preview_options, column_map), .value = "MAP",
       .help = "names of the columns in the file: prompt=QUESTION,completion=ANSWER" },
     { "chat-template", 0, TM_OPTION_TEXT, offsetof(preview_options, chat_template), .value = "FILE",

@@ -234,7 +234,7 @@ static tm_status take_strategy(rewriting *r, const char *value, tm_error *err)
     for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++)
         if (tm_names_equal(value, yes[i])) return TM_OK; /* ranks share the model anyway */
     return tm_fail(err, TM_UNSUPPORTED,
-                   "-f %.60s: wanted fsdp or True; for copies of the model give "
+                   "-f accepts fsdp or True, found %.60s; for copies of the model give "
                    "--parallelism.data_parallel_replicate_degree -1 --parallelism.data_parallel_shard_degree 1",
                    value);
 }

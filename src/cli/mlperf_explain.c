@@ -121,9 +121,9 @@ static const struct {
     { "  minutes beyond the target", cell_overshoot_time },
     { "  rounding in the variance of samples", cell_rounding },
     { "  interval of least expected time", cell_best },
-    { "  half the interval: change in time", cell_half },
+    { "  time change with half the interval", cell_half },
     { "    the same in scaled time", cell_half_scaled },
-    { "  a quarter of it: change in time", cell_quarter },
+    { "  time change with a quarter of it", cell_quarter },
     { "    the same in scaled time", cell_quarter_scaled },
 };
 

@@ -335,7 +335,7 @@ static tm_status train(run_job *j, tm_error *err)
         fputs("; -v prints every table, `trainmark report` makes a page of them\n", stderr);
     }
     if (st == TM_INTERRUPTED && !j->options.checkpoint)
-        fprintf(stderr, "the same command with --checkpoint.enable true continues from here\n");
+        fprintf(stderr, "to resume, rerun the same command with --checkpoint.enable true\n");
     return st;
 }
 

@@ -32,8 +32,8 @@ tm_status run_open_weights(run_job *j, tm_error *err)
     if (training[0] && !tm_config_text(j->config, "model.dropout"))
         return tm_fail(
             err, TM_UNSUPPORTED,
-            "'%s/config.json' trains with %s, which is not supported; give --model.dropout 0 to train without it", folder,
-            training);
+            "'%s/config.json' trains with %s, which is not supported; give --model.dropout 0 to train without it",
+            folder, training);
     TM_TRY(tm_hf_folder_weights(folder, &j->weights, err));
     if (!j->weights) {
         tm_note("'%s' holds no weights: the initial ones follow from debug.seed", folder);

@@ -191,7 +191,7 @@ void tm_config_check_effects(tm_config *config, bool settled)
             refuse(config, entry, clause);
             continue;
         }
-        tm_text_printf(&config->notes, "%s%s (applies only ", config->notes.length == before ? "no effect: " : ", ",
+        tm_text_printf(&config->notes, "%s%s (applies only ", config->notes.length == before ? "ignored: " : ", ",
                        entry->key.name);
         say_clause(config, clause, &config->notes);
         tm_text_add(&config->notes, ")");

@@ -172,7 +172,7 @@ typedef struct {
 static tm_status outside(tm_loader *l, const tm_leaf *value)
 {
     tm_config_note(l->config,
-                   "no effect: %.200s (%.300s) stands beside the modules, where its program reads no key; to have it, "
+                   "ignored: %.200s (%.300s) stands beside the modules, where its program reads no key; to have it, "
                    "move it under modules.%s.overrides",
                    value->path, tm_place(value->origin), l->config->module);
     return TM_OK;

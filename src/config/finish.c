@@ -181,7 +181,8 @@ static void note_ignored(tm_config *config)
     size_t other = config->n_accepted[0], faster = config->n_accepted[1];
     if (other + faster > 0)
         tm_text_printf(&config->notes,
-                       "of the keys of %s, %zu affect speed only and %zu have no effect here (--verbose lists them)\n",
+                       "ignored %zu setting%s of %s: %zu affect speed only, %zu do not apply (--verbose lists them)\n",
+                       faster + other, faster + other > 1 ? "s" : "",
                        config->framework ? config->framework->name : "other programs", faster, other);
     if (config->unknown.length) tm_text_printf(&config->notes, "unknown keys skipped: %s\n", config->unknown.data);
 }

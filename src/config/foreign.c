@@ -440,8 +440,9 @@ static void map(const translation *t)
     tm_text names = { 0 };
     names_of_cases(cases, &names);
     complain(t, TM_UNSUPPORTED,
-             tm_arena_format(t->config->arena, "not supported: %s%s%.400s", t->row->words ? t->row->words : "this value",
-                             names.length ? "; wanted one of " : "", names.length ? names.data : ""));
+             tm_arena_format(t->config->arena, "not supported: %s%s%.400s",
+                             t->row->words ? t->row->words : "this value", names.length ? "; wanted one of " : "",
+                             names.length ? names.data : ""));
     tm_text_fini(&names);
 }
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static const char *const kind_names[TM_FOREIGN_KINDS] = { "mapped",     "harmless",  "performance only",
+static const char *const kind_names[TM_FOREIGN_KINDS] = { "mapped",     "harmless",      "performance only",
                                                           "must equal", "not supported", "other model" };
 
 static tm_status find_framework(const char *name, const tm_framework **out, tm_error *err)

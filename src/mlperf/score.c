@@ -44,7 +44,7 @@ static void average(tm_score *s)
     if (s->bad > 1)
         s->problem = "too many runs that do not count: one at most";
     else if (last < 2)
-        s->problem = "too few runs: none is left without the fastest and the slowest";
+        s->problem = "too few runs: none remains without the fastest and the slowest (at least 3 are needed)";
     else
         s->minutes = sum / (double)(last - 1);
 }

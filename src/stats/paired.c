@@ -24,7 +24,7 @@ tm_pair tm_pair_of(const double a[2], const double b[2], const double again[2], 
 
 const char *tm_paired_verdict_name(tm_paired_verdict verdict)
 {
-    static const char *const names[] = { "faster", "slower", "no difference seen", "too short to tell" };
+    static const char *const names[] = { "faster", "slower", "no difference seen", "inconclusive" };
     return names[verdict];
 }
 

@@ -28,7 +28,7 @@ typedef enum {
     TM_PAIRED_NO_DIFFERENCE,
     TM_PAIRED_TOO_SHORT /* fewer than TM_PAIRED_UNITS rounds: what differs from one start to the next is not known */
 } tm_paired_verdict;
-const char *tm_paired_verdict_name(tm_paired_verdict verdict); /* "slower", "too short to tell" */
+const char *tm_paired_verdict_name(tm_paired_verdict verdict); /* "slower", "inconclusive" */
 
 enum { TM_PAIRED_UNITS = 6 };
 

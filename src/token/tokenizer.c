@@ -263,8 +263,10 @@ tm_status tm_tokenizer_open(const char *path, const char *pattern, tm_tokenizer 
     if (folder && !file_in(path, "tokenizer.json", &file) && !file_in(path, "tokenizer.model", &file) &&
         !file_in(path, "tekken.json", &file)) {
         tm_text_fini(&file);
-        return tm_fail(err, TM_INVALID,
-                       "no tokenizer in '%s': no tokenizer.json, tokenizer.model or tekken.json; name the file", path);
+        return tm_fail(
+            err, TM_INVALID,
+            "no tokenizer in '%s': looked for tokenizer.json, tokenizer.model, tekken.json; give the file itself",
+            path);
     }
     tm_status st = tm_file_read(file.data, TM_TOKENIZER_MAX_BYTES, &bytes, err);
     if (st == TM_OK) st = tm_tokenizer_parse(file.data, bytes.data, bytes.length, pattern, out, err);

@@ -53,7 +53,7 @@ at_once()
             rm -rf "${work:?}/$name"
             "$@" >"$work/$name.stdout" 2>"$work/$name.stderr" </dev/null
             echo $? >"$work/$name.code"
-            grep -q "too short to tell" "$work/$name.stdout" || break
+            grep -q "inconclusive" "$work/$name.stdout" || break
         done
     } &
 }
@@ -232,7 +232,7 @@ check "commands as whole runs" has "$out" "^B / A +0\.[0-7]"
 compare short TURN=0.2 BUDGET=8 >"$out" 2>"$err"
 code=$?
 check "and that it is not precise enough" [ "$code" -eq 5 ]
-check "too few rounds tell nothing" has "$out" "^verdict +too short to tell: [0-5] of the 6 rounds .*; give --budget [0-9]+$"
+check "too few rounds tell nothing" has "$out" "^verdict +inconclusive: [0-5] of the 6 rounds .*; give --budget [0-9]+$"
 check "what it takes is told after the first round" has "$err" "note: a verdict takes 6 rounds, and one takes [0-9.]+ s: --budget 8 is too short, --budget [0-9]+ is enough$"
 check "it ends with the budget" has "$out" "^ended +after [0-9.]+ s: the budget ended$"
 check "with the way out" has "$out" "not precise enough: raise BUDGET"

@@ -88,7 +88,7 @@ trainmark run $tiny --training.steps 100000000 --out late --timeout 0.7 --log.fo
 failed_with 130 "a run that is stopped" "stopped by --timeout after 0.7 s$"
 check "is a warning in the log" has late/logs/rank-0/warning 'interrupted|stopped'
 check "and no error" [ ! -s late/logs/rank-0/error ]
-check "it says how to go on" has "$err" "^the same command with --checkpoint.enable true continues from here$"
+check "it says how to go on" has "$err" "^to resume, rerun the same command with --checkpoint.enable true$"
 check "and where the results are" has "$err" "^results in late; "
 trainmark run $tiny --training.steps 100000000 --out later --timeout 0.7 --checkpoint.enable true
 check_not "with checkpoints it need not say that" has "$err" "continues from here"

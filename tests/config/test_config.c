@@ -431,7 +431,7 @@ static void keys_without_effect_are_noted_once(void **state)
         tm_config_notes(f->config),
         "training.mixed_precision_param is not given: a CPU run is float32\n"
         "accepted and ignored: training.gc_freq\n"
-        "of the keys of other programs, 3 affect speed only and 0 have no effect here (--verbose lists them)\n");
+        "ignored 3 settings of other programs: 3 affect speed only, 0 do not apply (--verbose lists them)\n");
 }
 
 static void unknown_keys_can_be_let_through(void **state)

@@ -105,7 +105,7 @@ static void what_a_higher_layer_switches_off_is_noted(void **state)
     (void)state;
     tm_config  *config = configured(file, "--validation.enable false --model.rope_scaling none", TM_OK, &err);
     const char *notes = tm_config_notes(config);
-    assert_non_null(strstr(notes, "no effect: "));
+    assert_non_null(strstr(notes, "ignored: "));
     assert_non_null(strstr(notes, "validation.freq (applies only with validation.enable)"));
     assert_non_null(strstr(notes, "model.rope_beta_fast (applies only with model.rope_scaling yarn)"));
     tm_text printed = { 0 };

@@ -165,7 +165,7 @@ static void other_recipes_of_the_table(void **state)
          { "lora.rank", "8" }, { "lora.alpha", "16" }, { "lora.targets", "wqkv,wo" }, { "model.moe_aux_loss", "0.001" },
          { "parallelism.expert_parallel_degree", "1" }, { "debug.moe_force_load_balance", "false" });
     assert_string_equal(tm_config_preset(f->config), "qwen3_30B-A3B");
-    assert_non_null(strstr(tm_config_notes(f->config), "no effect: peft.dim"));
+    assert_non_null(strstr(tm_config_notes(f->config), "ignored: peft.dim"));
     assert_non_null(strstr(tm_config_notes(f->config), "move it under modules.post_trainer.overrides"));
     TAKE("sft_trainer", "qwen3_30b_a3b", MOCK "      peft: none\n", { "lora.rank", "0" }, { "optimizer.lr", "5e-06" });
     TAKE("sft_trainer", "llama2_70b_lora_mxfp4", MOCK, { "lora.rank", "16" }, { "fp4", "e2m1" },

@@ -366,9 +366,9 @@ static void rows_must_be_different(void **state)
         int         rows, different;
         const char *reason; /* NULL: they are different enough */
     } cases[] = { { 120, 90, NULL },
-                  { 120, 89, "of 120 samples only 89 are different ones" },
+                  { 120, 89, "only 89 of the 120 training samples are distinct" },
                   { 60, 45, NULL },
-                  { 60, 44, "of 120 samples only 44 are different ones" },
+                  { 60, 44, "only 44 of the 120 training samples are distinct" },
                   { 400, 400, NULL } };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

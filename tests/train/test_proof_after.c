@@ -245,7 +245,7 @@ static void what_was_said_first_stays(void **state)
     batches = 24;
     assert_string_equal(check(&o, &like, "cpu"), "");
     batches = 25;
-    assert_string_equal(check(&o, &like, "cpu"), "of 50 samples only 21 are different ones");
+    assert_string_equal(check(&o, &like, "cpu"), "only 21 of the 50 training samples are distinct");
     like.timing.all_seconds = 1, like.timing.accounted_seconds = 2;
     assert_string_equal(check(&o, &like, "cpu"), "the phases of the steps take 2 s together, the steps 1 s");
     batches = 0;

@@ -200,7 +200,7 @@ static tm_status check_samples(run *r, tm_error *err)
     int64_t different = seen < epoch ? seen : epoch;
     if (seen >= TM_JUDGED_STEPS && 4 * unique < 3 * different && !r->certified.not_training[0])
         snprintf(r->certified.not_training, sizeof r->certified.not_training,
-                 "of %lld samples only %lld are different ones", (long long)seen, (long long)unique);
+                 "only %lld of the %lld training samples are distinct", (long long)unique, (long long)seen);
     return TM_OK;
 }
 

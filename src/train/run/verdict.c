@@ -210,8 +210,9 @@ static tm_verdict judge_held_out(const tm_evidence *e, char reason[TM_REASON_BYT
         return TM_VERDICT_INVALID;
     }
     bool passed = final < e->unigram_entropy;
-    snprintf(reason, TM_REASON_BYTES, "held-out loss %.4f, entropy of single tokens %.4f%s", final, e->unigram_entropy,
-             passed ? "" : ": nothing was learned beyond their frequencies");
+    snprintf(reason, TM_REASON_BYTES, "held-out loss %.4f %s the unigram baseline, %.4f%s", final,
+             passed ? "beats" : "does not beat", e->unigram_entropy,
+             passed ? "" : ": nothing was learned beyond the frequencies of tokens");
     return passed ? TM_VERDICT_VALID : not_passed(e, reason);
 }
 
