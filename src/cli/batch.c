@@ -60,24 +60,27 @@ static int64_t largest_divisor(search *s, int64_t below)
     return 0;
 }
 
-/* Where the memory of one and two units says that it ends: the plan grows nearly as the batch does. */
-static int64_t guess(const search *s, int64_t first, int64_t second)
+/* Of two batches, in units, and their plans: where the memory ends, as the plan grows nearly as the batch does. 0: that
+ * is not known. */
+static int64_t guess(const search *s, int64_t a, int64_t a_bytes, int64_t b, int64_t b_bytes)
 {
-    if (s->memory <= 0 || second <= first) return 0;
-    return 1 + (s->memory - first) / (second - first);
+    if (s->memory <= 0 || a == b || (b_bytes - a_bytes) / (b - a) <= 0) return 0;
+    return a + (s->memory - a_bytes) / ((b_bytes - a_bytes) / (b - a));
 }
 
-/* One, two, what these say and its neighbours; then the gap is halved, from twice as many where there is no end yet. */
-static int64_t largest(search *s, int64_t below)
+/* From a batch whose plan is known, or one: another batch, what both say and its neighbours; then the gap is halved,
+ * from twice as many where there is no end yet. */
+static int64_t largest(search *s, int64_t below, int64_t known, int64_t known_bytes)
 {
     int64_t good = 0, bad = below / s->unit + 1; /* in units */
-    int64_t first = 0, about = 0;
-    for (int64_t tried = 0; bad - good > 1; tried++) {
+    int64_t first = known / s->unit, first_bytes = known_bytes, about = 0, tried = 0;
+    if (first > 0 && first < bad && (s->memory <= 0 || known_bytes <= s->memory)) good = first;
+    if (first > 0 && first < bad && good == 0) bad = first;
+    for (; bad - good > 1; tried++) {
         int64_t n = good == 0                     ? 1
-                    : good == 1 && !about         ? 2
                     : about > good && about < bad ? about
-                    : about == good && tried < 5  ? good + 1
-                    : about == bad && tried < 5   ? bad - 1
+                    : about == good && tried < 4  ? good + 1
+                    : about == bad && tried < 4   ? bad - 1
                     : bad > below / s->unit       ? 2 * good
                                                   : good + (bad - good) / 2;
         if (n >= bad) n = bad - 1;
@@ -85,8 +88,11 @@ static int64_t largest(search *s, int64_t below)
             good = n;
         else
             bad = n;
-        if (n == 1) first = s->bytes;
-        if (n == 2 && !about) about = guess(s, first, s->bytes);
+        if (first > 0 && !about && s->bytes > 0) about = guess(s, first, first_bytes, n, s->bytes);
+        if (first == 0) {
+            first = n;
+            first_bytes = s->bytes;
+        }
     }
     return good * s->unit;
 }
@@ -131,11 +137,12 @@ static search search_of(const tm_sweep_options *options)
     return s;
 }
 
-tm_status tm_cli_largest_batch(const tm_sweep_options *options, int64_t most, int64_t *batch, tm_error *err)
+tm_status tm_cli_largest_batch(const tm_sweep_options *options, int64_t now, int64_t bytes, int64_t most,
+                               int64_t *batch, tm_error *err)
 {
     search s = search_of(options);
     if (most > s.most) most = s.most;
-    *batch = s.global > 0 ? largest_divisor(&s, most) : largest(&s, most);
+    *batch = s.global > 0 ? largest_divisor(&s, most) : largest(&s, most, now, bytes);
     return *batch == 0 && s.why.status != TM_OK ? tm_fail(err, s.why.status, "%s", s.why.text) : TM_OK;
 }
 
@@ -145,7 +152,7 @@ tm_status tm_cli_find_batch(const tm_sweep_options *options, int64_t *batch, tm_
     const bool parts = has_parts(options->config);
     bool       runs = false;
     for (int64_t below = s.most; !runs; below = *batch - (*batch + 15) / 16) {
-        *batch = below < 1 ? 0 : s.global > 0 ? largest_divisor(&s, below) : largest(&s, below);
+        *batch = below < 1 ? 0 : s.global > 0 ? largest_divisor(&s, below) : largest(&s, below, 0, 0);
         if (*batch == 0 && s.why.status != TM_OK) return tm_fail(err, s.why.status, "%s", s.why.text);
         if (*batch == 0) {
             char have[32];

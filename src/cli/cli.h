@@ -78,9 +78,9 @@ void tm_cli_platform_json(const tm_cli_options *options, const tm_device *device
 
 /* Reads options (into line->options, a tm_cli_options), subject and overrides, in any order, into a finished
  * configuration: `fallback` is the preset when nothing is named. The subject is the first word that is neither an
- * option, nor an option's value, nor key=value. plans: nothing is run, so that values that ask for what is not supported
- * are listed instead of refused (as a dry run does, too). The configuration is made here and is the caller's, also on
- * failure (it holds strings of the error). */
+ * option, nor an option's value, nor key=value. plans: nothing is run, so that values that ask for what is not
+ * supported are listed instead of refused (as a dry run does, too). The configuration is made here and is the caller's,
+ * also on failure (it holds strings of the error). */
 TM_MUST_USE tm_status tm_cli_configure(tm_cli_line *line, const char *fallback, bool plans, tm_config **config,
                                        tm_error *err);
 

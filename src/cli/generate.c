@@ -49,7 +49,12 @@ static int32_t taught_end(const tm_tokenizer *tokenizer, bool model_says)
 /* The text's ids, with what stands in front of a text and without what stands behind it. */
 static tm_status encode(job *j, int32_t **ids, int64_t *n, tm_error *err)
 {
-    const char *path = j->o->tokenizer ? j->o->tokenizer : j->path;
+    const char *path = j->o->tokenizer ? j->o->tokenizer : tm_hf_source_tokenizer(&j->source);
+    if (!path)
+        return tm_fail(err, TM_INVALID,
+                       "'%.200s' was trained on data.source %.40s, whose tokens stand for no text; give --prompt-ids "
+                       "FILE, or --tokenizer FILE",
+                       j->path, tm_config_text(j->source.config, "data.source"));
     TM_TRY(tm_tokenizer_open(path, NULL, &j->tokenizer, err));
     tm_encoder *encoder = tm_encoder_create(j->tokenizer);
     tm_ids      out = { 0 };
@@ -237,7 +242,7 @@ static tm_status run(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "prompt", 0, TM_OPTION_TEXT, offsetof(generate_options, prompt), .value = "TEXT", .may_be_empty = true,
-      .help = "text to continue, encoded by the tokenizer in DIR" },
+      .help = "text to continue, encoded by the tokenizer of DIR or RUN" },
     { "prompt-ids", 0, TM_OPTION_TEXT, offsetof(generate_options, prompt_ids), .value = "FILE",
       .help = "token ids: a JSON array or a .npy" },
     { "tokenizer", 0, TM_OPTION_TEXT, offsetof(generate_options, tokenizer), .value = "FILE",

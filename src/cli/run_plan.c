@@ -64,12 +64,12 @@ static void print_memory(const fit *f, tm_text *out)
 }
 
 /* The largest batch that fits. Plans of very large ones can take seconds: not far beyond the one that is set. */
-static void print_largest(const run_job *j, const tm_sweep_options *search, tm_text *out)
+static void print_largest(const run_job *j, const fit *f, const tm_sweep_options *search, tm_text *out)
 {
-    enum { FAR = 32 };
+    enum { FAR = 4 };
     int64_t  batch, now = tm_config_i64(j->config, "training.local_batch_size");
     tm_error own = { 0 };
-    if (tm_cli_largest_batch(search, FAR * now, &batch, &own) != TM_OK) {
+    if (tm_cli_largest_batch(search, now, (int64_t)explain_most(&f->ranks), FAR * now, &batch, &own) != TM_OK) {
         tm_text_printf(out, "largest batch: not found: %s\n", own.text);
         return;
     }
@@ -92,7 +92,7 @@ static void print_plan_text(const run_job *j, const fit *f, const tm_sweep_optio
     if (f->ranked) tm_text_printf(out, ", %d ranks (%s)", tm_mesh_ranks(f->mesh), tm_mesh_text(mesh, f->mesh));
     tm_text_add(out, "\n");
     print_memory(f, out);
-    print_largest(j, search, out);
+    print_largest(j, f, search, out);
     tm_cli_print_platform(j->cli, j->device, "platform: ", out);
     print_data(j, out);
     if (tm_config_bool(j->config, "mlperf.enable"))

@@ -93,8 +93,8 @@ bool tm_config_report(tm_config *config, tm_status st, tm_error *err);
 void tm_config_spoil(tm_config *config, const char *name);
 /* Unknown keys of files and the command line are then noted instead of refused (--allow-unknown-keys). */
 void tm_config_allow_unknown(tm_config *config, bool allow);
-/* Values that ask for what is not supported are then listed by tm_config_unbuilt instead of refused; for plans, which say
- * what they leave out. */
+/* Values that ask for what is not supported are then listed by tm_config_unbuilt instead of refused; for plans, which
+ * say what they leave out. */
 void tm_config_allow_unbuilt(tm_config *config, bool allow);
 /* A list given to a key that takes a single value is then an axis of a sweep, and the key has its first value; else it
  * is refused. */

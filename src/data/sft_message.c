@@ -94,18 +94,19 @@ static tm_status read_wanted(const json_t *given, bool answer, size_t turn, cons
     *out = true;
     if (json_array_size(json_object_get(given, "train_detail")) > 0)
         return tm_fail(err, TM_UNSUPPORTED,
-                       "%s, turn %zu: 'train_detail' is not supported: answers are learned as a whole; leave it out", place,
-                       turn);
+                       "%s, turn %zu: 'train_detail' is not supported: answers are learned as a whole; leave it out",
+                       place, turn);
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
         const json_t *value = json_object_get(given, members[i].name);
         double        x = json_is_boolean(value) ? (double)json_is_true(value) : json_number_value(value);
         bool          is_no = x >= 0 && x <= 0, is_yes = x >= 1 && x <= 1;
         if (!value || json_is_null(value) || (!answer && !members[i].of_others)) continue;
         if (!(members[i].boolean ? json_is_boolean(value) : json_is_number(value)) || (!is_no && !is_yes))
-            return tm_fail(err, TM_UNSUPPORTED,
-                           "%s, turn %zu: '%s' is neither %s, and answers that count otherwise are not supported; leave it "
-                           "out to learn all answers alike",
-                           place, turn, members[i].name, members[i].wanted);
+            return tm_fail(
+                err, TM_UNSUPPORTED,
+                "%s, turn %zu: '%s' is neither %s, and answers that count otherwise are not supported; leave it "
+                "out to learn all answers alike",
+                place, turn, members[i].name, members[i].wanted);
         if (!answer && is_yes)
             return tm_fail(err, TM_UNSUPPORTED,
                            "%s, turn %zu: '%s' is true, and of a conversation only answers are learned, or all of it "

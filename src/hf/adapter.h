@@ -47,8 +47,8 @@ typedef struct tm_hf_adapter {
 } tm_hf_adapter;
 
 /* TM_INVALID, TM_FORMAT: no such folder, damaged; TM_UNSUPPORTED, naming the member: a configuration that computes what
- * is not supported (other modules to be saved, ...). Weights of the model itself that the file holds must equal those of
- * `model`, whose form is `form`; NULL: the file may hold none. The caller closes *out, also after a failure. */
+ * is not supported (other modules to be saved, ...). Weights of the model itself that the file holds must equal those
+ * of `model`, whose form is `form`; NULL: the file may hold none. The caller closes *out, also after a failure. */
 TM_MUST_USE tm_status tm_hf_adapter_open(const char *folder, const tm_safetensors *model, const tm_hf_form *form,
                                          tm_hf_adapter *out, tm_error *err);
 /* TM_UNSUPPORTED, TM_FORMAT: a tensor of the file is no adapter, nor what the model has under its name (private to

@@ -49,8 +49,9 @@ static bool is_empty(const json_t *value)
 static tm_status not_built(const tm_hf_adapter *a, const char *key, const json_t *value, tm_error *err)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    tm_fail(err, TM_UNSUPPORTED, "'%.200s/%s': '%s' is %.100s, which is not supported; merge the adapter with PEFT first",
-            a->folder, config_name, key, text ? text : "?");
+    tm_fail(err, TM_UNSUPPORTED,
+            "'%.200s/%s': '%s' is %.100s, which is not supported; merge the adapter with PEFT first", a->folder,
+            config_name, key, text ? text : "?");
     free(text);
     return TM_UNSUPPORTED;
 }
@@ -225,9 +226,10 @@ static tm_status check_rules(const tm_hf_adapter *a, tm_error *err)
                          : r->n_layers          ? "layers_to_transform"
                                                 : NULL;
     if (beside && (a->experts[0] || a->experts[1]))
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "'%.200s/%s': '%s' beside 'target_parameters' is not supported; merge the adapter with PEFT first",
-                       a->folder, config_name, beside);
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "'%.200s/%s': '%s' beside 'target_parameters' is not supported; merge the adapter with PEFT first",
+            a->folder, config_name, beside);
     return TM_OK;
 }
 

@@ -13,8 +13,8 @@ typedef struct {
 } tm_hf_description;
 
 /* Gives the model.* keys what `path` says, below everything that was given but presets. Every member must be known, and
- * what is not supported must have the value that computes nothing. TM_FORMAT: not such a file; TM_UNSUPPORTED: a model that
- * is not supported, with the member's name. */
+ * what is not supported must have the value that computes nothing. TM_FORMAT: not such a file; TM_UNSUPPORTED: a model
+ * that is not supported, with the member's name. */
 TM_MUST_USE tm_status tm_hf_config_read(const char *path, tm_config *config, tm_hf_description *out, tm_error *err);
 /* The same of text in memory; `path` is for messages. */
 TM_MUST_USE tm_status tm_hf_config_parse(const char *path, const char *text, size_t bytes, tm_config *config,

@@ -346,7 +346,8 @@ static tm_status find_form(reader *r, tm_error *err)
         size_t                   n;
         const tm_hf_form *const *forms = tm_hf_forms(&n);
         for (size_t i = 0; i < n; i++) tm_text_printf(&known, "%s%s", i ? ", " : "", forms[i]->model_type);
-        tm_fail(err, TM_UNSUPPORTED, "'%s': model_type '%.80s' is not supported; these are: %s", r->path, type, known.data);
+        tm_fail(err, TM_UNSUPPORTED, "'%s': model_type '%.80s' is not supported; these are: %s", r->path, type,
+                known.data);
         tm_text_fini(&known);
         return TM_UNSUPPORTED;
     }

@@ -3,11 +3,13 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "graph/value.h"
 #include "hf/convert.h"
 #include "hf/merge.h"
 #include "hf/layout.h"
 #include "hf/source.h"
+#include "token/train.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,9 +242,44 @@ static tm_status write_index(const exporter *x, tm_error *err)
     return st;
 }
 
-/* Of a folder: what belongs to the model and is not its numbers. */
+static tm_status write_text(const exporter *x, const char *name, const char *text, tm_error *err)
+{
+    tm_text copy = { 0 };
+    tm_text_add(&copy, text);
+    tm_status st = write_named(x, name, &copy, err);
+    tm_text_fini(&copy);
+    return st;
+}
+
+/* The tokenizer of bytes, as transformers reads it. */
+static tm_status write_bytes(const exporter *x, tm_error *err)
+{
+    tm_text json = { 0 };
+    tm_bytes_tokenizer(&json);
+    tm_status st = write_named(x, "tokenizer.json", &json, err);
+    tm_text_fini(&json);
+    TM_TRY(st);
+    return write_text(x, "tokenizer_config.json",
+                      "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n"
+                      "  \"clean_up_tokenization_spaces\": false,\n"
+                      "  \"eos_token\": \"" TM_BYTES_END "\"\n}\n",
+                      err);
+}
+
+/* Does the run's tokenizer consist of bytes? */
+static bool of_bytes(const exporter *x)
+{
+    const char *tokenizer = tm_hf_source_tokenizer(x->source);
+    return tokenizer && strcmp(tokenizer, "byte") == 0;
+}
+
+/* What belongs to the model and is not its numbers: of a folder, or of the tokenizer of a run. */
 static tm_status copy_files(const exporter *x, tm_error *err)
 {
+    const char *folder = tm_hf_source_tokenizer(x->source);
+    if (of_bytes(x)) return write_bytes(x, err);
+    if (x->source->checkpoint && folder && !tm_file_exists(folder))
+        tm_note("the tokenizer '%s' of the run is not there: the directory has none", folder);
     static const char *const names[] = { "generation_config.json",
                                          "tokenizer.json",
                                          "tokenizer_config.json",
@@ -253,9 +290,13 @@ static tm_status copy_files(const exporter *x, tm_error *err)
                                          "merges.txt",
                                          "tokenizer.model",
                                          "tekken.json" };
-    for (size_t i = 0; x->source->weights && i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = x->source->checkpoint ? 1 : 0; folder && i < sizeof names / sizeof names[0]; i++) {
         tm_text path = { 0 }, text = { 0 };
-        tm_text_printf(&path, "%s/%s", x->source->path, names[i]);
+        size_t  n = strlen(folder), k = strlen(names[i]);
+        if (n > k && strcmp(folder + n - k, names[i]) == 0 && folder[n - k - 1] == '/')
+            tm_text_add(&path, folder); /* the file itself */
+        else
+            tm_text_printf(&path, "%s/%s", folder, names[i]);
         tm_status st = TM_OK;
         if (tm_file_exists(path.data)) {
             st = tm_file_read(path.data, MAX_COPIED, &text, err);
@@ -274,6 +315,7 @@ static tm_status write_config(const exporter *x, tm_error *err)
     tm_text             text = { 0 }, path = { 0 }, ids = { 0 };
     tm_status           st = TM_OK;
     tm_text_printf(&path, "%s/config.json", s->path);
+    if (of_bytes(x)) tm_text_printf(&ids, "{\"eos_token_id\": %d}", TM_BYTES_END_ID);
     if (s->weights && !s->form->diffusers) st = tm_file_read(path.data, MAX_COPIED, &ids, err);
     if (st == TM_OK) {
         tm_hf_config_write(s->config, &s->shape, s->form, tm_dtype_name(x->dtype), ids.data, &text);

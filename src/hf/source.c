@@ -25,7 +25,12 @@ static tm_status open_run(tm_hf_source *s, int64_t step, tm_error *err)
         const char *folder = tm_config_text(s->config, "checkpoint.folder");
         path.length = 0;
         tm_text_printf(&path, "%s%s%s", folder[0] == '/' ? "" : s->path, folder[0] == '/' ? "" : "/", folder);
-        st = tm_checkpoint_view_open(path.data, step, &s->checkpoint, err);
+        st = tm_file_exists(path.data)
+                 ? tm_checkpoint_view_open(path.data, step, &s->checkpoint, err)
+                 : tm_fail(err, TM_INVALID,
+                           "the run '%.200s' saved no checkpoint ('%.200s'): there are no weights to read; train with "
+                           "--checkpoint.enable true",
+                           s->path, path.data);
     }
     tm_text_fini(&path);
     return st;
@@ -36,6 +41,17 @@ bool tm_hf_source_ends(const tm_hf_source *source, int32_t token)
     for (int i = 0; i < source->n_ends; i++)
         if (source->ends[i] == token) return true;
     return false;
+}
+
+const char *tm_hf_source_tokenizer(const tm_hf_source *source)
+{
+    if (!source->checkpoint) return source->path;
+    const char *data = tm_config_text(source->config, "data.source");
+    const char *base = tm_config_text(source->config, "model.hf_assets_path");
+    if (strcmp(data, "text") == 0) return "byte";
+    if (strcmp(data, "sft") == 0 || strcmp(data, "preference") == 0)
+        return tm_config_text(source->config, "data.tokenizer");
+    return base && *base ? base : NULL;
 }
 
 static tm_status open_folder(tm_hf_source *s, tm_error *err)

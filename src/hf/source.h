@@ -34,6 +34,10 @@ bool tm_hf_source_of_adapters(const tm_hf_source *source);
 /* Does the token end a text of this model? */
 bool tm_hf_source_ends(const tm_hf_source *source, int32_t token);
 
+/* The tokenizer of the model's tokens, as tm_tokenizer_open takes it: the folder; of a run, what it read its data with,
+ * "byte" of texts, else what the folder of its initial weights has. NULL: its tokens stand for no text. */
+const char *tm_hf_source_tokenizer(const tm_hf_source *source);
+
 /* Fills all parameters of a graph of the source's model: as tm_hf_load. */
 TM_MUST_USE tm_status tm_hf_source_load(const tm_hf_source *source, const tm_hf_memory *memory, int threads,
                                         tm_hf_report *report, tm_error *err);
@@ -50,9 +54,9 @@ tm_dtype tm_hf_export_format(const char *word);
 const char *tm_hf_report_format(const tm_hf_report *report);
 
 /* Of a run of adapters: writes these (tm_hf_adapter_write; always float32). Of anything else:
- * writes config.json, model.safetensors or shards with an index, and copies of the tokenizer's files and
- * generation_config.json if the source is a folder that has them. config.json comes last: with it the folder is
- * complete. */
+ * writes config.json, model.safetensors or shards with an index, the tokenizer's files (of a run that read bytes, those
+ * of bytes), and generation_config.json if the source is a folder that has it. config.json comes last: with it the
+ * folder is complete. */
 TM_MUST_USE tm_status tm_hf_export(const tm_hf_source *source, const tm_hf_export_options *options,
                                    tm_hf_report *report, tm_error *err);
 

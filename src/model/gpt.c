@@ -114,8 +114,8 @@ static tm_status check(const tm_config *config, const tm_model_shape *s, tm_erro
     };
     for (size_t i = 0; i < sizeof not_built / sizeof not_built[0]; i++)
         if (not_built[i].is)
-            st = tm_also(err, TM_UNSUPPORTED, "%s (%s) is not supported for the gpt family; leave it out", not_built[i].key,
-                         tm_config_place(config, not_built[i].key));
+            st = tm_also(err, TM_UNSUPPORTED, "%s (%s) is not supported for the gpt family; leave it out",
+                         not_built[i].key, tm_config_place(config, not_built[i].key));
     if (s->bias == TM_BIAS_QKV)
         st = tm_also(err, TM_UNSUPPORTED,
                      "model.bias qkv (%s) is not supported for the gpt family; set it to all, mi350x_table or none",

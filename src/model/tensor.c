@@ -324,10 +324,11 @@ tm_status tm_model_check_tensor(const tm_model_shape *s, const tm_parallel *para
     bool dense = tm_moe_has_plain_layers(s);
     if (ranks <= 1) return TM_OK;
     if (!tm_family_of(s)->divides)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "tensor parallelism (parallelism.tensor_parallel_degree %d) is not supported for the %s family; set "
-                       "it to 1",
-                       ranks, tm_model_family_name(s));
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "tensor parallelism (parallelism.tensor_parallel_degree %d) is not supported for the %s family; set "
+            "it to 1",
+            ranks, tm_model_family_name(s));
     if (s->n_heads % ranks) return tm_tensor_does_not_divide("model.n_heads", s->n_heads, ranks, err);
     if (s->n_kv_heads % ranks) return tm_tensor_does_not_divide("model.n_kv_heads", s->n_kv_heads, ranks, err);
     if (dense && s->ffn_dim % ranks) return tm_tensor_does_not_divide("model.ffn_dim", s->ffn_dim, ranks, err);

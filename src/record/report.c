@@ -193,7 +193,8 @@ static void print_checks(tm_text *out, const tm_run_ended *end, bool all, bool c
         tm_text_printf(out, "  %-12s%-12s%s for %lld step%s of the built-in job\n", "losses", "passed",
                        end->curve.equal ? "equal to the stored reference" : "within the band of the stored reference",
                        (long long)end->curve.steps, end->curve.steps == 1 ? "" : "s");
-    if (end->machine.reason && (all || end->machine.verdict != TM_VERDICT_VALID))
+    if (end->machine.reason &&
+        (all || end->machine.verdict == TM_VERDICT_NOISY || end->machine.verdict == TM_VERDICT_INVALID))
         verdict_line(out, "machine", end->machine.verdict, end->machine.reason, colour);
 }
 

@@ -235,7 +235,8 @@ static tm_v is_made_of(tm_render *r, int which, const tm_v *v)
     for (size_t i = 0; i < v->length; i++) {
         unsigned char c = (unsigned char)v->text[i];
         if (c >= 128)
-            return tm_render_fail(r, TM_UNSUPPORTED, "'%s' of letters beyond ASCII is not supported", methods[which].name);
+            return tm_render_fail(r, TM_UNSUPPORTED, "'%s' of letters beyond ASCII is not supported",
+                                  methods[which].name);
         bool digit = isdigit(c), alpha = isalpha(c);
         cased = cased || alpha;
         all = all && (which == M_IS_DIGIT   ? digit

@@ -35,8 +35,8 @@ const char *tm_v_find(const char *in, size_t n, const char *what, size_t length)
 
 /* left, right: which ends. `set`: characters that go; NULL or none: white space. */
 tm_v tm_v_strip(tm_render *r, const tm_v *v, const tm_v *set, bool left, bool right);
-/* As Python's. Letters that become several, or another one at the end of a word, fail: they are not supported. TITLE: as
- * the method; TM_CASE_WORDS: as the filter title. */
+/* As Python's. Letters that become several, or another one at the end of a word, fail: they are not supported. TITLE:
+ * as the method; TM_CASE_WORDS: as the filter title. */
 tm_v tm_v_letters(tm_render *r, const tm_v *v, tm_v_case how);
 /* The first `most` times, -1: all. */
 tm_v tm_v_replace(tm_render *r, const tm_v *v, const tm_v *from, const tm_v *to, int64_t most);

@@ -22,11 +22,11 @@
 typedef struct tm_tokenizer tm_tokenizer;
 typedef struct tm_encoder   tm_encoder;
 
-/* `path` is a tokenizer file, or a model's folder: then its tokenizer.json, else its tokenizer.model, else its
- * tekken.json, and the folder says which tokens begin and end a text (token/specials.h). `pattern` names how a tiktoken
- * file, which does not say it, cuts text into words (tm_tokenizer_pattern); NULL: known by the number of its tokens.
- * TM_INVALID: unreadable or no pattern known; TM_FORMAT: damaged; TM_UNSUPPORTED: a rule or a model that this room
- * lacks. */
+/* `path` is a tokenizer file, "byte" (tm_bytes_tokenizer, where no file is called so), or a model's folder: then its
+ * tokenizer.json, else its tokenizer.model, else its tekken.json, and the folder says which tokens begin and end a text
+ * (token/specials.h). `pattern` names how a tiktoken file, which does not say it, cuts text into words
+ * (tm_tokenizer_pattern); NULL: known by the number of its tokens. TM_INVALID: unreadable or no pattern known;
+ * TM_FORMAT: damaged; TM_UNSUPPORTED: a rule or a model that this room lacks. */
 TM_MUST_USE tm_status tm_tokenizer_open(const char *path, const char *pattern, tm_tokenizer **out, tm_error *err);
 /* The same from memory, which need not outlive the call; `name` is for messages. */
 TM_MUST_USE tm_status tm_tokenizer_parse(const char *name, const void *bytes, size_t size, const char *pattern,

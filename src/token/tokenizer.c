@@ -4,6 +4,7 @@
 #include "base/json_input.h"
 #include "token/internal.h"
 #include "token/specials.h"
+#include "token/train.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -254,11 +255,21 @@ static bool file_in(const char *folder, const char *name, tm_text *path)
     return tm_file_exists(path->data);
 }
 
+static tm_status open_bytes(tm_tokenizer **out, tm_error *err)
+{
+    tm_text json = { 0 };
+    tm_bytes_tokenizer(&json);
+    tm_status st = tm_tokenizer_parse("byte", json.data, json.length, NULL, out, err);
+    tm_text_fini(&json);
+    return st;
+}
+
 tm_status tm_tokenizer_open(const char *path, const char *pattern, tm_tokenizer **out, tm_error *err)
 {
     tm_text     bytes = { 0 }, file = { 0 };
     struct stat info;
-    bool        folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    bool        there = stat(path, &info) == 0, folder = there && S_ISDIR(info.st_mode);
+    if (!there && strcmp(path, "byte") == 0) return open_bytes(out, err);
     tm_text_add(&file, path);
     if (folder && !file_in(path, "tokenizer.json", &file) && !file_in(path, "tokenizer.model", &file) &&
         !file_in(path, "tekken.json", &file)) {

@@ -176,6 +176,17 @@ static int32_t token_of(tm_bpe_trainer *t, const char *bytes, size_t n)
     return (int32_t)t->n_tokens++;
 }
 
+void tm_bytes_tokenizer(tm_text *out)
+{
+    static const char *const end[] = { TM_BYTES_END };
+    tm_error                 err = { 0 };
+    tm_bpe_trainer          *trainer = NULL;
+    tm_status                st = tm_bpe_trainer_create("gpt2", &trainer, &err);
+    TM_ASSERT(st == TM_OK);
+    write_file(trainer, &(tm_bpe_goal){ .special = end, .n_special = 1 }, out);
+    tm_bpe_trainer_destroy(trainer);
+}
+
 tm_status tm_bpe_trainer_create(const char *pattern, tm_bpe_trainer **out, tm_error *err)
 {
     const tm_splitter *splitter = tm_splitter_of_name(pattern);

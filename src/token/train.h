@@ -38,5 +38,11 @@ typedef struct {
  * special tokens. */
 TM_MUST_USE tm_status tm_bpe_trainer_finish(tm_bpe_trainer *trainer, const tm_bpe_goal *goal, tm_text *out,
                                             tm_bpe_result *result, tm_error *err);
+/* The end of a text in the tokenizer of bytes. */
+#define TM_BYTES_END "<|endoftext|>"
+enum { TM_BYTES_END_ID = 256 };
+
+/* Appends the tokenizer.json of bytes: token 0 to 255 is that byte, 256 is TM_BYTES_END, no two are ever joined. */
+void tm_bytes_tokenizer(tm_text *out);
 
 #endif

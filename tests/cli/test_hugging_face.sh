@@ -100,4 +100,28 @@ check "an exported folder has its tokenizer" cmp -s again/tokenizer.json tokeniz
 trainmark generate folder --tokenizer tokenizer.json --prompt "Hello world"
 check "a tokenizer of another model is refused" has "$err" "the model has 64; give the model's own"
 
+# --- bytes are a tokenizer ---------------------------------------------------------------------------------------------------
+
+for i in $(seq 1 300); do printf 'line %d of a text\n' "$i"; done >text.txt
+trainmark run $tiny --training.steps 20 --data.path text.txt --checkpoint.enable true --validation.enable false --out bytes
+trainmark generate bytes --prompt "line 1" --max_tokens 5 --json
+check "a run on text goes on with a text" has "$out" '"prompt": \[108, 105, 110, 101, 32, 49\], "tokens": '
+cp "$out" said
+trainmark export bytes -o bytes_hf --dtype float32
+check "its export has a tokenizer" [ -s bytes_hf/tokenizer.json -a -s bytes_hf/tokenizer_config.json ]
+trainmark generate bytes_hf --prompt "line 1" --max_tokens 5 --json
+check "with it the text is continued in the same way" [ "$(sed 's/, "prompt_tokens.*//' "$out")" = "$(sed 's/, "prompt_tokens.*//' said)" ]
+printf 'line 1' >line
+trainmark tokenizer encode --tokenizer bytes_hf line
+check "its ids are the bytes" [ "$(cat "$out")" = "[108, 105, 110, 101, 32, 49]" ]
+check "a text ends with its token" has bytes_hf/config.json '"eos_token_id": 256'
+trainmark run --model.hf_assets_path bytes_hf --data.path text.txt --training.steps 2 --training.threads 1 --training.seq_len 32 \
+    --training.local_batch_size 2 --out continued
+check "the training goes on from the export" has "$out" '^step: +2 '
+trainmark generate first --prompt "text"
+failed_with 4 "tokens that are no text" "trained on data.source synthetic, whose tokens stand for no text; give --prompt-ids"
+trainmark run $tiny --training.steps 1 --validation.enable false --out unsaved
+trainmark generate unsaved --prompt-ids prompt.json
+failed_with 4 "a run without a checkpoint" "saved no checkpoint .*train with --checkpoint.enable true"
+
 finish

@@ -117,6 +117,13 @@ done >"$work/found"
 cp found "$out"
 code=0
 expected search_batches.txt
+# A dry run names that batch, too, where it is not far from the one that is set.
+for size in 200KiB 300KiB 500KiB 700KiB; do
+    auto=$(found $size)
+    trainmark $run --training.local_batch_size 3 --memory $size --dry-run
+    [ "$auto" -le 11 ] && check "a dry run of 3 sequences in $size: $auto fit" has "$out" "fits: $auto( \\(3 is set|, the one)"
+    [ "$auto" -gt 11 ] && check "a dry run of 3 sequences in $size: 12 or more fit" has "$out" "fits: at least 12 "
+done
 trainmark $run --training.local_batch_size auto --memory 20KiB --dry-run
 failed_with 4 "not even one" "training.local_batch_size auto: not even one sequence fits into 20.00 KiB; use a smaller model or a shorter training.seq_len$"
 trainmark $run --training.local_batch_size auto --model.n_heads 3 --memory 1GiB --dry-run

@@ -267,7 +267,8 @@ static const wrong cases[] = {
     { .name = "float8 of Primus-Turbo",
       .file = "model.converters: [turbo_fp8_linear]\n",
       .status = TM_UNSUPPORTED,
-      .says = { "'model.converters' (x.yaml:1): 'turbo_fp8_linear', float8 of Primus-Turbo, is not supported; give []" } },
+      .says = { "'model.converters' (x.yaml:1): 'turbo_fp8_linear', float8 of Primus-Turbo, is not supported; give "
+                "[]" } },
     { .name = "float8 of no experts",
       .file = "model: mixtral_8x7B\nmodel.converters: [quantize.grouped_mm.float8]\n",
       .status = TM_INVALID,

@@ -133,7 +133,7 @@ static void check_mix(const mix *m)
             wants(what, place, from, true);
         else
             assert_string_equal(place, given);
-        wants(what, notes, "no effect: data.path", meant);
+        wants(what, notes, "ignored: data.path", meant);
         wants(what, notes, "but data.source counts",
               is(m->value[MOCK], "true") && mock == by && !is(o.source, "mock") && !traits->images);
     }

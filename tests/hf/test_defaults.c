@@ -164,8 +164,8 @@ static void null_is_not_absent(void **state)
     }
 }
 
-/* Public files are read as they are, but for those that say what is not supported; a member that nobody knows is refused by
- * name in each. */
+/* Public files are read as they are, but for those that say what is not supported; a member that nobody knows is
+ * refused by name in each. */
 static void members_of_public_files_are_known(void **state)
 {
     json_t     *all = load("tests/hf/published.json"), *entry;

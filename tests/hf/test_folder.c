@@ -150,7 +150,8 @@ static void what_is_not_built_is_refused_by_name(void **state)
     refuse_config(WITH("\"num_labels\": 2, \"num_labels\": 3"), TM_FORMAT, "not JSON");
     refuse_config(WITH("\"rms_norm\": 1"), TM_UNSUPPORTED, "'rms_norm' (1) is not known");
     refuse_config("{\"model_type\": \"deepseek_v2\", \"vocab_size\": 5}", TM_FORMAT, "has no 'num_experts_per_tok'");
-    refuse_config("{\"model_type\": \"mamba\"}", TM_UNSUPPORTED, "model_type 'mamba' is not supported; these are: llama");
+    refuse_config("{\"model_type\": \"mamba\"}", TM_UNSUPPORTED,
+                  "model_type 'mamba' is not supported; these are: llama");
     refuse_config("{\"model_type\": \"llama\", \"architectures\": [\"LlamaModel\"]}", TM_UNSUPPORTED,
                   "architecture LlamaModel");
     refuse_config("{}", TM_FORMAT, "no 'model_type'");

@@ -284,7 +284,7 @@ static void outputs_read_the_summary_of_the_run(void **state)
     char              *data = NULL;
     size_t             bytes = 0;
     tm_result_options  options = { .path = test_in_folder("result.json") };
-    tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1 };
+    tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1, .verbose = true };
     assert_int_equal(tm_result_sink_open(&options, &sinks[0], &err), TM_OK);
     assert_int_equal(tm_console_sink_open(&console, &sinks[1], &err), TM_OK);
     tm_event          end = fake_ended(FAKE_STEPS, TM_VERDICT_VALID, "");
@@ -320,7 +320,7 @@ static void a_run_without_steps(void **state)
     tm_metrics_options metrics = { test_in_folder("metrics.jsonl"), NULL };
     tm_result_options  result = { .path = test_in_folder("result.json") };
     tm_perf_options    perf = { .path = test_in_folder("perf.csv") };
-    tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1 };
+    tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1, .verbose = true };
     assert_int_equal(tm_metrics_sink_open(&metrics, &sinks[0], &err), TM_OK);
     assert_int_equal(tm_result_sink_open(&result, &sinks[1], &err), TM_OK);
     assert_int_equal(tm_perf_sink_open(&perf, &sinks[2], &err), TM_OK);
@@ -354,7 +354,7 @@ static void steady_recording_allocates_nothing(void **state)
     char              *data = NULL;
     size_t             bytes = 0;
     tm_metrics_options metrics = { test_in_folder("metrics.jsonl"), NULL };
-    tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1 };
+    tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1, .verbose = true };
     assert_int_equal(tm_metrics_sink_open(&metrics, &sinks[0], &err), TM_OK);
     assert_int_equal(tm_console_sink_open(&console, &sinks[1], &err), TM_OK);
     for (int i = 0; i < 2; i++) fake_emit(sinks[i], fake_started());

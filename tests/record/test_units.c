@@ -97,7 +97,7 @@ static void the_report_has_percents_and_milliseconds(void **state)
     tm_sink           *sink = NULL;
     char              *text = NULL;
     size_t             bytes = 0;
-    tm_console_options console = { .out = open_memstream(&text, &bytes), .log_freq = 100 };
+    tm_console_options console = { .out = open_memstream(&text, &bytes), .log_freq = 100, .verbose = true };
     assert_int_equal(tm_console_sink_open(&console, &sink, &err), TM_OK);
     run_into(sink);
     fclose(console.out);

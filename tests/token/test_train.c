@@ -236,10 +236,48 @@ static void what_cannot_be_is_refused(void **state)
     tm_bpe_trainer_destroy(trainer);
 }
 
+/* Whatever the text: as many tokens as bytes, each of that number, and the text again; only the word that ends a text
+ * is one token. A file that is called "byte" is that file. */
+static void bytes_are_a_tokenizer(void **state)
+{
+    (void)state;
+    static const char *const texts[] = { "",       "a", "  two  words\n\n", "don't", "\xe2\x82\xac \xf0\x9f\x98\x80",
+                                         "<|endof" };
+    tm_tokenizer            *tokenizer;
+    tm_error                 err = { 0 };
+    if (tm_tokenizer_open("byte", NULL, &tokenizer, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_encoder *encoder = tm_encoder_create(tokenizer);
+    assert_int_equal(tm_tokenizer_describe(tokenizer)->vocab, 257);
+    assert_int_equal(tm_tokenizer_describe(tokenizer)->eos, TM_BYTES_END_ID);
+    for (size_t k = 0; k < 200; k++) {
+        char        drawn[64];
+        size_t      n = sizeof drawn;
+        const char *text = drawn;
+        tm_ids      ids = { 0 };
+        tm_text     back = { 0 };
+        for (size_t i = 0; i < n; i++) drawn[i] = (char)tm_random_below(5, k, i, 128);
+        if (k < sizeof texts / sizeof texts[0]) n = strlen(text = texts[k]);
+        assert_int_equal(tm_encoder_encode(encoder, text, n, TM_ENCODE_SPECIAL, &ids, &err), TM_OK);
+        assert_int_equal(ids.count, n);
+        for (size_t i = 0; i < n; i++) assert_int_equal(ids.data[i], (unsigned char)text[i]);
+        tm_tokenizer_decode(tokenizer, ids.data, ids.count, false, &back);
+        assert_int_equal(back.length, n);
+        if (n) assert_memory_equal(back.data, text, n);
+        free(ids.data);
+        tm_text_fini(&back);
+    }
+    tm_ids end = { 0 };
+    assert_int_equal(tm_encoder_encode(encoder, "x" TM_BYTES_END, 14, 0, &end, &err), TM_OK);
+    assert_int_equal(end.count, 2);
+    assert_int_equal(end.data[1], TM_BYTES_END_ID);
+    free(end.data);
+    tm_encoder_destroy(encoder);
+    tm_tokenizer_close(tokenizer);
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_most_frequent_pair_is_first),
-    cmocka_unit_test(every_text_comes_back),
-    cmocka_unit_test(pairs_are_those_of_counting_anew),
+    cmocka_unit_test(bytes_are_a_tokenizer),     cmocka_unit_test(the_most_frequent_pair_is_first),
+    cmocka_unit_test(every_text_comes_back),     cmocka_unit_test(pairs_are_those_of_counting_anew),
     cmocka_unit_test(what_cannot_be_is_refused),
 };
 

@@ -90,7 +90,8 @@ static void sequences_are_shared_by_key(void **state)
             "parallelism.exact");
 }
 
-/* A plan has as many ranks as the degrees multiply to, unless it says how many; also where a degree is not supported. */
+/* A plan has as many ranks as the degrees multiply to, unless it says how many; also where a degree is not supported.
+ */
 static void plans_need_no_number_of_ranks(void **state)
 {
     (void)state;
@@ -189,7 +190,8 @@ static void pipelines_are_read(void **state)
     two = options_of(EVEN "--parallelism.pipeline_parallel_schedule ZBVZeroBubble", false).step.layout;
     assert_int_equal(two.chunks, 2);
     refused(EVEN "--parallelism.pipeline_parallel_layers_per_stage 3", "makes 3 stages of 8 blocks");
-    refused(EVEN "--parallelism.pipeline_parallel_schedule LoopedBFS", "'LoopedBFS' is not supported; these are: GPipe");
+    refused(EVEN "--parallelism.pipeline_parallel_schedule LoopedBFS",
+            "'LoopedBFS' is not supported; these are: GPipe");
     refused(EVEN "--training.local_batch_size 4 --parallelism.pipeline_parallel_microbatch_size 3",
             "does not divide training.local_batch_size 4");
     /* Weights of stages stay gathered unless it is said that they are let go. */

@@ -369,9 +369,9 @@ static void names_are_those_of_others(void **state)
     assert_int_equal(tm_pipeline_find("DualPipeV", "here", &order, &err), TM_OK);
     assert_int_equal(order, TM_PIPELINE_DUAL_V);
     assert_int_equal(tm_pipeline_find("LoopedBFS", "here", &order, &err), TM_UNSUPPORTED);
-    assert_string_equal(err.text,
-                        "parallelism.pipeline_parallel_schedule (here): 'LoopedBFS' is not supported; these are: GPipe, "
-                        "1F1B, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV");
+    assert_string_equal(
+        err.text, "parallelism.pipeline_parallel_schedule (here): 'LoopedBFS' is not supported; these are: GPipe, "
+                  "1F1B, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV");
     err = (tm_error){ 0 };
     assert_int_equal(tm_pipeline_find("", "here", &order, &err), TM_UNSUPPORTED);
 }

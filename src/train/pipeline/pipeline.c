@@ -56,8 +56,8 @@ tm_status tm_pipeline_find(const char *name, const char *place, tm_pipeline_orde
     }
     tm_text names = { 0 };
     for (int o = 0; o < TM_PIPELINE_LISTED; o++) tm_text_printf(&names, "%s%s", o ? ", " : "", orders[o].name);
-    tm_fail(err, TM_UNSUPPORTED, "parallelism.pipeline_parallel_schedule (%s): '%s' is not supported; these are: %s", place,
-            name, names.data);
+    tm_fail(err, TM_UNSUPPORTED, "parallelism.pipeline_parallel_schedule (%s): '%s' is not supported; these are: %s",
+            place, name, names.data);
     tm_text_fini(&names);
     return TM_UNSUPPORTED;
 }
