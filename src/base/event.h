@@ -67,30 +67,30 @@ typedef struct {
 } tm_recipe;
 
 typedef struct {
-    const char           *model;     /* "llama3.1_8B" */
-    const char           *precision; /* "float32", "bfloat16" */
-    const char           *device;    /* "cpu" */
-    const char           *kernels;   /* "avx512", NULL: one set only */
-    const char           *sums;      /* order of summation in products, tm_device_info; NULL as above */
-    int                   judged_modules, compiled_modules; /* of a GPU's kernels, tm_device_info */
-    const char           *data_source;
-    int64_t               parameters;
-    int64_t               steps, first_step; /* planned total; first step of this process (resumed: > 1) */
-    int64_t               first_sample;      /* sequences that earlier processes of the run have trained on */
-    int64_t               batch_tokens;      /* target tokens of one optimizer step on each device */
-    int                   devices, gpus;     /* of this run; how many of them are GPUs */
-    int                   threads;
-    uint64_t              seed;
-    double                loss_floor;      /* nats; NAN where the data has no known entropy */
-    double                peak_flops;      /* FLOP/s for MFU; 0 = unknown, then MFU is N/A */
-    double                peak_mhz;        /* of a GPU: the clock at which it has that peak; 0 = unknown */
-    const tm_named_f64   *flops_per_token; /* by convention name; [0] is the one of the step line */
-    size_t                n_flops_per_token;
-    const tm_named_i64   *memory; /* planned bytes by class */
-    size_t                n_memory;
-    int64_t               planned_bytes; /* the arena */
-    const tm_line_work   *work;          /* of a step, by line of the ledger */
-    size_t                n_work;
+    const char         *model;     /* "llama3.1_8B" */
+    const char         *precision; /* "float32", "bfloat16" */
+    const char         *device;    /* "cpu" */
+    const char         *kernels;   /* "avx512", NULL: one set only */
+    const char         *sums;      /* order of summation in products, tm_device_info; NULL as above */
+    int                 judged_modules, compiled_modules; /* of a GPU's kernels, tm_device_info */
+    const char         *data_source;
+    int64_t             parameters;
+    int64_t             steps, first_step; /* planned total; first step of this process (resumed: > 1) */
+    int64_t             first_sample;      /* sequences that earlier processes of the run have trained on */
+    int64_t             batch_tokens;  /* of one optimizer step on each device: sequences x their tokens, all of them */
+    int                 devices, gpus; /* of this run; how many of them are GPUs */
+    int                 threads;
+    uint64_t            seed;
+    double              loss_floor;      /* nats; NAN where the data has no known entropy */
+    double              peak_flops;      /* FLOP/s for MFU; 0 = unknown, then MFU is N/A */
+    double              peak_mhz;        /* of a GPU: the clock at which it has that peak; 0 = unknown */
+    const tm_named_f64 *flops_per_token; /* by convention name; [0] is the one of the step line */
+    size_t              n_flops_per_token;
+    const tm_named_i64 *memory; /* planned bytes by class */
+    size_t              n_memory;
+    int64_t             planned_bytes; /* the arena */
+    const tm_line_work *work;          /* of a step, by line of the ledger */
+    size_t              n_work;
     const tm_class_bytes *memory_along; /* n_points from its first instruction to its last */
     size_t                n_memory_along, n_points;
     int64_t               memory_limit_bytes;
@@ -98,13 +98,14 @@ typedef struct {
 } tm_run_started;
 
 typedef struct {
-    int64_t             step;      /* from 1 */
-    double              loss;      /* nats per target token of the global batch, before the update */
-    double              grad_norm; /* before clipping */
-    double              learning_rate;
-    int64_t             tokens;  /* target tokens of this step, of each device on average */
-    double              seconds; /* wall time of the whole step, everything included */
-    const tm_named_f64 *phases;  /* the step ledger: seconds by phase; the sum and "unaccounted" make `seconds` */
+    int64_t step;      /* from 1 */
+    double  loss;      /* nats per target token of the global batch, before the update */
+    double  grad_norm; /* before clipping */
+    double  learning_rate;
+    int64_t tokens;        /* of this step, of each device on average: sequences x their tokens */
+    int64_t target_tokens; /* of these, those that the loss counts, the mean over devices; of images and pairs all */
+    double  seconds;       /* wall time of the whole step, everything included */
+    const tm_named_f64 *phases; /* the step ledger: seconds by phase; the sum and "unaccounted" make `seconds` */
     size_t              n_phases;
     const tm_named_f64 *measures; /* what the model tells beside its loss: the load of experts, rewards */
     size_t              n_measures;
@@ -122,7 +123,8 @@ typedef struct {
     int64_t             samples;       /* sequences trained on so far, in every process of the run */
     double              loss;          /* nats per token */
     double              bits_per_byte; /* NAN unless the data is text */
-    int64_t             tokens;
+    int64_t             tokens;        /* sequences x their tokens */
+    int64_t             target_tokens; /* of these, those that the loss is the mean of; of images and pairs all */
     double              seconds;
     bool                last;     /* the run ends with it */
     const tm_named_f64 *measures; /* rewards and the like, of pairs */

@@ -352,7 +352,7 @@ static tm_status evaluate(run_job *j, tm_error *err)
         tm_json_f64(&json, "loss", found.loss);
         tm_json_f64(&json, "standard_error", found.error);
         tm_json_f64(&json, "bits_per_byte", found.bits_per_byte);
-        tm_json_i64(&json, "tokens", found.tokens);
+        tm_json_i64(&json, "target_tokens", found.targets);
         tm_json_close(&json, '}');
         tm_text_add(&out, "\n");
     } else {
@@ -360,7 +360,7 @@ static tm_status evaluate(run_job *j, tm_error *err)
                        tm_model_images(&j->options.step.shape) ? "" : " nats per token");
         if (!isnan(found.error)) tm_text_printf(&out, ", standard error %.4f", found.error);
         if (!isnan(found.bits_per_byte)) tm_text_printf(&out, "\nbits per byte   %.4f", found.bits_per_byte);
-        tm_text_printf(&out, "\ntokens          %lld\n", (long long)found.tokens);
+        tm_text_printf(&out, "\ntarget tokens   %lld\n", (long long)found.targets);
     }
     tm_status st = tm_cli_print(&out, err);
     tm_text_fini(&out);

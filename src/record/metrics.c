@@ -82,6 +82,7 @@ static void print_step(tm_json *json, const tm_step_done *step)
     tm_json_f64(json, "grad_norm", step->grad_norm);
     tm_json_f64(json, "learning_rate", step->learning_rate);
     tm_json_i64(json, "tokens", step->tokens);
+    tm_json_i64(json, "target_tokens", step->target_tokens);
     tm_json_f64(json, "seconds", step->seconds);
     for (size_t i = 0; i < step->n_measures; i++) tm_json_f64(json, step->measures[i].name, step->measures[i].value);
     tm_json_open(json, "phases", '{');
@@ -100,6 +101,7 @@ static void print_evaluation(tm_json *json, const tm_evaluation *evaluation)
     for (size_t i = 0; i < evaluation->n_measures; i++)
         tm_json_f64(json, evaluation->measures[i].name, evaluation->measures[i].value);
     tm_json_i64(json, "tokens", evaluation->tokens);
+    tm_json_i64(json, "target_tokens", evaluation->target_tokens);
     tm_json_f64(json, "seconds", evaluation->seconds);
 }
 

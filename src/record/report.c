@@ -215,6 +215,12 @@ static const char *no_interval(const tm_sample_summary *rate)
     return "consecutive step times are too correlated; run more steps";
 }
 
+/* Target tokens of a step on each device, the mean over this process. */
+static double targets_of(const run_record *run)
+{
+    return run->steps > 0 ? (double)run->targets / (double)run->steps : (double)run->start.batch_tokens;
+}
+
 static void head_speed(tm_text *line, const run_record *run, const tm_run_ended *end)
 {
     char                     a[40], b[40], n[40];
@@ -231,6 +237,8 @@ static void head_speed(tm_text *line, const run_record *run, const tm_run_ended 
         tm_text_printf(line, ", 95 %% interval %s .. %s", rate_text(a, rate->median_rate_lo),
                        rate_text(b, rate->median_rate_hi));
     tm_text_printf(line, ", median of %s step%s", tm_format_grouped(n, rate->n), rate->n == 1 ? "" : "s");
+    double targets = targets_of(run), all = (double)run->start.batch_tokens;
+    if (targets < all && image == 0) tm_text_printf(line, "; %s target tokens/s", rate_text(a, median * targets / all));
     if (none) tm_text_printf(line, "; no interval: %s", none);
     if (run->start.n_flops_per_token == 0) return;
     double flops = run->start.flops_per_token[0].value * median;
@@ -354,7 +362,7 @@ static void print_steady(tm_text *out, const tm_sample_summary *rate)
     row(out, "steady state", rate->steady.reached ? "reached" : "not reached", "", "");
 }
 
-static void print_speed(tm_text *out, const tm_run_ended *end)
+static void print_speed(tm_text *out, const run_record *run, const tm_run_ended *end)
 {
     char                     n[40], a[40], b[40];
     const tm_sample_summary *rate = end->speed;
@@ -364,7 +372,10 @@ static void print_speed(tm_text *out, const tm_run_ended *end)
                  tm_format_grouped(n, rate->n));
     interval_row(out, "tokens/s, all tokens / all seconds", rate->rate, rate->rate_lo, rate->rate_hi,
                  tm_format_grouped(n, rate->n));
-    double image = (double)end->image_tokens;
+    double image = (double)end->image_tokens, targets = targets_of(run) / (double)run->start.batch_tokens;
+    if (targets < 1 && image == 0)
+        interval_row(out, "target tokens/s, median step", rate->median_rate * targets, rate->median_rate_lo * targets,
+                     rate->median_rate_hi * targets, tm_format_grouped(n, rate->n));
     if (image > 0)
         interval_row(out, "images/s, median step", rate->median_rate / image, rate->median_rate_lo / image,
                      rate->median_rate_hi / image, tm_format_grouped(n, rate->n));
@@ -506,14 +517,14 @@ void report_print(tm_text *out, const run_record *run, const tm_run_ended *end, 
     tm_text_add(out, "\n  ");
     for (int i = 2; i < WIDTH; i++) tm_text_add_n(out, "-", 1);
     tm_text_printf(out, "\n  %s\n", title);
-    tm_text_printf(out, "  %s parameters, %s target tokens per step, %d device%s, %d thread%s, data %s\n",
+    tm_text_printf(out, "  %s parameters, %s tokens per step, %d device%s, %d thread%s, data %s\n",
                    tm_format_grouped(a, start->parameters), tm_format_grouped(b, start->batch_tokens), start->devices,
                    start->devices == 1 ? "" : "s", start->threads, start->threads == 1 ? "" : "s", start->data_source);
     print_head(out, run, end, colour);
     print_checks(out, end, all, colour);
     if (all) {
         print_loss(out, end);
-        print_speed(out, end);
+        print_speed(out, run, end);
         print_ranks(out, end, run->start.devices);
         print_flops(out, run, end);
     } else {

@@ -403,6 +403,8 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     tm_json_string(&json, "reason", end->reason);
     tm_json_string(&json, "configuration_hash", self->options.configuration_hash);
     print_start(&json, start);
+    tm_json_f64(&json, "target_tokens_per_step",
+                self->run.steps > 0 ? (double)self->run.targets / (double)self->run.steps : (double)NAN);
     print_steps(&json, &self->run, end);
     print_rate(&json, end->speed, end->image_tokens);
     print_step_time(&json, start, end->speed);

@@ -188,4 +188,5 @@ void run_record_add(run_record *run, const tm_event *event)
     run->last.n_phases = 0;
     run->stepped = true;
     run->steps++;
+    run->targets += event->step_done.target_tokens;
 }

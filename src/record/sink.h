@@ -49,7 +49,8 @@ typedef struct {
     tm_step_done   last; /* phases are not kept */
     run_ledger     ledger;
     run_looks      looks;
-    int64_t        steps; /* done in this process */
+    int64_t        steps;   /* done in this process */
+    int64_t        targets; /* of all these steps, on each device */
 } run_record;
 
 void run_record_init(run_record *run);

@@ -229,6 +229,7 @@ static void draw_run(run *r, uint64_t seed)
     r->step.step_done.seconds = r->step_seconds;
     r->step.step_done.phases = r->phases;
     r->step.step_done.n_phases = draw(r) % 5 ? PHASES : 0;
+    r->step.step_done.target_tokens = draw(r) % 2 ? FAKE_TOKENS : (int64_t)(draw(r) % FAKE_TOKENS);
     r->step.step_done.resident_bytes = (int64_t)figure(r);
     say_words(r, r->reason, sizeof r->reason);
     say_words(r, r->sample, sizeof r->sample);
@@ -450,6 +451,12 @@ static void speed_is_told(const told *t, const run *r)
                          s->n);
     else
         row_says(t, speed, "images/s, median step", 0, 0, 0, 0);
+    double targets = (double)r->step.step_done.target_tokens / FAKE_TOKENS;
+    if (targets < 1 && !end->image_tokens)
+        interval_is_told(t, "target tokens/s, median step", targets, s->median_rate, s->median_rate_lo,
+                         s->median_rate_hi, s->n);
+    else
+        row_says(t, speed, "target tokens/s, median step", 0, 0, 0, 0);
     row_says(t, speed, "step time, median", any, s->median, 0, 0);
     row_says(t, speed, "step time, 5 and 95 % of steps", 2 * any, s->p5, s->p95, 0);
     row_says(t, speed, "step time, variation", any, s->variation, 0, 0);

@@ -81,6 +81,7 @@ static tm_event rich_step(int64_t step)
                                       .grad_norm = 0.75,
                                       .learning_rate = 3e-4,
                                       .tokens = 1000 + 500 * (step - 30),
+                                      .target_tokens = 200 + 100 * (step - 30),
                                       .seconds = 0.5 * (double)(step - 30),
                                       .phases = phases,
                                       .n_phases = 2,

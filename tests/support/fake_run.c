@@ -63,6 +63,7 @@ tm_event fake_step(int64_t step)
                                       .grad_norm = 1.25,
                                       .learning_rate = 1e-3 / 3,
                                       .tokens = FAKE_TOKENS,
+                                      .target_tokens = FAKE_TOKENS,
                                       .seconds = seconds,
                                       .phases = phases,
                                       .n_phases = 4,
@@ -72,10 +73,13 @@ tm_event fake_step(int64_t step)
 
 tm_event fake_evaluation(int64_t step)
 {
-    return (tm_event){
-        .kind = TM_EVENT_EVALUATION,
-        .evaluation = { .step = step, .loss = 1.11, .bits_per_byte = (double)NAN, .tokens = 8192, .seconds = 0.25 }
-    };
+    return (tm_event){ .kind = TM_EVENT_EVALUATION,
+                       .evaluation = { .step = step,
+                                       .loss = 1.11,
+                                       .bits_per_byte = (double)NAN,
+                                       .tokens = 8192,
+                                       .target_tokens = 8000,
+                                       .seconds = 0.25 } };
 }
 
 tm_event fake_checkpoint(int64_t step)

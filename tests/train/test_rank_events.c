@@ -272,8 +272,8 @@ static void run_all(job *j, bool wanted)
         if ((j->status[r] == TM_OK) != wanted || strcmp(j->err[r].text, j->err[0].text) != 0)
             fail_msg("%s, rank %d: %d %s", j->words, r, (int)j->status[r], j->err[r].text);
     for (int r = 1; r < ranks && j->only_evaluates; r++)
-        assert_true(near(j->evaluation[r].loss, j->evaluation[0].loss, 0) && j->evaluation[r].tokens > 0 &&
-                    j->evaluation[r].tokens == j->evaluation[0].tokens);
+        assert_true(near(j->evaluation[r].loss, j->evaluation[0].loss, 0) && j->evaluation[r].targets > 0 &&
+                    j->evaluation[r].targets == j->evaluation[0].targets);
 }
 
 /* The last two go on with another seed, and another model. */

@@ -323,7 +323,7 @@ static void evaluations_have_the_bits_of_one_rank(void **state)
         for (int r = 0; r < ranks; r++) {
             assert_memory_equal(&j.evaluation[r].loss, &alone.evaluation[0].loss, sizeof(double));
             assert_memory_equal(&j.evaluation[r].error, &alone.evaluation[0].error, sizeof(double));
-            assert_int_equal(j.evaluation[r].tokens, alone.evaluation[0].tokens);
+            assert_int_equal(j.evaluation[r].targets, alone.evaluation[0].targets);
         }
     }
 }

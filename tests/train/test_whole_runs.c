@@ -436,7 +436,7 @@ static void evaluate(const tm_run_options *options, tm_text *out)
     tm_status st = tm_run_evaluate(options, device, source, &stop, &found, &err);
     tm_text_printf(out, "  evaluated alone: %d, loss %.7g, error %.6g, bits %.6g, %lld tokens %s\n",
                    st == TM_OK ? 0 : tm_status_exit_code(st), found.loss, found.error, found.bits_per_byte,
-                   (long long)found.tokens, err.text);
+                   (long long)found.targets, err.text);
     tm_source_close(source);
     tm_device_close(device);
 }

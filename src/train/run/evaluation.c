@@ -62,13 +62,6 @@ static tm_status add_preferred(const run *r, double sums[TM_PREFERRED_COUNT], tm
     return TM_OK;
 }
 
-/* Images and pairs are what their loss counts: tokens are told apart from it. */
-static int64_t tokens_of(const run *r, int64_t counted, int64_t batches)
-{
-    if (!tm_source_traits_of(r->options->source.name)->pairs) return counted;
-    return batches * run_validation_rows(r->options) * tm_source_seq(r->held_out);
-}
-
 double run_bits_per_byte(const run *r)
 {
     return r->evaluation.loss / log(2) / tm_source_describe(r->held_out)->bytes_per_token;
@@ -97,17 +90,18 @@ static tm_status evaluate_batch(run *r, tm_loader *loader, batch_loss *out, tm_e
 /* Of an evaluation. */
 typedef struct {
     double  nats, means, squares, preferred[TM_PREFERRED_COUNT];
-    int64_t tokens, counted;
+    int64_t targets, counted, batches; /* counted: batches with a target */
 } held_out;
 
 static void add_batch(held_out *sums, const batch_loss *batch)
 {
+    sums->batches++;
     if (batch->targets == 0) return; /* of a sequence without answer there is no loss */
     double mean = batch->nats / (double)batch->targets;
     sums->nats += batch->nats;
     sums->means += mean;
     sums->squares += mean * mean;
-    sums->tokens += batch->targets;
+    sums->targets += batch->targets;
     sums->counted++;
     for (int k = 0; k < TM_PREFERRED_COUNT; k++) sums->preferred[k] += batch->preferred[k];
 }
@@ -155,9 +149,11 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
         return TM_OK;
     }
     r->evaluation.loss =
-        r->options->average_sequences ? sums.means / (double)sums.counted : sums.nats / (double)sums.tokens;
+        r->options->average_sequences ? sums.means / (double)sums.counted : sums.nats / (double)sums.targets;
     r->evaluation.error = run_mean_error(r->evaluation.loss, sums.squares, sums.counted);
-    r->evaluation.tokens = tokens_of(r, sums.tokens, sums.counted);
+    int64_t                 tokens = sums.batches * run_validation_rows(r->options) * tm_source_seq(r->held_out);
+    const tm_source_traits *traits = tm_source_traits_of(r->options->source.name);
+    r->evaluation.targets = traits->images || traits->pairs ? tokens : sums.targets;
     tm_event event = { .kind = TM_EVENT_EVALUATION };
     r->evaluation.step = step;
     if (r->options->step.preference.beta > 0) {
@@ -168,7 +164,8 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
                                         .samples = started.evaluation_started.samples,
                                         .loss = r->evaluation.loss,
                                         .bits_per_byte = run_bits_per_byte(r),
-                                        .tokens = r->evaluation.tokens,
+                                        .tokens = tokens,
+                                        .target_tokens = r->evaluation.targets,
                                         .measures = r->evaluation.measures,
                                         .n_measures = r->evaluation.n_measures,
                                         .seconds = (double)(tm_now_ns() - begin) * 1e-9,

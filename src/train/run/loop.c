@@ -10,20 +10,18 @@
 #include <math.h>
 #include <string.h>
 
-static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, int64_t *tokens, tm_error *err)
+/* *targets: of all ranks, which the loss counts. */
+static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, int64_t *targets, tm_error *err)
 {
     const tm_run_options *o = r->options;
     tm_batch              batch;
-    int64_t               begin = tm_now_ns(), waited, targets;
+    int64_t               begin = tm_now_ns(), waited;
     tm_ledger_add(&r->timing.ledger, "logging", (double)(begin - r->timing.begin_ns - r->timing.between_ns) * 1e-9);
     tm_loader_next(r->loader, &batch);
-    TM_TRY(run_all_targets(r, run_check_batch(&batch, err), batch.target_tokens, &targets, &waited, err));
+    TM_TRY(run_all_targets(r, run_check_batch(&batch, err), batch.target_tokens, targets, &waited, err));
     if (run_world(r)) tm_ledger_add(&r->timing.ledger, "communication", (double)(r->timing.between_ns + waited) * 1e-9);
-    const tm_source_traits *traits =
-        tm_source_traits_of(o->source.name); /* images and pairs are what their loss counts */
-    *tokens = traits->images || traits->pairs ? run_global_batch(o) * o->step.seq : targets;
     double rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1);
-    TM_TRY(tm_trainer_begin(r->trainer, step, rate, o->max_norm, targets, err));
+    TM_TRY(tm_trainer_begin(r->trainer, step, rate, o->max_norm, *targets, err));
     tm_ledger_add(&r->timing.ledger, "data", (double)(tm_now_ns() - begin - waited) * 1e-9);
     r->progress.own_targets += batch.target_tokens;
     tm_micro_batch fed = run_micro_batch(&batch);
@@ -38,7 +36,7 @@ static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, in
     return TM_OK;
 }
 
-static void report_step(run *r, int64_t step, const tm_step_result *result, int64_t tokens, double seconds)
+static void report_step(run *r, int64_t step, const tm_step_result *result, int64_t targets, double seconds)
 {
     double accounted = 0;
     for (size_t i = 0; i < r->timing.ledger.count; i++) {
@@ -46,13 +44,17 @@ static void report_step(run *r, int64_t step, const tm_step_result *result, int6
         accounted += r->timing.ledger.lines[i].value;
     }
     r->timing.phases[r->timing.ledger.count] = (tm_named_f64){ "unaccounted", seconds - accounted };
-    const tm_run_options *o = r->options;
-    tm_event              event = { .kind = TM_EVENT_STEP_DONE };
+    const tm_run_options   *o = r->options;
+    int64_t                 tokens = run_global_batch(o) * o->step.seq;
+    const tm_source_traits *traits = tm_source_traits_of(o->source.name);
+    bool                    all = traits->images || traits->pairs; /* whose loss does not count tokens */
+    tm_event                event = { .kind = TM_EVENT_STEP_DONE };
     event.step_done = (tm_step_done){ .step = step,
                                       .loss = result->loss,
                                       .grad_norm = result->grad_norm,
                                       .learning_rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1),
                                       .tokens = tokens / run_ranks(o),
+                                      .target_tokens = (all ? tokens : targets) / run_ranks(o),
                                       .seconds = seconds,
                                       .phases = r->timing.phases,
                                       .n_phases = r->timing.ledger.count + 1,
@@ -84,11 +86,12 @@ static double communication(const tm_ledger *ledger)
 }
 
 /* A step's time runs from the end of the step before, so that reporting that one (the line "logging") is in it. */
-static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error *err)
+static tm_status step_and_report(run *r, int64_t step, tm_error *err)
 {
     tm_step_result result;
+    int64_t        targets;
     tm_ledger_reset(&r->timing.ledger);
-    TM_TRY(train_one_step(r, step, &result, tokens, err));
+    TM_TRY(train_one_step(r, step, &result, &targets, err));
     slow_down(r);
     int64_t end = tm_now_ns();
     double  seconds = (double)(end - r->timing.begin_ns) * 1e-9;
@@ -109,15 +112,16 @@ static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error
     if (r->evaluation.step == 0 && r->options->step.preference.beta > 0)
         for (r->evaluation.n_measures = 0; r->evaluation.n_measures < result.n_measures; r->evaluation.n_measures++)
             r->evaluation.measures[r->evaluation.n_measures] = result.measures[r->evaluation.n_measures];
-    report_step(r, step, &result, *tokens, seconds);
+    report_step(r, step, &result, targets, seconds);
     tm_validity_sample(r->timing.validity);
     return TM_OK;
 }
 
 /* Ends the turn if it is over, and waits for the next one: that time belongs to no step. */
-static tm_status take_turns(run *r, int64_t step, int64_t tokens, const volatile sig_atomic_t *stop, tm_error *err)
+static tm_status take_turns(run *r, int64_t step, const volatile sig_atomic_t *stop, tm_error *err)
 {
-    bool waited = false;
+    bool    waited = false;
+    int64_t tokens = run_global_batch(r->options) * r->options->step.seq;
     if (r->turn)
         TM_TRY(tm_turn_step(r->turn, step, r->timing.step_seconds[r->progress.done - 1], tokens, stop, &waited, err));
     if (waited) r->timing.begin_ns = tm_now_ns();
@@ -171,12 +175,11 @@ tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     begin_step(r);
     if (r->progress.first_step > o->steps) r->progress.stopped = "all steps done";
     for (int64_t step = r->progress.first_step; step <= o->steps; step++) {
-        int64_t tokens;
-        TM_TRY(step_and_report(r, step, &tokens, err));
+        TM_TRY(step_and_report(r, step, err));
         TM_TRY(run_tell_factors(r, step, err));
         int64_t between = tm_now_ns(), own = r->timing.begin_ns;
         TM_TRY(agree_status(run_world(r), "the records of a step", tm_event_failure(r->bus, err), err));
-        TM_TRY(take_turns(r, step, tokens, stop, err));
+        TM_TRY(take_turns(r, step, stop, err));
         TM_TRY(find_reason(r, step, stop, err));
         r->timing.between_ns = run_world(r) ? tm_now_ns() - between - (r->timing.begin_ns - own) : 0;
         if (r->progress.stopped) break;

@@ -140,7 +140,7 @@ tm_status tm_run_evaluate(const tm_run_options *options, tm_device *device, cons
     if (st == TM_OK) st = begin_with_weights(&r, err);
     if (st == TM_OK) st = run_evaluate(&r, r.progress.first_step - 1, err);
     if (st == TM_OK && r.evaluation.cut) st = tm_fail(err, TM_INTERRUPTED, "stopped by a signal");
-    if (st == TM_OK && r.evaluation.tokens == 0)
+    if (st == TM_OK && r.evaluation.targets == 0)
         st = tm_fail(err, TM_INVALID,
                      "data.source %s holds out nothing that could be evaluated; see data.validation_fraction, "
                      "data.validation_path and validation.enable",
@@ -149,7 +149,7 @@ tm_status tm_run_evaluate(const tm_run_options *options, tm_device *device, cons
         *found = (tm_run_evaluation){ .loss = r.evaluation.loss,
                                       .error = r.evaluation.error,
                                       .bits_per_byte = run_bits_per_byte(&r),
-                                      .tokens = r.evaluation.tokens };
+                                      .targets = r.evaluation.targets };
     tm_trainer_close(r.trainer);
     tm_source_close(own);
     return st;

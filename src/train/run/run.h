@@ -90,7 +90,7 @@ typedef struct {
     double  loss;          /* nats per target token (the mean of the sequences' means with average_sequences) */
     double  error;         /* standard error of it, from its scatter over the batches; NAN for one batch */
     double  bits_per_byte; /* NAN unless the data is text */
-    int64_t tokens;        /* targets */
+    int64_t targets;       /* that the loss is the mean of */
 } tm_run_evaluation;
 
 /* The loss of the weights with which tm_run would begin (load_weights, or the seed), on the source's held-out data,

@@ -46,7 +46,7 @@ typedef struct {
 /* The last evaluation. */
 typedef struct {
     double       loss, error; /* nats per target; standard error */
-    int64_t      step, tokens;
+    int64_t      step, targets;
     bool         cut;                       /* ended by a signal: it has no loss */
     tm_named_f64 measures[TM_MAX_MEASURES]; /* of the last step where there was no evaluation */
     size_t       n_measures;
