@@ -2,6 +2,7 @@
 /* token/tokenizer.c - opening a tokenizer file of any format, and what is asked about one. */
 #include "base/file.h"
 #include "base/json_input.h"
+#include "token/gguf.h"
 #include "token/internal.h"
 #include "token/specials.h"
 
@@ -258,7 +259,8 @@ tm_status tm_tokenizer_open(const char *path, const char *pattern, tm_tokenizer 
 {
     tm_text     bytes = { 0 }, file = { 0 };
     struct stat info;
-    bool        folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    if (tm_is_gguf(path)) return tm_gguf_tokenizer_open(path, out, err);
+    bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
     tm_text_add(&file, path);
     if (folder && !file_in(path, "tokenizer.json", &file) && !file_in(path, "tokenizer.model", &file) &&
         !file_in(path, "tekken.json", &file)) {
