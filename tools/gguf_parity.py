@@ -15,10 +15,14 @@ For tiny random models of each class that is written as GGUF (NAME: a row of MOD
                 their weights were made float32 by gguf.quants.dequantize
     text        the same 12 tokens of `trainmark generate`, as the file is and as it was dequantized
 
+Adapters, trained for a few steps on each model of ADAPTED: `trainmark numerics --adapter` beside llama.cpp with the model's
+file and the adapter's.
+
 Tokenizers: those of tests/token/fixtures that llama.cpp has, with the texts of TEXTS: the same ids.
 
 Needs numpy, gguf 0.19 and llama-cpp-python 0.3.36 of the Python registry.
 """
+import ctypes
 import json
 import os
 import struct
@@ -258,6 +262,36 @@ def check_model(trainmark, name, place):
         assert error <= BOUND * largest and same, name
 
 
+# --- adapters ---------------------------------------------------------------------------------------------------------
+
+ADAPTED = ("llama", "qwen2", "qwen3", "gpt2")
+TRAINING = ("--lora.rank 4 --lora.alpha 12 --training.steps 20 --training.seq_len 16 --training.local_batch_size 4 "
+            "--optimizer.lr 0.02 --validation.enable false --checkpoint.enable true --training.stop_at_target false")
+
+
+def check_adapter(trainmark, name, place):
+    kind, architecture, members = MODELS[name]
+    ids = [(5 * i * i + i + 2) % members["vocab_size"] for i in range(SEQUENCE)]
+    base, run, peft, tokens = (os.path.join(place, f"{name}-{end}") for end in ("base", "run", "peft", "ids.json"))
+    json.dump(ids, open(tokens, "w"))
+    write_folder(base, kind, architecture, members, False)
+    call(trainmark, "run", "--model.hf_assets_path", base, "--out", run, *TRAINING.split())
+    call(trainmark, "export", run, "-o", peft)
+    for source in (base, run):
+        call(trainmark, "export", source, "-o", source + ".gguf", "--gguf", "f32")
+    plain = json.loads(call(trainmark, "numerics", base, "--tokens", tokens, "--json"))["last_logits"]
+    own = json.loads(call(trainmark, "numerics", base, "--adapter", peft, "--tokens", tokens, "--json"))["last_logits"]
+    judge = Judge(base + ".gguf")
+    adapter = llama_cpp.llama_adapter_lora_init(judge.model, (run + ".gguf").encode())
+    assert adapter, name
+    adapters, scales = (llama_cpp.llama_adapter_lora_p_ctypes * 1)(adapter), (ctypes.c_float * 1)(1.0)
+    assert llama_cpp.llama_set_adapters_lora(judge.context, adapters, 1, scales) == 0
+    error, change = np.abs(judge.logits(ids[:-1]) - own).max(), np.abs(np.subtract(own, plain)).max()
+    judge.close()
+    print(f"adapter {name:14} logits {error:.1e}, which the adapter changes by {change:.1f}")
+    assert change > 0.5 and error <= BOUND * np.abs(own).max(), name
+
+
 # --- tokenizers ---------------------------------------------------------------------------------------------------------
 
 TOKENIZERS = ("gpt2.json", "llama3.json", "qwen2.json", "o200k.json", "llama2.json", "llama2.model")
@@ -293,6 +327,9 @@ def main():
         for name in MODELS:
             if not wanted or name in wanted:
                 check_model(trainmark, name, place)
+        for name in ADAPTED:
+            if not wanted or "adapter" in wanted:
+                check_adapter(trainmark, name, place)
         for name in TOKENIZERS:
             if not wanted or name in wanted:
                 check_tokenizer(trainmark, name, place)

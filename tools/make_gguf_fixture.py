@@ -65,6 +65,7 @@ def write_model(name, changed=None):
     """Returns the weights as they are in the file, of Hugging Face's order."""
     random, back = np.random.default_rng(7), {}
     w = gguf.GGUFWriter(os.path.join(FOLDER, name), "llama")
+    w.add_type(gguf.GGUFType.MODEL)
     w.add_name("mixed")
     w.add_context_length(128)
     w.add_embedding_length(DIM)

@@ -298,7 +298,8 @@ static tm_status take_formats(const tm_hf_source *s, tm_graph *graph, tm_error *
     return TM_OK;
 }
 
-static tm_status export_adapter(const tm_hf_source *s, const char *folder, tm_hf_report *report, tm_error *err)
+tm_status tm_hf_export_adapter(const tm_hf_source *s, const char *path, const tm_gguf_model *gguf, tm_hf_report *report,
+                               tm_error *err)
 {
     tm_adapters adapters;
     tm_model    model;
@@ -311,7 +312,9 @@ static tm_status export_adapter(const tm_hf_source *s, const char *folder, tm_hf
     if (st == TM_OK) st = take_formats(s, graph, err);
     tm_hf_memory memory = { .graph = graph, .shape = &s->shape, .form = s->form, .read = read_checkpoint };
     memory.context = (void *)(uintptr_t)s;
-    if (st == TM_OK) st = tm_hf_adapter_write(&memory, &adapters, base ? base : "", folder, report, err);
+    if (st == TM_OK)
+        st = gguf ? tm_gguf_adapter_write(&memory, &adapters, gguf, path, report, err)
+                  : tm_hf_adapter_write(&memory, &adapters, base ? base : "", path, report, err);
     tm_graph_destroy(graph);
     return st;
 }
@@ -320,7 +323,7 @@ tm_status tm_hf_export(const tm_hf_source *source, const tm_hf_export_options *o
                        tm_error *err)
 {
     exporter x = { .source = source, .options = options, .report = report };
-    if (tm_hf_source_of_adapters(source)) return export_adapter(source, options->folder, report, err);
+    if (tm_hf_source_of_adapters(source)) return tm_hf_export_adapter(source, options->folder, NULL, report, err);
     tm_status st = export_all(&x, err);
     free(x.shard);
     tm_hf_values_close(&x.values);

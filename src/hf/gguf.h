@@ -5,15 +5,14 @@
 #define TM_HF_GGUF_H
 
 #include "base/gguf.h"
-#include "data/safetensors.h"
-#include "model/hf.h"
+#include "hf/adapter.h"
 
 #include <jansson.h>
 
 /* {l} is the number of a layer. */
 typedef struct {
     const char *theirs; /* "blk.{l}.attn_q.weight" */
-    const char *name;   /* in the files of Hugging Face, without prefix; {e}: of an expert, in theirs an axis in front */
+    const char *name; /* in the files of Hugging Face, without prefix; {e}: of an expert, in theirs an axis in front */
     enum {
         TM_GGUF_PLAIN,
         TM_GGUF_QUERIES,    /* rows of heads, rotary: where the model is `paired`, in pairs (2i, 2i + 1) in theirs */
@@ -25,8 +24,8 @@ typedef struct {
 
 /* A value. */
 typedef struct {
-    const char *theirs; /* behind the name of the architecture: "embedding_length" */
-    const char *member; /* of config.json */
+    const char *theirs;         /* behind the name of the architecture: "embedding_length" */
+    const char *member;         /* of config.json */
     bool        real, optional; /* optional: a file may lack it, and means what the class means without the member */
 } tm_gguf_key;
 
@@ -53,8 +52,8 @@ typedef struct {
 } tm_gguf_rope;
 void tm_gguf_rope_divisors(const tm_gguf_rope *rope, int64_t n, float *out);
 
-/* Element (r, c) of `rows` x `columns` of their tensor is element tm_gguf_at(...) of Hugging Face's. `head`: elements of
- * a head of a tensor whose rows are paired, else 0. */
+/* Element (r, c) of `rows` x `columns` of their tensor is element tm_gguf_at(...) of Hugging Face's. `head`: elements
+ * of a head of a tensor whose rows are paired, else 0. */
 static inline int64_t tm_gguf_at(int64_t r, int64_t c, int64_t rows, int64_t columns, int64_t head, bool transposed)
 {
     if (transposed) return c * rows + r;
@@ -67,6 +66,12 @@ void tm_gguf_to_f32(uint32_t format, const uint8_t *from, int64_t n, float *to);
 /* Rounds n elements, a multiple of 32 for q8_0, to nearest. q8_0: d = max |x| / 127 in float32, q = x (1 / d) with ties
  * away from 0; d is stored as float16. */
 void tm_gguf_from_f32(uint32_t format, const float *from, int64_t n, uint8_t *to);
+
+/* Writes the adapters of a graph as a file that llama.cpp adds to its model, in float32, by memory->read.
+ * TM_UNSUPPORTED: llama.cpp has no such adapters. */
+TM_MUST_USE tm_status tm_gguf_adapter_write(const tm_hf_memory *memory, const tm_adapters *adapters,
+                                            const tm_gguf_model *model, const char *path, tm_hf_report *report,
+                                            tm_error *err);
 
 /* Appends the config.json of a file. TM_FORMAT, TM_UNSUPPORTED, naming the key. */
 TM_MUST_USE tm_status tm_gguf_config(const char *path, tm_text *out, tm_error *err);

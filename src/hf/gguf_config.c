@@ -80,8 +80,8 @@ static tm_status read_key(reader *r, const tm_gguf_key *row)
 /* What a file leaves out is what llama.cpp takes then, whatever the class of Hugging Face does. */
 static void fill_in(reader *r)
 {
-    json_t     *root = r->root, *heads = json_object_get(root, "num_attention_heads");
-    json_int_t  n = json_integer_value(heads), dim = json_integer_value(json_object_get(root, "hidden_size"));
+    json_t    *root = r->root, *heads = json_object_get(root, "num_attention_heads");
+    json_int_t n = json_integer_value(heads), dim = json_integer_value(json_object_get(root, "hidden_size"));
     if (!r->model->rotary) return;
     if (!json_object_get(root, "num_key_value_heads")) json_object_set(root, "num_key_value_heads", heads);
     if (!json_object_get(root, "head_dim") && n > 0) json_object_set_new(root, "head_dim", json_integer(dim / n));
@@ -104,10 +104,14 @@ static tm_status check_width(const reader *r, const char *suffix)
     return TM_OK;
 }
 
-static const char *const known_keys[] = { "vocab_size",         "rope.dimension_count",
-                                          "attention.value_length", "rope.scaling.type",
-                                          "rope.scaling.factor",    "rope.scaling.original_context_length",
-                                          "rope.scaling.finetuned", "tensor_data_layout",
+static const char *const known_keys[] = { "vocab_size",
+                                          "rope.dimension_count",
+                                          "attention.value_length",
+                                          "rope.scaling.type",
+                                          "rope.scaling.factor",
+                                          "rope.scaling.original_context_length",
+                                          "rope.scaling.finetuned",
+                                          "tensor_data_layout",
                                           NULL };
 
 /* Every value of the architecture is known, as every member of config.json is. */
@@ -215,8 +219,7 @@ static tm_status read_sizes(reader *r)
         return tm_fail(r->err, TM_FORMAT, "'%s' has no matrix token_embd.weight, which gives the number of tokens",
                        tm_gguf_name(r->gguf));
     json_object_set_new(r->root, "vocab_size", json_integer((json_int_t)table->n[0]));
-    json_object_set_new(r->root, "tie_word_embeddings",
-                        json_boolean(!tm_gguf_find_tensor(r->gguf, "output.weight")));
+    json_object_set_new(r->root, "tie_word_embeddings", json_boolean(!tm_gguf_find_tensor(r->gguf, "output.weight")));
     for (const tm_gguf_key *row = r->model->keys; row->theirs; row++) TM_TRY(read_key(r, row));
     fill_in(r);
     TM_TRY(check_width(r, "rope.dimension_count"));
@@ -231,7 +234,8 @@ static void put_rest(reader *r)
     static const char *const dropout[] = { "resid_pdrop", "embd_pdrop", "attn_pdrop" };
     int64_t                  id;
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
-        if (tm_gguf_whole(r->gguf, ids[i][1], &id)) json_object_set_new(r->root, ids[i][0], json_integer((json_int_t)id));
+        if (tm_gguf_whole(r->gguf, ids[i][1], &id))
+            json_object_set_new(r->root, ids[i][0], json_integer((json_int_t)id));
     for (size_t i = 0; i < 3 && strcmp(r->model->model_type, "gpt2") == 0; i++)
         json_object_set_new(r->root, dropout[i], json_real(0)); /* files do not say, and nothing else is meant */
     if (strcmp(r->model->model_type, "qwen3_moe") == 0) json_object_set_new(r->root, "norm_topk_prob", json_true());

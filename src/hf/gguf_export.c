@@ -22,19 +22,19 @@ typedef struct {
 } part;
 
 typedef struct {
-    const tm_hf_source      *source;
-    const tm_gguf_options   *options;
-    const tm_gguf_model     *model;
-    tm_hf_values             values;
-    tm_arena                *arena;
-    json_t                  *config; /* as config.json */
-    tm_gguf_head             head;
-    tm_gguf_tensor          *tensors;
-    part                    *parts;
-    size_t                   n;
-    float                   *divisors; /* of rope_freqs.weight, the last tensor; NULL: there is none */
-    int64_t                  experts;
-    int                      whole; /* matrices that stay float32, since their rows are no blocks */
+    const tm_hf_source    *source;
+    const tm_gguf_options *options;
+    const tm_gguf_model   *model;
+    tm_hf_values           values;
+    tm_arena              *arena;
+    json_t                *config; /* as config.json */
+    tm_gguf_head           head;
+    tm_gguf_tensor        *tensors;
+    part                  *parts;
+    size_t                 n;
+    float                 *divisors; /* of rope_freqs.weight, the last tensor; NULL: there is none */
+    int64_t                experts;
+    int                    whole; /* matrices that stay float32, since their rows are no blocks */
 } exporter;
 
 static uint32_t format_of(const char *word)
@@ -196,8 +196,8 @@ static tm_status put_tokenizer(exporter *x, tm_error *err)
     const char   *path = tokenizer_of(x, &bytes), *why = path || bytes ? NULL : "nothing says which the model has";
     tm_tokenizer *tokenizer = NULL;
     tm_error      own = { 0 };
-    tm_text       template = { 0 };
-    tm_status     st = path ? tm_tokenizer_open(path, NULL, &tokenizer, &own) : TM_OK;
+    tm_text template = { 0 };
+    tm_status st = path ? tm_tokenizer_open(path, NULL, &tokenizer, &own) : TM_OK;
     if (st != TM_OK) why = st == TM_INVALID && !x->options->tokenizer ? "the model has none" : own.text;
     if (!why) why = tm_gguf_put_tokenizer(&x->head, tokenizer, x->source->shape.vocab_size);
     if (why && x->options->tokenizer)
@@ -340,11 +340,6 @@ static tm_status write_file(exporter *x, tm_error *err)
 static tm_status check(const exporter *x, tm_error *err)
 {
     tm_text types = { 0 };
-    if (tm_hf_source_of_adapters(x->source))
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "'%.200s' is a run of adapters, which are not written as GGUF; export them without --gguf, and "
-                       "merge them with the model (trainmark merge)",
-                       x->source->path);
     if (!x->model) {
         tm_gguf_model_types(&types);
         tm_fail(err, TM_UNSUPPORTED,
@@ -363,6 +358,12 @@ static tm_status export_all(exporter *x, tm_hf_report *report, tm_error *err)
     uint32_t format = format_of(x->options->format);
     tm_text  text = { 0 };
     TM_TRY(check(x, err));
+    if (tm_hf_source_of_adapters(x->source) && format != TM_GGUF_FORMAT_F32)
+        return tm_fail(err, TM_UNSUPPORTED, "adapters are float32; write them with --gguf f32");
+    if (tm_hf_source_of_adapters(x->source) && x->options->tokenizer)
+        return tm_fail(err, TM_USAGE, "--tokenizer is for a model; an adapter's file has none");
+    if (tm_hf_source_of_adapters(x->source))
+        return tm_hf_export_adapter(x->source, x->options->path, x->model, report, err);
     TM_TRY(tm_hf_values_open(x->source, &x->values, report, err));
     tm_hf_config_write(x->source->config, &x->source->shape, x->source->form, "float32", NULL, &text);
     x->config = json_loadb(text.data, text.length, 0, NULL);

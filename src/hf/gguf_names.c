@@ -77,7 +77,10 @@ static const tm_gguf_row no_rows[] = { { NULL, NULL, TM_GGUF_PLAIN } };
         { "attention.head_count", "num_attention_heads", false, false },                                               \
         { "attention.head_count_kv", "num_key_value_heads", false, true },                                             \
         { "attention.key_length", "head_dim", false, true },                                                           \
-        { "attention.layer_norm_rms_epsilon", "rms_norm_eps", true, false }, { "rope.freq_base", "rope_theta", true, true }
+        { "attention.layer_norm_rms_epsilon", "rms_norm_eps", true, false },                                           \
+    {                                                                                                                  \
+        "rope.freq_base", "rope_theta", true, true                                                                     \
+    }
 static const tm_gguf_key decoder_keys[] = { DECODER_KEYS, { NULL, NULL, false, false } };
 static const tm_gguf_key mixtral_keys[] = { DECODER_KEYS,
                                             { "expert_count", "num_local_experts", false, false },
@@ -125,6 +128,11 @@ tm_status tm_gguf_model_of(const tm_gguf *gguf, const tm_gguf_model **out, tm_er
     size_t      n = 0;
     int64_t     experts = 0;
     const char *arch = tm_gguf_text(gguf, "general.architecture", &n);
+    size_t      type_length = 0;
+    const char *type = tm_gguf_text(gguf, "general.type", &type_length);
+    if (type && (type_length != 5 || memcmp(type, "model", 5) != 0))
+        return tm_fail(err, TM_UNSUPPORTED, "'%s' is no model but of the type '%.*s' (general.type), which is not read",
+                       tm_gguf_name(gguf), (int)(type_length < 80 ? type_length : 80), type);
     if (!arch || n > 60)
         return tm_fail(err, TM_FORMAT, "'%s' has no general.architecture; not the file of a model", tm_gguf_name(gguf));
     char key[80];

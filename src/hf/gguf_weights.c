@@ -73,13 +73,13 @@ static void reorder(const tm_gguf_tensor *t, const uint8_t *from, size_t size, i
     int64_t rows = t->n[0], columns = t->rank > 1 ? t->n[1] : 1;
     for (int64_t r = 0; r < rows; r++) {
         if (!transposed) {
-            memcpy(to + (size_t)tm_gguf_at(r, 0, rows, columns, head, false) * size, from + (size_t)(r * columns) * size,
-                   (size_t)columns * size);
+            memcpy(to + (size_t)tm_gguf_at(r, 0, rows, columns, head, false) * size,
+                   from + (size_t)(r * columns) * size, (size_t)columns * size);
             continue;
         }
         for (int64_t c = 0; c < columns; c++)
-            memcpy(to + (size_t)tm_gguf_at(r, c, rows, columns, 0, true) * size, from + (size_t)(r * columns + c) * size,
-                   size);
+            memcpy(to + (size_t)tm_gguf_at(r, c, rows, columns, 0, true) * size,
+                   from + (size_t)(r * columns + c) * size, size);
     }
 }
 
@@ -151,14 +151,16 @@ static tm_status read_tensor(reader *r, const tm_gguf_tensor *t)
     const tm_gguf_row *row = tm_gguf_row_of(r->model, t->name, true, numbers);
     if (strcmp(t->name, "rope_freqs.weight") == 0) return TM_OK; /* is in the configuration */
     if (!row)
-        return tm_fail(r->err, TM_UNSUPPORTED, "'%s': tensor '%.200s' is not known of a %s model and might change what "
-                                               "is computed",
+        return tm_fail(r->err, TM_UNSUPPORTED,
+                       "'%s': tensor '%.200s' is not known of a %s model and might change what "
+                       "is computed",
                        tm_gguf_name(r->holder->gguf), t->name, r->model->arch);
     if (!t->data)
-        return tm_fail(r->err, TM_UNSUPPORTED,
-                       "'%s': tensor '%.200s' is in the format %s; f32, f16, bf16 and q8_0 are read: take such a file of "
-                       "the model, or its Hugging Face directory",
-                       tm_gguf_name(r->holder->gguf), t->name, tm_gguf_format_name(t->format, room));
+        return tm_fail(
+            r->err, TM_UNSUPPORTED,
+            "'%s': tensor '%.200s' is in the format %s; f32, f16, bf16 and q8_0 are read: take such a file of "
+            "the model, or its Hugging Face directory",
+            tm_gguf_name(r->holder->gguf), t->name, tm_gguf_format_name(t->format, room));
     tm_stored_tensor out = { .file = tm_gguf_name(r->holder->gguf), .offset = t->offset };
     bool             stacked = strstr(row->name, "{e}") != NULL;
     for (int i = 0; i < t->rank; i++) elements *= t->n[i];

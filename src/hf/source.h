@@ -62,7 +62,7 @@ typedef struct {
     const char *tokenizer; /* its place; NULL: that of the source, none where nothing says which that is */
 } tm_gguf_options;
 
-/* The model as a GGUF file for llama.cpp. TM_UNSUPPORTED: llama.cpp has no such model, or it is a run of adapters. */
+/* The model, or the adapters of a run, as a GGUF file for llama.cpp. TM_UNSUPPORTED: llama.cpp has no such model. */
 TM_MUST_USE tm_status tm_hf_export_gguf(const tm_hf_source *source, const tm_gguf_options *options,
                                         tm_hf_report *report, tm_error *err);
 

@@ -53,8 +53,7 @@ tm_status tm_hf_values_fill(const tm_hf_values *x, size_t entry, tm_dtype dtype,
         return TM_OK;
     }
     if (x->found) tm_stored_convert(x->found[entry], 0, 1, e->elements, dtype, out, 0);
-    for (size_t k = 0; !x->found && k < e->n_slices; k++)
-        TM_TRY(fill_slice(x, &e->slices[k], dtype, out, err));
+    for (size_t k = 0; !x->found && k < e->n_slices; k++) TM_TRY(fill_slice(x, &e->slices[k], dtype, out, err));
     return TM_OK;
 }
 
@@ -79,7 +78,7 @@ static tm_status check_checkpoint(tm_hf_values *x, tm_error *err)
 tm_status tm_hf_values_open(const tm_hf_source *s, tm_hf_values *x, tm_hf_report *report, tm_error *err)
 {
     *x = (tm_hf_values){ .source = s };
-    tm_model            model;
+    tm_model model;
     x->graph = tm_graph_create(&tm_precision_f32);
     tm_model_declare(x->graph, &s->shape, 1, NULL, &model);
     TM_TRY(tm_hf_layout_create(x->graph, &s->shape, s->form, &x->layout, err));

@@ -3,6 +3,7 @@
 #ifndef TM_HF_VALUES_H
 #define TM_HF_VALUES_H
 
+#include "hf/gguf.h"
 #include "hf/layout.h"
 #include "hf/source.h"
 
@@ -22,5 +23,9 @@ TM_MUST_USE tm_status tm_hf_values_fill(const tm_hf_values *values, size_t entry
 /* Does the source hold a tensor in another format than bfloat16, of those that are not always written in float32? */
 bool tm_hf_values_wider(const tm_hf_values *values);
 void tm_hf_values_close(tm_hf_values *values); /* a zeroed one is fine */
+
+/* The adapters of a run into a folder, or, of a model of llama.cpp, into a GGUF file (export.c). */
+TM_MUST_USE tm_status tm_hf_export_adapter(const tm_hf_source *source, const char *path, const tm_gguf_model *gguf,
+                                           tm_hf_report *report, tm_error *err);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* token/gguf_read.c - the tokenizer of a GGUF file as a tokenizer.json or a SentencePiece model, which are read then. */
+/* token/gguf_read.c - the tokenizer of a GGUF file as a tokenizer.json or a SentencePiece model, which are read then.
+ */
 #include "base/arena.h"
 #include "token/gguf.h"
 #include "token/internal.h"
@@ -286,9 +287,10 @@ tm_status tm_gguf_tokenizer_text(const tm_gguf *gguf, tm_text *out, const char *
                        tm_gguf_name(gguf));
     bool bpe = n == 4 && memcmp(model, "gpt2", 4) == 0;
     if (!bpe && !(n == 5 && memcmp(model, "llama", 5) == 0))
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "'%s': tokenizer.ggml.model '%.*s' is not read; gpt2 and llama are; give the model's own tokenizer",
-                       tm_gguf_name(gguf), (int)(n < 80 ? n : 80), model);
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "'%s': tokenizer.ggml.model '%.*s' is not read; gpt2 and llama are; give the model's own tokenizer",
+            tm_gguf_name(gguf), (int)(n < 80 ? n : 80), model);
     *file = bpe ? "tokenizer.json" : "tokenizer.model";
     TM_TRY(open_source(gguf, &s, err));
     s.add_eos = flag(gguf, "tokenizer.ggml.add_eos_token", false);

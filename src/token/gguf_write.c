@@ -75,8 +75,8 @@ static const char *pre_of(const tm_tokenizer *t)
     static const struct {
         const char *splitter, *pre;
         bool        whole_words;
-    } rows[] = { { "gpt2", "gpt-2", false },    { "llama3", "llama-bpe", true }, { "llama3", "smaug-bpe", false },
-                 { "qwen2", "qwen2", false },   { "o200k", "gpt-4o", false },    { "tekken", "tekken", true } };
+    } rows[] = { { "gpt2", "gpt-2", false },  { "llama3", "llama-bpe", true }, { "llama3", "smaug-bpe", false },
+                 { "qwen2", "qwen2", false }, { "o200k", "gpt-4o", false },    { "tekken", "tekken", true } };
     for (size_t i = 0; t->splitter && i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i].splitter, t->splitter->name) == 0 && rows[i].whole_words == t->model.whole_words)
             return rows[i].pre;
@@ -91,8 +91,9 @@ static const char *put_bpe(tm_gguf_head *head, const tm_tokenizer *t, int64_t vo
     if (!pre) return "llama.cpp has no name for the pattern that cuts words";
     if (t->n_normal > 0 && !composed) return "llama.cpp does not normalize texts as it does";
     if (t->model.suffix || strcmp(t->facts.format, "tokenizer.json") != 0)
-        return t->model.suffix ? "llama.cpp has no end_of_word_suffix" : "its merges are in no order; take a "
-                                                                         "tokenizer.json";
+        return t->model.suffix ? "llama.cpp has no end_of_word_suffix"
+                               : "its merges are in no order; take a "
+                                 "tokenizer.json";
     put_name(head, "tokenizer.ggml.model", "gpt2");
     put_name(head, "tokenizer.ggml.pre", pre);
     put_tokens(head, t, vocab, false);
@@ -113,8 +114,8 @@ static const char *put_bpe(tm_gguf_head *head, const tm_tokenizer *t, int64_t vo
 
 /* --- SentencePiece's BPE ------------------------------------------------------------------------------------------ */
 
-/* Ranks of the tokens that pairs join to, 0 the first; false: pairs of one token do not follow each other, or pairs that
- * SentencePiece would join are missing. ranks[] is filled with TM_NO_RANK. */
+/* Ranks of the tokens that pairs join to, 0 the first; false: pairs of one token do not follow each other, or pairs
+ * that SentencePiece would join are missing. ranks[] is filled with TM_NO_RANK. */
 static bool ranks_of(const tm_tokenizer *t, uint32_t *ranks)
 {
     size_t          n;
@@ -164,7 +165,8 @@ static bool is_plain(const tm_tokenizer *t, bool *prefix)
     }
     if (t->n_words || t->n_normal < 1 || t->n_normal > 2) return false;
     *prefix = t->n_normal == 2;
-    bool prepends = !*prefix || (t->normal[0].kind == TM_NORMAL_PREPEND && is_meta(t->normal[0].text, t->normal[0].length));
+    bool prepends =
+        !*prefix || (t->normal[0].kind == TM_NORMAL_PREPEND && is_meta(t->normal[0].text, t->normal[0].length));
     return prepends && last->kind == TM_NORMAL_REPLACE && !last->regex && last->find_length == 1 &&
            last->find[0] == ' ' && is_meta(last->text, last->length);
 }
@@ -193,8 +195,8 @@ static const char *put_pieces(tm_gguf_head *head, const tm_tokenizer *t, int64_t
 
 /* --- bytes -------------------------------------------------------------------------------------------------------- */
 
-/* Ids are bytes, 256 ends a document: a byte-level vocabulary without merges. llama.cpp ends texts at 11 where a file does
- * not say at which id; without 256 it is 0. */
+/* Ids are bytes, 256 ends a document: a byte-level vocabulary without merges. llama.cpp ends texts at 11 where a file
+ * does not say at which id; without 256 it is 0. */
 static void put_bytes(tm_gguf_head *head, int64_t vocab)
 {
     tm_text text = { 0 };
@@ -213,7 +215,8 @@ static void put_bytes(tm_gguf_head *head, int64_t vocab)
     }
     tm_text_fini(&text);
     tm_gguf_put_array(head, "tokenizer.ggml.token_type", TM_GGUF_I32, (uint64_t)vocab);
-    for (int64_t i = 0; i < vocab; i++) tm_gguf_add_number(head, TM_GGUF_I32, i < 256 ? NORMAL : i == 256 ? CONTROL : UNUSED);
+    for (int64_t i = 0; i < vocab; i++)
+        tm_gguf_add_number(head, TM_GGUF_I32, i < 256 ? NORMAL : i == 256 ? CONTROL : UNUSED);
     tm_gguf_put_array(head, "tokenizer.ggml.merges", TM_GGUF_TEXT, 0);
     tm_gguf_put_u32(head, "tokenizer.ggml.eos_token_id", vocab > 256 ? 256 : 0);
     tm_gguf_put_u32(head, "tokenizer.ggml.bos_token_id", vocab > 256 ? 256 : 0);

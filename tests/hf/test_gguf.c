@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF files: what llama.cpp's Python package wrote is read (tests/hf/gguf, tools/make_gguf_fixture.py), what is written
- * is read again bit for bit, and what is not built is refused by name. */
+/* GGUF files: what llama.cpp's Python package wrote is read (tests/hf/gguf, tools/make_gguf_fixture.py), what is
+ * written is read again bit for bit, and what is not built is refused by name. */
 #include "base/file.h"
 #include "hf/convert.h"
 #include "hf/gguf.h"
@@ -121,9 +121,9 @@ static void the_tokenizer_and_the_template_are_read(void **state)
 
 static const char *config_of(const char *fixture)
 {
-    static char  *text;
-    json_error_t  problem;
-    json_t       *root = json_load_file(fixture, 0, &problem);
+    static char *text;
+    json_error_t problem;
+    json_t      *root = json_load_file(fixture, 0, &problem);
     if (!root) fail_msg("%s: %s", fixture, problem.text);
     free(text);
     text = json_dumps(json_object_get(root, "config"), 0);
@@ -167,8 +167,8 @@ static void what_was_written_has_the_same_bits(void **state)
     static const struct {
         const char *name;
         bool        same_class;
-    } families[] = { { "llama", true },  { "mistral", false }, { "mixtral", true }, { "qwen2", true },
-                     { "qwen3", true },  { "qwen3_moe", true }, { "gpt2", true } };
+    } families[] = { { "llama", true }, { "mistral", false },  { "mixtral", true }, { "qwen2", true },
+                     { "qwen3", true }, { "qwen3_moe", true }, { "gpt2", true } };
     (void)state;
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
         for (int k = 0; k < 6; k++) {
@@ -235,6 +235,101 @@ static void weights_of_q8_0_are_near(void **state)
     assert_int_equal(blocks, 2 + 4 + 2);
     tm_safetensors_close(file);
     tm_hf_source_close(&folder);
+    test_folder_remove();
+}
+
+/* --- adapters ----------------------------------------------------------------------------------------------------- */
+
+/* A value for each element: they are told apart. */
+static tm_status made_up(const tm_hf_memory *memory, tm_tensor_id id, size_t offset, void *to, size_t n, tm_error *err)
+{
+    (void)memory;
+    (void)err;
+    for (size_t i = 0; i < n / sizeof(float); i++)
+        ((float *)to)[i] = (float)id * 4096 + (float)(offset / sizeof(float) + i);
+    return TM_OK;
+}
+
+/* A tensor of a PEFT file beside that of the GGUF file: equal, or of rows of `heads` heads in pairs. */
+static void same_part(const tm_safetensors *peft, const char *name, const tm_gguf *gguf, const char *theirs,
+                      int64_t heads)
+{
+    const tm_stored_tensor *a = tm_safetensors_find(peft, name);
+    const tm_gguf_tensor   *b = tm_gguf_find_tensor(gguf, theirs);
+    if (!a || !b) fail_msg("%s or %s is not there", name, theirs);
+    assert_true(a->rank == 2 && b->rank == 2 && a->n[0] == b->n[0] && a->n[1] == b->n[1]);
+    int64_t half = heads ? a->n[0] / heads / 2 : 0;
+    for (int64_t r = 0; r < a->n[0]; r++) {
+        /* of a head: first, first of the second half, second, second of the second half, ... */
+        int64_t of = heads ? r / (2 * half) * 2 * half + (r % 2 ? half : 0) + r % (2 * half) / 2 : r;
+        for (int64_t c = 0; c < a->n[1]; c++) {
+            float value;
+            memcpy(&value, b->data + 4 * (r * a->n[1] + c), sizeof value);
+            if (tm_stored_value(a, of * a->n[1] + c) != (double)value) fail_msg("%s (%lld)", theirs, (long long)r);
+        }
+    }
+}
+
+static tm_status write_adapter(tm_adapters *adapters, tm_status *peft, tm_error *err)
+{
+    tm_hf_source source;
+    tm_hf_report report;
+    tm_model     model;
+    good(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, err), err);
+    tm_graph *graph = tm_graph_create(&tm_precision_f32);
+    tm_model_declare(graph, &source.shape, 1, NULL, &model);
+    good(tm_adapters_declare(graph, &model, adapters, err), err);
+    tm_hf_memory memory = { .graph = graph, .shape = &source.shape, .form = source.form, .read = made_up };
+    *peft = tm_hf_adapter_write(&memory, adapters, "base", test_in_folder("peft"), &report, err);
+    good(*peft, err);
+    const tm_gguf_model *theirs = tm_gguf_model_of_type(source.form->model_type);
+    tm_status            st = tm_gguf_adapter_write(&memory, adapters, theirs, test_in_folder("a.gguf"), &report, err);
+    tm_graph_destroy(graph);
+    tm_hf_source_close(&source);
+    return st;
+}
+
+static void adapters_have_the_tensors_of_peft_in_their_order(void **state)
+{
+    tm_adapters adapters = { .rank = 2, .alpha = 6, .rslora = true, .base = TM_DTYPE_COUNT, .place = "x" };
+    tm_status   st;
+    tm_error    err = { 0 };
+    (void)state;
+    strcpy(adapters.targets, "q_proj,k_proj,down_proj");
+    test_hf_write(test_folder(), "{" SIZES ", \"num_key_value_heads\": 2}", NULL);
+    good(write_adapter(&adapters, &st, &err), &err);
+    tm_safetensors *peft;
+    tm_gguf        *g;
+    size_t          n;
+    good(tm_safetensors_open(test_in_folder("peft/adapter_model.safetensors"), &peft, &err), &err);
+    good(tm_gguf_open(test_in_folder("a.gguf"), &g, &err), &err);
+#define MODULE(name) "base_model.model.model.layers.0." name
+    same_part(peft, MODULE("self_attn.q_proj.lora_A.weight"), g, "blk.0.attn_q.weight.lora_a", 0);
+    same_part(peft, MODULE("self_attn.q_proj.lora_B.weight"), g, "blk.0.attn_q.weight.lora_b", 4);
+    same_part(peft, MODULE("self_attn.k_proj.lora_B.weight"), g, "blk.0.attn_k.weight.lora_b", 2);
+    same_part(peft, MODULE("mlp.down_proj.lora_A.weight"), g, "blk.0.ffn_down.weight.lora_a", 0);
+    same_part(peft, MODULE("mlp.down_proj.lora_B.weight"), g, "blk.0.ffn_down.weight.lora_b", 0);
+    tm_gguf_tensors(g, &n);
+    assert_int_equal(n, 6);
+    /* llama.cpp divides by the rank: 6 / sqrt(2) = 6 sqrt(2) / 2 */
+    assert_true(tm_gguf_number(tm_gguf_find(g, "adapter.lora.alpha"), 0) == (double)(float)(6 * 1.4142135623730951));
+    tm_gguf_close(g);
+    tm_safetensors_close(peft);
+    test_folder_remove();
+}
+
+static void adapters_that_llama_cpp_lacks_are_refused(void **state)
+{
+    tm_adapters adapters = { .rank = 2, .alpha = 6, .dora = true, .base = TM_DTYPE_COUNT, .place = "x" };
+    tm_status   st;
+    tm_error    err = { 0 };
+    (void)state;
+    strcpy(adapters.targets, "q_proj");
+    test_hf_write(test_folder(), "{" SIZES "}", NULL);
+    assert_int_equal(write_adapter(&adapters, &st, &err), TM_UNSUPPORTED);
+    whole_refusal(&err);
+    assert_non_null(strstr(err.text, "DoRA"));
+    assert_false(tm_file_exists(test_in_folder("a.gguf")));
     test_folder_remove();
 }
 
@@ -310,12 +405,17 @@ static void what_is_not_built_is_not_read(void **state)
              TM_FORMAT, "is no finite number");
     not_read(CHANGED("llama.attention.head_count\4\0\0\0\4", "llama.attention.head_count\4\0\0\0\0"), TM_FORMAT,
              "is no whole number from 1 on");
-    not_read(CHANGED("llama.attention.head_count\4\0\0\0\4", "llama.attention.head_count\4\0\0\0\3"), TM_UNSUPPORTED, "heads have 10 elements");
+    not_read(CHANGED("llama.attention.head_count\4\0\0\0\4", "llama.attention.head_count\4\0\0\0\3"), TM_UNSUPPORTED,
+             "heads have 10 elements");
     not_read(CHANGED("llama.rope.dimension_count\4\0\0\0\x8", "llama.rope.dimension_count\4\0\0\0\4"), TM_UNSUPPORTED,
              "heads have 8 elements");
-    not_read(CHANGED("general.architecture\x8\0\0\0\5\0\0\0\0\0\0\0llama", "general.architecture\x8\0\0\0\5\0\0\0\0\0\0\0llamb"),
+    not_read(CHANGED("general.architecture\x8\0\0\0\5\0\0\0\0\0\0\0llama",
+                     "general.architecture\x8\0\0\0\5\0\0\0\0\0\0\0llamb"),
              TM_UNSUPPORTED, "'llamb' is not built");
-    not_read(CHANGED("blk.0.ffn_up.weight", "blk.0.ffn_us.weight"), TM_UNSUPPORTED, "'blk.0.ffn_us.weight' is not known");
+    not_read(CHANGED("general.type\x8\0\0\0\5\0\0\0\0\0\0\0model", "general.type\x8\0\0\0\5\0\0\0\0\0\0\0vocab"),
+             TM_UNSUPPORTED, "is no model but of the type 'vocab'");
+    not_read(CHANGED("blk.0.ffn_up.weight", "blk.0.ffn_us.weight"), TM_UNSUPPORTED,
+             "'blk.0.ffn_us.weight' is not known");
     not_read(CHANGED("blk.0.ffn_norm.weight", "rope_freqs.weight\0\0\0\0"), TM_FORMAT, "has a NUL");
     not_read(CHANGED("token_embd.weight", "token_embe.weight"), TM_FORMAT, "has no matrix token_embd.weight");
 }
@@ -335,9 +435,11 @@ static void no_tokenizer(const char *path, tm_status wanted, const char *part)
 static void tokenizers_that_lie_are_refused(void **state)
 {
     (void)state;
-    no_tokenizer(CHANGED("tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0gpt2", "tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0rwkv"),
+    no_tokenizer(CHANGED("tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0gpt2",
+                         "tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0rwkv"),
                  TM_UNSUPPORTED, "'rwkv' is not read");
-    no_tokenizer(CHANGED("tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0gpt2", "tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0none"),
+    no_tokenizer(CHANGED("tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0gpt2",
+                         "tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0none"),
                  TM_INVALID, "holds no tokenizer");
     no_tokenizer(CHANGED("qwen2", "qwenX"), TM_UNSUPPORTED, "'qwenX' is not known");
     no_tokenizer(CHANGED("tokenizer.ggml.tokens", "tokenizer.ggml.tokenz"), TM_FORMAT, "is no list of texts");
@@ -361,6 +463,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_was_written_has_the_same_bits),
     cmocka_unit_test(scaled_positions_come_back),
     cmocka_unit_test(weights_of_q8_0_are_near),
+    cmocka_unit_test(adapters_have_the_tensors_of_peft_in_their_order),
+    cmocka_unit_test(adapters_that_llama_cpp_lacks_are_refused),
     cmocka_unit_test(what_llama_cpp_lacks_is_not_written),
     cmocka_unit_test(what_is_not_built_is_not_read),
     cmocka_unit_test(tokenizers_that_lie_are_refused),

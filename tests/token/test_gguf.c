@@ -19,7 +19,8 @@ static const char *const texts[] = { "Hello world",
                                      "a\nb\n\nc\r\n d\n",
                                      "1 12 123 12345",
                                      "x=1;//y </s> <s>",
-                                     "\xC3\x9C" "ber \xE4\xBD\xA0\xF0\x9F\x98\x80\xFF",
+                                     "\xC3\x9C"
+                                     "ber \xE4\xBD\xA0\xF0\x9F\x98\x80\xFF",
                                      "" };
 
 static tm_tokenizer *fixture(const char *name)
