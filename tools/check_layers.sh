@@ -123,6 +123,7 @@ system/validity.h
 train/adapter/adapters.h
 train/checkpoint/view.h
 token/chat.h
+token/gguf.h
 token/specials.h
 token/template.h
 token/token.h

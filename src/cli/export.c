@@ -8,47 +8,59 @@
 #include <string.h>
 
 typedef struct {
-    const char *out, *dtype;
+    const char *out, *dtype, *gguf, *tokenizer;
     double      gigabytes;
     int64_t     step;
     bool        json;
 } export_options;
 
-static void print_json(const tm_hf_export_options *o, const tm_hf_source *source, const tm_hf_report *report,
-                       tm_text *out)
+/* What an export wrote, and where. */
+typedef struct {
+    const export_options *given;
+    tm_hf_export_options  folder;
+    tm_gguf_options       gguf;
+} export_job;
+
+static const char *format_of(const export_job *j, const tm_hf_report *report)
+{
+    return j->given->gguf ? j->given->gguf : tm_hf_report_format(report);
+}
+
+static void print_json(const export_job *j, const tm_hf_source *source, const tm_hf_report *report, tm_text *out)
 {
     tm_json json = { .out = out, .indent = true };
     tm_json_open(&json, NULL, '{');
-    tm_json_string(&json, "folder", o->folder);
+    tm_json_string(&json, j->given->gguf ? "file" : "folder", j->given->out);
     tm_json_string(&json, "architecture", source->form->architecture);
     tm_json_bool(&json, "adapter", tm_hf_source_of_adapters(source));
     tm_json_i64(&json, "tensors", (int64_t)report->tensors);
     tm_json_i64(&json, "parameters", report->elements);
-    tm_json_string(&json, "dtype", tm_dtype_name(report->dtype));
+    tm_json_string(&json, "dtype", j->given->gguf ? j->given->gguf : tm_dtype_name(report->dtype));
     tm_json_i64(&json, "bytes", (int64_t)report->bytes);
     tm_json_close(&json, '}');
     tm_text_add(out, "\n");
 }
 
-static tm_status export(const char *path, const char *adapter, int64_t step, const tm_hf_export_options *options,
-                        bool as_json, tm_text *out, tm_error *err)
+static tm_status export(const char *path, const char *adapter, const export_job *j, tm_text *out, tm_error *err)
 {
     tm_hf_source source;
     tm_hf_report report;
     char         bytes[32], parameters[40];
-    tm_status    st = tm_hf_source_open(path, step, tm_cli_config(), &source, err);
+    tm_status    st = tm_hf_source_open(path, j->given->step, tm_cli_config(), &source, err);
     if (st == TM_OK && adapter) st = tm_hf_source_adapt(&source, adapter, err);
-    if (st == TM_OK) st = tm_hf_export(&source, options, &report, err);
-    if (st == TM_OK && as_json)
-        print_json(options, &source, &report, out);
+    if (st == TM_OK)
+        st = j->given->gguf ? tm_hf_export_gguf(&source, &j->gguf, &report, err)
+                            : tm_hf_export(&source, &j->folder, &report, err);
+    if (st == TM_OK && j->given->json)
+        print_json(j, &source, &report, out);
     else if (st == TM_OK && tm_hf_source_of_adapters(&source))
-        tm_text_printf(out, "%s: adapter of %s, %zu tensors, %s parameters in float32, %s\n", options->folder,
+        tm_text_printf(out, "%s: adapter of %s, %zu tensors, %s parameters in float32, %s\n", j->given->out,
                        source.form->architecture, report.tensors, tm_format_grouped(parameters, report.elements),
                        tm_format_bytes(bytes, (double)report.bytes));
     else if (st == TM_OK)
-        tm_text_printf(out, "%s: %s, %zu tensors, %s parameters in %s, %s\n", options->folder,
-                       source.form->architecture, report.tensors, tm_format_grouped(parameters, report.elements),
-                       tm_hf_report_format(&report), tm_format_bytes(bytes, (double)report.bytes));
+        tm_text_printf(out, "%s: %s, %zu tensors, %s parameters in %s, %s\n", j->given->out, source.form->architecture,
+                       report.tensors, tm_format_grouped(parameters, report.elements), format_of(j, &report),
+                       tm_format_bytes(bytes, (double)report.bytes));
     tm_hf_source_close(&source);
     return st;
 }
@@ -56,21 +68,32 @@ static tm_status export(const char *path, const char *adapter, int64_t step, con
 static tm_status run(tm_cli_line *line, tm_error *err)
 {
     const export_options *given = line->options;
-    tm_hf_export_options  o = { .folder = given->out };
+    export_job            j = { .given = given, .folder = { .folder = given->out } };
     tm_text               out = { 0 };
-    const char           *path = line->words[0], *adapter = NULL;
+    const char           *path = line->words[0], *adapter = NULL, *line_tokenizer = given->tokenizer;
     TM_TRY(tm_cli_find_model(line, &path, &adapter, err));
-    o.shard_bytes = (int64_t)(given->gigabytes * 1e9);
-    o.dtype = tm_hf_export_format(given->dtype);
-    tm_status st = export(path, adapter, given->step, &o, given->json, &out, err);
+    TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &line_tokenizer, err));
+    if (given->gguf && given->dtype)
+        return tm_fail(err, TM_USAGE, "--dtype is for a directory; with --gguf the format is --gguf's own: %s",
+                       given->gguf);
+    if (given->tokenizer && !given->gguf)
+        return tm_fail(err, TM_USAGE, "--tokenizer is for a file (--gguf); a directory gets copies of the model's own");
+    j.folder.shard_bytes = (int64_t)(given->gigabytes * 1e9);
+    j.folder.dtype = tm_hf_export_format(given->dtype);
+    j.gguf = (tm_gguf_options){ .path = given->out, .format = given->gguf, .tokenizer = line_tokenizer };
+    tm_status st = export(path, adapter, &j, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_text_fini(&out);
     return st;
 }
 
 static const tm_option rows[] = {
-    { "out", 'o', TM_OPTION_TEXT, offsetof(export_options, out), .value = "DIR", .required = true,
-      .help = "the directory that is written; must not hold a model yet" },
+    { "out", 'o', TM_OPTION_TEXT, offsetof(export_options, out), .value = "PATH", .required = true,
+      .help = "directory, or with --gguf file, that is written; must not hold a model yet" },
+    { "gguf", 0, TM_OPTION_CHOICE, offsetof(export_options, gguf), .value = "FORMAT", .choices = "f32|bf16|q8_0",
+      .help = "write a GGUF file for llama.cpp, with matrices in this format" },
+    { "tokenizer", 0, TM_OPTION_TEXT, offsetof(export_options, tokenizer), .value = "FILE",
+      .help = "with --gguf: the model's tokenizer, a file or directory; default: its own" },
     { "dtype", 0, TM_OPTION_CHOICE, offsetof(export_options, dtype), .value = "NAME", .choices = "bfloat16|float32",
       .help = "format of the weights; default: that of the model" },
     { "step", 0, TM_OPTION_I64, offsetof(export_options, step), .value = "N", .fallback = "-1", .lo = -1, .hi = 1e15,
@@ -82,15 +105,14 @@ static const tm_option rows[] = {
 
 const tm_cli_command tm_command_export = {
     .name = "export",
-    .summary = "write a model as a Hugging Face directory",
-    .words = "RUN|DIR",
+    .summary = "write a model as a Hugging Face directory or a GGUF file",
+    .words = "RUN|DIR|FILE",
     .least = 1,
     .most = 1,
     .about =
         "Writes config.json and safetensors that transformers loads: of the newest checkpoint of a run directory, or "
         "of a Hugging Face directory (whose tokenizer is copied). Of a run of adapters (lora.rank): the adapter as "
-        "PEFT "
-        "loads it.",
+        "PEFT loads it. With --gguf one file that llama.cpp loads.",
     TM_CLI_OPTIONS(rows, export_options),
     .run = run,
 };

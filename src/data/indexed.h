@@ -17,7 +17,7 @@
 #define TM_DATA_INDEXED_H
 
 #include "base/status.h"
-#include "data/map.h"
+#include "base/map.h"
 #include "data/output.h"
 
 #include <stdbool.h>

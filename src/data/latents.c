@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "data/file_list.h"
 #include "data/flow.h"
-#include "data/map.h"
+#include "base/map.h"
 #include "data/safetensors.h"
 #include "data/source_kind.h"
 #include "graph/value.h"

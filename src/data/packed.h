@@ -17,7 +17,7 @@
 #define TM_DATA_PACKED_H
 
 #include "base/status.h"
-#include "data/map.h"
+#include "base/map.h"
 
 #include <stdbool.h>
 #include <stddef.h>

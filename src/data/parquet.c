@@ -10,7 +10,7 @@
 #include "data/parquet.h"
 
 #include "base/arena.h"
-#include "data/map.h"
+#include "base/map.h"
 #include "data/parquet_numbers.h"
 
 #include <snappy-c.h>

@@ -5,7 +5,7 @@
 #include "base/arena.h"
 #include "base/json_input.h"
 #include "base/text.h"
-#include "data/map.h"
+#include "base/map.h"
 #include "data/rows_parquet.h"
 #include "data/unpack.h"
 

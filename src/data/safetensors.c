@@ -4,7 +4,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "data/map.h"
+#include "base/map.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -39,6 +39,8 @@ struct tm_safetensors {
     size_t            n_shards, shards_capacity;
     tm_stored_tensor *tensors;
     size_t            n, capacity;
+    void             *owner; /* of tensors of another kind of file; NULL: the shards are */
+    void (*release)(void *owner);
 };
 
 static int by_name(const void *a, const void *b)
@@ -275,6 +277,18 @@ tm_status tm_safetensors_parse(const char *name, const uint8_t *bytes, size_t si
     return hand_over(set, read_header(set, s, err), out, err);
 }
 
+tm_status tm_safetensors_of(const tm_stored_tensor *tensors, size_t n, void *owner, void (*release)(void *owner),
+                            tm_safetensors **out, tm_error *err)
+{
+    tm_safetensors *set = create();
+    set->owner = owner;
+    set->release = release;
+    set->tensors = tm_alloc((n + 1) * sizeof *tensors);
+    set->n = n;
+    if (n) memcpy(set->tensors, tensors, n * sizeof *tensors);
+    return hand_over(set, TM_OK, out, err);
+}
+
 /* --- the index ---------------------------------------------------------------------------------------------------- */
 
 /* A file beside the index, and no other. */
@@ -366,6 +380,7 @@ void tm_safetensors_close(tm_safetensors *set)
         tm_map_close(&set->shards[i]->map);
         json_decref(set->shards[i]->header);
     }
+    if (set->release) set->release(set->owner);
     free(set->shards);
     free(set->tensors);
     tm_arena_destroy(set->arena);

@@ -73,6 +73,10 @@ TM_MUST_USE tm_status tm_safetensors_open(const char *path, tm_safetensors **out
 /* A file that is in memory already and outlives *out; `name` is for messages. */
 TM_MUST_USE tm_status tm_safetensors_parse(const char *name, const uint8_t *bytes, size_t size, tm_safetensors **out,
                                            tm_error *err);
+/* Tensors of another kind of file: the list is copied; all that it points to lives until release(owner), which closing
+ * *out does, and a failure. TM_FORMAT: two have one name. */
+TM_MUST_USE tm_status tm_safetensors_of(const tm_stored_tensor *tensors, size_t n, void *owner,
+                                        void (*release)(void *owner), tm_safetensors **out, tm_error *err);
 void                  tm_safetensors_close(tm_safetensors *set); /* NULL is fine */
 
 /* All tensors in the order of their names; *n is their number. Valid until the set is closed. */

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/mapped.h"
 #include "base/text.h"
-#include "data/map.h"
+#include "base/map.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "data/token_list.h"
 
 #include "base/arena.h"
-#include "data/map.h"
+#include "base/map.h"
 
 #include <jansson.h>
 #include <stdio.h>

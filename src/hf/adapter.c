@@ -289,15 +289,15 @@ typedef struct {
     tm_hf_layout       *layout;
 } writer;
 
-static tm_status read_entry(const writer *w, const tm_hf_entry *entry, float *out, tm_error *err)
+tm_status tm_hf_adapter_read(const tm_hf_memory *memory, const tm_hf_entry *entry, float *out, tm_error *err)
 {
     tm_status st = TM_OK;
     for (size_t i = 0; i < entry->n_slices && st == TM_OK; i++) {
         const tm_hf_slice *s = &entry->slices[i];
-        const tm_tensor   *tensor = tm_graph_at(w->memory->graph, s->parameter);
+        const tm_tensor   *tensor = tm_graph_at(memory->graph, s->parameter);
         size_t             size = tm_dtype_bytes(tensor->dtype), bytes = (size_t)(s->rows * s->columns) * size;
         void              *values = tm_alloc(bytes);
-        st = w->memory->read(w->memory, s->parameter, (size_t)s->first * size, values, bytes, err);
+        st = memory->read(memory, s->parameter, (size_t)s->first * size, values, bytes, err);
         for (int64_t r = 0; st == TM_OK && r < s->rows; r++)
             for (int64_t c = 0; c < s->columns; c++)
                 out[s->start + tm_hf_row(s, r) * s->row_step + c * s->column_step] =
@@ -324,7 +324,7 @@ static tm_status write_weights(const writer *w, const char *path, tm_hf_report *
         const tm_hf_entry *e = &w->layout->entries[i];
         size_t             bytes = (size_t)e->elements * sizeof(float);
         float             *values = tm_alloc(bytes);
-        st = read_entry(w, e, values, err);
+        st = tm_hf_adapter_read(w->memory, e, values, err);
         if (st == TM_OK) tm_safetensors_write(file, values, bytes);
         free(values);
         report->tensors++;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf/export.c - a model into a Hugging Face folder: tensor by tensor, in the order of the model. */
-#include "base/cpu.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "graph/value.h"
-#include "hf/convert.h"
-#include "hf/merge.h"
-#include "hf/layout.h"
+#include "hf/gguf.h"
 #include "hf/source.h"
+#include "hf/values.h"
+#include "token/chat.h"
+#include "token/gguf.h"
 #include "token/train.h"
 
 #include <stdio.h>
@@ -21,108 +20,23 @@ typedef struct {
     const tm_hf_source         *source;
     const tm_hf_export_options *options;
     tm_hf_report               *report;
-    tm_graph                   *graph; /* parameters only */
-    tm_hf_layout               *layout;
-    const tm_stored_tensor    **found; /* of a folder: its tensors */
+    tm_hf_values                values;
     tm_dtype                    dtype; /* of what is written */
     int                        *shard; /* of each entry, from 0 */
     int                         shards;
     int64_t                     total; /* bytes of all tensors */
 } exporter;
 
-/* --- values ------------------------------------------------------------------------------------------------------- */
-
 static tm_dtype dtype_of(const exporter *x, const tm_hf_entry *entry)
 {
     return entry->row->wide ? TM_F32 : x->dtype;
-}
-
-/* Does the source hold a tensor in another format than bfloat16, of those that are not always written in float32? */
-static bool is_wider(const exporter *x)
-{
-    for (size_t i = 0; i < x->layout->n; i++) {
-        const tm_hf_entry *e = &x->layout->entries[i];
-        if (e->row->wide) continue;
-        if (x->found && x->found[i]->dtype != TM_BF16) return true;
-        for (size_t k = 0; !x->found && k < e->n_slices; k++)
-            if (tm_graph_at(x->graph, e->slices[k].parameter)->dtype != TM_BF16) return true;
-    }
-    return false;
-}
-
-/* Rows of a piece from a checkpoint to their places. */
-static tm_status fill_slice(const exporter *x, const tm_hf_slice *s, tm_dtype dtype, void *out, tm_error *err)
-{
-    const tm_tensor *tensor = tm_graph_at(x->graph, s->parameter);
-    int64_t          bits = tm_dtype_bits(tensor->dtype), n = s->rows * s->columns;
-    TM_ASSERT(s->first * bits % 8 == 0);
-    size_t    bytes = (size_t)((n * bits + 7) / 8);
-    void     *values = tm_alloc(bytes);
-    tm_status st =
-        tm_checkpoint_view_read(x->source->checkpoint, tensor->name, (size_t)(s->first * bits / 8), values, bytes, err);
-    for (int64_t r = 0; st == TM_OK && r < s->rows; r++)
-        for (int64_t c = 0; c < s->columns; c++)
-            tm_value_set(out, dtype, s->start + tm_hf_row(s, r) * s->row_step + c * s->column_step,
-                         tm_value_get(values, tensor->dtype, r * s->columns + c));
-    free(values);
-    return st;
-}
-
-static tm_status fill(const exporter *x, size_t entry, void *out, tm_error *err)
-{
-    const tm_hf_entry      *e = &x->layout->entries[entry];
-    const tm_hf_adapter    *adapter = &x->source->adapter;
-    const tm_stored_tensor *parts[TM_HF_PARTS] = { NULL };
-    if (adapter->weights) TM_TRY(tm_hf_merge_finds(adapter, x->source->form, e, parts, err));
-    if (parts[0]) {
-        float *merged = tm_alloc((size_t)e->elements * sizeof *merged);
-        tm_hf_merge(adapter, x->source->form, e, x->found[entry], parts, tm_cpu_threads_allowed(), merged);
-        for (int64_t i = 0; i < e->elements; i++) tm_value_set(out, dtype_of(x, e), i, (double)merged[i]);
-        free(merged);
-        return TM_OK;
-    }
-    if (x->found) tm_stored_convert(x->found[entry], 0, 1, e->elements, dtype_of(x, e), out, 0);
-    for (size_t k = 0; !x->found && k < e->n_slices; k++)
-        TM_TRY(fill_slice(x, &e->slices[k], dtype_of(x, e), out, err));
-    return TM_OK;
-}
-
-/* The parameters have the formats of the checkpoint. */
-static tm_status check_checkpoint(exporter *x, tm_error *err)
-{
-    for (size_t i = 0; i < x->graph->n_tensors; i++) {
-        tm_tensor *tensor = &x->graph->tensors[i];
-        int        dtype;
-        size_t     bytes;
-        if (!tm_hf_holds(x->source->form, tensor)) continue;
-        TM_TRY(tm_checkpoint_view_find(x->source->checkpoint, tensor->name, &dtype, &bytes, err));
-        if (dtype < 0 || dtype >= TM_DTYPE_COUNT || bytes != tm_tensor_bytes(tensor->shape, (tm_dtype)dtype))
-            return tm_fail(err, TM_FORMAT,
-                           "the checkpoint holds '%s' with %zu bytes, which is not what config.yaml says", tensor->name,
-                           bytes);
-        tensor->dtype = (tm_dtype)dtype;
-    }
-    return TM_OK;
-}
-
-static tm_status open_values(exporter *x, tm_error *err)
-{
-    const tm_hf_source *s = x->source;
-    tm_model            model;
-    x->graph = tm_graph_create(&tm_precision_f32);
-    tm_model_declare(x->graph, &s->shape, 1, NULL, &model);
-    TM_TRY(tm_hf_layout_create(x->graph, &s->shape, s->form, &x->layout, err));
-    if (s->checkpoint) return check_checkpoint(x, err);
-    tm_hf_memory memory = { .graph = x->graph, .shape = &s->shape, .form = s->form };
-    x->found = tm_alloc((x->layout->n + 1) * sizeof *x->found);
-    return tm_hf_check(&memory, x->layout, s->weights, x->found, x->report, err);
 }
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
 static size_t bytes_of(const exporter *x, size_t entry)
 {
-    const tm_hf_entry *e = &x->layout->entries[entry];
+    const tm_hf_entry *e = &x->values.layout->entries[entry];
     return (size_t)e->elements * tm_dtype_bytes(dtype_of(x, e));
 }
 
@@ -130,10 +44,10 @@ static size_t bytes_of(const exporter *x, size_t entry)
 static void divide(exporter *x)
 {
     int64_t used = 0;
-    x->shard = tm_alloc((x->layout->n + 1) * sizeof *x->shard);
+    x->shard = tm_alloc((x->values.layout->n + 1) * sizeof *x->shard);
     x->shards = 1;
     x->total = 0;
-    for (size_t i = 0; i < x->layout->n; i++) {
+    for (size_t i = 0; i < x->values.layout->n; i++) {
         int64_t bytes = (int64_t)bytes_of(x, i);
         if (used > 0 && used + bytes > x->options->shard_bytes) {
             x->shards++;
@@ -160,10 +74,10 @@ static void name_shard(const exporter *x, int shard, tm_text *out)
 
 static tm_status write_values(const exporter *x, int shard, tm_safetensors_writer *writer, tm_error *err)
 {
-    for (size_t i = 0; i < x->layout->n; i++) {
+    for (size_t i = 0; i < x->values.layout->n; i++) {
         if (x->shard[i] != shard) continue;
         void     *values = tm_alloc(bytes_of(x, i));
-        tm_status st = fill(x, i, values, err);
+        tm_status st = tm_hf_values_fill(&x->values, i, dtype_of(x, &x->values.layout->entries[i]), values, err);
         if (st == TM_OK) tm_safetensors_write(writer, values, bytes_of(x, i));
         free(values);
         TM_TRY(st);
@@ -174,12 +88,12 @@ static tm_status write_values(const exporter *x, int shard, tm_safetensors_write
 static tm_status write_shard(const exporter *x, int shard, tm_error *err)
 {
     static const char *const metadata[][2] = { { "format", "pt" }, { NULL, NULL } };
-    tm_tensor_heading       *headings = tm_alloc((x->layout->n + 1) * sizeof *headings);
+    tm_tensor_heading       *headings = tm_alloc((x->values.layout->n + 1) * sizeof *headings);
     tm_arena                *arena = tm_arena_create();
     size_t                   n = 0;
     tm_text                  path = { 0 }, name = { 0 };
-    for (size_t i = 0; i < x->layout->n; i++) {
-        const tm_hf_entry *e = &x->layout->entries[i];
+    for (size_t i = 0; i < x->values.layout->n; i++) {
+        const tm_hf_entry *e = &x->values.layout->entries[i];
         if (x->shard[i] != shard) continue;
         name.length = 0;
         tm_hf_written_name(x->source->form, e->name, &name);
@@ -224,9 +138,9 @@ static tm_status write_index(const exporter *x, tm_error *err)
     tm_json_i64(&json, "total_size", x->total);
     tm_json_close(&json, '}');
     tm_json_open(&json, "weight_map", '{');
-    for (size_t i = 0; i < x->layout->n; i++) {
+    for (size_t i = 0; i < x->values.layout->n; i++) {
         name.length = file.length = 0;
-        tm_hf_written_name(x->source->form, x->layout->entries[i].name, &name);
+        tm_hf_written_name(x->source->form, x->values.layout->entries[i].name, &name);
         name_shard(x, x->shard[i], &file);
         tm_json_string(&json, name.data, file.data);
     }
@@ -273,11 +187,42 @@ static bool of_bytes(const exporter *x)
     return tokenizer && strcmp(tokenizer, "byte") == 0;
 }
 
+/* Of a GGUF file: the tokenizer that it holds, as files of a folder. */
+static tm_status write_tokenizer(const exporter *x, tm_error *err)
+{
+    tm_gguf    *gguf;
+    tm_text     text = { 0 }, config = { 0 }, template = { 0 };
+    tm_error    own = { 0 };
+    const char *file;
+    TM_TRY(tm_gguf_open(x->source->path, &gguf, err));
+    tm_status st = tm_gguf_tokenizer_text(gguf, &text, &file, &own);
+    if (st == TM_OK) {
+        json_t *root = tm_gguf_specials(gguf);
+        if (tm_chat_text(x->source->path, &template))
+            json_object_set_new(root, "chat_template", json_stringn(template.data, template.length));
+        char *dumped = json_dumps(root, JSON_INDENT(2));
+        tm_text_printf(&config, "%s\n", dumped);
+        free(dumped);
+        json_decref(root);
+        st = write_named(x, file, &text, err);
+        if (st == TM_OK) st = write_named(x, "tokenizer_config.json", &config, err);
+    } else {
+        tm_note("the directory gets no tokenizer: %s", own.text);
+        st = TM_OK;
+    }
+    tm_gguf_close(gguf);
+    tm_text_fini(&text);
+    tm_text_fini(&config);
+    tm_text_fini(&template);
+    return st;
+}
+
 /* What belongs to the model and is not its numbers: of a folder, or of the tokenizer of a run. */
 static tm_status copy_files(const exporter *x, tm_error *err)
 {
     const char *folder = tm_hf_source_tokenizer(x->source);
     if (of_bytes(x)) return write_bytes(x, err);
+    if (x->source->weights && tm_is_gguf(x->source->path)) return write_tokenizer(x, err);
     if (x->source->checkpoint && folder && !tm_file_exists(folder))
         tm_note("the tokenizer '%s' of the run is not there: the directory has none", folder);
     static const char *const names[] = { "generation_config.json",
@@ -316,7 +261,10 @@ static tm_status write_config(const exporter *x, tm_error *err)
     tm_status           st = TM_OK;
     tm_text_printf(&path, "%s/config.json", s->path);
     if (of_bytes(x)) tm_text_printf(&ids, "{\"eos_token_id\": %d}", TM_BYTES_END_ID);
-    if (s->weights && !s->form->diffusers) st = tm_file_read(path.data, MAX_COPIED, &ids, err);
+    if (s->weights && tm_is_gguf(s->path))
+        st = tm_gguf_config(s->path, &ids, err);
+    else if (s->weights && !s->form->diffusers)
+        st = tm_file_read(path.data, MAX_COPIED, &ids, err);
     if (st == TM_OK) {
         tm_hf_config_write(s->config, &s->shape, s->form, tm_dtype_name(x->dtype), ids.data, &text);
         st = write_named(x, "config.json", &text, err);
@@ -347,8 +295,8 @@ static tm_status check_target(const exporter *x, tm_error *err)
 
 static tm_status export_all(exporter *x, tm_error *err)
 {
-    TM_TRY(open_values(x, err));
-    bool wider = is_wider(x);
+    TM_TRY(tm_hf_values_open(x->source, &x->values, x->report, err));
+    bool wider = tm_hf_values_wider(&x->values);
     x->dtype = x->options->dtype != TM_DTYPE_COUNT ? x->options->dtype : wider ? TM_F32 : TM_BF16;
     divide(x);
     if (x->shards > TM_SAFETENSORS_MAX_FILES)
@@ -358,9 +306,9 @@ static tm_status export_all(exporter *x, tm_error *err)
     for (int shard = 0; shard < x->shards; shard++) TM_TRY(write_shard(x, shard, err));
     TM_TRY(write_index(x, err));
     TM_TRY(copy_files(x, err));
-    *x->report = (tm_hf_report){ .tensors = x->layout->n, .bytes = x->total, .dtype = x->dtype };
+    *x->report = (tm_hf_report){ .tensors = x->values.layout->n, .bytes = x->total, .dtype = x->dtype };
     x->report->rounded = wider && x->dtype == TM_BF16;
-    for (size_t i = 0; i < x->layout->n; i++) x->report->elements += x->layout->entries[i].elements;
+    for (size_t i = 0; i < x->values.layout->n; i++) x->report->elements += x->values.layout->entries[i].elements;
     return write_config(x, err);
 }
 
@@ -391,7 +339,8 @@ static tm_status take_formats(const tm_hf_source *s, tm_graph *graph, tm_error *
     return TM_OK;
 }
 
-static tm_status export_adapter(const tm_hf_source *s, const char *folder, tm_hf_report *report, tm_error *err)
+tm_status tm_hf_export_adapter(const tm_hf_source *s, const char *path, const tm_gguf_model *gguf, tm_hf_report *report,
+                               tm_error *err)
 {
     tm_adapters adapters;
     tm_model    model;
@@ -404,7 +353,9 @@ static tm_status export_adapter(const tm_hf_source *s, const char *folder, tm_hf
     if (st == TM_OK) st = take_formats(s, graph, err);
     tm_hf_memory memory = { .graph = graph, .shape = &s->shape, .form = s->form, .read = read_checkpoint };
     memory.context = (void *)(uintptr_t)s;
-    if (st == TM_OK) st = tm_hf_adapter_write(&memory, &adapters, base ? base : "", folder, report, err);
+    if (st == TM_OK)
+        st = gguf ? tm_gguf_adapter_write(&memory, &adapters, gguf, path, report, err)
+                  : tm_hf_adapter_write(&memory, &adapters, base ? base : "", path, report, err);
     tm_graph_destroy(graph);
     return st;
 }
@@ -413,12 +364,10 @@ tm_status tm_hf_export(const tm_hf_source *source, const tm_hf_export_options *o
                        tm_error *err)
 {
     exporter x = { .source = source, .options = options, .report = report };
-    if (tm_hf_source_of_adapters(source)) return export_adapter(source, options->folder, report, err);
+    if (tm_hf_source_of_adapters(source)) return tm_hf_export_adapter(source, options->folder, NULL, report, err);
     tm_status st = export_all(&x, err);
-    free(x.found);
     free(x.shard);
-    tm_hf_layout_destroy(x.layout);
-    tm_graph_destroy(x.graph);
+    tm_hf_values_close(&x.values);
     return st;
 }
 

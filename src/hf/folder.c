@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/hub.h"
 #include "base/text.h"
+#include "hf/gguf.h"
 
 #include <string.h>
 
@@ -26,16 +27,24 @@ static char *in(const char *folder, const char *name, tm_text *path)
 bool tm_hf_is_folder(const char *folder)
 {
     tm_text path = { 0 };
-    bool    is = tm_file_exists(in(folder, "config.json", &path));
+    if (tm_is_gguf(folder)) return true;
+    bool is = tm_file_exists(in(folder, "config.json", &path));
     tm_text_fini(&path);
     return is;
 }
 
 tm_status tm_hf_folder_configure(const char *folder, tm_config *config, tm_hf_description *out, tm_error *err)
 {
-    tm_text   path = { 0 };
-    tm_status st = tm_hf_config_read(in(folder, "config.json", &path), config, out, err);
+    tm_text   path = { 0 }, text = { 0 };
+    tm_status st;
+    if (tm_is_gguf(folder)) {
+        st = tm_gguf_config(folder, &text, err);
+        if (st == TM_OK) st = tm_hf_config_parse(folder, text.data, text.length, config, out, err);
+    } else {
+        st = tm_hf_config_read(in(folder, "config.json", &path), config, out, err);
+    }
     tm_text_fini(&path);
+    tm_text_fini(&text);
     return st;
 }
 
@@ -60,6 +69,7 @@ tm_status tm_hf_folder_weights(const char *folder, tm_safetensors **out, tm_erro
     tm_status                st = TM_OK;
     bool                     found = false;
     *out = NULL;
+    if (tm_is_gguf(folder)) return tm_gguf_weights(folder, out, err);
     in(folder, "", &path);
     path.data[path.length - 1] = '\0'; /* a directory's name ends without a slash */
     st = tm_hub_check_weights(path.data, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf/folder.h - Hugging Face folders: config.json, and weights in safetensors files that go into the parameters of a
- * graph or come from them. */
+ * graph or come from them. A GGUF file in the place of a folder is read as the folder that means the same. */
 #ifndef TM_HF_FOLDER_H
 #define TM_HF_FOLDER_H
 
@@ -9,7 +9,7 @@
 #include "hf/config.h"
 #include "train/trainer/trainer.h"
 
-/* Does the folder have a config.json? */
+/* Does the folder have a config.json, or is it a GGUF file? */
 bool tm_hf_is_folder(const char *folder);
 /* tm_hf_config_read of the folder's config.json. */
 TM_MUST_USE tm_status tm_hf_folder_configure(const char *folder, tm_config *config, tm_hf_description *out,

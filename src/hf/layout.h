@@ -55,6 +55,9 @@ TM_MUST_USE tm_status tm_hf_adapter_layout_create(const tm_graph *graph, const t
  * those of all experts, as PEFT calls it: "model.layers.0.mlp.experts", with `inner` the one within (adapter_layout.c).
  * NULL: it is of no expert. */
 const char *tm_hf_experts_module(tm_arena *arena, const char *name, bool inner);
+/* All elements of a tensor of such a layout, by memory->read (adapter.c). */
+TM_MUST_USE tm_status tm_hf_adapter_read(const tm_hf_memory *memory, const tm_hf_entry *entry, float *out,
+                                         tm_error *err);
 /* The adapter that the rows of a slice have, of a matrix that is of no expert; NULL: none. */
 const tm_adapter *tm_hf_adapter_of(const tm_graph *graph, const tm_hf_entry *entry, size_t slice);
 /* Has any row of the matrix, which is of no expert, an adapter? */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf/source.h - a model that is somewhere on disk: a Hugging Face folder (config.json), or the directory of a run of
- * ours (config.yaml and a checkpoint). */
+/* hf/source.h - a model that is somewhere on disk: a Hugging Face folder (config.json), a GGUF file, or the directory
+ * of a run of ours (config.yaml and a checkpoint). */
 #ifndef TM_HF_SOURCE_H
 #define TM_HF_SOURCE_H
 
@@ -59,5 +59,15 @@ const char *tm_hf_report_format(const tm_hf_report *report);
  * folder is complete. */
 TM_MUST_USE tm_status tm_hf_export(const tm_hf_source *source, const tm_hf_export_options *options,
                                    tm_hf_report *report, tm_error *err);
+
+typedef struct {
+    const char *path;      /* of the file; must not be there */
+    const char *format;    /* of matrices: "f32", "bf16", "q8_0" */
+    const char *tokenizer; /* its place; NULL: that of the source, none where nothing says which that is */
+} tm_gguf_options;
+
+/* The model, or the adapters of a run, as a GGUF file for llama.cpp. TM_UNSUPPORTED: llama.cpp has no such model. */
+TM_MUST_USE tm_status tm_hf_export_gguf(const tm_hf_source *source, const tm_gguf_options *options,
+                                        tm_hf_report *report, tm_error *err);
 
 #endif

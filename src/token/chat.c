@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json_input.h"
+#include "token/gguf.h"
 #include "token/specials.h"
 
 #include <stdlib.h>
@@ -77,12 +78,26 @@ static tm_status read_template(tm_chat *chat, const char *folder, const char *na
     return st;
 }
 
+/* The template of a GGUF file, as the tokenizer_config.json of a folder would have it. */
+static tm_status read_gguf(const char *path, json_t **out, tm_error *err)
+{
+    tm_gguf *gguf;
+    size_t   n;
+    TM_TRY(tm_gguf_open(path, &gguf, err));
+    const char *text = tm_gguf_text(gguf, "tokenizer.chat_template", &n);
+    *out = json_object();
+    if (text) json_object_set_new(*out, "chat_template", json_stringn(text, n));
+    tm_gguf_close(gguf);
+    return TM_OK;
+}
+
 /* tokenizer_config.json, NULL without one. */
 static tm_status read_config(const char *folder, json_t **out, tm_error *err)
 {
     tm_text      path = { 0 };
     json_error_t problem;
     tm_status    st = TM_OK;
+    if (tm_is_gguf(folder)) return read_gguf(folder, out, err);
     if (tm_file_exists(path_of(folder, "tokenizer_config.json", &path))) {
         *out = tm_json_input_file(path.data, JSON_ALLOW_NUL, &problem);
         if (!*out)
@@ -120,6 +135,23 @@ tm_status tm_chat_open(const char *folder, const char *name, tm_chat **out, tm_e
 tm_status tm_chat_open_file(const char *path, const char *folder, tm_chat **out, tm_error *err)
 {
     return open_chat(folder, NULL, path, out, err);
+}
+
+bool tm_chat_text(const char *folder, tm_text *out)
+{
+    json_t       *config = NULL;
+    tm_text       path = { 0 };
+    tm_error      ignored = { 0 };
+    size_t        before = out->length;
+    bool          good = read_config(folder, &config, &ignored) == TM_OK;
+    const json_t *given = template_of(config, NULL);
+    if (good && file_of(folder, NULL, &path))
+        good = tm_file_read(path.data, MAX_BYTES, out, &ignored) == TM_OK;
+    else if (good && given)
+        tm_text_add_n(out, json_string_value(given), json_string_length(given));
+    json_decref(config);
+    tm_text_fini(&path);
+    return good && out->length > before;
 }
 
 void tm_chat_close(tm_chat *chat)

@@ -33,7 +33,9 @@ TM_MUST_USE tm_status tm_chat_render(const tm_chat *chat, const json_t *messages
  * with a `weight` of 0 is no answer. TM_INVALID: an answer cannot be found. */
 TM_MUST_USE tm_status tm_chat_render_answers(const tm_chat *chat, const json_t *messages, const json_t *more,
                                              tm_text *out, tm_template_spans *spans, tm_error *err);
-bool                  tm_chat_marks_generation(const tm_chat *chat);
+/* Appends the text of a folder's default template; false: it has none that can be read. */
+bool tm_chat_text(const char *folder, tm_text *out);
+bool tm_chat_marks_generation(const tm_chat *chat);
 
 /* Ids of a conversation's text are those of the reference library only where special tokens are found in texts.
  * TM_UNSUPPORTED: this file (SentencePiece, tiktoken, tekken) takes their names for ordinary text. */

@@ -173,6 +173,8 @@ TM_MUST_USE tm_status tm_reading_token(tm_reading *r, int64_t id, const char *te
 TM_MUST_USE tm_status tm_reading_pattern(tm_reading *r, const char *pattern, size_t length);
 /* Decodes base64; *length bytes of the arena, NULL if it is none. */
 char *tm_base64(tm_arena *arena, const char *text, size_t n, size_t *length);
+/* Appends GPT-2's letter for a byte, as UTF-8. */
+void tm_add_letter(uint8_t byte, tm_text *out);
 /* "<0x0A>": its byte, else -1. */
 int tm_byte_token(const char *text, size_t length);
 

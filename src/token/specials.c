@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json_input.h"
 #include "base/text.h"
+#include "token/gguf.h"
 
 #include <string.h>
 
@@ -52,11 +53,35 @@ static void take_tokens(json_t *config, json_t *to)
     }
 }
 
+static tm_status of_gguf(const char *path, json_t **out, tm_error *err)
+{
+    tm_gguf  *gguf = NULL;
+    tm_status st = tm_gguf_open(path, &gguf, err);
+    *out = st == TM_OK ? tm_gguf_specials(gguf) : json_object();
+    tm_gguf_close(gguf);
+    return st;
+}
+
+/* What a GGUF file says that texts end with: its end of text, and its end of a turn. */
+static int ends_of_gguf(const char *path, int64_t ids[TM_MAX_ENDS], const char **from)
+{
+    static const char *const keys[] = { "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id" };
+    tm_gguf                 *gguf;
+    tm_error                 ignored = { 0 };
+    int                      n = 0;
+    if (tm_gguf_open(path, &gguf, &ignored) != TM_OK) return 0;
+    for (int i = 0; i < 2; i++) n += tm_gguf_whole(gguf, keys[i], &ids[n]);
+    if (n > 0) *from = keys[0];
+    tm_gguf_close(gguf);
+    return n;
+}
+
 tm_status tm_specials_read(const char *folder, json_t **out, const char **from, tm_error *err)
 {
     tm_status st = TM_OK;
-    *out = json_object();
     if (from) *from = NULL;
+    if (tm_is_gguf(folder)) return of_gguf(folder, out, err);
+    *out = json_object();
     for (size_t i = 0; i < sizeof token_files / sizeof token_files[0] && st == TM_OK; i++) {
         json_t *config;
         st = read_object(folder, token_files[i], &config, err);
@@ -72,6 +97,7 @@ int tm_specials_ends(const char *folder, int64_t ids[TM_MAX_ENDS], const char **
     static const char *const files[] = { "generation_config.json", "config.json" };
     int                      n = 0;
     *from = NULL;
+    if (tm_is_gguf(folder)) return ends_of_gguf(folder, ids, from);
     for (size_t i = 0; i < 2 && n == 0; i++) {
         json_t  *root;
         tm_error ignored = { 0 };

@@ -2,7 +2,8 @@
 /* token/specials.h - the special tokens that a model's folder names, and by which it ends a text.
  *
  * transformers reads tokenizer_config.json and special_tokens_map.json; where both name a token, the second counts.
- * What generation ends at is in generation_config.json, else in config.json.
+ * What generation ends at is in generation_config.json, else in config.json. A GGUF file in the place of a folder names
+ * them itself.
  */
 #ifndef TM_TOKEN_SPECIALS_H
 #define TM_TOKEN_SPECIALS_H

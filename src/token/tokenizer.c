@@ -2,6 +2,7 @@
 /* token/tokenizer.c - opening a tokenizer file of any format, and what is asked about one. */
 #include "base/file.h"
 #include "base/json_input.h"
+#include "token/gguf.h"
 #include "token/internal.h"
 #include "token/specials.h"
 #include "token/train.h"
@@ -268,6 +269,7 @@ tm_status tm_tokenizer_open(const char *path, const char *pattern, tm_tokenizer 
 {
     tm_text     bytes = { 0 }, file = { 0 };
     struct stat info;
+    if (tm_is_gguf(path)) return tm_gguf_tokenizer_open(path, out, err);
     bool        there = stat(path, &info) == 0, folder = there && S_ISDIR(info.st_mode);
     if (!there && strcmp(path, "byte") == 0) return open_bytes(out, err);
     tm_text_add(&file, path);

@@ -55,8 +55,7 @@ struct tm_bpe_trainer {
 
 /* --- words -------------------------------------------------------------------------------------------------------- */
 
-/* GPT-2's letter for a byte, as UTF-8. */
-static void add_letter(uint8_t byte, tm_text *out)
+void tm_add_letter(uint8_t byte, tm_text *out)
 {
     uint32_t c = byte, next = 256;
     if (!((byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174))
@@ -148,7 +147,7 @@ static void write_file(const tm_bpe_trainer *t, const tm_bpe_goal *goal, tm_text
     size_t   n = t->n_tokens;
     tm_text *texts = tm_alloc(n * sizeof *texts);
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < t->tokens[i].length; k++) add_letter((uint8_t)t->tokens[i].data[k], &texts[i]);
+        for (size_t k = 0; k < t->tokens[i].length; k++) tm_add_letter((uint8_t)t->tokens[i].data[k], &texts[i]);
     tm_json j = { .out = out, .indent = true };
     tm_json_open(&j, NULL, '{');
     tm_json_string(&j, "version", "1.0");

@@ -72,6 +72,19 @@ check "generate" has "$out" '"prompt": \[3, 1, 4\], "tokens": \[[0-9]+(, [0-9]+)
 cut -d] -f2 "$out" >greedy
 trainmark generate first --prompt-ids prompt.json --max_tokens 5 --json
 check "a run and its export say the same" [ "$(cut -d] -f2 "$out")" = "$(cat greedy)" ]
+trainmark export first -o first.gguf --gguf f32
+check "a run becomes a GGUF file" has "$out" "first.gguf: LlamaForCausalLM, 12 tensors, .* parameters in f32"
+check_not "whose weights are not rounded" has "$out" rounded
+trainmark generate first.gguf --prompt-ids prompt.json --max_tokens 5 --json
+check "which says the same" [ "$(cut -d] -f2 "$out")" = "$(cat greedy)" ]
+trainmark export first.gguf -o second_folder
+check "a file becomes a folder with the same weights" cmp -s second_folder/model.safetensors same/model.safetensors
+trainmark export first -o first.gguf --gguf bf16
+check "a file is not written over" [ "$code" -eq 4 ]
+trainmark export folder -o first-q8_0.gguf --gguf q8_0
+check "blocks of 8 bits are smaller" [ "$(wc -c <first-q8_0.gguf)" -lt "$(($(wc -c <first.gguf) / 2))" ]
+trainmark run $small --model.hf_assets_path first-q8_0.gguf --training.steps 1 --out fourth
+check "and are trained on" has "$err" "loaded 12 tensors .* of 'first-q8_0.gguf'"
 trainmark generate folder --prompt-ids prompt.json --max_tokens 5 --json --temperature 5 --seed 1
 check "another temperature does not" [ "$(cut -d] -f2 "$out")" != "$(cat greedy)" ]
 trainmark generate folder --prompt-ids prompt.json --max_tokens 5 --json --temperature 5 --seed 1 --top_k 1
@@ -97,6 +110,12 @@ trainmark generate talks --prompt "Hello world" --max_tokens 5
 check "people read the prompt" has "$out" '^prompt  *Hello world$'
 trainmark export talks -o again --dtype float32
 check "an exported folder has its tokenizer" cmp -s again/tokenizer.json tokenizer.json
+trainmark export talks -o talks.gguf --gguf f32
+trainmark tokenizer encode --special --tokenizer talks.gguf hello
+check "a GGUF file has it, too" [ "$prompt" = "$(cat "$out")" ]
+trainmark export talks.gguf -o from_file
+trainmark tokenizer encode --special --tokenizer from_file hello
+check "and gives it to a folder" [ "$prompt" = "$(cat "$out")" ]
 trainmark generate folder --tokenizer tokenizer.json --prompt "Hello world"
 check "a tokenizer of another model is refused" has "$err" "the model has 64; give the model's own"
 

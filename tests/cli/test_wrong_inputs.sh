@@ -14,6 +14,9 @@ head -c 300 /dev/zero | tr '\0' '\377' >binary.yaml
 head -c 300 /dev/zero >zeros
 mkdir mixed lines
 cp docs/a.txt zeros mixed
+printf 'GGUF\003\000\000\000' >short.gguf
+printf 'GGUF\003\000\000\000\000\000\000\000\000\000\000\000\377\377\377\377\377\377\377\377' >huge.gguf
+: >empty.gguf
 printf '{"text": "some text"}\n' >lines/a.jsonl
 
 # Rows for fine-tuning, line by line: NAME and what is in it.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files in memory: what is opened, what is noticed later, and the number that a file is known by. */
-#include "data/map.h"
+#include "base/map.h"
 
 #include "base/arena.h"
 #include "base/hash.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "data/map.h"
+#include "base/map.h"
 
 #include "base/arena.h"
 #include "base/file.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/map.h - a file of fixed length in memory, read only; private to this room.
+/* base/map.h - a file of fixed length in memory, read only.
  *
  * Reading a page behind the end of a file that was shortened after it was mapped ends the process with a message
  * (base/mapped.h); whoever reads a map for hours asks tm_map_check before, which also notices other changes.
  */
-#ifndef TM_DATA_MAP_H
-#define TM_DATA_MAP_H
+#ifndef TM_BASE_MAP_H
+#define TM_BASE_MAP_H
 
 #include "base/status.h"
 

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GGUF files: what llama.cpp's Python package wrote is read (tests/hf/gguf, tools/make_gguf_fixture.py), what is
+ * written is read again bit for bit, and what is not built is refused by name. */
+#include "base/file.h"
+#include "hf/convert.h"
+#include "hf/gguf.h"
+#include "hf/source.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/hf_folder.h"
+#include "support/whole.h"
+#include "token/chat.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+
+#define MIXED "tests/hf/gguf/mixed.gguf"
+
+static void good(tm_status st, const tm_error *err)
+{
+    if (st != TM_OK) fail_msg("%s", err->text);
+}
+
+/* Every tensor of one set is in the other, of the same shape, with the same numbers. */
+static void same_tensors(const tm_safetensors *a, const tm_safetensors *b, bool same_format)
+{
+    size_t                  n, m;
+    const tm_stored_tensor *x = tm_safetensors_list(a, &n), *y = tm_safetensors_list(b, &m);
+    assert_int_equal(n, m);
+    for (size_t i = 0; i < n; i++) {
+        int64_t elements = 1;
+        assert_string_equal(x[i].name, y[i].name);
+        assert_int_equal(x[i].rank, y[i].rank);
+        for (int k = 0; k < x[i].rank; k++) {
+            assert_int_equal(x[i].n[k], y[i].n[k]);
+            elements *= x[i].n[k];
+        }
+        if (same_format && x[i].dtype != y[i].dtype) fail_msg("%s has another format", x[i].name);
+        for (int64_t k = 0; k < elements; k++) {
+            double u = tm_stored_value(&x[i], k), v = tm_stored_value(&y[i], k);
+            if (memcmp(&u, &v, sizeof u) != 0) fail_msg("%s[%lld]: %.9g and %.9g", x[i].name, (long long)k, u, v);
+        }
+    }
+}
+
+/* --- files of llama.cpp's package --------------------------------------------------------------------------------- */
+
+static void tensors_of_every_format_are_what_gguf_says(void **state)
+{
+    tm_safetensors *read, *wanted;
+    tm_error        err = { 0 };
+    (void)state;
+    good(tm_hf_folder_weights(MIXED, &read, &err), &err);
+    good(tm_safetensors_open("tests/hf/gguf/mixed.safetensors", &wanted, &err), &err);
+    same_tensors(read, wanted, false);
+    assert_int_equal(tm_safetensors_find(read, "model.layers.0.self_attn.v_proj.weight")->dtype, TM_BF16);
+    assert_int_equal(tm_safetensors_find(read, "model.layers.0.self_attn.k_proj.weight")->dtype, TM_F16);
+    tm_safetensors_close(read);
+    tm_safetensors_close(wanted);
+}
+
+static void blocks_of_q8_0_are_those_of_gguf_byte_for_byte(void **state)
+{
+    tm_safetensors *set;
+    tm_error        err = { 0 };
+    (void)state;
+    good(tm_safetensors_open("tests/hf/gguf/blocks.safetensors", &set, &err), &err);
+    const tm_stored_tensor *values = tm_safetensors_find(set, "values"), *blocks = tm_safetensors_find(set, "q8_0");
+    int64_t                 n = values->n[0] * values->n[1];
+    float                  *wide = malloc(values->bytes);
+    uint8_t                *own = malloc(blocks->bytes);
+    assert_true(wide && own && tm_gguf_bytes(TM_GGUF_FORMAT_Q8_0, n) == blocks->bytes);
+    memcpy(wide, values->data, values->bytes);
+    tm_gguf_from_f32(TM_GGUF_FORMAT_Q8_0, wide, n, own);
+    for (size_t i = 0; i < blocks->bytes; i++)
+        if (own[i] != blocks->data[i])
+            fail_msg("block %zu, byte %zu: %d, wanted %d", i / 34, i % 34, own[i], blocks->data[i]);
+    free(wide);
+    free(own);
+    tm_safetensors_close(set);
+}
+
+static void the_tokenizer_and_the_template_are_read(void **state)
+{
+    static const int32_t wanted[] = { 258, 'a', 257, 257, 'h' };
+    tm_tokenizer        *t;
+    tm_ids               ids = { 0 };
+    tm_chat             *chat;
+    tm_text              text = { 0 };
+    tm_error             err = { 0 };
+    (void)state;
+    good(tm_tokenizer_open(MIXED, NULL, &t, &err), &err);
+    const tm_tokenizer_facts *f = tm_tokenizer_describe(t);
+    assert_true(f->bos == 258 && f->eos == 259 && f->merges == 2 && f->vocab == 260);
+    assert_string_equal(f->pattern, "qwen2");
+    tm_encoder *e = tm_encoder_create(t);
+    good(tm_encoder_encode(e, "a he heh", 8, TM_ENCODE_SPECIAL, &ids, &err), &err);
+    assert_int_equal(ids.count, 5);
+    assert_memory_equal(ids.data, wanted, sizeof wanted);
+    free(ids.data);
+    tm_encoder_destroy(e);
+    tm_tokenizer_close(t);
+    good(tm_chat_open(MIXED, NULL, &chat, &err), &err);
+    json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "hi");
+    good(tm_chat_render(chat, messages, NULL, false, &text, NULL, &err), &err);
+    assert_string_equal(text.data, "user: hi<|end|>");
+    json_decref(messages);
+    tm_chat_close(chat);
+    tm_text_fini(&text);
+}
+
+/* --- there and back ----------------------------------------------------------------------------------------------- */
+
+static const char *config_of(const char *fixture)
+{
+    static char *text;
+    json_error_t problem;
+    json_t      *root = json_load_file(fixture, 0, &problem);
+    if (!root) fail_msg("%s: %s", fixture, problem.text);
+    free(text);
+    text = json_dumps(json_object_get(root, "config"), 0);
+    json_decref(root);
+    return text;
+}
+
+static tm_status export_to(const tm_hf_source *source, const char *name, const char *format, tm_error *err)
+{
+    tm_hf_report    report;
+    tm_gguf_options options = { .path = test_in_folder(name), .format = format };
+    return tm_hf_export_gguf(source, &options, &report, err);
+}
+
+static void config_text(const tm_hf_source *s, tm_text *out)
+{
+    tm_hf_config_write(s->config, &s->shape, s->form, "float32", NULL, out);
+}
+
+/* The folder of a test as a file, opened again: the same tensors; of the same class also the same configuration. */
+static void there_and_back(const char *format, bool same_class)
+{
+    tm_hf_source folder, file;
+    tm_error     err = { 0 };
+    tm_text      a = { 0 }, b = { 0 };
+    good(tm_hf_source_open(test_folder(), -1, test_full_config(), &folder, &err), &err);
+    good(export_to(&folder, "x.gguf", format, &err), &err);
+    good(tm_hf_source_open(test_in_folder("x.gguf"), -1, test_full_config(), &file, &err), &err);
+    same_tensors(folder.weights, file.weights, true);
+    config_text(&folder, &a);
+    config_text(&file, &b);
+    if (same_class) assert_string_equal(a.data, b.data);
+    tm_text_fini(&a);
+    tm_text_fini(&b);
+    tm_hf_source_close(&folder);
+    tm_hf_source_close(&file);
+}
+
+static void what_was_written_has_the_same_bits(void **state)
+{
+    static const struct {
+        const char *name;
+        bool        same_class;
+    } families[] = { { "llama", true }, { "mistral", false },  { "mixtral", true }, { "qwen2", true },
+                     { "qwen3", true }, { "qwen3_moe", true }, { "gpt2", true } };
+    (void)state;
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+        for (int k = 0; k < 6; k++) {
+            const test_hf_options options = { .dtype = k < 3 ? TM_F32 : TM_BF16 };
+            char                  path[200];
+            snprintf(path, sizeof path, "tests/hf/fixtures/%s-%d.json", families[i].name, k % 3);
+            const char *config = config_of(path);
+            if (strstr(config, "\"norm_topk_prob\": false")) continue; /* is refused: below */
+            bool window = strstr(config, "\"sliding_window\": ") && !strstr(config, "\"sliding_window\": null");
+            test_hf_write(test_folder(), config, &options);
+            there_and_back(k < 3 ? "f32" : "bf16", families[i].same_class && !window);
+            test_folder_remove();
+        }
+}
+
+#define SIZES                                                                                                          \
+    "\"model_type\": \"llama\", \"vocab_size\": 64, \"hidden_size\": 32, \"intermediate_size\": 48, "                  \
+    "\"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"max_position_embeddings\": 64"
+
+static void scaled_positions_come_back(void **state)
+{
+    static const char *const sections[] = {
+        "\"rope_type\": \"linear\", \"factor\": 2.5",
+        "\"rope_type\": \"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": 16",
+        "\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 3.5, "
+        "\"original_max_position_embeddings\": 48",
+        "\"rope_type\": \"llama3\", \"factor\": 32.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
+        "\"original_max_position_embeddings\": 8192",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++) {
+        char config[600];
+        snprintf(config, sizeof config, "{" SIZES ", \"rope_scaling\": {%s}}", sections[i]);
+        test_hf_write(test_folder(), config, NULL);
+        there_and_back("f32", true);
+        test_folder_remove();
+    }
+}
+
+/* Of q8_0 every weight is within half a step of its block, 1/254 of the largest, and the float16 of the step. */
+static void weights_of_q8_0_are_near(void **state)
+{
+    tm_hf_source    folder;
+    tm_safetensors *file;
+    tm_error        err = { 0 };
+    size_t          n;
+    int             blocks = 0;
+    (void)state;
+    test_hf_write(test_folder(), "{" SIZES "}", NULL);
+    good(tm_hf_source_open(test_folder(), -1, test_full_config(), &folder, &err), &err);
+    good(export_to(&folder, "x.gguf", "q8_0", &err), &err);
+    good(tm_hf_folder_weights(test_in_folder("x.gguf"), &file, &err), &err);
+    const tm_stored_tensor *all = tm_safetensors_list(folder.weights, &n);
+    for (size_t i = 0; i < n; i++) {
+        const tm_stored_tensor *t = tm_safetensors_find(file, all[i].name);
+        bool                    exact = t->dtype_name[0] == 'F'; /* norms, and rows of 48 */
+        blocks += !exact;
+        for (int64_t k = 0; k < (int64_t)all[i].bytes / 4; k++) {
+            double x = tm_stored_value(&all[i], k), y = tm_stored_value(t, k);
+            if (exact ? x != y : !(x - y <= 1.01 * 0.25 / 254 + 1e-4 && y - x <= 1.01 * 0.25 / 254 + 1e-4))
+                fail_msg("%s[%lld]: %g became %g", all[i].name, (long long)k, x, y);
+        }
+    }
+    assert_int_equal(blocks, 2 + 4 + 2);
+    tm_safetensors_close(file);
+    tm_hf_source_close(&folder);
+    test_folder_remove();
+}
+
+/* --- adapters ----------------------------------------------------------------------------------------------------- */
+
+/* A value for each element: they are told apart. */
+static tm_status made_up(const tm_hf_memory *memory, tm_tensor_id id, size_t offset, void *to, size_t n, tm_error *err)
+{
+    (void)memory;
+    (void)err;
+    for (size_t i = 0; i < n / sizeof(float); i++)
+        ((float *)to)[i] = (float)id * 4096 + (float)(offset / sizeof(float) + i);
+    return TM_OK;
+}
+
+/* A tensor of a PEFT file beside that of the GGUF file: equal, or of rows of `heads` heads in pairs. */
+static void same_part(const tm_safetensors *peft, const char *name, const tm_gguf *gguf, const char *theirs,
+                      int64_t heads)
+{
+    const tm_stored_tensor *a = tm_safetensors_find(peft, name);
+    const tm_gguf_tensor   *b = tm_gguf_find_tensor(gguf, theirs);
+    if (!a || !b) fail_msg("%s or %s is not there", name, theirs);
+    assert_true(a->rank == 2 && b->rank == 2 && a->n[0] == b->n[0] && a->n[1] == b->n[1]);
+    int64_t half = heads ? a->n[0] / heads / 2 : 0;
+    for (int64_t r = 0; r < a->n[0]; r++) {
+        /* of a head: first, first of the second half, second, second of the second half, ... */
+        int64_t of = heads ? r / (2 * half) * 2 * half + (r % 2 ? half : 0) + r % (2 * half) / 2 : r;
+        for (int64_t c = 0; c < a->n[1]; c++) {
+            float value;
+            memcpy(&value, b->data + 4 * (r * a->n[1] + c), sizeof value);
+            if (tm_stored_value(a, of * a->n[1] + c) != (double)value) fail_msg("%s (%lld)", theirs, (long long)r);
+        }
+    }
+}
+
+static tm_status write_adapter(tm_adapters *adapters, tm_status *peft, tm_error *err)
+{
+    tm_hf_source source;
+    tm_hf_report report;
+    tm_model     model;
+    good(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, err), err);
+    tm_graph *graph = tm_graph_create(&tm_precision_f32);
+    tm_model_declare(graph, &source.shape, 1, NULL, &model);
+    good(tm_adapters_declare(graph, &model, adapters, err), err);
+    tm_hf_memory memory = { .graph = graph, .shape = &source.shape, .form = source.form, .read = made_up };
+    *peft = tm_hf_adapter_write(&memory, adapters, "base", test_in_folder("peft"), &report, err);
+    good(*peft, err);
+    const tm_gguf_model *theirs = tm_gguf_model_of_type(source.form->model_type);
+    tm_status            st = tm_gguf_adapter_write(&memory, adapters, theirs, test_in_folder("a.gguf"), &report, err);
+    tm_graph_destroy(graph);
+    tm_hf_source_close(&source);
+    return st;
+}
+
+static void adapters_have_the_tensors_of_peft_in_their_order(void **state)
+{
+    tm_adapters adapters = { .rank = 2, .alpha = 6, .rslora = true, .base = TM_DTYPE_COUNT, .place = "x" };
+    tm_status   st;
+    tm_error    err = { 0 };
+    (void)state;
+    strcpy(adapters.targets, "q_proj,k_proj,down_proj");
+    test_hf_write(test_folder(), "{" SIZES ", \"num_key_value_heads\": 2}", NULL);
+    good(write_adapter(&adapters, &st, &err), &err);
+    tm_safetensors *peft;
+    tm_gguf        *g;
+    size_t          n;
+    good(tm_safetensors_open(test_in_folder("peft/adapter_model.safetensors"), &peft, &err), &err);
+    good(tm_gguf_open(test_in_folder("a.gguf"), &g, &err), &err);
+#define MODULE(name) "base_model.model.model.layers.0." name
+    same_part(peft, MODULE("self_attn.q_proj.lora_A.weight"), g, "blk.0.attn_q.weight.lora_a", 0);
+    same_part(peft, MODULE("self_attn.q_proj.lora_B.weight"), g, "blk.0.attn_q.weight.lora_b", 4);
+    same_part(peft, MODULE("self_attn.k_proj.lora_B.weight"), g, "blk.0.attn_k.weight.lora_b", 2);
+    same_part(peft, MODULE("mlp.down_proj.lora_A.weight"), g, "blk.0.ffn_down.weight.lora_a", 0);
+    same_part(peft, MODULE("mlp.down_proj.lora_B.weight"), g, "blk.0.ffn_down.weight.lora_b", 0);
+    tm_gguf_tensors(g, &n);
+    assert_int_equal(n, 6);
+    /* llama.cpp divides by the rank: 6 / sqrt(2) = 6 sqrt(2) / 2 */
+    assert_true(tm_gguf_number(tm_gguf_find(g, "adapter.lora.alpha"), 0) == (double)(float)(6 * 1.4142135623730951));
+    tm_gguf_close(g);
+    tm_safetensors_close(peft);
+    test_folder_remove();
+}
+
+static void adapters_that_llama_cpp_lacks_are_refused(void **state)
+{
+    tm_adapters adapters = { .rank = 2, .alpha = 6, .dora = true, .base = TM_DTYPE_COUNT, .place = "x" };
+    tm_status   st;
+    tm_error    err = { 0 };
+    (void)state;
+    strcpy(adapters.targets, "q_proj");
+    test_hf_write(test_folder(), "{" SIZES "}", NULL);
+    assert_int_equal(write_adapter(&adapters, &st, &err), TM_UNSUPPORTED);
+    whole_refusal(&err);
+    assert_non_null(strstr(err.text, "DoRA"));
+    assert_false(tm_file_exists(test_in_folder("a.gguf")));
+    test_folder_remove();
+}
+
+/* --- refusals ----------------------------------------------------------------------------------------------------- */
+
+static void not_written(const char *config, const char *part)
+{
+    tm_hf_source source;
+    tm_error     err = { 0 };
+    test_hf_write(test_folder(), config, NULL);
+    good(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, &err), &err);
+    tm_status st = export_to(&source, "x.gguf", "f32", &err);
+    whole_refusal(&err);
+    if (st != TM_UNSUPPORTED || !strstr(err.text, part)) fail_msg("status %d, '%s'", (int)st, err.text);
+    assert_false(tm_file_exists(test_in_folder("x.gguf")));
+    tm_hf_source_close(&source);
+    test_folder_remove();
+}
+
+static void what_llama_cpp_lacks_is_not_written(void **state)
+{
+    (void)state;
+    not_written(config_of("tests/hf/fixtures/deepseek_v3-0.json"), "a deepseek_v3 model is not written as GGUF");
+    not_written(config_of("tests/hf/fixtures/gpt_oss-0.json"), "a gpt_oss model is not written as GGUF");
+    not_written("{" SIZES ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}}", "with dynamic scaling");
+    not_written("{" SIZES ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, \"beta_fast\": 16}}",
+                "YaRN of other settings");
+}
+
+/* The fixture with every occurrence of some bytes replaced by as many others. */
+static const char *changed(const char *from, const char *to, size_t n)
+{
+    tm_text  text = { 0 };
+    tm_error err = { 0 };
+    int      found = 0;
+    good(tm_file_read(MIXED, 1 << 20, &text, &err), &err);
+    for (size_t i = 0; i + n <= text.length; i++) {
+        if (memcmp(text.data + i, from, n) != 0) continue;
+        memcpy(text.data + i, to, n);
+        found++;
+    }
+    assert_true(found > 0);
+    const char *path = test_in_folder("changed.gguf");
+    good(tm_file_write(path, text.data, text.length, &err), &err);
+    tm_text_fini(&text);
+    return path;
+}
+
+static void not_read(const char *path, tm_status wanted, const char *part)
+{
+    tm_hf_source source;
+    tm_error     err = { 0 };
+    tm_status    st = tm_hf_source_open(path, -1, test_full_config(), &source, &err);
+    char        *at = strstr(err.text, test_folder());
+    if (at) memmove(at, at + strlen(test_folder()), strlen(at + strlen(test_folder())) + 1);
+    whole_refusal(&err);
+    if (st != wanted || !strstr(err.text, part)) fail_msg("status %d, '%s', wanted '%s'", (int)st, err.text, part);
+    tm_hf_source_close(&source);
+    test_folder_remove();
+}
+
+#define CHANGED(from, to) changed(from, to, sizeof(from) - 1)
+
+static void what_is_not_built_is_not_read(void **state)
+{
+    (void)state;
+    not_read("tests/hf/gguf/refused.gguf", TM_UNSUPPORTED, "'blk.0.ffn_gate.weight' is in the format q4_0");
+    not_read(CHANGED("llama.vocab_size", "llama.what_is_it"), TM_UNSUPPORTED, "'llama.what_is_it' is not known");
+    not_read(CHANGED("llama.block_count", "other.block_count"), TM_FORMAT, "has no 'llama.block_count'");
+    not_read(CHANGED("llama.block_count\4\0\0\0", "llama.block_count\6\0\0\0"), TM_FORMAT, "is no whole number");
+    not_read(CHANGED("llama.attention.layer_norm_rms_epsilon\6\0\0\0\xac\xc5\x27\x37",
+                     "llama.attention.layer_norm_rms_epsilon\6\0\0\0\0\0\xc0\x7f"),
+             TM_FORMAT, "is no finite number");
+    not_read(CHANGED("llama.attention.head_count\4\0\0\0\4", "llama.attention.head_count\4\0\0\0\0"), TM_FORMAT,
+             "is no whole number from 1 on");
+    not_read(CHANGED("llama.attention.head_count\4\0\0\0\4", "llama.attention.head_count\4\0\0\0\3"), TM_UNSUPPORTED,
+             "heads have 10 elements");
+    not_read(CHANGED("llama.rope.dimension_count\4\0\0\0\x8", "llama.rope.dimension_count\4\0\0\0\4"), TM_UNSUPPORTED,
+             "heads have 8 elements");
+    not_read(CHANGED("general.architecture\x8\0\0\0\5\0\0\0\0\0\0\0llama",
+                     "general.architecture\x8\0\0\0\5\0\0\0\0\0\0\0llamb"),
+             TM_UNSUPPORTED, "'llamb' is not built");
+    not_read(CHANGED("general.type\x8\0\0\0\5\0\0\0\0\0\0\0model", "general.type\x8\0\0\0\5\0\0\0\0\0\0\0vocab"),
+             TM_UNSUPPORTED, "is no model but of the type 'vocab'");
+    not_read(CHANGED("blk.0.ffn_up.weight", "blk.0.ffn_us.weight"), TM_UNSUPPORTED,
+             "'blk.0.ffn_us.weight' is not known");
+    not_read(CHANGED("blk.0.ffn_norm.weight", "rope_freqs.weight\0\0\0\0"), TM_FORMAT, "has a NUL");
+    not_read(CHANGED("token_embd.weight", "token_embe.weight"), TM_FORMAT, "has no matrix token_embd.weight");
+}
+
+static void no_tokenizer(const char *path, tm_status wanted, const char *part)
+{
+    tm_tokenizer *t;
+    tm_error      err = { 0 };
+    tm_status     st = tm_tokenizer_open(path, NULL, &t, &err);
+    char         *at = strstr(err.text, test_folder());
+    if (at) memmove(at, at + strlen(test_folder()), strlen(at + strlen(test_folder())) + 1);
+    whole_refusal(&err);
+    if (st != wanted || !strstr(err.text, part)) fail_msg("status %d, '%s', wanted '%s'", (int)st, err.text, part);
+    test_folder_remove();
+}
+
+static void tokenizers_that_lie_are_refused(void **state)
+{
+    (void)state;
+    no_tokenizer(CHANGED("tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0gpt2",
+                         "tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0rwkv"),
+                 TM_UNSUPPORTED, "'rwkv' is not read");
+    no_tokenizer(CHANGED("tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0gpt2",
+                         "tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0none"),
+                 TM_INVALID, "holds no tokenizer");
+    no_tokenizer(CHANGED("qwen2", "qwenX"), TM_UNSUPPORTED, "'qwenX' is not known");
+    no_tokenizer(CHANGED("tokenizer.ggml.tokens", "tokenizer.ggml.tokenz"), TM_FORMAT, "is no list of texts");
+    no_tokenizer(CHANGED("tokenizer.ggml.merges", "tokenizer.ggml.mergez"), TM_FORMAT, "is no list of texts");
+    no_tokenizer(CHANGED("tokenizer.ggml.token_type\x9\0\0\0\5\0\0\0\x8\1\0\0\0\0\0\0\1",
+                         "tokenizer.ggml.token_type\x9\0\0\0\5\0\0\0\x8\1\0\0\0\0\0\0\7"),
+                 TM_FORMAT, "has a type that is not 1 to 6");
+    no_tokenizer(CHANGED("<|end|>", "<|en\xff|>"), TM_FORMAT, "not UTF-8");
+}
+
+static void every_message_is_whole(void **state)
+{
+    (void)state;
+    whole_refusals_are("tests/hf/whole-gguf-messages.txt");
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(tensors_of_every_format_are_what_gguf_says),
+    cmocka_unit_test(blocks_of_q8_0_are_those_of_gguf_byte_for_byte),
+    cmocka_unit_test(the_tokenizer_and_the_template_are_read),
+    cmocka_unit_test(what_was_written_has_the_same_bits),
+    cmocka_unit_test(scaled_positions_come_back),
+    cmocka_unit_test(weights_of_q8_0_are_near),
+    cmocka_unit_test(adapters_have_the_tensors_of_peft_in_their_order),
+    cmocka_unit_test(adapters_that_llama_cpp_lacks_are_refused),
+    cmocka_unit_test(what_llama_cpp_lacks_is_not_written),
+    cmocka_unit_test(what_is_not_built_is_not_read),
+    cmocka_unit_test(tokenizers_that_lie_are_refused),
+    cmocka_unit_test(every_message_is_whole),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)
