@@ -51,6 +51,17 @@ static bool add_floor(const report_runs *r, size_t i, double first, double last,
     return true;
 }
 
+/* A loss that has run away would leave a flat line of all others. */
+static bool ran_away(const chart_series *all, size_t n)
+{
+    const double most = 100;
+    double       lo = (double)INFINITY, hi = -(double)INFINITY;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < all[i].n; k++)
+            if (isfinite(all[i].y[k])) lo = fmin(lo, all[i].y[k]), hi = fmax(hi, all[i].y[k]);
+    return lo > 0 && hi > most * lo;
+}
+
 static void draw_loss(const report_runs *r, tm_text *out)
 {
     chart_series *all = tm_arena_take(r->arena, 3 * r->n * sizeof *all);
@@ -88,7 +99,8 @@ static void draw_loss(const report_runs *r, tm_text *out)
                                              .x_name = "step",
                                              .y_name = of_images(r, 0) ? "squared error" : "nats per token",
                                              .series = all,
-                                             .n = n });
+                                             .n = n,
+                                             .log_y = ran_away(all, n) });
 }
 
 static void draw_speed(const report_runs *r, tm_text *out)
@@ -296,6 +308,21 @@ static const char *byte_unit(double most, double *unit)
     return names[i];
 }
 
+/* Each class has its colour whatever else there is, so that pages look alike; others have those that are left. */
+static void class_colours(const char *const *classes, size_t n, int *colours)
+{
+    static const char *const known[] = { "inputs", "scalars",   "weights",   "constants", "activations",
+                                         "logits", "gradients", "optimizer", "workspace" };
+    const size_t             n_known = sizeof known / sizeof known[0];
+    size_t                   others = n_known;
+    for (size_t c = 0; c < n; c++) {
+        size_t k = 0;
+        while (k < n_known && strcmp(known[k], classes[c]) != 0) k++;
+        if (k == n_known) k = others++;
+        colours[c] = k < CLASSES ? chart_colour(k) : CHART_GREY + (int)(k % CHART_SHADES);
+    }
+}
+
 /* Of one run along a step. */
 static void draw_areas(const report_runs *r, const char *const *classes, const int *colours, size_t n, tm_text *out)
 {
@@ -338,7 +365,7 @@ static void draw_memory(const report_runs *r, tm_text *out)
         }
         if (any) classes[n++] = classes[c];
     }
-    for (size_t c = 0; c < n; c++) colours[c] = chart_colour(c);
+    class_colours(classes, n, colours);
     if (n == 0) return;
     if (r->n == 1) {
         draw_areas(r, classes, colours, n, out);

@@ -17,7 +17,8 @@ static const char page_style[] =
     "overflow-wrap:anywhere}th{font-weight:600}td.number{font-variant-numeric:tabular-nums}"
     ".about,.note,span.soft{color:var(--soft)}.about{margin:0 0 16px}.note{font-size:13px;margin:8px 0}"
     "span.soft{display:block;font-size:13px}.run{margin:12px 0}"
-    ".verdict{display:inline-block;padding:0 10px;border-radius:12px;border:1px solid;font-weight:600}"
+    ".verdict{display:inline-block;padding:0 10px;border-radius:12px;border:1px "
+    "solid;font-weight:600;white-space:nowrap}"
     ".valid{color:var(--good)}.noisy,.not-judged{color:var(--warn)}.invalid{color:var(--bad)}"
     ":root{--good:#1a7f37;--warn:#9a6700;--bad:#cf222e}"
     "@media(prefers-color-scheme:dark){:root{--good:#3fb950;--warn:#d29922;--bad:#f85149}}\n"
@@ -29,7 +30,7 @@ static const char page_style[] =
     ".charts div.wide{border:0;padding:0}p.title{font-weight:600;margin:8px}"
     ".wide{overflow-x:auto}.lines{font-size:12px}.lines td,.lines th{white-space:nowrap;padding:4px 5px}"
     ".lines td+td,.lines th+th{text-align:right}#headline td{min-width:110px}#headline "
-    "th{overflow-wrap:normal}#headline td+td{white-space:normal}"
+    "th,#figures th{overflow-wrap:normal}#figures td{min-width:90px}#headline td+td{white-space:normal}"
     "td.best b{color:var(--good)}pre{background:var(--card);border:1px solid var(--line);border-radius:8px;"
     "padding:12px;white-space:pre-wrap;overflow-wrap:anywhere;max-height:24em;overflow-y:auto}"
     "details{margin:8px 0}summary{cursor:pointer;font-weight:600}svg.chart:focus{outline:2px solid var(--c20)}"
@@ -64,7 +65,7 @@ static void add_figure(tm_text *out, const char *shown, const char *exact)
 /* Rows that no run has are left out. */
 static void add_figures(const report_runs *r, tm_text *out)
 {
-    tm_text_add(out, "<table id=\"figures\"><tr><th></th>");
+    tm_text_add(out, "<div class=\"wide\"><table id=\"figures\"><tr><th></th>");
     for (size_t i = 0; i < r->n; i++) add_cell(out, "th", NULL, r->names[i]);
     tm_text_add(out, "</tr>\n");
     for (const report_figure *f = report_figures; f->name; f++) {
@@ -74,7 +75,7 @@ static void add_figures(const report_runs *r, tm_text *out)
         for (size_t i = 0; i < r->n; i++) add_figure(out, report_shown(r, i, f), tm_result_shown(r->runs[i], f->path));
         tm_text_add(out, "</tr>\n");
     }
-    tm_text_add(out, "</table>\n");
+    tm_text_add(out, "</table></div>\n");
 }
 
 /* Every leaf below a member, as rows; those of the runs side by side. */

@@ -151,7 +151,7 @@ static inline void chart_is_sound(const chart_seen *c)
 static inline chart_seen chart_of(const svg_page *page, const char *id, const char *title)
 {
     chart_seen c = { .page = page };
-    double     left, top, width;
+    double     left = 0, top = 0, width = 0;
     for (; c.from < page->n; c.from++) {
         const char *is = svg_attribute(&page->nodes[c.from], "id");
         if (strcmp(page->nodes[c.from].tag, "svg") == 0 && is && strcmp(is, id) == 0) break;

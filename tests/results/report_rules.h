@@ -150,12 +150,17 @@ static inline void loss_is_drawn(const svg_page *page, const source *runs, size_
         add_to(least, isnan(first) ? 0 : first, floor);
         add_to(least, end, floor);
     }
+    double lo = (double)INFINITY, hi = 0; /* a loss that has run away is on a logarithmic scale */
+    for (size_t i = 0; i < s->n; i++)
+        for (size_t k = 0; k < s->all[i].n; k++)
+            if (isfinite(s->all[i].y[k])) lo = fmin(lo, s->all[i].y[k]), hi = fmax(hi, s->all[i].y[k]);
     lines_are_drawn(page, &(chart_lines_options){ .id = "loss",
                                                   .title = "Loss",
                                                   .x_name = "step",
                                                   .y_name = of_images(runs) ? "squared error" : "nats per token",
                                                   .series = s->all,
-                                                  .n = s->n });
+                                                  .n = s->n,
+                                                  .log_y = lo > 0 && hi > 100 * lo });
 }
 
 static inline void speed_is_drawn(const svg_page *page, const source *runs, size_t n, series *s)

@@ -286,6 +286,26 @@ static void lines_keep_their_colours(void **state)
     tm_result_destroy(run);
 }
 
+/* On a logarithmic scale, or all other steps would be a flat line. */
+static void a_loss_may_run_away(void **state)
+{
+    (void)state;
+    static const double losses[][3] = { { 4, 90, 4.5 }, { 4, 4000, 4.5 }, { 4, 4e6, 3 }, { -1, 4e6, 3 } };
+    for (size_t i = 0; i < 4; i++) {
+        tm_text lines = { 0 }, html = { 0 };
+        for (int k = 0; k < 3; k++) tm_text_printf(&lines, "{\"step\": %d, \"loss\": %.17g}\n", k + 1, losses[i][k]);
+        source           run = open_source("rich", "rich", fake_read(rich), lines);
+        const tm_result *one = run.run;
+        series           s = { .arena = tm_arena_create() };
+        svg_page         page = page_of(&one, 1, &html);
+        loss_is_drawn(&page, &run, 1, &s);
+        svg_close(&page);
+        tm_arena_destroy(s.arena);
+        tm_text_fini(&html);
+        close_source(&run);
+    }
+}
+
 /* --- colours ------------------------------------------------------------------------------------------------------ */
 
 typedef struct {
@@ -310,7 +330,7 @@ static lab lab_of(const char *style, int colour, bool blind)
                                               { 0.114503, 0.786281, 0.099216 },
                                               { -0.003882, -0.048116, 1.051998 } };
     char                name[16];
-    unsigned            r, g, b;
+    unsigned            r = 0, g = 0, b = 0;
     snprintf(name, sizeof name, "--c%d:#", colour);
     const char *at = strstr(style, name);
     assert_true(at && sscanf(at + strlen(name), "%2x%2x%2x", &r, &g, &b) == 3);
@@ -359,6 +379,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(other_benchmarks_are_refused),
     cmocka_unit_test(numbers_are_rounded),
     cmocka_unit_test(lines_keep_their_colours),
+    cmocka_unit_test(a_loss_may_run_away),
     cmocka_unit_test(colours_differ),
 };
 
