@@ -126,6 +126,7 @@ static void note_gpu(tm_bench *bench)
         tm_bench_note(bench, "peak: no data sheet of '%s' is known, so there is no peak_pct", d->model);
 }
 
+/* results/roofs.c reads the measured ones again, for the roofline of a report. */
 tm_status tm_bench_note_ceilings(tm_bench *bench, tm_error *err)
 {
     const tm_ceilings *c;

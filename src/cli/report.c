@@ -155,7 +155,8 @@ const tm_cli_command tm_command_report = {
     .most = -1,
     .about =
         "Writes a page with verdict, loss, speed, time and memory of a step, roofline, figures, checks, system and "
-        "configuration; several runs side by side. RUN is a run directory, a result.json, or a stored result "
+        "configuration; several runs side by side. RUN is a run directory, a result.json, or a stored result. A table "
+        "of `trainmark bench stream --output-file FILE.json` beside them gives the roofs of the roofline "
         "(docs/report.md).",
     TM_CLI_OPTIONS(rows, report_options),
     .run = report,

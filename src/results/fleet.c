@@ -282,12 +282,14 @@ static void add_cell(tm_text *out, const char *tag, const char *class_name, cons
     tm_text_printf(out, "</%s>", tag);
 }
 
+/* A number with six digits: the table as CSV or JSON has all. */
 static const char *cell_of(const tm_table *table, size_t row, const char *column, char buffer[40])
 {
     const tm_cell *cell = tm_table_cell(table, row, (size_t)tm_table_find(table, column));
     if (cell->kind == TM_CELL_TEXT) return cell->text;
     if (cell->kind != TM_CELL_F64) return "";
-    return tm_format_double(buffer, cell->f64);
+    snprintf(buffer, 40, "%.6g", cell->f64);
+    return buffer;
 }
 
 static const char *class_of(const char *text)
@@ -330,7 +332,7 @@ tm_status tm_results_fleet_page(const tm_result *const *runs, size_t n, const tm
     }
     tm_text_add(out, "</div>\n<h2>Gates</h2>\n");
     add_rows(table, out);
-    tm_text_add(out, "</body></html>\n");
+    report_page_end(out);
     tm_arena_destroy(r.arena);
     return TM_OK;
 }

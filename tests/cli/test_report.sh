@@ -9,8 +9,11 @@ trainmark run $tiny --training.steps 60 --training.local_batch_size 4 --out b
 trainmark report a b -o page.html
 check "a page of two runs" [ "$code" -eq 0 ]
 check "five charts" [ "$(grep -c '<svg class="chart"' page.html)" -eq 5 ]
-# figure PATH: the cells of a row of the page.
-figure() { sed -n "s|^<tr data-path=\"$1\">||p" page.html | sed 's|<th>[^<]*</th>||; s|</td><td class="number">| |g; s|<[^>]*>||g'; }
+# figure PATH: the cells of a row of the page, digit for digit: of a rounded one its title.
+figure() {
+    sed -n "s|^<tr data-path=\"$1\"><th>[^<]*</th>||p" page.html |
+        sed 's|<td class="number" title="\([^"]*\)">[^<]*</td>|\1 |g; s|<td class="number">\([^<]*\)</td>|\1 |g; s|</tr>||; s| $||'
+}
 # member FILE NAME: the first `"NAME": value`.
 member() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1" | head -n 1; }
 for path in verdict weights_hash steps/done tokens_per_second_per_device/median memory/planned_bytes first_step_seconds; do
@@ -18,7 +21,9 @@ for path in verdict weights_hash steps/done tokens_per_second_per_device/median 
     check "the page has $path of result.json" [ "$(figure $path)" = "$(member a/result.json $name) $(member b/result.json $name)" ]
 done
 check_not "nothing is loaded from elsewhere" sh -c "sed 's|http://www.w3.org/2000/svg||g' page.html | grep -qE '(src|href|url|import)[=(]|https?://'"
-check_not "no script" grep -qi '<script' page.html
+check "nor may it be" grep -q "Content-Security-Policy\" content=\"default-src 'none'" page.html
+check "the script is ours, and short" [ "$(sed -n '/<script>/,/<\/script>/p' page.html | wc -l)" -lt 60 ]
+check_not "no raw figure" sh -c "sed 's|title=\"[^\"]*\"||g; s|data-[xy]=\"[^\"]*\"||g' page.html | grep -q '[1-9]\.[0-9]\{6,\}'"
 check "light and dark" grep -q 'prefers-color-scheme:dark' page.html
 trainmark report a b -o table.csv
 check "as CSV: a row for each run" [ "$(wc -l <table.csv)" -eq 3 ]
@@ -31,6 +36,8 @@ trainmark report a b -o page2.html --json
 check "beside a page, too" cmp -s "$out" table.json
 check "which is the same" cmp -s page.html page2.html
 trainmark report a
+check_not "markdown has no entities" has "$out" "&[#a-z0-9]+;"
+check_not "and no raw figure" has "$out" "[1-9]\.[0-9]{6,}"
 check "as markdown" has "$out" "^\| weights \| $(member a/result.json weights_hash) \|$"
 for chart in loss speed ledger memory roofline; do
     trainmark report a --plot $chart.svg --chart $chart
@@ -47,10 +54,21 @@ mkdir evil
 sed 's|"model": "[^"]*"|"model": "<script>alert(1)</script>\\u001b]8;;http://x\\u0007"|' a/result.json >evil/result.json
 cp a/metrics.jsonl evil
 trainmark report evil -o evil.html
-check_not "a name that is a script is text" grep -qi '<script' evil.html
+check "a name that is a script is text" [ "$(grep -ci '<script' evil.html)" -eq 1 ]
 check_not "and no escape reaches the file" grep -q "$(printf '\033')" evil.html
 trainmark report evil
 check_not "nor the terminal" grep -q "$(printf '\033')" "$out"
+
+# --- roofs that were measured ---
+
+trainmark report a -o page1.html
+check "without a benchmark the page says how to get one" grep -q 'trainmark bench stream --output-file machine.json' page1.html
+trainmark bench stream --elements 65536 --rep-ms 1 --repetitions 3 --output-file machine.json
+trainmark report a machine.json -o page3.html
+check "with one the roofs are the machine's" [ "$code" -eq 0 ]
+check "by the host that it names" grep -q 'Roofs: measured by trainmark bench on host' page3.html
+trainmark report machine.json
+failed_with 4 "a benchmark alone" "'machine.json' is a benchmark; a report takes runs"
 
 # --- 10,000 steps ---
 

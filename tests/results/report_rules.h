@@ -4,7 +4,7 @@
 #ifndef TM_TESTS_RESULTS_REPORT_RULES_H
 #define TM_TESTS_RESULTS_REPORT_RULES_H
 
-#include "results/chart_rules.h"
+#include "results/chart_marks.h"
 #include "made_runs.h"
 
 #include <jansson.h>
@@ -82,13 +82,24 @@ typedef struct {
     size_t       n;
 } series;
 
+/* Seven hues of which each has four shades, plain ones first, then dark ones. */
+static inline int run_colour(size_t i)
+{
+    return (int)(4 * (i % 7) + (i / 7 % 2 ? 2 : 0));
+}
+
+static inline bool of_images(const source *run)
+{
+    return member(run->tree, "images_per_second_per_device") != NULL;
+}
+
 /* A new series of at most `room` points, none yet. */
 static inline chart_series *begin_series(series *s, const char *name, size_t colour, size_t room)
 {
     assert_true(s->n < MOST_SERIES);
     chart_series *one = &s->all[s->n++];
     *one = (chart_series){ .name = name,
-                           .colour = (int)(colour % 10),
+                           .colour = run_colour(colour),
                            .x = tm_arena_take(s->arena, (room + 1) * sizeof(double)),
                            .y = tm_arena_take(s->arena, (room + 1) * sizeof(double)) };
     return one;
@@ -102,17 +113,22 @@ static inline void add_to(chart_series *one, double x, double y)
 
 static inline void loss_is_drawn(const svg_page *page, const source *runs, size_t n, series *s)
 {
+    double end = 1; /* the last step of all */
     for (size_t i = 0; i < n; i++) {
-        double        floor = number_of(runs[i].tree, "loss/floor"), first = (double)NAN, last = (double)NAN;
+        size_t  k;
+        json_t *line;
+        json_array_foreach(runs[i].lines, k, line) if (!member(line, "event")) end = fmax(end, number_of(line, "step"));
+    }
+    for (size_t i = 0; i < n; i++) {
+        double        floor = number_of(runs[i].tree, "loss/floor"), first = (double)NAN;
         size_t        k, count = json_array_size(runs[i].lines);
         json_t       *line;
         chart_series *steps = begin_series(s, runs[i].shown, i, count);
         json_array_foreach(runs[i].lines, k, line)
         {
             if (member(line, "event")) continue;
-            last = number_of(line, "step");
-            if (isnan(first)) first = last;
-            add_to(steps, last, number_of(line, "loss"));
+            if (isnan(first)) first = number_of(line, "step");
+            add_to(steps, number_of(line, "step"), number_of(line, "loss"));
         }
         if (steps->n == 0) s->n--;
         chart_series *looks = begin_series(s, tm_arena_format(s->arena, "%s, validation", runs[i].shown), i, count);
@@ -124,25 +140,37 @@ static inline void loss_is_drawn(const svg_page *page, const source *runs, size_
                 add_to(looks, number_of(line, "step"), number_of(line, "loss"));
         }
         if (looks->n == 0) s->n--;
-        if (isnan(floor)) continue;
-        chart_series *least = begin_series(s, "entropy of the data", i, 2);
+        bool again = false; /* the same data have one line */
+        for (k = 0; k < i; k++) again = again || fabs(number_of(runs[k].tree, "loss/floor") - floor) < 1e-9;
+        if (isnan(floor) || again) continue;
+        const char   *what = of_images(&runs[i]) ? "least loss of the data" : "entropy of the data";
+        chart_series *least = begin_series(s, tm_arena_format(s->arena, "%s %.4g", what, floor), i, 2);
+        least->colour = 28 + (int)(i % 4);
         least->dashed = true;
         add_to(least, isnan(first) ? 0 : first, floor);
-        add_to(least, isnan(first) ? 1 : last, floor);
+        add_to(least, end, floor);
     }
-    lines_are_drawn(
-        page,
-        &(chart_lines_options){
-            .id = "loss", .title = "Loss", .x_name = "step", .y_name = "nats per token", .series = s->all, .n = s->n });
+    double lo = (double)INFINITY, hi = 0; /* a loss that has run away is on a logarithmic scale */
+    for (size_t i = 0; i < s->n; i++)
+        for (size_t k = 0; k < s->all[i].n; k++)
+            if (isfinite(s->all[i].y[k])) lo = fmin(lo, s->all[i].y[k]), hi = fmax(hi, s->all[i].y[k]);
+    lines_are_drawn(page, &(chart_lines_options){ .id = "loss",
+                                                  .title = "Loss",
+                                                  .x_name = "step",
+                                                  .y_name = of_images(runs) ? "squared error" : "nats per token",
+                                                  .series = s->all,
+                                                  .n = s->n,
+                                                  .log_y = lo > 0 && hi > 100 * lo });
 }
 
 static inline void speed_is_drawn(const svg_page *page, const source *runs, size_t n, series *s)
 {
     chart_lines_options o = { .id = "speed",
-                              .title = "Tokens per second and device (shaded: the steps that count)",
+                              .title = "Speed of each step, for each device",
                               .x_name = "step",
                               .y_name = "tokens/s",
                               .from_zero = true,
+                              .shade_name = "the steps that count",
                               .n = n };
     for (size_t i = 0; i < n; i++) {
         json_t       *seconds = member(runs[i].tree, "step_seconds"), *one;
@@ -158,11 +186,54 @@ static inline void speed_is_drawn(const svg_page *page, const source *runs, size
     lines_are_drawn(page, &o);
 }
 
-static inline void ledger_is_drawn(const svg_page *page, const source *runs, size_t n)
+/* What a time, or a sum of bytes, is called. */
+static inline const char *time_text(tm_arena *arena, double s)
 {
-    const char *rows[MOST_RUNS], *columns[16], *name;
+    if (s < 1e-3) return tm_arena_format(arena, "%.4g µs", 1e6 * s);
+    if (s < 1) return tm_arena_format(arena, "%.4g ms", 1e3 * s);
+    return tm_arena_format(arena, s < 120 ? "%.4g s" : "%.4g min", s < 120 ? s : s / 60);
+}
+
+static inline const char *byte_text(tm_arena *arena, double bytes)
+{
+    char text[32];
+    return tm_arena_text(arena, tm_format_bytes(text, bytes));
+}
+
+/* The colours of a key's squares in their order. */
+static inline size_t key_colours(const svg_page *page, const char *id, int *colours, size_t room)
+{
+    size_t n = 0, from = 0;
+    for (; from < page->n; from++) {
+        const char *is = svg_attribute(&page->nodes[from], "id");
+        if (is && strcmp(is, id) == 0) break;
+    }
+    for (size_t i = from; from < page->n && i < page->nodes[from].end; i++) {
+        const char *class_name = svg_attribute(&page->nodes[i], "class");
+        if (strcmp(page->nodes[i].tag, "rect") != 0 || colour_of(class_name) < 0 || strchr(class_name, ' ')) continue;
+        assert_true(n < room);
+        colours[n++] = colour_of(class_name);
+    }
+    return n;
+}
+
+/* What computes the same forward and backward has one hue and two shades; nothing else has that hue and its shade. */
+static inline void phases_have_hues(const char *const *names, const int *colours, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n; k++) {
+            if (i != k && colours[i] == colours[k]) fail_msg("'%s' has the colour of '%s'", names[i], names[k]);
+            if (strncmp(names[i], "forward ", 8) != 0 || strncmp(names[k], "backward ", 9) != 0) continue;
+            if (strcmp(names[i] + 8, names[k] + 9) == 0) assert_int_equal(colours[i] / 4, colours[k] / 4);
+        }
+}
+
+static inline void ledger_is_drawn(const svg_page *page, const source *runs, size_t n, tm_arena *arena)
+{
+    const char *rows[MOST_RUNS], *columns[16], *shown[MOST_RUNS * 16], *sums[MOST_RUNS], *name;
     double      values[MOST_RUNS * 16] = { 0 };
     size_t      n_columns = 0;
+    int         colours[16];
     json_t     *one;
     for (size_t i = 0; i < n; i++) json_object_foreach(member(runs[i].tree, "phases/mean_seconds"), name, one)
         {
@@ -173,91 +244,207 @@ static inline void ledger_is_drawn(const svg_page *page, const source *runs, siz
             n_columns += k == n_columns;
         }
     for (size_t i = 0; i < n; i++) {
+        double sum = 0;
         rows[i] = runs[i].shown;
-        for (size_t k = 0; k < n_columns; k++)
-            values[i * n_columns + k] =
-                1e3 * json_number_value(json_object_get(member(runs[i].tree, "phases/mean_seconds"), columns[k]));
+        for (size_t k = 0; k < n_columns; k++) {
+            double value = json_number_value(json_object_get(member(runs[i].tree, "phases/mean_seconds"), columns[k]));
+            sum += values[i * n_columns + k] = value;
+            shown[i * n_columns + k] = time_text(arena, value);
+        }
+        sums[i] = time_text(arena, sum);
     }
+    assert_int_equal(key_colours(page, "ledger", colours, 16), n_columns);
+    phases_have_hues(columns, colours, n_columns);
     bars_are_drawn(page, &(chart_bars_options){ .id = "ledger",
                                                 .title = "Where a step's time goes",
-                                                .unit = "ms",
                                                 .rows = rows,
                                                 .columns = columns,
+                                                .shown = shown,
+                                                .sums = sums,
+                                                .colours = colours,
                                                 .n_rows = n,
                                                 .n_columns = n_columns,
                                                 .values = values });
 }
 
-/* Of the first run; false: it has no such chart. */
-static inline bool memory_is_drawn(const svg_page *page, const source *first)
+enum { MOST_CLASSES = 16, MOST_PLACES = 64 };
+
+/* Bytes by class and point of a step. */
+typedef struct {
+    const char *names[MOST_CLASSES];
+    double      values[MOST_CLASSES][MOST_PLACES];
+    size_t      n, points, fullest;
+} classes_seen;
+
+static inline classes_seen classes_of(const source *run)
 {
-    json_t     *classes = member(first->tree, "memory_along_step"), *one;
-    size_t      n = 0, points = 0;
-    const char *columns[16], *name;
-    double      values[64];
-    json_object_foreach(classes, name, one)
+    classes_seen c = { .n = 0 };
+    json_t      *one;
+    const char  *name;
+    double       most = -1;
+    json_object_foreach(member(run->tree, "memory_along_step"), name, one)
     {
-        columns[n++] = name;
-        points = json_array_size(one);
-        assert_true(n < 16 && n * points <= 64);
-        for (size_t p = 0; p < points; p++)
-            values[(n - 1) * points + p] = json_number_value(json_array_get(one, p)) / 1048576;
+        assert_true(c.n < MOST_CLASSES && json_array_size(one) <= MOST_PLACES);
+        c.points = json_array_size(one);
+        for (size_t p = 0; p < c.points; p++) c.values[c.n][p] = json_number_value(json_array_get(one, p));
+        c.names[c.n++] = name;
+    }
+    for (size_t p = 0; p < c.points; p++) {
+        double sum = 0;
+        for (size_t i = 0; i < c.n; i++) sum += c.values[i][p];
+        if (sum > most) most = sum, c.fullest = p;
+    }
+    return c;
+}
+
+static inline bool has_bytes(const classes_seen *c, size_t i)
+{
+    for (size_t p = 0; p < c->points; p++)
+        if (c->values[i][p] > 0) return true;
+    return false;
+}
+
+/* Of one run along a step. */
+static inline bool areas_of_memory(const svg_page *page, const source *run, tm_arena *arena)
+{
+    static double values[MOST_CLASSES * MOST_PLACES];
+    classes_seen  c = classes_of(run);
+    const char   *names[MOST_CLASSES], *shown[MOST_CLASSES];
+    int           colours[MOST_CLASSES];
+    double planned = number_of(run->tree, "memory/planned_bytes"), most = planned > 0 ? planned : 0, sum = 0, unit = 1;
+    size_t n = 0;
+    for (size_t i = 0; i < c.n; i++) sum += c.values[i][c.fullest];
+    most = fmax(most, sum);
+    int power = most >= 0x1p40 ? 4 : most >= 0x1p30 ? 3 : most >= 0x1p20 ? 2 : 1;
+    for (int k = 0; k < power; k++) unit *= 1024;
+    for (size_t i = 0; i < c.n; i++) {
+        if (!has_bytes(&c, i)) continue;
+        names[n] = c.names[i];
+        shown[n] = byte_text(arena, c.values[i][c.fullest]);
+        for (size_t p = 0; p < c.points; p++) values[n * c.points + p] = c.values[i][p] / unit;
+        n++;
     }
     if (n == 0) return false;
-    areas_are_drawn(page, &(chart_areas_options){ .id = "memory",
-                                                  .title = "Memory along a step, by class",
-                                                  .x_name = "from the first instruction of the step to its last",
-                                                  .y_name = "MiB",
-                                                  .columns = columns,
-                                                  .n_columns = n,
-                                                  .n_points = points,
-                                                  .values = values,
-                                                  .limit = number_of(first->tree, "memory/planned_bytes") / 1048576,
-                                                  .limit_name = "planned" });
+    assert_int_equal(key_colours(page, "memory", colours, MOST_CLASSES), n);
+    areas_are_drawn(
+        page, &(chart_areas_options){ .id = "memory",
+                                      .title = "Memory along a step (names: at its fullest point)",
+                                      .x_name = "from the first instruction of the step to its last",
+                                      .y_name = power == 4   ? "TiB"
+                                                : power == 3 ? "GiB"
+                                                : power == 2 ? "MiB"
+                                                             : "KiB",
+                                      .columns = names,
+                                      .shown = shown,
+                                      .colours = colours,
+                                      .n_columns = n,
+                                      .n_points = c.points,
+                                      .values = values,
+                                      .limit = planned > 0 ? planned / unit : 0,
+                                      .limit_name = tm_arena_format(arena, "planned %s", byte_text(arena, planned)) });
     return true;
 }
 
-/* Lines of the step that compute, below two roofs: the fastest bytes of any line, and the peak. */
-static inline bool roofline_is_drawn(const svg_page *page, const source *first, series *s)
+/* Of several at the fullest point of each; false: they have no such chart. */
+static inline bool memory_is_drawn(const svg_page *page, const source *runs, size_t n, tm_arena *arena)
 {
-    double least = (double)INFINITY, most = 0, fastest = 0,
-           peak = number_of(first->tree, "peak_flops_per_second") / 1e9;
-    size_t  i;
-    json_t *one;
-    json_array_foreach(member(first->tree, "work"), i, one)
-    {
-        const char *line = json_string_value(member(one, "line"));
-        double      time = json_number_value(json_object_get(member(first->tree, "phases/mean_seconds"), line));
-        double      flops = number_of(one, "flops"), bytes = number_of(one, "bytes");
-        if (!(time > 0) || !(bytes > 0)) continue;
-        fastest = fmax(fastest, bytes / time);
-        if (flops <= 1000) continue;
-        chart_series *dot = begin_series(s, line, s->n, 1);
-        dot->dots = true;
-        add_to(dot, flops / bytes, flops / time / 1e9);
-        least = fmin(least, flops / bytes);
-        most = fmax(most, flops / bytes);
+    const char *names[MOST_CLASSES], *shown[MOST_RUNS * MOST_CLASSES], *sums[MOST_RUNS], *rows[MOST_RUNS];
+    double      values[MOST_RUNS * MOST_CLASSES] = { 0 };
+    int         colours[MOST_CLASSES];
+    size_t      n_names = 0;
+    if (n == 1) return areas_of_memory(page, runs, arena);
+    for (size_t i = 0; i < n; i++) {
+        classes_seen c = classes_of(&runs[i]);
+        for (size_t k = 0; k < c.n; k++) {
+            size_t at = 0;
+            while (at < n_names && strcmp(names[at], c.names[k]) != 0) at++;
+            if (!has_bytes(&c, k) || at < n_names) continue;
+            names[n_names++] = c.names[k];
+        }
     }
-    if (s->n == 0) return false;
-    const char   *name = tm_arena_format(s->arena, "memory, as fast as any line moves it: %.3g GB/s", fastest / 1e9);
-    chart_series *memory = begin_series(s, name, 8, 2);
-    memory->dashed = true;
-    add_to(memory, least, least * fastest / 1e9);
-    add_to(memory, most, most * fastest / 1e9);
-    if (isfinite(peak)) {
-        chart_series *roof = begin_series(s, "peak", 7, 2);
-        roof->dashed = true;
-        add_to(roof, least, peak);
-        add_to(roof, most, peak);
+    if (n_names == 0) return false;
+    for (size_t i = 0; i < n; i++) {
+        classes_seen c = classes_of(&runs[i]);
+        double       sum = 0;
+        rows[i] = runs[i].shown;
+        for (size_t at = 0; at < n_names; at++) {
+            double value = 0;
+            for (size_t k = 0; k < c.n; k++)
+                if (strcmp(names[at], c.names[k]) == 0) value = c.values[k][c.fullest];
+            sum += values[i * n_names + at] = value;
+            shown[i * n_names + at] = byte_text(arena, value);
+        }
+        sums[i] = byte_text(arena, sum);
     }
-    lines_are_drawn(page, &(chart_lines_options){ .id = "roofline",
-                                                  .title = "Roofline: what the step's lines reach",
-                                                  .x_name = "FLOP per byte of its operands",
-                                                  .y_name = "GFLOP/s",
-                                                  .series = s->all,
-                                                  .n = s->n,
-                                                  .log_x = true,
-                                                  .log_y = true });
+    assert_int_equal(key_colours(page, "memory", colours, MOST_CLASSES), n_names);
+    bars_are_drawn(page, &(chart_bars_options){ .id = "memory",
+                                                .title = "Memory at the fullest point of a step, by class",
+                                                .rows = rows,
+                                                .columns = names,
+                                                .shown = shown,
+                                                .sums = sums,
+                                                .colours = colours,
+                                                .n_rows = n,
+                                                .n_columns = n_names,
+                                                .values = values });
+    return true;
+}
+
+/* What a benchmark has measured beside the runs; 0: nothing. */
+typedef struct {
+    double flops, bytes;
+} roofs_given;
+
+/* The lines of all runs that compute, below two roofs: what was measured, the data sheet's peak, or the most that any
+ * line reaches, which is dashed, as is a roof that a line passes. */
+static inline bool roofline_is_drawn(const svg_page *page, const source *runs, size_t n, roofs_given given,
+                                     tm_arena *arena)
+{
+    chart_work works[32];
+    size_t     n_works = 0, i;
+    double     peak = given.flops > 0 ? given.flops : number_of(runs->tree, "peak_flops_per_second");
+    double     flops_most = 0, bytes_most = 0;
+    json_t    *one;
+    for (size_t r = 0; r < n; r++) json_array_foreach(member(runs[r].tree, "work"), i, one)
+        {
+            const char *line = json_string_value(member(one, "line"));
+            double      time = json_number_value(json_object_get(member(runs[r].tree, "phases/mean_seconds"), line));
+            double      flops = number_of(one, "flops"), bytes = number_of(one, "bytes");
+            bool        known = false;
+            if (!(time > 0)) continue;
+            flops_most = fmax(flops_most, flops / time);
+            bytes_most = fmax(bytes_most, bytes / time);
+            if (flops <= 1000 || !(bytes > 0)) continue;
+            assert_true(n_works < 32);
+            for (size_t k = 0; k < n_works; k++) known = known || (works[k].label && strcmp(works[k].label, line) == 0);
+            works[n_works++] =
+                (chart_work){ .name = n > 1 ? tm_arena_format(arena, "%s, %s", runs[r].shown, line) : line,
+                              .label = known ? NULL : line,
+                              .flops = flops,
+                              .bytes = bytes,
+                              .seconds = time,
+                              .colour = run_colour(r) };
+        }
+    if (n_works == 0) return false;
+    if (n == 1) {
+        chart_seen c = chart_of(page, "roofline", "Roofline: lines of a step, and the machine's limits");
+        size_t     at = c.from;
+        for (i = 0; i < n_works; i++) { /* the colours that they have in the ledger: test_report.c compares them */
+            do at++;
+            while (at < c.end && strcmp(chart_node(&c, at)->tag, "path") != 0);
+            works[i].colour = colour_of(svg_attribute(chart_node(&c, at), "class"));
+        }
+    }
+    bool flops_known = isfinite(peak) && flops_most <= 1.05 * peak;
+    bool bytes_known = given.bytes > 0 && bytes_most <= 1.05 * given.bytes;
+    roofline_reads_back(page, &(chart_roofline_options){ .id = "roofline",
+                                                         .title = "Roofline: lines of a step, and the machine's limits",
+                                                         .works = works,
+                                                         .n = n_works,
+                                                         .peak_flops = flops_known ? peak : flops_most,
+                                                         .peak_bytes = bytes_known ? given.bytes : bytes_most,
+                                                         .flops_known = flops_known,
+                                                         .bytes_known = bytes_known });
     return true;
 }
 
@@ -298,9 +485,9 @@ static inline bool chart_is_drawn(const svg_page *page, const char *chart, const
     bool   drawn = true;
     if (strcmp(chart, "loss") == 0) loss_is_drawn(page, runs, n, &s);
     if (strcmp(chart, "speed") == 0) speed_is_drawn(page, runs, n, &s);
-    if (strcmp(chart, "ledger") == 0) ledger_is_drawn(page, runs, n);
-    if (strcmp(chart, "memory") == 0) drawn = memory_is_drawn(page, runs);
-    if (strcmp(chart, "roofline") == 0) drawn = roofline_is_drawn(page, runs, &s);
+    if (strcmp(chart, "ledger") == 0) ledger_is_drawn(page, runs, n, s.arena);
+    if (strcmp(chart, "memory") == 0) drawn = memory_is_drawn(page, runs, n, s.arena);
+    if (strcmp(chart, "roofline") == 0) drawn = roofline_is_drawn(page, runs, n, (roofs_given){ 0, 0 }, s.arena);
     if (strcmp(chart, "numbers") == 0) drawn = numbers_are_drawn(page, runs, n, &s);
     tm_arena_destroy(s.arena);
     return drawn;

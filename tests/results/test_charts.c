@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Charts are read back by the rules of chart_rules.h: every kind of axis, of stretch, of stack and of limit. */
 #include "results/chart.h"
-#include "chart_rules.h"
+#include "chart_marks.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -72,7 +72,8 @@ static void lines(void **state)
                                             .series = two,
                                             .n = 5,
                                             .shade_from = 2,
-                                            .shade_to = 4 });
+                                            .shade_to = 4,
+                                            .shade_name = "shade" });
     lines_read_back(&(chart_lines_options){ .id = "b",
                                             .title = "B",
                                             .x_name = "x",
@@ -81,7 +82,8 @@ static void lines(void **state)
                                             .n = 1,
                                             .from_zero = true,
                                             .shade_from = -5,
-                                            .shade_to = 3 });
+                                            .shade_to = 3,
+                                            .shade_name = "shade" });
     lines_read_back(&(chart_lines_options){ .id = "c",
                                             .title = "C",
                                             .x_name = "x",
@@ -89,27 +91,21 @@ static void lines(void **state)
                                             .series = two,
                                             .n = 1,
                                             .shade_from = 3,
-                                            .shade_to = 99 });
+                                            .shade_to = 99,
+                                            .shade_name = "shade" });
     lines_read_back(&(chart_lines_options){ .id = "d",
                                             .title = "D",
                                             .x_name = "x",
                                             .y_name = "y",
                                             .series = logs,
                                             .n = 2,
-                                            .log_x = true,
                                             .log_y = true,
                                             .shade_from = 4,
                                             .shade_to = 4 });
-    lines_read_back(&(chart_lines_options){ .id = "e",
-                                            .title = "E",
-                                            .x_name = "x",
-                                            .y_name = "y",
-                                            .series = narrow,
-                                            .n = 1,
-                                            .log_x = true,
-                                            .log_y = true });
     lines_read_back(&(chart_lines_options){
-        .id = "f", .title = "F", .x_name = "x", .y_name = "y", .series = wide, .n = 1, .log_x = true });
+        .id = "e", .title = "E", .x_name = "x", .y_name = "y", .series = narrow, .n = 1, .log_y = true });
+    lines_read_back(
+        &(chart_lines_options){ .id = "f", .title = "F", .x_name = "x", .y_name = "y", .series = wide, .n = 1 });
     lines_read_back(
         &(chart_lines_options){ .id = "g", .title = "G", .x_name = "x", .y_name = "y", .series = none, .n = 1 });
     lines_read_back(
@@ -149,65 +145,95 @@ static void stretches(void **state)
 static void stacks(void **state)
 {
     static const char *const rows[] = { "first", "sec&nd" };
-    static const char *const columns[] = { "a", "b<", "c", "d", "e", "f", "g", "h", "i", "j", "k" };
+    static const char *const columns[] = { "a", "b<", "c", "d", "e", "f", "a name that is far too long for a column",
+                                           "h", "i",  "j", "k" };
+    static const char *const shown[] = { "1 s", "2 s", "3 ms", "4", "5", "6",    "7", "8",  "9",  "10", "11",
+                                         "20",  "0",   "-3",   "2", "3", "0 ms", "0", "0x", "0y", "0",  "12.5" };
+    static const char *const sums[] = { "66 s", "62.5 s" };
+    static const int         colours[] = { 0, 4, 8, 12, 16, 20, 24, 2, 6, 31, 28 };
     static const double values[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 0, -3, 0.002, 30, 0, 0, 0, 0, 0, 12.5 };
     static const double nothing[] = { 0, -1 };
     static const double areas[] = { 1, 2, 3, 4, 5, 6, 70, 8, 9, 0, 11, 12 };
     (void)state;
-    bars_read_back(&(chart_bars_options){ .id = "bars",
-                                          .title = "Bars",
-                                          .unit = "ms",
-                                          .rows = rows,
-                                          .columns = columns,
-                                          .n_rows = 2,
-                                          .n_columns = 11,
-                                          .values = values });
-    bars_read_back(&(chart_bars_options){ .id = "none",
-                                          .title = "None",
-                                          .unit = "s",
-                                          .rows = rows,
-                                          .columns = columns,
-                                          .n_rows = 2,
-                                          .n_columns = 1,
-                                          .values = nothing });
-    bars_read_back(&(chart_bars_options){ .id = "four",
-                                          .title = "Four",
-                                          .unit = "s",
-                                          .rows = rows,
-                                          .columns = columns,
-                                          .n_rows = 1,
-                                          .n_columns = 4,
-                                          .values = values });
-    areas_read_back(&(chart_areas_options){ .id = "areas",
-                                            .title = "Areas",
-                                            .x_name = "x",
-                                            .y_name = "MiB",
-                                            .columns = columns,
-                                            .n_columns = 3,
-                                            .n_points = 4,
-                                            .values = areas,
-                                            .limit = 100,
-                                            .limit_name = "planned & done" });
-    areas_read_back(&(chart_areas_options){ .id = "low",
-                                            .title = "Low",
-                                            .x_name = "x",
-                                            .y_name = "MiB",
-                                            .columns = columns,
-                                            .n_columns = 11,
-                                            .n_points = 1,
-                                            .values = values,
-                                            .limit = 0,
-                                            .limit_name = "" });
-    areas_read_back(&(chart_areas_options){ .id = "two",
-                                            .title = "Two",
-                                            .x_name = "x",
-                                            .y_name = "MiB",
-                                            .columns = columns,
-                                            .n_columns = 2,
-                                            .n_points = 2,
-                                            .values = areas,
-                                            .limit = 3,
-                                            .limit_name = "less" });
+    chart_bars_options bars = { .id = "bars",
+                                .title = "Bars",
+                                .rows = rows,
+                                .columns = columns,
+                                .shown = shown,
+                                .sums = sums,
+                                .colours = colours,
+                                .n_rows = 2,
+                                .n_columns = 11,
+                                .values = values };
+    bars_read_back(&bars);
+    bars.n_rows = 1;
+    bars_read_back(&bars);
+    bars.n_columns = 4;
+    bars_read_back(&bars);
+    bars.n_rows = 2, bars.n_columns = 1, bars.values = nothing;
+    bars_read_back(&bars);
+    chart_areas_options o = { .id = "areas",
+                              .title = "Areas",
+                              .x_name = "x",
+                              .y_name = "MiB",
+                              .columns = columns,
+                              .shown = shown,
+                              .colours = colours,
+                              .n_columns = 3,
+                              .n_points = 4,
+                              .values = areas,
+                              .limit = 100,
+                              .limit_name = "planned & done" };
+    areas_read_back(&o);
+    o.n_columns = 11, o.n_points = 1, o.values = values, o.limit = 0, o.limit_name = "";
+    areas_read_back(&o);
+    o.n_columns = 2, o.n_points = 2, o.values = areas, o.limit = 3, o.limit_name = "less";
+    areas_read_back(&o);
+}
+
+/* Lines that compute little and much, fast and slow, some of them at one place: below roofs of every kind. */
+static void rooflines(void **state)
+{
+    static const char *const names[] = { "forward linear", "backward linear",      "forward attention",
+                                         "loss",           "backward attention",   "forward experts",
+                                         "optimizer",      "backward elementwise", "sec&nd <line>" };
+    static const double      peaks[][2] = { { 1e12, 1e11 }, { 5e14, 3e12 }, { 1e9, 2e10 } };
+    static const char *const groups[] = { "one", "a run of a rather long name, which nobody would type", "three" };
+    chart_work               works[9];
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        for (int crowd = 0; crowd < 3; crowd++) {
+            double ridge = peaks[i][0] / peaks[i][1];
+            for (int k = 0; k < 9; k++) {
+                double at = ridge * (crowd == 0 ? pow(4, k - 4) : crowd == 1 ? 20 + k : 1);
+                double part = crowd == 2 ? 1 : 0.1 * (k + 1);
+                works[k] = (chart_work){ .name = names[k],
+                                         .label = k < 8 ? names[k] : NULL,
+                                         .flops = 1e9 * at,
+                                         .bytes = 1e9,
+                                         .seconds = fmax(1e9 * at / peaks[i][0], 1e9 / peaks[i][1]) / part,
+                                         .colour = 4 * (k % 7),
+                                         .shape = k % 5 };
+            }
+            const chart_roofline_options o = { .id = "roof",
+                                               .title = "Roof",
+                                               .works = works,
+                                               .n = 9,
+                                               .peak_flops = peaks[i][0],
+                                               .peak_bytes = peaks[i][1],
+                                               .flops_name = "arithmetic",
+                                               .bytes_name = "memory",
+                                               .groups = groups,
+                                               .n_groups = (size_t)crowd,
+                                               .flops_known = crowd != 1,
+                                               .bytes_known = i != 1 };
+            tm_text                      out = { 0 };
+            chart_roofline(&out, &o);
+            svg_page page = svg_read(out.data);
+            roofline_reads_back(&page, &o);
+            svg_close(&page);
+            tm_text_fini(&out);
+        }
 }
 
 /* Every colour that a rule uses is stated for light pages and, another one, for dark ones. */
@@ -226,11 +252,8 @@ static void style_has_both_forms(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(lines),
-    cmocka_unit_test(ticks),
-    cmocka_unit_test(stretches),
-    cmocka_unit_test(stacks),
-    cmocka_unit_test(style_has_both_forms),
+    cmocka_unit_test(lines),  cmocka_unit_test(ticks),     cmocka_unit_test(stretches),
+    cmocka_unit_test(stacks), cmocka_unit_test(rooflines), cmocka_unit_test(style_has_both_forms),
 };
 
 TM_TESTS(tests, NULL, NULL)

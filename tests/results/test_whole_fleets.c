@@ -35,7 +35,7 @@ static void page_says(const source *runs, const tm_result *const *results, size_
             if (!row)
                 assert_string_equal(text, name);
             else if (cell->kind == TM_CELL_F64)
-                assert_near(strtod(text, NULL), cell->f64, 0, name);
+                assert_near(strtod(text, NULL), cell->f64, 5e-6 * fabs(cell->f64), name);
             else
                 assert_string_equal(text, cell->kind == TM_CELL_TEXT ? cell->text : "");
             if (row && strcmp(name, "status") == 0)

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a page says first, and all over: headline, stars, measured roofs, rounded numbers, colours that differ. */
+#include "results/report.h"
+#include "figure_rules.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "support/test.h"
+
+enum { MOST = 4 };
+
+static svg_page page_of(const tm_result *const *results, size_t n, tm_text *html)
+{
+    tm_error err = { 0 };
+    html->length = 0;
+    if (tm_results_report(results, n, TM_REPORT_HTML, html, &err) != TM_OK) fail_msg("%s", err.text);
+    return svg_read(html->data);
+}
+
+static size_t with_id(const svg_page *page, const char *id)
+{
+    for (size_t i = 0; i < page->n; i++) {
+        const char *is = svg_attribute(&page->nodes[i], "id");
+        if (is && strcmp(is, id) == 0) return i;
+    }
+    fail_msg("there is no %s", id);
+    return 0;
+}
+
+/* --- headline ----------------------------------------------------------------------------------------------------- */
+
+/* The i-th large figure below a node, without its star. */
+static const char *large(const svg_page *page, size_t from, size_t i)
+{
+    size_t at = svg_find(page, from + 1, page->nodes[from].end, "b", NULL);
+    while (i-- > 0) at = svg_find(page, at + 1, page->nodes[from].end, "b", NULL);
+    assert_true(at < page->nodes[from].end);
+    const char *text = svg_text(page, at);
+    return strncmp(text, "★ ", 4) == 0 ? text + 4 : text;
+}
+
+static void one_run_has_cards(void **state)
+{
+    static const char *const paths[] = { "tokens_per_second_per_device/median", "step_time/median", "loss/validation",
+                                         "memory/used_bytes" };
+    (void)state;
+    static const char *const pairs[] = { "\"6 N\"", "\"titan\"", NULL };
+    source                   run = open_source("rich", "rich", changed(rich, pairs), fake_read(metrics));
+    const tm_result         *one = run.run;
+    tm_text                  html = { 0 };
+    svg_page                 page = page_of(&one, 1, &html);
+    size_t                   cards = with_id(&page, "headline");
+    for (size_t i = 0; i < 4; i++) {
+        const char *text = large(&page, cards, i);
+        assert_near(amount_of(text), number_of(run.tree, paths[i]), last_place(text), paths[i]);
+    }
+    assert_string_equal(large(&page, cards, 4), "24.6 TFLOP/s");
+    assert_non_null(strstr(svg_text(&page, cards), "MFU 61.4 %"));
+    svg_close(&page);
+    tm_text_fini(&html);
+    close_source(&run);
+}
+
+/* A run with this verdict and speed. */
+static tm_result *run_at(const char *name, const char *verdict, double lo, double median, double hi, const char *data)
+{
+    tm_text speed = { 0 }, says = { 0 }, source_is = { 0 };
+    tm_text_printf(&speed,
+                   "\"tokens_per_second_per_device\": {\"median\": %.17g, \"lo\": %.17g, \"hi\": %.17g}, \"was\": {",
+                   median, lo, hi);
+    tm_text_printf(&says, "\"verdict\": \"%s\", \"said\": \"", verdict);
+    tm_text_printf(&source_is, "\"data_source\": \"%s\", \"source\":", data);
+    const char *const pairs[] = { "\"tokens_per_second_per_device\": {", speed.data, "\"data_source\":", source_is.data,
+                                  NULL };
+    tm_text           json = changed(rich, pairs);
+    char             *at = strstr(json.data, "\"verdict\": \"");
+    tm_text           out = { 0 };
+    assert_non_null(at);
+    tm_text_add_n(&out, json.data, (size_t)(at - json.data));
+    tm_text_add(&out, says.data);
+    tm_text_add(&out, at + strlen("\"verdict\": \""));
+    tm_text_fini(&json);
+    tm_text_fini(&speed);
+    tm_text_fini(&says);
+    tm_text_fini(&source_is);
+    return parsed(name, &out, NULL);
+}
+
+/* Has the run's cell of the column a star? Column 0: speed, 2: loss. */
+static bool has_star(const svg_page *page, size_t run, size_t column)
+{
+    size_t table = with_id(page, "headline"), at = table;
+    for (size_t i = 0; i < run + 2; i++) at = svg_find(page, at + 1, page->nodes[table].end, "tr", NULL);
+    size_t end = page->nodes[at].end, cell = at;
+    for (size_t i = 0; i < column + 2; i++) {
+        do cell++;
+        while (cell < end && strcmp(page->nodes[cell].tag, "td") != 0);
+    }
+    assert_true(cell < end);
+    bool star = strstr(svg_text(page, cell), "★") != NULL;
+    assert_int_equal(star, svg_is(&page->nodes[cell], "td", "best")); /* not by colour alone */
+    return star;
+}
+
+/* The fastest that is not invalid, and all whose intervals reach it; losses of other data are not compared. */
+static void several_runs_have_stars(void **state)
+{
+    (void)state;
+    tm_result        *runs[] = { run_at("slow", "valid", 90, 100, 110, "synthetic"),
+                                 run_at("fast", "valid", 190, 200, 210, "synthetic"),
+                                 run_at("alike", "noisy", 150, 180, 195, "synthetic"),
+                                 run_at("wrong", "invalid", 900, 1000, 1100, "synthetic") };
+    static const bool best[] = { false, true, true, false };
+    tm_text           html = { 0 };
+    svg_page          page = page_of((const tm_result *const *)runs, MOST, &html);
+    for (size_t i = 0; i < MOST; i++) {
+        assert_int_equal(has_star(&page, i, 0), best[i]);
+        assert_int_equal(has_star(&page, i, 2), i != 3); /* all have the same loss */
+    }
+    svg_close(&page);
+    tm_result_destroy(runs[0]);
+    runs[0] = run_at("other", "valid", 90, 100, 110, "text");
+    page = page_of((const tm_result *const *)runs, MOST, &html);
+    for (size_t i = 0; i < MOST; i++) assert_false(has_star(&page, i, 2));
+    svg_close(&page);
+    for (size_t i = 0; i < MOST; i++) tm_result_destroy(runs[i]);
+    tm_text_fini(&html);
+}
+
+/* --- roofs -------------------------------------------------------------------------------------------------------- */
+
+static tm_result *bench_of(const char *host, const char *notes)
+{
+    tm_text json = { 0 };
+    tm_text_printf(&json, "{\"name\": \"stream\", \"rows\": [{\"host\": \"%s\"}], \"notes\": [%s]}", host, notes);
+    return parsed("machine.json", &json, NULL);
+}
+
+static void roofs_are_of_benchmarks(void **state)
+{
+    (void)state;
+    static const char high[] = "\"peak: 6e6 GFLOP/s float32 measured (how)\", \"peak of bfloat16 products: 9e6 GFLOP/s "
+                               "measured\", \"memory: 4e5 GB/s measured (how)\"";
+    static const char higher[] = "\"peak: 7e6 GFLOP/s float32 measured (how)\", \"memory: 3e5 GB/s measured (how)\"";
+    static const char tiny[] = "\"peak: 1e-9 GFLOP/s float32 measured\", \"memory: 1e-9 GB/s measured\"";
+    static const char *const near[] = { "\"environment\": null", "\"environment\": {\"os\": {\"host\": \"near\"}}",
+                                        NULL };
+    source                   run = open_source("rich", "rich", changed(rich, near), fake_read(metrics));
+    tm_result               *benches[] = { bench_of("far", high), bench_of("far", higher), bench_of("far", tiny) };
+    static const struct {
+        size_t      first, n;
+        roofs_given given;
+        const char *note;
+    } cases[] = { { 0, 0, { 0, 0 }, "trainmark bench stream --output-file machine.json" },
+                  { 0, 1, { 6e15, 4e14 }, "measured by trainmark bench on host far, which is another host" },
+                  { 0, 2, { 7e15, 4e14 }, "measured by trainmark bench" },
+                  { 2, 1, { 1, 1 }, "A line is faster than a roof" } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const tm_result *all[3] = { run.run };
+        tm_arena        *arena = tm_arena_create();
+        tm_text          html = { 0 };
+        for (size_t k = 0; k < cases[i].n; k++) all[k + 1] = benches[cases[i].first + k];
+        svg_page page = page_of(all, 1 + cases[i].n, &html);
+        assert_true(roofline_is_drawn(&page, &run, 1, cases[i].given, arena));
+        const char *note = svg_text(&page, with_id(&page, "roofs"));
+        if (!strstr(note, cases[i].note)) fail_msg("'%s' does not say '%s'", note, cases[i].note);
+        svg_close(&page);
+        tm_text_fini(&html);
+        tm_arena_destroy(arena);
+    }
+    for (size_t i = 0; i < 3; i++) tm_result_destroy(benches[i]);
+    close_source(&run);
+}
+
+/* Products of bfloat16 have a peak of their own. */
+static void bfloat16_has_its_roof(void **state)
+{
+    (void)state;
+    static const char *const pairs[] = { "\"float32\"", "\"bfloat16\"", NULL };
+    tm_text                  json = changed(rich, pairs), html = { 0 };
+    source                   run = open_source("rich", "rich", json, fake_read(metrics));
+    tm_result *bench = bench_of("h", "\"peak: 6e6 GFLOP/s float32 measured\", \"peak of bfloat16 products: 9e6 GFLOP/s "
+                                     "measured\", \"memory: 4e5 GB/s measured\"");
+    const tm_result *all[] = { run.run, bench };
+    tm_arena        *arena = tm_arena_create();
+    svg_page         page = page_of(all, 2, &html);
+    assert_true(roofline_is_drawn(&page, &run, 1, (roofs_given){ 9e15, 4e14 }, arena));
+    svg_close(&page);
+    tm_arena_destroy(arena);
+    tm_text_fini(&html);
+    tm_result_destroy(bench);
+    close_source(&run);
+}
+
+static void other_benchmarks_are_refused(void **state)
+{
+    (void)state;
+    tm_text          json = fake_read(rich), out = { 0 };
+    tm_result       *run = parsed("rich", &json, NULL), *bench = bench_of("h", "\"memory: 3 GB/s measured\"");
+    tm_result       *good = bench_of("h", "\"peak: 6 GFLOP/s float32 measured\", \"memory: 4 GB/s measured\"");
+    const tm_result *poor_pair[] = { run, bench }, *alone = good;
+    tm_error         err = { 0 };
+    assert_int_equal(tm_results_report(poor_pair, 2, TM_REPORT_HTML, &out, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "'machine.json' is a benchmark without the ceilings of a machine"));
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_results_report(&alone, 1, TM_REPORT_HTML, &out, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "'machine.json' is a benchmark; a report takes runs"));
+    tm_result_destroy(run);
+    tm_result_destroy(bench);
+    tm_result_destroy(good);
+    tm_text_fini(&out);
+}
+
+/* --- all over ----------------------------------------------------------------------------------------------------- */
+
+static bool is_inside(const svg_page *page, size_t i, const char *tag)
+{
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(page->nodes[k].tag, tag) == 0 && page->nodes[k].end > i) return true;
+    return false;
+}
+
+/* Numbers are rounded, there is none that is none, and what the model wrote is there as it wrote it. */
+static void numbers_are_rounded(void **state)
+{
+    (void)state;
+    static const char *const pairs[] = { "\"sample\":", "\"sample\": \"one <b>\\n\\ttwo & three\", \"was\":", NULL };
+    tm_text                  json = changed(rich, pairs), html = { 0 };
+    tm_result               *run = parsed("rich", &json, NULL);
+    const tm_result         *one = run;
+    svg_page                 page = page_of(&one, 1, &html);
+    size_t                   texts = 0;
+    for (size_t i = 0; i < page.n; i++) {
+        const char *text = page.nodes[i].text;
+        if (*page.nodes[i].tag || is_inside(&page, i, "style") || is_inside(&page, i, "script")) continue;
+        digits_are_few(text);
+        assert_true(strcmp(text, "nan") != 0 && strstr(text, "nan ") == NULL && strstr(text, "inf ") == NULL);
+        texts += *text != 0;
+    }
+    assert_true(texts > 100);
+    assert_string_equal(svg_text(&page, svg_find(&page, 0, page.n, "pre", "sample")), "one <b>\n\ttwo & three");
+    svg_close(&page);
+    tm_text_fini(&html);
+    tm_result_destroy(run);
+}
+
+/* A line of the step has one colour in both charts. */
+static void lines_keep_their_colours(void **state)
+{
+    (void)state;
+    static const char *const pairs[] = { "\"mean_seconds\": {",
+                                         "\"mean_seconds\": {\"forward linear\": 0.5, \"backward linear\": 0.75, "
+                                         "\"loss\": 0.25, \"odd\": 0.125, \"was\": 0, ",
+                                         "\"work\": [",
+                                         "\"work\": [{\"line\": \"forward linear\", \"flops\": 4000000, \"bytes\": "
+                                         "1000}, {\"line\": \"backward linear\", "
+                                         "\"flops\": 9000000, \"bytes\": 2000}, {\"line\": \"loss\", \"flops\": 70000, "
+                                         "\"bytes\": 5000}, {\"line\": \"odd\", "
+                                         "\"flops\": 3000, \"bytes\": 20000},",
+                                         NULL };
+    tm_text                  json = changed(rich, pairs), html = { 0 };
+    tm_result               *run = parsed("rich", &json, NULL);
+    const tm_result         *one = run;
+    svg_page                 page = page_of(&one, 1, &html);
+    size_t                   ledger = with_id(&page, "ledger"), roofline = with_id(&page, "roofline"), seen = 0;
+    for (size_t i = roofline; i < page.nodes[roofline].end; i++) {
+        if (strcmp(page.nodes[i].tag, "path") != 0) continue;
+        const char *told = svg_text(&page, i);
+        size_t      length = strcspn(told, ":");
+        for (size_t k = ledger; k < page.nodes[ledger].end; k++) {
+            const char *name = svg_text(&page, k), *class_name = svg_attribute(&page.nodes[k], "class");
+            if (strcmp(page.nodes[k].tag, "rect") != 0 || !class_name || !strstr(class_name, " part")) continue;
+            if (strncmp(name, "rich, ", 6) != 0 || strncmp(name + 6, told, length + 1) != 0) continue;
+            assert_int_equal(colour_of(class_name), colour_of(svg_attribute(&page.nodes[i], "class")));
+            seen++;
+        }
+    }
+    assert_true(seen >= 4);
+    svg_close(&page);
+    tm_text_fini(&html);
+    tm_result_destroy(run);
+}
+
+/* On a logarithmic scale, or all other steps would be a flat line. */
+static void a_loss_may_run_away(void **state)
+{
+    (void)state;
+    static const double losses[][3] = { { 4, 90, 4.5 }, { 4, 4000, 4.5 }, { 4, 4e6, 3 }, { -1, 4e6, 3 } };
+    for (size_t i = 0; i < 4; i++) {
+        tm_text lines = { 0 }, html = { 0 };
+        for (int k = 0; k < 3; k++) tm_text_printf(&lines, "{\"step\": %d, \"loss\": %.17g}\n", k + 1, losses[i][k]);
+        source           run = open_source("rich", "rich", fake_read(rich), lines);
+        const tm_result *one = run.run;
+        series           s = { .arena = tm_arena_create() };
+        svg_page         page = page_of(&one, 1, &html);
+        loss_is_drawn(&page, &run, 1, &s);
+        svg_close(&page);
+        tm_arena_destroy(s.arena);
+        tm_text_fini(&html);
+        close_source(&run);
+    }
+}
+
+/* --- colours ------------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    double l, a, b;
+} lab;
+
+static double linear_of(int channel)
+{
+    double c = channel / 255.0;
+    return c <= 0.04045 ? c / 12.92 : pow((c + 0.055) / 1.055, 2.4);
+}
+
+static double bent(double t)
+{
+    return t > 0.008856 ? cbrt(t) : 7.787 * t + 16.0 / 116;
+}
+
+/* CIELAB of a colour of the style sheet, as eyes without red cones see it (Machado 2009) if `blind`. */
+static lab lab_of(const char *style, int colour, bool blind)
+{
+    static const double without_red[3][3] = { { 0.152286, 1.052583, -0.204868 },
+                                              { 0.114503, 0.786281, 0.099216 },
+                                              { -0.003882, -0.048116, 1.051998 } };
+    char                name[16];
+    unsigned            r = 0, g = 0, b = 0;
+    snprintf(name, sizeof name, "--c%d:#", colour);
+    const char *at = strstr(style, name);
+    assert_true(at && sscanf(at + strlen(name), "%2x%2x%2x", &r, &g, &b) == 3);
+    double in[3] = { linear_of((int)r), linear_of((int)g), linear_of((int)b) }, rgb[3];
+    for (int i = 0; i < 3; i++) {
+        rgb[i] = in[i];
+        if (blind) rgb[i] = without_red[i][0] * in[0] + without_red[i][1] * in[1] + without_red[i][2] * in[2];
+        rgb[i] = fmin(1, fmax(0, rgb[i]));
+    }
+    double x = bent((0.4124 * rgb[0] + 0.3576 * rgb[1] + 0.1805 * rgb[2]) / 0.9505);
+    double y = bent(0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2]);
+    double z = bent((0.0193 * rgb[0] + 0.1192 * rgb[1] + 0.9505 * rgb[2]) / 1.089);
+    return (lab){ 116 * y - 16, 500 * (x - y), 200 * (y - z) };
+}
+
+static double distance(lab p, lab q)
+{
+    return sqrt((p.l - q.l) * (p.l - q.l) + (p.a - q.a) * (p.a - q.a) + (p.b - q.b) * (p.b - q.b));
+}
+
+/* A difference of 2.3 is just noticed. Colours of runs, and those of kinds forward and backward, differ by far more;
+ * the first five runs without red cones, too. */
+static void colours_differ(void **state)
+{
+    (void)state;
+    const char *light = chart_style(), *dark = strstr(light, "@media(prefers-color-scheme:dark)");
+    const char *styles[] = { light, dark };
+    for (int s = 0; s < 2; s++) {
+        for (int i = 0; i < 32; i++)
+            for (int k = 0; k < i; k++) {
+                double apart = distance(lab_of(styles[s], i, false), lab_of(styles[s], k, false));
+                bool   pale = i % 4 == 3 || k % 4 == 3;
+                if (apart < (pale ? 7 : 12)) fail_msg("colours %d and %d are %.1f apart", i, k, apart);
+            }
+        for (int i = 0; i < 5; i++)
+            for (int k = 0; k < i; k++)
+                assert_true(distance(lab_of(styles[s], 4 * i, true), lab_of(styles[s], 4 * k, true)) > 10);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(one_run_has_cards),
+    cmocka_unit_test(several_runs_have_stars),
+    cmocka_unit_test(roofs_are_of_benchmarks),
+    cmocka_unit_test(bfloat16_has_its_roof),
+    cmocka_unit_test(other_benchmarks_are_refused),
+    cmocka_unit_test(numbers_are_rounded),
+    cmocka_unit_test(lines_keep_their_colours),
+    cmocka_unit_test(a_loss_may_run_away),
+    cmocka_unit_test(colours_differ),
+};
+
+TM_TESTS(tests, NULL, NULL)
