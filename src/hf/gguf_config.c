@@ -51,7 +51,8 @@ static tm_status whole_of(const reader *r, const char *key, bool *there, int64_t
     *there = v != NULL;
     if (!v) return TM_OK;
     if (v->array)
-        return tm_fail(r->err, TM_UNSUPPORTED, "'%s': '%s' differs from layer to layer (an array), which is not built",
+        return tm_fail(r->err, TM_UNSUPPORTED,
+                       "'%s': '%s' differs from layer to layer (an array), which is not supported",
                        tm_gguf_name(r->gguf), key);
     if (!tm_gguf_whole(r->gguf, key, out) || *out < 1)
         return tm_fail(r->err, TM_FORMAT, "'%s': '%s' is no whole number from 1 on", tm_gguf_name(r->gguf), key);
@@ -99,8 +100,9 @@ static tm_status check_width(const reader *r, const char *suffix)
     TM_TRY(whole_of(r, key_of(r, suffix, key), &there, &value));
     json_int_t wanted = json_integer_value(json_object_get(r->root, "head_dim"));
     if (there && r->model->rotary && wanted > 0 && value != wanted)
-        return tm_fail(r->err, TM_UNSUPPORTED, "'%s': '%s' is %lld, but heads have %lld elements; that is not built",
-                       tm_gguf_name(r->gguf), key, (long long)value, (long long)wanted);
+        return tm_fail(r->err, TM_UNSUPPORTED,
+                       "'%s': '%s' is %lld, but heads have %lld elements; that is not supported", tm_gguf_name(r->gguf),
+                       key, (long long)value, (long long)wanted);
     return TM_OK;
 }
 
@@ -197,7 +199,7 @@ static tm_status read_scaling(reader *r)
     if (divisors && none) return read_divisors(r, divisors);
     if (none) return TM_OK;
     if (divisors || (!linear && !(n == 4 && memcmp(type, "yarn", 4) == 0)))
-        return tm_fail(r->err, TM_UNSUPPORTED, "'%s': '%s' %.*s%s is not built", tm_gguf_name(r->gguf), key,
+        return tm_fail(r->err, TM_UNSUPPORTED, "'%s': '%s' %.*s%s is not supported", tm_gguf_name(r->gguf), key,
                        (int)(n < 80 ? n : 80), type, divisors ? " with rope_freqs.weight" : "");
     json_t *section = json_pack("{s:s}", "rope_type", linear ? "linear" : "yarn");
     json_object_set_new(r->root, "rope_scaling", section);

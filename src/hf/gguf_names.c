@@ -145,7 +145,7 @@ tm_status tm_gguf_model_of(const tm_gguf *gguf, const tm_gguf_model **out, tm_er
         return TM_OK;
     }
     return tm_fail(err, TM_UNSUPPORTED,
-                   "'%s': general.architecture '%.*s'%s is not built; llama, qwen2, qwen3, qwen3moe and gpt2 are",
+                   "'%s': general.architecture '%.*s'%s is not supported; llama, qwen2, qwen3, qwen3moe and gpt2 are",
                    tm_gguf_name(gguf), (int)n, arch, experts > 0 ? " with experts" : "");
 }
 

@@ -270,7 +270,7 @@ tm_status tm_tokenizer_open(const char *path, const char *pattern, tm_tokenizer 
     tm_text     bytes = { 0 }, file = { 0 };
     struct stat info;
     if (tm_is_gguf(path)) return tm_gguf_tokenizer_open(path, out, err);
-    bool        there = stat(path, &info) == 0, folder = there && S_ISDIR(info.st_mode);
+    bool there = stat(path, &info) == 0, folder = there && S_ISDIR(info.st_mode);
     if (!there && strcmp(path, "byte") == 0) return open_bytes(out, err);
     tm_text_add(&file, path);
     if (folder && !file_in(path, "tokenizer.json", &file) && !file_in(path, "tokenizer.model", &file) &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GGUF files: what llama.cpp's Python package wrote is read (tests/hf/gguf, tools/make_gguf_fixture.py), what is
- * written is read again bit for bit, and what is not built is refused by name. */
+ * written is read again bit for bit, and what is not supported is refused by name. */
 #include "base/file.h"
 #include "hf/convert.h"
 #include "hf/gguf.h"
@@ -393,7 +393,7 @@ static void not_read(const char *path, tm_status wanted, const char *part)
 
 #define CHANGED(from, to) changed(from, to, sizeof(from) - 1)
 
-static void what_is_not_built_is_not_read(void **state)
+static void what_is_not_supported_is_not_read(void **state)
 {
     (void)state;
     not_read("tests/hf/gguf/refused.gguf", TM_UNSUPPORTED, "'blk.0.ffn_gate.weight' is in the format q4_0");
@@ -411,7 +411,7 @@ static void what_is_not_built_is_not_read(void **state)
              "heads have 8 elements");
     not_read(CHANGED("general.architecture\x8\0\0\0\5\0\0\0\0\0\0\0llama",
                      "general.architecture\x8\0\0\0\5\0\0\0\0\0\0\0llamb"),
-             TM_UNSUPPORTED, "'llamb' is not built");
+             TM_UNSUPPORTED, "'llamb' is not supported");
     not_read(CHANGED("general.type\x8\0\0\0\5\0\0\0\0\0\0\0model", "general.type\x8\0\0\0\5\0\0\0\0\0\0\0vocab"),
              TM_UNSUPPORTED, "is no model but of the type 'vocab'");
     not_read(CHANGED("blk.0.ffn_up.weight", "blk.0.ffn_us.weight"), TM_UNSUPPORTED,
@@ -466,7 +466,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(adapters_have_the_tensors_of_peft_in_their_order),
     cmocka_unit_test(adapters_that_llama_cpp_lacks_are_refused),
     cmocka_unit_test(what_llama_cpp_lacks_is_not_written),
-    cmocka_unit_test(what_is_not_built_is_not_read),
+    cmocka_unit_test(what_is_not_supported_is_not_read),
     cmocka_unit_test(tokenizers_that_lie_are_refused),
     cmocka_unit_test(every_message_is_whole),
 };
