@@ -82,6 +82,7 @@ typedef struct {
     int                   threads;
     uint64_t              seed;
     double                loss_floor;      /* nats; NAN where the data has no known entropy */
+    double                loss_target;     /* nats: a validation loss at most this ends the run; 0: none does */
     double                peak_flops;      /* FLOP/s for MFU; 0 = unknown, then MFU is N/A */
     double                peak_mhz;        /* of a GPU: the clock at which it has that peak; 0 = unknown */
     const tm_named_f64   *flops_per_token; /* by convention name; [0] is the one of the step line */
@@ -110,6 +111,7 @@ typedef struct {
     size_t              n_measures;
     int64_t             used_bytes; /* arena bytes in use */
     int64_t             resident_bytes;
+    double              gpu_clock_mhz, gpu_temperature_c; /* by the last sample; 0: not known */
 } tm_step_done;
 
 typedef struct {
@@ -294,6 +296,7 @@ typedef struct {
 typedef enum {
     TM_EVENT_RUN_STARTED,
     TM_EVENT_STEP_DONE,
+    TM_EVENT_BETWEEN_STEPS, /* for sinks that want it: what they do now is in no step's time */
     TM_EVENT_EVALUATION_STARTED,
     TM_EVENT_EVALUATION,
     TM_EVENT_CHECKPOINT,
@@ -324,7 +327,8 @@ typedef struct tm_sink {
     void (*close)(struct tm_sink *self); /* flushes, closes files, frees what hangs on it but not the sink; NULL:
                                             nothing to do. A failure goes to `error`, as those of `handle` do */
     tm_error error;
-    bool     vital; /* without it the numbers of the run mean nothing */
+    bool     vital;   /* without it the numbers of the run mean nothing */
+    bool     between; /* wants TM_EVENT_BETWEEN_STEPS, which goes to no other */
 } tm_sink;
 
 /* A plain list: emitting calls every sink in order, in the emitter's thread. */
