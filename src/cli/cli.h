@@ -125,8 +125,10 @@ TM_MUST_USE tm_status tm_cli_print(const tm_text *text, tm_error *err);
  * where they take the time that the others wait for. If other tasks are running that need the processors of our
  * threads, this starts the program again with OMP_WAIT_POLICY=passive (the OpenMP library reads it once, at the start).
  * For commands that compute, before they do anything; does nothing where the environment says how to wait, and returns
- * at once on a quiet machine. `ab` decides for both of its sides. */
-void tm_cli_settle_waiting(char **argv);
+ * at once on a quiet machine. `ab` decides for both of its sides. True: this is the program that was started again. */
+bool tm_cli_settle_waiting(char **argv);
+/* The note that this was so, for the end of a command that has done its work. */
+void tm_cli_tell_waiting(void);
 
 /* Set by the first SIGINT, SIGTERM or SIGHUP that comes after tm_cli_heed_stop; a second one ends the process at once.
  */
