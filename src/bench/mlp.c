@@ -33,6 +33,7 @@ static const tm_column columns[] = {
     { "update_ms", 4 }, { "tflops_6n", 4 }, { "tflops_executed", 4 }, { "memory_gb", 4 }, { "loss_first", 5 },
     { "loss_last", 5 }, { "correct", 0 }, { "error_of_bound", 3 }, { "skipped", 0 },
 };
+static const char *const brief[] = { "case", "batch", "dtype", "samples_per_second", "half_width_pct", "step_ms", "tflops_6n", "loss_first", "loss_last", "correct", "skipped" };
 /* clang-format on */
 
 typedef struct {
@@ -211,6 +212,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
     TM_TRY(tm_mlp_create(&w.options, bench->device, &w.net, err));
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_bench_columns(bench->table);
+    tm_table_brief(bench->table, brief, sizeof brief / sizeof brief[0]);
     double    available = (double)tm_memory_available_bytes("");
     tm_status st = TM_OK;
     if (available > 0 && (double)tm_mlp_bytes(w.net) > available) {
