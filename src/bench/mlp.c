@@ -43,7 +43,7 @@ typedef struct {
     tm_sampling       *sampling;
     tm_ledger          ledger;      /* of the counted iterations */
     double             first, last; /* loss */
-    int64_t            counted;
+    int64_t            counted, warmed;
     tm_validity_report validity; /* of the machine while they ran */
 } work;
 
@@ -94,7 +94,7 @@ static tm_status take_steps(work *w, tm_error *err)
     tm_stop stop = TM_STOP_NO;
     for (int64_t i = 0; i < warmup && tm_bench_left(w->bench) > 0; i++) {
         TM_TRY(tm_mlp_step(w->net, NULL, &w->last, err));
-        if (i == 0) w->first = w->last;
+        if (w->warmed++ == 0) w->first = w->last;
     }
     tm_validity *validity = tm_validity_start("");
     tm_status    st = TM_OK;
@@ -103,7 +103,7 @@ static tm_status take_steps(work *w, tm_error *err)
         st = tm_mlp_step(w->net, &w->ledger, &w->last, err);
         if (st != TM_OK) break;
         double seconds = (double)(tm_now_ns() - begin) * 1e-9;
-        if (w->counted++ == 0 && warmup == 0) w->first = w->last;
+        if (w->counted++ == 0 && w->warmed == 0) w->first = w->last;
         stop = tm_sampling_add(w->sampling, seconds, (double)w->options.batch);
         tm_validity_sample(validity);
     }
@@ -148,7 +148,7 @@ static tm_status put_row(work *w, tm_error *err)
     m.stop = m.summary.stop;
     m.verdict = w->validity.verdict;
     m.reason = w->validity.reason;
-    m.calls = tm_config_i64(w->bench->options, "warmup");
+    m.calls = w->warmed;
     tm_bench_put(t, &m);
     tm_table_f64(t, "samples_per_second", rate);
     tm_table_f64(t, "samples_per_second_lo", m.summary.rate_lo);
