@@ -102,6 +102,7 @@ op/ring.h
 record/keys.h
 record/look.h
 record/outputs.h
+record/panel.h
 record/record.h
 record/table.h
 results/baseline.h

@@ -67,30 +67,31 @@ typedef struct {
 } tm_recipe;
 
 typedef struct {
-    const char         *model;     /* "llama3.1_8B" */
-    const char         *precision; /* "float32", "bfloat16" */
-    const char         *device;    /* "cpu" */
-    const char         *kernels;   /* "avx512", NULL: one set only */
-    const char         *sums;      /* order of summation in products, tm_device_info; NULL as above */
-    int                 judged_modules, compiled_modules; /* of a GPU's kernels, tm_device_info */
-    const char         *data_source;
-    int64_t             parameters;
-    int64_t             steps, first_step; /* planned total; first step of this process (resumed: > 1) */
-    int64_t             first_sample;      /* sequences that earlier processes of the run have trained on */
-    int64_t             batch_tokens;  /* of one optimizer step on each device: sequences x their tokens, all of them */
-    int                 devices, gpus; /* of this run; how many of them are GPUs */
-    int                 threads;
-    uint64_t            seed;
-    double              loss_floor;      /* nats; NAN where the data has no known entropy */
-    double              peak_flops;      /* FLOP/s for MFU; 0 = unknown, then MFU is N/A */
-    double              peak_mhz;        /* of a GPU: the clock at which it has that peak; 0 = unknown */
-    const tm_named_f64 *flops_per_token; /* by convention name; [0] is the one of the step line */
-    size_t              n_flops_per_token;
-    const tm_named_i64 *memory; /* planned bytes by class */
-    size_t              n_memory;
-    int64_t             planned_bytes; /* the arena */
-    const tm_line_work *work;          /* of a step, by line of the ledger */
-    size_t              n_work;
+    const char           *model;     /* "llama3.1_8B" */
+    const char           *precision; /* "float32", "bfloat16" */
+    const char           *device;    /* "cpu" */
+    const char           *kernels;   /* "avx512", NULL: one set only */
+    const char           *sums;      /* order of summation in products, tm_device_info; NULL as above */
+    int                   judged_modules, compiled_modules; /* of a GPU's kernels, tm_device_info */
+    const char           *data_source;
+    int64_t               parameters;
+    int64_t               steps, first_step; /* planned total; first step of this process (resumed: > 1) */
+    int64_t               first_sample;      /* sequences that earlier processes of the run have trained on */
+    int64_t               batch_tokens;      /* of one optimizer step on each device: sequences x their tokens */
+    int                   devices, gpus;     /* of this run; how many of them are GPUs */
+    int                   threads;
+    uint64_t              seed;
+    double                loss_floor;      /* nats; NAN where the data has no known entropy */
+    double                loss_target;     /* nats: a validation loss at most this ends the run; 0: none does */
+    double                peak_flops;      /* FLOP/s for MFU; 0 = unknown, then MFU is N/A */
+    double                peak_mhz;        /* of a GPU: the clock at which it has that peak; 0 = unknown */
+    const tm_named_f64   *flops_per_token; /* by convention name; [0] is the one of the step line */
+    size_t                n_flops_per_token;
+    const tm_named_i64   *memory; /* planned bytes by class */
+    size_t                n_memory;
+    int64_t               planned_bytes; /* the arena */
+    const tm_line_work   *work;          /* of a step, by line of the ledger */
+    size_t                n_work;
     const tm_class_bytes *memory_along; /* n_points from its first instruction to its last */
     size_t                n_memory_along, n_points;
     int64_t               memory_limit_bytes;
@@ -111,6 +112,7 @@ typedef struct {
     size_t              n_measures;
     int64_t             used_bytes; /* arena bytes in use */
     int64_t             resident_bytes;
+    double              gpu_clock_mhz, gpu_temperature_c; /* by the last sample; 0: not known */
 } tm_step_done;
 
 typedef struct {
@@ -296,6 +298,7 @@ typedef struct {
 typedef enum {
     TM_EVENT_RUN_STARTED,
     TM_EVENT_STEP_DONE,
+    TM_EVENT_BETWEEN_STEPS, /* for sinks that want it: what they do now is in no step's time */
     TM_EVENT_EVALUATION_STARTED,
     TM_EVENT_EVALUATION,
     TM_EVENT_CHECKPOINT,
@@ -326,7 +329,8 @@ typedef struct tm_sink {
     void (*close)(struct tm_sink *self); /* flushes, closes files, frees what hangs on it but not the sink; NULL:
                                             nothing to do. A failure goes to `error`, as those of `handle` do */
     tm_error error;
-    bool     vital; /* without it the numbers of the run mean nothing */
+    bool     vital;   /* without it the numbers of the run mean nothing */
+    bool     between; /* wants TM_EVENT_BETWEEN_STEPS, which goes to no other */
 } tm_sink;
 
 /* A plain list: emitting calls every sink in order, in the emitter's thread. */

@@ -15,6 +15,15 @@ enum { LEVELS = TM_LOG_ERROR + 1 };
 static tm_log_level lowest_level = TM_LOG_INFO;
 static int          files[LEVELS] = { -1, -1, -1, -1 }; /* -1: there is no folder */
 
+static void (*outlet)(void *context, const char *lines);
+static void *outlet_context;
+
+void tm_log_set_outlet(void (*show)(void *context, const char *lines), void *context)
+{
+    outlet = show;
+    outlet_context = context;
+}
+
 void tm_log_set_level(tm_log_level lowest)
 {
     lowest_level = lowest;
@@ -67,7 +76,11 @@ void tm_log(tm_log_level level, const char *format, ...)
     tm_text text = { 0 };
     tm_text_printf(&text, "trainmark: %s", prefix[level]);
     tm_plain_add(&text, line, TM_PLAIN_MESSAGE);
-    if (level >= lowest_level) fprintf(stderr, "%s\n", text.data);
     tm_log_record(level, text.data + strlen("trainmark: "));
+    tm_text_add(&text, "\n");
+    if (level >= lowest_level && outlet)
+        outlet(outlet_context, text.data);
+    else if (level >= lowest_level)
+        fputs(text.data, stderr);
     tm_text_fini(&text);
 }

@@ -13,6 +13,10 @@ typedef enum { TM_LOG_DEBUG, TM_LOG_INFO, TM_LOG_WARN, TM_LOG_ERROR } tm_log_lev
 void tm_log_set_level(tm_log_level lowest); /* of what goes to stderr */
 void tm_log(tm_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* From now on what would go to stderr goes to `show`, as whole lines, from any thread; NULL: to stderr again. For who
+ * holds the bottom of the terminal. */
+void tm_log_set_outlet(void (*show)(void *context, const char *lines), void *context);
+
 #define tm_note(...) tm_log(TM_LOG_INFO, __VA_ARGS__)
 #define tm_warn(...) tm_log(TM_LOG_WARN, __VA_ARGS__)
 

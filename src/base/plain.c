@@ -21,7 +21,9 @@ static bool is_control(uint32_t c)
 /* Length of one of the sequences by which the report changes colour, or 0. */
 static size_t colour_length(const char *s)
 {
-    static const char *const own[] = { "0", "1", "1;31", "1;32", "1;33", "31", "32", "33", "34", "35", "36", "39" };
+    static const char *const own[] = {
+        "0", "1", "2", "1;31", "1;32", "1;33", "31", "32", "33", "34", "35", "36", "39"
+    };
     if (strncmp(s, "\033[", 2) != 0) return 0;
     size_t n = strspn(s + 2, "0123456789;");
     if (s[2 + n] != 'm') return 0;

@@ -16,6 +16,7 @@ struct tm_table {
     tm_column   *columns;
     tm_cell     *cells; /* row after row */
     const char **notes;
+    bool        *brief; /* (n_columns); NULL: all of them */
     size_t       n_columns, columns_capacity, n_rows, cells_capacity, n_notes, notes_capacity;
 };
 
@@ -34,12 +35,13 @@ void tm_table_destroy(tm_table *table)
     free(table->columns);
     free(table->cells);
     free(table->notes);
+    free(table->brief);
     free(table);
 }
 
 void tm_table_column(tm_table *table, const char *name, int digits)
 {
-    TM_ASSERT(table->n_rows == 0 && tm_table_find(table, name) < 0);
+    TM_ASSERT(table->n_rows == 0 && !table->brief && tm_table_find(table, name) < 0);
     table->columns = tm_grow(table->columns, &table->columns_capacity, table->n_columns, sizeof *table->columns);
     table->columns[table->n_columns++] = (tm_column){ tm_arena_text(table->arena, name), digits ? digits : 4 };
 }
@@ -47,6 +49,23 @@ void tm_table_column(tm_table *table, const char *name, int digits)
 void tm_table_columns(tm_table *table, const tm_column *columns, size_t n)
 {
     for (size_t i = 0; i < n; i++) tm_table_column(table, columns[i].name, columns[i].digits);
+}
+
+void tm_table_brief(tm_table *table, const char *const *columns, size_t n)
+{
+    free(table->brief);
+    table->brief = tm_alloc((table->n_columns + 1) * sizeof *table->brief);
+    memset(table->brief, 0, (table->n_columns + 1) * sizeof *table->brief);
+    for (size_t i = 0; i < n; i++) {
+        int at = tm_table_find(table, columns[i]);
+        TM_ASSERT(at >= 0);
+        table->brief[at] = true;
+    }
+}
+
+bool tm_table_is_brief(const tm_table *table, size_t column)
+{
+    return !table->brief || table->brief[column];
 }
 
 void tm_table_row(tm_table *table)

@@ -37,6 +37,10 @@ void      tm_table_destroy(tm_table *table); /* NULL is fine */
 /* Columns are added before the first row; a name given twice is a bug. */
 void tm_table_column(tm_table *table, const char *name, int digits);
 void tm_table_columns(tm_table *table, const tm_column *columns, size_t n);
+/* Names the columns that people see unless they ask for all; the others are in files. Without a call: all. A name that
+ * is no column is a bug. */
+void tm_table_brief(tm_table *table, const char *const *columns, size_t n);
+bool tm_table_is_brief(const tm_table *table, size_t column);
 /* A new row, all cells empty; the setters below fill the newest. Asking for a column that is not there is a bug. */
 void tm_table_row(tm_table *table);
 void tm_table_text(tm_table *table, const char *column, const char *value); /* NULL: empty */

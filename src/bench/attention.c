@@ -36,6 +36,7 @@ static const tm_column columns[] = {
     { "fwd_half_width_pct", 3 }, { "bwd_median", 5 }, { "bwd_half_width_pct", 3 }, { "n", 0 }, { "verdict", 0 },
     { "reason", 0 }, { "skipped", 0 },
 };
+static const char *const brief[] = { "model", "batch_size", "seqlen_q", "num_head_q", "head_dim_qk", "causal", "backend", "fwd_tflops", "bwd_tflops", "correct", "skipped" };
 /* clang-format on */
 
 enum { FORWARD, BACKWARD, DIRECTIONS };
@@ -340,6 +341,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
     TM_TRY(check_size(&w, err));
     TM_TRY(plan(&w, err));
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
+    tm_table_brief(bench->table, brief, sizeof brief / sizeof brief[0]);
     const tm_ceilings *ceilings;
     TM_TRY(tm_bench_ceilings(bench, &ceilings, err));
     double seconds = ceilings->flops > 0 ? 4 * (w.executed[FORWARD] + w.executed[BACKWARD]) / ceilings->flops : 0;

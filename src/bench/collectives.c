@@ -43,6 +43,8 @@ static const tm_column columns[] = {
     { "algorithm", 0 }, { "algorithm_gbps", 5 }, { "bus_gbps", 5 }, { "between_hosts_bytes", 0 },
     { "correct", 0 },   { "link_pct", 3 },       { "link", 0 },     { "skipped", 0 },
 };
+static const char *const brief[] = { "engine",    "call",           "ranks",    "bytes",   "format", "algorithm",
+                                     "median_ms", "algorithm_gbps", "bus_gbps", "correct", "skipped" };
 
 /* COPY: every rank copies memory of its own, the yardstick of a host. */
 enum { COPY = TM_COMM_RECEIVE + 1, P2P = TM_COMM_SEND };
@@ -502,6 +504,7 @@ static tm_status run_calls(work *w, tm_error *err)
     w->counts = tm_alloc((size_t)w->size * sizeof *w->counts);
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_bench_columns(bench->table);
+    tm_table_brief(bench->table, brief, sizeof brief / sizeof brief[0]);
     tm_status st = sweep(w, list, least, most, (size_t)tm_config_i64(bench->options, "factor"));
     note_link(w);
     tm_comm_set_direct(w->world, false);

@@ -66,6 +66,8 @@ static const tm_column columns[] = {
     { "error_of_bound", 2 },
     { "skipped", 0 },
 };
+static const char *const brief[] = { "name",   "case",           "dtype",    "cache",      "engine",  "median_ms",
+                                     "tflops", "half_width_pct", "peak_pct", "time_ratio", "correct", "skipped" };
 
 enum { GPU_TICK_NS = 1000 }; /* CUDA's events count in steps of about half a microsecond */
 
@@ -394,6 +396,7 @@ static tm_status measure_products(work *w, tm_error *err)
         TM_TRY(tm_bench_note_ceilings(w->bench, err));
     tm_table_columns(w->bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_bench_columns(w->bench->table);
+    tm_table_brief(w->bench->table, brief, sizeof brief / sizeof brief[0]);
     for (size_t i = 0; i < w->products.count; i++) {
         if (strcmp(cache, "warm") != 0) TM_TRY(measure_all(w, &w->products.items[i], true, err));
         if (strcmp(cache, "cold") != 0) TM_TRY(measure_all(w, &w->products.items[i], false, err));

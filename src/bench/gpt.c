@@ -41,6 +41,7 @@ static const tm_column columns[] = {
     { "memory_gb", 4 }, { "loss_first", 5 }, { "loss_last", 5 },
     { "residual_pct", 3 }, { "error_pct", 3 }, { "skipped", 0 },
 };
+static const char *const brief[] = { "case", "row", "batch", "seq", "dtype", "tokens_per_second", "half_width_pct", "step_ms", "tflops_6n", "tag", "skipped" };
 /* clang-format on */
 
 static const char *const table_sizes[] = { "small", "medium", "large", "xl", "1.5b", "3b", "7b", "13b" };
@@ -582,6 +583,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
     if (!tm_config_is_set(bench->options, "budget")) bench->end_ns = tm_now_ns() + (int64_t)(default_budget * 1e9);
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_bench_columns(bench->table);
+    tm_table_brief(bench->table, brief, sizeof brief / sizeof brief[0]);
     tm_text list = { 0 };
     tm_text_add(&list, tm_config_text(bench->options, "sizes"));
     tm_status st = run_sizes(&s, list.data, err);

@@ -47,7 +47,7 @@ void tm_bench_put(tm_table *table, const tm_measurement *m)
     tm_table_f64(table, "median_ms", s->median * 1e3);
     tm_table_f64(table, "p5_ms", s->p5 * 1e3);
     tm_table_f64(table, "p95_ms", s->p95 * 1e3);
-    tm_table_f64(table, "cv", s->variation);
+    tm_table_f64(table, "cv", s->n > 1 ? s->variation : (double)NAN); /* of one sample there is none */
     tm_table_i64(table, "n", s->n);
     tm_table_i64(table, "warmup", s->warmup);
     tm_table_i64(table, "outliers", s->outliers);

@@ -33,6 +33,7 @@ static const tm_column columns[] = {
     { "update_ms", 4 }, { "tflops_6n", 4 }, { "tflops_executed", 4 }, { "memory_gb", 4 }, { "loss_first", 5 },
     { "loss_last", 5 }, { "correct", 0 }, { "error_of_bound", 3 }, { "skipped", 0 },
 };
+static const char *const brief[] = { "case", "batch", "dtype", "samples_per_second", "half_width_pct", "step_ms", "tflops_6n", "loss_first", "loss_last", "correct", "skipped" };
 /* clang-format on */
 
 typedef struct {
@@ -42,7 +43,7 @@ typedef struct {
     tm_sampling       *sampling;
     tm_ledger          ledger;      /* of the counted iterations */
     double             first, last; /* loss */
-    int64_t            counted;
+    int64_t            counted, warmed;
     tm_validity_report validity; /* of the machine while they ran */
 } work;
 
@@ -93,7 +94,7 @@ static tm_status take_steps(work *w, tm_error *err)
     tm_stop stop = TM_STOP_NO;
     for (int64_t i = 0; i < warmup && tm_bench_left(w->bench) > 0; i++) {
         TM_TRY(tm_mlp_step(w->net, NULL, &w->last, err));
-        if (i == 0) w->first = w->last;
+        if (w->warmed++ == 0) w->first = w->last;
     }
     tm_validity *validity = tm_validity_start("");
     tm_status    st = TM_OK;
@@ -102,7 +103,7 @@ static tm_status take_steps(work *w, tm_error *err)
         st = tm_mlp_step(w->net, &w->ledger, &w->last, err);
         if (st != TM_OK) break;
         double seconds = (double)(tm_now_ns() - begin) * 1e-9;
-        if (w->counted++ == 0 && warmup == 0) w->first = w->last;
+        if (w->counted++ == 0 && w->warmed == 0) w->first = w->last;
         stop = tm_sampling_add(w->sampling, seconds, (double)w->options.batch);
         tm_validity_sample(validity);
     }
@@ -147,7 +148,7 @@ static tm_status put_row(work *w, tm_error *err)
     m.stop = m.summary.stop;
     m.verdict = w->validity.verdict;
     m.reason = w->validity.reason;
-    m.calls = tm_config_i64(w->bench->options, "warmup");
+    m.calls = w->warmed;
     tm_bench_put(t, &m);
     tm_table_f64(t, "samples_per_second", rate);
     tm_table_f64(t, "samples_per_second_lo", m.summary.rate_lo);
@@ -211,6 +212,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
     TM_TRY(tm_mlp_create(&w.options, bench->device, &w.net, err));
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_bench_columns(bench->table);
+    tm_table_brief(bench->table, brief, sizeof brief / sizeof brief[0]);
     double    available = (double)tm_memory_available_bytes("");
     tm_status st = TM_OK;
     if (available > 0 && (double)tm_mlp_bytes(w.net) > available) {

@@ -30,6 +30,8 @@ static const char *const names[COLUMNS] = {
     REFERENCE_COLUMNS(X)
 #undef X
 };
+static const char *const brief[] = { "workload", "row", "device", "devices", "dtype",
+                                     "batch",    "seq", "column", "value",   "unit" };
 
 typedef struct {
     const char *text[COLUMNS];
@@ -164,6 +166,7 @@ tm_table *tm_published_list(const tm_published *reference, const char *workload)
 {
     tm_table *table = tm_table_create("reference");
     for (int i = 0; i < COLUMNS; i++) tm_table_column(table, names[i], 7);
+    tm_table_brief(table, brief, sizeof brief / sizeof brief[0]);
     for (size_t r = 0; r < reference->count; r++) {
         const figure *row = &reference->rows[r];
         if (workload && strcmp(workload, row->text[COLUMN_workload]) != 0) continue;
@@ -238,6 +241,10 @@ tm_table *tm_published_compare(const tm_published *reference, const tm_table *me
                                     { "date", 0 },
                                     { "note", 0 } },
                      15);
+    tm_table_brief(table,
+                   (const char *const[]){ "case", "column", "measured", "published", "ratio", "unit", "device", "dtype",
+                                          "batch", "seq" },
+                   10);
     for (size_t row = 0; row < tm_table_n_rows(measured); row++)
         for (size_t i = 0; i < reference->count; i++) {
             const figure *p = &reference->rows[i];
@@ -248,6 +255,8 @@ tm_table *tm_published_compare(const tm_published *reference, const tm_table *me
         }
     tm_table_note(table,
                   "measured: here, per device; published: on the device named, as its source says it; device, dtype, "
-                  "batch and seq are those of the published row. Same column, same convention.");
+                  "batch and seq are those of the published row. Same column, same convention. Some published figures "
+                  "are gates, not measurements: "
+                  "`trainmark reference --verbose` has sources and notes.");
     return table;
 }

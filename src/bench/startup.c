@@ -38,6 +38,7 @@ static const tm_column columns[] = {
     { "startup_s", 4 }, { "exit_s", 4 }, { "bytes_read", 0 }, { "bytes_from_disk", 0 }, { "resident_bytes", 0 },
     { "minor_faults", 0 }, { "major_faults", 0 }, { "executable_bytes", 0 }, { "skipped", 0 },
 };
+static const char *const brief[] = { "model", "cache", "first_step_s", "step_s", "startup_s", "exit_s", "bytes_read", "bytes_from_disk", "resident_bytes", "skipped" };
 /* clang-format on */
 
 enum { WARM, COLD, KINDS };
@@ -301,6 +302,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
     snprintf(w.result, sizeof w.result, "%s/result.json", w.out);
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_bench_columns(bench->table);
+    tm_table_brief(bench->table, brief, sizeof brief / sizeof brief[0]);
     tm_text_add(&words, tm_config_text(bench->options, "arguments"));
     tm_status st = make_arguments(&w, words.data, threads, err);
     if (st == TM_OK) st = measure(&w, err);

@@ -21,6 +21,8 @@ static const tm_column columns[] = {
     { "host", 0 },      { "kernel", 0 },    { "stores", 0 },      { "threads", 0 }, { "elements", 0 },
     { "array_mib", 5 }, { "best_mbps", 6 }, { "median_mbps", 6 }, { "correct", 0 }, { "skipped", 0 },
 };
+static const char *const brief[] = { "kernel",      "stores",         "threads", "array_mib", "best_mbps",
+                                     "median_mbps", "half_width_pct", "correct", "skipped" };
 
 typedef struct {
     tm_bench        *bench;
@@ -116,6 +118,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
     w.n = n;
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_bench_columns(bench->table);
+    tm_table_brief(bench->table, brief, sizeof brief / sizeof brief[0]);
     tm_status st = TM_OK;
     for (int streaming = 0; streaming <= tm_device_streams(bench->device) && st == TM_OK; streaming++)
         for (int kernel = 0; kernel < TM_STREAM_COUNT && st == TM_OK; kernel++) {

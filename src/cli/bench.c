@@ -12,12 +12,12 @@
 #include <string.h>
 
 /* The published figures of the same cases, under the table. */
-static void add_comparison(const tm_published *reference, const tm_table *table, tm_text *out)
+static void add_comparison(const tm_published *reference, const tm_table *table, bool verbose, tm_text *out)
 {
     tm_table *comparison = tm_published_compare(reference, table);
     tm_text_add(out, "\n");
     if (tm_table_n_rows(comparison) > 0)
-        tm_table_print(comparison, TM_TABLE_TERMINAL, out);
+        tm_cli_add_table(comparison, false, verbose, out);
     else
         tm_text_printf(out, "no published figure for these cases; `trainmark reference %s` lists those there are\n",
                        tm_table_name(table));
@@ -27,12 +27,12 @@ static void add_comparison(const tm_published *reference, const tm_table *table,
 /* The table goes to standard output, to --output-file and into the store, also when its numbers are invalid or it was
  * cut short. */
 static tm_status give_out(const tm_config *config, const tm_table *table, const tm_published *reference, bool valid,
-                          tm_error *err)
+                          bool verbose, tm_error *err)
 {
     tm_text     text = { 0 };
     const char *file = tm_config_text(config, "output-file");
-    tm_table_print(table, tm_config_bool(config, "json") ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
-    if (reference) add_comparison(reference, table, &text);
+    tm_cli_add_table(table, tm_config_bool(config, "json"), verbose, &text);
+    if (reference) add_comparison(reference, table, verbose, &text);
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     if (st == TM_OK && file) st = tm_table_write(table, file, err);
@@ -40,7 +40,7 @@ static tm_status give_out(const tm_config *config, const tm_table *table, const 
     return st;
 }
 
-static tm_status measure(const tm_workload *workload, tm_config *config, tm_comm *world, tm_error *err)
+static tm_status measure(const tm_workload *workload, tm_config *config, tm_comm *world, bool verbose, tm_error *err)
 {
     tm_table_format format;
     const char     *file = tm_config_text(config, "output-file");
@@ -55,7 +55,7 @@ static tm_status measure(const tm_workload *workload, tm_config *config, tm_comm
     bool      first = !world || tm_comm_rank(world) == 0; /* of ranks, the first has all numbers */
     tm_error  writing = { 0 };
     if ((st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) && tm_table_n_rows(table) > 0 && first &&
-        give_out(config, table, reference, st != TM_NUMBERS, &writing) != TM_OK) {
+        give_out(config, table, reference, st != TM_NUMBERS, verbose, &writing) != TM_OK) {
         *err = writing;
         st = writing.status;
     }
@@ -71,14 +71,14 @@ static tm_status run(const tm_workload *workload, tm_config *config, const tm_cl
     bool     started = false;
     TM_TRY(tm_config_apply_arguments(config, line->n_words, line->words, err));
     TM_TRY(tm_config_finish(config, err));
-    if (!workload->ranks) return measure(workload, config, NULL, err);
+    if (!workload->ranks) return measure(workload, config, NULL, line->verbose, err);
     int64_t      ranks = tm_config_i64(config, "ranks"), launched = tm_comm_launched().ranks;
     int64_t      few = ranks > 0 || launched > 1 ? ranks : workload->ranks_here(config);
     tm_cli_start start = { .ranks = few, .mpi = tm_config_text(config, "mpi") };
     tm_status    st = tm_cli_start_ranks(&start, line, &started, err);
     if (st != TM_OK || started) return st;
     st = tm_cli_open_ranks(ranks > 0 ? ranks : launched, tm_config_f64(config, "deadline"), &world, err);
-    if (st == TM_OK) st = measure(workload, config, world, err);
+    if (st == TM_OK) st = measure(workload, config, world, line->verbose, err);
     tm_cli_close_ranks(world, st, err);
     return st;
 }

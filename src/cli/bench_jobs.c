@@ -127,13 +127,12 @@ static tm_status read_jobs(job_list *l, const tm_text *text, int argc, char **ar
 }
 
 /* One after the other in one text: of JSON an array, else tables under headings. */
-static void add_table(const job *j, const tm_table *table, tm_table_format format, int number, tm_text *out)
+static void add_heading(const job *j, bool json, int number, tm_text *out)
 {
-    if (format == TM_TABLE_JSON)
+    if (json)
         tm_text_add(out, number == 0 ? "" : ",\n");
     else
         tm_text_printf(out, "%s## %s\n\n", number == 0 ? "" : "\n", j->name ? j->name : j->workload->name);
-    tm_table_print(table, format, out);
 }
 
 /* *printed: the tables that there are already. */
@@ -145,8 +144,10 @@ static tm_status run_job(const job *j, int *printed, bool json, tm_text *file, t
     tm_status st = tm_bench_run(j->workload, j->config, NULL, &tm_cli_stop, table, err), own = TM_OK;
     bool      done = st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED;
     if (done && tm_table_n_rows(table) > 0) {
-        add_table(j, table, json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, *printed, &text);
-        add_table(j, table, json ? TM_TABLE_JSON : TM_TABLE_MARKDOWN, *printed, file);
+        add_heading(j, json, *printed, &text);
+        tm_cli_add_table(table, json, false, &text);
+        add_heading(j, json, *printed, file);
+        tm_table_print(table, json ? TM_TABLE_JSON : TM_TABLE_MARKDOWN, file);
         ++*printed;
         own = tm_cli_print(&text, &writing);
         if (own == TM_OK) own = tm_bench_store(j->config, table, st != TM_NUMBERS, j->name, &writing);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/plain.h"
 #include "base/root.h"
+#include "base/terminal.h"
 #include "cli/cli.h"
 #include "record/table.h"
 #include "system/check_report.h"
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const tm_key keys[] = {
     { .name = "list", .kind = TM_KEY_BOOL, .fallback = "false", .help = "list the checks and stop" },
@@ -224,16 +226,26 @@ static void print_notes(tm_text *notes)
     tm_text_fini(notes);
 }
 
-static tm_status give_out(const tm_config *config, const tm_checks *checks, tm_error *err)
+static tm_status print_report(const tm_config *config, const tm_checks *checks, bool verbose, tm_error *err)
 {
-    tm_text     text = { 0 };
-    const char *file = tm_config_text(config, "report-file-name"), *folder = tm_config_text(config, "dump-path");
-    if (tm_config_bool(config, "json"))
+    tm_text       text = { 0 };
+    bool          json = tm_config_bool(config, "json");
+    tm_check_view view = { .width = tm_terminal_width(STDOUT_FILENO, 0),
+                           .colour = tm_terminal_colour(STDOUT_FILENO),
+                           .verbose = verbose };
+    if (json)
         tm_checks_print_json(checks, &text);
     else
-        tm_checks_print(checks, &text);
-    tm_status st = tm_cli_print(&text, err);
+        tm_checks_print(checks, &view, &text);
+    tm_status st = !json && view.colour ? tm_cli_print_coloured(&text, err) : tm_cli_print(&text, err);
     tm_text_fini(&text);
+    return st;
+}
+
+static tm_status give_out(const tm_config *config, const tm_checks *checks, bool verbose, tm_error *err)
+{
+    const char *file = tm_config_text(config, "report-file-name"), *folder = tm_config_text(config, "dump-path");
+    tm_status   st = print_report(config, checks, verbose, err);
     if (st == TM_OK && file) {
         tm_table *table = tm_checks_table(checks);
         st = tm_table_write(table, file, err);
@@ -277,6 +289,7 @@ typedef struct {
     tm_thresholds    *thresholds;
     tm_gate           gates[CHECK_METRICS + 2];
     tm_check_perf     perf;
+    bool              verbose; /* -v: of the report */
 } performance;
 
 static void add_minimum(const tm_config *config, const char *key, double scale, const char *metric, performance *p)
@@ -369,7 +382,7 @@ static tm_status check_once(const tm_config *config, performance *p, tm_arena *a
     options.host = &host;
     tm_status st = tm_checks_run(&options, &checks, err);
     checks.seconds = (double)(tm_now_ns() - begin) * 1e-9; /* measuring included */
-    if (st == TM_OK) st = give_out(config, &checks, err);
+    if (st == TM_OK) st = give_out(config, &checks, p->verbose, err);
     if (st == TM_OK && folder) st = list_nodes(folder, err);
     if (st == TM_OK && perf) st = write_thresholds(tm_config_text(config, "write-thresholds"), p, err);
     if (st == TM_OK && tm_cli_stop) st = tm_fail(err, TM_INTERRUPTED, "stopped by a signal");
@@ -414,9 +427,9 @@ static tm_status read_limits(const char *path, tm_thresholds **out, tm_error *er
     return tm_thresholds_has(*out, CHECK_CELL, err);
 }
 
-static tm_status check_host(const tm_config *config, tm_error *err)
+static tm_status check_host(const tm_config *config, bool verbose, tm_error *err)
 {
-    performance p = { 0 };
+    performance p = { .verbose = verbose };
     tm_arena   *arena = tm_arena_create();
     const char *limits = tm_config_text(config, "thresholds");
     tm_status   st = limits ? read_limits(limits, &p.thresholds, err) : TM_OK;
@@ -504,7 +517,7 @@ static tm_status run(tm_config *config, const tm_cli_line *line, tm_error *err)
                        "--sysroot '%s' is not a directory that can be read; wanted: a copy of /proc, /sys and /etc",
                        sysroot);
     if (tm_config_bool(config, "restore-host")) return restore(sysroot, err);
-    return command ? check_run_tuned(sysroot, command, err) : check_host(config, err);
+    return command ? check_run_tuned(sysroot, command, err) : check_host(config, line->verbose, err);
 }
 
 static tm_config *keys_of(const tm_cli_command *command)

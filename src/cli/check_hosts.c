@@ -142,7 +142,7 @@ static tm_status give_out(const station *s, const tm_hosts *hosts, tm_error *err
     tm_text     text = { 0 };
     const char *file = tm_config_text(s->config, "report-file-name");
     tm_table   *table = tm_hosts_table(hosts);
-    tm_table_print(table, tm_config_bool(s->config, "json") ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
+    tm_cli_add_table(table, tm_config_bool(s->config, "json"), false, &text);
     tm_status st = tm_cli_print(&text, err);
     if (st == TM_OK && file) st = tm_table_write(table, file, err);
     tm_text_fini(&text);

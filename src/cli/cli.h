@@ -5,6 +5,7 @@
 #define TM_CLI_CLI_H
 
 #include "base/status.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "config/config.h"
@@ -120,13 +121,21 @@ void tm_cli_add_lines(tm_text *out, const char *prefix, const char *lines);
 
 /* stdout with an error check: a full disk or a closed pipe is TM_IO. */
 TM_MUST_USE tm_status tm_cli_print(const tm_text *text, tm_error *err);
+/* The same with the colours of our own text; for what asked tm_terminal_colour first. */
+TM_MUST_USE tm_status tm_cli_print_coloured(const tm_text *text, tm_error *err);
+
+/* The table as JSON, or for people: as wide as the terminal, or TM_TABLE_WIDTH; all: also the columns that are not
+ * named as the main ones (-v). */
+void tm_cli_add_table(const tm_table *table, bool json, bool all, tm_text *out);
 
 /* Threads that wait for each other spin, which is fastest on a quiet machine and several times slower on a busy one,
  * where they take the time that the others wait for. If other tasks are running that need the processors of our
  * threads, this starts the program again with OMP_WAIT_POLICY=passive (the OpenMP library reads it once, at the start).
  * For commands that compute, before they do anything; does nothing where the environment says how to wait, and returns
- * at once on a quiet machine. `ab` decides for both of its sides. */
-void tm_cli_settle_waiting(char **argv);
+ * at once on a quiet machine. `ab` decides for both of its sides. True: this is the program that was started again. */
+bool tm_cli_settle_waiting(char **argv);
+/* The note that this was so, for the end of a command that has done its work. */
+void tm_cli_tell_waiting(void);
 
 /* Set by the first SIGINT, SIGTERM or SIGHUP that comes after tm_cli_heed_stop; a second one ends the process at once.
  */

@@ -22,7 +22,7 @@ typedef struct {
 static tm_status print(const tm_table *table, bool json, tm_error *err)
 {
     tm_text text = { 0 };
-    tm_table_print(table, json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
+    tm_cli_add_table(table, json, false, &text);
     tm_text_add(&text, json ? "" : "\n");
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
@@ -37,7 +37,7 @@ static tm_status print_tables(const tm_table *const *tables, size_t n, bool json
     for (size_t i = 0; i < n; i++) {
         if (!tables[i]) continue;
         tm_text_add(&text, between);
-        tm_table_print(tables[i], json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
+        tm_cli_add_table(tables[i], json, false, &text);
         if (!json) tm_text_add(&text, "\n");
         between = json ? ",\n" : "";
     }

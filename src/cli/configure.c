@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/plain.h"
+#include "base/terminal.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
 #include "cli/habits.h"
@@ -11,6 +12,7 @@
 #include "mlperf/keys.h"
 #include "model/keys.h"
 #include "record/keys.h"
+#include "record/table.h"
 #include "train/settings/keys.h"
 
 #include <ctype.h>
@@ -19,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 extern char **environ;
 
@@ -41,11 +44,30 @@ void tm_cli_add_lines(tm_text *out, const char *prefix, const char *lines)
     }
 }
 
-tm_status tm_cli_print(const tm_text *text, tm_error *err)
+static tm_status print_keeping(const tm_text *text, unsigned keep, tm_error *err)
 {
-    if (text->length && !tm_plain_put(stdout, text->data, TM_PLAIN_LINES))
+    if (text->length && !tm_plain_put(stdout, text->data, keep))
         return tm_fail(err, TM_IO, "cannot write to standard output: %s", strerror(errno));
     return fflush(stdout) == 0 ? TM_OK : tm_fail(err, TM_IO, "cannot write to standard output: %s", strerror(errno));
+}
+
+tm_status tm_cli_print(const tm_text *text, tm_error *err)
+{
+    return print_keeping(text, TM_PLAIN_LINES, err);
+}
+
+tm_status tm_cli_print_coloured(const tm_text *text, tm_error *err)
+{
+    return print_keeping(text, TM_PLAIN_LINES | TM_PLAIN_COLOURS, err);
+}
+
+void tm_cli_add_table(const tm_table *table, bool json, bool all, tm_text *out)
+{
+    tm_table_view view = { .width = tm_terminal_width(STDOUT_FILENO, TM_TABLE_WIDTH), .all = all };
+    if (json)
+        tm_table_print(table, TM_TABLE_JSON, out);
+    else
+        tm_table_show(table, &view, out);
 }
 
 tm_config *tm_cli_keys(const tm_cli_command *command)

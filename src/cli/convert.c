@@ -36,10 +36,10 @@ static tm_status read_basis(const convert_options *o, tm_speed_basis *b, double 
                           : TM_OK;
 }
 
-static tm_status print(const tm_table *table, bool json, tm_error *err)
+static tm_status print(const tm_table *table, bool json, bool verbose, tm_error *err)
 {
     tm_text text = { 0 };
-    tm_table_print(table, json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
+    tm_cli_add_table(table, json, verbose, &text);
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     return st;
@@ -66,7 +66,7 @@ static tm_status convert_one(const convert_options *o, char **words, int n, tm_e
                   "%s, sequences of %lld tokens, %lld device%s; FLOP/s are tokens/s x FLOPs of a token by the "
                   "convention",
                   o->model, (long long)b.seq, (long long)b.devices, b.devices == 1 ? "" : "s");
-    tm_status st = print(table, o->json, err);
+    tm_status st = print(table, o->json, false, err);
     tm_table_destroy(table);
     return st;
 }
@@ -125,13 +125,19 @@ static tm_table *create_published(bool days)
                                          { "source", 0 },
                                          { "date", 0 },
                                          { "note", 0 } };
+    const char *const      brief[] = { "device",       "dtype",
+                                       "batch",        "seq",
+                                       "published",    "unit",
+                                       "convention",   "tokens_per_second",
+                                       "tflops_titan", days ? "days" : "tflops_megatron" };
     tm_table              *table = tm_table_create("convert");
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
     if (days) tm_table_column(table, "days", 4);
+    tm_table_brief(table, brief, sizeof brief / sizeof brief[0] - !days);
     return table;
 }
 
-static tm_status convert_published(const convert_options *o, tm_error *err)
+static tm_status convert_published(const convert_options *o, bool verbose, tm_error *err)
 {
     tm_speed_basis basis;
     double         tokens, rate;
@@ -155,7 +161,7 @@ static tm_status convert_published(const convert_options *o, tm_error *err)
     if (tm_table_n_rows(out) == 0)
         st = tm_fail(err, TM_INVALID, "no published speed of '%.100s'; `trainmark reference` lists all figures",
                      o->model);
-    if (st == TM_OK) st = print(out, o->json, err);
+    if (st == TM_OK) st = print(out, o->json, verbose, err);
     tm_table_destroy(out);
     tm_table_destroy(rows);
     tm_published_destroy(published);
@@ -168,7 +174,7 @@ static tm_status convert(tm_cli_line *line, tm_error *err)
     if (o->published != (line->n_words == 0))
         return tm_fail(err, TM_USAGE,
                        "convert what? a VALUE and its UNIT, or --published; see `trainmark convert --help`");
-    return o->published ? convert_published(o, err) : convert_one(o, line->words, line->n_words, err);
+    return o->published ? convert_published(o, line->verbose, err) : convert_one(o, line->words, line->n_words, err);
 }
 
 static const tm_option rows[] = {

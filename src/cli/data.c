@@ -8,7 +8,7 @@
 tm_status tm_data_print(const tm_table *table, bool json, tm_error *err)
 {
     tm_text text = { 0 };
-    tm_table_print(table, json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
+    tm_cli_add_table(table, json, false, &text);
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     return st;

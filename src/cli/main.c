@@ -156,8 +156,9 @@ int main(int argc, char **argv)
     }
     tm_error  err = { 0 };
     tm_status st = check_stack(&err);
-    if (st == TM_OK) tm_cli_settle_waiting(argv);
+    bool      sleeps = st == TM_OK && tm_cli_settle_waiting(argv);
     if (st == TM_OK) st = dispatch(argc, argv, &err);
+    if (sleeps && (st == TM_OK || st == TM_NUMBERS)) tm_cli_tell_waiting(); /* there is a result */
     if (st != TM_OK && err.text[0]) complain(st, &err); /* else others have said it: the ranks of this command */
     if (fflush(stdout) != 0 && st == TM_OK) {
         fprintf(stderr, "trainmark: cannot write to standard output\n");

@@ -25,7 +25,7 @@ static tm_status list(tm_cli_line *line, tm_error *err)
     if (tm_table_n_rows(table) == 0)
         st = tm_fail(err, TM_USAGE, "no published figure for workload '%.60s'; `trainmark reference` lists all",
                      workload ? workload : "");
-    tm_table_print(table, o->json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
+    tm_cli_add_table(table, o->json, line->verbose, &text);
     if (st == TM_OK) st = tm_cli_print(&text, err);
     if (st == TM_OK && o->output) st = tm_table_write(table, o->output, err);
     tm_text_fini(&text);

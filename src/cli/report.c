@@ -81,7 +81,7 @@ static tm_status write_fleet(const report_options *o, const tm_result *const *ru
     if (st == TM_OK && o->out)
         st = format == TM_REPORT_HTML ? write_page(o->out, runs, n, table, err) : tm_table_write(table, o->out, err);
     if (st == TM_OK && (o->json || !o->out)) {
-        tm_table_print(table, o->json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
+        tm_cli_add_table(table, o->json, false, &text);
         st = tm_cli_print(&text, err);
     }
     if (st == TM_OK && failed) st = tm_fail(err, TM_NEGATIVE, "%zu of %zu runs do not pass", failed, n);

@@ -57,7 +57,7 @@ static tm_status list_pages(bool json, tm_arena *arena, tm_error *err)
         tm_table_i64(table, "with_figures", figures);
     }
     tm_table_note(table, "`trainmark reproduce PAGE --dry-run` plans the rows of one");
-    tm_table_print(table, json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
+    tm_cli_add_table(table, json, false, &text);
     if (st == TM_OK) st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     tm_table_destroy(table);
@@ -268,7 +268,7 @@ static tm_status give_out(const reproduction *r, tm_error *err)
     tm_text   text = { 0 };
     tm_table *brief = make_brief(r), *all = make_table(r);
     add_notes(r, all);
-    tm_table_print(r->cli->json ? all : brief, r->cli->json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
+    tm_cli_add_table(r->cli->json ? all : brief, r->cli->json, false, &text);
     tm_status st = r->options.dry_run ? TM_OK : write_report(r, brief, all, err);
     if (st == TM_OK) st = tm_cli_print(&text, err);
     tm_text_fini(&text);

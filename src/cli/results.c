@@ -28,7 +28,7 @@ static tm_status open_store(const results_options *o, bool make, tm_arena *arena
 static tm_status print_table(const tm_table *table, bool json, const char *file, tm_error *err)
 {
     tm_text text = { 0 };
-    tm_table_print(table, json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
+    tm_cli_add_table(table, json, false, &text);
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     if (st == TM_OK && file) st = tm_table_write(table, file, err);

@@ -87,7 +87,7 @@ static tm_status show(const tm_result *result, const tm_table *table, size_t dif
     add_notes(tm_result_name(result), table, differ, shown);
     tm_status st = differ ? TM_OK : see_signature(result, o, shown, err);
     if (o->json || o->all || differ)
-        tm_table_print(shown, o->json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
+        tm_cli_add_table(shown, o->json, false, &text);
     else
         for (size_t n = 0; n < tm_table_n_notes(shown); n++) tm_text_printf(&text, "%s\n", tm_table_note_at(shown, n));
     tm_status printed = tm_cli_print(&text, st == TM_OK ? err : NULL);

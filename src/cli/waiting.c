@@ -23,13 +23,17 @@ static bool processors_are_wanted(void)
     return true;
 }
 
-void tm_cli_settle_waiting(char **argv)
+/* Set for the program that is started again, and taken away there: its children are not told. */
+static const char again[] = "TRAINMARK_WAITING_SLEEPS";
+
+static void restart_if_wanted(char **argv)
 {
     static const char *const computing[] = { "run", "bench", "ab" };
     bool                     computes = false;
     for (int i = 0; i < 3; i++) computes = computes || strcmp(argv[1], computing[i]) == 0;
     for (int i = 2; argv[1] && argv[i]; i++)
-        computes = computes && strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0;
+        computes = computes && strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0 &&
+                   strcmp(argv[i], "--dry-run") != 0;
     if (!computes || tm_comm_launched().ranks > 1 || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
     char self[TM_PROGRAM_PATH];
     if (!processors_are_wanted()) {
@@ -38,8 +42,23 @@ void tm_cli_settle_waiting(char **argv)
         return;
     }
     if (tm_program_path(self, NULL) != TM_OK) return;
-    tm_note("other programs are using the processors: waiting threads sleep (OMP_WAIT_POLICY=passive)");
     setenv("OMP_WAIT_POLICY", "passive", 1);
+    setenv(again, "1", 1);
     execv(self, argv);
+    unsetenv(again);
     unsetenv("OMP_WAIT_POLICY"); /* it could not be started again: what is said is what counts */
+}
+
+bool tm_cli_settle_waiting(char **argv)
+{
+    bool sleeps = getenv(again) != NULL;
+    unsetenv(again);
+    if (!sleeps) restart_if_wanted(argv);
+    return sleeps;
+}
+
+void tm_cli_tell_waiting(void)
+{
+    tm_note("other processes were using the CPU at the start, so idle worker threads slept instead of spinning "
+            "(OMP_WAIT_POLICY=passive)");
 }

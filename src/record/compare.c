@@ -66,7 +66,7 @@ static void compare(compare_sink *self, const tm_run_ended *end)
     else if (tm_table_n_rows(table) == 0)
         tm_text_printf(&text, "no published figure for %s; `trainmark reference` lists all\n", self->run.start.model);
     else
-        tm_table_print(table, TM_TABLE_TERMINAL, &text);
+        tm_table_show(table, &(tm_table_view){ .width = tm_terminal_width(fileno(self->out), TM_TABLE_WIDTH) }, &text);
     if (!tm_plain_put(self->out, text.data, TM_PLAIN_LINES) || fflush(self->out) != 0)
         (void)tm_fail(&self->head.error, TM_IO, "cannot write the comparison: %s", strerror(errno));
     tm_text_fini(&text);

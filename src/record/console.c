@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record/console.c - the step lines, the progress bar, and the report at the end. */
+/* record/console.c - the step lines, the panel below them (record/panel.h), and the report at the end. */
 #include "base/log.h"
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/plain.h"
 #include "base/text.h"
+#include "record/panel.h"
 #include "record/record.h"
 #include "record/report.h"
 #include "record/sink.h"
@@ -29,63 +29,21 @@ typedef struct {
     int64_t            steps;
     double             later_tokens, later_seconds; /* from the third step of this process on */
     int64_t            later_steps, nan_steps;
-    int64_t            started_ns, first_done_ns, drawn_ns;
-    bool               drawn; /* a progress bar stands on the terminal's last line */
+    tm_panel          *panel; /* NULL: there is none */
+    bool               above; /* lines go to the terminal that the panel is on, with its frames */
 } console_sink;
 
-enum { AVERAGE_SKIPS = 2, REDRAW_NS = 100000000 };
-
-/* --- progress -------------------------------------------------------------------------------- */
-
-static void erase_progress(console_sink *self)
-{
-    if (!self->drawn) return;
-    fputs("\r\033[K", self->options.progress);
-    fflush(self->options.progress);
-    self->drawn = false;
-}
-
-static void clock_text(char out[32], double seconds)
-{
-    long long s = seconds < 1e9 ? llround(seconds) : 0;
-    if (s >= 3600)
-        snprintf(out, 32, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
-    else
-        snprintf(out, 32, "%lld:%02lld", s / 60, s % 60);
-}
-
-/* Time left: steps to do at the mean pace since the first step ended, evaluations and checkpoints included. */
-static void draw_progress(console_sink *self)
-{
-    enum { CELLS = 30 };
-    int64_t now = tm_now_ns(), step = self->run.last.step, steps = self->run.start.steps;
-    if (!self->options.progress || steps < 1 || (self->drawn && now - self->drawn_ns < REDRAW_NS)) return;
-    char   bar[CELLS + 1], left[32] = "--:--", passed[32];
-    double fraction = (double)step / (double)steps;
-    int    full = fraction >= 1 ? CELLS : (int)(fraction * CELLS);
-    memset(bar, '=', (size_t)full);
-    memset(bar + full, '.', (size_t)(CELLS - full));
-    bar[CELLS] = '\0';
-    if (self->run.steps > 1) {
-        double pace = (double)(now - self->first_done_ns) * 1e-9 / (double)(self->run.steps - 1);
-        clock_text(left, pace * (double)(steps - step));
-    }
-    clock_text(passed, (double)(now - self->started_ns) * 1e-9);
-    fprintf(self->options.progress, "\r\033[K[%s] %3.0f%%  step %lld/%lld  %s, ETA %s", bar, 100 * fraction,
-            (long long)step, (long long)steps, passed, left);
-    fflush(self->options.progress);
-    self->drawn = true;
-    self->drawn_ns = now;
-}
+enum { AVERAGE_SKIPS = 2 };
 
 /* --- lines ----------------------------------------------------------------------------------- */
 
 static void print_text(console_sink *self)
 {
-    erase_progress(self);
     self->plain.length = 0;
     tm_plain_add(&self->plain, self->text.data, TM_PLAIN_LINES | (self->options.colour ? TM_PLAIN_COLOURS : 0));
-    bool failed = fwrite(self->plain.data, 1, self->plain.length, self->options.out) != self->plain.length;
+    if (self->above) tm_panel_above(self->panel, self->plain.data);
+    bool failed =
+        !self->above && fwrite(self->plain.data, 1, self->plain.length, self->options.out) != self->plain.length;
     if (fflush(self->options.out) != 0 || failed)
         (void)tm_fail(&self->head.error, TM_IO, "cannot write to the output: %s", strerror(errno));
     if (!self->options.closes) { /* log.file has these lines, too: once is enough */
@@ -128,7 +86,6 @@ static line_figures figures_of(const console_sink *self, const tm_step_done *ste
 
 static void on_start(console_sink *self)
 {
-    self->started_ns = tm_now_ns();
     if (self->options.quiet) return;
     line_peak(&self->text, self->run.start.peak_flops);
     print_text(self);
@@ -136,7 +93,6 @@ static void on_start(console_sink *self)
 
 static void on_step(console_sink *self, const tm_step_done *step)
 {
-    if (self->run.steps == 1) self->first_done_ns = tm_now_ns();
     self->tokens += (double)step->tokens;
     self->seconds += step->seconds;
     self->steps++;
@@ -157,7 +113,6 @@ static void on_step(console_sink *self, const tm_step_done *step)
         self->tokens = self->seconds = 0;
         self->steps = 0;
     }
-    draw_progress(self);
 }
 
 static void on_evaluation(console_sink *self, const tm_evaluation *evaluation)
@@ -172,8 +127,19 @@ static void on_evaluation(console_sink *self, const tm_evaluation *evaluation)
     print_text(self);
 }
 
+/* The report follows, and is all that stays. */
+static void end_panel(console_sink *self)
+{
+    if (!self->panel) return;
+    tm_log_set_outlet(NULL, NULL);
+    tm_panel_destroy(self->panel);
+    self->panel = NULL;
+    self->above = false;
+}
+
 static void on_end(console_sink *self, const tm_run_ended *end)
 {
+    end_panel(self);
     report_print(&self->text, &self->run, end, self->options.verbose, self->options.colour);
     if (end->verdict != TM_VERDICT_INVALID && !end->interrupted && isfinite(end->speed->median_rate))
         line_performance(&self->text, end->speed->median_rate * self->run.start.devices, "tokens_per_second");
@@ -184,6 +150,7 @@ static void handle(tm_sink *sink, const tm_event *event)
 {
     console_sink *self = (console_sink *)sink;
     run_record_add(&self->run, event);
+    if (self->panel) tm_panel_take(self->panel, event);
     switch (event->kind) {
     case TM_EVENT_RUN_STARTED:
         on_start(self);
@@ -193,8 +160,14 @@ static void handle(tm_sink *sink, const tm_event *event)
         break;
     case TM_EVENT_EVALUATION:
         on_evaluation(self, &event->evaluation);
+        if (self->panel) tm_panel_draw(self->panel, true);
+        break;
+    case TM_EVENT_BETWEEN_STEPS:
+        if (self->panel) tm_panel_draw(self->panel, false);
         break;
     case TM_EVENT_EVALUATION_STARTED:
+        if (self->panel) tm_panel_draw(self->panel, true); /* what comes takes long */
+        break;
     case TM_EVENT_CHECKPOINT:
     case TM_EVENT_LOOK:
     case TM_EVENT_QUANTIZED:
@@ -208,7 +181,7 @@ static void handle(tm_sink *sink, const tm_event *event)
 static void finish(tm_sink *head)
 {
     console_sink *self = (console_sink *)head;
-    erase_progress(self);
+    end_panel(self);
     if (self->options.closes && fclose(self->options.out) != 0)
         (void)tm_fail(&self->head.error, TM_IO, "cannot write log.file: %s", strerror(errno));
     run_record_fini(&self->run);
@@ -218,10 +191,28 @@ static void finish(tm_sink *head)
 
 tm_console_options tm_console_options_default(void)
 {
-    const char *no_colour = getenv("NO_COLOR");
-    return (tm_console_options){ .progress = isatty(STDERR_FILENO) ? stderr : NULL,
-                                 .colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour),
+    return (tm_console_options){ .panel = tm_panel_stream(stderr),
+                                 .colour = tm_terminal_colour(STDOUT_FILENO),
+                                 .panel_colour = tm_terminal_colour(STDERR_FILENO),
+                                 .utf8 = tm_terminal_utf8(),
                                  .log_freq = 10 };
+}
+
+static void show_message(void *context, const char *lines)
+{
+    tm_panel_above(context, lines);
+    tm_panel_draw(context, true);
+}
+
+static void open_panel(console_sink *self)
+{
+    const tm_console_options *o = &self->options;
+    if (!o->panel) return;
+    self->panel = tm_panel_create(
+        &(tm_panel_options){ .to = o->panel, .colour = o->panel_colour, .utf8 = o->utf8, .size = o->panel_size });
+    self->above = o->panel == o->out || tm_terminal_same(fileno(o->panel), fileno(o->out));
+    self->head.between = true;
+    tm_log_set_outlet(show_message, self->panel);
 }
 
 tm_status tm_console_sink_open(const tm_console_options *options, tm_sink **out, tm_error *err)
@@ -235,6 +226,7 @@ tm_status tm_console_sink_open(const tm_console_options *options, tm_sink **out,
     run_record_init(&self->run);
     record_text_reserve(&self->text, 16384);
     record_text_reserve(&self->plain, 16384);
+    open_panel(self);
     *out = &self->head;
     return TM_OK;
 }
@@ -247,7 +239,9 @@ static tm_console_options options_of(const tm_output_options *o)
     tm_console_options console = tm_console_options_default();
     console.log_freq = tm_config_i64(c, "metrics.log_freq");
     if (strcmp(tm_config_text(c, "metrics.log_style"), "megatron") == 0) console.style = TM_LOG_STYLE_MEGATRON;
-    if (!tm_config_bool(c, "log.color") || tm_config_bool(c, "metrics.disable_color_printing")) console.colour = false;
+    if (!tm_config_bool(c, "log.color") || tm_config_bool(c, "metrics.disable_color_printing"))
+        console.colour = console.panel_colour = false;
+    if (!tm_config_bool(c, "log.panel")) console.panel = NULL;
     return console;
 }
 
@@ -259,7 +253,7 @@ static tm_status open_console(const tm_output_options *o, const char *path, tm_a
     tm_console_options console = options_of(o);
     console.quiet = o->quiet;
     console.verbose = o->verbose;
-    if (o->quiet) console.progress = NULL;
+    if (o->quiet) console.panel = NULL;
     return tm_console_sink_open(&console, out, err);
 }
 
@@ -284,7 +278,7 @@ static tm_status open_log(const tm_output_options *o, const char *path, tm_arena
     (void)arena;
     const char        *name = tm_config_text(o->config, "log.file");
     tm_console_options console = options_of(o);
-    console.progress = NULL;
+    console.panel = NULL;
     console.colour = false;
     console.closes = console.verbose = true;
     tm_error why = { 0 };

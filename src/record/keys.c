@@ -29,6 +29,8 @@ static const tm_key keys[] = {
       .help = "lowest level of the messages on stderr" },
     { .name = "log.color", .kind = TM_KEY_BOOL, .fallback = "true", .quiet = true,
       .help = "false: as metrics.disable_color_printing" },
+    { .name = "log.panel", .kind = TM_KEY_BOOL, .fallback = "true", .quiet = true,
+      .help = "show curve, speed and time left at the bottom of a terminal" },
     { .name = "log.file", .kind = TM_KEY_TEXT, .quiet = true,
       .help = "step lines and report are also appended to this file" },
     { .name = "log.folder", .kind = TM_KEY_TEXT, .quiet = true,

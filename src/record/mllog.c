@@ -279,6 +279,7 @@ static void handle(tm_sink *sink, const tm_event *event)
     case TM_EVENT_STEP_DONE:
     case TM_EVENT_CHECKPOINT:
     case TM_EVENT_LOOK:
+    case TM_EVENT_BETWEEN_STEPS:
     case TM_EVENT_QUANTIZED:
         break;
     }

@@ -13,6 +13,7 @@
 
 #include "base/event.h"
 #include "base/status.h"
+#include "base/terminal.h"
 #include "config/config.h"
 #include "mlperf/benchmark.h"
 #include "system/check.h"
@@ -33,17 +34,19 @@ const tm_error *tm_sink_error(const tm_sink *sink);
 typedef enum { TM_LOG_STYLE_TORCHTITAN, TM_LOG_STYLE_MEGATRON } tm_log_style;
 
 typedef struct {
-    FILE        *out;      /* lines and report; NULL = stdout. Not closed, unless `closes` says so. */
-    bool         closes;   /* with the sink; once it is open */
-    FILE        *progress; /* a progress bar with the time left is drawn here; NULL = none. Not closed. */
-    tm_log_style style;
-    bool         colour;
-    bool         quiet;    /* the report and the `performance:` line only */
-    bool         verbose;  /* every table of the report */
-    int64_t      log_freq; /* a step line for the first step, every log_freq-th and the last; >= 1 */
+    FILE *out;    /* lines and report; NULL = stdout. Not closed, unless `closes` says so. */
+    bool  closes; /* with the sink; once it is open */
+    FILE *panel;  /* a terminal for the panel (record/panel.h); NULL = none. Not closed. Messages go above it. */
+    const tm_terminal_size *panel_size; /* NULL: what the terminal says */
+    bool                    panel_colour, utf8;
+    tm_log_style            style;
+    bool                    colour;
+    bool                    quiet;    /* the report and the `performance:` line only */
+    bool                    verbose;  /* every table of the report */
+    int64_t                 log_freq; /* a step line for the first step, every log_freq-th and the last; >= 1 */
 } tm_console_options;
 
-/* stdout, TorchTitan style, log_freq 10; colour only if stdout is a terminal and NO_COLOR is not set, progress only if
+/* stdout, TorchTitan style, log_freq 10; colour only if stdout is a terminal and NO_COLOR is not set, a panel only if
  * stderr is one. */
 tm_console_options tm_console_options_default(void);
 /* See docs/step-line.md. The report and the `performance:` line follow the last step; the latter is left out if the

@@ -5,6 +5,8 @@
 #include "base/csv.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/terminal.h"
+#include "record/table_cell.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -46,8 +48,7 @@ tm_status tm_table_format_of(const char *path, tm_table_format *format, tm_error
                    path);
 }
 
-/* A cell as text; digits < 0: all of them. `buffer` holds numbers. */
-static const char *cell_text(const tm_cell *cell, int digits, char buffer[64])
+const char *table_cell_text(const tm_cell *cell, int digits, char buffer[64])
 {
     switch (cell->kind) {
     case TM_CELL_EMPTY:
@@ -70,10 +71,9 @@ static const char *cell_text(const tm_cell *cell, int digits, char buffer[64])
     return buffer;
 }
 
-/* As markdown prints it: a bar is escaped. */
-static size_t shown_width(const char *text)
+size_t table_cell_width(const char *text)
 {
-    size_t n = tm_utf8_width(text);
+    size_t n = tm_terminal_cells(text);
     for (; *text; text++) n += *text == '|';
     return n;
 }
@@ -84,16 +84,16 @@ static size_t width_of(const tm_table *table, size_t column)
     size_t width = strlen(tm_table_column_at(table, column)->name);
     for (size_t row = 0; row < tm_table_n_rows(table); row++) {
         const char *text =
-            cell_text(tm_table_cell(table, row, column), tm_table_column_at(table, column)->digits, buffer);
-        size_t n = shown_width(text);
+            table_cell_text(tm_table_cell(table, row, column), tm_table_column_at(table, column)->digits, buffer);
+        size_t n = table_cell_width(text);
         if (n > width) width = n;
     }
     return width;
 }
 
-static void add_padded(tm_text *out, const char *text, size_t width, bool right)
+void table_add_padded(tm_text *out, const char *text, size_t width, bool right)
 {
-    size_t n = shown_width(text);
+    size_t n = table_cell_width(text);
     int    pad = n < width ? (int)(width - n) : 0;
     if (right)
         tm_text_printf(out, " %*s", pad, "");
@@ -116,38 +116,21 @@ static bool is_numeric(const tm_table *table, size_t column)
 
 static const char *people_text(const tm_table *table, size_t row, size_t column, char buffer[64])
 {
-    return cell_text(tm_table_cell(table, row, column), tm_table_column_at(table, column)->digits, buffer);
+    return table_cell_text(tm_table_cell(table, row, column), tm_table_column_at(table, column)->digits, buffer);
 }
 
 /* How a column is printed. */
 typedef struct {
-    size_t index, width; /* index: of the table, or NUMBERS */
+    size_t index, width; /* index: of the table */
     bool   right;
 } print_as;
-
-static const size_t NUMBERS = SIZE_MAX; /* no column of the table: the number of the row, from 1 */
-
-static print_as number_column(const tm_table *table)
-{
-    char last[32];
-    snprintf(last, sizeof last, "%zu", tm_table_n_rows(table));
-    return (print_as){ .index = NUMBERS, .width = strlen(last), .right = true };
-}
-
-static const char *text_at(const tm_table *table, size_t row, size_t column, char buffer[64])
-{
-    if (column != NUMBERS) return people_text(table, row, column, buffer);
-    snprintf(buffer, 64, "%zu", row + 1);
-    return buffer;
-}
 
 /* These n columns. */
 static void print_columns(const tm_table *table, const print_as *columns, size_t n, tm_text *out)
 {
     tm_text_add(out, "|");
     for (size_t i = 0; i < n; i++)
-        add_padded(out, columns[i].index == NUMBERS ? "#" : tm_table_column_at(table, columns[i].index)->name,
-                   columns[i].width, columns[i].right);
+        table_add_padded(out, tm_table_column_at(table, columns[i].index)->name, columns[i].width, columns[i].right);
     tm_text_add(out, "\n|");
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < columns[i].width + (columns[i].right ? 1 : 2); k++) tm_text_add(out, "-");
@@ -158,7 +141,8 @@ static void print_columns(const tm_table *table, const print_as *columns, size_t
         tm_text_add(out, "|");
         for (size_t i = 0; i < n; i++) {
             char buffer[64];
-            add_padded(out, text_at(table, row, columns[i].index, buffer), columns[i].width, columns[i].right);
+            table_add_padded(out, people_text(table, row, columns[i].index, buffer), columns[i].width,
+                             columns[i].right);
         }
         tm_text_add(out, "\n");
     }
@@ -188,114 +172,13 @@ static void print_markdown(const tm_table *table, tm_text *out)
     print_notes(table, out);
 }
 
-/* --- for a terminal ----------------------------------------------------------------------------------------------- */
-
-enum { TERMINAL_WIDTH = 120 };
-
-/* Characters of a line of these columns. */
-static size_t line_width(const print_as *columns, size_t n)
-{
-    size_t all = 1;
-    for (size_t i = 0; i < n; i++) all += columns[i].width + 3;
-    return all;
-}
-
-/* Of one row: is it empty? */
-static bool is_constant(const tm_table *table, size_t column)
-{
-    char first[64], other[64];
-    if (tm_table_n_rows(table) == 1) return !*people_text(table, 0, column, first);
-    for (size_t row = 1; row < tm_table_n_rows(table); row++)
-        if (strcmp(people_text(table, 0, column, first), people_text(table, row, column, other)) != 0) return false;
-    return tm_table_n_rows(table) > 1;
-}
-
-/* Takes the columns out that say the same in every row, and says it once. Returns how many are left. */
-static size_t drop_constants(const tm_table *table, print_as *columns, size_t n, tm_text *said)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < n; i++) {
-        char buffer[64];
-        if (i == 0 || !is_constant(table, columns[i].index)) {
-            columns[kept++] = columns[i];
-            continue;
-        }
-        const char *text = people_text(table, 0, columns[i].index, buffer);
-        if (*text)
-            tm_text_printf(said, "%s%s %s",
-                           said->length ? ", " : "in all rows: ", tm_table_column_at(table, columns[i].index)->name,
-                           text);
-    }
-    return kept;
-}
-
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Does the first column tell the rows apart? */
-static bool names_rows(const tm_table *table)
-{
-    size_t n = tm_table_n_rows(table);
-    char **texts = tm_alloc((n + 1) * sizeof *texts);
-    bool   unique = true;
-    for (size_t row = 0; row < n; row++) {
-        char        buffer[64];
-        const char *text = people_text(table, row, 0, buffer);
-        texts[row] = strcpy(tm_alloc(strlen(text) + 1), text);
-    }
-    qsort(texts, n, sizeof *texts, compare_texts);
-    for (size_t row = 1; row < n; row++) unique &= strcmp(texts[row - 1], texts[row]) != 0;
-    for (size_t row = 0; row < n; row++) free(texts[row]);
-    free(texts);
-    return unique;
-}
-
-/* In parts that fit, each with the first column, or with numbers of the rows if that does not tell them apart. */
-static void print_parts(const tm_table *table, print_as *columns, size_t n, tm_text *out)
-{
-    bool     numbered = !names_rows(table);
-    print_as first = numbered ? number_column(table) : columns[0];
-    for (size_t at = numbered ? 0 : 1; at < n;) {
-        print_as line[2 + 64] = { first };
-        size_t   taken = 1;
-        while (at < n && taken < 64 &&
-               (taken == 1 || line_width(line, taken) + columns[at].width + 3 <= TERMINAL_WIDTH))
-            line[taken++] = columns[at++];
-        print_columns(table, line, taken, out);
-        if (at < n) tm_text_add(out, "\n");
-    }
-}
-
-static void print_terminal(const tm_table *table, tm_text *out)
-{
-    if (tm_table_n_rows(table) == 0 && tm_table_n_notes(table) > 0) { /* the note says why */
-        for (size_t i = 0; i < tm_table_n_notes(table); i++) tm_text_printf(out, "%s\n", tm_table_note_at(table, i));
-        return;
-    }
-    print_as *columns = measure(table);
-    size_t    n = tm_table_n_columns(table);
-    tm_text   said = { 0 };
-    if (line_width(columns, n) > TERMINAL_WIDTH) n = drop_constants(table, columns, n, &said);
-    if (line_width(columns, n) > TERMINAL_WIDTH && n > 1)
-        print_parts(table, columns, n, out);
-    else
-        print_columns(table, columns, n, out);
-    if (said.length) tm_text_add(out, "\n");
-    if (said.length) tm_text_fill(out, said.data, 0, 0, TERMINAL_WIDTH);
-    print_notes(table, out);
-    tm_text_fini(&said);
-    free(columns);
-}
-
 static void print_separated(const tm_table *table, bool tabs, tm_text *out)
 {
     for (size_t row = 0; row <= tm_table_n_rows(table); row++) {
         for (size_t c = 0; c < tm_table_n_columns(table); c++) {
             char        buffer[64];
-            const char *text =
-                row == 0 ? tm_table_column_at(table, c)->name : cell_text(tm_table_cell(table, row - 1, c), -1, buffer);
+            const char *text = row == 0 ? tm_table_column_at(table, c)->name
+                                        : table_cell_text(tm_table_cell(table, row - 1, c), -1, buffer);
             if (!tabs) {
                 tm_csv_add(out, text, c == 0);
                 continue;
@@ -363,9 +246,6 @@ void tm_table_print(const tm_table *table, tm_table_format format, tm_text *out)
     switch (format) {
     case TM_TABLE_MARKDOWN:
         print_markdown(table, out);
-        break;
-    case TM_TABLE_TERMINAL:
-        print_terminal(table, out);
         break;
     case TM_TABLE_CSV:
         print_separated(table, false, out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record/table.h - a result table as text: markdown for people, csv, tsv, json and jsonl for programs.
+/* record/table.h - a result table as text: markdown for files that people read, csv, tsv, json and jsonl for programs.
  *
  * Markdown rounds to the column's digits; the other formats print every number so that it reads back the same. An empty
  * cell is empty in markdown, csv and tsv, null in JSON. Notes are lines under a markdown table and the member "notes"
@@ -12,18 +12,20 @@
 #include "base/table.h"
 #include "base/text.h"
 
-/* TERMINAL: markdown whose lines have 120 characters at most, as far as single columns do. Columns that say the same in
- * all rows are left out of a wider table and told below it; what does not fit beside the first column stands below,
- * beside it again, or beside numbers of the rows where the first column does not tell them apart. A table without rows
- * is its notes. */
-typedef enum {
-    TM_TABLE_MARKDOWN,
-    TM_TABLE_CSV,
-    TM_TABLE_TSV,
-    TM_TABLE_JSON,
-    TM_TABLE_JSONL,
-    TM_TABLE_TERMINAL
-} tm_table_format;
+typedef enum { TM_TABLE_MARKDOWN, TM_TABLE_CSV, TM_TABLE_TSV, TM_TABLE_JSON, TM_TABLE_JSONL } tm_table_format;
+
+/* What people see of a table: markdown of `width` characters at most, as far as single words permit. The columns are
+ * those of tm_table_brief, or all; those that are empty are left out. A column of times, FLOP or bytes gets the unit of
+ * its size, which its title names: "avg_time_ms" becomes "avg_time us". Of a table that is too wide, columns that say
+ * the same in all rows are told below it, and the widest column of texts is broken into lines; if that is not enough,
+ * each row is a list of names and values. Notes are left to the
+ * terminal, so that commands in them can be copied. A table without rows is its notes. */
+enum { TM_TABLE_WIDTH = 120 }; /* where there is no terminal: the same everywhere */
+typedef struct {
+    size_t width;
+    bool   all; /* columns: --verbose */
+} tm_table_view;
+void tm_table_show(const tm_table *table, const tm_table_view *view, tm_text *out);
 
 /* The format that a file name's extension (.md .csv .tsv .json .jsonl, each also with .gz behind it) asks for;
  * TM_USAGE, naming the known ones, for any other. For a check before the measurement. */

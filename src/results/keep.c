@@ -94,6 +94,21 @@ static tm_table *without_empty(tm_table *all)
     return table;
 }
 
+/* What people see of it, of the columns that are left. */
+static tm_table *choose_main(tm_table *table)
+{
+    static const char *const brief[] = {
+        "id",  "finished", "kind", "name", "label", "precision", "verdict", "tokens_per_second", "half_width_percent",
+        "loss"
+    };
+    const char *there[sizeof brief / sizeof brief[0]];
+    size_t      n = 0;
+    for (size_t i = 0; i < sizeof brief / sizeof brief[0]; i++)
+        if (tm_table_find(table, brief[i]) >= 0) there[n++] = brief[i];
+    tm_table_brief(table, there, n);
+    return table;
+}
+
 tm_table *tm_results_table(const tm_stored *rows, size_t n, bool all)
 {
     static const tm_column columns[] = { { "id", 0 },
@@ -118,5 +133,5 @@ tm_table *tm_results_table(const tm_stored *rows, size_t n, bool all)
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
     if (all) tm_table_columns(table, more, sizeof more / sizeof more[0]);
     for (size_t i = 0; i < n; i++) fill(table, &rows[i], all);
-    return all ? table : without_empty(table);
+    return all ? table : choose_main(without_empty(table));
 }

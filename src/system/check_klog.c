@@ -196,6 +196,7 @@ void check_klog(check *c)
     if (count > 0)
         check_say(c, TM_CHECK_FAIL, "%zu of %zu records: %s", count, records, bad.data);
     else
-        check_say(c, TM_CHECK_PASS, "%zu records, none of them bad", records);
+        check_say(c, TM_CHECK_PASS, "%zu recent kernel message%s, none indicating a problem", records,
+                  records == 1 ? "" : "s");
     tm_text_fini(&bad);
 }

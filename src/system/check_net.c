@@ -230,7 +230,7 @@ void check_dist_env(check *c)
         if (!check_env(c, names[i])) check_list_add(&missing, &count, n, "%s", names[i]);
     const char *problem = count == 0 ? judge_numbers(c) : NULL;
     if (count == n)
-        check_say(c, TM_CHECK_SKIP, "none of them is set: a single process");
+        check_say(c, TM_CHECK_SKIP, "no distributed-training variables set; assuming a single process");
     else if (count > 0)
         check_say(c, TM_CHECK_FAIL, "missing: %s", missing.data);
     else if (problem)

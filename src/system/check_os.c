@@ -83,7 +83,7 @@ void check_time(check *c)
     if (c->host->clock_synced < 0)
         check_say(c, TM_CHECK_INFO, "%s; whether a time service keeps it is not known", now);
     else if (c->host->clock_synced == 0)
-        check_say(c, TM_CHECK_WARN, "%s; no time service keeps it", now);
+        check_say(c, TM_CHECK_WARN, "%s; the clock is not synchronized (no NTP service found)", now);
     else
         check_say(c, TM_CHECK_PASS, "%s; kept by a time service, error at most %.3g ms", now, c->host->clock_error_ms);
 }

@@ -180,7 +180,9 @@ void check_acs(check *c)
         check_say(c, TM_CHECK_WARN, "SrcValid is on in %zu of %zu bridges: %s", count, bridges, on.data);
     else if (hidden > 0)
         check_say(c, TM_CHECK_SKIP, "the extended configuration space of %zu bridges can only be read by root", hidden);
+    else if (bridges == 1)
+        check_say(c, TM_CHECK_PASS, "disabled on the only PCIe bridge");
     else
-        check_say(c, TM_CHECK_PASS, "off in all %zu bridges", bridges);
+        check_say(c, TM_CHECK_PASS, "disabled on all %zu PCIe bridges", bridges);
     tm_text_fini(&on);
 }

@@ -18,21 +18,94 @@ static void print_counts(const tm_checks *checks, tm_text *out)
         tm_text_printf(out, "%s%zu %s", s ? ", " : "", checks->counts[s], tm_check_status_name((tm_check_status)s));
 }
 
-void tm_checks_print(const tm_checks *checks, tm_text *out)
+/* Words in lines of at most the view's width, behind `column` characters of the first line. */
+static void add_words(const tm_check_view *view, const char *words, size_t column, tm_text *out)
 {
-    const char *group = "";
+    if (view->width > column)
+        tm_text_fill(out, words, column, column, view->width);
+    else
+        tm_text_printf(out, "%s\n", words);
+}
+
+static void add_status(const tm_check_view *view, tm_check_status status, tm_text *out)
+{
+    static const char *const codes[TM_CHECK_STATUSES] = {
+        [TM_CHECK_PASS] = "32", [TM_CHECK_WARN] = "33", [TM_CHECK_FAIL] = "1;31", [TM_CHECK_SKIP] = "2"
+    };
+    const char *name = tm_check_status_name(status);
+    if (view->colour && codes[status])
+        tm_text_printf(out, "  \033[%sm%s\033[0m  ", codes[status], name);
+    else
+        tm_text_printf(out, "  %s  ", name);
+}
+
+static void add_detail(const tm_check_view *view, const char *name, const char *words, tm_text *out)
+{
+    size_t before = out->length;
+    if (!*words) return;
+    tm_text_printf(out, "%24s%-9s ", "", name);
+    add_words(view, words, out->length - before, out);
+}
+
+static void add_check(const tm_check_view *view, const tm_check_result *r, tm_text *out)
+{
+    enum { OBSERVED = 24 };
+    add_status(view, r->status, out);
+    tm_text_printf(out, "%-14s  ", r->id);
+    add_words(view, r->observed, OBSERVED, out);
+    bool bad = r->status == TM_CHECK_WARN || r->status == TM_CHECK_FAIL;
+    if (!bad && !view->verbose) return;
+    add_detail(view, "expected:", r->expected, out);
+    add_detail(view, "source:", r->source, out);
+    if (bad) add_detail(view, "remedy:", r->remedy, out);
+}
+
+static bool same_skip(const tm_check_result *a, const tm_check_result *b)
+{
+    return a->status == TM_CHECK_SKIP && b->status == TM_CHECK_SKIP && strcmp(a->group, b->group) == 0 &&
+           strcmp(a->observed, b->observed) == 0;
+}
+
+/* Checks that are skipped for one reason are one line, where the first of them is. */
+static void add_skipped(const tm_check_view *view, const tm_checks *checks, size_t i, tm_text *out)
+{
+    enum { REASON = 24 };
+    char   count[32];
+    size_t n = 0;
+    for (size_t k = 0; k < checks->n; k++) n += same_skip(&checks->results[k], &checks->results[i]);
+    for (size_t k = 0; k < i; k++)
+        if (same_skip(&checks->results[k], &checks->results[i])) return;
+    if (n == 1) {
+        add_check(view, &checks->results[i], out);
+        return;
+    }
+    tm_text words = { 0 };
+    snprintf(count, sizeof count, "%zu checks", n);
+    add_status(view, TM_CHECK_SKIP, out);
+    tm_text_printf(out, "%-14s  ", count);
+    tm_text_printf(&words, "%s; --verbose lists them", checks->results[i].observed);
+    add_words(view, words.data, REASON, out);
+    tm_text_fini(&words);
+}
+
+void tm_checks_print(const tm_checks *checks, const tm_check_view *view, tm_text *out)
+{
+    static const char *const words[TM_CHECK_STATUSES] = { "pass", "warn", "fail", "info", "skipped" };
+    const char              *group = "";
     for (size_t i = 0; i < checks->n; i++) {
         const tm_check_result *r = &checks->results[i];
         if (strcmp(r->group, group) != 0) tm_text_printf(out, "%s%s\n", i ? "\n" : "", r->group);
         group = r->group;
-        tm_text_printf(out, "  %s  %-14s  %s\n", tm_check_status_name(r->status), r->id, r->observed);
-        if (r->status != TM_CHECK_WARN && r->status != TM_CHECK_FAIL) continue;
-        tm_text_printf(out, "                        expected: %s\n", r->expected);
-        tm_text_printf(out, "                        source:   %s\n", r->source);
-        if (*r->remedy) tm_text_printf(out, "                        remedy:   %s\n", r->remedy);
+        if (r->status == TM_CHECK_SKIP && !view->verbose)
+            add_skipped(view, checks, i, out);
+        else
+            add_check(view, r, out);
     }
-    tm_text_printf(out, "\n%s: %s: ", checks->host, tm_checks_failed(checks) ? "FAIL" : "PASS");
-    print_counts(checks, out);
+    bool failed = tm_checks_failed(checks);
+    tm_text_printf(out, "\n%s:", checks->host);
+    add_status(&(tm_check_view){ .colour = view->colour }, failed ? TM_CHECK_FAIL : TM_CHECK_PASS, out);
+    for (int s = 0; s < TM_CHECK_STATUSES; s++)
+        tm_text_printf(out, "%s%zu %s", s ? ", " : "", checks->counts[s], words[s]);
     tm_text_printf(out, " (%.1f s)\n", checks->seconds);
 }
 

@@ -6,8 +6,15 @@
 #include "base/table.h"
 #include "system/check.h"
 
-/* A line per check, those that are not passed with source, expectation and remedy; a summary line. */
-void tm_checks_print(const tm_checks *checks, tm_text *out);
+typedef struct {
+    size_t width;   /* characters of a line; 0: lines are not wrapped */
+    bool   colour;  /* the states */
+    bool   verbose; /* every check by itself, with expectation and source */
+} tm_check_view;
+
+/* A line per check, those that warn or fail with expectation, source and remedy; those of a group that are skipped for
+ * one reason as one line; a summary line. */
+void tm_checks_print(const tm_checks *checks, const tm_check_view *view, tm_text *out);
 /* Columns id, group, status, observed, expected, source, remedy. The caller destroys it. */
 tm_table *tm_checks_table(const tm_checks *checks);
 /* "trainmark.check/1": host, time, verdict, counts, and the results whole. */

@@ -227,6 +227,13 @@ void tm_validity_sample(tm_validity *v)
     if (tm_now_ns() >= v->next_ns) take(v, false);
 }
 
+void tm_validity_gpu(const tm_validity *v, double *clock_mhz, double *temperature_c)
+{
+    const sample *last = &v->samples[v->count - 1];
+    *clock_mhz = v->source.gpu && last->gpu_clock > 0 ? last->gpu_clock : 0;
+    *temperature_c = v->source.gpu && last->gpu_temperature > 0 ? last->gpu_temperature : 0;
+}
+
 void tm_validity_stop(tm_validity *v, int64_t from_ns, tm_validity_report *out)
 {
     double before = v->samples[0].thermal;

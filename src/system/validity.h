@@ -67,6 +67,8 @@ void tm_validity_watch(tm_validity *v, tm_gpu_sensors *gpu);
 /* Call as often as it suits, after every step: takes a sample if the last one is old enough that all of them cost less
  * than 0.05 % of the time. No memory is taken. */
 void tm_validity_sample(tm_validity *v);
+/* Clock (MHz) and temperature (Celsius) of the GPU that is watched, by the last sample; 0: not known. */
+void tm_validity_gpu(const tm_validity *v, double *clock_mhz, double *temperature_c);
 /* Takes the last sample and judges what happened since `from_ns` (tm_now_ns; 0: since the start), from the first sample
  * after that moment. Once per start. */
 void tm_validity_stop(tm_validity *v, int64_t from_ns, tm_validity_report *out);

@@ -174,4 +174,9 @@ else
     skip "libraries" "no C compiler that makes shared libraries"
 fi
 
+# The budget is over before the first iteration: one is measured all the same, and what was not is not 0.
+trainmark bench mlp --dims 2048-2048 --batch 4 --iterations 50 --budget 0.01 --json --store none
+check "mlp: a budget that is over at once" [ "$code" -eq 0 ]
+check "the first loss is one" has "$out" '"loss_first": [0-9.]*[1-9]'
+check "of one iteration the last" sh -c "! grep -q '\"n\": 1,' '$out' || grep -q '\"cv\": null' '$out'"
 finish

@@ -58,14 +58,22 @@ effect grep -q mine "$out"
 # On a terminal.
 terminal()
 {
-    script -qec "$TRAINMARK run $(echo $tiny) --training.steps 60 --debug.certificate false --out r $*" /dev/null >terminal.txt 2>&1
-    grep -q "$(printf '\033\[[01]')" terminal.txt
+    TERM=xterm LANG=C.UTF-8 script -qec "$TRAINMARK run $(echo $tiny) --training.steps 60 --debug.certificate false --out r $*" /dev/null >terminal.txt 2>&1
+    grep -q "$(printf '\033\[[0-9;]*m')" terminal.txt
+}
+panel()
+{
+    terminal "$@"
+    grep -aq "ETA" terminal.txt
 }
 if command -v script >/dev/null && terminal; then
     shows metrics.disable_color_printing
     check_not "$key" terminal --metrics.disable_color_printing true
     shows log.color
     check_not "$key" terminal --log.color false
+    check "a panel" panel
+    shows log.panel
+    check_not "$key" panel --log.panel false
 else
     skip "colours" "no script(1), or it makes no terminal"
 fi

@@ -40,7 +40,7 @@ done
 unset OMP_WAIT_POLICY GOMP_SPINCOUNT
 trainmark run $tiny --training.steps 2 --out busy
 policy=$(value busy/result.json OMP_WAIT_POLICY)
-noted=$(grep -c "waiting threads sleep" "$err")
+noted=$(grep -c "idle worker threads slept" "$err")
 OMP_WAIT_POLICY=active
 export OMP_WAIT_POLICY
 trainmark run $tiny --training.steps 2 --out told

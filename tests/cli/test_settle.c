@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A command that computes where others use the processors starts itself again with threads that sleep while they wait:
- * when, with which words, and what is left where it cannot, on a machine that is made up. From the outside:
- * test_waiting.sh. */
+ * when, with which words that is told, and what is left where it cannot, on a machine that is made up. From the
+ * outside: test_waiting.sh. */
 #include "support/test.h"
 #include "cli/cli.h"
 #include "told.h"
@@ -104,6 +104,7 @@ static const waiting_case cases[] = {
     { "runs", "", 4, "0-3", "9", 0, false, NULL },
     { "explain run", "", 4, "0-3", "9", 0, false, NULL },
     { "run --help", "", 4, "0-3", "9", 0, false, NULL },
+    { "run --dry-run", "", 4, "0-3", "9", 0, false, NULL },
     { "ab a b -h", "", 4, "0-3", "9", 0, false, NULL },
     { "ab -h x", "", 4, "0-3", "1", 0, false, NULL },
     { "run", "OMP_WAIT_POLICY=active", 4, "0-3", "9", 0, false, NULL },
@@ -115,8 +116,8 @@ static const waiting_case cases[] = {
 
 static void settle(const waiting_case *c)
 {
-    static const char note[] =
-        "trainmark: note: other programs are using the processors: waiting threads sleep (OMP_WAIT_POLICY=passive)\n";
+    static const char note[] = "trainmark: note: other processes were using the CPU at the start, so idle worker "
+                               "threads slept instead of spinning (OMP_WAIT_POLICY=passive)\n";
     char copy[100], setting[100], *rest = copy, *argv[10] = { (char *)"trainmark" }, self[PATH_MAX] = "", wanted[200];
     int  argc = 1;
     tm_error none = { 0 };
@@ -132,8 +133,15 @@ static void settle(const waiting_case *c)
     told_begin();
     made_up = true;
     soil();
-    tm_cli_settle_waiting(argv);
+    assert_false(tm_cli_settle_waiting(argv));
     made_up = false;
+    assert_null(getenv("TRAINMARK_WAITING_SLEEPS"));
+    if (c->starts) { /* as the program that would have been started */
+        setenv("TRAINMARK_WAITING_SLEEPS", "1", 1);
+        assert_true(tm_cli_settle_waiting(argv));
+        assert_null(getenv("TRAINMARK_WAITING_SLEEPS"));
+        tm_cli_tell_waiting();
+    }
     told_end(TM_OK, &none);
     snprintf(wanted, sizeof wanted, "%s-> ok\n\n", c->starts ? note : "");
     if (strcmp(told.data, wanted) != 0 || naps != c->naps || starts != c->starts)

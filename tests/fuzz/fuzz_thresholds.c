@@ -34,7 +34,7 @@ static void report(const char *text, size_t size)
     tm_error  err = { 0 };
     if (tm_checks_parse(text, size, "x", &first, &err) == TM_OK) {
         tm_text once = { 0 }, twice = { 0 }, lines = { 0 };
-        tm_checks_print(&first, &lines);
+        tm_checks_print(&first, &(tm_check_view){ 0 }, &lines);
         tm_checks_print_json(&first, &once);
         if (tm_checks_parse(once.data, once.length, "own", &second, &err) != TM_OK)
             tm_assert_failed(err.text, "own report", 0);

@@ -385,70 +385,6 @@ static void rate_is_since_the_last_line(void **state)
     free(data);
 }
 
-static void progress_bar(void **state)
-{
-    (void)state;
-    char              *data = NULL;
-    size_t             bytes = 0;
-    FILE              *progress = open_memstream(&data, &bytes);
-    tm_console_options options = { .log_freq = 25, .progress = progress };
-    tm_text            text = console_output(options, TM_VERDICT_VALID, valid_reason);
-    fclose(progress);
-    assert_true(matches("\\[=*\\.*\\] +[0-9]+%  step [0-9]+/60  [0-9]+:[0-9]{2}, ETA [0-9-]+:[0-9-]{2}", data));
-    assert_int_equal(count(text.data, "ETA"), 0);
-    assert_string_equal(data + strlen(data) - 4, "\r\033[K"); /* nothing is left on the terminal */
-    tm_text_fini(&text);
-    free(data);
-}
-
-/* Of a long run: hours are left after the second step, for which the pace is known; a redraw waits a tenth of a second.
- */
-static void hours_are_left(void **state)
-{
-    (void)state;
-    char              *data = NULL, *told = NULL;
-    size_t             bytes = 0, n = 0;
-    tm_sink           *sink = NULL;
-    tm_error           err = { 0 };
-    tm_event           start = fake_started();
-    tm_console_options options = {
-        .log_freq = 2, .quiet = false, .out = open_memstream(&told, &n), .progress = open_memstream(&data, &bytes)
-    };
-    start.run_started.steps = INT64_C(1) << 50;
-    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
-    fake_emit(sink, start);
-    fake_emit(sink, fake_step(1));
-    nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
-    fake_emit(sink, fake_step(2));
-    fake_close(sink);
-    fclose(options.out);
-    fclose(options.progress);
-    assert_true(matches("  0%  step 1/1125899906842624  0:00, ETA --:--\r\033\\[K\r\033", data));
-    start.run_started.steps = 4000000;
-    free(told);
-    options.out = open_memstream(&told, &n);
-    free(data);
-    options.progress = open_memstream(&data, &bytes);
-    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
-    fake_emit(sink, start);
-    fake_emit(sink, fake_step(1));
-    nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
-    fake_emit(sink, fake_step(2)); /* 20000 s or more */
-    fake_close(sink);
-    fclose(options.out);
-    fclose(options.progress);
-    free(told);
-    regex_t    regex;
-    regmatch_t part[4];
-    assert_int_equal(regcomp(&regex, "step 2/4000000  0:00, ETA ([0-9]+):([0-9]{2}):([0-9]{2})\r", REG_EXTENDED), 0);
-    if (regexec(&regex, data, 4, part, 0)) fail_msg("%s", data);
-    assert_in_range(strtol(data + part[1].rm_so, NULL, 10), 5, 1000);
-    assert_in_range(strtol(data + part[2].rm_so, NULL, 10), 0, 59);
-    assert_in_range(strtol(data + part[3].rm_so, NULL, 10), 0, 59);
-    regfree(&regex);
-    free(data);
-}
-
 /* Every line is there at once, whatever comes after it. */
 static void lines_are_told_at_once(void **state)
 {
@@ -509,8 +445,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(no_failure_words),
     cmocka_unit_test(log_freq_and_verdict),
     cmocka_unit_test(rate_is_since_the_last_line),
-    cmocka_unit_test(progress_bar),
-    cmocka_unit_test(hours_are_left),
     cmocka_unit_test(lines_are_told_at_once),
     cmocka_unit_test(a_full_output_is_reported),
     cmocka_unit_test(samples_are_harmless),

@@ -317,7 +317,7 @@ static void poor_tables(void **state)
     tm_table *table = tm_table_create("t");
     tm_text   text = { 0 };
     tm_table_print(table, TM_TABLE_MARKDOWN, &text);
-    tm_table_print(table, TM_TABLE_TERMINAL, &text);
+    tm_table_show(table, &(tm_table_view){ .width = TM_TABLE_WIDTH }, &text);
     tm_table_print(table, TM_TABLE_CSV, &text);
     tm_table_print(table, TM_TABLE_JSONL, &text);
     assert_string_equal(text.data, "|\n|\n|\n|\n\n");
@@ -325,7 +325,7 @@ static void poor_tables(void **state)
     tm_table_column(table, "ab", 0);
     tm_table_column(table, "c", 0);
     tm_table_print(table, TM_TABLE_MARKDOWN, &text);
-    tm_table_print(table, TM_TABLE_TERMINAL, &text);
+    tm_table_show(table, &(tm_table_view){ .width = TM_TABLE_WIDTH }, &text);
     tm_table_print(table, TM_TABLE_JSON, &text);
     assert_string_equal(text.data, "| ab | c |\n|---:|--:|\n| ab | c |\n|---:|--:|\n"
                                    "{\n  \"name\": \"t\",\n  \"rows\": [],\n  \"notes\": []\n}\n");

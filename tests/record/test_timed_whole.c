@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What outputs say of time, to the letter, by a clock of the test's own: the bar of progress, the log for MLPerf. */
+/* What outputs say of time, to the letter, by a clock of the test's own: frames of the panel, the log for MLPerf. */
 #include "support/fake_clock.h"
 #include "support/fake_run.h"
 #include "support/folder.h"
@@ -7,6 +7,7 @@
 #include "support/whole.h"
 
 #include "base/log.h"
+#include "record/panel.h"
 #include "record/record.h"
 #include "record/sink_kind.h"
 #include "stats/sampling.h"
@@ -24,66 +25,43 @@
 
 static const int64_t MS = 1000000;
 
-/* --- the bar of progress ------------------------------------------------------------------------------------------ */
+/* --- frames of the panel ------------------------------------------------------------------------------------------ */
 
-/* Lines for what returns to the beginning of one, without escapes. */
-static void add_drawn(tm_text *out, const char *data)
+/* A frame comes a quarter of a second after the last one, not before, whatever steps do meanwhile; or when it must. */
+static void frames_wait_a_quarter_of_a_second(void **state)
 {
-    for (; *data; data++) {
-        if (*data == '\r')
-            tm_text_add(out, "\n");
-        else
-            tm_text_add_n(out, *data == '\033' ? "^" : data, 1);
-    }
-    tm_text_add(out, "\n");
-}
-
-/* Steps `first` to `last` of `steps`; before step k passes[k % n] of milliseconds, an evaluation behind step 4. */
-static void draw(tm_text *out, int64_t first, int64_t last, int64_t steps, const int64_t *passes, size_t n)
-{
-    tm_sink           *sink = NULL;
-    tm_error           err = { 0 };
-    tm_event           start = fake_started();
-    char              *told = NULL, *drawn = NULL;
-    size_t             bytes = 0, more = 0;
-    tm_console_options options = { .log_freq = 1000000,
-                                   .out = open_memstream(&told, &bytes),
-                                   .progress = open_memstream(&drawn, &more) };
-    start.run_started.steps = steps;
-    start.run_started.first_step = first;
-    fake_clock_start(0, 0);
-    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
-    fake_emit(sink, start);
-    for (int64_t step = first; step <= last; step++) {
-        fake_clock_pass(passes[(size_t)(step - first) % n] * MS);
-        fake_emit(sink, fake_step(step));
-        if (step == 4) fake_emit(sink, fake_evaluation(step));
-    }
-    fake_close(sink);
-    fake_clock_stop();
-    fclose(options.out);
-    fclose(options.progress);
-    tm_text_printf(out, "== %lld to %lld of %lld\n", (long long)first, (long long)last, (long long)steps);
-    add_drawn(out, drawn);
-    tm_text_add(out, told);
-    free(told);
-    free(drawn);
-}
-
-/* Twenty-nine parts of thirty, hours and minutes at their limits; drawn again after a tenth of a second, not before. */
-static void progress_to_the_letter(void **state)
-{
-    static const int64_t tenths[] = { 1000, 99, 1, 100, 50, 49, 2, 400 };
-    static const int64_t limits[] = { 59499, 1, 59000, 3481499, 1, 500, 60000, 3539499, 3540500 };
-    static const int64_t parts[] = { 30000 }, ages[] = { 999999998499, 1501 }; /* up to thirty years are told */
-    tm_text              out = { 0 };
+    static const struct {
+        int64_t passes_ms;
+        bool    now, drawn;
+    } steps[] = { { 0, false, true },    { 249, false, false }, { 1, false, true },       { 250, false, true },
+                  { 100, false, false }, { 149, false, false }, { 0, true, true },        { 249, false, false },
+                  { 2, false, true },    { 1, true, true },     { 86400000, false, true } };
     (void)state;
-    draw(&out, 1, 8, 8, tenths, 8);
-    draw(&out, 1, 9, 10, limits, 9);
-    draw(&out, 28, 30, 30, parts, 1);
-    draw(&out, 1, 1, 0, parts, 1); /* how many is not known */
-    draw(&out, 1, 2, 3, ages, 2);
-    whole_is("tests/golden/whole-progress.txt", &out);
+    char            *data = NULL;
+    size_t           bytes = 0, before = 0;
+    tm_terminal_size size = { 100, 40 };
+    tm_event         event = fake_started();
+    FILE            *file = open_memstream(&data, &bytes);
+    fake_clock_start(0, 0);
+    tm_panel *panel = tm_panel_create(&(tm_panel_options){ .to = file, .size = &size });
+    tm_panel_take(panel, &event);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        fake_clock_pass(steps[i].passes_ms * MS);
+        event = fake_step((int64_t)i + 1);
+        tm_panel_take(panel, &event);
+        tm_panel_above(panel, "line\n");
+        tm_panel_draw(panel, steps[i].now);
+        if ((bytes > before) != steps[i].drawn) fail_msg("step %zu: %zu bytes", i, bytes - before);
+        if (steps[i].drawn) assert_non_null(strstr(data + before, "ETA"));
+        before = bytes;
+    }
+    tm_panel_destroy(panel);
+    fake_clock_stop();
+    fclose(file);
+    size_t lines = 0; /* all that was to stand above */
+    for (const char *at = data; (at = strstr(at, "line\n")); at++) lines++;
+    assert_int_equal(lines, sizeof steps / sizeof *steps);
+    free(data);
 }
 
 /* --- the log for MLPerf ------------------------------------------------------------------------------------------- */
@@ -367,9 +345,9 @@ static void logs_in_files(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(progress_to_the_letter),        cmocka_unit_test(the_log_to_the_letter),
-    cmocka_unit_test(a_configuration_tells_the_log), cmocka_unit_test(a_log_that_cannot_be_written),
-    cmocka_unit_test(a_platform_without_a_name),     cmocka_unit_test(logs_in_files),
+    cmocka_unit_test(frames_wait_a_quarter_of_a_second), cmocka_unit_test(the_log_to_the_letter),
+    cmocka_unit_test(a_configuration_tells_the_log),     cmocka_unit_test(a_log_that_cannot_be_written),
+    cmocka_unit_test(a_platform_without_a_name),         cmocka_unit_test(logs_in_files),
 };
 
 TM_TESTS_ALONE(tests, NULL, test_folder_teardown)

@@ -188,7 +188,7 @@
     { "shm", TM_CHECK_PASS, "512.00 MiB", half_a_gib, { 0 } },
     { "gpu_busy", TM_CHECK_PASS, "at most 30 %", half_a_gib, { GPU("1", "0x74a1"), GPU_FILE("1", "gpu_busy_percent=30\n") } },
     { "gpu_mem", TM_CHECK_FAIL, "0.5 GiB", half_a_gib, { GPU("1", "0x74a1"), GPU_FILE("1", "mem_info_vram_used=536870912\n") } },
-    { "klog", TM_CHECK_PASS, "1 records", half_a_gib, { "/proc/uptime=1000 1\n", "/dev/kmsg=3,1,969999999,-;xid 1\n6,2,970000000,-;fine\n" } },
+    { "klog", TM_CHECK_PASS, "1 recent kernel message,", half_a_gib, { "/proc/uptime=1000 1\n", "/dev/kmsg=3,1,969999999,-;xid 1\n6,2,970000000,-;fine\n" } },
     { "cmdline", TM_CHECK_WARN, "missing: pci=bfsort, iommu=pt, numa_balancing=disable", 0, { "/proc/cmdline=pci=realloc=off bfsort iommu= pt x=numa_balancing=disable\n" } },
     { "gpu_count", TM_CHECK_PASS, "1 x MI350X", want_1_gpu, { GPU("1", "0x75a0"), PCI "0000:02:00.0/vendor=0x1002\n", PCI "0000:02:00.0/device=0x75a0\n",
       PCI "0000:03:00.0/vendor=0x1002\n", PCI "0000:03:00.0/class=0x120000\n", PCI "0000:04:00.0/device=0x75a0\n", PCI "0000:04:00.0/class=0x120000\n",

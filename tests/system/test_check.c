@@ -442,7 +442,7 @@ static void printed_forms(void **state)
     /* Each form to the letter, but for the seconds. */
     assert_true(again.seconds >= 0 && again.seconds < 10);
     again.seconds = 1.25;
-    tm_checks_print(&again, &lines);
+    tm_checks_print(&again, &(tm_check_view){ 0 }, &lines);
     tm_checks_print_json(&again, &lines);
     tm_table *table = tm_checks_table(&again);
     tm_table_print(table, TM_TABLE_MARKDOWN, &lines);
@@ -451,7 +451,7 @@ static void printed_forms(void **state)
     tm_checks_print_summary(&again, &writer, NULL);
     again.counts[TM_CHECK_FAIL] = 0;
     tm_text_add(&lines, "\n");
-    tm_checks_print(&again, &lines);
+    tm_checks_print(&again, &(tm_check_view){ 0 }, &lines);
     tm_checks_print_json(&again, &lines);
     whole_is("tests/golden/whole-check-report.txt", &lines);
 
@@ -459,6 +459,54 @@ static void printed_forms(void **state)
     tm_checks_fini(&again);
     tm_text_fini(&json);
     tm_text_fini(&second);
+}
+
+/* Checks that are skipped for one reason are one line with their number; with -v each has its own, expectation and
+ * source below it. Lines fit, only states have colours, and without them the text is the same. */
+static void reports_for_a_terminal(void **state)
+{
+    (void)state;
+    tm_checks checks = { .host = "node7" };
+    char      id[16];
+    for (int i = 0; i < 9; i++) {
+        snprintf(id, sizeof id, "check_%d", i);
+        tm_checks_add(&checks, &(tm_check_result){ .id = id,
+                                                   .group = i < 7 ? "gpu" : "net",
+                                                   .status = i == 3   ? TM_CHECK_WARN
+                                                             : i == 4 ? TM_CHECK_PASS
+                                                                      : TM_CHECK_SKIP,
+                                                   .observed = i == 6 ? "another reason" : "there is no GPU to be seen",
+                                                   .expected = "some of the most usual settings of such machines",
+                                                   .source = "/sys/somewhere/in/a/file",
+                                                   .remedy = "buy one" });
+    }
+    for (int kind = 0; kind < 8; kind++) {
+        tm_check_view view = { .width = kind & 1 ? 66 : 0, .colour = kind & 2, .verbose = kind & 4 };
+        tm_text       text = { 0 }, plain = { 0 };
+        tm_checks_print(&checks, &view, &text);
+        for (const char *at = text.data; *at;) {
+            size_t n = *at == '\033' ? strcspn(at, "m") + 1 : 0;
+            if (n == 0) tm_text_add_n(&plain, at, 1);
+            at += n ? n : 1;
+        }
+        for (const char *line = plain.data; *line; line += strcspn(line, "\n") + 1)
+            assert_true(view.width == 0 || strcspn(line, "\n") <= view.width);
+        assert_int_equal(strstr(text.data, "\033[33mWARN\033[0m") != NULL, view.colour);
+        assert_int_equal(strstr(text.data, "\033[32mPASS\033[0m  check_4") != NULL, view.colour);
+        assert_int_equal(strchr(text.data, '\033') != NULL, view.colour);
+        assert_int_equal(strstr(plain.data, "  SKIP  check_0 ") != NULL, view.verbose);
+        assert_int_equal(strstr(plain.data, "  SKIP  check_5 ") != NULL, view.verbose);
+        assert_int_equal(strstr(plain.data, "  SKIP  4 checks        there is no GPU") != NULL, !view.verbose);
+        assert_int_equal(strstr(plain.data, "  SKIP  2 checks        there is no GPU") != NULL, !view.verbose);
+        assert_non_null(strstr(plain.data, "  SKIP  check_6         another reason\n"));
+        assert_non_null(strstr(plain.data, "\nnode7:  PASS  1 pass, 1 warn, 0 fail, 0 info, 7 skipped ("));
+        int details = 0;
+        for (const char *at = plain.data; (at = strstr(at, " expected: ")); at++) details++;
+        assert_int_equal(details, view.verbose ? 9 : 1);
+        tm_text_fini(&text);
+        tm_text_fini(&plain);
+    }
+    tm_checks_fini(&checks);
 }
 
 static void bad_reports_are_refused(void **state)
@@ -495,6 +543,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_teardown(a_deadline_ends_what_hangs, clean),
     cmocka_unit_test(quick_is_quick),
     cmocka_unit_test_teardown(printed_forms, clean),
+    cmocka_unit_test(reports_for_a_terminal),
     cmocka_unit_test(bad_reports_are_refused),
 };
 

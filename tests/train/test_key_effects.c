@@ -82,6 +82,7 @@ static void listen(tm_sink *sink, const tm_event *event)
     case TM_EVENT_RUN_ENDED:
         say_end(out, &event->run_ended);
         return;
+    case TM_EVENT_BETWEEN_STEPS:
     case TM_EVENT_EVALUATION_STARTED:
         return;
     }

@@ -64,6 +64,7 @@ static void listen(tm_sink *sink, const tm_event *event)
         l->saved = event->checkpoint.step;
         break;
     case TM_EVENT_LOOK:
+    case TM_EVENT_BETWEEN_STEPS:
     case TM_EVENT_QUANTIZED:
         break;
     case TM_EVENT_RUN_ENDED:

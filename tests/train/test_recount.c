@@ -95,6 +95,11 @@ void tm_validity_sample(tm_validity *v)
 {
     (void)v;
 }
+void tm_validity_gpu(const tm_validity *v, double *clock_mhz, double *temperature_c)
+{
+    (void)v;
+    *clock_mhz = *temperature_c = 0;
+}
 void tm_validity_stop(tm_validity *v, int64_t from_ns, tm_validity_report *out)
 {
     static const char *const names[] = {

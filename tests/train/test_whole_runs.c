@@ -197,6 +197,9 @@ static void listen(tm_sink *sink, const tm_event *event)
     case TM_EVENT_STEP_DONE:
         hear_step(l, &event->step_done);
         break;
+    case TM_EVENT_BETWEEN_STEPS:
+        fail(); /* nobody wants it here */
+        break;
     case TM_EVENT_EVALUATION_STARTED:
         assert_false(l->evaluating);
         l->evaluating = true;

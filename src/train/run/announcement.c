@@ -115,6 +115,7 @@ void run_announce(run *r)
         .threads = info->threads,
         .seed = o->seed,
         .loss_floor = tm_source_describe(r->held_out)->validation_floor,
+        .loss_target = o->target_loss > 0 ? o->target_loss : 0,
         .peak_flops = peak_of(info, o->step.precision->compute),
         .peak_mhz = info->sheet && o->step.precision->compute == TM_BF16 ? info->sheet->mhz : 0,
         .flops_per_token = flops,

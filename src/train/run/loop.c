@@ -62,7 +62,21 @@ static void report_step(run *r, int64_t step, const tm_step_result *result, int6
                                       .n_measures = result->n_measures,
                                       .used_bytes = (int64_t)tm_trainer_step_of(r->trainer)->plan->arena_bytes,
                                       .resident_bytes = tm_resident_bytes() };
+    tm_validity_gpu(r->timing.validity, &event.step_done.gpu_clock_mhz, &event.step_done.gpu_temperature_c);
     tm_event_emit(r->bus, &event);
+}
+
+/* Whoever shows something to a person does it here. The clock is not read where nobody does. */
+static void between_steps(run *r)
+{
+    const tm_event event = { .kind = TM_EVENT_BETWEEN_STEPS };
+    for (size_t i = 0; i < r->bus->count; i++) {
+        tm_sink *sink = r->bus->sinks[i];
+        if (!sink->between) continue;
+        int64_t begin = tm_now_ns();
+        sink->handle(sink, &event);
+        r->timing.begin_ns += tm_now_ns() - begin;
+    }
 }
 
 /* debug.slowdown_pct: spins for that share of the step's time so far. */
@@ -114,6 +128,7 @@ static tm_status step_and_report(run *r, int64_t step, tm_error *err)
             r->evaluation.measures[r->evaluation.n_measures] = result.measures[r->evaluation.n_measures];
     report_step(r, step, &result, targets, seconds);
     tm_validity_sample(r->timing.validity);
+    between_steps(r);
     return TM_OK;
 }
 

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables on a terminal, by their properties: they fit, they hold the main columns and lose no cell, and a number times
+ * the unit of its title is the number of the CSV file. */
+#include "base/random.h"
+#include "base/terminal.h"
+#include "record/table.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t widest_line(const char *text)
+{
+    size_t most = 0;
+    for (const char *line = text; *line;) {
+        size_t  n = strcspn(line, "\n");
+        tm_text one = { 0 };
+        tm_text_add_n(&one, line, n);
+        size_t cells = one.data ? tm_terminal_cells(one.data) : 0;
+        if (cells > most) most = cells;
+        tm_text_fini(&one);
+        line += n + (line[n] == '\n');
+    }
+    return most;
+}
+
+static uint64_t below(uint64_t seed, uint64_t index, uint64_t n)
+{
+    return tm_random_below(seed, 3, index, n);
+}
+
+/* Up to 40 columns of words, whole numbers and figures; some empty, some the same in all rows. */
+static tm_table *random_table(uint64_t seed)
+{
+    static const char *const words[] = { "a", "model", "of", "µs", "some|size", "模型", "twelve chars", "x" };
+    int                      n = 1 + (int)below(seed, 0, 40), rows = (int)below(seed, 1, 6);
+    uint64_t                 at = 10;
+    char                     name[40];
+    tm_table                *table = tm_table_create("t");
+    for (int c = 0; c < n; c++) {
+        snprintf(name, sizeof name, "c%d%s", c, (const char *[]){ "", "_ms", "_tflops", "_gbps", "_pct" }[c % 5]);
+        tm_table_column(table, name, 0);
+    }
+    for (int row = 0; row < rows; row++) {
+        tm_table_row(table);
+        for (int c = 0; c < n; c++) {
+            uint64_t kind = below(seed, 1000 + (uint64_t)c, 5);
+            tm_text  text = { 0 };
+            snprintf(name, sizeof name, "%s", tm_table_column_at(table, (size_t)c)->name);
+            if (kind == 0) tm_table_i64(table, name, (int64_t)below(seed, at++, 1000000));
+            if (kind == 1) tm_table_f64(table, name, pow(10, (double)below(seed, at++, 12) - 6) * 3.1);
+            for (uint64_t k = below(seed, at++, 12); k > 0 && kind == 2; k--)
+                tm_text_printf(&text, "%s%s", text.length ? " " : "", words[below(seed, at++, 8)]);
+            if (text.data) tm_table_text(table, name, text.data);
+            if (kind == 3) tm_table_text(table, name, "same");
+            tm_text_fini(&text);
+        }
+    }
+    return table;
+}
+
+static void tables_fit(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        tm_table *table = random_table(seed);
+        tm_text   text = { 0 };
+        size_t    width = 40 + below(seed, 3, 161);
+        tm_text_add(&text, ""); /* a row may hold nothing */
+        tm_table_show(table, &(tm_table_view){ .width = width, .all = true }, &text);
+        if (widest_line(text.data) > width)
+            fail_msg("seed %d: %zu of %zu\n%s", (int)seed, widest_line(text.data), width, text.data);
+        tm_text_fini(&text);
+        tm_table_destroy(table);
+    }
+}
+
+/* Every word and whole number of every cell is there, in a grid, in a list, or in what all rows have. */
+static void nothing_is_lost(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        tm_table *table = random_table(seed);
+        tm_text   text = { 0 };
+        tm_table_show(table, &(tm_table_view){ .width = 100, .all = true }, &text);
+        for (size_t row = 0; row < tm_table_n_rows(table); row++)
+            for (size_t c = 0; c < tm_table_n_columns(table); c++) {
+                const tm_cell *cell = tm_table_cell(table, row, c);
+                char           number[32];
+                const char    *rest = cell->kind == TM_CELL_TEXT ? cell->text : number;
+                snprintf(number, sizeof number, "%lld", cell->kind == TM_CELL_I64 ? (long long)cell->i64 : 0);
+                if (cell->kind != TM_CELL_TEXT && cell->kind != TM_CELL_I64) continue;
+                for (size_t n; *rest; rest += n + (rest[n] == ' ')) {
+                    char word[64];
+                    n = strcspn(rest, " ");
+                    snprintf(word, sizeof word, "%.*s", (int)n, rest);
+                    char *bar = strchr(word, '|');
+                    if (bar) *bar = '\0'; /* escaped in a grid */
+                    if (!strstr(text.data, word)) fail_msg("seed %d: no '%s' in\n%s", (int)seed, word, text.data);
+                }
+            }
+        tm_text_fini(&text);
+        tm_table_destroy(table);
+    }
+}
+
+/* A table is a grid as long as it fits, to the character. */
+static void the_edge(void **state)
+{
+    (void)state;
+    tm_table *table = tm_table_create("t");
+    tm_text   text = { 0 };
+    tm_table_columns(table, (tm_column[]){ { "first", 0 }, { "second", 0 } }, 2);
+    for (int row = 0; row < 2; row++) {
+        tm_table_row(table);
+        tm_table_i64(table, "first", 1 + row);
+        tm_table_i64(table, "second", 12345678 + row);
+    }
+    tm_table_show(table, &(tm_table_view){ .width = 20 }, &text);
+    assert_string_equal(text.data,
+                        "| first |   second |\n|------:|---------:|\n|     1 | 12345678 |\n|     2 | 12345679 |\n");
+    text.length = 0;
+    tm_table_show(table, &(tm_table_view){ .width = 19 }, &text);
+    assert_string_equal(text.data, "first   1\nsecond  12345678\n\nfirst   2\nsecond  12345679\n");
+    tm_text_fini(&text);
+    tm_table_destroy(table);
+    table = tm_table_create("t"); /* words of a text go on below it */
+    tm_table_columns(table, (tm_column[]){ { "n", 0 }, { "why", 0 } }, 2);
+    tm_table_row(table);
+    tm_table_i64(table, "n", 7);
+    tm_table_text(table, "why", "the budget ended before it");
+    text = (tm_text){ 0 };
+    tm_table_show(table, &(tm_table_view){ .width = 25 }, &text);
+    assert_string_equal(
+        text.data,
+        "| n | why               |\n|--:|-------------------|\n| 7 | the budget ended  |\n|   | before it         |\n");
+    tm_text_fini(&text);
+    tm_table_destroy(table);
+}
+
+/* Without all: the main columns, in the order of the table, and of these no empty ones. */
+static void main_columns(void **state)
+{
+    (void)state;
+    static const char *const brief[] = { "d", "b", "none" };
+    tm_table                *table = tm_table_create("t");
+    tm_text                  text = { 0 };
+    tm_table_columns(table, (tm_column[]){ { "a", 0 }, { "b", 0 }, { "none", 0 }, { "d", 0 } }, 4);
+    tm_table_brief(table, brief, 3);
+    tm_table_row(table);
+    tm_table_i64(table, "a", 1);
+    tm_table_i64(table, "b", 2);
+    tm_table_i64(table, "d", 4);
+    tm_table_show(table, &(tm_table_view){ .width = 80 }, &text);
+    assert_string_equal(text.data, "| b | d |\n|--:|--:|\n| 2 | 4 |\n");
+    text.length = 0;
+    tm_table_show(table, &(tm_table_view){ .width = 80, .all = true }, &text);
+    assert_string_equal(text.data, "| a | b | d |\n|--:|--:|--:|\n| 1 | 2 | 4 |\n");
+    text.length = 0;
+    tm_table_print(table, TM_TABLE_CSV, &text); /* files have all */
+    assert_string_equal(text.data, "a,b,none,d\n1,2,,4\n");
+    tm_text_fini(&text);
+    tm_table_destroy(table);
+}
+
+/* The number of a person's table, times its unit, is that of the file. */
+static void units_are_those_of_the_size(void **state)
+{
+    static const struct {
+        const char *column;
+        double      scale;
+    } columns[] = { { "avg_time_ms", 1e-3 }, { "step_s", 1 },           { "tflops", 1e12 },   { "tflops_6n", 1e12 },
+                    { "fwd_tflops", 1e12 },  { "bandwidth_gbps", 1e9 }, { "best_mbps", 1e6 }, { "tflop", 1e12 } };
+    static const struct {
+        const char *unit;
+        double      size;
+    } units[] = { { "ns", 1e-9 },     { "us", 1e-6 },      { "ms", 1e-3 },      { "s", 1 },        { "MFLOP/s", 1e6 },
+                  { "GFLOP/s", 1e9 }, { "TFLOP/s", 1e12 }, { "PFLOP/s", 1e15 }, { "MB/s", 1e6 },   { "GB/s", 1e9 },
+                  { "TB/s", 1e12 },   { "MFLOP", 1e6 },    { "GFLOP", 1e9 },    { "TFLOP", 1e12 }, { "PFLOP", 1e15 } };
+    (void)state;
+    for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
+        for (int exponent = -9; exponent <= 6; exponent++) {
+            double    value = 1.2345 * pow(10, exponent), size = 0;
+            char      title[64], digits[64];
+            tm_table *table = tm_table_create("t");
+            tm_text   text = { 0 };
+            tm_table_column(table, columns[c].column, 5);
+            tm_table_row(table);
+            tm_table_f64(table, columns[c].column, value);
+            tm_table_show(table, &(tm_table_view){ .width = 80 }, &text);
+            assert_int_equal(sscanf(text.data, "| %63[^|]|\n|%*[-:]|\n| %63[^|]|", title, digits), 2);
+            char *end = title + strlen(title);
+            while (end > title && end[-1] == ' ') *--end = '\0';
+            const char *unit = strrchr(title, ' ') ? strrchr(title, ' ') + 1 : title;
+            for (size_t u = 0; u < sizeof units / sizeof *units; u++)
+                if (strcmp(units[u].unit, unit) == 0) size = units[u].size;
+            double shown = strtod(digits, NULL), physical = value * columns[c].scale;
+            if (!(fabs(shown * size / physical - 1) < 1e-3)) fail_msg("%s %g: %s", columns[c].column, value, text.data);
+            bool at_the_end =
+                strcmp(unit, "s") == 0 || strcmp(unit, "ns") == 0 || unit[0] == 'M' || unit[0] == 'P' || unit[0] == 'T';
+            if (!at_the_end) assert_true(shown >= 0.9999 && shown < 1000.5);
+            assert_null(strstr(title, "tflops"));
+            tm_text_fini(&text);
+            tm_table_destroy(table);
+        }
+}
+
+/* One unit for a column: that of its largest number, so that rows compare by eye. */
+static void a_column_has_one_unit(void **state)
+{
+    (void)state;
+    tm_table *table = tm_table_create("t");
+    tm_text   text = { 0 };
+    tm_table_column(table, "median_ms", 3);
+    for (int row = 0; row < 3; row++) {
+        tm_table_row(table);
+        if (row < 2) tm_table_f64(table, "median_ms", row ? 0.25 : 0.001);
+    }
+    tm_table_show(table, &(tm_table_view){ .width = 80 }, &text);
+    assert_string_equal(text.data, "| median us |\n|----------:|\n|         1 |\n|       250 |\n|           |\n");
+    tm_text_fini(&text);
+    tm_table_destroy(table);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(tables_fit),
+    cmocka_unit_test(nothing_is_lost),
+    cmocka_unit_test(the_edge),
+    cmocka_unit_test(main_columns),
+    cmocka_unit_test(units_are_those_of_the_size),
+    cmocka_unit_test(a_column_has_one_unit),
+};
+
+TM_TESTS(tests, NULL, NULL)
