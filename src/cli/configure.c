@@ -44,11 +44,12 @@ void tm_cli_add_lines(tm_text *out, const char *prefix, const char *lines)
     }
 }
 
+/* Who reads no more (`| head`) has seen enough: that is no failure. */
 static tm_status print_keeping(const tm_text *text, unsigned keep, tm_error *err)
 {
-    if (text->length && !tm_plain_put(stdout, text->data, keep))
-        return tm_fail(err, TM_IO, "cannot write to standard output: %s", strerror(errno));
-    return fflush(stdout) == 0 ? TM_OK : tm_fail(err, TM_IO, "cannot write to standard output: %s", strerror(errno));
+    bool put = !text->length || tm_plain_put(stdout, text->data, keep);
+    if ((put && fflush(stdout) == 0) || errno == EPIPE) return TM_OK;
+    return tm_fail(err, TM_IO, "cannot write to standard output: %s", strerror(errno));
 }
 
 tm_status tm_cli_print(const tm_text *text, tm_error *err)

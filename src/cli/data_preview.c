@@ -42,10 +42,7 @@ static tm_status preview(tm_cli_line *line, tm_error *err)
                                   .json = o->json,
                                   .colour = !o->json && isatty(STDOUT_FILENO) && !(no_colour && *no_colour) };
     tm_status          st = tm_data_preview(&wanted, &text, err);
-    if (st == TM_OK && !wanted.colour) st = tm_cli_print(&text, err);
-    if (st == TM_OK && wanted.colour &&
-        (!tm_plain_put(stdout, text.data, TM_PLAIN_LINES | TM_PLAIN_COLOURS) || fflush(stdout) != 0))
-        st = tm_fail(err, TM_IO, "cannot write to standard output: %s", strerror(errno));
+    if (st == TM_OK) st = wanted.colour ? tm_cli_print_coloured(&text, err) : tm_cli_print(&text, err);
     tm_text_fini(&text);
     return st;
 }

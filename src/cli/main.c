@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cpu.h"
 #include "base/plain.h"
+#include <errno.h>
 #include "base/secret.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
@@ -160,7 +161,7 @@ int main(int argc, char **argv)
     if (st == TM_OK) st = dispatch(argc, argv, &err);
     if (sleeps && (st == TM_OK || st == TM_NUMBERS)) tm_cli_tell_waiting(); /* there is a result */
     if (st != TM_OK && err.text[0]) complain(st, &err); /* else others have said it: the ranks of this command */
-    if (fflush(stdout) != 0 && st == TM_OK) {
+    if (fflush(stdout) != 0 && errno != EPIPE && st == TM_OK) {
         fprintf(stderr, "trainmark: cannot write to standard output\n");
         st = TM_IO;
     }

@@ -232,11 +232,46 @@ static bool is_done(const tm_mllog_folder *folder, int64_t run)
     return false;
 }
 
+/* What the program of a run complained of, without its name and the kind, as if it were said here: lines behind the
+ * first are indented once. */
+static tm_status take_words(int code, const char *said, tm_error *err)
+{
+    const char *kind = strstr(said, "trainmark: "), *words = kind ? strstr(kind + 11, ": ") : NULL;
+    tm_text     text = { 0 };
+    for (words = words ? words + 2 : said; *words; words++) {
+        tm_text_add_n(&text, words, 1);
+        if (strncmp(words, "\n  ", 3) == 0) words += 2;
+    }
+    tm_status st = tm_fail(err, tm_repeat_status(code), "%s", text.data);
+    tm_text_fini(&text);
+    return st;
+}
+
+/* Before anything is written: is the command one that `run` takes? */
+static tm_status try_words(const tm_repeat *r, tm_arena *arena, tm_error *err)
+{
+    char    **argv = tm_arena_take(arena, (size_t)(r->n + 6) * sizeof *argv);
+    tm_text   output = { 0 };
+    child_end end;
+    int       n = 0;
+    TM_TRY(tm_repeat_program(arena, &argv[n++], err));
+    argv[n++] = tm_arena_text(arena, "run");
+    for (int i = 0; i < r->n; i++) argv[n++] = r->words[i];
+    argv[n++] = tm_arena_text(arena, "--mlperf.enable=true");
+    argv[n++] = tm_arena_text(arena, "--print-config");
+    argv[n] = NULL;
+    tm_status st = child_run(argv, &output, &end, err);
+    tm_text_fini(&output);
+    if (st == TM_OK && end.code != 0) st = take_words(end.code, end.words, err);
+    return st;
+}
+
 tm_status tm_repeat_run(const tm_repeat *r, tm_error *err)
 {
     tm_arena   *arena = tm_arena_create();
     const char *model = NULL;
-    tm_status   st = claim(r, arena, err);
+    tm_status   st = tm_file_exists(r->folder) ? TM_OK : try_words(r, arena, err);
+    if (st == TM_OK) st = claim(r, arena, err);
     if (st == TM_OK) st = tm_repeat_make_base(r, arena, &model, err);
     for (int64_t run = 0; st == TM_OK && run < r->runs; run++) {
         tm_mllog_folder folder;

@@ -29,8 +29,9 @@ typedef struct {
     int64_t            steps;
     double             later_tokens, later_seconds; /* from the third step of this process on */
     int64_t            later_steps, nan_steps;
-    tm_panel          *panel; /* NULL: there is none */
-    bool               above; /* lines go to the terminal that the panel is on, with its frames */
+    tm_panel          *panel;  /* NULL: there is none */
+    bool               unread; /* the pipe that is written to has no reader */
+    bool               above;  /* lines go to the terminal that the panel is on, with its frames */
 } console_sink;
 
 enum { AVERAGE_SKIPS = 2 };
@@ -44,7 +45,11 @@ static void print_text(console_sink *self)
     if (self->above) tm_panel_above(self->panel, self->plain.data);
     bool failed =
         !self->above && fwrite(self->plain.data, 1, self->plain.length, self->options.out) != self->plain.length;
-    if (fflush(self->options.out) != 0 || failed)
+    failed |= fflush(self->options.out) != 0;
+    if (failed && errno == EPIPE) { /* `| head` has seen enough */
+        if (!self->unread) tm_note("nobody reads the output any more; the run goes on");
+        self->unread = true;
+    } else if (failed)
         (void)tm_fail(&self->head.error, TM_IO, "cannot write to the output: %s", strerror(errno));
     if (!self->options.closes) { /* log.file has these lines, too: once is enough */
         self->plain.length = 0;

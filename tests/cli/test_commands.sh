@@ -62,4 +62,15 @@ done
 check "and leaves the others to \`keys\`" [ "$(grep -c '^ *--[a-z_]*\.' "$out")" -eq 10 ]
 
 
+# --- a reader that has seen enough -------------------------------------------------------------------------------------------
+
+for command in "explain tiny-llama" "keys" "models" "reference gemm" "ops" "run tiny-llama --print-config" "run --dry-run --memory 1GiB" "data preview preview.jsonl"; do
+    for i in $(seq 1 3000); do echo '{"prompt": "a", "completion": "b"}'; done >preview.jsonl
+    { "$TRAINMARK" $command 2>err; echo $? >code; } | true
+    check "$command | true: a quiet end" [ "$(cat code)" = 0 -a ! -s err ]
+done
+{ "$TRAINMARK" run $tiny --training.steps 3 --out unread 2>err; echo $? >code; } | true
+check "a run goes on, and ends by its verdict" [ "$(cat code)" = 0 -a -s unread/result.json ]
+check "and says so once" [ "$(grep -c 'nobody reads the output any more; the run goes on' err)" -eq 1 ]
+
 finish

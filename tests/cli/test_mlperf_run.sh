@@ -213,4 +213,9 @@ trainmark mlperf reference "$config" --out ref --output never.json --runs 4 $sho
 failed_with 4 "runs of two batches" "result_2.txt: another batch size than in result_0.txt$"
 check "no record is left" [ ! -e never.json ]
 all_failed failed_mlperf_run.txt
+trainmark mlperf run "$config" --mlperf.submission_org Us --out never -Q 1
+check "wrong usage of the runs is wrong usage" [ "$code" -eq 2 ]
+check "it is told before anything is written" has "$err" "cannot use argument '-Q'"
+check_not "and leaves no directory" [ -e never ]
+
 finish
