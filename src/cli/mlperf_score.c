@@ -6,6 +6,7 @@
 #include "mlperf/score.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* Why a score is not valid: one line each. */
 static void print_reasons(const tm_score *s, tm_text *out)
@@ -18,12 +19,13 @@ static void print_reasons(const tm_score *s, tm_text *out)
 
 static void print_text(const tm_submission *sub, const tm_score *s, tm_text *out)
 {
-    char                     a[32], b[32], c[32];
+    char                     a[32];
     const tm_reference_kind *known = sub->benchmark ? tm_reference_kind_find(sub->benchmark) : NULL;
     for (size_t i = 0; i < s->n; i++) {
         const tm_score_run *run = &s->runs[i];
         tm_text_printf(out, "%-16s ", run->name);
-        tm_text_printf(out, "%12s minutes", run->timed ? tm_python_float(a, run->minutes) : "no");
+        if (run->timed) snprintf(a, sizeof a, "%.4f", run->minutes);
+        tm_text_printf(out, "%12s minutes", run->timed ? a : "no");
         tm_text_printf(out, "%s%s\n", run->problem ? "   does not count: " : "", run->problem ? run->problem : "");
     }
     tm_text_printf(out, "\nbenchmark            %s, division %s\n", known ? known->name : "not one that is known here",
@@ -34,8 +36,8 @@ static void print_text(const tm_submission *sub, const tm_score *s, tm_text *out
         tm_text_printf(out, "convergence test     %s (%s)\n", s->rcp_word, s->rcp.message);
     }
     if (!s->problem)
-        tm_text_printf(out, "MLPerf-style score   %s scaled minutes = %s minutes x %s\n", tm_python_float(a, s->scaled),
-                       tm_python_float(b, s->minutes), tm_python_float(c, s->factor));
+        tm_text_printf(out, "MLPerf-style score   %.4f scaled minutes = %.4f minutes x %.6f (--json: all digits)\n",
+                       s->scaled, s->minutes, s->factor);
     print_reasons(s, out);
     tm_text_add(out, TM_MLPERF_NOT_VERIFIED "\n");
 }

@@ -353,13 +353,19 @@ static void print_steady(tm_text *out, const tm_sample_summary *rate)
         tm_text_printf(out, "    no interval%s: %s\n",
                        isfinite(rate->median_rate_lo) ? " of all tokens / all seconds" : "", no_interval(rate));
     if (isnan(rate->steady.drift)) return;
-    snprintf(both, sizeof both, "%+.1f .. %+.1f %%", rate->steady.drift_lo, rate->steady.drift_hi);
+    double widest = fmax(fabs(rate->steady.drift_lo), fabs(rate->steady.drift_hi));
+    bool   known = isfinite(rate->steady.drift_lo) && isfinite(rate->steady.drift_hi);
+    if (known) snprintf(both, sizeof both, "%+.1f .. %+.1f %%", rate->steady.drift_lo, rate->steady.drift_hi);
     snprintf(a, sizeof a, "%+.1f %%", rate->steady.drift);
     tm_text_printf(out, "    %-*s", LABEL - 2, "drift");
     add_cell(out, COLUMN, a);
     add_cell(out, COLUMN + 8, both);
     end_row(out);
-    row(out, "steady state", rate->steady.reached ? "reached" : "not reached", "", "");
+    row(out, "steady state",
+        !rate->steady.reached                      ? "not reached"
+        : !known || widest > 3 * TM_STEADY_PERCENT ? "too few steps"
+                                                   : "reached",
+        "", "");
 }
 
 static void print_speed(tm_text *out, const run_record *run, const tm_run_ended *end)
