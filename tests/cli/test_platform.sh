@@ -81,4 +81,19 @@ check "those that are" has "$err" "NAME is one of MI210, .*MI300X, .*H100"
 trainmark explain --platform 8by8
 check "no such form" [ "$code" -eq 2 ]
 
+# --- published batches, as docs/memory.md has them ---------------------------------------------------------------------------
+
+some=3
+[ -n "${TM_TEST_FULL:-}" ] && some=100
+grep -E '^\| (primus|amd)-' "$root/docs/memory.md" | head -n $some | tr -d ' ' | while IFS='|' read -r _ page row published largest _; do
+    trainmark reproduce "$page" --rows "$row" --dry-run --json
+    command=$(sed -n 's/^ *"command": "trainmark \(.*\)",$/\1/p' "$out" | head -n 1)
+    hardware=$(sed -n 's/^ *"hardware": "\(.*\)",$/\1/p' "$out" | head -n 1)
+    trainmark $command --platform "$hardware" --dry-run
+    set -- $(sed -n 's/^largest training.local_batch_size that fits: \([0-9]*\).*/\1/p' "$out") none
+    [ "$1" = "$largest" ] && [ "$published" -le "$largest" ] || echo "$row: $1, not $largest"
+    echo "$row" >>rows
+done >differs
+check "the batches of docs/memory.md: $(head -n 1 differs)" [ ! -s differs -a "$(wc -l <rows)" -ge 3 ]
+
 finish
