@@ -6,7 +6,7 @@
 export OMP_WAIT_POLICY=passive
 
 # What is no result: a script for a shell.
-no_json=" completion_bash completion_zsh "
+no_json=" chat completion_bash completion_zsh "
 
 trainmark help
 sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p' "$out" >commands

@@ -92,7 +92,7 @@ failed_with 2 "no hash" "32 hexadecimal digits"
 trainmark run $tiny --training.steps 4 --training.local_batch_size 1 --model.vocab_size 257 --data.source govreport --data.path gov --out a \
     --validation.steps -1 --validation.average sequences
 check "training on packed rows" [ "$code" -eq 0 ]
-check "each step has 31 targets of 32" [ "$(grep -c '"tokens": 31,' a/metrics.jsonl)" -eq 4 ]
+check "each step has 31 targets of 32" [ "$(grep -c '"target_tokens": 31,' a/metrics.jsonl)" -eq 4 ]
 trainmark run $tiny --training.steps 4 --training.local_batch_size 2 --model.vocab_size 257 --data.source govreport --data.path gov --out b \
     --validation.average sequences
 failed_with 4 "the mean of sequences in batches of two" "validation.average sequences .*set validation.local_batch_size to 1"

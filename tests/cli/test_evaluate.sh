@@ -17,7 +17,7 @@ trainmark export base -o folder --dtype float32
 trainmark run --model.hf_assets_path folder $data --evaluate --json
 check "what a run ended with" [ "$(value "$out" loss)" = "$learned" ]
 check "bits per byte, too" [ "$(value "$out" bits_per_byte)" = "$(value base/result.json bits_per_byte)" ]
-check "of some tokens" [ "$(value "$out" tokens)" -gt 100 ]
+check "of some tokens" [ "$(value "$out" target_tokens)" -gt 100 ]
 check "with a standard error" awk -v error="$(value "$out" standard_error)" 'BEGIN { exit !(error > 0 && error < 1) }'
 trainmark run --model.hf_assets_path folder $data --evaluate
 check "as a text" has "$out" "^held-out loss +[0-9.]+ nats per token, standard error 0\.[0-9]+$"

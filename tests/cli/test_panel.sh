@@ -23,7 +23,7 @@ check "there is a panel" coded 'step 40/40  100 %%.*ETA 0:00'
 check "with a curve" coded '[\342][\240-\243][\200-\277]'
 check "in color" coded '\033\[36m'
 check "the cursor is never hidden" sh -c '! grep -aq "?25l" typed'
-check "the report follows, and no frame" sh -c "tail -n 12 typed | grep -aq 'resident' && ! tail -n 40 typed | grep -aq ETA"
+check "the report follows, and no frame" sh -c "tail -n 40 typed | grep -aq 'whole process' && ! tail -n 40 typed | grep -aq ETA"
 on_terminal NO_COLOR=1 $TRAINMARK $job
 check "NO_COLOR: a panel" coded ETA
 check_not "without colors" coded '\033\[[0-9;]*m'

@@ -57,7 +57,7 @@ static void shares_of_a_step(void **state)
         events[1].step_done.phases = phases;
         events[1].step_done.n_phases = 3;
         events[1].step_done.seconds = none ? 0 : 0.25;
-        char *text = printed(events, 3, (tm_console_options){ .log_freq = 1, .quiet = true });
+        char *text = printed(events, 3, (tm_console_options){ .log_freq = 1, .quiet = true, .verbose = true });
         if (none) {
             has(text, "    twice                                            500.000     0.0 %\n");
             has(text, "    unaccounted                                        0.000     0.0 %\n");
