@@ -76,7 +76,14 @@ static void evaluate(tm_sink *sink, int64_t samples, double loss, bool last)
     say(sink,
         (tm_event){ .kind = TM_EVENT_EVALUATION_STARTED, .evaluation_started = { .step = 1, .samples = samples } });
     fake_clock_pass(125 * MS);
-    say(sink, (tm_event){ .kind = TM_EVENT_EVALUATION, .evaluation = { 1, samples, loss, 9, 9, 9, last, NULL, 0 } });
+    say(sink, (tm_event){ .kind = TM_EVENT_EVALUATION,
+                          .evaluation = { .step = 1,
+                                          .samples = samples,
+                                          .loss = loss,
+                                          .bits_per_byte = 9,
+                                          .tokens = 9,
+                                          .seconds = 9,
+                                          .last = last } });
 }
 
 /* No two figures of the recipe are alike. */
