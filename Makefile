@@ -155,11 +155,11 @@ $(BUILD)/judged/trainmark: $(filter-out %/gpu_embedded.o,$(PROGRAM)) $(BUILD)/ju
 
 # A library that the loader opens cannot be the first to bring a sanitizer: modules are built without. MPICH's headers give
 # a false warning about MPI_STATUS_IGNORE.
+MODULE_FLAGS = -std=c11 -D_GNU_SOURCE -O2 $(filter -W%,$(CFLAGS)) -Wno-stringop-overflow -fPIC -pthread -Isrc $(EXTRA_CFLAGS)
 $(BUILD)/trainmark-%.so: $(MODULE_SRC) src/comm/engine.h
 	@mkdir -p $(@D)
 	$(call say,  CC  $< ($*))
-	$(Q)$(MPICC_$*) -std=c11 -D_GNU_SOURCE -g -O2 $(filter -W%,$(CFLAGS)) -Wno-stringop-overflow -fPIC -shared -pthread -Isrc \
-	    $(EXTRA_CFLAGS) -o $@ $< $(EXTRA_LDFLAGS)
+	$(Q)$(MPICC_$*) $(MODULE_FLAGS) -g -shared -o $@ $< $(EXTRA_LDFLAGS)
 
 $(BUILD)/libtrainmark.a: $(LIB_OBJ)
 	@rm -f $@
@@ -394,14 +394,20 @@ judged-set: $(KERNEL_SET)
 deb: $(JUDGED) $(BUILD)/trainmark $(MODULES)
 	@tools/make_deb.sh $< $(VERSION) build
 
-# Libraries of which there is an archive are inside, all but those of glibc as a rule.
-dist-bin: $(JUDGED) $(OBJ) $(MODULES)
-	@mkdir -p $(BUILD)/static
-	@rm -f $(BUILD)/static/*.so; for module in $(MODULES); do cp $$module $(BUILD)/static/; done
-	@tools/link_static.sh $(BUILD)/static/trainmark '$(CC) $(LDFLAGS)' '$(LDLIBS)' $(OBJ)
-	@rm -rf build/dist && tools/install.sh install $(BUILD)/static/trainmark build/dist/$(DIST) ""
-	@tar -C build/dist --sort=name --owner=0 --group=0 --numeric-owner -czf build/$(DIST).tar.gz $(DIST)
-	@echo build/$(DIST).tar.gz
+# build/trainmark-VERSION-linux-ARCH.tar.xz, for every Linux with glibc 2.28 or newer; tools/check_dist.sh says whether it is.
+STATIC := $(BUILD)/static
+dist-bin: $(JUDGED) $(STATIC)/trainmark $(MODULES:$(BUILD)/%=$(STATIC)/%)
+	@rm -rf build/dist && tools/install.sh install $< build/dist/$(DIST) ""
+	@cp tools/install.sh build/dist/$(DIST)/install.sh
+	@XZ_OPT=-9e tar -C build/dist --sort=name --owner=0 --group=0 --numeric-owner -cJf build/$(DIST).tar.xz $(DIST)
+	@tools/check_dist.sh build/$(DIST).tar.xz
+
+$(STATIC)/trainmark: $(OBJ) $(BUILD)/isas tools/link_static.sh tools/older_systems.c
+	$(call say,  LD  $@)
+	$(Q)tools/link_static.sh program $@ '$(CC)' '$(LDLIBS)' $(OBJ)
+$(STATIC)/trainmark-%.so: $(MODULE_SRC) src/comm/engine.h tools/link_static.sh
+	$(call say,  LD  $@)
+	$(Q)tools/link_static.sh module $@ $(MPICC_$*) $< $(MODULE_FLAGS)
 
 # Are all sources as `make format` leaves them?
 check-format:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tools/kernel_compilers.sh - the compilers of GPU kernels that the tests of tests/machine/ use, by pip into build/venv.
 #
-# ziglang: clang 22 with its AMD GPU back end. nvidia-cuda-nvrtc: libnvrtc.so.13, which makes PTX; nvidia-cuda-nvrtc-cu12:
+# ziglang: clang 22 with its AMD GPU back end; it links `make dist-bin`, too. nvidia-cuda-nvrtc: libnvrtc.so.13, which makes PTX; nvidia-cuda-nvrtc-cu12:
 # its oldest, for the PTX that releases have inside (tools/embed_kernels.py). Tests that find no compiler say SKIPPED; with
 # TM_TEST_COMPILERS=required they fail.
 set -eu

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -99,6 +101,26 @@ _Noreturn static void become(const tm_process_options *o, const ends *e, const c
     _exit(written == sizeof cause ? 127 : 126);
 }
 
+/* Closes every descriptor from 1 on, by system calls only. Linux before 5.9 has none for it: there the folder of what
+ * is open is read until nothing is left. */
+static bool close_all_but_input(void)
+{
+    if (syscall(SYS_close_range, 1u, ~0u, 0u) == 0) return true;
+    int  folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY);
+    char entries[1024] __attribute__((aligned(8)));
+    if (folder < 0) return false;
+    for (bool closed = true; closed;) {
+        closed = false;
+        long n = lseek(folder, 0, SEEK_SET) == 0 ? syscall(SYS_getdents64, folder, entries, sizeof entries) : -1;
+        for (long at = 0; at < n; at += ((struct dirent64 *)(void *)(entries + at))->d_reclen) {
+            int fd = atoi(((struct dirent64 *)(void *)(entries + at))->d_name); /* "." and "..": 0 */
+            if (fd > 0 && fd != folder) closed = close(fd) == 0 || closed;
+        }
+        if (n < 0) return false;
+    }
+    return close(folder) == 0;
+}
+
 /* The guard: waits for the end of a pipe that only this program holds open. Everything else is closed, so that it keeps
  * no pipe of another child alive. */
 _Noreturn static void guard(int line, pid_t group)
@@ -108,7 +130,7 @@ _Noreturn static void guard(int line, pid_t group)
     signal(SIGINT, SIG_IGN); /* Ctrl-C at a terminal reaches this group, too: the guard leaves last */
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    if (dup2(line, 0) < 0 || close_range(1, ~0u, 0) != 0) _exit(1);
+    if (dup2(line, 0) < 0 || !close_all_but_input()) _exit(1);
     prctl(PR_SET_NAME, "trainmark-guard");
     do n = read(0, &byte, 1);
     while (n > 0 || (n < 0 && errno == EINTR));

@@ -25,6 +25,28 @@ check "nor folders of its own" [ -z "$(find root -name '*trainmark*')" ]
 "$root/tools/install.sh" uninstall "$work/root" /usr >"$out" 2>"$err"
 check "twice is an error" [ $? -eq 4 ]
 
+# --- from an archive of make dist-bin -------------------------------------------------------------------------------------
+
+"$root/tools/install.sh" install "$TRAINMARK" "$work/unpacked" ""
+cp "$root/tools/install.sh" unpacked/install.sh
+find unpacked -type f -exec cksum {} + >before
+(cd / && "$work/unpacked/install.sh" "$work/prefix") >"$out" 2>"$err"
+check "an unpacked archive installs itself" [ "$?$(wc -c <"$err")" = 00 ]
+check "says where" has "$out" "^installed: $work/prefix/bin/trainmark$"
+check "and what PATH lacks" has "$out" "^$work/prefix/bin is not in PATH"
+check "all of it" [ "$(diff -r unpacked prefix)" = "Only in unpacked: install.sh" ]
+prefix/bin/trainmark models >"$out"
+check "its program runs" has "$out" "^llama3.1_8B "
+unpacked/install.sh "$work/unpacked" >"$out" 2>"$err"
+check "not where it was unpacked" [ $? -eq 4 ]
+check "which it says" has "$err" "is where it was unpacked"
+unpacked/install.sh --help >"$out" 2>"$err"
+check "other words are wrong usage" [ $? -eq 2 ]
+find unpacked -type f -exec cksum {} + >after
+check "what was unpacked is as it was" diff before after
+unpacked/install.sh uninstall "$work/prefix"
+check "uninstalled, nothing of it is left" [ -z "$(find prefix -type f)" ]
+
 # --- man pages ------------------------------------------------------------------------------------------------------------
 
 SOURCE_DATE_EPOCH=0
