@@ -8,6 +8,7 @@
 #include <string.h>
 
 static const char key[] = "training.local_batch_size", part_key[] = "parallelism.pipeline_parallel_microbatch_size";
+static const char given_as[] = "command line ("; /* how an origin names another program's word */
 enum { MOST = 1 << 16, MOST_PARTS = 1 << 12 };
 
 bool tm_cli_wants_batch(const tm_config *config)
@@ -25,18 +26,25 @@ static bool has_parts(const tm_config *config)
 typedef struct {
     const tm_sweep_options *options;
     int64_t                 memory;
-    int64_t                 unit;   /* batches are multiples of it */
-    int64_t                 most;   /* that is tried */
-    int64_t                 global; /* sequences of a step; 0: as many as the batch */
-    int64_t                 bytes;  /* of the last plan */
-    tm_error                why;    /* the last plan that could not be made */
+    int64_t                 unit;    /* batches are multiples of it */
+    int64_t                 most;    /* that is tried */
+    int64_t                 global;  /* sequences of a step; 0: as many as the batch */
+    int64_t                 bytes;   /* of the last plan */
+    tm_error                why;     /* the last plan, if it could not be made */
+    tm_error                refused; /* the last one that could not */
 } search;
 
 static void name_word(const search *s, int64_t batch, char word[200])
 {
     size_t                n;
     const tm_config_axis *axes = tm_config_axes(s->options->config, &n);
-    snprintf(word, 200, "--%.150s=%lld", n > 0 ? axes[0].key : key, (long long)batch);
+    const char           *at = tm_config_origin(s->options->config, key), *name = n > 0 ? axes[0].key : key;
+    size_t                length = strlen(name);
+    if (n == 0 && strncmp(at, given_as, sizeof given_as - 1) == 0) { /* a command line takes one of its names */
+        name = at + sizeof given_as - 1;
+        length = strcspn(name, ")");
+    }
+    snprintf(word, 200, "--%.*s=%lld", length < 150 ? (int)length : 150, name, (long long)batch);
 }
 
 /* Does its plan fit? */
@@ -47,8 +55,9 @@ static bool fits(search *s, int64_t batch)
     name_word(s, batch, word);
     s->why = (tm_error){ 0 };
     s->bytes = 0;
-    return sweep_plan_bytes(s->options, more, 1, &s->bytes, &s->why) == TM_OK &&
-           (s->memory <= 0 || s->bytes <= s->memory);
+    tm_status st = sweep_plan_bytes(s->options, more, 1, &s->bytes, &s->why);
+    if (st != TM_OK) s->refused = s->why;
+    return st == TM_OK && (s->memory <= 0 || s->bytes <= s->memory);
 }
 
 /* The largest divisor of the global batch that fits: they are few. */
@@ -138,11 +147,12 @@ static search search_of(const tm_sweep_options *options)
 }
 
 tm_status tm_cli_largest_batch(const tm_sweep_options *options, int64_t now, int64_t bytes, int64_t most,
-                               int64_t *batch, tm_error *err)
+                               int64_t *batch, tm_error *refused, tm_error *err)
 {
     search s = search_of(options);
     if (most > s.most) most = s.most;
     *batch = s.global > 0 ? largest_divisor(&s, most) : largest(&s, most, now, bytes);
+    *refused = s.refused;
     return *batch == 0 && s.why.status != TM_OK ? tm_fail(err, s.why.status, "%s", s.why.text) : TM_OK;
 }
 

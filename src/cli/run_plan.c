@@ -68,19 +68,25 @@ static void print_largest(const run_job *j, const fit *f, const tm_sweep_options
 {
     enum { FAR = 4 };
     int64_t  batch, now = tm_config_i64(j->config, "training.local_batch_size");
-    tm_error own = { 0 };
-    if (tm_cli_largest_batch(search, now, (int64_t)explain_most(&f->ranks), FAR * now, &batch, &own) != TM_OK) {
+    tm_error own = { 0 }, refused = { 0 };
+    if (tm_cli_largest_batch(search, now, (int64_t)explain_most(&f->ranks), FAR * now, &batch, &refused, &own) !=
+        TM_OK) {
         tm_text_printf(out, "largest batch: not found: %s\n", own.text);
         return;
     }
-    tm_text_printf(out, "largest training.local_batch_size that fits: %s%lld", batch == FAR * now ? "at least " : "",
-                   (long long)batch);
+    tm_text_add(out, "largest training.local_batch_size that fits");
+    if (tm_config_is_set(j->config, "training.global_batch_size"))
+        tm_text_printf(out, " and divides training.global_batch_size %lld",
+                       (long long)tm_config_i64(j->config, "training.global_batch_size"));
+    tm_text_printf(out, ": %s%lld", batch == FAR * now ? "at least " : "", (long long)batch);
     if (batch == now)
         tm_text_add(out, ", the one that is set\n");
     else if (batch == 0)
         tm_text_printf(out, " (none; %lld is set)\n", (long long)now);
     else
         tm_text_printf(out, " (%lld is set; `auto` takes the largest)\n", (long long)now);
+    if (refused.text[0] && !tm_config_is_set(j->config, "training.global_batch_size"))
+        tm_text_printf(out, "larger batches are refused: %s\n", refused.text);
 }
 
 static void print_plan_text(const run_job *j, const fit *f, const tm_sweep_options *search, tm_text *out)

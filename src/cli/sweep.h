@@ -27,8 +27,9 @@ bool tm_cli_wants_batch(const tm_config *config);
 /* The largest training.local_batch_size whose plan fits into memory, and which did run for two steps: *batch. */
 TM_MUST_USE tm_status tm_cli_find_batch(const tm_sweep_options *options, int64_t *batch, tm_error *err);
 /* That batch by plans alone, up to `most`, for the configuration as it is otherwise; 0: not even one sequence fits. The
- * plan of a batch of `now` has so many `bytes`. Fails where a plan cannot be made. */
+ * plan of a batch of `now` has so many `bytes`. *refused: why no plan of a larger one can be made, where that ends the
+ * search. Fails where no plan can be made. */
 TM_MUST_USE tm_status tm_cli_largest_batch(const tm_sweep_options *options, int64_t now, int64_t bytes, int64_t most,
-                                           int64_t *batch, tm_error *err);
+                                           int64_t *batch, tm_error *refused, tm_error *err);
 
 #endif

@@ -149,7 +149,9 @@ static tm_status apply_word(tm_config *config, const char *word, const char *nex
     *taken = false;
     if (*word == '~' && word[1] && !equals) return remove_key(config, word + 1, err);
     if ((!dashed && !equals) || name == equals)
-        return tm_fail(err, TM_USAGE, "cannot use argument '%.200s'; wanted --key VALUE, --key=VALUE or key=VALUE",
+        return tm_fail(err, TM_USAGE,
+                       *word == '-' ? "unknown option '%.200s'; keys are --key VALUE, --key=VALUE or key=VALUE"
+                                    : "cannot use argument '%.200s'; wanted --key VALUE, --key=VALUE or key=VALUE",
                        word);
     char *key =
         equals ? tm_arena_text_n(config->arena, name, (size_t)(equals - name)) : tm_arena_text(config->arena, name);

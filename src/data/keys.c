@@ -239,6 +239,19 @@ static tm_status settle_source(tm_config *config, tm_error *err)
     return check_paths(config, path > 0 || set, err);
 }
 
+/* Random tokens have nothing that could be held out: evaluated only for who asks. */
+static tm_status settle_mock(tm_config *config, tm_error *err)
+{
+    static const char *const asks[] = { "validation.enable", "validation.steps", "validation.freq",
+                                        "validation.first" };
+    (void)err;
+    if (strcmp(tm_config_text(config, "data.source"), "mock") != 0 || !tm_config_is_row(config, asks[0])) return TM_OK;
+    for (size_t i = 0; i < sizeof asks / sizeof asks[0]; i++)
+        if (tm_config_is_set(config, asks[i])) return TM_OK;
+    tm_config_set(config, asks[0], "false", "default (data.source mock)");
+    return TM_OK;
+}
+
 /* The tokenizer of the model that is trained on. */
 static tm_status settle_tokenizer(tm_config *config, tm_error *err)
 {
@@ -257,5 +270,6 @@ void tm_data_configure(tm_config *config)
     tm_config_add_keys(config, keys, sizeof keys / sizeof keys[0]);
     tm_config_add_rule(config, find_in_hub);
     tm_config_add_rule(config, settle_source);
+    tm_config_add_rule(config, settle_mock);
     tm_config_add_rule(config, settle_tokenizer);
 }

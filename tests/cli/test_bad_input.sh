@@ -48,7 +48,7 @@ failed_with 2 "two models" "cannot use argument 'gpt-small'" "wanted --key VALUE
 tiny_run '=5'
 failed_with 2 "value without a key" "cannot use argument '=5'"
 tiny_run -x
-failed_with 2 "single dash" "cannot use argument '-x'"
+failed_with 2 "single dash" "unknown option '-x'"
 trainmark models --jsn
 failed_with 2 "unknown option of models" "unknown option '--jsn'; did you mean '--json'" "trainmark models --help"
 trainmark keys trainink

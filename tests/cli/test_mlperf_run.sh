@@ -215,7 +215,7 @@ check "no record is left" [ ! -e never.json ]
 all_failed failed_mlperf_run.txt
 trainmark mlperf run "$config" --mlperf.submission_org Us --out never -Q 1
 check "wrong usage of the runs is wrong usage" [ "$code" -eq 2 ]
-check "it is told before anything is written" has "$err" "cannot use argument '-Q'"
+check "it is told before anything is written" has "$err" "unknown option '-Q'"
 check_not "and leaves no directory" [ -e never ]
 
 finish
