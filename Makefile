@@ -138,7 +138,9 @@ PROGRAM  := $(BUILD)/tools/mutants/exit.o $(PROGRAM)
 endif
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 
-all: setup trainmark
+# On all processors, unless -j is given; after the packages are there.
+all: setup
+	@$(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$$(nproc)) trainmark
 
 # Phony: with .SECONDARY below, a link to another variant that is new enough would do instead of this one.
 trainmark: $(BUILD)/trainmark $(MODULES)

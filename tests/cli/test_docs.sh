@@ -3,7 +3,7 @@
 # Every command that the README and the pages under docs/ show is executed: the lines of fenced blocks marked sh or
 # console that begin with `trainmark`, `./trainmark` or `make` (in console blocks behind a `$ `), those of a page in their
 # order, in a copy of the sources per page. A line that fails is a failed test. tests/cli/docs.txt has the commands that
-# are executed in another way, and why.
+# are executed in another way, and why. Files that a page makes (cat >FILE, up to a line END) are made.
 #
 # Of a pipe the last command counts.
 # shellcheck disable=SC1091,SC2086,SC2154
@@ -37,6 +37,9 @@ commands()
             next
         }
         !inside || !wanted { continued = ""; next }
+        file != "" && $0 != "END" { gsub(quote, quote "\\" quote quote); made = made " " quote $0 quote; next }
+        file != "" { print number "\tprintf " quote "%s\\n" quote made " >" file "\t"; file = ""; next }
+        /^cat >[^ ]+ <<.END.$/ { file = substr($2, 2); made = ""; number = FNR; quote = sprintf("%c", 39); next }
         {
             line = $0
             if (continued != "") {
@@ -75,7 +78,10 @@ execute()
     command=$3
     directive=$4
     wanted=0
-    name="$page:$number: $(echo "$command" | sed 's/ *#.*//; s/ *$//')"
+    case $command in
+    "printf "*) name="$page:$number: makes ${command##*>}" ;;
+    *) name="$page:$number: $(echo "$command" | sed 's/ *#.*//; s/ *$//')" ;;
+    esac
     [ "$number" != unused ] || { fail "$name" "tests/cli/docs.txt has it, the page does not"; return; }
     case $directive in
     "skip "?*) skip "$name" "${directive#skip }"; return ;;
@@ -87,10 +93,10 @@ execute()
         directive=${directive# }
         ;;
     esac
-    command=$(echo "$command" | sed 's/ #.*//')
+    case $command in "printf "*) ;; *) command=$(echo "$command" | sed 's/ #.*//') ;; esac
     enter "$page"
     # Pipes, redirections and variables belong to the command; `trainmark` is found through PATH.
-    PATH=$work/bin:$PATH timeout -k 5 "$seconds" sh -c "$(echo "$command" | add_arguments "$directive")" \
+    PATH=$work/bin:$PATH timeout -k 5 "$seconds" sh -c "$(printf '%s\n' "$command" | add_arguments "$directive")" \
         >"$out" 2>"$err" </dev/null
     code=$?
     cd "$work" || exit 1
@@ -121,7 +127,7 @@ mkdir "$work/bin"
 ln -s "$TRAINMARK" "$work/bin/trainmark"
 
 # The rules above, tried on a page of its own.
-cat >"$work/rules.md" <<'END'
+cat >"$work/rules.md" <<'PAGE'
 ```sh
 trainmark models          # a remark
 ./trainmark explain gpt-small | head -n 1
@@ -139,17 +145,25 @@ trainmark not-marked
 $ trainmark version   # which
 trainmark 0.0.0
 ```
+```sh
+cat >made.txt <<'END'
+it's # "two"
+lines
 END
+make bench V=made.txt
+```
+PAGE
 cat >"$work/rules.txt" <<'END'
 rules.md: PRIMUS_SEQ_LENGTH=64 trainmark run --out x  # test: --dry-run
 rules.md: trainmark runn  # test: exit 2
 other.md: trainmark models  # test: exit 2
 rules.md: make bench  # test: skip too long
+rules.md: make bench V=made.txt  # test: skip too long
 rules.md: trainmark version  # test: exit 0
 END
 commands "$work/rules.md" "$work/rules.txt" >"$work/list"
-check "the commands of a page are found" [ "$(cut -f 1 "$work/list" | tr '\n' ' ')" = "2 3 4 7 8 9 15 " ]
-check "each with its directive" [ "$(cut -f 3 "$work/list" | tr '\n' ,)" = ",,,--dry-run,exit 2,skip too long,exit 0," ]
+check "the commands of a page are found" [ "$(cut -f 1 "$work/list" | tr '\n' ' ')" = "2 3 4 7 8 9 15 19 23 " ]
+check "each with its directive" [ "$(cut -f 3 "$work/list" | tr '\n' ,)" = ",,,--dry-run,exit 2,skip too long,exit 0,,skip too long," ]
 echo "rules.md: trainmark modelz  # test: exit 2" >"$work/gone.txt"
 check "a directive for no command is found" [ "$(commands "$work/rules.md" "$work/gone.txt" | sed -n '$p')" = \
     "unused	trainmark modelz" ]
@@ -167,6 +181,9 @@ for document in "$work/rules.md" "$root/README.md" $pages; do
     while IFS="$(printf '\t')" read -r number command directive; do
         execute "$(basename "$document")" "$number" "$command" "$directive"
     done <"$work/list"
+    [ "$document" != "$work/rules.md" ] || check "the file of a page is made" \
+        [ "$(cat "$work/rules.md.d/made.txt")" = "it's # \"two\"
+lines" ]
 done
 
 finish

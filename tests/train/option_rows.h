@@ -276,7 +276,7 @@ static const struct {
     { "quantize.recipe", "", "mxfp4", ON "quantize.recipe[0].name|quantize.recipe[0].*" },
     { "quantize.filter_fqns", "--quantize.recipe mxfp8 ", "[auto_filter_small_kn,w1]",
       "quantize.skip_small=1|quantize.left_out:=w1" },
-    { "data.source", "", "mock", "stop_at_target=0|source.name|validate" },
+    { "data.source", "", "mock", "stop_at_target=0|source.name|validate=0" },
     { "model.rope_scaling", "", "linear", "rope_linear=1" },
     { "model.rope_scaling", "", "dynamic", "rope_dynamic_from=256" },
     { "model.rope_scaling", "", "llama3", "rope_scaled=1" },
