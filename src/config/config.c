@@ -146,6 +146,11 @@ void tm_config_allow_unknown(tm_config *config, bool allow)
     config->allow_unknown = allow;
 }
 
+void tm_config_keep_notes(tm_config *config)
+{
+    config->keeps_notes = true;
+}
+
 void tm_config_allow_unbuilt(tm_config *config, bool allow)
 {
     config->allow_unbuilt = allow;

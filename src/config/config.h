@@ -96,6 +96,8 @@ void tm_config_allow_unknown(tm_config *config, bool allow);
 /* Values that ask for what is not supported are then listed by tm_config_unbuilt instead of refused; for plans, which
  * say what they leave out. */
 void tm_config_allow_unbuilt(tm_config *config, bool allow);
+/* tm_config_finish keeps its notes to itself: of a run that has told them, and is read again. */
+void tm_config_keep_notes(tm_config *config);
 /* A list given to a key that takes a single value is then an axis of a sweep, and the key has its first value; else it
  * is refused. */
 void tm_config_allow_axes(tm_config *config, bool allow);

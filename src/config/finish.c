@@ -286,7 +286,7 @@ tm_status tm_config_finish(tm_config *config, tm_error *err)
         return st;
     }
     note_ignored(config);
-    for (const char *line = config->notes.data; line && *line;) {
+    for (const char *line = config->notes.data; line && *line && !config->keeps_notes;) {
         size_t n = strcspn(line, "\n");
         tm_note("%.*s", (int)n, line);
         line += n + (line[n] == '\n');

@@ -59,7 +59,7 @@ struct tm_config {
     char *const          *environment;
     const char           *preset; /* in force */
     const char           *help;   /* command that lists the rows; NULL: docs/configuration.md does */
-    bool                  allow_unknown, allow_unbuilt, file_loaded;
+    bool                  allow_unknown, allow_unbuilt, keeps_notes, file_loaded;
     const char           *file;      /* the first one loaded */
     const tm_framework   *framework; /* of the file that was loaded; NULL: our own keys */
     tm_foreign_value     *foreign;

@@ -18,6 +18,7 @@ static tm_status open_run(tm_hf_source *s, int64_t step, tm_error *err)
     tm_text_printf(&path, "%s/config.yaml", s->path);
     tm_status st = tm_config_load_file(s->config, path.data, err);
     if (st == TM_OK) tm_config_allow_unbuilt(s->config, true); /* of how it was trained, which is not done again */
+    tm_config_keep_notes(s->config);
     if (st == TM_OK) st = tm_config_finish(s->config, err);
     if (st == TM_OK) st = tm_model_shape_read(s->config, &s->shape, err);
     if (st == TM_OK) st = tm_hf_form_of(s->config, &s->shape, &s->form, err);
