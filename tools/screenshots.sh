@@ -40,7 +40,7 @@ ended()
 }
 
 terminal 26 "trainmark run --data.path docs --training.steps ${STEPS:-150} --training.local_batch_size 4 --out run"
-until [ "$(cat run/metrics.jsonl 2>/dev/null | wc -l)" -ge "$((${STEPS:-150} * 2 / 3))" ]; do sleep 0.2; done
+until [ -e run/metrics.jsonl ] && [ "$(wc -l <run/metrics.jsonl)" -ge "$((${STEPS:-150} * 2 / 3))" ]; do sleep 0.2; done
 capture panel.svg "The panel of a training"
 ended
 tmux -S "$socket" kill-server
