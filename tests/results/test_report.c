@@ -373,10 +373,15 @@ static void page_says(const char *text, figures *f, const source *runs, size_t n
     page_has_its_heading(&page, runs, n);
     assert_true(charts < page.n);
     for (size_t i = 0; tm_report_chart(i); i++) {
-        if (!chart_is_drawn(&page, tm_report_chart(i), runs, n)) continue;
-        while (strcmp(page.nodes[at].tag, "svg") != 0) at++; /* in their order */
-        assert_string_equal(svg_attribute(&page.nodes[at++], "id"), tm_report_chart(i));
-        drawn++;
+        size_t parts = chart_is_drawn(&page, tm_report_chart(i), runs, n);
+        for (size_t part = 0; part < parts; part++) {
+            char id[32];
+            snprintf(id, sizeof id, "%s-%zu", tm_report_chart(i), part + 1);
+            if (part == 0) *strrchr(id, '-') = 0;
+            while (strcmp(page.nodes[at].tag, "svg") != 0) at++; /* in their order */
+            assert_string_equal(svg_attribute(&page.nodes[at++], "id"), id);
+        }
+        drawn += parts;
     }
     assert_int_equal(svg_find(&page, at, page.n, "svg", "chart"), page.n);
     assert_true(drawn >= 3);
@@ -395,11 +400,15 @@ static void plots_say(const source *runs, const tm_result *const *results, size_
         tm_text     out = { 0 };
         tm_error    err = { 0 };
         tm_status   st = tm_results_plot(results, n, chart, &out, &err);
+        bool        mixed = n == 2 && strcmp(loss_unit(&runs[0]), loss_unit(&runs[1])) != 0;
+        if (strcmp(chart, "loss") == 0) assert_int_equal(st, mixed ? TM_INVALID : TM_OK);
         if (st == TM_OK) {
             svg_page page = svg_read(out.data);
-            assert_true(chart_is_drawn(&page, chart, runs, n));
+            assert_int_equal(chart_is_drawn(&page, chart, runs, n), 1);
             assert_string_equal(svg_text(&page, svg_find(&page, 0, page.n, "style", NULL)), chart_style());
             svg_close(&page);
+        } else if (strcmp(chart, "loss") == 0) {
+            assert_non_null(strstr(err.text, "different units"));
         } else {
             char wanted[160];
             snprintf(wanted, sizeof wanted, "'%s' holds nothing for the chart %s", runs[0].name, chart);
@@ -408,7 +417,7 @@ static void plots_say(const source *runs, const tm_result *const *results, size_
             assert_true(strcmp(chart, "memory") == 0 || strcmp(chart, "roofline") == 0 ||
                         strcmp(chart, "numbers") == 0);
             svg_page none = { .n = 0 };
-            assert_false(chart_is_drawn(&none, chart, runs, n));
+            assert_int_equal(chart_is_drawn(&none, chart, runs, n), 0);
         }
         tm_text_fini(&out);
     }
