@@ -96,7 +96,7 @@ static void print_step(const watched *w, bool json, tm_text *out)
     tm_text_printf(out, "step %lld  loss %.5f", (long long)w->step, w->loss);
     if (isfinite(w->validation)) tm_text_printf(out, "  validation %.5f", w->validation);
     if (w->seconds > 0)
-        tm_text_printf(out, "  %s tokens/s", tm_format_grouped(rate, (int64_t)(w->tokens / w->seconds)));
+        tm_text_printf(out, "  %s tokens/s (last step)", tm_format_grouped(rate, (int64_t)(w->tokens / w->seconds)));
     tm_text_add(out, "\n");
 }
 

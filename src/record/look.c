@@ -87,10 +87,10 @@ void tm_look_print_table(const tm_look *look, size_t most, tm_text *out)
     tm_text_printf(out, "  %s beside %s: loss %.6f and %.6f, %zu tensors\n", look->format, look->reference, look->loss,
                    look->reference_loss, n);
     if (look->first)
-        tm_text_printf(out, "  first beyond the bound of %g: %s, relative error %.2e\n", look->bound, look->first->name,
-                       look->first->error);
+        tm_text_printf(out, "  first tensor exceeding the error bound of %g: %s, relative error %.2e\n", look->bound,
+                       look->first->name, look->first->error);
     else
-        tm_text_printf(out, "  no relative error is beyond the bound of %g\n", look->bound);
+        tm_text_printf(out, "  no tensor exceeds the error bound of %g\n", look->bound);
     if (shown < n) tm_text_printf(out, "  the %zu farthest, in the order of the program\n", shown);
     tm_text_printf(out, "    %-50s %-8s %9s %10s %9s %9s %9s\n", "tensor", "", "error", "cosine", "underflow",
                    "overflow", "largest");

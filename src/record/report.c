@@ -242,7 +242,7 @@ static void head_speed(tm_text *line, const run_record *run, const tm_run_ended 
     if (none) tm_text_printf(line, "; no interval: %s", none);
     if (run->start.n_flops_per_token == 0) return;
     double flops = run->start.flops_per_token[0].value * median;
-    tm_text_printf(line, "; %s", flops_text(a, flops, "FLOP/s"));
+    tm_text_printf(line, "; %s (%s)", flops_text(a, flops, "FLOP/s"), run->start.flops_per_token[0].name);
     if (run->start.peak_flops > 0 && isfinite(flops))
         tm_text_printf(line, ", MFU %.2f %%", 100 * flops / run->start.peak_flops);
 }
@@ -278,22 +278,30 @@ static void head_memory(tm_text *line, const run_record *run, const tm_run_ended
     if (run->stepped) tm_text_printf(line, "; whole process %s", tm_format_bytes(a, (double)run->last.resident_bytes));
 }
 
+static void head_step(tm_text *line, const tm_sample_summary *rate)
+{
+    char a[40], n[40];
+    if (rate->n == 0) {
+        tm_text_add(line, "not measured");
+        return;
+    }
+    tm_text_printf(line, "%s median of %s step%s", seconds_text(a, rate->median), tm_format_grouped(n, rate->n),
+                   rate->n == 1 ? "" : "s");
+    if (rate->n < TM_TAIL_SAMPLES) return;
+    tm_text_printf(line, ", %s .. ", seconds_text(a, rate->p5));
+    tm_text_printf(line, "%s for 90 %% of them", seconds_text(a, rate->p95));
+}
+
 /* Verdict, speed, step time, loss, memory: what most readers want, and no more. */
 static void print_head(tm_text *out, const run_record *run, const tm_run_ended *end, bool colour)
 {
-    char                     a[40], b[40], c[40];
-    tm_text                  line = { 0 };
-    const tm_sample_summary *rate = end->speed;
+    tm_text line = { 0 };
     tm_text_add(out, "\n");
     verdict_line(out, "verdict", end->verdict, end->reason, colour);
     head_speed(&line, run, end);
     headline(out, "speed", &line);
     line.length = 0;
-    if (rate->n > 0)
-        tm_text_printf(&line, "%s median, %s .. %s for 90 %% of the steps", seconds_text(a, rate->median),
-                       seconds_text(b, rate->p5), seconds_text(c, rate->p95));
-    else
-        tm_text_add(&line, "not measured");
+    head_step(&line, end->speed);
     headline(out, "step time", &line);
     line.length = 0;
     head_loss(&line, end);
@@ -387,7 +395,8 @@ static void print_speed(tm_text *out, const run_record *run, const tm_run_ended 
                      rate->median_rate_hi / image, tm_format_grouped(n, rate->n));
     if (rate->n > 0) {
         row(out, "step time, median", seconds_text(a, rate->median), "", "");
-        row(out, "step time, 5 and 95 % of steps", seconds_text(a, rate->p5), seconds_text(b, rate->p95), "");
+        if (rate->n >= TM_TAIL_SAMPLES)
+            row(out, "step time, 5 and 95 % of steps", seconds_text(a, rate->p5), seconds_text(b, rate->p95), "");
         snprintf(a, sizeof a, "%.1f %%", 100 * rate->variation);
         row(out, "step time, variation", a, "", "");
         print_steady(out, rate);
@@ -459,7 +468,8 @@ static void ledger_line(tm_text *out, const char *label, double seconds, double 
 /* Without `all`, phases of less than this share of the step are one line. */
 static const double small_share = 0.005;
 
-static void print_ledger(tm_text *out, const run_ledger *ledger, bool all)
+/* The first step of the process is not in the means of the others. */
+static void print_ledger(tm_text *out, const run_ledger *ledger, int64_t steps, bool all)
 {
     if (ledger->steps == 0 || ledger->count == 0) return;
     char   title[64];
@@ -481,9 +491,11 @@ static void print_ledger(tm_text *out, const run_ledger *ledger, bool all)
     ledger_line(out, "unaccounted", run_ledger_unaccounted(ledger), whole);
     char a[40], b[40];
     snprintf(a, sizeof a, "%.3f", whole * 1e3);
-    snprintf(title, sizeof title, "whole step, mean of %s", tm_format_grouped(b, ledger->steps));
+    int length = snprintf(title, sizeof title, "whole step, mean of %s%s", tm_format_grouped(b, ledger->steps),
+                          ledger->steps < steps ? " after the first" : "");
+    int over = length > LABEL - 2 ? length - (LABEL - 2) : 0;
     tm_text_printf(out, "    %-*s", LABEL - 2, title);
-    add_cell(out, COLUMN, a);
+    add_cell(out, COLUMN - over, a);
     add_cell(out, COLUMN / 2 + 2, "100.0 %");
     end_row(out);
 }
@@ -509,8 +521,8 @@ static void print_looks(tm_text *out, const run_looks *looks)
     tm_text_printf(out, "\n  numbers, %s look%s, the last before step %lld\n", tm_format_grouped(a, looks->looks),
                    looks->looks == 1 ? "" : "s", (long long)looks->last.step);
     if (looks->first_step > 0 && looks->first_step < looks->last.step)
-        tm_text_printf(out, "  beyond the bound for the first time before step %lld: %s\n",
-                       (long long)looks->first_step, looks->first_name);
+        tm_text_printf(out, "  first tensor exceeding the error bound: %s, before step %lld\n", looks->first_name,
+                       (long long)looks->first_step);
     tm_look_print_table(&looks->last, 8, out);
 }
 
@@ -536,7 +548,7 @@ void report_print(tm_text *out, const run_record *run, const tm_run_ended *end, 
     } else {
         print_slow_ranks(out, end);
     }
-    print_ledger(out, &run->ledger, all);
+    print_ledger(out, &run->ledger, run->steps, all);
     if (all) print_memory(out, run, end);
     print_looks(out, &run->looks);
     if (end->sample) print_sample(out, end->sample);

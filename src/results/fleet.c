@@ -324,12 +324,8 @@ tm_status tm_results_fleet_page(const tm_result *const *runs, size_t n, const tm
     tm_text_add(out, "<p><b>");
     chart_escape(out, tm_table_note_at(table, 0));
     tm_text_add(out, "</b></p>\n<div class=\"charts\">\n");
-    for (const report_chart *c = report_charts; c->name; c++) {
-        if (strcmp(c->name, "loss") != 0 && strcmp(c->name, "speed") != 0) continue;
-        tm_text_add(out, "<div>");
-        c->draw(&r, out);
-        tm_text_add(out, "</div>\n");
-    }
+    for (const report_chart *c = report_charts; c->name; c++)
+        if (strcmp(c->name, "loss") == 0 || strcmp(c->name, "speed") == 0) report_page_chart(&r, c, out);
     tm_text_add(out, "</div>\n<h2>Gates</h2>\n");
     add_rows(table, out);
     report_page_end(out);

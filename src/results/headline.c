@@ -4,6 +4,7 @@
 #include "results/chart.h"
 #include "results/internal.h"
 #include "results/report_figures.h"
+#include "stats/sampling.h"
 
 #include <math.h>
 #include <string.h>
@@ -41,14 +42,15 @@ static card speed_of(const report_runs *r, size_t run)
                        known ? tm_arena_format(r->arena, "95 %%: %s to %s", report_amount(r->arena, FIGURE_COUNT, lo),
                                                report_amount(r->arena, FIGURE_COUNT, hi))
                              : "no interval is known",
-                   .lo = known ? lo : median,
-                   .hi = known ? hi : median };
+                   .lo = known ? lo : (double)NAN,
+                   .hi = known ? hi : (double)NAN };
 }
 
 static card step_of(const report_runs *r, size_t run)
 {
     double      median = number(r, run, "step_time/median"), p95 = number(r, run, "step_time/p95");
-    const char *slow = report_amount(r->arena, FIGURE_SECONDS, p95);
+    bool        many = number(r, run, "tokens_per_second_per_device/n") >= TM_TAIL_SAMPLES;
+    const char *slow = many ? report_amount(r->arena, FIGURE_SECONDS, p95) : "";
     return (card){ .value = report_amount(r->arena, FIGURE_SECONDS, median),
                    .below = *slow ? tm_arena_format(r->arena, "p95 %s", slow) : "",
                    .lo = (double)NAN,
@@ -84,7 +86,7 @@ static card memory_of(const report_runs *r, size_t run)
                    .hi = used };
 }
 
-/* Of the convention "titan", beside the peak that is known. */
+/* Of the convention "titan", beside the peak that is known; as uncertain as the tokens/s that it is of. */
 static card arithmetic_of(const report_runs *r, size_t run)
 {
     report_roof roof = report_roof_of(r, run);
@@ -99,7 +101,12 @@ static card arithmetic_of(const report_runs *r, size_t run)
         if (json_is_number(rate)) flops = json_number_value(rate);
         if (json_is_number(part)) mfu = json_number_value(part);
     }
-    card out = { .value = report_rate(r->arena, flops, "FLOP/s"), .below = "", .lo = flops, .hi = flops };
+    double per_token = flops / number(r, run, "tokens_per_second_per_device/median");
+    card   speed = speed_of(r, run);
+    card   out = { .value = report_rate(r->arena, flops, "FLOP/s"),
+                   .below = "",
+                   .lo = per_token * speed.lo,
+                   .hi = per_token * speed.hi };
     if (isfinite(mfu))
         out.below = tm_arena_format(r->arena, "MFU %s", report_amount(r->arena, FIGURE_PERCENT, mfu));
     else if (isfinite(flops) && roof.flops_known)
@@ -125,19 +132,46 @@ static void add_verdict(const report_runs *r, size_t run, tm_text *out)
     chart_escape(out, tm_result_shown(r->runs[run], "reason"));
 }
 
-/* Is nothing better for certain? Runs that are invalid are not compared, and losses only of the same data. */
+/* Runs are compared if all have this in common. */
+static const struct {
+    const char *name, *path;
+} alike[] = { { "model", "model" },
+              { "sequence length", "configuration/training.seq_len" },
+              { "tokens of a step", "batch_tokens" } };
+
+/* What the runs differ in, so that nothing of them is compared; NULL: in nothing. */
+static const char *difference(const report_runs *r)
+{
+    for (size_t i = 1; i < r->n; i++) {
+        for (size_t k = 0; k < sizeof alike / sizeof alike[0]; k++)
+            if (strcmp(tm_result_shown(r->runs[0], alike[k].path), tm_result_shown(r->runs[i], alike[k].path)) != 0)
+                return alike[k].name;
+        if (strcmp(report_loss_unit(r, 0), report_loss_unit(r, i)) != 0) return "unit of the loss";
+    }
+    return NULL;
+}
+
+/* Has the run a figure that is compared? */
+static bool counts(const report_runs *r, size_t run, const card *one)
+{
+    return isfinite(one->lo) && strcmp(tm_result_shown(r->runs[run], "verdict"), "invalid") != 0;
+}
+
+/* Is no other run better for certain, and was it compared with one? Losses are compared only of the same data. */
 static bool is_best(const report_runs *r, size_t run, int c, const card *all)
 {
     const card *mine = &all[run * CARDS + (size_t)c];
     const char *data = tm_result_shown(r->runs[run], "data_source");
-    if (!isfinite(mine->lo) || strcmp(tm_result_shown(r->runs[run], "verdict"), "invalid") == 0) return false;
+    size_t      others = 0;
+    if (!counts(r, run, mine)) return false;
     for (size_t i = 0; i < r->n; i++) {
         const card *other = &all[i * CARDS + (size_t)c];
         if (c == LOSS && strcmp(data, tm_result_shown(r->runs[i], "data_source")) != 0) return false;
-        if (!isfinite(other->lo) || strcmp(tm_result_shown(r->runs[i], "verdict"), "invalid") == 0) continue;
+        if (i == run || !counts(r, i, other)) continue;
+        others++;
         if (cards[c].more ? other->lo > mine->hi : other->hi < mine->lo) return false;
     }
-    return true;
+    return others > 0;
 }
 
 static void add_cards(const report_runs *r, tm_text *out)
@@ -159,7 +193,7 @@ static void add_cards(const report_runs *r, tm_text *out)
     tm_text_add(out, "</div>\n");
 }
 
-static void add_row(const report_runs *r, size_t run, const card *all, tm_text *out)
+static void add_row(const report_runs *r, size_t run, const card *all, bool compared, tm_text *out)
 {
     tm_text_add(out, "<tr><th>");
     chart_escape(out, r->names[run]);
@@ -168,7 +202,7 @@ static void add_row(const report_runs *r, size_t run, const card *all, tm_text *
     tm_text_add(out, "</td>");
     for (int c = 0; c < CARDS; c++) {
         const card *one = &all[run * CARDS + (size_t)c];
-        bool        best = is_best(r, run, c, all);
+        bool        best = compared && is_best(r, run, c, all);
         tm_text_add(out, best ? "<td class=\"best\"><b>★ " : "<td><b>");
         chart_escape(out, *one->value ? one->value : "–");
         tm_text_add(out, "</b><span class=\"soft\">");
@@ -184,14 +218,20 @@ void report_headline(const report_runs *r, tm_text *out)
         add_cards(r, out);
         return;
     }
-    card *all = tm_arena_take(r->arena, r->n * CARDS * sizeof *all);
+    card       *all = tm_arena_take(r->arena, r->n * CARDS * sizeof *all);
+    const char *differ = difference(r);
     for (size_t i = 0; i < r->n; i++)
         for (int c = 0; c < CARDS; c++) all[i * CARDS + (size_t)c] = card_of[c](r, i);
     tm_text_add(out, "<div class=\"wide\"><table id=\"headline\"><tr><th>run</th><th>verdict</th>");
     for (int c = 0; c < CARDS; c++) tm_text_printf(out, "<th>%s</th>", cards[c].name);
     tm_text_add(out, "</tr>\n");
-    for (size_t i = 0; i < r->n; i++) add_row(r, i, all, out);
-    tm_text_add(out,
-                "</table></div>\n<p class=\"note\">★ the best; several where their intervals overlap. Invalid runs "
-                "are not compared, and losses only of the same data.</p>\n");
+    for (size_t i = 0; i < r->n; i++) add_row(r, i, all, !differ, out);
+    tm_text_add(out, "</table></div>\n<p class=\"note\">");
+    if (differ)
+        tm_text_printf(out, "No run is marked as the best: the runs differ in %s.", differ);
+    else
+        tm_text_add(out,
+                    "★ the best; several where their intervals overlap. Invalid runs are not compared, speeds only "
+                    "with an interval, losses only of the same data.");
+    tm_text_add(out, "</p>\n");
 }

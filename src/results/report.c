@@ -119,14 +119,23 @@ tm_status tm_results_plot(const tm_result *const *runs, size_t n, const char *ch
 {
     report_runs         r;
     const report_chart *c = report_charts;
-    tm_text             svg = { 0 };
+    tm_text             svg = { 0 }, more = { 0 };
     while (c->name && strcmp(c->name, chart) != 0) c++;
     if (!c->name)
         return tm_fail(err, TM_USAGE,
                        "unknown chart '%.60s'; there are loss, speed, ledger, memory, roofline and numbers", chart);
     TM_TRY(report_prepare(runs, n, &r, err));
-    c->draw(&r, &svg);
+    c->draw(&r, 0, &svg);
+    c->draw(&r, 1, &more);
     tm_arena_destroy(r.arena);
+    bool whole = more.length == 0;
+    tm_text_fini(&more);
+    if (!whole) {
+        tm_text_fini(&svg);
+        return tm_fail(err, TM_INVALID,
+                       "the losses of these runs have different units, which one chart cannot show: plot the runs of "
+                       "each unit alone, or make a page (-o report.html)");
+    }
     const char *body = svg.data ? strstr(svg.data, "><title>") : NULL;
     tm_status   st =
         body ? TM_OK

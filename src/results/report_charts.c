@@ -27,12 +27,34 @@ static bool of_images(const report_runs *r, size_t run)
     return results_member(results_tree(r->runs[run]), "images_per_second_per_device") != NULL;
 }
 
+const char *report_loss_unit(const report_runs *r, size_t run)
+{
+    if (of_images(r, run)) return "mean square error";
+    return results_member(results_tree(r->runs[run]), "preference") ? "nats per pair" : "nats per token";
+}
+
 const char *report_floor_name(const report_runs *r, size_t run)
 {
-    return of_images(r, run) ? "least loss of the data" : "entropy of the data";
+    return of_images(r, run) ? "least possible loss" : "entropy of the data";
 }
 
 /* --- loss and speed ----------------------------------------------------------------------------------------------- */
+
+static bool same_unit(const report_runs *r, size_t a, size_t b)
+{
+    return strcmp(report_loss_unit(r, a), report_loss_unit(r, b)) == 0;
+}
+
+/* The first run of the unit with this number, in the order of the runs; r->n: there are fewer units. */
+static size_t first_of_unit(const report_runs *r, size_t unit)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        size_t k = 0;
+        while (!same_unit(r, k, i)) k++;
+        if (k == i && unit-- == 0) return i;
+    }
+    return r->n;
+}
 
 /* The least loss that data allow, a dashed line; one for all runs of the same. */
 static bool add_floor(const report_runs *r, size_t i, double first, double last, chart_series *out)
@@ -40,7 +62,8 @@ static bool add_floor(const report_runs *r, size_t i, double first, double last,
     double floor = tm_result_number(r->runs[i], "loss/floor");
     if (!isfinite(floor)) return false;
     for (size_t k = 0; k < i; k++)
-        if (fabs(tm_result_number(r->runs[k], "loss/floor") - floor) <= 1e-12 * fabs(floor)) return false;
+        if (same_unit(r, k, i) && fabs(tm_result_number(r->runs[k], "loss/floor") - floor) <= 1e-12 * fabs(floor))
+            return false;
     *out = series_of(r, i, 2);
     out->colour = CHART_GREY + (int)(i % CHART_SHADES);
     out->dashed = true;
@@ -62,16 +85,27 @@ static bool ran_away(const chart_series *all, size_t n)
     return lo > 0 && hi > most * lo;
 }
 
-static void draw_loss(const report_runs *r, tm_text *out)
+/* The last step of all runs with the unit of `one`. */
+static double last_step(const report_runs *r, size_t one)
 {
-    chart_series *all = tm_arena_take(r->arena, 3 * r->n * sizeof *all);
-    size_t        n = 0, count;
-    double        end = 1;
+    size_t count;
+    double end = 1;
     for (size_t i = 0; i < r->n; i++) {
         const tm_result_step *steps = tm_result_steps(r->runs[i], &count);
-        if (count) end = fmax(end, (double)steps[count - 1].step);
+        if (count && same_unit(r, one, i)) end = fmax(end, (double)steps[count - 1].step);
     }
+    return end;
+}
+
+/* A part for each unit. */
+static void draw_loss(const report_runs *r, size_t part, tm_text *out)
+{
+    chart_series *all = tm_arena_take(r->arena, 3 * r->n * sizeof *all);
+    size_t        n = 0, count, one = first_of_unit(r, part);
+    if (one == r->n) return;
+    double end = last_step(r, one);
     for (size_t i = 0; i < r->n; i++) {
+        if (!same_unit(r, one, i)) continue;
         const tm_result_step *steps = tm_result_steps(r->runs[i], &count);
         double                first = count ? (double)steps[0].step : 0;
         all[n] = series_of(r, i, count);
@@ -94,17 +128,18 @@ static void draw_loss(const report_runs *r, tm_text *out)
         }
         n += add_floor(r, i, first, end, &all[n]);
     }
-    chart_lines(out, &(chart_lines_options){ .id = "loss",
+    chart_lines(out, &(chart_lines_options){ .id = part ? tm_arena_format(r->arena, "loss-%zu", part + 1) : "loss",
                                              .title = "Loss",
                                              .x_name = "step",
-                                             .y_name = of_images(r, 0) ? "squared error" : "nats per token",
+                                             .y_name = report_loss_unit(r, one),
                                              .series = all,
                                              .n = n,
                                              .log_y = ran_away(all, n) });
 }
 
-static void draw_speed(const report_runs *r, tm_text *out)
+static void draw_speed(const report_runs *r, size_t part, tm_text *out)
 {
+    if (part > 0) return;
     chart_series *all = tm_arena_take(r->arena, r->n * sizeof *all);
     double        from = 0, to = 0;
     for (size_t i = 0; i < r->n; i++) {
@@ -229,8 +264,9 @@ static void bars_of(const report_runs *r, figure_kind kind, const double *values
     *out = (bar_texts){ shown, sums };
 }
 
-static void draw_ledger(const report_runs *r, tm_text *out)
+static void draw_ledger(const report_runs *r, size_t part, tm_text *out)
 {
+    if (part > 0) return;
     enum { MOST = 64 };
     bar_texts   texts;
     const char *names[MOST], *columns[MOST + 1];
@@ -351,8 +387,9 @@ static void draw_areas(const report_runs *r, const char *const *classes, const i
 }
 
 /* Of one run along a step, of several at the fullest point of each. Classes that none has are left out. */
-static void draw_memory(const report_runs *r, tm_text *out)
+static void draw_memory(const report_runs *r, size_t part, tm_text *out)
 {
+    if (part > 0) return;
     const char *classes[CLASSES];
     int         colours[CLASSES];
     bar_texts   texts;
@@ -433,8 +470,9 @@ static size_t works_of(const report_runs *r, chart_work *works)
     return n;
 }
 
-static void draw_roofline(const report_runs *r, tm_text *out)
+static void draw_roofline(const report_runs *r, size_t part, tm_text *out)
 {
+    if (part > 0) return;
     size_t      lines = 0, n;
     report_line line;
     for (size_t run = 0; run < r->n; run++)
@@ -464,8 +502,9 @@ static void draw_roofline(const report_runs *r, tm_text *out)
 }
 
 /* The last look of the microscope: each tensor's relative error, in the order of the program. A line for every kind. */
-static void draw_numbers(const report_runs *r, tm_text *out)
+static void draw_numbers(const report_runs *r, size_t part, tm_text *out)
 {
+    if (part > 0) return;
     static const char *const kinds[] = { "forward", "backward", "factor", "gradient" };
     enum { KINDS = sizeof kinds / sizeof kinds[0] };
     chart_series *all = tm_arena_take(r->arena, r->n * KINDS * sizeof *all);

@@ -20,9 +20,11 @@ typedef struct {
     tm_arena               *arena;
 } report_runs;
 
+/* Draws a part of a chart, from 0 on: nothing where there is no such part. Only losses of several units have more than
+ * one. */
 typedef struct {
     const char *name;
-    void (*draw)(const report_runs *r, tm_text *out);
+    void (*draw)(const report_runs *r, size_t part, tm_text *out);
 } report_chart;
 
 /* The list, ended by a NULL name. */
@@ -33,11 +35,15 @@ extern const report_chart report_charts[];
 TM_MUST_USE tm_status report_prepare(const tm_result *const *results, size_t n, report_runs *r, tm_error *err);
 /* A page up to its heading. */
 void report_page_begin(const report_runs *r, const char *title, tm_text *out);
+/* All parts of a chart. */
+void report_page_chart(const report_runs *r, const report_chart *c, tm_text *out);
 /* What follows the pointer, and the end of the page. */
 void report_page_end(tm_text *out);
 /* The page of tm_results_report. */
 void report_page(const report_runs *r, tm_text *out);
 
+/* What the losses of a run are: "nats per token", "mean square error". Others cannot be compared with them. */
+const char *report_loss_unit(const report_runs *r, size_t run);
 /* What is the least loss that the data of a run allow? */
 const char *report_floor_name(const report_runs *r, size_t run);
 

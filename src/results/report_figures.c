@@ -2,6 +2,7 @@
 #include "results/report_figures.h"
 
 #include "results/internal.h"
+#include "train/run/verdict.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -29,17 +30,17 @@ const report_figure report_figures[] = {
     { "loss, first step", "loss/first", FIGURE_LOSS },
     { "loss, last step", "loss/last", FIGURE_LOSS },
     { "loss, validation", "loss/validation", FIGURE_LOSS },
-    { "loss, entropy of the data", "loss/floor", FIGURE_LOSS },
-    { "numbers, first tensor beyond the bound", "microscope/first_divergent_tensor", FIGURE_PLAIN },
+    { "loss, least possible", "loss/floor", FIGURE_LOSS },
+    { "first tensor exceeding the error bound", "microscope/first_divergent_tensor", FIGURE_PLAIN },
     { "before step", "microscope/first_divergent_step", FIGURE_COUNT },
     { "memory planned", "memory/planned_bytes", FIGURE_BYTES },
     { "memory used", "memory/used_bytes", FIGURE_BYTES },
     { "memory of the whole process", "memory/resident_bytes", FIGURE_BYTES },
-    { "machine undisturbed", "machine/verdict", FIGURE_PLAIN },
-    { "machine", "machine/reason", FIGURE_PLAIN },
-    { "gradients certified", "certificate/gradients", FIGURE_PLAIN },
-    { "first step after", "first_step_seconds", FIGURE_SECONDS },
-    { "time in all", "seconds", FIGURE_SECONDS },
+    { "machine", "machine/verdict", FIGURE_PLAIN },
+    { "machine, reason", "machine/reason", FIGURE_PLAIN },
+    { "gradient check", "certificate/gradients", FIGURE_CHECK },
+    { "time to first step", "first_step_seconds", FIGURE_SECONDS },
+    { "total time", "seconds", FIGURE_SECONDS },
     { "finished", "finished", FIGURE_PLAIN },
     { "host", "environment/os/host", FIGURE_PLAIN },
     { "processor", "environment/cpu/model", FIGURE_PLAIN },
@@ -92,6 +93,7 @@ const char *report_amount(tm_arena *arena, figure_kind kind, double value)
         return tm_arena_format(arena, "%.3g %%", value);
     case FIGURE_LOSS:
         return tm_arena_format(arena, "%.5g", value);
+    case FIGURE_CHECK:
     case FIGURE_PLAIN:
         break;
     }
@@ -103,8 +105,30 @@ const char *report_rate(tm_arena *arena, double value, const char *unit)
     return isfinite(value) ? with_letter(arena, value, 3, unit) : "";
 }
 
+/* Why were a run's gradients not checked? */
+static const char *why_not(const report_runs *r, const tm_result *run)
+{
+    const char *configured = tm_result_shown(run, "configuration/debug.certificate");
+    double      planned = tm_result_number(run, "steps/planned");
+    if (strcmp(configured, "false") == 0) return "not run: debug.certificate is false";
+    if (planned < TM_JUDGED_STEPS) return tm_arena_format(r->arena, "not run: fewer than %d steps", TM_JUDGED_STEPS);
+    return "not run";
+}
+
+/* What was not looked at did not fail. */
+static const char *check_of(const report_runs *r, const tm_result *run, const char *path)
+{
+    const char *reason = tm_result_shown(run, "certificate/reason");
+    bool        done = tm_result_true(run, "certificate/done");
+    if (!*tm_result_shown(run, path)) return "";
+    if (*reason) return tm_arena_format(r->arena, "%s: %s", done ? "failed" : "not run", reason);
+    if (!done) return why_not(r, run);
+    return tm_result_true(run, path) ? "passed" : "failed";
+}
+
 const char *report_shown(const report_runs *r, size_t run, const report_figure *figure)
 {
+    if (figure->kind == FIGURE_CHECK) return check_of(r, r->runs[run], figure->path);
     double value = tm_result_number(r->runs[run], figure->path);
     return isfinite(value) ? report_amount(r->arena, figure->kind, value) : tm_result_shown(r->runs[run], figure->path);
 }

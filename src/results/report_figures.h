@@ -12,6 +12,7 @@ typedef enum {
     FIGURE_BYTES,   /* "235.91 MiB" */
     FIGURE_PERCENT, /* "5.71 %" */
     FIGURE_LOSS,    /* "2.748" */
+    FIGURE_CHECK,   /* "passed", "failed: REASON", "not run: REASON": of a certificate's gradients */
 } figure_kind;
 
 /* What people read, and where it is in result.json; the list ends with a NULL name. */

@@ -327,18 +327,23 @@ static void add_about(const report_runs *r, tm_text *out)
     tm_text_add(out, "</p>\n");
 }
 
+void report_page_chart(const report_runs *r, const report_chart *c, tm_text *out)
+{
+    tm_text chart = { 0 };
+    for (size_t part = 0; c->draw(r, part, &chart), chart.length > 0; part++) {
+        tm_text_printf(out, "<div>%s</div>\n", chart.data);
+        chart.length = 0;
+    }
+    tm_text_fini(&chart);
+}
+
 void report_page(const report_runs *r, tm_text *out)
 {
     report_page_begin(r, "Training report", out);
     add_about(r, out);
     report_headline(r, out);
     tm_text_add(out, "<div class=\"charts\">\n");
-    for (const report_chart *c = report_charts; c->name; c++) {
-        tm_text chart = { 0 };
-        c->draw(r, &chart);
-        if (chart.length > 0) tm_text_printf(out, "<div>%s</div>\n", chart.data);
-        tm_text_fini(&chart);
-    }
+    for (const report_chart *c = report_charts; c->name; c++) report_page_chart(r, c, out);
     report_line line;
     bool        beside = r->n == 1 && report_line_of(r, 0, 0, &line);
     if (beside) {

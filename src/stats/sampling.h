@@ -31,6 +31,9 @@ typedef enum {
 
 const char *tm_stop_text(tm_stop stop);
 
+/* Of fewer samples, 5 % are less than one: p5 and p95 say nothing, and are not told to people. */
+enum { TM_TAIL_SAMPLES = 20 };
+
 typedef struct tm_sample_summary {
     int64_t   n;        /* samples that count, after the warm-up */
     int64_t   warmup;   /* samples before them */

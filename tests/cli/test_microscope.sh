@@ -18,7 +18,7 @@ check "a run with" [ "$code" -eq 0 ]
 check "the same weights" [ "$(hash_of without)" = "$(hash_of with)" ]
 check "two looks" [ "$(grep -c '"event": "microscope"' with/metrics.jsonl)" -eq 2 ]
 check "a summary" has with/result.json '"first_divergent_step": 2,'
-check "a table" has "$out" '^  first beyond the bound of 0.01: layers\.0\.'
+check "a table" has "$out" '^  first tensor exceeding the error bound of 0.01: layers\.0\.'
 check "of the farthest tensors" has "$out" '^    layers\.0\..* (forward|backward|factor|gradient) +[0-9.]+e-0[0-9] +0\.9'
 trainmark report with --out report.html
 check "a table in the report" has report.html '<h2>Numbers of with beside those of float32'
@@ -39,9 +39,9 @@ echo '[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]' >ids.json
 trainmark numerics folder --tokens ids.json --compare-dtype float32
 check "numerics compares" [ "$code" -eq 0 ]
 check "bfloat16 with float32" has "$out" '^  bfloat16 beside float32: loss '
-check "no tensor is far off" has "$out" '^  no relative error is beyond the bound of 0.1'
+check "no tensor is far off" has "$out" '^  no tensor exceeds the error bound of 0.1'
 trainmark numerics folder --tokens ids.json --compare-dtype float32 --bound 1e-6
-check "with a small bound the first that is rounded" has "$out" '^  first beyond the bound of 1e-06: '
+check "with a small bound the first that is rounded" has "$out" '^  first tensor exceeding the error bound of 1e-06: '
 trainmark numerics folder --tokens ids.json --compare-dtype float32 --dtype float32 --bound 0 --json
 check "float32 beside itself is the same" has "$out" '"first_divergent": null'
 check "as JSON" has "$out" '"comparison": \{"format": "float32", "reference": "float32", "loss": '

@@ -77,20 +77,21 @@ static void looks_are_counted_and_the_first_that_diverges_is_told(void **state)
     for (int n = 1; n <= 3; n++)
         for (int diverges = 0; diverges < 2; diverges++) {
             tm_event events[6] = { fake_started(), fake_step(1) };
-            char     wanted[160];
+            char     wanted[200];
             for (int i = 0; i < n; i++) {
                 events[2 + i] = fake_look(5 + i);
                 if (!diverges) events[2 + i].look.first = events[2 + i].look.worst = NULL;
             }
             events[2 + n] = fake_ended(1, TM_VERDICT_VALID, "");
             char *text = printed(events, (size_t)(3 + n), (tm_console_options){ .log_freq = 1, .quiet = true });
-            snprintf(wanted, sizeof wanted, "\n  numbers, %d look%s, the last before step %d\n  b%s", n,
+            snprintf(wanted, sizeof wanted, "\n  numbers, %d look%s, the last before step %d\n  %s", n,
                      n == 1 ? "" : "s", 4 + n,
-                     diverges && n > 1 ? "eyond the bound for the first time before step 5: layers.0.w1.weight.grad\n"
-                                       : "float16 beside");
+                     diverges && n > 1
+                         ? "first tensor exceeding the error bound: layers.0.w1.weight.grad, before step 5\n"
+                         : "bfloat16 beside");
             has(text, wanted);
-            has(text, diverges ? "first beyond the bound of 0.1: layers.0.w1"
-                               : "  no relative error is beyond the bound of 0.1\n");
+            has(text, diverges ? "first tensor exceeding the error bound of 0.1: layers.0.w1"
+                               : "  no tensor exceeds the error bound of 0.1\n");
             free(text);
         }
 }

@@ -130,7 +130,7 @@ static void row_says(const told *t, const char *heading, const char *label, int 
 static const double reported[] = { 0.00001234, 0.99994, 0.99996, 0.999951, 1,        9.996, 99.994,
                                    99.996,     100,     999.94,  999.96,   999.9999, 1000,  1023.9,
                                    1023.996,   1024,    1500.5,  999999,   1e6 };
-enum { LIMITS = sizeof reported / sizeof reported[0], DRAWS = 200, PHASES = 3, RANKS = 3 };
+enum { LIMITS = sizeof reported / sizeof reported[0], DRAWS = 200, PHASES = 3, RANKS = 3, FEW = 20 };
 
 /* A run whose every figure is drawn: one of the limits, something of any size, or none. */
 typedef struct {
@@ -175,7 +175,7 @@ static void say_words(run *r, char *out, size_t room)
 static void draw_speed(run *r)
 {
     r->speed = (tm_sample_summary){
-        .n = (int64_t)(draw(r) % 9),
+        .n = (int64_t)(draw(r) % 3 ? draw(r) % 9 : FEW - 1 + draw(r) % 3),
         .warmup = (int64_t)figure(r),
         .outliers = (int64_t)figure(r),
         .median = figure(r),
@@ -382,10 +382,14 @@ static void head_is_told(const told *t, const run *r)
     figure_before(line, " .. ", false, rate && isfinite(s->median_rate_lo) ? s->median_rate_lo : none);
     figure_before(line, " step", false, rate ? (double)s->n : none);
     assert_true((strstr(line, "per device") != NULL) == (rate && start->devices > 1));
+    figure_before(line, " (6 N)", true, /* by its convention */
+                  rate && start->n_flops_per_token ? r->flops[0].value * s->median_rate : none);
     assert_true((strstr(line, "MFU") != NULL) == (rate && start->n_flops_per_token && start->peak_flops > 0));
     head_line(t, "step time", line);
     figure_before(line, " median", true, s->n > 0 ? s->median : none);
-    figure_before(line, " ..", true, s->n > 0 ? s->p5 : none);
+    figure_before(line, " step", false, s->n > 0 ? (double)s->n : none);
+    figure_before(line, " ..", true, s->n >= FEW ? s->p5 : none); /* 5 % of fewer are less than one */
+    if (s->n < FEW || isfinite(s->p95)) figure_before(line, " for 90 %", true, s->n >= FEW ? s->p95 : none);
     head_line(t, "loss", line);
     figure_before(line, " on held-out data", false, end->loss_validation);
     figure_before(line, " in the last step", false, held_out ? none : end->loss_last);
@@ -458,7 +462,7 @@ static void speed_is_told(const told *t, const run *r)
     else
         row_says(t, speed, "target tokens/s, median step", 0, 0, 0, 0);
     row_says(t, speed, "step time, median", any, s->median, 0, 0);
-    row_says(t, speed, "step time, 5 and 95 % of steps", 2 * any, s->p5, s->p95, 0);
+    row_says(t, speed, "step time, 5 and 95 % of steps", s->n >= FEW ? 2 : 0, s->p5, s->p95, 0);
     row_says(t, speed, "step time, variation", any, s->variation, 0, 0);
     row_says(t, speed, "outliers (included)", any, (double)s->outliers, 0, 0);
     row_says(t, speed, "warm-up steps (excluded)", 1, (double)s->warmup, 0, 0);
@@ -557,9 +561,9 @@ static void ledger_is_told(const told *t, const run *r)
         assert_true(fabs((double)bar - fmin(24, 24 * seconds / whole)) <= 0.5001);
     }
     line_says(t, "unaccounted", n > 0, fmax(0, rest), whole);
-    char mean[40];
-    snprintf(mean, sizeof mean, "whole step, mean of %lld",
-             (long long)(r->steps > 1 ? r->steps - 1 : 1)); /* the first does not count, if there are others */
+    char mean[64];
+    snprintf(mean, sizeof mean, "whole step, mean of %lld%s", (long long)(r->steps > 1 ? r->steps - 1 : 1),
+             r->steps > 1 ? " after the first" : ""); /* which does not count, if there are others */
     line_says(t, mean, n > 0, whole, whole);
 }
 

@@ -111,15 +111,26 @@ static inline void add_to(chart_series *one, double x, double y)
     ((double *)one->y)[one->n++] = y;
 }
 
-static inline void loss_is_drawn(const svg_page *page, const source *runs, size_t n, series *s)
+static inline const char *loss_unit(const source *run)
+{
+    if (of_images(run)) return "mean square error";
+    return member(run->tree, "preference") ? "nats per pair" : "nats per token";
+}
+
+/* Losses of one unit have a chart of their own. */
+static inline void losses_of_unit(const svg_page *page, const char *id, const char *unit, const source *runs, size_t n,
+                                  series *s)
 {
     double end = 1; /* the last step of all */
+    s->n = 0;
     for (size_t i = 0; i < n; i++) {
+        if (strcmp(loss_unit(&runs[i]), unit) != 0) continue;
         size_t  k;
         json_t *line;
         json_array_foreach(runs[i].lines, k, line) if (!member(line, "event")) end = fmax(end, number_of(line, "step"));
     }
     for (size_t i = 0; i < n; i++) {
+        if (strcmp(loss_unit(&runs[i]), unit) != 0) continue;
         double        floor = number_of(runs[i].tree, "loss/floor"), first = (double)NAN;
         size_t        k, count = json_array_size(runs[i].lines);
         json_t       *line;
@@ -141,9 +152,11 @@ static inline void loss_is_drawn(const svg_page *page, const source *runs, size_
         }
         if (looks->n == 0) s->n--;
         bool again = false; /* the same data have one line */
-        for (k = 0; k < i; k++) again = again || fabs(number_of(runs[k].tree, "loss/floor") - floor) < 1e-9;
+        for (k = 0; k < i; k++)
+            again = again || (strcmp(loss_unit(&runs[k]), unit) == 0 &&
+                              fabs(number_of(runs[k].tree, "loss/floor") - floor) < 1e-9);
         if (isnan(floor) || again) continue;
-        const char   *what = of_images(&runs[i]) ? "least loss of the data" : "entropy of the data";
+        const char   *what = of_images(&runs[i]) ? "least possible loss" : "entropy of the data";
         chart_series *least = begin_series(s, tm_arena_format(s->arena, "%s %.4g", what, floor), i, 2);
         least->colour = 28 + (int)(i % 4);
         least->dashed = true;
@@ -154,13 +167,27 @@ static inline void loss_is_drawn(const svg_page *page, const source *runs, size_
     for (size_t i = 0; i < s->n; i++)
         for (size_t k = 0; k < s->all[i].n; k++)
             if (isfinite(s->all[i].y[k])) lo = fmin(lo, s->all[i].y[k]), hi = fmax(hi, s->all[i].y[k]);
-    lines_are_drawn(page, &(chart_lines_options){ .id = "loss",
+    lines_are_drawn(page, &(chart_lines_options){ .id = id,
                                                   .title = "Loss",
                                                   .x_name = "step",
-                                                  .y_name = of_images(runs) ? "squared error" : "nats per token",
+                                                  .y_name = unit,
                                                   .series = s->all,
                                                   .n = s->n,
                                                   .log_y = lo > 0 && hi > 100 * lo });
+}
+
+/* Returns how many charts there are. */
+static inline size_t loss_is_drawn(const svg_page *page, const source *runs, size_t n, series *s)
+{
+    size_t units = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = 0;
+        while (strcmp(loss_unit(&runs[k]), loss_unit(&runs[i])) != 0) k++;
+        if (k < i) continue;
+        const char *id = units++ ? tm_arena_format(s->arena, "loss-%zu", units) : "loss";
+        losses_of_unit(page, id, loss_unit(&runs[i]), runs, n, s);
+    }
+    return units;
 }
 
 static inline void speed_is_drawn(const svg_page *page, const source *runs, size_t n, series *s)
@@ -478,12 +505,12 @@ static inline bool numbers_are_drawn(const svg_page *page, const source *runs, s
     return true;
 }
 
-/* Is the chart in the page as it has to be? false: these runs have none. */
-static inline bool chart_is_drawn(const svg_page *page, const char *chart, const source *runs, size_t n)
+/* Is the chart in the page as it has to be? Returns its parts; 0: these runs have none. */
+static inline size_t chart_is_drawn(const svg_page *page, const char *chart, const source *runs, size_t n)
 {
     series s = { .arena = tm_arena_create() };
-    bool   drawn = true;
-    if (strcmp(chart, "loss") == 0) loss_is_drawn(page, runs, n, &s);
+    size_t drawn = 1;
+    if (strcmp(chart, "loss") == 0) drawn = loss_is_drawn(page, runs, n, &s);
     if (strcmp(chart, "speed") == 0) speed_is_drawn(page, runs, n, &s);
     if (strcmp(chart, "ledger") == 0) ledger_is_drawn(page, runs, n, s.arena);
     if (strcmp(chart, "memory") == 0) drawn = memory_is_drawn(page, runs, n, s.arena);

@@ -66,13 +66,19 @@ static void one_run_has_cards(void **state)
     close_source(&run);
 }
 
-/* A run with this verdict and speed. */
+static const char *number_or_null(tm_arena *arena, double value)
+{
+    return isnan(value) ? "null" : tm_arena_format(arena, "%.17g", value);
+}
+
+/* A run with this verdict and speed; lo and hi NAN: no interval. */
 static tm_result *run_at(const char *name, const char *verdict, double lo, double median, double hi, const char *data)
 {
-    tm_text speed = { 0 }, says = { 0 }, source_is = { 0 };
-    tm_text_printf(&speed,
-                   "\"tokens_per_second_per_device\": {\"median\": %.17g, \"lo\": %.17g, \"hi\": %.17g}, \"was\": {",
-                   median, lo, hi);
+    tm_text   speed = { 0 }, says = { 0 }, source_is = { 0 };
+    tm_arena *arena = tm_arena_create();
+    tm_text_printf(&speed, "\"tokens_per_second_per_device\": {\"median\": %.17g, \"lo\": %s, \"hi\": %s}, \"was\": {",
+                   median, number_or_null(arena, lo), number_or_null(arena, hi));
+    tm_arena_destroy(arena);
     tm_text_printf(&says, "\"verdict\": \"%s\", \"said\": \"", verdict);
     tm_text_printf(&source_is, "\"data_source\": \"%s\", \"source\":", data);
     const char *const pairs[] = { "\"tokens_per_second_per_device\": {", speed.data, "\"data_source\":", source_is.data,
@@ -130,6 +136,105 @@ static void several_runs_have_stars(void **state)
     svg_close(&page);
     for (size_t i = 0; i < MOST; i++) tm_result_destroy(runs[i]);
     tm_text_fini(&html);
+}
+
+static size_t stars(const svg_page *page, size_t runs, size_t column)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < runs; i++) n += has_star(page, i, column);
+    return n;
+}
+
+/* A run of a few steps may seem the fastest: without an interval nobody knows. */
+static void no_interval_no_star(void **state)
+{
+    (void)state;
+    const double none = (double)NAN;
+    tm_result   *runs[] = { run_at("short", "valid", none, 900, none, "synthetic"),
+                            run_at("long", "valid", 90, 100, 110, "synthetic"),
+                            run_at("longer", "valid", 190, 200, 210, "synthetic") };
+    tm_text      html = { 0 };
+    svg_page     page = page_of((const tm_result *const *)runs, 2, &html);
+    assert_int_equal(stars(&page, 2, 0) + stars(&page, 2, 4), 0); /* one alone is the best of nothing */
+    assert_int_equal(stars(&page, 2, 2), 2);
+    svg_close(&page);
+    page = page_of((const tm_result *const *)runs, 3, &html);
+    assert_true(has_star(&page, 2, 0) && stars(&page, 3, 0) == 1);
+    svg_close(&page);
+    for (size_t i = 0; i < 3; i++) tm_result_destroy(runs[i]);
+    tm_text_fini(&html);
+}
+
+/* Of runs that do not do the same work none is the best in anything; the page says in what they differ. */
+static void other_work_is_not_compared(void **state)
+{
+    static const struct {
+        const char *from, *to, *differ;
+    } cases[] = {
+        { "\"llama-small\"", "\"llama-small\"", NULL },
+        { "\"llama-small\"", "\"llama-large\"", "model" },
+        { "\"batch_tokens\": 4096", "\"batch_tokens\": 512", "tokens of a step" },
+        { "\"configuration\": null", "\"configuration\": {\"training.seq_len\": 8}", "sequence length" },
+        { "\"preference\"", "\"images_per_second_per_device\": {\"median\": 2}, \"is\"", "unit of the loss" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *pairs[] = { cases[i].from, cases[i].to, NULL };
+        tm_result  *runs[] = { run_of("a", rich, NULL, NULL), run_of("b", rich, pairs, NULL) };
+        tm_text     html = { 0 };
+        svg_page    page = page_of((const tm_result *const *)runs, 2, &html);
+        for (size_t c = 0; c < 5; c++)
+            if (cases[i].differ || c == 3) assert_int_equal(stars(&page, 2, c), cases[i].differ ? 0 : 2);
+        const char *note = svg_text(&page, svg_find(&page, with_id(&page, "headline"), page.n, "p", "note"));
+        if (cases[i].differ && !strstr(note, cases[i].differ)) fail_msg("'%s' has no '%s'", note, cases[i].differ);
+        svg_close(&page);
+        tm_text_fini(&html);
+        for (size_t k = 0; k < 2; k++) tm_result_destroy(runs[k]);
+    }
+}
+
+/* --- what was checked --------------------------------------------------------------------------------------------- */
+
+/* A check that was not run is told as that, with the reason, and never as one that failed. */
+static void a_check_that_did_not_run_is_no_failure(void **state)
+{
+    static const struct {
+        const char *certificate, *configuration, *planned, *told;
+    } cases[] = {
+        { "\"done\": true, \"gradients\": true", "{}", "60", "passed" },
+        { "\"done\": true, \"gradients\": false", "{}", "60", "failed" },
+        { "\"done\": true, \"gradients\": true, \"reason\": \"too large\"", "{}", "60", "failed: too large" },
+        { "\"done\": false, \"gradients\": false, \"reason\": \"no memory\"", "{}", "60", "not run: no memory" },
+        { "\"done\": false, \"gradients\": false", "{}", "49", "not run: fewer than 50 steps" },
+        { "\"done\": false, \"gradients\": false", "{}", "50", "not run" },
+        { "\"done\": false, \"gradients\": false", "{\"debug.certificate\": false}", "49",
+          "not run: debug.certificate is false" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_arena   *arena = tm_arena_create();
+        const char *pairs[] = { "\"certificate\": {",
+                                tm_arena_format(arena, "\"certificate\": {%s}, \"was\": {", cases[i].certificate),
+                                "\"configuration\": null",
+                                tm_arena_format(arena, "\"configuration\": %s", cases[i].configuration),
+                                "\"planned\": 40",
+                                tm_arena_format(arena, "\"planned\": %s", cases[i].planned),
+                                NULL };
+        tm_result  *run = run_of("run", rich, pairs, NULL);
+        tm_text     html = { 0 };
+        svg_page    page = page_of((const tm_result *const *)&run, 1, &html);
+        size_t      row = with_id(&page, "figures");
+        while (row < page.n && !(svg_attribute(&page.nodes[row], "data-path") &&
+                                 strcmp(svg_attribute(&page.nodes[row], "data-path"), "certificate/gradients") == 0))
+            row++;
+        assert_true(row < page.n);
+        assert_string_equal(svg_text(&page, svg_find(&page, row, page.n, "th", NULL)), "gradient check");
+        assert_string_equal(svg_text(&page, svg_find(&page, row, page.n, "td", "number")), cases[i].told);
+        svg_close(&page);
+        tm_text_fini(&html);
+        tm_result_destroy(run);
+        tm_arena_destroy(arena);
+    }
 }
 
 /* --- roofs -------------------------------------------------------------------------------------------------------- */
@@ -374,6 +479,9 @@ static void colours_differ(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(one_run_has_cards),
     cmocka_unit_test(several_runs_have_stars),
+    cmocka_unit_test(no_interval_no_star),
+    cmocka_unit_test(other_work_is_not_compared),
+    cmocka_unit_test(a_check_that_did_not_run_is_no_failure),
     cmocka_unit_test(roofs_are_of_benchmarks),
     cmocka_unit_test(bfloat16_has_its_roof),
     cmocka_unit_test(other_benchmarks_are_refused),
