@@ -6,7 +6,7 @@
 
 value() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1" | head -n 1; }
 
-trainmark run $tiny --training.steps 30 --out watched
+trainmark run $tiny --training.steps 30 --out watched -v
 check "a run that is watched" [ "$code" -eq 0 ]
 check "why it stopped" [ "$(value watched/result.json stopped)" = "all steps done" ]
 for name in drift_percent drift_lo shift_percent effective_n half_width_percent outliers other_load_percent \
@@ -18,8 +18,8 @@ inside() { sed -n "/^ *\"$1\": {/,/}/s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},
 machine=$(inside machine verdict) reached=$(inside steady_state reached)
 check "the verdict on the machine that the result has" has "$out" "^  machine     ${machine:-none} +[a-z0-9]"
 [ "$reached" = false ] && not="not "
-check "the steady state that the result has" has "$out" "^    steady state +${not-}reached$"
-check "independent steps" has "$out" "^    equivalent number of independent steps +[0-9]+ of 2[0-9]$"
+check "the steady state that the result has" has "$out" "^    steady state +(${not-}reached|too few steps)$"
+check "independent steps" has "$out" "^    effective sample size +[0-9]+ of 2[0-9]$"
 
 trainmark run $tiny --training.stop_at_target true --metrics.target_half_width 0.01
 failed_with 4 "two ways to end a run" "metrics.target_half_width \(command line\)" "training.stop_at_target \(command line\)" \
