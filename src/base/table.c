@@ -16,7 +16,7 @@ struct tm_table {
     tm_column   *columns;
     tm_cell     *cells; /* row after row */
     const char **notes;
-    bool        *brief; /* (n_columns); NULL: all of them */
+    size_t      *brief; /* (n_columns) place in the list, from 1; 0: not there. NULL: all of them */
     size_t       n_columns, columns_capacity, n_rows, cells_capacity, n_notes, notes_capacity;
 };
 
@@ -59,13 +59,19 @@ void tm_table_brief(tm_table *table, const char *const *columns, size_t n)
     for (size_t i = 0; i < n; i++) {
         int at = tm_table_find(table, columns[i]);
         TM_ASSERT(at >= 0);
-        table->brief[at] = true;
+        table->brief[at] = i + 1;
     }
+}
+
+size_t tm_table_rank(const tm_table *table, size_t column)
+{
+    if (!table->brief) return column;
+    return table->brief[column] ? table->brief[column] - 1 : table->n_columns + column;
 }
 
 bool tm_table_is_brief(const tm_table *table, size_t column)
 {
-    return !table->brief || table->brief[column];
+    return !table->brief || table->brief[column] > 0;
 }
 
 void tm_table_row(tm_table *table)

@@ -37,10 +37,12 @@ void      tm_table_destroy(tm_table *table); /* NULL is fine */
 /* Columns are added before the first row; a name given twice is a bug. */
 void tm_table_column(tm_table *table, const char *name, int digits);
 void tm_table_columns(tm_table *table, const tm_column *columns, size_t n);
-/* Names the columns that people see unless they ask for all; the others are in files. Without a call: all. A name that
- * is no column is a bug. */
+/* Names the columns that people see unless they ask for all, the most important one first; the others are in files.
+ * Without a call: all, in their order. A name that is no column is a bug. */
 void tm_table_brief(tm_table *table, const char *const *columns, size_t n);
 bool tm_table_is_brief(const tm_table *table, size_t column);
+/* 0: the most important column. Those that are not brief come behind those that are. */
+size_t tm_table_rank(const tm_table *table, size_t column);
 /* A new row, all cells empty; the setters below fill the newest. Asking for a column that is not there is a bug. */
 void tm_table_row(tm_table *table);
 void tm_table_text(tm_table *table, const char *column, const char *value); /* NULL: empty */

@@ -178,8 +178,9 @@ static void tell_budget(engine *e)
     e->session->seconds = passed(e);
     double needed = tm_ab_budget_needed(e->session);
     if (e->round > 0 || !(needed > e->options->budget_seconds)) return;
-    tm_note("a verdict takes %d rounds, and one takes %.1f s: --budget %g is too short, --budget %.0f is enough",
-            TM_PAIRED_UNITS, e->startup_seconds + e->block_seconds, e->options->budget_seconds, ceil(needed));
+    tm_note(
+        "a verdict takes %d rounds, and one takes %.1f s: --budget %g is too short; the verdict will say what it takes",
+        TM_PAIRED_UNITS, e->startup_seconds + e->block_seconds, e->options->budget_seconds);
 }
 
 static bool enough(const engine *e)
@@ -242,7 +243,7 @@ static char *copy_of(const char *text)
 
 static void begin(engine *e)
 {
-    static const char *const names[] = { "A", "B", "A again" };
+    static const char *const names[] = { "A", "B", "Control copy of A" };
     const tm_ab_options     *o = e->options;
     *e->session = (tm_ab_session){ .whole_runs = o->whole_runs,
                                    .turn_seconds = o->turn_seconds,

@@ -60,8 +60,11 @@ static tm_status ended_badly(ab_player *p, const char *what, tm_error *err)
     const char *how =
         tm_process_ended(p->process, &status) ? tm_process_status_text(status, text) : "it is still alive";
     const char *words = tm_process_last_words(p->process);
-    return tm_fail(err, TM_INVALID, "%s (%.160s) %s after %lld steps: %s%s%s", p->name, p->program->text, what,
-                   (long long)p->steps, how, *words ? "; its last output:\n" : "", words);
+    bool        obliged =
+        strcmp(what, "exited") == 0 && !p->program->turns && tm_process_ended(p->process, &status) && status == 0;
+    return tm_fail(err, TM_INVALID, "%s (%.160s) %s after %lld steps (%s)%s%s%s", p->name, p->program->text, what,
+                   (long long)p->steps, how, obliged ? "; a command must keep printing steps until it is stopped" : "",
+                   *words ? "; its last output:\n" : "", words);
 }
 
 /* --- lines -------------------------------------------------------------------------------------------------------- */
@@ -185,10 +188,10 @@ static tm_status told_turn(ab_player *p, double seconds, const ab_table *table, 
         return ended_badly(p,
                            "does not know the turn protocol (" TM_TURN_VARIABLE
                            "; name an older version with --a-command or "
-                           "--b-command) or ended",
+                           "--b-command) or exited",
                            err);
     }
-    return isinf(seconds) ? TM_OK : ended_badly(p, "ended", err);
+    return isinf(seconds) ? TM_OK : ended_badly(p, "exited", err);
 }
 
 /* --- any other program -------------------------------------------------------------------------------------------- */
@@ -234,7 +237,7 @@ static tm_status watched_turn(ab_player *p, double seconds, const ab_table *tabl
         }
         last = now;
     }
-    if (!alive) return isinf(seconds) ? TM_OK : ended_badly(p, "ended", err);
+    if (!alive) return isinf(seconds) ? TM_OK : ended_badly(p, "exited", err);
     TM_TRY(tm_process_stop(p->process, err));
     p->cut = true;
     (void)take_in(p, fd);

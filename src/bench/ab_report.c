@@ -73,12 +73,13 @@ void tm_ab_print_text(const tm_ab_session *session, tm_text *out)
             out,
             "floor      %10.2f %%   smaller differences do not count; detected in about 4 of 5 sessions: %.2f %%\n",
             100 * r->floor, 100 * r->detectable);
-    tm_text_printf(out,
-                   "samples    %lld pairs in %lld round(s); %lld turns of %s, %lld steps; left out: %lld warm-up turns "
-                   "with %lld steps, %lld cut steps\n",
-                   (long long)r->pairs, (long long)r->rounds, (long long)f.turns,
-                   session->whole_runs ? "a whole run" : "live processes", (long long)f.steps,
-                   (long long)f.warmup_turns, (long long)f.warmup_steps, (long long)f.cut_steps);
+    tm_text_printf(
+        out,
+        "samples    %lld pairs in %lld round(s); %lld turns of %s with %lld steps count; besides these, %lld "
+        "warm-up turns with %lld steps and %lld cut steps do not\n",
+        (long long)r->pairs, (long long)r->rounds, (long long)f.turns,
+        session->whole_runs ? "a whole run" : "live processes", (long long)f.steps, (long long)f.warmup_turns,
+        (long long)f.warmup_steps, (long long)f.cut_steps);
     tm_text_printf(out, "ended      after %.1f s: %s\n", session->seconds, ends[session->end]);
     print_verdict(out, session, &f);
 }

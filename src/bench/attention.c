@@ -36,7 +36,7 @@ static const tm_column columns[] = {
     { "fwd_half_width_pct", 3 }, { "bwd_median", 5 }, { "bwd_half_width_pct", 3 }, { "n", 0 }, { "verdict", 0 },
     { "reason", 0 }, { "skipped", 0 },
 };
-static const char *const brief[] = { "model", "batch_size", "seqlen_q", "num_head_q", "head_dim_qk", "causal", "backend", "fwd_tflops", "bwd_tflops", "correct", "skipped" };
+static const char *const brief[] = { "model", "batch_size", "seqlen_q", "causal", "backend", "fwd_tflops", "bwd_tflops", "skipped", "correct", "num_head_q", "head_dim_qk" };
 /* clang-format on */
 
 enum { FORWARD, BACKWARD, DIRECTIONS };

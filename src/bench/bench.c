@@ -182,7 +182,9 @@ static void check_rows(tm_bench *bench)
     if (column < 0 || n == 0) return;
     for (size_t row = 0; row < n; row++)
         if (tm_table_cell(bench->table, row, (size_t)column)->kind == TM_CELL_EMPTY) return;
-    tm_bench_invalid(bench, "nothing was measured, every row was skipped: %.300s",
+    int         named = tm_table_find(bench->table, "case");
+    const char *name = named >= 0 ? tm_table_cell(bench->table, 0, (size_t)named)->text : NULL;
+    tm_bench_invalid(bench, "nothing was measured: %.100s%s%.300s", name ? name : "", name ? ": " : "",
                      tm_table_cell(bench->table, 0, (size_t)column)->text);
 }
 

@@ -43,8 +43,8 @@ static const tm_column columns[] = {
     { "algorithm", 0 }, { "algorithm_gbps", 5 }, { "bus_gbps", 5 }, { "between_hosts_bytes", 0 },
     { "correct", 0 },   { "link_pct", 3 },       { "link", 0 },     { "skipped", 0 },
 };
-static const char *const brief[] = { "engine",    "call",           "ranks",    "bytes",   "format", "algorithm",
-                                     "median_ms", "algorithm_gbps", "bus_gbps", "correct", "skipped" };
+static const char *const brief[] = { "engine",  "call",  "bytes",     "median_ms", "bus_gbps",      "skipped",
+                                     "correct", "ranks", "algorithm", "format",    "algorithm_gbps" };
 
 /* COPY: every rank copies memory of its own, the yardstick of a host. */
 enum { COPY = TM_COMM_RECEIVE + 1, P2P = TM_COMM_SEND };

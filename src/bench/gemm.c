@@ -66,8 +66,8 @@ static const tm_column columns[] = {
     { "error_of_bound", 2 },
     { "skipped", 0 },
 };
-static const char *const brief[] = { "name",   "case",           "dtype",    "cache",      "engine",  "median_ms",
-                                     "tflops", "half_width_pct", "peak_pct", "time_ratio", "correct", "skipped" };
+static const char *const brief[] = { "case",    "engine",         "tflops",   "skipped", "median_ms",  "dtype",
+                                     "correct", "half_width_pct", "peak_pct", "cache",   "time_ratio", "name" };
 
 enum { GPU_TICK_NS = 1000 }; /* CUDA's events count in steps of about half a microsecond */
 
@@ -260,7 +260,8 @@ static void why_not(const work *w, const tm_operands *o, tm_engine *const *engin
     }
     seconds = predict(w, &o->product, engines, count);
     if (seconds > left)
-        snprintf(out, 192, "would take about %.3g s, %.3g s of the budget are left (--budget)", seconds, left);
+        snprintf(out, 192, "needs about %.3g s, but only %.3g s of the budget is left for it; raise --budget", seconds,
+                 left);
 }
 
 static void skip_all(work *w, const tm_product *p, tm_engine *const *engines, int count, bool cold, const char *reason)

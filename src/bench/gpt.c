@@ -41,7 +41,7 @@ static const tm_column columns[] = {
     { "memory_gb", 4 }, { "loss_first", 5 }, { "loss_last", 5 },
     { "residual_pct", 3 }, { "error_pct", 3 }, { "skipped", 0 },
 };
-static const char *const brief[] = { "case", "row", "batch", "seq", "dtype", "tokens_per_second", "half_width_pct", "step_ms", "tflops_6n", "tag", "skipped" };
+static const char *const brief[] = { "case", "row", "tokens_per_second", "skipped", "batch", "seq", "step_ms", "tflops_6n", "half_width_pct", "dtype", "tag" };
 /* clang-format on */
 
 static const char *const table_sizes[] = { "small", "medium", "large", "xl", "1.5b", "3b", "7b", "13b" };
@@ -403,7 +403,8 @@ static tm_status measure(size *z, tm_error *err)
         snprintf(reason, sizeof reason, "needs %s, and two slices do not fit either; %s may be used",
                  tm_format_bytes(want, (double)z->whole.arena_bytes), tm_format_bytes(have, (double)limit));
     else
-        snprintf(reason, sizeof reason, "a round of slices takes about %.3g s, its share of the budget has %.3g s",
+        snprintf(reason, sizeof reason,
+                 "needs about %.3g s per round, but only %.3g s of the budget is left for it; raise --budget",
                  round_estimate(z, false), left);
     return skip(z, "model", reason);
 }

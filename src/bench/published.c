@@ -30,8 +30,8 @@ static const char *const names[COLUMNS] = {
     REFERENCE_COLUMNS(X)
 #undef X
 };
-static const char *const brief[] = { "workload", "row", "device", "devices", "dtype",
-                                     "batch",    "seq", "column", "value",   "unit" };
+static const char *const brief[] = { "row",   "dtype", "value",  "unit",    "device", "workload",
+                                     "batch", "seq",   "column", "devices", "note" };
 
 typedef struct {
     const char *text[COLUMNS];
@@ -242,7 +242,7 @@ tm_table *tm_published_compare(const tm_published *reference, const tm_table *me
                                     { "note", 0 } },
                      15);
     tm_table_brief(table,
-                   (const char *const[]){ "case", "column", "measured", "published", "ratio", "unit", "device", "dtype",
+                   (const char *const[]){ "case", "measured", "published", "ratio", "unit", "device", "dtype", "column",
                                           "batch", "seq" },
                    10);
     for (size_t row = 0; row < tm_table_n_rows(measured); row++)

@@ -38,7 +38,7 @@ static const tm_column columns[] = {
     { "startup_s", 4 }, { "exit_s", 4 }, { "bytes_read", 0 }, { "bytes_from_disk", 0 }, { "resident_bytes", 0 },
     { "minor_faults", 0 }, { "major_faults", 0 }, { "executable_bytes", 0 }, { "skipped", 0 },
 };
-static const char *const brief[] = { "model", "cache", "first_step_s", "step_s", "startup_s", "exit_s", "bytes_read", "bytes_from_disk", "resident_bytes", "skipped" };
+static const char *const brief[] = { "model", "cache", "startup_s", "first_step_s", "skipped", "step_s", "exit_s", "bytes_read", "bytes_from_disk", "resident_bytes" };
 /* clang-format on */
 
 enum { WARM, COLD, KINDS };

@@ -21,8 +21,8 @@ static const tm_column columns[] = {
     { "host", 0 },      { "kernel", 0 },    { "stores", 0 },      { "threads", 0 }, { "elements", 0 },
     { "array_mib", 5 }, { "best_mbps", 6 }, { "median_mbps", 6 }, { "correct", 0 }, { "skipped", 0 },
 };
-static const char *const brief[] = { "kernel",      "stores",         "threads", "array_mib", "best_mbps",
-                                     "median_mbps", "half_width_pct", "correct", "skipped" };
+static const char *const brief[] = { "kernel",  "stores",    "best_mbps",   "skipped",       "correct",
+                                     "threads", "array_mib", "median_mbps", "half_width_pct" };
 
 typedef struct {
     tm_bench        *bench;

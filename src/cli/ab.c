@@ -329,11 +329,11 @@ static tm_status ab(tm_cli_line *line, tm_error *err)
 const tm_cli_command tm_command_ab = {
     .name = "ab",
     .summary = "alternate two configurations, binaries or commands and test whether B is slower",
-    .about =
-        "Runs two programs in turn on this machine: is B slower than A? A third process runs A again and shows what "
-        "difference the machine makes between two copies of the same program. A and B are given as arguments of "
-        "`trainmark run`, as "
-        "other binaries of trainmark, or as commands (docs/ab.md).",
+    .about = "Alternates two programs on this machine and tests whether B is slower than A. A third process runs A "
+             "again and shows what "
+             "difference the machine makes between two copies of the same program. A and B are given as arguments of "
+             "`trainmark run`, as "
+             "other binaries of trainmark, or as commands (docs/ab.md).",
     TM_CLI_OPTIONS(rows, ab_options),
     .run = ab,
 };

@@ -116,7 +116,7 @@ static tm_status run_jobs(tm_cli_line *line, tm_error *err)
     for (int i = 1; i < line->n_words; i++) argv[argc++] = line->words[i];
     if (o->json) argv[argc++] = (char *)"--json";
     if (o->output) argv[argc++] = tm_arena_format(line->arena, "--output-file=%s", o->output);
-    return tm_bench_jobs(line->words[0], argc, argv, err);
+    return tm_bench_jobs(line->words[0], argc, argv, line->verbose, err);
 }
 
 static const tm_option jobs_rows[] = {

@@ -30,6 +30,7 @@ typedef struct {
     const char *path;
     job        *jobs;
     int         n;
+    bool        verbose; /* all columns */
 } job_list;
 
 static tm_status wrong(const job_list *l, int line, const char *what, tm_error *err)
@@ -136,7 +137,7 @@ static void add_heading(const job *j, bool json, int number, tm_text *out)
 }
 
 /* *printed: the tables that there are already. */
-static tm_status run_job(const job *j, int *printed, bool json, tm_text *file, tm_error *err)
+static tm_status run_job(const job *j, int *printed, bool json, bool verbose, tm_text *file, tm_error *err)
 {
     tm_text   text = { 0 };
     tm_error  writing = { 0 };
@@ -145,7 +146,7 @@ static tm_status run_job(const job *j, int *printed, bool json, tm_text *file, t
     bool      done = st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED;
     if (done && tm_table_n_rows(table) > 0) {
         add_heading(j, json, *printed, &text);
-        tm_cli_add_table(table, json, false, &text);
+        tm_cli_add_table(table, json, verbose, &text);
         add_heading(j, json, *printed, file);
         tm_table_print(table, json ? TM_TABLE_JSON : TM_TABLE_MARKDOWN, file);
         ++*printed;
@@ -179,7 +180,7 @@ static tm_status run_jobs(const job_list *l, tm_error *err)
     TM_TRY(begun);
     for (int i = 0; i < l->n && first != TM_INTERRUPTED; i++) {
         tm_error  own = { 0 };
-        tm_status st = run_job(&l->jobs[i], &printed, json, &file, &own);
+        tm_status st = run_job(&l->jobs[i], &printed, json, l->verbose, &file, &own);
         if (st == TM_OK || first != TM_OK) continue;
         first = tm_fail(err, st, "job %d (%s): %s", i + 1,
                         l->jobs[i].name ? l->jobs[i].name : l->jobs[i].workload->name, own.text);
@@ -194,9 +195,9 @@ static tm_status run_jobs(const job_list *l, tm_error *err)
     return first != TM_OK ? first : st;
 }
 
-tm_status tm_bench_jobs(const char *path, int argc, char **argv, tm_error *err)
+tm_status tm_bench_jobs(const char *path, int argc, char **argv, bool verbose, tm_error *err)
 {
-    job_list  l = { .arena = tm_arena_create(), .path = path };
+    job_list  l = { .arena = tm_arena_create(), .path = path, .verbose = verbose };
     tm_text   text = { 0 };
     tm_status st = tm_file_read(path, TM_YAML_MAX_BYTES, &text, err);
     if (st == TM_OK) st = read_jobs(&l, &text, argc, argv, err);

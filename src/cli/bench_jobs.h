@@ -5,8 +5,10 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
+
 /* argv: options for all jobs, above those of the file. Everything is read and checked before the first one runs; a job
  * whose numbers are invalid does not stop the others. */
-TM_MUST_USE tm_status tm_bench_jobs(const char *path, int argc, char **argv, tm_error *err);
+TM_MUST_USE tm_status tm_bench_jobs(const char *path, int argc, char **argv, bool verbose, tm_error *err);
 
 #endif

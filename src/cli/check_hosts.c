@@ -30,6 +30,7 @@ typedef struct {
     tm_comm         *world;
     int              rank;
     bool             first; /* of its host */
+    bool             verbose;
     tm_arena        *arena;
     tm_hosts_card    card;
 } station;
@@ -142,7 +143,7 @@ static tm_status give_out(const station *s, const tm_hosts *hosts, tm_error *err
     tm_text     text = { 0 };
     const char *file = tm_config_text(s->config, "report-file-name");
     tm_table   *table = tm_hosts_table(hosts);
-    tm_cli_add_table(table, tm_config_bool(s->config, "json"), false, &text);
+    tm_cli_add_table(table, tm_config_bool(s->config, "json"), s->verbose, &text);
     tm_status st = tm_cli_print(&text, err);
     if (st == TM_OK && file) st = tm_table_write(table, file, err);
     tm_text_fini(&text);
@@ -170,7 +171,7 @@ static tm_status check_all(station *s, const check_hosts_options *o, tm_error *e
 
 tm_status check_hosts(const check_hosts_options *o, tm_error *err)
 {
-    station      s = { .config = o->config };
+    station      s = { .config = o->config, .verbose = o->line->verbose };
     bool         started = false;
     int64_t      ranks = tm_config_i64(o->config, "ranks");
     tm_cli_start start = { .ranks = ranks, .mpi = tm_config_text(o->config, "mpi") };

@@ -154,8 +154,11 @@ TM_MUST_USE tm_status tm_cli_unknown_option(const tm_cli_line *line, const char 
 /* The level of the log, by -q and -v. */
 void tm_cli_set_loudness(const tm_cli_line *line);
 
-/* Appends "usage: ...", what the command does, its options. */
-void tm_cli_help(const tm_cli_command *command, const char *name, tm_text *out);
+/* Characters of a line on standard output: `most`, or those of a narrower terminal. */
+size_t tm_cli_width(size_t most);
+enum { TM_CLI_HELP_WIDTH = 100 }; /* of a line, where the terminal is no narrower */
+/* Appends "usage: ...", what the command does, its options; texts in lines of `width` characters at most. */
+void tm_cli_help(const tm_cli_command *command, const char *name, size_t width, tm_text *out);
 /* "PATH --out FILE [options]": what may stand behind the name. */
 void tm_cli_synopsis(const tm_cli_command *command, tm_text *out);
 /* "help (2 to 16777216; default 8192)" */

@@ -16,32 +16,33 @@ typedef struct {
     double      slowdown;
     int64_t     top;
     bool        json, baseline;
-    const char *path; /* of the store, or NULL */
+    bool        verbose; /* all columns: -v */
+    const char *path;    /* of the store, or NULL */
 } compare_options;
 
-static tm_status print(const tm_table *table, bool json, tm_error *err)
+static tm_status print(const tm_table *table, const compare_options *o, tm_error *err)
 {
     tm_text text = { 0 };
-    tm_cli_add_table(table, json, false, &text);
-    tm_text_add(&text, json ? "" : "\n");
+    tm_cli_add_table(table, o->json, o->verbose, &text);
+    tm_text_add(&text, o->json ? "" : "\n");
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     return st;
 }
 
 /* One below the other, or as a list; NULL: none. */
-static tm_status print_tables(const tm_table *const *tables, size_t n, bool json, tm_error *err)
+static tm_status print_tables(const tm_table *const *tables, size_t n, const compare_options *o, tm_error *err)
 {
     tm_text     text = { 0 };
-    const char *between = json ? "[\n" : "";
+    const char *between = o->json ? "[\n" : "";
     for (size_t i = 0; i < n; i++) {
         if (!tables[i]) continue;
         tm_text_add(&text, between);
-        tm_cli_add_table(tables[i], json, false, &text);
-        if (!json) tm_text_add(&text, "\n");
-        between = json ? ",\n" : "";
+        tm_cli_add_table(tables[i], o->json, o->verbose, &text);
+        if (!o->json) tm_text_add(&text, "\n");
+        between = o->json ? ",\n" : "";
     }
-    tm_text_add(&text, json ? "]\n" : "");
+    tm_text_add(&text, o->json ? "]\n" : "");
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     return st;
@@ -75,7 +76,7 @@ static tm_status compare_two(const compare_options *o, const tm_result *a, const
     tm_table_note(figures, "a: %s, b: %s; intervals are of these starts, not of what another start would show",
                   tm_result_name(a), tm_result_name(b));
     const tm_table *tables[] = { figures, differences };
-    if (st == TM_OK) st = print_tables(tables, 2, o->json, err);
+    if (st == TM_OK) st = print_tables(tables, 2, o, err);
     tm_table_destroy(figures);
     tm_table_destroy(differences);
     return st;
@@ -90,7 +91,7 @@ static tm_status compare_published(const compare_options *o, const tm_result *a,
     if (tm_table_n_rows(table) == 0)
         st = tm_fail(err, TM_INVALID, "no published figure belongs to '%s'; `trainmark reference` lists all",
                      tm_result_name(a));
-    if (st == TM_OK) st = print(table, o->json, err);
+    if (st == TM_OK) st = print(table, o, err);
     tm_table_destroy(table);
     tm_table_destroy(measured);
     tm_published_destroy(published);
@@ -99,7 +100,7 @@ static tm_status compare_published(const compare_options *o, const tm_result *a,
 
 /* --- gates -------------------------------------------------------------------------------------------------------- */
 
-static tm_status print_gates(const tm_gate *gates, size_t n, const char *cell, bool json, tm_error *err)
+static tm_status print_gates(const tm_gate *gates, size_t n, const char *cell, const compare_options *o, tm_error *err)
 {
     static const tm_column columns[] = {
         { "metric", 0 }, { "kind", 0 }, { "limit", 6 }, { "measured", 6 }, { "verdict", 0 }
@@ -117,7 +118,7 @@ static tm_status print_gates(const tm_gate *gates, size_t n, const char *cell, b
         failed += !gates[i].passed;
     }
     tm_table_note(table, "cell %s: %zu of %zu pass", cell, n - failed, n);
-    tm_status st = print(table, json, err);
+    tm_status st = print(table, o, err);
     tm_table_destroy(table);
     if (st == TM_OK && failed) st = tm_fail(err, TM_NEGATIVE, "%zu of %zu limits are exceeded", failed, n);
     return st;
@@ -135,7 +136,7 @@ static tm_status judge(const compare_options *o, const tm_result *a, tm_error *e
     TM_TRY(tm_thresholds_read(o->thresholds, &limits, err));
     if (!cell) cell = tm_thresholds_has(limits, cells[1], &ignored) == TM_OK ? cells[1] : cells[0];
     tm_status st = tm_thresholds_judge(limits, cell, metrics, n, &gates, &n_gates, err);
-    if (st == TM_OK) st = print_gates(gates, n_gates, cell, o->json, err);
+    if (st == TM_OK) st = print_gates(gates, n_gates, cell, o, err);
     tm_thresholds_destroy(limits);
     return st;
 }
@@ -178,7 +179,7 @@ static tm_status print_baseline(const compare_options *o, const compare_side *a,
         tm_table_note(figures, "a: %s, b: %s; intervals are of these starts, not of what another start would show",
                       tm_result_name(base->runs[0]), tm_result_name(a->runs[0]));
     const tm_table *tables[] = { figures, differences, r->sides, r->verdict };
-    tm_status       st = print_tables(tables, sizeof tables / sizeof tables[0], o->json, err);
+    tm_status       st = print_tables(tables, sizeof tables / sizeof tables[0], o, err);
     tm_table_destroy(figures);
     tm_table_destroy(differences);
     return st;
@@ -209,8 +210,9 @@ static tm_status gate(compare_options *o, char **words, int before, int n, tm_ar
 static tm_status run(tm_cli_line *line, tm_error *err)
 {
     compare_options *o = line->options;
-    bool             chosen;
-    int              before = o->baseline ? compare_words_before(line) : line->n_words;
+    o->verbose = line->verbose;
+    bool chosen;
+    int  before = o->baseline ? compare_words_before(line) : line->n_words;
     o->path = tm_store_path(line->arena, o->store, &chosen);
     if (before == 0)
         return tm_fail(err, TM_USAGE,

@@ -64,7 +64,9 @@ tm_status tm_cli_print_coloured(const tm_text *text, tm_error *err)
 
 void tm_cli_add_table(const tm_table *table, bool json, bool all, tm_text *out)
 {
-    tm_table_view view = { .width = tm_terminal_width(STDOUT_FILENO, TM_TABLE_WIDTH), .all = all };
+    tm_table_view view = { .width = tm_terminal_width(STDOUT_FILENO, TM_TABLE_WIDTH),
+                           .all = all,
+                           .rest = "-v or --json" };
     if (json)
         tm_table_print(table, TM_TABLE_JSON, out);
     else

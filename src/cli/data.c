@@ -5,10 +5,10 @@
 #include "cli/cli.h"
 #include "record/table.h"
 
-tm_status tm_data_print(const tm_table *table, bool json, tm_error *err)
+tm_status tm_data_print(const tm_table *table, bool json, bool verbose, tm_error *err)
 {
     tm_text text = { 0 };
-    tm_cli_add_table(table, json, false, &text);
+    tm_cli_add_table(table, json, verbose, &text);
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     return st;

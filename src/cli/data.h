@@ -9,6 +9,6 @@
 #include <stdbool.h>
 
 /* The table on stdout, as JSON or for people. */
-TM_MUST_USE tm_status tm_data_print(const tm_table *table, bool json, tm_error *err);
+TM_MUST_USE tm_status tm_data_print(const tm_table *table, bool json, bool verbose, tm_error *err);
 
 #endif

@@ -15,7 +15,7 @@ static tm_status inspect(tm_cli_line *line, tm_error *err)
     TM_TRY(tm_cli_find_hub(line, TM_HUB_DATASET, &path, err));
     tm_table *table = tm_data_inspect_table();
     tm_status st = tm_data_inspect(path, table, err);
-    if (st == TM_OK) st = tm_data_print(table, o->json, err);
+    if (st == TM_OK) st = tm_data_print(table, o->json, line->verbose, err);
     tm_table_destroy(table);
     return st;
 }

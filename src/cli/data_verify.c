@@ -12,12 +12,12 @@ typedef struct {
     bool        json;
 } verify_options;
 
-static tm_status verify(const char *path, const char *expected, bool json, tm_error *err)
+static tm_status verify(const char *path, const char *expected, bool json, bool verbose, tm_error *err)
 {
     bool      passed = false;
     tm_table *table = tm_data_verify_table();
     tm_status st = tm_data_verify(path, expected, table, &passed, err);
-    if (st == TM_OK) st = tm_data_print(table, json, err);
+    if (st == TM_OK) st = tm_data_print(table, json, verbose, err);
     tm_table_destroy(table);
     if (st == TM_OK && !passed) st = tm_fail(err, TM_NEGATIVE, "'%s' differs from what was published", path);
     return st;
@@ -30,7 +30,7 @@ static tm_status run(tm_cli_line *line, tm_error *err)
     if (hex && (strlen(hex) != TM_MD5_HEX - 1 || strspn(hex, "0123456789abcdef") != TM_MD5_HEX - 1))
         return tm_fail(err, TM_USAGE, "option '--expect' must be 32 hexadecimal digits in lower case, found '%.100s'",
                        hex);
-    return verify(line->words[0], hex, o->json, err);
+    return verify(line->words[0], hex, o->json, line->verbose, err);
 }
 
 static const tm_option rows[] = {

@@ -9,6 +9,7 @@
 #include "gpu/embedded.h"
 #include "gpu/visible.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,7 +199,7 @@ static void print_missing(const char *name, const char *what, const tm_error *wh
     if (json)
         tm_json_string(json, key, why->text);
     else
-        tm_text_printf(out, "%-10s%s\n", name, why->text);
+        tm_text_printf(out, "%-10s", name), tm_text_fill(out, why->text, 10, 10, tm_cli_width(SIZE_MAX));
 }
 
 static void list(tm_text *out, tm_json *json, missing *why)

@@ -365,13 +365,13 @@ static tm_status take_recipe(rewriting *r, const char *gpu, tm_habit_recipe *out
     if (by) *out = tm_habit_recipe_find(r->arena, by, task, r->model, r->precision ? r->precision : "BF16", gpu);
     if (!out->text) {
         bool usual = by && !r->precision;
-        tm_config_note(r->config, "%s of %s: no recipe is built in; %skeys that are not given have their defaults",
-                       r->task ? r->task : "pretrain", r->model, usual ? "it trains in BF16 as its scripts do; " : "");
+        tm_config_note(r->config, "%s of %s: no recipe found; using %strainmark's defaults",
+                       r->task ? r->task : "pretrain", r->model, usual ? "BF16 and " : "");
         return usual ? take_precision(r, "BF16", err) : TM_OK;
     }
     if (!r->task) TM_TRY(take_task(r, out->task, err));
     if (!r->precision) TM_TRY(take_precision(r, "BF16", err));
-    tm_config_note(r->config, "%s of %s as it is done there: %s%s%s%s", r->task, r->model, out->text,
+    tm_config_note(r->config, "%s of %s. Using the published script's settings: %s%s%s%s", r->task, r->model, out->text,
                    out->gpu ? ", the batch of " : "", out->gpu ? out->gpu : "",
                    r->entry ? "; other tasks and formats of this entry are runs of their own (-t, -p)" : "");
     return TM_OK;

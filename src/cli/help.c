@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/help.c - `--help` of any command, from its row. */
+#include "base/terminal.h"
 #include "cli/cli.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { WIDTH = 100, MARGIN = 28 };
+enum { MARGIN = 28 };
+
+size_t tm_cli_width(size_t most)
+{
+    size_t width = tm_terminal_width(STDOUT_FILENO, most);
+    return width < most ? width : most;
+}
 
 /* Paragraphs: each line of `about` is filled, those that begin with a blank stay as they are. */
-static void add_about(const char *about, tm_text *out)
+static void add_about(const char *about, size_t width, tm_text *out)
 {
     for (size_t n; *about; about += n + (about[n] == '\n')) {
         tm_text line = { 0 };
@@ -17,21 +25,21 @@ static void add_about(const char *about, tm_text *out)
         if (n == 0 || about[0] == ' ')
             tm_text_printf(out, "%s\n", line.data);
         else
-            tm_text_fill(out, line.data, 0, 0, WIDTH);
+            tm_text_fill(out, line.data, 0, 0, width);
         tm_text_fini(&line);
     }
 }
 
 /* "  -o, --out FILE", then what it is. */
-static void add_row(const char *left, const char *help, tm_text *out)
+static void add_row(const char *left, const char *help, size_t width, tm_text *out)
 {
-    size_t width = strlen(left);
+    size_t used = strlen(left);
     tm_text_add(out, left);
-    if (width + 2 > MARGIN)
+    if (used + 2 > MARGIN)
         tm_text_printf(out, "\n%*s", MARGIN, "");
     else
-        tm_text_printf(out, "%*s", (int)(MARGIN - width), "");
-    tm_text_fill(out, help, MARGIN, MARGIN, WIDTH);
+        tm_text_printf(out, "%*s", (int)(MARGIN - used), "");
+    tm_text_fill(out, help, MARGIN, MARGIN, width);
 }
 
 void tm_cli_describe(const tm_option *o, tm_text *out)
@@ -51,7 +59,7 @@ void tm_cli_describe(const tm_option *o, tm_text *out)
     tm_text_add(out, ")");
 }
 
-static void add_option(const tm_option *o, tm_text *out)
+static void add_option(const tm_option *o, size_t width, tm_text *out)
 {
     tm_text left = { 0 }, help = { 0 };
     if (o->letter)
@@ -60,7 +68,7 @@ static void add_option(const tm_option *o, tm_text *out)
         tm_text_printf(&left, "      --%s", o->name);
     if (o->value) tm_text_printf(&left, " %s", o->value);
     tm_cli_describe(o, &help);
-    add_row(left.data, help.data, out);
+    add_row(left.data, help.data, width, out);
     tm_text_fini(&left);
     tm_text_fini(&help);
 }
@@ -79,7 +87,7 @@ void tm_cli_synopsis(const tm_cli_command *c, tm_text *out)
                    c->first_keys || c->passes ? " [--key value ...]" : "");
 }
 
-static void add_commands(const tm_cli_command *c, tm_text *out)
+static void add_commands(const tm_cli_command *c, size_t width, tm_text *out)
 {
     tm_cli_command        storage;
     const tm_cli_command *below = tm_cli_nested(c, 0, &storage);
@@ -88,16 +96,16 @@ static void add_commands(const tm_cli_command *c, tm_text *out)
         char left[64];
         snprintf(left, sizeof left, "  %s", below->name);
         tm_text_printf(out, "%-14s", left);
-        tm_text_fill(out, below->summary, 14, 14, WIDTH);
+        tm_text_fill(out, below->summary, 14, 14, width);
     }
 }
 
-static void add_key(const tm_key *key, tm_text *out)
+static void add_key(const tm_key *key, size_t width, tm_text *out)
 {
     tm_text left = { 0 }, help = { 0 };
     tm_text_printf(&left, "      --%s", key->name);
     tm_config_describe_key(key, &help);
-    add_row(left.data, help.data, out);
+    add_row(left.data, help.data, width, out);
     tm_text_fini(&left);
     tm_text_fini(&help);
 }
@@ -113,22 +121,22 @@ const tm_key *tm_cli_key(const tm_config *config, const char *name, size_t lengt
 }
 
 /* The keys that people need first, in the order of that list; or all of a command that has few. */
-static void add_keys(const tm_cli_command *c, tm_text *out)
+static void add_keys(const tm_cli_command *c, size_t width, tm_text *out)
 {
     tm_config *config = c->keys(c);
     if (c->first_keys) tm_text_add(out, "\nmost used keys:\n");
     for (const char *p = c->first_keys; p && *p; p += *p == ',') {
         size_t n = strcspn(p, ",");
-        add_key(tm_cli_key(config, p, n), out);
+        add_key(tm_cli_key(config, p, n), width, out);
         p += n;
     }
     for (size_t i = 0; !c->first_keys && i < tm_config_n_keys(config); i++)
-        if (tm_config_key_at(config, i)->state == TM_KEY_USED) add_key(tm_config_key_at(config, i), out);
-    if (c->keys_help) add_about(c->keys_help, out);
+        if (tm_config_key_at(config, i)->state == TM_KEY_USED) add_key(tm_config_key_at(config, i), width, out);
+    if (c->keys_help) add_about(c->keys_help, width, out);
     tm_config_destroy(config);
 }
 
-void tm_cli_help(const tm_cli_command *c, const char *name, tm_text *out)
+void tm_cli_help(const tm_cli_command *c, const char *name, size_t width, tm_text *out)
 {
     size_t           n;
     const tm_option *common = tm_cli_common(&n);
@@ -136,17 +144,17 @@ void tm_cli_help(const tm_cli_command *c, const char *name, tm_text *out)
     tm_cli_synopsis(c, out);
     tm_text_add(out, "\n\n");
     if (c->about)
-        add_about(c->about, out);
+        add_about(c->about, width, out);
     else
-        tm_text_printf(out, "%s\n", c->summary);
-    add_commands(c, out);
+        tm_text_fill(out, c->summary, 0, 0, width);
+    add_commands(c, width, out);
     if (c->commands || c->nested) {
         tm_text_printf(out, "\n`trainmark %s COMMAND --help` describes a command and its options.\n", name);
         if (!c->run) return;
     }
-    if (c->keys && c->first_keys) add_keys(c, out);
+    if (c->keys && c->first_keys) add_keys(c, width, out);
     tm_text_add(out, "\noptions:\n");
-    if (c->keys && !c->first_keys) add_keys(c, out);
-    for (size_t i = 0; i < c->n_options; i++) add_option(&c->options[i], out);
-    for (size_t i = 0; i < n; i++) add_option(&common[i], out);
+    if (c->keys && !c->first_keys) add_keys(c, width, out);
+    for (size_t i = 0; i < c->n_options; i++) add_option(&c->options[i], width, out);
+    for (size_t i = 0; i < n; i++) add_option(&common[i], width, out);
 }

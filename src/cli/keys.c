@@ -84,7 +84,7 @@ static tm_status keys(tm_cli_line *line, tm_error *err)
     else if (o->markdown)
         tm_config_print_reference(config, &out);
     else
-        tm_config_print_help(config, section, &out);
+        tm_config_print_help(config, section, tm_cli_width(120), &out);
     if (st == TM_OK && !out.length)
         st = tm_fail(err, TM_USAGE, "no key begins with '%.100s.'; `trainmark keys` lists all", section);
     if (st == TM_OK) st = tm_cli_print(&out, err);

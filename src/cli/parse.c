@@ -414,7 +414,7 @@ static bool wants_help(int argc, char **argv)
 static tm_status print_help(const tm_cli_command *command, const char *name, tm_error *err)
 {
     tm_text text = { 0 };
-    tm_cli_help(command, name, &text);
+    tm_cli_help(command, name, tm_cli_width(TM_CLI_HELP_WIDTH), &text);
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     return st;

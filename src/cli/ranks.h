@@ -51,8 +51,8 @@ void tm_cli_close_ranks(tm_comm *world, tm_status st, tm_error *err);
           .choices = "openmpi|mpich",                                                                                  \
           .help = "MPI that --ranks uses; default: whichever is there" },                                              \
     {                                                                                                                  \
-        "deadline", 0, TM_OPTION_F64, offsetof(type, deadline_s),                                                      \
-            .value = "SECONDS", .lo = 0, .hi = 1e6, .help = "that a rank may keep the others waiting; 0: 300"          \
+        "deadline", 0, TM_OPTION_F64, offsetof(type, deadline_s), .value = "SECONDS", .lo = 0, .hi = 1e6,              \
+                                                                  .help = "seconds to wait for a rank (0 means 300)"   \
     }
 
 #endif

@@ -13,6 +13,7 @@ typedef struct {
     const char *out, *chart, *plot, *store, *thresholds, *cell;
     double      tolerance;
     bool        fleet, json;
+    bool        verbose; /* all columns: -v */
 } report_options;
 
 static bool ends_in(const char *path, const char *end)
@@ -81,7 +82,7 @@ static tm_status write_fleet(const report_options *o, const tm_result *const *ru
     if (st == TM_OK && o->out)
         st = format == TM_REPORT_HTML ? write_page(o->out, runs, n, table, err) : tm_table_write(table, o->out, err);
     if (st == TM_OK && (o->json || !o->out)) {
-        tm_cli_add_table(table, o->json, false, &text);
+        tm_cli_add_table(table, o->json, o->verbose, &text);
         st = tm_cli_print(&text, err);
     }
     if (st == TM_OK && failed) st = tm_fail(err, TM_NEGATIVE, "%zu of %zu runs do not pass", failed, n);
@@ -114,11 +115,12 @@ static tm_status check_options(const tm_cli_line *line, tm_error *err)
 
 static tm_status report(tm_cli_line *line, tm_error *err)
 {
-    const report_options *o = line->options;
-    bool                  chosen;
-    const char           *store = tm_store_path(line->arena, o->store, &chosen);
-    tm_result           **runs = tm_arena_take(line->arena, (size_t)line->n_words * sizeof *runs);
-    tm_status             st = check_options(line, err);
+    report_options *o = line->options;
+    bool            chosen;
+    const char     *store = tm_store_path(line->arena, o->store, &chosen);
+    tm_result     **runs = tm_arena_take(line->arena, (size_t)line->n_words * sizeof *runs);
+    tm_status       st = check_options(line, err);
+    o->verbose = line->verbose;
     for (int i = 0; st == TM_OK && i < line->n_words; i++) st = tm_result_load(line->words[i], store, &runs[i], err);
     if (st == TM_OK)
         st = (o->fleet ? write_fleet : write_files)(o, (const tm_result *const *)runs, (size_t)line->n_words, err);

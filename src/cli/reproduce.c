@@ -20,6 +20,7 @@ typedef struct {
     const char *out, *rows, *platform;
     double      at_least;
     bool        dry_run, slice, any_gpu, json;
+
 } command_options;
 
 typedef struct {
@@ -29,7 +30,7 @@ typedef struct {
     reproduce_row         *rows; /* (n) */
     size_t                 n;
     tm_arena              *arena;
-    bool                   quiet;
+    bool                   quiet, verbose;
 } reproduction;
 
 static const char *const state_names[] = { "planned", "not here", "does not fit", "ran", "invalid", "failed" };
@@ -37,7 +38,7 @@ static const char *const state_names[] = { "planned", "not here", "does not fit"
 /* --- what there is ------------------------------------------------------------------------------------------------ */
 
 /* Each page, its title, and how many rows have figures. */
-static tm_status list_pages(bool json, tm_arena *arena, tm_error *err)
+static tm_status list_pages(bool json, bool verbose, tm_arena *arena, tm_error *err)
 {
     tm_table   *table = tm_table_create("pages");
     tm_text     text = { 0 };
@@ -57,7 +58,7 @@ static tm_status list_pages(bool json, tm_arena *arena, tm_error *err)
         tm_table_i64(table, "with_figures", figures);
     }
     tm_table_note(table, "`trainmark reproduce PAGE --dry-run` plans the rows of one");
-    tm_cli_add_table(table, json, false, &text);
+    tm_cli_add_table(table, json, verbose, &text);
     if (st == TM_OK) st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     tm_table_destroy(table);
@@ -268,7 +269,7 @@ static tm_status give_out(const reproduction *r, tm_error *err)
     tm_text   text = { 0 };
     tm_table *brief = make_brief(r), *all = make_table(r);
     add_notes(r, all);
-    tm_cli_add_table(r->cli->json ? all : brief, r->cli->json, false, &text);
+    tm_cli_add_table(r->cli->json ? all : brief, r->cli->json, r->verbose, &text);
     tm_status st = r->options.dry_run ? TM_OK : write_report(r, brief, all, err);
     if (st == TM_OK) st = tm_cli_print(&text, err);
     tm_text_fini(&text);
@@ -372,11 +373,11 @@ static tm_status reproduce(tm_cli_line *line, tm_error *err)
     const command_options *o = line->options;
     char                   program[TM_PROGRAM_PATH];
     tm_platform            platform;
-    reproduction           r = { .cli = o, .arena = line->arena, .quiet = line->quiet };
+    reproduction           r = { .cli = o, .arena = line->arena, .quiet = line->quiet, .verbose = line->verbose };
     if (line->n_words > 0 && line->words[0][0] == '-')
         return tm_fail(err, TM_USAGE, "'%.60s' stands before the page: trainmark reproduce PAGE [options]",
                        line->words[0]);
-    if (line->n_words == 0) return list_pages(o->json, line->arena, err);
+    if (line->n_words == 0) return list_pages(o->json, line->verbose, line->arena, err);
     if (o->platform) TM_TRY(tm_platform_read(o->platform, &platform, err));
     if (o->platform && (o->slice || o->any_gpu))
         return tm_fail(err, TM_USAGE,
@@ -426,8 +427,7 @@ const tm_cli_command tm_command_reproduce = {
         "and prints ours, the interval, the published figure, their ratio, and what differs from the page that may "
         "cause it. Rows whose hardware is not here are planned. Without PAGE the pages are listed; docs/reproduce.md "
         "describes them, and pages of your own.\n\n"
-        "What is done is not done again: the same command goes on where it stopped. Further --key value are given to "
-        "every training.",
+        "Completed rows are skipped; rerun the command to continue. Further --key value are given to every training.",
     TM_CLI_OPTIONS(rows, command_options),
     .passes = true,
     .run = reproduce,

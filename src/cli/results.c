@@ -25,32 +25,33 @@ static tm_status open_store(const results_options *o, bool make, tm_arena *arena
     return tm_store_open(path, make, out, err);
 }
 
-static tm_status print_table(const tm_table *table, bool json, const char *file, tm_error *err)
+static tm_status print_table(const tm_table *table, const results_options *o, bool verbose, tm_error *err)
 {
     tm_text text = { 0 };
-    tm_cli_add_table(table, json, false, &text);
+    tm_cli_add_table(table, o->json, verbose, &text);
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
-    if (st == TM_OK && file) st = tm_table_write(table, file, err);
+    if (st == TM_OK && o->output) st = tm_table_write(table, o->output, err);
     return st;
 }
 
 /* --- list --------------------------------------------------------------------------------------------------------- */
 
-static tm_status list(results_options *o, tm_store *store, tm_arena *arena, tm_error *err)
+static tm_status list(const tm_cli_line *line, tm_store *store, tm_error *err)
 {
-    tm_stored      *rows;
-    size_t          n;
-    tm_table_format format;
-    bool            whole = o->json || o->output;
+    results_options *o = line->options;
+    tm_stored       *rows;
+    size_t           n;
+    tm_table_format  format;
+    bool             whole = o->json || o->output;
     o->filter.limit = o->last >= 0 ? o->last : whole ? 0 : 50;
     if (o->output) TM_TRY(tm_table_format_of(o->output, &format, err));
-    TM_TRY(tm_store_list(store, &o->filter, arena, &rows, &n, err));
+    TM_TRY(tm_store_list(store, &o->filter, line->arena, &rows, &n, err));
     tm_table *table = tm_results_table(rows, n, o->all);
     if (n == 0) tm_table_note(table, "no result; a run or a benchmark adds one");
     if (o->filter.limit > 0 && (int64_t)n == o->filter.limit)
         tm_table_note(table, "the newest %zu; --last 0 lists all", n);
-    tm_status st = print_table(table, o->json, o->output, err);
+    tm_status st = print_table(table, o, line->verbose, err);
     tm_table_destroy(table);
     return st;
 }
@@ -60,7 +61,7 @@ static tm_status run_list(tm_cli_line *line, tm_error *err)
     results_options *o = line->options;
     tm_store        *store;
     TM_TRY(open_store(o, true, line->arena, &store, err));
-    tm_status st = list(o, store, line->arena, err);
+    tm_status st = list(line, store, err);
     tm_store_close(store);
     return st;
 }

@@ -454,7 +454,9 @@ static const char *const own_options[] = { "--out", "-o", "--scaling", "--scalin
 
 static tm_sweep_options search_of(const run_job *j, const tm_cli_line *line)
 {
-    tm_sweep_options o = { .config = j->config, .dry_run = j->cli->dry_run, .memory_bytes = j->cli->memory_bytes };
+    tm_sweep_options o = {
+        .config = j->config, .dry_run = j->cli->dry_run, .memory_bytes = j->cli->memory_bytes, .verbose = j->verbose
+    };
     o.argv = words_without(own_options, line->arena, line->argc, line->argv, &o.argc);
     return o;
 }
@@ -528,6 +530,7 @@ static tm_status scale(run_job *j, const tm_cli_line *line, tm_error *err)
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     name_folder(j);
     options.run.folder = j->folder.data;
+    options.run.verbose = j->verbose;
     return tm_cli_scaling(&options, err);
 }
 

@@ -172,12 +172,12 @@ static void fill_row(const scaling *s, const size_run *run, const size_run *base
 
 static tm_table *make_table(const scaling *s)
 {
-    static const char *const brief[] = {
-        "ranks",        "threads", "global_batch", "tokens_per_second", "speedup", "scaling_efficiency_pct", "loss",
-        "losses_equal", "verdict", "status"
-    };
-    tm_table       *table = tm_table_create("scaling");
-    const size_run *base = base_of(s);
+    static const char *const brief[] = { "ranks",       "tokens_per_second", "scaling_efficiency_pct",
+                                         "status",      "speedup",           "verdict",
+                                         "loss",        "losses_equal",      "threads",
+                                         "global_batch" };
+    tm_table                *table = tm_table_create("scaling");
+    const size_run          *base = base_of(s);
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
     tm_table_brief(table, brief, sizeof brief / sizeof brief[0]);
     for (int i = 0; i < s->done; i++) fill_row(s, &s->runs[i], base, table);
@@ -249,7 +249,7 @@ static tm_status judge(const scaling *s, tm_error *err)
 static tm_status print(const scaling *s, const tm_table *table, tm_error *err)
 {
     tm_text text = { 0 };
-    tm_cli_add_table(table, s->options->json, false, &text);
+    tm_cli_add_table(table, s->options->json, s->options->run.verbose, &text);
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     return st;

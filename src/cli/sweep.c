@@ -403,7 +403,7 @@ static tm_status list(const sweep *s, tm_error *err)
         }
     }
     tm_table_note(table, "%d runs; nothing was trained: --dry-run", s->n);
-    tm_cli_add_table(table, false, false, &text);
+    tm_cli_add_table(table, false, s->options->verbose, &text);
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     tm_table_destroy(table);

@@ -13,6 +13,7 @@ typedef struct {
     char           **argv;
     const char      *folder;       /* for all of it */
     bool             dry_run;      /* lists the runs and what they need */
+    bool             verbose;      /* tables have all columns */
     int64_t          memory_bytes; /* --memory; 0: what this machine has */
 } tm_sweep_options;
 

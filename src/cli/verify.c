@@ -11,6 +11,7 @@
 typedef struct {
     const char *store, *sign, *signers, *identity;
     bool        all, json;
+    bool        verbose; /* all columns: -v */
 } verify_options;
 
 static const char *verdict_at(const tm_table *table, size_t row)
@@ -37,19 +38,18 @@ static tm_table *chosen_rows(const tm_table *all, bool every, bool left)
     return table;
 }
 
-/* How many figures agree, and which ones nothing tells again. */
-static void add_notes(const char *reference, const tm_table *all, size_t differ, tm_table *shown)
+/* How many figures agree, and how many cannot be recomputed; `listed`: these are rows of the table. */
+static void add_notes(const char *reference, const tm_table *all, size_t differ, bool listed, tm_table *shown)
 {
-    size_t  rows = tm_table_n_rows(all), left = 0;
-    tm_text names = { 0 };
-    for (size_t r = 0; r < rows; r++) {
-        if (!is_left(all, r)) continue;
-        tm_text_printf(&names, "%s%s", left++ ? ", " : "", tm_table_cell(all, r, 0)->text);
-    }
+    size_t rows = tm_table_n_rows(all), left = 0;
+    for (size_t r = 0; r < rows; r++) left += is_left(all, r);
     tm_table_note(shown, "%s: %zu of %zu figures agree with the raw samples%s", reference, rows - left - differ,
                   rows - left, differ ? "" : ", and the digest with the file");
-    if (left) tm_table_note(shown, "not verified: %s", names.data);
-    tm_text_fini(&names);
+    if (left)
+        tm_table_note(shown, "not verified: %zu value%s that cannot be recomputed%s", left, left == 1 ? "" : "s",
+                      listed      ? ""
+                      : left == 1 ? "; --all lists it"
+                                  : "; --all lists them");
 }
 
 /* The configuration of a result; NULL and *why: it cannot be had. */
@@ -84,10 +84,10 @@ static tm_status show(const tm_result *result, const tm_table *table, size_t dif
     tm_table *shown = chosen_rows(table, o->all, o->json);
     for (size_t n = 0; n < tm_table_n_notes(table); n++) tm_table_note(shown, "%s", tm_table_note_at(table, n));
     if (why) tm_table_note(shown, "its configuration is not followed: %s", why);
-    add_notes(tm_result_name(result), table, differ, shown);
+    add_notes(tm_result_name(result), table, differ, o->all || o->json, shown);
     tm_status st = differ ? TM_OK : see_signature(result, o, shown, err);
     if (o->json || o->all || differ)
-        tm_cli_add_table(shown, o->json, false, &text);
+        tm_cli_add_table(shown, o->json, o->verbose, &text);
     else
         for (size_t n = 0; n < tm_table_n_notes(shown); n++) tm_text_printf(&text, "%s\n", tm_table_note_at(shown, n));
     tm_status printed = tm_cli_print(&text, st == TM_OK ? err : NULL);
@@ -118,10 +118,11 @@ static tm_status verify_one(const char *reference, const char *store, const veri
 
 static tm_status verify(tm_cli_line *line, tm_error *err)
 {
-    const verify_options *o = line->options;
-    bool                  chosen;
-    size_t                wrong = 0;
-    const char           *path = tm_store_path(line->arena, o->store, &chosen);
+    verify_options *o = line->options;
+    o->verbose = line->verbose;
+    bool        chosen;
+    size_t      wrong = 0;
+    const char *path = tm_store_path(line->arena, o->store, &chosen);
     if (!line->verbose) tm_log_set_level(TM_LOG_ERROR); /* what its configuration would say is no news */
     if (o->identity && !o->signers)
         return tm_fail(err, TM_USAGE, "--identity says who of --signers must have signed; give that, too");
@@ -131,7 +132,8 @@ static tm_status verify(tm_cli_line *line, tm_error *err)
 }
 
 static const tm_option rows[] = {
-    { "all", 0, TM_OPTION_FLAG, offsetof(verify_options, all), .help = "also list the figures that agree" },
+    { "all", 0, TM_OPTION_FLAG, offsetof(verify_options, all),
+      .help = "also list the figures that agree, and those that cannot be recomputed" },
     { "sign", 0, TM_OPTION_TEXT, offsetof(verify_options, sign), .value = "KEY",
       .help = "sign what agrees with this key of ssh-keygen: result.json.sig" },
     { "signers", 0, TM_OPTION_TEXT, offsetof(verify_options, signers), .value = "FILE",
@@ -150,9 +152,9 @@ const tm_cli_command tm_command_verify = {
     .least = 1,
     .most = -1,
     .about =
-        "Works out again all that follows from what a run wrote: rates and statistics from its step times, losses from "
-        "metrics.jsonl, the verdict by the rules of a run, sizes and learning rates from its configuration, and the "
-        "digest over the file. What nothing tells again is listed as not verified. RUN is a run directory, a "
+        "Recomputes every derived value; values that cannot be recomputed are listed as not verified. Rates and "
+        "statistics come from step times, losses from metrics.jsonl, the verdict from the rules of a run, sizes and "
+        "learning rates from its configuration, and the digest from the file. RUN is a run directory, a "
         "result.json, or a stored result (a number, last, last~N). Exit code 5 if anything differs.\n\n"
         "--sign and --signers use ssh-keygen.",
     TM_CLI_OPTIONS(rows, verify_options),

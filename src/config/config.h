@@ -235,8 +235,8 @@ size_t        tm_config_n_keys(const tm_config *config);
 const tm_key *tm_config_key_at(const tm_config *config, size_t i);
 /* Appends "help (range; default X)". */
 void tm_config_describe_key(const tm_key *key, tm_text *out);
-/* Rows as help text for a terminal; `section` ("training") or NULL for all. */
-void tm_config_print_help(const tm_config *config, const char *section, tm_text *out);
+/* Rows as help text for a terminal of `width` characters; `section` ("training") or NULL for all. */
+void tm_config_print_help(const tm_config *config, const char *section, size_t width, tm_text *out);
 /* XXH64 of the resolved values that change results; the order of registration does not matter. */
 uint64_t tm_config_hash(const tm_config *config);
 /* Appends the keys by which the hashes of two differ, with both values: "optimizer.lr (0.1 to 0.2)"; at most 8. */

@@ -2,9 +2,11 @@
 /* config/give.c - a value finds its row; unknown keys; presets. */
 #include "config/foreign.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Distance of two key names: the whole of them, or the last parts if one has no section. */
 static int key_distance(const char *a, const char *b)
@@ -45,6 +47,47 @@ const char *tm_nearest(const char *name, const char *const *names, size_t n)
         }
     }
     return near;
+}
+
+/* Are the letters and digits of `name` in `other`, in order, its numbers being numbers there: is "llama-8b" a short
+ * form of "llama3.1_8B", but not of "llama3.1_80B"? */
+static bool is_short_for(const char *name, const char *other)
+{
+    size_t n, seen = 0;
+    for (; *other; other += n) {
+        while (*name && !isalnum((unsigned char)*name)) name++;
+        n = isdigit((unsigned char)*other) ? strspn(other, "0123456789") : 1;
+        if (!*name || strncasecmp(name, other, n) != 0) continue;
+        name += n;
+        seen += n;
+    }
+    return !name[strspn(name, "-_. ")] && seen >= 3;
+}
+
+/* "did you mean 'a' or 'b'? ": the model that is nearest, then those that the name is a short form of, the shortest
+ * first; three at most, or nothing. */
+static void add_meant(const tm_config *config, const char *name, tm_text *out)
+{
+    enum { MOST = 3 };
+    const char *meant[MOST], **names = tm_alloc((config->n_presets + 1) * sizeof *names);
+    size_t      n = 0;
+    for (size_t i = 0; i < config->n_presets; i++) names[i] = config->presets[i].name;
+    const char *near = tm_nearest(name, names, config->n_presets);
+    if (near && same_digits(name, near)) meant[n++] = near; /* else another model */
+    for (bool found = true; found && n < MOST;) {
+        const char *best = NULL;
+        for (size_t i = 0; i < config->n_presets; i++) {
+            bool known = !is_short_for(name, names[i]);
+            for (size_t k = 0; k < n; k++) known |= meant[k] == names[i];
+            if (!known && (!best || strlen(names[i]) < strlen(best))) best = names[i];
+        }
+        found = best != NULL;
+        if (found) meant[n++] = best;
+    }
+    for (size_t i = 0; i < n; i++)
+        tm_text_printf(out, "%s'%s'", i == 0 ? "did you mean " : i + 1 == n ? " or " : ", ", meant[i]);
+    tm_text_add(out, n ? "? " : "");
+    free(names);
 }
 
 /* Is `name` in the same section as `path`? */
@@ -303,15 +346,12 @@ tm_status tm_config_apply_preset(tm_config *config, const char *name, tm_error *
 {
     const tm_config_preset_row *preset = tm_preset_find(config, name);
     if (!preset) {
-        char         stem[128];
-        const char **names = tm_alloc((config->n_presets + 1) * sizeof *names);
-        for (size_t i = 0; i < config->n_presets; i++) names[i] = config->presets[i].name;
+        char    stem[128];
+        tm_text meant = { 0 };
         tm_stem_of(name, stem);
-        const char *near = tm_nearest(stem, names, config->n_presets);
-        if (near && !same_digits(stem, near)) near = NULL; /* another model */
-        tm_fail(err, TM_INVALID, "unknown model '%.200s'%s%s%s`trainmark models` lists them", name,
-                near ? "; did you mean '" : "; ", near ? near : "", near ? "'? " : "");
-        free(names);
+        add_meant(config, stem, &meant);
+        tm_fail(err, TM_INVALID, "unknown model '%.200s'; %s`trainmark models` lists them", name, meant.data);
+        tm_text_fini(&meant);
         return TM_INVALID;
     }
     tm_config_clear_layer(config, LAYER_PRESET);

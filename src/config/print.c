@@ -328,7 +328,7 @@ void tm_config_describe_key(const tm_key *key, tm_text *out)
     tm_text_add(out, ")");
 }
 
-void tm_config_print_help(const tm_config *config, const char *section, tm_text *out)
+void tm_config_print_help(const tm_config *config, const char *section, size_t width, tm_text *out)
 {
     const tm_entry **rows = sorted(config);
     size_t           n = section ? strlen(section) : 0;
@@ -340,7 +340,7 @@ void tm_config_print_help(const tm_config *config, const char *section, tm_text 
         tm_text words = { 0 };
         tm_config_describe_key(key, &words);
         tm_text_printf(out, "  --%-40s ", key->name);
-        tm_text_fill(out, words.data, strlen(key->name) > 40 ? strlen(key->name) + 5 : 45, 45, 120);
+        tm_text_fill(out, words.data, strlen(key->name) > 40 ? strlen(key->name) + 5 : 45, 45, width);
         tm_text_fini(&words);
     }
     free(rows);

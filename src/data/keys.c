@@ -141,8 +141,8 @@ static tm_status miss_data(tm_config *config, const char *key, const char *cache
 {
     const char *name = tm_config_shown(config, "training.dataset");
     if (tm_config_plans(config)) {
-        tm_config_leave_out(config, "the data set %.100s (%s = %.100s, %s)", name ? name : "that is not named", key,
-                            tm_config_shown(config, key), tm_config_place(config, key));
+        tm_config_leave_out(config, "%s%.100s (%s = %.100s, %s)", name ? "the data set " : "no data set was given",
+                            name ? name : "", key, tm_config_shown(config, key), tm_config_place(config, key));
         if (tm_config_rank(config, "data.source") == 0)
             derive_source(config, "mock", key); /* else a model's own stands in */
         return TM_OK;

@@ -120,7 +120,7 @@ tm_status tm_platform_read(const char *text, tm_platform *out, tm_error *err)
     if (!*name || isdigit((unsigned char)*name)) return refuse(text, "names no GPU", TM_USAGE, err);
     for (size_t i = 0; i < SHEETS; i++)
         if (tm_names_equal(sheets[i].name, name)) out->gpu = &sheets[i];
-    return out->gpu ? TM_OK : refuse(text, "nothing is known of this GPU", TM_INVALID, err);
+    return out->gpu ? TM_OK : refuse(text, "unknown GPU", TM_INVALID, err);
 }
 
 static void rate(const char *format, double tflops, const char **comma, tm_text *out)

@@ -336,7 +336,7 @@ static tm_status check(const exporter *x, tm_error *err)
         return TM_UNSUPPORTED;
     }
     if (tm_file_exists(x->options->path))
-        return tm_fail(err, TM_INVALID, "'%.300s' is there already; name another file", x->options->path);
+        return tm_fail(err, TM_INVALID, "'%.300s' already exists; name another file", x->options->path);
     return TM_OK;
 }
 

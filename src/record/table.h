@@ -17,13 +17,15 @@ typedef enum { TM_TABLE_MARKDOWN, TM_TABLE_CSV, TM_TABLE_TSV, TM_TABLE_JSON, TM_
 /* What people see of a table: markdown of `width` characters at most, as far as single words permit. The columns are
  * those of tm_table_brief, or all; those that are empty are left out. A column of times, FLOP or bytes gets the unit of
  * its size, which its title names: "avg_time_ms" becomes "avg_time us". Of a table that is too wide, columns that say
- * the same in all rows are told below it, and the widest column of texts is broken into lines; if that is not enough,
- * each row is a list of names and values. Notes are left to the
- * terminal, so that commands in them can be copied. A table without rows is its notes. */
+ * the same in all rows are told above it, the least important of the others (tm_table_rank) are left out and named
+ * below it, and the widest column of texts is broken into lines. Each row is a list of names and values where all
+ * columns are asked for and do not fit, where there is one row only, and where not even three columns fit. Notes are
+ * left to the terminal, so that commands in them can be copied. A table without rows is its notes. */
 enum { TM_TABLE_WIDTH = 120 }; /* where there is no terminal: the same everywhere */
 typedef struct {
-    size_t width;
-    bool   all; /* columns: --verbose */
+    size_t      width;
+    bool        all;  /* columns: --verbose */
+    const char *rest; /* what shows the columns that are left out ("-v or --json"); NULL: is not told */
 } tm_table_view;
 void tm_table_show(const tm_table *table, const tm_table_view *view, tm_text *out);
 

@@ -187,19 +187,54 @@ static bool is_constant(const tm_table *table, const shown_column *c)
     return tm_table_n_rows(table) > 1;
 }
 
-/* Takes the columns out that say the same in every row, and says it once. Returns how many are left. */
+/* Takes the columns out that say the same in every row, and says it once. Returns how many are left: at least one. */
 static size_t drop_constants(const tm_table *table, shown_column *columns, size_t n, tm_text *said)
 {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
         char buffer[64];
-        if (i == 0 || !is_constant(table, &columns[i])) {
+        if (!is_constant(table, &columns[i]) || (kept == 0 && i + 1 == n)) {
             columns[kept++] = columns[i];
             continue;
         }
-        tm_text_printf(said, "%s%s %s", said->length ? ", " : "in all rows: ", columns[i].title,
+        tm_text_printf(said, "%s%s %s", said->length ? ", " : "all rows: ", columns[i].title,
                        text_of(table, 0, &columns[i], buffer));
     }
+    return kept;
+}
+
+/* Do they fit once their texts are broken into lines of words, of `line` characters or more? */
+static bool can_fit(const shown_column *columns, size_t n, size_t line, size_t width)
+{
+    size_t all = 1;
+    for (size_t i = 0; i < n; i++) {
+        size_t least = columns[i].least > line ? columns[i].least : line;
+        bool   broken = !columns[i].right && least < columns[i].width;
+        all += (broken ? least : columns[i].width) + 3;
+    }
+    return all <= width;
+}
+
+/* Moves the least important columns behind the others until those fit: the last one moved stands first there. Returns
+ * how many are left; fewer than three are no table: then nothing is moved, and all are left. */
+static size_t drop_least(const tm_table *table, shown_column *columns, size_t n, size_t width)
+{
+    enum { FEWEST = 3, READABLE = 16 };
+    size_t        kept = n, bytes = (n + 1) * sizeof *columns;
+    shown_column *before = memcpy(tm_alloc(bytes), columns, bytes);
+    while (kept > FEWEST && !can_fit(columns, kept, READABLE, width)) {
+        size_t least = 0;
+        for (size_t i = 1; i < kept; i++)
+            if (tm_table_rank(table, columns[i].index) > tm_table_rank(table, columns[least].index)) least = i;
+        shown_column gone = columns[least];
+        memmove(columns + least, columns + least + 1, (--kept - least) * sizeof *columns);
+        columns[kept] = gone;
+    }
+    if (!can_fit(columns, kept, 0, width)) {
+        memcpy(columns, before, bytes);
+        kept = n;
+    }
+    free(before);
     return kept;
 }
 
@@ -307,23 +342,47 @@ static void print_lists(const tm_table *table, const shown_column *columns, size
     }
 }
 
+/* "2 columns left out: tag, seq; -v or --json has them" */
+static void tell_left_out(const tm_table *table, const tm_table_view *view, const shown_column *columns, size_t n,
+                          tm_text *out)
+{
+    tm_text line = { 0 };
+    tm_text_printf(&line, "%zu column%s left out: ", n, n == 1 ? "" : "s");
+    for (size_t i = 0; i < n; i++)
+        tm_text_printf(&line, "%s%s", i ? ", " : "", tm_table_column_at(table, columns[i].index)->name);
+    if (view->rest) tm_text_printf(&line, "; %s %s", view->rest, n == 1 ? "has it" : "has them");
+    tm_text_add(out, "\n");
+    tm_text_fill(out, line.data, 0, 0, view->width);
+    tm_text_fini(&line);
+}
+
+/* A grid, or where that would leave out what was asked for, or most of a row, lists. */
+static void show_rows(const tm_table *table, const tm_table_view *view, tm_text *out)
+{
+    size_t        n, kept;
+    tm_text       said = { 0 };
+    shown_column *columns = choose_columns(table, view->all, &n);
+    if (line_width(columns, n) > view->width) n = drop_constants(table, columns, n, &said);
+    kept = n;
+    if (!view->all && tm_table_n_rows(table) > 1) kept = drop_least(table, columns, n, view->width);
+    if (said.length) tm_text_fill(out, said.data, 0, 0, view->width);
+    if (said.length) tm_text_add(out, "\n");
+    narrow(columns, kept, view->width);
+    if (line_width(columns, kept) > view->width)
+        print_lists(table, columns, kept, view->width, out);
+    else
+        print_grid(table, columns, kept, out);
+    if (kept < n) tell_left_out(table, view, columns + kept, n - kept, out);
+    free(columns);
+    tm_text_fini(&said);
+}
+
 void tm_table_show(const tm_table *table, const tm_table_view *view, tm_text *out)
 {
-    size_t  n, notes = tm_table_n_notes(table);
-    tm_text said = { 0 };
+    size_t notes = tm_table_n_notes(table);
     if (tm_table_n_rows(table) > 0 || notes == 0) {
-        shown_column *columns = choose_columns(table, view->all, &n);
-        if (line_width(columns, n) > view->width) n = drop_constants(table, columns, n, &said);
-        narrow(columns, n, view->width);
-        if (line_width(columns, n) > view->width)
-            print_lists(table, columns, n, view->width, out);
-        else
-            print_grid(table, columns, n, out);
-        if (said.length) tm_text_add(out, "\n");
-        if (said.length) tm_text_fill(out, said.data, 0, 0, view->width);
+        show_rows(table, view, out);
         if (notes) tm_text_add(out, "\n");
-        free(columns);
     }
     for (size_t i = 0; i < notes; i++) tm_text_printf(out, "%s\n", tm_table_note_at(table, i));
-    tm_text_fini(&said);
 }

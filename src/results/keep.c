@@ -97,12 +97,10 @@ static tm_table *without_empty(tm_table *all)
 /* What people see of it, of the columns that are left. */
 static tm_table *choose_main(tm_table *table)
 {
-    static const char *const brief[] = {
-        "id",  "finished", "kind", "name", "label", "precision", "verdict", "tokens_per_second", "half_width_percent",
-        "loss"
-    };
-    const char *there[sizeof brief / sizeof brief[0]];
-    size_t      n = 0;
+    static const char *const brief[] = { "id",   "name",  "tokens_per_second",  "verdict", "loss", "precision",
+                                         "kind", "label", "half_width_percent", "finished" };
+    const char              *there[sizeof brief / sizeof brief[0]];
+    size_t                   n = 0;
     for (size_t i = 0; i < sizeof brief / sizeof brief[0]; i++)
         if (tm_table_find(table, brief[i]) >= 0) there[n++] = brief[i];
     tm_table_brief(table, there, n);

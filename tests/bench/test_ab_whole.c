@@ -292,7 +292,7 @@ static void what_is_no_turn_is_refused(void **state)
     tm_ab_options live = { .budget_seconds = 20 }, whole = { .budget_seconds = 20, .whole_runs = true };
     refused("mute", NULL, "3", live,
             "B (a) does not know the turn protocol (TRAINMARK_TURN_FD; name an older version with --a-command or "
-            "--b-command) or ended after 0 steps: exit code 3; its last output:\nI know nothing");
+            "--b-command) or exited after 0 steps (exit code 3); its last output:\nI know nothing");
     refused("other", NULL, "3", live,
             "B (a) uses another turn protocol: it sends 'trainmark-turns 2', this program knows 'trainmark-turns 1'; "
             "name it with --a-command or --b-command");
@@ -306,13 +306,13 @@ static void what_is_no_turn_is_refused(void **state)
                  lies[i]);
         refused("liar", lies[i], "3", live, wanted);
     }
-    refused("fails", NULL, "3", live, "B (a) ended after 3 steps: exit code 5; its last output:\nfor no reason");
-    refused("fails", NULL, "3", whole, "B (a) failed after 3 steps: exit code 5; its last output:\nfor no reason");
-    refused("steps", NULL, "0", live, "B (a) printed no line of a step after 0 steps: it is still alive");
-    refused("steps", NULL, "0", whole, "B (a) printed no line of a step after 0 steps: exit code 0");
+    refused("fails", NULL, "3", live, "B (a) exited after 3 steps (exit code 5); its last output:\nfor no reason");
+    refused("fails", NULL, "3", whole, "B (a) failed after 3 steps (exit code 5); its last output:\nfor no reason");
+    refused("steps", NULL, "0", live, "B (a) printed no line of a step after 0 steps (it is still alive)");
+    refused("steps", NULL, "0", whole, "B (a) printed no line of a step after 0 steps (exit code 0)");
     refused("steps", NULL, "1", whole, "B (a) has 1 step(s), and the first does not count; let it do more steps");
     whole.budget_seconds = 2;
-    refused("hangs", NULL, "3", whole, "B (a) closed its output and does not end after 3 steps: it is still alive");
+    refused("hangs", NULL, "3", whole, "B (a) closed its output and does not end after 3 steps (it is still alive)");
 }
 
 /* Lines of any other program: with CR LF, all at once, of which some are steps. */

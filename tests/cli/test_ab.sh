@@ -93,7 +93,9 @@ at_once commands "$TRAINMARK" ab --a-command "sh steps.sh 1000 'mark $$'" --b-co
 # --- what goes wrong ------------------------------------------------------------------------------------------------------
 
 trainmark ab --a-command "sh -c 'echo one; echo two; echo the reason >&2; exit 3'" --b-command "sh steps.sh 1000"
-failed_with 4 "a command that dies" "A( again)? \(sh -c .*\) ended after [0-9]+ steps: exit code 3" "^ *the reason$"
+failed_with 4 "a command that dies" "(A|Control copy of A) \(sh -c .*\) exited after [0-9]+ steps \(exit code 3\)" "^ *the reason$"
+trainmark ab --a-command "sh -c 'echo one; echo two'" --b-command "sh steps.sh 1000"
+failed_with 4 "a command that is done" "exited after [0-9]+ steps \(exit code 0\); a command must keep printing steps until it is stopped"
 trainmark ab --a "$args" --b-command "/no/such/program x"
 failed_with 4 "a program that is not there" "cannot execute '/no/such/program': No such file"
 trainmark ab --a "$args" --b-binary ./nowhere
@@ -177,7 +179,7 @@ check "a session ends with 0, whatever it says" [ "$code" -eq 0 ]
 check "an injected slowdown is seen" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per token$"
 check "the machine's own difference stands beside it" has "$out" "^A / A +[0-9.]+ +\[[0-9.]+, [0-9.]+\]"
 check "the smallest difference that would be seen" has "$out" "^floor .* detected in about 4 of 5 sessions: +[0-9.]+ %$"
-check "warm-up turns are counted, not used" has "$out" "left out: (3[6-9]|[4-9][0-9]) warm-up turns with [0-9]+ steps, 0 cut steps"
+check "warm-up turns are counted, not used" has "$out" "turns of live processes with [0-9]+ steps count; besides these, (3[6-9]|[4-9][0-9]) warm-up turns with [0-9]+ steps and 0 cut steps do not"
 check "it says why it ended" has "$out" "^ended +after [0-9.]+ s: (the half-width reached the target|the budget ended)$"
 check "rounds are what is independent" [ "$(value kept/result.json rounds)" -ge 6 ]
 check "the steps are kept" [ "$(grep -c '"kind": "counted"' kept/session.jsonl)" -ge 36 ]
@@ -233,7 +235,7 @@ compare short TURN=0.2 BUDGET=8 >"$out" 2>"$err"
 code=$?
 check "and that it is not precise enough" [ "$code" -eq 5 ]
 check "too few rounds tell nothing" has "$out" "^verdict +inconclusive: [0-5] of the 6 rounds .*; give --budget [0-9]+$"
-check "what it takes is told after the first round" has "$err" "note: a verdict takes 6 rounds, and one takes [0-9.]+ s: --budget 8 is too short, --budget [0-9]+ is enough$"
+check "that it is too short is told after the first round" has "$err" "note: a verdict takes 6 rounds, and one takes [0-9.]+ s: --budget 8 is too short; the verdict will say what it takes$"
 check "it ends with the budget" has "$out" "^ended +after [0-9.]+ s: the budget ended$"
 check "with the way out" has "$out" "not precise enough: raise BUDGET"
 trainmark ab --from short/tiny-llama --fail-if-slower 1000

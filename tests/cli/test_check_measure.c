@@ -194,8 +194,8 @@ static void no_time_is_no_figure(void **state)
     tm_status st = check_gemm(0.01, &gflops, &err);
     fake_clock_stop();
     assert_int_equal(st, TM_NUMBERS);
-    assert_ptr_equal(strstr(err.text, "nothing was measured, every row was skipped: would take about "), err.text);
-    assert_non_null(strstr(err.text, " s, 0 s of the budget are left (--budget)"));
+    assert_ptr_equal(strstr(err.text, "nothing was measured: "), err.text);
+    assert_non_null(strstr(err.text, " s, but only 0 s of the budget is left for it; raise --budget"));
     assert_true(gflops >= 0 && gflops <= 0);
 }
 

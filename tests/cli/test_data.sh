@@ -25,7 +25,7 @@ trainmark data pack docs --out gov/validation.npy --format govreport --seq-len 3
 check "only answers count" [ "$code" -eq 0 ]
 trainmark data inspect gov
 check "a folder of packed rows is looked at" has "$out" "gov/train.npy +\| +1 \|"
-check "what all files have in common" has "$out" "in all rows: format govreport, type int32, rows 74"
+check "what all files have in common" has "$out" "all rows: format govreport, type int32, rows 74"
 check "the share of what counts is told" has "$out" "gov/validation.npy .*\| +0.3965 "
 trainmark data inspect docs --json
 check "text is looked at, as JSON" has "$out" '"tokens": 2373'

@@ -279,7 +279,8 @@ static void each_run_says_its_recipe(void **state)
                 translate(config, arena, words, &out);
                 const char *notes = tm_config_notes(config);
                 snprintf(wanted, sizeof wanted, "%s of %s", tasks[t], tm_habit_model(config, models[m]));
-                bool has = strstr(notes, " as it is done there: "), lacks = strstr(notes, ": no recipe is built in; ");
+                bool has = strstr(notes, ". Using the published script's settings: "),
+                     lacks = strstr(notes, ": no recipe found; using ");
                 if (!strstr(notes, wanted) || has == lacks) fail_msg("%s: '%s'", words, notes);
                 built_in += has;
                 none += lacks;

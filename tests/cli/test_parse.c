@@ -355,7 +355,7 @@ static void command_lines_say_all(void **state)
     static const tm_cli_command *const helped[] = { &command, &passing, &plain, &nests };
     for (int i = 0; i < 4; i++) {
         tm_text_printf(&out, "== help of %s\n", helped[i]->name);
-        tm_cli_help(helped[i], "a name", &out);
+        tm_cli_help(helped[i], "a name", TM_CLI_HELP_WIDTH, &out);
     }
     whole_is("tests/golden/whole-parse.txt", &out);
 }

@@ -277,7 +277,7 @@ failed_with 4 "unknown page" "no page 'nothing'; there are amd-v25.3, amd-v25.5,
 trainmark reproduce page.yaml --platform 8xMI300X --slice
 failed_with 2 "two that exclude each other" "leave --slice and --any-gpu out"
 trainmark reproduce page.yaml --platform 8xNONE
-failed_with 4 "no such GPU" "nothing is known of this GPU"
+failed_with 4 "no such GPU" "unknown GPU"
 
 # --- the pages that are compiled in: each row is planned on its hardware, and a small one of each line trains ----------------
 

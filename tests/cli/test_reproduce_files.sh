@@ -20,7 +20,7 @@ wrong 's/float32 2 32/float32 3 32/' "a figure that nobody published" "wrong.yam
 wrong 's/^source: Us/source: Them/' "a figure of somebody else" "wrong.yaml:6: row 'micro': no published figure .* of cpu by Them"
 wrong 's/figure: mlp.*/figure: mlp/' "half a figure" "wrong.yaml:19: figure 'mlp' of 'mlp': wanted WORKLOAD ROW"
 wrong '0,/    hardware: cpu/{//d}' "a row without hardware" "wrong.yaml:6: row 'micro' has no 'hardware'"
-wrong 's/8xMI300X/8xMI3/' "unknown hardware" "wrong.yaml:11: hardware of 'big': .*nothing is known of this GPU"
+wrong 's/8xMI300X/8xMI3/' "unknown hardware" "wrong.yaml:11: hardware of 'big': .*unknown GPU"
 wrong 's/^title.*//' "no title" "wrong.yaml:.*has no 'title'"
 wrong '/^rows/,$d' "no rows" "wrong.yaml:1: a page has title: TEXT and rows:"
 wrong 's/^  big:/  ..\/big:/' "a name that leaves the folder" "wrong.yaml:11: row '../big': its name is that of a folder"

@@ -111,9 +111,15 @@ forge "the date" "left finished" result.json 's/"finished": "20/"finished": "19/
 # What the verdict is by can be taken out: then nobody says that it was verified.
 sed '/^  "judged": {/,/^  },/d' honest/result.json >without.json
 cp -r honest old && mv without.json old/result.json && rm -rf forged && cp -r old forged && seal && rm -rf old && mv forged old
-trainmark verify old
+trainmark verify old --json
 check "a result of an earlier version, exit code" [ "$code" -eq 0 ]
-check "its verdict is not verified" has "$out" '^not verified: .*verdict, reason'
+check "its verdict is not verified" said_of verdict "not verified"
+check "and the reason" said_of reason "not verified"
+left=$(grep -c '"verdict": "not verified"' "$out")
+trainmark verify old
+check "without --all their number is told" has "$out" "^not verified: $left values that cannot be recomputed; --all lists them\$"
+trainmark verify old --all
+check "with it they are rows" [ "$(grep -c 'not verified *|' "$out")" -eq "$left" ]
 from=old
 forge "but what it contradicts is found" verdict result.json 's/"gradients": true/"gradients": false/; 0,/"verdict": "/s/"verdict": "[a-z-]*/"verdict": "valid/'
 from=

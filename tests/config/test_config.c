@@ -528,7 +528,7 @@ static void help_names_default_and_range(void **state)
 {
     fixture *f = *state;
     tm_text  out = { 0 };
-    tm_config_print_help(f->config, "lr_scheduler", &out);
+    tm_config_print_help(f->config, "lr_scheduler", 120, &out);
     assert_non_null(strstr(out.data, "inverse_sqrt; default linear; applies only with lr_scheduler.decay_ratio\n"
                                      "                                             other than 0)\n"));
     assert_non_null(strstr(out.data, "  --lr_scheduler.warmup_steps "));

@@ -207,9 +207,9 @@ static void tables_are_printed_as_recorded(void **state)
     tm_config *config = small_config();
     tm_config_print_reference(config, &out);
     tm_text_add(&out, "\n");
-    tm_config_print_help(config, NULL, &out);
+    tm_config_print_help(config, NULL, 120, &out);
     tm_text_add(&out, "--\n");
-    tm_config_print_help(config, "a.b", &out);
+    tm_config_print_help(config, "a.b", 120, &out);
     for (size_t i = 0; i < tm_config_n_keys(config); i++) {
         tm_config_describe_key(tm_config_key_at(config, i), &out);
         tm_text_add(&out, "\n");

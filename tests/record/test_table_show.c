@@ -106,6 +106,52 @@ static void nothing_is_lost(void **state)
     }
 }
 
+/* Without all: rows stay lines of one grid. What is told above is the same in all rows, what is named below is less
+ * important than what is shown, and no column is missing. Of one row, and of less than three columns, nothing is left
+ * out. */
+static void the_least_important_are_left_out(void **state)
+{
+    int dropped = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        tm_table   *table = random_table(seed);
+        tm_text     text = { 0 };
+        size_t      n = tm_table_n_columns(table), width = 60 + below(seed, 3, 141), most = 0, least = n, named = 0;
+        const char *order[40];
+        for (size_t i = 0; i < n; i++) /* the last column is the most important one */
+            order[i] = tm_table_column_at(table, n - 1 - i)->name;
+        tm_table_brief(table, order, n);
+        tm_text_add(&text, "");
+        tm_table_show(table, &(tm_table_view){ .width = width, .rest = "--all" }, &text);
+        if (widest_line(text.data) > width) fail_msg("seed %d: wider than %zu\n%s", (int)seed, width, text.data);
+        char *below_it = strstr(text.data, " left out: ");
+        if (below_it) {
+            dropped++;
+            assert_true(tm_table_n_rows(table) > 1 && strstr(below_it, "--all"));
+            char *grid = strncmp(text.data, "| ", 2) == 0 ? text.data : strstr(text.data, "\n| ");
+            assert_non_null(grid);
+            grid[strcspn(grid + 1, "\n") + 1] = '\0'; /* titles; what is told above stands before them */
+            for (size_t c = 0; c < n; c++) {
+                char        title[40], list[40];
+                const char *name = tm_table_column_at(table, c)->name;
+                size_t      rank = tm_table_rank(table, c);
+                snprintf(title, sizeof title, "%.*s ", (int)strcspn(name, "_"), name);
+                snprintf(list, sizeof list, " %s", name);
+                char *at = strstr(below_it, list);
+                bool  out = at && strchr(",;\n", at[strlen(list)]), in = strstr(grid + (*grid == '\n'), title) != NULL;
+                named += out;
+                if (out && in) fail_msg("seed %d: %s is left out and shown\n%s", (int)seed, name, grid);
+                if (in && rank > most) most = rank;
+                if (out && rank < least) least = rank;
+            }
+            assert_true(named > 0 && most < least);
+        }
+        tm_text_fini(&text);
+        tm_table_destroy(table);
+    }
+    assert_true(dropped > 50);
+}
+
 /* A table is a grid as long as it fits, to the character. */
 static void the_edge(void **state)
 {
@@ -136,6 +182,53 @@ static void the_edge(void **state)
     assert_string_equal(
         text.data,
         "| n | why               |\n|--:|-------------------|\n| 7 | the budget ended  |\n|   | before it         |\n");
+    tm_text_fini(&text);
+    tm_table_destroy(table);
+}
+
+/* The whole text: what all rows have above, the rows, what is left out below. */
+static void rows_of_eighty_columns_compare(void **state)
+{
+    (void)state;
+    static const char *const brief[] = { "name", "rate", "size", "why", "tag", "device", "threads" };
+    tm_table                *table = tm_table_create("t");
+    tm_text                  text = { 0 };
+    tm_table_columns(table,
+                     (tm_column[]){ { "device", 0 },
+                                    { "name", 0 },
+                                    { "threads", 0 },
+                                    { "tag", 0 },
+                                    { "rate", 0 },
+                                    { "why", 0 },
+                                    { "size", 0 } },
+                     7);
+    tm_table_brief(table, brief, 7);
+    for (int row = 0; row < 2; row++) {
+        tm_table_row(table);
+        tm_table_text(table, "device", "cpu");
+        tm_table_text(table, "name", row ? "the second" : "first");
+        tm_table_i64(table, "threads", 2);
+        tm_table_text(table, "tag", row ? "A" : "B");
+        tm_table_i64(table, "rate", 10 + row);
+        tm_table_text(table, "why", row ? "no more words than these six" : "few words");
+        tm_table_i64(table, "size", 7 - row);
+    }
+    tm_table_show(table, &(tm_table_view){ .width = 52, .rest = "-v" }, &text);
+    assert_string_equal(text.data, "all rows: device cpu, threads 2\n\n"
+                                   "| name       | rate | why                   | size |\n"
+                                   "|------------|-----:|-----------------------|-----:|\n"
+                                   "| first      |   10 | few words             |    7 |\n"
+                                   "| the second |   11 | no more words than    |    6 |\n"
+                                   "|            |      | these six             |      |\n\n"
+                                   "1 column left out: tag; -v has it\n");
+    text.length = 0;
+    tm_table_show(table, &(tm_table_view){ .width = 41, .rest = "-v" }, &text);
+    assert_string_equal(text.data, "all rows: device cpu, threads 2\n\n"
+                                   "| name       | rate | size |\n"
+                                   "|------------|-----:|-----:|\n"
+                                   "| first      |   10 |    7 |\n"
+                                   "| the second |   11 |    6 |\n\n"
+                                   "2 columns left out: why, tag; -v has them\n");
     tm_text_fini(&text);
     tm_table_destroy(table);
 }
@@ -227,6 +320,8 @@ static void a_column_has_one_unit(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(tables_fit),
     cmocka_unit_test(nothing_is_lost),
+    cmocka_unit_test(the_least_important_are_left_out),
+    cmocka_unit_test(rows_of_eighty_columns_compare),
     cmocka_unit_test(the_edge),
     cmocka_unit_test(main_columns),
     cmocka_unit_test(units_are_those_of_the_size),
