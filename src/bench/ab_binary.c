@@ -16,14 +16,15 @@ bool tm_ab_build_parse(const char *answer, tm_text *out)
 {
     static const char name[] = "trainmark ";
     size_t            line = strcspn(answer, "\n"), skip = sizeof name - 1;
-    if (strncmp(answer, name, skip) != 0 || line > LONGEST_NAME) return false;
-    if (line == skip || strcspn(answer + skip, " \t\r\n") != line - skip || !answer[line]) return false;
+    if (strncmp(answer, name, skip) != 0 || !answer[line]) return false;
+    size_t named = skip + strcspn(answer + skip, " \t\r\n"); /* " (commit, compiler)" may follow */
+    if (named == skip || named > LONGEST_NAME || (named != line && strncmp(answer + named, " (", 2) != 0)) return false;
     json_t *facts = json_loads(answer + line, JSON_REJECT_DUPLICATES, NULL);
     json_t *build = json_object_get(facts, "build");
     bool    found = json_is_object(build);
     if (found) {
         const char *commit = json_string_value(json_object_get(build, "commit"));
-        tm_text_printf(out, "%.*s, commit %.64s", (int)line, answer, commit ? commit : "unknown");
+        tm_text_printf(out, "%.*s, commit %.64s", (int)named, answer, commit ? commit : "unknown");
     }
     json_decref(facts);
     return found;
@@ -52,7 +53,7 @@ static bool read_answer(tm_process *process, const volatile sig_atomic_t *stop, 
 tm_status tm_ab_build_read(const char *binary, const char *flag, const volatile sig_atomic_t *stop, tm_text *out,
                            tm_error *err)
 {
-    char              *argv[] = { (char *)binary, (char[]){ "version" }, NULL }; /* nobody writes there */
+    char *argv[] = { (char *)binary, (char[]){ "version" }, (char[]){ "-v" }, NULL }; /* nobody writes there */
     tm_process_options options = { .argv = argv, .output = true };
     tm_process        *process;
     tm_error           why = { 0 };

@@ -26,6 +26,9 @@ static void a_trainmark_is_known(void **state)
     static const char *const cases[][2] = {
         { usual, "trainmark 0.1.0, commit 42fbcc046832" },
         { "trainmark 12.34.5-rc1\n{\"build\": {\"commit\": null}}", "trainmark 12.34.5-rc1, commit unknown" },
+        { "trainmark 0.2.0 (commit 42fbcc046832-dirty, clang 19.1.7 of a distribution whose name is quite long)\n"
+          "{\"build\": {\"commit\": \"42fbcc046832-dirty\"}}",
+          "trainmark 0.2.0, commit 42fbcc046832-dirty" },
         { "trainmark 2\n{\"build\": {}}", "trainmark 2, commit unknown" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -119,7 +119,7 @@ failed_with 4 "arguments that a binary does not know" "A( again)? \(\./old run "
 trainmark ab --a "$args" --b-binary ./old --b-command x
 failed_with 2 "a binary and a command" "--b-command cannot be given with --b or --b-binary"
 trainmark ab --a-command "sh short.sh 3 0.01" --b-command "sh -c 'exit 7'" --turn run
-failed_with 4 "a whole run that fails" "B \(.*\) failed after 0 steps: exit code 7"
+failed_with 4 "a whole run that fails" "B \(.*\) failed after 0 steps \(exit code 7\)"
 trainmark ab --a-command "sleep 100" --b-command "sleep 100" --budget 1
 failed_with 4 "no step within the budget" "the budget of 1 s ended before the first block" "raise --budget$"
 trainmark ab --a "$args --model.layers 3" --b "$args"
@@ -243,7 +243,7 @@ failed_with 3 "a gate without a verdict" "[0-5] of 6 rounds are too few for --fa
 
 # --- two binaries -----------------------------------------------------------------------------------------------------------
 
-commit=$("$TRAINMARK" version | sed -n 's/^ *"commit": "\{0,1\}\([^",]*\)"\{0,1\},$/\1/p')
+commit=$("$TRAINMARK" version -v | sed -n 's/^ *"commit": "\{0,1\}\([^",]*\)"\{0,1\},$/\1/p')
 [ "$commit" = null ] && commit=unknown
 wait
 finished binaries
