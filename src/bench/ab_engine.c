@@ -243,7 +243,7 @@ static char *copy_of(const char *text)
 
 static void begin(engine *e)
 {
-    static const char *const names[] = { "A", "B", "Control copy of A" };
+    static const char *const names[] = { "A", "B", "A again" };
     const tm_ab_options     *o = e->options;
     *e->session = (tm_ab_session){ .whole_runs = o->whole_runs,
                                    .turn_seconds = o->turn_seconds,

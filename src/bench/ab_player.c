@@ -62,7 +62,8 @@ static tm_status ended_badly(ab_player *p, const char *what, tm_error *err)
     const char *words = tm_process_last_words(p->process);
     bool        obliged =
         strcmp(what, "exited") == 0 && !p->program->turns && tm_process_ended(p->process, &status) && status == 0;
-    return tm_fail(err, TM_INVALID, "%s (%.160s) %s after %lld steps (%s)%s%s%s", p->name, p->program->text, what,
+    const char *who = strncmp(p->name, "A again", 7) == 0 ? "The control copy of A" : p->name;
+    return tm_fail(err, TM_INVALID, "%s (%.160s) %s after %lld steps (%s)%s%s%s", who, p->program->text, what,
                    (long long)p->steps, how, obliged ? "; a command must keep printing steps until it is stopped" : "",
                    *words ? "; its last output:\n" : "", words);
 }

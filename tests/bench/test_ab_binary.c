@@ -94,7 +94,7 @@ static void programs_are_asked(void **state)
     (void)state;
     tm_text  out = { 0 };
     tm_error err = { 0 };
-    assert_int_equal(ask("[ \"$1$2\" = version ] && echo trainmark 3.2.1 && sleep 0.05 && "
+    assert_int_equal(ask("[ \"$1$2\" = version-v ] && echo trainmark 3.2.1 && sleep 0.05 && "
                          "echo '{\"build\": {\"commit\": \"abc\"}}'",
                          &out, &err),
                      TM_OK);
