@@ -214,9 +214,9 @@ for page_file in "$root"/configs/reference/*.yaml; do
         id=${row%% :: *} row=${row#* :: }
         platform=${row%% :: *} command=${row#* :: }
         theirs "$command" "--dry-run --platform $platform $alike"
-        plan=$(sed -n 's/^# memory plan: \(.*\) GiB$/\1/p' "$out")
-        fits=$(sed -n 's/^# \(does not fit into\|fits into\) the .*/\1/p' "$out")
-        case $code:$fits in 0:"fits into" | 4:"does not fit into") ;; *) plan= ;; esac
+        plan=$(sed -n 's/^  plan  *\([0-9.]*\) GiB.*/\1/p' "$out")
+        fits=$(sed -n 's/^[0-9.]* GiB \(do not fit into\|fit into\) .*/\1/p' "$out")
+        case $code:$fits in 0:"fit into" | 4:"do not fit into") ;; *) plan= ;; esac
         if [ -n "$plan" ]; then pass "plans: $command"; else fail "plans: $command" "exit code $code"; fi
         ours=$(awk -F '\t' -v row="$id" '$1 == row { print $2 }' said.tsv)
         check "$id: as much memory as theirs" [ "$ours" = "$plan" ]
@@ -236,16 +236,19 @@ done
 # Shell files of submissions are read as what the shipped files say.
 plain() { sed -n 's/ *#.*//; /exp_name:/d; /hf_assets_path:/d; /submission_/d; /^  name: llama/d; /./p' "$1"; }
 while read -r shell shipped platform <&3; do
+    DATADIR=/sets trainmark run "config_$shell.sh" --print-config --platform "$platform" $alike
+    plain "$out" >theirs
     DATADIR=/sets trainmark run "config_$shell.sh" --dry-run --platform "$platform" $alike
     check "config_$shell.sh plans" [ "$code" -eq 0 ]
-    plain "$out" >theirs
-    grep '^# memory plan' "$out" >>theirs
+    grep '^  plan ' "$out" >>theirs
     case $shipped in *lora*) sets=/sets/data ;; *) sets=/sets ;; esac
-    DATADIR=$sets MODEL=/sets/model trainmark run "$root/configs/experiments/mlperf/$shipped.yaml" --dry-run --platform "$platform" $alike
+    shipped=$root/configs/experiments/mlperf/$shipped.yaml
+    DATADIR=$sets MODEL=/sets/model trainmark run "$shipped" --print-config --platform "$platform" $alike
     plain "$out" >ours
-    grep '^# memory plan' "$out" >>ours
+    DATADIR=$sets MODEL=/sets/model trainmark run "$shipped" --dry-run --platform "$platform" $alike
+    grep '^  plan ' "$out" >>ours
     diff theirs ours >apart
-    check "config_$shell.sh is $shipped.yaml$(head -n 4 apart)" [ ! -s apart ]
+    check "config_$shell.sh is ${shipped##*/}$(head -n 4 apart)" [ ! -s apart ]
 done 3<<END
 MI300X_1x8x1 llama2_70b_lora-MI300X 8xMI300X
 MI355X_1x8x1 llama2_70b_lora-MI355X 8xMI355X
@@ -257,7 +260,7 @@ failed_with 4 "another statement" "config_MI355X_1x8x1.sh:29: 'docker run x' is 
 trainmark mlperf run bash run_with_docker.sh --dry-run
 failed_with 2 "no system" "run_with_docker.sh trains config_.DGXSYSTEM.sh, and DGXSYSTEM is not set; name that file instead"
 trainmark mlperf run config_MI300X_1x8x1.sh --runs 2 --dry-run --platform 8xMI300X
-check "weights that are not here are told once" [ "$(grep -c '^# planned without: the weights' "$out")" -eq 1 ]
+check "weights that are not here are told once" [ "$(grep -c '^not included in this plan: the weights' "$out")" -eq 1 ]
 
 begin='<!-- generated from configs/reference/*.yaml; do not edit below -->'
 end='<!-- end of what is generated -->'
