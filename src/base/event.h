@@ -74,6 +74,7 @@ typedef struct {
     const char           *sums;      /* order of summation in products, tm_device_info; NULL as above */
     int                   judged_modules, compiled_modules; /* of a GPU's kernels, tm_device_info */
     const char           *data_source;
+    const char           *encoders; /* of images: "inside" the times of steps, or "before" them; NULL: there are none */
     int64_t               parameters;
     int64_t               steps, first_step; /* planned total; first step of this process (resumed: > 1) */
     int64_t               first_sample;      /* sequences that earlier processes of the run have trained on */
@@ -95,6 +96,8 @@ typedef struct {
     const tm_class_bytes *memory_along; /* n_points from its first instruction to its last */
     size_t                n_memory_along, n_points;
     int64_t               memory_limit_bytes;
+    double                predicted;    /* tokens/s of a device; 0: not predicted */
+    const char           *predicted_by; /* from which hardware file */
     tm_recipe             recipe;
 } tm_run_started;
 
@@ -251,6 +254,65 @@ typedef struct {
     bool    equal; /* all of them to the bit */
 } tm_curve;
 
+/* The first value of a step that is not finite (train/trainer/locate.h). */
+enum { TM_NONFINITE_NAME = 128 };
+typedef struct {
+    int64_t step;
+    int     rank, ranks;
+    bool    located;                    /* false: nobody could look, and only `step` is known */
+    bool    repeated;                   /* the step had the same loss and norm when it was looked at */
+    char    cause[16];                  /* "overflow", "weight": TM_CAUSE_OVERFLOW, ... */
+    char    op[32], program[48];        /* "linear" of "first" */
+    int64_t instruction, order;         /* its number in the program; in the step, of this rank */
+    char    tensor[TM_NONFINITE_NAME];  /* as `trainmark explain` names it */
+    char    format[24];                 /* of it */
+    int     layer;                      /* -1: outside the blocks */
+    char    phase[12];                  /* "forward", "backward", "update" */
+    int64_t micro_batch;                /* -1: it belongs to none */
+    int64_t row, column;                /* of the first such element; columns: of the last axis */
+    int64_t count, elements;            /* such elements, and all of the tensor that are here */
+    double  value;                      /* of the first */
+    double  largest;                    /* finite magnitude among the operands; NAN: they have none */
+    char    operand[TM_NONFINITE_NAME]; /* that holds it */
+} tm_nonfinite;
+
+/* A step whose gradients were computed a second time (train/run/replay.c), of all ranks. */
+typedef struct {
+    int64_t     step;
+    int64_t     bytes;   /* that were compared */
+    double      seconds; /* that it took, in no step's time */
+    const char *reason;  /* what differs; NULL: nothing */
+} tm_replayed;
+
+/* Where such a step differed: the first tensor, in the order in which the step writes them, on the rank where it comes
+ * first. */
+typedef struct {
+    int64_t     step;
+    int         rank, ranks; /* that one; how many ranks differ */
+    char        host[64], device[64], tensor[96], op[32];
+    int         layer;          /* of the tensor's op; -1: outside the blocks */
+    int64_t     first, end;     /* elements [first, end) of it: the first part that differs */
+    int         bits;           /* that differ in this part, at least */
+    int64_t     tensors, parts; /* that differ on this rank */
+    bool        sure;           /* the fault is on this rank: what it received until then was equal both times */
+    const char *wrong;          /* by a third computation: "first", "second", "undecided" */
+} tm_replay_mismatch;
+
+/* Computing twice in a whole run, of all ranks. */
+enum { TM_REPLAY_MISMATCHES = 16 };
+#define TM_REPLAY_CONFIDENCE 0.95
+typedef struct {
+    int64_t            every;                    /* debug.replay; 0: nothing was repeated */
+    int64_t            steps, bytes;             /* that were compared */
+    int64_t            products, wrong_products; /* whose sums were checked; that are not those of their factors */
+    double             seconds;                  /* that it took */
+    double             cost_percent;             /* of the time of all steps */
+    double             device_seconds;           /* of computation that was compared, both times (stats/silent.h) */
+    double             excluded_per_hour; /* errors of a device above this rate are excluded at 95 %; NAN: some came */
+    tm_replay_mismatch mismatches[TM_REPLAY_MISMATCHES]; /* the first ones */
+    int64_t            n_mismatches;
+} tm_replay_told;
+
 /* How a rank of a run fared. Seconds are medians over the steps that count. */
 typedef struct {
     int         rank, data_rank;
@@ -259,10 +321,21 @@ typedef struct {
     double      busy_seconds;  /* of that, what it did not communicate, nor wait for others */
     double      wait_seconds;  /* of that, what it communicated or waited */
     double      behind;        /* busy_seconds over the median of the other ranks', less 1; NAN: there are none */
-    bool        slow;          /* by so much that the others wait for it */
     int64_t     target_tokens; /* that it read for training, in this process */
     int64_t     used_bytes;    /* arena bytes in use */
 } tm_rank_told;
+
+/* A rank that the others wait for (stats/stragglers.h). Shares are of what the median of its peers takes. */
+typedef struct {
+    int         rank;
+    const char *host;
+    bool        disturbed;         /* most of it is time in which its processor ran other programs */
+    bool        again;             /* it was told before, with other numbers */
+    int64_t     since, step;       /* the evidence is of the steps behind `since`; `step`: when it was named */
+    double      behind, low, high; /* how much longer its own work takes, and the 95 % interval of that */
+    const char *phase;             /* where most of it is: "forward" */
+    double      waited_seconds;    /* for other ranks, by each of the others on average, in these steps */
+} tm_straggler;
 
 typedef struct {
     tm_verdict  verdict;
@@ -288,12 +361,26 @@ typedef struct {
     const char                     *sample; /* generated text, or NULL */
     const tm_rank_told             *ranks;  /* of a run of several, n_ranks of them in their order */
     size_t                          n_ranks;
+    const tm_straggler             *stragglers; /* that were named, n_stragglers of them */
+    size_t                          n_stragglers;
     tm_machine_watch                machine;
     tm_certificate                  certificate, certificate_after; /* in the first step; after the last one */
     tm_data_certificate             data;
     tm_update_certificate           update;
     tm_curve                        curve;
+    const tm_nonfinite             *nonfinite; /* where the first value that is not finite was; NULL: all were finite */
+
+    tm_replay_told replay;
 } tm_run_ended;
+
+/* A picture that a model of images draws after a step, for a caption of the held-out data. */
+typedef struct {
+    int64_t      step, number; /* number: 0, 1, ... of those of the step */
+    int64_t      height, width;
+    const float *pixels;  /* (height, width, 3), red, green, blue in [-1, 1], beyond it as the decoder has them */
+    const char  *caption; /* NULL: not known */
+    double       seconds; /* that it took */
+} tm_picture_drawn;
 
 typedef enum {
     TM_EVENT_RUN_STARTED,
@@ -301,9 +388,12 @@ typedef enum {
     TM_EVENT_BETWEEN_STEPS, /* for sinks that want it: what they do now is in no step's time */
     TM_EVENT_EVALUATION_STARTED,
     TM_EVENT_EVALUATION,
+    TM_EVENT_PICTURE,
     TM_EVENT_CHECKPOINT,
     TM_EVENT_LOOK,
     TM_EVENT_QUANTIZED,
+    TM_EVENT_REPLAYED,
+    TM_EVENT_STRAGGLER,
     TM_EVENT_RUN_ENDED
 } tm_event_kind;
 
@@ -314,9 +404,12 @@ typedef struct {
         tm_step_done          step_done;
         tm_evaluation_started evaluation_started;
         tm_evaluation         evaluation;
+        tm_picture_drawn      picture;
         tm_checkpoint_saved   checkpoint;
         tm_look               look;
         tm_quantized_step     quantized;
+        tm_replayed           replayed;
+        tm_straggler          straggler;
         tm_run_ended          run_ended;
     };
 } tm_event;

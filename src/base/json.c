@@ -4,6 +4,15 @@
 #include <math.h>
 #include <string.h>
 
+/* Line separators, and what is no character: JSON allows them as they are, YAML takes them for breaks or refuses them.
+ */
+static unsigned odd_in_yaml(const unsigned char *s)
+{
+    if (s[0] == 0xe2 && s[1] == 0x80 && (s[2] == 0xa8 || s[2] == 0xa9)) return 0x2028U + (s[2] - 0xa8U);
+    if (s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe) return 0xfffeU + (s[2] - 0xbeU);
+    return 0;
+}
+
 void tm_json_quote(tm_text *out, const char *string)
 {
     tm_text_add_n(out, "\"", 1);
@@ -19,6 +28,8 @@ void tm_json_quote(tm_text *out, const char *string)
             n = 1;
         } else if (n == 2 && *s == 0xc2 && s[1] < 0xa0) { /* control characters, too: who prints the file obeys them */
             tm_text_printf(out, "\\u00%02x", s[1]);
+        } else if (n == 3 && odd_in_yaml(s)) {
+            tm_text_printf(out, "\\u%04x", odd_in_yaml(s));
         } else if (n > 1) {
             tm_text_add_n(out, (const char *)s, n);
         } else if (*s == '"' || *s == '\\') {

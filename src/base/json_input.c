@@ -168,3 +168,27 @@ json_t *tm_json_input_file(const char *path, size_t flags, json_error_t *error)
     tm_text_fini(&text);
     return root;
 }
+
+const char *tm_json_value_text(tm_arena *arena, const json_t *value)
+{
+    char number[32];
+    switch (json_typeof(value)) {
+    case JSON_STRING:
+        return json_string_value(value);
+    case JSON_INTEGER:
+        return tm_arena_format(arena, "%lld", (long long)json_integer_value(value));
+    case JSON_REAL:
+        return tm_arena_text(arena, tm_format_double(number, json_real_value(value)));
+    case JSON_TRUE:
+        return "true";
+    case JSON_FALSE:
+        return "false";
+    case JSON_NULL:
+        return "null";
+    case JSON_OBJECT:
+        return json_object_size(value) ? "{...}" : "{}";
+    case JSON_ARRAY:
+        return json_array_size(value) ? "[...]" : "[]";
+    }
+    return "";
+}

@@ -8,6 +8,8 @@
 #ifndef TM_BASE_JSON_INPUT_H
 #define TM_BASE_JSON_INPUT_H
 
+#include "base/arena.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,5 +22,8 @@ json_t *tm_json_input_file(const char *path, size_t flags, json_error_t *error);
 /* What is wrong with a text for those who read it: half a surrogate pair, or ("\u0000", where `nul` does not allow it)
  * an end in the middle. In words for behind its name; NULL: nothing. */
 const char *tm_json_text_problem(const json_t *text, bool nul);
+
+/* A value as text: numbers in their shortest form, objects and lists as "{...}", "[]". Of the value or of the arena. */
+const char *tm_json_value_text(tm_arena *arena, const json_t *value);
 
 #endif

@@ -8,6 +8,8 @@
 
 #include "base/clock.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -72,7 +74,39 @@ static void a_process_is_as_old_as_it_is(void **state)
     assert_true(tm_process_age_ns() - age >= 30000000);
 }
 
+/* Spins for so much time of its processor; *on_processor of its begin and end, and what lies between on the wall. */
+static void *spin(void *delayed)
+{
+    int64_t begin = read_ns(CLOCK_MONOTONIC), own = read_ns(CLOCK_THREAD_CPUTIME_ID), late = tm_thread_delayed_ns();
+    while (read_ns(CLOCK_THREAD_CPUTIME_ID) - own < 30000000) {
+    }
+    late = tm_thread_delayed_ns() - late;
+    int64_t off = read_ns(CLOCK_MONOTONIC) - begin - (read_ns(CLOCK_THREAD_CPUTIME_ID) - own);
+    *(int64_t *)delayed = late >= 0 && late <= off + 1000000 ? late : -1;
+    return NULL;
+}
+
+/* Of two threads that want the same processor all the time, each waits for the other; one that rests does not. */
+static void a_thread_is_delayed_by_others(void **state)
+{
+    pthread_t thread[2];
+    int64_t   delayed[2];
+    cpu_set_t all, one;
+    (void)state;
+    if (access("/proc/thread-self/schedstat", R_OK) != 0) skip();
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    for (int c = 0; c < CPU_SETSIZE && CPU_COUNT(&one) == 0; c++)
+        if (CPU_ISSET(c, &all)) CPU_SET(c, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, spin, &delayed[i]), 0);
+    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    assert_true(delayed[0] >= 0 && delayed[1] >= 0 && delayed[0] + delayed[1] > 20000000);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_thread_is_delayed_by_others),
     cmocka_unit_test(times_are_those_of_the_system),
     cmocka_unit_test(the_wall_is_told_in_utc),
     cmocka_unit_test(a_process_is_as_old_as_it_is),

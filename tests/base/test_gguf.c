@@ -3,7 +3,7 @@
 #include "base/gguf.h"
 #include "base/file.h"
 #include "support/folder.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +64,7 @@ static void refuse(bytes *b, tm_status wanted, const char *part)
     tm_gguf  *gguf = NULL;
     tm_error  err = { 0 };
     tm_status st = tm_gguf_parse("bad.gguf", (const uint8_t *)b->text.data, b->text.length, &gguf, &err);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (st != wanted || !strstr(err.text, part) || !strstr(err.text, "'bad.gguf'"))
         fail_msg("status %d, '%s', wanted '%s'", (int)st, err.text, part);
     tm_text_fini(&b->text);
@@ -272,16 +272,10 @@ static void every_beginning_of_a_file_is_refused(void **state)
     test_folder_remove();
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/base/whole-gguf-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(heads_that_lie_are_refused),           cmocka_unit_test(values_that_lie_are_refused),
     cmocka_unit_test(tensors_that_lie_are_refused),         cmocka_unit_test(what_was_written_is_read),
-    cmocka_unit_test(every_beginning_of_a_file_is_refused), cmocka_unit_test(every_message_is_whole),
+    cmocka_unit_test(every_beginning_of_a_file_is_refused),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

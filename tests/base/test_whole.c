@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts, numbers, JSON, tables of commas, messages of several failures, random numbers and what is said of files, to
+/* Texts, numbers, JSON, tables of commas, messages of several failures and what is said of files, to
  * the letter. After a change that is meant: TM_RECORD=1 build/release/tests/base/test_whole; git diff
  * tests/base/whole.txt
  */
@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "base/random.h"
 #include "base/secret.h"
 #include "base/status.h"
 #include "support/folder.h"
@@ -123,24 +122,6 @@ static void add_numbers(tm_text *out)
         tm_text_printf(out, "%s %s %s\n", tm_format_grouped(a, n), tm_format_grouped(b, 1 - n),
                        tm_format_bytes(c, (double)-n));
     }
-    for (uint64_t i = 0; i < 4; i++) {
-        float four[4];
-        tm_random_normal4(5, 6, i, four);
-        tm_text_printf(out, "random %016llx %.15g %.15g %llu, %.7g %.7g %.7g %.7g\n",
-                       (unsigned long long)tm_random_u64(5, 6, i), tm_random_uniform(5, 6, i),
-                       tm_random_normal(5, 6, i), (unsigned long long)tm_random_below(5, 6, i, 1000), (double)four[0],
-                       (double)four[1], (double)four[2], (double)four[3]);
-    }
-    tm_text_printf(out, "streams %016llx %016llx\n", (unsigned long long)tm_random_stream(""),
-                   (unsigned long long)tm_random_stream("order"));
-    for (uint64_t n = 1; n < 70; n += n < 6 ? 1 : 11) {
-        tm_text_printf(out, "permuted %llu:", (unsigned long long)n);
-        for (uint64_t i = 0; i < n; i++)
-            tm_text_printf(out, " %llu", (unsigned long long)tm_random_permute(3, 4, i, n));
-        tm_text_add(out, "\n");
-    }
-    tm_text_printf(out, "%llu %llu\n", (unsigned long long)tm_random_permute(3, 4, 5, (uint64_t)1 << 40),
-                   (unsigned long long)tm_random_permute(3, 4, 5, ((uint64_t)1 << 40) + 1));
 }
 
 static void add_json(tm_text *out)

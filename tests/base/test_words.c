@@ -7,7 +7,7 @@
 #include "support/test.h"
 
 #include "base/words.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 
 #include <string.h>
 
@@ -63,23 +63,16 @@ static void what_does_not_end(void **state)
         char    **argv;
         int       argc;
         assert_int_equal(tm_words_split(bad[i], "--b-command", arena, &argv, &argc, &err), TM_INVALID);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
         assert_non_null(strstr(err.text, "--b-command"));
         tm_arena_destroy(arena);
     }
-}
-
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/base/whole-words-messages.txt");
 }
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(words_of_a_line),
     cmocka_unit_test(nothing_is_expanded),
     cmocka_unit_test(what_does_not_end),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)
