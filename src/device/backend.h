@@ -104,6 +104,7 @@ struct tm_device {
     const tm_mesh_groups *groups;                    /* NULL: alone */
     int                   share;                     /* number of the memory that collectives reach; -1: none */
     int64_t               shared_bytes;
+    const tm_watch       *watch; /* NULL: nobody looks at instructions */
     struct tm_mark       *marks; /* device/ledger.c: times that are not known before the next wait */
     size_t                n_marks, marks_room;
 };
@@ -127,9 +128,6 @@ TM_MUST_USE tm_status tm_device_noted(tm_device *device, tm_status st, tm_error 
 /* The kernel that runs an op's double reference. `converted`: views may be float32 or bfloat16; values go through
  * float64 copies in the workspace. */
 const tm_kernel *tm_reference_kernel(tm_op_id op, bool converted);
-
-/* device/ledger.c. The ledger's line of an instruction: "forward linear", static text. */
-const char *tm_ledger_line(const tm_instruction *instruction);
 
 /* What the device works on from here to the next mark. */
 typedef struct {

@@ -305,18 +305,23 @@ static tm_status queue_one(tm_device *device, const tm_program *program, const t
     tm_queue *queue = device->queues[i->stream];
     for (int s = 0; s < TM_STREAMS; s++)
         if (i->waits[s] >= 0) TM_TRY(device->backend->wait_for(queue, program->instructions[i->waits[s]].done, err));
+    const tm_watch *watch = device->watch && device->watch->wants(device->watch->context, i) ? device->watch : NULL;
+    if (watch) TM_TRY(watch->look(watch->context, i, false, err));
     TM_TRY(device->backend->launch(queue, i->kernel, &i->call, err));
+    if (watch) TM_TRY(watch->look(watch->context, i, true, err));
     return i->done ? device->backend->record(queue, i->done, err) : TM_OK;
 }
 
-/* The ledger's lines change in the queue of computations: of copies and messages beside it, what is waited for counts.
- */
-tm_status tm_device_queue(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err)
+/* Instructions from .. to - 1. The ledger's lines change in the queue of computations: of copies and messages beside
+ * it, what is waited for counts. */
+static tm_status queue_part(tm_device *device, const tm_program *program, size_t from, size_t to, tm_ledger *ledger,
+                            tm_error *err)
 {
     tm_played *played = program->bound;
-    tm_marked  what = { .ledger = ledger, .shares = played ? &played->shares : NULL, .first = true };
+    bool       all = from == 0 && to == program->count; /* a part's time says nothing of the whole's */
+    tm_marked  what = { .ledger = ledger, .shares = played && all ? &played->shares : NULL, .first = true };
     TM_TRY(fork_streams(device, program, err));
-    for (size_t x = 0; x < program->count; x++) {
+    for (size_t x = from; x < to; x++) {
         const tm_instruction *instruction = &program->instructions[x];
         if (ledger && instruction->line != what.line) {
             what.line = instruction->line;
@@ -327,6 +332,11 @@ tm_status tm_device_queue(tm_device *device, const tm_program *program, tm_ledge
     }
     TM_TRY(join_streams(device, program, err));
     return ledger ? tm_marks_add(device, &(tm_marked){ 0 }, err) : TM_OK;
+}
+
+tm_status tm_device_queue(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err)
+{
+    return queue_part(device, program, 0, program->count, ledger, err);
 }
 
 /* A bound program, launched as one. With a ledger its time is measured as a whole, and known to nobody else until then.
@@ -346,11 +356,26 @@ static bool is_detailed(tm_played *played)
     return run < FIRST || run % EVERY == 0 || played->shares.count == 0;
 }
 
+void tm_device_watch(tm_device *device, const tm_watch *watch)
+{
+    TM_ASSERT(!device->info.own_memory);
+    device->watch = watch;
+}
+
 tm_status tm_device_run(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err)
 {
     tm_error own = { 0 };
     TM_TRY(tm_device_ready(device, err));
-    bool      whole = program->bound && !device->one_by_one && !(ledger && is_detailed(program->bound));
+    bool whole = program->bound && !device->one_by_one && !device->watch && !(ledger && is_detailed(program->bound));
     tm_status st = whole ? play(device, program->bound, ledger, &own) : tm_device_queue(device, program, ledger, &own);
     return tm_device_noted(device, st, &own, err);
+}
+
+tm_status tm_device_run_part(tm_device *device, const tm_program *program, size_t from, size_t to, tm_ledger *ledger,
+                             tm_error *err)
+{
+    tm_error own = { 0 };
+    TM_ASSERT(from <= to && to <= program->count);
+    TM_TRY(tm_device_ready(device, err));
+    return tm_device_noted(device, queue_part(device, program, from, to, ledger, &own), &own, err);
 }

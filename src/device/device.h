@@ -96,6 +96,8 @@ void                  tm_device_unshare(tm_device *device);
 /* Bytes of that memory: part of the arena, but not anonymous as the system counts. */
 int64_t tm_device_shared_bytes(const tm_device *device);
 
+/* The line of a ledger of times that an instruction belongs to: "forward linear", static text. */
+const char *tm_ledger_line(const tm_instruction *instruction);
 /* For tm_plan_create; valid while the device is open. */
 tm_chooser tm_device_chooser(const tm_device *device);
 
@@ -149,7 +151,21 @@ typedef struct {
  * *ledger (may be NULL), which is complete after the next tm_device_wait and stays until then. A bound program is timed
  * by operation the first two times and each 16th; else as a whole, and its time is parted as it was last. */
 TM_MUST_USE tm_status tm_device_run(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err);
-void                  tm_ledger_add(tm_ledger *ledger, const char *name, double seconds); /* name: static text */
-void                  tm_ledger_reset(tm_ledger *ledger); /* keeps the lines, sets them to 0 */
+/* Instructions from .. to - 1 of it, launched one by one, behind those before them. Same bits as the whole. */
+TM_MUST_USE tm_status tm_device_run_part(tm_device *device, const tm_program *program, size_t from, size_t to,
+                                         tm_ledger *ledger, tm_error *err);
+/* Who looks at the instructions that it wants, right before and right after each of them, when all of it is done that
+ * they wait for. Only where the memory is the host's (own_memory false): there everything is done at once. Programs
+ * have the same bits. */
+typedef struct {
+    void *context;
+    bool (*wants)(void *context, const tm_instruction *instruction);
+    tm_status (*look)(void *context, const tm_instruction *instruction, bool done, tm_error *err);
+} tm_watch;
+/* From here on; `watch` stays until the next call. NULL: nobody looks. */
+void tm_device_watch(tm_device *device, const tm_watch *watch);
+
+void tm_ledger_add(tm_ledger *ledger, const char *name, double seconds); /* name: static text */
+void tm_ledger_reset(tm_ledger *ledger);                                 /* keeps the lines, sets them to 0 */
 
 #endif

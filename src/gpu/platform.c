@@ -31,6 +31,9 @@ static const tm_gpu_sheet sheets[] = {
     { "H100-PCIe",  "NVIDIA", "sm_90",  GB(80),  0,       1620,  51.2,  756.0, 1513.0,      0, NVIDIA_SHEET("H100") ", PCIe" },
     { "H200",       "NVIDIA", "sm_90",  GB(141), 0,       1830,  67.0,  989.4, 1978.9,      0, NVIDIA_SHEET("H200") ", SXM" },
     { "B200",       "NVIDIA", "sm_100", GB(180), 0,          0,  80.0, 2250.0, 4500.0, 9000.0, "NVIDIA Blackwell architecture brief, HGX B200 of 1000 W" },
+    { "B300",       "NVIDIA", "sm_103", GB(270), 0,          0,  80.0, 2250.0, 4500.0,13500.0, NVIDIA_SHEET("B300") ", HGX" },
+    { "GB200",      "NVIDIA", "sm_100", GB(185), 0,          0,  80.0, 2500.0, 5000.0,10000.0, NVIDIA_SHEET("GB200") ", what programs see of 186 GB" },
+    { "GB300",      "NVIDIA", "sm_103", GB(277), 0,          0,  80.0, 2500.0, 5000.0,15000.0, NVIDIA_SHEET("GB300") ", what programs see of 288 GB" },
 };
 /* clang-format on */
 enum { SHEETS = sizeof sheets / sizeof sheets[0], MOST_NODES = 1 << 14, MOST_GPUS = 64 };

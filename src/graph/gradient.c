@@ -254,7 +254,11 @@ static void run_rules(tm_gradient *gradient, tm_segment *segment, size_t n_forwa
         graph->module = node.module;
         if (!reached(gradient, &node)) continue;
         const tm_op *op = tm_op_get(node.op);
-        TM_ASSERT(op->gradient);
+        if (!op->gradient) {
+            char what[96];
+            snprintf(what, sizeof what, "a gradient of '%s' is asked for; this op is forward only", op->name);
+            tm_assert_failed(what, __FILE__, __LINE__);
+        }
         gradient->drop = false;
         op->gradient(gradient, &node);
         TM_ASSERT(gradient->n_owed == 0);

@@ -278,30 +278,35 @@ static void place_across(tm_plan *plan)
     free(items);
 }
 
-/* The programs once more for each slot: the same instructions, to be bound to other addresses. */
+/* The programs once more for each slot: the same instructions, until they are bound to other addresses. */
 static void copy_programs(tm_plan *plan)
 {
     size_t slots = (size_t)plan->graph->slots, n = plan->n_programs;
     if (slots == 0) return;
     plan->in_slot = tm_arena_take(plan->arena, slots * n * sizeof *plan->in_slot);
-    for (size_t slot = 0; slot < slots; slot++)
-        for (size_t p = 0; p < n; p++) {
-            tm_program *program = &plan->in_slot[slot * n + p];
-            *program = plan->programs[p];
-            if (slot == 0) continue; /* plan->programs are bound to slot 0 */
-            size_t bytes = program->count * sizeof *program->instructions;
-            program->instructions = tm_arena_take(plan->arena, bytes);
-            if (bytes) memcpy(program->instructions, plan->programs[p].instructions, bytes);
-        }
+    for (size_t k = 0; k < slots * n; k++) plan->in_slot[k] = plan->programs[k % n];
+}
+
+/* Instructions of its own for a program in a slot; plan->programs are bound to slot 0. */
+static void own_instructions(const tm_plan *plan, tm_program *program, const tm_program *of)
+{
+    size_t bytes = program->count * sizeof *program->instructions;
+    if (bytes == 0 || program->instructions != of->instructions) return;
+    program->instructions = tm_arena_take(plan->arena, bytes);
+    memcpy(program->instructions, of->instructions, bytes);
 }
 
 int tm_execution_slots(tm_execution *list, size_t n)
 {
     int32_t *holder = tm_alloc((n + 1) * sizeof *holder); /* of each slot: its micro-batch, or -1 */
-    int32_t  slots = 0;
+    int32_t  slots = 0, most = -1;
+    for (size_t i = 0; i < n; i++)
+        if (list[i].micro_batch > most) most = list[i].micro_batch;
+    size_t *last = tm_alloc(((size_t)most + 2) * sizeof *last); /* execution of each micro-batch */
+    for (size_t i = 0; i < n; i++)
+        if (list[i].micro_batch >= 0) last[list[i].micro_batch] = i;
     for (size_t i = 0; i < n; i++) {
         int32_t slot = 0, free_slot = -1;
-        bool    again = false;
         list[i].slot = 0;
         if (list[i].micro_batch < 0) continue;
         while (slot < slots && holder[slot] != list[i].micro_batch) {
@@ -309,11 +314,11 @@ int tm_execution_slots(tm_execution *list, size_t n)
             slot++;
         }
         if (slot == slots) slot = free_slot >= 0 ? free_slot : slots++;
-        for (size_t j = i + 1; j < n; j++) again = again || list[j].micro_batch == list[i].micro_batch;
-        holder[slot] = again ? list[i].micro_batch : -1;
+        holder[slot] = last[list[i].micro_batch] > i ? list[i].micro_batch : -1;
         list[i].slot = slot;
     }
     free(holder);
+    free(last);
     return slots;
 }
 
@@ -528,8 +533,10 @@ static void bind(const tm_plan *plan, const tm_program *program, const tm_arenas
 void tm_plan_bind(tm_plan *plan, const tm_arenas *memory)
 {
     for (size_t p = 0; p < plan->n_programs; p++) bind(plan, &plan->programs[p], memory, 0);
-    for (size_t k = plan->n_programs; k < (size_t)plan->graph->slots * plan->n_programs; k++)
+    for (size_t k = plan->n_programs; k < (size_t)plan->graph->slots * plan->n_programs; k++) {
+        own_instructions(plan, &plan->in_slot[k], &plan->programs[k % plan->n_programs]);
         bind(plan, &plan->in_slot[k], memory, k / plan->n_programs);
+    }
 }
 
 const tm_program *tm_plan_execution(const tm_plan *plan, const tm_execution *execution)

@@ -22,8 +22,16 @@ typedef struct {
     size_t from, to; /* addresses */
 } range;
 
+/* Leaves of the tree. */
+typedef struct {
+    uint32_t from, to;
+    bool     used; /* by the program */
+} leaf_range;
+
 typedef struct {
     const tm_plan *plan;
+    leaf_range    *of;     /* (tensors) of those that the program uses: many are used several times */
+    leaf_range    *work;   /* (instructions) of their workspaces */
     size_t        *bounds; /* sorted: leaf k of the tree is [bounds[k], bounds[k + 1]) */
     size_t         n_bounds, n_leaves;
     tree_node     *tree;
@@ -59,15 +67,35 @@ static void add_bounds(finder *f, range r)
     f->bounds[f->n_bounds++] = r.to;
 }
 
+static void add_tensor(finder *f, tm_tensor_id id)
+{
+    if (id == TM_NONE || f->of[id].used) return;
+    f->of[id].used = true;
+    add_bounds(f, range_of(f, id));
+}
+
+static uint32_t leaf_at(const finder *f, size_t address)
+{
+    const size_t *found = bsearch(&address, f->bounds, f->n_bounds, sizeof *f->bounds, ascending);
+    TM_ASSERT(found);
+    return (uint32_t)(found - f->bounds);
+}
+
+static leaf_range leaves_of(const finder *f, range r)
+{
+    return (leaf_range){ leaf_at(f, r.from), leaf_at(f, r.to), true };
+}
+
 static void plant(finder *f, const tm_program *program)
 {
-    f->bounds = tm_alloc((program->count * 2 * (TM_MAX_IN + TM_MAX_OUT + 1) + 1) * sizeof *f->bounds);
+    size_t tensors = f->plan->graph->n_tensors;
+    f->of = tm_alloc((tensors + 1) * sizeof *f->of);
+    f->work = tm_alloc((program->count + 1) * sizeof *f->work);
+    f->bounds = tm_alloc(2 * (tensors + program->count + 1) * sizeof *f->bounds);
     for (size_t x = 0; x < program->count; x++) {
         const tm_instruction *i = &program->instructions[x];
-        for (int k = 0; k < TM_MAX_IN; k++)
-            if (i->node->in[k] != TM_NONE) add_bounds(f, range_of(f, i->node->in[k]));
-        for (int k = 0; k < TM_MAX_OUT; k++)
-            if (i->node->out[k] != TM_NONE) add_bounds(f, range_of(f, i->node->out[k]));
+        for (int k = 0; k < TM_MAX_IN; k++) add_tensor(f, i->node->in[k]);
+        for (int k = 0; k < TM_MAX_OUT; k++) add_tensor(f, i->node->out[k]);
         if (i->call.workspace_bytes) add_bounds(f, workspace_of(f, i));
     }
     qsort(f->bounds, f->n_bounds, sizeof *f->bounds, ascending);
@@ -79,13 +107,11 @@ static void plant(finder *f, const tm_program *program)
     while (f->n_leaves < n) f->n_leaves *= 2;
     f->tree = tm_alloc(2 * f->n_leaves * sizeof *f->tree);
     memset(f->tree, 0xff, 2 * f->n_leaves * sizeof *f->tree); /* -1 everywhere */
-}
-
-static size_t leaf_at(const finder *f, size_t address)
-{
-    const size_t *found = bsearch(&address, f->bounds, f->n_bounds, sizeof *f->bounds, ascending);
-    TM_ASSERT(found);
-    return (size_t)(found - f->bounds);
+    for (size_t id = 0; id < tensors; id++)
+        if (f->of[id].used) f->of[id] = leaves_of(f, range_of(f, (tm_tensor_id)id));
+    for (size_t x = 0; x < program->count; x++)
+        if (program->instructions[x].call.workspace_bytes)
+            f->work[x] = leaves_of(f, workspace_of(f, &program->instructions[x]));
 }
 
 /* Node `at` stands for the leaves [first, first + leaves). */
@@ -123,16 +149,16 @@ static void look(const finder *f, size_t at, size_t first, size_t leaves, size_t
     look(f, 2 * at + 1, first + leaves / 2, leaves / 2, from, to, written, need);
 }
 
-/* Every range that an instruction uses, and whether it is written. Returns their number. */
-static int uses_of(const finder *f, const tm_instruction *i, range uses[TM_MAX_IN + TM_MAX_OUT + 1],
+/* All that instruction x uses, and whether it is written. Returns their number. */
+static int uses_of(const finder *f, const tm_instruction *i, size_t x, leaf_range uses[TM_MAX_IN + TM_MAX_OUT + 1],
                    bool written[TM_MAX_IN + TM_MAX_OUT + 1])
 {
     int n = 0;
     for (int k = 0; k < TM_MAX_IN; k++)
-        if (i->node->in[k] != TM_NONE) uses[n] = range_of(f, i->node->in[k]), written[n++] = false;
+        if (i->node->in[k] != TM_NONE) uses[n] = f->of[i->node->in[k]], written[n++] = false;
     for (int k = 0; k < TM_MAX_OUT; k++)
-        if (i->node->out[k] != TM_NONE) uses[n] = range_of(f, i->node->out[k]), written[n++] = true;
-    if (i->call.workspace_bytes) uses[n] = workspace_of(f, i), written[n++] = true;
+        if (i->node->out[k] != TM_NONE) uses[n] = f->of[i->node->out[k]], written[n++] = true;
+    if (i->call.workspace_bytes) uses[n] = f->work[x], written[n++] = true;
     return n;
 }
 
@@ -161,17 +187,15 @@ static void walk(finder *f, tm_program *program)
     memset(last, 0xff, sizeof last); /* the row of the last instruction of each stream; -1: there was none */
     for (size_t x = 0; x < program->count; x++) {
         tm_instruction *i = &program->instructions[x];
-        range           uses[TM_MAX_IN + TM_MAX_OUT + 1];
+        leaf_range      uses[TM_MAX_IN + TM_MAX_OUT + 1];
         bool            written[TM_MAX_IN + TM_MAX_OUT + 1];
         int32_t         need[TM_STREAMS] = { -1, -1, -1 };
-        int             n = uses_of(f, i, uses, written);
-        for (int u = 0; u < n; u++)
-            look(f, 1, 0, f->n_leaves, leaf_at(f, uses[u].from), leaf_at(f, uses[u].to), written[u], need);
+        int             n = uses_of(f, i, x, uses, written);
+        for (int u = 0; u < n; u++) look(f, 1, 0, f->n_leaves, uses[u].from, uses[u].to, written[u], need);
         set_waits(i, (int32_t)x, need, done, last[i->stream]);
         memcpy(last[i->stream], done[x], sizeof done[x]);
         for (int u = 0; u < n; u++)
-            note(f, 1, 0, f->n_leaves, leaf_at(f, uses[u].from), leaf_at(f, uses[u].to), (int)i->stream,
-                 written[u] ? WRITE : READ, (int32_t)x);
+            note(f, 1, 0, f->n_leaves, uses[u].from, uses[u].to, (int)i->stream, written[u] ? WRITE : READ, (int32_t)x);
     }
     free(done);
 }
@@ -205,4 +229,6 @@ void tm_waits_find(const tm_plan *plan, tm_program *program)
         }
     free(f.tree);
     free(f.bounds);
+    free(f.of);
+    free(f.work);
 }

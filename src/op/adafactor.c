@@ -110,11 +110,6 @@ static void adafactor_reference(const tm_call *call)
     }
 }
 
-static tm_cost adafactor_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 /* Everything hangs on sums over rows, columns or the whole tensor. */
 static tm_rounding adafactor_rounding(const tm_call *call, int k)
 {
@@ -165,7 +160,7 @@ const tm_op tm_op_adafactor = {
     .out_role = { TM_ROLE_PARAMETER, TM_ROLE_STATISTIC, TM_ROLE_STATISTIC },
     .infer = adafactor_infer,
     .reference = adafactor_reference,
-    .cost = adafactor_cost,
+    .cost = tm_cost_moved,
     .vector = 22,
     .inplace = 1U << 0,
     .any_dtype_in = 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3,

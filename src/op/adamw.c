@@ -55,11 +55,6 @@ static void adamw_reference(const tm_call *call)
     }
 }
 
-static tm_cost adamw_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 /* The scalars (rate, corrections) are all near 0.5, second moments positive. */
 static bool adamw_example(int k, tm_example *example)
 {
@@ -92,7 +87,7 @@ const tm_op tm_op_adamw = {
     .out_role = { TM_ROLE_PARAMETER, TM_ROLE_MOMENT, TM_ROLE_MOMENT, TM_ROLE_MOMENT },
     .infer = adamw_infer,
     .reference = adamw_reference,
-    .cost = adamw_cost,
+    .cost = tm_cost_moved,
     .vector = 14,
     .inplace = 1U << 0,
     .any_dtype_in = 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3 | 1U << 6,

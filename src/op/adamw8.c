@@ -101,11 +101,6 @@ static void adamw8_reference(const tm_call *call)
     for (int64_t b = 0; b < blocks_of(call->in[0].shape); b++) adamw8_block(call, &of, b);
 }
 
-static tm_cost adamw8_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 /* Second moments are not much smaller than their scale, lest p be a quotient of nothing. */
 static bool adamw8_example(int k, tm_example *example)
 {
@@ -142,7 +137,7 @@ const tm_op tm_op_adamw8 = {
     .out_role = { TM_ROLE_PARAMETER, TM_ROLE_MOMENT, TM_ROLE_MOMENT, TM_ROLE_STATISTIC, TM_ROLE_STATISTIC },
     .infer = adamw8_infer,
     .reference = adamw8_reference,
-    .cost = adamw8_cost,
+    .cost = tm_cost_moved,
     .vector = 40,
     .inplace = 1U << 0,
     .any_dtype_in = 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3 | 1U << 4 | 1U << 5,

@@ -38,11 +38,6 @@ static void add_bias_gradient(tm_gradient *gradient, const tm_node *node)
         if (tm_gradient_wanted(gradient, node->in[k])) tm_gradient_add(gradient, node->in[k], dy);
 }
 
-static tm_cost add_bias_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static tm_rounding add_bias_rounding(const tm_call *call, int k)
 {
     (void)call;
@@ -73,7 +68,7 @@ const tm_op tm_op_add_bias = {
     .infer = add_bias_infer,
     .reference = add_bias_reference,
     .gradient = add_bias_gradient,
-    .cost = add_bias_cost,
+    .cost = tm_cost_moved,
     .vector = 2,
     .inplace = 1U << 0 | 1U << 1,
     .cheap = true,

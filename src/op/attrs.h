@@ -48,6 +48,27 @@ typedef struct {
     int64_t second;          /* > 0: heads from here on have the second D weights (keys behind queries) */
 } tm_head_norm_attr;
 
+/* Pictures are matrices: a row for each position, sample by sample, line by line; channels are the columns. */
+typedef struct {
+    int64_t samples, height, width; /* of x: B, H, W */
+    int64_t kernel, stride;         /* the same for lines and columns */
+    int64_t pad_before, pad_after;  /* lines and columns of zeros: above and left; below and right */
+    int64_t upsample;               /* 2: each value of x counts as 2 x 2 of them, before the padding; 1: as itself */
+} tm_convolution_attr;
+
+/* Lines (or columns) of the result, of `n` lines of x; below 1: the kernel is larger than the picture. */
+static inline int64_t tm_convolution_extent(const tm_convolution_attr *attr, int64_t n)
+{
+    int64_t room = n * attr->upsample + attr->pad_before + attr->pad_after - attr->kernel;
+    return room < 0 ? 0 : room / attr->stride + 1;
+}
+
+typedef struct {
+    double  eps;
+    int64_t samples, groups; /* groups: runs of channels of equal length, normalised together over a sample's rows */
+    int64_t silu;            /* 1: y s(y) is stored instead of y, s(y) = 1 / (1 + e^-y) */
+} tm_group_norm_attr;
+
 typedef struct {
     double value;
 } tm_fill_attr;
@@ -62,6 +83,12 @@ typedef struct {
     int64_t window;          /* > 0, causal only: and when p - window < j; 0: no such limit */
     int64_t key0;            /* the number of the first key here, as first_key counts: keys may be part of a sequence */
 } tm_attention_attr;
+
+typedef struct {
+    int64_t seq, heads, dim; /* T, H, D */
+    int64_t max_distance;    /* from here on distances are one class */
+    double  scale;           /* of the scores */
+} tm_relative_attr;
 
 typedef enum { TM_ROPE_HALF, TM_ROPE_INTERLEAVED } tm_rope_layout; /* pairs (i, i + D/2) or (2i, 2i + 1) */
 typedef struct {
@@ -135,6 +162,10 @@ typedef struct {
     tm_rounding_stream rounding;
     int64_t            first; /* as above */
 } tm_sgd_attr;
+
+typedef struct {
+    double decay; /* in [0, 1); 0: a copy */
+} tm_ema_attr;
 
 typedef struct {
     double             eps1, eps2, clip_threshold, weight_decay;

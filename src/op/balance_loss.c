@@ -79,11 +79,6 @@ static void balance_loss_gradient(tm_gradient *gradient, const tm_node *node)
     tm_gradient_add(gradient, node->in[0], out[0]);
 }
 
-static tm_cost balance_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static const struct {
     int64_t rows, experts, top_k, seq, chunk, times; /* times: rows that are counted, in those that are here */
 } cases[] = { { 1, 2, 1, 1, 0, 1 },   { 12, 8, 3, 12, 0, 1 }, { 12, 7, 2, 4, 0, 1 },
@@ -110,7 +105,7 @@ const tm_op tm_op_balance_loss = {
     .infer = balance_loss_infer,
     .reference = balance_loss_reference,
     .gradient = balance_loss_gradient,
-    .cost = balance_cost,
+    .cost = tm_cost_moved,
     .vector = 2,
     .example = balance_loss_example,
     .rounding = tm_rounding_f64,
@@ -160,7 +155,7 @@ const tm_op tm_op_balance_loss_grad = {
     .out_role = { TM_ROLE_STATISTIC },
     .infer = balance_loss_grad_infer,
     .reference = balance_loss_grad_reference,
-    .cost = balance_cost,
+    .cost = tm_cost_moved,
     .vector = 1,
     .example = balance_loss_grad_example,
     .in_name = { "scores (N, E)", "ids (N or more, k)", "scalars (8)" },

@@ -30,11 +30,6 @@ static void clip_reference(const tm_call *call)
     result[1] = coefficient;
 }
 
-static tm_cost clip_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 /* Clipped, not clipped, switched off. */
 static bool clip_example(int k, tm_example *example)
 {
@@ -55,7 +50,7 @@ const tm_op tm_op_clip = {
     .out_role = { TM_ROLE_SCALAR },
     .infer = clip_infer,
     .reference = clip_reference,
-    .cost = clip_cost,
+    .cost = tm_cost_moved,
     .vector = 5,
     .example = clip_example,
     .rounding = tm_rounding_f64,

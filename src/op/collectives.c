@@ -125,11 +125,6 @@ static bool gather_example(int k, tm_example *example)
     return example_of(TM_ROLE_WEIGHT_COPY, k, example);
 }
 
-static tm_cost share_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static bool share_example(int k, tm_example *example)
 {
     return example_of(TM_ROLE_ACTIVATION, k, example);
@@ -145,7 +140,7 @@ const tm_op tm_op_share = {
     .infer = all_reduce_infer,
     .reference = alone_reference,
     .gradient = share_gradient,
-    .cost = share_cost,
+    .cost = tm_cost_moved,
     .inplace = 1U << 0,
     .cheap = true,
     .example = share_example,

@@ -10,23 +10,12 @@
 #include "op/attrs.h"
 #include "op/describe.h"
 
-static const char *copy_infer(const tm_shape *in, const void *attr, tm_shape *out)
-{
-    (void)attr;
-    return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
-}
-
 static void copy_reference(const tm_call *call)
 {
     int64_t       count = tm_shape_elements(call->in[0].shape);
     const double *x = call->in[0].data;
     double       *y = call->out[0].data;
     for (int64_t i = 0; i < count; i++) y[i] = x[i];
-}
-
-static tm_cost copy_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
 }
 
 static bool copy_example(int k, tm_example *example)
@@ -47,9 +36,9 @@ const tm_op tm_op_fetch = {
     .n_in = 1,
     .n_out = 1,
     .out_role = { TM_ROLE_STAGED },
-    .infer = copy_infer,
+    .infer = tm_infer_same,
     .reference = copy_reference,
-    .cost = copy_cost,
+    .cost = tm_cost_moved,
     .any_dtype_in = 1U << 0,
     .example = copy_example,
     .rounding = tm_rounding_f64,
@@ -66,9 +55,9 @@ const tm_op tm_op_store = {
     .n_in = 1,
     .n_out = 1,
     .out_role = { TM_ROLE_STAGED },
-    .infer = copy_infer,
+    .infer = tm_infer_same,
     .reference = copy_reference,
-    .cost = copy_cost,
+    .cost = tm_cost_moved,
     .any_dtype_in = 1U << 0,
     .example = copy_example,
     .rounding = tm_rounding_f64,

@@ -59,11 +59,6 @@ static void cross_entropy_gradient(tm_gradient *gradient, const tm_node *node)
     tm_gradient_add(gradient, z, out[0]);
 }
 
-static tm_cost cross_entropy_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 /* A row's exponentials are added in float32, rows in double. */
 static tm_rounding cross_entropy_rounding(const tm_call *call, int k)
 {
@@ -96,7 +91,7 @@ const tm_op tm_op_cross_entropy = {
     .infer = cross_entropy_infer,
     .reference = cross_entropy_reference,
     .gradient = cross_entropy_gradient,
-    .cost = cross_entropy_cost,
+    .cost = tm_cost_moved,
     .vector = 4, /* largest, minus it, exp, sum */
     .example = cross_entropy_example,
     .rounding = cross_entropy_rounding,
@@ -145,7 +140,7 @@ const tm_op tm_op_cross_entropy_grad = {
     .out_role = { TM_ROLE_STATISTIC },
     .infer = cross_entropy_grad_infer,
     .reference = cross_entropy_grad_reference,
-    .cost = cross_entropy_cost,
+    .cost = tm_cost_moved,
     .vector = 6, /* and divided by the sum, scaled */
     .inplace = 1U << 0,
     .example = cross_entropy_grad_example,

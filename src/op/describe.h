@@ -36,6 +36,18 @@ double tm_view_bytes(const tm_view *view);
  * written). */
 tm_cost tm_call_cost(const tm_call *call, double flops);
 
+/* A row's `cost`: no FLOPs, the vector work of its row, and the bytes. */
+tm_cost tm_cost_moved(const tm_call *call);
+
+/* A row's `infer`: x -> y and dy, x -> dx of one shape; gu (N, 2F) -> y (N, F) and dy (N, F), gu (N, 2F) -> dgu. */
+const char *tm_infer_same(const tm_shape *in, const void *attr, tm_shape *out);
+const char *tm_infer_same_grad(const tm_shape *in, const void *attr, tm_shape *out);
+const char *tm_infer_gated(const tm_shape *in, const void *attr, tm_shape *out);
+const char *tm_infer_gated_grad(const tm_shape *in, const void *attr, tm_shape *out);
+
+/* A row's `gradient` of an op with one input: `op`, which has the same attributes, makes dx of dy and x. */
+void tm_gradient_pair(struct tm_gradient *gradient, const struct tm_node *node, tm_op_id op);
+
 static inline bool tm_call_adds(const tm_call *call, int k)
 {
     return (call->accumulate >> k & 1U) != 0;

@@ -44,11 +44,6 @@ static void dispatch_reference(const tm_call *call)
     offsets[attr->experts] = (int32_t)place;
 }
 
-static tm_cost plain_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static bool dispatch_example(int k, tm_example *example)
 {
     static const struct {
@@ -70,7 +65,7 @@ const tm_op tm_op_dispatch = {
     .out_role = { TM_ROLE_INDEX, TM_ROLE_INDEX, TM_ROLE_INDEX },
     .infer = dispatch_infer,
     .reference = dispatch_reference,
-    .cost = plain_cost,
+    .cost = tm_cost_moved,
     .vector = 3,
     .example = dispatch_example,
     .in_name = { "ids (N, k)" },
@@ -115,7 +110,7 @@ const tm_op tm_op_expert_counts = {
     .out_role = { TM_ROLE_SCALAR },
     .infer = expert_counts_infer,
     .reference = expert_counts_reference,
-    .cost = plain_cost,
+    .cost = tm_cost_moved,
     .vector = 2,
     .state = true,
     .example = expert_counts_example,
@@ -151,7 +146,7 @@ const tm_op tm_op_expert_span = {
     .out_role = { TM_ROLE_INDEX },
     .infer = expert_span_infer,
     .reference = expert_span_reference,
-    .cost = plain_cost,
+    .cost = tm_cost_moved,
     .vector = 1,
     .example = expert_counts_example,
     .in_name = { "offsets (E + 1)" },
@@ -203,7 +198,7 @@ const tm_op tm_op_expert_bias = {
     .out_role = { TM_ROLE_STATE },
     .infer = expert_bias_infer,
     .reference = expert_bias_reference,
-    .cost = plain_cost,
+    .cost = tm_cost_moved,
     .vector = 6,
     .inplace = 1U << 1,
     .state = true,

@@ -59,11 +59,6 @@ static void dropout_gradient(tm_gradient *gradient, const tm_node *node)
     tm_gradient_add(gradient, node->in[0], dx[0]);
 }
 
-static tm_cost dropout_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static bool dropout_example(int k, tm_example *example)
 {
     static const struct {
@@ -103,7 +98,7 @@ const tm_op tm_op_dropout = {
     .infer = dropout_infer,
     .reference = dropout_reference,
     .gradient = dropout_gradient,
-    .cost = dropout_cost,
+    .cost = tm_cost_moved,
     .vector = 2,
     .cheap = true,
     .strided_in = 1U << 0,

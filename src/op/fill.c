@@ -18,11 +18,6 @@ static void fill_reference(const tm_call *call)
         for (int64_t c = 0; c < y->shape.n[1]; c++) tm_view_row(y, r)[c] = attr->value;
 }
 
-static tm_cost fill_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static bool fill_example(int k, tm_example *example)
 {
     static const struct {
@@ -44,7 +39,7 @@ const tm_op tm_op_fill = {
     .out_role = { TM_ROLE_ACTIVATION },
     .infer = fill_infer,
     .reference = fill_reference,
-    .cost = fill_cost,
+    .cost = tm_cost_moved,
     .strided_out = 1U << 0,
     .example = fill_example,
     .rounding = tm_rounding_f64,

@@ -52,11 +52,6 @@ static void gated_add_gradient(tm_gradient *gradient, const tm_node *node)
     if (tm_gradient_wanted(gradient, x)) tm_gradient_add(gradient, x, dy);
 }
 
-static tm_cost gated_add_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static const struct {
     int64_t samples, rows, channels; /* rows of a sample */
 } cases[] = { { 1, 1, 1 },    { 3, 2, 7 },   { 2, 9, 8 },   { 5, 1, 65 },  { 2, 65, 9 },
@@ -84,7 +79,7 @@ const tm_op tm_op_gated_add = {
     .infer = gated_add_infer,
     .reference = gated_add_reference,
     .gradient = gated_add_gradient,
-    .cost = gated_add_cost,
+    .cost = tm_cost_moved,
     .vector = 2,
     .inplace = 1U << 0 | 1U << 1,
     .strided_in = 1U << 2,
@@ -133,7 +128,7 @@ const tm_op tm_op_gated_add_grad = {
     .out_role = { TM_ROLE_ACTIVATION, TM_ROLE_ACTIVATION },
     .infer = gated_add_grad_infer,
     .reference = gated_add_grad_reference,
-    .cost = gated_add_cost,
+    .cost = tm_cost_moved,
     .vector = 3,
     .inplace = 1U << 0 | 1U << 1,
     .strided_in = 1U << 2,

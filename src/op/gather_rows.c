@@ -70,11 +70,6 @@ static void gather_rows_gradient(tm_gradient *gradient, const tm_node *node)
     tm_gradient_add(gradient, node->in[0], out[0]);
 }
 
-static tm_cost rows_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static const struct {
     int64_t rows, top_k, channels;
     bool    weights, addend;
@@ -110,7 +105,7 @@ const tm_op tm_op_gather_rows = {
     .infer = gather_rows_infer,
     .reference = gather_rows_reference,
     .gradient = gather_rows_gradient,
-    .cost = rows_cost,
+    .cost = tm_cost_moved,
     .cheap = true,
     .example = gather_rows_example,
     .in_name = { "x (N, C)", "order (N k)", "inverse (N k)", "[weights (N, k)]" },
@@ -189,7 +184,7 @@ const tm_op tm_op_combine = {
     .infer = combine_infer,
     .reference = combine_reference,
     .gradient = combine_gradient,
-    .cost = rows_cost,
+    .cost = tm_cost_moved,
     .vector = 2,
     .inplace = 1U << 4,
     .example = combine_example,

@@ -13,12 +13,6 @@
 
 static const double sqrt_2_over_pi = 0.79788456080286535588, cubic = 0.044715;
 
-static const char *gelu_infer(const tm_shape *in, const void *attr, tm_shape *out)
-{
-    (void)attr;
-    return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
-}
-
 static void gelu_reference(const tm_call *call)
 {
     int64_t       count = tm_shape_elements(call->in[0].shape);
@@ -32,16 +26,7 @@ static void gelu_reference(const tm_call *call)
 
 static void gelu_gradient(tm_gradient *gradient, const tm_node *node)
 {
-    tm_tensor_id x = node->in[0], dy = tm_gradient_of(gradient, node->out[0]);
-    if (dy == TM_NONE || !tm_gradient_wanted(gradient, x)) return;
-    tm_tensor_id in[TM_MAX_IN] = { dy, x }, out[TM_MAX_OUT] = { TM_NONE };
-    tm_gradient_emit(gradient, TM_OP_gelu_grad, NULL, 0, in, out, 0);
-    tm_gradient_add(gradient, x, out[0]);
-}
-
-static tm_cost gelu_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
+    tm_gradient_pair(gradient, node, TM_OP_gelu_grad);
 }
 
 static const tm_shape cases[] = { { 2, { 1, 1 } },   { 2, { 3, 7 } },   { 2, { 8, 9 } },    { 2, { 1, 65 } },
@@ -63,10 +48,10 @@ const tm_op tm_op_gelu = {
     .n_in = 1,
     .n_out = 1,
     .out_role = { TM_ROLE_ACTIVATION },
-    .infer = gelu_infer,
+    .infer = tm_infer_same,
     .reference = gelu_reference,
     .gradient = gelu_gradient,
-    .cost = gelu_cost,
+    .cost = tm_cost_moved,
     .vector = 9,
     .inplace = 1U << 0,
     .cheap = true,
@@ -76,13 +61,6 @@ const tm_op tm_op_gelu = {
 };
 
 /* in: dy, x; out: dx; all of one shape */
-static const char *gelu_grad_infer(const tm_shape *in, const void *attr, tm_shape *out)
-{
-    (void)attr;
-    if (!tm_shape_equal(in[0], in[1])) return "dy must have the shape of x";
-    return tm_shape_fit(&out[0], in[1], "dx must have the shape of x");
-}
-
 static void gelu_grad_reference(const tm_call *call)
 {
     int64_t       count = tm_shape_elements(call->in[1].shape);
@@ -111,9 +89,9 @@ const tm_op tm_op_gelu_grad = {
     .n_in = 2,
     .n_out = 1,
     .out_role = { TM_ROLE_ACTIVATION },
-    .infer = gelu_grad_infer,
+    .infer = tm_infer_same_grad,
     .reference = gelu_grad_reference,
-    .cost = gelu_cost,
+    .cost = tm_cost_moved,
     .vector = 16,
     .inplace = 1U << 0,
     .example = gelu_grad_example,

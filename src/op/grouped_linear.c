@@ -306,11 +306,6 @@ static void grouped_bias_grad_reference(const tm_call *call)
                 db[e * outputs + m] += ((const double *)call->in[0].data)[r * outputs + m];
 }
 
-static tm_cost grouped_bias_grad_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static bool grouped_bias_grad_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
@@ -330,7 +325,7 @@ const tm_op tm_op_grouped_bias_grad = {
     .out_role = { TM_ROLE_GRADIENT },
     .infer = grouped_bias_grad_infer,
     .reference = grouped_bias_grad_reference,
-    .cost = grouped_bias_grad_cost,
+    .cost = tm_cost_moved,
     .vector = 1,
     .example = grouped_bias_grad_example,
     .rounding = rows_rounding,

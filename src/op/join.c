@@ -72,11 +72,6 @@ static void join_gradient(tm_gradient *gradient, const tm_node *node)
         if (tm_gradient_wanted(gradient, node->in[k])) tm_gradient_add(gradient, node->in[k], out[k]);
 }
 
-static tm_cost join_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static const struct {
     tm_join_attr attr;
     int64_t      other;  /* of the axis that the parts share */
@@ -105,7 +100,7 @@ const tm_op tm_op_join = {
     .infer = join_infer,
     .reference = join_reference,
     .gradient = join_gradient,
-    .cost = join_cost,
+    .cost = tm_cost_moved,
     .cheap = true,
     .example = join_example,
     .rounding = tm_rounding_f64,
@@ -164,7 +159,7 @@ const tm_op tm_op_split = {
     .infer = split_infer,
     .reference = split_reference,
     .gradient = split_gradient,
-    .cost = join_cost,
+    .cost = tm_cost_moved,
     .example = split_example,
     .rounding = tm_rounding_f64,
     .in_name = { "y (...)" },

@@ -60,11 +60,6 @@ static void latent_keys_gradient(tm_gradient *gradient, const tm_node *node)
     tm_gradient_add(gradient, node->in[1], out[1]);
 }
 
-static tm_cost latent_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static const struct {
     int64_t        rows;
     tm_latent_attr attr;
@@ -95,7 +90,7 @@ const tm_op tm_op_latent_keys = {
     .infer = latent_keys_infer,
     .reference = latent_keys_reference,
     .gradient = latent_keys_gradient,
-    .cost = latent_cost,
+    .cost = tm_cost_moved,
     .cheap = true,
     .strided_in = 1U << 1,
     .example = latent_keys_example,
@@ -160,7 +155,7 @@ const tm_op tm_op_latent_keys_grad = {
     .out_role = { TM_ROLE_ACTIVATION, TM_ROLE_ACTIVATION },
     .infer = latent_keys_grad_infer,
     .reference = latent_keys_grad_reference,
-    .cost = latent_cost,
+    .cost = tm_cost_moved,
     .vector = 1,
     .strided_out = 1U << 1,
     .example = latent_keys_grad_example,

@@ -60,11 +60,6 @@ static void layernorm_gradient(tm_gradient *gradient, const tm_node *node)
     if (wanted) tm_gradient_add(gradient, x, out[0]);
 }
 
-static tm_cost layernorm_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static const struct {
     int64_t rows, channels;
     double  eps; /* large where there are too few channels for a gradient of x without it */
@@ -105,7 +100,7 @@ const tm_op tm_op_layernorm = {
     .infer = layernorm_infer,
     .reference = layernorm_reference,
     .gradient = layernorm_gradient,
-    .cost = layernorm_cost,
+    .cost = tm_cost_moved,
     .vector = 7,
     .cheap = true,
     .example = layernorm_example,
@@ -191,7 +186,7 @@ const tm_op tm_op_layernorm_grad = {
     .out_role = { TM_ROLE_ACTIVATION, TM_ROLE_GRADIENT, TM_ROLE_GRADIENT },
     .infer = layernorm_grad_infer,
     .reference = layernorm_grad_reference,
-    .cost = layernorm_cost,
+    .cost = tm_cost_moved,
     .vector = 13,
     .inplace = 1U << 0 | 1U << 5,
     .example = layernorm_grad_example,

@@ -252,11 +252,6 @@ static void bias_grad_reference(const tm_call *call)
         for (int64_t m = 0; m < outputs; m++) db[m] += dy[n * outputs + m];
 }
 
-static tm_cost bias_grad_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static bool bias_grad_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
@@ -275,7 +270,7 @@ const tm_op tm_op_bias_grad = {
     .out_role = { TM_ROLE_GRADIENT },
     .infer = bias_grad_infer,
     .reference = bias_grad_reference,
-    .cost = bias_grad_cost,
+    .cost = tm_cost_moved,
     .vector = 1,
     .example = bias_grad_example,
     .rounding = row_sum_rounding,

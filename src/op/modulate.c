@@ -64,11 +64,6 @@ static void modulate_gradient(tm_gradient *gradient, const tm_node *node)
     tm_gradient_add(gradient, scale, out[2]);
 }
 
-static tm_cost modulate_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static tm_rounding modulate_rounding(const tm_call *call, int k)
 {
     (void)k;
@@ -108,7 +103,7 @@ const tm_op tm_op_modulate = {
     .infer = modulate_infer,
     .reference = modulate_reference,
     .gradient = modulate_gradient,
-    .cost = modulate_cost,
+    .cost = tm_cost_moved,
     .vector = 8,
     .cheap = true,
     .strided_in = 1U << 1 | 1U << 2,
@@ -192,7 +187,7 @@ const tm_op tm_op_modulate_grad = {
     .out_role = { TM_ROLE_ACTIVATION, TM_ROLE_ACTIVATION, TM_ROLE_ACTIVATION },
     .infer = modulate_grad_infer,
     .reference = modulate_grad_reference,
-    .cost = modulate_cost,
+    .cost = tm_cost_moved,
     .vector = 14,
     .inplace = 1U << 0 | 1U << 5,
     .strided_in = 1U << 2,

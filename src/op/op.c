@@ -126,6 +126,11 @@ tm_cost tm_call_cost(const tm_call *call, double flops)
     return cost;
 }
 
+tm_cost tm_cost_moved(const tm_call *call)
+{
+    return tm_call_cost(call, 0);
+}
+
 tm_rounding tm_rounding_f64(const tm_call *call, int k)
 {
     (void)call;

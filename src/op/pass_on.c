@@ -58,7 +58,7 @@ const tm_op tm_op_pass_on = {
     .cost = pass_on_cost,
     .example = pass_on_example,
     .rounding = tm_rounding_f64,
-    .in_name = { "x (N, C)" },
-    .out_name = { "y (N, C)" },
+    .in_name = { "x (...)" },
+    .out_name = { "y (...)" },
     .attributes = "axes, ranks, what",
 };

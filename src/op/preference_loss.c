@@ -247,11 +247,6 @@ static void preference_loss_gradient(tm_gradient *gradient, const tm_node *node)
     tm_gradient_add(gradient, losses, out[0]);
 }
 
-static tm_cost preference_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 /* keys: first keys are below it, so runs of one or several rows are sequences */
 static const struct {
     int64_t rows, seq, keys, ignored_every, kind;
@@ -309,7 +304,7 @@ const tm_op tm_op_preference_loss = {
     .infer = preference_loss_infer,
     .reference = preference_loss_reference,
     .gradient = preference_loss_gradient,
-    .cost = preference_cost,
+    .cost = tm_cost_moved,
     .vector = 3,
     .example = preference_loss_example,
     .rounding = tm_rounding_f64,
@@ -366,7 +361,7 @@ const tm_op tm_op_preference_loss_grad = {
     .out_role = { TM_ROLE_STATISTIC },
     .infer = preference_loss_grad_infer,
     .reference = preference_loss_grad_reference,
-    .cost = preference_cost,
+    .cost = tm_cost_moved,
     .vector = 3,
     .example = preference_loss_grad_example,
     .in_name = { "losses (N)", "targets (N)", "first_key (N)", "[reference (N)]", "scalars (8)" },

@@ -475,11 +475,6 @@ void tm_scale_history(const tm_call *call)
     }
 }
 
-static tm_cost plain_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static bool history_example(int k, tm_example *example)
 {
     static const struct {
@@ -510,7 +505,7 @@ const tm_op tm_op_scale_history = {
     .out_role = { TM_ROLE_STATE, TM_ROLE_STATE },
     .infer = history_infer,
     .reference = tm_scale_history,
-    .cost = plain_cost,
+    .cost = tm_cost_moved,
     .vector = 2,
     .state = true,
     .example = history_example,
@@ -560,7 +555,7 @@ const tm_op tm_op_tick = {
     .out_role = { TM_ROLE_STATE },
     .infer = tick_infer,
     .reference = tick_reference,
-    .cost = plain_cost,
+    .cost = tm_cost_moved,
     .vector = 1,
     .inplace = 1U << 0,
     .state = true,

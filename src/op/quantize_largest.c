@@ -51,11 +51,6 @@ static void largest_reference(const tm_call *call)
     }
 }
 
-static tm_cost largest_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 /* Those of `quantize`, without a delayed scale and what is given there. */
 static bool largest_example(int k, tm_example *example)
 {
@@ -76,7 +71,7 @@ const tm_op tm_op_quantize_largest = {
     .out_role = { TM_ROLE_STATISTIC },
     .infer = largest_infer,
     .reference = largest_reference,
-    .cost = largest_cost,
+    .cost = tm_cost_moved,
     .vector = 1,
     .strided_in = 1U << 0,
     .example = largest_example,

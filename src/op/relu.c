@@ -7,12 +7,6 @@
 #include "graph/gradient.h"
 #include "op/describe.h"
 
-static const char *relu_infer(const tm_shape *in, const void *attr, tm_shape *out)
-{
-    (void)attr;
-    return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
-}
-
 static void relu_reference(const tm_call *call)
 {
     int64_t       count = tm_shape_elements(call->in[0].shape);
@@ -28,11 +22,6 @@ static void relu_gradient(tm_gradient *gradient, const tm_node *node)
     tm_tensor_id in[TM_MAX_IN] = { dy, y }, out[TM_MAX_OUT] = { TM_NONE };
     tm_gradient_emit(gradient, TM_OP_relu_grad, NULL, 0, in, out, 0);
     tm_gradient_add(gradient, node->in[0], out[0]);
-}
-
-static tm_cost relu_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
 }
 
 static const tm_shape cases[] = { { 2, { 1, 2 } },   { 2, { 3, 7 } },   { 2, { 8, 9 } },    { 2, { 1, 65 } },
@@ -54,10 +43,10 @@ const tm_op tm_op_relu = {
     .n_in = 1,
     .n_out = 1,
     .out_role = { TM_ROLE_ACTIVATION },
-    .infer = relu_infer,
+    .infer = tm_infer_same,
     .reference = relu_reference,
     .gradient = relu_gradient,
-    .cost = relu_cost,
+    .cost = tm_cost_moved,
     .vector = 1,
     .inplace = 1U << 0,
     .example = relu_example,
@@ -67,13 +56,6 @@ const tm_op tm_op_relu = {
 };
 
 /* in: dy, y; out: dx; all of one shape */
-static const char *relu_grad_infer(const tm_shape *in, const void *attr, tm_shape *out)
-{
-    (void)attr;
-    if (!tm_shape_equal(in[0], in[1])) return "dy must have the shape of y";
-    return tm_shape_fit(&out[0], in[1], "dx must have the shape of y");
-}
-
 static void relu_grad_reference(const tm_call *call)
 {
     int64_t       count = tm_shape_elements(call->in[1].shape);
@@ -98,9 +80,9 @@ const tm_op tm_op_relu_grad = {
     .n_in = 2,
     .n_out = 1,
     .out_role = { TM_ROLE_ACTIVATION },
-    .infer = relu_grad_infer,
+    .infer = tm_infer_same_grad,
     .reference = relu_grad_reference,
-    .cost = relu_cost,
+    .cost = tm_cost_moved,
     .vector = 1,
     .inplace = 1U << 0,
     .example = relu_grad_example,

@@ -54,11 +54,6 @@ static void rmsnorm_gradient(tm_gradient *gradient, const tm_node *node)
     if (wanted) tm_gradient_add(gradient, x, out[0]);
 }
 
-static tm_cost rmsnorm_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static const struct {
     int64_t rows, channels;
     double  eps; /* large where there are too few channels for a gradient of x without it */
@@ -93,7 +88,7 @@ const tm_op tm_op_rmsnorm = {
     .infer = rmsnorm_infer,
     .reference = rmsnorm_reference,
     .gradient = rmsnorm_gradient,
-    .cost = rmsnorm_cost,
+    .cost = tm_cost_moved,
     .vector = 4,
     .cheap = true,
     .example = rmsnorm_example,
@@ -168,7 +163,7 @@ const tm_op tm_op_rmsnorm_grad = {
     .out_role = { TM_ROLE_ACTIVATION, TM_ROLE_GRADIENT },
     .infer = rmsnorm_grad_infer,
     .reference = rmsnorm_grad_reference,
-    .cost = rmsnorm_cost,
+    .cost = tm_cost_moved,
     .vector = 9,
     .inplace = 1U << 0 | 1U << 4,
     .example = rmsnorm_grad_example,

@@ -79,11 +79,6 @@ static void rope_gradient(tm_gradient *gradient, const tm_node *node)
     tm_gradient_add(gradient, x, out[0]);
 }
 
-static tm_cost rope_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 /* The rotation is linear in the table too, so any values serve. */
 static bool rope_example(int k, tm_example *example)
 {
@@ -129,7 +124,7 @@ const tm_op tm_op_rope = {
     .infer = rope_infer,
     .reference = rope_reference,
     .gradient = rope_gradient,
-    .cost = rope_cost,
+    .cost = tm_cost_moved,
     .vector = 3,
     .inplace = 1U << 0,
     .example = rope_example,
@@ -154,7 +149,7 @@ const tm_op tm_op_rope_grad = {
     .out_role = { TM_ROLE_ACTIVATION },
     .infer = rope_infer,
     .reference = rope_grad_reference,
-    .cost = rope_cost,
+    .cost = tm_cost_moved,
     .vector = 3,
     .inplace = 1U << 0,
     .example = rope_example,

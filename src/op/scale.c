@@ -4,12 +4,6 @@
 #include "op/attrs.h"
 #include "op/describe.h"
 
-static const char *scale_infer(const tm_shape *in, const void *attr, tm_shape *out)
-{
-    (void)attr;
-    return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
-}
-
 static void scale_reference(const tm_call *call)
 {
     double        value = ((const tm_fill_attr *)call->attr)->value;
@@ -26,11 +20,6 @@ static void scale_gradient(tm_gradient *gradient, const tm_node *node)
     tm_tensor_id in[TM_MAX_IN] = { dy }, dx[TM_MAX_OUT] = { TM_NONE };
     tm_gradient_emit(gradient, TM_OP_scale, node->attr, node->attr_bytes, in, dx, 0);
     tm_gradient_add(gradient, node->in[0], dx[0]);
-}
-
-static tm_cost scale_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
 }
 
 static bool scale_example(int k, tm_example *example)
@@ -50,10 +39,10 @@ const tm_op tm_op_scale = {
     .n_in = 1,
     .n_out = 1,
     .out_role = { TM_ROLE_ACTIVATION },
-    .infer = scale_infer,
+    .infer = tm_infer_same,
     .reference = scale_reference,
     .gradient = scale_gradient,
-    .cost = scale_cost,
+    .cost = tm_cost_moved,
     .vector = 1,
     .inplace = 1U << 0,
     .cheap = true,

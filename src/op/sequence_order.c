@@ -50,11 +50,6 @@ static void sequence_order_gradient(tm_gradient *gradient, const tm_node *node)
     tm_gradient_add(gradient, node->in[0], out[0]);
 }
 
-static tm_cost sequence_order_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static bool sequence_order_example(int k, tm_example *example)
 {
     static const struct {
@@ -81,7 +76,7 @@ const tm_op tm_op_sequence_order = {
     .infer = sequence_order_infer,
     .reference = sequence_order_reference,
     .gradient = sequence_order_gradient,
-    .cost = sequence_order_cost,
+    .cost = tm_cost_moved,
     .example = sequence_order_example,
     .rounding = tm_rounding_f64,
     .in_name = { "x (R n B S, C)" },

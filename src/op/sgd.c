@@ -42,11 +42,6 @@ static void sgd_reference(const tm_call *call)
     }
 }
 
-static tm_cost sgd_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static bool sgd_example(int k, tm_example *example)
 {
     static const tm_shape    cases[] = { { 1, { 1 } },    { 2, { 3, 7 } }, { 1, { 9 } },     { 2, { 65, 17 } },
@@ -78,7 +73,7 @@ const tm_op tm_op_sgd = {
     .out_role = { TM_ROLE_PARAMETER, TM_ROLE_MOMENT },
     .infer = sgd_infer,
     .reference = sgd_reference,
-    .cost = sgd_cost,
+    .cost = tm_cost_moved,
     .vector = 9,
     .inplace = 1U << 0,
     .any_dtype_in = 1U << 0 | 1U << 1 | 1U << 2,

@@ -8,12 +8,6 @@
 
 #include <math.h>
 
-static const char *silu_infer(const tm_shape *in, const void *attr, tm_shape *out)
-{
-    (void)attr;
-    return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
-}
-
 static void silu_reference(const tm_call *call)
 {
     int64_t       count = tm_shape_elements(call->in[0].shape);
@@ -24,16 +18,7 @@ static void silu_reference(const tm_call *call)
 
 static void silu_gradient(tm_gradient *gradient, const tm_node *node)
 {
-    tm_tensor_id x = node->in[0], dy = tm_gradient_of(gradient, node->out[0]);
-    if (dy == TM_NONE || !tm_gradient_wanted(gradient, x)) return;
-    tm_tensor_id in[TM_MAX_IN] = { dy, x }, out[TM_MAX_OUT] = { TM_NONE };
-    tm_gradient_emit(gradient, TM_OP_silu_grad, NULL, 0, in, out, 0);
-    tm_gradient_add(gradient, x, out[0]);
-}
-
-static tm_cost silu_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
+    tm_gradient_pair(gradient, node, TM_OP_silu_grad);
 }
 
 static const tm_shape cases[] = { { 2, { 1, 1 } }, { 2, { 3, 7 } },  { 2, { 1, 65 } },  { 2, { 9, 130 } },
@@ -54,10 +39,10 @@ const tm_op tm_op_silu = {
     .n_in = 1,
     .n_out = 1,
     .out_role = { TM_ROLE_ACTIVATION },
-    .infer = silu_infer,
+    .infer = tm_infer_same,
     .reference = silu_reference,
     .gradient = silu_gradient,
-    .cost = silu_cost,
+    .cost = tm_cost_moved,
     .vector = 4,
     .inplace = 1U << 0,
     .cheap = true,
@@ -67,13 +52,6 @@ const tm_op tm_op_silu = {
 };
 
 /* in: dy, x; out: dx; all of one shape */
-static const char *silu_grad_infer(const tm_shape *in, const void *attr, tm_shape *out)
-{
-    (void)attr;
-    if (!tm_shape_equal(in[0], in[1])) return "dy must have the shape of x";
-    return tm_shape_fit(&out[0], in[1], "dx must have the shape of x");
-}
-
 static void silu_grad_reference(const tm_call *call)
 {
     int64_t       count = tm_shape_elements(call->in[1].shape);
@@ -101,9 +79,9 @@ const tm_op tm_op_silu_grad = {
     .n_in = 2,
     .n_out = 1,
     .out_role = { TM_ROLE_ACTIVATION },
-    .infer = silu_grad_infer,
+    .infer = tm_infer_same_grad,
     .reference = silu_grad_reference,
-    .cost = silu_cost,
+    .cost = tm_cost_moved,
     .vector = 8,
     .inplace = 1U << 0,
     .example = silu_grad_example,

@@ -32,11 +32,6 @@ static void square_error_gradient(tm_gradient *gradient, const tm_node *node)
     tm_gradient_add(gradient, y, out[0]);
 }
 
-static tm_cost square_error_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static const tm_shape cases[] = { { 1, { 1 } },      { 2, { 3, 7 } },  { 2, { 1, 65 } }, { 2, { 9, 130 } },
                                   { 2, { 65, 33 } }, { 1, { 1030 } },  { 1, { 15 } },    { 1, { 16 } },
                                   { 1, { 33 } },     { 1, { 16384 } }, { 1, { 16385 } }, { 1, { 100003 } } };
@@ -60,7 +55,7 @@ const tm_op tm_op_square_error = {
     .infer = square_error_infer,
     .reference = square_error_reference,
     .gradient = square_error_gradient,
-    .cost = square_error_cost,
+    .cost = tm_cost_moved,
     .vector = 3,
     .example = square_error_example,
     .rounding = tm_rounding_f64,
@@ -101,7 +96,7 @@ const tm_op tm_op_square_error_grad = {
     .out_role = { TM_ROLE_ACTIVATION },
     .infer = square_error_grad_infer,
     .reference = square_error_grad_reference,
-    .cost = square_error_cost,
+    .cost = tm_cost_moved,
     .vector = 3,
     .inplace = 1U << 0,
     .example = square_error_grad_example,

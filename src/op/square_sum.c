@@ -17,11 +17,6 @@ static void square_sum_reference(const tm_call *call)
     for (int64_t i = 0; i < count; i++) *sum += x[i] * x[i];
 }
 
-static tm_cost square_sum_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static bool square_sum_example(int k, tm_example *example)
 {
     static const tm_shape cases[] = { { 1, { 1 } },       { 2, { 3, 7 } },  { 2, { 9, 8 } },  { 1, { 1030 } },
@@ -42,7 +37,7 @@ const tm_op tm_op_square_sum = {
     .out_role = { TM_ROLE_SCALAR },
     .infer = square_sum_infer,
     .reference = square_sum_reference,
-    .cost = square_sum_cost,
+    .cost = tm_cost_moved,
     .vector = 2,
     .any_dtype_in = 1U << 0,
     .example = square_sum_example,

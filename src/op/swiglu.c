@@ -11,13 +11,6 @@
 
 #include <math.h>
 
-static const char *swiglu_infer(const tm_shape *in, const void *attr, tm_shape *out)
-{
-    (void)attr;
-    if (in[0].rank != 2 || in[0].n[1] % 2 != 0) return "gate and up must have two axes and an even number of columns";
-    return tm_shape_fit(&out[0], tm_shape_2(in[0].n[0], in[0].n[1] / 2), "y must have half the columns of gate and up");
-}
-
 static void swiglu_reference(const tm_call *call)
 {
     int64_t rows = call->out[0].shape.n[0], width = call->out[0].shape.n[1];
@@ -30,16 +23,7 @@ static void swiglu_reference(const tm_call *call)
 
 static void swiglu_gradient(tm_gradient *gradient, const tm_node *node)
 {
-    tm_tensor_id gu = node->in[0], dy = tm_gradient_of(gradient, node->out[0]);
-    if (dy == TM_NONE || !tm_gradient_wanted(gradient, gu)) return;
-    tm_tensor_id in[TM_MAX_IN] = { dy, gu }, out[TM_MAX_OUT] = { TM_NONE };
-    tm_gradient_emit(gradient, TM_OP_swiglu_grad, NULL, 0, in, out, 0);
-    tm_gradient_add(gradient, gu, out[0]);
-}
-
-static tm_cost swiglu_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
+    tm_gradient_pair(gradient, node, TM_OP_swiglu_grad);
 }
 
 static const struct {
@@ -62,10 +46,10 @@ const tm_op tm_op_swiglu = {
     .n_in = 1,
     .n_out = 1,
     .out_role = { TM_ROLE_ACTIVATION },
-    .infer = swiglu_infer,
+    .infer = tm_infer_gated,
     .reference = swiglu_reference,
     .gradient = swiglu_gradient,
-    .cost = swiglu_cost,
+    .cost = tm_cost_moved,
     .vector = 2.5,
     .cheap = true,
     .example = swiglu_example,
@@ -74,14 +58,6 @@ const tm_op tm_op_swiglu = {
 };
 
 /* in: dy (N, F), gu (N, 2F); out: dgu (N, 2F) */
-static const char *swiglu_grad_infer(const tm_shape *in, const void *attr, tm_shape *out)
-{
-    (void)attr;
-    if (in[1].rank != 2 || in[1].n[1] % 2 != 0) return "gate and up must have two axes and an even number of columns";
-    if (!tm_shape_is_matrix(in[0], in[1].n[0], in[1].n[1] / 2)) return "dy must have half the columns of gate and up";
-    return tm_shape_fit(&out[0], in[1], "the gradient must have the shape of gate and up");
-}
-
 static void swiglu_grad_reference(const tm_call *call)
 {
     int64_t rows = call->in[0].shape.n[0], width = call->in[0].shape.n[1];
@@ -113,9 +89,9 @@ const tm_op tm_op_swiglu_grad = {
     .n_in = 2,
     .n_out = 1,
     .out_role = { TM_ROLE_ACTIVATION },
-    .infer = swiglu_grad_infer,
+    .infer = tm_infer_gated_grad,
     .reference = swiglu_grad_reference,
-    .cost = swiglu_cost,
+    .cost = tm_cost_moved,
     .vector = 11,
     .inplace = 1U << 1,
     .example = swiglu_grad_example,

@@ -17,8 +17,7 @@ static const char *swiglu_clamped_infer(const tm_shape *in, const void *attr_, t
 {
     const tm_clamp_attr *attr = attr_;
     if (!(attr->limit > 0)) return "the limit must be positive";
-    if (in[0].rank != 2 || in[0].n[1] % 2 != 0) return "gate and up must have two axes and an even number of columns";
-    return tm_shape_fit(&out[0], tm_shape_2(in[0].n[0], in[0].n[1] / 2), "y must have half the columns of gate and up");
+    return tm_infer_gated(in, attr, out);
 }
 
 static void swiglu_clamped_reference(const tm_call *call)
@@ -37,16 +36,7 @@ static void swiglu_clamped_reference(const tm_call *call)
 
 static void swiglu_clamped_gradient(tm_gradient *gradient, const tm_node *node)
 {
-    tm_tensor_id gu = node->in[0], dy = tm_gradient_of(gradient, node->out[0]);
-    if (dy == TM_NONE || !tm_gradient_wanted(gradient, gu)) return;
-    tm_tensor_id in[TM_MAX_IN] = { dy, gu }, out[TM_MAX_OUT] = { TM_NONE };
-    tm_gradient_emit(gradient, TM_OP_swiglu_clamped_grad, node->attr, node->attr_bytes, in, out, 0);
-    tm_gradient_add(gradient, gu, out[0]);
-}
-
-static tm_cost swiglu_clamped_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
+    tm_gradient_pair(gradient, node, TM_OP_swiglu_clamped_grad);
 }
 
 static const struct {
@@ -74,7 +64,7 @@ const tm_op tm_op_swiglu_clamped = {
     .infer = swiglu_clamped_infer,
     .reference = swiglu_clamped_reference,
     .gradient = swiglu_clamped_gradient,
-    .cost = swiglu_clamped_cost,
+    .cost = tm_cost_moved,
     .vector = 4,
     .cheap = true,
     .example = swiglu_clamped_example,
@@ -88,9 +78,7 @@ static const char *swiglu_clamped_grad_infer(const tm_shape *in, const void *att
 {
     const tm_clamp_attr *attr = attr_;
     if (!(attr->limit > 0)) return "the limit must be positive";
-    if (in[1].rank != 2 || in[1].n[1] % 2 != 0) return "gate and up must have two axes and an even number of columns";
-    if (!tm_shape_is_matrix(in[0], in[1].n[0], in[1].n[1] / 2)) return "dy must have half the columns of gate and up";
-    return tm_shape_fit(&out[0], in[1], "the gradient must have the shape of gate and up");
+    return tm_infer_gated_grad(in, attr, out);
 }
 
 static void swiglu_clamped_grad_reference(const tm_call *call)
@@ -129,7 +117,7 @@ const tm_op tm_op_swiglu_clamped_grad = {
     .out_role = { TM_ROLE_ACTIVATION },
     .infer = swiglu_clamped_grad_infer,
     .reference = swiglu_clamped_grad_reference,
-    .cost = swiglu_clamped_cost,
+    .cost = tm_cost_moved,
     .vector = 13,
     .inplace = 1U << 1,
     .example = swiglu_clamped_grad_example,

@@ -66,11 +66,6 @@ static void vocabulary_parts_gradient(tm_gradient *gradient, const tm_node *node
     if (dz != TM_NONE) tm_gradient_add(gradient, node->in[0], dz);
 }
 
-static tm_cost vocabulary_cost(const tm_call *call)
-{
-    return tm_call_cost(call, 0);
-}
-
 static tm_rounding vocabulary_rounding(const tm_call *call, int k)
 {
     (void)k;
@@ -105,7 +100,7 @@ const tm_op tm_op_vocabulary_parts = {
     .infer = vocabulary_parts_infer,
     .reference = vocabulary_parts_reference,
     .gradient = vocabulary_parts_gradient,
-    .cost = vocabulary_cost,
+    .cost = tm_cost_moved,
     .vector = 4, /* largest, minus it, exp, sum */
     .inplace = 1U << 0,
     .example = begin_example,

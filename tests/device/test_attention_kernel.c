@@ -473,6 +473,45 @@ static void test_bfloat16(void **state)
     }
 }
 
+/* Heads of an autoencoder: all channels of a picture's positions. Forward only; the gradient is refused. */
+static void test_wide_heads(void **state)
+{
+    (void)state;
+    static const sizes all[] = { { 2, 150, 1, 1, 512, 0, 0 }, { 1, 70, 2, 1, 300, 1, 0 }, { 1, 33, 1, 1, 257, 0, 0 } };
+    family             f[3];
+    int                n = families(f);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const sizes      *s = &all[i];
+        int64_t           rows = s->B * s->T, no = o_elements(s);
+        tm_attention_attr attr = attr_of(s);
+        tensors           given = inputs(s, 0.4);
+        double           *qkv = widened(given.qkv, qkv_elements(s)), *o = widened(NULL, no);
+        double           *lse = widened(NULL, rows * s->H);
+        tm_call           ahead = empty_call(&attr, 1), back = empty_call(&attr, 1);
+        ahead.op = &tm_op_attention;
+        tm_fused_qkv(&attr, (tm_view){ TM_F64, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), qkv, 0 }, ahead.in);
+        ahead.out[0] = (tm_view){ TM_F64, tm_shape_2(rows, s->H * s->D), o, 0 };
+        ahead.out[1] = (tm_view){ TM_F64, tm_shape_3(s->B, s->H, s->T), lse, 0 };
+        tm_op_attention.reference(&ahead);
+        for (int k = 0; k < n; k++) {
+            tensors x = given, again = given;
+            forward(f[k].forward, s, TM_F32, 1, &x);
+            forward(f[k].forward, s, TM_F32, 3, &again);
+            expect_close("o", f[k].name, x.o, o, no, 1e-5);
+            expect_close("lse", f[k].name, x.lse, lse, rows * s->H, 1e-5);
+            expect_same("o of other threads", s, x.o, again.o, (size_t)no * 4);
+            release_results(&x), release_results(&again);
+            back.in[0] = back.in[4] = (tm_view){ TM_F32, tm_shape_2(rows, s->H * s->D), NULL, 0 };
+            back.in[5] = (tm_view){ TM_F32, tm_shape_3(s->B, s->H, s->T), NULL, 0 };
+            tm_fused_qkv(&attr, (tm_view){ TM_F32, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), NULL, 0 }, &back.in[1]);
+            tm_fused_qkv(&attr, (tm_view){ TM_F32, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), NULL, 0 }, back.out);
+            assert_string_equal(f[k].backward->refuse(&back), "needs heads of at most 256 elements");
+        }
+        free(qkv), free(o), free(lse);
+        release(given.qkv), release(given.dout);
+    }
+}
+
 static void test_workspace_and_refusals(void **state)
 {
     (void)state;
@@ -501,10 +540,15 @@ static void test_workspace_and_refusals(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_large_scores),   cmocka_unit_test(test_window_bits),
-    cmocka_unit_test(test_threads),        cmocka_unit_test(test_instruction_sets),
-    cmocka_unit_test(test_sequence_alone), cmocka_unit_test(test_future_token),
-    cmocka_unit_test(test_bfloat16),       cmocka_unit_test(test_workspace_and_refusals),
+    cmocka_unit_test(test_large_scores),
+    cmocka_unit_test(test_window_bits),
+    cmocka_unit_test(test_threads),
+    cmocka_unit_test(test_instruction_sets),
+    cmocka_unit_test(test_sequence_alone),
+    cmocka_unit_test(test_future_token),
+    cmocka_unit_test(test_bfloat16),
+    cmocka_unit_test(test_wide_heads),
+    cmocka_unit_test(test_workspace_and_refusals),
 };
 
 TM_TESTS(tests, NULL, NULL)

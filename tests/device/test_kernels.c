@@ -335,7 +335,9 @@ static void trial_run(trial *t, unsigned accumulate, int threads, int alias)
  * weights: outputs that are not told apart here are sums of them. */
 static bool is_attention(const trial *t)
 {
-    return (t->j->op == &tm_op_attention || t->j->op == &tm_op_attention_grad) && t->in[0].dtype == TM_BF16;
+    bool is =
+        t->j->op == &tm_op_attention || t->j->op == &tm_op_attention_grad || t->j->op == &tm_op_relative_attention;
+    return is && t->in[0].dtype == TM_BF16;
 }
 
 static bool rounds_factors(const trial *t, int k)

@@ -220,9 +220,60 @@ static void test_sgd(void **state)
         }
 }
 
+/* ---- ema ---- */
+
+static void ema_judge(const job *j, const char *isa)
+{
+    const double decay = ((const tm_ema_attr *)j->call.attr)->decay;
+    for (int64_t i = 0; i < tm_shape_elements(j->in[0].shape); i++) {
+        float p = (float)in_at(j, 0, i), e = (float)in_at(j, 1, i), wanted = p;
+        if (decay > 0) wanted = e + (float)(1. - decay) * (p - e);
+        if (out_at(j, 0, i) != (double)wanted)
+            fail_msg("%s: element %lld has other bits than a plain loop", isa, (long long)i);
+    }
+}
+static void test_ema(void **state)
+{
+    (void)state;
+    static const int64_t     sizes[] = { 1, 7, 16, 17, 65, 16384, 40001 };
+    static const tm_ema_attr attrs[] = { { .decay = .9 }, { .decay = .9999 }, { .decay = 0 } };
+    for (int s = 0; s < COUNT(sizes); s++)
+        for (int k = 0; k < 6; k++) {
+            job j = job_new(TM_OP_ema, &attrs[k % 3]);
+            job_in(&j, 0, k < 3 ? TM_F32 : TM_BF16, tm_shape_1(sizes[s]), 0., 1.);
+            job_in(&j, 1, TM_F32, tm_shape_1(sizes[s]), 0., 1.);
+            job_out(&j, 0, TM_F32, tm_shape_1(sizes[s]));
+            j.alias[0] = s % 2 ? 1 : -1;
+            job_check(&j, tables, COUNT(tables), ema_judge);
+        }
+}
+
+/* Weights that stand still are reached, and not missed by what rounded factors lack of 1. */
+static void test_ema_has_no_bias(void **state)
+{
+    (void)state;
+    static const tm_ema_attr attr = { .decay = .99 };
+    for (int t = 0; t < COUNT(tables); t++) {
+        if (!isa_available(tables[t].isa)) continue;
+        job j = job_new(TM_OP_ema, &attr);
+        job_in(&j, 0, TM_F32, tm_shape_1(33), 0., 1.), job_in(&j, 1, TM_F32, tm_shape_1(33), 0., 1.);
+        job_out(&j, 0, TM_F32, tm_shape_1(33));
+        j.alias[0] = 1;
+        for (int step = 0; step < 4000; step++) {
+            job_run(&j, &tables[t], 1);
+            memcpy(j.in[1].initial, tensor_data(&j.in[1]), j.in[1].bytes);
+        }
+        for (int64_t i = 0; i < 33; i++)
+            assert_true(fabs(out_at(&j, 0, i) - in_at(&j, 0, i)) <= 1e-5 * fabs(in_at(&j, 0, i)));
+        job_free(&j);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_adamw_f32),     cmocka_unit_test(test_adamw_bf16), cmocka_unit_test(test_check_value),
-    cmocka_unit_test(test_zero_gradient), cmocka_unit_test(test_sgd),        cmocka_unit_test(test_small_steps),
+    cmocka_unit_test(test_adamw_f32),   cmocka_unit_test(test_adamw_bf16),
+    cmocka_unit_test(test_check_value), cmocka_unit_test(test_zero_gradient),
+    cmocka_unit_test(test_sgd),         cmocka_unit_test(test_small_steps),
+    cmocka_unit_test(test_ema),         cmocka_unit_test(test_ema_has_no_bias),
 };
 
 TM_TESTS(tests, NULL, NULL)

@@ -229,7 +229,7 @@ check "a wrong product: exit 3" [ "$code" -eq 3 ]
 check "which one" has "$err" "hipBLASLt 16x24x32:nn: wrong result: C.15..23. is"
 trainmark bench mlp --device hip
 check "a bench that does not run there: exit 2" [ "$code" -eq 2 ]
-check "with those that do" has "$err" "bench mlp runs on the devices cpu, reference, null, found --device hip; on GPUs run: gemm, gpt$"
+check "with those that do" has "$err" "bench mlp runs on the devices cpu, reference, null, found --device hip; on GPUs run: gemm, gpt, ops$"
 TRAINMARK_GPU_RUNTIME=/nowhere/libamdhip64.so trainmark bench gemm --device hip
 check "no runtime: exit 4, as of run" [ "$code" -eq 4 ]
 check "and what to install" has "$err" "install ROCm's libamdhip64.so"

@@ -9,11 +9,15 @@
 
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "support/test.h"
 
@@ -429,7 +433,41 @@ static void nothing_is_computed_for_nobody(void **state)
         }
 }
 
+/* Picture ops are forward only: whoever asks for their gradient is told which op it is, and the program ends. */
+static void an_op_without_a_gradient_says_so(void **state)
+{
+    (void)state;
+    int  ends[2], status;
+    char said[300] = "";
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        static const struct rlimit none = { 0, 0 };
+        tm_graph                  *g = tm_graph_create(&tm_precision_f32);
+        tm_convolution_attr        attr = { 1, 2, 3, 1, 1, 0, 0, 1 };
+        tm_tensor_id               x = tm_graph_tensor(g, "x", TM_ROLE_ACTIVATION, tm_shape_2(6, 4)), dx = TM_NONE;
+        tm_tensor_id               dy = tm_graph_tensor(g, "dy", TM_ROLE_ACTIVATION, tm_shape_2(6, 5));
+        tm_tensor_id               w = parameter(g, "w", tm_shape_2(5, 4));
+        tm_graph_segment(g, "first");
+        tm_seed seed = { .result = emit(g, TM_OP_convolution, &attr, sizeof attr, x, w, TM_NONE, TM_NONE),
+                         .cotangent = dy };
+        setrlimit(RLIMIT_CORE, &none);
+        dup2(ends[1], STDERR_FILENO);
+        signal(SIGABRT, SIG_DFL);
+        tm_gradient_pass(g, false, &seed, 1, &x, &dx, 1);
+        _exit(0);
+    }
+    close(ends[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    assert_true(read(ends[0], said, sizeof said - 1) > 0);
+    close(ends[0]);
+    assert_non_null(strstr(said, "a gradient of 'convolution' is asked for"));
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(an_op_without_a_gradient_says_so),
     cmocka_unit_test(tensors_used_twice_get_both_contributions),
     cmocka_unit_test(accumulation_adds_to_what_is_there),
     cmocka_unit_test(views_pass_their_gradient_to_their_base),

@@ -39,6 +39,63 @@ static void norms(void **state)
     EXPECT(y, -1, 0.5);
 }
 
+#define EXPECT_FIRST(have, ...)                                                                                        \
+    expect(have, (const double[]){ __VA_ARGS__ }, (int)(sizeof((double[]){ __VA_ARGS__ }) / sizeof(double)))
+
+/* A picture of 2 x 3 positions: 1 2 3 / 4 5 6. */
+static void convolutions(void **state)
+{
+    (void)state;
+    double              y[24], w[9] = { 0, 0, 0, 0, 1, 0, 0, 0, 10 }; /* the middle, and what is below and right */
+    tm_convolution_attr attr = { 1, 2, 3, 3, 1, 1, 1, 1 };
+    tm_call             call = call_of(&tm_op_convolution, &attr);
+    call.in[0] = tm_view_f64(tm_shape_2(6, 1), (double[]){ 1, 2, 3, 4, 5, 6 });
+    call.in[1] = tm_view_f64(tm_shape_2(1, 9), w);
+    call.out[0] = tm_view_f64(tm_shape_2(6, 1), y);
+    call.op->reference(&call);
+    EXPECT_FIRST(y, 51, 62, 3, 4, 5, 6);
+    attr.stride = 2, attr.pad_before = 0, attr.pad_after = 1; /* corners 0 and 2 of line 0 are met first */
+    call.in[2] = tm_view_f64(tm_shape_1(1), (double[]){ 0.5 });
+    call.out[0] = tm_view_f64(tm_shape_2(1, 1), y);
+    call.op->reference(&call);
+    EXPECT_FIRST(y, 5.5);
+    attr = (tm_convolution_attr){ 1, 2, 3, 1, 1, 0, 0, 2 };
+    call.in[1] = tm_view_f64(tm_shape_2(1, 1), w + 4);
+    call.in[2] = tm_view_absent();
+    call.out[0] = tm_view_f64(tm_shape_2(24, 1), y);
+    call.op->reference(&call);
+    EXPECT_FIRST(y, 1, 1, 2, 2, 3, 3, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 4, 4, 5, 5, 6, 6);
+    /* two channels, two samples of one position: the order of the weight is place, then channel */
+    attr = (tm_convolution_attr){ 2, 1, 1, 2, 1, 1, 0, 1 };
+    call.in[0] = tm_view_f64(tm_shape_2(2, 2), (double[]){ 1, 2, 3, 4 });
+    call.in[1] = tm_view_f64(tm_shape_2(1, 8), (double[]){ 9, 9, 9, 9, 9, 9, 1, 10 });
+    call.out[0] = tm_view_f64(tm_shape_2(2, 1), y);
+    call.op->reference(&call);
+    EXPECT_FIRST(y, 21, 43);
+}
+
+static void group_norms(void **state)
+{
+    (void)state;
+    double             y[8], sigmoid = 0.7310585786300049; /* of 1 */
+    tm_group_norm_attr attr = { .eps = 0, .samples = 2, .groups = 2 };
+    tm_call            call = call_of(&tm_op_group_norm, &attr);
+    call.in[0] = tm_view_f64(tm_shape_2(4, 2), (double[]){ 1, 10, 3, 10, 5, -1, 5.5, 1 });
+    call.in[1] = tm_view_f64(tm_shape_1(2), (double[]){ 1, 2 });
+    call.in[2] = tm_view_f64(tm_shape_1(2), (double[]){ 0, 100 });
+    call.out[0] = tm_view_f64(tm_shape_2(4, 2), y);
+    attr.eps = 1e-300; /* of a variance 0 */
+    call.op->reference(&call);
+    EXPECT_FIRST(y, -1, 100, 1, 100, -1, 98, 1, 102);
+    attr = (tm_group_norm_attr){ .eps = 0, .samples = 1, .groups = 1, .silu = 1 };
+    call.in[0] = tm_view_f64(tm_shape_2(2, 2), (double[]){ 3, 3, 7, 7 });
+    call.in[1] = tm_view_f64(tm_shape_1(2), (double[]){ 1, -1 });
+    call.in[2] = tm_view_f64(tm_shape_1(2), (double[]){ 0, 0 });
+    call.out[0] = tm_view_f64(tm_shape_2(2, 2), y);
+    call.op->reference(&call);
+    EXPECT_FIRST(y, sigmoid - 1, sigmoid, sigmoid, sigmoid - 1);
+}
+
 static void linear_and_its_gradients(void **state)
 {
     (void)state;
@@ -474,6 +531,8 @@ static void loss_of_a_vocabulary_in_parts(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(norms),
+    cmocka_unit_test(convolutions),
+    cmocka_unit_test(group_norms),
     cmocka_unit_test(linear_and_its_gradients),
     cmocka_unit_test(embeddings),
     cmocka_unit_test(rotations),

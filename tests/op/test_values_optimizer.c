@@ -112,6 +112,25 @@ static void sgd_takes_two_steps(void **state)
     }
 }
 
+/* A tenth of the way to 3, twice; with decay 0 all of it, whatever was there. */
+static void ema_goes_a_share_of_the_way(void **state)
+{
+    (void)state;
+    double      p[1] = { 3 }, e[1] = { 1 };
+    tm_ema_attr attr = { .decay = 0.9 }, copy = { .decay = 0 };
+    tm_call     call = call_of(&tm_op_ema, &attr);
+    call.in[0] = tm_view_f64(tm_shape_1(1), p);
+    call.in[1] = call.out[0] = tm_view_f64(tm_shape_1(1), e);
+    call.op->reference(&call);
+    EXPECT(e, 1.2);
+    call.op->reference(&call);
+    EXPECT(e, 1.38);
+    call.attr = &copy;
+    e[0] = 1e300;
+    call.op->reference(&call);
+    EXPECT(e, 3);
+}
+
 /* A matrix of rank one in squares has its own variances: from zero means and s = 1 the update is the gradient's sign,
  * of size max(eps2, rms(p)) rho; half of it when d is 0.5. A vector gives the same. */
 static void adafactor_of_a_product_moves_by_signs(void **state)
@@ -178,6 +197,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(adamw_takes_two_steps),
     cmocka_unit_test(adamw_adds_the_rest),
     cmocka_unit_test(sgd_takes_two_steps),
+    cmocka_unit_test(ema_goes_a_share_of_the_way),
     cmocka_unit_test(adafactor_of_a_product_moves_by_signs),
     cmocka_unit_test(adafactor_remembers_means),
 };

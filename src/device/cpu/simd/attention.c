@@ -9,10 +9,14 @@
  *   s = a s + sum_k P,  O = a O + P V;       in the end  o = O / s,  lse = m + log s
  *
  * A task is a chunk of (query block, head) pairs that read the same keys and values: nothing is shared between tasks.
+ *
+ * relative_attention is the same with S + bias; the bias depends on key - query and head alone, so a task lays out one
+ * row of it, by falling distance: 16 queries of a key are 16 values in a row.
  */
 #include "device/cpu/simd/attention.h"
 
 #include "device/cpu/simd/kernels.h"
+#include "op/relative.h"
 
 #include <math.h>
 #include <omp.h>
@@ -24,7 +28,40 @@ typedef struct {
     float *rows, *columns;  /* (32, width): queries; (width, 32): the same, scaled and transposed */
     float *out;             /* CHUNK of (32, width of a value) */
     float *largest, *total; /* CHUNK of 32: m and s */
+    float *bias;            /* (distances) of the task's head: element i is of distance seq_k - 1 - i; NULL: none */
 } forward_scratch;
+
+/* The table of relative_attention, and the class of each distance in the order of forward_scratch.bias. */
+typedef struct {
+    const tm_view *table;
+    int32_t       *buckets;
+} relative_bias;
+
+static TM_PLANNED int64_t distances_of(const attention_sizes *s)
+{
+    return tm_round_up(s->seq_q + s->seq_k + QUERIES, TM_LANES); /* lanes past the last query, too */
+}
+static void relative_bias_begin(const attention_sizes *s, int64_t max_distance, const relative_bias *b)
+{
+    for (int64_t i = 0; i < s->seq_q + s->seq_k; i++)
+        b->buckets[i] = (int32_t)tm_relative_bucket(s->seq_k - 1 - i, b->table->shape.n[0], max_distance);
+}
+static void relative_bias_fill(const attention_sizes *s, const relative_bias *b, int64_t head, float *bias)
+{
+    for (int64_t i = 0; i < distances_of(s); i++)
+        bias[i] = i < s->seq_q + s->seq_k ? sink_of(b->table, b->buckets[i] * s->heads + head) : 0;
+}
+/* Of the queries from q0 on and the keys from `key` on. */
+TM_INLINE void add_bias(const attention_sizes *s, const float *bias, int64_t q0, int64_t key, int64_t keys,
+                        float *scores)
+{
+    const float *at = bias + q0 - key + s->seq_k - 1;
+    for (int64_t t = 0; t < keys; t++, at--)
+        for (int v = 0; v < 2; v++) {
+            float *score = scores + t * QUERIES + v * TM_LANES;
+            v16_store(score, v16_add(v16_load(score), v16_get(at, TM_F32, v * TM_LANES, TM_LANES)));
+        }
+}
 
 static TM_PLANNED size_t forward_floats(const attention_sizes *s)
 {
@@ -43,6 +80,7 @@ static forward_scratch forward_scratch_of(const attention_sizes *s, float *p)
     w.out = p, p += CHUNK * QUERIES * s->v.width;
     w.largest = p, p += CHUNK * QUERIES;
     w.total = p;
+    w.bias = NULL;
     return w;
 }
 
@@ -112,6 +150,7 @@ static void forward_block(const attention_sizes *s, const forward_scratch *w, co
     float     *rows = w->keys + passed * s->qk.row, *values = w->values + passed / PAIR * s->v.row;
     keys -= passed;
     product_scores(tm_round_up(keys, STEP), s->qk.width, rows, s->qk.row, w->columns, s->score_scale, w->scores, next);
+    if (w->bias) add_bias(s, w->bias, q->q0, block + passed, keys, w->scores);
     for (int v = 0; v < 2; v++) {
         int64_t lane = TM_LANES * v, at = place * QUERIES + lane;
         v16_store(factor + lane,
@@ -231,27 +270,83 @@ static TM_PLANNED size_t workspace(const tm_call *call)
     return scratch_bytes(call, forward_floats(&s));
 }
 
-static void run(const tm_call *call)
+static void run_tasks(const tm_call *call, const attention_sizes *s, const tm_view *table, int64_t max_distance)
 {
-    attention_sizes s = sizes_of(call->attr, call->in, &call->in[3]);
-    int64_t         heads = s.batch * s.kv_heads, tasks = heads * s.chunks;
+    int64_t heads = s->batch * s->kv_heads, tasks = heads * s->chunks;
+    size_t  floats = forward_floats(s), own = floats + (table ? 2 * (size_t)distances_of(s) : 0);
 #pragma omp parallel num_threads(call->threads)
     {
-        forward_scratch w = forward_scratch_of(&s, scratch_of(call, forward_floats(&s), omp_get_thread_num()));
+        float          *scratch = scratch_of(call, own, omp_get_thread_num());
+        forward_scratch w = forward_scratch_of(s, scratch);
+        relative_bias   bias = { table, (int32_t *)(void *)(scratch + floats) };
         causal_mask     mask;
         causal_mask_fill(&mask);
+        if (table) {
+            w.bias = scratch + floats + distances_of(s);
+            relative_bias_begin(s, max_distance, &bias);
+        }
 #pragma omp for schedule(dynamic, 1)
         for (int64_t task = 0; task < tasks; task++) { /* late chunks see more keys: they start first */
             int64_t after = task + call->threads;      /* likely this thread's next one */
-            forward_task(call, &s, &w, &mask, task % heads, s.chunks - 1 - task / heads,
+            if (table) relative_bias_fill(s, &bias, task % heads % s->heads, w.bias);
+            forward_task(call, s, &w, &mask, task % heads, s->chunks - 1 - task / heads,
                          after < tasks ? after % heads : -1);
         }
     }
+}
+
+static void run(const tm_call *call)
+{
+    attention_sizes s = sizes_of(call->attr, call->in, &call->in[3]);
+    run_tasks(call, &s, NULL, 0);
+}
+
+/* ---- relative_attention ---- */
+
+/* The call of attention that differs by the bias alone. */
+static TM_PLANNED tm_call without_bias(const tm_call *call, tm_attention_attr *attr)
+{
+    const tm_relative_attr *own = call->attr;
+    tm_call                 plain = *call;
+    *attr = (tm_attention_attr){ .seq_q = own->seq,
+                                 .seq_k = own->seq,
+                                 .heads = own->heads,
+                                 .kv_heads = own->heads,
+                                 .dim_qk = own->dim,
+                                 .dim_v = own->dim,
+                                 .scale = own->scale };
+    plain.attr = attr;
+    plain.in[3] = plain.in[4] = (tm_view){ .shape = { .rank = -1 } };
+    return plain;
+}
+
+static TM_PLANNED const char *relative_refuse(const tm_call *call)
+{
+    tm_attention_attr attr;
+    tm_call           plain = without_bias(call, &attr);
+    return tm_is_float(&call->in[3]) ? refuse(&plain) : "needs a float32 or bfloat16 table";
+}
+
+static TM_PLANNED size_t relative_workspace(const tm_call *call)
+{
+    tm_attention_attr attr;
+    tm_call           plain = without_bias(call, &attr);
+    attention_sizes   s = sizes_of(&attr, plain.in, &plain.in[3]);
+    return scratch_bytes(call, forward_floats(&s) + 2 * (size_t)distances_of(&s));
+}
+
+static void relative_run(const tm_call *call)
+{
+    tm_attention_attr attr;
+    tm_call           plain = without_bias(call, &attr);
+    attention_sizes   s = sizes_of(&attr, plain.in, &plain.in[3]);
+    run_tasks(&plain, &s, &call->in[3], ((const tm_relative_attr *)call->attr)->max_distance);
 }
 
 const tm_kernel TM_K(tm_cpu_attention)[] = {
     TM_KERNEL(attention, "attention/", refuse, workspace, run),
     TM_KERNEL(attention_grad, "attention_grad/", TM_K(attention_grad_refuse), TM_K(attention_grad_workspace),
               TM_K(attention_grad_run)),
+    TM_KERNEL(relative_attention, "relative_attention/", relative_refuse, relative_workspace, relative_run),
     { .name = NULL },
 };

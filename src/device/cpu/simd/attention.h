@@ -26,7 +26,8 @@ enum {
     CHUNK = 16,   /* (query block, head) pairs that share one copy of keys and values in a task */
     AHEAD = 16,   /* rows of keys and values are asked for this early */
     AHEAD_LISTS = 4,
-    MAX_HEAD_DIM = 256
+    MAX_HEAD_DIM = 512,     /* elements: 512 has the autoencoder of FLUX.1, for all pixels at once */
+    MAX_HEAD_DIM_GRAD = 256 /* likewise, of gradients */
 };
 
 #if defined(__AVX512F__)
@@ -78,7 +79,7 @@ TM_INLINE TM_PLANNED attention_sizes sizes_of(const tm_attention_attr *attr, con
     s.qk = head_size_of(attr->dim_qk);
     s.v = head_size_of(attr->dim_v);
     int64_t width = tm_max(s.qk.width, s.v.width);
-    s.block = width <= 64 ? 512 : width <= 128 ? 256 : 128;
+    s.block = width <= 64 ? 512 : width <= 128 ? 256 : width <= 256 ? 128 : 64;
     s.blocks = (s.seq_k + s.block - 1) / s.block;
     s.block_rows = tm_min(s.block, tm_round_up(s.seq_k, QUERIES));
     s.pairs = (s.seq_q + QUERIES - 1) / QUERIES * s.group;
@@ -417,7 +418,7 @@ TM_INLINE int64_t causal_mask_place(int64_t r, int vector)
     return 2 * QUERIES - r + TM_LANES * vector;
 }
 
-/* Why neither kernel takes the call, or NULL. `qkv`: q, k, v. */
+/* Why no kernel takes the call, or NULL. `qkv`: q, k, v. */
 TM_INLINE TM_PLANNED const char *attention_refuse(const tm_attention_attr *attr, const tm_view *qkv, const tm_view *o,
                                                   const tm_view *lse, const tm_view *first_key, const tm_view *sinks)
 {
@@ -428,7 +429,7 @@ TM_INLINE TM_PLANNED const char *attention_refuse(const tm_attention_attr *attr,
     if (lse->dtype != TM_F32) return "needs a float32 lse";
     if (tm_view_present(first_key) && first_key->dtype != TM_I32) return "needs int32 first keys";
     if (tm_view_present(sinks) && !tm_is_float(sinks)) return "needs float32 or bfloat16 sinks";
-    return tm_max(attr->dim_qk, attr->dim_v) > MAX_HEAD_DIM ? "needs heads of at most 256 elements" : NULL;
+    return tm_max(attr->dim_qk, attr->dim_v) > MAX_HEAD_DIM ? "needs heads of at most 512 elements" : NULL;
 }
 TM_INLINE float sink_of(const tm_view *sinks, int64_t head)
 {

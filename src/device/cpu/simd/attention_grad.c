@@ -343,7 +343,10 @@ TM_PLANNED const char *TM_K(attention_grad_refuse)(const tm_call *call)
         if (call->out[k].dtype != d_o->dtype) return "needs activations of one format";
     if (call->in[4].dtype != d_o->dtype) return "needs activations of one format";
     if (tm_view_present(&call->out[3]) && !tm_is_float(&call->out[3])) return "needs float32 or bfloat16 gradients";
-    return attention_refuse(call->attr, &call->in[1], d_o, &call->in[5], &call->in[6], &call->in[7]);
+    const char *why = attention_refuse(call->attr, &call->in[1], d_o, &call->in[5], &call->in[6], &call->in[7]);
+    const tm_attention_attr *attr = call->attr;
+    bool                     large = tm_max(attr->dim_qk, attr->dim_v) > MAX_HEAD_DIM_GRAD;
+    return !why && large ? "needs heads of at most 256 elements" : why;
 }
 
 TM_PLANNED size_t TM_K(attention_grad_workspace)(const tm_call *call)

@@ -11,6 +11,8 @@
  *   g = clip g + wd p
  *   b = momentum b + g
  *   p = p - lr b, Nesterov's: p - lr (g + momentum b); without momentum: p - lr g
+ * Average of weights
+ *   e = e + (1 - decay) (p - e), with decay 0: e = p
  *
  * Scalars of the step are formed in double and rounded once. Every operation rounds once (no fused multiply-add), so
  * that all instruction sets agree bit for bit. bfloat16 tensors are updated in float32 and rounded to nearest even,
@@ -161,8 +163,39 @@ static const char *sgd_refuse(const tm_call *call)
     return why;
 }
 
+/* ---- ema ---- */
+
+TM_INLINE void ema(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    const double decay = ((const tm_ema_attr *)call->attr)->decay;
+    const bool   copy = !(decay > 0);
+    const v16    blend = v16_set1((float)(1. - decay));
+    for (int64_t i = begin; i < end; i += TM_LANES) {
+        int64_t n = tm_lanes(i, end);
+        v16     p = v16_get(call->in[0].data, format, i, n);
+        if (!copy) {
+            v16 e = v16_get(call->in[1].data, TM_F32, i, n);
+            p = v16_add(e, v16_mul(blend, v16_sub(p, e)));
+        }
+        v16_put(call->out[0].data, TM_F32, i, p, n);
+    }
+}
+TM_PART(ema, in[0])
+
+static void ema_run(const tm_call *call)
+{
+    int64_t n = tm_view_elements(&call->in[0]);
+    tm_parallel(call, ema_part, n, TM_ELEMENT_GRAIN, n);
+}
+static const char *ema_refuse(const tm_call *call)
+{
+    if (call->in[1].dtype != TM_F32 || call->out[0].dtype != TM_F32) return "the average must be float32";
+    return tm_refuse_format(&call->in[0]);
+}
+
 const tm_kernel TM_K(tm_cpu_optimizer)[] = {
     TM_KERNEL(adamw, "adamw/", adamw_refuse, NULL, adamw_run),
     TM_KERNEL(sgd, "sgd/", sgd_refuse, NULL, sgd_run),
+    TM_KERNEL(ema, "ema/", ema_refuse, NULL, ema_run),
     { .name = NULL },
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/cpu/simd/pointwise.c - gelu, relu, silu, swiglu, their gradients, scale, add, cast, fill, rope and its
- * gradient.
+/* device/cpu/simd/pointwise.c - gelu, relu, silu, swiglu, their gradients, quick_gelu, geglu, scale, add, cast,
+ * fill, rope and its gradient.
  *
  * With the sigmoid s(u) = 1 / (1 + e), e = exp(-u), and 1 - s = e s (no cancellation):
  *   gelu(x) = x s(2 q),  q = sqrt(2 / pi) (x + 0.044715 x^3)           (Hendrycks & Gimpel 2016; 1 + tanh q = 2 s(2 q))
@@ -30,15 +30,32 @@ TM_INLINE v16 gelu_exp(v16 x)
     return v16_exp(v16_mul(v16_mul(v16_set1(-2.f * ROOT_2_PI), x), inner));
 }
 
-TM_INLINE void gelu(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+/* exp(-x) */
+TM_INLINE v16 silu_exp(v16 x)
 {
-    for (int64_t i = begin; i < end; i += TM_LANES) {
-        int64_t n = tm_lanes(i, end);
-        v16     x = v16_get(call->in[0].data, format, i, n);
-        v16_put(call->out[0].data, format, i, v16_div(x, v16_add(v16_set1(1.f), gelu_exp(x))), n);
-    }
+    return v16_exp(v16_sub(v16_zero(), x));
 }
-TM_PART(gelu, in[0])
+
+typedef enum { SILU, QUICK_GELU, GELU } activation;
+
+TM_INLINE v16 activated(activation kind, v16 x)
+{
+    v16 e = kind == GELU ? gelu_exp(x) : silu_exp(kind == SILU ? x : v16_mul(v16_set1(1.702f), x));
+    return v16_div(x, v16_add(v16_set1(1.f), e));
+}
+
+#define ACTIVATION(name, kind)                                                                                         \
+    TM_INLINE void name(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)                              \
+    {                                                                                                                  \
+        for (int64_t i = begin; i < end; i += TM_LANES) {                                                              \
+            int64_t n = tm_lanes(i, end);                                                                              \
+            v16_put(call->out[0].data, format, i, activated(kind, v16_get(call->in[0].data, format, i, n)), n);        \
+        }                                                                                                              \
+    }                                                                                                                  \
+    TM_PART(name, in[0])
+ACTIVATION(gelu, GELU)
+ACTIVATION(silu, SILU)
+ACTIVATION(quick_gelu, QUICK_GELU)
 
 TM_INLINE void gelu_grad(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
@@ -216,6 +233,8 @@ TM_PART(decode_e4m3, out[0])
         tm_parallel(call, name##_part, n, TM_ELEMENT_GRAIN, n);                                                        \
     }
 FLAT_RUN(gelu)
+FLAT_RUN(silu)
+FLAT_RUN(quick_gelu)
 FLAT_RUN(gelu_grad)
 FLAT_RUN(relu)
 FLAT_RUN(relu_grad)
@@ -265,7 +284,7 @@ static TM_PLANNED const char *cast_refuse(const tm_call *call)
     return tm_refuse_format(&call->out[0]);
 }
 
-/* ---- swiglu: rows of gate and up ---- */
+/* ---- swiglu and geglu: rows of gate and up ---- */
 
 /* Two kilobytes ahead: a row is two streams, and the hardware loses both at the end of each (19 to 32 GB/s at F = 2048
  * on a Zen 5 core). */
@@ -274,24 +293,27 @@ TM_INLINE void fetch_ahead(const void *p, tm_dtype format, int64_t i)
     __builtin_prefetch((const char *)p + i * (format == TM_BF16 ? 2 : 4) + 2048);
 }
 
-TM_INLINE v16 swiglu_exp(v16 a)
-{
-    return v16_exp(v16_sub(v16_zero(), a));
-}
-
-TM_INLINE void swiglu(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+TM_INLINE void gated(const tm_call *call, tm_dtype format, activation kind, int64_t begin, int64_t end)
 {
     int64_t width = tm_view_columns(&call->out[0]);
     for (int64_t r = begin; r < end; r++)
         for (int64_t j = 0; j < width; j += TM_LANES) {
             int64_t n = tm_lanes(j, width), at = 2 * r * width + j;
             fetch_ahead(call->in[0].data, format, at), fetch_ahead(call->in[0].data, format, at + width);
-            v16 a = v16_get(call->in[0].data, format, at, n), up = v16_get(call->in[0].data, format, at + width, n);
-            v16 gate = v16_div(a, v16_add(v16_set1(1.f), swiglu_exp(a)));
-            v16_put(call->out[0].data, format, r * width + j, v16_mul(gate, up), n);
+            v16 gate = v16_get(call->in[0].data, format, at, n), up = v16_get(call->in[0].data, format, at + width, n);
+            v16_put(call->out[0].data, format, r * width + j, v16_mul(activated(kind, gate), up), n);
         }
 }
+TM_INLINE void swiglu(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    gated(call, format, SILU, begin, end);
+}
 TM_PART(swiglu, in[0])
+TM_INLINE void geglu(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    gated(call, format, GELU, begin, end);
+}
+TM_PART(geglu, in[0])
 
 TM_INLINE void swiglu_grad(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
@@ -303,7 +325,7 @@ TM_INLINE void swiglu_grad(const tm_call *call, tm_dtype format, int64_t begin, 
             fetch_ahead(call->in[1].data, format, at), fetch_ahead(call->in[1].data, format, at + width);
             v16 dy = v16_get(call->in[0].data, format, r * width + j, n);
             v16 a = v16_get(call->in[1].data, format, at, n), up = v16_get(call->in[1].data, format, at + width, n);
-            v16 e = swiglu_exp(a), s = v16_div(one, v16_add(one, e));
+            v16 e = silu_exp(a), s = v16_div(one, v16_add(one, e));
             v16 slope = v16_mul(s, v16_fma(a, v16_mul(e, s), one));
             v16_put(call->out[0].data, format, at, v16_mul(v16_mul(dy, up), slope), n);
             v16_put(call->out[0].data, format, at + width, v16_mul(dy, v16_mul(a, s)), n);
@@ -314,6 +336,10 @@ TM_PART(swiglu_grad, in[0])
 static void swiglu_run(const tm_call *call)
 {
     tm_parallel(call, swiglu_part, tm_view_rows(&call->out[0]), 1, tm_view_elements(&call->out[0]));
+}
+static void geglu_run(const tm_call *call)
+{
+    tm_parallel(call, geglu_part, tm_view_rows(&call->out[0]), 1, tm_view_elements(&call->out[0]));
 }
 static void swiglu_grad_run(const tm_call *call)
 {
@@ -333,17 +359,7 @@ TM_INLINE void scale(const tm_call *call, tm_dtype format, int64_t begin, int64_
 TM_PART(scale, in[0])
 FLAT_RUN(scale)
 
-/* ---- silu ---- */
-
-TM_INLINE void silu(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
-{
-    for (int64_t i = begin; i < end; i += TM_LANES) {
-        int64_t n = tm_lanes(i, end);
-        v16     x = v16_get(call->in[0].data, format, i, n);
-        v16_put(call->out[0].data, format, i, v16_div(x, v16_add(v16_set1(1.f), swiglu_exp(x))), n);
-    }
-}
-TM_PART(silu, in[0])
+/* ---- silu's gradient ---- */
 
 TM_INLINE void silu_grad(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
@@ -351,13 +367,12 @@ TM_INLINE void silu_grad(const tm_call *call, tm_dtype format, int64_t begin, in
     for (int64_t i = begin; i < end; i += TM_LANES) {
         int64_t n = tm_lanes(i, end);
         v16     dy = v16_get(call->in[0].data, format, i, n), x = v16_get(call->in[1].data, format, i, n);
-        v16     e = swiglu_exp(x), s = v16_div(one, v16_add(one, e));
+        v16     e = silu_exp(x), s = v16_div(one, v16_add(one, e));
         v16_put(call->out[0].data, format, i, v16_mul(dy, v16_mul(s, v16_fma(x, v16_mul(e, s), one))), n);
     }
 }
 TM_PART(silu_grad, in[0])
 
-FLAT_RUN(silu)
 FLAT_RUN(silu_grad)
 
 /* ---- rope ---- */
@@ -468,6 +483,8 @@ static TM_PLANNED const char *rope_refuse(const tm_call *call)
 const tm_kernel TM_K(tm_cpu_pointwise)[] = {
     TM_KERNEL(gelu, "gelu/", unary_refuse, NULL, gelu_run),
     TM_KERNEL(gelu_grad, "gelu_grad/", binary_refuse, NULL, gelu_grad_run),
+    TM_KERNEL(quick_gelu, "quick_gelu/", unary_refuse, NULL, quick_gelu_run),
+    TM_KERNEL(geglu, "geglu/", unary_refuse, NULL, geglu_run),
     TM_KERNEL(relu, "relu/", unary_refuse, NULL, relu_run),
     TM_KERNEL(relu_grad, "relu_grad/", binary_refuse, NULL, relu_grad_run),
     TM_KERNEL(scale, "scale/", unary_refuse, NULL, scale_run),
