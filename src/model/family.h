@@ -32,6 +32,7 @@ typedef struct {
     tm_tensor_id (*hidden)(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
     tm_tensor_id (*loss)(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
                          int64_t chunk, bool accumulate);
+    tm_tensor_id (*velocity)(tm_graph *graph, const tm_model *model, const tm_inputs *inputs); /* of images */
     void (*update)(tm_graph *graph, const tm_model *model); /* see tm_model_update; NULL: nothing */
     int (*products)(const tm_model_shape *shape, tm_model_product out[TM_MAX_PRODUCTS]);
     const tm_hf_form *const *hf; /* ended by NULL; NULL: no Hugging Face model is of this family */

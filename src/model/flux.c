@@ -276,8 +276,8 @@ static tm_tensor_id blocks(builder *b, const tm_inputs *inputs)
     return x;
 }
 
-static tm_tensor_id flux_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
-                              int64_t chunk_, bool accumulate)
+/* What is predicted (B image tokens, channels); what is passed on, of a stage that does not end the model. */
+static tm_tensor_id flux_velocity(tm_graph *graph, const tm_model *model, const tm_inputs *inputs)
 {
     const tm_model_shape *s = model->shape;
     int64_t               ranks = tm_divided(model->parallel.context) ? model->parallel.context.ranks : 1;
@@ -289,7 +289,6 @@ static tm_tensor_id flux_loss(tm_graph *graph, const tm_model *model, const tm_i
                                 .image = s->flux.rows * s->flux.columns / ranks,
                                 .heads = tm_local_heads(model) };
     tm_tensor_id          text, image;
-    (void)chunk_;
     b.samples = tm_graph_at(graph, tm_inputs_find(inputs, "time"))->shape.n[0];
     tm_tensor_id x = blocks(&b, inputs);
     graph->layer = -1;
@@ -299,10 +298,18 @@ static tm_tensor_id flux_loss(tm_graph *graph, const tm_model *model, const tm_i
     split(&b, text_and_image(&b), x, &text, &image);
     tm_tensor_id mod = apply(&b, b.w->final_mod, b.silu_vec, TM_NONE);
     image = modulate(&b, image, chunk(&b, mod, 0), chunk(&b, mod, 1), b.image);
-    tm_tensor_id in[TM_MAX_IN], out[TM_MAX_OUT];
+    return apply(&b, b.w->final, image, TM_NONE);
+}
+
+static tm_tensor_id flux_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
+                              int64_t chunk_, bool accumulate)
+{
+    tm_tensor_id in[TM_MAX_IN], out[TM_MAX_OUT], velocity = flux_velocity(graph, model, inputs);
+    (void)chunk_;
+    if (!model->stage.ends) return velocity;
     for (int i = 0; i < TM_MAX_IN; i++) in[i] = TM_NONE;
     for (int k = 0; k < TM_MAX_OUT; k++) out[k] = TM_NONE;
-    in[0] = apply(&b, b.w->final, image, TM_NONE);
+    in[0] = velocity;
     in[1] = tm_inputs_find(inputs, "velocity");
     out[0] = loss;
     tm_graph_add(graph, TM_OP_square_error, NULL, 0, in, out, accumulate ? 1u : 0);
@@ -415,6 +422,7 @@ const tm_family tm_family_flux = {
     .flops = flops,
     .declare = tm_flux_declare,
     .loss = flux_loss,
+    .velocity = flux_velocity,
     .products = products,
     .divides = true,
     .hf = tm_flux_forms,

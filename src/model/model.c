@@ -210,6 +210,15 @@ tm_tensor_id tm_model_loss(tm_graph *graph, const tm_model *model, const tm_inpu
     return passed;
 }
 
+tm_tensor_id tm_model_velocity(tm_graph *graph, const tm_model *model, const tm_inputs *inputs)
+{
+    graph->phase = TM_PHASE_FORWARD;
+    tm_tensor_id velocity = tm_family_of(model->shape)->velocity(graph, model, inputs);
+    graph->layer = -1;
+    graph->module = "";
+    return velocity;
+}
+
 void tm_model_update(tm_graph *graph, const tm_model *model)
 {
     const tm_family *family = tm_family_of(model->shape);

@@ -100,6 +100,10 @@ const char *const *tm_model_optional_fields(const tm_model_shape *shape);
 tm_tensor_id tm_model_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
                            int64_t chunk, bool accumulate);
 
+/* Of a model of images, all of it: appends the forward pass from the fields noisy, time, text and pooled; returns the
+ * velocity that it predicts, (rows of noisy, channels). */
+tm_tensor_id tm_model_velocity(tm_graph *graph, const tm_model *model, const tm_inputs *inputs);
+
 /* The i-th module of the model, from its input to its loss, by the name that TorchTitan gives it (images: the first
  * release); false behind the last. */
 typedef struct {

@@ -93,7 +93,7 @@ static uint64_t heap_pop(uint64_t *heap, size_t *n)
 }
 
 /* Looks at symbol i and the next one; into the heap with it, if they join. */
-static void look_at(tm_encoder *e, size_t i, size_t *heaped)
+static void look_at(tm_token_encoder *e, size_t i, size_t *heaped)
 {
     tm_symbol     *s = &e->symbols[i];
     const tm_pair *pair = s->next < 0 ? NULL : tm_pairs_get(&e->tokenizer->model.pairs, s->id, e->symbols[s->next].id);
@@ -103,7 +103,7 @@ static void look_at(tm_encoder *e, size_t i, size_t *heaped)
 }
 
 /* e->symbols[0..n) have their ids. A pair is pushed when it comes to be: n - 1 at first, two for each that joins. */
-static void join_many(tm_encoder *e, const char *word, size_t n, tm_ids *out)
+static void join_many(tm_token_encoder *e, const char *word, size_t n, tm_ids *out)
 {
     size_t heaped = 0;
     if (e->heap_room < 3 * n) {
@@ -135,7 +135,7 @@ static void join_many(tm_encoder *e, const char *word, size_t n, tm_ids *out)
 
 /* --- first symbols ------------------------------------------------------------------------------------------------ */
 
-static void add_first(tm_encoder *e, size_t *n, int32_t id)
+static void add_first(tm_token_encoder *e, size_t *n, int32_t id)
 {
     if (*n == e->symbols_room) e->symbols = tm_grow(e->symbols, &e->symbols_room, *n, sizeof *e->symbols);
     e->symbols[(*n)++].id = id;
@@ -156,7 +156,7 @@ static int32_t id_of_part(const tm_model *m, const char *word, size_t n, size_t 
 
 /* As tokenizer.json's BPE begins: bytes for what has no id, if all of them have one; else the unknown token, which
  * waits for what follows so that several become one (fuse_unk). */
-static size_t first_symbols(tm_encoder *e, const char *word, size_t n)
+static size_t first_symbols(tm_token_encoder *e, const char *word, size_t n)
 {
     const tm_model *m = &e->tokenizer->model;
     size_t          count = 0;
@@ -184,7 +184,7 @@ static size_t first_symbols(tm_encoder *e, const char *word, size_t n)
 }
 
 /* SentencePiece: user-defined symbols as they are, else characters; what has no id stays what it is. */
-static size_t first_pieces(tm_encoder *e, const char *word, size_t n)
+static size_t first_pieces(tm_token_encoder *e, const char *word, size_t n)
 {
     const tm_model *m = &e->tokenizer->model;
     size_t          count = 0, from = 0, to = 0;
@@ -208,7 +208,7 @@ static size_t first_pieces(tm_encoder *e, const char *word, size_t n)
     return count;
 }
 
-void tm_encode_bpe(tm_encoder *e, const char *word, size_t n, tm_ids *out)
+void tm_encode_bpe(tm_token_encoder *e, const char *word, size_t n, tm_ids *out)
 {
     const tm_model *m = &e->tokenizer->model;
     int32_t         ids[FEW + 1];
@@ -230,7 +230,7 @@ void tm_encode_bpe(tm_encoder *e, const char *word, size_t n, tm_ids *out)
 
 /* --- words -------------------------------------------------------------------------------------------------------- */
 
-static void encode_new(tm_encoder *e, const char *word, size_t n, tm_ids *out)
+static void encode_new(tm_token_encoder *e, const char *word, size_t n, tm_ids *out)
 {
     const tm_model *m = &e->tokenizer->model;
     int32_t         id = m->whole_words ? tm_strings_get(&m->strings, word, n) : -1;
@@ -242,7 +242,7 @@ static void encode_new(tm_encoder *e, const char *word, size_t n, tm_ids *out)
         tm_encode_bpe(e, word, n, out);
 }
 
-void tm_encode_word(tm_encoder *e, const char *word, size_t n, tm_ids *out)
+void tm_encode_word(tm_token_encoder *e, const char *word, size_t n, tm_ids *out)
 {
     if (n > sizeof e->cache->word) {
         encode_new(e, word, n, out);

@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-tm_encoder *tm_encoder_create(const tm_tokenizer *tokenizer)
+tm_token_encoder *tm_token_encoder_create(const tm_tokenizer *tokenizer)
 {
-    tm_encoder *e = tm_alloc(sizeof *e);
+    tm_token_encoder *e = tm_alloc(sizeof *e);
     e->tokenizer = tokenizer;
     e->match = tm_regex_match_create();
     e->cache = tm_alloc(TM_CACHE_WORDS * sizeof *e->cache);
     return e;
 }
 
-void tm_encoder_destroy(tm_encoder *encoder)
+void tm_token_encoder_destroy(tm_token_encoder *encoder)
 {
     if (!encoder) return;
     tm_regex_match_free(encoder->match);
@@ -65,7 +65,7 @@ static size_t broken_bytes(const char *text, size_t n, size_t at)
     return i;
 }
 
-const char *tm_as_utf8(tm_encoder *e, const char *text, size_t *n)
+const char *tm_as_utf8(tm_token_encoder *e, const char *text, size_t *n)
 {
     size_t bad = invalid_at(text, *n, 0), kept = 0;
     if (bad == *n) return text;
@@ -82,9 +82,9 @@ const char *tm_as_utf8(tm_encoder *e, const char *text, size_t *n)
 }
 
 typedef struct {
-    tm_encoder *e;
-    tm_ids     *out;
-    tm_error   *err;
+    tm_token_encoder *e;
+    tm_ids           *out;
+    tm_error         *err;
 } encoding;
 
 static tm_status encode_normalized(encoding *c, const char *text, size_t n, bool first, bool continued)
@@ -113,13 +113,13 @@ static tm_status encode_plain(encoding *c, const char *text, size_t n, bool firs
 /* 16 steps, and a compatible form that makes 11 bytes of one; a short text may have a long prefix. */
 enum { GROWTH = 256, GROWTH_LEAST = 1 << 16 };
 
-void tm_encoder_begin(tm_encoder *e, size_t n)
+void tm_token_encoder_begin(tm_token_encoder *e, size_t n)
 {
     e->made = 0;
     e->most = GROWTH_LEAST + GROWTH * n;
 }
 
-tm_status tm_encoder_made(tm_encoder *e, const tm_text *text, tm_error *err)
+tm_status tm_token_encoder_made(tm_token_encoder *e, const tm_text *text, tm_error *err)
 {
     if (!tm_fits(e, text))
         return tm_fail(err, TM_INVALID,
@@ -130,8 +130,8 @@ tm_status tm_encoder_made(tm_encoder *e, const tm_text *text, tm_error *err)
     return TM_OK;
 }
 
-tm_status tm_encoder_encode(tm_encoder *encoder, const char *text, size_t bytes, unsigned flags, tm_ids *out,
-                            tm_error *err)
+tm_status tm_token_encoder_encode(tm_token_encoder *encoder, const char *text, size_t bytes, unsigned flags,
+                                  tm_ids *out, tm_error *err)
 {
     const tm_tokenizer *t = encoder->tokenizer;
     encoding            c = { encoder, out, err };
@@ -139,7 +139,7 @@ tm_status tm_encoder_encode(tm_encoder *encoder, const char *text, size_t bytes,
     if (bytes > INT32_MAX / 2)
         return tm_fail(err, TM_INVALID, "a text of %zu bytes is too long to be encoded at once; the limit is %d", bytes,
                        INT32_MAX / 2);
-    tm_encoder_begin(encoder, bytes);
+    tm_token_encoder_begin(encoder, bytes);
     if (!t->model.sentencepiece) text = tm_as_utf8(encoder, text, &bytes); /* else its normalization does it */
     for (int i = 0; special && !continued && i < t->n_before; i++) tm_ids_add(out, t->before[i]);
     for (size_t at = 0, from, to; at < bytes; at = to) {
@@ -149,6 +149,47 @@ tm_status tm_encoder_encode(tm_encoder *encoder, const char *text, size_t bytes,
     }
     for (int i = 0; special && !(flags & TM_ENCODE_UNFINISHED) && i < t->n_after; i++) tm_ids_add(out, t->after[i]);
     return TM_OK;
+}
+
+static tm_status check_fixed(const tm_tokenizer *t, size_t n, tm_error *err)
+{
+    const tm_tokenizer_facts *f = &t->facts;
+    const size_t              around = (size_t)t->n_before + (size_t)t->n_after;
+    if (f->left_sided)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "%s 'left' of the tokenizer's folder is not supported for texts of a fixed length; expected "
+                       "'right'",
+                       f->left_sided);
+    if (f->pad < 0)
+        return tm_fail(err, TM_INVALID,
+                       "the tokenizer has no padding token, so texts cannot have the same length; name one of its "
+                       "tokens as pad_token in tokenizer_config.json");
+    if (n < around)
+        return tm_fail(err, TM_INVALID, "%zu ids have no room for the %zu special tokens around a text; take more", n,
+                       around);
+    return TM_OK;
+}
+
+tm_status tm_token_encoder_encode_fixed(tm_token_encoder *encoder, const char *text, size_t bytes, size_t n,
+                                        int32_t *ids, size_t *used, size_t *dropped, tm_error *err)
+{
+    const tm_tokenizer *t = encoder->tokenizer;
+    tm_ids              all = { 0 };
+    TM_TRY(check_fixed(t, n, err));
+    tm_status st = tm_token_encoder_encode(encoder, text, bytes, 0, &all, err);
+    if (st == TM_OK) {
+        const size_t room = n - (size_t)t->n_before - (size_t)t->n_after, kept = all.count < room ? all.count : room;
+        size_t       at = 0;
+        for (int i = 0; i < t->n_before; i++) ids[at++] = t->before[i];
+        if (kept > 0) memcpy(ids + at, all.data, kept * sizeof *ids);
+        at += kept;
+        for (int i = 0; i < t->n_after; i++) ids[at++] = t->after[i];
+        if (used) *used = at;
+        if (dropped) *dropped = all.count - kept;
+        while (at < n) ids[at++] = t->facts.pad;
+    }
+    free(all.data);
+    return st;
 }
 
 /* --- cutting long texts ------------------------------------------------------------------------------------------- */

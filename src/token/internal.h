@@ -156,6 +156,7 @@ typedef struct {
     const char   *name;
     tm_tokenizer *tokenizer;
     tm_error     *err;
+    bool          exact_scores; /* Unigram: they are as they are, not what `tokenizers` makes of their digits */
 } tm_reading;
 
 TM_MUST_USE tm_status tm_read_tokenizer_json(tm_reading *r, json_t *root);
@@ -164,6 +165,10 @@ TM_MUST_USE tm_status tm_read_json_rules(tm_reading *r,
 TM_MUST_USE tm_status tm_read_tekken(tm_reading *r, json_t *root);
 TM_MUST_USE tm_status tm_read_tiktoken(tm_reading *r, const char *bytes, size_t size, const char *pattern);
 TM_MUST_USE tm_status tm_read_sentencepiece(tm_reading *r, const uint8_t *bytes, size_t size);
+/* The parts of a Unigram model for a tokenizer.json: appends ["piece", score] to `pieces` and user-defined symbols to
+ * `added`; *normalizer is its Precompiled, NULL without a charsmap; the caller releases it. TM_UNSUPPORTED: BPE. */
+TM_MUST_USE tm_status tm_sentencepiece_parts(const tm_reading *r, const uint8_t *bytes, size_t size, json_t *pieces,
+                                             json_t *added, json_t **normalizer);
 bool                  tm_looks_like_tiktoken(const char *bytes, size_t size);
 
 /* Makes token `id` (0 to TM_MAX_IDS - 1); text is copied. TM_FORMAT if the id is taken by another text. */
@@ -173,6 +178,8 @@ TM_MUST_USE tm_status tm_reading_token(tm_reading *r, int64_t id, const char *te
 TM_MUST_USE tm_status tm_reading_pattern(tm_reading *r, const char *pattern, size_t length);
 /* Decodes base64; *length bytes of the arena, NULL if it is none. */
 char *tm_base64(tm_arena *arena, const char *text, size_t n, size_t *length);
+/* Appends bytes as base64. */
+void tm_add_base64(const uint8_t *bytes, size_t n, tm_text *out);
 /* Appends GPT-2's letter for a byte, as UTF-8. */
 void tm_add_letter(uint8_t byte, tm_text *out);
 /* "<0x0A>": its byte, else -1. */
@@ -204,7 +211,7 @@ typedef struct {
     uint32_t rank;         /* of that pair, TM_NO_RANK: none */
 } tm_symbol;
 
-struct tm_encoder {
+struct tm_token_encoder {
     const tm_tokenizer *tokenizer;
     tm_regex_match     *match;
     tm_cached          *cache;
@@ -221,27 +228,27 @@ struct tm_encoder {
 
 /* A file can have steps that multiply a text. Before n bytes are encoded: how many they may become, all steps together.
  */
-void tm_encoder_begin(tm_encoder *e, size_t n);
+void tm_token_encoder_begin(tm_token_encoder *e, size_t n);
 /* May a step that has made `text` go on? */
-static inline bool tm_fits(const tm_encoder *e, const tm_text *text)
+static inline bool tm_fits(const tm_token_encoder *e, const tm_text *text)
 {
     return text->length <= e->most - e->made;
 }
 /* A step is done; TM_INVALID where it made too much. */
-TM_MUST_USE tm_status tm_encoder_made(tm_encoder *e, const tm_text *text, tm_error *err);
+TM_MUST_USE tm_status tm_token_encoder_made(tm_token_encoder *e, const tm_text *text, tm_error *err);
 
 /* The text if it is UTF-8, else a copy in the encoder that is. */
-const char *tm_as_utf8(tm_encoder *e, const char *text, size_t *n);
+const char *tm_as_utf8(tm_token_encoder *e, const char *text, size_t *n);
 /* Normalizes text[0..n) into *out (cleared first); false if the text stays as it is. */
-TM_MUST_USE tm_status tm_normalize(tm_encoder *e, const char *text, size_t n, bool continued, tm_text *out,
+TM_MUST_USE tm_status tm_normalize(tm_token_encoder *e, const char *text, size_t n, bool continued, tm_text *out,
                                    bool *changed, tm_error *err);
 /* Normalized text to ids. first: it begins the text; continued: and that goes on an earlier one. */
-TM_MUST_USE tm_status tm_encode_words(tm_encoder *e, const char *text, size_t n, bool first, bool continued,
+TM_MUST_USE tm_status tm_encode_words(tm_token_encoder *e, const char *text, size_t n, bool first, bool continued,
                                       tm_ids *out, tm_error *err);
 /* One word to ids, with the cache and without. */
-void tm_encode_word(tm_encoder *e, const char *word, size_t n, tm_ids *out);
-void tm_encode_bpe(tm_encoder *e, const char *word, size_t n, tm_ids *out);
-void tm_encode_unigram(tm_encoder *e, const char *word, size_t n, tm_ids *out);
+void tm_encode_word(tm_token_encoder *e, const char *word, size_t n, tm_ids *out);
+void tm_encode_bpe(tm_token_encoder *e, const char *word, size_t n, tm_ids *out);
+void tm_encode_unigram(tm_token_encoder *e, const char *word, size_t n, tm_ids *out);
 
 static inline void tm_ids_add(tm_ids *ids, int32_t id)
 {

@@ -124,7 +124,8 @@ static void lower(const char *text, size_t n, tm_text *out)
     }
 }
 
-static tm_status replace(tm_encoder *e, const tm_normal *step, const char *text, size_t n, tm_text *out, tm_error *err)
+static tm_status replace(tm_token_encoder *e, const tm_normal *step, const char *text, size_t n, tm_text *out,
+                         tm_error *err)
 {
     size_t at = 0;
     while (at < n && tm_fits(e, out)) {
@@ -160,7 +161,7 @@ static void strip(const tm_normal *step, const char *text, size_t n, tm_text *ou
 
 /* As the `tokenizers` library reads a charsmap: grapheme clusters below six bytes are looked up as one, else, or if
  * they are not there, their characters; a string counts as found if any beginning of it is, the shortest one. */
-static void map_graphemes(const tm_encoder *e, const tm_charsmap *map, const char *text, size_t n, tm_text *out)
+static void map_graphemes(const tm_token_encoder *e, const tm_charsmap *map, const char *text, size_t n, tm_text *out)
 {
     for (size_t at = 0; at < n && tm_fits(e, out);) {
         utf8proc_int32_t state = 0;
@@ -197,7 +198,7 @@ static size_t valid_char(const char *s, size_t n)
 /* SentencePiece's own: the longest replacement at each place; blanks at both ends and repeated ones fall out, a blank
  * is put in front, and blanks are written as U+2581. User-defined symbols stay as they are. The text need not be UTF-8,
  * unlike everywhere else. */
-static void sentencepiece(tm_encoder *e, const tm_normal *step, const char *text, size_t n, bool continued,
+static void sentencepiece(tm_token_encoder *e, const tm_normal *step, const char *text, size_t n, bool continued,
                           tm_text *out)
 {
     const tm_added_set *user = &e->tokenizer->model.user;
@@ -239,8 +240,8 @@ static void sentencepiece(tm_encoder *e, const tm_normal *step, const char *text
         out->length -= blank_bytes;
 }
 
-static tm_status apply(tm_encoder *e, const tm_normal *step, const char *text, size_t n, bool continued, tm_text *out,
-                       tm_error *err)
+static tm_status apply(tm_token_encoder *e, const tm_normal *step, const char *text, size_t n, bool continued,
+                       tm_text *out, tm_error *err)
 {
     const int composed = UTF8PROC_STABLE | UTF8PROC_COMPOSE, decomposed = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
     switch (step->kind) {
@@ -275,7 +276,7 @@ static tm_status apply(tm_encoder *e, const tm_normal *step, const char *text, s
 }
 
 /* Steps write to and fro between *out and a text of the encoder's. */
-tm_status tm_normalize(tm_encoder *e, const char *text, size_t n, bool continued, tm_text *out, bool *changed,
+tm_status tm_normalize(tm_token_encoder *e, const char *text, size_t n, bool continued, tm_text *out, bool *changed,
                        tm_error *err)
 {
     const tm_tokenizer *t = e->tokenizer;
@@ -292,7 +293,7 @@ tm_status tm_normalize(tm_encoder *e, const char *text, size_t n, bool continued
         if (out->data) out->length = 0;
         tm_text_add_n(out, "", 0);
         st = apply(e, step, *changed ? other.data : text, *changed ? other.length : n, continued, out, err);
-        if (st == TM_OK) st = tm_encoder_made(e, out, err);
+        if (st == TM_OK) st = tm_token_encoder_made(e, out, err);
         ascii = is_ascii(out->data, out->length);
         *changed = true;
     }

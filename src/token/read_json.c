@@ -147,7 +147,8 @@ static tm_status read_scored_vocab(tm_reading *r, json_t *vocab)
         if (!json_is_string(text) || !json_is_number(score) || json_array_size(pair) != 2)
             return tm_fail(r->err, TM_FORMAT, "'%s': model.vocab[%zu] is not [\"token\", score]", r->name, i);
         TM_TRY(add_model_token(r, json_string_value(text), json_string_length(text), (int64_t)i, &scratch));
-        t->model.scores[i] = json_is_real(score) ? score_as_read(json_real_value(score)) : json_number_value(score);
+        t->model.scores[i] =
+            json_is_real(score) && !r->exact_scores ? score_as_read(json_real_value(score)) : json_number_value(score);
         if (t->model.scores[i] < least || i == 0) least = t->model.scores[i];
     }
     t->model.unk_score = least - 10;
@@ -318,7 +319,7 @@ static tm_status check_number(const tm_reading *r, const char *text, int64_t id,
         r->name, text, (long long)id, (long long)next);
 }
 
-static tm_status add_token(tm_reading *r, json_t *token, tm_encoder *encoder, int64_t *next)
+static tm_status add_token(tm_reading *r, json_t *token, tm_token_encoder *encoder, int64_t *next)
 {
     tm_tokenizer *t = r->tokenizer;
     json_t       *content = json_object_get(token, "content"), *id = json_object_get(token, "id");
@@ -349,7 +350,7 @@ static tm_status add_token(tm_reading *r, json_t *token, tm_encoder *encoder, in
     }
     tm_text out = { 0 };
     bool    changed = false;
-    tm_encoder_begin(encoder, n);
+    tm_token_encoder_begin(encoder, n);
     tm_status st = tm_normalize(encoder, text, n, false, &out, &changed, r->err);
     if (st == TM_OK && changed) {
         added.text = tm_arena_text_n(t->arena, out.data, out.length);
@@ -365,11 +366,11 @@ static tm_status read_added(tm_reading *r, json_t *tokens, int64_t next)
 {
     if (!tokens || json_is_null(tokens)) return TM_OK;
     if (!json_is_array(tokens)) return tm_fail(r->err, TM_FORMAT, "'%s': added_tokens is not an array", r->name);
-    tm_encoder *encoder = tm_encoder_create(r->tokenizer);
-    tm_status   st = TM_OK;
+    tm_token_encoder *encoder = tm_token_encoder_create(r->tokenizer);
+    tm_status         st = TM_OK;
     for (size_t i = 0; i < json_array_size(tokens) && st == TM_OK; i++)
         st = add_token(r, json_array_get(tokens, i), encoder, &next);
-    tm_encoder_destroy(encoder);
+    tm_token_encoder_destroy(encoder);
     return st;
 }
 

@@ -276,3 +276,56 @@ tm_status tm_read_sentencepiece(tm_reading *r, const uint8_t *bytes, size_t size
     free(s.pieces);
     return st;
 }
+
+/* --- as a tokenizer.json ------------------------------------------------------------------------------------------ */
+
+static void piece_part(message m, json_t *pieces, json_t *added)
+{
+    const char *text = "";
+    size_t      n = 0;
+    float       score = 0;
+    uint64_t    type = NORMAL;
+    while (next_field(&m)) {
+        uint32_t bits = (uint32_t)m.value;
+        if (m.number == 1 && m.kind == BYTES) text = (const char *)m.bytes, n = (size_t)m.value;
+        if (m.number == 2 && m.kind == FOUR) memcpy(&score, &bits, 4);
+        if (m.number == 3 && m.kind == VARINT) type = m.value;
+    }
+    json_t *pair = json_array(), *name = json_stringn(text, n);
+    json_array_append(pair, name);
+    json_array_append_new(pair, json_real((double)score));
+    if (type == USER_DEFINED)
+        json_array_append_new(added, json_pack("{s:I, s:O, s:b}", "id", (json_int_t)json_array_size(pieces), "content",
+                                               name, "normalized", 0));
+    json_array_append_new(pieces, pair);
+    json_decref(name);
+}
+
+tm_status tm_sentencepiece_parts(const tm_reading *r, const uint8_t *bytes, size_t size, json_t *pieces, json_t *added,
+                                 json_t **normalizer)
+{
+    tm_tokenizer *whole = NULL;
+    tm_text       text = { 0 };
+    TM_TRY(tm_tokenizer_parse(r->name, bytes, size, NULL, &whole, r->err)); /* says what is wrong with it */
+    bool unigram = whole->model.unigram && whole->model.sentencepiece && !whole->model.byte_fallback;
+    tm_tokenizer_close(whole);
+    if (!unigram)
+        return tm_fail(
+            r->err, TM_UNSUPPORTED,
+            "'%s': spiece.model is not a Unigram model without byte_fallback, as T5 has; give the file itself",
+            r->name);
+    message m = { .at = bytes, .end = bytes + size };
+    while (next_field(&m)) {
+        if (m.number == 1) piece_part(inner(&m), pieces, added);
+        message spec = m.number == 3 ? inner(&m) : (message){ 0 };
+        while (next_field(&spec)) {
+            if (spec.number != 2 || spec.kind != BYTES) continue;
+            text.length = 0;
+            tm_add_base64(spec.bytes, (size_t)spec.value, &text);
+        }
+    }
+    *normalizer =
+        text.length > 0 ? json_pack("{s:s, s:s}", "type", "Precompiled", "precompiled_charsmap", text.data) : NULL;
+    tm_text_fini(&text);
+    return TM_OK;
+}

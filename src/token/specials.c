@@ -92,6 +92,21 @@ tm_status tm_specials_read(const char *folder, json_t **out, const char **from, 
     return st;
 }
 
+const char *tm_specials_left_side(const char *folder)
+{
+    static const char *const keys[] = { "padding_side", "truncation_side" };
+    const char              *found = NULL;
+    json_t                  *config = NULL;
+    tm_error                 ignored = { 0 };
+    if (tm_is_gguf(folder) || read_object(folder, token_files[0], &config, &ignored) != TM_OK) return NULL;
+    for (size_t i = 0; i < 2 && !found; i++) {
+        const char *side = json_string_value(json_object_get(config, keys[i]));
+        if (side && strcmp(side, "left") == 0) found = keys[i];
+    }
+    json_decref(config);
+    return found;
+}
+
 int tm_specials_ends(const char *folder, int64_t ids[TM_MAX_ENDS], const char **from)
 {
     static const char *const files[] = { "generation_config.json", "config.json" };

@@ -18,6 +18,9 @@
  * *out. *from, unless NULL: the file that names eos_token, a constant, or NULL. TM_FORMAT: a file is no JSON object. */
 TM_MUST_USE tm_status tm_specials_read(const char *folder, json_t **out, const char **from, tm_error *err);
 
+/* "padding_side" or "truncation_side", where tokenizer_config.json has "left" there; else NULL. */
+const char *tm_specials_left_side(const char *folder);
+
 enum { TM_MAX_ENDS = 16 };
 
 /* Fills ids[] with eos_token_id, a number or a list, of generation_config.json, else of config.json. Returns their

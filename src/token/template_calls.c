@@ -406,24 +406,29 @@ static bool is_same(tm_render *r, const tm_v *a, const tm_v *b)
     return a->box == b->box && a->integer == b->integer && a->macro == b->macro;
 }
 
+/* Has the test as many arguments as it takes? */
+static bool fits(tm_render *r, int which, const tm_v_arguments *a)
+{
+    bool compares = which >= IS_EQ && which <= IS_DIVISIBLE;
+    if (a->n_named > 0) {
+        tm_render_fail(r, TM_UNSUPPORTED, "'%s' has no argument '%s'", tests[which], a->named[0].text);
+        return false;
+    }
+    if (compares ? a->n == 1 : a->n == 0) return true;
+    tm_v_wants(r, tests[which],
+               !compares                   ? "nothing"
+               : tm_v_argument(a, 0, NULL) ? "one value to compare with"
+                                           : "a value to compare with");
+    return false;
+}
+
 bool tm_render_test(tm_render *r, int which, const tm_v *v, const tm_v_arguments *a)
 {
     static const char *const orders[] = { "<", "<=", ">", ">=" };
     const tm_v              *other = tm_v_argument(a, 0, NULL);
     tm_v_kind                k = v->kind;
-    bool                     compares = which >= IS_EQ && which <= IS_DIVISIBLE;
     tm_v                     made;
-    if (a->n_named > 0) {
-        tm_render_fail(r, TM_UNSUPPORTED, "'%s' has no argument '%s'", tests[which], a->named[0].text);
-        return false;
-    }
-    if (compares ? a->n != 1 : a->n > 0) {
-        tm_v_wants(r, tests[which],
-                   !compares ? "nothing"
-                   : other   ? "one value to compare with"
-                             : "a value to compare with");
-        return false;
-    }
+    if (!fits(r, which, a)) return false;
     switch (which) {
     case IS_DEFINED:
         return k != TM_V_UNDEFINED;

@@ -19,14 +19,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct tm_tokenizer tm_tokenizer;
-typedef struct tm_encoder   tm_encoder;
+typedef struct tm_tokenizer     tm_tokenizer;
+typedef struct tm_token_encoder tm_token_encoder;
 
 /* `path` is a tokenizer file, "byte" (tm_bytes_tokenizer, where no file is called so), or a model's folder: then its
- * tokenizer.json, else its tokenizer.model, else its tekken.json, and the folder says which tokens begin and end a text
- * (token/specials.h). `pattern` names how a tiktoken file, which does not say it, cuts text into words
- * (tm_tokenizer_pattern); NULL: known by the number of its tokens. TM_INVALID: unreadable or no pattern known;
- * TM_FORMAT: damaged; TM_UNSUPPORTED: a rule or a model that this room lacks. */
+ * tokenizer.json, else its tokenizer.model, else its tekken.json, else CLIP's vocab.json with merges.txt or T5's
+ * spiece.model; and the folder says which tokens begin and end a text (token/specials.h). `pattern` names how a
+ * tiktoken file, which does not say it, cuts text into words (tm_tokenizer_pattern); NULL: known by the number of its
+ * tokens. TM_INVALID: unreadable or no pattern known; TM_FORMAT: damaged; TM_UNSUPPORTED: a rule or a model that this
+ * room lacks. */
 TM_MUST_USE tm_status tm_tokenizer_open(const char *path, const char *pattern, tm_tokenizer **out, tm_error *err);
 /* The same from memory, which need not outlive the call; `name` is for messages. */
 TM_MUST_USE tm_status tm_tokenizer_parse(const char *name, const void *bytes, size_t size, const char *pattern,
@@ -37,7 +38,7 @@ void                  tm_tokenizer_close(tm_tokenizer *tokenizer); /* NULL is fi
 const char *tm_tokenizer_pattern(int i);
 
 typedef struct {
-    const char *format; /* "tokenizer.json", "sentencepiece", "tiktoken", "tekken" */
+    const char *format; /* "tokenizer.json", "sentencepiece", "tiktoken", "tekken", ...: what was read */
     const char *model;  /* "byte-level BPE", "BPE", "Unigram" */
     const char
            *pattern; /* name of the pattern that cuts words by hand-written code; NULL: regular expressions, or none */
@@ -45,6 +46,7 @@ typedef struct {
     int64_t merges;  /* BPE: pairs that may be joined */
     int64_t added;   /* tokens found in the text before anything else is done with it */
     int32_t bos, eos, unk, pad; /* ids, -1: none is known */
+    const char *left_sided;     /* "padding_side" or "truncation_side": the folder says "left" there; NULL: neither */
     const char *eos_from; /* what says so: a file of the folder, "post_processor", or "name": it is called like one */
     const char *eos_missing; /* the text that the folder calls eos_token and that is no token here; NULL: none */
 } tm_tokenizer_facts;
@@ -68,14 +70,23 @@ enum {
     TM_ENCODE_UNFINISHED = 4, /* not its end: no token is put behind it */
 };
 
-tm_encoder *tm_encoder_create(const tm_tokenizer *tokenizer); /* never NULL; the tokenizer must outlive it */
-void        tm_encoder_destroy(tm_encoder *encoder);          /* NULL is fine */
+tm_token_encoder      *
+tm_token_encoder_create(const tm_tokenizer *tokenizer); /* never NULL; the tokenizer must outlive it */
+void tm_token_encoder_destroy(tm_token_encoder *encoder);    /* NULL is fine */
 
 /* Appends the ids of a text. Bytes that are not UTF-8 count as U+FFFD: one for each broken sequence (as Unicode
  * recommends), with SentencePiece one for each byte. TM_INVALID: a regular expression of the file gave up on this text.
  */
-TM_MUST_USE tm_status tm_encoder_encode(tm_encoder *encoder, const char *text, size_t bytes, unsigned flags,
-                                        tm_ids *out, tm_error *err);
+TM_MUST_USE tm_status tm_token_encoder_encode(tm_token_encoder *encoder, const char *text, size_t bytes, unsigned flags,
+                                              tm_ids *out, tm_error *err);
+
+/* What a text encoder reads: exactly `n` ids of a text, with its special tokens. A longer text loses the ids at its
+ * end, what the file puts behind a text stays; behind a shorter one comes the padding token (facts.pad). The rule of
+ * transformers' `padding="max_length", truncation=True, max_length=n`. *used: ids that are no padding; *dropped: ids of
+ * the text that had no room; either may be NULL. TM_INVALID: no padding token is known, or n has no room for the
+ * special tokens; TM_UNSUPPORTED: the folder pads or truncates on the left. */
+TM_MUST_USE tm_status tm_token_encoder_encode_fixed(tm_token_encoder *encoder, const char *text, size_t bytes, size_t n,
+                                                    int32_t *ids, size_t *used, size_t *dropped, tm_error *err);
 
 /* Where a long text can be cut without a change of its ids: the largest such place in (0, bytes], if the rest begins a
  * text with TM_ENCODE_CONTINUED; text[bytes] need not exist. 0: none was found (then all of it has to be encoded at

@@ -4,6 +4,7 @@
 #include "base/json_input.h"
 #include "token/gguf.h"
 #include "token/internal.h"
+#include "token/read_folder.h"
 #include "token/specials.h"
 #include "token/train.h"
 
@@ -68,6 +69,20 @@ char *tm_base64(tm_arena *arena, const char *text, size_t n, size_t *length)
     }
     out[*length] = '\0';
     return out;
+}
+
+void tm_add_base64(const uint8_t *bytes, size_t n, tm_text *out)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < n; i += 3) {
+        uint32_t bits = (uint32_t)bytes[i] << 16;
+        if (i + 1 < n) bits |= (uint32_t)bytes[i + 1] << 8;
+        if (i + 2 < n) bits |= bytes[i + 2];
+        char four[4] = { digits[bits >> 18], digits[bits >> 12 & 63], digits[bits >> 6 & 63], digits[bits & 63] };
+        if (i + 1 >= n) four[2] = '=';
+        if (i + 2 >= n) four[3] = '=';
+        tm_text_add_n(out, four, 4);
+    }
 }
 
 int tm_byte_token(const char *text, size_t length)
@@ -142,7 +157,7 @@ static void guess_specials(tm_tokenizer *t)
     f->eos = t->n_after > 0 ? t->after[t->n_after - 1] : find_any(t, eos);
     f->eos_from = t->n_after > 0 ? "post_processor" : f->eos >= 0 ? "name" : NULL;
     f->unk = t->model.unk >= 0 ? t->model.unk : find_any(t, unk);
-    f->pad = find_any(t, pad);
+    if (f->pad < 0) f->pad = find_any(t, pad);
 }
 
 static tm_status finish(tm_reading *r)
@@ -184,7 +199,7 @@ static tm_status take_specials(tm_tokenizer *t, const char *folder, tm_error *er
     tm_status           st = tm_specials_read(folder, &names, &from, err);
     (void)take_special(t, names, "bos_token", &f->bos);
     (void)take_special(t, names, "unk_token", &f->unk);
-    (void)take_special(t, names, "pad_token", &f->pad);
+    if (take_special(t, names, "pad_token", &f->pad)) f->pad = -1;
     missing = take_special(t, names, "eos_token", &f->eos);
     if (missing) {
         f->eos = -1;
@@ -194,6 +209,7 @@ static tm_status take_specials(tm_tokenizer *t, const char *folder, tm_error *er
         t->tokens[ends[0]].text)
         f->eos = (int32_t)ends[0];
     if (from) f->eos_from = from;
+    f->left_sided = tm_specials_left_side(folder);
     json_decref(names);
     return st;
 }
@@ -227,26 +243,37 @@ static tm_status read_any(tm_reading *r, const char *bytes, size_t size, const c
     return tm_read_sentencepiece(r, (const uint8_t *)bytes, size);
 }
 
+static void begin(tm_reading *r, const char *name, tm_error *err)
+{
+    tm_tokenizer *t = tm_alloc(sizeof *t);
+    *r = (tm_reading){ .name = name, .tokenizer = t, .err = err };
+    t->arena = tm_arena_create();
+    t->model.unk = t->facts.pad = -1;
+    tm_pairs_init(&t->model.pairs);
+    for (int i = 0; i < 256; i++) t->model.byte[i] = t->model.last_byte[i] = -1;
+}
+
+/* What was read with `st` becomes *out, or is closed. */
+static tm_status end(tm_reading *r, tm_status st, tm_tokenizer **out)
+{
+    if (st == TM_OK) st = finish(r);
+    if (st == TM_OK)
+        *out = r->tokenizer;
+    else
+        tm_tokenizer_close(r->tokenizer);
+    return st;
+}
+
 tm_status tm_tokenizer_parse(const char *name, const void *bytes, size_t size, const char *pattern, tm_tokenizer **out,
                              tm_error *err)
 {
-    tm_tokenizer *t = tm_alloc(sizeof *t);
-    tm_reading    r = { .name = name, .tokenizer = t, .err = err };
-    t->arena = tm_arena_create();
-    t->model.unk = -1;
-    tm_pairs_init(&t->model.pairs);
-    for (int i = 0; i < 256; i++) t->model.byte[i] = t->model.last_byte[i] = -1;
-    tm_status st = TM_OK;
+    tm_reading r;
+    tm_status  st = TM_OK;
+    begin(&r, name, err);
     if (pattern && !tm_splitter_of_name(pattern))
         st = tm_fail(err, TM_INVALID, "no pattern is named '%.100s'; `trainmark tokenizer --help` lists them", pattern);
     if (st == TM_OK) st = read_any(&r, bytes, size, pattern);
-    if (st == TM_OK) st = finish(&r);
-    if (st != TM_OK) {
-        tm_tokenizer_close(t);
-        return st;
-    }
-    *out = t;
-    return TM_OK;
+    return end(&r, st, out);
 }
 
 static bool file_in(const char *folder, const char *name, tm_text *path)
@@ -265,26 +292,40 @@ static tm_status open_bytes(tm_tokenizer **out, tm_error *err)
     return st;
 }
 
+/* A folder without a tokenizer file of one piece. */
+static tm_status open_parts(const char *folder, tm_tokenizer **out, tm_error *err)
+{
+    tm_reading r;
+    if (!tm_folder_has_parts(folder))
+        return tm_fail(err, TM_INVALID,
+                       "no tokenizer in '%s': looked for tokenizer.json, tokenizer.model, tekken.json, vocab.json with "
+                       "merges.txt, spiece.model; give the file itself",
+                       folder);
+    begin(&r, folder, err);
+    return end(&r, tm_read_folder(&r), out);
+}
+
+static tm_status open_file(const char *path, const char *pattern, tm_tokenizer **out, tm_error *err)
+{
+    tm_text   bytes = { 0 };
+    tm_status st = tm_file_read(path, TM_TOKENIZER_MAX_BYTES, &bytes, err);
+    if (st == TM_OK) st = tm_tokenizer_parse(path, bytes.data, bytes.length, pattern, out, err);
+    tm_text_fini(&bytes);
+    return st;
+}
+
 tm_status tm_tokenizer_open(const char *path, const char *pattern, tm_tokenizer **out, tm_error *err)
 {
-    tm_text     bytes = { 0 }, file = { 0 };
+    tm_text     file = { 0 };
     struct stat info;
     if (tm_is_gguf(path)) return tm_gguf_tokenizer_open(path, out, err);
     bool there = stat(path, &info) == 0, folder = there && S_ISDIR(info.st_mode);
     if (!there && strcmp(path, "byte") == 0) return open_bytes(out, err);
-    tm_text_add(&file, path);
-    if (folder && !file_in(path, "tokenizer.json", &file) && !file_in(path, "tokenizer.model", &file) &&
-        !file_in(path, "tekken.json", &file)) {
-        tm_text_fini(&file);
-        return tm_fail(
-            err, TM_INVALID,
-            "no tokenizer in '%s': looked for tokenizer.json, tokenizer.model, tekken.json; give the file itself",
-            path);
-    }
-    tm_status st = tm_file_read(file.data, TM_TOKENIZER_MAX_BYTES, &bytes, err);
-    if (st == TM_OK) st = tm_tokenizer_parse(file.data, bytes.data, bytes.length, pattern, out, err);
-    if (st == TM_OK && folder && (st = take_specials(*out, path, err)) != TM_OK) tm_tokenizer_close(*out);
-    tm_text_fini(&bytes);
+    if (!folder) return open_file(path, pattern, out, err);
+    bool whole = file_in(path, "tokenizer.json", &file) || file_in(path, "tokenizer.model", &file) ||
+                 file_in(path, "tekken.json", &file);
+    tm_status st = whole ? open_file(file.data, pattern, out, err) : open_parts(path, out, err);
+    if (st == TM_OK && (st = take_specials(*out, path, err)) != TM_OK) tm_tokenizer_close(*out);
     tm_text_fini(&file);
     return st;
 }

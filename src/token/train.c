@@ -30,14 +30,14 @@ typedef struct {
 } candidate;
 
 struct tm_bpe_trainer {
-    tm_tokenizer *bytes;
-    tm_encoder   *encoder; /* its scratch memory */
-    const char   *pattern;
-    tm_arena     *arena;
-    tm_strings    found; /* word to its number */
-    word         *words;
-    size_t        n_words, words_room;
-    tm_bpe_result result;
+    tm_tokenizer     *bytes;
+    tm_token_encoder *encoder; /* its scratch memory */
+    const char       *pattern;
+    tm_arena         *arena;
+    tm_strings        found; /* word to its number */
+    word             *words;
+    size_t            n_words, words_room;
+    tm_bpe_result     result;
     /* while pairs are joined */
     tm_pairs   index; /* (left, right) to the number of the pair */
     pair      *pairs;
@@ -212,7 +212,7 @@ tm_status tm_bpe_trainer_create(const char *pattern, tm_bpe_trainer **out, tm_er
         return st;
     }
     TM_ASSERT(t->bytes->splitter);
-    t->encoder = tm_encoder_create(t->bytes);
+    t->encoder = tm_token_encoder_create(t->bytes);
     *out = t;
     return TM_OK;
 }
@@ -220,7 +220,7 @@ tm_status tm_bpe_trainer_create(const char *pattern, tm_bpe_trainer **out, tm_er
 void tm_bpe_trainer_destroy(tm_bpe_trainer *t)
 {
     if (!t) return;
-    tm_encoder_destroy(t->encoder);
+    tm_token_encoder_destroy(t->encoder);
     tm_tokenizer_close(t->bytes);
     for (size_t i = 0; i < t->n_tokens; i++) tm_text_fini(&t->tokens[i]);
     free(t->tokens);

@@ -65,7 +65,7 @@ static void add_piece(const tm_model *m, const char *bytes, size_t n, int32_t id
     if (!fallback && id >= 0) tm_ids_add(out, id);
 }
 
-void tm_encode_unigram(tm_encoder *e, const char *word, size_t n, tm_ids *out)
+void tm_encode_unigram(tm_token_encoder *e, const char *word, size_t n, tm_ids *out)
 {
     const tm_model *m = &e->tokenizer->model;
     if (n == 0) return;

@@ -6,13 +6,13 @@
 #include <string.h>
 
 typedef struct {
-    tm_encoder *e;
-    const char *text; /* words are places in it */
-    size_t      n;
-    int         at;     /* e->words[at] are the words */
-    int         buffer; /* of e->text that the next step may write into */
-    bool        first, continued;
-    tm_error   *err;
+    tm_token_encoder *e;
+    const char       *text; /* words are places in it */
+    size_t            n;
+    int               at;     /* e->words[at] are the words */
+    int               buffer; /* of e->text that the next step may write into */
+    bool              first, continued;
+    tm_error         *err;
 } cutting;
 
 static void put_word(tm_words *words, size_t at, size_t length)
@@ -179,7 +179,7 @@ static tm_status apply(cutting *c, const tm_word_step *step)
     }
     c->at = !c->at;
     if (other) {
-        TM_TRY(tm_encoder_made(c->e, text, c->err));
+        TM_TRY(tm_token_encoder_made(c->e, text, c->err));
         c->text = text->data;
         c->n = text->length;
         c->buffer = c->buffer == 1 ? 2 : 1;
@@ -190,7 +190,7 @@ static tm_status apply(cutting *c, const tm_word_step *step)
 }
 
 /* Without word steps a model works on the whole text; where no token goes over the beginning of a word, it need not. */
-static void encode_by_meta(tm_encoder *e, const char *text, size_t n, tm_ids *out)
+static void encode_by_meta(tm_token_encoder *e, const char *text, size_t n, tm_ids *out)
 {
     const size_t mark = strlen(TM_META);
     bool         last_is_mark = true;
@@ -207,7 +207,7 @@ static void encode_by_meta(tm_encoder *e, const char *text, size_t n, tm_ids *ou
     if (n > begin) tm_encode_word(e, text + begin, n - begin, out);
 }
 
-tm_status tm_encode_words(tm_encoder *e, const char *text, size_t n, bool first, bool continued, tm_ids *out,
+tm_status tm_encode_words(tm_token_encoder *e, const char *text, size_t n, bool first, bool continued, tm_ids *out,
                           tm_error *err)
 {
     const tm_tokenizer *t = e->tokenizer;

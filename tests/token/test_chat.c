@@ -33,11 +33,11 @@ static tm_chat *open_chat(const char *name)
     return chat;
 }
 
-static void check_ids(const char *name, size_t k, tm_encoder *encoder, const tm_text *text, const json_t *wanted)
+static void check_ids(const char *name, size_t k, tm_token_encoder *encoder, const tm_text *text, const json_t *wanted)
 {
     tm_ids   ids = { 0 };
     tm_error err = { 0 };
-    if (tm_encoder_encode(encoder, text->data, text->length, 0, &ids, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_token_encoder_encode(encoder, text->data, text->length, 0, &ids, &err) != TM_OK) fail_msg("%s", err.text);
     if (ids.count != json_array_size(wanted))
         fail_msg("%s %zu: %zu ids, wanted %zu: %s", name, k, ids.count, json_array_size(wanted), text->data);
     for (size_t i = 0; i < ids.count; i++)
@@ -61,7 +61,7 @@ static void ids_are_those_of_transformers(void **state)
         snprintf(path, sizeof path, FOLDERS "%s", name);
         if (tm_tokenizer_open(path, NULL, &tokenizer, &err) != TM_OK) fail_msg("%s", err.text);
         assert_int_equal(tm_chat_check_tokenizer(tokenizer, &err), TM_OK);
-        tm_encoder *encoder = tm_encoder_create(tokenizer);
+        tm_token_encoder *encoder = tm_token_encoder_create(tokenizer);
         json_array_foreach(cases, k, one)
         {
             json_t *variables = json_array_get(one, 0);
@@ -74,7 +74,7 @@ static void ids_are_those_of_transformers(void **state)
             tm_text_fini(&text);
             met++;
         }
-        tm_encoder_destroy(encoder);
+        tm_token_encoder_destroy(encoder);
         tm_tokenizer_close(tokenizer);
         tm_chat_close(chat);
     }

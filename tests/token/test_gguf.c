@@ -44,10 +44,10 @@ static void write_file(tm_gguf_head *head, const char *path)
 
 static void encode(const tm_tokenizer *t, const char *text, tm_ids *ids)
 {
-    tm_error    err = { 0 };
-    tm_encoder *e = tm_encoder_create(t);
-    if (tm_encoder_encode(e, text, strlen(text), TM_ENCODE_SPECIAL, ids, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_encoder_destroy(e);
+    tm_error          err = { 0 };
+    tm_token_encoder *e = tm_token_encoder_create(t);
+    if (tm_token_encoder_encode(e, text, strlen(text), TM_ENCODE_SPECIAL, ids, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_token_encoder_destroy(e);
 }
 
 static void same_ids(const char *name)

@@ -67,17 +67,18 @@ static bool same_ids(const char *name, const char *text, const tm_ids *ids, json
     return false;
 }
 
-static size_t check_text(const char *name, const tm_tokenizer *t, tm_encoder *encoder, json_t *one)
+static size_t check_text(const char *name, const tm_tokenizer *t, tm_token_encoder *encoder, json_t *one)
 {
     const char *text = json_string_value(json_array_get(one, 0)), *back = json_string_value(json_array_get(one, 3));
     size_t      n = json_string_length(json_array_get(one, 0)), wrong = 0;
     tm_ids      ids = { 0 };
     tm_error    err = { 0 };
     tm_text     out = { 0 };
-    if (tm_encoder_encode(encoder, text, n, 0, &ids, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    if (tm_token_encoder_encode(encoder, text, n, 0, &ids, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
     wrong += !same_ids(name, text, &ids, json_array_get(one, 2));
     ids.count = 0;
-    if (tm_encoder_encode(encoder, text, n, TM_ENCODE_SPECIAL, &ids, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    if (tm_token_encoder_encode(encoder, text, n, TM_ENCODE_SPECIAL, &ids, &err) != TM_OK)
+        fail_msg("%s: %s", name, err.text);
     wrong += !same_ids(name, text, &ids, json_array_get(one, 1));
     tm_tokenizer_decode(t, ids.data, ids.count, false, &out);
     if (back && strcmp(out.data, back) != 0) {
@@ -104,9 +105,9 @@ static void ids_are_those_of_the_library(void **state)
             wrong++;
             continue;
         }
-        tm_encoder *encoder = tm_encoder_create(t);
+        tm_token_encoder *encoder = tm_token_encoder_create(t);
         json_array_foreach(json_array_get(one, 2), k, text) wrong += check_text(name, t, encoder, text);
-        tm_encoder_destroy(encoder);
+        tm_token_encoder_destroy(encoder);
         tm_tokenizer_close(t);
     }
     assert_true(i >= 60);
@@ -269,12 +270,12 @@ static void steps_that_multiply_a_text_are_refused(void **state)
         tm_error      err = { 0 };
         tm_ids        ids = { 0 };
         if (!change || changed(change, &t, &err) != TM_OK) fail_msg("%s%s", problem.text, err.text);
-        tm_encoder *encoder = tm_encoder_create(t);
+        tm_token_encoder *encoder = tm_token_encoder_create(t);
         for (int again = 0; again < 2; again++)
-            assert_int_equal(tm_encoder_encode(encoder, "a a b a a", 9, 0, &ids, &err), TM_INVALID);
+            assert_int_equal(tm_token_encoder_encode(encoder, "a a b a a", 9, 0, &ids, &err), TM_INVALID);
         assert_non_null(strstr(err.text, "multiplies the text: it makes more than 67840 bytes of 9"));
         free(ids.data);
-        tm_encoder_destroy(encoder);
+        tm_token_encoder_destroy(encoder);
         tm_tokenizer_close(t);
         json_decref(change);
     }
@@ -293,9 +294,9 @@ static void a_text_may_grow_by_what_unicode_makes_of_it(void **state)
     (void)state;
     assert_int_equal(changed(change, &t, &err), TM_OK);
     for (int i = 0; i < TIMES; i++) tm_text_add(&text, "\xEF\xB7\xBA");
-    tm_encoder *encoder = tm_encoder_create(t);
-    if (tm_encoder_encode(encoder, text.data, text.length, 0, &ids, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_encoder_destroy(encoder);
+    tm_token_encoder *encoder = tm_token_encoder_create(t);
+    if (tm_token_encoder_encode(encoder, text.data, text.length, 0, &ids, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_token_encoder_destroy(encoder);
     tm_tokenizer_close(t);
     tm_text_fini(&text);
     free(ids.data);

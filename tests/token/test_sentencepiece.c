@@ -44,9 +44,9 @@ static tm_status parse(const tm_text *model, const char *text, tm_ids *ids, tm_e
     ids->count = 0;
     tm_status st = tm_tokenizer_parse("m", model->data, model->length, NULL, &t, err);
     if (st != TM_OK) return st;
-    tm_encoder *encoder = tm_encoder_create(t);
-    st = tm_encoder_encode(encoder, text, strlen(text), 0, ids, err);
-    tm_encoder_destroy(encoder);
+    tm_token_encoder *encoder = tm_token_encoder_create(t);
+    st = tm_token_encoder_encode(encoder, text, strlen(text), 0, ids, err);
+    tm_token_encoder_destroy(encoder);
     tm_tokenizer_close(t);
     return st;
 }

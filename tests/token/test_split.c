@@ -2,7 +2,7 @@
 /* The hand-written patterns give the words that pcre2 gives for their regular expressions: every code point alone and
  * in company, and random texts of what the patterns tell apart. */
 #include "base/arena.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "base/random.h"
 #include "token/regex.h"
 #include "token/split.h"
@@ -125,7 +125,7 @@ static void refused_constructs_are_named(void **state)
         tm_error  err = { 0 };
         assert_int_not_equal(
             tm_regex_compile(bad[i].pattern, strlen(bad[i].pattern), bad[i].dialect, "here", &regex, &err), TM_OK);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
         if (!strstr(err.text, bad[i].named)) fail_msg("'%s': %s", bad[i].pattern, err.text);
     }
 }
@@ -160,18 +160,11 @@ static int end(void **state)
     return 0;
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/token/whole-split-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_code_point),
     cmocka_unit_test(random_texts),
     cmocka_unit_test(refused_constructs_are_named),
     cmocka_unit_test(dollar_has_two_meanings),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, begin, end)

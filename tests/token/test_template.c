@@ -2,7 +2,7 @@
 /* Chat templates: the text that transformers renders for random conversations (tools/make_chat_fixtures.py), what is
  * refused, and templates that do not end. TM_CHAT_CASES names another file of that form. */
 #include "token/template.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,7 +69,7 @@ static void refused(const char *text, tm_status status, const char *words)
     tm_status    st = tm_template_parse("t", text, strlen(text), &t, &err);
     json_t      *variables = json_pack("{s:[i,i], s:{s:i}, s:s}", "list", 1, 2, "map", "a", 1, "text", "x");
     if (st == TM_OK) st = tm_template_render(t, variables, 0, &out, NULL, &err);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (st != status || !strstr(err.text, words)) fail_msg("'%s': status %d, %s", text, (int)st, err.text);
     tm_template_free(t);
     tm_text_fini(&out);
@@ -153,17 +153,10 @@ static void generated_parts_are_marked(void **state)
     json_decref(variables);
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/token/whole-template-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_transformers_renders),
     cmocka_unit_test(what_is_not_there_is_refused_by_name),
     cmocka_unit_test(generated_parts_are_marked),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -19,9 +19,9 @@
 #define FIXTURES "tests/token/fixtures/"
 
 typedef struct {
-    const char   *file, *pattern;
-    tm_tokenizer *tokenizer;
-    tm_encoder   *encoder;
+    const char       *file, *pattern;
+    tm_tokenizer     *tokenizer;
+    tm_token_encoder *encoder;
 } opened;
 
 static opened all[32];
@@ -38,7 +38,7 @@ static opened *open_one(const char *file, const char *pattern)
         tm_error err = { 0 };
         snprintf(path, sizeof path, FIXTURES "%s", file);
         if (tm_tokenizer_open(path, pattern, &o->tokenizer, &err) != TM_OK) fail_msg("%s", err.text);
-        o->encoder = tm_encoder_create(o->tokenizer);
+        o->encoder = tm_token_encoder_create(o->tokenizer);
         o->file = file;
         o->pattern = pattern;
         return o;
@@ -88,7 +88,8 @@ static void check_case(json_t *c)
     snprintf(what, sizeof what, "%s, text %.100s", file, hex);
     for (int turn = 0; turn < 2; turn++) { /* the second time words come from the cache */
         ids.count = 0;
-        if (tm_encoder_encode(o->encoder, text, n, flags, &ids, &err) != TM_OK) fail_msg("%s: %s", what, err.text);
+        if (tm_token_encoder_encode(o->encoder, text, n, flags, &ids, &err) != TM_OK)
+            fail_msg("%s: %s", what, err.text);
         check_ids(what, &ids, json_array_get(c, 4));
     }
     tm_text back = { 0 };
@@ -128,10 +129,10 @@ static void cut_texts_have_the_same_ids(void **state)
             assert_true(cut <= limit);
             if (cut == 0) continue;
             cuts[f]++;
-            assert_int_equal(tm_encoder_encode(o->encoder, text, strlen(text), 0, &whole, &err), TM_OK);
-            assert_int_equal(tm_encoder_encode(o->encoder, text, cut, 0, &parts, &err), TM_OK);
+            assert_int_equal(tm_token_encoder_encode(o->encoder, text, strlen(text), 0, &whole, &err), TM_OK);
+            assert_int_equal(tm_token_encoder_encode(o->encoder, text, cut, 0, &parts, &err), TM_OK);
             assert_int_equal(
-                tm_encoder_encode(o->encoder, text + cut, strlen(text) - cut, TM_ENCODE_CONTINUED, &parts, &err),
+                tm_token_encoder_encode(o->encoder, text + cut, strlen(text) - cut, TM_ENCODE_CONTINUED, &parts, &err),
                 TM_OK);
             assert_int_equal(whole.count, parts.count);
             assert_memory_equal(whole.data, parts.data, whole.count * sizeof *whole.data);
@@ -179,7 +180,7 @@ static int close_all(void **state)
 {
     (void)state;
     for (int i = 0; all[i].file; i++) {
-        tm_encoder_destroy(all[i].encoder);
+        tm_token_encoder_destroy(all[i].encoder);
         tm_tokenizer_close(all[i].tokenizer);
     }
     json_decref(cases);
@@ -206,12 +207,12 @@ static void expect_ids(const char *model, size_t bytes, const char *text, const 
     tm_error      err = { 0 };
     tm_ids        ids = { 0 };
     if (tm_tokenizer_parse("model", model, bytes, NULL, &tokenizer, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_encoder *encoder = tm_encoder_create(tokenizer);
-    if (tm_encoder_encode(encoder, text, strlen(text), 0, &ids, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_token_encoder *encoder = tm_token_encoder_create(tokenizer);
+    if (tm_token_encoder_encode(encoder, text, strlen(text), 0, &ids, &err) != TM_OK) fail_msg("%s", err.text);
     assert_int_equal(ids.count, n);
     assert_memory_equal(ids.data, wanted, n * sizeof *wanted);
     free(ids.data);
-    tm_encoder_destroy(encoder);
+    tm_token_encoder_destroy(encoder);
     tm_tokenizer_close(tokenizer);
 }
 

@@ -71,16 +71,16 @@ static void every_text_comes_back(void **state)
     for (size_t i = 0; i < sizeof text; i++) text[i] = (char)("aab ab\nba"[i * i / 7 % 9] + (i % 97 == 0 ? 100 : 0));
     tm_tokenizer *t = learn(text, sizeof text, &goal, &result, &file);
     assert_in_range(result.vocab, 270, 4999);
-    tm_encoder       *e = tm_encoder_create(t);
+    tm_token_encoder *e = tm_token_encoder_create(t);
     static const char other[] = "abba aab \xF0\x9F\x98\x80 \xC3\xA9 zzz\n";
-    assert_int_equal(tm_encoder_encode(e, other, strlen(other), 0, &ids, &err), TM_OK);
+    assert_int_equal(tm_token_encoder_encode(e, other, strlen(other), 0, &ids, &err), TM_OK);
     tm_tokenizer_decode(t, ids.data, ids.count, false, &back);
     assert_string_equal(back.data, other);
     assert_true(ids.count < strlen(other));
     tm_text again = { 0 };
     tm_tokenizer_close(learn(text, sizeof text, &goal, &result, &again));
     assert_string_equal(file.data, again.data);
-    tm_encoder_destroy(e);
+    tm_token_encoder_destroy(e);
     tm_tokenizer_close(t);
     tm_text_fini(&file);
     tm_text_fini(&again);
@@ -246,7 +246,7 @@ static void bytes_are_a_tokenizer(void **state)
     tm_tokenizer            *tokenizer;
     tm_error                 err = { 0 };
     if (tm_tokenizer_open("byte", NULL, &tokenizer, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_encoder *encoder = tm_encoder_create(tokenizer);
+    tm_token_encoder *encoder = tm_token_encoder_create(tokenizer);
     assert_int_equal(tm_tokenizer_describe(tokenizer)->vocab, 257);
     assert_int_equal(tm_tokenizer_describe(tokenizer)->eos, TM_BYTES_END_ID);
     for (size_t k = 0; k < 200; k++) {
@@ -257,7 +257,7 @@ static void bytes_are_a_tokenizer(void **state)
         tm_text     back = { 0 };
         for (size_t i = 0; i < n; i++) drawn[i] = (char)tm_random_below(5, k, i, 128);
         if (k < sizeof texts / sizeof texts[0]) n = strlen(text = texts[k]);
-        assert_int_equal(tm_encoder_encode(encoder, text, n, TM_ENCODE_SPECIAL, &ids, &err), TM_OK);
+        assert_int_equal(tm_token_encoder_encode(encoder, text, n, TM_ENCODE_SPECIAL, &ids, &err), TM_OK);
         assert_int_equal(ids.count, n);
         for (size_t i = 0; i < n; i++) assert_int_equal(ids.data[i], (unsigned char)text[i]);
         tm_tokenizer_decode(tokenizer, ids.data, ids.count, false, &back);
@@ -267,11 +267,11 @@ static void bytes_are_a_tokenizer(void **state)
         tm_text_fini(&back);
     }
     tm_ids end = { 0 };
-    assert_int_equal(tm_encoder_encode(encoder, "x" TM_BYTES_END, 14, 0, &end, &err), TM_OK);
+    assert_int_equal(tm_token_encoder_encode(encoder, "x" TM_BYTES_END, 14, 0, &end, &err), TM_OK);
     assert_int_equal(end.count, 2);
     assert_int_equal(end.data[1], TM_BYTES_END_ID);
     free(end.data);
-    tm_encoder_destroy(encoder);
+    tm_token_encoder_destroy(encoder);
     tm_tokenizer_close(tokenizer);
 }
 

@@ -89,8 +89,8 @@ static void add_facts(tm_text *out, const tm_tokenizer *t)
 
 static void add_ids(tm_text *out, const tm_tokenizer *t, const char *long_text)
 {
-    tm_encoder *e = tm_encoder_create(t);
-    tm_ids      ids = { 0 };
+    tm_token_encoder *e = tm_token_encoder_create(t);
+    tm_ids            ids = { 0 };
     for (unsigned flags = 0; flags < 8; flags++) {
         tm_text all = { 0 }, back = { 0 };
         tm_text_add(&all, "");
@@ -98,7 +98,7 @@ static void add_ids(tm_text *out, const tm_tokenizer *t, const char *long_text)
             const char *text = i < TEXTS ? texts[i] : long_text;
             tm_error    err = { 0 };
             ids.count = 0;
-            tm_status st = tm_encoder_encode(e, text, strlen(text), flags, &ids, &err);
+            tm_status st = tm_token_encoder_encode(e, text, strlen(text), flags, &ids, &err);
             tm_text_printf(&all, "%d %d %s:", i, st, err.text);
             for (size_t k = 0; k < ids.count; k++) tm_text_printf(&all, " %d", ids.data[k]);
             tm_tokenizer_decode(t, ids.data, ids.count, flags & 1, &back);
@@ -112,7 +112,7 @@ static void add_ids(tm_text *out, const tm_tokenizer *t, const char *long_text)
         tm_text_fini(&back);
     }
     free(ids.data);
-    tm_encoder_destroy(e);
+    tm_token_encoder_destroy(e);
     tm_text cuts = { 0 };
     tm_text_add(&cuts, "");
     for (size_t n = 1; n < LONG; n += n < 300 ? 1 : 97)

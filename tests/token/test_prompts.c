@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tokenizers of an image model's folders, and prompts of a fixed length: the ids that transformers gives
+ * (tools/make_prompt_fixtures.py). */
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "token/token.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+#include <jansson.h>
+
+#define FIXTURES "tests/token/prompts/"
+
+enum { FOLDERS = 5, LONGEST = 128 };
+
+static struct {
+    char              name[32];
+    tm_tokenizer     *tokenizer;
+    tm_token_encoder *encoder;
+    int               texts;
+} opened[FOLDERS];
+
+static int open_one(const char *name)
+{
+    for (int i = 0; i < FOLDERS; i++) {
+        char     path[128];
+        tm_error err = { 0 };
+        if (strcmp(opened[i].name, name) == 0) return i;
+        if (opened[i].name[0]) continue;
+        snprintf(opened[i].name, sizeof opened[i].name, "%s", name);
+        snprintf(path, sizeof path, FIXTURES "%s", name);
+        if (tm_tokenizer_open(path, NULL, &opened[i].tokenizer, &err) != TM_OK) fail_msg("%s", err.text);
+        opened[i].encoder = tm_token_encoder_create(opened[i].tokenizer);
+        return i;
+    }
+    fail_msg("more folders than %d", FOLDERS);
+    return 0;
+}
+
+/* [folder, length, text, ids up to the padding, padding id] */
+static void check_case(size_t number, json_t *c)
+{
+    const int    at = open_one(json_string_value(json_array_get(c, 0)));
+    const size_t n = (size_t)json_integer_value(json_array_get(c, 1));
+    json_t      *text = json_array_get(c, 2), *wanted = json_array_get(c, 3);
+    const int    pad = (int)json_integer_value(json_array_get(c, 4));
+    int32_t      ids[LONGEST + 1];
+    size_t       used = 0, dropped = 0;
+    tm_error     err = { 0 };
+    tm_ids       whole = { 0 };
+    assert_true(n <= LONGEST);
+    ids[n] = -7;
+    opened[at].texts++;
+    if (tm_token_encoder_encode_fixed(opened[at].encoder, json_string_value(text), json_string_length(text), n, ids,
+                                      &used, &dropped, &err) != TM_OK)
+        fail_msg("case %zu: %s", number, err.text);
+    for (size_t i = 0; i < n; i++) {
+        const int id = i < json_array_size(wanted) ? (int)json_integer_value(json_array_get(wanted, i)) : pad;
+        if (ids[i] != id) fail_msg("case %zu, %s: id %zu is %d, wanted %d", number, opened[at].name, i, ids[i], id);
+    }
+    assert_int_equal(ids[n], -7);
+    assert_true(used <= n && used >= json_array_size(wanted));
+    /* What was dropped is what the whole text has more. */
+    assert_int_equal(tm_token_encoder_encode(opened[at].encoder, json_string_value(text), json_string_length(text),
+                                             TM_ENCODE_SPECIAL, &whole, &err),
+                     TM_OK);
+    assert_int_equal(whole.count, used + dropped);
+    assert_true(dropped == 0 || used == n);
+    assert_int_equal(whole.data[whole.count - 1], ids[used - 1]);
+    free(whole.data);
+}
+
+static void ids_are_those_of_transformers(void **state)
+{
+    json_error_t error;
+    size_t       i;
+    json_t      *one, *cases = json_load_file(FIXTURES "cases.json", JSON_ALLOW_NUL, &error);
+    (void)state;
+    assert_non_null(cases);
+    json_array_foreach(cases, i, one)
+    {
+        check_case(i, one);
+    }
+    for (int f = 0; f < FOLDERS; f++) assert_true(opened[f].texts >= 60);
+    json_decref(cases);
+}
+
+/* Both forms of a folder are one tokenizer. */
+static void parts_and_the_saved_file_agree(void **state)
+{
+    static const char *const pairs[][2] = { { "clip", "clip_json" }, { "t5", "t5_json" } };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const tm_tokenizer       *parts = opened[open_one(pairs[i][0])].tokenizer;
+        const tm_tokenizer       *saved = opened[open_one(pairs[i][1])].tokenizer;
+        const tm_tokenizer_facts *a = tm_tokenizer_describe(parts), *b = tm_tokenizer_describe(saved);
+        size_t                    m, n;
+        assert_string_equal(a->model, b->model);
+        assert_int_equal(a->vocab, b->vocab);
+        assert_int_equal(a->pad, b->pad);
+        assert_int_equal(a->eos, b->eos);
+        for (int32_t id = 0; id < a->vocab; id++) {
+            assert_string_equal(tm_tokenizer_text(parts, id, &m), tm_tokenizer_text(saved, id, &n));
+            assert_int_equal(tm_tokenizer_is_special(parts, id), tm_tokenizer_is_special(saved, id));
+        }
+    }
+}
+
+static void fixed(const char *folder, size_t n, tm_status wanted, const char *says)
+{
+    tm_tokenizer *t;
+    tm_error      err = { 0 };
+    int32_t       ids[8];
+    if (tm_tokenizer_open(folder, NULL, &t, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_token_encoder *e = tm_token_encoder_create(t);
+    tm_status         st = tm_token_encoder_encode_fixed(e, "a", 1, n, ids, NULL, NULL, &err);
+    if (st != wanted) fail_msg("%s, %zu: status %d, wanted %d: %s", folder, n, (int)st, (int)wanted, err.text);
+    if (says && !strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
+    tm_token_encoder_destroy(e);
+    tm_tokenizer_close(t);
+}
+
+#define VOCAB "{\"a</w>\": 0, \"!\": 1, \"<|startoftext|>\": 2, \"<|endoftext|>\": 3}"
+#define CLASS "\"tokenizer_class\": \"CLIPTokenizer\""
+
+static char *clip_folder(const char *config)
+{
+    char *folder = test_tree_make();
+    test_file_write(folder, "vocab.json", VOCAB);
+    test_file_write(folder, "merges.txt", "#version: 0.2\n");
+    if (config) test_file_write(folder, "tokenizer_config.json", config);
+    return folder;
+}
+
+static void lengths_and_padding_that_cannot_be(void **state)
+{
+    static const struct {
+        const char *config, *says;
+        size_t      n;
+        tm_status   status;
+    } cases[] = {
+        { "{" CLASS "}", NULL, 4, TM_OK },
+        { "{" CLASS ", \"pad_token\": \"!\"}", NULL, 2, TM_OK },
+        { "{" CLASS "}", "no room for the 2 special tokens", 1, TM_INVALID },
+        { "{" CLASS ", \"padding_side\": \"left\"}", "padding_side 'left'", 4, TM_UNSUPPORTED },
+        { "{" CLASS ", \"truncation_side\": \"left\"}", "truncation_side 'left'", 4, TM_UNSUPPORTED },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *folder = clip_folder(cases[i].config);
+        fixed(folder, cases[i].n, cases[i].status, cases[i].says);
+        test_tree_remove(folder);
+    }
+    fixed("tests/token/fixtures/gpt2.json", 4, TM_OK, NULL); /* has <pad> */
+    fixed("tests/token/fixtures/unknown.json", 4, TM_INVALID, "name one of its tokens as pad_token");
+}
+
+static void folders_that_are_refused(void **state)
+{
+    static const struct {
+        const char *config, *says;
+        tm_status   status;
+    } cases[] = {
+        { NULL, "no tokenizer_class in tokenizer_config.json", TM_UNSUPPORTED },
+        { "{\"tokenizer_class\": \"CLIPTokenizerX\"}", "tokenizer_class 'CLIPTokenizerX'", TM_UNSUPPORTED },
+        { "{\"tokenizer_class\": \"GPT2Tokenizer\"}", "save the tokenizer with transformers", TM_UNSUPPORTED },
+        { "{" CLASS ", \"bos_token\": \"<s>\"}", "bos_token '<s>' is neither in vocab.json", TM_FORMAT },
+        { "{" CLASS ", \"added_tokens_decoder\": {\"x\": {\"content\": \"y\"}}}", "has 'x', which is no id",
+          TM_FORMAT },
+        { "{" CLASS ", \"added_tokens_decoder\": {\"9\": {\"content\": \"y\"}}}", "numbers it 4", TM_FORMAT },
+        { "[]", "is not a JSON object", TM_FORMAT },
+        { "{", "tokenizer_config.json', line 1", TM_FORMAT },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char         *folder = clip_folder(cases[i].config);
+        tm_tokenizer *t;
+        tm_error      err = { 0 };
+        assert_int_equal(tm_tokenizer_open(folder, NULL, &t, &err), cases[i].status);
+        if (!strstr(err.text, cases[i].says)) fail_msg("%zu: '%s' does not say '%s'", i, err.text, cases[i].says);
+        test_tree_remove(folder);
+    }
+}
+
+static void write_bytes(const char *folder, const char *name, const char *bytes, size_t n)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    assert_true(file && fwrite(bytes, 1, n, file) == n && fclose(file) == 0);
+}
+
+/* A pair without its parts in the vocabulary, a spiece.model that is BPE. */
+static void refused(const char *folder, tm_status wanted, const char *says)
+{
+    tm_tokenizer *t;
+    tm_error      err = { 0 };
+    assert_int_equal(tm_tokenizer_open(folder, NULL, &t, &err), wanted);
+    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
+}
+
+static size_t read_bytes(const char *path, char *bytes, size_t size)
+{
+    FILE  *from = fopen(path, "rb");
+    size_t n = from ? fread(bytes, 1, size, from) : 0;
+    assert_true(n > 1000 && n < size && fclose(from) == 0);
+    return n;
+}
+
+static void copy(const char *fixture, const char *folder, const char *name)
+{
+    char bytes[9000];
+    write_bytes(folder, name, bytes, read_bytes(fixture, bytes, sizeof bytes));
+}
+
+static void damaged_parts_are_refused(void **state)
+{
+    char *folder = clip_folder("{" CLASS "}");
+    (void)state;
+    test_file_write(folder, "merges.txt", "a b</w>\n");
+    refused(folder, TM_FORMAT, "is not in the vocabulary");
+    test_file_write(folder, "merges.txt", "#version: 0.2\na \xf0\x9f\n");
+    refused(folder, TM_FORMAT, "merges.txt', line 2: not UTF-8");
+    test_tree_remove(folder);
+    folder = test_tree_make();
+    test_file_write(folder, "tokenizer_config.json", "{\"tokenizer_class\": \"T5TokenizerFast\", \"extra_ids\": -1}");
+    test_file_write(folder, "spiece.model", "\n\4\n\1a\30");
+    refused(folder, TM_FORMAT, "is not a SentencePiece model");
+    copy("tests/token/fixtures/llama2.model", folder, "spiece.model");
+    refused(folder, TM_UNSUPPORTED, "is not a Unigram model");
+    copy("tests/token/fixtures/t5.model", folder, "spiece.model");
+    refused(folder, TM_FORMAT, "extra_ids is -1");
+    test_tree_remove(folder);
+}
+
+/* Any byte of any part may be another one: the folder is opened or refused, nothing worse. */
+static void changed_bytes_are_opened_or_refused(void **state)
+{
+    static const struct {
+        const char *fixture, *config, *part, *others[1][2];
+    } cases[] = {
+        { "clip", "{" CLASS "}", "vocab.json", { { "clip/merges.txt", "merges.txt" } } },
+        { "clip", "{" CLASS "}", "merges.txt", { { "clip/vocab.json", "vocab.json" } } },
+        { "t5", "{\"tokenizer_class\": \"T5Tokenizer\"}", "spiece.model", { { NULL } } },
+    };
+    uint32_t random = 1;
+    int      opens = 0, refusals = 0;
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        char  *folder = test_tree_make(), path[128], bytes[16384];
+        size_t n;
+        test_file_write(folder, "tokenizer_config.json", cases[c].config);
+        if (cases[c].others[0][0]) {
+            snprintf(path, sizeof path, FIXTURES "%s", cases[c].others[0][0]);
+            n = read_bytes(path, bytes, sizeof bytes);
+            write_bytes(folder, cases[c].others[0][1], bytes, n);
+        }
+        snprintf(path, sizeof path, FIXTURES "%s/%s", cases[c].fixture, cases[c].part);
+        n = read_bytes(path, bytes, sizeof bytes);
+        for (int turn = 0; turn < 60; turn++) {
+            random = random * 1664525u + 1013904223u;
+            size_t at = turn < 30 ? (size_t)turn : (random >> 8) % n;
+            char   was = bytes[at];
+            bytes[at] = (char)(random >> 24);
+            write_bytes(folder, cases[c].part, bytes, n);
+            bytes[at] = was;
+            tm_tokenizer *t;
+            tm_error      err = { 0 };
+            tm_status     st = tm_tokenizer_open(folder, NULL, &t, &err);
+            if (st == TM_OK) tm_tokenizer_close(t);
+            opens += st == TM_OK;
+            refusals += st != TM_OK && err.text[0];
+        }
+        test_tree_remove(folder);
+    }
+    assert_int_equal(opens + refusals, 180);
+    assert_true(opens > 5 && refusals > 5);
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    for (int i = 0; i < FOLDERS && opened[i].name[0]; i++) {
+        tm_token_encoder_destroy(opened[i].encoder);
+        tm_tokenizer_close(opened[i].tokenizer);
+    }
+    return 0;
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ids_are_those_of_transformers),      cmocka_unit_test(parts_and_the_saved_file_agree),
+    cmocka_unit_test(lengths_and_padding_that_cannot_be), cmocka_unit_test(folders_that_are_refused),
+    cmocka_unit_test(damaged_parts_are_refused),          cmocka_unit_test(changed_bytes_are_opened_or_refused),
+};
+
+TM_TESTS(tests, NULL, close_all)
