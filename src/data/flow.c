@@ -2,6 +2,7 @@
 #include "data/flow.h"
 
 #include "base/random.h"
+#include "data/packing.h"
 
 #include <math.h>
 
@@ -54,13 +55,28 @@ static double grid_time(int i)
     return 3 * s / (1 + 2 * s);
 }
 
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* Esser et al. 2024, eq. 23: what an image of other size would have had. */
+static double shifted(const tm_flow_options *flow, double t)
+{
+    return flow->shift > 0 ? flow->shift * t / (1 + (flow->shift - 1) * t) : t;
+}
+
 double tm_flow_time(const tm_source_options *o, tm_split split, int64_t index)
 {
+    const tm_flow_options *flow = &o->flow;
     if (split == TM_SPLIT_VALIDATION)
-        return tm_flow_evaluation_time(o->flow.protocol, (int)(index % TM_FLOW_EVALUATION_TIMES));
+        return tm_flow_evaluation_time(flow->protocol, (int)(index % TM_FLOW_EVALUATION_TIMES));
     uint64_t stream = stream_of("flow.time", "flow.time", split, index);
-    if (!protocols[o->flow.protocol].logit_normal) return tm_random_uniform(o->seed, stream, 0);
-    double u = 1 / (1 + exp(-tm_random_normal(o->seed, stream, 0)));
+    if (flow->times == TM_TIMES_LOGIT_NORMAL)
+        return shifted(flow, sigmoid(flow->logit_mean + flow->logit_std * tm_random_normal(o->seed, stream, 0)));
+    if (flow->times == TM_TIMES_UNIFORM || !protocols[flow->protocol].logit_normal)
+        return shifted(flow, tm_random_uniform(o->seed, stream, 0));
+    double u = sigmoid(tm_random_normal(o->seed, stream, 0));
     return grid_time((int)fmin(999, floor(1000 * u)));
 }
 
@@ -70,16 +86,34 @@ static double below(double x)
     return x <= 0 ? 0 : x >= 1 ? 1 : 0.5 * erfc(-log(x / (1 - x)) / sqrt(2));
 }
 
-double tm_flow_mean(tm_flow_protocol protocol, double (*f)(double time, const void *context), const void *context)
+/* The trapezoidal rule over the normal number, whose error falls exponentially with the number of parts. */
+static double logit_normal_mean(const tm_flow_options *flow, double (*f)(double time, const void *context),
+                                const void            *context)
+{
+    const double step = 1.0 / 64;
+    double       sum = 0, weights = 0;
+    for (int i = -9 * 64; i <= 9 * 64; i++) {
+        double n = i * step, weight = exp(-n * n / 2);
+        weights += weight;
+        sum += weight * f(shifted(flow, sigmoid(flow->logit_mean + flow->logit_std * n)), context);
+    }
+    return sum / weights;
+}
+
+double tm_flow_mean(const tm_flow_options *flow, double (*f)(double time, const void *context), const void *context)
 {
     enum { PARTS = 1000 };
+    bool   grid = flow->times == TM_TIMES_OF_PROTOCOL && protocols[flow->protocol].logit_normal;
     double sum = 0;
+    if (flow->times == TM_TIMES_LOGIT_NORMAL) return logit_normal_mean(flow, f, context);
     for (int i = 0; i < PARTS; i++) {
         double from = (double)i / PARTS, to = (double)(i + 1) / PARTS, middle = (from + to) / 2;
-        if (protocols[protocol].logit_normal)
+        if (grid)
             sum += (below(to) - below(from)) * f(grid_time(i), context);
         else /* Simpson's rule */
-            sum += (f(from, context) + 4 * f(middle, context) + f(to, context)) / (6 * PARTS);
+            sum += (f(shifted(flow, from), context) + 4 * f(shifted(flow, middle), context) +
+                    f(shifted(flow, to), context)) /
+                   (6 * PARTS);
     }
     return sum;
 }
@@ -110,5 +144,26 @@ void tm_flow_mix(const tm_source_options *o, tm_split split, int64_t index, floa
         double x0 = (double)velocity[i], noise = (double)normal[i % 4];
         noisy[i] = (float)((1 - t) * x0 + t * noise);
         velocity[i] = (float)(noise - x0);
+    }
+}
+
+int64_t tm_flow_order(const tm_source_options *o, tm_split split, int64_t index, int64_t n)
+{
+    uint64_t epoch = (uint64_t)index / (uint64_t)n;
+    if (split == TM_SPLIT_VALIDATION) return index;
+    return (int64_t)tm_random_permute(o->seed, tm_random_stream("latents.order") + epoch, (uint64_t)index % (uint64_t)n,
+                                      (uint64_t)n);
+}
+
+void tm_flow_draw(const tm_source_options *o, tm_split split, int64_t index, const float *mean, const float *logvar,
+                  double scale, double shift, float *x0)
+{
+    int64_t  rows = o->flow.rows, columns = o->flow.tokens / rows, channels = o->flow.channels / 4;
+    int64_t  size = 4 * rows * columns;
+    uint64_t stream = stream_of("latents.train", "latents.validation", split, index);
+    for (int64_t i = 0; i < channels * size; i++) {
+        int64_t channel = i / size, y = i % size / (2 * columns), x = i % (2 * columns);
+        double  drawn = (double)mean[i] + exp((double)logvar[i] / 2) * tm_random_normal(o->seed, stream, (uint64_t)i);
+        x0[tm_packed_place(channel, y, x, columns, channels)] = (float)(scale * (drawn - shift));
     }
 }

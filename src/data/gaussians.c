@@ -52,7 +52,7 @@ static tm_status gaussians_open(tm_source *source, tm_error *err)
     m->symbol_mean = normal_table(o, "gaussians.symbol.mean", SYMBOLS, o->flow.channels);
     m->class_code = normal_table(o, "gaussians.class.code", CLASSES, o->flow.vector_dim);
     m->symbol_code = normal_table(o, "gaussians.symbol.code", SYMBOLS, o->flow.text_dim);
-    source->facts.floor = tm_flow_mean(o->flow.protocol, least_at, &o->flow.spread);
+    source->facts.floor = tm_flow_mean(&o->flow, least_at, &o->flow.spread);
     source->facts.validation_floor = 0;
     for (int i = 0; i < TM_FLOW_EVALUATION_TIMES; i++) /* of the times as float32 tells them */
         source->facts.validation_floor +=

@@ -10,7 +10,7 @@
  */
 #include "base/arena.h"
 #include "base/random.h"
-#include "data/file_list.h"
+#include "base/file_list.h"
 #include "data/packed.h"
 #include "data/source_kind.h"
 

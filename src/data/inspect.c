@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "data/file_list.h"
+#include "base/file_list.h"
 #include "data/indexed.h"
 #include "data/packed.h"
 #include "data/text_files.h"

@@ -6,6 +6,7 @@
 #include "data/source.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* "|govreport|megatron..." and "; govreport: packed..." */
@@ -26,7 +27,7 @@ static const tm_key keys[] = {
       .help = meanings + 2 },
     { .name = "data.path", .kind = TM_KEY_TEXT,
       .synonyms = "training.dataset_path,dataset_path,train_data_path,data.dataset_path",
-      .when = "data.source=govreport/latents/megatron/preference/sft/text",
+      .when = "data.source=govreport/latents/megatron/pictures/preference/sft/text",
       .help = "the files of data.source, or ORG/NAME[/PATH] in the Hugging Face cache; without data.source: PREFIX of PREFIX.idx means megatron, .npy means "
               "govreport, all else text" },
     { .name = "data.validation_path", .kind = TM_KEY_TEXT,
@@ -73,11 +74,24 @@ static const tm_key keys[] = {
       .help = "fraction of a text, or of the rows of sft and preference without data.validation_path, that is held out" },
     { .name = "data.flow_protocol", .kind = TM_KEY_CHOICE, .fallback = "torchtitan",
       .choices = "torchtitan|mlperf|fluxbenchmark",
-      .when = "data.source=gaussians/latents",
+      .when = "data.source=gaussians/latents/pictures",
       .help = "images: times of training and evaluation, and which texts are left out" },
+    { .name = "data.flow_times", .kind = TM_KEY_CHOICE, .choices = "uniform|logit_normal",
+      .when = "data.source=gaussians/latents/pictures,data.flow_protocol!=fluxbenchmark",
+      .help = "images: distribution of the times of training, before data.flow_shift; null: that of data.flow_protocol" },
+    { .name = "data.flow_logit_mean", .kind = TM_KEY_F64, .fallback = "0", .lo = -20, .hi = 20,
+      .when = "data.source=gaussians/latents/pictures,data.flow_times=logit_normal",
+      .help = "images: mean of log(t / (1 - t)); above 0: more noise (docs/flux.md says which sign others have)" },
+    { .name = "data.flow_logit_std", .kind = TM_KEY_F64, .fallback = "1", .lo = 1e-3, .hi = 20,
+      .when = "data.source=gaussians/latents/pictures,data.flow_times=logit_normal",
+      .help = "images: standard deviation of log(t / (1 - t))" },
+    { .name = "data.flow_shift", .kind = TM_KEY_TEXT,
+      .when = "data.source=gaussians/latents/pictures,data.flow_protocol!=fluxbenchmark",
+      .help = "images: a drawn time t of training becomes a t / (1 + (a - 1) t); a number a, or auto: by the number of "
+              "image tokens, as FLUX.1-dev's scheduler; null: as drawn" },
     { .name = "data.text_dropout", .kind = TM_KEY_F64, .lo = 0, .hi = 1,
       .synonyms = "training.classifier_free_guidance_prob,cfg_dropout_prob",
-      .when = "data.source=gaussians/latents",
+      .when = "data.source=gaussians/latents/pictures",
       .help = "images: share of the training samples whose texts are left out; null: that of data.flow_protocol" },
     { .name = "data.answers", .kind = TM_KEY_CHOICE, .fallback = "renamed", .choices = "renamed|plain",
       .when = "data.source=reports",
@@ -90,6 +104,15 @@ static const tm_key keys[] = {
     { .name = "data.sample_tokens", .kind = TM_KEY_I64, .fallback = "256", .lo = 0, .hi = 1 << 20, .quiet = true,
       .when = "data.source=text",
       .help = "tokens generated at the end of a run on text; 0: none" },
+    { .name = "data.encoders", .kind = TM_KEY_TEXT, .when = "data.source=latents/pictures",
+      .help = "directory of FLUX.1 as diffusers ships it (vae, text_encoder, text_encoder_2, ...), for data.source pictures and "
+              "data.sample_pictures" },
+    { .name = "data.sample_pictures", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 64,
+      .when = "data.source=latents/pictures",
+      .help = "pictures drawn after each evaluation, for the first held-out texts; needs data.encoders" },
+    { .name = "data.sample_steps", .kind = TM_KEY_I64, .fallback = "20", .lo = 1, .hi = 1000,
+      .when = "data.source=latents/pictures",
+      .help = "Euler steps of such a picture" },
     { .name = "training.mock_data", .kind = TM_KEY_BOOL, .synonyms = "mock_data",
       .help = "true means data.source mock; false needs data.path" },
     { .name = "training.dataset", .kind = TM_KEY_TEXT, .quiet = true, .synonyms = "data.dataset",
@@ -265,6 +288,20 @@ static tm_status settle_tokenizer(tm_config *config, tm_error *err)
     return TM_OK;
 }
 
+/* data.flow_shift: auto, or a number. */
+static tm_status check_shift(tm_config *config, tm_error *err)
+{
+    static const char key[] = "data.flow_shift";
+    const char       *text = tm_config_text(config, key);
+    if (!text || strcmp(text, "auto") == 0) return TM_OK;
+    char  *end;
+    double shift = strtod(text, &end);
+    if (end > text && !*end && shift >= 0.01 && shift <= 100) return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "%s is '%.40s' (%s), wanted a number from 0.01 to 100, or auto: by the number of image tokens", key,
+                   text, tm_config_place(config, key));
+}
+
 void tm_data_configure(tm_config *config)
 {
     tm_config_add_keys(config, keys, sizeof keys / sizeof keys[0]);
@@ -272,4 +309,5 @@ void tm_data_configure(tm_config *config)
     tm_config_add_rule(config, settle_source);
     tm_config_add_rule(config, settle_mock);
     tm_config_add_rule(config, settle_tokenizer);
+    tm_config_add_rule(config, check_shift);
 }

@@ -4,20 +4,21 @@
  * Every file holds some samples, along the first axis of its tensors:
  *   latents (n, tokens, channels), packed; or mean and logvar (n, C, 2 rows, 2 columns) of the encoder's normal
  *       distribution, 4 C = channels: then each use of a sample draws its latents anew,
- *       latent = 0.3611 (mean + exp(logvar / 2) e - 0.1159), token (row, column) = (channel, y, x) of its 2 x 2
+ *       latent = scale (mean + exp(logvar / 2) e - shift), token (row, column) = (channel, y, x) of its 2 x 2;
+ *       scale and shift are the metadata scaling_factor and shift_factor of the file, else FLUX.1's 0.3611 and 0.1159
  *   text (n, text_len, text_dim), pooled (n, vector_dim); or under MLPerf's names t5_encodings, clip_encodings
  * empty.safetensors holds text and pooled of the empty text, with or without an axis of 1: what texts that are left out
  * are replaced by.
  */
 #include "base/arena.h"
-#include "base/random.h"
-#include "data/file_list.h"
+#include "base/file_list.h"
 #include "data/flow.h"
 #include "base/map.h"
 #include "data/safetensors.h"
 #include "data/source_kind.h"
 #include "graph/value.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +28,10 @@
 typedef struct {
     tm_safetensors         *set;
     const tm_stored_tensor *latents, *mean, *logvar, *text, *pooled;
+    double                  scale, shift;
     int64_t                 first, samples; /* number of its first sample; how many */
     uint64_t                file;           /* tm_stored_file */
+    json_t                 *captions;       /* an array of as many texts; NULL: not known */
 } shard;
 
 typedef struct {
@@ -41,6 +44,7 @@ typedef struct {
     shards          splits[2]; /* by tm_split */
     tm_safetensors *empty;
     float          *empty_text, *empty_pooled; /* NULL: no text is left out */
+    const char     *encoded, *encoded_file;    /* how the files were made, and the first that says so */
 } cache;
 
 /* --- files ---------------------------------------------------------------------------------------------------------
@@ -109,6 +113,50 @@ static tm_status check_shard(const tm_source_options *o, const char *path, shard
     return check_tensor(s->pooled, s->samples, 2, (int64_t[]){ 0, f->vector_dim }, err);
 }
 
+/* A number of the file's metadata; `otherwise` where there is none. */
+static tm_status read_factor(const tm_safetensors *set, const char *path, const char *key, double otherwise,
+                             double *out, tm_error *err)
+{
+    const char *text = tm_safetensors_metadata(set, key);
+    char       *end;
+    *out = otherwise;
+    if (!text) return TM_OK;
+    *out = strtod(text, &end);
+    if (end != text && !*end && isfinite(*out)) return TM_OK;
+    return tm_fail(err, TM_FORMAT, "'%s': the metadata '%s' is '%.60s', wanted a number", path, key, text);
+}
+
+/* Files of different encoders or rules are no set. */
+static tm_status check_encoded(cache *c, const tm_safetensors *set, const char *path, tm_error *err)
+{
+    const char *encoded = tm_safetensors_metadata(set, "encoded");
+    if (!c->encoded_file) {
+        c->encoded = encoded;
+        c->encoded_file = path;
+    }
+    if (!encoded == !c->encoded && (!encoded || strcmp(encoded, c->encoded) == 0)) return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "'%.300s' and '%.300s' were encoded in different ways: '%.300s' and '%.300s'; encode all pictures "
+                   "with the same encoders and rules",
+                   c->encoded_file, path, c->encoded ? c->encoded : "unknown", encoded ? encoded : "unknown");
+}
+
+/* The metadata `captions`: a JSON list with a text for each sample. */
+static tm_status read_captions(shard *s, const char *path, tm_error *err)
+{
+    const char  *text = tm_safetensors_metadata(s->set, "captions");
+    json_error_t problem;
+    size_t       k;
+    json_t      *one;
+    if (!text) return TM_OK;
+    s->captions = json_loads(text, 0, &problem);
+    bool fits = json_is_array(s->captions) && json_array_size(s->captions) == (size_t)s->samples;
+    json_array_foreach(s->captions, k, one) fits = fits && json_is_string(one);
+    if (fits) return TM_OK;
+    return tm_fail(err, TM_FORMAT, "'%s': the metadata 'captions' is no JSON list of %lld texts", path,
+                   (long long)s->samples);
+}
+
 static bool ends_in(const char *path, const char *end)
 {
     size_t n = strlen(path), m = strlen(end);
@@ -127,6 +175,10 @@ static tm_status open_folder(tm_source *source, const char *folder, shards *out,
         *s = (shard){ .first = out->samples, .file = tm_stored_file(path) };
         st = tm_safetensors_open(path, &s->set, err);
         if (st == TM_OK) st = check_shard(&source->options, path, s, err);
+        if (st == TM_OK) st = check_encoded(source->state, s->set, s->latents ? s->latents->file : s->mean->file, err);
+        if (st == TM_OK) st = read_captions(s, path, err);
+        if (st == TM_OK) st = read_factor(s->set, path, "scaling_factor", 0.3611, &s->scale, err);
+        if (st == TM_OK) st = read_factor(s->set, path, "shift_factor", 0.1159, &s->shift, err);
         if (st != TM_OK) break;
         out->samples += s->samples;
         size_t                  n;
@@ -154,10 +206,21 @@ static void read_values(const tm_stored_tensor *t, int64_t from, int64_t n, floa
     }
 }
 
+/* Appends the folder `name` of a folder that has it, else the folder itself; was it there? */
+static bool part_of(const char *folder, const char *name, tm_text *out)
+{
+    tm_text_printf(out, "%s/%s", folder, name);
+    bool there = tm_is_folder(out->data);
+    if (!there) out->length = 0;
+    if (!there) tm_text_printf(out, "%s", folder);
+    return there;
+}
+
 static tm_status read_empty(const tm_source_options *o, cache *c, tm_error *err)
 {
     tm_text path = { 0 };
-    tm_text_printf(&path, "%s/empty.safetensors", o->path);
+    part_of(o->path, "train", &path);
+    tm_text_printf(&path, "/empty.safetensors");
     tm_status st = tm_safetensors_open(path.data, &c->empty, err);
     for (int k = 0; k < 2 && st == TM_OK; k++) {
         const tm_stored_tensor *t =
@@ -190,42 +253,25 @@ static const shard *shard_of(const shards *of, int64_t sample)
     return &of->shards[low];
 }
 
-/* Draws the latents of one use of a sample and packs them; `scratch` has room for as many numbers. */
-static void sample_latents(const tm_source_options *o, const shard *s, int64_t row, uint64_t stream, float *out)
-{
-    int64_t rows = o->flow.rows, columns = o->flow.tokens / rows, channels = o->flow.channels / 4;
-    int64_t size = 4 * rows * columns, all = channels * size;
-    for (int64_t i = 0; i < all; i++) {
-        int64_t channel = i / size, y = i % size / (2 * columns), x = i % (2 * columns);
-        float   mean, logvar;
-        read_values(s->mean, row * all + i, 1, &mean);
-        read_values(s->logvar, row * all + i, 1, &logvar);
-        double  drawn = (double)mean + exp((double)logvar / 2) * tm_random_normal(o->seed, stream, (uint64_t)i);
-        int64_t token = y / 2 * columns + x / 2, at = channel * 4 + y % 2 * 2 + x % 2;
-        out[token * o->flow.channels + at] = (float)(0.3611 * (drawn - 0.1159));
-    }
-}
-
 static void read_latents(const tm_source *source, tm_split split, int64_t index, const shard *s, int64_t row,
                          float *out)
 {
     const tm_source_options *o = &source->options;
     int64_t                  elements = o->flow.tokens * o->flow.channels;
-    uint64_t stream = tm_random_stream(split == TM_SPLIT_TRAIN ? "latents.train" : "latents.validation");
-    if (s->latents)
+    if (s->latents) {
         read_values(s->latents, row * elements, elements, out);
-    else
-        sample_latents(o, s, row, stream + (uint64_t)index, out);
+        return;
+    }
+    float *moments = tm_alloc((size_t)(2 * elements) * sizeof *moments);
+    read_values(s->mean, row * elements, elements, moments);
+    read_values(s->logvar, row * elements, elements, moments + elements);
+    tm_flow_draw(o, split, index, moments, moments + elements, s->scale, s->shift, out);
+    free(moments);
 }
 
-/* Each epoch has an order of its own. */
 static int64_t sample_at(const tm_source *source, tm_split split, int64_t index)
 {
-    const cache *c = source->state;
-    uint64_t     n = (uint64_t)c->splits[split].samples, epoch = (uint64_t)index / n;
-    if (split == TM_SPLIT_VALIDATION) return index;
-    return (int64_t)tm_random_permute(source->options.seed, tm_random_stream("latents.order") + epoch,
-                                      (uint64_t)index % n, n);
+    return tm_flow_order(&source->options, split, index, ((const cache *)source->state)->splits[split].samples);
 }
 
 static void latents_places(const tm_source *source, tm_split split, int64_t index, tm_stored_places *out)
@@ -265,6 +311,13 @@ static tm_status latents_row(const tm_source *source, tm_split split, int64_t in
     return TM_OK;
 }
 
+static const char *latents_caption(const tm_source *source, tm_split split, int64_t index)
+{
+    int64_t      sample = sample_at(source, split, index);
+    const shard *s = shard_of(&((const cache *)source->state)->splits[split], sample);
+    return json_string_value(json_array_get(s->captions, (size_t)(sample - s->first)));
+}
+
 /* --- opening -------------------------------------------------------------------------------------------------------
  */
 
@@ -272,7 +325,10 @@ static void latents_close(tm_source *source)
 {
     cache *c = source->state;
     for (int k = 0; k < 2; k++) {
-        for (size_t i = 0; i < c->splits[k].n; i++) tm_safetensors_close(c->splits[k].shards[i].set);
+        for (size_t i = 0; i < c->splits[k].n; i++) {
+            tm_safetensors_close(c->splits[k].shards[i].set);
+            json_decref(c->splits[k].shards[i].captions);
+        }
         free(c->splits[k].shards);
     }
     tm_safetensors_close(c->empty);
@@ -306,9 +362,17 @@ static tm_status latents_open(tm_source *source, tm_error *err)
     if (!o->path || !*o->path)
         return tm_fail(err, TM_INVALID, "data.source latents needs a directory of safetensors files; set data.path");
     cache    *c = source->state = tm_alloc(sizeof *c);
-    tm_status st = open_folder(source, o->path, &c->splits[TM_SPLIT_TRAIN], err);
-    if (st == TM_OK && o->validation_path && *o->validation_path)
-        st = open_folder(source, o->validation_path, &c->splits[TM_SPLIT_VALIDATION], err);
+    tm_text   train = { 0 }, held_out = { 0 };
+    bool      both = part_of(o->path, "train", &train) && part_of(o->path, "validation", &held_out);
+    tm_status st = open_folder(source, train.data, &c->splits[TM_SPLIT_TRAIN], err);
+    if (o->validation_path && *o->validation_path) {
+        held_out.length = 0;
+        part_of(o->validation_path, "validation", &held_out);
+        both = true;
+    }
+    if (st == TM_OK && both) st = open_folder(source, held_out.data, &c->splits[TM_SPLIT_VALIDATION], err);
+    tm_text_fini(&train);
+    tm_text_fini(&held_out);
     if (st == TM_OK && tm_flow_dropout(o) > 0) st = read_empty(o, c, err);
     if (st != TM_OK) {
         latents_close(source);
@@ -335,12 +399,14 @@ const tm_source_kind tm_source_latents = {
                 .gate = TM_GATE_HELD_OUT,
                 .needs_path = true,
                 .takes_validation_path = true,
-                .images = true },
+                .images = true,
+                .encoders = "before" },
     .open = latents_open,
     .close = latents_close,
     .fields = tm_flow_fields,
     .row = latents_row,
     .unit = sample_at,
     .places = latents_places,
+    .caption = latents_caption,
     .outline = latents_outline,
 };

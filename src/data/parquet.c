@@ -383,6 +383,13 @@ tm_status tm_parquet_open(const char *path, const char *column, tm_parquet **out
     return st;
 }
 
+void tm_parquet_seek(tm_parquet *parquet, size_t group)
+{
+    TM_ASSERT(group < parquet->chunks.count);
+    parquet->next_chunk = group;
+    parquet->left = parquet->page_left = 0;
+}
+
 int64_t tm_parquet_place(const tm_parquet *parquet)
 {
     return parquet->at ? parquet->at - parquet->bytes : 0;

@@ -25,8 +25,10 @@ TM_MUST_USE tm_status tm_parquet_parse(const char *name, const uint8_t *bytes, i
 /* The text of the next row that has one (nulls are passed over), valid until the next call; *more is false behind the
  * last. */
 TM_MUST_USE tm_status tm_parquet_next(tm_parquet *parquet, const char **text, size_t *bytes, bool *more, tm_error *err);
-int64_t               tm_parquet_place(const tm_parquet *parquet); /* in the file */
-void                  tm_parquet_close(tm_parquet *parquet);       /* NULL is fine */
+/* The next value is the first of a row group. */
+void    tm_parquet_seek(tm_parquet *parquet, size_t group);
+int64_t tm_parquet_place(const tm_parquet *parquet); /* in the file */
+void    tm_parquet_close(tm_parquet *parquet);       /* NULL is fine */
 
 /* A column as it is stored, of tm_parquet_read_leaves, from memory that outlives it. Of one that is no texts, or out of
  * form, values are "" where they are there. */

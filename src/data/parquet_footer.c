@@ -136,6 +136,7 @@ static void add_leaf(tm_parquet_leaves *out, const element *e, const level *at, 
                             : record ? e
                                      : &nothing),
         .part = copy_name(nested ? e : &nothing),
+        .field = copy_name(depth == 2 && at->repetition == 0 ? e : &nothing),
         .index = (int)out->count,
         .flat = depth == 1 && at->repetition == 0,
         .text = e->type == BYTE_ARRAY,
@@ -227,6 +228,7 @@ void tm_parquet_leaves_fini(tm_parquet_leaves *leaves)
         free(leaves->data[i].column);
         free(leaves->data[i].member);
         free(leaves->data[i].part);
+        free(leaves->data[i].field);
     }
     free(leaves->data);
     tm_text_fini(&leaves->names);

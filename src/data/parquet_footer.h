@@ -17,6 +17,7 @@ typedef struct {
     char *column;      /* the name at the top level */
     char *member;      /* below a list of records: the member of a record; else "" */
     char *part;        /* below a list of records that is such a member: the member of one of those; else "" */
+    char *field;       /* below a record outside of a list, one level deep: its member; else "" */
     int   index;       /* among all that are stored */
     bool  flat;        /* a value a row */
     bool  text;        /* its values are texts */

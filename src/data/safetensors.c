@@ -416,3 +416,11 @@ tm_status tm_safetensors_check(const tm_safetensors *set, tm_error *err)
         if (set->shards[i]->map.path) TM_TRY(tm_map_check(&set->shards[i]->map, err));
     return TM_OK;
 }
+
+void tm_name_list_add(tm_name_list *list, const char *name)
+{
+    enum { NAMED = 5 };
+    if (list->n < NAMED) tm_text_printf(&list->text, "%s%s", list->n ? ", " : "", name);
+    if (list->n == NAMED) tm_text_add(&list->text, ", ...");
+    list->n++;
+}

@@ -89,6 +89,13 @@ TM_MUST_USE tm_status tm_safetensors_check(const tm_safetensors *set, tm_error *
 /* "[2048, 768]" */
 char *tm_stored_shape_text(char out[192], const tm_stored_tensor *tensor);
 
+/* Names of tensors for a message: the first five, then "...". Zero-initialise; free with tm_text_fini(&list.text). */
+typedef struct {
+    tm_text text;
+    size_t  n; /* of all that were added */
+} tm_name_list;
+void tm_name_list_add(tm_name_list *list, const char *name);
+
 /* "BF16"; NULL: the format has no name in such a file. */
 const char *tm_safetensors_dtype_name(tm_dtype dtype);
 

@@ -19,7 +19,7 @@ struct tm_sft_coder {
     tm_sft_options    options;
     char             *folder, *template; /* copies of the options' */
     tm_tokenizer     *tokenizer;         /* NULL: bytes */
-    tm_encoder       *encoder;
+    tm_token_encoder *encoder;
     tm_chat          *chat;
     tm_text           text, part;
     tm_template_spans spans;
@@ -41,7 +41,7 @@ tm_status tm_sft_coder_open(const tm_sft_options *options, tm_sft_coder **out, t
     c->folder = bytes ? NULL : copy(options->tokenizer);
     c->template = copy(options->chat_template);
     tm_status st = bytes ? TM_OK : tm_tokenizer_open(c->folder, NULL, &c->tokenizer, err);
-    if (st == TM_OK && c->tokenizer) c->encoder = tm_encoder_create(c->tokenizer);
+    if (st == TM_OK && c->tokenizer) c->encoder = tm_token_encoder_create(c->tokenizer);
     if (st == TM_OK)
         *out = c;
     else
@@ -58,14 +58,14 @@ tm_sft_coder *tm_sft_coder_share(const tm_sft_coder *coder)
                          .tokenizer = coder->tokenizer,
                          .chat = coder->chat,
                          .shares = true };
-    if (c->tokenizer) c->encoder = tm_encoder_create(c->tokenizer);
+    if (c->tokenizer) c->encoder = tm_token_encoder_create(c->tokenizer);
     return c;
 }
 
 void tm_sft_coder_close(tm_sft_coder *coder)
 {
     if (!coder) return;
-    tm_encoder_destroy(coder->encoder);
+    tm_token_encoder_destroy(coder->encoder);
     tm_text_fini(&coder->text);
     tm_text_fini(&coder->part);
     free(coder->spans.data);
@@ -98,7 +98,7 @@ static void put(tm_ids *ids, int32_t id, bool target)
 static tm_status encode(const tm_sft_coder *c, const char *text, size_t bytes, unsigned flags, tm_ids *out,
                         tm_error *err)
 {
-    if (c->encoder) return tm_encoder_encode(c->encoder, text, bytes, flags, out, err);
+    if (c->encoder) return tm_token_encoder_encode(c->encoder, text, bytes, flags, out, err);
     for (size_t i = 0; i < bytes; i++) put(out, (unsigned char)text[i], true);
     return TM_OK;
 }

@@ -263,6 +263,11 @@ double tm_source_nats(const tm_source *source, const int32_t *tokens)
     return source->kind->nats ? source->kind->nats(source, tokens) : (double)NAN;
 }
 
+const char *tm_source_caption(const tm_source *source, tm_split split, int64_t index)
+{
+    return source->kind->caption ? source->kind->caption(source, split, index) : NULL;
+}
+
 char *tm_source_decode(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out)
 {
     if (!source->kind->decode) return NULL;

@@ -41,6 +41,7 @@ typedef struct {
     bool           takes_validation_path; /* data.validation_path */
     bool           decodes;               /* tokens stand for text (tm_source_decode): a model can write some */
     bool           images;                /* a sample is an image, its loss a square error */
+    const char    *encoders;              /* of images: "inside" or "before" the times of steps; NULL: there are none */
     bool           documents;             /* knows where documents begin (tm_source_options.separate) */
     bool           pairs;                 /* a sample holds pairs of sequences, one of which is preferred */
 } tm_source_traits;
@@ -76,13 +77,31 @@ typedef struct {
 /* How images are trained and evaluated: times, texts that are left out (docs/flux.md). */
 typedef enum { TM_FLOW_TORCHTITAN, TM_FLOW_MLPERF, TM_FLOW_FLUXBENCHMARK } tm_flow_protocol;
 
+/* How times of training are drawn: as the protocol says, or t = u, or t = 1 / (1 + exp(-(mean + std n))), with u
+ * uniform in (0, 1) and n normal (Esser et al. 2024, sec. 3.1). */
+typedef enum { TM_TIMES_OF_PROTOCOL, TM_TIMES_UNIFORM, TM_TIMES_LOGIT_NORMAL } tm_flow_times;
+
+/* Who encodes pictures and captions of data.source pictures; one call at a time, from any thread. */
+typedef struct {
+    void *context;
+    /* pixels (16 rows, 16 columns, 3) in [-1, 1] -> mean, logvar (channels / 4, 2 rows, 2 columns). */
+    tm_status (*picture)(void *context, const float *pixels, float *mean, float *logvar, tm_error *err);
+    /* text (text_len, text_dim), pooled (vector_dim). */
+    tm_status (*text)(void *context, const char *caption, float *text, float *pooled, tm_error *err);
+    double scaling_factor, shift_factor;
+} tm_picture_encoder;
+
 /* What sources of images give. tokens 0: the model takes none. */
 typedef struct {
-    int64_t          rows; /* of image tokens */
-    int64_t          tokens, channels, text_len, text_dim, vector_dim;
-    tm_flow_protocol protocol;
-    double           dropout; /* share of the training samples whose texts are left out; NAN: the protocol's */
-    double           spread;  /* gaussians: standard deviation of an image about the mean that its texts tell */
+    int64_t                   rows; /* of image tokens */
+    int64_t                   tokens, channels, text_len, text_dim, vector_dim;
+    tm_flow_protocol          protocol;
+    double                    dropout; /* share of the training samples whose texts are left out; NAN: the protocol's */
+    const tm_picture_encoder *encoder; /* pictures: while it trains; NULL: there is none */
+    double                    spread; /* gaussians: standard deviation of an image about the mean that its texts tell */
+    tm_flow_times             times;
+    double                    logit_mean, logit_std; /* read with TM_TIMES_LOGIT_NORMAL */
+    double                    shift;                 /* a > 0: a drawn t becomes a t / (1 + (a - 1) t); 0: it stays */
 } tm_flow_options;
 
 typedef struct {
@@ -177,6 +196,9 @@ double tm_source_nats(const tm_source *source, const int32_t *tokens);
 /* Appends the text of n tokens to *out, the end token as nothing, and returns out->data; NULL if there is none.
  * Ids beyond the tokenizer's (a model with a larger vocabulary can produce them) become '?'. */
 char *tm_source_decode(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out);
+
+/* What sample `index` of a source of images is a picture of; NULL: not known. Valid until the source is closed. */
+const char *tm_source_caption(const tm_source *source, tm_split split, int64_t index);
 
 /* A thread that keeps up to `depth` batches ready; depth 0: no thread, a batch is read when it is asked for. Batch i
  * holds samples first + i batch ... first + (i+1) batch

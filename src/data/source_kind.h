@@ -47,6 +47,7 @@ typedef struct {
                     int64_t index); /* which of the split's stored samples `index` is: each once an epoch */
     void (*places)(const tm_source *source, tm_split split, int64_t index,
                    tm_stored_places *out); /* adds where that sample lies; TM_WHOLE_SPLIT: all that the split has */
+    const char *(*caption)(const tm_source *source, tm_split split, int64_t index);          /* optional: not known */
     void (*decode)(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out); /* optional: not text */
 } tm_source_kind;
 

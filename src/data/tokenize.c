@@ -46,9 +46,9 @@ typedef struct {
 /* --- encoding ----------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    line       *l;
-    tm_encoder *encoder;
-    slot       *slot;
+    line             *l;
+    tm_token_encoder *encoder;
+    slot             *slot;
 } encoding;
 
 static tm_status encode_document(void *context, const char *text, size_t n, bool begins, bool ends, tm_error *err)
@@ -58,7 +58,7 @@ static tm_status encode_document(void *context, const char *text, size_t n, bool
     slot     *s = c->slot;
     unsigned  flags = (begins ? 0 : TM_ENCODE_CONTINUED) | (ends ? 0 : TM_ENCODE_UNFINISHED);
     if (l->options->special) flags |= TM_ENCODE_SPECIAL;
-    TM_TRY(tm_encoder_encode(c->encoder, text, n, flags, &s->ids, err));
+    TM_TRY(tm_token_encoder_encode(c->encoder, text, n, flags, &s->ids, err));
     if (!ends) return TM_OK;
     const int32_t after[] = { l->end, END_OF_DOCUMENT };
     for (int i = l->end < 0; i < 2; i++) {
@@ -71,8 +71,8 @@ static tm_status encode_document(void *context, const char *text, size_t n, bool
 
 static void *encode_batches(void *arg)
 {
-    line       *l = arg;
-    tm_encoder *e = tm_encoder_create(l->tokenizer);
+    line             *l = arg;
+    tm_token_encoder *e = tm_token_encoder_create(l->tokenizer);
     pthread_mutex_lock(&l->lock);
     for (;;) {
         while (!l->finished && l->taken == l->read) pthread_cond_wait(&l->changed, &l->lock);
@@ -89,7 +89,7 @@ static void *encode_batches(void *arg)
         pthread_cond_broadcast(&l->changed);
     }
     pthread_mutex_unlock(&l->lock);
-    tm_encoder_destroy(e);
+    tm_token_encoder_destroy(e);
     return NULL;
 }
 

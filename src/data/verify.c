@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/md5.h"
 #include "base/text.h"
-#include "data/file_list.h"
+#include "base/file_list.h"
 #include "data/md5_list.h"
 
 #include <errno.h>

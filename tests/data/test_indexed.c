@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "data/indexed.h"
 #include "data/order.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "../support/folder.h"
 #include "../support/full_config.h"
 
@@ -87,7 +87,7 @@ static void a_name_may_end_in_idx_or_bin(void **state)
     assert_int_equal(sequences, 5);
     assert_int_equal(tokens, 25);
     assert_int_equal(tm_indexed_open(test_in_folder("none"), &set, &err), TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "none.idx"));
 }
 
@@ -171,7 +171,7 @@ static void expect_refusal(const uint8_t *idx, size_t n, int64_t bin_bytes, cons
     uint8_t             *exact = tm_alloc(n ? n : 1);
     memcpy(exact, idx, n);
     assert_int_equal(tm_indexed_parse("x.idx", exact, (int64_t)n, "x.bin", tokens, bin_bytes, &set, &err), TM_FORMAT);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (!strstr(err.text, what)) fail_msg("wanted '%s' in: %s", what, err.text);
     free(exact);
 }
@@ -327,11 +327,11 @@ static void what_does_not_fit_is_refused(void **state)
     tm_order      order;
     tm_error      err = { 0 };
     assert_int_equal(tm_order_plan_make(5, 25, 25, 1, &plan, &err), TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "25 tokens, a sample takes 26"));
     err = (tm_error){ 0 };
     assert_int_equal(tm_order_plan_make(5, 25, 4, INT64_MAX, &plan, &err), TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "lower training.steps"));
     err = (tm_error){ 0 };
     assert_int_equal(tm_order_plan_make(1 << 30, 2000000000, 1, 9000000000, &plan, &err), TM_INVALID);
@@ -340,12 +340,6 @@ static void what_does_not_fit_is_refused(void **state)
     plan.document_bytes = INT64_MAX / 2; /* more than any machine has */
     assert_int_equal(tm_order_build(&plan, (const uint8_t *)lengths, 1, &order, &err), TM_NOMEM);
     assert_non_null(strstr(err.text, "are available; lower training.steps"));
-}
-
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/data/whole-indexed-messages.txt");
 }
 
 static const struct CMUnitTest tests[] = {
@@ -359,7 +353,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(samples_cover_the_documents),
     cmocka_unit_test(long_documents),
     cmocka_unit_test(what_does_not_fit_is_refused),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)

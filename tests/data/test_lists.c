@@ -3,7 +3,7 @@
 #include "support/folder.h"
 
 #include "base/file.h"
-#include "data/file_list.h"
+#include "base/file_list.h"
 #include "data/md5_list.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 /* The texts of parquet files that another implementation wrote (tools/make_parquet_fixtures.py), in every codec,
  * encoding and page version; and what is refused. */
 #include "base/arena.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "base/file.h"
 #include "data/parquet.h"
 
@@ -125,7 +125,7 @@ static void what_is_refused_is_named(void **state)
         tm_text  bytes = read_whole(bad[i].file);
         tm_error err = { 0 };
         assert_int_equal(read_all((const uint8_t *)bytes.data, bytes.length, bad[i].column, &err), bad[i].status);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
         if (!strstr(err.text, bad[i].named)) fail_msg("%s: %s", bad[i].file, err.text);
         tm_text_fini(&bytes);
     }
@@ -154,7 +154,7 @@ static void a_wrong_frame_is_named(void **state)
         memcpy(bytes, whole.data, n);
         memcpy(bytes + (cases[i].at < 0 ? (int)n + cases[i].at : cases[i].at), cases[i].bytes, 4);
         assert_int_equal(read_all(bytes, n, "text", &err), TM_FORMAT);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
         if (!strstr(err.text, cases[i].words) || !strstr(err.text, "'x.parquet'")) fail_msg("%zu: %s", i, err.text);
         free(bytes);
     }
@@ -226,16 +226,10 @@ static void damage_is_an_error(void **state)
         if (kinds[k].seen == 0) fail_msg("never told: %s", kinds[k].words);
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/data/whole-parquet-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(texts_of_every_form),      cmocka_unit_test(a_page_that_fills_the_memory_is_refused),
     cmocka_unit_test(what_is_refused_is_named), cmocka_unit_test(a_wrong_frame_is_named),
-    cmocka_unit_test(damage_is_an_error),       cmocka_unit_test(every_message_is_whole),
+    cmocka_unit_test(damage_is_an_error),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

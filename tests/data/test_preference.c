@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "data/preview.h"
 #include "data/source.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 
@@ -212,7 +212,7 @@ static void what_is_wrong_is_refused(void **state)
         tm_error          err = { 0 };
         o.sft.overlong = cases[i].overlong;
         assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
         if (!strstr(err.text, cases[i].words) || !strstr(err.text, "pairs.jsonl"))
             fail_msg("%s: '%s' is not in '%s'", cases[i].content, cases[i].words, err.text);
     }
@@ -222,26 +222,20 @@ static void what_is_wrong_is_refused(void **state)
     tm_error          err = { 0 };
     o.sft.train_on_input = true;
     assert_int_equal(tm_source_open(&o, &source, &err), TM_UNSUPPORTED);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "line 1: data.train_on_input"));
     o.sft.train_on_input = false;
     o.sft.format = TM_SFT_COMPLETION;
     err = (tm_error){ 0 };
     assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "data.format preference, found completion"));
     o.sft.format = TM_SFT_PREFERENCE;
     o.name = "sft";
     err = (tm_error){ 0 };
     assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "are for data.source preference"));
-}
-
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/data/whole-preference-messages.txt");
 }
 
 static const struct CMUnitTest tests[] = {
@@ -249,7 +243,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_pair_is_two_sequences_of_a_row),
     cmocka_unit_test(long_answers_are_cut_or_left_out),
     cmocka_unit_test(what_is_wrong_is_refused),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The language of packed documents with answers: what it is said to be, counted; and its floors. */
 #include "data/source.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -151,17 +151,11 @@ static void too_few_tokens(void **unused)
     tm_source        *source;
     tm_error          err = { 0 };
     assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "needs 16 tokens, found model.vocab_size 15"));
     o.vocab = 16;
     assert_int_equal(tm_source_open(&o, &source, &err), TM_OK);
     tm_source_close(source);
-}
-
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/data/whole-reports-messages.txt");
 }
 
 static const struct CMUnitTest tests[] = {
@@ -169,7 +163,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(answers_rename_a_tenth_of_the_symbols),
     cmocka_unit_test(rows_are_functions_of_seed_and_number),
     cmocka_unit_test(too_few_tokens),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -2,7 +2,7 @@
 /* safetensors: every format there and back, shards, and files that lie. */
 #include "data/safetensors.h"
 #include "graph/value.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 
@@ -35,7 +35,7 @@ static void refuse_bytes(const uint8_t *bytes, size_t size, const char *part)
     tm_safetensors *set;
     tm_error        err = { 0 };
     tm_status       st = tm_safetensors_parse("bad.safetensors", bytes, size, &set, &err);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (st != TM_FORMAT || !strstr(err.text, part) || !strstr(err.text, "'bad.safetensors'"))
         fail_msg("status %d, '%s', wanted '%s'", (int)st, err.text, part);
 }
@@ -179,7 +179,7 @@ static void refuse_index(const char *text, const char *part)
     tm_error        err = { 0 };
     const char     *path = test_file_write(test_folder(), "i.index.json", text);
     tm_status       st = tm_safetensors_open(path, &set, &err);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (st == TM_OK || !strstr(err.text, part)) fail_msg("status %d, '%s', wanted '%s'", (int)st, err.text, part);
 }
 
@@ -238,19 +238,12 @@ static void a_model_has_a_thousand_files_at_most(void **state)
     }
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/data/whole-safetensors-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(files_that_lie_are_refused_by_file_tensor_and_offset),
     cmocka_unit_test(what_is_allowed_is_read),
     cmocka_unit_test(every_format_is_written_and_read_back),
     cmocka_unit_test(shards_and_their_index_agree_or_are_refused),
     cmocka_unit_test(a_model_has_a_thousand_files_at_most),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)

@@ -6,7 +6,7 @@
 #include "data/rows.h"
 #include "data/sft_tokens.h"
 #include "data/source_kind.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 
@@ -415,7 +415,7 @@ static void what_is_too_long(void **state)
     assert_int_equal(targets[0], targets[1]);
     o.sft.overlong = TM_OVERLONG_ERROR;
     assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "rows.jsonl', line 3: 29 tokens, a sample has at most 25"));
     assert_non_null(strstr(err.text, "data.overlong"));
 }
@@ -478,7 +478,7 @@ static void many_rows(void **state)
     int   line = 1;
     for (char *p = text.data; p < first; p++) line += *p == '\n';
     snprintf(words, sizeof words, "line %d: no column 'completion'", line);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (!strstr(err.text, words)) fail_msg("wanted '%s' in: %s", words, err.text);
     tm_text_fini(&text);
 }
@@ -549,7 +549,7 @@ static void what_is_wrong_is_named(void **state)
         o.sft.chat_template = test_in_folder("refuses.jinja");
         tm_status st = tm_source_open(&o, &source, &err);
         if (st == TM_OK || tm_status_exit_code(st) != 4) fail_msg("%s: accepted", cases[i].content);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
         if (!strstr(err.text, cases[i].words) || !strstr(err.text, "wrong.data"))
             fail_msg("'%s': wanted '%s' in: %s", cases[i].content, cases[i].words, err.text);
     }
@@ -578,7 +578,7 @@ static void options_that_cannot_be(void **state)
         o.sft = cases[i].o;
         tm_status st = tm_source_open(&o, &source, &err);
         if (st == TM_OK) fail_msg("case %zu: accepted", i);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
         if (!strstr(err.text, cases[i].words)) fail_msg("wanted '%s' in: %s", cases[i].words, err.text);
     }
     tm_source_options o = options_of(path);
@@ -586,20 +586,14 @@ static void options_that_cannot_be(void **state)
     tm_error          err = { 0 };
     o.vocab = 100;
     assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "set model.vocab_size to 257 or more"));
     o = options_of(path);
     o.validation_fraction = 0.001;
     err = (tm_error){ 0 };
     assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "raise data.validation_fraction"));
-}
-
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/data/whole-sft-messages.txt");
 }
 
 static const struct CMUnitTest tests[] = {
@@ -616,7 +610,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(many_rows),
     cmocka_unit_test(what_is_wrong_is_named),
     cmocka_unit_test(options_that_cannot_be),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)

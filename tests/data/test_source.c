@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding sources, options that cannot be, and the mock source. */
 #include "data/source_kind.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@ static void expect_refusal(const tm_source_options *options, const char *part)
     tm_error   err = { 0 };
     assert_int_equal(tm_source_open(options, &source, &err), TM_INVALID);
     assert_null(source);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (!strstr(err.text, part)) fail_msg("wanted '%s' in: %s", part, err.text);
 }
 
@@ -42,13 +42,27 @@ static void an_empty_document_cuts_nothing(void **state)
     assert_int_equal(targets[3], TM_IGNORED_TARGET);
 }
 
+static void documents_are_of_some_sources(void **state)
+{
+    (void)state;
+    tm_field fields[TM_MAX_FIELDS];
+    tm_error err = { 0 };
+    int      n;
+    assert_int_equal(
+        tm_source_fields(&(tm_source_options){ .name = "synthetic", .seq = 8, .separate = true }, fields, &n, &err),
+        TM_UNSUPPORTED);
+    refusal_is_sound(&err);
+    assert_non_null(strstr(err.text, "megatron and text, found data.source synthetic"));
+}
+
 static void wrong_options_are_refused_with_the_cure(void **state)
 {
     (void)state;
     expect_refusal(&(tm_source_options){ .name = "sinthetic", .vocab = 64, .seq = 8 }, "did you mean 'synthetic'");
     expect_refusal(&(tm_source_options){ .name = "", .vocab = 64, .seq = 8 },
-                   "mock, preference, reports, sft, synthetic, text");
-    expect_refusal(&(tm_source_options){ .vocab = 64, .seq = 8 }, "mock, preference, reports, sft, synthetic, text");
+                   "mock, pictures, preference, reports, sft, synthetic, text");
+    expect_refusal(&(tm_source_options){ .vocab = 64, .seq = 8 },
+                   "mock, pictures, preference, reports, sft, synthetic, text");
     expect_refusal(&(tm_source_options){ .name = "mock", .vocab = 64, .seq = 0 }, "training.seq_len");
     expect_refusal(&(tm_source_options){ .name = "mock", .vocab = 64, .seq = -1 }, "training.seq_len");
     expect_refusal(&(tm_source_options){ .name = "mock", .vocab = 0, .seq = 8 }, "model.vocab_size");
@@ -108,10 +122,10 @@ static void sources_tell_what_they_are(void **state)
 static void names_are_listed_and_found_in_any_case(void **state)
 {
     (void)state;
-    const char *const names[] = { "gaussians",  "govreport", "latents", "megatron",  "mock",
+    const char *const names[] = { "gaussians",  "govreport", "latents", "megatron",  "mock", "pictures",
                                   "preference", "reports",   "sft",     "synthetic", "text" };
-    for (int i = 0; i < 10; i++) assert_string_equal(tm_source_name(i), names[i]);
-    assert_null(tm_source_name(10));
+    for (int i = 0; i < 11; i++) assert_string_equal(tm_source_name(i), names[i]);
+    assert_null(tm_source_name(11));
     assert_null(tm_source_name(-1));
     tm_source *source = NULL;
     tm_error   err = { 0 };
@@ -159,19 +173,13 @@ static void mock_is_uniform_and_has_no_memory(void **state)
     tm_source_close(source);
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/data/whole-source-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(sources_tell_what_they_are),
     cmocka_unit_test(an_empty_document_cuts_nothing),
+    cmocka_unit_test(documents_are_of_some_sources),
     cmocka_unit_test(wrong_options_are_refused_with_the_cure),
     cmocka_unit_test(names_are_listed_and_found_in_any_case),
     cmocka_unit_test(mock_is_uniform_and_has_no_memory),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The built-in language: its stated entropies against samples, its predictability by short contexts, its laws. */
 #include "data/source.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -201,15 +201,9 @@ static void seven_symbols_are_too_few(void **state)
         tm_error          err = { 0 };
         assert_int_equal(tm_source_open(&options, &source, &err), TM_INVALID);
         assert_null(source);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
         assert_non_null(strstr(err.text, "set model.vocab_size to 8"));
     }
-}
-
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/data/whole-synthetic-messages.txt");
 }
 
 static const struct CMUnitTest tests[] = {
@@ -221,7 +215,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(three_tokens_of_context_tell_nothing),
     cmocka_unit_test(at_least_half_a_nat_below_order_3),
     cmocka_unit_test(seven_symbols_are_too_few),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text: windows, splits, order, decoding, and every kind of thing that can lie in a folder. */
 #include "base/text.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "base/random.h"
 #include "data/source.h"
 #include "data/source_kind.h"
@@ -90,7 +90,7 @@ static void expect_refusal(const char *path, int64_t seq, double fraction, const
     assert_int_equal(tm_source_open(&options, &source, &err), TM_INVALID);
     assert_int_equal(tm_status_exit_code(err.status), 4);
     assert_null(source);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (!strstr(err.text, what) || !strstr(err.text, cure)) fail_msg("wanted '%s', '%s' in: %s", what, cure, err.text);
 }
 
@@ -473,12 +473,6 @@ static void files_that_change_meanwhile(void **state)
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_root, remove_root)
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/data/whole-text-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     IN_FOLDER(stream_is_the_sorted_documents),
     IN_FOLDER(each_epoch_is_another_permutation_of_all_windows),
@@ -494,7 +488,6 @@ static const struct CMUnitTest tests[] = {
     IN_FOLDER(unreadable_things_are_refused),
     IN_FOLDER(depth_is_limited),
     IN_FOLDER(files_that_change_meanwhile),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -5,7 +5,7 @@
 #include "data/indexed.h"
 #include "data/packed.h"
 #include "data/source.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "../support/folder.h"
 #include "../support/full_config.h"
 
@@ -35,7 +35,7 @@ static void expect_refusal(const tm_source_options *options, const char *what, c
     assert_int_not_equal(tm_source_open(options, &source, &err), TM_OK);
     assert_int_equal(tm_status_exit_code(err.status), 4);
     assert_null(source);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (!strstr(err.text, what) || !strstr(err.text, cure)) fail_msg("wanted '%s', '%s' in: %s", what, cure, err.text);
 }
 
@@ -203,7 +203,7 @@ static void a_file_shortened_in_a_run_is_noticed(void **state)
     assert_int_equal(truncate(test_in_folder("train.npy"), 200), 0);
     assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, 0, scratch, (void *[]){ x, y }, &(int64_t){ 0 }, &err),
                      TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "was shortened from"));
     tm_loader *loader = tm_loader_open(source, TM_SPLIT_TRAIN, 2, 0, 2);
     for (int i = 0; i < 5; i++) {
@@ -404,13 +404,13 @@ static void indexed_data_that_does_not_fit_is_refused(void **state)
                      TM_OK);
     assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, 5, scratch, (void *[]){ x, y }, &(int64_t){ 0 }, &err),
                      TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "token 24 is not in the vocabulary, 0 to 23"));
     err = (tm_error){ 0 };
     assert_int_equal(truncate(test_in_folder("set.bin"), 48), 0);
     assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, 0, scratch, (void *[]){ x, y }, &(int64_t){ 0 }, &err),
                      TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "set.bin' was shortened from 50 to 48 bytes"));
     tm_source_close(source);
     o = indexed_options("set");
@@ -465,7 +465,7 @@ static void a_set_knows_its_vocabulary(void **state)
         err = (tm_error){ 0 };
         o.path = test_in_folder("known");
         assert_int_equal(tm_source_vocabulary(&o, &size, &err), TM_FORMAT);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
         assert_non_null(strstr(err.text, "known.vocabulary.json'"));
     }
 }
@@ -488,12 +488,6 @@ static void an_outline_reads_headers_only(void **state)
     tm_text_fini(&text);
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/data/whole-token_files-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_mask_counts_at_the_input_or_at_the_target),
     cmocka_unit_test(each_epoch_has_every_row_once_in_an_order_of_the_seed),
@@ -507,7 +501,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(indexed_data_that_does_not_fit_is_refused),
     cmocka_unit_test(a_set_knows_its_vocabulary),
     cmocka_unit_test(an_outline_reads_headers_only),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)

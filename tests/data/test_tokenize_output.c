@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An indexed data set written bit by bit: its bytes, what goes on after a kill and what begins anew, failures with
  * their whole messages. */
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "support/folder.h"
 
 #include "base/file.h"
@@ -267,7 +267,7 @@ static void a_second_name_is_not_written_through(void **state)
         err = (tm_error){ 0 };
         assert_int_equal(link(at(".victim"), at(ends[i])), 0);
         assert_int_equal(tm_tokenize_output_open(at(""), false, 1, &out, &err), TM_IO);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
         assert_non_null(strstr(err.text, ": Too many links"));
         assert_int_equal(unlink(at(ends[i])), 0);
     }
@@ -355,12 +355,6 @@ static void what_fails_is_said(void **state)
     tm_tokenize_output_close(&out);
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/data/whole-tokenize_output-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_teardown(the_bytes_are_those_of_the_format, test_folder_teardown),
     cmocka_unit_test_teardown(long_documents_are_whole, test_folder_teardown),
@@ -371,8 +365,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_teardown(two_calls_do_not_write_the_same_files, test_folder_teardown),
     cmocka_unit_test_teardown(a_second_name_is_not_written_through, test_folder_teardown),
     cmocka_unit_test_teardown(what_is_abandoned_is_gone, test_folder_teardown),
-    cmocka_unit_test_teardown(what_fails_is_said, test_folder_teardown),
-    cmocka_unit_test(every_message_is_whole)
+    cmocka_unit_test_teardown(what_fails_is_said, test_folder_teardown)
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)
