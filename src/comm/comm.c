@@ -278,6 +278,11 @@ uint64_t tm_comm_sent_between_hosts(const tm_comm *comm)
     return atomic_load_explicit(&comm->world->between, memory_order_relaxed);
 }
 
+int64_t tm_comm_waited_ns(const tm_comm *comm)
+{
+    return atomic_load_explicit(&comm->world->waited_ns, memory_order_relaxed);
+}
+
 void tm_comm_set_direct(tm_comm *comm, bool direct)
 {
     comm->direct = direct;

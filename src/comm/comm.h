@@ -68,6 +68,11 @@ const char *tm_comm_engine_name(const tm_comm *comm); /* "threads", "openmpi", "
 const char *tm_comm_way(const tm_comm *comm);
 /* Whatever this rank has sent to other hosts in this world, in bytes, headers of calls among them. */
 uint64_t tm_comm_sent_between_hosts(const tm_comm *comm);
+/* What this rank has waited for other ranks inside calls of this world, in nanoseconds: until they arrived at the
+ * same call, and until the receiver of a message took it out of shared memory. Copying, adding and transfers between
+ * hosts do not count, nor do the first microseconds of a wait, nor what a device waits for in a queue of its own
+ * (NCCL). */
+int64_t tm_comm_waited_ns(const tm_comm *comm);
 /* Calls of the group go from rank to rank also where hosts could share them out; the results are the same. All ranks
  * set it alike: one of them decides for all. For measuring. */
 void tm_comm_set_direct(tm_comm *comm, bool direct);

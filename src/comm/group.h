@@ -123,7 +123,8 @@ typedef struct {
     tm_comm_ring_ends  *ring_ends;  /* (local_size) of the rings to and from each rank of this host */
     tm_comm_stage      *stages;     /* of this rank */
 
-    _Atomic uint64_t between; /* bytes that this rank has sent to other hosts */
+    _Atomic uint64_t between;   /* bytes that this rank has sent to other hosts */
+    _Atomic int64_t  waited_ns; /* tm_comm_waited_ns */
 } tm_comm_world;
 
 /* A message under way. */
@@ -177,12 +178,16 @@ TM_MUST_USE tm_status tm_comm_failed(tm_comm *comm, tm_error *err);
  */
 typedef struct {
     int64_t        since_ns, turn;
+    int64_t        counted_ns; /* since when it is counted as waited; 0: not yet, -1: no more */
     tm_comm_event *event;
     uint32_t       seen; /* its word before what is waited for was looked at */
 } tm_comm_backoff;
 
 /* One turn; false when the deadline has passed since the backoff began (zero, but for the event). */
 bool tm_comm_wait_turn(const tm_comm *comm, tm_comm_backoff *backoff);
+
+/* What is waited for has come: the wait is counted (tm_comm_waited_ns). Later turns of the backoff are not. */
+void tm_comm_wait_over(const tm_comm *comm, tm_comm_backoff *backoff);
 
 /* After what others wait for can be seen. Only in oversubscribed worlds are there sleepers. */
 void tm_comm_event_signal(tm_comm_event *event);

@@ -48,11 +48,26 @@ static void sleep_turn(const tm_comm *comm, tm_comm_backoff *backoff, int64_t no
     backoff->turn |= ALL_DUE;
 }
 
+/* Waits of a few microseconds are not worth a look at the clock. */
+static void count_from_here(tm_comm_backoff *backoff)
+{
+    enum { SHORT = 64 };
+    if (backoff->counted_ns == 0 && backoff->turn >= SHORT) backoff->counted_ns = tm_now_ns();
+}
+
+void tm_comm_wait_over(const tm_comm *comm, tm_comm_backoff *backoff)
+{
+    int64_t waited = backoff->counted_ns > 0 ? tm_now_ns() - backoff->counted_ns : 0;
+    if (waited > 0) atomic_fetch_add_explicit(&comm->world->waited_ns, waited, memory_order_relaxed);
+    backoff->counted_ns = -1;
+}
+
 /* Other ranks want the processor. */
 static bool crowded_turn(const tm_comm *comm, tm_comm_backoff *backoff)
 {
     int64_t now = tm_now_ns();
     if (backoff->since_ns == 0) backoff->since_ns = now;
+    if (backoff->counted_ns == 0) backoff->counted_ns = now;
     if (backoff->turn++ < CROWDED_YIELDS) {
         sched_yield();
     } else {
@@ -67,6 +82,7 @@ bool tm_comm_wait_turn(const tm_comm *comm, tm_comm_backoff *backoff)
 {
     enum { SPINS = 2000, YIELDS = 4000, CLOCK = 64 };
     if (comm->world->oversubscribed) return crowded_turn(comm, backoff);
+    count_from_here(backoff);
     int64_t turn = backoff->turn++;
     if (turn < SPINS) {
         pause_processor();

@@ -24,7 +24,7 @@ static tm_status exchange_headers(tm_comm_transfer *f)
         if (r != comm->rank) TM_TRY(tm_comm_transfer_receive(f, r, &theirs[r], sizeof theirs[r], 0));
     for (int d = 1; d < comm->size; d++)
         TM_TRY(tm_comm_transfer_send(f, (comm->rank + d) % comm->size, &f->header, sizeof f->header, 0));
-    TM_TRY(tm_comm_transfer_wait(f, 0));
+    TM_TRY(tm_comm_transfer_meet(f));
     for (int r = 0; r < comm->size; r++)
         if (r != comm->rank && theirs[r].hash != f->header.hash)
             return tm_comm_mismatch(comm, &f->header, r, &theirs[r], f->err);

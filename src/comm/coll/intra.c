@@ -60,23 +60,32 @@ static void wait_on(const tm_comm *comm, int rank, uint32_t *beat, tm_comm_backo
     *beat = now;
 }
 
+/* Has `rank` arrived at `step`, with the same call? *st: it has, with another one. */
+static bool has_arrived(const intra_call *n, int rank, uint32_t step, uint32_t hash, tm_status *st)
+{
+    const tm_comm_slot *slot = n->comm->slots[rank];
+    uint64_t            flag = atomic_load_explicit(&slot->flag, memory_order_acquire);
+    int32_t             ahead = (int32_t)((uint32_t)(flag >> 32) - step);
+    if (ahead != 0) return ahead > 0; /* then it has seen us, and found us alike */
+    if (((uint32_t)flag & ~1u) != hash)
+        *st = tm_comm_mismatch(n->comm, &n->header, rank, &slot->header[flag & 1], n->err);
+    return true;
+}
+
 /* Until `rank` has arrived at `step` with the same call. */
 static tm_status wait_for(intra_call *n, int rank, uint32_t step, uint32_t hash)
 {
     tm_comm        *comm = n->comm;
-    tm_comm_slot   *slot = comm->slots[rank];
+    tm_status       st = TM_OK;
     tm_comm_backoff backoff = { .event = &comm->slots[0]->all_arrived };
     uint32_t        beat = beat_of(comm, rank);
-    for (;;) {
-        uint64_t flag = atomic_load_explicit(&slot->flag, memory_order_acquire);
-        int32_t  ahead = (int32_t)((uint32_t)(flag >> 32) - step);
-        if (ahead > 0) return TM_OK; /* it has seen us, and found us alike */
-        if (ahead == 0 && ((uint32_t)flag & ~1u) == hash) return TM_OK;
-        if (ahead == 0) return tm_comm_mismatch(comm, &n->header, rank, &slot->header[flag & 1], n->err);
+    while (!has_arrived(n, rank, step, hash, &st)) {
         if (backoff.turn % 16 == 15) TM_TRY(tm_comm_failed(comm, n->err));
         if (comm->inside && backoff.turn % 4 == 3) wait_on(comm, rank, &beat, &backoff);
         if (!tm_comm_wait_turn(comm, &backoff)) return late(n, rank, step);
     }
+    tm_comm_wait_over(comm, &backoff);
+    return st;
 }
 
 /* In a oversubscribed world the rank that finds all others arrived wakes them, once. That ranks differ, they find when

@@ -23,6 +23,9 @@ TM_MUST_USE tm_status tm_comm_transfer_receive(tm_comm_transfer *f, int peer, vo
 
 /* Until all messages with this label (0: all) have ended. The deadline begins anew whenever one does. */
 TM_MUST_USE tm_status tm_comm_transfer_wait(tm_comm_transfer *f, int label);
+/* The same for headers that ranks tell each other before data moves: what this takes is waiting for them, not transfer
+ * (tm_comm_waited_ns). */
+TM_MUST_USE tm_status tm_comm_transfer_meet(tm_comm_transfer *f);
 
 /* Gives up the messages of a call that failed. */
 void tm_comm_transfer_cancel(tm_comm_transfer *f);

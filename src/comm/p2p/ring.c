@@ -231,6 +231,7 @@ static tm_status run_send(tm_comm_transfer *f)
     while (tm_comm_send_queue_waits(world, to) ||
            !tm_comm_ring_put(world, to, f->tag, &f->header, how, f->call->send, bytes, &end))
         TM_TRY(wait_turn(f, &backoff));
+    tm_comm_wait_over(f->comm, &backoff);
     if (how == TM_COMM_EAGER) return TM_OK;
     if (how == TM_COMM_BY_ENGINE) {
         TM_TRY(tm_comm_transfer_send(f, f->call->peer, f->call->send, bytes, 0));
@@ -238,6 +239,7 @@ static tm_status run_send(tm_comm_transfer *f)
     }
     backoff = (tm_comm_backoff){ .event = backoff.event };
     while (!tm_comm_ring_taken(world, to, end)) TM_TRY(wait_turn(f, &backoff));
+    tm_comm_wait_over(f->comm, &backoff);
     return TM_OK;
 }
 
@@ -349,6 +351,7 @@ static tm_status run_receive(tm_comm_transfer *f)
         if (why)
             return tm_comm_fail(f->comm, TM_IO, f->err, "rank %d cannot open what rank %d has for it: %s",
                                 world->ports.rank, from, strerror(why));
+        if (came) tm_comm_wait_over(f->comm, &backoff);
         if (came) break;
         if (!world->oversubscribed) tm_comm_pause(pauses);
         TM_TRY(wait_turn(f, &backoff));

@@ -100,10 +100,9 @@ static tm_status look(tm_comm_transfer *f, int label, int *left, bool *moved)
     return TM_OK;
 }
 
-tm_status tm_comm_transfer_wait(tm_comm_transfer *f, int label)
+static tm_status wait_for(tm_comm_transfer *f, int label, tm_comm_backoff *backoff)
 {
-    tm_comm_backoff backoff = { 0 };
-    tm_comm        *inner = f->comm->inner;
+    tm_comm *inner = f->comm->inner;
     for (;;) {
         bool moved = false;
         int  left;
@@ -111,11 +110,24 @@ tm_status tm_comm_transfer_wait(tm_comm_transfer *f, int label)
         if (left == 0) return TM_OK;
         if (inner) atomic_fetch_add_explicit(&inner->slots[inner->rank]->beat, 1, memory_order_relaxed);
         if (moved)
-            backoff = (tm_comm_backoff){ 0 };
-        else if (backoff.turn % 16 == 15)
+            *backoff = (tm_comm_backoff){ .counted_ns = backoff->counted_ns };
+        else if (backoff->turn % 16 == 15)
             TM_TRY(tm_comm_failed(f->comm, f->err));
-        if (!tm_comm_wait_turn(f->comm, &backoff)) return late(f, label);
+        if (!tm_comm_wait_turn(f->comm, backoff)) return late(f, label);
     }
+}
+
+tm_status tm_comm_transfer_wait(tm_comm_transfer *f, int label)
+{
+    return wait_for(f, label, &(tm_comm_backoff){ .counted_ns = -1 });
+}
+
+tm_status tm_comm_transfer_meet(tm_comm_transfer *f)
+{
+    tm_comm_backoff backoff = { 0 };
+    TM_TRY(wait_for(f, 0, &backoff));
+    tm_comm_wait_over(f->comm, &backoff);
+    return TM_OK;
 }
 
 void tm_comm_transfer_cancel(tm_comm_transfer *f)
@@ -150,7 +162,7 @@ static tm_status run_receive(tm_comm_transfer *f)
     int             peer = f->call->peer;
     tm_comm_header *theirs = &f->comm->headers[peer];
     TM_TRY(tm_comm_transfer_receive(f, peer, theirs, sizeof *theirs, 0));
-    TM_TRY(tm_comm_transfer_wait(f, 0));
+    TM_TRY(tm_comm_transfer_meet(f));
     if (theirs->hash != f->header.hash) return tm_comm_mismatch(f->comm, &f->header, peer, theirs, f->err);
     TM_TRY(tm_comm_transfer_receive(f, peer, f->call->receive, f->call->count * f->element, 0));
     return tm_comm_transfer_wait(f, 0);
