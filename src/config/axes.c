@@ -57,9 +57,11 @@ void tm_axes_add(tm_config *config, tm_layer layer, const char *path, const char
     if (is_given_above(config, layer, entry)) return;
     for (const char *c = list; *c; c++) n += *c == ',';
     const char **values = tm_arena_take(config->arena, n * sizeof *values);
+    bool         translated = config->framework && config->framework->sweeps && tm_config_translates(config, path);
     for (const char *at = list; i < n; i++) {
         size_t length = strcspn(at, ",");
-        values[i] = value_of(config, entry, tm_arena_text_n(config->arena, at, length), origin);
+        values[i] = tm_arena_text_n(config->arena, at, length);
+        if (!translated) values[i] = value_of(config, entry, values[i], origin); /* else a word of the other program */
         at += length + (at[length] == ',');
     }
     if (config->n_axes == config->axes_capacity) {

@@ -121,6 +121,9 @@ const char *tm_config_find_preset(const tm_config *config, const char *name);
 /* A folder where experiments find their presets, as they do in primus/configs of a folder above them (--config-path);
  * at most eight. */
 void tm_config_add_path(tm_config *config, const char *path);
+/* Of the words of a command line, before the file is read: train_args=NAME, accelerate_config=NAME, launcher=NAME say
+ * which files of Hydra's groups a file of FluxBenchmark's launcher is made of. */
+void tm_config_choose_groups(tm_config *config, int argc, char *const *argv);
 /* An experiment file (it has `modules`), a nested or dotted file of keys, a job file of TorchTitan (.toml), a recipe of
  * torchtune (it has components) or a model file of pytorch-training-benchmark (.json); `extends` and ${VAR:default} in
  * all of them. What is wrong with single keys is kept until tm_config_finish, which tells everything at once. */

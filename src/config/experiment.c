@@ -246,6 +246,14 @@ tm_status tm_load_framework(const tm_loader *l, const tm_leaf *framework, bool p
     bool                bridge = found == &tm_framework_megatron_bridge;
     l->config->framework = found;
     if (found == &tm_framework_torchtitan || found == &tm_framework_megatron || (bridge && post)) return TM_OK;
+    if (tm_names_equal(name, "diffusion"))
+        return tm_fail(l->err, TM_UNSUPPORTED,
+                       "framework 'diffusion' (%s) is not supported: its keys have no table here. FLUX.1 runs by its "
+                       "name with keys "
+                       "of ours (trainmark run flux.1_dev --data.source latents --data.path DIR; `trainmark models` "
+                       "lists all), or "
+                       "from Primus' files of framework megatron whose model is diffusion/flux_*.yaml",
+                       tm_place(framework->origin));
     return tm_fail(
         l->err, TM_UNSUPPORTED,
         "framework '%.100s' (%s) is not supported%s: its keys have no table here; wanted torchtitan or megatron%s. A "

@@ -200,6 +200,7 @@ const char *tm_config_weights(const tm_config *config)
 {
     const char *recipe = tm_config_foreign(config, "checkpointer.checkpoint_dir");
     if (config->framework == &tm_framework_mlperf_lora) return tm_mlperf_lora_weights(config);
+    if (config->framework == &tm_framework_fluxbenchmark) return tm_fluxbenchmark_weights(config);
     return recipe ? recipe : tm_config_foreign(config, "pretrained_checkpoint");
 }
 

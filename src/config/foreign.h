@@ -55,6 +55,7 @@ struct tm_framework {
     const tm_foreign_key *keys;
     size_t                n;
     bool (*second)(const tm_config *config); /* of fallbacks "a|b" b counts; NULL: there are none */
+    bool sweeps; /* a list is an axis of a sweep, also where values have cases or are converted */
 };
 
 #define MAPPED(key, ...)                                                                                               \
@@ -107,6 +108,8 @@ void tm_foreign_settle(tm_config *config);
  * NULL; and what its post_trainer.yaml gives recipes, key and value in turns, ends with NULL. */
 const char *const       *tm_megatron_bridge_model(const char *stem);
 extern const char *const tm_megatron_bridge_trainer[];
+/* The weights that a file of FluxBenchmark starts from: train_args.model_path, or NULL. */
+const char *tm_fluxbenchmark_weights(const tm_config *config);
 /* Where submissions of llama2_70b_lora have their weights (config_*.sh): MODEL, of the file or the environment. */
 const char *tm_mlperf_lora_weights(const tm_config *config);
 /* The family of a model that is known by name, but not built ("Mixtral"), or NULL. */

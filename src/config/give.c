@@ -239,12 +239,27 @@ static const tm_foreign_key *find_foreign(const tm_config *config, const char *p
     return NULL;
 }
 
+/* The first of our keys in a row's values: "key", "key=*;..." or "value:key=...|...". */
+static tm_entry *first_target(const tm_config *config, const char *values)
+{
+    for (; *values; values += strcspn(values, "|") + (values[strcspn(values, "|")] == '|')) {
+        char        name[160];
+        const char *colon = memchr(values, ':', strcspn(values, "|")), *from = colon ? colon + 1 : values;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(from, "=;|"), from);
+        tm_entry *entry = *name ? tm_entry_find(config, name) : NULL;
+        if (entry) return entry;
+    }
+    return NULL;
+}
+
 tm_entry *tm_config_target(const tm_config *config, const char *path)
 {
     const tm_framework   *framework;
     const tm_foreign_key *row = find_foreign(config, path, &framework);
     if (!row) return tm_entry_find(config, path);
-    return row->kind == TM_FOREIGN_MAPPED && row->values && !row->convert ? tm_entry_find(config, row->values) : NULL;
+    if (row->kind != TM_FOREIGN_MAPPED || !row->values) return NULL;
+    if (framework->sweeps) return first_target(config, row->values);
+    return !row->convert ? tm_entry_find(config, row->values) : NULL;
 }
 
 /* "auto" for a key that can be searched for: in a sweep. */

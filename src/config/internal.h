@@ -48,6 +48,8 @@ typedef struct {
     tm_value                     layers[LAYER_COUNT];
 } tm_foreign_value;
 
+enum { TM_CONFIG_GROUPS = 3 }; /* train_args, accelerate_config, launcher: config/hydra.c */
+
 struct tm_config {
     tm_arena             *arena;
     tm_entry             *entries;
@@ -75,7 +77,8 @@ struct tm_config {
     const char           *model_named; /* the model that an experiment names, without folder and suffix */
     const char           *paths[8];    /* --config-path */
     int                   n_paths;
-    const struct tm_yaml *references; /* ${name} means this value of the file that is being read */
+    const char           *groups[TM_CONFIG_GROUPS]; /* files of Hydra's groups that the command line names, or NULL */
+    const struct tm_yaml *references;               /* ${name} means this value of the file that is being read */
     tm_error              problems;
     tm_text               spoiled;    /* keys whose value was refused, a line for each */
     bool                  judging;    /* rules are asked: they may see what follows from such a value */

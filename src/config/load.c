@@ -3,6 +3,7 @@
 #include "config/load.h"
 
 #include "base/file.h"
+#include "config/hydra.h"
 #include "config/shell.h"
 #include "config/toml.h"
 #include "config/yaml.h"
@@ -27,6 +28,7 @@ typedef struct chain {
 /* The file that leaves are being read from. */
 typedef struct {
     const char *name, *source, *folder, *fixed_origin; /* fixed_origin: instead of "file name:line" */
+    bool        raw;                                   /* ${...} is not a variable */
 } origin_file;
 
 static tm_status add_leaf(tm_loader *l, const origin_file *file, int line, const char *path, tm_leaf value)
@@ -49,7 +51,7 @@ static tm_status add_leaf(tm_loader *l, const origin_file *file, int line, const
 /* A scalar with its variables replaced, appended to *out. */
 static tm_status scalar_text(tm_loader *l, const origin_file *file, const tm_yaml *node, tm_text *out, bool *secret)
 {
-    if (file->fixed_origin) {
+    if (file->fixed_origin || file->raw) {
         tm_text_add(out, node->text); /* command line: the shell has substituted */
         return TM_OK;
     }
@@ -291,7 +293,9 @@ static const tm_framework *framework_of(const char *path, const tm_yaml *root)
     if (ends_with(path, ".json")) return &tm_framework_ptb;
     if (ends_with(path, ".sh"))
         return tm_yaml_get(root, "MAX_LR") ? &tm_framework_mlperf_8b : &tm_framework_mlperf_lora;
-    return has_component(root) ? &tm_framework_torchtune : NULL;
+    return has_component(root)          ? &tm_framework_torchtune
+           : tm_hydra_is_launcher(root) ? &tm_framework_fluxbenchmark
+                                        : NULL;
 }
 
 /* An experiment of a program whose files are not read says so before its variables are looked up. */
@@ -308,9 +312,65 @@ static tm_status check_program(const tm_loader *l, const origin_file *file, cons
     return TM_OK;
 }
 
+static tm_status read_tree(tm_loader *l, const char *path, const tm_yaml **root)
+{
+    tm_text bytes = { 0 };
+    if (++l->files > MAX_FILES)
+        return tm_fail(l->err, TM_INVALID, "more than %d files are read at '%.300s'", MAX_FILES, path);
+    tm_status st = tm_file_read(path, TM_YAML_MAX_BYTES, &bytes, l->err);
+    if (st == TM_OK) st = parse(l, path, &bytes, root);
+    tm_text_fini(&bytes);
+    return st;
+}
+
+/* A value of OmegaConf that refers to another one is read where it has no effect. */
+static tm_status check_reference(const tm_loader *l, const tm_leaf *leaf)
+{
+    const tm_foreign_key *row =
+        leaf->text && strstr(leaf->text, "${") ? tm_foreign_row(l->config->framework, leaf->path) : NULL;
+    if (!row || row->kind == TM_FOREIGN_HARMLESS || row->kind == TM_FOREIGN_SPEED) return TM_OK;
+    return tm_fail(l->err, TM_UNSUPPORTED, "'%.200s' (%.200s) is '%.200s': references are not read; write the value",
+                   leaf->path, tm_place(leaf->origin), leaf->text);
+}
+
+/* The leaves of a file of Hydra, without `defaults`. A list of one value is that value; old files say cli_args. */
+static tm_status take_composed(tm_loader *l, const tm_hydra_file *from)
+{
+    static const char old[] = "cli_args.";
+    origin_file file = { from->name, tm_arena_format(l->arena, "%s#%d", from->name, ++l->config->loads), from->folder,
+                         NULL, true };
+    size_t      before = l->n;
+    for (const tm_yaml_item *i = from->root->first; i; i = i->next) {
+        if (strcmp(i->key, "defaults") == 0) continue;
+        const char *path = *from->section ? tm_arena_format(l->arena, "%s.%s", from->section, i->key) : i->key;
+        TM_TRY(flatten(l, &file, i->value, i->line, path));
+    }
+    for (size_t i = before; i < l->n; i++) {
+        tm_leaf *leaf = &l->leaves[i];
+        if (tm_begins(leaf->path, old))
+            leaf->path = tm_arena_format(l->arena, "train_args.%s", leaf->path + sizeof old - 1);
+        if (leaf->is_list && leaf->text && !strchr(leaf->text, ',')) leaf->is_list = false;
+        TM_TRY(check_reference(l, leaf));
+    }
+    return TM_OK;
+}
+
+static const tm_hydra_reader hydra_reader = { read_tree, take_composed };
+
+/* A file of FluxBenchmark's launcher that is built in: nothing that it names is a file. */
+static tm_status read_built_in(tm_loader *l, const char *path, const char *text)
+{
+    tm_hydra_file file = { .name = path, .folder = "fluxbenchmark:/", .section = "" };
+    l->config->framework = &tm_framework_fluxbenchmark;
+    TM_TRY(tm_yaml_parse(l->arena, text, strlen(text), path, &file.root, l->err));
+    return tm_hydra_compose(l, &file, &hydra_reader);
+}
+
 /* Appends the leaves of a file, those of what it extends first. */
 static tm_status read_leaves(tm_loader *l, const char *path, const chain *above)
 {
+    const char *built_in = above || l->preset ? NULL : tm_hydra_built_in(path);
+    if (built_in) return read_built_in(l, path, built_in);
     chain          here;
     tm_text        bytes = { 0 };
     const tm_yaml *root = NULL;
@@ -326,10 +386,13 @@ static tm_status read_leaves(tm_loader *l, const char *path, const chain *above)
         return tm_fail(l->err, TM_FORMAT, "%s:%d: a configuration must be a map of keys (key: value), found a %s", path,
                        root->line, root->kind == TM_YAML_LIST ? "list" : "single value");
     origin_file file = { path, tm_arena_format(l->arena, "%s#%d", path, ++l->config->loads), folder_of(l->arena, path),
-                         NULL };
+                         NULL, false };
     if (!above && !l->preset) TM_TRY(check_program(l, &file, root));
     TM_TRY(extend(l, &file, root, &here));
     if (!above && !l->preset) l->config->framework = framework_of(path, root);
+    if (!above && !l->preset && l->config->framework == &tm_framework_fluxbenchmark) {
+        return tm_hydra_compose(l, &(tm_hydra_file){ root, path, file.folder, "", 0 }, &hydra_reader);
+    }
     size_t before = l->n;
     if (l->config->framework == &tm_framework_torchtune) l->config->references = root;
     st = flatten(l, &file, root, 1, "");

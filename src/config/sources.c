@@ -145,7 +145,7 @@ static tm_status apply_word(tm_config *config, const char *word, const char *nex
 {
     const char *equals = strchr(word, '=');
     bool        dashed = strncmp(word, "--", 2) == 0 && word[2];
-    const char *name = dashed ? word + 2 : word;
+    const char *name = dashed ? word + 2 : equals ? word + strspn(word, "+") : word; /* +key=value: Hydra adds a key */
     *taken = false;
     if (*word == '~' && word[1] && !equals) return remove_key(config, word + 1, err);
     if ((!dashed && !equals) || name == equals)

@@ -561,64 +561,6 @@ static void the_page_holds_the_generated_tables(void **state)
     tm_text_fini(&table);
 }
 
-/* The options of a command: rows of its own and nothing else; `model` is a row like any other. */
-static void options_of_a_command_have_only_its_rows(void **state)
-{
-    fixture            *f = *state;
-    static const tm_key rows[] = {
-        { .name = "model", .kind = TM_KEY_TEXT, .help = "a model" },
-        { .name = "rep-ms", .kind = TM_KEY_F64, .fallback = "100", .lo = 0, .hi = 1000, .help = "milliseconds" },
-        { .name = "device", .kind = TM_KEY_CHOICE, .fallback = "cpu", .choices = "cpu|null", .help = "a device" },
-    };
-    char      *words[] = { "--model", "x", "--rep_ms", "5", "--device", "null" }, *unknown[] = { "--threads", "2" };
-    tm_config *options = tm_config_create_options("tool --help");
-    tm_config_add_keys(options, rows, 3);
-    assert_int_equal(tm_config_apply_arguments(options, 6, words, &f->err), TM_OK);
-    assert_int_equal(tm_config_apply_arguments(options, 2, unknown, &f->err), TM_USAGE);
-    assert_non_null(strstr(f->err.text, "--threads"));
-    assert_non_null(strstr(f->err.text, "`tool --help` lists them"));
-    f->err = (tm_error){ 0 };
-    assert_int_equal(tm_config_finish(options, &f->err), TM_OK);
-    assert_string_equal(tm_config_text(options, "model"), "x");
-    assert_string_equal(tm_config_text(options, "device"), "null");
-    assert_true(tm_config_f64(options, "rep-ms") == 5);
-    tm_config_destroy(options);
-}
-
-/* "hip:1": of a row that says so, in any case, and only with digits behind it. */
-static void a_choice_may_have_a_number(void **state)
-{
-    fixture *f = *state;
-    static const struct {
-        const char *text, *wanted; /* NULL: it is none */
-    } cases[] = {
-        { "hip", "hip" },    { "HIP:1", "hip:1" }, { "cuda:0012", "cuda:0012" }, { "null", "null" },
-        { "hip:", NULL },    { "hip:x", NULL },    { "hip:1x", NULL },           { "hip:12345", NULL },
-        { "hip:1:2", NULL }, { "hop:1", NULL },    { "hip:-1", NULL },
-    };
-    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
-        bool       numbered = i % 2;
-        tm_key     row = { .name = "device",
-                           .kind = TM_KEY_CHOICE,
-                           .fallback = "cpu",
-                           .choices = "cpu|cuda|hip|null",
-                           .numbered = numbered,
-                           .help = "a device" };
-        char      *words[] = { "--device", (char *)cases[i / 2].text };
-        tm_config *options = tm_config_create_options("tool --help");
-        bool       good = cases[i / 2].wanted && (numbered || !strchr(words[1], ':'));
-        tm_config_add_keys(options, &row, 1);
-        f->err = (tm_error){ 0 };
-        tm_status st = tm_config_apply_arguments(options, 2, words, &f->err);
-        if (st == TM_OK) st = tm_config_finish(options, &f->err);
-        assert_int_equal(st, good ? TM_OK : TM_INVALID);
-        if (good) assert_string_equal(tm_config_text(options, "device"), cases[i / 2].wanted);
-        if (!good) assert_int_equal(strstr(f->err.text, "null, also NAME:NUMBER; found '") != NULL, numbered);
-        tm_config_destroy(options);
-    }
-    f->err = (tm_error){ 0 };
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 static const struct CMUnitTest tests[] = {
@@ -632,7 +574,6 @@ static const struct CMUnitTest tests[] = {
     TEST(a_file_beside_the_experiment_wins),
     TEST(flavor_chooses_a_preset),
     TEST(a_flavor_given_above_replaces_the_preset),
-    TEST(a_choice_may_have_a_number),
     TEST(of_a_replaced_preset_nothing_is_left),
     TEST(a_flavor_that_the_model_does_not_have_is_refused),
     TEST(a_name_that_no_preset_has_is_refused),
@@ -649,7 +590,6 @@ static const struct CMUnitTest tests[] = {
     TEST(the_program_can_fill_a_default),
     TEST(a_plan_lists_what_is_not_built),
     TEST(help_names_default_and_range),
-    TEST(options_of_a_command_have_only_its_rows),
     TEST(the_page_holds_the_generated_tables),
 };
 

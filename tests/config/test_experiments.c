@@ -262,8 +262,14 @@ static void images_are_planned_by_any_of_their_names(void **state)
         test_foreign_has(f, "data.flow_protocol", "mlperf");
     }
     /* without a word the times are those of its program */
-    refuse_run(f, MEGATRON "diffusion/flux_535m.yaml\n" MOCK "      model_type: diffusion_model\n",
-               "'timestep_sampling_strategy' = 'logit_normal' (default of megatron)", "times that are not uniform");
+    test_foreign_take(f, test_foreign_put(f, "x.yaml",
+                                          MEGATRON "diffusion/flux_535m.yaml\n" MOCK
+                                                   "      model_type: diffusion_model\n"));
+    test_foreign_has(f, "data.flow_times", "logit_normal");
+    refuse_run(f,
+               MEGATRON "diffusion/flux_535m.yaml\n" MOCK "      model_type: diffusion_model\n"
+                        "      timestep_sampling_strategy: mode\n",
+               "'timestep_sampling_strategy' = 'mode'", "times of another distribution");
     refuse_run(f,
                MEGATRON "diffusion/flux_12b.yaml\n" MOCK "      model_type: flux_schnell\n      fp6: mxfp6\n"
                         "      timestep_sampling_strategy: direct_uniform\n      mxfp6_fused_mlp: \"on\"\n",

@@ -10,7 +10,7 @@
 
 #include "support/test.h"
 
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 
@@ -48,7 +48,7 @@ static void refused(const char *words, const char *key, const char *counts_with)
     test_apply_words(config, words);
     snprintf(begin, sizeof begin, "'%s' = ", key);
     if (tm_config_finish(config, &err) != TM_INVALID) fail_msg("%s is accepted: %s", words, err.text);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (strncmp(err.text, begin, strlen(begin)) != 0 || !strstr(err.text, "has no effect: it applies only with ") ||
         !strstr(err.text, counts_with))
         fail_msg("%s", err.text);
@@ -118,7 +118,7 @@ static void what_a_higher_layer_switches_off_is_noted(void **state)
     tm_text_fini(&printed);
     config = configured("validation: {freq: 7, enable: false}\nmodel: {rope_beta_fast: 4, rope_scaling: none}\n", "",
                         TM_INVALID, &err);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "'model.rope_beta_fast' = '4' ("));
     assert_non_null(strstr(err.text, "/keys.yaml:2) has no effect"));
     tm_config_destroy(config);
@@ -136,16 +136,10 @@ static void presets_are_not_judged(void **state)
     tm_config_destroy(config);
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/config/whole-key_conditions-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(conditions_name_keys), cmocka_unit_test(what_counts_nowhere_is_refused),
     cmocka_unit_test_teardown(what_a_higher_layer_switches_off_is_noted, test_folder_teardown),
-    cmocka_unit_test(presets_are_not_judged), cmocka_unit_test(every_message_is_whole)
+    cmocka_unit_test(presets_are_not_judged)
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

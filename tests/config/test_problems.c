@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "support/test.h"
 
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "../support/folder.h"
 #include "../support/full_config.h"
 
@@ -158,7 +158,7 @@ static void all_of_it_and_no_more(void **state)
         tm_error  err = { 0 };
         tm_status st = try_case(&cases[i], folder, &err);
         remove_all(err.text, prefix);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
         if (tm_status_exit_code(st) == 4 && says_just(&cases[i], &err)) continue;
         print_message("%s: status %d: %s\n", cases[i].name, (int)st, err.text);
         bad++;
@@ -185,16 +185,9 @@ static void the_message_is_bounded(void **state)
     assert_true(strlen(err.text) < 4096);
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/config/whole-problems-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(all_of_it_and_no_more),
     cmocka_unit_test(the_message_is_bounded),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -66,5 +66,6 @@ static bool fine_tunes(const tm_config *config)
     return stage && strcmp(stage, "sft") == 0;
 }
 
-const tm_framework tm_framework_megatron = { "megatron", "Megatron-LM, and Primus with framework megatron", keys,
-                                             sizeof keys / sizeof keys[0], fine_tunes };
+const tm_framework tm_framework_megatron = { "megatron", "Megatron-LM, and Primus with framework megatron",
+                                             keys,       sizeof keys / sizeof keys[0],
+                                             fine_tunes, false };

@@ -367,5 +367,8 @@ static const tm_foreign_key keys[] = {
 /* clang-format on */
 
 const tm_framework tm_framework_megatron_bridge = { "megatron_bridge",
-                                                    "recipes of Megatron-Bridge that Primus post-trains with", keys,
-                                                    sizeof keys / sizeof keys[0], of_benchmark };
+                                                    "recipes of Megatron-Bridge that Primus post-trains with",
+                                                    keys,
+                                                    sizeof keys / sizeof keys[0],
+                                                    of_benchmark,
+                                                    false };

@@ -187,7 +187,14 @@ static const tm_foreign_key pretraining[] = {
 /* clang-format on */
 
 const tm_framework tm_framework_mlperf_lora = { "mlperf-llama2_70b_lora",
-                                                "config_*.sh of submissions of llama2_70b_lora with NeMo", lora,
-                                                sizeof lora / sizeof lora[0], NULL };
-const tm_framework tm_framework_mlperf_8b = { "mlperf-llama31_8b", "config_*.sh of submissions of llama31_8b with NeMo",
-                                              pretraining, sizeof pretraining / sizeof pretraining[0], NULL };
+                                                "config_*.sh of submissions of llama2_70b_lora with NeMo",
+                                                lora,
+                                                sizeof lora / sizeof lora[0],
+                                                NULL,
+                                                false };
+const tm_framework tm_framework_mlperf_8b = { "mlperf-llama31_8b",
+                                              "config_*.sh of submissions of llama31_8b with NeMo",
+                                              pretraining,
+                                              sizeof pretraining / sizeof pretraining[0],
+                                              NULL,
+                                              false };

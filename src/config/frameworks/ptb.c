@@ -52,5 +52,8 @@ static const tm_foreign_key keys[] = {
 /* clang-format on */
 
 const tm_framework tm_framework_ptb = { "pytorch-training-benchmark",
-                                        "pytorch-training-benchmark: its model files and flags", keys,
-                                        sizeof keys / sizeof keys[0], NULL };
+                                        "pytorch-training-benchmark: its model files and flags",
+                                        keys,
+                                        sizeof keys / sizeof keys[0],
+                                        NULL,
+                                        false };

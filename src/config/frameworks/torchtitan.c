@@ -309,5 +309,6 @@ static const tm_foreign_key keys[] = {
 };
 /* clang-format on */
 
-const tm_framework tm_framework_torchtitan = { "torchtitan", "TorchTitan, and Primus with framework torchtitan", keys,
-                                               sizeof keys / sizeof keys[0], NULL };
+const tm_framework tm_framework_torchtitan = { "torchtitan", "TorchTitan, and Primus with framework torchtitan",
+                                               keys,         sizeof keys / sizeof keys[0],
+                                               NULL,         false };

@@ -397,5 +397,6 @@ static const tm_foreign_key keys[] = {
 };
 /* clang-format on */
 
-const tm_framework tm_framework_torchtune = { "torchtune", "recipes of torchtune", keys, sizeof keys / sizeof keys[0],
-                                              NULL };
+const tm_framework tm_framework_torchtune = { "torchtune", "recipes of torchtune",
+                                              keys,        sizeof keys / sizeof keys[0],
+                                              NULL,        false };
