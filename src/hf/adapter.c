@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "graph/value.h"
 #include "hf/layout.h"
+#include "hf/lora_file.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -28,6 +29,8 @@ bool tm_hf_is_adapter(const char *folder)
 {
     tm_text path = { 0 };
     bool    is = tm_file_exists(in_folder(folder, config_name, &path));
+    path.length = 0;
+    is = is || tm_hf_lora_file(folder, &path);
     tm_text_fini(&path);
     return is;
 }
@@ -135,6 +138,15 @@ tm_status tm_hf_adapter_open(const char *folder, const tm_safetensors *model, co
     tm_text path = { 0 };
     *out = (tm_hf_adapter){ .arena = tm_arena_create() };
     out->folder = tm_arena_text(out->arena, folder);
+    bool peft = tm_file_exists(in_folder(folder, config_name, &path));
+    path.length = 0;
+    bool one = !peft && tm_hf_lora_file(folder, &path);
+    if (!one) in_folder(folder, weights_name, &path);
+    out->file = tm_arena_text(out->arena, path.data);
+    if (one) {
+        tm_text_fini(&path);
+        return tm_hf_lora_open(out, form, err);
+    }
     tm_status st = tm_hf_adapter_configure(out, err);
     if (st == TM_OK && !tm_file_exists(in_folder(folder, weights_name, &path)))
         st = tm_fail(err, TM_INVALID, "'%.300s' holds no %s%s", folder, weights_name,
@@ -163,6 +175,26 @@ static bool in_layout(const tm_hf_layout *layout, const char *name)
     return false;
 }
 
+/* Modules that have one A together here must have it in the file, too. */
+static tm_status check_shared(const tm_hf_layout *layout, const tm_hf_adapter *a, const tm_stored_tensor *const *found,
+                              tm_error *err)
+{
+    for (size_t i = 0; i < layout->n; i++)
+        for (size_t k = 0; k < i; k++) {
+            const tm_hf_entry *x = &layout->entries[i], *y = &layout->entries[k];
+            bool               one = x->n_slices && y->n_slices && x->slices[0].parameter == y->slices[0].parameter &&
+                       x->slices[0].first == y->slices[0].first && x->slices[0].start == y->slices[0].start;
+            if (!one || (found[i]->bytes == found[k]->bytes && found[i]->dtype == found[k]->dtype &&
+                         memcmp(found[i]->data, found[k]->data, found[i]->bytes) == 0))
+                continue;
+            return tm_fail(err, TM_FORMAT,
+                           "'%.300s': '%s' and '%s' differ, and the run has one for both, as lora.targets names their "
+                           "fused matrix; name the parts instead",
+                           a->file, y->name, x->name);
+        }
+    return TM_OK;
+}
+
 static tm_status find_all(const tm_hf_layout *layout, const tm_hf_adapter *a, const tm_stored_tensor **found,
                           tm_hf_report *report, tm_error *err)
 {
@@ -170,8 +202,7 @@ static tm_status find_all(const tm_hf_layout *layout, const tm_hf_adapter *a, co
     const tm_stored_tensor *all = tm_safetensors_list(a->weights, &n);
     for (size_t i = 0; i < layout->n; i++) {
         found[i] = tm_safetensors_find(a->weights, layout->entries[i].name);
-        if (!found[i])
-            return tm_fail(err, TM_FORMAT, "'%.300s/%s' lacks '%s'", a->folder, weights_name, layout->entries[i].name);
+        if (!found[i]) return tm_fail(err, TM_FORMAT, "'%.300s' lacks '%s'", a->file, layout->entries[i].name);
         TM_TRY(tm_hf_check_shape(&layout->entries[i], found[i], err));
         report->elements += layout->entries[i].elements;
         report->bytes += (int64_t)found[i]->bytes;
@@ -183,7 +214,7 @@ static tm_status find_all(const tm_hf_layout *layout, const tm_hf_adapter *a, co
                 err, TM_FORMAT,
                 "'%s' holds '%s', and the model has no such linear layer in a block, or the run no adapter there",
                 all[i].file, all[i].name);
-    return TM_OK;
+    return check_shared(layout, a, found, err);
 }
 
 /* Appends "model.layers.0.self_attn.q_proj". */
@@ -197,8 +228,7 @@ static void module_name(const tm_hf_form *form, const tm_hf_entry *entry, tm_tex
 
 static tm_status lacks(const tm_hf_adapter *a, const char *module, tm_error *err)
 {
-    return tm_fail(err, TM_FORMAT, "'%.300s/%s' lacks the adapter of '%s', which '%s' names", a->folder, weights_name,
-                   module, config_name);
+    return tm_fail(err, TM_FORMAT, "'%.300s' lacks the adapter of '%s', which '%s' names", a->file, module, a->config);
 }
 
 /* The output layer of a tied model, which has no matrix of its own. */
@@ -549,8 +579,13 @@ tm_status tm_hf_adapter_write(const tm_hf_memory *memory, const tm_adapters *ada
     if (tm_hf_is_adapter(folder))
         return tm_fail(err, TM_INVALID, "'%s' already holds an adapter; give a directory that does not", folder);
     TM_TRY(tm_hf_adapter_layout_create(memory->graph, memory->shape, memory->form, &w.layout, err));
-    tm_status st = write_weights(&w, in_folder(folder, weights_name, &path), report, err);
-    if (st == TM_OK) st = write_config(&w, in_folder(folder, config_name, &path), err); /* last: it is complete */
+    tm_status st = TM_OK;
+    if (memory->form->diffusers)
+        st = tm_hf_lora_write(memory, w.layout, folder, report, err);
+    else
+        st = write_weights(&w, in_folder(folder, weights_name, &path), report, err);
+    if (st == TM_OK && !memory->form->diffusers)
+        st = write_config(&w, in_folder(folder, config_name, &path), err); /* last: it is complete */
     tm_hf_layout_destroy(w.layout);
     tm_text_fini(&path);
     return st;

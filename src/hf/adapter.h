@@ -3,6 +3,9 @@
  * tensors are called base_model.model.MODULE.lora_A.weight (r, in) and .lora_B.weight (out, r), with DoRA also
  * .lora_magnitude_vector (out). Experts have A (E r, in) and B (out, r E) together (hf/adapter_layout.c).
  *
+ * Of image models also the files of diffusers and of other trainers are read (hf/lora_file.h), and those of diffusers
+ * written.
+ *
  * Read, they are parameters of a graph (tm_hf_adapter_load), or are added to the weights of the model while these are
  * loaded or exported: W + scale B A (with DoRA, rows of the stored lengths), summed in float64 and rounded once. */
 #ifndef TM_HF_ADAPTER_H
@@ -11,7 +14,7 @@
 #include "hf/folder.h"
 #include "train/adapter/adapters.h"
 
-/* Does the folder have an adapter_config.json? */
+/* Does the folder have an adapter_config.json, or is it, or holds it, a file of hf/lora_file.h? */
 bool tm_hf_is_adapter(const char *folder);
 
 /* The model that the adapter of a folder is for: base_model_name_or_path, of a name of the hub with "@REVISION" where
@@ -42,8 +45,9 @@ typedef struct tm_hf_adapter {
     tm_peft_rules   rules;
     tm_safetensors *weights;
     tm_arena       *arena;
-    const char     *folder;
-    bool            experts[2]; /* gate_up_proj, down_proj of all experts are adapted */
+    const char     *folder, *file; /* as given; of the weights */
+    const char     *config;        /* what the members of `rules` are from, for messages */
+    bool            experts[2];    /* gate_up_proj, down_proj of all experts are adapted */
 } tm_hf_adapter;
 
 /* TM_INVALID, TM_FORMAT: no such folder, damaged; TM_UNSUPPORTED, naming the member: a configuration that computes what
@@ -61,6 +65,9 @@ void tm_hf_adapter_close(tm_hf_adapter *adapter); /* a zeroed one is fine */
 
 /* Reads adapter_config.json into a zeroed adapter that has its folder and its arena (private to hf/). */
 TM_MUST_USE tm_status tm_hf_adapter_configure(tm_hf_adapter *adapter, tm_error *err);
+/* The same of the text of a file's metadata, "lora_adapter_metadata", of which members of the transformer count; NULL:
+ * nothing (private to hf/). */
+TM_MUST_USE tm_status tm_hf_adapter_metadata(tm_hf_adapter *adapter, const char *text, tm_error *err);
 /* The module of that name, with the prefix of files; NULL: the file has none. */
 const tm_adapted_module *tm_hf_adapter_module(const tm_hf_adapter *adapter, const char *name);
 
@@ -78,8 +85,9 @@ TM_MUST_USE tm_status tm_hf_adapter_load(const tm_hf_memory *memory, const tm_hf
  * shape and form are used. */
 TM_MUST_USE tm_status tm_hf_adapter_check(const tm_hf_memory *memory, const tm_hf_adapter *adapter, tm_error *err);
 
-/* Writes adapter_config.json and adapter_model.safetensors (float32) from the adapters of a graph, by memory->read.
- * `base`: path of the model, for PEFT. The folder is made; must not hold an adapter. */
+/* Writes adapter_config.json and adapter_model.safetensors (float32) from the adapters of a graph, by memory->read; of
+ * a model of diffusers pytorch_lora_weights.safetensors (tm_hf_lora_write). `base`: path of the model, for PEFT. The
+ * folder is made; must not hold an adapter. */
 TM_MUST_USE tm_status tm_hf_adapter_write(const tm_hf_memory *memory, const tm_adapters *adapters, const char *base,
                                           const char *folder, tm_hf_report *report, tm_error *err);
 

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json_input.h"
 #include "base/text.h"
+#include "hf/lora_file.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -51,14 +52,14 @@ static tm_status not_built(const tm_hf_adapter *a, const char *key, const json_t
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     tm_fail(err, TM_UNSUPPORTED,
             "'%.200s/%s': '%s' is %.100s, which is not supported; merge the adapter with PEFT first", a->folder,
-            config_name, key, text ? text : "?");
+            a->config, key, text ? text : "?");
     free(text);
     return TM_UNSUPPORTED;
 }
 
 static tm_status wrong(const tm_hf_adapter *a, const char *key, const char *wanted, tm_error *err)
 {
-    return tm_fail(err, TM_FORMAT, "'%.200s/%s': '%s' must be %s", a->folder, config_name, key, wanted);
+    return tm_fail(err, TM_FORMAT, "'%.200s/%s': '%s' must be %s", a->folder, a->config, key, wanted);
 }
 
 static tm_status read_number(const tm_hf_adapter *a, const char *key, const json_t *value, double lo, double hi,
@@ -128,7 +129,7 @@ static tm_status read_texts(const tm_hf_adapter *a, const char *key, const json_
 static tm_status check_pattern(const tm_hf_adapter *a, const char *key, const char *pattern, tm_error *err)
 {
     char where[400];
-    snprintf(where, sizeof where, "'%.200s/%s': '%s'", a->folder, config_name, key);
+    snprintf(where, sizeof where, "'%.200s/%s': '%s'", a->folder, a->config, key);
     return tm_pattern_check(pattern, where, err) == TM_OK ? TM_OK : TM_FORMAT;
 }
 
@@ -173,8 +174,7 @@ static tm_status read_values(tm_hf_adapter *a, const char *key, const json_t *va
         double x = json_number_value(number);
         bool   whole = json_is_integer(number) || least < 1;
         if (!json_is_number(number) || !whole || !(x >= least) || x > (least < 1 ? 1e6 : 65536))
-            return tm_fail(err, TM_FORMAT, "'%.200s/%s': '%s' gives '%.100s' no %s", a->folder, config_name, key,
-                           pattern,
+            return tm_fail(err, TM_FORMAT, "'%.200s/%s': '%s' gives '%.100s' no %s", a->folder, a->config, key, pattern,
                            least < 1 ? "alpha: a number from 0 to 1000000" : "rank: a whole number from 1 to 65536");
         TM_TRY(check_pattern(a, key, pattern, err));
         all[(*n)++] = (tm_pattern_value){ tm_arena_text(a->arena, pattern), x };
@@ -216,10 +216,10 @@ static tm_status check_rules(const tm_hf_adapter *a, tm_error *err)
     if (text && (r->layers || r->blocks.n))
         return tm_fail(err, TM_FORMAT,
                        "'%.200s/%s': '%s' cannot stand beside 'target_modules' that is a text; give a list of names",
-                       a->folder, config_name, r->layers ? "layers_to_transform" : "layers_pattern");
+                       a->folder, a->config, r->layers ? "layers_to_transform" : "layers_pattern");
     if (r->blocks.n && !r->layers)
         return tm_fail(err, TM_FORMAT, "'%.200s/%s': 'layers_pattern' needs 'layers_to_transform'", a->folder,
-                       config_name);
+                       a->config);
     for (size_t i = 0; i < r->blocks.n; i++) TM_TRY(check_pattern(a, "layers_pattern", r->blocks.names[i], err));
     const char *beside = a->adapters.n_ranks    ? "rank_pattern"
                          : a->adapters.n_alphas ? "alpha_pattern"
@@ -229,7 +229,7 @@ static tm_status check_rules(const tm_hf_adapter *a, tm_error *err)
         return tm_fail(
             err, TM_UNSUPPORTED,
             "'%.200s/%s': '%s' beside 'target_parameters' is not supported; merge the adapter with PEFT first",
-            a->folder, config_name, beside);
+            a->folder, a->config, beside);
     return TM_OK;
 }
 
@@ -306,11 +306,36 @@ static tm_status read_member(tm_hf_adapter *a, const char *key, const json_t *va
     return not_built(a, key, value, err);
 }
 
+static bool is_peft(const char *folder)
+{
+    tm_text path = { 0 };
+    tm_text_printf(&path, "%s/%s", folder, config_name);
+    bool is = tm_file_exists(path.data);
+    tm_text_fini(&path);
+    return is;
+}
+
 /* The object in the file; the caller frees it, also after a failure. */
 static tm_status read_object(const char *folder, json_t **out, tm_error *err)
 {
     tm_text      path = { 0 };
     json_error_t problem;
+    *out = NULL;
+    if (tm_hf_lora_file(folder, &path) && !is_peft(folder)) {
+        tm_fail(err, TM_INVALID, "'%.300s' does not name its model; give the directory of the model beside it",
+                path.data);
+        tm_text_fini(&path);
+        return TM_INVALID;
+    }
+    const char *end = strstr(folder, ".safetensors");
+    if (end && !strchr(end, '/')) {
+        tm_text_fini(&path);
+        return tm_fail(err, TM_INVALID,
+                       tm_file_exists(folder) ? "'%.300s' holds no adapter (MODULE.lora_A.weight or .lora_down.weight)"
+                                              : "there is no adapter '%.300s'",
+                       folder);
+    }
+    path.length = 0;
     tm_text_printf(&path, "%s/%s", folder, config_name);
     json_t   *root = *out = tm_json_input_file(path.data, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
     tm_status st = TM_OK;
@@ -342,11 +367,38 @@ tm_status tm_hf_adapter_base(const char *folder, tm_text *out, tm_error *err)
     return st;
 }
 
+/* Of members with another prefix than "transformer." ("text_encoder.r") nothing is read. */
+static const char *member_of(const char *key)
+{
+    static const char prefix[] = "transformer.";
+    if (strncmp(key, prefix, sizeof prefix - 1) == 0) return key + sizeof prefix - 1;
+    return strchr(key, '.') ? NULL : key;
+}
+
+tm_status tm_hf_adapter_metadata(tm_hf_adapter *a, const char *text, tm_error *err)
+{
+    json_error_t problem;
+    json_t      *value, *root = text ? json_loads(text, JSON_REJECT_DUPLICATES, &problem) : NULL;
+    const char  *key;
+    tm_status    st = TM_OK;
+    if (!text) return TM_OK;
+    a->config = "lora_adapter_metadata";
+    a->adapters.alpha = 8; /* that of PEFT where nothing is said */
+    if (!json_is_object(root)) st = tm_fail(err, TM_FORMAT, "'%.300s': %s is no JSON object", a->file, a->config);
+    json_object_foreach(root, key, value) if (st == TM_OK && member_of(key)) st =
+        read_member(a, member_of(key), value, err);
+    if (st == TM_OK && a->adapters.rank == 0) st = wrong(a, "r", "the rank of the adapters", err);
+    a->rules = (tm_peft_rules){ 0 }; /* the modules are those of the file */
+    json_decref(root);
+    return st;
+}
+
 tm_status tm_hf_adapter_configure(tm_hf_adapter *a, tm_error *err)
 {
     json_t     *root, *value;
     tm_status   st = read_object(a->folder, &root, err);
     const char *key;
+    a->config = config_name;
     a->adapters = (tm_adapters){ .alpha = 8, .base = TM_DTYPE_COUNT, .place = a->folder };
     json_object_foreach(root, key, value) if (st == TM_OK) st = read_member(a, key, value, err);
     if (st == TM_OK && !json_object_get(root, "peft_type")) st = wrong(a, "peft_type", "LORA", err);

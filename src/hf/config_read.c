@@ -27,30 +27,6 @@ typedef struct {
 
 /* --- members ------------------------------------------------------------------------------------------------------ */
 
-static const char *text_of(tm_arena *arena, const json_t *value)
-{
-    char number[32];
-    switch (json_typeof(value)) {
-    case JSON_STRING:
-        return json_string_value(value);
-    case JSON_INTEGER:
-        return tm_arena_format(arena, "%lld", (long long)json_integer_value(value));
-    case JSON_REAL:
-        return tm_arena_text(arena, tm_format_double(number, json_real_value(value)));
-    case JSON_TRUE:
-        return "true";
-    case JSON_FALSE:
-        return "false";
-    case JSON_NULL:
-        return "null";
-    case JSON_OBJECT:
-        return json_object_size(value) ? "{...}" : "{}";
-    case JSON_ARRAY:
-        return json_array_size(value) ? "[...]" : "[]";
-    }
-    return "";
-}
-
 /* The first of the names in "a|b.c" into name[]; returns where the next begins, NULL at the end. */
 static const char *next_name(const char *names, char name[160])
 {
@@ -143,9 +119,11 @@ static tm_status find(const reader *r, const tm_hf_key *row, json_t **value, cha
         names = next_name(names, other);
         json_t *here = member(r->root, other);
         if (!here) continue;
-        if (*value && !json_equal(*value, here) && strcmp(text_of(r->arena, *value), text_of(r->arena, here)) != 0)
+        if (*value && !json_equal(*value, here) &&
+            strcmp(tm_json_value_text(r->arena, *value), tm_json_value_text(r->arena, here)) != 0)
             return tm_fail(err, TM_FORMAT, "'%s': '%s' is %s, but '%s' is %s; they mean the same and must be equal",
-                           r->path, name, text_of(r->arena, *value), other, text_of(r->arena, here));
+                           r->path, name, tm_json_value_text(r->arena, *value), other,
+                           tm_json_value_text(r->arena, here));
         if (*value) continue;
         *value = here;
         strcpy(name, other);
@@ -198,7 +176,7 @@ static tm_status cycle(const reader *r, const tm_hf_key *row, const char *name, 
     if (!json_is_array(list)) return tm_fail(err, TM_FORMAT, "'%s': '%s' is not a list", r->path, name);
     for (size_t i = 0; i < json_array_size(list); i++) {
         values = next_name(values ? values : row->values, wanted);
-        const char *value = text_of(r->arena, json_array_get(list, i));
+        const char *value = tm_json_value_text(r->arena, json_array_get(list, i));
         if (strcmp(value, wanted) != 0)
             return tm_fail(err, TM_UNSUPPORTED, "'%s': '%s'[%zu] is %.80s; of %s models only %s in turns is built",
                            r->path, name, i, value, r->form->model_type, row->values);
@@ -214,7 +192,7 @@ static tm_status give_list(reader *r, const tm_hf_key *row, const char *name, co
     tm_text_add(&text, "");
     for (size_t i = 0; i < json_array_size(list); i++) {
         plain &= json_is_number(json_array_get(list, i));
-        tm_text_printf(&text, "%s%s", i ? "," : "", text_of(r->arena, json_array_get(list, i)));
+        tm_text_printf(&text, "%s%s", i ? "," : "", tm_json_value_text(r->arena, json_array_get(list, i)));
     }
     tm_status st = plain ? give(r, row, name, tm_arena_text(r->arena, text.data), err)
                          : tm_fail(err, TM_FORMAT, "'%s': '%s' is not a list of numbers", r->path, name);
@@ -265,8 +243,8 @@ static tm_status apply(reader *r, const tm_hf_key *row, tm_error *err)
     if (row->kind == TM_HF_CYCLE) return value ? cycle(r, row, name, value, err) : TM_OK;
     if (value && row->kind == TM_HF_VALUE && !number(value))
         return tm_fail(err, TM_FORMAT, "'%s': '%s' is %s, wanted a single value", r->path, name,
-                       text_of(r->arena, value));
-    const char *text = value ? text_of(r->arena, value) : meant(r, missing);
+                       tm_json_value_text(r->arena, value));
+    const char *text = value ? tm_json_value_text(r->arena, value) : meant(r, missing);
     if (row->kind == TM_HF_VALUE || row->kind == TM_HF_LIST) return give(r, row, name, text, err);
     if (row->kind == TM_HF_CHOICE) return choose(r, row, name, text, err);
     if (one_of(row->values, text)) return TM_OK;
@@ -326,7 +304,7 @@ static tm_status check_names(const reader *r, json_t *object, const char *prefix
             err, TM_UNSUPPORTED,
             "'%s': '%.150s' (%.80s) is not known for model_type %s and might change what is computed; remove it "
             "if it does not",
-            r->path, name, text_of(r->arena, value), r->form->model_type);
+            r->path, name, tm_json_value_text(r->arena, value), r->form->model_type);
     }
     return TM_OK;
 }

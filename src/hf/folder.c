@@ -117,3 +117,16 @@ tm_hf_memory tm_hf_trainer_memory(tm_trainer *trainer, const tm_hf_form *form)
                            .read = trainer_read,
                            .sum = trainer_sum };
 }
+
+static tm_status forward_write(const tm_hf_memory *memory, tm_tensor_id id, size_t offset, const void *from,
+                               size_t bytes, tm_error *err)
+{
+    return tm_forward_write(memory->context, id, offset, from, bytes, err);
+}
+
+tm_hf_memory tm_hf_forward_memory(tm_forward *forward, const tm_model_shape *shape, const tm_hf_form *form)
+{
+    return (tm_hf_memory){
+        .graph = forward->plan->graph, .shape = shape, .form = form, .context = forward, .write = forward_write
+    };
+}

@@ -5,6 +5,7 @@
 #define TM_HF_FOLDER_H
 
 #include "data/safetensors.h"
+#include "device/forward.h"
 #include "graph/graph.h"
 #include "hf/config.h"
 #include "train/trainer/trainer.h"
@@ -40,8 +41,9 @@ typedef struct tm_hf_memory {
     tm_status (*sum)(const struct tm_hf_memory *memory, unsigned axes, double *values, size_t n, tm_error *err);
 } tm_hf_memory;
 
-/* Those of a trainer. */
+/* Those of a trainer, and of a program without one, which can be written. */
 tm_hf_memory tm_hf_trainer_memory(tm_trainer *trainer, const tm_hf_form *form);
+tm_hf_memory tm_hf_forward_memory(tm_forward *forward, const tm_model_shape *shape, const tm_hf_form *form);
 
 /* What was loaded, or would be: every parameter has its tensor, and every tensor of the files is used, or listed as
  * harmless by the form. */

@@ -11,21 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFER = 4 << 20, NAMED = 5 /* tensors that a message names */ };
+enum { BUFFER = 4 << 20 };
 
 /* --- check -------------------------------------------------------------------------------------------------------- */
-
-typedef struct {
-    tm_text text;
-    size_t  n;
-} name_list;
-
-static void add_name(name_list *list, const char *name)
-{
-    if (list->n < NAMED) tm_text_printf(&list->text, "%s%s", list->n ? ", " : "", name);
-    if (list->n == NAMED) tm_text_add(&list->text, ", ...");
-    list->n++;
-}
 
 tm_status tm_hf_check_shape(const tm_hf_entry *entry, const tm_stored_tensor *stored, tm_error *err)
 {
@@ -101,12 +89,12 @@ static const tm_stored_tensor *find(const tm_hf_memory *memory, const char *name
 
 /* found[i]: the tensor of entries[i]. */
 static tm_status find_all(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_safetensors *weights,
-                          const tm_stored_tensor **found, tm_hf_report *report, name_list *missing, tm_error *err)
+                          const tm_stored_tensor **found, tm_hf_report *report, tm_name_list *missing, tm_error *err)
 {
     for (size_t i = 0; i < layout->n; i++) {
         found[i] = find(memory, layout->entries[i].name, weights);
         if (!found[i]) {
-            add_name(missing, layout->entries[i].name);
+            tm_name_list_add(missing, layout->entries[i].name);
             continue;
         }
         TM_TRY(tm_hf_check_shape(&layout->entries[i], found[i], err));
@@ -121,7 +109,7 @@ static tm_status find_all(const tm_hf_memory *memory, const tm_hf_layout *layout
 /* What the files hold beside `used` (sorted by address). */
 static tm_status find_rest(const tm_hf_memory *memory, const tm_safetensors *weights,
                            const tm_stored_tensor *const *used, size_t n_used, tm_hf_report *report,
-                           name_list *unexpected, tm_error *err)
+                           tm_name_list *unexpected, tm_error *err)
 {
     size_t                  n;
     const tm_stored_tensor *all = tm_safetensors_list(weights, &n);
@@ -133,7 +121,7 @@ static tm_status find_rest(const tm_hf_memory *memory, const tm_safetensors *wei
         if (tied || ignored(memory->form, t->name))
             report->ignored++;
         else
-            add_name(unexpected, t->name);
+            tm_name_list_add(unexpected, t->name);
     }
     return TM_OK;
 }
@@ -141,8 +129,8 @@ static tm_status find_rest(const tm_hf_memory *memory, const tm_safetensors *wei
 tm_status tm_hf_check(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_safetensors *weights,
                       const tm_stored_tensor **found, tm_hf_report *report, tm_error *err)
 {
-    name_list missing = { 0 }, unexpected = { 0 };
-    size_t    n = 0;
+    tm_name_list missing = { 0 }, unexpected = { 0 };
+    size_t       n = 0;
     *report = (tm_hf_report){ 0 };
     tm_status                st = find_all(memory, layout, weights, found, report, &missing, err);
     const tm_stored_tensor **used = tm_alloc((layout->n + 1) * sizeof *used);

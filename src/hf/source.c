@@ -5,6 +5,7 @@
 #include "graph/blocks.h"
 #include "graph/value.h"
 #include "hf/layout.h"
+#include "train/optimizer/optimizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,6 +93,22 @@ void tm_hf_source_close(tm_hf_source *source)
 bool tm_hf_source_of_adapters(const tm_hf_source *source)
 {
     return source->checkpoint && tm_config_i64(source->config, "lora.rank") > 0;
+}
+
+tm_status tm_hf_source_average(tm_hf_source *source, tm_error *err)
+{
+    tm_error why = { 0 };
+    if (!source->checkpoint)
+        return tm_fail(
+            err, TM_INVALID,
+            "averages of weights (--ema) are those of a run's checkpoint, and '%.200s' is a directory with a "
+            "model; leave --ema out",
+            source->path);
+    if (tm_checkpoint_view_take(source->checkpoint, TM_EMA, &why) == TM_OK) return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "the run '%.200s' keeps no averages of its weights (%s); train with --training.ema_decay 0.9999, or "
+                   "leave --ema out",
+                   source->path, why.text);
 }
 
 tm_status tm_hf_source_adapt(tm_hf_source *source, const char *folder, tm_error *err)

@@ -29,6 +29,9 @@ void                  tm_hf_source_close(tm_hf_source *source);
 /* Adds the adapter of a folder to the model's weights, wherever they go. TM_UNSUPPORTED: the model is that of a run;
  * else as tm_hf_adapter_open and tm_hf_adapter_check. */
 TM_MUST_USE tm_status tm_hf_source_adapt(tm_hf_source *source, const char *folder, tm_error *err);
+/* Takes the averages of the weights (training.ema_decay) in the place of the weights. TM_INVALID: the source is no run,
+ * or its checkpoint has none. */
+TM_MUST_USE tm_status tm_hf_source_average(tm_hf_source *source, tm_error *err);
 /* Was the run one of adapters, so that its checkpoint holds them and not the model? */
 bool tm_hf_source_of_adapters(const tm_hf_source *source);
 /* Does the token end a text of this model? */

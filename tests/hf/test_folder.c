@@ -2,7 +2,7 @@
 /* Folders of the tiny models with golden numbers: read, loaded, computed with, and what is refused. */
 #include "hf/layout.h"
 #include "hf/numerics.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/golden.h"
@@ -123,7 +123,7 @@ static void refuse_config(const char *text, tm_status wanted, const char *part)
     tm_error          err = { 0 };
     tm_status         st = tm_hf_config_parse("x/config.json", text, strlen(text), config, &description, &err);
     if (st == TM_OK) st = tm_config_finish(config, &err);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (st != wanted || !strstr(err.text, part) || !strstr(err.text, "x/config.json"))
         fail_msg("%s: status %d, '%s', wanted '%s'", text, (int)st, err.text, part);
     tm_config_destroy(config);
@@ -190,7 +190,7 @@ static void refuse_weights(const char *config, const test_hf_options *options, c
     tm_error      err = { 0 };
     test_hf_write(test_folder(), config, options);
     tm_status st = test_hf_open(test_folder(), "cpu", &tm_precision_f32, 8, &model, &err);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (st != TM_FORMAT || !strstr(err.text, part)) fail_msg("status %d, '%s', wanted '%s'", (int)st, err.text, part);
     test_hf_close(&model);
     test_folder_remove();
@@ -238,7 +238,7 @@ static void a_tied_head_in_the_files_equals_the_table(void **state)
         tm_status st = test_hf_open(test_folder(), "cpu", &tm_precision_f32, 8, &model, &err);
         assert_int_equal(st, same ? TM_OK : TM_FORMAT);
         if (same) assert_int_equal(model.report.ignored, 1);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
         if (!same) assert_non_null(strstr(err.text, "'lm_head.weight', which differs from 'wte.weight'"));
         test_hf_close(&model);
         test_folder_remove();
@@ -287,12 +287,6 @@ static void names_match_whole_numbers(void **state)
     assert_false(tm_hf_matches("a.{l}.b", "a.1234567890.b", at));
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/hf/whole-folder-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(golden_numbers_of_folders),
     cmocka_unit_test(what_is_not_built_is_refused_by_name),
@@ -303,7 +297,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_tied_head_alone_is_the_table),
     cmocka_unit_test(frequencies_are_passed_over),
     cmocka_unit_test(names_match_whole_numbers),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

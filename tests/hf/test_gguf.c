@@ -8,7 +8,7 @@
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/hf_folder.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "token/chat.h"
 
 #include <jansson.h>
@@ -101,12 +101,12 @@ static void the_tokenizer_and_the_template_are_read(void **state)
     const tm_tokenizer_facts *f = tm_tokenizer_describe(t);
     assert_true(f->bos == 258 && f->eos == 259 && f->merges == 2 && f->vocab == 260);
     assert_string_equal(f->pattern, "qwen2");
-    tm_encoder *e = tm_encoder_create(t);
-    good(tm_encoder_encode(e, "a he heh", 8, TM_ENCODE_SPECIAL, &ids, &err), &err);
+    tm_token_encoder *e = tm_token_encoder_create(t);
+    good(tm_token_encoder_encode(e, "a he heh", 8, TM_ENCODE_SPECIAL, &ids, &err), &err);
     assert_int_equal(ids.count, 5);
     assert_memory_equal(ids.data, wanted, sizeof wanted);
     free(ids.data);
-    tm_encoder_destroy(e);
+    tm_token_encoder_destroy(e);
     tm_tokenizer_close(t);
     good(tm_chat_open(MIXED, NULL, &chat, &err), &err);
     json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "hi");
@@ -327,7 +327,7 @@ static void adapters_that_llama_cpp_lacks_are_refused(void **state)
     strcpy(adapters.targets, "q_proj");
     test_hf_write(test_folder(), "{" SIZES "}", NULL);
     assert_int_equal(write_adapter(&adapters, &st, &err), TM_UNSUPPORTED);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "DoRA"));
     assert_false(tm_file_exists(test_in_folder("a.gguf")));
     test_folder_remove();
@@ -342,7 +342,7 @@ static void not_written(const char *config, const char *part)
     test_hf_write(test_folder(), config, NULL);
     good(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, &err), &err);
     tm_status st = export_to(&source, "x.gguf", "f32", &err);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (st != TM_UNSUPPORTED || !strstr(err.text, part)) fail_msg("status %d, '%s'", (int)st, err.text);
     assert_false(tm_file_exists(test_in_folder("x.gguf")));
     tm_hf_source_close(&source);
@@ -385,7 +385,7 @@ static void not_read(const char *path, tm_status wanted, const char *part)
     tm_status    st = tm_hf_source_open(path, -1, test_full_config(), &source, &err);
     char        *at = strstr(err.text, test_folder());
     if (at) memmove(at, at + strlen(test_folder()), strlen(at + strlen(test_folder())) + 1);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (st != wanted || !strstr(err.text, part)) fail_msg("status %d, '%s', wanted '%s'", (int)st, err.text, part);
     tm_hf_source_close(&source);
     test_folder_remove();
@@ -427,7 +427,7 @@ static void no_tokenizer(const char *path, tm_status wanted, const char *part)
     tm_status     st = tm_tokenizer_open(path, NULL, &t, &err);
     char         *at = strstr(err.text, test_folder());
     if (at) memmove(at, at + strlen(test_folder()), strlen(at + strlen(test_folder())) + 1);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     if (st != wanted || !strstr(err.text, part)) fail_msg("status %d, '%s', wanted '%s'", (int)st, err.text, part);
     test_folder_remove();
 }
@@ -450,12 +450,6 @@ static void tokenizers_that_lie_are_refused(void **state)
     no_tokenizer(CHANGED("<|end|>", "<|en\xff|>"), TM_FORMAT, "not UTF-8");
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/hf/whole-gguf-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(tensors_of_every_format_are_what_gguf_says),
     cmocka_unit_test(blocks_of_q8_0_are_those_of_gguf_byte_for_byte),
@@ -468,7 +462,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_llama_cpp_lacks_is_not_written),
     cmocka_unit_test(what_is_not_supported_is_not_read),
     cmocka_unit_test(tokenizers_that_lie_are_refused),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -174,12 +174,6 @@ static void kernels_compute_what_the_library_computes(void **state)
 
 /* --- sequences that grow ------------------------------------------------------------------------------------------ */
 
-static tm_status write_decoder(const tm_hf_memory *memory, tm_tensor_id id, size_t offset, const void *from,
-                               size_t bytes, tm_error *err)
-{
-    return tm_decoder_write(memory->context, id, offset, from, bytes, err);
-}
-
 static void decoder_is(const char *config, const json_t *row)
 {
     int64_t       n = (int64_t)number(row, "sequence"), prompt = (int64_t)number(row, "prompt");
@@ -193,11 +187,7 @@ static void decoder_is(const char *config, const json_t *row)
     double *logits = malloc((size_t)model.shape.vocab_size * sizeof *logits);
     golden_tokens(tokens, (int)n, (int)model.shape.vocab_size);
     assert_int_equal(tm_decoder_open(model.device, &model.shape, &tm_precision_f64, n, prompt, &decoder, &err), TM_OK);
-    tm_hf_memory memory = { .graph = tm_decoder_graph(decoder),
-                            .shape = &model.shape,
-                            .form = model.description.form,
-                            .context = decoder,
-                            .write = write_decoder };
+    tm_hf_memory memory = tm_hf_forward_memory(tm_decoder_forward(decoder), &model.shape, model.description.form);
     assert_int_equal(tm_hf_load(&memory, model.weights, 1, &report, &err), TM_OK);
     assert_int_equal(tm_decoder_feed(decoder, tokens, prompt, logits, &err), TM_OK);
     for (int64_t t = prompt; t < n; t++) assert_int_equal(tm_decoder_feed(decoder, tokens + t, 1, logits, &err), TM_OK);

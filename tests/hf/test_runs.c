@@ -12,7 +12,7 @@
 #include "support/folder.h"
 #include "support/hf_folder.h"
 #include "support/full_config.h"
-#include "support/whole.h"
+#include "support/refusal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -100,6 +100,40 @@ static tm_hf_report save(const char *folder, const values *v, const tm_hf_form *
     if (tm_checkpoint_save(folder, &state, tensors, report.tensors, 0, &err) != TM_OK) fail_msg("%s", err.text);
     free(tensors);
     return report;
+}
+
+/* The same numbers as averages of other weights; the first weight has none and is what it is. */
+static void save_averages(const char *folder, const values *v)
+{
+    tm_checkpoint_memory  memory = { .read = read_value };
+    tm_checkpoint_state   state = { .step = 4, .seed = 1, .model = "test" };
+    tm_checkpoint_tensor *tensors = tm_alloc(2 * v->graph->n_tensors * sizeof *tensors);
+    char(*names)[200] = tm_alloc(v->graph->n_tensors * sizeof *names);
+    size_t   saved = 0;
+    tm_error err = { 0 };
+    for (size_t i = 0; i < v->graph->n_tensors; i++) {
+        const tm_tensor *t = &v->graph->tensors[i];
+        if (t->role != TM_ROLE_PARAMETER) continue;
+        tm_checkpoint_tensor *out = &tensors[saved];
+        const size_t          bytes = (size_t)tm_shape_elements(t->shape) * sizeof(float);
+        *out = (tm_checkpoint_tensor){ .name = t->name,
+                                       .dtype = TM_F32,
+                                       .rank = t->shape.rank,
+                                       .bytes = bytes,
+                                       .at = { (uintptr_t)v->values[i] },
+                                       .memory = &memory };
+        memcpy(out->n, t->shape.n, (size_t)t->shape.rank * sizeof *out->n);
+        for (int64_t k = 0; k < tm_shape_elements(t->shape); k++)
+            tm_value_set(v->values[i], TM_F32, k, value_of(t->name, k));
+        if (saved++ == 0) continue;
+        snprintf(names[i], sizeof names[i], "%s.ema", t->name);
+        tensors[saved] = *out;
+        tensors[saved++].name = names[i];
+        out->at.at = (uintptr_t)v->values[i] + bytes; /* behind them there are zeros */
+    }
+    if (tm_checkpoint_save(folder, &state, tensors, saved, 0, &err) != TM_OK) fail_msg("%s", err.text);
+    free(names);
+    free(tensors);
 }
 
 static void load_and_compare(const tm_hf_source *source, tm_hf_report *report)
@@ -274,7 +308,7 @@ static void refuse_run(const char *run, tm_dtype dtype, int loaded, int exported
         .graph = v.graph, .shape = &source.shape, .form = source.form, .context = &v, .write = write_value
     };
     assert_int_equal(tm_hf_source_load(&source, &memory, 2, &report, &err), loaded);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     forget(&v);
     snprintf(out, sizeof out, "%s/out", test_folder());
     snprintf(path, sizeof path, "%s/config.json", out);
@@ -282,13 +316,44 @@ static void refuse_run(const char *run, tm_dtype dtype, int loaded, int exported
     bool                 there = tm_file_exists(path);
     tm_status            st = tm_hf_export(&source, &o, &report, &other);
     if ((int)st != exported) fail_msg("%d: %s", (int)st, other.text);
-    whole_refusal(&other);
+    refusal_is_sound(&other);
     assert_int_equal(tm_file_exists(path), there || exported == TM_OK);
     tm_hf_source_close(&source);
 }
 
 #define SMALL "model.family: llama\nmodel.n_kv_heads: 2\nmodel.vocab_size: 64\n" SIZES
 #define ADAPTED "lora.rank: 2\nlora.targets: [wqkv]\nmodel.hf_assets_path: base\n"
+
+static void averages_are_loaded_and_exported(void **state)
+{
+    (void)state;
+    tm_hf_report report = { 0 };
+    tm_error     err = { 0 };
+    char         checkpoints[400], out[300];
+    const char  *run = make_run(SMALL);
+    tm_hf_source source = open_source(run);
+    assert_int_equal(tm_hf_source_average(&source, &err), TM_INVALID);
+    refusal_is_sound(&err);
+    err = (tm_error){ 0 };
+    values v = values_of(&source.shape);
+    tm_hf_source_close(&source);
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoint", run);
+    save_averages(checkpoints, &v);
+    forget(&v);
+    source = open_source(run);
+    if (tm_hf_source_average(&source, &err) != TM_OK) fail_msg("%s", err.text);
+    load_and_compare(&source, &report);
+    snprintf(out, sizeof out, "%s/averages", test_folder());
+    tm_hf_export_options o = { .folder = out, .dtype = TM_F32, .shard_bytes = 1 << 30 };
+    if (tm_hf_export(&source, &o, &report, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_hf_source_close(&source);
+    source = open_source(out);
+    load_and_compare(&source, &report);
+    assert_int_equal(tm_hf_source_average(&source, &err), TM_INVALID);
+    refusal_is_sound(&err);
+    tm_hf_source_close(&source);
+    test_folder_remove();
+}
 
 static void runs_that_do_not_fit_are_refused(void **state)
 {
@@ -304,18 +369,18 @@ static void runs_that_do_not_fit_are_refused(void **state)
     refuse_run(run, TM_F32, TM_INVALID, TM_INVALID);
     test_file_write(run, "config.yaml", "model.sinks: true\n" SMALL);
     assert_int_equal(tm_hf_source_open(run, -1, test_full_config(), &source, &err), TM_UNSUPPORTED);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     tm_hf_source_close(&source);
     err = (tm_error){ 0 };
     assert_int_equal(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, &err), TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     tm_hf_source_close(&source);
     test_folder_remove();
-    whole_refusals_are("tests/hf/whole-runs-messages.txt");
 }
 
 static const struct CMUnitTest tests[] = { cmocka_unit_test(runs_are_loaded_and_exported),
                                            cmocka_unit_test(files_beside_the_weights_come_along),
+                                           cmocka_unit_test(averages_are_loaded_and_exported),
                                            cmocka_unit_test(runs_that_do_not_fit_are_refused) };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

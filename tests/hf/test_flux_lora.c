@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* LoRA of a FLUX model: what diffusers and PEFT compute with files of diffusers, of sd-scripts and of ComfyUI
+ * (tests/hf/flux_loras, by tools/flux_lora_parity.py): loss, every gradient, losses of 20 steps; written and read
+ * again, merged; files that are refused. */
+#include "base/file.h"
+#include "hf/adapter.h"
+#include "hf/numerics.h"
+#include "hf/source.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/golden.h"
+#include "support/hf_folder.h"
+#include "support/training.h"
+#include "support/refusal.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "support/test.h"
+#include <jansson.h>
+
+enum { STEPS = 20, MOST = 96, THREADS = 2 };
+static const char fixtures[] = "tests/hf/flux_loras";
+
+static json_t *load(const char *path)
+{
+    json_error_t problem;
+    json_t      *root = json_load_file(path, 0, &problem);
+    if (!root) fail_msg("%s: %s", path, problem.text);
+    return root;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) fail_msg("no number '%s'", key);
+    return json_number_value(value);
+}
+
+static float *units(const char *name, int64_t n)
+{
+    float *values = malloc((size_t)n * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < n; i++) values[i] = (float)golden_unit(name, (uint32_t)i);
+    return values;
+}
+
+/* The model of tests/hf/flux.json in a folder. */
+static const char *model_folder(void)
+{
+    static char path[300];
+    json_t     *root = load("tests/hf/flux.json");
+    char       *config = json_dumps(json_object_get(root, "config"), 0);
+    snprintf(path, sizeof path, "%s/model", test_folder());
+    mkdir(path, 0700);
+    test_hf_write(path, config, NULL);
+    free(config);
+    json_decref(root);
+    return path;
+}
+
+/* --- files of adapters -------------------------------------------------------------------------------------------- */
+
+/* What a file is made of; a test changes it before it is written. */
+typedef struct {
+    tm_tensor_heading heading[MOST];
+    double            alpha[MOST]; /* of headings of rank 0 */
+    size_t            n;
+    const char       *metadata; /* lora_adapter_metadata */
+} lora_file;
+
+static lora_file file_of(const json_t *root)
+{
+    lora_file   f = { .n = 0 };
+    const char *name;
+    json_t     *value;
+    json_object_foreach(json_object_get(root, "shapes"), name, value)
+    {
+        assert_true(f.n < MOST);
+        tm_tensor_heading *h = &f.heading[f.n++];
+        *h = (tm_tensor_heading){ .name = name, .dtype = TM_F32, .rank = (int)json_array_size(value) };
+        for (size_t k = 0; k < (size_t)h->rank; k++) h->n[k] = (int64_t)json_integer_value(json_array_get(value, k));
+    }
+    json_object_foreach(json_object_get(root, "alphas"), name, value)
+    {
+        assert_true(f.n < MOST);
+        f.alpha[f.n] = json_number_value(value);
+        f.heading[f.n++] = (tm_tensor_heading){ .name = name, .dtype = TM_F32 };
+    }
+    f.metadata = json_string_value(json_object_get(json_object_get(root, "metadata"), "lora_adapter_metadata"));
+    return f;
+}
+
+static void write_file(const char *path, const lora_file *f)
+{
+    const char *const metadata[][2] = { { f->metadata ? "lora_adapter_metadata" : NULL, f->metadata }, { NULL, NULL } };
+    tm_safetensors_writer *writer;
+    tm_error               err = { 0 };
+    assert_int_equal(tm_safetensors_create(path, f->heading, f->n, metadata, &writer, &err), TM_OK);
+    for (size_t i = 0; i < f->n; i++) {
+        const tm_tensor_heading *h = &f->heading[i];
+        int64_t                  elements = 1;
+        double                   mean = strstr(h->name, "lora_magnitude") ? 1 : 0;
+        for (int k = 0; k < h->rank; k++) elements *= h->n[k];
+        for (int64_t e = 0; e < elements; e++) {
+            double value = h->rank ? mean + 0.25 * golden_unit(h->name, (uint32_t)e) : f->alpha[i];
+            float  narrow = (float)value;
+            tm_safetensors_write(writer, h->dtype == TM_F64 ? (const void *)&value : &narrow, tm_dtype_bytes(h->dtype));
+        }
+    }
+    if (tm_safetensors_finish(writer, &err) != TM_OK) fail_msg("%s", err.text);
+}
+
+/* --- models with adapters ----------------------------------------------------------------------------------------- */
+
+typedef struct {
+    tm_config        *config;
+    tm_hf_description description;
+    tm_model_shape    shape;
+    tm_safetensors   *weights;
+    tm_hf_adapter     adapter;
+    tm_numerics_image image;
+    tm_device        *device;
+    tm_trainer       *trainer;
+} adapted;
+
+static void take_inputs(adapted *a)
+{
+    json_t        *root = load("tests/hf/flux.json");
+    tm_flux_shape *x = &a->shape.flux;
+    x->rows = (int64_t)number(root, "rows");
+    x->columns = (int64_t)number(root, "columns");
+    x->text_len = (int64_t)number(root, "text");
+    x->guidance_scale = number(root, "guidance");
+    a->image.elements = x->rows * x->columns * x->channels;
+    a->image.field[0] = units("noisy", a->image.elements);
+    a->image.field[1] = units("velocity", a->image.elements);
+    a->image.field[2] = units("time", 1);
+    a->image.field[2][0] = (float)number(root, "time");
+    a->image.field[3] = units("text", x->text_len * x->text_dim);
+    a->image.field[4] = units("pooled", x->vector_dim);
+    json_decref(root);
+}
+
+/* `own`: the adapters of the run; NULL: those of the file. `path` NULL: no adapter. */
+static tm_status open_adapted(const char *folder, const char *path, const char *device, const tm_precision *precision,
+                              const tm_adapters *own, adapted *out, tm_error *err)
+{
+    tm_hf_report report;
+    *out = (adapted){ .config = test_full_config() };
+    TM_TRY(tm_hf_folder_shape(folder, out->config, &out->description, &out->shape, err));
+    TM_TRY(tm_hf_folder_weights(folder, &out->weights, err));
+    if (path) TM_TRY(tm_hf_adapter_open(path, out->weights, out->description.form, &out->adapter, err));
+    take_inputs(out);
+    tm_step_options step = tm_numerics_step(&out->shape, precision, 1);
+    tm_numerics_image_fields(&out->shape, &step);
+    step.optimizer = &tm_optimizer_adamw;
+    step.hyper = (tm_hyper){ .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 };
+    if (path) step.adapters = own ? *own : out->adapter.adapters;
+    TM_TRY(tm_device_open(device, THREADS, &out->device, err));
+    TM_TRY(tm_trainer_open(out->device, &step, 1, &out->trainer, err));
+    tm_hf_memory memory = tm_hf_trainer_memory(out->trainer, out->description.form);
+    TM_TRY(tm_hf_load(&memory, out->weights, THREADS, &report, err));
+    return path ? tm_hf_adapter_load(&memory, &out->adapter, &step.adapters, THREADS, &report, err) : TM_OK;
+}
+
+static void close_adapted(adapted *a)
+{
+    tm_trainer_close(a->trainer);
+    if (a->device) tm_device_close(a->device);
+    tm_numerics_image_fini(&a->image);
+    tm_hf_adapter_close(&a->adapter);
+    tm_safetensors_close(a->weights);
+    tm_config_destroy(a->config);
+}
+
+static adapted opened(const char *folder, const char *path, const char *device, const tm_precision *precision)
+{
+    adapted  a;
+    tm_error err = { 0 };
+    if (open_adapted(folder, path, device, precision, NULL, &a, &err) != TM_OK) fail_msg("%s: %s", path, err.text);
+    return a;
+}
+
+static double step(adapted *a, int t, double rate)
+{
+    tm_error       err = { 0 };
+    tm_step_result result;
+    tm_micro_batch batch = tm_numerics_image_batch(&a->image);
+    test_begin(a->trainer, t, rate, 1.0, a->image.elements);
+    if (tm_trainer_step(a->trainer, &batch, &result, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    return result.loss;
+}
+
+static void compare(const json_t *root, const char *path, const char *device, const tm_precision *precision,
+                    double relative)
+{
+    adapted       a = opened(model_folder(), path, device, precision);
+    tm_numerics   n;
+    tm_error      err = { 0 };
+    const json_t *gradients = json_object_get(root, "gradients");
+    if (tm_numerics_read_image(a.trainer, a.description.form, a.weights, &a.image, &n, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    golden_close("loss", n.loss, number(root, "loss"), 1e-5);
+    golden_close("gradient_norm", n.gradient_norm, number(root, "gradient_norm"), relative);
+    assert_int_equal(n.n_gradients, json_object_size(gradients));
+    for (size_t i = 0; i < n.n_gradients; i++)
+        golden_close(n.gradients[i].name, n.gradients[i].norm, number(gradients, n.gradients[i].name), relative);
+    tm_numerics_fini(&n);
+    close_adapted(&a);
+}
+
+/* The model of the folder with the adapter added, in another folder. */
+static void merge(const char *folder, const char *path, const char *into)
+{
+    tm_hf_source         source;
+    tm_hf_report         report;
+    tm_error             err = { 0 };
+    tm_hf_export_options o = { .folder = into, .dtype = TM_F32, .shard_bytes = 1 << 30 };
+    tm_status            st = tm_hf_source_open(folder, -1, test_full_config(), &source, &err);
+    if (st == TM_OK) st = tm_hf_source_adapt(&source, path, &err);
+    if (st == TM_OK) st = tm_hf_export(&source, &o, &report, &err);
+    if (st != TM_OK) fail_msg("%s", err.text);
+    tm_hf_source_close(&source);
+}
+
+static void train(const json_t *root, const char *path)
+{
+    char          written[300], merged[300];
+    tm_hf_report  report;
+    tm_error      err = { 0 };
+    const char   *folder = model_folder();
+    const json_t *losses = json_object_get(root, "losses");
+    adapted       a = opened(folder, path, "cpu", &tm_precision_f32);
+    assert_int_equal(json_array_size(losses), STEPS);
+    for (int t = 0; t < STEPS; t++)
+        golden_close("loss of a step", step(&a, t + 1, 3e-3), json_number_value(json_array_get(losses, (size_t)t)),
+                     1e-4);
+    double       trained = step(&a, STEPS + 1, 0);
+    tm_hf_memory memory = tm_hf_trainer_memory(a.trainer, a.description.form);
+    snprintf(written, sizeof written, "%s/written", test_folder());
+    snprintf(merged, sizeof merged, "%s/merged", test_folder());
+    if (tm_hf_adapter_write(&memory, &a.adapter.adapters, "", written, &report, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(tm_hf_adapter_write(&memory, &a.adapter.adapters, "", written, &report, &err), TM_INVALID);
+    close_adapted(&a);
+    assert_true(tm_hf_is_adapter(written) && !tm_hf_is_adapter(folder));
+
+    a = opened(folder, written, "cpu", &tm_precision_f32);
+    golden_close("loss of what was written", step(&a, 1, 0), trained, 1e-6);
+    close_adapted(&a);
+    merge(folder, written, merged);
+    a = opened(merged, NULL, "cpu", &tm_precision_f32);
+    golden_close("loss of the merged model", step(&a, 1, 0), trained, 1e-5);
+    close_adapted(&a);
+}
+
+static void every_fixture_is_met(void **state)
+{
+    struct dirent **entries;
+    int             n = scandir(fixtures, &entries, NULL, alphasort), met = 0;
+    (void)state;
+    assert_true(n > 0);
+    for (int i = 0; i < n; i++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", fixtures, entries[i]->d_name);
+        if (strstr(path, ".json")) {
+            json_t   *root = load(path);
+            lora_file f = file_of(root);
+            snprintf(path, sizeof path, "%s/%.100s.safetensors", test_folder(), entries[i]->d_name);
+            write_file(path, &f);
+            assert_true(tm_hf_is_adapter(path));
+            compare(root, path, "cpu", &tm_precision_f32, 1e-4);
+            compare(root, path, "reference", &tm_precision_f64, 1e-5);
+            train(root, path);
+            json_decref(root);
+            test_folder_remove();
+            met++;
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    assert_int_equal(met, 7);
+}
+
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
+
+#define QKV "transformer.transformer_blocks.0.attn.to_q"
+#define FUSED "lora_unet_double_blocks_0_img_attn_qkv"
+#define TWO(module, a, b, r, out, in)                                                                                  \
+    { .name = module "." a ".weight", .dtype = TM_F32, .rank = 2, .n = { r, in } },                                    \
+    {                                                                                                                  \
+        .name = module "." b ".weight", .dtype = TM_F32, .rank = 2, .n = { out, r }                                    \
+    }
+#define PEFT(module, r, out, in) TWO(module, "lora_A", "lora_B", r, out, in)
+#define KOHYA(module, r, out, in) TWO(module, "lora_down", "lora_up", r, out, in)
+#define ONE(whole, ...)                                                                                                \
+    {                                                                                                                  \
+        .name = whole, .dtype = TM_F32, __VA_ARGS__                                                                    \
+    }
+
+typedef struct {
+    tm_tensor_heading heading[6];
+    double            alpha; /* of those of rank 0 */
+    const char       *metadata;
+    tm_status         status;
+    const char       *words;
+    const char       *targets; /* of a run that reads it; NULL: those of the file */
+} refused_file;
+
+static const refused_file refused[] = {
+    { { ONE("text_encoder.text_model.encoder.layers.0.mlp.fc1.lora_A.weight", .rank = 2, .n = { 2, 4 }) },
+      .status = TM_UNSUPPORTED,
+      .words = "an adapter of a text encoder" },
+    { { PEFT(QKV, 2, 16, 16), ONE("lora_te1_text_model_encoder_layers_0_mlp_fc1.alpha", .rank = 0) },
+      .status = TM_UNSUPPORTED,
+      .words = "an adapter of a text encoder" },
+    { { PEFT(QKV, 2, 16, 16), ONE("transformer.transformer_blocks.0.attn.to_k.lokr_w1", .rank = 2, .n = { 2, 4 }) },
+      .status = TM_UNSUPPORTED,
+      .words = "no LoRA of a linear layer" },
+    { { PEFT(QKV, 2, 16, 16), ONE(FUSED ".dora_scale", .rank = 2, .n = { 48, 1 }) },
+      .status = TM_UNSUPPORTED,
+      .words = "no LoRA of a linear layer" },
+    { { PEFT("transformer.transformer_blocks.0.attn.to_x", 2, 16, 16) },
+      .status = TM_UNSUPPORTED,
+      .words = "no such linear layer" },
+    { { KOHYA("lora_unet_double_blocks_0_img_attn_q", 2, 16, 16) },
+      .status = TM_UNSUPPORTED,
+      .words = "no such linear layer" },
+    { { KOHYA("lora_unet_final_layer_adaLN_modulation_1_scale", 2, 16, 16) },
+      .status = TM_UNSUPPORTED,
+      .words = "no such linear layer" },
+    { { ONE(QKV ".lora_A.weight", .rank = 2, .n = { 2, 16 }) }, .status = TM_FORMAT, .words = "lora_B (lora_up)" },
+    { { ONE(QKV ".lora_B.weight", .rank = 2, .n = { 16, 2 }) }, .status = TM_FORMAT, .words = "lora_A (lora_down)" },
+    { { PEFT(QKV, 2, 16, 16), ONE(FUSED ".alpha", .rank = 0) },
+      .alpha = 2,
+      .status = TM_UNSUPPORTED,
+      .words = "an alpha without an adapter" },
+    { { ONE(QKV ".lora_A.weight", .rank = 2, .n = { 2, 16 }), ONE(QKV ".lora_B.weight", .rank = 2, .n = { 16, 3 }) },
+      .status = TM_FORMAT,
+      .words = "wanted (outputs, 2)" },
+    { { ONE(QKV ".lora_A.weight", .rank = 1, .n = { 16 }), ONE(QKV ".lora_B.weight", .rank = 2, .n = { 16, 3 }) },
+      .status = TM_FORMAT,
+      .words = "wanted (rank, inputs)" },
+    { { { .name = QKV ".lora_A.weight", .dtype = TM_I32, .rank = 2, .n = { 2, 16 } },
+        ONE(QKV ".lora_B.weight", .rank = 2, .n = { 16, 2 }) },
+      .status = TM_FORMAT,
+      .words = "I32" },
+    { { KOHYA(FUSED, 2, 47, 16) }, .status = TM_FORMAT, .words = "48 rows, 16 for each" },
+    { { KOHYA("lora_unet_single_blocks_0_linear1", 2, 48, 16) }, .status = TM_FORMAT, .words = "more than 48 rows" },
+    { { KOHYA("lora_unet_single_blocks_0_linear1", 2, 50, 16) }, .status = TM_FORMAT, .words = "proj_mlp" },
+    { { KOHYA(FUSED, 2, 48, 16), ONE(FUSED ".alpha", .rank = 1, .n = { 2 }) },
+      .status = TM_FORMAT,
+      .words = "wanted one number" },
+    { { KOHYA(FUSED, 2, 48, 16), ONE(FUSED ".alpha", .rank = 0) },
+      .alpha = -1,
+      .status = TM_FORMAT,
+      .words = "is -1, wanted a number from 0" },
+    { { PEFT(QKV, 2, 16, 16), ONE(QKV ".alpha", .rank = 0) },
+      .alpha = 2,
+      .metadata = "{\"transformer.r\": 2, \"transformer.lora_alpha\": 4}",
+      .status = TM_UNSUPPORTED,
+      .words = "which both say the factor" },
+    { { PEFT(QKV, 2, 16, 16) }, .metadata = "{", .status = TM_FORMAT, .words = "is no JSON object" },
+    { { PEFT(QKV, 2, 16, 16) }, .metadata = "{\"lora_alpha\": 4}", .status = TM_FORMAT, .words = "'r' must be" },
+    { { PEFT(QKV, 2, 16, 16) },
+      .metadata = "{\"transformer.r\": 2, \"transformer.bias\": \"all\"}",
+      .status = TM_UNSUPPORTED,
+      .words = "'bias' is \"all\"" },
+    { { PEFT(QKV, 2, 16, 16), ONE(QKV ".lora_down.weight", .rank = 2, .n = { 2, 16 }) },
+      .status = TM_FORMAT,
+      .words = "which mean the same" },
+    { { PEFT(QKV, 2, 16, 16), PEFT("transformer_blocks.0.attn.to_q", 2, 16, 16) },
+      .status = TM_FORMAT,
+      .words = "transformer_blocks.0.attn.to_q.lora_A.weight" },
+    { { PEFT("transformer.transformer_blocks.7.attn.to_q", 2, 16, 16) },
+      .status = TM_FORMAT,
+      .words = "transformer_blocks.7.attn.to_q" },
+    { { PEFT("transformer.x_embedder", 2, 16, 8) }, .status = TM_FORMAT, .words = "x_embedder" },
+    { { PEFT(QKV, 2, 16, 12) }, .status = TM_FORMAT, .words = "to_q.lora_A.weight" },
+    { { PEFT(QKV, 2, 16, 16), PEFT("transformer.transformer_blocks.0.attn.to_k", 2, 16, 16) },
+      .status = TM_FORMAT,
+      .words = "or the run no adapter there",
+      .targets = "double_blocks.0.img_attn.qkv.q" },
+    { { PEFT(QKV, 2, 16, 16) }, .status = TM_FORMAT, .words = "lacks", .targets = "to_q" },
+    { { PEFT(QKV, 2, 16, 16), PEFT("transformer.transformer_blocks.0.attn.to_k", 2, 16, 16),
+        PEFT("transformer.transformer_blocks.0.attn.to_v", 2, 16, 16) },
+      .status = TM_FORMAT,
+      .words = "differ, and the run has one for both",
+      .targets = "img_attn.qkv" },
+};
+
+static void refuse(const char *folder, const refused_file *row)
+{
+    static char path[300];
+    lora_file   f = { .metadata = row->metadata };
+    adapted     a;
+    tm_error    err = { 0 };
+    for (size_t i = 0; i < 6 && row->heading[i].name; i++) {
+        f.alpha[f.n] = row->alpha;
+        f.heading[f.n++] = row->heading[i];
+    }
+    tm_adapters own = { .rank = 2, .alpha = 2, .base = TM_DTYPE_COUNT, .place = "test" };
+    snprintf(own.targets, sizeof own.targets, "%s", row->targets ? row->targets : "");
+    snprintf(path, sizeof path, "%s/x.safetensors", test_folder());
+    write_file(path, &f);
+    tm_status st = open_adapted(folder, path, "cpu", &tm_precision_f32, row->targets ? &own : NULL, &a, &err);
+    if (st != row->status || !strstr(err.text, row->words))
+        fail_msg("%s: status %d, '%s', wanted %d, '%s'", row->heading[0].name, (int)st, err.text, (int)row->status,
+                 row->words);
+    refusal_is_sound(&err);
+    close_adapted(&a);
+}
+
+static void what_does_not_fit_is_refused_by_name(void **state)
+{
+    (void)state;
+    const char *folder = model_folder();
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) refuse(folder, &refused[i]);
+    test_folder_remove();
+}
+
+/* Layers outside of blocks have no adapter in a run, and are merged. */
+static void layers_outside_of_blocks_are_merged(void **state)
+{
+    (void)state;
+    static const lora_file files[] = {
+        { .heading = { PEFT("transformer.x_embedder", 2, 16, 8) }, .n = 2 },
+        { .heading = { KOHYA("lora_unet_final_layer_adaLN_modulation_1", 2, 32, 16) }, .n = 2 },
+    };
+    const char *folder = model_folder();
+    for (size_t i = 0; i < 2; i++) {
+        char path[300], merged[300];
+        snprintf(path, sizeof path, "%s/x.safetensors", test_folder());
+        snprintf(merged, sizeof merged, "%s/merged-%zu", test_folder(), i);
+        write_file(path, &files[i]);
+        merge(folder, path, merged);
+        adapted a = opened(folder, NULL, "cpu", &tm_precision_f32), b = opened(merged, NULL, "cpu", &tm_precision_f32);
+        assert_true(fabs(step(&a, 1, 0) - step(&b, 1, 0)) > 1e-6);
+        close_adapted(&a);
+        close_adapted(&b);
+    }
+    test_folder_remove();
+}
+
+static void modules_have_many_spellings(void **state)
+{
+    (void)state;
+    static const struct {
+        tm_tensor_heading heading[2];
+        const char       *names; /* of diffusers */
+    } rows[] = {
+        { { PEFT("transformer.transformer_blocks.0.attn.to_q", 2, 16, 16) }, "transformer_blocks.0.attn.to_q" },
+        { { PEFT("base_model.model.transformer_blocks.11.ff.net.0.proj", 2, 64, 16) },
+          "transformer_blocks.11.ff.net.0.proj" },
+        { { PEFT("single_transformer_blocks.2.proj_mlp", 2, 64, 16) }, "single_transformer_blocks.2.proj_mlp" },
+        { { KOHYA("lora_transformer_transformer_blocks_10_ff_context_net_0_proj", 2, 64, 16) },
+          "transformer_blocks.10.ff_context.net.0.proj" },
+        { { KOHYA("lora_transformer_single_transformer_blocks_37_attn_to_v", 2, 16, 16) },
+          "single_transformer_blocks.37.attn.to_v" },
+        { { KOHYA("lora_unet_double_blocks_18_txt_mlp_2", 2, 16, 64) }, "transformer_blocks.18.ff_context.net.2" },
+        { { PEFT("diffusion_model.double_blocks.3.txt_attn.qkv", 2, 48, 16) },
+          "transformer_blocks.3.attn.add_q_proj transformer_blocks.3.attn.add_k_proj "
+          "transformer_blocks.3.attn.add_v_proj" },
+        { { KOHYA("lora_unet_single_blocks_5_linear1", 2, 112, 16) },
+          "single_transformer_blocks.5.attn.to_q single_transformer_blocks.5.attn.to_k "
+          "single_transformer_blocks.5.attn.to_v single_transformer_blocks.5.proj_mlp" },
+        { { KOHYA("lora_unet_single_blocks_5_linear2", 2, 16, 80) }, "single_transformer_blocks.5.proj_out" },
+        { { KOHYA("lora_unet_single_blocks_5_modulation_lin", 2, 48, 16) }, "single_transformer_blocks.5.norm.linear" },
+        { { KOHYA("lora_unet_final_layer_adaLN_modulation_1", 2, 32, 16) }, "norm_out.linear" },
+        { { KOHYA("lora_unet_time_in_in_layer", 2, 16, 256) }, "time_text_embed.timestep_embedder.linear_1" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char          path[300];
+        lora_file     f = { .heading = { rows[i].heading[0], rows[i].heading[1] }, .n = 2 };
+        tm_hf_adapter adapter;
+        tm_text       names = { 0 };
+        tm_error      err = { 0 };
+        snprintf(path, sizeof path, "%s/x.safetensors", test_folder());
+        write_file(path, &f);
+        if (tm_hf_adapter_open(path, NULL, tm_hf_form_named("FluxTransformer2DModel"), &adapter, &err) != TM_OK)
+            fail_msg("%s", err.text);
+        for (size_t k = 0; k < adapter.adapters.n_modules; k++)
+            tm_text_printf(&names, "%s%s", k ? " " : "", adapter.adapters.modules[k].name);
+        assert_string_equal(names.data, rows[i].names);
+        tm_text_fini(&names);
+        tm_hf_adapter_close(&adapter);
+    }
+    test_folder_remove();
+}
+
+static void what_is_no_adapter_is_told(void **state)
+{
+    (void)state;
+    char          path[300];
+    lora_file     plain = { .heading = { ONE("weight", .rank = 1, .n = { 4 }) }, .n = 1 };
+    lora_file     file = { .heading = { PEFT(QKV, 2, 16, 16) }, .n = 2 };
+    tm_text       base = { 0 };
+    tm_error      err = { 0 };
+    tm_hf_adapter adapter;
+    snprintf(path, sizeof path, "%s/x.safetensors", test_folder());
+    const tm_hf_form *flux = tm_hf_form_named("FluxTransformer2DModel"), *llama = tm_hf_form_named("llama");
+    assert_false(tm_hf_is_adapter(path));
+    assert_int_equal(tm_hf_adapter_open(path, NULL, flux, &adapter, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "there is no adapter"));
+    refusal_is_sound(&err);
+    tm_hf_adapter_close(&adapter);
+    write_file(path, &plain);
+    err = (tm_error){ 0 };
+    assert_false(tm_hf_is_adapter(path));
+    assert_int_equal(tm_hf_adapter_open(path, NULL, flux, &adapter, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "holds no adapter"));
+    refusal_is_sound(&err);
+    tm_hf_adapter_close(&adapter);
+    write_file(path, &file);
+    err = (tm_error){ 0 };
+    assert_true(tm_hf_is_adapter(path));
+    assert_int_equal(tm_hf_adapter_base(path, &base, &err), TM_INVALID);
+    refusal_is_sound(&err);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_hf_adapter_open(path, NULL, llama, &adapter, &err), TM_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "an adapter of an image model"));
+    refusal_is_sound(&err);
+    tm_hf_adapter_close(&adapter);
+    tm_text_fini(&base);
+    test_folder_remove();
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_fixture_is_met),
+    cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+    cmocka_unit_test(layers_outside_of_blocks_are_merged),
+    cmocka_unit_test(modules_have_many_spellings),
+    cmocka_unit_test(what_is_no_adapter_is_told),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)
