@@ -120,6 +120,36 @@ static void what_is_not_there_or_damaged_is_named(void **state)
     clear(f.folder);
 }
 
+/* A state is read by the name of what it is of, where there is one. */
+static void a_state_stands_for_its_tensor(void **state)
+{
+    static const size_t wanted[] = { 60, 4 };
+    fixture             f = new_fixture();
+    tm_checkpoint_view *view;
+    tm_error            err = { 0 };
+    unsigned char       part[60];
+    char                said[500];
+    (void)state;
+    save(&f, 7, 1, 0);
+    assert_int_equal(tm_checkpoint_view_open(f.folder, 7, &view, &err), TM_OK);
+    assert_int_equal(tm_checkpoint_view_take(view, "ema", &err), TM_INVALID);
+    snprintf(said, sizeof said, "checkpoint '%s/step-00000007' holds no tensor NAME.ema", f.folder);
+    assert_string_equal(err.text, said);
+    assert_int_equal(tm_checkpoint_view_take(view, "eight", &err), TM_INVALID);
+    assert_int_equal(tm_checkpoint_view_take(view, "weight", &err), TM_OK);
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "loss_scale" : "layers.0.wq";
+        int         dtype = -1;
+        size_t      bytes = 0;
+        if (tm_checkpoint_view_find(view, name, &dtype, &bytes, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_true(dtype == 1 && bytes == wanted[i]);
+        if (tm_checkpoint_view_read(view, name, 0, part, bytes, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_memory_equal(part, f.data + (i ? wanted[0] : 0), bytes);
+    }
+    tm_checkpoint_view_close(view);
+    clear(f.folder);
+}
+
 /* Files are opened when they are read. */
 static void a_file_that_went_is_named(void **state)
 {
@@ -152,6 +182,7 @@ static void a_file_that_went_is_named(void **state)
 
 static const struct CMUnitTest tests[] = { cmocka_unit_test(any_part_of_a_tensor_is_read),
                                            cmocka_unit_test(what_is_not_there_or_damaged_is_named),
+                                           cmocka_unit_test(a_state_stands_for_its_tensor),
                                            cmocka_unit_test(a_file_that_went_is_named) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -40,14 +40,14 @@ static tm_trainer *open_trainer(tm_device *device, const tm_model_shape *shape)
 /* The weights of one into the other, by name. */
 static void copy_weights(const tm_trainer *from, tm_decoder *to)
 {
-    const tm_graph *a = tm_trainer_step_of(from)->graph, *b = tm_decoder_graph(to);
+    const tm_graph *a = tm_trainer_step_of(from)->graph, *b = tm_decoder_forward(to)->plan->graph;
     for (size_t i = 0; i < b->n_tensors; i++)
         for (size_t k = 0; b->tensors[i].role == TM_ROLE_PARAMETER && k < a->n_tensors; k++) {
             if (a->tensors[k].role != TM_ROLE_PARAMETER || strcmp(a->tensors[k].name, b->tensors[i].name) != 0)
                 continue;
             tm_error err = { 0 };
             void    *values = test_tensor_read(from, (tm_tensor_id)k);
-            assert_int_equal(tm_decoder_write(to, (tm_tensor_id)i, 0, values,
+            assert_int_equal(tm_forward_write(tm_decoder_forward(to), (tm_tensor_id)i, 0, values,
                                               tm_tensor_bytes(a->tensors[k].shape, a->tensors[k].dtype), &err),
                              TM_OK);
             free(values);
@@ -95,7 +95,8 @@ static void check(const tm_model_shape *shape)
     tm_trainer_tensors(trainer, &n);
     if (tm_decoder_open(device, shape, precision, LENGTH, 1, &decoder, &err) != TM_OK) fail_msg("%s", err.text);
     /* tokens of a prompt are read many at a time, but for tables that turn */
-    assert_int_equal(tm_decoder_graph(decoder)->n_segments, shape->window > 0 && shape->window < LENGTH ? 1 : 2);
+    assert_int_equal(tm_decoder_forward(decoder)->plan->graph->n_segments,
+                     shape->window > 0 && shape->window < LENGTH ? 1 : 2);
     copy_weights(trainer, decoder);
     feed(decoder, tokens, wanted, (const int[]){ 1, 1, 2, 30, 31, 5, 0 });
     feed(decoder, tokens, wanted, (const int[]){ 40, 1, 1, 1, 27, 0 }); /* after another sequence, to the last place */

@@ -60,6 +60,11 @@ static void set_slowness(int64_t value)
     slowness = value;
 }
 
+int64_t tm_thread_delayed_ns(void)
+{
+    return 0;
+}
+
 int64_t tm_wall_ms(void)
 {
     return (int64_t)time(NULL) * 1000;
@@ -272,54 +277,54 @@ static void a_step_is_what_is_read_in_it(void **state)
     static const struct {
         void (*make)(tm_run_options *);
         const char *told;
-    } cases[] = { { plain, "1 logging 1 data 1 unaccounted 4 of 6\n"
-                           "2 logging 6 data 1 unaccounted 4 of 11\n"
-                           "3 logging 4 data 1 unaccounted 4 of 9\n"
+    } cases[] = { { plain, "1 logging 1 data 1 unaccounted 5 of 7\n"
+                           "2 logging 6 data 1 unaccounted 5 of 12\n"
+                           "3 logging 4 data 1 unaccounted 5 of 10\n"
                            "all steps done, first step after 1e-09" },
-                  { saves, "1 logging 1 data 1 unaccounted 4 of 6\n"
-                           "2 logging 6 data 1 unaccounted 4 of 11\n"
+                  { saves, "1 logging 1 data 1 unaccounted 5 of 7\n"
+                           "2 logging 6 data 1 unaccounted 5 of 12\n"
                            "checkpoint 2\n"
-                           "3 logging 1 data 1 unaccounted 4 of 6\n"
-                           "4 logging 4 data 1 unaccounted 4 of 9\n"
+                           "3 logging 1 data 1 unaccounted 5 of 7\n"
+                           "4 logging 4 data 1 unaccounted 5 of 10\n"
                            "checkpoint 2\n"
-                           "5 logging 1 data 1 unaccounted 4 of 6\n"
-                           "6 logging 4 data 1 unaccounted 4 of 9\n"
+                           "5 logging 1 data 1 unaccounted 5 of 7\n"
+                           "6 logging 4 data 1 unaccounted 5 of 10\n"
                            "checkpoint 2\n"
                            "all steps done, first step after 1e-09" },
                   { saves, "all steps done, first step after 0" }, /* by the checkpoint of the case before */
                   { saves_behind, "1 quick\n"
                                   "all steps done, first step after 1e-09" },
-                  { evaluates, "1 logging 1 data 1 unaccounted 4 of 6\n"
-                               "2 logging 6 data 1 unaccounted 4 of 11\n"
+                  { evaluates, "1 logging 1 data 1 unaccounted 5 of 7\n"
+                               "2 logging 6 data 1 unaccounted 5 of 12\n"
                                "evaluation 1\n"
-                               "3 logging 1 data 1 unaccounted 4 of 6\n"
-                               "4 logging 4 data 1 unaccounted 4 of 9\n"
+                               "3 logging 1 data 1 unaccounted 5 of 7\n"
+                               "4 logging 4 data 1 unaccounted 5 of 10\n"
                                "evaluation 1\n"
-                               "5 logging 1 data 1 unaccounted 4 of 6\n"
-                               "6 logging 4 data 1 unaccounted 4 of 9\n"
+                               "5 logging 1 data 1 unaccounted 5 of 7\n"
+                               "6 logging 4 data 1 unaccounted 5 of 10\n"
                                "evaluation 1\n"
                                "all steps done, first step after 1e-09" },
-                  { looks, "1 logging 1 data 1 unaccounted 4 of 6\n"
+                  { looks, "1 logging 1 data 1 unaccounted 5 of 7\n"
                            "look 1\n"
-                           "2 logging 6 data 1 unaccounted 4 of 11\n"
-                           "3 logging 4 data 1 unaccounted 4 of 9\n"
+                           "2 logging 6 data 1 unaccounted 5 of 12\n"
+                           "3 logging 4 data 1 unaccounted 5 of 10\n"
                            "look 1\n"
                            "look 1\n"
                            "all steps done, first step after 1e-09" },
-                  { is_slow, "1 logging 1 data 1 unaccounted 5, slower by 0.5 of 7\n"
-                             "2 logging 6 data 1 unaccounted 5, slower by 0.5 of 12\n"
-                             "3 logging 4 data 1 unaccounted 5, slower by 0.5 of 10\n"
+                  { is_slow, "1 logging 1 data 1 unaccounted 6, slower by 0.5 of 8\n"
+                             "2 logging 6 data 1 unaccounted 6, slower by 0.5 of 13\n"
+                             "3 logging 4 data 1 unaccounted 6, slower by 0.5 of 11\n"
                              "all steps done, first step after 1e-09" },
-                  { knows_its_speed, "1 logging 1 data 1 unaccounted 4 of 6\n"
-                                     "2 logging 7 data 1 unaccounted 4 of 12\n"
-                                     "3 logging 5 data 1 unaccounted 4 of 10\n"
+                  { knows_its_speed, "1 logging 1 data 1 unaccounted 5 of 7\n"
+                                     "2 logging 7 data 1 unaccounted 5 of 13\n"
+                                     "3 logging 5 data 1 unaccounted 5 of 11\n"
                                      "all steps done, first step after 1e-09" },
                   /* the certificates of the first update, the data and another update read the clock, too */
-                  { certifies, "1 logging 1 data 2 unaccounted 10 of 13\n"
-                               "2 logging 6 data 2 unaccounted 5 of 13\n"
-                               "3 logging 4 data 2 unaccounted 5 of 11\n"
-                               "6 logging 4 data 2 unaccounted 7 of 13\n"
-                               "7 logging 4 data 2 unaccounted 5 of 11\n"
+                  { certifies, "1 logging 1 data 2 unaccounted 11 of 14\n"
+                               "2 logging 6 data 2 unaccounted 6 of 14\n"
+                               "3 logging 4 data 2 unaccounted 6 of 12\n"
+                               "6 logging 4 data 2 unaccounted 8 of 14\n"
+                               "7 logging 4 data 2 unaccounted 6 of 12\n"
                                "all steps done, first step after 1e-09" } };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

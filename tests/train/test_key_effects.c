@@ -67,6 +67,9 @@ static void listen(tm_sink *sink, const tm_event *event)
         tm_text_printf(out, "evaluation %lld %.17g %lld\n", (long long)event->evaluation.step, event->evaluation.loss,
                        (long long)event->evaluation.tokens);
         return;
+    case TM_EVENT_PICTURE:
+        tm_text_printf(out, "picture %lld %lld\n", (long long)event->picture.step, (long long)event->picture.number);
+        return;
     case TM_EVENT_CHECKPOINT:
         tm_text_printf(out, "checkpoint %lld %lld\n", (long long)event->checkpoint.step,
                        (long long)event->checkpoint.bytes);
@@ -78,6 +81,11 @@ static void listen(tm_sink *sink, const tm_event *event)
     case TM_EVENT_QUANTIZED:
         tm_text_printf(out, "factors %lld %zu %.17g\n", (long long)event->quantized.step, event->quantized.n_factors,
                        event->quantized.factors[0].amax);
+        return;
+    case TM_EVENT_REPLAYED:
+        tm_text_printf(out, "step %lld repeated\n", (long long)event->replayed.step);
+        return;
+    case TM_EVENT_STRAGGLER:
         return;
     case TM_EVENT_RUN_ENDED:
         say_end(out, &event->run_ended);

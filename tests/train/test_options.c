@@ -33,7 +33,7 @@ static const char *format_name(tm_dtype dtype)
 static void say_hyper(tm_text *t, const char *name, const tm_hyper *o)
 {
     F(weight_decay), I(decay_matrices_only), F(beta1), F(beta2), F(eps), F(momentum), I(nesterov);
-    F(beta2_decay), F(eps1), F(eps2), F(clip_threshold);
+    F(beta2_decay), F(eps1), F(eps2), F(clip_threshold), F(ema_decay);
     I(stochastic), I(kahan), I(bf16_moments), I(definition), I(scale), I(in_block);
 }
 
@@ -146,7 +146,8 @@ static void say_source(tm_text *t, const tm_source_options *o)
     S(name), S(path), S(validation_path), I(vocab), I(seq), I(seed), F(validation_fraction), I(plain_text), I(samples);
     I(mask), I(pad_token), I(plain_answers), I(separate);
     I(flow.rows), I(flow.tokens), I(flow.channels), I(flow.text_len), I(flow.text_dim), I(flow.vector_dim);
-    I(flow.protocol), F(flow.dropout), F(flow.spread);
+    I(flow.protocol), F(flow.dropout), F(flow.spread), I(flow.times), F(flow.logit_mean), F(flow.logit_std);
+    F(flow.shift);
     I(sft.format), S(sft.column_map), S(sft.tokenizer), S(sft.chat_template), I(sft.train_on_input), I(sft.packed);
     I(sft.overlong);
 }
@@ -160,7 +161,7 @@ static void say_run(tm_text *t, const tm_run_options *o)
     I(validate), I(validation_freq), I(validation_first), I(validation_steps), I(average_sequences), F(target_loss);
     F(target_gap), I(stop_at_target), I(certify), I(certify_after), F(target_half_width), I(reference_free);
     I(checkpoint), S(checkpoint_folder), I(checkpoint_interval), I(checkpoint_load_step), I(checkpoint_keep);
-    I(checkpoint_behind), I(checkpoint_not_last), I(concluded), I(allow_changed_data), I(microscope);
+    I(checkpoint_behind), I(checkpoint_not_last), I(concluded), I(allow_changed_data), I(replay), I(microscope);
     F(microscope_bound), I(quantize_freq), I(sample_tokens), F(slowdown_pct), I(turn_fd);
     I(load_weights != NULL), I(ranks != NULL);
     say_step(t, &o->step);

@@ -63,9 +63,12 @@ static void listen(tm_sink *sink, const tm_event *event)
     case TM_EVENT_CHECKPOINT:
         l->saved = event->checkpoint.step;
         break;
+    case TM_EVENT_PICTURE:
     case TM_EVENT_LOOK:
     case TM_EVENT_BETWEEN_STEPS:
     case TM_EVENT_QUANTIZED:
+    case TM_EVENT_REPLAYED:
+    case TM_EVENT_STRAGGLER:
         break;
     case TM_EVENT_RUN_ENDED:
         l->ended++;

@@ -70,6 +70,11 @@ int64_t tm_now_ns(void)
 {
     return atomic_fetch_add(&shown, atomic_load(&each_call));
 }
+int64_t tm_thread_delayed_ns(void)
+{
+    return 0;
+}
+
 int64_t tm_wall_ms(void)
 {
     return llround(wall_begin * 1e3) + (atomic_load(&shown) - 1000000000) / 1000000;

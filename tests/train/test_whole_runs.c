@@ -197,6 +197,7 @@ static void listen(tm_sink *sink, const tm_event *event)
     case TM_EVENT_STEP_DONE:
         hear_step(l, &event->step_done);
         break;
+    case TM_EVENT_PICTURE: /* no model of images has encoders here */
     case TM_EVENT_BETWEEN_STEPS:
         fail(); /* nobody wants it here */
         break;
@@ -214,8 +215,12 @@ static void listen(tm_sink *sink, const tm_event *event)
     case TM_EVENT_LOOK:
         hear_look(l, &event->look);
         break;
+    case TM_EVENT_REPLAYED:
+        break;
     case TM_EVENT_QUANTIZED:
         hear_factors(l, &event->quantized);
+        break;
+    case TM_EVENT_STRAGGLER:
         break;
     case TM_EVENT_RUN_ENDED:
         hear_end(l, &event->run_ended);

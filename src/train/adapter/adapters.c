@@ -465,9 +465,11 @@ static tm_status check_used(const declarer *d, tm_error *err)
     const tm_adapters *a = d->adapters;
     for (size_t i = 0; i < a->n_modules; i++)
         if (!d->used_module[i])
-            return tm_fail(err, TM_FORMAT,
-                           "'%s' holds an adapter of '%s', and the model has no such linear layer in a block", a->place,
-                           a->modules[i].name);
+            return tm_fail(
+                err, TM_FORMAT,
+                "'%s' holds an adapter of '%s', and the model has no such linear layer in a block; other layers "
+                "have none while they are trained, `trainmark merge` adds them",
+                a->place, a->modules[i].name);
     TM_TRY(check_names(d, &d->targets, a->n_layers ? "linear layer of lora.layers" : "linear layer", err));
     TM_TRY(check_names(d, &d->excluded, "module with an adapter", err));
     if (a->pattern && !d->any)

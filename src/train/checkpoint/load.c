@@ -358,3 +358,17 @@ bool tm_checkpoint_present(const char *folder)
     tm_arena_destroy(arena);
     return found > 0;
 }
+
+tm_status tm_checkpoint_before(const char *folder, int64_t step, int64_t *before, tm_error *err)
+{
+    tm_arena            *arena = tm_arena_create();
+    tm_checkpoint_entry *entries;
+    size_t               count;
+    tm_status            st = tm_checkpoint_list(folder, arena, &entries, &count, err);
+    *before = 0;
+    for (size_t i = 0; st == TM_OK && i < count; i++)
+        if (entries[i].kind == TM_CHECKPOINT_FINAL && entries[i].step < step && entries[i].step > *before)
+            *before = entries[i].step;
+    tm_arena_destroy(arena);
+    return st;
+}

@@ -11,10 +11,20 @@ struct tm_checkpoint_view {
     const char          *path;
     tm_checkpoint_index  index;
     tm_checkpoint_reader reader;
+    const char          *state; /* of tm_checkpoint_view_take; NULL: none */
 };
+
+/* Is it "NAME.state"? */
+static bool is_state(const char *record, const char *name, size_t length, const char *state)
+{
+    return strncmp(record, name, length) == 0 && record[length] == '.' && strcmp(record + length + 1, state) == 0;
+}
 
 static const tm_checkpoint_record *record_of(const tm_checkpoint_view *view, const char *name)
 {
+    const size_t length = strlen(name);
+    for (size_t i = 0; view->state && i < view->index.count; i++)
+        if (is_state(view->index.records[i].name, name, length, view->state)) return &view->index.records[i];
     for (size_t i = 0; i < view->index.count; i++)
         if (strcmp(view->index.records[i].name, name) == 0) return &view->index.records[i];
     return NULL;
@@ -70,6 +80,18 @@ void tm_checkpoint_view_close(tm_checkpoint_view *view)
     tm_checkpoint_reader_close(&view->reader);
     tm_arena_destroy(view->arena);
     free(view);
+}
+
+tm_status tm_checkpoint_view_take(tm_checkpoint_view *view, const char *state, tm_error *err)
+{
+    for (size_t i = 0; i < view->index.count; i++) {
+        const char  *name = view->index.records[i].name;
+        const size_t length = strlen(name), end = strlen(state) + 1;
+        if (length <= end || !is_state(name, name, length - end, state)) continue;
+        view->state = state;
+        return TM_OK;
+    }
+    return tm_fail(err, TM_INVALID, "checkpoint '%s' holds no tensor NAME.%s", view->path, state);
 }
 
 tm_status tm_checkpoint_view_find(tm_checkpoint_view *view, const char *name, int *dtype, size_t *bytes, tm_error *err)

@@ -17,6 +17,10 @@ TM_MUST_USE tm_status tm_checkpoint_view_open(const char *folder, int64_t step, 
                                               tm_error *err);
 void                  tm_checkpoint_view_close(tm_checkpoint_view *view); /* NULL is fine */
 
+/* From here on a tensor NAME that has a state NAME.`state` ("ema") is that one: of weights, their averages. TM_INVALID:
+ * the checkpoint has no such state. `state` outlives the view. */
+TM_MUST_USE tm_status tm_checkpoint_view_take(tm_checkpoint_view *view, const char *state, tm_error *err);
+
 /* The number format (tm_dtype) and the bytes of a tensor, whose checksum is compared on the way. TM_INVALID: not there;
  * TM_FORMAT: damaged. */
 TM_MUST_USE tm_status tm_checkpoint_view_find(tm_checkpoint_view *view, const char *name, int *dtype, size_t *bytes,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* train/generate/decode.c - the next token: logits on the device, keys and values of earlier tokens in tables. */
 #include "train/generate/decode.h"
 
-#include "graph/value.h"
 #include "op/attrs.h"
 #include "train/trainer/init.h"
 
@@ -26,7 +26,6 @@ typedef struct {
 } call;
 
 struct tm_decoder {
-    tm_device     *device;
     tm_model_shape shape;
     tm_precision   precision;
     int64_t        length, position;
@@ -35,11 +34,8 @@ struct tm_decoder {
     tm_tensor_id  *keys, *values; /* of each attention in the order of the model */
     size_t         n_attentions, capacity;
     call           calls[2];
-    tm_plan       *plan;
-    tm_arenas      memory;
-    tm_loaded     *loaded;
+    tm_forward     forward;
     bool           windowed; /* tables turn: one token at a time */
-    void          *row;      /* logits as they are stored */
 };
 
 /* --- the graph ---------------------------------------------------------------------------------------------------- */
@@ -168,35 +164,24 @@ static void build(tm_decoder *d, int64_t prompt)
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-static tm_status open_memory(tm_decoder *d, tm_error *err)
-{
-    tm_chooser chooser = tm_device_chooser(d->device);
-    TM_TRY(tm_plan_create(d->graph, &chooser, &d->plan, err));
-    d->calls[ONE].program = tm_plan_program(d->plan, "one");
-    d->calls[MANY].program = tm_plan_program(d->plan, "many");
-    TM_TRY(tm_device_alloc(d->device, d->plan->arena_bytes, &d->memory.base[TM_SPACE_DEVICE], err));
-    TM_TRY(tm_device_fill(d->device, d->memory.base[TM_SPACE_DEVICE], 0, d->plan->persistent_bytes, err));
-    TM_TRY(tm_device_load(d->device, d->plan, &d->memory, &d->loaded, err));
-    return tm_init_constants(d->plan, d->device, &d->memory, chooser.threads, err);
-}
-
 tm_status tm_decoder_open(tm_device *device, const tm_model_shape *shape, const tm_precision *precision, int64_t length,
                           int64_t prompt, tm_decoder **out, tm_error *err)
 {
     tm_decoder *d = tm_alloc(sizeof *d);
     TM_ASSERT(length >= 2 && length <= tm_model_max_length(shape));
-    d->device = device;
     d->shape = *shape;
     d->precision = *precision;
     d->precision.parameter = precision->compute; /* no weight needs a copy */
     d->length = length;
     build(d, prompt);
-    d->row = tm_alloc(tm_tensor_bytes(tm_shape_1(shape->vocab_size), d->precision.wide));
-    tm_status st = open_memory(d, err);
+    tm_status st = tm_forward_open(device, d->graph, d->calls[ONE].logits, &d->forward, err);
+    if (st == TM_OK) st = tm_init_constants(d->forward.plan, device, &d->forward.memory, d->forward.threads, err);
     if (st != TM_OK) {
         tm_decoder_close(d);
         return st;
     }
+    d->calls[ONE].program = tm_plan_program(d->forward.plan, "one");
+    d->calls[MANY].program = tm_plan_program(d->forward.plan, "many");
     *out = d;
     return TM_OK;
 }
@@ -204,39 +189,19 @@ tm_status tm_decoder_open(tm_device *device, const tm_model_shape *shape, const 
 void tm_decoder_close(tm_decoder *d)
 {
     if (!d) return;
-    tm_device_unload(d->loaded);
-    if (d->plan) tm_device_release(d->device, d->memory.base[TM_SPACE_DEVICE], d->plan->arena_bytes);
-    tm_plan_destroy(d->plan);
+    tm_forward_close(&d->forward);
     tm_graph_destroy(d->graph);
     free(d->keys);
     free(d->values);
-    free(d->row);
     free(d);
 }
 
-const tm_graph *tm_decoder_graph(const tm_decoder *decoder)
+tm_forward *tm_decoder_forward(tm_decoder *decoder)
 {
-    return decoder->graph;
-}
-
-static tm_address address_of(const tm_decoder *d, tm_tensor_id id)
-{
-    return tm_plan_address(d->plan, &d->memory, id);
-}
-
-tm_status tm_decoder_write(tm_decoder *d, tm_tensor_id id, size_t offset, const void *from, size_t bytes, tm_error *err)
-{
-    TM_ASSERT(offset + bytes <= tm_plan_place(d->plan, id).bytes);
-    TM_TRY(tm_device_write(d->device, tm_address_add(address_of(d, id), offset), from, bytes, err));
-    return tm_device_wait(d->device, err);
+    return &decoder->forward;
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
-
-static tm_status write_whole(tm_decoder *d, tm_tensor_id id, const int32_t *values, int64_t n, tm_error *err)
-{
-    return tm_device_write(d->device, address_of(d, id), values, (size_t)n * sizeof *values, err);
-}
 
 /* `have` tokens of c->n; those behind them are placeholders, which lie before all that anybody sees. */
 static tm_status run(tm_decoder *d, const call *c, const int32_t *tokens, int64_t have, tm_error *err)
@@ -253,15 +218,15 @@ static tm_status run(tm_decoder *d, const call *c, const int32_t *tokens, int64_
             first[t][i] = (int32_t)(start > 0 ? start : 0);
         }
     }
-    TM_TRY(write_whole(d, c->tokens, id, c->n, err));
-    TM_TRY(write_whole(d, c->positions, position, c->n, err));
+    TM_TRY(tm_forward_put(&d->forward, c->tokens, id, err));
+    TM_TRY(tm_forward_put(&d->forward, c->positions, position, err));
     for (int t = 0; t < c->n_tables; t++) {
-        TM_TRY(write_whole(d, c->tables[t].row, row[t], c->n, err));
-        TM_TRY(write_whole(d, c->tables[t].first, first[t], c->n, err));
+        TM_TRY(tm_forward_put(&d->forward, c->tables[t].row, row[t], err));
+        TM_TRY(tm_forward_put(&d->forward, c->tables[t].first, first[t], err));
     }
-    TM_TRY(tm_device_run(d->device, c->program, NULL, err));
+    TM_TRY(tm_device_run(d->forward.device, c->program, NULL, err));
     d->position += have;
-    return tm_device_wait(d->device, err);
+    return tm_device_wait(d->forward.device, err);
 }
 
 tm_status tm_decoder_feed(tm_decoder *d, const int32_t *tokens, int64_t n, double *logits, tm_error *err)
@@ -276,10 +241,8 @@ tm_status tm_decoder_feed(tm_decoder *d, const int32_t *tokens, int64_t n, doubl
         n -= part;
     }
     TM_TRY(run(d, one, tokens, 1, err));
-    size_t bytes = tm_tensor_bytes(tm_shape_1(d->shape.vocab_size), d->precision.wide);
-    TM_TRY(tm_device_read(d->device, d->row, address_of(d, one->logits), bytes, err));
-    TM_TRY(tm_device_wait(d->device, err));
-    for (int64_t v = 0; v < d->shape.vocab_size; v++) logits[v] = tm_value_get(d->row, d->precision.wide, v);
+    TM_TRY(tm_forward_read(&d->forward, err));
+    for (int64_t v = 0; v < d->shape.vocab_size; v++) logits[v] = tm_forward_value(&d->forward, v);
     return TM_OK;
 }
 

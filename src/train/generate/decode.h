@@ -10,7 +10,7 @@
 #ifndef TM_TRAIN_GENERATE_DECODE_H
 #define TM_TRAIN_GENERATE_DECODE_H
 
-#include "device/device.h"
+#include "device/forward.h"
 #include "model/model.h"
 
 typedef struct tm_decoder tm_decoder;
@@ -22,10 +22,8 @@ TM_MUST_USE tm_status tm_decoder_open(tm_device *device, const tm_model_shape *s
                                       int64_t length, int64_t prompt, tm_decoder **out, tm_error *err);
 void                  tm_decoder_close(tm_decoder *decoder); /* NULL is fine */
 
-const tm_graph *tm_decoder_graph(const tm_decoder *decoder);
-/* Bytes of a parameter; done when it returns. */
-TM_MUST_USE tm_status tm_decoder_write(tm_decoder *decoder, tm_tensor_id id, size_t offset, const void *from,
-                                       size_t bytes, tm_error *err);
+/* The programs and their parameters, closed by tm_decoder_close. */
+tm_forward *tm_decoder_forward(tm_decoder *decoder);
 
 /* Appends n >= 1 tokens to the sequence, which must have room for them; logits (vocab): of what follows the last. */
 TM_MUST_USE tm_status tm_decoder_feed(tm_decoder *decoder, const int32_t *tokens, int64_t n, double *logits,

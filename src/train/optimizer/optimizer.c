@@ -82,6 +82,43 @@ static tm_dtype format_of(const tm_graph *graph, const tm_tensor *parameter, tm_
     return graph->precision->moment;
 }
 
+static void add_average(tm_graph *graph, double decay, tm_tensor_id weights, tm_tensor_id average)
+{
+    tm_ema_attr  attr = { .decay = decay };
+    tm_tensor_id in[TM_MAX_IN] = { weights, average }, out[TM_MAX_OUT] = { average };
+    graph->layer = tm_graph_at(graph, weights)->layer;
+    tm_graph_add(graph, TM_OP_ema, &attr, sizeof attr, in, out, 0);
+}
+
+/* The weights of a unit, gathered again: every rank comes, whatever it updates. */
+static tm_tensor_id gather_again(tm_graph *graph, const tm_node *gather)
+{
+    const tm_tensor of = *tm_graph_at(graph, gather->out[0]);
+    tm_tensor_id    whole = tm_graph_tensor_as(graph, of.name, of.role, of.shape, of.dtype);
+    tm_tensor_id    in[TM_MAX_IN] = { gather->in[0] }, out[TM_MAX_OUT] = { whole };
+    graph->layer = gather->layer;
+    tm_graph_add(graph, gather->op, gather->attr, sizeof(tm_group_attr), in, out, 0);
+    return whole;
+}
+
+void tm_optimizer_copy(tm_graph *graph, const tm_segment *update)
+{
+    tm_tensor_id copy = TM_NONE, again = TM_NONE; /* a unit's weights in `update`, and here */
+    for (size_t i = 0; i < update->n_nodes; i++) {
+        const tm_node *node = &update->nodes[i];
+        if (node->op == TM_OP_all_gather && tm_graph_at(graph, node->out[0])->role == TM_ROLE_WEIGHT_COPY) {
+            copy = node->out[0];
+            again = gather_again(graph, node);
+        } else if (node->op == TM_OP_ema) {
+            const tm_tensor weights = *tm_graph_at(graph, node->in[0]);
+            bool            copied = weights.base != TM_NONE && weights.base == copy;
+            add_average(graph, 0,
+                        copied ? tm_graph_run(graph, weights.name, again, weights.offset, weights.shape) : node->in[0],
+                        node->in[1]);
+        }
+    }
+}
+
 void tm_optimizer_add(tm_graph *graph, const tm_optimizer *optimizer, const tm_hyper *hyper, tm_update update)
 {
     tm_tensor          of = *tm_graph_at(graph, update.parameter);
@@ -102,6 +139,12 @@ void tm_optimizer_add(tm_graph *graph, const tm_optimizer *optimizer, const tm_h
     update.rounding = hyper->stochastic ? (int64_t)(tm_random_stream(of.name) >> 1 | 1) : 0;
     own.weight_decay = tm_hyper_decay(hyper, of.shape);
     optimizer->emit(graph, &own, &update);
+    if (!(own.ema_decay > 0)) return;
+    snprintf(name, sizeof name, "%s.%s", of.name, TM_EMA);
+    tm_tensor_id average =
+        tm_graph_tensor_as(graph, name, TM_ROLE_MOMENT, of.shape, format_of(graph, &of, TM_STATE_WIDE));
+    tm_graph_at(graph, average)->cut = of.cut;
+    add_average(graph, own.ema_decay, update.parameter, average);
 }
 
 tm_tensor_id tm_optimizer_state_of(const tm_graph *graph, tm_tensor_id parameter, const char *name)

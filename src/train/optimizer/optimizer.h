@@ -26,10 +26,12 @@ typedef struct {
     bool          bf16_moments; /* AdamW: moments in bfloat16 whatever the precision says */
     tm_definition definition;   /* of AdamW8bit and Muon */
     tm_muon_scale scale;        /* Muon */
+    double        ema_decay;    /* > 0: a moving average of the weights is kept, in the format of statistics */
     bool          in_block;     /* filled in for each parameter: it is one of a block, not embedding or head */
 } tm_hyper;
 
 enum { TM_MAX_STATES = 4 };
+#define TM_EMA "ema" /* NAME.ema: the average of a parameter, in checkpoints */
 
 /* MOMENT: as the precision says; WIDE: of statistics; PARAMETER: as the parameter is stored. */
 typedef enum { TM_STATE_MOMENT, TM_STATE_WIDE, TM_STATE_BF16, TM_STATE_BYTE, TM_STATE_PARAMETER } tm_state_format;
@@ -83,8 +85,11 @@ tm_definition tm_definition_find(const char *whose);
 
 /* What a parameter of this shape decays by. */
 double tm_hyper_decay(const tm_hyper *hyper, tm_shape parameter);
-/* Makes the state tensors of a parameter and appends its update. */
+/* Makes the state tensors of a parameter and appends its update; with ema_decay also NAME.ema and its op (op/ema.c),
+ * behind the update. The average begins as tm_optimizer_copy leaves it. */
 void tm_optimizer_add(tm_graph *graph, const tm_optimizer *optimizer, const tm_hyper *hyper, tm_update update);
+/* Appends ema = weights for each average that the nodes of `update` keep; what these gather is gathered. */
+void tm_optimizer_copy(tm_graph *graph, const tm_segment *update);
 /* The state tensor of a parameter by name ("exp_avg"), TM_NONE if it has none. */
 tm_tensor_id tm_optimizer_state_of(const tm_graph *graph, tm_tensor_id parameter, const char *name);
 

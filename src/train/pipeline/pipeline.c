@@ -327,8 +327,9 @@ tm_pipeline_action *tm_pipeline_actions(const tm_pipeline *p, int rank, size_t *
 enum { PARTS = 3 }; /* forward, input, weight: a whole backward is the last two */
 
 typedef struct {
-    const tm_pipeline *p;
-    double            *ended; /* by stage, micro-batch and part; NAN: not yet */
+    const tm_pipeline         *p;
+    const tm_pipeline_lengths *lengths;
+    double                    *ended; /* by stage, micro-batch and part; NAN: not yet */
 } clocks;
 
 static double *ended(const clocks *c, int stage, int64_t micro_batch, int part)
@@ -336,30 +337,37 @@ static double *ended(const clocks *c, int stage, int64_t micro_batch, int part)
     return &c->ended[((int64_t)stage * c->p->micro_batches + micro_batch) * PARTS + part];
 }
 
+/* When what stage `from` gives is at stage `to`. */
+static double arrives(const clocks *c, int from, int to, int64_t micro_batch, int part)
+{
+    double sent = *ended(c, from, micro_batch, part);
+    bool   stays = tm_pipeline_rank(c->p, from) == tm_pipeline_rank(c->p, to);
+    return stays || !c->lengths->message ? sent : sent + c->lengths->message(c->lengths->context, from, to);
+}
+
 /* When what an action needs is there; NAN: not known yet. */
 static double ready(const clocks *c, int rank, const tm_pipeline_action *a)
 {
     int    stage = tm_pipeline_stage(c->p, rank, a->chunk), last = c->p->ranks * c->p->chunks - 1;
     double forward = *ended(c, stage, a->micro_batch, 0);
-    if (a->kind == TM_DO_FORWARD) return stage == 0 ? 0 : *ended(c, stage - 1, a->micro_batch, 0);
+    if (a->kind == TM_DO_FORWARD) return stage == 0 ? 0 : arrives(c, stage - 1, stage, a->micro_batch, 0);
     if (a->kind == TM_DO_WEIGHT) return *ended(c, stage, a->micro_batch, 1);
     if (stage == last || isnan(forward)) return forward;
-    return *ended(c, stage + 1, a->micro_batch, 1);
+    return arrives(c, stage + 1, stage, a->micro_batch, 1);
 }
 
 /* Marks its ends: a whole backward gives the input's gradient at its very end where it is one program. */
-static double run(clocks *c, int rank, const tm_pipeline_action *a, const tm_pipeline_costs *costs, double begin)
+static double run(clocks *c, int rank, const tm_pipeline_action *a, size_t k, double begin)
 {
-    int    stage = tm_pipeline_stage(c->p, rank, a->chunk);
-    double cost = a->kind == TM_DO_FORWARD  ? costs->forward
-                  : a->kind == TM_DO_INPUT  ? costs->input
-                  : a->kind == TM_DO_WEIGHT ? costs->weight
-                                            : costs->input + costs->weight;
-    int    from = a->kind == TM_DO_FORWARD ? 0 : a->kind == TM_DO_WEIGHT ? 2 : 1;
-    int    to = a->kind == TM_DO_BACKWARD ? 2 : from;
-    for (int part = from; part <= to; part++) *ended(c, stage, a->micro_batch, part) = begin + cost;
-    if (a->kind == TM_DO_BACKWARD && tm_pipeline_parts(c->p)) *ended(c, stage, a->micro_batch, 1) -= costs->weight;
-    return begin + cost;
+    const tm_pipeline_lengths *l = c->lengths;
+    int                        stage = tm_pipeline_stage(c->p, rank, a->chunk);
+    int                        from = a->kind == TM_DO_FORWARD ? 0 : a->kind == TM_DO_WEIGHT ? 2 : 1;
+    int                        to = a->kind == TM_DO_BACKWARD ? 2 : from;
+    double                     end = begin + l->length(l->context, rank, k, false);
+    for (int part = from; part <= to; part++) *ended(c, stage, a->micro_batch, part) = end;
+    if (a->kind == TM_DO_BACKWARD && tm_pipeline_parts(c->p))
+        *ended(c, stage, a->micro_batch, 1) = begin + l->length(l->context, rank, k, true);
+    return end;
 }
 
 static int64_t count_live(const tm_pipeline_action *actions, size_t n)
@@ -373,11 +381,11 @@ static int64_t count_live(const tm_pipeline_action *actions, size_t n)
     return most;
 }
 
-void tm_pipeline_simulate(const tm_pipeline *p, const tm_pipeline_costs *costs, tm_pipeline_times *out)
+void tm_pipeline_simulate_each(const tm_pipeline *p, const tm_pipeline_lengths *lengths, tm_pipeline_times *out)
 {
     size_t cells = (size_t)(p->ranks * p->chunks) * (size_t)p->micro_batches * PARTS, next[TM_PIPELINE_RANKS] = { 0 };
-    clocks c = { p, tm_alloc(cells * sizeof(double)) };
-    double now[TM_PIPELINE_RANKS] = { 0 };
+    clocks c = { p, lengths, tm_alloc(cells * sizeof(double)) };
+    double now[TM_PIPELINE_RANKS] = { 0 }, work[TM_PIPELINE_RANKS] = { 0 }, most = 0;
     bool   moved = true, all = true;
     *out = (tm_pipeline_times){ 0 };
     TM_ASSERT(p->ranks <= TM_PIPELINE_RANKS);
@@ -395,17 +403,42 @@ void tm_pipeline_simulate(const tm_pipeline *p, const tm_pipeline_costs *costs, 
                 double when = ready(&c, r, &out->actions[r][next[r]]);
                 if (isnan(when)) break;
                 out->begin[r][next[r]] = fmax(when, now[r]);
-                now[r] = run(&c, r, &out->actions[r][next[r]], costs, out->begin[r][next[r]]);
+                now[r] = run(&c, r, &out->actions[r][next[r]], next[r], out->begin[r][next[r]]);
+                work[r] += now[r] - out->begin[r][next[r]];
                 moved = true;
             }
     }
     for (int r = 0; r < p->ranks; r++) {
         all = all && next[r] == out->n[r];
         out->end = fmax(out->end, now[r]);
+        most = fmax(most, work[r]);
     }
     if (!all) out->end = (double)NAN;
-    out->idle = out->end - (double)(p->micro_batches * p->chunks) * (costs->forward + costs->input + costs->weight);
+    out->idle = out->end - most;
     free(c.ended);
+}
+
+/* All stages alike. */
+typedef struct {
+    const tm_pipeline_costs *costs;
+    const tm_pipeline_times *times;
+} alike;
+
+static double length_alike(const void *context, int rank, size_t k, bool input)
+{
+    const alike             *a = context;
+    const tm_pipeline_costs *costs = a->costs;
+    tm_pipeline_kind         kind = a->times->actions[rank][k].kind;
+    return kind == TM_DO_FORWARD          ? costs->forward
+           : kind == TM_DO_INPUT || input ? costs->input
+           : kind == TM_DO_WEIGHT         ? costs->weight
+                                          : costs->input + costs->weight;
+}
+
+void tm_pipeline_simulate(const tm_pipeline *p, const tm_pipeline_costs *costs, tm_pipeline_times *out)
+{
+    alike same = { costs, out };
+    tm_pipeline_simulate_each(p, &(tm_pipeline_lengths){ length_alike, NULL, &same }, out);
 }
 
 void tm_pipeline_times_fini(tm_pipeline_times *times)

@@ -125,6 +125,18 @@ typedef struct {
 /* As if nothing took time but the actions, each begun as soon as its rank is free and what it needs is there. Ended
  * with tm_pipeline_times_fini. */
 void tm_pipeline_simulate(const tm_pipeline *pipeline, const tm_pipeline_costs *costs, tm_pipeline_times *out);
+
+/* How long each action of each rank takes, and what passes from stage to stage. */
+typedef struct {
+    /* Of action `k` of a rank (tm_pipeline_actions); input: of a whole backward only what gives the input's gradient,
+     * where the order parts backwards. */
+    double (*length)(const void *context, int rank, size_t k, bool input);
+    double (*message)(const void *context, int from, int to); /* from stage to stage on another rank; NULL: no time */
+    const void *context;
+} tm_pipeline_lengths;
+
+/* The same with these. idle: of the rank that works longest. */
+void tm_pipeline_simulate_each(const tm_pipeline *pipeline, const tm_pipeline_lengths *lengths, tm_pipeline_times *out);
 void tm_pipeline_times_fini(tm_pipeline_times *times);
 
 /* A grid: a row for each rank, a column for each unit of time; f = i = w = 1. F3: forward of micro-batch 3 of the first

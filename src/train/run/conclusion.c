@@ -72,6 +72,7 @@ static tm_evidence gather(const run *r, bool interrupted, const char *impossible
                           .n_losses = r->progress.done,
                           .total_steps = r->progress.first_step - 1 + r->progress.done,
                           .finite = r->progress.finite,
+                          .nonfinite = r->nonfinite.any ? r->nonfinite.place : NULL,
                           .validation = r->evaluation.loss,
                           .validation_error = r->evaluation.error,
                           .floor = facts->floor,
@@ -90,6 +91,7 @@ static tm_evidence gather(const run *r, bool interrupted, const char *impossible
                           .machine_reason = r->timing.machine.reason,
                           .impossible = impossible,
                           .unreal = r->certified.not_training[0] ? r->certified.not_training : NULL,
+                          .unrepeatable = r->replay.reason[0] ? r->replay.reason : NULL,
                           .unproven = run_is_unproven(r),
                           .head = r->progress.before,
                           .interrupted = interrupted,
@@ -137,6 +139,9 @@ static tm_run_ended sum_up(const run *r, const tm_evidence *evidence, uint64_t w
         .data = r->certified.data,
         .update = r->certified.update,
         .curve = r->certified.curve,
+        .nonfinite = r->nonfinite.any ? &r->nonfinite.found : NULL,
+
+        .replay = run_replay_told(r),
         .step_seconds = r->timing.step_seconds,
         .first_step_seconds = r->timing.first_step_seconds,
         .seconds = (double)tm_process_age_ns() * 1e-9,
@@ -167,8 +172,10 @@ tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     tm_rank_told *ranks = tm_alloc((size_t)run_ranks(o) * sizeof *ranks);
     ended = sum_up(r, &evidence, hash, reason);
     ended.ranks = ranks;
+    ended.n_stragglers = run_stragglers_found(r);
+    ended.stragglers = r->stragglers.named;
     st = run_compare_ranks(r, ranks, &ended.n_ranks, err);
-    if (st == TM_OK && o->step.sample && r->progress.finite && !interrupted)
+    if (st == TM_OK && o->step.sample && !tm_model_images(&o->step.shape) && r->progress.finite && !interrupted)
         st = tm_generate(r->trainer, r->source, o->seed, o->sample_tokens, sample_seconds, &sample, &decoded, err);
     if (st != TM_OK) {
         tm_text_fini(&sample);

@@ -171,5 +171,5 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
                                         .seconds = (double)(tm_now_ns() - begin) * 1e-9,
                                         .last = run_target_reached(r) || r->progress.stopped };
     tm_event_emit(r->bus, &event);
-    return TM_OK;
+    return run_draw(r, step, err);
 }

@@ -26,13 +26,20 @@ static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, in
     r->progress.own_targets += batch.target_tokens;
     tm_micro_batch fed = run_micro_batch(&batch);
     TM_TRY(run_look(r, step, &batch, err));
+    TM_TRY(run_keep_states(r, err));
+
+    TM_TRY(run_replay_begin(r, step, err));
     TM_TRY(tm_trainer_gradients(r->trainer, &fed, &r->timing.ledger, err));
+    TM_TRY(run_replay(r, step, &fed, err));
     if (r->progress.done == 0) TM_TRY(run_certify(r, &fed, err));
     TM_TRY(run_watch_update(r, step, err));
+    TM_TRY(run_locate(r, step, &fed, err));
     TM_TRY(tm_trainer_update(r->trainer, result, &r->timing.ledger, err));
     TM_TRY(run_judge_update(r, result, err));
     if (r->progress.done == 0) run_check_loss(r, result);
     run_fed(r, &batch);
+    if (!isfinite(result->loss) || !isfinite(result->grad_norm))
+        TM_TRY(run_tell_nonfinite(r, step, &batch, *targets, err));
     return TM_OK;
 }
 
@@ -118,6 +125,7 @@ static tm_status step_and_report(run *r, int64_t step, tm_error *err)
     r->progress.last_norm = result.grad_norm;
     r->timing.busy_seconds[r->progress.done] = seconds - communication(&r->timing.ledger);
     r->timing.all_seconds += seconds;
+    run_stragglers_add(r, seconds);
     for (size_t i = 0; i < r->timing.ledger.count; i++) r->timing.accounted_seconds += r->timing.ledger.lines[i].value;
     if (r->progress.so_far.n == step - 1 && r->progress.so_far.n < tm_loss_head_limit(r->options->steps))
         r->progress.so_far = tm_loss_head_add(r->progress.so_far, result.loss);
@@ -159,9 +167,9 @@ static bool precise(run *r)
  * well enough, and all must have written their part of a checkpoint before there is one. */
 static tm_status find_reason(run *r, int64_t step, const volatile sig_atomic_t *stop, tm_error *err)
 {
-    enum { STOP, PRECISE, WRITING, SAID };
+    enum { STOP, PRECISE, WRITING, TOLD, SAID };
     const bool last = step == r->options->steps;
-    int64_t    said[SAID] = { [STOP] = *stop != 0 };
+    int64_t    said[SAID] = { [STOP] = *stop != 0, [TOLD] = run_stragglers_due(r) };
     if (run_rank(r->options) == 0) said[PRECISE] = precise(r);
     said[WRITING] = r->saved.pending && !tm_checkpoint_written(r->saved.pending);
     TM_TRY(agree_max(run_world(r), "whether to go on", said, SAID, err));
@@ -170,6 +178,7 @@ static tm_status find_reason(run *r, int64_t step, const volatile sig_atomic_t *
                           : !r->progress.finite ? "a loss or gradient norm is not finite"
                           : said[PRECISE]       ? tm_stop_text(TM_STOP_PRECISE)
                                                 : NULL;
+    if (said[TOLD]) TM_TRY(run_stragglers_tell(r, step, err));
     if (!r->saved.pending || said[WRITING]) return TM_OK;
     int64_t begin = tm_now_ns();
     TM_TRY(run_saved(r, err));
@@ -181,6 +190,7 @@ static void begin_step(run *r)
 {
     r->timing.begin_ns = tm_now_ns();
     r->timing.between_ns = 0;
+    run_stragglers_skip(r);
 }
 
 tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/run/options.c - from the finished configuration to the plain values of a run. */
 #include "op/preference.h"
+#include "train/generate/euler.h"
 #include "train/settings/keys.h"
 #include "train/settings/quantize.h"
 #include "train/run/run.h"
@@ -109,7 +110,8 @@ static tm_hyper read_hyper(const tm_config *config)
                        .kahan = tm_config_bool(config, "optimizer.kahan_sum"),
                        .bf16_moments = is(config, "optimizer.implementation", "fused_opt_states_bf16"),
                        .definition = tm_definition_find(tm_config_text(config, "optimizer.definition")),
-                       .scale = scale_of(config) };
+                       .scale = scale_of(config),
+                       .ema_decay = tm_config_f64(config, "training.ema_decay") };
 }
 
 /* What goes wrong here is told with the rest. */
@@ -233,6 +235,14 @@ static tm_status read_validation(const tm_config *config, const tm_source_option
     return TM_OK;
 }
 
+/* 0: times stay as they are drawn. */
+static double flow_shift_of(const tm_config *config, int64_t tokens)
+{
+    const char *text = tm_config_text(config, "data.flow_shift");
+    if (!text) return 0;
+    return strcmp(text, "auto") == 0 ? tm_euler_shift(&tm_euler_times_dev, tokens) : strtod(text, NULL);
+}
+
 static tm_flow_options flow_of(const tm_config *config, const tm_model_shape *shape)
 {
     const tm_flux_shape *image = &shape->flux;
@@ -248,7 +258,13 @@ static tm_flow_options flow_of(const tm_config *config, const tm_model_shape *sh
                               .dropout = tm_config_text(config, "data.text_dropout")
                                              ? tm_config_f64(config, "data.text_dropout")
                                              : (double)NAN,
-                              .spread = tm_config_f64(config, "data.spread") };
+                              .spread = tm_config_f64(config, "data.spread"),
+                              .times = is(config, "data.flow_times", "uniform")        ? TM_TIMES_UNIFORM
+                                       : is(config, "data.flow_times", "logit_normal") ? TM_TIMES_LOGIT_NORMAL
+                                                                                       : TM_TIMES_OF_PROTOCOL,
+                              .logit_mean = tm_config_f64(config, "data.flow_logit_mean"),
+                              .logit_std = tm_config_f64(config, "data.flow_logit_std"),
+                              .shift = flow_shift_of(config, image->rows * image->columns) };
 }
 
 static tm_sft_options sft_of(const tm_config *config)
@@ -308,6 +324,19 @@ static tm_status check_end(const tm_config *config, const tm_run_options *run, t
                    tm_config_place(config, "training.stop_at_target"));
 }
 
+/* Pictures are drawn by models that every rank of a stage and of a sequence has whole. */
+static tm_status check_pictures(const tm_config *config, const tm_run_options *run, tm_error *err)
+{
+    const unsigned axes = 1U << TM_AXIS_PP | 1U << TM_AXIS_CP;
+    if (!run->step.sample || !tm_source_traits_of(run->source.name)->images) return TM_OK;
+    if (tm_layout_size(&run->step.layout, axes) == 1) return TM_OK;
+    return tm_fail(
+        err, TM_UNSUPPORTED,
+        "data.sample_pictures (%s) draws with models that neither pipelines nor context parallelism divide; set "
+        "it to 0, or parallelism.pipeline_parallel_degree and parallelism.context_parallel_degree to 1",
+        tm_config_place(config, "data.sample_pictures"));
+}
+
 static void read_evaluation(const tm_config *config, tm_run_options *out)
 {
     const tm_source_traits *traits = tm_source_traits_of(out->source.name);
@@ -324,7 +353,8 @@ static void read_evaluation(const tm_config *config, tm_run_options *out)
     out->stop_at_target = tm_config_bool(config, "training.stop_at_target") && traits->gate == TM_GATE_FLOOR;
     out->target_half_width = tm_config_f64(config, "metrics.target_half_width");
     out->sample_tokens = tm_config_i64(config, "data.sample_tokens");
-    out->step.sample = traits->decodes && out->sample_tokens > 0;
+    out->step.sample =
+        traits->images ? tm_config_i64(config, "data.sample_pictures") > 0 : traits->decodes && out->sample_tokens > 0;
 }
 
 static void read_checkpoints(const tm_config *config, tm_run_options *out)
@@ -344,6 +374,7 @@ static void read_debugging(const tm_config *config, tm_run_options *out)
     out->certify = tm_config_bool(config, "debug.certificate");
     out->certify_after = tm_config_bool(config, "debug.certificate_after");
     out->slowdown_pct = tm_config_f64(config, "debug.slowdown_pct");
+    out->replay = tm_config_i64(config, "debug.replay");
     out->microscope = tm_config_i64(config, "debug.microscope");
     out->microscope_bound = tm_config_f64(config, "debug.microscope_bound");
     out->step.compared = out->microscope > 0 ? &tm_precision_f32 : NULL;
@@ -379,6 +410,7 @@ static tm_status read_options(const tm_config *config, tm_run_options *out, bool
     if (shaped) keep(&st, err, read_fields(config, out, &own), &own);
     read_evaluation(config, out);
     keep(&st, err, check_end(config, out, &own), &own);
+    keep(&st, err, check_pictures(config, out, &own), &own);
     read_checkpoints(config, out);
     read_debugging(config, out);
     return st;

@@ -60,7 +60,7 @@ static tm_status read_scalars(run *r, const tm_checkpoint_state *state, tm_error
 static tm_status check_data(const run *r, const tm_checkpoint_state *state, tm_error *err)
 {
     const tm_run_options *o = r->options;
-    if (state->content == 0 || state->content == tm_source_describe(r->source)->content) return TM_OK;
+    if (!r->source || state->content == 0 || state->content == tm_source_describe(r->source)->content) return TM_OK;
     if (o->allow_changed_data) {
         tm_warn("the data is not what the checkpoint was trained on: the run continues "
                 "(checkpoint.allow_changed_data), but "

@@ -23,6 +23,19 @@ static tm_status begin_with_weights(run *r, tm_error *err)
     return TM_OK;
 }
 
+/* Averages begin with the first weights; those of a checkpoint go on. */
+static tm_status begin_averages(run *r, tm_error *err)
+{
+    const tm_program *average = tm_trainer_step_of(r->trainer)->average;
+    return average && r->saved.step < 0 ? tm_trainer_run(r->trainer, average, err) : TM_OK;
+}
+
+tm_status run_begin(run *r, tm_error *err)
+{
+    TM_TRY(agree_status(run_world(r), "beginning a run", begin_with_weights(r, err), err));
+    return begin_averages(r, err);
+}
+
 /* A GPU's clock, power and temperature are sampled beside the machine. */
 static void watch_gpu(run *r)
 {
@@ -36,7 +49,7 @@ static void watch_gpu(run *r)
 static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_error *err)
 {
     TM_TRY(run_check_same(r, err));
-    TM_TRY(agree_status(run_world(r), "beginning a run", begin_with_weights(r, err), err));
+    TM_TRY(run_begin(r, err));
     bool trained = r->progress.first_step > r->options->steps;
     if (trained)
         tm_note("%s: the checkpoint is at step %lld, training.steps is %lld",
@@ -63,8 +76,10 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
                                     r->progress.first_sample, r->options->prefetch);
     if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that reads data");
     if (!trained) TM_TRY(run_remember(r, err));
+    if (!trained) run_replay_open(r);
     r->timing.validity = tm_validity_start("");
     watch_gpu(r);
+    run_stragglers_open(r);
     tm_status st = run_train(r, stop, err);
     if (st == TM_OK) st = run_finish(r, stop, err);
     return st;
@@ -83,7 +98,7 @@ static tm_status open_held_out(run *r, tm_source **own, tm_error *err)
     return TM_OK;
 }
 
-static run new_run(const tm_run_options *options, tm_device *device, const tm_source *source, const tm_event_bus *bus)
+run run_new(const tm_run_options *options, tm_device *device, const tm_source *source, const tm_event_bus *bus)
 {
     return (run){ .options = options,
                   .device = device,
@@ -97,7 +112,7 @@ static run new_run(const tm_run_options *options, tm_device *device, const tm_so
 tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_source *source, const tm_event_bus *bus,
                  const volatile sig_atomic_t *stop, tm_error *err)
 {
-    run        r = new_run(options, device, source, bus);
+    run        r = run_new(options, device, source, bus);
     tm_source *own = NULL;
     r.stop = stop;
     TM_TRY(open_held_out(&r, &own, err));
@@ -107,6 +122,7 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
     tm_turn_close(r.turn);
     tm_checkpoint_abandon(r.saved.pending);
     tm_loader_close(r.loader);
+    tm_replay_destroy(r.replay.of);
     tm_trainer_close(r.trainer);
     free(r.timing.step_seconds);
     free(r.progress.losses);
@@ -119,9 +135,11 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
     tm_validity_destroy(r.timing.validity);
     tm_gpu_sensors_close(r.timing.gpu);
     tm_sampling_destroy(r.timing.sampling);
+    free(r.nonfinite.states);
     tm_looked_fini(&r.microscope.look);
     free(r.microscope.factors);
     free(r.microscope.factor_record);
+    run_stragglers_close(&r);
     tm_source_close(own);
     return st;
 }
@@ -130,7 +148,7 @@ tm_status tm_run_evaluate(const tm_run_options *options, tm_device *device, cons
                           const volatile sig_atomic_t *stop, tm_run_evaluation *found, tm_error *err)
 {
     tm_event_bus nobody = { 0 };
-    run          r = new_run(options, device, source, &nobody);
+    run          r = run_new(options, device, source, &nobody);
     tm_source   *own = NULL;
     r.stop = stop;
     r.evaluates_only = true;

@@ -12,6 +12,7 @@
 #include "data/source.h"
 #include "device/device.h"
 #include "stats/guard.h"
+#include "train/generate/euler.h"
 #include "train/parallel/ranks.h"
 #include "train/optimizer/schedule.h"
 #include "train/step/step.h"
@@ -19,6 +20,18 @@
 #include <signal.h>
 
 struct tm_trainer;
+
+/* In the run's directory: batches of steps that were not finite. */
+#define TM_RUN_BATCH_FOLDER "batches"
+
+/* What is drawn after an evaluation. decode: who makes pixels (16 rows, 16 columns, 3) of latents as the model has
+ * them, (rows x columns, channels); NULL on ranks that only draw along. */
+typedef struct tm_run_pictures {
+    int64_t               n, steps;
+    const tm_euler_times *times;
+    void                 *context;
+    tm_status (*decode)(void *context, const float *latents, float *pixels, tm_error *err);
+} tm_run_pictures;
 
 typedef struct {
     const char       *model_name;
@@ -56,16 +69,22 @@ typedef struct {
     bool        checkpoint_not_last; /* none after the last step, unless its interval or an interruption asks for one */
     bool concluded; /* the result of an earlier process is there: a run whose steps are all done has nothing to do */
     bool allow_changed_data; /* goes on from a checkpoint that was trained on other data */
-    uint64_t        config_hash;
-    uint64_t        config_before;    /* the hash of the run directory's config.yaml, as the run found it; 0: none */
-    const char     *config_changes;   /* by which keys this configuration differs from that one */
-    int64_t         microscope;       /* looks at the numbers before every so many steps (step.compared); 0: never */
-    double          microscope_bound; /* of the relative error: a tensor beyond it diverges */
-    int64_t         quantize_freq; /* tells scales and largest numbers of all factors after so many steps; 0: never */
-    int64_t         sample_tokens; /* generated at the end of a run on text (step.sample) */
-    double          slowdown_pct;  /* of a step's time, burnt on top of it: an injected slowdown; 0: none */
-    int             turn_fd;       /* takes turns by way of this socket (train/run/interleave.h); 0: does not */
-    const tm_ranks *ranks;         /* NULL: alone */
+    uint64_t    config_hash;
+    uint64_t    config_before;    /* the hash of the run directory's config.yaml, as the run found it; 0: none */
+    const char *config_changes;   /* by which keys this configuration differs from that one */
+    double      predicted;        /* tokens/s of a device; 0: not predicted */
+    const char *predicted_by;     /* the hardware file */
+    int64_t     replay;           /* computes the gradients of every so many-th step twice; 0: never */
+    int64_t     microscope;       /* looks at the numbers before every so many steps (step.compared); 0: never */
+    double      microscope_bound; /* of the relative error: a tensor beyond it diverges */
+    int64_t     quantize_freq;    /* tells scales and largest numbers of all factors after so many steps; 0: never */
+    int64_t     sample_tokens;    /* generated at the end of a run on text (step.sample) */
+    /* Of a model of images: drawn after each evaluation, in so many Euler steps (step.sample). NULL: none. */
+    const struct tm_run_pictures *pictures;
+    double          slowdown_pct; /* of a step's time, burnt on top of it: an injected slowdown; 0: none */
+    int             turn_fd;      /* takes turns by way of this socket (train/run/interleave.h); 0: does not */
+    const tm_ranks *ranks;        /* NULL: alone */
+    const char     *folder;       /* where the batch of a step that is not finite is kept; NULL: nowhere */
 } tm_run_options;
 
 /* Reads the finished configuration; strings point into it. checkpoint_folder is left to the caller. TM_INVALID, with

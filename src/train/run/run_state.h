@@ -5,10 +5,13 @@
 
 #include "gpu/sensors.h"
 #include "stats/sampling.h"
+#include "stats/stragglers.h"
 #include "system/validity.h"
 #include "train/certify/update.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/trainer/locate.h"
 #include "train/trainer/microscope.h"
+#include "train/trainer/replay.h"
 #include "train/run/run.h"
 #include "train/trainer/trainer.h"
 #include "train/run/interleave.h"
@@ -82,6 +85,32 @@ typedef struct {
     double              *factor_record; /* that they are read from */
 } microscope_state;
 
+/* The first value that is not finite (train/run/nonfinite.c). */
+typedef struct {
+    bool         asked;
+    size_t       norm_end; /* tm_trainer_norm_end; 0: a step cannot be looked at before its update */
+    char        *states;   /* what steps hand on, as it was before the step: tensors of role STATE one by one */
+    size_t       states_bytes;
+    tm_nonfinite found;
+    bool         any;
+    char         place[TM_REASON_BYTES]; /* `found` in words */
+} nonfinite_state;
+
+typedef struct {
+    tm_replay     *of;       /* NULL: no step is repeated */
+    int64_t        first;    /* step that is repeated first, at the earliest */
+    int64_t        begun_ns; /* that putting state aside took */
+    tm_replay_told told;
+    char           reason[TM_REASON_BYTES]; /* of the first difference; empty: there is none */
+} replay_state;
+/* Who the others wait for; all zero of one rank alone. */
+typedef struct {
+    tm_stragglers *judge;                 /* on rank 0 */
+    tm_rank_times  block, *all;           /* of the steps since the last exchange; (ranks) */
+    tm_straggler  *named;                 /* (ranks) */
+    int64_t        waited_ns, delayed_ns; /* when the block began */
+} straggler_state;
+
 typedef struct {
     const tm_run_options *options;
     tm_device            *device;
@@ -97,6 +126,10 @@ typedef struct {
     certified_state       certified;
     saved_state           saved;
     microscope_state      microscope;
+    nonfinite_state       nonfinite;
+
+    replay_state    replay;
+    straggler_state stragglers;
 
     const volatile sig_atomic_t *stop; /* becoming nonzero ends an evaluation, and the run after a step */
     bool                         evaluates_only;
@@ -137,6 +170,13 @@ static inline int64_t run_validation_rows(const tm_run_options *o)
 {
     return o->step.validation_batch > 0 ? o->step.validation_batch : o->step.micro_batch;
 }
+
+/* --- run.c --- */
+
+/* Nothing of it is open yet. */
+run run_new(const tm_run_options *options, tm_device *device, const tm_source *source, const tm_event_bus *bus);
+/* The state that its first step finds: weights by the seed, of a model's directory or of a checkpoint; averages. */
+TM_MUST_USE tm_status run_begin(run *r, tm_error *err);
 
 /* --- resume.c --- */
 
@@ -222,10 +262,52 @@ bool run_target_reached(const run *r);
 TM_MUST_USE tm_status run_check_batch(const tm_batch *batch, tm_error *err);
 tm_micro_batch run_micro_batch(const tm_batch *batch); /* all of it; a step's micro-batches one after the other */
 
+/* --- pictures.c --- */
+
+/* After an evaluation: what the model draws, if that is wanted (PICTURE). All ranks draw, the one that decodes tells.
+ */
+TM_MUST_USE tm_status run_draw(run *r, int64_t step, tm_error *err);
+
+/* --- stragglers.c --- */
+
+void run_stragglers_open(run *r);  /* once the ranks are known to be one run */
+void run_stragglers_close(run *r); /* what run_stragglers_found has given is gone */
+/* What was done since the last exchange does not count: more than steps was. */
+void run_stragglers_skip(run *r);
+/* The step whose ledger is complete took so many seconds. */
+void run_stragglers_add(run *r, double seconds);
+/* Is it time for an exchange? Ranks agree on it. */
+bool run_stragglers_due(const run *r);
+/* The exchange; rank 0 judges, and tells whom it names (STRAGGLER). */
+TM_MUST_USE tm_status run_stragglers_tell(run *r, int64_t step, tm_error *err);
+/* Ranks that were named, in r->stragglers.named. Returns their number: 0 but on rank 0. */
+size_t run_stragglers_found(run *r);
+
 /* --- loop.c --- */
 
 /* All steps, with the evaluations and checkpoints between them; sets `stopped`. */
 TM_MUST_USE tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err);
+
+/* --- nonfinite.c --- */
+
+/* Before the gradients of a step: keeps what the step changes before its update. */
+TM_MUST_USE tm_status run_keep_states(run *r, tm_error *err);
+/* Between gradients and update of a step: if its loss or norm is not finite, finds the first value that is not. The
+ * state is left as it was found. */
+TM_MUST_USE tm_status run_locate(run *r, int64_t step, const tm_micro_batch *batch, tm_error *err);
+/* Behind the update of a step that is not finite: tells it, and keeps the batch. Nothing else. */
+TM_MUST_USE tm_status run_tell_nonfinite(run *r, int64_t step, const tm_batch *batch, int64_t targets, tm_error *err);
+
+/* --- saved_batch.c --- */
+
+/* The batch of a step, of all ranks, into folder/step-N, in the format of checkpoints (docs/replay.md). Every rank
+ * calls. */
+TM_MUST_USE tm_status run_save_batch(const run *r, const char *folder, int64_t step, const void *const *fields,
+                                     int64_t targets, tm_error *err);
+/* This rank's part of it into fields, rows of this rank one behind the other. TM_INVALID: it is of another model,
+ * number of samples or step. */
+TM_MUST_USE tm_status run_load_batch(const run *r, const char *folder, int64_t step, void *const *fields,
+                                     int64_t *targets, tm_error *err);
 
 /* --- numerics.c --- */
 
@@ -233,6 +315,17 @@ TM_MUST_USE tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_er
 TM_MUST_USE tm_status run_look(run *r, int64_t step, const tm_batch *batch, tm_error *err);
 /* After a step whose quantized factors are to be told: tells them (QUANTIZED). */
 TM_MUST_USE tm_status run_tell_factors(run *r, int64_t step, tm_error *err);
+
+/* --- replay.c --- */
+
+/* Once the trainer has its weights, before the first step. */
+void run_replay_open(run *r);
+/* Around the gradients of a step, if it is one that is repeated (debug.replay). A difference is told at once
+ * (REPLAYED), and makes the run invalid. Every rank of the run calls both. */
+TM_MUST_USE tm_status run_replay_begin(run *r, int64_t step, tm_error *err);
+TM_MUST_USE tm_status run_replay(run *r, int64_t step, const tm_micro_batch *batch, tm_error *err);
+/* After the last one. */
+tm_replay_told run_replay_told(const run *r);
 
 /* --- conclusion.c --- */
 

@@ -118,11 +118,8 @@ static told tell(const run *r, int64_t warmup)
     return own;
 }
 
-/* A rank is slow if its own work takes longer than that of the others by more than this share: of the others of its
- * part of a pipeline, for parts are not alike. */
-static const double slow_share = 0.08;
-
-static void judge(const tm_mesh *mesh, tm_rank_told *ranks, int n)
+/* Beside the others of its part of a pipeline, for parts are not alike. */
+static void compare(const tm_mesh *mesh, tm_rank_told *ranks, int n)
 {
     double *others = tm_alloc((size_t)n * sizeof *others);
     for (int r = 0; r < n; r++) {
@@ -131,7 +128,6 @@ static void judge(const tm_mesh *mesh, tm_rank_told *ranks, int n)
             if (k != r && tm_mesh_at(mesh, k, TM_AXIS_PP) == tm_mesh_at(mesh, r, TM_AXIS_PP))
                 others[count++] = ranks[k].busy_seconds;
         ranks[r].behind = ranks[r].busy_seconds / median(others, count) - 1;
-        ranks[r].slow = ranks[r].behind > slow_share;
     }
     free(others);
 }
@@ -157,7 +153,7 @@ tm_status run_compare_ranks(const run *r, tm_rank_told *out, size_t *n, tm_error
                                       .target_tokens = all[k].targets,
                                       .used_bytes = all[k].used_bytes };
     free(all);
-    judge(&r->options->ranks->mesh, out, (int)*n);
+    compare(&r->options->ranks->mesh, out, (int)*n);
     return st;
 }
 

@@ -309,8 +309,13 @@ static tm_verdict too_few(const tm_evidence *e, char reason[TM_REASON_BYTES])
 /* What a run without an injected slowdown is. */
 static tm_verdict judge(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
+    if (e->unrepeatable) {
+        snprintf(reason, TM_REASON_BYTES, "%s", e->unrepeatable);
+        return TM_VERDICT_INVALID;
+    }
     if (!e->finite) {
-        snprintf(reason, TM_REASON_BYTES, "a loss or gradient norm is not finite");
+        snprintf(reason, TM_REASON_BYTES, "a loss or gradient norm is not finite%s%.900s", e->nonfinite ? ": " : "",
+                 e->nonfinite ? e->nonfinite : "");
         return TM_VERDICT_INVALID;
     }
     if (e->impossible) {

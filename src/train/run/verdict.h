@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/run/verdict.h - is this run's training real? A speed without a passing gate is not a result (docs/verdict.md).
  *
- *   invalid      a loss or gradient norm that is not finite; a validation loss below the language's entropy; no
- *                progress; a step faster than the arithmetic units can be; passed, but the machine was not there to be
- *                measured
+ *   invalid      a step that computed twice had other bits; a loss or gradient norm that is not finite; a validation
+ *                loss below the language's entropy; no progress; a step faster than the arithmetic units can be;
+ *                passed, but the machine was not there to be measured
  *   not-judged   slowed down on purpose (debug.slowdown_pct); fewer than 50 steps; interrupted before the gate passed;
  *                fewer than 5 steps since a checkpoint and no progress seen in them; a text of which nothing is held
  *                out
@@ -35,6 +35,7 @@ typedef struct tm_evidence {
     const double  *losses; /* of every step since the start of the run, or of this process */
     int64_t        n_losses, total_steps;
     bool           finite;           /* every loss and gradient norm */
+    const char    *nonfinite;        /* where the first value was that is not, in words; NULL: not known */
     double         validation;       /* last validation loss */
     double         validation_error; /* standard error of it */
     double         floor, validation_floor, unigram_entropy, target_gap;
@@ -48,6 +49,7 @@ typedef struct tm_evidence {
     const char      *machine_reason; /* NULL: not looked at */
     const char      *impossible;     /* the step is faster than the machine can be: how; NULL: it is not */
     const char      *unreal;         /* nothing was trained, or not by the gradient: why; NULL: it was */
+    const char      *unrepeatable;   /* a step computed twice had other bits: where; NULL: none had */
     bool             unproven;       /* no certificate of gradients could be made, and no sample comes twice */
     tm_loss_head     head;           /* of the steps before this process; n 0: there were none */
     bool             interrupted;    /* a signal ended the run before its last step */
@@ -67,7 +69,7 @@ bool tm_certificate_agrees(const tm_certificate *certificate);
 /* Do the phases of `steps` steps together take longer than the steps, which they are parts of? Seconds. */
 bool tm_phases_exceed(double phases, double all, int64_t steps);
 
-/* Fills `reason` (at most 256 bytes). A pure function. */
+/* Fills `reason`. A pure function. */
 tm_verdict tm_verdict_of(const tm_evidence *evidence, char reason[TM_REASON_BYTES]);
 
 #endif

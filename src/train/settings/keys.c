@@ -49,6 +49,9 @@ static const tm_key keys[] = {
               "so many ranks with copies of the model" },
     { .name = "training.max_norm", .kind = TM_KEY_F64, .fallback = "1.0", .lo = 0, .hi = 1e30,
       .synonyms = "clip_grad,training.clip_grad", .help = "gradients are scaled down to this norm; 0: never" },
+    { .name = "training.ema_decay", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 0.9999999,
+      .help = "after each step averages of the trained weights become decay x average + (1 - decay) x weight; `export "
+              "--ema` and `generate --ema` take them; 0: none" },
     { .name = "training.dtype", .kind = TM_KEY_CHOICE, .choices = "float32=fp32=f32|bfloat16=bf16",
       .help = "number format of the computation; null: training.mixed_precision_param, else float32 on a CPU" },
     { .name = "training.regime", .kind = TM_KEY_CHOICE, .fallback = "master", .choices = "master|pure",
@@ -208,6 +211,9 @@ static const tm_key keys[] = {
               "(low-precision.md); 0: never. Training keeps its bits" },
     { .name = "debug.microscope_bound", .kind = TM_KEY_F64, .fallback = "0.1", .lo = 0, .hi = 1e9, .quiet = true,
       .when = "debug.microscope", .help = "relative error from which on a tensor counts as one that diverges" },
+    { .name = "debug.replay", .kind = TM_KEY_I64, .fallback = "400", .lo = 0, .hi = MANY, .quiet = true,
+      .help = "the gradients of every so many-th step are computed twice and compared to the bit (silent-errors.md); 0: "
+              "never. Training keeps its bits, and this time belongs to no step" },
     { .name = "debug.slowdown_pct", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1000,
       .help = "make each step longer by this many percent, to test comparisons; such a run is not judged" },
     /* optimizer and schedule */

@@ -210,7 +210,7 @@ static tm_status settle_formats(tm_config *config, tm_error *err)
     const tm_hyper     hyper = { .momentum = tm_config_f64(config, "optimizer.momentum") };
     tm_optimizer_state states[TM_MAX_STATES];
     if (strcmp(tm_config_text(config, "training.offload"), "optimizer") == 0 &&
-        optimizer->states(&hyper, tm_shape_2(2, 2), states) == 0)
+        !(tm_config_f64(config, "training.ema_decay") > 0) && optimizer->states(&hyper, tm_shape_2(2, 2), states) == 0)
         WRONG("training.offload optimizer (%s) keeps moments in a file, but %s without optimizer.momentum has none; "
               "leave it out",
               tm_config_place(config, "training.offload"), name);

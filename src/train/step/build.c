@@ -41,7 +41,7 @@ static tm_inputs inputs_of(const tm_step *step)
 }
 
 /* The passes of a program that only goes forward; first_row: see tm_adapt_pass. */
-static tm_status forward_only(tm_step *step, const tm_chooser *chooser, tm_tensor_id first_row, tm_error *err)
+tm_status step_forward_only(tm_step *step, const tm_chooser *chooser, tm_tensor_id first_row, tm_error *err)
 {
     tm_adapt_pass(step->graph, first_row);
     tm_ring_pass(step->graph);
@@ -148,6 +148,18 @@ static void add_updates(tm_step *step, size_t n)
     }
 }
 
+/* The program that averages begin with: those of the current segment become copies of the weights. */
+static void add_average_segment(tm_step *step)
+{
+    tm_graph   *graph = step->graph;
+    tm_segment *update = graph->segment;
+    if (!(step->options.hyper.ema_decay > 0)) return;
+    tm_graph_segment(graph, "average");
+    tm_optimizer_copy(graph, update);
+    tm_offload_pass(graph, &step->options.offload);
+    graph->segment = update;
+}
+
 static void add_update_segment(tm_step *step)
 {
     tm_graph *graph = step->graph;
@@ -168,6 +180,7 @@ static void add_update_segment(tm_step *step)
         share_update(step);
     else
         add_updates(step, n);
+    add_average_segment(step);
     tm_quantize_update(graph, &step->options.quantize, &step->quantized);
     tm_offload_pass(graph, &step->options.offload);
     graph->module = "";
@@ -233,7 +246,7 @@ static tm_status add_held_out_segments(tm_step *step, const tm_chooser *chooser,
             sum_over_chunks(step);
         const tm_tensor_id losses[2] = { losses_of(step->graph, false), losses_of(step->graph, true) };
         if (c + 1 == chunks) stages_evaluated(step, &model, losses, kept);
-        TM_TRY(forward_only(step, chooser, first_row, err));
+        TM_TRY(step_forward_only(step, chooser, first_row, err));
     }
     return TM_OK;
 }
@@ -250,7 +263,7 @@ static tm_status add_forward(tm_step *step, const tm_chooser *chooser, const cha
     sum_over_chunks(step);
     kept[0] = losses_of(step->graph, false);
     kept[1] = losses_of(step->graph, true);
-    return forward_only(step, chooser, first_row, err);
+    return step_forward_only(step, chooser, first_row, err);
 }
 
 static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, const char *name,
@@ -296,46 +309,7 @@ static tm_status add_validate_segment(tm_step *step, const tm_chooser *chooser, 
                   false);
     sum_over_chunks(step);
     step->validation_losses = losses_of(step->graph, false);
-    return forward_only(step, chooser, TM_NONE, err);
-}
-
-/* Of stages one for each of this rank; the last one has what comes out of the model. */
-/* The logits of one row of the hidden state; behind all that a stage sends, so that they stay. */
-static tm_tensor_id add_sample_logits(tm_step *step, tm_tensor_id hidden)
-{
-    tm_graph         *graph = step->graph;
-    tm_embedding_attr whole = { .seq = 1 };
-    tm_tensor         like = *tm_graph_at(graph, hidden), head = *tm_graph_at(graph, step->model.head);
-    tm_tensor_id row = tm_graph_tensor_as(graph, "sample_state", like.role, tm_shape_2(1, like.shape.n[1]), like.dtype);
-    tm_tensor_id logits = tm_graph_tensor(graph, "sample_logits", TM_ROLE_LOGITS, tm_shape_2(1, head.shape.n[0]));
-    tm_tensor_id in[TM_MAX_IN], out[TM_MAX_OUT] = { row };
-    for (int i = 0; i < TM_MAX_IN; i++) in[i] = TM_NONE;
-    graph->layer = -1;
-    graph->module = "output";
-    in[0] = step->sample_row, in[1] = hidden;
-    tm_graph_add(graph, TM_OP_embedding, &whole, sizeof whole, in, out, 0);
-    in[0] = row, in[1] = step->model.head, out[0] = logits;
-    tm_graph_add(graph, TM_OP_linear, NULL, 0, in, out, 0);
-    return logits;
-}
-
-static tm_status add_sample_segments(tm_step *step, const tm_chooser *chooser, tm_error *err)
-{
-    const int64_t seq = step->options.seq;
-    tm_model      whole = step->model;
-    whole.parallel.context = (tm_division){ 0 }; /* every rank has all of the one sequence */
-    step->sample_tokens = tm_graph_tensor(step->graph, "sample_tokens", TM_ROLE_INPUT, tm_shape_1(seq));
-    step->sample_row = tm_graph_tensor_as(step->graph, "sample_row", TM_ROLE_INPUT, tm_shape_1(1), TM_I32);
-    for (int c = 0; c < (stages_cut(step) ? whole.parallel.chunks : 1); c++) {
-        if (stages_cut(step)) whole.stage = whole.parallel.chunk[c];
-        tm_graph_segment(step->graph, stages_cut(step) ? stages_program(step, "sample", false, c) : "sample");
-        stages_receive(step, &whole, seq, true);
-        tm_tensor_id hidden = tm_model_hidden(step->graph, &whole, step->sample_tokens);
-        if (!whole.stage.ends) stages_pass(step, &whole, hidden, true);
-        if (whole.stage.ends || whole.stage.pieces > 0) step->sample_logits = add_sample_logits(step, hidden);
-        TM_TRY(forward_only(step, chooser, TM_NONE, err));
-    }
-    return TM_OK;
+    return step_forward_only(step, chooser, TM_NONE, err);
 }
 
 /* What the loss of pairs does not go with. */
@@ -473,8 +447,7 @@ static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error
         TM_TRY(add_evaluate_segment(step, chooser, stages_cut(step) ? "trial" : "forward", step->first_row, err));
     if (step->options.validation_batch > 0) TM_TRY(add_validate_segment(step, chooser, err));
     if (step->options.compared) TM_TRY(step_add_look(step, chooser, err));
-    step->sample_tokens = step->sample_row = step->sample_logits = TM_NONE;
-    if (step->options.sample) TM_TRY(add_sample_segments(step, chooser, err));
+    TM_TRY(step_add_sample(step, chooser, err));
     return step->options.exact ? add_exact_segment(step, chooser, err) : TM_OK;
 }
 

@@ -27,6 +27,12 @@ TM_MUST_USE tm_status step_declare(const tm_step_options *options, const tm_choo
 /* The program "first". */
 TM_MUST_USE tm_status step_add_first(tm_step *step, const tm_chooser *chooser, tm_error *err);
 
+/* The passes of a segment that goes forward only. */
+TM_MUST_USE tm_status step_forward_only(tm_step *step, const tm_chooser *chooser, tm_tensor_id first_row,
+                                        tm_error *err);
+/* The program "sample", if the options ask for one. */
+TM_MUST_USE tm_status step_add_sample(tm_step *step, const tm_chooser *chooser, tm_error *err);
+
 /* The program "microscope". */
 TM_MUST_USE tm_status step_add_look(tm_step *step, const tm_chooser *chooser, tm_error *err);
 

@@ -46,6 +46,7 @@ void step_schedule(tm_step *step)
     step->forward = step->first_row == TM_NONE ? step->evaluate : tm_plan_program(plan, "forward");
     step->sample = tm_plan_program(plan, "sample");
     step->look = tm_plan_program(plan, "microscope");
+    step->average = tm_plan_program(plan, "average");
     if (stages_cut(step))
         stages_schedule(step);
     else

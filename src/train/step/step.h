@@ -5,13 +5,14 @@
  *   further    of every further micro-batch: gradients and loss are added to (absent without accumulation)
  *   last       of the last micro-batch, where ranks have copies: gradients are reduced while it runs (only then)
  *   update     gradient norm, clipping, the optimizer
+ *   average    moving averages become copies of the weights, once, in front of the first step (only with ema_decay)
  *   evaluate   forward and loss only
  *   forward    the same with what training drops (only where it drops something; else "evaluate" is this one, too)
  *   validate   the same for held-out samples that come in other batches or lengths (only then)
  *   microscope forward and backward of a micro-batch in two formats, compared (only when asked for)
  *   part.first, part.further
  *              put the sums of a part of the micro-batches away (only of one rank that sums as several do)
- *   sample     forward of one sequence up to the head, for generation (only when asked for)
+ *   sample     forward of one sequence up to the head, or of one image, for generation (only when asked for)
  *   exact      "forward" in another format, for certificates (only when asked for, and if it takes no memory)
  *
  * Stages of a pipeline have other programs in the place of first and further (train/step/stages.h), and one for each
@@ -77,6 +78,9 @@ typedef struct {
 
 enum { TM_INEXACT_BYTES = 160 };
 
+/* Inputs of the program "sample" of images: the fields noisy, time, text and pooled. */
+enum { TM_SAMPLE_NOISY, TM_SAMPLE_TIME, TM_SAMPLE_TEXT, TM_SAMPLE_POOLED, TM_SAMPLE_FIELDS };
+
 typedef struct {
     tm_step_options options; /* as given, chunk and groups filled in: n_groups >= 1 */
     tm_graph       *graph;
@@ -98,7 +102,9 @@ typedef struct {
     tm_tensor_id sample_row;           /* (1) int32, below T: whose logits the program "sample" computes */
     /* (1, rows of the head that are here): valid right after the program "sample"; of stages on the last one, or of a
      * divided head everywhere, else TM_NONE. */
-    tm_tensor_id  sample_logits;
+    tm_tensor_id sample_logits;
+    /* Of images: what the program "sample" reads (one image) and gives, (tokens, channels). */
+    tm_tensor_id  sample_fields[TM_SAMPLE_FIELDS], sample_velocity;
     tm_quantized  quantized;                 /* what the pass for products in low precision made */
     tm_microscope microscope;                /* what "microscope" compares */
     tm_tensor_id  look_loss, reference_loss; /* () float64, of "microscope": of the step's format, and of the other;
@@ -115,8 +121,8 @@ typedef struct {
     char              inexact[TM_INEXACT_BYTES]; /* says why */
     int               first_trained; /* block in front of which nothing is trained, in no stage; -1: all may be */
     const tm_program *first, *further, *update, *evaluate, *forward; /* of stages: only update */
-    const tm_program *sample,
-        *look; /* further, sample, look ("microscope"): NULL when absent; sample: of stages, too */
+    const tm_program *sample, *look,
+        *average; /* further, sample, look ("microscope"), average: NULL when absent; sample: of stages, too */
 } tm_step;
 
 /* The default chunk: all rows when their logits stay below 32 MiB, else as many multiples of 512 rows as do (512 at

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/trainer/logits.c - what the model says of the token that follows. */
+/* train/trainer/logits.c - what the model says of the token that follows, or of the way from noise to an image. */
 #include "graph/value.h"
 #include "train/trainer/trainer.h"
 
@@ -36,4 +36,25 @@ tm_status tm_trainer_logits(tm_trainer *trainer, const int32_t *tokens, int32_t 
         if (cut) TM_TRY(tm_trainer_sum(trainer, cut->axes, logits, (size_t)vocab, err));
     }
     return tm_trainer_sum(trainer, 1U << TM_AXIS_PP, logits, (size_t)vocab, err);
+}
+
+tm_status tm_trainer_velocity(tm_trainer *trainer, const float *x, float time, const float *text, const float *pooled,
+                              float *v, tm_error *err)
+{
+    const tm_step *step = tm_trainer_step_of(trainer);
+    const void    *from[TM_SAMPLE_FIELDS] = { x, &time, text, pooled };
+    TM_ASSERT(step->sampling.n == 1 && step->sample_velocity != TM_NONE);
+    const tm_tensor *stored = tm_graph_at(step->graph, step->sample_velocity);
+    const size_t     bytes = tm_tensor_bytes(stored->shape, stored->dtype);
+    for (int i = 0; i < TM_SAMPLE_FIELDS; i++) {
+        size_t size = tm_tensor_bytes(tm_graph_at(step->graph, step->sample_fields[i])->shape, TM_F32);
+        TM_TRY(tm_trainer_write(trainer, step->sample_fields[i], 0, from[i], size, err));
+    }
+    TM_TRY(tm_trainer_run(trainer, step->sampling.work[0].program, err));
+    void     *values = tm_alloc(bytes);
+    tm_status st = tm_trainer_read(trainer, step->sample_velocity, 0, values, bytes, err);
+    for (int64_t i = 0; st == TM_OK && i < tm_shape_elements(stored->shape); i++)
+        v[i] = (float)tm_value_get(values, stored->dtype, i);
+    free(values);
+    return st;
 }

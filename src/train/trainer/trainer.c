@@ -29,6 +29,8 @@ struct tm_trainer {
     double *expert_counts;                           /* as read from the device */
     double *first_rows; /* of each micro-batch of the step (tm_step.first_row): they stay until the update, too */
     double *numbers;    /* of each micro-batch in the step (tm_quantized.number): 1, 2, ... */
+    size_t  normed;     /* instructions of the update that tm_trainer_norm has run; 0: none */
+    const tm_trainer_observer *observer; /* NULL: nobody looks */
 };
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -316,6 +318,33 @@ static tm_status number_rows(tm_trainer *trainer, int64_t index, tm_error *err)
     return write_number(trainer, trainer->step->quantized.number, &trainer->numbers[index], err);
 }
 
+void tm_trainer_observe(tm_trainer *trainer, const tm_trainer_observer *observer)
+{
+    trainer->observer = observer;
+}
+
+/* Instructions from .. to - 1 of a program of the step. */
+static tm_status run_part(tm_trainer *trainer, const tm_program *program, size_t from, size_t to, int64_t micro_batch,
+                          tm_ledger *ledger, tm_error *err)
+{
+    const tm_trainer_observer *observer = trainer->observer;
+    if (!observer && from == 0 && to == program->count) return tm_device_run(trainer->device, program, ledger, err);
+    if (!observer) return tm_device_run_part(trainer->device, program, from, to, ledger, err);
+    for (size_t x = from; x < to; x++) {
+        TM_TRY(observer->before(observer->context, program, x, micro_batch, err));
+        TM_TRY(tm_device_run_part(trainer->device, program, x, x + 1, ledger, err));
+        TM_TRY(tm_device_wait(trainer->device, err));
+        TM_TRY(observer->behind(observer->context, program, x, micro_batch, err));
+    }
+    return TM_OK;
+}
+
+static tm_status run_program(tm_trainer *trainer, const tm_program *program, int64_t micro_batch, tm_ledger *ledger,
+                             tm_error *err)
+{
+    return run_part(trainer, program, 0, program->count, micro_batch, ledger, err);
+}
+
 tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch, tm_ledger *ledger,
                                 tm_error *err)
 {
@@ -326,10 +355,10 @@ tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_mic
     for (size_t i = 0; i < schedule->n; i++) {
         const tm_work *work = &schedule->work[i];
         if (work->micro_batch < 0 || index < work->micro_batch || index >= work->micro_batch + work->count) continue;
-        TM_TRY(tm_device_run(trainer->device, work->program, ledger, err));
+        TM_TRY(run_program(trainer, work->program, index, ledger, err));
         bool last = index + 1 == work->micro_batch + work->count && i + 1 < schedule->n;
         if (last && work[1].micro_batch == TM_BEHIND_MICRO_BATCH)
-            TM_TRY(tm_device_run(trainer->device, work[1].program, ledger, err));
+            TM_TRY(run_program(trainer, work[1].program, index, ledger, err));
     }
     return TM_OK;
 }
@@ -393,25 +422,43 @@ static tm_status read_result(tm_trainer *trainer, tm_step_result *result, tm_err
 tm_status tm_trainer_gradients(tm_trainer *trainer, const tm_micro_batch *batch, tm_ledger *ledger, tm_error *err)
 {
     const tm_step_schedule *schedule = &trainer->step->training;
+    trainer->normed = 0;
     for (size_t i = 0; i < schedule->n; i++) {
         const tm_work *work = &schedule->work[i];
         for (int64_t k = 0; k < work->count && work->micro_batch >= 0; k++) {
             TM_TRY(feed(trainer, batch, work->micro_batch + k, err));
             TM_TRY(number_rows(trainer, work->micro_batch + k, err));
-            TM_TRY(tm_device_run(trainer->device, work->program, ledger, err));
+            TM_TRY(run_program(trainer, work->program, work->micro_batch + k, ledger, err));
         }
-        if (work->micro_batch == TM_BEHIND_MICRO_BATCH)
-            TM_TRY(tm_device_run(trainer->device, work->program, ledger, err));
+        if (work->micro_batch == TM_BEHIND_MICRO_BATCH) TM_TRY(run_program(trainer, work->program, -1, ledger, err));
     }
+    return TM_OK;
+}
+
+tm_status tm_trainer_norm(tm_trainer *trainer, size_t norm_end, double *loss, double *norm, tm_ledger *ledger,
+                          tm_error *err)
+{
+    double clip[2];
+    TM_TRY(run_part(trainer, trainer->step->update, 0, norm_end, -1, ledger, err));
+    TM_TRY(queue_read(trainer, trainer->step->loss, loss, 1, err));
+    TM_TRY(queue_read(trainer, trainer->step->clip, clip, 2, err));
+    TM_TRY(tm_device_wait(trainer->device, err));
+    trainer->normed = norm_end;
+    *loss *= trainer->scalars[0][TM_SCALAR_LOSS_SCALE];
+    *norm = clip[0];
     return TM_OK;
 }
 
 tm_status tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger, tm_error *err)
 {
     const tm_step_schedule *schedule = &trainer->step->training;
-    for (size_t i = 0; i < schedule->n; i++)
+    for (size_t i = 0; i < schedule->n; i++) {
+        const tm_program *program = schedule->work[i].program;
+        size_t            from = program == trainer->step->update ? trainer->normed : 0;
         if (schedule->work[i].micro_batch == TM_NO_MICRO_BATCH)
-            TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, ledger, err));
+            TM_TRY(run_part(trainer, program, from, program->count, -1, ledger, err));
+    }
+    trainer->normed = 0;
     return read_result(trainer, result, err);
 }
 
@@ -542,20 +589,4 @@ const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t
 tm_device *tm_trainer_device(const tm_trainer *trainer)
 {
     return trainer->device;
-}
-
-tm_status tm_trainer_sum(const tm_trainer *trainer, unsigned axes, double *values, size_t n, tm_error *err)
-{
-    tm_comm      *comm = axes ? tm_device_group(trainer->device, axes) : NULL;
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .op = TM_COMM_SUM,
-                           .format = TM_COMM_FLOAT64,
-                           .send = values,
-                           .receive = values,
-                           .count = n,
-                           .what = "values of a rank",
-                           .step = -1 };
-    if (!comm) return TM_OK;
-    TM_TRY(tm_device_wait(trainer->device, err)); /* others may wait for what is queued here before they come */
-    return tm_comm_run(comm, &call, err);
 }

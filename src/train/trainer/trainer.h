@@ -56,11 +56,28 @@ TM_MUST_USE tm_status tm_trainer_gradients(tm_trainer *trainer, const tm_micro_b
 /* Runs micro-batch `index` of the step (0: first). May return before it is done. */
 TM_MUST_USE tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch,
                                             tm_ledger *ledger, tm_error *err);
+/* Instructions of the program "update" up to the norm: behind them loss and norm are known, and no weight or moment was
+ * written. 0: this step has no such place. */
+size_t tm_trainer_norm_end(const tm_trainer *trainer);
+/* Runs those (norm_end > 0) behind tm_trainer_gradients; waits. tm_trainer_update then goes on behind them, with the
+ * same bits as alone. */
+TM_MUST_USE tm_status tm_trainer_norm(tm_trainer *trainer, size_t norm_end, double *loss, double *norm,
+                                      tm_ledger *ledger, tm_error *err);
 /* Norm, clip, optimizer; waits and fills *result. */
 TM_MUST_USE tm_status tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger, tm_error *err);
 /* Both: a whole step behind tm_trainer_begin. */
 TM_MUST_USE tm_status tm_trainer_step(tm_trainer *trainer, const tm_micro_batch *batch, tm_step_result *result,
                                       tm_ledger *ledger, tm_error *err);
+/* Who looks at each instruction of a step, before and behind it; all that was queued is done then. `micro_batch`: that
+ * it belongs to, -1: to none. What the calls return ends the step if it is not TM_OK. */
+typedef struct {
+    void *context;
+    tm_status (*before)(void *context, const tm_program *program, size_t at, int64_t micro_batch, tm_error *err);
+    tm_status (*behind)(void *context, const tm_program *program, size_t at, int64_t micro_batch, tm_error *err);
+} tm_trainer_observer;
+/* From here on instructions of steps run one by one, with the same bits; NULL: nobody looks. It outlives the steps. */
+void tm_trainer_observe(tm_trainer *trainer, const tm_trainer_observer *observer);
+
 /* *loss: the summed loss of micro-batch `index` of the step behind tm_trainer_begin as training computes it, with what
  * it drops, of the weights as they are. Gradients, moments and state stay; counts of experts are those of this pass. */
 TM_MUST_USE tm_status tm_trainer_forward(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, double *loss,
@@ -102,6 +119,11 @@ TM_MUST_USE tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *prog
 /* Adds up values[n] over the ranks of a group along axes of the mesh; alone, nothing. Every rank of it calls. What runs
  * on the device is done before. */
 TM_MUST_USE tm_status tm_trainer_sum(const tm_trainer *trainer, unsigned axes, double *values, size_t n, tm_error *err);
+
+/* Runs the program "sample" of images, whose step was made with `sample`: v (tokens, channels) is the velocity at x
+ * (tokens, channels) and `time`; text (text_len, text_dim), pooled (vector_dim). All ranks call it with the same. */
+TM_MUST_USE tm_status tm_trainer_velocity(tm_trainer *trainer, const float *x, float time, const float *text,
+                                          const float *pooled, float *v, tm_error *err);
 
 /* Runs the program "sample" on tokens (T): *logits (V), of what follows token `row`, of all ranks that have parts of
  * the output layer. Every rank calls. */

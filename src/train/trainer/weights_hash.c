@@ -248,6 +248,23 @@ uint64_t tm_trainer_weights_sum(const tm_trainer *trainer, const uint64_t *hashe
     return sum;
 }
 
+tm_status tm_trainer_sum(const tm_trainer *trainer, unsigned axes, double *values, size_t n, tm_error *err)
+{
+    tm_comm      *comm = axes ? tm_device_group(tm_trainer_device(trainer), axes) : NULL;
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
+                           .op = TM_COMM_SUM,
+                           .format = TM_COMM_FLOAT64,
+                           .send = values,
+                           .receive = values,
+                           .count = n,
+                           .what = "values of a rank",
+                           .step = -1 };
+    if (!comm) return TM_OK;
+    TM_TRY(
+        tm_device_wait(tm_trainer_device(trainer), err)); /* others may wait for what is queued here before they come */
+    return tm_comm_run(comm, &call, err);
+}
+
 tm_status tm_trainer_sum_stages(const tm_trainer *trainer, uint64_t *sum, tm_error *err)
 {
     tm_comm      *stages = tm_device_group(tm_trainer_device(trainer), 1U << TM_AXIS_PP);

@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first value of a step that is not finite: planted behind every instruction of small programs, in weights, in
+ * inputs and by overflows, it is named; a step that is looked at keeps its bits. */
+#include "support/test.h"
+
+#include "graph/value.h"
+#include "support/golden.h"
+#include "support/training.h"
+#include "train/trainer/locate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- a kernel that spoils what another one has computed ----------------------------------------------------------- */
+
+typedef struct {
+    const tm_kernel *real;
+    tm_kernel        kernel;
+    int              out; /* that is spoilt */
+    int64_t          element;
+    double           value;
+} spoiler;
+
+static spoiler planted; /* kernels have no context */
+
+static void spoil(const tm_call *call)
+{
+    const tm_view *view = &call->out[planted.out];
+    tm_error       err = { 0 };
+    if (tm_kernel_run(planted.real, call, &err) != TM_OK) fail_msg("%s", err.text);
+    int64_t columns = view->shape.rank > 0 ? view->shape.n[view->shape.rank - 1] : 1;
+    int64_t at = planted.element / columns * tm_view_ld(view) + planted.element % columns;
+    tm_value_set(view->data, view->dtype, at, planted.value);
+}
+
+/* Puts it behind an instruction. False: no output can hold the value. */
+static bool plant(tm_instruction *i, double value)
+{
+    planted = (spoiler){ .real = i->kernel, .kernel = *i->kernel, .value = value };
+    for (planted.out = 0; planted.out < TM_MAX_OUT; planted.out++) {
+        const tm_view *view = &i->call.out[planted.out];
+        if (i->node->out[planted.out] == TM_NONE || !tm_view_present(view)) continue;
+        if (tm_dtype_floating(view->dtype) && tm_dtype_bits(view->dtype) >= 8) break;
+    }
+    if (planted.out == TM_MAX_OUT) return false;
+    planted.element = tm_shape_elements(i->call.out[planted.out].shape) / 2;
+    planted.kernel.launch = NULL;
+    planted.kernel.run = spoil;
+    i->kernel = &planted.kernel;
+    return true;
+}
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+static tm_micro_batch fed(const test_batch *batch)
+{
+    return (tm_micro_batch){ .field = { batch->tokens, batch->targets }, .target_tokens = batch->target_tokens };
+}
+
+static test_batch batch_of(const tm_step_options *o, uint64_t seed)
+{
+    return test_batch_random(o->micro_batch * o->accumulation, o->seq, o->shape.vocab_size, seed);
+}
+
+/* Step t, looked at. *found: NULL says nothing was. */
+static tm_step_result looked_step(tm_trainer *trainer, int64_t t, double rate, const test_batch *batch,
+                                  tm_nonfinite *found, bool *any)
+{
+    tm_step_result result = { 0 };
+    tm_error       err = { 0 };
+    tm_micro_batch micro = fed(batch);
+    test_begin(trainer, t, rate, 1, batch->target_tokens);
+    tm_locator *locator = tm_locator_open(trainer);
+    if (tm_trainer_step(trainer, &micro, &result, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    *any = tm_locator_found(locator) != NULL;
+    if (*any) *found = *tm_locator_found(locator);
+    tm_locator_close(locator);
+    return result;
+}
+
+static tm_step_options tiny(tm_step_options o)
+{
+    o.shape.n_layers = 1;
+    o.shape.vocab_size = 40;
+    o.seq = 8, o.micro_batch = 2;
+    return o;
+}
+
+static tm_step_options moe_options(void)
+{
+    tm_step_options o = test_llama_options();
+    o.shape.moe = (tm_moe_shape){ .experts = 4, .top_k = 2, .ffn_dim = 64, .scale = 1, .aux_loss = 0.01 };
+    o.shape.moe.biased = true, o.shape.moe.bias_rate = 0.01;
+    return o;
+}
+
+static tm_step_options quantized(const char *recipe)
+{
+    tm_step_options o = test_llama_options();
+    o.shape.ffn_dim = 96;
+    o.precision = &tm_precision_bf16;
+    o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
+    o.quantize.recipe[0] = *tm_quantize_recipe_find(recipe);
+    return o;
+}
+
+enum { CASES = 12 };
+static tm_step_options case_of(int k)
+{
+    static const tm_model_family families[] = { TM_FAMILY_LLAMA, TM_FAMILY_GPT, TM_FAMILY_QWEN2, TM_FAMILY_QWEN3 };
+    tm_step_options              o = k < 4              ? test_family_options(families[k])
+                                     : k == 4 || k == 5 ? moe_options()
+                                                        : test_llama_options();
+    if (k == 6) o = quantized("fp8_delayed");
+    if (k == 7) o = quantized("nvfp4");
+    if (k == 8 || k == 9) o = test_gpt_options(), o.accumulation = 2;
+    if (k == 5 || k == 9) o.precision = &tm_precision_bf16;
+    if (k == 10) o.precision = &tm_precision_bf16_pure, o.hyper.stochastic = true;
+    if (k == 11)
+        o.adapters = (tm_adapters){ .rank = 4,
+                                    .alpha = 8,
+                                    .dropout = 0.1,
+                                    .targets = "all-linear",
+                                    .place = "",
+                                    .base = TM_DTYPE_COUNT,
+                                    .seed = 7 };
+    return o;
+}
+
+/* --- tests -------------------------------------------------------------------------------------------------------- */
+
+/* Of weights, moments, gradients, loss and norm after some steps. how: 0 as ever, 1 looked at, 2 the norm first, 3 the
+ * norm first, then the step again, looked at, from the same state. */
+static uint64_t train(const tm_step_options *o, int how)
+{
+    tm_device  *device = test_device_open("cpu", 2);
+    tm_trainer *trainer = test_trainer_open(device, o, 5);
+    uint64_t    hash = 0;
+    for (int t = 1; t <= 3; t++) {
+        test_batch     batch = batch_of(o, (uint64_t)t);
+        tm_micro_batch micro = fed(&batch);
+        tm_step_result result;
+        tm_nonfinite   found;
+        tm_error       err = { 0 };
+        bool           any = false;
+        double         loss, norm;
+        size_t         end = tm_trainer_norm_end(trainer);
+        assert_true(end > 0);
+        if (how == 1) {
+            result = looked_step(trainer, t, 1e-2, &batch, &found, &any);
+        } else {
+            test_begin(trainer, t, 1e-2, 1, batch.target_tokens);
+            assert_int_equal(tm_trainer_gradients(trainer, &micro, NULL, &err), TM_OK);
+            if (how >= 2) assert_int_equal(tm_trainer_norm(trainer, end, &loss, &norm, NULL, &err), TM_OK);
+            assert_int_equal(tm_trainer_update(trainer, &result, NULL, &err), TM_OK);
+            if (how >= 2) assert_true(loss == result.loss && norm == result.grad_norm);
+        }
+        if (any)
+            fail_msg("step %d is finite, but %s of %s, instruction %lld, is not", t, found.tensor, found.program,
+                     (long long)found.instruction);
+        hash = hash * 31 + test_gradients_hash(trainer) + (uint64_t)(result.loss * 1e12) +
+               (uint64_t)(result.grad_norm * 1e12);
+        test_batch_fini(&batch);
+    }
+    hash = hash * 31 + test_state_hash(trainer);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    return hash;
+}
+
+static void a_step_that_is_looked_at_keeps_its_bits(void **state)
+{
+    (void)state;
+    for (int k = 0; k < CASES; k++) {
+        const tm_step_options o = case_of(k);
+        const uint64_t        as_ever = train(&o, 0);
+        for (int how = 1; how <= 2; how++)
+            if (train(&o, how) != as_ever) fail_msg("case %d has other bits in way %d", k, how);
+    }
+}
+
+/* Number of the program's run in a step that has instruction `at` first: its micro-batch. */
+static int64_t micro_batch_of(const tm_step *step, const tm_program *program)
+{
+    for (size_t i = 0; i < step->training.n; i++)
+        if (step->training.work[i].program == program)
+            return step->training.work[i].micro_batch < 0 ? -1 : step->training.work[i].micro_batch;
+    return -2;
+}
+
+static void check_planted(const tm_step_options *o, tm_device *device, const char *program_name, size_t at, int number)
+{
+    tm_trainer     *trainer = test_trainer_open(device, o, 5);
+    const tm_step  *step = tm_trainer_step_of(trainer);
+    tm_program     *program = (tm_program *)tm_plan_program(step->plan, program_name);
+    tm_instruction *i = &program->instructions[at];
+    test_batch      batch = batch_of(o, 1);
+    tm_nonfinite    found;
+    bool            any;
+    if (plant(i, number % 2 ? (double)NAN : (double)INFINITY)) {
+        const tm_kernel *real = planted.real;
+        looked_step(trainer, 1, 1e-2, &batch, &found, &any);
+        i->kernel = real;
+        const tm_tensor *tensor = tm_graph_at(step->graph, i->node->out[planted.out]);
+        int64_t          columns = tensor->shape.rank > 0 ? tensor->shape.n[tensor->shape.rank - 1] : 1;
+        if (!any) fail_msg("planted in %s %zu (%s) of case %d: not seen", program_name, at, i->call.op->name, number);
+        if (strcmp(found.program, program_name) != 0 || found.instruction != (int64_t)at)
+            fail_msg("planted in %s %zu (%s) of case %d: %s %lld (%s) is named", program_name, at, i->call.op->name,
+                     number, found.program, (long long)found.instruction, found.op);
+        assert_string_equal(found.op, i->call.op->name);
+        assert_string_equal(found.tensor, tensor->name);
+        assert_int_equal(found.layer, i->node->layer);
+        assert_int_equal(found.micro_batch, micro_batch_of(step, program));
+        assert_int_equal(found.row * columns + found.column, planted.element);
+        assert_int_equal(found.count, 1);
+        assert_int_equal(found.elements, tm_shape_elements(tensor->shape));
+        static const char *const phases[] = { "forward", "backward", "update" };
+        assert_string_equal(found.phase, phases[i->node->phase]);
+    }
+    test_batch_fini(&batch);
+    tm_trainer_close(trainer);
+}
+
+static void planted_behind_each_instruction_it_is_named(void **state)
+{
+    (void)state;
+    static const char *const programs[] = { "first", "further", "update" };
+    tm_device               *device = test_device_open("cpu", 1);
+    for (int k = 0; k < CASES; k += test_is_full() ? 1 : 4) {
+        tm_step_options o = tiny(case_of(k));
+        tm_trainer     *trainer = test_trainer_open(device, &o, 5);
+        size_t          counts[3];
+        for (int p = 0; p < 3; p++) {
+            const tm_program *program = tm_plan_program(tm_trainer_step_of(trainer)->plan, programs[p]);
+            counts[p] = program ? program->count : 0;
+        }
+        tm_trainer_close(trainer);
+        for (int p = 0; p < 3; p++)
+            for (size_t at = 0; at < counts[p]; at++) check_planted(&o, device, programs[p], at, k);
+    }
+    tm_device_close(device);
+}
+
+/* The parameter of that name, and its values with one replaced. */
+static void spoil_weight(tm_trainer *trainer, const char *name, int64_t element, double value)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    for (size_t t = 0; t < graph->n_tensors; t++) {
+        if (graph->tensors[t].role != TM_ROLE_PARAMETER || strcmp(graph->tensors[t].name, name) != 0) continue;
+        double *values = test_values_read(trainer, (tm_tensor_id)t);
+        values[element] = value;
+        test_values_write(trainer, (tm_tensor_id)t, values);
+        free(values);
+        return;
+    }
+    fail_msg("there is no weight %s", name);
+}
+
+static void a_weight_that_was_so_before_is_named(void **state)
+{
+    (void)state;
+    const char     *names[] = { "tok_embeddings.weight", "layers.0.attention.wqkv.weight", "norm.weight" };
+    tm_step_options o = tiny(test_llama_options());
+    tm_device      *device = test_device_open("cpu", 1);
+    for (int k = 0; k < 3; k++) {
+        tm_trainer  *trainer = test_trainer_open(device, &o, 5);
+        test_batch   batch = batch_of(&o, 1);
+        tm_nonfinite found;
+        bool         any;
+        spoil_weight(trainer, names[k], 17, (double)NAN);
+        looked_step(trainer, 1, 1e-2, &batch, &found, &any);
+        assert_true(any);
+        assert_string_equal(found.tensor, names[k]);
+        assert_string_equal(found.cause, TM_CAUSE_WEIGHT);
+        assert_int_equal(found.count, 1);
+        test_batch_fini(&batch);
+        tm_trainer_close(trainer);
+    }
+    tm_device_close(device);
+}
+
+/* Weights too large for the format: the product that overflows first is named, with its largest operand. */
+static void an_overflow_is_told_from_a_division_by_zero(void **state)
+{
+    (void)state;
+    tm_step_options o = tiny(test_llama_options());
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_trainer     *trainer = test_trainer_open(device, &o, 5);
+    test_batch      batch = batch_of(&o, 1);
+    tm_nonfinite    found;
+    bool            any;
+    spoil_weight(trainer, "layers.0.feed_forward.w2.weight", 0, 3e38);
+    spoil_weight(trainer, "layers.0.feed_forward.w13.weight", 5, 1e30);
+    looked_step(trainer, 1, 1e-2, &batch, &found, &any);
+    assert_true(any);
+    assert_string_equal(found.cause, TM_CAUSE_OVERFLOW);
+    assert_true(found.largest >= 1e29 && strstr(found.tensor, "feed_forward"));
+    tm_trainer_close(trainer);
+    /* The root of a negative second moment, of ordinary size. */
+    trainer = test_trainer_open(device, &o, 5);
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    int             spoilt = 0;
+    for (size_t t = 0; t < graph->n_tensors && !spoilt; t++) {
+        const tm_tensor *tensor = &graph->tensors[t];
+        if (tensor->role != TM_ROLE_MOMENT || !strstr(tensor->name, "norm.weight")) continue;
+        double *values = test_values_read(trainer, (tm_tensor_id)t);
+        bool    second = strstr(tensor->name, "exp_avg_sq") != NULL;
+        values[1] = -1;
+        if (second) test_values_write(trainer, (tm_tensor_id)t, values);
+        spoilt = second;
+        free(values);
+    }
+    assert_true(spoilt);
+    looked_step(trainer, 1, 1e-2, &batch, &found, &any);
+    assert_true(any);
+    assert_string_equal(found.cause, TM_CAUSE_COMPUTED);
+    assert_string_equal(found.phase, "update");
+    assert_string_equal(found.op, "adamw");
+    test_batch_fini(&batch);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+/* Rows of zeros, and no epsilon in the root: the norm that divides by 0 is named, with nothing large among its
+ * operands.
+ */
+static void a_norm_that_divides_by_zero_is_named(void **state)
+{
+    (void)state;
+    tm_step_options o = tiny(test_llama_options());
+    tm_device      *device = test_device_open("cpu", 1);
+    o.shape.norm_eps = 0;
+    tm_trainer  *trainer = test_trainer_open(device, &o, 5);
+    test_batch   batch = batch_of(&o, 1);
+    tm_nonfinite found;
+    bool         any;
+    for (int64_t i = 0; i < o.shape.vocab_size * o.shape.dim; i++) spoil_weight(trainer, "tok_embeddings.weight", i, 0);
+    looked_step(trainer, 1, 1e-2, &batch, &found, &any);
+    assert_true(any);
+    assert_string_equal(found.op, "rmsnorm");
+    assert_string_equal(found.cause, TM_CAUSE_COMPUTED);
+    assert_true(found.layer == 0 && found.micro_batch == 0 && found.row == 0 && found.column == 0);
+    assert_int_equal(found.count, found.elements);
+    test_batch_fini(&batch);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+/* A learning rate that overflows: the step that does so is finite up to its update, which is named. */
+static void an_update_that_overflows_is_named(void **state)
+{
+    (void)state;
+    tm_step_options o = tiny(test_llama_options());
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_trainer     *trainer = test_trainer_open(device, &o, 5);
+    test_batch      batch = batch_of(&o, 1);
+    tm_nonfinite    found;
+    bool            any;
+    tm_step_result  result = looked_step(trainer, 1, 1e39, &batch, &found, &any);
+    assert_true(isfinite(result.loss) && isfinite(result.grad_norm) && any);
+    assert_string_equal(found.phase, "update");
+    assert_int_equal(found.micro_batch, -1);
+    test_batch_fini(&batch);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+/* --- beside a scan of its own ------------------------------------------------------------------------------------- */
+
+/* Of a device in the host's memory: values of outputs, one by one, with nothing of the locator's. */
+typedef struct {
+    bool    any;
+    int64_t instruction, micro_batch, count, first;
+    char    program[48];
+    int     out;
+} own_scan;
+
+static tm_status look_away(void *context, const tm_program *program, size_t at, int64_t micro_batch, tm_error *err)
+{
+    (void)context, (void)program, (void)at, (void)micro_batch, (void)err;
+    return TM_OK;
+}
+
+static tm_status scan_outputs(void *context, const tm_program *program, size_t at, int64_t micro_batch, tm_error *err)
+{
+    own_scan *s = context;
+    (void)err;
+    for (int k = 0; k < TM_MAX_OUT && !s->any; k++) {
+        const tm_view *view = &program->instructions[at].call.out[k];
+        if (program->instructions[at].node->out[k] == TM_NONE || !tm_view_present(view)) continue;
+        if (!tm_dtype_floating(view->dtype) || tm_dtype_bits(view->dtype) < 8) continue;
+        int64_t n = tm_shape_elements(view->shape);
+        int64_t columns = view->shape.rank > 0 ? view->shape.n[view->shape.rank - 1] : 1;
+        s->count = 0;
+        for (int64_t i = n; i-- > 0;) {
+            double value = tm_value_get(view->data, view->dtype, i / columns * tm_view_ld(view) + i % columns);
+            if (value - value == 0) continue;
+            s->count++;
+            s->first = i;
+        }
+        s->any = s->count > 0;
+        s->out = k;
+        s->instruction = (int64_t)at;
+        s->micro_batch = micro_batch;
+        snprintf(s->program, sizeof s->program, "%s", program->name);
+    }
+    return TM_OK;
+}
+
+/* Trained weights from number `from` on are scaled by 2^80. *scaled: were there any? */
+static tm_trainer *open_scaled(tm_device *device, const tm_step_options *o, size_t from, bool *scaled)
+{
+    tm_trainer     *trainer = test_trainer_open(device, o, 5);
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    *scaled = false;
+    for (size_t t = 0, n = 0; t < graph->n_tensors; t++) {
+        if (graph->tensors[t].role != TM_ROLE_PARAMETER || graph->tensors[t].gradient == TM_NONE || n++ < from)
+            continue;
+        double *values = test_values_read(trainer, (tm_tensor_id)t);
+        for (int64_t i = 0; i < tm_shape_elements(graph->tensors[t].shape); i++) values[i] *= 0x1p80;
+        test_values_write(trainer, (tm_tensor_id)t, values);
+        free(values);
+        *scaled = true;
+    }
+    return trainer;
+}
+
+/* *places gets a bit for each instruction (of the first 64) that is named. */
+static void compare_scans(tm_device *device, const tm_step_options *o, size_t from, bool *scaled, uint64_t *places)
+{
+    tm_trainer         *trainer = open_scaled(device, o, from, scaled), *twin = open_scaled(device, o, from, scaled);
+    test_batch          batch = batch_of(o, 1);
+    own_scan            own = { 0 };
+    tm_trainer_observer observer = { &own, look_away, scan_outputs };
+    tm_nonfinite        found;
+    bool                any;
+    looked_step(trainer, 1, 1e-2, &batch, &found, &any);
+    tm_trainer_observe(twin, &observer);
+    test_step(twin, 1, 1e-2, 1, &batch);
+    assert_true(any == own.any);
+    if (any && (found.instruction != own.instruction || strcmp(found.program, own.program) != 0))
+        fail_msg("from weight %zu: %s %lld, a scan finds %s %lld", from, found.program, (long long)found.instruction,
+                 own.program, (long long)own.instruction);
+    if (any) assert_true(found.count == own.count && found.micro_batch == own.micro_batch);
+    if (any) *places |= 1ULL << (found.instruction % 64);
+    test_batch_fini(&batch);
+    tm_trainer_close(trainer);
+    tm_trainer_close(twin);
+}
+
+static void it_finds_what_a_scan_of_its_own_finds(void **state)
+{
+    (void)state;
+    tm_device *device = test_device_open("cpu", 1);
+    uint64_t   places = 0;
+    const bool here = !tm_device_describe(device)->own_memory; /* else its memory is not to be looked at */
+    for (int c = 0; c < CASES && here; c += test_is_full() ? 1 : 3) {
+        const tm_step_options o = tiny(case_of(c));
+        bool                  scaled = true;
+        for (size_t from = 0; scaled; from++) compare_scans(device, &o, from, &scaled, &places);
+    }
+    int different = 0;
+    for (; places; places &= places - 1) different++;
+    if (here && different < 5) fail_msg("only %d places overflow", different);
+    tm_device_close(device);
+}
+
+/* --- inputs ------------------------------------------------------------------------------------------------------- */
+
+/* A picture with one value that is not finite, and one with a value that is too large. */
+static void a_value_of_the_batch_is_named(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_step_options o = golden_flux_options(&tm_precision_f32);
+    for (int huge = 0; huge < 2; huge++) {
+        tm_trainer    *trainer = test_trainer_open(device, &o, 5);
+        tm_micro_batch micro = { .target_tokens = o.micro_batch * o.seq };
+        tm_step_result result;
+        tm_error       err = { 0 };
+        for (int f = 0; f < o.n_fields; f++) {
+            int64_t n = tm_shape_elements(o.fields[f].shape) * o.micro_batch * o.accumulation;
+            float  *values = malloc((size_t)n * sizeof *values);
+            assert_int_equal(o.fields[f].dtype, TM_F32);
+            for (int64_t i = 0; i < n; i++) values[i] = (float)((i * 37 + f) % 101) / 101.0F - 0.5F;
+            if (f == 0 && !huge) values[5] = INFINITY;
+            for (int64_t i = 0; huge && i < n; i++) values[i] = 3e38F;
+            micro.field[f] = values;
+        }
+        test_begin(trainer, 1, 1e-3, 1, micro.target_tokens);
+        tm_locator *locator = tm_locator_open(trainer);
+        assert_int_equal(tm_trainer_step(trainer, &micro, &result, NULL, &err), TM_OK);
+        const tm_nonfinite *found = tm_locator_found(locator);
+        assert_non_null(found);
+        assert_string_equal(found->cause, huge ? TM_CAUSE_OVERFLOW : TM_CAUSE_INPUT);
+        if (!huge) assert_true(found->count == 1 && found->value > 0 && strstr(found->tensor, o.fields[0].name));
+        if (huge) assert_true(found->largest >= 1e19);
+        tm_locator_close(locator);
+        for (int f = 0; f < o.n_fields; f++) free((void *)(uintptr_t)micro.field[f]);
+        tm_trainer_close(trainer);
+    }
+    tm_device_close(device);
+}
+
+static void of_ranks_the_one_that_computed_it_is_told(void **state)
+{
+    (void)state;
+    tm_nonfinite own = { .rank = 0, .located = true, .order = 7, .cause = TM_CAUSE_COMPUTED };
+    tm_error     err = { 0 };
+    bool         any = true;
+    assert_int_equal(tm_locate_agree(NULL, &own, &any, &err), TM_OK);
+    assert_true(any && own.order == 7);
+    any = false;
+    assert_int_equal(tm_locate_agree(NULL, &own, &any, &err), TM_OK);
+    assert_false(any);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_step_that_is_looked_at_keeps_its_bits),
+    cmocka_unit_test(planted_behind_each_instruction_it_is_named),
+    cmocka_unit_test(a_weight_that_was_so_before_is_named),
+    cmocka_unit_test(an_overflow_is_told_from_a_division_by_zero),
+    cmocka_unit_test(a_norm_that_divides_by_zero_is_named),
+    cmocka_unit_test(an_update_that_overflows_is_named),
+    cmocka_unit_test(it_finds_what_a_scan_of_its_own_finds),
+    cmocka_unit_test(a_value_of_the_batch_is_named),
+    cmocka_unit_test(of_ranks_the_one_that_computed_it_is_told),
+};
+
+TM_TESTS(tests, NULL, NULL)

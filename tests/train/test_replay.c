@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gradients of a step computed twice: training keeps its bits whatever it keeps besides, a bit that a kernel gets
+ * wrong once is found and named, and a run with one is invalid. */
+#include "device/backend.h"
+#include "device/host/host.h"
+#include "support/training.h"
+#include "train/run/run.h"
+#include "train/trainer/replay.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+#include "../comm/world.h"
+
+/* --- a device that gets a bit wrong ------------------------------------------------------------------------------- */
+
+/* Launches of this op are counted from 1; the results of these are wrong in bit `bit` of byte 3 of the output. */
+static _Thread_local tm_op_id wrong_op; /* a rank is a thread */
+static _Thread_local int      launches, wrong_launch, other_wrong_launch, wrong_bit;
+
+static tm_status launch(tm_queue *queue, const tm_kernel *kernel, const tm_call *call, tm_error *err)
+{
+    TM_TRY(tm_host_launch(queue, kernel, call, err));
+    if (tm_op_id_of(call->op) != wrong_op) return TM_OK;
+    launches++;
+    if (launches == wrong_launch || launches == other_wrong_launch)
+        ((unsigned char *)call->out[0].data)[launches == wrong_launch ? 3 : 7] ^= (unsigned char)(1 << wrong_bit);
+    return TM_OK;
+}
+
+static tm_device *open_faulty(tm_op_id op)
+{
+    static _Thread_local tm_backend backend;
+    tm_device                      *device;
+    tm_error                        err = { 0 };
+    backend = tm_backend_cpu;
+    backend.name = "faulty";
+    backend.launch = launch;
+    wrong_op = op;
+    launches = wrong_launch = other_wrong_launch = 0;
+    if (tm_device_open_backend(&backend, 1, false, &device, &err) != TM_OK) fail_msg("%s", err.text);
+    return device;
+}
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+enum { STEPS = 3 };
+
+static test_batch batch_of(const tm_step_options *o, int64_t t)
+{
+    return test_batch_random(o->micro_batch * o->accumulation, o->seq, o->shape.vocab_size, (uint64_t)t);
+}
+
+static tm_replay_products checked; /* all; or those of the last step with a wrong one */
+
+/* Gradients of step t, with and without repeating them. */
+static void gradients(tm_trainer *trainer, tm_replay *replay, int64_t t, tm_replay_difference *found)
+{
+    const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
+    test_batch             batch = batch_of(o, t);
+    tm_micro_batch         fed = { .field = { batch.tokens, batch.targets }, .target_tokens = batch.target_tokens };
+    tm_replay_compared     compared;
+    tm_error               err = { 0 };
+    test_begin(trainer, t, 1e-3, 1, batch.target_tokens);
+    if (replay && tm_replay_begin(replay, t, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_trainer_gradients(trainer, &fed, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    if (replay && tm_replay_compare(replay, &fed, &compared, found, &err) != TM_OK) fail_msg("%s", err.text);
+    checked.products += replay ? compared.products.products : 0;
+    if (replay && compared.products.wrong > 0) checked = compared.products;
+    if (replay) assert_true(compared.of_bytes > 0 && compared.bytes <= 2 * compared.of_bytes);
+    if (replay && found->differs && tm_replay_decide(replay, &fed, found, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_device_wait(tm_trainer_device(trainer), &err) != TM_OK) fail_msg("%s", err.text);
+    test_batch_fini(&batch);
+}
+
+static uint64_t train(const tm_step_options *o, const char *name, bool repeats, int64_t most)
+{
+    tm_device           *device = test_device_open(name, 1);
+    tm_trainer          *trainer = test_trainer_open(device, o, 5);
+    tm_replay           *replay = repeats ? tm_replay_create(trainer, 3, most) : NULL;
+    tm_replay_difference found = { 0 };
+    for (int64_t t = 1; t <= STEPS; t++) {
+        gradients(trainer, replay, t, &found);
+        if (found.differs) fail_msg("step %d differs in %s, which %s writes", (int)t, found.tensor, found.op);
+        if (checked.wrong)
+            fail_msg("step %d: %s of %s, row %d, column %d: %.9g, wanted %.9g, bound %.3g", (int)t, checked.op,
+                     checked.tensor, (int)checked.how.row, (int)checked.how.column, checked.how.found,
+                     checked.how.wanted, checked.how.bound);
+        test_update(trainer);
+    }
+    uint64_t hash = test_state_hash(trainer);
+    tm_replay_destroy(replay);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    return hash;
+}
+
+static void same_bits(const tm_step_options *o, const char *what)
+{
+    uint64_t without = train(o, "cpu", false, 0);
+    if (train(o, "cpu", true, 0) != without) fail_msg("%s: repeating a step changes its bits", what);
+    if (train(o, "cpu", true, 4096) != without) fail_msg("%s: comparing parts of a step changes its bits", what);
+}
+
+static void training_keeps_its_bits(void **state)
+{
+    (void)state;
+    tm_step_options o = test_llama_options();
+    same_bits(&o, "llama");
+    o.accumulation = 3;
+    same_bits(&o, "three micro-batches");
+    o.precision = &tm_precision_bf16;
+    same_bits(&o, "bfloat16");
+    o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
+    o.shape.ffn_dim = 96;
+    o.quantize.recipe[0] = *tm_quantize_recipe_find("fp8_delayed");
+    same_bits(&o, "delayed scales"); /* their history is what the step before left */
+    o = test_llama_options();
+    o.accumulation = 2;
+    o.shape.moe = (tm_moe_shape){ .experts = 4, .top_k = 2, .ffn_dim = 64, .scale = 1, .aux_loss = 0.01 };
+    same_bits(&o, "experts");
+    o = test_gpt_options();
+    o.accumulation = 2;
+    o.offload = (tm_offload){ .optimizer = true, .activations = true, .space = TM_SPACE_DISK, .folder = "." };
+    same_bits(&o, "offload");
+    o = test_llama_options();
+    o.adapters = (tm_adapters){
+        .rank = 2, .alpha = 4, .dropout = 0.25, .base = TM_DTYPE_COUNT, .targets = "all-linear", .place = "test"
+    };
+    same_bits(&o, "adapters with dropout");
+}
+
+/* --- wrong bits --------------------------------------------------------------------------------------------------- */
+
+static int launches_of_a_step(tm_trainer *trainer)
+{
+    tm_replay_difference found;
+    launches = wrong_launch = other_wrong_launch = 0;
+    gradients(trainer, NULL, 1, &found);
+    return launches;
+}
+
+static void a_wrong_bit_is_named(void **state)
+{
+    (void)state;
+    static const tm_replay_wrong wanted[] = { TM_REPLAY_FIRST_WRONG, TM_REPLAY_SECOND_WRONG };
+    tm_step_options              o = test_llama_options();
+    tm_device                   *device = open_faulty(TM_OP_embedding_grad);
+    tm_trainer                  *trainer = test_trainer_open(device, &o, 5);
+    tm_replay                   *replay = tm_replay_create(trainer, 3, 0);
+    tm_replay_difference         found;
+    int                          each = launches_of_a_step(trainer);
+    assert_int_equal(each, 1);
+    for (int which = 0; which < 2; which++)
+        for (wrong_bit = 0; wrong_bit < 8; wrong_bit++) {
+            launches = 0, wrong_launch = which + 1, other_wrong_launch = 0;
+            gradients(trainer, replay, 1, &found);
+            assert_true(found.differs && found.wrong == wanted[which]);
+            assert_string_equal(found.op, "embedding_grad");
+            assert_string_equal(found.program, "first");
+            assert_non_null(strstr(found.tensor, "tok_embeddings"));
+            assert_true(found.tensors == 1 && found.parts == 1 && found.bits == 1);
+            assert_true(found.first == 0 && found.end == 1024 && found.own && found.traced);
+        }
+    launches = 0, wrong_launch = 1, other_wrong_launch = 2, wrong_bit = 4;
+    gradients(trainer, replay, 1, &found);
+    assert_true(found.differs && found.bits == 2 && found.wrong == TM_REPLAY_UNDECIDED);
+    launches = 0, wrong_launch = 3, other_wrong_launch = 0; /* there is no third one */
+    gradients(trainer, replay, 1, &found);
+    assert_true(!found.differs && launches == 2);
+    tm_replay_destroy(replay);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+/* A wrong number on the way is in all that comes of it; what a step writes first is named. */
+static void a_wrong_activation_is_seen_in_gradients(void **state)
+{
+    (void)state;
+    tm_step_options o = test_llama_options();
+    o.accumulation = 2;
+    tm_device           *device = open_faulty(TM_OP_linear);
+    tm_trainer          *trainer = test_trainer_open(device, &o, 5);
+    tm_replay           *replay = tm_replay_create(trainer, 3, 0);
+    tm_replay_difference found;
+    const int            each = launches_of_a_step(trainer);
+    wrong_bit = 6; /* of the exponent */
+    for (int k = 1; k <= 2 * each; k++) {
+        launches = 0, wrong_launch = k;
+        gradients(trainer, replay, 1, &found);
+        if (!found.differs || found.wrong != (k <= each ? TM_REPLAY_FIRST_WRONG : TM_REPLAY_SECOND_WRONG))
+            fail_msg("launch %d of %d of linear: not found, or not which", k, each);
+        assert_true(found.tensors > 1 && found.bits >= 1);
+    }
+    tm_replay_destroy(replay);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+/* Of the products of a step one in eight is checked in the second computation. */
+static void a_wrong_product_is_named(void **state)
+{
+    (void)state;
+    static const tm_op_id ops[] = { TM_OP_linear, TM_OP_linear_dgrad, TM_OP_linear_wgrad };
+    tm_step_options       o = test_llama_options();
+    o.shape.n_layers = 8;
+    for (int k = 0; k < 3; k++) {
+        tm_device           *device = open_faulty(ops[k]);
+        tm_trainer          *trainer = test_trainer_open(device, &o, 5);
+        tm_replay           *replay = tm_replay_create(trainer, 3, 0);
+        tm_replay_difference found;
+        const int            each = launches_of_a_step(trainer);
+        int                  named = 0;
+        wrong_bit = 6; /* of the exponent */
+        for (int at = each + 1; at <= 2 * each; at++) {
+            launches = 0, wrong_launch = at;
+            checked = (tm_replay_products){ 0 };
+            gradients(trainer, replay, 1, &found);
+            if (checked.wrong == 0) continue;
+            named++;
+            assert_string_equal(checked.op, tm_op_get(ops[k])->name);
+            assert_true(checked.how.row == 0 && checked.how.column == 0 && found.wrong == TM_REPLAY_SECOND_WRONG);
+        }
+        if (named < 1 || named > each / 2) fail_msg("%s: %d of %d", tm_op_get(ops[k])->name, named, each);
+        checked = (tm_replay_products){ 0 };
+        tm_replay_destroy(replay);
+        tm_trainer_close(trainer);
+        tm_device_close(device);
+    }
+}
+
+/* --- runs --------------------------------------------------------------------------------------------------------- */
+
+enum { RUN_STEPS = 8, MOST_RANKS = 2 };
+typedef struct {
+    tm_sink        sink;
+    int            ranks, stages, faulty; /* stages: 0: copies of the whole; rank whose device is; -1: none */
+    tm_op_id       op;
+    int            at; /* launch of this op that is wrong */
+    int64_t        every;
+    tm_status      status[MOST_RANKS];
+    tm_error       err[MOST_RANKS];
+    tm_replay_told told;
+    tm_verdict     verdict;
+    char           reason[TM_REASON_BYTES], first[TM_REASON_BYTES];
+    int64_t        steps[RUN_STEPS];
+    int            n, unequal;
+    uint64_t       hash;
+} run_job;
+
+static void listen(tm_sink *sink, const tm_event *event)
+{
+    run_job *j = (run_job *)sink;
+    if (event->kind == TM_EVENT_REPLAYED) {
+        j->steps[j->n++] = event->replayed.step;
+        if (event->replayed.reason && j->unequal++ == 0)
+            snprintf(j->first, sizeof j->first, "%s", event->replayed.reason);
+    }
+    if (event->kind != TM_EVENT_RUN_ENDED) return;
+    j->told = event->run_ended.replay;
+    j->verdict = event->run_ended.verdict;
+    j->hash = event->run_ended.weights_hash;
+    snprintf(j->reason, sizeof j->reason, "%s", event->run_ended.reason);
+}
+
+static void run_rank(tm_comm *comm, void *context)
+{
+    run_job              *j = context;
+    const int             rank = comm ? tm_comm_rank(comm) : 0;
+    tm_run_options        o = { .model_name = "small",
+                                .steps = RUN_STEPS,
+                                .learning_rate = 3e-3,
+                                .max_norm = 1,
+                                .seed = 7,
+                                .prefetch = 1,
+                                .replay = j->every,
+                                .schedule = { .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = RUN_STEPS, .decay_ratio = -1 },
+                                .step = test_llama_options() };
+    tm_ranks              own;
+    tm_source            *source;
+    volatile sig_atomic_t stop = 0;
+    o.step.shape.vocab_size = 64;
+    o.step.seq = 16;
+    o.step.accumulation = 2;
+    o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
+    if (comm) {
+        o.step.layout.mesh = tm_mesh_one();
+        o.step.layout.mesh.degree[j->stages ? TM_AXIS_PP : TM_AXIS_REPLICATE] = j->ranks;
+        o.step.layout.rank = rank;
+        CHECK_OK(tm_mesh_fill(&o.step.layout.mesh, j->ranks, err));
+        CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
+        o.ranks = &own;
+    }
+    tm_device *device = open_faulty(j->op);
+    wrong_launch = rank == j->faulty ? j->at : 0, wrong_bit = 6;
+    if (comm) tm_device_join(device, &own.groups);
+    CHECK_OK(tm_source_open(&o.source, &source, err));
+    tm_event_bus bus = { .sinks = (tm_sink *[]){ &j->sink }, .count = rank == 0 };
+    j->err[rank] = (tm_error){ 0 };
+    j->status[rank] = tm_run(&o, device, source, &bus, &stop, &j->err[rank]);
+    if (launches < j->at) j->status[rank] = TM_INTERNAL; /* it did not happen */
+    tm_source_close(source);
+    tm_device_close(device);
+    if (comm) tm_ranks_close(&own);
+}
+
+static run_job run_as(int ranks, int stages, int64_t every, int faulty, tm_op_id op, int at)
+{
+    run_job j = { .stages = stages,
+                  .sink = { .handle = listen },
+                  .ranks = ranks,
+                  .faulty = faulty,
+                  .op = op,
+                  .at = at,
+                  .every = every };
+    if (ranks == 1)
+        run_rank(NULL, &j);
+    else
+        run_world(ranks, NULL, 120, false, run_rank, &j);
+    return j;
+}
+
+static run_job run_with(int ranks, int64_t every, int faulty, tm_op_id op, int at)
+{
+    return run_as(ranks, 0, every, faulty, op, at);
+}
+
+static void a_run_repeats_every_so_many_th_step(void **state)
+{
+    (void)state;
+    run_job never = run_with(1, 0, -1, TM_OP_linear, 0), third = run_with(1, 3, -1, TM_OP_linear, 0);
+    assert_true(never.n == 0 && never.told.every == 0 && never.told.steps == 0);
+    assert_true(third.n == 2 && third.steps[0] == 3 && third.steps[1] == 6 && third.unequal == 0);
+    assert_true(third.told.every == 3 && third.told.steps == 2 && third.told.bytes > 0 && third.told.seconds > 0);
+    assert_true(third.told.n_mismatches == 0 && third.told.device_seconds > 0);
+    assert_true(third.told.products > 0 && third.told.wrong_products == 0);
+    assert_true(third.hash == never.hash && third.status[0] == TM_OK);
+    double excluded = third.told.excluded_per_hour * third.told.device_seconds / 3600;
+    assert_true(excluded > 2.99 && excluded < 3); /* -ln 0.05 */
+}
+
+/* Of a llama of two layers `linear` is launched several times in a micro-batch; step 2 is the first that is repeated.
+ */
+static void a_wrong_bit_makes_a_run_invalid(void **state)
+{
+    (void)state;
+    run_job j = run_with(1, 2, 0, TM_OP_embedding_grad, 3); /* two micro-batches a step */
+    assert_int_equal(j.status[0], TM_NUMBERS);
+    assert_true(j.verdict == TM_VERDICT_INVALID && j.unequal == 1 && j.n == 4 && j.told.n_mismatches == 1);
+    assert_string_equal(j.reason, j.first);
+    const tm_replay_mismatch *m = &j.told.mismatches[0];
+    assert_true(m->step == 2 && m->rank == 0 && m->ranks == 1 && m->sure && m->bits >= 1);
+    assert_string_equal(m->wrong, "first");
+    assert_string_equal(m->op, "embedding_grad");
+    assert_non_null(
+        strstr(j.reason, "step 2: its gradients were computed twice on the same inputs and differ (faulty"));
+    assert_non_null(strstr(j.reason, "tok_embeddings"));
+    assert_true(j.told.excluded_per_hour != j.told.excluded_per_hour); /* nothing is excluded */
+}
+
+/* The first product that is checked, among those of the first steps' second computations. */
+static void a_wrong_product_is_in_the_reason(void **state)
+{
+    (void)state;
+    run_job j = { 0 };
+    for (int at = 1; at < 100 && j.told.wrong_products == 0; at++) j = run_with(1, 1, 0, TM_OP_linear_wgrad, at);
+    assert_true(j.told.wrong_products == 1 && j.status[0] == TM_NUMBERS && j.verdict == TM_VERDICT_INVALID);
+    assert_non_null(strstr(j.reason, "is not the product of its factors: row 0, columns from 0 on"));
+    assert_non_null(strstr(j.reason, "linear_wgrad of "));
+    assert_string_equal(j.told.mismatches[0].wrong, "second");
+}
+
+static void the_rank_is_named(void **state)
+{
+    (void)state;
+    run_job clean = run_with(2, 2, -1, TM_OP_linear, 0), none = run_with(2, 0, -1, TM_OP_linear, 0);
+    assert_true(clean.status[0] == TM_OK && clean.status[1] == TM_OK && clean.n == 4 && clean.unequal == 0);
+    assert_true(clean.hash == none.hash);
+    for (int faulty = 0; faulty < 2; faulty++) {
+        run_job j = run_with(2, 1, faulty, TM_OP_linear, 2); /* attention out, in the first step */
+        assert_true(j.status[0] == TM_NUMBERS && j.status[1] == TM_NUMBERS && j.verdict == TM_VERDICT_INVALID);
+        const tm_replay_mismatch *m = &j.told.mismatches[0];
+        if (!(m->rank == faulty && m->ranks == 2 && m->sure)) fail_msg("rank %d: %s", faulty, j.reason);
+        assert_non_null(strstr(j.reason, faulty ? "by rank 1 (faulty" : "by rank 0 (faulty"));
+    }
+}
+
+/* A stage's wrong gradient of what it received differs only on the stage before, and is named where it was computed. */
+static void the_stage_is_named(void **state)
+{
+    (void)state;
+    run_job clean = run_as(2, 2, 1, -1, TM_OP_linear, 0), none = run_as(2, 2, 0, -1, TM_OP_linear, 0);
+    assert_true(clean.status[0] == TM_OK && clean.n == RUN_STEPS && clean.unequal == 0 && clean.hash == none.hash);
+    for (int faulty = 0; faulty < 2; faulty++)
+        for (int at = 2; at < 5; at++) {
+            run_job                   j = run_as(2, 2, 1, faulty, TM_OP_linear_dgrad, at);
+            const tm_replay_mismatch *m = &j.told.mismatches[0];
+            assert_true(j.status[0] == TM_NUMBERS && j.told.n_mismatches == 1);
+            if (!(m->rank == faulty && m->sure)) fail_msg("rank %d, launch %d: %s", faulty, at, j.reason);
+        }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(training_keeps_its_bits),
+    cmocka_unit_test(a_wrong_bit_is_named),
+    cmocka_unit_test(a_wrong_activation_is_seen_in_gradients),
+    cmocka_unit_test(a_wrong_product_is_named),
+    cmocka_unit_test(a_run_repeats_every_so_many_th_step),
+    cmocka_unit_test(a_wrong_bit_makes_a_run_invalid),
+    cmocka_unit_test(a_wrong_product_is_in_the_reason),
+    cmocka_unit_test(the_rank_is_named),
+    cmocka_unit_test(the_stage_is_named),
+};
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A step of a run again: it has the bits of the run, wherever it begins; values that are not finite are named by the
+ * run and by the replay alike, and looking changes no bit; a device that computes otherwise once is seen. */
+#include "support/test.h"
+
+#include "base/hash.h"
+#include "device/backend.h"
+#include "support/folder.h"
+#include "support/training.h"
+#include "train/run/replay_step.h"
+#include "train/run/run_state.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define run_world ranks_of_test /* a run has a function of that name */
+#include "../comm/world.h"
+#undef run_world
+
+enum { STEPS = 5, CASES = 5 };
+
+/* What a run told. */
+typedef struct {
+    tm_sink      sink;
+    double       loss[STEPS + 1], norm[STEPS + 1];
+    int64_t      steps;
+    uint64_t     weights;
+    bool         any;
+    tm_nonfinite found;
+    char         reason[TM_REASON_BYTES];
+} heard;
+
+static void hear(tm_sink *sink, const tm_event *event)
+{
+    heard *h = (heard *)sink;
+    if (event->kind == TM_EVENT_STEP_DONE) {
+        h->steps = event->step_done.step;
+        h->loss[h->steps] = event->step_done.loss;
+        h->norm[h->steps] = event->step_done.grad_norm;
+    } else if (event->kind == TM_EVENT_RUN_ENDED) {
+        h->weights = event->run_ended.weights_hash;
+        h->any = event->run_ended.nonfinite != NULL;
+        if (h->any) h->found = *event->run_ended.nonfinite;
+        snprintf(h->reason, sizeof h->reason, "%s", event->run_ended.reason);
+    }
+}
+
+/* Dense, experts with a changing bias, low precision with a history, adapters that drop, averages in two formats. */
+static tm_run_options options_of(int k, const char *folder)
+{
+    static char    checkpoints[4096];
+    tm_run_options o = { .model_name = "small",
+                         .steps = STEPS,
+                         .learning_rate = 3e-3,
+                         .max_norm = 1,
+                         .seed = 77,
+                         .prefetch = k % 2,
+                         .target_gap = 0.05,
+                         .checkpoint = true,
+                         .checkpoint_interval = 2,
+                         .checkpoint_load_step = -1,
+                         .checkpoint_folder = checkpoints,
+                         .folder = folder,
+                         .step = test_llama_options() };
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoint", folder);
+    if (k == 1) {
+        o.step.shape.moe = (tm_moe_shape){ .experts = 4, .top_k = 2, .ffn_dim = 64, .scale = 1, .aux_loss = 0.01 };
+        o.step.shape.moe.biased = true, o.step.shape.moe.bias_rate = 0.01;
+    }
+    if (k == 2) {
+        o.step.shape.ffn_dim = 96;
+        o.step.precision = &tm_precision_bf16;
+        o.step.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
+        o.step.quantize.recipe[0] = *tm_quantize_recipe_find("fp8_delayed");
+    }
+    if (k == 3)
+        o.step.adapters = (tm_adapters){ .rank = 4,
+                                         .alpha = 8,
+                                         .dropout = 0.1,
+                                         .targets = "all-linear",
+                                         .place = "",
+                                         .base = TM_DTYPE_COUNT,
+                                         .seed = 7 };
+    if (k == 4) o.step.precision = &tm_precision_bf16_pure, o.step.accumulation = 2, o.step.hyper.stochastic = true;
+    o.step.shape.vocab_size = 64;
+    o.schedule =
+        (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 8, .warmup_steps = 3, .decay_ratio = -1 };
+    o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
+    return o;
+}
+
+/* The very device: what is compared here are two of them. */
+static tm_device *open_device(const char *name, int threads)
+{
+    tm_device *device;
+    tm_error   err = { 0 };
+    if (tm_device_open(name, threads, &device, &err) != TM_OK) fail_msg("%s", err.text);
+    return device;
+}
+
+static tm_source *source_of(const tm_run_options *o)
+{
+    tm_source *source;
+    tm_error   err = { 0 };
+    if (tm_source_open(&o->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    return source;
+}
+
+static tm_status train(const tm_run_options *o, const char *device_name, heard *h)
+{
+    tm_device            *device = open_device(device_name, 1);
+    tm_source            *source = source_of(o);
+    volatile sig_atomic_t stop = 0;
+    tm_error              err = { 0 };
+    *h = (heard){ .sink = { .handle = hear } };
+    tm_event_bus bus = { .sinks = (tm_sink *[]){ &h->sink }, .count = 1 };
+    tm_status    st = tm_run(o, device, source, &bus, &stop, &err);
+    tm_source_close(source);
+    tm_device_close(device);
+    return st;
+}
+
+static tm_status replay_on(const tm_run_options *o, tm_device *device, const tm_step_replay *what, bool data,
+                           tm_step_replayed *out, tm_error *err)
+{
+    tm_source            *source = data ? source_of(o) : NULL;
+    volatile sig_atomic_t stop = 0;
+    tm_status             st = tm_run_replay(o, device, source, what, &stop, out, err);
+    tm_source_close(source);
+    return st;
+}
+
+static void replay(const tm_run_options *o, const char *device_name, const tm_step_replay *what, bool data,
+                   tm_step_replayed *out)
+{
+    tm_device *device = open_device(device_name, 2);
+    tm_error   err = { 0 };
+    if (replay_on(o, device, what, data, out, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_device_close(device);
+}
+
+static bool same(double a, double b)
+{
+    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
+}
+
+static void each_step_has_the_bits_of_the_run(void **state)
+{
+    (void)state;
+    for (int k = 0; k < CASES; k++) {
+        char          *folder = test_tree_make();
+        tm_run_options o = options_of(k, folder);
+        heard          h;
+        assert_int_equal(train(&o, "cpu", &h), TM_OK);
+        for (int64_t step = 1; step <= STEPS; step++) {
+            tm_step_replay   what = { .step = step, .twice = true };
+            tm_step_replayed again;
+            replay(&o, step == 4 ? "late" : "cpu", &what, true, &again);
+            assert_int_equal(again.from, (step - 1) / 2 * 2);
+            if (!same(again.loss, h.loss[step]) || !same(again.grad_norm, h.norm[step]))
+                fail_msg("case %d, step %d: loss %.17g, norm %.17g, the run had %.17g, %.17g", k, (int)step, again.loss,
+                         again.grad_norm, h.loss[step], h.norm[step]);
+            assert_true(again.same && !again.any && again.n_tensors > 3);
+            if (step == STEPS) assert_true(again.weights == h.weights);
+            assert_true(again.weights != again.weights_before);
+            tm_step_replayed_fini(&again);
+        }
+        test_tree_remove(folder);
+    }
+}
+
+static void check_same_place(const tm_nonfinite *a, const tm_nonfinite *b)
+{
+    assert_true(a->located && b->located);
+    assert_string_equal(a->tensor, b->tensor);
+    assert_string_equal(a->program, b->program);
+    assert_string_equal(a->cause, b->cause);
+    assert_true(a->step == b->step && a->instruction == b->instruction && a->row == b->row && a->column == b->column &&
+                a->count == b->count && a->micro_batch == b->micro_batch && a->layer == b->layer);
+}
+
+/* Updates of 1e30 each: the step behind the first one overflows. A device that is not waited for does not look, and its
+ * run must end in the same bits. */
+static void a_run_and_its_replay_name_the_same_place(void **state)
+{
+    (void)state;
+    for (int k = 0; k < CASES; k++) {
+        char          *folder = test_tree_make(), *other = test_tree_make();
+        tm_run_options o = options_of(k, folder);
+        heard          h, unseen;
+        o.learning_rate = 1e30;
+        o.checkpoint_interval = 1;
+        assert_int_equal(train(&o, "cpu", &h), TM_NUMBERS);
+        assert_true(h.any && h.found.located && h.found.repeated && h.found.step == h.steps);
+        assert_true(strstr(h.reason, "not finite") && strstr(h.reason, h.found.tensor));
+        tm_step_replay   what = { .step = h.steps };
+        tm_step_replayed again;
+        replay(&o, "cpu", &what, true, &again);
+        assert_true(again.any && again.weights == h.weights);
+        check_same_place(&again.found, &h.found);
+        uint64_t before = again.weights_before;
+        tm_step_replayed_fini(&again);
+        char batches[4096];
+        snprintf(batches, sizeof batches, "%s/" TM_RUN_BATCH_FOLDER, folder);
+        what.batch = batches;
+        replay(&o, "late", &what, false, &again); /* the data is gone */
+        assert_true(again.any && again.weights == h.weights && again.weights_before == before);
+        check_same_place(&again.found, &h.found);
+        tm_step_replayed_fini(&again);
+        tm_run_options beside = options_of(k, other);
+        beside.learning_rate = 1e30;
+        assert_int_equal(train(&beside, "late", &unseen), TM_NUMBERS);
+        assert_true(unseen.any && !unseen.found.located && unseen.found.step == h.steps);
+        if (unseen.weights != h.weights) fail_msg("case %d: the run that was looked at has other weights", k);
+        test_tree_remove(folder);
+        test_tree_remove(other);
+    }
+}
+
+/* Two steps, the second of which is not finite and looked at where `looks`; then the tensors that steps hand on. */
+static uint64_t states_after(const tm_run_options *o, bool looks)
+{
+    tm_device  *device = open_device("cpu", 1);
+    tm_trainer *trainer = test_trainer_open(device, &o->step, 7);
+    run         r = { .options = o, .device = device, .trainer = trainer };
+    uint64_t    hash = 0;
+    for (int t = 1; t <= 2; t++) {
+        test_batch     b = test_batch_random(o->step.micro_batch * o->step.accumulation, o->step.seq, 64, (uint64_t)t);
+        tm_micro_batch fed = { .field = { b.tokens, b.targets }, .target_tokens = b.target_tokens };
+        tm_step_result result;
+        tm_error       err = { 0 };
+        test_begin(trainer, t, 1e30, 1, b.target_tokens);
+        if (looks) assert_int_equal(run_keep_states(&r, &err), TM_OK);
+        assert_int_equal(tm_trainer_gradients(trainer, &fed, NULL, &err), TM_OK);
+        if (looks) assert_int_equal(run_locate(&r, t, &fed, &err), TM_OK);
+        assert_int_equal(tm_trainer_update(trainer, &result, NULL, &err), TM_OK);
+        if (looks) assert_int_equal(r.nonfinite.any, t == 2);
+        test_batch_fini(&b);
+    }
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    for (size_t t = 0; t < graph->n_tensors; t++) {
+        if (graph->tensors[t].role != TM_ROLE_STATE) continue;
+        void *values = test_tensor_read(trainer, (tm_tensor_id)t);
+        hash = hash * 31 + tm_hash(values, tm_tensor_bytes(graph->tensors[t].shape, graph->tensors[t].dtype));
+        free(values);
+    }
+    free(r.nonfinite.states);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    return hash;
+}
+
+/* Biases of experts move once in a step, histories by one place, also where the step runs again to be looked at. */
+static void what_steps_hand_on_is_as_without_a_look(void **state)
+{
+    (void)state;
+    for (int k = 1; k <= 2; k++) {
+        const tm_run_options o = options_of(k, "nowhere");
+        if (states_after(&o, true) != states_after(&o, false)) fail_msg("case %d: states differ", k);
+    }
+}
+
+static void what_it_cannot_do_is_refused(void **state)
+{
+    (void)state;
+    char          *folder = test_tree_make();
+    tm_run_options o = options_of(0, folder);
+    tm_device     *device = open_device("cpu", 1);
+    const struct {
+        tm_step_replay what;
+        bool           data;
+        const char    *words;
+    } cases[] = {
+        { { .step = 0 }, true, "1 to 5, found 0" },
+        { { .step = STEPS + 1 }, true, "1 to 5, found 6" },
+        { { .step = 2 }, false, "the data is not here" },
+        { { .step = 2, .batch = "nowhere" }, false, "the data is not here" },
+        { { .step = 1, .batch = "nowhere" }, true, "nowhere" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tm_step_replayed out;
+        tm_error         err = { 0 };
+        assert_int_equal(replay_on(&o, device, &cases[i].what, cases[i].data, &out, &err), TM_INVALID);
+        if (!strstr(err.text, cases[i].words)) fail_msg("'%s' lacks '%s'", err.text, cases[i].words);
+        tm_step_replayed_fini(&out);
+    }
+    tm_device_close(device);
+    test_tree_remove(folder);
+}
+
+/* --- a batch of several ranks ------------------------------------------------------------------------------------- */
+
+/* Each rank has its rows again, and the targets of all. */
+static void save_and_load(tm_comm *comm, void *context)
+{
+    const char    *folder = context;
+    const int      rank = tm_comm_rank(comm);
+    tm_run_options o = options_of(0, folder);
+    tm_ranks       own;
+    int64_t        targets = 0;
+    o.step.layout.mesh = tm_mesh_one();
+    o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = tm_comm_size(comm);
+    CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
+    o.ranks = &own;
+    const size_t n = (size_t)(o.step.micro_batch * o.step.accumulation * o.step.seq);
+    int32_t     *fed[4];
+    for (int f = 0; f < 4; f++) fed[f] = calloc(n, sizeof(int32_t));
+    for (size_t i = 0; i < 2 * n; i++) fed[i / n][i % n] = (int32_t)i + 10000 * (rank + 1);
+    run r = { .options = &o };
+    CHECK_OK(run_save_batch(&r, folder, 7, (const void *const *)fed, 123, err));
+    CHECK_OK(run_load_batch(&r, folder, 7, (void *const *)(fed + 2), &targets, err));
+    CHECK(targets == 123);
+    for (int f = 0; f < 2; f++) CHECK(memcmp(fed[f], fed[f + 2], n * sizeof(int32_t)) == 0);
+    for (int f = 0; f < 4; f++) free(fed[f]);
+    tm_ranks_close(&own);
+}
+
+static void each_rank_has_its_rows_of_a_saved_batch(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= 3; ranks++) {
+        char *folder = test_tree_make();
+        ranks_of_test(ranks, NULL, 60, false, save_and_load, folder);
+        test_tree_remove(folder);
+    }
+}
+
+/* --- a device that computes otherwise once ------------------------------------------------------------------------ */
+
+static int64_t launches, flip_at; /* 0: never */
+
+static tm_status flipping_launch(tm_queue *queue, const tm_kernel *kernel, const tm_call *call, tm_error *err)
+{
+    TM_TRY(tm_backend_cpu.launch(queue, kernel, call, err));
+    if (++launches == flip_at) ((unsigned char *)call->out[0].data)[2] ^= 1;
+    return TM_OK;
+}
+
+/* One bit of one output of the second computation: seen, whichever instruction it is. */
+static void one_bit_of_the_second_time_is_seen(void **state)
+{
+    (void)state;
+    enum { ONE_IN = 7 };
+    char            *folder = test_tree_make();
+    tm_run_options   o = options_of(0, folder);
+    tm_backend       backend = tm_backend_cpu;
+    tm_step_replay   what = { .step = 1, .twice = true };
+    tm_step_replayed out;
+    tm_device       *device;
+    tm_error         err = { 0 };
+    int              seen = 0, tried = 0;
+    o.step.shape.n_layers = 1;
+    backend.launch = flipping_launch;
+    assert_int_equal(tm_device_open_backend(&backend, 1, false, &device, &err), TM_OK);
+    launches = flip_at = 0;
+    assert_int_equal(replay_on(&o, device, &what, true, &out, &err), TM_OK);
+    assert_true(out.same);
+    tm_step_replayed_fini(&out);
+    const int64_t once = launches / 2;
+    for (int64_t at = once + 1; at <= 2 * once; at += ONE_IN, tried++) {
+        launches = 0, flip_at = at;
+        assert_int_equal(replay_on(&o, device, &what, true, &out, &err), TM_OK);
+        seen += !out.same && out.differs[0];
+        tm_step_replayed_fini(&out);
+    }
+    if (tried < 5 || seen < tried - 1) fail_msg("%d of %d flipped bits are seen", seen, tried); /* zeros stay zeros */
+    tm_device_close(device);
+    test_tree_remove(folder);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_step_has_the_bits_of_the_run),
+    cmocka_unit_test(a_run_and_its_replay_name_the_same_place),
+    cmocka_unit_test(what_steps_hand_on_is_as_without_a_look),
+    cmocka_unit_test(what_it_cannot_do_is_refused),
+    cmocka_unit_test(each_rank_has_its_rows_of_a_saved_batch),
+    cmocka_unit_test(one_bit_of_the_second_time_is_seen),
+};
+
+TM_TESTS(tests, NULL, NULL)
